@@ -1,0 +1,14 @@
+package core
+
+import "errors"
+
+// The errors of a [Limiter], matched with [errors.Is]. A denial is a [Result] and
+// never an error; a context that ended gives the context's own error.
+var (
+	// ErrInvalidCost says that the cost was negative.
+	ErrInvalidCost = errors.New("redislimit: the cost must not be negative")
+	// ErrInvalidKey says that the key was empty.
+	ErrInvalidKey = errors.New("redislimit: the key must not be empty")
+	// ErrUnavailable says that Redis could not answer. It wraps the cause.
+	ErrUnavailable = errors.New("redislimit: redis is unavailable")
+)

@@ -1,0 +1,154 @@
+// Package core decides whether a request may pass. A [Limiter] holds one or more
+// limits for every key, across all processes that share a Redis: each decision is
+// one atomic Lua script, run by the Redis server's clock.
+//
+//	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+//	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
+//	res, err := lim.Allow(ctx, "user:alice")
+//
+// The package knows nothing of HTTP; the adapters in nethttp and its siblings do.
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Limiter controls how often things may happen, for each key on its own. Its
+// limits hold across all processes that use the same Redis, the same prefix and
+// the same name; Limiters of different names share nothing.
+//
+// Whatever a key may be, it stands in Redis as prefix:name:{key}:limit, shortened
+// to a digest where it is longer than 64 bytes or not plain ASCII. Every Redis
+// key has a TTL.
+//
+// A cost of 0 is always allowed and charges nothing; a denied request changes
+// nothing. A Limiter is safe for concurrent use.
+type Limiter struct {
+	name   string
+	limits []Limit
+	store  *redisStore
+}
+
+// New returns the Limiter called name over client. Limiters of one name share
+// their budgets, in whatever process they are; the name also stands in headers,
+// events and metrics. It has 1 to 64 letters, digits and "_.-".
+//
+// The options are one or more limits, such as [TokenBucket] or [FixedWindow],
+// and settings, such as [Prefix]. Of several limits all must admit a
+// request, or none is charged. Any mistake in the configuration is an error that
+// names the option, its value and what is allowed. New sends nothing to Redis.
+func New(client Client, name string, opts ...Option) (*Limiter, error) {
+	c, err := configure(name, opts)
+	if err != nil {
+		return nil, err
+	}
+	if isNil(client) {
+		return nil, fmt.Errorf("redislimit: limiter %q: the client is nil: pass a *redis.Client or another go-redis client", name)
+	}
+	deciders := make([]decider, len(c.limits))
+	for i, l := range c.limits {
+		deciders[i] = l.algorithm.compile(l)
+	}
+	return &Limiter{name: name, limits: c.limits, store: newRedisStore(client, name, c, deciders)}, nil
+}
+
+// MustNew is [New] for one-liners at program start: it panics where New returns
+// an error.
+func MustNew(client Client, name string, opts ...Option) *Limiter {
+	l, err := New(client, name, opts...)
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+// Name returns the name given to [New].
+func (l *Limiter) Name() string { return l.name }
+
+// Limits returns the limits, in the order given to [New].
+func (l *Limiter) Limits() []Limit { return append([]Limit(nil), l.limits...) }
+
+// Allow is [Limiter.AllowN] with a cost of 1.
+func (l *Limiter) Allow(ctx context.Context, key string) (Result, error) {
+	return l.AllowN(ctx, key, 1)
+}
+
+// AllowN decides whether something that costs n units may happen now for key,
+// and charges them if so. A denial is a Result, not an error. A cost above the
+// capacity is denied with a RetryAfter of [Never].
+//
+// Errors are [ErrInvalidCost] for a negative n, [ErrInvalidKey] for an empty
+// key, the context's own error once it has ended, and [ErrUnavailable] when Redis
+// could not answer; after that last one it is not known whether n was charged.
+func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Result, error) {
+	return l.decide(ctx, key, n, n > 0)
+}
+
+// Peek tells how key stands, and changes nothing: Allowed, RetryAfter and Delay
+// are what [Limiter.Allow] would say now, the rest is as it stands. Errors are
+// those of [Limiter.AllowN].
+func (l *Limiter) Peek(ctx context.Context, key string) (Result, error) {
+	return l.decide(ctx, key, 1, false)
+}
+
+// Reset forgets key: it is then as if never used. Errors are those of
+// [Limiter.AllowN].
+func (l *Limiter) Reset(ctx context.Context, key string) error {
+	if err := check(ctx, key, 0); err != nil {
+		return err
+	}
+	return l.failure(ctx, l.store.reset(ctx, key))
+}
+
+func (l *Limiter) decide(ctx context.Context, key string, n int64, charge bool) (Result, error) {
+	if err := check(ctx, key, n); err != nil {
+		return Result{}, err
+	}
+	readings, err := l.store.read(ctx, key, n, charge)
+	if err != nil {
+		return Result{}, l.failure(ctx, err)
+	}
+	return l.describe(readings, n, charge), nil
+}
+
+func check(ctx context.Context, key string, n int64) error {
+	switch {
+	case n < 0:
+		return fmt.Errorf("%w: it is %d", ErrInvalidCost, n)
+	case key == "":
+		return ErrInvalidKey
+	}
+	return ctx.Err()
+}
+
+// failure says what an error of the client's means to the caller.
+func (l *Limiter) failure(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return err
+	}
+	return fmt.Errorf("%w: limiter %q: %w", ErrUnavailable, l.name, err)
+}
+
+// describe makes the Result of what a decision on n units read.
+func (l *Limiter) describe(readings []reading, n int64, charge bool) Result {
+	allowed := true
+	for i := range readings {
+		readings[i].admits = readings[i].admits || n == 0
+		allowed = allowed && readings[i].admits
+	}
+	all := make([]Result, len(readings))
+	for i, r := range readings {
+		all[i] = l.store.deciders[i].result(r, n, charge && allowed)
+		all[i].Allowed = r.admits
+		all[i].At = time.UnixMicro(r.t)
+		all[i].Name = l.limits[i].Name()
+		all[i].Source = SourceRedis
+	}
+	return combine(all, allowed)
+}

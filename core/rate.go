@@ -1,0 +1,126 @@
+package core
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// What the arithmetic holds exactly, and New therefore accepts.
+const (
+	maxCount  = 1_000_000_000
+	minPeriod = time.Millisecond
+	maxPeriod = 400 * day
+	day       = 24 * time.Hour
+)
+
+// A Rate is how many units are allowed per period, such as 100 per minute. The
+// count is from 1 to 1e9, the period from 1 millisecond to 400 days in whole
+// microseconds; [New] and [ParseRate] refuse anything else. Rates are
+// comparable with ==.
+type Rate struct {
+	count  int64
+	period time.Duration
+}
+
+// PerSecond returns the Rate of n units per second.
+func PerSecond(n int64) Rate { return Rate{n, time.Second} }
+
+// PerMinute returns the Rate of n units per minute.
+func PerMinute(n int64) Rate { return Rate{n, time.Minute} }
+
+// PerHour returns the Rate of n units per hour.
+func PerHour(n int64) Rate { return Rate{n, time.Hour} }
+
+// PerDay returns the Rate of n units per 24 hours.
+func PerDay(n int64) Rate { return Rate{n, day} }
+
+// Per returns the Rate of n units per period.
+func Per(n int64, period time.Duration) Rate { return Rate{n, period} }
+
+// ParseRate reads a Rate as a configuration file writes it: a count, a slash and
+// a period, as in "100/m", "5/10s" or "1000/24h". The period is a unit (ms, s, m,
+// h or d), a number of days ("7d"), or whatever [time.ParseDuration] reads.
+func ParseRate(s string) (Rate, error) {
+	count, period, found := strings.Cut(s, "/")
+	if !found {
+		return Rate{}, fmt.Errorf("redislimit: rate %.40q: want COUNT/PERIOD, as in \"100/m\" or \"5/10s\"", s)
+	}
+	n, err := strconv.ParseInt(count, 10, 64)
+	if err != nil {
+		return Rate{}, fmt.Errorf("redislimit: rate %.40q: the count must be a whole number from 1 to %d", s, maxCount)
+	}
+	d, err := parsePeriod(period)
+	if err != nil {
+		return Rate{}, fmt.Errorf("redislimit: rate %.40q: the period must be a unit (ms, s, m, h, d) or a duration, as in \"10s\" or \"1h30m\"", s)
+	}
+	r := Rate{n, d}
+	if err := r.validate(); err != nil {
+		return Rate{}, fmt.Errorf("redislimit: rate %.40q: %w", s, err)
+	}
+	return r, nil
+}
+
+// Count returns the units allowed per period.
+func (r Rate) Count() int64 { return r.count }
+
+// Period returns the time in which Count units are allowed.
+func (r Rate) Period() time.Duration { return r.period }
+
+// String returns the Rate in the form that [ParseRate] reads, as in "100/1m".
+func (r Rate) String() string {
+	return strconv.FormatInt(r.count, 10) + "/" + formatPeriod(r.period)
+}
+
+func (r Rate) validate() error {
+	switch {
+	case r.count < 1 || r.count > maxCount:
+		return fmt.Errorf("the count is %d, allowed is 1 to %d", r.count, maxCount)
+	case r.period < minPeriod || r.period > maxPeriod:
+		return fmt.Errorf("the period is %v, allowed is %v to %d days", r.period, minPeriod, maxPeriod/day)
+	case r.period%time.Microsecond != 0:
+		return fmt.Errorf("the period is %v, allowed are whole microseconds", r.period)
+	}
+	return nil
+}
+
+// micros returns the period in microseconds.
+func (r Rate) micros() int64 { return r.period.Microseconds() }
+
+var periodUnits = []struct {
+	name string
+	unit time.Duration
+}{
+	{"d", day},
+	{"h", time.Hour},
+	{"m", time.Minute},
+	{"s", time.Second},
+	{"ms", time.Millisecond},
+	{"us", time.Microsecond},
+	{"ns", time.Nanosecond},
+}
+
+func parsePeriod(s string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok && days != "" {
+		n, err := strconv.ParseUint(days, 10, 16)
+		return time.Duration(n) * day, err
+	}
+	for _, u := range periodUnits {
+		if s == u.name {
+			return u.unit, nil
+		}
+	}
+	return time.ParseDuration(s)
+}
+
+// formatPeriod writes d in the largest unit that divides it: it stands in keys,
+// where it must be short, and the same for equal periods.
+func formatPeriod(d time.Duration) string {
+	for _, u := range periodUnits {
+		if d%u.unit == 0 {
+			return strconv.FormatInt(int64(d/u.unit), 10) + u.name
+		}
+	}
+	return d.String()
+}

@@ -1,0 +1,120 @@
+package core
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// everyDecider has one limit of each kind of answer.
+func everyDecider() []decider {
+	var all []decider
+	for _, l := range []Limit{TokenBucket(PerMinute(7)), FixedWindow(PerMinute(3)), FixedWindow(PerMinute(3), Aligned())} {
+		all = append(all, l.algorithm.compile(l))
+	}
+	return all
+}
+
+// FuzzDecodeReply has whatever may answer in Redis's place: it is refused or
+// gives a Result within its bounds, and never panics.
+func FuzzDecodeReply(f *testing.F) {
+	f.Add([]byte(nil), int64(1))
+	f.Add(make([]byte, 8*5), int64(1))
+	f.Add(make([]byte, 8*15), int64(3))
+	for _, numbers := range [][]int64{
+		{1, 1_800_000_000_000_000, 0, 0, 0}, {0, 1_800_000_000_000_000, 60_000_000, 0, 0},
+		{1, 1_800_000_000_000_000, 0, 1_800_000_000_000_000, 60_000_000}, {2, 0, 0, 0, 0},
+		{1, 1 << 62, 1 << 62, 1 << 62, 1 << 62}, {1, -1, -1, -1, -1}, {1, 0, -1 << 63, -1 << 63, -1 << 63},
+	} {
+		var raw []byte
+		for _, n := range numbers {
+			raw = binary.LittleEndian.AppendUint64(raw, uint64(n))
+		}
+		f.Add(raw, int64(1))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte, n int64) {
+		reply := make([]int64, len(raw)/8)
+		for i := range reply {
+			reply[i] = int64(binary.LittleEndian.Uint64(raw[8*i:]))
+		}
+		for _, d := range everyDecider() {
+			readings, err := decodeReply(reply, []decider{d})
+			if err != nil {
+				continue
+			}
+			for _, charged := range []bool{false, readings[0].admits} {
+				res := d.result(readings[0], max(0, min(n, 3)), charged)
+				if res.Remaining < 0 || res.Remaining > res.Limit || res.RetryAfter < 0 || res.ResetAfter < 0 || res.Delay < 0 {
+					t.Errorf("%v: %+v", reply, res)
+				}
+			}
+		}
+	})
+}
+
+// fakeClient answers every command with what a test says.
+type fakeClient func(cmd redis.Cmder) error
+
+func (f fakeClient) Process(_ context.Context, cmd redis.Cmder) error {
+	err := f(cmd)
+	cmd.SetErr(err)
+	return err
+}
+
+// TestAnswers has answers that no script of ours gives: each is an error, and
+// none of them admits.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(cmd redis.Cmder) error{
+		"nothing":     func(redis.Cmder) error { return nil },
+		"nil":         func(redis.Cmder) error { return redis.Nil },
+		"too short":   func(cmd redis.Cmder) error { return set(cmd, 1, 1, 1, 1) },
+		"too long":    func(cmd redis.Cmder) error { return set(cmd, 1, 1, 1, 1, 1, 1) },
+		"no time":     func(cmd redis.Cmder) error { return set(cmd, 1, -1, 0, 0, 0) },
+		"no verdict":  func(cmd redis.Cmder) error { return set(cmd, 7, 1, 0, 0, 0) },
+		"an error":    func(redis.Cmder) error { return errors.New("READONLY") },
+		"script gone": func(redis.Cmder) error { return noScriptError{} },
+	} {
+		lim := MustNew(fakeClient(answer), "api", TokenBucket(PerMinute(100)))
+		if res, err := lim.Allow(context.Background(), "k"); !isUnavailable(err) || res != (Result{}) {
+			t.Errorf("%s: %+v, %v", name, res, err)
+		}
+	}
+}
+
+func set(cmd redis.Cmder, reply ...int64) error {
+	cmd.(interface{ SetVal(val []int64) }).SetVal(reply)
+	return nil
+}
+
+type noScriptError struct{}
+
+func (noScriptError) Error() string { return "NOSCRIPT No matching script." }
+func (noScriptError) RedisError()   {}
+
+// TestSentOnce looks at what is sent for one decision: the digest, then the
+// source if and only if Redis does not have it, each marked not to be repeated.
+func TestSentOnce(t *testing.T) {
+	t.Parallel()
+	var sent []string
+	lim := MustNew(fakeClient(func(cmd redis.Cmder) error {
+		sent = append(sent, cmd.Name())
+		if !cmd.NoRetry() {
+			t.Errorf("%s may be repeated", cmd.Name())
+		}
+		if cmd.Name() == "evalsha" {
+			return noScriptError{}
+		}
+		return set(cmd, 1, 1_800_000_000_000_000, 0, 0, 0)
+	}), "api", TokenBucket(PerMinute(100)))
+	res, err := lim.Allow(context.Background(), "k")
+	if err != nil || !res.Allowed || res.Remaining != 99 || res.Source != SourceRedis {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if len(sent) != 2 || sent[0] != "evalsha" || sent[1] != "eval" {
+		t.Errorf("sent %v", sent)
+	}
+}

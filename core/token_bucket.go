@@ -1,0 +1,32 @@
+package core
+
+import _ "embed"
+
+//go:embed token_bucket.lua
+var tokenBucketScript string
+
+var tokenBucket = &algorithm{
+	name:    "token_bucket",
+	tag:     "token",
+	library: bucketLibrary,
+	script:  tokenBucketScript,
+	bucket:  true,
+	compile: func(l Limit) decider { return newBucket(l) },
+}
+
+// TokenBucket returns a [Limit] that admits bursts and holds a rate behind them:
+// a bucket of [Burst] tokens (default: the rate's count) starts full and refills
+// continuously at the rate; a request takes as many tokens as it costs and is
+// denied while there are fewer. It is the usual choice for an API, whose clients
+// come in bursts.
+//
+// It keeps one string of about 40 bytes per key, and a decision takes constant
+// time. What is stored is not the number of tokens but the time that the missing
+// ones take to refill, with the instant at which that was so. A number of tokens
+// is a fraction with a denominator of up to 45 bits (at 7 per minute a token is
+// 60/7 s), which a double, Lua's only number, rounds at each refill; the time is
+// exact with additions alone.
+//
+// The algorithm is the token bucket of traffic policing, as in Tanenbaum's
+// "Computer Networks" or RFC 2697.
+func TokenBucket(r Rate, o ...LimitOption) Limit { return newLimit(tokenBucket, r, o) }
