@@ -1,0 +1,59 @@
+package keyfunc
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Join returns a Func whose key is made of the keys of all fs, such as a user and
+// a route: each combination is counted on its own. No two combinations share a
+// key, whatever the parts contain. It is [ErrNoKey] if one of the keys is
+// missing.
+func Join(fs ...Func) Func {
+	mustFuncs("Join", fs)
+	return func(r Request) (string, error) {
+		var b strings.Builder
+		b.WriteString("join:")
+		for i, f := range fs {
+			key, err := f(r)
+			if err != nil {
+				return "", err
+			}
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			_, _ = joinEscaper.WriteString(&b, key) // a Builder never fails
+		}
+		return b.String(), nil
+	}
+}
+
+// joinEscaper keeps the commas inside a part apart from those between parts.
+var joinEscaper = strings.NewReplacer("%", "%25", ",", "%2C")
+
+// FirstOf returns a Func whose key is that of the first of fs that has one, such
+// as the user if there is one and else the address. It is [ErrNoKey] if none has.
+func FirstOf(fs ...Func) Func {
+	mustFuncs("FirstOf", fs)
+	return func(r Request) (string, error) {
+		for _, f := range fs {
+			key, err := f(r)
+			if !errors.Is(err, ErrNoKey) {
+				return key, err
+			}
+		}
+		return "", ErrNoKey
+	}
+}
+
+func mustFuncs(name string, fs []Func) {
+	if len(fs) == 0 {
+		panic("keyfunc: " + name + "(): want at least one Func")
+	}
+	for i, f := range fs {
+		if f == nil {
+			panic(fmt.Sprintf("keyfunc: %s: Func %d is nil", name, i+1))
+		}
+	}
+}

@@ -1,0 +1,51 @@
+// Package keyfunc says who a request is counted for. A [Func] takes a key from a
+// request: the client's address ([IP]), an authenticated user ([User]), an API
+// key ([APIKey]), or what is composed of them with [Join] and [FirstOf].
+//
+// Keys are tagged by kind, as in "ip:192.0.2.1" and "user:alice", so that keys of
+// different kinds never meet. The package knows nothing of Redis, nor of any web
+// framework: it reads a [Request], which each adapter provides.
+package keyfunc
+
+import (
+	"context"
+	"errors"
+)
+
+// ErrNoKey is the error of a [Func] whose key the request does not carry. The
+// middleware then limits the request by its peer's address; see [Peer].
+var ErrNoKey = errors.New("keyfunc: the request carries no such key")
+
+// A Func takes the key from a request. It returns [ErrNoKey] where there is none;
+// the middleware answers any other error with status 500 and logs it.
+type Func func(Request) (string, error)
+
+// A Request is what a [Func] can see of a request, whatever the framework. It is
+// valid until the Func returns.
+type Request interface {
+	// Context returns the request's context.
+	Context() context.Context
+	// Method returns the HTTP method.
+	Method() string
+	// Path returns the path of the URL as the client sent it. Clients choose it: to
+	// count by route, use Route.
+	Path() string
+	// Route returns the pattern that the request matched, such as "/users/{id}", or
+	// "" if the framework does not know it where the middleware stands.
+	Route() string
+	// RemoteAddr returns the address of the connection's other end, with its port.
+	// No header has a say in it.
+	RemoteAddr() string
+	// Header returns the first value of the header called name, or "".
+	Header(name string) string
+	// HeaderValues returns all lines of the header called name.
+	HeaderValues(name string) []string
+	// Query returns the first value of the query parameter called name, or "".
+	Query(name string) string
+	// Cookie returns the value of the cookie called name, or "".
+	Cookie(name string) string
+	// Value returns what was stored under key in the request's context, or nil.
+	Value(key any) any
+	// Unwrap returns the framework's own request or context.
+	Unwrap() any
+}

@@ -1,0 +1,51 @@
+package keyfunc
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+)
+
+// User returns a Func that counts by the identity which your authentication
+// stored under key in the request's context: a string, an integer or a
+// [fmt.Stringer]. Nothing stored, or an empty string, is [ErrNoKey]; a value of
+// another type is an error. Mount the middleware after the authentication.
+func User(key any) Func {
+	if key == nil {
+		panic("keyfunc: User(nil): want the key under which authentication stores the user")
+	}
+	return func(r Request) (string, error) {
+		id, err := identity(r.Value(key))
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("keyfunc: User(%v): %w", key, err)
+		case id == "":
+			return "", ErrNoKey
+		}
+		return "user:" + id, nil
+	}
+}
+
+func identity(value any) (string, error) {
+	switch value := value.(type) {
+	case nil:
+		return "", nil
+	case string:
+		return value, nil
+	case fmt.Stringer:
+		if v := reflect.ValueOf(value); v.Kind() == reflect.Pointer && v.IsNil() {
+			return "", nil
+		}
+		return value.String(), nil
+	}
+	v := reflect.ValueOf(value)
+	switch {
+	case v.Kind() == reflect.String:
+		return v.String(), nil
+	case v.CanInt():
+		return strconv.FormatInt(v.Int(), 10), nil
+	case v.CanUint():
+		return strconv.FormatUint(v.Uint(), 10), nil
+	}
+	return "", fmt.Errorf("the value is a %T, want a string, an integer or a fmt.Stringer", value)
+}
