@@ -1,0 +1,116 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+// inputCases are the answers to what callers get wrong, or are made to pass on.
+func inputCases() []testCase {
+	return []testCase{
+		{"Input/Errors", inputErrors},
+		{"Input/Keys", inputKeys},
+		{"Input/Apart", apart},
+	}
+}
+
+func inputErrors(t *testing.T, s Store) {
+	lim := s.limiter(t, "errors", core.TokenBucket(tenPerTen))
+	ctx := context.Background()
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	for _, c := range []struct {
+		name string
+		ctx  context.Context
+		key  string
+		n    int64
+		want error
+	}{
+		{"negative cost", ctx, "k", -1, core.ErrInvalidCost},
+		{"most negative cost", ctx, "k", -1 << 63, core.ErrInvalidCost},
+		{"empty key", ctx, "", 1, core.ErrInvalidKey},
+		{"cancelled", cancelled, "k", 1, context.Canceled},
+	} {
+		res, err := lim.AllowN(c.ctx, c.key, c.n)
+		if !errors.Is(err, c.want) || errors.Is(err, core.ErrUnavailable) {
+			t.Errorf("%s: got %v, want %v", c.name, err, c.want)
+		}
+		if res.Allowed {
+			t.Errorf("%s: allowed", c.name)
+		}
+	}
+	if _, err := lim.Peek(ctx, ""); !errors.Is(err, core.ErrInvalidKey) {
+		t.Errorf("Peek of an empty key: %v", err)
+	}
+	if err := lim.Reset(ctx, ""); !errors.Is(err, core.ErrInvalidKey) {
+		t.Errorf("Reset of an empty key: %v", err)
+	}
+	want(t, peek(t, lim, "k"), true, 10, 0, 0)
+}
+
+// inputKeys uses up keys that a client may choose: each is a bucket of its own,
+// and costs a bounded number of bytes.
+func inputKeys(t *testing.T, s Store) {
+	lim := s.limiter(t, "keys", core.FixedWindow(core.PerHour(2)))
+	keys := []string{
+		"a", "a ", " a", "A", "a:b", "a}", "{a", "{a}", "a}:fixed-1h", "}:fixed-1h", "{}", "{}a", "~a", "~",
+		"a\x00", "a\r\nGET b", "\xff\xfe", "\xff\xff", "é", "e\u0301", "*", "?", "[a]", "'", `"`, `\`,
+		strings.Repeat("x", 64), strings.Repeat("x", 65), strings.Repeat("x", 1<<20), strings.Repeat("x", 1<<20+1),
+	}
+	for _, key := range keys {
+		if res := allowN(t, lim, key, 2); !res.Allowed || res.Remaining != 0 {
+			t.Errorf("key %.40q is not its own: %+v", key, res)
+		}
+	}
+	for _, key := range keys {
+		if res := allowN(t, lim, key, 1); res.Allowed {
+			t.Errorf("key %.40q forgot: %+v", key, res)
+		}
+	}
+	if s.Redis == nil {
+		return
+	}
+	stored := s.keys(t)
+	if len(stored) != len(keys) {
+		t.Errorf("%d keys stored, want %d", len(stored), len(keys))
+	}
+	for _, key := range stored {
+		inner, tail, ok := strings.Cut(strings.TrimPrefix(key, "rl:keys:{"), "}")
+		if !ok || tail != ":fixed-1h" || strings.ContainsAny(inner, "{}") || len(key) > 100 {
+			t.Errorf("redis key %q of %d bytes", key, len(key))
+		}
+	}
+}
+
+// apart holds limiters of different names, prefixes and periods beside each other.
+func apart(t *testing.T, s Store) {
+	limit := core.FixedWindow(core.PerHour(2))
+	first := s.limiter(t, "first", limit)
+	for name, other := range map[string]*core.Limiter{
+		"another name":   s.limiter(t, "second", limit),
+		"another period": s.limiter(t, "first", core.FixedWindow(core.PerDay(2))),
+		"a named limit":  s.limiter(t, "first", core.FixedWindow(core.PerHour(2), core.Name("hourly"))),
+		"aligned":        s.limiter(t, "first", core.FixedWindow(core.PerHour(2), core.Aligned())),
+		"an algorithm":   s.limiter(t, "first", core.TokenBucket(core.PerHour(2))),
+	} {
+		allowN(t, first, name, 2)
+		if res := allowN(t, other, name, 2); !res.Allowed {
+			t.Errorf("%s shares the budget: %+v", name, res)
+		}
+	}
+	if s.Redis != nil {
+		prefixed := s.limiter(t, "first", limit, core.Prefix("app"))
+		allowN(t, first, "prefix", 2)
+		if res := allowN(t, prefixed, "prefix", 2); !res.Allowed {
+			t.Errorf("another prefix shares the budget: %+v", res)
+		}
+		twin := s.limiter(t, "first", limit)
+		if res := allowN(t, twin, "prefix", 1); res.Allowed {
+			t.Errorf("a limiter of the same name has its own budget: %+v", res)
+		}
+	}
+}

@@ -1,0 +1,16 @@
+// Package embedded starts a Redis inside the process, for the example apps and
+// for tests on machines without one. It is miniredis with its clock running, so
+// that keys really expire; it is no server for production.
+package embedded
+
+import "github.com/alicebob/miniredis/v2"
+
+// Start starts an in-process Redis on a free loopback port. The caller closes it.
+func Start() (*miniredis.Miniredis, error) {
+	m := miniredis.NewMiniRedis()
+	m.ClockTTL(true)
+	if err := m.Start(); err != nil {
+		return nil, err
+	}
+	return m, nil
+}

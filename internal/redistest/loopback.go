@@ -1,0 +1,49 @@
+package redistest
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"time"
+)
+
+const (
+	askLimit  = time.Second // for one question to a server
+	busOffset = 10000       // from a node's port to that of its cluster bus: Redis's own rule
+)
+
+// ask returns all that the server replies to the commands, "" if it cannot be reached. It does without go-redis, whose
+// pool waits up to a second after a refused connection.
+func ask(addr, commands string) string {
+	conn, err := net.DialTimeout("tcp", addr, askLimit)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(askLimit))
+	_, _ = io.WriteString(conn, commands+"\r\nQUIT\r\n") // QUIT: the end of the replies is the end of the stream
+	reply, _ := io.ReadAll(conn)
+	return string(reply)
+}
+
+// freePort returns a port that is free together with its cluster bus port. Both lie below 32768, where Linux begins to
+// give out ports for outgoing connections: such a one must not take the port of a server that is stopped for a moment.
+func freePort() (int, error) {
+	const low, high = 10000, 32768 - busOffset
+	for range 1000 {
+		if port := low + rand.IntN(high-low); free(port) && free(port+busOffset) {
+			return port, nil
+		}
+	}
+	return 0, errors.New("no free port on 127.0.0.1")
+}
+
+func free(port int) bool {
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
+}

@@ -1,0 +1,15 @@
+//go:build !unix
+
+package redistest
+
+import "syscall"
+
+// There is nothing to pause a process with: sending these signals is an error, which Pause and Resume report.
+const (
+	sigStop = syscall.Signal(-1)
+	sigCont = syscall.Signal(-1)
+)
+
+func dieWithParent() *syscall.SysProcAttr { return nil }
+
+func paused(int) bool { return true }

@@ -1,0 +1,14 @@
+//go:build unix && !linux
+
+package redistest
+
+import "syscall"
+
+const (
+	sigStop = syscall.SIGSTOP
+	sigCont = syscall.SIGCONT
+)
+
+func dieWithParent() *syscall.SysProcAttr { return nil }
+
+func paused(int) bool { return true }

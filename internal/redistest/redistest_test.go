@@ -1,0 +1,245 @@
+package redistest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func TestServerAnswersUntilItsTestEnds(t *testing.T) {
+	t.Parallel()
+	var s *Instance
+	t.Run("running", func(t *testing.T) {
+		s = Server(t, "--maxmemory", "50mb")
+		c := s.Client(t)
+		if got, err := c.Ping(t.Context()).Result(); got != "PONG" || err != nil {
+			t.Errorf("PING: %q, %v", got, err)
+		}
+		if got, err := c.ConfigGet(t.Context(), "maxmemory").Result(); got["maxmemory"] != "52428800" || err != nil {
+			t.Errorf("the flag did not arrive: %v, %v", got, err)
+		}
+		t.Cleanup(func() { // stands where Client registers its own
+			if ask(s.Addr, "PING") == "" {
+				t.Error("the server stopped before its clients were closed")
+			}
+		})
+	})
+	if t.Failed() || s == nil {
+		return
+	}
+	if s.Pid() != 0 || ask(s.Addr, "PING") != "" {
+		t.Error("the server outlived its test")
+	}
+}
+
+func TestRestartOnTheSamePort(t *testing.T) {
+	t.Parallel()
+	s := Server(t)
+	c := s.Client(t)
+	if err := c.Set(t.Context(), "k", "v", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	addr, pid := s.Addr, s.Pid()
+	s.Stop()
+	s.Stop() // twice is once
+	if s.Pid() != 0 || ask(addr, "PING") != "" {
+		t.Fatal("a stopped server answers")
+	}
+	s.Start(t)
+	if s.Addr != addr || s.Pid() == pid || s.Pid() == 0 {
+		t.Errorf("was %s (%d), is %s (%d)", addr, pid, s.Addr, s.Pid())
+	}
+	if err := c.Get(t.Context(), "k").Err(); !errors.Is(err, redis.Nil) {
+		t.Errorf("GET of what the old server knew: %v, want redis.Nil from an empty one", err)
+	}
+	if msg := failure(t, func(tb testing.TB) { s.Start(tb) }); !strings.Contains(msg, "Stop it first") {
+		t.Errorf("Start of a running server: %q", msg)
+	}
+}
+
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	s := Server(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: 50 * time.Millisecond, MaxRetries: -1})
+	defer func() { _ = c.Close() }()
+	for range 3 {
+		if err := c.Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		s.Pause()
+		var timeout net.Error
+		if err := c.Ping(t.Context()).Err(); !errors.As(err, &timeout) || !timeout.Timeout() {
+			t.Errorf("PING of a paused server: %v, want a timeout", err)
+		}
+		s.Resume()
+		if err := s.Client(t).Ping(t.Context()).Err(); err != nil {
+			t.Errorf("PING after Resume: %v", err)
+		}
+	}
+	s.Pause() // a paused server must stop, too
+	s.Stop()
+}
+
+func TestClusterServesKeysOfEveryNode(t *testing.T) {
+	t.Parallel()
+	addrs := Cluster(t)
+	c := ClusterClient(t, addrs)
+	for i := range 200 {
+		key := "key:" + strconv.Itoa(i)
+		if err := c.Set(t.Context(), key, i, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.Get(t.Context(), key).Int(); got != i || err != nil {
+			t.Fatalf("GET %s: %d, %v", key, got, err)
+		}
+	}
+	var nodes, keys atomic.Int64
+	err := c.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
+		n, err := node.DBSize(ctx).Result()
+		if n == 0 && err == nil {
+			err = fmt.Errorf("%v has no key", node)
+		}
+		nodes.Add(1)
+		keys.Add(n)
+		return err
+	})
+	if nodes.Load() != 3 || keys.Load() != 200 || err != nil {
+		t.Errorf("%d nodes with %d keys, %v; want 3 with 200", nodes.Load(), keys.Load(), err)
+	}
+}
+
+func TestTakenPortIsNotMistakenForOurs(t *testing.T) {
+	t.Parallel()
+	other := Server(t)
+	_, taken, err := net.SplitHostPort(other.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	picks := 0
+	s := serve(t, binary(t, "redis-server"), func() (int, error) {
+		if picks++; picks < 3 {
+			return strconv.Atoi(taken)
+		}
+		return freePort()
+	})
+	if picks != 3 || s.Addr == other.Addr {
+		t.Errorf("%d picks, on %s beside %s", picks, s.Addr, other.Addr)
+	}
+}
+
+func TestFailureShowsTheLog(t *testing.T) {
+	t.Parallel()
+	binary(t, "redis-server")
+	msg := failure(t, func(tb testing.TB) { Server(tb, "--no-such-option", "1") })
+	if !strings.HasPrefix(msg, "Fatal: ") || !strings.Contains(msg, "no-such-option") {
+		t.Errorf("got %q, want a fatal message with what the server complains of", msg)
+	}
+}
+
+func TestWithoutRedis(t *testing.T) {
+	onlyServer := t.TempDir()
+	if err := os.WriteFile(filepath.Join(onlyServer, "redis-server"), []byte("#!/bin/false\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	server := func(tb testing.TB) { Server(tb) }
+	cluster := func(tb testing.TB) { Cluster(tb) }
+	for _, tt := range []struct {
+		name, path, missing string
+		start               func(testing.TB)
+	}{
+		{"Server", t.TempDir(), "redis-server", server},
+		{"Cluster", t.TempDir(), "redis-server", cluster},
+		{"Cluster without its tool", onlyServer, "redis-cli", cluster},
+	} {
+		for require, want := range map[string]string{"": "Skip: ", "0": "Skip: ", "1": "Fatal: "} {
+			t.Setenv("PATH", tt.path)
+			t.Setenv(requireEnv, require)
+			msg := failure(t, tt.start)
+			if !strings.HasPrefix(msg, want) || !strings.Contains(msg, tt.missing+" is not in PATH") {
+				t.Errorf("%s, %s=%q: %q, want %q", tt.name, requireEnv, require, msg, want)
+			}
+		}
+	}
+}
+
+// A server started from a thread that ends must live on; one whose test process ends without cleanups must not.
+func TestServerDiesWithTheProcessOnly(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux ends a child with its parent")
+	}
+	binary(t, "redis-server")
+	if os.Getenv("REDISTEST_ORPHAN") == "1" {
+		fmt.Println("orphan", Server(t).Addr)
+		os.Exit(0)
+	}
+
+	ended := make(chan *Instance)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		ended <- Server(t)
+	}()
+	alive := <-ended
+
+	self := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	self.Env = append(os.Environ(), "REDISTEST_ORPHAN=1")
+	out, err := self.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	line := bufio.NewScanner(strings.NewReader(string(out)))
+	line.Scan()
+	addr, ok := strings.CutPrefix(line.Text(), "orphan ")
+	if !ok {
+		t.Fatalf("the child says %q", out)
+	}
+	for end := time.Now().Add(5 * time.Second); ask(addr, "PING") != ""; time.Sleep(pollEvery) {
+		if time.Now().After(end) {
+			t.Fatalf("%s outlived its test process", addr)
+		}
+	}
+	if err := alive.Client(t).Ping(t.Context()).Err(); err != nil {
+		t.Errorf("the server died with the thread it was started from: %v", err)
+	}
+}
+
+// failure runs f with a testing.TB of which it notes how it was ended, instead of ending t.
+func failure(t *testing.T, f func(testing.TB)) string {
+	t.Helper()
+	r := &recorder{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f(r)
+	}()
+	<-done
+	return r.msg
+}
+
+type recorder struct {
+	testing.TB
+	msg string
+}
+
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.msg = "Fatal: " + fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+func (r *recorder) Skipf(format string, args ...any) {
+	r.msg = "Skip: " + fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}

@@ -1,0 +1,190 @@
+// Package redistest starts real Redis servers for tests, on free loopback ports.
+//
+// A test that asks for a server is skipped where Redis is not installed, so that `go test ./...` works on any machine;
+// with REDISLIMIT_REQUIRE_REDIS=1, as in CI, it fails instead, so that nothing is left untested in silence.
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	requireEnv = "REDISLIMIT_REQUIRE_REDIS"
+	startLimit = 10 * time.Second // for a server to answer
+	pollEvery  = 5 * time.Millisecond
+	attempts   = 5 // at a port, or a cluster, that nobody takes from us
+)
+
+// errPortTaken says that another process bound the port between our look at it and the server's.
+var errPortTaken = errors.New("the port is taken")
+
+// Instance is one redis-server process that belongs to a test. Its methods are for one goroutine at a time.
+type Instance struct {
+	// Addr is the host:port the server listens on. It stays the same over Stop and Start.
+	Addr string
+
+	tb   testing.TB
+	dir  string
+	args []string
+	proc *process // nil while stopped
+}
+
+// Server starts a redis-server that keeps nothing on disk, and stops it when the test ends. config holds further flags
+// ("--maxmemory", "50mb"); they come last, so they win. The server must let anybody PING and ask for INFO.
+func Server(tb testing.TB, config ...string) *Instance {
+	tb.Helper()
+	return serve(tb, binary(tb, "redis-server"), freePort, config...)
+}
+
+// Client returns a client with go-redis's default options, closed when the test of tb ends.
+func (i *Instance) Client(tb testing.TB) *redis.Client {
+	tb.Helper()
+	c := redis.NewClient(&redis.Options{Addr: i.Addr})
+	// Cleanups run last in, first out: the client closes while the server still runs.
+	tb.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Stop kills the server, also a paused one, and waits until it is gone. Stopping a stopped server does nothing.
+func (i *Instance) Stop() {
+	if i.proc != nil {
+		i.proc.kill()
+		i.proc = nil
+	}
+}
+
+// Start starts a stopped server again, on the same port and in the same directory. It still ends with the test that was given to Server.
+func (i *Instance) Start(tb testing.TB) {
+	tb.Helper()
+	if i.proc != nil {
+		tb.Fatalf("redistest: %s is running: Stop it first", i.Addr)
+	}
+	if err := i.start(); err != nil {
+		tb.Fatalf("redistest: %v", err)
+	}
+}
+
+// Pause freezes the server (SIGSTOP): connections stay open and nothing answers, as with a host that hangs.
+func (i *Instance) Pause() {
+	i.tb.Helper()
+	i.signal(sigStop)
+	// The signal is only sent when the call returns. A command that the server still answers would make a test flaky.
+	for end := time.Now().Add(askLimit); i.proc != nil && !paused(i.Pid()); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			i.tb.Errorf("redistest: %s did not pause", i.Addr)
+			return
+		}
+	}
+}
+
+// Resume ends a Pause (SIGCONT). The server then answers what it was sent meanwhile.
+func (i *Instance) Resume() {
+	i.tb.Helper()
+	i.signal(sigCont)
+}
+
+// Pid returns the process id of the server, 0 while it is stopped.
+func (i *Instance) Pid() int {
+	if i.proc == nil {
+		return 0
+	}
+	return i.proc.cmd.Process.Pid
+}
+
+func (i *Instance) signal(s os.Signal) {
+	i.tb.Helper()
+	if i.proc == nil {
+		i.tb.Errorf("redistest: %s is stopped: no process to send %v", i.Addr, s)
+	} else if err := i.proc.cmd.Process.Signal(s); err != nil {
+		i.tb.Errorf("redistest: send %v to %s: %v", s, i.Addr, err)
+	}
+}
+
+// serve starts a server on a port that pick finds free, and picks again if somebody else was faster to bind it.
+func serve(tb testing.TB, path string, pick func() (int, error), config ...string) *Instance {
+	tb.Helper()
+	for n := 1; ; n++ {
+		port, err := pick()
+		if err != nil {
+			tb.Fatalf("redistest: %v", err)
+		}
+		i := &Instance{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), tb: tb, dir: tb.TempDir()}
+		i.args = append([]string{
+			path, "--port", strconv.Itoa(port), "--bind", "127.0.0.1",
+			"--save", "", "--appendonly", "no", "--dir", i.dir,
+		}, config...)
+		err = i.start()
+		if err == nil {
+			tb.Cleanup(i.Stop) // registered after TempDir, so it runs before the directory is removed
+			return i
+		}
+		if n == attempts || !errors.Is(err, errPortTaken) {
+			tb.Fatalf("redistest: %v", err)
+		}
+	}
+}
+
+// start runs the server and returns once it answers; after an error nothing is left running.
+func (i *Instance) start() error {
+	name := filepath.Join(i.dir, "server.log")
+	log, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }() // the server has its own descriptor
+	cmd := exec.Command(i.args[0], i.args[1:]...)
+	cmd.Stdout, cmd.Stderr = log, log // a file, not a pipe: no goroutine to copy it, and it can be read at any time
+	if i.proc, err = run(cmd); err != nil {
+		return err
+	}
+	err = i.await()
+	if err == nil {
+		return nil
+	}
+	i.Stop()
+	text, _ := os.ReadFile(name)
+	if strings.Contains(string(text), "Address already in use") {
+		err = errPortTaken
+	}
+	return fmt.Errorf("redis-server on %s: %w; its log:\n%s", i.Addr, err, text)
+}
+
+// await returns when our own process answers: on a port lost to another test's server, that one would answer the PING.
+func (i *Instance) await() error {
+	own := fmt.Sprintf("process_id:%d\r\n", i.Pid())
+	for end := time.Now().Add(startLimit); time.Now().Before(end); {
+		if s := ask(i.Addr, "PING\r\nINFO server"); strings.HasPrefix(s, "+PONG") && strings.Contains(s, own) {
+			return nil
+		}
+		select {
+		case <-i.proc.done:
+			return fmt.Errorf("ended at once: %v", i.proc.cmd.ProcessState)
+		case <-time.After(pollEvery):
+		}
+	}
+	return fmt.Errorf("no answer for %v", startLimit)
+}
+
+// binary returns the path of a program, or ends the test.
+func binary(tb testing.TB, name string) string {
+	tb.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		if os.Getenv(requireEnv) == "1" {
+			tb.Fatalf("redistest: %s is not in PATH, and %s=1 requires it", name, requireEnv)
+		}
+		tb.Skipf("needs a real Redis, and %s is not in PATH (%s=1 makes this a failure)", name, requireEnv)
+	}
+	return path
+}
