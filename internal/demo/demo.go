@@ -1,0 +1,137 @@
+// Package demo is what the example apps share, whatever their framework: flags,
+// the Redis behind them, the limits and the demo credentials. What an app of
+// yours would write itself stands in each example's main.go.
+package demo
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/embedded"
+)
+
+// An App is a demo that is about to serve.
+type App struct {
+	Addr   string        // where to listen
+	Home   *core.Limiter // GET /, by client address
+	User   *core.Limiter // GET /user, by user
+	APIKey *core.Limiter // GET /key, by API key
+
+	close []func() error
+}
+
+// Start reads the flags, opens Redis and makes the limiters. It says on out which
+// Redis it uses. The caller closes the App.
+func Start(name string, args []string, out io.Writer) (*App, error) {
+	app := &App{}
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(out)
+	flags.StringVar(&app.Addr, "addr", "127.0.0.1:8080", "address to listen on")
+	redisURL := flags.String("redis", os.Getenv("REDIS_URL"),
+		"redis:// or rediss:// URL; several addr parameters mean a Cluster, master_name a Sentinel; default $REDIS_URL, else an embedded Redis")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	client, err := app.open(*redisURL, out)
+	if err != nil {
+		_ = app.Close() // the first error says more
+		return nil, err
+	}
+	if err := app.limiters(client); err != nil {
+		_ = app.Close()
+		return nil, err
+	}
+	return app, nil
+}
+
+func (a *App) open(redisURL string, out io.Writer) (redis.UniversalClient, error) {
+	if redisURL == "" {
+		server, err := embedded.Start()
+		if err != nil {
+			return nil, fmt.Errorf("starting the embedded redis: %w", err)
+		}
+		a.close = append(a.close, func() error { server.Close(); return nil })
+		redisURL = "redis://" + server.Addr()
+		_, _ = fmt.Fprintln(out, "No -redis given: using an embedded Redis (miniredis) in this process. Its counts end with it.")
+	}
+	client, err := newClient(redisURL)
+	if err != nil {
+		return nil, fmt.Errorf("-redis: %w", err)
+	}
+	a.close = append(a.close, client.Close)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := client.Ping(ctx).Err(); err != nil {
+		return nil, fmt.Errorf("-redis: no answer: %w", err)
+	}
+	return client, nil
+}
+
+// newClient opens what the URL describes, as go-redis reads it.
+func newClient(redisURL string) (redis.UniversalClient, error) {
+	u, err := url.Parse(redisURL)
+	if err != nil {
+		return nil, errors.New("not a URL") // the parser's error repeats it, password and all
+	}
+	switch query := u.Query(); {
+	case query.Has("master_name"):
+		options, err := redis.ParseFailoverURL(redisURL)
+		if err != nil {
+			return nil, err
+		}
+		return redis.NewFailoverClient(options), nil
+	case query.Has("addr"):
+		options, err := redis.ParseClusterURL(redisURL)
+		if err != nil {
+			return nil, err
+		}
+		return redis.NewClusterClient(options), nil
+	}
+	options, err := redis.ParseURL(redisURL)
+	if err != nil {
+		return nil, err
+	}
+	return redis.NewClient(options), nil
+}
+
+func (a *App) limiters(client core.Client) (err error) {
+	if a.Home, err = core.New(client, "demo-home", core.TokenBucket(core.Per(10, 10*time.Second))); err != nil {
+		return err
+	}
+	if a.User, err = core.New(client, "demo-user", core.FixedWindow(core.PerMinute(5))); err != nil {
+		return err
+	}
+	a.APIKey, err = core.New(client, "demo-key", core.TokenBucket(core.PerMinute(20)))
+	return err
+}
+
+// Close ends what Start opened.
+func (a *App) Close() error {
+	var errs []error
+	for i := len(a.close) - 1; i >= 0; i-- {
+		errs = append(errs, a.close[i]())
+	}
+	a.close = nil
+	return errors.Join(errs...)
+}
+
+// Greet says on out where the app listens and what to try.
+func Greet(out io.Writer, addr string) {
+	_, _ = fmt.Fprintf(out, `Listening on http://%[1]s, try:
+  curl -i http://%[1]s/
+  curl -i -u alice:any http://%[1]s/user
+  curl -i -H 'X-API-Key: demo-key-1' http://%[1]s/key
+`, addr)
+}
+
+// Issued tells whether key is one of the two API keys of the demo.
+func Issued(key string) bool { return key == "demo-key-1" || key == "demo-key-2" }
