@@ -7,7 +7,7 @@ type algorithm struct {
 	name     string                // in metrics, logs and Lua: "token_bucket"
 	tag      string                // in keys: "token"
 	script   string                // its Lua file
-	library  string                // Lua that stands before it
+	library  []string              // Lua that stands before it
 	bucket   bool                  // takes Burst
 	burst    func(Rate) int64      // the default capacity, where it is not the rate's count
 	validate func(Limit) error     // what New checks beyond every limit's bounds
@@ -25,6 +25,10 @@ type decider interface {
 	plausible(r reading) bool
 	// result describes r, with n units charged on top of it or not.
 	result(r reading, n int64, charged bool) Result
+	// mark returns by what a refund finds the charge that followed r.
+	mark(r reading) int64
+
+	stateful
 }
 
 // A reading is what a decision found in a limit's state. The numbers x, y and z
@@ -50,3 +54,6 @@ var decideScript string
 
 //go:embed decide_all.lua
 var decideAllScript string
+
+//go:embed refund.lua
+var refundScript string

@@ -1,6 +1,9 @@
 package core
 
-import _ "embed"
+import (
+	_ "embed"
+	"fmt"
+)
 
 //go:embed bucket.lua
 var bucketLibrary string
@@ -8,24 +11,22 @@ var bucketLibrary string
 // A bucket decides for the algorithms whose state is a debt: the time until the
 // bucket is as if never used. Units and time are exchanged at unit, exactly.
 type bucket struct {
-	name     string
 	capacity int64
 	unit     ratio // the time of one unit
 	full     span  // the debt of a bucket with no room left
 	shapes   bool  // an admitted call waits for its turn
-	one      []any // the arguments for one unit, by far the most frequent
+	tail     []any // the arguments after the cost
 }
 
 func newBucket(l Limit) *bucket {
-	b := &bucket{name: l.Name(), capacity: l.Burst(), unit: newRatio(l.rate)}
+	b := &bucket{capacity: l.Burst(), unit: newRatio(l.rate)}
 	b.full = b.unit.times(b.capacity)
-	b.one = b.arguments(1)
+	stored := ""
+	if l.name != "" {
+		stored = fmt.Sprintf(" %d", l.rate.micros())
+	}
+	b.tail = []any{b.full.w, b.full.f, b.unit.q, l.rate.count, l.rate.micros(), stored}
 	return b
-}
-
-func (b *bucket) arguments(n int64) []any {
-	cost := b.cost(n)
-	return []any{cost.w, cost.f, b.full.w, b.full.f, b.unit.p, b.unit.q}
 }
 
 func (b *bucket) cost(n int64) span {
@@ -36,15 +37,16 @@ func (b *bucket) cost(n int64) span {
 }
 
 func (b *bucket) args(dst []any, n int64) []any {
-	if n == 1 {
-		return append(dst, b.one...)
-	}
-	return append(dst, b.arguments(n)...)
+	cost := b.cost(n)
+	return append(append(dst, cost.w, cost.f), b.tail...)
 }
 
 func (b *bucket) plausible(r reading) bool {
 	return r.x >= 0 && r.y >= 0 && r.y <= b.unit.q && !b.full.less(span{r.x, r.y})
 }
+
+// mark has nothing to tell: one unit of debt is like any other.
+func (b *bucket) mark(reading) int64 { return 0 }
 
 func (b *bucket) result(r reading, n int64, charged bool) Result {
 	debt := span{r.x, r.y}

@@ -20,22 +20,25 @@ var fixedWindow = &algorithm{
 //
 // It is the cheapest algorithm and the coarsest: around the boundary of two
 // windows up to twice the limit may pass within one period. It keeps one string
-// of about 40 bytes per key, and a decision takes constant time.
+// of about 25 bytes per key, and a decision takes constant time.
 func FixedWindow(r Rate, o ...LimitOption) Limit { return newLimit(fixedWindow, r, o) }
 
 // A window decides for [FixedWindow]. Its readings are the units used, the start
 // of the window and its length.
 type window struct {
-	limit int64
-	tail  []any // the arguments after the cost
+	limit, period int64
+	aligned       bool
+	tail          []any // the arguments after the cost
 }
 
 func newWindow(l Limit) *window {
-	aligned := "0"
-	if l.aligned {
-		aligned = "1"
+	flag := map[bool]string{true: "1"}
+	return &window{
+		limit:   l.rate.count,
+		period:  l.rate.micros(),
+		aligned: l.aligned,
+		tail:    []any{l.rate.count, l.rate.micros(), flag[l.aligned], flag[l.name != ""]},
 	}
-	return &window{limit: l.rate.count, tail: []any{l.rate.count, l.rate.micros(), aligned}}
 }
 
 func (w *window) args(dst []any, n int64) []any {
@@ -45,6 +48,8 @@ func (w *window) args(dst []any, n int64) []any {
 func (w *window) plausible(r reading) bool {
 	return r.x >= 0 && r.x < maxInstant && r.y >= 0 && r.z > 0 && r.y+r.z > r.t && r.y+r.z < maxInstant
 }
+
+func (w *window) mark(r reading) int64 { return r.y }
 
 func (w *window) result(r reading, n int64, charged bool) Result {
 	used, remains := r.x, micros(r.y+r.z-r.t)

@@ -49,6 +49,12 @@ func TestNewRefuses(t *testing.T) {
 		{"slow burst", someClient, "api", []Option{TokenBucket(PerDay(1), Burst(36501))}, []string{"36501", "100 years"}},
 		{"burst of a window", someClient, "api", []Option{FixedWindow(PerMinute(1), Burst(2))}, []string{"Burst(2)", "fixed_window"}},
 		{"aligned bucket", someClient, "api", []Option{TokenBucket(PerMinute(1), Aligned())}, []string{"Aligned()", "FixedWindow only"}},
+		{"burst of a log", someClient, "api", []Option{SlidingWindowLog(PerMinute(1), Burst(2))}, []string{"Burst(2)", "sliding_window_log"}},
+		{"long log", someClient, "api", []Option{SlidingWindowLog(PerMinute(100_001))}, []string{"count is 100001", "at most 100000", "SlidingWindowCounter"}},
+		{"aligned counter", someClient, "api", []Option{SlidingWindowCounter(PerMinute(1), Aligned())}, []string{"Aligned()"}},
+		{"slow queue", someClient, "api", []Option{LeakyBucket(PerDay(1), Burst(36501))}, []string{"36501", "100 years"}},
+		{"no rate of a queue", someClient, "api", []Option{LeakyBucket(Rate{})}, []string{"count is 0"}},
+		{"entries", someClient, "api", []Option{fine, Entries(5)}, []string{"Entries", "NewMemory"}},
 		{"limit name", someClient, "api", []Option{TokenBucket(PerMinute(1), Name("a b"))}, []string{`Name("a b")`, "letters"}},
 		{"nil limit option", someClient, "api", []Option{TokenBucket(PerMinute(1), nil)}, []string{"nil LimitOption"}},
 		{"one identity", someClient, "api", []Option{TokenBucket(PerMinute(1)), TokenBucket(PerMinute(2))}, []string{"token-1m", "1/1m", "2/1m", "Name"}},
@@ -76,7 +82,9 @@ func TestNewAccepts(t *testing.T) {
 		{TokenBucket(Per(1e9, 400*24*time.Hour), Burst(1))},
 		{TokenBucket(PerDay(1), Burst(36500))},
 		{FixedWindow(Per(1e9, time.Millisecond))},
-		{FixedWindow(PerDay(5000), Aligned()), FixedWindow(PerDay(5000))},
+		{FixedWindow(PerDay(5000), Aligned()), FixedWindow(PerDay(5000)), SlidingWindowCounter(PerDay(5000)), SlidingWindowLog(PerDay(5000))},
+		{GCRA(PerDay(1), Burst(36500)), LeakyBucket(PerDay(1)), TokenBucket(PerDay(1))},
+		{SlidingWindowLog(PerMinute(100_000))}, {LeakyBucket(Per(1e9, time.Millisecond))},
 		{TokenBucket(PerSecond(10), Burst(30)), FixedWindow(PerDay(5000), Aligned()), Prefix("my.app:v1")},
 	} {
 		if _, err := New(someClient, strings.Repeat("n", 64), opts...); err != nil {
@@ -102,6 +110,11 @@ func TestLimitAccessors(t *testing.T) {
 		{TokenBucket(PerMinute(100), Burst(7), Name("short")), "short", "token_bucket", 7},
 		{FixedWindow(Per(5, 90*time.Second)), "fixed-90s", "fixed_window", 5},
 		{FixedWindow(PerDay(5000), Aligned()), "aligned-1d", "fixed_window", 5000},
+		{SlidingWindowLog(PerMinute(5)), "log-1m", "sliding_window_log", 5},
+		{SlidingWindowCounter(PerMinute(5)), "counter-1m", "sliding_window_counter", 5},
+		{LeakyBucket(PerMinute(5)), "leaky-1m", "leaky_bucket", 1},
+		{LeakyBucket(PerMinute(150)), "leaky-1m", "leaky_bucket", 2},
+		{GCRA(Per(5, 1500*time.Microsecond)), "gcra-1500us", "gcra", 5},
 		{Limit{}, "", "", 0},
 	} {
 		if c.limit.Name() != c.name || c.limit.Algorithm() != c.algorithm || c.limit.Burst() != c.burst {

@@ -6,6 +6,8 @@
 //	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
 //	res, err := lim.Allow(ctx, "user:alice")
 //
+// [NewMemory] makes a Limiter of the same algorithms that lives in one process.
+//
 // The package knows nothing of HTTP; the adapters in nethttp and its siblings do.
 package core
 
@@ -27,9 +29,11 @@ import (
 // A cost of 0 is always allowed and charges nothing; a denied request changes
 // nothing. A Limiter is safe for concurrent use.
 type Limiter struct {
-	name   string
-	limits []Limit
-	store  *redisStore
+	name     string
+	limits   []Limit
+	deciders []decider
+	store    store
+	lines    lines
 }
 
 // New returns the Limiter called name over client. Limiters of one name share
@@ -41,18 +45,24 @@ type Limiter struct {
 // request, or none is charged. Any mistake in the configuration is an error that
 // names the option, its value and what is allowed. New sends nothing to Redis.
 func New(client Client, name string, opts ...Option) (*Limiter, error) {
-	c, err := configure(name, opts)
+	c, err := configure(name, opts, inRedis)
 	if err != nil {
 		return nil, err
 	}
 	if isNil(client) {
 		return nil, fmt.Errorf("redislimit: limiter %q: the client is nil: pass a *redis.Client or another go-redis client", name)
 	}
-	deciders := make([]decider, len(c.limits))
-	for i, l := range c.limits {
-		deciders[i] = l.algorithm.compile(l)
+	l := newLimiter(name, c)
+	l.store = newRedisStore(client, name, c, l.deciders)
+	return l, nil
+}
+
+func newLimiter(name string, c *config) *Limiter {
+	l := &Limiter{name: name, limits: c.limits}
+	for _, limit := range c.limits {
+		l.deciders = append(l.deciders, limit.algorithm.compile(limit))
 	}
-	return &Limiter{name: name, limits: c.limits, store: newRedisStore(client, name, c, deciders)}, nil
+	return l
 }
 
 // MustNew is [New] for one-liners at program start: it panics where New returns
@@ -111,7 +121,7 @@ func (l *Limiter) decide(ctx context.Context, key string, n int64, charge bool) 
 	if err != nil {
 		return Result{}, l.failure(ctx, err)
 	}
-	return l.describe(readings, n, charge), nil
+	return l.describe(key, readings, n, charge), nil
 }
 
 func check(ctx context.Context, key string, n int64) error {
@@ -136,7 +146,7 @@ func (l *Limiter) failure(ctx context.Context, err error) error {
 }
 
 // describe makes the Result of what a decision on n units read.
-func (l *Limiter) describe(readings []reading, n int64, charge bool) Result {
+func (l *Limiter) describe(key string, readings []reading, n int64, charge bool) Result {
 	allowed := true
 	for i := range readings {
 		readings[i].admits = readings[i].admits || n == 0
@@ -144,11 +154,18 @@ func (l *Limiter) describe(readings []reading, n int64, charge bool) Result {
 	}
 	all := make([]Result, len(readings))
 	for i, r := range readings {
-		all[i] = l.store.deciders[i].result(r, n, charge && allowed)
+		all[i] = l.deciders[i].result(r, n, charge && allowed)
 		all[i].Allowed = r.admits
 		all[i].At = time.UnixMicro(r.t)
 		all[i].Name = l.limits[i].Name()
-		all[i].Source = SourceRedis
+		all[i].Source = l.store.source()
+		if !allowed {
+			all[i].Delay = 0 // whoever is turned away has no place in a queue
+		}
 	}
-	return combine(all, allowed)
+	res := combine(all, allowed)
+	if charge && allowed {
+		res.receipt = l.newReceipt(key, readings, n)
+	}
+	return res
 }

@@ -15,10 +15,20 @@ func (f optionFunc) apply(c *config) { f(c) }
 
 // config is what the options of a Limiter add up to.
 type config struct {
-	limits []Limit
-	prefix string
-	err    error // the first option that is wrong in itself
+	limits  []Limit
+	prefix  string
+	entries int
+	where   place
+	err     error // the first option that is wrong
 }
+
+// A place is where a Limiter's state is kept.
+type place string
+
+const (
+	inRedis  place = "New"
+	inMemory place = "NewMemory"
+)
 
 // Prefix sets what the Redis keys of the Limiter begin with, so that several
 // applications can share one Redis: letters, digits and "_.-:", at most 64. The
@@ -26,21 +36,29 @@ type config struct {
 func Prefix(prefix string) Option {
 	return optionFunc(func(c *config) {
 		if !validPrefix(prefix) {
-			c.fail(fmt.Errorf("Prefix(%.80q): allowed are 1 to %d letters, digits and \"_.-:\"", prefix, maxName))
+			c.failf("Prefix(%.80q): allowed are 1 to %d letters, digits and \"_.-:\"", prefix, maxName)
 		}
+		c.set("Prefix", inRedis)
 		c.prefix = prefix
 	})
 }
 
-func (c *config) fail(err error) {
+func (c *config) failf(format string, args ...any) {
 	if c.err == nil {
-		c.err = err
+		c.err = fmt.Errorf(format, args...)
+	}
+}
+
+// set notes the use of an option that makes sense in one place only.
+func (c *config) set(option string, only place) {
+	if c.where != only {
+		c.failf("%s: an option of %s, not of %s", option, only, c.where)
 	}
 }
 
 // configure applies and checks the options of the Limiter called name.
-func configure(name string, options []Option) (*config, error) {
-	c := &config{prefix: "rl"}
+func configure(name string, options []Option, where place) (*config, error) {
+	c := &config{prefix: "rl", entries: defaultEntries, where: where}
 	if !validName(name) {
 		return nil, fmt.Errorf("redislimit: limiter name %.80q: allowed are 1 to %d letters, digits and \"_.-\"", name, maxName)
 	}

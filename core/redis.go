@@ -2,11 +2,8 @@ package core
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"fmt"
 	"reflect"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -30,6 +27,7 @@ func isNil(client Client) bool {
 type redisStore struct {
 	client   Client
 	decide   script
+	giveBack script
 	deciders []decider
 	head     string   // a Redis key up to the user's key: "rl:api:{"
 	tails    []string // and what follows it, for each limit: "}:token-1m"
@@ -39,6 +37,7 @@ func newRedisStore(client Client, name string, c *config, deciders []decider) *r
 	s := &redisStore{
 		client:   client,
 		decide:   newScript(decideSource(c.limits)),
+		giveBack: newScript(refundSource(c.limits)),
 		deciders: deciders,
 		head:     c.prefix + ":" + name + ":{",
 	}
@@ -77,6 +76,17 @@ func (s *redisStore) read(ctx context.Context, key string, n int64, charge bool)
 	return decodeReply(reply, s.deciders)
 }
 
+func (s *redisStore) refund(ctx context.Context, key string, n int64, marks []int64) error {
+	args := append(s.keys(make([]any, 3, 16), key), "1")
+	for i, d := range s.deciders {
+		args = append(d.args(args, n), marks[i])
+	}
+	_, err := s.giveBack.run(ctx, s.client, len(s.tails), args)
+	return err
+}
+
+func (s *redisStore) source() Source { return SourceRedis }
+
 func (s *redisStore) reset(ctx context.Context, key string) error {
 	cmd := redis.NewIntCmd(ctx, s.keys([]any{"del"}, key)...)
 	return s.client.Process(ctx, cmd)
@@ -99,58 +109,4 @@ func decodeReply(reply []int64, deciders []decider) ([]reading, error) {
 		readings[i] = r
 	}
 	return readings, nil
-}
-
-// A script is a Lua script and the digest by which Redis knows it.
-type script struct{ source, sha string }
-
-func newScript(source string) script {
-	sum := sha1.Sum([]byte(source))
-	return script{source, hex.EncodeToString(sum[:])}
-}
-
-// run runs the script with args, whose first three places it fills in itself.
-// EVAL follows only where Redis said that it does not have the script, so that a
-// decision is never run twice.
-func (s script) run(ctx context.Context, client Client, keys int, args []any) ([]int64, error) {
-	args[0], args[1], args[2] = "evalsha", s.sha, keys
-	cmd := onceCmd{redis.NewIntSliceCmd(ctx, args...)}
-	err := client.Process(ctx, cmd)
-	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		args[0], args[1] = "eval", s.source
-		cmd = onceCmd{redis.NewIntSliceCmd(ctx, args...)}
-		err = client.Process(ctx, cmd)
-	}
-	return cmd.Val(), err
-}
-
-// A onceCmd is sent once. go-redis repeats other commands when their reply is
-// lost, and each repetition would charge again.
-type onceCmd struct{ *redis.IntSliceCmd }
-
-// NoRetry tells go-redis not to send the command again.
-func (onceCmd) NoRetry() bool { return true }
-
-// decideSource composes the Lua of a decision on limits: the files of their
-// algorithms, each once, and the one that puts them to use.
-func decideSource(limits []Limit) string {
-	var b strings.Builder
-	b.WriteString(stateLibrary)
-	seen := make(map[string]bool)
-	names := make([]string, len(limits))
-	for i, l := range limits {
-		names[i] = l.algorithm.name
-		for _, part := range []string{l.algorithm.library, l.algorithm.script} {
-			if !seen[part] {
-				seen[part] = true
-				b.WriteString(part)
-			}
-		}
-	}
-	if len(names) == 1 {
-		fmt.Fprintf(&b, "\nlocal algorithm = %s\n%s", names[0], decideScript)
-	} else {
-		fmt.Fprintf(&b, "\nlocal algorithms = { %s }\n%s", strings.Join(names, ", "), decideAllScript)
-	}
-	return b.String()
 }

@@ -12,7 +12,10 @@ import (
 // everyDecider has one limit of each kind of answer.
 func everyDecider() []decider {
 	var all []decider
-	for _, l := range []Limit{TokenBucket(PerMinute(7)), FixedWindow(PerMinute(3)), FixedWindow(PerMinute(3), Aligned())} {
+	for _, l := range []Limit{
+		TokenBucket(PerMinute(7)), FixedWindow(PerMinute(3)), FixedWindow(PerMinute(3), Aligned()), GCRA(PerMinute(7)),
+		LeakyBucket(PerMinute(90)), SlidingWindowLog(PerMinute(3)), SlidingWindowCounter(PerMinute(3)),
+	} {
 		all = append(all, l.algorithm.compile(l))
 	}
 	return all

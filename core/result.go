@@ -40,7 +40,8 @@ type Result struct {
 	// Source says who decided.
 	Source Source
 
-	all *[]Result
+	all     *[]Result // of several limits
+	receipt *receipt  // of what was charged; shared by copies
 }
 
 // All returns the Result of each limit, in the order given to [New]. Allowed is
@@ -68,6 +69,8 @@ const (
 	SourceNone Source = iota
 	// SourceRedis is Redis, where the count is shared by all processes.
 	SourceRedis
+	// SourceMemory is this process, for a Limiter of [NewMemory].
+	SourceMemory
 )
 
 // String returns the name of the source, such as "redis".
@@ -75,6 +78,8 @@ func (s Source) String() string {
 	switch s {
 	case SourceRedis:
 		return "redis"
+	case SourceMemory:
+		return "memory"
 	default:
 		return "none"
 	}
@@ -91,10 +96,7 @@ func combine(all []Result, allowed bool) Result {
 		delay = max(delay, r.Delay)
 	}
 	r := all[chosen]
-	r.Allowed = allowed
-	if allowed {
-		r.Delay = delay
-	}
+	r.Allowed, r.Delay = allowed, delay
 	if len(all) > 1 {
 		kept := all
 		r.all = &kept

@@ -17,11 +17,12 @@ local function fetch(key, command, ...)
 end
 
 local function number(digits)
-  return digits and (tonumber(digits) or math.huge) or 0
+  if not digits or digits == '' then return 0 end
+  return tonumber(digits) or math.huge
 end
 
--- parse matches a stored string and returns its numbers. A form that is not understood counts as
--- nothing stored.
+-- parse matches a stored string and returns its numbers, 0 for what is empty. A form that is not
+-- understood counts as nothing stored.
 local function parse(key, pattern)
   local value = fetch(key, 'GET')
   if not value then return nil end

@@ -8,7 +8,7 @@ var tokenBucketScript string
 var tokenBucket = &algorithm{
 	name:    "token_bucket",
 	tag:     "token",
-	library: bucketLibrary,
+	library: []string{bucketLibrary},
 	script:  tokenBucketScript,
 	bucket:  true,
 	compile: func(l Limit) decider { return newBucket(l) },
@@ -20,12 +20,12 @@ var tokenBucket = &algorithm{
 // denied while there are fewer. It is the usual choice for an API, whose clients
 // come in bursts.
 //
-// It keeps one string of about 40 bytes per key, and a decision takes constant
-// time. What is stored is not the number of tokens but the time that the missing
-// ones take to refill, with the instant at which that was so. A number of tokens
-// is a fraction with a denominator of up to 45 bits (at 7 per minute a token is
-// 60/7 s), which a double, Lua's only number, rounds at each refill; the time is
-// exact with additions alone.
+// It keeps one string of about 35 bytes per key, and a decision takes constant
+// time. What is stored is not a hash with the number of tokens, but the time that
+// the missing ones take to refill, with the instant at which that was so. A
+// number of tokens is a fraction with a denominator of up to 45 bits (after
+// 1 µs at 7 per minute it is 7/60,000,000), which a double, Lua's only number,
+// rounds at each refill; the time is exact with additions alone.
 //
 // The algorithm is the token bucket of traffic policing, as in Tanenbaum's
 // "Computer Networks" or RFC 2697.

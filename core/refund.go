@@ -1,0 +1,48 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+)
+
+// A receipt remembers what a Result charged, so that it can be given back once.
+type receipt struct {
+	limiter  *Limiter
+	key      string
+	n        int64
+	marks    []int64
+	refunded atomic.Bool
+}
+
+func (l *Limiter) newReceipt(key string, readings []reading, n int64) *receipt {
+	marks := make([]int64, len(readings))
+	for i, r := range readings {
+		marks[i] = l.deciders[i].mark(r)
+	}
+	return &receipt{limiter: l, key: key, n: n, marks: marks}
+}
+
+// Refund gives back what r charged to key, as far as it still counts: to the
+// window that it was charged to and never to a later one, and never above the
+// limit. A Result is given back at most once, copies of it included; one that
+// charged nothing, such as a denial, gives nothing back.
+//
+// Errors are those of [Limiter.AllowN], and [ErrInvalidResult] if r is not of this
+// Limiter and key. After an error it is not known whether r was given back, and
+// it is not given back again.
+func (l *Limiter) Refund(ctx context.Context, key string, r Result) error {
+	if err := check(ctx, key, 0); err != nil {
+		return err
+	}
+	switch c := r.receipt; {
+	case c == nil:
+		return nil
+	case c.limiter != l || c.key != key:
+		return fmt.Errorf("%w: limiter %q, key %.80q", ErrInvalidResult, l.name, key)
+	case c.refunded.Swap(true):
+		return nil
+	default:
+		return l.failure(ctx, l.store.refund(ctx, key, c.n, c.marks))
+	}
+}
