@@ -112,19 +112,19 @@ func TestAPIKey(t *testing.T) {
 	t.Parallel()
 	const secret = "sk_live_0123456789"
 	request := func(key string) Request { return fakeRequest{header: http.Header{"X-Api-Key": {key}}} }
-	any, issued := APIKey("X-API-Key"), APIKey("x-api-key", Known(func(s string) bool { return s == secret }))
-	one, err := any(request(secret))
+	invented, issued := APIKey("X-API-Key"), APIKey("x-api-key", Known(func(s string) bool { return s == secret }))
+	one, err := invented(request(secret))
 	if err != nil || !strings.HasPrefix(one, "apikey:") || strings.Contains(one, "sk_") || len(one) < len("apikey:")+22 {
 		t.Errorf("key %q, %v: want a digest of at least 128 bits", one, err)
 	}
 	if two, _ := issued(request(secret)); two != one {
 		t.Errorf("the same credential gives %q and %q", one, two)
 	}
-	if other, _ := any(request(secret + " ")); other == one {
+	if other, _ := invented(request(secret + " ")); other == one {
 		t.Error("two credentials share a key")
 	}
 	for name, r := range map[string]Request{"absent": fakeRequest{}, "empty": request("")} {
-		if key, err := any(r); key != "" || !errors.Is(err, ErrNoKey) {
+		if key, err := invented(r); key != "" || !errors.Is(err, ErrNoKey) {
 			t.Errorf("%s: %q, %v", name, key, err)
 		}
 	}

@@ -17,9 +17,13 @@ import (
 type Store struct {
 	// New makes a Limiter on the store.
 	New func(name string, opts ...core.Option) (*core.Limiter, error)
-	// Advance moves the store's clock, back where d is negative.
+	// Advance moves the store's clock, back where d is negative and there is a Redis.
 	Advance func(d time.Duration)
-	// Redis looks at the keys behind the Limiter's back; nil where there are none.
+	// ForgetsByClock says that a step back of the clock does not bring back what
+	// expired before it, as it does where only the scripts' clock is driven.
+	ForgetsByClock bool
+	// Redis looks at the keys behind the Limiter's back; nil for a store in memory,
+	// of which each Limiter has its own.
 	Redis redis.UniversalClient
 }
 
@@ -35,7 +39,7 @@ type testCase struct {
 func Exercise(t *testing.T, open Opener) {
 	t.Helper()
 	var cases []testCase
-	for _, more := range [][]testCase{algorithmCases(), inputCases(), stateCases(), severalCases()} {
+	for _, more := range [][]testCase{algorithmCases(), exampleCases(), inputCases(), stateCases(), changeCases(), refundCases(), severalCases()} {
 		cases = append(cases, more...)
 	}
 	for _, c := range cases {
@@ -79,16 +83,31 @@ func want(t *testing.T, got core.Result, allowed bool, remaining int64, retry, r
 	}
 }
 
-// kinds are the algorithms, each as a limit of ten units in ten seconds.
+// kinds are the algorithms, each with as much capacity as its rate's count.
 var kinds = []struct {
-	name  string
-	limit func(o ...core.LimitOption) core.Limit
+	name string
+	make func(r core.Rate, o ...core.LimitOption) core.Limit
 }{
-	{"FixedWindow", func(o ...core.LimitOption) core.Limit { return core.FixedWindow(tenPerTen, o...) }},
-	{"FixedWindowAligned", func(o ...core.LimitOption) core.Limit {
-		return core.FixedWindow(tenPerTen, append(o, core.Aligned())...)
+	{"FixedWindow", core.FixedWindow},
+	{"FixedWindowAligned", func(r core.Rate, o ...core.LimitOption) core.Limit {
+		return core.FixedWindow(r, append(o, core.Aligned())...)
 	}},
-	{"TokenBucket", func(o ...core.LimitOption) core.Limit { return core.TokenBucket(tenPerTen, o...) }},
+	{"SlidingWindowLog", core.SlidingWindowLog},
+	{"SlidingWindowCounter", core.SlidingWindowCounter},
+	{"TokenBucket", core.TokenBucket},
+	{"LeakyBucket", func(r core.Rate, o ...core.LimitOption) core.Limit {
+		return core.LeakyBucket(r, append(o, core.Burst(r.Count()))...)
+	}},
+	{"GCRA", core.GCRA},
 }
 
 var tenPerTen = core.Per(10, 10*time.Second)
+
+// each makes a case for each of the kinds.
+func each(name string, run func(t *testing.T, s Store, limit maker)) []testCase {
+	var cases []testCase
+	for _, kind := range kinds {
+		cases = append(cases, testCase{name + "/" + kind.name, func(t *testing.T, s Store) { run(t, s, kind.make) }})
+	}
+	return cases
+}

@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,8 +14,15 @@ import (
 	"github.com/redislimit/redislimit/internal/redistest"
 )
 
+// exercise runs all that every store must do.
+func exercise(t *testing.T, open conformance.Opener) {
+	t.Helper()
+	conformance.Exercise(t, open)
+	t.Run("Properties", func(t *testing.T) { conformance.Properties(t, open) })
+}
+
 func TestMiniredis(t *testing.T) {
-	conformance.Exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
+	exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
 		m, err := embedded.Start()
 		if err != nil {
 			t.Fatal(err)
@@ -25,27 +33,58 @@ func TestMiniredis(t *testing.T) {
 		client := redis.NewClient(&redis.Options{Addr: m.Addr()})
 		defer func() { _ = client.Close() }()
 		run(t, conformance.Store{
-			New: func(name string, opts ...core.Option) (*core.Limiter, error) { return core.New(client, name, opts...) },
+			New: func(name string, opts ...core.Option) (*core.Limiter, error) {
+				return core.New(client, name, opts...)
+			},
 			Advance: func(d time.Duration) {
 				now = now.Add(d)
 				m.SetTime(now)
 			},
-			Redis: client,
+			ForgetsByClock: true,
+			Redis:          client,
 		})
+	})
+}
+
+func TestMemory(t *testing.T) {
+	exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
+		synctest.Test(t, func(t *testing.T) {
+			run(t, conformance.Store{New: core.NewMemory, Advance: time.Sleep})
+		})
+	})
+}
+
+func TestCluster(t *testing.T) {
+	client := redistest.ClusterClient(t, redistest.Cluster(t))
+	exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
+		err := client.ForEachMaster(context.Background(), func(ctx context.Context, node *redis.Client) error {
+			return node.FlushAll(ctx).Err()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, onRedis(client))
 	})
 }
 
 func TestRedis(t *testing.T) {
 	client := redistest.Server(t).Client(t)
-	conformance.Exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
+	exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
 		if err := client.FlushAll(context.Background()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		driven := conformance.NewDriven(client)
-		run(t, conformance.Store{
-			New:     func(name string, opts ...core.Option) (*core.Limiter, error) { return core.New(driven, name, opts...) },
-			Advance: driven.Advance,
-			Redis:   client,
-		})
+		run(t, onRedis(client))
 	})
+}
+
+// onRedis is a real Redis with a driven clock.
+func onRedis(client redis.UniversalClient) conformance.Store {
+	driven := conformance.NewDriven(client)
+	return conformance.Store{
+		New: func(name string, opts ...core.Option) (*core.Limiter, error) {
+			return core.New(driven, name, opts...)
+		},
+		Advance: driven.Advance,
+		Redis:   client,
+	}
 }

@@ -2,35 +2,29 @@ package conformance
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sort"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/redislimit/redislimit/core"
 )
 
 // stateCases are about what is stored: that it expires, that denials leave it
 // alone, and that foreign values and changed limits do no harm.
 func stateCases() []testCase {
-	cases := []testCase{
-		{"State/RaisedAndLowered", raisedAndLowered},
-		{"State/PeriodChanged", periodChanged},
-	}
-	for _, kind := range kinds {
-		cases = append(cases,
-			testCase{"State/Reset/" + kind.name, func(t *testing.T, s Store) { reset(t, s, kind.limit()) }},
-			testCase{"State/Expires/" + kind.name, func(t *testing.T, s Store) { expires(t, s, kind.limit()) }},
-			testCase{"State/Foreign/" + kind.name, func(t *testing.T, s Store) { foreign(t, s, kind.limit()) }},
-			testCase{"State/ScriptFlushed/" + kind.name, func(t *testing.T, s Store) { scriptFlushed(t, s, kind.limit()) }},
-		)
-	}
-	return cases
+	return slices.Concat(
+		each("Reset", reset),
+		each("Expires", expires),
+		each("Foreign", foreign),
+		each("ScriptFlushed", scriptFlushed),
+	)
 }
 
-func reset(t *testing.T, s Store, limit core.Limit) {
-	lim := s.limiter(t, "reset", limit)
+func reset(t *testing.T, s Store, limit maker) {
+	lim := s.limiter(t, "reset", limit(tenPerTen))
 	allowN(t, lim, "k", 10)
 	allowN(t, lim, "other", 10)
 	if err := lim.Reset(context.Background(), "k"); err != nil {
@@ -44,16 +38,16 @@ func reset(t *testing.T, s Store, limit core.Limit) {
 
 // expires holds the TTL of a key against what its last charge needs, after each
 // kind of decision.
-func expires(t *testing.T, s Store, limit core.Limit) {
+func expires(t *testing.T, s Store, limit maker) {
 	if s.Redis == nil {
 		t.Skip("no keys to look at")
 	}
-	lim := s.limiter(t, "ttl", limit)
+	lim := s.limiter(t, "ttl", limit(tenPerTen))
 	var needed time.Time
 	step := func(name string, n int64) {
 		res := allowN(t, lim, "k", n)
 		if res.Allowed && n > 0 {
-			needed = res.At.Add(s.kept(limit, res))
+			needed = res.At.Add(res.ResetAfter)
 		}
 		for _, key := range s.keys(t) {
 			at := s.expiry(t, key)
@@ -82,19 +76,21 @@ func expires(t *testing.T, s Store, limit core.Limit) {
 		t.Error("a denied call, a cost of 0 or a Peek changed what is stored")
 	}
 	step("last charge", 1)
+	charged := allowN(t, lim, "other", 3)
+	if err := lim.Refund(context.Background(), "other", charged); err != nil {
+		t.Fatal(err)
+	}
+	step("after the refund of another", 0)
 }
-
-// kept returns how long the state of a limit is needed after a charge.
-func (s Store) kept(_ core.Limit, res core.Result) time.Duration { return res.ResetAfter }
 
 // foreign puts what we never wrote at the key: the decision starts afresh, and
 // what it stores expires.
-func foreign(t *testing.T, s Store, limit core.Limit) {
+func foreign(t *testing.T, s Store, limit maker) {
 	if s.Redis == nil {
 		t.Skip("no keys to write to")
 	}
 	ctx := context.Background()
-	lim := s.limiter(t, "foreign", limit)
+	lim := s.limiter(t, "foreign", limit(tenPerTen))
 	allowN(t, lim, "k", 1)
 	key := s.keys(t)[0]
 	for name, put := range map[string]func() error{
@@ -104,11 +100,17 @@ func foreign(t *testing.T, s Store, limit core.Limit) {
 		"version": func() error { return s.Redis.Set(ctx, key, "Z9 1 2 3 4 5 6 7", 0).Err() },
 		"huge F1": func() error { return s.Redis.Set(ctx, key, "F1 1e99 99999999999999999999 1", 0).Err() },
 		"huge F2": func() error { return s.Redis.Set(ctx, key, "F1 99999999999999999999 9999999999999999999 1", 0).Err() },
-		"zero T1": func() error { return s.Redis.Set(ctx, key, "T1 1 1 0 0 0", 0).Err() },
-		"nan T1":  func() error { return s.Redis.Set(ctx, key, "T1 1 1 nan 1 1", 0).Err() },
+		"zero T1": func() error { return s.Redis.Set(ctx, key, "T1 1 1 0 0", 0).Err() },
+		"nan T1":  func() error { return s.Redis.Set(ctx, key, "T1 1 1 nan 1", 0).Err() },
+		"part T1": func() error { return s.Redis.Set(ctx, key, "T1 8000000000000000 1 5 10", 0).Err() },
+		"zero G1": func() error { return s.Redis.Set(ctx, key, "G1 1 0 0", 0).Err() },
+		"part G1": func() error { return s.Redis.Set(ctx, key, "G1 8000000000000000 7 10", 0).Err() },
+		"none L1": func() error { return s.Redis.Set(ctx, key, "L1 9 1.5.5 7", 0).Err() },
+		"huge C1": func() error { return s.Redis.Set(ctx, key, "C1 1800000000000000 999999999999 1", 0).Err() },
 		"hash":    func() error { return s.Redis.HSet(ctx, key, "a", "b").Err() },
 		"list":    func() error { return s.Redis.RPush(ctx, key, "a").Err() },
 		"zset":    func() error { return s.Redis.ZAdd(ctx, key, redis.Z{Score: 1, Member: "a"}).Err() },
+		"scores":  func() error { return s.Redis.ZAdd(ctx, key, redis.Z{Score: 9e18, Member: "5"}).Err() },
 		"set":     func() error { return s.Redis.SAdd(ctx, key, "a").Err() },
 	} {
 		s.Redis.Del(ctx, key)
@@ -135,11 +137,11 @@ func foreign(t *testing.T, s Store, limit core.Limit) {
 
 // scriptFlushed empties Redis's script cache between calls: none fails, none is
 // charged twice.
-func scriptFlushed(t *testing.T, s Store, limit core.Limit) {
+func scriptFlushed(t *testing.T, s Store, limit maker) {
 	if s.Redis == nil {
 		t.Skip("no scripts")
 	}
-	lim := s.limiter(t, "flushed", limit)
+	lim := s.limiter(t, "flushed", limit(tenPerTen))
 	for i := range int64(10) {
 		if err := s.Redis.ScriptFlush(context.Background()).Err(); err != nil {
 			t.Fatal(err)
@@ -150,64 +152,26 @@ func scriptFlushed(t *testing.T, s Store, limit core.Limit) {
 	}
 }
 
-// raisedAndLowered changes the count of live limits: units used stay used.
-func raisedAndLowered(t *testing.T, s Store) {
-	for _, kind := range []struct {
-		name string
-		make func(core.Rate, ...core.LimitOption) core.Limit
-	}{{"FixedWindow", core.FixedWindow}, {"TokenBucket", core.TokenBucket}} {
-		ten := s.limiter(t, "live", kind.make(core.PerMinute(10)))
-		twenty := s.limiter(t, "live", kind.make(core.PerMinute(20)))
-		three := s.limiter(t, "live", kind.make(core.PerMinute(3)))
-		allowN(t, ten, kind.name, 10)
-		if res := allowN(t, twenty, kind.name, 4); !res.Allowed || res.Remaining != 6 || res.Limit != 20 {
-			t.Errorf("%s raised: %+v", kind.name, res)
-		}
-		if res := allowN(t, ten, kind.name, 1); res.Allowed || res.Remaining != 0 {
-			t.Errorf("%s lowered again: %+v", kind.name, res)
-		}
-		if res := allowN(t, three, kind.name, 1); res.Allowed || res.Remaining != 0 || res.RetryAfter <= 0 {
-			t.Errorf("%s lowered far: %+v", kind.name, res)
-		}
-		if res := allowN(t, three, kind.name, 0); !res.Allowed || res.RetryAfter != 0 {
-			t.Errorf("%s: a cost of 0 over a lowered limit: %+v", kind.name, res)
-		}
-		if res := allowN(t, twenty, kind.name, 6); !res.Allowed || res.Remaining != 0 {
-			t.Errorf("%s raised once more: %+v", kind.name, res)
-		}
-	}
-}
-
-// periodChanged gives a named limit another period.
-func periodChanged(t *testing.T, s Store) {
-	name := core.Name("quota")
-	minute := s.limiter(t, "period", core.FixedWindow(core.PerMinute(10), name))
-	hour := s.limiter(t, "period", core.FixedWindow(core.PerHour(10), name))
-	allowN(t, minute, "fixed", 4)
-	s.Advance(10 * time.Second)
-	want(t, allowN(t, hour, "fixed", 1), true, 5, 0, 50*time.Second)
-	s.Advance(50 * time.Second)
-	want(t, allowN(t, hour, "fixed", 1), true, 9, 0, time.Hour)
-
-	minute = s.limiter(t, "buckets", core.TokenBucket(core.PerMinute(10), name))
-	hour = s.limiter(t, "buckets", core.TokenBucket(core.PerHour(10), name))
-	allowN(t, minute, "token", 4)
-	s.Advance(9 * time.Second) // one and a half tokens come back at the old rate
-	want(t, allowN(t, hour, "token", 1), true, 6, 0, 21*time.Minute)
-	want(t, peek(t, minute, "token"), true, 6, 0, 21*time.Second)
-
-	aligned := s.limiter(t, "aligned", core.FixedWindow(core.PerMinute(10), name, core.Aligned()))
-	allowN(t, aligned, "fixed", 4)
-	aligned = s.limiter(t, "aligned", core.FixedWindow(core.PerHour(10), name, core.Aligned()))
-	if res := peek(t, aligned, "fixed"); res.Remaining != 10 {
-		t.Errorf("an aligned window of another period: %+v", res)
-	}
-}
-
 // keys returns the redis keys of all limiters, sorted.
 func (s Store) keys(t *testing.T) []string {
 	t.Helper()
-	keys, err := s.Redis.Keys(context.Background(), "*").Result()
+	var keys []string
+	look := func(ctx context.Context, node redis.Cmdable) error {
+		more, err := node.Keys(ctx, "*").Result()
+		keys = append(keys, more...)
+		return err
+	}
+	var err error
+	if cluster, ok := s.Redis.(*redis.ClusterClient); ok {
+		var mu sync.Mutex
+		err = cluster.ForEachMaster(context.Background(), func(ctx context.Context, node *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			return look(ctx, node)
+		})
+	} else {
+		err = look(context.Background(), s.Redis)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,11 +194,9 @@ func (s Store) dump(t *testing.T) []string {
 	t.Helper()
 	var all []string
 	for _, key := range s.keys(t) {
-		value, err := s.Redis.Dump(context.Background(), key).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, value+s.expiry(t, key).String())
+		value := s.Redis.Get(context.Background(), key).Val()
+		entries := s.Redis.ZRangeWithScores(context.Background(), key, 0, -1).Val()
+		all = append(all, fmt.Sprint(value, entries, s.expiry(t, key)))
 	}
 	return all
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -117,8 +118,8 @@ func (a *App) limiters(client core.Client) (err error) {
 // Close ends what Start opened.
 func (a *App) Close() error {
 	var errs []error
-	for i := len(a.close) - 1; i >= 0; i-- {
-		errs = append(errs, a.close[i]())
+	for _, end := range slices.Backward(a.close) {
+		errs = append(errs, end())
 	}
 	a.close = nil
 	return errors.Join(errs...)

@@ -23,7 +23,7 @@ func serveNetHTTP(t *testing.T, lim *core.Limiter, key keyfunc.Func, opts ...gua
 	limited := httplimit.Middleware(lim, key, opts...)(served)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user := r.Header.Get(httpsuite.UserHeader); user != "" {
-			r = r.WithContext(context.WithValue(r.Context(), any("user"), user))
+			r = r.WithContext(context.WithValue(r.Context(), httpsuite.UserKey, user))
 		}
 		limited.ServeHTTP(w, r)
 	}))

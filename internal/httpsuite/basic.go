@@ -116,7 +116,7 @@ func cost(t *testing.T, a Adapter) {
 func missingKey(t *testing.T, a Adapter) {
 	b := newBench(t)
 	lim := b.limiter(core.FixedWindow(core.PerMinute(2)))
-	url := a.Serve(t, lim, keyfunc.User("user"))
+	url := a.Serve(t, lim, keyfunc.User(UserKey))
 	for _, step := range []struct {
 		user   string
 		status int

@@ -29,8 +29,11 @@ type Adapter struct {
 }
 
 // UserHeader is what a server of [Adapter.Serve] takes the user from, whom it puts
-// into the request's context under the key "user", before the middleware.
+// into the request's context under UserKey, before the middleware.
 const UserHeader = "Demo-User"
+
+// UserKey is a string, because some frameworks take no other key.
+var UserKey any = "user"
 
 // start is the instant at which the clock stands in every case.
 var start = time.UnixMicro(1_800_000_012_345_678)

@@ -1,0 +1,122 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+// refundCases give back what was charged.
+func refundCases() []testCase {
+	return slices.Concat(
+		each("Refund", refundOnce),
+		each("Refund/Late", refundLate),
+		[]testCase{{"Refund/Several", refundSeveral}, {"Refund/LogOrder", refundLogOrder}},
+	)
+}
+
+func refund(t *testing.T, lim *core.Limiter, key string, res core.Result) {
+	t.Helper()
+	if err := lim.Refund(context.Background(), key, res); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func refundOnce(t *testing.T, s Store, limit maker) {
+	lim := s.limiter(t, "refund", limit(tenPerTen))
+	first := allowN(t, lim, "k", 4)
+	copied := first
+	second := allowN(t, lim, "k", 5)
+	refund(t, lim, "k", first)
+	if res := peek(t, lim, "k"); res.Remaining != 5 {
+		t.Errorf("4 of 9 given back: %+v", res)
+	}
+	refund(t, lim, "k", first)
+	refund(t, lim, "k", copied)
+	if res := peek(t, lim, "k"); res.Remaining != 5 {
+		t.Errorf("given back more than once: %+v", res)
+	}
+	denied := allowN(t, lim, "k", 6)
+	refund(t, lim, "k", denied)
+	refund(t, lim, "k", allowN(t, lim, "k", 0))
+	refund(t, lim, "k", peek(t, lim, "k"))
+	refund(t, lim, "k", core.Result{Allowed: true, Limit: 10})
+	if res := peek(t, lim, "k"); denied.Allowed || res.Remaining != 5 {
+		t.Errorf("a refund of nothing: %+v", res)
+	}
+	other := s.limiter(t, "other", limit(tenPerTen))
+	for name, err := range map[string]error{
+		"another key":     lim.Refund(context.Background(), "k2", second),
+		"another limiter": other.Refund(context.Background(), "k", second),
+	} {
+		if !errors.Is(err, core.ErrInvalidResult) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := lim.Refund(context.Background(), "", second); !errors.Is(err, core.ErrInvalidKey) {
+		t.Errorf("an empty key: %v", err)
+	}
+	refund(t, lim, "k", second)
+	want(t, peek(t, lim, "k"), true, 10, 0, 0)
+	if s.Redis != nil && len(s.keys(t)) != 0 {
+		t.Errorf("all given back, and stored is %v", s.keys(t))
+	}
+	if res := allowN(t, lim, "k", 10); !res.Allowed {
+		t.Errorf("after all was given back: %+v", res)
+	}
+}
+
+// refundLate gives back when the charge no longer counts: nothing later gains by it.
+func refundLate(t *testing.T, s Store, limit maker) {
+	lim := s.limiter(t, "late", limit(tenPerTen))
+	old := allowN(t, lim, "k", 10)
+	s.Advance(2 * 10 * time.Second)
+	allowN(t, lim, "k", 10)
+	refund(t, lim, "k", old)
+	res := peek(t, lim, "k")
+	switch limit(tenPerTen).Algorithm() {
+	case "token_bucket", "leaky_bucket", "gcra":
+		// One unit of debt is like any other: what is given back is debt of now.
+		want(t, res, true, 10, 0, 0)
+	default:
+		if res.Remaining != 0 {
+			t.Errorf("a later window gained: %+v", res)
+		}
+	}
+}
+
+// refundSeveral gives back to each of several limits what it still holds.
+func refundSeveral(t *testing.T, s Store) {
+	lim := s.limiter(t, "several", core.FixedWindow(core.PerSecond(5)), core.SlidingWindowLog(core.PerMinute(20)), core.GCRA(core.PerHour(30)))
+	first := allowN(t, lim, "k", 2)
+	s.Advance(2 * time.Second)
+	allowN(t, lim, "k", 3)
+	refund(t, lim, "k", first)
+	var remaining []int64
+	for each := range peek(t, lim, "k").All() {
+		remaining = append(remaining, each.Remaining)
+	}
+	if !slices.Equal(remaining, []int64{2, 17, 27}) {
+		t.Errorf("remaining %v, want 2, 17 and 27", remaining)
+	}
+}
+
+// refundLogOrder takes entries out of the middle of a log: the others leave at
+// their own times.
+func refundLogOrder(t *testing.T, s Store) {
+	lim := s.limiter(t, "middle", core.SlidingWindowLog(core.PerMinute(10)))
+	var charged []core.Result
+	for range 3 {
+		charged = append(charged, allowN(t, lim, "k", 2), allowN(t, lim, "k", 1))
+		s.Advance(10 * time.Second)
+	}
+	refund(t, lim, "k", charged[2])
+	refund(t, lim, "k", charged[5])
+	want(t, peek(t, lim, "k"), true, 4, 0, 40*time.Second+10*time.Second)
+	want(t, allowN(t, lim, "k", 7), false, 4, 30*time.Second, 50*time.Second)
+	want(t, allowN(t, lim, "k", 8), false, 4, 40*time.Second, 50*time.Second)
+}

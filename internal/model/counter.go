@@ -1,0 +1,107 @@
+package model
+
+import "math/big"
+
+// slidingCounter is two neighbouring aligned windows as they were when last written.
+type slidingCounter struct {
+	stored        bool
+	start, period int64 // of the later window
+	cur, prev     int64 // units in it, and in the one before it
+	until         int64 // expiry as of the last charge
+}
+
+// clock never goes back before the later window, whatever its period was: the
+// windows before it can no longer be told apart.
+func (s *slidingCounter) clock(now int64) int64 {
+	if s.stored {
+		return max(now, s.start)
+	}
+	return now
+}
+
+// at is what the state amounts to at t, when time has moved the windows on.
+func (s *slidingCounter) at(l Limit, t int64) slidingCounter {
+	v := slidingCounter{stored: true, start: windowStart(t, l.Period), period: l.Period, until: s.until}
+	if !s.stored || s.period != l.Period {
+		return v // counts on another grid cannot be carried over
+	}
+	switch v.start {
+	case s.start:
+		v.cur, v.prev = s.cur, s.prev
+	case s.start + s.period:
+		v.prev = s.cur
+	}
+	return v
+}
+
+// used is p*(1-e/T) + c.
+func (s *slidingCounter) used(l Limit, t int64) *big.Rat {
+	v := s.at(l, t)
+	weight := big.NewRat(v.start+v.period-t, v.period)
+	return weight.Add(weight.Mul(weight, whole(v.prev)), whole(v.cur))
+}
+
+// retry is to the first whole microsecond at which n fits. The count only falls
+// while nothing comes, so it is enough to solve for it in the window where it
+// can get low enough: this one if c leaves room for n, else the next, where c is p.
+func (s *slidingCounter) retry(l Limit, t, n int64) *big.Rat {
+	v := s.at(l, t)
+	start, fading, room := v.start, v.prev, l.Count-n-v.cur
+	if room < 0 {
+		start, fading, room = v.start+v.period, v.cur, l.Count-n
+	}
+	// fading*(1-e/T) <= room, so e >= T*(1-room/fading)
+	e := big.NewRat(room, fading)
+	e.Sub(whole(1), e)
+	e.Mul(e, whole(v.period))
+	return whole(start + ceil(e) - t)
+}
+
+func (s *slidingCounter) reset(l Limit, t int64) *big.Rat {
+	v := s.at(l, t)
+	switch {
+	case v.cur > 0: // fades through the whole of the next window
+		return whole(v.start + 2*v.period - t)
+	case v.prev > 0:
+		return whole(v.start + v.period - t)
+	}
+	return new(big.Rat)
+}
+
+func (s *slidingCounter) charge(l Limit, t, n int64) ticket {
+	*s = s.at(l, t)
+	s.cur += n
+	s.until = s.start + 2*s.period
+	return ticket{units: n, start: s.start, length: s.period}
+}
+
+// refund writes the windows as they are at t, as a charge would. One that finds
+// nothing to give back writes nothing.
+func (s *slidingCounter) refund(l Limit, t int64, back ticket) {
+	if back.length != l.Period {
+		return
+	}
+	v := s.at(l, t) // no units in it if the state is of another period
+	var units *int64
+	switch back.start {
+	case v.start:
+		units = &v.cur
+	case v.start - v.period:
+		units = &v.prev
+	}
+	if units == nil || *units == 0 {
+		return
+	}
+	*units = max(0, *units-back.units)
+	if v.cur == 0 && v.prev == 0 {
+		v = slidingCounter{}
+	}
+	*s = v
+}
+
+func (s *slidingCounter) expires() *big.Rat {
+	if !s.stored {
+		return nil
+	}
+	return whole(s.until)
+}

@@ -1,0 +1,81 @@
+package model
+
+import "math/big"
+
+// fixedWindow is the window that was charged last, open or not. It carries its own
+// length because a change of period must not move an end that callers were told.
+type fixedWindow struct {
+	stored        bool
+	start, length int64
+	units         int64
+}
+
+// clock never goes back before the window: an earlier instant lies in a window
+// whose count is forgotten, so opening one there would hand out units twice.
+func (w *fixedWindow) clock(now int64) int64 {
+	if w.stored {
+		return max(now, w.start)
+	}
+	return now
+}
+
+// open says whether the stored window is the one that t lies in.
+func (w *fixedWindow) open(l Limit, t int64) bool {
+	switch {
+	case !w.stored:
+		return false
+	case l.Aligned: // under another period the grid is another, even where starts coincide
+		return w.start == windowStart(t, l.Period) && w.length == l.Period
+	default:
+		return t < w.start+w.length
+	}
+}
+
+func (w *fixedWindow) used(l Limit, t int64) *big.Rat {
+	if !w.open(l, t) {
+		return new(big.Rat)
+	}
+	return whole(w.units)
+}
+
+// reset is until the end of the window; one that is stored has units in it.
+func (w *fixedWindow) reset(l Limit, t int64) *big.Rat {
+	if !w.open(l, t) {
+		return new(big.Rat)
+	}
+	return whole(w.start + w.length - t)
+}
+
+// retry is the same: all units leave together.
+func (w *fixedWindow) retry(l Limit, t, _ int64) *big.Rat { return w.reset(l, t) }
+
+func (w *fixedWindow) charge(l Limit, t, n int64) ticket {
+	if !w.open(l, t) {
+		start := t
+		if l.Aligned {
+			start = windowStart(t, l.Period)
+		}
+		*w = fixedWindow{stored: true, start: start, length: l.Period}
+	}
+	w.units += n
+	return ticket{units: n, start: w.start, length: w.length}
+}
+
+// refund compares the length as well as the start: a window of another period is
+// another window, though it may begin at the same instant.
+func (w *fixedWindow) refund(l Limit, t int64, back ticket) {
+	if !w.open(l, t) || w.start != back.start || w.length != back.length {
+		return
+	}
+	w.units -= back.units
+	if w.units <= 0 { // the next charge opens its own window
+		*w = fixedWindow{}
+	}
+}
+
+func (w *fixedWindow) expires() *big.Rat {
+	if !w.stored {
+		return nil
+	}
+	return whole(w.start + w.length)
+}

@@ -1,0 +1,91 @@
+package model
+
+import (
+	"fmt"
+	"math/big"
+)
+
+// Algorithm names one of the six.
+type Algorithm string
+
+// The algorithms.
+const (
+	FixedWindow          Algorithm = "fixed_window"
+	SlidingWindowLog     Algorithm = "sliding_window_log"
+	SlidingWindowCounter Algorithm = "sliding_window_counter"
+	TokenBucket          Algorithm = "token_bucket"
+	LeakyBucket          Algorithm = "leaky_bucket"
+	GCRA                 Algorithm = "gcra"
+)
+
+// Limit is an algorithm with its numbers.
+type Limit struct {
+	Algorithm Algorithm
+	Count     int64 // L, units per period
+	Period    int64 // T, microseconds
+	Burst     int64 // B, the capacity of a bucket; 0 for the others
+	Aligned   bool  // FixedWindow only: windows start at multiples of Period
+}
+
+func (l Limit) bucket() bool {
+	return l.Algorithm == TokenBucket || l.Algorithm == LeakyBucket || l.Algorithm == GCRA
+}
+
+// capacity is the largest n that is ever admitted.
+func (l Limit) capacity() int64 {
+	if l.bucket() {
+		return l.Burst
+	}
+	return l.Count
+}
+
+// drain is how long a bucket takes for so many units.
+func (l Limit) drain(units *big.Rat) *big.Rat {
+	return new(big.Rat).Mul(units, big.NewRat(l.Period, l.Count))
+}
+
+// check panics: a wrong limit is a mistake in the test that built it.
+func (l Limit) check() {
+	switch {
+	case l.Count < 1 || l.Period < 1:
+		panic(fmt.Sprintf("model: count and period must be positive: %+v", l))
+	case l.bucket() != (l.Burst != 0) || l.Burst < 0:
+		panic(fmt.Sprintf("model: a bucket has a positive burst, the others none: %+v", l))
+	case l.Aligned && l.Algorithm != FixedWindow:
+		panic(fmt.Sprintf("model: only a fixed window can be aligned: %+v", l))
+	}
+}
+
+func newStore(l Limit) store {
+	switch l.Algorithm {
+	case FixedWindow:
+		return &fixedWindow{}
+	case SlidingWindowLog:
+		return &slidingLog{}
+	case SlidingWindowCounter:
+		return &slidingCounter{}
+	case TokenBucket:
+		return &bucket{forward: true}
+	case LeakyBucket, GCRA:
+		return &bucket{}
+	}
+	panic(fmt.Sprintf("model: unknown algorithm %q", l.Algorithm))
+}
+
+// windowStart is the last multiple of period at or before t, for instants before the epoch too.
+func windowStart(t, period int64) int64 {
+	return t - ((t%period)+period)%period
+}
+
+func whole(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }
+
+// floor relies on Div being Euclidean: over a positive denominator that is the floor.
+func floor(r *big.Rat) int64 {
+	q := new(big.Int).Div(r.Num(), r.Denom())
+	if !q.IsInt64() {
+		panic("model: value does not fit in 64 bits: " + r.String())
+	}
+	return q.Int64()
+}
+
+func ceil(r *big.Rat) int64 { return -floor(new(big.Rat).Neg(r)) }

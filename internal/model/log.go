@@ -1,0 +1,90 @@
+package model
+
+import (
+	"math/big"
+	"slices"
+)
+
+// slidingLog holds every admitted unit with its instant. The units of one charge
+// make one run, so that a charge of 100,000 costs no more than a charge of one.
+type slidingLog struct {
+	runs    []run // oldest first; clock keeps them in order
+	units   int64 // in all runs
+	charges int64 // how many there ever were: numbers the runs
+	until   int64 // expiry as of the last charge
+}
+
+// run is numbered because charges at one instant must be refundable apart.
+type run struct{ instant, units, charge int64 }
+
+func (s *slidingLog) clock(now int64) int64 {
+	if len(s.runs) == 0 {
+		return now
+	}
+	return max(now, s.runs[len(s.runs)-1].instant)
+}
+
+// left counts the oldest runs that are outside (t-T, t], and their units.
+func (s *slidingLog) left(l Limit, t int64) (runs int, units int64) {
+	for _, r := range s.runs {
+		if r.instant > t-l.Period {
+			break
+		}
+		runs++
+		units += r.units
+	}
+	return runs, units
+}
+
+func (s *slidingLog) used(l Limit, t int64) *big.Rat {
+	_, gone := s.left(l, t)
+	return whole(s.units - gone)
+}
+
+// retry is until so many of the oldest have left that n fits.
+func (s *slidingLog) retry(l Limit, t, n int64) *big.Rat {
+	first, gone := s.left(l, t)
+	over := s.units - gone + n - l.Count
+	for _, r := range s.runs[first:] {
+		if over -= r.units; over <= 0 {
+			return whole(r.instant + l.Period - t)
+		}
+	}
+	panic("model: retry asked for a cost that never fits")
+}
+
+// reset is until the newest has left.
+func (s *slidingLog) reset(l Limit, t int64) *big.Rat {
+	first, _ := s.left(l, t)
+	if first == len(s.runs) {
+		return new(big.Rat)
+	}
+	return whole(s.runs[len(s.runs)-1].instant + l.Period - t)
+}
+
+// charge alone removes what has left: until then a longer period may count it again.
+func (s *slidingLog) charge(l Limit, t, n int64) ticket {
+	first, gone := s.left(l, t)
+	s.charges++
+	s.runs = append(s.runs[first:], run{instant: t, units: n, charge: s.charges})
+	s.units += n - gone
+	s.until = t + l.Period
+	return ticket{units: n, charge: s.charges}
+}
+
+// refund removes the very entries of the charge, in the window or not.
+func (s *slidingLog) refund(_ Limit, _ int64, back ticket) {
+	i := slices.IndexFunc(s.runs, func(r run) bool { return r.charge == back.charge })
+	if i < 0 {
+		return
+	}
+	s.runs = slices.Delete(s.runs, i, i+1)
+	s.units -= back.units
+}
+
+func (s *slidingLog) expires() *big.Rat {
+	if len(s.runs) == 0 {
+		return nil
+	}
+	return whole(s.until)
+}
