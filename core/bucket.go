@@ -50,7 +50,7 @@ func (b *bucket) mark(reading) int64 { return 0 }
 
 func (b *bucket) result(r reading, n int64, charged bool) Result {
 	debt := span{r.x, r.y}
-	res := Result{Limit: b.capacity}
+	res := Result{Limit: b.capacity, Window: micros(b.full.micros())}
 	switch {
 	case n > b.capacity:
 		res.RetryAfter = Never

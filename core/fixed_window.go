@@ -53,7 +53,7 @@ func (w *window) mark(r reading) int64 { return r.y }
 
 func (w *window) result(r reading, n int64, charged bool) Result {
 	used, remains := r.x, micros(r.y+r.z-r.t)
-	res := Result{Limit: w.limit}
+	res := Result{Limit: w.limit, Window: micros(w.period)}
 	switch {
 	case n > w.limit:
 		res.RetryAfter = Never

@@ -31,6 +31,7 @@ import (
 type Limiter struct {
 	name     string
 	limits   []Limit
+	names    []string // of the limits
 	deciders []decider
 	store    store
 	lines    lines
@@ -60,6 +61,7 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 func newLimiter(name string, c *config) *Limiter {
 	l := &Limiter{name: name, limits: c.limits}
 	for _, limit := range c.limits {
+		l.names = append(l.names, limit.Name())
 		l.deciders = append(l.deciders, limit.algorithm.compile(limit))
 	}
 	return l
@@ -117,11 +119,11 @@ func (l *Limiter) decide(ctx context.Context, key string, n int64, charge bool) 
 	if err := check(ctx, key, n); err != nil {
 		return Result{}, err
 	}
-	readings, err := l.store.read(ctx, key, n, charge)
-	if err != nil {
+	r := l.newReceipt(key, n)
+	if err := l.store.read(ctx, key, n, charge, r.readings); err != nil {
 		return Result{}, l.failure(ctx, err)
 	}
-	return l.describe(key, readings, n, charge), nil
+	return l.describe(r, charge), nil
 }
 
 func check(ctx context.Context, key string, n int64) error {
@@ -145,27 +147,39 @@ func (l *Limiter) failure(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: limiter %q: %w", ErrUnavailable, l.name, err)
 }
 
-// describe makes the Result of what a decision on n units read.
-func (l *Limiter) describe(key string, readings []reading, n int64, charge bool) Result {
+// describe makes the Result of a decision.
+func (l *Limiter) describe(r *receipt, charge bool) Result {
 	allowed := true
-	for i := range readings {
-		readings[i].admits = readings[i].admits || n == 0
-		allowed = allowed && readings[i].admits
+	for i := range r.readings {
+		r.readings[i].admits = r.readings[i].admits || r.n == 0
+		allowed = allowed && r.readings[i].admits
 	}
-	all := make([]Result, len(readings))
-	for i, r := range readings {
-		all[i] = l.deciders[i].result(r, n, charge && allowed)
-		all[i].Allowed = r.admits
-		all[i].At = time.UnixMicro(r.t)
-		all[i].Name = l.limits[i].Name()
-		all[i].Source = l.store.source()
-		if !allowed {
-			all[i].Delay = 0 // whoever is turned away has no place in a queue
+	charge = charge && allowed
+	var res Result
+	if len(r.readings) == 1 {
+		res = l.resultOf(0, r, charge)
+	} else {
+		all := make([]Result, len(r.readings))
+		for i := range all {
+			all[i] = l.resultOf(i, r, charge)
+			if !allowed {
+				all[i].Delay = 0 // whoever is turned away has no place in a queue
+			}
 		}
+		res = combine(all, allowed)
 	}
-	res := combine(all, allowed)
-	if charge && allowed {
-		res.receipt = l.newReceipt(key, readings, n)
+	if charge {
+		res.receipt = r
 	}
+	return res
+}
+
+// resultOf makes the Result of one limit.
+func (l *Limiter) resultOf(i int, r *receipt, charged bool) Result {
+	res := l.deciders[i].result(r.readings[i], r.n, charged)
+	res.Allowed = r.readings[i].admits
+	res.At = time.UnixMicro(r.readings[i].t)
+	res.Name = l.names[i]
+	res.Source = l.store.source()
 	return res
 }

@@ -88,7 +88,7 @@ func (m *memory) shard(key string) *shard {
 	return &m.shards[maphash.String(m.seed, key)%uint64(len(m.shards))]
 }
 
-func (m *memory) read(_ context.Context, key string, n int64, charge bool) ([]reading, error) {
+func (m *memory) read(_ context.Context, key string, n int64, charge bool, into []reading) error {
 	key = encodeKey(key)
 	s := m.shard(key)
 	s.Lock()
@@ -99,33 +99,32 @@ func (m *memory) read(_ context.Context, key string, n int64, charge bool) ([]re
 	if e != nil {
 		states = e.states
 	}
-	readings := make([]reading, len(m.deciders))
 	all := true
 	for i, d := range m.deciders {
-		readings[i] = d.look(&states[i], now, n)
-		all = all && readings[i].admits
+		into[i] = d.look(&states[i], now, n)
+		all = all && into[i].admits
 	}
 	if !all || !charge {
-		return readings, nil
+		return nil
 	}
 	if e == nil {
 		e = s.insert(key, now)
 	}
 	for i, d := range m.deciders {
-		d.charge(&e.states[i], readings[i], n)
+		d.charge(&e.states[i], into[i], n)
 	}
 	s.touch(e)
-	return readings, nil
+	return nil
 }
 
-func (m *memory) refund(_ context.Context, key string, n int64, marks []int64) error {
+func (m *memory) refund(_ context.Context, key string, n int64, readings []reading) error {
 	key = encodeKey(key)
 	s := m.shard(key)
 	s.Lock()
 	defer s.Unlock()
 	if e := s.byKey[key]; e != nil {
 		for i, d := range m.deciders {
-			d.refund(&e.states[i], m.now(), n, marks[i])
+			d.refund(&e.states[i], m.now(), n, d.mark(readings[i]))
 		}
 		e.due = min(e.due, s.refilled(e))
 		s.due.fix(e)

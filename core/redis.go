@@ -57,8 +57,7 @@ func (s *redisStore) keys(dst []any, key string) []any {
 	return dst
 }
 
-// read runs the decision on n units and returns what it found.
-func (s *redisStore) read(ctx context.Context, key string, n int64, charge bool) ([]reading, error) {
+func (s *redisStore) read(ctx context.Context, key string, n int64, charge bool, into []reading) error {
 	args := make([]any, 3, 16)
 	args = s.keys(args, key)
 	if charge {
@@ -71,15 +70,15 @@ func (s *redisStore) read(ctx context.Context, key string, n int64, charge bool)
 	}
 	reply, err := s.decide.run(ctx, s.client, len(s.tails), args)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return decodeReply(reply, s.deciders)
+	return decodeReply(reply, s.deciders, into)
 }
 
-func (s *redisStore) refund(ctx context.Context, key string, n int64, marks []int64) error {
+func (s *redisStore) refund(ctx context.Context, key string, n int64, readings []reading) error {
 	args := append(s.keys(make([]any, 3, 16), key), "1")
 	for i, d := range s.deciders {
-		args = append(d.args(args, n), marks[i])
+		args = append(d.args(args, n), d.mark(readings[i]))
 	}
 	_, err := s.giveBack.run(ctx, s.client, len(s.tails), args)
 	return err
@@ -95,18 +94,17 @@ func (s *redisStore) reset(ctx context.Context, key string) error {
 // decodeReply reads a script's answer. What answers may be a proxy, another
 // version of this library or a fault, so nothing is believed that the script
 // cannot have said.
-func decodeReply(reply []int64, deciders []decider) ([]reading, error) {
+func decodeReply(reply []int64, deciders []decider, into []reading) error {
 	if len(reply) != readingLen*len(deciders) {
-		return nil, fmt.Errorf("unexpected answer of %d numbers from redis, want %d", len(reply), readingLen*len(deciders))
+		return fmt.Errorf("unexpected answer of %d numbers from redis, want %d", len(reply), readingLen*len(deciders))
 	}
-	readings := make([]reading, len(deciders))
 	for i, d := range deciders {
 		n := reply[i*readingLen : (i+1)*readingLen]
 		r := reading{admits: n[0] == 1, t: n[1], x: n[2], y: n[3], z: n[4]}
 		if n[0]>>1 != 0 || r.t < 0 || r.t >= maxInstant || !d.plausible(r) {
-			return nil, fmt.Errorf("unexpected answer from redis: %v", n)
+			return fmt.Errorf("unexpected answer from redis: %v", n)
 		}
-		readings[i] = r
+		into[i] = r
 	}
-	return readings, nil
+	return nil
 }

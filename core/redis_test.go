@@ -44,8 +44,8 @@ func FuzzDecodeReply(f *testing.F) {
 			reply[i] = int64(binary.LittleEndian.Uint64(raw[8*i:]))
 		}
 		for _, d := range everyDecider() {
-			readings, err := decodeReply(reply, []decider{d})
-			if err != nil {
+			readings := make([]reading, 1)
+			if err := decodeReply(reply, []decider{d}, readings); err != nil {
 				continue
 			}
 			for _, charged := range []bool{false, readings[0].admits} {

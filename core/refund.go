@@ -11,16 +11,20 @@ type receipt struct {
 	limiter  *Limiter
 	key      string
 	n        int64
-	marks    []int64
+	readings []reading // what each limit found before the charge
+	room     [1]reading
 	refunded atomic.Bool
 }
 
-func (l *Limiter) newReceipt(key string, readings []reading, n int64) *receipt {
-	marks := make([]int64, len(readings))
-	for i, r := range readings {
-		marks[i] = l.deciders[i].mark(r)
+// newReceipt returns a receipt whose readings are still to be filled in: one
+// allocation for a Limiter of one limit.
+func (l *Limiter) newReceipt(key string, n int64) *receipt {
+	r := &receipt{limiter: l, key: key, n: n}
+	r.readings = r.room[:]
+	if len(l.deciders) > len(r.room) {
+		r.readings = make([]reading, len(l.deciders))
 	}
-	return &receipt{limiter: l, key: key, n: n, marks: marks}
+	return r
 }
 
 // Refund gives back what r charged to key, as far as it still counts: to the
@@ -43,6 +47,6 @@ func (l *Limiter) Refund(ctx context.Context, key string, r Result) error {
 	case c.refunded.Swap(true):
 		return nil
 	default:
-		return l.failure(ctx, l.store.refund(ctx, key, c.n, c.marks))
+		return l.failure(ctx, l.store.refund(ctx, key, c.n, c.readings))
 	}
 }

@@ -33,6 +33,9 @@ type Result struct {
 	// Delay is how long the caller is to hold an admitted request before serving
 	// it. Only LeakyBucket asks for it; of several limits it is the largest.
 	Delay time.Duration
+	// Window is the time in which the whole Limit comes back at the limit's rate: the
+	// period of a window, the time in which a full bucket drains.
+	Window time.Duration
 	// At is the instant of the decision by the clock that decided, Redis's own.
 	At time.Time
 	// Name is what the limit that this describes is called; see [Limit.Name].
@@ -85,34 +88,34 @@ func (s Source) String() string {
 	}
 }
 
-// combine makes one Result of one per limit.
+// combine makes one Result of those of several limits.
 func combine(all []Result, allowed bool) Result {
 	chosen := 0
 	var delay time.Duration
 	for i, r := range all {
-		if tighter(r, all[chosen]) {
+		if r.Tighter(all[chosen]) {
 			chosen = i
 		}
 		delay = max(delay, r.Delay)
 	}
 	r := all[chosen]
-	r.Allowed, r.Delay = allowed, delay
-	if len(all) > 1 {
-		kept := all
-		r.all = &kept
-	}
+	r.Allowed, r.Delay, r.all = allowed, delay, &all
 	return r
 }
 
-// tighter tells whether a says more about the decision than b.
-func tighter(a, b Result) bool {
+// Tighter tells whether r says more about a request than other does: a denial, of
+// two the one with the longer RetryAfter; if neither denies, the one with fewer
+// Remaining, then the longer ResetAfter. Anything is tighter than the zero Result.
+func (r Result) Tighter(other Result) bool {
 	switch {
-	case a.Allowed != b.Allowed:
-		return b.Allowed
-	case !a.Allowed && a.RetryAfter != b.RetryAfter:
-		return a.RetryAfter > b.RetryAfter
-	case a.Remaining != b.Remaining:
-		return a.Remaining < b.Remaining
+	case r.Source == SourceNone || other.Source == SourceNone:
+		return r.Source != SourceNone
+	case r.Allowed != other.Allowed:
+		return other.Allowed
+	case !r.Allowed && r.RetryAfter != other.RetryAfter:
+		return r.RetryAfter > other.RetryAfter
+	case r.Remaining != other.Remaining:
+		return r.Remaining < other.Remaining
 	}
-	return a.ResetAfter > b.ResetAfter
+	return r.ResetAfter > other.ResetAfter
 }

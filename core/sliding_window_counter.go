@@ -56,7 +56,7 @@ func (c *counter) mark(r reading) int64 { return r.z }
 
 func (c *counter) result(r reading, n int64, charged bool) Result {
 	count, before := r.x, r.y
-	res := Result{Limit: c.limit}
+	res := Result{Limit: c.limit, Window: micros(c.period)}
 	switch {
 	case n > c.limit:
 		res.RetryAfter = Never

@@ -58,7 +58,7 @@ func (l *log) plausible(r reading) bool {
 func (l *log) mark(r reading) int64 { return r.y }
 
 func (l *log) result(r reading, n int64, charged bool) Result {
-	res := Result{Limit: l.limit}
+	res := Result{Limit: l.limit, Window: micros(l.period)}
 	switch {
 	case n > l.limit:
 		res.RetryAfter = Never

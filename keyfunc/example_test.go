@@ -19,6 +19,12 @@ func ExampleJoin() {
 	_ = key // pass it to a Middleware
 }
 
+// Each client has a budget of its own on each route.
+func ExampleRoute() {
+	key := keyfunc.Join(keyfunc.Route(), keyfunc.IP())
+	_ = key // pass it to a Middleware
+}
+
 func ExampleIP() {
 	key := keyfunc.IP()
 	_ = key // pass it to a Middleware

@@ -13,12 +13,13 @@ type fakeRequest struct {
 	remote string
 	header http.Header
 	values map[any]any
+	route  string
 }
 
 func (f fakeRequest) Context() context.Context          { return context.Background() }
 func (f fakeRequest) Method() string                    { return http.MethodGet }
 func (f fakeRequest) Path() string                      { return "/" }
-func (f fakeRequest) Route() string                     { return "" }
+func (f fakeRequest) Route() string                     { return f.route }
 func (f fakeRequest) RemoteAddr() string                { return f.remote }
 func (f fakeRequest) Header(name string) string         { return f.header.Get(name) }
 func (f fakeRequest) HeaderValues(name string) []string { return f.header.Values(name) }
@@ -105,6 +106,16 @@ func TestUser(t *testing.T) {
 		case c.err == "" && c.want == "" && !errors.Is(err, ErrNoKey):
 			t.Errorf("User of %#v: %v, want ErrNoKey", c.value, err)
 		}
+	}
+}
+
+func TestRoute(t *testing.T) {
+	t.Parallel()
+	if key, err := Route()(fakeRequest{route: "/users/{id}"}); key != "route:/users/{id}" || err != nil {
+		t.Errorf("%q, %v", key, err)
+	}
+	if key, err := Route()(fakeRequest{}); key != "" || !errors.Is(err, ErrNoKey) || !strings.Contains(err.Error(), "mount") {
+		t.Errorf("no route: %q, %v; want ErrNoKey with advice", key, err)
 	}
 }
 

@@ -3,6 +3,8 @@ package httplimit
 import (
 	"context"
 	"net/http"
+
+	"github.com/redislimit/redislimit/core/guard"
 )
 
 // A request is what key functions see of an *http.Request. It is one pointer, so
@@ -26,4 +28,32 @@ func (q request) Cookie(name string) string {
 		return ""
 	}
 	return c.Value
+}
+
+// seenKey is where a request's context has what was decided.
+type seenKey struct{}
+
+// A seenContext keeps what was decided in the context itself: one allocation
+// where context.WithValue takes two.
+type seenContext struct {
+	context.Context
+
+	seen guard.Seen
+}
+
+func (c *seenContext) Value(key any) any {
+	if key == (seenKey{}) {
+		return &c.seen
+	}
+	return c.Context.Value(key)
+}
+
+// remember returns r with a place for decisions, that of a middleware further out
+// if there is one.
+func remember(r *http.Request) (*http.Request, *guard.Seen) {
+	if seen, ok := r.Context().Value(seenKey{}).(*guard.Seen); ok {
+		return r, seen
+	}
+	ctx := &seenContext{Context: r.Context()}
+	return r.WithContext(ctx), &ctx.seen
 }

@@ -1,49 +1,45 @@
 // Package guard is the decision path of every adapter: it takes the key from a
-// request, asks the limiter, sets the headers and says what to do. An adapter
-// only translates its framework's requests and answers.
+// request, asks the limiter, sets the headers, holds the request for as long as a
+// leaky bucket says, and says what to do. An adapter only translates its
+// framework's requests and answers.
 package guard
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
+	"time"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/keyfunc"
 )
+
+// StatusClientGone is the status of a request whose client left before there was
+// an answer: nobody sees it but access logs. It is nginx's.
+const StatusClientGone = 499
 
 // A Guard decides about the requests that pass one middleware. It is safe for
 // concurrent use.
 type Guard struct {
 	limiter *core.Limiter
 	key     keyfunc.Func
-	skip    func(keyfunc.Request) bool
-	cost    func(keyfunc.Request) int64
+
+	skip       func(keyfunc.Request) bool
+	cost       func(keyfunc.Request) int64
+	limiterFor func(keyfunc.Request) *core.Limiter
+	countIf    func(status int) bool
+	dryRun     bool
+	headers    headers
+	denied     any // the adapter's own handlers
+	failed     any
+
+	advised sync.Once
 }
 
-// An Option adjusts a middleware: [Skip], [Cost].
-type Option func(*Guard)
-
-// Skip lets the requests for which skip returns true pass without a decision:
-// they are neither counted nor given headers.
-func Skip(skip func(keyfunc.Request) bool) Option {
-	if skip == nil {
-		panic("guard: Skip(nil): want a function that tells which requests to let pass")
-	}
-	return func(g *Guard) { g.skip = skip }
-}
-
-// Cost sets how many units a request costs; the default is 1. A cost of 0 is
-// always allowed. A negative cost is a mistake: it is logged, and 1 is charged.
-func Cost(cost func(keyfunc.Request) int64) Option {
-	if cost == nil {
-		panic("guard: Cost(nil): want a function that tells what a request costs")
-	}
-	return func(g *Guard) { g.cost = cost }
-}
-
-// New returns the Guard of a middleware that limits by key. It panics if lim or
-// key is nil: that is a mistake in the program, and no route may be left
+// New returns the Guard of a middleware that limits by key. It panics if lim, key
+// or an option is nil: that is a mistake in the program, and no route may be left
 // unlimited by it.
 func New(lim *core.Limiter, key keyfunc.Func, opts ...Option) *Guard {
 	switch {
@@ -52,7 +48,7 @@ func New(lim *core.Limiter, key keyfunc.Func, opts ...Option) *Guard {
 	case key == nil:
 		panic("guard: the key function is nil: choose one, such as keyfunc.IP()")
 	}
-	g := &Guard{limiter: lim, key: key}
+	g := &Guard{limiter: lim, key: key, headers: headers{sets: XRateLimit}}
 	for _, opt := range opts {
 		if opt == nil {
 			panic("guard: a nil Option: leave it out")
@@ -66,38 +62,95 @@ func New(lim *core.Limiter, key keyfunc.Func, opts ...Option) *Guard {
 type Verdict struct {
 	// Status is 0 to serve the request, or what to answer instead: 429 for a denied
 	// request, 503 when the limiter could not decide, 500 when the key function
-	// failed.
+	// failed, StatusClientGone when nobody waits for an answer any more.
 	Status int
 	// Result is the limiter's decision. Its Source is SourceNone where there was
 	// none.
 	Result core.Result
-	// Err is why there was no decision.
+	// Err is why the request is not served: a *DeniedError, or why there was no
+	// decision.
 	Err error
+
+	limiter *core.Limiter
+	key     string
 }
 
-// Check decides about r and sets the headers of its response.
-func (g *Guard) Check(r keyfunc.Request, h Header) Verdict {
+// Seen is what the middlewares of one request have decided so far. An adapter
+// keeps one with each request, for handlers and for stacked middlewares.
+type Seen struct {
+	// Result is the tightest decision.
+	Result core.Result
+
+	shown  core.Result // the tightest in the headers
+	values [3]string   // of those headers
+}
+
+// Check decides about r, sets the headers of its response and holds it for its
+// Delay.
+func (g *Guard) Check(r keyfunc.Request, h Header, seen *Seen) Verdict {
 	if g.skip != nil && g.skip(r) {
 		return Verdict{}
 	}
+	v := g.decide(r)
+	if v.Result.Source != core.SourceNone {
+		if v.Result.Tighter(seen.Result) {
+			seen.Result = v.Result
+		}
+		if !g.dryRun && v.Result.Tighter(seen.shown) {
+			seen.shown = v.Result
+			g.headers.set(h, v.limiter.Name(), seen)
+		}
+	}
+	switch {
+	case g.dryRun:
+		v.Status, v.Err = 0, nil
+	case v.Status == 0 && v.Result.Delay > 0:
+		if err := hold(r.Context(), v.Result.Delay); err != nil {
+			v.giveBack(r.Context())
+			v.Status, v.Err = StatusClientGone, err
+		}
+	}
+	return v
+}
+
+// decide asks the limiter about r.
+func (g *Guard) decide(r keyfunc.Request) Verdict {
+	v := Verdict{limiter: g.limiter}
+	if g.limiterFor != nil {
+		if lim := g.limiterFor(r); lim != nil {
+			v.limiter = lim
+		}
+	}
+	v.key, v.Err = g.keyOf(r)
+	if v.Err != nil {
+		g.log(r, "redislimit: the key function failed", v.Err)
+		v.Status = http.StatusInternalServerError
+		return v
+	}
+	v.Result, v.Err = v.limiter.AllowN(r.Context(), v.key, g.costOf(r))
+	switch {
+	case v.Err != nil && r.Context().Err() != nil:
+		v.Status = StatusClientGone
+	case v.Err != nil:
+		g.log(r, "redislimit: no decision", v.Err)
+		v.Status = http.StatusServiceUnavailable
+	case !v.Result.Allowed:
+		v.Status, v.Err = http.StatusTooManyRequests, &DeniedError{v.Result}
+	}
+	return v
+}
+
+// keyOf takes the key from r, or else the peer's address: nobody escapes by
+// leaving a credential out.
+func (g *Guard) keyOf(r keyfunc.Request) (string, error) {
 	key, err := g.key(r)
-	if errors.Is(err, keyfunc.ErrNoKey) {
-		key, err = keyfunc.Peer()(r)
+	if !errors.Is(err, keyfunc.ErrNoKey) {
+		return key, err
 	}
-	if err != nil {
-		slog.ErrorContext(r.Context(), "redislimit: the key function failed", "limiter", g.limiter.Name(), "error", err)
-		return Verdict{Status: http.StatusInternalServerError, Err: err}
+	if err != keyfunc.ErrNoKey { //nolint:errorlint // a wrapped one says that no request will ever have a key
+		g.advised.Do(func() { g.log(r, "redislimit: requests are limited by their peer's address instead", err) })
 	}
-	res, err := g.limiter.AllowN(r.Context(), key, g.costOf(r))
-	if err != nil {
-		slog.ErrorContext(r.Context(), "redislimit: no decision", "limiter", g.limiter.Name(), "error", err)
-		return Verdict{Status: http.StatusServiceUnavailable, Err: err}
-	}
-	setHeaders(h, res)
-	if !res.Allowed {
-		return Verdict{Status: http.StatusTooManyRequests, Result: res}
-	}
-	return Verdict{Result: res}
+	return keyfunc.Peer()(r)
 }
 
 func (g *Guard) costOf(r keyfunc.Request) int64 {
@@ -106,8 +159,45 @@ func (g *Guard) costOf(r keyfunc.Request) int64 {
 	}
 	n := g.cost(r)
 	if n < 0 {
-		slog.ErrorContext(r.Context(), "redislimit: a negative cost, charged 1", "limiter", g.limiter.Name(), "cost", n)
+		g.log(r, "redislimit: charged 1 instead", core.ErrInvalidCost, slog.Int64("cost", n))
 		return 1
 	}
 	return n
+}
+
+func (g *Guard) log(r keyfunc.Request, message string, err error, attrs ...any) {
+	slog.ErrorContext(r.Context(), message, append(attrs, "limiter", g.limiter.Name(), "error", err)...)
+}
+
+// hold waits for d, or until the client leaves, as far as ctx tells.
+func hold(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// CountsByStatus tells whether [Verdict] Settle wants to know the final status of
+// requests.
+func (g *Guard) CountsByStatus() bool { return g.countIf != nil }
+
+// Settle gives back what v charged if the final status of the response says that
+// the request does not count.
+func (g *Guard) Settle(ctx context.Context, v Verdict, status int) {
+	if g.countIf != nil && v.Result.Allowed && !g.countIf(status) {
+		v.giveBack(ctx)
+	}
+}
+
+// giveBack refunds what was charged. The client may have left: that is no reason
+// to keep what it paid.
+func (v Verdict) giveBack(ctx context.Context) {
+	ctx = context.WithoutCancel(ctx)
+	if err := v.limiter.Refund(ctx, v.key, v.Result); err != nil {
+		slog.ErrorContext(ctx, "redislimit: no refund", "limiter", v.limiter.Name(), "error", err)
+	}
 }

@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -24,6 +25,32 @@ func ExampleCost() {
 	})
 }
 
+// Customers of the paid tier have a limiter of their own.
+func ExampleLimiterFor() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	paid := core.MustNew(rdb, "paid", core.TokenBucket(core.PerMinute(1000)))
+
+	_ = guard.LimiterFor(func(r keyfunc.Request) *core.Limiter { // pass it to a Middleware
+		if r.Value("tier") == "paid" {
+			return paid
+		}
+		return nil // the mounted one
+	})
+}
+
+// Only failed logins count: who knows the password is not limited.
+func ExampleCountIf() {
+	_ = guard.CountIf(func(status int) bool { return status == 401 }) // pass it to a Middleware
+}
+
+func ExampleDryRun() {
+	_ = guard.DryRun() // pass it to a Middleware, look at the decisions, and take it out
+}
+
+func ExampleHeaders() {
+	_ = guard.Headers(guard.XRateLimit | guard.IETF) // pass it to a Middleware
+}
+
 // TestPanics has what would leave a route unlimited.
 func TestPanics(t *testing.T) {
 	t.Parallel()
@@ -35,6 +62,13 @@ func TestPanics(t *testing.T) {
 		"nil Option":          func() { guard.New(lim, keyfunc.IP(), nil) },
 		"Skip(nil)":           func() { guard.Skip(nil) },
 		"Cost(nil)":           func() { guard.Cost(nil) },
+		"LimiterFor(nil)":     func() { guard.LimiterFor(nil) },
+		"CountIf(nil)":        func() { guard.CountIf(nil) },
+		"Headers(0)":          func() { guard.Headers(0) },
+		"Headers(4)":          func() { guard.Headers(4) },
+		"OnDenied has a func": func() {
+			guard.Handlers[http.Handler](guard.New(lim, keyfunc.IP(), guard.OnDenied(func() {})))
+		},
 	} {
 		func() {
 			defer func() {

@@ -1,7 +1,10 @@
 package guard
 
 import (
+	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
@@ -9,38 +12,120 @@ import (
 
 // A Header is where the headers of a response are set. An http.Header is one.
 type Header interface {
+	Get(name string) string
 	Set(name, value string)
 }
 
-// The headers of a limited response. The X-RateLimit ones are what GitHub,
-// Twitter and most APIs since send; Retry-After is RFC 9110, section 10.2.3.
+// A HeaderSet is a choice of headers.
+type HeaderSet uint8
+
+const (
+	// XRateLimit is X-RateLimit-Limit, -Remaining and -Reset, as GitHub and most APIs
+	// since send them.
+	XRateLimit HeaderSet = 1 << iota
+	// IETF is RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers,
+	// as structured fields (RFC 9651).
+	IETF
+)
+
+// The names of the headers, as net/http writes them. Retry-After is RFC 9110,
+// section 10.2.3.
 const (
 	headerLimit      = "X-Ratelimit-Limit"
 	headerRemaining  = "X-Ratelimit-Remaining"
 	headerReset      = "X-Ratelimit-Reset"
 	headerRetryAfter = "Retry-After"
+	headerPolicy     = "Ratelimit-Policy"
+	headerRateLimit  = "Ratelimit"
+	headerExpose     = "Access-Control-Expose-Headers"
 )
 
-func setHeaders(h Header, res core.Result) {
-	h.Set(headerLimit, strconv.FormatInt(res.Limit, 10))
-	h.Set(headerRemaining, strconv.FormatInt(res.Remaining, 10))
-	h.Set(headerReset, strconv.FormatInt(unixCeil(res.At.Add(res.ResetAfter)), 10))
+// headers says how decisions are told.
+type headers struct {
+	sets   HeaderSet
+	delta  bool
+	expose bool
+}
+
+func (o headers) set(h Header, limiter string, seen *Seen) {
+	if o.sets == 0 {
+		return
+	}
+	res := seen.shown
+	if o.sets&XRateLimit != 0 {
+		o.setXRateLimit(h, seen)
+	}
+	if o.sets&IETF != 0 {
+		setIETF(h, limiter, res)
+	}
 	if !res.Allowed && res.RetryAfter != core.Never {
-		h.Set(headerRetryAfter, strconv.FormatInt(secondsCeil(res.RetryAfter), 10))
+		h.Set(headerRetryAfter, strconv.FormatInt(max(1, secondsCeil(res.RetryAfter)), 10)) // clients take 0 for "at once"
+	}
+	if o.expose {
+		o.setExposed(h)
 	}
 }
 
-// unixCeil returns t in Unix seconds, rounded up: a client that waits until then
-// is never early.
-func unixCeil(t time.Time) int64 {
-	if t.Nanosecond() > 0 {
-		return t.Unix() + 1
+// setXRateLimit writes the three numbers into one string. An http.Header gets its
+// values from an array in seen, which spares the slice that Set would make of each.
+func (o headers) setXRateLimit(h Header, seen *Seen) {
+	var room [64]byte
+	text := strconv.AppendInt(room[:0], seen.shown.Limit, 10)
+	limit := len(text)
+	text = strconv.AppendInt(text, seen.shown.Remaining, 10)
+	remaining := len(text)
+	all := string(strconv.AppendInt(text, o.reset(seen.shown), 10))
+	seen.values = [3]string{all[:limit], all[limit:remaining], all[remaining:]}
+	for i, name := range [3]string{headerLimit, headerRemaining, headerReset} {
+		if native, ok := h.(http.Header); ok {
+			native[name] = seen.values[i : i+1 : i+1]
+		} else {
+			h.Set(name, seen.values[i])
+		}
 	}
-	return t.Unix()
 }
 
-// secondsCeil returns d in whole seconds, rounded up and at least 1: clients
-// take 0 for "at once".
+// reset returns X-RateLimit-Reset. In Unix time it is constant through a fixed
+// window, as it derives from the clock that decided.
+func (o headers) reset(res core.Result) int64 {
+	if o.delta {
+		return secondsCeil(res.ResetAfter)
+	}
+	at := res.At.Add(res.ResetAfter)
+	if at.Nanosecond() > 0 {
+		return at.Unix() + 1
+	}
+	return at.Unix()
+}
+
+// secondsCeil returns d in whole seconds, rounded up: who waits that long is
+// never early.
 func secondsCeil(d time.Duration) int64 {
-	return max(1, int64((d-1)/time.Second)+1)
+	if d <= 0 {
+		return 0
+	}
+	return int64((d-1)/time.Second) + 1
+}
+
+// setExposed adds the headers in use to those that the application exposes.
+func (o headers) setExposed(h Header) {
+	names := []string{headerRetryAfter}
+	if o.sets&XRateLimit != 0 {
+		names = append(names, "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
+	}
+	if o.sets&IETF != 0 {
+		names = append(names, "RateLimit", "RateLimit-Policy")
+	}
+	var exposed []string
+	for name := range strings.SplitSeq(h.Get(headerExpose), ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			exposed = append(exposed, name)
+		}
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(exposed, func(other string) bool { return strings.EqualFold(name, other) }) {
+			exposed = append(exposed, name)
+		}
+	}
+	h.Set(headerExpose, strings.Join(exposed, ", "))
 }

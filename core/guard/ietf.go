@@ -1,0 +1,44 @@
+package guard
+
+import (
+	"strconv"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+// setIETF lists every limit in RateLimit-Policy and RateLimit. The items are
+// strings of RFC 9651; the names have no character that would need escaping.
+func setIETF(h Header, limiter string, res core.Result) {
+	several := 0
+	for range res.All() {
+		several++
+	}
+	policy, state := make([]byte, 0, 128), make([]byte, 0, 128)
+	for each := range res.All() {
+		name := limiter
+		if several > 1 {
+			name += "-" + each.Name
+		}
+		if len(policy) > 0 {
+			policy, state = append(policy, ", "...), append(state, ", "...)
+		}
+		policy = strconv.AppendQuote(policy, name)
+		policy = appendParameter(policy, 'q', each.Limit)
+		policy = appendParameter(policy, 'w', secondsCeil(each.Window))
+
+		state = strconv.AppendQuote(state, name)
+		state = appendParameter(state, 'r', each.Remaining)
+		switch {
+		case each.Allowed:
+			state = appendParameter(state, 't', secondsCeil(each.ResetAfter))
+		case each.RetryAfter != core.Never:
+			state = appendParameter(state, 't', max(1, secondsCeil(each.RetryAfter)))
+		}
+	}
+	h.Set(headerPolicy, string(policy))
+	h.Set(headerRateLimit, string(state))
+}
+
+func appendParameter(b []byte, name byte, value int64) []byte {
+	return strconv.AppendInt(append(b, ';', name, '='), value, 10)
+}

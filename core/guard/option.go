@@ -1,0 +1,93 @@
+package guard
+
+import (
+	"fmt"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// An Option adjusts a middleware. Besides those here each adapter has OnDenied
+// and OnError, which take handlers of its framework.
+type Option func(*Guard)
+
+// Skip lets the requests for which skip returns true pass without a decision:
+// they are neither counted nor given headers.
+func Skip(skip func(keyfunc.Request) bool) Option {
+	mustFunc(skip == nil, "Skip", "tells which requests to let pass")
+	return func(g *Guard) { g.skip = skip }
+}
+
+// Cost sets how many units a request costs; the default is 1. A cost of 0 is
+// always allowed. A negative cost is a mistake: it is logged, and 1 is charged.
+func Cost(cost func(keyfunc.Request) int64) Option {
+	mustFunc(cost == nil, "Cost", "tells what a request costs")
+	return func(g *Guard) { g.cost = cost }
+}
+
+// LimiterFor chooses the limiter of a request, such as that of a customer's tier.
+// Where it returns nil the mounted limiter decides.
+func LimiterFor(limiter func(keyfunc.Request) *core.Limiter) Option {
+	mustFunc(limiter == nil, "LimiterFor", "chooses the limiter of a request")
+	return func(g *Guard) { g.limiterFor = limiter }
+}
+
+// CountIf counts only the requests whose response has a status for which count
+// returns true, such as failed logins: each request is charged first, so that
+// concurrent ones cannot slip through, and given back when its final status says
+// not to count.
+func CountIf(count func(status int) bool) Option {
+	mustFunc(count == nil, "CountIf", "tells which status counts")
+	return func(g *Guard) { g.countIf = count }
+}
+
+// DryRun decides and charges, but never denies or delays a request or sets a
+// header: to try a limit out on live traffic. Handlers see the decision.
+func DryRun() Option { return func(g *Guard) { g.dryRun = true } }
+
+// Headers chooses the headers of limited responses: XRateLimit (the default),
+// IETF, or both as XRateLimit|IETF.
+func Headers(sets HeaderSet) Option {
+	if sets == 0 || sets&^(XRateLimit|IETF) != 0 {
+		panic(fmt.Sprintf("guard: Headers(%d): allowed are XRateLimit, IETF and XRateLimit|IETF; for none there is NoHeaders", sets))
+	}
+	return func(g *Guard) { g.headers.sets = sets }
+}
+
+// NoHeaders leaves out all headers about the limit, Retry-After included.
+func NoHeaders() Option { return func(g *Guard) { g.headers.sets = 0 } }
+
+// ResetDelta writes X-RateLimit-Reset in seconds from now instead of Unix time.
+func ResetDelta() Option { return func(g *Guard) { g.headers.delta = true } }
+
+// ExposeHeaders lists the headers in Access-Control-Expose-Headers, so that
+// scripts of other origins can read them.
+func ExposeHeaders() Option { return func(g *Guard) { g.headers.expose = true } }
+
+// OnDenied and OnError keep a handler of an adapter's framework; the adapter's own
+// options of these names are what programs use.
+func OnDenied(handler any) Option { return func(g *Guard) { g.denied = handler } }
+
+// OnError is the sibling of [OnDenied] for requests without a decision.
+func OnError(handler any) Option { return func(g *Guard) { g.failed = handler } }
+
+// Handlers returns the handlers for denied requests and for errors that were set
+// with OnDenied and OnError, the zero H where none was. It panics on those of
+// another framework.
+func Handlers[H any](g *Guard) (denied, failed H) {
+	return handler[H]("OnDenied", g.denied), handler[H]("OnError", g.failed)
+}
+
+func handler[H any](option string, of any) H {
+	h, ok := of.(H)
+	if !ok && of != nil {
+		panic(fmt.Sprintf("guard: %s has a %T, want a %T: use the option of the same adapter", option, of, h))
+	}
+	return h
+}
+
+func mustFunc(missing bool, option, does string) {
+	if missing {
+		panic("guard: " + option + "(nil): want a function that " + does)
+	}
+}

@@ -1,0 +1,36 @@
+package echolimit
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/redislimit/redislimit/core/guard"
+)
+
+// settle serves the request and tells g the final status. An error, or a panic
+// that is recovered further out, is answered only after this middleware has
+// returned: then the status is told when it is sent.
+func settle(g *guard.Guard, v guard.Verdict, next echo.HandlerFunc, c echo.Context) (err error) {
+	ctx, response := c.Request().Context(), c.Response()
+	returned, status := false, 0
+	response.Before(func() {
+		status = response.Status
+		if returned {
+			g.Settle(ctx, v, status)
+		}
+	})
+	panicked := true
+	defer func() {
+		returned = true
+		switch {
+		case status != 0:
+			g.Settle(ctx, v, status)
+		case err == nil && !panicked:
+			g.Settle(ctx, v, http.StatusOK) // nothing was written: net/http sends 200
+		}
+	}()
+	err = next(c)
+	panicked = false
+	return err
+}

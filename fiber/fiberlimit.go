@@ -1,0 +1,81 @@
+// Package fiberlimit is rate limiting for Fiber v2: one line of middleware.
+//
+//	app.Use(fiberlimit.Middleware(lim, keyfunc.IP()))
+package fiberlimit
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// Middleware returns middleware that asks lim about each request, counted by key,
+// and sets X-RateLimit-Limit, -Remaining and -Reset on every limited response.
+// A denied request gets an error that the application's ErrorHandler renders: for
+// [errors.As] it is a *fiber.Error with status 429 and a *guard.DeniedError; when
+// Redis cannot answer, one with 503.
+//
+// A LeakyBucket's Delay is held. fasthttp does not tell when a client leaves, so
+// that one that left is held too, and its handler runs; the context of
+// c.SetUserContext ends the wait.
+//
+// With guard.CountIf an error that the handler returns is rendered by the
+// application's ErrorHandler at once, as Fiber's own logger does, because only
+// that tells the final status; middleware further out sees no error then.
+//
+// It panics at once if lim or key is nil.
+func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber.Handler {
+	g := guard.New(lim, key, opts...)
+	denied, failed := guard.Handlers[fiber.Handler](g)
+	return func(c *fiber.Ctx) error {
+		verdict := g.Check(request{c}, header{c}, remember(c))
+		switch {
+		case verdict.Status == 0 && g.CountsByStatus():
+			return settle(g, verdict, c)
+		case verdict.Status == 0:
+			return c.Next()
+		case verdict.Status == http.StatusTooManyRequests && denied != nil:
+			return denied(c.Status(verdict.Status))
+		case verdict.Status != http.StatusTooManyRequests && failed != nil:
+			return failed(c.Status(verdict.Status))
+		}
+		return &answerError{fiber.NewError(verdict.Status), verdict.Err}
+	}
+}
+
+// OnDenied answers denied requests instead of an error; the headers are set
+// before. If h sets no status it is 429. [Result] has the decision.
+func OnDenied(h fiber.Handler) guard.Option { return guard.OnDenied(h) }
+
+// OnError answers requests without a decision. If h sets no status it is 503, or
+// 500 when the key function failed.
+func OnError(h fiber.Handler) guard.Option { return guard.OnError(h) }
+
+// Key makes a key function of one over *fiber.Ctx. Tag what it returns, as in
+// "tenant:"+id, so that it meets no key of another kind. It is copied: Fiber uses
+// its strings again after the handler.
+func Key(f func(*fiber.Ctx) (string, error)) keyfunc.Func {
+	if f == nil {
+		panic("fiberlimit: Key(nil): want a function over *fiber.Ctx")
+	}
+	return func(r keyfunc.Request) (string, error) {
+		native, _ := r.Unwrap().(*fiber.Ctx)
+		key, err := f(native)
+		return strings.Clone(key), err
+	}
+}
+
+// Result returns the decision about the request of c: of stacked middlewares, the
+// tightest. It is false where no limiter decided.
+func Result(c *fiber.Ctx) (core.Result, bool) {
+	seen, ok := c.Locals(seenKey{}).(*guard.Seen)
+	if !ok {
+		return core.Result{}, false
+	}
+	return seen.Result, seen.Result.Source != core.SourceNone
+}

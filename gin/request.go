@@ -1,0 +1,54 @@
+package ginlimit
+
+import (
+	"context"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/redislimit/redislimit/core/guard"
+)
+
+// A request is what key functions see of a *gin.Context. It is one pointer, so
+// that it costs no allocation.
+type request struct{ c *gin.Context }
+
+func (q request) Context() context.Context          { return q.c.Request.Context() }
+func (q request) Method() string                    { return q.c.Request.Method }
+func (q request) Path() string                      { return q.c.Request.URL.Path }
+func (q request) Route() string                     { return q.c.FullPath() }
+func (q request) RemoteAddr() string                { return q.c.Request.RemoteAddr } // never ClientIP, which believes headers
+func (q request) Header(name string) string         { return q.c.Request.Header.Get(name) }
+func (q request) HeaderValues(name string) []string { return q.c.Request.Header.Values(name) }
+func (q request) Query(name string) string          { return q.c.Query(name) }
+func (q request) Unwrap() any                       { return q.c }
+
+func (q request) Cookie(name string) string {
+	c, err := q.c.Request.Cookie(name)
+	if err != nil {
+		return ""
+	}
+	return c.Value
+}
+
+func (q request) Value(key any) any {
+	if name, ok := key.(string); ok {
+		if value, ok := q.c.Get(name); ok {
+			return value
+		}
+	}
+	return q.c.Request.Context().Value(key)
+}
+
+// seenKey is where a *gin.Context has what was decided.
+const seenKey = "github.com/redislimit/redislimit"
+
+// remember returns the place for decisions about the request of c.
+func remember(c *gin.Context) *guard.Seen {
+	value, _ := c.Get(seenKey)
+	seen, ok := value.(*guard.Seen)
+	if !ok {
+		seen = &guard.Seen{}
+		c.Set(seenKey, seen)
+	}
+	return seen
+}

@@ -1,0 +1,84 @@
+package httplimit
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+
+	"github.com/felixge/httpsnoop"
+
+	"github.com/redislimit/redislimit/core/guard"
+)
+
+// settle serves the request and tells g the final status: what the handler wrote,
+// 200 if it wrote nothing, and 500 if it panicked before it wrote, as whatever
+// recovers further out will answer.
+func settle(g *guard.Guard, v guard.Verdict, next http.Handler, w http.ResponseWriter, r *http.Request) {
+	status := 0
+	panicked := true
+	defer func() {
+		switch {
+		case status != 0:
+		case panicked:
+			status = http.StatusInternalServerError
+		default:
+			status = http.StatusOK
+		}
+		g.Settle(r.Context(), v, status)
+	}()
+	next.ServeHTTP(watch(w, 0, &status), r)
+	panicked = false
+}
+
+// serveWithStatus serves with h, whose status is the given one if it sets none.
+func serveWithStatus(h http.Handler, w http.ResponseWriter, r *http.Request, status int) {
+	written := 0
+	h.ServeHTTP(watch(w, status, &written), r)
+	if written == 0 {
+		w.WriteHeader(status)
+	}
+}
+
+// watch returns w, with all the interfaces that it has, and keeps the status that
+// is sent in *status. What would send 200 unasked sends implied, if that is set.
+func watch(w http.ResponseWriter, implied int, status *int) http.ResponseWriter {
+	sending := func() {
+		if *status != 0 {
+			return
+		}
+		*status = http.StatusOK
+		if implied != 0 {
+			*status = implied
+			w.WriteHeader(implied)
+		}
+	}
+	return httpsnoop.Wrap(w, httpsnoop.Hooks{
+		WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
+			return func(code int) {
+				if *status == 0 && (code >= http.StatusOK || code == http.StatusSwitchingProtocols) {
+					*status = code
+				}
+				next(code)
+			}
+		},
+		Write: func(next httpsnoop.WriteFunc) httpsnoop.WriteFunc {
+			return func(b []byte) (int, error) { sending(); return next(b) }
+		},
+		ReadFrom: func(next httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
+			return func(src io.Reader) (int64, error) { sending(); return next(src) }
+		},
+		Flush: func(next httpsnoop.FlushFunc) httpsnoop.FlushFunc {
+			return func() { sending(); next() }
+		},
+		Hijack: func(next httpsnoop.HijackFunc) httpsnoop.HijackFunc {
+			return func() (net.Conn, *bufio.ReadWriter, error) {
+				conn, rw, err := next()
+				if err == nil && *status == 0 {
+					*status = http.StatusSwitchingProtocols
+				}
+				return conn, rw, err
+			}
+		},
+	})
+}
