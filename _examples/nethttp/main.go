@@ -4,30 +4,17 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
-	"net"
 	"net/http"
-	"os"
-	"os/signal"
-	"syscall"
-	"time"
 
+	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/internal/demo"
 	"github.com/redislimit/redislimit/keyfunc"
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
 func main() {
-	app, err := demo.Start("nethttp", os.Args[1:], os.Stdout)
-	if err == nil {
-		err = errors.Join(serve(app), app.Close())
-	}
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "nethttp:", err)
-		os.Exit(1)
-	}
+	demo.Main("nethttp", func(app *demo.App) demo.Server { return demo.HTTPServer(routes(app)) })
 }
 
 // userKey is where the demo authentication stores the user in a request's context.
@@ -47,44 +34,21 @@ func routes(app *demo.App) http.Handler {
 }
 
 func say(text string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprintln(w, text)
-	})
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, text) })
 }
 
 // authenticate puts the user into the request's context. It is a demo: any
 // password will do.
 func authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		user, _, ok := r.BasicAuth()
-		if !ok || user == "" {
-			w.Header().Set("WWW-Authenticate", `Basic realm="demo"`)
-			http.Error(w, "who are you?", http.StatusUnauthorized)
+		user, _, _ := r.BasicAuth()
+		if user == "" {
+			w.Header().Set("WWW-Authenticate", demo.Challenge)
+			w.Header().Set("Content-Type", guard.ProblemType)
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = w.Write(guard.Problem(http.StatusUnauthorized))
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
 	})
-}
-
-// serve serves until SIGINT or SIGTERM, and then lets running requests end.
-func serve(app *demo.App) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	listener, err := net.Listen("tcp", app.Addr)
-	if err != nil {
-		return err
-	}
-	demo.Greet(os.Stdout, listener.Addr().String())
-
-	server := &http.Server{Handler: routes(app), ReadHeaderTimeout: 5 * time.Second}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-	}
-	shutdown, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	return server.Shutdown(shutdown)
 }

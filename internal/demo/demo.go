@@ -1,6 +1,6 @@
 // Package demo is what the example apps share, whatever their framework: flags,
-// the Redis behind them, the limits and the demo credentials. What an app of
-// yours would write itself stands in each example's main.go.
+// the Redis behind them, the limits, the demo credentials, starting and stopping.
+// What is different with each framework stands in each example's main.go.
 package demo
 
 import (
@@ -111,7 +111,7 @@ func (a *App) limiters(client core.Client) (err error) {
 	if a.User, err = core.New(client, "demo-user", core.FixedWindow(core.PerMinute(5))); err != nil {
 		return err
 	}
-	a.APIKey, err = core.New(client, "demo-key", core.TokenBucket(core.PerMinute(20)))
+	a.APIKey, err = core.New(client, "demo-key", core.GCRA(core.PerSecond(5)), core.SlidingWindowLog(core.PerMinute(20)))
 	return err
 }
 
@@ -125,14 +125,8 @@ func (a *App) Close() error {
 	return errors.Join(errs...)
 }
 
-// Greet says on out where the app listens and what to try.
-func Greet(out io.Writer, addr string) {
-	_, _ = fmt.Fprintf(out, `Listening on http://%[1]s, try:
-  curl -i http://%[1]s/
-  curl -i -u alice:any http://%[1]s/user
-  curl -i -H 'X-API-Key: demo-key-1' http://%[1]s/key
-`, addr)
-}
-
 // Issued tells whether key is one of the two API keys of the demo.
 func Issued(key string) bool { return key == "demo-key-1" || key == "demo-key-2" }
+
+// Challenge is what the demo's HTTP Basic authentication asks for.
+const Challenge = `Basic realm="demo"`
