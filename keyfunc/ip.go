@@ -1,45 +1,138 @@
 package keyfunc
 
-import "net/netip"
+import (
+	"fmt"
+	"net/netip"
+)
 
-// ipv6Prefix is how much of an IPv6 address is one client: a site gets at least
-// a /64 and can use any address in it (RFC 6177).
-const ipv6Prefix = 64
-
-// IP returns a Func that counts by the address of the connection's peer. No
-// header is believed. An IPv6 client is its /64 network, and an IPv4 address
-// written as IPv6 (::ffff:192.0.2.1) is the IPv4 address. Zones are dropped.
-//
-// A peer without an address, such as one on a unix socket, counts as "ip:unix":
-// all such peers share one bucket.
-//
-// Behind a reverse proxy the peer is the proxy, and all its clients would share
+// IP returns a Func that counts by the client's address: by default that of the
+// connection's peer. No header is believed unless an option says whom to trust:
+// behind a reverse proxy the peer is the proxy, and all its clients would share
 // one bucket.
-func IP() Func {
-	return func(r Request) (string, error) { return addressKey("ip:", r.RemoteAddr()), nil }
+//
+//   - [TrustedProxies]: proxies whose addresses you know, read from X-Forwarded-For
+//   - [TrustedHops]: a number of proxies whose addresses you do not know
+//   - [TrustedHeader]: one header that your own edge sets, such as CF-Connecting-IP
+//   - [Forwarded]: with the first two, RFC 7239 instead of X-Forwarded-For
+//
+// An IPv6 client is its /64 network (see [IPv6Prefix]), and an IPv4 address
+// written as IPv6 (::ffff:192.0.2.1) is the IPv4 address. Zones are dropped. A
+// peer without an address, such as one on a unix socket, counts as "ip:unix": all
+// such peers share one bucket.
+//
+// Where an address is wanted from a header and something else stands there, the
+// last address that a trusted proxy vouched for is the client. The first request
+// that carries X-Forwarded-For from a private peer while no option is given logs
+// one warning.
+//
+// The walk along the header is our own: the libraries of such strategies take an
+// http.Header, which not every framework has, and none of them reads Forwarded
+// from the right, so that an unbalanced quote of the client's swallows what the
+// proxy wrote.
+func IP(opts ...IPOption) Func {
+	c := newClient(opts)
+	return func(r Request) (string, error) { return c.key("ip:", c.find(r)), nil }
+}
+
+// ForIP returns the key under which [IP], with the same options, counts the client
+// addr: for Peek and Reset elsewhere.
+func ForIP(addr netip.Addr, opts ...IPOption) string {
+	return newClient(opts).key("ip:", clean(addr))
 }
 
 // Peer returns a Func that counts by the peer's address as [IP] without options
 // does, in buckets of their own ("peer:"). The middleware uses it for requests
 // that carry no key, so that nobody escapes by leaving a credential out.
-func Peer() Func {
-	return func(r Request) (string, error) { return addressKey("peer:", r.RemoteAddr()), nil }
+func Peer() Func { return peer }
+
+func peer(r Request) (string, error) {
+	return defaultClient.key("peer:", parsePeer(r.RemoteAddr())), nil
 }
 
-func addressKey(kind, remote string) string {
-	ap, err := netip.ParseAddrPort(remote)
-	addr := ap.Addr()
-	if err != nil {
-		if addr, err = netip.ParseAddr(remote); err != nil {
-			return kind + "unix"
+var defaultClient = newClient(nil)
+
+// An IPOption adjusts [IP]. A wrong argument panics at once.
+type IPOption func(*client)
+
+// IPv6Prefix sets how many bits of an IPv6 address are one client, from 1 to 128.
+// The default is 64: a site gets at least a /64 and can use any address in it
+// (RFC 6177).
+func IPv6Prefix(bits int) IPOption {
+	mustBits("IPv6Prefix", bits, 128)
+	return func(c *client) { c.bits6 = bits }
+}
+
+// IPv4Prefix sets how many bits of an IPv4 address are one client, from 1 to 32.
+// The default is 32, a single address.
+func IPv4Prefix(bits int) IPOption {
+	mustBits("IPv4Prefix", bits, 32)
+	return func(c *client) { c.bits4 = bits }
+}
+
+func mustBits(option string, bits, most int) {
+	if bits < 1 || bits > most {
+		panic(fmt.Sprintf("keyfunc: %s(%d): allowed is 1 to %d", option, bits, most))
+	}
+}
+
+// A client says which address of a request is the client's, and how much of it.
+type client struct {
+	bits4, bits6 int
+	trust        trust
+	hint         *hint // of missing trust
+}
+
+func newClient(opts []IPOption) *client {
+	c := &client{bits4: 32, bits6: 64}
+	for _, opt := range opts {
+		if opt == nil {
+			panic("keyfunc: IP: a nil IPOption: leave it out")
 		}
+		opt(c)
+	}
+	c.trust.check()
+	if c.trust.none() {
+		c.hint = &hint{}
+	}
+	return c
+}
+
+// find returns the client's address; the zero Addr is a unix socket.
+func (c *client) find(r Request) netip.Addr {
+	remote := parsePeer(r.RemoteAddr())
+	if c.hint != nil {
+		c.hint.look(r, remote)
+		return remote
+	}
+	return c.trust.client(r, remote)
+}
+
+// key writes what of addr is one client.
+func (c *client) key(kind string, addr netip.Addr) string {
+	if !addr.IsValid() {
+		return kind + "unix"
 	}
 	var room [64]byte
 	key := append(room[:0], kind...)
-	addr = addr.Unmap().WithZone("")
+	bits := c.bits6
 	if addr.Is4() {
+		bits = c.bits4
+	}
+	if bits == addr.BitLen() {
 		return string(addr.AppendTo(key))
 	}
-	network, _ := addr.Prefix(ipv6Prefix) // fails for lengths that no address has
+	network, _ := addr.Prefix(bits) // fails for lengths that no address has
 	return string(network.AppendTo(key))
 }
+
+// parsePeer reads the address of a connection's other end.
+func parsePeer(remote string) netip.Addr {
+	if ap, err := netip.ParseAddrPort(remote); err == nil {
+		return clean(ap.Addr())
+	}
+	addr, _ := netip.ParseAddr(remote) // the zero Addr where there is none
+	return clean(addr)
+}
+
+// clean makes one address of all the ways to write it.
+func clean(addr netip.Addr) netip.Addr { return addr.Unmap().WithZone("") }

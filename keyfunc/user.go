@@ -22,9 +22,13 @@ func User(key any) Func {
 		case id == "":
 			return "", ErrNoKey
 		}
-		return "user:" + id, nil
+		return ForUser(id), nil
 	}
 }
+
+// ForUser returns the key under which [User] counts the identity id: for Peek and
+// Reset elsewhere.
+func ForUser(id string) string { return "user:" + id }
 
 func identity(value any) (string, error) {
 	switch value := value.(type) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"net/http/httptest"
 
 	"github.com/redis/go-redis/v9"
 
@@ -51,4 +52,31 @@ func ExampleResult() {
 			_, _ = fmt.Fprintln(w, res.Remaining, "left")
 		}
 	}
+}
+
+// An attacker invents an API key for every request, and an address besides. Keys
+// that nobody issued count as missing, and nobody trusts the header: all the
+// attacker's requests are one client's, that of its address.
+func ExampleMiddleware_inventedKeys() {
+	lim, err := core.NewMemory("api", core.FixedWindow(core.PerMinute(10)))
+	if err != nil {
+		log.Fatal(err)
+	}
+	issued := keyfunc.Known(func(key string) bool { return key == "key-1" })
+	served := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	handler := httplimit.Middleware(lim, keyfunc.APIKey("X-API-Key", issued))(served)
+
+	passed := 0
+	for i := range 1000 {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("X-API-Key", fmt.Sprint("invented-", i))
+		r.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.100.%d", i%256))
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		if w.Code == http.StatusOK {
+			passed++
+		}
+	}
+	fmt.Println(passed, "of 1000 passed")
+	// Output: 10 of 1000 passed
 }

@@ -1,0 +1,19 @@
+package echolimit
+
+import (
+	"net/http/httptest"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// TestIPAllocations holds that a direct peer's key costs nothing but itself.
+func TestIPAllocations(t *testing.T) {
+	var r keyfunc.Request = request{echo.New().NewContext(httptest.NewRequest("GET", "/", nil), nil)}
+	key := keyfunc.IP()
+	if n := testing.AllocsPerRun(100, func() { _, _ = key(r) }); n > 1 {
+		t.Errorf("%v allocations, want at most 1", n)
+	}
+}

@@ -1,0 +1,21 @@
+package ginlimit
+
+import (
+	"net/http/httptest"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// TestIPAllocations holds that a direct peer's key costs nothing but itself.
+func TestIPAllocations(t *testing.T) {
+	c, _ := gin.CreateTestContext(httptest.NewRecorder())
+	c.Request = httptest.NewRequest("GET", "/", nil)
+	var r keyfunc.Request = request{c}
+	key := keyfunc.IP()
+	if n := testing.AllocsPerRun(100, func() { _, _ = key(r) }); n > 1 {
+		t.Errorf("%v allocations, want at most 1", n)
+	}
+}

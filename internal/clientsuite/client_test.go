@@ -1,0 +1,195 @@
+package clientsuite
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+func limiter(t *testing.T, n int64) *core.Limiter {
+	t.Helper()
+	lim, err := core.NewMemory("client", core.FixedWindow(core.PerDay(n)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lim
+}
+
+// TestTable sends each request of the table through each adapter, and looks at
+// which bucket was charged.
+func TestTable(t *testing.T) {
+	rows := slices.Concat(addresses, proxied, single, forwarded, credentials)
+	if len(rows) < 120 {
+		t.Errorf("the table has %d rows, want at least 120", len(rows))
+	}
+	for name, adapter := range Adapters {
+		t.Run(name, func(t *testing.T) {
+			for i, r := range rows {
+				lim := limiter(t, 1)
+				send := adapter(t, lim, r.f)
+				if status := send(Request{Peer: r.peer, Header: r.header}); status != 200 {
+					t.Errorf("row %d: %+v: status %d", i, r, status)
+				}
+				if res, err := lim.Peek(t.Context(), r.want); err != nil || res.Allowed {
+					t.Errorf("row %d: peer %q, header %q: the bucket %q was not charged: %+v, %v", i, r.peer, r.header, r.want, res, err)
+				}
+			}
+		})
+	}
+}
+
+// TestForged sends a thousand requests from one peer, each with new values in
+// every header that says who a client is: the limit is ten, and ten pass.
+func TestForged(t *testing.T) {
+	names := []string{
+		"X-Forwarded-For", "X-Real-IP", "True-Client-IP", "CF-Connecting-IP", "X-Client-IP", "Forwarded",
+		"Fastly-Client-IP", "X-Cluster-Client-IP",
+	}
+	for _, peer := range []string{direct, proxy, "127.0.0.1:9", six} {
+		for name, adapter := range Adapters {
+			send := adapter(t, limiter(t, 10), keyfunc.IP())
+			passed := 0
+			for i := range 1000 {
+				r := Request{Peer: peer}
+				for j, header := range names {
+					value := fmt.Sprintf("198.%d.%d.%d", j, i>>8, i&255)
+					if header == "Forwarded" {
+						value = "for=" + value
+					}
+					r.Header = append(r.Header, header+": "+value)
+				}
+				if send(r) == 200 {
+					passed++
+				}
+			}
+			if passed != 10 {
+				t.Errorf("%s: %d of 1000 forged requests from %s passed, want 10", name, passed, peer)
+			}
+		}
+	}
+}
+
+// TestInventedCredentials has a client invent a new credential with every
+// request: with Known, or with an IP limiter in front, it gains nothing.
+func TestInventedCredentials(t *testing.T) {
+	no := keyfunc.Known(func(string) bool { return false })
+	for what, f := range map[string]keyfunc.Func{
+		"API key": keyfunc.APIKey("X-API-Key", no), "token": keyfunc.Bearer(no), "cookie": keyfunc.Cookie("session", no),
+		"first of": keyfunc.FirstOf(keyfunc.APIKey("X-API-Key", no), keyfunc.Bearer(no), keyfunc.IP()),
+	} {
+		for name, adapter := range Adapters {
+			send := adapter(t, limiter(t, 10), f)
+			passed := 0
+			for i := range 200 {
+				header := []string{fmt.Sprint("X-API-Key: ", i), fmt.Sprint("Authorization: Bearer ", i), fmt.Sprint("Cookie: session=", i)}
+				if send(Request{Peer: direct, Header: header}) == 200 {
+					passed++
+				}
+			}
+			if passed != 10 {
+				t.Errorf("%s: %d of 200 requests with an invented %s passed, want 10", name, passed, what)
+			}
+		}
+	}
+}
+
+// TestNetworks has 65,536 addresses of one /64, which are one client.
+func TestNetworks(t *testing.T) {
+	lim := limiter(t, 70_000)
+	for name, adapter := range Adapters {
+		send := adapter(t, lim, keyfunc.IP())
+		if err := lim.Reset(t.Context(), "ip:2001:db8:0:1::/64"); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 65_536 {
+			send(Request{Peer: fmt.Sprintf("[2001:db8:0:1:%x:%x:0:%x]:80", i, i*7&0xffff, i)})
+		}
+		res, err := lim.Peek(t.Context(), keyfunc.ForIP(netip.MustParseAddr("2001:db8:0:1::")))
+		if err != nil || res.Remaining != 70_000-65_536 {
+			t.Errorf("%s: %+v, %v after 65,536 addresses of one /64", name, res, err)
+		}
+		send(Request{Peer: "[2001:db8:0:2::1]:80"})
+		if res, _ := lim.Peek(t.Context(), "ip:2001:db8:0:2::/64"); res.Remaining == 70_000 {
+			t.Errorf("%s: the next /64 is not its own", name)
+		}
+	}
+}
+
+// TestMethodsAndQuery has what the table's GET /a cannot say.
+func TestMethodsAndQuery(t *testing.T) {
+	for name, adapter := range Adapters {
+		lim := limiter(t, 1)
+		send := adapter(t, lim, keyfunc.Join(keyfunc.Method(), keyfunc.Route(), keyfunc.Query("key", keyfunc.Known(known))))
+		if status := send(Request{Peer: direct, Method: "POST", Target: "/a?x=1&key=issued&key=2"}); status != 200 {
+			t.Errorf("%s: status %d", name, status)
+		}
+		want := "join:method:POST,route:/a,query:" + keyfunc.ForAPIKey("issued")[len("apikey:"):]
+		if res, _ := lim.Peek(t.Context(), want); res.Allowed {
+			t.Errorf("%s: %s was not charged", name, want)
+		}
+	}
+}
+
+// TestHint looks for the one warning about a proxy that nobody told IP about.
+func TestHint(t *testing.T) {
+	var out strings.Builder
+	old := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
+	defer slog.SetDefault(old)
+	for name, adapter := range Adapters {
+		for _, c := range []struct {
+			peer  string
+			f     keyfunc.Func
+			lines int
+		}{
+			{proxy, keyfunc.IP(), 1},
+			{"127.0.0.1:1", keyfunc.IP(), 1},
+			{socket, keyfunc.IP(), 1},
+			{direct, keyfunc.IP(), 0},
+			{proxy, keyfunc.IP(keyfunc.TrustedProxies("10.0.0.1")), 0},
+		} {
+			out.Reset()
+			send := adapter(t, limiter(t, 100), c.f)
+			send(Request{Peer: c.peer})
+			if out.Len() > 0 {
+				t.Errorf("%s: a warning without X-Forwarded-For: %s", name, out.String())
+			}
+			for range 5 {
+				send(Request{Peer: c.peer, Header: []string{xff + "198.51.100.7"}})
+			}
+			if n := strings.Count(out.String(), "TrustedProxies"); n != c.lines {
+				t.Errorf("%s from %s: %d warnings, want %d: %s", name, c.peer, n, c.lines, out.String())
+			}
+		}
+	}
+}
+
+// TestNoCredentialLeaks looks for the credential in every key that is made of it.
+func TestNoCredentialLeaks(t *testing.T) {
+	const secret = "sk_live_51H8xyzSECRET"
+	header := []string{"X-API-Key: " + secret, "Authorization: Bearer " + secret, "Cookie: session=" + secret}
+	for name, adapter := range Adapters {
+		for _, f := range []keyfunc.Func{
+			keyfunc.APIKey("X-API-Key"), keyfunc.Bearer(), keyfunc.Cookie("session"), keyfunc.Query("key"),
+			keyfunc.APIKey("X-API-Key", keyfunc.Secret("pepper")),
+		} {
+			var key string
+			spy := func(r keyfunc.Request) (string, error) {
+				var err error
+				key, err = f(r)
+				return key, err
+			}
+			adapter(t, limiter(t, 1), spy)(Request{Peer: direct, Header: header, Target: "/a?key=" + secret})
+			_, digest, _ := strings.Cut(key, ":")
+			if len(digest) < 22 || strings.Contains(key, "sk_live") || strings.Contains(key, "SECRET") {
+				t.Errorf("%s: key %q: want a digest of 128 bits or more", name, key)
+			}
+		}
+	}
+}

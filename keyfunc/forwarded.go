@@ -1,0 +1,107 @@
+package keyfunc
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// maxNode is longer than any address with its port.
+const maxNode = 64
+
+// parseNode reads an address as proxies write it: plain, with a port, in brackets
+// or both. Anything else, such as "unknown", is the zero Addr.
+func parseNode(node string) netip.Addr {
+	if len(node) > maxNode {
+		return netip.Addr{}
+	}
+	if ap, err := netip.ParseAddrPort(node); err == nil {
+		return clean(ap.Addr())
+	}
+	if inner, ok := strings.CutPrefix(node, "["); ok {
+		if node, ok = strings.CutSuffix(inner, "]"); !ok || !strings.Contains(node, ":") {
+			return netip.Addr{}
+		}
+	}
+	addr, _ := netip.ParseAddr(node) // the zero Addr where it is none
+	return clean(addr)
+}
+
+// lastNode splits the last entry off a line of X-Forwarded-For.
+func lastNode(line string) (rest, node string, more bool) {
+	i := strings.LastIndexByte(line, ',')
+	if i < 0 {
+		return "", strings.TrimSpace(line), false
+	}
+	return line[:i], strings.TrimSpace(line[i+1:]), true
+}
+
+// lastElement splits the last element off a line of Forwarded and returns its
+// "for". It reads from the right: a client's quote that never closes then spoils
+// the client's own elements, and none that a proxy added behind it.
+func lastElement(line string) (rest, node string, more bool) {
+	quoted := false
+	for i := len(line) - 1; i >= 0; i-- {
+		switch {
+		case line[i] == '"' && !escaped(line, i):
+			quoted = !quoted
+		case line[i] == ',' && !quoted:
+			return line[:i], forNode(line[i+1:]), true
+		}
+	}
+	return "", forNode(line), false
+}
+
+// escaped tells whether an odd number of backslashes stands before line[i].
+func escaped(line string, i int) bool {
+	n := 0
+	for i--; i >= 0 && line[i] == '\\' && n <= maxNode; i-- {
+		n++
+	}
+	return n%2 == 1
+}
+
+// forNode returns the value of the one "for" of an element, or "".
+func forNode(element string) string {
+	var node string
+	seen := false
+	for rest, more := element, true; more; {
+		var pair string
+		pair, rest, more = cutUnquoted(rest, ';')
+		name, value, _ := strings.Cut(pair, "=")
+		if !strings.EqualFold(strings.TrimSpace(name), "for") {
+			continue
+		}
+		if seen {
+			return ""
+		}
+		node, seen = unquote(strings.TrimSpace(value)), true
+	}
+	return node
+}
+
+// cutUnquoted cuts s at the first sep outside quotes.
+func cutUnquoted(s string, sep byte) (before, after string, found bool) {
+	quoted := false
+	for i := 0; i < len(s); i++ {
+		switch {
+		case quoted && s[i] == '\\':
+			i++
+		case s[i] == '"':
+			quoted = !quoted
+		case s[i] == sep && !quoted:
+			return s[:i], s[i+1:], true
+		}
+	}
+	return s, "", false
+}
+
+// unquote returns a token as it is and a quoted string without its quotes. No
+// address has anything to escape: what does is left as it is, and is none.
+func unquote(value string) string {
+	if inner, ok := strings.CutPrefix(value, `"`); ok {
+		if inner, ok = strings.CutSuffix(inner, `"`); ok {
+			return inner
+		}
+	}
+	return value
+}

@@ -1,0 +1,39 @@
+package keyfunc
+
+import "net/textproto"
+
+// Header returns a Func that counts by the value of the header called name, such
+// as a tenant that your gateway sets. The value stands in Redis as it is: for
+// credentials there is [APIKey]. A client may send any value it likes: mount the
+// middleware where the header is known to be true, or put a limiter by [IP] in
+// front.
+func Header(name string) Func {
+	mustName("Header", name, "X-Tenant")
+	kind := "header:" + textproto.CanonicalMIMEHeaderKey(name) + ":"
+	return func(r Request) (string, error) {
+		value := r.Header(name)
+		if value == "" {
+			return "", ErrNoKey
+		}
+		return kind + value, nil
+	}
+}
+
+// Method returns a Func that counts by the HTTP method. Methods that are not among
+// those of RFC 9110 and PATCH count as one, "method:other": clients may invent
+// them.
+func Method() Func {
+	return func(r Request) (string, error) {
+		switch method := r.Method(); method {
+		case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE":
+			return "method:" + method, nil
+		}
+		return "method:other", nil
+	}
+}
+
+// Global returns a Func with one key for all requests: a limit on the service as a
+// whole.
+func Global() Func {
+	return func(Request) (string, error) { return "global", nil }
+}

@@ -1,0 +1,176 @@
+package keyfunc
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Nobody's proxies are in a wider range than these, the largest private ones.
+const (
+	widest4 = 8
+	widest6 = 7
+)
+
+// maxHops is how many proxies are followed at most: no real request passes more,
+// and a header of any length costs bounded time.
+const maxHops = 64
+
+// TrustedProxies names the proxies in front of the service, by address ("192.0.2.1"),
+// by range ("10.0.0.0/8") or as "unix" for those that connect by unix socket. If
+// the peer is one of them, X-Forwarded-For is read from the right, over all its
+// lines, and the first address that is not a trusted proxy's is the client.
+//
+// A range wider than /8 (IPv6: /7) is refused: whoever is trusted can choose the
+// address that they are counted by.
+func TrustedProxies(cidrs ...string) IPOption {
+	if len(cidrs) == 0 {
+		panic(`keyfunc: TrustedProxies(): want at least one address or range, such as "10.0.0.0/8", or "unix"`)
+	}
+	var ranges []netip.Prefix
+	unix := false
+	for _, cidr := range cidrs {
+		if cidr == "unix" {
+			unix = true
+			continue
+		}
+		ranges = append(ranges, mustPrefix(cidr))
+	}
+	return func(c *client) {
+		c.trust.ranges = append(c.trust.ranges, ranges...)
+		c.trust.unix = c.trust.unix || unix
+	}
+}
+
+func mustPrefix(cidr string) netip.Prefix {
+	prefix, err := netip.ParsePrefix(cidr)
+	if err != nil {
+		addr, err := netip.ParseAddr(cidr)
+		if err != nil || addr.Zone() != "" {
+			panic(fmt.Sprintf(`keyfunc: TrustedProxies(%q): want an address or a range, such as "10.0.0.0/8", or "unix"`, cidr))
+		}
+		prefix = netip.PrefixFrom(addr, addr.BitLen())
+	}
+	if prefix.Addr().Is4In6() && prefix.Bits() >= 96 {
+		prefix = netip.PrefixFrom(prefix.Addr().Unmap(), prefix.Bits()-96)
+	}
+	widest := widest6
+	if prefix.Addr().Is4() {
+		widest = widest4
+	}
+	if prefix.Bits() < widest {
+		panic(fmt.Sprintf("keyfunc: TrustedProxies(%q): a range this wide trusts clients too, who could then choose the address "+
+			"that they are counted by: allowed are ranges of /%d and longer; name the addresses of your own proxies", cidr, widest))
+	}
+	return prefix.Masked()
+}
+
+// TrustedHops says that every request passes n proxies of yours, from 1 to 64,
+// whose addresses you do not know: the client is the nth address of
+// X-Forwarded-For from the right. Nobody may be able to reach the service, or an
+// inner proxy, by a shorter way: they could choose their address.
+func TrustedHops(n int) IPOption {
+	if n < 1 || n > maxHops {
+		panic(fmt.Sprintf("keyfunc: TrustedHops(%d): allowed is 1 to %d", n, maxHops))
+	}
+	return func(c *client) { c.trust.hops = n }
+}
+
+// TrustedHeader says that your own edge sets the header called name, whatever the
+// client sent, to the client's address: "CF-Connecting-IP" behind Cloudflare,
+// "X-Real-IP" behind an nginx that sets it. With [TrustedProxies] it is believed
+// from those peers only; without, nobody but the edge may be able to reach the
+// service. A header that is missing, comes twice or is no address leaves the peer.
+func TrustedHeader(name string) IPOption {
+	if name == "" {
+		panic(`keyfunc: TrustedHeader(""): want the name of a header, such as "X-Real-IP"`)
+	}
+	return func(c *client) { c.trust.header = name }
+}
+
+// Forwarded reads the header Forwarded (RFC 7239) instead of X-Forwarded-For. It
+// needs TrustedProxies or TrustedHops.
+func Forwarded() IPOption { return func(c *client) { c.trust.forwarded = true } }
+
+// trust is whose word is taken for a client's address.
+type trust struct {
+	ranges    []netip.Prefix
+	unix      bool
+	hops      int
+	header    string
+	forwarded bool
+}
+
+func (t *trust) none() bool { return !t.proxies() && t.hops == 0 && t.header == "" }
+
+func (t *trust) proxies() bool { return len(t.ranges) > 0 || t.unix }
+
+func (t *trust) check() {
+	switch {
+	case t.hops > 0 && t.proxies():
+		panic("keyfunc: IP: TrustedHops and TrustedProxies: choose one")
+	case t.hops > 0 && t.header != "":
+		panic("keyfunc: IP: TrustedHops and TrustedHeader: choose one")
+	case t.forwarded && t.header != "":
+		panic("keyfunc: IP: Forwarded and TrustedHeader: choose one")
+	case t.forwarded && t.none():
+		panic("keyfunc: IP: Forwarded needs TrustedProxies or TrustedHops: nobody else's word is taken")
+	}
+}
+
+func (t *trust) trusts(addr netip.Addr) bool {
+	if !addr.IsValid() {
+		return t.unix
+	}
+	for _, r := range t.ranges {
+		if r.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// client returns the address of the client that r came from by way of remote.
+func (t *trust) client(r Request, remote netip.Addr) netip.Addr {
+	switch {
+	case t.proxies() && !t.trusts(remote):
+		return remote
+	case t.header != "":
+		if lines := r.HeaderValues(t.header); len(lines) == 1 {
+			if addr := parseNode(strings.TrimSpace(lines[0])); addr.IsValid() {
+				return addr
+			}
+		}
+		return remote
+	}
+	return t.walk(r, remote)
+}
+
+// walk follows the proxies from the nearest on, as far as they are trusted.
+func (t *trust) walk(r Request, remote netip.Addr) netip.Addr {
+	name, next := "X-Forwarded-For", lastNode
+	if t.forwarded {
+		name, next = "Forwarded", lastElement
+	}
+	most := maxHops
+	if t.hops > 0 {
+		most = t.hops
+	}
+	client, hop := remote, 0
+	lines := r.HeaderValues(name)
+	for i := len(lines) - 1; i >= 0; i-- {
+		for rest, more := lines[i], true; more; hop++ {
+			var node string
+			rest, node, more = next(rest)
+			addr := parseNode(node)
+			if !addr.IsValid() || hop == most {
+				return client
+			}
+			client = addr
+			if t.hops == 0 && !t.trusts(addr) {
+				return client
+			}
+		}
+	}
+	return client
+}

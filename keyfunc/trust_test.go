@@ -1,0 +1,153 @@
+package keyfunc
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+const nearProxy = "10.0.0.1:4711"
+
+func via(header string, lines ...string) Request {
+	return fakeRequest{remote: nearProxy, header: http.Header{header: lines}}
+}
+
+// FuzzXForwardedFor holds that what a client writes never matters: only what the
+// proxy wrote behind it.
+func FuzzXForwardedFor(f *testing.F) {
+	for _, s := range []string{"", "6.6.6.6", "10.9.9.9", "unknown", ",", ", ,", `"`, "[::1", "::1%eth0", strings.Repeat("10.1.1.1,", 70)} {
+		f.Add(s)
+	}
+	trusting, hop := IP(TrustedProxies("10.0.0.0/8")), IP(TrustedHops(1))
+	f.Fuzz(func(t *testing.T, forged string) {
+		for name, r := range map[string]Request{
+			"one line":     via("X-Forwarded-For", forged+", 203.0.113.9"),
+			"two lines":    via("X-Forwarded-For", forged, "203.0.113.9"),
+			"two proxies":  via("X-Forwarded-For", forged+",203.0.113.9,10.3.3.3"),
+			"other header": fakeRequest{remote: nearProxy, header: http.Header{"Forwarded": {forged}, "X-Forwarded-For": {"203.0.113.9"}}},
+		} {
+			if key, err := trusting(r); err != nil || key != "ip:203.0.113.9" {
+				t.Errorf("%s: %q, %v", name, key, err)
+			}
+			if key, _ := hop(r); name != "two proxies" && key != "ip:203.0.113.9" {
+				t.Errorf("%s by hops: %q", name, key)
+			}
+		}
+		key, err := trusting(via("X-Forwarded-For", forged))
+		if err != nil || !strings.HasPrefix(key, "ip:") || len(key) > 64 {
+			t.Errorf("%q: %q, %v", forged, key, err)
+		}
+	})
+}
+
+// FuzzForwarded holds the same of RFC 7239, whose quotes a client may leave open.
+func FuzzForwarded(f *testing.F) {
+	for _, s := range []string{"", "for=6.6.6.6", `for="`, `for="\`, `for="\"`, `a="b,c`, `;;;`, `"`, `\`, `for="[::1]:80"`, "for=10.9.9.9"} {
+		f.Add(s)
+	}
+	trusting := IP(Forwarded(), TrustedProxies("10.0.0.0/8"))
+	f.Fuzz(func(t *testing.T, forged string) {
+		for name, r := range map[string]Request{
+			"one line":    via("Forwarded", forged+", for=203.0.113.9"),
+			"two lines":   via("Forwarded", forged, `for="203.0.113.9:80";proto=https`),
+			"two proxies": via("Forwarded", forged+`,for=203.0.113.9;by="a,b",for="10.3.3.3"`),
+		} {
+			if key, err := trusting(r); err != nil || key != "ip:203.0.113.9" {
+				t.Errorf("%s: %q, %v", name, key, err)
+			}
+		}
+		key, err := trusting(via("Forwarded", forged))
+		if err != nil || !strings.HasPrefix(key, "ip:") || len(key) > 64 {
+			t.Errorf("%q: %q, %v", forged, key, err)
+		}
+	})
+}
+
+// TestLongHeaders has headers of 1 MiB: no more than maxHops of their entries are
+// read, in few allocations. (Time that grew with the square would be hours.)
+func TestLongHeaders(t *testing.T) {
+	const size = 1 << 20
+	for name, part := range map[string]string{
+		"trusted": "10.1.1.1, ", "commas": ",", "quotes": `"`, "escapes": `\`, "escaped": `\"`, "one": "x", "elements": "for=10.1.1.1,", "pairs": "for=1;",
+	} {
+		line := strings.Repeat(part, size/len(part))
+		for header, f := range map[string]Func{
+			"X-Forwarded-For": IP(TrustedProxies("10.0.0.0/8")), "Forwarded": IP(Forwarded(), TrustedProxies("10.0.0.0/8")),
+			"X-Real-Ip": IP(TrustedHeader("X-Real-IP")),
+		} {
+			r := via(header, line)
+			if key, err := f(r); err != nil || !strings.HasPrefix(key, "ip:10.") {
+				t.Errorf("%s of %s: %q, %v", header, name, key, err)
+			}
+			if n := testing.AllocsPerRun(1, func() { _, _ = f(r) }); n > 200 {
+				t.Errorf("%s of %s: %v allocations", header, name, n)
+			}
+		}
+	}
+}
+
+// TestForElsewhere holds the keys for Peek and Reset against those of requests.
+func TestForElsewhere(t *testing.T) {
+	t.Parallel()
+	for _, addr := range []string{"192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1", "fe80::1%eth0"} {
+		for _, opts := range [][]IPOption{nil, {IPv6Prefix(48), IPv4Prefix(24)}} {
+			want, _ := IP(opts...)(fakeRequest{remote: addr})
+			if got := ForIP(netip.MustParseAddr(addr), opts...); got != want {
+				t.Errorf("ForIP(%s) = %q, IP says %q", addr, got, want)
+			}
+		}
+	}
+	if want, _ := User("user")(fakeRequest{values: map[any]any{"user": "alice"}}); ForUser("alice") != want {
+		t.Errorf("ForUser: %q, User says %q", ForUser("alice"), want)
+	}
+	for _, opts := range [][]CredentialOption{nil, {Secret("pepper")}, {Secret([]byte("salt"))}} {
+		want, _ := APIKey("K", opts...)(fakeRequest{header: http.Header{"K": {"s3cret"}}})
+		if got := ForAPIKey("s3cret", opts...); got != want {
+			t.Errorf("ForAPIKey: %q, APIKey says %q", got, want)
+		}
+	}
+	if ForAPIKey("s") == ForAPIKey("s", Secret("pepper")) || ForAPIKey("s", Secret("a")) == ForAPIKey("s", Secret("b")) {
+		t.Error("a secret does not change the digest")
+	}
+}
+
+// TestTrustPanics has configurations that would trust clients, or nobody.
+func TestTrustPanics(t *testing.T) {
+	t.Parallel()
+	for want, f := range map[string]func(){
+		`"0.0.0.0/0"): a range this wide trusts clients`: func() { TrustedProxies("0.0.0.0/0") },
+		`"::/0"): a range this wide trusts clients`:      func() { TrustedProxies("::/0") },
+		`"128.0.0.0/1"): a range this wide`:              func() { TrustedProxies("128.0.0.0/1") },
+		`"::ffff:0.0.0.0/96"): a range this wide`:        func() { TrustedProxies("::ffff:0.0.0.0/96") },
+		`TrustedProxies()`:                               func() { TrustedProxies() },
+		`TrustedProxies("proxy.example.com")`:            func() { TrustedProxies("proxy.example.com") },
+		`TrustedProxies("")`:                             func() { TrustedProxies("") },
+		`TrustedProxies("10.0.0.0/33")`:                  func() { TrustedProxies("10.0.0.0/8", "10.0.0.0/33") },
+		`TrustedProxies("fe80::1%eth0")`:                 func() { TrustedProxies("fe80::1%eth0") },
+		`TrustedHops(0)`:                                 func() { TrustedHops(0) },
+		`TrustedHops(65)`:                                func() { TrustedHops(65) },
+		`TrustedHeader("")`:                              func() { TrustedHeader("") },
+		`IPv6Prefix(0): allowed is 1 to 128`:             func() { IPv6Prefix(0) },
+		`IPv6Prefix(129)`:                                func() { IPv6Prefix(129) },
+		`IPv4Prefix(33): allowed is 1 to 32`:             func() { IPv4Prefix(33) },
+		`TrustedHops and TrustedProxies`:                 func() { IP(TrustedHops(1), TrustedProxies("10.0.0.1")) },
+		`TrustedHops and TrustedHeader`:                  func() { IP(TrustedHops(1), TrustedHeader("X-Real-IP")) },
+		`Forwarded and TrustedHeader`:                    func() { IP(Forwarded(), TrustedHeader("X-Real-IP")) },
+		`Forwarded needs`:                                func() { IP(Forwarded()) },
+		`nil IPOption`:                                   func() { IP(nil) },
+		`Cookie("")`:                                     func() { Cookie("") },
+		`Query("")`:                                      func() { Query("") },
+		`Header("")`:                                     func() { Header("") },
+		`Secret: the key is empty`:                       func() { Secret("") },
+	} {
+		func() {
+			defer func() {
+				if got, _ := recover().(string); !strings.Contains(got, want) || !strings.HasPrefix(got, "keyfunc: ") {
+					t.Errorf("panic %q, want one with %s", got, want)
+				}
+			}()
+			f()
+		}()
+	}
+}

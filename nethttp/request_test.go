@@ -1,0 +1,17 @@
+package httplimit
+
+import (
+	"net/http/httptest"
+	"testing"
+
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// TestIPAllocations holds that a direct peer's key costs nothing but itself.
+func TestIPAllocations(t *testing.T) {
+	var r keyfunc.Request = request{httptest.NewRequest("GET", "/", nil)}
+	key := keyfunc.IP()
+	if n := testing.AllocsPerRun(100, func() { _, _ = key(r) }); n > 1 {
+		t.Errorf("%v allocations, want at most 1", n)
+	}
+}
