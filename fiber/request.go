@@ -32,10 +32,14 @@ func (q request) HeaderValues(name string) []string {
 }
 
 func (q request) Value(key any) any {
-	if value := q.c.Locals(key); value != nil {
+	switch value := q.c.Locals(key).(type) {
+	case nil:
+		return q.c.UserContext().Value(key)
+	case string:
+		return strings.Clone(value) // it may be one of Fiber's
+	default:
 		return value
 	}
-	return q.c.UserContext().Value(key)
 }
 
 // Route returns the pattern of the route that the middleware is mounted on. In

@@ -1,7 +1,10 @@
 package ginlimit
 
 import (
+	"context"
 	"net/http"
+	"sync"
+	"sync/atomic"
 
 	"github.com/gin-gonic/gin"
 
@@ -21,7 +24,7 @@ func settle(g *guard.Guard, v guard.Verdict, c *gin.Context) {
 		case panicked:
 			g.Settle(ctx, v, http.StatusInternalServerError)
 		case len(c.Errors) > 0:
-			c.Writer = &unanswered{ResponseWriter: c.Writer, settle: func(status int) { g.Settle(ctx, v, status) }}
+			c.Writer = wait(ctx, c.Writer, func(status int) { g.Settle(ctx, v, status) })
 		default:
 			g.Settle(ctx, v, c.Writer.Status())
 		}
@@ -30,31 +33,39 @@ func settle(g *guard.Guard, v guard.Verdict, c *gin.Context) {
 	panicked = false
 }
 
-// An unanswered response waits for whoever answers it.
+// An unanswered response waits for whoever answers it. If nobody has by the end of
+// the request, Gin itself sends the status that was set, or 200.
 type unanswered struct {
 	gin.ResponseWriter
 
-	settle func(status int)
+	status atomic.Int64
+	settle func() // once
+}
+
+func wait(ctx context.Context, w gin.ResponseWriter, settle func(status int)) *unanswered {
+	u := &unanswered{ResponseWriter: w}
+	u.status.Store(int64(w.Status()))
+	u.settle = sync.OnceFunc(func() { settle(int(u.status.Load())) })
+	context.AfterFunc(ctx, u.settle)
+	return u
+}
+
+func (u *unanswered) WriteHeader(code int) {
+	u.ResponseWriter.WriteHeader(code)
+	u.status.Store(int64(u.Status()))
 }
 
 func (u *unanswered) WriteHeaderNow() {
 	u.ResponseWriter.WriteHeaderNow()
-	u.answered()
+	u.settle()
 }
 
 func (u *unanswered) Write(b []byte) (int, error) {
-	defer u.answered()
+	defer u.settle()
 	return u.ResponseWriter.Write(b)
 }
 
 func (u *unanswered) WriteString(s string) (int, error) {
-	defer u.answered()
+	defer u.settle()
 	return u.ResponseWriter.WriteString(s)
-}
-
-func (u *unanswered) answered() {
-	if settle := u.settle; settle != nil {
-		u.settle = nil
-		settle(u.Status())
-	}
 }

@@ -96,7 +96,7 @@ func (g *Guard) Check(r keyfunc.Request, h Header, seen *Seen) Verdict {
 		if v.Result.Tighter(seen.Result) {
 			seen.Result = v.Result
 		}
-		if !g.dryRun && v.Result.Tighter(seen.shown) {
+		if !g.dryRun && g.headers.sets != 0 && v.Result.Tighter(seen.shown) {
 			seen.shown = v.Result
 			g.headers.set(h, v.limiter.Name(), seen)
 		}
@@ -148,7 +148,10 @@ func (g *Guard) keyOf(r keyfunc.Request) (string, error) {
 		return key, err
 	}
 	if err != keyfunc.ErrNoKey { //nolint:errorlint // a wrapped one says that no request will ever have a key
-		g.advised.Do(func() { g.log(r, "redislimit: requests are limited by their peer's address instead", err) })
+		g.advised.Do(func() {
+			slog.WarnContext(r.Context(), "redislimit: requests are limited by their peer's address instead",
+				"limiter", g.limiter.Name(), "error", err)
+		})
 	}
 	return keyfunc.Peer()(r)
 }

@@ -48,9 +48,6 @@ type headers struct {
 }
 
 func (o headers) set(h Header, limiter string, seen *Seen) {
-	if o.sets == 0 {
-		return
-	}
 	res := seen.shown
 	if o.sets&XRateLimit != 0 {
 		o.setXRateLimit(h, seen)
