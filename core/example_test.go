@@ -2,8 +2,10 @@ package core_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -48,6 +50,46 @@ func ExampleMustNew() {
 	lim := core.MustNew(rdb, "logins", core.FixedWindow(core.PerMinute(5)), core.Prefix("shop"))
 	fmt.Println(lim.Name(), lim.Limits())
 	// Output: logins [fixed_window 5/1m]
+}
+
+// Logins are not tried while nobody can count them.
+func ExampleFailClosed() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	lim := core.MustNew(rdb, "logins", core.SlidingWindowLog(core.PerMinute(5)), core.FailClosed())
+
+	if _, err := lim.Allow(context.Background(), "user:alice"); errors.Is(err, core.ErrUnavailable) {
+		fmt.Println("try again soon")
+	}
+}
+
+// Each of four processes enforces a quarter of the limit while Redis is down.
+func ExampleFailLocal() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	_ = core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)), core.FailLocal(), core.Replicas(4))
+}
+
+// What only smooths traffic may let everything pass while Redis is down.
+func ExampleFailOpen() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	_ = core.MustNew(rdb, "search", core.TokenBucket(core.PerMinute(100)), core.FailOpen(), core.Timeout(50*time.Millisecond))
+}
+
+func ExampleObserve() {
+	var denied atomic.Int64
+	lim, err := core.NewMemory("api", core.FixedWindow(core.PerHour(2)),
+		core.Observe(func(_ context.Context, e core.Event) {
+			if e.Kind == core.EventDecision && !e.Result.Allowed {
+				denied.Add(1)
+			}
+		}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 5 {
+		_, _ = lim.Allow(context.Background(), "user:alice")
+	}
+	fmt.Println(denied.Load(), "denied")
+	// Output: 3 denied
 }
 
 func ExampleParseRate() {

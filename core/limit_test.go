@@ -55,6 +55,15 @@ func TestNewRefuses(t *testing.T) {
 		{"slow queue", someClient, "api", []Option{LeakyBucket(PerDay(1), Burst(36501))}, []string{"36501", "100 years"}},
 		{"no rate of a queue", someClient, "api", []Option{LeakyBucket(Rate{})}, []string{"count is 0"}},
 		{"entries", someClient, "api", []Option{fine, Entries(5)}, []string{"Entries", "NewMemory"}},
+		{"timeout", someClient, "api", []Option{fine, Timeout(999 * time.Microsecond)}, []string{"Timeout(999µs)", "1ms to 1m"}},
+		{"long timeout", someClient, "api", []Option{fine, Timeout(time.Hour)}, []string{"Timeout(1h0m0s)"}},
+		{"two policies", someClient, "api", []Option{fine, FailOpen(), FailClosed()}, []string{"FailOpen and FailClosed", "choose one"}},
+		{"policy twice", someClient, "api", []Option{fine, FailLocal(), FailLocal()}, []string{"choose one"}},
+		{"no replicas", someClient, "api", []Option{fine, Replicas(0)}, []string{"Replicas(0)", "1 to 1000000"}},
+		{"replicas of nothing", someClient, "api", []Option{fine, FailClosed(), Replicas(2)}, []string{"Replicas(2)", "FailLocal", "FailClosed"}},
+		{"deny cache", someClient, "api", []Option{fine, DenyCache(-1)}, []string{"DenyCache(-1)", "0 to 10000000"}},
+		{"observer", someClient, "api", []Option{fine, Observe(nil)}, []string{"Observe(nil)"}},
+		{"logger", someClient, "api", []Option{fine, Logger(nil)}, []string{"Logger(nil)"}},
 		{"limit name", someClient, "api", []Option{TokenBucket(PerMinute(1), Name("a b"))}, []string{`Name("a b")`, "letters"}},
 		{"nil limit option", someClient, "api", []Option{TokenBucket(PerMinute(1), nil)}, []string{"nil LimitOption"}},
 		{"one identity", someClient, "api", []Option{TokenBucket(PerMinute(1)), TokenBucket(PerMinute(2))}, []string{"token-1m", "1/1m", "2/1m", "Name"}},
@@ -84,6 +93,8 @@ func TestNewAccepts(t *testing.T) {
 		{FixedWindow(Per(1e9, time.Millisecond))},
 		{FixedWindow(PerDay(5000), Aligned()), FixedWindow(PerDay(5000)), SlidingWindowCounter(PerDay(5000)), SlidingWindowLog(PerDay(5000))},
 		{GCRA(PerDay(1), Burst(36500)), LeakyBucket(PerDay(1)), TokenBucket(PerDay(1))},
+		{TokenBucket(PerDay(1)), FailLocal(), Replicas(3), Timeout(time.Millisecond), DenyCache(1)},
+		{TokenBucket(PerDay(1)), FailOpen(), DenyCache(0)},
 		{SlidingWindowLog(PerMinute(100_000))}, {LeakyBucket(Per(1e9, time.Millisecond))},
 		{TokenBucket(PerSecond(10), Burst(30)), FixedWindow(PerDay(5000), Aligned()), Prefix("my.app:v1")},
 	} {
@@ -135,7 +146,7 @@ func TestLimitAccessors(t *testing.T) {
 // TestUnavailable asks a Redis that is not there.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
-	lim := MustNew(someClient, "api", TokenBucket(PerMinute(100)))
+	lim := MustNew(someClient, "api", TokenBucket(PerMinute(100)), FailClosed())
 	if res, err := lim.Allow(context.Background(), "k"); !isUnavailable(err) || res.Allowed {
 		t.Errorf("Allow: %+v, %v", res, err)
 	}

@@ -34,6 +34,9 @@ type Limiter struct {
 	names    []string // of the limits
 	deciders []decider
 	store    store
+	fallback *fallback // while the store does not answer; nil in memory
+	denials  *denyCache
+	events   *emitter
 	lines    lines
 }
 
@@ -54,12 +57,14 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 		return nil, fmt.Errorf("redislimit: limiter %q: the client is nil: pass a *redis.Client or another go-redis client", name)
 	}
 	l := newLimiter(name, c)
-	l.store = newRedisStore(client, name, c, l.deciders)
+	l.store = protect(newRedisStore(client, name, c, l.deciders, l.events), client, c, l.events)
+	l.fallback = newFallback(c)
+	l.denials = newDenyCache(c.denied)
 	return l, nil
 }
 
 func newLimiter(name string, c *config) *Limiter {
-	l := &Limiter{name: name, limits: c.limits}
+	l := &Limiter{name: name, limits: c.limits, events: &emitter{name, c.observe, c.logger}}
 	for _, limit := range c.limits {
 		l.names = append(l.names, limit.Name())
 		l.deciders = append(l.deciders, limit.algorithm.compile(limit))
@@ -93,8 +98,9 @@ func (l *Limiter) Allow(ctx context.Context, key string) (Result, error) {
 // capacity is denied with a RetryAfter of [Never].
 //
 // Errors are [ErrInvalidCost] for a negative n, [ErrInvalidKey] for an empty
-// key, the context's own error once it has ended, and [ErrUnavailable] when Redis
-// could not answer; after that last one it is not known whether n was charged.
+// key, the context's own error once it has ended, and with [FailClosed]
+// [ErrUnavailable] when Redis could not answer; after that last one it is not known
+// whether n was charged.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Result, error) {
 	return l.decide(ctx, key, n, n > 0)
 }
@@ -107,23 +113,65 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Result, error) {
 }
 
 // Reset forgets key: it is then as if never used. Errors are those of
-// [Limiter.AllowN].
+// [Limiter.AllowN]; while Redis does not answer, only what this process knows is
+// forgotten.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err := check(ctx, key, 0); err != nil {
 		return err
 	}
+	defer l.denials.forget(key)
+	if l.fallback != nil && l.fallback.local != nil {
+		_ = l.fallback.local.reset(ctx, key) // in memory nothing fails
+	}
 	return l.failure(ctx, l.store.reset(ctx, key))
 }
+
+// Close ends what [New] started; the client is the caller's. A Limiter starts
+// nothing that outlives a call, so that Close has nothing to end, and decisions
+// after it are as before.
+func (l *Limiter) Close() error { return nil }
 
 func (l *Limiter) decide(ctx context.Context, key string, n int64, charge bool) (Result, error) {
 	if err := check(ctx, key, n); err != nil {
 		return Result{}, err
 	}
-	r := l.newReceipt(key, n)
-	if err := l.store.read(ctx, key, n, charge, r.readings); err != nil {
-		return Result{}, l.failure(ctx, err)
+	if l.events.observe == nil || !charge && n > 0 {
+		return l.ask(ctx, key, n, charge)
 	}
-	return l.describe(r, charge), nil
+	start := time.Now()
+	res, err := l.ask(ctx, key, n, charge)
+	l.events.emit(ctx, Event{Kind: EventDecision, Result: res, Cost: n, Took: time.Since(start), Err: err})
+	return res, err
+}
+
+// ask decides with what is remembered, the store, or what stands in for it.
+func (l *Limiter) ask(ctx context.Context, key string, n int64, charge bool) (Result, error) {
+	if charge {
+		if res, ok := l.denials.get(key, n); ok {
+			return res, nil
+		}
+	}
+	epoch, sent := l.denials.now()
+	res, err := l.decideOn(ctx, l.store, l.deciders, key, n, charge)
+	if err != nil {
+		if err = l.failure(ctx, err); !errors.Is(err, ErrUnavailable) {
+			return Result{}, err
+		}
+		return l.decideWithout(ctx, key, n, charge, err)
+	}
+	if charge {
+		l.denials.put(key, n, res, epoch, sent)
+	}
+	return res, nil
+}
+
+// decideOn decides on a store that keeps the limits of deciders.
+func (l *Limiter) decideOn(ctx context.Context, s store, deciders []decider, key string, n int64, charge bool) (Result, error) {
+	r := l.newReceipt(s, key, n)
+	if err := s.read(ctx, key, n, charge, r.readings); err != nil {
+		return Result{}, err
+	}
+	return l.describe(r, deciders, charge), nil
 }
 
 func check(ctx context.Context, key string, n int64) error {
@@ -148,7 +196,7 @@ func (l *Limiter) failure(ctx context.Context, err error) error {
 }
 
 // describe makes the Result of a decision.
-func (l *Limiter) describe(r *receipt, charge bool) Result {
+func (l *Limiter) describe(r *receipt, deciders []decider, charge bool) Result {
 	allowed := true
 	for i := range r.readings {
 		r.readings[i].admits = r.readings[i].admits || r.n == 0
@@ -157,11 +205,11 @@ func (l *Limiter) describe(r *receipt, charge bool) Result {
 	charge = charge && allowed
 	var res Result
 	if len(r.readings) == 1 {
-		res = l.resultOf(0, r, charge)
+		res = l.resultOf(0, r, deciders, charge)
 	} else {
 		all := make([]Result, len(r.readings))
 		for i := range all {
-			all[i] = l.resultOf(i, r, charge)
+			all[i] = l.resultOf(i, r, deciders, charge)
 			if !allowed {
 				all[i].Delay = 0 // whoever is turned away has no place in a queue
 			}
@@ -175,11 +223,11 @@ func (l *Limiter) describe(r *receipt, charge bool) Result {
 }
 
 // resultOf makes the Result of one limit.
-func (l *Limiter) resultOf(i int, r *receipt, charged bool) Result {
-	res := l.deciders[i].result(r.readings[i], r.n, charged)
+func (l *Limiter) resultOf(i int, r *receipt, deciders []decider, charged bool) Result {
+	res := deciders[i].result(r.readings[i], r.n, charged)
 	res.Allowed = r.readings[i].admits
 	res.At = time.UnixMicro(r.readings[i].t)
 	res.Name = l.names[i]
-	res.Source = l.store.source()
+	res.Source = r.store.source()
 	return res
 }

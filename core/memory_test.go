@@ -23,6 +23,10 @@ func TestNewMemoryRefuses(t *testing.T) {
 		{[]core.Option{limit, core.Entries(-1)}, "Entries(-1)"},
 		{[]core.Option{limit, core.Entries(1e8 + 1)}, "Entries(100000001)"},
 		{[]core.Option{limit, core.Prefix("rl")}, "Prefix: an option of New, not of NewMemory"},
+		{[]core.Option{limit, core.Timeout(time.Second)}, "Timeout: an option of New"},
+		{[]core.Option{limit, core.FailOpen()}, "FailOpen: an option of New"},
+		{[]core.Option{limit, core.Replicas(2)}, "Replicas: an option of New"},
+		{[]core.Option{limit, core.DenyCache(0)}, "DenyCache: an option of New"},
 		{nil, "no limit"},
 	} {
 		if lim, err := core.NewMemory("m", c.opts...); err == nil || lim != nil || !strings.Contains(err.Error(), c.want) {

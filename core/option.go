@@ -1,8 +1,11 @@
 package core
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"time"
 )
 
 // An Option configures a [Limiter]. Every [Limit] is one, and at least one Limit
@@ -15,11 +18,18 @@ func (f optionFunc) apply(c *config) { f(c) }
 
 // config is what the options of a Limiter add up to.
 type config struct {
-	limits  []Limit
-	prefix  string
-	entries int
-	where   place
-	err     error // the first option that is wrong
+	limits    []Limit
+	prefix    string
+	entries   int
+	policy    outagePolicy
+	policySet bool
+	replicas  int
+	timeout   time.Duration
+	denied    int
+	observe   func(context.Context, Event)
+	logger    *slog.Logger
+	where     place
+	err       error // the first option that is wrong
 }
 
 // A place is where a Limiter's state is kept.
@@ -58,7 +68,9 @@ func (c *config) set(option string, only place) {
 
 // configure applies and checks the options of the Limiter called name.
 func configure(name string, options []Option, where place) (*config, error) {
-	c := &config{prefix: "rl", entries: defaultEntries, where: where}
+	c := &config{
+		prefix: "rl", entries: defaultEntries, denied: defaultDenied, timeout: defaultTimeout, replicas: 1, where: where,
+	}
 	if !validName(name) {
 		return nil, fmt.Errorf("redislimit: limiter name %.80q: allowed are 1 to %d letters, digits and \"_.-\"", name, maxName)
 	}
@@ -70,6 +82,9 @@ func configure(name string, options []Option, where place) (*config, error) {
 	}
 	if c.err == nil {
 		c.err = checkLimits(c.limits)
+	}
+	if c.replicas > 1 && c.policy != failLocal {
+		c.failf("Replicas(%d): an option of FailLocal, not of %v", c.replicas, c.policy)
 	}
 	if c.err != nil {
 		return nil, fmt.Errorf("redislimit: limiter %q: %w", name, c.err)

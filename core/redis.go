@@ -29,16 +29,18 @@ type redisStore struct {
 	decide   script
 	giveBack script
 	deciders []decider
+	events   *emitter
 	head     string   // a Redis key up to the user's key: "rl:api:{"
 	tails    []string // and what follows it, for each limit: "}:token-1m"
 }
 
-func newRedisStore(client Client, name string, c *config, deciders []decider) *redisStore {
+func newRedisStore(client Client, name string, c *config, deciders []decider, events *emitter) *redisStore {
 	s := &redisStore{
 		client:   client,
 		decide:   newScript(decideSource(c.limits)),
 		giveBack: newScript(refundSource(c.limits)),
 		deciders: deciders,
+		events:   events,
 		head:     c.prefix + ":" + name + ":{",
 	}
 	for _, l := range c.limits {
@@ -68,7 +70,7 @@ func (s *redisStore) read(ctx context.Context, key string, n int64, charge bool,
 	for _, d := range s.deciders {
 		args = d.args(args, n)
 	}
-	reply, err := s.decide.run(ctx, s.client, len(s.tails), args)
+	reply, err := s.decide.run(ctx, s, args)
 	if err != nil {
 		return err
 	}
@@ -80,7 +82,7 @@ func (s *redisStore) refund(ctx context.Context, key string, n int64, readings [
 	for i, d := range s.deciders {
 		args = append(d.args(args, n), d.mark(readings[i]))
 	}
-	_, err := s.giveBack.run(ctx, s.client, len(s.tails), args)
+	_, err := s.giveBack.run(ctx, s, args)
 	return err
 }
 

@@ -81,7 +81,7 @@ func TestAnswers(t *testing.T) {
 		"an error":    func(redis.Cmder) error { return errors.New("READONLY") },
 		"script gone": func(redis.Cmder) error { return noScriptError{} },
 	} {
-		lim := MustNew(fakeClient(answer), "api", TokenBucket(PerMinute(100)))
+		lim := MustNew(fakeClient(answer), "api", TokenBucket(PerMinute(100)), FailClosed())
 		if res, err := lim.Allow(context.Background(), "k"); !isUnavailable(err) || res != (Result{}) {
 			t.Errorf("%s: %+v, %v", name, res, err)
 		}
@@ -112,7 +112,7 @@ func TestSentOnce(t *testing.T) {
 			return noScriptError{}
 		}
 		return set(cmd, 1, 1_800_000_000_000_000, 0, 0, 0)
-	}), "api", TokenBucket(PerMinute(100)))
+	}), "api", TokenBucket(PerMinute(100)), FailClosed())
 	res, err := lim.Allow(context.Background(), "k")
 	if err != nil || !res.Allowed || res.Remaining != 99 || res.Source != SourceRedis {
 		t.Errorf("%+v, %v", res, err)

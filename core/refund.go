@@ -9,6 +9,7 @@ import (
 // A receipt remembers what a Result charged, so that it can be given back once.
 type receipt struct {
 	limiter  *Limiter
+	store    store // that charged
 	key      string
 	n        int64
 	readings []reading // what each limit found before the charge
@@ -18,8 +19,8 @@ type receipt struct {
 
 // newReceipt returns a receipt whose readings are still to be filled in: one
 // allocation for a Limiter of one limit.
-func (l *Limiter) newReceipt(key string, n int64) *receipt {
-	r := &receipt{limiter: l, key: key, n: n}
+func (l *Limiter) newReceipt(s store, key string, n int64) *receipt {
+	r := &receipt{limiter: l, store: s, key: key, n: n}
 	r.readings = r.room[:]
 	if len(l.deciders) > len(r.room) {
 		r.readings = make([]reading, len(l.deciders))
@@ -47,6 +48,7 @@ func (l *Limiter) Refund(ctx context.Context, key string, r Result) error {
 	case c.refunded.Swap(true):
 		return nil
 	default:
-		return l.failure(ctx, l.store.refund(ctx, key, c.n, c.readings))
+		defer l.denials.forget(key)
+		return l.failure(ctx, c.store.refund(ctx, key, c.n, c.readings))
 	}
 }

@@ -68,24 +68,27 @@ type Source uint8
 
 // The sources of a decision.
 const (
-	// SourceNone is nobody: the zero Result.
+	// SourceNone is nobody: the zero Result, and that of [FailOpen] while Redis does
+	// not answer.
 	SourceNone Source = iota
 	// SourceRedis is Redis, where the count is shared by all processes.
 	SourceRedis
 	// SourceMemory is this process, for a Limiter of [NewMemory].
 	SourceMemory
+	// SourceDenyCache is this process, which repeats a denial of Redis's; see
+	// [DenyCache].
+	SourceDenyCache
+	// SourceFallback is this process while Redis does not answer; see [FailLocal].
+	SourceFallback
 )
 
 // String returns the name of the source, such as "redis".
 func (s Source) String() string {
-	switch s {
-	case SourceRedis:
-		return "redis"
-	case SourceMemory:
-		return "memory"
-	default:
-		return "none"
+	names := [...]string{"none", "redis", "memory", "deny_cache", "fallback"}
+	if int(s) < len(names) {
+		return names[s]
 	}
+	return "none"
 }
 
 // combine makes one Result of those of several limits.

@@ -20,14 +20,15 @@ func newScript(source string) script {
 // run runs the script with args, whose first three places it fills in itself.
 // EVAL follows only where Redis said that it does not have the script, so that a
 // decision is never run twice.
-func (s script) run(ctx context.Context, client Client, keys int, args []any) ([]int64, error) {
-	args[0], args[1], args[2] = "evalsha", s.sha, keys
+func (s script) run(ctx context.Context, on *redisStore, args []any) ([]int64, error) {
+	args[0], args[1], args[2] = "evalsha", s.sha, len(on.tails)
 	cmd := onceCmd{redis.NewIntSliceCmd(ctx, args...)}
-	err := client.Process(ctx, cmd)
+	err := on.client.Process(ctx, cmd)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		on.events.emit(ctx, Event{Kind: EventScriptLoad})
 		args[0], args[1] = "eval", s.source
 		cmd = onceCmd{redis.NewIntSliceCmd(ctx, args...)}
-		err = client.Process(ctx, cmd)
+		err = on.client.Process(ctx, cmd)
 	}
 	return cmd.Val(), err
 }

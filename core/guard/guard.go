@@ -25,6 +25,7 @@ const StatusClientGone = 499
 type Guard struct {
 	limiter *core.Limiter
 	key     keyfunc.Func
+	peer    keyfunc.Func // for requests without a key
 
 	skip       func(keyfunc.Request) bool
 	cost       func(keyfunc.Request) int64
@@ -48,7 +49,7 @@ func New(lim *core.Limiter, key keyfunc.Func, opts ...Option) *Guard {
 	case key == nil:
 		panic("guard: the key function is nil: choose one, such as keyfunc.IP()")
 	}
-	g := &Guard{limiter: lim, key: key, headers: headers{sets: XRateLimit}}
+	g := &Guard{limiter: lim, key: key, peer: keyfunc.Peer(), headers: headers{sets: XRateLimit}}
 	for _, opt := range opts {
 		if opt == nil {
 			panic("guard: a nil Option: leave it out")
@@ -104,6 +105,8 @@ func (g *Guard) Check(r keyfunc.Request, h Header, seen *Seen) Verdict {
 	switch {
 	case g.dryRun:
 		v.Status, v.Err = 0, nil
+	case v.Status == http.StatusServiceUnavailable && g.headers.sets != 0:
+		h.Set(headerRetryAfter, "1") // by then Redis is asked again
 	case v.Status == 0 && v.Result.Delay > 0:
 		if err := hold(r.Context(), v.Result.Delay); err != nil {
 			v.giveBack(r.Context())
@@ -132,8 +135,7 @@ func (g *Guard) decide(r keyfunc.Request) Verdict {
 	case v.Err != nil && r.Context().Err() != nil:
 		v.Status = StatusClientGone
 	case v.Err != nil:
-		g.log(r, "redislimit: no decision", v.Err)
-		v.Status = http.StatusServiceUnavailable
+		v.Status = http.StatusServiceUnavailable // the limiter logs an outage, once
 	case !v.Result.Allowed:
 		v.Status, v.Err = http.StatusTooManyRequests, &DeniedError{v.Result}
 	}
@@ -144,16 +146,20 @@ func (g *Guard) decide(r keyfunc.Request) Verdict {
 // leaving a credential out.
 func (g *Guard) keyOf(r keyfunc.Request) (string, error) {
 	key, err := g.key(r)
-	if !errors.Is(err, keyfunc.ErrNoKey) {
+	switch {
+	case err == nil && key == "":
+		return "", core.ErrInvalidKey
+	case !errors.Is(err, keyfunc.ErrNoKey):
 		return key, err
 	}
-	if err != keyfunc.ErrNoKey { //nolint:errorlint // a wrapped one says that no request will ever have a key
+	g.limiter.Emit(r.Context(), core.Event{Kind: core.EventKeyFallback, Err: err})
+	if err != keyfunc.ErrNoKey { //nolint:errorlint,err113 // a wrapped one says that no request will ever have a key
 		g.advised.Do(func() {
 			slog.WarnContext(r.Context(), "redislimit: requests are limited by their peer's address instead",
 				"limiter", g.limiter.Name(), "error", err)
 		})
 	}
-	return keyfunc.Peer()(r)
+	return g.peer(r)
 }
 
 func (g *Guard) costOf(r keyfunc.Request) int64 {
@@ -197,10 +203,10 @@ func (g *Guard) Settle(ctx context.Context, v Verdict, status int) {
 }
 
 // giveBack refunds what was charged. The client may have left: that is no reason
-// to keep what it paid.
+// to keep what it paid. What cannot be given back in an outage stays charged.
 func (v Verdict) giveBack(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
-	if err := v.limiter.Refund(ctx, v.key, v.Result); err != nil {
+	if err := v.limiter.Refund(ctx, v.key, v.Result); err != nil && !errors.Is(err, core.ErrUnavailable) {
 		slog.ErrorContext(ctx, "redislimit: no refund", "limiter", v.limiter.Name(), "error", err)
 	}
 }

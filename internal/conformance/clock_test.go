@@ -20,7 +20,7 @@ func TestRedisClock(t *testing.T) {
 	for _, limit := range []core.Limit{
 		core.FixedWindow(core.PerHour(100)), core.TokenBucket(core.PerDay(100)),
 	} {
-		lim := core.MustNew(client, "exact", limit)
+		lim := core.MustNew(client, "exact", limit, core.FailClosed(), core.Timeout(time.Minute))
 		var admitted, failed atomic.Int64
 		var wg sync.WaitGroup
 		for range 64 {
@@ -42,7 +42,7 @@ func TestRedisClock(t *testing.T) {
 		}
 	}
 
-	lim := core.MustNew(client, "expires", core.FixedWindow(core.Per(1, 50*time.Millisecond)), core.TokenBucket(core.Per(1, 50*time.Millisecond)))
+	lim := core.MustNew(client, "expires", core.FixedWindow(core.Per(1, 50*time.Millisecond)), core.TokenBucket(core.Per(1, 50*time.Millisecond)), core.FailClosed(), core.Timeout(time.Minute))
 	before := client.DBSize(ctx).Val()
 	if res, err := lim.Allow(ctx, "k"); err != nil || !res.Allowed {
 		t.Fatal(res, err)
@@ -63,7 +63,7 @@ func TestRedisClock(t *testing.T) {
 func TestScriptFlush(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	ctx := context.Background()
-	lim := core.MustNew(client, "flush", core.FixedWindow(core.PerHour(1000)))
+	lim := core.MustNew(client, "flush", core.FixedWindow(core.PerHour(1000)), core.FailClosed(), core.Timeout(time.Minute))
 	for i := range int64(50) {
 		if i%3 == 0 {
 			client.ScriptFlush(ctx)

@@ -86,7 +86,7 @@ func contend(addr string) {
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	defer func() { _ = client.Close() }()
 	for i, limit := range contested {
-		lim := core.MustNew(client, fmt.Sprint("contested", i), limit)
+		lim := core.MustNew(client, fmt.Sprint("contested", i), limit, core.FailClosed(), core.Timeout(time.Minute))
 		var admitted atomic.Int64
 		var wg sync.WaitGroup
 		for range 64 {

@@ -34,7 +34,7 @@ func TestMiniredis(t *testing.T) {
 		defer func() { _ = client.Close() }()
 		run(t, conformance.Store{
 			New: func(name string, opts ...core.Option) (*core.Limiter, error) {
-				return core.New(client, name, opts...)
+				return core.New(client, name, append(opts, untouched...)...)
 			},
 			Advance: func(d time.Duration) {
 				now = now.Add(d)
@@ -77,12 +77,16 @@ func TestRedis(t *testing.T) {
 	})
 }
 
+// untouched are the options by which Redis alone decides: nothing is remembered,
+// whose time would not be that of the driven clock, and nobody stands in for it.
+var untouched = []core.Option{core.DenyCache(0), core.FailClosed(), core.Timeout(time.Minute)}
+
 // onRedis is a real Redis with a driven clock.
 func onRedis(client redis.UniversalClient) conformance.Store {
 	driven := conformance.NewDriven(client)
 	return conformance.Store{
 		New: func(name string, opts ...core.Option) (*core.Limiter, error) {
-			return core.New(driven, name, opts...)
+			return core.New(driven, name, append(opts, untouched...)...)
 		},
 		Advance: driven.Advance,
 		Redis:   client,
