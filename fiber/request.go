@@ -24,9 +24,10 @@ func (q request) Cookie(name string) string { return strings.Clone(q.c.Cookies(n
 func (q request) Unwrap() any               { return q.c }
 
 func (q request) HeaderValues(name string) []string {
-	var values []string
-	for _, value := range q.c.Request().Header.PeekAll(name) {
-		values = append(values, string(value))
+	lines := q.c.Request().Header.PeekAll(name)
+	values := make([]string, len(lines))
+	for i, line := range lines {
+		values[i] = string(line)
 	}
 	return values
 }

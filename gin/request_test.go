@@ -1,6 +1,7 @@
 package ginlimit
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -12,7 +13,7 @@ import (
 // TestIPAllocations holds that a direct peer's key costs nothing but itself.
 func TestIPAllocations(t *testing.T) {
 	c, _ := gin.CreateTestContext(httptest.NewRecorder())
-	c.Request = httptest.NewRequest("GET", "/", nil)
+	c.Request = httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 	var r keyfunc.Request = request{c}
 	key := keyfunc.IP()
 	if n := testing.AllocsPerRun(100, func() { _, _ = key(r) }); n > 1 {

@@ -43,13 +43,10 @@ func ForIP(addr netip.Addr, opts ...IPOption) string {
 // Peer returns a Func that counts by the peer's address as [IP] without options
 // does, in buckets of their own ("peer:"). The middleware uses it for requests
 // that carry no key, so that nobody escapes by leaving a credential out.
-func Peer() Func { return peer }
-
-func peer(r Request) (string, error) {
-	return defaultClient.key("peer:", parsePeer(r.RemoteAddr())), nil
+func Peer() Func {
+	c := newClient(nil)
+	return func(r Request) (string, error) { return c.key("peer:", parsePeer(r.RemoteAddr())), nil }
 }
-
-var defaultClient = newClient(nil)
 
 // An IPOption adjusts [IP]. A wrong argument panics at once.
 type IPOption func(*client)

@@ -3,6 +3,7 @@ package keyfunc
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -158,8 +159,8 @@ func (t *trust) walk(r Request, remote netip.Addr) netip.Addr {
 	}
 	client, hop := remote, 0
 	lines := r.HeaderValues(name)
-	for i := len(lines) - 1; i >= 0; i-- {
-		for rest, more := lines[i], true; more; hop++ {
+	for _, line := range slices.Backward(lines) {
+		for rest, more := line, true; more; hop++ {
 			var node string
 			rest, node, more = next(rest)
 			addr := parseNode(node)

@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 	"net/http"
@@ -68,7 +69,7 @@ func ExampleMiddleware_inventedKeys() {
 
 	passed := 0
 	for i := range 1000 {
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", nil)
 		r.Header.Set("X-API-Key", fmt.Sprint("invented-", i))
 		r.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.100.%d", i%256))
 		w := httptest.NewRecorder()

@@ -36,7 +36,7 @@ type seenKey struct{}
 // A seenContext keeps what was decided in the context itself: one allocation
 // where context.WithValue takes two.
 type seenContext struct {
-	context.Context
+	context.Context //nolint:containedctx // it is a context
 
 	seen guard.Seen
 }

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -9,7 +10,7 @@ import (
 
 // TestIPAllocations holds that a direct peer's key costs nothing but itself.
 func TestIPAllocations(t *testing.T) {
-	var r keyfunc.Request = request{httptest.NewRequest("GET", "/", nil)}
+	var r keyfunc.Request = request{httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)}
 	key := keyfunc.IP()
 	if n := testing.AllocsPerRun(100, func() { _, _ = key(r) }); n > 1 {
 		t.Errorf("%v allocations, want at most 1", n)

@@ -3,6 +3,7 @@
 package clientsuite
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -75,7 +76,7 @@ func (r Request) method() string {
 
 func sendHTTP(h http.Handler) Send {
 	return func(r Request) int {
-		req := httptest.NewRequest(r.method(), r.target(), nil)
+		req := httptest.NewRequestWithContext(context.Background(), r.method(), r.target(), nil)
 		req.RemoteAddr = r.Peer
 		for _, line := range r.Header {
 			name, value, _ := strings.Cut(line, ": ")

@@ -19,12 +19,12 @@ type Server interface {
 	Shutdown(ctx context.Context) error
 }
 
-// Main runs the example called name, whose server make makes, until SIGINT or
+// Main runs the example called name, whose server build makes, until SIGINT or
 // SIGTERM; requests under way may end.
-func Main(name string, make func(app *App) Server) {
+func Main(name string, build func(app *App) Server) {
 	app, err := Start(name, os.Args[1:], os.Stdout)
 	if err == nil {
-		err = errors.Join(serve(app.Addr, make(app)), app.Close())
+		err = errors.Join(serve(app.Addr, build(app)), app.Close())
 	}
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, name+":", err)
