@@ -1,0 +1,157 @@
+package httpsuite
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// An Adapter is one framework: how it serves an [App], and in what it differs
+// from the others.
+type Adapter struct {
+	// Name is the framework's name.
+	Name string
+	// Start serves app until the Server is closed.
+	Start func(t *testing.T, app App) *Server
+	// Lacks has the reason for each ability, or place, that the framework does not
+	// have.
+	Lacks map[Ability]string
+	// Problem tells that the middleware itself answers instead of a handler, with
+	// problem+json. Otherwise it returns the framework's error.
+	Problem bool
+	// Patterns is what a middleware at a place knows of the route of
+	// /g/users/{id}; "" is nothing.
+	Patterns map[Place]string
+}
+
+// An Ability is something that not all frameworks are able to.
+type Ability string
+
+// The abilities.
+const (
+	HTTP2          Ability = "HTTP/2"
+	Gone           Ability = "telling that the client left"
+	ResponseWriter Ability = "an http.ResponseWriter"
+	Interim        Ability = "interim responses (1xx)"
+)
+
+// A Place is where in an [App] a middleware is mounted.
+type Place string
+
+// The places. A framework that lacks one has the reason in [Adapter.Lacks].
+const (
+	BeforeRouting Place = "Pre"
+	Everywhere    Place = "Use"
+	InGroup       Place = "Group"
+	OnRoute       Place = "Route"
+)
+
+// An App is what a case wants served, in terms that all frameworks know. What is
+// mounted before routing comes first, then what is used everywhere, in a group,
+// and on a route, each in the order given.
+type App struct {
+	Pre    []Mount
+	Use    []Mount
+	Groups []Group
+	Routes []Route
+	// Recover recovers panics outside of everything else, and answers 500.
+	Recover bool
+	// Renders has the app render errors itself, as [Render] says, by whatever the
+	// framework has for that.
+	Renders bool
+	// HTTP2 serves HTTP/2 over TLS.
+	HTTP2 bool
+}
+
+// A Group is routes with a common prefix and common mounts.
+type Group struct {
+	Prefix string
+	Use    []Mount
+	Routes []Route
+}
+
+// A Route has a path in the form /users/{id} and answers every method.
+type Route struct {
+	Path    string
+	Use     []Mount
+	Handler Handler
+}
+
+// A Mount is a middleware: [Auth], [SetHeader] or [Limit].
+type Mount interface{ mount() }
+
+// Auth is authentication that believes UserHeader: it stores the user under
+// UserKey, if there is one, where the framework's own middlewares would.
+type Auth struct{}
+
+// SetHeader sets a header of the response, as a CORS middleware does.
+type SetHeader struct{ Name, Value string }
+
+// Limit is the adapter's Middleware.
+type Limit struct {
+	Limiter *core.Limiter
+	Key     keyfunc.Func
+	Options []guard.Option
+	// NativeKey takes the key by the adapter's Key; see [KeyOf].
+	NativeKey bool
+	// OnDenied and OnError are native handlers, if not nil.
+	OnDenied, OnError *Handler
+}
+
+func (Auth) mount()      {}
+func (SetHeader) mount() {}
+func (Limit) mount()     {}
+
+// UserHeader is where [Auth] finds the user, KeyHeader where a native key function
+// finds the key.
+const (
+	UserHeader = "Demo-User"
+	KeyHeader  = "Demo-Key"
+)
+
+// UserKey is a string, because some frameworks take no other key.
+var UserKey any = "user"
+
+// KeyOf returns the key function of m. A native one is made by the adapter's Key
+// and reads the KeyHeader from the framework's own request.
+func KeyOf[C any](m Limit, adapted func(func(C) (string, error)) keyfunc.Func, header func(C) string) keyfunc.Func {
+	if !m.NativeKey {
+		return m.Key
+	}
+	return adapted(func(c C) (string, error) { return nativeKeyOf(header(c)) })
+}
+
+func nativeKeyOf(header string) (string, error) {
+	switch header {
+	case "":
+		return "", keyfunc.ErrNoKey
+	case "broken":
+		return "", errors.New("broken: secret detail")
+	}
+	return header, nil
+}
+
+// Options returns the options of m in full, with the framework's handlers in.
+func Options[H any](m Limit, native func(Handler) H, onDenied, onError func(H) guard.Option) []guard.Option {
+	options := append([]guard.Option(nil), m.Options...)
+	if m.OnDenied != nil {
+		options = append(options, onDenied(native(*m.OnDenied)))
+	}
+	if m.OnError != nil {
+		options = append(options, onError(native(*m.OnError)))
+	}
+	return options
+}
+
+// A Server is an [App] being served.
+type Server struct {
+	URL string
+	// Transport trusts the server and keeps connections alive.
+	Transport *http.Transport
+	// Close waits for the requests under way.
+	Close func()
+}

@@ -1,0 +1,136 @@
+package httpsuite
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redislimit/redislimit/core/guard"
+)
+
+// connectionCases are about responses that are more than a body.
+func connectionCases() []testCase {
+	return []testCase{
+		{"Upgrade", upgrade, nil},
+		{"Stream", stream, nil},
+		{"Panic", panics, nil},
+		{"HTTP2", http2, []Ability{HTTP2}},
+	}
+}
+
+// eachWriter runs a case with a plain limit of n and with one that has to watch the
+// response to know its status.
+func (b *bench) eachWriter(n int64, run func(*bench, Limit)) {
+	b.Helper()
+	for name, options := range map[string][]guard.Option{
+		"Plain":   nil,
+		"CountIf": {guard.CountIf(func(int) bool { return true })},
+	} {
+		b.each(name, func(b *bench) {
+			limit := b.fixed(n)
+			limit.Options = options
+			run(b, limit)
+		})
+	}
+}
+
+// upgrade takes over the connection, as WebSocket does, and talks over it.
+func upgrade(b *bench) {
+	b.eachWriter(1, func(b *bench, limit Limit) {
+		s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: Upgrade}})
+		address := strings.TrimPrefix(s.server.URL, "http://")
+		for _, status := range []int{http.StatusSwitchingProtocols, http.StatusTooManyRequests} {
+			conn, err := new(net.Dialer).DialContext(b.Context(), "tcp", address)
+			if err != nil {
+				b.Fatal(err)
+			}
+			_ = conn.SetDeadline(time.Now().Add(patience)) // a connection just made
+			_, _ = io.WriteString(conn, "GET /a HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+			reader := bufio.NewReader(conn)
+			resp, err := http.ReadResponse(reader, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if resp.StatusCode != status {
+				b.Errorf("status %d, want %d", resp.StatusCode, status)
+			}
+			if status == http.StatusSwitchingProtocols {
+				_, _ = io.WriteString(conn, "ping\n")
+				if echo, err := reader.ReadString('\n'); echo != "ping\n" {
+					b.Errorf("the other side of the tunnel says %q, %v", echo, err)
+				}
+			}
+			_ = resp.Body.Close()
+			_ = conn.Close()
+		}
+	})
+}
+
+// stream reads the first half of a body before the handler writes the second.
+func stream(b *bench) {
+	b.eachWriter(1, func(b *bench, limit Limit) {
+		gate := make(chan struct{})
+		s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: Stream, Gate: gate}})
+		b.streams(s, gate)
+		s.get("/a").wantDenied()
+	})
+}
+
+func (b *bench) streams(s *site, gate chan<- struct{}) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), patience)
+	defer cancel()
+	req, err := s.request(ctx, http.MethodGet, "/a")
+	if err != nil {
+		b.Fatal(err)
+	}
+	resp, err := s.server.Transport.RoundTrip(req)
+	if err != nil {
+		close(gate)
+		b.Fatal("no response before the handler was through: ", err)
+	}
+	body := bufio.NewReader(resp.Body)
+	first, err := body.ReadString('\n')
+	close(gate)
+	rest, restErr := io.ReadAll(body)
+	if first != "one\n" || string(rest) != "two\n" || resp.StatusCode != http.StatusOK || resp.Header.Get("X-Ratelimit-Limit") != "1" {
+		b.Errorf("%d, %v: %q, %v, then %q, %v", resp.StatusCode, resp.Header, first, err, rest, restErr)
+	}
+	_ = resp.Body.Close()
+}
+
+// panics has the handler panic below the limit and the app recover above it: that
+// request is counted, and nothing is left locked.
+func panics(b *bench) {
+	b.eachWriter(2, func(b *bench, limit Limit) {
+		var calls atomic.Int64
+		s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: Panic, Calls: &calls}}, Route{Path: "/b"})
+		ans := s.get("/a")
+		ans.wantStatus(http.StatusInternalServerError)
+		ans.wantHeaders("2", "1", "1800000073", "")
+		if n := calls.Load(); n != 1 {
+			b.Errorf("the handler ran %d times", n)
+		}
+		s.get("/b").wantServed()
+		s.get("/b").wantDenied()
+	})
+}
+
+func http2(b *bench) {
+	b.eachWriter(1, func(b *bench, limit Limit) {
+		gate := make(chan struct{})
+		s := b.serve(App{Use: []Mount{limit}, Routes: []Route{{Path: "/a", Handler: Handler{Do: Stream, Gate: gate}}}, HTTP2: true})
+		b.streams(s, gate)
+		ans := s.get("/a")
+		ans.wantDenied()
+		ans.wantHeaders("1", "0", "1800000073", "60")
+		if ans.proto != "HTTP/2.0" {
+			b.Errorf("over %s", ans.proto)
+		}
+	})
+}

@@ -1,0 +1,204 @@
+package httpsuite
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// countIfCases are about limits that count only what ends in a certain way.
+func countIfCases() []testCase {
+	return []testCase{
+		{"CountIf", countIf, nil},
+		{"CountIfGuardsLogin", countIfGuardsLogin, nil},
+		{"CountIfChargesFirst", countIfChargesFirst, nil},
+		{"CountIfClientGone", countIfClientGone, []Ability{Gone}},
+		{"CountIfStacked", countIfStacked, nil},
+	}
+}
+
+// seen is what a CountIf was told.
+type seen struct {
+	mu       sync.Mutex
+	statuses []int
+}
+
+// counts has what counted says count, and keeps a note of it.
+func (s *seen) counts(counted func(status int) bool) guard.Option {
+	return guard.CountIf(func(status int) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.statuses = append(s.statuses, status)
+		return counted(status)
+	})
+}
+
+// want checks, after the site was closed, that CountIf was asked about these
+// statuses, once each. An adapter may ask as late as at the end of the request's
+// context.
+func (s *seen) want(b *bench, statuses ...int) {
+	b.Helper()
+	var got []int
+	b.until("CountIf was asked", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		got = slices.Clone(s.statuses)
+		return len(got) >= len(statuses)
+	})
+	if !slices.Equal(got, statuses) {
+		b.Errorf("CountIf saw %v, the client %v", got, statuses)
+	}
+}
+
+// A way is how a request ends.
+type way struct {
+	name    string
+	handler Handler
+	status  int  // that the client gets; 0: frameworks differ
+	rudely  bool // the app has no error handler
+}
+
+// countIf ends a request in every way there is: what is counted goes by the
+// status that the client gets.
+func countIf(b *bench) {
+	for _, w := range []way{
+		{"Served", Handler{}, 200, false},
+		{"Silent", Handler{Do: Silent}, 200, false},
+		{"Created", Handler{Status: 201}, 201, false},
+		{"NoContent", Handler{Status: 204}, 204, false},
+		{"Status", Handler{Status: 401}, 401, false},
+		{"FrameworkError", Handler{Do: Fail, Status: 403}, 403, false},
+		{"FrameworkError502", Handler{Do: Fail, Status: 502}, 502, false},
+		{"RenderedError", Handler{Do: Throw}, 418, false},
+		{"Error", Handler{Do: Throw}, 0, true}, // Gin leaves it at 200
+		{"Panic", Handler{Do: Panic}, 500, false},
+		{"PanicLate", Handler{Do: PanicLate}, 0, false}, // what was written is sent, or is taken back
+		{"NotFound", Handler{}, 404, false},
+	} {
+		for _, place := range []Place{Everywhere, InGroup, OnRoute} {
+			if w.status == http.StatusNotFound && place != Everywhere {
+				continue // nothing is mounted there
+			}
+			for _, failures := range []bool{true, false} {
+				b.each(fmt.Sprintf("%s/%s/failures=%t", w.name, place, failures), func(b *bench) { b.ends(w, place, failures) })
+			}
+		}
+	}
+}
+
+// ends has a request end in the way w, where either failures count or all else does.
+func (b *bench) ends(w way, place Place, failures bool) {
+	b.Helper()
+	var saw seen
+	limit := b.fixed(9)
+	limit.Options = []guard.Option{saw.counts(func(status int) bool { return status >= 400 == failures })}
+	app := mountedAt(place, limit, Route{Path: "/a", Handler: w.handler})
+	app.Recover, app.Renders = true, !w.rudely
+	path := "/g/a"
+	if w.status == http.StatusNotFound {
+		path = "/nowhere"
+	}
+	s := b.serve(app)
+	ans := s.get(path)
+	s.close() // so that all is done, or about to be
+	if w.status != 0 && ans.status != w.status {
+		b.Errorf("status %d, want %d", ans.status, w.status)
+	}
+	saw.want(b, ans.status)
+	left := int64(9)
+	if ans.status >= 400 == failures {
+		left = 8
+	}
+	b.until("counted or given back", func() bool { return b.left(limit.Limiter, peer) == left })
+}
+
+// countIfGuardsLogin lets in whoever knows the password, any number of times, and
+// everybody else three times.
+func countIfGuardsLogin(b *bench) {
+	limit := b.fixed(3)
+	limit.Options = []guard.Option{guard.CountIf(func(status int) bool { return status == http.StatusUnauthorized })}
+	s := b.behind(limit, Route{Path: "/right"}, Route{Path: "/wrong", Handler: Handler{Do: Fail, Status: http.StatusUnauthorized}})
+	done := func(left int64) {
+		b.Helper()
+		b.until("given back", func() bool { return b.left(limit.Limiter, peer) == left })
+	}
+	for i := range 3 {
+		for range 4 {
+			s.get("/right").wantServed()
+			done(int64(3 - i))
+		}
+		ans := s.get("/wrong")
+		ans.wantStatus(http.StatusUnauthorized)
+		ans.wantHeader("X-RateLimit-Remaining", []string{"2", "1", "0"}[i])
+		ans.wantHeader("Retry-After", "")
+	}
+	s.get("/right").wantDenied()
+	s.get("/wrong").wantDenied()
+	b.advance(time.Minute)
+	s.get("/right").wantServed()
+}
+
+// countIfChargesFirst looks at the count while a handler is at work: otherwise any
+// number of guesses could be under way at once.
+func countIfChargesFirst(b *bench) {
+	gate := make(chan struct{})
+	limit := b.fixed(1)
+	limit.Options = []guard.Option{guard.CountIf(func(int) bool { return false })}
+	var calls atomic.Int64
+	s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: Wait, Gate: gate, Calls: &calls}})
+	_, done := s.start("/a")
+	b.until("the handler runs", func() bool { return calls.Load() == 1 })
+	b.wantLeft(limit.Limiter, peer, 0)
+	s.get("/a").wantDenied()
+	close(gate)
+	(<-done).wantServed()
+	s.close()
+	b.wantLeft(limit.Limiter, peer, 1) // and not 2: the denied one was not charged
+}
+
+// countIfClientGone gives back although the request's context has ended.
+func countIfClientGone(b *bench) {
+	var calls atomic.Int64
+	var saw seen
+	limit := b.fixed(9)
+	limit.Options = []guard.Option{saw.counts(func(int) bool { return false })}
+	s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: AwaitGone, Calls: &calls}})
+	leave, _ := s.start("/a")
+	b.until("the handler runs", func() bool { return calls.Load() == 1 })
+	leave()
+	s.close()
+	b.wantLeft(limit.Limiter, peer, 9)
+	saw.want(b, http.StatusOK)
+}
+
+// countIfStacked has one limit watch what comes of another, and of errors that
+// pass both.
+func countIfStacked(b *bench) {
+	var outerSaw, innerSaw seen
+	outer := Limit{Limiter: b.named("outer", core.FixedWindow(core.PerMinute(9))), Key: keyfunc.IP()}
+	outer.Options = []guard.Option{outerSaw.counts(func(status int) bool { return status == http.StatusTooManyRequests })}
+	inner := b.fixed(1)
+	inner.Options = []guard.Option{
+		innerSaw.counts(func(status int) bool { return status == http.StatusTeapot }),
+		guard.Skip(func(r keyfunc.Request) bool { return r.Path() == "/skipped" }),
+	}
+	s := b.serve(App{
+		Use: []Mount{outer, inner}, Routes: []Route{{Path: "/fails", Handler: Handler{Do: Throw}}, {Path: "/skipped"}},
+		Renders: true,
+	})
+	s.get("/skipped").wantServed()
+	s.get("/fails").want(http.StatusTeapot, "teapot")
+	s.get("/fails").wantDenied()
+	s.close()
+	outerSaw.want(b, http.StatusOK, http.StatusTeapot, http.StatusTooManyRequests)
+	innerSaw.want(b, http.StatusTeapot)
+	b.wantLeft(outer.Limiter, peer, 8)
+	b.wantLeft(inner.Limiter, peer, 0)
+}

@@ -1,0 +1,90 @@
+package httpsuite
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// dryRunCases are about a limiter that may look and not touch.
+func dryRunCases() []testCase {
+	return []testCase{
+		{"DryRun", dryRun, nil},
+		{"DryRunFails", dryRunFails, nil},
+		{"DryRunHolds", dryRunHolds, nil},
+		{"DryRunStacked", dryRunStacked, nil},
+	}
+}
+
+// dry lets limit decide and charge, and say nothing in any way there is.
+func dry(limit Limit) Limit {
+	limit.Options = []guard.Option{guard.DryRun(), guard.Headers(guard.XRateLimit | guard.IETF), guard.ExposeHeaders()}
+	limit.OnDenied = &Handler{Body: "denied"}
+	limit.OnError = &Handler{Body: "failed"}
+	return limit
+}
+
+func dryRun(b *bench) {
+	limit := dry(b.fixed(1))
+	s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: ShowResult}})
+	for _, allowed := range []string{"true", "false", "false"} {
+		ans := s.get("/a")
+		ans.want(http.StatusOK, "fixed-1m allowed="+allowed+" limit=1 remaining=0 delay=0s")
+		ans.wantNoHeaders()
+	}
+	b.wantLeft(limit.Limiter, peer, 0)
+}
+
+// dryRunFails breaks the key function and then Redis; nobody notices.
+func dryRunFails(b *bench) {
+	ans := b.behind(dry(b.broken())).get("/a")
+	ans.wantServed()
+	ans.wantNoHeaders()
+	ans.wantSecret("secret detail")
+	b.wantLogged("secret detail")
+
+	s := b.behind(dry(b.fixed(1)))
+	b.redis.SetError("LOADING redis detail")
+	b.until("logged", func() bool {
+		ans = s.get("/a")
+		ans.wantServed()
+		ans.wantNoHeaders()
+		ans.wantSecret("redis detail")
+		return b.logs.count("redis detail") > 0
+	})
+}
+
+// dryRunHolds would wait for an hour.
+func dryRunHolds(b *bench) {
+	lim := b.limiter(core.LeakyBucket(core.Per(1, time.Hour), core.Burst(3)))
+	s := b.behind(dry(Limit{Limiter: lim, Key: keyfunc.IP()}))
+	for range 2 {
+		s.get("/a").wantServed()
+	}
+	b.wantLeft(lim, peer, 1)
+}
+
+// dryRunStacked has a dry run in front of a real limit: only the real one shows.
+func dryRunStacked(b *bench) {
+	trial := dry(Limit{Limiter: b.named("trial", core.FixedWindow(core.PerMinute(1))), Key: keyfunc.IP()})
+	for _, c := range []struct {
+		name   string
+		mounts []Mount
+	}{
+		{"Outside", []Mount{trial, b.fixed(3)}},
+		{"Inside", []Mount{b.fixed(3), trial}},
+	} {
+		s := b.serve(App{Use: c.mounts, Routes: []Route{{Path: "/a"}}})
+		for i := range 2 {
+			ans := s.get("/a")
+			ans.wantServed()
+			ans.wantHeader("X-RateLimit-Limit", "3")
+			ans.wantHeader("X-RateLimit-Remaining", []string{"2", "1"}[i])
+			ans.wantHeader("RateLimit", "")
+		}
+		b.redis.FlushAll()
+	}
+}

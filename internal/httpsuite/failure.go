@@ -1,0 +1,120 @@
+package httpsuite
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// failureCases are about requests that cannot be decided on as usual: none of them
+// passes unlimited unless told to, and none of them tells why.
+func failureCases() []testCase {
+	return []testCase{
+		{"KeyError", keyError, nil},
+		{"EmptyKey", emptyKey, nil},
+		{"Unavailable", unavailable, nil},
+		{"FailOpen", failOpen, nil},
+		{"FailLocal", failLocal, nil},
+	}
+}
+
+// wantSecret checks that the client learns nothing of the cause.
+func (a answer) wantSecret(cause string) {
+	a.Helper()
+	if said := fmt.Sprint(a.header, a.body); strings.Contains(said, cause) {
+		a.Errorf("the answer tells of the cause: %s", said)
+	}
+}
+
+// wantLogged checks that somebody learns of it.
+func (b *bench) wantLogged(cause string) {
+	b.Helper()
+	if b.logs.count(cause) == 0 {
+		b.Errorf("nothing is logged about %s", cause)
+	}
+}
+
+func (b *bench) broken() Limit {
+	limit := b.fixed(1)
+	limit.Key = func(keyfunc.Request) (string, error) { return "", errors.New("broken: secret detail") }
+	return limit
+}
+
+func keyError(b *bench) {
+	limit := b.broken()
+	s := b.serve(App{Use: []Mount{limit}, Routes: []Route{{Path: "/a"}}})
+	for range 2 {
+		ans := s.get("/a")
+		ans.wantStatus(http.StatusInternalServerError)
+		ans.wantNoHeaders()
+		ans.wantSecret("secret detail")
+	}
+	b.wantLogged("secret detail")
+	b.wantLeft(limit.Limiter, strayKey, 1)
+}
+
+// emptyKey is a mistake of the key function, which no client can wait out.
+func emptyKey(b *bench) {
+	limit := b.fixed(1)
+	limit.Key = func(keyfunc.Request) (string, error) { return "", nil }
+	ans := b.serve(App{Use: []Mount{limit}, Routes: []Route{{Path: "/a"}}}).get("/a")
+	if ans.status < 500 || ans.body == "served" {
+		b.Errorf("status %d, body %q; want an error", ans.status, ans.body)
+	}
+	ans.wantNoHeaders()
+	b.wantLogged("level=ERROR")
+}
+
+// unavailable stops Redis for a while. The log may learn of it later than the
+// first client, but not from each of them.
+func unavailable(b *bench) {
+	limit := Limit{Limiter: b.limiter(core.FixedWindow(core.PerMinute(2))), Key: keyfunc.IP()}
+	s := b.serve(App{Use: []Mount{limit}, Routes: []Route{{Path: "/a"}}})
+	s.get("/a").wantServed()
+	b.redis.SetError("LOADING secret detail")
+	b.until("logged", func() bool {
+		ans := s.get("/a")
+		ans.wantStatus(http.StatusServiceUnavailable)
+		ans.wantHeaders("", "", "", "1")
+		ans.wantSecret("secret detail")
+		return b.logs.count("secret detail") > 0
+	})
+	b.redis.SetError("")
+	b.until("served again", func() bool { return s.get("/a").status == http.StatusOK }) // Redis may be given a rest
+	s.get("/a").wantDenied()
+}
+
+// outage serves what shows the result, behind a limit of 1 over a Redis that is
+// away.
+func (b *bench) outage(policy core.Option) *site {
+	b.redis.SetError("LOADING secret detail")
+	lim := core.MustNew(b.client, "api", core.FixedWindow(core.PerMinute(1)), policy)
+	return b.behind(Limit{Limiter: lim, Key: keyfunc.IP()}, Route{Path: "/a", Handler: Handler{Do: ShowResult}})
+}
+
+// failOpen serves all; nobody has decided, and nothing is told.
+func failOpen(b *bench) {
+	s := b.outage(core.FailOpen())
+	for range 3 {
+		ans := s.get("/a")
+		ans.want(http.StatusOK, "no result")
+		ans.wantNoHeaders()
+	}
+}
+
+// failLocal goes on limiting, and telling, by the count of this process.
+func failLocal(b *bench) {
+	s := b.outage(core.FailLocal())
+	s.get("/a").want(http.StatusOK, "fixed-1m allowed=true limit=1 remaining=0 delay=0s")
+	ans := s.get("/a")
+	ans.wantDenied()
+	ans.wantHeader("X-RateLimit-Limit", "1")
+	ans.wantHeader("X-RateLimit-Remaining", "0")
+	if ans.header.Get("Retry-After") == "" {
+		b.Error("no Retry-After")
+	}
+}

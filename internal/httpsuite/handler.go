@@ -1,0 +1,135 @@
+package httpsuite
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+)
+
+// A Handler says what a native handler does. The zero Handler writes "served" and
+// leaves the status to the framework.
+type Handler struct {
+	Do Action
+	// Status is set explicitly if it is not 0.
+	Status int
+	// Body is what Write writes; the default tells the status.
+	Body string
+	// Calls counts the calls, if not nil.
+	Calls *atomic.Int64
+	// Gate is what Stream and Wait wait for.
+	Gate <-chan struct{}
+	// Probe is what Inspect looks at.
+	Probe func(http.ResponseWriter) string
+}
+
+// An Action is something that handlers do.
+type Action int
+
+// The actions.
+const (
+	Write      Action = iota // write Body with Status
+	Silent                   // return without a word
+	Fail                     // fail with Status, by the framework's own error if it has one
+	Throw                    // fail with errTeapot, which the app renders
+	Panic                    // panic before anything is written
+	PanicLate                // panic after something was written
+	Stream                   // write and flush "one", wait for Gate, write "two"
+	Wait                     // wait for Gate, then write
+	AwaitGone                // wait until the client has left
+	Upgrade                  // take over the connection and echo it
+	ShowResult               // write what the adapter's Result says
+	Inspect                  // write what Probe says of the http.ResponseWriter
+)
+
+// A Context is what a [Handler] wants of the framework's request.
+type Context interface {
+	// Write writes body with status; 0 sets none.
+	Write(status int, body string) error
+	// Fail fails with status.
+	Fail(status int) error
+	// Throw hands err to what renders the app's errors.
+	Throw(err error) error
+	// Stream sends first at once, and second when more returns.
+	Stream(first string, more func(), second string) error
+	// Upgrade switches protocols and then talks.
+	Upgrade(talk func(io.ReadWriter)) error
+	// Gone ends when the client leaves.
+	Gone() <-chan struct{}
+	// Writer is the response writer as a handler gets it, or nil.
+	Writer() http.ResponseWriter
+	// Result is the adapter's Result.
+	Result() (core.Result, bool)
+}
+
+var errTeapot = errors.New("the app's own error")
+
+// Serve does what h says.
+func (h Handler) Serve(c Context) error {
+	if h.Calls != nil {
+		h.Calls.Add(1)
+	}
+	switch h.Do {
+	case Silent:
+		return nil
+	case Fail:
+		return c.Fail(h.Status)
+	case Throw:
+		return c.Throw(fmt.Errorf("wrapped: %w", errTeapot))
+	case PanicLate:
+		_ = c.Write(http.StatusOK, "partial") // the panic is next
+		panic("late")
+	case Panic:
+		panic("early")
+	case Stream:
+		return c.Stream("one\n", func() { <-h.Gate }, "two\n")
+	case Upgrade:
+		return c.Upgrade(func(conn io.ReadWriter) { _, _ = io.Copy(conn, conn) }) // until the client hangs up
+	case ShowResult:
+		return c.Write(h.Status, show(c.Result()))
+	case Inspect:
+		return c.Write(h.Status, h.Probe(c.Writer()))
+	case Wait:
+		<-h.Gate
+	case AwaitGone:
+		<-c.Gone()
+	case Write:
+	}
+	return c.Write(h.Status, h.body())
+}
+
+func (h Handler) body() string {
+	switch {
+	case h.Body != "":
+		return h.Body
+	case h.Status == 0:
+		return "served"
+	case h.Status == http.StatusNoContent:
+		return ""
+	}
+	return http.StatusText(h.Status)
+}
+
+func show(res core.Result, ok bool) string {
+	if !ok {
+		return "no result"
+	}
+	return fmt.Sprintf("%s allowed=%t limit=%d remaining=%d delay=%v", res.Name, res.Allowed, res.Limit, res.Remaining, res.Delay)
+}
+
+// Render is how an [App] that Renders answers err, which the framework would
+// answer with status.
+func Render(err error, status int) (int, string) {
+	var denied *guard.DeniedError
+	switch {
+	case errors.Is(err, errTeapot):
+		return http.StatusTeapot, "teapot"
+	case errors.As(err, &denied):
+		return status, "denied: " + show(denied.Result, true)
+	}
+	return status, "rendered: " + http.StatusText(status)
+}

@@ -1,0 +1,131 @@
+package httpsuite
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// headerCases are about what a response tells of the limit.
+func headerCases() []testCase {
+	return []testCase{
+		{"HeadersAlone", headersAlone, nil},
+		{"NoHeaders", noHeaders, nil},
+		{"ResetDelta", resetDelta, nil},
+		{"ExposeHeaders", exposeHeaders, nil},
+	}
+}
+
+// headersAlone compares a limited response with that of the bare handler: what
+// the app says stays as it is, byte for byte, and nothing else comes with the
+// three headers.
+func headersAlone(b *bench) {
+	app := SetHeader{"App", "a,  b"}
+	s := b.serve(App{Use: []Mount{app}, Routes: []Route{{Path: "/bare"}, {Path: "/a", Use: []Mount{b.fixed(1)}}}})
+	bare, limited := s.get("/bare"), s.get("/a")
+	bare.wantServed()
+	bare.wantNoHeaders()
+	limited.wantServed()
+	limited.wantHeaders("1", "0", "1800000073", "")
+	for _, name := range []string{"Date", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"} {
+		delete(bare.header, name)
+		delete(limited.header, name)
+	}
+	if !maps.EqualFunc(bare.header, limited.header, slices.Equal[[]string]) {
+		b.Errorf("headers %v, without the limit %v", limited.header, bare.header)
+	}
+	denied := s.get("/a")
+	denied.wantDenied()
+	denied.wantHeaders("1", "0", "1800000073", "60")
+	denied.wantHeader("App", "a,  b")
+}
+
+func noHeaders(b *bench) {
+	limit := b.fixed(1)
+	limit.Options = []guard.Option{guard.NoHeaders()}
+	s := b.behind(limit)
+	for _, status := range []int{http.StatusOK, http.StatusTooManyRequests} {
+		ans := s.get("/a")
+		ans.wantStatus(status)
+		ans.wantNoHeaders()
+	}
+}
+
+// resetDelta counts the seconds from the clock that decided, rounded up.
+func resetDelta(b *bench) {
+	limit := b.fixed(2)
+	limit.Options = []guard.Option{guard.ResetDelta()}
+	s := b.behind(limit)
+	for _, step := range []struct {
+		later                        time.Duration
+		remaining, reset, retryAfter string
+	}{
+		{0, "1", "60", ""},
+		{999_999 * time.Microsecond, "0", "60", ""},
+		{time.Microsecond, "0", "59", "59"},
+		{58*time.Second + 999_999*time.Microsecond, "0", "1", "1"},
+		{time.Microsecond, "1", "60", ""},
+	} {
+		b.advance(step.later)
+		s.get("/a").wantHeaders("2", step.remaining, step.reset, step.retryAfter)
+	}
+	bucket := Limit{Limiter: b.named("full", core.TokenBucket(core.PerSecond(1))), Key: keyfunc.IP(), Options: limit.Options}
+	bucket.Options = append(bucket.Options, guard.Cost(func(keyfunc.Request) int64 { return 0 }))
+	b.behind(bucket).get("/a").wantHeaders("1", "1", "0", "")
+}
+
+// exposeHeaders has browsers let scripts see the headers in use, besides those
+// that the app exposes itself.
+func exposeHeaders(b *bench) {
+	const legacy = "x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset retry-after"
+	for _, c := range []struct {
+		name, before string
+		options      []guard.Option
+		times        int
+		want         string
+	}{
+		{"Alone", "", nil, 1, legacy},
+		{"Beside", "ETag, App", nil, 1, "etag app " + legacy},
+		{"Overlapping", "App, retry-after,X-RateLimit-Limit", nil, 1, "app " + legacy},
+		{"Stacked", "App", nil, 2, "app " + legacy},
+		{"IETF", "App", []guard.Option{guard.Headers(guard.IETF)}, 2, "app ratelimit ratelimit-policy retry-after"},
+		{"Both", "", []guard.Option{guard.Headers(guard.IETF | guard.XRateLimit)}, 1, "ratelimit ratelimit-policy " + legacy},
+	} {
+		b.each(c.name, func(b *bench) {
+			var mounts []Mount
+			if c.before != "" {
+				mounts = append(mounts, SetHeader{"Access-Control-Expose-Headers", c.before})
+			}
+			limit := b.fixed(2)
+			limit.Options = slices.Concat(c.options, []guard.Option{guard.ExposeHeaders()})
+			mounts = append(mounts, slices.Repeat([]Mount{limit}, c.times)...)
+			s := b.serve(App{Use: mounts, Routes: []Route{{Path: "/a"}}})
+			for i := range 3 {
+				ans := s.get("/a")
+				ans.wantStatus(map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests}[(i+1)*c.times <= 2])
+				ans.wantExposed(c.want)
+			}
+		})
+	}
+}
+
+// wantExposed checks the exposed names: each of them once, in whatever order.
+func (a answer) wantExposed(names string) {
+	a.Helper()
+	var got []string
+	for name := range strings.SplitSeq(strings.Join(a.header.Values("Access-Control-Expose-Headers"), ","), ",") {
+		got = append(got, strings.ToLower(strings.TrimSpace(name)))
+	}
+	want := strings.Fields(names)
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		a.Errorf("%d: exposed are %q, want %q", a.status, got, want)
+	}
+}

@@ -1,0 +1,139 @@
+package httpsuite
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/redislimit/redislimit/core/guard"
+)
+
+// answerCases are about who answers instead of the handler, and how.
+func answerCases() []testCase {
+	return []testCase{
+		{"Problem", problem, nil},
+		{"ErrorHandler", errorHandler, nil},
+		{"OnDenied", onDenied, nil},
+		{"OnError", onError, nil},
+	}
+}
+
+// refused serves apps that answer 429, 500 and 503.
+func (b *bench) refused(refuse func(status int, mounts ...Mount)) {
+	limit := b.fixed(1)
+	refuse(http.StatusTooManyRequests, limit, limit) // a request is charged twice
+	refuse(http.StatusInternalServerError, b.broken())
+	b.redis.SetError("LOADING secret detail")
+	refuse(http.StatusServiceUnavailable, limit)
+	b.redis.SetError("")
+}
+
+// problem is what a client gets if the app has no say in it.
+func problem(b *bench) {
+	bodies := map[int]string{
+		429: `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
+			`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429}`,
+		500: `{"type":"about:blank","title":"Internal Server Error","status":500}`,
+		503: `{"type":"about:blank","title":"Service Unavailable","status":503}`,
+	}
+	b.refused(func(status int, mounts ...Mount) {
+		ans := b.serve(App{Use: mounts, Routes: []Route{{Path: "/a"}}}).get("/a")
+		switch {
+		case b.adapter.Problem:
+			ans.want(status, bodies[status])
+			ans.wantHeader("Content-Type", "application/problem+json")
+		default:
+			ans.wantStatus(status)
+			if !strings.Contains(ans.body, http.StatusText(status)) {
+				b.Errorf("%d: body %q", status, ans.body)
+			}
+		}
+	})
+}
+
+// errorHandler has the app render the errors of the frameworks that have them.
+func errorHandler(b *bench) {
+	bodies := map[int]string{
+		429: "denied: fixed-1m allowed=false limit=1 remaining=0 delay=0s",
+		500: "rendered: Internal Server Error",
+		503: "rendered: Service Unavailable",
+	}
+	b.refused(func(status int, mounts ...Mount) {
+		ans := b.serve(App{Use: mounts, Routes: []Route{{Path: "/a"}}, Renders: true}).get("/a")
+		ans.wantStatus(status)
+		if rendered := ans.body == bodies[status]; rendered == b.adapter.Problem {
+			b.Errorf("%d: body %q; that the app rendered it is %t", status, ans.body, rendered)
+		}
+	})
+}
+
+// A handled is a native handler in place of the usual answer: what it does, and
+// what comes of it. A status of 0 is the usual one.
+type handled struct {
+	name    string
+	handler Handler
+	status  int
+	body    string
+}
+
+func handledCases() []handled {
+	open := make(chan struct{})
+	close(open)
+	return []handled{
+		{"Writes", Handler{Body: "turned away"}, 0, "turned away"},
+		{"Silent", Handler{Do: Silent}, 0, ""},
+		{"SetsStatus", Handler{Status: 402, Body: "pay"}, 402, "pay"},
+		{"Sets200", Handler{Status: 200, Body: "pretend"}, 200, "pretend"},
+		{"Streams", Handler{Do: Stream, Gate: open}, 0, "one\ntwo\n"},
+		{"Throws", Handler{Do: Throw}, 418, "teapot"},
+	}
+}
+
+func onDenied(b *bench) {
+	for _, c := range append(handledCases(),
+		handled{"ShowsResult", Handler{Do: ShowResult}, 0, "fixed-1m allowed=false limit=1 remaining=0 delay=0s"},
+	) {
+		b.each(c.name, func(b *bench) {
+			limit := b.fixed(1)
+			limit.OnDenied = &c.handler
+			limit.OnError = &Handler{Body: "the wrong one"}
+			limit.Options = []guard.Option{guard.ExposeHeaders()}
+			s := b.behind(limit)
+			s.get("/a").wantServed()
+			ans := s.get("/a")
+			ans.wantHandled(c, http.StatusTooManyRequests)
+			ans.wantHeaders("1", "0", "1800000073", "60")
+		})
+	}
+}
+
+func onError(b *bench) {
+	for _, c := range handledCases() {
+		b.each(c.name, func(b *bench) {
+			for _, status := range []int{http.StatusInternalServerError, http.StatusServiceUnavailable} {
+				limit := b.broken()
+				if status == http.StatusServiceUnavailable {
+					limit = b.fixed(1)
+					b.redis.SetError("LOADING secret detail")
+				}
+				limit.OnError = &c.handler
+				limit.OnDenied = &Handler{Body: "the wrong one"}
+				ans := b.behind(limit).get("/a")
+				ans.wantHandled(c, status)
+				ans.wantHeaders("", "", "", map[int]string{http.StatusServiceUnavailable: "1"}[status])
+				ans.wantSecret("secret detail")
+			}
+		})
+	}
+}
+
+// wantHandled checks that c was all that answered.
+func (a answer) wantHandled(c handled, usual int) {
+	a.Helper()
+	if c.status != 0 {
+		usual = c.status
+	}
+	a.want(usual, c.body)
+	if got := a.header.Get("Content-Type"); got == guard.ProblemType {
+		a.Errorf("Content-Type %q, which the handler did not set", got)
+	}
+}

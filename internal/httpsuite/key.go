@@ -1,0 +1,103 @@
+package httpsuite
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// keyCases are about whom a request is counted for.
+func keyCases() []testCase {
+	return []testCase{
+		{"User", users, nil},
+		{"MissingKey", missingKey, nil},
+		{"NativeKey", nativeKey, nil},
+		{"Request", request, nil},
+	}
+}
+
+// A visit is a request by somebody, and its answer.
+type visit struct {
+	line   string // of the header
+	status int
+}
+
+func (s *site) visits(path string, visits []visit) {
+	s.Helper()
+	for i, v := range visits {
+		var lines []string
+		if v.line != "" {
+			lines = append(lines, v.line)
+		}
+		ans := s.get(path, lines...)
+		ans.what += " as " + v.line
+		ans.wantStatus(v.status)
+		if s.Failed() {
+			s.Fatalf("at request %d", i+1)
+		}
+	}
+}
+
+func users(b *bench) {
+	s := b.behind(Limit{Limiter: b.limiter(core.FixedWindow(core.PerMinute(1))), Key: keyfunc.User(UserKey)})
+	s.visits("/a", []visit{{user("alice"), 200}, {user("alice"), 429}, {user("bob"), 200}, {user("bob"), 429}})
+	ans := s.get("/b", user("alice"))
+	ans.wantDenied()
+	ans.wantHeaders("1", "0", "1800000073", "60")
+}
+
+// missingKey leaves the key out: the request is limited by its peer's address, in
+// a bucket that the IP key does not share.
+func missingKey(b *bench) {
+	lim := b.limiter(core.FixedWindow(core.PerMinute(2)))
+	b.behind(Limit{Limiter: lim, Key: keyfunc.User(UserKey)}).visits("/a", []visit{
+		{user("alice"), 200}, {user("alice"), 200}, {user("alice"), 429},
+		{"", 200}, {"", 200}, {"", 429}, {user("bob"), 200},
+	})
+	b.wantLeft(lim, strayKey, 0)
+	b.wantLeft(lim, peer, 2)
+}
+
+// nativeKey takes the key from the framework's own request.
+func nativeKey(b *bench) {
+	lim := b.limiter(core.FixedWindow(core.PerMinute(2)))
+	s := b.behind(Limit{Limiter: lim, NativeKey: true})
+	s.visits("/a", []visit{
+		{KeyHeader + ": one", 200}, {KeyHeader + ": one", 200}, {KeyHeader + ": one", 429},
+		{KeyHeader + ": two", 200}, {"", 200}, {KeyHeader + ": broken", 500},
+	})
+	b.wantLeft(lim, "one", 0)
+	b.wantLeft(lim, "two", 1)
+	b.wantLeft(lim, strayKey, 1)
+}
+
+// request asks a Request for everything that it can tell.
+func request(b *bench) {
+	var got []string
+	limit := b.fixed(9)
+	limit.Key = func(r keyfunc.Request) (string, error) {
+		remote, err := netip.ParseAddrPort(r.RemoteAddr())
+		if err != nil || !remote.Addr().IsLoopback() || r.Context() == nil || r.Unwrap() == nil || r.Value("none") != nil {
+			b.Errorf("peer %q, context %v, native %T, a value %v", r.RemoteAddr(), r.Context(), r.Unwrap(), r.Value("none"))
+		}
+		got = append([]string{
+			r.Method(), r.Path(), r.Query("q"), r.Query("none"), r.Cookie("c"), r.Cookie("none"),
+			r.Value(UserKey).(string), r.Header("demo-line"), r.Header("None"),
+		}, r.HeaderValues("Demo-Line")...)
+		for i := range got {
+			got[i] = strings.Clone(got[i]) // they are not ours to keep
+		}
+		return keyfunc.IP()(r)
+	}
+	s := b.behind(limit)
+	s.send(http.MethodPost, "/a?q=x%20y&q=z", user("alice"), "Cookie: c=v; d=w", "Demo-Line: 1", "Demo-Line: 2, 3").wantServed()
+	want := []string{"POST", "/a", "x y", "", "v", "", "alice", "1", "", "1", "2, 3"}
+	if !slices.Equal(got, want) {
+		b.Errorf("the request tells %q, want %q", got, want)
+	}
+	b.wantLeft(limit.Limiter, peer, 8)
+}

@@ -1,0 +1,42 @@
+package httpsuite
+
+import (
+	"net/http"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// resultCases are about what a handler can learn of the decision.
+func resultCases() []testCase {
+	return []testCase{
+		{"Result", result, nil},
+		{"ResultOfSeveral", resultOfSeveral, nil},
+	}
+}
+
+// result is there where a limiter decided, and nowhere else.
+func result(b *bench) {
+	shows := Handler{Do: ShowResult}
+	limit := b.fixed(9)
+	limit.Options = []guard.Option{
+		guard.Skip(func(r keyfunc.Request) bool { return r.Method() == http.MethodOptions }),
+		guard.Cost(func(keyfunc.Request) int64 { return 4 }),
+	}
+	s := b.serve(App{Routes: []Route{{Path: "/bare", Handler: shows}, {Path: "/a", Use: []Mount{limit}, Handler: shows}}})
+	s.get("/bare").want(http.StatusOK, "no result")
+	s.get("/a").want(http.StatusOK, "fixed-1m allowed=true limit=9 remaining=5 delay=0s")
+	s.send(http.MethodOptions, "/a").want(http.StatusOK, "no result")
+	s.get("/a").want(http.StatusOK, "fixed-1m allowed=true limit=9 remaining=1 delay=0s")
+	s.get("/bare").want(http.StatusOK, "no result") // nothing stays in what the framework reuses
+}
+
+// resultOfSeveral describes the tightest limit.
+func resultOfSeveral(b *bench) {
+	lim := b.limiter(core.FixedWindow(core.PerHour(9)), core.FixedWindow(core.PerMinute(2), core.Name("tight")))
+	s := b.behind(Limit{Limiter: lim, Key: keyfunc.IP()}, Route{Path: "/a", Handler: Handler{Do: ShowResult}})
+	ans := s.get("/a")
+	ans.want(http.StatusOK, "tight allowed=true limit=2 remaining=1 delay=0s")
+	ans.wantHeaders("2", "1", "1800000073", "")
+}

@@ -1,0 +1,134 @@
+package httpsuite
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// routeCases are about counting by the matched pattern.
+func routeCases() []testCase {
+	return []testCase{
+		{"RouteAtEachPlace", routeAtEachPlace, nil},
+		{"RouteKeepsApart", routeKeepsApart, nil},
+		{"RouteHasOnePath", routeHasOnePath, nil},
+		{"RouteOfNothing", routeOfNothing, nil},
+	}
+}
+
+// mountedAt serves routes below /g, with mount at place.
+func mountedAt(place Place, mount Mount, routes ...Route) App {
+	app := App{}
+	switch mounts := []Mount{mount}; place {
+	case BeforeRouting:
+		app.Pre = mounts
+	case Everywhere:
+		app.Use = mounts
+	case InGroup:
+		app.Groups = []Group{{Use: mounts}}
+	case OnRoute:
+		for i := range routes {
+			routes[i].Use = mounts
+		}
+	}
+	if app.Groups == nil {
+		app.Groups = []Group{{}}
+	}
+	app.Groups[0].Prefix, app.Groups[0].Routes = "/g", routes
+	return app
+}
+
+// routeAtEachPlace mounts a limit by route wherever one can be mounted. Where the
+// route is not known yet, there is no key: requests are limited by their address,
+// not by a pattern that happens to be the same for all, and the log says so once.
+func routeAtEachPlace(b *bench) {
+	for _, place := range []Place{BeforeRouting, Everywhere, InGroup, OnRoute} {
+		b.each(string(place), func(b *bench) {
+			b.need(Ability(place))
+			var pattern, key string
+			var err error
+			byRoute := keyfunc.Route()
+			limit := b.fixed(1)
+			limit.Key = func(r keyfunc.Request) (string, error) {
+				pattern = r.Route()
+				key, err = byRoute(r)
+				return key, err
+			}
+			s := b.serve(mountedAt(place, limit, Route{Path: "/users/{id}"}, Route{Path: "/other"}))
+			s.get("/g/users/1").wantServed()
+			want := b.adapter.Patterns[place]
+			if pattern != want {
+				b.Errorf("the route is %q, want %q", pattern, want)
+			}
+			s.get("/g/users/2").wantDenied()
+			if want != "" {
+				if err != nil {
+					b.Errorf("a route and no key: %v", err)
+				}
+				b.wantLeft(limit.Limiter, key, 0)
+				b.wantLeft(limit.Limiter, strayKey, 1)
+				b.wantWarnings(0)
+				return
+			}
+			if !errors.Is(err, keyfunc.ErrNoKey) {
+				b.Errorf("no route and key %q, %v", key, err)
+			}
+			s.get("/g/other").wantDenied()
+			b.wantLeft(limit.Limiter, strayKey, 0)
+			b.wantWarnings(1)
+		})
+	}
+}
+
+func (b *bench) wantWarnings(n int) {
+	b.Helper()
+	if got := b.logs.count("level=WARN"); got != n {
+		b.Errorf("%d warnings logged, want %d", got, n)
+	}
+}
+
+func (b *bench) byRoute(n int64) Limit {
+	return Limit{Limiter: b.limiter(core.FixedWindow(core.PerMinute(n))), Key: keyfunc.Route()}
+}
+
+// routeKeepsApart gives each pattern a bucket, and not each path.
+func routeKeepsApart(b *bench) {
+	s := b.serve(mountedAt(OnRoute, b.byRoute(2), Route{Path: "/users/{id}"}, Route{Path: "/users/{id}/posts"}, Route{Path: "/other"}))
+	s.visits("/g/users/1", []visit{{"", 200}})
+	s.visits("/g/users/2?page=2", []visit{{"", 200}})
+	s.visits("/g/users/3", []visit{{"", 429}})
+	s.visits("/g/users/1/posts", []visit{{"", 200}, {"", 200}, {"", 429}})
+	s.visits("/g/other", []visit{{"", 200}, {"", 200}, {"", 429}})
+}
+
+// routeHasOnePath writes one path in other ways. Frameworks differ in which of
+// them they serve; none of those may be a way around the limit.
+func routeHasOnePath(b *bench) {
+	for _, variant := range []string{"/g/a", "/g/a/", "/g//a", "//g/a", "/g/%61", "/%67/a", "/g/A", "/g/./a", "/g/a?x", "/g/a;x"} {
+		b.each(variant, func(b *bench) {
+			s := b.serve(mountedAt(OnRoute, b.byRoute(1), Route{Path: "/a"}))
+			first := s.get(variant)
+			second := s.get("/g/a")
+			if first.body == "served" {
+				second.wantDenied()
+			} else {
+				second.wantServed()
+			}
+			if last := s.get(variant); last.body == "served" || first.body == "served" && last.status != http.StatusTooManyRequests {
+				b.Errorf("%s: %d %q, after the limit", variant, last.status, last.body)
+			}
+		})
+	}
+}
+
+// routeOfNothing asks for paths that do not exist: they are one bucket, or else
+// each of them would be one.
+func routeOfNothing(b *bench) {
+	s := b.serve(mountedAt(Everywhere, b.byRoute(2), Route{Path: "/a"}))
+	for i, path := range []string{"/nowhere", "/g/nowhere", "/nowhere/else"} {
+		want := map[bool]int{true: http.StatusNotFound, false: http.StatusTooManyRequests}[i < 2]
+		s.get(path).wantStatus(want)
+	}
+}

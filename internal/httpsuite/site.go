@@ -1,0 +1,106 @@
+package httpsuite
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// patience is when a test gives up on what ought to have happened at once.
+const patience = 10 * time.Second
+
+// A site is an [App] being served to a bench.
+type site struct {
+	*bench
+	server *Server
+	close  func()
+}
+
+func (b *bench) serve(app App) *site {
+	b.Helper()
+	server := b.adapter.Start(b.T, app)
+	server.Transport.DisableCompression = true // nothing but what the test asks for
+	s := &site{b, server, sync.OnceFunc(server.Close)}
+	b.Cleanup(s.close)
+	return s
+}
+
+// behind serves routes behind limit, mounted for the whole app: /a and /b, unless
+// others are given.
+func (b *bench) behind(limit Limit, routes ...Route) *site {
+	b.Helper()
+	if len(routes) == 0 {
+		routes = []Route{{Path: "/a"}, {Path: "/b"}}
+	}
+	return b.serve(App{Use: []Mount{Auth{}, limit}, Routes: routes, Recover: true, Renders: true})
+}
+
+// get sends a request with header lines such as "Name: value".
+func (s *site) get(path string, lines ...string) answer {
+	s.Helper()
+	return s.send(http.MethodGet, path, lines...)
+}
+
+func (s *site) send(method, path string, lines ...string) answer {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	defer cancel()
+	ans, err := s.try(ctx, method, path, lines...)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return ans
+}
+
+// try sends a request that may fail. It may be called from any goroutine.
+func (s *site) try(ctx context.Context, method, path string, lines ...string) (answer, error) {
+	req, err := s.request(ctx, method, path, lines...)
+	if err != nil {
+		return answer{}, err
+	}
+	began := time.Now()
+	resp, err := s.server.Transport.RoundTrip(req) // follows no redirects
+	if err != nil {
+		return answer{}, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	return answer{
+		bench: s.bench, what: method + " " + path, proto: resp.Proto,
+		status: resp.StatusCode, header: resp.Header, body: string(body), took: time.Since(began),
+	}, errors.Join(err, resp.Body.Close())
+}
+
+func (s *site) request(ctx context.Context, method, path string, lines ...string) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, method, s.server.URL+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, line := range lines {
+		name, value, _ := strings.Cut(line, ": ")
+		req.Header.Add(name, value)
+	}
+	return req, nil
+}
+
+// start sends a request in the background. The client leaves when leave is called;
+// done gives its answer, or what became of it.
+func (s *site) start(path string) (leave func(), done <-chan answer) {
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	answers := make(chan answer, 1)
+	go func() {
+		defer cancel()
+		ans, err := s.try(ctx, http.MethodGet, path)
+		if err != nil {
+			ans = answer{bench: s.bench, what: "GET " + path, body: err.Error()}
+		}
+		answers <- ans
+	}()
+	return cancel, answers
+}
+
+// user is the header line that signs name in.
+func user(name string) string { return UserHeader + ": " + name }

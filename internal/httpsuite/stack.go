@@ -1,0 +1,123 @@
+package httpsuite
+
+import (
+	"net/http"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// stackCases are about several middlewares on one request.
+func stackCases() []testCase {
+	return []testCase{
+		{"Stacked", stacked, nil},
+		{"StackedDenies", stackedDenies, nil},
+		{"StackedSilently", stackedSilently, nil},
+		{"Groups", groups, nil},
+	}
+}
+
+// stacked limits addresses and users. Whichever of them stands outside, clients
+// and handlers are told of the tighter.
+func stacked(b *bench) {
+	for _, userOutside := range []bool{false, true} {
+		byIP := Limit{Limiter: b.named("ip", core.FixedWindow(core.PerMinute(7))), Key: keyfunc.IP()}
+		byUser := Limit{Limiter: b.named("user", core.FixedWindow(core.PerMinute(2))), Key: keyfunc.User(UserKey)}
+		mounts := []Mount{Auth{}, byIP, byUser}
+		if userOutside {
+			mounts = []Mount{Auth{}, byUser, byIP}
+		}
+		s := b.serve(App{Use: mounts, Routes: []Route{{Path: "/a", Handler: Handler{Do: ShowResult}}}})
+		for _, step := range []struct {
+			user             string
+			status           int
+			limit, remaining string
+		}{
+			{"alice", 200, "2", "1"},
+			{"alice", 200, "2", "0"},
+			{"bob", 200, "2", "1"},
+			{"bob", 200, "2", "0"},
+			{"carol", 200, "2", "1"},
+			{"carol", 200, "2", "0"},
+			{"dave", 200, "7", "0"}, // who has one left, and no address to use it from
+			{"erin", 429, "7", "0"},
+		} {
+			ans := s.get("/a", user(step.user))
+			body := "fixed-1m allowed=true limit=" + step.limit + " remaining=" + step.remaining + " delay=0s"
+			if ans.status != step.status || (ans.body == body) != (step.status == http.StatusOK) {
+				b.Errorf("%s: %d %q, want %d", step.user, ans.status, ans.body, step.status)
+			}
+			ans.wantHeaders(step.limit, step.remaining, "1800000073", map[int]string{429: "60"}[step.status])
+		}
+		// They are charged one after the other: what stands outside is charged, and
+		// what stands inside never hears of it.
+		b.wantLeft(byUser.Limiter, "user:erin", map[bool]int64{true: 1, false: 2}[userOutside])
+		b.redis.FlushAll()
+	}
+}
+
+// stackedDenies has the one inside deny while the one outside has less left: what
+// a client needs to know is who denied.
+func stackedDenies(b *bench) {
+	outer := Limit{Limiter: b.named("outer", core.FixedWindow(core.PerHour(1))), Key: keyfunc.IP()}
+	inner := b.fixed(3)
+	inner.Options = []guard.Option{guard.Cost(func(keyfunc.Request) int64 { return 4 })}
+	ans := b.serve(App{Use: []Mount{outer, inner}, Routes: []Route{{Path: "/a"}}}).get("/a")
+	ans.wantDenied()
+	ans.wantHeaders("3", "3", "1800000013", "") // and never to come back
+	b.wantLeft(outer.Limiter, peer, 0)
+}
+
+// stackedSilently has a limit that says nothing, tighter than one that does: it
+// neither shows nor silences the other.
+func stackedSilently(b *bench) {
+	secret := Limit{Limiter: b.named("secret", core.FixedWindow(core.PerMinute(2))), Key: keyfunc.IP()}
+	secret.Options = []guard.Option{guard.NoHeaders()}
+	for _, mounts := range [][]Mount{{secret, b.fixed(5)}, {b.fixed(5), secret}} {
+		s := b.serve(App{Use: mounts, Routes: []Route{{Path: "/a"}}})
+		for _, remaining := range []string{"4", "3"} {
+			ans := s.get("/a")
+			ans.wantServed()
+			ans.wantHeaders("5", remaining, "1800000073", "")
+		}
+		ans := s.get("/a")
+		ans.wantDenied()
+		ans.wantHeader("Retry-After", "")
+		b.redis.FlushAll()
+	}
+}
+
+// groups limits a group of routes and, within, one of them once more.
+func groups(b *bench) {
+	hour := func(name string, n int64) Limit {
+		return Limit{Limiter: b.named(name, core.FixedWindow(core.PerHour(n))), Key: keyfunc.IP()}
+	}
+	g, h, route := hour("g", 3), hour("h", 1), hour("route", 1)
+	s := b.serve(App{
+		Groups: []Group{
+			{Prefix: "/g", Use: []Mount{g}, Routes: []Route{{Path: "/a"}, {Path: "/b", Use: []Mount{route}}}},
+			{Prefix: "/h", Use: []Mount{h}, Routes: []Route{{Path: "/a"}}},
+		},
+		Routes: []Route{{Path: "/a"}},
+	})
+	for _, step := range []struct {
+		path             string
+		status           int
+		limit, remaining string
+	}{
+		{"/a", 200, "", ""},
+		{"/g/a", 200, "3", "2"},
+		{"/g/b", 200, "1", "0"}, // the tighter
+		{"/g/b", 429, "1", "0"},
+		{"/g/a", 429, "3", "0"},
+		{"/h/a", 200, "1", "0"},
+		{"/h/a", 429, "1", "0"},
+		{"/a", 200, "", ""},
+	} {
+		ans := s.get(step.path)
+		ans.wantStatus(step.status)
+		ans.wantHeader("X-RateLimit-Limit", step.limit)
+		ans.wantHeader("X-RateLimit-Remaining", step.remaining)
+	}
+}

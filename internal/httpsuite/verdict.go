@@ -1,0 +1,149 @@
+package httpsuite
+
+import (
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// verdictCases are about who is served, and what is charged.
+func verdictCases() []testCase {
+	return []testCase{
+		{"AllowAndDeny", allowAndDeny, nil},
+		{"Never", never, nil},
+		{"DeniedNeverRuns", deniedNeverRuns, nil},
+		{"Skip", skip, nil},
+		{"Cost", cost, nil},
+		{"Tiers", tiers, nil},
+	}
+}
+
+func allowAndDeny(b *bench) {
+	s := b.behind(Limit{Limiter: b.limiter(core.TokenBucket(core.PerMinute(3))), Key: keyfunc.IP()})
+	for i, remaining := range []string{"2", "1", "0"} {
+		ans := s.get("/a")
+		ans.wantServed()
+		reset := []string{"1800000033", "1800000053", "1800000073"}[i] // 12.345678 + 20, 40, 60, rounded up
+		ans.wantHeaders("3", remaining, reset, "")
+	}
+	ans := s.get("/a")
+	ans.wantDenied()
+	ans.wantHeaders("3", "0", "1800000073", "20")
+
+	for _, step := range []struct {
+		later      time.Duration
+		retryAfter string // rounded up
+	}{{999_999 * time.Microsecond, "20"}, {time.Microsecond, "19"}, {18*time.Second + 999_999*time.Microsecond, "1"}} {
+		b.advance(step.later)
+		ans = s.get("/a")
+		ans.wantDenied()
+		ans.wantHeaders("3", "0", "1800000073", step.retryAfter)
+	}
+	b.advance(time.Microsecond)
+	ans = s.get("/a")
+	ans.wantServed()
+	ans.wantHeaders("3", "0", "1800000093", "")
+}
+
+// never asks for more than there can ever be: it makes no sense to retry.
+func never(b *bench) {
+	limit := Limit{Limiter: b.limiter(core.TokenBucket(core.PerMinute(3))), Key: keyfunc.IP()}
+	limit.Options = []guard.Option{guard.Cost(func(keyfunc.Request) int64 { return 4 })}
+	ans := b.behind(limit).get("/a")
+	ans.wantDenied()
+	ans.wantHeaders("3", "3", "1800000013", "")
+}
+
+// deniedNeverRuns has a framework that goes on behind a middleware's back unless
+// it is really told to stop.
+func deniedNeverRuns(b *bench) {
+	var calls atomic.Int64
+	second := b.fixed(1)
+	s := b.serve(App{Use: []Mount{b.fixed(1), second}, Routes: []Route{{Path: "/a", Handler: Handler{Calls: &calls}}}})
+	s.get("/a").wantDenied() // by the second, who shares the first's budget
+	s.get("/a").wantDenied()
+	if n := calls.Load(); n != 0 {
+		b.Errorf("the handler ran %d times", n)
+	}
+}
+
+func skip(b *bench) {
+	limit := b.fixed(1)
+	limit.Options = []guard.Option{guard.Skip(func(r keyfunc.Request) bool { return r.Path() == "/healthz" })}
+	s := b.behind(limit, Route{Path: "/healthz"}, Route{Path: "/other"})
+	for range 3 {
+		ans := s.get("/healthz")
+		ans.wantServed()
+		ans.wantNoHeaders()
+	}
+	s.get("/other").wantServed()
+	s.get("/other").wantDenied()
+	s.get("/healthz").wantServed()
+}
+
+func cost(b *bench) {
+	limit := b.fixed(10)
+	limit.Options = []guard.Option{guard.Cost(func(r keyfunc.Request) int64 {
+		switch r.Method() {
+		case http.MethodPost:
+			return 5
+		case http.MethodPut:
+			return -5
+		case http.MethodOptions:
+			return 0
+		}
+		return 1
+	})}
+	s := b.behind(limit)
+	for _, step := range []struct {
+		method    string
+		status    int
+		remaining string
+	}{
+		{http.MethodPost, http.StatusOK, "5"},
+		{http.MethodGet, http.StatusOK, "4"},
+		{http.MethodPost, http.StatusTooManyRequests, "4"},
+		{http.MethodPut, http.StatusOK, "3"}, // a negative cost is charged 1
+		{http.MethodOptions, http.StatusOK, "3"},
+	} {
+		ans := s.send(step.method, "/a")
+		ans.wantStatus(step.status)
+		ans.wantHeader("X-RateLimit-Remaining", step.remaining)
+	}
+	if n := b.logs.count("level=ERROR"); n != 1 {
+		b.Errorf("%d errors logged, want 1, about the negative cost", n)
+	}
+}
+
+// tiers chooses the limiter by request; nil is the mounted one.
+func tiers(b *bench) {
+	limit := b.fixed(1)
+	gold := b.named("gold", core.FixedWindow(core.PerMinute(2)))
+	limit.Options = []guard.Option{guard.LimiterFor(func(r keyfunc.Request) *core.Limiter {
+		if r.Header("Tier") == "gold" {
+			return gold
+		}
+		return nil
+	})}
+	s := b.behind(limit)
+	for _, step := range []struct {
+		tier             string
+		status           int
+		limit, remaining string
+	}{
+		{"gold", http.StatusOK, "2", "1"},
+		{"free", http.StatusOK, "1", "0"},
+		{"free", http.StatusTooManyRequests, "1", "0"},
+		{"gold", http.StatusOK, "2", "0"},
+		{"gold", http.StatusTooManyRequests, "2", "0"},
+	} {
+		ans := s.get("/a", "Tier: "+step.tier)
+		ans.wantStatus(step.status)
+		ans.wantHeader("X-RateLimit-Limit", step.limit)
+		ans.wantHeader("X-RateLimit-Remaining", step.remaining)
+	}
+}

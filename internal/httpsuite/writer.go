@@ -1,0 +1,90 @@
+package httpsuite
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/redislimit/redislimit/core/guard"
+)
+
+// writerCases are about the response writer that a handler finds behind a limit
+// that has to watch the response.
+func writerCases() []testCase {
+	return []testCase{
+		{"WriterAbilities", writerAbilities, []Ability{ResponseWriter}},
+		{"WriterReadsFrom", writerReadsFrom, []Ability{ResponseWriter}},
+		{"WriterInforms", writerInforms, []Ability{Interim}},
+	}
+}
+
+// inspected serves a handler that does what probe does, with a limit and without.
+func (b *bench) inspected(http2 bool, saw *seen, probe func(http.ResponseWriter) string) *site {
+	limit := b.fixed(9)
+	limit.Options = []guard.Option{saw.counts(func(int) bool { return false })}
+	inspects := Handler{Do: Inspect, Probe: probe}
+	return b.serve(App{HTTP2: http2, Routes: []Route{
+		{Path: "/bare", Handler: inspects}, {Path: "/a", Use: []Mount{limit}, Handler: inspects},
+	}})
+}
+
+// writerAbilities compares what a response writer can do with what it can do
+// without the middleware: nothing is lost, and nothing is promised in vain.
+// io.StringWriter is left out: without it, strings are written all the same.
+func writerAbilities(b *bench) {
+	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		b.each(version, func(b *bench) {
+			var saw seen
+			s := b.inspected(version == "HTTP/2.0", &saw, abilities)
+			bare, limited := s.get("/bare"), s.get("/a")
+			if bare.proto != version || !strings.Contains(bare.body, "Flusher=true") || limited.body != bare.body {
+				b.Errorf("over %s, behind the middleware: %s; without: %s", bare.proto, limited.body, bare.body)
+			}
+		})
+	}
+}
+
+// abilities tries what handlers ask of their writer.
+func abilities(w http.ResponseWriter) string {
+	_, flusher := w.(http.Flusher)
+	_, hijacker := w.(http.Hijacker)
+	_, readerFrom := w.(io.ReaderFrom)
+	_, pusher := w.(http.Pusher)
+	later := time.Now().Add(patience)
+	rc := http.NewResponseController(w)
+	return fmt.Sprintf("Flusher=%t Hijacker=%t ReaderFrom=%t Pusher=%t read=%v write=%v duplex=%v flush=%v",
+		flusher, hijacker, readerFrom, pusher,
+		rc.SetReadDeadline(later), rc.SetWriteDeadline(later), rc.EnableFullDuplex(), rc.Flush())
+}
+
+// writerReadsFrom copies into the writer, as http.ServeContent does, by what it
+// offers for that: the status goes with the first byte, be it the handler's or
+// that of a denial.
+func writerReadsFrom(b *bench) {
+	copies := func(w http.ResponseWriter) string {
+		n, err := io.Copy(w, io.LimitReader(strings.NewReader("copied, but not all"), 6))
+		return fmt.Sprintf(" %d %v", n, err)
+	}
+	limit := b.fixed(1)
+	limit.Options = []guard.Option{guard.CountIf(func(int) bool { return true })}
+	limit.OnDenied = &Handler{Do: Inspect, Probe: copies}
+	s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: Inspect, Probe: copies}})
+	s.get("/a").want(http.StatusOK, "copied 6 <nil>")
+	s.get("/a").want(http.StatusTooManyRequests, "copied 6 <nil>")
+}
+
+// writerInforms sends an interim response, which is not yet the status.
+func writerInforms(b *bench) {
+	var saw seen
+	s := b.inspected(false, &saw, func(w http.ResponseWriter) string {
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusNotFound)
+		w.WriteHeader(http.StatusOK) // too late
+		return "final"
+	})
+	s.get("/a").want(http.StatusNotFound, "final")
+	s.close()
+	saw.want(b, http.StatusNotFound)
+}
