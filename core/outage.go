@@ -54,15 +54,15 @@ func Replicas(n int) Option {
 	})
 }
 
-// defaultTimeout is far above what a healthy Redis takes, a fork or a failing
-// network packet included, and still a delay that a person bears once.
-const defaultTimeout = 500 * time.Millisecond
+// defaultTimeout is far above what a healthy Redis takes, a fork, a lost packet or
+// a busy machine included, and still a delay that a person bears once.
+const defaultTimeout = time.Second
 
 // Timeout sets how long Redis may take for one decision, all in all, from 1
 // millisecond to 1 minute, whatever the options of the client. After that the
-// outage policy decides. The default is 500 ms: a healthy Redis answers a hundred
-// times faster even when it forks, and an outage costs it once per second, not
-// with every request.
+// outage policy decides. The default is 1 s: to take a busy
+// machine for an outage would have processes count apart, and an outage costs the
+// timeout once per cooldown of a second, not with every request.
 func Timeout(d time.Duration) Option {
 	return optionFunc(func(c *config) {
 		c.set("Timeout", inRedis)

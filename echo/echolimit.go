@@ -28,7 +28,8 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) echo.
 	denied, failed := guard.Handlers[echo.HandlerFunc](g)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			verdict := g.Check(request{c}, c.Response().Header(), remember(c))
+			r := newRequest(c)
+			verdict := g.Check(r, c.Response().Header(), r.seen)
 			switch {
 			case verdict.Status == 0 && g.CountsByStatus():
 				return settle(g, verdict, next, c)

@@ -8,20 +8,25 @@ import (
 	"github.com/redislimit/redislimit/core/guard"
 )
 
-// A request is what key functions see of an echo.Context.
-type request struct{ c echo.Context }
+// A request is what key functions see of an echo.Context, with the place for
+// decisions beside it: one allocation for both.
+type request struct {
+	c    echo.Context
+	seen *guard.Seen // that of a middleware further out, or own
+	own  guard.Seen
+}
 
-func (q request) Context() context.Context          { return q.c.Request().Context() }
-func (q request) Method() string                    { return q.c.Request().Method }
-func (q request) Path() string                      { return q.c.Request().URL.Path }
-func (q request) Route() string                     { return q.c.Path() }
-func (q request) RemoteAddr() string                { return q.c.Request().RemoteAddr } // never RealIP, which believes headers
-func (q request) Header(name string) string         { return q.c.Request().Header.Get(name) }
-func (q request) HeaderValues(name string) []string { return q.c.Request().Header.Values(name) }
-func (q request) Query(name string) string          { return q.c.QueryParam(name) }
-func (q request) Unwrap() any                       { return q.c }
+func (q *request) Context() context.Context          { return q.c.Request().Context() }
+func (q *request) Method() string                    { return q.c.Request().Method }
+func (q *request) Path() string                      { return q.c.Request().URL.Path }
+func (q *request) Route() string                     { return q.c.Path() }
+func (q *request) RemoteAddr() string                { return q.c.Request().RemoteAddr } // never RealIP, which believes headers
+func (q *request) Header(name string) string         { return q.c.Request().Header.Get(name) }
+func (q *request) HeaderValues(name string) []string { return q.c.Request().Header.Values(name) }
+func (q *request) Query(name string) string          { return q.c.QueryParam(name) }
+func (q *request) Unwrap() any                       { return q.c }
 
-func (q request) Cookie(name string) string {
+func (q *request) Cookie(name string) string {
 	c, err := q.c.Cookie(name)
 	if err != nil {
 		return ""
@@ -29,7 +34,7 @@ func (q request) Cookie(name string) string {
 	return c.Value
 }
 
-func (q request) Value(key any) any {
+func (q *request) Value(key any) any {
 	if name, ok := key.(string); ok {
 		if value := q.c.Get(name); value != nil {
 			return value
@@ -41,12 +46,13 @@ func (q request) Value(key any) any {
 // seenKey is where an echo.Context has what was decided.
 const seenKey = "github.com/redislimit/redislimit"
 
-// remember returns the place for decisions about the request of c.
-func remember(c echo.Context) *guard.Seen {
-	seen, ok := c.Get(seenKey).(*guard.Seen)
-	if !ok {
-		seen = &guard.Seen{}
-		c.Set(seenKey, seen)
+// newRequest returns the request of c.
+func newRequest(c echo.Context) *request {
+	q := &request{c: c}
+	var ok bool
+	if q.seen, ok = c.Get(seenKey).(*guard.Seen); !ok {
+		q.seen = &q.own
+		c.Set(seenKey, q.seen)
 	}
-	return seen
+	return q
 }

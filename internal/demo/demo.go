@@ -105,13 +105,14 @@ func newClient(redisURL string) (redis.UniversalClient, error) {
 }
 
 func (a *App) limiters(client core.Client) (err error) {
-	if a.Home, err = core.New(client, "demo-home", core.TokenBucket(core.Per(10, 10*time.Second))); err != nil {
+	patient := core.Timeout(5 * time.Second) // a demo on a busy laptop rather waits than counts apart
+	if a.Home, err = core.New(client, "demo-home", core.TokenBucket(core.Per(10, 10*time.Second)), patient); err != nil {
 		return err
 	}
-	if a.User, err = core.New(client, "demo-user", core.FixedWindow(core.PerMinute(5))); err != nil {
+	if a.User, err = core.New(client, "demo-user", core.FixedWindow(core.PerMinute(5)), patient); err != nil {
 		return err
 	}
-	a.APIKey, err = core.New(client, "demo-key", core.GCRA(core.PerSecond(5)), core.SlidingWindowLog(core.PerMinute(20)))
+	a.APIKey, err = core.New(client, "demo-key", core.GCRA(core.PerSecond(5)), core.SlidingWindowLog(core.PerMinute(20)), patient)
 	return err
 }
 
