@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,17 +21,30 @@ const (
 // serve or redirect any key. It takes some seconds, so a package should share one. It ends with the test.
 func Cluster(tb testing.TB) []string {
 	tb.Helper()
+	return addresses(cluster(tb, 0))
+}
+
+// ClusterClient returns a client of the cluster at addrs with go-redis's default options, closed when the test of tb ends.
+func ClusterClient(tb testing.TB, addrs []string) *redis.ClusterClient {
+	tb.Helper()
+	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
+	tb.Cleanup(func() { _ = c.Close() }) // before the servers stop: the last cleanup registered is the first to run
+	return c
+}
+
+// cluster starts servers and makes a cluster of them, of which the first three are the masters.
+func cluster(tb testing.TB, replicas int, config ...string) []*Instance {
+	tb.Helper()
 	server, cli := binary(tb, "redis-server"), binary(tb, "redis-cli")
 	for n := 1; ; n++ {
-		nodes := make([]*Instance, masters)
-		addrs := make([]string, masters)
+		nodes := make([]*Instance, masters*(1+replicas))
 		for i := range nodes {
-			nodes[i] = serve(tb, server, freePort, "--cluster-enabled", "yes")
-			addrs[i] = nodes[i].Addr
+			nodes[i] = serve(tb, server, freePort, append([]string{"--cluster-enabled", "yes"}, config...)...)
 		}
-		err := join(tb.Context(), cli, addrs)
+		addrs := addresses(nodes)
+		err := join(tb.Context(), cli, addrs, replicas)
 		if err == nil {
-			return addrs
+			return nodes
 		}
 		for _, node := range nodes {
 			node.Stop()
@@ -42,42 +56,40 @@ func Cluster(tb testing.TB) []string {
 	}
 }
 
-// ClusterClient returns a client of the cluster at addrs with go-redis's default options, closed when the test of tb ends.
-func ClusterClient(tb testing.TB, addrs []string) *redis.ClusterClient {
-	tb.Helper()
-	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
-	tb.Cleanup(func() { _ = c.Close() }) // before the servers stop: the last cleanup registered is the first to run
-	return c
+func addresses(instances []*Instance) []string {
+	addrs := make([]string, len(instances))
+	for i, instance := range instances {
+		addrs[i] = instance.Addr
+	}
+	return addrs
 }
 
 // join makes one cluster of empty servers and returns when all of them agree that it works.
-func join(ctx context.Context, cli string, addrs []string) error {
+func join(ctx context.Context, cli string, addrs []string, replicas int) error {
 	ctx, cancel := context.WithTimeout(ctx, clusterLimit)
 	defer cancel()
 	args := append([]string{"--cluster", "create"}, addrs...)
-	out, err := exec.CommandContext(ctx, cli, append(args, "--cluster-replicas", "0", "--cluster-yes")...).CombinedOutput()
+	args = append(args, "--cluster-replicas", strconv.Itoa(replicas), "--cluster-yes")
+	out, err := exec.CommandContext(ctx, cli, args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("redis-cli --cluster create: %w; it says:\n%s", err, out)
 	}
 	// redis-cli ends when the nodes know each other, while each of them still refuses commands for a moment.
 	for _, addr := range addrs {
-		for !serving(addr) {
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("%s is not ready: %w; CLUSTER INFO says:\n%s", addr, ctx.Err(), ask(addr, "CLUSTER INFO"))
-			case <-time.After(pollEvery):
-			}
+		if err := until(ctx, func() bool { return serving(addr, len(addrs), replicas) }); err != nil {
+			return fmt.Errorf("%s is not ready: %w; it says:\n%s", addr, err, ask(addr, "CLUSTER INFO\r\nCLUSTER NODES\r\nINFO replication"))
 		}
 	}
 	return nil
 }
 
-func serving(addr string) bool {
-	info := ask(addr, "CLUSTER INFO")
-	for _, want := range []string{"cluster_state:ok", "cluster_slots_ok:16384", fmt.Sprintf("cluster_known_nodes:%d", masters)} {
-		if !strings.Contains(info, want+"\r\n") {
+// serving reports whether the node at addr sees a cluster that works, and every replica in its place.
+func serving(addr string, nodes, replicas int) bool {
+	state := ask(addr, "CLUSTER INFO\r\nCLUSTER NODES\r\nINFO replication")
+	for _, want := range []string{"cluster_state:ok", "cluster_slots_ok:16384", fmt.Sprintf("cluster_known_nodes:%d", nodes)} {
+		if !strings.Contains(state, want+"\r\n") {
 			return false
 		}
 	}
-	return true
+	return strings.Count(state, "slave ") == nodes-masters && replicating(state, replicas)
 }

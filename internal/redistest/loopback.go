@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -23,7 +24,9 @@ func ask(addr, commands string) string {
 	}
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(askLimit))
-	_, _ = io.WriteString(conn, commands+"\r\nQUIT\r\n") // QUIT: the end of the replies is the end of the stream
+	_, _ = io.WriteString(conn, commands+"\r\n")
+	// The server answers all, and then ends the stream, too. QUIT would do the same, but Sentinel 7.0 does not know it.
+	_ = conn.(*net.TCPConn).CloseWrite()
 	reply, _ := io.ReadAll(conn)
 	return string(reply)
 }
@@ -46,4 +49,22 @@ func free(port int) bool {
 		return false
 	}
 	return l.Close() == nil
+}
+
+// until waits for a condition.
+func until(ctx context.Context, holds func() bool) error {
+	for !holds() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pollEvery):
+		}
+	}
+	return nil
+}
+
+func untilElected(ctx context.Context, holds func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, electLimit)
+	defer cancel()
+	return until(ctx, holds)
 }

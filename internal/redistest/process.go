@@ -1,9 +1,13 @@
 package redistest
 
 import (
+	"os"
 	"os/exec"
 	"runtime"
+	"testing"
 )
+
+const requireEnv = "REDISLIMIT_REQUIRE_REDIS"
 
 // process is a running command that somebody waits for, so that it never stays behind as a zombie.
 type process struct {
@@ -39,4 +43,23 @@ func run(cmd *exec.Cmd) (*process, error) {
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill() // fails only if it has ended already
 	<-p.done
+}
+
+// binary returns the path of a program, or ends the test.
+func binary(tb testing.TB, name string) string {
+	tb.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		missing(tb, name+" is not in PATH")
+	}
+	return path
+}
+
+// missing skips a test for which this machine lacks something, or fails it where nothing may be lacking.
+func missing(tb testing.TB, what string) {
+	tb.Helper()
+	if os.Getenv(requireEnv) == "1" {
+		tb.Fatalf("redistest: %s, and %s=1 requires it", what, requireEnv)
+	}
+	tb.Skipf("needs a real Redis, and %s (%s=1 makes this a failure)", what, requireEnv)
 }

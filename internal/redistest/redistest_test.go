@@ -160,15 +160,19 @@ func TestWithoutRedis(t *testing.T) {
 		name, path, missing string
 		start               func(testing.TB)
 	}{
-		{"Server", t.TempDir(), "redis-server", server},
-		{"Cluster", t.TempDir(), "redis-server", cluster},
-		{"Cluster without its tool", onlyServer, "redis-cli", cluster},
+		{"Server", t.TempDir(), "redis-server is not in PATH", server},
+		{"Cluster", t.TempDir(), "redis-server is not in PATH", cluster},
+		{"Cluster without its tool", onlyServer, "redis-cli is not in PATH", cluster},
+		{"ClusterWithReplicas", onlyServer, "redis-cli is not in PATH", func(tb testing.TB) { ClusterWithReplicas(tb) }},
+		{"Sentinel", t.TempDir(), "redis-server is not in PATH", func(tb testing.TB) { Sentinel(tb) }},
+		{"TLSServer", t.TempDir(), "redis-server is not in PATH", func(tb testing.TB) { TLSServer(tb) }},
+		{"TLSServer without TLS", onlyServer, "built without TLS", func(tb testing.TB) { TLSServer(tb) }},
 	} {
 		for require, want := range map[string]string{"": "Skip: ", "0": "Skip: ", "1": "Fatal: "} {
 			t.Setenv("PATH", tt.path)
 			t.Setenv(requireEnv, require)
 			msg := failure(t, tt.start)
-			if !strings.HasPrefix(msg, want) || !strings.Contains(msg, tt.missing+" is not in PATH") {
+			if !strings.HasPrefix(msg, want) || !strings.Contains(msg, tt.missing) {
 				t.Errorf("%s, %s=%q: %q, want %q", tt.name, requireEnv, require, msg, want)
 			}
 		}

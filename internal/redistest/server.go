@@ -20,7 +20,6 @@ import (
 )
 
 const (
-	requireEnv = "REDISLIMIT_REQUIRE_REDIS"
 	startLimit = 10 * time.Second // for a server to answer
 	pollEvery  = 5 * time.Millisecond
 	attempts   = 5 // at a port, or a cluster, that nobody takes from us
@@ -114,16 +113,24 @@ func (i *Instance) signal(s os.Signal) {
 // serve starts a server on a port that pick finds free, and picks again if somebody else was faster to bind it.
 func serve(tb testing.TB, path string, pick func() (int, error), config ...string) *Instance {
 	tb.Helper()
+	return launch(tb, path, pick, func(dir string, port int) []string { return append(flags(dir, port), config...) })
+}
+
+// flags returns those that every server gets: to stand on its port of 127.0.0.1, and to keep nothing on disk.
+func flags(dir string, port int) []string {
+	return []string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir}
+}
+
+// launch is serve for arguments that depend on the directory and the port.
+func launch(tb testing.TB, path string, pick func() (int, error), args func(dir string, port int) []string) *Instance {
+	tb.Helper()
 	for n := 1; ; n++ {
 		port, err := pick()
 		if err != nil {
 			tb.Fatalf("redistest: %v", err)
 		}
 		i := &Instance{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), tb: tb, dir: tb.TempDir()}
-		i.args = append([]string{
-			path, "--port", strconv.Itoa(port), "--bind", "127.0.0.1",
-			"--save", "", "--appendonly", "no", "--dir", i.dir,
-		}, config...)
+		i.args = append([]string{path}, args(i.dir, port)...)
 		err = i.start()
 		if err == nil {
 			tb.Cleanup(i.Stop) // registered after TempDir, so it runs before the directory is removed
@@ -174,17 +181,4 @@ func (i *Instance) await() error {
 		}
 	}
 	return fmt.Errorf("no answer for %v", startLimit)
-}
-
-// binary returns the path of a program, or ends the test.
-func binary(tb testing.TB, name string) string {
-	tb.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		if os.Getenv(requireEnv) == "1" {
-			tb.Fatalf("redistest: %s is not in PATH, and %s=1 requires it", name, requireEnv)
-		}
-		tb.Skipf("needs a real Redis, and %s is not in PATH (%s=1 makes this a failure)", name, requireEnv)
-	}
-	return path
 }

@@ -1,0 +1,149 @@
+package faultproxy
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	chunkSize  = 64 << 10        // above the 32 KiB that go-redis writes at once
+	drainLimit = 5 * time.Second // for the server to finish what it was sent
+)
+
+// link is one connection through the proxy. Two goroutines pump it, one each way.
+type link struct {
+	proxy    *Proxy
+	ctx      context.Context // until the link ends
+	cancel   context.CancelFunc
+	client   *net.TCPConn
+	commands scanner // of the client's stream
+
+	mu     sync.Mutex
+	server *net.TCPConn // nil until connected
+	dead   bool         // bytes were swallowed, and nothing may follow them
+	due    kind         // what the next reply suffers
+}
+
+func (l *link) run() {
+	defer l.end()
+	conn, err := new(net.Dialer).DialContext(l.ctx, "tcp", l.proxy.target)
+	if err != nil {
+		abort(l.client) // a connect cannot be refused after the fact; this comes nearest
+		return
+	}
+	server := conn.(*net.TCPConn)
+	l.mu.Lock()
+	l.server = server
+	l.mu.Unlock()
+	if l.ctx.Err() != nil { // ended before it had this one to close
+		_ = server.Close()
+		return
+	}
+	var replies sync.WaitGroup
+	replies.Go(func() {
+		pump(server, l.reply)
+		if !l.swallows(l.proxy.current()) { // else the client must not notice even that the server has gone
+			l.end()
+		}
+	})
+	pump(l.client, l.request)
+	l.end()
+	replies.Wait()
+}
+
+// pump hands on what arrives, until the stream ends or handle returns false.
+func pump(from io.Reader, handle func(chunk []byte) bool) {
+	buf := make([]byte, chunkSize)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 && !handle(buf[:n]) || err != nil {
+			return
+		}
+	}
+}
+
+func (l *link) request(chunk []byte) bool {
+	f := l.hold()
+	if f.kind == reset {
+		abort(l.client)
+		return false
+	}
+	if l.swallows(f) {
+		return true
+	}
+	commands := l.commands.feed(chunk)
+	if f.strikes(commands) {
+		l.mu.Lock()
+		l.due = f.kind
+		l.mu.Unlock()
+	}
+	l.proxy.count(commands) // first: who has the reply must find it counted
+	_, err := l.server.Write(chunk)
+	return err == nil
+}
+
+func (l *link) reply(chunk []byte) bool {
+	if l.swallows(l.hold()) {
+		return true
+	}
+	l.mu.Lock()
+	due := l.due
+	l.due = pass
+	l.dead = l.dead || due != pass // what the client sends from here on was never passed
+	l.mu.Unlock()
+	switch due {
+	case dropReply:
+		// What was sent runs to its end: the server reads it all before it sees the end of the stream.
+		_ = l.server.CloseWrite()
+		_ = l.server.SetReadDeadline(time.Now().Add(drainLimit))
+		_, _ = io.Copy(io.Discard, l.server)
+		l.end()
+		return false
+	case halfReply:
+		chunk = chunk[:len(chunk)/2]
+	default:
+	}
+	_, err := l.client.Write(chunk)
+	return err == nil
+}
+
+// hold waits for the latency and returns the fault after it: one switched on meanwhile applies already.
+func (l *link) hold() fault {
+	f := l.proxy.current()
+	if f.delay == 0 {
+		return f
+	}
+	select {
+	case <-time.After(f.delay):
+	case <-l.ctx.Done():
+	}
+	return l.proxy.current()
+}
+
+// swallows reports whether bytes vanish under f, and keeps in mind that they did.
+func (l *link) swallows(f fault) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dead = l.dead || f.silent()
+	return l.dead
+}
+
+// end closes both connections. Ending an ended link does nothing.
+func (l *link) end() {
+	l.cancel() // before the look at server: run looks in the other order
+	_ = l.client.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.server != nil {
+		_ = l.server.Close()
+	}
+}
+
+// abort closes c with a RST.
+func abort(c *net.TCPConn) {
+	_ = c.SetLinger(0)
+	_ = c.Close()
+}

@@ -1,0 +1,170 @@
+// Package faultproxy is a TCP proxy between a Redis client and a server that fails in the ways networks fail. It stands
+// on 127.0.0.1 and ends with its test.
+//
+// A fault is switched on and off while connections are open, and applies to those and to new ones:
+//
+//	p := faultproxy.New(t, server.Addr)
+//	rdb := redis.NewClient(&redis.Options{Addr: p.Addr()})
+//	p.DropReply("evalsha")
+//
+// The proxy sees chunks, the bytes that arrive together. What the server sends after a chunk from the client counts as
+// the reply; what it sends unasked (pub/sub) is no reply.
+package faultproxy
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	attempts  = 100                    // at finding a free port
+	pollEvery = 5 * time.Millisecond   // for a port that the system has not given back yet
+	portLimit = 2 * time.Second        // for that
+	fillLimit = 100 * time.Millisecond // for one connection that fills a backlog
+)
+
+// Proxy forwards connections to one server, with the fault that was switched on last. It is safe for concurrent use.
+type Proxy struct {
+	tb           testing.TB
+	target, addr string
+
+	mu      sync.Mutex
+	fault   fault
+	door    door
+	close   func() // the door
+	closed  bool
+	links   map[*link]struct{}
+	counts  map[string]int64
+	running sync.WaitGroup // what accepts, and the links
+}
+
+// door is what a new connection meets.
+type door int
+
+const (
+	wall door = iota // nothing listens
+	open             // accepted
+	hole             // listened to, and never accepted
+)
+
+// New starts a proxy to target (host:port) that passes everything on. It ends with the test of tb.
+func New(tb testing.TB, target string) *Proxy {
+	tb.Helper()
+	p := &Proxy{tb: tb, target: target, links: map[*link]struct{}{}, counts: map[string]int64{}}
+	l := listen(tb)
+	p.addr = l.Addr().String()
+	p.accept(l)
+	tb.Cleanup(p.shut)
+	return p
+}
+
+// Addr returns the host:port for clients. It stays the same under every fault.
+func (p *Proxy) Addr() string { return p.addr }
+
+// Requests returns how many commands were passed to the server, the client's own (HELLO, CLIENT) among them.
+func (p *Proxy) Requests() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var sum int64
+	for _, n := range p.counts {
+		sum += n
+	}
+	return sum
+}
+
+// Count returns how many commands of that name, in either case, were passed to the server. What a fault swallowed was
+// not passed. A stream that is not RESP, as under TLS, counts nothing.
+func (p *Proxy) Count(command string) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.counts[strings.ToUpper(command)]
+}
+
+func (p *Proxy) count(commands []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range commands {
+		p.counts[c]++
+	}
+}
+
+func (p *Proxy) current() fault {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fault
+}
+
+// accept opens the door. It is called with mu held, or before anybody else knows p.
+func (p *Proxy) accept(l *net.TCPListener) {
+	p.door, p.close = open, func() { _ = l.Close() }
+	p.running.Go(func() {
+		for {
+			conn, err := l.AcceptTCP()
+			if err != nil {
+				return // closed
+			}
+			p.admit(conn)
+		}
+	})
+}
+
+func (p *Proxy) admit(conn *net.TCPConn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.fault.kind == refuse { // a last one, accepted while the door closed
+		_ = conn.Close()
+		return
+	}
+	l := &link{proxy: p, client: conn}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	p.links[l] = struct{}{}
+	p.running.Go(func() {
+		l.run()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.links, l)
+	})
+}
+
+// shut ends the proxy and all its goroutines.
+func (p *Proxy) shut() {
+	p.mu.Lock()
+	p.closed = true
+	p.to(wall)
+	for l := range p.links {
+		l.end()
+	}
+	p.mu.Unlock()
+	p.running.Wait()
+}
+
+// listen finds a free port below 32768, where Linux begins to give out ports for outgoing connections: under Refuse such
+// a one could take the port, even a client's own dial, which would then be connected to itself. They are also below those
+// of redistest's servers.
+func listen(tb testing.TB) *net.TCPListener {
+	tb.Helper()
+	const low, high = 5000, 10000
+	var err error
+	for range attempts {
+		var l *net.TCPListener
+		if l, err = bind(net.JoinHostPort("127.0.0.1", strconv.Itoa(low+rand.IntN(high-low)))); err == nil {
+			return l
+		}
+	}
+	tb.Fatalf("faultproxy: no free port: %v", err)
+	return nil
+}
+
+func bind(addr string) (*net.TCPListener, error) {
+	at, err := net.ResolveTCPAddr("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return net.ListenTCP("tcp", at)
+}

@@ -1,0 +1,137 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	sentinels   = 3
+	quorum      = 2
+	noSyncDelay = "--repl-diskless-sync-delay" // by default a replica that comes waits 5 s for others to come
+)
+
+// SentinelGroup is a master and its replica, watched by three Sentinels. When the master stops the replica takes its
+// place; started again, the former master becomes the replica.
+type SentinelGroup struct {
+	// Name is the master's name among the Sentinels.
+	Name string
+	// Addrs are the addresses of the Sentinels.
+	Addrs []string
+	// Sentinels stand in the same order.
+	Sentinels []*Instance
+	// Servers are those that are master or replica. At first the first one is the master.
+	Servers []*Instance
+
+	ctx context.Context
+	tb  testing.TB
+}
+
+// Sentinel starts a master, a replica and three Sentinels, which give up a silent master after half a second. It
+// returns once all of them know each other, after some seconds; a failover takes one or two. config holds further flags
+// for the two servers. It ends with the test.
+func Sentinel(tb testing.TB, config ...string) *SentinelGroup {
+	tb.Helper()
+	path := binary(tb, "redis-server")
+	g := &SentinelGroup{Name: "main", ctx: tb.Context(), tb: tb}
+	config = append([]string{noSyncDelay, "0"}, config...)
+	master := serve(tb, path, freePort, config...)
+	host, port, _ := strings.Cut(master.Addr, ":")
+	g.Servers = []*Instance{master, serve(tb, path, freePort, append(config, "--replicaof", host+" "+port)...)}
+	watch := fmt.Sprintf("sentinel monitor %s %s %s %d\n", g.Name, host, port, quorum) +
+		"sentinel down-after-milliseconds " + g.Name + " 500\n" +
+		"sentinel failover-timeout " + g.Name + " 3000\n" // an attempt that failed is repeated after twice that
+	for range sentinels {
+		s := launch(tb, path, freePort, func(dir string, port int) []string {
+			name := filepath.Join(dir, "sentinel.conf") // its memory, too: it must be a file
+			if err := os.WriteFile(name, []byte(watch), 0o600); err != nil {
+				tb.Fatalf("redistest: %v", err)
+			}
+			return append(append([]string{name}, flags(dir, port)...), "--sentinel")
+		})
+		pace(s, 200, 200)
+		g.Sentinels = append(g.Sentinels, s)
+	}
+	g.Addrs = addresses(g.Sentinels)
+	g.Healed()
+	for _, s := range g.Sentinels {
+		// A Sentinel waits four of these periods before it takes the word of a server about its own role: a hasty one turns a
+		// new master back into the replica of the former one that has returned, empty.
+		pace(s, 2000, 10000)
+	}
+	return g
+}
+
+// pace sets how often, in milliseconds, a Sentinel makes itself known to others and asks servers for their replicas. Before Redis
+// 7.0 this is an unknown command, and the defaults stay (2 s, 10 s).
+func pace(s *Instance, publish, info int) {
+	ask(s.Addr, fmt.Sprintf("SENTINEL DEBUG PUBLISH-PERIOD %d INFO-PERIOD %d", publish, info))
+}
+
+// Client returns a client of the master, whichever that is, with go-redis's default options, closed when the test of tb ends.
+func (g *SentinelGroup) Client(tb testing.TB) *redis.Client {
+	tb.Helper()
+	c := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: g.Addrs})
+	tb.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Master returns the server that is the master in the eyes of most Sentinels, running or not: until they have agreed on
+// another it is the one that stopped, and for a moment still when the first of them sends clients to the new one.
+func (g *SentinelGroup) Master() *Instance {
+	g.tb.Helper()
+	for _, s := range g.Servers {
+		votes := 0
+		for _, state := range g.states() {
+			if strings.Contains(state, ",address="+s.Addr+",") {
+				votes++
+			}
+		}
+		if votes >= quorum {
+			return s
+		}
+	}
+	g.tb.Fatalf("redistest: the Sentinels do not agree: %q", g.states())
+	return nil
+}
+
+// Healed waits until both servers run, one as the replica of the other and in step, and all Sentinels see it so.
+func (g *SentinelGroup) Healed() {
+	g.tb.Helper()
+	err := untilElected(g.ctx, func() bool {
+		master, replica := ask(g.Servers[0].Addr, "INFO replication"), ask(g.Servers[1].Addr, "INFO replication")
+		at := g.Servers[0].Addr
+		if strings.Contains(master, "role:slave") {
+			master, replica, at = replica, master, g.Servers[1].Addr
+		}
+		if !strings.Contains(master, "role:master") || !strings.Contains(replica, "role:slave") || !replicating(master, 1) || !replicating(replica, 1) {
+			return false
+		}
+		for _, state := range g.states() {
+			if !strings.Contains(state, fmt.Sprintf("status=ok,address=%s,slaves=1,sentinels=%d", at, sentinels)) {
+				return false
+			}
+		}
+		return true
+	})
+	if err != nil {
+		g.tb.Fatalf("redistest: %v; the Sentinels say %q", err, g.states())
+	}
+}
+
+// states returns what each running Sentinel thinks of the master.
+func (g *SentinelGroup) states() []string {
+	var states []string
+	for _, s := range g.Sentinels {
+		if s.Pid() != 0 {
+			states = append(states, ask(s.Addr, "INFO sentinel"))
+		}
+	}
+	return states
+}
