@@ -19,7 +19,8 @@ const (
 // denied without asking Redis, for a cost at least as large, until its RetryAfter
 // is over and for one second at most. So a Reset, a Refund or a raised limit in
 // another process is seen within a second; one through this Limiter, at once. The
-// cache only denies: it never admits anything.
+// cache only denies: it never admits anything. RetryAfter is that of the cost that
+// was denied first, for a larger one at least that long.
 func DenyCache(entries int) Option {
 	return optionFunc(func(c *config) {
 		c.set("DenyCache", inRedis)
@@ -35,8 +36,9 @@ func DenyCache(entries int) Option {
 // (golang-lru's LRU and 2Q, otter, ristretto) it is among the fastest on two cores,
 // and the one that neither starts goroutines nor depends on anything.
 type denyCache struct {
-	keys  *lru.TwoQueueCache[string, denial]
-	epoch atomic.Uint64 // counts what a denial in the making must not outlive
+	keys     *lru.TwoQueueCache[string, denial]
+	capacity int64         // the smallest of the limits': beyond it the answer is Never
+	epoch    atomic.Uint64 // counts what a denial in the making must not outlive
 }
 
 // A denial is what Redis said, and when it was asked.
@@ -47,7 +49,7 @@ type denial struct {
 }
 
 // newDenyCache returns nil for no cache.
-func newDenyCache(entries int) *denyCache {
+func newDenyCache(entries int, limits []Limit) *denyCache {
 	if entries == 0 {
 		return nil
 	}
@@ -55,12 +57,16 @@ func newDenyCache(entries int) *denyCache {
 	if err != nil {
 		return nil // not reached: the size is positive
 	}
-	return &denyCache{keys: keys}
+	c := &denyCache{keys: keys, capacity: maxCount}
+	for _, l := range limits {
+		c.capacity = min(c.capacity, l.Burst())
+	}
+	return c
 }
 
 // get returns the denial of n units for key as it stands now.
 func (c *denyCache) get(key string, n int64) (Result, bool) {
-	if c == nil || n == 0 {
+	if c == nil || n == 0 || n > c.capacity {
 		return Result{}, false
 	}
 	d, ok := c.keys.Get(encodeKey(key))

@@ -59,7 +59,7 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 	l := newLimiter(name, c)
 	l.store = protect(newRedisStore(client, name, c, l.deciders, l.events), client, c, l.events)
 	l.fallback = newFallback(c)
-	l.denials = newDenyCache(c.denied)
+	l.denials = newDenyCache(c.denied, c.limits)
 	return l, nil
 }
 

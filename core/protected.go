@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,10 +33,13 @@ type protected struct {
 	events  *emitter
 	policy  outagePolicy
 	timed   atomic.Bool // the last failure was a timeout
-	changed atomic.Pointer[change]
+	untold  atomic.Bool // there are changes
+
+	mu      sync.Mutex
+	changes []change // of the breaker, until its lock is free and they can be told
 }
 
-// A change of the breaker is told after its lock is free.
+// A change of the breaker's state.
 type change struct{ from, to gobreaker.State }
 
 // errOpen is the error of a call that is not made, because the last ones failed.
@@ -49,8 +53,13 @@ func protect(s store, client Client, c *config, events *emitter) *protected {
 		ReadyToTrip: func(counts gobreaker.Counts) bool {
 			return counts.ConsecutiveFailures > tolerated || p.timed.Load()
 		},
-		IsExcluded:    func(err error) bool { return errors.Is(err, errCallerLeft) },
-		OnStateChange: func(_ string, from, to gobreaker.State) { p.changed.Store(&change{from, to}) },
+		IsExcluded: func(err error) bool { return errors.Is(err, errCallerLeft) },
+		OnStateChange: func(_ string, from, to gobreaker.State) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.changes = append(p.changes, change{from, to})
+			p.untold.Store(true)
+		},
 	})
 	return p
 }
@@ -85,25 +94,40 @@ func (p *protected) reset(ctx context.Context, key string) error {
 // call makes a call, if the breaker lets it.
 func (p *protected) call(ctx context.Context, f func(context.Context) error) error {
 	done, err := p.breaker.Allow()
+	p.tell(ctx, nil)
 	if err != nil {
-		p.tell(ctx, err)
 		return errOpen
 	}
 	err = p.within(ctx, f)
 	switch {
 	case err == nil:
 		done(nil)
-	case ctx.Err() != nil:
+	case left(ctx):
 		done(errCallerLeft)
 		err = ctx.Err()
 	default:
-		p.timed.Store(errors.Is(err, context.DeadlineExceeded))
+		p.timed.Store(isTimeout(err))
 		done(err)
 		p.events.log(ctx, slog.LevelDebug, "redislimit: a call to redis failed", "error", err)
 		p.events.emit(ctx, Event{Kind: EventOutage, Err: err})
 	}
 	p.tell(ctx, err)
 	return err
+}
+
+// left tells whether the caller's context has ended. A connection that heeds its
+// deadline may end a moment before the context itself does.
+func left(ctx context.Context) bool {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		<-ctx.Done()
+	}
+	return ctx.Err() != nil
+}
+
+// isTimeout tells whether err is that of a deadline, of a context or a connection.
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // within makes a call and waits for it no longer than the timeout. go-redis goes
@@ -127,22 +151,24 @@ func (p *protected) within(ctx context.Context, f func(context.Context) error) e
 	}
 }
 
-// tell logs and emits a change of the breaker, once.
+// tell logs and emits what changed since it was told last.
 func (p *protected) tell(ctx context.Context, cause error) {
-	if p.changed.Load() == nil {
+	if !p.untold.Swap(false) {
 		return
 	}
-	c := p.changed.Swap(nil)
-	if c == nil {
-		return
-	}
-	p.events.emit(ctx, Event{Kind: EventBreaker, Err: cause, Detail: c.to.String()})
-	switch {
-	case c.from == gobreaker.StateClosed:
-		p.events.log(ctx, slog.LevelWarn, "redislimit: redis does not answer: "+p.policy.String()+" decides", "error", cause)
-		p.events.emit(ctx, Event{Kind: EventFallbackOn, Err: cause, Detail: p.policy.String()})
-	case c.to == gobreaker.StateClosed:
-		p.events.log(ctx, slog.LevelInfo, "redislimit: redis answers again")
-		p.events.emit(ctx, Event{Kind: EventFallbackOff})
+	p.mu.Lock()
+	changes := p.changes
+	p.changes = nil
+	p.mu.Unlock()
+	for _, c := range changes {
+		p.events.emit(ctx, Event{Kind: EventBreaker, Err: cause, Detail: c.to.String()})
+		switch {
+		case c.from == gobreaker.StateClosed:
+			p.events.log(ctx, slog.LevelWarn, "redislimit: redis does not answer: "+p.policy.String()+" decides", "error", cause)
+			p.events.emit(ctx, Event{Kind: EventFallbackOn, Err: cause, Detail: p.policy.String()})
+		case c.to == gobreaker.StateClosed:
+			p.events.log(ctx, slog.LevelInfo, "redislimit: redis answers again")
+			p.events.emit(ctx, Event{Kind: EventFallbackOff})
+		}
 	}
 }

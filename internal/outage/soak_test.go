@@ -1,0 +1,103 @@
+package outage
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+// soakEnv says how long the soak test lasts: "30s".
+const soakEnv = "REDISLIMIT_SOAK"
+
+// At full speed through random faults: what is admitted stays within what the mode allows, and nothing grows.
+func TestSoak(t *testing.T) {
+	lasts := 5 * time.Second
+	if s := os.Getenv(soakEnv); s != "" {
+		var err error
+		if lasts, err = time.ParseDuration(s); err != nil {
+			t.Fatalf("%s: %v", soakEnv, err)
+		}
+	}
+	base := runtime.NumGoroutine()
+	t.Run("all", func(t *testing.T) { soak(t, lasts) })
+	settled(t, base)
+}
+
+func soak(t *testing.T, lasts time.Duration) {
+	const keys, perKey, callers = 50, 400, 4
+	w := newWorld(t, setup{})
+	var names []string
+	for i := range keys {
+		names = append(names, fmt.Sprint("k", i))
+	}
+	end := make(chan struct{})
+	var running sync.WaitGroup
+	var loads []*load
+	for i, m := range modes() {
+		l := newLoad(m, w.rdb, fmt.Sprint("soak", i), perKey, 100*time.Millisecond, names...)
+		loads = append(loads, l)
+		l.run(t, &running, callers, 200*time.Microsecond, end) // or they would starve the proxy of their cores
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	faults := []func(){
+		func() { w.proxy.Silence() },
+		func() { w.proxy.Latency(60 * time.Millisecond) },
+		func() { w.proxy.HalfReply() },
+		func() { w.proxy.HalfReply("EVALSHA") },
+		func() { w.proxy.DropReply("EVALSHA") },
+		func() { w.proxy.Reset() },
+		func() { w.proxy.Refuse() },
+		func() { w.proxy.Blackhole() },
+		func() { w.server.Pause(); time.Sleep(100 * time.Millisecond); w.server.Resume() },
+		func() { w.do(t, "SCRIPT FLUSH") },
+		func() {
+			w.do(t, "CONFIG SET maxmemory 1")
+			time.Sleep(50 * time.Millisecond)
+			w.do(t, "CONFIG SET maxmemory 0")
+		},
+	}
+	heap := uint64(0)
+	for start := time.Now(); time.Since(start) < lasts; {
+		faults[random.IntN(len(faults))]()
+		time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
+		w.proxy.Pass()
+		time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond) // often long enough for the breaker to close
+		if heap == 0 && time.Since(start) > lasts/3 {
+			heap = inUse() // all keys are known, and the pool is full
+		}
+	}
+	close(end)
+	running.Wait()
+	if grown := int64(inUse()) - int64(heap); grown > 8<<20 {
+		t.Errorf("the heap grew by %d bytes", grown)
+	}
+	for i, l := range loads {
+		back(t, l.limiter, "k0")
+		l.check(t, 0)
+		for _, key := range names {
+			auditor := core.MustNew(w.admin, fmt.Sprint("soak", i), core.FixedWindow(core.PerHour(perKey)), core.Timeout(time.Minute))
+			res, err := auditor.Peek(t.Context(), key)
+			if admitted := l.admitted[key][core.SourceRedis].Load(); err != nil || res.Limit-res.Remaining < admitted {
+				t.Errorf("%s: %q: %d admitted by Redis, %d charged, %v", l.name, key, admitted, res.Limit-res.Remaining, err)
+			}
+		}
+	}
+	if expiring(t, w.admin) == 0 {
+		t.Error("no keys")
+	}
+}
+
+func inUse() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
