@@ -100,7 +100,7 @@ func (l *Limiter) Allow(ctx context.Context, key string) (Result, error) {
 // Errors are [ErrInvalidCost] for a negative n, [ErrInvalidKey] for an empty
 // key, the context's own error once it has ended, and with [FailClosed]
 // [ErrUnavailable] when Redis could not answer; after that last one it is not known
-// whether n was charged.
+// whether n was charged, nor after a context that ended while Redis was asked.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Result, error) {
 	return l.decide(ctx, key, n, n > 0)
 }

@@ -82,8 +82,9 @@ type Seen struct {
 	// Result is the tightest decision.
 	Result core.Result
 
-	shown  core.Result // the tightest in the headers
-	values [3]string   // of those headers
+	xRateLimit core.Result // the tightest in the headers of each set
+	ietf       core.Result
+	values     [3]string // of X-RateLimit
 }
 
 // Check decides about r, sets the headers of its response and holds it for its
@@ -97,9 +98,8 @@ func (g *Guard) Check(r keyfunc.Request, h Header, seen *Seen) Verdict {
 		if v.Result.Tighter(seen.Result) {
 			seen.Result = v.Result
 		}
-		if !g.dryRun && g.headers.sets != 0 && v.Result.Tighter(seen.shown) {
-			seen.shown = v.Result
-			g.headers.set(h, v.limiter.Name(), seen)
+		if !g.dryRun {
+			g.headers.set(h, v.limiter.Name(), v.Result, seen)
 		}
 	}
 	switch {

@@ -66,6 +66,8 @@ func TestPanics(t *testing.T) {
 		"CountIf(nil)":        func() { guard.CountIf(nil) },
 		"Headers(0)":          func() { guard.Headers(0) },
 		"Headers(4)":          func() { guard.Headers(4) },
+		"OnDenied(nil)":       func() { guard.OnDenied((func())(nil)) },
+		"OnError(nil)":        func() { guard.OnError(nil) },
 		"OnDenied has a func": func() {
 			guard.Handlers[http.Handler](guard.New(lim, keyfunc.IP(), guard.OnDenied(func() {})))
 		},

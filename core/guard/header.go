@@ -47,18 +47,20 @@ type headers struct {
 	expose bool
 }
 
-func (o headers) set(h Header, limiter string, seen *Seen) {
-	res := seen.shown
-	if o.sets&XRateLimit != 0 {
+// set tells res, unless a middleware further out has told a tighter one.
+func (o headers) set(h Header, limiter string, res core.Result, seen *Seen) {
+	if o.sets&XRateLimit != 0 && res.Tighter(seen.xRateLimit) {
+		seen.xRateLimit = res
 		o.setXRateLimit(h, seen)
 	}
-	if o.sets&IETF != 0 {
+	if o.sets&IETF != 0 && res.Tighter(seen.ietf) {
+		seen.ietf = res
 		setIETF(h, limiter, res)
 	}
-	if !res.Allowed && res.RetryAfter != core.Never {
+	if o.sets != 0 && !res.Allowed && res.RetryAfter != core.Never {
 		h.Set(headerRetryAfter, strconv.FormatInt(max(1, secondsCeil(res.RetryAfter)), 10)) // clients take 0 for "at once"
 	}
-	if o.expose {
+	if o.expose && o.sets != 0 {
 		o.setExposed(h)
 	}
 }
@@ -67,11 +69,12 @@ func (o headers) set(h Header, limiter string, seen *Seen) {
 // values from an array in seen, which spares the slice that Set would make of each.
 func (o headers) setXRateLimit(h Header, seen *Seen) {
 	var room [64]byte
-	text := strconv.AppendInt(room[:0], seen.shown.Limit, 10)
+	res := seen.xRateLimit
+	text := strconv.AppendInt(room[:0], res.Limit, 10)
 	limit := len(text)
-	text = strconv.AppendInt(text, seen.shown.Remaining, 10)
+	text = strconv.AppendInt(text, res.Remaining, 10)
 	remaining := len(text)
-	all := string(strconv.AppendInt(text, o.reset(seen.shown), 10))
+	all := string(strconv.AppendInt(text, o.reset(res), 10))
 	seen.values = [3]string{all[:limit], all[limit:remaining], all[remaining:]}
 	for i, name := range [3]string{headerLimit, headerRemaining, headerReset} {
 		if native, ok := h.(http.Header); ok {

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"fmt"
+	"reflect"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/keyfunc"
@@ -35,7 +36,7 @@ func LimiterFor(limiter func(keyfunc.Request) *core.Limiter) Option {
 // CountIf counts only the requests whose response has a status for which count
 // returns true, such as failed logins: each request is charged first, so that
 // concurrent ones cannot slip through, and given back when its final status says
-// not to count.
+// not to count. count must be safe for concurrent use.
 func CountIf(count func(status int) bool) Option {
 	mustFunc(count == nil, "CountIf", "tells which status counts")
 	return func(g *Guard) { g.countIf = count }
@@ -66,10 +67,21 @@ func ExposeHeaders() Option { return func(g *Guard) { g.headers.expose = true } 
 
 // OnDenied and OnError keep a handler of an adapter's framework; the adapter's own
 // options of these names are what programs use.
-func OnDenied(handler any) Option { return func(g *Guard) { g.denied = handler } }
+func OnDenied(handler any) Option {
+	mustFunc(isNil(handler), "OnDenied", "answers denied requests")
+	return func(g *Guard) { g.denied = handler }
+}
 
 // OnError is the sibling of [OnDenied] for requests without a decision.
-func OnError(handler any) Option { return func(g *Guard) { g.failed = handler } }
+func OnError(handler any) Option {
+	mustFunc(isNil(handler), "OnError", "answers requests without a decision")
+	return func(g *Guard) { g.failed = handler }
+}
+
+func isNil(handler any) bool {
+	v := reflect.ValueOf(handler)
+	return handler == nil || (v.Kind() == reflect.Func || v.Kind() == reflect.Pointer) && v.IsNil()
+}
 
 // Handlers returns the handlers for denied requests and for errors that were set
 // with OnDenied and OnError, the zero H where none was. It panics on those of

@@ -14,6 +14,7 @@ func stackCases() []testCase {
 		{"Stacked", stacked, nil},
 		{"StackedDenies", stackedDenies, nil},
 		{"StackedSilently", stackedSilently, nil},
+		{"StackedSets", stackedSets, nil},
 		{"Groups", groups, nil},
 	}
 }
@@ -119,5 +120,19 @@ func groups(b *bench) {
 		ans.wantStatus(step.status)
 		ans.wantHeader("X-RateLimit-Limit", step.limit)
 		ans.wantHeader("X-RateLimit-Remaining", step.remaining)
+	}
+}
+
+// stackedSets has two limits that speak different headers: each is heard, however
+// tight the other.
+func stackedSets(b *bench) {
+	tight := Limit{Limiter: b.named("tight", core.FixedWindow(core.PerMinute(2))), Key: keyfunc.IP()}
+	loose := b.fixed(5)
+	loose.Options = []guard.Option{guard.Headers(guard.IETF)}
+	for _, mounts := range [][]Mount{{tight, loose}, {loose, tight}} {
+		ans := b.serve(App{Use: mounts, Routes: []Route{{Path: "/a"}}}).get("/a")
+		ans.wantHeaders("2", "1", "1800000073", "")
+		ans.wantHeader("RateLimit", `"api";r=4;t=60`)
+		b.redis.FlushAll()
 	}
 }
