@@ -61,9 +61,9 @@ func Sentinel(tb testing.TB, config ...string) *SentinelGroup {
 	g.Addrs = addresses(g.Sentinels)
 	g.Healed()
 	for _, s := range g.Sentinels {
-		// A Sentinel waits four of these periods before it takes the word of a server about its own role: a hasty one turns a
-		// new master back into the replica of the former one that has returned, empty.
-		pace(s, 2000, 10000)
+		// For four of these periods a Sentinel does not act on what a server says of its own role. A hasty one turns a new
+		// master back into the replica of the former one that has returned, empty.
+		pace(s, 1000, 1000)
 	}
 	return g
 }
