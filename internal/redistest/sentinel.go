@@ -34,8 +34,8 @@ type SentinelGroup struct {
 }
 
 // Sentinel starts a master, a replica and three Sentinels, which give up a silent master after half a second. It
-// returns once all of them know each other, after some seconds; a failover takes one or two. config holds further flags
-// for the two servers. It ends with the test.
+// returns once all of them know each other; a failover takes about two seconds, and a former master that returns is made the
+// replica after some more. config holds further flags for the two servers. It ends with the test.
 func Sentinel(tb testing.TB, config ...string) *SentinelGroup {
 	tb.Helper()
 	path := binary(tb, "redis-server")
