@@ -42,6 +42,7 @@ fetch() {
 
 # start LOG COMMAND...: starts a process, with its output in $work/LOG.log, and sets pid.
 start() {
+	: >"$work/$1.log" # there already when somebody looks before the process has begun
 	"${@:2}" >"$work/$1.log" 2>&1 </dev/null &
 	pid=$!
 	pids+=("$pid")
