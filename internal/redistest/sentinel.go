@@ -68,10 +68,11 @@ func Sentinel(tb testing.TB, config ...string) *SentinelGroup {
 	return g
 }
 
-// pace sets how often, in milliseconds, a Sentinel makes itself known to others and asks servers for their replicas. Before Redis
-// 7.0 this is an unknown command, and the defaults stay (2 s, 10 s).
+// pace sets how often, in milliseconds, a Sentinel makes itself known to the others and asks servers for their replicas. A server
+// it pings ten times a second: that is also how soon it connects to one again, and a second of that, the default, would
+// make it take each new master for a silent one. Before Redis 7.0 this is an unknown command, and the defaults stay.
 func pace(s *Instance, publish, info int) {
-	ask(s.Addr, fmt.Sprintf("SENTINEL DEBUG PUBLISH-PERIOD %d INFO-PERIOD %d", publish, info))
+	ask(s.Addr, fmt.Sprintf("SENTINEL DEBUG PING-PERIOD 100 PUBLISH-PERIOD %d INFO-PERIOD %d", publish, info))
 }
 
 // Client returns a client of the master, whichever that is, with go-redis's default options, closed when the test of tb ends.
