@@ -18,13 +18,14 @@ type algorithm struct {
 // makes sense of the answer. Everything but the decision itself is worked out
 // here, in 64 and 128-bit integers, so that the scripts only add and compare.
 type decider interface {
-	// args appends the script's arguments for n units: always as many as the
-	// algorithm's Lua table says in its field args.
-	args(dst []any, n int64) []any
+	// constants returns the script's arguments that are the same for every decision.
+	constants() []any
+	// price returns the script's argument for n units.
+	price(n int64) any
 	// plausible tells whether r is what the script can have answered.
 	plausible(r reading) bool
-	// result describes r, with n units charged on top of it or not.
-	result(r reading, n int64, charged bool) Result
+	// result writes to res what r says, with n units charged on top of it or not.
+	result(res *Result, r *reading, n int64, charged bool)
 	// mark returns by what a refund finds the charge that followed r.
 	mark(r reading) int64
 

@@ -3,6 +3,7 @@ package core
 import (
 	_ "embed"
 	"fmt"
+	"strconv"
 )
 
 //go:embed bucket.lua
@@ -13,32 +14,50 @@ var bucketLibrary string
 type bucket struct {
 	capacity int64
 	unit     ratio // the time of one unit
+	one      span  // the cost of one unit
 	full     span  // the debt of a bucket with no room left
+	scale    scale // of debts
 	shapes   bool  // an admitted call waits for its turn
-	tail     []any // the arguments after the cost
+	form     string
+	period   int64
 }
 
-func newBucket(l Limit) *bucket {
-	b := &bucket{capacity: l.Burst(), unit: newRatio(l.rate)}
-	b.full = b.unit.times(b.capacity)
-	stored := ""
+// newBucket returns the bucket of l. What is stored of it begins with version, the
+// rate's count, and its period unless the key tells it.
+func newBucket(l Limit, version string) *bucket {
+	b := &bucket{capacity: l.Burst(), unit: newRatio(l.rate), period: l.rate.micros()}
+	b.one, b.full = b.unit.times(1), b.unit.times(b.capacity)
+	b.scale = newScale(b.full.w + 1)
+	b.form = fmt.Sprintf("%s %d ", version, l.rate.count)
 	if l.name != "" {
-		stored = fmt.Sprintf(" %d", l.rate.micros())
+		b.form = fmt.Sprintf("%s %d/%d ", version, l.rate.count, b.period)
 	}
-	b.tail = []any{b.full.w, b.full.f, b.unit.q, l.rate.count, l.rate.micros(), stored}
 	return b
 }
 
 func (b *bucket) cost(n int64) span {
-	if n > b.capacity {
+	switch {
+	case n == 1:
+		return b.one
+	case n > b.capacity:
 		return span{w: huge}
 	}
 	return b.unit.times(n)
 }
 
-func (b *bucket) args(dst []any, n int64) []any {
+func (b *bucket) constants() []any {
+	if b.unit.q == 1 {
+		return []any{b.form, b.full.w, b.period}
+	}
+	return []any{b.form, strconv.FormatInt(b.full.w, 10), b.period, b.full.f, b.unit.q}
+}
+
+func (b *bucket) price(n int64) any {
 	cost := b.cost(n)
-	return append(append(dst, cost.w, cost.f), b.tail...)
+	if b.unit.q == 1 {
+		return cost.w
+	}
+	return fmt.Sprintf("%d %d", cost.w, cost.f)
 }
 
 func (b *bucket) plausible(r reading) bool {
@@ -48,9 +67,9 @@ func (b *bucket) plausible(r reading) bool {
 // mark has nothing to tell: one unit of debt is like any other.
 func (b *bucket) mark(reading) int64 { return 0 }
 
-func (b *bucket) result(r reading, n int64, charged bool) Result {
+func (b *bucket) result(res *Result, r *reading, n int64, charged bool) {
 	debt := span{r.x, r.y}
-	res := Result{Limit: b.capacity, Window: micros(b.full.micros())}
+	res.Limit, res.Window = b.capacity, micros(b.full.micros())
 	switch {
 	case n > b.capacity:
 		res.RetryAfter = Never
@@ -64,5 +83,4 @@ func (b *bucket) result(r reading, n int64, charged bool) Result {
 	}
 	res.Remaining = b.unit.units(b.unit.sub(b.full, debt))
 	res.ResetAfter = micros(debt.micros())
-	return res
 }

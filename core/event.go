@@ -42,24 +42,32 @@ func (k EventKind) String() string {
 // An Event is something that happened in a [Limiter]; see [Observe]. It has no key:
 // keys are personal data, and too many for a metric's labels.
 type Event struct {
-	Kind    EventKind
+	Kind    EventKind     // what it is about; the kind says which of the other fields are set
 	Limiter string        // the Limiter's name
-	Result  Result        // of an EventDecision
-	Cost    int64         // of an EventDecision
+	Result  Result        // of an EventDecision; the zero Result if Err is set
+	Cost    int64         // of an EventDecision, in units
 	Took    time.Duration // of an EventDecision: how long it took to make
 	Err     error         // why, where something went wrong
-	Detail  string
+	Detail  string        // of an EventBreaker: its new state
 }
 
 // Observe has observer called with every [Event], in the goroutine in which it
-// happens: it must be fast and safe for concurrent use. Without it events cost
-// next to nothing.
+// happens: it must be fast and safe for concurrent use. Given more than once, all
+// the observers are called, in that order. Without any events cost next to nothing.
 func Observe(observer func(ctx context.Context, e Event)) Option {
 	return optionFunc(func(c *config) {
 		if observer == nil {
 			c.failf("Observe(nil): want a function")
 		}
-		c.observe = observer
+		first := c.observe
+		if first == nil {
+			c.observe = observer
+			return
+		}
+		c.observe = func(ctx context.Context, e Event) {
+			first(ctx, e)
+			observer(ctx, e)
+		}
 	})
 }
 
@@ -97,5 +105,6 @@ func (m *emitter) log(ctx context.Context, level slog.Level, message string, att
 	logger.Log(ctx, level, message, append(attrs, "limiter", m.limiter)...)
 }
 
-// Emit passes an Event of an adapter's on to the observer of the Limiter.
+// Emit passes an Event of an adapter's on to the observer of the Limiter, with the
+// Limiter's name. Without an observer it does nothing.
 func (l *Limiter) Emit(ctx context.Context, e Event) { l.events.emit(ctx, e) }

@@ -26,24 +26,35 @@ func FixedWindow(r Rate, o ...LimitOption) Limit { return newLimit(fixedWindow, 
 // A window decides for [FixedWindow]. Its readings are the units used, the start
 // of the window and its length.
 type window struct {
-	limit, period int64
-	aligned       bool
-	tail          []any // the arguments after the cost
+	limit, period  int64
+	aligned, named bool
+	scale          scale
 }
 
 func newWindow(l Limit) *window {
-	flag := map[bool]string{true: "1"}
 	return &window{
 		limit:   l.rate.count,
 		period:  l.rate.micros(),
 		aligned: l.aligned,
-		tail:    []any{l.rate.count, l.rate.micros(), flag[l.aligned], flag[l.name != ""]},
+		named:   l.name != "",
+		scale:   newScale(l.rate.count),
 	}
 }
 
-func (w *window) args(dst []any, n int64) []any {
-	return append(append(dst, min(n, w.limit+1)), w.tail...)
+func (w *window) constants() []any {
+	kind := ""
+	switch {
+	case w.aligned && w.named:
+		kind = "aligned named"
+	case w.aligned:
+		kind = "aligned"
+	case w.named:
+		kind = "named"
+	}
+	return []any{w.limit, w.period, kind}
 }
+
+func (w *window) price(n int64) any { return min(n, w.limit+1) }
 
 func (w *window) plausible(r reading) bool {
 	return r.x >= 0 && r.x < maxInstant && r.y >= 0 && r.z > 0 && r.y+r.z > r.t && r.y+r.z < maxInstant
@@ -51,9 +62,9 @@ func (w *window) plausible(r reading) bool {
 
 func (w *window) mark(r reading) int64 { return r.y }
 
-func (w *window) result(r reading, n int64, charged bool) Result {
+func (w *window) result(res *Result, r *reading, n int64, charged bool) {
 	used, remains := r.x, micros(r.y+r.z-r.t)
-	res := Result{Limit: w.limit, Window: micros(w.period)}
+	res.Limit, res.Window = w.limit, micros(w.period)
 	switch {
 	case n > w.limit:
 		res.RetryAfter = Never
@@ -67,5 +78,4 @@ func (w *window) result(r reading, n int64, charged bool) Result {
 	if used > 0 {
 		res.ResetAfter = remains
 	}
-	return res
 }

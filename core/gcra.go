@@ -5,16 +5,13 @@ import _ "embed"
 //go:embed gcra.lua
 var gcraScript string
 
-//go:embed tat.lua
-var tatLibrary string
-
 var gcra = &algorithm{
 	name:    "gcra",
 	tag:     "gcra",
-	library: []string{bucketLibrary, tatLibrary},
+	library: []string{bucketLibrary},
 	script:  gcraScript,
 	bucket:  true,
-	compile: func(l Limit) decider { return newBucket(l) },
+	compile: func(l Limit) decider { return newBucket(l, "G1") },
 }
 
 // GCRA returns a [Limit] that admits as [TokenBucket] does, from less state: the

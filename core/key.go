@@ -49,6 +49,15 @@ func encodeKey(key string) string {
 	return "~" + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
+// localKey is encodeKey for what stays in this process, where a short key of any
+// characters can stand for itself.
+func localKey(key string) string {
+	if len(key) <= maxPlainKey && key[0] != '~' {
+		return key
+	}
+	return encodeKey(key)
+}
+
 func plain(key string) bool {
 	if len(key) > maxPlainKey || key[0] == '~' {
 		return false

@@ -1,23 +1,19 @@
 package core
 
 import (
-	_ "embed"
 	"math/bits"
 	"time"
 )
 
-//go:embed leaky_bucket.lua
-var leakyBucketScript string
-
 var leakyBucket = &algorithm{
 	name:    "leaky_bucket",
 	tag:     "leaky",
-	library: []string{bucketLibrary, tatLibrary},
-	script:  leakyBucketScript,
+	library: []string{bucketLibrary},
+	script:  gcraScript, // they keep the same instant, and differ in what it means
 	bucket:  true,
 	burst:   drainedInOneSecond,
 	compile: func(l Limit) decider {
-		b := newBucket(l)
+		b := newBucket(l, "L1")
 		b.shapes = true
 		return b
 	},

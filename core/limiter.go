@@ -33,7 +33,8 @@ type Limiter struct {
 	limits   []Limit
 	names    []string // of the limits
 	deciders []decider
-	store    store
+	store    store     // nil in memory
+	local    *memory   // nil with a store
 	fallback *fallback // while the store does not answer; nil in memory
 	denials  *denyCache
 	events   *emitter
@@ -58,7 +59,7 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 	}
 	l := newLimiter(name, c)
 	l.store = protect(newRedisStore(client, name, c, l.deciders, l.events), client, c, l.events)
-	l.fallback = newFallback(c)
+	l.fallback = newFallback(l, c)
 	l.denials = newDenyCache(c.denied, c.limits)
 	return l, nil
 }
@@ -89,8 +90,9 @@ func (l *Limiter) Name() string { return l.name }
 func (l *Limiter) Limits() []Limit { return append([]Limit(nil), l.limits...) }
 
 // Allow is [Limiter.AllowN] with a cost of 1.
-func (l *Limiter) Allow(ctx context.Context, key string) (Result, error) {
-	return l.AllowN(ctx, key, 1)
+func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error) {
+	err = l.decide(ctx, &res, key, 1, true)
+	return res, err
 }
 
 // AllowN decides whether something that costs n units may happen now for key,
@@ -101,15 +103,17 @@ func (l *Limiter) Allow(ctx context.Context, key string) (Result, error) {
 // key, the context's own error once it has ended, and with [FailClosed]
 // [ErrUnavailable] when Redis could not answer; after that last one it is not known
 // whether n was charged, nor after a context that ended while Redis was asked.
-func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Result, error) {
-	return l.decide(ctx, key, n, n > 0)
+func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, err error) {
+	err = l.decide(ctx, &res, key, n, n > 0)
+	return res, err
 }
 
 // Peek tells how key stands, and changes nothing: Allowed, RetryAfter and Delay
 // are what [Limiter.Allow] would say now, the rest is as it stands. Errors are
 // those of [Limiter.AllowN].
-func (l *Limiter) Peek(ctx context.Context, key string) (Result, error) {
-	return l.decide(ctx, key, 1, false)
+func (l *Limiter) Peek(ctx context.Context, key string) (res Result, err error) {
+	err = l.decide(ctx, &res, key, 1, false)
+	return res, err
 }
 
 // Reset forgets key: it is then as if never used. Errors are those of
@@ -119,9 +123,13 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err := check(ctx, key, 0); err != nil {
 		return err
 	}
+	if l.local != nil {
+		l.local.reset(key)
+		return nil
+	}
 	defer l.denials.forget(key)
-	if l.fallback != nil && l.fallback.local != nil {
-		_ = l.fallback.local.reset(ctx, key) // in memory nothing fails
+	if l.fallback.local != nil {
+		l.fallback.local.reset(key)
 	}
 	return l.failure(ctx, l.store.reset(ctx, key))
 }
@@ -131,47 +139,57 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 // after it are as before.
 func (l *Limiter) Close() error { return nil }
 
-func (l *Limiter) decide(ctx context.Context, key string, n int64, charge bool) (Result, error) {
+func (l *Limiter) decide(ctx context.Context, res *Result, key string, n int64, charge bool) error {
 	if err := check(ctx, key, n); err != nil {
-		return Result{}, err
+		return err
 	}
 	if l.events.observe == nil || !charge && n > 0 {
-		return l.ask(ctx, key, n, charge)
+		return l.ask(ctx, res, key, n, charge)
 	}
 	start := time.Now()
-	res, err := l.ask(ctx, key, n, charge)
-	l.events.emit(ctx, Event{Kind: EventDecision, Result: res, Cost: n, Took: time.Since(start), Err: err})
-	return res, err
+	err := l.ask(ctx, res, key, n, charge)
+	l.events.emit(ctx, Event{Kind: EventDecision, Result: *res, Cost: n, Took: time.Since(start), Err: err})
+	return err
 }
 
-// ask decides with what is remembered, the store, or what stands in for it.
-func (l *Limiter) ask(ctx context.Context, key string, n int64, charge bool) (Result, error) {
-	if charge {
-		if res, ok := l.denials.get(key, n); ok {
-			return res, nil
-		}
+func (l *Limiter) ask(ctx context.Context, res *Result, key string, n int64, charge bool) error {
+	if l.local == nil {
+		return l.askStore(ctx, res, key, n, charge)
+	}
+	l.local.decide(res, key, n, charge)
+	return nil
+}
+
+// askStore decides with what is remembered, the store, or what stands in for it.
+func (l *Limiter) askStore(ctx context.Context, res *Result, key string, n int64, charge bool) error {
+	if charge && l.denials.get(res, key, n) {
+		return nil
 	}
 	epoch, sent := l.denials.now()
-	res, err := l.decideOn(ctx, l.store, l.deciders, key, n, charge)
+	err := l.decideOn(ctx, l.store, res, key, n, charge)
 	if err != nil {
 		if err = l.failure(ctx, err); !errors.Is(err, ErrUnavailable) {
-			return Result{}, err
+			return err
 		}
-		return l.decideWithout(ctx, key, n, charge, err)
+		return l.decideWithout(res, key, n, charge, err)
 	}
 	if charge {
-		l.denials.put(key, n, res, epoch, sent)
+		l.denials.put(key, n, *res, epoch, sent)
 	}
-	return res, nil
+	return nil
 }
 
-// decideOn decides on a store that keeps the limits of deciders.
-func (l *Limiter) decideOn(ctx context.Context, s store, deciders []decider, key string, n int64, charge bool) (Result, error) {
-	r := l.newReceipt(s, key, n)
-	if err := s.read(ctx, key, n, charge, r.readings); err != nil {
-		return Result{}, err
+// decideOn decides on a store.
+func (l *Limiter) decideOn(ctx context.Context, s store, res *Result, key string, n int64, charge bool) error {
+	b := l.newBook(s)
+	if err := s.read(ctx, key, n, charge, b.readings); err != nil {
+		return err
 	}
-	return l.describe(r, deciders, charge), nil
+	l.describe(res, b.readings, l.deciders, n, charge, s.source())
+	if charge && res.Allowed {
+		res.receipt.book, res.receipt.key, res.receipt.n = b, key, n
+	}
+	return nil
 }
 
 func check(ctx context.Context, key string, n int64) error {
@@ -195,39 +213,36 @@ func (l *Limiter) failure(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: limiter %q: %w", ErrUnavailable, l.name, err)
 }
 
-// describe makes the Result of a decision.
-func (l *Limiter) describe(r *receipt, deciders []decider, charge bool) Result {
+// describe makes the Result of a decision on n units from what each limit found.
+func (l *Limiter) describe(res *Result, found []reading, deciders []decider, n int64, charge bool, source Source) {
 	allowed := true
-	for i := range r.readings {
-		r.readings[i].admits = r.readings[i].admits || r.n == 0
-		allowed = allowed && r.readings[i].admits
+	for i := range found {
+		found[i].admits = found[i].admits || n == 0
+		allowed = allowed && found[i].admits
 	}
 	charge = charge && allowed
-	var res Result
-	if len(r.readings) == 1 {
-		res = l.resultOf(0, r, deciders, charge)
-	} else {
-		all := make([]Result, len(r.readings))
-		for i := range all {
-			all[i] = l.resultOf(i, r, deciders, charge)
-			if !allowed {
-				all[i].Delay = 0 // whoever is turned away has no place in a queue
-			}
+	if len(found) == 1 {
+		l.describeOne(res, 0, &found[0], deciders[0], n, charge, source)
+		return
+	}
+	all := make([]Result, len(found))
+	for i := range all {
+		l.describeOne(&all[i], i, &found[i], deciders[i], n, charge, source)
+		if !allowed {
+			all[i].Delay = 0 // whoever is turned away has no place in a queue
 		}
-		res = combine(all, allowed)
 	}
-	if charge {
-		res.receipt = r
-	}
-	return res
+	*res = combine(all, allowed)
 }
 
-// resultOf makes the Result of one limit.
-func (l *Limiter) resultOf(i int, r *receipt, deciders []decider, charged bool) Result {
-	res := deciders[i].result(r.readings[i], r.n, charged)
-	res.Allowed = r.readings[i].admits
-	res.At = time.UnixMicro(r.readings[i].t)
+// describeOne makes the Result of one limit.
+func (l *Limiter) describeOne(res *Result, i int, r *reading, d decider, n int64, charged bool, source Source) {
+	result(d, res, r, n, charged)
+	res.Allowed = r.admits
+	res.At = time.UnixMicro(r.t)
 	res.Name = l.names[i]
-	res.Source = r.store.source()
-	return res
+	res.Source = source
+	if charged {
+		res.receipt.mark = d.mark(*r)
+	}
 }

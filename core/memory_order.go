@@ -6,8 +6,8 @@ import "container/heap"
 type dueHeap []*entry
 
 func (h *dueHeap) push(e *entry)   { heap.Push((*dueOrder)(h), e) }
-func (h *dueHeap) remove(e *entry) { heap.Remove((*dueOrder)(h), e.index) }
-func (h *dueHeap) fix(e *entry)    { heap.Fix((*dueOrder)(h), e.index) }
+func (h *dueHeap) remove(e *entry) { heap.Remove((*dueOrder)(h), int(e.index)) }
+func (h *dueHeap) fix(e *entry)    { heap.Fix((*dueOrder)(h), int(e.index)) }
 
 // dueOrder is a dueHeap as container/heap wants it.
 type dueOrder []*entry
@@ -17,12 +17,12 @@ func (o dueOrder) Less(i, j int) bool { return o[i].due < o[j].due }
 
 func (o dueOrder) Swap(i, j int) {
 	o[i], o[j] = o[j], o[i]
-	o[i].index, o[j].index = i, j
+	o[i].index, o[j].index = int32(i), int32(j)
 }
 
 func (o *dueOrder) Push(x any) {
 	e, _ := x.(*entry)
-	e.index = len(*o)
+	e.index = int32(len(*o))
 	*o = append(*o, e)
 }
 

@@ -26,6 +26,7 @@ type config struct {
 	replicas  int
 	timeout   time.Duration
 	denied    int
+	together  int
 	observe   func(context.Context, Event)
 	logger    *slog.Logger
 	where     place
@@ -69,7 +70,8 @@ func (c *config) set(option string, only place) {
 // configure applies and checks the options of the Limiter called name.
 func configure(name string, options []Option, where place) (*config, error) {
 	c := &config{
-		prefix: "rl", entries: defaultEntries, denied: defaultDenied, timeout: defaultTimeout, replicas: 1, where: where,
+		prefix: "rl", entries: defaultEntries, denied: defaultDenied, together: defaultTogether, timeout: defaultTimeout,
+		replicas: 1, where: where,
 	}
 	if !validName(name) {
 		return nil, fmt.Errorf("redislimit: limiter name %.80q: allowed are 1 to %d letters, digits and \"_.-\"", name, maxName)

@@ -1,9 +1,6 @@
 package core
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // An outagePolicy says who decides while Redis does not.
 type outagePolicy uint8
@@ -76,17 +73,17 @@ func Timeout(d time.Duration) Option {
 // A fallback decides while Redis does not.
 type fallback struct {
 	policy outagePolicy
-	local  *memory   // for failLocal
-	share  []decider // the limits that local enforces
+	local  *memory // for failLocal
 }
 
-func newFallback(c *config) *fallback {
+func newFallback(l *Limiter, c *config) *fallback {
 	f := &fallback{policy: c.policy}
 	if c.policy == failLocal {
-		for _, l := range c.limits {
-			f.share = append(f.share, l.algorithm.compile(l.part(int64(c.replicas))))
+		share := make([]decider, len(c.limits))
+		for i, limit := range c.limits {
+			share[i] = limit.algorithm.compile(limit.part(int64(c.replicas)))
 		}
-		f.local = newMemory(defaultEntries, f.share)
+		f.local = newMemory(l, defaultEntries, share, SourceFallback)
 	}
 	return f
 }
@@ -101,19 +98,15 @@ func (l Limit) part(n int64) Limit {
 	return l
 }
 
-// localSource is a memory whose decisions say that they are a fallback's.
-type localSource struct{ *memory }
-
-func (localSource) source() Source { return SourceFallback }
-
 // decideWithout decides while Redis does not, because of err.
-func (l *Limiter) decideWithout(ctx context.Context, key string, n int64, charge bool, err error) (Result, error) {
-	switch f := l.fallback; {
-	case f == nil || f.policy == failClosed:
-		return Result{}, err
-	case f.policy == failOpen:
-		return Result{Allowed: true, Name: l.names[0], At: time.Now()}, nil
+func (l *Limiter) decideWithout(res *Result, key string, n int64, charge bool, err error) error {
+	switch f := l.fallback; f.policy {
+	case failClosed:
+		return err
+	case failOpen:
+		*res = Result{Allowed: true, Name: l.names[0], At: time.Now()}
 	default:
-		return l.decideOn(ctx, localSource{f.local}, f.share, key, n, charge)
+		f.local.decide(res, key, n, charge)
 	}
+	return nil
 }

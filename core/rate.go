@@ -41,7 +41,9 @@ func Per(n int64, period time.Duration) Rate { return Rate{n, period} }
 
 // ParseRate reads a Rate as a configuration file writes it: a count, a slash and
 // a period, as in "100/m", "5/10s" or "1000/24h". The period is a unit (ms, s, m,
-// h or d), a number of days ("7d"), or whatever [time.ParseDuration] reads.
+// h or d), a number of days ("7d"), or whatever [time.ParseDuration] reads. The
+// error for anything else, or for what is out of a Rate's bounds, says what is
+// allowed.
 func ParseRate(s string) (Rate, error) {
 	count, period, found := strings.Cut(s, "/")
 	if !found {

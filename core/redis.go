@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -32,19 +33,30 @@ type redisStore struct {
 	events   *emitter
 	head     string   // a Redis key up to the user's key: "rl:api:{"
 	tails    []string // and what follows it, for each limit: "}:token-1m"
+
+	constants []any // of all limits
+	unit      []any // the price of one unit, for each limit
+
+	apart atomic.Bool // decisions cannot share a script: their keys are on several servers
 }
 
 func newRedisStore(client Client, name string, c *config, deciders []decider, events *emitter) *redisStore {
 	s := &redisStore{
 		client:   client,
-		decide:   newScript(decideSource(c.limits)),
-		giveBack: newScript(refundSource(c.limits)),
+		decide:   newScript(decideSource(c.limits, deciders)),
+		giveBack: newScript(refundSource(c.limits, deciders)),
 		deciders: deciders,
 		events:   events,
 		head:     c.prefix + ":" + name + ":{",
 	}
 	for _, l := range c.limits {
 		s.tails = append(s.tails, "}:"+l.Name())
+	}
+	for _, d := range deciders {
+		for _, constant := range d.constants() {
+			s.constants = append(s.constants, fmt.Sprint(constant))
+		}
+		s.unit = append(s.unit, fmt.Sprint(d.price(1)))
 	}
 	return s
 }
@@ -59,18 +71,31 @@ func (s *redisStore) keys(dst []any, key string) []any {
 	return dst
 }
 
-func (s *redisStore) read(ctx context.Context, key string, n int64, charge bool, into []reading) error {
-	args := make([]any, 3, 16)
-	args = s.keys(args, key)
+// cost appends what one decision costs.
+func (s *redisStore) cost(dst []any, n int64, charge bool) []any {
 	if charge {
-		args = append(args, "1")
+		dst = append(dst, "1")
 	} else {
-		args = append(args, "0")
+		dst = append(dst, "0")
+	}
+	if n == 1 {
+		return append(dst, s.unit...)
 	}
 	for _, d := range s.deciders {
-		args = d.args(args, n)
+		dst = append(dst, d.price(n))
 	}
-	reply, err := s.decide.run(ctx, s, args)
+	return dst
+}
+
+// args returns the arguments of a script about one decision.
+func (s *redisStore) args(key string, n int64, charge bool) []any {
+	args := s.keys(make([]any, scriptArgs, 12), key)
+	args = append(args, s.constants...)
+	return s.cost(args, n, charge)
+}
+
+func (s *redisStore) read(ctx context.Context, key string, n int64, charge bool, into []reading) error {
+	reply, err := s.decide.run(ctx, s, s.args(key, n, charge), len(s.tails))
 	if err != nil {
 		return err
 	}
@@ -78,11 +103,11 @@ func (s *redisStore) read(ctx context.Context, key string, n int64, charge bool,
 }
 
 func (s *redisStore) refund(ctx context.Context, key string, n int64, readings []reading) error {
-	args := append(s.keys(make([]any, 3, 16), key), "1")
+	args := s.args(key, n, true)
 	for i, d := range s.deciders {
-		args = append(d.args(args, n), d.mark(readings[i]))
+		args = append(args, d.mark(readings[i]))
 	}
-	_, err := s.giveBack.run(ctx, s, args)
+	_, err := s.giveBack.run(ctx, s, args, len(s.tails))
 	return err
 }
 
@@ -93,12 +118,15 @@ func (s *redisStore) reset(ctx context.Context, key string) error {
 	return s.client.Process(ctx, cmd)
 }
 
+// slot returns a text that has the hash slot of key's state.
+func (s *redisStore) slot(key string) string { return s.head + encodeKey(key) + "}" }
+
 // decodeReply reads a script's answer. What answers may be a proxy, another
 // version of this library or a fault, so nothing is believed that the script
 // cannot have said.
 func decodeReply(reply []int64, deciders []decider, into []reading) error {
 	if len(reply) != readingLen*len(deciders) {
-		return fmt.Errorf("unexpected answer of %d numbers from redis, want %d", len(reply), readingLen*len(deciders))
+		return unexpected(len(reply), readingLen*len(deciders))
 	}
 	for i, d := range deciders {
 		n := reply[i*readingLen : (i+1)*readingLen]
@@ -109,4 +137,8 @@ func decodeReply(reply []int64, deciders []decider, into []reading) error {
 		into[i] = r
 	}
 	return nil
+}
+
+func unexpected(got, want int) error {
+	return fmt.Errorf("unexpected answer of %d numbers from redis, want %d", got, want)
 }

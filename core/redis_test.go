@@ -49,7 +49,8 @@ func FuzzDecodeReply(f *testing.F) {
 				continue
 			}
 			for _, charged := range []bool{false, readings[0].admits} {
-				res := d.result(readings[0], max(0, min(n, 3)), charged)
+				var res Result
+				d.result(&res, &readings[0], max(0, min(n, 3)), charged)
 				if res.Remaining < 0 || res.Remaining > res.Limit || res.RetryAfter < 0 || res.ResetAfter < 0 || res.Delay < 0 {
 					t.Errorf("%v: %+v", reply, res)
 				}

@@ -6,26 +6,38 @@ import (
 	"sync/atomic"
 )
 
-// A receipt remembers what a Result charged, so that it can be given back once.
+// A receipt says what a Result charged, so that it can be given back.
 type receipt struct {
-	limiter  *Limiter
-	store    store // that charged
-	key      string
-	n        int64
-	readings []reading // what each limit found before the charge
-	room     [1]reading
-	refunded atomic.Bool
+	book   *book // nil if nothing was charged
+	key    string
+	n      int64
+	mark   int64 // by which a refund finds the charge
+	number uint8 // in the book
 }
 
-// newReceipt returns a receipt whose readings are still to be filled in: one
-// allocation for a Limiter of one limit.
-func (l *Limiter) newReceipt(s store, key string, n int64) *receipt {
-	r := &receipt{limiter: l, store: s, key: key, n: n}
-	r.readings = r.room[:]
-	if len(l.deciders) > len(r.room) {
-		r.readings = make([]reading, len(l.deciders))
+// A book is what copies of a Result share, so that it is given back only once. It
+// is for one charge on a store, and for bookSize in memory, where an allocation for
+// each would take as long as half the decision.
+type book struct {
+	limiter  *Limiter
+	refunded atomic.Uint64 // a bit for each receipt
+	memory   *memory       // that charged, or else:
+	store    store
+	readings []reading // what each limit found before the charge
+	room     [1]reading
+}
+
+const bookSize = 64
+
+// newBook returns the book of one charge on s, whose readings are still to be
+// filled in: one allocation for a Limiter of one limit.
+func (l *Limiter) newBook(s store) *book {
+	b := &book{limiter: l, store: s}
+	b.readings = b.room[:]
+	if len(l.deciders) > len(b.room) {
+		b.readings = make([]reading, len(l.deciders))
 	}
-	return r
+	return b
 }
 
 // Refund gives back what r charged to key, as far as it still counts: to the
@@ -40,15 +52,19 @@ func (l *Limiter) Refund(ctx context.Context, key string, r Result) error {
 	if err := check(ctx, key, 0); err != nil {
 		return err
 	}
-	switch c := r.receipt; {
-	case c == nil:
+	b, bit := r.receipt.book, uint64(1)<<r.receipt.number
+	switch {
+	case b == nil:
 		return nil
-	case c.limiter != l || c.key != key:
+	case b.limiter != l || r.receipt.key != key:
 		return fmt.Errorf("%w: limiter %q, key %.80q", ErrInvalidResult, l.name, key)
-	case c.refunded.Swap(true):
+	case b.refunded.Or(bit)&bit != 0:
 		return nil
-	default:
-		defer l.denials.forget(key)
-		return l.failure(ctx, c.store.refund(ctx, key, c.n, c.readings))
 	}
+	defer l.denials.forget(key)
+	if b.memory != nil {
+		b.memory.refund(key, r)
+		return nil
+	}
+	return l.failure(ctx, b.store.refund(ctx, key, r.receipt.n, b.readings))
 }

@@ -1,15 +1,12 @@
 -- Gives back what a decision charged, as far as it still counts.
 -- KEYS     each limit's state
--- ARGV[1]  '1'
--- ARGV[2]  and on: each algorithm's arguments, for the cost that was charged, and after them the mark
---          by which it finds the charge
+-- ARGV     each algorithm's arguments; then '1', each limit's cost that was charged, and for each the
+--          mark by which the algorithm finds the charge
 -- Answers  {1}
 
-local time = redis.call('TIME')
-local argument = 2
+charging = true
 for i, algorithm in ipairs(algorithms) do
-  local mark = argument + algorithm.args
-  algorithm.refund(KEYS[i], time[1] * 1000000 + time[2], argument, tonumber(ARGV[mark]))
-  argument = mark + 1
+  local cost = first + i
+  algorithm.refund(KEYS[i], now, algorithm.first, cost, tonumber(ARGV[cost + #algorithms]))
 end
 return { 1 }

@@ -44,7 +44,7 @@ type Result struct {
 	Source Source
 
 	all     *[]Result // of several limits
-	receipt *receipt  // of what was charged; shared by copies
+	receipt receipt   // of what was charged
 }
 
 // All returns the Result of each limit, in the order given to [New]. Allowed is

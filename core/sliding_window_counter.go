@@ -10,16 +10,10 @@ import (
 var slidingWindowCounterScript string
 
 var slidingWindowCounter = &algorithm{
-	name:   "sliding_window_counter",
-	tag:    "counter",
-	script: slidingWindowCounterScript,
-	compile: func(l Limit) decider {
-		stored := ""
-		if l.name != "" {
-			stored = fmt.Sprintf(" %d", l.rate.micros())
-		}
-		return &counter{limit: l.rate.count, period: l.rate.micros(), tail: []any{l.rate.count, l.rate.micros(), stored}}
-	},
+	name:    "sliding_window_counter",
+	tag:     "counter",
+	script:  slidingWindowCounterScript,
+	compile: func(l Limit) decider { return newCounter(l) },
 }
 
 // SlidingWindowCounter returns a [Limit] that comes close to a sliding window in
@@ -41,12 +35,21 @@ func SlidingWindowCounter(r Rate, o ...LimitOption) Limit {
 // current window and in the one before, and the start of the current one.
 type counter struct {
 	limit, period int64
-	tail          []any // the arguments after the cost
+	form          string // what is stored begins with it
+	scale         scale  // of two windows
 }
 
-func (c *counter) args(dst []any, n int64) []any {
-	return append(append(dst, min(n, c.limit+1)), c.tail...)
+func newCounter(l Limit) *counter {
+	c := &counter{limit: l.rate.count, period: l.rate.micros(), form: "C1 ", scale: newScale(2 * l.rate.count)}
+	if l.name != "" {
+		c.form = fmt.Sprintf("C1 %d ", c.period)
+	}
+	return c
 }
+
+func (c *counter) constants() []any { return []any{c.limit, c.period, c.form} }
+
+func (c *counter) price(n int64) any { return min(n, c.limit+1) }
 
 func (c *counter) plausible(r reading) bool {
 	return r.x >= 0 && r.x <= 1<<31 && r.y >= 0 && r.y <= 1<<31 && r.z >= 0 && r.z <= r.t && r.t < r.z+c.period
@@ -54,9 +57,9 @@ func (c *counter) plausible(r reading) bool {
 
 func (c *counter) mark(r reading) int64 { return r.z }
 
-func (c *counter) result(r reading, n int64, charged bool) Result {
+func (c *counter) result(res *Result, r *reading, n int64, charged bool) {
 	count, before := r.x, r.y
-	res := Result{Limit: c.limit, Window: micros(c.period)}
+	res.Limit, res.Window = c.limit, micros(c.period)
 	switch {
 	case n > c.limit:
 		res.RetryAfter = Never
@@ -75,11 +78,10 @@ func (c *counter) result(r reading, n int64, charged bool) Result {
 	case before > 0:
 		res.ResetAfter = micros(left)
 	}
-	return res
 }
 
 // fits returns the first instant at which n units would fit if nothing else came.
-func (c *counter) fits(r reading, n int64) int64 {
+func (c *counter) fits(r *reading, n int64) int64 {
 	if free := c.limit - r.x - n; free >= 0 {
 		return max(r.t, r.z+c.faded(r.y, free))
 	}

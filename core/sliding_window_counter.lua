@@ -1,69 +1,74 @@
--- sliding_window_counter: KEYS[i] is a string, 'C1 start count before' or 'C1 start count before
--- period': the units used in the aligned window that began at `start` and in the one before it. Times
--- are in microseconds.
--- Reads (t, count, before, start), rolled on to the window of t. Arguments: n, limit, period, and
--- what is stored of the period: ' period' for a limit whose key does not tell it, '' for others.
+-- sliding_window_counter: KEYS[i] is a string, 'FORM start count before': the units used in the aligned
+-- window that began at `start`, in microseconds, and in the one before it. FORM is a version, and the
+-- period for a limit whose key does not tell it: 'C1 ' or 'C1 period '.
+-- Reads (t, count, before, start), rolled on to the window of t. Arguments: limit, period, FORM. A cost
+-- is a number.
 
-local sliding_window_counter = { args = 4 }
-
-local function save(key, start, count, before, expires, a)
-  store(key, string.format('C1 %.0f %.0f %.0f', start, count, before) .. ARGV[a + 3], expires)
-end
-
--- load returns t and the units as they stand in the window of t.
-local function load(key, now, period)
-  local start, count, before, length = parse(key, '^C1 (%d+) (%d+) (%d+) ?(%d*)$')
-  if start and count + before > 2 ^ 31 then start = discard(key) end
-  local t = math.max(now, start or 0)
-  local window = t - t % period
-  if not start or (length > 0 and length ~= period) or window > start + period then
-    return t, 0, 0, window
-  elseif window > start then
-    return t, 0, count, window
+-- load returns t and the units as they stand in the window of t, with its start as it was read.
+local function load(key, now, a)
+  local period, FORM, t = ARGV[a + 1], ARGV[a + 2], now
+  local start, count, before, digits
+  local value = redis.pcall('GET', key)
+  if value and value.err then value = discard(key, value.err) end
+  if value then
+    if string.sub(value, 1, #FORM) == FORM then
+      digits, count, before = string.match(value, '^(%d+) (%d+) (%d+)$', #FORM + 1)
+      start, count, before = tonumber(digits or ''), tonumber(count), tonumber(before)
+    else -- of another period: it starts afresh, but not with an earlier clock
+      start = string.match(value, '^C1 %d+ (%d+) %d+ %d+$')
+      start, count, before = tonumber(start or ''), 0, 0
+    end
+    if start and start < 2 ^ 53 and count + before <= 2 ^ 31 then
+      if start > now then t = start end
+    else
+      start = discard(key)
+    end
   end
-  return t, count, before, window
+  local window = t - t % period
+  if start == window then return t, count, before, window, digits end
+  if start == window - period then return t, 0, count, window end
+  return t, 0, 0, window
 end
 
--- product returns x * y for x < 2^30 and y < 2^45, which may be beyond 2^53, as two parts.
-local function product(x, y)
-  local low = x * (y % 2 ^ 23)
-  return x * math.floor(y / 2 ^ 23) + math.floor(low / 2 ^ 23), low % 2 ^ 23
+-- save writes `start` as it was read, or else formats it. Numbers that are joined keep 14 digits.
+local function save(key, a, start, count, before, expires, digits)
+  local value = ARGV[a + 2] .. (digits or string.format('%.0f', start)) .. ' ' .. count .. ' ' .. before
+  return redis.pcall('SET', key, value, 'PXAT', math.ceil(expires / 1000)).err
 end
 
--- fits tells whether before * (period - elapsed) <= free * period, exactly.
-local function fits(before, elapsed, free, period)
-  if free < 0 then return false end
-  if before <= free then return true end
-  local weight, part = product(before, period - elapsed)
-  local room, rest = product(free, period)
-  return weight < room or (weight == room and part <= rest)
+-- exceeds tells whether before * left > free * period, exactly: the products may be beyond 2^53, and
+-- are compared in two parts.
+local function exceeds(before, left, free, period)
+  local low, rest = before * (left % 2 ^ 23), free * (period % 2 ^ 23)
+  local weight = before * math.floor(left / 2 ^ 23) + math.floor(low / 2 ^ 23)
+  local room = free * math.floor(period / 2 ^ 23) + math.floor(rest / 2 ^ 23)
+  return weight > room or (weight == room and low % 2 ^ 23 > rest % 2 ^ 23)
 end
 
-function sliding_window_counter.read(key, now, a)
-  local n, limit, period = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
-  local t, count, before, window = load(key, now, period)
-  return fits(before, t - window, limit - count - n, period), t, count, before, window
+local function read(key, now, a, n)
+  local t, count, before, window, digits = load(key, now, a)
+  local period, free = ARGV[a + 1], ARGV[a] - count - ARGV[n]
+  local admits = free >= before or (free >= 0 and not exceeds(before, period - t + window, free, period))
+  return admits, t, count, before, window, digits
 end
 
-function sliding_window_counter.charge(key, a, _, count, before, window)
-  local period = tonumber(ARGV[a + 2])
-  save(key, window, count + ARGV[a], before, window + 2 * period, a)
+local function charge(key, a, n, _, count, before, window, digits)
+  return save(key, a, window, count + ARGV[n], before, window + 2 * ARGV[a + 1], digits)
 end
 
 -- refund gives back to the window that began at `mark`, while it is the current one or the one before.
-function sliding_window_counter.refund(key, now, a, mark)
-  local n, period = tonumber(ARGV[a]), tonumber(ARGV[a + 2])
-  local _, count, before, window = load(key, now, period)
+local function refund(key, now, a, n, mark)
+  local period, _, count, before, window, digits = ARGV[a + 1], load(key, now, a)
   if window == mark and count > 0 then
-    count = math.max(0, count - n)
+    count = math.max(0, count - ARGV[n])
   elseif window == mark + period and before > 0 then
-    before = math.max(0, before - n)
+    before = math.max(0, before - ARGV[n])
   else
     return
   end
   if count + before == 0 then
     redis.call('DEL', key)
   else
-    save(key, window, count, before, window + period * (count > 0 and 2 or 1), a)
+    save(key, a, window, count, before, window + period * (count > 0 and 2 or 1), digits)
   end
 end

@@ -14,7 +14,7 @@ var slidingWindowLog = &algorithm{
 	script:   slidingWindowLogScript,
 	validate: validateLog,
 	compile: func(l Limit) decider {
-		return &log{limit: l.rate.count, period: l.rate.micros(), tail: []any{l.rate.count, l.rate.micros()}}
+		return &log{limit: l.rate.count, period: l.rate.micros(), scale: newScale(l.rate.count)}
 	},
 }
 
@@ -44,12 +44,12 @@ func validateLog(l Limit) error {
 // the newest unit.
 type log struct {
 	limit, period int64
-	tail          []any // the arguments after the cost
+	scale         scale
 }
 
-func (l *log) args(dst []any, n int64) []any {
-	return append(append(dst, min(n, l.limit+1)), l.tail...)
-}
+func (l *log) constants() []any { return []any{l.limit, l.period} }
+
+func (l *log) price(n int64) any { return min(n, l.limit+1) }
 
 func (l *log) plausible(r reading) bool {
 	return r.x >= 0 && r.x < maxInstant && r.y >= 0 && r.y < maxInstant && r.z >= 0 && r.z <= r.t
@@ -57,8 +57,8 @@ func (l *log) plausible(r reading) bool {
 
 func (l *log) mark(r reading) int64 { return r.y }
 
-func (l *log) result(r reading, n int64, charged bool) Result {
-	res := Result{Limit: l.limit, Window: micros(l.period)}
+func (l *log) result(res *Result, r *reading, n int64, charged bool) {
+	res.Limit, res.Window = l.limit, micros(l.period)
 	switch {
 	case n > l.limit:
 		res.RetryAfter = Never
@@ -73,5 +73,4 @@ func (l *log) result(r reading, n int64, charged bool) Result {
 	if used > 0 {
 		res.ResetAfter = micros(max(0, newest+l.period-r.t))
 	}
-	return res
 }

@@ -3,53 +3,55 @@
 -- of one instant are told apart and stand in the order in which they came.
 -- Reads (t, used, y, newest): the units in the window, and the instant of the newest. y is, if it
 -- admits, the first member to add, and else the instant at which there is room.
--- Arguments: n, limit, period.
+-- Arguments: limit, period. A cost is a number.
 
-local sliding_window_log = { args = 3 }
-
-local function digits(number) return string.format('%.0f', number) end
-
-function sliding_window_log.read(key, now, a)
-  local n, limit, period = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
-  local last = fetch(key, 'ZRANGE', -1, -1, 'WITHSCORES')
-  local member, newest = tonumber(last and last[1]), tonumber(last and last[2])
-  if not (member and newest and member >= newest and member < 2 ^ 53) then
-    if last and last[1] then discard(key) end
-    return n <= limit, now, 0, now, 0
+local function read(key, now, a, n)
+  local limit, period, cost = ARGV[a], ARGV[a + 1], tonumber(ARGV[n])
+  local last = redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
+  if last.err then last = discard(key, last.err) or {} end
+  local member, newest = tonumber(last[1]), tonumber(last[2])
+  if not (member and newest and newest >= 0 and member >= newest and member < 2 ^ 53) then
+    if last[1] then discard(key) end
+    return cost <= limit, now, 0, now, 0
   end
-  local t = math.max(now, newest)
-  local used = redis.call('ZCOUNT', key, '(' .. digits(t - period), '+inf')
-  if used + n <= limit then return true, t, used, math.max(t, member + 1), newest end
-  if n > limit then return false, t, used, 0, newest end
-  local rank = n - limit - 1 -- counted from the newest, as the used ones are the last
+  local t = newest > now and newest or now
+  local used = redis.call('ZCOUNT', key, t - period + 1, '+inf')
+  if used + cost <= limit then return true, t, used, t > member and t or member + 1, newest end
+  if cost > limit then return false, t, used, 0, newest end
+  local rank = cost - limit - 1 -- counted from the newest, as the used ones are the last
   local leaves = redis.call('ZRANGE', key, rank, rank, 'WITHSCORES')
   return false, t, used, leaves[2] + period, newest
 end
 
--- each calls a command for the n members from first on, in parts that Lua's stack can take.
-local function each(n, first, command)
-  for from = 0, n - 1, 500 do
-    local arguments = {}
-    for i = from, math.min(from + 500, n) - 1 do command(arguments, digits(first + i)) end
-    redis.call(unpack(arguments))
+-- each calls a command for the members from `first` on, in parts that Lua's stack can take, with the
+-- score before each member where there is one. It returns what the command answered last.
+local function each(command, key, first, cost, score)
+  local done
+  for from = 0, cost - 1, 500 do
+    local entries = {}
+    for i = from, math.min(from + 500, cost) - 1 do
+      if score then entries[#entries + 1] = score end
+      entries[#entries + 1] = first + i
+    end
+    done = redis.pcall(command, key, unpack(entries))
+    if type(done) == 'table' then return done end
   end
+  return done
 end
 
-function sliding_window_log.charge(key, a, t, _, first)
-  local n, period = tonumber(ARGV[a]), tonumber(ARGV[a + 2])
-  redis.call('ZREMRANGEBYSCORE', key, '-inf', digits(t - period))
-  local score = digits(t)
-  each(n, first, function(arguments, member)
-    if not arguments[1] then arguments[1], arguments[2] = 'ZADD', key end
-    arguments[#arguments + 1], arguments[#arguments + 2] = score, member
-  end)
+local function charge(key, a, n, t, used, first, newest)
+  local cost, period, done = tonumber(ARGV[n]), ARGV[a + 1], nil
+  if newest > 0 then redis.call('ZREMRANGEBYSCORE', key, '-inf', t - period) end
+  if cost == 1 then
+    done = redis.pcall('ZADD', key, t, first)
+  else
+    done = each('ZADD', key, first, cost, t)
+  end
+  if type(done) == 'table' then return done.err end
   redis.call('PEXPIREAT', key, math.ceil((t + period) / 1000))
 end
 
 -- refund removes the entries of a charge, from the member `mark` on, as far as they are still there.
-function sliding_window_log.refund(key, _, a, mark)
-  each(tonumber(ARGV[a]), mark, function(arguments, member)
-    if not arguments[1] then arguments[1], arguments[2] = 'ZREM', key end
-    arguments[#arguments + 1] = member
-  end)
+local function refund(key, _, _, n, mark)
+  each('ZREM', key, mark, tonumber(ARGV[n]))
 end

@@ -11,7 +11,7 @@ var tokenBucket = &algorithm{
 	library: []string{bucketLibrary},
 	script:  tokenBucketScript,
 	bucket:  true,
-	compile: func(l Limit) decider { return newBucket(l) },
+	compile: func(l Limit) decider { return newBucket(l, "T1") },
 }
 
 // TokenBucket returns a [Limit] that admits bursts and holds a rate behind them:

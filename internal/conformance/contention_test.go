@@ -23,7 +23,7 @@ const contendEnv = "REDISLIMIT_CONTEND"
 
 func TestMain(m *testing.M) {
 	if addr := os.Getenv(contendEnv); addr != "" {
-		contend(addr)
+		contend(strings.Split(addr, ","), os.Getenv(contendEnv+"_ALONE") != "")
 		return
 	}
 	os.Exit(m.Run())
@@ -45,16 +45,34 @@ var contested = []core.Limit{
 }
 
 // TestContention has three processes of 64 goroutines each at one key: exactly a
-// thousand are admitted, and what refilled meanwhile.
+// thousand are admitted, and what refilled meanwhile. Decisions share round trips,
+// or have one each.
 func TestContention(t *testing.T) {
-	server := redistest.Server(t)
+	for store, addrs := range map[string][]string{"Redis": {redistest.Server(t).Addr}, "Cluster": redistest.Cluster(t)} {
+		for how, alone := range map[string]string{"together": "", "alone": "1"} {
+			t.Run(store+"/"+how, func(t *testing.T) {
+				for _, addr := range addrs {
+					node := redis.NewClient(&redis.Options{Addr: addr})
+					err := node.FlushAll(t.Context()).Err()
+					_ = node.Close()
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				contention(t, contendEnv+"="+strings.Join(addrs, ","), contendEnv+"_ALONE="+alone)
+			})
+		}
+	}
+}
+
+func contention(t *testing.T, env ...string) {
 	started := time.Now()
 	outputs := make([]string, 3)
 	var wg sync.WaitGroup
 	for i := range outputs {
 		wg.Go(func() {
 			cmd := exec.CommandContext(t.Context(), os.Args[0])
-			cmd.Env = append(os.Environ(), contendEnv+"="+server.Addr)
+			cmd.Env = append(os.Environ(), env...)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Errorf("process %d: %v\n%s", i, err, out)
@@ -82,11 +100,15 @@ func TestContention(t *testing.T) {
 }
 
 // contend is one process: it prints how many calls each limit admitted.
-func contend(addr string) {
-	client := redis.NewClient(&redis.Options{Addr: addr})
+func contend(addrs []string, alone bool) {
+	client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs}) // of a Cluster, if there are several
 	defer func() { _ = client.Close() }()
+	options := []core.Option{core.FailClosed(), core.Timeout(time.Minute)}
+	if alone {
+		options = append(options, core.Coalesce(1))
+	}
 	for i, limit := range contested {
-		lim := core.MustNew(client, fmt.Sprint("contested", i), limit, core.FailClosed(), core.Timeout(time.Minute))
+		lim := core.MustNew(client, fmt.Sprint("contested", i), append(options, limit)...)
 		var admitted atomic.Int64
 		var wg sync.WaitGroup
 		for range 64 {

@@ -2,8 +2,11 @@ package conformance
 
 import (
 	"context"
+	"crypto/sha1"
+	"encoding/hex"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,9 +18,13 @@ import (
 // A Driven client gives the scripts on a real Redis a clock that a test moves:
 // in each script that passes, the call of TIME is replaced by two more arguments.
 // All else, Lua and its numbers above all, is Redis's own.
+//
+// Added as a hook to a client of go-redis's own it does the same there, in
+// pipelines, too.
 type Driven struct {
-	client core.Client
-	now    atomic.Int64 // microseconds since the epoch
+	client  core.Client
+	now     atomic.Int64 // microseconds since the epoch
+	sources sync.Map     // of the scripts that passed, by their digests
 }
 
 // NewDriven returns a client whose clock stands fifty years ahead of the server's,
@@ -33,31 +40,92 @@ func (d *Driven) Advance(by time.Duration) { d.now.Add(by.Microseconds()) }
 
 // Process runs cmd, a script by the driven clock.
 func (d *Driven) Process(ctx context.Context, cmd redis.Cmder) error {
-	args := cmd.Args()
-	switch cmd.Name() {
-	case "evalsha":
-		// The digest is of the script with the server's clock: have it sent whole.
-		cmd.SetErr(noScriptError{})
-		return noScriptError{}
-	case "eval":
-		const clock = "redis.call('TIME')"
-		source, _ := args[1].(string)
-		if strings.Count(source, clock) != 1 {
-			panic("conformance: a script that asks for the time more than once, or never")
+	return d.ProcessHook(d.client.Process)(ctx, cmd)
+}
+
+// DialHook changes nothing.
+func (d *Driven) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook runs a command, a script by the driven clock.
+func (d *Driven) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		run := d.driven(ctx, cmd)
+		if run == nil {
+			cmd.SetErr(noScriptError{})
+			return noScriptError{}
 		}
-		now := d.now.Load()
-		own := append([]any(nil), args...)
-		own[1] = strings.Replace(source, clock, "{ ARGV[#ARGV - 1], ARGV[#ARGV] }", 1)
-		own = append(own, strconv.FormatInt(now/1e6, 10), strconv.FormatInt(now%1e6, 10))
-		run := redis.NewIntSliceCmd(ctx, own...)
-		err := d.client.Process(ctx, run)
-		cmd.SetErr(err)
-		if into, ok := cmd.(interface{ SetVal(val []int64) }); ok {
-			into.SetVal(run.Val())
+		err := next(ctx, run)
+		answer(cmd, run)
+		return err
+	}
+}
+
+// ProcessPipelineHook runs the scripts of a pipeline so.
+func (d *Driven) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		var runs, sent []redis.Cmder
+		for _, cmd := range cmds {
+			run := d.driven(ctx, cmd)
+			if run == nil {
+				cmd.SetErr(noScriptError{})
+			} else {
+				runs, sent = append(runs, run), append(sent, cmd)
+			}
+		}
+		var err error
+		if len(runs) > 0 {
+			err = next(ctx, runs)
+		}
+		for i, run := range runs {
+			answer(sent[i], run)
+		}
+		if err == nil && len(runs) < len(cmds) {
+			err = noScriptError{}
 		}
 		return err
 	}
-	return d.client.Process(ctx, cmd)
+}
+
+// answer hands the answer to run on to cmd, for which it was sent.
+func answer(cmd, run redis.Cmder) {
+	if cmd == run {
+		return
+	}
+	cmd.SetErr(run.Err())
+	from, ok := run.(*redis.IntSliceCmd)
+	if into, takes := cmd.(interface{ SetVal(val []int64) }); ok && takes {
+		into.SetVal(from.Val())
+	}
+}
+
+// driven returns what to send for cmd, or nil for a script that is not known yet:
+// its digest is that of the script with the server's clock.
+func (d *Driven) driven(ctx context.Context, cmd redis.Cmder) redis.Cmder {
+	args := cmd.Args()
+	var source string
+	switch cmd.Name() {
+	case "evalsha":
+		known, ok := d.sources.Load(args[1])
+		if !ok {
+			return nil
+		}
+		source, _ = known.(string)
+	case "eval":
+		source, _ = args[1].(string)
+		sum := sha1.Sum([]byte(source))
+		d.sources.Store(hex.EncodeToString(sum[:]), source)
+	default:
+		return cmd
+	}
+	const clock = "redis.call('TIME')"
+	if strings.Count(source, clock) != 1 {
+		panic("conformance: a script that asks for the time more than once, or never")
+	}
+	now := d.now.Load()
+	own := append([]any(nil), args...)
+	own[0], own[1] = "eval", strings.Replace(source, clock, "{ table.remove(ARGV, #ARGV - 1), table.remove(ARGV) }", 1)
+	own = append(own, strconv.FormatInt(now/1e6, 10), strconv.FormatInt(now%1e6, 10))
+	return redis.NewIntSliceCmd(ctx, own...)
 }
 
 type noScriptError struct{}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
 )
 
 // stateCases are about what is stored: that it expires, that denials leave it
@@ -18,6 +20,7 @@ func stateCases() []testCase {
 	return slices.Concat(
 		each("Reset", reset),
 		each("Expires", expires),
+		each("ExpiresInTime", expiresInTime),
 		each("Foreign", foreign),
 		each("ScriptFlushed", scriptFlushed),
 	)
@@ -83,6 +86,25 @@ func expires(t *testing.T, s Store, limit maker) {
 	step("after the refund of another", 0)
 }
 
+// expiresInTime is expires for a rate of which a unit takes a fraction of many
+// parts: they are no microseconds.
+func expiresInTime(t *testing.T, s Store, limit maker) {
+	if s.Redis == nil {
+		t.Skip("no keys to look at")
+	}
+	lim := s.limiter(t, "parts", limit(core.Per(99_991, 24*time.Hour)))
+	for _, n := range []int64{1, 2, 1000} {
+		res := allowN(t, lim, "k", n)
+		needed := res.At.Add(res.ResetAfter)
+		for _, key := range s.keys(t) {
+			if at := s.expiry(t, key); at.Before(needed) || at.After(needed.Add(time.Second)) {
+				t.Errorf("after %d units: %s expires %v after it is no longer needed", n, key, at.Sub(needed))
+			}
+		}
+		s.Advance(1234567 * time.Microsecond)
+	}
+}
+
 // foreign puts what we never wrote at the key: the decision starts afresh, and
 // what it stores expires.
 func foreign(t *testing.T, s Store, limit maker) {
@@ -100,12 +122,16 @@ func foreign(t *testing.T, s Store, limit maker) {
 		"version": func() error { return s.Redis.Set(ctx, key, "Z9 1 2 3 4 5 6 7", 0).Err() },
 		"huge F1": func() error { return s.Redis.Set(ctx, key, "F1 1e99 99999999999999999999 1", 0).Err() },
 		"huge F2": func() error { return s.Redis.Set(ctx, key, "F1 99999999999999999999 9999999999999999999 1", 0).Err() },
-		"zero T1": func() error { return s.Redis.Set(ctx, key, "T1 1 1 0 0", 0).Err() },
-		"nan T1":  func() error { return s.Redis.Set(ctx, key, "T1 1 1 nan 1", 0).Err() },
-		"part T1": func() error { return s.Redis.Set(ctx, key, "T1 8000000000000000 1 5 10", 0).Err() },
-		"zero G1": func() error { return s.Redis.Set(ctx, key, "G1 1 0 0", 0).Err() },
-		"part G1": func() error { return s.Redis.Set(ctx, key, "G1 8000000000000000 7 10", 0).Err() },
-		"none L1": func() error { return s.Redis.Set(ctx, key, "L1 9 1.5.5 7", 0).Err() },
+		"zero T1": func() error { return s.Redis.Set(ctx, key, "T1 0 1 2", 0).Err() },
+		"nan T1":  func() error { return s.Redis.Set(ctx, key, "T1 10 1 nan", 0).Err() },
+		"part T1": func() error { return s.Redis.Set(ctx, key, "T1 10 1 8000000000000000+10", 0).Err() },
+		"zero G1": func() error { return s.Redis.Set(ctx, key, "G1 0 5", 0).Err() },
+		"late T1": func() error { return s.Redis.Set(ctx, key, "T1 10 8000000000000000 1", 0).Err() },
+		"nan G1":  func() error { return s.Redis.Set(ctx, key, "G1 10 nan", 0).Err() },
+		"inf L1":  func() error { return s.Redis.Set(ctx, key, "L1 10 inf", 0).Err() },
+		"half L1": func() error { return s.Redis.Set(ctx, key, "L1 10 5.5", 0).Err() },
+		"part G1": func() error { return s.Redis.Set(ctx, key, "G1 10 8000000000000000+10", 0).Err() },
+		"none L1": func() error { return s.Redis.Set(ctx, key, "L1 9 1.5.5", 0).Err() },
 		"huge C1": func() error { return s.Redis.Set(ctx, key, "C1 1800000000000000 999999999999 1", 0).Err() },
 		"hash":    func() error { return s.Redis.HSet(ctx, key, "a", "b").Err() },
 		"list":    func() error { return s.Redis.RPush(ctx, key, "a").Err() },

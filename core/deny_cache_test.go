@@ -1,0 +1,30 @@
+package core
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// TestDenyCacheAllocates counts the allocations of a denial that is remembered:
+// none, and no command.
+func TestDenyCacheAllocates(t *testing.T) {
+	client := fakeClient(func(redis.Cmder) error {
+		t.Error("Redis was asked")
+		return errors.ErrUnsupported
+	})
+	lim := MustNew(client, "api", TokenBucket(PerHour(1)))
+	for _, key := range []string{"ip:192.0.2.1", "a key of other characters: ü"} {
+		lim.denials.put(key, 1, Result{Limit: 1, RetryAfter: time.Hour, Source: SourceRedis}, 0, time.Now())
+		got := testing.AllocsPerRun(100, func() {
+			if res, err := lim.Allow(t.Context(), key); err != nil || res.Allowed || res.Source != SourceDenyCache {
+				t.Error(res, err)
+			}
+		})
+		if got != 0 {
+			t.Errorf("%v allocations, want none", got)
+		}
+	}
+}
