@@ -63,7 +63,8 @@ func OnDenied(h echo.HandlerFunc) guard.Option { return guard.OnDenied(h) }
 func OnError(h echo.HandlerFunc) guard.Option { return guard.OnError(h) }
 
 // Key makes a key function of one over echo.Context. Tag what it returns, as in
-// "tenant:"+id, so that it meets no key of another kind.
+// "tenant:"+id, so that it meets no key of another kind. [keyfunc.ErrNoKey] has the
+// request counted by its peer's address; any other error is answered with 500.
 func Key(f func(echo.Context) (string, error)) keyfunc.Func {
 	if f == nil {
 		panic("echolimit: Key(nil): want a function over echo.Context")

@@ -58,7 +58,8 @@ func OnError(h fiber.Handler) guard.Option { return guard.OnError(h) }
 
 // Key makes a key function of one over *fiber.Ctx. Tag what it returns, as in
 // "tenant:"+id, so that it meets no key of another kind. It is copied: Fiber uses
-// its strings again after the handler.
+// its strings again after the handler. [keyfunc.ErrNoKey] has the request counted by
+// its peer's address; any other error is answered with 500.
 func Key(f func(*fiber.Ctx) (string, error)) keyfunc.Func {
 	if f == nil {
 		panic("fiberlimit: Key(nil): want a function over *fiber.Ctx")

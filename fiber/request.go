@@ -71,6 +71,9 @@ type header struct{ c *fiber.Ctx }
 func (h header) Get(name string) string { return h.c.GetRespHeader(name) }
 func (h header) Set(name, value string) { h.c.Set(name, value) }
 
+// SetBytes spares the guard the making of strings, which fasthttp would copy.
+func (h header) SetBytes(name string, value []byte) { h.c.Response().Header.SetBytesV(name, value) }
+
 // seenKey is where a *fiber.Ctx has what was decided.
 type seenKey struct{}
 

@@ -26,8 +26,8 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(
 	g := guard.New(lim, key, opts...)
 	denied, failed := guard.Handlers[http.Handler](g)
 	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			r, seen := remember(r)
+		return http.HandlerFunc(func(w http.ResponseWriter, outer *http.Request) {
+			r, seen := remember(outer)
 			verdict := g.Check(request{r}, w.Header(), seen)
 			switch {
 			case verdict.Status == 0 && g.CountsByStatus():
@@ -43,6 +43,7 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(
 				w.WriteHeader(verdict.Status)
 				_, _ = w.Write(guard.Problem(verdict.Status)) // a client that is gone needs no answer
 			}
+			outer.MultipartForm = r.MultipartForm // whose temporary files the server removes
 		})
 	}
 }
@@ -56,7 +57,8 @@ func OnDenied(h http.Handler) guard.Option { return guard.OnDenied(h) }
 func OnError(h http.Handler) guard.Option { return guard.OnError(h) }
 
 // Key makes a key function of one over *http.Request. Tag what it returns, as in
-// "tenant:"+id, so that it meets no key of another kind.
+// "tenant:"+id, so that it meets no key of another kind. [keyfunc.ErrNoKey] has the
+// request counted by its peer's address; any other error is answered with 500.
 func Key(f func(*http.Request) (string, error)) keyfunc.Func {
 	if f == nil {
 		panic("httplimit: Key(nil): want a function over *http.Request")

@@ -33,12 +33,13 @@ func (q request) Cookie(name string) string {
 // seenKey is where a request's context has what was decided.
 type seenKey struct{}
 
-// A seenContext keeps what was decided in the context itself: one allocation
-// where context.WithValue takes two.
+// A seenContext keeps what was decided in the context itself, and the request that
+// has this context beside it: one allocation for the three.
 type seenContext struct {
 	context.Context //nolint:containedctx // it is a context
 
-	seen guard.Seen
+	seen    guard.Seen
+	request http.Request
 }
 
 func (c *seenContext) Value(key any) any {
@@ -55,5 +56,6 @@ func remember(r *http.Request) (*http.Request, *guard.Seen) {
 		return r, seen
 	}
 	ctx := &seenContext{Context: r.Context()}
-	return r.WithContext(ctx), &ctx.seen
+	ctx.request = *r.WithContext(ctx)
+	return &ctx.request, &ctx.seen
 }

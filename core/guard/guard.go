@@ -82,24 +82,45 @@ type Seen struct {
 	// Result is the tightest decision.
 	Result core.Result
 
-	xRateLimit core.Result // the tightest in the headers of each set
-	ietf       core.Result
+	xRateLimit told // the tightest in the headers of each set
+	ietf       told
 	values     [3]string // of X-RateLimit
+	room       [64]byte  // in which they are written
+}
+
+// A told is what it takes to compare a Result with the next. Each request has two,
+// and nearly none has anything to compare.
+type told struct {
+	allowed                bool
+	source                 core.Source
+	remaining              int64
+	retryAfter, resetAfter time.Duration
+}
+
+// tell tells whether res is to be told, and keeps it then.
+func (t *told) tell(res *core.Result) bool {
+	if t.source != core.SourceNone && !res.Tighter(core.Result{
+		Allowed: t.allowed, Source: t.source, Remaining: t.remaining, RetryAfter: t.retryAfter, ResetAfter: t.resetAfter,
+	}) {
+		return false
+	}
+	*t = told{res.Allowed, res.Source, res.Remaining, res.RetryAfter, res.ResetAfter}
+	return true
 }
 
 // Check decides about r, sets the headers of its response and holds it for its
 // Delay.
-func (g *Guard) Check(r keyfunc.Request, h Header, seen *Seen) Verdict {
+func (g *Guard) Check(r keyfunc.Request, h Header, seen *Seen) (v Verdict) {
 	if g.skip != nil && g.skip(r) {
-		return Verdict{}
+		return v
 	}
-	v := g.decide(r)
+	g.decide(r, &v)
 	if v.Result.Source != core.SourceNone {
-		if v.Result.Tighter(seen.Result) {
+		if seen.Result.Source == core.SourceNone || v.Result.Tighter(seen.Result) {
 			seen.Result = v.Result
 		}
 		if !g.dryRun {
-			g.headers.set(h, v.limiter.Name(), v.Result, seen)
+			g.headers.set(h, v.limiter.Name(), &v.Result, seen)
 		}
 	}
 	switch {
@@ -117,8 +138,8 @@ func (g *Guard) Check(r keyfunc.Request, h Header, seen *Seen) Verdict {
 }
 
 // decide asks the limiter about r.
-func (g *Guard) decide(r keyfunc.Request) Verdict {
-	v := Verdict{limiter: g.limiter}
+func (g *Guard) decide(r keyfunc.Request, v *Verdict) {
+	v.limiter = g.limiter
 	if g.limiterFor != nil {
 		if lim := g.limiterFor(r); lim != nil {
 			v.limiter = lim
@@ -128,7 +149,7 @@ func (g *Guard) decide(r keyfunc.Request) Verdict {
 	if v.Err != nil {
 		g.log(r, "redislimit: the key function failed", v.Err)
 		v.Status = http.StatusInternalServerError
-		return v
+		return
 	}
 	v.Result, v.Err = v.limiter.AllowN(r.Context(), v.key, g.costOf(r))
 	switch {
@@ -139,7 +160,6 @@ func (g *Guard) decide(r keyfunc.Request) Verdict {
 	case !v.Result.Allowed:
 		v.Status, v.Err = http.StatusTooManyRequests, &DeniedError{v.Result}
 	}
-	return v
 }
 
 // keyOf takes the key from r, or else the peer's address: nobody escapes by

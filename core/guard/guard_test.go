@@ -12,45 +12,6 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-func ExampleSkip() {
-	_ = guard.Skip(func(r keyfunc.Request) bool { return r.Path() == "/healthz" }) // pass it to a Middleware
-}
-
-func ExampleCost() {
-	_ = guard.Cost(func(r keyfunc.Request) int64 { // pass it to a Middleware
-		if r.Method() == "POST" {
-			return 5
-		}
-		return 1
-	})
-}
-
-// Customers of the paid tier have a limiter of their own.
-func ExampleLimiterFor() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-	paid := core.MustNew(rdb, "paid", core.TokenBucket(core.PerMinute(1000)))
-
-	_ = guard.LimiterFor(func(r keyfunc.Request) *core.Limiter { // pass it to a Middleware
-		if r.Value("tier") == "paid" {
-			return paid
-		}
-		return nil // the mounted one
-	})
-}
-
-// Only failed logins count: who knows the password is not limited.
-func ExampleCountIf() {
-	_ = guard.CountIf(func(status int) bool { return status == 401 }) // pass it to a Middleware
-}
-
-func ExampleDryRun() {
-	_ = guard.DryRun() // pass it to a Middleware, look at the decisions, and take it out
-}
-
-func ExampleHeaders() {
-	_ = guard.Headers(guard.XRateLimit | guard.IETF) // pass it to a Middleware
-}
-
 // TestPanics has what would leave a route unlimited.
 func TestPanics(t *testing.T) {
 	t.Parallel()

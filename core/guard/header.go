@@ -16,6 +16,11 @@ type Header interface {
 	Set(name, value string)
 }
 
+// A byteHeader is a Header that copies what it is given.
+type byteHeader interface {
+	SetBytes(name string, value []byte)
+}
+
 // A HeaderSet is a choice of headers.
 type HeaderSet uint8
 
@@ -48,14 +53,12 @@ type headers struct {
 }
 
 // set tells res, unless a middleware further out has told a tighter one.
-func (o headers) set(h Header, limiter string, res core.Result, seen *Seen) {
-	if o.sets&XRateLimit != 0 && res.Tighter(seen.xRateLimit) {
-		seen.xRateLimit = res
-		o.setXRateLimit(h, seen)
+func (o headers) set(h Header, limiter string, res *core.Result, seen *Seen) {
+	if o.sets&XRateLimit != 0 && seen.xRateLimit.tell(res) {
+		o.setXRateLimit(h, res, seen)
 	}
-	if o.sets&IETF != 0 && res.Tighter(seen.ietf) {
-		seen.ietf = res
-		setIETF(h, limiter, res)
+	if o.sets&IETF != 0 && seen.ietf.tell(res) {
+		setIETF(h, limiter, *res)
 	}
 	if o.sets != 0 && !res.Allowed && res.RetryAfter != core.Never {
 		h.Set(headerRetryAfter, strconv.FormatInt(max(1, secondsCeil(res.RetryAfter)), 10)) // clients take 0 for "at once"
@@ -65,16 +68,22 @@ func (o headers) set(h Header, limiter string, res core.Result, seen *Seen) {
 	}
 }
 
-// setXRateLimit writes the three numbers into one string. An http.Header gets its
-// values from an array in seen, which spares the slice that Set would make of each.
-func (o headers) setXRateLimit(h Header, seen *Seen) {
-	var room [64]byte
-	res := seen.xRateLimit
-	text := strconv.AppendInt(room[:0], res.Limit, 10)
+// setXRateLimit writes the three numbers into one text. An http.Header gets its
+// values from an array in seen, which spares the slice that Set would make of each;
+// what copies bytes needs no strings at all.
+func (o headers) setXRateLimit(h Header, res *core.Result, seen *Seen) {
+	text := strconv.AppendInt(seen.room[:0], res.Limit, 10)
 	limit := len(text)
 	text = strconv.AppendInt(text, res.Remaining, 10)
 	remaining := len(text)
-	all := string(strconv.AppendInt(text, o.reset(res), 10))
+	text = strconv.AppendInt(text, o.reset(res), 10)
+	if h, ok := h.(byteHeader); ok {
+		h.SetBytes(headerLimit, text[:limit])
+		h.SetBytes(headerRemaining, text[limit:remaining])
+		h.SetBytes(headerReset, text[remaining:])
+		return
+	}
+	all := string(text)
 	seen.values = [3]string{all[:limit], all[limit:remaining], all[remaining:]}
 	for i, name := range [3]string{headerLimit, headerRemaining, headerReset} {
 		if native, ok := h.(http.Header); ok {
@@ -87,7 +96,7 @@ func (o headers) setXRateLimit(h Header, seen *Seen) {
 
 // reset returns X-RateLimit-Reset. In Unix time it is constant through a fixed
 // window, as it derives from the clock that decided.
-func (o headers) reset(res core.Result) int64 {
+func (o headers) reset(res *core.Result) int64 {
 	if o.delta {
 		return secondsCeil(res.ResetAfter)
 	}

@@ -9,7 +9,8 @@ import (
 )
 
 // An Option adjusts a middleware. Besides those here each adapter has OnDenied
-// and OnError, which take handlers of its framework.
+// and OnError, which take handlers of its framework. Of two that say the same the
+// last one holds. A nil function panics at once.
 type Option func(*Guard)
 
 // Skip lets the requests for which skip returns true pass without a decision:
