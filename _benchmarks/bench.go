@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A bench measures cells, one after the other, on one Redis.
+type bench struct {
+	config
+
+	server     *server
+	proxy      *proxy
+	contenders []*contender
+	meter      *meter
+	tracks     []*track
+	used       map[string]bool // the keys whose limits are used up
+	progress   io.Writer
+}
+
+// config is what the flags say.
+type config struct {
+	cells  []cell
+	rounds int
+	slice  time.Duration
+}
+
+// result is what was measured in a cell.
+type result struct {
+	cell   cell
+	all    []*summary
+	others float64 // the share of the machine's CPU that others took meanwhile, in percent
+}
+
+// run measures all cells and hands each to done.
+func (b *bench) run(ctx context.Context, done func(result)) error {
+	for i, c := range b.cells {
+		_, _ = fmt.Fprintf(b.progress, "%d of %d: %s\n", i+1, len(b.cells), c)
+		r, err := b.measure(ctx, c)
+		if err != nil {
+			return err
+		}
+		done(r)
+	}
+	return nil
+}
+
+// measure runs rounds in a cell: each has a slice of every contender, in an order
+// of its own, so that what else the machine does hits all alike.
+func (b *bench) measure(ctx context.Context, c cell) (result, error) {
+	addr, err := b.addr(ctx, c)
+	if err != nil {
+		return result{}, err
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: c.callers + 1, ContextTimeoutEnabled: true})
+	defer func() { _ = rdb.Close() }()
+	stock := redis.NewClient(&redis.Options{Addr: addr, PoolSize: c.callers + 1})
+	defer func() { _ = stock.Close() }()
+	near := redis.NewClient(&redis.Options{Addr: b.server.addr, PoolSize: c.callers + 1})
+	defer func() { _ = near.Close() }()
+	var runners []*runner
+	for _, contender := range b.contenders {
+		if contender.only != nil && !contender.only(c) {
+			continue
+		}
+		r, err := b.ready(ctx, contender, c, near, rdb, stock, addr)
+		if err != nil {
+			return result{}, fmt.Errorf("%s: %s: %w", c, contender.name, err)
+		}
+		runners = append(runners, r)
+	}
+	before := b.load()
+	rounds := make([]round, b.rounds)
+	for n := range rounds {
+		rounds[n] = make(round, len(runners))
+		for _, i := range rand.Perm(len(runners)) {
+			s, err := runners[i].measure(ctx, b.meter, b.tracks, b.slice)
+			if ctx.Err() != nil {
+				return result{}, ctx.Err()
+			}
+			if err != nil {
+				return result{}, err
+			}
+			for _, m := range metrics() {
+				rounds[n][i] = append(rounds[n][i], m.of(s))
+			}
+		}
+	}
+	return result{c, summarize(runners, rounds), b.load().others(before)}, nil
+}
+
+// load is what the machine and our processes have used so far.
+func (b *bench) load() load {
+	if b.proxy == nil {
+		return loadOf(b.server.cmd.Process.Pid)
+	}
+	return loadOf(b.server.cmd.Process.Pid, b.proxy.cmd.Process.Pid)
+}
+
+// addr is where the clients of a cell connect to.
+func (b *bench) addr(ctx context.Context, c cell) (string, error) {
+	if c.latency == 0 {
+		return b.server.addr, nil
+	}
+	if b.proxy != nil && b.proxy.latency == c.latency {
+		return b.proxy.addr, nil
+	}
+	if b.proxy != nil {
+		b.proxy.kill()
+	}
+	var err error
+	b.proxy, err = startProxy(ctx, b.server.addr, c.latency)
+	if err != nil {
+		return "", err
+	}
+	return b.proxy.addr, nil
+}
+
+// ready makes a contender's limiter over rdb, after its limits were used up over a
+// near connection, and asks it whether it decides as the cell says.
+func (b *bench) ready(ctx context.Context, c *contender, in cell, near, rdb, stock *redis.Client, addr string) (*runner, error) {
+	r := &runner{contender: c, cell: in, keys: make([]string, in.keys)}
+	for i := range r.keys {
+		r.keys[i] = fmt.Sprintf("user:%c%02d:%05d", in.scenario[0], c.id, i)
+	}
+	if in.scenario == denied && c.limits {
+		lim, err := c.make(&world{in, near, near, b.server.addr, in.limit(), c.id})
+		if err != nil {
+			return nil, err
+		}
+		if err := b.useUp(ctx, r.keys, lim); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if r.limiter, err = c.make(&world{in, rdb, stock, addr, in.limit(), c.id}); err != nil {
+		return nil, err
+	}
+	return r, r.verify(ctx)
+}
+
+// useUp charges each key once, which is all that a scarce limit has.
+func (b *bench) useUp(ctx context.Context, keys []string, lim limiter) error {
+	const callers = 16
+	var running sync.WaitGroup
+	var next atomic.Int64
+	errs := make(chan error, callers)
+	for range callers {
+		running.Go(func() {
+			attempt := lim()
+			for i := next.Add(1) - 1; i < int64(len(keys)); i = next.Add(1) - 1 {
+				if b.known(keys[i]) {
+					continue
+				}
+				if _, err := attempt(ctx, keys[i]); err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	running.Wait()
+	close(errs)
+	for _, key := range keys {
+		b.used[key] = true
+	}
+	return <-errs
+}
+
+// known tells whether a key was used up for an earlier cell. Nobody writes to used
+// while callers ask.
+func (b *bench) known(key string) bool { return b.used[key] }
+
+// verify asks for a few decisions, one after the other, before anything is timed.
+func (r *runner) verify(ctx context.Context) error {
+	attempt := r.limiter()
+	s := &slice{}
+	for i := range 100 {
+		allowed, err := attempt(ctx, r.keys[i*len(r.keys)/100])
+		if err != nil {
+			return err
+		}
+		s.decisions++
+		if allowed {
+			s.allowed++
+		}
+	}
+	return r.check(s)
+}

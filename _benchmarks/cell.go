@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// The scenarios.
+const (
+	admitted = "admitted" // the limit is never reached
+	denied   = "denied"   // the limit was reached long ago
+)
+
+// A cell is one place in the matrix: contenders are compared within it.
+type cell struct {
+	callers  int
+	keys     int
+	scenario string
+	latency  time.Duration // that the network adds to each round trip
+}
+
+func (c cell) limit() limit {
+	if c.scenario == denied {
+		return scarce()
+	}
+	return plenty()
+}
+
+// plenty is a limit that nothing reaches: a unit every microsecond.
+func plenty() limit { return limit{6e7, time.Minute} }
+
+// scarce is one that the first request of a key uses up.
+func scarce() limit { return limit{1, time.Hour} }
+
+// String returns the title of the cell's table.
+func (c cell) String() string {
+	keys := grouped(float64(c.keys)) + " keys"
+	if c.keys == 1 {
+		keys = "1 key"
+	}
+	network := "no latency added"
+	if c.latency > 0 {
+		network = fmt.Sprintf("%v of network latency", c.latency)
+	}
+	callers := fmt.Sprintf("%d callers", c.callers)
+	if c.callers == 1 {
+		callers = "1 caller"
+	}
+	return fmt.Sprintf("%s, %s, all %s, %s", callers, keys, c.scenario, network)
+}
+
+// essential are the cells of a run without flags: each differs from the first two,
+// those of the chart, in one thing.
+func essential() []cell {
+	const ms = time.Millisecond
+	return []cell{
+		{1, 10_000, admitted, 0},
+		{64, 10_000, admitted, 0},
+		{256, 10_000, admitted, 0},
+		{64, 1, admitted, 0},
+		{64, 10_000, denied, 0},
+		{64, 10_000, admitted, ms},
+	}
+}
+
+// matrix are all cells of these numbers.
+func matrix(callers, keys []int, scenarios []string, latencies []time.Duration) []cell {
+	all := make([]cell, 0, len(callers)*len(keys)*len(scenarios)*len(latencies))
+	for _, l := range latencies {
+		for _, s := range scenarios {
+			for _, k := range keys {
+				for _, c := range callers {
+					all = append(all, cell{c, k, s, l})
+				}
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"cmp"
+	_ "embed"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"text/template"
+)
+
+//go:embed chart.svg.tmpl
+var chartTemplate string
+
+// The measures of the chart, in pixels.
+const (
+	rowHeight  = 24
+	rowsTop    = 112
+	leftStart  = 310 // of the bars of throughput
+	leftWidth  = 226
+	rightStart = 606 // of the bars of latency
+	rightWidth = 206
+)
+
+// A chart is what the template draws.
+type chart struct {
+	Rows    []chartRow
+	Ticks   []tick
+	Height  int
+	Bottom  int // of the rows
+	Machine machine
+	GoRedis string
+	Best    string // a sentence for those who do not see the picture
+}
+
+// A chartRow is one contender: its throughput to the left, its latency to the
+// right.
+type chartRow struct {
+	Name, Kind       string
+	Y                int
+	Ratio, P50       string
+	RatioBar, P50Bar string
+	RatioEnd, P50End string
+}
+
+// A tick is a line across the bars of throughput.
+type tick struct{ X, Class string }
+
+// A standing is how a contender stands in the two cells of the chart.
+type standing struct {
+	*contender
+
+	ratio, p50 float64
+}
+
+// draw makes the chart: throughput at 64 callers as a share of raw INCR, and the
+// median latency of a single caller.
+func draw(m machine, results []result) (string, error) {
+	all := standings(results)
+	if len(all) == 0 {
+		return "", errNoChart
+	}
+	most, slowestP50 := 1.0, 0.0
+	for _, s := range all {
+		most, slowestP50 = max(most, s.ratio), max(slowestP50, s.p50)
+	}
+	c := chart{Machine: m, GoRedis: m.Modules["github.com/redis/go-redis/v9"], Best: inWords(all)}
+	for i, s := range all {
+		left, right := leftWidth*s.ratio/most, rightWidth*s.p50/slowestP50
+		c.Rows = append(c.Rows, chartRow{
+			Name: s.name, Kind: string(s.kind), Y: rowsTop + i*rowHeight,
+			Ratio: fmt.Sprintf("%.2f", s.ratio), P50: fmt.Sprintf("%.0f µs", s.p50),
+			RatioBar: pixels(left), P50Bar: pixels(right),
+			RatioEnd: pixels(leftStart + left + 6), P50End: pixels(rightStart + right + 6),
+		})
+	}
+	c.Bottom = rowsTop + len(all)*rowHeight
+	c.Height = c.Bottom + 58
+	c.Ticks = ticks(most)
+	var b strings.Builder
+	err := template.Must(template.New("chart").Parse(chartTemplate)).Execute(&b, c)
+	return b.String(), err
+}
+
+// standings takes the contenders that both cells have, the fastest first.
+func standings(results []result) []standing {
+	busy, alone := find(results, 64), find(results, 1)
+	rate, p50 := metricIndex("rate"), metricIndex("p50_us")
+	var all []standing
+	for _, b := range busy {
+		for _, a := range alone {
+			if a.name == b.name && !math.IsNaN(b.toIncr[rate]) {
+				all = append(all, standing{b.contender, b.toIncr[rate], a.value[p50]})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b standing) int { return cmp.Compare(b.ratio, a.ratio) })
+	return all
+}
+
+func find(results []result, callers int) []*summary {
+	for _, r := range results {
+		if r.cell == (cell{callers, 10_000, admitted, 0}) {
+			return r.all
+		}
+	}
+	return nil
+}
+
+func metricIndex(id string) int {
+	return slices.IndexFunc(metrics(), func(m metric) bool { return m.id == id })
+}
+
+// inWords says what the picture shows first.
+func inWords(all []standing) string {
+	said := map[kind]string{}
+	for _, s := range all {
+		if said[s.kind] == "" {
+			said[s.kind] = fmt.Sprintf("%s with %.2f of the decisions a second of raw INCR", s.name, s.ratio)
+		}
+	}
+	return fmt.Sprintf("At 64 callers, the fastest of this library is %s; of its peers, %s.", said[ours], said[peer])
+}
+
+// ticks are at 1, what raw INCR does, and at other round shares of it.
+func ticks(most float64) []tick {
+	step := 0.25
+	for most/step > 6 {
+		step *= 2
+	}
+	var all []tick
+	for v := 0.0; v <= most; v += step {
+		t := tick{X: pixels(leftStart + leftWidth*v/most), Class: "grid"}
+		if v == 1 { // steps are powers of two: exact
+			t.Class = "incr"
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+func pixels(v float64) string { return fmt.Sprintf("%.1f", v) }

@@ -1,0 +1,76 @@
+// Command _benchmarks measures redislimit beside its peers: all in one run, on one
+// Redis, interleaved. See README.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func main() {
+	if order := os.Getenv(proxyEnv); order != "" {
+		fail(serveProxy(order))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := program(ctx, os.Args[1:])
+	stop()
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fail(err)
+	}
+}
+
+var errInterrupted = errors.New("interrupted")
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "benchmarks:", err)
+	os.Exit(1)
+}
+
+// program is the whole run.
+func program(ctx context.Context, args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	srv, err := startServer(ctx)
+	if err != nil {
+		return err
+	}
+	defer srv.stop()
+	near := redis.NewClient(&redis.Options{Addr: srv.addr})
+	defer func() { _ = near.Close() }()
+	b := &bench{
+		config: o.config, server: srv, contenders: o.contenders, meter: &meter{near},
+		tracks: newTracks(o.mostCallers()), used: map[string]bool{}, progress: os.Stderr,
+	}
+	defer func() {
+		if b.proxy != nil {
+			b.proxy.kill()
+		}
+	}()
+	m := thisMachine(srv)
+	began := time.Now()
+	m.write(os.Stdout, o)
+	var results []result
+	if err := b.run(ctx, func(r result) {
+		writeTable(os.Stdout, r)
+		results = append(results, r)
+	}); err != nil {
+		if ctx.Err() != nil {
+			return errInterrupted // whatever failed, failed because of that
+		}
+		return err
+	}
+	_, _ = fmt.Fprintf(os.Stderr, "done in %v\n", time.Since(began).Round(time.Second))
+	return o.save(m, results)
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestQuick runs the program as a reader would, with -quick.
+func TestQuick(t *testing.T) {
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		if os.Getenv("REDISLIMIT_REQUIRE_REDIS") == "1" {
+			t.Fatal(err)
+		}
+		t.Skipf("needs a redis-server in PATH: %v", err)
+	}
+	dir := t.TempDir()
+	program, medians, chart := filepath.Join(dir, "program"), filepath.Join(dir, "medians.json"), filepath.Join(dir, "chart.svg")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	out, err := exec.CommandContext(t.Context(), program, "-quick", "-json", medians, "-svg", chart).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, c := range contenders() {
+		if c.everyday && !strings.Contains(string(out), "\n| "+c.name+" |") {
+			t.Errorf("no row of %q in:\n%s", c.name, out)
+		}
+	}
+	var rep report
+	text, err := os.ReadFile(medians)
+	if err != nil || json.Unmarshal(text, &rep) != nil || len(rep.Cells) != 3 {
+		t.Errorf("-json: %v\n%s", err, text)
+	}
+	text, err = os.ReadFile(chart)
+	if err != nil || xml.Unmarshal(text, new(struct{})) != nil {
+		t.Errorf("-svg: %v\n%s", err, text)
+	}
+}
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args  string
+		cells int // 0: refused
+	}{
+		{"", 6},
+		{"-quick", 3},
+		{"-full", 32},
+		{"-callers 1,64", 2},
+		{"-callers 16 -keys 1,10000 -scenarios denied -latency 0s,1ms", 4},
+		{"-callers 0", 0},
+		{"-keys x", 0},
+		{"-scenarios half", 0},
+		{"-latency 1", 0},
+		{"-contenders (", 0},
+		{"-rounds 0", 0},
+		{"more", 0},
+	} {
+		o, err := parse(strings.Fields(c.args))
+		switch {
+		case (err != nil) != (c.cells == 0):
+			t.Errorf("%q: %v", c.args, err)
+		case err == nil && len(o.cells) != c.cells:
+			t.Errorf("%q: %d cells, want %d: %v", c.args, len(o.cells), c.cells, o.cells)
+		}
+	}
+}
+
+func TestFigures(t *testing.T) {
+	t.Parallel()
+	runners := []*runner{{contender: &contender{name: incr, kind: raw}}, {contender: &contender{name: "a", kind: ours}},
+		{contender: &contender{name: "b", kind: peer}}, {contender: &contender{name: "c", kind: peer}}}
+	var rounds []round
+	for _, machine := range []float64{1, 4, 2} { // as fast as it is in each round
+		var rd round
+		for _, own := range []float64{100, 50, 20, 25} {
+			f := make(figures, len(metrics()))
+			for i := range f {
+				f[i] = own * machine
+			}
+			rd = append(rd, f)
+		}
+		rounds = append(rounds, rd)
+	}
+	for i, s := range summarize(runners, rounds) {
+		for m, metric := range metrics() {
+			best := 20.0
+			if metric.higher {
+				best = 25
+			}
+			own := rounds[0][i][m]
+			if s.value[m] != 2*own || s.toIncr[m] != own/100 || s.toPeer[m] != own/best {
+				t.Errorf("%s, %s: %v, %v, %v", s.name, metric.id, s.value[m], s.toIncr[m], s.toPeer[m])
+			}
+		}
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	t.Parallel()
+	for got, want := range map[string]string{
+		grouped(0): "0", grouped(999): "999", grouped(1000): "1,000", grouped(1234567.8): "1,234,568",
+		fixed(0.123, 2): "0.12", fixed(12.345, 2): "12.3", fixed(123.45, 2): "123", fixed(12345, 2): "12,345",
+		ratio(0.456): "0.46", ratio(1): "1.0", ratio(1234): "1,234",
+	} {
+		if got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	for v, want := range map[float64]float64{0: 0, 0.123456: 0.1235, 12345.6: 12350, 99999: 100000} {
+		if got := significant(v); got != want {
+			t.Errorf("significant(%v) is %v, want %v", v, got, want)
+		}
+	}
+}

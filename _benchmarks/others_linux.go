@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// A load is how much CPU was used up to an instant, in ticks: by the whole machine,
+// and by processes of ours.
+type load struct{ machine, idle, own float64 }
+
+// loadOf reads it for this process and those with these ids.
+func loadOf(pids ...int) load {
+	var l load
+	text, _ := os.ReadFile("/proc/stat")
+	first, _, _ := strings.Cut(string(text), "\n")
+	// user, nice, system, idle, iowait, irq, softirq, steal; what follows is part of these.
+	for i, field := range strings.Fields(first) {
+		switch ticks, _ := strconv.ParseFloat(field, 64); i {
+		case 1, 2, 3, 6, 7, 8: // interrupts are in the time of the processes, too
+			l.machine += ticks
+		case 4, 5:
+			l.idle += ticks
+		}
+	}
+	for _, pid := range append(pids, os.Getpid()) {
+		l.own += ticksOf(pid)
+	}
+	return l
+}
+
+// ticksOf is what a process has used: utime and stime, the 12th and 13th field
+// after its name in parentheses.
+func ticksOf(pid int) float64 {
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	system, _ := strconv.ParseFloat(fields[12], 64)
+	return user + system
+}
+
+// others is the share of the machine's CPU time that processes not of ours took
+// since the earlier reading, in percent, and with it what the hypervisor took.
+func (l load) others(earlier load) float64 {
+	used, all := l.machine-earlier.machine, l.machine-earlier.machine+l.idle-earlier.idle
+	if all <= 0 {
+		return 0
+	}
+	return max(0, 100*(used-(l.own-earlier.own))/all)
+}

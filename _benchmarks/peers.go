@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+	kudari "github.com/krishna-kudari/ratelimit"
+	"github.com/throttled/throttled/v2"
+	"github.com/throttled/throttled/v2/store/goredisstore.v9"
+	ulule "github.com/ulule/limiter/v3"
+	ululeredis "github.com/ulule/limiter/v3/drivers/store/redis"
+)
+
+// peers are other libraries, each as its documentation recommends it, with the
+// same limit as ours.
+func peers() []*contender {
+	return []*contender{
+		{name: "redis_rate", kind: peer, everyday: true, limits: true, make: redisRate},
+		{name: "ulule/limiter", kind: peer, everyday: true, limits: true, make: ululeLimiter},
+		{name: "throttled", kind: peer, everyday: true, limits: true, make: throttledGCRA, excuses: gaveUp},
+		{name: "go-chi/httprate", kind: peer, everyday: true, limits: true, make: httprateLimiter},
+		{name: "go-redisstore", kind: peer, everyday: true, limits: true, make: redisstoreKept},
+		{name: "go-redisstore, its own pool", kind: peer, limits: true, make: redisstoreOwn, excuses: poolExhausted},
+		{name: "krishna-kudari, fixed window", kind: peer, everyday: true, limits: true, make: kudariFixed},
+		{name: "krishna-kudari, GCRA", kind: peer, everyday: true, limits: true, make: kudariGCRA, only: kudariGCRAFits},
+		{name: "fiber limiter", kind: peer, everyday: true, limits: true, make: fiberLimiter},
+	}
+}
+
+func redisRate(w *world) (limiter, error) {
+	lim := redis_rate.NewLimiter(w.rdb)
+	limit := redis_rate.Limit{Rate: int(w.limit.count), Burst: int(w.limit.count), Period: w.limit.period}
+	return shared(func(ctx context.Context, key string) (bool, error) {
+		res, err := lim.Allow(ctx, key, limit)
+		return err == nil && res.Allowed > 0, err
+	}), nil
+}
+
+func ululeLimiter(w *world) (limiter, error) {
+	store, err := ululeredis.NewStore(w.rdb)
+	if err != nil {
+		return nil, err
+	}
+	lim := ulule.New(store, ulule.Rate{Limit: w.limit.count, Period: w.limit.period})
+	return shared(func(ctx context.Context, key string) (bool, error) {
+		res, err := lim.Get(ctx, key)
+		return !res.Reached, err
+	}), nil
+}
+
+func throttledGCRA(w *world) (limiter, error) {
+	store, err := goredisstore.NewCtx(w.rdb, "throttled:")
+	if err != nil {
+		return nil, err
+	}
+	lim, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{
+		MaxRate: throttled.PerDuration(int(w.limit.count), w.limit.period), MaxBurst: int(w.limit.count) - 1,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return shared(func(ctx context.Context, key string) (bool, error) {
+		limited, _, err := lim.RateLimitCtx(ctx, key, 1)
+		return !limited, err
+	}), nil
+}
+
+// gaveUp is throttled's error when others have changed the key ten times while it
+// tried to.
+func gaveUp(err error) bool {
+	return strings.Contains(err.Error(), "Failed to store updated rate limit data")
+}
+
+// kudariFixed is what the library's New makes.
+func kudariFixed(w *world) (limiter, error) {
+	lim, err := kudari.NewFixedWindow(w.limit.count, int64(w.limit.period/time.Second),
+		kudari.WithRedis(w.rdb), kudari.WithFailOpen(false))
+	return kudariLimiter(lim, err)
+}
+
+// kudariGCRA is what the library recommends. Its rates are whole units a second.
+func kudariGCRA(w *world) (limiter, error) {
+	second := max(1, w.limit.count/int64(w.limit.period/time.Second))
+	lim, err := kudari.NewGCRA(second, w.limit.count, kudari.WithRedis(w.rdb), kudari.WithFailOpen(false))
+	return kudariLimiter(lim, err)
+}
+
+// kudariGCRAFits: its slowest rate is one a second, so that of 10,000 keys many
+// are admitted again at any time.
+func kudariGCRAFits(c cell) bool { return c.scenario == admitted || c.keys == 1 }
+
+func kudariLimiter(lim kudari.Limiter, err error) (limiter, error) {
+	return shared(func(ctx context.Context, key string) (bool, error) {
+		res, err := lim.Allow(ctx, key)
+		return res.Allowed, err
+	}), err
+}

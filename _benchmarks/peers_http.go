@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/go-chi/httprate"
+	httprateredis "github.com/go-chi/httprate-redis"
+	"github.com/gofiber/fiber/v2"
+	fiberlimiter "github.com/gofiber/fiber/v2/middleware/limiter"
+	fiberredis "github.com/gofiber/storage/redis/v3"
+	"github.com/valyala/fasthttp"
+)
+
+// httprateLimiter asks httprate without a server. Its local fallback stays on, as
+// it comes; that it was used is an error here.
+func httprateLimiter(w *world) (limiter, error) {
+	var failed atomic.Pointer[error]
+	lim := httprate.NewRateLimiter(int(w.limit.count), w.limit.period, httprateredis.WithRedisLimitCounter(&httprateredis.Config{
+		Client: w.rdb, WindowLength: w.limit.period, OnError: func(err error) { failed.Store(&err) },
+	}))
+	return func() decide {
+		headers := discard{http.Header{}}
+		return func(ctx context.Context, key string) (bool, error) {
+			r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+			if err != nil {
+				return false, err
+			}
+			limited := lim.OnLimit(headers, r, key)
+			if err := failed.Load(); err != nil {
+				return false, *err
+			}
+			return !limited, nil
+		}
+	}, nil
+}
+
+// A discard is a response that nobody reads.
+type discard struct{ header http.Header }
+
+func (d discard) Header() http.Header       { return d.header }
+func (discard) Write(b []byte) (int, error) { return len(b), nil }
+func (discard) WriteHeader(int)             {}
+
+// keyHeader tells the Fiber app whom a request is from.
+const keyHeader = "X-Key"
+
+// fiberLimiter drives Fiber's middleware in an app without sockets. What its
+// storage fails at, the middleware does not tell: it admits.
+func fiberLimiter(w *world) (limiter, error) {
+	app := fiber.New(fiber.Config{DisableStartupMessage: true})
+	app.Use(fiberlimiter.New(fiberlimiter.Config{
+		Max: int(w.limit.count), Expiration: w.limit.period, Storage: fiberredis.NewFromConnection(w.rdb),
+		KeyGenerator: func(c *fiber.Ctx) string { return "fiber:" + c.Get(keyHeader) },
+	}))
+	app.Get("/", func(c *fiber.Ctx) error { return c.SendStatus(fiber.StatusNoContent) })
+	handler := app.Handler()
+	return func() decide {
+		ctx := &fasthttp.RequestCtx{}
+		ctx.Request.Header.SetMethod(fiber.MethodGet)
+		ctx.Request.SetRequestURI("/")
+		return func(_ context.Context, key string) (bool, error) {
+			ctx.Response.Reset()
+			ctx.Request.Header.Set(keyHeader, key)
+			handler(ctx)
+			switch status := ctx.Response.StatusCode(); status {
+			case fiber.StatusNoContent:
+				return true, nil
+			case fiber.StatusTooManyRequests:
+				return false, nil
+			default:
+				return false, fmt.Errorf("%w: %d", errStatus, status)
+			}
+		}
+	}, nil
+}
+
+var errStatus = errors.New("unexpected status")

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/keyfunc"
+	httplimit "github.com/redislimit/redislimit/nethttp"
+)
+
+// A request is what key functions see, as httplimit has it.
+type request struct{ r *http.Request }
+
+func (q request) Context() context.Context          { return q.r.Context() }
+func (q request) Method() string                    { return q.r.Method }
+func (q request) Path() string                      { return q.r.URL.Path }
+func (q request) Route() string                     { return q.r.Pattern }
+func (q request) RemoteAddr() string                { return q.r.RemoteAddr }
+func (q request) Header(name string) string         { return q.r.Header.Get(name) }
+func (q request) HeaderValues(name string) []string { return q.r.Header.Values(name) }
+func (q request) Query(name string) string          { return q.r.URL.Query().Get(name) }
+func (q request) Value(key any) any                 { return q.r.Context().Value(key) }
+func (q request) Unwrap() any                       { return q.r }
+
+func (q request) Cookie(name string) string {
+	c, err := q.r.Cookie(name)
+	if err != nil {
+		return ""
+	}
+	return c.Value
+}
+
+// newRequest is one that came through two proxies, with a key of its own.
+func newRequest() *http.Request {
+	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/a", nil)
+	r.RemoteAddr = "203.0.113.5:4711"
+	r.Header.Set("X-Forwarded-For", "192.0.2.1, 198.51.100.7, 203.0.113.9")
+	r.Header.Set("X-Api-Key", "4f1b7b0c9d2e4a6f8e1c3b5d7f9a0b2c")
+	return r
+}
+
+// BenchmarkKey is what it costs to tell who a request is from.
+func BenchmarkKey(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		key  keyfunc.Func
+	}{
+		{"ip", keyfunc.IP()},
+		{"ip-behind-proxies", keyfunc.IP(keyfunc.TrustedProxies("203.0.113.0/24"))},
+		{"api-key", keyfunc.APIKey("X-API-Key", keyfunc.Known(func(string) bool { return true }))},
+		{"join", keyfunc.Join(keyfunc.IP(), keyfunc.Method())},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			r := request{newRequest()}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := c.key(r); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkCheck is the guard over a limiter in memory: the key, the decision and
+// the headers, without a framework.
+func BenchmarkCheck(b *testing.B) {
+	for _, limit := range []struct {
+		name    string
+		options []core.Option
+		status  int
+	}{
+		{"admitted", []core.Option{core.TokenBucket(core.PerSecond(1e9))}, 0},
+		{"denied", []core.Option{core.TokenBucket(core.PerDay(1))}, http.StatusTooManyRequests},
+		{"two-limits", []core.Option{core.TokenBucket(core.PerSecond(1e9)), core.FixedWindow(core.PerDay(1e9))}, 0},
+	} {
+		for _, headers := range []struct {
+			name   string
+			option guard.Option
+		}{
+			{"no-headers", guard.NoHeaders()},
+			{"x-ratelimit", guard.Headers(guard.XRateLimit)},
+			{"ietf", guard.Headers(guard.IETF)},
+			{"both", guard.Headers(guard.XRateLimit | guard.IETF)},
+		} {
+			b.Run(limit.name+"/"+headers.name, func(b *testing.B) {
+				g := guard.New(memory(b, limit.options...), keyfunc.IP(), headers.option)
+				r, h := request{newRequest()}, http.Header{}
+				g.Check(r, h, &guard.Seen{}) // what a tiny limit admits
+				b.ReportAllocs()
+				for b.Loop() {
+					if v := g.Check(r, h, &guard.Seen{}); v.Status != limit.status {
+						b.Fatal(v)
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkMiddleware is a request through net/http's middleware, beside the same
+// handler without one.
+func BenchmarkMiddleware(b *testing.B) {
+	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	for name, handler := range map[string]http.Handler{
+		"bare":    served,
+		"limited": httplimit.Middleware(memory(b, core.TokenBucket(core.PerSecond(1e9))), keyfunc.IP())(served),
+	} {
+		b.Run(name, func(b *testing.B) {
+			r, w := newRequest(), discard{http.Header{}}
+			b.ReportAllocs()
+			for b.Loop() {
+				handler.ServeHTTP(w, r)
+			}
+		})
+	}
+}
+
+func memory(tb testing.TB, options ...core.Option) *core.Limiter {
+	tb.Helper()
+	lim, err := core.NewMemory("api", options...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return lim
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	startLimit = 10 * time.Second // for a child to answer
+	pollEvery  = 5 * time.Millisecond
+)
+
+// A child is a process that ends with this one.
+type child struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+}
+
+// spawn starts cmd such that it dies with this process, where the system can do
+// that (Linux): a defer does not run after a SIGKILL.
+func spawn(cmd *exec.Cmd) (*child, error) {
+	c := &child{cmd: cmd, done: make(chan struct{})}
+	cmd.SysProcAttr = dieWithParent()
+	started := make(chan error, 1)
+	go func() {
+		defer close(c.done)
+		// The parent whose death counts is the thread that forked (go.dev/issue/27505):
+		// this goroutine keeps it for as long as the child lives.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // it is killed: how it ended says nothing
+		}
+	}()
+	return c, <-started
+}
+
+func (c *child) kill() {
+	_ = c.cmd.Process.Kill() // fails only if it has ended already
+	<-c.done
+}
+
+// A server is a redis-server of our own on a free loopback port. It keeps nothing
+// on disk.
+type server struct {
+	*child
+
+	addr    string
+	version string
+	dir     string
+}
+
+func startServer(ctx context.Context) (*server, error) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, fmt.Errorf("it takes a redis-server in PATH: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "redislimit-bench-")
+	if err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	s := &server{addr: net.JoinHostPort("127.0.0.1", port), dir: dir}
+	cmd := exec.CommandContext(ctx, path, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
+		"--dir", dir, "--logfile", filepath.Join(dir, "redis.log"))
+	if s.child, err = spawn(cmd); err != nil {
+		return nil, err
+	}
+	if err := s.await(ctx); err != nil {
+		s.stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *server) stop() {
+	s.kill()
+	_ = os.RemoveAll(s.dir) // a left-over log hurts nobody
+}
+
+// await returns when our own process answers, not another one on a port that was
+// taken meanwhile.
+func (s *server) await(ctx context.Context) error {
+	rdb := redis.NewClient(&redis.Options{Addr: s.addr, MaxRetries: -1})
+	defer func() { _ = rdb.Close() }()
+	for end := time.Now().Add(startLimit); time.Now().Before(end); time.Sleep(pollEvery) {
+		info, err := infoOf(ctx, rdb, "server")
+		if err == nil && info["process_id"] == strconv.Itoa(s.cmd.Process.Pid) {
+			s.version = info["redis_version"]
+			return nil
+		}
+		select {
+		case <-s.done:
+			return errors.New("redis-server ended at once")
+		case <-ctx.Done():
+			return ctx.Err()
+		default:
+		}
+	}
+	return errors.New("redis-server does not answer")
+}
+
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = l.Close() }()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, err
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// A runner is a contender in a cell, ready to be measured.
+type runner struct {
+	*contender
+
+	cell    cell
+	limiter limiter
+	keys    []string
+}
+
+// A track is what one caller saw in a slice.
+type track struct {
+	latencies *hdrhistogram.Histogram // of decisions, in nanoseconds
+	decisions int
+	allowed   int
+	excused   int
+	err       error
+}
+
+const slowest = int64(time.Minute)
+
+func newTracks(n int) []*track {
+	tracks := make([]*track, n)
+	for i := range tracks {
+		tracks[i] = &track{latencies: hdrhistogram.New(1, slowest, 2)} // to one percent
+	}
+	return tracks
+}
+
+// A slice is what all callers of one contender saw together.
+type slice struct {
+	track
+
+	took time.Duration
+	used usage
+}
+
+// measure has the callers call for d, after a warm-up of a quarter of that.
+func (r *runner) measure(ctx context.Context, m *meter, tracks []*track, d time.Duration) (*slice, error) {
+	attempts := make([]decide, r.cell.callers)
+	for i := range attempts {
+		attempts[i] = r.limiter()
+	}
+	tracks = tracks[:r.cell.callers]
+	r.drive(ctx, attempts, tracks, d/4)
+	runtime.GC() // nobody pays for what others left
+	for _, t := range tracks {
+		t.latencies.Reset()
+		*t = track{latencies: t.latencies}
+	}
+	before, err := m.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	r.drive(ctx, attempts, tracks, d)
+	s := &slice{track: track{latencies: hdrhistogram.New(1, slowest, 2)}, took: time.Since(start)}
+	after, err := m.readBack(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tracks {
+		s.latencies.Merge(t.latencies)
+		s.decisions += t.decisions
+		s.allowed += t.allowed
+		s.excused += t.excused
+		s.err = errors.Join(s.err, t.err)
+	}
+	s.used = after.since(before)
+	return s, r.check(s)
+}
+
+// drive runs all callers in a closed loop: who has an answer asks again.
+func (r *runner) drive(ctx context.Context, attempts []decide, tracks []*track, d time.Duration) {
+	var running sync.WaitGroup
+	end := time.Now().Add(d)
+	for i, t := range tracks {
+		running.Go(func() { r.call(ctx, attempts[i], t, end) })
+	}
+	running.Wait()
+}
+
+func (r *runner) call(ctx context.Context, attempt decide, t *track, end time.Time) {
+	random := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+	for now := time.Now(); ; {
+		allowed, err := attempt(ctx, r.keys[random.IntN(len(r.keys))])
+		then := time.Now()
+		switch {
+		case err == nil:
+			t.decisions++
+			_ = t.latencies.RecordValue(int64(then.Sub(now))) // not out of range: no slice takes a minute
+		case r.excuses != nil && r.excuses(err):
+			t.excused++
+		default:
+			t.err = err
+			return
+		}
+		if allowed && err == nil {
+			t.allowed++
+		}
+		// Each calls at least once: the machine may stand still for the whole slice.
+		if now = then; !now.Before(end) || ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// check holds the slice to what its cell says: a contender that does not decide is
+// not measured.
+func (r *runner) check(s *slice) error {
+	switch {
+	case s.err != nil:
+		return fmt.Errorf("%s: %s: %w", r.cell, r.name, s.err)
+	case s.decisions == 0:
+		return fmt.Errorf("%s: %s: no decision in %v", r.cell, r.name, s.took)
+	case !r.limits:
+		return nil
+	case r.cell.scenario == admitted && s.allowed < s.decisions:
+		return fmt.Errorf("%s: %s: of %d decisions only %d admitted", r.cell, r.name, s.decisions, s.allowed)
+	case r.cell.scenario == denied && s.allowed > 1+s.decisions/100: // one in a second is krishna-kudari's slowest GCRA
+		return fmt.Errorf("%s: %s: of %d decisions %d admitted, more than one in a hundred", r.cell, r.name, s.decisions, s.allowed)
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A meter reads what the two processes have used so far: this one and Redis.
+type meter struct {
+	rdb *redis.Client // of its own: its commands are not counted to anybody's pool
+}
+
+// usage is what has been used up to an instant. Its own reading is counted too:
+// three commands for each slice.
+type usage struct {
+	mallocs   uint64
+	clientCPU float64 // in microseconds, as are all times here
+	redisCPU  float64
+	commands  float64 // run by Redis, those of scripts included
+	reads     float64 // of its sockets: about the round trips
+}
+
+// read reads Redis first and itself last; readBack the other way round, so that
+// neither is charged with reading the other.
+func (m *meter) read(ctx context.Context) (usage, error) {
+	u, err := m.redis(ctx)
+	return u.withOwn(ownUsage()), err
+}
+
+func (m *meter) readBack(ctx context.Context) (usage, error) {
+	own := ownUsage()
+	u, err := m.redis(ctx)
+	return u.withOwn(own), err
+}
+
+func (u usage) withOwn(own usage) usage {
+	u.mallocs, u.clientCPU = own.mallocs, own.clientCPU
+	return u
+}
+
+// ownUsage is this process's.
+func ownUsage() usage {
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		panic(err) // only a wrong argument makes it fail
+	}
+	return usage{mallocs: mem.Mallocs, clientCPU: microseconds(r.Utime) + microseconds(r.Stime)}
+}
+
+// since returns what was used after the earlier reading.
+func (u usage) since(earlier usage) usage {
+	return usage{
+		mallocs: u.mallocs - earlier.mallocs, clientCPU: u.clientCPU - earlier.clientCPU,
+		redisCPU: u.redisCPU - earlier.redisCPU, commands: u.commands - earlier.commands, reads: u.reads - earlier.reads,
+	}
+}
+
+func microseconds(t syscall.Timeval) float64 { return float64(t.Sec)*1e6 + float64(t.Usec) }
+
+func (m *meter) redis(ctx context.Context) (usage, error) {
+	var u usage
+	for _, section := range []string{"stats", "cpu", "commandstats"} {
+		info, err := infoOf(ctx, m.rdb, section)
+		if err != nil {
+			return u, err
+		}
+		for name, value := range info {
+			switch {
+			case name == "total_reads_processed":
+				u.reads = number(value)
+			case name == "used_cpu_user" || name == "used_cpu_sys":
+				u.redisCPU += 1e6 * number(value)
+			case strings.HasPrefix(name, "cmdstat_"):
+				calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
+				u.commands += number(calls)
+			}
+		}
+	}
+	return u, nil
+}
+
+func number(s string) float64 {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		panic(err) // Redis has always written them so
+	}
+	return f
+}
+
+// infoOf returns a section of INFO by its fields.
+func infoOf(ctx context.Context, rdb *redis.Client, section string) (map[string]string, error) {
+	text, err := rdb.Info(ctx, section).Result()
+	if err != nil {
+		return nil, fmt.Errorf("INFO %s: %w", section, err)
+	}
+	fields := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields, nil
+}
