@@ -22,43 +22,56 @@ import (
 
 // An App is a demo that is about to serve.
 type App struct {
-	Addr   string        // where to listen
-	Home   *core.Limiter // GET /, by client address
-	User   *core.Limiter // GET /user, by user
-	APIKey *core.Limiter // GET /key, by API key
+	Addr   string                // where to listen
+	Redis  redis.UniversalClient // what -redis named, or the embedded one
+	Home   *core.Limiter         // GET /, by client address
+	User   *core.Limiter         // GET /user, by user
+	APIKey *core.Limiter         // GET /key, by API key
 
 	close []func() error
 }
 
-// Start reads the flags, opens Redis and makes the limiters. It says on out which
-// Redis it uses. The caller closes the App.
-func Start(name string, args []string, out io.Writer) (*App, error) {
+// Start reads the flags of the example called name, opens Redis and makes the
+// limiters that the frameworks' examples have in common, each with the options
+// besides its own. The caller closes the App.
+func Start(name string, args []string, out io.Writer, options ...core.Option) (*App, error) {
+	app, err := Demo{Name: name}.open(args, out)
+	if err != nil {
+		return nil, err
+	}
+	if err := app.limiters(options); err != nil {
+		return nil, errors.Join(err, app.Close())
+	}
+	return app, nil
+}
+
+// open reads the flags and opens Redis. It says on out which Redis it uses. The
+// caller closes the App.
+func (d Demo) open(args []string, out io.Writer) (*App, error) {
 	app := &App{}
-	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags := flag.NewFlagSet(d.Name, flag.ContinueOnError)
 	flags.SetOutput(out)
+	if d.Flags != nil {
+		d.Flags(flags)
+	}
 	flags.StringVar(&app.Addr, "addr", "127.0.0.1:8080", "address to listen on")
 	redisURL := flags.String("redis", os.Getenv("REDIS_URL"),
 		"redis:// or rediss:// URL; several addr parameters mean a Cluster, master_name a Sentinel; default $REDIS_URL, else an embedded Redis")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
-	client, err := app.open(*redisURL, out)
-	if err != nil {
+	if err := app.connect(*redisURL, out); err != nil {
 		_ = app.Close() // the first error says more
-		return nil, err
-	}
-	if err := app.limiters(client); err != nil {
-		_ = app.Close()
 		return nil, err
 	}
 	return app, nil
 }
 
-func (a *App) open(redisURL string, out io.Writer) (redis.UniversalClient, error) {
+func (a *App) connect(redisURL string, out io.Writer) error {
 	if redisURL == "" {
 		server, err := embedded.Start()
 		if err != nil {
-			return nil, fmt.Errorf("starting the embedded redis: %w", err)
+			return fmt.Errorf("starting the embedded redis: %w", err)
 		}
 		a.close = append(a.close, func() error { server.Close(); return nil })
 		redisURL = "redis://" + server.Addr()
@@ -66,15 +79,16 @@ func (a *App) open(redisURL string, out io.Writer) (redis.UniversalClient, error
 	}
 	client, err := newClient(redisURL)
 	if err != nil {
-		return nil, fmt.Errorf("-redis: %w", err)
+		return fmt.Errorf("-redis: %w", err)
 	}
 	a.close = append(a.close, client.Close)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := client.Ping(ctx).Err(); err != nil {
-		return nil, fmt.Errorf("-redis: no answer: %w", err)
+		return fmt.Errorf("-redis: no answer: %w", err)
 	}
-	return client, nil
+	a.Redis = client
+	return nil
 }
 
 // newClient opens what the URL describes, as go-redis reads it.
@@ -104,19 +118,22 @@ func newClient(redisURL string) (redis.UniversalClient, error) {
 	return redis.NewClient(options), nil
 }
 
-func (a *App) limiters(client core.Client) (err error) {
-	patient := core.Timeout(5 * time.Second) // a demo on a busy laptop rather waits than counts apart
-	if a.Home, err = core.New(client, "demo-home", core.TokenBucket(core.Per(10, 10*time.Second)), patient); err != nil {
+// limiters makes the limiters, each with the options besides its own.
+func (a *App) limiters(options []core.Option) (err error) {
+	// A demo on a busy laptop rather waits than counts apart.
+	options = append([]core.Option{core.Timeout(5 * time.Second)}, options...)
+	with := func(limits ...core.Option) []core.Option { return append(limits, options...) }
+	if a.Home, err = core.New(a.Redis, "demo-home", with(core.TokenBucket(core.Per(10, 10*time.Second)))...); err != nil {
 		return err
 	}
-	if a.User, err = core.New(client, "demo-user", core.FixedWindow(core.PerMinute(5)), patient); err != nil {
+	if a.User, err = core.New(a.Redis, "demo-user", with(core.FixedWindow(core.PerMinute(5)))...); err != nil {
 		return err
 	}
-	a.APIKey, err = core.New(client, "demo-key", core.GCRA(core.PerSecond(5)), core.SlidingWindowLog(core.PerMinute(20)), patient)
+	a.APIKey, err = core.New(a.Redis, "demo-key", with(core.GCRA(core.PerSecond(5)), core.SlidingWindowLog(core.PerMinute(20)))...)
 	return err
 }
 
-// Close ends what Start opened.
+// Close ends what open opened.
 func (a *App) Close() error {
 	var errs []error
 	for _, end := range slices.Backward(a.close) {

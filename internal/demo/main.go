@@ -11,6 +11,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/redislimit/redislimit/core"
 )
 
 // A Server is a web application of some framework. An http.Server is one.
@@ -19,36 +21,68 @@ type Server interface {
 	Shutdown(ctx context.Context) error
 }
 
-// Main runs the example called name, whose server build makes, until SIGINT or
-// SIGTERM; requests under way may end.
-func Main(name string, build func(app *App) Server) {
-	app, err := Start(name, os.Args[1:], os.Stdout)
-	if err == nil {
-		err = errors.Join(serve(app.Addr, build(app)), app.Close())
-	}
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, name+":", err)
+// A Demo is an example app.
+type Demo struct {
+	Name  string
+	Flags func(*flag.FlagSet)        // those of its own, beside -addr and -redis; nil for none
+	Build func(*App) (Server, error) // makes its server
+	Try   func(addr string) string   // what its user may try once it listens at addr: lines
+}
+
+// Main runs the example called name, whose server build makes, with the limiters
+// and routes that the frameworks' examples have in common. The limiters have the
+// options besides their own.
+func Main(name string, build func(app *App) Server, options ...core.Option) {
+	Demo{
+		Name: name,
+		Build: func(app *App) (Server, error) {
+			if err := app.limiters(options); err != nil {
+				return nil, err
+			}
+			return build(app), nil
+		},
+		Try: func(addr string) string {
+			return fmt.Sprintf(`  curl -i http://%[1]s/
+  curl -i -u alice:any http://%[1]s/user
+  curl -i -H 'X-API-Key: demo-key-1' http://%[1]s/key
+`, addr)
+		},
+	}.Main()
+}
+
+// Main runs the demo until SIGINT or SIGTERM; requests under way may end.
+func (d Demo) Main() {
+	if err := d.run(os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, d.Name+":", err)
 		os.Exit(1)
 	}
 }
 
+func (d Demo) run(args []string) error {
+	app, err := d.open(args, os.Stdout)
+	if err != nil {
+		return err
+	}
+	server, err := d.Build(app)
+	if err == nil {
+		err = d.serve(app.Addr, server)
+	}
+	return errors.Join(err, app.Close())
+}
+
 // HTTPServer returns a Server for frameworks whose application is an http.Handler.
-func HTTPServer(h http.Handler) Server {
+func HTTPServer(h http.Handler) *http.Server {
 	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
 }
 
-func serve(addr string, server Server) error {
+func (d Demo) serve(addr string, server Server) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(os.Stdout, `Listening on http://%[1]s, try:
-  curl -i http://%[1]s/
-  curl -i -u alice:any http://%[1]s/user
-  curl -i -H 'X-API-Key: demo-key-1' http://%[1]s/key
-`, listener.Addr())
+	_, _ = fmt.Fprintf(os.Stdout, "Listening on http://%s, try:\n%s", listener.Addr(), d.Try(listener.Addr().String()))
 
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()

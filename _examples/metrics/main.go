@@ -1,0 +1,83 @@
+// Command metrics serves the rate-limited routes of the other examples with
+// net/http, and what its limiters do as Prometheus metrics on /metrics. Without
+// -redis it brings its own Redis. It has a go.mod of its own, so that it is run by
+// "go run -C _examples/metrics .".
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/internal/demo"
+	"github.com/redislimit/redislimit/keyfunc"
+	httplimit "github.com/redislimit/redislimit/nethttp"
+	otellimit "github.com/redislimit/redislimit/otel"
+)
+
+func main() {
+	telemetry, metrics, err := prometheusMetrics()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "metrics:", err)
+		os.Exit(1)
+	}
+	demo.Main("metrics", func(app *demo.App) demo.Server { return demo.HTTPServer(routes(app, metrics)) }, telemetry)
+}
+
+// prometheusMetrics returns the option that has limiters report what they do, and
+// the handler that serves it to Prometheus.
+func prometheusMetrics() (core.Option, http.Handler, error) {
+	registry := prometheus.NewRegistry()
+	// Without the scope's three labels: nothing else is instrumented here.
+	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
+	if err != nil {
+		return nil, nil, err
+	}
+	provider := metric.NewMeterProvider(metric.WithReader(exporter))
+	return otellimit.Observe(otellimit.MeterProvider(provider)), promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), nil
+}
+
+// userKey is where the demo authentication stores the user in a request's context.
+type userKey struct{}
+
+func routes(app *demo.App, metrics http.Handler) http.Handler {
+	byIP := httplimit.Middleware(app.Home, keyfunc.IP())
+	byUser := httplimit.Middleware(app.User, keyfunc.User(userKey{}))
+	byKey := httplimit.Middleware(app.APIKey, keyfunc.APIKey("X-API-Key", keyfunc.Known(demo.Issued)))
+
+	mux := http.NewServeMux()
+	mux.Handle("GET /{$}", byIP(say("hello")))
+	mux.Handle("GET /user", authenticate(byUser(say("hello, user"))))
+	mux.Handle("GET /key", byKey(say("hello, key")))
+	mux.Handle("GET /healthz", say("ok"))
+	mux.Handle("GET /metrics", metrics) // of a real service: on an address that only Prometheus reaches
+	return mux
+}
+
+func say(text string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, text) })
+}
+
+// authenticate puts the user into the request's context. It is a demo: any
+// password will do.
+func authenticate(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, _, _ := r.BasicAuth()
+		if user == "" {
+			w.Header().Set("WWW-Authenticate", demo.Challenge)
+			w.Header().Set("Content-Type", guard.ProblemType)
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = w.Write(guard.Problem(http.StatusUnauthorized))
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
+	})
+}

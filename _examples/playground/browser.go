@@ -1,0 +1,25 @@
+package main
+
+import (
+	"context"
+	"os/exec"
+	"runtime"
+)
+
+// openBrowser opens url as the desktop does. Where there is none the user still
+// has the printed address.
+func openBrowser(url string) {
+	command := []string{"xdg-open", url}
+	switch runtime.GOOS {
+	case "darwin":
+		command = []string{"open", url}
+	case "windows":
+		command = []string{"rundll32", "url.dll,FileProtocolHandler", url}
+	}
+	cmd := exec.CommandContext(context.Background(), command[0], command[1:]...) //nolint:gosec // our own address
+	if err := cmd.Start(); err != nil {
+		say(err)
+		return
+	}
+	go func() { say(cmd.Wait()) }()
+}

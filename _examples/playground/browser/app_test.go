@@ -1,0 +1,88 @@
+package browser
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	startLimit = time.Minute // for a server to listen
+	stopLimit  = 10 * time.Second
+)
+
+var listening = regexp.MustCompile(`^Listening on (http://127\.0\.0\.1:\d+), try:$`)
+
+// build builds the playground.
+func build(dir string) (binary string, err error) {
+	binary = filepath.Join(dir, "playground")
+	cmd := exec.CommandContext(context.Background(), "go", "build", "-o", binary, ".")
+	cmd.Dir = ".."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return binary, nil
+}
+
+// An app is a running playground.
+type app struct {
+	url  string
+	cmd  *exec.Cmd
+	done chan error // gets the end of the process
+}
+
+// start starts a playground that ends with the test.
+func start(t *testing.T) *app {
+	t.Helper()
+	cmd := exec.CommandContext(context.Background(), shared.binary, "-addr", "127.0.0.1:0", "-redis", "")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	a := &app{cmd: cmd, done: make(chan error, 1)}
+	url := make(chan string, 1)
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if m := listening.FindStringSubmatch(lines.Text()); m != nil {
+				url <- m[1]
+			}
+		}
+		a.done <- cmd.Wait()
+	}()
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	select {
+	case a.url = <-url:
+	case err := <-a.done:
+		t.Fatalf("the playground ended before it listened: %v", err)
+	case <-time.After(startLimit):
+		t.Fatalf("the playground does not listen after %v", startLimit)
+	}
+	return a
+}
+
+// stop asks the playground to end, and fails the test if it does not do so well.
+func (a *app) stop(t *testing.T) {
+	t.Helper()
+	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-a.done:
+		if err != nil {
+			t.Errorf("the playground after SIGTERM: %v", err)
+		}
+	case <-time.After(stopLimit):
+		t.Errorf("the playground still runs %v after SIGTERM", stopLimit)
+	}
+}

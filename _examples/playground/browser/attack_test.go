@@ -1,0 +1,70 @@
+package browser
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+const (
+	rate        = 10 // what the page begins with
+	phoneWidth  = 375
+	phoneHeight = 812
+	desktop     = 1280
+	height      = 880
+)
+
+// TestBoundaryAttack opens the page as it is: it shows the attack at once.
+func TestBoundaryAttack(t *testing.T) {
+	t.Parallel()
+	server := start(t)
+	p := open(t, server.url+"/", desktop, height)
+	p.until("live", `document.getElementById("state").textContent === "Live"`)
+	before := eval[string](p, chart("fixed_window"))
+	p.until("more than the limit through the fixed window", laneOf("fixed_window", "peak")+" > 10")
+	p.until("all of the attack", laneOf("sliding_window_log", "denied")+" >= 15")
+	p.until("words for it", `document.getElementById("summary").textContent.startsWith("Around a boundary the fixed window let")`)
+	p.until("requests held and served", laneOf("leaky_bucket", "peak")+" > 7")
+	if eval[string](p, chart("fixed_window")) == before {
+		t.Error("the chart did not move")
+	}
+	if peak := p.lane("fixed_window", "peak"); peak > 2*rate {
+		t.Errorf("fixed window: %d in one period", peak)
+	}
+	for _, algorithm := range []string{"sliding_window_log", "leaky_bucket"} {
+		if peak := p.lane(algorithm, "peak"); peak == 0 || peak > rate {
+			t.Errorf("%s: %d in one period", algorithm, peak)
+		}
+	}
+
+	light := p.keep("playground-light.png")
+	if os.Getenv(picturesEnv) != "" {
+		picture := slim(t, light)
+		if len(picture) > 200_000 {
+			t.Errorf("the README's picture has %d bytes", len(picture))
+		}
+		write(t, filepath.Join(docsDir, "playground.png"), picture)
+	}
+	p.prefer("prefers-color-scheme", "dark")
+	p.keep("playground-dark.png")
+	for _, width := range []int64{desktop, 700, 320, phoneWidth} {
+		p.do(chromedp.EmulateViewport(width, phoneHeight))
+		if over := eval[int](p, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
+			t.Errorf("at a width of %d px the page is %d px too wide", width, over)
+		}
+	}
+	p.keep("playground-phone-dark.png")
+	p.prefer("prefers-color-scheme", "light")
+	p.do(chromedp.ScrollIntoView(chromedp.CSS("[data-algorithm=sliding_window_counter]")))
+	p.keep("playground-phone-light.png")
+
+	server.stop(t) // while the page still follows
+	p.expectTrouble()
+	p.until("words for a server that is gone", `document.getElementById("state").textContent.startsWith("Not connected")`)
+}
+
+func chart(algorithm string) string {
+	return "document.querySelector('[data-algorithm=" + algorithm + "] canvas').toDataURL()"
+}

@@ -1,0 +1,170 @@
+package browser
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+const (
+	requireEnv  = "REDISLIMIT_REQUIRE_CHROMIUM" // a machine without Chromium fails
+	picturesEnv = "REDISLIMIT_PICTURES"         // writes the README's picture
+	limit       = time.Minute                   // for anything that a test waits for
+)
+
+// shared is what the tests have in common.
+var shared struct {
+	binary  string
+	browser context.Context
+}
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	path := chromium()
+	if path == "" {
+		if os.Getenv(requireEnv) != "" {
+			log.Printf("no chromium on this machine, and %s is set", requireEnv)
+			return 1
+		}
+		log.Printf("no chromium on this machine: skipping all tests")
+		return 0
+	}
+	dir, err := os.MkdirTemp("", "playground")
+	if err != nil {
+		log.Print(err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if shared.binary, err = build(dir); err != nil {
+		log.Print(err)
+		return 1
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path),
+		chromedp.UserDataDir(filepath.Join(dir, "profile")),
+		chromedp.DisableGPU,
+		chromedp.Flag("disable-quic", true),
+		chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("no-proxy-server", true), // the app is on this machine
+		chromedp.WSURLReadTimeout(limit),
+	)
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox) // Chromium refuses root otherwise
+	}
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	defer stop()
+	browser, end := chromedp.NewContext(allocator)
+	defer end()
+	shared.browser = browser //nolint:fatcontext // it is the browser's, and grows no further
+	if err := chromedp.Do(browser); err != nil {
+		log.Printf("starting %s: %v", path, err)
+		return 1
+	}
+	return m.Run()
+}
+
+func chromium() string {
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// A tab is one open page. The test fails if it complains on its console: of an
+// exception, of what does not load, of what the policy forbids.
+type tab struct {
+	t   *testing.T
+	ctx context.Context
+	end time.Time // of the time in which it must not; zero for all of it
+}
+
+// open opens an address in a new tab, as wide and high as given.
+func open(t *testing.T, url string, width, height int64) *tab {
+	t.Helper()
+	ctx, closeTab := chromedp.NewContext(shared.browser)
+	p := &tab{t: t, ctx: ctx}
+	if err := chromedp.Do(ctx); err != nil { // the tab lives as long as this one's context
+		t.Fatal(err)
+	}
+	messages, read := chromedp.Console(ctx), make(chan []chromedp.ConsoleMessage)
+	go func() {
+		var all []chromedp.ConsoleMessage
+		for m, err := range messages {
+			if err != nil {
+				break
+			}
+			all = append(all, m)
+		}
+		read <- all
+	}()
+	t.Cleanup(func() {
+		closeTab()
+		for _, m := range <-read {
+			if strings.Contains(m.Text, "status of 429") {
+				continue // Chromium's own remark on a request by hand that was denied
+			}
+			if p.end.IsZero() || m.Time.Before(p.end) {
+				t.Errorf("the page's console: %s", m)
+			}
+		}
+	})
+	p.do(chromedp.EmulateViewport(width, height), chromedp.Navigate(url))
+	return p
+}
+
+// expectTrouble says that from now on the page may complain.
+func (p *tab) expectTrouble() { p.end = time.Now() }
+
+func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	get(p, chromedp.Steps(actions...))
+}
+
+// get returns what an action gives.
+func get[T any](p *tab, action chromedp.Action[T]) T {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, limit)
+	defer cancel()
+	got, err := chromedp.Run(ctx, action)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return got
+}
+
+// eval returns what a JavaScript expression gives.
+func eval[T any](p *tab, expression string) T {
+	p.t.Helper()
+	return get(p, chromedp.Evaluate[T](expression))
+}
+
+// until waits for an expression to be true.
+func (p *tab) until(what, expression string) {
+	p.t.Helper()
+	for end := time.Now().Add(limit); !eval[bool](p, expression); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			p.t.Fatalf("after %v still not: %s; the page's summary: %s", limit, what, eval[string](p, `document.getElementById("summary").textContent`))
+		}
+	}
+}
+
+// lane is a number that the page keeps of an algorithm: its peak, admitted, denied or held.
+func (p *tab) lane(algorithm, number string) int {
+	p.t.Helper()
+	return eval[int](p, laneOf(algorithm, number))
+}
+
+func laneOf(algorithm, number string) string {
+	return fmt.Sprintf("Number(document.querySelector('[data-algorithm=%s]').dataset.%s)", algorithm, number)
+}

@@ -1,0 +1,86 @@
+package browser
+
+import (
+	"bytes"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+)
+
+var (
+	outDir  = filepath.Join("..", "..", "..", ".ci", "out")
+	docsDir = filepath.Join("..", "..", "..", "docs")
+)
+
+// prefer has the page think that its reader prefers something.
+func (p *tab) prefer(feature, value string) {
+	p.t.Helper()
+	params := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: feature, Value: value}}}
+	if _, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, params); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// keep writes a picture of what is seen of the page, for a reader of CI.
+func (p *tab) keep(name string) []byte {
+	p.t.Helper()
+	shot := get(p, chromedp.CaptureScreenshot())
+	write(p.t, filepath.Join(outDir, name), shot)
+	return shot
+}
+
+func write(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// slim returns a PNG with a palette: a page has few colours, and a README should load fast.
+func slim(t *testing.T, shot []byte) []byte {
+	t.Helper()
+	full, err := png.Decode(bytes.NewReader(shot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The most frequent colours stay exact; what smooths the letters goes to the nearest of them.
+	count := map[color.RGBA]int{}
+	for y := range full.Bounds().Dy() {
+		for x := range full.Bounds().Dx() {
+			r, g, b, _ := full.At(x, y).RGBA()
+			count[color.RGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), 255}]++
+		}
+	}
+	var palette color.Palette
+	for len(palette) < 256 && len(count) > 0 {
+		var best color.RGBA
+		for c, n := range count {
+			if n > count[best] || n == count[best] && less(c, best) {
+				best = c
+			}
+		}
+		palette = append(palette, best)
+		delete(count, best)
+	}
+	small := image.NewPaletted(full.Bounds(), palette)
+	draw.Draw(small, small.Bounds(), full, image.Point{}, draw.Src)
+	var buf bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&buf, small); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+func less(a, b color.RGBA) bool {
+	return a.R < b.R || a.R == b.R && (a.G < b.G || a.G == b.G && a.B < b.B)
+}

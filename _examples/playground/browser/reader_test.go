@@ -1,0 +1,111 @@
+package browser
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// focused describes what has the focus: its id, or its name and value.
+const focused = `(() => { const e = document.activeElement; return e.id || (e.name ? e.name + "=" + e.value : e.tagName) })()`
+
+// TestKeyboard uses the page without a mouse. It is not parallel: one tab has the focus.
+func TestKeyboard(t *testing.T) {
+	server := start(t)
+	p := open(t, server.url+"/?shape=hand&rate=30", desktop, height)
+	p.until("live", `document.getElementById("state").textContent === "Live"`)
+	for _, want := range []string{"shape=hand", "rate", "burst", "hammer", "hammer-ten", "freeze", "algorithm", "hand-answer", "traffic-answer"} {
+		p.do(chromedp.KeyEvent(kb.Tab))
+		if got := eval[string](p, focused); got != want {
+			t.Errorf("Tab leads to %s, want %s", got, want)
+		}
+		ring := `getComputedStyle(document.activeElement.type === "radio" ? document.activeElement.nextElementSibling : document.activeElement).outlineStyle`
+		if got := eval[string](p, ring); got != "solid" {
+			t.Errorf("%s: its focus ring is %s", want, got)
+		}
+	}
+
+	p.do(chromedp.Focus(chromedp.CSS("[name=shape]:checked")), chromedp.KeyEvent(kb.ArrowLeft))
+	p.until("the shape before", `location.search.includes("shape=clients")`)
+	p.do(chromedp.KeyEvent(kb.Tab))
+	if got := eval[string](p, focused); got != "traffic" { // which was disabled while there was none
+		t.Errorf("with traffic Tab leads to %s, want traffic", got)
+	}
+	p.do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.ArrowRight))
+	p.until("another rate", `location.search.includes("rate=31")`)
+	p.until("the server's word for it", `document.querySelector("[data-algorithm=gcra] .count").textContent.includes("of 31, b ")`)
+
+	p.do(chromedp.Focus(chromedp.CSS("#hammer")), chromedp.KeyEvent(kb.Enter), chromedp.KeyEvent(" "))
+	p.until("two answers", `document.getElementById("hand-count").textContent === "You sent 2, 2 served, 0 denied."`)
+	p.do(chromedp.Focus(chromedp.CSS("#freeze")), chromedp.KeyEvent(" "))
+	p.until("frozen", `document.getElementById("freeze").getAttribute("aria-pressed") === "true"`)
+	p.until("a chart that stands still", "window.before === (window.before = "+chart("gcra")+")")
+	server.stop(t)
+	p.expectTrouble()
+}
+
+// TestNames asks the browser what it tells a screen reader.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	server := start(t)
+	p := open(t, server.url+"/?shape=hand", phoneWidth, phoneHeight)
+	p.until("live", `document.getElementById("state").textContent === "Live"`)
+	p.until("a chart with words", `document.querySelector("canvas").ariaLabel?.startsWith("Fixed window: Admitted") ?? false`)
+	tree, err := chromedp.Call(p.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	roles := map[string]int{}
+	for _, node := range tree.Nodes {
+		if node.Ignored || node.Role == nil {
+			continue
+		}
+		role := text(node.Role)
+		roles[role]++
+		switch role {
+		case "button", "radio", "slider", "combobox", "image", "canvas", "region", "form", "group":
+			if text(node.Name) == "" {
+				t.Errorf("a %s without a name", role)
+			}
+		}
+	}
+	for role, want := range map[string]int{"button": 3, "radio": 5, "slider": 3, "combobox": 1, "status": 3, "main": 1} {
+		if roles[role] != want {
+			t.Errorf("%d of role %s, want %d; all: %v", roles[role], role, want, roles)
+		}
+	}
+	if small := eval[[]string](p, `[...document.querySelectorAll("button, select, .shapes label")]
+		.filter((e) => e.getBoundingClientRect().height < 24 || e.getBoundingClientRect().width < 24).map((e) => e.id || e.textContent)`); len(small) > 0 {
+		t.Errorf("too small for a finger: %v", small)
+	}
+}
+
+// TestReducedMotion counts how often the charts are drawn anew.
+func TestReducedMotion(t *testing.T) {
+	t.Parallel()
+	server := start(t)
+	p := open(t, "about:blank", desktop, height)
+	p.prefer("prefers-reduced-motion", "reduce")
+	p.do(chromedp.Navigate(server.url + "/?shape=steady"))
+	p.until("traffic", laneOf("gcra", "admitted")+" > 0")
+	pictures := get(p, chromedp.Evaluate[int](`new Promise((done) => {
+		const canvas = document.querySelector("canvas"), seen = new Set(), end = performance.now() + 2500
+		const look = () => { seen.add(canvas.toDataURL()); performance.now() < end ? setTimeout(look, 50) : done(seen.size) }
+		look()
+	})`, chromedp.EvalAwaitPromise))
+	if pictures > 4 {
+		t.Errorf("%d pictures in 2.5 s, want one a second", pictures)
+	}
+}
+
+func text(v *accessibility.Value) string {
+	if v == nil {
+		return ""
+	}
+	var s string
+	_ = json.Unmarshal(v.Value, &s) // what is no string is no name
+	return s
+}

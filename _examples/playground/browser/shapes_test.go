@@ -1,0 +1,45 @@
+package browser
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestShapes looks at the other traffic: what it does to the lanes.
+func TestShapes(t *testing.T) {
+	t.Parallel()
+	server := start(t)
+	for _, test := range []struct {
+		shape   string
+		traffic int
+		moves   string // has come to pass
+		never   string // and this not
+	}{
+		{
+			"bursts", 15,
+			laneOf("leaky_bucket", "held") + " >= 9 && " + laneOf("token_bucket", "denied") + " >= 5",
+			laneOf("sliding_window_log", "peak") + " > 10",
+		},
+		{
+			"steady", 8,
+			laneOf("fixed_window", "admitted") + " >= 8 && " + laneOf("gcra", "admitted") + " >= 8",
+			laneOf("fixed_window", "denied") + " > 0 || " + laneOf("leaky_bucket", "denied") + " > 0",
+		},
+		{
+			"clients", 40,
+			laneOf("fixed_window", "denied") + " > 20 && " + laneOf("leaky_bucket", "denied") + " > 20",
+			`!document.getElementById("summary").textContent.includes("denied 0 times")`,
+		},
+	} {
+		t.Run(test.shape, func(t *testing.T) {
+			t.Parallel()
+			p := open(t, fmt.Sprintf("%s/?shape=%s&traffic=%d", server.url, test.shape, test.traffic), desktop, height)
+			p.until("moving", test.moves)
+			p.until("words", `document.getElementById("summary").textContent.includes("Most in any")`)
+			if eval[bool](p, test.never) {
+				t.Errorf("it is so: %s", test.never)
+			}
+			p.keep("playground-" + test.shape + ".png")
+		})
+	}
+}

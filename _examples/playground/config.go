@@ -1,0 +1,67 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// period is that of every limit: short enough to see two of them in ten seconds.
+const period = 5 * time.Second
+
+// What the controls of the page may ask for. The sliders have the same bounds.
+const (
+	minRate, maxRate       = 2, 40
+	minBurst, maxBurst     = 1, 20
+	minTraffic, maxTraffic = 1, 60
+)
+
+// A config is what the controls of the page say.
+type config struct {
+	Rate    int64 `json:"rate"`    // units per period, for all algorithms
+	Burst   int64 `json:"burst"`   // capacity of the three buckets
+	Traffic int64 `json:"traffic"` // requests per period; see shape
+	Shape   shape `json:"shape"`
+}
+
+func defaults() config { return config{Rate: 10, Burst: 10, Traffic: 15, Shape: boundary} }
+
+// readConfig reads what a page wants to change in c.
+func readConfig(r io.Reader, c config) (config, error) {
+	decoder := json.NewDecoder(r)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&c); err != nil {
+		return config{}, fmt.Errorf("not the JSON of a configuration: %w", err)
+	}
+	if decoder.More() {
+		return config{}, errors.New("more than one JSON value")
+	}
+	return c, c.validate()
+}
+
+func (c config) validate() error {
+	for _, field := range []struct {
+		name         string
+		n, low, high int64
+	}{
+		{"rate", c.Rate, minRate, maxRate},
+		{"burst", c.Burst, minBurst, maxBurst},
+		{"traffic", c.Traffic, minTraffic, maxTraffic},
+	} {
+		if field.n < field.low || field.n > field.high {
+			return fmt.Errorf("%s is %d: allowed is %d to %d", field.name, field.n, field.low, field.high)
+		}
+	}
+	if !slices.Contains(shapes(), c.Shape) {
+		names := make([]string, 0, len(shapes()))
+		for _, s := range shapes() {
+			names = append(names, string(s))
+		}
+		return fmt.Errorf("shape is %.40q: allowed are %s", c.Shape, strings.Join(names, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// An event goes to the page: its SSE name is the type's, its data the JSON.
+type event interface{ name() string }
+
+// hello is the first event: which session the page has.
+type hello struct {
+	ID     string  `json:"id"`
+	Period float64 `json:"period"` // ms
+	Config config  `json:"config"`
+	At     float64 `json:"at"` // by Redis's clock, as all instants: ms since the Unix epoch
+}
+
+// changed tells that another configuration holds from now on.
+type changed struct {
+	Config config  `json:"config"`
+	At     float64 `json:"at"`
+}
+
+// A decision is what a limiter said about one request.
+type decision struct {
+	Algorithm string  `json:"algorithm"`
+	Client    string  `json:"client"`
+	By        string  `json:"by"` // "traffic" or "hand"
+	At        float64 `json:"at"`
+	Allowed   bool    `json:"allowed"`
+	Delay     float64 `json:"delay"` // ms
+	Limit     int64   `json:"limit"`
+	Remaining int64   `json:"remaining"`
+	Used      float64 `json:"used"` // units, with this one
+	Source    string  `json:"source"`
+}
+
+// A response is how one request of the traffic was answered.
+type response struct {
+	Algorithm string   `json:"algorithm"`
+	Client    string   `json:"client"`
+	By        string   `json:"by"`
+	Status    int      `json:"status"`
+	Header    []string `json:"header"`
+	Body      string   `json:"body"`
+}
+
+// levels tells how all lanes stand, between decisions too.
+type levels struct {
+	Client string           `json:"client"`
+	Levels map[string]level `json:"levels"` // by algorithm
+}
+
+// A level is how much of a limit was used at an instant, in units.
+type level struct {
+	At   float64 `json:"at"`
+	Used float64 `json:"used"`
+}
+
+func (hello) name() string    { return "hello" }
+func (changed) name() string  { return "changed" }
+func (decision) name() string { return "decision" }
+func (response) name() string { return "response" }
+func (levels) name() string   { return "levels" }
+
+// patience is how long a page may take to read what it is sent.
+const patience = 10 * time.Second
+
+// stream writes events to a page until done is closed or the page does not read.
+func stream(w http.ResponseWriter, events <-chan event, done <-chan struct{}) error {
+	header := w.Header()
+	header.Set("Content-Type", "text/event-stream; charset=utf-8")
+	header.Set("Cache-Control", "no-store")
+	out := http.NewResponseController(w)
+	var buf bytes.Buffer
+	for {
+		select {
+		case <-done:
+			return nil
+		case e := <-events:
+			writeEvent(&buf, e)
+		}
+		for range len(events) { // what has come meanwhile, in the same packet
+			writeEvent(&buf, <-events)
+		}
+		if err := out.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+			return err
+		}
+		if _, err := buf.WriteTo(w); err != nil {
+			return err
+		}
+		if err := out.Flush(); err != nil {
+			return err
+		}
+	}
+}
+
+// writeEvent writes one event. JSON has no line breaks of its own, so that one
+// data line holds it.
+func writeEvent(buf *bytes.Buffer, e event) {
+	data, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // not reached: strings and finite numbers
+	}
+	buf.WriteString("event: " + e.name() + "\ndata: ")
+	buf.Write(data)
+	buf.WriteString("\n\n")
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/keyfunc"
+	httplimit "github.com/redislimit/redislimit/nethttp"
+)
+
+// clientHeader is where a request says who sends it.
+const clientHeader = "X-Client"
+
+// A lane is one algorithm with its limiter and a handler limited by it.
+type lane struct {
+	algorithm string
+	limiter   *core.Limiter
+	handler   http.Handler
+	bucket    bool
+	rate      int64
+}
+
+// newLanes makes the six lanes of the session called id. Lanes of one session
+// share their budgets over a change of c: they are the same limits, adjusted.
+// observe is told of every decision; options are of all limiters.
+func newLanes(client core.Client, id string, c config, observe func(hit, decision), options ...core.Option) ([]*lane, error) {
+	rate, burst := core.Per(c.Rate, period), core.Burst(c.Burst)
+	lanes := make([]*lane, 0, 6)
+	for _, limit := range []core.Limit{
+		core.FixedWindow(rate, core.Aligned()),
+		core.SlidingWindowCounter(rate),
+		core.SlidingWindowLog(rate),
+		core.TokenBucket(rate, burst),
+		core.GCRA(rate, burst),
+		core.LeakyBucket(rate, burst),
+	} {
+		l := &lane{algorithm: limit.Algorithm(), rate: c.Rate}
+		switch l.algorithm {
+		case "token_bucket", "gcra", "leaky_bucket":
+			l.bucket = true
+		}
+		watch := core.Observe(func(ctx context.Context, e core.Event) {
+			if h, ok := ctx.Value(hitKey{}).(hit); ok && e.Kind == core.EventDecision && e.Err == nil {
+				observe(h, l.decision(h, e.Result))
+			}
+		})
+		var err error
+		l.limiter, err = core.New(client, "play-"+id+"-"+l.algorithm, append([]core.Option{limit, watch}, options...)...)
+		if err != nil {
+			return nil, err
+		}
+		l.handler = httplimit.Middleware(l.limiter, httplimit.Key(clientKey))(http.HandlerFunc(served))
+		lanes = append(lanes, l)
+	}
+	return lanes, nil
+}
+
+func served(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte("served\n"))
+}
+
+func clientKey(r *http.Request) (string, error) {
+	if client := r.Header.Get(clientHeader); client != "" {
+		return keyOf(client), nil
+	}
+	return "", keyfunc.ErrNoKey
+}
+
+func keyOf(client string) string { return "client:" + client }
+
+// A hit is what the page wants to know of a request besides the decision.
+type hit struct {
+	client string
+	by     string // "traffic" or "hand"
+}
+
+// hitKey is where a request's context has its hit.
+type hitKey struct{}
+
+// serve sends a request of the traffic through the lane's handler. It returns once
+// the request is answered, for a leaky bucket when its turn has come.
+func (l *lane) serve(ctx context.Context, h hit) *answer {
+	ctx = context.WithValue(ctx, hitKey{}, h)
+	r := (&http.Request{Method: http.MethodPost, Header: http.Header{}, Body: http.NoBody}).WithContext(ctx)
+	r.Header.Set(clientHeader, h.client)
+	a := &answer{header: http.Header{}}
+	l.handler.ServeHTTP(a, r)
+	return a
+}
+
+// used returns how much of the limit is used, in units. A bucket's is exact
+// between whole units, so that its curve falls smoothly.
+func (l *lane) used(r core.Result) float64 {
+	if l.bucket {
+		return r.ResetAfter.Seconds() * float64(l.rate) / period.Seconds()
+	}
+	return float64(r.Limit - r.Remaining)
+}
+
+func (l *lane) decision(h hit, r core.Result) decision {
+	return decision{
+		Algorithm: l.algorithm,
+		Client:    h.client,
+		By:        h.by,
+		At:        millis(r.At),
+		Allowed:   r.Allowed,
+		Delay:     float64(r.Delay) / float64(time.Millisecond),
+		Limit:     r.Limit,
+		Remaining: r.Remaining,
+		Used:      l.used(r),
+		Source:    r.Source.String(),
+	}
+}
+
+// millis is an instant as JavaScript counts: milliseconds since the Unix epoch.
+func millis(t time.Time) float64 { return float64(t.UnixMicro()) / 1000 }

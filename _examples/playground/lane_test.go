@@ -1,0 +1,137 @@
+package main
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/embedded"
+)
+
+// embeddedRedis starts the Redis that the playground brings with it.
+func embeddedRedis(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
+	t.Helper()
+	server, err := embedded.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	return server, client
+}
+
+// TestAttackOnEachAlgorithm sends two attacks by a clock of its own, and counts
+// what each algorithm admits within one period.
+func TestAttackOnEachAlgorithm(t *testing.T) {
+	t.Parallel()
+	server, client := embeddedRedis(t)
+	admitted := make(map[string][]time.Duration)
+	c := defaults()
+	var now time.Duration
+	lanes, err := newLanes(client, "test", c, func(_ hit, d decision) {
+		if d.Allowed {
+			admitted[d.Algorithm] = append(admitted[d.Algorithm], now+time.Duration(d.Delay*float64(time.Millisecond)))
+		}
+	}, core.DenyCache(0)) // it goes by this process's clock
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := windowOf(time.Now())
+	for n := range int64(4) {
+		for _, a := range c.arrivals(n) {
+			now = time.Duration(n)*period + a.at
+			server.SetTime(start.Add(now))
+			for _, l := range lanes {
+				if l.algorithm == "leaky_bucket" { // its handler would hold the request for real
+					if r, err := l.limiter.Allow(t.Context(), keyOf(a.client)); err == nil && r.Allowed {
+						admitted[l.algorithm] = append(admitted[l.algorithm], now+r.Delay)
+					}
+					continue
+				}
+				l.serve(t.Context(), hit{a.client, "traffic"})
+			}
+		}
+	}
+	for algorithm, want := range map[string][2]int{
+		"fixed_window":           {20, 20},
+		"sliding_window_log":     {10, 10},
+		"sliding_window_counter": {10, 12},
+		"token_bucket":           {10, 13},
+		"gcra":                   {10, 13},
+		"leaky_bucket":           {10, 10},
+	} {
+		if got := mostInAPeriod(admitted[algorithm]); got < want[0] || got > want[1] {
+			t.Errorf("%s: %d in one period, want %d to %d", algorithm, got, want[0], want[1])
+		}
+	}
+	served := admitted["leaky_bucket"]
+	for i := 1; i < 10; i++ {
+		if gap := served[i] - served[i-1]; gap < 499*time.Millisecond || gap > 530*time.Millisecond {
+			t.Errorf("leaky bucket: request %d is served %v after the one before", i, gap)
+		}
+	}
+}
+
+func mostInAPeriod(times []time.Duration) int {
+	slices.Sort(times)
+	most, first := 0, 0
+	for last := range times {
+		for times[last]-times[first] >= period {
+			first++
+		}
+		most = max(most, last-first+1)
+	}
+	return most
+}
+
+func TestLaneAnswersAsTheMiddlewareDoes(t *testing.T) {
+	t.Parallel()
+	_, client := embeddedRedis(t)
+	var seen []decision
+	c := config{Rate: 2, Burst: 2, Traffic: 1, Shape: byHand}
+	lanes, err := newLanes(client, "test", c, func(_ hit, d decision) { seen = append(seen, d) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	gcra := lanes[4]
+	for _, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
+		a := gcra.serve(t.Context(), hit{clientA, "traffic"})
+		if a.status != want {
+			t.Errorf("status %d, want %d", a.status, want)
+		}
+		headers := strings.Join(a.lines(), "\n")
+		for _, line := range []string{"X-Ratelimit-Limit: 2", "X-Ratelimit-Remaining: ", "X-Ratelimit-Reset: "} {
+			if !strings.Contains(headers, line) {
+				t.Errorf("no %q in\n%s", line, headers)
+			}
+		}
+		if denied := strings.Contains(headers, "Retry-After: "); denied != (want == http.StatusTooManyRequests) {
+			t.Errorf("status %d with\n%s", want, headers)
+		}
+	}
+	if a := gcra.serve(t.Context(), hit{clientB, "traffic"}); a.status != http.StatusOK {
+		t.Errorf("another client: status %d", a.status)
+	}
+	if len(seen) != 4 || seen[0].Algorithm != "gcra" || !seen[0].Allowed || seen[2].Allowed || seen[3].Client != clientB || seen[0].Source != "redis" {
+		t.Errorf("observed: %+v", seen)
+	}
+	// Another configuration of the same session: what is used stays used.
+	c.Rate = 3
+	lanes, err = newLanes(client, "test", c, func(hit, decision) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := lanes[0].serve(t.Context(), hit{clientA, "traffic"}); a.status != http.StatusOK {
+		t.Errorf("an unused lane: status %d", a.status)
+	}
+	if a := lanes[4].serve(t.Context(), hit{clientA, "traffic"}); a.status != http.StatusTooManyRequests {
+		t.Errorf("after a change: status %d", a.status)
+	}
+}

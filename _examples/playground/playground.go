@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+const (
+	maxSessions = 32   // pages open at once
+	maxBody     = 1024 // bytes of a configuration
+)
+
+// A playground serves the page, and a session to each page that is open.
+type playground struct {
+	redis core.Client
+	hands *core.Limiter // what people may send by hand, each page for itself
+
+	mu       sync.Mutex
+	sessions map[string]*session
+}
+
+func newPlayground(client core.Client) (*playground, error) {
+	hands, err := core.NewMemory("hands", core.GCRA(core.PerSecond(40), core.Burst(maxTraffic)), core.Entries(maxSessions))
+	if err != nil {
+		return nil, err
+	}
+	return &playground{redis: client, hands: hands, sessions: make(map[string]*session)}, nil
+}
+
+// follow serves the stream of a new session, which ends with it.
+func (p *playground) follow(w http.ResponseWriter, r *http.Request) {
+	ctx, end := context.WithCancelCause(r.Context())
+	defer end(nil)
+	s, err := newSession(p.redis, defaults(), end)
+	switch {
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	case !p.add(s):
+		w.Header().Set("Retry-After", "5")
+		http.Error(w, "The playground is open in as many pages as it can serve: close one.", http.StatusServiceUnavailable)
+		return
+	}
+	defer p.remove(s)
+
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		if err := s.run(ctx); !errors.Is(err, context.Canceled) {
+			say(err)
+		}
+	}()
+	end(stream(w, s.events, over))
+	<-over
+}
+
+// adjust changes the configuration of a session.
+func (p *playground) adjust(w http.ResponseWriter, r *http.Request) {
+	s := p.session(w, r.PathValue("id"))
+	if s == nil {
+		return
+	}
+	before, _ := s.current()
+	c, err := readConfig(http.MaxBytesReader(w, r.Body, maxBody), before)
+	if err == nil {
+		err = s.set(c)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	select {
+	case s.change <- struct{}{}:
+	default: // told already, and not looked yet
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// hit answers a person's request as the algorithm of the path does. The other
+// lanes get the same request, so that all still answer the same traffic. Without
+// an algorithm all lanes get it, and nobody waits for their answers.
+func (p *playground) hit(w http.ResponseWriter, r *http.Request) {
+	s := p.session(w, r.URL.Query().Get("session"))
+	if s == nil {
+		return
+	}
+	client := r.Header.Get(clientHeader)
+	if client != clientA && client != clientB {
+		http.Error(w, clientHeader+" is not "+clientA+" or "+clientB, http.StatusBadRequest)
+		return
+	}
+	var chosen *lane
+	_, lanes := s.current()
+	algorithm := r.PathValue("algorithm")
+	for _, l := range lanes {
+		if l.algorithm == algorithm {
+			chosen = l
+		}
+	}
+	if chosen == nil && algorithm != "" {
+		http.Error(w, "no such algorithm", http.StatusNotFound)
+		return
+	}
+	if allowed, err := p.hands.Allow(r.Context(), s.id); err != nil || !allowed.Allowed || !s.pass(handHit{client, chosen}) {
+		http.Error(w, "no hand is that fast", http.StatusServiceUnavailable)
+		return
+	}
+	if chosen == nil {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	chosen.handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), hitKey{}, hit{client, "hand"})))
+}
+
+// session returns the open session called id, or answers that there is none.
+func (p *playground) session(w http.ResponseWriter, id string) *session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.sessions[id]
+	if s == nil {
+		http.Error(w, "no such session: its page is closed", http.StatusNotFound)
+	}
+	return s
+}
+
+// add is false if there are enough sessions.
+func (p *playground) add(s *session) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.sessions) >= maxSessions {
+		return false
+	}
+	p.sessions[s.id] = s
+	return true
+}
+
+func (p *playground) remove(s *session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.sessions, s.id)
+}

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// serve starts a playground as main does.
+func serve(t *testing.T) (*playground, string) {
+	t.Helper()
+	_, client := embeddedRedis(t)
+	p, err := newPlayground(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(p.routes())
+	t.Cleanup(server.Close)
+	return p, server.URL
+}
+
+// A page is an open stream of events.
+type page struct {
+	t     *testing.T
+	body  io.ReadCloser
+	lines *bufio.Scanner
+}
+
+func follow(t *testing.T, url string) *page {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/events", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = response.Body.Close() })
+	if got := response.Header.Get("Content-Type"); response.StatusCode != http.StatusOK || !strings.HasPrefix(got, "text/event-stream") {
+		t.Fatalf("status %d, %s", response.StatusCode, got)
+	}
+	return &page{t, response.Body, bufio.NewScanner(response.Body)}
+}
+
+// next reads the next event of a name into data.
+func (p *page) next(name string, data any) {
+	p.t.Helper()
+	for p.lines.Scan() {
+		event := strings.TrimPrefix(p.lines.Text(), "event: ")
+		if !p.lines.Scan() {
+			break
+		}
+		text, ok := strings.CutPrefix(p.lines.Text(), "data: ")
+		if !ok || !p.lines.Scan() || p.lines.Text() != "" {
+			p.t.Fatalf("not an event: %q, then %q", text, p.lines.Text())
+		}
+		if event != name {
+			continue
+		}
+		if err := json.Unmarshal([]byte(text), data); err != nil {
+			p.t.Fatal(err)
+		}
+		return
+	}
+	p.t.Fatalf("the stream ended before an event %q: %v", name, p.lines.Err())
+}
+
+// A reply is a response that is read.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func do(t *testing.T, method, url, body string) reply {
+	t.Helper()
+	return doAs(t, clientA, method, url, body)
+}
+
+func doAs(t *testing.T, client, method, url, body string) reply {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set(clientHeader, client)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply{response.StatusCode, response.Header, string(text)}
+}
+
+func TestStream(t *testing.T) {
+	t.Parallel()
+	_, url := serve(t)
+	p := follow(t, url)
+	var h hello
+	p.next("hello", &h)
+	if h.Config != defaults() || h.Period != 5000 || h.ID == "" {
+		t.Errorf("hello: %+v", h)
+	}
+	var c changed
+	p.next("changed", &c)
+	if r := do(t, http.MethodPut, url+"/sessions/"+h.ID, `{"shape":"steady","traffic":60}`); r.status != http.StatusNoContent {
+		t.Fatalf("status %d", r.status)
+	}
+	p.next("changed", &c)
+	if c.Config.Shape != steady || c.Config.Rate != defaults().Rate {
+		t.Errorf("changed: %+v", c)
+	}
+	var d decision
+	p.next("decision", &d)
+	if d.Client != clientA || d.By != "traffic" || d.Limit != 10 || d.At < c.At-1 {
+		t.Errorf("decision: %+v", d)
+	}
+	var r response
+	p.next("response", &r)
+	if r.Status != http.StatusOK && r.Status != http.StatusTooManyRequests || len(r.Header) < 4 || r.Body == "" {
+		t.Errorf("response: %+v", r)
+	}
+	var l levels
+	p.next("levels", &l)
+	if len(l.Levels) != 6 || l.Levels["gcra"].At == 0 {
+		t.Errorf("levels: %+v", l)
+	}
+}
+
+func TestHit(t *testing.T) {
+	t.Parallel()
+	_, url := serve(t)
+	p := follow(t, url)
+	var h hello
+	p.next("hello", &h)
+	do(t, http.MethodPut, url+"/sessions/"+h.ID, `{"shape":"hand"}`)
+	r := do(t, http.MethodPost, url+"/hit/token_bucket?session="+h.ID, "")
+	if r.status != http.StatusOK || r.header.Get("X-RateLimit-Limit") != "10" || r.header.Get("X-RateLimit-Remaining") != "9" {
+		t.Errorf("status %d, %v", r.status, r.header)
+	}
+	seen := map[string]int{}
+	for range 6 {
+		var d decision
+		p.next("decision", &d)
+		seen[d.Algorithm]++
+		if d.By != "hand" || d.Remaining != 9 {
+			t.Errorf("%+v", d)
+		}
+	}
+	if len(seen) != 6 {
+		t.Errorf("decided by %v, want each algorithm once", seen)
+	}
+	if r := do(t, http.MethodPost, url+"/hit?session="+h.ID, ""); r.status != http.StatusAccepted {
+		t.Errorf("without an algorithm: status %d", r.status)
+	}
+	tooFast := false
+	for range 10 * maxTraffic {
+		tooFast = tooFast || do(t, http.MethodPost, url+"/hit?session="+h.ID, "").status == http.StatusServiceUnavailable
+	}
+	if !tooFast {
+		t.Error("a hand may be as fast as it likes")
+	}
+}
+
+func TestWrongRequests(t *testing.T) {
+	t.Parallel()
+	_, url := serve(t)
+	p := follow(t, url)
+	var h hello
+	p.next("hello", &h)
+	for _, test := range []struct {
+		method, path, body string
+		status             int
+		says               string
+	}{
+		{http.MethodPut, "/sessions/" + h.ID, `{"rate":1000}`, http.StatusBadRequest, "rate is 1000: allowed is 2 to 40"},
+		{http.MethodPut, "/sessions/" + h.ID, `{"shape":"` + strings.Repeat("x", 2*maxBody) + `"}`, http.StatusBadRequest, "too large"},
+		{http.MethodPut, "/sessions/another", `{}`, http.StatusNotFound, "no such session"},
+		{http.MethodPost, "/hit/gcra?session=another", "", http.StatusNotFound, "no such session"},
+		{http.MethodPost, "/hit/fair?session=" + h.ID, "", http.StatusNotFound, "no such algorithm"},
+		{http.MethodGet, "/hit/gcra?session=" + h.ID, "", http.StatusNotFound, ""},
+		{http.MethodGet, "/nothing", "", http.StatusNotFound, ""},
+	} {
+		if r := do(t, test.method, url+test.path, test.body); r.status != test.status || !strings.Contains(r.body, test.says) {
+			t.Errorf("%s %.60s: status %d, %s", test.method, test.path, r.status, r.body)
+		}
+	}
+	if r := doAs(t, "somebody", http.MethodPost, url+"/hit/gcra?session="+h.ID, ""); r.status != http.StatusBadRequest {
+		t.Errorf("another client: status %d, %s", r.status, r.body)
+	}
+}
+
+func TestPageIsStrict(t *testing.T) {
+	t.Parallel()
+	_, url := serve(t)
+	r := do(t, http.MethodGet, url+"/", "")
+	if r.status != http.StatusOK || !strings.Contains(r.body, "<!doctype html>") {
+		t.Errorf("status %d", r.status)
+	}
+	got := r.header.Get("Content-Security-Policy")
+	if !strings.Contains(got, "default-src 'none'") || strings.Contains(got, "unsafe") {
+		t.Errorf("Content-Security-Policy: %s", got)
+	}
+	if strings.Contains(r.body, "http://") || strings.Contains(r.body, "https://") {
+		t.Error("the page names another server")
+	}
+}
+
+// TestNothingIsLeft leaves pages while leaky buckets hold requests. It looks at
+// all goroutines of the process: it is not parallel, and goes before those that are.
+func TestNothingIsLeft(t *testing.T) {
+	p, url := serve(t)
+	before := goroutines()
+	for range 3 {
+		page := follow(t, url)
+		var h hello
+		page.next("hello", &h)
+		do(t, http.MethodPut, url+"/sessions/"+h.ID, `{"shape":"steady","traffic":60,"rate":2,"burst":20}`)
+		for held := 0; held < 5; {
+			var d decision
+			if page.next("decision", &d); d.Delay > 0 {
+				held++
+			}
+		}
+		_ = page.body.Close()
+	}
+	http.DefaultClient.CloseIdleConnections()
+	for end := time.Now().Add(30 * time.Second); p.open() > 0 || goroutines() > before; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			stacks := make([]byte, 1<<20)
+			t.Fatalf("%d sessions, %d goroutines, %d before\n%s", p.open(), goroutines(), before, stacks[:runtime.Stack(stacks, true)])
+		}
+	}
+}
+
+// goroutines counts those that run the playground's code.
+func goroutines() int {
+	stacks := make([]byte, 1<<20)
+	n := 0
+	for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+		if strings.Contains(stack, "main.(*session)") || strings.Contains(stack, "main.(*playground)") || strings.Contains(stack, "main.(*lane)") {
+			n++
+		}
+	}
+	return n
+}
+
+func TestSessionsAreBounded(t *testing.T) {
+	p, url := serve(t)
+	for range maxSessions {
+		follow(t, url)
+	}
+	r := do(t, http.MethodGet, url+"/events", "")
+	if r.status != http.StatusServiceUnavailable || r.header.Get("Retry-After") == "" || p.open() != maxSessions {
+		t.Errorf("one more: status %d, %d sessions", r.status, p.open())
+	}
+}
+
+func (p *playground) open() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.sessions)
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"embed"
+	"io/fs"
+	"net/http"
+)
+
+//go:embed web
+var web embed.FS
+
+// policy lets the page load nothing but what this server has, and run no script
+// that stands in it.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+func (p *playground) routes() http.Handler {
+	files, err := fs.Sub(web, "web")
+	if err != nil {
+		panic(err) // not reached: "web" is a valid path
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /", protect(http.FileServerFS(files)))
+	mux.HandleFunc("GET /events", p.follow)
+	mux.HandleFunc("PUT /sessions/{id}", p.adjust)
+	mux.HandleFunc("POST /hit", p.hit)
+	mux.HandleFunc("POST /hit/{algorithm}", p.hit)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	return http.NewCrossOriginProtection().Handler(mux)
+}
+
+// protect sets the headers of the page and its files.
+func protect(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cache-Control", "no-cache") // the next build has another page
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestArrivals(t *testing.T) {
+	t.Parallel()
+	for _, s := range shapes() {
+		t.Run(string(s), func(t *testing.T) {
+			t.Parallel()
+			c := config{Rate: 10, Burst: 10, Traffic: 15, Shape: s}
+			for n := range int64(4) {
+				list := c.arrivals(n)
+				want := map[shape]int{steady: 15, bursts: 15, boundary: 15, clients: 20, byHand: 0}[s]
+				if len(list) != want {
+					t.Errorf("window %d: %d arrivals, want %d", n, len(list), want)
+				}
+				if !slices.IsSortedFunc(list, func(a, b arrival) int { return int(a.at - b.at) }) {
+					t.Errorf("window %d: not in order: %v", n, list)
+				}
+				for _, a := range list {
+					if a.at < 0 || a.at >= period || a.client != clientA && (a.client != clientB || s != clients) {
+						t.Errorf("window %d: %v", n, a)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestArrivalsOfAnAttack(t *testing.T) {
+	t.Parallel()
+	c := config{Rate: 10, Burst: 10, Traffic: maxTraffic, Shape: boundary}
+	before, after := c.arrivals(0), c.arrivals(1)
+	first, last := before[0].at, after[len(after)-1].at+period
+	if last-first > 2*time.Second {
+		t.Errorf("the attack takes %v", last-first)
+	}
+	for _, gap := range []time.Duration{period - before[len(before)-1].at, after[0].at} {
+		if gap < edge {
+			t.Errorf("%v from the boundary: another clock may see it on the other side", gap)
+		}
+	}
+}
+
+// TestTraffic drives a fake clock.
+func TestTraffic(t *testing.T) {
+	t.Parallel()
+	for name, late := range map[string]time.Duration{
+		"at the beginning of a window": 0,
+		"in the middle":                period / 2,
+		"just before the end":          period - headStart/2,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const ahead = 90 * time.Minute // of Redis
+				clock := func() time.Time { return time.Now().Add(ahead) }
+				time.Sleep(windowOf(clock()).Add(period + late).Sub(clock()))
+				began := clock()
+				c := config{Rate: 10, Burst: 10, Traffic: 3, Shape: boundary}
+				var edges []time.Duration // of each arrival from the nearest boundary
+				for range c.traffic(t.Context(), clock) {
+					since := clock().Sub(windowOf(clock()))
+					edges = append(edges, min(since, period-since))
+					if len(edges) == 6 {
+						break
+					}
+				}
+				if took := clock().Sub(began); took > 2*period {
+					t.Errorf("the attack was over after %v only", took)
+				}
+				if far := slices.Max(edges); far > edge+burstTime {
+					t.Errorf("%v from the boundary", far)
+				}
+			})
+		})
+	}
+}
+
+func TestTrafficLeavesOutWhatIsLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := config{Rate: 10, Burst: 10, Traffic: 50, Shape: steady} // one each 100 ms
+		time.Sleep(time.Until(windowOf(time.Now()).Add(period)))
+		began, count := time.Now(), 0
+		for range c.traffic(t.Context(), time.Now) {
+			if count++; count == 1 {
+				time.Sleep(3 * time.Second) // as if the machine had slept
+			}
+			if time.Since(began) >= period-100*time.Millisecond {
+				break
+			}
+		}
+		if count < 15 || count > 25 {
+			t.Errorf("%d arrivals in the 2 s that were left", count)
+		}
+	})
+}

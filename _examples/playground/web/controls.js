@@ -1,0 +1,50 @@
+// The controls: what they say, in words and as a configuration.
+const hints = {
+  boundary: "All requests just before a window ends, and all again just after. Then a pause.",
+  bursts: "All requests of a period at once, in the middle of each window.",
+  steady: "Requests evenly spread.",
+  clients: "Client a as steady traffic; client b asks for half the limit.",
+  hand: "Nothing but what you send.",
+}
+
+export class Controls {
+  constructor(form, changed) {
+    this.form = form
+    this.restore()
+    let timer = 0
+    form.addEventListener("submit", (e) => e.preventDefault())
+    form.addEventListener("input", () => {
+      this.describe()
+      clearTimeout(timer)
+      timer = setTimeout(() => { // not each step of a slider
+        history.replaceState(null, "", "?" + new URLSearchParams(this.config()))
+        changed(this.config())
+      }, 150)
+    })
+    this.describe()
+  }
+
+  // restore takes over what the page's address says, such as ?shape=steady&rate=20.
+  restore() {
+    for (const [name, value] of new URLSearchParams(location.search)) {
+      const field = this.form.elements.namedItem(name)
+      if (field instanceof RadioNodeList || field?.type === "range") field.value = value
+    }
+  }
+
+  config() {
+    const { rate, burst, traffic, shape } = this.form.elements
+    return { rate: rate.valueAsNumber, burst: burst.valueAsNumber, traffic: traffic.valueAsNumber, shape: shape.value || "boundary" }
+  }
+
+  describe() {
+    const c = this.config()
+    document.getElementById("shape-hint").textContent = hints[c.shape]
+    const words = { traffic: `${c.traffic} per 5 s`, rate: `${c.rate} per 5 s`, burst: `${c.burst}` }
+    for (const [name, text] of Object.entries(words)) {
+      document.getElementById(`${name}-value`).textContent = text
+      this.form.elements[name].setAttribute("aria-valuetext", text)
+    }
+    this.form.elements.traffic.disabled = c.shape === "hand"
+  }
+}

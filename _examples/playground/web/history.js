@@ -1,0 +1,66 @@
+// What is known of one lane: its decisions and levels of the last minute.
+const kept = 60_000
+
+export class History {
+  marks = []  // {at, served, client, allowed, delay, hand}, by time of decision
+  levels = {} // by client: [{at, used}]
+  since = 0   // when the present configuration began
+  totals = { admitted: 0, denied: 0, held: 0 }
+  peak = 0    // most served in any period since then, of client a
+
+  // restart begins anew to count, as another configuration does.
+  restart(at) {
+    this.since = at
+    this.totals = { admitted: 0, denied: 0, held: 0 }
+    this.peak = 0
+  }
+
+  decide(d) {
+    const mark = { at: d.at, served: d.at + d.delay, client: d.client, allowed: d.allowed, delay: d.delay, hand: d.by === "hand" }
+    insert(this.marks, mark)
+    this.totals[d.allowed ? "admitted" : "denied"]++
+    if (d.delay > 0) this.totals.held++
+    if (!d.allowed) return
+    this.level(d.client, d.at, Math.max(0, d.used - 1)) // so that the curve rises at once
+    this.level(d.client, d.at, d.used)
+  }
+
+  level(client, at, used) {
+    insert(this.levels[client] ??= [], { at, used })
+  }
+
+  // forget drops what is too old to be seen.
+  forget(now) {
+    for (const list of [this.marks, ...Object.values(this.levels)]) {
+      const first = list.findIndex((m) => m.at > now - kept)
+      if (first > 0) list.splice(0, first)
+    }
+  }
+
+  // servedIn counts what was served to a client in (from, to].
+  servedIn(client, from, to) {
+    return this.marks.filter((m) => m.allowed && m.client === client && m.served > from && m.served <= to).length
+  }
+
+  heldAt(now) {
+    return this.marks.filter((m) => m.allowed && m.at <= now && m.served > now).length
+  }
+
+  // densest finds the period in which most was served since a time: how much, and from when to when.
+  densest(client, from, to, period) {
+    const times = this.marks.filter((m) => m.allowed && m.client === client && m.served > from && m.served <= to).map((m) => m.served).sort((a, b) => a - b)
+    let best = { count: 0, from: 0, to: 0 }
+    for (let first = 0, last = 0; last < times.length; last++) {
+      while (times[last] - times[first] >= period - 0.01) first++ // instants are rounded to microseconds
+      if (last - first + 1 > best.count) best = { count: last - first + 1, from: times[first], to: times[last] }
+    }
+    return best
+  }
+}
+
+// insert keeps a list in order of time. What comes is nearly always the latest.
+function insert(list, item) {
+  let i = list.length
+  while (i > 0 && list[i - 1].at > item.at) i--
+  list.splice(i, 0, item)
+}

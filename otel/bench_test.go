@@ -1,0 +1,65 @@
+package otellimit_test
+
+import (
+	"testing"
+
+	"go.opentelemetry.io/otel/metric/noop"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/exemplar"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/redislimit/redislimit/core"
+	otellimit "github.com/redislimit/redislimit/otel"
+)
+
+// BenchmarkDecision tells what a decision costs more for being observed: compare
+// with "nobody", the same decision in memory that nobody observes.
+func BenchmarkDecision(b *testing.B) {
+	reader := sdkmetric.WithReader(sdkmetric.NewManualReader())
+	spans := sdktrace.NewTracerProvider()
+	for _, bench := range []struct {
+		name   string
+		option core.Option
+		traced bool
+	}{
+		{"nobody", core.Entries(1 << 10), false},
+		{"noop", otellimit.Observe(otellimit.MeterProvider(noop.NewMeterProvider())), false},
+		{"sdk", otellimit.Observe(otellimit.MeterProvider(sdkmetric.NewMeterProvider(reader))), false},
+		{"sdk in a span", otellimit.Observe(otellimit.MeterProvider(sdkmetric.NewMeterProvider(
+			sdkmetric.WithReader(sdkmetric.NewManualReader()), sdkmetric.WithExemplarFilter(exemplar.AlwaysOffFilter)))), true},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			lim, err := core.NewMemory("api", core.TokenBucket(core.PerSecond(1e9)), bench.option)
+			if err != nil {
+				b.Fatal(err)
+			}
+			ctx := b.Context()
+			if bench.traced {
+				traced, span := spans.Tracer("bench").Start(ctx, "GET /")
+				defer span.End()
+				ctx = traced
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := lim.Allow(ctx, "user:alice"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// An observed decision takes no more memory than one that nobody observes.
+func TestAllocations(t *testing.T) { // not parallel: it counts what the process allocates
+	m := newMeter(t)
+	allocated := func(option core.Option) float64 {
+		lim, err := core.NewMemory("api", core.TokenBucket(core.PerSecond(1e9)), option)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return testing.AllocsPerRun(1000, func() { _, _ = lim.Allow(t.Context(), "user:alice") })
+	}
+	if alone, observed := allocated(core.Entries(1<<10)), allocated(m.observe()); observed > alone {
+		t.Errorf("%v allocations for an observed decision, %v for another", observed, alone)
+	}
+}

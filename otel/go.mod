@@ -1,0 +1,30 @@
+// A module of its own, so that the library's users require no OpenTelemetry: see
+// the package's documentation.
+module github.com/redislimit/redislimit/otel
+
+go 1.25.0
+
+require (
+	github.com/redis/go-redis/v9 v9.22.0 // tests
+	github.com/redislimit/redislimit v0.0.0-00010101000000-000000000000 // a release has the library's tag here
+	go.opentelemetry.io/otel v1.45.0
+	go.opentelemetry.io/otel/metric v1.45.0
+	go.opentelemetry.io/otel/sdk v1.45.0 // tests
+	go.opentelemetry.io/otel/sdk/metric v1.45.0 // tests
+	go.opentelemetry.io/otel/trace v1.45.0
+)
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/go-logr/logr v1.4.4 // indirect
+	github.com/go-logr/stdr v1.2.2 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
+	github.com/sony/gobreaker/v2 v2.4.0 // indirect
+	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
+	go.uber.org/atomic v1.11.0 // indirect
+	golang.org/x/sys v0.47.0 // indirect
+)
+
+// The library beside it. Only this checkout heeds the line, no user's build does.
+replace github.com/redislimit/redislimit => ../

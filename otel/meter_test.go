@@ -1,0 +1,110 @@
+package otellimit_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/redislimit/redislimit/core"
+	otellimit "github.com/redislimit/redislimit/otel"
+)
+
+// A meter is an SDK with what it has recorded.
+type meter struct {
+	tb       testing.TB
+	reader   *sdkmetric.ManualReader
+	provider *sdkmetric.MeterProvider
+}
+
+func newMeter(tb testing.TB) *meter {
+	tb.Helper()
+	reader := sdkmetric.NewManualReader()
+	return &meter{tb, reader, sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}
+}
+
+func (m *meter) observe() core.Option {
+	return otellimit.Observe(otellimit.MeterProvider(m.provider))
+}
+
+// collected returns the metrics by name.
+func (m *meter) collected() map[string]metricdata.Metrics {
+	m.tb.Helper()
+	var all metricdata.ResourceMetrics
+	if err := m.reader.Collect(context.WithoutCancel(m.tb.Context()), &all); err != nil {
+		m.tb.Fatal(err)
+	}
+	byName := map[string]metricdata.Metrics{}
+	for _, scope := range all.ScopeMetrics {
+		if scope.Scope.Name != "github.com/redislimit/redislimit/otel" {
+			m.tb.Errorf("scope %q", scope.Scope.Name)
+		}
+		for _, each := range scope.Metrics {
+			byName[each.Name] = each
+		}
+	}
+	return byName
+}
+
+// A series is one point of a metric, as "name{attributes}", values sorted by attribute.
+func series(name string, attributes attribute.Set) string {
+	var pairs []string
+	for _, kv := range attributes.ToSlice() {
+		key := strings.TrimPrefix(string(kv.Key), "redislimit.")
+		pairs = append(pairs, key+"="+kv.Value.AsString())
+	}
+	return strings.TrimPrefix(name, "redislimit.") + "{" + strings.Join(pairs, " ") + "}"
+}
+
+// values has all series with their values; a histogram's is its count.
+func (m *meter) values() map[string]int64 {
+	m.tb.Helper()
+	values := map[string]int64{}
+	for name, each := range m.collected() {
+		switch data := each.Data.(type) {
+		case metricdata.Sum[int64]:
+			for _, p := range data.DataPoints {
+				values[series(name, p.Attributes)] = p.Value
+			}
+		case metricdata.Histogram[float64]:
+			for _, p := range data.DataPoints {
+				values[series(name, p.Attributes)] = int64(p.Count)
+			}
+		default:
+			m.tb.Errorf("%s is a %T", name, data)
+		}
+	}
+	return values
+}
+
+// want fails unless the series of the metrics named are exactly these.
+func (m *meter) want(metrics []string, want map[string]int64) {
+	m.tb.Helper()
+	got := m.values()
+	for s := range got {
+		if name, _, _ := strings.Cut(s, "{"); !slices.Contains(metrics, name) {
+			delete(got, s)
+		}
+	}
+	if !equal(got, want) {
+		m.tb.Errorf("got\n%swant\n%s", listed(got), listed(want))
+	}
+}
+
+func equal(a, b map[string]int64) bool {
+	return listed(a) == listed(b)
+}
+
+func listed(values map[string]int64) string {
+	var lines []string
+	for s, v := range values {
+		lines = append(lines, fmt.Sprintf("  %s %d\n", s, v))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}

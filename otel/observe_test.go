@@ -1,0 +1,256 @@
+package otellimit_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/redistest"
+	otellimit "github.com/redislimit/redislimit/otel"
+)
+
+// allow makes n decisions for a key, and returns the last.
+func allow(tb testing.TB, lim *core.Limiter, n int) (res core.Result, err error) {
+	tb.Helper()
+	for range n {
+		res, err = lim.Allow(context.WithoutCancel(tb.Context()), "user:alice")
+	}
+	return res, err
+}
+
+func TestInstruments(t *testing.T) {
+	t.Parallel()
+	m := newMeter(t)
+	lim := core.MustNew(nobody(t), "api", core.TokenBucket(core.PerHour(1)), m.observe())
+	_, _ = allow(t, lim, 1)
+	lim.Emit(t.Context(), core.Event{Kind: core.EventKeyFallback})
+	lim.Emit(t.Context(), core.Event{Kind: core.EventScriptLoad})
+
+	want := map[string]struct {
+		unit                 string
+		histogram, monotonic bool
+	}{
+		"redislimit.decisions":         {unit: "{decision}", monotonic: true},
+		"redislimit.decision.duration": {unit: "s", histogram: true},
+		"redislimit.redis.failures":    {unit: "{failure}", monotonic: true},
+		"redislimit.script.loads":      {unit: "{load}", monotonic: true},
+		"redislimit.key.fallbacks":     {unit: "{fallback}", monotonic: true},
+		"redislimit.fallback.active":   {unit: "1"},
+		"redislimit.breaker.state":     {unit: "1"},
+	}
+	got := m.collected()
+	for name, w := range want {
+		metric, there := got[name]
+		if !there {
+			t.Errorf("%s: not there", name)
+			continue
+		}
+		if metric.Unit != w.unit || metric.Description == "" {
+			t.Errorf("%s: unit %q, description %q; want unit %q and some description", name, metric.Unit, metric.Description, w.unit)
+		}
+		if sum, ok := metric.Data.(metricdata.Sum[int64]); ok == w.histogram || sum.IsMonotonic != w.monotonic {
+			t.Errorf("%s: it is a %T, monotonic %t", name, metric.Data, sum.IsMonotonic)
+		}
+		delete(got, name)
+	}
+	if len(got) > 0 {
+		t.Errorf("and others: %v", got)
+	}
+}
+
+func TestDecisions(t *testing.T) {
+	t.Parallel()
+	m := newMeter(t)
+	lim, err := core.NewMemory("api", core.TokenBucket(core.PerHour(1), core.Burst(2)), core.FixedWindow(core.PerDay(3)), m.observe())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := allow(t, lim, 5); err != nil || res.Allowed {
+		t.Fatal(res, err)
+	}
+	if _, err := lim.Peek(t.Context(), "user:alice"); err != nil { // no decision
+		t.Fatal(err)
+	}
+	if _, err := lim.AllowN(t.Context(), "user:alice", -1); err == nil { // nor this
+		t.Fatal("a negative cost is an error")
+	}
+	m.want([]string{"decisions", "decision.duration", "breaker.state", "fallback.active"}, map[string]int64{
+		"decisions{decision.outcome=allowed decision.source=memory limit.name=token-1h limiter.name=api}": 2,
+		"decisions{decision.outcome=denied decision.source=memory limit.name=token-1h limiter.name=api}":  3,
+		"decision.duration{decision.outcome=allowed decision.source=memory limiter.name=api}":             2,
+		"decision.duration{decision.outcome=denied decision.source=memory limiter.name=api}":              3,
+	})
+}
+
+func TestDuration(t *testing.T) {
+	t.Parallel()
+	m := newMeter(t)
+	lim, err := core.NewMemory("api", core.TokenBucket(core.PerHour(1)), m.observe())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lim.Emit(t.Context(), core.Event{Kind: core.EventDecision, Took: 250 * time.Microsecond})
+	histogram, ok := m.collected()["redislimit.decision.duration"].Data.(metricdata.Histogram[float64])
+	if !ok || len(histogram.DataPoints) != 1 {
+		t.Fatalf("got %v", histogram)
+	}
+	p := histogram.DataPoints[0]
+	if len(p.Bounds) != 16 || p.Bounds[0] != 10e-6 || p.Bounds[15] != 1 || !slices.IsSorted(p.Bounds) {
+		t.Errorf("bounds %v: want 10 us to 1 s", p.Bounds)
+	}
+	if p.Sum != 250e-6 || p.BucketCounts[4] != 1 {
+		t.Errorf("sum %v, buckets %v: want 250 us, in its bucket", p.Sum, p.BucketCounts)
+	}
+}
+
+// A denial is repeated by this process; the script is sent once.
+func TestRedis(t *testing.T) {
+	t.Parallel()
+	m := newMeter(t)
+	rdb := redistest.Server(t).Client(t)
+	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerHour(2), core.Name("hourly")), core.Timeout(time.Minute), m.observe())
+	if res, err := allow(t, lim, 5); err != nil || res.Source != core.SourceDenyCache {
+		t.Fatal(res, err)
+	}
+	want := map[string]int64{
+		"decisions{decision.outcome=allowed decision.source=redis limit.name=hourly limiter.name=api}":     2,
+		"decisions{decision.outcome=denied decision.source=redis limit.name=hourly limiter.name=api}":      1,
+		"decisions{decision.outcome=denied decision.source=deny_cache limit.name=hourly limiter.name=api}": 2,
+		"decision.duration{decision.outcome=allowed decision.source=redis limiter.name=api}":               2,
+		"decision.duration{decision.outcome=denied decision.source=redis limiter.name=api}":                1,
+		"decision.duration{decision.outcome=denied decision.source=deny_cache limiter.name=api}":           2,
+		"breaker.state{breaker.state=closed limiter.name=api}":                                             1,
+		"breaker.state{breaker.state=half_open limiter.name=api}":                                          0,
+		"breaker.state{breaker.state=open limiter.name=api}":                                               0,
+		"fallback.active{limiter.name=api}":                                                                0,
+		"script.loads{limiter.name=api}":                                                                   1,
+	}
+	if got := m.values(); !equal(got, want) {
+		t.Errorf("got\n%swant\n%s", listed(got), listed(want))
+	}
+}
+
+// Limiters share the instruments, whether they were given one option or two; an
+// observer of the application's own goes beside.
+func TestSeveralLimiters(t *testing.T) {
+	t.Parallel()
+	m := newMeter(t)
+	heard := 0
+	shared := m.observe()
+	for name, observe := range map[string]core.Option{"one": shared, "two": shared, "three": m.observe()} {
+		lim, err := core.NewMemory(name, core.TokenBucket(core.PerHour(9)), observe,
+			core.Observe(func(context.Context, core.Event) { heard++ }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = allow(t, lim, len(name))
+	}
+	m.want([]string{"decisions"}, map[string]int64{
+		"decisions{decision.outcome=allowed decision.source=memory limit.name=token-1h limiter.name=one}":   3,
+		"decisions{decision.outcome=allowed decision.source=memory limit.name=token-1h limiter.name=two}":   3,
+		"decisions{decision.outcome=allowed decision.source=memory limit.name=token-1h limiter.name=three}": 5,
+	})
+	if heard != 11 {
+		t.Errorf("the other observer heard %d events, want 11", heard)
+	}
+}
+
+func TestConcurrent(t *testing.T) {
+	t.Parallel()
+	m := newMeter(t)
+	observe := m.observe()
+	var all sync.WaitGroup
+	for i := range 8 {
+		lim := core.MustNew(nobody(t), "api-"+strconv.Itoa(i%2), core.TokenBucket(core.PerHour(50)), observe)
+		all.Go(func() { _, _ = allow(t, lim, 100) })
+	}
+	all.Wait()
+	var sum int64
+	for s, v := range m.values() {
+		if len(s) > 10 && s[:10] == "decisions{" {
+			sum += v
+		}
+	}
+	if sum != 800 {
+		t.Errorf("%d decisions recorded, want 800", sum)
+	}
+}
+
+var globally sync.Once
+
+// The global provider may come after the limiter.
+func TestGlobalProvider(t *testing.T) { // not parallel: it sets what is global
+	first := false
+	globally.Do(func() { first = true })
+	if !first {
+		t.Skip("OpenTelemetry lets what was made before have a provider once in a process")
+	}
+	lim, err := core.NewMemory("api", core.TokenBucket(core.PerHour(9)), otellimit.Observe(otellimit.MeterProvider(nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = allow(t, lim, 1) // nobody counts yet
+	m := newMeter(t)
+	before := otel.GetMeterProvider()
+	otel.SetMeterProvider(m.provider)
+	t.Cleanup(func() { otel.SetMeterProvider(before) })
+	_, _ = allow(t, lim, 2)
+	m.want([]string{"decisions"}, map[string]int64{
+		"decisions{decision.outcome=allowed decision.source=memory limit.name=token-1h limiter.name=api}": 2,
+	})
+}
+
+// A refusing provider makes no instruments.
+type refusing struct{ noop.MeterProvider }
+
+type refusingMeter struct{ noop.Meter }
+
+var errRefused = errors.New("refused")
+
+func (refusing) Meter(string, ...metric.MeterOption) metric.Meter { return refusingMeter{} }
+
+func (refusingMeter) Int64Counter(string, ...metric.Int64CounterOption) (metric.Int64Counter, error) {
+	return nil, errRefused
+}
+
+func (refusingMeter) Int64UpDownCounter(string, ...metric.Int64UpDownCounterOption) (metric.Int64UpDownCounter, error) {
+	return nil, errRefused
+}
+
+func (refusingMeter) Float64Histogram(string, ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	return nil, errRefused
+}
+
+func TestRefused(t *testing.T) { // not parallel: it sets what is global
+	var told []error
+	before := otel.GetErrorHandler()
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { told = append(told, err) }))
+	t.Cleanup(func() { otel.SetErrorHandler(before) })
+
+	lim := core.MustNew(nobody(t), "api", core.TokenBucket(core.PerHour(9)), otellimit.Observe(otellimit.MeterProvider(refusing{})))
+	if len(told) != 7 || !errors.Is(told[0], errRefused) {
+		t.Errorf("told %v, want one error for each instrument", told)
+	}
+	if res, err := allow(t, lim, 4); err != nil || !res.Allowed {
+		t.Error("without instruments:", res, err)
+	}
+}
+
+// nobody returns a client of an address where no Redis is.
+func nobody(tb testing.TB) *redis.Client {
+	tb.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	tb.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}

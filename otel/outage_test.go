@@ -1,0 +1,126 @@
+package otellimit_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/redistest"
+)
+
+// A Redis goes and comes back, under each of the policies.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	m := newMeter(t)
+	server := redistest.Server(t)
+	rdb := server.Client(t)
+	observe := m.observe()
+	local := core.MustNew(rdb, "local", core.TokenBucket(core.PerHour(100)), core.Timeout(time.Minute), observe)
+	failOpen := core.MustNew(rdb, "open", core.TokenBucket(core.PerHour(100)), core.FailOpen(), core.Timeout(time.Minute), observe)
+	failClosed := core.MustNew(rdb, "closed", core.TokenBucket(core.PerHour(100)), core.FailClosed(), core.Timeout(time.Minute), observe)
+	limiters := []*core.Limiter{local, failOpen, failClosed}
+
+	server.Stop()
+	for _, lim := range limiters {
+		if _, err := allow(t, lim, 3); (err != nil) != (lim == failClosed) { // the third opens the breaker
+			t.Fatal(lim.Name(), err)
+		}
+	}
+	want := map[string]int64{
+		"decisions{decision.outcome=allowed decision.source=fallback limit.name=token-1h limiter.name=local}": 3,
+		"decisions{decision.outcome=allowed decision.source=none limit.name=token-1h limiter.name=open}":      3,
+		"decisions{error.type=unavailable decision.outcome=error decision.source=none limiter.name=closed}":   3,
+	}
+	for _, lim := range limiters {
+		want["redis.failures{error.type=connection limiter.name="+lim.Name()+"}"] = 3
+		want["breaker.state{breaker.state=closed limiter.name="+lim.Name()+"}"] = 0
+		want["breaker.state{breaker.state=half_open limiter.name="+lim.Name()+"}"] = 0
+		want["breaker.state{breaker.state=open limiter.name="+lim.Name()+"}"] = 1
+		want["fallback.active{limiter.name="+lim.Name()+"}"] = 1
+	}
+	m.want([]string{"decisions", "redis.failures", "breaker.state", "fallback.active"}, want)
+
+	server.Start(t)
+	for _, lim := range limiters {
+		awaitRedis(t, lim)
+	}
+	got := m.values()
+	for _, lim := range limiters {
+		for s, v := range map[string]int64{
+			"breaker.state{breaker.state=closed limiter.name=" + lim.Name() + "}":    1,
+			"breaker.state{breaker.state=half_open limiter.name=" + lim.Name() + "}": 0,
+			"breaker.state{breaker.state=open limiter.name=" + lim.Name() + "}":      0,
+			"fallback.active{limiter.name=" + lim.Name() + "}":                       0,
+		} {
+			if got[s] != v {
+				t.Errorf("%s is %d after the outage, want %d", s, got[s], v)
+			}
+		}
+	}
+}
+
+// awaitRedis makes decisions until Redis makes them.
+func awaitRedis(tb testing.TB, lim *core.Limiter) {
+	tb.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if res, err := allow(tb, lim, 1); err == nil && res.Source == core.SourceRedis {
+			return
+		}
+	}
+	tb.Fatal(lim.Name(), "does not ask Redis again")
+}
+
+func TestErrorTypes(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	rdb := server.Client(t)
+	permit := func(rule string) {
+		if err := rdb.ACLSetUser(t.Context(), "default", rule).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	permit("-@scripting")
+	refused := newMeter(t)
+	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerHour(1)), core.Timeout(time.Minute), refused.observe())
+	_, _ = allow(t, lim, 1)
+	refused.want([]string{"redis.failures"}, map[string]int64{"redis.failures{error.type=NOPERM limiter.name=api}": 1})
+	permit("+@scripting")
+
+	slow := newMeter(t)
+	lim = core.MustNew(rdb, "api", core.TokenBucket(core.PerHour(1)), core.Timeout(50*time.Millisecond), slow.observe())
+	server.Pause()
+	_, _ = allow(t, lim, 1)
+	slow.want([]string{"redis.failures"}, map[string]int64{"redis.failures{error.type=timeout limiter.name=api}": 1})
+	server.Resume()
+
+	// What a server or a client may say else has no word of its own.
+	other := newMeter(t)
+	lim = core.MustNew(rdb, "api", core.TokenBucket(core.PerHour(1)), other.observe())
+	lim.Emit(t.Context(), core.Event{Kind: core.EventOutage, Err: errors.New("user:alice is not welcome")})
+	lim.Emit(t.Context(), core.Event{Kind: core.EventDecision, Err: context.Canceled})
+	lim.Emit(t.Context(), core.Event{Kind: core.EventDecision, Err: context.DeadlineExceeded})
+	other.want([]string{"redis.failures", "decisions"}, map[string]int64{
+		"redis.failures{error.type=_OTHER limiter.name=api}":                                          1,
+		"decisions{error.type=canceled decision.outcome=error decision.source=none limiter.name=api}": 1,
+		"decisions{error.type=timeout decision.outcome=error decision.source=none limiter.name=api}":  1,
+	})
+}
+
+// News of the breaker may overtake each other on their way out of core.
+func TestBreakerToldLate(t *testing.T) {
+	t.Parallel()
+	m := newMeter(t)
+	lim := core.MustNew(nobody(t), "api", core.TokenBucket(core.PerHour(1)), m.observe())
+	for _, state := range []string{"open", "closed", "half-open", "", "ajar"} {
+		lim.Emit(t.Context(), core.Event{Kind: core.EventBreaker, Detail: state})
+	}
+	lim.Emit(t.Context(), core.Event{Kind: core.EventFallbackOff}) // that was never on
+	m.want([]string{"breaker.state", "fallback.active"}, map[string]int64{
+		"breaker.state{breaker.state=closed limiter.name=api}":    1,
+		"breaker.state{breaker.state=half_open limiter.name=api}": 0,
+		"breaker.state{breaker.state=open limiter.name=api}":      0,
+		"fallback.active{limiter.name=api}":                       0,
+	})
+}

@@ -1,0 +1,55 @@
+package otellimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/redistest"
+)
+
+// No key, nor a part of one, comes out: by whatever way a decision goes, and with
+// errors that repeat it.
+func TestNoKeyComesOut(t *testing.T) {
+	t.Parallel()
+	const key = "user:alice@example.com"
+	m := newMeter(t)
+	server := redistest.Server(t)
+	rdb := server.Client(t)
+	observe := m.observe()
+	local := core.MustNew(rdb, "local", core.TokenBucket(core.PerHour(2)), core.Timeout(time.Minute), observe)
+	closed := core.MustNew(rdb, "closed", core.GCRA(core.PerHour(2)), core.FailClosed(), core.Timeout(time.Minute), observe)
+	memory, err := core.NewMemory("memory", core.FixedWindow(core.PerHour(2)), observe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := spanned(t, sdktrace.AlwaysSample(), func(ctx context.Context) {
+		for range 2 {
+			for range 5 {
+				for _, lim := range []*core.Limiter{local, closed, memory} {
+					_, _ = lim.Allow(ctx, key)
+				}
+			}
+			server.Stop()
+		}
+		for kind := range core.EventKind(20) {
+			memory.Emit(ctx, core.Event{Kind: kind, Err: errors.New(key), Detail: key})
+		}
+	})
+	values := m.values()
+	if len(values) < 15 || len(seen) != 5 {
+		t.Fatalf("too little to look at: %v, %v", values, seen)
+	}
+	everything := fmt.Sprintf("%v %v %v", values, seen, m.collected())
+	for _, part := range []string{"alice", "example.com", "user:"} {
+		if strings.Contains(everything, part) {
+			t.Errorf("%q comes out: %s", part, everything)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package otellimit_test
+
+import (
+	"context"
+	"maps"
+	"testing"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+// spanned runs f in a span, and returns the attributes that the span then has.
+func spanned(t *testing.T, sampler sdktrace.Sampler, f func(ctx context.Context)) map[string]any {
+	t.Helper()
+	exporter := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter), sdktrace.WithSampler(sampler))
+	ctx, span := provider.Tracer("test").Start(t.Context(), "GET /")
+	f(ctx)
+	span.End()
+	attributes := map[string]any{}
+	for _, s := range exporter.GetSpans() {
+		for _, kv := range s.Attributes {
+			attributes[string(kv.Key)] = kv.Value.AsInterface()
+		}
+		if len(s.Events) > 0 || s.Status.Description != "" {
+			t.Errorf("the span has events %v, status %v: neither is ours to set", s.Events, s.Status)
+		}
+	}
+	return attributes
+}
+
+func attributes(limiter, limit, outcome, source string, remaining int64) map[string]any {
+	return map[string]any{
+		"redislimit.limiter.name":     limiter,
+		"redislimit.limit.name":       limit,
+		"redislimit.limit.remaining":  remaining,
+		"redislimit.decision.outcome": outcome,
+		"redislimit.decision.source":  source,
+	}
+}
+
+func TestSpan(t *testing.T) {
+	t.Parallel()
+	m := newMeter(t)
+	byIP, err := core.NewMemory("ip", core.TokenBucket(core.PerHour(10)), m.observe())
+	if err != nil {
+		t.Fatal(err)
+	}
+	byUser, err := core.NewMemory("user", core.FixedWindow(core.PerDay(2), core.Name("daily")), m.observe())
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := core.MustNew(nobody(t), "login", core.TokenBucket(core.PerHour(10)), core.FailClosed(), m.observe())
+
+	ask := func(ctx context.Context, limiters ...*core.Limiter) {
+		for _, lim := range limiters {
+			if res, err := lim.Allow(ctx, "user:alice"); err != nil || !res.Allowed {
+				return // as stacked middlewares do
+			}
+		}
+	}
+	for _, test := range []struct {
+		name     string
+		limiters []*core.Limiter
+		want     map[string]any
+	}{
+		{"one", []*core.Limiter{byIP}, attributes("ip", "token-1h", "allowed", "memory", 9)},
+		{"stacked, the innermost", []*core.Limiter{byIP, byUser}, attributes("user", "daily", "allowed", "memory", 1)},
+		{"stacked, nothing of another's stays", []*core.Limiter{byIP, closed}, attributes("login", "", "error", "none", 0)},
+		{"stacked, the last unit", []*core.Limiter{byUser, byIP}, attributes("ip", "token-1h", "allowed", "memory", 6)},
+		{"stacked, the one that denies", []*core.Limiter{byUser, byIP}, attributes("user", "daily", "denied", "memory", 0)},
+		{"none", nil, map[string]any{}},
+	} {
+		got := spanned(t, sdktrace.AlwaysSample(), func(ctx context.Context) { ask(ctx, test.limiters...) })
+		if !maps.Equal(got, test.want) {
+			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
+		}
+	}
+	if got := spanned(t, sdktrace.NeverSample(), func(ctx context.Context) { ask(ctx, byIP) }); len(got) > 0 {
+		t.Errorf("a span that is not sampled has %v", got)
+	}
+}
