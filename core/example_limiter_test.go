@@ -1,0 +1,239 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+// newLimiter stands for a Limiter made with New: all methods are the same.
+func newLimiter(opts ...core.Option) *core.Limiter {
+	lim, err := core.NewMemory("example", opts...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return lim
+}
+
+// A Limiter counts each key on its own.
+func ExampleLimiter() {
+	lim := newLimiter(core.FixedWindow(core.PerHour(1)))
+
+	for _, key := range []string{"user:alice", "user:alice", "user:bob"} {
+		res, _ := lim.Allow(context.Background(), key)
+		fmt.Println(key, res.Allowed)
+	}
+	// Output:
+	// user:alice true
+	// user:alice false
+	// user:bob true
+}
+
+// A denial is a Result. An error is something else: a mistake in the call, or no
+// answer.
+func ExampleLimiter_Allow() {
+	lim := newLimiter(core.FixedWindow(core.PerHour(1)))
+
+	for range 2 {
+		switch res, err := lim.Allow(context.Background(), "user:alice"); {
+		case err != nil:
+			log.Print(err)
+		case res.Allowed:
+			fmt.Println("go on,", res.Remaining, "left")
+		default:
+			fmt.Println("come back in", res.RetryAfter.Round(time.Hour))
+		}
+	}
+	// Output:
+	// go on, 0 left
+	// come back in 1h0m0s
+}
+
+// A request may cost more than one unit.
+func ExampleLimiter_AllowN() {
+	lim := newLimiter(core.FixedWindow(core.PerHour(100)))
+
+	res, _ := lim.AllowN(context.Background(), "user:alice", 60)
+	fmt.Println(res.Allowed, res.Remaining)
+	res, _ = lim.AllowN(context.Background(), "user:alice", 60)
+	fmt.Println(res.Allowed, res.Remaining, res.RetryAfter > 59*time.Minute)
+	res, _ = lim.AllowN(context.Background(), "user:alice", 101)
+	fmt.Println(res.Allowed, res.RetryAfter == core.Never)
+	// Output:
+	// true 40
+	// false 40 true
+	// false true
+}
+
+// What a program gets wrong is an error.
+func ExampleLimiter_AllowN_mistakes() {
+	lim := newLimiter(core.FixedWindow(core.PerHour(100)))
+
+	_, err := lim.AllowN(context.Background(), "user:alice", -1)
+	fmt.Println(errors.Is(err, core.ErrInvalidCost))
+	_, err = lim.AllowN(context.Background(), "", 1)
+	fmt.Println(errors.Is(err, core.ErrInvalidKey))
+	// Output:
+	// true
+	// true
+}
+
+// Peek shows how a user stands without charging anything, as a status page does.
+func ExampleLimiter_Peek() {
+	lim := newLimiter(core.FixedWindow(core.PerHour(100)))
+
+	_, _ = lim.AllowN(context.Background(), "user:alice", 60)
+	res, _ := lim.Peek(context.Background(), "user:alice")
+	fmt.Printf("%d of %d left\n", res.Remaining, res.Limit)
+	// Output: 40 of 100 left
+}
+
+// Wait paces a worker: here two go at once, and then one every 10 ms.
+func ExampleLimiter_Wait() {
+	lim := newLimiter(core.TokenBucket(core.PerSecond(100), core.Burst(2)))
+
+	for range 5 {
+		if err := lim.Wait(context.Background(), "crawler"); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("fetch a page")
+	}
+	// Output:
+	// fetch a page
+	// fetch a page
+	// fetch a page
+	// fetch a page
+	// fetch a page
+}
+
+// Requests of different sizes are paced by their size. What can never be admitted
+// in time does not wait at all.
+func ExampleLimiter_WaitN() {
+	lim := newLimiter(core.TokenBucket(core.PerMinute(60), core.Burst(100)))
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+
+	fmt.Println(lim.WaitN(ctx, "upload", 100))
+	fmt.Println(errors.Is(lim.WaitN(ctx, "upload", 50), context.DeadlineExceeded)) // in 50 s
+	fmt.Println(errors.Is(lim.WaitN(ctx, "upload", 101), core.ErrNeverAdmitted))
+	// Output:
+	// <nil>
+	// true
+	// true
+}
+
+// Refund gives back what was charged for work that was not done.
+func ExampleLimiter_Refund() {
+	lim := newLimiter(core.FixedWindow(core.PerDay(10)))
+	ctx := context.Background()
+
+	res, _ := lim.AllowN(ctx, "user:alice", 4)
+	if err := lim.Refund(ctx, "user:alice", res); err != nil {
+		log.Fatal(err)
+	}
+	res, _ = lim.Peek(ctx, "user:alice")
+	fmt.Println(res.Remaining)
+	// Output: 10
+}
+
+// Only the key that paid gets its money back, and once.
+func ExampleLimiter_Refund_invalid() {
+	lim := newLimiter(core.FixedWindow(core.PerDay(10)))
+	ctx := context.Background()
+
+	res, _ := lim.AllowN(ctx, "user:alice", 4)
+	fmt.Println(errors.Is(lim.Refund(ctx, "user:bob", res), core.ErrInvalidResult))
+	fmt.Println(lim.Refund(ctx, "user:alice", res), lim.Refund(ctx, "user:alice", res))
+	// Output:
+	// true
+	// <nil> <nil>
+}
+
+// Reset forgives, as a support desk does.
+func ExampleLimiter_Reset() {
+	lim := newLimiter(core.FixedWindow(core.PerDay(10)))
+	ctx := context.Background()
+
+	_, _ = lim.AllowN(ctx, "user:alice", 10)
+	if err := lim.Reset(ctx, "user:alice"); err != nil {
+		log.Fatal(err)
+	}
+	res, _ := lim.Allow(ctx, "user:alice")
+	fmt.Println(res.Allowed, res.Remaining)
+	// Output: true 9
+}
+
+func ExampleLimiter_Limits() {
+	lim := newLimiter(core.TokenBucket(core.PerSecond(10)), core.FixedWindow(core.PerDay(5000), core.Name("daily")))
+
+	for _, limit := range lim.Limits() {
+		fmt.Printf("%s: %d in %v\n", limit.Name(), limit.Rate().Count(), limit.Rate().Period())
+	}
+	// Output:
+	// token-1s: 10 in 1s
+	// daily: 5000 in 24h0m0s
+}
+
+func ExampleLimiter_Name() {
+	lim := newLimiter(core.TokenBucket(core.PerSecond(10)))
+	fmt.Println(lim.Name())
+	// Output: example
+}
+
+// Whoever makes a Limiter closes it; the Redis client is closed by whoever made
+// that one.
+func ExampleLimiter_Close() {
+	lim := newLimiter(core.TokenBucket(core.PerSecond(10)))
+	defer func() { _ = lim.Close() }()
+
+	res, _ := lim.Allow(context.Background(), "user:alice")
+	fmt.Println(res.Allowed)
+	// Output: true
+}
+
+func ExampleResult() {
+	lim := newLimiter(core.TokenBucket(core.PerMinute(60), core.Burst(5)))
+
+	res, _ := lim.AllowN(context.Background(), "user:alice", 5)
+	fmt.Println(res.Allowed, res.Remaining, "of", res.Limit, "left, all of it in", res.ResetAfter)
+	res, _ = lim.AllowN(context.Background(), "user:alice", 6)
+	fmt.Println(res.Allowed, res.RetryAfter == core.Never)
+	fmt.Println(res.Name, res.Source)
+	// Output:
+	// true 0 of 5 left, all of it in 5s
+	// false true
+	// token-1m memory
+}
+
+// All shows each of several limits.
+func ExampleResult_All() {
+	lim := newLimiter(core.TokenBucket(core.PerSecond(10)), core.FixedWindow(core.PerDay(5000)))
+
+	res, _ := lim.Allow(context.Background(), "user:alice")
+	fmt.Printf("the tightest: %s\n", res.Name)
+	for each := range res.All() {
+		fmt.Printf("%s: %d of %d left\n", each.Name, each.Remaining, each.Limit)
+	}
+	// Output:
+	// the tightest: token-1s
+	// token-1s: 9 of 10 left
+	// fixed-1d: 4999 of 5000 left
+}
+
+// Two limiters are asked about one request: by address and by user, say. The
+// tighter Result is the one to tell.
+func ExampleResult_Tighter() {
+	byIP := newLimiter(core.FixedWindow(core.PerHour(100), core.Name("address")))
+	byUser := newLimiter(core.FixedWindow(core.PerHour(10), core.Name("user")))
+
+	tell, _ := byIP.Allow(context.Background(), "ip:192.0.2.1")
+	if res, _ := byUser.Allow(context.Background(), "user:alice"); res.Tighter(tell) {
+		tell = res
+	}
+	fmt.Println(tell.Name, tell.Remaining)
+	// Output: user 9
+}

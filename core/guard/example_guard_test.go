@@ -1,0 +1,94 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// A call is a request of a framework that has no adapter, such as one for a queue.
+type call struct {
+	sender string
+	status int
+	reply  map[string]string // its headers
+	seen   guard.Seen
+}
+
+// A callRequest shows a call to key functions.
+type callRequest struct{ *call }
+
+func (callRequest) Context() context.Context     { return context.Background() }
+func (callRequest) Method() string               { return "CALL" }
+func (callRequest) Path() string                 { return "/" }
+func (callRequest) Route() string                { return "" }
+func (c callRequest) RemoteAddr() string         { return c.sender }
+func (callRequest) Header(string) string         { return "" }
+func (callRequest) HeaderValues(string) []string { return nil }
+func (callRequest) Query(string) string          { return "" }
+func (callRequest) Cookie(string) string         { return "" }
+func (callRequest) Value(any) any                { return nil }
+func (c callRequest) Unwrap() any                { return c.call }
+
+// callHeaders are the headers of a call's answer.
+type callHeaders struct{ *call }
+
+func (c callHeaders) Get(name string) string { return c.reply[name] }
+func (c callHeaders) Set(name, value string) { c.reply[name] = value }
+
+// OnDenied is the adapter's option, over the framework's own handlers.
+func OnDenied(handler func(*call)) guard.Option { return guard.OnDenied(handler) }
+
+// middleware is the adapter: it asks the Guard, and does what the Verdict says.
+func middleware(lim *core.Limiter, key keyfunc.Func, serve func(*call), options ...guard.Option) func(*call) {
+	g := guard.New(lim, key, options...)
+	denied, failed := guard.Handlers[func(*call)](g)
+	return func(c *call) {
+		switch verdict := g.Check(callRequest{c}, callHeaders{c}, &c.seen); {
+		case verdict.Status == 0:
+			serve(c)
+			if g.CountsByStatus() {
+				g.Settle(context.Background(), verdict, c.status)
+			}
+		case errors.As(verdict.Err, new(*guard.DeniedError)) && denied != nil:
+			denied(c)
+		case failed != nil:
+			failed(c)
+		default:
+			c.status = verdict.Status
+		}
+	}
+}
+
+// An adapter for another framework shows its requests and headers to a Guard, and
+// does what the Verdict says.
+func ExampleGuard() {
+	lim, _ := core.NewMemory("calls", core.FixedWindow(core.PerHour(1)))
+	serve := middleware(lim, keyfunc.IP(), func(c *call) { c.status = 200 },
+		OnDenied(func(c *call) { fmt.Println(c.sender, "is denied by", c.seen.Result.Name) }))
+
+	for range 2 {
+		c := &call{sender: "192.0.2.1:4711", reply: map[string]string{}}
+		serve(c)
+		fmt.Println(c.status, c.reply["X-Ratelimit-Remaining"])
+	}
+	// Output:
+	// 200 0
+	// 192.0.2.1:4711 is denied by fixed-1h
+	// 0 0
+}
+
+// Where the framework's error handler answers, it finds the decision in the error.
+func ExampleDeniedError() {
+	lim, _ := core.NewMemory("calls", core.FixedWindow(core.PerHour(1)))
+	res, _ := lim.AllowN(context.Background(), "k", 2)
+	err := fmt.Errorf("serving a call: %w", &guard.DeniedError{Result: res})
+
+	if denied := (*guard.DeniedError)(nil); errors.As(err, &denied) {
+		fmt.Println(err, denied.Result.Limit)
+	}
+	// Output: serving a call: redislimit: limit "fixed-1h" exceeded 1
+}

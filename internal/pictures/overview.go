@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+//go:embed overview.svg.tmpl
+var overviewTemplate string
+
+// The overview shows from 8.5 to 30 seconds, in stacks of half a second.
+const (
+	overviewFrom = 8500 * time.Millisecond
+	overviewTo   = 30 * time.Second
+	stack        = 500 * time.Millisecond
+	stackLeft    = 214.0
+	stackRight   = 502.0
+	stackStep    = 6.8
+	overviewRow  = 90
+)
+
+type overview struct {
+	Desc          string
+	Left, Right   string
+	Rows          []overviewRowData
+	Ticks         []figureText
+	Height, Frame int
+}
+
+type overviewRowData struct {
+	Y, NameY int
+	Name     string
+	Notes    []figureText
+	Bounds   []string
+	Marks    []figureMark
+}
+
+// drawOverview has all algorithms meet the same traffic: ten requests in the
+// second before a boundary, ten in the one after, and then two a second.
+func drawOverview(ctx context.Context, w *world) (string, error) {
+	ms := time.Millisecond
+	traffic := slices.Concat(every(100*ms, 9050*ms, 10), every(100*ms, 10050*ms, 10), every(500*ms, 12250*ms, 36))
+	rate := core.Per(10, period)
+	o := overview{Left: pixels(stackLeft), Right: pixels(stackRight), Desc: "The same requests come to each: ten in the second before 10 s, ten in the second after, and from 12 s on two a second."}
+	y := 118
+	o.Rows = append(o.Rows, overviewRowData{Y: y, NameY: -24, Name: "The traffic", Notes: []figureText{{Y: "-5", Name: "two bursts, then steady"}}})
+	for _, at := range traffic {
+		o.Rows[0].mark("came", at, -1)
+	}
+	y -= 24 // nothing hangs below the traffic
+	for _, each := range []struct {
+		name  string
+		hint  string
+		limit core.Limit
+		bound bool
+	}{
+		{"FixedWindow", "both bursts pass", core.FixedWindow(rate, core.Aligned()), true},
+		{"SlidingWindowLog", "never over 10 in 10 s", core.SlidingWindowLog(rate), false},
+		{"SlidingWindowCounter", "the first burst fades", core.SlidingWindowCounter(rate), true},
+		{"TokenBucket", "a burst, then the rate", core.TokenBucket(rate), false},
+		{"GCRA", "as TokenBucket", core.GCRA(rate), false},
+		{"LeakyBucket, Burst(5)", "each waits for its turn", core.LeakyBucket(rate, core.Burst(5)), false},
+	} {
+		r, err := w.play(ctx, story{limit: each.limit, cost: 1, traffic: traffic, lasts: overviewTo})
+		if err != nil {
+			return "", err
+		}
+		y += overviewRow
+		row := overviewRowData{Y: y, NameY: -24, Name: each.name, Notes: []figureText{{Y: "-5", Name: each.hint}}}
+		if each.bound {
+			row.Bounds = []string{pixels(stackX(10 * time.Second)), pixels(stackX(20 * time.Second))}
+		}
+		row.draw(r)
+		o.Rows = append(o.Rows, row)
+		o.Desc += fmt.Sprintf(" %s serves %d in its busiest 2 s and %d in its busiest 10 s.", each.name,
+			r.busiest(2*time.Second), r.busiest(period))
+	}
+	y += overviewRow/2 + 10
+	for at := 10 * time.Second; at <= overviewTo; at += 5 * time.Second {
+		o.Ticks = append(o.Ticks, tickAt(stackX(at), at, overviewTo, float64(y)))
+	}
+	o.Height, o.Frame = y+18, y+17
+	return execute(overviewTemplate, o)
+}
+
+func (o *overviewRowData) draw(r *record) {
+	for i, within := range []time.Duration{2 * time.Second, period} {
+		o.Notes = append(o.Notes, figureText{
+			Y: fmt.Sprint(14 + 18*i), Name: fmt.Sprintf("busiest %g s:", within.Seconds()), Text: fmt.Sprint(r.busiest(within)),
+		})
+	}
+	for _, m := range r.requests {
+		if m.Allowed {
+			o.mark("in", m.served(), -1)
+		} else {
+			o.mark("out", m.at, 1)
+		}
+	}
+}
+
+// mark puts a mark on the stack of its half second, above the axis or below.
+func (o *overviewRowData) mark(kind string, at time.Duration, side float64) {
+	if at >= overviewTo {
+		return
+	}
+	middle := at.Truncate(stack) + stack/2
+	m := figureMark{Kind: kind, X: pixels(stackX(middle))}
+	high := 0
+	for _, other := range o.Marks {
+		if other.X == m.X && strings.HasPrefix(other.Y, "-") == (side < 0) {
+			high++
+		}
+	}
+	m.Y = pixels(side * (5 + stackStep*float64(high)))
+	o.Marks = append(o.Marks, m)
+}
+
+func stackX(at time.Duration) float64 {
+	return stackLeft + (stackRight-stackLeft)*(at-overviewFrom).Seconds()/(overviewTo-overviewFrom).Seconds()
+}

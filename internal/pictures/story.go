@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+// key is whose requests they are.
+const key = "user:alice"
+
+// A story is traffic that comes to a limit.
+type story struct {
+	limit   core.Limit
+	cost    int64           // of each request, in the limit's units
+	traffic []time.Duration // when a request comes, since the start
+	lasts   time.Duration
+}
+
+// A moment is what a limiter said, and when since the start.
+type moment struct {
+	core.Result
+
+	at time.Duration
+}
+
+// served is when an admitted request is served: a LeakyBucket holds it till then.
+func (m moment) served() time.Duration { return m.at + m.Delay }
+
+// A record is what happened in a story.
+type record struct {
+	requests []moment
+	levels   []moment // the requests, and many looks between them
+}
+
+// lookEvery is how often a limiter is looked at besides.
+const lookEvery = 500 * time.Millisecond
+
+// play lets the story happen. It begins at a multiple of the limit's period.
+func (w *world) play(ctx context.Context, s story) (*record, error) {
+	lim, err := core.New(w.client, "story", s.limit, core.Prefix("rl-pictures"),
+		core.DenyCache(0), core.FailClosed(), core.Timeout(time.Minute)) // Redis alone decides, by the driven clock
+	if err != nil {
+		return nil, err
+	}
+	if err := lim.Reset(ctx, key); err != nil {
+		return nil, err
+	}
+	defer func() { _ = lim.Reset(context.WithoutCancel(ctx), key) }()
+	first, err := lim.Peek(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	micros := s.limit.Rate().Period().Microseconds()
+	w.advance(time.Duration(micros-first.At.UnixMicro()%micros) * time.Microsecond)
+
+	r := &record{}
+	var now time.Duration
+	step := func(at time.Duration, decide func() (core.Result, error)) error {
+		w.advance(at - now)
+		now = at
+		res, err := decide()
+		r.levels = append(r.levels, moment{res, at})
+		return err
+	}
+	look := func() (core.Result, error) { return lim.Peek(ctx, key) }
+	for _, at := range s.instants() {
+		// With a look just before it, a step is drawn as a step.
+		if err := step(max(0, at-time.Microsecond), look); err != nil || at == s.lasts {
+			return r, err
+		}
+		if err := step(at, look); err != nil {
+			return nil, err
+		}
+		if _, found := slices.BinarySearch(s.traffic, at); !found {
+			continue
+		}
+		if err := step(at, func() (core.Result, error) { return lim.AllowN(ctx, key, s.cost) }); err != nil {
+			return nil, err
+		}
+		r.requests = append(r.requests, r.levels[len(r.levels)-1])
+	}
+	return r, nil
+}
+
+// instants are those of the requests and of the looks: now and then, and where a
+// window that a request opened, or its entry in a log, ends.
+func (s story) instants() []time.Duration {
+	all := slices.Clone(s.traffic)
+	for _, at := range s.traffic {
+		all = append(all, at+s.limit.Rate().Period())
+	}
+	for at := time.Duration(0); at <= s.lasts; at += lookEvery {
+		all = append(all, at)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// busiest returns the most requests that were served within any time so long.
+func (r *record) busiest(within time.Duration) int {
+	most := 0
+	for _, from := range r.requests {
+		n := 0
+		for _, m := range r.requests {
+			if m.Allowed && m.served() >= from.served() && m.served() < from.served()+within {
+				n++
+			}
+		}
+		if from.Allowed {
+			most = max(most, n)
+		}
+	}
+	return most
+}
+
+// every returns n instants, each so long after the one before.
+func every(apart, from time.Duration, n int) []time.Duration {
+	var all []time.Duration
+	for i := range n {
+		all = append(all, from+time.Duration(i)*apart)
+	}
+	return all
+}
