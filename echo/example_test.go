@@ -2,8 +2,11 @@ package echolimit_test
 
 import (
 	"errors"
+	"fmt"
 	"log"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 	"github.com/redis/go-redis/v9"
@@ -24,9 +27,26 @@ func ExampleMiddleware() {
 	log.Fatal(e.Start("localhost:8080"))
 }
 
+// limited returns an app whose "/" is allowed one request an hour for each client.
+func limited(handler echo.HandlerFunc, key keyfunc.Func, options ...guard.Option) *echo.Echo {
+	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
+	e := echo.New()
+	e.GET("/", handler, echolimit.Middleware(lim, key, options...))
+	return e
+}
+
+// get asks h for "/" and prints the answer.
+func get(h http.Handler) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?tenant=acme", nil))
+	fmt.Println(w.Code, strings.TrimSpace(w.Body.String()))
+}
+
+func hello(c echo.Context) error { return c.String(http.StatusOK, "hello") }
+
 // The application's error handler finds the decision in the error.
 func ExampleMiddleware_errorHandler() {
-	e := echo.New()
+	e := limited(hello, keyfunc.IP())
 	e.HTTPErrorHandler = func(err error, c echo.Context) {
 		if denied := (*guard.DeniedError)(nil); errors.As(err, &denied) {
 			_ = c.JSON(http.StatusTooManyRequests, map[string]any{"error": "slow down", "limit": denied.Result.Limit})
@@ -34,33 +54,55 @@ func ExampleMiddleware_errorHandler() {
 		}
 		e.DefaultHTTPErrorHandler(err, c)
 	}
+	get(e)
+	get(e)
+	// Output:
+	// 200 hello
+	// 429 {"error":"slow down","limit":1}
 }
 
+// An answer of one's own, past the application's error handler.
 func ExampleOnDenied() {
-	_ = echolimit.OnDenied(func(c echo.Context) error { // pass it to a Middleware
+	e := limited(hello, keyfunc.IP(), echolimit.OnDenied(func(c echo.Context) error {
 		res, _ := echolimit.Result(c)
 		return c.JSON(http.StatusTooManyRequests, map[string]any{"error": "slow down", "limit": res.Limit})
-	})
+	}))
+	get(e)
+	get(e)
+	// Output:
+	// 200 hello
+	// 429 {"error":"slow down","limit":1}
 }
 
+// With FailClosed nobody is served while Redis does not answer.
 func ExampleOnError() {
-	_ = echolimit.OnError(func(c echo.Context) error { // pass it to a Middleware
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	lim := core.MustNew(rdb, "logins", core.FixedWindow(core.PerMinute(5)), core.FailClosed())
+
+	e := echo.New()
+	e.Use(echolimit.Middleware(lim, keyfunc.IP(), echolimit.OnError(func(c echo.Context) error {
 		return c.String(http.StatusServiceUnavailable, "try again soon")
-	})
+	})))
+	log.Fatal(e.Start("localhost:8080"))
 }
 
+// What a request is counted by may be anything that Echo knows of it.
 func ExampleKey() {
-	_ = echolimit.Key(func(c echo.Context) (string, error) { // pass it to a Middleware
-		if c.Param("tenant") == "" {
+	byTenant := echolimit.Key(func(c echo.Context) (string, error) {
+		if c.QueryParam("tenant") == "" {
 			return "", keyfunc.ErrNoKey
 		}
-		return "tenant:" + c.Param("tenant"), nil
+		return "tenant:" + c.QueryParam("tenant"), nil
 	})
+	get(limited(hello, byTenant))
+	// Output: 200 hello
 }
 
+// Handlers can tell what is left.
 func ExampleResult() {
-	_ = func(c echo.Context) error {
+	get(limited(func(c echo.Context) error {
 		res, _ := echolimit.Result(c)
 		return c.JSON(http.StatusOK, map[string]any{"left": res.Remaining})
-	}
+	}, keyfunc.IP()))
+	// Output: 200 {"left":0}
 }

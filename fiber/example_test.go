@@ -2,7 +2,10 @@ package fiberlimit_test
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"log"
+	"net/http/httptest"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/redis/go-redis/v9"
@@ -23,39 +26,85 @@ func ExampleMiddleware() {
 	log.Fatal(app.Listen("localhost:8080"))
 }
 
+// limited returns an app whose "/" is allowed one request an hour for each client.
+func limited(config fiber.Config, handler fiber.Handler, key keyfunc.Func, options ...guard.Option) *fiber.App {
+	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
+	app := fiber.New(config)
+	app.Get("/", fiberlimit.Middleware(lim, key, options...), handler)
+	return app
+}
+
+// get asks app for "/" and prints the answer.
+func get(app *fiber.App) {
+	answer, err := app.Test(httptest.NewRequest(fiber.MethodGet, "/?tenant=acme", nil))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, _ := io.ReadAll(answer.Body)
+	fmt.Println(answer.StatusCode, string(body))
+}
+
+func hello(c *fiber.Ctx) error { return c.SendString("hello") }
+
 // The application's error handler finds the decision in the error.
 func ExampleMiddleware_errorHandler() {
-	_ = fiber.Config{ErrorHandler: func(c *fiber.Ctx, err error) error {
+	config := fiber.Config{ErrorHandler: func(c *fiber.Ctx, err error) error {
 		if denied := (*guard.DeniedError)(nil); errors.As(err, &denied) {
 			return c.Status(fiber.StatusTooManyRequests).JSON(fiber.Map{"error": "slow down", "limit": denied.Result.Limit})
 		}
 		return fiber.DefaultErrorHandler(c, err)
 	}}
+	app := limited(config, hello, keyfunc.IP())
+	get(app)
+	get(app)
+	// Output:
+	// 200 hello
+	// 429 {"error":"slow down","limit":1}
 }
 
+// An answer of one's own, past the application's error handler. Its status is 429.
 func ExampleOnDenied() {
-	_ = fiberlimit.OnDenied(func(c *fiber.Ctx) error { // pass it to a Middleware
+	app := limited(fiber.Config{}, hello, keyfunc.IP(), fiberlimit.OnDenied(func(c *fiber.Ctx) error {
 		res, _ := fiberlimit.Result(c)
 		return c.JSON(fiber.Map{"error": "slow down", "limit": res.Limit})
-	})
+	}))
+	get(app)
+	get(app)
+	// Output:
+	// 200 hello
+	// 429 {"error":"slow down","limit":1}
 }
 
+// With FailClosed nobody is served while Redis does not answer. The status is 503.
 func ExampleOnError() {
-	_ = fiberlimit.OnError(func(c *fiber.Ctx) error { return c.SendString("try again soon") }) // pass it to a Middleware
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	lim := core.MustNew(rdb, "logins", core.FixedWindow(core.PerMinute(5)), core.FailClosed())
+
+	app := fiber.New()
+	app.Use(fiberlimit.Middleware(lim, keyfunc.IP(), fiberlimit.OnError(func(c *fiber.Ctx) error {
+		return c.SendString("try again soon")
+	})))
+	log.Fatal(app.Listen("localhost:8080"))
 }
 
+// What a request is counted by may be anything that Fiber knows of it.
 func ExampleKey() {
-	_ = fiberlimit.Key(func(c *fiber.Ctx) (string, error) { // pass it to a Middleware
-		if c.Params("tenant") == "" {
+	byTenant := fiberlimit.Key(func(c *fiber.Ctx) (string, error) {
+		if c.Query("tenant") == "" {
 			return "", keyfunc.ErrNoKey
 		}
-		return "tenant:" + c.Params("tenant"), nil
+		return "tenant:" + c.Query("tenant"), nil
 	})
+	get(limited(fiber.Config{}, hello, byTenant))
+	// Output: 200 hello
 }
 
+// Handlers can tell what is left.
 func ExampleResult() {
-	_ = func(c *fiber.Ctx) error {
+	get(limited(fiber.Config{}, func(c *fiber.Ctx) error {
 		res, _ := fiberlimit.Result(c)
 		return c.JSON(fiber.Map{"left": res.Remaining})
-	}
+	}, keyfunc.IP()))
+	// Output: 200 {"left":0}
 }

@@ -1,13 +1,16 @@
 package ginlimit_test
 
 import (
+	"fmt"
 	"log"
 	"net/http"
+	"net/http/httptest"
 
 	"github.com/gin-gonic/gin"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
 	ginlimit "github.com/redislimit/redislimit/gin"
 	"github.com/redislimit/redislimit/keyfunc"
 )
@@ -22,30 +25,67 @@ func ExampleMiddleware() {
 	log.Fatal(r.Run("localhost:8080"))
 }
 
+// limited returns an app whose "/" is allowed one request an hour for each client.
+func limited(handler gin.HandlerFunc, key keyfunc.Func, options ...guard.Option) http.Handler {
+	gin.SetMode(gin.ReleaseMode)
+	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
+	r := gin.New()
+	r.GET("/", ginlimit.Middleware(lim, key, options...), handler)
+	return r
+}
+
+// get asks h for "/" and prints the answer.
+func get(h http.Handler) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?tenant=acme", nil))
+	fmt.Println(w.Code, w.Body)
+}
+
+func hello(c *gin.Context) { c.String(http.StatusOK, "hello") }
+
+// An answer of one's own.
 func ExampleOnDenied() {
-	_ = ginlimit.OnDenied(func(c *gin.Context) { // pass it to a Middleware
+	h := limited(hello, keyfunc.IP(), ginlimit.OnDenied(func(c *gin.Context) {
 		res, _ := ginlimit.Result(c)
 		c.JSON(http.StatusTooManyRequests, gin.H{"error": "slow down", "limit": res.Limit})
-	})
+	}))
+	get(h)
+	get(h)
+	// Output:
+	// 200 hello
+	// 429 {"error":"slow down","limit":1}
 }
 
+// With FailClosed nobody is served while Redis does not answer.
 func ExampleOnError() {
-	_ = ginlimit.OnError(func(c *gin.Context) { c.String(http.StatusServiceUnavailable, "try again soon") }) // pass it to a Middleware
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	lim := core.MustNew(rdb, "logins", core.FixedWindow(core.PerMinute(5)), core.FailClosed())
+
+	r := gin.New()
+	r.Use(ginlimit.Middleware(lim, keyfunc.IP(), ginlimit.OnError(func(c *gin.Context) {
+		c.String(http.StatusServiceUnavailable, "try again soon")
+	})))
+	log.Fatal(r.Run("localhost:8080"))
 }
 
+// What a request is counted by may be anything that Gin knows of it.
 func ExampleKey() {
-	_ = ginlimit.Key(func(c *gin.Context) (string, error) { // pass it to a Middleware
-		if c.Param("tenant") == "" {
+	byTenant := ginlimit.Key(func(c *gin.Context) (string, error) {
+		if c.Query("tenant") == "" {
 			return "", keyfunc.ErrNoKey
 		}
-		return "tenant:" + c.Param("tenant"), nil
+		return "tenant:" + c.Query("tenant"), nil
 	})
+	get(limited(hello, byTenant))
+	// Output: 200 hello
 }
 
+// Handlers can tell what is left.
 func ExampleResult() {
-	_ = func(c *gin.Context) {
+	get(limited(func(c *gin.Context) {
 		if res, ok := ginlimit.Result(c); ok {
 			c.JSON(http.StatusOK, gin.H{"left": res.Remaining})
 		}
-	}
+	}, keyfunc.IP()))
+	// Output: 200 {"left":0}
 }

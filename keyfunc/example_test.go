@@ -1,101 +1,157 @@
 package keyfunc_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 
+	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/keyfunc"
+	httplimit "github.com/redislimit/redislimit/nethttp"
 )
+
+// show prints the key that f takes from r. Programs pass f to a Middleware.
+func show(f keyfunc.Func, r *http.Request) {
+	lim, _ := core.NewMemory("example", core.FixedWindow(core.PerHour(1)))
+	shown := func(r keyfunc.Request) (string, error) {
+		key, err := f(r)
+		if err != nil {
+			key = err.Error()
+		}
+		fmt.Println(key)
+		return key, nil
+	}
+	httplimit.Middleware(lim, shown)(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
+}
+
+// Most services need no more than these.
+func Example() {
+	r := httptest.NewRequest(http.MethodGet, "/", nil) // from 192.0.2.1
+	r = r.WithContext(context.WithValue(r.Context(), userKey{}, "alice"))
+
+	show(keyfunc.IP(), r)
+	show(keyfunc.User(userKey{}), r)
+	show(keyfunc.Join(keyfunc.User(userKey{}), keyfunc.Method()), r)
+	// Output:
+	// ip:192.0.2.1
+	// user:alice
+	// join:user:alice,method:GET
+}
+
+// userKey is where authentication stores the user in a request's context.
+type userKey struct{}
 
 // The user if somebody is signed in, and else the address.
 func ExampleFirstOf() {
-	key := keyfunc.FirstOf(keyfunc.User("user"), keyfunc.IP())
-	_ = key // pass it to a Middleware
+	key := keyfunc.FirstOf(keyfunc.User(userKey{}), keyfunc.IP())
+
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	show(key, r)
+	show(key, r.WithContext(context.WithValue(r.Context(), userKey{}, "alice")))
+	// Output:
+	// ip:192.0.2.1
+	// user:alice
 }
 
-// Each user has a budget of their own at each address.
+// Each team of each tenant has a budget of its own. What the parts contain cannot
+// make two combinations meet.
 func ExampleJoin() {
-	key := keyfunc.Join(keyfunc.User("user"), keyfunc.IP())
-	_ = key // pass it to a Middleware
+	key := keyfunc.Join(keyfunc.Header("X-Tenant"), keyfunc.Header("X-Team"))
+
+	for _, of := range [][2]string{{"a", "b,c"}, {"a,b", "c"}} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("X-Tenant", of[0])
+		r.Header.Set("X-Team", of[1])
+		show(key, r)
+	}
+	// Output:
+	// join:header:X-Tenant:a,header:X-Team:b%2Cc
+	// join:header:X-Tenant:a%2Cb,header:X-Team:c
 }
 
-// Each client has a budget of its own on each route.
+// Each client has a budget of its own on each route. With net/http the route is
+// known where the middleware stands on the route itself.
 func ExampleRoute() {
 	key := keyfunc.Join(keyfunc.Route(), keyfunc.IP())
-	_ = key // pass it to a Middleware
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /users/{id}", func(_ http.ResponseWriter, r *http.Request) { show(key, r) })
+	mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/users/17", nil))
+	// Output: join:route:GET /users/{id},ip:192.0.2.1
 }
 
-func ExampleIP() {
-	key := keyfunc.IP()
-	_ = key // pass it to a Middleware
-}
-
-func ExampleUser() {
-	type userKey struct{} // where your authentication stores the user
-	key := keyfunc.User(userKey{})
-	_ = key // pass it to a Middleware, mounted after authentication
-}
-
-// A key that nobody issued counts as missing, and its sender by address: inventing
-// keys gains nothing.
-func ExampleAPIKey() {
-	issued := map[string]bool{"key-1": true, "key-2": true}
-	key := keyfunc.APIKey("X-API-Key", keyfunc.Known(func(k string) bool { return issued[k] }))
-	_ = key // pass it to a Middleware
-}
-
-// Behind proxies of one's own: their addresses, and nobody else's word.
-func ExampleTrustedProxies() {
-	key := keyfunc.IP(keyfunc.TrustedProxies("10.0.0.0/8"))
-	_ = key // pass it to a Middleware
-}
-
-// Behind a load balancer whose address changes.
-func ExampleTrustedHops() {
-	key := keyfunc.IP(keyfunc.TrustedHops(1))
-	_ = key // pass it to a Middleware
-}
-
-// Behind an edge that sets a header of its own, and is the only way in.
-func ExampleTrustedHeader() {
-	key := keyfunc.IP(keyfunc.TrustedHeader("CF-Connecting-IP"))
-	_ = key // pass it to a Middleware
-}
-
-func ExampleForwarded() {
-	key := keyfunc.IP(keyfunc.Forwarded(), keyfunc.TrustedProxies("10.0.0.5"))
-	_ = key // pass it to a Middleware
-}
-
-// Tokens that were issued, under digests that nobody can guess.
-func ExampleBearer() {
-	issued := func(token string) bool { return token == "t-1" }
-	key := keyfunc.Bearer(keyfunc.Known(issued), keyfunc.Secret("a random key of 16 bytes or more"))
-	_ = key // pass it to a Middleware
-}
-
-// A support tool looks a client up under the key that requests are counted by.
-func ExampleForIP() {
-	fmt.Println(keyfunc.ForIP(netip.MustParseAddr("2001:db8::9")))
-	fmt.Println(keyfunc.ForUser("alice"))
+func ExampleMethod() {
+	show(keyfunc.Method(), httptest.NewRequest(http.MethodPost, "/", nil))
+	show(keyfunc.Method(), httptest.NewRequest("INVENTED", "/", nil))
 	// Output:
-	// ip:2001:db8::/64
-	// user:alice
+	// method:POST
+	// method:other
+}
+
+// A limit on the service as a whole.
+func ExampleGlobal() {
+	show(keyfunc.Global(), httptest.NewRequest(http.MethodGet, "/", nil))
+	// Output: global
+}
+
+// A tenant, which a gateway of one's own has put there.
+func ExampleHeader() {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("X-Tenant", "acme")
+	show(keyfunc.Header("X-Tenant"), r)
+	// Output: header:X-Tenant:acme
 }
 
 // Any function can be a Func. Tag the key, so that it meets no other kind.
 func ExampleFunc() {
 	var tenant keyfunc.Func = func(r keyfunc.Request) (string, error) {
-		switch host := r.Header("Host"); host {
+		switch id := r.Query("tenant"); id {
 		case "":
-			return "", keyfunc.ErrNoKey
+			return "", keyfunc.ErrNoKey // counted by its peer's address
 		case "broken":
 			return "", errors.New("no such tenant") // answered with 500
 		default:
-			return "tenant:" + host, nil
+			return "tenant:" + id, nil
 		}
 	}
-	fmt.Println(tenant != nil)
-	// Output: true
+	show(tenant, httptest.NewRequest(http.MethodGet, "/?tenant=acme", nil))
+	show(tenant, httptest.NewRequest(http.MethodGet, "/", nil))
+	// Output:
+	// tenant:acme
+	// keyfunc: the request carries no such key
+}
+
+// A Func sees the same of each request, whatever the framework; the framework's own
+// is behind Unwrap.
+func ExampleRequest() {
+	secure := func(r keyfunc.Request) (string, error) {
+		native, _ := r.Unwrap().(*http.Request)
+		return fmt.Sprintf("tls:%t:%s", native.TLS != nil, r.Method()), nil
+	}
+	show(secure, httptest.NewRequest(http.MethodGet, "/", nil))
+	// Output: tls:false:GET
+}
+
+// A support tool looks a user up under the key that requests are counted by.
+func ExampleForUser() {
+	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(100)))
+	ctx := context.Background()
+
+	_, _ = lim.Allow(ctx, keyfunc.ForUser("alice")) // as keyfunc.User does
+	res, _ := lim.Peek(ctx, keyfunc.ForUser("alice"))
+	fmt.Println(keyfunc.ForUser("alice"), res.Remaining)
+	// Output: user:alice 99
+}
+
+func ExampleForIP() {
+	fmt.Println(keyfunc.ForIP(netip.MustParseAddr("192.0.2.1")))
+	fmt.Println(keyfunc.ForIP(netip.MustParseAddr("2001:db8::9")))
+	fmt.Println(keyfunc.ForIP(netip.MustParseAddr("2001:db8::9"), keyfunc.IPv6Prefix(56)))
+	// Output:
+	// ip:192.0.2.1
+	// ip:2001:db8::/64
+	// ip:2001:db8::/56
 }

@@ -5,6 +5,9 @@
 // Keys are tagged by kind, as in "ip:192.0.2.1" and "user:alice", so that keys of
 // different kinds never meet. The package knows nothing of Redis, nor of any web
 // framework: it reads a [Request], which each adapter provides.
+//
+// What makes a Func or an option panics at once on a wrong argument, such as an
+// empty name or a nil function: that is a mistake in the program.
 package keyfunc
 
 import (
@@ -36,7 +39,8 @@ type Request interface {
 	// RemoteAddr returns the address of the connection's other end, with its port.
 	// No header has a say in it.
 	RemoteAddr() string
-	// Header returns the first value of the header called name, or "".
+	// Header returns the first value of the header called name, or "". net/http, and
+	// so Gin and Echo, keep Host elsewhere: take it from Unwrap.
 	Header(name string) string
 	// HeaderValues returns all lines of the header called name.
 	HeaderValues(name string) []string

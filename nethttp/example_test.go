@@ -3,6 +3,7 @@ package httplimit_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/keyfunc"
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
@@ -25,34 +27,69 @@ func ExampleMiddleware() {
 	log.Fatal(http.ListenAndServe("localhost:8080", handler))
 }
 
+// limited returns a handler that is allowed one request an hour for each client.
+func limited(next http.HandlerFunc, key keyfunc.Func, options ...guard.Option) http.Handler {
+	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
+	return httplimit.Middleware(lim, key, options...)(next)
+}
+
+// get asks h for "/" and prints the answer.
+func get(h http.Handler) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	fmt.Println(w.Code, w.Body)
+}
+
+func hello(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }
+
+// An answer of one's own, with status 429.
 func ExampleOnDenied() {
-	_ = httplimit.OnDenied(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // pass it to a Middleware
+	denied := func(w http.ResponseWriter, r *http.Request) {
 		res, _ := httplimit.Result(r.Context())
-		_, _ = fmt.Fprintf(w, "slow down: %d is the limit\n", res.Limit) // with status 429
-	}))
+		_, _ = fmt.Fprintf(w, "slow down: the limit is %d", res.Limit)
+	}
+	h := limited(hello, keyfunc.IP(), httplimit.OnDenied(http.HandlerFunc(denied)))
+	get(h)
+	get(h)
+	// Output:
+	// 200 hello
+	// 429 slow down: the limit is 1
 }
 
+// With FailClosed nobody is served while Redis does not answer. The status is 503.
 func ExampleOnError() {
-	_ = httplimit.OnError(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // pass it to a Middleware
-		_, _ = fmt.Fprintln(w, "try again soon") // with status 503
-	}))
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	lim := core.MustNew(rdb, "logins", core.FixedWindow(core.PerMinute(5)), core.FailClosed())
+
+	unavailable := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "try again soon") }
+	h := httplimit.Middleware(lim, keyfunc.IP(), httplimit.OnError(http.HandlerFunc(unavailable)))(http.HandlerFunc(hello))
+	log.Fatal(http.ListenAndServe("localhost:8080", h))
 }
 
+// What a request is counted by may be anything that net/http knows of it.
 func ExampleKey() {
-	_ = httplimit.Key(func(r *http.Request) (string, error) { // pass it to a Middleware
-		if r.PathValue("tenant") == "" {
+	byHost := httplimit.Key(func(r *http.Request) (string, error) {
+		if r.Host == "" {
 			return "", keyfunc.ErrNoKey
 		}
-		return "tenant:" + r.PathValue("tenant"), nil
+		return "host:" + r.Host, nil
 	})
+	h := limited(hello, byHost)
+	get(h)
+	get(h)
+	// Output:
+	// 200 hello
+	// 429 {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429}
 }
 
+// Handlers can tell what is left.
 func ExampleResult() {
-	_ = func(w http.ResponseWriter, r *http.Request) {
+	get(limited(func(w http.ResponseWriter, r *http.Request) {
 		if res, ok := httplimit.Result(r.Context()); ok {
-			_, _ = fmt.Fprintln(w, res.Remaining, "left")
+			_, _ = fmt.Fprintf(w, "%d left for an hour", res.Remaining)
 		}
-	}
+	}, keyfunc.IP()))
+	// Output: 200 0 left for an hour
 }
 
 // An attacker invents an API key for every request, and an address besides. Keys

@@ -1,0 +1,188 @@
+package guard_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/keyfunc"
+	httplimit "github.com/redislimit/redislimit/nethttp"
+)
+
+// limited returns a handler that a Middleware with options allows two requests an
+// hour for each client. The options of a Middleware are the same in every adapter.
+func limited(next http.HandlerFunc, options ...guard.Option) http.Handler {
+	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(2)))
+	return httplimit.Middleware(lim, keyfunc.IP(), options...)(next)
+}
+
+// get asks h for a path.
+func get(h http.Handler, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w
+}
+
+func hello(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "hello") }
+
+// Several options go together.
+func ExampleOption() {
+	h := limited(hello,
+		guard.Skip(func(r keyfunc.Request) bool { return r.Path() == "/healthz" }),
+		guard.Headers(guard.XRateLimit|guard.IETF),
+		guard.ResetDelta())
+
+	fmt.Println(get(h, "/").Header().Get("X-RateLimit-Reset"))
+	// Output: 3600
+}
+
+// Health checks are not counted.
+func ExampleSkip() {
+	h := limited(hello, guard.Skip(func(r keyfunc.Request) bool { return r.Path() == "/healthz" }))
+
+	for _, path := range []string{"/healthz", "/", "/healthz", "/", "/healthz", "/"} {
+		fmt.Println(path, get(h, path).Code)
+	}
+	// Output:
+	// /healthz 200
+	// / 200
+	// /healthz 200
+	// / 200
+	// /healthz 200
+	// / 429
+}
+
+// An export costs as much as two requests.
+func ExampleCost() {
+	h := limited(hello, guard.Cost(func(r keyfunc.Request) int64 {
+		if r.Path() == "/export" {
+			return 2
+		}
+		return 1
+	}))
+
+	fmt.Println(get(h, "/export").Code, get(h, "/").Code)
+	// Output: 200 429
+}
+
+// Customers of the paid tier have a limiter of their own.
+func ExampleLimiterFor() {
+	paid, _ := core.NewMemory("paid", core.FixedWindow(core.PerHour(1000)))
+	h := limited(hello, guard.LimiterFor(func(r keyfunc.Request) *core.Limiter {
+		if r.Header("X-Tier") == "paid" { // which a gateway of one's own sets
+			return paid
+		}
+		return nil // the mounted one
+	}))
+
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("X-Tier", "paid")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	fmt.Println(w.Header().Get("X-RateLimit-Limit"), get(h, "/").Header().Get("X-RateLimit-Limit"))
+	// Output: 1000 2
+}
+
+// Only failed logins count: who knows the password is not limited, unless too many
+// have failed from the same address.
+func ExampleCountIf() {
+	h := limited(func(w http.ResponseWriter, r *http.Request) {
+		if _, password, _ := r.BasicAuth(); password != "right" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}, guard.CountIf(func(status int) bool { return status == http.StatusUnauthorized }))
+
+	for _, password := range []string{"right", "right", "right", "guess", "guess", "guess", "right"} {
+		r := httptest.NewRequest(http.MethodPost, "/login", nil)
+		r.SetBasicAuth("alice", password)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		fmt.Println(password, w.Code)
+	}
+	// Output:
+	// right 200
+	// right 200
+	// right 200
+	// guess 401
+	// guess 401
+	// guess 429
+	// right 429
+}
+
+// A new limit is tried out: the handler logs what would be denied.
+func ExampleDryRun() {
+	h := limited(func(_ http.ResponseWriter, r *http.Request) {
+		if res, ok := httplimit.Result(r.Context()); ok && !res.Allowed {
+			fmt.Println("would be denied:", res.Name)
+		}
+	}, guard.DryRun())
+
+	for range 3 {
+		fmt.Println(get(h, "/").Code)
+	}
+	// Output:
+	// 200
+	// 200
+	// would be denied: fixed-1h
+	// 200
+}
+
+func ExampleHeaders() {
+	h := limited(hello, guard.Headers(guard.IETF))
+
+	w := get(h, "/")
+	fmt.Println("RateLimit-Policy:", w.Header().Get("RateLimit-Policy"))
+	fmt.Println("RateLimit:", w.Header().Get("RateLimit"))
+	// Output:
+	// RateLimit-Policy: "api";q=2;w=3600
+	// RateLimit: "api";r=1;t=3600
+}
+
+// Both sets of headers.
+func ExampleHeaderSet() {
+	h := limited(hello, guard.Headers(guard.XRateLimit|guard.IETF))
+
+	w := get(h, "/")
+	fmt.Println(w.Header().Get("X-RateLimit-Remaining"), w.Header().Get("RateLimit"))
+	// Output: 1 "api";r=1;t=3600
+}
+
+// Clients are not to know.
+func ExampleNoHeaders() {
+	h := limited(hello, guard.NoHeaders())
+
+	w := get(h, "/")
+	_, limit := w.Header()["X-Ratelimit-Limit"]
+	fmt.Println(w.Code, limit)
+	// Output: 200 false
+}
+
+// Seconds from now do not depend on the client's clock.
+func ExampleResetDelta() {
+	h := limited(hello, guard.ResetDelta())
+
+	fmt.Println(get(h, "/").Header().Get("X-RateLimit-Reset"))
+	// Output: 3600
+}
+
+func ExampleExposeHeaders() {
+	h := limited(hello, guard.ExposeHeaders())
+
+	fmt.Println(get(h, "/").Header().Get("Access-Control-Expose-Headers"))
+	// Output: Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset
+}
+
+// The body of a denied request's answer.
+func ExampleProblem() {
+	var problem struct {
+		Title string `json:"title"`
+	}
+	if err := json.Unmarshal(guard.Problem(http.StatusTooManyRequests), &problem); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(guard.ProblemType, problem.Title)
+	// Output: application/problem+json Request cannot be satisfied as assigned quota has been exceeded
+}
