@@ -82,8 +82,11 @@ local function restate(key, value, now, a)
   return now, rescale(ends - now, f, l, t, L, T)
 end
 
--- refund: less returns the debt without the cost, but not below nothing.
-local function less(a, n, w, f)
+-- refund: settle takes the cost off the debt, but no more than there is. It is given what the algorithm
+-- reads and charges with.
+local function settle(read, charge, key, now, a, n)
+  local t, w, f = read(key, now, a)
+  if w + f == 0 then return end
   local q, x, y = 1, ARGV[n], 0
   if type(ARGV[a + 1]) == 'string' then
     q = ARGV[a + 4]
@@ -91,6 +94,5 @@ local function less(a, n, w, f)
   end
   w, f = w - x, f - y
   if f < 0 then w, f = w - 1, f + q end
-  if w < 0 then return 0, 0 end
-  return w, f
+  if w < 0 or w + f == 0 then redis.call('DEL', key) else return charge(key, a, n, t, nil, nil, nil, w, f) end
 end

@@ -44,5 +44,5 @@ local function refund(key, now, a, n, mark)
   local _, _, used, start, length, digits = read(key, now, a, n)
   if start ~= mark then return end
   used = used - ARGV[n]
-  if used < 1 then redis.call('DEL', key) else save(key, ARGV[a + 2], used, start, length, digits) end
+  if used < 1 then redis.call('DEL', key) else return save(key, ARGV[a + 2], used, start, length, digits) end
 end

@@ -69,6 +69,6 @@ local function refund(key, now, a, n, mark)
   if count + before == 0 then
     redis.call('DEL', key)
   else
-    save(key, a, window, count, before, window + period * (count > 0 and 2 or 1), digits)
+    return save(key, a, window, count, before, window + period * (count > 0 and 2 or 1), digits)
   end
 end

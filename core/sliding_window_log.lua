@@ -24,34 +24,33 @@ local function read(key, now, a, n)
 end
 
 -- each calls a command for the members from `first` on, in parts that Lua's stack can take, with the
--- score before each member where there is one. It returns what the command answered last.
+-- score before each member where there is one. It returns the error of one that fails.
 local function each(command, key, first, cost, score)
-  local done
   for from = 0, cost - 1, 500 do
     local entries = {}
     for i = from, math.min(from + 500, cost) - 1 do
       if score then entries[#entries + 1] = score end
       entries[#entries + 1] = first + i
     end
-    done = redis.pcall(command, key, unpack(entries))
-    if type(done) == 'table' then return done end
+    local done = redis.pcall(command, key, unpack(entries))
+    if type(done) == 'table' then return done.err end
   end
-  return done
 end
 
 local function charge(key, a, n, t, used, first, newest)
-  local cost, period, done = tonumber(ARGV[n]), ARGV[a + 1], nil
+  local cost, period, err = tonumber(ARGV[n]), ARGV[a + 1], nil
   if newest > 0 then redis.call('ZREMRANGEBYSCORE', key, '-inf', t - period) end
   if cost == 1 then
-    done = redis.pcall('ZADD', key, t, first)
+    local done = redis.pcall('ZADD', key, t, first)
+    err = type(done) == 'table' and done.err
   else
-    done = each('ZADD', key, first, cost, t)
+    err = each('ZADD', key, first, cost, t)
   end
-  if type(done) == 'table' then return done.err end
+  if err then return err end
   redis.call('PEXPIREAT', key, math.ceil((t + period) / 1000))
 end
 
 -- refund removes the entries of a charge, from the member `mark` on, as far as they are still there.
 local function refund(key, _, _, n, mark)
-  each('ZREM', key, mark, tonumber(ARGV[n]))
+  return each('ZREM', key, mark, tonumber(ARGV[n]))
 end

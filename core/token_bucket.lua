@@ -38,9 +38,4 @@ local function charge(key, a, _, t, _, _, _, w, f)
 end
 
 -- refund
-local function refund(key, now, a, n)
-  local t, w, f = read(key, now, a)
-  if w + f == 0 then return end
-  w, f = less(a, n, w, f)
-  if w + f == 0 then redis.call('DEL', key) else charge(key, a, n, t, nil, nil, nil, w, f) end
-end
+local function refund(key, now, a, n) return settle(read, charge, key, now, a, n) end

@@ -1,6 +1,8 @@
 package outage
 
 import (
+	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -179,4 +181,43 @@ func together(n int, f func() bool) int64 {
 	}
 	running.Wait()
 	return admitted.Load()
+}
+
+// A refund that Redis refuses, because its memory is full, is an error, and what
+// it was to give back stays charged. A log is not among them: its entries
+// need no memory to go.
+func TestRefundWithoutMemory(t *testing.T) {
+	w := newWorld(t, setup{})
+	perHour := core.PerHour(10)
+	for name, limits := range map[string][]core.Option{
+		"fixed window":   {core.FixedWindow(perHour)},
+		"aligned window": {core.FixedWindow(perHour, core.Aligned())},
+		"counter":        {core.SlidingWindowCounter(perHour)},
+		"token bucket":   {core.TokenBucket(perHour)},
+		"leaky bucket":   {core.LeakyBucket(perHour, core.Burst(10))},
+		"gcra":           {core.GCRA(perHour)},
+		"several":        {core.FixedWindow(core.PerHour(20)), core.TokenBucket(perHour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := core.MustNew(w.rdb, "refund", append(limits, core.FailClosed(), core.Timeout(slack))...)
+			t.Cleanup(func() { _ = l.Reset(context.Background(), "k") })
+			var charged core.Result
+			for range 2 {
+				res, err := l.AllowN(t.Context(), "k", 3)
+				if err != nil || !res.Allowed {
+					t.Fatalf("%+v, %v", res, err)
+				}
+				charged = res
+			}
+			w.do(t, "CONFIG SET maxmemory 1")
+			err := l.Refund(t.Context(), "k", charged)
+			w.do(t, "CONFIG SET maxmemory 0")
+			if !errors.Is(err, core.ErrUnavailable) {
+				t.Errorf("Refund: %v, want ErrUnavailable", err)
+			}
+			if res, err := l.Peek(t.Context(), "k"); err != nil || res.Remaining != 4 {
+				t.Errorf("after it %d remain, %v; want 4", res.Remaining, err)
+			}
+		})
+	}
 }
