@@ -55,6 +55,9 @@ type lanes struct {
 // newLanes returns nil where nothing can be shared: what is known about keys that
 // may stand in one script or pipeline is known of go-redis's own clients.
 func newLanes(store *redisStore, client Client, most int, fly flyFunc) *lanes {
+	if most == 1 {
+		return nil
+	}
 	l := &lanes{store: store, fly: fly, most: most}
 	switch c := client.(type) {
 	case *redis.Client:
@@ -62,9 +65,6 @@ func newLanes(store *redisStore, client Client, most int, fly flyFunc) *lanes {
 	case *redis.ClusterClient:
 		l.cluster = c
 	default:
-		return nil
-	}
-	if most == 1 {
 		return nil
 	}
 	return l

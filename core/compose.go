@@ -6,9 +6,8 @@ import (
 )
 
 // A composer puts a script together from the Lua files: what all begin with, the
-// algorithms of the limits, and what is done with them. It is not given files as
-// they are loaded, but one text, because Redis makes every function anew for each
-// call: what a script does not need is left out.
+// algorithms of the limits, and what is done with them. What a script does not need
+// is left out, because Redis makes every function anew for each call.
 type composer struct {
 	text    strings.Builder
 	refunds bool // what only a refund needs, too

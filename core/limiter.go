@@ -33,9 +33,9 @@ type Limiter struct {
 	limits   []Limit
 	names    []string // of the limits
 	deciders []decider
-	store    store     // nil in memory
-	local    *memory   // nil with a store
-	fallback *fallback // while the store does not answer; nil in memory
+	store    *protected // nil in memory
+	local    *memory    // nil in Redis
+	fallback *fallback  // while Redis does not answer; nil in memory
 	denials  *denyCache
 	events   *emitter
 	lines    lines
@@ -135,8 +135,8 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 }
 
 // Close ends what [New] started; the client is the caller's. A Limiter starts
-// nothing that outlives a call, so that Close has nothing to end, and decisions
-// after it are as before.
+// nothing that does not end by itself with the calls under way, so that Close has
+// nothing to end, and decisions after it are as before.
 func (l *Limiter) Close() error { return nil }
 
 func (l *Limiter) decide(ctx context.Context, res *Result, key string, n int64, charge bool) error {
@@ -160,13 +160,13 @@ func (l *Limiter) ask(ctx context.Context, res *Result, key string, n int64, cha
 	return nil
 }
 
-// askStore decides with what is remembered, the store, or what stands in for it.
+// askStore decides with what is remembered, Redis, or what stands in for it.
 func (l *Limiter) askStore(ctx context.Context, res *Result, key string, n int64, charge bool) error {
 	if charge && l.denials.get(res, key, n) {
 		return nil
 	}
 	epoch, sent := l.denials.now()
-	err := l.decideOn(ctx, l.store, res, key, n, charge)
+	err := l.decideInRedis(ctx, res, key, n, charge)
 	if err != nil {
 		if err = l.failure(ctx, err); !errors.Is(err, ErrUnavailable) {
 			return err
@@ -179,13 +179,12 @@ func (l *Limiter) askStore(ctx context.Context, res *Result, key string, n int64
 	return nil
 }
 
-// decideOn decides on a store.
-func (l *Limiter) decideOn(ctx context.Context, s store, res *Result, key string, n int64, charge bool) error {
-	b := l.newBook(s)
-	if err := s.read(ctx, key, n, charge, b.readings); err != nil {
+func (l *Limiter) decideInRedis(ctx context.Context, res *Result, key string, n int64, charge bool) error {
+	b := l.newBook()
+	if err := l.store.read(ctx, key, n, charge, b.readings); err != nil {
 		return err
 	}
-	l.describe(res, b.readings, l.deciders, n, charge, s.source())
+	l.describe(res, b.readings, l.deciders, n, charge, SourceRedis)
 	if charge && res.Allowed {
 		res.receipt.book, res.receipt.key, res.receipt.n = b, key, n
 	}

@@ -52,8 +52,8 @@ const (
 )
 
 // A memory keeps the state of keys in this process. Its clock is the monotonic
-// one: it never steps back. It is no store: what it finds would have to be on the
-// heap to pass through an interface.
+// one: it never steps back. It has no interface in common with what keeps it in
+// Redis: what it finds would have to be on the heap to pass through one.
 type memory struct {
 	limiter  *Limiter
 	deciders []decider // of the limits of limiter, or its share of them

@@ -95,7 +95,7 @@ func (p *protected) read(ctx context.Context, key string, n int64, charge bool, 
 	}
 	err := l.wait(ctx, b, place)
 	if errors.Is(err, errAlone) {
-		return p.call(ctx, p.timeout-time.Since(b.since), func(ctx context.Context) error { return p.redisStore.read(ctx, key, n, charge, into) })
+		return p.readWithin(ctx, p.timeout-time.Since(b.since), key, n, charge, into)
 	}
 	return err
 }
@@ -104,13 +104,17 @@ func (p *protected) read(ctx context.Context, key string, n int64, charge bool, 
 // the breaker need not know.
 func (p *protected) readAlone(ctx context.Context, key string, n int64, charge bool, into []reading) error {
 	if !p.direct || p.broken.Load() {
-		return p.call(ctx, p.timeout, func(ctx context.Context) error { return p.redisStore.read(ctx, key, n, charge, into) })
+		return p.readWithin(ctx, p.timeout, key, n, charge, into)
 	}
 	err := p.redisStore.read(p.budgets.of(ctx), key, n, charge, into)
 	if err != nil || p.stumble.Load() {
 		err = p.report(ctx, err)
 	}
 	return err
+}
+
+func (p *protected) readWithin(ctx context.Context, d time.Duration, key string, n int64, charge bool, into []reading) error {
+	return p.call(ctx, d, func(ctx context.Context) error { return p.redisStore.read(ctx, key, n, charge, into) })
 }
 
 // fly asks for decisions of which the first came at an instant.
@@ -121,12 +125,15 @@ func (p *protected) fly(ctx context.Context, since time.Time, ds []*decision) er
 		}
 		return p.readTogether(ctx, ds)
 	})
+	if err != nil {
+		return err
+	}
 	for _, d := range ds {
-		if err == nil && d.err != nil && !errors.Is(d.err, errAlone) {
+		if d.err != nil && !errors.Is(d.err, errAlone) {
 			d.err = p.report(ctx, d.err)
 		}
 	}
-	return err
+	return nil
 }
 
 func (p *protected) refund(ctx context.Context, key string, n int64, readings []reading) error {
@@ -216,7 +223,7 @@ func (p *protected) within(ctx context.Context, d time.Duration, f func(context.
 	case err := <-answer:
 		return passedOn(err)
 	case <-ctx.Done():
-		return fmt.Errorf("no answer from redis within %v: %w", p.timeout, ctx.Err())
+		return fmt.Errorf("no answer from redis within %v: %w", d, ctx.Err())
 	}
 }
 

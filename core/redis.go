@@ -24,7 +24,8 @@ func isNil(client Client) bool {
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// A redisStore keeps the state of a Limiter's keys in Redis.
+// A redisStore keeps the state of a Limiter's keys in Redis. What it does is
+// atomic for each key, and the server's clock decides.
 type redisStore struct {
 	client   Client
 	decide   script
@@ -94,6 +95,8 @@ func (s *redisStore) args(key string, n int64, charge bool) []any {
 	return s.cost(args, n, charge)
 }
 
+// read decides on n units and writes what it found to into, one reading for each
+// limit; if all of them admit and charge is set, it charges n.
 func (s *redisStore) read(ctx context.Context, key string, n int64, charge bool, into []reading) error {
 	reply, err := s.decide.run(ctx, s, s.args(key, n, charge), len(s.tails))
 	if err != nil {
@@ -102,6 +105,7 @@ func (s *redisStore) read(ctx context.Context, key string, n int64, charge bool,
 	return decodeReply(reply, s.deciders, into)
 }
 
+// refund gives n units back that were charged on top of the readings.
 func (s *redisStore) refund(ctx context.Context, key string, n int64, readings []reading) error {
 	args := s.args(key, n, true)
 	for i, d := range s.deciders {
@@ -111,8 +115,7 @@ func (s *redisStore) refund(ctx context.Context, key string, n int64, readings [
 	return err
 }
 
-func (s *redisStore) source() Source { return SourceRedis }
-
+// reset forgets key.
 func (s *redisStore) reset(ctx context.Context, key string) error {
 	cmd := redis.NewIntCmd(ctx, s.keys([]any{"del"}, key)...)
 	return s.client.Process(ctx, cmd)

@@ -16,23 +16,22 @@ type receipt struct {
 }
 
 // A book is what copies of a Result share, so that it is given back only once. It
-// is for one charge on a store, and for bookSize in memory, where an allocation for
+// is for one charge in Redis, and for bookSize in memory, where an allocation for
 // each would take as long as half the decision.
 type book struct {
 	limiter  *Limiter
 	refunded atomic.Uint64 // a bit for each receipt
-	memory   *memory       // that charged, or else:
-	store    store
-	readings []reading // what each limit found before the charge
+	memory   *memory       // that charged; nil for Redis
+	readings []reading     // what each limit found there before the charge
 	room     [1]reading
 }
 
 const bookSize = 64
 
-// newBook returns the book of one charge on s, whose readings are still to be
+// newBook returns the book of one charge in Redis, whose readings are still to be
 // filled in: one allocation for a Limiter of one limit.
-func (l *Limiter) newBook(s store) *book {
-	b := &book{limiter: l, store: s}
+func (l *Limiter) newBook() *book {
+	b := &book{limiter: l}
 	b.readings = b.room[:]
 	if len(l.deciders) > len(b.room) {
 		b.readings = make([]reading, len(l.deciders))
@@ -66,5 +65,5 @@ func (l *Limiter) Refund(ctx context.Context, key string, r Result) error {
 		b.memory.refund(key, r)
 		return nil
 	}
-	return l.failure(ctx, b.store.refund(ctx, key, r.receipt.n, b.readings))
+	return l.failure(ctx, l.store.refund(ctx, key, r.receipt.n, b.readings))
 }
