@@ -15,7 +15,7 @@ import (
 	ululememory "github.com/ulule/limiter/v3/drivers/store/memory"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/embedded"
+	"github.com/redislimit/redislimit/internal/demo/embedded"
 )
 
 // BenchmarkMemory is a decision in the process's memory over 10,000 keys, ours and

@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/redistest"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
 	otellimit "github.com/redislimit/redislimit/otel"
 )
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/redistest"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
 // A Redis goes and comes back, under each of the policies.

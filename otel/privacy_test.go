@@ -11,7 +11,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/redistest"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
 // No key, nor a part of one, comes out: by whatever way a decision goes, and with

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/redislimit/redislimit/internal/demo"
-	"github.com/redislimit/redislimit/internal/embedded"
+	"github.com/redislimit/redislimit/internal/demo/embedded"
 )
 
 // A site is the example, served in this process.

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/embedded"
+	"github.com/redislimit/redislimit/internal/demo/embedded"
 )
 
 // embeddedRedis starts the Redis that the playground brings with it.

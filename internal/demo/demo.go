@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/embedded"
+	"github.com/redislimit/redislimit/internal/demo/embedded"
 )
 
 // An App is a demo that is about to serve.

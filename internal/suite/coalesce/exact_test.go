@@ -1,0 +1,151 @@
+package coalesce
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/demo/embedded"
+	"github.com/redislimit/redislimit/internal/suite/conformance"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+// A maker makes a limit of one kind.
+type maker func(r core.Rate, o ...core.LimitOption) core.Limit
+
+var kinds = []struct {
+	name string
+	make maker
+}{
+	{"fixed", core.FixedWindow},
+	{"aligned", func(r core.Rate, o ...core.LimitOption) core.Limit {
+		return core.FixedWindow(r, append(o, core.Aligned())...)
+	}},
+	{"log", core.SlidingWindowLog},
+	{"counter", core.SlidingWindowCounter},
+	{"token", core.TokenBucket},
+	{"leaky", func(r core.Rate, o ...core.LimitOption) core.Limit {
+		return core.LeakyBucket(r, append(o, core.Burst(r.Count()))...)
+	}},
+	{"gcra", core.GCRA},
+}
+
+// driven is a site whose scripts go by a clock that a test moves.
+func driven(client redis.UniversalClient, nodes int) *site {
+	d := conformance.NewDriven(nil)
+	s := &site{client: client, gate: &gate{}, advance: d.Advance, nodes: nodes}
+	client.AddHook(s.gate) // first: it sees what was asked for
+	client.AddHook(d)
+	return s
+}
+
+// Decisions that fly together answer, in every field, what they do one by one in
+// the order in which they came: many keys and the same many times, costs, looks,
+// refunds, what is denied and what never could be admitted. The others are held
+// to the exact model, by package conformance.
+func TestExact(t *testing.T) {
+	t.Run("Redis", func(t *testing.T) { exact(t, driven(redistest.Server(t).Client(t), 1)) })
+	t.Run("Cluster", func(t *testing.T) { exact(t, driven(redistest.ClusterClient(t, redistest.Cluster(t)), 3)) })
+	t.Run("Miniredis", func(t *testing.T) {
+		m, err := embedded.Start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		now := time.UnixMicro(1_800_000_012_345_678)
+		m.SetTime(now)
+		client := redis.NewClient(&redis.Options{Addr: m.Addr()})
+		defer func() { _ = client.Close() }()
+		s := &site{client: client, gate: &gate{}, nodes: 1, advance: func(d time.Duration) {
+			now = now.Add(d)
+			m.SetTime(now)
+		}}
+		client.AddHook(s.gate)
+		exact(t, s)
+	})
+}
+
+func exact(t *testing.T, s *site) {
+	for seed := range uint64(8) {
+		for _, kind := range kinds {
+			t.Run(fmt.Sprintf("%s/seed=%d", kind.name, seed), func(t *testing.T) { compare(t, s, seed, kind.make) })
+		}
+		t.Run(fmt.Sprintf("several/seed=%d", seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 2))
+			var several []maker
+			for range 2 + r.IntN(3) {
+				several = append(several, kinds[r.IntN(len(kinds))].make)
+			}
+			compare(t, s, seed, several...)
+		})
+	}
+}
+
+func compare(t *testing.T, s *site, seed uint64, makers ...maker) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	var limits []core.Option
+	var most, period int64
+	for i, make := range makers {
+		most, period = 1+r.Int64N(60), 1000+r.Int64N(60_000_000)
+		limits = append(limits, make(core.Per(most, time.Duration(period)*time.Microsecond), core.Name(fmt.Sprint("limit", i))))
+	}
+	name := t.Name()[len("TestExact/"):]
+	name = fmt.Sprintf("%x", name)[max(0, 2*len(name)-60):]
+	lim := s.limiter(t, name, limits...)
+	single := s.limiter(t, name, append(limits, core.Prefix("single"), core.Coalesce(1))...)
+	for range 6 {
+		asks := make([]ask, 1+r.IntN(24))
+		for i := range asks {
+			asks[i] = ask{key: fmt.Sprint("key", r.IntN(4)), n: 1, peek: r.IntN(6) == 0}
+			if r.IntN(3) > 0 {
+				asks[i].n = r.Int64N(min(most+3, 100))
+			}
+		}
+		for i, got := range s.together(t, lim, asks) {
+			want, err := asks[i].of(t.Context(), single)
+			if got.err != nil || err != nil || view(got.Result) != view(want) {
+				t.Fatalf("%+v, the %d. of %+v:\ngot  %s, %v\nwant %s, %v", asks[i], i+1, asks, view(got.Result), got.err, view(want), err)
+			}
+			if r.IntN(8) == 0 {
+				s.refund(t, lim, single, asks[i].key, got.Result, want)
+			}
+		}
+		s.advance(time.Duration(r.Int64N(period)) * time.Microsecond / time.Duration(1+r.IntN(8)))
+	}
+}
+
+// refund gives back, once all have been asked, what one of those that flew
+// together took, and what it took by itself.
+func (s *site) refund(t *testing.T, lim, single *core.Limiter, key string, got, want core.Result) {
+	t.Helper()
+	t.Cleanup(func() {
+		for of, res := range map[*core.Limiter]core.Result{lim: got, single: want} {
+			if err := of.Refund(context.Background(), key, res); err != nil {
+				t.Error(err)
+			}
+		}
+		a, errA := lim.Peek(context.Background(), key)
+		b, errB := single.Peek(context.Background(), key)
+		if view(a) != view(b) || errA != nil || errB != nil {
+			t.Errorf("after the refund of %s:\ngot  %s, %v\nwant %s, %v", view(got), view(a), errA, view(b), errB)
+		}
+	})
+}
+
+// view is all that a user can read of a Result.
+func view(r core.Result) string {
+	all := slices.Collect(r.All())
+	var text strings.Builder
+	for _, e := range append([]core.Result{r}, all...) {
+		fmt.Fprintf(&text, "{%s allowed %v limit %d remaining %d retry %v reset %v delay %v window %v at %d source %v}",
+			e.Name, e.Allowed, e.Limit, e.Remaining, e.RetryAfter, e.ResetAfter, e.Delay, e.Window, e.At.UnixMicro(), e.Source)
+	}
+	return text.String()
+}

@@ -1,0 +1,182 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+// aclCommands are what a user of Redis must be allowed, in the order in which
+// docs/operating.md tells them.
+var aclCommands = strings.Fields("evalsha eval time del get set zadd zcount zrange zrem zremrangebyscore pexpireat")
+
+// aclCluster are what go-redis needs besides on a Cluster. Without "command" it asks
+// for it with every decision, and logs that it may not.
+var aclCluster = strings.Fields("cluster|slots command")
+
+// TestACLIsDocumented holds the rules that operators copy against those tested here.
+func TestACLIsDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "operating.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rules := range [][]string{aclCommands, aclCluster} {
+		if line := "+" + strings.Join(rules, " +"); !strings.Contains(string(text), line) {
+			t.Errorf("docs/operating.md does not have %q", line)
+		}
+	}
+}
+
+// TestACL lets a user of exactly these rules use every algorithm in every way. With
+// one rule less something is denied, as Redis's own log tells.
+func TestACL(t *testing.T) {
+	admin := redistest.Server(t).Client(t)
+	if commands, err := useAs(t, admin, "~rl:*", aclCommands); len(commands) > 0 || err != nil {
+		t.Errorf("with all rules %v are denied: %v", commands, err)
+	}
+	for i, command := range aclCommands {
+		fewer := slices.Delete(slices.Clone(aclCommands), i, i+1)
+		if commands, _ := useAs(t, admin, "~rl:*", fewer); !slices.Equal(commands, []string{command}) {
+			t.Errorf("without %s denied are %v, want just that", command, commands)
+		}
+	}
+	if _, err := useAs(t, admin, "~other:*", aclCommands); err == nil {
+		t.Error("the keys of others are not denied")
+	}
+}
+
+// TestACLCluster has go-redis find its way in a Cluster, which takes more rules.
+func TestACLCluster(t *testing.T) {
+	addrs := redistest.Cluster(t)
+	nodes := make([]*redis.Client, len(addrs))
+	for i, addr := range addrs {
+		nodes[i] = redis.NewClient(&redis.Options{Addr: addr})
+		defer func() { _ = nodes[i].Close() }()
+		allow(t, nodes[i], "~rl:*", slices.Concat(aclCommands, aclCluster))
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, Username: "limits", Password: "secret"})
+	defer func() { _ = client.Close() }()
+	if err := useAll(t.Context(), client, redistest.ClusterClient(t, addrs)); err != nil {
+		t.Error(err)
+	}
+	for _, node := range nodes {
+		if commands := denied(t, node); len(commands) > 0 {
+			t.Errorf("denied are %v", commands)
+		}
+	}
+}
+
+// useAs uses every algorithm as a user who may only run commands, on the keys of a
+// pattern. It returns what Redis denied, and the error if there was one.
+func useAs(t *testing.T, admin *redis.Client, pattern string, commands []string) ([]string, error) {
+	t.Helper()
+	allow(t, admin, pattern, commands)
+	client := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: "limits", Password: "secret"})
+	defer func() { _ = client.Close() }()
+	err := useAll(t.Context(), client, admin)
+	return denied(t, admin), err
+}
+
+// allow makes the user, on a server that has nothing stored.
+func allow(t *testing.T, admin *redis.Client, pattern string, commands []string) {
+	t.Helper()
+	rules := []any{"acl", "setuser", "limits", "reset", "on", ">secret", pattern}
+	for _, command := range commands {
+		rules = append(rules, "+"+command)
+	}
+	for _, command := range [][]any{rules, {"script", "flush"}, {"flushall"}, {"acl", "log", "reset"}} {
+		if err := admin.Do(t.Context(), command...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// denied returns the commands that Redis denied.
+func denied(t *testing.T, admin *redis.Client) []string {
+	t.Helper()
+	log, err := admin.ACLLog(t.Context(), 100).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commands []string
+	for _, entry := range log {
+		greeting := strings.HasPrefix(entry.Object, "client|") // go-redis's CLIENT SETINFO of Redis 7.2, which may fail
+		if !greeting && !slices.Contains(commands, entry.Object) {
+			commands = append(commands, entry.Object)
+		}
+	}
+	return commands
+}
+
+// slow frees nothing during a test: who is denied need not wait.
+var slow = core.PerHour(10)
+
+// useAll does whatever a program can do with every algorithm.
+func useAll(ctx context.Context, client core.Client, admin redis.Cmdable) error {
+	options := []core.Option{core.FailClosed(), core.DenyCache(0), core.Logger(slog.New(slog.DiscardHandler))}
+	var errs []error
+	var together []core.Option
+	for _, kind := range kinds {
+		errs = append(errs, useOne(ctx, client, admin, kind.name, append(options, kind.make(slow))...))
+		together = append(together, kind.make(slow, core.Name(kind.name)))
+	}
+	return errors.Join(append(errs, useOne(ctx, client, admin, "together", append(options, together...)...))...)
+}
+
+func useOne(ctx context.Context, client core.Client, admin redis.Cmdable, name string, options ...core.Option) error {
+	var errs []error
+	note := func(err error) { errs = append(errs, err) }
+	// Each call has a Limiter of its own: what one is denied must not have the next
+	// keep away from Redis.
+	lim := func() *core.Limiter { return core.MustNew(client, name, options...) }
+	for _, foreign := range []bool{false, true} {
+		note(lim().Reset(ctx, "k"))
+		if foreign { // values of another type are in the way
+			for _, limit := range lim().Limits() {
+				note(admin.HSet(ctx, "rl:"+name+":{k}:"+limit.Name(), "a", "b").Err())
+			}
+		}
+		for _, n := range []int64{1, 3} {
+			charging := lim()
+			res, err := charging.AllowN(ctx, "k", n)
+			note(err)
+			_, err = lim().Peek(ctx, "k")
+			note(err)
+			note(charging.Refund(ctx, "k", res))
+		}
+		patient, cancel := context.WithTimeout(ctx, 10*time.Second)
+		note(lim().Wait(patient, "k"))
+		cancel()
+		for range 11 { // until it is denied
+			_, err := lim().Allow(ctx, "k")
+			note(err)
+		}
+	}
+	shared := lim() // by callers whose decisions go together
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for caller := range 16 {
+		wg.Go(func() {
+			_, err := shared.Allow(ctx, strconv.Itoa(caller))
+			mu.Lock()
+			defer mu.Unlock()
+			note(err)
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,131 @@
+package conformance_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+// contendEnv has TestMain be one of the processes of TestContention.
+const contendEnv = "REDISLIMIT_CONTEND"
+
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(contendEnv); addr != "" {
+		contend(strings.Split(addr, ","), os.Getenv(contendEnv+"_ALONE") != "")
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// contested are limits of a thousand: by the hour, so that nothing refills while
+// the test runs, and by the minute, where what refills is known.
+var contested = []core.Limit{
+	core.FixedWindow(core.PerHour(1000)),
+	core.FixedWindow(core.PerDay(1000), core.Aligned()),
+	core.SlidingWindowLog(core.PerHour(1000)),
+	core.SlidingWindowCounter(core.Per(1000, 400*24*time.Hour)),
+	core.TokenBucket(core.Per(1000, 400*24*time.Hour)),
+	core.LeakyBucket(core.Per(1000, 400*24*time.Hour), core.Burst(1000)),
+	core.GCRA(core.Per(1000, 400*24*time.Hour)),
+	core.TokenBucket(core.PerMinute(1000)),
+	core.LeakyBucket(core.PerMinute(1000), core.Burst(1000)),
+	core.GCRA(core.PerMinute(1000)),
+}
+
+// TestContention has three processes of 64 goroutines each at one key: exactly a
+// thousand are admitted, and what refilled meanwhile. Decisions share round trips,
+// or have one each.
+func TestContention(t *testing.T) {
+	for store, addrs := range map[string][]string{"Redis": {redistest.Server(t).Addr}, "Cluster": redistest.Cluster(t)} {
+		for how, alone := range map[string]string{"together": "", "alone": "1"} {
+			t.Run(store+"/"+how, func(t *testing.T) {
+				for _, addr := range addrs {
+					node := redis.NewClient(&redis.Options{Addr: addr})
+					err := node.FlushAll(t.Context()).Err()
+					_ = node.Close()
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				contention(t, contendEnv+"="+strings.Join(addrs, ","), contendEnv+"_ALONE="+alone)
+			})
+		}
+	}
+}
+
+func contention(t *testing.T, env ...string) {
+	started := time.Now()
+	outputs := make([]string, 3)
+	var wg sync.WaitGroup
+	for i := range outputs {
+		wg.Go(func() {
+			cmd := exec.CommandContext(t.Context(), os.Args[0])
+			cmd.Env = append(os.Environ(), env...)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Errorf("process %d: %v\n%s", i, err, out)
+			}
+			outputs[i] = string(out)
+		})
+	}
+	wg.Wait()
+	took := time.Since(started)
+	for i, limit := range contested {
+		var total int
+		for _, out := range outputs {
+			lines := strings.Split(out, "\n")
+			n, err := strconv.Atoi(lines[min(i, len(lines)-1)])
+			if err != nil {
+				t.Fatalf("a process said %q", out)
+			}
+			total += n
+		}
+		most := 1000 + int(took*time.Duration(limit.Rate().Count())/limit.Rate().Period())
+		if total < 1000 || total > most {
+			t.Errorf("%v: %d admitted, want 1000 to %d", limit, total, most)
+		}
+	}
+}
+
+// contend is one process: it prints how many calls each limit admitted.
+func contend(addrs []string, alone bool) {
+	client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs}) // of a Cluster, if there are several
+	defer func() { _ = client.Close() }()
+	options := []core.Option{core.FailClosed(), core.Timeout(time.Minute)}
+	if alone {
+		options = append(options, core.Coalesce(1))
+	}
+	for i, limit := range contested {
+		lim := core.MustNew(client, fmt.Sprint("contested", i), append(options, limit)...)
+		var admitted atomic.Int64
+		var wg sync.WaitGroup
+		for range 64 {
+			wg.Go(func() {
+				for range 8 {
+					res, err := lim.Allow(context.Background(), "k")
+					if err != nil {
+						fmt.Println(err)
+						os.Exit(1)
+					}
+					if res.Allowed {
+						admitted.Add(1)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		fmt.Println(admitted.Load())
+	}
+}

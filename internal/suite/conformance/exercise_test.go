@@ -1,0 +1,94 @@
+package conformance_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/demo/embedded"
+	"github.com/redislimit/redislimit/internal/suite/conformance"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+// exercise runs all that every store must do.
+func exercise(t *testing.T, open conformance.Opener) {
+	t.Helper()
+	conformance.Exercise(t, open)
+	t.Run("Properties", func(t *testing.T) { conformance.Properties(t, open) })
+}
+
+func TestMiniredis(t *testing.T) {
+	exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
+		m, err := embedded.Start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		now := time.UnixMicro(1_800_000_012_345_678)
+		m.SetTime(now)
+		client := redis.NewClient(&redis.Options{Addr: m.Addr()})
+		defer func() { _ = client.Close() }()
+		run(t, conformance.Store{
+			New: func(name string, opts ...core.Option) (*core.Limiter, error) {
+				return core.New(client, name, append(opts, untouched...)...)
+			},
+			Advance: func(d time.Duration) {
+				now = now.Add(d)
+				m.SetTime(now)
+			},
+			ForgetsByClock: true,
+			Redis:          client,
+		})
+	})
+}
+
+func TestMemory(t *testing.T) {
+	exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
+		synctest.Test(t, func(t *testing.T) {
+			run(t, conformance.Store{New: core.NewMemory, Advance: time.Sleep})
+		})
+	})
+}
+
+func TestCluster(t *testing.T) {
+	client := redistest.ClusterClient(t, redistest.Cluster(t))
+	exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
+		err := client.ForEachMaster(context.Background(), func(ctx context.Context, node *redis.Client) error {
+			return node.FlushAll(ctx).Err()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, onRedis(client))
+	})
+}
+
+func TestRedis(t *testing.T) {
+	client := redistest.Server(t).Client(t)
+	exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
+		if err := client.FlushAll(context.Background()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		run(t, onRedis(client))
+	})
+}
+
+// untouched are the options by which Redis alone decides: nothing is remembered,
+// whose time would not be that of the driven clock, and nobody stands in for it.
+var untouched = []core.Option{core.DenyCache(0), core.FailClosed(), core.Timeout(time.Minute)}
+
+// onRedis is a real Redis with a driven clock.
+func onRedis(client redis.UniversalClient) conformance.Store {
+	driven := conformance.NewDriven(client)
+	return conformance.Store{
+		New: func(name string, opts ...core.Option) (*core.Limiter, error) {
+			return core.New(driven, name, append(opts, untouched...)...)
+		},
+		Advance: driven.Advance,
+		Redis:   client,
+	}
+}

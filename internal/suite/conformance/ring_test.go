@@ -1,0 +1,48 @@
+package conformance
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+// TestRing has go-redis share the keys out to two servers: several limits of one key
+// stay together, and each key is counted once.
+func TestRing(t *testing.T) {
+	servers := []*redistest.Instance{redistest.Server(t), redistest.Server(t)}
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": servers[0].Addr, "two": servers[1].Addr}})
+	defer func() { _ = ring.Close() }()
+	lim := core.MustNew(ring, "ring", core.GCRA(slow), core.FixedWindow(slow), core.SlidingWindowLog(slow), core.FailClosed())
+	const keys = 40
+	for i := range keys {
+		key := fmt.Sprint("k", i)
+		charged := allowN(t, lim, key, 10)
+		if res := allowN(t, lim, key, 1); !charged.Allowed || res.Allowed {
+			t.Errorf("%s: %+v, and then %+v", key, charged, res)
+		}
+		if i%2 > 0 {
+			continue
+		}
+		if err := lim.Refund(t.Context(), key, charged); err != nil {
+			t.Error(err)
+		}
+		if res := peek(t, lim, key); res.Remaining != 10 {
+			t.Errorf("%s after a Refund: %+v", key, res)
+		}
+	}
+	stored := 0
+	for _, server := range servers {
+		n := len(server.Client(t).Keys(t.Context(), "rl:ring:*").Val())
+		if n == 0 || n%3 != 0 {
+			t.Errorf("%d keys on one server: want some, and those of a decision together", n)
+		}
+		stored += n
+	}
+	if stored != 3*keys/2 {
+		t.Errorf("%d keys stored, want %d", stored, 3*keys/2)
+	}
+}

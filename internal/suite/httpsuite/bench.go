@@ -1,0 +1,125 @@
+package httpsuite
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/demo/embedded"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// start is the instant at which the clock stands in every case.
+var start = time.UnixMicro(1_800_000_012_345_678)
+
+// peer is the key of [keyfunc.IP] for all clients of the suite, and strayKey that of
+// a client without a key.
+const (
+	peer     = "ip:127.0.0.1"
+	strayKey = "peer:127.0.0.1"
+)
+
+// A bench is one case: the adapter, and a Redis whose clock stands.
+type bench struct {
+	*testing.T
+	adapter Adapter
+	redis   *miniredis.Miniredis
+	client  *redis.Client
+	now     time.Time
+	logs    *logs
+}
+
+func newBench(t *testing.T, a Adapter) *bench {
+	t.Helper()
+	server, err := embedded.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	server.SetTime(start)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	return &bench{t, a, server, client, start, captureLogs(t)}
+}
+
+func (b *bench) advance(d time.Duration) {
+	b.now = b.now.Add(d)
+	b.redis.SetTime(b.now)
+}
+
+// limiter makes the limiter that most cases are about.
+func (b *bench) limiter(limits ...core.Option) *core.Limiter { return b.named("api", limits...) }
+
+// named makes a limiter that only Redis decides for: a cache of denials would not
+// know that the clock moved.
+func (b *bench) named(name string, limits ...core.Option) *core.Limiter {
+	return core.MustNew(b.client, name, append(limits, core.FailClosed(), core.DenyCache(0))...)
+}
+
+// fixed limits by address, in fixed windows of a minute.
+func (b *bench) fixed(n int64) Limit {
+	return Limit{Limiter: b.limiter(core.FixedWindow(core.PerMinute(n))), Key: keyfunc.IP()}
+}
+
+// wantLeft checks what is left of key, which nobody but the requests of the test
+// may have charged.
+func (b *bench) wantLeft(lim *core.Limiter, key string, want int64) {
+	b.Helper()
+	if got := b.left(lim, key); got != want {
+		b.Errorf("%s of %s: %d left, want %d", key, lim.Name(), got, want)
+	}
+}
+
+func (b *bench) left(lim *core.Limiter, key string) int64 {
+	b.Helper()
+	res, err := lim.Peek(context.Background(), key)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return res.Remaining
+}
+
+// until waits for what another goroutine is about to do.
+func (b *bench) until(what string, done func() bool) {
+	b.Helper()
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.Fatalf("still not: %s", what)
+		}
+	}
+}
+
+// logs is what was logged during a test.
+type logs struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// captureLogs takes the default logger for the time of the test.
+func captureLogs(t *testing.T) *logs {
+	l := &logs{}
+	old := slog.Default()
+	t.Cleanup(func() { slog.SetDefault(old) })
+	slog.SetDefault(slog.New(slog.NewTextHandler(l, nil)))
+	return l
+}
+
+// Write makes logs a writer for a handler.
+func (l *logs) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *logs) count(part string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), part)
+}

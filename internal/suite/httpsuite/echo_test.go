@@ -1,0 +1,136 @@
+package httpsuite_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/redislimit/redislimit/core"
+	echolimit "github.com/redislimit/redislimit/echo"
+	"github.com/redislimit/redislimit/internal/suite/httpsuite"
+)
+
+func echoFramework() httpsuite.Adapter {
+	return httpsuite.Adapter{
+		Name: "Echo", Start: startEcho,
+		Lacks: map[httpsuite.Ability]string{
+			httpsuite.Interim: "Echo takes an interim status for the final one",
+		},
+		Patterns: map[httpsuite.Place]string{
+			httpsuite.Everywhere: "/g/users/:id",
+			httpsuite.InGroup:    "/g/users/:id",
+			httpsuite.OnRoute:    "/g/users/:id",
+		},
+	}
+}
+
+func startEcho(_ *testing.T, app httpsuite.App) *httpsuite.Server {
+	e := echo.New()
+	if app.Recover {
+		e.Pre(recoverEcho)
+	}
+	if app.Renders {
+		e.HTTPErrorHandler = renderEcho
+	}
+	e.Pre(mountEcho(app.Pre)...)
+	e.Use(mountEcho(app.Use)...)
+	for _, group := range app.Groups {
+		g := e.Group(group.Prefix, mountEcho(group.Use)...)
+		for _, route := range group.Routes {
+			g.Any(colons(route.Path), handlerEcho(route.Handler), mountEcho(route.Use)...)
+		}
+	}
+	for _, route := range app.Routes {
+		e.Any(colons(route.Path), handlerEcho(route.Handler), mountEcho(route.Use)...)
+	}
+	return serveHTTP(e, app.HTTP2)
+}
+
+// recoverEcho makes a panic an error, as Echo's own middleware does.
+func recoverEcho(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) (err error) {
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("recovered: %v", r)
+			}
+		}()
+		return next(c)
+	}
+}
+
+// renderEcho is an HTTPErrorHandler; like Echo's own it takes an *echo.HTTPError
+// only as it is, not wrapped.
+func renderEcho(err error, c echo.Context) {
+	if c.Response().Committed {
+		return
+	}
+	status := http.StatusInternalServerError
+	if he, ok := err.(*echo.HTTPError); ok { //nolint:errorlint // as Echo's own does
+		status = he.Code
+	}
+	status, body := httpsuite.Render(err, status)
+	if c.Request().Method == http.MethodHead {
+		body = ""
+	}
+	_ = c.String(status, body) // there is nobody to tell
+}
+
+func mountEcho(mounts []httpsuite.Mount) []echo.MiddlewareFunc { return each(mounts, middlewareEcho) }
+
+func middlewareEcho(mount httpsuite.Mount) echo.MiddlewareFunc {
+	switch m := mount.(type) {
+	case httpsuite.Auth:
+		return beforeEcho(func(c echo.Context) {
+			if user := c.Request().Header.Get(httpsuite.UserHeader); user != "" {
+				c.Set(httpsuite.UserKey.(string), user)
+			}
+		})
+	case httpsuite.SetHeader:
+		return beforeEcho(func(c echo.Context) { c.Response().Header().Set(m.Name, m.Value) })
+	case httpsuite.Limit:
+		key := httpsuite.KeyOf(m, echolimit.Key, func(c echo.Context) string { return c.Request().Header.Get(httpsuite.KeyHeader) })
+		return echolimit.Middleware(m.Limiter, key, httpsuite.Options(m, handlerEcho, echolimit.OnDenied, echolimit.OnError)...)
+	}
+	panic(fmt.Sprintf("a mount %T", mount))
+}
+
+// beforeEcho is middleware that does something first.
+func beforeEcho(first func(echo.Context)) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			first(c)
+			return next(c)
+		}
+	}
+}
+
+func handlerEcho(h httpsuite.Handler) echo.HandlerFunc {
+	return func(c echo.Context) error { return h.Serve(echoContext{c}) }
+}
+
+// An echoContext is a request of Echo to the suite.
+type echoContext struct{ c echo.Context }
+
+func (e echoContext) Write(status int, body string) error {
+	if status != 0 {
+		return e.c.String(status, body)
+	}
+	_, err := io.WriteString(e.c.Response(), body)
+	return err
+}
+
+func (e echoContext) Stream(first string, more func(), second string) error {
+	return streamTo(e.c.Response(), e.c.Response().Flush, first, more, second)
+}
+
+func (e echoContext) Fail(status int) error { return echo.NewHTTPError(status) }
+func (e echoContext) Throw(err error) error { return err }
+func (e echoContext) Upgrade(talk func(io.ReadWriter)) error {
+	return upgradeFrom(e.c.Response(), talk)
+}
+func (e echoContext) Gone() <-chan struct{}       { return e.c.Request().Context().Done() }
+func (e echoContext) Writer() http.ResponseWriter { return e.c.Response() }
+func (e echoContext) Result() (core.Result, bool) { return echolimit.Result(e.c) }

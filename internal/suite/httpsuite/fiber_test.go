@@ -1,0 +1,145 @@
+package httpsuite_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/middleware/recover"
+
+	"github.com/redislimit/redislimit/core"
+	fiberlimit "github.com/redislimit/redislimit/fiber"
+	"github.com/redislimit/redislimit/internal/suite/httpsuite"
+)
+
+func fiberFramework() httpsuite.Adapter {
+	return httpsuite.Adapter{
+		Name: "Fiber", Start: startFiber,
+		Lacks: map[httpsuite.Ability]string{
+			httpsuite.HTTP2:                            "fasthttp speaks HTTP/1 only",
+			httpsuite.Gone:                             "fasthttp tells nobody that a client left",
+			httpsuite.ResponseWriter:                   "fasthttp has no http.ResponseWriter",
+			httpsuite.Interim:                          "fasthttp sends one response",
+			httpsuite.Ability(httpsuite.BeforeRouting): "Fiber routes as it goes: there is no place before",
+		},
+		Patterns: map[httpsuite.Place]string{httpsuite.OnRoute: "/g/users/:id"}, // Use and Group know their own prefix only
+	}
+}
+
+func startFiber(t *testing.T, app httpsuite.App) *httpsuite.Server {
+	config := fiber.Config{DisableStartupMessage: true}
+	if app.Renders {
+		config.ErrorHandler = renderFiber
+	}
+	f := fiber.New(config)
+	if app.Recover {
+		f.Use(recover.New())
+	}
+	for _, handler := range mountFiber(app.Use) {
+		f.Use(handler)
+	}
+	for _, group := range app.Groups {
+		handleFiber(f.Group(group.Prefix, mountFiber(group.Use)...), group.Routes)
+	}
+	handleFiber(f, app.Routes)
+	return serveFiber(t, f)
+}
+
+func serveFiber(t *testing.T, f *fiber.App) *httpsuite.Server {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- f.Listener(listener) }()
+	transport := &http.Transport{}
+	return &httpsuite.Server{URL: "http://" + listener.Addr().String(), Transport: transport, Close: func() {
+		transport.CloseIdleConnections()
+		if err := errors.Join(f.ShutdownWithTimeout(5*time.Second), <-served); err != nil {
+			t.Errorf("fiber ends: %v", err)
+		}
+	}}
+}
+
+// renderFiber is an ErrorHandler.
+func renderFiber(c *fiber.Ctx, err error) error {
+	status := http.StatusInternalServerError
+	var fe *fiber.Error
+	if errors.As(err, &fe) {
+		status = fe.Code
+	}
+	status, body := httpsuite.Render(err, status)
+	return c.Status(status).SendString(body)
+}
+
+func handleFiber(router fiber.Router, routes []httpsuite.Route) {
+	for _, route := range routes {
+		router.All(colons(route.Path), append(mountFiber(route.Use), handlerFiber(route.Handler))...)
+	}
+}
+
+func mountFiber(mounts []httpsuite.Mount) []fiber.Handler { return each(mounts, middlewareFiber) }
+
+func middlewareFiber(mount httpsuite.Mount) fiber.Handler {
+	switch m := mount.(type) {
+	case httpsuite.Auth:
+		return func(c *fiber.Ctx) error {
+			if user := c.Get(httpsuite.UserHeader); user != "" {
+				c.Locals(httpsuite.UserKey, user)
+			}
+			return c.Next()
+		}
+	case httpsuite.SetHeader:
+		return func(c *fiber.Ctx) error {
+			c.Set(m.Name, m.Value)
+			return c.Next()
+		}
+	case httpsuite.Limit:
+		key := httpsuite.KeyOf(m, fiberlimit.Key, func(c *fiber.Ctx) string { return c.Get(httpsuite.KeyHeader) })
+		return fiberlimit.Middleware(m.Limiter, key, httpsuite.Options(m, handlerFiber, fiberlimit.OnDenied, fiberlimit.OnError)...)
+	}
+	panic(fmt.Sprintf("a mount %T", mount))
+}
+
+func handlerFiber(h httpsuite.Handler) fiber.Handler {
+	return func(c *fiber.Ctx) error { return h.Serve(fiberContext{c}) }
+}
+
+// A fiberContext is a request of Fiber to the suite.
+type fiberContext struct{ c *fiber.Ctx }
+
+func (f fiberContext) Write(status int, body string) error {
+	if status != 0 {
+		f.c.Status(status)
+	}
+	return f.c.SendString(body)
+}
+
+func (f fiberContext) Stream(first string, more func(), second string) error {
+	f.c.Context().SetBodyStreamWriter(func(w *bufio.Writer) {
+		_, _ = w.WriteString(first)
+		_ = w.Flush() // the client sees what arrives
+		more()
+		_, _ = w.WriteString(second)
+	})
+	return nil
+}
+
+func (f fiberContext) Upgrade(talk func(io.ReadWriter)) error {
+	f.c.Set("Connection", "Upgrade")
+	f.c.Set("Upgrade", "websocket")
+	f.c.Status(http.StatusSwitchingProtocols).Context().Hijack(func(conn net.Conn) { talk(conn) })
+	return nil
+}
+
+func (f fiberContext) Fail(status int) error       { return fiber.NewError(status) }
+func (f fiberContext) Throw(err error) error       { return err }
+func (f fiberContext) Gone() <-chan struct{}       { return f.c.Context().Done() }
+func (f fiberContext) Writer() http.ResponseWriter { return nil }
+func (f fiberContext) Result() (core.Result, bool) { return fiberlimit.Result(f.c) }

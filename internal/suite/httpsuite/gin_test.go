@@ -1,0 +1,114 @@
+package httpsuite_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/redislimit/redislimit/core"
+	ginlimit "github.com/redislimit/redislimit/gin"
+	"github.com/redislimit/redislimit/internal/suite/httpsuite"
+)
+
+func ginFramework() httpsuite.Adapter {
+	gin.SetMode(gin.ReleaseMode) // otherwise it prints every route
+	return httpsuite.Adapter{
+		Name: "Gin", Start: startGin, Problem: true,
+		Lacks: map[httpsuite.Ability]string{
+			httpsuite.Ability(httpsuite.BeforeRouting): "Gin routes before any middleware runs",
+			httpsuite.Interim:                          "Gin takes an interim status for the final one",
+		},
+		Patterns: map[httpsuite.Place]string{
+			httpsuite.Everywhere: "/g/users/:id",
+			httpsuite.InGroup:    "/g/users/:id",
+			httpsuite.OnRoute:    "/g/users/:id",
+		},
+	}
+}
+
+func startGin(_ *testing.T, app httpsuite.App) *httpsuite.Server {
+	engine := gin.New()
+	if app.Recover {
+		engine.Use(gin.CustomRecoveryWithWriter(io.Discard, func(c *gin.Context, _ any) { c.AbortWithStatus(http.StatusInternalServerError) }))
+	}
+	if app.Renders {
+		engine.Use(renderGin)
+	}
+	engine.Use(mountGin(app.Use)...)
+	for _, group := range app.Groups {
+		handleGin(engine.Group(group.Prefix, mountGin(group.Use)...), group.Routes)
+	}
+	handleGin(engine, app.Routes)
+	return serveHTTP(engine, app.HTTP2)
+}
+
+// renderGin is the error handler of a Gin app: it is registered first, and renders
+// what the handlers left in c.Errors.
+func renderGin(c *gin.Context) {
+	c.Next()
+	if err := c.Errors.Last(); err != nil && !c.Writer.Written() {
+		c.String(httpsuite.Render(err.Err, http.StatusInternalServerError))
+	}
+}
+
+func handleGin(router gin.IRouter, routes []httpsuite.Route) {
+	for _, route := range routes {
+		router.Any(colons(route.Path), append(mountGin(route.Use), handlerGin(route.Handler))...)
+	}
+}
+
+func mountGin(mounts []httpsuite.Mount) []gin.HandlerFunc { return each(mounts, middlewareGin) }
+
+func middlewareGin(mount httpsuite.Mount) gin.HandlerFunc {
+	switch m := mount.(type) {
+	case httpsuite.Auth:
+		return func(c *gin.Context) {
+			if user := c.GetHeader(httpsuite.UserHeader); user != "" {
+				c.Set(httpsuite.UserKey.(string), user)
+			}
+		}
+	case httpsuite.SetHeader:
+		return func(c *gin.Context) { c.Header(m.Name, m.Value) }
+	case httpsuite.Limit:
+		key := httpsuite.KeyOf(m, ginlimit.Key, func(c *gin.Context) string { return c.GetHeader(httpsuite.KeyHeader) })
+		return ginlimit.Middleware(m.Limiter, key, httpsuite.Options(m, handlerGin, ginlimit.OnDenied, ginlimit.OnError)...)
+	}
+	panic(fmt.Sprintf("a mount %T", mount))
+}
+
+func handlerGin(h httpsuite.Handler) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		if err := h.Serve(ginContext{c}); err != nil {
+			_ = c.Error(err) // the same error again
+		}
+	}
+}
+
+// A ginContext is a request of Gin to the suite.
+type ginContext struct{ c *gin.Context }
+
+func (g ginContext) Write(status int, body string) error {
+	if status != 0 {
+		g.c.Status(status)
+	}
+	_, err := g.c.Writer.WriteString(body)
+	return err
+}
+
+func (g ginContext) Fail(status int) error {
+	g.c.AbortWithStatus(status)
+	return nil
+}
+
+func (g ginContext) Stream(first string, more func(), second string) error {
+	return streamTo(g.c.Writer, g.c.Writer.Flush, first, more, second)
+}
+
+func (g ginContext) Throw(err error) error                  { return err }
+func (g ginContext) Upgrade(talk func(io.ReadWriter)) error { return upgradeFrom(g.c.Writer, talk) }
+func (g ginContext) Gone() <-chan struct{}                  { return g.c.Request.Context().Done() }
+func (g ginContext) Writer() http.ResponseWriter            { return g.c.Writer }
+func (g ginContext) Result() (core.Result, bool)            { return ginlimit.Result(g.c) }

@@ -1,0 +1,144 @@
+package httpsuite_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/suite/httpsuite"
+	httplimit "github.com/redislimit/redislimit/nethttp"
+)
+
+func netHTTP() httpsuite.Adapter {
+	return httpsuite.Adapter{
+		Name: "net/http", Start: startNetHTTP, Problem: true,
+		Patterns: map[httpsuite.Place]string{
+			httpsuite.InGroup: "/g/", // what the outer of two ServeMux matched
+			httpsuite.OnRoute: "/g/users/{id}",
+		},
+	}
+}
+
+// startNetHTTP routes by http.ServeMux, one in another for a group.
+func startNetHTTP(_ *testing.T, app httpsuite.App) *httpsuite.Server {
+	mux := http.NewServeMux()
+	for _, group := range app.Groups {
+		inner := http.NewServeMux()
+		handleNetHTTP(inner, group.Prefix, group.Routes)
+		mux.Handle(group.Prefix+"/", mountNetHTTP(group.Use, inner))
+	}
+	handleNetHTTP(mux, "", app.Routes)
+	handler := mountNetHTTP(app.Pre, mountNetHTTP(app.Use, mux))
+	if app.Recover {
+		handler = recoverNetHTTP(handler)
+	}
+	return serveHTTP(handler, app.HTTP2)
+}
+
+func handleNetHTTP(mux *http.ServeMux, prefix string, routes []httpsuite.Route) {
+	for _, route := range routes {
+		mux.Handle(prefix+route.Path, mountNetHTTP(route.Use, handlerNetHTTP(route.Handler)))
+	}
+}
+
+func mountNetHTTP(mounts []httpsuite.Mount, next http.Handler) http.Handler {
+	for _, mount := range slices.Backward(mounts) {
+		next = middlewareNetHTTP(mount)(next)
+	}
+	return next
+}
+
+func middlewareNetHTTP(mount httpsuite.Mount) func(http.Handler) http.Handler {
+	switch m := mount.(type) {
+	case httpsuite.Auth:
+		return before(func(_ http.ResponseWriter, r *http.Request) *http.Request {
+			if user := r.Header.Get(httpsuite.UserHeader); user != "" {
+				return r.WithContext(context.WithValue(r.Context(), httpsuite.UserKey, user))
+			}
+			return r
+		})
+	case httpsuite.SetHeader:
+		return before(func(w http.ResponseWriter, r *http.Request) *http.Request {
+			w.Header().Set(m.Name, m.Value)
+			return r
+		})
+	case httpsuite.Limit:
+		key := httpsuite.KeyOf(m, httplimit.Key, func(r *http.Request) string { return r.Header.Get(httpsuite.KeyHeader) })
+		return httplimit.Middleware(m.Limiter, key, httpsuite.Options(m, handlerNetHTTP, httplimit.OnDenied, httplimit.OnError)...)
+	}
+	panic(fmt.Sprintf("a mount %T", mount))
+}
+
+// before is middleware that does something first.
+func before(first func(http.ResponseWriter, *http.Request) *http.Request) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(w, first(w, r)) })
+	}
+}
+
+func recoverNetHTTP(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if recover() != nil {
+				http.Error(w, "recovered", http.StatusInternalServerError)
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// handlerNetHTTP has handlers return errors, which are rendered around them.
+func handlerNetHTTP(h httpsuite.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := h.Serve(netHTTPContext{w, r}); err != nil {
+			status, body := httpsuite.Render(err, http.StatusInternalServerError)
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		}
+	})
+}
+
+// A netHTTPContext is a request of net/http to the suite.
+type netHTTPContext struct {
+	w http.ResponseWriter
+	r *http.Request
+}
+
+func (c netHTTPContext) Write(status int, body string) error {
+	if status != 0 {
+		c.w.WriteHeader(status)
+	}
+	_, err := io.WriteString(c.w, body)
+	return err
+}
+
+func (c netHTTPContext) Fail(status int) error {
+	http.Error(c.w, http.StatusText(status), status)
+	return nil
+}
+
+func (c netHTTPContext) Stream(first string, more func(), second string) error {
+	flusher, ok := c.w.(http.Flusher)
+	if !ok {
+		return errors.New("no http.Flusher")
+	}
+	return streamTo(c.w, flusher.Flush, first, more, second)
+}
+
+func (c netHTTPContext) Upgrade(talk func(io.ReadWriter)) error {
+	hijacker, ok := c.w.(http.Hijacker)
+	if !ok {
+		return errors.New("no http.Hijacker")
+	}
+	return upgradeFrom(hijacker, talk)
+}
+
+func (c netHTTPContext) Throw(err error) error       { return err }
+func (c netHTTPContext) Gone() <-chan struct{}       { return c.r.Context().Done() }
+func (c netHTTPContext) Writer() http.ResponseWriter { return c.w }
+func (c netHTTPContext) Result() (core.Result, bool) { return httplimit.Result(c.r.Context()) }

@@ -1,0 +1,66 @@
+package outage
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+// How long a decision takes under each fault, with the client as go-redis makes it and the default Timeout: 8 callers,
+// who call every 2 ms, for 5 s from the moment the fault begins. It prints the table of the docs:
+//
+//	go test -run '^$' -bench . -benchtime 1x ./internal/suite/outage
+func BenchmarkDecisionUnderFault(b *testing.B) {
+	const callers, pause, lasts = 8, 2 * time.Millisecond, 5 * time.Second
+	none := fault{name: "none", on: func(testing.TB, *world) {}, off: func(testing.TB, *world) {}}
+	var table []string
+	for _, f := range append([]fault{none}, append(faults(), killed())...) {
+		b.Run(f.name, func(b *testing.B) {
+			for range b.N {
+				w := newWorld(b, f.setup)
+				l, watch := limiter(w.rdb, "bench")
+				if _, err := l.Allow(b.Context(), "k"); err != nil {
+					b.Fatal(err)
+				}
+				f.on(b, w)
+				var mu sync.Mutex
+				var took []time.Duration
+				var running sync.WaitGroup
+				for i := range callers {
+					key := fmt.Sprint("k", i) // not one that all are denied
+					running.Go(func() {
+						var mine []time.Duration
+						for c, start := 0, time.Now(); time.Since(start) < lasts; c++ {
+							before := time.Now()
+							if _, err := l.Allow(b.Context(), fmt.Sprint(key, c)); err != nil {
+								b.Error(err)
+							}
+							mine = append(mine, time.Since(before))
+							time.Sleep(pause)
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						took = append(took, mine...)
+					})
+				}
+				running.Wait()
+				f.off(b, w)
+				slices.Sort(took)
+				median, p99, worst := took[len(took)/2], took[len(took)*99/100], took[len(took)-1]
+				b.ReportMetric(float64(median.Microseconds()), "median-µs")
+				b.ReportMetric(float64(p99.Microseconds()), "p99-µs")
+				b.ReportMetric(float64(worst.Microseconds()), "worst-µs")
+				table = append(table, fmt.Sprintf("| %s | %v | %v | %v | %d of %d |", f.name, median.Round(100*time.Nanosecond),
+					p99.Round(time.Microsecond), worst.Round(100*time.Microsecond), watch.count(core.EventOutage), len(took)))
+			}
+		})
+	}
+	fmt.Println("| fault | median | 99 % | worst | calls that failed |\n|---|---|---|---|---|")
+	for _, row := range table {
+		fmt.Println(row)
+	}
+}

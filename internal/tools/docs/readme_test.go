@@ -1,0 +1,104 @@
+// Package docs holds the documents to the code: what they show must compile, and
+// what they name must exist.
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// goBlock is a Go snippet, with what follows the language in its first line.
+var goBlock = regexp.MustCompile("(?s)```go( [^\n]*)?\n(.*?)```")
+
+// before marks a snippet of another library, as in "```go before". The compiler does
+// not read it here, because the library must not depend on its peers: it was
+// compiled with the version that the document names. One that mentions redislimit
+// is never exempt.
+const before = " before"
+
+// TestGoBlocks finds each Go snippet of the documents, line by line, in an
+// Example function or an example app: code that the compiler reads.
+func TestGoBlocks(t *testing.T) {
+	t.Parallel()
+	texts := files(t)
+	var compiled []string
+	for path, text := range texts {
+		if isExample(path) {
+			compiled = append(compiled, unindented(text))
+		}
+	}
+	blocks := 0
+	for path, text := range texts {
+		if filepath.Ext(path) != ".md" {
+			continue
+		}
+		for _, block := range goBlock.FindAllStringSubmatch(text, -1) {
+			mark, code := block[1], block[2]
+			switch {
+			case mark == before && !strings.Contains(code, "redislimit"):
+			case mark != "":
+				t.Errorf("%s: a snippet marked %q holds\n%s", path, mark, code)
+			case !anyContains(compiled, unindented(code)):
+				t.Errorf("%s: no Example function holds\n%s", path, code)
+			default:
+				blocks++
+			}
+		}
+	}
+	if blocks == 0 {
+		t.Error("no Go block found: is README.md where it was?")
+	}
+}
+
+// isExample tells whether a file has Example functions, or is of an example app or of
+// a program that README shows whole.
+func isExample(path string) bool {
+	return strings.HasPrefix(filepath.Base(path), "example") && strings.HasSuffix(path, "_test.go") ||
+		(strings.HasPrefix(path, "_examples") || strings.HasPrefix(path, "internal/tools/docs/start")) && strings.HasSuffix(path, ".go")
+}
+
+// files returns the text of the documents and of the Go files, by their paths in the
+// repository, with slashes.
+func files(t *testing.T) map[string]string {
+	t.Helper()
+	root := filepath.Join("..", "..", "..")
+	texts := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if ext := filepath.Ext(path); err != nil || entry.IsDir() || ext != ".md" && ext != ".go" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		texts[filepath.ToSlash(name)] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return texts
+}
+
+func anyContains(texts []string, part string) bool {
+	for _, text := range texts {
+		if strings.Contains(text, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// unindented drops what leads each line: snippets stand further left than code.
+func unindented(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimSpace(line)
+	}
+	return strings.Join(lines, "\n")
+}
