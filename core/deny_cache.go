@@ -7,162 +7,149 @@ import (
 	"sync/atomic"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/redislimit/redislimit/internal/key"
 )
 
-const (
-	// defaultDenied is how many denied keys a Limiter remembers unless told.
-	defaultDenied = 10_000
-	// maxStale is how long a denial is repeated without asking Redis, at most.
-	maxStale = time.Second
-)
+// maxStale is for how long a denial is repeated without asking Redis, at most.
+const maxStale = time.Second
 
-// DenyCache sets how many denied keys each process remembers, from 0 (none) to
-// 1e7. The default is 10,000, at about 350 bytes each. A key that is remembered is
-// denied without asking Redis, for a cost at least as large, until its RetryAfter
-// is over and for one second at most. So a Reset, a Refund or a raised limit in
-// another process is seen within a second; one through this Limiter, at once. The
-// cache only denies: it never admits anything. RetryAfter is that of the cost that
-// was denied first, for a larger one at least that long.
-func DenyCache(entries int) Option {
-	return optionFunc(func(c *config) {
-		c.set("DenyCache", inRedis)
-		if entries < 0 || entries > 1e7 {
-			c.failf("DenyCache(%d): allowed is 0 to %d", entries, int(1e7))
-		}
-		c.denied = entries
-	})
-}
+// maxRepeated bounds for how long a denial that is repeated no more keeps its slot.
+const maxRepeated = 16
 
-// A denyCache remembers denials. It is a 2Q cache: a flood of keys that are denied
-// once cannot evict one that is denied again and again. Of the libraries measured
-// (golang-lru's LRU and 2Q, otter, ristretto) it is among the fastest on two cores,
-// and the one that neither starts goroutines nor depends on anything.
-//
-// Before it stands a table of the latest denials, which is read without a lock:
-// whoever hammers one key from many cores waits for none of them.
+// A denyCache remembers denials, each in the one slot that its key's hash chooses.
+// A denial that has been repeated keeps its slot against as many others: a flood of
+// keys that are denied once does not push out one that is denied again and again.
+// It is read without a lock. A nil denyCache remembers nothing.
 type denyCache struct {
-	latest   [256]atomic.Pointer[denial]
+	slots    []atomic.Pointer[denial] // made with the first denial
+	made     sync.Once
+	size     int
+	ready    atomic.Bool
 	seed     maphash.Seed
 	capacity int64 // the smallest of the limits': beyond it the answer is Never
 
-	mu    sync.Mutex // held where keys change
-	keys  *lru.TwoQueueCache[string, *denial]
-	epoch atomic.Uint64 // counts what a denial in the making must not outlive
+	mu         sync.Mutex    // held where slots change
+	generation atomic.Uint64 // grows with each forget, so that no denial from before it is stored after it
 }
 
-// A denial is what Redis said, and when it was asked.
+// A denial is what Redis replied, and when the call was sent.
 type denial struct {
-	key    string
-	result Result
-	cost   int64
-	sent   time.Time
+	key      string
+	result   Result
+	cost     int64
+	sent     time.Time
+	repeated atomic.Int32 // up to maxRepeated, less the keys that wanted the slot since
 }
 
-// newDenyCache returns nil for no cache.
-func newDenyCache(entries int, limits []Limit) *denyCache {
-	if entries == 0 {
+func newDenyCache(size int, limits []Limit) *denyCache {
+	if size == 0 {
 		return nil
 	}
-	keys, err := lru.New2Q[string, *denial](max(2, entries))
-	if err != nil {
-		return nil // not reached: the size is positive
-	}
-	c := &denyCache{keys: keys, seed: maphash.MakeSeed(), capacity: maxCount}
+	c := &denyCache{size: size, seed: maphash.MakeSeed(), capacity: maxCount}
 	for _, l := range limits {
 		c.capacity = min(c.capacity, l.Burst())
 	}
 	return c
 }
 
-// get writes to res the denial of n units for key as it stands now, if there is one.
-func (c *denyCache) get(res *Result, key string, n int64) bool {
-	if c == nil || n == 0 || n > c.capacity {
+// get writes to res the denial of n units for k as it stands now, if there is one.
+func (c *denyCache) get(res *Result, k string, n int64) bool {
+	if c == nil || !c.ready.Load() || n == 0 || n > c.capacity {
 		return false
 	}
-	d := c.find(localKey(key))
-	if d == nil || n < d.cost {
+	k = key.Local(k)
+	d := c.slot(k).Load()
+	if d == nil || d.key != k || n < d.cost {
 		return false
 	}
 	age := time.Since(d.sent)
-	if age >= min(d.result.RetryAfter, maxStale) || age < 0 {
+	if age < 0 || age >= d.lifetime() {
 		return false
 	}
+	if d.repeated.Load() < maxRepeated {
+		d.repeated.Add(1)
+	}
 	*res = d.result
-	repeat(res, age)
+	res.age(age)
 	if d.result.all != nil {
 		all := slices.Clone(*d.result.all)
 		for i := range all {
-			repeat(&all[i], age)
+			all[i].age(age)
 		}
 		res.all = &all
 	}
 	return true
 }
 
-// repeat makes r, which the store said, what is left of it at an age.
-func repeat(r *Result, age time.Duration) {
-	age = age.Truncate(time.Microsecond)
+// lifetime returns for how long the denial may be repeated.
+func (d *denial) lifetime() time.Duration { return min(d.result.RetryAfter, maxStale) }
+
+// age makes r, a denial by Redis, what is left of it after d.
+func (r *Result) age(d time.Duration) {
+	d = d.Truncate(time.Microsecond)
 	if r.RetryAfter != Never {
-		r.RetryAfter = max(0, r.RetryAfter-age)
+		r.RetryAfter = max(0, r.RetryAfter-d)
 	}
-	r.ResetAfter = max(0, r.ResetAfter-age)
-	r.At = r.At.Add(age)
+	r.ResetAfter = max(0, r.ResetAfter-d)
+	r.At = r.At.Add(d)
 	r.Source = SourceDenyCache
 }
 
-// find returns what is known of key.
-func (c *denyCache) find(key string) *denial {
-	slot := c.slot(key)
-	if d := slot.Load(); d != nil && d.key == key {
-		return d
-	}
-	d, _ := c.keys.Get(key)
-	if d != nil && c.mu.TryLock() {
-		if now, _ := c.keys.Peek(key); now == d { // and not forgotten meanwhile
-			slot.Store(d)
-		}
-		c.mu.Unlock()
-	}
-	return d
+// slot returns the place of k, which has been through key.Local.
+func (c *denyCache) slot(k string) *atomic.Pointer[denial] {
+	return &c.slots[maphash.String(c.seed, k)%uint64(len(c.slots))]
 }
 
-// slot returns key's place in the table.
-func (c *denyCache) slot(key string) *atomic.Pointer[denial] {
-	return &c.latest[maphash.String(c.seed, key)%uint64(len(c.latest))]
-}
-
-// put remembers a denial whose call was sent at the epoch and instant given. Where
-// a key was forgotten meanwhile, nothing is remembered.
-func (c *denyCache) put(key string, n int64, r Result, epoch uint64, sent time.Time) {
-	if c == nil || r.Allowed || r.RetryAfter == Never {
+// put remembers res, if it is a denial, of a call that was sent at the generation
+// and instant given. Where a key was forgotten meanwhile, nothing is remembered.
+func (c *denyCache) put(k string, n int64, res *Result, generation uint64, sent time.Time) {
+	if c == nil || res.Allowed || res.RetryAfter == Never {
 		return
 	}
-	d := &denial{localKey(key), r, n, sent}
+	c.made.Do(func() {
+		c.slots = make([]atomic.Pointer[denial], c.size)
+		c.ready.Store(true)
+	})
+	d := &denial{key: key.Local(k), result: *res, cost: n, sent: sent}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.epoch.Load() == epoch {
-		c.keys.Add(d.key, d)
-		c.slot(d.key).Store(d)
+	if c.generation.Load() != generation {
+		return
 	}
+	slot := c.slot(d.key)
+	old := slot.Load()
+	switch {
+	case old == nil:
+	case old.key == d.key:
+		d.repeated.Store(old.repeated.Load())
+	case old.repeated.Load() > 0 && time.Since(old.sent) < old.lifetime():
+		old.repeated.Add(-1)
+		return
+	}
+	slot.Store(d)
 }
 
-// forget drops what is known of key, and what is just being learnt.
-func (c *denyCache) forget(key string) {
+// forget drops what is known of k, and denials that are in flight.
+func (c *denyCache) forget(k string) {
 	if c == nil {
 		return
 	}
-	key = localKey(key)
+	k = key.Local(k)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.epoch.Add(1)
-	c.keys.Remove(key)
-	c.slot(key).Store(nil)
+	c.generation.Add(1)
+	if !c.ready.Load() {
+		return
+	}
+	if slot := c.slot(k); slot.Load() != nil && slot.Load().key == k {
+		slot.Store(nil)
+	}
 }
 
-func (c *denyCache) now() (epoch uint64, sent time.Time) {
+// now returns the generation and instant of a call that is about to be sent.
+func (c *denyCache) now() (generation uint64, sent time.Time) {
 	if c == nil {
 		return 0, time.Time{}
 	}
-	return c.epoch.Load(), time.Now()
+	return c.generation.Load(), time.Now()
 }

@@ -11,16 +11,16 @@ type EventKind uint8
 
 // The kinds of events.
 const (
-	// EventDecision is a decision of AllowN, allowed or denied, whoever made it.
+	// EventDecision is a decision of AllowN, allowed or denied, from whatever source.
 	EventDecision EventKind = iota + 1
 	// EventOutage is a call that Redis did not answer, with the cause in Err. Calls
 	// that were not even made, because the breaker is open, give no such event.
 	EventOutage
-	// EventFallbackOn is when Redis is given up for a while, with the cause in Err.
+	// EventFallbackOn is when the outage policy begins to decide, with the cause in Err.
 	EventFallbackOn
 	// EventFallbackOff is when Redis decides again.
 	EventFallbackOff
-	// EventBreaker is a change of the breaker, to the state in Detail: "open",
+	// EventBreaker is a change of the circuit breaker, to the state in Detail: "open",
 	// "half-open" or "closed".
 	EventBreaker
 	// EventScriptLoad is when Redis did not have the script and it was sent whole.
@@ -53,41 +53,31 @@ type Event struct {
 
 // Observe has observer called with every [Event], in the goroutine in which it
 // happens: it must be fast and safe for concurrent use. Given more than once, all
-// the observers are called, in that order. Without any events cost next to nothing.
-func Observe(observer func(ctx context.Context, e Event)) Option {
-	return optionFunc(func(c *config) {
-		if observer == nil {
-			c.failf("Observe(nil): want a function")
-		}
-		first := c.observe
-		if first == nil {
-			c.observe = observer
-			return
-		}
+// the observers are called, in that order. With no observer, events are free.
+func Observe(observer func(ctx context.Context, e Event)) Option { return observeOption(observer) }
+
+type observeOption func(ctx context.Context, e Event)
+
+func (observer observeOption) apply(c *config) {
+	first := c.observe
+	switch {
+	case observer == nil:
+		c.failf("Observe(nil): want a function")
+	case first == nil:
+		c.observe = observer
+	default:
 		c.observe = func(ctx context.Context, e Event) {
 			first(ctx, e)
 			observer(ctx, e)
 		}
-	})
+	}
 }
 
-// Logger sets where the Limiter logs: one line when Redis fails and one when it
-// answers again, never one for each request. The default is [slog.Default], as it
-// is at the time.
-func Logger(logger *slog.Logger) Option {
-	return optionFunc(func(c *config) {
-		if logger == nil {
-			c.failf("Logger(nil): want a *slog.Logger")
-		}
-		c.logger = logger
-	})
-}
-
-// An emitter tells what happens to whoever wants to know.
+// An emitter passes on what happens to the observers and the log.
 type emitter struct {
 	limiter string
 	observe func(ctx context.Context, e Event)
-	logger  *slog.Logger
+	logger  *slog.Logger // nil for slog.Default
 }
 
 func (m *emitter) emit(ctx context.Context, e Event) {
@@ -97,14 +87,17 @@ func (m *emitter) emit(ctx context.Context, e Event) {
 	}
 }
 
-func (m *emitter) log(ctx context.Context, level slog.Level, message string, attrs ...any) {
-	logger := m.logger
-	if logger == nil {
-		logger = slog.Default()
+func (m *emitter) log() *slog.Logger {
+	if m.logger == nil {
+		return slog.Default()
 	}
-	logger.Log(ctx, level, message, append(attrs, "limiter", m.limiter)...)
+	return m.logger
 }
 
-// Emit passes an Event of an adapter's on to the observer of the Limiter, with the
-// Limiter's name. Without an observer it does nothing.
+func (m *emitter) logAt(ctx context.Context, level slog.Level, message string, attrs ...any) {
+	m.log().Log(ctx, level, message, append(attrs, "limiter", m.limiter)...)
+}
+
+// Emit passes an Event of an adapter on to the observers of the Limiter, with the
+// Limiter's name. With no observer it does nothing.
 func (l *Limiter) Emit(ctx context.Context, e Event) { l.events.emit(ctx, e) }

@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"encoding/json"
 	"context"
 	"fmt"
 	"log"
@@ -127,12 +128,25 @@ func ExampleLimit_Rate() {
 	// Output: 5000 every 24h0m0s
 }
 
-// LimitOptions follow the rate. One that the algorithm does not have is an error
-// of New.
+// Options follow the rate. Name is one of every algorithm.
 func ExampleLimitOption() {
-	_, err := core.NewMemory("api", core.FixedWindow(core.PerMinute(100), core.Burst(30)))
-	fmt.Println(err)
-	// Output: redislimit: limiter "api": limit fixed_window 100/1m: Burst(30): a fixed_window has no burst, allowed for buckets only
+	limit := core.SlidingWindowLog(core.PerHour(5), core.Name("logins"))
+	fmt.Println(limit.Name())
+	// Output: logins
+}
+
+// Burst and Name are options of the bucket algorithms.
+func ExampleBucketOption() {
+	limit := core.TokenBucket(core.PerMinute(100), core.Burst(30), core.Name("api"))
+	fmt.Println(limit.Name(), limit.Burst())
+	// Output: api 30
+}
+
+// Aligned and Name are options of FixedWindow.
+func ExampleWindowOption() {
+	limit := core.FixedWindow(core.PerDay(5000), core.Aligned(), core.Name("daily"))
+	fmt.Println(limit.Name())
+	// Output: daily
 }
 
 // One a second on average, but five at once after a rest.
@@ -208,6 +222,19 @@ func ExampleRate_String() {
 	rate, err := core.ParseRate(core.Per(5, 90*time.Second).String())
 	fmt.Println(rate, err)
 	// Output: 5/90s <nil>
+}
+
+func ExampleRate_UnmarshalText() {
+	var config struct{ Limit core.Rate }
+	err := json.Unmarshal([]byte(`{"Limit": "100/min"}`), &config)
+	fmt.Println(config.Limit, err)
+	// Output: 100/1m <nil>
+}
+
+func ExampleRate_MarshalText() {
+	text, err := json.Marshal(map[string]core.Rate{"limit": core.PerMinute(100)})
+	fmt.Println(string(text), err)
+	// Output: {"limit":"100/1m"} <nil>
 }
 
 func ExampleParseRate() {

@@ -97,7 +97,7 @@ func ExampleLimiter_Wait() {
 	lim := newLimiter(core.TokenBucket(core.PerSecond(100), core.Burst(2)))
 
 	for range 5 {
-		if err := lim.Wait(context.Background(), "crawler"); err != nil {
+		if _, err := lim.Wait(context.Background(), "crawler"); err != nil {
 			log.Fatal(err)
 		}
 		fmt.Println("fetch a page")
@@ -117,11 +117,14 @@ func ExampleLimiter_WaitN() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 
-	fmt.Println(lim.WaitN(ctx, "upload", 100))
-	fmt.Println(errors.Is(lim.WaitN(ctx, "upload", 50), context.DeadlineExceeded)) // in 50 s
-	fmt.Println(errors.Is(lim.WaitN(ctx, "upload", 101), core.ErrNeverAdmitted))
+	res, err := lim.WaitN(ctx, "upload", 100)
+	fmt.Println(res.Remaining, err)
+	_, err = lim.WaitN(ctx, "upload", 50) // in 50 s
+	fmt.Println(errors.Is(err, context.DeadlineExceeded))
+	_, err = lim.WaitN(ctx, "upload", 101)
+	fmt.Println(errors.Is(err, core.ErrNeverAdmitted))
 	// Output:
-	// <nil>
+	// 0 <nil>
 	// true
 	// true
 }
@@ -132,7 +135,7 @@ func ExampleLimiter_Refund() {
 	ctx := context.Background()
 
 	res, _ := lim.AllowN(ctx, "user:alice", 4)
-	if err := lim.Refund(ctx, "user:alice", res); err != nil {
+	if err := lim.Refund(ctx, res); err != nil {
 		log.Fatal(err)
 	}
 	res, _ = lim.Peek(ctx, "user:alice")
@@ -140,14 +143,14 @@ func ExampleLimiter_Refund() {
 	// Output: 10
 }
 
-// Only the key that paid gets its money back, and once.
+// Only the Limiter that charged a Result can refund it, and once.
 func ExampleLimiter_Refund_invalid() {
-	lim := newLimiter(core.FixedWindow(core.PerDay(10)))
+	lim, other := newLimiter(core.FixedWindow(core.PerDay(10))), newLimiter(core.FixedWindow(core.PerDay(10)))
 	ctx := context.Background()
 
 	res, _ := lim.AllowN(ctx, "user:alice", 4)
-	fmt.Println(errors.Is(lim.Refund(ctx, "user:bob", res), core.ErrInvalidResult))
-	fmt.Println(lim.Refund(ctx, "user:alice", res), lim.Refund(ctx, "user:alice", res))
+	fmt.Println(errors.Is(other.Refund(ctx, res), core.ErrInvalidResult))
+	fmt.Println(lim.Refund(ctx, res), lim.Refund(ctx, res))
 	// Output:
 	// true
 	// <nil> <nil>

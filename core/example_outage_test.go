@@ -28,7 +28,7 @@ func ExampleFailClosed() {
 // Each of four processes enforces a quarter of the limit while Redis is down.
 func ExampleFailLocal() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-	_ = core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)), core.FailLocal(), core.Replicas(4))
+	_ = core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)), core.FailLocal(), core.Processes(4))
 }
 
 // What only smooths traffic may let everything pass while Redis is down.
@@ -39,9 +39,9 @@ func ExampleFailOpen() {
 
 // Behind an autoscaler: rather too many replicas than too few, as each enforces its
 // share while Redis is down.
-func ExampleReplicas() {
+func ExampleProcesses() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-	_ = core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)), core.Replicas(10)) // 10 per minute in each
+	_ = core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)), core.Processes(10)) // 10 per minute in each
 }
 
 // A request that Redis does not decide on within 50 ms is decided on without it.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"log/slog"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -100,6 +102,23 @@ func ExampleOption() {
 
 // Two applications use one Redis. Their limiters have the same name, and share
 // nothing.
+// Options share settings between limiters.
+func ExampleOptions() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	shared := core.Options(core.Prefix("shop"), core.Timeout(200*time.Millisecond), core.FailClosed())
+	logins := core.MustNew(rdb, "logins", core.SlidingWindowLog(core.PerHour(5)), shared)
+	payments := core.MustNew(rdb, "payments", core.TokenBucket(core.PerMinute(10)), shared)
+	fmt.Println(logins.Name(), payments.Name())
+	// Output: logins payments
+}
+
+// An adapter logs where its Limiter does.
+func ExampleLimiter_Logger() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)), core.Logger(slog.New(slog.DiscardHandler)))
+	lim.Logger().Warn("a line that is discarded")
+}
+
 func ExamplePrefix() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	shop := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)), core.Prefix("shop"))

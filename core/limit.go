@@ -3,94 +3,113 @@ package core
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
-)
 
-// maxCapacityTime is the longest time in which a bucket may drain: beyond it
-// microseconds since the epoch would no longer be exact in Redis.
-const maxCapacityTime = 100 * 365 * day
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/key"
+)
 
 // A Limit is one algorithm with its rate: the promise that a [Limiter] keeps for
 // each key. It is made by [TokenBucket], [FixedWindow] and their
 // like, and is itself an [Option] of [New]. A wrong rate or option is reported by
 // New.
 type Limit struct {
-	algorithm *algorithm
-	rate      Rate
-	burst     int64 // as asked for; 0 for the default
-	aligned   bool
-	name      string // as asked for; "" for the default
-	misuse    string // the first option that makes no sense here
+	kind    *algorithm.Kind
+	rate    Rate
+	burst   int64 // as asked for; 0 for the default
+	aligned bool
+	name    string // as asked for; "" for the default
+	mistake string // the first option that is wrong
 }
 
-// A LimitOption adjusts a [Limit]: [Burst], [Aligned] or [Name].
-type LimitOption func(*Limit)
+// A BucketOption adjusts a [TokenBucket], a [GCRA] or a [LeakyBucket]: [Burst] or
+// [Name].
+type BucketOption interface{ bucket(l *Limit) }
+
+// A WindowOption adjusts a [FixedWindow]: [Aligned] or [Name].
+type WindowOption interface{ window(l *Limit) }
+
+// A LimitOption adjusts a [Limit] of any algorithm: [Name].
+type LimitOption interface {
+	BucketOption
+	WindowOption
+}
+
+type burstOption int64
 
 // Burst sets the capacity of a bucket: how many units may be used at once after
 // a rest, from 1 to 1e9. The default is the rate's count. The capacity must
-// drain within 100 years. The window algorithms have no burst: New refuses it
-// there.
-func Burst(n int64) LimitOption {
-	return func(l *Limit) {
-		switch {
-		case !l.algorithm.bucket:
-			l.misused(fmt.Sprintf("Burst(%d): a %s has no burst, allowed for buckets only", n, l.algorithm.name))
-		case n < 1 || n > maxCount:
-			l.misused(fmt.Sprintf("Burst(%d): allowed is 1 to %d", n, maxCount))
-		}
-		l.burst = n
+// drain within 100 years.
+func Burst(n int64) BucketOption { return burstOption(n) }
+
+func (n burstOption) bucket(l *Limit) {
+	if n < 1 || n > maxCount {
+		l.fail(fmt.Sprintf("Burst(%d): allowed is 1 to %d", n, maxCount))
 	}
+	l.burst = int64(n)
 }
+
+type alignedOption struct{}
 
 // Aligned makes the windows of a [FixedWindow] start at multiples of its period
 // since the Unix epoch, the same instant for every key, instead of at a key's
-// first request. New refuses it on any other algorithm.
-func Aligned() LimitOption {
-	return func(l *Limit) {
-		if l.algorithm != fixedWindow {
-			l.misused(fmt.Sprintf("Aligned(): a %s has no windows to align, allowed for FixedWindow only", l.algorithm.name))
-		}
-		l.aligned = true
-	}
-}
+// first request.
+func Aligned() WindowOption { return alignedOption{} }
 
-// Name sets what the Limit is called in results and in its Redis keys: letters,
+func (alignedOption) window(l *Limit) { l.aligned = true }
+
+type nameOption string
+
+// Name sets the Limit's name in results and in its Redis keys: letters,
 // digits and "_.-", at most 64. A named Limit keeps its state when its period
 // changes. The default is the algorithm and the period, such as "token-1m".
-func Name(name string) LimitOption {
-	return func(l *Limit) {
-		if !validName(name) {
-			l.misused(fmt.Sprintf("Name(%.80q): allowed are 1 to %d letters, digits and \"_.-\"", name, maxName))
-		}
-		l.name = name
+func Name(name string) LimitOption { return nameOption(name) }
+
+func (n nameOption) bucket(l *Limit) { n.apply(l) }
+func (n nameOption) window(l *Limit) { n.apply(l) }
+
+func (n nameOption) apply(l *Limit) {
+	if !key.ValidName(string(n)) {
+		l.fail(fmt.Sprintf("Name(%.80q): allowed are 1 to %d letters, digits and \"_.-\"", string(n), key.MaxName))
 	}
+	l.name = string(n)
 }
 
-func newLimit(a *algorithm, r Rate, options []LimitOption) Limit {
-	l := Limit{algorithm: a, rate: r}
+func newLimit(k *algorithm.Kind, r Rate) Limit { return Limit{kind: k, rate: r} }
+
+// with returns l with options that any algorithm takes.
+func (l Limit) with(options []LimitOption) Limit {
 	for _, option := range options {
-		if option == nil {
-			l.misused("a nil LimitOption: leave it out")
-			continue
-		}
-		option(&l)
+		l.use(option == nil, func() { option.bucket(&l) })
 	}
 	return l
 }
 
-func (l *Limit) misused(message string) {
-	if l.misuse == "" {
-		l.misuse = message
+// use applies an option, unless it is nil.
+func (l *Limit) use(isNil bool, apply func()) {
+	if isNil {
+		l.fail("a nil option: leave it out")
+		return
+	}
+	apply()
+}
+
+// fail notes a mistake for New to report.
+func (l *Limit) fail(mistake string) {
+	if l.mistake == "" {
+		l.mistake = mistake
 	}
 }
 
-// Name returns what the Limit is called: the name given to it, or else its
-// algorithm and period, such as "token-1m".
+// Name returns the Limit's name: the one given to it, or else its algorithm and
+// period, such as "token-1m".
 func (l Limit) Name() string {
-	if l.name != "" || l.algorithm == nil {
+	if l.name != "" || l.kind == nil {
 		return l.name
 	}
-	tag := l.algorithm.tag
+	tag := l.kind.Tag
 	if l.aligned {
 		tag = "aligned"
 	}
@@ -99,10 +118,10 @@ func (l Limit) Name() string {
 
 // Algorithm returns the algorithm's name, such as "token_bucket".
 func (l Limit) Algorithm() string {
-	if l.algorithm == nil {
+	if l.kind == nil {
 		return ""
 	}
-	return l.algorithm.name
+	return l.kind.Name
 }
 
 // Rate returns the rate that the Limit was made with.
@@ -114,8 +133,8 @@ func (l Limit) Burst() int64 {
 	switch {
 	case l.burst > 0:
 		return l.burst
-	case l.algorithm != nil && l.algorithm.burst != nil:
-		return l.algorithm.burst(l.rate)
+	case l.kind != nil && l.kind.Burst != nil:
+		return l.kind.Burst(l.rate.count, l.rate.micros())
 	}
 	return l.rate.count
 }
@@ -125,25 +144,45 @@ func (l Limit) String() string { return l.Algorithm() + " " + l.rate.String() }
 
 func (l Limit) apply(c *config) { c.limits = append(c.limits, l) }
 
-func (l Limit) validate() error {
-	if l.algorithm == nil {
-		return errors.New("a Limit{}: make it with FixedWindow, TokenBucket or another algorithm")
+// numbers returns what the algorithm needs to know of l.
+func (l Limit) numbers() algorithm.Limit {
+	return algorithm.Limit{
+		Count: l.rate.count, Period: l.rate.micros(), Burst: l.Burst(), Aligned: l.aligned, Named: l.name != "",
 	}
-	if l.misuse != "" {
-		return errors.New(l.misuse)
+}
+
+// shared returns l for one of n processes that share it: 1/n of its numbers, at
+// least one unit of each.
+func (l Limit) shared(n int64) Limit {
+	capacity := l.Burst()
+	l.rate.count = max(1, l.rate.count/n)
+	if l.kind.Bucket {
+		l.burst = max(1, capacity/n)
+	}
+	return l
+}
+
+func (l Limit) validate() error {
+	switch {
+	case l.kind == nil:
+		return errors.New("a Limit{}: make it with FixedWindow, TokenBucket or another algorithm")
+	case !slices.Contains(algorithm.Kinds, l.kind):
+		return fmt.Errorf("the algorithm %q is not registered: add it to algorithm.Kinds", l.kind.Name)
+	case l.mistake != "":
+		return errors.New(l.mistake)
 	}
 	if err := l.rate.validate(); err != nil {
 		return err
 	}
-	if l.algorithm.bucket && newRatio(l.rate).times(l.Burst()).w > maxCapacityTime.Microseconds() {
-		return fmt.Errorf("a burst of %d takes longer to drain than the %d years allowed: lower Burst or raise the rate",
-			l.Burst(), maxCapacityTime/(365*day))
-	}
-	if l.algorithm.validate != nil {
-		return l.algorithm.validate(l)
+	if l.kind.Validate != nil {
+		return l.kind.Validate(l.numbers())
 	}
 	return nil
 }
 
-// micros turns a time that the algorithms count into a Duration.
-func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+// The module's own suites make limits of every registered algorithm.
+var _ = hook.SetNewLimit(func(k *algorithm.Kind, count int64, period time.Duration, s hook.LimitSettings) any {
+	l := newLimit(k, Per(count, period))
+	l.burst, l.aligned, l.name = s.Burst, s.Aligned, s.Name
+	return l
+})

@@ -8,7 +8,7 @@ import (
 )
 
 // TestMemoryAllocates counts the allocations of a decision in memory: none, but for
-// a book of receipts every now and then.
+// the claims to refund, of which 64 share one.
 func TestMemoryAllocates(t *testing.T) {
 	for name, limit := range map[string]core.Limit{
 		"FixedWindow": core.FixedWindow(core.PerHour(1e9)), "TokenBucket": core.TokenBucket(core.PerHour(1e9)),
@@ -30,8 +30,8 @@ func TestMemoryAllocates(t *testing.T) {
 	}
 }
 
-// TestMemoryRefundsOnce gives back some of many charges, each twice: those whose
-// receipts stand in one book are nevertheless told apart.
+// TestMemoryRefundsOnce gives back some of many charges, each twice: claims that
+// share an allocation are nevertheless told apart.
 func TestMemoryRefundsOnce(t *testing.T) {
 	t.Parallel()
 	lim := memory(t, core.FixedWindow(core.PerDay(1000)), core.SlidingWindowLog(core.PerDay(1000)))
@@ -44,7 +44,7 @@ func TestMemoryRefundsOnce(t *testing.T) {
 			continue
 		}
 		for range 2 {
-			if err := lim.Refund(t.Context(), "a", res); err != nil {
+			if err := lim.Refund(t.Context(), res); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -22,11 +22,11 @@ func TestNewMemoryRefuses(t *testing.T) {
 		{[]core.Option{limit, core.Entries(0)}, "Entries(0): allowed is 1 to 100000000"},
 		{[]core.Option{limit, core.Entries(-1)}, "Entries(-1)"},
 		{[]core.Option{limit, core.Entries(1e8 + 1)}, "Entries(100000001)"},
-		{[]core.Option{limit, core.Prefix("rl")}, "Prefix: an option of New, not of NewMemory"},
-		{[]core.Option{limit, core.Timeout(time.Second)}, "Timeout: an option of New"},
-		{[]core.Option{limit, core.FailOpen()}, "FailOpen: an option of New"},
-		{[]core.Option{limit, core.Replicas(2)}, "Replicas: an option of New"},
-		{[]core.Option{limit, core.DenyCache(0)}, "DenyCache: an option of New"},
+		{[]core.Option{limit, core.Prefix("}")}, "Prefix"},
+		{[]core.Option{limit, core.Timeout(0)}, "Timeout(0s)"},
+		{[]core.Option{limit, core.FailOpen(), core.FailClosed()}, "FailOpen and FailClosed"},
+		{[]core.Option{limit, core.Processes(0)}, "Processes(0)"},
+		{[]core.Option{limit, core.DenyCache(-1)}, "DenyCache(-1)"},
 		{nil, "no limit"},
 	} {
 		if lim, err := core.NewMemory("m", c.opts...); err == nil || lim != nil || !strings.Contains(err.Error(), c.want) {
@@ -35,6 +35,10 @@ func TestNewMemoryRefuses(t *testing.T) {
 	}
 	if _, err := core.NewMemory("a b", limit); err == nil {
 		t.Error("a name with a blank was accepted")
+	}
+	all := core.Options(core.Prefix("app"), core.Timeout(time.Second), core.FailLocal(), core.Processes(2), core.DenyCache(1), core.Coalesce(1))
+	if lim, err := core.NewMemory("m", limit, all); err != nil || !allow(t, lim, "k", 1).Allowed {
+		t.Errorf("options about Redis: %v, want no effect", err)
 	}
 }
 
@@ -106,7 +110,7 @@ func TestMemoryBound(t *testing.T) {
 				}
 				switch r.IntN(10) {
 				case 0:
-					err = lim.Refund(t.Context(), key, res)
+					err = lim.Refund(t.Context(), res)
 				case 1:
 					err = lim.Reset(t.Context(), key)
 				}

@@ -6,15 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/redislimit/redislimit/internal/key"
 )
 
 // An Option configures a [Limiter]. Every [Limit] is one, and at least one Limit
-// is needed.
-type Option interface{ apply(*config) }
-
-type optionFunc func(*config)
-
-func (f optionFunc) apply(c *config) { f(c) }
+// is needed. A setting that is given twice is an error.
+type Option interface{ apply(c *config) }
 
 // config is what the options of a Limiter add up to.
 type config struct {
@@ -22,74 +20,180 @@ type config struct {
 	prefix    string
 	entries   int
 	policy    outagePolicy
-	policySet bool
-	replicas  int
+	processes int
 	timeout   time.Duration
 	denied    int
-	together  int
+	maxBatch  int
 	observe   func(context.Context, Event)
 	logger    *slog.Logger
-	where     place
-	err       error // the first option that is wrong
+
+	given   map[string]string // the settings, as given, by what they set
+	mistake error             // the first option that is wrong
 }
 
-// A place is where a Limiter's state is kept.
-type place string
-
+// The defaults.
 const (
-	inRedis  place = "New"
-	inMemory place = "NewMemory"
+	defaultPrefix   = "rl"
+	defaultEntries  = 100_000
+	defaultDenied   = 10_000
+	defaultMaxBatch = 128
+	// defaultTimeout is far above what a healthy Redis takes, even while it forks, a
+	// packet is lost or the machine is busy, and still a delay that a person bears once.
+	defaultTimeout = time.Second
 )
+
+// A setting is an Option that sets one thing.
+type setting struct {
+	sets  string // what may be set once
+	text  string // the option as given
+	valid bool
+	allow string // what is allowed
+	set   func(c *config)
+}
+
+func (s setting) apply(c *config) {
+	before, twice := c.given[s.sets]
+	switch {
+	case !s.valid:
+		c.failf("%s: %s", s.text, s.allow)
+	case twice && s.sets == "outage policy":
+		c.failf("%s and %s: choose one", before, s.text)
+	case twice:
+		c.failf("%s and %s: give it once", before, s.text)
+	}
+	c.given[s.sets] = s.text
+	s.set(c)
+}
+
+func (c *config) failf(format string, args ...any) {
+	if c.mistake == nil {
+		c.mistake = fmt.Errorf(format, args...)
+	}
+}
+
+type options []Option
+
+// Options returns several options as one, to share settings between limiters.
+func Options(opts ...Option) Option { return options(opts) }
+
+func (o options) apply(c *config) {
+	for i, option := range o {
+		if option == nil {
+			c.failf("option %d is nil: leave it out", i+1)
+			continue
+		}
+		option.apply(c)
+	}
+}
 
 // Prefix sets what the Redis keys of the Limiter begin with, so that several
 // applications can share one Redis: letters, digits and "_.-:", at most 64. The
 // default is "rl".
 func Prefix(prefix string) Option {
-	return optionFunc(func(c *config) {
-		if !validPrefix(prefix) {
-			c.failf("Prefix(%.80q): allowed are 1 to %d letters, digits and \"_.-:\"", prefix, maxName)
-		}
-		c.set("Prefix", inRedis)
-		c.prefix = prefix
-	})
-}
-
-func (c *config) failf(format string, args ...any) {
-	if c.err == nil {
-		c.err = fmt.Errorf(format, args...)
+	return setting{
+		"prefix", fmt.Sprintf("Prefix(%.80q)", prefix), key.ValidPrefix(prefix),
+		fmt.Sprintf("allowed are 1 to %d letters, digits and \"_.-:\"", key.MaxName),
+		func(c *config) { c.prefix = prefix },
 	}
 }
 
-// set notes the use of an option that makes sense in one place only.
-func (c *config) set(option string, only place) {
-	if c.where != only {
-		c.failf("%s: an option of %s, not of %s", option, only, c.where)
+// Timeout sets how long Redis may take for one decision, all in all, from 1
+// millisecond to 1 minute, whatever the options of the client. After that the
+// outage policy decides. The default is 1 s. A shorter timeout would mistake a busy
+// machine for an outage, and each process would then count separately.
+func Timeout(d time.Duration) Option {
+	return setting{
+		"timeout", fmt.Sprintf("Timeout(%v)", d), d >= time.Millisecond && d <= time.Minute,
+		fmt.Sprintf("allowed is %v to %v", time.Millisecond, time.Minute),
+		func(c *config) { c.timeout = d },
+	}
+}
+
+// Coalesce sets how many decisions of this process may share a round trip to
+// Redis, from 1 (none share) to 1000. The default is 128. While few decisions are
+// in flight each is sent alone, at once. Beyond four of them others wait for one to
+// return, and are then sent together, in the order in which they came. A caller
+// waits at most one extra round trip, and under load Redis and this
+// process do less than half of the work.
+//
+// On one server a batch is one script over many keys; on a Cluster
+// it is a pipeline to each node. A server that refuses keys of several hash slots
+// in one script, as a proxy before a Cluster does, is noticed. Where a proxy
+// shards by the first key of a script without looking at the others, as twemproxy
+// does, set it to 1. With clients other than *redis.Client and
+// *redis.ClusterClient nothing is shared.
+//
+// Hooks of the client, such as those for tracing, see a batch once, with the
+// context of its first caller, which does not end with that caller.
+func Coalesce(maxBatch int) Option {
+	return setting{
+		"batch size", fmt.Sprintf("Coalesce(%d)", maxBatch), maxBatch >= 1 && maxBatch <= 1000, "allowed is 1 to 1000",
+		func(c *config) { c.maxBatch = maxBatch },
+	}
+}
+
+// DenyCache sets how many denied keys each process remembers, from 0 (none) to
+// 1e7. The default is 10,000, at about 350 bytes each. A key that is remembered is
+// denied without asking Redis, for a cost at least as large, until its RetryAfter
+// is over and for one second at most. So a Reset, a Refund or a raised limit in
+// another process is seen within a second; one through this Limiter, at once. The
+// cache only denies: it never admits anything. RetryAfter is that of the cost that
+// was denied first, for a larger one at least that long.
+func DenyCache(entries int) Option {
+	return setting{
+		"deny cache", fmt.Sprintf("DenyCache(%d)", entries), entries >= 0 && entries <= 1e7,
+		fmt.Sprintf("allowed is 0 to %d", int(1e7)),
+		func(c *config) { c.denied = entries },
+	}
+}
+
+// Entries sets how many keys are held in this process at most, from 1 to 1e8: by a
+// Limiter of [NewMemory], and by [FailLocal] while Redis does not answer. The
+// default is 100,000, at about 200 bytes each.
+func Entries(n int) Option {
+	return setting{
+		"entries", fmt.Sprintf("Entries(%d)", n), n >= 1 && n <= 1e8, fmt.Sprintf("allowed is 1 to %d", int(1e8)),
+		func(c *config) { c.entries = n },
+	}
+}
+
+// Processes sets how many processes share the limits, from 1 to 1e6: with
+// [FailLocal] each then enforces 1/n of them, at least one unit. The default is 1.
+func Processes(n int) Option {
+	return setting{
+		"processes", fmt.Sprintf("Processes(%d)", n), n >= 1 && n <= 1e6, fmt.Sprintf("allowed is 1 to %d", int(1e6)),
+		func(c *config) { c.processes = n },
+	}
+}
+
+// Logger sets where the Limiter and its middleware log: one line when Redis fails
+// and one when it answers again, never one for each request. The default is
+// [slog.Default], as it is at the time.
+func Logger(logger *slog.Logger) Option {
+	return setting{
+		"logger", "Logger(nil)", logger != nil, "want a *slog.Logger",
+		func(c *config) { c.logger = logger },
 	}
 }
 
 // configure applies and checks the options of the Limiter called name.
-func configure(name string, options []Option, where place) (*config, error) {
+func configure(name string, opts []Option) (*config, error) {
 	c := &config{
-		prefix: "rl", entries: defaultEntries, denied: defaultDenied, together: defaultTogether, timeout: defaultTimeout,
-		replicas: 1, where: where,
+		prefix: defaultPrefix, entries: defaultEntries, denied: defaultDenied, maxBatch: defaultMaxBatch,
+		timeout: defaultTimeout, processes: 1, given: make(map[string]string),
 	}
-	if !validName(name) {
-		return nil, fmt.Errorf("redislimit: limiter name %.80q: allowed are 1 to %d letters, digits and \"_.-\"", name, maxName)
+	if !key.ValidName(name) {
+		return nil, fmt.Errorf("redislimit: limiter name %.80q: allowed are 1 to %d letters, digits and \"_.-\"", name, key.MaxName)
 	}
-	for i, option := range options {
-		if option == nil {
-			return nil, fmt.Errorf("redislimit: limiter %q: option %d is nil: leave it out", name, i+1)
-		}
-		option.apply(c)
+	options(opts).apply(c)
+	if c.mistake == nil {
+		c.mistake = checkLimits(c.limits)
 	}
-	if c.err == nil {
-		c.err = checkLimits(c.limits)
+	if c.processes > 1 && c.policy != failLocal {
+		c.failf("Processes(%d): an option of FailLocal, not of %v", c.processes, c.policy)
 	}
-	if c.replicas > 1 && c.policy != failLocal {
-		c.failf("Replicas(%d): an option of FailLocal, not of %v", c.replicas, c.policy)
-	}
-	if c.err != nil {
-		return nil, fmt.Errorf("redislimit: limiter %q: %w", name, c.err)
+	if c.mistake != nil {
+		return nil, fmt.Errorf("redislimit: limiter %q: %w", name, c.mistake)
 	}
 	return c, nil
 }

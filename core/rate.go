@@ -41,9 +41,9 @@ func Per(n int64, period time.Duration) Rate { return Rate{n, period} }
 
 // ParseRate reads a Rate as a configuration file writes it: a count, a slash and
 // a period, as in "100/m", "5/10s" or "1000/24h". The period is a unit (ms, s, m,
-// h or d), a number of days ("7d"), or whatever [time.ParseDuration] reads. The
-// error for anything else, or for what is out of a Rate's bounds, says what is
-// allowed.
+// h or d; sec, min, hour or day; second or minute), a number of days ("7d"), or
+// whatever [time.ParseDuration] reads. The error for anything else, or for what is
+// out of a Rate's bounds, says what is allowed.
 func ParseRate(s string) (Rate, error) {
 	count, period, found := strings.Cut(s, "/")
 	if !found {
@@ -55,7 +55,7 @@ func ParseRate(s string) (Rate, error) {
 	}
 	d, err := parsePeriod(period)
 	if err != nil {
-		return Rate{}, fmt.Errorf("redislimit: rate %.40q: the period must be a unit (ms, s, m, h, d) or a duration, as in \"10s\" or \"1h30m\"", s)
+		return Rate{}, fmt.Errorf("redislimit: rate %.40q: the period must be a unit (ms, s, m, h, d, or sec, min, hour, day) or a duration, as in \"10s\" or \"1h30m\"", s)
 	}
 	r := Rate{n, d}
 	if err := r.validate(); err != nil {
@@ -70,6 +70,16 @@ func (r Rate) Count() int64 { return r.count }
 // Period returns the time in which Count units are allowed.
 func (r Rate) Period() time.Duration { return r.period }
 
+// UnmarshalText reads what [ParseRate] reads, so that a Rate can be a field of a
+// configuration.
+func (r *Rate) UnmarshalText(text []byte) (err error) {
+	*r, err = ParseRate(string(text))
+	return err
+}
+
+// MarshalText writes what [Rate.String] returns.
+func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
 // String returns the Rate in the form that [ParseRate] reads, as in "100/1m".
 func (r Rate) String() string {
 	return strconv.FormatInt(r.count, 10) + "/" + formatPeriod(r.period)
@@ -80,11 +90,19 @@ func (r Rate) validate() error {
 	case r.count < 1 || r.count > maxCount:
 		return fmt.Errorf("the count is %d, allowed is 1 to %d", r.count, maxCount)
 	case r.period < minPeriod || r.period > maxPeriod:
-		return fmt.Errorf("the period is %v, allowed is %v to %d days", r.period, minPeriod, maxPeriod/day)
+		return fmt.Errorf("the period is %v, allowed is %v to %d days%s", r.period, minPeriod, maxPeriod/day, forgottenUnit(r.period))
 	case r.period%time.Microsecond != 0:
 		return fmt.Errorf("the period is %v, allowed are whole microseconds", r.period)
 	}
 	return nil
+}
+
+// forgottenUnit returns what was probably meant by a period of so few nanoseconds.
+func forgottenUnit(period time.Duration) string {
+	if period < 1 || period >= time.Microsecond {
+		return ""
+	}
+	return fmt.Sprintf(": did you mean %d*time.Second?", period)
 }
 
 // micros returns the period in microseconds.
@@ -103,7 +121,15 @@ var periodUnits = []struct {
 	{"ns", time.Nanosecond},
 }
 
+// periodWords are other words for a period.
+var periodWords = map[string]time.Duration{
+	"sec": time.Second, "second": time.Second, "min": time.Minute, "minute": time.Minute, "hour": time.Hour, "day": day,
+}
+
 func parsePeriod(s string) (time.Duration, error) {
+	if d, ok := periodWords[s]; ok {
+		return d, nil
+	}
 	if days, ok := strings.CutSuffix(s, "d"); ok && days != "" {
 		n, err := strconv.ParseUint(days, 10, 16)
 		return time.Duration(n) * day, err

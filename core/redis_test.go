@@ -2,62 +2,11 @@ package core
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 )
-
-// everyDecider has one limit of each kind of answer.
-func everyDecider() []decider {
-	var all []decider
-	for _, l := range []Limit{
-		TokenBucket(PerMinute(7)), FixedWindow(PerMinute(3)), FixedWindow(PerMinute(3), Aligned()), GCRA(PerMinute(7)),
-		LeakyBucket(PerMinute(90)), SlidingWindowLog(PerMinute(3)), SlidingWindowCounter(PerMinute(3)),
-	} {
-		all = append(all, l.algorithm.compile(l))
-	}
-	return all
-}
-
-// FuzzDecodeReply has whatever may answer in Redis's place: it is refused or
-// gives a Result within its bounds, and never panics.
-func FuzzDecodeReply(f *testing.F) {
-	f.Add([]byte(nil), int64(1))
-	f.Add(make([]byte, 8*5), int64(1))
-	f.Add(make([]byte, 8*15), int64(3))
-	for _, numbers := range [][]int64{
-		{1, 1_800_000_000_000_000, 0, 0, 0}, {0, 1_800_000_000_000_000, 60_000_000, 0, 0},
-		{1, 1_800_000_000_000_000, 0, 1_800_000_000_000_000, 60_000_000}, {2, 0, 0, 0, 0},
-		{1, 1 << 62, 1 << 62, 1 << 62, 1 << 62}, {1, -1, -1, -1, -1}, {1, 0, -1 << 63, -1 << 63, -1 << 63},
-	} {
-		var raw []byte
-		for _, n := range numbers {
-			raw = binary.LittleEndian.AppendUint64(raw, uint64(n))
-		}
-		f.Add(raw, int64(1))
-	}
-	f.Fuzz(func(t *testing.T, raw []byte, n int64) {
-		reply := make([]int64, len(raw)/8)
-		for i := range reply {
-			reply[i] = int64(binary.LittleEndian.Uint64(raw[8*i:]))
-		}
-		for _, d := range everyDecider() {
-			readings := make([]reading, 1)
-			if err := decodeReply(reply, []decider{d}, readings); err != nil {
-				continue
-			}
-			for _, charged := range []bool{false, readings[0].admits} {
-				var res Result
-				d.result(&res, &readings[0], max(0, min(n, 3)), charged)
-				if res.Remaining < 0 || res.Remaining > res.Limit || res.RetryAfter < 0 || res.ResetAfter < 0 || res.Delay < 0 {
-					t.Errorf("%v: %+v", reply, res)
-				}
-			}
-		}
-	})
-}
 
 // fakeClient answers every command with what a test says.
 type fakeClient func(cmd redis.Cmder) error

@@ -3,67 +3,68 @@ package core
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/claim"
 )
 
-// A receipt says what a Result charged, so that it can be given back.
+// A receipt is what it takes to refund a Result.
 type receipt struct {
-	book   *book // nil if nothing was charged
-	key    string
-	n      int64
-	mark   int64 // by which a refund finds the charge
-	number uint8 // in the book
+	claim claim.Claim // zero if nothing was charged
+	key   string
+	n     int64
+	id    int64 // by which the algorithm finds the charge
 }
 
-// A book is what copies of a Result share, so that it is given back only once. It
-// is for one charge in Redis, and for bookSize in memory, where an allocation for
-// each would take as long as half the decision.
-type book struct {
-	limiter  *Limiter
-	refunded atomic.Uint64 // a bit for each receipt
-	memory   *memory       // that charged; nil for Redis
-	readings []reading     // what each limit found there before the charge
-	room     [1]reading
+// A redisDecision is what a decision in Redis keeps beyond its call, in one
+// allocation where there is one limit.
+type redisDecision struct {
+	set      claim.Set
+	observed []algorithm.Observation
+	inline   [1]algorithm.Observation
 }
 
-const bookSize = 64
-
-// newBook returns the book of one charge in Redis, whose readings are still to be
-// filled in: one allocation for a Limiter of one limit.
-func (l *Limiter) newBook() *book {
-	b := &book{limiter: l}
-	b.readings = b.room[:]
-	if len(l.deciders) > len(b.room) {
-		b.readings = make([]reading, len(l.deciders))
+func newRedisDecision(owner uint64, limits int) *redisDecision {
+	d := &redisDecision{set: claim.Set{Owner: owner}}
+	d.observed = d.inline[:]
+	if limits > len(d.inline) {
+		d.observed = make([]algorithm.Observation, limits)
 	}
-	return b
+	return d
 }
 
-// Refund gives back what r charged to key, as far as it still counts: to the
-// window that it was charged to and never to a later one, and never above the
-// limit. A Result is given back at most once, copies of it included; one that
-// charged nothing, such as a denial, gives nothing back.
+// Refund gives back what r charged, as far as it still counts: to the window that
+// it was charged to and never to a later one, and never above the limit. A Result
+// is given back at most once, copies of it included; one that charged nothing, such
+// as a denial, gives nothing back.
 //
-// Errors are those of [Limiter.AllowN], and [ErrInvalidResult] if r is not of this
-// Limiter and key. After an error it is not known whether r was given back, and
-// it is not given back again.
-func (l *Limiter) Refund(ctx context.Context, key string, r Result) error {
-	if err := check(ctx, key, 0); err != nil {
-		return err
-	}
-	b, bit := r.receipt.book, uint64(1)<<r.receipt.number
-	switch {
-	case b == nil:
+// Errors are [ErrInvalidResult] if r is of another Limiter, the context's own
+// error, and [ErrUnavailable] if Redis could not answer. After an error it is not
+// known whether r was given back, and it is not given back again.
+func (l *Limiter) Refund(ctx context.Context, r Result) error {
+	switch owner := r.receipt.claim.Owner(); {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case owner == 0:
 		return nil
-	case b.limiter != l || r.receipt.key != key:
-		return fmt.Errorf("%w: limiter %q, key %.80q", ErrInvalidResult, l.name, key)
-	case b.refunded.Or(bit)&bit != 0:
+	case owner != l.id:
+		return fmt.Errorf("%w: it is of limiter %q, not of this %q", ErrInvalidResult, r.Limiter, l.name)
+	case !r.receipt.claim.Take():
+		return nil
+	}
+	key, n := r.receipt.key, r.receipt.n
+	var ids []int64
+	for each := range r.All() {
+		ids = append(ids, each.receipt.id)
+	}
+	if l.memory != nil {
+		l.memory.Refund(key, n, ids)
 		return nil
 	}
 	defer l.denials.forget(key)
-	if b.memory != nil {
-		b.memory.refund(key, r)
+	if r.Source == SourceFallback && l.fallback != nil {
+		l.fallback.store.Refund(key, n, ids)
 		return nil
 	}
-	return l.failure(ctx, l.store.refund(ctx, key, r.receipt.n, b.readings))
+	return l.failure(ctx, l.store.Refund(ctx, key, n, ids))
 }

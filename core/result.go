@@ -1,9 +1,13 @@
 package core
 
 import (
+	"cmp"
 	"iter"
 	"math"
+	"math/bits"
 	"time"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
 // Never is the RetryAfter of a request that can never be admitted, because it
@@ -14,10 +18,11 @@ const Never time.Duration = math.MaxInt64
 // durations are rounded up to the microsecond.
 //
 // The Result of a Limiter with several limits describes one of them: of those
-// that deny, the one with the longest RetryAfter; if none denies, the tightest
-// (the fewest Remaining, then the longest ResetAfter). [Result.All] has them all.
+// that deny, the one with the longest RetryAfter; if none denies, the tightest (the
+// smallest share of its Limit Remaining, then the longest ResetAfter). [Result.All]
+// has them all.
 type Result struct {
-	// Allowed tells whether the request was admitted, and by that charged.
+	// Allowed reports whether the request was admitted, and so charged.
 	Allowed bool
 	// Limit is the capacity of the limit that this describes, in units.
 	Limit int64
@@ -28,7 +33,7 @@ type Result struct {
 	// nothing else came. It is 0 if Allowed, and Never if it costs more than the
 	// capacity.
 	RetryAfter time.Duration
-	// ResetAfter is the time until the key is as if never used; 0 for a key that is.
+	// ResetAfter is the time until the full limit is available again; 0 if it is.
 	ResetAfter time.Duration
 	// Delay is how long the caller is to hold an admitted request before serving
 	// it. Only LeakyBucket asks for it; of several limits it is the largest.
@@ -38,17 +43,19 @@ type Result struct {
 	Window time.Duration
 	// At is the instant of the decision by the clock that decided, Redis's own.
 	At time.Time
-	// Name is what the limit that this describes is called; see [Limit.Name].
+	// Limiter is the name of the Limiter that decided.
+	Limiter string
+	// Name is the name of the limit that this describes; see [Limit.Name].
 	Name string
 	// Source says who decided.
 	Source Source
 
 	all     *[]Result // of several limits
-	receipt receipt   // of what was charged
+	receipt receipt   // what it takes to refund it
 }
 
-// All returns the Result of each limit, in the order given to [New]. Allowed is
-// there what the one limit said; only what all of them allow is charged.
+// All returns the Result of each limit, in the order given to [New]. There Allowed
+// is whether that limit admits; only what all of them admit is charged.
 func (r Result) All() iter.Seq[Result] {
 	return func(yield func(Result) bool) {
 		if r.all == nil {
@@ -68,14 +75,14 @@ type Source uint8
 
 // The sources of a decision.
 const (
-	// SourceNone is nobody: the zero Result, and that of [FailOpen] while Redis does
-	// not answer.
+	// SourceNone is no decision: the zero Result, and that of [FailOpen] while Redis
+	// does not answer.
 	SourceNone Source = iota
 	// SourceRedis is Redis, where the count is shared by all processes.
 	SourceRedis
 	// SourceMemory is this process, for a Limiter of [NewMemory].
 	SourceMemory
-	// SourceDenyCache is this process, which repeats a denial of Redis's; see
+	// SourceDenyCache is this process, which repeats a denial by Redis; see
 	// [DenyCache].
 	SourceDenyCache
 	// SourceFallback is this process while Redis does not answer; see [FailLocal].
@@ -91,7 +98,98 @@ func (s Source) String() string {
 	return "none"
 }
 
-// combine makes one Result of those of several limits.
+// Tighter reports whether r says more about a request than other does: a denial,
+// of two the one with the longer RetryAfter; if neither denies, the one with the
+// smaller share of its Limit Remaining, then the longer ResetAfter. Anything is
+// tighter than the zero Result.
+func (r Result) Tighter(other Result) bool {
+	switch {
+	case r.Source == SourceNone || other.Source == SourceNone:
+		return r.Source != SourceNone
+	case r.Allowed != other.Allowed:
+		return other.Allowed
+	case !r.Allowed && r.RetryAfter != other.RetryAfter:
+		return r.RetryAfter > other.RetryAfter
+	}
+	if c := compareShares(r, other); c != 0 {
+		return c < 0
+	}
+	return r.ResetAfter > other.ResetAfter
+}
+
+// compareShares compares what remains of a's Limit with what remains of b's, as a
+// share of each: a.Remaining/a.Limit with b.Remaining/b.Limit, exactly.
+func compareShares(a, b Result) int {
+	ahi, alo := bits.Mul64(uint64(a.Remaining), uint64(b.Limit))
+	bhi, blo := bits.Mul64(uint64(b.Remaining), uint64(a.Limit))
+	if c := cmp.Compare(ahi, bhi); c != 0 {
+		return c
+	}
+	return cmp.Compare(alo, blo)
+}
+
+// A limitSet is the limits of a Limiter, ready to decide.
+type limitSet struct {
+	limiter    string
+	names      []string
+	members    []algorithm.Member
+	evaluators []algorithm.Evaluator
+}
+
+func newLimitSet(limiter string, limits []Limit) *limitSet {
+	s := &limitSet{limiter: limiter}
+	for _, l := range limits {
+		e := l.kind.New(l.numbers())
+		s.names = append(s.names, l.Name())
+		s.members = append(s.members, algorithm.Member{Kind: l.kind, Evaluator: e})
+		s.evaluators = append(s.evaluators, e)
+	}
+	return s
+}
+
+// fill makes res the Result of a decision on n units, from what each limit
+// observed.
+func (s *limitSet) fill(res *Result, observed []algorithm.Observation, n int64, charge bool, source Source) {
+	allowed := true
+	for i := range observed {
+		observed[i].Admits = observed[i].Admits || n == 0
+		allowed = allowed && observed[i].Admits
+	}
+	charged := charge && allowed
+	if len(observed) == 1 {
+		s.fillOne(res, 0, observed[0], n, charged, source)
+		return
+	}
+	all := make([]Result, len(observed))
+	for i, o := range observed {
+		s.fillOne(&all[i], i, o, n, charged, source)
+		if !allowed {
+			all[i].Delay = 0 // what is denied has no place in a queue
+		}
+	}
+	*res = combine(all, allowed)
+}
+
+// fillOne makes res the Result of the limit i.
+func (s *limitSet) fillOne(res *Result, i int, o algorithm.Observation, n int64, charged bool, source Source) {
+	e := s.evaluators[i]
+	out := e.Outcome(o, n, charged)
+	res.Allowed = o.Admits
+	res.Limit, res.Remaining = out.Limit, out.Remaining
+	res.RetryAfter = Never
+	if out.RetryAfter != algorithm.Never {
+		res.RetryAfter = micros(out.RetryAfter)
+	}
+	res.ResetAfter, res.Delay, res.Window = micros(out.ResetAfter), micros(out.Delay), micros(out.Window)
+	res.At = time.UnixMicro(o.At)
+	res.Limiter, res.Name = s.limiter, s.names[i]
+	res.Source = source
+	if charged {
+		res.receipt.id = e.ChargeID(o)
+	}
+}
+
+// combine returns the one Result of those of several limits.
 func combine(all []Result, allowed bool) Result {
 	chosen := 0
 	var delay time.Duration
@@ -106,19 +204,4 @@ func combine(all []Result, allowed bool) Result {
 	return r
 }
 
-// Tighter tells whether r says more about a request than other does: a denial, of
-// two the one with the longer RetryAfter; if neither denies, the one with fewer
-// Remaining, then the longer ResetAfter. Anything is tighter than the zero Result.
-func (r Result) Tighter(other Result) bool {
-	switch {
-	case r.Source == SourceNone || other.Source == SourceNone:
-		return r.Source != SourceNone
-	case r.Allowed != other.Allowed:
-		return other.Allowed
-	case !r.Allowed && r.RetryAfter != other.RetryAfter:
-		return r.RetryAfter > other.RetryAfter
-	case r.Remaining != other.Remaining:
-		return r.Remaining < other.Remaining
-	}
-	return r.ResetAfter > other.ResetAfter
-}
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -7,51 +7,53 @@ import (
 )
 
 // Wait is [Limiter.WaitN] with a cost of 1.
-func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(ctx, key, 1) }
+func (l *Limiter) Wait(ctx context.Context, key string) (Result, error) { return l.WaitN(ctx, key, 1) }
 
 // WaitN blocks until n units are admitted for key and the Delay that comes with
-// them is over. It sleeps until the answer can have changed; of those that wait
-// in this process for the same key only the first in line asks, so that they are
-// admitted in the order in which they came, and never stampede.
+// them is over, and returns the Result that admitted them. It sleeps until the
+// answer can have changed. Of those that wait in this process for the same key only
+// the first asks, so that they are admitted in the order in which they came, and
+// never all at once.
 //
 // It returns at once with [ErrNeverAdmitted] if n is above the capacity, and with
 // [context.DeadlineExceeded] if the deadline of ctx comes before n units can be
 // admitted. Other errors are those of [Limiter.AllowN]. Whenever it returns an
 // error, nothing stays charged but what could not be given back.
-func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
+func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (Result, error) {
 	if err := check(ctx, key, n); err != nil {
-		return err
+		return Result{}, err
 	}
 	for _, limit := range l.limits {
 		if n > limit.Burst() {
-			return fmt.Errorf("%w: %d units of at most %d", ErrNeverAdmitted, n, limit.Burst())
+			return Result{}, fmt.Errorf("%w: %d units of at most %d", ErrNeverAdmitted, n, limit.Burst())
 		}
 	}
-	res, err := l.waitInLine(ctx, key, n)
-	if err != nil {
-		return err
-	}
-	if err := sleep(ctx, res.Delay); err != nil {
-		// The caller has left; that must not keep what it took from others.
-		_ = l.Refund(context.WithoutCancel(ctx), key, res)
-		return err
-	}
-	return nil
-}
-
-// waitInLine waits for its turn and then asks until it is admitted.
-func (l *Limiter) waitInLine(ctx context.Context, key string, n int64) (Result, error) {
-	place, err := l.lines.join(ctx, key)
+	res, err := l.waitForTurn(ctx, key, n)
 	if err != nil {
 		return Result{}, err
 	}
-	defer l.lines.leave(key)
+	if err := sleep(ctx, res.Delay); err != nil {
+		// The caller has left; what it took is for others.
+		_ = l.Refund(context.WithoutCancel(ctx), res)
+		return Result{}, err
+	}
+	return res, nil
+}
+
+// waitForTurn waits until the caller is the first in the queue of key, and then
+// asks until it is admitted.
+func (l *Limiter) waitForTurn(ctx context.Context, key string, n int64) (Result, error) {
+	queue, err := l.queues.join(ctx, key)
+	if err != nil {
+		return Result{}, err
+	}
+	defer l.queues.leave(key)
 	for {
 		res, err := l.AllowN(ctx, key, n)
 		if err != nil || res.Allowed {
 			return res, err
 		}
-		place.retryAt.Store(time.Now().Add(res.RetryAfter).UnixNano())
+		queue.retryAt.Store(time.Now().Add(res.RetryAfter).UnixNano())
 		if err := sleep(ctx, res.RetryAfter); err != nil {
 			return Result{}, err
 		}

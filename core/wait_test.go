@@ -32,7 +32,7 @@ func TestWaitInOrder(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 20 {
 			wg.Go(func() {
-				if err := lim.Wait(t.Context(), "k"); err != nil {
+				if _, err := lim.Wait(t.Context(), "k"); err != nil {
 					t.Error(err)
 				}
 				if want := time.Duration(i) * 500 * time.Millisecond; time.Since(start) != want {
@@ -60,7 +60,7 @@ func TestWaitHoldsDelay(t *testing.T) {
 		lim := memory(t, core.LeakyBucket(core.PerSecond(4), core.Burst(8)))
 		start := time.Now()
 		for i := range 20 {
-			if err := lim.WaitN(t.Context(), "k", 1); err != nil {
+			if _, err := lim.WaitN(t.Context(), "k", 1); err != nil {
 				t.Fatal(err)
 			}
 			if want := time.Duration(i) * 250 * time.Millisecond; time.Since(start) != want {
@@ -80,7 +80,7 @@ func TestWaitAtOnce(t *testing.T) {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
-			if err := lim.WaitN(ctx, key, n); !errors.Is(err, want) {
+			if _, err := lim.WaitN(ctx, key, n); !errors.Is(err, want) {
 				t.Errorf("WaitN(%q, %d) within %v: %v, want %v", key, n, timeout, err, want)
 			}
 			if d := time.Since(start); d != 0 {
@@ -94,12 +94,12 @@ func TestWaitAtOnce(t *testing.T) {
 		wait(time.Hour, "k", 2, nil)
 		wait(999*time.Millisecond, "k", 1, context.DeadlineExceeded)
 		// Another waits first; who cannot even outlast that one need not stand in line.
-		go func() { _ = lim.Wait(t.Context(), "k") }()
+		go func() { _, _ = lim.Wait(t.Context(), "k") }()
 		synctest.Wait()
 		wait(999*time.Millisecond, "k", 1, context.DeadlineExceeded)
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := lim.Wait(cancelled, "k"); !errors.Is(err, context.Canceled) {
+		if _, err := lim.Wait(cancelled, "k"); !errors.Is(err, context.Canceled) {
 			t.Errorf("a cancelled context: %v", err)
 		}
 	})
@@ -111,7 +111,7 @@ func TestWaitLeaves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		lim := memory(t, core.TokenBucket(core.PerSecond(1), core.Burst(1)))
-		if err := lim.Wait(t.Context(), "k"); err != nil {
+		if _, err := lim.Wait(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
@@ -121,7 +121,7 @@ func TestWaitLeaves(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancels = append(cancels, cancel)
 			wg.Go(func() {
-				if err := lim.Wait(ctx, "k"); !errors.Is(err, want) {
+				if _, err := lim.Wait(ctx, "k"); !errors.Is(err, want) {
 					t.Errorf("waiter %d: %v, want %v", i, err, want)
 				}
 			})
@@ -138,17 +138,17 @@ func TestWaitLeaves(t *testing.T) {
 		cancels[3]()
 
 		shaped := memory(t, core.LeakyBucket(core.PerSecond(1), core.Burst(5)))
-		if err := shaped.WaitN(t.Context(), "k", 3); err != nil {
+		if _, err := shaped.WaitN(t.Context(), "k", 3); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 2999*time.Millisecond)
 		defer cancel()
-		if err := shaped.Wait(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := shaped.Wait(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a deadline before its turn: %v", err)
 		}
 		ctx, cancel = context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		if err := shaped.Wait(ctx, "k"); !errors.Is(err, context.Canceled) {
+		if _, err := shaped.Wait(ctx, "k"); !errors.Is(err, context.Canceled) {
 			t.Errorf("left while it waited for its turn: %v", err)
 		}
 		if res, err := shaped.Peek(t.Context(), "k"); err != nil || res.Remaining != 3 {

@@ -226,7 +226,7 @@ func (g *Guard) Settle(ctx context.Context, v Verdict, status int) {
 // to keep what it paid. What cannot be given back in an outage stays charged.
 func (v Verdict) giveBack(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
-	if err := v.limiter.Refund(ctx, v.key, v.Result); err != nil && !errors.Is(err, core.ErrUnavailable) {
+	if err := v.limiter.Refund(ctx, v.Result); err != nil && !errors.Is(err, core.ErrUnavailable) {
 		slog.ErrorContext(ctx, "redislimit: no refund", "limiter", v.limiter.Name(), "error", err)
 	}
 }

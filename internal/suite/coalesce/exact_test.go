@@ -14,28 +14,9 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/demo/embedded"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
-
-// A maker makes a limit of one kind.
-type maker func(r core.Rate, o ...core.LimitOption) core.Limit
-
-var kinds = []struct {
-	name string
-	make maker
-}{
-	{"fixed", core.FixedWindow},
-	{"aligned", func(r core.Rate, o ...core.LimitOption) core.Limit {
-		return core.FixedWindow(r, append(o, core.Aligned())...)
-	}},
-	{"log", core.SlidingWindowLog},
-	{"counter", core.SlidingWindowCounter},
-	{"token", core.TokenBucket},
-	{"leaky", func(r core.Rate, o ...core.LimitOption) core.Limit {
-		return core.LeakyBucket(r, append(o, core.Burst(r.Count()))...)
-	}},
-	{"gcra", core.GCRA},
-}
 
 // driven is a site whose scripts go by a clock that a test moves.
 func driven(client redis.UniversalClient, nodes int) *site {
@@ -74,32 +55,34 @@ func TestExact(t *testing.T) {
 
 func exact(t *testing.T, s *site) {
 	for seed := range uint64(8) {
-		for _, kind := range kinds {
-			t.Run(fmt.Sprintf("%s/seed=%d", kind.name, seed), func(t *testing.T) { compare(t, s, seed, kind.make) })
+		for _, v := range limits.All() {
+			t.Run(fmt.Sprintf("%s/seed=%d", v.Name, seed), func(t *testing.T) { compare(t, s, seed, v) })
 		}
 		t.Run(fmt.Sprintf("several/seed=%d", seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 2))
-			var several []maker
+			all := limits.All()
+			var several []limits.Variant
 			for range 2 + r.IntN(3) {
-				several = append(several, kinds[r.IntN(len(kinds))].make)
+				several = append(several, all[r.IntN(len(all))])
 			}
 			compare(t, s, seed, several...)
 		})
 	}
 }
 
-func compare(t *testing.T, s *site, seed uint64, makers ...maker) {
+func compare(t *testing.T, s *site, seed uint64, variants ...limits.Variant) {
 	r := rand.New(rand.NewPCG(seed, 1))
-	var limits []core.Option
+	var opts []core.Option
 	var most, period int64
-	for i, make := range makers {
+	for i, v := range variants {
 		most, period = 1+r.Int64N(60), 1000+r.Int64N(60_000_000)
-		limits = append(limits, make(core.Per(most, time.Duration(period)*time.Microsecond), core.Name(fmt.Sprint("limit", i))))
+		rate := core.Per(most, time.Duration(period)*time.Microsecond)
+		opts = append(opts, v.With(rate, limits.Settings{Burst: most, Name: fmt.Sprint("limit", i)}))
 	}
 	name := t.Name()[len("TestExact/"):]
 	name = fmt.Sprintf("%x", name)[max(0, 2*len(name)-60):]
-	lim := s.limiter(t, name, limits...)
-	single := s.limiter(t, name, append(limits, core.Prefix("single"), core.Coalesce(1))...)
+	lim := s.limiter(t, name, opts...)
+	single := s.limiter(t, name, append(opts, core.Prefix("single"), core.Coalesce(1))...)
 	for range 6 {
 		asks := make([]ask, 1+r.IntN(24))
 		for i := range asks {
@@ -127,7 +110,7 @@ func (s *site) refund(t *testing.T, lim, single *core.Limiter, key string, got, 
 	t.Helper()
 	t.Cleanup(func() {
 		for of, res := range map[*core.Limiter]core.Result{lim: got, single: want} {
-			if err := of.Refund(context.Background(), key, res); err != nil {
+			if err := of.Refund(context.Background(), res); err != nil {
 				t.Error(err)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -122,7 +123,7 @@ func denied(t *testing.T, admin *redis.Client) []string {
 	return commands
 }
 
-// slow frees nothing during a test: who is denied need not wait.
+// slow frees nothing during a test: a denied caller need not wait.
 var slow = core.PerHour(10)
 
 // useAll does whatever a program can do with every algorithm.
@@ -130,9 +131,9 @@ func useAll(ctx context.Context, client core.Client, admin redis.Cmdable) error 
 	options := []core.Option{core.FailClosed(), core.DenyCache(0), core.Logger(slog.New(slog.DiscardHandler))}
 	var errs []error
 	var together []core.Option
-	for _, kind := range kinds {
-		errs = append(errs, useOne(ctx, client, admin, kind.name, append(options, kind.make(slow))...))
-		together = append(together, kind.make(slow, core.Name(kind.name)))
+	for _, v := range limits.All() {
+		errs = append(errs, useOne(ctx, client, admin, v.Name, append(options, v.Limit(slow))...))
+		together = append(together, v.With(slow, limits.Settings{Burst: slow.Count(), Name: v.Name}))
 	}
 	return errors.Join(append(errs, useOne(ctx, client, admin, "together", append(options, together...)...))...)
 }
@@ -156,10 +157,11 @@ func useOne(ctx context.Context, client core.Client, admin redis.Cmdable, name s
 			note(err)
 			_, err = lim().Peek(ctx, "k")
 			note(err)
-			note(charging.Refund(ctx, "k", res))
+			note(charging.Refund(ctx, res))
 		}
 		patient, cancel := context.WithTimeout(ctx, 10*time.Second)
-		note(lim().Wait(patient, "k"))
+		_, err := lim().Wait(patient, "k")
+		note(err)
 		cancel()
 		for range 11 { // until it is denied
 			_, err := lim().Allow(ctx, "k")

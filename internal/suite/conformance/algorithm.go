@@ -21,9 +21,6 @@ func algorithmCases() []testCase {
 	)
 }
 
-// A maker makes a limit of one algorithm.
-type maker = func(r core.Rate, o ...core.LimitOption) core.Limit
-
 // retryAfterIsTrue uses a key up and comes back a microsecond too early, and on time.
 func retryAfterIsTrue(t *testing.T, s Store, limit maker) {
 	lim := s.limiter(t, "retry", limit(tenPerTen))

@@ -69,7 +69,7 @@ func periodChanged(t *testing.T, s Store) {
 		t.Errorf("an aligned window of another period: %+v", res)
 	}
 
-	for kind, limit := range map[string]maker{"gcra": core.GCRA, "token": core.TokenBucket} {
+	for kind, limit := range map[string]func(core.Rate, ...core.BucketOption) core.Limit{"gcra": core.GCRA, "token": core.TokenBucket} {
 		minute := s.limiter(t, kind, limit(core.PerMinute(10), name))
 		hour := s.limiter(t, kind, limit(core.PerHour(10), name))
 		allowN(t, minute, "k", 4)
@@ -98,7 +98,7 @@ func changedManyTimes(t *testing.T, s Store) {
 	if s.Redis == nil {
 		t.Skip("no state outlives a Limiter in memory")
 	}
-	for kind, limit := range map[string]maker{"gcra": core.GCRA, "token": core.TokenBucket} {
+	for kind, limit := range map[string]func(core.Rate, ...core.BucketOption) core.Limit{"gcra": core.GCRA, "token": core.TokenBucket} {
 		var lims []*core.Limiter
 		for _, count := range []int64{7, 1_000_000_000, 3, 999_999_937, 11} {
 			lims = append(lims, s.limiter(t, kind, limit(core.PerHour(count), core.Burst(100_000))))
@@ -110,7 +110,7 @@ func changedManyTimes(t *testing.T, s Store) {
 			for _, lim := range lims {
 				if res := allowN(t, lim, "k", 1); !res.Allowed {
 					t.Fatalf("%s: %+v", kind, res)
-				} else if err := lim.Refund(t.Context(), "k", res); err != nil {
+				} else if err := lim.Refund(t.Context(), res); err != nil {
 					t.Fatal(err)
 				}
 			}

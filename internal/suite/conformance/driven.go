@@ -13,10 +13,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
 // A Driven client gives the scripts on a real Redis a clock that a test moves:
-// in each script that passes, the call of TIME is replaced by two more arguments.
+// in each script that passes, [algorithm.Clock] is replaced by one more argument.
 // All else, Lua and its numbers above all, is Redis's own.
 //
 // Added as a hook to a client of go-redis's own it does the same there, in
@@ -34,6 +35,9 @@ func NewDriven(client core.Client) *Driven {
 	d.now.Store(time.Now().AddDate(50, 0, 0).UnixMicro())
 	return d
 }
+
+// Now returns the time of the clock.
+func (d *Driven) Now() time.Time { return time.UnixMicro(d.now.Load()) }
 
 // Advance moves the clock.
 func (d *Driven) Advance(by time.Duration) { d.now.Add(by.Microseconds()) }
@@ -98,6 +102,14 @@ func answer(cmd, run redis.Cmder) {
 	}
 }
 
+// drivenClock stands in for [algorithm.Clock]. A TTL counts from the server's clock,
+// which does not go with the driven one: it is longer by more than any test lasts.
+const drivenClock = "local now, grace = tonumber(table.remove(ARGV)), 1e11\n"
+
+// DrivenGrace is by how much keys outlive their need with a driven clock, beyond
+// what they do with the server's.
+const DrivenGrace = 1e11 * time.Millisecond
+
 // driven returns what to send for cmd, or nil for a script that is not known yet:
 // its digest is that of the script with the server's clock.
 func (d *Driven) driven(ctx context.Context, cmd redis.Cmder) redis.Cmder {
@@ -117,14 +129,13 @@ func (d *Driven) driven(ctx context.Context, cmd redis.Cmder) redis.Cmder {
 	default:
 		return cmd
 	}
-	const clock = "redis.call('TIME')"
-	if strings.Count(source, clock) != 1 {
-		panic("conformance: a script that asks for the time more than once, or never")
+	rest, ok := strings.CutPrefix(source, algorithm.Clock)
+	if !ok {
+		panic("conformance: a script that does not begin with algorithm.Clock")
 	}
-	now := d.now.Load()
 	own := append([]any(nil), args...)
-	own[0], own[1] = "eval", strings.Replace(source, clock, "{ table.remove(ARGV, #ARGV - 1), table.remove(ARGV) }", 1)
-	own = append(own, strconv.FormatInt(now/1e6, 10), strconv.FormatInt(now%1e6, 10))
+	own[0], own[1] = "eval", drivenClock+rest
+	own = append(own, strconv.FormatInt(d.now.Load(), 10))
 	return redis.NewIntSliceCmd(ctx, own...)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
 // A Store is one thing under test, fresh and empty for each case.
@@ -22,6 +23,8 @@ type Store struct {
 	// ForgetsByClock says that a step back of the clock does not bring back what
 	// expired before it, as it does where only the scripts' clock is driven.
 	ForgetsByClock bool
+	// Clock returns the time of the store, if it is not the server's.
+	Clock func() time.Time
 	// Redis looks at the keys behind the Limiter's back; nil for a store in memory,
 	// of which each Limiter has its own.
 	Redis redis.UniversalClient
@@ -83,31 +86,16 @@ func want(t *testing.T, got core.Result, allowed bool, remaining int64, retry, r
 	}
 }
 
-// kinds are the algorithms, each with as much capacity as its rate's count.
-var kinds = []struct {
-	name string
-	make func(r core.Rate, o ...core.LimitOption) core.Limit
-}{
-	{"FixedWindow", core.FixedWindow},
-	{"FixedWindowAligned", func(r core.Rate, o ...core.LimitOption) core.Limit {
-		return core.FixedWindow(r, append(o, core.Aligned())...)
-	}},
-	{"SlidingWindowLog", core.SlidingWindowLog},
-	{"SlidingWindowCounter", core.SlidingWindowCounter},
-	{"TokenBucket", core.TokenBucket},
-	{"LeakyBucket", func(r core.Rate, o ...core.LimitOption) core.Limit {
-		return core.LeakyBucket(r, append(o, core.Burst(r.Count()))...)
-	}},
-	{"GCRA", core.GCRA},
-}
-
 var tenPerTen = core.Per(10, 10*time.Second)
 
-// each makes a case for each of the kinds.
+// A maker makes a limit of one algorithm, with as much capacity as its rate's count.
+type maker = func(r core.Rate) core.Limit
+
+// each makes a case for each algorithm that there is.
 func each(name string, run func(t *testing.T, s Store, limit maker)) []testCase {
 	var cases []testCase
-	for _, kind := range kinds {
-		cases = append(cases, testCase{name + "/" + kind.name, func(t *testing.T, s Store) { run(t, s, kind.make) }})
+	for _, v := range limits.All() {
+		cases = append(cases, testCase{name + "/" + v.Name, func(t *testing.T, s Store) { run(t, s, v.Limit) }})
 	}
 	return cases
 }

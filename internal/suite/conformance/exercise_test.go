@@ -89,6 +89,7 @@ func onRedis(client redis.UniversalClient) conformance.Store {
 			return core.New(driven, name, append(opts, untouched...)...)
 		},
 		Advance: driven.Advance,
+		Clock:   driven.Now,
 		Redis:   client,
 	}
 }

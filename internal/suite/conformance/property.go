@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"math/big"
 	"math/rand/v2"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/model"
 )
 
@@ -32,8 +32,8 @@ func Properties(t *testing.T, open Opener) {
 		runs = n
 	}
 	families := map[string][]string{}
-	for algorithm := range makers {
-		families[algorithm] = []string{algorithm}
+	for _, v := range limits.All() {
+		families[v.Name] = []string{v.Name}
 	}
 	families["several"] = nil
 	for family, algorithms := range families {
@@ -45,18 +45,6 @@ func Properties(t *testing.T, open Opener) {
 			}
 		})
 	}
-}
-
-var makers = map[string]maker{
-	"fixed_window": core.FixedWindow,
-	"aligned_window": func(r core.Rate, o ...core.LimitOption) core.Limit {
-		return core.FixedWindow(r, append(o, core.Aligned())...)
-	},
-	"sliding_window_log":     core.SlidingWindowLog,
-	"sliding_window_counter": core.SlidingWindowCounter,
-	"token_bucket":           core.TokenBucket,
-	"leaky_bucket":           core.LeakyBucket,
-	"gcra":                   core.GCRA,
 }
 
 // A trial is one random sequence under way.
@@ -89,9 +77,9 @@ type spec struct {
 func sequence(t *testing.T, s Store, seed uint64, algorithms []string) {
 	tr := &trial{Rand: rand.New(rand.NewPCG(seed, 1)), store: s}
 	if algorithms == nil {
-		kinds := slices.Sorted(maps.Keys(makers))
+		all := limits.All()
 		for range 2 + tr.IntN(2) {
-			algorithms = append(algorithms, kinds[tr.IntN(len(kinds))])
+			algorithms = append(algorithms, all[tr.IntN(len(all))].Name)
 		}
 	}
 	for _, kind := range algorithms {
@@ -128,7 +116,7 @@ func (tr *trial) step(t *testing.T) bool {
 		c := tr.charged[i]
 		tr.charged = slices.Delete(tr.charged, i, i+1)
 		tr.notef("refund of %s", c.got.At.UTC())
-		refund(t, tr.lim, "k", c.got)
+		refund(t, tr.lim, c.got)
 		tr.model.Refund(tr.now, c.want)
 	case p < 19 && tr.store.Redis != nil:
 		tr.change(t)
@@ -297,10 +285,10 @@ func (tr *trial) spec(kind string) spec {
 		if tr.IntN(2) == 0 {
 			s.period += tr.Int64N(1000)
 		}
-		switch kind {
-		case "sliding_window_log":
+		switch {
+		case kind == "sliding_window_log":
 			s.count = tr.upTo(2000)
-		case "token_bucket", "leaky_bucket", "gcra":
+		case limits.Named(kind).Kind.Bucket:
 			s.burst = tr.upTo(1e9)
 			if tr.IntN(3) == 0 {
 				s.burst = s.count
@@ -319,14 +307,11 @@ func (tr *trial) upTo(most int64) int64 {
 
 // limit returns the limit called after its place, or nil if it is not within the bounds.
 func (s spec) limit(i int) core.Option {
-	var options []core.LimitOption
+	settings := limits.Settings{Burst: s.burst}
 	if !s.unnamed {
-		options = append(options, core.Name("limit"+strconv.Itoa(i)))
+		settings.Name = "limit" + strconv.Itoa(i)
 	}
-	if s.burst > 0 {
-		options = append(options, core.Burst(s.burst))
-	}
-	limit := makers[s.kind](core.Per(s.count, micros(s.period)), options...)
+	limit := limits.Named(s.kind).With(core.Per(s.count, micros(s.period)), settings)
 	if _, err := core.NewMemory("try", limit, core.Entries(1)); err != nil {
 		return nil
 	}
@@ -334,11 +319,8 @@ func (s spec) limit(i int) core.Option {
 }
 
 func (s spec) model() model.Limit {
-	l := model.Limit{Algorithm: model.Algorithm(s.kind), Count: s.count, Period: s.period, Burst: s.burst}
-	if s.kind == "aligned_window" {
-		l.Algorithm, l.Aligned = model.FixedWindow, true
-	}
-	return l
+	v := limits.Named(s.kind)
+	return model.Limit{Algorithm: model.Algorithm(v.Kind.Name), Count: s.count, Period: s.period, Burst: s.burst, Aligned: v.Aligned}
 }
 
 func (s spec) capacity() int64 {

@@ -27,7 +27,7 @@ func TestRing(t *testing.T) {
 		if i%2 > 0 {
 			continue
 		}
-		if err := lim.Refund(t.Context(), key, charged); err != nil {
+		if err := lim.Refund(t.Context(), charged); err != nil {
 			t.Error(err)
 		}
 		if res := peek(t, lim, key); res.Remaining != 10 {

@@ -44,8 +44,8 @@ func describes(t *testing.T, s Store) {
 		core.FixedWindow(core.PerHour(5), core.Name("hour")),
 		core.FixedWindow(core.PerSecond(3), core.Name("second")))
 	res := allowN(t, lim, "k", 0)
-	if res.Name != "second" || res.Limit != 3 {
-		t.Errorf("unused: %+v", res)
+	if res.Name != "minute" || res.Limit != 5 {
+		t.Errorf("all unused, want the first: %+v", res)
 	}
 	res = allowN(t, lim, "k", 4)
 	if res.Allowed || res.Name != "second" || res.RetryAfter != core.Never {

@@ -135,7 +135,7 @@ func TestDenialIsForgotten(t *testing.T) {
 				}
 			} else {
 				for _, r := range []core.Result{charged, second} {
-					if err := here.Refund(t.Context(), how, r); err != nil {
+					if err := here.Refund(t.Context(), r); err != nil {
 						t.Error(err)
 					}
 				}

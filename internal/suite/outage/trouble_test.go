@@ -210,7 +210,7 @@ func TestRefundWithoutMemory(t *testing.T) {
 				charged = res
 			}
 			w.do(t, "CONFIG SET maxmemory 1")
-			err := l.Refund(t.Context(), "k", charged)
+			err := l.Refund(t.Context(), charged)
 			w.do(t, "CONFIG SET maxmemory 0")
 			if !errors.Is(err, core.ErrUnavailable) {
 				t.Errorf("Refund: %v, want ErrUnavailable", err)

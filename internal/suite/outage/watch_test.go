@@ -96,7 +96,7 @@ type mode struct {
 func modes() []mode {
 	return []mode{
 		{"FailLocal", nil, 1}, // the default
-		{"FailLocal of 2 replicas", []core.Option{core.FailLocal(), core.Replicas(2)}, 2},
+		{"FailLocal of 2 replicas", []core.Option{core.FailLocal(), core.Processes(2)}, 2},
 		{"FailOpen", []core.Option{core.FailOpen()}, 0},
 		{"FailClosed", []core.Option{core.FailClosed()}, 0},
 	}

@@ -2,25 +2,28 @@ package model
 
 import "math/big"
 
+// The bucket algorithms are modelled alike.
+var (
+	TokenBucket = register("token_bucket", algorithm{new: newBucket, bucket: true})
+	LeakyBucket = register("leaky_bucket", algorithm{new: newBucket, bucket: true, delays: true})
+	GCRA        = register("gcra", algorithm{new: newBucket, bucket: true})
+)
+
 // bucket is the store of token bucket, leaky bucket and GCRA: what was used and has
 // not drained yet, at the instant it was written, with the rate of that moment.
 // Tokens are capacity less debt, the backlog is the debt, and TAT is instant plus
-// debt*T/L; so the three differ only in their clock.
+// debt*T/L. What is kept is when the debt ends, so that after a step back of the
+// clock there is more of it.
 type bucket struct {
-	forward bool // token bucket: t never goes back before instant
-
 	stored  bool
 	debt    *big.Rat // units
 	instant int64
 	rate    *big.Rat // units per microsecond, in force when this was written
 }
 
-func (b *bucket) clock(now int64) int64 {
-	if b.forward && b.stored {
-		return max(now, b.instant)
-	}
-	return now
-}
+func newBucket() store { return &bucket{} }
+
+func (b *bucket) clock(now int64) int64 { return now }
 
 // debtAt drains at the stored rate, also under a new limit: what was used before a
 // change must not be valued afresh by it. Before instant it grows, as TAT-t does.
@@ -70,7 +73,7 @@ func (b *bucket) refund(l Limit, t int64, back ticket) {
 		return
 	}
 	if debt.Sub(debt, whole(back.units)).Sign() <= 0 {
-		*b = bucket{forward: b.forward}
+		*b = bucket{}
 		return
 	}
 	b.write(l, t, debt)

@@ -2,6 +2,9 @@ package model
 
 import "math/big"
 
+// SlidingWindowCounter is modelled by two windows.
+var SlidingWindowCounter = register("sliding_window_counter", algorithm{new: func() store { return &slidingCounter{} }})
+
 // slidingCounter is two neighbouring aligned windows as they were when last written.
 type slidingCounter struct {
 	stored        bool

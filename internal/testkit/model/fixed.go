@@ -2,6 +2,9 @@ package model
 
 import "math/big"
 
+// FixedWindow is modelled by its last window.
+var FixedWindow = register("fixed_window", algorithm{new: func() store { return &fixedWindow{} }})
+
 // fixedWindow is the window that was charged last, open or not. It carries its own
 // length because a change of period must not move an end that callers were told.
 type fixedWindow struct {

@@ -5,18 +5,23 @@ import (
 	"math/big"
 )
 
-// Algorithm names one of the six.
+// Algorithm is the name of an algorithm, as the library's registry has it. Each is
+// registered beside its store.
 type Algorithm string
 
-// The algorithms.
-const (
-	FixedWindow          Algorithm = "fixed_window"
-	SlidingWindowLog     Algorithm = "sliding_window_log"
-	SlidingWindowCounter Algorithm = "sliding_window_counter"
-	TokenBucket          Algorithm = "token_bucket"
-	LeakyBucket          Algorithm = "leaky_bucket"
-	GCRA                 Algorithm = "gcra"
-)
+// An algorithm is what the model has to know of one besides its store.
+type algorithm struct {
+	new    func() store
+	bucket bool // its capacity is Burst, and drains
+	delays bool // what it admits waits until what was there before has drained
+}
+
+var algorithms = map[Algorithm]algorithm{}
+
+func register(name Algorithm, a algorithm) Algorithm {
+	algorithms[name] = a
+	return name
+}
 
 // Limit is an algorithm with its numbers.
 type Limit struct {
@@ -27,9 +32,7 @@ type Limit struct {
 	Aligned   bool  // FixedWindow only: windows start at multiples of Period
 }
 
-func (l Limit) bucket() bool {
-	return l.Algorithm == TokenBucket || l.Algorithm == LeakyBucket || l.Algorithm == GCRA
-}
+func (l Limit) bucket() bool { return algorithms[l.Algorithm].bucket }
 
 // capacity is the largest n that is ever admitted.
 func (l Limit) capacity() int64 {
@@ -57,19 +60,11 @@ func (l Limit) check() {
 }
 
 func newStore(l Limit) store {
-	switch l.Algorithm {
-	case FixedWindow:
-		return &fixedWindow{}
-	case SlidingWindowLog:
-		return &slidingLog{}
-	case SlidingWindowCounter:
-		return &slidingCounter{}
-	case TokenBucket:
-		return &bucket{forward: true}
-	case LeakyBucket, GCRA:
-		return &bucket{}
+	a, ok := algorithms[l.Algorithm]
+	if !ok {
+		panic(fmt.Sprintf("model: there is no model of the algorithm %q", l.Algorithm))
 	}
-	panic(fmt.Sprintf("model: unknown algorithm %q", l.Algorithm))
+	return a.new()
 }
 
 // windowStart is the last multiple of period at or before t, for instants before the epoch too.

@@ -5,6 +5,9 @@ import (
 	"slices"
 )
 
+// SlidingWindowLog is modelled by its charges.
+var SlidingWindowLog = register("sliding_window_log", algorithm{new: func() store { return &slidingLog{} }})
+
 // slidingLog holds every admitted unit with its instant. The units of one charge
 // make one run, so that a charge of 100,000 costs no more than a charge of one.
 type slidingLog struct {

@@ -144,7 +144,7 @@ func (m *Model) ask(now, n int64) Outcome {
 		out.Allowed = out.Allowed && v.Admits
 		out.Each = append(out.Each, v)
 	}
-	if !out.Allowed { // whoever is turned away has no place in a queue
+	if !out.Allowed { // what is denied has no place in a queue
 		for i := range out.Each {
 			out.Each[i].Delay = new(big.Rat)
 		}
@@ -166,7 +166,7 @@ func judge(l Limit, s store, now, n int64) Verdict {
 		v.RetryAfter = s.retry(l, v.At, n)
 	default:
 		v.Admits = true
-		if l.Algorithm == LeakyBucket {
+		if algorithms[l.Algorithm].delays {
 			v.Delay = l.drain(used)
 		}
 	}

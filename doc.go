@@ -1,0 +1,19 @@
+// Package redislimit is documentation only: rate limiting for Go web services,
+// backed by Redis. A limit holds across all machines that serve, because the count
+// is kept in Redis and each decision is one atomic script.
+//
+//	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+//	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
+//	http.Handle("/", httplimit.Middleware(lim, keyfunc.IP())(mux))
+//
+// The packages:
+//
+//   - [github.com/redislimit/redislimit/core]: limiters and algorithms; knows no HTTP
+//   - [github.com/redislimit/redislimit/keyfunc]: what requests are counted by: address, user, API key
+//   - [github.com/redislimit/redislimit/core/guard]: the options of the middleware
+//   - [github.com/redislimit/redislimit/nethttp]: middleware for net/http, package httplimit
+//   - [github.com/redislimit/redislimit/gin]: for Gin, package ginlimit
+//   - [github.com/redislimit/redislimit/echo]: for Echo v4, package echolimit
+//   - [github.com/redislimit/redislimit/fiber]: for Fiber v2, package fiberlimit
+//   - github.com/redislimit/redislimit/otel: OpenTelemetry metrics, a module of its own
+package redislimit

@@ -1,0 +1,169 @@
+package algorithm
+
+import (
+	_ "embed"
+	"fmt"
+	"math/bits"
+)
+
+//go:embed lua/bucket.lua
+var bucketLua string
+
+//go:embed lua/bucket_refund.lua
+var bucketRefundLua string
+
+// TokenBucket, LeakyBucket and GCRA are the three bucket algorithms. They decide
+// alike and store alike: one instant, at which all units used are paid for. GCRA
+// calls it the theoretical arrival time; a token bucket is full then, and a leaky
+// bucket empty. A leaky bucket also delays what it admits, and has another default
+// capacity.
+var (
+	TokenBucket = &Kind{
+		Name: "token_bucket", Tag: "token", Bucket: true, Validate: validateBucket, New: newBucket,
+		decideLua: bucketLua, refundLua: bucketRefundLua, costArgs: 2,
+	}
+	LeakyBucket = &Kind{
+		Name: "leaky_bucket", Tag: "leaky", Bucket: true, Validate: validateBucket, New: newLeakyBucket,
+		Delays: true, Burst: drainedInOneSecond,
+		decideLua: bucketLua, refundLua: bucketRefundLua, costArgs: 2,
+	}
+	GCRA = &Kind{
+		Name: "gcra", Tag: "gcra", Bucket: true, Validate: validateBucket, New: newBucket,
+		decideLua: bucketLua, refundLua: bucketRefundLua, costArgs: 2,
+	}
+)
+
+// maxDrainYears bounds the time in which a full bucket drains: beyond it
+// microseconds since the epoch would not be exact in Redis.
+const maxDrainYears = 100
+
+func validateBucket(l Limit) error {
+	const year = 365 * 24 * 3600 * 1_000_000
+	if newRatio(l.Count, l.Period).times(l.Burst).w > maxDrainYears*year {
+		return fmt.Errorf("a burst of %d takes longer to drain than the %d years allowed: lower Burst or raise the rate",
+			l.Burst, maxDrainYears)
+	}
+	return nil
+}
+
+// drainedInOneSecond is a leaky bucket's default capacity.
+func drainedInOneSecond(count, period int64) int64 {
+	if count < 1 || period < 1 {
+		return 1 // the rate is refused elsewhere
+	}
+	hi, lo := bits.Mul64(uint64(count), 1_000_000)
+	if hi >= uint64(period) {
+		return 1_000_000_000
+	}
+	n, _ := bits.Div64(hi, lo, uint64(period))
+	return min(max(1, int64(n)), 1_000_000_000)
+}
+
+// A bucket decides for the bucket algorithms. What it keeps is a debt: the time
+// until the full capacity is available again. Units and time are exchanged at the
+// ratio unit, exactly.
+//
+// An Observation is the debt: A whole microseconds and B parts of 1/q. A State is
+// the instant at which the debt ends, A and B parts of 1/q.
+type bucket struct {
+	capacity int64
+	unit     ratio // the time of one unit
+	one      span  // the cost of one unit
+	full     span  // the debt of a bucket with nothing left
+	delays   bool  // an admitted request waits until the debt before it is over
+	form     string
+	period   int64
+}
+
+func newBucket(l Limit) Evaluator { return makeBucket(l) }
+
+func newLeakyBucket(l Limit) Evaluator {
+	b := makeBucket(l)
+	b.delays = true
+	return b
+}
+
+func makeBucket(l Limit) *bucket {
+	b := &bucket{capacity: l.Burst, unit: newRatio(l.Count, l.Period), period: l.Period}
+	b.one, b.full = b.unit.times(1), b.unit.times(b.capacity)
+	b.form = fmt.Sprintf("B1 %d ", l.Count)
+	if l.Named {
+		b.form = fmt.Sprintf("B1 %d/%d ", l.Count, l.Period)
+	}
+	return b
+}
+
+func (b *bucket) cost(n int64) span {
+	switch {
+	case n == 1:
+		return b.one
+	case n > b.capacity:
+		return span{w: huge}
+	}
+	return b.unit.times(n)
+}
+
+// debt returns what is left at now of the debt that s has.
+func (b *bucket) debt(s *State, now int64) span {
+	if s.A < now {
+		return span{}
+	}
+	return span{s.A - now, s.B}
+}
+
+func (b *bucket) Evaluate(s *State, now, n int64) Observation {
+	debt := b.debt(s, now)
+	admits := !b.full.less(b.unit.add(debt, b.cost(n)))
+	return Observation{Admits: admits, At: now, A: debt.w, B: debt.f}
+}
+
+func (b *bucket) Charge(s *State, o Observation, n int64) {
+	debt := b.unit.add(span{o.A, o.B}, b.cost(n))
+	s.A, s.B = o.At+debt.w, debt.f
+}
+
+func (b *bucket) Refund(s *State, now, n, _ int64) {
+	debt := b.unit.sub(b.debt(s, now), b.cost(n))
+	s.A, s.B = now+debt.w, debt.f
+}
+
+func (b *bucket) ResetAt(s *State) int64 { return span{s.A, s.B}.micros() }
+
+func (b *bucket) Usage(s *State, now int64) float64 {
+	return float64(b.debt(s, now).w) / float64(b.full.w+1)
+}
+
+func (b *bucket) Constants() []any {
+	return []any{b.form, b.full.w, b.full.f, b.unit.q, b.period}
+}
+
+func (b *bucket) Cost(args []any, n int64) []any {
+	cost := b.cost(n)
+	return append(args, cost.w, cost.f)
+}
+
+func (b *bucket) Valid(o Observation) bool {
+	return o.A >= 0 && o.B >= 0 && o.B <= b.unit.q && !b.full.less(span{o.A, o.B})
+}
+
+// ChargeID is the same for all charges: one unit of debt is like any other.
+func (b *bucket) ChargeID(Observation) int64 { return 0 }
+
+func (b *bucket) Outcome(o Observation, n int64, charged bool) Outcome {
+	debt := span{o.A, o.B}
+	out := Outcome{Limit: b.capacity, Window: b.full.micros()}
+	switch {
+	case n > b.capacity:
+		out.RetryAfter = Never
+	case !o.Admits && n > 0:
+		out.RetryAfter = b.unit.sub(b.unit.add(debt, b.cost(n)), b.full).micros()
+	case b.delays && n > 0:
+		out.Delay = debt.micros()
+	}
+	if charged {
+		debt = b.unit.add(debt, b.cost(n))
+	}
+	out.Remaining = b.unit.units(b.unit.sub(b.full, debt))
+	out.ResetAfter = debt.micros()
+	return out
+}

@@ -1,0 +1,106 @@
+package algorithm
+
+import _ "embed"
+
+//go:embed lua/fixed_window.lua
+var fixedWindowLua string
+
+//go:embed lua/fixed_window_refund.lua
+var fixedWindowRefundLua string
+
+// FixedWindow counts the units in windows, which begin with the first admitted
+// request, or at multiples of the period if they are aligned.
+var FixedWindow = &Kind{
+	Name: "fixed_window", Tag: "fixed", Aligns: true, New: newFixedWindow,
+	decideLua: fixedWindowLua, refundLua: fixedWindowRefundLua, costArgs: 1,
+}
+
+// A fixedWindow decides for [FixedWindow].
+//
+// An Observation is A, the units used; B, the start of the window; C, its length.
+// A State is A, the units used; B, the start of the window; C, its end.
+type fixedWindow struct {
+	limit, period  int64
+	aligned, named bool
+}
+
+func newFixedWindow(l Limit) Evaluator {
+	return &fixedWindow{limit: l.Count, period: l.Period, aligned: l.Aligned, named: l.Named}
+}
+
+func (w *fixedWindow) Evaluate(s *State, now, n int64) Observation {
+	used, start := s.A, s.B
+	if now >= s.C || used == 0 {
+		used, start = 0, now
+		if w.aligned {
+			start = now - now%w.period
+		}
+	}
+	return Observation{Admits: used+min(n, w.limit+1) <= w.limit, At: now, A: used, B: start, C: w.period}
+}
+
+func (w *fixedWindow) Charge(s *State, o Observation, n int64) {
+	s.A, s.B, s.C = o.A+n, o.B, o.B+o.C
+}
+
+func (w *fixedWindow) Refund(s *State, _, n, start int64) {
+	if s.B == start {
+		s.A = max(0, s.A-n)
+	}
+}
+
+func (w *fixedWindow) ResetAt(s *State) int64 {
+	if s.A == 0 {
+		return 0
+	}
+	return s.C
+}
+
+func (w *fixedWindow) Usage(s *State, now int64) float64 {
+	if now >= s.C {
+		return 0
+	}
+	return float64(s.A) / float64(w.limit)
+}
+
+func (w *fixedWindow) Constants() []any {
+	kind := ""
+	switch {
+	case w.aligned && w.named:
+		kind = "aligned named"
+	case w.aligned:
+		kind = "aligned"
+	case w.named:
+		kind = "named"
+	}
+	return []any{w.limit, w.period, kind}
+}
+
+func (w *fixedWindow) Cost(args []any, n int64) []any { return append(args, min(n, w.limit+1)) }
+
+func (w *fixedWindow) Valid(o Observation) bool {
+	used, start, length := o.A, o.B, o.C
+	return used >= 0 && used < maxInstant && start >= 0 && length > 0 && start+length > o.At && start+length < maxInstant
+}
+
+// ChargeID is the start of the window.
+func (w *fixedWindow) ChargeID(o Observation) int64 { return o.B }
+
+func (w *fixedWindow) Outcome(o Observation, n int64, charged bool) Outcome {
+	used, remains := o.A, o.B+o.C-o.At
+	out := Outcome{Limit: w.limit, Window: w.period}
+	switch {
+	case n > w.limit:
+		out.RetryAfter = Never
+	case !o.Admits && n > 0:
+		out.RetryAfter = remains
+	}
+	if charged {
+		used += n
+	}
+	out.Remaining = max(0, w.limit-used)
+	if used > 0 {
+		out.ResetAfter = remains
+	}
+	return out
+}

@@ -1,0 +1,97 @@
+-- token_bucket, gcra and leaky_bucket. KEYS[i] is a string, 'FORM ends' or 'FORM ends+f': the instant,
+-- in microseconds and parts of 1/q, at which the debt ends, that is, at which the full capacity is
+-- available again. A unit takes period/count = p/q microseconds, in lowest terms, so that a decision
+-- only adds and compares, and nothing is rounded. FORM is a version and the count, and the period for a
+-- limit whose key does not contain it: 'B1 count ' or 'B1 count/period '.
+-- Constants: FORM, the capacity as time (W and F parts of 1/q), q, the period. Cost: w and f.
+-- Observes: the debt, w and f, clipped to the capacity.
+
+-- restate reads what was stored at another rate. It returns the debt, and whether the value is not
+-- understood: then there is none. The units used stay used: what the new parts of 1/Q cannot hold is
+-- rounded up to a binary fraction of them, of so few bits that sums stay exact.
+local function restate(value, c)
+  -- muldiv returns x * y / z, whole and remainder, without the product, which may be beyond 2^53.
+  local function muldiv(x, y, z)
+    local whole, part = math.floor(x / z), x % z
+    local quotient, rest, bit = 0, 0, 2 ^ 50
+    while bit >= 1 do
+      quotient, rest = quotient * 2, rest * 2
+      if rest >= z then quotient, rest = quotient + 1, rest - z end
+      if y >= bit then
+        y, quotient, rest = y - bit, quotient + whole, rest + part
+        if rest >= z then quotient, rest = quotient + 1, rest - z end
+      end
+      bit = bit / 2
+    end
+    return quotient, rest
+  end
+
+  -- lowest returns period/count in lowest terms.
+  local function lowest(count, period)
+    local a, b = period, count
+    while b > 0 do
+      local rest = a % b
+      a = b
+      b = rest
+    end
+    return period / a, count / a
+  end
+
+  local count, period, ends, f = string.match(value .. '+0', '^B1 (%d+)/?(%d*) (%d+)%+([^+]+)')
+  count, period, ends, f = tonumber(count or 0), tonumber(period or '') or ARGV[c + 4], tonumber(ends or ''), tonumber(f or '')
+  if not (f and count > 0 and period > 0 and ends < 2 ^ 53 and f >= 0 and f < count) then return 0, 0, true end
+  if ends < now then return 0, 0 end
+  local p, q = lowest(count, period)
+  local P, Q = lowest(tonumber(string.match(ARGV[c], ' (%d+)')), ARGV[c + 4])
+  local units, rest = muldiv(ends - now, q, p)
+  rest = rest + f
+  units = units + math.floor(rest / p)
+  rest = rest % p
+  local W, F = muldiv(units, P, Q)
+  local whole = math.floor(rest)
+  local more, left = muldiv(whole, P, p)
+  local fraction = left / p + (rest - whole) * P / p
+  F = F + more + math.floor(fraction)
+  fraction = fraction % 1
+  if fraction > 0 then
+    local _, exponent = math.frexp(Q)
+    local grid = 2 ^ (50 - exponent)
+    fraction = (math.floor(fraction * grid) + 1) / grid
+  end
+  W = W + math.floor(F / Q)
+  F = F % Q + fraction
+  if F >= Q then W, F = W + 1, F - Q end
+  return math.min(W, 2 ^ 52), F
+end
+
+-- debt returns what is left of the debt, whole microseconds and parts, and whether the key has
+-- something that is not understood.
+local function debt(key, c)
+  local form, value, foreign = ARGV[c], load(key)
+  if not value then return 0, 0, foreign end
+  if string.sub(value, 1, #form) ~= form then return restate(value, c) end
+  local ends, f = tonumber(string.sub(value, #form + 1)), 0
+  if not ends then
+    ends, f = string.match(value, '^(%d+)%+([^+]+)$', #form + 1)
+    ends, f = tonumber(ends or ''), tonumber(f or '')
+  end
+  if not (ends and f and ends % 1 == 0 and ends < 2 ^ 53 and f >= 0 and f < ARGV[c + 3]) then return 0, 0, true end
+  if ends < now then return 0, 0 end
+  return ends - now, f
+end
+
+local function evaluate(key, c, n)
+  local W, F, q = ARGV[c + 1], ARGV[c + 2], ARGV[c + 3]
+  local w, f, foreign = debt(key, c)
+  if w > W or (w == W and f > F) then w, f = W, F end
+  local x, y = w + ARGV[n], f + ARGV[n + 1]
+  if y >= q then x, y = x + 1, y - q end
+  return x < W or (x == W and y <= F), now, w, f == 0 and 0 or math.ceil(f), 0, x, y, foreign
+end
+
+local function charge(key, c, _, _, _, _, _, w, f)
+  local value = string.format('%s%d', ARGV[c], now + w)
+  if #value < #ARGV[c] + 16 then value = string.format('%s%.0f', ARGV[c], now + w) end -- %d is of 32 bits somewhere
+  if f > 0 then value = value .. string.format('+%.17g', f) end
+  return redis.pcall('SET', key, value, 'PX', math.ceil((w + 1) / 1000) + grace).err
+end

@@ -1,0 +1,35 @@
+-- Decides a limiter of several limits, for each key on its own: all admit, or none is charged. All are
+-- evaluated before the first write, because Redis does not undo a script that fails half way.
+-- KEYS     the limits' states, all of one decision and then those of the next
+-- ARGV     each limit's constants; from `first` on '1' to charge what is admitted or '0' to look, and each
+--          limit's cost, `width` arguments in all: once for all decisions, or once for each
+-- Replies  {admits, t, a, b, c} for each limit of each decision, in one list; see decide.lua.
+
+local reply, found, at, several = {}, {}, first, #limits
+for i = 1, several do found[i] = { 0, 0, 0, 0, 0, 0, 0 } end
+local step = #ARGV >= first + width and width or 0
+for base = 0, #KEYS - 1, several do
+  local charging, all, err = ARGV[at] == '1', true, nil
+  for i = 1, several do
+    local limit = limits[i]
+    local admits, t, a, b, c, u, v, foreign = limit.evaluate(KEYS[base + i], limit.constants, at + limit.cost)
+    all = all and admits
+    local f = found[i]
+    f[1], f[2], f[3], f[4], f[5], f[6], f[7] = t, a, b, c, u, v, foreign
+    local r = 5 * (base + i)
+    reply[r - 4], reply[r - 3], reply[r - 2], reply[r - 1], reply[r] = admits and 1 or 0, t, a, b, c
+  end
+  for i = 1, charging and several or 0 do
+    local limit = limits[i]
+    if all then
+      err = limit.charge(KEYS[base + i], limit.constants, at + limit.cost, unpack(found[i], 1, 6))
+      if err then break end
+    elseif found[i][7] then
+      redis.pcall('DEL', KEYS[base + i]) -- what is not ours would never expire
+    end
+  end
+  if err and #KEYS == several then return { err = err } end
+  if err then reply[5 * base + 1] = 2 end
+  at = at + step
+end
+return reply

@@ -1,0 +1,39 @@
+-- fixed_window. KEYS[i] is a string, 'F1 used start' or 'F1 used start length': the units used in the
+-- window that opened at `start` and lasts `length`, both in microseconds.
+-- Constants: limit, period, and a kind: '' for a window that opens with its first request, 'aligned' for
+-- an aligned one; 'named' for a limit whose key does not contain the length, so that it is stored, and
+-- 'aligned named'. Cost: the units.
+-- Observes: used, start, length.
+
+local function evaluate(key, c, n)
+  local limit, period, kind, t = ARGV[c], ARGV[c + 1], ARGV[c + 2], now
+  local used, start, length, digits = 0, now, period, nil
+  local value, foreign = load(key)
+  if value then
+    used, digits, length = string.match(value, '^F1 (%d+) (%d+) ?(%d*)$')
+    used, start, length = tonumber(used), tonumber(digits or 0), tonumber(length or 0) or period
+    if used and used + start + length < 2 ^ 53 then
+      if start > now then t = start end
+    else
+      used, start, length, digits, foreign = 0, now, period, nil, true
+    end
+  end
+  if kind == 'aligned' or kind == 'aligned named' then
+    local window = t - t % period
+    if start ~= window or length ~= period then used, start, length, digits = 0, window, period, nil end
+  elseif t >= start + length then
+    used, start, length, digits = 0, t, period, nil
+  end
+  return used + ARGV[n] <= limit, t, used, start, length, digits, nil, foreign
+end
+
+-- save writes `start` as it was read, or else formats it: numbers that are joined keep 14 digits.
+local function save(key, kind, used, start, length, digits)
+  local value = 'F1 ' .. used .. ' ' .. (digits or string.format('%.0f', start))
+  if kind == 'named' or kind == 'aligned named' then value = value .. ' ' .. length end
+  return redis.pcall('SET', key, value, 'PX', math.ceil((start + length - now) / 1000) + grace).err
+end
+
+local function charge(key, c, n, _, used, start, length, digits)
+  return save(key, ARGV[c + 2], used + ARGV[n], start, length, digits)
+end

@@ -1,0 +1,57 @@
+-- sliding_window_counter. KEYS[i] is a string, 'FORM start current before': the units used in the
+-- aligned window that began at `start`, in microseconds, and in the one before it. FORM is a version,
+-- and the period for a limit whose key does not contain it: 'C1 ' or 'C1 period '.
+-- Constants: limit, period, FORM. Cost: the units.
+-- Observes: current, before, start, as they are in the window of t.
+
+-- find returns t; the units as they are in the window of t, with its start, also as it was read; and
+-- whether the key has something that is not understood.
+local function find(key, c)
+  local period, form, t = ARGV[c + 1], ARGV[c + 2], now
+  local start, current, before, digits
+  local value, foreign = load(key)
+  if value then
+    if string.sub(value, 1, #form) == form then
+      digits, current, before = string.match(value, '^(%d+) (%d+) (%d+)$', #form + 1)
+      start, current, before = tonumber(digits or ''), tonumber(current), tonumber(before)
+    else -- of another period: it starts afresh, but not with an earlier clock
+      start = string.match(value, '^C1 %d+ (%d+) %d+ %d+$')
+      start, current, before = tonumber(start or ''), 0, 0
+    end
+    if start and start < 2 ^ 53 and current + before <= 2 ^ 31 then
+      if start > now then t = start end
+    else
+      start, foreign = nil, true
+    end
+  end
+  local window = t - t % period
+  if start == window then return t, current, before, window, digits end
+  if start == window - period then return t, 0, current, window end
+  return t, 0, 0, window, nil, foreign
+end
+
+-- save writes `start` as it was read, or else formats it: numbers that are joined keep 14 digits.
+local function save(key, c, start, current, before, expires, digits)
+  local value = ARGV[c + 2] .. (digits or string.format('%.0f', start)) .. ' ' .. current .. ' ' .. before
+  return redis.pcall('SET', key, value, 'PX', math.ceil((expires - now) / 1000) + grace).err
+end
+
+-- exceeds returns whether before * left > free * period, exactly: the products may be beyond 2^53, and
+-- are compared in two parts.
+local function exceeds(before, left, free, period)
+  local low, rest = before * (left % 2 ^ 23), free * (period % 2 ^ 23)
+  local weight = before * math.floor(left / 2 ^ 23) + math.floor(low / 2 ^ 23)
+  local room = free * math.floor(period / 2 ^ 23) + math.floor(rest / 2 ^ 23)
+  return weight > room or (weight == room and low % 2 ^ 23 > rest % 2 ^ 23)
+end
+
+local function evaluate(key, c, n)
+  local t, current, before, window, digits, foreign = find(key, c)
+  local period, free = ARGV[c + 1], ARGV[c] - current - ARGV[n]
+  local admits = free >= before or (free >= 0 and not exceeds(before, period - t + window, free, period))
+  return admits, t, current, before, window, digits, nil, foreign
+end
+
+local function charge(key, c, n, _, current, before, window, digits)
+  return save(key, c, window, current + ARGV[n], before, window + 2 * ARGV[c + 1], digits)
+end

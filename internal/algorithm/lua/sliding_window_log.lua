@@ -1,0 +1,52 @@
+-- sliding_window_log. KEYS[i] is a sorted set with an entry for each unit admitted. Its score is the
+-- instant in microseconds, its member that instant or the next number that is free, so that entries
+-- of one instant are told apart and stand in the order in which they came.
+-- Constants: limit, period. Cost: the units.
+-- Observes: the units in the window; the first member to add if it admits, and else the instant at
+-- which there is room; the instant of the newest unit. What is not understood is removed by a charge.
+
+local function evaluate(key, c, n)
+  local limit, period, cost = ARGV[c], ARGV[c + 1], tonumber(ARGV[n])
+  local last = redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
+  if last.err and not string.find(last.err, 'WRONGTYPE', 1, true) then error(last.err) end
+  local member, newest = tonumber(last[1]), tonumber(last[2])
+  if not (member and newest and newest >= 0 and member >= newest and member < 2 ^ 53) then
+    local foreign = last.err or last[1]
+    return cost <= limit, now, 0, now, 0, foreign, nil, foreign
+  end
+  local t = newest > now and newest or now
+  local used = redis.call('ZCOUNT', key, t - period + 1, '+inf')
+  if used + cost <= limit then return true, t, used, t > member and t or member + 1, newest end
+  if cost > limit then return false, t, used, 0, newest end
+  local rank = cost - limit - 1 -- counted from the newest, as the used ones are the last
+  local leaves = redis.call('ZRANGE', key, rank, rank, 'WITHSCORES')
+  return false, t, used, leaves[2] + period, newest
+end
+
+-- each calls a command for the members from `first` on, in parts that Lua's stack can take, with the
+-- score before each member where there is one. It returns the error of one that fails.
+local function each(command, key, first, cost, score)
+  for from = 0, cost - 1, 500 do
+    local entries = {}
+    for i = from, math.min(from + 500, cost) - 1 do
+      if score then entries[#entries + 1] = score end
+      entries[#entries + 1] = first + i
+    end
+    local done = redis.pcall(command, key, unpack(entries))
+    if type(done) == 'table' then return done.err end
+  end
+end
+
+local function charge(key, c, n, t, used, first, newest, foreign)
+  local cost, period, err = tonumber(ARGV[n]), ARGV[c + 1], nil
+  if foreign then redis.pcall('DEL', key) end
+  if newest > 0 then redis.call('ZREMRANGEBYSCORE', key, '-inf', t - period) end
+  if cost == 1 then
+    local done = redis.pcall('ZADD', key, t, first)
+    err = type(done) == 'table' and done.err
+  else
+    err = each('ZADD', key, first, cost, t)
+  end
+  if err then return err end
+  redis.call('PEXPIREAT', key, math.ceil((t + period) / 1000))
+end

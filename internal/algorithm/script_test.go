@@ -1,0 +1,62 @@
+package algorithm_test
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+)
+
+// members returns a limit of every algorithm, at rates with and without fractions
+// of a microsecond.
+func members() []algorithm.Member {
+	var all []algorithm.Member
+	for _, k := range algorithm.Kinds {
+		for _, count := range []int64{3, 7, 90} {
+			l := algorithm.Limit{Count: count, Period: 60_000_000, Burst: count}
+			all = append(all, algorithm.Member{Kind: k, Evaluator: k.New(l)})
+			if k.Aligns {
+				l.Aligned = true
+				all = append(all, algorithm.Member{Kind: k, Evaluator: k.New(l)})
+			}
+		}
+	}
+	return all
+}
+
+// FuzzDecodeReply decodes what may be replied in Redis's place: it is refused or
+// gives an Outcome within its bounds, and never panics.
+func FuzzDecodeReply(f *testing.F) {
+	f.Add([]byte(nil), int64(1))
+	f.Add(make([]byte, 8*5), int64(1))
+	f.Add(make([]byte, 8*15), int64(3))
+	for _, numbers := range [][]int64{
+		{1, 1_800_000_000_000_000, 0, 0, 0}, {0, 1_800_000_000_000_000, 60_000_000, 0, 0},
+		{1, 1_800_000_000_000_000, 0, 1_800_000_000_000_000, 60_000_000}, {2, 0, 0, 0, 0},
+		{1, 1 << 62, 1 << 62, 1 << 62, 1 << 62}, {1, -1, -1, -1, -1}, {1, 0, -1 << 63, -1 << 63, -1 << 63},
+	} {
+		var raw []byte
+		for _, n := range numbers {
+			raw = binary.LittleEndian.AppendUint64(raw, uint64(n))
+		}
+		f.Add(raw, int64(1))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte, n int64) {
+		reply := make([]int64, len(raw)/8)
+		for i := range reply {
+			reply[i] = int64(binary.LittleEndian.Uint64(raw[8*i:]))
+		}
+		for _, m := range members() {
+			observed := make([]algorithm.Observation, 1)
+			if err := algorithm.DecodeReply(reply, []algorithm.Member{m}, observed); err != nil {
+				continue
+			}
+			for _, charged := range []bool{false, observed[0].Admits} {
+				out := m.Outcome(observed[0], max(0, min(n, 3)), charged)
+				if out.Remaining < 0 || out.Remaining > out.Limit || out.RetryAfter < 0 || out.ResetAfter < 0 || out.Delay < 0 {
+					t.Errorf("%s, %v: %+v", m.Name, reply, out)
+				}
+			}
+		}
+	})
+}

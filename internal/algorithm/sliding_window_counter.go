@@ -1,0 +1,149 @@
+package algorithm
+
+import (
+	_ "embed"
+	"fmt"
+	"math/bits"
+)
+
+//go:embed lua/sliding_window_counter.lua
+var slidingWindowCounterLua string
+
+//go:embed lua/sliding_window_counter_refund.lua
+var slidingWindowCounterRefundLua string
+
+// SlidingWindowCounter counts the units in the current aligned window and in the
+// one before, which is weighted by the part of it that a sliding window covers.
+var SlidingWindowCounter = &Kind{
+	Name: "sliding_window_counter", Tag: "counter", New: newCounter,
+	decideLua: slidingWindowCounterLua, refundLua: slidingWindowCounterRefundLua, costArgs: 1,
+}
+
+// A counter decides for [SlidingWindowCounter].
+//
+// An Observation and a State are A, the units in the current window; B, those in
+// the window before; C, the start of the current window.
+type counter struct {
+	limit, period int64
+	form          string // what is stored begins with it
+}
+
+func newCounter(l Limit) Evaluator {
+	c := &counter{limit: l.Count, period: l.Period, form: "C1 "}
+	if l.Named {
+		c.form = fmt.Sprintf("C1 %d ", c.period)
+	}
+	return c
+}
+
+// at returns the units in the window of now and in the one before, and its start.
+func (c *counter) at(s *State, now int64) (current, before, start int64) {
+	start = now - now%c.period
+	switch {
+	case start > s.C+c.period:
+		return 0, 0, start
+	case start > s.C:
+		return 0, s.A, start
+	}
+	return s.A, s.B, start
+}
+
+func (c *counter) Evaluate(s *State, now, n int64) Observation {
+	o := Observation{At: now}
+	o.A, o.B, o.C = c.at(s, now)
+	o.Admits = n <= c.limit && c.fitsAt(o, n) <= now
+	return o
+}
+
+func (c *counter) Charge(s *State, o Observation, n int64) { s.A, s.B, s.C = o.A+n, o.B, o.C }
+
+func (c *counter) Refund(s *State, _, n, start int64) {
+	switch s.C {
+	case start:
+		s.A = max(0, s.A-n)
+	case start + c.period:
+		s.B = max(0, s.B-n)
+	}
+}
+
+func (c *counter) ResetAt(s *State) int64 {
+	switch {
+	case s.A > 0:
+		return s.C + 2*c.period
+	case s.B > 0:
+		return s.C + c.period
+	}
+	return 0
+}
+
+func (c *counter) Usage(s *State, now int64) float64 {
+	current, before, start := c.at(s, now)
+	covered := float64(start+c.period-now) / float64(c.period)
+	return (float64(current) + float64(before)*covered) / float64(c.limit)
+}
+
+func (c *counter) Constants() []any { return []any{c.limit, c.period, c.form} }
+
+func (c *counter) Cost(args []any, n int64) []any { return append(args, min(n, c.limit+1)) }
+
+func (c *counter) Valid(o Observation) bool {
+	current, before, start := o.A, o.B, o.C
+	return current >= 0 && current <= 1<<31 && before >= 0 && before <= 1<<31 && start >= 0 && start <= o.At && o.At < start+c.period
+}
+
+// ChargeID is the start of the window.
+func (c *counter) ChargeID(o Observation) int64 { return o.C }
+
+func (c *counter) Outcome(o Observation, n int64, charged bool) Outcome {
+	current, before := o.A, o.B
+	out := Outcome{Limit: c.limit, Window: c.period}
+	switch {
+	case n > c.limit:
+		out.RetryAfter = Never
+	case !o.Admits && n > 0:
+		out.RetryAfter = c.fitsAt(o, n) - o.At
+	}
+	if charged {
+		current += n
+	}
+	left := o.C + c.period - o.At // of the current window
+	weight := divCeil(before, left, c.period)
+	out.Remaining = min(max(0, c.limit-current-weight), c.limit)
+	switch {
+	case current > 0:
+		out.ResetAfter = left + c.period
+	case before > 0:
+		out.ResetAfter = left
+	}
+	return out
+}
+
+// fitsAt returns the first instant at which n units would fit if nothing else came.
+func (c *counter) fitsAt(o Observation, n int64) int64 {
+	current, before, start := o.A, o.B, o.C
+	if free := c.limit - current - n; free >= 0 {
+		return max(o.At, start+c.fadedAfter(before, free))
+	}
+	return start + c.period + c.fadedAfter(current, c.limit-n)
+}
+
+// fadedAfter returns how far into a window the units of the window before have
+// lost enough of their weight to be at most free.
+func (c *counter) fadedAfter(before, free int64) int64 {
+	if before <= free {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(free), uint64(c.period))
+	covered, _ := bits.Div64(hi, lo, uint64(before)) // less than the period, as free is less than before
+	return c.period - int64(covered)
+}
+
+// divCeil returns a*b/c rounded up, for b at most c.
+func divCeil(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	q, rest := bits.Div64(hi, lo, uint64(c))
+	if rest > 0 {
+		q++
+	}
+	return int64(q)
+}

@@ -1,0 +1,128 @@
+package algorithm
+
+import (
+	_ "embed"
+	"fmt"
+)
+
+//go:embed lua/sliding_window_log.lua
+var slidingWindowLogLua string
+
+//go:embed lua/sliding_window_log_refund.lua
+var slidingWindowLogRefundLua string
+
+// SlidingWindowLog remembers when each unit was admitted.
+var SlidingWindowLog = &Kind{
+	Name: "sliding_window_log", Tag: "log", Validate: validateLog, New: newLog,
+	decideLua: slidingWindowLogLua, refundLua: slidingWindowLogRefundLua, costArgs: 1,
+}
+
+// maxLog is the largest count of a sliding window log, whose memory grows with it.
+const maxLog = 100_000
+
+func validateLog(l Limit) error {
+	if l.Count > maxLog {
+		return fmt.Errorf("the count is %d, a sliding window log allows at most %d: use SlidingWindowCounter", l.Count, maxLog)
+	}
+	return nil
+}
+
+// A log decides for [SlidingWindowLog]. Units have numbers, which are instants:
+// that of their admission, or the next that is free.
+//
+// An Observation is A, the units in the window; B, the number of the first unit to
+// add if the log admits, and else the instant at which there is room; C, the
+// instant of the newest unit. A State is A, the units in its log.
+type log struct{ limit, period int64 }
+
+func newLog(l Limit) Evaluator { return &log{limit: l.Count, period: l.Period} }
+
+// A logEntry is one charge: its instant, the number of its first unit and its
+// units.
+type logEntry struct{ at, first, n int64 }
+
+func (l *log) Evaluate(s *State, now, n int64) Observation {
+	for len(s.log) > 0 && s.log[0].at <= now-l.period {
+		s.A -= s.log[0].n
+		s.log = s.log[1:]
+	}
+	o := Observation{Admits: n <= l.limit && s.A+n <= l.limit, At: now, A: s.A, B: now}
+	if len(s.log) == 0 {
+		return o
+	}
+	newest := s.log[len(s.log)-1]
+	o.B, o.C = max(now, newest.first+newest.n), newest.at
+	if !o.Admits && n <= l.limit {
+		o.B = l.leavesAt(s, s.A+n-l.limit) + l.period
+	}
+	return o
+}
+
+// leavesAt returns the instant of the last of the n oldest units.
+func (l *log) leavesAt(s *State, n int64) int64 {
+	for _, e := range s.log {
+		if n -= e.n; n <= 0 {
+			return e.at
+		}
+	}
+	return 0 // not reached: there are at least n
+}
+
+func (l *log) Charge(s *State, o Observation, n int64) {
+	s.A += n
+	s.log = append(s.log, logEntry{o.At, o.B, n})
+}
+
+func (l *log) Refund(s *State, _, n, first int64) {
+	for i, e := range s.log {
+		if e.first == first && e.n == n {
+			s.A -= n
+			s.log = append(s.log[:i], s.log[i+1:]...)
+			return
+		}
+	}
+}
+
+func (l *log) ResetAt(s *State) int64 {
+	if len(s.log) == 0 {
+		return 0
+	}
+	return s.log[len(s.log)-1].at + l.period
+}
+
+func (l *log) Usage(s *State, now int64) float64 {
+	if l.ResetAt(s) <= now {
+		return 0
+	}
+	return float64(s.A) / float64(l.limit)
+}
+
+func (l *log) Constants() []any { return []any{l.limit, l.period} }
+
+func (l *log) Cost(args []any, n int64) []any { return append(args, min(n, l.limit+1)) }
+
+func (l *log) Valid(o Observation) bool {
+	return o.A >= 0 && o.A < maxInstant && o.B >= 0 && o.B < maxInstant && o.C >= 0 && o.C <= o.At
+}
+
+// ChargeID is the number of the first unit.
+func (l *log) ChargeID(o Observation) int64 { return o.B }
+
+func (l *log) Outcome(o Observation, n int64, charged bool) Outcome {
+	out := Outcome{Limit: l.limit, Window: l.period}
+	switch {
+	case n > l.limit:
+		out.RetryAfter = Never
+	case !o.Admits && n > 0:
+		out.RetryAfter = max(0, o.B-o.At)
+	}
+	used, newest := o.A, o.C
+	if charged {
+		used, newest = used+n, o.At
+	}
+	out.Remaining = max(0, l.limit-used)
+	if used > 0 {
+		out.ResetAfter = max(0, newest+l.period-o.At)
+	}
+	return out
+}

@@ -1,0 +1,366 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A call is what one caller asks.
+type call struct {
+	key    string
+	answer *string
+}
+
+// A server is a Batcher whose batches a test holds, and lets return.
+type server struct {
+	*Batcher[call]
+
+	t       *testing.T
+	mu      sync.Mutex
+	batches [][]string        // the keys in each batch
+	since   []time.Time       // of each batch
+	returns []chan error      // how each batch is to end
+	fails   map[string]error  // of one member
+	values  []context.Context // of each batch
+	callers sync.WaitGroup
+}
+
+func newServer(t *testing.T, maxBatch int) *server {
+	p := &server{t: t, fails: map[string]error{}}
+	p.Batcher = New(maxBatch, p.run)
+	return p
+}
+
+// run carries out a batch: it returns when the test says so.
+func (p *server) run(ctx context.Context, since time.Time, members []*Member[call]) error {
+	var keys []string
+	for _, m := range members {
+		keys = append(keys, m.Call.key)
+	}
+	returns := make(chan error)
+	p.mu.Lock()
+	p.batches, p.since, p.returns = append(p.batches, keys), append(p.since, since), append(p.returns, returns)
+	p.values = append(p.values, ctx)
+	p.mu.Unlock()
+	err := <-returns
+	for _, m := range members {
+		m.Err = p.fails[m.Call.key]
+		*m.Call.answer = m.Call.key
+	}
+	if err != nil && strings.HasPrefix(err.Error(), "panic") {
+		panic(err)
+	}
+	return err
+}
+
+// fill puts as many calls in flight as go alone.
+func (p *server) fill() {
+	p.t.Helper()
+	for range maxInFlight {
+		if _, alone := p.Acquire(p.t.Context(), call{}); !alone {
+			p.t.Fatal("a call waits though few are in flight")
+		}
+	}
+}
+
+// A caller is one that waits, and how that ended.
+type caller struct {
+	answer string
+	err    error
+	ended  bool
+	panic  any
+}
+
+// call has a caller wait, and returns once it does.
+func (p *server) call(ctx context.Context, key string) *caller {
+	p.t.Helper()
+	c := &caller{}
+	place, alone := p.Acquire(ctx, call{key, &c.answer})
+	if alone {
+		p.t.Fatalf("%s need not wait", key)
+	}
+	p.callers.Go(func() {
+		defer func() { c.panic, c.ended = recover(), true }()
+		c.err = place.Wait(ctx)
+	})
+	synctest.Wait()
+	return c
+}
+
+// end has the i-th batch return, and waits until what follows from it has happened.
+func (p *server) end(i int, err error) {
+	p.returns[i] <- err
+	synctest.Wait()
+}
+
+func (p *server) sent(want ...string) {
+	p.t.Helper()
+	var got []string
+	for _, f := range p.batches {
+		got = append(got, strings.Join(f, ""))
+	}
+	if !slices.Equal(got, want) {
+		p.t.Errorf("batches %q, want %q", got, want)
+	}
+}
+
+// idle checks that nothing waits or is in flight, so that the next call goes alone.
+func (p *server) idle() {
+	p.t.Helper()
+	p.callers.Wait()
+	synctest.Wait()
+	if p.inFlight != 0 || len(p.waiting) != 0 {
+		p.t.Errorf("%d calls and batches are in flight, %d wait", p.inFlight, len(p.waiting))
+	}
+}
+
+func withServer(t *testing.T, maxBatch int, test func(*testing.T, *server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newServer(t, maxBatch)) }) // fails where a goroutine is left
+}
+
+// While four calls are in flight others wait. Then they go in the order in which
+// they came, as many together as may, one batch for each that returns.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	withServer(t, 3, func(t *testing.T, p *server) {
+		p.fill()
+		began := time.Now()
+		var callers []*caller
+		for i := range 8 {
+			callers = append(callers, p.call(t.Context(), string(rune('a'+i))))
+			time.Sleep(time.Second)
+		}
+		p.sent()
+		p.Release()
+		synctest.Wait()
+		p.sent("abc")
+		p.Release()
+		synctest.Wait()
+		p.sent("abc", "def")
+		p.end(1, nil)
+		p.sent("abc", "def", "gh")
+		if callers[0].ended || !callers[3].ended || callers[6].ended {
+			t.Errorf("ended: %v, %v, %v; want only what has returned", callers[0].ended, callers[3].ended, callers[6].ended)
+		}
+		for i, since := range p.since {
+			if want := began.Add(time.Duration(3*i) * time.Second); !since.Equal(want) {
+				t.Errorf("batch %d counts from %v, want %v: when its first call came", i, since.Sub(began), want.Sub(began))
+			}
+		}
+		p.end(0, nil)
+		p.end(2, nil)
+		p.Release()
+		p.Release()
+		p.idle()
+		for i, c := range callers {
+			if c.err != nil || len(c.answer) != 1 {
+				t.Errorf("caller %d: %v, %q", i, c.err, c.answer)
+			}
+		}
+	})
+}
+
+// Once all have returned no call waits, until four are in flight again.
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	withServer(t, 2, func(t *testing.T, p *server) {
+		for range 3 {
+			p.fill()
+			p.call(t.Context(), "a")
+			for range maxInFlight {
+				p.Release()
+			}
+			synctest.Wait()
+			p.end(len(p.returns)-1, nil)
+			p.idle()
+		}
+		p.sent("a", "a", "a")
+	})
+}
+
+// A caller that cancels before its batch starts returns at once and is not in it,
+// even if it was the first; the others are. A batch without callers is not sent.
+func TestCanceledBefore(t *testing.T) {
+	t.Parallel()
+	withServer(t, 3, func(t *testing.T, p *server) {
+		p.fill()
+		type key struct{}
+		canceling, cancelAll := context.WithCancel(context.WithValue(t.Context(), key{}, "of the first"))
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		first := p.call(canceling, "a")
+		stays := p.call(t.Context(), "b")
+		late := p.call(short, "c")
+		var all []*caller
+		for _, k := range []string{"d", "e", "f"} {
+			all = append(all, p.call(canceling, k))
+		}
+		last := p.call(t.Context(), "g")
+		cancelAll()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for i, c := range append(all, first) {
+			if !c.ended || !errors.Is(c.err, context.Canceled) {
+				t.Errorf("caller %d: ended %v, %v", i, c.ended, c.err)
+			}
+		}
+		if !late.ended || !errors.Is(late.err, context.DeadlineExceeded) {
+			t.Errorf("ended %v, %v; want its own deadline", late.ended, late.err)
+		}
+		p.Release()
+		synctest.Wait()
+		p.sent("b")
+		if ctx := p.values[0]; ctx.Err() != nil || ctx.Value(key{}) != "of the first" {
+			t.Errorf("the batch's context: %v, value %v", ctx.Err(), ctx.Value(key{}))
+		}
+		p.end(0, nil)
+		p.sent("b", "g")
+		p.end(1, nil)
+		if stays.err != nil || last.err != nil || stays.answer != "b" || last.answer != "g" {
+			t.Errorf("the others: %v, %v", stays.err, last.err)
+		}
+		for range maxInFlight - 1 {
+			p.Release()
+		}
+		p.idle()
+	})
+}
+
+// A caller that cancels while its batch is in flight returns at once; the others
+// have their answers.
+func TestCanceledInFlight(t *testing.T) {
+	t.Parallel()
+	withServer(t, 3, func(t *testing.T, p *server) {
+		p.fill()
+		ctx, cancel := context.WithCancel(t.Context())
+		canceled, stays := p.call(ctx, "a"), p.call(t.Context(), "b")
+		p.Release()
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		if !canceled.ended || !errors.Is(canceled.err, context.Canceled) || stays.ended {
+			t.Errorf("ended %v with %v; the other %v", canceled.ended, canceled.err, stays.ended)
+		}
+		p.sent("ab")
+		p.end(0, nil)
+		if !stays.ended || stays.err != nil {
+			t.Errorf("the other: ended %v, %v", stays.ended, stays.err)
+		}
+		for range maxInFlight - 1 {
+			p.Release()
+		}
+		p.idle()
+	})
+}
+
+// The error of a batch is that of all its members, that of a member only its own.
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	withServer(t, 3, func(t *testing.T, p *server) {
+		p.fill()
+		own, all := errors.New("of one"), errors.New("of all")
+		p.fails["b"] = own
+		var callers []*caller
+		for _, k := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+			callers = append(callers, p.call(t.Context(), k))
+		}
+		p.Release()
+		synctest.Wait()
+		p.end(0, nil)
+		p.end(1, all)
+		p.end(2, nil)
+		for i, want := range []error{nil, own, nil, all, all, all, nil} {
+			if !errors.Is(callers[i].err, want) {
+				t.Errorf("caller %d: %v, want %v", i, callers[i].err, want)
+			}
+		}
+		for range maxInFlight - 1 {
+			p.Release()
+		}
+		p.idle()
+	})
+}
+
+// A hook of the client that panics does so for each member, as it would have if
+// each had gone alone: a caller that recovers goes on, and so does the Batcher.
+func TestPanics(t *testing.T) {
+	t.Parallel()
+	withServer(t, 2, func(t *testing.T, p *server) {
+		p.fill()
+		a, b, c := p.call(t.Context(), "a"), p.call(t.Context(), "b"), p.call(t.Context(), "c")
+		p.Release()
+		synctest.Wait()
+		cause := errors.New("panic of a hook")
+		p.end(0, cause)
+		for _, c := range []*caller{a, b} {
+			err, ok := c.panic.(error)
+			if !ok || !errors.Is(err, cause) || !strings.Contains(err.Error(), "batch_test.go") {
+				t.Errorf("panicked with %v; want the cause, and where it was", c.panic)
+			}
+		}
+		p.end(1, nil)
+		if !c.ended || c.err != nil || c.panic != nil {
+			t.Errorf("the next batch: ended %v, %v, %v", c.ended, c.err, c.panic)
+		}
+		for range maxInFlight - 1 {
+			p.Release()
+		}
+		p.idle()
+	})
+}
+
+// Many callers come and cancel at random: each that stays has its own answer, no
+// batch is larger than it may be, and in the end nothing is in flight.
+func TestCrowd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const most, crowd, calls = 7, 50, 40
+		type sum struct {
+			n   int
+			out *int
+		}
+		b := New(most, func(_ context.Context, _ time.Time, members []*Member[sum]) error {
+			if len(members) < 1 || len(members) > most {
+				t.Errorf("%d members", len(members))
+			}
+			time.Sleep(time.Millisecond)
+			for _, m := range members {
+				*m.Call.out += m.Call.n
+			}
+			return nil
+		})
+		var wg sync.WaitGroup
+		for i := range crowd {
+			wg.Go(func() {
+				for j := range calls {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*j%17)*300*time.Microsecond)
+					var out int
+					place, alone := b.Acquire(ctx, sum{i*calls + j, &out})
+					if alone {
+						time.Sleep(time.Millisecond)
+						b.Release()
+					} else if err := place.Wait(ctx); err == nil && out != i*calls+j {
+						t.Errorf("caller %d has the answer %d, want %d", i, out, i*calls+j)
+					} else if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+						t.Error(err)
+					}
+					cancel()
+				}
+			})
+		}
+		wg.Wait()
+		time.Sleep(time.Second) // for batches whose callers have all canceled
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.inFlight != 0 || len(b.waiting) != 0 {
+			t.Errorf("%d calls and batches are in flight, %d wait", b.inFlight, len(b.waiting))
+		}
+	})
+}

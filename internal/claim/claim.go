@@ -1,0 +1,55 @@
+// Package claim lets exactly one of the copies of a result take back what was
+// charged for it.
+package claim
+
+import "sync/atomic"
+
+// A Claim is part of a result. The zero Claim, of a result for which nothing was
+// charged, cannot be taken.
+type Claim struct {
+	set *Set
+	bit uint8
+}
+
+// Take reports whether it is the first call for this Claim or a copy of it.
+func (c Claim) Take() bool {
+	if c.set == nil {
+		return false
+	}
+	bit := uint64(1) << c.bit
+	return c.set.taken.Or(bit)&bit == 0
+}
+
+// Owner returns the owner of the Claim's Set, or 0 for the zero Claim.
+func (c Claim) Owner() uint64 {
+	if c.set == nil {
+		return 0
+	}
+	return c.set.Owner
+}
+
+// A Set is what the copies of a Claim share. Up to 64 Claims share one, so that a
+// Claim need not cost an allocation.
+type Set struct {
+	Owner uint64 // tells apart the limiters that charged
+	taken atomic.Uint64
+}
+
+// Only returns the Claim of a Set that has no other.
+func (s *Set) Only() Claim { return Claim{set: s} }
+
+// A Source makes Claims. It is not safe for concurrent use.
+type Source struct {
+	Owner uint64
+	set   *Set
+	used  uint8
+}
+
+// Next returns a new Claim.
+func (s *Source) Next() Claim {
+	if s.set == nil || s.used == 64 {
+		s.set, s.used = &Set{Owner: s.Owner}, 0
+	}
+	s.used++
+	return Claim{s.set, s.used - 1}
+}

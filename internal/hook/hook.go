@@ -1,0 +1,26 @@
+// Package hook lets this module's own suites and tools reach what core does not
+// export. It is set when package core is imported.
+package hook
+
+import (
+	"time"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+)
+
+// LimitSettings are what the options of a core.Limit set; zero is the default.
+type LimitSettings struct {
+	Burst   int64
+	Aligned bool
+	Name    string
+}
+
+// NewLimit returns the core.Limit of a registered algorithm, whether it has a
+// constructor in core or not.
+var NewLimit func(k *algorithm.Kind, count int64, period time.Duration, s LimitSettings) any
+
+// SetNewLimit sets NewLimit.
+func SetNewLimit(f func(*algorithm.Kind, int64, time.Duration, LimitSettings) any) bool {
+	NewLimit = f
+	return true
+}

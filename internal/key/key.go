@@ -1,0 +1,87 @@
+// Package key holds the rules for the parts of a Redis key: the names that the
+// program chooses, and the form in which a user's key is stored.
+package key
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+)
+
+// MaxName is the longest name or prefix, in bytes.
+const MaxName = 64
+
+// ValidName reports whether s can be the name of a limiter or a limit: 1 to MaxName
+// letters, digits and "_.-".
+func ValidName(s string) bool {
+	if s == "" || len(s) > MaxName {
+		return false
+	}
+	for i := range len(s) {
+		if !alphanumeric(s[i]) && s[i] != '_' && s[i] != '.' && s[i] != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// ValidPrefix reports whether s can be a prefix: like a name, with ":" besides.
+func ValidPrefix(s string) bool {
+	for i := range len(s) {
+		if !ValidName(s[i:i+1]) && s[i] != ':' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= MaxName
+}
+
+func alphanumeric(c byte) bool {
+	return '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
+}
+
+// maxPlain is the longest key that is stored as it is.
+const maxPlain = 64
+
+// Encode returns the form in which a user's key is stored between the braces of a
+// Redis key. A short key of plain characters is stored as it is, so that operators
+// can read it. Any other is replaced by "~" and its SHA-256: no key can close the
+// braces and choose its own hash slot, be mistaken for another, or be long.
+func Encode(key string) string {
+	if plain(key) {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return "~" + base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// Local is Encode for what stays in this process, where a short key of any
+// characters can be kept as it is.
+func Local(key string) string {
+	if len(key) <= maxPlain && key[0] != '~' {
+		return key
+	}
+	return Encode(key)
+}
+
+func plain(key string) bool {
+	if len(key) > maxPlain || key[0] == '~' {
+		return false
+	}
+	for i := range len(key) {
+		if !plainByte[key[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+// plainByte has the bytes that need no quoting in redis-cli and cannot be taken
+// for another part of the Redis key.
+var plainByte = func() (table [256]bool) {
+	for c := range table {
+		table[c] = alphanumeric(byte(c))
+	}
+	for _, c := range []byte("-_.:/@+=,%|~") {
+		table[c] = true
+	}
+	return table
+}()

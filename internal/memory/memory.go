@@ -1,0 +1,120 @@
+// Package memory keeps the state of limits in this process: for limiters without
+// Redis, and for the outage policy FailLocal. It is bounded: where it is full, a
+// new key takes the place of another.
+//
+//	memory.go  Store: decides, refunds, resets
+//	shard.go   some of the keys under one lock, and which of them is evicted
+package memory
+
+import (
+	"hash/maphash"
+	"math/bits"
+	"time"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/claim"
+	"github.com/redislimit/redislimit/internal/key"
+)
+
+// The keys are divided among shards, each under a lock of its own: one for every
+// shardSize keys, and no more than maxShards.
+const (
+	maxShards = 64
+	shardSize = 1024
+)
+
+// A Store keeps the state of the limits of keys. Its clock is the monotonic one:
+// it never steps back. It is safe for concurrent use.
+type Store struct {
+	limits  []algorithm.Evaluator
+	started time.Time
+	startAt int64 // started, in microseconds since the epoch
+	seed    maphash.Seed
+	unused  []algorithm.State // of a key that is not there
+	shards  []shard
+}
+
+// New returns a Store of at most entries keys. Its claims are those of owner.
+func New(entries int, limits []algorithm.Evaluator, owner uint64) *Store {
+	now := time.Now()
+	m := &Store{
+		limits:  limits,
+		started: now,
+		startAt: now.UnixMicro(),
+		seed:    maphash.MakeSeed(),
+		unused:  make([]algorithm.State, len(limits)),
+		shards:  make([]shard, max(1, min(maxShards, entries/shardSize))),
+	}
+	for i := range m.shards {
+		first, next := entries*i/len(m.shards), entries*(i+1)/len(m.shards)
+		m.shards[i].init(limits, next-first, owner)
+	}
+	return m
+}
+
+func (m *Store) now() int64 { return m.startAt + time.Since(m.started).Microseconds() }
+
+func (m *Store) shard(k string) *shard {
+	i, _ := bits.Mul64(maphash.String(m.seed, k), uint64(len(m.shards)))
+	return &m.shards[i]
+}
+
+// Decide evaluates each limit for n units of the user's key k, and writes what it
+// observed to observed. If all limits admit n and charge is set, it charges n and
+// returns a Claim to that.
+func (m *Store) Decide(k string, n int64, charge bool, observed []algorithm.Observation) claim.Claim {
+	k = key.Local(k)
+	s := m.shard(k)
+	now := m.now() // read before the lock is taken: others need not wait for it
+	s.Lock()
+	now = s.clamp(now)
+	e := s.entries[k]
+	states := m.unused
+	if e != nil {
+		states = e.states
+	}
+	for i, l := range m.limits {
+		observed[i] = l.Evaluate(&states[i], now, n)
+		charge = charge && observed[i].Admits
+	}
+	if !charge {
+		s.Unlock()
+		return claim.Claim{}
+	}
+	if e == nil {
+		e = s.add(k, now)
+	}
+	for i, l := range m.limits {
+		l.Charge(&e.states[i], observed[i], n)
+	}
+	c := s.claims.Next()
+	s.Unlock()
+	return c
+}
+
+// Refund takes back n units that were charged to k; ids are the ChargeIDs, one
+// for each limit.
+func (m *Store) Refund(k string, n int64, ids []int64) {
+	k = key.Local(k)
+	s := m.shard(k)
+	now := m.now()
+	s.Lock()
+	defer s.Unlock()
+	now = s.clamp(now)
+	if e := s.entries[k]; e != nil {
+		for i, l := range m.limits {
+			l.Refund(&e.states[i], now, n, ids[i])
+		}
+	}
+}
+
+// Reset forgets k.
+func (m *Store) Reset(k string) {
+	k = key.Local(k)
+	s := m.shard(k)
+	s.Lock()
+	defer s.Unlock()
+	if e := s.entries[k]; e != nil {
+		s.remove(e)
+	}
+}

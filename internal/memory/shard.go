@@ -1,0 +1,133 @@
+package memory
+
+import (
+	"math/rand/v2"
+	"sync"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/claim"
+)
+
+const (
+	// swept is how many entries each new key looks at in turn, to remove those whose
+	// full limit has long been available again.
+	swept = 2
+	// sampled is how many random entries a full shard looks at, to evict the one that
+	// is used least.
+	sampled = 16
+	// retention is for how long an entry is kept, while there is room, after its full
+	// limit is available again, in microseconds: a key that comes back need not be made
+	// anew.
+	retention = 10_000_000
+)
+
+// A shard has some of the keys.
+type shard struct {
+	sync.Mutex
+	entries  map[string]*entry
+	latest   int64 // the latest instant of a decision
+	claims   claim.Source
+	limits   []algorithm.Evaluator
+	capacity int
+	list     []*entry // all entries, in no order
+	hand     int      // where the next sweep begins in list
+
+	_ [16]byte // fills 128 bytes, so that no other shard is in the same line of the processor's cache
+}
+
+// An entry is the state of one key.
+type entry struct {
+	states []algorithm.State // one for each limit
+	inline [1]algorithm.State
+	key    string
+	index  int // in the shard's list
+}
+
+func (s *shard) init(limits []algorithm.Evaluator, capacity int, owner uint64) {
+	s.entries = make(map[string]*entry)
+	s.claims.Owner = owner
+	s.limits, s.capacity = limits, capacity
+}
+
+// clamp returns the instant of a decision whose clock was read before the lock was
+// taken: never one before that of a decision already made.
+func (s *shard) clamp(now int64) int64 {
+	s.latest = max(s.latest, now)
+	return s.latest
+}
+
+// add returns a new entry for key, for which it makes room.
+func (s *shard) add(key string, now int64) *entry {
+	by := now
+	if len(s.list) < s.capacity {
+		by -= retention
+	}
+	for range swept {
+		s.sweep(by)
+	}
+	if len(s.list) >= s.capacity {
+		s.evict(now)
+	}
+	e := &entry{key: key, index: len(s.list)}
+	e.states = e.inline[:]
+	if len(s.limits) > len(e.inline) {
+		e.states = make([]algorithm.State, len(s.limits))
+	}
+	s.entries[key] = e
+	s.list = append(s.list, e)
+	return e
+}
+
+// sweep removes the next entry if its full limit was available by the instant
+// given.
+func (s *shard) sweep(by int64) {
+	if s.hand >= len(s.list) {
+		s.hand = 0
+	}
+	if s.hand < len(s.list) && s.list[s.hand].resetAt(s.limits) <= by {
+		s.remove(s.list[s.hand]) // the last entry takes its place, and is next
+	} else {
+		s.hand++
+	}
+}
+
+// evict removes, of some random entries, one whose full limit is available again,
+// or else the one that is used least.
+func (s *shard) evict(now int64) {
+	var least *entry
+	usage := 0.0
+	for range sampled {
+		e := s.list[rand.IntN(len(s.list))]
+		if used := e.usage(s.limits, now); least == nil || used < usage {
+			least, usage = e, used
+		}
+	}
+	s.remove(least)
+}
+
+func (s *shard) remove(e *entry) {
+	delete(s.entries, e.key)
+	last := len(s.list) - 1
+	s.list[e.index] = s.list[last]
+	s.list[e.index].index = e.index
+	s.list[last] = nil
+	s.list = s.list[:last]
+}
+
+// resetAt returns the instant at which all limits are available in full again.
+func (e *entry) resetAt(limits []algorithm.Evaluator) int64 {
+	var at int64
+	for i, l := range limits {
+		at = max(at, l.ResetAt(&e.states[i]))
+	}
+	return at
+}
+
+// usage returns how much is used of the limit that is used most.
+func (e *entry) usage(limits []algorithm.Evaluator, now int64) float64 {
+	used := 0.0
+	for i, l := range limits {
+		used = max(used, l.Usage(&e.states[i], now))
+	}
+	return used
+}

@@ -1,0 +1,54 @@
+package server
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A Client is what a [Store] needs of go-redis.
+type Client interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
+// A script is a Lua script and the digest by which Redis knows it, both as
+// arguments of a command.
+type script struct{ source, sha any }
+
+func newScript(source string) script {
+	sum := sha1.Sum([]byte(source))
+	return script{source, hex.EncodeToString(sum[:])}
+}
+
+// scriptArgs is how many of a script's arguments command fills in.
+const scriptArgs = 3
+
+// command returns the command that runs the script, if Redis has it, on as many
+// keys as are given. The first scriptArgs of args are filled in.
+func (s script) command(ctx context.Context, args []any, keys int) onceCmd {
+	args[0], args[1], args[2] = "evalsha", s.sha, keys
+	return onceCmd{redis.NewIntSliceCmd(ctx, args...)}
+}
+
+// run runs the script. EVAL follows only where Redis replied that it does not have
+// the script, so that a decision is never run twice.
+func (s script) run(ctx context.Context, client Client, args []any, keys int, loaded func(context.Context)) ([]int64, error) {
+	cmd := s.command(ctx, args, keys)
+	err := client.Process(ctx, cmd)
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		loaded(ctx)
+		args[0], args[1] = "eval", s.source
+		cmd = onceCmd{redis.NewIntSliceCmd(ctx, args...)}
+		err = client.Process(ctx, cmd)
+	}
+	return cmd.Val(), err
+}
+
+// A onceCmd is sent once. go-redis repeats other commands when their reply is
+// lost, and each repetition would charge again.
+type onceCmd struct{ *redis.IntSliceCmd }
+
+// NoRetry has go-redis not send the command again.
+func (onceCmd) NoRetry() bool { return true }
