@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// options are what the command line says.
+// options are the values of the command line.
 type options struct {
 	config
 
@@ -19,7 +19,7 @@ type options struct {
 	json, svg  string
 }
 
-// errFlag says that the command line is wrong.
+// errFlag is the error of a wrong command line.
 var errFlag = errors.New("wrong flag")
 
 func parse(args []string) (*options, error) {
@@ -65,7 +65,7 @@ func parse(args []string) (*options, error) {
 	return o, nil
 }
 
-// choose returns the contenders that match, and raw INCR to compare them with.
+// choose returns the contenders that match, and raw INCR, which they are compared with.
 func choose(pattern *regexp.Regexp, all bool) []*contender {
 	var chosen []*contender
 	for _, c := range contenders() {
@@ -76,7 +76,8 @@ func choose(pattern *regexp.Regexp, all bool) []*contender {
 	return chosen
 }
 
-// chosen is what the flags of the matrix say, with everything for those not given.
+// chosen has the values of the flags of the matrix. A flag that is not given has all
+// values.
 type chosen struct {
 	callers, keys []int
 	scenarios     []string
@@ -105,7 +106,7 @@ func axes(callers, keys, scenarios, latency string) (*chosen, error) {
 	return c, errors.Join(err1, err2, err3, err4)
 }
 
-// list reads a flag's comma-separated values.
+// list parses the comma-separated values of a flag.
 func list[T any](text string, otherwise []T, read func(string) (T, error)) ([]T, error) {
 	if text == "" {
 		return otherwise, nil
@@ -121,7 +122,7 @@ func list[T any](text string, otherwise []T, read func(string) (T, error)) ([]T,
 	return values, nil
 }
 
-// matrix has, of the axes that no flag names, only the everyday value.
+// matrix returns the cells. For axes without a flag it uses only the default value.
 func (c *chosen) matrix(callers, keys, scenarios, latency bool) []cell {
 	if callers {
 		c.callers = []int{1, 64}
