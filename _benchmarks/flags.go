@@ -25,17 +25,17 @@ var errFlag = errors.New("wrong flag")
 func parse(args []string) (*options, error) {
 	o := &options{}
 	f := flag.NewFlagSet("_benchmarks", flag.ContinueOnError)
-	full := f.Bool("full", false, "every contender in every cell; takes most of an hour")
-	quick := f.Bool("quick", false, "a few contenders for a few seconds: does it run?")
-	callers := f.String("callers", "", "numbers of callers, as in 1,16,64,256")
-	keys := f.String("keys", "", "numbers of keys, as in 1,10000")
-	scenarios := f.String("scenarios", "", "admitted, denied or both, with a comma")
-	latency := f.String("latency", "", "latencies that the network adds, as in 0s,1ms")
-	which := f.String("contenders", "", "a regular expression: only these, those among them too that are not measured every day")
-	f.IntVar(&o.rounds, "rounds", 11, "rounds, of which the tables have the medians")
+	full := f.Bool("full", false, "every contender in every cell; takes about 40 minutes")
+	quick := f.Bool("quick", false, "a few contenders for a few seconds, to see whether it runs")
+	callers := f.String("callers", "", "numbers of callers, such as 1,16,64,256")
+	keys := f.String("keys", "", "numbers of keys, such as 1,10000")
+	scenarios := f.String("scenarios", "", "admitted, denied or both, separated by a comma")
+	latency := f.String("latency", "", "network latencies to add, such as 0s,1ms")
+	which := f.String("contenders", "", "a regular expression: only the contenders that match, also those of -full")
+	f.IntVar(&o.rounds, "rounds", 11, "number of rounds; the tables have the medians over them")
 	f.DurationVar(&o.slice, "slice", 120*time.Millisecond, "how long each contender is measured in a round")
 	f.StringVar(&o.json, "json", "", "the file for all medians")
-	f.StringVar(&o.svg, "svg", "", "the file for the chart; it takes 64 callers and 1 caller, 10000 keys, admitted, 0s")
+	f.StringVar(&o.svg, "svg", "", "the file for the chart; it needs the cells with 64 callers and with 1 caller, 10000 keys, admitted, 0s")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}

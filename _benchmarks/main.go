@@ -51,7 +51,7 @@ func program(ctx context.Context, args []string) error {
 	defer func() { _ = near.Close() }()
 	b := &benchmark{
 		config: o.config, server: srv, contenders: o.contenders, meter: &meter{near},
-		tracks: newTracks(o.mostCallers()), used: map[string]bool{}, progress: os.Stderr,
+		tracks: newTracks(o.mostCallers()), usedUp: map[string]bool{}, progress: os.Stderr,
 	}
 	defer func() {
 		if b.proxy != nil {
