@@ -1,6 +1,6 @@
 // The playground's page: reads the server's events and draws them.
 import { colours, draw } from "./draw.js"
-import { makeLanes, summary, tell } from "./lanes.js"
+import { makeLanes, summary, showLane } from "./lanes.js"
 import { Panel } from "./panel.js"
 import { Controls } from "./controls.js"
 
@@ -102,7 +102,7 @@ let [pending, since, spoken] = ["", 0, -listen]
 function report() {
   for (const lane of lanes) {
     lane.history.forget(clock())
-    tell(lane, clock(), page.period, page.config)
+    showLane(lane, clock(), page.period, page.config)
   }
   const [text, now] = [summary(lanes, page.period, page.config), performance.now()]
   if (text !== pending) [pending, since] = [text, now]

@@ -29,8 +29,8 @@ export function makeLanes(parent) {
   })
 }
 
-// tell writes the numbers of a lane into the page.
-export function tell(lane, now, period, config) {
+// showLane writes the numbers of a lane into the page.
+export function showLane(lane, now, period, config) {
   const { history, section } = lane
   const count = history.servedIn("a", now - period, now)
   const seconds = period / 1000
