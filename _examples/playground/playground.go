@@ -106,7 +106,7 @@ func (p *playground) hit(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if allowed, err := p.hands.Allow(r.Context(), s.id); err != nil || !allowed.Allowed || !s.pass(handHit{client, chosen}) {
-		http.Error(w, "no hand is that fast", http.StatusServiceUnavailable)
+		http.Error(w, "too many requests by hand", http.StatusServiceUnavailable)
 		return
 	}
 	if chosen == nil {
