@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A bench measures cells, one after the other, on one Redis.
-type bench struct {
+// A benchmark measures cells, one after the other, on one Redis.
+type benchmark struct {
 	config
 
 	server     *server
@@ -21,11 +21,11 @@ type bench struct {
 	contenders []*contender
 	meter      *meter
 	tracks     []*track
-	used       map[string]bool // the keys whose limits are used up
+	usedUp     map[string]bool // the keys whose limits are used up
 	progress   io.Writer
 }
 
-// config is what the flags say.
+// config is what the flags set.
 type config struct {
 	cells  []cell
 	rounds int
@@ -36,11 +36,11 @@ type config struct {
 type result struct {
 	cell   cell
 	all    []*summary
-	others float64 // the share of the machine's CPU that others took meanwhile, in percent
+	others float64 // the share of the machine's CPU that other processes took meanwhile, in percent
 }
 
-// run measures all cells and hands each to done.
-func (b *bench) run(ctx context.Context, done func(result)) error {
+// run measures all cells and calls done with the result of each.
+func (b *benchmark) run(ctx context.Context, done func(result)) error {
 	for i, c := range b.cells {
 		_, _ = fmt.Fprintf(b.progress, "%d of %d: %s\n", i+1, len(b.cells), c)
 		r, err := b.measure(ctx, c)
@@ -52,9 +52,9 @@ func (b *bench) run(ctx context.Context, done func(result)) error {
 	return nil
 }
 
-// measure runs rounds in a cell: each has a slice of every contender, in an order
-// of its own, so that what else the machine does hits all alike.
-func (b *bench) measure(ctx context.Context, c cell) (result, error) {
+// measure runs the rounds of a cell. Each round has a slice of every contender, in a
+// random order, so that other load on the machine affects all of them alike.
+func (b *benchmark) measure(ctx context.Context, c cell) (result, error) {
 	addr, err := b.addr(ctx, c)
 	if err != nil {
 		return result{}, err
@@ -96,16 +96,16 @@ func (b *bench) measure(ctx context.Context, c cell) (result, error) {
 	return result{c, summarize(runners, rounds), b.load().others(before)}, nil
 }
 
-// load is what the machine and our processes have used so far.
-func (b *bench) load() load {
+// load returns the CPU time that the machine and our processes have used so far.
+func (b *benchmark) load() load {
 	if b.proxy == nil {
 		return loadOf(b.server.cmd.Process.Pid)
 	}
 	return loadOf(b.server.cmd.Process.Pid, b.proxy.cmd.Process.Pid)
 }
 
-// addr is where the clients of a cell connect to.
-func (b *bench) addr(ctx context.Context, c cell) (string, error) {
+// addr returns the address that the clients of a cell connect to.
+func (b *benchmark) addr(ctx context.Context, c cell) (string, error) {
 	if c.latency == 0 {
 		return b.server.addr, nil
 	}
@@ -123,15 +123,16 @@ func (b *bench) addr(ctx context.Context, c cell) (string, error) {
 	return b.proxy.addr, nil
 }
 
-// ready makes a contender's limiter over rdb, after its limits were used up over a
-// near connection, and asks it whether it decides as the cell says.
-func (b *bench) ready(ctx context.Context, c *contender, in cell, near, rdb, stock *redis.Client, addr string) (*runner, error) {
+// ready makes a contender's limiter over rdb and verifies its decisions. Where the
+// cell is about denials, it first uses up the limits, over a connection without
+// latency.
+func (b *benchmark) ready(ctx context.Context, c *contender, in cell, near, rdb, stock *redis.Client, addr string) (*runner, error) {
 	r := &runner{contender: c, cell: in, keys: make([]string, in.keys)}
 	for i := range r.keys {
 		r.keys[i] = fmt.Sprintf("user:%c%02d:%05d", in.scenario[0], c.id, i)
 	}
 	if in.scenario == denied && c.limits {
-		lim, err := c.make(&world{in, near, near, b.server.addr, in.limit(), c.id})
+		lim, err := c.make(&setup{in, near, near, b.server.addr, in.limit(), c.id})
 		if err != nil {
 			return nil, err
 		}
@@ -140,14 +141,14 @@ func (b *bench) ready(ctx context.Context, c *contender, in cell, near, rdb, sto
 		}
 	}
 	var err error
-	if r.limiter, err = c.make(&world{in, rdb, stock, addr, in.limit(), c.id}); err != nil {
+	if r.limiter, err = c.make(&setup{in, rdb, stock, addr, in.limit(), c.id}); err != nil {
 		return nil, err
 	}
 	return r, r.verify(ctx)
 }
 
-// useUp charges each key once, which is all that a scarce limit has.
-func (b *bench) useUp(ctx context.Context, keys []string, lim limiter) error {
+// useUp charges each key once, which uses up a scarce limit.
+func (b *benchmark) useUp(ctx context.Context, keys []string, lim limiter) error {
 	const callers = 16
 	var running sync.WaitGroup
 	var next atomic.Int64
@@ -156,7 +157,7 @@ func (b *bench) useUp(ctx context.Context, keys []string, lim limiter) error {
 		running.Go(func() {
 			attempt := lim()
 			for i := next.Add(1) - 1; i < int64(len(keys)); i = next.Add(1) - 1 {
-				if b.known(keys[i]) {
+				if b.isUsedUp(keys[i]) {
 					continue
 				}
 				if _, err := attempt(ctx, keys[i]); err != nil {
@@ -169,16 +170,16 @@ func (b *bench) useUp(ctx context.Context, keys []string, lim limiter) error {
 	running.Wait()
 	close(errs)
 	for _, key := range keys {
-		b.used[key] = true
+		b.usedUp[key] = true
 	}
 	return <-errs
 }
 
-// known tells whether a key was used up for an earlier cell. Nobody writes to used
-// while callers ask.
-func (b *bench) known(key string) bool { return b.used[key] }
+// isUsedUp reports whether a key was used up for an earlier cell. Nothing writes to
+// usedUp while it is called.
+func (b *benchmark) isUsedUp(key string) bool { return b.usedUp[key] }
 
-// verify asks for a few decisions, one after the other, before anything is timed.
+// verify makes a few decisions, one after the other, before anything is timed.
 func (r *runner) verify(ctx context.Context) error {
 	attempt := r.limiter()
 	s := &slice{}

@@ -11,12 +11,12 @@ const (
 	denied   = "denied"   // the limit was reached long ago
 )
 
-// A cell is one place in the matrix: contenders are compared within it.
+// A cell is one combination of the matrix. Contenders are compared within it.
 type cell struct {
 	callers  int
 	keys     int
 	scenario string
-	latency  time.Duration // that the network adds to each round trip
+	latency  time.Duration // added to each round trip
 }
 
 func (c cell) limit() limit {
@@ -26,10 +26,10 @@ func (c cell) limit() limit {
 	return plenty()
 }
 
-// plenty is a limit that nothing reaches: a unit every microsecond.
+// plenty is a limit that is never reached: a unit every microsecond.
 func plenty() limit { return limit{6e7, time.Minute} }
 
-// scarce is one that the first request of a key uses up.
+// scarce is a limit that the first request of a key uses up.
 func scarce() limit { return limit{1, time.Hour} }
 
 // String returns the title of the cell's table.
@@ -49,8 +49,8 @@ func (c cell) String() string {
 	return fmt.Sprintf("%s, %s, all %s, %s", callers, keys, c.scenario, network)
 }
 
-// essential are the cells of a run without flags: each differs from the first two,
-// those of the chart, in one thing.
+// essential returns the cells of a run without flags. The first two are those of the
+// chart; each of the others differs from one of them in one value.
 func essential() []cell {
 	const ms = time.Millisecond
 	return []cell{
@@ -63,7 +63,7 @@ func essential() []cell {
 	}
 }
 
-// matrix are all cells of these numbers.
+// matrix returns the cells for all combinations of these values.
 func matrix(callers, keys []int, scenarios []string, latencies []time.Duration) []cell {
 	all := make([]cell, 0, len(callers)*len(keys)*len(scenarios)*len(latencies))
 	for _, l := range latencies {

@@ -31,7 +31,7 @@ type chart struct {
 	Bottom  int // of the rows
 	Machine machine
 	GoRedis string
-	Best    string // a sentence for those who do not see the picture
+	Best    string // the description, for screen readers
 }
 
 // A chartRow is one contender: its throughput to the left, its latency to the
@@ -47,7 +47,7 @@ type chartRow struct {
 // A tick is a line across the bars of throughput.
 type tick struct{ X, Class string }
 
-// A standing is how a contender stands in the two cells of the chart.
+// A standing is a contender's figures in the two cells of the chart.
 type standing struct {
 	*contender
 
@@ -65,7 +65,7 @@ func draw(m machine, results []result) (string, error) {
 	for _, s := range all {
 		most, slowestP50 = max(most, s.ratio), max(slowestP50, s.p50)
 	}
-	c := chart{Machine: m, GoRedis: m.Modules["github.com/redis/go-redis/v9"], Best: inWords(all)}
+	c := chart{Machine: m, GoRedis: m.Modules["github.com/redis/go-redis/v9"], Best: description(all)}
 	for i, s := range all {
 		left, right := leftWidth*s.ratio/most, rightWidth*s.p50/slowestP50
 		c.Rows = append(c.Rows, chartRow{
@@ -83,15 +83,15 @@ func draw(m machine, results []result) (string, error) {
 	return b.String(), err
 }
 
-// standings takes the contenders that both cells have, the fastest first.
+// standings returns the contenders that are in both cells, the fastest first.
 func standings(results []result) []standing {
-	busy, alone := find(results, 64), find(results, 1)
+	many, one := find(results, 64), find(results, 1)
 	rate, p50 := metricIndex("rate"), metricIndex("p50_us")
 	var all []standing
-	for _, b := range busy {
-		for _, a := range alone {
-			if a.name == b.name && !math.IsNaN(b.toIncr[rate]) {
-				all = append(all, standing{b.contender, b.toIncr[rate], a.value[p50]})
+	for _, m := range many {
+		for _, o := range one {
+			if o.name == m.name && !math.IsNaN(m.toIncr[rate]) {
+				all = append(all, standing{m.contender, m.toIncr[rate], o.value[p50]})
 			}
 		}
 	}
@@ -112,18 +112,18 @@ func metricIndex(id string) int {
 	return slices.IndexFunc(metrics(), func(m metric) bool { return m.id == id })
 }
 
-// inWords says what the picture shows first.
-func inWords(all []standing) string {
-	said := map[kind]string{}
+// description is the first thing that the chart shows, as a sentence.
+func description(all []standing) string {
+	best := map[kind]string{}
 	for _, s := range all {
-		if said[s.kind] == "" {
-			said[s.kind] = fmt.Sprintf("%s with %.2f of the decisions a second of raw INCR", s.name, s.ratio)
+		if best[s.kind] == "" {
+			best[s.kind] = fmt.Sprintf("%s with %.2f of the decisions a second of raw INCR", s.name, s.ratio)
 		}
 	}
-	return fmt.Sprintf("At 64 callers, the fastest of this library is %s; of its peers, %s.", said[ours], said[peer])
+	return fmt.Sprintf("At 64 callers, the fastest of this library is %s; of its peers, %s.", best[ours], best[peer])
 }
 
-// ticks are at 1, what raw INCR does, and at other round shares of it.
+// ticks returns a line at 1, the throughput of raw INCR, and at other round ratios.
 func ticks(most float64) []tick {
 	step := 0.25
 	for most/step > 6 {

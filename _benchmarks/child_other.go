@@ -9,9 +9,9 @@ import (
 
 func dieWithParent() *syscall.SysProcAttr { return nil }
 
-func rest(ns int64) { time.Sleep(time.Duration(ns)) }
+func sleep(ns int64) { time.Sleep(time.Duration(ns)) }
 
-// A load is known on Linux only.
+// A load is measured on Linux only.
 type load struct{}
 
 func loadOf(...int) load         { return load{} }

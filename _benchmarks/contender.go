@@ -24,43 +24,43 @@ const incr = "raw INCR"
 type contender struct {
 	name string
 	kind kind
-	// everyday is for those that a run measures unless told otherwise.
+	// everyday contenders are measured without -full.
 	everyday bool
-	// limits is whether it decides at all: a raw command admits everything.
+	// limits reports whether it is a limiter. A raw command admits everything.
 	limits bool
-	// only tells where it makes sense; nil: everywhere.
+	// only reports whether it takes part in a cell; nil: in all.
 	only func(cell) bool
-	// excuses tells which errors are its way to decide under contention. They are
-	// counted and shown; any other error ends the run.
+	// excuses reports whether an error is normal for it under contention. Such errors
+	// are counted and shown; any other error ends the run.
 	excuses func(error) bool
-	// make makes the limiter over a world.
-	make func(*world) (limiter, error)
+	// make makes the limiter.
+	make func(*setup) (limiter, error)
 
-	id int // its keys are its own
+	id int // part of its keys, so that contenders share none
 }
 
-// A limiter returns what decides for one caller. Callers do not share it.
+// A limiter returns a decide function for one caller. Callers do not share it.
 type limiter func() decide
 
-// decide makes one decision.
+// A decide makes one decision.
 type decide func(ctx context.Context, key string) (allowed bool, err error)
 
 // shared is a limiter whose callers may share everything.
 func shared(d decide) limiter { return func() decide { return d } }
 
-// A world is what the limiters of a cell stand on.
-type world struct {
+// A setup is what a contender makes its limiter from.
+type setup struct {
 	cell
 
 	rdb   *redis.Client // a connection for each caller, and ContextTimeoutEnabled
-	stock *redis.Client // without the latter, as go-redis makes it by default
+	stock *redis.Client // with go-redis's default options
 	addr  string
 	limit limit
 	id    int
 }
 
-// name is a name for a limiter that nobody shares.
-func (w *world) name() string { return fmt.Sprintf("%c%02d", w.scenario[0], w.id) }
+// name returns a unique name for a limiter.
+func (w *setup) name() string { return fmt.Sprintf("%c%02d", w.scenario[0], w.id) }
 
 // A limit is count units in each period.
 type limit struct {
@@ -68,7 +68,7 @@ type limit struct {
 	period time.Duration
 }
 
-// contenders lists all, in the order of the tables.
+// contenders returns all contenders, in the order of the tables.
 func contenders() []*contender {
 	all := append(raws(), library()...)
 	all = append(all, peers()...)
@@ -78,16 +78,16 @@ func contenders() []*contender {
 	return all
 }
 
-// raws are the commands of Redis that the rest is measured by.
+// raws are the commands of Redis that the others are compared with.
 func raws() []*contender {
 	return []*contender{
-		{name: "raw PING", kind: raw, everyday: true, make: func(w *world) (limiter, error) {
+		{name: "raw PING", kind: raw, everyday: true, make: func(w *setup) (limiter, error) {
 			return shared(func(ctx context.Context, _ string) (bool, error) { return true, w.rdb.Ping(ctx).Err() }), nil
 		}},
-		{name: incr, kind: raw, everyday: true, make: func(w *world) (limiter, error) {
+		{name: incr, kind: raw, everyday: true, make: func(w *setup) (limiter, error) {
 			return shared(func(ctx context.Context, key string) (bool, error) { return true, w.rdb.Incr(ctx, key).Err() }), nil
 		}},
-		{name: "raw script", kind: raw, everyday: true, make: func(w *world) (limiter, error) {
+		{name: "raw script", kind: raw, everyday: true, make: func(w *setup) (limiter, error) {
 			script := redis.NewScript(bareScript)
 			return shared(func(ctx context.Context, key string) (bool, error) {
 				return true, script.EvalSha(ctx, w.rdb, []string{key}).Err()
@@ -96,8 +96,8 @@ func raws() []*contender {
 	}
 }
 
-// bareScript does what every script must that reads the server's clock and keeps
-// a string that expires, and no more: what bounds a limiter on Redis from below.
+// bareScript does only what every script must do that reads the server's clock and
+// keeps a string that expires. No such limiter can be faster.
 const bareScript = `
 local time = redis.call('TIME')
 redis.call('GET', KEYS[1])

@@ -10,13 +10,13 @@ import (
 type metric struct {
 	id     string // in JSON
 	title  string // in tables
-	higher bool   // is better
+	higher bool   // whether a higher value is better
 	digits int    // after the point
-	alone  bool   // without ratios
+	plain  bool   // shown without ratios
 	of     func(*slice) float64
 }
 
-// metrics are all figures. CPU is in microseconds of a decision.
+// metrics returns all metrics. CPU is in microseconds per decision.
 func metrics() []metric {
 	per := func(f func(usage) float64) func(*slice) float64 {
 		return func(s *slice) float64 { return f(s.used) / float64(s.decisions) }
@@ -31,21 +31,21 @@ func metrics() []metric {
 		{id: "allocs", title: "allocs", digits: 1, of: per(func(u usage) float64 { return float64(u.mallocs) })},
 		{id: "client_cpu_us", title: "client CPU µs", digits: 2, of: per(func(u usage) float64 { return u.clientCPU })},
 		{id: "redis_cpu_us", title: "Redis CPU µs", digits: 2, of: per(func(u usage) float64 { return u.redisCPU })},
-		{id: "commands", title: "commands", digits: 2, alone: true, of: per(func(u usage) float64 { return u.commands })},
-		{id: "reads", title: "reads", digits: 2, alone: true, of: per(func(u usage) float64 { return u.reads })},
-		{id: "failed", title: "failed %", digits: 1, alone: true, of: func(s *slice) float64 {
+		{id: "commands", title: "commands", digits: 2, plain: true, of: per(func(u usage) float64 { return u.commands })},
+		{id: "reads", title: "reads", digits: 2, plain: true, of: per(func(u usage) float64 { return u.reads })},
+		{id: "failed", title: "failed %", digits: 1, plain: true, of: func(s *slice) float64 {
 			return 100 * float64(s.excused) / float64(s.excused+s.decisions)
 		}},
 	}
 }
 
-// figures are those of one contender in one round, by metric.
+// figures are the values of one contender in one round, by metric.
 type figures []float64
 
 // A round is the figures of each contender, in the order of the cell's runners.
 type round []figures
 
-// A summary is what a contender comes to over all rounds: medians.
+// A summary is the medians of a contender over all rounds.
 type summary struct {
 	*contender
 
@@ -54,7 +54,7 @@ type summary struct {
 	toPeer figures // the ratio to the best peer in the same round
 }
 
-// summarize takes medians over rounds. What is not there to compare with is NaN.
+// summarize takes medians over rounds. A ratio without a value to compare with is NaN.
 func summarize(runners []*runner, rounds []round) []*summary {
 	all := make([]*summary, len(runners))
 	for i, r := range runners {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// options are what the command line says.
+// options are the values of the command line.
 type options struct {
 	config
 
@@ -19,23 +19,23 @@ type options struct {
 	json, svg  string
 }
 
-// errFlag says that the command line is wrong.
+// errFlag is the error of a wrong command line.
 var errFlag = errors.New("wrong flag")
 
 func parse(args []string) (*options, error) {
 	o := &options{}
 	f := flag.NewFlagSet("_benchmarks", flag.ContinueOnError)
-	full := f.Bool("full", false, "every contender in every cell; takes most of an hour")
-	quick := f.Bool("quick", false, "a few contenders for a few seconds: does it run?")
-	callers := f.String("callers", "", "numbers of callers, as in 1,16,64,256")
-	keys := f.String("keys", "", "numbers of keys, as in 1,10000")
-	scenarios := f.String("scenarios", "", "admitted, denied or both, with a comma")
-	latency := f.String("latency", "", "latencies that the network adds, as in 0s,1ms")
-	which := f.String("contenders", "", "a regular expression: only these, those among them too that are not measured every day")
-	f.IntVar(&o.rounds, "rounds", 11, "rounds, of which the tables have the medians")
+	full := f.Bool("full", false, "every contender in every cell; takes about 40 minutes")
+	quick := f.Bool("quick", false, "a few contenders for a few seconds, to see whether it runs")
+	callers := f.String("callers", "", "numbers of callers, such as 1,16,64,256")
+	keys := f.String("keys", "", "numbers of keys, such as 1,10000")
+	scenarios := f.String("scenarios", "", "admitted, denied or both, separated by a comma")
+	latency := f.String("latency", "", "network latencies to add, such as 0s,1ms")
+	which := f.String("contenders", "", "a regular expression: only the contenders that match, also those of -full")
+	f.IntVar(&o.rounds, "rounds", 11, "number of rounds; the tables have the medians over them")
 	f.DurationVar(&o.slice, "slice", 120*time.Millisecond, "how long each contender is measured in a round")
 	f.StringVar(&o.json, "json", "", "the file for all medians")
-	f.StringVar(&o.svg, "svg", "", "the file for the chart; it takes 64 callers and 1 caller, 10000 keys, admitted, 0s")
+	f.StringVar(&o.svg, "svg", "", "the file for the chart; it needs the cells with 64 callers and with 1 caller, 10000 keys, admitted, 0s")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func parse(args []string) (*options, error) {
 	return o, nil
 }
 
-// choose returns the contenders that match, and raw INCR to compare them with.
+// choose returns the contenders that match, and raw INCR, which they are compared with.
 func choose(pattern *regexp.Regexp, all bool) []*contender {
 	var chosen []*contender
 	for _, c := range contenders() {
@@ -76,7 +76,8 @@ func choose(pattern *regexp.Regexp, all bool) []*contender {
 	return chosen
 }
 
-// chosen is what the flags of the matrix say, with everything for those not given.
+// chosen has the values of the flags of the matrix. A flag that is not given has all
+// values.
 type chosen struct {
 	callers, keys []int
 	scenarios     []string
@@ -105,7 +106,7 @@ func axes(callers, keys, scenarios, latency string) (*chosen, error) {
 	return c, errors.Join(err1, err2, err3, err4)
 }
 
-// list reads a flag's comma-separated values.
+// list parses the comma-separated values of a flag.
 func list[T any](text string, otherwise []T, read func(string) (T, error)) ([]T, error) {
 	if text == "" {
 		return otherwise, nil
@@ -121,7 +122,7 @@ func list[T any](text string, otherwise []T, read func(string) (T, error)) ([]T,
 	return values, nil
 }
 
-// matrix has, of the axes that no flag names, only the everyday value.
+// matrix returns the cells. For axes without a flag it uses only the default value.
 func (c *chosen) matrix(callers, keys, scenarios, latency bool) []cell {
 	if callers {
 		c.callers = []int{1, 64}

@@ -10,24 +10,24 @@ import (
 // A variant is a way to use this library.
 type variant struct {
 	name     string
-	everyday bool // measured with every algorithm unless told otherwise
+	everyday bool // measured with every algorithm, also without -full
 	options  []core.Option
-	client   func(*world) (core.Client, error)
+	client   func(*setup) (core.Client, error)
 }
 
 // variants are the ways in which every algorithm is measured.
 func variants() []variant {
-	alone := []core.Option{core.Coalesce(1)}
+	noBatches := []core.Option{core.Coalesce(1)}
 	return []variant{
 		{name: "coalesced", everyday: true, client: direct},
-		{name: "coalesced, go-redis's defaults", client: func(w *world) (core.Client, error) { return w.stock, nil }},
-		{name: "plain", client: direct, options: alone},
-		{name: "autopipelined", client: autopipelined, options: alone},
+		{name: "coalesced, go-redis's defaults", client: func(w *setup) (core.Client, error) { return w.stock, nil }},
+		{name: "plain", client: direct, options: noBatches},
+		{name: "autopipelined", client: autopipelined, options: noBatches},
 	}
 }
 
-// algorithms are those of core. The log's limit is the same rate in a shorter
-// period: it keeps each unit, and takes no limit above 100,000.
+// algorithms returns those of core. The log has the same rate with a shorter period,
+// because it stores each unit and accepts no limit above 100,000.
 func algorithms() []algorithm {
 	return []algorithm{
 		{"FixedWindow", func(l limit) core.Limit { return core.FixedWindow(rate(l)) }},
@@ -51,16 +51,16 @@ type algorithm struct {
 
 func rate(l limit) core.Rate { return core.Per(l.count, l.period) }
 
-// chief is the algorithm that is measured in every way.
-const chief = "TokenBucket"
+// allVariants is the algorithm that is measured in every variant without -full too.
+const allVariants = "TokenBucket"
 
 func library() []*contender {
 	var all []*contender
 	for _, a := range algorithms() {
 		for _, v := range variants() {
 			all = append(all, &contender{
-				name: a.name + ", " + v.name, kind: ours, everyday: v.everyday || a.name == chief, limits: true,
-				make: func(w *world) (limiter, error) { return v.limiter(w, core.DenyCache(0), a.limit(w.limit)) },
+				name: a.name + ", " + v.name, kind: ours, everyday: v.everyday || a.name == allVariants, limits: true,
+				make: func(w *setup) (limiter, error) { return v.limiter(w, core.DenyCache(0), a.limit(w.limit)) },
 			})
 		}
 	}
@@ -72,29 +72,28 @@ func library() []*contender {
 	return all
 }
 
-// twoLimits are charged as one.
+// twoLimits is a limiter with two limits.
 func (v variant) twoLimits() *contender {
 	return &contender{
 		name: "TokenBucket + FixedWindow, " + v.name, kind: ours, everyday: true, limits: true,
-		make: func(w *world) (limiter, error) {
+		make: func(w *setup) (limiter, error) {
 			return v.limiter(w, core.DenyCache(0), core.TokenBucket(rate(w.limit)), core.FixedWindow(rate(w.limit)))
 		},
 	}
 }
 
-// denyCache is this library as it comes: only in this variant is a denial
-// remembered.
+// denyCache is a limiter with the deny cache, which is off in all others.
 func (v variant) denyCache() *contender {
 	return &contender{
 		name: "TokenBucket, deny cache, " + v.name, kind: ours, everyday: true, limits: true,
 		only: func(c cell) bool { return c.scenario == denied },
-		make: func(w *world) (limiter, error) { return v.limiter(w, core.TokenBucket(rate(w.limit))) },
+		make: func(w *setup) (limiter, error) { return v.limiter(w, core.TokenBucket(rate(w.limit))) },
 	}
 }
 
-// limiter makes a Limiter whose outage is an error. Its timeout is far: on a
-// machine that is measured to its limits a slow answer is no outage.
-func (v variant) limiter(w *world, options ...core.Option) (limiter, error) {
+// limiter makes a Limiter that returns an error if Redis does not answer. The timeout
+// is long, because replies are slow on a machine under full load.
+func (v variant) limiter(w *setup, options ...core.Option) (limiter, error) {
 	client, err := v.client(w)
 	if err != nil {
 		return nil, err
@@ -110,8 +109,8 @@ func (v variant) limiter(w *world, options ...core.Option) (limiter, error) {
 	}), nil
 }
 
-func direct(w *world) (core.Client, error) { return w.rdb, nil }
+func direct(w *setup) (core.Client, error) { return w.rdb, nil }
 
-// autopipelined is go-redis's own way to share round trips. Its blocking call does
-// not watch the context.
-func autopipelined(w *world) (core.Client, error) { return w.rdb.AutoPipeline() }
+// autopipelined uses go-redis's AutoPipeliner, another way to share round trips. Its
+// blocking call does not watch the context.
+func autopipelined(w *setup) (core.Client, error) { return w.rdb.AutoPipeline() }

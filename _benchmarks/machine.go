@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A machine is what a run stands on: figures mean nothing without it.
+// A machine describes what the figures were measured on.
 type machine struct {
 	Date    string            `json:"date"`
 	CPU     string            `json:"cpu"`
@@ -34,7 +34,7 @@ func thisMachine(s *server) machine {
 	return m
 }
 
-// processor is the CPU's name, where the system tells.
+// processor returns the CPU's name, if the system reports it.
 func processor() string {
 	text, _ := os.ReadFile("/proc/cpuinfo")
 	for line := range strings.Lines(string(text)) {

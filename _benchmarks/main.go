@@ -1,5 +1,5 @@
-// Command _benchmarks measures redislimit beside its peers: all in one run, on one
-// Redis, interleaved. See README.md.
+// Command _benchmarks measures redislimit beside other libraries, interleaved in one
+// run on one Redis. See README.md.
 package main
 
 import (
@@ -36,7 +36,7 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// program is the whole run.
+// program runs the benchmarks.
 func program(ctx context.Context, args []string) error {
 	o, err := parse(args)
 	if err != nil {
@@ -49,9 +49,9 @@ func program(ctx context.Context, args []string) error {
 	defer srv.stop()
 	near := redis.NewClient(&redis.Options{Addr: srv.addr})
 	defer func() { _ = near.Close() }()
-	b := &bench{
+	b := &benchmark{
 		config: o.config, server: srv, contenders: o.contenders, meter: &meter{near},
-		tracks: newTracks(o.mostCallers()), used: map[string]bool{}, progress: os.Stderr,
+		tracks: newTracks(o.mostCallers()), usedUp: map[string]bool{}, progress: os.Stderr,
 	}
 	defer func() {
 		if b.proxy != nil {
@@ -67,7 +67,7 @@ func program(ctx context.Context, args []string) error {
 		results = append(results, r)
 	}); err != nil {
 		if ctx.Err() != nil {
-			return errInterrupted // whatever failed, failed because of that
+			return errInterrupted // any other error is a consequence of it
 		}
 		return err
 	}

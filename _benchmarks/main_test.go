@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestQuick runs the program as a reader would, with -quick.
+// TestQuick builds the program and runs it with -quick.
 func TestQuick(t *testing.T) {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		if os.Getenv("REDISLIMIT_REQUIRE_REDIS") == "1" {
@@ -47,7 +47,7 @@ func TestParse(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		args  string
-		cells int // 0: refused
+		cells int // 0: an error
 	}{
 		{"", 6},
 		{"-quick", 3},

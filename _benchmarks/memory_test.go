@@ -18,8 +18,8 @@ import (
 	"github.com/redislimit/redislimit/internal/demo/embedded"
 )
 
-// BenchmarkMemory is a decision in the process's memory over 10,000 keys, ours and
-// those of peers, by one goroutine and by as many as there are cores.
+// BenchmarkMemory measures a decision in the memory of the process over 10,000 keys,
+// for this library and its peers, by one goroutine and by one for each core.
 func BenchmarkMemory(b *testing.B) {
 	keys := make([]string, 10_000)
 	for i := range keys {
@@ -92,7 +92,7 @@ func ululeInMemory(*testing.B) limiter {
 	})
 }
 
-// httprateInMemory has httprate's own counter, under the lock of its limiter.
+// httprateInMemory uses httprate's own counter, under the lock of its limiter.
 func httprateInMemory(*testing.B) limiter {
 	lim := httprate.NewRateLimiter(int(plenty().count), plenty().period)
 	return func() decide {
@@ -101,8 +101,8 @@ func httprateInMemory(*testing.B) limiter {
 	}
 }
 
-// BenchmarkDenyCache is a denial of a key that was just denied: Redis is asked once
-// a second.
+// BenchmarkDenyCache measures the denial of a key that was just denied. Redis is asked
+// once a second.
 func BenchmarkDenyCache(b *testing.B) {
 	server, err := embedded.Start()
 	if err != nil {

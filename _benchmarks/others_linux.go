@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// A load is how much CPU was used up to an instant, in ticks: by the whole machine,
-// and by processes of ours.
+// A load is the CPU time used up to an instant, in ticks, by the whole machine and by
+// our processes.
 type load struct{ machine, idle, own float64 }
 
-// loadOf reads it for this process and those with these ids.
+// loadOf reads the load of the machine, this process and those with these ids.
 func loadOf(pids ...int) load {
 	var l load
 	text, _ := os.ReadFile("/proc/stat")
@@ -31,8 +31,8 @@ func loadOf(pids ...int) load {
 	return l
 }
 
-// ticksOf is what a process has used: utime and stime, the 12th and 13th field
-// after its name in parentheses.
+// ticksOf returns the CPU time that a process has used: utime and stime, the 12th and
+// 13th field after its name in parentheses.
 func ticksOf(pid int) float64 {
 	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
@@ -44,8 +44,8 @@ func ticksOf(pid int) float64 {
 	return user + system
 }
 
-// others is the share of the machine's CPU time that processes not of ours took
-// since the earlier reading, in percent, and with it what the hypervisor took.
+// others returns the share of the machine's CPU time that other processes and the
+// hypervisor took since the earlier reading, in percent.
 func (l load) others(earlier load) float64 {
 	used, all := l.machine-earlier.machine, l.machine-earlier.machine+l.idle-earlier.idle
 	if all <= 0 {

@@ -13,8 +13,8 @@ import (
 	ululeredis "github.com/ulule/limiter/v3/drivers/store/redis"
 )
 
-// peers are other libraries, each as its documentation recommends it, with the
-// same limit as ours.
+// peers returns the other libraries, each used as its documentation recommends, with
+// the same limit as this library.
 func peers() []*contender {
 	return []*contender{
 		{name: "redis_rate", kind: peer, everyday: true, limits: true, make: redisRate},
@@ -29,7 +29,7 @@ func peers() []*contender {
 	}
 }
 
-func redisRate(w *world) (limiter, error) {
+func redisRate(w *setup) (limiter, error) {
 	lim := redis_rate.NewLimiter(w.rdb)
 	limit := redis_rate.Limit{Rate: int(w.limit.count), Burst: int(w.limit.count), Period: w.limit.period}
 	return shared(func(ctx context.Context, key string) (bool, error) {
@@ -38,7 +38,7 @@ func redisRate(w *world) (limiter, error) {
 	}), nil
 }
 
-func ululeLimiter(w *world) (limiter, error) {
+func ululeLimiter(w *setup) (limiter, error) {
 	store, err := ululeredis.NewStore(w.rdb)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func ululeLimiter(w *world) (limiter, error) {
 	}), nil
 }
 
-func throttledGCRA(w *world) (limiter, error) {
+func throttledGCRA(w *setup) (limiter, error) {
 	store, err := goredisstore.NewCtx(w.rdb, "throttled:")
 	if err != nil {
 		return nil, err
@@ -67,28 +67,29 @@ func throttledGCRA(w *world) (limiter, error) {
 	}), nil
 }
 
-// gaveUp is throttled's error when others have changed the key ten times while it
-// tried to.
+// gaveUp reports whether err is throttled's error after ten attempts, because other
+// callers changed the key each time.
 func gaveUp(err error) bool {
 	return strings.Contains(err.Error(), "Failed to store updated rate limit data")
 }
 
-// kudariFixed is what the library's New makes.
-func kudariFixed(w *world) (limiter, error) {
+// kudariFixed uses the limiter that the library's New makes.
+func kudariFixed(w *setup) (limiter, error) {
 	lim, err := kudari.NewFixedWindow(w.limit.count, int64(w.limit.period/time.Second),
 		kudari.WithRedis(w.rdb), kudari.WithFailOpen(false))
 	return kudariLimiter(lim, err)
 }
 
-// kudariGCRA is what the library recommends. Its rates are whole units a second.
-func kudariGCRA(w *world) (limiter, error) {
+// kudariGCRA uses the algorithm that the library recommends. Its rates are whole units
+// a second.
+func kudariGCRA(w *setup) (limiter, error) {
 	second := max(1, w.limit.count/int64(w.limit.period/time.Second))
 	lim, err := kudari.NewGCRA(second, w.limit.count, kudari.WithRedis(w.rdb), kudari.WithFailOpen(false))
 	return kudariLimiter(lim, err)
 }
 
-// kudariGCRAFits: its slowest rate is one a second, so that of 10,000 keys many
-// are admitted again at any time.
+// kudariGCRAFits reports whether kudariGCRA can take part in a cell. Its slowest rate
+// is one a second, so of 10,000 keys many would be admitted again at any time.
 func kudariGCRAFits(c cell) bool { return c.scenario == admitted || c.keys == 1 }
 
 func kudariLimiter(lim kudari.Limiter, err error) (limiter, error) {

@@ -15,9 +15,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// httprateLimiter asks httprate without a server. Its local fallback stays on, as
-// it comes; that it was used is an error here.
-func httprateLimiter(w *world) (limiter, error) {
+// httprateLimiter calls httprate without a server. Its local fallback stays on, which
+// is the default; using it is an error here.
+func httprateLimiter(w *setup) (limiter, error) {
 	var failed atomic.Pointer[error]
 	lim := httprate.NewRateLimiter(int(w.limit.count), w.limit.period, httprateredis.WithRedisLimitCounter(&httprateredis.Config{
 		Client: w.rdb, WindowLength: w.limit.period, OnError: func(err error) { failed.Store(&err) },
@@ -38,19 +38,19 @@ func httprateLimiter(w *world) (limiter, error) {
 	}, nil
 }
 
-// A discard is a response that nobody reads.
+// A discard is a ResponseWriter that drops the response.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header       { return d.header }
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
 func (discard) WriteHeader(int)             {}
 
-// keyHeader tells the Fiber app whom a request is from.
+// keyHeader has the key of a request to the Fiber app.
 const keyHeader = "X-Key"
 
-// fiberLimiter drives Fiber's middleware in an app without sockets. What its
-// storage fails at, the middleware does not tell: it admits.
-func fiberLimiter(w *world) (limiter, error) {
+// fiberLimiter calls Fiber's middleware in an app without sockets. If its storage
+// fails, the middleware admits the request and reports nothing.
+func fiberLimiter(w *setup) (limiter, error) {
 	app := fiber.New(fiber.Config{DisableStartupMessage: true})
 	app.Use(fiberlimiter.New(fiberlimiter.Config{
 		Max: int(w.limit.count), Expiration: w.limit.period, Storage: fiberredis.NewFromConnection(w.rdb),

@@ -10,8 +10,8 @@ import (
 	"github.com/sethvargo/go-redisstore"
 )
 
-// redisstoreKept has a pool that keeps its connections, as go-redis's does.
-func redisstoreKept(w *world) (limiter, error) {
+// redisstoreKept uses a pool that keeps its connections, as go-redis's does.
+func redisstoreKept(w *setup) (limiter, error) {
 	pool := &redis.Pool{
 		MaxIdle: w.callers + 1, IdleTimeout: 5 * time.Minute, DialContext: func(ctx context.Context) (redis.Conn, error) {
 			return redis.DialContext(ctx, "tcp", w.addr)
@@ -21,19 +21,19 @@ func redisstoreKept(w *world) (limiter, error) {
 	return redisstoreLimiter(store, err)
 }
 
-// redisstoreOwn has the pool of the library's New: it keeps no connection, so each
-// decision dials; of 100 at once it refuses more.
-func redisstoreOwn(w *world) (limiter, error) {
+// redisstoreOwn uses the pool of the library's New. It keeps no connection, so each
+// decision dials, and it refuses more than 100 at once.
+func redisstoreOwn(w *setup) (limiter, error) {
 	store, err := redisstore.New(redisstoreConfig(w))
 	return redisstoreLimiter(store, err)
 }
 
 func poolExhausted(err error) bool { return strings.Contains(err.Error(), "connection pool exhausted") }
 
-// redisstoreConfig has the same count in a day, which no run outlasts: after a
-// period v0.3.0 gives back interval/count nanoseconds' worth of units, whatever
-// the count, so that of a large one all but a few stay used.
-func redisstoreConfig(w *world) *redisstore.Config {
+// redisstoreConfig has the same count per day, because no run lasts longer than that.
+// After a period, v0.3.0 gives back interval/count units (in nanoseconds), which is
+// only a few of a large count.
+func redisstoreConfig(w *setup) *redisstore.Config {
 	return &redisstore.Config{
 		Tokens: uint64(w.limit.count), Interval: max(w.limit.period, 24*time.Hour),
 		Dial: func() (redis.Conn, error) { return redis.Dial("tcp", w.addr) },
@@ -44,7 +44,7 @@ func redisstoreLimiter(store golimiter.Store, err error) (limiter, error) {
 	return takeFrom(store), err
 }
 
-// takeFrom decides with a store of go-limiter.
+// takeFrom makes decisions with a store of go-limiter.
 func takeFrom(store golimiter.Store) limiter {
 	return shared(func(ctx context.Context, key string) (bool, error) {
 		_, _, _, ok, err := store.Take(ctx, key)

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// proxyEnv makes this program the proxy: "host:port latency". As a process of its
-// own its CPU is nobody's.
+// proxyEnv makes this program the proxy: "host:port latency". The proxy is a process
+// of its own, so that no contender is charged for its CPU time.
 const proxyEnv = "REDISLIMIT_BENCH_PROXY"
 
-// A proxy holds what Redis answers for a while, and limits nothing else.
+// A proxy delays the replies of Redis and changes nothing else.
 type proxy struct {
 	*child
 
@@ -47,8 +47,8 @@ func startProxy(ctx context.Context, target string, latency time.Duration) (*pro
 	return &proxy{c, strings.TrimSpace(addr), latency}, nil
 }
 
-// serveProxy is the proxy's process: it writes its address and serves until it is
-// killed.
+// serveProxy runs in the proxy's process: it writes its address and serves until the
+// process is killed.
 func serveProxy(order string) error {
 	target, wait, _ := strings.Cut(order, " ")
 	latency, err := time.ParseDuration(wait)
@@ -87,25 +87,25 @@ func serveProxy(order string) error {
 	}
 }
 
-// A chunk is what Redis sent at once.
+// A chunk is the bytes of one read from Redis.
 type chunk struct {
 	to   net.Conn
 	data []byte
 	due  time.Time
 }
 
-// deliver writes each chunk when it is due. All wait equally long, so that they are
-// due in the order in which they came, and one queue is enough.
+// deliver writes each chunk when it is due. All have the same delay, so they are due in
+// the order in which they arrived, and one queue is enough.
 func deliver(late <-chan chunk) {
 	for c := range late {
 		for left := time.Until(c.due); left > 0; left = time.Until(c.due) {
-			rest(left.Nanoseconds())
+			sleep(left.Nanoseconds())
 		}
-		_, _ = c.to.Write(c.data) // to a client that has left, nothing
+		_, _ = c.to.Write(c.data) // the client may have disconnected
 	}
 }
 
-// pump hands on what arrives until the stream ends.
+// pump passes on what it reads until the stream ends.
 func pump(from net.Conn, to func([]byte) error) {
 	buffer := make([]byte, 64<<10)
 	for {

@@ -12,7 +12,7 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// A request is what key functions see, as httplimit has it.
+// A request is a keyfunc.Request over an http.Request, as in httplimit.
 type request struct{ r *http.Request }
 
 func (q request) Context() context.Context          { return q.r.Context() }
@@ -34,7 +34,7 @@ func (q request) Cookie(name string) string {
 	return c.Value
 }
 
-// newRequest is one that came through two proxies, with a key of its own.
+// newRequest returns a request that came through two proxies and has an API key.
 func newRequest() *http.Request {
 	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/a", nil)
 	r.RemoteAddr = "203.0.113.5:4711"
@@ -43,7 +43,7 @@ func newRequest() *http.Request {
 	return r
 }
 
-// BenchmarkKey is what it costs to tell who a request is from.
+// BenchmarkKey measures the key functions.
 func BenchmarkKey(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -66,7 +66,7 @@ func BenchmarkKey(b *testing.B) {
 	}
 }
 
-// BenchmarkCheck is the guard over a limiter in memory: the key, the decision and
+// BenchmarkCheck measures the guard over a limiter in memory: the key, the decision and
 // the headers, without a framework.
 func BenchmarkCheck(b *testing.B) {
 	for _, limit := range []struct {
@@ -90,7 +90,7 @@ func BenchmarkCheck(b *testing.B) {
 			b.Run(limit.name+"/"+headers.name, func(b *testing.B) {
 				g := guard.New(memory(b, limit.options...), keyfunc.IP(), headers.option)
 				r, h := request{newRequest()}, http.Header{}
-				g.Check(r, h, &guard.Seen{}) // what a tiny limit admits
+				g.Check(r, h, &guard.Seen{}) // uses up a small limit
 				b.ReportAllocs()
 				for b.Loop() {
 					if v := g.Check(r, h, &guard.Seen{}); v.Status != limit.status {
@@ -102,7 +102,7 @@ func BenchmarkCheck(b *testing.B) {
 	}
 }
 
-// BenchmarkMiddleware is a request through net/http's middleware, beside the same
+// BenchmarkMiddleware measures a request through net/http's middleware, beside the same
 // handler without one.
 func BenchmarkMiddleware(b *testing.B) {
 	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })

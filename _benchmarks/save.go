@@ -25,8 +25,8 @@ type cellReport struct {
 	Contenders []contenderReport `json:"contenders"`
 }
 
-// contenderReport has figures by metric; ratios where there is something to
-// compare with.
+// contenderReport has figures by metric, and ratios if there is a value to compare
+// with.
 type contenderReport struct {
 	Name   string             `json:"name"`
 	Kind   kind               `json:"kind"`
@@ -35,8 +35,8 @@ type contenderReport struct {
 	ToPeer map[string]float64 `json:"to_best_peer"`
 }
 
-// errNoChart says that the run has not measured what the chart shows.
-var errNoChart = errors.New("-svg: the chart takes 1 and 64 callers over 10,000 keys, all admitted, without latency, and raw INCR")
+// errNoChart is the error of a run that has not measured what the chart shows.
+var errNoChart = errors.New("-svg: the chart needs the cells with 1 and 64 callers, 10,000 keys, all admitted, without latency, and raw INCR")
 
 // save writes the files that the flags ask for.
 func (o *options) save(m machine, results []result) error {
@@ -85,7 +85,7 @@ func (f figures) named() map[string]float64 {
 	return byID
 }
 
-// significant rounds to four digits: a fifth would say more than was measured.
+// significant rounds to four digits: the measurement is not more accurate.
 func significant(v float64) float64 {
 	if v == 0 {
 		return 0

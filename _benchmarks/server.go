@@ -26,22 +26,22 @@ type child struct {
 	done chan struct{} // closed when it has ended
 }
 
-// spawn starts cmd such that it dies with this process, where the system can do
-// that (Linux): a defer does not run after a SIGKILL.
+// spawn starts cmd such that it dies with this process, if the system supports that
+// (Linux): a defer does not run after a SIGKILL.
 func spawn(cmd *exec.Cmd) (*child, error) {
 	c := &child{cmd: cmd, done: make(chan struct{})}
 	cmd.SysProcAttr = dieWithParent()
 	started := make(chan error, 1)
 	go func() {
 		defer close(c.done)
-		// The parent whose death counts is the thread that forked (go.dev/issue/27505):
-		// this goroutine keeps it for as long as the child lives.
+		// The signal is sent when the thread that forked ends (go.dev/issue/27505), so
+		// this goroutine keeps its thread for as long as the child lives.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // it is killed: how it ended says nothing
+			_ = cmd.Wait() // it is killed, so its exit status means nothing
 		}
 	}()
 	return c, <-started
@@ -65,7 +65,7 @@ type server struct {
 func startServer(ctx context.Context) (*server, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
-		return nil, fmt.Errorf("it takes a redis-server in PATH: %w", err)
+		return nil, fmt.Errorf("a redis-server must be in PATH: %w", err)
 	}
 	dir, err := os.MkdirTemp("", "redislimit-bench-")
 	if err != nil {
@@ -90,11 +90,11 @@ func startServer(ctx context.Context) (*server, error) {
 
 func (s *server) stop() {
 	s.kill()
-	_ = os.RemoveAll(s.dir) // a left-over log hurts nobody
+	_ = os.RemoveAll(s.dir) // a log that is left over does no harm
 }
 
-// await returns when our own process answers, not another one on a port that was
-// taken meanwhile.
+// await returns when this server answers, not another process that took the port
+// meanwhile.
 func (s *server) await(ctx context.Context) error {
 	rdb := redis.NewClient(&redis.Options{Addr: s.addr, MaxRetries: -1})
 	defer func() { _ = rdb.Close() }()

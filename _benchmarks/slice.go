@@ -21,7 +21,7 @@ type runner struct {
 	keys    []string
 }
 
-// A track is what one caller saw in a slice.
+// A track is what one caller measured in a slice.
 type track struct {
 	latencies *hdrhistogram.Histogram // of decisions, in nanoseconds
 	decisions int
@@ -40,7 +40,7 @@ func newTracks(n int) []*track {
 	return tracks
 }
 
-// A slice is what all callers of one contender saw together.
+// A slice is what all callers of one contender measured together.
 type slice struct {
 	track
 
@@ -56,7 +56,7 @@ func (r *runner) measure(ctx context.Context, m *meter, tracks []*track, d time.
 	}
 	tracks = tracks[:r.cell.callers]
 	r.drive(ctx, attempts, tracks, d/4)
-	runtime.GC() // nobody pays for what others left
+	runtime.GC() // so that no contender pays for the garbage of another
 	for _, t := range tracks {
 		t.latencies.Reset()
 		*t = track{latencies: t.latencies}
@@ -83,7 +83,7 @@ func (r *runner) measure(ctx context.Context, m *meter, tracks []*track, d time.
 	return s, r.check(s)
 }
 
-// drive runs all callers in a closed loop: who has an answer asks again.
+// drive runs all callers in a closed loop: each asks again as soon as it has an answer.
 func (r *runner) drive(ctx context.Context, attempts []decide, tracks []*track, d time.Duration) {
 	var running sync.WaitGroup
 	end := time.Now().Add(d)
@@ -101,7 +101,7 @@ func (r *runner) call(ctx context.Context, attempt decide, t *track, end time.Ti
 		switch {
 		case err == nil:
 			t.decisions++
-			_ = t.latencies.RecordValue(int64(then.Sub(now))) // not out of range: no slice takes a minute
+			_ = t.latencies.RecordValue(int64(then.Sub(now))) // never out of range: no slice takes a minute
 		case r.excuses != nil && r.excuses(err):
 			t.excused++
 		default:
@@ -118,8 +118,8 @@ func (r *runner) call(ctx context.Context, attempt decide, t *track, end time.Ti
 	}
 }
 
-// check holds the slice to what its cell says: a contender that does not decide is
-// not measured.
+// check returns an error unless the decisions of the slice are those that its cell
+// requires.
 func (r *runner) check(s *slice) error {
 	switch {
 	case s.err != nil:

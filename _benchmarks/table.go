@@ -27,13 +27,13 @@ func writeTable(w io.Writer, r result) {
 }
 
 func (s *summary) text(i int, m metric) string {
-	if m.alone {
+	if m.plain {
 		return fixed(s.value[i], m.digits)
 	}
 	return fmt.Sprintf("%s (%s, %s)", fixed(s.value[i], m.digits), ratio(s.toIncr[i]), ratio(s.toPeer[i]))
 }
 
-// fixed has digits after the point, and fewer for what is large.
+// fixed writes v with digits after the point, and fewer for large values.
 func fixed(v float64, digits int) string {
 	switch {
 	case v >= 1000:
@@ -46,7 +46,7 @@ func fixed(v float64, digits int) string {
 	return fmt.Sprintf("%.*f", digits, v)
 }
 
-// ratio has two significant digits below 10, and no more after it.
+// ratio writes v with two significant digits below 10, and without a fraction above.
 func ratio(v float64) string {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):

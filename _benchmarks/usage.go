@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A meter reads what the two processes have used so far: this one and Redis.
+// A meter reads what this process and Redis have used so far.
 type meter struct {
-	rdb *redis.Client // of its own: its commands are not counted to anybody's pool
+	rdb *redis.Client // a client of its own, not of a contender
 }
 
 // usage is what has been used up to an instant. Its own reading is counted too:
@@ -26,8 +26,8 @@ type usage struct {
 	reads     float64 // of its sockets: about the round trips
 }
 
-// read reads Redis first and itself last; readBack the other way round, so that
-// neither is charged with reading the other.
+// read reads Redis first and this process last; readBack does it in the opposite
+// order, so that neither is charged for reading the other.
 func (m *meter) read(ctx context.Context) (usage, error) {
 	u, err := m.redis(ctx)
 	return u.withOwn(ownUsage()), err
@@ -44,7 +44,7 @@ func (u usage) withOwn(own usage) usage {
 	return u
 }
 
-// ownUsage is this process's.
+// ownUsage returns the usage of this process.
 func ownUsage() usage {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
@@ -90,7 +90,7 @@ func (m *meter) redis(ctx context.Context) (usage, error) {
 func number(s string) float64 {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil {
-		panic(err) // Redis has always written them so
+		panic(err) // Redis writes numbers only
 	}
 	return f
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// The attributes, on metrics and spans alike. Only errorTypeKey is OpenTelemetry's own.
+// The attributes of metrics and spans. Only errorTypeKey is one of OpenTelemetry's own.
 const (
 	limiterKey   attribute.Key = "redislimit.limiter.name"
 	limitKey     attribute.Key = "redislimit.limit.name"
@@ -22,12 +22,12 @@ const (
 	errorTypeKey attribute.Key = "error.type"
 )
 
-// other is OpenTelemetry's type of an error that has no name.
-const other = "_OTHER"
+// otherError is OpenTelemetry's error type for an error that has no type of its own.
+const otherError = "_OTHER"
 
 func limiterName(name string) attribute.KeyValue { return limiterKey.String(name) }
 
-// An outcome is what a decision came to.
+// An outcome is the value of the attribute redislimit.decision.outcome.
 type outcome string
 
 const (
@@ -46,7 +46,8 @@ func outcomeOf(e core.Event) outcome {
 	return denied
 }
 
-// errorType classifies err in few words: its text may hold anything.
+// errorType returns the class of err as an attribute. The text of err is not used:
+// it may contain a key.
 func errorType(err error) attribute.KeyValue {
 	return errorTypeKey.String(classify(err))
 }
@@ -54,7 +55,7 @@ func errorType(err error) attribute.KeyValue {
 func classify(err error) string {
 	var reply interface {
 		error
-		RedisError() // go-redis marks so what a server replied
+		RedisError() // go-redis has this method on errors that the server replied
 	}
 	var timeout interface{ Timeout() bool }
 	var network net.Error
@@ -70,16 +71,16 @@ func classify(err error) string {
 	case errors.As(err, &network):
 		return "connection"
 	}
-	return other
+	return otherError
 }
 
-// replyType is the code that Redis's reply begins with, if it is one of those that
-// an operator does something about.
+// replyType returns the code at the beginning of a Redis error reply, if it is one
+// of the known codes.
 func replyType(reply string) string {
 	switch code, _, _ := strings.Cut(reply, " "); code {
 	case "ASK", "BUSY", "CLUSTERDOWN", "CROSSSLOT", "ERR", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "NOAUTH",
 		"NOPERM", "NOREPLICAS", "NOSCRIPT", "OOM", "READONLY", "TRYAGAIN", "WRONGPASS", "WRONGTYPE":
 		return code
 	}
-	return other
+	return otherError
 }

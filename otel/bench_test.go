@@ -12,8 +12,8 @@ import (
 	otellimit "github.com/redislimit/redislimit/otel"
 )
 
-// BenchmarkDecision tells what a decision costs more for being observed: compare
-// with "nobody", the same decision in memory that nobody observes.
+// BenchmarkDecision measures what an observer adds to a decision. Compare with
+// "none", the same decision in memory without an observer.
 func BenchmarkDecision(b *testing.B) {
 	reader := sdkmetric.WithReader(sdkmetric.NewManualReader())
 	spans := sdktrace.NewTracerProvider()
@@ -22,7 +22,7 @@ func BenchmarkDecision(b *testing.B) {
 		option core.Option
 		traced bool
 	}{
-		{"nobody", core.Entries(1 << 10), false},
+		{"none", core.Entries(1 << 10), false},
 		{"noop", otellimit.Observe(otellimit.MeterProvider(noop.NewMeterProvider())), false},
 		{"sdk", otellimit.Observe(otellimit.MeterProvider(sdkmetric.NewMeterProvider(reader))), false},
 		{"sdk in a span", otellimit.Observe(otellimit.MeterProvider(sdkmetric.NewMeterProvider(
@@ -49,7 +49,7 @@ func BenchmarkDecision(b *testing.B) {
 	}
 }
 
-// An observed decision takes no more memory than one that nobody observes.
+// An observed decision allocates no more than one without an observer.
 func TestAllocations(t *testing.T) { // not parallel: it counts what the process allocates
 	m := newMeter(t)
 	allocated := func(option core.Option) float64 {
@@ -59,7 +59,7 @@ func TestAllocations(t *testing.T) { // not parallel: it counts what the process
 		}
 		return testing.AllocsPerRun(1000, func() { _, _ = lim.Allow(t.Context(), "user:alice") })
 	}
-	if alone, observed := allocated(core.Entries(1<<10)), allocated(m.observe()); observed > alone {
-		t.Errorf("%v allocations for an observed decision, %v for another", observed, alone)
+	if plain, observed := allocated(core.Entries(1<<10)), allocated(m.observe()); observed > plain {
+		t.Errorf("%v allocations for an observed decision, %v without an observer", observed, plain)
 	}
 }

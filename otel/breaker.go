@@ -8,89 +8,91 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// The states of a breaker, as attributes have them.
+// The states of a circuit breaker, as values of the attribute.
 const (
 	closed   = "closed"
 	halfOpen = "half_open"
 	open     = "open"
 )
 
-// breakers keeps what state the breaker of each limiter is in, by the limiter's name.
+// breakers keeps the state of each limiter's circuit breaker.
 type breakers struct {
-	mu sync.Mutex
-	of map[string]*breaker
+	mu        sync.Mutex
+	byLimiter map[string]*breaker // by the limiter's name
 }
 
-// A breaker is one limiter's. Its attributes are made once: every increment must
-// meet its decrement.
+// A breaker is the reported state of one limiter's circuit breaker. Its attributes
+// are made once, so that every increment and its decrement use the same series.
 type breaker struct {
 	state   string
-	active  bool // the fallback
+	active  bool // whether the fallback is on
 	limiter metric.MeasurementOption
 	states  map[string]metric.MeasurementOption
 }
 
-// know has the limiter's states reported from now on, as a breaker begins.
-func (b *breakers) know(ctx context.Context, i *instruments, limiter string) {
+// register reports the limiter's breaker as closed, unless it is already known.
+func (b *breakers) register(ctx context.Context, i *instruments, limiter string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.get(ctx, i, limiter)
 }
 
-// change notes that the limiter's breaker went to a state, as core calls it.
+// change records that the limiter's breaker went to a state, named as in
+// core.Event.Detail.
 func (b *breakers) change(ctx context.Context, i *instruments, limiter, to string) {
 	if to == "half-open" {
-		to = halfOpen // as attributes are written
+		to = halfOpen
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	is := b.get(ctx, i, limiter)
-	if _, known := is.states[to]; !known || to == is.state {
+	br := b.get(ctx, i, limiter)
+	if _, known := br.states[to]; !known || to == br.state {
 		return
 	}
-	// A breaker never half-opens from closed: that is news from before it closed,
-	// told late by another goroutine.
-	if to == halfOpen && is.state == closed {
+	// A breaker never goes from closed to half-open. This event is from before it
+	// closed, and another goroutine was faster.
+	if to == halfOpen && br.state == closed {
 		return
 	}
-	i.state.Add(ctx, -1, is.states[is.state])
-	i.state.Add(ctx, 1, is.states[to])
-	is.state = to
+	i.state.Add(ctx, -1, br.states[br.state])
+	i.state.Add(ctx, 1, br.states[to])
+	br.state = to
 }
 
-// fallback notes that the limiter's fallback is on, or off.
+// fallback records that the limiter's fallback is on, or off.
 func (b *breakers) fallback(ctx context.Context, i *instruments, limiter string, active bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	is := b.get(ctx, i, limiter)
-	if active == is.active {
+	br := b.get(ctx, i, limiter)
+	if active == br.active {
 		return
 	}
 	step := int64(1)
 	if !active {
 		step = -1
 	}
-	i.fallback.Add(ctx, step, is.limiter)
-	is.active = active
+	i.fallback.Add(ctx, step, br.limiter)
+	br.active = active
 }
 
-// get returns the limiter's breaker; a new one is closed, and all its series exist.
+// get returns the limiter's breaker. For a new one it reports the state closed, so
+// that all its series exist.
 func (b *breakers) get(ctx context.Context, i *instruments, limiter string) *breaker {
-	if is, known := b.of[limiter]; known {
-		return is
+	if br, known := b.byLimiter[limiter]; known {
+		return br
 	}
 	name := limiterName(limiter)
-	is := &breaker{
+	br := &breaker{
 		state:   closed,
 		limiter: metric.WithAttributeSet(attribute.NewSet(name)),
 		states:  make(map[string]metric.MeasurementOption, 3),
 	}
 	for _, state := range []string{closed, halfOpen, open} {
-		is.states[state] = metric.WithAttributeSet(attribute.NewSet(name, stateKey.String(state)))
-		i.state.Add(ctx, 0, is.states[state])
+		br.states[state] = metric.WithAttributeSet(attribute.NewSet(name, stateKey.String(state)))
+		i.state.Add(ctx, 0, br.states[state])
 	}
-	i.state.Add(ctx, 1, is.states[closed])
-	i.fallback.Add(ctx, 0, is.limiter)
-	b.of[limiter] = is
-	return is
+	i.state.Add(ctx, 1, br.states[closed])
+	i.fallback.Add(ctx, 0, br.limiter)
+	b.byLimiter[limiter] = br
+	return br
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// A kind of decisions has one set of attributes.
+// A kind is what decisions with the same attributes have in common.
 type kind struct {
 	limiter, limit string
 	outcome        outcome
@@ -21,62 +21,62 @@ type kind struct {
 	errorType      string // "" unless the outcome is failed
 }
 
-// recorded is a kind's attributes, made once.
-type recorded struct {
+// attributes are those of one kind, made once.
+type attributes struct {
 	count    []metric.AddOption
 	duration []metric.RecordOption
 	span     []attribute.KeyValue
 }
 
-// decisions has the attributes of every kind seen so far. To look one up takes no
-// lock and no memory; there are a few for each limit, soon all seen.
+// decisions caches the attributes of every kind of decision so far. A lookup takes
+// no lock and allocates nothing. There are only a few kinds for each limit.
 type decisions struct {
-	seen atomic.Pointer[map[kind]*recorded]
-	mu   sync.Mutex // of whoever adds one
+	byKind atomic.Pointer[map[kind]*attributes] // copied on write
+	mu     sync.Mutex                           // held by add
 }
 
-func (d *decisions) of(k kind) (r *recorded, known bool) {
-	if seen := d.seen.Load(); seen != nil {
-		r, known = (*seen)[k]
+func (d *decisions) get(k kind) (a *attributes, known bool) {
+	if byKind := d.byKind.Load(); byKind != nil {
+		a, known = (*byKind)[k]
 	}
-	return r, known
+	return a, known
 }
 
-func (d *decisions) add(k kind) *recorded {
+func (d *decisions) add(k kind) *attributes {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if r, known := d.of(k); known {
-		return r
+	if a, known := d.get(k); known {
+		return a
 	}
-	seen := map[kind]*recorded{}
-	if before := d.seen.Load(); before != nil {
-		maps.Copy(seen, *before)
+	byKind := map[kind]*attributes{}
+	if before := d.byKind.Load(); before != nil {
+		maps.Copy(byKind, *before)
 	}
-	r := k.recorded()
-	seen[k] = r
-	d.seen.Store(&seen)
-	return r
+	a := k.attributes()
+	byKind[k] = a
+	d.byKind.Store(&byKind)
+	return a
 }
 
-// recorded makes the attributes. The histogram does without the limit's name: how
-// long a decision takes does not depend on which limit it then describes, and
-// buckets are many.
-func (k kind) recorded() *recorded {
+// attributes makes the attributes of k. The histogram has no limit's name: it has
+// many series already, and the duration of a decision does not depend on which of
+// its limits the Result describes.
+func (k kind) attributes() *attributes {
 	base := []attribute.KeyValue{
 		limiterName(k.limiter), outcomeKey.String(string(k.outcome)), sourceKey.String(k.source.String()),
 	}
 	limit := limitKey.String(k.limit)
-	r := &recorded{span: append(base[:len(base):len(base)], limit)}
+	a := &attributes{span: append(base[:len(base):len(base)], limit)}
 	if k.errorType != "" {
 		base = append(base, errorTypeKey.String(k.errorType))
 	}
 	duration := metric.WithAttributeSet(attribute.NewSet(append([]attribute.KeyValue(nil), base...)...))
-	if k.limit != "" { // a decision that failed describes none
+	if k.limit != "" { // a decision that failed has no limit
 		base = append(base, limit)
 	}
-	r.count = []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(base...))}
-	r.duration = []metric.RecordOption{duration}
-	return r
+	a.count = []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(base...))}
+	a.duration = []metric.RecordOption{duration}
+	return a
 }
 
 // decided records a decision.
@@ -85,19 +85,19 @@ func (o *observer) decided(ctx context.Context, e core.Event) {
 	if e.Err != nil {
 		k.errorType = classify(e.Err)
 	}
-	r, known := o.decisions.of(k)
+	a, known := o.decisions.get(k)
 	if !known {
-		r = o.decisions.add(k)
-		if k.source != core.SourceMemory { // there is no breaker before memory
-			o.breakers.know(ctx, o.instruments, e.Limiter)
+		a = o.decisions.add(k)
+		if k.source != core.SourceMemory { // a limiter in memory has no breaker
+			o.breakers.register(ctx, o.instruments, e.Limiter)
 		}
 	}
-	o.count.Add(ctx, 1, r.count...)
-	o.duration.Record(ctx, e.Took.Seconds(), r.duration...)
-	// The last decision on a span writes all of its attributes, so that none of
-	// another's stay: there is no way to remove one.
+	o.count.Add(ctx, 1, a.count...)
+	o.duration.Record(ctx, e.Took.Seconds(), a.duration...)
+	// Each decision sets all of these attributes, so that a span has those of its
+	// last decision only: an attribute cannot be removed.
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
-		span.SetAttributes(r.span...)
+		span.SetAttributes(a.span...)
 		span.SetAttributes(remainingKey.Int64(e.Result.Remaining))
 	}
 }

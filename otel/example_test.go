@@ -31,7 +31,7 @@ func ExampleObserve() {
 	_ = core.MustNew(rdb, "logins", core.SlidingWindowLog(core.PerMinute(5)), core.FailClosed(), telemetry,
 		core.Observe(func(_ context.Context, e core.Event) {
 			if e.Kind == core.EventFallbackOn {
-				log.Print("nobody can log in: ", e.Err)
+				log.Print("logins are answered with 503: ", e.Err)
 			}
 		}))
 }

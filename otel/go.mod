@@ -26,5 +26,5 @@ require (
 	golang.org/x/sys v0.47.0 // indirect
 )
 
-// The library beside it. Only this checkout heeds the line, no user's build does.
+// The library in this repository. Only builds in this checkout use the line, not those of users.
 replace github.com/redislimit/redislimit => ../

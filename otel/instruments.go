@@ -6,9 +6,9 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 )
 
-// instruments are what the limiters of one MeterProvider share. Their names follow
-// OpenTelemetry's conventions: dots, no units and no "total" in the names, which
-// exporters add where their format wants them.
+// instruments are shared by the limiters of one MeterProvider. Their names follow
+// OpenTelemetry's conventions: with dots, without units and "total", which exporters
+// add if their format requires them.
 type instruments struct {
 	count        metric.Int64Counter
 	duration     metric.Float64Histogram
@@ -22,19 +22,19 @@ type instruments struct {
 func newInstruments(m metric.Meter) *instruments {
 	return &instruments{
 		count: counter(m, "redislimit.decisions", "{decision}",
-			"Decisions, by the limit that decided or is tightest."),
+			"Decisions, by the limit that denied or is the tightest."),
 		duration: histogram(m, "redislimit.decision.duration", "s",
-			"How long decisions took to make."),
+			"How long decisions took."),
 		failures: counter(m, "redislimit.redis.failures", "{failure}",
-			"Calls that Redis did not answer. Calls not made while the breaker is open are none."),
+			"Calls that Redis did not answer. While the circuit breaker is open no call is made, so none is counted."),
 		scriptLoads: counter(m, "redislimit.script.loads", "{load}",
-			"Times that Redis did not have the script and it was sent whole."),
+			"How often Redis did not have the script, so that it was sent whole."),
 		keyFallbacks: counter(m, "redislimit.key.fallbacks", "{fallback}",
-			"Requests without the key that was asked for, counted by their peer's address."),
+			"Requests without the key, which were counted by their peer's address."),
 		fallback: upDownCounter(m, "redislimit.fallback.active",
-			"1 while Redis is given up and the outage policy decides, else 0."),
+			"1 while the circuit breaker is not closed and the outage policy decides, otherwise 0."),
 		state: upDownCounter(m, "redislimit.breaker.state",
-			"1 for the state that the breaker before Redis is in, 0 for the others."),
+			"1 for the current state of the circuit breaker, 0 for the others."),
 	}
 }
 
@@ -47,8 +47,9 @@ func counter(m metric.Meter, name, unit, description string) metric.Int64Counter
 	return c
 }
 
-// histogram has buckets in seconds, from a decision in memory to the default of
-// core.Timeout. OpenTelemetry's own are for milliseconds.
+// histogram makes a histogram with buckets in seconds, from a decision in memory
+// up to the default of core.Timeout. OpenTelemetry's default buckets are for
+// milliseconds.
 func histogram(m metric.Meter, name, unit, description string) metric.Float64Histogram {
 	h, err := m.Float64Histogram(name, metric.WithUnit(unit), metric.WithDescription(description),
 		metric.WithExplicitBucketBoundaries(
@@ -61,8 +62,8 @@ func histogram(m metric.Meter, name, unit, description string) metric.Float64His
 	return h
 }
 
-// upDownCounter makes what the conventions have for a state: no gauge, so that the
-// sum over processes counts those that are in it.
+// upDownCounter makes an instrument for a state, as the conventions recommend. The
+// sum over processes is then the number of processes in that state.
 func upDownCounter(m metric.Meter, name, description string) metric.Int64UpDownCounter {
 	c, err := m.Int64UpDownCounter(name, metric.WithUnit("1"), metric.WithDescription(description))
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	otellimit "github.com/redislimit/redislimit/otel"
 )
 
-// A meter is an SDK with what it has recorded.
+// A meter is an OpenTelemetry SDK and what it has recorded.
 type meter struct {
 	tb       testing.TB
 	reader   *sdkmetric.ManualReader
@@ -51,7 +51,7 @@ func (m *meter) collected() map[string]metricdata.Metrics {
 	return byName
 }
 
-// A series is one point of a metric, as "name{attributes}", values sorted by attribute.
+// series returns the name of one series, as "name{attributes}", sorted by attribute.
 func series(name string, attributes attribute.Set) string {
 	var pairs []string
 	for _, kv := range attributes.ToSlice() {
@@ -61,7 +61,7 @@ func series(name string, attributes attribute.Set) string {
 	return strings.TrimPrefix(name, "redislimit.") + "{" + strings.Join(pairs, " ") + "}"
 }
 
-// values has all series with their values; a histogram's is its count.
+// values returns all series with their values. The value of a histogram is its count.
 func (m *meter) values() map[string]int64 {
 	m.tb.Helper()
 	values := map[string]int64{}
@@ -82,7 +82,7 @@ func (m *meter) values() map[string]int64 {
 	return values
 }
 
-// want fails unless the series of the metrics named are exactly these.
+// want fails unless the named metrics have exactly these series.
 func (m *meter) want(metrics []string, want map[string]int64) {
 	m.tb.Helper()
 	got := m.values()

@@ -1,22 +1,21 @@
-// Package otellimit tells OpenTelemetry what the limiters of
+// Package otellimit reports to OpenTelemetry what the limiters of
 // [github.com/redislimit/redislimit/core] do: metrics of every decision, outage
-// and change, and attributes on the current span.
+// and change of the circuit breaker, and attributes on the current span.
 //
 //	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)), otellimit.Observe())
 //
 // docs/metrics.md lists the instruments and attributes, with queries and alerts.
-// Never is a key an attribute: keys are personal data, and too many. What is
-// one is bounded by the code that makes the limiters: their names and those of
-// their limits, and a few words of this package.
+// Keys are never attributes: they are personal data, and have too many values. The
+// values of the attributes are the names of limiters and limits, and a few words
+// of this package.
 //
 // # A module of its own
 //
-// The package is not part of the library's module. There it would be compiled by
-// nobody who does not import it either, but the library's go.mod would require
-// OpenTelemetry: whoever uses the library, and OpenTelemetry for something else,
-// would be raised to at least this version of it and of what it requires. Here
-// only those are who import this package. The versions are the lowest without a
-// known vulnerability.
+// The package is a Go module of its own, so that the library's go.mod does not
+// require OpenTelemetry. Otherwise every service that uses the library, and
+// OpenTelemetry for something else, would have to use at least this version of
+// OpenTelemetry. Now only services that import this package have to. The required
+// versions are the lowest without a known vulnerability.
 package otellimit
 
 import (
@@ -28,7 +27,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// scope names this instrumentation.
+// scope is the name of this instrumentation.
 const scope = "github.com/redislimit/redislimit/otel"
 
 // An Option configures [Observe].
@@ -40,8 +39,9 @@ func (f optionFunc) apply(c *config) { f(c) }
 
 type config struct{ provider metric.MeterProvider }
 
-// MeterProvider sets who makes the instruments. The default is the global one,
-// [otel.GetMeterProvider], which may be set before or after; nil means the default.
+// MeterProvider sets the provider that makes the instruments. The default is the
+// global one, [otel.GetMeterProvider], which may be set before or after this call;
+// nil means the default.
 func MeterProvider(provider metric.MeterProvider) Option {
 	return optionFunc(func(c *config) {
 		if provider != nil {
@@ -51,15 +51,16 @@ func MeterProvider(provider metric.MeterProvider) Option {
 }
 
 // Observe returns the option of [core.New] and [core.NewMemory] that reports what
-// a Limiter does. Several limiters may be given the same option, or each its own:
-// they share the instruments, and the attribute redislimit.limiter.name tells them
-// apart. Observers of your own go beside it, see [core.Observe].
+// a Limiter does. Several limiters can have the same option, or each its own: they
+// share the instruments, and the attribute redislimit.limiter.name distinguishes
+// them. A limiter can also have observers of your own, see [core.Observe].
 //
-// The attributes of a span are those of the last decision made on it: of stacked
-// limiters the one that denied, for none is asked after that, else the innermost.
+// The attributes of a span are those of the last decision made on it. With stacked
+// limiters that is the one that denied, because none is asked after it; otherwise
+// the innermost.
 //
-// An instrument that the provider refuses is reported to [otel.Handle] and left
-// out: telemetry never keeps a service from starting.
+// If the provider returns an error for an instrument, it is reported to
+// [otel.Handle], and the instrument is left out. Observe never fails.
 func Observe(options ...Option) core.Option {
 	c := &config{provider: otel.GetMeterProvider()}
 	for _, option := range options {
@@ -68,7 +69,7 @@ func Observe(options ...Option) core.Option {
 	return core.Observe(newObserver(newInstruments(c.provider.Meter(scope))).observe)
 }
 
-// An observer records events.
+// An observer records the events of limiters.
 type observer struct {
 	*instruments
 
@@ -77,7 +78,7 @@ type observer struct {
 }
 
 func newObserver(i *instruments) *observer {
-	return &observer{instruments: i, breakers: breakers{of: make(map[string]*breaker)}}
+	return &observer{instruments: i, breakers: breakers{byLimiter: make(map[string]*breaker)}}
 }
 
 func (o *observer) observe(ctx context.Context, e core.Event) {

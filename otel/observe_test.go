@@ -32,7 +32,7 @@ func allow(tb testing.TB, lim *core.Limiter, n int) (res core.Result, err error)
 func TestInstruments(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
-	lim := core.MustNew(nobody(t), "api", core.TokenBucket(core.PerHour(1)), m.observe())
+	lim := core.MustNew(noRedis(t), "api", core.TokenBucket(core.PerHour(1)), m.observe())
 	_, _ = allow(t, lim, 1)
 	lim.Emit(t.Context(), core.Event{Kind: core.EventKeyFallback})
 	lim.Emit(t.Context(), core.Event{Kind: core.EventScriptLoad})
@@ -79,10 +79,10 @@ func TestDecisions(t *testing.T) {
 	if res, err := allow(t, lim, 5); err != nil || res.Allowed {
 		t.Fatal(res, err)
 	}
-	if _, err := lim.Peek(t.Context(), "user:alice"); err != nil { // no decision
+	if _, err := lim.Peek(t.Context(), "user:alice"); err != nil { // a Peek is no decision
 		t.Fatal(err)
 	}
-	if _, err := lim.AllowN(t.Context(), "user:alice", -1); err == nil { // nor this
+	if _, err := lim.AllowN(t.Context(), "user:alice", -1); err == nil { // nor is an invalid cost
 		t.Fatal("a negative cost is an error")
 	}
 	m.want([]string{"decisions", "decision.duration", "breaker.state", "fallback.active"}, map[string]int64{
@@ -114,7 +114,7 @@ func TestDuration(t *testing.T) {
 	}
 }
 
-// A denial is repeated by this process; the script is sent once.
+// The deny cache repeats a denial in this process; the script is sent once.
 func TestRedis(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
@@ -141,16 +141,16 @@ func TestRedis(t *testing.T) {
 	}
 }
 
-// Limiters share the instruments, whether they were given one option or two; an
-// observer of the application's own goes beside.
+// Limiters share the instruments, with one option or with two. An observer of the
+// application's own is called too.
 func TestSeveralLimiters(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
-	heard := 0
+	events := 0
 	shared := m.observe()
 	for name, observe := range map[string]core.Option{"one": shared, "two": shared, "three": m.observe()} {
 		lim, err := core.NewMemory(name, core.TokenBucket(core.PerHour(9)), observe,
-			core.Observe(func(context.Context, core.Event) { heard++ }))
+			core.Observe(func(context.Context, core.Event) { events++ }))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,8 +161,8 @@ func TestSeveralLimiters(t *testing.T) {
 		"decisions{decision.outcome=allowed decision.source=memory limit.name=token-1h limiter.name=two}":   3,
 		"decisions{decision.outcome=allowed decision.source=memory limit.name=token-1h limiter.name=three}": 5,
 	})
-	if heard != 11 {
-		t.Errorf("the other observer heard %d events, want 11", heard)
+	if events != 11 {
+		t.Errorf("the other observer got %d events, want 11", events)
 	}
 }
 
@@ -172,7 +172,7 @@ func TestConcurrent(t *testing.T) {
 	observe := m.observe()
 	var all sync.WaitGroup
 	for i := range 8 {
-		lim := core.MustNew(nobody(t), "api-"+strconv.Itoa(i%2), core.TokenBucket(core.PerHour(50)), observe)
+		lim := core.MustNew(noRedis(t), "api-"+strconv.Itoa(i%2), core.TokenBucket(core.PerHour(50)), observe)
 		all.Go(func() { _, _ = allow(t, lim, 100) })
 	}
 	all.Wait()
@@ -187,20 +187,20 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-var globally sync.Once
+var setGlobal sync.Once
 
-// The global provider may come after the limiter.
+// The global provider may be set after the limiter is made.
 func TestGlobalProvider(t *testing.T) { // not parallel: it sets what is global
 	first := false
-	globally.Do(func() { first = true })
+	setGlobal.Do(func() { first = true })
 	if !first {
-		t.Skip("OpenTelemetry lets what was made before have a provider once in a process")
+		t.Skip("OpenTelemetry connects instruments made earlier to a provider only once in a process")
 	}
 	lim, err := core.NewMemory("api", core.TokenBucket(core.PerHour(9)), otellimit.Observe(otellimit.MeterProvider(nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = allow(t, lim, 1) // nobody counts yet
+	_, _ = allow(t, lim, 1) // not counted: there is no provider yet
 	m := newMeter(t)
 	before := otel.GetMeterProvider()
 	otel.SetMeterProvider(m.provider)
@@ -211,7 +211,7 @@ func TestGlobalProvider(t *testing.T) { // not parallel: it sets what is global
 	})
 }
 
-// A refusing provider makes no instruments.
+// A refusing provider returns an error for every instrument.
 type refusing struct{ noop.MeterProvider }
 
 type refusingMeter struct{ noop.Meter }
@@ -233,22 +233,22 @@ func (refusingMeter) Float64Histogram(string, ...metric.Float64HistogramOption) 
 }
 
 func TestRefused(t *testing.T) { // not parallel: it sets what is global
-	var told []error
+	var handled []error
 	before := otel.GetErrorHandler()
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { told = append(told, err) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = append(handled, err) }))
 	t.Cleanup(func() { otel.SetErrorHandler(before) })
 
-	lim := core.MustNew(nobody(t), "api", core.TokenBucket(core.PerHour(9)), otellimit.Observe(otellimit.MeterProvider(refusing{})))
-	if len(told) != 7 || !errors.Is(told[0], errRefused) {
-		t.Errorf("told %v, want one error for each instrument", told)
+	lim := core.MustNew(noRedis(t), "api", core.TokenBucket(core.PerHour(9)), otellimit.Observe(otellimit.MeterProvider(refusing{})))
+	if len(handled) != 7 || !errors.Is(handled[0], errRefused) {
+		t.Errorf("handled errors %v, want one for each instrument", handled)
 	}
 	if res, err := allow(t, lim, 4); err != nil || !res.Allowed {
 		t.Error("without instruments:", res, err)
 	}
 }
 
-// nobody returns a client of an address where no Redis is.
-func nobody(tb testing.TB) *redis.Client {
+// noRedis returns a client of an address at which no Redis answers.
+func noRedis(tb testing.TB) *redis.Client {
 	tb.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	tb.Cleanup(func() { _ = rdb.Close() })

@@ -10,7 +10,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// A Redis goes and comes back, under each of the policies.
+// Redis stops and comes back, under each outage policy.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
@@ -61,7 +61,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// awaitRedis makes decisions until Redis makes them.
+// awaitRedis makes decisions until one of them is made by Redis.
 func awaitRedis(tb testing.TB, lim *core.Limiter) {
 	tb.Helper()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -69,7 +69,7 @@ func awaitRedis(tb testing.TB, lim *core.Limiter) {
 			return
 		}
 	}
-	tb.Fatal(lim.Name(), "does not ask Redis again")
+	tb.Fatalf("limiter %s does not ask Redis again", lim.Name())
 }
 
 func TestErrorTypes(t *testing.T) {
@@ -95,7 +95,7 @@ func TestErrorTypes(t *testing.T) {
 	slow.want([]string{"redis.failures"}, map[string]int64{"redis.failures{error.type=timeout limiter.name=api}": 1})
 	server.Resume()
 
-	// What a server or a client may say else has no word of its own.
+	// Any other error has the type _OTHER.
 	other := newMeter(t)
 	lim = core.MustNew(rdb, "api", core.TokenBucket(core.PerHour(1)), other.observe())
 	lim.Emit(t.Context(), core.Event{Kind: core.EventOutage, Err: errors.New("user:alice is not welcome")})
@@ -108,15 +108,15 @@ func TestErrorTypes(t *testing.T) {
 	})
 }
 
-// News of the breaker may overtake each other on their way out of core.
-func TestBreakerToldLate(t *testing.T) {
+// Events of the circuit breaker may arrive in another order than they happened.
+func TestBreakerEventsOutOfOrder(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
-	lim := core.MustNew(nobody(t), "api", core.TokenBucket(core.PerHour(1)), m.observe())
+	lim := core.MustNew(noRedis(t), "api", core.TokenBucket(core.PerHour(1)), m.observe())
 	for _, state := range []string{"open", "closed", "half-open", "", "ajar"} {
 		lim.Emit(t.Context(), core.Event{Kind: core.EventBreaker, Detail: state})
 	}
-	lim.Emit(t.Context(), core.Event{Kind: core.EventFallbackOff}) // that was never on
+	lim.Emit(t.Context(), core.Event{Kind: core.EventFallbackOff}) // it was never on
 	m.want([]string{"breaker.state", "fallback.active"}, map[string]int64{
 		"breaker.state{breaker.state=closed limiter.name=api}":    1,
 		"breaker.state{breaker.state=half_open limiter.name=api}": 0,

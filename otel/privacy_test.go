@@ -14,9 +14,9 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// No key, nor a part of one, comes out: by whatever way a decision goes, and with
-// errors that repeat it.
-func TestNoKeyComesOut(t *testing.T) {
+// No key, nor a part of one, is in a metric or span, whatever the source of the decision, and even if an
+// error contains the key.
+func TestNoKeyIsReported(t *testing.T) {
 	t.Parallel()
 	const key = "user:alice@example.com"
 	m := newMeter(t)
@@ -29,7 +29,7 @@ func TestNoKeyComesOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := spanned(t, sdktrace.AlwaysSample(), func(ctx context.Context) {
+	span := spanned(t, sdktrace.AlwaysSample(), func(ctx context.Context) {
 		for range 2 {
 			for range 5 {
 				for _, lim := range []*core.Limiter{local, closed, memory} {
@@ -43,13 +43,13 @@ func TestNoKeyComesOut(t *testing.T) {
 		}
 	})
 	values := m.values()
-	if len(values) < 15 || len(seen) != 5 {
-		t.Fatalf("too little to look at: %v, %v", values, seen)
+	if len(values) < 15 || len(span) != 5 {
+		t.Fatalf("too few values to check: %v, %v", values, span)
 	}
-	everything := fmt.Sprintf("%v %v %v", values, seen, m.collected())
+	everything := fmt.Sprintf("%v %v %v", values, span, m.collected())
 	for _, part := range []string{"alice", "example.com", "user:"} {
 		if strings.Contains(everything, part) {
-			t.Errorf("%q comes out: %s", part, everything)
+			t.Errorf("%q is reported: %s", part, everything)
 		}
 	}
 }

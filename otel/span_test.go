@@ -11,7 +11,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// spanned runs f in a span, and returns the attributes that the span then has.
+// spanned runs f in a span, and returns the attributes of the span.
 func spanned(t *testing.T, sampler sdktrace.Sampler, f func(ctx context.Context)) map[string]any {
 	t.Helper()
 	exporter := tracetest.NewInMemoryExporter()
@@ -25,7 +25,7 @@ func spanned(t *testing.T, sampler sdktrace.Sampler, f func(ctx context.Context)
 			attributes[string(kv.Key)] = kv.Value.AsInterface()
 		}
 		if len(s.Events) > 0 || s.Status.Description != "" {
-			t.Errorf("the span has events %v, status %v: neither is ours to set", s.Events, s.Status)
+			t.Errorf("the span has events %v and status %v; the observer must set neither", s.Events, s.Status)
 		}
 	}
 	return attributes
@@ -52,9 +52,9 @@ func TestSpan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed := core.MustNew(nobody(t), "login", core.TokenBucket(core.PerHour(10)), core.FailClosed(), m.observe())
+	closed := core.MustNew(noRedis(t), "login", core.TokenBucket(core.PerHour(10)), core.FailClosed(), m.observe())
 
-	ask := func(ctx context.Context, limiters ...*core.Limiter) {
+	decide := func(ctx context.Context, limiters ...*core.Limiter) {
 		for _, lim := range limiters {
 			if res, err := lim.Allow(ctx, "user:alice"); err != nil || !res.Allowed {
 				return // as stacked middlewares do
@@ -68,17 +68,17 @@ func TestSpan(t *testing.T) {
 	}{
 		{"one", []*core.Limiter{byIP}, attributes("ip", "token-1h", "allowed", "memory", 9)},
 		{"stacked, the innermost", []*core.Limiter{byIP, byUser}, attributes("user", "daily", "allowed", "memory", 1)},
-		{"stacked, nothing of another's stays", []*core.Limiter{byIP, closed}, attributes("login", "", "error", "none", 0)},
+		{"stacked, the attributes of the first are replaced", []*core.Limiter{byIP, closed}, attributes("login", "", "error", "none", 0)},
 		{"stacked, the last unit", []*core.Limiter{byUser, byIP}, attributes("ip", "token-1h", "allowed", "memory", 6)},
 		{"stacked, the one that denies", []*core.Limiter{byUser, byIP}, attributes("user", "daily", "denied", "memory", 0)},
 		{"none", nil, map[string]any{}},
 	} {
-		got := spanned(t, sdktrace.AlwaysSample(), func(ctx context.Context) { ask(ctx, test.limiters...) })
+		got := spanned(t, sdktrace.AlwaysSample(), func(ctx context.Context) { decide(ctx, test.limiters...) })
 		if !maps.Equal(got, test.want) {
 			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
 		}
 	}
-	if got := spanned(t, sdktrace.NeverSample(), func(ctx context.Context) { ask(ctx, byIP) }); len(got) > 0 {
+	if got := spanned(t, sdktrace.NeverSample(), func(ctx context.Context) { decide(ctx, byIP) }); len(got) > 0 {
 		t.Errorf("a span that is not sampled has %v", got)
 	}
 }

@@ -1,5 +1,5 @@
 // Command echo serves three rate-limited routes with Echo. Without -redis it
-// brings its own Redis, so that "go run ./_examples/echo" is all it takes.
+// starts an embedded Redis, so that "go run ./_examples/echo" needs nothing else.
 package main
 
 import (
@@ -36,7 +36,7 @@ func say(text string) echo.HandlerFunc {
 	return func(c echo.Context) error { return c.String(http.StatusOK, text+"\n") }
 }
 
-// authenticate puts the user into the context. It is a demo: any password will do.
+// authenticate puts the user into the context. It accepts any password, because it is a demo.
 func authenticate(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		user, _, _ := c.Request().BasicAuth()
@@ -56,6 +56,6 @@ func problem(err error, c echo.Context) {
 		status = known.Code
 	}
 	if !c.Response().Committed {
-		_ = c.Blob(status, guard.ProblemType, guard.Problem(status)) // a client that is gone needs no answer
+		_ = c.Blob(status, guard.ProblemType, guard.Problem(status)) // an error means that the client has disconnected
 	}
 }

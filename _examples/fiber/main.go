@@ -1,5 +1,5 @@
 // Command fiber serves three rate-limited routes with Fiber. Without -redis it
-// brings its own Redis, so that "go run ./_examples/fiber" is all it takes.
+// starts an embedded Redis, so that "go run ./_examples/fiber" needs nothing else.
 package main
 
 import (
@@ -38,7 +38,7 @@ func say(text string) fiber.Handler {
 	return func(c *fiber.Ctx) error { return c.SendString(text + "\n") }
 }
 
-// authenticate puts the user into the context. It is a demo: any password will do.
+// authenticate puts the user into the context. It accepts any password, because it is a demo.
 func authenticate(c *fiber.Ctx) error {
 	encoded := strings.TrimPrefix(c.Get(fiber.HeaderAuthorization), "Basic ")
 	credentials, _ := base64.StdEncoding.DecodeString(encoded)
@@ -61,7 +61,7 @@ func problem(c *fiber.Ctx, err error) error {
 	return c.Status(status).Send(guard.Problem(status))
 }
 
-// A server starts and stops Fiber as an http.Server is started and stopped.
+// A server makes a demo.Server of a Fiber app.
 type server struct{ app *fiber.App }
 
 func (s server) Serve(l net.Listener) error         { return s.app.Listener(l) }

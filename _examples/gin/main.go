@@ -1,5 +1,5 @@
-// Command gin serves three rate-limited routes with Gin. Without -redis it brings
-// its own Redis, so that "go run ./_examples/gin" is all it takes.
+// Command gin serves three rate-limited routes with Gin. Without -redis it
+// starts an embedded Redis, so that "go run ./_examples/gin" needs nothing else.
 package main
 
 import (
@@ -35,7 +35,7 @@ func say(text string) gin.HandlerFunc {
 	return func(c *gin.Context) { c.String(http.StatusOK, text+"\n") }
 }
 
-// authenticate puts the user into the context. It is a demo: any password will do.
+// authenticate puts the user into the context. It accepts any password, because it is a demo.
 func authenticate(c *gin.Context) {
 	user, _, _ := c.Request.BasicAuth()
 	if user == "" {

@@ -1,6 +1,6 @@
-// Command metrics serves the rate-limited routes of the other examples with
-// net/http, and what its limiters do as Prometheus metrics on /metrics. Without
-// -redis it brings its own Redis. It has a go.mod of its own, so that it is run by
+// Command metrics serves the rate-limited routes of the other examples with net/http,
+// and Prometheus metrics of its limiters on /metrics. Without -redis it starts an
+// embedded Redis. It is a Go module of its own: run it with
 // "go run -C _examples/metrics .".
 package main
 
@@ -32,11 +32,11 @@ func main() {
 	demo.Main("metrics", func(app *demo.App) demo.Server { return demo.HTTPServer(routes(app, metrics)) }, telemetry)
 }
 
-// prometheusMetrics returns the option that has limiters report what they do, and
-// the handler that serves it to Prometheus.
+// prometheusMetrics returns the option with which limiters report metrics, and the
+// handler that serves them to Prometheus.
 func prometheusMetrics() (core.Option, http.Handler, error) {
 	registry := prometheus.NewRegistry()
-	// Without the scope's three labels: nothing else is instrumented here.
+	// Without the three labels of the scope: nothing else is instrumented here.
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
 	if err != nil {
 		return nil, nil, err
@@ -58,7 +58,7 @@ func routes(app *demo.App, metrics http.Handler) http.Handler {
 	mux.Handle("GET /user", authenticate(byUser(say("hello, user"))))
 	mux.Handle("GET /key", byKey(say("hello, key")))
 	mux.Handle("GET /healthz", say("ok"))
-	mux.Handle("GET /metrics", metrics) // of a real service: on an address that only Prometheus reaches
+	mux.Handle("GET /metrics", metrics) // in production: on an address that only Prometheus can reach
 	return mux
 }
 
@@ -66,8 +66,8 @@ func say(text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, text) })
 }
 
-// authenticate puts the user into the request's context. It is a demo: any
-// password will do.
+// authenticate puts the user into the request's context. It accepts any password,
+// because it is a demo.
 func authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, _, _ := r.BasicAuth()

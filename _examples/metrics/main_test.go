@@ -16,15 +16,15 @@ import (
 	"github.com/redislimit/redislimit/internal/demo/embedded"
 )
 
-// A site is the example, served in this process.
-type site struct {
+// A server is the example, running in this process.
+type server struct {
 	*httptest.Server
 
 	t *testing.T
 }
 
-// start starts the example over a Redis, which stop ends before its time.
-func start(t *testing.T) (s site, stop func()) {
+// start starts the example with an embedded Redis. stop stops that Redis.
+func start(t *testing.T) (s server, stop func()) {
 	t.Helper()
 	redis, err := embedded.Start()
 	if err != nil {
@@ -40,13 +40,13 @@ func start(t *testing.T) (s site, stop func()) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = app.Close() })
-	s = site{httptest.NewServer(routes(app, metrics)), t}
+	s = server{httptest.NewServer(routes(app, metrics)), t}
 	t.Cleanup(s.Close)
 	return s, redis.Close
 }
 
-// get asks for a path, as a user if one is named.
-func (s site) get(path, user string) (status int, body string) {
+// get requests a path, as a user unless user is empty.
+func (s server) get(path, user string) (status int, body string) {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(context.WithoutCancel(s.t.Context()), http.MethodGet, s.URL+path, http.NoBody)
 	if err != nil {
@@ -55,27 +55,27 @@ func (s site) get(path, user string) (status int, body string) {
 	if user != "" {
 		r.SetBasicAuth(user, "x")
 	}
-	answer, err := s.Client().Do(r)
+	resp, err := s.Client().Do(r)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(answer.Body)
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return answer.StatusCode, string(text)
+	return resp.StatusCode, string(text)
 }
 
-func (s site) times(n int, path, user string) {
+func (s server) times(n int, path, user string) {
 	s.t.Helper()
 	for range n {
 		_, _ = s.get(path, user)
 	}
 }
 
-// scrape returns what /metrics says, sample by sample.
-func (s site) scrape() map[string]string {
+// scrape returns the samples of /metrics, by name and labels.
+func (s server) scrape() map[string]string {
 	s.t.Helper()
 	status, text := s.get("/metrics", "")
 	if status != http.StatusOK {
@@ -90,7 +90,7 @@ func (s site) scrape() map[string]string {
 	return samples
 }
 
-func (s site) want(want map[string]string) {
+func (s server) want(want map[string]string) {
 	s.t.Helper()
 	got := s.scrape()
 	for _, sample := range slices.Sorted(maps.Keys(want)) {
@@ -106,7 +106,7 @@ func (s site) want(want map[string]string) {
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s, stop := start(t)
-	s.times(8, "/user", "alice") // 5 a minute; the denial is repeated from memory
+	s.times(8, "/user", "alice") // 5 a minute; the deny cache repeats the denial
 	s.times(1, "/key", "")       // no key: counted by peer
 	s.want(map[string]string{
 		`redislimit_decisions_total{redislimit_decision_outcome="allowed",redislimit_decision_source="redis",` +
@@ -137,17 +137,17 @@ func TestMetrics(t *testing.T) {
 		`redislimit_fallback_active{redislimit_limiter_name="demo-user"}`:                                 "1",
 	})
 	for sample := range s.scrape() {
-		for _, who := range []string{"alice", "bob", "127.0.0.1"} {
-			if strings.Contains(sample, who) {
-				t.Errorf("%s tells of %s", sample, who)
+		for _, key := range []string{"alice", "bob", "127.0.0.1"} {
+			if strings.Contains(sample, key) {
+				t.Errorf("%s contains %s", sample, key)
 			}
 		}
 	}
 }
 
-// TestDocument holds docs/metrics.md to what is served: every metric and label
-// that it names, in Prometheus's spelling and in OpenTelemetry's, is there, and
-// every metric that is there is named.
+// TestDocument compares docs/metrics.md with /metrics: every metric and label that the
+// document names, in Prometheus's spelling and in OpenTelemetry's, is served, and every
+// metric that is served is named.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	document, err := os.ReadFile("../../docs/metrics.md")
@@ -173,10 +173,10 @@ func TestDocument(t *testing.T) {
 	}
 	for _, name := range dotted {
 		if name[1] == "redislimit.limit.remaining" {
-			continue // of spans only
+			continue // an attribute of spans only
 		}
 		if !strings.Contains(served, strings.ReplaceAll(name[1], ".", "_")) {
-			t.Errorf("the document has %s, /metrics has none such", name[1])
+			t.Errorf("the document has %s, /metrics does not have it", name[1])
 		}
 	}
 	for _, family := range regexp.MustCompile(`# TYPE (redislimit_\w+)`).FindAllStringSubmatch(served, -1) {

@@ -1,5 +1,5 @@
-// Command nethttp serves three rate-limited routes with net/http. Without -redis
-// it brings its own Redis, so that "go run ./_examples/nethttp" is all it takes.
+// Command nethttp serves three rate-limited routes with net/http. Without -redis it
+// starts an embedded Redis, so that "go run ./_examples/nethttp" needs nothing else.
 package main
 
 import (
@@ -37,8 +37,8 @@ func say(text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, text) })
 }
 
-// authenticate puts the user into the request's context. It is a demo: any
-// password will do.
+// authenticate puts the user into the request's context. It accepts any
+// password, because it is a demo.
 func authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, _, _ := r.BasicAuth()

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// An answer is a response kept in memory: what the traffic gets, which crosses no
-// network.
+// An answer is a response kept in memory. The simulated traffic gets it: its requests
+// do not use the network.
 type answer struct {
 	status int
 	header http.Header
@@ -27,7 +27,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lines returns the header as it stands on the wire, sorted by name.
+// lines returns the header lines as sent over a network, sorted by name.
 func (a *answer) lines() []string {
 	var lines []string
 	for name, values := range a.header {

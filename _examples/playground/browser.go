@@ -6,8 +6,8 @@ import (
 	"runtime"
 )
 
-// openBrowser opens url as the desktop does. Where there is none the user still
-// has the printed address.
+// openBrowser opens url in the desktop's browser. If there is no desktop, the user can
+// still use the printed address.
 func openBrowser(url string) {
 	command := []string{"xdg-open", url}
 	switch runtime.GOOS {

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// period is that of every limit: short enough to see two of them in ten seconds.
+// period is the period of every limit: short enough to see two of them in ten seconds.
 const period = 5 * time.Second
 
-// What the controls of the page may ask for. The sliders have the same bounds.
+// The bounds of what the controls of the page may set. The sliders have the same.
 const (
 	minRate, maxRate       = 2, 40
 	minBurst, maxBurst     = 1, 20
 	minTraffic, maxTraffic = 1, 60
 )
 
-// A config is what the controls of the page say.
+// A config is the values of the page's controls.
 type config struct {
 	Rate    int64 `json:"rate"`    // units per period, for all algorithms
 	Burst   int64 `json:"burst"`   // capacity of the three buckets
@@ -30,7 +30,7 @@ type config struct {
 
 func defaults() config { return config{Rate: 10, Burst: 10, Traffic: 15, Shape: boundary} }
 
-// readConfig reads what a page wants to change in c.
+// readConfig reads the changes that a page makes to c.
 func readConfig(r io.Reader, c config) (config, error) {
 	decoder := json.NewDecoder(r)
 	decoder.DisallowUnknownFields()

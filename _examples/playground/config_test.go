@@ -39,7 +39,7 @@ func TestReadConfig(t *testing.T) {
 	}
 }
 
-// TestPageHasTheSameBounds holds the sliders to what the server takes.
+// TestPageHasTheSameBounds compares the sliders with what the server accepts.
 func TestPageHasTheSameBounds(t *testing.T) {
 	t.Parallel()
 	page, err := web.ReadFile("web/index.html")

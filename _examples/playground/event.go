@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// An event goes to the page: its SSE name is the type's, its data the JSON.
+// An event is sent to the page. Its SSE name is that of the type, its data is JSON.
 type event interface{ name() string }
 
-// hello is the first event: which session the page has.
+// hello is the first event. It has the id of the page's session.
 type hello struct {
 	ID     string  `json:"id"`
 	Period float64 `json:"period"` // ms
 	Config config  `json:"config"`
-	At     float64 `json:"at"` // by Redis's clock, as all instants: ms since the Unix epoch
+	At     float64 `json:"at"` // by Redis's clock, like all instants: ms since the Unix epoch
 }
 
-// changed tells that another configuration holds from now on.
+// changed reports a new configuration, and when it took effect.
 type changed struct {
 	Config config  `json:"config"`
 	At     float64 `json:"at"`
 }
 
-// A decision is what a limiter said about one request.
+// A decision is a limiter's decision on one request.
 type decision struct {
 	Algorithm string  `json:"algorithm"`
 	Client    string  `json:"client"`
@@ -34,11 +34,11 @@ type decision struct {
 	Delay     float64 `json:"delay"` // ms
 	Limit     int64   `json:"limit"`
 	Remaining int64   `json:"remaining"`
-	Used      float64 `json:"used"` // units, with this one
+	Used      float64 `json:"used"` // units, including this request
 	Source    string  `json:"source"`
 }
 
-// A response is how one request of the traffic was answered.
+// A response is the response to one request of the traffic.
 type response struct {
 	Algorithm string   `json:"algorithm"`
 	Client    string   `json:"client"`
@@ -48,7 +48,7 @@ type response struct {
 	Body      string   `json:"body"`
 }
 
-// levels tells how all lanes stand, between decisions too.
+// levels reports how much of each limit is used, also between decisions.
 type levels struct {
 	Client string           `json:"client"`
 	Levels map[string]level `json:"levels"` // by algorithm
@@ -66,7 +66,7 @@ func (decision) name() string { return "decision" }
 func (response) name() string { return "response" }
 func (levels) name() string   { return "levels" }
 
-// patience is how long a page may take to read what it is sent.
+// patience is how long a page may take to read the events.
 const patience = 10 * time.Second
 
 // stream writes events to a page until done is closed or the page does not read.
@@ -83,7 +83,7 @@ func stream(w http.ResponseWriter, events <-chan event, done <-chan struct{}) er
 		case e := <-events:
 			writeEvent(&buf, e)
 		}
-		for range len(events) { // what has come meanwhile, in the same packet
+		for range len(events) { // the events that are waiting, in the same packet
 			writeEvent(&buf, <-events)
 		}
 		if err := out.SetWriteDeadline(time.Now().Add(patience)); err != nil {
@@ -98,8 +98,8 @@ func stream(w http.ResponseWriter, events <-chan event, done <-chan struct{}) er
 	}
 }
 
-// writeEvent writes one event. JSON has no line breaks of its own, so that one
-// data line holds it.
+// writeEvent writes one event. The JSON has no line breaks, so it fits into one data
+// line.
 func writeEvent(buf *bytes.Buffer, e event) {
 	data, err := json.Marshal(e)
 	if err != nil {

@@ -10,10 +10,11 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// clientHeader is where a request says who sends it.
+// clientHeader is the header that names the client of a request.
 const clientHeader = "X-Client"
 
-// A lane is one algorithm with its limiter and a handler limited by it.
+// A lane is one algorithm, with its limiter and a handler that it limits. The page
+// draws one chart for each lane.
 type lane struct {
 	algorithm string
 	limiter   *core.Limiter
@@ -22,9 +23,9 @@ type lane struct {
 	rate      int64
 }
 
-// newLanes makes the six lanes of the session called id. Lanes of one session
-// share their budgets over a change of c: they are the same limits, adjusted.
-// observe is told of every decision; options are of all limiters.
+// newLanes makes the six lanes of the session called id. When c changes, the new lanes
+// keep the counts of the old ones: they are the same limits with other numbers.
+// observe is called for every decision; all limiters have the options.
 func newLanes(client core.Client, id string, c config, observe func(hit, decision), options ...core.Option) ([]*lane, error) {
 	rate, burst := core.Per(c.Rate, period), core.Burst(c.Burst)
 	lanes := make([]*lane, 0, 6)
@@ -71,17 +72,17 @@ func clientKey(r *http.Request) (string, error) {
 
 func keyOf(client string) string { return "client:" + client }
 
-// A hit is what the page wants to know of a request besides the decision.
+// A hit is what the page shows of a request besides the decision.
 type hit struct {
 	client string
 	by     string // "traffic" or "hand"
 }
 
-// hitKey is where a request's context has its hit.
+// hitKey is the key of the hit in a request's context.
 type hitKey struct{}
 
-// serve sends a request of the traffic through the lane's handler. It returns once
-// the request is answered, for a leaky bucket when its turn has come.
+// serve sends a request of the traffic through the lane's handler. It returns when the
+// request is answered; with a leaky bucket that is when its turn has come.
 func (l *lane) serve(ctx context.Context, h hit) *answer {
 	ctx = context.WithValue(ctx, hitKey{}, h)
 	r := (&http.Request{Method: http.MethodPost, Header: http.Header{}, Body: http.NoBody}).WithContext(ctx)
@@ -91,8 +92,8 @@ func (l *lane) serve(ctx context.Context, h hit) *answer {
 	return a
 }
 
-// used returns how much of the limit is used, in units. A bucket's is exact
-// between whole units, so that its curve falls smoothly.
+// used returns how much of the limit is used, in units. For a bucket it has a
+// fraction, so that its curve falls smoothly.
 func (l *lane) used(r core.Result) float64 {
 	if l.bucket {
 		return r.ResetAfter.Seconds() * float64(l.rate) / period.Seconds()
@@ -115,5 +116,5 @@ func (l *lane) decision(h hit, r core.Result) decision {
 	}
 }
 
-// millis is an instant as JavaScript counts: milliseconds since the Unix epoch.
+// millis returns an instant as in JavaScript: milliseconds since the Unix epoch.
 func millis(t time.Time) float64 { return float64(t.UnixMicro()) / 1000 }

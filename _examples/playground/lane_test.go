@@ -14,7 +14,7 @@ import (
 	"github.com/redislimit/redislimit/internal/demo/embedded"
 )
 
-// embeddedRedis starts the Redis that the playground brings with it.
+// embeddedRedis starts the embedded Redis of the playground.
 func embeddedRedis(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	t.Helper()
 	server, err := embedded.Start()
@@ -27,8 +27,8 @@ func embeddedRedis(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	return server, client
 }
 
-// TestAttackOnEachAlgorithm sends two attacks by a clock of its own, and counts
-// what each algorithm admits within one period.
+// TestAttackOnEachAlgorithm sends two attacks, with a simulated clock, and counts what
+// each algorithm admits within one period.
 func TestAttackOnEachAlgorithm(t *testing.T) {
 	t.Parallel()
 	server, client := embeddedRedis(t)
@@ -39,7 +39,7 @@ func TestAttackOnEachAlgorithm(t *testing.T) {
 		if d.Allowed {
 			admitted[d.Algorithm] = append(admitted[d.Algorithm], now+time.Duration(d.Delay*float64(time.Millisecond)))
 		}
-	}, core.DenyCache(0)) // it goes by this process's clock
+	}, core.DenyCache(0)) // it would use the real clock
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestAttackOnEachAlgorithm(t *testing.T) {
 			now = time.Duration(n)*period + a.at
 			server.SetTime(start.Add(now))
 			for _, l := range lanes {
-				if l.algorithm == "leaky_bucket" { // its handler would hold the request for real
+				if l.algorithm == "leaky_bucket" { // its handler would hold the request in real time
 					if r, err := l.limiter.Allow(t.Context(), keyOf(a.client)); err == nil && r.Allowed {
 						admitted[l.algorithm] = append(admitted[l.algorithm], now+r.Delay)
 					}
@@ -68,7 +68,7 @@ func TestAttackOnEachAlgorithm(t *testing.T) {
 		"leaky_bucket":           {10, 10},
 	} {
 		if got := mostInAPeriod(admitted[algorithm]); got < want[0] || got > want[1] {
-			t.Errorf("%s: %d in one period, want %d to %d", algorithm, got, want[0], want[1])
+			t.Errorf("%s: %d admitted in one period, want %d to %d", algorithm, got, want[0], want[1])
 		}
 	}
 	served := admitted["leaky_bucket"]
@@ -94,9 +94,9 @@ func mostInAPeriod(times []time.Duration) int {
 func TestLaneAnswersAsTheMiddlewareDoes(t *testing.T) {
 	t.Parallel()
 	_, client := embeddedRedis(t)
-	var seen []decision
+	var observed []decision
 	c := config{Rate: 2, Burst: 2, Traffic: 1, Shape: byHand}
-	lanes, err := newLanes(client, "test", c, func(_ hit, d decision) { seen = append(seen, d) })
+	lanes, err := newLanes(client, "test", c, func(_ hit, d decision) { observed = append(observed, d) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,10 +119,10 @@ func TestLaneAnswersAsTheMiddlewareDoes(t *testing.T) {
 	if a := gcra.serve(t.Context(), hit{clientB, "traffic"}); a.status != http.StatusOK {
 		t.Errorf("another client: status %d", a.status)
 	}
-	if len(seen) != 4 || seen[0].Algorithm != "gcra" || !seen[0].Allowed || seen[2].Allowed || seen[3].Client != clientB || seen[0].Source != "redis" {
-		t.Errorf("observed: %+v", seen)
+	if len(observed) != 4 || observed[0].Algorithm != "gcra" || !observed[0].Allowed || observed[2].Allowed || observed[3].Client != clientB || observed[0].Source != "redis" {
+		t.Errorf("observed: %+v", observed)
 	}
-	// Another configuration of the same session: what is used stays used.
+	// With another configuration of the same session, used units stay used.
 	c.Rate = 3
 	lanes, err = newLanes(client, "test", c, func(hit, decision) {})
 	if err != nil {

@@ -1,6 +1,6 @@
 // Command playground shows on one page how the six algorithms answer the same
-// traffic, live, from real limiters. Without -redis it brings its own Redis, so
-// that "go run ./_examples/playground" is all it takes.
+// traffic, live, from real limiters. Without -redis it starts an embedded Redis, so
+// that "go run ./_examples/playground" needs nothing else.
 package main
 
 import (
@@ -31,8 +31,8 @@ func main() {
 	}.Main()
 }
 
-// build makes the server. Streams, and requests that a leaky bucket holds, would
-// outlast a shutdown: they end when it begins.
+// build makes the server. When a shutdown begins, it cancels the streams and the
+// requests that a leaky bucket holds: they would last longer than the shutdown waits.
 func build(app *demo.App) (demo.Server, error) {
 	page, err := newPlayground(app.Redis)
 	if err != nil {
@@ -45,7 +45,7 @@ func build(app *demo.App) (demo.Server, error) {
 	return server, nil
 }
 
-// say tells the user something that is no reason to end.
+// say prints an error that does not end the program.
 func say(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "playground:", err)

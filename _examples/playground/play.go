@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// traffic yields each arrival at its time, until ctx ends. Windows are those of
-// the clock: multiples of the period since the Unix epoch, as an aligned limit
-// has them.
+// traffic yields each arrival at its time, until ctx ends. Windows begin at multiples
+// of the period since the Unix epoch, like those of an aligned limit.
 func (c config) traffic(ctx context.Context, clock func() time.Time) iter.Seq[arrival] {
 	return func(yield func(arrival) bool) {
-		// An attack that has no time left to begin in this window waits for the next.
+		// If too little of this window is left for an attack, it begins in the next one.
 		start := windowOf(clock().Add(headStart))
 		for n := int64(0); ; n++ {
 			for _, a := range c.arrivals(n) {
@@ -36,7 +35,7 @@ func windowOf(t time.Time) time.Time {
 	return time.UnixMicro(t.UnixMicro() / period.Microseconds() * period.Microseconds())
 }
 
-// sleep waits for d. It is false once ctx has ended.
+// sleep waits for d. It returns false if ctx has ended.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

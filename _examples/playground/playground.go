@@ -14,10 +14,10 @@ const (
 	maxBody     = 1024 // bytes of a configuration
 )
 
-// A playground serves the page, and a session to each page that is open.
+// A playground serves the page, and has a session for each open page.
 type playground struct {
 	redis core.Client
-	hands *core.Limiter // what people may send by hand, each page for itself
+	hands *core.Limiter // limits the requests by hand of each page
 
 	mu       sync.Mutex
 	sessions map[string]*session
@@ -31,7 +31,7 @@ func newPlayground(client core.Client) (*playground, error) {
 	return &playground{redis: client, hands: hands, sessions: make(map[string]*session)}, nil
 }
 
-// follow serves the stream of a new session, which ends with it.
+// follow serves the event stream of a new session. The session ends with the stream.
 func (p *playground) follow(w http.ResponseWriter, r *http.Request) {
 	ctx, end := context.WithCancelCause(r.Context())
 	defer end(nil)
@@ -75,14 +75,14 @@ func (p *playground) adjust(w http.ResponseWriter, r *http.Request) {
 	}
 	select {
 	case s.change <- struct{}{}:
-	default: // told already, and not looked yet
+	default: // an earlier change is still to be read
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// hit answers a person's request as the algorithm of the path does. The other
-// lanes get the same request, so that all still answer the same traffic. Without
-// an algorithm all lanes get it, and nobody waits for their answers.
+// hit answers a request by hand with the algorithm of the path. The other lanes get
+// the same request, so that all still have the same traffic. Without an algorithm all
+// lanes get it, and hit does not wait for their responses.
 func (p *playground) hit(w http.ResponseWriter, r *http.Request) {
 	s := p.session(w, r.URL.Query().Get("session"))
 	if s == nil {
@@ -106,7 +106,7 @@ func (p *playground) hit(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if allowed, err := p.hands.Allow(r.Context(), s.id); err != nil || !allowed.Allowed || !s.pass(handHit{client, chosen}) {
-		http.Error(w, "no hand is that fast", http.StatusServiceUnavailable)
+		http.Error(w, "too many requests by hand", http.StatusServiceUnavailable)
 		return
 	}
 	if chosen == nil {
@@ -116,7 +116,7 @@ func (p *playground) hit(w http.ResponseWriter, r *http.Request) {
 	chosen.handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), hitKey{}, hit{client, "hand"})))
 }
 
-// session returns the open session called id, or answers that there is none.
+// session returns the open session called id. If there is none it answers with 404.
 func (p *playground) session(w http.ResponseWriter, id string) *session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +127,7 @@ func (p *playground) session(w http.ResponseWriter, id string) *session {
 	return s
 }
 
-// add is false if there are enough sessions.
+// add adds a session. It returns false if there are too many.
 func (p *playground) add(s *session) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -72,7 +72,7 @@ func (p *page) next(name string, data any) {
 	p.t.Fatalf("the stream ended before an event %q: %v", name, p.lines.Err())
 }
 
-// A reply is a response that is read.
+// A reply is a response whose body has been read.
 type reply struct {
 	status int
 	header http.Header
@@ -149,17 +149,17 @@ func TestHit(t *testing.T) {
 	if r.status != http.StatusOK || r.header.Get("X-RateLimit-Limit") != "10" || r.header.Get("X-RateLimit-Remaining") != "9" {
 		t.Errorf("status %d, %v", r.status, r.header)
 	}
-	seen := map[string]int{}
+	decided := map[string]int{}
 	for range 6 {
 		var d decision
 		p.next("decision", &d)
-		seen[d.Algorithm]++
+		decided[d.Algorithm]++
 		if d.By != "hand" || d.Remaining != 9 {
 			t.Errorf("%+v", d)
 		}
 	}
-	if len(seen) != 6 {
-		t.Errorf("decided by %v, want each algorithm once", seen)
+	if len(decided) != 6 {
+		t.Errorf("decided by %v, want each algorithm once", decided)
 	}
 	if r := do(t, http.MethodPost, url+"/hit?session="+h.ID, ""); r.status != http.StatusAccepted {
 		t.Errorf("without an algorithm: status %d", r.status)
@@ -169,7 +169,7 @@ func TestHit(t *testing.T) {
 		tooFast = tooFast || do(t, http.MethodPost, url+"/hit?session="+h.ID, "").status == http.StatusServiceUnavailable
 	}
 	if !tooFast {
-		t.Error("a hand may be as fast as it likes")
+		t.Error("requests by hand are not limited")
 	}
 }
 
@@ -217,8 +217,9 @@ func TestPageIsStrict(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft leaves pages while leaky buckets hold requests. It looks at
-// all goroutines of the process: it is not parallel, and goes before those that are.
+// TestNothingIsLeft closes pages while leaky buckets hold requests, and checks that no
+// goroutine is left over. It looks at all goroutines of the process, so it is not
+// parallel.
 func TestNothingIsLeft(t *testing.T) {
 	p, url := serve(t)
 	before := goroutines()
@@ -244,7 +245,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// goroutines counts those that run the playground's code.
+// goroutines returns how many goroutines run code of the playground.
 func goroutines() int {
 	stacks := make([]byte, 1<<20)
 	n := 0

@@ -9,8 +9,7 @@ import (
 //go:embed web
 var web embed.FS
 
-// policy lets the page load nothing but what this server has, and run no script
-// that stands in it.
+// policy lets the page load only files of this server, and run no inline script.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -29,7 +28,7 @@ func (p *playground) routes() http.Handler {
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
-// protect sets the headers of the page and its files.
+// protect sets the security headers of the page and its files.
 func protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

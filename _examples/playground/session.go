@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	queued    = 4096                   // events that a page may be behind
-	peekEvery = 100 * time.Millisecond // how often the levels are looked at
-	tooLate   = 250 * time.Millisecond // after that a request of the traffic is left out
+	queued    = 4096                   // events that may wait for a page
+	peekEvery = 100 * time.Millisecond // how often the levels are read
+	tooLate   = 250 * time.Millisecond // a request of the traffic that is later than this is left out
 )
 
-var errSlow = errors.New("the page does not read as fast as things happen")
+var errSlow = errors.New("the page reads events too slowly")
 
 // A session is the simulation behind one open page. It lives as long as the
 // page's stream of events.
@@ -25,8 +25,8 @@ type session struct {
 	client core.Client
 	events chan event
 	hand   chan handHit
-	change chan struct{}           // told of a new configuration
-	end    context.CancelCauseFunc // of the context that run gets
+	change chan struct{}           // signals a new configuration
+	end    context.CancelCauseFunc // cancels the context of run
 	tasks  sync.WaitGroup
 
 	mu     sync.Mutex
@@ -34,7 +34,7 @@ type session struct {
 	lanes  []*lane
 }
 
-// A handHit is a person's request for all lanes but one, which serves it itself.
+// A handHit is a request by hand, for all lanes but one, which serves it itself.
 type handHit struct {
 	client string
 	but    *lane
@@ -48,8 +48,8 @@ func newSession(client core.Client, c config, end context.CancelCauseFunc) (*ses
 	return s, s.set(c)
 }
 
-// set makes the lanes of a configuration. The limiters have the names of those
-// before: what is used stays used.
+// set makes the lanes of a configuration. The limiters have the same names as before,
+// so used units stay used.
 func (s *session) set(c config) error {
 	lanes, err := newLanes(s.client, s.id, c, func(_ hit, d decision) { s.emit(d) })
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *session) set(c config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.lanes {
-		_ = l.limiter.Close() // the client is not ours: nothing can fail
+		_ = l.limiter.Close() // Close does not close the client and returns nil
 	}
 	s.config, s.lanes = c, lanes
 	return nil
@@ -70,17 +70,17 @@ func (s *session) current() (config, []*lane) {
 	return s.config, s.lanes
 }
 
-// emit sends an event to the page. It never waits: it is called while requests
-// are decided.
+// emit sends an event to the page. It never blocks, because it is called during
+// decisions.
 func (s *session) emit(e event) {
 	select {
 	case s.events <- e:
 	default:
-		s.end(errSlow) // the page asks for a new session then
+		s.end(errSlow) // the page then opens a new session
 	}
 }
 
-// run plays until ctx ends, and returns when nothing of the session runs any more.
+// run plays until ctx ends, and returns when all goroutines of the session have ended.
 func (s *session) run(ctx context.Context) error {
 	defer s.tasks.Wait()
 	defer s.end(nil)
@@ -121,7 +121,7 @@ func (s *session) play(ctx context.Context, clock func() time.Time) {
 	}
 }
 
-// send has the lanes answer a request, each at the same time.
+// send sends a request to all lanes at the same time.
 func (s *session) send(ctx context.Context, h hit, lanes []*lane, but *lane) {
 	for _, l := range lanes {
 		if but != nil && l.algorithm == but.algorithm {
@@ -134,7 +134,7 @@ func (s *session) send(ctx context.Context, h hit, lanes []*lane, but *lane) {
 	}
 }
 
-// peek tells again and again how the lanes stand.
+// peek sends the levels of the lanes at regular times.
 func (s *session) peek(ctx context.Context) {
 	tick := time.NewTicker(peekEvery)
 	defer tick.Stop()
@@ -164,8 +164,7 @@ func (s *session) look(ctx context.Context, client string, lanes []*lane) {
 	s.emit(e)
 }
 
-// redisClock returns Redis's clock, as far as one question tells: the windows are
-// cut by it.
+// redisClock returns Redis's clock, estimated from one call. The windows follow it.
 func redisClock(ctx context.Context, l *lane) (func() time.Time, error) {
 	asked := time.Now()
 	r, err := l.limiter.Peek(ctx, keyOf(clientA))
@@ -177,7 +176,7 @@ func redisClock(ctx context.Context, l *lane) (func() time.Time, error) {
 	return func() time.Time { return time.Now().Add(ahead) }, nil
 }
 
-// pass hands a person's request to the session. It is false if too many wait.
+// pass passes a request by hand to the session. It returns false if too many wait.
 func (s *session) pass(h handHit) bool {
 	select {
 	case s.hand <- h:

@@ -9,14 +9,14 @@ type shape string
 const (
 	steady   shape = "steady"   // evenly spread
 	bursts   shape = "bursts"   // all at once, in the middle of each window
-	boundary shape = "boundary" // all just before the end of a window, all again just after; then a pause
+	boundary shape = "boundary" // all just before the end of a window, and all again just after it; then a pause
 	clients  shape = "clients"  // steady by one client, half the rate by another
-	byHand   shape = "hand"     // none: only what a person sends
+	byHand   shape = "hand"     // none: only requests by hand
 )
 
 func shapes() []shape { return []shape{steady, bursts, boundary, clients, byHand} }
 
-// The clients. Each has its own budget.
+// The clients. Each has its own counts.
 const (
 	clientA = "a"
 	clientB = "b"
@@ -29,12 +29,12 @@ type arrival struct {
 }
 
 const (
-	burstTime = 400 * time.Millisecond                  // in which a burst comes
-	edge      = 250 * time.Millisecond                  // between an attack and the boundary: clocks differ a little
-	headStart = burstTime + edge + 400*time.Millisecond // with time for a page to say what it wants instead
+	burstTime = 400 * time.Millisecond                  // the duration of a burst
+	edge      = 250 * time.Millisecond                  // between an attack and the boundary, because clocks differ a little
+	headStart = burstTime + edge + 400*time.Millisecond // with time for the page to choose something else
 )
 
-// arrivals returns the traffic in window number n since it began, in order.
+// arrivals returns the traffic of the n-th window, in order of time.
 func (c config) arrivals(n int64) []arrival {
 	switch c.Shape {
 	case steady:
@@ -53,7 +53,7 @@ func (c config) arrivals(n int64) []arrival {
 	}
 }
 
-// spread places n requests evenly in the time that begins at from.
+// spread distributes n requests evenly over a time that begins at from.
 func spread(client string, n int64, from, length time.Duration) []arrival {
 	list := make([]arrival, n)
 	for i := range list {
@@ -62,7 +62,7 @@ func spread(client string, n int64, from, length time.Duration) []arrival {
 	return list
 }
 
-// merge puts two lists in one order of time.
+// merge merges two lists in order of time.
 func merge(a, b []arrival) []arrival {
 	list := make([]arrival, 0, len(a)+len(b))
 	for len(a) > 0 && len(b) > 0 {

@@ -47,7 +47,7 @@ func TestArrivalsOfAnAttack(t *testing.T) {
 	}
 }
 
-// TestTraffic drives a fake clock.
+// TestTraffic uses a simulated clock.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]time.Duration{
@@ -58,7 +58,7 @@ func TestTraffic(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				const ahead = 90 * time.Minute // of Redis
+				const ahead = 90 * time.Minute // of Redis's clock
 				clock := func() time.Time { return time.Now().Add(ahead) }
 				time.Sleep(windowOf(clock()).Add(period + late).Sub(clock()))
 				began := clock()
@@ -72,7 +72,7 @@ func TestTraffic(t *testing.T) {
 					}
 				}
 				if took := clock().Sub(began); took > 2*period {
-					t.Errorf("the attack was over after %v only", took)
+					t.Errorf("the attack took %v", took)
 				}
 				if far := slices.Max(edges); far > edge+burstTime {
 					t.Errorf("%v from the boundary", far)
@@ -90,7 +90,7 @@ func TestTrafficLeavesOutWhatIsLate(t *testing.T) {
 		began, count := time.Now(), 0
 		for range c.traffic(t.Context(), time.Now) {
 			if count++; count == 1 {
-				time.Sleep(3 * time.Second) // as if the machine had slept
+				time.Sleep(3 * time.Second) // like a suspended machine
 			}
 			if time.Since(began) >= period-100*time.Millisecond {
 				break

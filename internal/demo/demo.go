@@ -1,6 +1,6 @@
-// Package demo is what the example apps share, whatever their framework: flags,
-// the Redis behind them, the limits, the demo credentials, starting and stopping.
-// What is different with each framework stands in each example's main.go.
+// Package demo has what the example apps of all frameworks share: flags, the
+// connection to Redis, the limits, the demo credentials, starting and stopping. The
+// code for one framework is in the main.go of its example.
 package demo
 
 import (
@@ -23,7 +23,7 @@ import (
 // An App is a demo that is about to serve.
 type App struct {
 	Addr   string                // where to listen
-	Redis  redis.UniversalClient // what -redis named, or the embedded one
+	Redis  redis.UniversalClient // of the -redis flag, or the embedded one
 	Home   *core.Limiter         // GET /, by client address
 	User   *core.Limiter         // GET /user, by user
 	APIKey *core.Limiter         // GET /key, by API key
@@ -32,8 +32,8 @@ type App struct {
 }
 
 // Start reads the flags of the example called name, opens Redis and makes the
-// limiters that the frameworks' examples have in common, each with the options
-// besides its own. The caller closes the App.
+// limiters that all examples have. Each limiter gets the options in addition to its
+// own. The caller closes the App.
 func Start(name string, args []string, out io.Writer, options ...core.Option) (*App, error) {
 	app, err := Demo{Name: name}.open(args, out)
 	if err != nil {
@@ -45,7 +45,7 @@ func Start(name string, args []string, out io.Writer, options ...core.Option) (*
 	return app, nil
 }
 
-// open reads the flags and opens Redis. It says on out which Redis it uses. The
+// open reads the flags and opens Redis. It writes to out which Redis it uses. The
 // caller closes the App.
 func (d Demo) open(args []string, out io.Writer) (*App, error) {
 	app := &App{}
@@ -61,7 +61,7 @@ func (d Demo) open(args []string, out io.Writer) (*App, error) {
 		return nil, err
 	}
 	if err := app.connect(*redisURL, out); err != nil {
-		_ = app.Close() // the first error says more
+		_ = app.Close() // the first error is the cause
 		return nil, err
 	}
 	return app, nil
@@ -91,11 +91,11 @@ func (a *App) connect(redisURL string, out io.Writer) error {
 	return nil
 }
 
-// newClient opens what the URL describes, as go-redis reads it.
+// newClient makes the client that the URL describes, as go-redis parses it.
 func newClient(redisURL string) (redis.UniversalClient, error) {
 	u, err := url.Parse(redisURL)
 	if err != nil {
-		return nil, errors.New("not a URL") // the parser's error repeats it, password and all
+		return nil, errors.New("not a URL") // the parser's error contains the URL with its password
 	}
 	switch query := u.Query(); {
 	case query.Has("master_name"):
@@ -118,9 +118,9 @@ func newClient(redisURL string) (redis.UniversalClient, error) {
 	return redis.NewClient(options), nil
 }
 
-// limiters makes the limiters, each with the options besides its own.
+// limiters makes the limiters. Each gets the options in addition to its own.
 func (a *App) limiters(options []core.Option) (err error) {
-	// A demo on a busy laptop rather waits than counts apart.
+	// On a busy laptop a slow reply must not be taken for an outage.
 	options = append([]core.Option{core.Timeout(5 * time.Second)}, options...)
 	with := func(limits ...core.Option) []core.Option { return append(limits, options...) }
 	if a.Home, err = core.New(a.Redis, "demo-home", with(core.TokenBucket(core.Per(10, 10*time.Second)))...); err != nil {
@@ -133,7 +133,7 @@ func (a *App) limiters(options []core.Option) (err error) {
 	return err
 }
 
-// Close ends what open opened.
+// Close closes what open opened.
 func (a *App) Close() error {
 	var errs []error
 	for _, end := range slices.Backward(a.close) {
@@ -143,8 +143,8 @@ func (a *App) Close() error {
 	return errors.Join(errs...)
 }
 
-// Issued tells whether key is one of the two API keys of the demo.
+// Issued reports whether key is one of the two API keys of the demo.
 func Issued(key string) bool { return key == "demo-key-1" || key == "demo-key-2" }
 
-// Challenge is what the demo's HTTP Basic authentication asks for.
+// Challenge is the WWW-Authenticate header of the demo's HTTP Basic authentication.
 const Challenge = `Basic realm="demo"`

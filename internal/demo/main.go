@@ -15,7 +15,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// A Server is a web application of some framework. An http.Server is one.
+// A Server is a web application of any framework. An http.Server is one.
 type Server interface {
 	Serve(l net.Listener) error
 	Shutdown(ctx context.Context) error
@@ -24,14 +24,13 @@ type Server interface {
 // A Demo is an example app.
 type Demo struct {
 	Name  string
-	Flags func(*flag.FlagSet)        // those of its own, beside -addr and -redis; nil for none
+	Flags func(*flag.FlagSet)        // adds flags to -addr and -redis; may be nil
 	Build func(*App) (Server, error) // makes its server
-	Try   func(addr string) string   // what its user may try once it listens at addr: lines
+	Try   func(addr string) string   // returns lines with commands to try, for a server at addr
 }
 
-// Main runs the example called name, whose server build makes, with the limiters
-// and routes that the frameworks' examples have in common. The limiters have the
-// options besides their own.
+// Main runs the example called name, with the limiters that all examples have. build
+// makes its server. The limiters get the options in addition to their own.
 func Main(name string, build func(app *App) Server, options ...core.Option) {
 	Demo{
 		Name: name,
@@ -50,7 +49,7 @@ func Main(name string, build func(app *App) Server, options ...core.Option) {
 	}.Main()
 }
 
-// Main runs the demo until SIGINT or SIGTERM; requests under way may end.
+// Main runs the demo until SIGINT or SIGTERM, and then lets requests in flight finish.
 func (d Demo) Main() {
 	if err := d.run(os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, d.Name+":", err)

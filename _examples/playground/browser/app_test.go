@@ -35,7 +35,7 @@ func build(dir string) (binary string, err error) {
 type app struct {
 	url  string
 	cmd  *exec.Cmd
-	done chan error // gets the end of the process
+	done chan error // receives when the process ends
 }
 
 // start starts a playground that ends with the test.
@@ -71,7 +71,7 @@ func start(t *testing.T) *app {
 	return a
 }
 
-// stop asks the playground to end, and fails the test if it does not do so well.
+// stop sends SIGTERM, and fails the test if the playground does not end without error.
 func (a *app) stop(t *testing.T) {
 	t.Helper()
 	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	rate        = 10 // what the page begins with
+	rate        = 10 // the page's default
 	phoneWidth  = 375
 	phoneHeight = 812
 	desktop     = 1280
 	height      = 880
 )
 
-// TestBoundaryAttack opens the page as it is: it shows the attack at once.
+// TestBoundaryAttack opens the page with its defaults: it shows the attack at once.
 func TestBoundaryAttack(t *testing.T) {
 	t.Parallel()
 	server := start(t)
@@ -25,13 +25,13 @@ func TestBoundaryAttack(t *testing.T) {
 	before := eval[string](p, chart("fixed_window"))
 	p.until("more than the limit through the fixed window", laneOf("fixed_window", "peak")+" > 10")
 	p.until("all of the attack", laneOf("sliding_window_log", "denied")+" >= 15")
-	p.until("words for it", `document.getElementById("summary").textContent.startsWith("Around a boundary the fixed window let")`)
+	p.until("the summary of the attack", `document.getElementById("summary").textContent.startsWith("Around a boundary the fixed window let")`)
 	p.until("requests held and served", laneOf("leaky_bucket", "peak")+" > 7")
 	if eval[string](p, chart("fixed_window")) == before {
 		t.Error("the chart did not move")
 	}
 	if peak := p.lane("fixed_window", "peak"); peak > 2*rate {
-		t.Errorf("fixed window: %d in one period", peak)
+		t.Errorf("fixed window: %d admitted in one period", peak)
 	}
 	for _, algorithm := range []string{"sliding_window_log", "leaky_bucket"} {
 		if peak := p.lane(algorithm, "peak"); peak == 0 || peak > rate {
@@ -60,9 +60,9 @@ func TestBoundaryAttack(t *testing.T) {
 	p.do(chromedp.ScrollIntoView(chromedp.CSS("[data-algorithm=sliding_window_counter]")))
 	p.keep("playground-phone-light.png")
 
-	server.stop(t) // while the page still follows
-	p.expectTrouble()
-	p.until("words for a server that is gone", `document.getElementById("state").textContent.startsWith("Not connected")`)
+	server.stop(t) // while the page still reads events
+	p.allowMessages()
+	p.until("the message that the server has stopped", `document.getElementById("state").textContent.startsWith("Not connected")`)
 }
 
 func chart(algorithm string) string {

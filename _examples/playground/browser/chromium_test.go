@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	requireEnv  = "REDISLIMIT_REQUIRE_CHROMIUM" // a machine without Chromium fails
+	requireEnv  = "REDISLIMIT_REQUIRE_CHROMIUM" // fails without Chromium
 	picturesEnv = "REDISLIMIT_PICTURES"         // writes the README's picture
-	limit       = time.Minute                   // for anything that a test waits for
+	limit       = time.Minute                   // for each thing that a test waits for
 )
 
-// shared is what the tests have in common.
+// shared is what all tests use.
 var shared struct {
 	binary  string
 	browser context.Context
@@ -64,7 +64,7 @@ func run(m *testing.M) int {
 	defer stop()
 	browser, end := chromedp.NewContext(allocator)
 	defer end()
-	shared.browser = browser //nolint:fatcontext // it is the browser's, and grows no further
+	shared.browser = browser //nolint:fatcontext // the one context of the browser
 	if err := chromedp.Do(browser); err != nil {
 		log.Printf("starting %s: %v", path, err)
 		return 1
@@ -81,20 +81,20 @@ func chromium() string {
 	return ""
 }
 
-// A tab is one open page. The test fails if it complains on its console: of an
-// exception, of what does not load, of what the policy forbids.
+// A tab is one open page. The test fails if the page writes to its console: an
+// exception, a file that does not load, a violation of the policy.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
-	end time.Time // of the time in which it must not; zero for all of it
+	end time.Time // messages are allowed from then on; zero for never
 }
 
-// open opens an address in a new tab, as wide and high as given.
+// open opens an address in a new tab of the given size.
 func open(t *testing.T, url string, width, height int64) *tab {
 	t.Helper()
 	ctx, closeTab := chromedp.NewContext(shared.browser)
 	p := &tab{t: t, ctx: ctx}
-	if err := chromedp.Do(ctx); err != nil { // the tab lives as long as this one's context
+	if err := chromedp.Do(ctx); err != nil { // the tab lives as long as this context
 		t.Fatal(err)
 	}
 	messages, read := chromedp.Console(ctx), make(chan []chromedp.ConsoleMessage)
@@ -112,7 +112,7 @@ func open(t *testing.T, url string, width, height int64) *tab {
 		closeTab()
 		for _, m := range <-read {
 			if strings.Contains(m.Text, "status of 429") {
-				continue // Chromium's own remark on a request by hand that was denied
+				continue // Chromium's own message about a request that was denied
 			}
 			if p.end.IsZero() || m.Time.Before(p.end) {
 				t.Errorf("the page's console: %s", m)
@@ -123,15 +123,15 @@ func open(t *testing.T, url string, width, height int64) *tab {
 	return p
 }
 
-// expectTrouble says that from now on the page may complain.
-func (p *tab) expectTrouble() { p.end = time.Now() }
+// allowMessages allows messages on the console from now on.
+func (p *tab) allowMessages() { p.end = time.Now() }
 
 func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
 	get(p, chromedp.Steps(actions...))
 }
 
-// get returns what an action gives.
+// get returns the result of an action.
 func get[T any](p *tab, action chromedp.Action[T]) T {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, limit)
@@ -143,7 +143,7 @@ func get[T any](p *tab, action chromedp.Action[T]) T {
 	return got
 }
 
-// eval returns what a JavaScript expression gives.
+// eval returns the value of a JavaScript expression.
 func eval[T any](p *tab, expression string) T {
 	p.t.Helper()
 	return get(p, chromedp.Evaluate[T](expression))
@@ -159,7 +159,7 @@ func (p *tab) until(what, expression string) {
 	}
 }
 
-// lane is a number that the page keeps of an algorithm: its peak, admitted, denied or held.
+// lane returns a number that the page has of an algorithm: peak, admitted, denied or held.
 func (p *tab) lane(algorithm, number string) int {
 	p.t.Helper()
 	return eval[int](p, laneOf(algorithm, number))

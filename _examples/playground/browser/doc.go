@@ -1,3 +1,3 @@
-// Package browser drives the playground in a real browser. It is a module of its
-// own so that what that needs reaches no user of the library.
+// Package browser tests the playground in a real browser. It is a module of its own,
+// so that users of the library do not download what it needs.
 package browser

@@ -19,7 +19,7 @@ var (
 	docsDir = filepath.Join("..", "..", "..", "docs")
 )
 
-// prefer has the page think that its reader prefers something.
+// prefer emulates a preference of the user.
 func (p *tab) prefer(feature, value string) {
 	p.t.Helper()
 	params := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: feature, Value: value}}}
@@ -28,7 +28,7 @@ func (p *tab) prefer(feature, value string) {
 	}
 }
 
-// keep writes a picture of what is seen of the page, for a reader of CI.
+// keep writes a screenshot of the page, for the CI output.
 func (p *tab) keep(name string) []byte {
 	p.t.Helper()
 	shot := get(p, chromedp.CaptureScreenshot())
@@ -46,14 +46,14 @@ func write(t *testing.T, path string, data []byte) {
 	}
 }
 
-// slim returns a PNG with a palette: a page has few colours, and a README should load fast.
+// slim returns a PNG with a palette: the page has few colours, and the README should load fast.
 func slim(t *testing.T, shot []byte) []byte {
 	t.Helper()
 	full, err := png.Decode(bytes.NewReader(shot))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The most frequent colours stay exact; what smooths the letters goes to the nearest of them.
+	// The most frequent colours stay exact; the others, mostly smoothed edges of letters, become the nearest of them.
 	count := map[color.RGBA]int{}
 	for y := range full.Bounds().Dy() {
 		for x := range full.Bounds().Dx() {

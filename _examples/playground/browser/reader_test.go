@@ -9,10 +9,10 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// focused describes what has the focus: its id, or its name and value.
+// focused returns the id of the element that has the focus, or its name and value.
 const focused = `(() => { const e = document.activeElement; return e.id || (e.name ? e.name + "=" + e.value : e.tagName) })()`
 
-// TestKeyboard uses the page without a mouse. It is not parallel: one tab has the focus.
+// TestKeyboard uses the page without a mouse. It is not parallel, because only one tab has the focus.
 func TestKeyboard(t *testing.T) {
 	server := start(t)
 	p := open(t, server.url+"/?shape=hand&rate=30", desktop, height)
@@ -31,12 +31,12 @@ func TestKeyboard(t *testing.T) {
 	p.do(chromedp.Focus(chromedp.CSS("[name=shape]:checked")), chromedp.KeyEvent(kb.ArrowLeft))
 	p.until("the shape before", `location.search.includes("shape=clients")`)
 	p.do(chromedp.KeyEvent(kb.Tab))
-	if got := eval[string](p, focused); got != "traffic" { // which was disabled while there was none
+	if got := eval[string](p, focused); got != "traffic" { // it was disabled while there was no traffic
 		t.Errorf("with traffic Tab leads to %s, want traffic", got)
 	}
 	p.do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.ArrowRight))
 	p.until("another rate", `location.search.includes("rate=31")`)
-	p.until("the server's word for it", `document.querySelector("[data-algorithm=gcra] .count").textContent.includes("of 31, b ")`)
+	p.until("the new rate from the server", `document.querySelector("[data-algorithm=gcra] .count").textContent.includes("of 31, b ")`)
 
 	p.do(chromedp.Focus(chromedp.CSS("#hammer")), chromedp.KeyEvent(kb.Enter), chromedp.KeyEvent(" "))
 	p.until("two answers", `document.getElementById("hand-count").textContent === "You sent 2, 2 served, 0 denied."`)
@@ -44,10 +44,10 @@ func TestKeyboard(t *testing.T) {
 	p.until("frozen", `document.getElementById("freeze").getAttribute("aria-pressed") === "true"`)
 	p.until("a chart that stands still", "window.before === (window.before = "+chart("gcra")+")")
 	server.stop(t)
-	p.expectTrouble()
+	p.allowMessages()
 }
 
-// TestNames asks the browser what it tells a screen reader.
+// TestNames checks what the browser reports to a screen reader.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	server := start(t)
@@ -83,7 +83,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestReducedMotion counts how often the charts are drawn anew.
+// TestReducedMotion counts how often the charts are redrawn.
 func TestReducedMotion(t *testing.T) {
 	t.Parallel()
 	server := start(t)
@@ -106,6 +106,6 @@ func text(v *accessibility.Value) string {
 		return ""
 	}
 	var s string
-	_ = json.Unmarshal(v.Value, &s) // what is no string is no name
+	_ = json.Unmarshal(v.Value, &s) // a value that is not a string is no name
 	return s
 }

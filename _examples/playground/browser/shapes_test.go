@@ -5,15 +5,15 @@ import (
 	"testing"
 )
 
-// TestShapes looks at the other traffic: what it does to the lanes.
+// TestShapes checks what the other shapes of traffic do to the lanes.
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	server := start(t)
 	for _, test := range []struct {
 		shape   string
 		traffic int
-		moves   string // has come to pass
-		never   string // and this not
+		moves   string // must become true
+		never   string // must stay false
 	}{
 		{
 			"bursts", 15,
@@ -37,7 +37,7 @@ func TestShapes(t *testing.T) {
 			p.until("moving", test.moves)
 			p.until("words", `document.getElementById("summary").textContent.includes("Most in any")`)
 			if eval[bool](p, test.never) {
-				t.Errorf("it is so: %s", test.never)
+				t.Errorf("must not be true: %s", test.never)
 			}
 			p.keep("playground-" + test.shape + ".png")
 		})

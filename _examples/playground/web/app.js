@@ -1,6 +1,6 @@
-// The playground's page: it follows the server's events, and draws.
+// The playground's page: reads the server's events and draws them.
 import { colours, draw } from "./draw.js"
-import { makeLanes, summary, tell } from "./lanes.js"
+import { makeLanes, summary, showLane } from "./lanes.js"
 import { Panel } from "./panel.js"
 import { Controls } from "./controls.js"
 
@@ -14,8 +14,8 @@ const page = { session: "", period: 5000, config: controls.config(), ahead: -Inf
 
 dark.addEventListener("change", () => { page.colour = colours() })
 
-// clock is Redis's, as far as the events tell: those that travelled fastest are the nearest to it. It gives way a little
-// at each, as no two clocks run alike.
+// clock estimates Redis's clock from the events: those with the shortest delay are the nearest to it. Each event moves the
+// estimate a little, because two clocks never run at the same rate.
 const clock = () => performance.now() + page.ahead
 const heard = (at) => { page.ahead = Math.max(page.ahead - 0.02, at - performance.now()) }
 
@@ -52,7 +52,7 @@ function follow() {
     page.session = panel.session = ""
     say("Not connected. Trying again.", "trouble")
     if (events.readyState !== EventSource.CLOSED) return
-    setTimeout(follow, 3000) // the server is full, or was not there: the browser itself gives up then
+    setTimeout(follow, 3000) // the server is full, or did not answer: the browser does not try again by itself
   }
 }
 
@@ -64,9 +64,9 @@ function say(text, kind) {
 
 const same = (a, b) => Object.keys(a).every((key) => a[key] === b[key])
 
-// adjust sends the server another configuration. What it does not like it says.
+// adjust sends the server another configuration, and shows its error if it is refused.
 async function adjust(config) {
-  if (!page.session) return // sent when there is one
+  if (!page.session) return // it is sent once there is a session
   try {
     const answer = await fetch(`sessions/${page.session}`, { method: "PUT", body: JSON.stringify(config) })
     if (!answer.ok) say(await answer.text(), "trouble")
@@ -80,7 +80,7 @@ byId("freeze").addEventListener("click", (e) => {
   e.currentTarget.setAttribute("aria-pressed", String(page.frozen > 0))
 })
 
-// behind is how far the charts are behind the clock, so that what they show is complete.
+// behind is the delay of the charts: they show only times for which all events have arrived.
 const behind = 150 // ms
 
 function render() {
@@ -96,13 +96,13 @@ function render() {
   }
 }
 
-// report writes the words. Screen readers hear the summary: once it settles, and not more often than one can listen.
+// report writes the texts. Screen readers read the summary aloud, so it changes only once it is stable, and not too often.
 const settle = 1200, listen = 4000 // ms
 let [pending, since, spoken] = ["", 0, -listen]
 function report() {
   for (const lane of lanes) {
     lane.history.forget(clock())
-    tell(lane, clock(), page.period, page.config)
+    showLane(lane, clock(), page.period, page.config)
   }
   const [text, now] = [summary(lanes, page.period, page.config), performance.now()]
   if (text !== pending) [pending, since] = [text, now]

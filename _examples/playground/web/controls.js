@@ -1,4 +1,4 @@
-// The controls: what they say, in words and as a configuration.
+// The controls: their values, as text and as a configuration.
 const hints = {
   boundary: "All requests just before a window ends, and all again just after. Then a pause.",
   bursts: "All requests of a period at once, in the middle of each window.",
@@ -16,7 +16,7 @@ export class Controls {
     form.addEventListener("input", () => {
       this.describe()
       clearTimeout(timer)
-      timer = setTimeout(() => { // not each step of a slider
+      timer = setTimeout(() => { // not for each step of a slider
         history.replaceState(null, "", "?" + new URLSearchParams(this.config()))
         changed(this.config())
       }, 150)
@@ -24,7 +24,7 @@ export class Controls {
     this.describe()
   }
 
-  // restore takes over what the page's address says, such as ?shape=steady&rate=20.
+  // restore sets the controls from the page's address, such as ?shape=steady&rate=20.
   restore() {
     for (const [name, value] of new URLSearchParams(location.search)) {
       const field = this.form.elements.namedItem(name)

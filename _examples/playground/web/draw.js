@@ -1,16 +1,16 @@
 // Draws one lane: the level of its bucket or window above, its requests in rows below.
-const row = 15       // px, the height of one
+const row = 15       // px, the height of a row
 const font = '11px system-ui, "DejaVu Sans", sans-serif'
-const cluster = 100  // ms: marks closer than that get one number together
+const cluster = 100  // ms: marks closer than that share one number
 
-// colours reads those of the page, light or dark.
+// colours returns the colours of the page, light or dark.
 export function colours() {
   const style = getComputedStyle(document.documentElement)
   const names = ["ink", "muted", "line", "served", "denied", "held", "level", "edge", "band"]
   return Object.fromEntries(names.map((name) => [name, style.getPropertyValue("--" + name).trim()]))
 }
 
-// draw draws what the view says: {now, span, period, clients, capacity, limit, windows, colour}.
+// draw draws a view: {now, span, period, clients, capacity, limit, windows, colour}.
 export function draw(canvas, history, view) {
   const ratio = window.devicePixelRatio || 1
   const [width, height] = [canvas.clientWidth, canvas.clientHeight]
@@ -28,7 +28,7 @@ export function draw(canvas, history, view) {
     ...view, c, width, height, history,
     x: (at) => width - ((view.now - at) / view.span) * width,
     base: height - rows * row - 5,
-    // Room above the limit for the number of the limit, and for what is over it after a change.
+    // Space above the limit for its number, and for units above it after a change.
     y: (level) => plot.base - (Math.min(level, view.capacity * 1.25) / view.capacity) * (plot.base - 20),
   }
   drawWindows(plot, drawBand(plot))
@@ -39,7 +39,7 @@ export function draw(canvas, history, view) {
   drawMarks(plot, null, false, height - 0.5 * row - 2)
 }
 
-// drawBand marks the period with most requests, if they are more than the limit. It returns where its words stand.
+// drawBand marks the period with most requests, if they are more than the limit. It returns the position of its text.
 function drawBand({ c, x, history, now, span, period, limit, height, colour }) {
   const most = history.densest("a", now - span, now, period)
   if (most.count <= limit) return [0, 0]
@@ -56,7 +56,7 @@ function drawBand({ c, x, history, now, span, period, limit, height, colour }) {
   return [start, start + room]
 }
 
-// drawWindows marks where windows begin: clearly where they matter, else as a help for the eye.
+// drawWindows marks where windows begin: clearly for a lane with windows, faintly for the others.
 function drawWindows({ c, x, now, span, period, windows, height, colour, history }, taken) {
   for (let at = Math.floor(now / period) * period; at > now - span - period; at -= period) {
     c.strokeStyle = windows ? colour.edge : colour.line
@@ -91,7 +91,7 @@ function drawLevel({ c, x, y, base, now, span, colour, history }, client) {
   c.globalAlpha = 1
 }
 
-// drawHeld draws each held request as a line from its arrival to its turn, at its place in the queue.
+// drawHeld draws each held request as a line from its arrival to its turn, at its position in the queue.
 function drawHeld({ c, x, y, now, span, period, limit, colour, history }) {
   c.strokeStyle = c.fillStyle = colour.held
   c.lineWidth = 1.4
@@ -113,7 +113,7 @@ function drawLimit({ c, y, width, capacity, colour }) {
   c.fillText(String(capacity), 5, y(capacity) - 8)
 }
 
-// drawMarks draws a row: ticks for what was served, crosses for what was denied, and how many where they stand close.
+// drawMarks draws a row: ticks for what was served, crosses for what was denied, and their number where they are close together.
 function drawMarks({ c, x, width, now, span, clients, colour, history }, client, allowed, y) {
   const when = allowed ? "served" : "at"
   const marks = history.marks.filter((m) => m.allowed === allowed && (!client || m.client === client) && m[when] > now - span && m[when] <= now)

@@ -1,14 +1,14 @@
-// What is known of one lane: its decisions and levels of the last minute.
+// The history of one lane: its decisions and levels of the last minute.
 const kept = 60_000
 
 export class History {
   marks = []  // {at, served, client, allowed, delay, hand}, by time of decision
   levels = {} // by client: [{at, used}]
-  since = 0   // when the present configuration began
+  since = 0   // when the current configuration began
   totals = { admitted: 0, denied: 0, held: 0 }
   peak = 0    // most served in any period since then, of client a
 
-  // restart begins anew to count, as another configuration does.
+  // restart resets the counts, for a new configuration.
   restart(at) {
     this.since = at
     this.totals = { admitted: 0, denied: 0, held: 0 }
@@ -21,7 +21,7 @@ export class History {
     this.totals[d.allowed ? "admitted" : "denied"]++
     if (d.delay > 0) this.totals.held++
     if (!d.allowed) return
-    this.level(d.client, d.at, Math.max(0, d.used - 1)) // so that the curve rises at once
+    this.level(d.client, d.at, Math.max(0, d.used - 1)) // so that the curve rises vertically
     this.level(d.client, d.at, d.used)
   }
 
@@ -29,7 +29,7 @@ export class History {
     insert(this.levels[client] ??= [], { at, used })
   }
 
-  // forget drops what is too old to be seen.
+  // forget drops what is too old to be shown.
   forget(now) {
     for (const list of [this.marks, ...Object.values(this.levels)]) {
       const first = list.findIndex((m) => m.at > now - kept)
@@ -46,7 +46,7 @@ export class History {
     return this.marks.filter((m) => m.allowed && m.at <= now && m.served > now).length
   }
 
-  // densest finds the period in which most was served since a time: how much, and from when to when.
+  // densest finds the period in which most requests were served: their number, and its beginning and end.
   densest(client, from, to, period) {
     const times = this.marks.filter((m) => m.allowed && m.client === client && m.served > from && m.served <= to).map((m) => m.served).sort((a, b) => a - b)
     let best = { count: 0, from: 0, to: 0 }
@@ -58,7 +58,7 @@ export class History {
   }
 }
 
-// insert keeps a list in order of time. What comes is nearly always the latest.
+// insert keeps a list in order of time. A new item is nearly always the latest.
 function insert(list, item) {
   let i = list.length
   while (i > 0 && list[i - 1].at > item.at) i--

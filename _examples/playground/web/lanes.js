@@ -1,4 +1,4 @@
-// The six lanes: their names, their words on the page, and what they amount to in a sentence.
+// The six lanes: their names, their texts on the page, and the summary of all.
 import { History } from "./history.js"
 
 const algorithms = [
@@ -29,8 +29,8 @@ export function makeLanes(parent) {
   })
 }
 
-// tell writes into the page how a lane stands.
-export function tell(lane, now, period, config) {
+// showLane writes the numbers of a lane into the page.
+export function showLane(lane, now, period, config) {
   const { history, section } = lane
   const count = history.servedIn("a", now - period, now)
   const seconds = period / 1000
@@ -55,7 +55,7 @@ function strong(text, over) {
   return e
 }
 
-// summary says in words what the charts show since the configuration is as it is.
+// summary describes what the charts show since the configuration last changed.
 export function summary(lanes, period, config) {
   const active = lanes.filter((lane) => lane.history.peak > 0)
   if (active.length === 0) return config.shape === "hand" ? "No traffic but yours: press Hammer." : "Watch what comes."

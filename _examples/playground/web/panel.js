@@ -1,9 +1,9 @@
-// The panel of last answers, and the buttons that send requests by hand.
-const heldAtOnce = 3 // a browser keeps six connections to a server, and one of them has the events
+// The panel with the last responses, and the buttons that send requests by hand.
+const heldAtOnce = 3 // a browser has six connections to a server, and the events use one of them
 
 export class Panel {
   session = ""
-  traffic = {} // the last answer of each algorithm
+  traffic = {} // the last response of each algorithm
   hand = {}
   counts = { sent: 0, served: 0, denied: 0 }
   waiting = 0
@@ -16,9 +16,9 @@ export class Panel {
     document.getElementById("hammer-ten").addEventListener("click", () => { for (let i = 0; i < 10; i++) this.hit() })
   }
 
-  // answered takes an answer that the server tells of.
+  // answered handles a response that the server reports.
   answered({ algorithm, by, status, header, body }) {
-    if (by === "hand" && algorithm === this.choice.value) this.count(status) // sent by the server alone
+    if (by === "hand" && algorithm === this.choice.value) this.count(status) // sent only by the server
     const text = [`${status} ${reason(status)}`, ...header, "", body.trim()].join("\n")
     if (by === "traffic") this.traffic[algorithm] = text
     else this.hand[algorithm] = text
@@ -26,7 +26,7 @@ export class Panel {
   }
 
   // hit sends one request to the chosen algorithm; the server passes it on to the others. While a leaky bucket holds
-  // several, the server alone sends the next: the browser would not, before it has a free connection.
+  // several, only the server sends the next request: the browser would wait for a free connection.
   async hit() {
     const algorithm = this.choice.value
     const direct = this.waiting < heldAtOnce || algorithm !== "leaky_bucket"

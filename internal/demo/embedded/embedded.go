@@ -1,6 +1,6 @@
-// Package embedded starts a Redis inside the process, for the example apps and
-// for tests on machines without one. It is miniredis with its clock running, so
-// that keys really expire; it is no server for production.
+// Package embedded starts miniredis, a Redis inside the process, for the example apps
+// and for tests on machines without Redis. Its clock runs, so that keys expire. It is
+// not for production.
 package embedded
 
 import "github.com/alicebob/miniredis/v2"

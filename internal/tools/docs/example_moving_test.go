@@ -18,8 +18,8 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// These are what docs/moving.md shows as "after". They stand here, where no user of
-// a package has to read past them.
+// These Examples are the code that docs/moving.md shows after "before". They are in
+// this package, so that they are not part of the documentation of another.
 
 var (
 	rdb = redis.NewClient(&redis.Options{Addr: "localhost:6379"})
@@ -48,7 +48,7 @@ func Example_ulule() {
 	_ = handler
 }
 
-// chi is what is used here of its Router.
+// chi is the part of chi's Router that the Example uses.
 type chi interface {
 	Use(middlewares ...func(http.Handler) http.Handler)
 }

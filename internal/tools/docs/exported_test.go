@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// shownElsewhere has what an Example of another name shows, because it makes no
+// shownElsewhere names the Example that shows an exported name, for names that make no
 // sense alone.
 var shownElsewhere = map[string]string{
 	"guard.New":                  "Guard",
@@ -26,8 +26,8 @@ var shownElsewhere = map[string]string{
 	"guard.Verdict":              "Guard",
 }
 
-// TestExamples finds an Example of every exported function, type and method, and a
-// doc comment of everything that is exported.
+// TestExamples checks that every exported function, type and method has an Example,
+// and that every exported name has a doc comment.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	for _, folder := range []string{"core", "core/guard", "keyfunc", "nethttp", "gin", "echo", "fiber"} {
@@ -92,8 +92,8 @@ func (c checker) funcs(funcs []*doc.Func) {
 	}
 }
 
-// all returns the Examples of the package's functions and types: a package whose
-// functions are shown needs no Example of its own.
+// all returns the Examples of the package's functions and types. A package that has
+// some needs no Example of its own.
 func (c checker) all() []*doc.Example {
 	var examples []*doc.Example
 	for _, f := range c.pkg.Funcs {
@@ -114,13 +114,12 @@ func (c checker) name(name, comment string, examples []*doc.Example) {
 	}
 	for _, example := range examples {
 		if example.Play == nil {
-			c.t.Errorf("%s: Example %s uses what stands in another file, and so cannot be shown as a program", c.pkg.Name, example.Name)
+			c.t.Errorf("%s: Example %s uses names of another file, so it cannot be shown as a program", c.pkg.Name, example.Name)
 		}
 	}
 }
 
-// values wants a comment of each constant and variable, or of all that stand
-// together.
+// values checks that each constant and variable has a comment, or its group has one.
 func (c checker) values(values []*doc.Value) {
 	for _, value := range values {
 		for _, spec := range value.Decl.Specs {
@@ -132,8 +131,7 @@ func (c checker) values(values []*doc.Value) {
 	}
 }
 
-// fields wants a comment of each exported field, before it or in its line, unless
-// its name says it all.
+// fields checks that each exported field has a comment, before it or on its line.
 func (c checker) fields(typ *doc.Type) {
 	for _, spec := range typ.Decl.Specs {
 		spec, ok := spec.(*ast.TypeSpec)

@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// A link within the repository, with the heading that it leads to.
+// link matches a link within the repository: a document, a heading, or both.
 var link = regexp.MustCompile(`\]\(([\w./-]*\.md)?(#[\w-]+)?\)`)
 
-// notInAnchors are what a heading loses when it becomes an anchor.
+// notInAnchors matches the characters of a heading that its anchor does not have.
 var notInAnchors = regexp.MustCompile(`[^\w\- ]`)
 
-// TestLinks follows the documents' links to documents and headings.
+// TestLinks checks that the links of the documents to documents and headings resolve.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	texts := files(t)
@@ -27,13 +27,13 @@ func TestLinks(t *testing.T) {
 				target = path.Join(path.Dir(name), match[1])
 			}
 			if at, ok := texts[target]; !ok || match[2] != "" && !anchors(at)[match[2]] {
-				t.Errorf("%s: %s leads nowhere", name, match[0])
+				t.Errorf("%s: the link %s does not resolve", name, match[0])
 			}
 		}
 	}
 }
 
-// anchors returns the headings of a document as a link writes them.
+// anchors returns the anchors of a document's headings.
 func anchors(text string) map[string]bool {
 	found := map[string]bool{}
 	for line := range strings.Lines(text) {

@@ -1,5 +1,5 @@
-// Package docs holds the documents to the code: what they show must compile, and
-// what they name must exist.
+// Package docs checks the documents against the code: the Go code that they show must
+// compile, and the tests, documents and headings that they name must exist.
 package docs
 
 import (
@@ -11,17 +11,17 @@ import (
 	"testing"
 )
 
-// goBlock is a Go snippet, with what follows the language in its first line.
+// goBlock matches a Go snippet, and what follows the language on its first line.
 var goBlock = regexp.MustCompile("(?s)```go( [^\n]*)?\n(.*?)```")
 
-// before marks a snippet of another library, as in "```go before". The compiler does
-// not read it here, because the library must not depend on its peers: it was
-// compiled with the version that the document names. One that mentions redislimit
-// is never exempt.
+// before marks a snippet of another library, as in "```go before". It is not compiled
+// here, because the library must not depend on other rate limiters; it was compiled
+// with the version that the document names. A snippet that mentions redislimit is
+// never exempt.
 const before = " before"
 
-// TestGoBlocks finds each Go snippet of the documents, line by line, in an
-// Example function or an example app: code that the compiler reads.
+// TestGoBlocks checks that each Go snippet of the documents is part of an Example
+// function or an example app, line by line, so that it is compiled.
 func TestGoBlocks(t *testing.T) {
 	t.Parallel()
 	texts := files(t)
@@ -41,9 +41,9 @@ func TestGoBlocks(t *testing.T) {
 			switch {
 			case mark == before && !strings.Contains(code, "redislimit"):
 			case mark != "":
-				t.Errorf("%s: a snippet marked %q holds\n%s", path, mark, code)
+				t.Errorf("%s: a snippet marked %q has the code\n%s", path, mark, code)
 			case !anyContains(compiled, unindented(code)):
-				t.Errorf("%s: no Example function holds\n%s", path, code)
+				t.Errorf("%s: no Example function has the code\n%s", path, code)
 			default:
 				blocks++
 			}
@@ -54,8 +54,8 @@ func TestGoBlocks(t *testing.T) {
 	}
 }
 
-// isExample tells whether a file has Example functions, or is of an example app or of
-// a program that README shows whole.
+// isExample reports whether a file has Example functions, or belongs to an example app
+// or to a program that README shows whole.
 func isExample(path string) bool {
 	return strings.HasPrefix(filepath.Base(path), "example") && strings.HasSuffix(path, "_test.go") ||
 		(strings.HasPrefix(path, "_examples") || strings.HasPrefix(path, "internal/tools/docs/start")) && strings.HasSuffix(path, ".go")
@@ -94,7 +94,8 @@ func anyContains(texts []string, part string) bool {
 	return false
 }
 
-// unindented drops what leads each line: snippets stand further left than code.
+// unindented removes the indentation of each line, which differs between a snippet and
+// the code.
 func unindented(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

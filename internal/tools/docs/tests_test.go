@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// namedTest is a test as the documents name it: `TestRedis/Expires` (internal/suite/conformance).
+// namedTest matches a test as the documents must name it: `TestRedis/Expires` (internal/suite/conformance).
 var namedTest = regexp.MustCompile("`((?:Test|Fuzz)\\w+)((?:/\\w+)*)` \\(([\\w/]+)\\)")
 
-// aTest is any test's name in a document.
+// aTest matches any test's name in a document.
 var aTest = regexp.MustCompile("`(?:Test|Fuzz)\\w+(?:/\\w+)*`")
 
-// TestNamedTestsExist finds the tests that the documents call as witnesses, each in
-// the folder named with it.
+// TestNamedTestsExist checks that the tests that the documents name exist, each in the
+// folder that is named with it.
 func TestNamedTestsExist(t *testing.T) {
 	t.Parallel()
 	texts := files(t)
@@ -25,12 +25,12 @@ func TestNamedTestsExist(t *testing.T) {
 		}
 		found := namedTest.FindAllStringSubmatch(text, -1)
 		if all := aTest.FindAllString(text, -1); len(all) != len(found) {
-			t.Errorf("%s: %d tests are named, %d with a folder: %v", name, len(all), len(found), all)
+			t.Errorf("%s: %d tests are named, but only %d with a folder: %v", name, len(all), len(found), all)
 		}
 		for _, match := range found {
 			named++
 			function, testCase, folder := match[1], strings.TrimPrefix(match[2], "/"), match[3]
-			if !stands(texts, folder, "func "+function+"(") || testCase != "" && !stands(texts, folder, `"`+testCase+`"`) {
+			if !contains(texts, folder, "func "+function+"(") || testCase != "" && !contains(texts, folder, `"`+testCase+`"`) {
 				t.Errorf("%s: there is no %s", name, match[0])
 			}
 		}
@@ -40,8 +40,8 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 }
 
-// stands tells whether part stands in a Go file of a folder.
-func stands(texts map[string]string, folder, part string) bool {
+// contains reports whether a Go file of a folder contains part.
+func contains(texts map[string]string, folder, part string) bool {
 	for name, text := range texts {
 		if path.Dir(name) == folder && path.Ext(name) == ".go" && strings.Contains(text, part) {
 			return true

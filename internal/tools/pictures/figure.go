@@ -15,13 +15,13 @@ var styleTemplate string
 //go:embed picture.svg.tmpl
 var pictureTemplate string
 
-// The measures of a picture, in pixels. It is 520 wide: at the width of a phone its
-// smallest letters are still more than 9 pixels high.
+// The dimensions of a picture, in pixels. It is 520 wide: scaled to the width of a
+// phone, its smallest letters are still more than 9 pixels high.
 const (
 	plotLeft  = 46.0
 	plotWidth = 456.0
 	plotTop   = 24.0
-	request   = 22.0 // the height of one
+	request   = 22.0 // the height of one request
 )
 
 // A figure is what the template draws.
@@ -47,17 +47,17 @@ type figurePanel struct {
 	height, zero, plot        float64
 }
 
-// A figureText is a word, and where; some have a line.
+// A figureText is a text and its position; some also have a line.
 type figureText struct{ X, Y, Text, Name, Class, Path string }
 
 type figureMark struct{ Kind, X, Y string }
 
-// draw plays the stories of the picture and draws what came of them.
-func (p picture) draw(ctx context.Context, w *world) (string, error) {
+// draw runs the scenarios of the picture and draws their records.
+func (p picture) draw(ctx context.Context, w *environment) (string, error) {
 	f := figure{Title: p.title, Says: p.says}
-	y, told := 132, []string{strings.Join(p.says, " ")}
+	y, words := 132, []string{strings.Join(p.says, " ")}
 	for _, panel := range p.panel {
-		r, err := w.play(ctx, panel.story)
+		r, err := w.play(ctx, panel.scenario)
 		if err != nil {
 			return "", err
 		}
@@ -67,9 +67,9 @@ func (p picture) draw(ctx context.Context, w *world) (string, error) {
 		f.Panels = append(f.Panels, drawn)
 		f.Holds = f.Holds || drawn.Holds != ""
 		f.Parts = f.Parts || drawn.Under != ""
-		told = append(told, panel.label+": "+r.inWords())
+		words = append(words, panel.label+": "+r.inWords())
 	}
-	f.Desc, f.Height, f.Frame = strings.Join(told, " "), y, y-1
+	f.Desc, f.Height, f.Frame = strings.Join(words, " "), y, y-1
 	return execute(pictureTemplate, f)
 }
 
@@ -88,7 +88,7 @@ func (p panel) draw(r *record) figurePanel {
 		zero:    plotTop + (p.room+1.5)*request,
 	}
 	f.plot = f.zero
-	if p.falls { // room for those denied is below
+	if p.falls { // denied requests are drawn below
 		f.zero = plotTop + (p.room+1)*request
 		f.plot = f.zero + 1.5*request
 	}
@@ -97,8 +97,8 @@ func (p panel) draw(r *record) figurePanel {
 	f.curve(p, r)
 	f.marks(p, r)
 	below := f.plot + 19
-	for at := time.Duration(0); at <= p.story.lasts; at += 5 * time.Second {
-		f.Ticks = append(f.Ticks, tickAt(p.x(at), at, p.story.lasts, below))
+	for at := time.Duration(0); at <= p.scenario.lasts; at += 5 * time.Second {
+		f.Ticks = append(f.Ticks, tickAt(p.x(at), at, p.scenario.lasts, below))
 	}
 	if p.spans != nil {
 		below += 25
@@ -108,9 +108,9 @@ func (p panel) draw(r *record) figurePanel {
 	return f
 }
 
-// x is where an instant is drawn.
+// x is the horizontal position of an instant.
 func (p panel) x(at time.Duration) float64 {
-	return plotLeft + plotWidth*at.Seconds()/p.story.lasts.Seconds()
+	return plotLeft + plotWidth*at.Seconds()/p.scenario.lasts.Seconds()
 }
 
 func (f *figurePanel) levels(p panel) {
@@ -127,7 +127,7 @@ func (f *figurePanel) levels(p panel) {
 	f.TopText = pixels(f.zero - p.room*request - 7)
 }
 
-// curve draws the level, and below it an area.
+// curve draws the level, and the area below it.
 func (f *figurePanel) curve(p panel, r *record) {
 	var line, under path
 	for _, m := range r.levels {
@@ -142,7 +142,7 @@ func (f *figurePanel) curve(p panel, r *record) {
 	}
 }
 
-// marks draws a request where it took the level, or would have taken it.
+// marks draws each request at the level that it reached, or would have reached.
 func (f *figurePanel) marks(p panel, r *record) {
 	var holds strings.Builder
 	for _, m := range r.requests {
@@ -155,7 +155,7 @@ func (f *figurePanel) marks(p panel, r *record) {
 		}
 		f.Marks = append(f.Marks, figureMark{kind, pixels(p.x(m.at)), pixels(f.zero - level*request)})
 		if p.waits(m) {
-			if end := p.x(m.served()); end <= p.x(p.story.lasts) {
+			if end := p.x(m.served()); end <= p.x(p.scenario.lasts) {
 				before := f.zero - (level-1)*request
 				fmt.Fprintf(&holds, "M%s %sL%s %s", pixels(p.x(m.at)), pixels(before), pixels(end), pixels(f.zero))
 				f.Marks = append(f.Marks, figureMark{"done", pixels(end), pixels(f.zero)})
@@ -165,27 +165,27 @@ func (f *figurePanel) marks(p panel, r *record) {
 	f.Holds = holds.String()
 }
 
-// waits tells whether m is one that its limit may hold.
+// waits reports whether m is a request that its limit may hold.
 func (p panel) waits(m moment) bool {
-	return m.Allowed && p.story.limit.Algorithm() == "leaky_bucket"
+	return m.Allowed && p.scenario.limit.Algorithm() == "leaky_bucket"
 }
 
 func (f *figurePanel) spans(p panel, r *record, y float64) {
 	for _, s := range p.spans(r) {
-		from, to := p.x(max(0, s.from)), p.x(min(s.to, p.story.lasts))
+		from, to := p.x(max(0, s.from)), p.x(min(s.to, p.scenario.lasts))
 		text := figureText{X: pixels((from + to) / 2), Y: pixels(y + 4), Name: s.name}
-		half := 5 + 4.1*float64(len(s.name)) // the name's, in a wide font
+		half := 5 + 4.1*float64(len(s.name)) // half the width of the name, in a wide font
 		if 2*half > to-from {
 			half, text.Name = 0, ""
 		}
 		text.Path = fmt.Sprintf("M%s %sV%sM%s %sH%sM%s %sH%s", pixels(from), pixels(y-6), pixels(y+6),
 			pixels(from), pixels(y), pixels((from+to)/2-half), pixels((from+to)/2+half), pixels(y), pixels(to))
-		if s.to <= p.story.lasts {
+		if s.to <= p.scenario.lasts {
 			text.Path += fmt.Sprintf("M%s %sV%s", pixels(to), pixels(y-6), pixels(y+6))
 		}
 		f.Spans = append(f.Spans, text)
 		for _, at := range []time.Duration{s.from, s.to} {
-			if at > 0 && at < p.story.lasts {
+			if at > 0 && at < p.scenario.lasts {
 				f.Bounds = append(f.Bounds, pixels(p.x(at)))
 			}
 		}

@@ -1,12 +1,12 @@
-// Pictures draws the pictures of the documents from real runs: it sends scripted
-// traffic to the limiters of package core, over a Redis whose clock it drives, and
-// draws what their Results say. So a run is the same to the byte each time.
+// Pictures draws the pictures of the documents from real runs. It sends scripted
+// traffic to the limiters of package core, over a Redis whose clock it moves, and
+// draws the Results. So every run gives the same bytes.
 //
 //	go run ./internal/tools/pictures                                # writes docs/pictures
 //	go run ./internal/tools/pictures -redis redis://localhost:6379  # over a real Redis
 //
-// Over a real Redis only the clock is driven: the scripts and their numbers are
-// Redis's own. The keys begin with "rl-pictures:", and are removed at the end.
+// Over a real Redis only the clock is simulated: Redis itself runs the scripts. The
+// keys begin with "rl-pictures:", and are removed at the end.
 package main
 
 import (
@@ -29,7 +29,7 @@ func main() {
 func run(args []string) error {
 	flags := flag.NewFlagSet("pictures", flag.ContinueOnError)
 	out := flags.String("out", filepath.Join("docs", "pictures"), "the folder to write to")
-	url := flags.String("redis", "", "the URL of a Redis; without it one in this process")
+	url := flags.String("redis", "", "the URL of a Redis; by default one in this process")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -55,8 +55,8 @@ func run(args []string) error {
 	return nil
 }
 
-// drawAll returns every picture by the name of its file.
-func drawAll(ctx context.Context, w *world) (map[string]string, error) {
+// drawAll returns every picture, by the name of its file.
+func drawAll(ctx context.Context, w *environment) (map[string]string, error) {
 	files := map[string]string{}
 	for _, p := range pictures() {
 		svg, err := p.draw(ctx, w)

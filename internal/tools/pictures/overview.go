@@ -41,9 +41,9 @@ type overviewRowData struct {
 	Marks    []figureMark
 }
 
-// drawOverview has all algorithms meet the same traffic: ten requests in the
-// second before a boundary, ten in the one after, and then two a second.
-func drawOverview(ctx context.Context, w *world) (string, error) {
+// drawOverview sends the same traffic to all algorithms: ten requests in the second
+// before a boundary, ten in the second after it, and then two a second.
+func drawOverview(ctx context.Context, w *environment) (string, error) {
 	ms := time.Millisecond
 	traffic := slices.Concat(every(100*ms, 9050*ms, 10), every(100*ms, 10050*ms, 10), every(500*ms, 12250*ms, 36))
 	rate := core.Per(10, period)
@@ -53,7 +53,7 @@ func drawOverview(ctx context.Context, w *world) (string, error) {
 	for _, at := range traffic {
 		o.Rows[0].mark("came", at, -1)
 	}
-	y -= 24 // nothing hangs below the traffic
+	y -= 24 // nothing is drawn below the traffic
 	for _, each := range []struct {
 		name  string
 		hint  string
@@ -67,7 +67,7 @@ func drawOverview(ctx context.Context, w *world) (string, error) {
 		{"GCRA", "as TokenBucket", core.GCRA(rate), false},
 		{"LeakyBucket, Burst(5)", "each waits for its turn", core.LeakyBucket(rate, core.Burst(5)), false},
 	} {
-		r, err := w.play(ctx, story{limit: each.limit, cost: 1, traffic: traffic, lasts: overviewTo})
+		r, err := w.play(ctx, scenario{limit: each.limit, cost: 1, traffic: traffic, lasts: overviewTo})
 		if err != nil {
 			return "", err
 		}
@@ -104,7 +104,7 @@ func (o *overviewRowData) draw(r *record) {
 	}
 }
 
-// mark puts a mark on the stack of its half second, above the axis or below.
+// mark adds a mark to the stack of its half second, above or below the axis.
 func (o *overviewRowData) mark(kind string, at time.Duration, side float64) {
 	if at >= overviewTo {
 		return

@@ -7,7 +7,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// A picture shows one algorithm: one panel below the other, each a run.
+// A picture shows one algorithm, in panels one below the other. Each panel is a run.
 type picture struct {
 	file  string
 	title string
@@ -15,18 +15,18 @@ type picture struct {
 	panel []panel
 }
 
-// A panel is one run and how its level is drawn.
+// A panel is one run, and how its level is drawn.
 type panel struct {
-	story story
-	label string // above the curve: what it shows
-	top   string // what the line of the capacity is called
-	room  float64
-	unit  string // of the numbers at the axis, which are requests times scale
-	scale float64
-	level func(m moment) float64            // in requests
-	falls bool                              // the level is what is left, and a request takes it down
-	under func(r *record, m moment) float64 // a part of the level, in requests
-	spans func(r *record) []span            // below the axis
+	scenario scenario
+	label    string // above the curve: what it shows
+	top      string // the label of the capacity line
+	room     float64
+	unit     string // of the numbers at the axis, which are requests times scale
+	scale    float64
+	level    func(m moment) float64            // in requests
+	falls    bool                              // the level is what is left, and a request takes it down
+	under    func(r *record, m moment) float64 // part of the level, in requests
+	spans    func(r *record) []span            // below the axis
 }
 
 // A span is a stretch of time with a name.
@@ -36,7 +36,7 @@ type span struct {
 }
 
 // In the pictures a request costs a thousand units, so that Remaining, which is in
-// whole units, tells thousandths of a request.
+// whole units, has a resolution of a thousandth of a request.
 const grain = 1000
 
 var (
@@ -51,15 +51,16 @@ func traffic() []time.Duration {
 	return slices.Concat(every(500*ms, 7600*ms, 5), every(500*ms, 10100*ms, 6), every(time.Second, 14*time.Second, 16))
 }
 
-func tell(limit core.Limit) story {
-	return story{limit: limit, cost: grain, traffic: traffic(), lasts: 30 * time.Second}
+// standard returns the scenario of the pictures of single algorithms.
+func standard(limit core.Limit) scenario {
+	return scenario{limit: limit, cost: grain, traffic: traffic(), lasts: 30 * time.Second}
 }
 
 func used(m moment) float64 { return float64(m.Limit-m.Remaining) / grain }
 
 func left(m moment) float64 { return float64(m.Remaining) / grain }
 
-// ahead is how many requests' time the theoretical arrival time is ahead of now.
+// ahead is the time from now to the theoretical arrival time, in requests.
 func ahead(m moment) float64 { return m.ResetAfter.Seconds() / 2 }
 
 func pictures() []picture {
@@ -71,10 +72,10 @@ func pictures() []picture {
 			says: []string{"Counts from 0 in each window. Two bursts on either", "side of a boundary both pass: 10 within 5 s."},
 			panel: []panel{
 				with(plain, func(p *panel) {
-					p.story, p.label, p.spans = tell(core.FixedWindow(fivePerTen, core.Aligned())), "Aligned(): windows by the clock", openWindows
+					p.scenario, p.label, p.spans = standard(core.FixedWindow(fivePerTen, core.Aligned())), "Aligned(): windows by the clock", openWindows
 				}),
 				with(plain, func(p *panel) {
-					p.story, p.label, p.spans = tell(core.FixedWindow(fivePerTen)), "Default: opened by a request", openWindows
+					p.scenario, p.label, p.spans = standard(core.FixedWindow(fivePerTen)), "Default: opened by a request", openWindows
 				}),
 			},
 		},
@@ -82,14 +83,14 @@ func pictures() []picture {
 			file: "sliding_window_log.svg", title: "SlidingWindowLog, 5 per 10 s",
 			says: []string{"Remembers each admitted request for 10 s. In no 10 s,", "wherever they begin, does it admit more than 5."},
 			panel: []panel{with(plain, func(p *panel) {
-				p.story, p.label, p.spans = tell(core.SlidingWindowLog(fivePerTen)), "Requests in the last 10 s", oneEntry
+				p.scenario, p.label, p.spans = standard(core.SlidingWindowLog(fivePerTen)), "Requests in the last 10 s", oneEntry
 			})},
 		},
 		{
 			file: "sliding_window_counter.svg", title: "SlidingWindowCounter, 5 per 10 s",
 			says: []string{"Adds to this window's count a share of the window", "before it, which fades as this one goes on."},
 			panel: []panel{with(plain, func(p *panel) {
-				p.story, p.label, p.spans = tell(core.SlidingWindowCounter(fivePerTen)), "Weighted count", alignedWindows
+				p.scenario, p.label, p.spans = standard(core.SlidingWindowCounter(fivePerTen)), "Weighted count", alignedWindows
 				p.under = sinceBoundary
 			})},
 		},
@@ -97,7 +98,7 @@ func pictures() []picture {
 			file: "token_bucket.svg", title: "TokenBucket, 5 per 10 s",
 			says: []string{"A request takes a token; one comes back every 2 s.", "A burst passes after a rest, and then the rate."},
 			panel: []panel{with(plain, func(p *panel) {
-				p.story, p.label, p.level, p.falls = tell(core.TokenBucket(fivePerTen)), "Tokens in the bucket", left, true
+				p.scenario, p.label, p.level, p.falls = standard(core.TokenBucket(fivePerTen)), "Tokens in the bucket", left, true
 				p.top = "full, 5"
 			})},
 		},
@@ -105,7 +106,7 @@ func pictures() []picture {
 			file: "leaky_bucket.svg", title: "LeakyBucket, 5 per 10 s, Burst(5)",
 			says: []string{"Admitted requests queue, and one leaves every 2 s.", "However they come, they are served at an even pace."},
 			panel: []panel{with(plain, func(p *panel) {
-				p.story, p.label = tell(core.LeakyBucket(fivePerTen, core.Burst(5*grain))), "Requests in the queue"
+				p.scenario, p.label = standard(core.LeakyBucket(fivePerTen, core.Burst(5*grain))), "Requests in the queue"
 				p.top = "queue full, 5"
 			})},
 		},
@@ -113,14 +114,14 @@ func pictures() []picture {
 			file: "gcra.svg", title: "GCRA, 5 per 10 s, Burst(3)",
 			says: []string{"Keeps one instant, the TAT, which a request moves on by", "2 s. Admits as a token bucket does; here 3 at once."},
 			panel: []panel{with(plain, func(p *panel) {
-				p.story, p.label, p.level = tell(core.GCRA(fivePerTen, core.Burst(3*grain))), "How far the TAT is ahead of now", ahead
+				p.scenario, p.label, p.level = standard(core.GCRA(fivePerTen, core.Burst(3*grain))), "How far the TAT is ahead of now", ahead
 				p.room, p.top, p.unit, p.scale = 3, "at most 3 × 2 s", " s", 2
 			})},
 		},
 	}
 }
 
-// sinceBoundary is how many requests were admitted in the aligned window of m, up
+// sinceBoundary returns how many requests were admitted in the aligned window of m, up
 // to m.
 func sinceBoundary(r *record, m moment) float64 {
 	n := 0.0
@@ -133,7 +134,7 @@ func sinceBoundary(r *record, m moment) float64 {
 	return n
 }
 
-// openWindows are the windows that admitted requests were counted in.
+// openWindows returns the windows that admitted requests were counted in.
 func openWindows(r *record) []span {
 	var all []span
 	for _, m := range r.requests {
@@ -150,7 +151,7 @@ func alignedWindows(*record) []span {
 	return []span{{0, period, "window"}, {period, 2 * period, "window"}, {2 * period, 3 * period, "window"}}
 }
 
-// oneEntry is how long the first request counts.
+// oneEntry returns the time for which the first request counts.
 func oneEntry(r *record) []span {
 	first := r.requests[0]
 	return []span{{first.at, first.at + first.ResetAfter, "counts for 10 s"}}

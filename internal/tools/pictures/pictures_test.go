@@ -12,26 +12,26 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// TestPictures holds the pictures in the documents to the code that they show.
+// TestPictures checks that the pictures in the documents are those that the code draws.
 func TestPictures(t *testing.T) {
 	w, err := open("")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.close()
-	holdToDocuments(t, w)
+	compareWithDocuments(t, w)
 }
 
-// TestRedis has a real Redis say the same.
+// TestRedis checks the same with a real Redis.
 func TestRedis(t *testing.T) {
 	client := redistest.Server(t).Client(t)
-	holdToDocuments(t, overRedis(client))
+	compareWithDocuments(t, overRedis(client))
 	if keys, err := client.Keys(t.Context(), "*").Result(); err != nil || len(keys) > 0 {
-		t.Errorf("left behind: %v, %v", keys, err)
+		t.Errorf("keys are left over: %v, %v", keys, err)
 	}
 }
 
-func holdToDocuments(t *testing.T, w *world) {
+func compareWithDocuments(t *testing.T, w *environment) {
 	t.Helper()
 	files, err := drawAll(t.Context(), w)
 	if err != nil {
@@ -41,7 +41,7 @@ func holdToDocuments(t *testing.T, w *world) {
 	for name, svg := range files {
 		wellFormed(t, name, svg)
 		if had, err := os.ReadFile(filepath.Join(folder, name)); err != nil || string(had) != svg {
-			t.Errorf("%s is not what the code draws (%v): go run ./internal/tools/pictures, look at it, commit it", name, err)
+			t.Errorf("%s is not what the code draws (%v): run go run ./internal/tools/pictures, check the picture, commit it", name, err)
 		}
 	}
 	entries, err := os.ReadDir(folder)
@@ -50,13 +50,12 @@ func holdToDocuments(t *testing.T, w *world) {
 	}
 	for _, entry := range entries {
 		if _, ok := files[entry.Name()]; !ok {
-			t.Errorf("%s: nothing draws it: remove it", entry.Name())
+			t.Errorf("%s: the code does not draw it: remove it", entry.Name())
 		}
 	}
 }
 
-// wellFormed reads svg as a browser does that shows an image: it is XML, and it
-// fetches nothing.
+// wellFormed checks that svg is valid XML with a description, and loads nothing.
 func wellFormed(t *testing.T, name, svg string) {
 	t.Helper()
 	found := map[string]bool{}

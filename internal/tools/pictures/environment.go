@@ -10,15 +10,15 @@ import (
 	"github.com/redislimit/redislimit/internal/suite/conformance"
 )
 
-// A world is a Redis whose clock stands still unless it is moved.
-type world struct {
+// An environment is a Redis whose clock moves only by advance.
+type environment struct {
 	client  core.Client
 	advance func(d time.Duration)
 	close   func()
 }
 
-// open returns the world of the Redis at url, or of one in this process.
-func open(url string) (*world, error) {
+// open connects to the Redis at url, or starts one in this process.
+func open(url string) (*environment, error) {
 	if url != "" {
 		options, err := redis.ParseURL(url)
 		if err != nil {
@@ -33,14 +33,14 @@ func open(url string) (*world, error) {
 	now := time.Unix(1_800_000_000, 0)
 	m.SetTime(now)
 	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
-	return &world{
+	return &environment{
 		client:  client,
 		advance: func(d time.Duration) { now = now.Add(d); m.SetTime(now) },
 		close:   func() { _ = client.Close(); m.Close() },
 	}, nil
 }
 
-func overRedis(client *redis.Client) *world {
+func overRedis(client *redis.Client) *environment {
 	driven := conformance.NewDriven(client)
-	return &world{client: driven, advance: driven.Advance, close: func() { _ = client.Close() }}
+	return &environment{client: driven, advance: driven.Advance, close: func() { _ = client.Close() }}
 }

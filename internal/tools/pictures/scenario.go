@@ -8,38 +8,38 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// key is whose requests they are.
+// key is the key of all requests.
 const key = "user:alice"
 
-// A story is traffic that comes to a limit.
-type story struct {
+// A scenario is a limit and the traffic that it gets.
+type scenario struct {
 	limit   core.Limit
 	cost    int64           // of each request, in the limit's units
 	traffic []time.Duration // when a request comes, since the start
 	lasts   time.Duration
 }
 
-// A moment is what a limiter said, and when since the start.
+// A moment is a limiter's Result, and its time since the start.
 type moment struct {
 	core.Result
 
 	at time.Duration
 }
 
-// served is when an admitted request is served: a LeakyBucket holds it till then.
+// served is when an admitted request is served: a LeakyBucket holds it until then.
 func (m moment) served() time.Duration { return m.at + m.Delay }
 
-// A record is what happened in a story.
+// A record is the Results of a scenario.
 type record struct {
 	requests []moment
-	levels   []moment // the requests, and many looks between them
+	levels   []moment // the requests, and many Peeks between them
 }
 
-// lookEvery is how often a limiter is looked at besides.
-const lookEvery = 500 * time.Millisecond
+// peekEvery is the time between Peeks.
+const peekEvery = 500 * time.Millisecond
 
-// play lets the story happen. It begins at a multiple of the limit's period.
-func (w *world) play(ctx context.Context, s story) (*record, error) {
+// play runs the scenario. It begins at a multiple of the limit's period.
+func (w *environment) play(ctx context.Context, s scenario) (*record, error) {
 	lim, err := core.New(w.client, "story", s.limit, core.Prefix("rl-pictures"),
 		core.DenyCache(0), core.FailClosed(), core.Timeout(time.Minute)) // Redis alone decides, by the driven clock
 	if err != nil {
@@ -65,13 +65,13 @@ func (w *world) play(ctx context.Context, s story) (*record, error) {
 		r.levels = append(r.levels, moment{res, at})
 		return err
 	}
-	look := func() (core.Result, error) { return lim.Peek(ctx, key) }
+	peek := func() (core.Result, error) { return lim.Peek(ctx, key) }
 	for _, at := range s.instants() {
-		// With a look just before it, a step is drawn as a step.
-		if err := step(max(0, at-time.Microsecond), look); err != nil || at == s.lasts {
+		// A Peek just before each instant makes the curve rise vertically there.
+		if err := step(max(0, at-time.Microsecond), peek); err != nil || at == s.lasts {
 			return r, err
 		}
-		if err := step(at, look); err != nil {
+		if err := step(at, peek); err != nil {
 			return nil, err
 		}
 		if _, found := slices.BinarySearch(s.traffic, at); !found {
@@ -85,21 +85,22 @@ func (w *world) play(ctx context.Context, s story) (*record, error) {
 	return r, nil
 }
 
-// instants are those of the requests and of the looks: now and then, and where a
-// window that a request opened, or its entry in a log, ends.
-func (s story) instants() []time.Duration {
+// instants returns the times of the requests and of the Peeks. There is a Peek at
+// regular times, and one where a window that a request opened, or its entry in a log,
+// ends.
+func (s scenario) instants() []time.Duration {
 	all := slices.Clone(s.traffic)
 	for _, at := range s.traffic {
 		all = append(all, at+s.limit.Rate().Period())
 	}
-	for at := time.Duration(0); at <= s.lasts; at += lookEvery {
+	for at := time.Duration(0); at <= s.lasts; at += peekEvery {
 		all = append(all, at)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// busiest returns the most requests that were served within any time so long.
+// busiest returns the largest number of requests that were served within any such time.
 func (r *record) busiest(within time.Duration) int {
 	most := 0
 	for _, from := range r.requests {
@@ -116,11 +117,11 @@ func (r *record) busiest(within time.Duration) int {
 	return most
 }
 
-// every returns n instants, each so long after the one before.
-func every(apart, from time.Duration, n int) []time.Duration {
+// every returns n instants at regular intervals.
+func every(interval, from time.Duration, n int) []time.Duration {
 	var all []time.Duration
 	for i := range n {
-		all = append(all, from+time.Duration(i)*apart)
+		all = append(all, from+time.Duration(i)*interval)
 	}
 	return all
 }
