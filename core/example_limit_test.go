@@ -1,8 +1,8 @@
 package core_test
 
 import (
-	"encoding/json"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log"
 	"time"

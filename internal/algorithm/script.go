@@ -12,8 +12,8 @@ var (
 	//
 	//go:embed lua/clock.lua
 	Clock string
-	//go:embed lua/load.lua
-	loadLua string
+	//go:embed lua/mistyped.lua
+	mistypedLua string
 	//go:embed lua/decide.lua
 	decideLua string
 	//go:embed lua/decide_all.lua
@@ -54,7 +54,7 @@ type composer struct {
 func newComposer() *composer {
 	c := &composer{width: 1} // whether to charge
 	c.add(Clock)
-	c.add(loadLua)
+	c.add(mistypedLua)
 	return c
 }
 
@@ -66,7 +66,7 @@ func (c *composer) addConstants(m Member) {
 	for _, constant := range m.Constants() {
 		c.constants++
 		if _, number := constant.(int64); number {
-			fmt.Fprintf(&c.text, "ARGV[%d] = tonumber(ARGV[%[1]d])\n", c.constants)
+			fmt.Fprintf(&c.text, "ARGV[%d] = ARGV[%[1]d] + 0\n", c.constants)
 		}
 	}
 	c.width += m.costArgs

@@ -67,15 +67,17 @@ end
 -- debt returns what is left of the debt, whole microseconds and parts, and whether the key has
 -- something that is not understood.
 local function debt(key, c)
-  local form, value, foreign = ARGV[c], load(key)
-  if not value then return 0, 0, foreign end
+  local form, value = ARGV[c], redis.pcall('GET', key)
+  if not value then return 0, 0 end
+  if value.err then return 0, 0, mistyped(value.err) end
   if string.sub(value, 1, #form) ~= form then return restate(value, c) end
   local ends, f = tonumber(string.sub(value, #form + 1)), 0
   if not ends then
     ends, f = string.match(value, '^(%d+)%+([^+]+)$', #form + 1)
     ends, f = tonumber(ends or ''), tonumber(f or '')
+    if not (f and f >= 0 and f < ARGV[c + 3]) then return 0, 0, true end
   end
-  if not (ends and f and ends % 1 == 0 and ends < 2 ^ 53 and f >= 0 and f < ARGV[c + 3]) then return 0, 0, true end
+  if ends % 1 ~= 0 or ends >= 2 ^ 53 then return 0, 0, true end
   if ends < now then return 0, 0 end
   return ends - now, f
 end

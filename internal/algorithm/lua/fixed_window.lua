@@ -8,7 +8,11 @@
 local function evaluate(key, c, n)
   local limit, period, kind, t = ARGV[c], ARGV[c + 1], ARGV[c + 2], now
   local used, start, length, digits = 0, now, period, nil
-  local value, foreign = load(key)
+  local value, foreign = redis.pcall('GET', key), nil
+  if value and value.err then
+    foreign = mistyped(value.err)
+    value = nil
+  end
   if value then
     used, digits, length = string.match(value, '^F1 (%d+) (%d+) ?(%d*)$')
     used, start, length = tonumber(used), tonumber(digits or 0), tonumber(length or 0) or period

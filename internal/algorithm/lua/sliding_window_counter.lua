@@ -9,7 +9,11 @@
 local function find(key, c)
   local period, form, t = ARGV[c + 1], ARGV[c + 2], now
   local start, current, before, digits
-  local value, foreign = load(key)
+  local value, foreign = redis.pcall('GET', key), nil
+  if value and value.err then
+    foreign = mistyped(value.err)
+    value = nil
+  end
   if value then
     if string.sub(value, 1, #form) == form then
       digits, current, before = string.match(value, '^(%d+) (%d+) (%d+)$', #form + 1)

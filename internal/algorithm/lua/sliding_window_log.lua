@@ -8,10 +8,10 @@
 local function evaluate(key, c, n)
   local limit, period, cost = ARGV[c], ARGV[c + 1], tonumber(ARGV[n])
   local last = redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
-  if last.err and not string.find(last.err, 'WRONGTYPE', 1, true) then error(last.err) end
+  local foreign = last.err and mistyped(last.err)
   local member, newest = tonumber(last[1]), tonumber(last[2])
   if not (member and newest and newest >= 0 and member >= newest and member < 2 ^ 53) then
-    local foreign = last.err or last[1]
+    foreign = foreign or last[1]
     return cost <= limit, now, 0, now, 0, foreign, nil, foreign
   end
   local t = newest > now and newest or now
