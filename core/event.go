@@ -108,3 +108,12 @@ func (m *emitter) log(ctx context.Context, level slog.Level, message string, att
 // Emit passes an Event of an adapter's on to the observer of the Limiter, with the
 // Limiter's name. Without an observer it does nothing.
 func (l *Limiter) Emit(ctx context.Context, e Event) { l.events.emit(ctx, e) }
+
+// Logger returns the logger given to the option [Logger], or else [slog.Default] as
+// it is at the time. The middleware and key functions log there, too.
+func (l *Limiter) Logger() *slog.Logger {
+	if l.events.logger != nil {
+		return l.events.logger
+	}
+	return slog.Default()
+}

@@ -239,7 +239,7 @@ func (l *Limiter) describeOne(res *Result, i int, r *reading, d decider, n int64
 	result(d, res, r, n, charged)
 	res.Allowed = r.admits
 	res.At = time.UnixMicro(r.t)
-	res.Name = l.names[i]
+	res.Limiter, res.Name = l.name, l.names[i]
 	res.Source = source
 	if charged {
 		res.receipt.mark = d.mark(*r)

@@ -38,6 +38,8 @@ type Result struct {
 	Window time.Duration
 	// At is the instant of the decision by the clock that decided, Redis's own.
 	At time.Time
+	// Limiter is the name of the Limiter.
+	Limiter string
 	// Name is what the limit that this describes is called; see [Limit.Name].
 	Name string
 	// Source says who decided.

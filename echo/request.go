@@ -2,14 +2,15 @@ package echolimit
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/redislimit/redislimit/core/guard"
 )
 
-// A request is what key functions see of an echo.Context, with the place for
-// decisions beside it: one allocation for both.
+// A request is what key functions see of an echo.Context. What was decided about it
+// stands beside it: one allocation for both.
 type request struct {
 	c    echo.Context
 	seen *guard.Seen // that of a middleware further out, or own
@@ -25,6 +26,7 @@ func (q *request) Header(name string) string         { return q.c.Request().Head
 func (q *request) HeaderValues(name string) []string { return q.c.Request().Header.Values(name) }
 func (q *request) Query(name string) string          { return q.c.QueryParam(name) }
 func (q *request) Unwrap() any                       { return q.c }
+func (q *request) Logger() *slog.Logger              { return q.seen.Logger() }
 
 func (q *request) Cookie(name string) string {
 	c, err := q.c.Cookie(name)

@@ -4,7 +4,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"log/slog"
 	"strings"
 )
 
@@ -51,20 +50,20 @@ func Secret[K string | []byte](key K) CredentialOption {
 // front.
 func APIKey(name string, o ...CredentialOption) Func {
 	mustName("APIKey", name, "X-API-Key")
-	c := newCredential("APIKey", "apikey:", o)
+	c := newCredential("apikey:", o)
 	return func(r Request) (string, error) { return c.key(r.Header(name)) }
 }
 
 // ForAPIKey returns the key under which [APIKey], with the same options, counts
 // the credential secret: for Peek and Reset elsewhere.
 func ForAPIKey(secret string, o ...CredentialOption) string {
-	return (&credential{kind: "apikey:"}).with(o).digest(secret)
+	return newCredential("apikey:", o).digest(secret)
 }
 
 // Bearer returns a Func that counts by the token in "Authorization: Bearer ..."
 // (RFC 6750), as a digest. What is said of [APIKey] holds here too.
 func Bearer(o ...CredentialOption) Func {
-	c := newCredential("Bearer", "bearer:", o)
+	c := newCredential("bearer:", o)
 	return func(r Request) (string, error) { return c.key(authorization(r, "Bearer")) }
 }
 
@@ -72,7 +71,7 @@ func Bearer(o ...CredentialOption) Func {
 // digest. What is said of [APIKey] holds here too.
 func Cookie(name string, o ...CredentialOption) Func {
 	mustName("Cookie", name, "session")
-	c := newCredential("Cookie", "cookie:", o)
+	c := newCredential("cookie:", o)
 	return func(r Request) (string, error) { return c.key(r.Cookie(name)) }
 }
 
@@ -80,7 +79,7 @@ func Cookie(name string, o ...CredentialOption) Func {
 // digest. What is said of [APIKey] holds here too.
 func Query(name string, o ...CredentialOption) Func {
 	mustName("Query", name, "api_key")
-	c := newCredential("Query", "query:", o)
+	c := newCredential("query:", o)
 	return func(r Request) (string, error) { return c.key(r.Query(name)) }
 }
 
@@ -113,16 +112,8 @@ func mustName(f, name, example string) {
 	}
 }
 
-func newCredential(f, kind string, options []CredentialOption) *credential {
-	c := (&credential{kind: kind}).with(options)
-	if c.known == nil {
-		slog.Info("redislimit: keyfunc." + f + " counts by what clients send: unless this limiter stands behind " +
-			"authentication, add keyfunc.Known, or put a limiter by keyfunc.IP in front")
-	}
-	return c
-}
-
-func (c *credential) with(options []CredentialOption) *credential {
+func newCredential(kind string, options []CredentialOption) *credential {
+	c := &credential{kind: kind}
 	for _, option := range options {
 		if option == nil {
 			panic("keyfunc: a nil CredentialOption: leave it out")

@@ -76,7 +76,7 @@ func mustBits(option string, bits, most int) {
 type client struct {
 	bits4, bits6 int
 	trust        trust
-	hint         *hint // of missing trust
+	warning      *proxyWarning // where no proxy is trusted
 }
 
 func newClient(opts []IPOption) *client {
@@ -89,7 +89,7 @@ func newClient(opts []IPOption) *client {
 	}
 	c.trust.check()
 	if c.trust.none() {
-		c.hint = &hint{}
+		c.warning = &proxyWarning{}
 	}
 	return c
 }
@@ -97,8 +97,8 @@ func newClient(opts []IPOption) *client {
 // find returns the client's address; the zero Addr is a unix socket.
 func (c *client) find(r Request) netip.Addr {
 	remote := parsePeer(r.RemoteAddr())
-	if c.hint != nil {
-		c.hint.look(r, remote)
+	if c.warning != nil {
+		c.warning.check(r, remote)
 		return remote
 	}
 	return c.trust.client(r, remote)

@@ -13,6 +13,7 @@ package keyfunc
 import (
 	"context"
 	"errors"
+	"log/slog"
 )
 
 // ErrNoKey is the error of a [Func] whose key the request does not carry. The
@@ -52,4 +53,13 @@ type Request interface {
 	Value(key any) any
 	// Unwrap returns the framework's own request or context.
 	Unwrap() any
+}
+
+// A LoggingRequest is a Request that also says where to log. Those of all adapters
+// are: what [IP] has to say once in its life goes to the logger of the limiter. With
+// another Request it is not logged.
+type LoggingRequest interface {
+	Request
+	// Logger returns where to log, or nil.
+	Logger() *slog.Logger
 }
