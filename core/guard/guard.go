@@ -114,7 +114,9 @@ func (g *Guard) decide(r keyfunc.Request, seen *Seen, v *Verdict) {
 func (g *Guard) record(h Header, res *core.Result, seen *Seen) {
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
-	replaces(&seen.result, res)
+	if seen.result.Source == core.SourceNone || res.Tighter(seen.result) {
+		seen.result = *res
+	}
 	if !g.dryRun && g.headers.sets != 0 {
 		g.headers.set(h, res, seen)
 	}

@@ -43,10 +43,10 @@ type headers struct {
 
 // set writes res, unless a middleware further out has written a tighter one.
 func (o headers) set(h Header, res *core.Result, seen *Seen) {
-	if o.sets&XRateLimit != 0 && replaces(&seen.xRateLimit, res) {
+	if o.sets&XRateLimit != 0 && seen.xRateLimit.replace(res) {
 		o.setXRateLimit(h, res, seen)
 	}
-	if o.sets&IETF != 0 && replaces(&seen.ietf, res) {
+	if o.sets&IETF != 0 && seen.ietf.replace(res) {
 		setIETF(h, res)
 	}
 	if !res.Allowed && res.RetryAfter != core.Never {
@@ -72,7 +72,7 @@ func (o headers) setXRateLimit(h Header, res *core.Result, seen *Seen) {
 		return
 	}
 	values := &seen.values
-	if values[0] != "" { // what a middleware further out wrote may be read by others
+	if values[0] != "" { // net/http may be reading those of a middleware further out
 		values = new([3]string)
 	}
 	all := string(text)
