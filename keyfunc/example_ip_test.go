@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/keyfunc"
@@ -53,6 +54,15 @@ func ExampleTrustedProxies() {
 	// Output:
 	// ip:203.0.113.7
 	// ip:203.0.113.8
+}
+
+// The addresses of the proxies are in the service's configuration.
+func ExampleParseProxies() {
+	proxies := strings.Fields("10.0.0.0/8 10.0.0.256") // as of os.Getenv
+
+	option, err := keyfunc.ParseProxies(proxies...)
+	fmt.Println(option != nil, err)
+	// Output: false keyfunc: ParseProxies("10.0.0.256"): want an address or a range, such as "10.0.0.0/8", or "unix"
 }
 
 // Behind a load balancer whose address changes.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/keyfunc"
@@ -133,6 +135,28 @@ func ExampleRequest() {
 	}
 	show(secure, httptest.NewRequest(http.MethodGet, "/", nil))
 	// Output: tls:false:GET
+}
+
+// What a Func has to say goes where the limiter logs.
+func ExampleLoggingRequest() {
+	deprecated := func(r keyfunc.Request) (string, error) {
+		if lr, ok := r.(keyfunc.LoggingRequest); ok && r.Query("tenant") != "" {
+			lr.Logger().Warn("the query parameter tenant is deprecated")
+		}
+		return "tenant:" + r.Query("tenant"), nil
+	}
+	plain := func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: plain}))
+	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(100)), core.Logger(logger))
+
+	served := httplimit.Middleware(lim, deprecated)(http.NotFoundHandler())
+	served.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/?tenant=acme", nil))
+	// Output: level=WARN msg="the query parameter tenant is deprecated" limiter=api
 }
 
 // A support tool looks a user up under the key that requests are counted by.

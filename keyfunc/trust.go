@@ -1,13 +1,14 @@
 package keyfunc
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 )
 
-// Nobody's proxies are in a wider range than these, the largest private ones.
+// Proxies are never in a wider range than these, the largest private ones.
 const (
 	widest4 = 8
 	widest6 = 7
@@ -22,33 +23,51 @@ const maxHops = 64
 // the peer is one of them, X-Forwarded-For is read from the right, over all its
 // lines, and the first address that is not a trusted proxy's is the client.
 //
-// A range wider than /8 (IPv6: /7) is refused: whoever is trusted can choose the
-// address that they are counted by.
-func TrustedProxies(cidrs ...string) IPOption {
-	if len(cidrs) == 0 {
-		panic(`keyfunc: TrustedProxies(): want at least one address or range, such as "10.0.0.0/8", or "unix"`)
+// It panics on what is neither, and on a range wider than /8 (IPv6: /7): what is
+// trusted can choose the address that it is counted by. Where the proxies are read
+// from a configuration, use [ParseProxies].
+func TrustedProxies(proxies ...string) IPOption {
+	option, err := parseProxies("TrustedProxies", proxies)
+	if err != nil {
+		panic(err.Error())
+	}
+	return option
+}
+
+// ParseProxies is [TrustedProxies] for proxies that are read from a configuration:
+// it returns an error where TrustedProxies panics.
+func ParseProxies(proxies ...string) (IPOption, error) { return parseProxies("ParseProxies", proxies) }
+
+func parseProxies(function string, proxies []string) (IPOption, error) {
+	if len(proxies) == 0 {
+		return nil, fmt.Errorf(`keyfunc: %s(): want at least one address or range, such as "10.0.0.0/8", or "unix"`, function)
 	}
 	var ranges []netip.Prefix
 	unix := false
-	for _, cidr := range cidrs {
-		if cidr == "unix" {
+	for _, proxy := range proxies {
+		if proxy == "unix" {
 			unix = true
 			continue
 		}
-		ranges = append(ranges, mustPrefix(cidr))
+		prefix, err := parseProxy(proxy)
+		if err != nil {
+			return nil, fmt.Errorf("keyfunc: %s(%q): %w", function, proxy, err)
+		}
+		ranges = append(ranges, prefix)
 	}
 	return func(c *client) {
 		c.trust.ranges = append(c.trust.ranges, ranges...)
 		c.trust.unix = c.trust.unix || unix
-	}
+	}, nil
 }
 
-func mustPrefix(cidr string) netip.Prefix {
-	prefix, err := netip.ParsePrefix(cidr)
+// parseProxy reads an address or a range.
+func parseProxy(proxy string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(proxy)
 	if err != nil {
-		addr, err := netip.ParseAddr(cidr)
+		addr, err := netip.ParseAddr(proxy)
 		if err != nil || addr.Zone() != "" {
-			panic(fmt.Sprintf(`keyfunc: TrustedProxies(%q): want an address or a range, such as "10.0.0.0/8", or "unix"`, cidr))
+			return netip.Prefix{}, errors.New(`want an address or a range, such as "10.0.0.0/8", or "unix"`)
 		}
 		prefix = netip.PrefixFrom(addr, addr.BitLen())
 	}
@@ -60,10 +79,10 @@ func mustPrefix(cidr string) netip.Prefix {
 		widest = widest4
 	}
 	if prefix.Bits() < widest {
-		panic(fmt.Sprintf("keyfunc: TrustedProxies(%q): a range this wide trusts clients too, who could then choose the address "+
-			"that they are counted by: allowed are ranges of /%d and longer; name the addresses of your own proxies", cidr, widest))
+		return netip.Prefix{}, fmt.Errorf("a range this wide trusts clients too, who could then choose the address "+
+			"that they are counted by: allowed are ranges of /%d and longer; name the addresses of your own proxies", widest)
 	}
-	return prefix.Masked()
+	return prefix.Masked(), nil
 }
 
 // TrustedHops says that every request passes n proxies of yours, from 1 to 64,
