@@ -21,8 +21,9 @@ const adapter = guard.Adapter[echo.Context, echo.HandlerFunc]("echolimit")
 // application's HTTPErrorHandler renders and in which [errors.As] finds a
 // *guard.DeniedError; when Redis cannot answer, one with 503.
 //
-// A LeakyBucket's Delay is held; a client that leaves meanwhile is let go and its
-// charge given back, as far as net/http notices: once the request's body is read.
+// A request waits for a LeakyBucket's Delay; if the client leaves meanwhile, the wait
+// ends and the charge is refunded. net/http notices that a client left only once the
+// request's body is read.
 //
 // It panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) echo.MiddlewareFunc {

@@ -21,7 +21,7 @@ func (q *request) Context() context.Context          { return q.c.Request().Cont
 func (q *request) Method() string                    { return q.c.Request().Method }
 func (q *request) Path() string                      { return q.c.Request().URL.Path }
 func (q *request) Route() string                     { return q.c.Path() }
-func (q *request) RemoteAddr() string                { return q.c.Request().RemoteAddr } // never RealIP, which believes headers
+func (q *request) RemoteAddr() string                { return q.c.Request().RemoteAddr } // never RealIP, which trusts headers
 func (q *request) Header(name string) string         { return q.c.Request().Header.Get(name) }
 func (q *request) HeaderValues(name string) []string { return q.c.Request().Header.Values(name) }
 func (q *request) Query(name string) string          { return q.c.QueryParam(name) }

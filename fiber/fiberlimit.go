@@ -21,13 +21,13 @@ const adapter = guard.Adapter[*fiber.Ctx, fiber.Handler]("fiberlimit")
 // [errors.As] it is a *fiber.Error with status 429 and a *guard.DeniedError; when
 // Redis cannot answer, one with 503.
 //
-// A LeakyBucket's Delay is held. fasthttp does not tell when a client leaves, so
-// that one that left is held too, and its handler runs; the context of
+// A request waits for a LeakyBucket's Delay. fasthttp does not notice when a client
+// leaves: its request waits too, and its handler runs. The context of
 // c.SetUserContext ends the wait.
 //
 // With guard.CountIf an error that the handler returns is rendered by the
 // application's ErrorHandler at once, as Fiber's own logger does, because only
-// that tells the final status; middleware further out sees no error then.
+// that gives the final status; middleware further out sees no error then.
 //
 // It panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber.Handler {

@@ -25,7 +25,7 @@ func (q request) Cookie(name string) string { return strings.Clone(q.c.Cookies(n
 func (q request) Unwrap() any               { return q.c }
 func (q request) Logger() *slog.Logger      { return seenIn(q.c).Logger() }
 
-// RemoteAddr is never c.IP, which may believe headers.
+// RemoteAddr is never c.IP, which may trust headers.
 func (q request) RemoteAddr() string {
 	addr := q.c.Context().RemoteAddr()
 	if tcp, ok := addr.(*net.TCPAddr); ok {
@@ -55,9 +55,9 @@ func (q request) Value(key any) any {
 }
 
 // Route returns the pattern of the route that the middleware is mounted on. In
-// Use, Fiber does not know yet which route will match and answers "/" for all.
-// Only a field that it does not export tells the two apart; should a later Fiber
-// lack it, no route is known at all, rather than one for all.
+// Use, Fiber has not matched the route yet and has "/" for all. Only a field that it
+// does not export distinguishes the two; in a later Fiber without it no route would
+// be known at all, rather than one for all.
 func (q request) Route() string {
 	route := q.c.Route()
 	if useField == nil || reflect.ValueOf(route).Elem().FieldByIndex(useField).Bool() {
@@ -66,8 +66,8 @@ func (q request) Route() string {
 	return route.Path
 }
 
-// useField is where a fiber.Route says that it was registered by Use, nil in a
-// Fiber that has no such field.
+// useField is the index of the field which is true for what was registered by Use,
+// nil in a Fiber that has no such field.
 var useField = func() []int { //nolint:gochecknoglobals // read-only, and found once
 	field, ok := reflect.TypeFor[fiber.Route]().FieldByName("use")
 	if !ok || field.Type.Kind() != reflect.Bool {

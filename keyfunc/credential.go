@@ -24,13 +24,13 @@ type credential struct {
 // each request and must be safe for concurrent use.
 func Known(known func(string) bool) CredentialOption {
 	if known == nil {
-		panic("keyfunc: Known(nil): want a function that tells whether a credential was issued")
+		panic("keyfunc: Known(nil): want a function that reports whether a credential was issued")
 	}
 	return func(c *credential) { c.known = known }
 }
 
-// Secret has the Func key its digests with key (HMAC-SHA256), so that somebody who
-// reads the keys in Redis cannot guess credentials by trying. All processes that
+// Secret has the Func key its digests with key (HMAC-SHA256), so that a reader of
+// the keys in Redis cannot guess credentials by trying. All processes that
 // share a limit need the same key.
 func Secret[K string | []byte](key K) CredentialOption {
 	if len(key) == 0 {
@@ -61,14 +61,14 @@ func ForAPIKey(secret string, o ...CredentialOption) string {
 }
 
 // Bearer returns a Func that counts by the token in "Authorization: Bearer ..."
-// (RFC 6750), as a digest. What is said of [APIKey] holds here too.
+// (RFC 6750), as a digest. The notes on [APIKey] hold here too.
 func Bearer(o ...CredentialOption) Func {
 	c := newCredential("bearer:", o)
 	return func(r Request) (string, error) { return c.key(authorization(r, "Bearer")) }
 }
 
 // Cookie returns a Func that counts by the value of the cookie called name, as a
-// digest. What is said of [APIKey] holds here too.
+// digest. The notes on [APIKey] hold here too.
 func Cookie(name string, o ...CredentialOption) Func {
 	mustName("Cookie", name, "session")
 	c := newCredential("cookie:", o)
@@ -76,7 +76,7 @@ func Cookie(name string, o ...CredentialOption) Func {
 }
 
 // Query returns a Func that counts by the query parameter called name, as a
-// digest. What is said of [APIKey] holds here too.
+// digest. The notes on [APIKey] hold here too.
 func Query(name string, o ...CredentialOption) Func {
 	mustName("Query", name, "api_key")
 	c := newCredential("query:", o)
@@ -85,7 +85,7 @@ func Query(name string, o ...CredentialOption) Func {
 
 // BasicAuth returns a Func that counts by the user name of HTTP Basic
 // authentication (RFC 7617); the password is not looked at. Mount the middleware
-// after the authentication that checks it, or a client may name whom it likes.
+// after the authentication that checks it, or a client can send any name.
 func BasicAuth() Func {
 	return func(r Request) (string, error) {
 		pair, err := base64.StdEncoding.DecodeString(authorization(r, "Basic"))

@@ -26,7 +26,7 @@ func client(remote string, headers http.Header, options ...keyfunc.IPOption) {
 	httplimit.Middleware(lim, shown)(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
 }
 
-// No header is believed unless told to. An IPv6 client is its network.
+// No header is trusted by default. An IPv6 client is its network.
 func ExampleIP() {
 	forged := http.Header{"X-Forwarded-For": {"192.0.2.99"}}
 	client("203.0.113.7:4711", forged)
@@ -36,7 +36,7 @@ func ExampleIP() {
 	// ip:2001:db8:1:2::/64
 }
 
-// IPOptions can be kept in one place for all limiters of a service.
+// All limiters of a service can share their IPOptions.
 func ExampleIPOption() {
 	ours := []keyfunc.IPOption{keyfunc.TrustedProxies("10.0.0.0/8"), keyfunc.IPv6Prefix(56)}
 
@@ -44,8 +44,8 @@ func ExampleIPOption() {
 	// Output: ip:2001:db8:1::/56
 }
 
-// Behind proxies of one's own: their addresses, and nobody else's word. What stands
-// further left was sent by the client.
+// Behind proxies of one's own: only what these have added to the header is trusted.
+// What is further left was sent by the client.
 func ExampleTrustedProxies() {
 	headers := http.Header{"X-Forwarded-For": {"192.0.2.99, 203.0.113.7, 10.0.0.6"}}
 
@@ -89,7 +89,7 @@ func ExampleForwarded() {
 	// Output: ip:2001:db8::/64
 }
 
-// A /64 is one client, unless told otherwise: here a site that was given a /56.
+// A /64 is one client by default. Here it is a /56, as some sites are given one.
 func ExampleIPv6Prefix() {
 	client("[2001:db8:1:2::3]:4711", nil, keyfunc.IPv6Prefix(56))
 	// Output: ip:2001:db8:1::/56

@@ -46,7 +46,7 @@ func Example() {
 // userKey is where authentication stores the user in a request's context.
 type userKey struct{}
 
-// The user if somebody is signed in, and else the address.
+// The user of a request that is signed in, and else the address.
 func ExampleFirstOf() {
 	key := keyfunc.FirstOf(keyfunc.User(userKey{}), keyfunc.IP())
 
@@ -58,8 +58,8 @@ func ExampleFirstOf() {
 	// user:alice
 }
 
-// Each team of each tenant has a budget of its own. What the parts contain cannot
-// make two combinations meet.
+// Each team of each tenant is counted on its own. Whatever the two values contain, no
+// two combinations have the same key.
 func ExampleJoin() {
 	key := keyfunc.Join(keyfunc.Header("X-Tenant"), keyfunc.Header("X-Team"))
 
@@ -74,7 +74,7 @@ func ExampleJoin() {
 	// join:header:X-Tenant:a%2Cb,header:X-Team:c
 }
 
-// Each client has a budget of its own on each route. With net/http the route is
+// Each client is counted on its own on each route. With net/http the route is
 // known where the middleware stands on the route itself.
 func ExampleRoute() {
 	key := keyfunc.Join(keyfunc.Route(), keyfunc.IP())
@@ -107,7 +107,7 @@ func ExampleHeader() {
 	// Output: header:X-Tenant:acme
 }
 
-// Any function can be a Func. Tag the key, so that it meets no other kind.
+// Any function can be a Func. Tag the key, so that it is never one of another kind.
 func ExampleFunc() {
 	var tenant keyfunc.Func = func(r keyfunc.Request) (string, error) {
 		switch id := r.Query("tenant"); id {

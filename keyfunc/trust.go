@@ -87,8 +87,8 @@ func parseProxy(proxy string) (netip.Prefix, error) {
 
 // TrustedHops says that every request passes n proxies of yours, from 1 to 64,
 // whose addresses you do not know: the client is the nth address of
-// X-Forwarded-For from the right. Nobody may be able to reach the service, or an
-// inner proxy, by a shorter way: they could choose their address.
+// X-Forwarded-For from the right. The service and its inner proxies must not be
+// reachable by a shorter way: a client there could choose its address.
 func TrustedHops(n int) IPOption {
 	if n < 1 || n > maxHops {
 		panic(fmt.Sprintf("keyfunc: TrustedHops(%d): allowed is 1 to %d", n, maxHops))
@@ -98,9 +98,9 @@ func TrustedHops(n int) IPOption {
 
 // TrustedHeader says that your own edge sets the header called name, whatever the
 // client sent, to the client's address: "CF-Connecting-IP" behind Cloudflare,
-// "X-Real-IP" behind an nginx that sets it. With [TrustedProxies] it is believed
-// from those peers only; without, nobody but the edge may be able to reach the
-// service. A header that is missing, comes twice or is no address leaves the peer.
+// "X-Real-IP" behind an nginx that sets it. With [TrustedProxies] it is trusted
+// from those peers only; without, only the edge may be able to reach the service.
+// Where the header is missing, comes twice or is no address, the peer counts.
 func TrustedHeader(name string) IPOption {
 	if name == "" {
 		panic(`keyfunc: TrustedHeader(""): want the name of a header, such as "X-Real-IP"`)
@@ -112,7 +112,7 @@ func TrustedHeader(name string) IPOption {
 // needs TrustedProxies or TrustedHops.
 func Forwarded() IPOption { return func(c *client) { c.trust.forwarded = true } }
 
-// trust is whose word is taken for a client's address.
+// trust says which peers and headers are trusted with the client's address.
 type trust struct {
 	ranges    []netip.Prefix
 	unix      bool
@@ -134,7 +134,7 @@ func (t *trust) check() {
 	case t.forwarded && t.header != "":
 		panic("keyfunc: IP: Forwarded and TrustedHeader: choose one")
 	case t.forwarded && t.none():
-		panic("keyfunc: IP: Forwarded needs TrustedProxies or TrustedHops: nobody else's word is taken")
+		panic("keyfunc: IP: Forwarded needs TrustedProxies or TrustedHops: no other header is trusted")
 	}
 }
 
@@ -172,9 +172,9 @@ func (t *trust) walk(r Request, remote netip.Addr) netip.Addr {
 	if t.forwarded {
 		name, next = "Forwarded", lastElement
 	}
-	most := maxHops
+	limit := maxHops
 	if t.hops > 0 {
-		most = t.hops
+		limit = t.hops
 	}
 	client, hop := remote, 0
 	lines := r.HeaderValues(name)
@@ -183,7 +183,7 @@ func (t *trust) walk(r Request, remote netip.Addr) netip.Addr {
 			var node string
 			rest, node, more = next(rest)
 			addr := parseNode(node)
-			if !addr.IsValid() || hop == most {
+			if !addr.IsValid() || hop == limit {
 				return client
 			}
 			client = addr

@@ -162,7 +162,7 @@ func TestForElsewhere(t *testing.T) {
 	}
 }
 
-// TestTrustPanics has configurations that would trust clients, or nobody.
+// TestTrustPanics has configurations that would trust clients, or nothing.
 func TestTrustPanics(t *testing.T) {
 	t.Parallel()
 	for want, f := range map[string]func(){

@@ -1,6 +1,6 @@
 // Package guard is the decision path of every adapter: it takes the key from a
-// request, asks the limiter, sets the headers, waits as long as a leaky bucket
-// says, and says what to do with the request.
+// request, asks the limiter, sets the headers, waits for a leaky bucket's Delay, and
+// returns what to do with the request.
 //
 // Users of a middleware need its options ([Option]: [Skip], [Cost], [CountIf] and
 // so on), and [DeniedError]. Everything else is for authors of adapters: an
@@ -133,7 +133,7 @@ func (g *Guard) keyOf(r keyfunc.Request) (string, error) {
 		return key, err
 	}
 	g.limiter.Emit(r.Context(), core.Event{Kind: core.EventKeyFallback, Err: err})
-	if err != keyfunc.ErrNoKey { //nolint:errorlint,err113 // a wrapped one says that no request will ever have a key
+	if err != keyfunc.ErrNoKey { //nolint:errorlint,err113 // it is wrapped where no request will ever have a key
 		g.fallbackLogged.Do(func() {
 			g.limiter.Logger().WarnContext(r.Context(), "redislimit: requests are limited by their peer's address instead",
 				"limiter", g.limiter.Name(), "error", err)

@@ -8,8 +8,8 @@ import (
 )
 
 // An Option adjusts a middleware. Besides those here each adapter has OnDenied
-// and OnError, which take handlers of its framework. Of two that say the same the
-// last one holds. A nil function panics at once.
+// and OnError, which take handlers of its framework. An option that is given twice
+// holds as it was given last. A nil function panics at once.
 type Option func(*Guard)
 
 // Skip lets the requests for which skip returns true pass without a decision:
@@ -35,8 +35,8 @@ func LimiterFor(limiter func(keyfunc.Request) *core.Limiter) Option {
 
 // CountIf counts only the requests whose response has a status for which count
 // returns true, such as failed logins: each request is charged first, so that
-// concurrent ones cannot slip through, and given back when its final status says
-// not to count. count must be safe for concurrent use.
+// concurrent ones cannot slip through, and refunded if its final status does not
+// count. count must be safe for concurrent use.
 func CountIf(count func(status int) bool) Option {
 	mustFunc(count == nil, "CountIf", "reports which status counts")
 	return func(g *Guard) { g.countIf = count }

@@ -45,7 +45,7 @@ func TestTable(t *testing.T) {
 }
 
 // TestForged sends a thousand requests from one peer, each with new values in
-// every header that says who a client is: the limit is ten, and ten pass.
+// every header that names a client: the limit is ten, and ten pass.
 func TestForged(t *testing.T) {
 	names := []string{
 		"X-Forwarded-For", "X-Real-IP", "True-Client-IP", "CF-Connecting-IP", "X-Client-IP", "Forwarded",
@@ -121,7 +121,7 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// TestMethodsAndQuery has what the table's GET /a cannot say.
+// TestMethodsAndQuery has what a GET of /a, as in the table, does not have.
 func TestMethodsAndQuery(t *testing.T) {
 	for name, adapter := range Adapters {
 		lim := limiter(t, 1)
@@ -136,8 +136,9 @@ func TestMethodsAndQuery(t *testing.T) {
 	}
 }
 
-// TestHint looks for the one warning about a proxy that nobody told IP about.
-func TestHint(t *testing.T) {
+// TestProxyWarning looks for the one warning about a proxy that IP was not configured
+// for.
+func TestProxyWarning(t *testing.T) {
 	var out strings.Builder
 	old := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
