@@ -42,27 +42,31 @@ func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...Option) 
 	}
 	a.mustBeOwn("OnDenied", g.denied)
 	a.mustBeOwn("OnError", g.failed)
-	return g, Handlers[H]{g.denied.handler, g.failed.handler}
+	return g, Handlers[H]{g.denied, g.failed}
+}
+
+func (a Adapter[N, H]) mustBeOwn(option string, handler any) {
+	if _, ok := handler.(H); !ok && handler != nil {
+		panic(fmt.Sprintf("%s: %s has a %T, want a %v: use %s.%s", a, option, handler, reflect.TypeFor[H](), a, option))
+	}
 }
 
 // OnDenied makes the adapter's option of this name.
 func (a Adapter[N, H]) OnDenied(h H) Option {
 	mustFunc(isNil(h), "OnDenied", "answers denied requests")
-	return func(g *Guard) { g.denied = nativeHandler{string(a), h} }
+	return func(g *Guard) { g.denied = h }
 }
 
 // OnError makes the adapter's option of this name.
 func (a Adapter[N, H]) OnError(h H) Option {
 	mustFunc(isNil(h), "OnError", "answers requests without a decision")
-	return func(g *Guard) { g.failed = nativeHandler{string(a), h} }
+	return func(g *Guard) { g.failed = h }
 }
 
 // Key makes the adapter's key function of this name. Under the middleware of
 // another adapter it panics at the first request.
 func (a Adapter[N, H]) Key(f func(N) (string, error)) keyfunc.Func {
-	if f == nil {
-		panic(fmt.Sprintf("%s: Key(nil): want a function over %v", a, reflect.TypeFor[N]()))
-	}
+	mustFunc(f == nil, "Key", "takes the key from a request")
 	return func(r keyfunc.Request) (string, error) {
 		native, ok := r.Unwrap().(N)
 		if !ok {
@@ -73,25 +77,12 @@ func (a Adapter[N, H]) Key(f func(N) (string, error)) keyfunc.Func {
 	}
 }
 
-// A nativeHandler is a handler of a framework's, or none.
-type nativeHandler struct {
-	adapter string
-	handler any
-}
-
-func (a Adapter[N, H]) mustBeOwn(option string, of nativeHandler) {
-	if _, ok := of.handler.(H); !ok && of.handler != nil {
-		panic(fmt.Sprintf("%s: %s has a %T, want a %v: use %s.%s instead of %s.%s",
-			a, option, of.handler, reflect.TypeFor[H](), a, option, of.adapter, option))
-	}
-}
-
 func isNil(handler any) bool {
 	v := reflect.ValueOf(handler)
 	return handler == nil || (v.Kind() == reflect.Func || v.Kind() == reflect.Pointer) && v.IsNil()
 }
 
-// Handlers are those that a middleware's options have.
+// Handlers are those of OnDenied and OnError, as far as a middleware has them.
 type Handlers[H any] struct{ denied, failed any }
 
 // For returns the handler that answers a request with the Verdict v. It reports

@@ -36,8 +36,8 @@ type Guard struct {
 	countIf    func(status int) bool
 	dryRun     bool
 	headers    headers
-	denied     nativeHandler
-	failed     nativeHandler
+	denied     any // handlers of the framework
+	failed     any
 
 	fallbackLogged sync.Once
 }
@@ -94,7 +94,7 @@ func (g *Guard) decide(r keyfunc.Request, seen *Seen, v *Verdict) {
 	}
 	v.key, v.Err = g.keyOf(r)
 	if v.Err != nil {
-		g.logError(r.Context(), "redislimit: the key function failed", v.Err)
+		logError(r.Context(), g.limiter, "redislimit: the key function failed", v.Err)
 		v.Status = http.StatusInternalServerError
 		return
 	}
@@ -148,14 +148,14 @@ func (g *Guard) costOf(r keyfunc.Request) int64 {
 	}
 	n := g.cost(r)
 	if n < 0 {
-		g.logError(r.Context(), "redislimit: charged 1 instead", core.ErrInvalidCost, "cost", n)
+		logError(r.Context(), g.limiter, "redislimit: charged 1 instead", core.ErrInvalidCost, "cost", n)
 		return 1
 	}
 	return n
 }
 
-func (g *Guard) logError(ctx context.Context, message string, err error, attrs ...any) {
-	g.limiter.Logger().ErrorContext(ctx, message, append(attrs, "limiter", g.limiter.Name(), "error", err)...)
+func logError(ctx context.Context, lim *core.Limiter, message string, err error, attrs ...any) {
+	lim.Logger().ErrorContext(ctx, message, append(attrs, "limiter", lim.Name(), "error", err)...)
 }
 
 // sleep waits for d. If ctx ends before, it returns its error.
@@ -186,6 +186,6 @@ func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
 func (v Verdict) refund(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	if err := v.limiter.Refund(ctx, v.key, v.Result); err != nil && !errors.Is(err, core.ErrUnavailable) {
-		v.limiter.Logger().ErrorContext(ctx, "redislimit: no refund", "limiter", v.limiter.Name(), "error", err)
+		logError(ctx, v.limiter, "redislimit: no refund", err)
 	}
 }

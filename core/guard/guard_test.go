@@ -32,7 +32,7 @@ func TestPanics(t *testing.T) {
 		"OnError(nil)":        func() { adapter.OnError(nil) },
 		"Key(nil)":            func() { adapter.Key(nil) },
 		"OnDenied has a func": func() { adapter.New(lim, keyfunc.IP(), other.OnDenied(func() {})) },
-		"httplimit: OnError has a func(), want a http.Handler: use httplimit.OnError instead of otherlimit.OnError": func() {
+		"httplimit: OnError has a func(), want a http.Handler: use httplimit.OnError": func() {
 			adapter.New(lim, keyfunc.IP(), other.OnError(func() {}))
 		},
 	} {

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/keyfunc"
 )
@@ -119,7 +118,7 @@ func countIfClientGone(b *testbed) {
 // pass both.
 func countIfStacked(b *testbed) {
 	var outerSaw, innerSaw statusLog
-	outer := Limit{Limiter: b.named("outer", core.FixedWindow(core.PerMinute(9))), Key: keyfunc.IP()}
+	outer := b.namedFixed("outer", 9)
 	outer.Options = []guard.Option{outerSaw.counts(func(status int) bool { return status == http.StatusTooManyRequests })}
 	inner := b.fixed(1)
 	inner.Options = []guard.Option{

@@ -69,7 +69,7 @@ func dryRunDelays(b *testbed) {
 
 // dryRunStacked has a dry run in front of a real limit: only the real one shows.
 func dryRunStacked(b *testbed) {
-	trial := dry(Limit{Limiter: b.named("trial", core.FixedWindow(core.PerMinute(1))), Key: keyfunc.IP()})
+	trial := dry(b.namedFixed("trial", 1))
 	for _, c := range []struct {
 		name   string
 		mounts []Mount

@@ -72,7 +72,7 @@ func emptyKey(b *testbed) {
 // unavailable stops Redis for a while. The log has it once, maybe later than the
 // first client.
 func unavailable(b *testbed) {
-	limit := Limit{Limiter: b.limiter(core.FixedWindow(core.PerMinute(2))), Key: keyfunc.IP()}
+	limit := b.fixed(2)
 	s := b.serve(App{Use: []Mount{limit}, Routes: []Route{{Path: "/a"}}})
 	s.get("/a").wantServed()
 	b.redis.SetError("LOADING secret detail")

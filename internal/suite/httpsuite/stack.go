@@ -23,7 +23,7 @@ func stackCases() []testCase {
 // handlers see the tighter.
 func stacked(b *testbed) {
 	for _, userOutside := range []bool{false, true} {
-		byIP := Limit{Limiter: b.named("ip", core.FixedWindow(core.PerMinute(7))), Key: keyfunc.IP()}
+		byIP := b.namedFixed("ip", 7)
 		byUser := Limit{Limiter: b.named("user", core.FixedWindow(core.PerMinute(2))), Key: keyfunc.User(UserKey)}
 		mounts := []Mount{Auth{}, byIP, byUser}
 		if userOutside {
@@ -73,7 +73,7 @@ func stackedDenies(b *testbed) {
 // stackedSilently has a limit without headers, tighter than one with headers: it
 // neither shows nor hides the other.
 func stackedSilently(b *testbed) {
-	secret := Limit{Limiter: b.named("secret", core.FixedWindow(core.PerMinute(2))), Key: keyfunc.IP()}
+	secret := b.namedFixed("secret", 2)
 	secret.Options = []guard.Option{guard.NoHeaders()}
 	for _, mounts := range [][]Mount{{secret, b.fixed(5)}, {b.fixed(5), secret}} {
 		s := b.serve(App{Use: mounts, Routes: []Route{{Path: "/a"}}})
@@ -126,7 +126,7 @@ func groups(b *testbed) {
 // stackedSets has two limits with different headers: each is shown, however tight
 // the other.
 func stackedSets(b *testbed) {
-	tight := Limit{Limiter: b.named("tight", core.FixedWindow(core.PerMinute(2))), Key: keyfunc.IP()}
+	tight := b.namedFixed("tight", 2)
 	loose := b.fixed(5)
 	loose.Options = []guard.Option{guard.Headers(guard.IETF)}
 	for _, mounts := range [][]Mount{{tight, loose}, {loose, tight}} {

@@ -64,8 +64,10 @@ func (b *testbed) named(name string, limits ...core.Option) *core.Limiter {
 }
 
 // fixed limits by address, in fixed windows of a minute.
-func (b *testbed) fixed(n int64) Limit {
-	return Limit{Limiter: b.limiter(core.FixedWindow(core.PerMinute(n))), Key: keyfunc.IP()}
+func (b *testbed) fixed(n int64) Limit { return b.namedFixed("api", n) }
+
+func (b *testbed) namedFixed(name string, n int64) Limit {
+	return Limit{Limiter: b.named(name, core.FixedWindow(core.PerMinute(n))), Key: keyfunc.IP()}
 }
 
 // wantLeft checks what is left of key, which only the requests of the test may have
