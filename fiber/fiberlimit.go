@@ -55,10 +55,10 @@ func OnDenied(h fiber.Handler) guard.Option { return adapter.OnDenied(h) }
 func OnError(h fiber.Handler) guard.Option { return adapter.OnError(h) }
 
 // Key makes a key function of one over *fiber.Ctx. Tag what it returns, as in
-// "tenant:"+id, so that it is never the key of another kind. It is
-// copied: Fiber uses its strings again after the handler. If it returns
-// [keyfunc.ErrNoKey] the request is counted by its peer's address; any other error
-// is answered with 500. Under the middleware of another adapter it panics.
+// "tenant:"+id, so that it is never the key of another kind. It is copied: Fiber
+// uses its strings again after the handler. If it returns [keyfunc.ErrNoKey] the
+// request is counted by its peer's address; any other error is answered with 500.
+// Under the middleware of another adapter it panics.
 func Key(f func(*fiber.Ctx) (string, error)) keyfunc.Func {
 	key := adapter.Key(f)
 	return func(r keyfunc.Request) (string, error) {
