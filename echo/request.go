@@ -9,8 +9,8 @@ import (
 	"github.com/redislimit/redislimit/core/guard"
 )
 
-// A request is what key functions see of an echo.Context. What was decided about it
-// stands beside it: one allocation for both.
+// A request is what key functions see of an echo.Context. It also holds what was
+// decided about it: one allocation for both.
 type request struct {
 	c    echo.Context
 	seen *guard.Seen // that of a middleware further out, or own

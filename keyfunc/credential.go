@@ -130,7 +130,7 @@ func (c *credential) key(shown string) (string, error) {
 	return c.digest(shown), nil
 }
 
-// digestSize is how much of a SHA-256 stands in a key: 144 bits, which base64
+// digestSize is how much of a SHA-256 is in a key: 144 bits, which base64
 // writes without a remainder.
 const digestSize = 18
 

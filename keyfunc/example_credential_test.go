@@ -106,7 +106,7 @@ func ExampleQuery() {
 	// Output: query:vil0VGl443OebW2oXEvp8zTO
 }
 
-// The user name; the password is for authentication to check, which stands before.
+// The user name; the password is checked by the authentication before.
 func ExampleBasicAuth() {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.SetBasicAuth("alice", "password")

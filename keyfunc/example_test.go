@@ -75,7 +75,7 @@ func ExampleJoin() {
 }
 
 // Each client is counted on its own on each route. With net/http the route is
-// known where the middleware stands on the route itself.
+// known where the middleware is mounted on the route itself.
 func ExampleRoute() {
 	key := keyfunc.Join(keyfunc.Route(), keyfunc.IP())
 

@@ -58,8 +58,8 @@ func seenIn(ctx context.Context) *guard.Seen {
 	return seen
 }
 
-// withSeen returns r, or what stands for it behind the first middleware, with what
-// was decided about it.
+// withSeen returns r, which the first middleware replaces by a copy, and what was
+// decided about it.
 func withSeen(r *http.Request) (*http.Request, *guard.Seen) {
 	if seen := seenIn(r.Context()); seen != nil {
 		return r, seen
