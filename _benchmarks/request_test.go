@@ -88,7 +88,8 @@ func BenchmarkCheck(b *testing.B) {
 			{"both", guard.Headers(guard.XRateLimit | guard.IETF)},
 		} {
 			b.Run(limit.name+"/"+headers.name, func(b *testing.B) {
-				g := guard.New(memory(b, limit.options...), keyfunc.IP(), headers.option)
+				const adapter = guard.Adapter[*http.Request, http.Handler]("httplimit")
+				g, _ := adapter.New(memory(b, limit.options...), keyfunc.IP(), headers.option)
 				r, h := request{newRequest()}, http.Header{}
 				g.Check(r, h, &guard.Seen{}) // uses up a small limit
 				b.ReportAllocs()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -110,13 +109,6 @@ func ExampleOptions() {
 	payments := core.MustNew(rdb, "payments", core.TokenBucket(core.PerMinute(10)), shared)
 	fmt.Println(logins.Name(), payments.Name())
 	// Output: logins payments
-}
-
-// An adapter logs where its Limiter does.
-func ExampleLimiter_Logger() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)), core.Logger(slog.New(slog.DiscardHandler)))
-	lim.Logger().Warn("a line that is discarded")
 }
 
 func ExamplePrefix() {

@@ -106,7 +106,8 @@ func (l *Limiter) Name() string { return l.name }
 // Limits returns the limits, in the order given to [New].
 func (l *Limiter) Limits() []Limit { return append([]Limit(nil), l.limits...) }
 
-// Logger returns the logger given to [Logger], or else [slog.Default].
+// Logger returns the logger given to the option [Logger], or else [slog.Default] as
+// it is at the time. The middleware and key functions log there, too.
 func (l *Limiter) Logger() *slog.Logger { return l.events.log() }
 
 // Allow is [Limiter.AllowN] with a cost of 1.

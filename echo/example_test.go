@@ -74,7 +74,7 @@ func ExampleOnDenied() {
 	// 429 {"error":"slow down","limit":1}
 }
 
-// With FailClosed nobody is served while Redis does not answer.
+// With FailClosed no request is served while Redis does not answer.
 func ExampleOnError() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	lim := core.MustNew(rdb, "logins", core.FixedWindow(core.PerMinute(5)), core.FailClosed())
@@ -86,7 +86,7 @@ func ExampleOnError() {
 	log.Fatal(e.Start("localhost:8080"))
 }
 
-// What a request is counted by may be anything that Echo knows of it.
+// A request can be counted by anything that Echo has of it.
 func ExampleKey() {
 	byTenant := echolimit.Key(func(c echo.Context) (string, error) {
 		if c.QueryParam("tenant") == "" {
@@ -98,7 +98,7 @@ func ExampleKey() {
 	// Output: 200 hello
 }
 
-// Handlers can tell what is left.
+// Handlers can show what is left.
 func ExampleResult() {
 	get(limited(func(c echo.Context) error {
 		res, _ := echolimit.Result(c)

@@ -2,14 +2,15 @@ package echolimit
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/redislimit/redislimit/core/guard"
 )
 
-// A request is what key functions see of an echo.Context, with the place for
-// decisions beside it: one allocation for both.
+// A request is what key functions see of an echo.Context. It also holds what was
+// decided about it: one allocation for both.
 type request struct {
 	c    echo.Context
 	seen *guard.Seen // that of a middleware further out, or own
@@ -20,11 +21,12 @@ func (q *request) Context() context.Context          { return q.c.Request().Cont
 func (q *request) Method() string                    { return q.c.Request().Method }
 func (q *request) Path() string                      { return q.c.Request().URL.Path }
 func (q *request) Route() string                     { return q.c.Path() }
-func (q *request) RemoteAddr() string                { return q.c.Request().RemoteAddr } // never RealIP, which believes headers
+func (q *request) RemoteAddr() string                { return q.c.Request().RemoteAddr } // never RealIP, which trusts headers
 func (q *request) Header(name string) string         { return q.c.Request().Header.Get(name) }
 func (q *request) HeaderValues(name string) []string { return q.c.Request().Header.Values(name) }
 func (q *request) Query(name string) string          { return q.c.QueryParam(name) }
 func (q *request) Unwrap() any                       { return q.c }
+func (q *request) Logger() *slog.Logger              { return q.seen.Logger() }
 
 func (q *request) Cookie(name string) string {
 	c, err := q.c.Cookie(name)

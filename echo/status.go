@@ -8,16 +8,16 @@ import (
 	"github.com/redislimit/redislimit/core/guard"
 )
 
-// settle serves the request and tells g the final status. An error, or a panic
-// that is recovered further out, is answered only after this middleware has
-// returned: then the status is told when it is sent.
-func settle(g *guard.Guard, v guard.Verdict, next echo.HandlerFunc, c echo.Context) (err error) {
+// serveAndFinish serves the request and gives g the final status. An error, or a
+// panic that is recovered further out, is answered only after this middleware has
+// returned: its status is known when it is sent.
+func serveAndFinish(g *guard.Guard, v guard.Verdict, next echo.HandlerFunc, c echo.Context) (err error) {
 	ctx, response := c.Request().Context(), c.Response()
 	returned, status := false, 0
 	response.Before(func() {
 		status = response.Status
 		if returned {
-			g.Settle(ctx, v, status)
+			g.Finish(ctx, v, status)
 		}
 	})
 	panicked := true
@@ -25,9 +25,9 @@ func settle(g *guard.Guard, v guard.Verdict, next echo.HandlerFunc, c echo.Conte
 		returned = true
 		switch {
 		case status != 0:
-			g.Settle(ctx, v, status)
+			g.Finish(ctx, v, status)
 		case err == nil && !panicked:
-			g.Settle(ctx, v, http.StatusOK) // nothing was written: net/http sends 200
+			g.Finish(ctx, v, http.StatusOK) // nothing was written: net/http sends 200
 		}
 	}()
 	err = next(c)

@@ -76,7 +76,7 @@ func ExampleOnDenied() {
 	// 429 {"error":"slow down","limit":1}
 }
 
-// With FailClosed nobody is served while Redis does not answer. The status is 503.
+// With FailClosed no request is served while Redis does not answer. The status is 503.
 func ExampleOnError() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	lim := core.MustNew(rdb, "logins", core.FixedWindow(core.PerMinute(5)), core.FailClosed())
@@ -88,7 +88,7 @@ func ExampleOnError() {
 	log.Fatal(app.Listen("localhost:8080"))
 }
 
-// What a request is counted by may be anything that Fiber knows of it.
+// A request can be counted by anything that Fiber has of it.
 func ExampleKey() {
 	byTenant := fiberlimit.Key(func(c *fiber.Ctx) (string, error) {
 		if c.Query("tenant") == "" {
@@ -100,7 +100,7 @@ func ExampleKey() {
 	// Output: 200 hello
 }
 
-// Handlers can tell what is left.
+// Handlers can show what is left.
 func ExampleResult() {
 	get(limited(fiber.Config{}, func(c *fiber.Ctx) error {
 		res, _ := fiberlimit.Result(c)

@@ -4,7 +4,6 @@
 package fiberlimit
 
 import (
-	"net/http"
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
@@ -14,35 +13,34 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
+const adapter = guard.Adapter[*fiber.Ctx, fiber.Handler]("fiberlimit")
+
 // Middleware returns middleware that asks lim about each request, counted by key,
 // and sets X-RateLimit-Limit, -Remaining and -Reset on every limited response.
 // A denied request gets an error that the application's ErrorHandler renders: for
 // [errors.As] it is a *fiber.Error with status 429 and a *guard.DeniedError; when
 // Redis cannot answer, one with 503.
 //
-// A LeakyBucket's Delay is held. fasthttp does not tell when a client leaves, so
-// that one that left is held too, and its handler runs; the context of
+// A request waits for a LeakyBucket's Delay. fasthttp does not notice when a client
+// leaves: its request waits too, and its handler runs. The context of
 // c.SetUserContext ends the wait.
 //
 // With guard.CountIf an error that the handler returns is rendered by the
 // application's ErrorHandler at once, as Fiber's own logger does, because only
-// that tells the final status; middleware further out sees no error then.
+// that gives the final status; middleware further out sees no error then.
 //
 // It panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber.Handler {
-	g := guard.New(lim, key, opts...)
-	denied, failed := guard.Handlers[fiber.Handler](g)
+	g, handlers := adapter.New(lim, key, opts...)
 	return func(c *fiber.Ctx) error {
-		verdict := g.Check(request{c}, header{c}, remember(c))
-		switch {
+		verdict := g.Check(request{c}, header{c}, withSeen(c))
+		switch handler, ok := handlers.For(verdict); {
 		case verdict.Status == 0 && g.CountsByStatus():
-			return settle(g, verdict, c)
+			return serveAndFinish(g, verdict, c)
 		case verdict.Status == 0:
 			return c.Next()
-		case verdict.Status == http.StatusTooManyRequests && denied != nil:
-			return denied(c.Status(verdict.Status))
-		case verdict.Status != http.StatusTooManyRequests && failed != nil:
-			return failed(c.Status(verdict.Status))
+		case ok:
+			return handler(c.Status(verdict.Status))
 		}
 		return &answerError{fiber.NewError(verdict.Status), verdict.Err}
 	}
@@ -50,33 +48,27 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber
 
 // OnDenied answers denied requests instead of an error; the headers are set
 // before. If h sets no status it is 429. [Result] has the decision.
-func OnDenied(h fiber.Handler) guard.Option { return guard.OnDenied(h) }
+func OnDenied(h fiber.Handler) guard.Option { return adapter.OnDenied(h) }
 
 // OnError answers requests without a decision. If h sets no status it is 503, or
 // 500 when the key function failed.
-func OnError(h fiber.Handler) guard.Option { return guard.OnError(h) }
+func OnError(h fiber.Handler) guard.Option { return adapter.OnError(h) }
 
 // Key makes a key function of one over *fiber.Ctx. Tag what it returns, as in
-// "tenant:"+id, so that it meets no key of another kind. It is copied: Fiber uses
-// its strings again after the handler. [keyfunc.ErrNoKey] has the request counted by
-// its peer's address; any other error is answered with 500.
+// "tenant:"+id, so that it is never the key of another kind. It is copied: Fiber
+// uses its strings again after the handler. If it returns [keyfunc.ErrNoKey] the
+// request is counted by its peer's address; any other error is answered with 500.
+// Under the middleware of another adapter it panics.
 func Key(f func(*fiber.Ctx) (string, error)) keyfunc.Func {
-	if f == nil {
-		panic("fiberlimit: Key(nil): want a function over *fiber.Ctx")
-	}
+	key := adapter.Key(f)
 	return func(r keyfunc.Request) (string, error) {
-		native, _ := r.Unwrap().(*fiber.Ctx)
-		key, err := f(native)
-		return strings.Clone(key), err
+		k, err := key(r)
+		return strings.Clone(k), err
 	}
 }
 
 // Result returns the decision about the request of c: of stacked middlewares, the
 // tightest. It is false where no limiter decided.
 func Result(c *fiber.Ctx) (core.Result, bool) {
-	seen, ok := c.Locals(seenKey{}).(*guard.Seen)
-	if !ok {
-		return core.Result{}, false
-	}
-	return seen.Result, seen.Result.Source != core.SourceNone
+	return seenIn(c).Result()
 }

@@ -2,6 +2,7 @@ package fiberlimit
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"reflect"
 	"strings"
@@ -22,8 +23,9 @@ func (q request) Header(name string) string { return strings.Clone(q.c.Get(name)
 func (q request) Query(name string) string  { return strings.Clone(q.c.Query(name)) }
 func (q request) Cookie(name string) string { return strings.Clone(q.c.Cookies(name)) }
 func (q request) Unwrap() any               { return q.c }
+func (q request) Logger() *slog.Logger      { return seenIn(q.c).Logger() }
 
-// RemoteAddr is never c.IP, which may believe headers.
+// RemoteAddr is never c.IP, which may trust headers.
 func (q request) RemoteAddr() string {
 	addr := q.c.Context().RemoteAddr()
 	if tcp, ok := addr.(*net.TCPAddr); ok {
@@ -53,17 +55,26 @@ func (q request) Value(key any) any {
 }
 
 // Route returns the pattern of the route that the middleware is mounted on. In
-// Use, Fiber does not know yet which route will match and answers "/" for all.
-// Only a field that it does not export tells the two apart; should a later Fiber
-// lack it, no route is known at all, rather than one for all.
+// Use, Fiber has not matched the route yet and has "/" for all. Only a field that it
+// does not export distinguishes the two; in a later Fiber without it no route would
+// be known at all, rather than one for all.
 func (q request) Route() string {
 	route := q.c.Route()
-	use := reflect.ValueOf(route).Elem().FieldByName("use")
-	if !use.IsValid() || use.Kind() != reflect.Bool || use.Bool() {
+	if useField == nil || reflect.ValueOf(route).Elem().FieldByIndex(useField).Bool() {
 		return ""
 	}
 	return route.Path
 }
+
+// useField is the index of the field which is true for what was registered by Use,
+// nil in a Fiber that has no such field.
+var useField = func() []int { //nolint:gochecknoglobals // read-only, and found once
+	field, ok := reflect.TypeFor[fiber.Route]().FieldByName("use")
+	if !ok || field.Type.Kind() != reflect.Bool {
+		return nil
+	}
+	return field.Index
+}()
 
 // A header is the response's headers.
 type header struct{ c *fiber.Ctx }
@@ -71,16 +82,23 @@ type header struct{ c *fiber.Ctx }
 func (h header) Get(name string) string { return h.c.GetRespHeader(name) }
 func (h header) Set(name, value string) { h.c.Set(name, value) }
 
-// SetBytes spares the guard the making of strings, which fasthttp would copy.
+// SetBytes makes header a guard.BytesHeader: fasthttp copies what it is given.
 func (h header) SetBytes(name string, value []byte) { h.c.Response().Header.SetBytesV(name, value) }
 
 // seenKey is where a *fiber.Ctx has what was decided.
 type seenKey struct{}
 
-// remember returns the place for decisions about the request of c.
-func remember(c *fiber.Ctx) *guard.Seen {
-	seen, ok := c.Locals(seenKey{}).(*guard.Seen)
-	if !ok {
+// seenIn returns what was decided about the request of c, nil before the first
+// middleware.
+func seenIn(c *fiber.Ctx) *guard.Seen {
+	seen, _ := c.Locals(seenKey{}).(*guard.Seen)
+	return seen
+}
+
+// withSeen is seenIn for a middleware, which may be the first.
+func withSeen(c *fiber.Ctx) *guard.Seen {
+	seen := seenIn(c)
+	if seen == nil {
 		seen = &guard.Seen{}
 		c.Locals(seenKey{}, seen)
 	}

@@ -6,12 +6,12 @@ import (
 	"github.com/redislimit/redislimit/core/guard"
 )
 
-// settle serves the request and tells g the final status. An error is rendered at
-// once, because only the application's ErrorHandler knows its status. A panic that
-// is recovered further out is 500.
-func settle(g *guard.Guard, v guard.Verdict, c *fiber.Ctx) error {
+// serveAndFinish serves the request and gives g the final status. An error is
+// rendered at once, because only the application's ErrorHandler knows its status. A
+// panic that is recovered further out is 500.
+func serveAndFinish(g *guard.Guard, v guard.Verdict, c *fiber.Ctx) error {
 	status := fiber.StatusInternalServerError
-	defer func() { g.Settle(c.UserContext(), v, status) }()
+	defer func() { g.Finish(c.UserContext(), v, status) }()
 	if err := c.Next(); err != nil {
 		if err := c.App().ErrorHandler(c, err); err != nil {
 			return c.SendStatus(fiber.StatusInternalServerError) // as Fiber itself does
@@ -21,7 +21,7 @@ func settle(g *guard.Guard, v guard.Verdict, c *fiber.Ctx) error {
 	return nil
 }
 
-// An answerError is a status with its reason. Clients are told the status only.
+// An answerError is a status with its reason. Clients see the status only.
 type answerError struct {
 	status *fiber.Error
 	reason error

@@ -56,7 +56,7 @@ func ExampleOnDenied() {
 	// 429 {"error":"slow down","limit":1}
 }
 
-// With FailClosed nobody is served while Redis does not answer.
+// With FailClosed no request is served while Redis does not answer.
 func ExampleOnError() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	lim := core.MustNew(rdb, "logins", core.FixedWindow(core.PerMinute(5)), core.FailClosed())
@@ -68,7 +68,7 @@ func ExampleOnError() {
 	log.Fatal(r.Run("localhost:8080"))
 }
 
-// What a request is counted by may be anything that Gin knows of it.
+// A request can be counted by anything that Gin has of it.
 func ExampleKey() {
 	byTenant := ginlimit.Key(func(c *gin.Context) (string, error) {
 		if c.Query("tenant") == "" {
@@ -80,7 +80,7 @@ func ExampleKey() {
 	// Output: 200 hello
 }
 
-// Handlers can tell what is left.
+// Handlers can show what is left.
 func ExampleResult() {
 	get(limited(func(c *gin.Context) {
 		if res, ok := ginlimit.Result(c); ok {

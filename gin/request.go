@@ -2,6 +2,7 @@ package ginlimit
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/gin-gonic/gin"
 
@@ -16,11 +17,12 @@ func (q request) Context() context.Context          { return q.c.Request.Context
 func (q request) Method() string                    { return q.c.Request.Method }
 func (q request) Path() string                      { return q.c.Request.URL.Path }
 func (q request) Route() string                     { return q.c.FullPath() }
-func (q request) RemoteAddr() string                { return q.c.Request.RemoteAddr } // never ClientIP, which believes headers
+func (q request) RemoteAddr() string                { return q.c.Request.RemoteAddr } // never ClientIP, which trusts headers
 func (q request) Header(name string) string         { return q.c.Request.Header.Get(name) }
 func (q request) HeaderValues(name string) []string { return q.c.Request.Header.Values(name) }
 func (q request) Query(name string) string          { return q.c.Query(name) }
 func (q request) Unwrap() any                       { return q.c }
+func (q request) Logger() *slog.Logger              { return seenIn(q.c).Logger() }
 
 func (q request) Cookie(name string) string {
 	c, err := q.c.Request.Cookie(name)
@@ -42,11 +44,18 @@ func (q request) Value(key any) any {
 // seenKey is where a *gin.Context has what was decided.
 const seenKey = "github.com/redislimit/redislimit"
 
-// remember returns the place for decisions about the request of c.
-func remember(c *gin.Context) *guard.Seen {
+// seenIn returns what was decided about the request of c, nil before the first
+// middleware.
+func seenIn(c *gin.Context) *guard.Seen {
 	value, _ := c.Get(seenKey)
-	seen, ok := value.(*guard.Seen)
-	if !ok {
+	seen, _ := value.(*guard.Seen)
+	return seen
+}
+
+// withSeen is seenIn for a middleware, which may be the first.
+func withSeen(c *gin.Context) *guard.Seen {
+	seen := seenIn(c)
+	if seen == nil {
 		seen = &guard.Seen{}
 		c.Set(seenKey, seen)
 	}

@@ -8,7 +8,7 @@ import (
 
 // Join returns a Func whose key is made of the keys of all fs, such as a user and
 // a route: each combination is counted on its own. No two combinations share a
-// key, whatever the parts contain. It is [ErrNoKey] if one of the keys is
+// key, whatever these contain. It is [ErrNoKey] if one of the keys is
 // missing.
 func Join(fs ...Func) Func {
 	mustFuncs("Join", fs)
@@ -29,7 +29,7 @@ func Join(fs ...Func) Func {
 	}
 }
 
-// joinEscaper keeps the commas inside a part apart from those between parts.
+// joinEscaper escapes the commas inside of a key: those between keys stay unique.
 var joinEscaper = strings.NewReplacer("%", "%25", ",", "%2C")
 
 // FirstOf returns a Func whose key is that of the first of fs that has one, such

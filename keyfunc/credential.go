@@ -4,7 +4,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"log/slog"
 	"strings"
 )
 
@@ -25,13 +24,13 @@ type credential struct {
 // each request and must be safe for concurrent use.
 func Known(known func(string) bool) CredentialOption {
 	if known == nil {
-		panic("keyfunc: Known(nil): want a function that tells whether a credential was issued")
+		panic("keyfunc: Known(nil): want a function that reports whether a credential was issued")
 	}
 	return func(c *credential) { c.known = known }
 }
 
-// Secret has the Func key its digests with key (HMAC-SHA256), so that somebody who
-// reads the keys in Redis cannot guess credentials by trying. All processes that
+// Secret has the Func key its digests with key (HMAC-SHA256), so that a reader of
+// the keys in Redis cannot guess credentials by trying. All processes that
 // share a limit need the same key.
 func Secret[K string | []byte](key K) CredentialOption {
 	if len(key) == 0 {
@@ -51,42 +50,42 @@ func Secret[K string | []byte](key K) CredentialOption {
 // front.
 func APIKey(name string, o ...CredentialOption) Func {
 	mustName("APIKey", name, "X-API-Key")
-	c := newCredential("APIKey", "apikey:", o)
+	c := newCredential("apikey:", o)
 	return func(r Request) (string, error) { return c.key(r.Header(name)) }
 }
 
 // ForAPIKey returns the key under which [APIKey], with the same options, counts
 // the credential secret: for Peek and Reset elsewhere.
 func ForAPIKey(secret string, o ...CredentialOption) string {
-	return (&credential{kind: "apikey:"}).with(o).digest(secret)
+	return newCredential("apikey:", o).digest(secret)
 }
 
 // Bearer returns a Func that counts by the token in "Authorization: Bearer ..."
-// (RFC 6750), as a digest. What is said of [APIKey] holds here too.
+// (RFC 6750), as a digest. The notes on [APIKey] hold here too.
 func Bearer(o ...CredentialOption) Func {
-	c := newCredential("Bearer", "bearer:", o)
+	c := newCredential("bearer:", o)
 	return func(r Request) (string, error) { return c.key(authorization(r, "Bearer")) }
 }
 
 // Cookie returns a Func that counts by the value of the cookie called name, as a
-// digest. What is said of [APIKey] holds here too.
+// digest. The notes on [APIKey] hold here too.
 func Cookie(name string, o ...CredentialOption) Func {
 	mustName("Cookie", name, "session")
-	c := newCredential("Cookie", "cookie:", o)
+	c := newCredential("cookie:", o)
 	return func(r Request) (string, error) { return c.key(r.Cookie(name)) }
 }
 
 // Query returns a Func that counts by the query parameter called name, as a
-// digest. What is said of [APIKey] holds here too.
+// digest. The notes on [APIKey] hold here too.
 func Query(name string, o ...CredentialOption) Func {
 	mustName("Query", name, "api_key")
-	c := newCredential("Query", "query:", o)
+	c := newCredential("query:", o)
 	return func(r Request) (string, error) { return c.key(r.Query(name)) }
 }
 
 // BasicAuth returns a Func that counts by the user name of HTTP Basic
 // authentication (RFC 7617); the password is not looked at. Mount the middleware
-// after the authentication that checks it, or a client may name whom it likes.
+// after the authentication that checks it, or a client can send any name.
 func BasicAuth() Func {
 	return func(r Request) (string, error) {
 		pair, err := base64.StdEncoding.DecodeString(authorization(r, "Basic"))
@@ -113,16 +112,8 @@ func mustName(f, name, example string) {
 	}
 }
 
-func newCredential(f, kind string, options []CredentialOption) *credential {
-	c := (&credential{kind: kind}).with(options)
-	if c.known == nil {
-		slog.Info("redislimit: keyfunc." + f + " counts by what clients send: unless this limiter stands behind " +
-			"authentication, add keyfunc.Known, or put a limiter by keyfunc.IP in front")
-	}
-	return c
-}
-
-func (c *credential) with(options []CredentialOption) *credential {
+func newCredential(kind string, options []CredentialOption) *credential {
+	c := &credential{kind: kind}
 	for _, option := range options {
 		if option == nil {
 			panic("keyfunc: a nil CredentialOption: leave it out")
@@ -139,7 +130,7 @@ func (c *credential) key(shown string) (string, error) {
 	return c.digest(shown), nil
 }
 
-// digestSize is how much of a SHA-256 stands in a key: 144 bits, which base64
+// digestSize is how much of a SHA-256 is in a key: 144 bits, which base64
 // writes without a remainder.
 const digestSize = 18
 

@@ -35,8 +35,8 @@ func ExampleUser() {
 	// Output: user:alice
 }
 
-// A key that nobody issued counts as missing, and its sender by address: inventing
-// keys gains nothing. The key itself stands nowhere.
+// A key that was not issued counts as missing, and its sender by address: inventing
+// keys gains nothing. The key itself is stored nowhere.
 func ExampleAPIKey() {
 	issued := map[string]bool{"key-1": true, "key-2": true}
 	byKey := keyfunc.APIKey("X-API-Key", keyfunc.Known(func(k string) bool { return issued[k] }))
@@ -57,8 +57,8 @@ func ExampleForAPIKey() {
 	// Output: apikey:vil0VGl443OebW2oXEvp8zTO
 }
 
-// Known asks what the service knows of its credentials, such as a cache of those
-// that it has issued.
+// Known asks the service for the credentials that it has issued, such as a cache of
+// them.
 func ExampleKnown() {
 	issued := func(token string) bool { return token == "token-1" }
 
@@ -68,8 +68,8 @@ func ExampleKnown() {
 	// Output: keyfunc: the request carries no such key
 }
 
-// With a Secret nobody who reads the keys in Redis can try out which credential
-// makes them.
+// With a Secret a reader of the keys in Redis cannot try out which credential makes
+// them.
 func ExampleSecret() {
 	fmt.Println(keyfunc.ForAPIKey("key-1", keyfunc.Secret("a random key of 16 bytes or more")))
 	// Output: apikey:dhTC6OqolRAvqNcRsIAupvKi
@@ -106,7 +106,7 @@ func ExampleQuery() {
 	// Output: query:vil0VGl443OebW2oXEvp8zTO
 }
 
-// The user name; the password is for authentication to check, which stands before.
+// The user name; the password is checked by the authentication before.
 func ExampleBasicAuth() {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.SetBasicAuth("alice", "password")

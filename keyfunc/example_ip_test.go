@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/keyfunc"
@@ -25,7 +26,7 @@ func client(remote string, headers http.Header, options ...keyfunc.IPOption) {
 	httplimit.Middleware(lim, shown)(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
 }
 
-// No header is believed unless told to. An IPv6 client is its network.
+// No header is trusted by default. An IPv6 client is its network.
 func ExampleIP() {
 	forged := http.Header{"X-Forwarded-For": {"192.0.2.99"}}
 	client("203.0.113.7:4711", forged)
@@ -35,7 +36,7 @@ func ExampleIP() {
 	// ip:2001:db8:1:2::/64
 }
 
-// IPOptions can be kept in one place for all limiters of a service.
+// All limiters of a service can share their IPOptions.
 func ExampleIPOption() {
 	ours := []keyfunc.IPOption{keyfunc.TrustedProxies("10.0.0.0/8"), keyfunc.IPv6Prefix(56)}
 
@@ -43,8 +44,8 @@ func ExampleIPOption() {
 	// Output: ip:2001:db8:1::/56
 }
 
-// Behind proxies of one's own: their addresses, and nobody else's word. What stands
-// further left was sent by the client.
+// Behind proxies of one's own: only what these have added to the header is trusted.
+// What is further left was sent by the client.
 func ExampleTrustedProxies() {
 	headers := http.Header{"X-Forwarded-For": {"192.0.2.99, 203.0.113.7, 10.0.0.6"}}
 
@@ -53,6 +54,15 @@ func ExampleTrustedProxies() {
 	// Output:
 	// ip:203.0.113.7
 	// ip:203.0.113.8
+}
+
+// The addresses of the proxies are in the service's configuration.
+func ExampleParseProxies() {
+	proxies := strings.Fields("10.0.0.0/8 10.0.0.256") // as of os.Getenv
+
+	option, err := keyfunc.ParseProxies(proxies...)
+	fmt.Println(option != nil, err)
+	// Output: false keyfunc: ParseProxies("10.0.0.256"): want an address or a range, such as "10.0.0.0/8", or "unix"
 }
 
 // Behind a load balancer whose address changes.
@@ -79,7 +89,7 @@ func ExampleForwarded() {
 	// Output: ip:2001:db8::/64
 }
 
-// A /64 is one client, unless told otherwise: here a site that was given a /56.
+// A /64 is one client by default. Here it is a /56, as some sites are given one.
 func ExampleIPv6Prefix() {
 	client("[2001:db8:1:2::3]:4711", nil, keyfunc.IPv6Prefix(56))
 	// Output: ip:2001:db8:1::/56

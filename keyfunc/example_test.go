@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/keyfunc"
@@ -44,7 +46,7 @@ func Example() {
 // userKey is where authentication stores the user in a request's context.
 type userKey struct{}
 
-// The user if somebody is signed in, and else the address.
+// The user of a request that is signed in, and else the address.
 func ExampleFirstOf() {
 	key := keyfunc.FirstOf(keyfunc.User(userKey{}), keyfunc.IP())
 
@@ -56,8 +58,8 @@ func ExampleFirstOf() {
 	// user:alice
 }
 
-// Each team of each tenant has a budget of its own. What the parts contain cannot
-// make two combinations meet.
+// Each team of each tenant is counted on its own. Whatever the two values contain, no
+// two combinations have the same key.
 func ExampleJoin() {
 	key := keyfunc.Join(keyfunc.Header("X-Tenant"), keyfunc.Header("X-Team"))
 
@@ -72,8 +74,8 @@ func ExampleJoin() {
 	// join:header:X-Tenant:a%2Cb,header:X-Team:c
 }
 
-// Each client has a budget of its own on each route. With net/http the route is
-// known where the middleware stands on the route itself.
+// Each client is counted on its own on each route. With net/http the route is
+// known where the middleware is mounted on the route itself.
 func ExampleRoute() {
 	key := keyfunc.Join(keyfunc.Route(), keyfunc.IP())
 
@@ -105,7 +107,7 @@ func ExampleHeader() {
 	// Output: header:X-Tenant:acme
 }
 
-// Any function can be a Func. Tag the key, so that it meets no other kind.
+// Any function can be a Func. Tag the key, so that it is never one of another kind.
 func ExampleFunc() {
 	var tenant keyfunc.Func = func(r keyfunc.Request) (string, error) {
 		switch id := r.Query("tenant"); id {
@@ -133,6 +135,28 @@ func ExampleRequest() {
 	}
 	show(secure, httptest.NewRequest(http.MethodGet, "/", nil))
 	// Output: tls:false:GET
+}
+
+// What a Func has to say goes where the limiter logs.
+func ExampleLoggingRequest() {
+	deprecated := func(r keyfunc.Request) (string, error) {
+		if lr, ok := r.(keyfunc.LoggingRequest); ok && r.Query("tenant") != "" {
+			lr.Logger().Warn("the query parameter tenant is deprecated")
+		}
+		return "tenant:" + r.Query("tenant"), nil
+	}
+	plain := func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: plain}))
+	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(100)), core.Logger(logger))
+
+	served := httplimit.Middleware(lim, deprecated)(http.NotFoundHandler())
+	served.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/?tenant=acme", nil))
+	// Output: level=WARN msg="the query parameter tenant is deprecated" limiter=api
 }
 
 // A support tool looks a user up under the key that requests are counted by.

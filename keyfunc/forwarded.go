@@ -51,7 +51,7 @@ func lastElement(line string) (rest, node string, more bool) {
 	return "", forNode(line), false
 }
 
-// escaped tells whether an odd number of backslashes stands before line[i].
+// escaped reports whether an odd number of backslashes stands before line[i].
 func escaped(line string, i int) bool {
 	n := 0
 	for i--; i >= 0 && line[i] == '\\' && n <= maxNode; i-- {

@@ -6,9 +6,8 @@ import (
 )
 
 // IP returns a Func that counts by the client's address: by default that of the
-// connection's peer. No header is believed unless an option says whom to trust:
-// behind a reverse proxy the peer is the proxy, and all its clients would share
-// one bucket.
+// connection's peer. No header is trusted unless an option says so: behind a reverse
+// proxy the peer is the proxy, and all its clients would be counted as one.
 //
 //   - [TrustedProxies]: proxies whose addresses you know, read from X-Forwarded-For
 //   - [TrustedHops]: a number of proxies whose addresses you do not know
@@ -16,19 +15,16 @@ import (
 //   - [Forwarded]: with the first two, RFC 7239 instead of X-Forwarded-For
 //
 // An IPv6 client is its /64 network (see [IPv6Prefix]), and an IPv4 address
-// written as IPv6 (::ffff:192.0.2.1) is the IPv4 address. Zones are dropped. A
-// peer without an address, such as one on a unix socket, counts as "ip:unix": all
-// such peers share one bucket.
+// written as IPv6 (::ffff:192.0.2.1) is the IPv4 address. Zones are dropped. Peers
+// without an address, such as those on a unix socket, are all counted as "ip:unix".
 //
-// Where an address is wanted from a header and something else stands there, the
-// last address that a trusted proxy vouched for is the client. The first request
-// that carries X-Forwarded-For from a private peer while no option is given logs
-// one warning.
+// If a header entry is not an address, reading stops and the last trusted address is
+// the client's. The first request that carries X-Forwarded-For from a private peer
+// while no option is given logs one warning; see [LoggingRequest].
 //
-// The walk along the header is our own: the libraries of such strategies take an
-// http.Header, which not every framework has, and none of them reads Forwarded
-// from the right, so that an unbalanced quote of the client's swallows what the
-// proxy wrote.
+// The header is read here and not by a library: those for it take an http.Header,
+// which not every framework has, and none of them reads Forwarded from the right, so
+// that an unbalanced quote of the client's hides what the proxy wrote.
 func IP(opts ...IPOption) Func {
 	c := newClient(opts)
 	return func(r Request) (string, error) { return c.key("ip:", c.find(r)), nil }
@@ -42,7 +38,7 @@ func ForIP(addr netip.Addr, opts ...IPOption) string {
 
 // Peer returns a Func that counts by the peer's address as [IP] without options
 // does, in buckets of their own ("peer:"). The middleware uses it for requests
-// that carry no key, so that nobody escapes by leaving a credential out.
+// that carry no key: leaving a credential out is no way around the limit.
 func Peer() Func {
 	c := newClient(nil)
 	return func(r Request) (string, error) { return c.key("peer:", parsePeer(r.RemoteAddr())), nil }
@@ -72,11 +68,12 @@ func mustBits(option string, bits, most int) {
 	}
 }
 
-// A client says which address of a request is the client's, and how much of it.
+// A client has the options of an IP: which address of a request is the client's, and
+// how many of its bits.
 type client struct {
 	bits4, bits6 int
 	trust        trust
-	hint         *hint // of missing trust
+	warning      *proxyWarning // where no proxy is trusted
 }
 
 func newClient(opts []IPOption) *client {
@@ -89,7 +86,7 @@ func newClient(opts []IPOption) *client {
 	}
 	c.trust.check()
 	if c.trust.none() {
-		c.hint = &hint{}
+		c.warning = &proxyWarning{}
 	}
 	return c
 }
@@ -97,20 +94,20 @@ func newClient(opts []IPOption) *client {
 // find returns the client's address; the zero Addr is a unix socket.
 func (c *client) find(r Request) netip.Addr {
 	remote := parsePeer(r.RemoteAddr())
-	if c.hint != nil {
-		c.hint.look(r, remote)
+	if c.warning != nil {
+		c.warning.check(r, remote)
 		return remote
 	}
 	return c.trust.client(r, remote)
 }
 
-// key writes what of addr is one client.
+// key returns the key of addr, or of its network.
 func (c *client) key(kind string, addr netip.Addr) string {
 	if !addr.IsValid() {
 		return kind + "unix"
 	}
-	var room [64]byte
-	key := append(room[:0], kind...)
+	var buffer [64]byte
+	key := append(buffer[:0], kind...)
 	bits := c.bits6
 	if addr.Is4() {
 		bits = c.bits4

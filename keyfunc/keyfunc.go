@@ -1,10 +1,10 @@
-// Package keyfunc says who a request is counted for. A [Func] takes a key from a
+// Package keyfunc says by what a request is counted. A [Func] takes a key from a
 // request: the client's address ([IP]), an authenticated user ([User]), an API
 // key ([APIKey]), or what is composed of them with [Join] and [FirstOf].
 //
 // Keys are tagged by kind, as in "ip:192.0.2.1" and "user:alice", so that keys of
-// different kinds never meet. The package knows nothing of Redis, nor of any web
-// framework: it reads a [Request], which each adapter provides.
+// different kinds are never the same. The package does not depend on Redis or on any
+// web framework: it reads a [Request], which each adapter provides.
 //
 // What makes a Func or an option panics at once on a wrong argument, such as an
 // empty name or a nil function: that is a mistake in the program.
@@ -13,6 +13,7 @@ package keyfunc
 import (
 	"context"
 	"errors"
+	"log/slog"
 )
 
 // ErrNoKey is the error of a [Func] whose key the request does not carry. The
@@ -34,10 +35,10 @@ type Request interface {
 	// count by route, use Route.
 	Path() string
 	// Route returns the pattern that the request matched, such as "/users/{id}", or
-	// "" if the framework does not know it where the middleware stands.
+	// "" if the framework does not know it where the middleware is mounted.
 	Route() string
 	// RemoteAddr returns the address of the connection's other end, with its port.
-	// No header has a say in it.
+	// It does not depend on any header.
 	RemoteAddr() string
 	// Header returns the first value of the header called name, or "". net/http, and
 	// so Gin and Echo, keep Host elsewhere: take it from Unwrap.
@@ -52,4 +53,13 @@ type Request interface {
 	Value(key any) any
 	// Unwrap returns the framework's own request or context.
 	Unwrap() any
+}
+
+// A LoggingRequest is a Request that also has a logger. Those of all adapters are:
+// the one warning of [IP] goes to the limiter's logger. A Request that is none gives
+// no warning.
+type LoggingRequest interface {
+	Request
+	// Logger returns where to log, or nil.
+	Logger() *slog.Logger
 }

@@ -3,7 +3,7 @@ package keyfunc
 import "net/textproto"
 
 // Header returns a Func that counts by the value of the header called name, such
-// as a tenant that your gateway sets. The value stands in Redis as it is: for
+// as a tenant that your gateway sets. The value is part of the key in Redis: for
 // credentials there is [APIKey]. A client may send any value it likes: mount the
 // middleware where the header is known to be true, or put a limiter by [IP] in
 // front.

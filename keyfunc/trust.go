@@ -1,13 +1,14 @@
 package keyfunc
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 )
 
-// Nobody's proxies are in a wider range than these, the largest private ones.
+// Proxies are never in a wider range than these, the largest private ones.
 const (
 	widest4 = 8
 	widest6 = 7
@@ -22,33 +23,51 @@ const maxHops = 64
 // the peer is one of them, X-Forwarded-For is read from the right, over all its
 // lines, and the first address that is not a trusted proxy's is the client.
 //
-// A range wider than /8 (IPv6: /7) is refused: whoever is trusted can choose the
-// address that they are counted by.
-func TrustedProxies(cidrs ...string) IPOption {
-	if len(cidrs) == 0 {
-		panic(`keyfunc: TrustedProxies(): want at least one address or range, such as "10.0.0.0/8", or "unix"`)
+// It panics on what is neither, and on a range wider than /8 (IPv6: /7): what is
+// trusted can choose the address that it is counted by. Where the proxies are read
+// from a configuration, use [ParseProxies].
+func TrustedProxies(proxies ...string) IPOption {
+	option, err := parseProxies("TrustedProxies", proxies)
+	if err != nil {
+		panic(err.Error())
+	}
+	return option
+}
+
+// ParseProxies is [TrustedProxies] for proxies that are read from a configuration:
+// it returns an error where TrustedProxies panics.
+func ParseProxies(proxies ...string) (IPOption, error) { return parseProxies("ParseProxies", proxies) }
+
+func parseProxies(function string, proxies []string) (IPOption, error) {
+	if len(proxies) == 0 {
+		return nil, fmt.Errorf(`keyfunc: %s(): want at least one address or range, such as "10.0.0.0/8", or "unix"`, function)
 	}
 	var ranges []netip.Prefix
 	unix := false
-	for _, cidr := range cidrs {
-		if cidr == "unix" {
+	for _, proxy := range proxies {
+		if proxy == "unix" {
 			unix = true
 			continue
 		}
-		ranges = append(ranges, mustPrefix(cidr))
+		prefix, err := parseProxy(proxy)
+		if err != nil {
+			return nil, fmt.Errorf("keyfunc: %s(%q): %w", function, proxy, err)
+		}
+		ranges = append(ranges, prefix)
 	}
 	return func(c *client) {
 		c.trust.ranges = append(c.trust.ranges, ranges...)
 		c.trust.unix = c.trust.unix || unix
-	}
+	}, nil
 }
 
-func mustPrefix(cidr string) netip.Prefix {
-	prefix, err := netip.ParsePrefix(cidr)
+// parseProxy reads an address or a range.
+func parseProxy(proxy string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(proxy)
 	if err != nil {
-		addr, err := netip.ParseAddr(cidr)
+		addr, err := netip.ParseAddr(proxy)
 		if err != nil || addr.Zone() != "" {
-			panic(fmt.Sprintf(`keyfunc: TrustedProxies(%q): want an address or a range, such as "10.0.0.0/8", or "unix"`, cidr))
+			return netip.Prefix{}, errors.New(`want an address or a range, such as "10.0.0.0/8", or "unix"`)
 		}
 		prefix = netip.PrefixFrom(addr, addr.BitLen())
 	}
@@ -60,16 +79,16 @@ func mustPrefix(cidr string) netip.Prefix {
 		widest = widest4
 	}
 	if prefix.Bits() < widest {
-		panic(fmt.Sprintf("keyfunc: TrustedProxies(%q): a range this wide trusts clients too, who could then choose the address "+
-			"that they are counted by: allowed are ranges of /%d and longer; name the addresses of your own proxies", cidr, widest))
+		return netip.Prefix{}, fmt.Errorf("a range this wide trusts clients too, who could then choose the address "+
+			"that they are counted by: allowed are ranges of /%d and longer; name the addresses of your own proxies", widest)
 	}
-	return prefix.Masked()
+	return prefix.Masked(), nil
 }
 
 // TrustedHops says that every request passes n proxies of yours, from 1 to 64,
 // whose addresses you do not know: the client is the nth address of
-// X-Forwarded-For from the right. Nobody may be able to reach the service, or an
-// inner proxy, by a shorter way: they could choose their address.
+// X-Forwarded-For from the right. The service and its inner proxies must not be
+// reachable by a shorter way: a client there could choose its address.
 func TrustedHops(n int) IPOption {
 	if n < 1 || n > maxHops {
 		panic(fmt.Sprintf("keyfunc: TrustedHops(%d): allowed is 1 to %d", n, maxHops))
@@ -79,9 +98,9 @@ func TrustedHops(n int) IPOption {
 
 // TrustedHeader says that your own edge sets the header called name, whatever the
 // client sent, to the client's address: "CF-Connecting-IP" behind Cloudflare,
-// "X-Real-IP" behind an nginx that sets it. With [TrustedProxies] it is believed
-// from those peers only; without, nobody but the edge may be able to reach the
-// service. A header that is missing, comes twice or is no address leaves the peer.
+// "X-Real-IP" behind an nginx that sets it. With [TrustedProxies] it is trusted
+// from those peers only; without, only the edge may be able to reach the service.
+// Where the header is missing, comes twice or is no address, the peer counts.
 func TrustedHeader(name string) IPOption {
 	if name == "" {
 		panic(`keyfunc: TrustedHeader(""): want the name of a header, such as "X-Real-IP"`)
@@ -93,7 +112,7 @@ func TrustedHeader(name string) IPOption {
 // needs TrustedProxies or TrustedHops.
 func Forwarded() IPOption { return func(c *client) { c.trust.forwarded = true } }
 
-// trust is whose word is taken for a client's address.
+// trust says which peers and headers are trusted with the client's address.
 type trust struct {
 	ranges    []netip.Prefix
 	unix      bool
@@ -115,7 +134,7 @@ func (t *trust) check() {
 	case t.forwarded && t.header != "":
 		panic("keyfunc: IP: Forwarded and TrustedHeader: choose one")
 	case t.forwarded && t.none():
-		panic("keyfunc: IP: Forwarded needs TrustedProxies or TrustedHops: nobody else's word is taken")
+		panic("keyfunc: IP: Forwarded needs TrustedProxies or TrustedHops: no other header is trusted")
 	}
 }
 
@@ -153,9 +172,9 @@ func (t *trust) walk(r Request, remote netip.Addr) netip.Addr {
 	if t.forwarded {
 		name, next = "Forwarded", lastElement
 	}
-	most := maxHops
+	limit := maxHops
 	if t.hops > 0 {
-		most = t.hops
+		limit = t.hops
 	}
 	client, hop := remote, 0
 	lines := r.HeaderValues(name)
@@ -164,7 +183,7 @@ func (t *trust) walk(r Request, remote netip.Addr) netip.Addr {
 			var node string
 			rest, node, more = next(rest)
 			addr := parseNode(node)
-			if !addr.IsValid() || hop == most {
+			if !addr.IsValid() || hop == limit {
 				return client
 			}
 			client = addr

@@ -1,6 +1,7 @@
 package keyfunc
 
 import (
+	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -87,6 +88,55 @@ func TestLongHeaders(t *testing.T) {
 	}
 }
 
+// TestHopsAreBounded passes more trusted proxies than are followed: the address of
+// the last one that is counts.
+func TestHopsAreBounded(t *testing.T) {
+	t.Parallel()
+	for header, f := range map[string]Func{
+		"X-Forwarded-For": IP(TrustedProxies("10.0.0.0/8")), "Forwarded": IP(Forwarded(), TrustedProxies("10.0.0.0/8")),
+	} {
+		node := map[string]string{"X-Forwarded-For": "%s", "Forwarded": "for=%s"}[header]
+		nodes := []string{fmt.Sprintf(node, "203.0.113.9")}
+		for i := maxHops + 10; i > 0; i-- {
+			nodes = append(nodes, fmt.Sprintf(node, fmt.Sprint("10.0.0.", i)))
+		}
+		if key, err := f(via(header, strings.Join(nodes, ", "))); err != nil || key != "ip:10.0.0.64" {
+			t.Errorf("%s: %q, %v; want the address of the proxy at hop %d", header, key, err, maxHops)
+		}
+	}
+}
+
+// TestParseProxies holds ParseProxies to what TrustedProxies does.
+func TestParseProxies(t *testing.T) {
+	t.Parallel()
+	option, err := ParseProxies("10.0.0.0/8", "192.0.2.1", "unix")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := IP(option)
+	for remote, want := range map[string]string{
+		"10.9.9.9:1": "ip:203.0.113.9", "192.0.2.1:1": "ip:203.0.113.9", "@": "ip:203.0.113.9", "192.0.2.2:1": "ip:192.0.2.2",
+	} {
+		r := fakeRequest{remote: remote, header: http.Header{"X-Forwarded-For": {"203.0.113.9"}}}
+		if key, err := f(r); err != nil || key != want {
+			t.Errorf("from %s: %q, %v; want %s", remote, key, err, want)
+		}
+	}
+	for want, proxies := range map[string][]string{
+		`keyfunc: ParseProxies(): want at least one`:                       nil,
+		`keyfunc: ParseProxies(""): want an address or a range`:            {""},
+		`keyfunc: ParseProxies("proxy.example.com"): want an address`:      {"10.0.0.1", "proxy.example.com"},
+		`keyfunc: ParseProxies("10.0.0.0/33"): want an address or a range`: {"10.0.0.0/33"},
+		`keyfunc: ParseProxies("fe80::1%eth0"): want an address`:           {"fe80::1%eth0"},
+		`keyfunc: ParseProxies("0.0.0.0/0"): a range this wide`:            {"0.0.0.0/0"},
+	} {
+		option, err := ParseProxies(proxies...)
+		if option != nil || err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("ParseProxies(%q): an option: %t, error %v, want %s", proxies, option != nil, err, want)
+		}
+	}
+}
+
 // TestForElsewhere holds the keys for Peek and Reset against those of requests.
 func TestForElsewhere(t *testing.T) {
 	t.Parallel()
@@ -112,7 +162,7 @@ func TestForElsewhere(t *testing.T) {
 	}
 }
 
-// TestTrustPanics has configurations that would trust clients, or nobody.
+// TestTrustPanics has configurations that would trust clients, or nothing.
 func TestTrustPanics(t *testing.T) {
 	t.Parallel()
 	for want, f := range map[string]func(){

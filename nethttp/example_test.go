@@ -56,7 +56,7 @@ func ExampleOnDenied() {
 	// 429 slow down: the limit is 1
 }
 
-// With FailClosed nobody is served while Redis does not answer. The status is 503.
+// With FailClosed no request is served while Redis does not answer. The status is 503.
 func ExampleOnError() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	lim := core.MustNew(rdb, "logins", core.FixedWindow(core.PerMinute(5)), core.FailClosed())
@@ -66,7 +66,7 @@ func ExampleOnError() {
 	log.Fatal(http.ListenAndServe("localhost:8080", h))
 }
 
-// What a request is counted by may be anything that net/http knows of it.
+// A request can be counted by anything that net/http has of it.
 func ExampleKey() {
 	byHost := httplimit.Key(func(r *http.Request) (string, error) {
 		if r.Host == "" {
@@ -82,7 +82,7 @@ func ExampleKey() {
 	// 429 {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429}
 }
 
-// Handlers can tell what is left.
+// Handlers can show what is left.
 func ExampleResult() {
 	get(limited(func(w http.ResponseWriter, r *http.Request) {
 		if res, ok := httplimit.Result(r.Context()); ok {
@@ -93,8 +93,8 @@ func ExampleResult() {
 }
 
 // An attacker invents an API key for every request, and an address besides. Keys
-// that nobody issued count as missing, and nobody trusts the header: all the
-// attacker's requests are one client's, that of its address.
+// that were not issued count as missing, and the header is not trusted: all the
+// attacker's requests are counted as one client's, by its address.
 func ExampleMiddleware_inventedKeys() {
 	lim, err := core.NewMemory("api", core.FixedWindow(core.PerMinute(10)))
 	if err != nil {

@@ -12,36 +12,35 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
+const adapter = guard.Adapter[*http.Request, http.Handler]("httplimit")
+
 // Middleware returns middleware that asks lim about each request, counted by key,
 // and sets X-RateLimit-Limit, -Remaining and -Reset on every limited response.
 // A denied request gets status 429 with Retry-After and a problem+json body
 // (RFC 9457); when Redis cannot answer, it gets 503.
 //
-// A LeakyBucket's Delay is held; a client that leaves meanwhile is let go and its
-// charge given back. net/http notices that a client left only once the request's
-// body is read.
+// A request waits for a LeakyBucket's Delay; if the client leaves meanwhile, the wait
+// ends and the charge is refunded. net/http notices that a client left only once the
+// request's body is read.
 //
 // It panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(http.Handler) http.Handler {
-	g := guard.New(lim, key, opts...)
-	denied, failed := guard.Handlers[http.Handler](g)
+	g, handlers := adapter.New(lim, key, opts...)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, outer *http.Request) {
-			r, seen := remember(outer)
+			r, seen := withSeen(outer)
 			verdict := g.Check(request{r}, w.Header(), seen)
-			switch {
+			switch handler, ok := handlers.For(verdict); {
 			case verdict.Status == 0 && g.CountsByStatus():
-				settle(g, verdict, next, w, r)
+				serveAndFinish(g, verdict, next, w, r)
 			case verdict.Status == 0:
 				next.ServeHTTP(w, r)
-			case verdict.Status == http.StatusTooManyRequests && denied != nil:
-				serveWithStatus(denied, w, r, verdict.Status)
-			case verdict.Status != http.StatusTooManyRequests && failed != nil:
-				serveWithStatus(failed, w, r, verdict.Status)
+			case ok:
+				serveWithStatus(handler, w, r, verdict.Status)
 			default:
 				w.Header().Set("Content-Type", guard.ProblemType)
 				w.WriteHeader(verdict.Status)
-				_, _ = w.Write(guard.Problem(verdict.Status)) // a client that is gone needs no answer
+				_, _ = w.Write(guard.Problem(verdict.Status)) // fails only if the client has left
 			}
 			outer.MultipartForm = r.MultipartForm // whose temporary files the server removes
 		})
@@ -50,31 +49,20 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(
 
 // OnDenied answers denied requests instead of the problem+json body; the headers
 // are set before. If h sets no status it is 429. [Result] has the decision.
-func OnDenied(h http.Handler) guard.Option { return guard.OnDenied(h) }
+func OnDenied(h http.Handler) guard.Option { return adapter.OnDenied(h) }
 
 // OnError answers requests without a decision. If h sets no status it is 503, or
 // 500 when the key function failed.
-func OnError(h http.Handler) guard.Option { return guard.OnError(h) }
+func OnError(h http.Handler) guard.Option { return adapter.OnError(h) }
 
 // Key makes a key function of one over *http.Request. Tag what it returns, as in
-// "tenant:"+id, so that it meets no key of another kind. [keyfunc.ErrNoKey] has the
-// request counted by its peer's address; any other error is answered with 500.
-func Key(f func(*http.Request) (string, error)) keyfunc.Func {
-	if f == nil {
-		panic("httplimit: Key(nil): want a function over *http.Request")
-	}
-	return func(r keyfunc.Request) (string, error) {
-		native, _ := r.Unwrap().(*http.Request)
-		return f(native)
-	}
-}
+// "tenant:"+id, so that it is never the key of another kind. If it returns
+// [keyfunc.ErrNoKey] the request is counted by its peer's address; any other error
+// is answered with 500. Under the middleware of another adapter it panics.
+func Key(f func(*http.Request) (string, error)) keyfunc.Func { return adapter.Key(f) }
 
 // Result returns the decision about the request whose context ctx is: of stacked
 // middlewares, the tightest. It is false where no limiter decided.
 func Result(ctx context.Context) (core.Result, bool) {
-	seen, ok := ctx.Value(seenKey{}).(*guard.Seen)
-	if !ok {
-		return core.Result{}, false
-	}
-	return seen.Result, seen.Result.Source != core.SourceNone
+	return seenIn(ctx).Result()
 }

@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 
 	"github.com/redislimit/redislimit/core/guard"
@@ -21,6 +22,7 @@ func (q request) HeaderValues(name string) []string { return q.r.Header.Values(n
 func (q request) Query(name string) string          { return q.r.URL.Query().Get(name) }
 func (q request) Value(key any) any                 { return q.r.Context().Value(key) }
 func (q request) Unwrap() any                       { return q.r }
+func (q request) Logger() *slog.Logger              { return seenIn(q.r.Context()).Logger() }
 
 func (q request) Cookie(name string) string {
 	c, err := q.r.Cookie(name)
@@ -49,10 +51,17 @@ func (c *seenContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// remember returns r with a place for decisions, that of a middleware further out
-// if there is one.
-func remember(r *http.Request) (*http.Request, *guard.Seen) {
-	if seen, ok := r.Context().Value(seenKey{}).(*guard.Seen); ok {
+// seenIn returns what was decided about the request whose context ctx is, nil
+// before the first middleware.
+func seenIn(ctx context.Context) *guard.Seen {
+	seen, _ := ctx.Value(seenKey{}).(*guard.Seen)
+	return seen
+}
+
+// withSeen returns r, which the first middleware replaces by a copy, and what was
+// decided about it.
+func withSeen(r *http.Request) (*http.Request, *guard.Seen) {
+	if seen := seenIn(r.Context()); seen != nil {
 		return r, seen
 	}
 	ctx := &seenContext{Context: r.Context()}

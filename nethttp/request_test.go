@@ -23,7 +23,7 @@ func TestIPAllocations(t *testing.T) {
 }
 
 // TestUploadIsRemoved holds that the server finds the temporary files of an upload,
-// although the handler parsed another request than the server knows.
+// although the handler parsed another request than the one that the server has.
 func TestUploadIsRemoved(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)

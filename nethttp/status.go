@@ -11,10 +11,10 @@ import (
 	"github.com/redislimit/redislimit/core/guard"
 )
 
-// settle serves the request and tells g the final status: what the handler wrote,
-// 200 if it wrote nothing, and 500 if it panicked before it wrote, as whatever
-// recovers further out will answer.
-func settle(g *guard.Guard, v guard.Verdict, next http.Handler, w http.ResponseWriter, r *http.Request) {
+// serveAndFinish serves the request and gives g the final status: what the handler
+// wrote, 200 if it wrote nothing, and 500 if it panicked before it wrote, which is
+// what recovering middleware further out answers.
+func serveAndFinish(g *guard.Guard, v guard.Verdict, next http.Handler, w http.ResponseWriter, r *http.Request) {
 	status := 0
 	panicked := true
 	defer func() {
@@ -25,7 +25,7 @@ func settle(g *guard.Guard, v guard.Verdict, next http.Handler, w http.ResponseW
 		default:
 			status = http.StatusOK
 		}
-		g.Settle(r.Context(), v, status)
+		g.Finish(r.Context(), v, status)
 	}()
 	next.ServeHTTP(watch(w, 0, &status), r)
 	panicked = false

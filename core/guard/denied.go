@@ -14,7 +14,7 @@ type DeniedError struct {
 	Result core.Result
 }
 
-// Error names the limit, and no key.
+// Error names the limiter and the limit, and no key.
 func (e *DeniedError) Error() string {
-	return fmt.Sprintf("redislimit: limit %q exceeded", e.Result.Name)
+	return fmt.Sprintf("redislimit: limiter %q: limit %q exceeded", e.Result.Limiter, e.Result.Name)
 }

@@ -86,7 +86,7 @@ func ExampleLimiterFor() {
 	// Output: 1000 2
 }
 
-// Only failed logins count: who knows the password is not limited, unless too many
+// Only failed logins count: a client with the right password is not limited, unless too many
 // have failed from the same address.
 func ExampleCountIf() {
 	h := limited(func(w http.ResponseWriter, r *http.Request) {
@@ -150,7 +150,7 @@ func ExampleHeaderSet() {
 	// Output: 1 "api";r=1;t=3600
 }
 
-// Clients are not to know.
+// Clients see nothing of the limit.
 func ExampleNoHeaders() {
 	h := limited(hello, guard.NoHeaders())
 

@@ -17,20 +17,23 @@ func TestPanics(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	lim := core.MustNew(client, "api", core.TokenBucket(core.PerMinute(1)))
+	const adapter, other = guard.Adapter[*http.Request, http.Handler]("httplimit"), guard.Adapter[any, func()]("otherlimit")
 	for want, f := range map[string]func(){
-		"limiter is nil":      func() { guard.New(nil, keyfunc.IP()) },
-		"key function is nil": func() { guard.New(lim, nil) },
-		"nil Option":          func() { guard.New(lim, keyfunc.IP(), nil) },
+		"limiter is nil":      func() { adapter.New(nil, keyfunc.IP()) },
+		"key function is nil": func() { adapter.New(lim, nil) },
+		"nil Option":          func() { adapter.New(lim, keyfunc.IP(), nil) },
 		"Skip(nil)":           func() { guard.Skip(nil) },
 		"Cost(nil)":           func() { guard.Cost(nil) },
 		"LimiterFor(nil)":     func() { guard.LimiterFor(nil) },
 		"CountIf(nil)":        func() { guard.CountIf(nil) },
 		"Headers(0)":          func() { guard.Headers(0) },
 		"Headers(4)":          func() { guard.Headers(4) },
-		"OnDenied(nil)":       func() { guard.OnDenied((func())(nil)) },
-		"OnError(nil)":        func() { guard.OnError(nil) },
-		"OnDenied has a func": func() {
-			guard.Handlers[http.Handler](guard.New(lim, keyfunc.IP(), guard.OnDenied(func() {})))
+		"OnDenied(nil)":       func() { other.OnDenied((func())(nil)) },
+		"OnError(nil)":        func() { adapter.OnError(nil) },
+		"Key(nil)":            func() { adapter.Key(nil) },
+		"OnDenied has a func": func() { adapter.New(lim, keyfunc.IP(), other.OnDenied(func() {})) },
+		"httplimit: OnError has a func(), want a http.Handler: use httplimit.OnError": func() {
+			adapter.New(lim, keyfunc.IP(), other.OnError(func() {}))
 		},
 	} {
 		func() {

@@ -10,17 +10,6 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// A Header is where the headers of a response are set. An http.Header is one.
-type Header interface {
-	Get(name string) string
-	Set(name, value string)
-}
-
-// A byteHeader is a Header that copies what it is given.
-type byteHeader interface {
-	SetBytes(name string, value []byte)
-}
-
 // A HeaderSet is a choice of headers.
 type HeaderSet uint8
 
@@ -45,51 +34,54 @@ const (
 	headerExpose     = "Access-Control-Expose-Headers"
 )
 
-// headers says how decisions are told.
+// headers says which headers a response has, and how they are written.
 type headers struct {
 	sets   HeaderSet
 	delta  bool
 	expose bool
 }
 
-// set tells res, unless a middleware further out has told a tighter one.
-func (o headers) set(h Header, limiter string, res *core.Result, seen *Seen) {
-	if o.sets&XRateLimit != 0 && seen.xRateLimit.tell(res) {
+// set writes res, unless a middleware further out has written a tighter one.
+func (o headers) set(h Header, res *core.Result, seen *Seen) {
+	if o.sets&XRateLimit != 0 && seen.xRateLimit.replace(res) {
 		o.setXRateLimit(h, res, seen)
 	}
-	if o.sets&IETF != 0 && seen.ietf.tell(res) {
-		setIETF(h, limiter, *res)
+	if o.sets&IETF != 0 && seen.ietf.replace(res) {
+		setIETF(h, res)
 	}
-	if o.sets != 0 && !res.Allowed && res.RetryAfter != core.Never {
-		h.Set(headerRetryAfter, strconv.FormatInt(max(1, secondsCeil(res.RetryAfter)), 10)) // clients take 0 for "at once"
+	if !res.Allowed && res.RetryAfter != core.Never {
+		h.Set(headerRetryAfter, strconv.FormatInt(retrySeconds(res), 10))
 	}
-	if o.expose && o.sets != 0 {
+	if o.expose {
 		o.setExposed(h)
 	}
 }
 
-// setXRateLimit writes the three numbers into one text. An http.Header gets its
-// values from an array in seen, which spares the slice that Set would make of each;
-// what copies bytes needs no strings at all.
+// setXRateLimit writes the three numbers into one text. It writes http.Header, a
+// map, without Set, which would allocate a slice for each of them.
 func (o headers) setXRateLimit(h Header, res *core.Result, seen *Seen) {
-	text := strconv.AppendInt(seen.room[:0], res.Limit, 10)
+	text := strconv.AppendInt(seen.text[:0], res.Limit, 10)
 	limit := len(text)
 	text = strconv.AppendInt(text, res.Remaining, 10)
 	remaining := len(text)
 	text = strconv.AppendInt(text, o.reset(res), 10)
-	if h, ok := h.(byteHeader); ok {
+	if h, ok := h.(BytesHeader); ok {
 		h.SetBytes(headerLimit, text[:limit])
 		h.SetBytes(headerRemaining, text[limit:remaining])
 		h.SetBytes(headerReset, text[remaining:])
 		return
 	}
+	values := &seen.values
+	if values[0] != "" { // net/http may be reading those of a middleware further out
+		values = new([3]string)
+	}
 	all := string(text)
-	seen.values = [3]string{all[:limit], all[limit:remaining], all[remaining:]}
+	*values = [3]string{all[:limit], all[limit:remaining], all[remaining:]}
 	for i, name := range [3]string{headerLimit, headerRemaining, headerReset} {
 		if native, ok := h.(http.Header); ok {
-			native[name] = seen.values[i : i+1 : i+1]
+			native[name] = values[i : i+1 : i+1]
 		} else {
-			h.Set(name, seen.values[i])
+			h.Set(name, values[i])
 		}
 	}
 }
@@ -107,8 +99,12 @@ func (o headers) reset(res *core.Result) int64 {
 	return at.Unix()
 }
 
-// secondsCeil returns d in whole seconds, rounded up: who waits that long is
-// never early.
+// retrySeconds returns RetryAfter in whole seconds. It is at least 1: clients
+// take 0 for "at once".
+func retrySeconds(res *core.Result) int64 { return max(1, secondsCeil(res.RetryAfter)) }
+
+// secondsCeil returns d in whole seconds, rounded up: a client that waits that
+// long is never early.
 func secondsCeil(d time.Duration) int64 {
 	if d <= 0 {
 		return 0

@@ -8,14 +8,14 @@ import (
 
 // setIETF lists every limit in RateLimit-Policy and RateLimit. The items are
 // strings of RFC 9651; the names have no character that would need escaping.
-func setIETF(h Header, limiter string, res core.Result) {
+func setIETF(h Header, res *core.Result) {
 	several := 0
 	for range res.All() {
 		several++
 	}
 	policy, state := make([]byte, 0, 128), make([]byte, 0, 128)
 	for each := range res.All() {
-		name := limiter
+		name := res.Limiter
 		if several > 1 {
 			name += "-" + each.Name
 		}
@@ -32,7 +32,7 @@ func setIETF(h Header, limiter string, res core.Result) {
 		case each.Allowed:
 			state = appendParameter(state, 't', secondsCeil(each.ResetAfter))
 		case each.RetryAfter != core.Never:
-			state = appendParameter(state, 't', max(1, secondsCeil(each.RetryAfter)))
+			state = appendParameter(state, 't', retrySeconds(&each))
 		}
 	}
 	h.Set(headerPolicy, string(policy))

@@ -2,28 +2,27 @@ package guard
 
 import (
 	"fmt"
-	"reflect"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
 // An Option adjusts a middleware. Besides those here each adapter has OnDenied
-// and OnError, which take handlers of its framework. Of two that say the same the
-// last one holds. A nil function panics at once.
+// and OnError, which take handlers of its framework. An option that is given twice
+// holds as it was given last. A nil function panics at once.
 type Option func(*Guard)
 
 // Skip lets the requests for which skip returns true pass without a decision:
 // they are neither counted nor given headers.
 func Skip(skip func(keyfunc.Request) bool) Option {
-	mustFunc(skip == nil, "Skip", "tells which requests to let pass")
+	mustFunc(skip == nil, "Skip", "reports which requests to let pass")
 	return func(g *Guard) { g.skip = skip }
 }
 
 // Cost sets how many units a request costs; the default is 1. A cost of 0 is
 // always allowed. A negative cost is a mistake: it is logged, and 1 is charged.
 func Cost(cost func(keyfunc.Request) int64) Option {
-	mustFunc(cost == nil, "Cost", "tells what a request costs")
+	mustFunc(cost == nil, "Cost", "returns what a request costs")
 	return func(g *Guard) { g.cost = cost }
 }
 
@@ -36,10 +35,10 @@ func LimiterFor(limiter func(keyfunc.Request) *core.Limiter) Option {
 
 // CountIf counts only the requests whose response has a status for which count
 // returns true, such as failed logins: each request is charged first, so that
-// concurrent ones cannot slip through, and given back when its final status says
-// not to count. count must be safe for concurrent use.
+// concurrent ones cannot slip through, and refunded if its final status does not
+// count. count must be safe for concurrent use.
 func CountIf(count func(status int) bool) Option {
-	mustFunc(count == nil, "CountIf", "tells which status counts")
+	mustFunc(count == nil, "CountIf", "reports which status counts")
 	return func(g *Guard) { g.countIf = count }
 }
 
@@ -65,39 +64,6 @@ func ResetDelta() Option { return func(g *Guard) { g.headers.delta = true } }
 // ExposeHeaders lists the headers in Access-Control-Expose-Headers, so that
 // scripts of other origins can read them.
 func ExposeHeaders() Option { return func(g *Guard) { g.headers.expose = true } }
-
-// OnDenied and OnError keep a handler of an adapter's framework; the adapter's own
-// options of these names are what programs use.
-func OnDenied(handler any) Option {
-	mustFunc(isNil(handler), "OnDenied", "answers denied requests")
-	return func(g *Guard) { g.denied = handler }
-}
-
-// OnError is the sibling of [OnDenied] for requests without a decision.
-func OnError(handler any) Option {
-	mustFunc(isNil(handler), "OnError", "answers requests without a decision")
-	return func(g *Guard) { g.failed = handler }
-}
-
-func isNil(handler any) bool {
-	v := reflect.ValueOf(handler)
-	return handler == nil || (v.Kind() == reflect.Func || v.Kind() == reflect.Pointer) && v.IsNil()
-}
-
-// Handlers returns the handlers for denied requests and for errors that were set
-// with OnDenied and OnError, the zero H where none was. It panics on those of
-// another framework.
-func Handlers[H any](g *Guard) (denied, failed H) {
-	return handler[H]("OnDenied", g.denied), handler[H]("OnError", g.failed)
-}
-
-func handler[H any](option string, of any) H {
-	h, ok := of.(H)
-	if !ok && of != nil {
-		panic(fmt.Sprintf("guard: %s has a %T, want a %T: use the option of the same adapter", option, of, h))
-	}
-	return h
-}
 
 func mustFunc(missing bool, option, does string) {
 	if missing {

@@ -3,6 +3,7 @@ package clientsuite
 import (
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -44,8 +45,19 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// passedOf returns how many of n requests pass.
+func passedOf(n int, send Send, request func(i int) Request) int {
+	passed := 0
+	for i := range n {
+		if send(request(i)) == http.StatusOK {
+			passed++
+		}
+	}
+	return passed
+}
+
 // TestForged sends a thousand requests from one peer, each with new values in
-// every header that says who a client is: the limit is ten, and ten pass.
+// every header that names a client: the limit is ten, and ten pass.
 func TestForged(t *testing.T) {
 	names := []string{
 		"X-Forwarded-For", "X-Real-IP", "True-Client-IP", "CF-Connecting-IP", "X-Client-IP", "Forwarded",
@@ -53,9 +65,7 @@ func TestForged(t *testing.T) {
 	}
 	for _, peer := range []string{direct, proxy, "127.0.0.1:9", six} {
 		for name, adapter := range Adapters {
-			send := adapter(t, limiter(t, 10), keyfunc.IP())
-			passed := 0
-			for i := range 1000 {
+			passed := passedOf(1000, adapter(t, limiter(t, 10), keyfunc.IP()), func(i int) Request {
 				r := Request{Peer: peer}
 				for j, header := range names {
 					value := fmt.Sprintf("198.%d.%d.%d", j, i>>8, i&255)
@@ -64,10 +74,8 @@ func TestForged(t *testing.T) {
 					}
 					r.Header = append(r.Header, header+": "+value)
 				}
-				if send(r) == 200 {
-					passed++
-				}
-			}
+				return r
+			})
 			if passed != 10 {
 				t.Errorf("%s: %d of 1000 forged requests from %s passed, want 10", name, passed, peer)
 			}
@@ -84,14 +92,10 @@ func TestInventedCredentials(t *testing.T) {
 		"first of": keyfunc.FirstOf(keyfunc.APIKey("X-API-Key", no), keyfunc.Bearer(no), keyfunc.IP()),
 	} {
 		for name, adapter := range Adapters {
-			send := adapter(t, limiter(t, 10), f)
-			passed := 0
-			for i := range 200 {
+			passed := passedOf(200, adapter(t, limiter(t, 10), f), func(i int) Request {
 				header := []string{fmt.Sprint("X-API-Key: ", i), fmt.Sprint("Authorization: Bearer ", i), fmt.Sprint("Cookie: session=", i)}
-				if send(Request{Peer: direct, Header: header}) == 200 {
-					passed++
-				}
-			}
+				return Request{Peer: direct, Header: header}
+			})
 			if passed != 10 {
 				t.Errorf("%s: %d of 200 requests with an invented %s passed, want 10", name, passed, what)
 			}
@@ -121,7 +125,7 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// TestMethodsAndQuery has what the table's GET /a cannot say.
+// TestMethodsAndQuery has what a GET of /a, as in the table, does not have.
 func TestMethodsAndQuery(t *testing.T) {
 	for name, adapter := range Adapters {
 		lim := limiter(t, 1)
@@ -136,8 +140,9 @@ func TestMethodsAndQuery(t *testing.T) {
 	}
 }
 
-// TestHint looks for the one warning about a proxy that nobody told IP about.
-func TestHint(t *testing.T) {
+// TestProxyWarning looks for the one warning about a proxy that IP was not configured
+// for.
+func TestProxyWarning(t *testing.T) {
 	var out strings.Builder
 	old := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))

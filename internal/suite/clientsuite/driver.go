@@ -74,14 +74,18 @@ func (r Request) method() string {
 	return r.Method
 }
 
+func (r Request) addHeader(add func(name, value string)) {
+	for _, line := range r.Header {
+		name, value, _ := strings.Cut(line, ": ")
+		add(name, value)
+	}
+}
+
 func sendHTTP(h http.Handler) Send {
 	return func(r Request) int {
 		req := httptest.NewRequestWithContext(context.Background(), r.method(), r.target(), nil)
 		req.RemoteAddr = r.Peer
-		for _, line := range r.Header {
-			name, value, _ := strings.Cut(line, ": ")
-			req.Header.Add(name, value)
-		}
+		r.addHeader(req.Header.Add)
 		rec := httptest.NewRecorder()
 		h.ServeHTTP(rec, req)
 		return rec.Code
@@ -94,10 +98,7 @@ func sendFiber(f *fiber.App) Send {
 		var req fasthttp.Request
 		req.Header.SetMethod(r.method())
 		req.SetRequestURI("http://example.com" + r.target())
-		for _, line := range r.Header {
-			name, value, _ := strings.Cut(line, ": ")
-			req.Header.Add(name, value)
-		}
+		r.addHeader(req.Header.Add)
 		var ctx fasthttp.RequestCtx
 		ctx.Init(&req, peerAddr(r.Peer), nil)
 		handler(&ctx)

@@ -19,10 +19,10 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// TestCredentialStandsNowhere has requests with a credential admitted, denied and
+// TestCredentialStaysSecret has requests with a credential admitted, denied and
 // undecided, and then looks for it in all that comes of them: what is stored and sent
 // to Redis, the answers, the events and the log.
-func TestCredentialStandsNowhere(t *testing.T) {
+func TestCredentialStaysSecret(t *testing.T) {
 	const secret = "Sk-51H8xyz"
 	var seen bytes.Buffer
 	before := slog.Default()

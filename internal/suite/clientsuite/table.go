@@ -13,10 +13,10 @@ type row struct {
 }
 
 const (
-	proxy  = "10.0.0.1:4711"      // one of ours
-	direct = "203.0.113.9:4711"   // somebody's
+	proxy  = "10.0.0.1:4711"      // one of our proxies
+	direct = "203.0.113.9:4711"   // a client's
 	socket = "@"                  // a unix socket
-	six    = "[2001:db8::9]:4711" // somebody's
+	six    = "[2001:db8::9]:4711" // a client's
 	xff    = "X-Forwarded-For: "
 	fwd    = "Forwarded: "
 )
@@ -189,7 +189,7 @@ func known(s string) bool { return s == "issued" }
 
 var keyed = keyfunc.APIKey("X-API-Key", keyfunc.Known(known))
 
-// credentials are requests that say who they are.
+// credentials are requests with credentials.
 var credentials = []row{
 	{keyed, direct, []string{"X-API-Key: issued"}, keyfunc.ForAPIKey("issued")},
 	{keyed, direct, []string{"x-api-key: issued"}, keyfunc.ForAPIKey("issued")},

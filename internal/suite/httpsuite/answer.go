@@ -7,7 +7,7 @@ import (
 
 // An answer is what a client got.
 type answer struct {
-	*bench
+	*testbed
 	what   string // was asked for
 	proto  string
 	status int
@@ -42,7 +42,7 @@ func (a answer) wantHeaders(limit, remaining, reset, retryAfter string) {
 	a.wantHeader("Retry-After", retryAfter)
 }
 
-// wantNoHeaders checks that nothing tells of a limit.
+// wantNoHeaders checks that no header is about a limit.
 func (a answer) wantNoHeaders() {
 	a.Helper()
 	a.wantHeaders("", "", "", "")
@@ -51,7 +51,7 @@ func (a answer) wantNoHeaders() {
 	}
 }
 
-// wantHeader checks that one header has the value, and stands there once.
+// wantHeader checks that one header has the value, and is set once.
 func (a answer) wantHeader(name, want string) {
 	a.Helper()
 	got := a.header.Values(name)
@@ -60,7 +60,7 @@ func (a answer) wantHeader(name, want string) {
 	}
 }
 
-// wantDenied checks that nobody was served, with 429.
+// wantDenied checks that the handler did not serve, with 429.
 func (a answer) wantDenied() {
 	a.Helper()
 	a.wantStatus(http.StatusTooManyRequests)

@@ -17,15 +17,15 @@ type Adapter struct {
 	Name string
 	// Start serves app until the Server is closed.
 	Start func(t *testing.T, app App) *Server
-	// Lacks has the reason for each ability, or place, that the framework does not
+	// Lacks has the reason for each ability, or mount point, that the framework does not
 	// have.
 	Lacks map[Ability]string
-	// Problem tells that the middleware itself answers instead of a handler, with
+	// Problem is true if the middleware itself answers instead of a handler, with
 	// problem+json. Otherwise it returns the framework's error.
 	Problem bool
-	// Patterns is what a middleware at a place knows of the route of
+	// Patterns is what a middleware at a mount point knows of the route of
 	// /g/users/{id}; "" is nothing.
-	Patterns map[Place]string
+	Patterns map[MountPoint]string
 }
 
 // An Ability is something that not all frameworks are able to.
@@ -34,23 +34,23 @@ type Ability string
 // The abilities.
 const (
 	HTTP2          Ability = "HTTP/2"
-	Gone           Ability = "telling that the client left"
+	Gone           Ability = "noticing that the client left"
 	ResponseWriter Ability = "an http.ResponseWriter"
 	Interim        Ability = "interim responses (1xx)"
 )
 
-// A Place is where in an [App] a middleware is mounted.
-type Place string
+// A MountPoint is where in an [App] a middleware is mounted.
+type MountPoint string
 
-// The places. A framework that lacks one has the reason in [Adapter.Lacks].
+// The mount points. A framework that lacks one has the reason in [Adapter.Lacks].
 const (
-	BeforeRouting Place = "Pre"
-	Everywhere    Place = "Use"
-	InGroup       Place = "Group"
-	OnRoute       Place = "Route"
+	BeforeRouting MountPoint = "Pre"
+	Everywhere    MountPoint = "Use"
+	InGroup       MountPoint = "Group"
+	OnRoute       MountPoint = "Route"
 )
 
-// An App is what a case wants served, in terms that all frameworks know. What is
+// An App is what a case serves, in terms that all frameworks have. What is
 // mounted before routing comes first, then what is used everywhere, in a group,
 // and on a route, each in the order given.
 type App struct {
@@ -60,7 +60,7 @@ type App struct {
 	Routes []Route
 	// Recover recovers panics outside of everything else, and answers 500.
 	Recover bool
-	// Renders has the app render errors itself, as [Render] says, by whatever the
+	// Renders has the app render errors itself, by [Render], in the way that the
 	// framework has for that.
 	Renders bool
 	// HTTP2 serves HTTP/2 over TLS.
@@ -84,7 +84,7 @@ type Route struct {
 // A Mount is a middleware: [Auth], [SetHeader] or [Limit].
 type Mount interface{ mount() }
 
-// Auth is authentication that believes UserHeader: it stores the user under
+// Auth is authentication that trusts UserHeader: it stores the user under
 // UserKey, if there is one, where the framework's own middlewares would.
 type Auth struct{}
 
@@ -152,6 +152,6 @@ type Server struct {
 	URL string
 	// Transport trusts the server and keeps connections alive.
 	Transport *http.Transport
-	// Close waits for the requests under way.
+	// Close waits for the requests in flight.
 	Close func()
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// BenchmarkAdapters tells what a limit adds to a request: each framework serves a
+// BenchmarkAdapters measures what a limit adds to a request: each framework serves a
 // route without a limit, and behind one that answers from memory. There are no
 // sockets; what differs is the middleware.
 func BenchmarkAdapters(b *testing.B) {
@@ -100,7 +100,7 @@ func driveHTTP(h http.Handler) func() int {
 	}
 }
 
-// discard is a response that nobody reads.
+// discard is a response that is not read.
 type discard struct {
 	header http.Header
 	status int

@@ -25,13 +25,13 @@ func connectionCases() []testCase {
 
 // eachWriter runs a case with a plain limit of n and with one that has to watch the
 // response to know its status.
-func (b *bench) eachWriter(n int64, run func(*bench, Limit)) {
+func (b *testbed) eachWriter(n int64, run func(*testbed, Limit)) {
 	b.Helper()
 	for name, options := range map[string][]guard.Option{
 		"Plain":   nil,
 		"CountIf": {guard.CountIf(func(int) bool { return true })},
 	} {
-		b.each(name, func(b *bench) {
+		b.each(name, func(b *testbed) {
 			limit := b.fixed(n)
 			limit.Options = options
 			run(b, limit)
@@ -40,8 +40,8 @@ func (b *bench) eachWriter(n int64, run func(*bench, Limit)) {
 }
 
 // upgrade takes over the connection, as WebSocket does, and talks over it.
-func upgrade(b *bench) {
-	b.eachWriter(1, func(b *bench, limit Limit) {
+func upgrade(b *testbed) {
+	b.eachWriter(1, func(b *testbed, limit Limit) {
 		s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: Upgrade}})
 		address := strings.TrimPrefix(s.server.URL, "http://")
 		for _, status := range []int{http.StatusSwitchingProtocols, http.StatusTooManyRequests} {
@@ -49,7 +49,7 @@ func upgrade(b *bench) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			_ = conn.SetDeadline(time.Now().Add(patience)) // a connection just made
+			_ = conn.SetDeadline(time.Now().Add(testTimeout)) // a connection just made
 			_, _ = io.WriteString(conn, "GET /a HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 			reader := bufio.NewReader(conn)
 			resp, err := http.ReadResponse(reader, nil)
@@ -62,7 +62,7 @@ func upgrade(b *bench) {
 			if status == http.StatusSwitchingProtocols {
 				_, _ = io.WriteString(conn, "ping\n")
 				if echo, err := reader.ReadString('\n'); echo != "ping\n" {
-					b.Errorf("the other side of the tunnel says %q, %v", echo, err)
+					b.Errorf("the echo over the connection is %q, %v", echo, err)
 				}
 			}
 			_ = resp.Body.Close()
@@ -72,8 +72,8 @@ func upgrade(b *bench) {
 }
 
 // stream reads the first half of a body before the handler writes the second.
-func stream(b *bench) {
-	b.eachWriter(1, func(b *bench, limit Limit) {
+func stream(b *testbed) {
+	b.eachWriter(1, func(b *testbed, limit Limit) {
 		gate := make(chan struct{})
 		s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: Stream, Gate: gate}})
 		b.streams(s, gate)
@@ -81,9 +81,9 @@ func stream(b *bench) {
 	})
 }
 
-func (b *bench) streams(s *site, gate chan<- struct{}) {
+func (b *testbed) streams(s *servedApp, gate chan<- struct{}) {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), patience)
+	ctx, cancel := context.WithTimeout(b.Context(), testTimeout)
 	defer cancel()
 	req, err := s.request(ctx, http.MethodGet, "/a")
 	if err != nil {
@@ -106,8 +106,8 @@ func (b *bench) streams(s *site, gate chan<- struct{}) {
 
 // panics has the handler panic below the limit and the app recover above it: that
 // request is counted, and nothing is left locked.
-func panics(b *bench) {
-	b.eachWriter(2, func(b *bench, limit Limit) {
+func panics(b *testbed) {
+	b.eachWriter(2, func(b *testbed, limit Limit) {
 		var calls atomic.Int64
 		s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: Panic, Calls: &calls}}, Route{Path: "/b"})
 		ans := s.get("/a")
@@ -121,8 +121,8 @@ func panics(b *bench) {
 	})
 }
 
-func http2(b *bench) {
-	b.eachWriter(1, func(b *bench, limit Limit) {
+func http2(b *testbed) {
+	b.eachWriter(1, func(b *testbed, limit Limit) {
 		gate := make(chan struct{})
 		s := b.serve(App{Use: []Mount{limit}, Routes: []Route{{Path: "/a", Handler: Handler{Do: Stream, Gate: gate}}}, HTTP2: true})
 		b.streams(s, gate)

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/keyfunc"
 )
@@ -23,14 +22,14 @@ func countIfCases() []testCase {
 	}
 }
 
-// seen is what a CountIf was told.
-type seen struct {
+// A statusLog has the statuses that a CountIf was asked about.
+type statusLog struct {
 	mu       sync.Mutex
 	statuses []int
 }
 
-// counts has what counted says count, and keeps a note of it.
-func (s *seen) counts(counted func(status int) bool) guard.Option {
+// counts is a CountIf that records the statuses before it asks counted.
+func (s *statusLog) counts(counted func(status int) bool) guard.Option {
 	return guard.CountIf(func(status int) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -39,10 +38,10 @@ func (s *seen) counts(counted func(status int) bool) guard.Option {
 	})
 }
 
-// want checks, after the site was closed, that CountIf was asked about these
+// want checks, after the server was closed, that CountIf was asked about these
 // statuses, once each. An adapter may ask as late as at the end of the request's
 // context.
-func (s *seen) want(b *bench, statuses ...int) {
+func (s *statusLog) want(b *testbed, statuses ...int) {
 	b.Helper()
 	var got []int
 	b.until("CountIf was asked", func() bool {
@@ -56,15 +55,15 @@ func (s *seen) want(b *bench, statuses ...int) {
 	}
 }
 
-// countIfGuardsLogin lets in whoever knows the password, any number of times, and
-// everybody else three times.
-func countIfGuardsLogin(b *bench) {
+// countIfGuardsLogin serves requests with the right password any number of times, and
+// those with a wrong one three times.
+func countIfGuardsLogin(b *testbed) {
 	limit := b.fixed(3)
 	limit.Options = []guard.Option{guard.CountIf(func(status int) bool { return status == http.StatusUnauthorized })}
 	s := b.behind(limit, Route{Path: "/right"}, Route{Path: "/wrong", Handler: Handler{Do: Fail, Status: http.StatusUnauthorized}})
 	done := func(left int64) {
 		b.Helper()
-		b.until("given back", func() bool { return b.left(limit.Limiter, peer) == left })
+		b.until("refunded", func() bool { return b.left(limit.Limiter, ipKey) == left })
 	}
 	for i := range 3 {
 		for range 4 {
@@ -83,8 +82,8 @@ func countIfGuardsLogin(b *bench) {
 }
 
 // countIfChargesFirst looks at the count while a handler is at work: otherwise any
-// number of guesses could be under way at once.
-func countIfChargesFirst(b *bench) {
+// number of guesses could be in flight at once.
+func countIfChargesFirst(b *testbed) {
 	gate := make(chan struct{})
 	limit := b.fixed(1)
 	limit.Options = []guard.Option{guard.CountIf(func(int) bool { return false })}
@@ -92,18 +91,18 @@ func countIfChargesFirst(b *bench) {
 	s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: Wait, Gate: gate, Calls: &calls}})
 	_, done := s.start("/a")
 	b.until("the handler runs", func() bool { return calls.Load() == 1 })
-	b.wantLeft(limit.Limiter, peer, 0)
+	b.wantLeft(limit.Limiter, ipKey, 0)
 	s.get("/a").wantDenied()
 	close(gate)
 	(<-done).wantServed()
 	s.close()
-	b.wantLeft(limit.Limiter, peer, 1) // and not 2: the denied one was not charged
+	b.wantLeft(limit.Limiter, ipKey, 1) // and not 2: the denied one was not charged
 }
 
-// countIfClientGone gives back although the request's context has ended.
-func countIfClientGone(b *bench) {
+// countIfClientGone refunds although the request's context has ended.
+func countIfClientGone(b *testbed) {
 	var calls atomic.Int64
-	var saw seen
+	var saw statusLog
 	limit := b.fixed(9)
 	limit.Options = []guard.Option{saw.counts(func(int) bool { return false })}
 	s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: AwaitGone, Calls: &calls}})
@@ -111,15 +110,15 @@ func countIfClientGone(b *bench) {
 	b.until("the handler runs", func() bool { return calls.Load() == 1 })
 	leave()
 	s.close()
-	b.wantLeft(limit.Limiter, peer, 9)
+	b.wantLeft(limit.Limiter, ipKey, 9)
 	saw.want(b, http.StatusOK)
 }
 
 // countIfStacked has one limit watch what comes of another, and of errors that
 // pass both.
-func countIfStacked(b *bench) {
-	var outerSaw, innerSaw seen
-	outer := Limit{Limiter: b.named("outer", core.FixedWindow(core.PerMinute(9))), Key: keyfunc.IP()}
+func countIfStacked(b *testbed) {
+	var outerSaw, innerSaw statusLog
+	outer := b.namedFixed("outer", 9)
 	outer.Options = []guard.Option{outerSaw.counts(func(status int) bool { return status == http.StatusTooManyRequests })}
 	inner := b.fixed(1)
 	inner.Options = []guard.Option{
@@ -136,6 +135,6 @@ func countIfStacked(b *bench) {
 	s.close()
 	outerSaw.want(b, http.StatusOK, http.StatusTeapot, http.StatusTooManyRequests)
 	innerSaw.want(b, http.StatusTeapot)
-	b.wantLeft(outer.Limiter, peer, 8)
-	b.wantLeft(inner.Limiter, peer, 0)
+	b.wantLeft(outer.Limiter, ipKey, 8)
+	b.wantLeft(inner.Limiter, ipKey, 0)
 }

@@ -9,17 +9,17 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// dryRunCases are about a limiter that may look and not touch.
+// dryRunCases are about a limiter that decides and charges, and shows nothing.
 func dryRunCases() []testCase {
 	return []testCase{
 		{"DryRun", dryRun, nil},
 		{"DryRunFails", dryRunFails, nil},
-		{"DryRunHolds", dryRunHolds, nil},
+		{"DryRunDelays", dryRunDelays, nil},
 		{"DryRunStacked", dryRunStacked, nil},
 	}
 }
 
-// dry lets limit decide and charge, and say nothing in any way there is.
+// dry has limit decide and charge, with every option that could show something.
 func dry(limit Limit) Limit {
 	limit.Options = []guard.Option{guard.DryRun(), guard.Headers(guard.XRateLimit | guard.IETF), guard.ExposeHeaders()}
 	limit.OnDenied = &Handler{Body: "denied"}
@@ -27,7 +27,7 @@ func dry(limit Limit) Limit {
 	return limit
 }
 
-func dryRun(b *bench) {
+func dryRun(b *testbed) {
 	limit := dry(b.fixed(1))
 	s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: ShowResult}})
 	for _, allowed := range []string{"true", "false", "false"} {
@@ -35,15 +35,15 @@ func dryRun(b *bench) {
 		ans.want(http.StatusOK, "fixed-1m allowed="+allowed+" limit=1 remaining=0 delay=0s")
 		ans.wantNoHeaders()
 	}
-	b.wantLeft(limit.Limiter, peer, 0)
+	b.wantLeft(limit.Limiter, ipKey, 0)
 }
 
-// dryRunFails breaks the key function and then Redis; nobody notices.
-func dryRunFails(b *bench) {
+// dryRunFails breaks the key function and then Redis; clients do not notice.
+func dryRunFails(b *testbed) {
 	ans := b.behind(dry(b.broken())).get("/a")
 	ans.wantServed()
 	ans.wantNoHeaders()
-	ans.wantSecret("secret detail")
+	ans.wantHidden("secret detail")
 	b.wantLogged("secret detail")
 
 	s := b.behind(dry(b.fixed(1)))
@@ -52,24 +52,24 @@ func dryRunFails(b *bench) {
 		ans = s.get("/a")
 		ans.wantServed()
 		ans.wantNoHeaders()
-		ans.wantSecret("redis detail")
+		ans.wantHidden("redis detail")
 		return b.logs.count("redis detail") > 0
 	})
 }
 
-// dryRunHolds would wait for an hour.
-func dryRunHolds(b *bench) {
+// dryRunDelays would wait for an hour.
+func dryRunDelays(b *testbed) {
 	lim := b.limiter(core.LeakyBucket(core.Per(1, time.Hour), core.Burst(3)))
 	s := b.behind(dry(Limit{Limiter: lim, Key: keyfunc.IP()}))
 	for range 2 {
 		s.get("/a").wantServed()
 	}
-	b.wantLeft(lim, peer, 1)
+	b.wantLeft(lim, ipKey, 1)
 }
 
 // dryRunStacked has a dry run in front of a real limit: only the real one shows.
-func dryRunStacked(b *bench) {
-	trial := dry(Limit{Limiter: b.named("trial", core.FixedWindow(core.PerMinute(1))), Key: keyfunc.IP()})
+func dryRunStacked(b *testbed) {
+	trial := dry(b.namedFixed("trial", 1))
 	for _, c := range []struct {
 		name   string
 		mounts []Mount

@@ -19,7 +19,7 @@ func echoFramework() httpsuite.Adapter {
 		Lacks: map[httpsuite.Ability]string{
 			httpsuite.Interim: "Echo takes an interim status for the final one",
 		},
-		Patterns: map[httpsuite.Place]string{
+		Patterns: map[httpsuite.MountPoint]string{
 			httpsuite.Everywhere: "/g/users/:id",
 			httpsuite.InGroup:    "/g/users/:id",
 			httpsuite.OnRoute:    "/g/users/:id",
@@ -75,7 +75,7 @@ func renderEcho(err error, c echo.Context) {
 	if c.Request().Method == http.MethodHead {
 		body = ""
 	}
-	_ = c.String(status, body) // there is nobody to tell
+	_ = c.String(status, body) // fails only if the client has left
 }
 
 func mountEcho(mounts []httpsuite.Mount) []echo.MiddlewareFunc { return each(mounts, middlewareEcho) }

@@ -7,18 +7,17 @@ import (
 	"github.com/redislimit/redislimit/core/guard"
 )
 
-// A way is how a request ends.
-type way struct {
+// An ending is how a request ends.
+type ending struct {
 	name    string
 	handler Handler
 	status  int  // that the client gets; 0: frameworks differ
-	rudely  bool // the app has no error handler
+	bare    bool // the app has no error handler
 }
 
-// countIf ends a request in every way there is: what is counted goes by the
-// status that the client gets.
-func countIf(b *bench) {
-	for _, w := range []way{
+// countIf ends a request in every way: it counts by the status that the client gets.
+func countIf(b *testbed) {
+	for _, e := range []ending{
 		{"Served", Handler{}, 200, false},
 		{"Silent", Handler{Do: Silent}, 200, false},
 		{"Created", Handler{Status: 201}, 201, false},
@@ -32,39 +31,40 @@ func countIf(b *bench) {
 		{"PanicLate", Handler{Do: PanicLate}, 0, false}, // what was written is sent, or is taken back
 		{"NotFound", Handler{}, 404, false},
 	} {
-		for _, place := range []Place{Everywhere, InGroup, OnRoute} {
-			if w.status == http.StatusNotFound && place != Everywhere {
+		for _, point := range []MountPoint{Everywhere, InGroup, OnRoute} {
+			if e.status == http.StatusNotFound && point != Everywhere {
 				continue // nothing is mounted there
 			}
 			for _, failures := range []bool{true, false} {
-				b.each(fmt.Sprintf("%s/%s/failures=%t", w.name, place, failures), func(b *bench) { b.ends(w, place, failures) })
+				b.each(fmt.Sprintf("%s/%s/failures=%t", e.name, point, failures), func(b *testbed) { b.ends(e, point, failures) })
 			}
 		}
 	}
 }
 
-// ends has a request end in the way w, where either failures count or all else does.
-func (b *bench) ends(w way, place Place, failures bool) {
+// ends has a request end as in e, where either failures count or everything else
+// does.
+func (b *testbed) ends(e ending, point MountPoint, failures bool) {
 	b.Helper()
-	var saw seen
+	var saw statusLog
 	limit := b.fixed(9)
 	limit.Options = []guard.Option{saw.counts(func(status int) bool { return status >= 400 == failures })}
-	app := mountedAt(place, limit, Route{Path: "/a", Handler: w.handler})
-	app.Recover, app.Renders = true, !w.rudely
+	app := mountedAt(point, limit, Route{Path: "/a", Handler: e.handler})
+	app.Recover, app.Renders = true, !e.bare
 	path := "/g/a"
-	if w.status == http.StatusNotFound {
+	if e.status == http.StatusNotFound {
 		path = "/nowhere"
 	}
 	s := b.serve(app)
 	ans := s.get(path)
 	s.close() // so that all is done, or about to be
-	if w.status != 0 && ans.status != w.status {
-		b.Errorf("status %d, want %d", ans.status, w.status)
+	if e.status != 0 && ans.status != e.status {
+		b.Errorf("status %d, want %d", ans.status, e.status)
 	}
 	saw.want(b, ans.status)
 	left := int64(9)
 	if ans.status >= 400 == failures {
 		left = 8
 	}
-	b.until("counted or given back", func() bool { return b.left(limit.Limiter, peer) == left })
+	b.until("counted or refunded", func() bool { return b.left(limit.Limiter, ipKey) == left })
 }

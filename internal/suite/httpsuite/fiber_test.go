@@ -23,12 +23,12 @@ func fiberFramework() httpsuite.Adapter {
 		Name: "Fiber", Start: startFiber,
 		Lacks: map[httpsuite.Ability]string{
 			httpsuite.HTTP2:                            "fasthttp speaks HTTP/1 only",
-			httpsuite.Gone:                             "fasthttp tells nobody that a client left",
+			httpsuite.Gone:                             "fasthttp does not notice that a client left",
 			httpsuite.ResponseWriter:                   "fasthttp has no http.ResponseWriter",
 			httpsuite.Interim:                          "fasthttp sends one response",
-			httpsuite.Ability(httpsuite.BeforeRouting): "Fiber routes as it goes: there is no place before",
+			httpsuite.Ability(httpsuite.BeforeRouting): "Fiber routes as it goes: nothing can be mounted before",
 		},
-		Patterns: map[httpsuite.Place]string{httpsuite.OnRoute: "/g/users/:id"}, // Use and Group know their own prefix only
+		Patterns: map[httpsuite.MountPoint]string{httpsuite.OnRoute: "/g/users/:id"}, // Use and Group have their own prefix only
 	}
 }
 

@@ -21,7 +21,7 @@ func ginFramework() httpsuite.Adapter {
 			httpsuite.Ability(httpsuite.BeforeRouting): "Gin routes before any middleware runs",
 			httpsuite.Interim:                          "Gin takes an interim status for the final one",
 		},
-		Patterns: map[httpsuite.Place]string{
+		Patterns: map[httpsuite.MountPoint]string{
 			httpsuite.Everywhere: "/g/users/:id",
 			httpsuite.InGroup:    "/g/users/:id",
 			httpsuite.OnRoute:    "/g/users/:id",

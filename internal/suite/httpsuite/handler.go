@@ -17,7 +17,7 @@ type Handler struct {
 	Do Action
 	// Status is set explicitly if it is not 0.
 	Status int
-	// Body is what Write writes; the default tells the status.
+	// Body is what Write writes; the default is the text of the status.
 	Body string
 	// Calls counts the calls, if not nil.
 	Calls *atomic.Int64
@@ -33,7 +33,7 @@ type Action int
 // The actions.
 const (
 	Write      Action = iota // write Body with Status
-	Silent                   // return without a word
+	Silent                   // return, and write nothing
 	Fail                     // fail with Status, by the framework's own error if it has one
 	Throw                    // fail with errTeapot, which the app renders
 	Panic                    // panic before anything is written
@@ -42,8 +42,8 @@ const (
 	Wait                     // wait for Gate, then write
 	AwaitGone                // wait until the client has left
 	Upgrade                  // take over the connection and echo it
-	ShowResult               // write what the adapter's Result says
-	Inspect                  // write what Probe says of the http.ResponseWriter
+	ShowResult               // write what the adapter's Result returns
+	Inspect                  // write what Probe returns for the http.ResponseWriter
 )
 
 // A Context is what a [Handler] wants of the framework's request.
@@ -68,7 +68,7 @@ type Context interface {
 
 var errTeapot = errors.New("the app's own error")
 
-// Serve does what h says.
+// Serve handles a request as h describes.
 func (h Handler) Serve(c Context) error {
 	if h.Calls != nil {
 		h.Calls.Add(1)

@@ -12,7 +12,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// headerCases are about what a response tells of the limit.
+// headerCases are about the headers of a response.
 func headerCases() []testCase {
 	return []testCase{
 		{"HeadersAlone", headersAlone, nil},
@@ -23,9 +23,9 @@ func headerCases() []testCase {
 }
 
 // headersAlone compares a limited response with that of the bare handler: what
-// the app says stays as it is, byte for byte, and nothing else comes with the
+// the app sets stays as it is, byte for byte, and nothing else comes with the
 // three headers.
-func headersAlone(b *bench) {
+func headersAlone(b *testbed) {
 	app := SetHeader{"App", "a,  b"}
 	s := b.serve(App{Use: []Mount{app}, Routes: []Route{{Path: "/bare"}, {Path: "/a", Use: []Mount{b.fixed(1)}}}})
 	bare, limited := s.get("/bare"), s.get("/a")
@@ -46,7 +46,7 @@ func headersAlone(b *bench) {
 	denied.wantHeader("App", "a,  b")
 }
 
-func noHeaders(b *bench) {
+func noHeaders(b *testbed) {
 	limit := b.fixed(1)
 	limit.Options = []guard.Option{guard.NoHeaders()}
 	s := b.behind(limit)
@@ -58,7 +58,7 @@ func noHeaders(b *bench) {
 }
 
 // resetDelta counts the seconds from the clock that decided, rounded up.
-func resetDelta(b *bench) {
+func resetDelta(b *testbed) {
 	limit := b.fixed(2)
 	limit.Options = []guard.Option{guard.ResetDelta()}
 	s := b.behind(limit)
@@ -82,7 +82,7 @@ func resetDelta(b *bench) {
 
 // exposeHeaders has browsers let scripts see the headers in use, besides those
 // that the app exposes itself.
-func exposeHeaders(b *bench) {
+func exposeHeaders(b *testbed) {
 	const legacy = "x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset retry-after"
 	for _, c := range []struct {
 		name, before string
@@ -97,7 +97,7 @@ func exposeHeaders(b *bench) {
 		{"IETF", "App", []guard.Option{guard.Headers(guard.IETF)}, 2, "app ratelimit ratelimit-policy retry-after"},
 		{"Both", "", []guard.Option{guard.Headers(guard.IETF | guard.XRateLimit)}, 1, "ratelimit ratelimit-policy " + legacy},
 	} {
-		b.each(c.name, func(b *bench) {
+		b.each(c.name, func(b *testbed) {
 			var mounts []Mount
 			if c.before != "" {
 				mounts = append(mounts, SetHeader{"Access-Control-Expose-Headers", c.before})

@@ -22,7 +22,7 @@ func ietfCases() []testCase {
 	}
 }
 
-// An ietfStep is a request some time later, and what its response says.
+// An ietfStep is a request some time later, and the headers of its response.
 type ietfStep struct {
 	later      time.Duration
 	rate       string // RateLimit
@@ -30,7 +30,7 @@ type ietfStep struct {
 	parsed     string // RateLimit as the parser reads it
 }
 
-func ietf(b *bench) {
+func ietf(b *testbed) {
 	for _, c := range []struct {
 		name           string
 		limits         []core.Option
@@ -76,7 +76,7 @@ func ietf(b *bench) {
 			},
 		},
 	} {
-		b.each(c.name, func(b *bench) {
+		b.each(c.name, func(b *testbed) {
 			s := b.behind(Limit{Limiter: b.limiter(c.limits...), Key: keyfunc.IP(), Options: []guard.Option{
 				guard.Headers(guard.IETF), guard.Cost(func(keyfunc.Request) int64 { return c.cost }),
 			}})
@@ -94,7 +94,7 @@ func ietf(b *bench) {
 }
 
 // ietfBeside sends both kinds of headers.
-func ietfBeside(b *bench) {
+func ietfBeside(b *testbed) {
 	limit := b.fixed(1)
 	limit.Options = []guard.Option{guard.Headers(guard.IETF | guard.XRateLimit)}
 	s := b.behind(limit)
@@ -106,11 +106,11 @@ func ietfBeside(b *bench) {
 	}
 }
 
-// ietfStacked reports at least the tightest of two, whichever comes first, and
-// nobody twice.
-func ietfStacked(b *bench) {
+// ietfStacked has at least the tightest of two, whichever comes first, and none
+// twice.
+func ietfStacked(b *testbed) {
 	for _, order := range []string{"tight loose", "loose tight"} {
-		b.each(order, func(b *bench) {
+		b.each(order, func(b *testbed) {
 			var mounts []Mount
 			for name := range strings.FieldsSeq(order) {
 				lim := b.named(name, core.FixedWindow(core.PerMinute(map[string]int64{"tight": 2, "loose": 5}[name])))
@@ -120,7 +120,7 @@ func ietfStacked(b *bench) {
 			for name, want := range map[string]string{"RateLimit-Policy": "tight q=2 w=60", "RateLimit": "tight r=1 t=60"} {
 				got := ans.parse(name)
 				if n := strings.Count(got, want); n != 1 || strings.Count(got, "loose") > 1 || len(ans.header.Values(name)) != 1 {
-					b.Errorf("%s: %q says %q %d times", name, ans.header.Values(name), want, n)
+					b.Errorf("%s: %q has %q %d times", name, ans.header.Values(name), want, n)
 				}
 			}
 		})

@@ -18,7 +18,7 @@ func answerCases() []testCase {
 }
 
 // refused serves apps that answer 429, 500 and 503.
-func (b *bench) refused(refuse func(status int, mounts ...Mount)) {
+func (b *testbed) refused(refuse func(status int, mounts ...Mount)) {
 	limit := b.fixed(1)
 	refuse(http.StatusTooManyRequests, limit, limit) // a request is charged twice
 	refuse(http.StatusInternalServerError, b.broken())
@@ -27,8 +27,8 @@ func (b *bench) refused(refuse func(status int, mounts ...Mount)) {
 	b.redis.SetError("")
 }
 
-// problem is what a client gets if the app has no say in it.
-func problem(b *bench) {
+// problem is what a client gets where the app does not answer itself.
+func problem(b *testbed) {
 	bodies := map[int]string{
 		429: `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
 			`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429}`,
@@ -51,7 +51,7 @@ func problem(b *bench) {
 }
 
 // errorHandler has the app render the errors of the frameworks that have them.
-func errorHandler(b *bench) {
+func errorHandler(b *testbed) {
 	bodies := map[int]string{
 		429: "denied: fixed-1m allowed=false limit=1 remaining=0 delay=0s",
 		500: "rendered: Internal Server Error",
@@ -66,19 +66,19 @@ func errorHandler(b *bench) {
 	})
 }
 
-// A handled is a native handler in place of the usual answer: what it does, and
-// what comes of it. A status of 0 is the usual one.
-type handled struct {
+// A handlerCase is a native handler instead of the usual answer: what it does, and
+// what the client gets. A status of 0 is the usual one.
+type handlerCase struct {
 	name    string
 	handler Handler
 	status  int
 	body    string
 }
 
-func handledCases() []handled {
+func handlerCases() []handlerCase {
 	open := make(chan struct{})
 	close(open)
-	return []handled{
+	return []handlerCase{
 		{"Writes", Handler{Body: "turned away"}, 0, "turned away"},
 		{"Silent", Handler{Do: Silent}, 0, ""},
 		{"SetsStatus", Handler{Status: 402, Body: "pay"}, 402, "pay"},
@@ -88,11 +88,11 @@ func handledCases() []handled {
 	}
 }
 
-func onDenied(b *bench) {
-	for _, c := range append(handledCases(),
-		handled{"ShowsResult", Handler{Do: ShowResult}, 0, "fixed-1m allowed=false limit=1 remaining=0 delay=0s"},
+func onDenied(b *testbed) {
+	for _, c := range append(handlerCases(),
+		handlerCase{"ShowsResult", Handler{Do: ShowResult}, 0, "fixed-1m allowed=false limit=1 remaining=0 delay=0s"},
 	) {
-		b.each(c.name, func(b *bench) {
+		b.each(c.name, func(b *testbed) {
 			limit := b.fixed(1)
 			limit.OnDenied = &c.handler
 			limit.OnError = &Handler{Body: "the wrong one"}
@@ -100,15 +100,15 @@ func onDenied(b *bench) {
 			s := b.behind(limit)
 			s.get("/a").wantServed()
 			ans := s.get("/a")
-			ans.wantHandled(c, http.StatusTooManyRequests)
+			ans.wantAnswerBy(c, http.StatusTooManyRequests)
 			ans.wantHeaders("1", "0", "1800000073", "60")
 		})
 	}
 }
 
-func onError(b *bench) {
-	for _, c := range handledCases() {
-		b.each(c.name, func(b *bench) {
+func onError(b *testbed) {
+	for _, c := range handlerCases() {
+		b.each(c.name, func(b *testbed) {
 			for _, status := range []int{http.StatusInternalServerError, http.StatusServiceUnavailable} {
 				limit := b.broken()
 				if status == http.StatusServiceUnavailable {
@@ -118,16 +118,16 @@ func onError(b *bench) {
 				limit.OnError = &c.handler
 				limit.OnDenied = &Handler{Body: "the wrong one"}
 				ans := b.behind(limit).get("/a")
-				ans.wantHandled(c, status)
+				ans.wantAnswerBy(c, status)
 				ans.wantHeaders("", "", "", map[int]string{http.StatusServiceUnavailable: "1"}[status])
-				ans.wantSecret("secret detail")
+				ans.wantHidden("secret detail")
 			}
 		})
 	}
 }
 
-// wantHandled checks that c was all that answered.
-func (a answer) wantHandled(c handled, usual int) {
+// wantAnswerBy checks that c was all that answered.
+func (a answer) wantAnswerBy(c handlerCase, usual int) {
 	a.Helper()
 	if c.status != 0 {
 		usual = c.status

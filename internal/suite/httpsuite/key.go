@@ -10,7 +10,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// keyCases are about whom a request is counted for.
+// keyCases are about the key that a request is counted by.
 func keyCases() []testCase {
 	return []testCase{
 		{"User", users, nil},
@@ -20,15 +20,15 @@ func keyCases() []testCase {
 	}
 }
 
-// A visit is a request by somebody, and its answer.
-type visit struct {
+// A keyedRequest is a request with a header line that has its key, and its status.
+type keyedRequest struct {
 	line   string // of the header
 	status int
 }
 
-func (s *site) visits(path string, visits []visit) {
+func (s *servedApp) getEach(path string, requests []keyedRequest) {
 	s.Helper()
-	for i, v := range visits {
+	for i, v := range requests {
 		var lines []string
 		if v.line != "" {
 			lines = append(lines, v.line)
@@ -42,41 +42,41 @@ func (s *site) visits(path string, visits []visit) {
 	}
 }
 
-func users(b *bench) {
+func users(b *testbed) {
 	s := b.behind(Limit{Limiter: b.limiter(core.FixedWindow(core.PerMinute(1))), Key: keyfunc.User(UserKey)})
-	s.visits("/a", []visit{{user("alice"), 200}, {user("alice"), 429}, {user("bob"), 200}, {user("bob"), 429}})
+	s.getEach("/a", []keyedRequest{{user("alice"), 200}, {user("alice"), 429}, {user("bob"), 200}, {user("bob"), 429}})
 	ans := s.get("/b", user("alice"))
 	ans.wantDenied()
 	ans.wantHeaders("1", "0", "1800000073", "60")
 }
 
-// missingKey leaves the key out: the request is limited by its peer's address, in
-// a bucket that the IP key does not share.
-func missingKey(b *bench) {
+// missingKey leaves the key out: the request is limited by its peer's address, under
+// another key than that of keyfunc.IP.
+func missingKey(b *testbed) {
 	lim := b.limiter(core.FixedWindow(core.PerMinute(2)))
-	b.behind(Limit{Limiter: lim, Key: keyfunc.User(UserKey)}).visits("/a", []visit{
+	b.behind(Limit{Limiter: lim, Key: keyfunc.User(UserKey)}).getEach("/a", []keyedRequest{
 		{user("alice"), 200}, {user("alice"), 200}, {user("alice"), 429},
 		{"", 200}, {"", 200}, {"", 429}, {user("bob"), 200},
 	})
-	b.wantLeft(lim, strayKey, 0)
-	b.wantLeft(lim, peer, 2)
+	b.wantLeft(lim, fallbackKey, 0)
+	b.wantLeft(lim, ipKey, 2)
 }
 
 // nativeKey takes the key from the framework's own request.
-func nativeKey(b *bench) {
+func nativeKey(b *testbed) {
 	lim := b.limiter(core.FixedWindow(core.PerMinute(2)))
 	s := b.behind(Limit{Limiter: lim, NativeKey: true})
-	s.visits("/a", []visit{
+	s.getEach("/a", []keyedRequest{
 		{KeyHeader + ": one", 200}, {KeyHeader + ": one", 200}, {KeyHeader + ": one", 429},
 		{KeyHeader + ": two", 200}, {"", 200}, {KeyHeader + ": broken", 500},
 	})
 	b.wantLeft(lim, "one", 0)
 	b.wantLeft(lim, "two", 1)
-	b.wantLeft(lim, strayKey, 1)
+	b.wantLeft(lim, fallbackKey, 1)
 }
 
-// request asks a Request for everything that it can tell.
-func request(b *bench) {
+// request asks a Request for everything that it has.
+func request(b *testbed) {
 	var got []string
 	limit := b.fixed(9)
 	limit.Key = func(r keyfunc.Request) (string, error) {
@@ -97,7 +97,7 @@ func request(b *bench) {
 	s.send(http.MethodPost, "/a?q=x%20y&q=z", user("alice"), "Cookie: c=v; d=w", "Demo-Line: 1", "Demo-Line: 2, 3").wantServed()
 	want := []string{"POST", "/a", "x y", "", "v", "", "alice", "1", "", "1", "2, 3"}
 	if !slices.Equal(got, want) {
-		b.Errorf("the request tells %q, want %q", got, want)
+		b.Errorf("the request has %q, want %q", got, want)
 	}
-	b.wantLeft(limit.Limiter, peer, 8)
+	b.wantLeft(limit.Limiter, ipKey, 8)
 }

@@ -16,8 +16,8 @@ func methodCases() []testCase {
 	}
 }
 
-// head counts as GET does, and is told the same.
-func head(b *bench) {
+// head counts as GET does, and has the same headers.
+func head(b *testbed) {
 	s := b.behind(b.fixed(2))
 	for _, step := range []struct {
 		status                int
@@ -32,9 +32,9 @@ func head(b *bench) {
 
 const allowOrigin = "Access-Control-Allow-Origin"
 
-// preflight is a request as any other. What the app's CORS middleware said stands
-// on the 429 as well: without it a script could not even see the status.
-func preflight(b *bench) {
+// preflight is a request as any other. The 429 has the headers of the app's CORS
+// middleware as well: without them a script could not even see the status.
+func preflight(b *testbed) {
 	limit := b.fixed(1)
 	limit.Options = []guard.Option{guard.ExposeHeaders()}
 	s := b.serve(App{Use: []Mount{SetHeader{allowOrigin, "https://app.test"}, limit}, Routes: []Route{{Path: "/a"}}})
@@ -48,7 +48,7 @@ func preflight(b *bench) {
 }
 
 // preflightSkipped leaves the count to the request itself.
-func preflightSkipped(b *bench) {
+func preflightSkipped(b *testbed) {
 	limit := b.fixed(1)
 	limit.Options = []guard.Option{guard.Skip(func(r keyfunc.Request) bool { return r.Method() == http.MethodOptions })}
 	s := b.behind(limit)

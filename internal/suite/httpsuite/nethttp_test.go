@@ -17,7 +17,7 @@ import (
 func netHTTP() httpsuite.Adapter {
 	return httpsuite.Adapter{
 		Name: "net/http", Start: startNetHTTP, Problem: true,
-		Patterns: map[httpsuite.Place]string{
+		Patterns: map[httpsuite.MountPoint]string{
 			httpsuite.InGroup: "/g/", // what the outer of two ServeMux matched
 			httpsuite.OnRoute: "/g/users/{id}",
 		},

@@ -8,7 +8,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// resultCases are about what a handler can learn of the decision.
+// resultCases are about the decision that a handler gets.
 func resultCases() []testCase {
 	return []testCase{
 		{"Result", result, nil},
@@ -17,7 +17,7 @@ func resultCases() []testCase {
 }
 
 // result is there where a limiter decided, and nowhere else.
-func result(b *bench) {
+func result(b *testbed) {
 	shows := Handler{Do: ShowResult}
 	limit := b.fixed(9)
 	limit.Options = []guard.Option{
@@ -33,7 +33,7 @@ func result(b *bench) {
 }
 
 // resultOfSeveral describes the tightest limit.
-func resultOfSeveral(b *bench) {
+func resultOfSeveral(b *testbed) {
 	lim := b.limiter(core.FixedWindow(core.PerHour(9)), core.FixedWindow(core.PerMinute(2), core.Name("tight")))
 	s := b.behind(Limit{Limiter: lim, Key: keyfunc.IP()}, Route{Path: "/a", Handler: Handler{Do: ShowResult}})
 	ans := s.get("/a")

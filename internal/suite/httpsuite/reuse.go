@@ -21,7 +21,7 @@ func reuseCases() []testCase {
 // keepAlive has many clients send request after request over connections that
 // stay. Their keys are strings as the framework gives them, which some frameworks
 // write the next request into: a limiter that keeps such a string loses count.
-func keepAlive(b *bench) {
+func keepAlive(b *testbed) {
 	header := func(f func(keyfunc.Request) string) Limit {
 		return Limit{Key: func(r keyfunc.Request) (string, error) { return f(r), nil }}
 	}
@@ -34,11 +34,11 @@ func keepAlive(b *bench) {
 		"Value":        header(func(r keyfunc.Request) string { return r.Value(UserKey).(string) }),
 		"Native":       {NativeKey: true},
 	} {
-		b.each(name, func(b *bench) { keepAliveBy(b, limit) })
+		b.each(name, func(b *testbed) { keepAliveBy(b, limit) })
 	}
 }
 
-func keepAliveBy(b *bench, limit Limit) {
+func keepAliveBy(b *testbed, limit Limit) {
 	const clients, requests, quota = 64, 8, 1000
 	lim, err := core.NewMemory("api", core.FixedWindow(core.PerHour(quota)))
 	if err != nil {
@@ -52,7 +52,7 @@ func keepAliveBy(b *bench, limit Limit) {
 		dialed.Add(1)
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}
-	ctx, cancel := context.WithTimeout(b.Context(), patience)
+	ctx, cancel := context.WithTimeout(b.Context(), testTimeout)
 	defer cancel()
 	keys := make([]string, clients)
 	errs := make([]error, clients)

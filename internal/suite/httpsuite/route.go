@@ -18,10 +18,10 @@ func routeCases() []testCase {
 	}
 }
 
-// mountedAt serves routes below /g, with mount at place.
-func mountedAt(place Place, mount Mount, routes ...Route) App {
+// mountedAt serves routes below /g, with mount at point.
+func mountedAt(point MountPoint, mount Mount, routes ...Route) App {
 	app := App{}
-	switch mounts := []Mount{mount}; place {
+	switch mounts := []Mount{mount}; point {
 	case BeforeRouting:
 		app.Pre = mounts
 	case Everywhere:
@@ -42,11 +42,11 @@ func mountedAt(place Place, mount Mount, routes ...Route) App {
 
 // routeAtEachPlace mounts a limit by route wherever one can be mounted. Where the
 // route is not known yet, there is no key: requests are limited by their address,
-// not by a pattern that happens to be the same for all, and the log says so once.
-func routeAtEachPlace(b *bench) {
-	for _, place := range []Place{BeforeRouting, Everywhere, InGroup, OnRoute} {
-		b.each(string(place), func(b *bench) {
-			b.need(Ability(place))
+// not by a pattern that happens to be the same for all, and this is logged once.
+func routeAtEachPlace(b *testbed) {
+	for _, point := range []MountPoint{BeforeRouting, Everywhere, InGroup, OnRoute} {
+		b.each(string(point), func(b *testbed) {
+			b.need(Ability(point))
 			var pattern, key string
 			var err error
 			byRoute := keyfunc.Route()
@@ -56,9 +56,9 @@ func routeAtEachPlace(b *bench) {
 				key, err = byRoute(r)
 				return key, err
 			}
-			s := b.serve(mountedAt(place, limit, Route{Path: "/users/{id}"}, Route{Path: "/other"}))
+			s := b.serve(mountedAt(point, limit, Route{Path: "/users/{id}"}, Route{Path: "/other"}))
 			s.get("/g/users/1").wantServed()
-			want := b.adapter.Patterns[place]
+			want := b.adapter.Patterns[point]
 			if pattern != want {
 				b.Errorf("the route is %q, want %q", pattern, want)
 			}
@@ -68,7 +68,7 @@ func routeAtEachPlace(b *bench) {
 					b.Errorf("a route and no key: %v", err)
 				}
 				b.wantLeft(limit.Limiter, key, 0)
-				b.wantLeft(limit.Limiter, strayKey, 1)
+				b.wantLeft(limit.Limiter, fallbackKey, 1)
 				b.wantWarnings(0)
 				return
 			}
@@ -76,38 +76,38 @@ func routeAtEachPlace(b *bench) {
 				b.Errorf("no route and key %q, %v", key, err)
 			}
 			s.get("/g/other").wantDenied()
-			b.wantLeft(limit.Limiter, strayKey, 0)
+			b.wantLeft(limit.Limiter, fallbackKey, 0)
 			b.wantWarnings(1)
 		})
 	}
 }
 
-func (b *bench) wantWarnings(n int) {
+func (b *testbed) wantWarnings(n int) {
 	b.Helper()
 	if got := b.logs.count("level=WARN"); got != n {
 		b.Errorf("%d warnings logged, want %d", got, n)
 	}
 }
 
-func (b *bench) byRoute(n int64) Limit {
+func (b *testbed) byRoute(n int64) Limit {
 	return Limit{Limiter: b.limiter(core.FixedWindow(core.PerMinute(n))), Key: keyfunc.Route()}
 }
 
 // routeKeepsApart gives each pattern a bucket, and not each path.
-func routeKeepsApart(b *bench) {
+func routeKeepsApart(b *testbed) {
 	s := b.serve(mountedAt(OnRoute, b.byRoute(2), Route{Path: "/users/{id}"}, Route{Path: "/users/{id}/posts"}, Route{Path: "/other"}))
-	s.visits("/g/users/1", []visit{{"", 200}})
-	s.visits("/g/users/2?page=2", []visit{{"", 200}})
-	s.visits("/g/users/3", []visit{{"", 429}})
-	s.visits("/g/users/1/posts", []visit{{"", 200}, {"", 200}, {"", 429}})
-	s.visits("/g/other", []visit{{"", 200}, {"", 200}, {"", 429}})
+	s.getEach("/g/users/1", []keyedRequest{{"", 200}})
+	s.getEach("/g/users/2?page=2", []keyedRequest{{"", 200}})
+	s.getEach("/g/users/3", []keyedRequest{{"", 429}})
+	s.getEach("/g/users/1/posts", []keyedRequest{{"", 200}, {"", 200}, {"", 429}})
+	s.getEach("/g/other", []keyedRequest{{"", 200}, {"", 200}, {"", 429}})
 }
 
 // routeHasOnePath writes one path in other ways. Frameworks differ in which of
 // them they serve; none of those may be a way around the limit.
-func routeHasOnePath(b *bench) {
+func routeHasOnePath(b *testbed) {
 	for _, variant := range []string{"/g/a", "/g/a/", "/g//a", "//g/a", "/g/%61", "/%67/a", "/g/A", "/g/./a", "/g/a?x", "/g/a;x"} {
-		b.each(variant, func(b *bench) {
+		b.each(variant, func(b *testbed) {
 			s := b.serve(mountedAt(OnRoute, b.byRoute(1), Route{Path: "/a"}))
 			first := s.get(variant)
 			second := s.get("/g/a")
@@ -125,7 +125,7 @@ func routeHasOnePath(b *bench) {
 
 // routeOfNothing asks for paths that do not exist: they are one bucket, or else
 // each of them would be one.
-func routeOfNothing(b *bench) {
+func routeOfNothing(b *testbed) {
 	s := b.serve(mountedAt(Everywhere, b.byRoute(2), Route{Path: "/a"}))
 	for i, path := range []string{"/nowhere", "/g/nowhere", "/nowhere/else"} {
 		want := map[bool]int{true: http.StatusNotFound, false: http.StatusTooManyRequests}[i < 2]

@@ -19,11 +19,11 @@ func stackCases() []testCase {
 	}
 }
 
-// stacked limits addresses and users. Whichever of them stands outside, clients
-// and handlers are told of the tighter.
-func stacked(b *bench) {
+// stacked limits addresses and users. Whichever of them is outside, clients and
+// handlers see the tighter.
+func stacked(b *testbed) {
 	for _, userOutside := range []bool{false, true} {
-		byIP := Limit{Limiter: b.named("ip", core.FixedWindow(core.PerMinute(7))), Key: keyfunc.IP()}
+		byIP := b.namedFixed("ip", 7)
 		byUser := Limit{Limiter: b.named("user", core.FixedWindow(core.PerMinute(2))), Key: keyfunc.User(UserKey)}
 		mounts := []Mount{Auth{}, byIP, byUser}
 		if userOutside {
@@ -39,7 +39,7 @@ func stacked(b *bench) {
 			{"alice", 200, "2", "0"},
 			{"bob", 200, "2", "1"},
 			{"bob", 200, "2", "0"},
-			{"carol", 200, "2", "1"},
+			{"carol", 200, "7", "2"}, // a smaller share than 1 of 2
 			{"carol", 200, "2", "0"},
 			{"dave", 200, "7", "0"}, // who has one left, and no address to use it from
 			{"erin", 429, "7", "0"},
@@ -51,29 +51,29 @@ func stacked(b *bench) {
 			}
 			ans.wantHeaders(step.limit, step.remaining, "1800000073", map[int]string{429: "60"}[step.status])
 		}
-		// They are charged one after the other: what stands outside is charged, and
-		// what stands inside never hears of it.
+		// They are charged one after the other: the outer one is charged, and the inner
+		// one is not asked.
 		b.wantLeft(byUser.Limiter, "user:erin", map[bool]int64{true: 1, false: 2}[userOutside])
 		b.redis.FlushAll()
 	}
 }
 
-// stackedDenies has the one inside deny while the one outside has less left: what
-// a client needs to know is who denied.
-func stackedDenies(b *bench) {
+// stackedDenies has the inner limit deny while the outer one has less left: a client
+// needs the headers of the limit that denied.
+func stackedDenies(b *testbed) {
 	outer := Limit{Limiter: b.named("outer", core.FixedWindow(core.PerHour(1))), Key: keyfunc.IP()}
 	inner := b.fixed(3)
 	inner.Options = []guard.Option{guard.Cost(func(keyfunc.Request) int64 { return 4 })}
 	ans := b.serve(App{Use: []Mount{outer, inner}, Routes: []Route{{Path: "/a"}}}).get("/a")
 	ans.wantDenied()
 	ans.wantHeaders("3", "3", "1800000013", "") // and never to come back
-	b.wantLeft(outer.Limiter, peer, 0)
+	b.wantLeft(outer.Limiter, ipKey, 0)
 }
 
-// stackedSilently has a limit that says nothing, tighter than one that does: it
-// neither shows nor silences the other.
-func stackedSilently(b *bench) {
-	secret := Limit{Limiter: b.named("secret", core.FixedWindow(core.PerMinute(2))), Key: keyfunc.IP()}
+// stackedSilently has a limit without headers, tighter than one with headers: it
+// neither shows nor hides the other.
+func stackedSilently(b *testbed) {
+	secret := b.namedFixed("secret", 2)
 	secret.Options = []guard.Option{guard.NoHeaders()}
 	for _, mounts := range [][]Mount{{secret, b.fixed(5)}, {b.fixed(5), secret}} {
 		s := b.serve(App{Use: mounts, Routes: []Route{{Path: "/a"}}})
@@ -90,7 +90,7 @@ func stackedSilently(b *bench) {
 }
 
 // groups limits a group of routes and, within, one of them once more.
-func groups(b *bench) {
+func groups(b *testbed) {
 	hour := func(name string, n int64) Limit {
 		return Limit{Limiter: b.named(name, core.FixedWindow(core.PerHour(n))), Key: keyfunc.IP()}
 	}
@@ -123,10 +123,10 @@ func groups(b *bench) {
 	}
 }
 
-// stackedSets has two limits that speak different headers: each is heard, however
-// tight the other.
-func stackedSets(b *bench) {
-	tight := Limit{Limiter: b.named("tight", core.FixedWindow(core.PerMinute(2))), Key: keyfunc.IP()}
+// stackedSets has two limits with different headers: each is shown, however tight
+// the other.
+func stackedSets(b *testbed) {
+	tight := b.namedFixed("tight", 2)
 	loose := b.fixed(5)
 	loose.Options = []guard.Option{guard.Headers(guard.IETF)}
 	for _, mounts := range [][]Mount{{tight, loose}, {loose, tight}} {

@@ -11,7 +11,7 @@ import (
 // A testCase is one thing that an adapter must do.
 type testCase struct {
 	name  string
-	run   func(*bench)
+	run   func(*testbed)
 	needs []Ability
 }
 
@@ -19,10 +19,10 @@ type testCase struct {
 func Exercise(t *testing.T, a Adapter) {
 	for _, c := range slices.Concat(
 		verdictCases(), keyCases(), failureCases(), headerCases(), ietfCases(), dryRunCases(), answerCases(), resultCases(),
-		countIfCases(), writerCases(), stackCases(), routeCases(), methodCases(), connectionCases(), holdCases(), reuseCases(),
+		countIfCases(), writerCases(), stackCases(), routeCases(), methodCases(), connectionCases(), delayCases(), reuseCases(), loggerCases(),
 	) {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBench(t, a)
+			b := newTestbed(t, a)
 			for _, need := range c.needs {
 				b.need(need)
 			}
@@ -32,15 +32,15 @@ func Exercise(t *testing.T, a Adapter) {
 }
 
 // need skips the test where the framework cannot do what it is about.
-func (b *bench) need(ability Ability) {
+func (b *testbed) need(ability Ability) {
 	b.Helper()
 	if reason := b.adapter.Lacks[ability]; reason != "" {
 		b.Skip(reason)
 	}
 }
 
-// each runs a subtest on a bench of its own.
-func (b *bench) each(name string, run func(*bench)) {
+// each runs a subtest on a testbed of its own.
+func (b *testbed) each(name string, run func(*testbed)) {
 	b.Helper()
-	b.Run(name, func(t *testing.T) { run(newBench(t, b.adapter)) })
+	b.Run(name, func(t *testing.T) { run(newTestbed(t, b.adapter)) })
 }

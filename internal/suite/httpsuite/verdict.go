@@ -22,7 +22,7 @@ func verdictCases() []testCase {
 	}
 }
 
-func allowAndDeny(b *bench) {
+func allowAndDeny(b *testbed) {
 	s := b.behind(Limit{Limiter: b.limiter(core.TokenBucket(core.PerMinute(3))), Key: keyfunc.IP()})
 	for i, remaining := range []string{"2", "1", "0"} {
 		ans := s.get("/a")
@@ -50,7 +50,7 @@ func allowAndDeny(b *bench) {
 }
 
 // never asks for more than there can ever be: it makes no sense to retry.
-func never(b *bench) {
+func never(b *testbed) {
 	limit := Limit{Limiter: b.limiter(core.TokenBucket(core.PerMinute(3))), Key: keyfunc.IP()}
 	limit.Options = []guard.Option{guard.Cost(func(keyfunc.Request) int64 { return 4 })}
 	ans := b.behind(limit).get("/a")
@@ -58,20 +58,20 @@ func never(b *bench) {
 	ans.wantHeaders("3", "3", "1800000013", "")
 }
 
-// deniedNeverRuns has a framework that goes on behind a middleware's back unless
-// it is really told to stop.
-func deniedNeverRuns(b *bench) {
+// deniedNeverRuns is about frameworks that run the handler after a middleware has
+// returned, unless it aborts.
+func deniedNeverRuns(b *testbed) {
 	var calls atomic.Int64
 	second := b.fixed(1)
 	s := b.serve(App{Use: []Mount{b.fixed(1), second}, Routes: []Route{{Path: "/a", Handler: Handler{Calls: &calls}}}})
-	s.get("/a").wantDenied() // by the second, who shares the first's budget
+	s.get("/a").wantDenied() // by the second, which has the same key as the first
 	s.get("/a").wantDenied()
 	if n := calls.Load(); n != 0 {
 		b.Errorf("the handler ran %d times", n)
 	}
 }
 
-func skip(b *bench) {
+func skip(b *testbed) {
 	limit := b.fixed(1)
 	limit.Options = []guard.Option{guard.Skip(func(r keyfunc.Request) bool { return r.Path() == "/healthz" })}
 	s := b.behind(limit, Route{Path: "/healthz"}, Route{Path: "/other"})
@@ -85,7 +85,7 @@ func skip(b *bench) {
 	s.get("/healthz").wantServed()
 }
 
-func cost(b *bench) {
+func cost(b *testbed) {
 	limit := b.fixed(10)
 	limit.Options = []guard.Option{guard.Cost(func(r keyfunc.Request) int64 {
 		switch r.Method() {
@@ -120,7 +120,7 @@ func cost(b *bench) {
 }
 
 // tiers chooses the limiter by request; nil is the mounted one.
-func tiers(b *bench) {
+func tiers(b *testbed) {
 	limit := b.fixed(1)
 	gold := b.named("gold", core.FixedWindow(core.PerMinute(2)))
 	limit.Options = []guard.Option{guard.LimiterFor(func(r keyfunc.Request) *core.Limiter {

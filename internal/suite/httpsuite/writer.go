@@ -21,7 +21,7 @@ func writerCases() []testCase {
 }
 
 // inspected serves a handler that does what probe does, with a limit and without.
-func (b *bench) inspected(http2 bool, saw *seen, probe func(http.ResponseWriter) string) *site {
+func (b *testbed) inspected(http2 bool, saw *statusLog, probe func(http.ResponseWriter) string) *servedApp {
 	limit := b.fixed(9)
 	limit.Options = []guard.Option{saw.counts(func(int) bool { return false })}
 	inspects := Handler{Do: Inspect, Probe: probe}
@@ -31,12 +31,12 @@ func (b *bench) inspected(http2 bool, saw *seen, probe func(http.ResponseWriter)
 }
 
 // writerAbilities compares what a response writer can do with what it can do
-// without the middleware: nothing is lost, and nothing is promised in vain.
+// without the middleware: nothing is lost, and nothing is added that does not work.
 // io.StringWriter is left out: without it, strings are written all the same.
-func writerAbilities(b *bench) {
+func writerAbilities(b *testbed) {
 	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
-		b.each(version, func(b *bench) {
-			var saw seen
+		b.each(version, func(b *testbed) {
+			var saw statusLog
 			s := b.inspected(version == "HTTP/2.0", &saw, abilities)
 			bare, limited := s.get("/bare"), s.get("/a")
 			if bare.proto != version || !strings.Contains(bare.body, "Flusher=true") || limited.body != bare.body {
@@ -52,7 +52,7 @@ func abilities(w http.ResponseWriter) string {
 	_, hijacker := w.(http.Hijacker)
 	_, readerFrom := w.(io.ReaderFrom)
 	_, pusher := w.(http.Pusher)
-	later := time.Now().Add(patience)
+	later := time.Now().Add(testTimeout)
 	rc := http.NewResponseController(w)
 	return fmt.Sprintf("Flusher=%t Hijacker=%t ReaderFrom=%t Pusher=%t read=%v write=%v duplex=%v flush=%v",
 		flusher, hijacker, readerFrom, pusher,
@@ -62,7 +62,7 @@ func abilities(w http.ResponseWriter) string {
 // writerReadsFrom copies into the writer, as http.ServeContent does, by what it
 // offers for that: the status goes with the first byte, be it the handler's or
 // that of a denial.
-func writerReadsFrom(b *bench) {
+func writerReadsFrom(b *testbed) {
 	copies := func(w http.ResponseWriter) string {
 		n, err := io.Copy(w, io.LimitReader(strings.NewReader("copied, but not all"), 6))
 		return fmt.Sprintf(" %d %v", n, err)
@@ -75,9 +75,9 @@ func writerReadsFrom(b *bench) {
 	s.get("/a").want(http.StatusTooManyRequests, "copied 6 <nil>")
 }
 
-// writerInforms sends an interim response, which is not yet the status.
-func writerInforms(b *bench) {
-	var saw seen
+// writerInforms sends an interim response, which is not the final status.
+func writerInforms(b *testbed) {
+	var saw statusLog
 	s := b.inspected(false, &saw, func(w http.ResponseWriter) string {
 		w.WriteHeader(http.StatusEarlyHints)
 		w.WriteHeader(http.StatusNotFound)

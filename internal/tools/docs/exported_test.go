@@ -14,16 +14,22 @@ import (
 // shownElsewhere names the Example that shows an exported name, for names that make no
 // sense alone.
 var shownElsewhere = map[string]string{
-	"guard.New":                  "Guard",
-	"guard.Guard.Check":          "Guard",
-	"guard.Guard.Settle":         "Guard",
-	"guard.Guard.CountsByStatus": "Guard",
-	"guard.Handlers":             "Guard",
-	"guard.OnDenied":             "Guard",
-	"guard.OnError":              "Guard",
-	"guard.Header":               "Guard",
-	"guard.Seen":                 "Guard",
-	"guard.Verdict":              "Guard",
+	"guard.Adapter.New":          "Adapter",
+	"guard.Adapter.Key":          "Adapter",
+	"guard.Adapter.OnDenied":     "Adapter",
+	"guard.Adapter.OnError":      "Adapter",
+	"guard.Guard":                "Adapter",
+	"guard.Guard.Check":          "Adapter",
+	"guard.Guard.Finish":         "Adapter",
+	"guard.Guard.CountsByStatus": "Adapter",
+	"guard.Handlers":             "Adapter",
+	"guard.Handlers.For":         "Adapter",
+	"guard.Header":               "Adapter",
+	"guard.BytesHeader":          "Adapter",
+	"guard.Seen":                 "Adapter",
+	"guard.Seen.Logger":          "Adapter",
+	"guard.Seen.Result":          "Adapter",
+	"guard.Verdict":              "Adapter",
 }
 
 // TestExamples checks that every exported function, type and method has an Example,

@@ -10,28 +10,28 @@ import (
 	"time"
 )
 
-// patience is when a test gives up on what ought to have happened at once.
-const patience = 10 * time.Second
+// testTimeout is when a test gives up on what ought to have happened at once.
+const testTimeout = 10 * time.Second
 
-// A site is an [App] being served to a bench.
-type site struct {
-	*bench
+// A servedApp is an [App] being served to a testbed.
+type servedApp struct {
+	*testbed
 	server *Server
 	close  func()
 }
 
-func (b *bench) serve(app App) *site {
+func (b *testbed) serve(app App) *servedApp {
 	b.Helper()
 	server := b.adapter.Start(b.T, app)
 	server.Transport.DisableCompression = true // nothing but what the test asks for
-	s := &site{b, server, sync.OnceFunc(server.Close)}
+	s := &servedApp{b, server, sync.OnceFunc(server.Close)}
 	b.Cleanup(s.close)
 	return s
 }
 
 // behind serves routes behind limit, mounted for the whole app: /a and /b, unless
 // others are given.
-func (b *bench) behind(limit Limit, routes ...Route) *site {
+func (b *testbed) behind(limit Limit, routes ...Route) *servedApp {
 	b.Helper()
 	if len(routes) == 0 {
 		routes = []Route{{Path: "/a"}, {Path: "/b"}}
@@ -40,14 +40,14 @@ func (b *bench) behind(limit Limit, routes ...Route) *site {
 }
 
 // get sends a request with header lines such as "Name: value".
-func (s *site) get(path string, lines ...string) answer {
+func (s *servedApp) get(path string, lines ...string) answer {
 	s.Helper()
 	return s.send(http.MethodGet, path, lines...)
 }
 
-func (s *site) send(method, path string, lines ...string) answer {
+func (s *servedApp) send(method, path string, lines ...string) answer {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.Context(), testTimeout)
 	defer cancel()
 	ans, err := s.try(ctx, method, path, lines...)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *site) send(method, path string, lines ...string) answer {
 }
 
 // try sends a request that may fail. It may be called from any goroutine.
-func (s *site) try(ctx context.Context, method, path string, lines ...string) (answer, error) {
+func (s *servedApp) try(ctx context.Context, method, path string, lines ...string) (answer, error) {
 	req, err := s.request(ctx, method, path, lines...)
 	if err != nil {
 		return answer{}, err
@@ -69,12 +69,12 @@ func (s *site) try(ctx context.Context, method, path string, lines ...string) (a
 	}
 	body, err := io.ReadAll(resp.Body)
 	return answer{
-		bench: s.bench, what: method + " " + path, proto: resp.Proto,
+		testbed: s.testbed, what: method + " " + path, proto: resp.Proto,
 		status: resp.StatusCode, header: resp.Header, body: string(body), took: time.Since(began),
 	}, errors.Join(err, resp.Body.Close())
 }
 
-func (s *site) request(ctx context.Context, method, path string, lines ...string) (*http.Request, error) {
+func (s *servedApp) request(ctx context.Context, method, path string, lines ...string) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, method, s.server.URL+path, nil)
 	if err != nil {
 		return nil, err
@@ -88,14 +88,14 @@ func (s *site) request(ctx context.Context, method, path string, lines ...string
 
 // start sends a request in the background. The client leaves when leave is called;
 // done gives its answer, or what became of it.
-func (s *site) start(path string) (leave func(), done <-chan answer) {
-	ctx, cancel := context.WithTimeout(s.Context(), patience)
+func (s *servedApp) start(path string) (leave func(), done <-chan answer) {
+	ctx, cancel := context.WithTimeout(s.Context(), testTimeout)
 	answers := make(chan answer, 1)
 	go func() {
 		defer cancel()
 		ans, err := s.try(ctx, http.MethodGet, path)
 		if err != nil {
-			ans = answer{bench: s.bench, what: "GET " + path, body: err.Error()}
+			ans = answer{testbed: s.testbed, what: "GET " + path, body: err.Error()}
 		}
 		answers <- ans
 	}()

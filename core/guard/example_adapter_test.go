@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
@@ -32,6 +33,7 @@ func (callRequest) Query(string) string          { return "" }
 func (callRequest) Cookie(string) string         { return "" }
 func (callRequest) Value(any) any                { return nil }
 func (c callRequest) Unwrap() any                { return c.call }
+func (c callRequest) Logger() *slog.Logger       { return c.seen.Logger() }
 
 // callHeaders are the headers of a call's answer.
 type callHeaders struct{ *call }
@@ -39,24 +41,24 @@ type callHeaders struct{ *call }
 func (c callHeaders) Get(name string) string { return c.reply[name] }
 func (c callHeaders) Set(name, value string) { c.reply[name] = value }
 
+const adapter = guard.Adapter[*call, func(*call)]("calllimit")
+
 // OnDenied is the adapter's option, over the framework's own handlers.
-func OnDenied(handler func(*call)) guard.Option { return guard.OnDenied(handler) }
+func OnDenied(handler func(*call)) guard.Option { return adapter.OnDenied(handler) }
 
 // middleware is the adapter: it asks the Guard, and does what the Verdict says.
 func middleware(lim *core.Limiter, key keyfunc.Func, serve func(*call), options ...guard.Option) func(*call) {
-	g := guard.New(lim, key, options...)
-	denied, failed := guard.Handlers[func(*call)](g)
+	g, handlers := adapter.New(lim, key, options...)
 	return func(c *call) {
-		switch verdict := g.Check(callRequest{c}, callHeaders{c}, &c.seen); {
+		verdict := g.Check(callRequest{c}, callHeaders{c}, &c.seen)
+		switch handler, ok := handlers.For(verdict); {
 		case verdict.Status == 0:
 			serve(c)
 			if g.CountsByStatus() {
-				g.Settle(context.Background(), verdict, c.status)
+				g.Finish(context.Background(), verdict, c.status)
 			}
-		case errors.As(verdict.Err, new(*guard.DeniedError)) && denied != nil:
-			denied(c)
-		case failed != nil:
-			failed(c)
+		case ok:
+			handler(c)
 		default:
 			c.status = verdict.Status
 		}
@@ -65,10 +67,13 @@ func middleware(lim *core.Limiter, key keyfunc.Func, serve func(*call), options 
 
 // An adapter for another framework shows its requests and headers to a Guard, and
 // does what the Verdict says.
-func ExampleGuard() {
+func ExampleAdapter() {
 	lim, _ := core.NewMemory("calls", core.FixedWindow(core.PerHour(1)))
 	serve := middleware(lim, keyfunc.IP(), func(c *call) { c.status = 200 },
-		OnDenied(func(c *call) { fmt.Println(c.sender, "is denied by", c.seen.Result.Name) }))
+		OnDenied(func(c *call) {
+			res, _ := c.seen.Result()
+			fmt.Println(c.sender, "is denied by", res.Name)
+		}))
 
 	for range 2 {
 		c := &call{sender: "192.0.2.1:4711", reply: map[string]string{}}
@@ -90,5 +95,5 @@ func ExampleDeniedError() {
 	if denied := (*guard.DeniedError)(nil); errors.As(err, &denied) {
 		fmt.Println(err, denied.Result.Limit)
 	}
-	// Output: serving a call: redislimit: limit "fixed-1h" exceeded 1
+	// Output: serving a call: redislimit: limiter "calls": limit "fixed-1h" exceeded 1
 }

@@ -19,15 +19,15 @@ import (
 // start is the instant at which the clock stands in every case.
 var start = time.UnixMicro(1_800_000_012_345_678)
 
-// peer is the key of [keyfunc.IP] for all clients of the suite, and strayKey that of
+// ipKey is the key of [keyfunc.IP] for all clients of the suite, and fallbackKey that of
 // a client without a key.
 const (
-	peer     = "ip:127.0.0.1"
-	strayKey = "peer:127.0.0.1"
+	ipKey       = "ip:127.0.0.1"
+	fallbackKey = "peer:127.0.0.1"
 )
 
-// A bench is one case: the adapter, and a Redis whose clock stands.
-type bench struct {
+// A testbed is one case: the adapter, and a Redis whose clock stands.
+type testbed struct {
 	*testing.T
 	adapter Adapter
 	redis   *miniredis.Miniredis
@@ -36,7 +36,7 @@ type bench struct {
 	logs    *logs
 }
 
-func newBench(t *testing.T, a Adapter) *bench {
+func newTestbed(t *testing.T, a Adapter) *testbed {
 	t.Helper()
 	server, err := embedded.Start()
 	if err != nil {
@@ -46,38 +46,40 @@ func newBench(t *testing.T, a Adapter) *bench {
 	server.SetTime(start)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
-	return &bench{t, a, server, client, start, captureLogs(t)}
+	return &testbed{t, a, server, client, start, captureLogs(t)}
 }
 
-func (b *bench) advance(d time.Duration) {
+func (b *testbed) advance(d time.Duration) {
 	b.now = b.now.Add(d)
 	b.redis.SetTime(b.now)
 }
 
 // limiter makes the limiter that most cases are about.
-func (b *bench) limiter(limits ...core.Option) *core.Limiter { return b.named("api", limits...) }
+func (b *testbed) limiter(limits ...core.Option) *core.Limiter { return b.named("api", limits...) }
 
 // named makes a limiter that only Redis decides for: a cache of denials would not
-// know that the clock moved.
-func (b *bench) named(name string, limits ...core.Option) *core.Limiter {
+// see that the clock moved.
+func (b *testbed) named(name string, limits ...core.Option) *core.Limiter {
 	return core.MustNew(b.client, name, append(limits, core.FailClosed(), core.DenyCache(0))...)
 }
 
 // fixed limits by address, in fixed windows of a minute.
-func (b *bench) fixed(n int64) Limit {
-	return Limit{Limiter: b.limiter(core.FixedWindow(core.PerMinute(n))), Key: keyfunc.IP()}
+func (b *testbed) fixed(n int64) Limit { return b.namedFixed("api", n) }
+
+func (b *testbed) namedFixed(name string, n int64) Limit {
+	return Limit{Limiter: b.named(name, core.FixedWindow(core.PerMinute(n))), Key: keyfunc.IP()}
 }
 
-// wantLeft checks what is left of key, which nobody but the requests of the test
-// may have charged.
-func (b *bench) wantLeft(lim *core.Limiter, key string, want int64) {
+// wantLeft checks what is left of key, which only the requests of the test may have
+// charged.
+func (b *testbed) wantLeft(lim *core.Limiter, key string, want int64) {
 	b.Helper()
 	if got := b.left(lim, key); got != want {
 		b.Errorf("%s of %s: %d left, want %d", key, lim.Name(), got, want)
 	}
 }
 
-func (b *bench) left(lim *core.Limiter, key string) int64 {
+func (b *testbed) left(lim *core.Limiter, key string) int64 {
 	b.Helper()
 	res, err := lim.Peek(context.Background(), key)
 	if err != nil {
@@ -87,9 +89,9 @@ func (b *bench) left(lim *core.Limiter, key string) int64 {
 }
 
 // until waits for what another goroutine is about to do.
-func (b *bench) until(what string, done func() bool) {
+func (b *testbed) until(what string, done func() bool) {
 	b.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			b.Fatalf("still not: %s", what)
 		}

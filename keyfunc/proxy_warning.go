@@ -1,0 +1,31 @@
+package keyfunc
+
+import (
+	"net/netip"
+	"sync/atomic"
+)
+
+// A proxyWarning is logged once when requests seem to come through a proxy that IP
+// was not configured for. express-rate-limit has the same check,
+// ERR_ERL_UNEXPECTED_X_FORWARDED_FOR.
+type proxyWarning struct{ logged atomic.Bool }
+
+func (w *proxyWarning) check(r Request, remote netip.Addr) {
+	if w.logged.Load() || !proxyLike(remote) || r.Header("X-Forwarded-For") == "" {
+		return
+	}
+	lr, ok := r.(LoggingRequest)
+	if !ok {
+		return
+	}
+	if logger := lr.Logger(); logger != nil && !w.logged.Swap(true) {
+		logger.WarnContext(r.Context(), "redislimit: a private peer sent X-Forwarded-For, which IP() does not use: "+
+			"behind a proxy all clients are counted as one. Consider keyfunc.TrustedProxies with the addresses of your proxies, "+
+			"TrustedHops or TrustedHeader.", "peer", r.RemoteAddr())
+	}
+}
+
+// proxyLike reports whether a reverse proxy is likely to have this address.
+func proxyLike(remote netip.Addr) bool {
+	return !remote.IsValid() || remote.IsPrivate() || remote.IsLoopback() || remote.IsLinkLocalUnicast()
+}
