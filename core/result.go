@@ -157,12 +157,12 @@ func (s *limitSet) fill(res *Result, observed []algorithm.Observation, n int64, 
 	}
 	charged := charge && allowed
 	if len(observed) == 1 {
-		s.fillOne(res, 0, observed[0], n, charged, source)
+		s.fillOne(res, 0, &observed[0], n, charged, source)
 		return
 	}
 	all := make([]Result, len(observed))
-	for i, o := range observed {
-		s.fillOne(&all[i], i, o, n, charged, source)
+	for i := range observed {
+		s.fillOne(&all[i], i, &observed[i], n, charged, source)
 		if !allowed {
 			all[i].Delay = 0 // what is denied has no place in a queue
 		}
@@ -171,9 +171,9 @@ func (s *limitSet) fill(res *Result, observed []algorithm.Observation, n int64, 
 }
 
 // fillOne makes res the Result of the limit i.
-func (s *limitSet) fillOne(res *Result, i int, o algorithm.Observation, n int64, charged bool, source Source) {
+func (s *limitSet) fillOne(res *Result, i int, o *algorithm.Observation, n int64, charged bool, source Source) {
 	e := s.evaluators[i]
-	out := e.Outcome(o, n, charged)
+	out := e.Outcome(*o, n, charged)
 	res.Allowed = o.Admits
 	res.Limit, res.Remaining = out.Limit, out.Remaining
 	res.RetryAfter = Never
@@ -185,7 +185,7 @@ func (s *limitSet) fillOne(res *Result, i int, o algorithm.Observation, n int64,
 	res.Limiter, res.Name = s.limiter, s.names[i]
 	res.Source = source
 	if charged {
-		res.receipt.id = e.ChargeID(o)
+		res.receipt.id = e.ChargeID(*o)
 	}
 }
 
