@@ -7,7 +7,10 @@ import (
 	"testing"
 )
 
-const requireEnv = "REDISLIMIT_REQUIRE_REDIS"
+const (
+	requireEnv = "REDISLIMIT_REQUIRE_REDIS"
+	serverEnv  = "REDISLIMIT_REDIS_SERVER"
+)
 
 // process is a running command that somebody waits for, so that it never stays behind as a zombie.
 type process struct {
@@ -43,6 +46,22 @@ func run(cmd *exec.Cmd) (*process, error) {
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill() // fails only if it has ended already
 	<-p.done
+}
+
+// serverBinary returns the path of the server that tests run against: the one that REDISLIMIT_REDIS_SERVER names, else
+// the redis-server in PATH. One that was asked for and cannot be run ends the test, required or not: another version in its
+// place would hide that nothing was tested.
+func serverBinary(tb testing.TB) string {
+	tb.Helper()
+	name := os.Getenv(serverEnv)
+	if name == "" {
+		return binary(tb, "redis-server")
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		tb.Fatalf("redistest: %s must name a Redis server that can be run, by its absolute path or in PATH: %v", serverEnv, err)
+	}
+	return path
 }
 
 // binary returns the path of a program, or ends the test.

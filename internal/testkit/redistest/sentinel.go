@@ -38,7 +38,7 @@ type SentinelGroup struct {
 // replica after some more. config holds further flags for the two servers. It ends with the test.
 func Sentinel(tb testing.TB, config ...string) *SentinelGroup {
 	tb.Helper()
-	path := binary(tb, "redis-server")
+	path := serverBinary(tb)
 	g := &SentinelGroup{Name: "main", ctx: tb.Context(), tb: tb}
 	config = append([]string{noSyncDelay, "0"}, config...)
 	master := serve(tb, path, freePort, config...)
