@@ -4,6 +4,9 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 )
 
@@ -62,6 +65,25 @@ func serverBinary(tb testing.TB) string {
 		tb.Fatalf("redistest: %s must name a Redis server that can be run, by its absolute path or in PATH: %v", serverEnv, err)
 	}
 	return path
+}
+
+var majorVersions sync.Map // of servers by their path, as a program does not change during a test
+
+// majorVersion returns the 7 of "Redis server v=7.0.15 ...". Valkey goes on from Redis 7.2: its first version is 7.2, too.
+func majorVersion(tb testing.TB, server string) int {
+	tb.Helper()
+	if known, ok := majorVersions.Load(server); ok {
+		return known.(int)
+	}
+	out, err := exec.Command(server, "--version").Output()
+	_, rest, _ := strings.Cut(string(out), " v=")
+	number, _, _ := strings.Cut(rest, ".")
+	major, badNumber := strconv.Atoi(number)
+	if err != nil || badNumber != nil {
+		tb.Fatalf("redistest: %s --version does not tell its version: %q, %v", server, out, err)
+	}
+	majorVersions.Store(server, major)
+	return major
 }
 
 // binary returns the path of a program, or ends the test.
