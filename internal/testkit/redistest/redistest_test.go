@@ -227,7 +227,7 @@ func TestServerDiesWithTheProcessOnly(t *testing.T) {
 	alive := <-ended
 
 	self := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
-	self.Env = append(os.Environ(), "REDISTEST_ORPHAN=1")
+	self.Env = append(os.Environ(), "REDISTEST_ORPHAN=1", "TMPDIR="+t.TempDir()) // its own folders outlive it
 	out, err := self.Output()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
