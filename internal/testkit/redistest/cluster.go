@@ -35,7 +35,7 @@ func ClusterClient(tb testing.TB, addrs []string) *redis.ClusterClient {
 // cluster starts servers and makes a cluster of them, of which the first three are the masters.
 func cluster(tb testing.TB, replicas int, config ...string) []*Instance {
 	tb.Helper()
-	server, cli := binary(tb, "redis-server"), binary(tb, "redis-cli")
+	server, cli := serverBinary(tb), binary(tb, "redis-cli")
 	for n := 1; ; n++ {
 		nodes := make([]*Instance, masters*(1+replicas))
 		for i := range nodes {

@@ -4,10 +4,16 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 )
 
-const requireEnv = "REDISLIMIT_REQUIRE_REDIS"
+const (
+	requireEnv = "REDISLIMIT_REQUIRE_REDIS"
+	serverEnv  = "REDISLIMIT_REDIS_SERVER"
+)
 
 // process is a running command that somebody waits for, so that it never stays behind as a zombie.
 type process struct {
@@ -43,6 +49,41 @@ func run(cmd *exec.Cmd) (*process, error) {
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill() // fails only if it has ended already
 	<-p.done
+}
+
+// serverBinary returns the path of the server that tests run against: the one that REDISLIMIT_REDIS_SERVER names, else
+// the redis-server in PATH. One that was asked for and cannot be run ends the test, required or not: another version in its
+// place would hide that nothing was tested.
+func serverBinary(tb testing.TB) string {
+	tb.Helper()
+	name := os.Getenv(serverEnv)
+	if name == "" {
+		return binary(tb, "redis-server")
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		tb.Fatalf("redistest: %s must name a Redis server that can be run, by its absolute path or in PATH: %v", serverEnv, err)
+	}
+	return path
+}
+
+var majorVersions sync.Map // of servers by their path, as a program does not change during a test
+
+// majorVersion returns the 7 of "Redis server v=7.0.15 ...". Valkey goes on from Redis 7.2: its first version is 7.2, too.
+func majorVersion(tb testing.TB, server string) int {
+	tb.Helper()
+	if known, ok := majorVersions.Load(server); ok {
+		return known.(int)
+	}
+	out, err := exec.Command(server, "--version").Output()
+	_, rest, _ := strings.Cut(string(out), " v=")
+	number, _, _ := strings.Cut(rest, ".")
+	major, badNumber := strconv.Atoi(number)
+	if err != nil || badNumber != nil {
+		tb.Fatalf("redistest: %s --version does not tell its version: %q, %v", server, out, err)
+	}
+	majorVersions.Store(server, major)
+	return major
 }
 
 // binary returns the path of a program, or ends the test.

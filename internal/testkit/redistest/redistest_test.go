@@ -129,7 +129,7 @@ func TestTakenPortIsNotMistakenForOurs(t *testing.T) {
 		t.Fatal(err)
 	}
 	picks := 0
-	s := serve(t, binary(t, "redis-server"), func() (int, error) {
+	s := serve(t, serverBinary(t), func() (int, error) {
 		if picks++; picks < 3 {
 			return strconv.Atoi(taken)
 		}
@@ -142,7 +142,7 @@ func TestTakenPortIsNotMistakenForOurs(t *testing.T) {
 
 func TestFailureShowsTheLog(t *testing.T) {
 	t.Parallel()
-	binary(t, "redis-server")
+	serverBinary(t)
 	msg := failure(t, func(tb testing.TB) { Server(tb, "--no-such-option", "1") })
 	if !strings.HasPrefix(msg, "Fatal: ") || !strings.Contains(msg, "no-such-option") {
 		t.Errorf("got %q, want a fatal message with what the server complains of", msg)
@@ -171,10 +171,38 @@ func TestWithoutRedis(t *testing.T) {
 		for require, want := range map[string]string{"": "Skip: ", "0": "Skip: ", "1": "Fatal: "} {
 			t.Setenv("PATH", tt.path)
 			t.Setenv(requireEnv, require)
+			t.Setenv(serverEnv, "")
 			msg := failure(t, tt.start)
 			if !strings.HasPrefix(msg, want) || !strings.Contains(msg, tt.missing) {
 				t.Errorf("%s, %s=%q: %q, want %q", tt.name, requireEnv, require, msg, want)
 			}
+		}
+	}
+}
+
+func TestNamedServer(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a shell script stands for the server")
+	}
+	path := serverBinary(t)
+	dir := t.TempDir()
+	named, notExecutable := filepath.Join(dir, "named"), filepath.Join(dir, "not-executable")
+	script := "#!/bin/sh\nexec '" + path + "' \"$@\" --maxclients 77\n"
+	for name, mode := range map[string]os.FileMode{named: 0o700, notExecutable: 0o600} {
+		if err := os.WriteFile(name, []byte(script), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv(serverEnv, named)
+	if got, err := Server(t).Client(t).ConfigGet(t.Context(), "maxclients").Result(); got["maxclients"] != "77" || err != nil {
+		t.Errorf("the server is not the named one: %v, %v", got, err)
+	}
+	for _, name := range []string{notExecutable, filepath.Join(dir, "absent"), "absent-from-path"} {
+		t.Setenv(serverEnv, name)
+		t.Setenv(requireEnv, "")
+		msg := failure(t, func(tb testing.TB) { Server(tb) })
+		if !strings.HasPrefix(msg, "Fatal: ") || !strings.Contains(msg, serverEnv) || !strings.Contains(msg, name) {
+			t.Errorf("%s=%s: %q, want a fatal message that names both", serverEnv, name, msg)
 		}
 	}
 }
@@ -185,7 +213,7 @@ func TestServerDiesWithTheProcessOnly(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux ends a child with its parent")
 	}
-	binary(t, "redis-server")
+	serverBinary(t)
 	if os.Getenv("REDISTEST_ORPHAN") == "1" {
 		fmt.Println("orphan", Server(t).Addr)
 		os.Exit(0)
@@ -199,7 +227,7 @@ func TestServerDiesWithTheProcessOnly(t *testing.T) {
 	alive := <-ended
 
 	self := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
-	self.Env = append(os.Environ(), "REDISTEST_ORPHAN=1")
+	self.Env = append(os.Environ(), "REDISTEST_ORPHAN=1", "TMPDIR="+t.TempDir()) // its own folders outlive it
 	out, err := self.Output()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -33,19 +33,23 @@ type SentinelGroup struct {
 	tb  testing.TB
 }
 
-// Sentinel starts a master, a replica and three Sentinels, which give up a silent master after half a second. It
-// returns once all of them know each other; a failover takes about two seconds, and a former master that returns is made the
+// Sentinel starts a master, a replica and three Sentinels, which give up a silent master after half a second (two
+// seconds before Redis 7.0). It returns once all of them know each other; a failover takes about two seconds, and a former master that returns is made the
 // replica after some more. config holds further flags for the two servers. It ends with the test.
 func Sentinel(tb testing.TB, config ...string) *SentinelGroup {
 	tb.Helper()
-	path := binary(tb, "redis-server")
+	path := serverBinary(tb)
 	g := &SentinelGroup{Name: "main", ctx: tb.Context(), tb: tb}
 	config = append([]string{noSyncDelay, "0"}, config...)
 	master := serve(tb, path, freePort, config...)
 	host, port, _ := strings.Cut(master.Addr, ":")
-	g.Servers = []*Instance{master, serve(tb, path, freePort, append(config, "--replicaof", host+" "+port)...)}
+	g.Servers = []*Instance{master, serve(tb, path, freePort, append(config, "--replicaof", host, port)...)}
+	downAfter := "500"
+	if majorVersion(tb, path) < 7 {
+		downAfter = "2000" // pace has no effect there: see it
+	}
 	watch := fmt.Sprintf("sentinel monitor %s %s %s %d\n", g.Name, host, port, quorum) +
-		"sentinel down-after-milliseconds " + g.Name + " 500\n" +
+		"sentinel down-after-milliseconds " + g.Name + " " + downAfter + "\n" +
 		"sentinel failover-timeout " + g.Name + " 3000\n" // an attempt that failed is repeated after twice that
 	for range sentinels {
 		s := launch(tb, path, freePort, func(dir string, port int) []string {
@@ -70,7 +74,8 @@ func Sentinel(tb testing.TB, config ...string) *SentinelGroup {
 
 // pace sets how often, in milliseconds, a Sentinel makes itself known to the others and asks servers for their replicas. A server
 // it pings ten times a second: that is also how soon it connects to one again, and a second of that, the default, would
-// make it take each new master for a silent one. Before Redis 7.0 this is an unknown command, and the defaults stay.
+// make it take each new master for a silent one after half a second. Before Redis 7.0 this is an unknown command, and the
+// defaults stay.
 func pace(s *Instance, publish, info int) {
 	ask(s.Addr, fmt.Sprintf("SENTINEL DEBUG PING-PERIOD 100 PUBLISH-PERIOD %d INFO-PERIOD %d", publish, info))
 }

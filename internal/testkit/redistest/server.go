@@ -2,6 +2,9 @@
 //
 // A test that asks for a server is skipped where Redis is not installed, so that `go test ./...` works on any machine;
 // with REDISLIMIT_REQUIRE_REDIS=1, as in CI, it fails instead, so that nothing is left untested in silence.
+// REDISLIMIT_REDIS_SERVER names another server than the redis-server in PATH, by its absolute path, for example that of
+// an older version: single servers, Clusters, Sentinels and TLS all run it. redis-cli, which makes a Cluster, is always
+// the one in PATH: it can set up servers of other versions.
 package redistest
 
 import (
@@ -43,7 +46,7 @@ type Instance struct {
 // ("--maxmemory", "50mb"); they come last, so they win. The server must let anybody PING and ask for INFO.
 func Server(tb testing.TB, config ...string) *Instance {
 	tb.Helper()
-	return serve(tb, binary(tb, "redis-server"), freePort, config...)
+	return serve(tb, serverBinary(tb), freePort, config...)
 }
 
 // Client returns a client with go-redis's default options, closed when the test of tb ends.

@@ -35,7 +35,7 @@ type TLSInstance struct {
 // without Redis, one whose Redis was built without TLS skips the test, or fails it.
 func TLSServer(tb testing.TB, config ...string) *TLSInstance {
 	tb.Helper()
-	path := binary(tb, "redis-server")
+	path := serverBinary(tb)
 	if !speaksTLS(path) {
 		missing(tb, path+" was built without TLS")
 	}
