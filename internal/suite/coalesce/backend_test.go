@@ -14,6 +14,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/gate"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
 // maxInFlight is how many calls to one server may be in flight before the next decisions wait for one of them: what the
@@ -33,6 +34,14 @@ func newBackend(client redis.UniversalClient, nodes int) *backend {
 	s := &backend{client: client, gate: &gate.Gate{}, nodes: nodes}
 	client.AddHook(s.gate)
 	return s
+}
+
+// backends are those to which batches are sent in different ways: in one script, and in a pipeline to each node.
+func backends() map[string]func(*testing.T) *backend {
+	return map[string]func(*testing.T) *backend{
+		"Redis":   func(t *testing.T) *backend { return onRedis(t) },
+		"Cluster": func(t *testing.T) *backend { return onCluster(redistest.ClusterClient(t, redistest.Cluster(t))) },
+	}
 }
 
 func (s *backend) limiter(t *testing.T, name string, options ...core.Option) *core.Limiter {

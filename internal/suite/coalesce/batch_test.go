@@ -17,12 +17,11 @@ import (
 // with one cost for all because their costs are alike, though only some are to be charged: the first of the batch would
 // decide for all whether they are.
 func TestPeeksAmongCharges(t *testing.T) {
+	t.Parallel()
 	allow, peek := request{key: "k", n: 1}, request{key: "k", n: 1, peek: true}
-	for on, open := range map[string]func(*testing.T) *backend{
-		"Redis":   func(t *testing.T) *backend { return onRedis(t) },
-		"Cluster": func(t *testing.T) *backend { return onCluster(redistest.ClusterClient(t, redistest.Cluster(t))) },
-	} {
+	for on, open := range backends() {
 		t.Run(on, func(t *testing.T) {
+			t.Parallel()
 			s := open(t)
 			for name, requests := range map[string][]request{
 				"peek-first":   {peek, allow, peek, allow, allow},
@@ -48,6 +47,7 @@ func TestPeeksAmongCharges(t *testing.T) {
 // A decision that fails inside a batch, while others of it succeed, is made once more on its own. Its trouble may be over
 // by then: here Redis has memory again. It would notice one that gets no second attempt.
 func TestFailedInBatchIsRetriedAlone(t *testing.T) {
+	t.Parallel()
 	s := onRedis(t)
 	lim := s.limiter(t, "retried", tenPerHour)
 	busy := s.occupy(t, lim)
@@ -68,7 +68,8 @@ func TestFailedInBatchIsRetriedAlone(t *testing.T) {
 // A decision that is made once more on its own has what is left of its Timeout, and not all of it again. It would notice
 // a caller that waits for up to twice the Timeout: once in a batch that is refused, and once alone.
 func TestRetriedAloneWithinTheTimeout(t *testing.T) {
-	const timeout, held = time.Minute, time.Second
+	t.Parallel()
+	const timeout, held = time.Minute, 500 * time.Millisecond
 	for _, contextTimeout := range []bool{false, true} {
 		t.Run(fmt.Sprint("ContextTimeoutEnabled ", contextTimeout), func(t *testing.T) {
 			server := redistest.Server(t)

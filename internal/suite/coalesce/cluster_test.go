@@ -18,6 +18,7 @@ func onCluster(client *redis.ClusterClient) *backend {
 
 // While one node hangs only the callers of its keys wait.
 func TestPausedNode(t *testing.T) {
+	t.Parallel()
 	c := redistest.ClusterWithReplicas(t, "--cluster-node-timeout", "60000")
 	s := onCluster(c.Client(t))
 	lim := s.limiter(t, "paused", tenPerHour)
@@ -72,6 +73,7 @@ func TestPausedNode(t *testing.T) {
 // the node says that it is (ASK), and then to where it has gone (MOVED). The
 // destination may not have the script. Each decision is made once.
 func TestSlotMoves(t *testing.T) {
+	t.Parallel()
 	client := redistest.ClusterClient(t, redistest.Cluster(t))
 	s := onCluster(client)
 	lim := s.limiter(t, "moves", tenPerHour)
@@ -156,6 +158,7 @@ func id(t *testing.T, node *redis.Client) string {
 // Level: pipelined batches. A script that the nodes have forgotten is sent to them
 // again, and each decision made once.
 func TestScriptFlushedUnderPipeline(t *testing.T) {
+	t.Parallel()
 	client := redistest.ClusterClient(t, redistest.Cluster(t))
 	s := onCluster(client)
 	lim := s.limiter(t, "flushed", core.FixedWindow(core.PerHour(1000)))

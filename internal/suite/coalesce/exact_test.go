@@ -51,9 +51,17 @@ func driven(client redis.UniversalClient, nodes int) *backend {
 // refunds, what is denied and what never could be admitted. The others are held
 // to the exact model, by package conformance.
 func TestExact(t *testing.T) {
-	t.Run("Redis", func(t *testing.T) { exact(t, driven(redistest.Server(t).Client(t), 1)) })
-	t.Run("Cluster", func(t *testing.T) { exact(t, driven(redistest.ClusterClient(t, redistest.Cluster(t)), 3)) })
+	t.Parallel()
+	t.Run("Redis", func(t *testing.T) {
+		t.Parallel()
+		exact(t, driven(redistest.Server(t).Client(t), 1))
+	})
+	t.Run("Cluster", func(t *testing.T) {
+		t.Parallel()
+		exact(t, driven(redistest.ClusterClient(t, redistest.Cluster(t)), 3))
+	})
 	t.Run("Miniredis", func(t *testing.T) {
+		t.Parallel()
 		m, err := embedded.Start()
 		if err != nil {
 			t.Fatal(err)

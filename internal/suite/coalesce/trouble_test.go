@@ -51,6 +51,7 @@ var tenPerHour = core.FixedWindow(core.PerHour(10))
 // Sixty-four callers at once cause a few commands, not sixty-four; with
 // Coalesce(1) each has its own. The client's hooks see them all.
 func TestCommands(t *testing.T) {
+	t.Parallel()
 	s := onRedis(t)
 	requests := make([]request, 64-maxInFlight)
 	for i := range requests {
@@ -87,6 +88,7 @@ func TestCommands(t *testing.T) {
 
 // A decision on very many units waits for no other, and no other for it.
 func TestCostlyGoesAlone(t *testing.T) {
+	t.Parallel()
 	s := onRedis(t)
 	lim := s.limiter(t, "costly", core.SlidingWindowLog(core.PerHour(1000)))
 	busy := s.occupy(t, lim)
@@ -109,6 +111,7 @@ func TestCostlyGoesAlone(t *testing.T) {
 // batch and starts its own key afresh: another type, garbage, numbers beyond all
 // bounds, another algorithm's state.
 func TestForeignValueInBatch(t *testing.T) {
+	t.Parallel()
 	s := onRedis(t)
 	foreign := [][]any{
 		{"rpush", "list"}, {"hset", "field", "value"}, {"sadd", "member"}, {"zadd", "1", "member"}, {"zadd", "inf", "5"},
@@ -142,23 +145,24 @@ func TestForeignValueInBatch(t *testing.T) {
 // With its memory full Redis refuses to charge. Each decision that would charge is ErrUnavailable with Redis's reason,
 // reported as an outage, and nothing stays charged; those that need no memory have an answer, also beside it in one batch.
 func TestOutOfMemory(t *testing.T) {
-	open := map[string]func(*testing.T) *backend{
-		"Redis":   func(t *testing.T) *backend { return onRedis(t) },
-		"Cluster": func(t *testing.T) *backend { return onCluster(redistest.ClusterClient(t, redistest.Cluster(t))) },
-	}
-	for name, limits := range map[string][]core.Option{
-		"one":     {tenPerHour},
-		"several": {tenPerHour, core.TokenBucket(core.PerHour(1000)), core.SlidingWindowLog(core.PerHour(1000))},
-	} {
-		for on, open := range open {
-			t.Run(name+" on "+on, func(t *testing.T) { outOfMemory(t, open(t), limits) })
-		}
+	t.Parallel()
+	for on, open := range backends() {
+		t.Run(on, func(t *testing.T) {
+			t.Parallel()
+			s := open(t)
+			for name, limits := range map[string][]core.Option{
+				"one":     {tenPerHour},
+				"several": {tenPerHour, core.TokenBucket(core.PerHour(1000)), core.SlidingWindowLog(core.PerHour(1000))},
+			} {
+				t.Run(name, func(t *testing.T) { outOfMemory(t, s, name, limits) })
+			}
+		})
 	}
 }
 
-func outOfMemory(t *testing.T, s *backend, limits []core.Option) {
+func outOfMemory(t *testing.T, s *backend, name string, limits []core.Option) {
 	var outages atomic.Int64
-	lim := s.limiter(t, "memory", append(limits, core.Observe(func(_ context.Context, e core.Event) {
+	lim := s.limiter(t, name, append(limits, core.Observe(func(_ context.Context, e core.Event) {
 		if e.Kind == core.EventOutage {
 			outages.Add(1)
 		}
@@ -202,6 +206,7 @@ func outOfMemory(t *testing.T, s *backend, limits []core.Option) {
 // gets it at once. The others have their answers, also where the first of them has
 // left.
 func TestCallerLeavesBatch(t *testing.T) {
+	t.Parallel()
 	s := onRedis(t)
 	lim := s.limiter(t, "left", tenPerHour)
 	busy := s.occupy(t, lim)
@@ -236,6 +241,7 @@ func TestCallerLeavesBatch(t *testing.T) {
 // Level: a batch. A script that Redis has forgotten is sent again once, for the
 // whole batch.
 func TestScriptFlushedUnderBatch(t *testing.T) {
+	t.Parallel()
 	s := onRedis(t)
 	lim := s.limiter(t, "flushed", tenPerHour)
 	busy := s.occupy(t, lim)
@@ -262,6 +268,7 @@ func TestScriptFlushedUnderBatch(t *testing.T) {
 // A server that refuses keys of several slots, as one of a Cluster does, is asked
 // once; then each goes alone. Nothing is charged twice.
 func TestCrossSlot(t *testing.T) {
+	t.Parallel()
 	s := onRedis(t, "--cluster-enabled", "yes")
 	s.do(t, "cluster", "addslotsrange", 0, 16383)
 	check.Eventually(t, "the slots are served", func() bool { return s.client.Set(t.Context(), "try", 1, 0).Err() == nil })
@@ -291,6 +298,7 @@ func TestCrossSlot(t *testing.T) {
 // and so does the Limiter, also where it was the call that tries whether Redis is
 // back.
 func TestHookPanics(t *testing.T) {
+	t.Parallel()
 	for _, heeds := range []bool{false, true} {
 		t.Run(fmt.Sprint("ContextTimeoutEnabled ", heeds), func(t *testing.T) {
 			client := redis.NewClient(&redis.Options{Addr: redistest.Server(t).Addr, ContextTimeoutEnabled: heeds})

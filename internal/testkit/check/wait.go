@@ -63,17 +63,6 @@ func Receive[T any](tb testing.TB, what string, c <-chan T) T {
 	}
 }
 
-// Send waits up to [Patience] until the zero value is received from c, and ends the test if that does not happen.
-func Send[T any](tb testing.TB, what string, c chan<- T) {
-	tb.Helper()
-	var zero T
-	select {
-	case c <- zero:
-	case <-time.After(Patience):
-		tb.Fatalf("not within %v: %s", Patience, what)
-	}
-}
-
 // NoGoroutineLeft checks that all goroutines that were started after base was counted have ended.
 func NoGoroutineLeft(tb testing.TB, base int) {
 	tb.Helper()

@@ -16,11 +16,11 @@ import (
 // A Gate is a hook of one client. The zero Gate is open. It is safe for concurrent use.
 type Gate struct {
 	mu      sync.Mutex
-	sent    []int         // how many keys each command or pipeline had
-	evals   int           // how many of them carried the source
-	passes  chan struct{} // nil: open; else each script needs one
-	arrived chan struct{} // has one for each that is held
-	replies bool          // it holds what was answered
+	sent    []int           // how many keys each command or pipeline had
+	evals   int             // how many of them carried the source
+	arrived chan struct{}   // nil: open; else it gets one for each that is held
+	replies bool            // it holds what was answered
+	held    []chan struct{} // in the order in which they came; closed to let one pass
 }
 
 // crowd is how many may be held before a test has noticed the first.
@@ -60,19 +60,28 @@ func (g *Gate) pass(send func() error, cmds ...redis.Cmder) error {
 	if cmds[0].Name() == "eval" {
 		g.evals++
 	}
-	passes, arrived, replies := g.passes, g.arrived, g.replies
+	shut, replies := g.arrived != nil, g.replies
 	g.mu.Unlock()
-	if passes == nil {
-		return send()
+	if shut && replies {
+		defer g.wait()
+	} else if shut {
+		g.wait()
 	}
-	if replies {
-		defer func() { <-passes }()
-		defer func() { arrived <- struct{}{} }()
-		return send()
-	}
-	arrived <- struct{}{}
-	<-passes
 	return send()
+}
+
+// wait holds the calling goroutine, unless the gate has opened.
+func (g *Gate) wait() {
+	g.mu.Lock()
+	if g.arrived == nil {
+		g.mu.Unlock()
+		return
+	}
+	pass := make(chan struct{})
+	g.held = append(g.held, pass)
+	g.arrived <- struct{}{}
+	g.mu.Unlock()
+	<-pass
 }
 
 // Hold has each script wait from now on before it is sent, and forgets what was counted. When the test of tb ends the gate
@@ -85,7 +94,7 @@ func (g *Gate) HoldReplies(tb testing.TB) { g.hold(tb, true) }
 func (g *Gate) hold(tb testing.TB, replies bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.passes, g.arrived = make(chan struct{}), make(chan struct{}, crowd)
+	g.arrived = make(chan struct{}, crowd)
 	g.sent, g.evals, g.replies = nil, 0, replies
 	tb.Cleanup(g.Open)
 }
@@ -94,26 +103,35 @@ func (g *Gate) hold(tb testing.TB, replies bool) {
 func (g *Gate) Open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.passes != nil {
-		close(g.passes)
-		g.passes = nil
+	for _, pass := range g.held {
+		close(pass)
 	}
+	g.arrived, g.held = nil, nil
 }
 
 // Await waits until n more are held.
 func (g *Gate) Await(tb testing.TB, n int) {
 	tb.Helper()
+	g.mu.Lock()
+	arrived := g.arrived
+	g.mu.Unlock()
 	for range n {
-		check.Receive(tb, "a script arrives at the gate", g.arrived)
+		check.Receive(tb, "a script arrives at the gate", arrived)
 	}
 }
 
-// Release lets n of those that are held pass, of those that came first or another.
+// Release lets the n pass that have been held for longest.
 func (g *Gate) Release(tb testing.TB, n int) {
 	tb.Helper()
-	for range n {
-		check.Send(tb, "a script that is held takes its pass", g.passes)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.held) < n {
+		tb.Fatalf("%d scripts are held, not %d", len(g.held), n)
 	}
+	for _, pass := range g.held[:n] {
+		close(pass)
+	}
+	g.held = g.held[n:]
 }
 
 // Sent returns how many keys each script had since the last Hold, and how many scripts carried their source.
