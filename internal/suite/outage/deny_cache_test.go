@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 // denied returns a Limiter of so many per period over the proxy.
-func denied(w *world, name string, rate core.Rate, options ...core.Option) *core.Limiter {
-	return core.MustNew(w.rdb, name, append(options, core.FixedWindow(rate), core.Timeout(slack))...)
+func denied(e *env, name string, rate core.Rate, options ...core.Option) *core.Limiter {
+	return core.MustNew(e.rdb, name, append(options, core.FixedWindow(rate), core.Timeout(slack))...)
 }
 
 // want calls and checks who answers what.
@@ -26,63 +27,99 @@ func want(t *testing.T, l *core.Limiter, key string, n int64, allowed bool, sour
 // A denied key is denied without asking Redis, for no longer than is true, and for a second at most.
 func TestDenialIsRemembered(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	e := newEnv(t, setup{})
 	for _, period := range []time.Duration{300 * time.Millisecond, 2500 * time.Millisecond} {
 		t.Run(period.String(), func(t *testing.T) {
-			l := denied(w, "denied", core.Per(1, period))
-			first := want(t, l, "k", 1, true, core.SourceRedis)
-			end := first.At.Add(first.ResetAfter)
-			var last core.Result
-			var sent time.Time // the last denial of Redis's own
-			sources := map[core.Source]int{}
-			for {
-				requests, start := w.proxy.Requests(), time.Now()
-				res, err := l.Allow(t.Context(), "k")
-				if err != nil {
-					t.Fatal(err)
-				}
-				if res.Allowed {
-					if res.Source != core.SourceRedis {
-						t.Errorf("admitted by %v", res.Source)
-					}
-					break
-				}
-				sources[res.Source]++
-				if res.Source == core.SourceDenyCache {
-					if n := w.proxy.Requests() - requests; n != 0 {
-						t.Errorf("%d commands were sent", n)
-					}
-					if start.After(end.Add(5 * time.Millisecond)) { // the clocks: its own, and the one that decided
-						t.Errorf("denied %v after the end", start.Sub(end))
-					}
-					if age := start.Sub(sent); age > 1200*time.Millisecond { // sent is a little early
-						t.Errorf("a denial of %v ago", age)
-					}
-				} else {
-					sent = start
-				}
-				// RetryAfter is true, rounded up, and falls.
-				if over := res.At.Add(res.RetryAfter).Sub(end); over > 10*time.Microsecond || over < -10*time.Millisecond || res.RetryAfter <= 0 {
-					t.Errorf("RetryAfter is off by %v: %+v", over, res)
-				}
-				if !last.At.IsZero() && (res.RetryAfter > last.RetryAfter || res.At.Before(last.At)) {
-					t.Errorf("%v after %v", res, last)
-				}
-				last = res
-				time.Sleep(2 * time.Millisecond)
-			}
-			if n := sources[core.SourceRedis]; n > 2+int(period/time.Second) || sources[core.SourceDenyCache] < 10 {
-				t.Errorf("denials by source: %v", sources)
-			}
+			l := denied(e, "denied", core.Per(1, period))
+			// A busy machine may leave time for so few calls before the period ends that they say nothing.
+			attempt := 0
+			check.Eventually(t, "enough calls within one period", func() bool {
+				attempt++
+				return remembered(t, e, l, fmt.Sprint("k", attempt), period)
+			})
 		})
 	}
+}
+
+// remembered uses up the limit and calls until that is over. It reports whether there were enough calls to judge by.
+func remembered(t *testing.T, e *env, l *core.Limiter, key string, period time.Duration) bool {
+	t.Helper()
+	const clocks = 5 * time.Millisecond // may lie between the process's own and the one that decided
+	first := want(t, l, key, 1, true, core.SourceRedis)
+	end := first.At.Add(first.ResetAfter)
+	var last, known core.Result // the last denial, and the last of Redis's own
+	var sent time.Time          // when that was asked for
+	var travel time.Duration    // and how long it took until it was there: Redis decided at some time in between
+	calls, asked, cached := 0, 0, 0
+	for ; ; calls++ {
+		requests, start := e.proxy.Requests(), time.Now()
+		res, err := l.Allow(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		took := time.Since(start)
+		if res.Allowed {
+			if res.Source != core.SourceRedis {
+				t.Errorf("admitted by %v", res.Source)
+			}
+			break
+		}
+		if res.Source == core.SourceDenyCache {
+			cached++
+			if n := e.proxy.Requests() - requests; n != 0 {
+				t.Errorf("%d commands were sent", n)
+			}
+			if start.After(end.Add(clocks)) {
+				t.Errorf("denied %v after the end", start.Sub(end))
+			}
+			if age := start.Sub(sent); age > time.Second+travel { // it may have been sent that much later
+				t.Errorf("a denial of %v ago, which took %v", age, travel)
+			}
+		} else {
+			// While a denial is remembered Redis is not asked: from when it was there until its RetryAfter, counted from
+			// when it was asked for, is over.
+			if age := start.Add(took).Sub(sent); age < min(known.RetryAfter, time.Second) {
+				t.Errorf("Redis was asked %v after a denial with a RetryAfter of %v", age, known.RetryAfter)
+			}
+			if res.RetryAfter > travel { // else it fills the gap that the travel of the one before has left
+				asked++
+			}
+		}
+		// RetryAfter is true, rounded up, and falls.
+		if over := res.At.Add(res.RetryAfter).Sub(end); over > 10*time.Microsecond || over < -10*time.Millisecond || res.RetryAfter <= 0 {
+			t.Errorf("RetryAfter is off by %v: %+v", over, res)
+		}
+		// What is remembered counts from when it was asked for: it is ahead of Redis by no more than its travel.
+		ahead := time.Duration(0)
+		if last.Source == core.SourceDenyCache && res.Source == core.SourceRedis {
+			ahead = travel + clocks
+		}
+		if !last.At.IsZero() && (res.RetryAfter > last.RetryAfter+ahead || res.At.Before(last.At.Add(-ahead))) {
+			t.Errorf("%v after %v, which took %v", res, last, travel)
+		}
+		if last = res; res.Source == core.SourceRedis {
+			known, sent, travel = res, start, took
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	if most := 2 + int(period/time.Second); asked > most {
+		t.Errorf("Redis was asked %d times, want at most %d; %d denials were remembered", asked, most, cached)
+	}
+	if enough := 20; calls < enough {
+		t.Logf("only %d calls", calls)
+		return t.Failed()
+	}
+	if cached < 10 {
+		t.Errorf("%d of %d denials were remembered", cached, calls)
+	}
+	return true
 }
 
 // The cache answers for nothing but what was denied: a call that costs as much, or more.
 func TestDenialIsNotStretched(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
-	l := denied(w, "stretched", core.PerHour(10))
+	e := newEnv(t, setup{})
+	l := denied(e, "stretched", core.PerHour(10))
 	want(t, l, "k", 8, true, core.SourceRedis)
 	want(t, l, "k", 5, false, core.SourceRedis)
 	want(t, l, "k", 5, false, core.SourceDenyCache)
@@ -95,16 +132,16 @@ func TestDenialIsNotStretched(t *testing.T) {
 		t.Errorf("Peek: %+v, %v", res, err)
 	}
 	want(t, l, "k", 1, true, core.SourceRedis)
-	off := denied(w, "stretched", core.PerHour(10), core.DenyCache(0))
+	off := denied(e, "stretched", core.PerHour(10), core.DenyCache(0))
 	want(t, off, "k", 1, false, core.SourceRedis)
 	want(t, off, "k", 1, false, core.SourceRedis)
 }
 
-// What can never be admitted is told so, also where a smaller cost has just been denied.
+// What can never be admitted has a RetryAfter of Never, also where a smaller cost has just been denied.
 func TestDenialForNowAndForever(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
-	l := denied(w, "never", core.PerHour(10))
+	e := newEnv(t, setup{})
+	l := denied(e, "never", core.PerHour(10))
 	want(t, l, "k", 10, true, core.SourceRedis)
 	for range 2 {
 		if res, err := l.AllowN(t.Context(), "k", 11); err != nil || res.Allowed || res.RetryAfter != core.Never {
@@ -119,8 +156,8 @@ func TestDenialForNowAndForever(t *testing.T) {
 // Reset and Refund are seen at once in their own process, and within a second in another.
 func TestDenialIsForgotten(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
-	here, there := denied(w, "forgotten", core.PerHour(2)), denied(w, "forgotten", core.PerHour(2))
+	e := newEnv(t, setup{})
+	here, there := denied(e, "forgotten", core.PerHour(2)), denied(e, "forgotten", core.PerHour(2))
 	for _, how := range []string{"Reset", "Refund"} {
 		t.Run(how, func(t *testing.T) {
 			charged := want(t, here, how, 1, true, core.SourceRedis)
@@ -141,7 +178,7 @@ func TestDenialIsForgotten(t *testing.T) {
 				}
 			}
 			want(t, here, how, 1, true, core.SourceRedis)
-			eventually(t, "another process sees it", 3*time.Second, func() bool {
+			check.Within(t, 3*time.Second, "another process sees it", func() bool {
 				res, err := there.Allow(t.Context(), how)
 				return err == nil && res.Allowed && res.Source == core.SourceRedis
 			})
@@ -149,17 +186,17 @@ func TestDenialIsForgotten(t *testing.T) {
 	}
 }
 
-// Whoever has 50,000 keys denied once each evicts nobody who is denied again and again, and locks out no newcomer.
+// A caller that has 50,000 keys denied once each evicts none that is denied again and again, and locks out no newcomer.
 func TestDenialIsNotFloodedAway(t *testing.T) {
 	t.Parallel()
 	const flood, between = 50_000, 250
-	w := newWorld(t, setup{})
-	l := denied(w, "flood", core.PerHour(1), core.DenyCache(1000))
+	e := newEnv(t, setup{})
+	l := denied(e, "flood", core.PerHour(1), core.DenyCache(1000))
 	want(t, l, "victim", 1, true, core.SourceRedis)
 	// The attacker's keys, used up before: copies of one that is.
 	copies := `local key = redis.call('KEYS', 'rl:flood:*')[1]
 		for i = 1, ARGV[1] do redis.call('COPY', key, (string.gsub(key, 'victim', 'attacker:' .. i))) end`
-	if err := w.admin.Eval(t.Context(), copies, nil, flood).Err(); err != nil && err.Error() != "redis: nil" {
+	if err := e.admin.Eval(t.Context(), copies, nil, flood).Err(); err != nil && err.Error() != "redis: nil" {
 		t.Fatal(err)
 	}
 	start, asked := time.Now(), 0
@@ -180,7 +217,7 @@ func TestDenialIsNotFloodedAway(t *testing.T) {
 			each <- i + j
 		}
 		close(each)
-		if n := together(attackers, func() (ok bool) {
+		if n := concurrently(attackers, func() (ok bool) {
 			for j := range each {
 				res, err := l.Allow(t.Context(), fmt.Sprint("attacker:", j))
 				ok = ok || err != nil || res.Allowed

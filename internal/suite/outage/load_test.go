@@ -10,7 +10,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// load is callers of one Limiter that do not stop, and a count of what they are told.
+// load is callers of one Limiter that do not stop, and a count of what their calls return.
 type load struct {
 	mode
 
@@ -19,6 +19,7 @@ type load struct {
 	keys    []string
 	limit   int64
 	timeout time.Duration
+	pause   atomic.Int64 // after each call, in nanoseconds
 
 	admitted map[string]*[core.SourceNone + 8]atomic.Int64 // by key and Source
 	denied   atomic.Int64
@@ -38,7 +39,8 @@ func newLoad(m mode, rdb core.Client, name string, perHour int64, timeout time.D
 }
 
 // run calls from n goroutines, with a pause after each call, until the channel is closed.
-func (l *load) run(t *testing.T, callers *sync.WaitGroup, n int, pause time.Duration, end <-chan struct{}) {
+func (l *load) run(t testing.TB, callers *sync.WaitGroup, n int, pause time.Duration, end <-chan struct{}) {
+	l.pause.Store(int64(pause))
 	for i := range n {
 		callers.Go(func() {
 			for c := i; ; c++ {
@@ -46,14 +48,14 @@ func (l *load) run(t *testing.T, callers *sync.WaitGroup, n int, pause time.Dura
 				select {
 				case <-end:
 					return
-				case <-time.After(pause):
+				case <-time.After(time.Duration(l.pause.Load())):
 				}
 			}
 		})
 	}
 }
 
-func (l *load) call(t *testing.T, key string) {
+func (l *load) call(t testing.TB, key string) {
 	start := time.Now()
 	res, err := l.limiter.Allow(t.Context(), key)
 	for took := time.Since(start).Nanoseconds(); ; {
@@ -84,7 +86,7 @@ func (l *load) sum(s core.Source) (all, most int64) {
 }
 
 // check holds what was admitted against what the mode allows. Redis may have forgotten, with a server, up to lost.
-func (l *load) check(t *testing.T, lost int64) {
+func (l *load) check(t testing.TB, lost int64) {
 	t.Helper()
 	redis, mostRedis := l.sum(core.SourceRedis)
 	local, mostLocal := l.sum(core.SourceFallback)
@@ -101,7 +103,7 @@ func (l *load) check(t *testing.T, lost int64) {
 		t.Errorf("%s: the process admitted %d of one key by itself", l.name, mostLocal)
 	}
 	if l.name != "FailOpen" && unasked > 0 {
-		t.Errorf("%s: %d admitted by nobody", l.name, unasked)
+		t.Errorf("%s: %d admitted without a decision", l.name, unasked)
 	}
 	if worst := time.Duration(l.worst.Load()); worst > l.timeout+slack {
 		t.Errorf("%s: a decision took %v", l.name, worst)

@@ -17,11 +17,21 @@ import (
 type Round struct {
 	testing.TB
 
+	*record
+
+	part string // of the round, in front of its failures
+}
+
+// A record is what the parts of a round share.
+type record struct {
 	ctx      context.Context //nolint:containedctx // what Context returns
 	mu       sync.Mutex
 	failures []string
 	cleanups []func()
 }
+
+// Part returns the round for a part of it: the failures of that begin with its name.
+func (r *Round) Part(name string) *Round { return &Round{r.TB, r.record, r.part + name + ": "} }
 
 // Rounds runs f until it passes. A round that fails is repeated, with the next of the timeouts, only if the machine was
 // late meanwhile by more than a tenth of the round's timeout: such a machine may well have caused the failure. Where it was
@@ -55,7 +65,7 @@ func Rounds(tb testing.TB, timeouts []time.Duration, f func(r *Round, timeout ti
 func run(tb testing.TB, f func(r *Round)) []string {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
-	r := &Round{TB: tb, ctx: ctx}
+	r := &Round{TB: tb, record: &record{ctx: ctx}}
 	defer r.cleanUp()
 	defer cancel()
 	done := make(chan struct{})
@@ -69,7 +79,7 @@ func run(tb testing.TB, f func(r *Round)) []string {
 	return slices.Clone(r.failures)
 }
 
-func (r *Round) cleanUp() {
+func (r *record) cleanUp() {
 	for {
 		r.mu.Lock()
 		last := len(r.cleanups) - 1
@@ -141,5 +151,5 @@ func (r *Round) fail(message string) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failures = append(r.failures, at+message)
+	r.failures = append(r.failures, r.part+at+message)
 }
