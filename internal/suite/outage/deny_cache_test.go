@@ -2,11 +2,13 @@ package outage
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/gate"
 )
 
 // denied returns a Limiter of so many per period over the proxy.
@@ -182,6 +184,99 @@ func TestDenialIsForgotten(t *testing.T) {
 				res, err := there.Allow(t.Context(), how)
 				return err == nil && res.Allowed && res.Source == core.SourceRedis
 			})
+		})
+	}
+}
+
+// Of several limits each one's part of a remembered denial is as old as the whole. It would notice an All whose instants
+// and durations stand still while those of the Result go on.
+func TestDenialOfSeveralLimits(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, setup{})
+	l := denied(e, "several", core.PerHour(1), core.TokenBucket(core.PerDay(1)), core.SlidingWindowLog(core.PerHour(100)))
+	want(t, l, "k", 1, true, core.SourceRedis)
+	first := want(t, l, "k", 1, false, core.SourceRedis)
+	time.Sleep(50 * time.Millisecond)
+	res := want(t, l, "k", 1, false, core.SourceDenyCache)
+	age := res.At.Sub(first.At)
+	if age < 50*time.Millisecond || first.RetryAfter-res.RetryAfter != age {
+		t.Errorf("a denial of %v ago: %+v", age, res)
+	}
+	before, now := slices.Collect(first.All()), slices.Collect(res.All())
+	if len(before) != 3 || len(now) != 3 {
+		t.Fatalf("%d and %d limits, want 3", len(before), len(now))
+	}
+	for i, was := range before {
+		each := now[i]
+		if each.Name != was.Name || each.Allowed != was.Allowed || each.Remaining != was.Remaining || each.Source != core.SourceDenyCache {
+			t.Errorf("%+v, which was %+v", each, was)
+		}
+		if each.At.Sub(was.At) != age || was.ResetAfter-each.ResetAfter != age || !each.Allowed && was.RetryAfter-each.RetryAfter != age {
+			t.Errorf("%v after the decision: %+v, which was %+v", age, each, was)
+		}
+	}
+}
+
+// Peek remembers nothing: the call after it is decided by Redis, also where Peek has found the key used up. It would
+// notice a cache that takes what is only looked at for a denial.
+func TestPeekIsNotRemembered(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, setup{})
+	l := denied(e, "peeked", core.PerHour(1))
+	want(t, l, "k", 1, true, core.SourceRedis)
+	for range 2 {
+		if res, err := l.Peek(t.Context(), "k"); err != nil || res.Allowed || res.Source != core.SourceRedis {
+			t.Errorf("Peek: %+v, %v; want it denied by Redis", res, err)
+		}
+	}
+	want(t, l, "k", 1, false, core.SourceRedis)
+	want(t, l, "k", 1, false, core.SourceDenyCache)
+}
+
+// A denial that is on its way while its key is reset or refunded is not remembered: it is of the time before. It would
+// notice a key that is denied for up to a second after a Reset of its own process.
+func TestDenialOnItsWayIsForgotten(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"Reset", "Refund"} {
+		t.Run(how, func(t *testing.T) {
+			e := newEnv(t, setup{})
+			var g gate.Gate
+			e.rdb.AddHook(&g)
+			l := denied(e, "late", core.PerHour(1))
+			if err := l.Refund(t.Context(), "other", want(t, l, "other", 1, true, core.SourceRedis)); err != nil { // Redis has its script then
+				t.Error(err)
+			}
+			charged := want(t, l, "k", 1, true, core.SourceRedis)
+			g.HoldReplies(t)
+			answer := make(chan core.Result, 1)
+			go func() {
+				res, err := l.Allow(t.Context(), "k")
+				if err != nil {
+					t.Error(err)
+				}
+				answer <- res
+			}()
+			g.Await(t, 1) // Redis has denied it
+			forgotten := make(chan error, 1)
+			go func() {
+				if how == "Reset" {
+					forgotten <- l.Reset(t.Context(), "k")
+				} else {
+					forgotten <- l.Refund(t.Context(), "k", charged)
+				}
+			}()
+			if how == "Refund" { // it is a script, too
+				g.Await(t, 1)
+				g.ReleaseLast(t)
+			}
+			if err := check.Receive(t, how, forgotten); err != nil {
+				t.Error(err)
+			}
+			g.Open()
+			if res := check.Receive(t, "the denied call returns", answer); res.Allowed || res.Source != core.SourceRedis {
+				t.Errorf("the call before: %+v, want it denied by Redis", res)
+			}
+			want(t, l, "k", 1, true, core.SourceRedis)
 		})
 	}
 }

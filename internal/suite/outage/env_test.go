@@ -119,9 +119,13 @@ func (e *env) do(tb testing.TB, command string) {
 
 // limiter returns a Limiter over rdb, of one fixed window, and what watches it.
 func limiter(rdb core.Client, name string, options ...core.Option) (*core.Limiter, *watcher) {
+	return watched(rdb, name, append([]core.Option{core.FixedWindow(core.PerHour(limit))}, options...)...)
+}
+
+// watched returns a Limiter over rdb, and what watches it.
+func watched(rdb core.Client, name string, options ...core.Option) (*core.Limiter, *watcher) {
 	w := newWatcher()
-	options = append(append(w.options(), core.FixedWindow(core.PerHour(limit))), options...)
-	return core.MustNew(rdb, name, options...), w
+	return core.MustNew(rdb, name, append(w.options(), options...)...), w
 }
 
 // back waits until Redis decides again. It peeks: that charges nothing.

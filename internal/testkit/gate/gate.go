@@ -134,6 +134,19 @@ func (g *Gate) Release(tb testing.TB, n int) {
 	g.held = g.held[n:]
 }
 
+// ReleaseLast lets the one pass that came last.
+func (g *Gate) ReleaseLast(tb testing.TB) {
+	tb.Helper()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	last := len(g.held) - 1
+	if last < 0 {
+		tb.Fatal("no script is held")
+	}
+	close(g.held[last])
+	g.held = g.held[:last]
+}
+
 // Sent returns how many keys each script had since the last Hold, and how many scripts carried their source.
 func (g *Gate) Sent() (keys []int, evals int) {
 	g.mu.Lock()
