@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 // writesAgain writes until that succeeds.
@@ -18,7 +20,7 @@ func writesAgain(t *testing.T, c redis.UniversalClient, key string) {
 	ctx, cancel := context.WithTimeout(t.Context(), electLimit)
 	defer cancel()
 	var err error
-	if until(ctx, func() bool {
+	if check.Until(ctx, func() bool {
 		err = c.Incr(ctx, key).Err()
 		if cluster, ok := c.(*redis.ClusterClient); ok && err != nil {
 			cluster.ReloadState(ctx) // else it asks the old master for up to a minute
