@@ -84,6 +84,9 @@ func outage(t *check.Round, f fault, contextTimeout bool, timeout time.Duration)
 		running.Wait()
 	}
 	each(healthy)
+	if t.Failed() {
+		return
+	}
 	scripts := e.proxy.Count("EVALSHA") + e.proxy.Count("EVAL")
 	f.on(t, e)
 	each(during)

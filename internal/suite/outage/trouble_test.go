@@ -112,62 +112,65 @@ func TestForeignValueInEachMode(t *testing.T) {
 // One connection for 256 callers: they wait for each other, which is no outage; and where Redis does not answer none waits
 // for longer than the timeout, and no goroutine stays behind.
 func TestPoolOfOne(t *testing.T) {
-	const callers = 256
 	base := runtime.NumGoroutine()
-	timeout := timeouts[0]
 	for _, contextTimeout := range []bool{false, true} {
 		t.Run(clientName(contextTimeout), func(t *testing.T) {
-			e := newEnv(t, setup{options: func(o *redis.Options) { o.PoolSize, o.ContextTimeoutEnabled = 1, contextTimeout }})
-			each := func(part func(m mode)) {
-				var running sync.WaitGroup
-				for _, m := range modes() {
-					running.Go(func() { part(m) })
-				}
-				running.Wait()
-			}
-			each(func(m mode) {
-				l, watch := limiter(e.rdb, "pool", append(m.options, core.DenyCache(0), core.Timeout(time.Minute))...)
-				admitted := concurrently(callers, func() bool {
-					res, err := l.Allow(t.Context(), m.name)
-					if err != nil || res.Source != core.SourceRedis {
-						t.Errorf("%s: %+v, %v", m.name, res, err)
-					}
-					return res.Allowed
-				})
-				if used := e.used(t, "pool", m.name); admitted != limit || used != limit {
-					t.Errorf("%s: %d admitted, %d charged, want %d", m.name, admitted, used, limit)
-				}
-				watch.wantOutages(t, 0)
-			})
-			e.proxy.Silence()
-			stuck := map[string]func(){}
-			var mu sync.Mutex
-			each(func(m mode) {
-				l, watch := limiter(e.rdb, "stuck", append(m.options, core.Timeout(timeout))...)
-				admitted := concurrently(callers, func() (ok bool) {
-					timed(t, timeout, func() {
-						res, err := l.Allow(t.Context(), m.name)
-						ok = m.during(t, res, err)
-					})
-					return ok
-				})
-				if m.share > 0 && admitted != limit/m.share {
-					t.Errorf("%s: admitted %d, want %d", m.name, admitted, limit/m.share)
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				stuck[m.name] = func() {
-					awaitRedis(t, l, m.name)
-					watch.wantOutages(t, 1)
-				}
-			})
-			check.Eventually(t, "fewer goroutines than stalled calls", func() bool { return runtime.NumGoroutine() < base+callers/2 })
-			e.proxy.Reset() // frees the connection that waits for an answer
-			e.proxy.Pass()
-			each(func(m mode) { stuck[m.name]() })
+			check.Rounds(t, timeouts, func(t *check.Round, timeout time.Duration) { poolOfOne(t, base, contextTimeout, timeout) })
 		})
 	}
 	check.NoGoroutineLeft(t, base)
+}
+
+func poolOfOne(t *check.Round, base int, contextTimeout bool, timeout time.Duration) {
+	const callers = 256
+	e := newEnv(t, setup{options: func(o *redis.Options) { o.PoolSize, o.ContextTimeoutEnabled = 1, contextTimeout }})
+	each := func(part func(m mode)) {
+		var running sync.WaitGroup
+		for _, m := range modes() {
+			running.Go(func() { part(m) })
+		}
+		running.Wait()
+	}
+	each(func(m mode) {
+		l, watch := limiter(e.rdb, "pool", append(m.options, core.DenyCache(0), core.Timeout(time.Minute))...)
+		admitted := concurrently(callers, func() bool {
+			res, err := l.Allow(t.Context(), m.name)
+			if err != nil || res.Source != core.SourceRedis {
+				t.Errorf("%s: %+v, %v", m.name, res, err)
+			}
+			return res.Allowed
+		})
+		if used := e.used(t, "pool", m.name); admitted != limit || used != limit {
+			t.Errorf("%s: %d admitted, %d charged, want %d", m.name, admitted, used, limit)
+		}
+		watch.wantOutages(t, 0)
+	})
+	e.proxy.Silence()
+	stuck := map[string]func(){}
+	var mu sync.Mutex
+	each(func(m mode) {
+		l, watch := limiter(e.rdb, "stuck", append(m.options, core.Timeout(timeout))...)
+		admitted := concurrently(callers, func() (ok bool) {
+			timed(t, timeout, func() {
+				res, err := l.Allow(t.Context(), m.name)
+				ok = m.during(t, res, err)
+			})
+			return ok
+		})
+		if m.share > 0 && admitted != limit/m.share {
+			t.Errorf("%s: admitted %d, want %d", m.name, admitted, limit/m.share)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		stuck[m.name] = func() {
+			awaitRedis(t, l, m.name)
+			watch.wantOutages(t, 1)
+		}
+	})
+	check.Eventually(t, "fewer goroutines than stalled calls", func() bool { return runtime.NumGoroutine() < base+callers/2 })
+	e.proxy.Reset() // frees the connection that waits for an answer
+	e.proxy.Pass()
+	each(func(m mode) { stuck[m.name]() })
 }
 
 // concurrently calls f n times at once and counts what it admits.

@@ -140,7 +140,7 @@ func (r *Round) Failed() bool {
 
 // fail notes a failure with the lines that led to it: the caller of Errorf may be a helper.
 func (r *Round) fail(message string) {
-	pcs := make([]uintptr, 3)
+	pcs := make([]uintptr, 2)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
 	at := ""
 	for frame, more := frames.Next(); frame.File != ""; frame, more = frames.Next() {
