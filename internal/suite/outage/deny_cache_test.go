@@ -77,6 +77,11 @@ func remembered(t *testing.T, e *env, l *core.Limiter, key string, period time.D
 			if age := start.Sub(sent); age > time.Second+travel { // it may have been sent that much later
 				t.Errorf("a denial of %v ago, which took %v", age, travel)
 			}
+			// It is as old as it says: from when it was asked for, which is within its travel, until now.
+			age, least, most := res.At.Sub(known.At), start.Sub(sent)-travel-time.Microsecond, start.Add(took).Sub(sent)
+			if age < least || age > most {
+				t.Errorf("a denial of %v to %v ago says that it is of %v ago", least, most, age)
+			}
 		} else {
 			// While a denial is remembered Redis is not asked: from when it was there until its RetryAfter, counted from
 			// when it was asked for, is over.
