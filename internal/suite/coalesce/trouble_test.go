@@ -294,14 +294,14 @@ func TestCrossSlot(t *testing.T) {
 	}
 }
 
-// A hook that panics does so for its callers, who may recover: the process lives,
+// A hook that panics does so for its callers, which may recover: the process lives,
 // and so does the Limiter, also where it was the call that tries whether Redis is
 // back.
 func TestHookPanics(t *testing.T) {
 	t.Parallel()
-	for _, heeds := range []bool{false, true} {
-		t.Run(fmt.Sprint("ContextTimeoutEnabled ", heeds), func(t *testing.T) {
-			client := redis.NewClient(&redis.Options{Addr: redistest.Server(t).Addr, ContextTimeoutEnabled: heeds})
+	for _, contextTimeout := range []bool{false, true} {
+		t.Run(fmt.Sprint("ContextTimeoutEnabled ", contextTimeout), func(t *testing.T) {
+			client := redis.NewClient(&redis.Options{Addr: redistest.Server(t).Addr, ContextTimeoutEnabled: contextTimeout})
 			defer func() { _ = client.Close() }()
 			s := newBackend(client, 1)
 			var faulty atomic.Bool

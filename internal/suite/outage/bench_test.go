@@ -11,7 +11,7 @@ import (
 )
 
 // How long a decision takes under each fault, with the client as go-redis makes it and the default Timeout: 8 callers,
-// who call every 2 ms, for 5 s from the moment the fault begins. It prints the table of the docs:
+// each with a call every 2 ms, for 5 s from the moment the fault begins. It prints the table of the docs:
 //
 //	go test -run '^$' -bench . -benchtime 1x ./internal/suite/outage
 func BenchmarkDecisionUnderFault(b *testing.B) {

@@ -16,7 +16,7 @@ func denied(e *env, name string, rate core.Rate, options ...core.Option) *core.L
 	return core.MustNew(e.rdb, name, append(options, core.FixedWindow(rate), core.Timeout(slack))...)
 }
 
-// want calls and checks who answers what.
+// want makes a call and checks the answer and its source.
 func want(t *testing.T, l *core.Limiter, key string, n int64, allowed bool, source core.Source) core.Result {
 	t.Helper()
 	res, err := l.AllowN(t.Context(), key, n)

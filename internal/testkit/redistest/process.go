@@ -9,7 +9,7 @@ import (
 
 const requireEnv = "REDISLIMIT_REQUIRE_REDIS"
 
-// process is a running command that somebody waits for, so that it never stays behind as a zombie.
+// process is a running command with a goroutine that waits for it, so that it never stays behind as a zombie.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process has ended

@@ -19,7 +19,7 @@ const electLimit = time.Minute // for a failover, or the return of a server: on 
 type ReplicatedCluster struct {
 	// Addrs are the addresses of all nodes, which stay the same.
 	Addrs []string
-	// Nodes stand in the same order. Who is a master changes with each failover.
+	// Nodes stand in the same order. Which of them are masters changes with each failover.
 	Nodes []*Instance
 
 	ctx context.Context

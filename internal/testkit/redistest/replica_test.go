@@ -110,7 +110,7 @@ func TestSentinelFailover(t *testing.T) {
 	waitReplicated(t, master, other)
 	master.Stop()
 	writesAgain(t, c, key)
-	if untilElected(t.Context(), func() bool { return group.Master() == other }) != nil { // a client may be told first
+	if untilElected(t.Context(), func() bool { return group.Master() == other }) != nil { // a client may learn it first
 		t.Errorf("after a failover the master is %s, want %s", group.Master().Addr, other.Addr)
 	}
 	master.Start(t)
