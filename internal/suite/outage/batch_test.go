@@ -20,13 +20,13 @@ const crowd = 300
 
 // crowded makes as many calls at once, each for a key of its own, and checks that none waits longer than the timeout,
 // whatever is ahead of it.
-func crowded(t testing.TB, l *core.Limiter, timeout time.Duration, prefix string, check func(core.Result, error)) {
-	t.Helper()
+func crowded(tb testing.TB, l *core.Limiter, timeout time.Duration, prefix string, check func(core.Result, error)) {
+	tb.Helper()
 	var callers sync.WaitGroup
 	for i := range crowd {
 		callers.Go(func() {
-			timed(t, timeout, func() {
-				res, err := l.Allow(t.Context(), fmt.Sprint(prefix, i))
+			timed(tb, timeout, func() {
+				res, err := l.Allow(tb.Context(), fmt.Sprint(prefix, i))
 				check(res, err)
 			})
 		})

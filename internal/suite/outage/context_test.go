@@ -11,12 +11,12 @@ import (
 )
 
 // wantCanceled checks that a call whose context is cancelled returns its error, whatever state Redis is in.
-func wantCanceled(t testing.TB, l *core.Limiter) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
+func wantCanceled(tb testing.TB, l *core.Limiter) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(tb.Context())
 	cancel()
 	if res, err := l.Allow(ctx, "left"); !errors.Is(err, context.Canceled) || res.Allowed {
-		t.Errorf("a cancelled call: %+v, %v", res, err)
+		tb.Errorf("a cancelled call: %+v, %v", res, err)
 	}
 }
 

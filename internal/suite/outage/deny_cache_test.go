@@ -43,30 +43,52 @@ func TestDenialIsRemembered(t *testing.T) {
 	}
 }
 
+// A call is a denial, and when it was asked for and how long it took until it was there.
+type call struct {
+	core.Result
+
+	start time.Time
+	took  time.Duration
+}
+
+func (c call) end() time.Time { return c.start.Add(c.took) }
+
+// clocks is how far the process's own clock and the one that decided may be apart.
+const clocks = 5 * time.Millisecond
+
 // remembered uses up the limit and calls until that is over. It reports whether there were enough calls to judge by.
 func remembered(t *testing.T, e *env, l *core.Limiter, key string, period time.Duration) bool {
 	t.Helper()
-	const clocks = 5 * time.Millisecond // may lie between the process's own and the one that decided
 	first := want(t, l, key, 1, true, core.SourceRedis)
 	end := first.At.Add(first.ResetAfter)
-	var last, known core.Result // the last denial, and the last of Redis's own
-	var sent time.Time          // when that was asked for
-	var travel time.Duration    // and how long it took until it was there: Redis decided at some time in between
+	var last, known call // the last denial, and the last one of Redis's own: that was decided at some time while it took
 	calls, asked, cached := 0, 0, 0
 	for ; ; calls++ {
 		requests, start := e.proxy.Requests(), time.Now()
 		res, err := l.Allow(t.Context(), key)
+		c := call{res, start, time.Since(start)}
 		if err != nil {
 			t.Fatal(err)
 		}
-		took := time.Since(start)
 		if res.Allowed {
 			if res.Source != core.SourceRedis {
 				t.Errorf("admitted by %v", res.Source)
 			}
 			break
 		}
-		if res.Source == core.SourceDenyCache {
+		// RetryAfter is true, rounded up, and falls.
+		if over := res.At.Add(res.RetryAfter).Sub(end); over > 10*time.Microsecond || over < -10*time.Millisecond || res.RetryAfter <= 0 {
+			t.Errorf("RetryAfter is off by %v: %+v", over, res)
+		}
+		// What is remembered counts from when it was asked for: it is ahead of Redis by no more than that took.
+		ahead := time.Duration(0)
+		if last.Source == core.SourceDenyCache && res.Source == core.SourceRedis {
+			ahead = known.took + clocks
+		}
+		if calls > 0 && (res.RetryAfter > last.RetryAfter+ahead || res.At.Before(last.At.Add(-ahead))) {
+			t.Errorf("%v after %v, the one before it took %v", res, last.Result, known.took)
+		}
+		if last = c; res.Source == core.SourceDenyCache {
 			cached++
 			if n := e.proxy.Requests() - requests; n != 0 {
 				t.Errorf("%d commands were sent", n)
@@ -74,38 +96,13 @@ func remembered(t *testing.T, e *env, l *core.Limiter, key string, period time.D
 			if start.After(end.Add(clocks)) {
 				t.Errorf("denied %v after the end", start.Sub(end))
 			}
-			if age := start.Sub(sent); age > time.Second+travel { // it may have been sent that much later
-				t.Errorf("a denial of %v ago, which took %v", age, travel)
-			}
-			// It is as old as it says: from when it was asked for, which is within its travel, until now.
-			age, least, most := res.At.Sub(known.At), start.Sub(sent)-travel-time.Microsecond, start.Add(took).Sub(sent)
-			if age < least || age > most {
-				t.Errorf("a denial of %v to %v ago says that it is of %v ago", least, most, age)
-			}
+			checkAge(t, c, known)
 		} else {
-			// While a denial is remembered Redis is not asked: from when it was there until its RetryAfter, counted from
-			// when it was asked for, is over.
-			if age := start.Add(took).Sub(sent); age < min(known.RetryAfter, time.Second) {
-				t.Errorf("Redis was asked %v after a denial with a RetryAfter of %v", age, known.RetryAfter)
-			}
-			if res.RetryAfter > travel { // else it fills the gap that the travel of the one before has left
+			checkAsked(t, c, known)
+			if res.RetryAfter > known.took { // else it fills the gap that the travel of the one before has left
 				asked++
 			}
-		}
-		// RetryAfter is true, rounded up, and falls.
-		if over := res.At.Add(res.RetryAfter).Sub(end); over > 10*time.Microsecond || over < -10*time.Millisecond || res.RetryAfter <= 0 {
-			t.Errorf("RetryAfter is off by %v: %+v", over, res)
-		}
-		// What is remembered counts from when it was asked for: it is ahead of Redis by no more than its travel.
-		ahead := time.Duration(0)
-		if last.Source == core.SourceDenyCache && res.Source == core.SourceRedis {
-			ahead = travel + clocks
-		}
-		if !last.At.IsZero() && (res.RetryAfter > last.RetryAfter+ahead || res.At.Before(last.At.Add(-ahead))) {
-			t.Errorf("%v after %v, which took %v", res, last, travel)
-		}
-		if last = res; res.Source == core.SourceRedis {
-			known, sent, travel = res, start, took
+			known = c
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
@@ -120,6 +117,27 @@ func remembered(t *testing.T, e *env, l *core.Limiter, key string, period time.D
 		t.Errorf("%d of %d denials were remembered", cached, calls)
 	}
 	return true
+}
+
+// checkAge checks that c, which repeats known, is not too old, and as old as it says. It counts from when known was sent:
+// somewhere in the time which that took.
+func checkAge(t *testing.T, c, known call) {
+	t.Helper()
+	if age := c.start.Sub(known.end()); age > time.Second {
+		t.Errorf("a denial of %v ago, which took %v", c.start.Sub(known.start), known.took)
+	}
+	age, least, most := c.At.Sub(known.At), c.start.Sub(known.end())-time.Microsecond, c.end().Sub(known.start)
+	if age < least || age > most {
+		t.Errorf("a denial of %v to %v ago says that it is of %v ago", least, most, age)
+	}
+}
+
+// checkAsked checks that Redis was not asked for c while known, which was sent later than asked for, was remembered.
+func checkAsked(t *testing.T, c, known call) {
+	t.Helper()
+	if age := c.end().Sub(known.start); age < min(known.RetryAfter, time.Second) {
+		t.Errorf("Redis was asked %v after a denial with a RetryAfter of %v", age, known.RetryAfter)
+	}
 }
 
 // The cache answers for nothing but what was denied: a call that costs as much, or more.

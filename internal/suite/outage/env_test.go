@@ -79,26 +79,26 @@ func newEnv(tb testing.TB, s setup) *env {
 }
 
 // used returns what Redis has stored as charged to key, as a Limiter beside the proxy reads it.
-func (e *env) used(t testing.TB, name, key string) int64 {
-	t.Helper()
+func (e *env) used(tb testing.TB, name, key string) int64 {
+	tb.Helper()
 	auditor := core.MustNew(e.admin, name, core.FixedWindow(core.PerHour(limit)), core.FailClosed(), core.Timeout(time.Minute))
-	res, err := auditor.Peek(t.Context(), key)
+	res, err := auditor.Peek(tb.Context(), key)
 	if err != nil {
-		t.Fatalf("the auditor: %v", err)
+		tb.Fatalf("the auditor: %v", err)
 	}
 	return limit - res.Remaining
 }
 
 // expiring checks that every key of a Limiter has a TTL, and returns how many there are.
-func expiring(t testing.TB, rdb redis.Cmdable) int {
-	t.Helper()
-	keys, err := rdb.Keys(t.Context(), "rl:*").Result()
+func expiring(tb testing.TB, rdb redis.Cmdable) int {
+	tb.Helper()
+	keys, err := rdb.Keys(tb.Context(), "rl:*").Result()
 	if err != nil {
-		t.Error(err)
+		tb.Error(err)
 	}
 	for _, key := range keys {
-		if ttl, err := rdb.PTTL(t.Context(), key).Result(); err != nil || ttl <= 0 && ttl != -2 { // -2: it has just expired
-			t.Errorf("%s has a TTL of %v, %v", key, ttl, err)
+		if ttl, err := rdb.PTTL(tb.Context(), key).Result(); err != nil || ttl <= 0 && ttl != -2 { // -2: it has just expired
+			tb.Errorf("%s has a TTL of %v, %v", key, ttl, err)
 		}
 	}
 	return len(keys)
@@ -129,14 +129,14 @@ func watched(rdb core.Client, name string, options ...core.Option) (*core.Limite
 }
 
 // back waits until Redis decides again. It peeks: that charges nothing.
-func awaitRedis(t testing.TB, l *core.Limiter, key string) {
-	t.Helper()
+func awaitRedis(tb testing.TB, l *core.Limiter, key string) {
+	tb.Helper()
 	var res core.Result
 	var err error
-	if !check.Eventually(t, "Redis decides again", func() bool {
-		res, err = l.Peek(t.Context(), key)
+	if !check.Eventually(tb, "Redis decides again", func() bool {
+		res, err = l.Peek(tb.Context(), key)
 		return err == nil && res.Source == core.SourceRedis
 	}) {
-		t.Logf("the last answer: %+v, %v", res, err)
+		tb.Logf("the last answer: %+v, %v", res, err)
 	}
 }

@@ -69,20 +69,20 @@ func (w *watcher) count(k core.EventKind) int {
 }
 
 // wantOutages checks that n outages were reported: one line and one event when Redis failed, one of each when it was back.
-func (w *watcher) wantOutages(t testing.TB, n int) {
-	t.Helper()
+func (w *watcher) wantOutages(tb testing.TB, n int) {
+	tb.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.lines[slog.LevelWarn] != n || w.lines[slog.LevelInfo] != n || len(w.lines) > 2 {
-		t.Errorf("log lines by level: %v, want %d of WARN and of INFO; outages: %v", w.lines, n, w.causes)
+		tb.Errorf("log lines by level: %v, want %d of WARN and of INFO; outages: %v", w.lines, n, w.causes)
 	}
 	if on, off := w.events[core.EventFallbackOn], w.events[core.EventFallbackOff]; on != n || off != n {
-		t.Errorf("the fallback went on %d times and off %d times, want %d; outages: %v", on, off, n, w.causes)
+		tb.Errorf("the fallback went on %d times and off %d times, want %d; outages: %v", on, off, n, w.causes)
 	}
 	// Half-open between them: that is what TestBreakerReportsEveryState checks.
 	states := slices.DeleteFunc(slices.Clone(w.states), func(s string) bool { return s == "half-open" })
 	if n == 0 && len(states) > 0 || n > 0 && (len(states) < 2 || states[0] != "open" || states[len(states)-1] != "closed") {
-		t.Errorf("states of the breaker: %v", w.states)
+		tb.Errorf("states of the breaker: %v", w.states)
 	}
 }
 
@@ -118,29 +118,29 @@ func inEachMode(t *testing.T, f func(t *check.Round, m mode, timeout time.Durati
 }
 
 // during checks one decision of an outage, and reports whether it admits.
-func (m mode) during(t testing.TB, res core.Result, err error) bool {
-	t.Helper()
+func (m mode) during(tb testing.TB, res core.Result, err error) bool {
+	tb.Helper()
 	switch {
 	case m.name == "FailClosed":
 		if !errors.Is(err, core.ErrUnavailable) || res.Allowed {
-			t.Errorf("during the outage: %+v, %v; want ErrUnavailable", res, err)
+			tb.Errorf("during the outage: %+v, %v; want ErrUnavailable", res, err)
 		}
 	case m.name == "FailOpen":
 		if err != nil || !res.Allowed || res.Source != core.SourceNone {
-			t.Errorf("during the outage: %+v, %v; want it admitted without a decision", res, err)
+			tb.Errorf("during the outage: %+v, %v; want it admitted without a decision", res, err)
 		}
 	case err != nil || res.Source != core.SourceFallback:
-		t.Errorf("during the outage: %+v, %v; want a decision of the fallback", res, err)
+		tb.Errorf("during the outage: %+v, %v; want a decision of the fallback", res, err)
 	}
 	return res.Allowed && err == nil
 }
 
 // timed calls f and fails the test if that is stuck.
-func timed(t testing.TB, timeout time.Duration, f func()) {
-	t.Helper()
+func timed(tb testing.TB, timeout time.Duration, f func()) {
+	tb.Helper()
 	start := time.Now()
 	f()
 	if took := time.Since(start); took > timeout+slack {
-		t.Errorf("a call took %v with a timeout of %v", took, timeout)
+		tb.Errorf("a call took %v with a timeout of %v", took, timeout)
 	}
 }

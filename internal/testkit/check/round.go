@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ type Round struct {
 
 // A record is what the parts of a round share.
 type record struct {
-	ctx      context.Context //nolint:containedctx // what Context returns
+	ctx      context.Context // what Context returns
 	mu       sync.Mutex
 	failures []string
 	cleanups []func()
@@ -142,14 +143,15 @@ func (r *Round) Failed() bool {
 func (r *Round) fail(message string) {
 	pcs := make([]uintptr, 2)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
-	at := ""
-	for frame, more := frames.Next(); frame.File != ""; frame, more = frames.Next() {
-		at += fmt.Sprintf("%s:%d: ", filepath.Base(frame.File), frame.Line)
-		if !more {
-			break
-		}
+	var text strings.Builder
+	text.WriteString(r.part)
+	for more := true; more; {
+		var frame runtime.Frame
+		frame, more = frames.Next()
+		fmt.Fprintf(&text, "%s:%d: ", filepath.Base(frame.File), frame.Line)
 	}
+	text.WriteString(message)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failures = append(r.failures, r.part+at+message)
+	r.failures = append(r.failures, text.String())
 }
