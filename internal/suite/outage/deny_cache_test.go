@@ -314,7 +314,8 @@ func TestDenialIsNotFloodedAway(t *testing.T) {
 	want(t, l, "victim", 1, true, core.SourceRedis)
 	// The attacker's keys, used up before: copies of one that is.
 	copies := `local key = redis.call('KEYS', 'rl:flood:*')[1]
-		for i = 1, ARGV[1] do redis.call('COPY', key, (string.gsub(key, 'victim', 'attacker:' .. i))) end`
+		local value, ttl = redis.call('DUMP', key), redis.call('PTTL', key)
+		for i = 1, ARGV[1] do redis.call('RESTORE', (string.gsub(key, 'victim', 'attacker:' .. i)), ttl, value) end`
 	if err := e.admin.Eval(t.Context(), copies, nil, flood).Err(); err != nil && err.Error() != "redis: nil" {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func clientName(contextTimeout bool) string {
 
 func newEnv(tb testing.TB, s setup) *env {
 	tb.Helper()
-	config := append([]string{"--user", "admin", "on", "nopass", "~*", "&*", "+@all"}, s.config...)
+	config := append([]string{"--user", "admin", "on", "nopass", "~*", "+@all"}, s.config...)
 	e := &env{server: redistest.Server(tb, config...), ended: make(chan error, 1), timeout: timeouts[0]}
 	target := e.server.Addr
 	o := &redis.Options{} // go-redis's defaults
