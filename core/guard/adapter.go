@@ -112,7 +112,7 @@ type BytesHeader interface {
 // Seen is what the middlewares of one request have decided so far. An adapter
 // keeps one with each request, for handlers and for stacked middlewares.
 type Seen struct {
-	limiter atomic.Pointer[core.Limiter] // of the innermost middleware so far
+	limiter atomic.Pointer[core.Limiter] // of the middleware that ran last
 
 	// Middlewares of one request can run at the same time: one inside of
 	// http.TimeoutHandler goes on after the timeout, and a handler may serve several
