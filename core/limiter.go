@@ -203,10 +203,10 @@ func (l *Limiter) decideUnobserved(ctx context.Context, res *Result, key string,
 
 func (l *Limiter) decideInRedis(ctx context.Context, res *Result, key string, n int64, charge bool) error {
 	d := newRedisDecision(l.id, len(l.limits))
-	if err := l.store.Decide(ctx, key, n, charge, d.observed); err != nil {
+	if err := l.store.Decide(ctx, key, n, charge, d.answers); err != nil {
 		return err
 	}
-	l.compiled.fill(res, d.observed, n, charge, SourceRedis)
+	l.compiled.fill(res, d.answers, n, charge, SourceRedis)
 	if charge && res.Allowed {
 		res.receipt = receipt{claim: d.set.Only(), key: key, n: n, id: res.receipt.id}
 	}
@@ -216,14 +216,14 @@ func (l *Limiter) decideInRedis(ctx context.Context, res *Result, key string, n 
 // decideInMemory decides by the state in s. The claim is zero if nothing was
 // charged.
 func decideInMemory(s *memory.Store, limits *limitSet, res *Result, key string, n int64, charge bool, source Source) {
-	var inline [1]algorithm.Observation // it needs no allocation: it stays on the stack
-	observed := inline[:]
+	var inline [1]algorithm.Answer // it needs no allocation: it stays on the stack
+	answers := inline[:]
 	if len(limits.members) > len(inline) {
-		observed = make([]algorithm.Observation, len(limits.members))
+		answers = make([]algorithm.Answer, len(limits.members))
 	}
-	claim := s.Decide(key, n, charge, observed)
-	limits.fill(res, observed, n, charge, source)
-	res.receipt = receipt{claim: claim, key: key, n: n, id: res.receipt.id}
+	claim := s.Decide(key, n, charge, answers)
+	limits.fill(res, answers, n, charge, source)
+	res.receipt.claim, res.receipt.key, res.receipt.n = claim, key, n
 }
 
 func check(ctx context.Context, key string, n int64) error {

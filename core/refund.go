@@ -19,16 +19,16 @@ type receipt struct {
 // A redisDecision is what outlives the call that decides, all in one allocation
 // where there is one limit.
 type redisDecision struct {
-	set      claim.Set               // copies of the Result refer to it
-	observed []algorithm.Observation // a batch may write it after its caller has returned
-	inline   [1]algorithm.Observation
+	set     claim.Set          // copies of the Result refer to it
+	answers []algorithm.Answer // a batch may write it after its caller has returned
+	inline  [1]algorithm.Answer
 }
 
 func newRedisDecision(owner uint64, limits int) *redisDecision {
 	d := &redisDecision{set: claim.Set{Owner: owner}}
-	d.observed = d.inline[:]
+	d.answers = d.inline[:]
 	if limits > len(d.inline) {
-		d.observed = make([]algorithm.Observation, limits)
+		d.answers = make([]algorithm.Answer, limits)
 	}
 	return d
 }

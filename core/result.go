@@ -134,6 +134,8 @@ type limitSet struct {
 	names      []string
 	members    []algorithm.Member
 	evaluators []algorithm.Evaluator
+	capacities []int64
+	windows    []time.Duration
 }
 
 func newLimitSet(limiter string, limits []Limit) *limitSet {
@@ -143,26 +145,28 @@ func newLimitSet(limiter string, limits []Limit) *limitSet {
 		s.names = append(s.names, l.Name())
 		s.members = append(s.members, algorithm.Member{Kind: l.kind, Evaluator: e})
 		s.evaluators = append(s.evaluators, e)
+		capacity, window := e.Capacity()
+		s.capacities, s.windows = append(s.capacities, capacity), append(s.windows, micros(window))
 	}
 	return s
 }
 
-// fill fills res with the Result of a decision on n units, from what each limit
-// observed.
-func (s *limitSet) fill(res *Result, observed []algorithm.Observation, n int64, charge bool, source Source) {
+// fill fills res with the Result of a decision on n units, from the answer of each
+// limit.
+func (s *limitSet) fill(res *Result, answers []algorithm.Answer, n int64, charge bool, source Source) {
 	allowed := true
-	for i := range observed {
-		observed[i].Admits = observed[i].Admits || n == 0 // a lowered limit may be overdrawn
-		allowed = allowed && observed[i].Admits
+	for i := range answers {
+		answers[i].Admits = answers[i].Admits || n == 0 // a lowered limit may be overdrawn
+		allowed = allowed && answers[i].Admits
 	}
 	charged := charge && allowed
-	if len(observed) == 1 {
-		s.fillOne(res, 0, &observed[0], n, charged, source)
+	if len(answers) == 1 {
+		s.fillOne(res, 0, &answers[0], n, charged, source)
 		return
 	}
-	all := make([]Result, len(observed))
-	for i := range observed {
-		s.fillOne(&all[i], i, &observed[i], n, charged, source)
+	all := make([]Result, len(answers))
+	for i := range answers {
+		s.fillOne(&all[i], i, &answers[i], n, charged, source)
 		if !allowed {
 			all[i].Delay = 0 // what is denied has no place in a queue
 		}
@@ -171,21 +175,21 @@ func (s *limitSet) fill(res *Result, observed []algorithm.Observation, n int64, 
 }
 
 // fillOne fills res with the Result of limit i.
-func (s *limitSet) fillOne(res *Result, i int, o *algorithm.Observation, n int64, charged bool, source Source) {
+func (s *limitSet) fillOne(res *Result, i int, a *algorithm.Answer, n int64, charged bool, source Source) {
 	e := s.evaluators[i]
-	out := e.Outcome(*o, n, charged)
-	res.Allowed = o.Admits
-	res.Limit, res.Remaining = out.Limit, out.Remaining
+	out := e.Outcome(a.Observation, n, a.Admits, charged)
+	res.Allowed = a.Admits
+	res.Limit, res.Remaining = s.capacities[i], out.Remaining
 	res.RetryAfter = Never
 	if out.RetryAfter != algorithm.Never {
 		res.RetryAfter = micros(out.RetryAfter)
 	}
-	res.ResetAfter, res.Delay, res.Window = micros(out.ResetAfter), micros(out.Delay), micros(out.Window)
-	res.At = time.UnixMicro(o.At)
+	res.ResetAfter, res.Delay, res.Window = micros(out.ResetAfter), micros(out.Delay), s.windows[i]
+	res.At = time.UnixMicro(a.At)
 	res.Limiter, res.Name = s.limiter, s.names[i]
 	res.Source = source
 	if charged {
-		res.receipt.id = e.ChargeID(*o)
+		res.receipt.id = e.ChargeID(a.Observation)
 	}
 }
 

@@ -33,9 +33,9 @@ type Kind struct {
 // reply. The arguments are such that a decision in Lua mostly adds and compares: a Lua
 // number has 53 bits, and products of counts and times need more.
 type Evaluator interface {
-	// Evaluate returns what a decision on n units at now observes in s. It charges
-	// nothing, but may drop from s what has expired.
-	Evaluate(s *State, now, n int64) Observation
+	// Evaluate returns what a decision on n units at now observes in s, and whether it
+	// admits them. It charges nothing, but may drop from s what has expired.
+	Evaluate(s *State, now, n int64) (o Observation, admits bool)
 	// Charge charges n units to s. o is what Evaluate has just observed in s.
 	Charge(s *State, o Observation, n int64)
 	// Refund takes back n units that were charged under the ChargeID id.
@@ -53,19 +53,29 @@ type Evaluator interface {
 	// Valid reports whether o is an Observation that the script can reply.
 	Valid(o Observation) bool
 
-	// Outcome returns the outcome of a decision on n units that observed o. charged
-	// says whether the units were charged after that.
-	Outcome(o Observation, n int64, charged bool) Outcome
+	// Capacity returns the most units that can be used at once, and the time in which
+	// so many come back at the limit's rate.
+	Capacity() (units, window int64)
+	// Outcome returns the outcome of a decision on n units that observed o. admits and
+	// charged say whether this limit admits them, and whether they were charged.
+	Outcome(o Observation, n int64, admits, charged bool) Outcome
 	// ChargeID returns the id by which Refund finds the charge that followed o.
 	ChargeID(o Observation) int64
 }
 
 // An Observation is the state of a limit that a decision found. What A, B and C are
-// depends on the algorithm: its type and its Lua file document them.
+// depends on the algorithm: its type and its Lua file document them. It has four
+// words, so that the compiler keeps it in registers: with five a decision in memory
+// took half as long again.
 type Observation struct {
-	Admits  bool
 	At      int64 // the instant of the decision
 	A, B, C int64
+}
+
+// An Answer is that of one limit to a decision.
+type Answer struct {
+	Admits bool
+	Observation
 }
 
 // A State is the state of one limit of one key in memory. What A, B and C are
@@ -77,9 +87,10 @@ type State struct {
 	log     []logEntry
 }
 
-// An Outcome is the numbers of a core.Result, in units and microseconds.
+// An Outcome is the numbers of a core.Result that differ from decision to decision,
+// in units and microseconds. It has four words, as an Observation.
 type Outcome struct {
-	Limit, Remaining, RetryAfter, ResetAfter, Delay, Window int64
+	Remaining, RetryAfter, ResetAfter, Delay int64
 }
 
 // Never is the RetryAfter of a cost above the capacity.

@@ -113,10 +113,10 @@ func (b *bucket) debt(s *State, now int64) span {
 	return span{s.A - now, s.B}
 }
 
-func (b *bucket) Evaluate(s *State, now, n int64) Observation {
+func (b *bucket) Evaluate(s *State, now, n int64) (Observation, bool) {
 	debt := b.debt(s, now)
 	admits := !b.maxDebt.less(b.unit.add(debt, b.cost(n)))
-	return Observation{Admits: admits, At: now, A: debt.w, B: debt.f}
+	return Observation{At: now, A: debt.w, B: debt.f}, admits
 }
 
 func (b *bucket) Charge(s *State, o Observation, n int64) {
@@ -152,13 +152,15 @@ func (b *bucket) Valid(o Observation) bool {
 // it is of.
 func (b *bucket) ChargeID(Observation) int64 { return 0 }
 
-func (b *bucket) Outcome(o Observation, n int64, charged bool) Outcome {
+func (b *bucket) Capacity() (units, window int64) { return b.capacity, b.maxDebt.micros() }
+
+func (b *bucket) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 	debt := span{o.A, o.B}
-	out := Outcome{Limit: b.capacity, Window: b.maxDebt.micros()}
+	var out Outcome
 	switch {
 	case n > b.capacity:
 		out.RetryAfter = Never
-	case !o.Admits && n > 0:
+	case !admits && n > 0:
 		out.RetryAfter = b.unit.sub(b.unit.add(debt, b.cost(n)), b.maxDebt).micros()
 	case b.delays && n > 0:
 		out.Delay = debt.micros()

@@ -29,7 +29,7 @@ func newFixedWindow(l Limit) Evaluator {
 	return &fixedWindow{limit: l.Count, period: l.Period, aligned: l.Aligned, named: l.Named}
 }
 
-func (w *fixedWindow) Evaluate(s *State, now, n int64) Observation {
+func (w *fixedWindow) Evaluate(s *State, now, n int64) (Observation, bool) {
 	used, start := s.A, s.B
 	if now >= s.C || used == 0 {
 		used, start = 0, now
@@ -38,7 +38,7 @@ func (w *fixedWindow) Evaluate(s *State, now, n int64) Observation {
 		}
 	}
 	fits := used+min(n, w.limit+1) <= w.limit // min: the sum must not overflow
-	return Observation{Admits: fits, At: now, A: used, B: start, C: w.period}
+	return Observation{At: now, A: used, B: start, C: w.period}, fits
 }
 
 func (w *fixedWindow) Charge(s *State, o Observation, n int64) {
@@ -88,13 +88,15 @@ func (w *fixedWindow) Valid(o Observation) bool {
 // ChargeID is the start of the window.
 func (w *fixedWindow) ChargeID(o Observation) int64 { return o.B }
 
-func (w *fixedWindow) Outcome(o Observation, n int64, charged bool) Outcome {
+func (w *fixedWindow) Capacity() (units, window int64) { return w.limit, w.period }
+
+func (w *fixedWindow) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 	used, remains := o.A, o.B+o.C-o.At
-	out := Outcome{Limit: w.limit, Window: w.period}
+	var out Outcome
 	switch {
 	case n > w.limit:
 		out.RetryAfter = Never
-	case !o.Admits && n > 0:
+	case !admits && n > 0:
 		out.RetryAfter = remains
 	}
 	if charged {

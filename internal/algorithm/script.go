@@ -119,17 +119,17 @@ func Failed(reply []int64) bool { return len(reply) > 0 && reply[0] == failed }
 
 // DecodeReply reads the reply to one decision. It refuses what the script cannot reply:
 // a faulty proxy may, or another version of this library.
-func DecodeReply(reply []int64, limits []Member, into []Observation) error {
+func DecodeReply(reply []int64, limits []Member, into []Answer) error {
 	if len(reply) != replyLen*len(limits) {
 		return UnexpectedLength(len(reply), replyLen*len(limits))
 	}
 	for i, m := range limits {
 		n := reply[i*replyLen : (i+1)*replyLen]
-		o := Observation{Admits: n[0] == 1, At: n[1], A: n[2], B: n[3], C: n[4]}
+		o := Observation{At: n[1], A: n[2], B: n[3], C: n[4]}
 		if n[0] < 0 || n[0] > 1 || o.At < 0 || o.At >= maxInstant || !m.Valid(o) {
 			return fmt.Errorf("unexpected reply from redis: %v", n)
 		}
-		into[i] = o
+		into[i] = Answer{n[0] == 1, o}
 	}
 	return nil
 }

@@ -47,13 +47,14 @@ func FuzzDecodeReply(f *testing.F) {
 			reply[i] = int64(binary.LittleEndian.Uint64(raw[8*i:]))
 		}
 		for _, m := range members() {
-			observed := make([]algorithm.Observation, 1)
-			if err := algorithm.DecodeReply(reply, []algorithm.Member{m}, observed); err != nil {
+			answers := make([]algorithm.Answer, 1)
+			if err := algorithm.DecodeReply(reply, []algorithm.Member{m}, answers); err != nil {
 				continue
 			}
-			for _, charged := range []bool{false, observed[0].Admits} {
-				out := m.Outcome(observed[0], max(0, min(n, 3)), charged)
-				if out.Remaining < 0 || out.Remaining > out.Limit || out.RetryAfter < 0 || out.ResetAfter < 0 || out.Delay < 0 {
+			for _, charged := range []bool{false, answers[0].Admits} {
+				capacity, _ := m.Capacity()
+				out := m.Outcome(answers[0].Observation, max(0, min(n, 3)), answers[0].Admits, charged)
+				if out.Remaining < 0 || out.Remaining > capacity || out.RetryAfter < 0 || out.ResetAfter < 0 || out.Delay < 0 {
 					t.Errorf("%s, %v: %+v", m.Name, reply, out)
 				}
 			}

@@ -50,11 +50,10 @@ func (c *counter) at(s *State, now int64) (current, before, start int64) {
 	return s.A, s.B, start
 }
 
-func (c *counter) Evaluate(s *State, now, n int64) Observation {
+func (c *counter) Evaluate(s *State, now, n int64) (Observation, bool) {
 	o := Observation{At: now}
 	o.A, o.B, o.C = c.at(s, now)
-	o.Admits = n <= c.limit && c.fitsAt(o, n) <= now
-	return o
+	return o, n <= c.limit && c.fitsAt(o, n) <= now
 }
 
 func (c *counter) Charge(s *State, o Observation, n int64) { s.A, s.B, s.C = o.A+n, o.B, o.C }
@@ -96,13 +95,15 @@ func (c *counter) Valid(o Observation) bool {
 // ChargeID is the start of the window.
 func (c *counter) ChargeID(o Observation) int64 { return o.C }
 
-func (c *counter) Outcome(o Observation, n int64, charged bool) Outcome {
+func (c *counter) Capacity() (units, window int64) { return c.limit, c.period }
+
+func (c *counter) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 	current, before := o.A, o.B
-	out := Outcome{Limit: c.limit, Window: c.period}
+	var out Outcome
 	switch {
 	case n > c.limit:
 		out.RetryAfter = Never
-	case !o.Admits && n > 0:
+	case !admits && n > 0:
 		out.RetryAfter = c.fitsAt(o, n) - o.At
 	}
 	if charged {

@@ -42,21 +42,22 @@ func newLog(l Limit) Evaluator { return &log{limit: l.Count, period: l.Period} }
 // units it has.
 type logEntry struct{ at, first, n int64 }
 
-func (l *log) Evaluate(s *State, now, n int64) Observation {
+func (l *log) Evaluate(s *State, now, n int64) (Observation, bool) {
 	for len(s.log) > 0 && s.log[0].at <= now-l.period {
 		s.A -= s.log[0].n
 		s.log = s.log[1:]
 	}
-	o := Observation{Admits: n <= l.limit && s.A+n <= l.limit, At: now, A: s.A, B: now}
+	o := Observation{At: now, A: s.A, B: now}
+	admits := n <= l.limit && s.A+n <= l.limit
 	if len(s.log) == 0 {
-		return o
+		return o, admits
 	}
 	newest := s.log[len(s.log)-1]
 	o.B, o.C = max(now, newest.first+newest.n), newest.at
-	if !o.Admits && n <= l.limit {
+	if !admits && n <= l.limit {
 		o.B = l.admittedAt(s, s.A+n-l.limit) + l.period
 	}
-	return o
+	return o, admits
 }
 
 // admittedAt returns when the last of the n oldest units was admitted.
@@ -109,12 +110,14 @@ func (l *log) Valid(o Observation) bool {
 // ChargeID is the number of the first unit.
 func (l *log) ChargeID(o Observation) int64 { return o.B }
 
-func (l *log) Outcome(o Observation, n int64, charged bool) Outcome {
-	out := Outcome{Limit: l.limit, Window: l.period}
+func (l *log) Capacity() (units, window int64) { return l.limit, l.period }
+
+func (l *log) Outcome(o Observation, n int64, admits, charged bool) Outcome {
+	var out Outcome
 	switch {
 	case n > l.limit:
 		out.RetryAfter = Never
-	case !o.Admits && n > 0:
+	case !admits && n > 0:
 		out.RetryAfter = max(0, o.B-o.At)
 	}
 	used, newest := o.A, o.C

@@ -59,10 +59,10 @@ func (m *Store) shard(k string) *shard {
 	return &m.shards[i]
 }
 
-// Decide evaluates each limit for n units of the user's key k, and writes what it
-// observed to observed. If all limits admit n and charge is set, it charges n and
+// Decide evaluates each limit for n units of the user's key k, and writes its answer
+// to answers. If all limits admit n and charge is set, it charges n and
 // returns a Claim to that.
-func (m *Store) Decide(k string, n int64, charge bool, observed []algorithm.Observation) claim.Claim {
+func (m *Store) Decide(k string, n int64, charge bool, answers []algorithm.Answer) claim.Claim {
 	k = key.Local(k)
 	s := m.shard(k)
 	now := m.now() // before the lock is taken, which is then held for less time
@@ -74,8 +74,9 @@ func (m *Store) Decide(k string, n int64, charge bool, observed []algorithm.Obse
 		states = e.states
 	}
 	for i, l := range m.limits {
-		observed[i] = l.Evaluate(&states[i], now, n)
-		charge = charge && observed[i].Admits
+		o, admits := l.Evaluate(&states[i], now, n)
+		answers[i] = algorithm.Answer{Admits: admits, Observation: o}
+		charge = charge && admits
 	}
 	if !charge {
 		s.Unlock()
@@ -85,7 +86,7 @@ func (m *Store) Decide(k string, n int64, charge bool, observed []algorithm.Obse
 		e = s.add(k, now)
 	}
 	for i, l := range m.limits {
-		l.Charge(&e.states[i], observed[i], n)
+		l.Charge(&e.states[i], answers[i].Observation, n)
 	}
 	c := s.claims.Next()
 	s.Unlock()

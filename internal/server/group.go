@@ -151,7 +151,7 @@ func (g *groups) decode(reply []int64, members []*member) error {
 		if algorithm.Failed(part) {
 			m.Err = batch.ErrRetryAlone
 		} else {
-			m.Err = algorithm.DecodeReply(part, limits, m.Call.observed)
+			m.Err = algorithm.DecodeReply(part, limits, m.Call.answers)
 		}
 	}
 	return nil
@@ -171,7 +171,7 @@ func (g *groups) runPipeline(ctx context.Context, members []*member) error {
 	for i, m := range members {
 		switch cmd := cmds[i]; {
 		case cmd.Err() == nil:
-			m.Err = algorithm.DecodeReply(cmd.Val(), s.limits, m.Call.observed)
+			m.Err = algorithm.DecodeReply(cmd.Val(), s.limits, m.Call.answers)
 			err = nil
 		case redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT"):
 			m.Err = batch.ErrRetryAlone

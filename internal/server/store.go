@@ -75,17 +75,17 @@ func NewStore(client Client, c Config) *Store {
 
 // A decision is what one caller asks.
 type decision struct {
-	key      string
-	n        int64
-	charge   bool
-	observed []algorithm.Observation // where the reply is written
+	key     string
+	n       int64
+	charge  bool
+	answers []algorithm.Answer // where the reply is written
 }
 
-// Decide evaluates each limit for n units of the user's key k, and writes what it
-// observed to observed. If all limits admit n and charge is set, it charges n.
+// Decide evaluates each limit for n units of the user's key k, and writes its answer
+// to answers. If all limits admit n and charge is set, it charges n.
 // While the circuit breaker is open the error is [ErrBreakerOpen].
-func (s *Store) Decide(ctx context.Context, k string, n int64, charge bool, observed []algorithm.Observation) error {
-	d := decision{k, n, charge, observed}
+func (s *Store) Decide(ctx context.Context, k string, n int64, charge bool, answers []algorithm.Answer) error {
+	d := decision{k, n, charge, answers}
 	if !s.breaker.closed() {
 		return s.decideWithin(ctx, s.breaker.timeout, d) // while Redis fails nobody waits for others
 	}
@@ -129,7 +129,7 @@ func (s *Store) evaluate(ctx context.Context, d decision) error {
 	if err != nil {
 		return err
 	}
-	return algorithm.DecodeReply(reply, s.limits, d.observed)
+	return algorithm.DecodeReply(reply, s.limits, d.answers)
 }
 
 // Refund takes back n units that were charged to k; ids are the ChargeIDs, one for
