@@ -75,8 +75,8 @@ func GCRA(r Rate, o ...BucketOption) Limit { return newBucket(algorithm.GCRA, r,
 // LeakyBucket returns a [Limit] that shapes traffic: a queue of [Burst] units from
 // which one leaves every period/count, however they came in. The [Result.Delay] of an
 // admitted request says how long to wait for its turn, and the middleware holds it
-// that long. A request is denied while the queue is full. LeakyBucket protects a
-// backend that cannot take bursts.
+// that long. A request that does not fit into the queue is denied. LeakyBucket
+// protects a backend that cannot take bursts.
 //
 // The default Burst is what drains in one second, at least 1, so that no request
 // is held for longer unless asked.

@@ -12,7 +12,7 @@
 // # Words
 //
 //	key        whose requests are counted together, such as "user:alice"
-//	unit       what is counted; a request costs 1 unit unless told otherwise
+//	unit       what is counted; a request costs 1 unit by default
 //	cost       how many units a request asks for
 //	rate       units per period, such as 100 per minute
 //	capacity   the most units that can be used at once: a bucket's burst, a window's count

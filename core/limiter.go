@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/claim"
 	"github.com/redislimit/redislimit/internal/memory"
 	"github.com/redislimit/redislimit/internal/server"
 )
@@ -213,6 +214,23 @@ func (l *Limiter) decideInRedis(ctx context.Context, res *Result, key string, n 
 	return nil
 }
 
+// A redisDecision is what outlives the call that decides, all in one allocation
+// where there is one limit.
+type redisDecision struct {
+	set     claim.Set          // copies of the Result refer to it
+	answers []algorithm.Answer // a batch may write it after its caller has returned
+	inline  [1]algorithm.Answer
+}
+
+func newRedisDecision(owner uint64, limits int) *redisDecision {
+	d := &redisDecision{set: claim.Set{Owner: owner}}
+	d.answers = d.inline[:]
+	if limits > len(d.inline) {
+		d.answers = make([]algorithm.Answer, limits)
+	}
+	return d
+}
+
 // decideInMemory decides by the state in s. The claim is zero if nothing was
 // charged.
 func decideInMemory(s *memory.Store, limits *limitSet, res *Result, key string, n int64, charge bool, source Source) {
@@ -221,9 +239,9 @@ func decideInMemory(s *memory.Store, limits *limitSet, res *Result, key string, 
 	if len(limits.members) > len(inline) {
 		answers = make([]algorithm.Answer, len(limits.members))
 	}
-	claim := s.Decide(key, n, charge, answers)
+	c := s.Decide(key, n, charge, answers)
 	limits.fill(res, answers, n, charge, source)
-	res.receipt.claim, res.receipt.key, res.receipt.n = claim, key, n
+	res.receipt.claim, res.receipt.key, res.receipt.n = c, key, n
 }
 
 func check(ctx context.Context, key string, n int64) error {

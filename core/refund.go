@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/claim"
 )
 
@@ -14,23 +13,6 @@ type receipt struct {
 	key   string
 	n     int64
 	id    int64 // the ChargeID; with several limits it is in the Result of each
-}
-
-// A redisDecision is what outlives the call that decides, all in one allocation
-// where there is one limit.
-type redisDecision struct {
-	set     claim.Set          // copies of the Result refer to it
-	answers []algorithm.Answer // a batch may write it after its caller has returned
-	inline  [1]algorithm.Answer
-}
-
-func newRedisDecision(owner uint64, limits int) *redisDecision {
-	d := &redisDecision{set: claim.Set{Owner: owner}}
-	d.answers = d.inline[:]
-	if limits > len(d.inline) {
-		d.answers = make([]algorithm.Answer, limits)
-	}
-	return d
 }
 
 // Refund takes back what was charged for r, as far as it still counts: in the window

@@ -29,7 +29,8 @@ func Join(fs ...Func) Func {
 	}
 }
 
-// joinEscaper escapes the commas inside of keys, so that a comma always separates two.
+// joinEscaper escapes the commas inside of keys, so that a comma always separates two
+// keys.
 var joinEscaper = strings.NewReplacer("%", "%25", ",", "%2C")
 
 // FirstOf returns a Func whose key is that of the first of fs that has one, such

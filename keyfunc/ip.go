@@ -74,7 +74,7 @@ func mustBits(option string, bits, most int) {
 type ipConfig struct {
 	bits4, bits6 int
 	trust        trust
-	warning      *proxyWarning // nil if a proxy is trusted
+	warning      *proxyWarning // nil if a proxy or a header is trusted
 }
 
 func newIPConfig(opts []IPOption) *ipConfig {

@@ -2,6 +2,9 @@
 // request, asks the limiter, sets the headers, waits for a leaky bucket's Delay, and
 // returns what to do with the request.
 //
+// Check in guard.go is that path. header.go and ietf.go write the headers, and Seen in
+// adapter.go has what the middlewares of one request know of each other.
+//
 // Users of a middleware need its options ([Option]: [Skip], [Cost], [CountIf] and
 // so on), and [DeniedError]. Everything else is for authors of adapters: an
 // [Adapter] makes the [Guard] of a middleware, which shows each request to
@@ -20,7 +23,7 @@ import (
 )
 
 // StatusClientGone is the status of a request whose client disconnected before it was
-// answered. It is nginx's, and appears in access logs only.
+// answered. It is that of nginx, and appears in access logs only.
 const StatusClientGone = 499
 
 // A Guard decides about the requests that pass one middleware. It is safe for

@@ -54,7 +54,7 @@ func Encode(key string) string {
 }
 
 // Local is Encode for a key that is kept in this process only. There a short key can
-// have any characters; it is hashed only if it begins with "~".
+// have any characters, but for a "~" at its start.
 func Local(key string) string {
 	if len(key) <= maxPlain && key[0] != '~' {
 		return key
