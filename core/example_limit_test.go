@@ -225,8 +225,10 @@ func ExampleRate_String() {
 }
 
 func ExampleRate_UnmarshalText() {
-	var config struct{ Limit core.Rate }
-	err := json.Unmarshal([]byte(`{"Limit": "100/min"}`), &config)
+	var config struct {
+		Limit core.Rate `json:"limit"`
+	}
+	err := json.Unmarshal([]byte(`{"limit": "100/min"}`), &config)
 	fmt.Println(config.Limit, err)
 	// Output: 100/1m <nil>
 }

@@ -109,7 +109,7 @@ func TestUnsupportedServer(t *testing.T) {
 		if !isUnavailable(err) || errors.Is(err, ErrUnsupported) != unsupported {
 			t.Errorf("%s: %v", reply, err)
 		}
-		if unsupported && !(strings.Contains(err.Error(), "Redis 6.0 or newer") && strings.Contains(err.Error(), "redis 3.2.1")) {
+		if unsupported && (!strings.Contains(err.Error(), "Redis 6.0 or newer") || !strings.Contains(err.Error(), "redis 3.2.1")) {
 			t.Errorf("%s: the error does not name the versions: %v", reply, err)
 		}
 		if strings.Contains(log.String(), "redis cannot be used") != unsupported || strings.Count(log.String(), "level=WARN") != 1 {

@@ -58,5 +58,5 @@ func (v Variant) With(r core.Rate, s Settings) core.Limit {
 	if v.Kind.Bucket {
 		all.Burst = s.Burst
 	}
-	return hook.NewLimit(v.Kind, r.Count(), r.Period(), all).(core.Limit) //nolint:forcetypeassert // core sets it
+	return hook.NewLimit(v.Kind, r.Count(), r.Period(), all).(core.Limit)
 }
