@@ -3,6 +3,9 @@
 package limits
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/hook"
@@ -31,6 +34,31 @@ func All() []Variant {
 		}
 	}
 	return all
+}
+
+// Aligned returns one variant of every registered algorithm: windows are aligned where
+// they can be.
+func Aligned() []Variant {
+	return slices.DeleteFunc(All(), func(v Variant) bool { return v.Kind.Aligns && !v.Aligned })
+}
+
+// Plain returns the variant of every registered algorithm that its constructor makes
+// without options.
+func Plain() []Variant {
+	return slices.DeleteFunc(All(), func(v Variant) bool { return v.Aligned })
+}
+
+// Constructor returns the algorithm's name in Go and in the documents, such as
+// "TokenBucket".
+func Constructor(k *algorithm.Kind) string {
+	if k == algorithm.GCRA {
+		return "GCRA"
+	}
+	var name strings.Builder
+	for word := range strings.SplitSeq(k.Name, "_") {
+		name.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	return name.String()
 }
 
 // Named returns the Variant of a name. It panics if there is none.
