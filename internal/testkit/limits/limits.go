@@ -86,5 +86,12 @@ func (v Variant) With(r core.Rate, s Settings) core.Limit {
 	if v.Kind.Bucket {
 		all.Burst = s.Burst
 	}
-	return hook.NewLimit(v.Kind, r.Count(), r.Period(), all).(core.Limit) //nolint:forcetypeassert // core sets it
+	return hook.NewLimit(v.Kind, r.Count(), r.Period(), all).(core.Limit)
+}
+
+// Accepts reports whether a Limiter can be made of l: an algorithm may refuse some
+// rates that others accept.
+func Accepts(l core.Limit) bool {
+	_, err := core.NewMemory("try", l, core.Entries(1))
+	return err == nil
 }
