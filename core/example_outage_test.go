@@ -15,7 +15,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// Logins are not tried while nobody can count them.
+// No login is tried while Redis cannot count it.
 func ExampleFailClosed() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	lim := core.MustNew(rdb, "logins", core.SlidingWindowLog(core.PerMinute(5)), core.FailClosed())

@@ -29,8 +29,8 @@ func TestMemoryAllocates(t *testing.T) {
 	}
 }
 
-// TestMemoryRefundsOnce gives back some of many charges, each twice: claims that
-// share an allocation are nevertheless told apart.
+// TestMemoryRefundsOnce refunds some of many charges, each twice: claims that share
+// an allocation are taken one by one.
 func TestMemoryRefundsOnce(t *testing.T) {
 	t.Parallel()
 	lim := memory(t, core.FixedWindow(core.PerDay(1000)), core.SlidingWindowLog(core.PerDay(1000)))
@@ -55,8 +55,8 @@ func TestMemoryRefundsOnce(t *testing.T) {
 	}
 }
 
-// TestMemoryKeepsTheBusy has newcomers push each other out, and not a key that is
-// no more used than they are but changes all the time.
+// TestMemoryKeepsTheBusy adds new keys to a full Limiter: they evict each other, and
+// not the one key of which more is used with each call.
 func TestMemoryKeepsTheBusy(t *testing.T) {
 	t.Parallel()
 	lim := memory(t, core.FixedWindow(core.PerDay(1e6)), core.Entries(100))

@@ -52,8 +52,8 @@ func allow(t *testing.T, lim *core.Limiter, key string, n int64) core.Result {
 	return res
 }
 
-// TestMemoryFull fills a Limiter: newcomers are served, a key that is used up is
-// the last to be forgotten, and a key that has refilled is the first.
+// TestMemoryFull fills a Limiter: new keys are served, a key that is used up is the
+// last to be evicted, and a key that has refilled is the first.
 func TestMemoryFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -90,8 +90,8 @@ func TestMemoryFull(t *testing.T) {
 	})
 }
 
-// TestMemoryBound has many goroutines use ever new keys, and looks at what a
-// Limiter remembers: no more than it may.
+// TestMemoryBound has many goroutines use many keys: the Limiter keeps no more than
+// its Entries.
 func TestMemoryBound(t *testing.T) {
 	t.Parallel()
 	const entries = 1500

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// fakeClient answers every command with what a test says.
+// A fakeClient replies to each command as a function of the test says.
 type fakeClient func(cmd redis.Cmder) error
 
 func (f fakeClient) Process(_ context.Context, cmd redis.Cmder) error {
@@ -17,7 +17,7 @@ func (f fakeClient) Process(_ context.Context, cmd redis.Cmder) error {
 	return err
 }
 
-// TestAnswers has answers that no script of ours gives: each is an error, and
+// TestAnswers has replies that no script of this module gives: each is an error, and
 // none of them admits.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
@@ -48,8 +48,8 @@ type noScriptError struct{}
 func (noScriptError) Error() string { return "NOSCRIPT No matching script." }
 func (noScriptError) RedisError()   {}
 
-// TestSentOnce looks at what is sent for one decision: the digest, then the
-// source if and only if Redis does not have it, each marked not to be repeated.
+// TestSentOnce checks what is sent for one decision: the digest, and then the source
+// only if Redis does not have it. go-redis must not repeat either.
 func TestSentOnce(t *testing.T) {
 	t.Parallel()
 	var sent []string

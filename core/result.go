@@ -18,8 +18,8 @@ const Never time.Duration = math.MaxInt64
 // durations are rounded up to the microsecond.
 //
 // The Result of a Limiter with several limits describes one of them: of those
-// that deny, the one with the longest RetryAfter; if none denies, the tightest (the
-// smallest share of its Limit Remaining, then the longest ResetAfter). [Result.All]
+// that deny, the one with the longest RetryAfter; if none denies, the one with the
+// smallest Remaining/Limit, and of equal ones the longest ResetAfter. [Result.All]
 // has them all.
 type Result struct {
 	// Allowed reports whether the request was admitted, and so charged.
@@ -51,7 +51,7 @@ type Result struct {
 	Source Source
 
 	all     *[]Result // of several limits
-	receipt receipt   // what it takes to refund it
+	receipt receipt   // what Refund needs
 }
 
 // All returns the Result of each limit, in the order given to [New]. There Allowed
@@ -98,10 +98,10 @@ func (s Source) String() string {
 	return "none"
 }
 
-// Tighter reports whether r says more about a request than other does: a denial,
-// of two the one with the longer RetryAfter; if neither denies, the one with the
-// smaller share of its Limit Remaining, then the longer ResetAfter. Anything is
-// tighter than the zero Result.
+// Tighter reports whether r restricts the client more than other does. A denial is
+// tighter than an admission, and of two denials the one with the longer RetryAfter.
+// Of two admissions it is the one with the smaller Remaining/Limit, and of equal
+// ones the one with the longer ResetAfter. Anything is tighter than the zero Result.
 func (r Result) Tighter(other Result) bool {
 	switch {
 	case r.Source == SourceNone || other.Source == SourceNone:
@@ -117,8 +117,8 @@ func (r Result) Tighter(other Result) bool {
 	return r.ResetAfter > other.ResetAfter
 }
 
-// compareShares compares what remains of a's Limit with what remains of b's, as a
-// share of each: a.Remaining/a.Limit with b.Remaining/b.Limit, exactly.
+// compareShares compares a.Remaining/a.Limit with b.Remaining/b.Limit, without
+// rounding.
 func compareShares(a, b Result) int {
 	ahi, alo := bits.Mul64(uint64(a.Remaining), uint64(b.Limit))
 	bhi, blo := bits.Mul64(uint64(b.Remaining), uint64(a.Limit))
@@ -147,12 +147,12 @@ func newLimitSet(limiter string, limits []Limit) *limitSet {
 	return s
 }
 
-// fill makes res the Result of a decision on n units, from what each limit
+// fill fills res with the Result of a decision on n units, from what each limit
 // observed.
 func (s *limitSet) fill(res *Result, observed []algorithm.Observation, n int64, charge bool, source Source) {
 	allowed := true
 	for i := range observed {
-		observed[i].Admits = observed[i].Admits || n == 0
+		observed[i].Admits = observed[i].Admits || n == 0 // a lowered limit may be overdrawn
 		allowed = allowed && observed[i].Admits
 	}
 	charged := charge && allowed
@@ -170,7 +170,7 @@ func (s *limitSet) fill(res *Result, observed []algorithm.Observation, n int64, 
 	*res = combine(all, allowed)
 }
 
-// fillOne makes res the Result of the limit i.
+// fillOne fills res with the Result of limit i.
 func (s *limitSet) fillOne(res *Result, i int, o *algorithm.Observation, n int64, charged bool, source Source) {
 	e := s.evaluators[i]
 	out := e.Outcome(*o, n, charged)
@@ -189,7 +189,7 @@ func (s *limitSet) fillOne(res *Result, i int, o *algorithm.Observation, n int64
 	}
 }
 
-// combine returns the one Result of those of several limits.
+// combine returns one Result for those of several limits.
 func combine(all []Result, allowed bool) Result {
 	chosen := 0
 	var delay time.Duration

@@ -17,8 +17,9 @@ var FixedWindow = &Kind{
 
 // A fixedWindow decides for [FixedWindow].
 //
-// An Observation is A, the units used; B, the start of the window; C, its length.
-// A State is A, the units used; B, the start of the window; C, its end.
+// An Observation is A, the units used; B, the start of the window; C, its length,
+// which after a change of the limit may not be the period. A State is A, the units
+// used; B, the start of the window; C, its end.
 type fixedWindow struct {
 	limit, period  int64
 	aligned, named bool
@@ -36,7 +37,8 @@ func (w *fixedWindow) Evaluate(s *State, now, n int64) Observation {
 			start = now - now%w.period
 		}
 	}
-	return Observation{Admits: used+min(n, w.limit+1) <= w.limit, At: now, A: used, B: start, C: w.period}
+	fits := used+min(n, w.limit+1) <= w.limit // min: the sum must not overflow
+	return Observation{Admits: fits, At: now, A: used, B: start, C: w.period}
 }
 
 func (w *fixedWindow) Charge(s *State, o Observation, n int64) {

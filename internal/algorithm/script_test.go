@@ -24,8 +24,8 @@ func members() []algorithm.Member {
 	return all
 }
 
-// FuzzDecodeReply decodes what may be replied in Redis's place: it is refused or
-// gives an Outcome within its bounds, and never panics.
+// FuzzDecodeReply decodes any reply: it is refused, or gives an Outcome within its
+// bounds. Neither panics.
 func FuzzDecodeReply(f *testing.F) {
 	f.Add([]byte(nil), int64(1))
 	f.Add(make([]byte, 8*5), int64(1))

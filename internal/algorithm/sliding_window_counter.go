@@ -13,7 +13,8 @@ var slidingWindowCounterLua string
 var slidingWindowCounterRefundLua string
 
 // SlidingWindowCounter counts the units in the current aligned window and in the
-// one before, which is weighted by the part of it that a sliding window covers.
+// one before. The latter are weighted by the part of that window which lies within the
+// last period.
 var SlidingWindowCounter = &Kind{
 	Name: "sliding_window_counter", Tag: "counter", New: newCounter,
 	decideLua: slidingWindowCounterLua, refundLua: slidingWindowCounterRefundLua, costArgs: 1,
@@ -36,7 +37,8 @@ func newCounter(l Limit) Evaluator {
 	return c
 }
 
-// at returns the units in the window of now and in the one before, and its start.
+// at returns the units in the window of now, those in the one before, and the start of
+// the window of now.
 func (c *counter) at(s *State, now int64) (current, before, start int64) {
 	start = now - now%c.period
 	switch {
@@ -127,8 +129,8 @@ func (c *counter) fitsAt(o Observation, n int64) int64 {
 	return start + c.period + c.fadedAfter(current, c.limit-n)
 }
 
-// fadedAfter returns how far into a window the units of the window before have
-// lost enough of their weight to be at most free.
+// fadedAfter returns how long after the start of a window the units of the one before
+// weigh no more than free.
 func (c *counter) fadedAfter(before, free int64) int64 {
 	if before <= free {
 		return 0

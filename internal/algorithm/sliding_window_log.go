@@ -27,18 +27,19 @@ func validateLog(l Limit) error {
 	return nil
 }
 
-// A log decides for [SlidingWindowLog]. Units have numbers, which are instants:
-// that of their admission, or the next that is free.
+// A log decides for [SlidingWindowLog]. Each unit has a number of its own: the
+// instant of its admission, or the next number after the newest unit's if that is
+// later.
 //
 // An Observation is A, the units in the window; B, the number of the first unit to
-// add if the log admits, and else the instant at which there is room; C, the
-// instant of the newest unit. A State is A, the units in its log.
+// charge if the log admits, and else the instant at which it will; C, the instant of
+// the newest unit. A State is A, the sum of the units in its log.
 type log struct{ limit, period int64 }
 
 func newLog(l Limit) Evaluator { return &log{limit: l.Count, period: l.Period} }
 
-// A logEntry is one charge: its instant, the number of its first unit and its
-// units.
+// A logEntry is one charge: its instant, the number of its first unit, and how many
+// units it has.
 type logEntry struct{ at, first, n int64 }
 
 func (l *log) Evaluate(s *State, now, n int64) Observation {
@@ -53,13 +54,13 @@ func (l *log) Evaluate(s *State, now, n int64) Observation {
 	newest := s.log[len(s.log)-1]
 	o.B, o.C = max(now, newest.first+newest.n), newest.at
 	if !o.Admits && n <= l.limit {
-		o.B = l.leavesAt(s, s.A+n-l.limit) + l.period
+		o.B = l.admittedAt(s, s.A+n-l.limit) + l.period
 	}
 	return o
 }
 
-// leavesAt returns the instant of the last of the n oldest units.
-func (l *log) leavesAt(s *State, n int64) int64 {
+// admittedAt returns when the last of the n oldest units was admitted.
+func (l *log) admittedAt(s *State, n int64) int64 {
 	for _, e := range s.log {
 		if n -= e.n; n <= 0 {
 			return e.at

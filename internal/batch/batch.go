@@ -1,6 +1,6 @@
 // Package batch lets calls to one server share round trips. While few calls are in
-// flight each goes alone, at once; beyond that calls wait, and those that wait go
-// together when one in flight returns.
+// flight, each goes alone, at once. Otherwise calls wait until one in flight returns,
+// and then go together.
 package batch
 
 import (
@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// ErrRetryAlone is the error of a member that was not carried out and is to be sent
+// ErrRetryAlone is the error of a member that was not carried out, and can be sent
 // again, alone.
-var ErrRetryAlone = errors.New("to be sent again, alone")
+var ErrRetryAlone = errors.New("not carried out in the batch: send it again, alone")
 
-// A RunFunc carries out the members of one batch, of which the first has waited
-// since an instant. The error that it returns applies to every member; an error of
-// one member alone is in its Err.
+// A RunFunc carries out the members of one batch. since is when the first of them
+// began to wait. The error that it returns applies to every member; an error of one
+// member alone is in its Err.
 type RunFunc[T any] func(ctx context.Context, since time.Time, members []*Member[T]) error
 
 // A Member is one call of a batch.
@@ -27,13 +27,13 @@ type Member[T any] struct {
 	Call T
 	Err  error
 
-	canceled bool // its caller has left before the batch was started
+	canceled bool // its caller returned before the batch was started
 }
 
-// maxInFlight is how many calls and batches are in flight before others wait. With
-// one, server and process take turns in being idle: at 64 callers two do 1.4 times
-// as much. Four do no more than two, but light traffic need not wait at all then,
-// and on a slow network others wait for a fraction of a round trip.
+// maxInFlight is how many calls and batches can be in flight before others wait. With
+// one, server and process take turns in being idle: at 64 callers, two do 1.4 times as
+// many calls a second. Four do no more than two; but light traffic then does not wait
+// at all, and on a slow network a call waits for only a fraction of a round trip.
 const maxInFlight = 4
 
 // A Batcher batches the calls to one server. It is safe for concurrent use.
@@ -48,8 +48,8 @@ type Batcher[T any] struct {
 
 // A batch is calls that go together.
 type batch[T any] struct {
-	ctx     context.Context //nolint:containedctx // that of the first caller, which may leave before the batch ends
-	since   time.Time
+	ctx     context.Context //nolint:containedctx // that of the first caller, without its cancellation
+	since   time.Time       // when the first caller began to wait
 	members []Member[T]
 	started bool
 	err     error // of all members
@@ -62,7 +62,7 @@ func New[T any](maxBatch int, run RunFunc[T]) *Batcher[T] {
 	return &Batcher[T]{maxBatch: maxBatch, run: run}
 }
 
-// A Place is that of a call in a batch.
+// A Place says where in which batch a call is.
 type Place[T any] struct {
 	batcher *Batcher[T]
 	batch   *batch[T]
@@ -89,14 +89,16 @@ func (b *Batcher[T]) Acquire(ctx context.Context, call T) (place Place[T], alone
 	return Place[T]{b, to, len(to.members) - 1}, false
 }
 
-// Release starts the next batch, if one waits.
+// Release says that a call that went alone has returned. It starts the next batch, if
+// one waits.
 func (b *Batcher[T]) Release() {
 	if next := b.next(); next != nil {
 		go b.runBatches(next)
 	}
 }
 
-// next takes the batch that is to start after another has returned, if there is one.
+// next returns the batch that is to be started after a call or batch has returned. If
+// none waits, it returns nil, and one less is in flight.
 func (b *Batcher[T]) next() *batch[T] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,13 +107,13 @@ func (b *Batcher[T]) next() *batch[T] {
 		return nil
 	}
 	next := b.waiting[0]
-	b.waiting[0] = nil // its members are not to be kept in memory for longer than their callers
+	b.waiting[0] = nil // the array of the slice would keep its members in memory
 	b.waiting = b.waiting[1:]
 	next.started = true
 	return next
 }
 
-// runBatches runs a batch and then those that have come to wait meanwhile.
+// runBatches runs a batch, and then others for as long as any wait.
 func (b *Batcher[T]) runBatches(next *batch[T]) {
 	for ; next != nil; next = b.next() {
 		members := make([]*Member[T], 0, len(next.members))
@@ -124,14 +126,15 @@ func (b *Batcher[T]) runBatches(next *batch[T]) {
 			next.err = Catch(func() error { return b.run(next.ctx, next.since, members) })
 		}
 		close(next.done)
-		runtime.Gosched() // callers that have their answer may call again, and share the next batch
+		runtime.Gosched() // callers of this batch may call again at once, and so be in the next one
 	}
 }
 
-// Since returns since when the first call of the batch has waited.
+// Since returns when the first call of the batch began to wait.
 func (p Place[T]) Since() time.Time { return p.batch.since }
 
-// Wait waits until the batch returns, or ctx ends. It panics if the batch did.
+// Wait waits until the batch has been carried out, or ctx ends. It panics if carrying
+// out the batch did.
 func (p Place[T]) Wait(ctx context.Context) error {
 	select {
 	case <-p.batch.done:
@@ -149,8 +152,8 @@ func (p Place[T]) Wait(ctx context.Context) error {
 	return p.batch.members[p.index].Err
 }
 
-// A panicError carries a panic from a goroutine of ours to the caller, who can
-// recover it: in ours nobody could, and the process would end.
+// A panicError carries a panic from a goroutine of this module to that of the caller.
+// There it can be recovered; in the former it would end the process.
 type panicError struct {
 	value any
 	stack []byte
@@ -174,7 +177,7 @@ func Catch(f func() error) (err error) {
 	return f()
 }
 
-// Rethrow returns err, or panics if err is of a panic that Catch caught.
+// Rethrow returns err, or panics if err is from Catch and stands for a panic.
 func Rethrow(err error) error {
 	if p := (*panicError)(nil); errors.As(err, &p) {
 		panic(p)

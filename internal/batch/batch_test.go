@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// A call is what one caller asks.
+// A call has a key, which the server copies to answer.
 type call struct {
 	key    string
 	answer *string
 }
 
-// A server is a Batcher whose batches a test holds, and lets return.
+// A server is a Batcher whose batches return when the test says so.
 type server struct {
 	*Batcher[call]
 
@@ -25,9 +25,9 @@ type server struct {
 	mu      sync.Mutex
 	batches [][]string        // the keys in each batch
 	since   []time.Time       // of each batch
-	returns []chan error      // how each batch is to end
-	fails   map[string]error  // of one member
-	values  []context.Context // of each batch
+	returns []chan error      // gives each batch the error with which it returns
+	fails   map[string]error  // the errors of single members, by their keys
+	ctxs    []context.Context // of each batch
 	callers sync.WaitGroup
 }
 
@@ -37,7 +37,7 @@ func newServer(t *testing.T, maxBatch int) *server {
 	return p
 }
 
-// run carries out a batch: it returns when the test says so.
+// run carries out a batch, once the test has let it return.
 func (p *server) run(ctx context.Context, since time.Time, members []*Member[call]) error {
 	var keys []string
 	for _, m := range members {
@@ -46,7 +46,7 @@ func (p *server) run(ctx context.Context, since time.Time, members []*Member[cal
 	returns := make(chan error)
 	p.mu.Lock()
 	p.batches, p.since, p.returns = append(p.batches, keys), append(p.since, since), append(p.returns, returns)
-	p.values = append(p.values, ctx)
+	p.ctxs = append(p.ctxs, ctx)
 	p.mu.Unlock()
 	err := <-returns
 	for _, m := range members {
@@ -59,7 +59,7 @@ func (p *server) run(ctx context.Context, since time.Time, members []*Member[cal
 	return err
 }
 
-// fill puts as many calls in flight as go alone.
+// fill puts as many calls in flight as may go alone.
 func (p *server) fill() {
 	p.t.Helper()
 	for range maxInFlight {
@@ -69,7 +69,7 @@ func (p *server) fill() {
 	}
 }
 
-// A caller is one that waits, and how that ended.
+// A caller says how a call that waited ended.
 type caller struct {
 	answer string
 	err    error
@@ -77,13 +77,13 @@ type caller struct {
 	panic  any
 }
 
-// call has a caller wait, and returns once it does.
+// call starts a caller, and returns when it waits.
 func (p *server) call(ctx context.Context, key string) *caller {
 	p.t.Helper()
 	c := &caller{}
 	place, alone := p.Acquire(ctx, call{key, &c.answer})
 	if alone {
-		p.t.Fatalf("%s need not wait", key)
+		p.t.Fatalf("%s does not wait", key)
 	}
 	p.callers.Go(func() {
 		defer func() { c.panic, c.ended = recover(), true }()
@@ -93,17 +93,18 @@ func (p *server) call(ctx context.Context, key string) *caller {
 	return c
 }
 
-// end has the i-th batch return, and waits until what follows from it has happened.
+// end lets the i-th batch return, and waits until all goroutines are idle.
 func (p *server) end(i int, err error) {
 	p.returns[i] <- err
 	synctest.Wait()
 }
 
+// sent checks which batches were sent so far; each is the keys of its members.
 func (p *server) sent(want ...string) {
 	p.t.Helper()
 	var got []string
-	for _, f := range p.batches {
-		got = append(got, strings.Join(f, ""))
+	for _, keys := range p.batches {
+		got = append(got, strings.Join(keys, ""))
 	}
 	if !slices.Equal(got, want) {
 		p.t.Errorf("batches %q, want %q", got, want)
@@ -122,11 +123,11 @@ func (p *server) idle() {
 
 func withServer(t *testing.T, maxBatch int, test func(*testing.T, *server)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newServer(t, maxBatch)) }) // fails where a goroutine is left
+	synctest.Test(t, func(t *testing.T) { test(t, newServer(t, maxBatch)) }) // fails if a goroutine does not end
 }
 
-// While four calls are in flight others wait. Then they go in the order in which
-// they came, as many together as may, one batch for each that returns.
+// TestOrder: while four calls are in flight, others wait. They go in the order in
+// which they came, in batches as large as allowed, one for each call that returns.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	withServer(t, 3, func(t *testing.T, p *server) {
@@ -167,7 +168,7 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// Once all have returned no call waits, until four are in flight again.
+// TestAgain: once all have returned, no call waits until four are in flight again.
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	withServer(t, 2, func(t *testing.T, p *server) {
@@ -185,8 +186,9 @@ func TestAgain(t *testing.T) {
 	})
 }
 
-// A caller that cancels before its batch starts returns at once and is not in it,
-// even if it was the first; the others are. A batch without callers is not sent.
+// TestCanceledBefore: a call that is canceled before its batch starts returns at once
+// and is not in it, even if it was the first; the others are. A batch without calls is
+// not sent.
 func TestCanceledBefore(t *testing.T) {
 	t.Parallel()
 	withServer(t, 3, func(t *testing.T, p *server) {
@@ -217,7 +219,7 @@ func TestCanceledBefore(t *testing.T) {
 		p.Release()
 		synctest.Wait()
 		p.sent("b")
-		if ctx := p.values[0]; ctx.Err() != nil || ctx.Value(key{}) != "of the first" {
+		if ctx := p.ctxs[0]; ctx.Err() != nil || ctx.Value(key{}) != "of the first" {
 			t.Errorf("the batch's context: %v, value %v", ctx.Err(), ctx.Value(key{}))
 		}
 		p.end(0, nil)
@@ -233,8 +235,8 @@ func TestCanceledBefore(t *testing.T) {
 	})
 }
 
-// A caller that cancels while its batch is in flight returns at once; the others
-// have their answers.
+// TestCanceledInFlight: a call that is canceled while its batch is in flight returns at
+// once; the others get their answers.
 func TestCanceledInFlight(t *testing.T) {
 	t.Parallel()
 	withServer(t, 3, func(t *testing.T, p *server) {
@@ -260,7 +262,8 @@ func TestCanceledInFlight(t *testing.T) {
 	})
 }
 
-// The error of a batch is that of all its members, that of a member only its own.
+// TestErrors: the error of a batch is that of all its members, the error of a member
+// is its own.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	withServer(t, 3, func(t *testing.T, p *server) {
@@ -288,8 +291,8 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// A hook of the client that panics does so for each member, as it would have if
-// each had gone alone: a caller that recovers goes on, and so does the Batcher.
+// TestPanics: a batch that panics does so in each of its callers, as if each had gone
+// alone. A caller can recover, and the Batcher goes on.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	withServer(t, 2, func(t *testing.T, p *server) {
@@ -316,18 +319,18 @@ func TestPanics(t *testing.T) {
 	})
 }
 
-// Many callers come and cancel at random: each that stays has its own answer, no
-// batch is larger than it may be, and in the end nothing is in flight.
+// TestCrowd has many calls, some of which are canceled at random: each other gets its
+// own answer, no batch is larger than allowed, and in the end nothing is in flight.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const most, crowd, calls = 7, 50, 40
+		const maxBatch, crowd, calls = 7, 50, 40
 		type sum struct {
 			n   int
 			out *int
 		}
-		b := New(most, func(_ context.Context, _ time.Time, members []*Member[sum]) error {
-			if len(members) < 1 || len(members) > most {
+		b := New(maxBatch, func(_ context.Context, _ time.Time, members []*Member[sum]) error {
+			if len(members) < 1 || len(members) > maxBatch {
 				t.Errorf("%d members", len(members))
 			}
 			time.Sleep(time.Millisecond)

@@ -1,9 +1,9 @@
 // Package memory keeps the state of limits in this process: for limiters without
-// Redis, and for the outage policy FailLocal. It is bounded: where it is full, a
-// new key takes the place of another.
+// Redis, and for the outage policy FailLocal. It is bounded: when it is full, another
+// key is evicted for a new one.
 //
 //	memory.go  Store: decides, refunds, resets
-//	shard.go   some of the keys under one lock, and which of them is evicted
+//	shard.go   a part of the keys, under one lock: which are removed, which evicted
 package memory
 
 import (
@@ -30,11 +30,11 @@ type Store struct {
 	started time.Time
 	startAt int64 // started, in microseconds since the epoch
 	seed    maphash.Seed
-	unused  []algorithm.State // of a key that is not there
+	unused  []algorithm.State // what a key without an entry is evaluated by
 	shards  []shard
 }
 
-// New returns a Store of at most entries keys. Its claims are those of owner.
+// New returns a Store of at most entries keys. owner is the Owner of its claims.
 func New(entries int, limits []algorithm.Evaluator, owner uint64) *Store {
 	now := time.Now()
 	m := &Store{
@@ -65,7 +65,7 @@ func (m *Store) shard(k string) *shard {
 func (m *Store) Decide(k string, n int64, charge bool, observed []algorithm.Observation) claim.Claim {
 	k = key.Local(k)
 	s := m.shard(k)
-	now := m.now() // read before the lock is taken: others need not wait for it
+	now := m.now() // before the lock is taken, which is then held for less time
 	s.Lock()
 	now = s.clamp(now)
 	e := s.entries[k]
@@ -108,7 +108,7 @@ func (m *Store) Refund(k string, n int64, ids []int64) {
 	}
 }
 
-// Reset forgets k.
+// Reset removes the state of k.
 func (m *Store) Reset(k string) {
 	k = key.Local(k)
 	s := m.shard(k)

@@ -8,7 +8,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// changeCases change live limits over stored state.
+// changeCases change limits whose keys are stored.
 func changeCases() []testCase {
 	return append(each("Change/Count", raisedAndLowered),
 		testCase{"Change/Period", periodChanged},
@@ -93,8 +93,8 @@ func periodChanged(t *testing.T, s Store) {
 	}
 }
 
-// changedManyTimes flips a half-used bucket between rates that share no
-// denominator: what is used neither leaks nor grows.
+// changedManyTimes changes a half-used bucket again and again between rates without a
+// common denominator: what is used becomes neither less nor more.
 func changedManyTimes(t *testing.T, s Store) {
 	if s.Redis == nil {
 		t.Skip("no state outlives a Limiter in memory")

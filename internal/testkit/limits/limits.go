@@ -1,5 +1,5 @@
 // Package limits makes limits of every registered algorithm, so that each suite and
-// tool runs over all there are, and over a new one without being told.
+// tool runs over all of them, without a list of its own.
 package limits
 
 import (

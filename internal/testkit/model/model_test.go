@@ -82,8 +82,8 @@ func TestSeveralLimitsChargeTogether(t *testing.T) {
 		model.Limit{Algorithm: model.FixedWindow, Count: 2, Period: 100})
 	first := k.take(1000, 1, "ok t=1000 left=2/3 reset=10 until=1010", "ok t=1000 left=1/2 reset=100 until=1100")
 	k.take(1000, 1, "ok t=1000 left=1/3 reset=20 delay=10 until=1020", "ok t=1000 left=0/2 reset=100 until=1100")
-	// The window denies: the bucket says for itself that it would admit, is not
-	// charged, and holds nobody.
+	// The window denies: the Verdict of the bucket is that it admits, but it is not
+	// charged, and there is no Delay.
 	for range 2 {
 		k.take(1000, 1, "ok t=1000 left=1/3 reset=20 until=1020", "no t=1000 left=0/2 retry=100 reset=100 until=1100")
 	}
