@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
 func TestNewMemoryRefuses(t *testing.T) {
@@ -56,11 +57,8 @@ func allow(t *testing.T, lim *core.Limiter, key string, n int64) core.Result {
 func TestMemoryFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		for name, limit := range map[string]core.Limit{
-			"FixedWindow": core.FixedWindow(core.PerHour(10)), "TokenBucket": core.TokenBucket(core.PerHour(10)),
-			"SlidingWindowLog": core.SlidingWindowLog(core.PerHour(10)), "SlidingWindowCounter": core.SlidingWindowCounter(core.PerHour(10)),
-			"GCRA": core.GCRA(core.PerHour(10)), "LeakyBucket": core.LeakyBucket(core.PerHour(10), core.Burst(10)),
-		} {
+		for _, v := range limits.All() {
+			name, limit := v.Name, v.Limit(core.PerHour(10))
 			lim := memory(t, limit, core.Entries(100))
 			for i := range 10 {
 				allow(t, lim, fmt.Sprint("attacker", i), 10)

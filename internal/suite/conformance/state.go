@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"sort"
 	"sync"
@@ -22,6 +23,7 @@ func stateCases() []testCase {
 		each("Expires", expires),
 		each("ExpiresInTime", expiresInTime),
 		each("Foreign", foreign),
+		each("Foreign/Damaged", damaged),
 		each("ScriptFlushed", scriptFlushed),
 	)
 }
@@ -162,6 +164,39 @@ func foreign(t *testing.T, s Store, limit maker) {
 		}
 		if s.Redis.PTTL(ctx, key).Val() <= 0 {
 			t.Errorf("%s: no TTL after a charge", name)
+		}
+	}
+}
+
+// aNumber matches the numbers of a stored text, but not that of its version.
+var aNumber = regexp.MustCompile(`\b\d+`)
+
+// damaged puts the algorithm's own value at the key, with each of its numbers in turn
+// replaced: a decision may start afresh or take it for its own, but it is made, and
+// what it stores expires.
+func damaged(t *testing.T, s Store, limit maker) {
+	if s.Redis == nil {
+		t.Skip("no keys to write to")
+	}
+	ctx := context.Background()
+	lim := s.limiter(t, "damaged", limit(tenPerTen))
+	allowN(t, lim, "k", 1)
+	key := s.keys(t)[0]
+	own := s.Redis.Get(ctx, key).Val() // of a log, which is no text, it is empty
+	for _, at := range aNumber.FindAllStringIndex(own, -1) {
+		// Nothing beyond 64 bits: the Lua of miniredis makes no number of it.
+		for _, number := range []string{"", "0", "nan", "1e99", "-5", "9007199254740993", "9223372036854775807"} {
+			value := own[:at[0]] + number + own[at[1]:]
+			if err := s.Redis.Set(ctx, key, value, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				res := allowN(t, lim, "k", 4)
+				if res.Remaining < 0 || res.Remaining > 10 || res.Allowed && s.Redis.PTTL(ctx, key).Val() <= 0 {
+					t.Errorf("%s: %+v, TTL %v", value, res, s.Redis.PTTL(ctx, key).Val())
+				}
+			}
+			peek(t, lim, "k")
 		}
 	}
 }
