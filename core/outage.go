@@ -88,15 +88,15 @@ func (l *Limiter) hooks() server.Hooks {
 
 func (l *Limiter) breakerChanged(ctx context.Context, from, to server.BreakerState, cause error) {
 	l.events.emit(ctx, Event{Kind: EventBreaker, Err: cause, Detail: to.String()})
-	switch server.BreakerClosed {
-	case from:
+	switch {
+	case from == server.BreakerClosed:
 		message := "redislimit: redis does not answer: " + l.policy.String() + " decides"
 		if errors.Is(cause, ErrUnsupported) {
 			message = "redislimit: redis cannot be used: " + l.policy.String() + " decides"
 		}
 		l.events.logAt(ctx, slog.LevelWarn, message, "error", cause)
 		l.events.emit(ctx, Event{Kind: EventFallbackOn, Err: cause, Detail: l.policy.String()})
-	case to:
+	case to == server.BreakerClosed:
 		l.events.logAt(ctx, slog.LevelInfo, "redislimit: redis answers again")
 		l.events.emit(ctx, Event{Kind: EventFallbackOff})
 	}
