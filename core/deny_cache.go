@@ -32,12 +32,16 @@ type denyCache struct {
 	generation atomic.Uint64 // grows with each forget, so that no denial from before it is stored after it
 }
 
-// A denial is what Redis replied, and when the call was sent.
+// A denial is what Redis replied, and when the call was sent and answered. Redis
+// decided in between: what may be repeated counts from before it, so that it is never
+// repeated for too long, and what is left of it from after, so that nobody is told to
+// come back too early.
 type denial struct {
 	key      string
 	result   Result
 	cost     int64
 	sent     time.Time
+	received time.Time
 	repeated atomic.Int32 // up to maxRepeated, less the keys that wanted the slot since
 }
 
@@ -62,14 +66,14 @@ func (c *denyCache) get(res *Result, k string, n int64) bool {
 	if d == nil || d.key != k || n < d.cost {
 		return false
 	}
-	age := time.Since(d.sent)
-	if age < 0 || age >= d.lifetime() {
+	if age := time.Since(d.sent); age < 0 || age >= d.lifetime() {
 		return false
 	}
 	if d.repeated.Load() < maxRepeated {
 		d.repeated.Add(1)
 	}
 	*res = d.result
+	age := time.Since(d.received) // Redis decided no later than that
 	res.age(age)
 	if d.result.all != nil {
 		all := slices.Clone(*d.result.all)
@@ -110,7 +114,7 @@ func (c *denyCache) put(k string, n int64, res *Result, generation uint64, sent 
 		c.slots = make([]atomic.Pointer[denial], c.size)
 		c.ready.Store(true)
 	})
-	d := &denial{key: key.Local(k), result: *res, cost: n, sent: sent}
+	d := &denial{key: key.Local(k), result: *res, cost: n, sent: sent, received: time.Now()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.generation.Load() != generation {
