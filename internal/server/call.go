@@ -140,7 +140,7 @@ func (s *Store) finish(ctx context.Context, sv *Server, k string, err error, giv
 	}
 	f := s.classify(s.explain(ctx, err), given, time.Since(begun))
 	sv.failed(ctx, s, k, f)
-	if s.hooks.CallFailed != nil {
+	if s.hooks.CallFailed != nil && !f.ignore {
 		s.hooks.CallFailed(ctx, f.err)
 	}
 	return f.err
