@@ -6,37 +6,35 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// cancelled checks that a caller who has left is told so, whatever state Redis is in.
-func cancelled(t *testing.T, l *core.Limiter) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
+// wantCanceled checks that a call whose context is cancelled returns its error, whatever state Redis is in.
+func wantCanceled(tb testing.TB, l *core.Limiter) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(tb.Context())
 	cancel()
 	if res, err := l.Allow(ctx, "left"); !errors.Is(err, context.Canceled) || res.Allowed {
-		t.Errorf("a cancelled call: %+v, %v", res, err)
+		tb.Errorf("a cancelled call: %+v, %v", res, err)
 	}
 }
 
-// A caller who leaves while Redis is waited for gets the context's error, in every mode. It is no outage, and neither
-// does it leave the breaker half-open for good.
-func TestCallerLeaves(t *testing.T) {
-	for _, heeds := range []bool{false, true} {
-		name := map[bool]string{false: "defaults", true: "ContextTimeoutEnabled"}[heeds]
-		t.Run(name, func(t *testing.T) {
+// Level: single calls in an outage. A caller that leaves while it waits for Redis gets the context's error, in every
+// mode. It is no outage, and neither does it leave the breaker half-open for good.
+func TestCallerLeavesInOutage(t *testing.T) {
+	for _, contextTimeout := range []bool{false, true} {
+		t.Run(clientName(contextTimeout), func(t *testing.T) {
 			t.Parallel()
-			inEachMode(t, func(t *testing.T, m mode) {
-				leave(t, newWorld(t, setup{options: func(o *redis.Options) { o.ContextTimeoutEnabled = heeds }}), m)
+			inEachMode(t, func(t *check.Round, m mode, timeout time.Duration) {
+				leave(t, newEnv(t, withContextTimeout(contextTimeout)), m, timeout)
 			})
 		})
 	}
 }
 
-func leave(t *testing.T, w *world, m mode) {
-	l, watch := limiter(w.rdb, "left", append(m.options, core.Timeout(timeout))...)
+func leave(t *check.Round, e *env, m mode, timeout time.Duration) {
+	l, watch := limiter(e.rdb, "left", append(m.options, core.Timeout(timeout))...)
 	leaves := map[error]func() (context.Context, context.CancelFunc){
 		context.Canceled: func() (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -48,28 +46,27 @@ func leave(t *testing.T, w *world, m mode) {
 		},
 	}
 	try := func() {
-		t.Helper()
 		for want, make := range leaves {
 			ctx, cancel := make()
 			timed(t, timeout, func() {
 				if res, err := l.Allow(ctx, "k"); !errors.Is(err, want) || res.Allowed {
-					t.Errorf("a caller who left: %+v, %v; want %v", res, err, want)
+					t.Errorf("a caller that left: %+v, %v; want %v", res, err, want)
 				}
 			})
 			cancel()
 		}
 	}
-	back(t, l, "k")
-	w.proxy.Silence()
+	awaitRedis(t, l, "k")
+	e.proxy.Silence()
 	for range 4 { // more than three failures would be an outage
 		try()
 	}
 	if n := watch.count(core.EventOutage); n != 0 {
 		t.Errorf("%d outages though only callers left: %v", n, watch.causes)
 	}
-	watch.told(t, 0)
+	watch.wantOutages(t, 0)
 
-	// Now it is an outage; and the probe that would end it is given up by its caller, twice.
+	// Now it is an outage; and the caller of the probe that would end it leaves, twice.
 	for range 3 {
 		res, err := l.Allow(t.Context(), "k")
 		m.during(t, res, err)
@@ -78,9 +75,9 @@ func leave(t *testing.T, w *world, m mode) {
 		time.Sleep(1100 * time.Millisecond) // the cooldown
 		try()
 	}
-	w.proxy.Pass()
-	back(t, l, "k")
-	watch.told(t, 1)
+	e.proxy.Pass()
+	awaitRedis(t, l, "k")
+	watch.wantOutages(t, 1)
 }
 
 // lateContext ends a little after its deadline, as every context does on a busy machine.
@@ -97,21 +94,21 @@ func (c lateContext) Deadline() (time.Time, bool) { return c.deadline, true }
 func TestDeadlineIsTheCallers(t *testing.T) {
 	t.Parallel()
 	const deadline, late = 10 * time.Millisecond, 50 * time.Millisecond
-	for _, heeds := range []bool{false, true} {
-		w := newWorld(t, setup{options: func(o *redis.Options) { o.ContextTimeoutEnabled = heeds }})
-		l, watch := limiter(w.rdb, "deadline", core.FailOpen(), core.Timeout(time.Minute))
-		back(t, l, "k")
-		w.proxy.Silence()
+	for _, contextTimeout := range []bool{false, true} {
+		e := newEnv(t, withContextTimeout(contextTimeout))
+		l, watch := limiter(e.rdb, "deadline", core.FailOpen(), core.Timeout(time.Minute))
+		awaitRedis(t, l, "k")
+		e.proxy.Silence()
 		for range 5 {
 			ctx, cancel := context.WithTimeout(t.Context(), deadline+late)
 			if res, err := l.Allow(lateContext{ctx, time.Now().Add(deadline)}, "k"); !errors.Is(err, context.DeadlineExceeded) || res.Allowed {
-				t.Errorf("ContextTimeoutEnabled %v: %+v, %v", heeds, res, err)
+				t.Errorf("ContextTimeoutEnabled %v: %+v, %v", contextTimeout, res, err)
 			}
 			cancel()
 		}
 		if n := watch.count(core.EventOutage); n != 0 {
-			t.Errorf("ContextTimeoutEnabled %v: %d outages though only callers left: %v", heeds, n, watch.causes)
+			t.Errorf("ContextTimeoutEnabled %v: %d outages though only callers left: %v", contextTimeout, n, watch.causes)
 		}
-		watch.told(t, 0)
+		watch.wantOutages(t, 0)
 	}
 }
