@@ -60,6 +60,7 @@ func (s *Store) call(ctx context.Context, d time.Duration, f func(context.Contex
 // A failure is a call that a server did not answer well.
 type failure struct {
 	err     error
+	begun   time.Time
 	given   time.Duration // how long the server had
 	timeout bool
 	certain bool // one is enough to know that the server is down
@@ -67,15 +68,15 @@ type failure struct {
 	late    bool // this process was too busy to notice a reply in time
 }
 
-// classify returns what the error of a call says about the server, which was given
-// so long and whose end was noticed after took.
-func (s *Store) classify(err error, given, took time.Duration) *failure {
-	f := &failure{err: err, given: given, timeout: isTimeout(err)}
+// classify returns what the error of a call that was begun at an instant says about
+// the server, which was given so long.
+func (s *Store) classify(err error, given time.Duration, begun time.Time) *failure {
+	f := &failure{err: err, begun: begun, given: given, timeout: isTimeout(err)}
 	switch {
 	case f.timeout:
 		f.err = s.timeoutError(err, given)
 		f.ignore = given < min(enough, s.timeout)
-		f.late = took > given+max(given/4, 50*time.Millisecond) || processBusy()
+		f.late = time.Since(begun) > given+max(given/4, 50*time.Millisecond) || processBusy()
 	case errors.Is(err, ErrUnsupported), isDial(err), hasCode(err, "LOADING", "READONLY", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN"):
 		f.certain = true
 	case hasCode(err, "TRYAGAIN", "CLUSTERDOWN Hash slot not served"):
@@ -138,7 +139,7 @@ func (s *Store) finish(ctx context.Context, sv *Server, k string, err error, giv
 	case errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err()
 	}
-	f := s.classify(s.explain(ctx, err), given, time.Since(begun))
+	f := s.classify(s.explain(ctx, err), given, begun)
 	sv.failed(ctx, s, k, f)
 	if s.hooks.CallFailed != nil && !f.ignore {
 		s.hooks.CallFailed(ctx, f.err)

@@ -48,11 +48,12 @@ type Server struct {
 	servers *Servers
 	gone    atomic.Bool // it is no longer part of the Cluster
 
-	downFor   atomic.Int64 // it did not answer within this time; 0 if it is up
-	failures  atomic.Int32 // in a row
-	wantedAt  atomic.Int64 // when a decision last wanted it while it was down, since started
-	announced atomic.Bool  // that it is down: probes come after that
-	probing   atomic.Bool
+	downFor     atomic.Int64 // it did not answer within this time; 0 if it is up
+	failures    atomic.Int32 // in a row
+	wantedAt    atomic.Int64 // when a decision last wanted it while it was down, since started
+	recoveredAt atomic.Int64 // when it was last found up again, since started
+	announced   atomic.Bool  // that it is down: probes come after that
+	probing     atomic.Bool
 
 	mu   sync.Mutex
 	stop context.CancelFunc // of the probes
@@ -87,7 +88,7 @@ func (sv *Server) succeeded() {
 // failed records a call of st on k that the server did not answer well.
 func (sv *Server) failed(ctx context.Context, st *Store, k string, f *failure) {
 	switch {
-	case f.ignore:
+	case f.ignore, f.begun.Sub(started) < time.Duration(sv.recoveredAt.Load()): // it has recovered since
 	case f.late: // this process was too busy to see the answer in time, or there was none
 		sv.want(st, k)
 	case f.certain:
@@ -181,6 +182,7 @@ func (sv *Server) probeOnce(ctx context.Context, st *Store, k string) bool {
 	case f == nil && (!isDown || took < time.Duration(sv.downFor.Load())):
 		sv.failures.Store(0)
 		if isDown {
+			sv.recoveredAt.Store(int64(time.Since(started)))
 			sv.announced.Store(false)
 			sv.notify(ctx, st, BreakerHalfOpen, BreakerClosed, nil)
 			sv.downFor.Store(0)

@@ -82,12 +82,11 @@ func (s *Store) decideBatch(ctx context.Context, sv *Server, members []*member) 
 		}
 		return s.runScript(ctx, sent)
 	})
-	err = s.finish(ctx, sv, sent[0].Call.key, err, given, now)
+	if err = s.finish(ctx, sv, sent[0].Call.key, err, given, now); err != nil {
+		return err // and an abandoned call may still write to the members
+	}
 	for _, m := range sent {
-		switch {
-		case err != nil:
-			m.Err = err
-		case m.Err != nil && !errors.Is(m.Err, batch.ErrRetryAlone):
+		if m.Err != nil && !errors.Is(m.Err, batch.ErrRetryAlone) {
 			m.Err = s.finish(ctx, sv, m.Call.key, m.Err, given, now)
 		}
 	}

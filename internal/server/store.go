@@ -207,13 +207,15 @@ func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *fa
 	}
 	args := s.appendCost(append(slices.Clone(keys), s.constants...), decision{n: 1, charge: true})
 	begun := time.Now()
-	err := s.call(ctx, patience, func(ctx context.Context) error {
-		_, err := s.decide.run(ctx, s.servers.client, args, len(s.tails), s.hooks.ScriptLoaded)
-		if err == nil {
-			del := redis.NewIntCmd(ctx, append([]any{"del"}, keys[scriptArgs:]...)...)
-			_ = s.servers.client.Process(ctx, del) // they have a TTL
-		}
-		return err
+	err := batch.Catch(func() error { // a hook of the client may panic: here nobody else would recover
+		return s.call(ctx, patience, func(ctx context.Context) error {
+			_, err := s.decide.run(ctx, s.servers.client, args, len(s.tails), s.hooks.ScriptLoaded)
+			if err == nil {
+				del := redis.NewIntCmd(ctx, append([]any{"del"}, keys[scriptArgs:]...)...)
+				_ = s.servers.client.Process(ctx, del) // they have a TTL
+			}
+			return err
+		})
 	})
 	if err == nil {
 		if s.servers.cluster != nil {
@@ -221,7 +223,7 @@ func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *fa
 		}
 		return nil
 	}
-	return s.classify(s.explain(ctx, err), patience, time.Since(begun))
+	return s.classify(s.explain(ctx, err), patience, begun)
 }
 
 // Refund takes back n units that were charged to k; ids are the ChargeIDs, one for
