@@ -63,7 +63,7 @@ func probesEnd(t *check.Round, contextTimeout bool, timeout time.Duration) {
 	}
 	// By themselves they would go on for longer than a second.
 	check.Within(t, timeout, "the probes end with the last limiter", func() bool { return !probing() })
-	recover(other) // decisions after Close are as before
+	recover(other)      // decisions after Close are as before
 	if contextTimeout { // else go-redis waits for the replies to abandoned calls, for many seconds
 		check.NoGoroutineLeft(t, base)
 	}
