@@ -27,7 +27,7 @@ type config struct {
 	observe   func(context.Context, Event)
 	logger    *slog.Logger
 
-	given   map[string]string // the settings, as given, by what they set
+	given   map[string]string // the text of each setting, by what it sets
 	mistake error             // the first option that is wrong
 }
 
@@ -44,10 +44,10 @@ const (
 
 // A setting is an Option that sets one thing.
 type setting struct {
-	sets  string // what may be set once
+	sets  string // the name of what it sets; of one name only one may be given
 	text  string // the option as given
 	valid bool
-	allow string // what is allowed
+	allow string // what would be valid
 	set   func(c *config)
 }
 
@@ -121,9 +121,9 @@ func Timeout(d time.Duration) Option {
 //
 // On one server a batch is one script over many keys; on a Cluster
 // it is a pipeline to each node. A server that refuses keys of several hash slots
-// in one script, as a proxy before a Cluster does, is noticed. Where a proxy
-// shards by the first key of a script without looking at the others, as twemproxy
-// does, set it to 1. With clients other than *redis.Client and
+// in one script, as a proxy before a Cluster does, is detected: decisions are then
+// sent alone. Set 1 for a proxy that shards by the first key of a script without
+// looking at the others, such as twemproxy. With clients other than *redis.Client and
 // *redis.ClusterClient nothing is shared.
 //
 // Hooks of the client, such as those for tracing, see a batch once, with the
@@ -140,8 +140,8 @@ func Coalesce(maxBatch int) Option {
 // denied without asking Redis, for a cost at least as large, until its RetryAfter
 // is over and for one second at most. So a Reset, a Refund or a raised limit in
 // another process is seen within a second; one through this Limiter, at once. The
-// cache only denies: it never admits anything. RetryAfter is that of the cost that
-// was denied first, for a larger one at least that long.
+// cache only denies: it never admits anything. For a cost that is larger than the
+// one that Redis denied, RetryAfter is a lower bound.
 func DenyCache(entries int) Option {
 	return setting{
 		"deny cache", fmt.Sprintf("DenyCache(%d)", entries), entries >= 0 && entries <= 1e7,

@@ -139,7 +139,7 @@ func (s *Store) decode(reply []int64, members []*member) error {
 		if algorithm.Failed(part) {
 			m.Err = batch.ErrRetryAlone
 		} else {
-			m.Err = algorithm.DecodeReply(part, s.limits, m.Call.observed)
+			m.Err = algorithm.DecodeReply(part, s.limits, m.Call.answers)
 		}
 	}
 	return nil
@@ -158,7 +158,7 @@ func (s *Store) runPipeline(ctx context.Context, members []*member) error {
 	for i, m := range members {
 		switch cmd := cmds[i]; {
 		case cmd.Err() == nil:
-			m.Err = algorithm.DecodeReply(cmd.Val(), s.limits, m.Call.observed)
+			m.Err = algorithm.DecodeReply(cmd.Val(), s.limits, m.Call.answers)
 			err = nil
 		case hasCode(cmd.Err(), "NOSCRIPT", "TRYAGAIN"):
 			m.Err = batch.ErrRetryAlone

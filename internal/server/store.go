@@ -111,17 +111,17 @@ type decision struct {
 	key      string
 	n        int64
 	charge   bool
-	observed []algorithm.Observation // where the reply is written
-	patience time.Duration           // how long the caller waits
-	until    time.Time               // and until when; set for one in a batch
+	answers  []algorithm.Answer // where the reply is written
+	patience time.Duration      // how long the caller waits
+	until    time.Time          // and until when; set for one in a batch
 }
 
-// Decide evaluates each limit for n units of the user's key k, and writes what it
-// observed to observed. If all limits admit n and charge is set, it charges n.
+// Decide evaluates each limit for n units of the user's key k, and writes its answer
+// to answers. If all limits admit n and charge is set, it charges n.
 // While the server is down the error is [ErrBreakerOpen].
-func (s *Store) Decide(ctx context.Context, k string, n int64, charge bool, observed []algorithm.Observation) error {
+func (s *Store) Decide(ctx context.Context, k string, n int64, charge bool, answers []algorithm.Answer) error {
 	sv := s.servers.of(ctx, func() string { return s.slotKey(k) })
-	d := decision{key: k, n: n, charge: charge, observed: observed, patience: s.patience(ctx)}
+	d := decision{key: k, n: n, charge: charge, answers: answers, patience: s.patience(ctx)}
 	if !sv.up(d.patience) {
 		sv.want(s, k)
 		return ErrBreakerOpen
@@ -177,7 +177,7 @@ func (s *Store) evaluate(ctx context.Context, d decision) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		reply, err := s.decide.run(ctx, s.servers.client, s.args(d), len(s.tails), s.hooks.ScriptLoaded)
 		if err == nil {
-			return algorithm.DecodeReply(reply, s.limits, d.observed)
+			return algorithm.DecodeReply(reply, s.limits, d.answers)
 		}
 		if !hasCode(err, "TRYAGAIN") || !sleep(ctx, pause) {
 			return err

@@ -1,9 +1,10 @@
--- sliding_window_log. KEYS[i] is a sorted set with an entry for each unit admitted. Its score is the
--- instant in microseconds, its member that instant or the next number that is free, so that entries
--- of one instant are told apart and stand in the order in which they came.
+-- sliding_window_log.
+-- Value: a sorted set with an entry for each unit admitted. Its score is the instant in microseconds. Its
+-- member is that instant, or the number after the last member if that is larger: so the members of one
+-- instant differ, and are in the order in which they were added.
 -- Constants: limit, period. Cost: the units.
 -- Observes: the units in the window; the first member to add if it admits, and else the instant at
--- which there is room; the instant of the newest unit. What is not understood is removed by a charge.
+-- which it will; the instant of the newest unit.
 
 local function evaluate(key, c, n)
   local limit, period, cost = ARGV[c], ARGV[c + 1], tonumber(ARGV[n])
@@ -18,13 +19,16 @@ local function evaluate(key, c, n)
   local used = redis.call('ZCOUNT', key, t - period + 1, '+inf')
   if used + cost <= limit then return true, t, used, t > member and t or member + 1, newest end
   if cost > limit then return false, t, used, 0, newest end
-  local rank = cost - limit - 1 -- counted from the newest, as the used ones are the last
-  local leaves = redis.call('ZRANGE', key, rank, rank, 'WITHSCORES')
-  return false, t, used, leaves[2] + period, newest
+  -- It admits when used + cost - limit units have left. The last of them is entry used + cost - limit of the
+  -- `used` newest ones, which are the last of the set: this is its rank from the end.
+  local rank = cost - limit - 1
+  local last_to_leave = redis.call('ZRANGE', key, rank, rank, 'WITHSCORES')
+  return false, t, used, last_to_leave[2] + period, newest
 end
 
--- each calls a command for the members from `first` on, in parts that Lua's stack can take, with the
--- score before each member where there is one. It returns the error of one that fails.
+-- each calls a command for `cost` members from `first` on, with the score before each member if there is one.
+-- It makes several calls, because the arguments of one must fit on Lua's stack, and returns the error of one
+-- that fails.
 local function each(command, key, first, cost, score)
   for from = 0, cost - 1, 500 do
     local entries = {}

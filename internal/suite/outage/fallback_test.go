@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
 // brokenClient is a Redis that is away from the start.
@@ -40,23 +41,24 @@ func admittedLocally(t *testing.T, l *core.Limiter) int64 {
 func TestPartOfEachProcess(t *testing.T) {
 	t.Parallel()
 	perHour := core.PerHour(40)
-	for name, c := range map[string]struct {
+	type part struct {
 		limits    []core.Option
 		processes int
 		want      int64
-	}{
-		"fixed window":    {[]core.Option{core.FixedWindow(perHour)}, 4, 10},
-		"log":             {[]core.Option{core.SlidingWindowLog(perHour)}, 4, 10},
-		"counter":         {[]core.Option{core.SlidingWindowCounter(perHour)}, 4, 10},
-		"token bucket":    {[]core.Option{core.TokenBucket(perHour)}, 4, 10},
+	}
+	cases := map[string]part{
 		"burst above":     {[]core.Option{core.TokenBucket(perHour, core.Burst(80))}, 4, 20},
-		"burst below":     {[]core.Option{core.TokenBucket(perHour, core.Burst(20))}, 4, 5},
-		"gcra":            {[]core.Option{core.GCRA(perHour, core.Burst(20))}, 4, 5},
-		"leaky bucket":    {[]core.Option{core.LeakyBucket(perHour, core.Burst(20))}, 4, 5},
 		"more than units": {[]core.Option{core.TokenBucket(perHour, core.Burst(3))}, 4, 1},
 		"the tightest":    {[]core.Option{core.FixedWindow(perHour), core.TokenBucket(perHour, core.Burst(20))}, 2, 10},
 		"one process":     {[]core.Option{core.TokenBucket(perHour, core.Burst(20))}, 1, 20},
-	} {
+	}
+	for _, v := range limits.All() {
+		cases[v.Name] = part{[]core.Option{v.Limit(perHour)}, 4, 10}
+		if v.Kind.Bucket {
+			cases[v.Name+", burst below"] = part{[]core.Option{v.With(perHour, limits.Settings{Burst: 20})}, 4, 5}
+		}
+	}
+	for name, c := range cases {
 		l, _ := watched(brokenClient{}, "part", append(c.limits, core.FailLocal(), core.Processes(c.processes))...)
 		if n := admittedLocally(t, l); n != c.want {
 			t.Errorf("%s: a process of %d admits %d by itself, want %d", name, c.processes, n, c.want)
