@@ -37,14 +37,18 @@ func (s *Store) patience(ctx context.Context) time.Duration {
 	return min(s.timeout, time.Until(deadline)*3/4)
 }
 
-// call makes a call and waits for it no longer than d, nor after ctx has ended. A
-// client that goes on waiting for a reply is abandoned: its goroutine holds a
-// connection of the client's pool until the read timeout, so that there are at most
-// as many of them as the pool has connections.
+// call makes a call and waits for it no longer than d. A client that ends a call
+// with its context's deadline is waited for: a caller that cancels is noticed when
+// it returns. Any other client is waited for in a goroutine, which is abandoned when
+// ctx ends; it holds a connection of the client's pool until the read timeout, so
+// that there are at most as many of them as the pool has connections.
 func (s *Store) call(ctx context.Context, d time.Duration, f func(context.Context) error) error {
+	if s.servers.ctxDeadlines && d == s.timeout {
+		return f(s.deadlines.with(ctx))
+	}
 	bounded, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	if s.servers.ctxDeadlines && ctx.Done() == nil {
+	if s.servers.ctxDeadlines {
 		return f(bounded)
 	}
 	reply := make(chan error, 1)

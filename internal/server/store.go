@@ -54,6 +54,7 @@ type Store struct {
 	timeout time.Duration
 	hooks   Hooks
 
+	deadlines deadlines // of calls that may take as long as the timeout
 	maxBatch  int
 	single    *batcher                             // of one server
 	byServer  atomic.Pointer[map[*Server]*batcher] // of a Cluster; copied when it changes
@@ -90,6 +91,7 @@ func NewStore(client Client, c Config) *Store {
 			s.unitCost = append(s.unitCost, fmt.Sprint(cost))
 		}
 	}
+	s.deadlines.timeout = c.Timeout
 	s.byServer.Store(&map[*Server]*batcher{})
 	if _, ok := client.(*redis.Client); ok {
 		s.single = s.newBatcher(s.servers.whole)

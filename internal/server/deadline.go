@@ -1,0 +1,73 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A deadlineContext is a caller's context that ends with a timer which many calls
+// share, so that a timeout costs a call next to nothing. It does not end when the
+// caller cancels: that is noticed when the call returns.
+type deadlineContext struct {
+	context.Context //nolint:containedctx // it is one
+
+	*sharedTimer
+}
+
+// A sharedTimer ends all calls that begin within a short time of each other.
+type sharedTimer struct {
+	since, deadline time.Time
+	done            chan struct{}
+}
+
+// Deadline returns when the call has to end.
+func (c deadlineContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// Done returns a channel that is closed then.
+func (c deadlineContext) Done() <-chan struct{} { return c.done }
+
+// Err returns nil until then.
+func (c deadlineContext) Err() error {
+	select {
+	case <-c.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// deadlines makes contexts of calls that may all take as long.
+type deadlines struct {
+	timeout time.Duration
+	current atomic.Pointer[sharedTimer]
+	mu      sync.Mutex
+}
+
+// with returns the context of a call that begins now: at most timeout/64 shorter
+// than timeout, because it shares its timer. Where the caller's deadline comes
+// first it is the caller's own context.
+func (d *deadlines) with(ctx context.Context) context.Context {
+	now := time.Now()
+	t := d.current.Load()
+	if t == nil || now.Sub(t.since) > d.timeout/64 {
+		t = d.next(now)
+	}
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(t.deadline) {
+		return ctx
+	}
+	return deadlineContext{ctx, t}
+}
+
+func (d *deadlines) next(now time.Time) *sharedTimer {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t := d.current.Load(); t != nil && now.Sub(t.since) <= d.timeout/64 {
+		return t
+	}
+	t := &sharedTimer{since: now, deadline: now.Add(d.timeout), done: make(chan struct{})}
+	time.AfterFunc(d.timeout, func() { close(t.done) })
+	d.current.Store(t)
+	return t
+}

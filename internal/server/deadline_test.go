@@ -1,0 +1,60 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestDeadlines: a deadlineContext ends with the timeout, less at most 1/64 of it, or
+// with the caller's deadline if that is first. Calls that begin together share a timer.
+func TestDeadlines(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 640 * time.Millisecond
+		b := &deadlines{timeout: timeout}
+		type key struct{}
+		ctx := context.WithValue(t.Context(), key{}, "caller's")
+		began := time.Now()
+		first := b.with(ctx)
+		time.Sleep(timeout / 64)
+		second := b.with(ctx)
+		time.Sleep(time.Nanosecond)
+		third := b.with(ctx)
+		for i, want := range []time.Duration{timeout, timeout, timeout + timeout/64 + 1} {
+			c := []context.Context{first, second, third}[i]
+			if deadline, ok := c.Deadline(); !ok || deadline.Sub(began) != want {
+				t.Errorf("context %d ends after %v, want %v", i, deadline.Sub(began), want)
+			}
+			if c.Value(key{}) != "caller's" || c.Err() != nil {
+				t.Errorf("context %d: value %v, %v", i, c.Value(key{}), c.Err())
+			}
+		}
+		if first.Done() != second.Done() || first.Done() == third.Done() {
+			t.Error("two that began together do not share a timer, or a later one does")
+		}
+		earlier, cancel := context.WithTimeout(ctx, timeout/2)
+		defer cancel()
+		if c := b.with(earlier); c != earlier {
+			t.Errorf("the caller's deadline is first, and the context is %v", c)
+		}
+		later, cancel := context.WithTimeout(ctx, 2*timeout)
+		defer cancel()
+		if deadline, _ := b.with(later).Deadline(); deadline.After(time.Now().Add(timeout)) {
+			t.Error("the caller's later deadline counts")
+		}
+		<-first.Done()
+		if took := time.Since(began); took != timeout || !errors.Is(first.Err(), context.DeadlineExceeded) || third.Err() != nil {
+			t.Errorf("after %v: %v, and a later one: %v", took, first.Err(), third.Err())
+		}
+		<-third.Done()
+		derived, cancel := context.WithCancel(third)
+		defer cancel()
+		<-derived.Done()
+		if !errors.Is(derived.Err(), context.DeadlineExceeded) {
+			t.Errorf("what was derived from it: %v", derived.Err())
+		}
+	})
+}
