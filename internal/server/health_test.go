@@ -156,11 +156,11 @@ func (f *fake) store(timeout time.Duration) *tested {
 	return s
 }
 
-// decide makes a decision, and returns its error and how long it took.
-func (s *tested) decide(ctx context.Context) (error, time.Duration) {
+// decide makes a decision, and returns how long it took.
+func (s *tested) decide(ctx context.Context) (took time.Duration, err error) {
 	start := time.Now()
-	err := s.Decide(ctx, "k", 1, true, make([]algorithm.Answer, 1))
-	return err, time.Since(start)
+	err = s.Decide(ctx, "k", 1, true, make([]algorithm.Answer, 1))
+	return time.Since(start), err
 }
 
 // wantChanges checks to which states the breaker has changed, without the probes.
@@ -180,12 +180,12 @@ func TestHealthIsShared(t *testing.T) {
 	withFake(t, func(t *testing.T, f *fake) {
 		a, b := f.store(time.Second), f.store(time.Second)
 		f.set(silence)
-		if err, took := a.decide(t.Context()); !errors.Is(err, context.DeadlineExceeded) || took != time.Second {
+		if took, err := a.decide(t.Context()); !errors.Is(err, context.DeadlineExceeded) || took != time.Second {
 			t.Errorf("the first decision: %v after %v", err, took)
 		}
 		for range 100 {
 			for _, s := range []*tested{a, b} {
-				if err, took := s.decide(t.Context()); !errors.Is(err, ErrBreakerOpen) || took != 0 {
+				if took, err := s.decide(t.Context()); !errors.Is(err, ErrBreakerOpen) || took != 0 {
 					t.Errorf("a decision after it: %v after %v", err, took)
 				}
 			}
@@ -194,7 +194,7 @@ func TestHealthIsShared(t *testing.T) {
 		f.set(nil)
 		time.Sleep(longestPause + time.Second)
 		for _, s := range []*tested{a, b} {
-			if err, _ := s.decide(t.Context()); err != nil {
+			if _, err := s.decide(t.Context()); err != nil {
 				t.Errorf("after the outage: %v", err)
 			}
 			s.wantChanges(t, "open", "closed")
@@ -258,13 +258,13 @@ func TestPatience(t *testing.T) {
 		hasty, usual, patient := f.store(200*time.Millisecond), f.store(400*time.Millisecond), f.store(2*time.Second)
 		f.set(silence)
 		_, _ = hasty.decide(t.Context())
-		if err, took := usual.decide(t.Context()); !errors.Is(err, ErrBreakerOpen) || took != 0 {
+		if took, err := usual.decide(t.Context()); !errors.Is(err, ErrBreakerOpen) || took != 0 {
 			t.Errorf("twice as much patience: %v after %v", err, took)
 		}
-		if err, took := patient.decide(t.Context()); !errors.Is(err, context.DeadlineExceeded) || took != 2*time.Second {
+		if took, err := patient.decide(t.Context()); !errors.Is(err, context.DeadlineExceeded) || took != 2*time.Second {
 			t.Errorf("ten times as much patience: %v after %v", err, took)
 		}
-		if err, took := patient.decide(t.Context()); !errors.Is(err, ErrBreakerOpen) || took != 0 {
+		if took, err := patient.decide(t.Context()); !errors.Is(err, ErrBreakerOpen) || took != 0 {
 			t.Errorf("once it has waited itself: %v after %v", err, took)
 		}
 		patient.wantChanges(t, "open")
@@ -281,13 +281,13 @@ func TestDeadlinesAndCancellations(t *testing.T) {
 		f.set(silence)
 		for range 5 {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			if err, took := s.decide(ctx); !errors.Is(err, context.DeadlineExceeded) || took != 75*time.Millisecond {
+			if took, err := s.decide(ctx); !errors.Is(err, context.DeadlineExceeded) || took != 75*time.Millisecond {
 				t.Errorf("a deadline of 100 ms: %v after %v", err, took)
 			}
 			cancel()
 			ctx, cancel = context.WithCancel(t.Context())
 			time.AfterFunc(500*time.Millisecond, cancel)
-			if err, took := s.decide(ctx); !errors.Is(err, context.Canceled) || took != 500*time.Millisecond {
+			if took, err := s.decide(ctx); !errors.Is(err, context.Canceled) || took != 500*time.Millisecond {
 				t.Errorf("canceled after 500 ms: %v after %v", err, took)
 			}
 		}
@@ -297,7 +297,7 @@ func TestDeadlinesAndCancellations(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		if err, took := s.decide(ctx); !errors.Is(err, context.DeadlineExceeded) || took != 150*time.Millisecond {
+		if took, err := s.decide(ctx); !errors.Is(err, context.DeadlineExceeded) || took != 150*time.Millisecond {
 			t.Errorf("a deadline of 200 ms: %v after %v", err, took)
 		}
 		s.wantChanges(t, "open")
@@ -305,7 +305,7 @@ func TestDeadlinesAndCancellations(t *testing.T) {
 	withFake(t, func(t *testing.T, f *fake) {
 		s := f.store(50 * time.Millisecond)
 		f.set(silence)
-		if _, took := s.decide(t.Context()); took != 50*time.Millisecond {
+		if took, _ := s.decide(t.Context()); took != 50*time.Millisecond {
 			t.Errorf("a timeout of 50 ms took %v", took)
 		}
 		s.wantChanges(t, "open")
@@ -329,19 +329,19 @@ func TestErrorsThatOpen(t *testing.T) {
 				for range 3 { // two in a row, with a success after them, are none
 					f.set(fails(err))
 					for i := range min(after-1, 2) {
-						if got, _ := s.decide(t.Context()); !errors.Is(got, err) {
+						if _, got := s.decide(t.Context()); !errors.Is(got, err) {
 							t.Errorf("failure %d: %v, want %v", i, got, err)
 						}
 					}
 					f.set(nil)
-					if got, _ := s.decide(t.Context()); got != nil {
+					if _, got := s.decide(t.Context()); got != nil {
 						t.Errorf("a success: %v", got)
 					}
 				}
 				s.wantChanges(t)
 				f.set(fails(err))
 				for range max(after, 5*(1-after)) {
-					if got, _ := s.decide(t.Context()); !errors.Is(got, err) {
+					if _, got := s.decide(t.Context()); !errors.Is(got, err) {
 						t.Errorf("%v, want %v", got, err)
 					}
 				}
@@ -350,7 +350,7 @@ func TestErrorsThatOpen(t *testing.T) {
 					return
 				}
 				s.wantChanges(t, "open")
-				if got, _ := s.decide(t.Context()); !errors.Is(got, ErrBreakerOpen) {
+				if _, got := s.decide(t.Context()); !errors.Is(got, ErrBreakerOpen) {
 					t.Errorf("once it is open: %v", got)
 				}
 			})
@@ -366,20 +366,20 @@ func TestFailureFromBefore(t *testing.T) {
 		f.set(silence)
 		ended := make(chan error)
 		go func() {
-			err, _ := patient.decide(t.Context())
+			_, err := patient.decide(t.Context())
 			ended <- err
 		}()
 		synctest.Wait()
 		_, _ = hasty.decide(t.Context())
 		f.set(nil)
 		time.Sleep(time.Second)
-		if err, _ := hasty.decide(t.Context()); err != nil {
+		if _, err := hasty.decide(t.Context()); err != nil {
 			t.Errorf("after the outage: %v", err)
 		}
 		if err := <-ended; !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the call whose reply was lost: %v", err)
 		}
-		if err, _ := patient.decide(t.Context()); err != nil {
+		if _, err := patient.decide(t.Context()); err != nil {
 			t.Errorf("after that: %v", err)
 		}
 		hasty.wantChanges(t, "open", "closed")
@@ -395,14 +395,14 @@ func TestPanicInProbe(t *testing.T) {
 		_, _ = s.decide(t.Context())
 		f.set(func(context.Context) error { panic("a hook's own mistake") })
 		for range 50 {
-			if err, _ := s.decide(t.Context()); !errors.Is(err, ErrBreakerOpen) {
+			if _, err := s.decide(t.Context()); !errors.Is(err, ErrBreakerOpen) {
 				t.Errorf("while probes panic: %v", err)
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
 		f.set(nil)
 		time.Sleep(longestPause)
-		if err, _ := s.decide(t.Context()); err != nil {
+		if _, err := s.decide(t.Context()); err != nil {
 			t.Errorf("after that: %v", err)
 		}
 		s.wantChanges(t, "open", "closed")

@@ -6,9 +6,18 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/redislimit/redislimit/internal/testkit/check"
 )
+
+// eventually waits for what the garbage collector is to bring about.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for start := time.Now(); !holds(); time.Sleep(time.Millisecond) {
+		runtime.GC()
+		if time.Since(start) > 30*time.Second {
+			t.Fatalf("not within 30 s: %s", what)
+		}
+	}
+}
 
 // All that is over one client shares its Servers, which end with it and with the
 // stores. It would notice a client that is kept for ever.
@@ -31,8 +40,7 @@ func TestServersOfAClient(t *testing.T) {
 		t.Error("the client is not known")
 		return nil
 	}()
-	check.Eventually(t, "what is known of a client ends with it", func() bool {
-		runtime.GC()
+	eventually(t, "what is known of a client ends with it", func() bool {
 		shared.Lock()
 		defer shared.Unlock()
 		_, known := shared.byClient[key]
@@ -57,8 +65,7 @@ func TestNodeThatHasLeft(t *testing.T) {
 		return sv
 	}
 	left := add("127.0.0.1:2")
-	check.Eventually(t, "the node is forgotten", func() bool {
-		runtime.GC()
+	eventually(t, "the node is forgotten", func() bool {
 		_, known := (*st.servers.byAddr.Load())["127.0.0.1:2"]
 		return left.gone.Load() && !known
 	})
