@@ -61,7 +61,11 @@ type Server struct {
 
 var started = time.Now()
 
-func newServer(s *Servers, addr string) *Server { return &Server{addr: addr, servers: s} }
+func newServer(s *Servers, addr string) *Server {
+	sv := &Server{addr: addr, servers: s}
+	sv.recoveredAt.Store(math.MinInt64)
+	return sv
+}
 
 // up reports whether callers that would wait so long may ask the server.
 func (sv *Server) up(patience time.Duration) bool {
@@ -89,33 +93,35 @@ func (sv *Server) succeeded() {
 func (sv *Server) failed(ctx context.Context, st *Store, k string, f *failure) {
 	switch {
 	case f.ignore, f.begun.Sub(started) < time.Duration(sv.recoveredAt.Load()): // it has recovered since
+		return
 	case f.late: // this process was too busy to see the answer in time, or there was none
-		sv.want(st, k)
 	case f.certain:
-		sv.down(ctx, st, k, f.err, forAll)
+		sv.down(ctx, st, f.err, forAll)
 	case f.timeout:
-		sv.down(ctx, st, k, f.err, f.given)
+		sv.down(ctx, st, f.err, f.given)
 	case sv.failures.Add(1) > tolerated:
-		sv.down(ctx, st, k, f.err, forAll)
+		sv.down(ctx, st, f.err, forAll)
+	default:
+		return
 	}
+	sv.want(st, k)
 }
 
 // down records that the server is down for callers that wait no longer than d.
-func (sv *Server) down(ctx context.Context, st *Store, k string, cause error, d time.Duration) {
+func (sv *Server) down(ctx context.Context, st *Store, cause error, d time.Duration) {
 	for {
 		before := sv.downFor.Load()
 		if before >= int64(d) {
-			break
+			return
 		}
 		if sv.downFor.CompareAndSwap(before, int64(d)) {
 			if before == 0 {
 				sv.notify(ctx, st, BreakerClosed, BreakerOpen, cause)
 				sv.announced.Store(true)
 			}
-			break
+			return
 		}
 	}
-	sv.want(st, k)
 }
 
 // notify tells all stores of the client of a change, which by noticed.
@@ -175,10 +181,15 @@ func (sv *Server) probeOnce(ctx context.Context, st *Store, k string) bool {
 		sv.notify(ctx, st, BreakerOpen, BreakerHalfOpen, nil)
 	}
 	begun := time.Now()
-	f := st.probe(ctx, k, max(st.timeout, probePatience))
+	patience := max(st.timeout, probePatience)
+	f := st.probe(ctx, k, patience)
+	if f != nil && f.late { // in a busy process a reply takes longer to be seen
+		begun = time.Now()
+		f = st.probe(ctx, k, 4*patience)
+	}
 	took := time.Since(begun)
 	switch {
-	case ctx.Err() != nil, f != nil && f.late:
+	case ctx.Err() != nil:
 	case f == nil && (!isDown || took < time.Duration(sv.downFor.Load())):
 		sv.failures.Store(0)
 		if isDown {
@@ -189,9 +200,9 @@ func (sv *Server) probeOnce(ctx context.Context, st *Store, k string) bool {
 		}
 		return true
 	case f != nil && f.timeout:
-		sv.down(ctx, st, k, f.err, f.given)
+		sv.down(ctx, st, f.err, f.given)
 	case f != nil:
-		sv.down(ctx, st, k, f.err, forAll)
+		sv.down(ctx, st, f.err, forAll)
 	}
 	if isDown {
 		sv.notify(ctx, st, BreakerHalfOpen, BreakerOpen, nil)

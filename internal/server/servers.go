@@ -128,14 +128,14 @@ func (s *Servers) subscribers() []*Store {
 	return all
 }
 
-// of returns the server that has the hash slot of slotKey.
-func (s *Servers) of(ctx context.Context, slotKey func() string) *Server {
+// of returns the server that has st's Redis keys of the user's key k.
+func (s *Servers) of(ctx context.Context, st *Store, k string) *Server {
 	var node *redis.Client
 	switch {
 	case s.cluster != nil && s.topologyKnown.Load(): // before that MasterForKey would make a call of its own
-		node, _ = s.cluster.MasterForKey(ctx, slotKey())
+		node, _ = s.cluster.MasterForKey(ctx, st.slotKey(k))
 	case s.ring != nil:
-		node, _ = s.ring.GetShardClientForKey(slotKey())
+		node, _ = s.ring.GetShardClientForKey(st.slotKey(k))
 	}
 	if node == nil {
 		return s.whole

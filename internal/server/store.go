@@ -122,7 +122,7 @@ type decision struct {
 // to answers. If all limits admit n and charge is set, it charges n.
 // While the server is down the error is [ErrBreakerOpen].
 func (s *Store) Decide(ctx context.Context, k string, n int64, charge bool, answers []algorithm.Answer) error {
-	sv := s.servers.of(ctx, func() string { return s.slotKey(k) })
+	sv := s.servers.of(ctx, s, k)
 	d := decision{key: k, n: n, charge: charge, answers: answers, patience: s.patience(ctx)}
 	if !sv.up(d.patience) {
 		sv.want(s, k)
@@ -250,7 +250,7 @@ func (s *Store) Reset(ctx context.Context, k string) error {
 
 // do makes a call on k that is no decision.
 func (s *Store) do(ctx context.Context, k string, f func(context.Context) error) error {
-	sv, patience, begun := s.servers.of(ctx, func() string { return s.slotKey(k) }), s.patience(ctx), time.Now()
+	sv, patience, begun := s.servers.of(ctx, s, k), s.patience(ctx), time.Now()
 	if !sv.up(patience) {
 		sv.want(s, k)
 		return ErrBreakerOpen
