@@ -64,5 +64,9 @@ func stacked(t *check.Round, n int, timeout time.Duration) {
 	if lines[slog.LevelWarn] != 1 || lines[slog.LevelInfo] != 1 || len(lines) > 2 {
 		t.Errorf("log lines of all limiters: %v, want one when Redis went and one when it was back", lines)
 	}
+	check.Eventually(t, "the probes have left nothing in Redis", func() bool {
+		keys, err := e.admin.Keys(t.Context(), "*probe*").Result()
+		return err == nil && len(keys) == 0
+	})
 	t.Logf("%d limiters: %d slow requests, %d failed calls, log lines %v", n, slow, outages, lines)
 }
