@@ -43,9 +43,6 @@ func (s *Store) patience(ctx context.Context) time.Duration {
 // ctx ends; it holds a connection of the client's pool until the read timeout, so
 // that there are at most as many of them as the pool has connections.
 func (s *Store) call(ctx context.Context, d time.Duration, f func(context.Context) error) error {
-	if s.servers.ctxDeadlines && d == s.timeout {
-		return f(s.deadlines.with(ctx))
-	}
 	bounded, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	if s.servers.ctxDeadlines {
