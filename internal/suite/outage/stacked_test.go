@@ -17,13 +17,13 @@ func TestStackedLimiters(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		t.Run(fmt.Sprint(n, " limiters"), func(t *testing.T) {
 			t.Parallel()
-			check.Rounds(t, timeouts[1:], func(t *check.Round, timeout time.Duration) { stacked(t, n, timeout) })
+			check.Rounds(t, idleRounds, func(t *check.Round, _ time.Duration) { stacked(t, n) })
 		})
 	}
 }
 
-func stacked(t *check.Round, n int, timeout time.Duration) {
-	const requests = 5
+func stacked(t *check.Round, n int) {
+	const requests, timeout = 5, 500 * time.Millisecond
 	e := newEnv(t, setup{})
 	limiters, watches := make([]*core.Limiter, n), make([]*watcher, n)
 	for i := range limiters {
