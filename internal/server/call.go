@@ -43,12 +43,8 @@ func (s *Store) patience(ctx context.Context) time.Duration {
 // client is waited for in a goroutine, which is abandoned when ctx ends; it holds a connection of the client's pool until the read timeout, so
 // that there are at most as many of them as the pool has connections.
 func (s *Store) call(ctx context.Context, d time.Duration, f func(context.Context) error) error {
-	bounded := s.deadlines.with(ctx)
-	if d < s.timeout {
-		var cancel context.CancelFunc
-		bounded, cancel = context.WithTimeout(ctx, d)
-		defer cancel()
-	}
+	bounded, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
 	if s.servers.ctxDeadlines {
 		return f(bounded)
 	}
@@ -59,8 +55,6 @@ func (s *Store) call(ctx context.Context, d time.Duration, f func(context.Contex
 		return batch.Rethrow(err)
 	case <-bounded.Done():
 		return bounded.Err()
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 
