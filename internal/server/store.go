@@ -140,8 +140,9 @@ func (s *Store) Decide(ctx context.Context, k string, n int64, charge bool, answ
 	case batch.Alone:
 		defer batcher.Release()
 		return s.decideAlone(ctx, sv, d)
+	default:
+		return s.decideInBatch(ctx, sv, d, place)
 	}
-	return s.decideInBatch(ctx, sv, d, place)
 }
 
 func (s *Store) decideAlone(ctx context.Context, sv *Server, d decision) error {
