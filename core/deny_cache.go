@@ -33,12 +33,16 @@ type denyCache struct {
 	generation atomic.Uint64 // how often forget was called: put drops a denial from before the last call
 }
 
-// A denial is what Redis replied, and when the call was sent.
+// A denial is what Redis replied, and when the call was sent and answered. Redis
+// decided in between. For how long it is repeated counts from before, so that it is
+// never repeated for too long; what is left of its times counts from after, so that
+// no client is told to come back too early.
 type denial struct {
 	key      string
 	result   Result
 	cost     int64
 	sent     time.Time
+	received time.Time
 	repeated atomic.Int32 // how often, up to maxRepeated, less the keys that it has kept the slot against
 }
 
@@ -64,14 +68,14 @@ func (c *denyCache) get(res *Result, k string, n int64) bool {
 	if d == nil || d.key != k || n < d.cost {
 		return false
 	}
-	age := time.Since(d.sent)
-	if age < 0 || age >= d.lifetime() {
+	if age := time.Since(d.sent); age < 0 || age >= d.lifetime() {
 		return false
 	}
 	if d.repeated.Load() < maxRepeated {
 		d.repeated.Add(1)
 	}
 	*res = d.result
+	age := time.Since(d.received)
 	res.age(age)
 	if d.result.all != nil {
 		all := slices.Clone(*d.result.all)
@@ -113,7 +117,7 @@ func (c *denyCache) put(k string, n int64, res *Result, generation uint64, sent 
 		c.slots = make([]atomic.Pointer[denial], c.size)
 		c.ready.Store(true)
 	})
-	d := &denial{key: key.Local(k), result: *res, cost: n, sent: sent}
+	d := &denial{key: key.Local(k), result: *res, cost: n, sent: sent, received: time.Now()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.generation.Load() != generation {

@@ -49,6 +49,7 @@ type Event struct {
 	Took    time.Duration // of an EventDecision: how long it took to make
 	Err     error         // why, where something went wrong
 	Detail  string        // of an EventBreaker: its new state
+	Server  string        // of an EventBreaker, EventFallbackOn or EventFallbackOff: the server's address, where it is known
 }
 
 // Observe has observer called with every [Event], in the goroutine in which it

@@ -156,9 +156,15 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return l.failure(ctx, l.store.Reset(ctx, key))
 }
 
-// Close releases what the Limiter holds. At present that is nothing, and a Limiter
-// can be used after it. Close does not close the client.
-func (l *Limiter) Close() error { return nil }
+// Close ends what runs in the background for the Limiter: the probes of a server
+// that is down, unless other Limiters over its client need them. It does not close
+// the client. Decisions after it are as before.
+func (l *Limiter) Close() error {
+	if l.store != nil {
+		l.store.Close()
+	}
+	return nil
+}
 
 // decide decides on n units for key, charges them if charge is set and they are
 // admitted, and emits the event. It writes the Result to res, as do the functions

@@ -37,9 +37,9 @@ const (
 	defaultEntries  = 100_000
 	defaultDenied   = 10_000
 	defaultMaxBatch = 128
-	// defaultTimeout is far above what a healthy Redis takes, even while it forks, a
-	// packet is lost or the machine is busy, and still bearable for a single request.
-	defaultTimeout = time.Second
+	// defaultTimeout is far above what a healthy Redis takes, even while it forks or a
+	// packet is sent again, and within what clients of services wait for an answer.
+	defaultTimeout = 500 * time.Millisecond
 )
 
 // A setting is an Option that sets one thing.
@@ -99,8 +99,11 @@ func Prefix(prefix string) Option {
 
 // Timeout sets how long Redis may take for one decision, all in all, from 1
 // millisecond to 1 minute, whatever the options of the client. After that the
-// outage policy decides. The default is 1 s. A shorter timeout would mistake a busy
-// machine for an outage, and each process would then count separately.
+// outage policy decides; it also does when three quarters of the time until the
+// caller's deadline are over, so that there is an answer in time. The default is 500
+// ms. A timeout much shorter would mistake a busy machine for an outage, and each
+// process would then count separately. An outage costs one timeout: after that the
+// server is asked in the background, and no decision waits for it.
 func Timeout(d time.Duration) Option {
 	return setting{
 		"timeout", fmt.Sprintf("Timeout(%v)", d), d >= time.Millisecond && d <= time.Minute,

@@ -52,7 +52,8 @@ func (l *Limiter) waitForTurn(ctx context.Context, key string, n int64) (Result,
 		if err != nil || res.Allowed {
 			return res, err
 		}
-		queue.retryAt.Store(time.Now().Add(res.RetryAfter).UnixNano())
+		retryAt := time.Now().Add(res.RetryAfter)
+		queue.retryAt.Store(&retryAt)
 		if err := sleep(ctx, res.RetryAfter); err != nil {
 			return Result{}, err
 		}

@@ -18,8 +18,8 @@ type waitQueues struct {
 
 // A waitQueue is the callers that wait for one key.
 type waitQueue struct {
-	waiting []chan struct{} // of all but the first; each is closed when its caller becomes the first
-	retryAt atomic.Int64    // when the first asks again, in Unix nanoseconds; 0 before it has asked
+	waiting []chan struct{}           // of all but the first; each is closed when its caller becomes the first
+	retryAt atomic.Pointer[time.Time] // when the first asks again; nil before it has asked
 }
 
 // join waits until the caller is the first in the queue of key. Unless it returns an
@@ -36,10 +36,11 @@ func (qs *waitQueues) join(ctx context.Context, key string) (*waitQueue, error) 
 		qs.mu.Unlock()
 		return q, nil
 	}
-	if deadline, ok := ctx.Deadline(); ok && deadline.UnixNano() < q.retryAt.Load() {
+	deadline, ok := ctx.Deadline()
+	if retryAt := q.retryAt.Load(); ok && retryAt != nil && deadline.Before(*retryAt) {
 		qs.mu.Unlock()
 		return nil, fmt.Errorf("redislimit: the first in the queue waits until %v: %w",
-			time.Unix(0, q.retryAt.Load()), context.DeadlineExceeded)
+			retryAt, context.DeadlineExceeded)
 	}
 	turn := make(chan struct{})
 	q.waiting = append(q.waiting, turn)
@@ -76,7 +77,7 @@ func (qs *waitQueues) leave(key string) {
 		delete(qs.byKey, key)
 		return
 	}
-	q.retryAt.Store(0)
+	q.retryAt.Store(nil)
 	close(q.waiting[0])
 	q.waiting = q.waiting[1:]
 }

@@ -1,6 +1,6 @@
 // Package batch lets calls to one server share round trips. While few calls are in
-// flight, each goes alone, at once. Otherwise calls wait until one in flight returns,
-// and then go together.
+// flight each goes alone, at once; beyond that calls wait, and those that wait go
+// together when one in flight returns.
 package batch
 
 import (
@@ -13,46 +13,58 @@ import (
 	"time"
 )
 
-// ErrRetryAlone is the error of a member that was not carried out, and can be sent
+// ErrRetryAlone is the error of a member that was not carried out and is to be sent
 // again, alone.
-var ErrRetryAlone = errors.New("not carried out in the batch: send it again, alone")
+var ErrRetryAlone = errors.New("to be sent again, alone")
 
-// A RunFunc carries out the members of one batch. since is when the first of them
-// began to wait. The error that it returns applies to every member; an error of one
-// member alone is in its Err.
-type RunFunc[T any] func(ctx context.Context, since time.Time, members []*Member[T]) error
+// ErrHurry is the error of a caller that did not wait for its batch any longer.
+var ErrHurry = errors.New("the batch took too long for this caller")
+
+// A RunFunc carries out the members of one batch. The error that it returns applies
+// to every member; an error of one member alone is in its Err.
+type RunFunc[T any] func(ctx context.Context, members []*Member[T]) error
 
 // A Member is one call of a batch.
 type Member[T any] struct {
 	Call T
 	Err  error
 
-	canceled bool // its caller returned before the batch was started
+	canceled bool // its caller has left before the batch was started
 }
 
-// maxInFlight is how many calls and batches can be in flight before others wait. With
-// one, server and process take turns in being idle: at 64 callers, two do 1.4 times as
-// many calls a second. Four do no more than two; but light traffic then does not wait
-// at all, and on a slow network a call waits for only a fraction of a round trip.
+// maxInFlight is how many calls and batches are in flight before others wait. With
+// one, server and process take turns in being idle: at 64 callers two do 1.4 times
+// as much. Four do no more than two, but light traffic need not wait at all then,
+// and on a slow network others wait for a fraction of a round trip.
 const maxInFlight = 4
+
+const (
+	// maxInFlightSlow is how many batches are in flight where round trips are long and
+	// a full batch waits.
+	maxInFlightSlow = 16
+	// slow is a long round trip.
+	slow = 5 * time.Millisecond
+	// maxWaiting bounds how many calls wait.
+	maxWaiting = 1 << 16
+)
 
 // A Batcher batches the calls to one server. It is safe for concurrent use.
 type Batcher[T any] struct {
 	maxBatch int
 	run      RunFunc[T]
 
-	mu       sync.Mutex
-	inFlight int
-	waiting  []*batch[T] // all but the last are full
+	mu        sync.Mutex
+	inFlight  int
+	waiting   []*batch[T]   // all but the last are full
+	roundTrip time.Duration // of the last batches
 }
 
 // A batch is calls that go together.
 type batch[T any] struct {
-	ctx     context.Context //nolint:containedctx // that of the first caller, without its cancellation
-	since   time.Time       // when the first caller began to wait
+	ctx     context.Context //nolint:containedctx // that of the first caller, which may leave before the batch ends
 	members []Member[T]
-	started bool
-	err     error // of all members
+	started time.Time // zero while it waits
+	err     error     // of all members
 	done    chan struct{}
 }
 
@@ -62,58 +74,77 @@ func New[T any](maxBatch int, run RunFunc[T]) *Batcher[T] {
 	return &Batcher[T]{maxBatch: maxBatch, run: run}
 }
 
-// A Place says where in which batch a call is.
+// A Place is that of a call in a batch.
 type Place[T any] struct {
 	batcher *Batcher[T]
 	batch   *batch[T]
 	index   int
 }
 
-// Acquire reports whether the call may go alone, at once: the caller then makes it
-// and calls Release. Otherwise the call is put into a batch, and the caller waits
-// at the Place that is returned.
-func (b *Batcher[T]) Acquire(ctx context.Context, call T) (place Place[T], alone bool) {
+// A Way is how a call goes.
+type Way uint8
+
+// The ways.
+const (
+	Batched Way = iota // in a batch: the caller waits at its Place
+	Alone              // at once: the caller makes the call, and calls Release
+	Full               // not at all: too many calls wait already
+)
+
+// Acquire returns how a call goes.
+func (b *Batcher[T]) Acquire(ctx context.Context, call T) (Place[T], Way) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.inFlight < maxInFlight {
 		b.inFlight++
-		return place, true
+		return Place[T]{}, Alone
 	}
 	last := len(b.waiting) - 1
 	if last < 0 || len(b.waiting[last].members) == b.maxBatch {
-		b.waiting = append(b.waiting, &batch[T]{ctx: context.WithoutCancel(ctx), since: time.Now(), done: make(chan struct{})})
+		if (last+1)*b.maxBatch >= maxWaiting {
+			return Place[T]{}, Full
+		}
+		b.waiting = append(b.waiting, &batch[T]{ctx: context.WithoutCancel(ctx), done: make(chan struct{})})
 		last++
 	}
 	to := b.waiting[last]
 	to.members = append(to.members, Member[T]{Call: call})
-	return Place[T]{b, to, len(to.members) - 1}, false
+	place := Place[T]{b, to, len(to.members) - 1}
+	if len(to.members) == b.maxBatch && b.roundTrip > slow && b.inFlight < maxInFlightSlow {
+		b.inFlight++
+		go b.runBatches(b.take())
+	}
+	return place, Batched
 }
 
-// Release says that a call that went alone has returned. It starts the next batch, if
-// one waits.
+// Release starts the next batch, if one waits.
 func (b *Batcher[T]) Release() {
 	if next := b.next(); next != nil {
 		go b.runBatches(next)
 	}
 }
 
-// next returns the batch that is to be started after a call or batch has returned. If
-// none waits, it returns nil, and one less is in flight.
+// next takes the batch that is to start after another has returned, if there is one.
 func (b *Batcher[T]) next() *batch[T] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiting) == 0 {
+	if len(b.waiting) == 0 || b.inFlight > maxInFlight && len(b.waiting[0].members) < b.maxBatch {
 		b.inFlight--
 		return nil
 	}
-	next := b.waiting[0]
-	b.waiting[0] = nil // the array of the slice would keep its members in memory
-	b.waiting = b.waiting[1:]
-	next.started = true
-	return next
+	return b.take()
 }
 
-// runBatches runs a batch, and then others for as long as any wait.
+// take takes the first batch that waits. The lock is held.
+func (b *Batcher[T]) take() *batch[T] {
+	first := b.waiting[0]
+	b.waiting[0] = nil // its members are not to be kept in memory for longer than their callers
+	b.waiting = b.waiting[1:]
+	first.started = time.Now()
+	return first
+}
+
+// runBatches runs a batch and then those that have come to wait meanwhile.
 func (b *Batcher[T]) runBatches(next *batch[T]) {
 	for ; next != nil; next = b.next() {
 		members := make([]*Member[T], 0, len(next.members))
@@ -123,28 +154,48 @@ func (b *Batcher[T]) runBatches(next *batch[T]) {
 			}
 		}
 		if len(members) > 0 {
-			next.err = Catch(func() error { return b.run(next.ctx, next.since, members) })
+			next.err = Catch(func() error { return b.run(next.ctx, members) })
+			b.measure(time.Since(next.started))
 		}
 		close(next.done)
-		runtime.Gosched() // callers of this batch may call again at once, and so be in the next one
+		runtime.Gosched() // callers that have their answer may call again, and share the next batch
 	}
 }
 
-// Since returns when the first call of the batch began to wait.
-func (p Place[T]) Since() time.Time { return p.batch.since }
+// measure keeps a moving average of round trips.
+func (b *Batcher[T]) measure(took time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.roundTrip += (took - b.roundTrip) / 4
+}
 
-// Wait waits until the batch has been carried out, or ctx ends. It panics if carrying
-// out the batch did.
-func (p Place[T]) Wait(ctx context.Context) error {
+// InFlightFor returns for how long the batch has been in flight.
+func (p Place[T]) InFlightFor() time.Duration {
+	p.batcher.mu.Lock()
+	defer p.batcher.mu.Unlock()
+	if p.batch.started.IsZero() {
+		return 0
+	}
+	return time.Since(p.batch.started)
+}
+
+// Wait waits until the batch returns, ctx ends, or hurry is over, if it is not 0. It
+// panics if the batch did.
+func (p Place[T]) Wait(ctx context.Context, hurry time.Duration) error {
+	var over <-chan time.Time
+	if hurry > 0 {
+		timer := time.NewTimer(hurry)
+		defer timer.Stop()
+		over = timer.C
+	}
 	select {
 	case <-p.batch.done:
 	case <-ctx.Done():
-		p.batcher.mu.Lock()
-		defer p.batcher.mu.Unlock()
-		if !p.batch.started {
-			p.batch.members[p.index].canceled = true
-		}
+		p.leave()
 		return ctx.Err()
+	case <-over:
+		p.leave()
+		return ErrHurry
 	}
 	if p.batch.err != nil {
 		return Rethrow(p.batch.err)
@@ -152,8 +203,17 @@ func (p Place[T]) Wait(ctx context.Context) error {
 	return p.batch.members[p.index].Err
 }
 
-// A panicError carries a panic from a goroutine of this module to that of the caller.
-// There it can be recovered; in the former it would end the process.
+// leave takes the call out of a batch that still waits.
+func (p Place[T]) leave() {
+	p.batcher.mu.Lock()
+	defer p.batcher.mu.Unlock()
+	if p.batch.started.IsZero() {
+		p.batch.members[p.index].canceled = true
+	}
+}
+
+// A panicError carries a panic from a goroutine of ours to the caller, who can
+// recover it: in ours nobody could, and the process would end.
 type panicError struct {
 	value any
 	stack []byte
@@ -177,7 +237,7 @@ func Catch(f func() error) (err error) {
 	return f()
 }
 
-// Rethrow returns err, or panics if err is from Catch and stands for a panic.
+// Rethrow returns err, or panics if err is of a panic that Catch caught.
 func Rethrow(err error) error {
 	if p := (*panicError)(nil); errors.As(err, &p) {
 		panic(p)

@@ -11,23 +11,22 @@ import (
 	"time"
 )
 
-// A call has a key, which the server copies to answer.
+// A call is what one caller asks.
 type call struct {
 	key    string
 	answer *string
 }
 
-// A server is a Batcher whose batches return when the test says so.
+// A server is a Batcher whose batches a test holds, and lets return.
 type server struct {
 	*Batcher[call]
 
 	t       *testing.T
 	mu      sync.Mutex
 	batches [][]string        // the keys in each batch
-	since   []time.Time       // of each batch
-	returns []chan error      // gives each batch the error with which it returns
-	fails   map[string]error  // the errors of single members, by their keys
-	ctxs    []context.Context // of each batch
+	returns []chan error      // how each batch is to end
+	fails   map[string]error  // of one member
+	values  []context.Context // of each batch
 	callers sync.WaitGroup
 }
 
@@ -37,16 +36,16 @@ func newServer(t *testing.T, maxBatch int) *server {
 	return p
 }
 
-// run carries out a batch, once the test has let it return.
-func (p *server) run(ctx context.Context, since time.Time, members []*Member[call]) error {
+// run carries out a batch: it returns when the test says so.
+func (p *server) run(ctx context.Context, members []*Member[call]) error {
 	var keys []string
 	for _, m := range members {
 		keys = append(keys, m.Call.key)
 	}
 	returns := make(chan error)
 	p.mu.Lock()
-	p.batches, p.since, p.returns = append(p.batches, keys), append(p.since, since), append(p.returns, returns)
-	p.ctxs = append(p.ctxs, ctx)
+	p.batches, p.returns = append(p.batches, keys), append(p.returns, returns)
+	p.values = append(p.values, ctx)
 	p.mu.Unlock()
 	err := <-returns
 	for _, m := range members {
@@ -59,17 +58,17 @@ func (p *server) run(ctx context.Context, since time.Time, members []*Member[cal
 	return err
 }
 
-// fill puts as many calls in flight as may go alone.
+// fill puts as many calls in flight as go alone.
 func (p *server) fill() {
 	p.t.Helper()
 	for range maxInFlight {
-		if _, alone := p.Acquire(p.t.Context(), call{}); !alone {
+		if _, way := p.Acquire(p.t.Context(), call{}); way != Alone {
 			p.t.Fatal("a call waits though few are in flight")
 		}
 	}
 }
 
-// A caller says how a call that waited ended.
+// A caller is one that waits, and how that ended.
 type caller struct {
 	answer string
 	err    error
@@ -77,34 +76,33 @@ type caller struct {
 	panic  any
 }
 
-// call starts a caller, and returns when it waits.
+// call has a caller wait, and returns once it does.
 func (p *server) call(ctx context.Context, key string) *caller {
 	p.t.Helper()
 	c := &caller{}
-	place, alone := p.Acquire(ctx, call{key, &c.answer})
-	if alone {
-		p.t.Fatalf("%s does not wait", key)
+	place, way := p.Acquire(ctx, call{key, &c.answer})
+	if way != Batched {
+		p.t.Fatalf("%s need not wait", key)
 	}
 	p.callers.Go(func() {
 		defer func() { c.panic, c.ended = recover(), true }()
-		c.err = place.Wait(ctx)
+		c.err = place.Wait(ctx, 0)
 	})
 	synctest.Wait()
 	return c
 }
 
-// end lets the i-th batch return, and waits until all goroutines are idle.
+// end has the i-th batch return, and waits until what follows from it has happened.
 func (p *server) end(i int, err error) {
 	p.returns[i] <- err
 	synctest.Wait()
 }
 
-// sent checks which batches were sent so far; each is the keys of its members.
 func (p *server) sent(want ...string) {
 	p.t.Helper()
 	var got []string
-	for _, keys := range p.batches {
-		got = append(got, strings.Join(keys, ""))
+	for _, f := range p.batches {
+		got = append(got, strings.Join(f, ""))
 	}
 	if !slices.Equal(got, want) {
 		p.t.Errorf("batches %q, want %q", got, want)
@@ -123,16 +121,15 @@ func (p *server) idle() {
 
 func withServer(t *testing.T, maxBatch int, test func(*testing.T, *server)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newServer(t, maxBatch)) }) // fails if a goroutine does not end
+	synctest.Test(t, func(t *testing.T) { test(t, newServer(t, maxBatch)) }) // fails where a goroutine is left
 }
 
-// TestOrder: while four calls are in flight, others wait. They go in the order in
-// which they came, in batches as large as allowed, one for each call that returns.
+// While four calls are in flight others wait. Then they go in the order in which
+// they came, as many together as may, one batch for each that returns.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	withServer(t, 3, func(t *testing.T, p *server) {
 		p.fill()
-		began := time.Now()
 		var callers []*caller
 		for i := range 8 {
 			callers = append(callers, p.call(t.Context(), string(rune('a'+i))))
@@ -150,11 +147,6 @@ func TestOrder(t *testing.T) {
 		if callers[0].ended || !callers[3].ended || callers[6].ended {
 			t.Errorf("ended: %v, %v, %v; want only what has returned", callers[0].ended, callers[3].ended, callers[6].ended)
 		}
-		for i, since := range p.since {
-			if want := began.Add(time.Duration(3*i) * time.Second); !since.Equal(want) {
-				t.Errorf("batch %d counts from %v, want %v: when its first call came", i, since.Sub(began), want.Sub(began))
-			}
-		}
 		p.end(0, nil)
 		p.end(2, nil)
 		p.Release()
@@ -168,7 +160,7 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// TestAgain: once all have returned, no call waits until four are in flight again.
+// Once all have returned no call waits, until four are in flight again.
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	withServer(t, 2, func(t *testing.T, p *server) {
@@ -186,9 +178,8 @@ func TestAgain(t *testing.T) {
 	})
 }
 
-// TestCanceledBefore: a call that is canceled before its batch starts returns at once
-// and is not in it, even if it was the first; the others are. A batch without calls is
-// not sent.
+// A caller that cancels before its batch starts returns at once and is not in it,
+// even if it was the first; the others are. A batch without callers is not sent.
 func TestCanceledBefore(t *testing.T) {
 	t.Parallel()
 	withServer(t, 3, func(t *testing.T, p *server) {
@@ -219,7 +210,7 @@ func TestCanceledBefore(t *testing.T) {
 		p.Release()
 		synctest.Wait()
 		p.sent("b")
-		if ctx := p.ctxs[0]; ctx.Err() != nil || ctx.Value(key{}) != "of the first" {
+		if ctx := p.values[0]; ctx.Err() != nil || ctx.Value(key{}) != "of the first" {
 			t.Errorf("the batch's context: %v, value %v", ctx.Err(), ctx.Value(key{}))
 		}
 		p.end(0, nil)
@@ -235,8 +226,8 @@ func TestCanceledBefore(t *testing.T) {
 	})
 }
 
-// TestCanceledInFlight: a call that is canceled while its batch is in flight returns at
-// once; the others get their answers.
+// A caller that cancels while its batch is in flight returns at once; the others
+// have their answers.
 func TestCanceledInFlight(t *testing.T) {
 	t.Parallel()
 	withServer(t, 3, func(t *testing.T, p *server) {
@@ -262,8 +253,7 @@ func TestCanceledInFlight(t *testing.T) {
 	})
 }
 
-// TestErrors: the error of a batch is that of all its members, the error of a member
-// is its own.
+// The error of a batch is that of all its members, that of a member only its own.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	withServer(t, 3, func(t *testing.T, p *server) {
@@ -291,8 +281,8 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// TestPanics: a batch that panics does so in each of its callers, as if each had gone
-// alone. A caller can recover, and the Batcher goes on.
+// A hook of the client that panics does so for each member, as it would have if
+// each had gone alone: a caller that recovers goes on, and so does the Batcher.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	withServer(t, 2, func(t *testing.T, p *server) {
@@ -319,18 +309,18 @@ func TestPanics(t *testing.T) {
 	})
 }
 
-// TestCrowd has many calls, some of which are canceled at random: each other gets its
-// own answer, no batch is larger than allowed, and in the end nothing is in flight.
+// Many callers come and cancel at random: each that stays has its own answer, no
+// batch is larger than it may be, and in the end nothing is in flight.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const maxBatch, crowd, calls = 7, 50, 40
+		const most, crowd, calls = 7, 50, 40
 		type sum struct {
 			n   int
 			out *int
 		}
-		b := New(maxBatch, func(_ context.Context, _ time.Time, members []*Member[sum]) error {
-			if len(members) < 1 || len(members) > maxBatch {
+		b := New(most, func(_ context.Context, members []*Member[sum]) error {
+			if len(members) < 1 || len(members) > most {
 				t.Errorf("%d members", len(members))
 			}
 			time.Sleep(time.Millisecond)
@@ -345,11 +335,11 @@ func TestCrowd(t *testing.T) {
 				for j := range calls {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*j%17)*300*time.Microsecond)
 					var out int
-					place, alone := b.Acquire(ctx, sum{i*calls + j, &out})
-					if alone {
+					place, way := b.Acquire(ctx, sum{i*calls + j, &out})
+					if way == Alone {
 						time.Sleep(time.Millisecond)
 						b.Release()
-					} else if err := place.Wait(ctx); err == nil && out != i*calls+j {
+					} else if err := place.Wait(ctx, 0); err == nil && out != i*calls+j {
 						t.Errorf("caller %d has the answer %d, want %d", i, out, i*calls+j)
 					} else if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 						t.Error(err)

@@ -3,6 +3,7 @@ package outage
 import (
 	"context"
 	"crypto/tls"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,12 +24,17 @@ var timeouts = []time.Duration{
 	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second,
 }
 
+// idleRounds are those of a test that holds the library to what it does where its process is not busy: a round that fails is
+// repeated if the machine was late by a millisecond, as little as the library takes for busy. One that always fails fails.
+var idleRounds = slices.Repeat([]time.Duration{10 * time.Millisecond}, 4)
+
 // env is one server with a proxy before it. The client goes through the proxy; admin goes past it, as a user that no
 // fault locks out.
 type env struct {
 	server *redistest.Instance
 	proxy  *faultproxy.Proxy
 	rdb    *redis.Client
+	dial   redis.Options // of rdb, and of clients beside it
 	admin  *redis.Client
 	tls    *terminator // where the fault has one
 	ended  chan error  // the end of what the fault has started
@@ -71,11 +77,21 @@ func newEnv(tb testing.TB, s setup) *env {
 	if s.options != nil {
 		s.options(o)
 	}
-	e.rdb = redis.NewClient(o)
-	tb.Cleanup(func() { _ = e.rdb.Close() })
+	e.dial = *o
+	e.rdb = e.client(tb)
 	e.admin = redis.NewClient(&redis.Options{Addr: e.server.Addr, Username: "admin", Password: "any", ReadTimeout: time.Minute})
 	tb.Cleanup(func() { _ = e.admin.Close() })
 	return e
+}
+
+// client returns another client like e.rdb. Limiters over one client share what is known of its server; over two they find
+// out by themselves.
+func (e *env) client(tb testing.TB) *redis.Client {
+	tb.Helper()
+	o := e.dial
+	rdb := redis.NewClient(&o)
+	tb.Cleanup(func() { _ = rdb.Close() })
+	return rdb
 }
 
 // used returns what Redis has stored as charged to key, as a Limiter beside the proxy reads it.

@@ -17,9 +17,10 @@ import (
 const (
 	environmentsAtOnce = 8 // they mostly wait
 	healthyCalls       = 3 // before the fault, and after it
+	whileProbed        = 3 // calls that may wait while a first probe does
 )
 
-// faultLasts returns how long a fault lasts: for a timeout and the cooldown after it, so that a probe falls into it.
+// faultLasts returns how long a fault lasts: for a timeout and two probes after it, the second after a pause.
 func faultLasts(timeout time.Duration) time.Duration { return timeout + 1250*time.Millisecond }
 
 // Every fault in every mode, with the client as go-redis makes it and with ContextTimeoutEnabled.
@@ -59,7 +60,7 @@ type faultRun struct {
 	began   time.Time
 }
 
-// outage sends the four modes through one fault of one server.
+// outage sends the four modes, each over a client of its own, through one fault of one server.
 func outage(t *check.Round, f fault, contextTimeout bool, timeout time.Duration) {
 	s := f.setup
 	s.options = func(o *redis.Options) {
@@ -73,7 +74,7 @@ func outage(t *check.Round, f fault, contextTimeout bool, timeout time.Duration)
 	var runs []*faultRun
 	for i, m := range modes() {
 		run := &faultRun{mode: m, name: fmt.Sprint("mode", i), timeout: timeout}
-		run.limiter, run.watch = limiter(e.rdb, run.name, append(m.options, core.Timeout(timeout))...)
+		run.limiter, run.watch = limiter(e.client(t), run.name, append(m.options, core.Timeout(timeout))...)
 		runs = append(runs, run)
 	}
 	each := func(part func(*check.Round, *faultRun)) {
@@ -96,10 +97,10 @@ func outage(t *check.Round, f fault, contextTimeout bool, timeout time.Duration)
 	each(func(t *check.Round, run *faultRun) { after(t, run, f, e) })
 	if lost, outages := e.proxy.Count("EVALSHA")+e.proxy.Count("EVAL")-scripts, len(runs)*healthyCalls; f.name == "reply dropped" {
 		for _, run := range runs {
-			outages += run.watch.count(core.EventOutage) + 1 // and the peek that found Redis back
+			outages += run.watch.count(core.EventOutage) + run.watch.probes() + 1 // and the peek that found Redis back
 		}
 		if lost > int64(outages) {
-			t.Errorf("%d scripts sent, want at most one for each of %d calls", lost, outages)
+			t.Errorf("%d scripts sent, want at most one for each of %d calls and probes", lost, outages)
 		}
 	}
 	if expiring(t, e.admin) == 0 {
@@ -116,18 +117,26 @@ func healthy(t *check.Round, run *faultRun) {
 	}
 }
 
-// during calls one after the other, for longer than a cooldown.
+// during calls one after the other, until after a probe has failed. No request is a probe: none waits once it is known that
+// Redis is away.
 func during(t *check.Round, run *faultRun) {
 	run.began = time.Now()
-	var admitted int64
+	var admitted, slow int64
 	for calls := 0; time.Since(run.began) < faultLasts(run.timeout) || calls <= limit; calls++ {
 		timed(t, run.timeout, func() {
+			opened, start := run.watch.count(core.EventFallbackOn) > 0, time.Now()
 			res, err := run.limiter.Allow(t.Context(), "k")
 			if run.during(t, res, err) {
 				admitted++
 			}
+			if opened && time.Since(start) > run.timeout/2 {
+				slow++
+			}
 		})
 		time.Sleep(10 * time.Millisecond)
+	}
+	if slow > 0 {
+		t.Errorf("%d calls waited for Redis though it was known to be away", slow)
 	}
 	if run.share > 0 && admitted != limit/run.share {
 		t.Errorf("admitted %d by itself, want %d", admitted, limit/run.share)
@@ -135,18 +144,19 @@ func during(t *check.Round, run *faultRun) {
 }
 
 func after(t *check.Round, run *faultRun, f fault, e *env) {
-	// An open breaker lets one call through in each cooldown. Until it opens it takes one timeout, or three failures.
+	// Until the breaker opens it takes one timeout, or an error that leaves no doubt, or three others; where this process is too
+	// busy to trust a timeout, also the probe that follows it. After that no request asks: the one that opened it is the last.
 	calls := 1
 	if !f.silent {
 		calls = 3
 	}
-	if run.watch.before < 1 || run.watch.before > calls {
-		t.Errorf("%d calls failed before the breaker opened, want 1 to %d: %v", run.watch.before, calls, run.watch.causes)
-	}
-	calls += int(time.Since(run.began) / time.Second)
 	outages := run.watch.count(core.EventOutage)
-	if outages > calls {
-		t.Errorf("%d calls failed in %v, want 1 to %d: %v", outages, time.Since(run.began), calls, run.watch.causes)
+	if outages < 1 || outages > calls+whileProbed || outages > run.watch.before+1 {
+		t.Errorf("%d calls failed in %v, %d of them before the breaker opened, want 1 to %d: %v",
+			outages, time.Since(run.began), run.watch.before, calls, run.watch.causes)
+	}
+	if run.watch.probes() == 0 {
+		t.Error("no probe was reported")
 	}
 	healthy(t, run)
 	run.watch.wantOutages(t, 1)

@@ -125,6 +125,10 @@ func TestPoolOfOne(t *testing.T) {
 func poolOfOne(t *check.Round, base int, contextTimeout bool, timeout time.Duration) {
 	const callers = 256
 	e := newEnv(t, setup{options: func(o *redis.Options) { o.PoolSize, o.ContextTimeoutEnabled = 1, contextTimeout }})
+	clients := map[string]*redis.Client{}
+	for _, m := range modes() {
+		clients[m.name] = e.client(t)
+	}
 	each := func(part func(m mode)) {
 		var running sync.WaitGroup
 		for _, m := range modes() {
@@ -133,7 +137,7 @@ func poolOfOne(t *check.Round, base int, contextTimeout bool, timeout time.Durat
 		running.Wait()
 	}
 	each(func(m mode) {
-		l, watch := limiter(e.rdb, "pool", append(m.options, core.DenyCache(0), core.Timeout(time.Minute))...)
+		l, watch := limiter(clients[m.name], "pool", append(m.options, core.DenyCache(0), core.Timeout(time.Minute))...)
 		admitted := concurrently(callers, func() bool {
 			res, err := l.Allow(t.Context(), m.name)
 			if err != nil || res.Source != core.SourceRedis {
@@ -150,7 +154,7 @@ func poolOfOne(t *check.Round, base int, contextTimeout bool, timeout time.Durat
 	stuck := map[string]func(){}
 	var mu sync.Mutex
 	each(func(m mode) {
-		l, watch := limiter(e.rdb, "stuck", append(m.options, core.Timeout(timeout))...)
+		l, watch := limiter(clients[m.name], "stuck", append(m.options, core.Timeout(timeout))...)
 		admitted := concurrently(callers, func() (ok bool) {
 			timed(t, timeout, func() {
 				res, err := l.Allow(t.Context(), m.name)
@@ -161,6 +165,10 @@ func poolOfOne(t *check.Round, base int, contextTimeout bool, timeout time.Durat
 		if m.share > 0 && admitted != limit/m.share {
 			t.Errorf("%s: admitted %d, want %d", m.name, admitted, limit/m.share)
 		}
+		check.Eventually(t, "it is known that Redis is away", func() bool {
+			_, _ = l.Peek(t.Context(), m.name) // a busy process probes first, and only where decisions are wanted
+			return watch.count(core.EventFallbackOn) == 1
+		})
 		mu.Lock()
 		defer mu.Unlock()
 		stuck[m.name] = func() {
@@ -220,6 +228,7 @@ func TestRefundWithoutMemory(t *testing.T) {
 			case !errors.Is(err, core.ErrUnavailable):
 				t.Errorf("Refund: %v, want ErrUnavailable", err)
 			}
+			awaitRedis(t, l, "k") // a server without memory is down
 			if res, err := l.Peek(t.Context(), "k"); err != nil || res.Remaining != remaining {
 				t.Errorf("after it %d remain, %v; want %d", res.Remaining, err, remaining)
 			}

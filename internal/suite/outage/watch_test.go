@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -66,6 +67,19 @@ func (w *watcher) count(k core.EventKind) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.events[k]
+}
+
+// probes returns how often a server that was down has been asked.
+func (w *watcher) probes() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, state := range w.states {
+		if state == "half-open" {
+			n++
+		}
+	}
+	return n
 }
 
 // wantOutages checks that n outages were reported: one line and one event when Redis failed, one of each when it was back.
@@ -143,4 +157,11 @@ func timed(tb testing.TB, timeout time.Duration, f func()) {
 	if took := time.Since(start); took > timeout+slack {
 		tb.Errorf("a call took %v with a timeout of %v", took, timeout)
 	}
+}
+
+// logged returns how many lines were logged, by level.
+func (w *watcher) logged() map[slog.Level]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.lines)
 }
