@@ -11,7 +11,7 @@ var slidingWindowLogLua string
 //go:embed lua/sliding_window_log_refund.lua
 var slidingWindowLogRefundLua string
 
-// SlidingWindowLog remembers when each unit was admitted.
+// SlidingWindowLog remembers when each charge was made, and of how many units.
 var SlidingWindowLog = &Kind{
 	Name: "sliding_window_log", Tag: "log", Validate: validateLog, New: newLog,
 	decideLua: slidingWindowLogLua, refundLua: slidingWindowLogRefundLua, costArgs: 1,
@@ -27,19 +27,18 @@ func validateLog(l Limit) error {
 	return nil
 }
 
-// A log decides for [SlidingWindowLog]. Units have numbers, which are instants:
-// that of their admission, or the next that is free.
+// A log decides for [SlidingWindowLog]. Charges have numbers, which are instants:
+// that of the charge, or the next that is free.
 //
-// An Observation is A, the units in the window; B, the number of the first unit to
-// add if the log admits, and else the instant at which there is room; C, the
-// instant of the newest unit. A State is A, the units in its log.
+// An Observation is A, the units in the window; B, the number of the charge if the
+// log admits, and else the instant at which there is room; C, the instant of the
+// newest charge. A State is A, the units in its log.
 type log struct{ limit, period int64 }
 
 func newLog(l Limit) Evaluator { return &log{limit: l.Count, period: l.Period} }
 
-// A logEntry is one charge: its instant, the number of its first unit and its
-// units.
-type logEntry struct{ at, first, n int64 }
+// A logEntry is one charge: its instant, its number and its units.
+type logEntry struct{ at, number, n int64 }
 
 func (l *log) Evaluate(s *State, now, n int64) Observation {
 	for len(s.log) > 0 && s.log[0].at <= now-l.period {
@@ -51,7 +50,7 @@ func (l *log) Evaluate(s *State, now, n int64) Observation {
 		return o
 	}
 	newest := s.log[len(s.log)-1]
-	o.B, o.C = max(now, newest.first+newest.n), newest.at
+	o.B, o.C = max(now, newest.number+1), newest.at
 	if !o.Admits && n <= l.limit {
 		o.B = l.leavesAt(s, s.A+n-l.limit) + l.period
 	}
@@ -73,9 +72,9 @@ func (l *log) Charge(s *State, o Observation, n int64) {
 	s.log = append(s.log, logEntry{o.At, o.B, n})
 }
 
-func (l *log) Refund(s *State, _, n, first int64) {
+func (l *log) Refund(s *State, _, n, number int64) {
 	for i, e := range s.log {
-		if e.first == first && e.n == n {
+		if e.number == number && e.n == n {
 			s.A -= n
 			s.log = append(s.log[:i], s.log[i+1:]...)
 			return
@@ -105,7 +104,7 @@ func (l *log) Valid(o Observation) bool {
 	return o.A >= 0 && o.A < maxInstant && o.B >= 0 && o.B < maxInstant && o.C >= 0 && o.C <= o.At
 }
 
-// ChargeID is the number of the first unit.
+// ChargeID is the number of the charge.
 func (l *log) ChargeID(o Observation) int64 { return o.B }
 
 func (l *log) Outcome(o Observation, n int64, charged bool) Outcome {
