@@ -12,8 +12,8 @@ var (
 	//
 	//go:embed lua/clock.lua
 	Clock string
-	//go:embed lua/mistyped.lua
-	mistypedLua string
+	//go:embed lua/shared.lua
+	sharedLua string
 	//go:embed lua/decide.lua
 	decideLua string
 	//go:embed lua/decide_all.lua
@@ -54,7 +54,7 @@ type composer struct {
 func newComposer() *composer {
 	c := &composer{width: 1} // whether to charge
 	c.add(Clock)
-	c.add(mistypedLua)
+	c.add(sharedLua)
 	return c
 }
 
@@ -108,8 +108,9 @@ func composeSeveral(limits []Member, refund bool, lua string) string {
 // replyLen is how many integers a script replies for each limit.
 const replyLen = 5
 
-// failed is what a script replies instead of 1 or 0 for a decision that failed,
-// and charged nothing, while others of the same script did not.
+// failed is what a script replies instead of 1 or 0 for a decision that failed, and
+// charged nothing, while others of the same script did not; or that it did not make,
+// because those before it took long.
 const failed = 2
 
 // Failed reports whether reply, that of one of several decisions, is of one that

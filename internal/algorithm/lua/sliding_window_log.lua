@@ -15,6 +15,7 @@ local function count(key, from, top)
   local units, w = redis.call('ZCOUNT', key, from, '+inf'), 1
   while w <= top do
     local scale = w * w * w
+    spent = spent + 1
     units = units + w * redis.call('ZCOUNT', key, -2 ^ 53 * scale, -(math.max(from, 0) + 2 ^ 50) * scale)
     w = w * 2
   end
@@ -29,6 +30,7 @@ local function evaluate(key, c, n)
   if newest and not number then
     number = tonumber(string.match(last[1], '^(%d+):%d+$') or '')
     local lowest = redis.call('ZRANGE', key, 0, 0)[1]
+    spent = spent + 8
     if not string.find(lowest, '^%d+:?%d*$') then top = tonumber(string.match(lowest, '^%d+%*(%d+)$') or '') or 2 ^ 53 end
   end
   if not (number and newest and newest >= 0 and number >= newest and number < 7 * 2 ^ 50 and
@@ -46,6 +48,7 @@ local function evaluate(key, c, n)
   -- When the charge at rank `high` has left there is room, when that at `low` has there is not.
   local low, high, step, leaves = -redis.call('ZCOUNT', key, from, '+inf') - 1, -1, 1, newest
   while high - low > 1 do
+    spent = spent + 4
     local rank = math.min(low + step, math.floor((low + high) / 2))
     local at = redis.call('ZRANGE', key, rank, rank, 'WITHSCORES')[2] + 0
     if count(key, at + 1, top) <= stay then
@@ -62,7 +65,7 @@ local function entries(number, units, at)
   local list, rest, w = {}, units - 1, 1
   list[1] = at
   list[#list + 1] = string.format('%.0f:%.0f', number, units)
-  while rest > 0 do
+  while rest > 0 and w <= 2 ^ 16 do
     if rest % 2 == 1 then
       if at then list[#list + 1] = -(at + 2 ^ 50) * w * w * w end
       list[#list + 1] = string.format('%.0f*%.0f', number, w)
@@ -76,26 +79,34 @@ end
 -- charge writes first what Redis refuses while it is out of memory: after any other write it would not.
 -- What has left the window is removed in parts, so that it takes a bounded time.
 local function charge(key, c, n, t, used, number, newest, top, foreign)
-  local cost, period, added, done = tonumber(ARGV[n]), ARGV[c + 1], 1, nil
+  local period, added, done = ARGV[c + 1], 1, nil
   if foreign then
     done = redis.pcall('SET', key, '', 'PX', 1)
     if done.err then return done.err end
     redis.call('DEL', key)
   end
-  if cost == 1 and top == 0 then
+  if top == 0 and ARGV[n] == '1' then
     done = redis.pcall('ZADD', key, t, number)
   else
-    local list = entries(number, cost, t)
-    added, done = #list / 2, redis.pcall('ZADD', key, unpack(list))
+    local list = entries(number, tonumber(ARGV[n]), t)
+    added = #list / 2
+    spent = spent + added
+    done = redis.pcall('ZADD', key, unpack(list))
   end
   if type(done) == 'table' then return done.err end
   if newest > 0 and top == 0 then
     local expired = redis.call('ZCARD', key) - used - added
-    if expired > 0 then redis.call('ZREMRANGEBYRANK', key, added - 1, added + math.min(expired, 1000) - 2) end
+    if expired > 0 then
+      if expired > 1000 then expired = 1000 end
+      spent = spent + expired / 4
+      redis.call('ZREMRANGEBYRANK', key, added - 1, added + expired - 2)
+    end
   elseif newest > 0 then
     for _, member in ipairs(redis.call('ZRANGEBYSCORE', key, 0, t - period, 'LIMIT', 0, 100)) do
       local first, units = string.match(member, '^(%d+):?(%d*)$')
-      redis.call('ZREM', key, member, unpack(entries(tonumber(first), tonumber(units) or 1)))
+      local gone = entries(tonumber(first or 0), tonumber(units or '') or 1)
+      spent = spent + 2 + #gone
+      redis.call('ZREM', key, member, unpack(gone))
     end
   end
   redis.call('PEXPIREAT', key, math.ceil((t + period) / 1000))

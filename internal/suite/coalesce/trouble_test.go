@@ -128,53 +128,66 @@ func TestForeignValue(t *testing.T) {
 	}
 }
 
-// With its memory full Redis refuses to charge. Each who would be charged is told
-// so, and nothing stays charged; who asks for what needs no memory has an answer.
+// With its memory full Redis refuses to charge, whatever the algorithm and whatever
+// else is in the batch. Each who would be charged is told so, and nothing stays
+// charged; who asks for what needs no memory has an answer.
 func TestOutOfMemory(t *testing.T) {
-	for name, limits := range map[string][]core.Option{
-		"one":     {tenPerHour},
-		"several": {tenPerHour, core.TokenBucket(core.PerHour(1000)), core.SlidingWindowLog(core.PerHour(1000))},
+	all := map[string][]core.Option{
+		"several":   {core.FixedWindow(core.PerHour(10), core.Name("limit")), core.TokenBucket(core.PerHour(1000)), core.SlidingWindowLog(core.PerHour(1000))},
+		"log first": {core.SlidingWindowLog(core.PerHour(10), core.Name("limit")), core.FixedWindow(core.PerHour(1000))},
+	}
+	for _, v := range limits.All() {
+		all[v.Name] = []core.Option{v.With(core.PerHour(10), limits.Settings{Burst: 10, Name: "limit"})}
+	}
+	for name, limits := range all {
+		t.Run(name, func(t *testing.T) { outOfMemory(t, limits) })
+	}
+}
+
+func outOfMemory(t *testing.T, limits []core.Option) {
+	s := onRedis(t)
+	var outages atomic.Int64
+	lim := s.limiter(t, "memory", append(limits, core.Observe(func(_ context.Context, e core.Event) {
+		if e.Kind == core.EventOutage {
+			outages.Add(1)
+		}
+	}))...)
+	for key, n := range map[string]int64{"a": 3, "full": 10} {
+		if _, err := lim.AllowN(t.Context(), key, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.do(t, "hset", "rl:memory:{hash}:limit", "a", "b")
+	s.do(t, "zadd", "rl:memory:{new}:limit", 9e18, "a") // replacing what is not understood needs memory, too
+	plugs := s.plug(t, lim)
+	var all []*told
+	for _, a := range []ask{
+		{"hash", 11, false}, {"a", 1, false}, {"a", 1, true}, {"full", 1, false}, {"new", 0, false}, {"new", 1, false}, {"a", 8, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := onRedis(t)
-			var outages atomic.Int64
-			lim := s.limiter(t, "memory", append(limits, core.Observe(func(_ context.Context, e core.Event) {
-				if e.Kind == core.EventOutage {
-					outages.Add(1)
-				}
-			}))...)
-			for key, n := range map[string]int64{"a": 3, "full": 10} {
-				if _, err := lim.AllowN(t.Context(), key, n); err != nil {
-					t.Fatal(err)
-				}
-			}
-			plugs := s.plug(t, lim)
-			var all []*told
-			for _, a := range []ask{{"a", 1, false}, {"a", 1, true}, {"full", 1, false}, {"new", 0, false}, {"new", 1, false}, {"a", 8, false}} {
-				all = append(all, queue(t.Context(), t, lim, a))
-			}
-			s.do(t, "config", "set", "maxmemory", "1")
-			s.gate.open()
-			for _, o := range append(plugs, all...) {
-				o.await(t)
-			}
-			for _, i := range []int{0, 4} {
-				if o := all[i]; !isUnavailable(o.err) || o.Allowed {
-					t.Errorf("decision %d: %+v, %v; want ErrUnavailable", i, o.Result, o.err)
-				}
-			}
-			all[1].want(t, "Peek", true, 7)
-			all[2].want(t, "a denied call", false, 0)
-			all[3].want(t, "a cost of 0", true, 10)
-			all[5].want(t, "too large a cost", false, 7)
-			if outages.Load() != 2 {
-				t.Errorf("%d outages were told, want one for each who had no answer", outages.Load())
-			}
-			s.do(t, "config", "set", "maxmemory", "0")
-			after := s.together(t, lim, []ask{{"a", 1, false}, {"new", 1, false}})
-			after[0].want(t, "what was refused, later", true, 6)
-			after[1].want(t, "what was refused, later", true, 9)
-		})
+		all = append(all, queue(t.Context(), t, lim, a))
+	}
+	s.do(t, "config", "set", "maxmemory", "1")
+	s.gate.open()
+	for _, o := range append(plugs, all...) {
+		o.await(t)
+	}
+	for _, i := range []int{1, 5} {
+		if o := all[i]; !isUnavailable(o.err) || o.Allowed {
+			t.Errorf("decision %d: %+v, %v; want ErrUnavailable", i, o.Result, o.err)
+		}
+	}
+	all[0].want(t, "too large a cost over a foreign value", false, 10)
+	all[2].want(t, "Peek", true, 7)
+	all[3].want(t, "a denied call", false, 0)
+	all[4].want(t, "a cost of 0", true, 10)
+	all[6].want(t, "too large a cost", false, 7)
+	if outages.Load() != 2 {
+		t.Errorf("%d outages were told, want one for each who had no answer", outages.Load())
+	}
+	s.do(t, "config", "set", "maxmemory", "0")
+	after := s.together(t, lim, []ask{{"a", 1, false}, {"new", 1, false}, {"hash", 1, false}})
+	for i, left := range []int64{6, 9, 9} {
+		after[i].want(t, "what was refused, later", true, left)
 	}
 }
 

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"sync"
@@ -119,7 +120,10 @@ func foreign(t *testing.T, s Store, limit maker) {
 	ctx := context.Background()
 	lim := s.limiter(t, "foreign", limit(tenPerTen))
 	allowN(t, lim, "k", 1)
-	key := s.keys(t)[0]
+	key, now := s.keys(t)[0], peek(t, lim, "k").At.UnixMicro()
+	zset := func(scores ...redis.Z) func() error {
+		return func() error { return s.Redis.ZAdd(ctx, key, scores...).Err() }
+	}
 	for name, put := range map[string]func() error{
 		"text":    func() error { return s.Redis.Set(ctx, key, "hello", 0).Err() },
 		"empty":   func() error { return s.Redis.Set(ctx, key, "", 0).Err() },
@@ -140,8 +144,21 @@ func foreign(t *testing.T, s Store, limit maker) {
 		"huge C1": func() error { return s.Redis.Set(ctx, key, "C1 1800000000000000 999999999999 1", 0).Err() },
 		"hash":    func() error { return s.Redis.HSet(ctx, key, "a", "b").Err() },
 		"list":    func() error { return s.Redis.RPush(ctx, key, "a").Err() },
-		"zset":    func() error { return s.Redis.ZAdd(ctx, key, redis.Z{Score: 1, Member: "a"}).Err() },
-		"scores":  func() error { return s.Redis.ZAdd(ctx, key, redis.Z{Score: 9e18, Member: "5"}).Err() },
+		"+nan B1": func() error { return s.Redis.Set(ctx, key, fmt.Sprintf("B1 10 %d+nan", now+1e6), 0).Err() },
+		"+inf B1": func() error { return s.Redis.Set(ctx, key, fmt.Sprintf("B1 10 %d+inf", now+1e6), 0).Err() },
+		"zset":    zset(redis.Z{Score: 1, Member: "a"}),
+		"scores":  zset(redis.Z{Score: 9e18, Member: "5"}),
+		"far":     zset(redis.Z{Score: 8e15, Member: "8000000000000000"}),
+		"inf":     zset(redis.Z{Score: math.Inf(1), Member: "5"}),
+		"-inf":    zset(redis.Z{Score: math.Inf(-1), Member: "5"}),
+		"nan":     zset(redis.Z{Score: float64(now), Member: "nan"}),
+		"+nan":    zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d+nan", now)}),
+		"nan:2":   zset(redis.Z{Score: float64(now), Member: "nan:2"}),
+		"half":    zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d.5", now)}),
+		"before":  zset(redis.Z{Score: float64(now), Member: fmt.Sprint(now - 1)}),
+		"units":   zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d:x", now)}),
+		"powers":  zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d:2", now)}, redis.Z{Score: -5, Member: "x"}),
+		"power":   zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d:2", now)}, redis.Z{Score: -1e300, Member: fmt.Sprintf("%d*1e300", now)}),
 		"set":     func() error { return s.Redis.SAdd(ctx, key, "a").Err() },
 	} {
 		s.Redis.Del(ctx, key)
