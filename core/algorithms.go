@@ -24,10 +24,10 @@ func FixedWindow(r Rate, o ...WindowOption) Limit {
 // each unit was admitted. It suits small limits that must hold strictly, such as
 // those of logins or payments.
 //
-// Its memory grows with the limit: a sorted set with an entry for each unit in
-// the window, of about 20 bytes up to 128 of them and 118 bytes beyond, and time
-// that grows with the cost. New refuses a count above 100,000: use
-// [SlidingWindowCounter] there.
+// Its memory grows with the charges in the window: a sorted set with an entry for
+// each charge of one unit, of about 20 bytes up to 128 of them and 120 bytes
+// beyond, and a few for a charge of several units: 11 for 100,000. New refuses a
+// count above 100,000: use [SlidingWindowCounter] there.
 func SlidingWindowLog(r Rate, o ...LimitOption) Limit {
 	return newLimit(algorithm.SlidingWindowLog, r).with(o)
 }

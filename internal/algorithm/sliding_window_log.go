@@ -3,6 +3,7 @@ package algorithm
 import (
 	_ "embed"
 	"fmt"
+	"math/bits"
 )
 
 //go:embed lua/sliding_window_log.lua
@@ -15,10 +16,21 @@ var slidingWindowLogRefundLua string
 var SlidingWindowLog = &Kind{
 	Name: "sliding_window_log", Tag: "log", Validate: validateLog, New: newLog,
 	decideLua: slidingWindowLogLua, refundLua: slidingWindowLogRefundLua, costArgs: 1,
+	work: workOfLog,
 }
 
-// maxLog is the largest count of a sliding window log, whose memory grows with it.
+// maxLog is the largest count of a sliding window log, whose memory grows with the
+// charges in its window. The Lua file allows for units of up to 17 bits.
 const maxLog = 100_000
+
+// workOfLog grows with the entries of a charge: one for each power of two in the
+// units after its first.
+func workOfLog(n int64) int64 {
+	if n <= 1 {
+		return 4
+	}
+	return 6 + 3*int64(bits.OnesCount64(uint64(n-1)))/2
+}
 
 func validateLog(l Limit) error {
 	if l.Count > maxLog {

@@ -19,7 +19,7 @@ for i = 1, #KEYS do
       if admits then
         err = charge(KEYS[i], 1, at + 1, t, a, b, c, u, v)
       elseif foreign then
-        redis.pcall('SET', KEYS[i], '', 'PX', 1) -- what is not ours would never expire
+        redis.pcall('SET', KEYS[i], '', 'PX', 1000) -- what is not ours would never expire
       end
     end
     if err and #KEYS == 1 then return { err = err } end

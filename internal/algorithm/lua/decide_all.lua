@@ -27,7 +27,7 @@ for base = 0, #KEYS - 1, several do
       err = limit.charge(KEYS[base + i], limit.constants, at + limit.cost, unpack(found[i], 1, 6))
       if err then break end
     elseif found[i][7] then
-      redis.pcall('SET', KEYS[base + i], '', 'PX', 1) -- what is not ours would never expire
+      redis.pcall('SET', KEYS[base + i], '', 'PX', 1000) -- what is not ours would never expire
     end
   end
   if err and #KEYS == several then return { err = err } end

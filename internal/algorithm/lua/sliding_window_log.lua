@@ -81,7 +81,7 @@ end
 local function charge(key, c, n, t, used, number, newest, top, foreign)
   local period, added, done = ARGV[c + 1], 1, nil
   if foreign then
-    done = redis.pcall('SET', key, '', 'PX', 1)
+    done = redis.pcall('SET', key, '', 'PX', 1000)
     if done.err then return done.err end
     redis.call('DEL', key)
   end
