@@ -94,6 +94,46 @@ func TestCostlyGoesAlone(t *testing.T) {
 	}
 }
 
+// A script ends where its decisions have taken long, however few they are: a log
+// that has charges of many sizes is searched for when there is room. The others are
+// sent alone, and have the same answers.
+func TestLongSearch(t *testing.T) {
+	for name, other := range map[string][]core.Option{"one": nil, "several": {core.GCRA(core.PerHour(1e6))}} {
+		t.Run(name, func(t *testing.T) {
+			s := onRedis(t)
+			const charges, left = 500, 10
+			used := int64(0)
+			for i := range int64(charges) {
+				used += 1 + i%31
+			}
+			lim := s.limiter(t, "long", append(other, core.SlidingWindowLog(core.PerHour(used+left)))...)
+			for i := range int64(charges) {
+				if _, err := lim.AllowN(t.Context(), "k", 1+i%31); err != nil {
+					t.Fatal(err)
+				}
+			}
+			asks := make([]ask, 64)
+			for i := range asks {
+				asks[i] = ask{key: "k", n: 100}
+			}
+			var room time.Time
+			s.gate.counted()
+			for i, o := range s.together(t, lim, asks) {
+				o.want(t, fmt.Sprint("decision ", i), false, left)
+				if i == 0 {
+					room = o.At.Add(o.RetryAfter)
+				}
+				if at := o.At.Add(o.RetryAfter); !at.Equal(room) {
+					t.Errorf("decision %d: room at %v, that of the first %v", i, at, room)
+				}
+			}
+			if sent, _ := s.gate.counted(); len(sent) < width+10 {
+				t.Errorf("scripts of %v keys, want many for so long searches", sent)
+			}
+		})
+	}
+}
+
 // What is no state of the limit spoils nobody's decision but starts its own key
 // afresh: another type, garbage, numbers beyond all bounds, another algorithm's
 // state.
