@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
 // A variant is a way to use this library.
@@ -26,27 +27,14 @@ func variants() []variant {
 	}
 }
 
-// algorithms returns those of core. The log has the same rate with a shorter period,
-// because it stores each unit and accepts no limit above 100,000.
-func algorithms() []algorithm {
-	return []algorithm{
-		{"FixedWindow", func(l limit) core.Limit { return core.FixedWindow(rate(l)) }},
-		{"SlidingWindowLog", func(l limit) core.Limit {
-			if l == plenty() {
-				l = limit{l.count / 1000, l.period / 1000}
-			}
-			return core.SlidingWindowLog(rate(l))
-		}},
-		{"SlidingWindowCounter", func(l limit) core.Limit { return core.SlidingWindowCounter(rate(l)) }},
-		{"TokenBucket", func(l limit) core.Limit { return core.TokenBucket(rate(l)) }},
-		{"LeakyBucket", func(l limit) core.Limit { return core.LeakyBucket(rate(l)) }},
-		{"GCRA", func(l limit) core.Limit { return core.GCRA(rate(l)) }},
+// limitOf returns the limit of an algorithm. One that does not accept it, because it
+// stores each unit, gets the same rate with a shorter period.
+func limitOf(v limits.Variant, l limit) core.Limit {
+	made := v.With(rate(l), limits.Settings{})
+	if !limits.Accepts(made) {
+		made = v.With(rate(limit{l.count / 1000, l.period / 1000}), limits.Settings{})
 	}
-}
-
-type algorithm struct {
-	name  string
-	limit func(limit) core.Limit
+	return made
 }
 
 func rate(l limit) core.Rate { return core.Per(l.count, l.period) }
@@ -56,11 +44,12 @@ const allVariants = "TokenBucket"
 
 func library() []*contender {
 	var all []*contender
-	for _, a := range algorithms() {
+	for _, a := range limits.Plain() {
+		name := limits.Constructor(a.Kind)
 		for _, v := range variants() {
 			all = append(all, &contender{
-				name: a.name + ", " + v.name, kind: ours, everyday: v.everyday || a.name == allVariants, limits: true,
-				make: func(w *setup) (limiter, error) { return v.limiter(w, core.DenyCache(0), a.limit(w.limit)) },
+				name: name + ", " + v.name, kind: ours, everyday: v.everyday || name == allVariants, limits: true,
+				make: func(w *setup) (limiter, error) { return v.limiter(w, core.DenyCache(0), limitOf(a, w.limit)) },
 			})
 		}
 	}

@@ -5,8 +5,7 @@ import "github.com/redislimit/redislimit/internal/algorithm"
 // FixedWindow returns a [Limit] that counts: at most the rate's count in each
 // window of the rate's period. A window opens with its first admitted request
 // and lasts for the period; with [Aligned] windows start at multiples of the
-// period since the Unix epoch. It suits quotas that people know by heart, such
-// as 5000 a day.
+// period since the Unix epoch. It suits published quotas, such as 5000 a day.
 //
 // It is the cheapest algorithm and the coarsest: around the boundary of two
 // windows up to twice the limit may pass within one period. It keeps one string
@@ -24,19 +23,19 @@ func FixedWindow(r Rate, o ...WindowOption) Limit {
 // each unit was admitted. It suits small limits that must hold strictly, such as
 // those of logins or payments.
 //
-// Its memory grows with the charges in the window: a sorted set with an entry for
-// each charge of one unit, of about 20 bytes up to 128 of them and 120 bytes
-// beyond, and a few for a charge of several units: 11 for 100,000. New refuses a
-// count above 100,000: use [SlidingWindowCounter] there.
+// Its memory grows with the charges in the window: it keeps a sorted set with an entry
+// for each charge of one unit, of about 20 bytes if there are at most 128 and else of
+// 120 bytes, and a few entries for a charge of several units: 11 for 100,000. New
+// refuses a count above 100,000: use [SlidingWindowCounter] there.
 func SlidingWindowLog(r Rate, o ...LimitOption) Limit {
 	return newLimit(algorithm.SlidingWindowLog, r).with(o)
 }
 
 // SlidingWindowCounter returns a [Limit] that comes close to a sliding window in
-// constant memory: it counts the units in the current window, aligned to the Unix
-// epoch, and in the one before, of which it takes the share that a window ending
-// now still covers. It suits large limits that should be smooth,
-// without a fixed window's double burst at the boundary.
+// constant memory. It counts the units in the current window, aligned to the Unix
+// epoch, and in the one before. To the former it adds a share of the latter: the part
+// of that window which lies within the last period. It suits large limits that should
+// be smooth, without a fixed window's double burst at the boundary.
 //
 // It is exact if the units of the window before came evenly. It keeps one string
 // of about 25 bytes per key, and a decision takes constant time.
@@ -47,7 +46,7 @@ func SlidingWindowCounter(r Rate, o ...LimitOption) Limit {
 	return newLimit(algorithm.SlidingWindowCounter, r).with(o)
 }
 
-// TokenBucket returns a [Limit] that admits bursts and holds a rate behind them:
+// TokenBucket returns a [Limit] that admits bursts, and the rate after them:
 // a bucket of [Burst] tokens (default: the rate's count) starts full and refills
 // continuously at the rate; a request takes as many tokens as it costs and is
 // denied while there are fewer. It is the usual choice for an API, whose clients
@@ -65,20 +64,20 @@ func TokenBucket(r Rate, o ...BucketOption) Limit { return newBucket(algorithm.T
 
 // GCRA returns a [Limit] that admits as [TokenBucket] does, by its other
 // definition: the generic cell rate algorithm keeps the theoretical arrival time
-// (TAT) at which all that was used is paid for. A request is admitted if that
-// instant, moved on by the request's cost, is no more than the time of [Burst]
-// units (default: the rate's count) ahead. It is here for those who look for it by
-// its name: TokenBucket stores and answers the same.
+// (TAT), at which the units used so far are all available again. A request is
+// admitted if that instant, moved on by the time of the request's cost, is at most the
+// time of [Burst] units (default: the rate's count) ahead. TokenBucket stores and
+// answers the same: GCRA exists because it is known by this name, too.
 //
 // The algorithm is that of ITU-T Recommendation I.371 and the ATM Forum's Traffic
 // Management Specification 4.0.
 func GCRA(r Rate, o ...BucketOption) Limit { return newBucket(algorithm.GCRA, r, o) }
 
 // LeakyBucket returns a [Limit] that shapes traffic: a queue of [Burst] units from
-// which one leaves every period/count, however they came in. An admitted request
-// has in [Result.Delay] how long to wait for its turn, and the middleware
-// holds it that long; one that finds no room in the queue is denied. It protects
-// a backend that cannot take bursts.
+// which one leaves every period/count, however they came in. The [Result.Delay] of an
+// admitted request says how long to wait for its turn, and the middleware holds it
+// that long. A request that does not fit into the queue is denied. LeakyBucket
+// protects a backend that cannot take bursts.
 //
 // The default Burst is what drains in one second, at least 1, so that no request
 // is held for longer unless asked.

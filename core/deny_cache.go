@@ -10,35 +10,40 @@ import (
 	"github.com/redislimit/redislimit/internal/key"
 )
 
-// maxStale is for how long a denial is repeated without asking Redis, at most.
+// maxStale is the longest time for which a denial is repeated without asking Redis.
 const maxStale = time.Second
 
-// maxRepeated bounds for how long a denial that is repeated no more keeps its slot.
+// maxRepeated bounds how many other keys a denial keeps its slot against after it
+// was last repeated.
 const maxRepeated = 16
 
-// A denyCache remembers denials, each in the one slot that its key's hash chooses.
-// A denial that has been repeated keeps its slot against as many others: a flood of
-// keys that are denied once does not push out one that is denied again and again.
-// It is read without a lock. A nil denyCache remembers nothing.
+// A denyCache remembers denials, each in the one slot that the hash of its key
+// chooses. A denial that was repeated n times keeps its slot against n other keys: a
+// flood of keys that are denied once does not evict one that is denied again and
+// again. It is read without a lock. A nil denyCache remembers nothing.
 type denyCache struct {
 	slots    []atomic.Pointer[denial] // made with the first denial
 	made     sync.Once
 	size     int
 	ready    atomic.Bool
 	seed     maphash.Seed
-	capacity int64 // the smallest of the limits': beyond it the answer is Never
+	capacity int64 // the smallest of the limits': a cost above it is denied with Never, which is not remembered
 
-	mu         sync.Mutex    // held where slots change
-	generation atomic.Uint64 // grows with each forget, so that no denial from before it is stored after it
+	mu         sync.Mutex    // held while a slot is changed
+	generation atomic.Uint64 // how often forget was called: put drops a denial from before the last call
 }
 
-// A denial is what Redis replied, and when the call was sent.
+// A denial is what Redis replied, and when the call was sent and answered. Redis
+// decided in between. For how long it is repeated counts from before, so that it is
+// never repeated for too long; what is left of its times counts from after, so that
+// no client is told to come back too early.
 type denial struct {
 	key      string
 	result   Result
 	cost     int64
 	sent     time.Time
-	repeated atomic.Int32 // up to maxRepeated, less the keys that wanted the slot since
+	received time.Time
+	repeated atomic.Int32 // how often, up to maxRepeated, less the keys that it has kept the slot against
 }
 
 func newDenyCache(size int, limits []Limit) *denyCache {
@@ -52,7 +57,8 @@ func newDenyCache(size int, limits []Limit) *denyCache {
 	return c
 }
 
-// get writes to res the denial of n units for k as it stands now, if there is one.
+// get reports whether a denial is remembered that denies n units for k, and writes
+// it to res as it is now.
 func (c *denyCache) get(res *Result, k string, n int64) bool {
 	if c == nil || !c.ready.Load() || n == 0 || n > c.capacity {
 		return false
@@ -62,14 +68,14 @@ func (c *denyCache) get(res *Result, k string, n int64) bool {
 	if d == nil || d.key != k || n < d.cost {
 		return false
 	}
-	age := time.Since(d.sent)
-	if age < 0 || age >= d.lifetime() {
+	if age := time.Since(d.sent); age < 0 || age >= d.lifetime() {
 		return false
 	}
 	if d.repeated.Load() < maxRepeated {
 		d.repeated.Add(1)
 	}
 	*res = d.result
+	age := time.Since(d.received)
 	res.age(age)
 	if d.result.all != nil {
 		all := slices.Clone(*d.result.all)
@@ -84,7 +90,7 @@ func (c *denyCache) get(res *Result, k string, n int64) bool {
 // lifetime returns for how long the denial may be repeated.
 func (d *denial) lifetime() time.Duration { return min(d.result.RetryAfter, maxStale) }
 
-// age makes r, a denial by Redis, what is left of it after d.
+// age turns r, a denial by Redis, into what Redis would reply d later.
 func (r *Result) age(d time.Duration) {
 	d = d.Truncate(time.Microsecond)
 	if r.RetryAfter != Never {
@@ -95,13 +101,14 @@ func (r *Result) age(d time.Duration) {
 	r.Source = SourceDenyCache
 }
 
-// slot returns the place of k, which has been through key.Local.
+// slot returns the slot of k, in the form of key.Local.
 func (c *denyCache) slot(k string) *atomic.Pointer[denial] {
 	return &c.slots[maphash.String(c.seed, k)%uint64(len(c.slots))]
 }
 
-// put remembers res, if it is a denial, of a call that was sent at the generation
-// and instant given. Where a key was forgotten meanwhile, nothing is remembered.
+// put remembers res if it is a denial. generation and sent are what beforeCall
+// returned for the call that brought it: where a key was forgotten since, which may
+// have been this one, nothing is remembered.
 func (c *denyCache) put(k string, n int64, res *Result, generation uint64, sent time.Time) {
 	if c == nil || res.Allowed || res.RetryAfter == Never {
 		return
@@ -110,7 +117,7 @@ func (c *denyCache) put(k string, n int64, res *Result, generation uint64, sent 
 		c.slots = make([]atomic.Pointer[denial], c.size)
 		c.ready.Store(true)
 	})
-	d := &denial{key: key.Local(k), result: *res, cost: n, sent: sent}
+	d := &denial{key: key.Local(k), result: *res, cost: n, sent: sent, received: time.Now()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.generation.Load() != generation {
@@ -129,7 +136,7 @@ func (c *denyCache) put(k string, n int64, res *Result, generation uint64, sent 
 	slot.Store(d)
 }
 
-// forget drops what is known of k, and denials that are in flight.
+// forget drops the denial of k, and those that calls in flight bring.
 func (c *denyCache) forget(k string) {
 	if c == nil {
 		return
@@ -146,8 +153,9 @@ func (c *denyCache) forget(k string) {
 	}
 }
 
-// now returns the generation and instant of a call that is about to be sent.
-func (c *denyCache) now() (generation uint64, sent time.Time) {
+// beforeCall returns what put needs to know of a call that is about to be sent: its
+// generation and its instant.
+func (c *denyCache) beforeCall() (generation uint64, sent time.Time) {
 	if c == nil {
 		return 0, time.Time{}
 	}

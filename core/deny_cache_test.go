@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestDenyCacheAllocates counts the allocations of a denial that is remembered:
-// none, and no command.
+// TestDenyCacheAllocates repeats a remembered denial: that takes no allocation, and
+// no command.
 func TestDenyCacheAllocates(t *testing.T) {
 	client := fakeClient(func(redis.Cmder) error {
 		t.Error("Redis was asked")

@@ -12,14 +12,14 @@
 // # Words
 //
 //	key        whose requests are counted together, such as "user:alice"
-//	unit       what is counted; a request costs 1 unit unless told otherwise
+//	unit       what is counted; a request costs 1 unit by default
 //	cost       how many units a request asks for
 //	rate       units per period, such as 100 per minute
 //	capacity   the most units that can be used at once: a bucket's burst, a window's count
 //	limit      an algorithm with its rate; a Limiter has one or more, and all must admit
 //	charge     to count the units of an admitted request; a denied one is not charged
 //	refund     to take back what was charged
-//	decision   admitted or denied, and what is left: a [Result]
+//	decision   admitted or denied, and what remains: a [Result]
 //	batch      decisions that share a round trip to Redis
 //	circuit breaker   closed: Redis is asked; open: it is not, for a while after it
 //	           failed; half-open: one call tries whether it answers again
@@ -29,22 +29,24 @@
 //
 // # Map
 //
-// One call of Allow goes through these files and back:
+// One call of Allow goes through these files, in this order:
 //
 //	core/limiter.go             Allow: deny cache, Redis or memory, outage policy
+//	core/deny_cache.go          repeats a denial that this process remembers
 //	internal/server/store.go    Decide: alone or in a batch
-//	internal/batch/batch.go     who goes alone, who waits, who goes together
+//	internal/batch/batch.go     which calls go alone, which wait, which go together
 //	internal/server/breaker.go  how long Redis is waited for
 //	internal/server/script.go   EVALSHA
 //	internal/algorithm/lua/     the script: evaluate, and charge if all limits admit
-//	core/result.go              the reply becomes a Result
+//	internal/algorithm/*.go     the reply is checked, and becomes the numbers of a Result
+//	core/result.go              the numbers become the Result
 //
 // The other files are beside that path. In this package:
 //
 //	limit.go, algorithms.go, rate.go   what a limit is, and the constructors
 //	option.go, outage.go, event.go     settings, outage policies, observers and logging
 //	memory.go                          NewMemory
-//	deny_cache.go, wait.go, wait_queue.go, refund.go, errors.go
+//	wait.go, wait_queue.go, refund.go, errors.go
 //
 // and in internal/, each with a doc comment that says more:
 //
@@ -52,6 +54,6 @@
 //	memory      the state of limits in this process, bounded
 //	server      decisions in Redis: keys, scripts, batches, circuit breaker
 //	batch       calls that share round trips
-//	claim       lets one of the copies of a Result take back its charge
+//	claim       lets one of the copies of a Result refund its charge
 //	key         names, and the form in which a user's key is stored
 package core

@@ -11,10 +11,10 @@ type EventKind uint8
 
 // The kinds of events.
 const (
-	// EventDecision is a decision of AllowN, allowed or denied, from whatever source.
+	// EventDecision is a decision of AllowN, allowed or denied, of any [Source].
 	EventDecision EventKind = iota + 1
-	// EventOutage is a call that Redis did not answer, with the cause in Err. Calls
-	// that were not even made, because the breaker is open, give no such event.
+	// EventOutage is a call that Redis did not answer, with the cause in Err. While
+	// the circuit breaker is open no calls are made, and there are no such events.
 	EventOutage
 	// EventFallbackOn is when the outage policy begins to decide, with the cause in Err.
 	EventFallbackOn
@@ -49,11 +49,12 @@ type Event struct {
 	Took    time.Duration // of an EventDecision: how long it took to make
 	Err     error         // why, where something went wrong
 	Detail  string        // of an EventBreaker: its new state
+	Server  string        // of an EventBreaker, EventFallbackOn or EventFallbackOff: the server's address, where it is known
 }
 
 // Observe has observer called with every [Event], in the goroutine in which it
 // happens: it must be fast and safe for concurrent use. Given more than once, all
-// the observers are called, in that order. With no observer, events are free.
+// the observers are called, in that order. Without an observer events cost nothing.
 func Observe(observer func(ctx context.Context, e Event)) Option { return observeOption(observer) }
 
 type observeOption func(ctx context.Context, e Event)
@@ -73,7 +74,7 @@ func (observer observeOption) apply(c *config) {
 	}
 }
 
-// An emitter passes on what happens to the observers and the log.
+// An emitter passes events to the observers and messages to the logger.
 type emitter struct {
 	limiter string
 	observe func(ctx context.Context, e Event)

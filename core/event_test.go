@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// An application's own observer and that of a package, such as otellimit, do not
-// know each other: none may silence another.
+// TestObserveMoreThanOnce has an application's own observer and that of a package,
+// such as otellimit: none replaces another.
 func TestObserveMoreThanOnce(t *testing.T) {
 	t.Parallel()
 	var heard []string

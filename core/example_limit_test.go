@@ -64,8 +64,8 @@ func ExampleSlidingWindowLog() {
 	// Output: true 0
 }
 
-// A leaky bucket admits a burst and spreads it: each request is told how long to
-// wait for its turn.
+// A leaky bucket admits a burst and spreads it: the Delay of each request says how
+// long to wait for its turn.
 func ExampleLeakyBucket() {
 	lim := newMemory(core.LeakyBucket(core.Per(1, time.Hour), core.Burst(3)))
 
@@ -149,7 +149,7 @@ func ExampleWindowOption() {
 	// Output: daily
 }
 
-// One a second on average, but five at once after a rest.
+// One a second on average, but five at once after a pause.
 func ExampleBurst() {
 	lim := newMemory(core.TokenBucket(core.PerSecond(1), core.Burst(5)))
 
@@ -185,8 +185,8 @@ func ExampleAligned() {
 	// Output: 0 0
 }
 
-// A named limit keeps its state when its period changes; and two limits of one
-// algorithm and period need names to be told apart.
+// A named limit keeps its state when its period changes. Two limits of one algorithm
+// and period need different names.
 func ExampleName() {
 	lim := newMemory(
 		core.GCRA(core.PerMinute(600), core.Burst(20), core.Name("burst")),
@@ -225,8 +225,10 @@ func ExampleRate_String() {
 }
 
 func ExampleRate_UnmarshalText() {
-	var config struct{ Limit core.Rate }
-	err := json.Unmarshal([]byte(`{"Limit": "100/min"}`), &config)
+	var config struct {
+		Limit core.Rate `json:"limit"`
+	}
+	err := json.Unmarshal([]byte(`{"limit": "100/min"}`), &config)
 	fmt.Println(config.Limit, err)
 	// Output: 100/1m <nil>
 }

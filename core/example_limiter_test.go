@@ -33,8 +33,8 @@ func ExampleLimiter() {
 	// user:bob true
 }
 
-// A denial is a Result. An error is something else: a mistake in the call, or no
-// answer.
+// A denial is a Result. An error is a mistake in the call, or says that there is no
+// decision.
 func ExampleLimiter_Allow() {
 	lim := newLimiter(core.FixedWindow(core.PerHour(1)))
 
@@ -187,8 +187,7 @@ func ExampleLimiter_Name() {
 	// Output: example
 }
 
-// Whoever makes a Limiter closes it; the Redis client is closed by whoever made
-// that one.
+// Close does not close the Redis client.
 func ExampleLimiter_Close() {
 	lim := newLimiter(core.TokenBucket(core.PerSecond(10)))
 	defer func() { _ = lim.Close() }()
@@ -227,16 +226,16 @@ func ExampleResult_All() {
 	// fixed-1d: 4999 of 5000 left
 }
 
-// Two limiters are asked about one request: by address and by user, say. The
-// tighter Result is the one to tell.
+// Two limiters decide about one request: by address and by user, say. The tighter
+// Result is the one to show.
 func ExampleResult_Tighter() {
 	byIP := newLimiter(core.FixedWindow(core.PerHour(100), core.Name("address")))
 	byUser := newLimiter(core.FixedWindow(core.PerHour(10), core.Name("user")))
 
-	tell, _ := byIP.Allow(context.Background(), "ip:192.0.2.1")
-	if res, _ := byUser.Allow(context.Background(), "user:alice"); res.Tighter(tell) {
-		tell = res
+	shown, _ := byIP.Allow(context.Background(), "ip:192.0.2.1")
+	if res, _ := byUser.Allow(context.Background(), "user:alice"); res.Tighter(shown) {
+		shown = res
 	}
-	fmt.Println(tell.Name, tell.Remaining)
+	fmt.Println(shown.Name, shown.Remaining)
 	// Output: user 9
 }

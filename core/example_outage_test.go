@@ -15,7 +15,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// Logins are not tried while nobody can count them.
+// No login is tried while Redis cannot count it.
 func ExampleFailClosed() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	lim := core.MustNew(rdb, "logins", core.SlidingWindowLog(core.PerMinute(5)), core.FailClosed())
@@ -103,7 +103,7 @@ func ExampleEventKind() {
 	// fallback_off
 }
 
-// An adapter of one's own tells the observer that a request carried no key.
+// An adapter can pass on an Event: here, that a request carried no key.
 func ExampleLimiter_Emit() {
 	lim, err := core.NewMemory("api", core.FixedWindow(core.PerHour(2)),
 		core.Observe(func(_ context.Context, e core.Event) { fmt.Println(e.Limiter, e.Kind) }))

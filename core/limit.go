@@ -11,10 +11,9 @@ import (
 	"github.com/redislimit/redislimit/internal/key"
 )
 
-// A Limit is one algorithm with its rate: the promise that a [Limiter] keeps for
-// each key. It is made by [TokenBucket], [FixedWindow] and their
-// like, and is itself an [Option] of [New]. A wrong rate or option is reported by
-// New.
+// A Limit is an algorithm with its rate, which a [Limiter] applies to each key. It
+// is made by [TokenBucket], [FixedWindow] and the other constructors, and is itself
+// an [Option] of [New]. New reports a wrong rate or option.
 type Limit struct {
 	kind    *algorithm.Kind
 	rate    Rate
@@ -39,9 +38,9 @@ type LimitOption interface {
 
 type burstOption int64
 
-// Burst sets the capacity of a bucket: how many units may be used at once after
-// a rest, from 1 to 1e9. The default is the rate's count. The capacity must
-// drain within 100 years.
+// Burst sets the capacity of a bucket: how many units may be used at once when none
+// were for a while, from 1 to 1e9. The default is the rate's count, for a
+// [LeakyBucket] what drains in a second. The capacity must drain within 100 years.
 func Burst(n int64) BucketOption { return burstOption(n) }
 
 func (n burstOption) bucket(l *Limit) {
@@ -87,7 +86,8 @@ func (l Limit) with(options []LimitOption) Limit {
 	return l
 }
 
-// use applies an option, unless it is nil.
+// use applies an option, unless it is nil. The caller says whether it is, because
+// options of buckets and of windows have no method in common.
 func (l *Limit) use(isNil bool, apply func()) {
 	if isNil {
 		l.fail("a nil option: leave it out")
@@ -139,7 +139,7 @@ func (l Limit) Burst() int64 {
 	return l.rate.count
 }
 
-// String returns the Limit as one would write it, such as "token_bucket 100/1m".
+// String returns the algorithm and the rate, such as "token_bucket 100/1m".
 func (l Limit) String() string { return l.Algorithm() + " " + l.rate.String() }
 
 func (l Limit) apply(c *config) { c.limits = append(c.limits, l) }
@@ -180,7 +180,8 @@ func (l Limit) validate() error {
 	return nil
 }
 
-// The module's own suites make limits of every registered algorithm.
+// The module's own suites make limits of registered algorithms without a constructor
+// for each.
 var _ = hook.SetNewLimit(func(k *algorithm.Kind, count int64, period time.Duration, s hook.LimitSettings) any {
 	l := newLimit(k, Per(count, period))
 	l.burst, l.aligned, l.name = s.Burst, s.Aligned, s.Name

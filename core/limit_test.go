@@ -11,7 +11,7 @@ import (
 
 var someClient = redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 
-// TestNewRefuses has every mistake in a configuration, and what the error must say.
+// TestNewRefuses makes every mistake in a configuration: the error must name it.
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	fine := TokenBucket(PerMinute(100))
@@ -83,7 +83,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestNewAccepts has what lies just within the bounds.
+// TestNewAccepts has configurations that are just within the bounds.
 func TestNewAccepts(t *testing.T) {
 	t.Parallel()
 	for _, opts := range [][]Option{
@@ -140,11 +140,11 @@ func TestLimitAccessors(t *testing.T) {
 	}
 	limits[0] = Limit{}
 	if lim.Limits()[0].Name() != "token-1m" {
-		t.Error("Limits gave its own slice away")
+		t.Error("Limits returned its own slice")
 	}
 }
 
-// TestUnavailable asks a Redis that is not there.
+// TestUnavailable decides without a Redis.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	lim := MustNew(someClient, "api", TokenBucket(PerMinute(100)), FailClosed())

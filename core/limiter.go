@@ -12,13 +12,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/claim"
 	"github.com/redislimit/redislimit/internal/memory"
 	"github.com/redislimit/redislimit/internal/server"
 )
 
-// A Client is what a [Limiter] needs of Redis. *redis.Client,
-// *redis.ClusterClient, *redis.Ring and redis.UniversalClient of go-redis v9 all
-// are one. Redis must be 6.0 or newer.
+// A Client is what a [Limiter] needs of a Redis client. *redis.Client,
+// *redis.ClusterClient, *redis.Ring and redis.UniversalClient of go-redis v9 have
+// it. Redis must be 6.0 or newer.
 type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
@@ -33,7 +34,7 @@ type Client interface {
 // A cost of 0 is always allowed and charges nothing; a denied request changes
 // nothing. A Limiter is safe for concurrent use.
 type Limiter struct {
-	id       uint64 // in this process
+	id       uint64 // no other Limiter of this process has it
 	name     string
 	limits   []Limit
 	compiled *limitSet
@@ -73,11 +74,11 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 	return l, nil
 }
 
-var limiters atomic.Uint64 // made in this process
+var lastID atomic.Uint64 // of the Limiters of this process
 
 func newLimiter(name string, c *config) *Limiter {
 	return &Limiter{
-		id: limiters.Add(1), name: name, limits: c.limits, compiled: newLimitSet(name, c.limits),
+		id: lastID.Add(1), name: name, limits: c.limits, compiled: newLimitSet(name, c.limits),
 		events: &emitter{name, c.observe, c.logger},
 	}
 }
@@ -122,16 +123,16 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error)
 //
 // Errors are [ErrInvalidCost] for a negative n, [ErrInvalidKey] for an empty
 // key, the context's own error once it has ended, and with [FailClosed]
-// [ErrUnavailable] when Redis could not answer. After that last one it is not known
-// whether n was charged, nor after a context that ended while Redis was asked.
+// [ErrUnavailable] when Redis could not answer. After ErrUnavailable, or a context
+// that ended while Redis was asked, it is not known whether n was charged.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, err error) {
 	err = l.decide(ctx, &res, key, n, n > 0)
 	return res, err
 }
 
-// Peek returns how key stands, and changes nothing: Allowed, RetryAfter and Delay
-// are what [Limiter.Allow] would return now, the rest is as it stands. Errors are
-// those of [Limiter.AllowN].
+// Peek returns the state of key, and charges nothing: Allowed, RetryAfter and Delay
+// are what [Limiter.Allow] would return now, all else is as it is before that call.
+// Errors are those of [Limiter.AllowN].
 func (l *Limiter) Peek(ctx context.Context, key string) (res Result, err error) {
 	err = l.decide(ctx, &res, key, 1, false)
 	return res, err
@@ -155,30 +156,37 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return l.failure(ctx, l.store.Reset(ctx, key))
 }
 
-// Close ends what [New] started, which at present is nothing: decisions after it
-// are as before. It does not close the client.
-func (l *Limiter) Close() error { return nil }
+// Close ends what runs in the background for the Limiter: the probes of a server
+// that is down, unless other Limiters over its client need them. It does not close
+// the client. Decisions after it are as before.
+func (l *Limiter) Close() error {
+	if l.store != nil {
+		l.store.Close()
+	}
+	return nil
+}
 
 // decide decides on n units for key, charges them if charge is set and they are
-// admitted, and tells the observers. It writes the Result to res: to return it
-// through each of these calls would copy it as often, which took a quarter of a
+// admitted, and emits the event. It writes the Result to res, as do the functions
+// that it calls: to return it from each of them took a quarter of the time of a
 // decision in memory.
 func (l *Limiter) decide(ctx context.Context, res *Result, key string, n int64, charge bool) error {
 	if err := check(ctx, key, n); err != nil {
 		return err
 	}
-	if l.events.observe == nil || !charge && n > 0 {
-		return l.decideSomewhere(ctx, res, key, n, charge)
+	isPeek := !charge && n > 0
+	if l.events.observe == nil || isPeek {
+		return l.decideUnobserved(ctx, res, key, n, charge)
 	}
 	start := time.Now()
-	err := l.decideSomewhere(ctx, res, key, n, charge)
+	err := l.decideUnobserved(ctx, res, key, n, charge)
 	l.events.emit(ctx, Event{Kind: EventDecision, Result: *res, Cost: n, Took: time.Since(start), Err: err})
 	return err
 }
 
-// decideSomewhere decides in memory, with what the deny cache has, in Redis, or by
-// the outage policy.
-func (l *Limiter) decideSomewhere(ctx context.Context, res *Result, key string, n int64, charge bool) error {
+// decideUnobserved decides in memory, from the deny cache, in Redis or by the
+// outage policy.
+func (l *Limiter) decideUnobserved(ctx context.Context, res *Result, key string, n int64, charge bool) error {
 	if l.memory != nil {
 		decideInMemory(l.memory, l.compiled, res, key, n, charge, SourceMemory)
 		return nil
@@ -186,7 +194,7 @@ func (l *Limiter) decideSomewhere(ctx context.Context, res *Result, key string, 
 	if charge && l.denials.get(res, key, n) {
 		return nil
 	}
-	generation, sent := l.denials.now()
+	generation, sent := l.denials.beforeCall()
 	err := l.decideInRedis(ctx, res, key, n, charge)
 	if err != nil {
 		if err = l.failure(ctx, err); !errors.Is(err, ErrUnavailable) {
@@ -202,26 +210,44 @@ func (l *Limiter) decideSomewhere(ctx context.Context, res *Result, key string, 
 
 func (l *Limiter) decideInRedis(ctx context.Context, res *Result, key string, n int64, charge bool) error {
 	d := newRedisDecision(l.id, len(l.limits))
-	if err := l.store.Decide(ctx, key, n, charge, d.observed); err != nil {
+	if err := l.store.Decide(ctx, key, n, charge, d.answers); err != nil {
 		return err
 	}
-	l.compiled.fill(res, d.observed, n, charge, SourceRedis)
+	l.compiled.fill(res, d.answers, n, charge, SourceRedis)
 	if charge && res.Allowed {
 		res.receipt = receipt{claim: d.set.Only(), key: key, n: n, id: res.receipt.id}
 	}
 	return nil
 }
 
-// decideInMemory decides with the state in s.
-func decideInMemory(s *memory.Store, limits *limitSet, res *Result, key string, n int64, charge bool, source Source) {
-	var inline [1]algorithm.Observation // stays on the stack
-	observed := inline[:]
-	if len(limits.members) > len(inline) {
-		observed = make([]algorithm.Observation, len(limits.members))
+// A redisDecision is what outlives the call that decides, all in one allocation
+// where there is one limit.
+type redisDecision struct {
+	set     claim.Set          // copies of the Result refer to it
+	answers []algorithm.Answer // a batch may write it after its caller has returned
+	inline  [1]algorithm.Answer
+}
+
+func newRedisDecision(owner uint64, limits int) *redisDecision {
+	d := &redisDecision{set: claim.Set{Owner: owner}}
+	d.answers = d.inline[:]
+	if limits > len(d.inline) {
+		d.answers = make([]algorithm.Answer, limits)
 	}
-	claim := s.Decide(key, n, charge, observed)
-	limits.fill(res, observed, n, charge, source)
-	res.receipt = receipt{claim: claim, key: key, n: n, id: res.receipt.id}
+	return d
+}
+
+// decideInMemory decides by the state in s. The claim is zero if nothing was
+// charged.
+func decideInMemory(s *memory.Store, limits *limitSet, res *Result, key string, n int64, charge bool, source Source) {
+	var inline [1]algorithm.Answer // it needs no allocation: it stays on the stack
+	answers := inline[:]
+	if len(limits.members) > len(inline) {
+		answers = make([]algorithm.Answer, len(limits.members))
+	}
+	c := s.Decide(key, n, charge, answers)
+	limits.fill(res, answers, n, charge, source)
+	res.receipt.claim, res.receipt.key, res.receipt.n = c, key, n
 }
 
 func check(ctx context.Context, key string, n int64) error {
@@ -234,7 +260,8 @@ func check(ctx context.Context, key string, n int64) error {
 	return ctx.Err()
 }
 
-// failure returns what an error of the store's means to the caller.
+// failure returns an error of the store as users see it: ErrUnavailable, unless it
+// is that of the caller's own context.
 func (l *Limiter) failure(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

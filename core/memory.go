@@ -2,15 +2,15 @@ package core
 
 import "github.com/redislimit/redislimit/internal/memory"
 
-// NewMemory returns a Limiter that lives in this process and needs no Redis: the
-// same algorithms, counted here alone. Each call makes a Limiter of its own,
-// whatever its name. It suits tests, and services of one process.
+// NewMemory returns a Limiter that counts in this process, by the same algorithms,
+// and needs no Redis. Limiters that it returns share nothing, even if they have the
+// same name. It suits tests, and services of one process.
 //
 // Its memory is bounded by [Entries]. When that many keys are held, a new one
-// takes the place of one of 16 others, chosen at random: of one whose full limit is
-// available again, or else of the one whose limit is used least. So new keys are
-// always served, and a key that is used up is forgotten only where nearly all are. A
-// [SlidingWindowLog] keeps, besides, 24 bytes for each admitted call in its window.
+// replaces one of 16 that are chosen at random: one whose full limit is available
+// again, or else the one whose limit is used least. So a new key is always counted,
+// and a key that is used up is rarely evicted unless nearly all keys are. A
+// [SlidingWindowLog] also keeps 24 bytes for each admitted call in its window.
 //
 // It takes the options of [New] and checks them alike; those about Redis have no
 // effect.

@@ -5,17 +5,16 @@ import (
 	"testing"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
 // TestMemoryAllocates counts the allocations of a decision in memory: none, but for
 // the claims to refund, of which 64 share one.
 func TestMemoryAllocates(t *testing.T) {
-	for name, limit := range map[string]core.Limit{
-		"FixedWindow": core.FixedWindow(core.PerHour(1e9)), "TokenBucket": core.TokenBucket(core.PerHour(1e9)),
-		"SlidingWindowCounter": core.SlidingWindowCounter(core.PerHour(1e9)), "GCRA": core.GCRA(core.PerHour(1e9)),
-	} {
-		lim := memory(t, limit)
-		for what, n := range map[string]int64{"allowed": 1, "free": 0, "denied": 1e9 + 1} {
+	const most = 100_000 // the most that SlidingWindowLog accepts
+	for _, v := range limits.All() {
+		name, lim := v.Name, memory(t, v.Limit(core.PerHour(most)))
+		for what, n := range map[string]int64{"allowed": 1, "free": 0, "denied": most + 1} {
 			for _, key := range []string{"ip:192.0.2.1", "a key of other characters: ü"} {
 				allow(t, lim, key, n)
 				got := testing.AllocsPerRun(1000, func() { allow(t, lim, key, n) })
@@ -30,8 +29,8 @@ func TestMemoryAllocates(t *testing.T) {
 	}
 }
 
-// TestMemoryRefundsOnce gives back some of many charges, each twice: claims that
-// share an allocation are nevertheless told apart.
+// TestMemoryRefundsOnce refunds some of many charges, each twice: claims that share
+// an allocation are taken one by one.
 func TestMemoryRefundsOnce(t *testing.T) {
 	t.Parallel()
 	lim := memory(t, core.FixedWindow(core.PerDay(1000)), core.SlidingWindowLog(core.PerDay(1000)))
@@ -56,8 +55,8 @@ func TestMemoryRefundsOnce(t *testing.T) {
 	}
 }
 
-// TestMemoryKeepsTheBusy has newcomers push each other out, and not a key that is
-// no more used than they are but changes all the time.
+// TestMemoryKeepsTheBusy adds new keys to a full Limiter: they evict each other, and
+// not the one key of which more is used with each call.
 func TestMemoryKeepsTheBusy(t *testing.T) {
 	t.Parallel()
 	lim := memory(t, core.FixedWindow(core.PerDay(1e6)), core.Entries(100))

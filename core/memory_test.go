@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
 func TestNewMemoryRefuses(t *testing.T) {
@@ -51,16 +52,13 @@ func allow(t *testing.T, lim *core.Limiter, key string, n int64) core.Result {
 	return res
 }
 
-// TestMemoryFull fills a Limiter: newcomers are served, a key that is used up is
-// the last to be forgotten, and a key that has refilled is the first.
+// TestMemoryFull fills a Limiter: new keys are served, a key that is used up is the
+// last to be evicted, and a key that has refilled is the first.
 func TestMemoryFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		for name, limit := range map[string]core.Limit{
-			"FixedWindow": core.FixedWindow(core.PerHour(10)), "TokenBucket": core.TokenBucket(core.PerHour(10)),
-			"SlidingWindowLog": core.SlidingWindowLog(core.PerHour(10)), "SlidingWindowCounter": core.SlidingWindowCounter(core.PerHour(10)),
-			"GCRA": core.GCRA(core.PerHour(10)), "LeakyBucket": core.LeakyBucket(core.PerHour(10), core.Burst(10)),
-		} {
+		for _, v := range limits.All() {
+			name, limit := v.Name, v.Limit(core.PerHour(10))
 			lim := memory(t, limit, core.Entries(100))
 			for i := range 10 {
 				allow(t, lim, fmt.Sprint("attacker", i), 10)
@@ -92,8 +90,8 @@ func TestMemoryFull(t *testing.T) {
 	})
 }
 
-// TestMemoryBound has many goroutines use ever new keys, and looks at what a
-// Limiter remembers: no more than it may.
+// TestMemoryBound has many goroutines use many keys: the Limiter keeps no more than
+// its Entries.
 func TestMemoryBound(t *testing.T) {
 	t.Parallel()
 	const entries = 1500

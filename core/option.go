@@ -27,7 +27,7 @@ type config struct {
 	observe   func(context.Context, Event)
 	logger    *slog.Logger
 
-	given   map[string]string // the settings, as given, by what they set
+	given   map[string]string // the text of each setting, by what it sets
 	mistake error             // the first option that is wrong
 }
 
@@ -37,17 +37,17 @@ const (
 	defaultEntries  = 100_000
 	defaultDenied   = 10_000
 	defaultMaxBatch = 128
-	// defaultTimeout is far above what a healthy Redis takes, even while it forks, a
-	// packet is lost or the machine is busy, and still a delay that a person bears once.
-	defaultTimeout = time.Second
+	// defaultTimeout is far above what a healthy Redis takes, even while it forks or a
+	// packet is sent again, and within what clients of services wait for an answer.
+	defaultTimeout = 500 * time.Millisecond
 )
 
 // A setting is an Option that sets one thing.
 type setting struct {
-	sets  string // what may be set once
+	sets  string // the name of what it sets; of one name only one may be given
 	text  string // the option as given
 	valid bool
-	allow string // what is allowed
+	allow string // what would be valid
 	set   func(c *config)
 }
 
@@ -99,8 +99,11 @@ func Prefix(prefix string) Option {
 
 // Timeout sets how long Redis may take for one decision, all in all, from 1
 // millisecond to 1 minute, whatever the options of the client. After that the
-// outage policy decides. The default is 1 s. A shorter timeout would mistake a busy
-// machine for an outage, and each process would then count separately.
+// outage policy decides; it also does when three quarters of the time until the
+// caller's deadline are over, so that there is an answer in time. The default is 500
+// ms. A timeout much shorter would mistake a busy machine for an outage, and each
+// process would then count separately. An outage costs one timeout: after that the
+// server is asked in the background, and no decision waits for it.
 func Timeout(d time.Duration) Option {
 	return setting{
 		"timeout", fmt.Sprintf("Timeout(%v)", d), d >= time.Millisecond && d <= time.Minute,
@@ -118,9 +121,9 @@ func Timeout(d time.Duration) Option {
 //
 // On one server a batch is one script over many keys; on a Cluster
 // it is a pipeline to each node. A server that refuses keys of several hash slots
-// in one script, as a proxy before a Cluster does, is noticed. Where a proxy
-// shards by the first key of a script without looking at the others, as twemproxy
-// does, set it to 1. With clients other than *redis.Client and
+// in one script, as a proxy before a Cluster does, is detected: decisions are then
+// sent alone. Set 1 for a proxy that shards by the first key of a script without
+// looking at the others, such as twemproxy. With clients other than *redis.Client and
 // *redis.ClusterClient nothing is shared.
 //
 // Hooks of the client, such as those for tracing, see a batch once, with the
@@ -137,8 +140,8 @@ func Coalesce(maxBatch int) Option {
 // denied without asking Redis, for a cost at least as large, until its RetryAfter
 // is over and for one second at most. So a Reset, a Refund or a raised limit in
 // another process is seen within a second; one through this Limiter, at once. The
-// cache only denies: it never admits anything. RetryAfter is that of the cost that
-// was denied first, for a larger one at least that long.
+// cache only denies: it never admits anything. For a cost that is larger than the
+// one that Redis denied, RetryAfter is a lower bound.
 func DenyCache(entries int) Option {
 	return setting{
 		"deny cache", fmt.Sprintf("DenyCache(%d)", entries), entries >= 0 && entries <= 1e7,

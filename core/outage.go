@@ -86,18 +86,25 @@ func (l *Limiter) hooks() server.Hooks {
 	}
 }
 
-func (l *Limiter) breakerChanged(ctx context.Context, from, to server.BreakerState, cause error) {
-	l.events.emit(ctx, Event{Kind: EventBreaker, Err: cause, Detail: to.String()})
+// breakerChanged emits what happened to a server, and logs it if no other limiter
+// over the same client does.
+func (l *Limiter) breakerChanged(ctx context.Context, c server.Change) {
+	e := Event{Kind: EventBreaker, Server: c.Server, Err: c.Cause, Detail: c.To.String()}
+	l.events.emit(ctx, e)
 	switch server.BreakerClosed {
-	case from:
+	case c.From:
 		message := "redislimit: redis does not answer: " + l.policy.String() + " decides"
-		if errors.Is(cause, ErrUnsupported) {
+		if errors.Is(c.Cause, ErrUnsupported) {
 			message = "redislimit: redis cannot be used: " + l.policy.String() + " decides"
 		}
-		l.events.logAt(ctx, slog.LevelWarn, message, "error", cause)
-		l.events.emit(ctx, Event{Kind: EventFallbackOn, Err: cause, Detail: l.policy.String()})
-	case to:
-		l.events.logAt(ctx, slog.LevelInfo, "redislimit: redis answers again")
-		l.events.emit(ctx, Event{Kind: EventFallbackOff})
+		if c.Log {
+			l.events.logAt(ctx, slog.LevelWarn, message, "server", c.Server, "error", c.Cause)
+		}
+		l.events.emit(ctx, Event{Kind: EventFallbackOn, Server: c.Server, Err: c.Cause, Detail: l.policy.String()})
+	case c.To:
+		if c.Log {
+			l.events.logAt(ctx, slog.LevelInfo, "redislimit: redis answers again", "server", c.Server)
+		}
+		l.events.emit(ctx, Event{Kind: EventFallbackOff, Server: c.Server})
 	}
 }

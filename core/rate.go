@@ -55,7 +55,8 @@ func ParseRate(s string) (Rate, error) {
 	}
 	d, err := parsePeriod(period)
 	if err != nil {
-		return Rate{}, fmt.Errorf("redislimit: rate %.40q: the period must be a unit (ms, s, m, h, d, or sec, min, hour, day) or a duration, as in \"10s\" or \"1h30m\"", s)
+		return Rate{}, fmt.Errorf("redislimit: rate %.40q: the period must be a unit (ms, s, m, h, d, or sec, min, hour, day) "+
+			"or a duration, as in \"10s\" or \"1h30m\"", s)
 	}
 	r := Rate{n, d}
 	if err := r.validate(); err != nil {

@@ -3,12 +3,14 @@ package core
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// fakeClient answers every command with what a test says.
+// A fakeClient replies to each command as a function of the test says.
 type fakeClient func(cmd redis.Cmder) error
 
 func (f fakeClient) Process(_ context.Context, cmd redis.Cmder) error {
@@ -17,7 +19,7 @@ func (f fakeClient) Process(_ context.Context, cmd redis.Cmder) error {
 	return err
 }
 
-// TestAnswers has answers that no script of ours gives: each is an error, and
+// TestAnswers has replies that no script of this module gives: each is an error, and
 // none of them admits.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
@@ -48,8 +50,8 @@ type noScriptError struct{}
 func (noScriptError) Error() string { return "NOSCRIPT No matching script." }
 func (noScriptError) RedisError()   {}
 
-// TestSentOnce looks at what is sent for one decision: the digest, then the
-// source if and only if Redis does not have it, each marked not to be repeated.
+// TestSentOnce checks what is sent for one decision: the digest, and then the source
+// only if Redis does not have it. go-redis must not repeat either.
 func TestSentOnce(t *testing.T) {
 	t.Parallel()
 	var sent []string
@@ -69,5 +71,49 @@ func TestSentOnce(t *testing.T) {
 	}
 	if len(sent) != 2 || sent[0] != "evalsha" || sent[1] != "eval" {
 		t.Errorf("sent %v", sent)
+	}
+}
+
+// replyError is an error that a server replies.
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+func (replyError) RedisError()     {}
+
+// TestUnsupportedServer decides on a server that lacks what the scripts need: the
+// error says so, with the versions, and is told apart from an outage.
+func TestUnsupportedServer(t *testing.T) {
+	t.Parallel()
+	for reply, unsupported := range map[string]bool{
+		"ERR syntax error": true,
+		"ERR Error running script (call to f_1): @user_script:1: ERR unknown command 'X'":                  true,
+		"ERR Write commands not allowed after non deterministic commands. Call redis.replicate_commands()": true,
+		"OOM command not allowed when used memory > 'maxmemory'.":                                          false,
+		"LOADING Redis is loading the dataset in memory":                                                   false,
+		"READONLY You can't write against a read only replica.":                                            false,
+	} {
+		var log strings.Builder
+		lim := MustNew(fakeClient(func(cmd redis.Cmder) error {
+			if cmd.Name() == "info" {
+				cmd.(*redis.StringCmd).SetVal("# Server\r\nredis_version:3.2.1\r\n")
+				return nil
+			}
+			return replyError(reply)
+		}), "api", TokenBucket(PerMinute(100)), FailClosed(), Logger(slog.New(slog.NewTextHandler(&log, nil))))
+		var err error
+		for range 4 {
+			if _, e := lim.Allow(context.Background(), "k"); err == nil {
+				err = e
+			}
+		}
+		if !isUnavailable(err) || errors.Is(err, ErrUnsupported) != unsupported {
+			t.Errorf("%s: %v", reply, err)
+		}
+		if unsupported && (!strings.Contains(err.Error(), "Redis 6.0 or newer") || !strings.Contains(err.Error(), "redis 3.2.1")) {
+			t.Errorf("%s: the error does not name the versions: %v", reply, err)
+		}
+		if strings.Contains(log.String(), "redis cannot be used") != unsupported || strings.Count(log.String(), "level=WARN") != 1 {
+			t.Errorf("%s: logged %s", reply, log.String())
+		}
 	}
 }

@@ -4,43 +4,26 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/claim"
 )
 
-// A receipt is what it takes to refund a Result.
+// A receipt is what Refund needs to know of a charge.
 type receipt struct {
 	claim claim.Claim // zero if nothing was charged
 	key   string
 	n     int64
-	id    int64 // by which the algorithm finds the charge
+	id    int64 // the ChargeID; with several limits it is in the Result of each
 }
 
-// A redisDecision is what a decision in Redis keeps beyond its call, in one
-// allocation where there is one limit.
-type redisDecision struct {
-	set      claim.Set
-	observed []algorithm.Observation
-	inline   [1]algorithm.Observation
-}
-
-func newRedisDecision(owner uint64, limits int) *redisDecision {
-	d := &redisDecision{set: claim.Set{Owner: owner}}
-	d.observed = d.inline[:]
-	if limits > len(d.inline) {
-		d.observed = make([]algorithm.Observation, limits)
-	}
-	return d
-}
-
-// Refund gives back what r charged, as far as it still counts: to the window that
-// it was charged to and never to a later one, and never above the limit. A Result
-// is given back at most once, copies of it included; one that charged nothing, such
-// as a denial, gives nothing back.
+// Refund takes back what was charged for r, as far as it still counts: in the window
+// that it was charged to and never in a later one, and never above the limit. Each
+// Result is refunded at most once, its copies included. There is nothing to refund
+// for one that was not charged, such as a denial: Refund then does nothing.
 //
 // Errors are [ErrInvalidResult] if r is of another Limiter, the context's own
-// error, and [ErrUnavailable] if Redis could not answer. After an error it is not
-// known whether r was given back, and it is not given back again.
+// error, and [ErrUnavailable] if Redis could not answer. After ErrUnavailable, or a
+// context that ended while Redis was asked, it is not known whether r was refunded,
+// and another call does nothing.
 func (l *Limiter) Refund(ctx context.Context, r Result) error {
 	switch owner := r.receipt.claim.Owner(); {
 	case ctx.Err() != nil:

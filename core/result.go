@@ -18,8 +18,8 @@ const Never time.Duration = math.MaxInt64
 // durations are rounded up to the microsecond.
 //
 // The Result of a Limiter with several limits describes one of them: of those
-// that deny, the one with the longest RetryAfter; if none denies, the tightest (the
-// smallest share of its Limit Remaining, then the longest ResetAfter). [Result.All]
+// that deny, the one with the longest RetryAfter; if none denies, the one with the
+// smallest Remaining/Limit, and of equal ones the longest ResetAfter. [Result.All]
 // has them all.
 type Result struct {
 	// Allowed reports whether the request was admitted, and so charged.
@@ -51,7 +51,7 @@ type Result struct {
 	Source Source
 
 	all     *[]Result // of several limits
-	receipt receipt   // what it takes to refund it
+	receipt receipt   // what Refund needs
 }
 
 // All returns the Result of each limit, in the order given to [New]. There Allowed
@@ -98,10 +98,10 @@ func (s Source) String() string {
 	return "none"
 }
 
-// Tighter reports whether r says more about a request than other does: a denial,
-// of two the one with the longer RetryAfter; if neither denies, the one with the
-// smaller share of its Limit Remaining, then the longer ResetAfter. Anything is
-// tighter than the zero Result.
+// Tighter reports whether r restricts the client more than other does. A denial is
+// tighter than an admission, and of two denials the one with the longer RetryAfter.
+// Of two admissions it is the one with the smaller Remaining/Limit, and of equal
+// ones the one with the longer ResetAfter. Anything is tighter than the zero Result.
 func (r Result) Tighter(other Result) bool {
 	switch {
 	case r.Source == SourceNone || other.Source == SourceNone:
@@ -117,8 +117,8 @@ func (r Result) Tighter(other Result) bool {
 	return r.ResetAfter > other.ResetAfter
 }
 
-// compareShares compares what remains of a's Limit with what remains of b's, as a
-// share of each: a.Remaining/a.Limit with b.Remaining/b.Limit, exactly.
+// compareShares compares a.Remaining/a.Limit with b.Remaining/b.Limit, without
+// rounding.
 func compareShares(a, b Result) int {
 	ahi, alo := bits.Mul64(uint64(a.Remaining), uint64(b.Limit))
 	bhi, blo := bits.Mul64(uint64(b.Remaining), uint64(a.Limit))
@@ -134,6 +134,8 @@ type limitSet struct {
 	names      []string
 	members    []algorithm.Member
 	evaluators []algorithm.Evaluator
+	capacities []int64
+	windows    []time.Duration
 }
 
 func newLimitSet(limiter string, limits []Limit) *limitSet {
@@ -143,26 +145,28 @@ func newLimitSet(limiter string, limits []Limit) *limitSet {
 		s.names = append(s.names, l.Name())
 		s.members = append(s.members, algorithm.Member{Kind: l.kind, Evaluator: e})
 		s.evaluators = append(s.evaluators, e)
+		capacity, window := e.Capacity()
+		s.capacities, s.windows = append(s.capacities, capacity), append(s.windows, micros(window))
 	}
 	return s
 }
 
-// fill makes res the Result of a decision on n units, from what each limit
-// observed.
-func (s *limitSet) fill(res *Result, observed []algorithm.Observation, n int64, charge bool, source Source) {
+// fill fills res with the Result of a decision on n units, from the answer of each
+// limit.
+func (s *limitSet) fill(res *Result, answers []algorithm.Answer, n int64, charge bool, source Source) {
 	allowed := true
-	for i := range observed {
-		observed[i].Admits = observed[i].Admits || n == 0
-		allowed = allowed && observed[i].Admits
+	for i := range answers {
+		answers[i].Admits = answers[i].Admits || n == 0 // a lowered limit may be overdrawn
+		allowed = allowed && answers[i].Admits
 	}
 	charged := charge && allowed
-	if len(observed) == 1 {
-		s.fillOne(res, 0, &observed[0], n, charged, source)
+	if len(answers) == 1 {
+		s.fillOne(res, 0, &answers[0], n, charged, source)
 		return
 	}
-	all := make([]Result, len(observed))
-	for i := range observed {
-		s.fillOne(&all[i], i, &observed[i], n, charged, source)
+	all := make([]Result, len(answers))
+	for i := range answers {
+		s.fillOne(&all[i], i, &answers[i], n, charged, source)
 		if !allowed {
 			all[i].Delay = 0 // what is denied has no place in a queue
 		}
@@ -170,26 +174,26 @@ func (s *limitSet) fill(res *Result, observed []algorithm.Observation, n int64, 
 	*res = combine(all, allowed)
 }
 
-// fillOne makes res the Result of the limit i.
-func (s *limitSet) fillOne(res *Result, i int, o *algorithm.Observation, n int64, charged bool, source Source) {
+// fillOne fills res with the Result of limit i.
+func (s *limitSet) fillOne(res *Result, i int, a *algorithm.Answer, n int64, charged bool, source Source) {
 	e := s.evaluators[i]
-	out := e.Outcome(*o, n, charged)
-	res.Allowed = o.Admits
-	res.Limit, res.Remaining = out.Limit, out.Remaining
+	out := e.Outcome(a.Observation, n, a.Admits, charged)
+	res.Allowed = a.Admits
+	res.Limit, res.Remaining = s.capacities[i], out.Remaining
 	res.RetryAfter = Never
 	if out.RetryAfter != algorithm.Never {
 		res.RetryAfter = micros(out.RetryAfter)
 	}
-	res.ResetAfter, res.Delay, res.Window = micros(out.ResetAfter), micros(out.Delay), micros(out.Window)
-	res.At = time.UnixMicro(o.At)
+	res.ResetAfter, res.Delay, res.Window = micros(out.ResetAfter), micros(out.Delay), s.windows[i]
+	res.At = time.UnixMicro(a.At)
 	res.Limiter, res.Name = s.limiter, s.names[i]
 	res.Source = source
 	if charged {
-		res.receipt.id = e.ChargeID(*o)
+		res.receipt.id = e.ChargeID(a.Observation)
 	}
 }
 
-// combine returns the one Result of those of several limits.
+// combine returns one Result for those of several limits.
 func combine(all []Result, allowed bool) Result {
 	chosen := 0
 	var delay time.Duration

@@ -9,16 +9,15 @@ import (
 // Wait is [Limiter.WaitN] with a cost of 1.
 func (l *Limiter) Wait(ctx context.Context, key string) (Result, error) { return l.WaitN(ctx, key, 1) }
 
-// WaitN blocks until n units are admitted for key and the Delay that comes with
-// them is over, and returns the Result that admitted them. It sleeps until the
-// answer can have changed. Of those that wait in this process for the same key only
-// the first asks, so that they are admitted in the order in which they came, and
-// never all at once.
+// WaitN blocks until n units are admitted for key and their Delay is over, and
+// returns the Result that admitted them. After a denial it sleeps for RetryAfter. Of
+// the callers in this process that wait for the same key only the first asks, so
+// they are admitted in the order in which they came.
 //
 // It returns at once with [ErrNeverAdmitted] if n is above the capacity, and with
 // [context.DeadlineExceeded] if the deadline of ctx comes before n units can be
-// admitted. Other errors are those of [Limiter.AllowN]. Whenever it returns an
-// error, nothing stays charged but what could not be given back.
+// admitted. Other errors are those of [Limiter.AllowN]. If ctx ends before
+// the Delay does, the units are refunded.
 func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (Result, error) {
 	if err := check(ctx, key, n); err != nil {
 		return Result{}, err
@@ -33,7 +32,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (Result, error
 		return Result{}, err
 	}
 	if err := sleep(ctx, res.Delay); err != nil {
-		// The caller has left; what it took is for others.
+		// The caller does not go on, so its units are free for others.
 		_ = l.Refund(context.WithoutCancel(ctx), res)
 		return Result{}, err
 	}
@@ -53,14 +52,15 @@ func (l *Limiter) waitForTurn(ctx context.Context, key string, n int64) (Result,
 		if err != nil || res.Allowed {
 			return res, err
 		}
-		queue.retryAt.Store(time.Now().Add(res.RetryAfter).UnixNano())
+		retryAt := time.Now().Add(res.RetryAfter)
+		queue.retryAt.Store(&retryAt)
 		if err := sleep(ctx, res.RetryAfter); err != nil {
 			return Result{}, err
 		}
 	}
 }
 
-// sleep waits for d, or not at all if the deadline comes first.
+// sleep waits for d. It returns an error at once if the deadline comes before that.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil

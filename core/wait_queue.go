@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// waitQueues are the callers that wait in a Limiter, in one queue for each key. The
-// first in a queue is the one that asks the store.
+// waitQueues are the callers that wait in a Limiter, in one queue for each key. Only
+// the first in a queue asks for a decision.
 type waitQueues struct {
 	mu    sync.Mutex
 	byKey map[string]*waitQueue
 }
 
-// A waitQueue is the callers that wait for one key, behind the first.
+// A waitQueue is the callers that wait for one key.
 type waitQueue struct {
-	waiting []chan struct{} // each closed when it is that caller's turn
-	retryAt atomic.Int64    // when the first asks again, in Unix nanoseconds; 0 before it has asked
+	waiting []chan struct{}           // of all but the first; each is closed when its caller becomes the first
+	retryAt atomic.Pointer[time.Time] // when the first asks again; nil before it has asked
 }
 
-// join waits until the caller is the first in the queue of key. After join has
-// succeeded the caller must leave.
+// join waits until the caller is the first in the queue of key. Unless it returns an
+// error, the caller must call leave.
 func (qs *waitQueues) join(ctx context.Context, key string) (*waitQueue, error) {
 	qs.mu.Lock()
 	q := qs.byKey[key]
@@ -36,10 +36,11 @@ func (qs *waitQueues) join(ctx context.Context, key string) (*waitQueue, error) 
 		qs.mu.Unlock()
 		return q, nil
 	}
-	if deadline, ok := ctx.Deadline(); ok && deadline.UnixNano() < q.retryAt.Load() {
+	deadline, ok := ctx.Deadline()
+	if retryAt := q.retryAt.Load(); ok && retryAt != nil && deadline.Before(*retryAt) {
 		qs.mu.Unlock()
 		return nil, fmt.Errorf("redislimit: the first in the queue waits until %v: %w",
-			time.Unix(0, q.retryAt.Load()), context.DeadlineExceeded)
+			retryAt, context.DeadlineExceeded)
 	}
 	turn := make(chan struct{})
 	q.waiting = append(q.waiting, turn)
@@ -54,7 +55,8 @@ func (qs *waitQueues) join(ctx context.Context, key string) (*waitQueue, error) 
 	}
 }
 
-// giveUp takes turn out of the queue, or passes it on if it came just now.
+// giveUp takes turn out of the queue. If the caller has become the first meanwhile,
+// it leaves.
 func (qs *waitQueues) giveUp(key string, q *waitQueue, turn chan struct{}) {
 	qs.mu.Lock()
 	if i := slices.Index(q.waiting, turn); i >= 0 {
@@ -66,7 +68,7 @@ func (qs *waitQueues) giveUp(key string, q *waitQueue, turn chan struct{}) {
 	qs.leave(key)
 }
 
-// leave ends the caller's turn and begins that of the next in the queue.
+// leave removes the first in the queue of key, which makes the next one the first.
 func (qs *waitQueues) leave(key string) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -75,7 +77,7 @@ func (qs *waitQueues) leave(key string) {
 		delete(qs.byKey, key)
 		return
 	}
-	q.retryAt.Store(0)
+	q.retryAt.Store(nil)
 	close(q.waiting[0])
 	q.waiting = q.waiting[1:]
 }

@@ -20,8 +20,8 @@ func memory(t *testing.T, opts ...core.Option) *core.Limiter {
 	return lim
 }
 
-// TestWaitInOrder has twenty wait for two a second: they are admitted in the
-// order in which they came, each at its exact instant.
+// TestWaitInOrder has twenty callers wait for two units a second: they are admitted in
+// the order in which they came, each at its exact instant.
 func TestWaitInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestWaitInOrder(t *testing.T) {
 				defer mu.Unlock()
 				order = append(order, i)
 			})
-			synctest.Wait() // until this one stands in line
+			synctest.Wait() // until this one is in the queue
 		}
 		wg.Wait()
 		for i, n := range order {
@@ -53,7 +53,7 @@ func TestWaitInOrder(t *testing.T) {
 	})
 }
 
-// TestWaitHoldsDelay waits for the place in a leaky bucket's queue.
+// TestWaitHoldsDelay checks that Wait waits for a leaky bucket's Delay.
 func TestWaitHoldsDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -70,7 +70,8 @@ func TestWaitHoldsDelay(t *testing.T) {
 	})
 }
 
-// TestWaitAtOnce has what cannot end well: it ends before any time has passed.
+// TestWaitAtOnce has calls that cannot succeed in time: they end before any time has
+// passed.
 func TestWaitAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -93,7 +94,7 @@ func TestWaitAtOnce(t *testing.T) {
 		wait(time.Hour, "k", 0, nil)
 		wait(time.Hour, "k", 2, nil)
 		wait(999*time.Millisecond, "k", 1, context.DeadlineExceeded)
-		// Another waits first; who cannot even outlast that one need not stand in line.
+		// The first in the queue waits for longer than the deadline of the next caller.
 		go func() { _, _ = lim.Wait(t.Context(), "k") }()
 		synctest.Wait()
 		wait(999*time.Millisecond, "k", 1, context.DeadlineExceeded)
@@ -105,8 +106,8 @@ func TestWaitAtOnce(t *testing.T) {
 	})
 }
 
-// TestWaitLeaves has waiters give up, at the head of the line, in its middle and
-// in their Delay: those behind move up, and nothing stays charged.
+// TestWaitLeaves has callers give up, as the first in the queue, in its middle and
+// during their Delay: those behind move up, and nothing stays charged.
 func TestWaitLeaves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -144,15 +145,15 @@ func TestWaitLeaves(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2999*time.Millisecond)
 		defer cancel()
 		if _, err := shaped.Wait(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a deadline before its turn: %v", err)
+			t.Errorf("a deadline before the end of its Delay: %v", err)
 		}
 		ctx, cancel = context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		if _, err := shaped.Wait(ctx, "k"); !errors.Is(err, context.Canceled) {
-			t.Errorf("left while it waited for its turn: %v", err)
+			t.Errorf("canceled during its Delay: %v", err)
 		}
 		if res, err := shaped.Peek(t.Context(), "k"); err != nil || res.Remaining != 3 {
-			t.Errorf("what they took was not given back: %+v, %v", res, err)
+			t.Errorf("their charges were not refunded: %+v, %v", res, err)
 		}
 	})
 }

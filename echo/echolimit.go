@@ -21,9 +21,9 @@ const adapter = guard.Adapter[echo.Context, echo.HandlerFunc]("echolimit")
 // application's HTTPErrorHandler renders and in which [errors.As] finds a
 // *guard.DeniedError; when Redis cannot answer, one with 503.
 //
-// A request waits for a LeakyBucket's Delay; if the client leaves meanwhile, the wait
-// ends and the charge is refunded. net/http notices that a client left only once the
-// request's body is read.
+// A request waits for a LeakyBucket's Delay. If the client disconnects meanwhile, the
+// wait ends and the charge is refunded. net/http detects a disconnect only after the
+// request's body has been read.
 //
 // It panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) echo.MiddlewareFunc {
@@ -45,7 +45,7 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) echo.
 	}
 }
 
-// serveWithStatus serves with h, whose status is the given one if it sets none.
+// serveWithStatus calls h, and sends status if h sends none.
 func serveWithStatus(h echo.HandlerFunc, c echo.Context, status int) error {
 	c.Response().Status = status
 	if err := h(c); err != nil || c.Response().Committed {
@@ -62,14 +62,15 @@ func OnDenied(h echo.HandlerFunc) guard.Option { return adapter.OnDenied(h) }
 // 500 when the key function failed.
 func OnError(h echo.HandlerFunc) guard.Option { return adapter.OnError(h) }
 
-// Key makes a key function of one over echo.Context. Tag what it returns, as in
-// "tenant:"+id, so that it is never the key of another kind. If it returns
-// [keyfunc.ErrNoKey] the request is counted by its peer's address; any other error
-// is answered with 500. Under the middleware of another adapter it panics.
+// Key returns a key function that calls f with the request's echo.Context. Add a
+// prefix to the key, as in "tenant:"+id, so that it never equals a key of another
+// kind. If f returns [keyfunc.ErrNoKey], the request is counted by its peer's
+// address; any other error is answered with 500. Under the middleware of another
+// adapter the key function panics.
 func Key(f func(echo.Context) (string, error)) keyfunc.Func { return adapter.Key(f) }
 
-// Result returns the decision about the request of c: of stacked middlewares, the
-// tightest. It is false where no limiter decided.
+// Result returns the decision about the request of c: the tightest one of stacked
+// middlewares. It reports false if no limiter decided.
 func Result(c echo.Context) (core.Result, bool) {
 	seen, _ := c.Get(seenKey).(*guard.Seen)
 	return seen.Result()

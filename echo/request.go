@@ -9,8 +9,8 @@ import (
 	"github.com/redislimit/redislimit/core/guard"
 )
 
-// A request is what key functions see of an echo.Context. It also holds what was
-// decided about it: one allocation for both.
+// A request is what key functions see of an echo.Context. It also holds a guard.Seen,
+// so that both are one allocation.
 type request struct {
 	c    echo.Context
 	seen *guard.Seen // that of a middleware further out, or own
@@ -45,10 +45,10 @@ func (q *request) Value(key any) any {
 	return q.c.Request().Context().Value(key)
 }
 
-// seenKey is where an echo.Context has what was decided.
+// seenKey is the key under which an echo.Context has its guard.Seen.
 const seenKey = "github.com/redislimit/redislimit"
 
-// newRequest returns the request of c.
+// newRequest returns the request of c, with the guard.Seen that c has or a new one.
 func newRequest(c echo.Context) *request {
 	q := &request{c: c}
 	var ok bool

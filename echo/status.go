@@ -9,8 +9,8 @@ import (
 )
 
 // serveAndFinish serves the request and gives g the final status. An error, or a
-// panic that is recovered further out, is answered only after this middleware has
-// returned: its status is known when it is sent.
+// panic that is recovered further out, is answered after this middleware has
+// returned: the status is then known only when the response is sent.
 func serveAndFinish(g *guard.Guard, v guard.Verdict, next echo.HandlerFunc, c echo.Context) (err error) {
 	ctx, response := c.Request().Context(), c.Response()
 	returned, status := false, 0

@@ -17,13 +17,13 @@ const adapter = guard.Adapter[*fiber.Ctx, fiber.Handler]("fiberlimit")
 
 // Middleware returns middleware that asks lim about each request, counted by key,
 // and sets X-RateLimit-Limit, -Remaining and -Reset on every limited response.
-// A denied request gets an error that the application's ErrorHandler renders: for
-// [errors.As] it is a *fiber.Error with status 429 and a *guard.DeniedError; when
-// Redis cannot answer, one with 503.
+// For a denied request it returns an error that the application's ErrorHandler
+// renders: [errors.As] finds a *fiber.Error with status 429 and a *guard.DeniedError
+// in it. When Redis cannot answer, the status is 503.
 //
-// A request waits for a LeakyBucket's Delay. fasthttp does not notice when a client
-// leaves: its request waits too, and its handler runs. The context of
-// c.SetUserContext ends the wait.
+// A request waits for a LeakyBucket's Delay. fasthttp does not detect that a client
+// disconnects: the request waits nevertheless, and its handler runs. If the context of
+// c.SetUserContext ends, the wait ends.
 //
 // With guard.CountIf an error that the handler returns is rendered by the
 // application's ErrorHandler at once, as Fiber's own logger does, because only
@@ -54,11 +54,12 @@ func OnDenied(h fiber.Handler) guard.Option { return adapter.OnDenied(h) }
 // 500 when the key function failed.
 func OnError(h fiber.Handler) guard.Option { return adapter.OnError(h) }
 
-// Key makes a key function of one over *fiber.Ctx. Tag what it returns, as in
-// "tenant:"+id, so that it is never the key of another kind. It is copied: Fiber
-// uses its strings again after the handler. If it returns [keyfunc.ErrNoKey] the
-// request is counted by its peer's address; any other error is answered with 500.
-// Under the middleware of another adapter it panics.
+// Key returns a key function that calls f with the request's *fiber.Ctx. Add a prefix
+// to the key, as in "tenant:"+id, so that it never equals a key of another kind. The
+// key is copied, because Fiber reuses the memory of its strings after the handler. If
+// f returns [keyfunc.ErrNoKey], the request is counted by its peer's address; any
+// other error is answered with 500. Under the middleware of another adapter the key
+// function panics.
 func Key(f func(*fiber.Ctx) (string, error)) keyfunc.Func {
 	key := adapter.Key(f)
 	return func(r keyfunc.Request) (string, error) {
@@ -67,8 +68,8 @@ func Key(f func(*fiber.Ctx) (string, error)) keyfunc.Func {
 	}
 }
 
-// Result returns the decision about the request of c: of stacked middlewares, the
-// tightest. It is false where no limiter decided.
+// Result returns the decision about the request of c: the tightest one of stacked
+// middlewares. It reports false if no limiter decided.
 func Result(c *fiber.Ctx) (core.Result, bool) {
 	return seenIn(c).Result()
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/redislimit/redislimit/core/guard"
 )
 
-// A request is what key functions see of a *fiber.Ctx. Fiber uses its strings
-// again after the handler, and keys outlive it: each is copied.
+// A request is what key functions see of a *fiber.Ctx. Its strings are copies: a key
+// outlives the handler, after which Fiber reuses the memory of its own strings.
 type request struct{ c *fiber.Ctx }
 
 func (q request) Context() context.Context  { return q.c.UserContext() }
@@ -48,16 +48,16 @@ func (q request) Value(key any) any {
 	case nil:
 		return q.c.UserContext().Value(key)
 	case string:
-		return strings.Clone(value) // it may be one of Fiber's
+		return strings.Clone(value) // Fiber may reuse its memory
 	default:
 		return value
 	}
 }
 
-// Route returns the pattern of the route that the middleware is mounted on. In
-// Use, Fiber has not matched the route yet and has "/" for all. Only a field that it
-// does not export distinguishes the two; in a later Fiber without it no route would
-// be known at all, rather than one for all.
+// Route returns the pattern of the route that the middleware is mounted on. In Use,
+// Fiber has not matched the route yet and returns "/" for every request. Only a field
+// that Fiber does not export distinguishes the two. Without that field, in a later
+// Fiber, Route returns "", so that no two routes are taken for one.
 func (q request) Route() string {
 	route := q.c.Route()
 	if useField == nil || reflect.ValueOf(route).Elem().FieldByIndex(useField).Bool() {
@@ -66,7 +66,7 @@ func (q request) Route() string {
 	return route.Path
 }
 
-// useField is the index of the field which is true for what was registered by Use,
+// useField is the index of the field that is true for a route registered by Use, or
 // nil in a Fiber that has no such field.
 var useField = func() []int { //nolint:gochecknoglobals // read-only, and found once
 	field, ok := reflect.TypeFor[fiber.Route]().FieldByName("use")
@@ -85,17 +85,16 @@ func (h header) Set(name, value string) { h.c.Set(name, value) }
 // SetBytes makes header a guard.BytesHeader: fasthttp copies what it is given.
 func (h header) SetBytes(name string, value []byte) { h.c.Response().Header.SetBytesV(name, value) }
 
-// seenKey is where a *fiber.Ctx has what was decided.
+// seenKey is the key under which a *fiber.Ctx has its guard.Seen.
 type seenKey struct{}
 
-// seenIn returns what was decided about the request of c, nil before the first
-// middleware.
+// seenIn returns the guard.Seen of c, or nil before the first middleware.
 func seenIn(c *fiber.Ctx) *guard.Seen {
 	seen, _ := c.Locals(seenKey{}).(*guard.Seen)
 	return seen
 }
 
-// withSeen is seenIn for a middleware, which may be the first.
+// withSeen returns the guard.Seen of c. If c has none, it gets one.
 func withSeen(c *fiber.Ctx) *guard.Seen {
 	seen := seenIn(c)
 	if seen == nil {

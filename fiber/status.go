@@ -8,7 +8,7 @@ import (
 
 // serveAndFinish serves the request and gives g the final status. An error is
 // rendered at once, because only the application's ErrorHandler knows its status. A
-// panic that is recovered further out is 500.
+// panic is 500: that is what recovering middleware further out answers.
 func serveAndFinish(g *guard.Guard, v guard.Verdict, c *fiber.Ctx) error {
 	status := fiber.StatusInternalServerError
 	defer func() { g.Finish(c.UserContext(), v, status) }()
@@ -21,7 +21,7 @@ func serveAndFinish(g *guard.Guard, v guard.Verdict, c *fiber.Ctx) error {
 	return nil
 }
 
-// An answerError is a status with its reason. Clients see the status only.
+// An answerError is a status and the reason for it. Clients see only the status.
 type answerError struct {
 	status *fiber.Error
 	reason error

@@ -18,9 +18,9 @@ const adapter = guard.Adapter[*gin.Context, gin.HandlerFunc]("ginlimit")
 // A denied request is aborted with status 429, Retry-After and a problem+json
 // body (RFC 9457); when Redis cannot answer, it is aborted with 503.
 //
-// A request waits for a LeakyBucket's Delay; if the client leaves meanwhile, the wait
-// ends and the charge is refunded. net/http notices that a client left only once the
-// request's body is read.
+// A request waits for a LeakyBucket's Delay. If the client disconnects meanwhile, the
+// wait ends and the charge is refunded. net/http detects a disconnect only after the
+// request's body has been read.
 //
 // It panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) gin.HandlerFunc {
@@ -51,14 +51,15 @@ func OnDenied(h gin.HandlerFunc) guard.Option { return adapter.OnDenied(h) }
 // status it is 503, or 500 when the key function failed.
 func OnError(h gin.HandlerFunc) guard.Option { return adapter.OnError(h) }
 
-// Key makes a key function of one over *gin.Context. Tag what it returns, as in
-// "tenant:"+id, so that it is never the key of another kind. If it returns
-// [keyfunc.ErrNoKey] the request is counted by its peer's address; any other error
-// is answered with 500. Under the middleware of another adapter it panics.
+// Key returns a key function that calls f with the request's *gin.Context. Add a
+// prefix to the key, as in "tenant:"+id, so that it never equals a key of another
+// kind. If f returns [keyfunc.ErrNoKey], the request is counted by its peer's
+// address; any other error is answered with 500. Under the middleware of another
+// adapter the key function panics.
 func Key(f func(*gin.Context) (string, error)) keyfunc.Func { return adapter.Key(f) }
 
-// Result returns the decision about the request of c: of stacked middlewares, the
-// tightest. It is false where no limiter decided.
+// Result returns the decision about the request of c: the tightest one of stacked
+// middlewares. It reports false if no limiter decided.
 func Result(c *gin.Context) (core.Result, bool) {
 	return seenIn(c).Result()
 }

@@ -41,18 +41,17 @@ func (q request) Value(key any) any {
 	return q.c.Request.Context().Value(key)
 }
 
-// seenKey is where a *gin.Context has what was decided.
+// seenKey is the key under which a *gin.Context has its guard.Seen.
 const seenKey = "github.com/redislimit/redislimit"
 
-// seenIn returns what was decided about the request of c, nil before the first
-// middleware.
+// seenIn returns the guard.Seen of c, or nil before the first middleware.
 func seenIn(c *gin.Context) *guard.Seen {
 	value, _ := c.Get(seenKey)
 	seen, _ := value.(*guard.Seen)
 	return seen
 }
 
-// withSeen is seenIn for a middleware, which may be the first.
+// withSeen returns the guard.Seen of c. If c has none, it gets one.
 func withSeen(c *gin.Context) *guard.Seen {
 	seen := seenIn(c)
 	if seen == nil {

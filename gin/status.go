@@ -11,9 +11,10 @@ import (
 	"github.com/redislimit/redislimit/core/guard"
 )
 
-// serveAndFinish runs the handlers and gives g the final status. A panic that is
-// recovered further out is 500. An error that the handlers left in c.Errors
-// without an answer is for a middleware further out to answer: its status counts.
+// serveAndFinish runs the handlers and gives g the final status. A panic is 500: that
+// is what recovering middleware further out answers. If the handlers wrote nothing
+// and left an error in c.Errors, middleware further out may answer it, and the status
+// of that answer is the final one.
 func serveAndFinish(g *guard.Guard, v guard.Verdict, c *gin.Context) {
 	ctx := c.Request.Context()
 	panicked := true
@@ -33,8 +34,8 @@ func serveAndFinish(g *guard.Guard, v guard.Verdict, c *gin.Context) {
 	panicked = false
 }
 
-// An unanswered response calls finish when it is answered. If it is not by the end
-// of the request, Gin itself sends the status that was set, or 200.
+// An unanswered response calls finish when it is answered, at the latest at the end
+// of the request: Gin itself then sends the status that was set, or 200.
 type unanswered struct {
 	gin.ResponseWriter
 

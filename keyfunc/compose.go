@@ -7,9 +7,9 @@ import (
 )
 
 // Join returns a Func whose key is made of the keys of all fs, such as a user and
-// a route: each combination is counted on its own. No two combinations share a
-// key, whatever these contain. It is [ErrNoKey] if one of the keys is
-// missing.
+// a route: each combination is counted on its own. Different combinations never give
+// the same key, whatever the parts contain. If one of the keys is missing, the error
+// is [ErrNoKey].
 func Join(fs ...Func) Func {
 	mustFuncs("Join", fs)
 	return func(r Request) (string, error) {
@@ -29,11 +29,13 @@ func Join(fs ...Func) Func {
 	}
 }
 
-// joinEscaper escapes the commas inside of a key: those between keys stay unique.
+// joinEscaper escapes the commas inside of keys, so that a comma always separates two
+// keys.
 var joinEscaper = strings.NewReplacer("%", "%25", ",", "%2C")
 
 // FirstOf returns a Func whose key is that of the first of fs that has one, such
-// as the user if there is one and else the address. It is [ErrNoKey] if none has.
+// as the user if there is one and else the address. If none has one, the error is
+// [ErrNoKey].
 func FirstOf(fs ...Func) Func {
 	mustFuncs("FirstOf", fs)
 	return func(r Request) (string, error) {

@@ -11,17 +11,17 @@ import (
 // wrong argument panics at once.
 type CredentialOption func(*credential)
 
-// A credential turns what a client shows into a key.
+// A credential turns the credential that a client sends into a key.
 type credential struct {
 	kind   string
 	known  func(string) bool
 	secret []byte
 }
 
-// Known has the Func ask known whether a credential is one that was issued; one
-// that is not counts as missing. Without it a client that invents a credential
-// for every request gets a fresh bucket for every request. known is called for
-// each request and must be safe for concurrent use.
+// Known takes a function that reports whether a credential was issued. One that was
+// not counts as missing. Without Known a client that invents a credential for every
+// request gets a full limit for every request. known is called for each request and
+// must be safe for concurrent use.
 func Known(known func(string) bool) CredentialOption {
 	if known == nil {
 		panic("keyfunc: Known(nil): want a function that reports whether a credential was issued")
@@ -29,9 +29,9 @@ func Known(known func(string) bool) CredentialOption {
 	return func(c *credential) { c.known = known }
 }
 
-// Secret has the Func key its digests with key (HMAC-SHA256), so that a reader of
-// the keys in Redis cannot guess credentials by trying. All processes that
-// share a limit need the same key.
+// Secret makes the digests HMAC-SHA256 under the given key, so that credentials cannot
+// be guessed from the keys in Redis. All processes that share a limit need the same
+// one.
 func Secret[K string | []byte](key K) CredentialOption {
 	if len(key) == 0 {
 		panic("keyfunc: Secret: the key is empty: want a random one of 16 bytes or more")
@@ -42,12 +42,11 @@ func Secret[K string | []byte](key K) CredentialOption {
 
 // APIKey returns a Func that counts by the API key in the header called name,
 // such as "X-API-Key". The key in Redis is a digest of 144 bits: the credential
-// itself reaches neither Redis nor logs nor headers. A request without the header
-// is [ErrNoKey].
+// itself reaches neither Redis nor logs nor headers. For a request without the header
+// the error is [ErrNoKey].
 //
-// A client may send any key it likes, and so a new one with every request: mount
-// the middleware after authentication, or use [Known], or put a limiter by [IP] in
-// front.
+// A client can send a new invented key with every request: mount the middleware after
+// authentication, or use [Known], or put a limiter by [IP] in front.
 func APIKey(name string, o ...CredentialOption) Func {
 	mustName("APIKey", name, "X-API-Key")
 	c := newCredential("apikey:", o)
@@ -84,8 +83,8 @@ func Query(name string, o ...CredentialOption) Func {
 }
 
 // BasicAuth returns a Func that counts by the user name of HTTP Basic
-// authentication (RFC 7617); the password is not looked at. Mount the middleware
-// after the authentication that checks it, or a client can send any name.
+// authentication (RFC 7617). It does not check the password: mount the middleware
+// after the authentication that does, or a client can send any name.
 func BasicAuth() Func {
 	return func(r Request) (string, error) {
 		pair, err := base64.StdEncoding.DecodeString(authorization(r, "Basic"))
@@ -97,7 +96,7 @@ func BasicAuth() Func {
 	}
 }
 
-// authorization returns the credentials of an authentication scheme.
+// authorization returns what r sends for an authentication scheme, or "".
 func authorization(r Request, scheme string) string {
 	name, credentials, _ := strings.Cut(r.Header("Authorization"), " ")
 	if !strings.EqualFold(name, scheme) {
@@ -123,25 +122,25 @@ func newCredential(kind string, options []CredentialOption) *credential {
 	return c
 }
 
-func (c *credential) key(shown string) (string, error) {
-	if shown == "" || c.known != nil && !c.known(shown) {
+func (c *credential) key(sent string) (string, error) {
+	if sent == "" || c.known != nil && !c.known(sent) {
 		return "", ErrNoKey
 	}
-	return c.digest(shown), nil
+	return c.digest(sent), nil
 }
 
-// digestSize is how much of a SHA-256 is in a key: 144 bits, which base64
-// writes without a remainder.
+// digestSize is how many bytes of a SHA-256 are in a key: 144 bits, which base64
+// writes without padding.
 const digestSize = 18
 
-func (c *credential) digest(shown string) string {
+func (c *credential) digest(sent string) string {
 	var sum []byte
 	if c.secret == nil {
-		plain := sha256.Sum256([]byte(shown))
+		plain := sha256.Sum256([]byte(sent))
 		sum = plain[:]
 	} else {
 		mac := hmac.New(sha256.New, c.secret)
-		mac.Write([]byte(shown))
+		mac.Write([]byte(sent))
 		sum = mac.Sum(nil)
 	}
 	return c.kind + base64.RawURLEncoding.EncodeToString(sum[:digestSize])

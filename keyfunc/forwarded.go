@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// maxNode is longer than any address with its port.
+// maxNode bounds the length of a node; any address with a port is shorter.
 const maxNode = 64
 
 // parseNode reads an address as proxies write it: plain, with a port, in brackets
-// or both. Anything else, such as "unknown", is the zero Addr.
+// or both. For anything else, such as "unknown", it returns the zero Addr.
 func parseNode(node string) netip.Addr {
 	if len(node) > maxNode {
 		return netip.Addr{}
@@ -22,7 +22,7 @@ func parseNode(node string) netip.Addr {
 			return netip.Addr{}
 		}
 	}
-	addr, _ := netip.ParseAddr(node) // the zero Addr where it is none
+	addr, _ := netip.ParseAddr(node) // the zero Addr if it is not an address
 	return clean(addr)
 }
 
@@ -36,8 +36,8 @@ func lastNode(line string) (rest, node string, more bool) {
 }
 
 // lastElement splits the last element off a line of Forwarded and returns its
-// "for". It reads from the right: a client's quote that never closes then spoils
-// the client's own elements, and none that a proxy added behind it.
+// "for". It reads from the right, so that a quote which the client never closes spoils
+// only the client's own elements, and none that proxies appended.
 func lastElement(line string) (rest, node string, more bool) {
 	quoted := false
 	for i := len(line) - 1; i >= 0; i-- {
@@ -60,7 +60,7 @@ func escaped(line string, i int) bool {
 	return n%2 == 1
 }
 
-// forNode returns the value of the one "for" of an element, or "".
+// forNode returns the value of "for" in an element, or "" unless there is exactly one.
 func forNode(element string) string {
 	var node string
 	seen := false
@@ -95,8 +95,8 @@ func cutUnquoted(s string, sep byte) (before, after string, found bool) {
 	return s, "", false
 }
 
-// unquote returns a token as it is and a quoted string without its quotes. No
-// address has anything to escape: what does is left as it is, and is none.
+// unquote returns a token as it is and a quoted string without its quotes. It does not
+// unescape: no address contains an escape, so parseNode refuses a value with one.
 func unquote(value string) string {
 	if inner, ok := strings.CutPrefix(value, `"`); ok {
 		if inner, ok = strings.CutSuffix(inner, `"`); ok {

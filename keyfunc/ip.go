@@ -14,52 +14,53 @@ import (
 //   - [TrustedHeader]: one header that your own edge sets, such as CF-Connecting-IP
 //   - [Forwarded]: with the first two, RFC 7239 instead of X-Forwarded-For
 //
-// An IPv6 client is its /64 network (see [IPv6Prefix]), and an IPv4 address
-// written as IPv6 (::ffff:192.0.2.1) is the IPv4 address. Zones are dropped. Peers
-// without an address, such as those on a unix socket, are all counted as "ip:unix".
+// IPv6 addresses of one /64 network are counted together (see [IPv6Prefix]), and an
+// IPv4 address written as IPv6 (::ffff:192.0.2.1) as the IPv4 address. Zones are
+// dropped. Peers without an address, such as those on a unix socket, are all counted
+// as "ip:unix".
 //
 // If a header entry is not an address, reading stops and the last trusted address is
 // the client's. The first request that carries X-Forwarded-For from a private peer
 // while no option is given logs one warning; see [LoggingRequest].
 //
-// The header is read here and not by a library: those for it take an http.Header,
-// which not every framework has, and none of them reads Forwarded from the right, so
-// that an unbalanced quote of the client's hides what the proxy wrote.
+// The header is not read by a library: those that exist take an http.Header, which not
+// every framework has, and read Forwarded from the left, so that a quote which the
+// client never closes hides what the proxy wrote.
 func IP(opts ...IPOption) Func {
-	c := newClient(opts)
-	return func(r Request) (string, error) { return c.key("ip:", c.find(r)), nil }
+	c := newIPConfig(opts)
+	return func(r Request) (string, error) { return c.key("ip:", c.clientOf(r)), nil }
 }
 
 // ForIP returns the key under which [IP], with the same options, counts the client
 // addr: for Peek and Reset elsewhere.
 func ForIP(addr netip.Addr, opts ...IPOption) string {
-	return newClient(opts).key("ip:", clean(addr))
+	return newIPConfig(opts).key("ip:", clean(addr))
 }
 
 // Peer returns a Func that counts by the peer's address as [IP] without options
-// does, in buckets of their own ("peer:"). The middleware uses it for requests
-// that carry no key: leaving a credential out is no way around the limit.
+// does, but apart from it ("peer:"). The middleware uses it for requests without a
+// key, so that leaving out a credential does not avoid the limit.
 func Peer() Func {
-	c := newClient(nil)
+	c := newIPConfig(nil)
 	return func(r Request) (string, error) { return c.key("peer:", parsePeer(r.RemoteAddr())), nil }
 }
 
 // An IPOption adjusts [IP]. A wrong argument panics at once.
-type IPOption func(*client)
+type IPOption func(*ipConfig)
 
 // IPv6Prefix sets how many bits of an IPv6 address are one client, from 1 to 128.
 // The default is 64: a site gets at least a /64 and can use any address in it
 // (RFC 6177).
 func IPv6Prefix(bits int) IPOption {
 	mustBits("IPv6Prefix", bits, 128)
-	return func(c *client) { c.bits6 = bits }
+	return func(c *ipConfig) { c.bits6 = bits }
 }
 
 // IPv4Prefix sets how many bits of an IPv4 address are one client, from 1 to 32.
 // The default is 32, a single address.
 func IPv4Prefix(bits int) IPOption {
 	mustBits("IPv4Prefix", bits, 32)
-	return func(c *client) { c.bits4 = bits }
+	return func(c *ipConfig) { c.bits4 = bits }
 }
 
 func mustBits(option string, bits, most int) {
@@ -68,16 +69,16 @@ func mustBits(option string, bits, most int) {
 	}
 }
 
-// A client has the options of an IP: which address of a request is the client's, and
-// how many of its bits.
-type client struct {
+// An ipConfig is what the options of an IP add up to: which address of a request is
+// the client's, and how many of its bits count.
+type ipConfig struct {
 	bits4, bits6 int
 	trust        trust
-	warning      *proxyWarning // where no proxy is trusted
+	warning      *proxyWarning // nil if a proxy or a header is trusted
 }
 
-func newClient(opts []IPOption) *client {
-	c := &client{bits4: 32, bits6: 64}
+func newIPConfig(opts []IPOption) *ipConfig {
+	c := &ipConfig{bits4: 32, bits6: 64}
 	for _, opt := range opts {
 		if opt == nil {
 			panic("keyfunc: IP: a nil IPOption: leave it out")
@@ -91,18 +92,18 @@ func newClient(opts []IPOption) *client {
 	return c
 }
 
-// find returns the client's address; the zero Addr is a unix socket.
-func (c *client) find(r Request) netip.Addr {
+// clientOf returns the client's address; the zero Addr is a unix socket.
+func (c *ipConfig) clientOf(r Request) netip.Addr {
 	remote := parsePeer(r.RemoteAddr())
 	if c.warning != nil {
 		c.warning.check(r, remote)
 		return remote
 	}
-	return c.trust.client(r, remote)
+	return c.trust.clientOf(r, remote)
 }
 
 // key returns the key of addr, or of its network.
-func (c *client) key(kind string, addr netip.Addr) string {
+func (c *ipConfig) key(kind string, addr netip.Addr) string {
 	if !addr.IsValid() {
 		return kind + "unix"
 	}
@@ -124,9 +125,9 @@ func parsePeer(remote string) netip.Addr {
 	if ap, err := netip.ParseAddrPort(remote); err == nil {
 		return clean(ap.Addr())
 	}
-	addr, _ := netip.ParseAddr(remote) // the zero Addr where there is none
+	addr, _ := netip.ParseAddr(remote) // the zero Addr if there is none
 	return clean(addr)
 }
 
-// clean makes one address of all the ways to write it.
+// clean returns the same address for all ways to write it.
 func clean(addr netip.Addr) netip.Addr { return addr.Unmap().WithZone("") }

@@ -1,13 +1,13 @@
 // Package keyfunc says by what a request is counted. A [Func] takes a key from a
 // request: the client's address ([IP]), an authenticated user ([User]), an API
-// key ([APIKey]), or what is composed of them with [Join] and [FirstOf].
+// key ([APIKey]), or several of these, composed with [Join] and [FirstOf].
 //
 // Keys are tagged by kind, as in "ip:192.0.2.1" and "user:alice", so that keys of
 // different kinds are never the same. The package does not depend on Redis or on any
 // web framework: it reads a [Request], which each adapter provides.
 //
-// What makes a Func or an option panics at once on a wrong argument, such as an
-// empty name or a nil function: that is a mistake in the program.
+// The functions that make a Func or an option panic at once on a wrong argument, such
+// as an empty name or a nil function: that is a mistake in the program.
 package keyfunc
 
 import (
@@ -16,8 +16,8 @@ import (
 	"log/slog"
 )
 
-// ErrNoKey is the error of a [Func] whose key the request does not carry. The
-// middleware then limits the request by its peer's address; see [Peer].
+// ErrNoKey is the error of a [Func] for a request that does not carry its key. The
+// middleware then counts the request by its peer's address; see [Peer].
 var ErrNoKey = errors.New("keyfunc: the request carries no such key")
 
 // A Func takes the key from a request. It returns [ErrNoKey] where there is none;
@@ -55,9 +55,9 @@ type Request interface {
 	Unwrap() any
 }
 
-// A LoggingRequest is a Request that also has a logger. Those of all adapters are:
-// the one warning of [IP] goes to the limiter's logger. A Request that is none gives
-// no warning.
+// A LoggingRequest is a Request that also has a logger, to which [IP] logs its one
+// warning. The requests of all adapters are LoggingRequests, with the limiter's logger.
+// For a Request without a logger there is no warning.
 type LoggingRequest interface {
 	Request
 	// Logger returns where to log, or nil.

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// A proxyWarning is logged once when requests seem to come through a proxy that IP
-// was not configured for. express-rate-limit has the same check,
+// A proxyWarning is logged once if requests seem to come through a proxy that no
+// option of IP names. express-rate-limit has the same check,
 // ERR_ERL_UNEXPECTED_X_FORWARDED_FOR.
 type proxyWarning struct{ logged atomic.Bool }
 

@@ -6,11 +6,11 @@ import "fmt"
 // as "/users/{id}", and so never by what a client writes into the path. Join it
 // with another key to limit each client on each route.
 //
-// Where the framework does not know the route yet it is [ErrNoKey], and the
-// request is limited by its peer's address: mount the middleware on the route
-// itself with net/http and Fiber. Gin and Echo know it in Use already, Echo not in
-// Pre. Around a net/http mux that is mounted in another one the route is the
-// pattern of the outer mux, one for all of the inner one's.
+// Where the framework does not know the route yet, the error is [ErrNoKey], and the
+// request is counted by its peer's address. With net/http and Fiber, mount the
+// middleware on the route itself. Gin and Echo know the route in Use; Echo does not in
+// Pre. If a net/http mux is mounted in another one, then around the inner mux the route
+// is the outer mux's pattern, which is the same for all routes of the inner one.
 func Route() Func {
 	missing := fmt.Errorf("%w: the route is not known here: mount the middleware on the route itself", ErrNoKey)
 	return func(r Request) (string, error) {

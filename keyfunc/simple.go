@@ -4,9 +4,8 @@ import "net/textproto"
 
 // Header returns a Func that counts by the value of the header called name, such
 // as a tenant that your gateway sets. The value is part of the key in Redis: for
-// credentials there is [APIKey]. A client may send any value it likes: mount the
-// middleware where the header is known to be true, or put a limiter by [IP] in
-// front.
+// credentials use [APIKey]. A client can send any value: mount the middleware where
+// the header has been verified, or put a limiter by [IP] in front.
 func Header(name string) Func {
 	mustName("Header", name, "X-Tenant")
 	kind := "header:" + textproto.CanonicalMIMEHeaderKey(name) + ":"
@@ -19,9 +18,9 @@ func Header(name string) Func {
 	}
 }
 
-// Method returns a Func that counts by the HTTP method. Methods that are not among
-// those of RFC 9110 and PATCH count as one, "method:other": clients may invent
-// them.
+// Method returns a Func that counts by the HTTP method. Methods other than PATCH and
+// those of RFC 9110 are counted together, as "method:other", because clients can
+// invent them.
 func Method() Func {
 	return func(r Request) (string, error) {
 		switch method := r.Method(); method {

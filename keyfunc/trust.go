@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// Proxies are never in a wider range than these, the largest private ones.
+// The widest ranges that can be trusted: those of the largest private networks,
+// 10.0.0.0/8 and fc00::/7.
 const (
 	widest4 = 8
 	widest6 = 7
 )
 
-// maxHops is how many proxies are followed at most: no real request passes more,
-// and a header of any length costs bounded time.
+// maxHops bounds how many proxies are followed, so that a header of any length takes
+// bounded time. No real request passes more.
 const maxHops = 64
 
 // TrustedProxies names the proxies in front of the service, by address ("192.0.2.1"),
@@ -23,9 +24,9 @@ const maxHops = 64
 // the peer is one of them, X-Forwarded-For is read from the right, over all its
 // lines, and the first address that is not a trusted proxy's is the client.
 //
-// It panics on what is neither, and on a range wider than /8 (IPv6: /7): what is
-// trusted can choose the address that it is counted by. Where the proxies are read
-// from a configuration, use [ParseProxies].
+// It panics on anything else, and on a range wider than /8 (IPv6: /7), because a
+// client in a trusted range can choose the address that it is counted by. For proxies
+// that are read from a configuration, use [ParseProxies].
 func TrustedProxies(proxies ...string) IPOption {
 	option, err := parseProxies("TrustedProxies", proxies)
 	if err != nil {
@@ -55,7 +56,7 @@ func parseProxies(function string, proxies []string) (IPOption, error) {
 		}
 		ranges = append(ranges, prefix)
 	}
-	return func(c *client) {
+	return func(c *ipConfig) {
 		c.trust.ranges = append(c.trust.ranges, ranges...)
 		c.trust.unix = c.trust.unix || unix
 	}, nil
@@ -88,29 +89,30 @@ func parseProxy(proxy string) (netip.Prefix, error) {
 // TrustedHops says that every request passes n proxies of yours, from 1 to 64,
 // whose addresses you do not know: the client is the nth address of
 // X-Forwarded-For from the right. The service and its inner proxies must not be
-// reachable by a shorter way: a client there could choose its address.
+// reachable past a proxy: such a client could choose its address.
 func TrustedHops(n int) IPOption {
 	if n < 1 || n > maxHops {
 		panic(fmt.Sprintf("keyfunc: TrustedHops(%d): allowed is 1 to %d", n, maxHops))
 	}
-	return func(c *client) { c.trust.hops = n }
+	return func(c *ipConfig) { c.trust.hops = n }
 }
 
 // TrustedHeader says that your own edge sets the header called name, whatever the
 // client sent, to the client's address: "CF-Connecting-IP" behind Cloudflare,
 // "X-Real-IP" behind an nginx that sets it. With [TrustedProxies] it is trusted
 // from those peers only; without, only the edge may be able to reach the service.
-// Where the header is missing, comes twice or is no address, the peer counts.
+// If the header is missing, comes twice or is not an address, the request is counted by
+// its peer's address.
 func TrustedHeader(name string) IPOption {
 	if name == "" {
 		panic(`keyfunc: TrustedHeader(""): want the name of a header, such as "X-Real-IP"`)
 	}
-	return func(c *client) { c.trust.header = name }
+	return func(c *ipConfig) { c.trust.header = name }
 }
 
 // Forwarded reads the header Forwarded (RFC 7239) instead of X-Forwarded-For. It
 // needs TrustedProxies or TrustedHops.
-func Forwarded() IPOption { return func(c *client) { c.trust.forwarded = true } }
+func Forwarded() IPOption { return func(c *ipConfig) { c.trust.forwarded = true } }
 
 // trust says which peers and headers are trusted with the client's address.
 type trust struct {
@@ -121,20 +123,20 @@ type trust struct {
 	forwarded bool
 }
 
-func (t *trust) none() bool { return !t.proxies() && t.hops == 0 && t.header == "" }
+func (t *trust) none() bool { return !t.hasProxies() && t.hops == 0 && t.header == "" }
 
-func (t *trust) proxies() bool { return len(t.ranges) > 0 || t.unix }
+func (t *trust) hasProxies() bool { return len(t.ranges) > 0 || t.unix }
 
 func (t *trust) check() {
 	switch {
-	case t.hops > 0 && t.proxies():
+	case t.hops > 0 && t.hasProxies():
 		panic("keyfunc: IP: TrustedHops and TrustedProxies: choose one")
 	case t.hops > 0 && t.header != "":
 		panic("keyfunc: IP: TrustedHops and TrustedHeader: choose one")
 	case t.forwarded && t.header != "":
 		panic("keyfunc: IP: Forwarded and TrustedHeader: choose one")
 	case t.forwarded && t.none():
-		panic("keyfunc: IP: Forwarded needs TrustedProxies or TrustedHops: no other header is trusted")
+		panic("keyfunc: IP: Forwarded needs TrustedProxies or TrustedHops: without them it is not trusted")
 	}
 }
 
@@ -150,10 +152,10 @@ func (t *trust) trusts(addr netip.Addr) bool {
 	return false
 }
 
-// client returns the address of the client that r came from by way of remote.
-func (t *trust) client(r Request, remote netip.Addr) netip.Addr {
+// clientOf returns the client's address of r, whose peer is remote.
+func (t *trust) clientOf(r Request, remote netip.Addr) netip.Addr {
 	switch {
-	case t.proxies() && !t.trusts(remote):
+	case t.hasProxies() && !t.trusts(remote):
 		return remote
 	case t.header != "":
 		if lines := r.HeaderValues(t.header); len(lines) == 1 {
@@ -166,7 +168,8 @@ func (t *trust) client(r Request, remote netip.Addr) netip.Addr {
 	return t.walk(r, remote)
 }
 
-// walk follows the proxies from the nearest on, as far as they are trusted.
+// walk follows the addresses in the header from the nearest proxy on, as far as they
+// are trusted.
 func (t *trust) walk(r Request, remote netip.Addr) netip.Addr {
 	name, next := "X-Forwarded-For", lastNode
 	if t.forwarded {

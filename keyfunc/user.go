@@ -8,8 +8,9 @@ import (
 
 // User returns a Func that counts by the identity which your authentication
 // stored under key in the request's context: a string, an integer or a
-// [fmt.Stringer]. Nothing stored, or an empty string, is [ErrNoKey]; a value of
-// another type is an error. Mount the middleware after the authentication.
+// [fmt.Stringer]. If nothing or an empty string is stored, the error is [ErrNoKey]; a
+// value of another type is an error, too. Mount the middleware after the
+// authentication.
 func User(key any) Func {
 	if key == nil {
 		panic("keyfunc: User(nil): want the key under which authentication stores the user")

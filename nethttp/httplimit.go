@@ -19,9 +19,9 @@ const adapter = guard.Adapter[*http.Request, http.Handler]("httplimit")
 // A denied request gets status 429 with Retry-After and a problem+json body
 // (RFC 9457); when Redis cannot answer, it gets 503.
 //
-// A request waits for a LeakyBucket's Delay; if the client leaves meanwhile, the wait
-// ends and the charge is refunded. net/http notices that a client left only once the
-// request's body is read.
+// A request waits for a LeakyBucket's Delay. If the client disconnects meanwhile, the
+// wait ends and the charge is refunded. net/http detects a disconnect only after the
+// request's body has been read.
 //
 // It panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(http.Handler) http.Handler {
@@ -42,7 +42,7 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(
 				w.WriteHeader(verdict.Status)
 				_, _ = w.Write(guard.Problem(verdict.Status)) // fails only if the client has left
 			}
-			outer.MultipartForm = r.MultipartForm // whose temporary files the server removes
+			outer.MultipartForm = r.MultipartForm // the server removes the temporary files of outer, and r may be a copy
 		})
 	}
 }
@@ -55,14 +55,15 @@ func OnDenied(h http.Handler) guard.Option { return adapter.OnDenied(h) }
 // 500 when the key function failed.
 func OnError(h http.Handler) guard.Option { return adapter.OnError(h) }
 
-// Key makes a key function of one over *http.Request. Tag what it returns, as in
-// "tenant:"+id, so that it is never the key of another kind. If it returns
-// [keyfunc.ErrNoKey] the request is counted by its peer's address; any other error
-// is answered with 500. Under the middleware of another adapter it panics.
+// Key returns a key function that calls f with the request's *http.Request. Add a
+// prefix to the key, as in "tenant:"+id, so that it never equals a key of another
+// kind. If f returns [keyfunc.ErrNoKey], the request is counted by its peer's
+// address; any other error is answered with 500. Under the middleware of another
+// adapter the key function panics.
 func Key(f func(*http.Request) (string, error)) keyfunc.Func { return adapter.Key(f) }
 
-// Result returns the decision about the request whose context ctx is: of stacked
-// middlewares, the tightest. It is false where no limiter decided.
+// Result returns the decision about the request whose context ctx is: the tightest
+// one of stacked middlewares. It reports false if no limiter decided.
 func Result(ctx context.Context) (core.Result, bool) {
 	return seenIn(ctx).Result()
 }

@@ -32,11 +32,11 @@ func (q request) Cookie(name string) string {
 	return c.Value
 }
 
-// seenKey is where a request's context has what was decided.
+// seenKey is the key of a request's context under which it has its guard.Seen.
 type seenKey struct{}
 
-// A seenContext keeps what was decided in the context itself, and the request that
-// has this context beside it: one allocation for the three.
+// A seenContext is a context with a guard.Seen, and the copy of the request that has
+// this context: one allocation for the three.
 type seenContext struct {
 	context.Context //nolint:containedctx // it is a context
 
@@ -51,15 +51,15 @@ func (c *seenContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// seenIn returns what was decided about the request whose context ctx is, nil
-// before the first middleware.
+// seenIn returns the guard.Seen of the request whose context ctx is, or nil before
+// the first middleware.
 func seenIn(ctx context.Context) *guard.Seen {
 	seen, _ := ctx.Value(seenKey{}).(*guard.Seen)
 	return seen
 }
 
-// withSeen returns r, which the first middleware replaces by a copy, and what was
-// decided about it.
+// withSeen returns r and its guard.Seen. If r has none, it returns a copy of r that
+// has one.
 func withSeen(r *http.Request) (*http.Request, *guard.Seen) {
 	if seen := seenIn(r.Context()); seen != nil {
 		return r, seen

@@ -31,7 +31,7 @@ func serveAndFinish(g *guard.Guard, v guard.Verdict, next http.Handler, w http.R
 	panicked = false
 }
 
-// serveWithStatus serves with h, whose status is the given one if it sets none.
+// serveWithStatus calls h, and sends status if h sends none.
 func serveWithStatus(h http.Handler, w http.ResponseWriter, r *http.Request, status int) {
 	written := 0
 	h.ServeHTTP(watch(w, status, &written), r)
@@ -40,8 +40,9 @@ func serveWithStatus(h http.Handler, w http.ResponseWriter, r *http.Request, sta
 	}
 }
 
-// watch returns w, with all the interfaces that it has, and keeps the status that
-// is sent in *status. What would send 200 unasked sends implied, if that is set.
+// watch returns w, with all the interfaces that it has, and records the status that
+// is sent in *status. A body without a status implies 200: if implied is set, it is
+// sent instead.
 func watch(w http.ResponseWriter, implied int, status *int) http.ResponseWriter {
 	sending := func() {
 		if *status != 0 {

@@ -21,11 +21,13 @@ type breakers struct {
 	byLimiter map[string]*breaker // by the limiter's name
 }
 
-// A breaker is the reported state of one limiter's circuit breaker. Its attributes
-// are made once, so that every increment and its decrement use the same series.
+// A breaker is the reported state of one limiter's circuit breakers: of those to its
+// servers the worst. Its attributes are made once, so that every increment and its
+// decrement use the same series.
 type breaker struct {
-	state   string
-	active  bool // whether the fallback is on
+	servers map[string]string // the state of each server that is not closed
+	state   string            // the worst of them
+	down    map[string]bool   // the servers for which the fallback is on
 	limiter metric.MeasurementOption
 	states  map[string]metric.MeasurementOption
 }
@@ -37,42 +39,57 @@ func (b *breakers) register(ctx context.Context, i *instruments, limiter string)
 	b.get(ctx, i, limiter)
 }
 
-// change records that the limiter's breaker went to a state, named as in
+// change records that the limiter's breaker to a server went to a state, named as in
 // core.Event.Detail.
-func (b *breakers) change(ctx context.Context, i *instruments, limiter, to string) {
+func (b *breakers) change(ctx context.Context, i *instruments, limiter, server, to string) {
 	if to == "half-open" {
 		to = halfOpen
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	br := b.get(ctx, i, limiter)
-	if _, known := br.states[to]; !known || to == br.state {
+	if _, known := br.states[to]; !known {
 		return
 	}
-	// A breaker never goes from closed to half-open. This event is from before it
-	// closed, and another goroutine was faster.
-	if to == halfOpen && br.state == closed {
+	_, wasOpen := br.servers[server]
+	switch {
+	case to == closed:
+		delete(br.servers, server)
+	case to == open || wasOpen: // a breaker never goes from closed to half-open: that event is late
+		br.servers[server] = to
+	}
+	worst := closed
+	for _, state := range br.servers {
+		if state == open || worst == closed {
+			worst = state
+		}
+	}
+	if worst == br.state {
 		return
 	}
 	i.state.Add(ctx, -1, br.states[br.state])
-	i.state.Add(ctx, 1, br.states[to])
-	br.state = to
+	i.state.Add(ctx, 1, br.states[worst])
+	br.state = worst
 }
 
-// fallback records that the limiter's fallback is on, or off.
-func (b *breakers) fallback(ctx context.Context, i *instruments, limiter string, active bool) {
+// fallback records that the limiter's fallback for a server is on, or off. What is
+// reported is whether it is on for any.
+func (b *breakers) fallback(ctx context.Context, i *instruments, limiter, server string, active bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	br := b.get(ctx, i, limiter)
-	if active == br.active {
-		return
+	before := len(br.down) > 0
+	if active {
+		br.down[server] = true
+	} else {
+		delete(br.down, server)
 	}
-	step := int64(1)
-	if !active {
-		step = -1
+	switch now := len(br.down) > 0; {
+	case now && !before:
+		i.fallback.Add(ctx, 1, br.limiter)
+	case before && !now:
+		i.fallback.Add(ctx, -1, br.limiter)
 	}
-	i.fallback.Add(ctx, step, br.limiter)
-	br.active = active
 }
 
 // get returns the limiter's breaker. For a new one it reports the state closed, so
@@ -83,7 +100,9 @@ func (b *breakers) get(ctx context.Context, i *instruments, limiter string) *bre
 	}
 	name := limiterName(limiter)
 	br := &breaker{
+		servers: make(map[string]string),
 		state:   closed,
+		down:    make(map[string]bool),
 		limiter: metric.WithAttributeSet(attribute.NewSet(name)),
 		states:  make(map[string]metric.MeasurementOption, 3),
 	}

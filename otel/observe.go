@@ -88,9 +88,9 @@ func (o *observer) observe(ctx context.Context, e core.Event) {
 	case core.EventOutage:
 		o.failures.Add(ctx, 1, metric.WithAttributes(limiterName(e.Limiter), errorType(e.Err)))
 	case core.EventFallbackOn, core.EventFallbackOff:
-		o.breakers.fallback(ctx, o.instruments, e.Limiter, e.Kind == core.EventFallbackOn)
+		o.breakers.fallback(ctx, o.instruments, e.Limiter, e.Server, e.Kind == core.EventFallbackOn)
 	case core.EventBreaker:
-		o.breakers.change(ctx, o.instruments, e.Limiter, e.Detail)
+		o.breakers.change(ctx, o.instruments, e.Limiter, e.Server, e.Detail)
 	case core.EventScriptLoad:
 		o.scriptLoads.Add(ctx, 1, metric.WithAttributes(limiterName(e.Limiter)))
 	case core.EventKeyFallback:

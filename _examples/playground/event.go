@@ -16,6 +16,16 @@ type hello struct {
 	Period float64 `json:"period"` // ms
 	Config config  `json:"config"`
 	At     float64 `json:"at"` // by Redis's clock, like all instants: ms since the Unix epoch
+
+	Algorithms []described `json:"algorithms"` // in the order of the page
+}
+
+// described is what the page must know of an algorithm to draw it.
+type described struct {
+	Name    string `json:"name"`
+	Bucket  bool   `json:"bucket"`  // its capacity is the burst
+	Delays  bool   `json:"delays"`  // it holds what it admits until its turn has come
+	Windows bool   `json:"windows"` // it counts in windows, which begin at multiples of the period
 }
 
 // changed reports a new configuration, and when it took effect.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/keyfunc"
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
@@ -19,29 +21,19 @@ type lane struct {
 	algorithm string
 	limiter   *core.Limiter
 	handler   http.Handler
-	bucket    bool
+	kind      *algorithm.Kind
 	rate      int64
 }
 
-// newLanes makes the six lanes of the session called id. When c changes, the new lanes
+// newLanes makes a lane of each algorithm for the session called id. When c changes, the new lanes
 // keep the counts of the old ones: they are the same limits with other numbers.
 // observe is called for every decision; all limiters have the options.
 func newLanes(client core.Client, id string, c config, observe func(hit, decision), options ...core.Option) ([]*lane, error) {
-	rate, burst := core.Per(c.Rate, period), core.Burst(c.Burst)
-	lanes := make([]*lane, 0, 6)
-	for _, limit := range []core.Limit{
-		core.FixedWindow(rate, core.Aligned()),
-		core.SlidingWindowCounter(rate),
-		core.SlidingWindowLog(rate),
-		core.TokenBucket(rate, burst),
-		core.GCRA(rate, burst),
-		core.LeakyBucket(rate, burst),
-	} {
-		l := &lane{algorithm: limit.Algorithm(), rate: c.Rate}
-		switch l.algorithm {
-		case "token_bucket", "gcra", "leaky_bucket":
-			l.bucket = true
-		}
+	rate := core.Per(c.Rate, period)
+	var lanes []*lane
+	for _, v := range limits.Aligned() {
+		limit := v.With(rate, limits.Settings{Burst: c.Burst})
+		l := &lane{algorithm: limit.Algorithm(), kind: v.Kind, rate: c.Rate}
 		watch := core.Observe(func(ctx context.Context, e core.Event) {
 			if h, ok := ctx.Value(hitKey{}).(hit); ok && e.Kind == core.EventDecision && e.Err == nil {
 				observe(h, l.decision(h, e.Result))
@@ -95,7 +87,7 @@ func (l *lane) serve(ctx context.Context, h hit) *answer {
 // used returns how much of the limit is used, in units. For a bucket it has a
 // fraction, so that its curve falls smoothly.
 func (l *lane) used(r core.Result) float64 {
-	if l.bucket {
+	if l.kind.Bucket {
 		return r.ResetAfter.Seconds() * float64(l.rate) / period.Seconds()
 	}
 	return float64(r.Limit - r.Remaining)

@@ -1,4 +1,4 @@
-// Command playground shows on one page how the six algorithms answer the same
+// Command playground shows on one page how the algorithms answer the same
 // traffic, live, from real limiters. Without -redis it starts an embedded Redis, so
 // that "go run ./_examples/playground" needs nothing else.
 package main

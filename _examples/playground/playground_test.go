@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
 // serve starts a playground as main does.
@@ -109,7 +111,7 @@ func TestStream(t *testing.T) {
 	p := follow(t, url)
 	var h hello
 	p.next("hello", &h)
-	if h.Config != defaults() || h.Period != 5000 || h.ID == "" {
+	if h.Config != defaults() || h.Period != 5000 || h.ID == "" || len(h.Algorithms) != len(algorithm.Kinds) {
 		t.Errorf("hello: %+v", h)
 	}
 	var c changed
@@ -133,7 +135,7 @@ func TestStream(t *testing.T) {
 	}
 	var l levels
 	p.next("levels", &l)
-	if len(l.Levels) != 6 || l.Levels["gcra"].At == 0 {
+	if len(l.Levels) != len(algorithm.Kinds) || l.Levels["gcra"].At == 0 {
 		t.Errorf("levels: %+v", l)
 	}
 }
@@ -150,7 +152,7 @@ func TestHit(t *testing.T) {
 		t.Errorf("status %d, %v", r.status, r.header)
 	}
 	decided := map[string]int{}
-	for range 6 {
+	for range algorithm.Kinds {
 		var d decision
 		p.next("decision", &d)
 		decided[d.Algorithm]++
@@ -158,7 +160,7 @@ func TestHit(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 	}
-	if len(decided) != 6 {
+	if len(decided) != len(algorithm.Kinds) {
 		t.Errorf("decided by %v, want each algorithm once", decided)
 	}
 	if r := do(t, http.MethodPost, url+"/hit?session="+h.ID, ""); r.status != http.StatusAccepted {

@@ -90,7 +90,11 @@ func (s *session) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.emit(hello{ID: s.id, Period: float64(period.Milliseconds()), Config: c, At: millis(clock())})
+	start := hello{ID: s.id, Period: float64(period.Milliseconds()), Config: c, At: millis(clock())}
+	for _, l := range lanes {
+		start.Algorithms = append(start.Algorithms, described{l.algorithm, l.kind.Bucket, l.kind.Delays, l.kind.Aligns})
+	}
+	s.emit(start)
 	s.tasks.Go(func() { s.peek(ctx) })
 	for ctx.Err() == nil {
 		s.play(ctx, clock)

@@ -13,19 +13,19 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// An Adapter makes Guards for the middleware of one framework. N is the
-// framework's own request or context and H its handler; the value is the name of
-// the adapter's package, for messages:
+// An Adapter makes the Guards, options and key functions of one framework's adapter.
+// N is the framework's own request or context and H its handler. The value is the
+// name of the adapter's package, for error messages:
 //
 //	const adapter = guard.Adapter[*gin.Context, gin.HandlerFunc]("ginlimit")
 //
-// It is for authors of adapters, whose packages have a Middleware that asks New,
-// and pass OnDenied, OnError and Key on.
+// It is for authors of adapters. The Middleware of their package calls New; its
+// OnDenied, OnError and Key call the methods of these names.
 type Adapter[N, H any] string
 
 // New returns the Guard of a middleware that limits by key, and the handlers that
-// opts have. It panics if lim, key or an option is nil, or an option is another
-// adapter's: that is a mistake in the program, and must leave no route unlimited.
+// are among opts. It panics if lim, key or an option is nil, or if an option is of
+// another adapter: a program with such a mistake must not run with a route unlimited.
 func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...Option) (*Guard, Handlers[H]) {
 	switch {
 	case lim == nil:
@@ -51,20 +51,20 @@ func (a Adapter[N, H]) mustBeOwn(option string, handler any) {
 	}
 }
 
-// OnDenied makes the adapter's option of this name.
+// OnDenied returns the option OnDenied of the adapter.
 func (a Adapter[N, H]) OnDenied(h H) Option {
 	mustFunc(isNil(h), "OnDenied", "answers denied requests")
 	return func(g *Guard) { g.denied = h }
 }
 
-// OnError makes the adapter's option of this name.
+// OnError returns the option OnError of the adapter.
 func (a Adapter[N, H]) OnError(h H) Option {
 	mustFunc(isNil(h), "OnError", "answers requests without a decision")
 	return func(g *Guard) { g.failed = h }
 }
 
-// Key makes the adapter's key function of this name. Under the middleware of
-// another adapter it panics at the first request.
+// Key returns the key function Key of the adapter. Under the middleware of another
+// adapter it panics at the first request.
 func (a Adapter[N, H]) Key(f func(N) (string, error)) keyfunc.Func {
 	mustFunc(f == nil, "Key", "takes the key from a request")
 	return func(r keyfunc.Request) (string, error) {
@@ -82,7 +82,7 @@ func isNil(handler any) bool {
 	return handler == nil || (v.Kind() == reflect.Func || v.Kind() == reflect.Pointer) && v.IsNil()
 }
 
-// Handlers are those of OnDenied and OnError, as far as a middleware has them.
+// Handlers are those given to OnDenied and OnError, if any.
 type Handlers[H any] struct{ denied, failed any }
 
 // For returns the handler that answers a request with the Verdict v. It reports
@@ -96,14 +96,14 @@ func (h Handlers[H]) For(v Verdict) (H, bool) {
 	return handler, ok
 }
 
-// A Header is where the headers of a response are set. An http.Header is one.
+// A Header sets the headers of a response. http.Header implements it.
 type Header interface {
 	Get(name string) string
 	Set(name, value string)
 }
 
 // A BytesHeader is a Header that copies the values that it is given, as that of
-// fasthttp does. A Guard makes no strings for it.
+// fasthttp does. A Guard then allocates no strings for them.
 type BytesHeader interface {
 	Header
 	SetBytes(name string, value []byte)
@@ -112,16 +112,17 @@ type BytesHeader interface {
 // Seen is what the middlewares of one request have decided so far. An adapter
 // keeps one with each request, for handlers and for stacked middlewares.
 type Seen struct {
-	limiter atomic.Pointer[core.Limiter] // which decides now
+	limiter atomic.Pointer[core.Limiter] // of the middleware that ran last
 
-	// A middleware inside of http.TimeoutHandler, or of a handler that serves several
-	// requests in one, runs beside others.
+	// Middlewares of one request can run at the same time: one inside of
+	// http.TimeoutHandler goes on after the timeout, and a handler may serve several
+	// requests in one.
 	mu         sync.Mutex
 	result     core.Result // the tightest
-	xRateLimit shown       // the tightest in the headers of each set
-	ietf       shown
-	values     [3]string // of X-RateLimit, as the first middleware wrote them
-	text       [64]byte  // for writing them
+	xRateLimit shown       // what is in the headers of this set
+	ietf       shown       // and of this
+	values     [3]string   // the X-RateLimit headers that the first middleware set
+	text       [64]byte    // in which they are formatted
 }
 
 // Result returns the tightest decision. It reports false if there is none.
@@ -134,8 +135,8 @@ func (s *Seen) Result() (core.Result, bool) {
 	return s.result, s.result.Source != core.SourceNone
 }
 
-// Logger returns the logger of the limiter that decides now, nil if there is none.
-// Requests have a method Logger that returns it; see [keyfunc.LoggingRequest].
+// Logger returns the logger of the limiter that decides now, or nil if there is none.
+// The method Logger of an adapter's request returns it; see [keyfunc.LoggingRequest].
 func (s *Seen) Logger() *slog.Logger {
 	if s == nil || s.limiter.Load() == nil {
 		return nil
@@ -144,8 +145,8 @@ func (s *Seen) Logger() *slog.Logger {
 	return lim.Logger().With("limiter", lim.Name())
 }
 
-// A shown is what Tighter compares of the Result in the headers. Each request has
-// two: with whole Results instead, a request took 10 % longer.
+// A shown is the Result that the headers have, as far as Tighter compares it. With
+// two whole Results in each Seen, a request took 10 % longer.
 type shown struct {
 	allowed                bool
 	source                 core.Source

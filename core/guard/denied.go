@@ -6,9 +6,8 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// A DeniedError is the error of a denied request, where a framework's error
-// handler renders it: errors.As finds it in what Echo's and Fiber's middleware
-// return.
+// A DeniedError is the error of a denied request. errors.As finds it in the error
+// that the middleware for Echo and Fiber returns.
 type DeniedError struct {
 	// Result is the decision.
 	Result core.Result

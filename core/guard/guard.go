@@ -2,6 +2,9 @@
 // request, asks the limiter, sets the headers, waits for a leaky bucket's Delay, and
 // returns what to do with the request.
 //
+// Check in guard.go is that path. header.go and ietf.go write the headers, and Seen in
+// adapter.go has what the middlewares of one request know of each other.
+//
 // Users of a middleware need its options ([Option]: [Skip], [Cost], [CountIf] and
 // so on), and [DeniedError]. Everything else is for authors of adapters: an
 // [Adapter] makes the [Guard] of a middleware, which shows each request to
@@ -19,8 +22,8 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// StatusClientGone is the status of a request whose client left before there was
-// an answer, as nginx has it. Only access logs show it.
+// StatusClientGone is the status of a request whose client disconnected before it was
+// answered. It is that of nginx, and appears in access logs only.
 const StatusClientGone = 499
 
 // A Guard decides about the requests that pass one middleware. It is safe for
@@ -36,10 +39,10 @@ type Guard struct {
 	countIf    func(status int) bool
 	dryRun     bool
 	headers    headers
-	denied     any // handlers of the framework
-	failed     any
+	denied     any // the handler of OnDenied, of the framework's type
+	failed     any // that of OnError
 
-	fallbackLogged sync.Once
+	noKeyLogged sync.Once
 }
 
 // A Verdict says what to do with a request.
@@ -48,14 +51,13 @@ type Verdict struct {
 	// request, 503 when the limiter could not decide, 500 when the key function
 	// failed, StatusClientGone when the client has left.
 	Status int
-	// Result is the limiter's decision. Its Source is SourceNone where there was
-	// none.
+	// Result is the limiter's decision. Its Source is SourceNone if there was none.
 	Result core.Result
 	// Err is why the request is not served: a *DeniedError, or why there was no
 	// decision.
 	Err error
 
-	limiter *core.Limiter
+	limiter *core.Limiter // that of the Result, which refunds it
 }
 
 // Check decides about r, sets the headers of its response and waits for its Delay.
@@ -73,7 +75,7 @@ func (g *Guard) Check(r keyfunc.Request, h Header, seen *Seen) (v Verdict) {
 	case g.dryRun:
 		v.Status, v.Err = 0, nil
 	case v.Status == http.StatusServiceUnavailable && g.headers.sets != 0:
-		h.Set(headerRetryAfter, "1") // by then Redis is asked again
+		h.Set(headerRetryAfter, "1") // the circuit breaker is open for no longer
 	case v.Status == 0 && v.Result.Delay > 0:
 		if err := sleep(r.Context(), v.Result.Delay); err != nil {
 			v.refund(r.Context())
@@ -109,8 +111,8 @@ func (g *Guard) decide(r keyfunc.Request, seen *Seen, v *Verdict) {
 	}
 }
 
-// record keeps res for handlers, and writes it into the headers. Either goes by
-// the tightest decision so far.
+// record keeps res for handlers, and writes it into the headers. Both have the
+// tightest decision so far.
 func (g *Guard) record(h Header, res *core.Result, seen *Seen) {
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
@@ -122,8 +124,11 @@ func (g *Guard) record(h Header, res *core.Result, seen *Seen) {
 	}
 }
 
-// keyOf takes the key from r. A request without one is counted by its peer's
-// address: leaving a credential out must not be a way around the limit.
+// keyOf returns the key of r. A request without one is counted by its peer's address,
+// so that leaving out a credential does not avoid the limit. That is normal for some
+// requests, where the error is ErrNoKey itself. A Func that wraps ErrNoKey says that
+// no request will ever have its key, as Route does where it is mounted too early:
+// that is logged once.
 func (g *Guard) keyOf(r keyfunc.Request) (string, error) {
 	key, err := g.key(r)
 	switch {
@@ -133,8 +138,8 @@ func (g *Guard) keyOf(r keyfunc.Request) (string, error) {
 		return key, err
 	}
 	g.limiter.Emit(r.Context(), core.Event{Kind: core.EventKeyFallback, Err: err})
-	if err != keyfunc.ErrNoKey { //nolint:errorlint,err113 // it is wrapped where no request will ever have a key
-		g.fallbackLogged.Do(func() {
+	if err != keyfunc.ErrNoKey { //nolint:errorlint,err113 // it asks whether the error is wrapped
+		g.noKeyLogged.Do(func() {
 			g.limiter.Logger().WarnContext(r.Context(), "redislimit: requests are limited by their peer's address instead",
 				"limiter", g.limiter.Name(), "error", err)
 		})
@@ -158,7 +163,7 @@ func logError(ctx context.Context, lim *core.Limiter, message string, err error,
 	lim.Logger().ErrorContext(ctx, message, append(attrs, "limiter", lim.Name(), "error", err)...)
 }
 
-// sleep waits for d. If ctx ends before, it returns its error.
+// sleep waits for d. If ctx ends first, it returns the context's error.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -173,16 +178,16 @@ func sleep(ctx context.Context, d time.Duration) error {
 // CountsByStatus reports whether [Guard.Finish] needs the final status of requests.
 func (g *Guard) CountsByStatus() bool { return g.countIf != nil }
 
-// Finish refunds what v charged if the final status of the response says that the
-// request does not count.
+// Finish refunds what was charged for v, if [CountIf] does not count the final status
+// of the response.
 func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
 	if g.countIf != nil && v.Result.Allowed && !g.countIf(status) {
 		v.refund(ctx)
 	}
 }
 
-// refund gives back what was charged, also where the client has left and so ended
-// ctx. In an outage it stays charged.
+// refund takes back what was charged, even if the client has disconnected and so
+// ended ctx. While Redis does not answer it stays charged.
 func (v Verdict) refund(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	if err := v.limiter.Refund(ctx, v.Result); err != nil && !errors.Is(err, core.ErrUnavailable) {

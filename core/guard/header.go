@@ -41,7 +41,8 @@ type headers struct {
 	expose bool
 }
 
-// set writes res, unless a middleware further out has written a tighter one.
+// set writes res, except where the headers have a tighter Result of a middleware
+// further out.
 func (o headers) set(h Header, res *core.Result, seen *Seen) {
 	if o.sets&XRateLimit != 0 && seen.xRateLimit.replace(res) {
 		o.setXRateLimit(h, res, seen)
@@ -57,8 +58,8 @@ func (o headers) set(h Header, res *core.Result, seen *Seen) {
 	}
 }
 
-// setXRateLimit writes the three numbers into one text. It writes http.Header, a
-// map, without Set, which would allocate a slice for each of them.
+// setXRateLimit formats the three numbers in one string, for one allocation. It
+// assigns to http.Header, a map, because Set would allocate a slice for each value.
 func (o headers) setXRateLimit(h Header, res *core.Result, seen *Seen) {
 	text := strconv.AppendInt(seen.text[:0], res.Limit, 10)
 	limit := len(text)
@@ -72,7 +73,7 @@ func (o headers) setXRateLimit(h Header, res *core.Result, seen *Seen) {
 		return
 	}
 	values := &seen.values
-	if values[0] != "" { // net/http may be reading those of a middleware further out
+	if values[0] != "" { // in the headers since an outer middleware, and net/http may be reading them
 		values = new([3]string)
 	}
 	all := string(text)
@@ -86,8 +87,8 @@ func (o headers) setXRateLimit(h Header, res *core.Result, seen *Seen) {
 	}
 }
 
-// reset returns X-RateLimit-Reset. In Unix time it is constant through a fixed
-// window, as it derives from the clock that decided.
+// reset returns X-RateLimit-Reset. In Unix time it is the same throughout a fixed
+// window, because At is of the clock that decided.
 func (o headers) reset(res *core.Result) int64 {
 	if o.delta {
 		return secondsCeil(res.ResetAfter)
@@ -99,8 +100,8 @@ func (o headers) reset(res *core.Result) int64 {
 	return at.Unix()
 }
 
-// retrySeconds returns RetryAfter in whole seconds. It is at least 1: clients
-// take 0 for "at once".
+// retrySeconds returns RetryAfter in whole seconds, and at least 1: clients take 0
+// for "at once".
 func retrySeconds(res *core.Result) int64 { return max(1, secondsCeil(res.RetryAfter)) }
 
 // secondsCeil returns d in whole seconds, rounded up: a client that waits that
@@ -112,7 +113,7 @@ func secondsCeil(d time.Duration) int64 {
 	return int64((d-1)/time.Second) + 1
 }
 
-// setExposed adds the headers in use to those that the application exposes.
+// setExposed adds the headers in use to those that the application already exposes.
 func (o headers) setExposed(h Header) {
 	names := []string{headerRetryAfter}
 	if o.sets&XRateLimit != 0 {

@@ -7,16 +7,16 @@ import (
 )
 
 // setIETF lists every limit in RateLimit-Policy and RateLimit. The items are
-// strings of RFC 9651; the names have no character that would need escaping.
+// strings of RFC 9651; a valid name has no character that would need escaping.
 func setIETF(h Header, res *core.Result) {
-	several := 0
+	limits := 0
 	for range res.All() {
-		several++
+		limits++
 	}
 	policy, state := make([]byte, 0, 128), make([]byte, 0, 128)
 	for each := range res.All() {
 		name := res.Limiter
-		if several > 1 {
+		if limits > 1 {
 			name += "-" + each.Name
 		}
 		if len(policy) > 0 {

@@ -8,12 +8,12 @@ import (
 )
 
 // An Option adjusts a middleware. Besides those here each adapter has OnDenied
-// and OnError, which take handlers of its framework. An option that is given twice
-// holds as it was given last. A nil function panics at once.
+// and OnError, which take handlers of its framework. If an option is given twice, the
+// last one applies. A nil function panics at once.
 type Option func(*Guard)
 
-// Skip lets the requests for which skip returns true pass without a decision:
-// they are neither counted nor given headers.
+// Skip lets the requests for which skip returns true pass without a decision: they
+// are not counted, and their responses have no headers about the limit.
 func Skip(skip func(keyfunc.Request) bool) Option {
 	mustFunc(skip == nil, "Skip", "reports which requests to let pass")
 	return func(g *Guard) { g.skip = skip }
@@ -26,8 +26,8 @@ func Cost(cost func(keyfunc.Request) int64) Option {
 	return func(g *Guard) { g.cost = cost }
 }
 
-// LimiterFor chooses the limiter of a request, such as that of a customer's tier.
-// Where it returns nil the mounted limiter decides.
+// LimiterFor chooses the limiter of a request, such as that of a customer's tier. If
+// it returns nil, the limiter of the middleware decides.
 func LimiterFor(limiter func(keyfunc.Request) *core.Limiter) Option {
 	mustFunc(limiter == nil, "LimiterFor", "chooses the limiter of a request")
 	return func(g *Guard) { g.limiterFor = limiter }
@@ -42,8 +42,8 @@ func CountIf(count func(status int) bool) Option {
 	return func(g *Guard) { g.countIf = count }
 }
 
-// DryRun decides and charges, but never denies or delays a request or sets a
-// header: to try a limit out on live traffic. Handlers see the decision.
+// DryRun decides and charges, but never denies or delays a request, and sets no
+// headers. It serves to try out a limit on live traffic. Handlers see the decision.
 func DryRun() Option { return func(g *Guard) { g.dryRun = true } }
 
 // Headers chooses the headers of limited responses: XRateLimit (the default),

@@ -8,9 +8,9 @@ import (
 // ProblemType is the media type of a [Problem].
 const ProblemType = "application/problem+json"
 
-// Problem returns the body of an answer with status: problem details of RFC
-// 9457. That of a 429 has the type which the IETF draft on rate limit headers
-// registers for exceeded quotas.
+// Problem returns the body of a response with status: problem details (RFC 9457).
+// Those of a 429 have the type which the IETF draft on rate limit headers registers
+// for exceeded quotas.
 func Problem(status int) []byte {
 	details := struct {
 		Type   string `json:"type"`

@@ -4,7 +4,7 @@ import "math"
 
 // A Limit is the numbers of one limit.
 type Limit struct {
-	Count, Period int64 // Count units per Period, from 1 to 1e9 and from 1000 to 400 days
+	Count, Period int64 // Count units, from 1 to 1e9, per Period, from a millisecond to 400 days
 	Burst         int64 // the capacity of a bucket
 	Aligned       bool  // fixed windows start at multiples of the period since the Unix epoch
 	Named         bool  // the limit has a name of its own, so that its Redis key does not contain the period
@@ -23,17 +23,17 @@ type Kind struct {
 
 	New func(Limit) Evaluator // makes a limit ready to decide
 
-	decideLua string // its Lua file
-	refundLua string // what only a refund needs besides
-	costArgs  int    // how many arguments of its script a cost takes
+	decideLua string // its Lua file, with evaluate and charge
+	refundLua string // what a refund needs besides
+	costArgs  int    // how many arguments Cost appends
 
-	work func(n int64) int64 // see Work; nil for the same at any cost
+	work func(n int64) int64 // see Work; nil if it is the same for any cost
 }
 
-// Work returns about how many microseconds of Redis a decision on n units takes in
-// a script of several, on the machine of docs/performance.md. Redis does nothing
-// else meanwhile, so that a batch is bounded by the sum over its decisions and their
-// limits. What depends on what is stored the script bounds itself: see [Failed].
+// Work returns about how many microseconds of Redis a decision on n units takes in a
+// script of several, on the machine of docs/performance.md. Redis does nothing else
+// meanwhile, so that the sum over the decisions of a batch and their limits is
+// bounded. What depends on what is stored the script bounds itself: see [Failed].
 func (k *Kind) Work(n int64) int64 {
 	if k.work == nil {
 		return 3
@@ -42,14 +42,14 @@ func (k *Kind) Work(n int64) int64 {
 }
 
 // An Evaluator is one limit, ready to decide. In memory it decides itself; in
-// Redis its Lua file does, and the Evaluator provides the arguments and reads the
-// reply. All that multiplies and divides is done here, in 64 and 128-bit integers,
-// so that Lua only adds and compares.
+// Redis its Lua file does, and the Evaluator provides the arguments and checks the
+// reply. The arguments are such that a decision in Lua mostly adds and compares: a Lua
+// number has 53 bits, and products of counts and times need more.
 type Evaluator interface {
-	// Evaluate returns how s stands for a decision on n units at now. It does not
-	// change what s says, but may drop what has expired.
-	Evaluate(s *State, now, n int64) Observation
-	// Charge charges n units to s, which was found as o says.
+	// Evaluate returns what a decision on n units at now observes in s, and whether it
+	// admits them. It charges nothing, but may drop from s what has expired.
+	Evaluate(s *State, now, n int64) (o Observation, admits bool)
+	// Charge charges n units to s. o is what Evaluate has just observed in s.
 	Charge(s *State, o Observation, n int64)
 	// Refund takes back n units that were charged under the ChargeID id.
 	Refund(s *State, now, n, id int64)
@@ -59,40 +59,51 @@ type Evaluator interface {
 	Usage(s *State, now int64) float64
 
 	// Constants returns the arguments of the script that are the same for every
-	// decision: strings, and int64s, which the script turns into numbers.
+	// decision. Those that are int64s become Lua numbers, all others are strings.
 	Constants() []any
 	// Cost appends the arguments of the script for a cost of n units.
 	Cost(args []any, n int64) []any
-	// Valid reports whether the script can have replied o.
+	// Valid reports whether o is an Observation that the script can reply.
 	Valid(o Observation) bool
 
-	// Outcome returns what o means for a decision on n units, which were charged on
-	// top of it or not.
-	Outcome(o Observation, n int64, charged bool) Outcome
-	// ChargeID returns by what Refund finds the charge that followed o.
+	// Capacity returns the most units that can be used at once, and the time in which
+	// so many come back at the limit's rate.
+	Capacity() (units, window int64)
+	// Outcome returns the outcome of a decision on n units that observed o. admits and
+	// charged say whether this limit admits them, and whether they were charged.
+	Outcome(o Observation, n int64, admits, charged bool) Outcome
+	// ChargeID returns the id by which Refund finds the charge that followed o.
 	ChargeID(o Observation) int64
 }
 
-// An Observation is how a limit stood before a decision. What A, B and C are is
-// the algorithm's own: its Evaluate and its Lua file say it.
+// An Observation is the state of a limit that a decision found. What A, B and C are
+// depends on the algorithm: its type and its Lua file document them. It has four
+// words, so that the compiler keeps it in registers: with five a decision in memory
+// took half as long again.
 type Observation struct {
-	Admits  bool
-	At      int64 // the instant of the decision, since the Unix epoch
+	At      int64 // the instant of the decision
 	A, B, C int64
 }
 
-// A State is what is kept in memory of one limit of one key. What A, B and C are
-// is the algorithm's own. The zero State is that of a key never used. In memory
-// the clock never steps back, and a limit never changes.
+// An Answer is that of one limit to a decision.
+type Answer struct {
+	Admits bool
+	Observation
+}
+
+// A State is the state of one limit of one key in memory. What A, B and C are
+// depends on the algorithm: its type documents them. The zero State is that of a key
+// without charges. Unlike in Redis the clock never steps back, and the limit never
+// changes.
 type State struct {
 	A, B, C int64
 	log     []logEntry
 }
 
-// An Outcome is what a decision means to whoever asked, in units and microseconds.
-// See core.Result, which has the same fields.
+// An Outcome is the numbers of a core.Result that differ from decision to decision,
+// in units and microseconds. It has four words, as an Observation.
 type Outcome struct {
-	Limit, Remaining, RetryAfter, ResetAfter, Delay, Window int64
+	Remaining, RetryAfter, ResetAfter, Delay int64
 }
 
 // Never is the RetryAfter of a cost above the capacity.

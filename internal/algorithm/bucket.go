@@ -13,10 +13,10 @@ var bucketLua string
 var bucketRefundLua string
 
 // TokenBucket, LeakyBucket and GCRA are the three bucket algorithms. They decide
-// alike and store alike: one instant, at which all units used are paid for. GCRA
-// calls it the theoretical arrival time; a token bucket is full then, and a leaky
-// bucket empty. A leaky bucket also delays what it admits, and has another default
-// capacity.
+// alike and store alike: the one instant at which the full capacity is available
+// again. GCRA calls it the theoretical arrival time; a token bucket is full then, and
+// a leaky bucket empty. A leaky bucket also delays what it admits, and has another
+// default capacity.
 var (
 	TokenBucket = &Kind{
 		Name: "token_bucket", Tag: "token", Bucket: true, Validate: validateBucket, New: newBucket,
@@ -46,7 +46,8 @@ func validateBucket(l Limit) error {
 	return nil
 }
 
-// drainedInOneSecond is a leaky bucket's default capacity.
+// drainedInOneSecond returns the units that drain in one second, from 1 to 1e9: the
+// default capacity of a leaky bucket.
 func drainedInOneSecond(count, period int64) int64 {
 	if count < 1 || period < 1 {
 		return 1 // the rate is refused elsewhere
@@ -59,19 +60,19 @@ func drainedInOneSecond(count, period int64) int64 {
 	return min(max(1, int64(n)), 1_000_000_000)
 }
 
-// A bucket decides for the bucket algorithms. What it keeps is a debt: the time
-// until the full capacity is available again. Units and time are exchanged at the
-// ratio unit, exactly.
+// A bucket decides for the bucket algorithms. It measures what is used as a debt: the
+// time until the full capacity is available again. A charge adds the time of its
+// units to the debt, which shrinks as time passes.
 //
 // An Observation is the debt: A whole microseconds and B parts of 1/q. A State is
-// the instant at which the debt ends, A and B parts of 1/q.
+// the instant at which the debt ends: A whole microseconds and B parts of 1/q.
 type bucket struct {
 	capacity int64
-	unit     ratio // the time of one unit
-	one      span  // the cost of one unit
-	full     span  // the debt of a bucket with nothing left
-	delays   bool  // an admitted request waits until the debt before it is over
-	form     string
+	unit     ratio  // the time of one unit
+	unitCost span   // the same as a span
+	maxDebt  span   // the debt when nothing remains
+	delays   bool   // an admitted request waits for as long as the debt before it
+	form     string // a version and the rate, with which a value in Redis begins
 	period   int64
 }
 
@@ -85,7 +86,7 @@ func newLeakyBucket(l Limit) Evaluator {
 
 func makeBucket(l Limit) *bucket {
 	b := &bucket{capacity: l.Burst, unit: newRatio(l.Count, l.Period), period: l.Period}
-	b.one, b.full = b.unit.times(1), b.unit.times(b.capacity)
+	b.unitCost, b.maxDebt = b.unit.times(1), b.unit.times(b.capacity)
 	b.form = fmt.Sprintf("B1 %d ", l.Count)
 	if l.Named {
 		b.form = fmt.Sprintf("B1 %d/%d ", l.Count, l.Period)
@@ -93,17 +94,18 @@ func makeBucket(l Limit) *bucket {
 	return b
 }
 
+// cost returns the debt that n units add, or huge if they are above the capacity.
 func (b *bucket) cost(n int64) span {
 	switch {
 	case n == 1:
-		return b.one
+		return b.unitCost
 	case n > b.capacity:
 		return span{w: huge}
 	}
 	return b.unit.times(n)
 }
 
-// debt returns what is left at now of the debt that s has.
+// debt returns what remains at now of the debt of s.
 func (b *bucket) debt(s *State, now int64) span {
 	if s.A < now {
 		return span{}
@@ -111,10 +113,10 @@ func (b *bucket) debt(s *State, now int64) span {
 	return span{s.A - now, s.B}
 }
 
-func (b *bucket) Evaluate(s *State, now, n int64) Observation {
+func (b *bucket) Evaluate(s *State, now, n int64) (Observation, bool) {
 	debt := b.debt(s, now)
-	admits := !b.full.less(b.unit.add(debt, b.cost(n)))
-	return Observation{Admits: admits, At: now, A: debt.w, B: debt.f}
+	admits := !b.maxDebt.less(b.unit.add(debt, b.cost(n)))
+	return Observation{At: now, A: debt.w, B: debt.f}, admits
 }
 
 func (b *bucket) Charge(s *State, o Observation, n int64) {
@@ -130,11 +132,11 @@ func (b *bucket) Refund(s *State, now, n, _ int64) {
 func (b *bucket) ResetAt(s *State) int64 { return span{s.A, s.B}.micros() }
 
 func (b *bucket) Usage(s *State, now int64) float64 {
-	return float64(b.debt(s, now).w) / float64(b.full.w+1)
+	return float64(b.debt(s, now).w) / float64(b.maxDebt.w+1)
 }
 
 func (b *bucket) Constants() []any {
-	return []any{b.form, b.full.w, b.full.f, b.unit.q, b.period}
+	return []any{b.form, b.maxDebt.w, b.maxDebt.f, b.unit.q, b.period}
 }
 
 func (b *bucket) Cost(args []any, n int64) []any {
@@ -143,27 +145,30 @@ func (b *bucket) Cost(args []any, n int64) []any {
 }
 
 func (b *bucket) Valid(o Observation) bool {
-	return o.A >= 0 && o.B >= 0 && o.B <= b.unit.q && !b.full.less(span{o.A, o.B})
+	return o.A >= 0 && o.B >= 0 && o.B <= b.unit.q && !b.maxDebt.less(span{o.A, o.B})
 }
 
-// ChargeID is the same for all charges: one unit of debt is like any other.
+// ChargeID is the same for all charges: a refund reduces the debt, whichever charge
+// it is of.
 func (b *bucket) ChargeID(Observation) int64 { return 0 }
 
-func (b *bucket) Outcome(o Observation, n int64, charged bool) Outcome {
+func (b *bucket) Capacity() (units, window int64) { return b.capacity, b.maxDebt.micros() }
+
+func (b *bucket) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 	debt := span{o.A, o.B}
-	out := Outcome{Limit: b.capacity, Window: b.full.micros()}
+	var out Outcome
 	switch {
 	case n > b.capacity:
 		out.RetryAfter = Never
-	case !o.Admits && n > 0:
-		out.RetryAfter = b.unit.sub(b.unit.add(debt, b.cost(n)), b.full).micros()
+	case !admits && n > 0:
+		out.RetryAfter = b.unit.sub(b.unit.add(debt, b.cost(n)), b.maxDebt).micros()
 	case b.delays && n > 0:
 		out.Delay = debt.micros()
 	}
 	if charged {
 		debt = b.unit.add(debt, b.cost(n))
 	}
-	out.Remaining = b.unit.units(b.unit.sub(b.full, debt))
+	out.Remaining = b.unit.units(b.unit.sub(b.maxDebt, debt))
 	out.ResetAfter = debt.micros()
 	return out
 }

@@ -9,11 +9,11 @@
 //	ratio.go       exact fractions of a microsecond
 //	script.go      puts scripts together from the files in lua/, and reads their replies
 //
-// A decision has two steps. First each limit is evaluated: it is looked at, and
-// answers whether it admits the cost. If all limits admit, each is charged. In
-// memory [Evaluator].Evaluate and Charge do that; in Redis the functions evaluate
-// and charge of the algorithm's Lua file. Both give the same [Observation], from
-// which Outcome works out the numbers that users see.
+// A decision has two steps. First each limit is evaluated, without changing it: does
+// it admit the cost? If all limits admit, each is charged. In memory these steps are
+// [Evaluator].Evaluate and Charge; in Redis they are the functions evaluate and charge
+// of the algorithm's Lua file, which lua/decide.lua calls. Both give the same
+// [Observation], from which Outcome computes the numbers that users see.
 //
-// All times are integers in microseconds.
+// All times are integers in microseconds, and instants count from the Unix epoch.
 package algorithm

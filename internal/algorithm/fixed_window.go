@@ -17,8 +17,9 @@ var FixedWindow = &Kind{
 
 // A fixedWindow decides for [FixedWindow].
 //
-// An Observation is A, the units used; B, the start of the window; C, its length.
-// A State is A, the units used; B, the start of the window; C, its end.
+// An Observation is A, the units used; B, the start of the window; C, its length,
+// which after a change of the limit may not be the period. A State is A, the units
+// used; B, the start of the window; C, its end.
 type fixedWindow struct {
 	limit, period  int64
 	aligned, named bool
@@ -28,7 +29,7 @@ func newFixedWindow(l Limit) Evaluator {
 	return &fixedWindow{limit: l.Count, period: l.Period, aligned: l.Aligned, named: l.Named}
 }
 
-func (w *fixedWindow) Evaluate(s *State, now, n int64) Observation {
+func (w *fixedWindow) Evaluate(s *State, now, n int64) (Observation, bool) {
 	used, start := s.A, s.B
 	if now >= s.C || used == 0 {
 		used, start = 0, now
@@ -36,7 +37,8 @@ func (w *fixedWindow) Evaluate(s *State, now, n int64) Observation {
 			start = now - now%w.period
 		}
 	}
-	return Observation{Admits: used+min(n, w.limit+1) <= w.limit, At: now, A: used, B: start, C: w.period}
+	fits := used+min(n, w.limit+1) <= w.limit // min: the sum must not overflow
+	return Observation{At: now, A: used, B: start, C: w.period}, fits
 }
 
 func (w *fixedWindow) Charge(s *State, o Observation, n int64) {
@@ -86,13 +88,15 @@ func (w *fixedWindow) Valid(o Observation) bool {
 // ChargeID is the start of the window.
 func (w *fixedWindow) ChargeID(o Observation) int64 { return o.B }
 
-func (w *fixedWindow) Outcome(o Observation, n int64, charged bool) Outcome {
+func (w *fixedWindow) Capacity() (units, window int64) { return w.limit, w.period }
+
+func (w *fixedWindow) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 	used, remains := o.A, o.B+o.C-o.At
-	out := Outcome{Limit: w.limit, Window: w.period}
+	var out Outcome
 	switch {
 	case n > w.limit:
 		out.RetryAfter = Never
-	case !o.Admits && n > 0:
+	case !admits && n > 0:
 		out.RetryAfter = remains
 	}
 	if charged {

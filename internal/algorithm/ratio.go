@@ -2,23 +2,24 @@ package algorithm
 
 import "math/bits"
 
-// A ratio is the time that one unit takes, period/count microseconds, as p/q in
-// lowest terms: with the denominator q every sum of a bucket is exact.
+// A ratio is the time of one unit, period/count microseconds, as p/q in lowest terms.
+// Every sum of such times is a multiple of 1/q, and so is exact as a [span].
 type ratio struct{ p, q int64 }
 
 func newRatio(count, period int64) ratio {
-	for a, b := period, count; ; a, b = b, a%b {
+	for a, b := period, count; ; a, b = b, a%b { // Euclid: a becomes the greatest common divisor
 		if b == 0 {
 			return ratio{period / a, count / a}
 		}
 	}
 }
 
-// A span is an amount of time: w whole microseconds and f parts of 1/q more.
+// A span is an amount of time: w whole microseconds and f parts of 1/q, which are
+// less than one.
 type span struct{ w, f int64 }
 
-// huge stands for any time beyond what arithmetic or Redis holds exactly. It is
-// longer than every capacity that is allowed.
+// huge stands for any time that is too long to be exact. It is longer than the maxDebt
+// of any bucket that is allowed.
 const huge = 1 << 60
 
 // times returns the time that n units take, or huge.

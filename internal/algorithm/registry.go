@@ -1,12 +1,12 @@
 package algorithm
 
 // Kinds are all algorithms there are. Package core makes limits of these only, and
-// every suite runs over this list.
+// every suite and tool runs over this list, in this order.
 var Kinds = []*Kind{
 	FixedWindow,
 	SlidingWindowLog,
 	SlidingWindowCounter,
 	TokenBucket,
-	LeakyBucket,
 	GCRA,
+	LeakyBucket,
 }

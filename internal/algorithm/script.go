@@ -7,8 +7,8 @@ import (
 )
 
 var (
-	// Clock is the text with which every script begins, and the only one that asks
-	// for the time: a test that drives the clock of a real Redis replaces it.
+	// Clock is the text with which every script begins, and the only part that asks
+	// for the time: tests with a clock of their own replace it.
 	//
 	//go:embed lua/clock.lua
 	Clock string
@@ -22,14 +22,14 @@ var (
 	refundLua string
 )
 
-// A Member is one of the limits of a script.
+// A Member is one of the limits that a script decides.
 type Member struct {
 	*Kind
 	Evaluator
 }
 
-// DecideScript returns the script that decides on limits. A single limit gets a
-// simpler one: it does not pay for the generality that several need.
+// DecideScript returns the script that decides limits. The script for a single limit
+// is simpler, and so faster.
 func DecideScript(limits []Member) string {
 	if len(limits) > 1 {
 		return composeSeveral(limits, false, decideAllLua)
@@ -43,16 +43,16 @@ func DecideScript(limits []Member) string {
 // RefundScript returns the script that takes back what was charged to limits.
 func RefundScript(limits []Member) string { return composeSeveral(limits, true, refundLua) }
 
-// A composer puts a script together: what all begin with, the algorithms of the
-// limits, and what is done with them.
+// A composer puts a script together: what all begin with, the functions of the
+// algorithms, and the part that calls them.
 type composer struct {
 	text      strings.Builder
-	constants int // of the limits so far
-	width     int // the arguments of a decision so far
+	constants int // how many arguments the constants of the limits so far take
+	width     int // how many arguments a decision takes, with the limits so far
 }
 
 func newComposer() *composer {
-	c := &composer{width: 1} // whether to charge
+	c := &composer{width: 1} // the first says whether to charge
 	c.add(Clock)
 	c.add(sharedLua)
 	return c
@@ -60,8 +60,8 @@ func newComposer() *composer {
 
 func (c *composer) add(lua string) { c.text.WriteString(lua + "\n") }
 
-// addConstants has the script turn a limit's numbers in ARGV from text into
-// numbers, once for all its decisions.
+// addConstants adds m, whose constants and cost come after those of the limits so far.
+// The script converts the constants that are numbers once, for all its decisions.
 func (c *composer) addConstants(m Member) {
 	for _, constant := range m.Constants() {
 		c.constants++
@@ -72,14 +72,15 @@ func (c *composer) addConstants(m Member) {
 	c.width += m.costArgs
 }
 
-// finish ends the script with what it does.
+// finish returns the script, which ends with lua: the part that decides or refunds.
 func (c *composer) finish(lua string) string {
 	fmt.Fprintf(&c.text, "local first, width = %d, %d\n\n%s", c.constants+1, c.width, lua)
 	return c.text.String()
 }
 
-// composeSeveral returns a script over a Lua table of limits: each with the
-// functions of its algorithm, and where its constants and its cost begin.
+// composeSeveral returns a script that ends with lua, for which it defines `limits`: a
+// table of limits, each with the functions of its algorithm and the positions at
+// which its constants and its cost begin.
 func composeSeveral(limits []Member, refund bool, lua string) string {
 	c := newComposer()
 	exports := "evaluate = evaluate, charge = charge"
@@ -108,37 +109,36 @@ func composeSeveral(limits []Member, refund bool, lua string) string {
 // replyLen is how many integers a script replies for each limit.
 const replyLen = 5
 
-// failed is what a script replies instead of 1 or 0 for a decision that failed, and
-// charged nothing, while others of the same script did not; or that it did not make,
-// because those before it took long.
+// failed is what a script replies instead of 1 or 0 for a decision that charged
+// nothing, because it failed or because the decisions before it took long, if the
+// script has other decisions.
 const failed = 2
 
-// Failed reports whether reply, that of one of several decisions, is of one that
-// failed and is to be sent again.
+// Failed reports whether reply, to one of several decisions, says that this one failed
+// and charged nothing.
 func Failed(reply []int64) bool { return len(reply) > 0 && reply[0] == failed }
 
-// DecodeReply reads the reply to one decision. What replied may be a proxy,
-// another version of this library or a fault, so nothing is believed that the
-// script cannot have said.
-func DecodeReply(reply []int64, limits []Member, into []Observation) error {
+// DecodeReply reads the reply to one decision. It refuses what the script cannot reply:
+// a faulty proxy may, or another version of this library.
+func DecodeReply(reply []int64, limits []Member, into []Answer) error {
 	if len(reply) != replyLen*len(limits) {
 		return UnexpectedLength(len(reply), replyLen*len(limits))
 	}
 	for i, m := range limits {
 		n := reply[i*replyLen : (i+1)*replyLen]
-		o := Observation{Admits: n[0] == 1, At: n[1], A: n[2], B: n[3], C: n[4]}
-		if n[0]>>1 != 0 || o.At < 0 || o.At >= maxInstant || !m.Valid(o) {
+		o := Observation{At: n[1], A: n[2], B: n[3], C: n[4]}
+		if n[0] < 0 || n[0] > 1 || o.At < 0 || o.At >= maxInstant || !m.Valid(o) {
 			return fmt.Errorf("unexpected reply from redis: %v", n)
 		}
-		into[i] = o
+		into[i] = Answer{n[0] == 1, o}
 	}
 	return nil
 }
 
-// UnexpectedLength is the error of a reply of another length than the script's.
+// UnexpectedLength returns the error for a reply of the wrong length.
 func UnexpectedLength(got, want int) error {
 	return fmt.Errorf("unexpected reply of %d numbers from redis, want %d", got, want)
 }
 
-// ReplyLen returns how many integers a decision on so many limits replies.
+// ReplyLen returns how many integers the reply to one decision has.
 func ReplyLen(limits int) int { return replyLen * limits }

@@ -24,8 +24,8 @@ func members() []algorithm.Member {
 	return all
 }
 
-// FuzzDecodeReply decodes what may be replied in Redis's place: it is refused or
-// gives an Outcome within its bounds, and never panics.
+// FuzzDecodeReply decodes any reply: it is refused, or gives an Outcome within its
+// bounds. Neither panics.
 func FuzzDecodeReply(f *testing.F) {
 	f.Add([]byte(nil), int64(1))
 	f.Add(make([]byte, 8*5), int64(1))
@@ -47,13 +47,14 @@ func FuzzDecodeReply(f *testing.F) {
 			reply[i] = int64(binary.LittleEndian.Uint64(raw[8*i:]))
 		}
 		for _, m := range members() {
-			observed := make([]algorithm.Observation, 1)
-			if err := algorithm.DecodeReply(reply, []algorithm.Member{m}, observed); err != nil {
+			answers := make([]algorithm.Answer, 1)
+			if err := algorithm.DecodeReply(reply, []algorithm.Member{m}, answers); err != nil {
 				continue
 			}
-			for _, charged := range []bool{false, observed[0].Admits} {
-				out := m.Outcome(observed[0], max(0, min(n, 3)), charged)
-				if out.Remaining < 0 || out.Remaining > out.Limit || out.RetryAfter < 0 || out.ResetAfter < 0 || out.Delay < 0 {
+			for _, charged := range []bool{false, answers[0].Admits} {
+				capacity, _ := m.Capacity()
+				out := m.Outcome(answers[0].Observation, max(0, min(n, 3)), answers[0].Admits, charged)
+				if out.Remaining < 0 || out.Remaining > capacity || out.RetryAfter < 0 || out.ResetAfter < 0 || out.Delay < 0 {
 					t.Errorf("%s, %v: %+v", m.Name, reply, out)
 				}
 			}

@@ -13,7 +13,8 @@ var slidingWindowCounterLua string
 var slidingWindowCounterRefundLua string
 
 // SlidingWindowCounter counts the units in the current aligned window and in the
-// one before, which is weighted by the part of it that a sliding window covers.
+// one before. The latter are weighted by the part of that window which lies within the
+// last period.
 var SlidingWindowCounter = &Kind{
 	Name: "sliding_window_counter", Tag: "counter", New: newCounter,
 	decideLua: slidingWindowCounterLua, refundLua: slidingWindowCounterRefundLua, costArgs: 1,
@@ -36,7 +37,8 @@ func newCounter(l Limit) Evaluator {
 	return c
 }
 
-// at returns the units in the window of now and in the one before, and its start.
+// at returns the units in the window of now, those in the one before, and the start of
+// the window of now.
 func (c *counter) at(s *State, now int64) (current, before, start int64) {
 	start = now - now%c.period
 	switch {
@@ -48,11 +50,10 @@ func (c *counter) at(s *State, now int64) (current, before, start int64) {
 	return s.A, s.B, start
 }
 
-func (c *counter) Evaluate(s *State, now, n int64) Observation {
+func (c *counter) Evaluate(s *State, now, n int64) (Observation, bool) {
 	o := Observation{At: now}
 	o.A, o.B, o.C = c.at(s, now)
-	o.Admits = n <= c.limit && c.fitsAt(o, n) <= now
-	return o
+	return o, n <= c.limit && c.fitsAt(o, n) <= now
 }
 
 func (c *counter) Charge(s *State, o Observation, n int64) { s.A, s.B, s.C = o.A+n, o.B, o.C }
@@ -94,13 +95,15 @@ func (c *counter) Valid(o Observation) bool {
 // ChargeID is the start of the window.
 func (c *counter) ChargeID(o Observation) int64 { return o.C }
 
-func (c *counter) Outcome(o Observation, n int64, charged bool) Outcome {
+func (c *counter) Capacity() (units, window int64) { return c.limit, c.period }
+
+func (c *counter) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 	current, before := o.A, o.B
-	out := Outcome{Limit: c.limit, Window: c.period}
+	var out Outcome
 	switch {
 	case n > c.limit:
 		out.RetryAfter = Never
-	case !o.Admits && n > 0:
+	case !admits && n > 0:
 		out.RetryAfter = c.fitsAt(o, n) - o.At
 	}
 	if charged {
@@ -127,8 +130,8 @@ func (c *counter) fitsAt(o Observation, n int64) int64 {
 	return start + c.period + c.fadedAfter(current, c.limit-n)
 }
 
-// fadedAfter returns how far into a window the units of the window before have
-// lost enough of their weight to be at most free.
+// fadedAfter returns how long after the start of a window the units of the one before
+// weigh no more than free.
 func (c *counter) fadedAfter(before, free int64) int64 {
 	if before <= free {
 		return 0

@@ -29,7 +29,7 @@ func workOfLog(n int64) int64 {
 	if n <= 1 {
 		return 4
 	}
-	return 6 + 3*int64(bits.OnesCount64(uint64(n-1)))/2
+	return 16 + 2*int64(bits.OnesCount64(uint64(n-1)))
 }
 
 func validateLog(l Limit) error {
@@ -39,12 +39,13 @@ func validateLog(l Limit) error {
 	return nil
 }
 
-// A log decides for [SlidingWindowLog]. Charges have numbers, which are instants:
-// that of the charge, or the next that is free.
+// A log decides for [SlidingWindowLog]. Each charge has a number of its own: the
+// instant of the charge, or the next number after the newest charge's if that is
+// later.
 //
-// An Observation is A, the units in the window; B, the number of the charge if the
-// log admits, and else the instant at which there is room; C, the instant of the
-// newest charge. A State is A, the units in its log.
+// An Observation is A, the units in the window; B, the number of the charge if the log
+// admits, and else the instant at which it will; C, the instant of the newest charge.
+// A State is A, the sum of the units in its log.
 type log struct{ limit, period int64 }
 
 func newLog(l Limit) Evaluator { return &log{limit: l.Count, period: l.Period} }
@@ -52,25 +53,26 @@ func newLog(l Limit) Evaluator { return &log{limit: l.Count, period: l.Period} }
 // A logEntry is one charge: its instant, its number and its units.
 type logEntry struct{ at, number, n int64 }
 
-func (l *log) Evaluate(s *State, now, n int64) Observation {
+func (l *log) Evaluate(s *State, now, n int64) (Observation, bool) {
 	for len(s.log) > 0 && s.log[0].at <= now-l.period {
 		s.A -= s.log[0].n
 		s.log = s.log[1:]
 	}
-	o := Observation{Admits: n <= l.limit && s.A+n <= l.limit, At: now, A: s.A, B: now}
+	o := Observation{At: now, A: s.A, B: now}
+	admits := n <= l.limit && s.A+n <= l.limit
 	if len(s.log) == 0 {
-		return o
+		return o, admits
 	}
 	newest := s.log[len(s.log)-1]
 	o.B, o.C = max(now, newest.number+1), newest.at
-	if !o.Admits && n <= l.limit {
-		o.B = l.leavesAt(s, s.A+n-l.limit) + l.period
+	if !admits && n <= l.limit {
+		o.B = l.admittedAt(s, s.A+n-l.limit) + l.period
 	}
-	return o
+	return o, admits
 }
 
-// leavesAt returns the instant of the last of the n oldest units.
-func (l *log) leavesAt(s *State, n int64) int64 {
+// admittedAt returns when the last of the n oldest units was admitted.
+func (l *log) admittedAt(s *State, n int64) int64 {
 	for _, e := range s.log {
 		if n -= e.n; n <= 0 {
 			return e.at
@@ -119,12 +121,14 @@ func (l *log) Valid(o Observation) bool {
 // ChargeID is the number of the charge.
 func (l *log) ChargeID(o Observation) int64 { return o.B }
 
-func (l *log) Outcome(o Observation, n int64, charged bool) Outcome {
-	out := Outcome{Limit: l.limit, Window: l.period}
+func (l *log) Capacity() (units, window int64) { return l.limit, l.period }
+
+func (l *log) Outcome(o Observation, n int64, admits, charged bool) Outcome {
+	var out Outcome
 	switch {
 	case n > l.limit:
 		out.RetryAfter = Never
-	case !o.Admits && n > 0:
+	case !admits && n > 0:
 		out.RetryAfter = max(0, o.B-o.At)
 	}
 	used, newest := o.A, o.C

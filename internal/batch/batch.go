@@ -17,10 +17,12 @@ import (
 // again, alone.
 var ErrRetryAlone = errors.New("to be sent again, alone")
 
-// A RunFunc carries out the members of one batch, of which the first has waited
-// since an instant. The error that it returns applies to every member; an error of
-// one member alone is in its Err.
-type RunFunc[T any] func(ctx context.Context, since time.Time, members []*Member[T]) error
+// ErrHurry is the error of a caller that did not wait for its batch any longer.
+var ErrHurry = errors.New("the batch took too long for this caller")
+
+// A RunFunc carries out the members of one batch. The error that it returns applies
+// to every member; an error of one member alone is in its Err.
+type RunFunc[T any] func(ctx context.Context, members []*Member[T]) error
 
 // A Member is one call of a batch.
 type Member[T any] struct {
@@ -36,30 +38,45 @@ type Member[T any] struct {
 // and on a slow network others wait for a fraction of a round trip.
 const maxInFlight = 4
 
+const (
+	// maxInFlightSlow is how many batches are in flight where round trips are long and
+	// a full batch waits.
+	maxInFlightSlow = 16
+	// slow is a long round trip.
+	slow = 5 * time.Millisecond
+	// maxWaiting bounds how many calls wait.
+	maxWaiting = 1 << 16
+)
+
 // A Batcher batches the calls to one server. It is safe for concurrent use.
 type Batcher[T any] struct {
-	maxBatch int
-	run      RunFunc[T]
+	maxBatch  int
+	maxWeight int64
+	weigh     func(T) int64
+	run       RunFunc[T]
 
-	mu       sync.Mutex
-	inFlight int
-	waiting  []*batch[T] // all but the last are full
+	mu        sync.Mutex
+	inFlight  int
+	waiting   []*batch[T]   // all but the last are full
+	calls     int           // in those that wait
+	roundTrip time.Duration // of the last batches
 }
 
 // A batch is calls that go together.
 type batch[T any] struct {
 	ctx     context.Context //nolint:containedctx // that of the first caller, which may leave before the batch ends
-	since   time.Time
 	members []Member[T]
-	started bool
-	err     error // of all members
+	weight  int64     // of all members
+	started time.Time // zero while it waits
+	err     error     // of all members
 	done    chan struct{}
 }
 
-// New returns a Batcher of batches of at most maxBatch calls, which run carries
-// out.
-func New[T any](maxBatch int, run RunFunc[T]) *Batcher[T] {
-	return &Batcher[T]{maxBatch: maxBatch, run: run}
+// New returns a Batcher of batches that run carries out. They have at most maxBatch
+// calls, which weigh at most maxWeight together: a call that weighs more by itself is a
+// batch of its own.
+func New[T any](maxBatch int, maxWeight int64, weigh func(T) int64, run RunFunc[T]) *Batcher[T] {
+	return &Batcher[T]{maxBatch: maxBatch, maxWeight: maxWeight, weigh: weigh, run: run}
 }
 
 // A Place is that of a call in a batch.
@@ -69,24 +86,47 @@ type Place[T any] struct {
 	index   int
 }
 
-// Acquire reports whether the call may go alone, at once: the caller then makes it
-// and calls Release. Otherwise the call is put into a batch, and the caller waits
-// at the Place that is returned.
-func (b *Batcher[T]) Acquire(ctx context.Context, call T) (place Place[T], alone bool) {
+// A Way is how a call goes.
+type Way uint8
+
+// The ways.
+const (
+	Batched Way = iota // in a batch: the caller waits at its Place
+	Alone              // at once: the caller makes the call, and calls Release
+	Full               // not at all: too many calls wait already
+)
+
+// Acquire returns how a call goes.
+func (b *Batcher[T]) Acquire(ctx context.Context, call T) (Place[T], Way) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.inFlight < maxInFlight {
 		b.inFlight++
-		return place, true
+		return Place[T]{}, Alone
 	}
-	last := len(b.waiting) - 1
-	if last < 0 || len(b.waiting[last].members) == b.maxBatch {
-		b.waiting = append(b.waiting, &batch[T]{ctx: context.WithoutCancel(ctx), since: time.Now(), done: make(chan struct{})})
+	if b.calls >= maxWaiting {
+		return Place[T]{}, Full
+	}
+	weight, last := b.weigh(call), len(b.waiting)-1
+	if last < 0 || len(b.waiting[last].members) == b.maxBatch || b.waiting[last].weight+weight > b.maxWeight {
+		b.waiting = append(b.waiting, &batch[T]{ctx: context.WithoutCancel(ctx), done: make(chan struct{})})
 		last++
 	}
 	to := b.waiting[last]
 	to.members = append(to.members, Member[T]{Call: call})
-	return Place[T]{b, to, len(to.members) - 1}, false
+	to.weight += weight
+	b.calls++
+	place := Place[T]{b, to, len(to.members) - 1}
+	if b.full() && b.roundTrip > slow && b.inFlight < maxInFlightSlow {
+		b.inFlight++
+		go b.runBatches(b.take())
+	}
+	return place, Batched
+}
+
+// full reports whether the first batch that waits takes no more calls. The lock is held.
+func (b *Batcher[T]) full() bool {
+	return len(b.waiting) > 1 || len(b.waiting[0].members) == b.maxBatch
 }
 
 // Release starts the next batch, if one waits.
@@ -100,15 +140,21 @@ func (b *Batcher[T]) Release() {
 func (b *Batcher[T]) next() *batch[T] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiting) == 0 {
+	if len(b.waiting) == 0 || b.inFlight > maxInFlight && !b.full() {
 		b.inFlight--
 		return nil
 	}
-	next := b.waiting[0]
+	return b.take()
+}
+
+// take takes the first batch that waits. The lock is held.
+func (b *Batcher[T]) take() *batch[T] {
+	first := b.waiting[0]
 	b.waiting[0] = nil // its members are not to be kept in memory for longer than their callers
 	b.waiting = b.waiting[1:]
-	next.started = true
-	return next
+	b.calls -= len(first.members)
+	first.started = time.Now()
+	return first
 }
 
 // runBatches runs a batch and then those that have come to wait meanwhile.
@@ -121,32 +167,62 @@ func (b *Batcher[T]) runBatches(next *batch[T]) {
 			}
 		}
 		if len(members) > 0 {
-			next.err = Catch(func() error { return b.run(next.ctx, next.since, members) })
+			next.err = Catch(func() error { return b.run(next.ctx, members) })
+			b.measure(time.Since(next.started))
 		}
 		close(next.done)
 		runtime.Gosched() // callers that have their answer may call again, and share the next batch
 	}
 }
 
-// Since returns since when the first call of the batch has waited.
-func (p Place[T]) Since() time.Time { return p.batch.since }
+// measure keeps a moving average of round trips.
+func (b *Batcher[T]) measure(took time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.roundTrip += (took - b.roundTrip) / 4
+}
 
-// Wait waits until the batch returns, or ctx ends. It panics if the batch did.
-func (p Place[T]) Wait(ctx context.Context) error {
+// InFlightFor returns for how long the batch has been in flight.
+func (p Place[T]) InFlightFor() time.Duration {
+	p.batcher.mu.Lock()
+	defer p.batcher.mu.Unlock()
+	if p.batch.started.IsZero() {
+		return 0
+	}
+	return time.Since(p.batch.started)
+}
+
+// Wait waits until the batch returns, ctx ends, or hurry is over, if it is not 0. It
+// panics if the batch did.
+func (p Place[T]) Wait(ctx context.Context, hurry time.Duration) error {
+	var over <-chan time.Time
+	if hurry > 0 {
+		timer := time.NewTimer(hurry)
+		defer timer.Stop()
+		over = timer.C
+	}
 	select {
 	case <-p.batch.done:
 	case <-ctx.Done():
-		p.batcher.mu.Lock()
-		defer p.batcher.mu.Unlock()
-		if !p.batch.started {
-			p.batch.members[p.index].canceled = true
-		}
+		p.leave()
 		return ctx.Err()
+	case <-over:
+		p.leave()
+		return ErrHurry
 	}
 	if p.batch.err != nil {
 		return Rethrow(p.batch.err)
 	}
 	return p.batch.members[p.index].Err
+}
+
+// leave takes the call out of a batch that still waits.
+func (p Place[T]) leave() {
+	p.batcher.mu.Lock()
+	defer p.batcher.mu.Unlock()
+	if p.batch.started.IsZero() {
+		p.batch.members[p.index].canceled = true
+	}
 }
 
 // A panicError carries a panic from a goroutine of ours to the caller, who can

@@ -24,7 +24,6 @@ type server struct {
 	t       *testing.T
 	mu      sync.Mutex
 	batches [][]string        // the keys in each batch
-	since   []time.Time       // of each batch
 	returns []chan error      // how each batch is to end
 	fails   map[string]error  // of one member
 	values  []context.Context // of each batch
@@ -33,19 +32,30 @@ type server struct {
 
 func newServer(t *testing.T, maxBatch int) *server {
 	p := &server{t: t, fails: map[string]error{}}
-	p.Batcher = New(maxBatch, p.run)
+	p.Batcher = New(maxBatch, 100, weigh, p.run)
 	return p
 }
 
+// weigh returns 60 for a call whose key is "heavy", 101 for "too heavy", and else 1.
+func weigh(c call) int64 {
+	switch c.key {
+	case "heavy":
+		return 60
+	case "too heavy":
+		return 101
+	}
+	return 1
+}
+
 // run carries out a batch: it returns when the test says so.
-func (p *server) run(ctx context.Context, since time.Time, members []*Member[call]) error {
+func (p *server) run(ctx context.Context, members []*Member[call]) error {
 	var keys []string
 	for _, m := range members {
 		keys = append(keys, m.Call.key)
 	}
 	returns := make(chan error)
 	p.mu.Lock()
-	p.batches, p.since, p.returns = append(p.batches, keys), append(p.since, since), append(p.returns, returns)
+	p.batches, p.returns = append(p.batches, keys), append(p.returns, returns)
 	p.values = append(p.values, ctx)
 	p.mu.Unlock()
 	err := <-returns
@@ -63,7 +73,7 @@ func (p *server) run(ctx context.Context, since time.Time, members []*Member[cal
 func (p *server) fill() {
 	p.t.Helper()
 	for range maxInFlight {
-		if _, alone := p.Acquire(p.t.Context(), call{}); !alone {
+		if _, way := p.Acquire(p.t.Context(), call{}); way != Alone {
 			p.t.Fatal("a call waits though few are in flight")
 		}
 	}
@@ -81,13 +91,13 @@ type caller struct {
 func (p *server) call(ctx context.Context, key string) *caller {
 	p.t.Helper()
 	c := &caller{}
-	place, alone := p.Acquire(ctx, call{key, &c.answer})
-	if alone {
+	place, way := p.Acquire(ctx, call{key, &c.answer})
+	if way != Batched {
 		p.t.Fatalf("%s need not wait", key)
 	}
 	p.callers.Go(func() {
 		defer func() { c.panic, c.ended = recover(), true }()
-		c.err = place.Wait(ctx)
+		c.err = place.Wait(ctx, 0)
 	})
 	synctest.Wait()
 	return c
@@ -115,8 +125,8 @@ func (p *server) idle() {
 	p.t.Helper()
 	p.callers.Wait()
 	synctest.Wait()
-	if p.inFlight != 0 || len(p.waiting) != 0 {
-		p.t.Errorf("%d calls and batches are in flight, %d wait", p.inFlight, len(p.waiting))
+	if p.inFlight != 0 || len(p.waiting) != 0 || p.calls != 0 {
+		p.t.Errorf("%d calls and batches are in flight, %d and %d wait", p.inFlight, p.calls, len(p.waiting))
 	}
 }
 
@@ -131,7 +141,6 @@ func TestOrder(t *testing.T) {
 	t.Parallel()
 	withServer(t, 3, func(t *testing.T, p *server) {
 		p.fill()
-		began := time.Now()
 		var callers []*caller
 		for i := range 8 {
 			callers = append(callers, p.call(t.Context(), string(rune('a'+i))))
@@ -149,11 +158,6 @@ func TestOrder(t *testing.T) {
 		if callers[0].ended || !callers[3].ended || callers[6].ended {
 			t.Errorf("ended: %v, %v, %v; want only what has returned", callers[0].ended, callers[3].ended, callers[6].ended)
 		}
-		for i, since := range p.since {
-			if want := began.Add(time.Duration(3*i) * time.Second); !since.Equal(want) {
-				t.Errorf("batch %d counts from %v, want %v: when its first call came", i, since.Sub(began), want.Sub(began))
-			}
-		}
 		p.end(0, nil)
 		p.end(2, nil)
 		p.Release()
@@ -164,6 +168,28 @@ func TestOrder(t *testing.T) {
 				t.Errorf("caller %d: %v, %q", i, c.err, c.answer)
 			}
 		}
+	})
+}
+
+// A batch is full, too, where the next call is too heavy for it. One that is too
+// heavy for any batch is one of its own.
+func TestWeight(t *testing.T) {
+	t.Parallel()
+	withServer(t, 4, func(t *testing.T, p *server) {
+		p.fill()
+		for _, key := range []string{"a", "heavy", "b", "heavy", "c", "too heavy", "d", "e", "f", "g", "h"} {
+			p.call(t.Context(), key)
+		}
+		p.Release()
+		synctest.Wait()
+		for i := range 5 {
+			p.end(i, nil)
+		}
+		p.sent("aheavyb", "heavyc", "too heavy", "defg", "h")
+		for range maxInFlight - 1 {
+			p.Release()
+		}
+		p.idle()
 	})
 }
 
@@ -326,7 +352,7 @@ func TestCrowd(t *testing.T) {
 			n   int
 			out *int
 		}
-		b := New(most, func(_ context.Context, _ time.Time, members []*Member[sum]) error {
+		b := New(most, 100, func(sum) int64 { return 1 }, func(_ context.Context, members []*Member[sum]) error {
 			if len(members) < 1 || len(members) > most {
 				t.Errorf("%d members", len(members))
 			}
@@ -342,11 +368,11 @@ func TestCrowd(t *testing.T) {
 				for j := range calls {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*j%17)*300*time.Microsecond)
 					var out int
-					place, alone := b.Acquire(ctx, sum{i*calls + j, &out})
-					if alone {
+					place, way := b.Acquire(ctx, sum{i*calls + j, &out})
+					if way == Alone {
 						time.Sleep(time.Millisecond)
 						b.Release()
-					} else if err := place.Wait(ctx); err == nil && out != i*calls+j {
+					} else if err := place.Wait(ctx, 0); err == nil && out != i*calls+j {
 						t.Errorf("caller %d has the answer %d, want %d", i, out, i*calls+j)
 					} else if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 						t.Error(err)

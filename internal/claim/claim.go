@@ -1,17 +1,17 @@
-// Package claim lets exactly one of the copies of a result take back what was
-// charged for it.
+// Package claim lets a result be refunded once, although it is a value that can be
+// copied.
 package claim
 
 import "sync/atomic"
 
-// A Claim is part of a result. The zero Claim, of a result for which nothing was
-// charged, cannot be taken.
+// A Claim is the right to refund what was charged for a result. All copies of the
+// result have the same Claim. The zero Claim, if nothing was charged, cannot be taken.
 type Claim struct {
 	set *Set
 	bit uint8
 }
 
-// Take reports whether it is the first call for this Claim or a copy of it.
+// Take takes the Claim. It reports false if the Claim or a copy of it was taken before.
 func (c Claim) Take() bool {
 	if c.set == nil {
 		return false
@@ -28,14 +28,14 @@ func (c Claim) Owner() uint64 {
 	return c.set.Owner
 }
 
-// A Set is what the copies of a Claim share. Up to 64 Claims share one, so that a
-// Claim need not cost an allocation.
+// A Set is what the copies of a Claim share. Up to 64 Claims share one, so that not
+// each of them costs an allocation.
 type Set struct {
-	Owner uint64 // tells apart the limiters that charged
+	Owner uint64 // identifies the limiter that charged
 	taken atomic.Uint64
 }
 
-// Only returns the Claim of a Set that has no other.
+// Only returns the one Claim of a Set that is for no other.
 func (s *Set) Only() Claim { return Claim{set: s} }
 
 // A Source makes Claims. It is not safe for concurrent use.

@@ -1,5 +1,5 @@
-// Package hook lets this module's own suites and tools reach what core does not
-// export. It is set when package core is imported.
+// Package hook gives this module's own suites and tools access to what core does not
+// export. Importing package core sets it.
 package hook
 
 import (

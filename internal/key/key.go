@@ -24,7 +24,7 @@ func ValidName(s string) bool {
 	return true
 }
 
-// ValidPrefix reports whether s can be a prefix: like a name, with ":" besides.
+// ValidPrefix reports whether s can be a prefix: as a name, but ":" is also allowed.
 func ValidPrefix(s string) bool {
 	for i := range len(s) {
 		if !ValidName(s[i:i+1]) && s[i] != ':' {
@@ -43,8 +43,8 @@ const maxPlain = 64
 
 // Encode returns the form in which a user's key is stored between the braces of a
 // Redis key. A short key of plain characters is stored as it is, so that operators
-// can read it. Any other is replaced by "~" and its SHA-256: no key can close the
-// braces and choose its own hash slot, be mistaken for another, or be long.
+// can read it. Any other is replaced by "~" and its SHA-256. So a key cannot close the
+// braces, which would choose its hash slot; cannot equal another; and is never long.
 func Encode(key string) string {
 	if plain(key) {
 		return key
@@ -53,8 +53,8 @@ func Encode(key string) string {
 	return "~" + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// Local is Encode for what stays in this process, where a short key of any
-// characters can be kept as it is.
+// Local is Encode for a key that is kept in this process only. There a short key can
+// have any characters, but for a "~" at its start.
 func Local(key string) string {
 	if len(key) <= maxPlain && key[0] != '~' {
 		return key
@@ -74,7 +74,7 @@ func plain(key string) bool {
 	return true
 }
 
-// plainByte has the bytes that need no quoting in redis-cli and cannot be taken
+// plainByte is true for bytes that need no quoting in redis-cli and cannot be taken
 // for another part of the Redis key.
 var plainByte = func() (table [256]bool) {
 	for c := range table {

@@ -1,9 +1,9 @@
 // Package memory keeps the state of limits in this process: for limiters without
-// Redis, and for the outage policy FailLocal. It is bounded: where it is full, a
-// new key takes the place of another.
+// Redis, and for the outage policy FailLocal. It is bounded: when it is full, another
+// key is evicted for a new one.
 //
 //	memory.go  Store: decides, refunds, resets
-//	shard.go   some of the keys under one lock, and which of them is evicted
+//	shard.go   a part of the keys, under one lock: which are removed, which evicted
 package memory
 
 import (
@@ -30,11 +30,11 @@ type Store struct {
 	started time.Time
 	startAt int64 // started, in microseconds since the epoch
 	seed    maphash.Seed
-	unused  []algorithm.State // of a key that is not there
+	unused  []algorithm.State // what a key without an entry is evaluated by
 	shards  []shard
 }
 
-// New returns a Store of at most entries keys. Its claims are those of owner.
+// New returns a Store of at most entries keys. owner is the Owner of its claims.
 func New(entries int, limits []algorithm.Evaluator, owner uint64) *Store {
 	now := time.Now()
 	m := &Store{
@@ -59,13 +59,13 @@ func (m *Store) shard(k string) *shard {
 	return &m.shards[i]
 }
 
-// Decide evaluates each limit for n units of the user's key k, and writes what it
-// observed to observed. If all limits admit n and charge is set, it charges n and
+// Decide evaluates each limit for n units of the user's key k, and writes its answer
+// to answers. If all limits admit n and charge is set, it charges n and
 // returns a Claim to that.
-func (m *Store) Decide(k string, n int64, charge bool, observed []algorithm.Observation) claim.Claim {
+func (m *Store) Decide(k string, n int64, charge bool, answers []algorithm.Answer) claim.Claim {
 	k = key.Local(k)
 	s := m.shard(k)
-	now := m.now() // read before the lock is taken: others need not wait for it
+	now := m.now() // before the lock is taken, which is then held for less time
 	s.Lock()
 	now = s.clamp(now)
 	e := s.entries[k]
@@ -74,8 +74,9 @@ func (m *Store) Decide(k string, n int64, charge bool, observed []algorithm.Obse
 		states = e.states
 	}
 	for i, l := range m.limits {
-		observed[i] = l.Evaluate(&states[i], now, n)
-		charge = charge && observed[i].Admits
+		o, admits := l.Evaluate(&states[i], now, n)
+		answers[i] = algorithm.Answer{Admits: admits, Observation: o}
+		charge = charge && admits
 	}
 	if !charge {
 		s.Unlock()
@@ -85,7 +86,7 @@ func (m *Store) Decide(k string, n int64, charge bool, observed []algorithm.Obse
 		e = s.add(k, now)
 	}
 	for i, l := range m.limits {
-		l.Charge(&e.states[i], observed[i], n)
+		l.Charge(&e.states[i], answers[i].Observation, n)
 	}
 	c := s.claims.Next()
 	s.Unlock()
@@ -108,7 +109,7 @@ func (m *Store) Refund(k string, n int64, ids []int64) {
 	}
 }
 
-// Reset forgets k.
+// Reset removes the state of k.
 func (m *Store) Reset(k string) {
 	k = key.Local(k)
 	s := m.shard(k)

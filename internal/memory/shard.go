@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// swept is how many entries each new key looks at in turn, to remove those whose
-	// full limit has long been available again.
+	// swept is how many entries are looked at, in turn, when a key is added, to remove
+	// those whose full limit has long been available again.
 	swept = 2
-	// sampled is how many random entries a full shard looks at, to evict the one that
-	// is used least.
+	// sampled is how many random entries are looked at when a shard is full, to evict the
+	// one that is used least.
 	sampled = 16
-	// retention is for how long an entry is kept, while there is room, after its full
-	// limit is available again, in microseconds: a key that comes back need not be made
-	// anew.
+	// retention is for how long an entry is kept after its full limit is available
+	// again, unless the shard is full, in microseconds: if its key is used again, no new
+	// entry is allocated.
 	retention = 10_000_000
 )
 
-// A shard has some of the keys.
+// A shard has a part of the keys.
 type shard struct {
 	sync.Mutex
 	entries  map[string]*entry
@@ -32,7 +32,7 @@ type shard struct {
 	list     []*entry // all entries, in no order
 	hand     int      // where the next sweep begins in list
 
-	_ [16]byte // fills 128 bytes, so that no other shard is in the same line of the processor's cache
+	_ [16]byte // fills 128 bytes, so that no two shards share a line of the processor's cache
 }
 
 // An entry is the state of one key.
@@ -49,14 +49,14 @@ func (s *shard) init(limits []algorithm.Evaluator, capacity int, owner uint64) {
 	s.limits, s.capacity = limits, capacity
 }
 
-// clamp returns the instant of a decision whose clock was read before the lock was
-// taken: never one before that of a decision already made.
+// clamp returns now, or the instant of the last decision if that is later: now was
+// read before the lock was taken.
 func (s *shard) clamp(now int64) int64 {
 	s.latest = max(s.latest, now)
 	return s.latest
 }
 
-// add returns a new entry for key, for which it makes room.
+// add returns a new entry for key. If the shard is full, it evicts another.
 func (s *shard) add(key string, now int64) *entry {
 	by := now
 	if len(s.list) < s.capacity {
@@ -78,8 +78,8 @@ func (s *shard) add(key string, now int64) *entry {
 	return e
 }
 
-// sweep removes the next entry if its full limit was available by the instant
-// given.
+// sweep removes the next entry if its full limit was available again at the instant
+// by.
 func (s *shard) sweep(by int64) {
 	if s.hand >= len(s.list) {
 		s.hand = 0
@@ -91,8 +91,8 @@ func (s *shard) sweep(by int64) {
 	}
 }
 
-// evict removes, of some random entries, one whose full limit is available again,
-// or else the one that is used least.
+// evict removes the entry of some random ones that is used least. One whose full limit
+// is available again is not used at all.
 func (s *shard) evict(now int64) {
 	var least *entry
 	usage := 0.0
@@ -123,7 +123,7 @@ func (e *entry) resetAt(limits []algorithm.Evaluator) int64 {
 	return at
 }
 
-// usage returns how much is used of the limit that is used most.
+// usage returns the Usage of the limit of which most is used.
 func (e *entry) usage(limits []algorithm.Evaluator, now int64) float64 {
 	used := 0.0
 	for i, l := range limits {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A deadlineContext ends with the timeout, less at most 1/64 of it, or with the
-// caller's deadline if that is first. Those of one moment share a timer.
+// TestDeadlines: a deadlineContext ends with the timeout, less at most 1/64 of it, or
+// with the caller's deadline if that is first. Calls that begin together share a timer.
 func TestDeadlines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestDeadlines(t *testing.T) {
 			}
 		}
 		if first.Done() != second.Done() || first.Done() == third.Done() {
-			t.Error("two of one moment do not share a timer, or a later one does")
+			t.Error("two that began together do not share a timer, or a later one does")
 		}
 		earlier, cancel := context.WithTimeout(ctx, timeout/2)
 		defer cancel()

@@ -38,7 +38,9 @@ func (s script) run(ctx context.Context, client Client, args []any, keys int, lo
 	cmd := s.command(ctx, args, keys)
 	err := client.Process(ctx, cmd)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		loaded(ctx)
+		if loaded != nil {
+			loaded(ctx)
+		}
 		args[0], args[1] = "eval", s.source
 		cmd = onceCmd{redis.NewIntSliceCmd(ctx, args...)}
 		err = client.Process(ctx, cmd)

@@ -4,6 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,23 +28,39 @@ type Config struct {
 	Hooks           Hooks
 }
 
-// Hooks are called when something happens, in the goroutine of whoever noticed.
+// Hooks are called when something happens, in the goroutine that noticed it. Any may
+// be nil.
 type Hooks struct {
 	ScriptLoaded  func(ctx context.Context)            // Redis did not have a script
 	CallFailed    func(ctx context.Context, err error) // Redis did not answer a call that was made
-	BreakerChange func(ctx context.Context, from, to BreakerState, cause error)
+	BreakerChange func(ctx context.Context, c Change)
+}
+
+// A Change is that of the circuit breaker of one server.
+type Change struct {
+	Server   string // its address; empty for what is not known yet, or never
+	From, To BreakerState
+	Cause    error // why it opened
+	Log      bool  // for one of the stores over a client only
 }
 
 // A Store decides for the keys of one limiter. What it does is atomic for each
 // key, and the server's clock decides. It is safe for concurrent use.
 type Store struct {
-	client  Client
+	servers *Servers
 	limits  []algorithm.Member
 	decide  script
 	refund  script
-	breaker *breaker
-	groups  *groups
+	timeout time.Duration
 	hooks   Hooks
+
+	deadlines deadlines // of calls that may take as long as the timeout
+	maxBatch  int
+	single    *batcher                             // of one server
+	byServer  atomic.Pointer[map[*Server]*batcher] // of a Cluster; copied when it changes
+	crossSlot atomic.Bool                          // a script cannot have keys of several hash slots
+	mu        sync.Mutex                           // held where byServer changes
+	closed    atomic.Bool
 
 	head      string   // a Redis key up to the user's key: "rl:api:{"
 	tails     []string // and what follows it, for each limit: "}:token-1m"
@@ -50,13 +71,14 @@ type Store struct {
 // NewStore returns the Store of one limiter over client. It sends nothing.
 func NewStore(client Client, c Config) *Store {
 	s := &Store{
-		client:  client,
-		limits:  c.Limits,
-		decide:  newScript(algorithm.DecideScript(c.Limits)),
-		refund:  newScript(algorithm.RefundScript(c.Limits)),
-		breaker: newBreaker(client, c),
-		hooks:   c.Hooks,
-		head:    c.Prefix + ":" + c.Limiter + ":{",
+		servers:  serversOf(client),
+		limits:   c.Limits,
+		decide:   newScript(algorithm.DecideScript(c.Limits)),
+		refund:   newScript(algorithm.RefundScript(c.Limits)),
+		timeout:  c.Timeout,
+		maxBatch: c.MaxBatch,
+		hooks:    c.Hooks,
+		head:     c.Prefix + ":" + c.Limiter + ":{",
 	}
 	for _, name := range c.LimitNames {
 		s.tails = append(s.tails, "}:"+name)
@@ -69,8 +91,21 @@ func NewStore(client Client, c Config) *Store {
 			s.unitCost = append(s.unitCost, fmt.Sprint(cost))
 		}
 	}
-	s.groups = newGroups(s, client, c.MaxBatch)
+	s.deadlines.timeout = c.Timeout
+	s.byServer.Store(&map[*Server]*batcher{})
+	if _, ok := client.(*redis.Client); ok {
+		s.single = s.newBatcher(s.servers.whole)
+	}
+	s.servers.add(s)
 	return s
+}
+
+// Close ends what runs in the background for s, unless other limiters over its
+// client need it.
+func (s *Store) Close() {
+	if !s.closed.Swap(true) {
+		s.servers.remove()
+	}
 }
 
 // A decision is what one caller asks.
@@ -78,58 +113,119 @@ type decision struct {
 	key      string
 	n        int64
 	charge   bool
-	observed []algorithm.Observation // where the reply is written
+	answers  []algorithm.Answer // where the reply is written
+	patience time.Duration      // how long the caller waits
+	until    time.Time          // and until when; set for one in a batch
 }
 
-// Decide evaluates each limit for n units of the user's key k, and writes what it
-// observed to observed. If all limits admit n and charge is set, it charges n.
-// While the circuit breaker is open the error is [ErrBreakerOpen].
-func (s *Store) Decide(ctx context.Context, k string, n int64, charge bool, observed []algorithm.Observation) error {
-	d := decision{k, n, charge, observed}
-	if !s.breaker.closed() {
-		return s.decideWithin(ctx, s.breaker.timeout, d) // while Redis fails nobody waits for others
+// Decide evaluates each limit for n units of the user's key k, and writes its answer
+// to answers. If all limits admit n and charge is set, it charges n.
+// While the server is down the error is [ErrBreakerOpen].
+func (s *Store) Decide(ctx context.Context, k string, n int64, charge bool, answers []algorithm.Answer) error {
+	sv := s.servers.of(ctx, s, k)
+	d := decision{key: k, n: n, charge: charge, answers: answers, patience: s.patience(ctx)}
+	if !sv.up(d.patience) {
+		sv.want(s, k)
+		return ErrBreakerOpen
 	}
-	batcher := s.groups.batcher(ctx, d)
+	batcher := s.batcher(sv)
 	if batcher == nil {
-		err := s.decideAlone(ctx, d)
-		if err == nil {
-			s.groups.markTopologyKnown()
-		}
-		return err
+		return s.decideAlone(ctx, sv, d)
 	}
-	place, alone := batcher.Acquire(ctx, d)
-	if alone {
+	d.until = time.Now().Add(d.patience)
+	place, how := batcher.Acquire(ctx, d)
+	switch how {
+	case batch.Full:
+		return ErrQueue
+	case batch.Alone:
 		defer batcher.Release()
-		return s.decideAlone(ctx, d)
+		return s.decideAlone(ctx, sv, d)
 	}
-	err := place.Wait(ctx)
-	if errors.Is(err, batch.ErrRetryAlone) {
-		return s.decideWithin(ctx, s.breaker.timeout-time.Since(place.Since()), d)
+	return s.decideInBatch(ctx, sv, d, place)
+}
+
+func (s *Store) decideAlone(ctx context.Context, sv *Server, d decision) error {
+	begun := time.Now()
+	err := s.call(ctx, d.patience, func(ctx context.Context) error { return s.evaluate(ctx, d) })
+	if err == nil && s.servers.cluster != nil {
+		s.servers.topologyKnown.Store(true)
+	}
+	return s.finish(ctx, sv, d.key, err, d.patience, begun)
+}
+
+func (s *Store) decideInBatch(ctx context.Context, sv *Server, d decision, place batch.Place[decision]) error {
+	var hurry time.Duration // the batch itself ends in time for callers with the timeout's patience
+	if d.patience < s.timeout {
+		hurry = d.patience
+	}
+	err := place.Wait(ctx, hurry)
+	switch {
+	case errors.Is(err, batch.ErrRetryAlone):
+		d.patience = time.Until(d.until)
+		return s.decideAlone(ctx, sv, d)
+	case errors.Is(err, batch.ErrHurry):
+		inFlight := place.InFlightFor()
+		if inFlight == 0 {
+			return ErrQueue
+		}
+		return s.finish(ctx, sv, d.key, context.DeadlineExceeded, inFlight, time.Now().Add(-inFlight))
 	}
 	return err
 }
 
-// decideAlone takes a fast path where it can: with a closed breaker, and a client
-// that honors deadlines, a call needs neither a goroutine nor a lock.
-func (s *Store) decideAlone(ctx context.Context, d decision) error {
-	if !s.breaker.bareCallAllowed() {
-		return s.decideWithin(ctx, s.breaker.timeout, d)
-	}
-	err := s.evaluate(s.breaker.deadlines.with(ctx), d)
-	return s.breaker.recordBareCall(ctx, err)
-}
-
-func (s *Store) decideWithin(ctx context.Context, timeout time.Duration, d decision) error {
-	return s.breaker.call(ctx, timeout, func(ctx context.Context) error { return s.evaluate(ctx, d) })
-}
-
-// evaluate runs the script for one decision.
+// evaluate runs the script for one decision. While a hash slot moves and has only
+// some of the keys, the server says so, and is asked again.
 func (s *Store) evaluate(ctx context.Context, d decision) error {
-	reply, err := s.decide.run(ctx, s.client, s.args(d), len(s.tails), s.hooks.ScriptLoaded)
-	if err != nil {
-		return err
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		reply, err := s.decide.run(ctx, s.servers.client, s.args(d), len(s.tails), s.hooks.ScriptLoaded)
+		if err == nil {
+			return algorithm.DecodeReply(reply, s.limits, d.answers)
+		}
+		if !hasCode(err, "TRYAGAIN") || !sleep(ctx, pause) {
+			return err
+		}
 	}
-	return algorithm.DecodeReply(reply, s.limits, d.observed)
+}
+
+// sleep reports whether ctx lasted for as long as d.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// probe decides on one unit of keys that nothing else uses, in the hash slot of k:
+// it takes all that a decision takes. It returns nil if the server is well.
+func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *failure {
+	keys := s.appendKeys(make([]any, scriptArgs, 16), k)
+	unique := strconv.FormatUint(rand.Uint64(), 36)
+	for i := scriptArgs; i < len(keys); i++ {
+		keys[i] = fmt.Sprint(keys[i], "~probe-", unique)
+	}
+	args := s.appendCost(append(slices.Clone(keys), s.constants...), decision{n: 1, charge: true})
+	begun := time.Now()
+	err := batch.Catch(func() error { // a hook of the client may panic: here nobody else would recover
+		return s.call(ctx, patience, func(ctx context.Context) error {
+			_, err := s.decide.run(ctx, s.servers.client, args, len(s.tails), s.hooks.ScriptLoaded)
+			if err == nil {
+				del := redis.NewIntCmd(ctx, append([]any{"del"}, keys[scriptArgs:]...)...)
+				_ = s.servers.client.Process(ctx, del) // they have a TTL
+			}
+			return err
+		})
+	})
+	if err == nil {
+		if s.servers.cluster != nil {
+			s.servers.topologyKnown.Store(true)
+		}
+		return nil
+	}
+	return s.classify(s.explain(ctx, err), patience, begun)
 }
 
 // Refund takes back n units that were charged to k; ids are the ChargeIDs, one for
@@ -139,17 +235,27 @@ func (s *Store) Refund(ctx context.Context, k string, n int64, ids []int64) erro
 	for _, id := range ids {
 		args = append(args, id)
 	}
-	return s.breaker.call(ctx, s.breaker.timeout, func(ctx context.Context) error {
-		_, err := s.refund.run(ctx, s.client, args, len(s.tails), s.hooks.ScriptLoaded)
+	return s.do(ctx, k, func(ctx context.Context) error {
+		_, err := s.refund.run(ctx, s.servers.client, args, len(s.tails), s.hooks.ScriptLoaded)
 		return err
 	})
 }
 
 // Reset forgets k.
 func (s *Store) Reset(ctx context.Context, k string) error {
-	return s.breaker.call(ctx, s.breaker.timeout, func(ctx context.Context) error {
-		return s.client.Process(ctx, redis.NewIntCmd(ctx, s.appendKeys([]any{"del"}, k)...))
+	return s.do(ctx, k, func(ctx context.Context) error {
+		return s.servers.client.Process(ctx, redis.NewIntCmd(ctx, s.appendKeys([]any{"del"}, k)...))
 	})
+}
+
+// do makes a call on k that is no decision.
+func (s *Store) do(ctx context.Context, k string, f func(context.Context) error) error {
+	sv, patience, begun := s.servers.of(ctx, s, k), s.patience(ctx), time.Now()
+	if !sv.up(patience) {
+		sv.want(s, k)
+		return ErrBreakerOpen
+	}
+	return s.finish(ctx, sv, k, s.call(ctx, patience, f), patience, begun)
 }
 
 // args returns the arguments of a script for one decision.

@@ -16,13 +16,13 @@ var ErrUnsupported = errors.New("the server cannot run the scripts of redislimit
 
 // explain returns an ErrUnsupported with the server's version for an error that no
 // retry will make go away, and err for any other.
-func (b *breaker) explain(ctx context.Context, err error) error {
+func (s *Store) explain(ctx context.Context, err error) error {
 	if !permanent(err) {
 		return err
 	}
 	version := "of unknown version"
 	info := redis.NewStringCmd(ctx, "info", "server")
-	if b.within(ctx, b.timeout, func(ctx context.Context) error { return b.client.Process(ctx, info) }) == nil {
+	if s.call(ctx, s.timeout, func(ctx context.Context) error { return s.servers.client.Process(ctx, info) }) == nil {
 		version = serverVersion(info.Val())
 	}
 	return fmt.Errorf("%w; this server is %s: %w", ErrUnsupported, version, err)

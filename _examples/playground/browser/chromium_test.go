@@ -89,7 +89,7 @@ type tab struct {
 	end time.Time // messages are allowed from then on; zero for never
 }
 
-// open opens an address in a new tab of the given size.
+// open opens an address, if there is one, in a new tab of the given size.
 func open(t *testing.T, url string, width, height int64) *tab {
 	t.Helper()
 	ctx, closeTab := chromedp.NewContext(shared.browser)
@@ -119,8 +119,18 @@ func open(t *testing.T, url string, width, height int64) *tab {
 			}
 		}
 	})
-	p.do(chromedp.EmulateViewport(width, height), chromedp.Navigate(url))
+	p.do(chromedp.EmulateViewport(width, height))
+	if url != "" {
+		p.load(url)
+	}
 	return p
+}
+
+// load opens the page at url, and waits for its charts.
+func (p *tab) load(url string) {
+	p.t.Helper()
+	p.do(chromedp.Navigate(url))
+	p.until("a chart for each algorithm", `document.querySelector(".lane") !== null`)
 }
 
 // allowMessages allows messages on the console from now on.

@@ -87,9 +87,9 @@ func TestNames(t *testing.T) {
 func TestReducedMotion(t *testing.T) {
 	t.Parallel()
 	server := start(t)
-	p := open(t, "about:blank", desktop, height)
+	p := open(t, "", desktop, height)
 	p.prefer("prefers-reduced-motion", "reduce")
-	p.do(chromedp.Navigate(server.url + "/?shape=steady"))
+	p.load(server.url + "/?shape=steady")
 	p.until("traffic", laneOf("gcra", "admitted")+" > 0")
 	pictures := get(p, chromedp.Evaluate[int](`new Promise((done) => {
 		const canvas = document.querySelector("canvas"), seen = new Set(), end = performance.now() + 2500

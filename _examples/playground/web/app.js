@@ -5,9 +5,9 @@ import { Panel } from "./panel.js"
 import { Controls } from "./controls.js"
 
 const byId = (id) => document.getElementById(id)
-const lanes = makeLanes(byId("lanes"))
+const lanes = [] // made when the server has said which algorithms there are
 const controls = new Controls(byId("controls"), adjust)
-const panel = new Panel(lanes)
+const panel = new Panel()
 const still = matchMedia("(prefers-reduced-motion: reduce)")
 const dark = matchMedia("(prefers-color-scheme: dark)")
 const page = { session: "", period: 5000, config: controls.config(), ahead: -Infinity, frozen: 0, colour: colours() }
@@ -23,6 +23,10 @@ function follow() {
   const events = new EventSource("events")
   const on = (name, f) => events.addEventListener(name, (e) => f(JSON.parse(e.data)))
   on("hello", (e) => {
+    if (lanes.length === 0) {
+      lanes.push(...makeLanes(byId("lanes"), e.algorithms))
+      panel.offer(lanes)
+    }
     page.session = panel.session = e.id
     page.period = e.period
     page.ahead = -Infinity

@@ -1,19 +1,21 @@
-// The six lanes: their names, their texts on the page, and the summary of all.
+// The lanes, one for each algorithm: their names, their texts on the page, and the summary of all.
 import { History } from "./history.js"
 
-const algorithms = [
-  ["fixed_window", "Fixed window", "Counts in each window, and forgets at its end."],
-  ["sliding_window_log", "Sliding window log", "Remembers each request: exact in any period."],
-  ["sliding_window_counter", "Sliding window counter", "Adds the part of the window before that still counts."],
-  ["token_bucket", "Token bucket", "Lets a burst pass, and refills at the rate."],
-  ["gcra", "GCRA", "Answers as a token bucket, and keeps one instant only."],
-  ["leaky_bucket", "Leaky bucket", "Queues a burst, and serves it evenly."],
-]
-const buckets = ["token_bucket", "gcra", "leaky_bucket"]
+// texts are the names of algorithms, and what the page says of them.
+const texts = {
+  fixed_window: ["Fixed window", "Counts in each window, and forgets at its end."],
+  sliding_window_log: ["Sliding window log", "Remembers each request: exact in any period."],
+  sliding_window_counter: ["Sliding window counter", "Adds the part of the window before that still counts."],
+  token_bucket: ["Token bucket", "Lets a burst pass, and refills at the rate."],
+  gcra: ["GCRA", "Answers as a token bucket, and keeps one instant only."],
+  leaky_bucket: ["Leaky bucket", "Queues a burst, and serves it evenly."],
+}
 
-export function makeLanes(parent) {
+// makeLanes makes a lane of each algorithm that the server has. One without texts here has its name only.
+export function makeLanes(parent, algorithms) {
   const template = document.getElementById("lane")
-  return algorithms.map(([algorithm, name, why]) => {
+  return algorithms.map(({ name: algorithm, bucket, delays, windows }) => {
+    const [name, why] = texts[algorithm] ?? [capital(algorithm.replaceAll("_", " ")), ""]
     const section = template.content.firstElementChild.cloneNode(true)
     const title = section.querySelector("h2")
     section.dataset.algorithm = algorithm
@@ -23,11 +25,12 @@ export function makeLanes(parent) {
     section.querySelector(".why").textContent = why
     parent.append(section)
     return {
-      algorithm, name, section, history: new History(), canvas: section.querySelector("canvas"),
-      bucket: buckets.includes(algorithm), leaky: algorithm === "leaky_bucket", windows: algorithm === "fixed_window",
+      algorithm, name, section, history: new History(), canvas: section.querySelector("canvas"), bucket, leaky: delays, windows,
     }
   })
 }
+
+const capital = (text) => text[0].toUpperCase() + text.slice(1)
 
 // showLane writes the numbers of a lane into the page.
 export function showLane(lane, now, period, config) {

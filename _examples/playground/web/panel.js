@@ -7,13 +7,19 @@ export class Panel {
   hand = {}
   counts = { sent: 0, served: 0, denied: 0 }
   waiting = 0
+  leaky = new Set() // the algorithms that hold requests
 
-  constructor(lanes) {
+  constructor() {
     this.choice = document.getElementById("algorithm")
-    for (const { algorithm, name } of lanes) this.choice.append(new Option(name, algorithm))
     this.choice.addEventListener("change", () => this.show())
     document.getElementById("hammer").addEventListener("click", () => this.hit())
     document.getElementById("hammer-ten").addEventListener("click", () => { for (let i = 0; i < 10; i++) this.hit() })
+  }
+
+  // offer has the reader choose between the algorithms of lanes.
+  offer(lanes) {
+    this.leaky = new Set(lanes.filter((lane) => lane.leaky).map((lane) => lane.algorithm))
+    for (const { algorithm, name } of lanes) this.choice.append(new Option(name, algorithm))
   }
 
   // answered handles a response that the server reports.
@@ -29,7 +35,7 @@ export class Panel {
   // several, only the server sends the next request: the browser would wait for a free connection.
   async hit() {
     const algorithm = this.choice.value
-    const direct = this.waiting < heldAtOnce || algorithm !== "leaky_bucket"
+    const direct = this.waiting < heldAtOnce || !this.leaky.has(algorithm)
     this.counts.sent++
     this.waiting++
     this.show()

@@ -1,16 +1,16 @@
--- token_bucket, gcra and leaky_bucket. KEYS[i] is a string, 'FORM ends' or 'FORM ends+f': the instant,
--- in microseconds and parts of 1/q, at which the debt ends, that is, at which the full capacity is
--- available again. A unit takes period/count = p/q microseconds, in lowest terms, so that a decision
--- only adds and compares, and nothing is rounded. FORM is a version and the count, and the period for a
--- limit whose key does not contain it: 'B1 count ' or 'B1 count/period '.
--- Constants: FORM, the capacity as time (W and F parts of 1/q), q, the period. Cost: w and f.
--- Observes: the debt, w and f, clipped to the capacity.
+-- token_bucket, gcra and leaky_bucket. The debt is the time until the full capacity is available again. A
+-- unit takes period/count = p/q microseconds, in lowest terms. All times are pairs, of whole microseconds
+-- and parts of 1/q: so a decision only adds and compares, and nothing is rounded.
+-- Value: a string, FORM .. 'ends' or FORM .. 'ends+f', the instant at which the debt ends. FORM is a version and the
+-- count, and the period for a limit whose key does not contain it: 'B1 count ' or 'B1 count/period '.
+-- Constants: FORM, the capacity as a debt (W, F), q, the period. Cost: the debt that it adds (w, f).
+-- Observes: the debt (w, f), at most the capacity.
 
--- restate reads what was stored at another rate. It returns the debt, and whether the value is not
--- understood: then there is none. The units used stay used: what the new parts of 1/Q cannot hold is
--- rounded up to a binary fraction of them, of so few bits that sums stay exact.
+-- restate returns the debt of a value that was stored at another rate (p/q) at the present one (P/Q), or a
+-- debt of 0 and true if the value is foreign. The units used stay used: what parts of 1/Q cannot hold is
+-- rounded up to a binary fraction of a part, with so few bits that sums stay exact.
 local function restate(value, c)
-  -- muldiv returns x * y / z, whole and remainder, without the product, which may be beyond 2^53.
+  -- muldiv returns the quotient and the remainder of x * y / z. The product itself may be beyond 2^53.
   local function muldiv(x, y, z)
     local whole, part = math.floor(x / z), x % z
     local quotient, rest, bit = 0, 0, 2 ^ 50
@@ -37,16 +37,19 @@ local function restate(value, c)
     return period / a, count / a
   end
 
+  -- '+0' stands in for the f of a value without one; of a value with one it is not matched.
   local count, period, ends, f = string.match(value .. '+0', '^B1 (%d+)/?(%d*) (%d+)%+([^+]+)')
   count, period, ends, f = tonumber(count or 0), tonumber(period or '') or ARGV[c + 4], tonumber(ends or ''), tonumber(f or '')
   if not (f and count > 0 and period > 0 and ends < 2 ^ 53 and f >= 0 and f < count) then return 0, 0, true end
   if ends < now then return 0, 0 end
   local p, q = lowest(count, period)
   local P, Q = lowest(tonumber(string.match(ARGV[c], ' (%d+)')), ARGV[c + 4])
+  -- The debt in units: whole ones, and a rest in parts of 1/p of a unit, which may have a fraction itself.
   local units, rest = muldiv(ends - now, q, p)
   rest = rest + f
   units = units + math.floor(rest / p)
   rest = rest % p
+  -- The same at the present rate: the whole units, and then the rest.
   local W, F = muldiv(units, P, Q)
   local whole = math.floor(rest)
   local more, left = muldiv(whole, P, p)
@@ -64,8 +67,7 @@ local function restate(value, c)
   return math.min(W, 2 ^ 52), F
 end
 
--- debt returns what is left of the debt, whole microseconds and parts, and whether the key has
--- something that is not understood.
+-- debt returns the debt, and true if the key has a foreign value.
 local function debt(key, c)
   local form, value = ARGV[c], redis.pcall('GET', key)
   if not value then return 0, 0 end
@@ -93,7 +95,7 @@ end
 
 local function charge(key, c, _, _, _, _, _, w, f)
   local value = string.format('%s%d', ARGV[c], now + w)
-  if #value < #ARGV[c] + 16 then value = string.format('%s%.0f', ARGV[c], now + w) end -- %d is of 32 bits somewhere
+  if #value < #ARGV[c] + 16 then value = string.format('%s%.0f', ARGV[c], now + w) end -- %d has 32 bits on some platforms
   if f > 0 then value = value .. string.format('+%.17g', f) end
   return redis.pcall('SET', key, value, 'PX', math.ceil((w + 1) / 1000) + grace).err
 end

@@ -1,5 +1,5 @@
 
--- refund takes the cost off the debt, but no more than there is.
+-- refund subtracts the cost from the debt, which does not become negative.
 local function refund(key, c, n)
   local w, f = debt(key, c)
   if w + f == 0 then return end

@@ -1,10 +1,18 @@
--- Decides a limiter of one limit, for each key on its own.
--- KEYS     the limit's state, one for each decision
--- ARGV     the limit's constants; from `first` on '1' to charge what is admitted or '0' to look, and the
---          cost, `width` arguments in all: once for all decisions, or once for each
+-- Decides for a limiter of one limit: one decision for each key.
+-- KEYS     the key of the limit, one for each decision
+-- ARGV     the limit's constants; from `first` on '1' to charge what is admitted or '0' to evaluate only, and
+--          the cost, `width` arguments in all: once for all decisions, or once for each
 -- Replies  {admits, t, a, b, c} for each decision, in one list: 1 or 0, and what the algorithm observed
---          before it charged. Of several decisions one that fails, or comes after too much was spent,
---          replies 2, and charges nothing.
+--          before it charged. If there are several decisions, one that fails, or that comes after `most` was
+--          spent, replies 2, and charges nothing.
+--
+-- The algorithm's file has two functions. `constants` and `cost` are where its arguments begin in ARGV.
+--   evaluate(key, constants, cost)  returns admits, t, a, b, c, u, v, foreign: whether it admits the cost,
+--          the instant of the decision (`now`, or one that is stored if the clock has stepped back since), the
+--          Observation, two values for charge, and true if the value is foreign: none that the algorithm
+--          writes. It writes nothing.
+--   charge(key, constants, cost, t, a, b, c, u, v)  charges what evaluate admitted. It returns nothing, or the
+--          error of Redis.
 
 local reply, at = { 0, 0, 0, 0, 0 }, first
 local step = #ARGV >= first + width and width or 0
@@ -19,7 +27,7 @@ for i = 1, #KEYS do
       if admits then
         err = charge(KEYS[i], 1, at + 1, t, a, b, c, u, v)
       elseif foreign then
-        redis.pcall('SET', KEYS[i], '', 'PX', 1000) -- what is not ours would never expire
+        redis.pcall('SET', KEYS[i], '', 'PX', 1000) -- a foreign value may have no TTL
       end
     end
     if err and #KEYS == 1 then return { err = err } end

@@ -1,16 +1,16 @@
--- Decides a limiter of several limits, for each key on its own: all admit, or none is charged. All are
--- evaluated before the first write, because Redis does not undo a script that fails half way.
--- KEYS     the limits' states, all of one decision and then those of the next
--- ARGV     each limit's constants; from `first` on '1' to charge what is admitted or '0' to look, and each
---          limit's cost, `width` arguments in all: once for all decisions, or once for each
+-- Decides for a limiter of several limits: all of them admit, or none is charged. All are evaluated before
+-- the first write, because Redis does not undo the writes of a script that fails.
+-- KEYS     the keys of the limits, all of one decision and then those of the next
+-- ARGV     each limit's constants; from `first` on '1' to charge what is admitted or '0' to evaluate only, and
+--          each limit's cost, `width` arguments in all: once for all decisions, or once for each
 -- Replies  {admits, t, a, b, c} for each limit of each decision, in one list; see decide.lua.
 
-local reply, found, at, several = {}, {}, first, #limits
-for i = 1, several do found[i] = { 0, 0, 0, 0, 0, 0, 0 } end
+local reply, found, at, size = {}, {}, first, #limits
+for i = 1, size do found[i] = { 0, 0, 0, 0, 0, 0, 0 } end
 local step = #ARGV >= first + width and width or 0
-for base = 0, #KEYS - 1, several do
+for base = 0, #KEYS - 1, size do
   local skip, charging, all, err = spent > most, ARGV[at] == '1', true, nil
-  for i = 1, several do
+  for i = 1, size do
     local limit, admits, t, a, b, c, u, v, foreign = limits[i], false, 0, 0, 0, 0
     if not skip then
       admits, t, a, b, c, u, v, foreign = limit.evaluate(KEYS[base + i], limit.constants, at + limit.cost)
@@ -21,16 +21,16 @@ for base = 0, #KEYS - 1, several do
     local r = 5 * (base + i)
     reply[r - 4], reply[r - 3], reply[r - 2], reply[r - 1], reply[r] = admits and 1 or 0, t, a, b, c
   end
-  for i = 1, charging and several or 0 do
+  for i = 1, charging and size or 0 do
     local limit = limits[i]
     if all then
       err = limit.charge(KEYS[base + i], limit.constants, at + limit.cost, unpack(found[i], 1, 6))
       if err then break end
     elseif found[i][7] then
-      redis.pcall('SET', KEYS[base + i], '', 'PX', 1000) -- what is not ours would never expire
+      redis.pcall('SET', KEYS[base + i], '', 'PX', 1000) -- a foreign value may have no TTL
     end
   end
-  if err and #KEYS == several then return { err = err } end
+  if err and #KEYS == size then return { err = err } end
   if skip or err then reply[5 * base + 1] = 2 end
   at = at + step
 end

@@ -1,8 +1,9 @@
--- fixed_window. KEYS[i] is a string, 'F1 used start' or 'F1 used start length': the units used in the
--- window that opened at `start` and lasts `length`, both in microseconds.
--- Constants: limit, period, and a kind: '' for a window that opens with its first request, 'aligned' for
--- an aligned one; 'named' for a limit whose key does not contain the length, so that it is stored, and
--- 'aligned named'. Cost: the units.
+-- fixed_window.
+-- Value: a string, 'F1 used start' or 'F1 used start length': the units used in the window that began at
+-- `start` and lasts `length`, both in microseconds. Only a limit whose key does not contain the period
+-- stores the length.
+-- Constants: limit, period, and a kind: '' for a window that begins with its first request, 'aligned' for
+-- an aligned one; 'named' or 'aligned named' if the length is stored. Cost: the units.
 -- Observes: used, start, length.
 
 local function evaluate(key, c, n)
@@ -31,7 +32,7 @@ local function evaluate(key, c, n)
   return used + ARGV[n] <= limit, t, used, start, length, digits, nil, foreign
 end
 
--- save writes `start` as it was read, or else formats it: numbers that are joined keep 14 digits.
+-- save writes `digits`, the start as it was read, or else formats it: `..` keeps only 14 digits of a number.
 local function save(key, kind, used, start, length, digits)
   local value = 'F1 ' .. used .. ' ' .. (digits or string.format('%.0f', start))
   if kind == 'named' or kind == 'aligned named' then value = value .. ' ' .. length end

@@ -1,11 +1,12 @@
--- sliding_window_counter. KEYS[i] is a string, 'FORM start current before': the units used in the
--- aligned window that began at `start`, in microseconds, and in the one before it. FORM is a version,
--- and the period for a limit whose key does not contain it: 'C1 ' or 'C1 period '.
+-- sliding_window_counter.
+-- Value: a string, FORM .. 'start current before': the units used in the aligned window that began at `start`,
+-- in microseconds, and in the one before it. FORM is a version, and the period for a limit whose key does not
+-- contain it: 'C1 ' or 'C1 period '.
 -- Constants: limit, period, FORM. Cost: the units.
--- Observes: current, before, start, as they are in the window of t.
+-- Observes: current, before, start, of the window in which t is.
 
--- find returns t; the units as they are in the window of t, with its start, also as it was read; and
--- whether the key has something that is not understood.
+-- find returns t, the instant of the decision; of the window in which t is, the units in it, those in the one
+-- before and its start; the digits of the start if it is the stored one; and true if the value is foreign.
 local function find(key, c)
   local period, form, t = ARGV[c + 1], ARGV[c + 2], now
   local start, current, before, digits
@@ -18,7 +19,7 @@ local function find(key, c)
     if string.sub(value, 1, #form) == form then
       digits, current, before = string.match(value, '^(%d+) (%d+) (%d+)$', #form + 1)
       start, current, before = tonumber(digits or ''), tonumber(current), tonumber(before)
-    else -- of another period: it starts afresh, but not with an earlier clock
+    else -- of another period: nothing is used, but t is no earlier than the start
       start = string.match(value, '^C1 %d+ (%d+) %d+ %d+$')
       start, current, before = tonumber(start or ''), 0, 0
     end
@@ -34,14 +35,14 @@ local function find(key, c)
   return t, 0, 0, window, nil, foreign
 end
 
--- save writes `start` as it was read, or else formats it: numbers that are joined keep 14 digits.
+-- save writes `digits`, the start as it was read, or else formats it: `..` keeps only 14 digits of a number.
 local function save(key, c, start, current, before, expires, digits)
   local value = ARGV[c + 2] .. (digits or string.format('%.0f', start)) .. ' ' .. current .. ' ' .. before
   return redis.pcall('SET', key, value, 'PX', math.ceil((expires - now) / 1000) + grace).err
 end
 
--- exceeds returns whether before * left > free * period, exactly: the products may be beyond 2^53, and
--- are compared in two parts.
+-- exceeds returns whether before * left > free * period, that is, whether the window before weighs more than
+-- is free. The products may be beyond 2^53: each is compared in two parts, so nothing is rounded.
 local function exceeds(before, left, free, period)
   local low, rest = before * (left % 2 ^ 23), free * (period % 2 ^ 23)
   local weight = before * math.floor(left / 2 ^ 23) + math.floor(low / 2 ^ 23)

@@ -1,5 +1,5 @@
 
--- refund takes the units off the window that began at `id`, while it is the current one or the one before.
+-- refund subtracts the units from the window that began at `id`, if it is the current one or the one before.
 local function refund(key, c, n, id)
   local period, _, current, before, window, digits = ARGV[c + 1], find(key, c)
   if window == id and current > 0 then

@@ -1,16 +1,17 @@
--- sliding_window_log. KEYS[i] is a sorted set with an entry for each charge. Its score is the instant in
--- microseconds, its member a number: that instant or the next number that is free, so that entries of one
--- instant are told apart and stand in the order in which they came. It counts one unit.
--- The member of a charge of several units is 'number:units', as is that of every charge after it while it
--- is stored. Its units after the first have entries of their own, one for each power of two w that they
--- consist of: the member is 'number*w', the score -(instant + 2^50) * w^3, so that each w has a range of
--- scores that no other shares. Redis counts the units since any instant with one command for each w, and a
--- refund only removes its entries, wherever they stand.
+-- sliding_window_log.
+-- Value: a sorted set with an entry for each charge. Its score is the instant in microseconds. Its member is a
+-- number: that instant, or the number after the last charge's if that is larger. So the entries of one instant
+-- differ, and are in the order in which they were added. The entry counts one unit.
+-- The member of a charge of several units is 'number:units', as is that of every charge after it while it is in
+-- the set. Its units after the first have entries of their own, one for each power of two w in their binary
+-- form: the member is 'number*w', the score -(instant + 2^50) * w^3, so that each w has a range of scores that
+-- no other shares. Redis counts the units since any instant with one command for each w, and a refund only
+-- removes the entries of its charge, wherever they are.
 -- Constants: limit, period. Cost: the units.
--- Observes: the units in the window; the number of the charge if it admits, and else the instant at which
--- there is room; the instant of the newest charge. What is not understood is removed by a charge.
+-- Observes: the units in the window; the number of the charge if it admits, and else the instant at which it
+-- will; the instant of the newest charge.
 
--- count returns the units charged from an instant on. The largest w that is stored is `top`, or it is 0.
+-- count returns the units charged from an instant on. `top` is the largest w in the set, or 0.
 local function count(key, from, top)
   local units, w = redis.call('ZCOUNT', key, from, '+inf'), 1
   while w <= top do
@@ -43,21 +44,21 @@ local function evaluate(key, c, n)
   local used = count(key, from, top)
   if used + cost <= limit then return true, t, used, t > number and t or number + 1, newest, top end
   if cost > limit then return false, t, used, 0, newest end
-  local stay = limit - cost -- of the newest units: there is room when those before them have left
+  local stay = limit - cost -- units that may stay: it admits when all but the newest `stay` have left
   if top == 0 then return false, t, used, redis.call('ZRANGE', key, -stay - 1, -stay - 1, 'WITHSCORES')[2] + period, newest end
-  -- When the charge at rank `high` has left there is room, when that at `low` has there is not.
-  local low, high, step, leaves = -redis.call('ZCOUNT', key, from, '+inf') - 1, -1, 1, newest
+  -- It admits when the charge at rank `high` has left, and does not yet when that at `low` has.
+  local low, high, step, last_to_leave = -redis.call('ZCOUNT', key, from, '+inf') - 1, -1, 1, newest
   while high - low > 1 do
     spent = spent + 4
     local rank = math.min(low + step, math.floor((low + high) / 2))
     local at = redis.call('ZRANGE', key, rank, rank, 'WITHSCORES')[2] + 0
     if count(key, at + 1, top) <= stay then
-      high, leaves, step = rank, at, 2 ^ 53
+      high, last_to_leave, step = rank, at, 2 ^ 53
     else
       low, step = rank, step * 2
     end
   end
-  return false, t, used, leaves + period, newest
+  return false, t, used, last_to_leave + period, newest
 end
 
 -- entries returns the members of a charge, with the score before each if there is an instant.
@@ -76,8 +77,8 @@ local function entries(number, units, at)
   return list
 end
 
--- charge writes first what Redis refuses while it is out of memory: after any other write it would not.
--- What has left the window is removed in parts, so that it takes a bounded time.
+-- charge begins with a write that Redis refuses while it is out of memory: after any other write it would refuse
+-- none. It removes what has left the window in parts, so that it takes a bounded time.
 local function charge(key, c, n, t, used, number, newest, top, foreign)
   local period, added, done = ARGV[c + 1], 1, nil
   if foreign then

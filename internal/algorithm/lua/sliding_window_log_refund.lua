@@ -1,5 +1,5 @@
 
--- refund removes the entries of the charge of a number, as far as they are still there.
+-- refund removes the entries of the charge of a number, as far as they are in the set.
 local function refund(key, _, n, number)
   local units = tonumber(ARGV[n])
   local list = entries(number, units)

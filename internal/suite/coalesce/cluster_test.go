@@ -4,22 +4,21 @@ import (
 	"fmt"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-func onCluster(client *redis.ClusterClient) *site {
-	s := &site{client: client, gate: &gate{}, nodes: 3}
-	client.AddHook(s.gate)
-	return s
+func onCluster(client *redis.ClusterClient) *backend {
+	return newBackend(client, 3)
 }
 
-// While one node hangs only those wait who ask for its keys.
+// While one node hangs only the callers of its keys wait.
 func TestPausedNode(t *testing.T) {
+	t.Parallel()
 	c := redistest.ClusterWithReplicas(t, "--cluster-node-timeout", "60000")
 	s := onCluster(c.Client(t))
 	lim := s.limiter(t, "paused", tenPerHour)
@@ -28,13 +27,13 @@ func TestPausedNode(t *testing.T) {
 	node := c.Owner(fmt.Sprintf("rl:paused:{%s}:fixed-1h", hangs))
 	node.Pause()
 	defer func() { node.Resume() }()
-	var waiting []*told
+	var waiting []*answer
 	for range 8 {
-		waiting = append(waiting, start(t.Context(), lim, ask{key: hangs, n: 1}))
+		waiting = append(waiting, start(t.Context(), lim, request{key: hangs, n: 1}))
 	}
-	var others []*told
+	var others []*answer
 	for i := range 20 {
-		others = append(others, start(t.Context(), lim, ask{key: keys[1+i%2], n: 1}))
+		others = append(others, start(t.Context(), lim, request{key: keys[1+i%2], n: 1}))
 	}
 	used := map[int64]int{}
 	for _, o := range others {
@@ -45,7 +44,7 @@ func TestPausedNode(t *testing.T) {
 	}
 	for i := range int64(10) {
 		if used[i] != 2 {
-			t.Errorf("%d were told that %d remain, want one of each node", used[i], i)
+			t.Errorf("%d answers say that %d remain, want one of each node", used[i], i)
 		}
 	}
 	for _, o := range waiting {
@@ -65,7 +64,7 @@ func TestPausedNode(t *testing.T) {
 	}
 	for i := int64(2); i < 10; i++ {
 		if used[i] != 1 {
-			t.Errorf("%d were told that %d remain, want one", used[i], i)
+			t.Errorf("%d answers say that %d remain, want one", used[i], i)
 		}
 	}
 }
@@ -74,6 +73,7 @@ func TestPausedNode(t *testing.T) {
 // the node says that it is (ASK), and then to where it has gone (MOVED). The
 // destination may not have the script. Each decision is made once.
 func TestSlotMoves(t *testing.T) {
+	t.Parallel()
 	client := redistest.ClusterClient(t, redistest.Cluster(t))
 	s := onCluster(client)
 	lim := s.limiter(t, "moves", tenPerHour)
@@ -98,11 +98,11 @@ func TestSlotMoves(t *testing.T) {
 	slot := client.ClusterKeySlot(t.Context(), moved).Val()
 	source, target := id(t, from), id(t, to)
 	left := map[string]int64{moved: 10, stays: 10}
-	batch := func(when string) {
+	three := func(when string) {
 		t.Helper()
-		asks := []ask{{moved, 1, false}, {stays, 1, false}, {moved, 1, false}}
-		all := s.together(t, lim, asks)
-		for i, a := range asks {
+		requests := []request{{moved, 1, false}, {stays, 1, false}, {moved, 1, false}}
+		all := s.batch(t, lim, requests)
+		for i, a := range requests {
 			left[a.key]--
 			if i == 0 {
 				continue // see below
@@ -123,28 +123,26 @@ func TestSlotMoves(t *testing.T) {
 			t.Fatalf("%v: %v", args, err)
 		}
 	}
-	batch("at home")
+	three("at home")
 	do(to, "cluster", "setslot", slot, "importing", source)
 	do(from, "cluster", "setslot", slot, "migrating", target)
-	batch("about to move")
+	three("about to move")
 	host, port, _ := net.SplitHostPort(to.Options().Addr)
 	do(from, "migrate", host, port, "rl:moves:{"+moved+"}:fixed-1h", 0, 5000)
-	batch("the key has moved, the slot has not")
+	three("the key has moved, the slot has not")
 	do(to, "cluster", "setslot", slot, "node", target)
 	do(from, "cluster", "setslot", slot, "node", target)
-	batch("the slot has moved")
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		if node, err := client.MasterForKey(t.Context(), moved); err == nil && node == to {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("the client does not hear of it")
-		}
+	three("the slot has moved")
+	if !check.Eventually(t, "the client knows where the slot is", func() bool {
+		node, err := client.MasterForKey(t.Context(), moved)
+		return err == nil && node == to
+	}) {
+		return
 	}
-	asks := []ask{{moved, 1, false}, {stays, 1, false}}
-	for i, o := range s.together(t, lim, asks) {
-		left[asks[i].key]--
-		o.want(t, "the client knows", true, left[asks[i].key])
+	requests := []request{{moved, 1, false}, {stays, 1, false}}
+	for i, o := range s.batch(t, lim, requests) {
+		left[requests[i].key]--
+		o.want(t, "the client knows", true, left[requests[i].key])
 	}
 }
 
@@ -157,27 +155,28 @@ func id(t *testing.T, node *redis.Client) string {
 	return id
 }
 
-// A script that the nodes have forgotten is sent to them again, and each decision
-// made once.
-func TestScriptFlushedOnCluster(t *testing.T) {
+// Level: pipelined batches. A script that the nodes have forgotten is sent to them
+// again, and each decision made once.
+func TestScriptFlushedUnderPipeline(t *testing.T) {
+	t.Parallel()
 	client := redistest.ClusterClient(t, redistest.Cluster(t))
 	s := onCluster(client)
 	lim := s.limiter(t, "flushed", core.FixedWindow(core.PerHour(1000)))
 	keys := s.keys(t, 2)
-	var asks []ask
+	var requests []request
 	for i := range 30 {
-		asks = append(asks, ask{key: keys[i%len(keys)], n: 1})
+		requests = append(requests, request{key: keys[i%len(keys)], n: 1})
 	}
-	plugs := s.plug(t, lim)
-	var all []*told
-	for _, a := range asks {
-		all = append(all, queue(t.Context(), t, lim, a))
+	busy := s.occupy(t, lim)
+	var all []*answer
+	for _, a := range requests {
+		all = append(all, enqueue(t.Context(), t, lim, a))
 	}
-	s.gate.let(t, len(plugs))
-	for _, o := range plugs {
+	s.gate.Release(t, len(busy))
+	for _, o := range busy {
 		o.await(t)
 	}
-	s.gate.holds(t, s.nodes) // a flight to each
+	s.gate.Await(t, s.nodes) // a batch to each
 	for _, key := range s.keys(t, 1) {
 		node, err := client.MasterForKey(t.Context(), key)
 		if err == nil {
@@ -187,18 +186,18 @@ func TestScriptFlushedOnCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.gate.open()
-	told := map[string]bool{}
+	s.gate.Open()
+	answers := map[string]bool{}
 	for i, o := range all {
 		if o.await(t); o.err != nil || !o.Allowed {
 			t.Errorf("%+v, %v", o.Result, o.err)
 		}
-		told[fmt.Sprint(asks[i].key, o.Remaining)] = true
+		answers[fmt.Sprint(requests[i].key, o.Remaining)] = true
 	}
 	for _, key := range keys {
 		for i := range 5 {
-			if !told[fmt.Sprint(key, 999-i)] {
-				t.Errorf("nobody was told that %d remain of %s", 999-i, key)
+			if !answers[fmt.Sprint(key, 999-i)] {
+				t.Errorf("no answer says that %d remain of %s", 999-i, key)
 			}
 		}
 	}

@@ -18,23 +18,31 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// driven is a site whose scripts go by a clock that a test moves.
-func driven(client redis.UniversalClient, nodes int) *site {
+// driven is a backend whose scripts go by a clock that a test moves.
+func driven(client redis.UniversalClient, nodes int) *backend {
 	d := conformance.NewDriven(nil)
-	s := &site{client: client, gate: &gate{}, advance: d.Advance, nodes: nodes}
-	client.AddHook(s.gate) // first: it sees what was asked for
+	s := newBackend(client, nodes) // first: it sees what was asked for
+	s.advance = d.Advance
 	client.AddHook(d)
 	return s
 }
 
-// Decisions that fly together answer, in every field, what they do one by one in
-// the order in which they came: many keys and the same many times, costs, looks,
+// Decisions of one batch answer, in every field, what they do one by one in
+// the order in which they came: many keys and the same many times, costs, peeks,
 // refunds, what is denied and what never could be admitted. The others are held
 // to the exact model, by package conformance.
 func TestExact(t *testing.T) {
-	t.Run("Redis", func(t *testing.T) { exact(t, driven(redistest.Server(t).Client(t), 1)) })
-	t.Run("Cluster", func(t *testing.T) { exact(t, driven(redistest.ClusterClient(t, redistest.Cluster(t)), 3)) })
+	t.Parallel()
+	t.Run("Redis", func(t *testing.T) {
+		t.Parallel()
+		exact(t, driven(redistest.Server(t).Client(t), 1))
+	})
+	t.Run("Cluster", func(t *testing.T) {
+		t.Parallel()
+		exact(t, driven(redistest.ClusterClient(t, redistest.Cluster(t)), 3))
+	})
 	t.Run("Miniredis", func(t *testing.T) {
+		t.Parallel()
 		m, err := embedded.Start()
 		if err != nil {
 			t.Fatal(err)
@@ -44,16 +52,16 @@ func TestExact(t *testing.T) {
 		m.SetTime(now)
 		client := redis.NewClient(&redis.Options{Addr: m.Addr()})
 		defer func() { _ = client.Close() }()
-		s := &site{client: client, gate: &gate{}, nodes: 1, advance: func(d time.Duration) {
+		s := newBackend(client, 1)
+		s.advance = func(d time.Duration) {
 			now = now.Add(d)
 			m.SetTime(now)
-		}}
-		client.AddHook(s.gate)
+		}
 		exact(t, s)
 	})
 }
 
-func exact(t *testing.T, s *site) {
+func exact(t *testing.T, s *backend) {
 	for seed := range uint64(8) {
 		for _, v := range limits.All() {
 			t.Run(fmt.Sprintf("%s/seed=%d", v.Name, seed), func(t *testing.T) { compare(t, s, seed, v) })
@@ -70,7 +78,7 @@ func exact(t *testing.T, s *site) {
 	}
 }
 
-func compare(t *testing.T, s *site, seed uint64, variants ...limits.Variant) {
+func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	var opts []core.Option
 	var most, period int64
@@ -84,29 +92,29 @@ func compare(t *testing.T, s *site, seed uint64, variants ...limits.Variant) {
 	lim := s.limiter(t, name, opts...)
 	single := s.limiter(t, name, append(opts, core.Prefix("single"), core.Coalesce(1))...)
 	for range 6 {
-		asks := make([]ask, 1+r.IntN(24))
-		for i := range asks {
-			asks[i] = ask{key: fmt.Sprint("key", r.IntN(4)), n: 1, peek: r.IntN(6) == 0}
+		requests := make([]request, 1+r.IntN(24))
+		for i := range requests {
+			requests[i] = request{key: fmt.Sprint("key", r.IntN(4)), n: 1, peek: r.IntN(6) == 0}
 			if r.IntN(3) > 0 {
-				asks[i].n = r.Int64N(min(most+3, 100))
+				requests[i].n = r.Int64N(min(most+3, 100))
 			}
 		}
-		for i, got := range s.together(t, lim, asks) {
-			want, err := asks[i].of(t.Context(), single)
+		for i, got := range s.batch(t, lim, requests) {
+			want, err := requests[i].of(t.Context(), single)
 			if got.err != nil || err != nil || view(got.Result) != view(want) {
-				t.Fatalf("%+v, the %d. of %+v:\ngot  %s, %v\nwant %s, %v", asks[i], i+1, asks, view(got.Result), got.err, view(want), err)
+				t.Fatalf("%+v, the %d. of %+v:\ngot  %s, %v\nwant %s, %v", requests[i], i+1, requests, view(got.Result), got.err, view(want), err)
 			}
 			if r.IntN(8) == 0 {
-				s.refund(t, lim, single, asks[i].key, got.Result, want)
+				s.refund(t, lim, single, requests[i].key, got.Result, want)
 			}
 		}
 		s.advance(time.Duration(r.Int64N(period)) * time.Microsecond / time.Duration(1+r.IntN(8)))
 	}
 }
 
-// refund gives back, once all have been asked, what one of those that flew
-// together took, and what it took by itself.
-func (s *site) refund(t *testing.T, lim, single *core.Limiter, key string, got, want core.Result) {
+// refund gives back, once all decisions are made, what one of a batch charged, and
+// what the same one charged by itself.
+func (s *backend) refund(t *testing.T, lim, single *core.Limiter, key string, got, want core.Result) {
 	t.Helper()
 	t.Cleanup(func() {
 		for of, res := range map[*core.Limiter]core.Result{lim: got, single: want} {

@@ -13,23 +13,36 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
 // onRedis is a real server with its own clock.
-func onRedis(t *testing.T, config ...string) *site {
+func onRedis(t *testing.T, config ...string) *backend {
 	t.Helper()
-	client := redistest.Server(t, config...).Client(t)
-	s := &site{client: client, gate: &gate{}, nodes: 1}
-	client.AddHook(s.gate)
-	return s
+	return newBackend(redistest.Server(t, config...).Client(t), 1)
 }
 
 // do runs a command behind the Limiter's back.
-func (s *site) do(t *testing.T, args ...any) {
+func (s *backend) do(t *testing.T, args ...any) {
 	t.Helper()
 	if err := s.client.Do(t.Context(), args...).Err(); err != nil {
+		t.Errorf("%v: %v", args, err)
+	}
+}
+
+// doAll is do on every node.
+func (s *backend) doAll(t *testing.T, args ...any) {
+	t.Helper()
+	cluster, ok := s.client.(*redis.ClusterClient)
+	if !ok {
+		s.do(t, args...)
+		return
+	}
+	if err := cluster.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
+		return node.Do(ctx, args...).Err()
+	}); err != nil {
 		t.Errorf("%v: %v", args, err)
 	}
 }
@@ -39,67 +52,77 @@ var tenPerHour = core.FixedWindow(core.PerHour(10))
 // Sixty-four callers at once cause a few commands, not sixty-four; with
 // Coalesce(1) each has its own. The client's hooks see them all.
 func TestCommands(t *testing.T) {
+	t.Parallel()
 	s := onRedis(t)
-	asks := make([]ask, 64-width)
-	for i := range asks {
-		asks[i] = ask{key: fmt.Sprint("key", i%7), n: 1}
+	requests := make([]request, 64-maxInFlight)
+	for i := range requests {
+		requests[i] = request{key: fmt.Sprint("key", i%7), n: 1}
 	}
-	for i, o := range s.together(t, s.limiter(t, "many", core.FixedWindow(core.PerHour(100))), asks) {
+	for i, o := range s.batch(t, s.limiter(t, "many", core.FixedWindow(core.PerHour(100))), requests) {
 		o.want(t, fmt.Sprint("caller ", i), true, int64(99-i/7))
 	}
-	if sent, evals := s.gate.counted(); !slices.Equal(sent, []int{1, 1, 1, 1, 60}) || evals != 0 {
-		t.Errorf("scripts of %v keys, %d with their source; want four and one for all the others", sent, evals)
+	s.sent(t, len(requests))
+	if _, evals := s.gate.Sent(); evals != 0 {
+		t.Errorf("%d scripts were sent with their source, want none", evals)
 	}
 
 	halves := s.limiter(t, "halves", core.FixedWindow(core.PerHour(100)), core.Coalesce(30))
-	s.together(t, halves, asks)
-	if sent, _ := s.gate.counted(); !slices.Equal(sent, []int{1, 1, 1, 1, 30, 30}) {
-		t.Errorf("with Coalesce(30) scripts of %v keys", sent)
-	}
+	s.batch(t, halves, requests)
+	s.sent(t, 30, 30)
 
 	alone := s.limiter(t, "alone", core.FixedWindow(core.PerHour(100)), core.Coalesce(1))
-	s.gate.shut()
-	var all []*told
-	for _, a := range asks {
+	s.gate.Hold(t)
+	var all []*answer
+	for _, a := range requests {
 		all = append(all, start(t.Context(), alone, a))
 	}
-	s.gate.open()
+	s.gate.Open()
 	for _, o := range all {
 		if o.await(t); o.err != nil || !o.Allowed {
 			t.Errorf("%+v, %v", o.Result, o.err)
 		}
 	}
-	if sent, _ := s.gate.counted(); len(sent) != len(asks) || slices.Max(sent) != 1 {
-		t.Errorf("with Coalesce(1) scripts of %v keys, want %d of one", sent, len(asks))
+	if sent, _ := s.gate.Sent(); len(sent) != len(requests) || slices.Max(sent) != 1 {
+		t.Errorf("with Coalesce(1) scripts of %v keys, want %d of one", sent, len(requests))
 	}
 }
 
-// A decision on very many units waits for nobody, and nobody for it.
-func TestCostlyGoesAlone(t *testing.T) {
+// A script takes a bounded time: of decisions that take Redis longer fewer are in one.
+func TestWorkOfBatch(t *testing.T) {
+	t.Parallel()
 	s := onRedis(t)
-	lim := s.limiter(t, "costly", core.SlidingWindowLog(core.PerHour(1000)))
-	plugs := s.plug(t, lim)
-	costly := start(t.Context(), lim, ask{key: "k", n: 101})
-	s.gate.holds(t, 1) // it was sent
-	usual := queue(t.Context(), t, lim, ask{key: "k", n: 100})
-	s.gate.let(t, 1+width)
-	s.gate.open()
-	for _, o := range append(plugs, costly, usual) {
-		if o.await(t); o.err != nil || !o.Allowed {
-			t.Errorf("%+v, %v", o.Result, o.err)
+	logs := make([]core.Option, 20)
+	for i := range logs {
+		logs[i] = core.SlidingWindowLog(core.PerHour(10_000), core.Name(fmt.Sprint("limit", i)))
+	}
+	lim := s.limiter(t, "work", logs...)
+	requests := make([]request, 40)
+	for i := range requests {
+		requests[i] = request{key: "k", n: 100}
+	}
+	for i, o := range s.batch(t, lim, requests) {
+		if o.err != nil || !o.Allowed {
+			t.Errorf("decision %d: %+v, %v", i, o.Result, o.err)
 		}
 	}
-	if res, err := lim.Peek(t.Context(), "k"); err != nil || res.Remaining != 799 {
-		t.Errorf("%+v, %v", res, err)
+	sent, _ := s.gate.Sent()
+	sent = sent[maxInFlight:]
+	if len(sent) != 14 || slices.Max(sent) != 3*len(logs) {
+		t.Errorf("scripts of %v keys, want 14 for the 40 decisions", sent)
+	}
+	if res, err := lim.Peek(t.Context(), "k"); err != nil || res.Remaining != 6000 {
+		t.Errorf("%+v, %v; want 6000 remaining", res, err)
 	}
 }
 
 // A script ends where its decisions have taken long, however few they are: a log
-// that has charges of many sizes is searched for when there is room. The others are
-// sent alone, and have the same answers.
+// that has charges of many sizes is searched for the instant at which it admits. The
+// other decisions are sent alone, and have the same answers.
 func TestLongSearch(t *testing.T) {
+	t.Parallel()
 	for name, other := range map[string][]core.Option{"one": nil, "several": {core.GCRA(core.PerHour(1e6))}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := onRedis(t)
 			const charges, left = 500, 10
 			used := int64(0)
@@ -112,32 +135,32 @@ func TestLongSearch(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			asks := make([]ask, 64)
-			for i := range asks {
-				asks[i] = ask{key: "k", n: 100}
+			requests := make([]request, 64)
+			for i := range requests {
+				requests[i] = request{key: "k", n: 100}
 			}
 			var room time.Time
-			s.gate.counted()
-			for i, o := range s.together(t, lim, asks) {
+			for i, o := range s.batch(t, lim, requests) {
 				o.want(t, fmt.Sprint("decision ", i), false, left)
 				if i == 0 {
 					room = o.At.Add(o.RetryAfter)
 				}
 				if at := o.At.Add(o.RetryAfter); !at.Equal(room) {
-					t.Errorf("decision %d: room at %v, that of the first %v", i, at, room)
+					t.Errorf("decision %d: admits at %v, the first at %v", i, at, room)
 				}
 			}
-			if sent, _ := s.gate.counted(); len(sent) < width+10 {
+			if sent, _ := s.gate.Sent(); len(sent) < maxInFlight+10 {
 				t.Errorf("scripts of %v keys, want many for so long searches", sent)
 			}
 		})
 	}
 }
 
-// What is no state of the limit spoils nobody's decision but starts its own key
-// afresh: another type, garbage, numbers beyond all bounds, another algorithm's
-// state.
-func TestForeignValue(t *testing.T) {
+// Level: a batch. What is no state of the limit spoils no other decision of its
+// batch and starts its own key afresh: another type, garbage, numbers beyond all
+// bounds, another algorithm's state.
+func TestForeignValueInBatch(t *testing.T) {
+	t.Parallel()
 	s := onRedis(t)
 	foreign := [][]any{
 		{"rpush", "list"}, {"hset", "field", "value"}, {"sadd", "member"}, {"zadd", "1", "member"}, {"zadd", "inf", "5"},
@@ -158,7 +181,7 @@ func TestForeignValue(t *testing.T) {
 					}
 					s.do(t, "flushdb")
 					s.do(t, append([]any{put[0], "rl:foreign:{bad}:limit"}, put[1:]...)...)
-					all := s.together(t, lim, []ask{{"a", 3, false}, {"bad", 0, true}, {"bad", 4, false}, {"b", 3, false}, {"bad", 4, false}, {"a", 3, false}})
+					all := s.batch(t, lim, []request{{"a", 3, false}, {"bad", 0, true}, {"bad", 4, false}, {"b", 3, false}, {"bad", 4, false}, {"a", 3, false}})
 					for i, left := range []int64{7, 10, 6, 7, 2, 4} {
 						all[i].want(t, fmt.Sprint(put, ", decision ", i), true, left)
 					}
@@ -168,26 +191,32 @@ func TestForeignValue(t *testing.T) {
 	}
 }
 
-// With its memory full Redis refuses to charge, whatever the algorithm and whatever
-// else is in the batch. Each who would be charged is told so, and nothing stays
-// charged; who asks for what needs no memory has an answer.
+// With its memory full Redis refuses to charge, whatever the algorithm and whatever else is in the batch. Each decision
+// that would charge is ErrUnavailable with Redis's reason, reported as an outage, and nothing stays charged; those that
+// need no memory have an answer, also beside it in one batch.
 func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
 	all := map[string][]core.Option{
 		"several":   {core.FixedWindow(core.PerHour(10), core.Name("limit")), core.TokenBucket(core.PerHour(1000)), core.SlidingWindowLog(core.PerHour(1000))},
-		"log first": {core.SlidingWindowLog(core.PerHour(10), core.Name("limit")), core.FixedWindow(core.PerHour(1000))},
+		"log_first": {core.SlidingWindowLog(core.PerHour(10), core.Name("limit")), core.FixedWindow(core.PerHour(1000))},
 	}
 	for _, v := range limits.All() {
 		all[v.Name] = []core.Option{v.With(core.PerHour(10), limits.Settings{Burst: 10, Name: "limit"})}
 	}
-	for name, limits := range all {
-		t.Run(name, func(t *testing.T) { outOfMemory(t, limits) })
+	for on, open := range backends() {
+		t.Run(on, func(t *testing.T) {
+			t.Parallel()
+			s := open(t)
+			for name, limits := range all {
+				t.Run(name, func(t *testing.T) { outOfMemory(t, s, name, limits) })
+			}
+		})
 	}
 }
 
-func outOfMemory(t *testing.T, limits []core.Option) {
-	s := onRedis(t)
+func outOfMemory(t *testing.T, s *backend, name string, limits []core.Option) {
 	var outages atomic.Int64
-	lim := s.limiter(t, "memory", append(limits, core.Observe(func(_ context.Context, e core.Event) {
+	lim := s.limiter(t, name, append(slices.Clone(limits), core.Observe(func(_ context.Context, e core.Event) {
 		if e.Kind == core.EventOutage {
 			outages.Add(1)
 		}
@@ -197,23 +226,24 @@ func outOfMemory(t *testing.T, limits []core.Option) {
 			t.Fatal(err)
 		}
 	}
-	s.do(t, "hset", "rl:memory:{hash}:limit", "a", "b")
-	s.do(t, "zadd", "rl:memory:{new}:limit", 9e18, "a") // replacing what is not understood needs memory, too
-	plugs := s.plug(t, lim)
-	var all []*told
-	for _, a := range []ask{
+	s.do(t, "hset", "rl:"+name+":{hash}:limit", "a", "b")
+	s.do(t, "zadd", "rl:"+name+":{new}:limit", 9e18, "a") // to replace a foreign value needs memory, too
+	busy := s.occupy(t, lim)
+	var all []*answer
+	for _, a := range []request{
 		{"hash", 11, false}, {"a", 1, false}, {"a", 1, true}, {"full", 1, false}, {"new", 0, false}, {"new", 1, false}, {"a", 8, false},
 	} {
-		all = append(all, queue(t.Context(), t, lim, a))
+		all = append(all, enqueue(t.Context(), t, lim, a))
 	}
-	s.do(t, "config", "set", "maxmemory", "1")
-	s.gate.open()
-	for _, o := range append(plugs, all...) {
+	s.doAll(t, "config", "set", "maxmemory", "1")
+	s.gate.Open()
+	for _, o := range append(busy, all...) {
 		o.await(t)
 	}
 	for _, i := range []int{1, 5} {
-		if o := all[i]; !isUnavailable(o.err) || o.Allowed {
-			t.Errorf("decision %d: %+v, %v; want ErrUnavailable", i, o.Result, o.err)
+		all[i].wantUnavailable(t, fmt.Sprint("decision ", i))
+		if err := all[i].err; err == nil || !strings.Contains(err.Error(), "OOM") {
+			t.Errorf("decision %d: %v; want what Redis said", i, err)
 		}
 	}
 	all[0].want(t, "too large a cost over a foreign value", false, 10)
@@ -222,125 +252,132 @@ func outOfMemory(t *testing.T, limits []core.Option) {
 	all[4].want(t, "a cost of 0", true, 10)
 	all[6].want(t, "too large a cost", false, 7)
 	if outages.Load() != 2 {
-		t.Errorf("%d outages were told, want one for each who had no answer", outages.Load())
+		t.Errorf("%d outages were reported, want one for each decision without an answer", outages.Load())
 	}
-	s.do(t, "config", "set", "maxmemory", "0")
-	after := s.together(t, lim, []ask{{"a", 1, false}, {"new", 1, false}, {"hash", 1, false}})
+	s.doAll(t, "config", "set", "maxmemory", "0")
+	for _, key := range []string{"a", "new", "hash"} { // a server without memory is down, and is soon found well again
+		check.Eventually(t, "Redis decides again", func() bool {
+			res, err := lim.Peek(t.Context(), key)
+			return err == nil && res.Source == core.SourceRedis
+		})
+	}
+	after := s.batch(t, lim, []request{{"a", 1, false}, {"new", 1, false}, {"hash", 1, false}})
 	for i, left := range []int64{6, 9, 9} {
 		after[i].want(t, "what was refused, later", true, left)
 	}
 }
 
-// Who leaves while they wait is told so at once and not charged; who leaves in
-// flight is told so at once. The others have their answers, also where the first
-// of them all has left.
-func TestCallerLeaves(t *testing.T) {
+// Level: a batch. A caller that leaves while it waits for a batch gets its context's
+// error at once and is not charged; one that leaves while the batch is in flight
+// gets it at once. One whose deadline is near gets the outage policy's answer before it, and nobody blames Redis. The others
+// have their answers, also where the first of them has left.
+func TestCallerLeavesBatch(t *testing.T) {
+	t.Parallel()
 	s := onRedis(t)
 	lim := s.limiter(t, "left", tenPerHour)
-	plugs := s.plug(t, lim)
+	busy := s.occupy(t, lim)
 	leaving, leave := context.WithCancel(t.Context())
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	aboard, jump := context.WithCancel(t.Context())
-	first := queue(leaving, t, lim, ask{key: "k", n: 1})
-	second := queue(t.Context(), t, lim, ask{key: "k", n: 1})
-	third := queue(short, t, lim, ask{key: "k", n: 1})
-	fourth := queue(aboard, t, lim, ask{key: "other", n: 1})
-	fifth := queue(t.Context(), t, lim, ask{key: "k", n: 1})
+	inFlight, drop := context.WithCancel(t.Context())
+	first := enqueue(leaving, t, lim, request{key: "k", n: 1})
+	second := enqueue(t.Context(), t, lim, request{key: "k", n: 1})
+	third := enqueue(short, t, lim, request{key: "k", n: 1})
+	fourth := enqueue(inFlight, t, lim, request{key: "other", n: 1})
+	fifth := enqueue(t.Context(), t, lim, request{key: "k", n: 1})
 	leave()
-	first.gone(t, "who left first", context.Canceled)
-	third.gone(t, "whose deadline came", context.DeadlineExceeded)
-	s.gate.let(t, width)
-	for _, o := range plugs {
+	first.wantEnded(t, "the first, which left", context.Canceled)
+	third.wantUnavailable(t, "the one whose deadline is near")
+	if err := short.Err(); err != nil || !strings.Contains(third.err.Error(), "waiting in this process") {
+		t.Errorf("it was answered with %v, and its deadline: %v; want it in time, with what it waited for", third.err, err)
+	}
+	s.gate.Release(t, maxInFlight)
+	for _, o := range busy {
 		o.await(t)
 	}
-	s.gate.holds(t, 1) // the flight
-	jump()
-	fourth.gone(t, "who left in flight", context.Canceled)
-	s.gate.open()
-	second.want(t, "who stayed", true, 9)
-	fifth.want(t, "who stayed", true, 8)
-	if sent, _ := s.gate.counted(); !slices.Equal(sent, []int{1, 1, 1, 1, 3}) {
-		t.Errorf("scripts of %v keys, want only who had not left", sent)
-	}
+	s.gate.Await(t, 1) // the batch
+	drop()
+	fourth.wantEnded(t, "the one that left in flight", context.Canceled)
+	s.gate.Open()
+	second.want(t, "one that stayed", true, 9)
+	fifth.want(t, "one that stayed", true, 8)
+	s.sent(t, 3) // only those that had not left
 	if res, err := lim.Peek(t.Context(), "k"); err != nil || res.Remaining != 8 {
 		t.Errorf("%+v, %v", res, err)
 	}
 }
 
-// A script that Redis has forgotten is sent again once, for all who are aboard.
-func TestScriptFlushed(t *testing.T) {
+// Level: a batch. A script that Redis has forgotten is sent again once, for the
+// whole batch.
+func TestScriptFlushedUnderBatch(t *testing.T) {
+	t.Parallel()
 	s := onRedis(t)
 	lim := s.limiter(t, "flushed", tenPerHour)
-	plugs := s.plug(t, lim)
-	var all []*told
+	busy := s.occupy(t, lim)
+	var all []*answer
 	for range 8 {
-		all = append(all, queue(t.Context(), t, lim, ask{key: "k", n: 1}))
+		all = append(all, enqueue(t.Context(), t, lim, request{key: "k", n: 1}))
 	}
-	s.gate.let(t, width)
-	for _, o := range plugs {
+	s.gate.Release(t, maxInFlight)
+	for _, o := range busy {
 		o.await(t)
 	}
-	s.gate.holds(t, 1) // the flight
+	s.gate.Await(t, 1) // the batch
 	s.do(t, "script", "flush")
-	s.gate.open()
+	s.gate.Open()
 	for i, o := range all {
 		o.want(t, fmt.Sprint("caller ", i), true, int64(9-i))
 	}
-	if sent, evals := s.gate.counted(); !slices.Equal(sent, []int{1, 1, 1, 1, 8, 8}) || evals != 1 {
-		t.Errorf("scripts of %v keys, %d with their source; want the last once more with it", sent, evals)
+	s.sent(t, 8, 8)
+	if _, evals := s.gate.Sent(); evals != 1 {
+		t.Errorf("%d scripts were sent with their source, want one", evals)
 	}
 }
 
 // A server that refuses keys of several slots, as one of a Cluster does, is asked
 // once; then each goes alone. Nothing is charged twice.
 func TestCrossSlot(t *testing.T) {
+	t.Parallel()
 	s := onRedis(t, "--cluster-enabled", "yes")
 	s.do(t, "cluster", "addslotsrange", 0, 16383)
-	for end := time.Now().Add(patience); s.client.Set(t.Context(), "try", 1, 0).Err() != nil; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the slots are not served")
-		}
-	}
+	check.Eventually(t, "the slots are served", func() bool { return s.client.Set(t.Context(), "try", 1, 0).Err() == nil })
 	lim := s.limiter(t, "slots", tenPerHour)
-	asks := []ask{{"a", 1, false}, {"b", 2, false}, {"c", 3, false}, {"d", 1, true}, {"e", 11, false}}
-	all := s.together(t, lim, asks)
+	requests := []request{{"a", 1, false}, {"b", 2, false}, {"c", 3, false}, {"d", 1, true}, {"e", 11, false}}
+	all := s.batch(t, lim, requests)
 	for i, left := range []int64{9, 8, 7, 10, 10} {
-		all[i].want(t, fmt.Sprintf("%+v", asks[i]), i != 4, left)
+		all[i].want(t, fmt.Sprintf("%+v", requests[i]), i != 4, left)
 	}
-	if sent, _ := s.gate.counted(); !slices.Equal(sent, []int{1, 1, 1, 1, 5, 1, 1, 1, 1, 1}) {
-		t.Errorf("scripts of %v keys, want one of all, and then one each", sent)
-	}
-	s.gate.shut()
+	s.sent(t, 5, 1, 1, 1, 1, 1) // one of all, and then one each
+	s.gate.Hold(t)
 	all = nil
 	for i := range 32 {
-		all = append(all, start(t.Context(), lim, ask{key: fmt.Sprint("later", i), n: 1}))
+		all = append(all, start(t.Context(), lim, request{key: fmt.Sprint("later", i), n: 1}))
 	}
-	s.gate.holds(t, len(all)) // all of them at once: nobody waits for anybody
-	s.gate.open()
+	s.gate.Await(t, len(all)) // all of them at once: none waits for another
+	s.gate.Open()
 	for i, o := range all {
 		o.want(t, fmt.Sprint("later caller ", i), true, 9)
 	}
-	if sent, _ := s.gate.counted(); len(sent) != len(all) || slices.Max(sent) != 1 {
+	if sent, _ := s.gate.Sent(); len(sent) != len(all) || slices.Max(sent) != 1 {
 		t.Errorf("later scripts of %v keys, want %d of one", sent, len(all))
 	}
 }
 
-// A hook that panics does so for its callers, who may recover: the process lives,
+// A hook that panics does so for its callers, which may recover: the process lives,
 // and so does the Limiter, also where it was the call that tries whether Redis is
 // back.
 func TestHookPanics(t *testing.T) {
-	for _, heeds := range []bool{false, true} {
-		t.Run(fmt.Sprint("ContextTimeoutEnabled ", heeds), func(t *testing.T) {
-			client := redis.NewClient(&redis.Options{Addr: redistest.Server(t).Addr, ContextTimeoutEnabled: heeds})
+	t.Parallel()
+	for _, contextTimeout := range []bool{false, true} {
+		t.Run(fmt.Sprint("ContextTimeoutEnabled ", contextTimeout), func(t *testing.T) {
+			client := redis.NewClient(&redis.Options{Addr: redistest.Server(t).Addr, ContextTimeoutEnabled: contextTimeout})
 			defer func() { _ = client.Close() }()
-			s := &site{client: client, gate: &gate{}, nodes: 1}
+			s := newBackend(client, 1)
 			var faulty atomic.Bool
-			client.AddHook(s.gate)
 			client.AddHook(panicking{&faulty})
 			lim := s.limiter(t, "panics", tenPerHour)
 			faulty.Store(true)
-			s.gate.shut()
+			s.gate.Hold(t)
 			var panics atomic.Int64
 			var callers sync.WaitGroup
 			for range 30 {
@@ -354,14 +391,14 @@ func TestHookPanics(t *testing.T) {
 					t.Errorf("%+v, %v; want a panic", res, err)
 				})
 			}
-			s.gate.holds(t, width)
-			s.gate.open()
+			s.gate.Await(t, maxInFlight)
+			s.gate.Open()
 			callers.Wait()
 			if panics.Load() != 30 {
 				t.Errorf("%d panics", panics.Load())
 			}
 			faulty.Store(false)
-			for i, o := range s.together(t, lim, []ask{{"k", 1, false}, {"k", 1, false}}) {
+			for i, o := range s.batch(t, lim, []request{{"k", 1, false}, {"k", 1, false}}) {
 				o.want(t, "after the panics", true, int64(9-i))
 			}
 		})

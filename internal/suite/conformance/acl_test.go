@@ -20,15 +20,15 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// aclCommands are what a user of Redis must be allowed, in the order in which
-// docs/operating.md tells them.
+// aclCommands are what a user of Redis must be allowed, in the order of
+// docs/operating.md.
 var aclCommands = strings.Fields("evalsha eval time del get set zadd zcard zcount zrange zrangebyscore zrem zremrangebyrank pexpireat")
 
-// aclCluster are what go-redis needs besides on a Cluster. Without "command" it asks
-// for it with every decision, and logs that it may not.
+// aclCluster are what go-redis also needs on a Cluster. Without "command" it sends
+// COMMAND with every decision, and logs each denial of it.
 var aclCluster = strings.Fields("cluster|slots command")
 
-// TestACLIsDocumented holds the rules that operators copy against those tested here.
+// TestACLIsDocumented compares the rules that operators copy with those tested here.
 func TestACLIsDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "operating.md"))
@@ -43,7 +43,7 @@ func TestACLIsDocumented(t *testing.T) {
 }
 
 // TestACL lets a user of exactly these rules use every algorithm in every way. With
-// one rule less something is denied, as Redis's own log tells.
+// one rule less something is denied, as Redis's own log says.
 func TestACL(t *testing.T) {
 	admin := redistest.Server(t).Client(t)
 	if commands, err := useAs(t, admin, "~rl:*", aclCommands); len(commands) > 0 || err != nil {
@@ -60,7 +60,7 @@ func TestACL(t *testing.T) {
 	}
 }
 
-// TestACLCluster has go-redis find its way in a Cluster, which takes more rules.
+// TestACLCluster does the same on a Cluster, where go-redis needs more rules.
 func TestACLCluster(t *testing.T) {
 	addrs := redistest.Cluster(t)
 	nodes := make([]*redis.Client, len(addrs))
@@ -124,10 +124,10 @@ func denied(t *testing.T, admin *redis.Client) []string {
 	return commands
 }
 
-// slow frees nothing during a test: a denied caller need not wait.
+// slow frees no units during a test.
 var slow = core.PerHour(10)
 
-// useAll does whatever a program can do with every algorithm.
+// useAll does all that a program can do, with every algorithm.
 func useAll(ctx context.Context, client core.Client, admin redis.Cmdable) error {
 	options := []core.Option{core.FailClosed(), core.DenyCache(0), core.Logger(slog.New(slog.DiscardHandler))}
 	var errs []error
@@ -158,8 +158,8 @@ func useChanged(ctx context.Context, client core.Client, v limits.Variant, optio
 func useOne(ctx context.Context, client core.Client, admin redis.Cmdable, name string, options ...core.Option) error {
 	var errs []error
 	note := func(err error) { errs = append(errs, err) }
-	// Each call has a Limiter of its own: what one is denied must not have the next
-	// keep away from Redis.
+	// Each call has a Limiter of its own: after an error the circuit breaker of the
+	// Limiter may be open, and the next call would not be sent.
 	lim := func() *core.Limiter { return core.MustNew(client, name, options...) }
 	for _, foreign := range []bool{false, true} {
 		note(lim().Reset(ctx, "k"))

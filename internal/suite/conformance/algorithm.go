@@ -21,7 +21,8 @@ func algorithmCases() []testCase {
 	)
 }
 
-// retryAfterIsTrue uses a key up and comes back a microsecond too early, and on time.
+// retryAfterIsTrue uses a key up, and tries again a microsecond before RetryAfter is
+// over, and when it is.
 func retryAfterIsTrue(t *testing.T, s Store, limit maker) {
 	lim := s.limiter(t, "retry", limit(tenPerTen))
 	for i := range int64(10) {
@@ -85,7 +86,7 @@ func peekChangesNothing(t *testing.T, s Store, limit maker) {
 	}
 }
 
-// concurrent lets 64 goroutines at one key: the clock stands, so exactly ten pass.
+// concurrent uses one key in 64 goroutines while the clock stands: exactly ten pass.
 func concurrent(t *testing.T, s Store, limit maker) {
 	lim := s.limiter(t, "concurrent", limit(tenPerTen))
 	var admitted atomic.Int64
@@ -105,11 +106,11 @@ func concurrent(t *testing.T, s Store, limit maker) {
 	}
 }
 
-// clockBack steps the clock back on a used-up key: that refills nothing, and
-// locks nobody out for longer than the step.
+// clockBack steps the clock back after a key was used up: that refills nothing, and
+// prolongs no denial by more than the step.
 func clockBack(t *testing.T, s Store, limit maker) {
 	if s.Redis == nil {
-		t.Skip("a clock that never steps back")
+		t.Skip("the clock of a store in memory never steps back")
 	}
 	lim := s.limiter(t, "back", limit(tenPerTen))
 	s.Advance(-time.Hour)

@@ -5,9 +5,10 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// changeCases change live limits over stored state.
+// changeCases change limits whose keys are stored.
 func changeCases() []testCase {
 	return append(each("Change/Count", raisedAndLowered),
 		testCase{"Change/Period", periodChanged},
@@ -92,16 +93,20 @@ func periodChanged(t *testing.T, s Store) {
 	}
 }
 
-// changedManyTimes flips a half-used bucket between rates that share no
-// denominator: what is used neither leaks nor grows.
+// changedManyTimes changes a half-used bucket again and again between rates without a
+// common denominator: what is used becomes neither less nor more.
 func changedManyTimes(t *testing.T, s Store) {
 	if s.Redis == nil {
 		t.Skip("no state outlives a Limiter in memory")
 	}
-	for kind, limit := range map[string]func(core.Rate, ...core.BucketOption) core.Limit{"gcra": core.GCRA, "token": core.TokenBucket} {
+	for _, v := range limits.All() {
+		if !v.Kind.Bucket {
+			continue
+		}
+		kind := v.Name
 		var lims []*core.Limiter
 		for _, count := range []int64{7, 1_000_000_000, 3, 999_999_937, 11} {
-			lims = append(lims, s.limiter(t, kind, limit(core.PerHour(count), core.Burst(100_000))))
+			lims = append(lims, s.limiter(t, kind, v.With(core.PerHour(count), limits.Settings{Burst: 100_000})))
 		}
 		allowN(t, lims[0], "k", 1000)
 		s.Advance(12345678901 * time.Microsecond) // drains 24 units and a fraction

@@ -11,8 +11,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// TestRedisClock runs by the server's own clock, as in production: scripts by
-// their digest, keys that expire by themselves.
+// TestRedisClock runs by the server's own clock, as in production: scripts are sent by
+// their digest, and keys expire.
 func TestRedisClock(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	ctx := context.Background()
@@ -59,7 +59,7 @@ func TestRedisClock(t *testing.T) {
 	}
 }
 
-// TestScriptFlush empties the script cache under running calls.
+// TestScriptFlush flushes the script cache while calls are made.
 func TestScriptFlush(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	ctx := context.Background()

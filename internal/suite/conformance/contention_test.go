@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -29,19 +30,18 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// contested are limits of a thousand: by the hour, so that nothing refills while
-// the test runs, and by the minute, where what refills is known.
-var contested = []core.Limit{
-	core.FixedWindow(core.PerHour(1000)),
-	core.FixedWindow(core.PerDay(1000), core.Aligned()),
-	core.SlidingWindowLog(core.PerHour(1000)),
-	core.SlidingWindowCounter(core.Per(1000, 400*24*time.Hour)),
-	core.TokenBucket(core.Per(1000, 400*24*time.Hour)),
-	core.LeakyBucket(core.Per(1000, 400*24*time.Hour), core.Burst(1000)),
-	core.GCRA(core.Per(1000, 400*24*time.Hour)),
-	core.TokenBucket(core.PerMinute(1000)),
-	core.LeakyBucket(core.PerMinute(1000), core.Burst(1000)),
-	core.GCRA(core.PerMinute(1000)),
+// contested returns limits of a thousand of every algorithm: over 400 days, so that
+// nothing comes back while the test runs, and for buckets also by the minute, where
+// what comes back is known.
+func contested() []core.Limit {
+	var all []core.Limit
+	for _, v := range limits.All() {
+		all = append(all, v.Limit(core.Per(1000, 400*24*time.Hour)))
+		if v.Kind.Bucket {
+			all = append(all, v.Limit(core.PerMinute(1000)))
+		}
+	}
+	return all
 }
 
 // TestContention has three processes of 64 goroutines each at one key: exactly a
@@ -82,7 +82,7 @@ func contention(t *testing.T, env ...string) {
 	}
 	wg.Wait()
 	took := time.Since(started)
-	for i, limit := range contested {
+	for i, limit := range contested() {
 		var total int
 		for _, out := range outputs {
 			lines := strings.Split(out, "\n")
@@ -107,7 +107,7 @@ func contend(addrs []string, alone bool) {
 	if alone {
 		options = append(options, core.Coalesce(1))
 	}
-	for i, limit := range contested {
+	for i, limit := range contested() {
 		lim := core.MustNew(client, fmt.Sprint("contested", i), append(options, limit)...)
 		var admitted atomic.Int64
 		var wg sync.WaitGroup

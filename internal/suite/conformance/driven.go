@@ -16,16 +16,15 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// A Driven client gives the scripts on a real Redis a clock that a test moves:
-// in each script that passes, [algorithm.Clock] is replaced by one more argument.
-// All else, Lua and its numbers above all, is Redis's own.
+// A Driven client gives scripts on a real Redis a driven clock: one that the test
+// moves. In each script that passes, it replaces [algorithm.Clock] by code that reads
+// the time from one more argument. All else is Redis's own, such as Lua's numbers.
 //
-// Added as a hook to a client of go-redis's own it does the same there, in
-// pipelines, too.
+// As a hook of a go-redis client it does the same for that client, also in pipelines.
 type Driven struct {
 	client  core.Client
 	now     atomic.Int64 // microseconds since the epoch
-	sources sync.Map     // of the scripts that passed, by their digests
+	sources sync.Map     // the scripts that passed, by their digests
 }
 
 // NewDriven returns a client whose clock stands fifty years ahead of the server's,
@@ -42,15 +41,15 @@ func (d *Driven) Now() time.Time { return time.UnixMicro(d.now.Load()) }
 // Advance moves the clock.
 func (d *Driven) Advance(by time.Duration) { d.now.Add(by.Microseconds()) }
 
-// Process runs cmd, a script by the driven clock.
+// Process runs cmd. If it is a script, it runs by the driven clock.
 func (d *Driven) Process(ctx context.Context, cmd redis.Cmder) error {
 	return d.ProcessHook(d.client.Process)(ctx, cmd)
 }
 
-// DialHook changes nothing.
+// DialHook does nothing: a redis.Hook needs it.
 func (d *Driven) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessHook runs a command, a script by the driven clock.
+// ProcessHook does what Process does, as a hook.
 func (d *Driven) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		run := d.driven(ctx, cmd)
@@ -59,12 +58,12 @@ func (d *Driven) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			return noScriptError{}
 		}
 		err := next(ctx, run)
-		answer(cmd, run)
+		copyReply(cmd, run)
 		return err
 	}
 }
 
-// ProcessPipelineHook runs the scripts of a pipeline so.
+// ProcessPipelineHook does so for each command of a pipeline.
 func (d *Driven) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		var runs, sent []redis.Cmder
@@ -81,7 +80,7 @@ func (d *Driven) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 			err = next(ctx, runs)
 		}
 		for i, run := range runs {
-			answer(sent[i], run)
+			copyReply(sent[i], run)
 		}
 		if err == nil && len(runs) < len(cmds) {
 			err = noScriptError{}
@@ -90,8 +89,8 @@ func (d *Driven) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// answer hands the answer to run on to cmd, for which it was sent.
-func answer(cmd, run redis.Cmder) {
+// copyReply copies the reply to run, which was sent in place of cmd, to cmd.
+func copyReply(cmd, run redis.Cmder) {
 	if cmd == run {
 		return
 	}
@@ -102,16 +101,15 @@ func answer(cmd, run redis.Cmder) {
 	}
 }
 
-// drivenClock stands in for [algorithm.Clock]. A TTL counts from the server's clock,
-// which does not go with the driven one: it is longer by more than any test lasts.
+// drivenClock replaces [algorithm.Clock]. TTLs count from the server's clock, which
+// does not move with the driven one: they are longer by more than any test lasts.
 const drivenClock = "local now, grace = tonumber(table.remove(ARGV)), 1e11\n"
 
-// DrivenGrace is by how much keys outlive their need with a driven clock, beyond
-// what they do with the server's.
+// DrivenGrace is how much later keys expire than they would by the server's clock.
 const DrivenGrace = 1e11 * time.Millisecond
 
-// driven returns what to send for cmd, or nil for a script that is not known yet:
-// its digest is that of the script with the server's clock.
+// driven returns what to send in place of cmd, or nil if cmd has the digest of a script
+// that has not passed yet.
 func (d *Driven) driven(ctx context.Context, cmd redis.Cmder) redis.Cmder {
 	args := cmd.Args()
 	var source string
@@ -133,10 +131,10 @@ func (d *Driven) driven(ctx context.Context, cmd redis.Cmder) redis.Cmder {
 	if !ok {
 		panic("conformance: a script that does not begin with algorithm.Clock")
 	}
-	own := append([]any(nil), args...)
-	own[0], own[1] = "eval", drivenClock+rest
-	own = append(own, strconv.FormatInt(d.now.Load(), 10))
-	return redis.NewIntSliceCmd(ctx, own...)
+	changed := append([]any(nil), args...)
+	changed[0], changed[1] = "eval", drivenClock+rest
+	changed = append(changed, strconv.FormatInt(d.now.Load(), 10))
+	return redis.NewIntSliceCmd(ctx, changed...)
 }
 
 type noScriptError struct{}

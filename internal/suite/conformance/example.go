@@ -7,7 +7,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// exampleCases are what only one algorithm does, worked out by hand.
+// exampleCases are decisions of one algorithm each, computed by hand.
 func exampleCases() []testCase {
 	return []testCase{
 		{"Example/FixedWindow", fixedWindowExample},
@@ -68,9 +68,9 @@ func tokenBucketBurst(t *testing.T, s Store) {
 	want(t, allowN(t, large, "k", 30), true, 0, 0, 3*time.Second)
 }
 
-// tokenBucketNothingLost takes tokens of 60/7 s each, which no double holds, from
-// a bucket that is never full: in a thousand refills not a microsecond may be
-// lost or won.
+// tokenBucketNothingLost takes tokens that take 60/7 s each, which a double cannot
+// represent, from a bucket that is never full: over a thousand refills no microsecond
+// may be lost or gained.
 func tokenBucketNothingLost(t *testing.T, s Store) {
 	lim := s.limiter(t, "seventh", core.TokenBucket(core.PerMinute(7), core.Burst(2)))
 	start := allowN(t, lim, "k", 2).At
@@ -102,8 +102,8 @@ func logExample(t *testing.T, s Store) {
 	want(t, allowN(t, lim, "k", 1), true, 0, 0, time.Minute)
 }
 
-// logInOneMicrosecond admits a thousand calls while the clock stands: they count
-// a thousand.
+// logInOneMicrosecond admits a thousand calls while the clock stands: each of them
+// counts.
 func logInOneMicrosecond(t *testing.T, s Store) {
 	lim := s.limiter(t, "instant", core.SlidingWindowLog(core.PerMinute(3000)))
 	for i := range int64(1000) {
@@ -148,7 +148,7 @@ func leakyBucketExample(t *testing.T, s Store) {
 		res := allowN(t, lim, "k", 1)
 		want(t, res, true, 2-i, 0, time.Duration(i+1)*250*time.Millisecond)
 		if res.Delay != time.Duration(i)*250*time.Millisecond {
-			t.Errorf("place %d in the queue: Delay %v", i, res.Delay)
+			t.Errorf("call %d in the queue: Delay %v", i, res.Delay)
 		}
 	}
 	res := allowN(t, lim, "k", 1)

@@ -1,6 +1,6 @@
-// Package conformance holds what every store of limits must do, as one suite:
-// [Exercise] runs the same cases over miniredis, a real Redis and whatever else
-// claims to keep limits.
+// Package conformance is the suite of what every store of limits must do. [Exercise]
+// runs the same cases, and [Properties] random ones, on miniredis, on a real Redis, on
+// a Cluster and in memory.
 package conformance
 
 import (
@@ -14,23 +14,23 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// A Store is one thing under test, fresh and empty for each case.
+// A Store is a store under test, empty at the start of each case.
 type Store struct {
 	// New makes a Limiter on the store.
 	New func(name string, opts ...core.Option) (*core.Limiter, error)
-	// Advance moves the store's clock, back where d is negative and there is a Redis.
+	// Advance moves the store's clock by d. If there is a Redis, d can be negative.
 	Advance func(d time.Duration)
-	// ForgetsByClock says that a step back of the clock does not bring back what
-	// expired before it, as it does where only the scripts' clock is driven.
+	// ForgetsByClock says that keys expire by the clock of Advance, so that after a step
+	// back they are gone. If only the scripts' clock is driven, they are not.
 	ForgetsByClock bool
 	// Clock returns the time of the store, if it is not the server's.
 	Clock func() time.Time
-	// Redis looks at the keys behind the Limiter's back; nil for a store in memory,
-	// of which each Limiter has its own.
+	// Redis reads and writes the keys directly. It is nil for a store in memory, of
+	// which each Limiter has its own.
 	Redis redis.UniversalClient
 }
 
-// An Opener makes a Store, runs one case on it and cleans up.
+// An Opener makes a Store, runs one case on it and closes it.
 type Opener func(t *testing.T, run func(t *testing.T, s Store))
 
 type testCase struct {
@@ -77,7 +77,7 @@ func peek(t *testing.T, lim *core.Limiter, key string) core.Result {
 	return res
 }
 
-// want compares what a user reads of a Result. At and Source are the store's own.
+// want compares the fields of a Result that are the same on every store.
 func want(t *testing.T, got core.Result, allowed bool, remaining int64, retry, reset time.Duration) {
 	t.Helper()
 	if got.Allowed != allowed || got.Remaining != remaining || got.RetryAfter != retry || got.ResetAfter != reset {
@@ -88,10 +88,10 @@ func want(t *testing.T, got core.Result, allowed bool, remaining int64, retry, r
 
 var tenPerTen = core.Per(10, 10*time.Second)
 
-// A maker makes a limit of one algorithm, with as much capacity as its rate's count.
+// A maker makes a limit of one algorithm, whose capacity is the rate's count.
 type maker = func(r core.Rate) core.Limit
 
-// each makes a case for each algorithm that there is.
+// each makes a case for each registered algorithm.
 func each(name string, run func(t *testing.T, s Store, limit maker)) []testCase {
 	var cases []testCase
 	for _, v := range limits.All() {

@@ -14,7 +14,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// exercise runs all that every store must do.
+// exercise runs the whole suite.
 func exercise(t *testing.T, open conformance.Opener) {
 	t.Helper()
 	conformance.Exercise(t, open)
@@ -34,7 +34,7 @@ func TestMiniredis(t *testing.T) {
 		defer func() { _ = client.Close() }()
 		run(t, conformance.Store{
 			New: func(name string, opts ...core.Option) (*core.Limiter, error) {
-				return core.New(client, name, append(opts, untouched...)...)
+				return core.New(client, name, append(opts, onlyRedis...)...)
 			},
 			Advance: func(d time.Duration) {
 				now = now.Add(d)
@@ -77,16 +77,16 @@ func TestRedis(t *testing.T) {
 	})
 }
 
-// untouched are the options by which Redis alone decides: nothing is remembered,
-// whose time would not be that of the driven clock, and nobody stands in for it.
-var untouched = []core.Option{core.DenyCache(0), core.FailClosed(), core.Timeout(time.Minute)}
+// onlyRedis are the options with which each decision is by Redis: there is no deny
+// cache, whose clock is not the driven one, and no fallback.
+var onlyRedis = []core.Option{core.DenyCache(0), core.FailClosed(), core.Timeout(time.Minute)}
 
-// onRedis is a real Redis with a driven clock.
+// onRedis is the Store on a real Redis with a driven clock.
 func onRedis(client redis.UniversalClient) conformance.Store {
 	driven := conformance.NewDriven(client)
 	return conformance.Store{
 		New: func(name string, opts ...core.Option) (*core.Limiter, error) {
-			return core.New(driven, name, append(opts, untouched...)...)
+			return core.New(driven, name, append(opts, onlyRedis...)...)
 		},
 		Advance: driven.Advance,
 		Clock:   driven.Now,

@@ -9,7 +9,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// inputCases are the answers to what callers get wrong, or are made to pass on.
+// inputCases have wrong arguments, and keys as clients may send them.
 func inputCases() []testCase {
 	return []testCase{
 		{"Input/Errors", inputErrors},
@@ -52,8 +52,8 @@ func inputErrors(t *testing.T, s Store) {
 	want(t, peek(t, lim, "k"), true, 10, 0, 0)
 }
 
-// inputKeys uses up keys that a client may choose: each is a bucket of its own,
-// and costs a bounded number of bytes.
+// inputKeys uses up keys that a client may choose: each is counted on its own, and
+// takes a bounded number of bytes.
 func inputKeys(t *testing.T, s Store) {
 	lim := s.limiter(t, "keys", core.FixedWindow(core.PerHour(2)))
 	keys := []string{
@@ -63,12 +63,12 @@ func inputKeys(t *testing.T, s Store) {
 	}
 	for _, key := range keys {
 		if res := allowN(t, lim, key, 2); !res.Allowed || res.Remaining != 0 {
-			t.Errorf("key %.40q is not its own: %+v", key, res)
+			t.Errorf("key %.40q is counted with another: %+v", key, res)
 		}
 	}
 	for _, key := range keys {
 		if res := allowN(t, lim, key, 1); res.Allowed {
-			t.Errorf("key %.40q forgot: %+v", key, res)
+			t.Errorf("key %.40q was not counted: %+v", key, res)
 		}
 	}
 	if s.Redis == nil {
@@ -86,7 +86,7 @@ func inputKeys(t *testing.T, s Store) {
 	}
 }
 
-// apart holds limiters of different names, prefixes and periods beside each other.
+// apart has limiters of different names, prefixes and periods: they share no counts.
 func apart(t *testing.T, s Store) {
 	limit := core.FixedWindow(core.PerHour(2))
 	first := s.limiter(t, "first", limit)
@@ -99,18 +99,18 @@ func apart(t *testing.T, s Store) {
 	} {
 		allowN(t, first, name, 2)
 		if res := allowN(t, other, name, 2); !res.Allowed {
-			t.Errorf("%s shares the budget: %+v", name, res)
+			t.Errorf("%s shares the count: %+v", name, res)
 		}
 	}
 	if s.Redis != nil {
 		prefixed := s.limiter(t, "first", limit, core.Prefix("app"))
 		allowN(t, first, "prefix", 2)
 		if res := allowN(t, prefixed, "prefix", 2); !res.Allowed {
-			t.Errorf("another prefix shares the budget: %+v", res)
+			t.Errorf("another prefix shares the count: %+v", res)
 		}
 		twin := s.limiter(t, "first", limit)
 		if res := allowN(t, twin, "prefix", 1); res.Allowed {
-			t.Errorf("a limiter of the same name has its own budget: %+v", res)
+			t.Errorf("a limiter of the same name does not share the count: %+v", res)
 		}
 	}
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/model"
 )
 
-// Properties holds a store against the exact model, over random sequences of
-// steps of the clock, costs, peeks, refunds and changed limits, for each
-// algorithm and for mixes of several: every field of every Result. Each sequence
-// is a subtest named by its seed, which makes it again.
-// REDISLIMIT_PROPERTY_RUNS sets how many there are for each algorithm.
+// Properties compares every field of every Result with the exact model, over random
+// sequences of steps of the clock, costs, peeks, refunds and changed limits, for each
+// algorithm and for several limits together. Each sequence is a subtest that is named
+// by its seed, and so can be repeated. REDISLIMIT_PROPERTY_RUNS sets how many there
+// are for each algorithm.
 func Properties(t *testing.T, open Opener) {
 	t.Helper()
 	runs := 60
@@ -47,7 +47,7 @@ func Properties(t *testing.T, open Opener) {
 	}
 }
 
-// A trial is one random sequence under way.
+// A trial is one random sequence.
 type trial struct {
 	*rand.Rand
 	store   Store
@@ -57,7 +57,7 @@ type trial struct {
 	now     int64
 	last    core.Result
 	charged []charge
-	changed bool // a bucket's rate was, so that its debt may have been rounded
+	changed bool // a bucket's rate was changed, so its debt may have been rounded
 	trace   []string
 }
 
@@ -71,7 +71,7 @@ type charge struct {
 type spec struct {
 	kind                 string
 	count, period, burst int64
-	unnamed              bool // its key tells the period, which cannot change
+	unnamed              bool // its key contains the period, which then cannot change
 }
 
 func sequence(t *testing.T, s Store, seed uint64, algorithms []string) {
@@ -102,7 +102,7 @@ func sequence(t *testing.T, s Store, seed uint64, algorithms []string) {
 	}
 }
 
-// step does one random thing; false ends the sequence.
+// step does one random thing. It reports whether the sequence goes on.
 func (tr *trial) step(t *testing.T) bool {
 	tr.advance()
 	switch p := tr.IntN(20); {
@@ -135,7 +135,8 @@ func (tr *trial) allow(t *testing.T) bool {
 	return tr.compare(t, got, want)
 }
 
-// advance moves the clock: not at all, a little, to where something happens or far.
+// advance moves the clock: not at all, a little, far, back, or to an instant at which a
+// decision changes.
 func (tr *trial) advance() {
 	s := tr.specs[tr.IntN(len(tr.specs))]
 	unit := max(1, s.period/s.count)
@@ -168,7 +169,7 @@ func (tr *trial) advance() {
 	}
 }
 
-// cost is mostly what is possible, and often just what is left.
+// cost returns a random cost: mostly one that can be admitted, often what remains.
 func (tr *trial) cost() int64 {
 	capacity := int64(math.MaxInt64)
 	for _, s := range tr.specs {
@@ -191,8 +192,9 @@ func (tr *trial) cost() int64 {
 	return 1 + tr.Int64N(min(capacity, max(1, capacity/8)))
 }
 
-// compare holds every field against the model; false ends the sequence, where a
-// changed limit was rounded within the microsecond that the contract grants.
+// compare compares every field with the model. It reports whether the sequence can go
+// on: after a changed limit, rounding may deny for one microsecond more than the model
+// does, which is allowed, and the states then differ.
 func (tr *trial) compare(t *testing.T, got core.Result, want model.Outcome) bool {
 	t.Helper()
 	if tr.changed && want.Allowed && !got.Allowed && got.RetryAfter == time.Microsecond {
@@ -242,7 +244,7 @@ func (tr *trial) change(t *testing.T) {
 	next := tr.spec(old.kind)
 	next.unnamed = old.unnamed
 	if old.unnamed || tr.store.ForgetsByClock && old.kind == "sliding_window_log" || tr.IntN(3) == 0 {
-		next.period = old.period // a longer one may ask a log for what has expired
+		next.period = old.period // a log of a longer period may need entries that have expired
 	} else if tr.IntN(2) == 0 {
 		next.count, next.burst = old.count, old.burst
 	}
@@ -256,7 +258,8 @@ func (tr *trial) change(t *testing.T) {
 	tr.remake(t)
 }
 
-// remake makes the Limiter of the present specs and tells the model.
+// remake makes the Limiter of the present specs, and changes the model's limits to
+// them.
 func (tr *trial) remake(t *testing.T) {
 	t.Helper()
 	var opts []core.Option
@@ -274,7 +277,7 @@ func (tr *trial) remake(t *testing.T) {
 	}
 	tr.model.Change(limits...)
 	if old != nil {
-		tr.charged = nil // a Result is of the Limiter that made it
+		tr.charged = nil // only the Limiter that charged a Result can refund it
 	}
 }
 
@@ -305,14 +308,14 @@ func (tr *trial) upTo(most int64) int64 {
 	return max(1, min(most, int64(math.Exp(tr.Float64()*math.Log(float64(most)+1)))))
 }
 
-// limit returns the limit called after its place, or nil if it is not within the bounds.
+// limit returns the limit, with i in its name, or nil if it is not within the bounds.
 func (s spec) limit(i int) core.Option {
 	settings := limits.Settings{Burst: s.burst}
 	if !s.unnamed {
 		settings.Name = "limit" + strconv.Itoa(i)
 	}
 	limit := limits.Named(s.kind).With(core.Per(s.count, micros(s.period)), settings)
-	if _, err := core.NewMemory("try", limit, core.Entries(1)); err != nil {
+	if !limits.Accepts(limit) {
 		return nil
 	}
 	return limit

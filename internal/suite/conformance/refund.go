@@ -11,7 +11,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// refundCases give back what was charged.
+// refundCases refund what was charged.
 func refundCases() []testCase {
 	return slices.Concat(
 		each("Refund", refundOnce),
@@ -34,12 +34,12 @@ func refundOnce(t *testing.T, s Store, limit maker) {
 	second := allowN(t, lim, "k", 5)
 	refund(t, lim, first)
 	if res := peek(t, lim, "k"); res.Remaining != 5 {
-		t.Errorf("4 of 9 given back: %+v", res)
+		t.Errorf("4 of 9 refunded: %+v", res)
 	}
 	refund(t, lim, first)
 	refund(t, lim, copied)
 	if res := peek(t, lim, "k"); res.Remaining != 5 {
-		t.Errorf("given back more than once: %+v", res)
+		t.Errorf("refunded more than once: %+v", res)
 	}
 	denied := allowN(t, lim, "k", 6)
 	refund(t, lim, denied)
@@ -56,14 +56,14 @@ func refundOnce(t *testing.T, s Store, limit maker) {
 	refund(t, lim, second)
 	want(t, peek(t, lim, "k"), true, 10, 0, 0)
 	if s.Redis != nil && len(s.keys(t)) != 0 {
-		t.Errorf("all given back, and stored is %v", s.keys(t))
+		t.Errorf("all is refunded, and stored is %v", s.keys(t))
 	}
 	if res := allowN(t, lim, "k", 10); !res.Allowed {
-		t.Errorf("after all was given back: %+v", res)
+		t.Errorf("after all was refunded: %+v", res)
 	}
 }
 
-// refundLate gives back when the charge no longer counts: nothing later gains by it.
+// refundLate refunds a charge that no longer counts: a later window gains nothing.
 func refundLate(t *testing.T, s Store, limit maker) {
 	lim := s.limiter(t, "late", limit(tenPerTen))
 	old := allowN(t, lim, "k", 10)
@@ -73,7 +73,7 @@ func refundLate(t *testing.T, s Store, limit maker) {
 	res := peek(t, lim, "k")
 	switch {
 	case limits.Named(limit(tenPerTen).Algorithm()).Kind.Bucket:
-		// One unit of debt is like any other: what is given back is debt of now.
+		// A refund reduces the debt, whichever charge it is of.
 		want(t, res, true, 10, 0, 0)
 	default:
 		if res.Remaining != 0 {
@@ -82,7 +82,7 @@ func refundLate(t *testing.T, s Store, limit maker) {
 	}
 }
 
-// refundSeveral gives back to each of several limits what it still holds.
+// refundSeveral refunds a charge of several limits, of which one no longer counts it.
 func refundSeveral(t *testing.T, s Store) {
 	lim := s.limiter(t, "several", core.FixedWindow(core.PerSecond(5)), core.SlidingWindowLog(core.PerMinute(20)), core.GCRA(core.PerHour(30)))
 	first := allowN(t, lim, "k", 2)
@@ -98,8 +98,8 @@ func refundSeveral(t *testing.T, s Store) {
 	}
 }
 
-// refundLogOrder takes entries out of the middle of a log: the others leave at
-// their own times.
+// refundLogOrder refunds charges from the middle of a log: the others leave the window
+// at their own times.
 func refundLogOrder(t *testing.T, s Store) {
 	lim := s.limiter(t, "middle", core.SlidingWindowLog(core.PerMinute(10)))
 	var charged []core.Result

@@ -10,8 +10,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// TestRing has go-redis share the keys out to two servers: several limits of one key
-// stay together, and each key is counted once.
+// TestRing has go-redis distribute the keys to two servers: several limits of one key
+// are on the same server, and each key is counted once.
 func TestRing(t *testing.T) {
 	servers := []*redistest.Instance{redistest.Server(t), redistest.Server(t)}
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": servers[0].Addr, "two": servers[1].Addr}})

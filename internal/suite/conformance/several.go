@@ -37,7 +37,7 @@ func allOrNone(t *testing.T, s Store) {
 	wants(allowN(t, lim, "k", 1), false, "fixed-1m", 1, 0)
 }
 
-// describes looks at which limit the one Result speaks of.
+// describes checks which limit the one Result describes.
 func describes(t *testing.T, s Store) {
 	lim := s.limiter(t, "describes",
 		core.FixedWindow(core.PerMinute(5), core.Name("minute")),

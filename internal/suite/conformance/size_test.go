@@ -2,54 +2,146 @@ package conformance_test
 
 import (
 	"context"
-	"fmt"
+	"math/bits"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// TestMemoryUsage holds what a key costs in Redis against what the documents say
-// (docs/operating.md), with a user's key of 20 bytes and the default prefix.
+// sizedKey is a user's key of 20 bytes, as the documents say.
+const sizedKey = "user:0123456789abcde"
+
+// TestMemoryUsage compares the bytes that a key takes in Redis with the table of
+// docs/operating.md, for every registered algorithm. On the Redis that the document
+// names they are the same. Another version, or another version of its allocator
+// jemalloc, may take one size class of jemalloc more or less.
 func TestMemoryUsage(t *testing.T) {
 	client := redistest.Server(t).Client(t)
-	ctx := context.Background()
-	for _, c := range []struct {
-		limit core.Limit
-		most  int64 // bytes after one unit
-	}{
-		{core.FixedWindow(core.PerMinute(1000)), 120},
-		{core.GCRA(core.PerMinute(1000)), 120},
-		{core.LeakyBucket(core.PerMinute(1000), core.Burst(1000)), 120},
-		{core.TokenBucket(core.PerMinute(1000)), 152},
-		{core.SlidingWindowCounter(core.PerMinute(1000)), 152},
-		{core.SlidingWindowLog(core.PerMinute(1000)), 200},
-		{core.GCRA(core.Per(999_999_937, 400*24*60*60*1e9), core.Burst(1_000_000)), 152},
-		{core.TokenBucket(core.Per(999_999_937, 400*24*60*60*1e9), core.Burst(1_000_000)), 184},
-	} {
-		lim := core.MustNew(client, "api", c.limit)
-		key := "user:0123456789abcde"
-		var sizes []int64
-		var value string
-		for i := range 1000 {
-			if _, err := lim.Allow(ctx, key); err != nil {
+	documented, version := documentedSizes(t)
+	info := client.InfoMap(t.Context()) // of all sections: before Redis 7.0 it takes but one
+	if err := info.Err(); err != nil {
+		t.Fatal(err)
+	}
+	allocator := strings.Replace(info.Item("Memory", "mem_allocator"), "-", " ", 1)
+	running := "Redis " + info.Item("Server", "redis_version") + " (" + allocator + ")"
+	exact := running == version
+	if !exact {
+		t.Logf("This is %s, and the document is about %s: one size class more or less is allowed.", running, version)
+	}
+	for _, v := range limits.All() {
+		t.Run(v.Name, func(t *testing.T) {
+			name := limits.Constructor(v.Kind)
+			got := sizes(t, client, v.Limit(core.PerMinute(1000)))
+			t.Logf("%v bytes after 1, 100 and 1000 units", got)
+			want, ok := documented[name]
+			if !ok {
+				t.Fatalf("docs/operating.md has no row | %s | %d | %d | %d |", name, got[0], got[1], got[2])
+			}
+			for i, size := range want {
+				if !size.holds(got[i], exact) {
+					t.Errorf("%d bytes; docs/operating.md says %+v", got[i], size)
+				}
+			}
+		})
+	}
+	// The longest state of a bucket: its rate is a fraction with a large denominator.
+	for _, k := range algorithm.Kinds {
+		if !k.Bucket {
+			continue
+		}
+		v := limits.Variant{Kind: k}
+		limit := v.With(core.Per(999_999_937, 400*24*time.Hour), limits.Settings{Burst: 1_000_000})
+		if got := sizes(t, client, limit); got[2] > 152 {
+			t.Errorf("%v: %v bytes, want at most 152", limit, got)
+		}
+	}
+}
+
+// A size is a number of bytes in the table. Sorted sets, whose entries have random
+// levels, take about so many.
+type size struct {
+	bytes int64
+	about bool
+}
+
+// holds reports whether bytes is s, but for what is allowed on another Redis.
+func (s size) holds(bytes int64, exact bool) bool {
+	allowed := int64(0)
+	if !exact {
+		allowed = sizeClass(s.bytes)
+	}
+	if s.about {
+		allowed += s.bytes / 50
+	}
+	return max(bytes-s.bytes, s.bytes-bytes) <= allowed
+}
+
+// documentedSizes returns the bytes after 1, 100 and 1000 units by algorithm, and the
+// Redis that they were measured on.
+func documentedSizes(t *testing.T) (map[string][3]size, string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "operating.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## How much memory a key takes\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	version := regexp.MustCompile(`Redis \S+ \(jemalloc \S+\)`).FindString(section)
+	documented := map[string][3]size{}
+	for _, row := range regexp.MustCompile(`(?m)^\| (\w+) \| ((?:about )?[\d,]+) \| ((?:about )?[\d,]+) \| ((?:about )?[\d,]+) \|$`).FindAllStringSubmatch(section, -1) {
+		var sizes [3]size
+		for i, text := range row[2:] {
+			digits, about := strings.CutPrefix(text, "about ")
+			bytes, err := strconv.ParseInt(strings.ReplaceAll(digits, ",", ""), 10, 64)
+			if err != nil {
 				t.Fatal(err)
 			}
-			if i == 0 || i == 99 || i == 999 {
-				name := "rl:api:{" + key + "}:" + c.limit.Name()
-				n, err := client.MemoryUsage(ctx, name, 0).Result()
-				if err != nil {
-					t.Fatal(err)
-				}
-				sizes = append(sizes, n)
-				value = client.Get(ctx, name).Val()
+			sizes[i] = size{bytes, about}
+		}
+		documented[row[1]] = sizes
+	}
+	if version == "" || len(documented) == 0 {
+		t.Fatal("docs/operating.md has no table of the memory that a key takes, or does not name the Redis")
+	}
+	return documented, version
+}
+
+// sizes returns how many bytes a key takes after 1, 100 and 1000 units.
+func sizes(t *testing.T, client *redis.Client, limit core.Limit) (bytes [3]int64) {
+	t.Helper()
+	ctx := context.Background()
+	lim := core.MustNew(client, "api", limit, core.FailClosed(), core.Timeout(time.Minute))
+	used := 0
+	for i, units := range []int{1, 100, 1000} {
+		for ; used < units; used++ {
+			if _, err := lim.Allow(ctx, sizedKey); err != nil {
+				t.Fatal(err)
 			}
 		}
-		if sizes[0] > c.most || len(key) != 20 {
-			t.Errorf("%v: %d bytes, want at most %d: %s", c.limit, sizes[0], c.most, value)
+		var err error
+		if bytes[i], err = client.MemoryUsage(ctx, "rl:api:{"+sizedKey+"}:"+limit.Name(), 0).Result(); err != nil {
+			t.Fatal(err)
 		}
-		t.Log(strings.TrimSpace(fmt.Sprintf("%-40v %v bytes after 1, 100 and 1000 units: %s", c.limit, sizes, value)))
-		client.FlushAll(ctx)
 	}
+	if err := client.FlushAll(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	return bytes
+}
+
+// sizeClass returns how far jemalloc's size classes are apart at n bytes: 16 bytes up
+// to 128, then a quarter of the power of two below n.
+func sizeClass(n int64) int64 {
+	return max(16, int64(1)<<(bits.Len64(uint64(n-1))-1)/4)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"sort"
 	"sync"
@@ -15,14 +16,15 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// stateCases are about what is stored: that it expires, that denials leave it
-// alone, and that foreign values and changed limits do no harm.
+// stateCases are about what is stored: it expires, denials do not change it, and
+// foreign values and flushed scripts do no harm.
 func stateCases() []testCase {
 	return slices.Concat(
 		each("Reset", reset),
 		each("Expires", expires),
 		each("ExpiresInTime", expiresInTime),
 		each("Foreign", foreign),
+		each("Foreign/Damaged", damaged),
 		each("ScriptFlushed", scriptFlushed),
 	)
 }
@@ -36,11 +38,11 @@ func reset(t *testing.T, s Store, limit maker) {
 	}
 	want(t, peek(t, lim, "k"), true, 10, 0, 0)
 	if peek(t, lim, "other").Allowed {
-		t.Error("Reset forgot another key")
+		t.Error("Reset also reset another key")
 	}
 }
 
-// expires holds the TTL of a key against what its last charge needs, after each
+// expires compares the TTL of a key with the time for which it is needed, after each
 // kind of decision.
 func expires(t *testing.T, s Store, limit maker) {
 	if s.Redis == nil {
@@ -91,8 +93,8 @@ func expires(t *testing.T, s Store, limit maker) {
 	step("after the refund of another", 0)
 }
 
-// expiresInTime is expires for a rate of which a unit takes a fraction of many
-// parts: they are no microseconds.
+// expiresInTime is expires for a rate whose units take a fraction with a large
+// denominator: its parts must not be taken for microseconds.
 func expiresInTime(t *testing.T, s Store, limit maker) {
 	if s.Redis == nil {
 		t.Skip("no keys to look at")
@@ -111,8 +113,8 @@ func expiresInTime(t *testing.T, s Store, limit maker) {
 	}
 }
 
-// foreign puts what we never wrote at the key: the decision starts afresh, and
-// what it stores expires.
+// foreign stores values that no script writes: they count as no value, and after a
+// decision the key has a TTL.
 func foreign(t *testing.T, s Store, limit maker) {
 	if s.Redis == nil {
 		t.Skip("no keys to write to")
@@ -125,41 +127,41 @@ func foreign(t *testing.T, s Store, limit maker) {
 		return func() error { return s.Redis.ZAdd(ctx, key, scores...).Err() }
 	}
 	for name, put := range map[string]func() error{
-		"text":    func() error { return s.Redis.Set(ctx, key, "hello", 0).Err() },
-		"empty":   func() error { return s.Redis.Set(ctx, key, "", 0).Err() },
-		"number":  func() error { return s.Redis.Set(ctx, key, "42", 0).Err() },
-		"version": func() error { return s.Redis.Set(ctx, key, "Z9 1 2 3 4 5 6 7", 0).Err() },
-		"huge F1": func() error { return s.Redis.Set(ctx, key, "F1 1e99 99999999999999999999 1", 0).Err() },
-		"huge F2": func() error { return s.Redis.Set(ctx, key, "F1 99999999999999999999 9999999999999999999 1", 0).Err() },
-		"zero T1": func() error { return s.Redis.Set(ctx, key, "B1 0 1 2", 0).Err() },
-		"nan T1":  func() error { return s.Redis.Set(ctx, key, "B1 10 1 nan", 0).Err() },
-		"part T1": func() error { return s.Redis.Set(ctx, key, "B1 10 1 8000000000000000+10", 0).Err() },
-		"zero G1": func() error { return s.Redis.Set(ctx, key, "B1 0 5", 0).Err() },
-		"late T1": func() error { return s.Redis.Set(ctx, key, "B1 10 8000000000000000 1", 0).Err() },
-		"nan G1":  func() error { return s.Redis.Set(ctx, key, "B1 10 nan", 0).Err() },
-		"inf L1":  func() error { return s.Redis.Set(ctx, key, "B1 10 inf", 0).Err() },
-		"half L1": func() error { return s.Redis.Set(ctx, key, "B1 10 5.5", 0).Err() },
-		"part G1": func() error { return s.Redis.Set(ctx, key, "B1 10 8000000000000000+10", 0).Err() },
-		"none L1": func() error { return s.Redis.Set(ctx, key, "B1 9 1.5.5", 0).Err() },
-		"huge C1": func() error { return s.Redis.Set(ctx, key, "C1 1800000000000000 999999999999 1", 0).Err() },
-		"hash":    func() error { return s.Redis.HSet(ctx, key, "a", "b").Err() },
-		"list":    func() error { return s.Redis.RPush(ctx, key, "a").Err() },
-		"+nan B1": func() error { return s.Redis.Set(ctx, key, fmt.Sprintf("B1 10 %d+nan", now+1e6), 0).Err() },
-		"+inf B1": func() error { return s.Redis.Set(ctx, key, fmt.Sprintf("B1 10 %d+inf", now+1e6), 0).Err() },
-		"zset":    zset(redis.Z{Score: 1, Member: "a"}),
-		"scores":  zset(redis.Z{Score: 9e18, Member: "5"}),
-		"far":     zset(redis.Z{Score: 8e15, Member: "8000000000000000"}),
-		"inf":     zset(redis.Z{Score: math.Inf(1), Member: "5"}),
-		"-inf":    zset(redis.Z{Score: math.Inf(-1), Member: "5"}),
-		"nan":     zset(redis.Z{Score: float64(now), Member: "nan"}),
-		"+nan":    zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d+nan", now)}),
-		"nan:2":   zset(redis.Z{Score: float64(now), Member: "nan:2"}),
-		"half":    zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d.5", now)}),
-		"before":  zset(redis.Z{Score: float64(now), Member: fmt.Sprint(now - 1)}),
-		"units":   zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d:x", now)}),
-		"powers":  zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d:2", now)}, redis.Z{Score: -5, Member: "x"}),
-		"power":   zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d:2", now)}, redis.Z{Score: -1e300, Member: fmt.Sprintf("%d*1e300", now)}),
-		"set":     func() error { return s.Redis.SAdd(ctx, key, "a").Err() },
+		"text":                            func() error { return s.Redis.Set(ctx, key, "hello", 0).Err() },
+		"empty":                           func() error { return s.Redis.Set(ctx, key, "", 0).Err() },
+		"number":                          func() error { return s.Redis.Set(ctx, key, "42", 0).Err() },
+		"version":                         func() error { return s.Redis.Set(ctx, key, "Z9 1 2 3 4 5 6 7", 0).Err() },
+		"F1 infinite":                     func() error { return s.Redis.Set(ctx, key, "F1 1e99 99999999999999999999 1", 0).Err() },
+		"F1 huge":                         func() error { return s.Redis.Set(ctx, key, "F1 99999999999999999999 9999999999999999999 1", 0).Err() },
+		"B1 rate of 0, 2 numbers":         func() error { return s.Redis.Set(ctx, key, "B1 0 1 2", 0).Err() },
+		"B1 nan after a number":           func() error { return s.Redis.Set(ctx, key, "B1 10 1 nan", 0).Err() },
+		"B1 a number and a part too many": func() error { return s.Redis.Set(ctx, key, "B1 10 1 8000000000000000+10", 0).Err() },
+		"B1 rate of 0":                    func() error { return s.Redis.Set(ctx, key, "B1 0 5", 0).Err() },
+		"B1 late, 2 numbers":              func() error { return s.Redis.Set(ctx, key, "B1 10 8000000000000000 1", 0).Err() },
+		"B1 nan":                          func() error { return s.Redis.Set(ctx, key, "B1 10 nan", 0).Err() },
+		"B1 inf":                          func() error { return s.Redis.Set(ctx, key, "B1 10 inf", 0).Err() },
+		"B1 half":                         func() error { return s.Redis.Set(ctx, key, "B1 10 5.5", 0).Err() },
+		"B1 part":                         func() error { return s.Redis.Set(ctx, key, "B1 10 8000000000000000+10", 0).Err() },
+		"B1 no number":                    func() error { return s.Redis.Set(ctx, key, "B1 9 1.5.5", 0).Err() },
+		"C1 huge":                         func() error { return s.Redis.Set(ctx, key, "C1 1800000000000000 999999999999 1", 0).Err() },
+		"hash":                            func() error { return s.Redis.HSet(ctx, key, "a", "b").Err() },
+		"list":                            func() error { return s.Redis.RPush(ctx, key, "a").Err() },
+		"B1 plus nan":                     func() error { return s.Redis.Set(ctx, key, fmt.Sprintf("B1 10 %d+nan", now+1e6), 0).Err() },
+		"B1 plus inf":                     func() error { return s.Redis.Set(ctx, key, fmt.Sprintf("B1 10 %d+inf", now+1e6), 0).Err() },
+		"zset member that is no number":   zset(redis.Z{Score: 1, Member: "a"}),
+		"zset score beyond all instants":  zset(redis.Z{Score: 9e18, Member: "5"}),
+		"zset instant too late":           zset(redis.Z{Score: 8e15, Member: "8000000000000000"}),
+		"zset score inf":                  zset(redis.Z{Score: math.Inf(1), Member: "5"}),
+		"zset score -inf":                 zset(redis.Z{Score: math.Inf(-1), Member: "5"}),
+		"zset member nan":                 zset(redis.Z{Score: float64(now), Member: "nan"}),
+		"zset member plus nan":            zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d+nan", now)}),
+		"zset nan of 2 units":             zset(redis.Z{Score: float64(now), Member: "nan:2"}),
+		"zset member half":                zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d.5", now)}),
+		"zset member before its score":    zset(redis.Z{Score: float64(now), Member: fmt.Sprint(now - 1)}),
+		"zset units that are no number":   zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d:x", now)}),
+		"zset power that is no number":    zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d:2", now)}, redis.Z{Score: -5, Member: "x"}),
+		"zset power too large":            zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d:2", now)}, redis.Z{Score: -1e300, Member: fmt.Sprintf("%d*1e300", now)}),
+		"set":                             func() error { return s.Redis.SAdd(ctx, key, "a").Err() },
 	} {
 		s.Redis.Del(ctx, key)
 		if err := put(); err != nil {
@@ -179,6 +181,39 @@ func foreign(t *testing.T, s Store, limit maker) {
 		}
 		if s.Redis.PTTL(ctx, key).Val() <= 0 {
 			t.Errorf("%s: no TTL after a charge", name)
+		}
+	}
+}
+
+// aNumber matches the numbers of a stored text, but not that of its version.
+var aNumber = regexp.MustCompile(`\b\d+`)
+
+// damaged puts the algorithm's own value at the key, with each of its numbers in turn
+// replaced: a decision may start afresh or take it for its own, but it is made, and
+// what it stores expires.
+func damaged(t *testing.T, s Store, limit maker) {
+	if s.Redis == nil {
+		t.Skip("no keys to write to")
+	}
+	ctx := context.Background()
+	lim := s.limiter(t, "damaged", limit(tenPerTen))
+	allowN(t, lim, "k", 1)
+	key := s.keys(t)[0]
+	own := s.Redis.Get(ctx, key).Val() // of a log, which is no text, it is empty
+	for _, at := range aNumber.FindAllStringIndex(own, -1) {
+		// Nothing beyond 64 bits: the Lua of miniredis makes no number of it.
+		for _, number := range []string{"", "0", "nan", "1e99", "-5", "9007199254740993", "9223372036854775807"} {
+			value := own[:at[0]] + number + own[at[1]:]
+			if err := s.Redis.Set(ctx, key, value, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				res := allowN(t, lim, "k", 4)
+				if res.Remaining < 0 || res.Remaining > 10 || res.Allowed && s.Redis.PTTL(ctx, key).Val() <= 0 {
+					t.Errorf("%s: %+v, TTL %v", value, res, s.Redis.PTTL(ctx, key).Val())
+				}
+			}
+			peek(t, lim, "k")
 		}
 	}
 }
@@ -245,8 +280,9 @@ func (s Store) expiry(t *testing.T, key string) time.Time {
 	return s.Clock().Add(ttl - DrivenGrace)
 }
 
-// blur returns how much sooner than it does a key may seem to expire. The server's
-// clock goes on while a driven one stands, and a TTL is cut to milliseconds.
+// blur returns how much too early an expiry that was charged at an instant may seem to
+// be: the server's clock goes on while the driven one stands, and a TTL is in whole
+// milliseconds.
 func (s Store) blur(charged time.Time) time.Duration {
 	if s.Clock == nil {
 		return 0

@@ -11,22 +11,22 @@ import (
 )
 
 // How long a decision takes under each fault, with the client as go-redis makes it and the default Timeout: 8 callers,
-// who call every 2 ms, for 5 s from the moment the fault begins. It prints the table of the docs:
+// each with a call every 2 ms, for 5 s from the moment the fault begins. It prints the table of the docs:
 //
 //	go test -run '^$' -bench . -benchtime 1x ./internal/suite/outage
 func BenchmarkDecisionUnderFault(b *testing.B) {
 	const callers, pause, lasts = 8, 2 * time.Millisecond, 5 * time.Second
-	none := fault{name: "none", on: func(testing.TB, *world) {}, off: func(testing.TB, *world) {}}
+	none := fault{name: "none", on: func(testing.TB, *env) {}, off: func(testing.TB, *env) {}}
 	var table []string
 	for _, f := range append([]fault{none}, append(faults(), killed())...) {
 		b.Run(f.name, func(b *testing.B) {
 			for range b.N {
-				w := newWorld(b, f.setup)
-				l, watch := limiter(w.rdb, "bench")
+				e := newEnv(b, f.setup)
+				l, watch := limiter(e.rdb, "bench")
 				if _, err := l.Allow(b.Context(), "k"); err != nil {
 					b.Fatal(err)
 				}
-				f.on(b, w)
+				f.on(b, e)
 				var mu sync.Mutex
 				var took []time.Duration
 				var running sync.WaitGroup
@@ -48,7 +48,7 @@ func BenchmarkDecisionUnderFault(b *testing.B) {
 					})
 				}
 				running.Wait()
-				f.off(b, w)
+				f.off(b, e)
 				slices.Sort(took)
 				median, p99, worst := took[len(took)/2], took[len(took)*99/100], took[len(took)-1]
 				b.ReportMetric(float64(median.Microseconds()), "median-µs")

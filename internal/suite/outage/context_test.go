@@ -6,81 +6,97 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// cancelled checks that a caller who has left is told so, whatever state Redis is in.
-func cancelled(t *testing.T, l *core.Limiter) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
+// wantCanceled checks that a call whose context is cancelled returns its error, whatever state Redis is in.
+func wantCanceled(tb testing.TB, l *core.Limiter) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(tb.Context())
 	cancel()
 	if res, err := l.Allow(ctx, "left"); !errors.Is(err, context.Canceled) || res.Allowed {
-		t.Errorf("a cancelled call: %+v, %v", res, err)
+		tb.Errorf("a cancelled call: %+v, %v", res, err)
 	}
 }
 
-// A caller who leaves while Redis is waited for gets the context's error, in every mode. It is no outage, and neither
-// does it leave the breaker half-open for good.
-func TestCallerLeaves(t *testing.T) {
-	for _, heeds := range []bool{false, true} {
-		name := map[bool]string{false: "defaults", true: "ContextTimeoutEnabled"}[heeds]
-		t.Run(name, func(t *testing.T) {
+// Level: single calls in an outage. A caller that cancels while it waits for Redis is let go at once with the context's
+// error, also where the client itself ends a call with its context: it says nothing of Redis. One whose deadline is near gets the
+// outage policy's answer before it; that is a failure of Redis only if Redis had enough time.
+func TestCallerLeavesInOutage(t *testing.T) {
+	for _, contextTimeout := range []bool{false, true} {
+		t.Run(clientName(contextTimeout), func(t *testing.T) {
 			t.Parallel()
-			inEachMode(t, func(t *testing.T, m mode) {
-				leave(t, newWorld(t, setup{options: func(o *redis.Options) { o.ContextTimeoutEnabled = heeds }}), m)
+			inEachMode(t, func(t *check.Round, m mode, timeout time.Duration) {
+				leave(t, newEnv(t, withContextTimeout(contextTimeout)), m, timeout)
 			})
 		})
 	}
 }
 
-func leave(t *testing.T, w *world, m mode) {
-	l, watch := limiter(w.rdb, "left", append(m.options, core.Timeout(timeout))...)
-	leaves := map[error]func() (context.Context, context.CancelFunc){
-		context.Canceled: func() (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(timeout/5, cancel)
-			return ctx, cancel
-		},
-		context.DeadlineExceeded: func() (context.Context, context.CancelFunc) {
-			return context.WithTimeout(t.Context(), timeout/5)
-		},
-	}
-	try := func() {
-		t.Helper()
-		for want, make := range leaves {
-			ctx, cancel := make()
-			timed(t, timeout, func() {
-				if res, err := l.Allow(ctx, "k"); !errors.Is(err, want) || res.Allowed {
-					t.Errorf("a caller who left: %+v, %v; want %v", res, err, want)
-				}
-			})
-			cancel()
+func leave(t *check.Round, e *env, m mode, timeout time.Duration) {
+	l, watch := limiter(e.rdb, "left", append(m.options, core.Timeout(timeout))...)
+	awaitRedis(t, l, "k")
+	e.proxy.Silence()
+	inTime := 0
+	for range 4 { // more than three failures would be an outage
+		cancelSoon(t, l, timeout)
+		if decideBefore(t, l, m, 100*time.Millisecond) {
+			inTime++
 		}
 	}
-	back(t, l, "k")
-	w.proxy.Silence()
-	for range 4 { // more than three failures would be an outage
-		try()
+	if inTime == 0 {
+		t.Error("no caller in a hurry had its answer in time")
 	}
 	if n := watch.count(core.EventOutage); n != 0 {
-		t.Errorf("%d outages though only callers left: %v", n, watch.causes)
+		t.Errorf("%d outages though callers only left or were in a hurry: %v", n, watch.causes)
 	}
-	watch.told(t, 0)
+	watch.wantOutages(t, 0)
 
-	// Now it is an outage; and the probe that would end it is given up by its caller, twice.
-	for range 3 {
-		res, err := l.Allow(t.Context(), "k")
-		m.during(t, res, err)
+	if !decideBefore(t, l, m, timeout*4/5) { // three quarters of it are enough
+		t.Errorf("a deadline of %v: the answer came too late", timeout*4/5)
 	}
-	for range 2 {
-		time.Sleep(1100 * time.Millisecond) // the cooldown
-		try()
+	check.Eventually(t, "the fallback goes on", func() bool { return watch.count(core.EventFallbackOn) == 1 })
+	if n := watch.count(core.EventOutage); n != 1 {
+		t.Errorf("a deadline of %v: %d outages; want one", timeout*4/5, n)
 	}
-	w.proxy.Pass()
-	back(t, l, "k")
-	watch.told(t, 1)
+	start := time.Now()
+	res, err := l.Allow(t.Context(), "k") // one that would wait longer need not
+	if took := time.Since(start); took > timeout/2 {
+		t.Errorf("after that a call waited for %v", took)
+	}
+	m.during(t, res, err)
+	wantCanceled(t, l)
+	e.proxy.Pass()
+	awaitRedis(t, l, "k")
+	watch.wantOutages(t, 1)
+}
+
+// cancelSoon cancels a call that waits for Redis.
+func cancelSoon(t *check.Round, l *core.Limiter, timeout time.Duration) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	time.AfterFunc(timeout/5, cancel)
+	start := time.Now()
+	if res, err := l.Allow(ctx, "k"); !errors.Is(err, context.Canceled) || res.Allowed {
+		t.Errorf("a caller that left: %+v, %v", res, err)
+	}
+	if took := time.Since(start); took > timeout/2 {
+		t.Errorf("a caller that left after %v was let go after %v", timeout/5, took)
+	}
+}
+
+// decideBefore makes a call with a deadline, and checks that the policy decides. It reports whether that was in time: a
+// machine may be late.
+func decideBefore(t *check.Round, l *core.Limiter, m mode, deadline time.Duration) bool {
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	res, err := l.Allow(ctx, "hasty")
+	if ctx.Err() != nil {
+		return false
+	}
+	m.during(t, res, err)
+	return true
 }
 
 // lateContext ends a little after its deadline, as every context does on a busy machine.
@@ -92,26 +108,26 @@ type lateContext struct {
 
 func (c lateContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
-// A caller's deadline is no outage either where the client's own timer, set to the same instant, fires before the
+// A caller in a hurry has the policy's answer, and is no outage, also where the client's own timer fires before the
 // context's.
 func TestDeadlineIsTheCallers(t *testing.T) {
 	t.Parallel()
 	const deadline, late = 10 * time.Millisecond, 50 * time.Millisecond
-	for _, heeds := range []bool{false, true} {
-		w := newWorld(t, setup{options: func(o *redis.Options) { o.ContextTimeoutEnabled = heeds }})
-		l, watch := limiter(w.rdb, "deadline", core.FailOpen(), core.Timeout(time.Minute))
-		back(t, l, "k")
-		w.proxy.Silence()
+	for _, contextTimeout := range []bool{false, true} {
+		e := newEnv(t, withContextTimeout(contextTimeout))
+		l, watch := limiter(e.rdb, "deadline", core.FailOpen(), core.Timeout(time.Minute))
+		awaitRedis(t, l, "k")
+		e.proxy.Silence()
 		for range 5 {
 			ctx, cancel := context.WithTimeout(t.Context(), deadline+late)
-			if res, err := l.Allow(lateContext{ctx, time.Now().Add(deadline)}, "k"); !errors.Is(err, context.DeadlineExceeded) || res.Allowed {
-				t.Errorf("ContextTimeoutEnabled %v: %+v, %v", heeds, res, err)
+			if res, err := l.Allow(lateContext{ctx, time.Now().Add(deadline)}, "k"); err != nil || res.Source != core.SourceNone {
+				t.Errorf("ContextTimeoutEnabled %v: %+v, %v", contextTimeout, res, err)
 			}
 			cancel()
 		}
 		if n := watch.count(core.EventOutage); n != 0 {
-			t.Errorf("ContextTimeoutEnabled %v: %d outages though only callers left: %v", heeds, n, watch.causes)
+			t.Errorf("ContextTimeoutEnabled %v: %d outages though only callers were in a hurry: %v", contextTimeout, n, watch.causes)
 		}
-		watch.told(t, 0)
+		watch.wantOutages(t, 0)
 	}
 }

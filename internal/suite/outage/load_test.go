@@ -10,7 +10,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// load is callers of one Limiter that do not stop, and a count of what they are told.
+// load is callers of one Limiter that do not stop, and a count of what their calls return.
 type load struct {
 	mode
 
@@ -19,6 +19,7 @@ type load struct {
 	keys    []string
 	limit   int64
 	timeout time.Duration
+	pause   atomic.Int64 // after each call, in nanoseconds
 
 	admitted map[string]*[core.SourceNone + 8]atomic.Int64 // by key and Source
 	denied   atomic.Int64
@@ -38,24 +39,25 @@ func newLoad(m mode, rdb core.Client, name string, perHour int64, timeout time.D
 }
 
 // run calls from n goroutines, with a pause after each call, until the channel is closed.
-func (l *load) run(t *testing.T, callers *sync.WaitGroup, n int, pause time.Duration, end <-chan struct{}) {
+func (l *load) run(tb testing.TB, callers *sync.WaitGroup, n int, pause time.Duration, end <-chan struct{}) {
+	l.pause.Store(int64(pause))
 	for i := range n {
 		callers.Go(func() {
 			for c := i; ; c++ {
-				l.call(t, l.keys[c%len(l.keys)])
+				l.call(tb, l.keys[c%len(l.keys)])
 				select {
 				case <-end:
 					return
-				case <-time.After(pause):
+				case <-time.After(time.Duration(l.pause.Load())):
 				}
 			}
 		})
 	}
 }
 
-func (l *load) call(t *testing.T, key string) {
+func (l *load) call(tb testing.TB, key string) {
 	start := time.Now()
-	res, err := l.limiter.Allow(t.Context(), key)
+	res, err := l.limiter.Allow(tb.Context(), key)
 	for took := time.Since(start).Nanoseconds(); ; {
 		if worst := l.worst.Load(); took <= worst || l.worst.CompareAndSwap(worst, took) {
 			break
@@ -65,7 +67,7 @@ func (l *load) call(t *testing.T, key string) {
 	case err != nil:
 		l.errors.Add(1)
 		if l.name != "FailClosed" || !errors.Is(err, core.ErrUnavailable) {
-			t.Errorf("%s: %v", l.name, err)
+			tb.Errorf("%s: %v", l.name, err)
 		}
 	case res.Allowed:
 		l.admitted[key][res.Source].Add(1)
@@ -84,26 +86,26 @@ func (l *load) sum(s core.Source) (all, most int64) {
 }
 
 // check holds what was admitted against what the mode allows. Redis may have forgotten, with a server, up to lost.
-func (l *load) check(t *testing.T, lost int64) {
-	t.Helper()
+func (l *load) check(tb testing.TB, lost int64) {
+	tb.Helper()
 	redis, mostRedis := l.sum(core.SourceRedis)
 	local, mostLocal := l.sum(core.SourceFallback)
 	unasked, _ := l.sum(core.SourceNone)
-	t.Logf("%s: admitted %d by Redis, %d by itself, %d unasked; %d denied, %d errors; %d calls failed; the slowest took %v",
+	tb.Logf("%s: admitted %d by Redis, %d by itself, %d unasked; %d denied, %d errors; %d calls failed; the slowest took %v",
 		l.name, redis, local, unasked, l.denied.Load(), l.errors.Load(), l.watch.count(core.EventOutage), time.Duration(l.worst.Load()))
 	if over := mostRedis - l.limit; over > 0 {
-		t.Logf("%s: %d beyond the limit of %d by Redis", l.name, over, l.limit)
+		tb.Logf("%s: %d beyond the limit of %d by Redis", l.name, over, l.limit)
 	}
 	if mostRedis > l.limit+lost {
-		t.Errorf("%s: Redis admitted %d of one key, the limit is %d", l.name, mostRedis, l.limit)
+		tb.Errorf("%s: Redis admitted %d of one key, the limit is %d", l.name, mostRedis, l.limit)
 	}
 	if l.share == 0 && local > 0 || l.share > 0 && mostLocal > l.limit/l.share {
-		t.Errorf("%s: the process admitted %d of one key by itself", l.name, mostLocal)
+		tb.Errorf("%s: the process admitted %d of one key by itself", l.name, mostLocal)
 	}
 	if l.name != "FailOpen" && unasked > 0 {
-		t.Errorf("%s: %d admitted by nobody", l.name, unasked)
+		tb.Errorf("%s: %d admitted without a decision", l.name, unasked)
 	}
 	if worst := time.Duration(l.worst.Load()); worst > l.timeout+slack {
-		t.Errorf("%s: a decision took %v", l.name, worst)
+		tb.Errorf("%s: a decision took %v", l.name, worst)
 	}
 }

@@ -11,136 +11,156 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 const (
-	worldsAtOnce = 6                       // they mostly wait
-	faultLasts   = 1500 * time.Millisecond // longer than the cooldown, so that a probe falls into it
-	healthyCalls = 3                       // before the fault, and after it
+	environmentsAtOnce = 8 // they mostly wait
+	healthyCalls       = 3 // before the fault, and after it
+	whileProbed        = 3 // calls that may wait while a first probe does
 )
 
-// Every fault in every mode, with the client as go-redis makes it and with one that heeds contexts.
+// faultLasts returns how long a fault lasts: for a timeout and two probes after it, the second after a pause.
+func faultLasts(timeout time.Duration) time.Duration { return timeout + 1250*time.Millisecond }
+
+// Every fault in every mode, with the client as go-redis makes it and with ContextTimeoutEnabled.
 func TestFaults(t *testing.T) {
 	base := runtime.NumGoroutine()
 	t.Run("all", func(t *testing.T) {
-		turn := make(chan struct{}, worldsAtOnce)
+		turn := make(chan struct{}, environmentsAtOnce)
 		var running sync.WaitGroup
 		for _, f := range append(faults(), killed()) {
-			for _, heeds := range []bool{false, true} {
-				running.Go(func() { // not t.Parallel, which knows no more at once than there are cores
+			for _, contextTimeout := range []bool{false, true} {
+				running.Go(func() { // not t.Parallel, which runs no more at a time than there are cores
 					turn <- struct{}{}
 					defer func() { <-turn }()
 					name := f.name
-					if heeds {
+					if contextTimeout {
 						name += ", ContextTimeoutEnabled"
 					}
-					t.Run(name, func(t *testing.T) { outage(t, f, heeds) })
+					t.Run(name, func(t *testing.T) {
+						check.Rounds(t, timeouts, func(t *check.Round, timeout time.Duration) { outage(t, f, contextTimeout, timeout) })
+					})
 				})
 			}
 		}
 		running.Wait()
 	})
-	settled(t, base)
+	check.NoGoroutineLeft(t, base)
 }
 
-// trial is one mode in the world of a fault.
-type trial struct {
+// faultRun is one mode under a fault.
+type faultRun struct {
 	mode
 
 	limiter *core.Limiter
 	watch   *watcher
 	name    string
+	timeout time.Duration
 	began   time.Time
 }
 
-// outage sends the four modes through one fault of one server.
-func outage(t *testing.T, f fault, heeds bool) {
+// outage sends the four modes, each over a client of its own, through one fault of one server.
+func outage(t *check.Round, f fault, contextTimeout bool, timeout time.Duration) {
 	s := f.setup
 	s.options = func(o *redis.Options) {
-		o.ContextTimeoutEnabled = heeds
+		o.ContextTimeoutEnabled = contextTimeout
 		if f.setup.options != nil {
 			f.setup.options(o)
 		}
 	}
-	w := newWorld(t, s)
-	var trials []*trial
+	e := newEnv(t, s)
+	e.timeout = timeout
+	var runs []*faultRun
 	for i, m := range modes() {
-		tr := &trial{mode: m, name: fmt.Sprint("mode", i)}
-		tr.limiter, tr.watch = limiter(w.rdb, tr.name, append(m.options, core.Timeout(timeout))...)
-		trials = append(trials, tr)
+		run := &faultRun{mode: m, name: fmt.Sprint("mode", i), timeout: timeout}
+		run.limiter, run.watch = limiter(e.client(t), run.name, append(m.options, core.Timeout(timeout))...)
+		runs = append(runs, run)
 	}
-	each := func(part func(*testing.T, *trial)) {
+	each := func(part func(*check.Round, *faultRun)) {
 		var running sync.WaitGroup
-		for _, tr := range trials {
-			running.Go(func() { t.Run(tr.mode.name, func(t *testing.T) { part(t, tr) }) })
+		for _, run := range runs {
+			running.Go(func() { part(t.Part(run.mode.name), run) })
 		}
 		running.Wait()
 	}
 	each(healthy)
-	scripts := w.proxy.Count("EVALSHA") + w.proxy.Count("EVAL")
-	f.on(t, w)
+	if t.Failed() {
+		return
+	}
+	scripts := e.proxy.Count("EVALSHA") + e.proxy.Count("EVAL")
+	f.on(t, e)
 	each(during)
-	each(func(t *testing.T, tr *trial) { cancelled(t, tr.limiter) })
-	f.off(t, w)
-	each(func(t *testing.T, tr *trial) { back(t, tr.limiter, "k") })
-	each(func(t *testing.T, tr *trial) { after(t, tr, f, w) })
-	if lost, outages := w.proxy.Count("EVALSHA")+w.proxy.Count("EVAL")-scripts, len(trials)*healthyCalls; f.name == "reply dropped" {
-		for _, tr := range trials {
-			outages += tr.watch.count(core.EventOutage) + 1 // and the peek that found Redis back
+	each(func(t *check.Round, run *faultRun) { wantCanceled(t, run.limiter) })
+	f.off(t, e)
+	each(func(t *check.Round, run *faultRun) { awaitRedis(t, run.limiter, "k") })
+	each(func(t *check.Round, run *faultRun) { after(t, run, f, e) })
+	if lost, outages := e.proxy.Count("EVALSHA")+e.proxy.Count("EVAL")-scripts, len(runs)*healthyCalls; f.name == "reply dropped" {
+		for _, run := range runs {
+			outages += run.watch.count(core.EventOutage) + run.watch.probes() + 1 // and the peek that found Redis back
 		}
 		if lost > int64(outages) {
-			t.Errorf("%d scripts sent, want at most one for each of %d calls", lost, outages)
+			t.Errorf("%d scripts sent, want at most one for each of %d calls and probes", lost, outages)
 		}
 	}
-	if expiring(t, w.admin) == 0 {
+	if expiring(t, e.admin) == 0 {
 		t.Error("no keys")
 	}
 }
 
 // healthy uses the limit a little, and loads the script.
-func healthy(t *testing.T, tr *trial) {
+func healthy(t *check.Round, run *faultRun) {
 	for range healthyCalls {
-		if res, err := tr.limiter.Allow(t.Context(), "k"); err != nil || !res.Allowed || res.Source != core.SourceRedis {
-			t.Errorf("before the fault: %+v, %v", res, err)
+		if res, err := run.limiter.Allow(t.Context(), "k"); err != nil || !res.Allowed || res.Source != core.SourceRedis {
+			t.Errorf("while Redis is healthy: %+v, %v", res, err)
 		}
 	}
 }
 
-// during calls one after the other, for longer than a cooldown.
-func during(t *testing.T, tr *trial) {
-	tr.began = time.Now()
-	var admitted int64
-	for calls := 0; time.Since(tr.began) < faultLasts || calls <= limit; calls++ {
-		timed(t, timeout, func() {
-			res, err := tr.limiter.Allow(t.Context(), "k")
-			if tr.during(t, res, err) {
+// during calls one after the other, until after a probe has failed. No request is a probe: none waits once it is known that
+// Redis is away.
+func during(t *check.Round, run *faultRun) {
+	run.began = time.Now()
+	var admitted, slow int64
+	for calls := 0; time.Since(run.began) < faultLasts(run.timeout) || calls <= limit; calls++ {
+		timed(t, run.timeout, func() {
+			opened, start := run.watch.count(core.EventFallbackOn) > 0, time.Now()
+			res, err := run.limiter.Allow(t.Context(), "k")
+			if run.during(t, res, err) {
 				admitted++
+			}
+			if opened && time.Since(start) > run.timeout/2 {
+				slow++
 			}
 		})
 		time.Sleep(10 * time.Millisecond)
 	}
-	if tr.share > 0 && admitted != limit/tr.share {
-		t.Errorf("admitted %d by itself, want %d", admitted, limit/tr.share)
+	if slow > 0 {
+		t.Errorf("%d calls waited for Redis though it was known to be away", slow)
+	}
+	if run.share > 0 && admitted != limit/run.share {
+		t.Errorf("admitted %d by itself, want %d", admitted, limit/run.share)
 	}
 }
 
-func after(t *testing.T, tr *trial, f fault, w *world) {
-	// An open breaker lets one call through in each cooldown. Until it opens it takes one timeout, or three failures.
+func after(t *check.Round, run *faultRun, f fault, e *env) {
+	// Until the breaker opens it takes one timeout, or an error that leaves no doubt, or three others; where this process is too
+	// busy to trust a timeout, also the probe that follows it. After that no request asks: the one that opened it is the last.
 	calls := 1
 	if !f.silent {
 		calls = 3
 	}
-	if tr.watch.before < 1 || tr.watch.before > calls {
-		t.Errorf("%d calls failed before Redis was left alone, want 1 to %d: %v", tr.watch.before, calls, tr.watch.causes)
+	outages := run.watch.count(core.EventOutage)
+	if outages < 1 || outages > calls+whileProbed || outages > run.watch.before+1 {
+		t.Errorf("%d calls failed in %v, %d of them before the breaker opened, want 1 to %d: %v",
+			outages, time.Since(run.began), run.watch.before, calls, run.watch.causes)
 	}
-	calls += int(time.Since(tr.began) / time.Second)
-	outages := tr.watch.count(core.EventOutage)
-	if outages > calls {
-		t.Errorf("%d calls failed in %v, want 1 to %d: %v", outages, time.Since(tr.began), calls, tr.watch.causes)
+	if run.watch.probes() == 0 {
+		t.Error("no probe was reported")
 	}
-	healthy(t, tr)
-	tr.watch.told(t, 1)
-	charged, least := tr.usedOf(t, w), int64(2*healthyCalls)
+	healthy(t, run)
+	run.watch.wantOutages(t, 1)
+	charged, least := e.used(t, run.name, "k"), int64(2*healthyCalls)
 	if f.name == "killed" {
 		least = healthyCalls // it has forgotten the others
 	}
@@ -151,11 +171,9 @@ func after(t *testing.T, tr *trial, f fault, w *world) {
 	if charged < least || charged > most {
 		t.Errorf("%d charged, want %d to %d", charged, least, most)
 	}
-	for _, cause := range tr.watch.causes {
-		if cause == nil || strings.Contains(cause.Error(), "left alone") {
-			t.Errorf("an outage was told with the cause %v", cause)
+	for _, cause := range run.watch.causes {
+		if cause == nil || strings.Contains(cause.Error(), "circuit breaker open") {
+			t.Errorf("an outage was reported with the cause %v", cause)
 		}
 	}
 }
-
-func (tr *trial) usedOf(t *testing.T, w *world) int64 { return w.used(t, tr.name, "k") }

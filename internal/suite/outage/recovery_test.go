@@ -8,73 +8,86 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// An outage that comes and goes gives no fresh budget each time, and is told each time.
+// An outage that comes and goes does not give the full limit each time, and is reported each time.
 func TestFlapping(t *testing.T) {
 	t.Parallel()
 	const flaps = 3
-	inEachMode(t, func(t *testing.T, m mode) {
-		w := newWorld(t, setup{}) // its own: each flaps by itself
-		l, watch := limiter(w.rdb, "flapping", append(m.options, core.Timeout(timeout))...)
+	inEachMode(t, func(t *check.Round, m mode, timeout time.Duration) {
+		e := newEnv(t, setup{}) // its own: each flaps by itself
+		l, watch := limiter(e.rdb, "flapping", append(m.options, core.Timeout(timeout))...)
 		var admitted int64
 		for range flaps {
-			back(t, l, "k")
-			w.proxy.Silence()
+			awaitRedis(t, l, "k")
+			e.proxy.Silence()
 			for range limit / 2 {
 				res, err := l.Allow(t.Context(), "k")
 				if m.during(t, res, err) {
 					admitted++
 				}
 			}
-			w.proxy.Pass()
+			e.proxy.Pass()
 		}
-		back(t, l, "k")
-		watch.told(t, flaps)
+		awaitRedis(t, l, "k")
+		watch.wantOutages(t, flaps)
 		if m.share > 0 && admitted != limit/m.share {
 			t.Errorf("%d outages admitted %d in all, want %d", flaps, admitted, limit/m.share)
 		}
 	})
 }
 
-// Whoever counts the breaker's states sees each of them, with one caller and a probe that fails.
-func TestBreakerTellsEveryState(t *testing.T) {
+// An observer that counts the breaker's states gets each of them, with one caller and a probe that fails.
+func TestBreakerReportsEveryState(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
-	l, watch := limiter(w.rdb, "states", core.FailOpen(), core.Timeout(timeout))
+	check.Rounds(t, timeouts, everyState)
+}
+
+func everyState(t *check.Round, timeout time.Duration) {
+	e := newEnv(t, setup{})
+	l, watch := limiter(e.rdb, "states", core.FailOpen(), core.Timeout(timeout))
 	allow := func() {
 		if _, err := l.Allow(t.Context(), "k"); err != nil {
 			t.Error(err)
 		}
 	}
 	allow()
-	w.proxy.Silence()
+	e.proxy.Silence()
 	allow()
-	time.Sleep(1100 * time.Millisecond)
-	allow()
-	w.proxy.Pass()
-	back(t, l, "k")
-	want := []string{"open", "half-open", "open", "half-open", "closed"}
-	if !slices.Equal(watch.states, want) {
-		t.Errorf("told %q, want %q", watch.states, want)
+	check.Eventually(t, "a probe has failed", func() bool {
+		allow() // probes go on only where decisions are wanted
+		return watch.probes() > 1
+	})
+	e.proxy.Pass()
+	awaitRedis(t, l, "k")
+	watch.mu.Lock()
+	states := slices.Clone(watch.states)
+	watch.mu.Unlock()
+	want := []string{"open"}
+	for len(want) < len(states)-2 {
+		want = append(want, "half-open", "open")
 	}
-	watch.told(t, 1)
+	if want = append(want, "half-open", "closed"); !slices.Equal(states, want) {
+		t.Errorf("states %q, want %q", states, want)
+	}
+	watch.wantOutages(t, 1)
 }
 
-// Many callers at once: one line, one budget, and nobody is stuck.
+// Many callers at once: one log line, the limit once, and no caller is stuck.
 func TestOutageUnderLoad(t *testing.T) {
 	t.Parallel()
 	const callers = 64
-	inEachMode(t, func(t *testing.T, m mode) {
-		w := newWorld(t, setup{})
-		l, watch := limiter(w.rdb, "load", append(m.options, core.Timeout(timeout))...)
-		back(t, l, "k")
-		w.proxy.Silence()
+	inEachMode(t, func(t *check.Round, m mode, timeout time.Duration) {
+		e := newEnv(t, setup{})
+		l, watch := limiter(e.rdb, "load", append(m.options, core.Timeout(timeout))...)
+		awaitRedis(t, l, "k")
+		e.proxy.Silence()
 		var admitted atomic.Int64
 		var running sync.WaitGroup
 		for range callers {
 			running.Go(func() {
-				for start := time.Now(); time.Since(start) < faultLasts; time.Sleep(5 * time.Millisecond) {
+				for start := time.Now(); time.Since(start) < faultLasts(timeout); time.Sleep(5 * time.Millisecond) {
 					timed(t, timeout, func() {
 						res, err := l.Allow(t.Context(), "k")
 						if m.during(t, res, err) {
@@ -85,17 +98,17 @@ func TestOutageUnderLoad(t *testing.T) {
 			})
 		}
 		running.Wait()
-		w.proxy.Pass()
-		back(t, l, "k")
-		watch.told(t, 1)
+		e.proxy.Pass()
+		awaitRedis(t, l, "k")
+		watch.wantOutages(t, 1)
 		if m.share > 0 && admitted.Load() != limit/m.share {
 			t.Errorf("admitted %d, want %d", admitted.Load(), limit/m.share)
 		}
-		// All that were under way when Redis went, and then one in each cooldown.
-		if n := watch.count(core.EventOutage); n > callers+2+int(faultLasts/time.Second) {
-			t.Errorf("%d calls failed", n)
+		// What was under way when Redis went, and again while a busy process probed it; nothing after that.
+		if n := watch.count(core.EventOutage); n > inFlight*(1+whileProbed) || n > watch.before+inFlight {
+			t.Errorf("%d calls failed, %d of them before it was known that Redis was away", n, watch.before)
 		}
-		if n := w.used(t, "load", "k"); n != 0 {
+		if n := e.used(t, "load", "k"); n != 0 {
 			t.Errorf("%d charged for calls that never reached Redis", n)
 		}
 	})

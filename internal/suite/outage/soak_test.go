@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 // soakEnv says how long the soak test lasts: "30s".
@@ -26,12 +27,12 @@ func TestSoak(t *testing.T) {
 	}
 	base := runtime.NumGoroutine()
 	t.Run("all", func(t *testing.T) { soak(t, lasts) })
-	settled(t, base)
+	check.NoGoroutineLeft(t, base)
 }
 
 func soak(t *testing.T, lasts time.Duration) {
 	const keys, perKey, callers = 50, 400, 4
-	w := newWorld(t, setup{})
+	e := newEnv(t, setup{})
 	var names []string
 	for i := range keys {
 		names = append(names, fmt.Sprint("k", i))
@@ -40,7 +41,7 @@ func soak(t *testing.T, lasts time.Duration) {
 	var running sync.WaitGroup
 	var loads []*load
 	for i, m := range modes() {
-		l := newLoad(m, w.rdb, fmt.Sprint("soak", i), perKey, 100*time.Millisecond, names...)
+		l := newLoad(m, e.rdb, fmt.Sprint("soak", i), perKey, 100*time.Millisecond, names...)
 		loads = append(loads, l)
 		l.run(t, &running, callers, 200*time.Microsecond, end) // or they would starve the proxy of their cores
 	}
@@ -48,27 +49,27 @@ func soak(t *testing.T, lasts time.Duration) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	faults := []func(){
-		func() { w.proxy.Silence() },
-		func() { w.proxy.Latency(60 * time.Millisecond) },
-		func() { w.proxy.HalfReply() },
-		func() { w.proxy.HalfReply("EVALSHA") },
-		func() { w.proxy.DropReply("EVALSHA") },
-		func() { w.proxy.Reset() },
-		func() { w.proxy.Refuse() },
-		func() { w.proxy.Blackhole() },
-		func() { w.server.Pause(); time.Sleep(100 * time.Millisecond); w.server.Resume() },
-		func() { w.do(t, "SCRIPT FLUSH") },
+		func() { e.proxy.Silence() },
+		func() { e.proxy.Latency(60 * time.Millisecond) },
+		func() { e.proxy.HalfReply() },
+		func() { e.proxy.HalfReply("EVALSHA") },
+		func() { e.proxy.DropReply("EVALSHA") },
+		func() { e.proxy.Reset() },
+		func() { e.proxy.Refuse() },
+		func() { e.proxy.Blackhole() },
+		func() { e.server.Pause(); time.Sleep(100 * time.Millisecond); e.server.Resume() },
+		func() { e.do(t, "SCRIPT FLUSH") },
 		func() {
-			w.do(t, "CONFIG SET maxmemory 1")
+			e.do(t, "CONFIG SET maxmemory 1")
 			time.Sleep(50 * time.Millisecond)
-			w.do(t, "CONFIG SET maxmemory 0")
+			e.do(t, "CONFIG SET maxmemory 0")
 		},
 	}
 	heap := uint64(0)
 	for start := time.Now(); time.Since(start) < lasts; {
 		faults[random.IntN(len(faults))]()
 		time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
-		w.proxy.Pass()
+		e.proxy.Pass()
 		time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond) // often long enough for the breaker to close
 		if heap == 0 && time.Since(start) > lasts/3 {
 			heap = inUse() // all keys are known, and the pool is full
@@ -80,17 +81,17 @@ func soak(t *testing.T, lasts time.Duration) {
 		t.Errorf("the heap grew by %d bytes", grown)
 	}
 	for i, l := range loads {
-		back(t, l.limiter, "k0")
+		awaitRedis(t, l.limiter, "k0")
 		l.check(t, 0)
 		for _, key := range names {
-			auditor := core.MustNew(w.admin, fmt.Sprint("soak", i), core.FixedWindow(core.PerHour(perKey)), core.Timeout(time.Minute))
+			auditor := core.MustNew(e.admin, fmt.Sprint("soak", i), core.FixedWindow(core.PerHour(perKey)), core.Timeout(time.Minute))
 			res, err := auditor.Peek(t.Context(), key)
 			if admitted := l.admitted[key][core.SourceRedis].Load(); err != nil || res.Limit-res.Remaining < admitted {
 				t.Errorf("%s: %q: %d admitted by Redis, %d charged, %v", l.name, key, admitted, res.Limit-res.Remaining, err)
 			}
 		}
 	}
-	if expiring(t, w.admin) == 0 {
+	if expiring(t, e.admin) == 0 {
 		t.Error("no keys")
 	}
 }

@@ -4,20 +4,21 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"runtime"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// slack is what a decision may take beyond its timeout. It tells a hang from a busy machine, nothing finer: how long a
-// decision takes is the benchmark's to say.
+// slack is what a decision may take beyond its timeout. It distinguishes a hang from a busy machine, nothing finer: how
+// long a decision takes is what the benchmark measures.
 const slack = 5 * time.Second
 
-// watcher counts what a Limiter tells the world: its log lines and its events.
+// watcher counts the log lines and the events of a Limiter.
 type watcher struct {
 	slog.Handler // never called: a nil one satisfies the interface
 
@@ -68,21 +69,34 @@ func (w *watcher) count(k core.EventKind) int {
 	return w.events[k]
 }
 
-// told checks that n outages were told: one line and one event when Redis went, one of each when it came back.
-func (w *watcher) told(t *testing.T, n int) {
-	t.Helper()
+// probes returns how often a server that was down has been asked.
+func (w *watcher) probes() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, state := range w.states {
+		if state == "half-open" {
+			n++
+		}
+	}
+	return n
+}
+
+// wantOutages checks that n outages were reported: one line and one event when Redis failed, one of each when it was back.
+func (w *watcher) wantOutages(tb testing.TB, n int) {
+	tb.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.lines[slog.LevelWarn] != n || w.lines[slog.LevelInfo] != n || len(w.lines) > 2 {
-		t.Errorf("log lines by level: %v, want %d of WARN and of INFO; outages: %v", w.lines, n, w.causes)
+		tb.Errorf("log lines by level: %v, want %d of WARN and of INFO; outages: %v", w.lines, n, w.causes)
 	}
 	if on, off := w.events[core.EventFallbackOn], w.events[core.EventFallbackOff]; on != n || off != n {
-		t.Errorf("the fallback went on %d times and off %d times, want %d; outages: %v", on, off, n, w.causes)
+		tb.Errorf("the fallback went on %d times and off %d times, want %d; outages: %v", on, off, n, w.causes)
 	}
-	// Half-open between them: that is TestBreakerTellsEveryState's.
+	// Half-open between them: that is what TestBreakerReportsEveryState checks.
 	states := slices.DeleteFunc(slices.Clone(w.states), func(s string) bool { return s == "half-open" })
 	if n == 0 && len(states) > 0 || n > 0 && (len(states) < 2 || states[0] != "open" || states[len(states)-1] != "closed") {
-		t.Errorf("states of the breaker: %v", w.states)
+		tb.Errorf("states of the breaker: %v", w.states)
 	}
 }
 
@@ -96,68 +110,58 @@ type mode struct {
 func modes() []mode {
 	return []mode{
 		{"FailLocal", nil, 1}, // the default
-		{"FailLocal of 2 replicas", []core.Option{core.FailLocal(), core.Processes(2)}, 2},
+		{"FailLocal of 2 processes", []core.Option{core.FailLocal(), core.Processes(2)}, 2},
 		{"FailOpen", []core.Option{core.FailOpen()}, 0},
 		{"FailClosed", []core.Option{core.FailClosed()}, 0},
 	}
 }
 
-// inEachMode runs all modes at once, each a subtest: not t.Parallel, which knows no more at once than there are cores,
-// while these mostly wait.
-func inEachMode(t *testing.T, f func(*testing.T, mode)) {
+// inEachMode runs all modes at the same time, each a subtest in rounds: not t.Parallel, which runs no more at a time than
+// there are cores, while these mostly wait.
+func inEachMode(t *testing.T, f func(t *check.Round, m mode, timeout time.Duration)) {
 	t.Helper()
 	var running sync.WaitGroup
 	for _, m := range modes() {
-		running.Go(func() { t.Run(m.name, func(t *testing.T) { f(t, m) }) })
+		running.Go(func() {
+			t.Run(m.name, func(t *testing.T) {
+				check.Rounds(t, timeouts, func(t *check.Round, timeout time.Duration) { f(t, m, timeout) })
+			})
+		})
 	}
 	running.Wait()
 }
 
 // during checks one decision of an outage, and reports whether it admits.
-func (m mode) during(t *testing.T, res core.Result, err error) bool {
-	t.Helper()
+func (m mode) during(tb testing.TB, res core.Result, err error) bool {
+	tb.Helper()
 	switch {
 	case m.name == "FailClosed":
 		if !errors.Is(err, core.ErrUnavailable) || res.Allowed {
-			t.Errorf("during the outage: %+v, %v; want ErrUnavailable", res, err)
+			tb.Errorf("during the outage: %+v, %v; want ErrUnavailable", res, err)
 		}
 	case m.name == "FailOpen":
 		if err != nil || !res.Allowed || res.Source != core.SourceNone {
-			t.Errorf("during the outage: %+v, %v; want it admitted by nobody", res, err)
+			tb.Errorf("during the outage: %+v, %v; want it admitted without a decision", res, err)
 		}
 	case err != nil || res.Source != core.SourceFallback:
-		t.Errorf("during the outage: %+v, %v; want a decision of the fallback", res, err)
+		tb.Errorf("during the outage: %+v, %v; want a decision of the fallback", res, err)
 	}
 	return res.Allowed && err == nil
 }
 
 // timed calls f and fails the test if that is stuck.
-func timed(t *testing.T, timeout time.Duration, f func()) {
-	t.Helper()
+func timed(tb testing.TB, timeout time.Duration, f func()) {
+	tb.Helper()
 	start := time.Now()
 	f()
 	if took := time.Since(start); took > timeout+slack {
-		t.Errorf("a call took %v with a timeout of %v", took, timeout)
+		tb.Errorf("a call took %v with a timeout of %v", took, timeout)
 	}
 }
 
-// eventually waits for something that happens by itself.
-func eventually(tb testing.TB, what string, limit time.Duration, f func() bool) bool {
-	tb.Helper()
-	for end := time.Now().Add(limit); !f(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			tb.Errorf("not within %v: %s", limit, what)
-			return false
-		}
-	}
-	return true
-}
-
-// settled checks that all goroutines that came after base was counted have ended.
-func settled(t *testing.T, base int) {
-	t.Helper()
-	if !eventually(t, "all goroutines ended", 10*time.Second, func() bool { return runtime.NumGoroutine() <= base+2 }) {
-		stacks := make([]byte, 1<<20)
-		t.Logf("%d goroutines, %d before:\n%.20000s", runtime.NumGoroutine(), base, stacks[:runtime.Stack(stacks, true)])
-	}
+// logged returns how many lines were logged, by level.
+func (w *watcher) logged() map[slog.Level]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.lines)
 }

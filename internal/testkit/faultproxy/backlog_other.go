@@ -4,5 +4,5 @@ package faultproxy
 
 import "net"
 
-// shrink cannot change the backlog here: connects succeed, and nobody ever accepts them.
+// shrink cannot change the backlog here: connects succeed, and are never accepted.
 func shrink(*net.TCPListener) int { return 0 }

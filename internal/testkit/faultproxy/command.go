@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-const longest = 1 << 10 // of a header line; inline commands are for people
+const longest = 1 << 10 // of a header line; inline commands are typed by hand
 
 // scanner finds the names of the commands in a client's stream, however that is cut into chunks. It jumps over the
 // arguments.

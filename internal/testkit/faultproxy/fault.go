@@ -90,7 +90,7 @@ func (p *Proxy) set(f fault) {
 	}
 }
 
-// to changes what a new connection meets. It is called with mu held.
+// to changes what becomes of a new connection. It is called with mu held.
 func (p *Proxy) to(d door) {
 	p.tb.Helper()
 	if p.door == d {

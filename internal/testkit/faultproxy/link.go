@@ -80,7 +80,7 @@ func (l *link) request(chunk []byte) bool {
 		l.due = f.kind
 		l.mu.Unlock()
 	}
-	l.proxy.count(commands) // first: who has the reply must find it counted
+	l.proxy.count(commands) // first: a client that has the reply must find it counted
 	_, err := l.server.Write(chunk)
 	return err == nil
 }
@@ -123,7 +123,7 @@ func (l *link) hold() fault {
 	return l.proxy.current()
 }
 
-// swallows reports whether bytes vanish under f, and keeps in mind that they did.
+// swallows reports whether bytes vanish under f, and remembers that they did.
 func (l *link) swallows(f fault) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -44,7 +44,7 @@ type Proxy struct {
 	running sync.WaitGroup // what accepts, and the links
 }
 
-// door is what a new connection meets.
+// door is what becomes of a new connection.
 type door int
 
 const (
@@ -100,7 +100,7 @@ func (p *Proxy) current() fault {
 	return p.fault
 }
 
-// accept opens the door. It is called with mu held, or before anybody else knows p.
+// accept opens the door. It is called with mu held, or before p is shared.
 func (p *Proxy) accept(l *net.TCPListener) {
 	p.door, p.close = open, func() { _ = l.Close() }
 	p.running.Go(func() {

@@ -1,8 +1,11 @@
 // Package limits makes limits of every registered algorithm, so that each suite and
-// tool runs over all there are, and over a new one without being told.
+// tool runs over all of them, without a list of its own.
 package limits
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/hook"
@@ -33,6 +36,31 @@ func All() []Variant {
 	return all
 }
 
+// Aligned returns one variant of every registered algorithm: windows are aligned where
+// they can be.
+func Aligned() []Variant {
+	return slices.DeleteFunc(All(), func(v Variant) bool { return v.Kind.Aligns && !v.Aligned })
+}
+
+// Plain returns the variant of every registered algorithm that its constructor makes
+// without options.
+func Plain() []Variant {
+	return slices.DeleteFunc(All(), func(v Variant) bool { return v.Aligned })
+}
+
+// Constructor returns the algorithm's name in Go and in the documents, such as
+// "TokenBucket".
+func Constructor(k *algorithm.Kind) string {
+	if k == algorithm.GCRA {
+		return "GCRA"
+	}
+	var name strings.Builder
+	for word := range strings.SplitSeq(k.Name, "_") {
+		name.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	return name.String()
+}
+
 // Named returns the Variant of a name. It panics if there is none.
 func Named(name string) Variant {
 	for _, v := range All() {
@@ -58,5 +86,12 @@ func (v Variant) With(r core.Rate, s Settings) core.Limit {
 	if v.Kind.Bucket {
 		all.Burst = s.Burst
 	}
-	return hook.NewLimit(v.Kind, r.Count(), r.Period(), all).(core.Limit) //nolint:forcetypeassert // core sets it
+	return hook.NewLimit(v.Kind, r.Count(), r.Period(), all).(core.Limit)
+}
+
+// Accepts reports whether a Limiter can be made of l: an algorithm may refuse some
+// rates that others accept.
+func Accepts(l core.Limit) bool {
+	_, err := core.NewMemory("try", l, core.Entries(1))
+	return err == nil
 }

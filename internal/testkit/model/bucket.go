@@ -2,18 +2,17 @@ package model
 
 import "math/big"
 
-// The bucket algorithms are modelled alike.
+// The bucket algorithms have the same model.
 var (
 	TokenBucket = register("token_bucket", algorithm{new: newBucket, bucket: true})
 	LeakyBucket = register("leaky_bucket", algorithm{new: newBucket, bucket: true, delays: true})
 	GCRA        = register("gcra", algorithm{new: newBucket, bucket: true})
 )
 
-// bucket is the store of token bucket, leaky bucket and GCRA: what was used and has
-// not drained yet, at the instant it was written, with the rate of that moment.
-// Tokens are capacity less debt, the backlog is the debt, and TAT is instant plus
-// debt*T/L. What is kept is when the debt ends, so that after a step back of the
-// clock there is more of it.
+// bucket is the store of token bucket, leaky bucket and GCRA: the debt, which is what
+// was used and has not drained yet, at the instant when it was written, with the rate
+// of that moment. The tokens are the capacity less the debt, the queue is the debt, and
+// the TAT is instant + debt*T/L.
 type bucket struct {
 	stored  bool
 	debt    *big.Rat // units
@@ -25,8 +24,9 @@ func newBucket() store { return &bucket{} }
 
 func (b *bucket) clock(now int64) int64 { return now }
 
-// debtAt drains at the stored rate, also under a new limit: what was used before a
-// change must not be valued afresh by it. Before instant it grows, as TAT-t does.
+// debtAt returns the debt at t. It drains at the stored rate even if the limit has been
+// changed since: a change applies to what is used after it. Before instant, after a
+// step back of the clock, the debt is larger, because it ends at the same time.
 func (b *bucket) debtAt(t int64) *big.Rat {
 	if !b.stored {
 		return new(big.Rat)
@@ -39,9 +39,9 @@ func (b *bucket) debtAt(t int64) *big.Rat {
 	return debt
 }
 
-// used clips the debt to the capacity, which a step back or a lowered burst may
-// have put below it. The clip is a view: it is never written, because nothing is
-// admitted while it applies.
+// used is the debt, but at most the capacity, which may be less after a step back of the
+// clock or a lowered burst. The lower number is never stored, because nothing is
+// admitted then.
 func (b *bucket) used(l Limit, t int64) *big.Rat {
 	debt := b.debtAt(t)
 	if full := whole(l.Burst); debt.Cmp(full) > 0 {
@@ -64,9 +64,9 @@ func (b *bucket) charge(l Limit, t, n int64) ticket {
 	return ticket{units: n}
 }
 
-// refund takes from the debt as it is, not from the clipped view of it. Units in a
-// bucket are all alike: whatever is left of them can be given back. Where nothing
-// is left nothing changes, so that a step back of the clock gains nothing by it.
+// refund reduces the debt itself, which may be above the capacity, whichever charge it
+// is of. If there is no debt at t, nothing changes, so that a step back of the clock
+// after it gains nothing.
 func (b *bucket) refund(l Limit, t int64, back ticket) {
 	debt := b.debtAt(t)
 	if debt.Sign() == 0 {

@@ -49,7 +49,7 @@ func TestLeakyDelayIsThePlaceInTheQueue(t *testing.T) {
 	k.take(1000, 1, "ok t=1000 left=0/4 reset=20 delay=15 until=1020")
 	k.take(1000, 1, "no t=1000 left=0/4 retry=5 reset=20 until=1020")
 	k.take(1007, 1, "ok t=1007 left=0/4 reset=18 delay=13 until=1025")
-	k.take(1025, 1, "ok t=1025 left=3/4 reset=5 until=1030") // nobody ahead
+	k.take(1025, 1, "ok t=1025 left=3/4 reset=5 until=1030") // nothing is used
 }
 
 func TestClockBackGrowsAndClips(t *testing.T) {

@@ -13,8 +13,8 @@ type slidingCounter struct {
 	until         int64 // expiry as of the last charge
 }
 
-// clock never goes back before the later window, whatever its period was: the
-// windows before it can no longer be told apart.
+// clock is never before the later window, whatever its period was: what is used in
+// which of the windows before it is not stored.
 func (s *slidingCounter) clock(now int64) int64 {
 	if s.stored {
 		return max(now, s.start)
@@ -22,11 +22,11 @@ func (s *slidingCounter) clock(now int64) int64 {
 	return now
 }
 
-// at is what the state amounts to at t, when time has moved the windows on.
+// at is the state at t, when other windows may be the current one and the one before.
 func (s *slidingCounter) at(l Limit, t int64) slidingCounter {
 	v := slidingCounter{stored: true, start: windowStart(t, l.Period), period: l.Period, until: s.until}
 	if !s.stored || s.period != l.Period {
-		return v // counts on another grid cannot be carried over
+		return v // counts of windows of another period do not count
 	}
 	switch v.start {
 	case s.start:
@@ -78,8 +78,8 @@ func (s *slidingCounter) charge(l Limit, t, n int64) ticket {
 	return ticket{units: n, start: s.start, length: s.period}
 }
 
-// refund writes the windows as they are at t, as a charge would. One that finds
-// nothing to give back writes nothing.
+// refund writes the windows as they are at t, as a charge would. If there is nothing to
+// refund, it writes nothing.
 func (s *slidingCounter) refund(l Limit, t int64, back ticket) {
 	if back.length != l.Period {
 		return

@@ -5,16 +5,16 @@ import "math/big"
 // FixedWindow is modelled by its last window.
 var FixedWindow = register("fixed_window", algorithm{new: func() store { return &fixedWindow{} }})
 
-// fixedWindow is the window that was charged last, open or not. It carries its own
-// length because a change of period must not move an end that callers were told.
+// fixedWindow is the window that was charged last, open or not. It has a length of its
+// own, because a change of the period must not move an end that a Result has shown.
 type fixedWindow struct {
 	stored        bool
 	start, length int64
 	units         int64
 }
 
-// clock never goes back before the window: an earlier instant lies in a window
-// whose count is forgotten, so opening one there would hand out units twice.
+// clock is never before the window: the count of an earlier window is no longer stored,
+// and its units would be admitted twice.
 func (w *fixedWindow) clock(now int64) int64 {
 	if w.stored {
 		return max(now, w.start)
@@ -22,7 +22,7 @@ func (w *fixedWindow) clock(now int64) int64 {
 	return now
 }
 
-// open says whether the stored window is the one that t lies in.
+// open reports whether t is in the stored window.
 func (w *fixedWindow) open(l Limit, t int64) bool {
 	switch {
 	case !w.stored:

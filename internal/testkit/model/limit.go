@@ -9,11 +9,11 @@ import (
 // registered beside its store.
 type Algorithm string
 
-// An algorithm is what the model has to know of one besides its store.
+// An algorithm is what the model needs to know of an algorithm.
 type algorithm struct {
 	new    func() store
 	bucket bool // its capacity is Burst, and drains
-	delays bool // what it admits waits until what was there before has drained
+	delays bool // an admitted call waits until what was used before it has drained
 }
 
 var algorithms = map[Algorithm]algorithm{}

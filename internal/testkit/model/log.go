@@ -17,7 +17,7 @@ type slidingLog struct {
 	until   int64 // expiry as of the last charge
 }
 
-// run is numbered because charges at one instant must be refundable apart.
+// A run is one charge. Its number distinguishes it from others of the same instant.
 type run struct{ instant, units, charge int64 }
 
 func (s *slidingLog) clock(now int64) int64 {
@@ -27,7 +27,7 @@ func (s *slidingLog) clock(now int64) int64 {
 	return max(now, s.runs[len(s.runs)-1].instant)
 }
 
-// left counts the oldest runs that are outside (t-T, t], and their units.
+// left counts the runs that have left the window (t-T, t], and their units.
 func (s *slidingLog) left(l Limit, t int64) (runs int, units int64) {
 	for _, r := range s.runs {
 		if r.instant > t-l.Period {
@@ -65,7 +65,8 @@ func (s *slidingLog) reset(l Limit, t int64) *big.Rat {
 	return whole(s.runs[len(s.runs)-1].instant + l.Period - t)
 }
 
-// charge alone removes what has left: until then a longer period may count it again.
+// charge removes what has left. Nothing else does: before that, after a change to a
+// longer period, it may count again.
 func (s *slidingLog) charge(l Limit, t, n int64) ticket {
 	first, gone := s.left(l, t)
 	s.charges++
@@ -75,7 +76,7 @@ func (s *slidingLog) charge(l Limit, t, n int64) ticket {
 	return ticket{units: n, charge: s.charges}
 }
 
-// refund removes the very entries of the charge, in the window or not.
+// refund removes the run of the charge, in the window or not.
 func (s *slidingLog) refund(_ Limit, _ int64, back ticket) {
 	i := slices.IndexFunc(s.runs, func(r run) bool { return r.charge == back.charge })
 	if i < 0 {

@@ -1,11 +1,11 @@
-// Package model is an exact reference for the six rate-limit algorithms. It
-// follows the contract literally, in rational numbers and with nothing rounded,
-// so that property tests can hold the real implementation against it. It shares
-// no code with that implementation, and prefers the obvious to the fast.
+// Package model is an exact reference for the rate-limit algorithms. It follows their
+// definitions literally, in rational numbers and without rounding, so that property
+// tests can compare the real implementation with it. It shares no code with that
+// implementation, and prefers what is obvious to what is fast.
 //
-// A Model is not safe for concurrent use, and keeps what it stored past
-// Verdict.Expires, where Redis would have dropped the key: a test that lets keys
-// expire has to account for that if it also turns the clock back past them.
+// A Model is not safe for concurrent use. It keeps its state beyond Verdict.Expires,
+// when Redis would have dropped the key: a test that lets keys expire must not turn the
+// clock back past that.
 package model
 
 import (
@@ -13,13 +13,13 @@ import (
 	"math/big"
 )
 
-// Model is one key under one or more limits.
+// Model is one key with one or more limits.
 type Model struct {
 	limits []Limit
 	stores []store // one per limit, in the same order
 }
 
-// Outcome is what a Model says to one call.
+// Outcome is the decision on one call.
 type Outcome struct {
 	Allowed bool
 	Each    []Verdict // one per limit, in the order given to New
@@ -29,19 +29,19 @@ type Outcome struct {
 
 // Verdict is the answer of one limit. None of its Rats is nil except Expires.
 type Verdict struct {
-	Admits     bool     // what this limit alone says
-	At         int64    // the instant t that the limit went by, µs
+	Admits     bool     // whether this limit alone admits
+	At         int64    // t, the instant of the decision, µs
 	Limit      int64    // its capacity
 	Remaining  int64    // whole units left, after the charge if there was one
 	Never      bool     // n is above capacity; RetryAfter is then 0 and means nothing
 	RetryAfter *big.Rat // µs from At; 0 if Admits
 	ResetAfter *big.Rat // µs from At, after the charge if there was one
 	Delay      *big.Rat // µs; 0 unless a LeakyBucket in a call that was allowed
-	Expires    *big.Rat // instant from which what is stored is not needed; nil: nothing is stored
+	Expires    *big.Rat // instant from which the state is not needed; nil: there is none
 }
 
-// receipt is what a charge took, one ticket per limit. It is behind a pointer so
-// that an Outcome and its copies can be refunded once between them.
+// receipt is what was charged, one ticket per limit. Copies of an Outcome share it, so
+// that only one of them can be refunded.
 type receipt struct {
 	model   *Model
 	tickets []ticket
@@ -58,16 +58,16 @@ type ticket struct {
 // store is the state of one limit. All six algorithms admit n when used + n is at
 // most the capacity: they differ in what counts as used, and for how long.
 type store interface {
-	clock(now int64) int64                // the instant t to go by
+	clock(now int64) int64                // t, the instant of a decision
 	used(l Limit, t int64) *big.Rat       // units that count at t
-	retry(l Limit, t, n int64) *big.Rat   // until n fits; asked only if it does not now but can
+	retry(l Limit, t, n int64) *big.Rat   // until n fits; n does not fit at t, but can
 	reset(l Limit, t int64) *big.Rat      // until nothing counts any more
 	charge(l Limit, t, n int64) ticket    // n > 0, and it fits
 	refund(l Limit, t int64, back ticket) // as far as the charge still counts
 	expires() *big.Rat                    // see Verdict.Expires
 }
 
-// New returns the model of one key, never used. It panics on a limit that makes no sense.
+// New returns the model of one key without charges. It panics on an invalid limit.
 func New(limits ...Limit) *Model {
 	if len(limits) == 0 {
 		panic("model: no limits")
@@ -87,7 +87,7 @@ func (m *Model) Decide(now, n int64) Outcome {
 	if n < 0 {
 		panic(fmt.Sprintf("model: cost %d is negative", n))
 	}
-	out := m.ask(now, n)
+	out := m.evaluate(now, n)
 	if !out.Allowed || n == 0 {
 		return out
 	}
@@ -95,17 +95,17 @@ func (m *Model) Decide(now, n int64) Outcome {
 	for i, l := range m.limits {
 		v, s := &out.Each[i], m.stores[i]
 		out.receipt.tickets = append(out.receipt.tickets, s.charge(l, v.At, n))
-		v.stand(l, s)
+		v.describe(l, s)
 	}
 	return out
 }
 
-// Peek answers as Decide(now, 1) would, but charges nothing; Remaining and
-// ResetAfter are as they stand.
-func (m *Model) Peek(now int64) Outcome { return m.ask(now, 1) }
+// Peek answers as Decide(now, 1) would, but charges nothing: Remaining and ResetAfter
+// are as they are before that.
+func (m *Model) Peek(now int64) Outcome { return m.evaluate(now, 1) }
 
-// Refund gives back what o charged, as far as it still counts. Only the first
-// refund of an Outcome or its copies does anything, even if it found nothing left to give.
+// Refund takes back what was charged for o, as far as it still counts. Only the first
+// refund of an Outcome or its copies does anything.
 func (m *Model) Refund(now int64, o Outcome) {
 	r := o.receipt
 	if r == nil || r.spent {
@@ -121,8 +121,8 @@ func (m *Model) Refund(now int64, o Outcome) {
 	}
 }
 
-// Change replaces the limits while the stored state stays. Only count, period and
-// burst may differ; it panics otherwise.
+// Change replaces the limits and keeps the state. It panics if more than count, period
+// and burst differ.
 func (m *Model) Change(limits ...Limit) {
 	if len(limits) != len(m.limits) {
 		panic("model: Change with another number of limits")
@@ -136,8 +136,8 @@ func (m *Model) Change(limits ...Limit) {
 	m.limits = append([]Limit(nil), limits...)
 }
 
-// ask is a decision without its charge: it must leave every store untouched.
-func (m *Model) ask(now, n int64) Outcome {
+// evaluate is a decision without its charge. It changes no store.
+func (m *Model) evaluate(now, n int64) Outcome {
 	out := Outcome{Allowed: true}
 	for i, l := range m.limits {
 		v := judge(l, m.stores[i], now, n)
@@ -152,13 +152,13 @@ func (m *Model) ask(now, n int64) Outcome {
 	return out
 }
 
-// judge is the answer of one limit on its own.
+// judge is the answer of one limit alone.
 func judge(l Limit, s store, now, n int64) Verdict {
 	v := Verdict{At: s.clock(now), Limit: l.capacity(), RetryAfter: new(big.Rat), Delay: new(big.Rat)}
-	v.stand(l, s)
+	v.describe(l, s)
 	used := s.used(l, v.At)
 	switch {
-	case n == 0: // always allowed, even over a limit that was lowered below what is used
+	case n == 0: // always allowed, even if more is used than a lowered limit has
 		v.Admits = true
 	case n > v.Limit:
 		v.Never = true
@@ -173,8 +173,8 @@ func judge(l Limit, s store, now, n int64) Verdict {
 	return v
 }
 
-// stand fills in what does not depend on the cost of a call.
-func (v *Verdict) stand(l Limit, s store) {
+// describe sets the fields that do not depend on the cost of a call.
+func (v *Verdict) describe(l Limit, s store) {
 	left := floor(new(big.Rat).Sub(whole(v.Limit), s.used(l, v.At)))
 	v.Remaining = max(0, left)
 	v.ResetAfter = s.reset(l, v.At)

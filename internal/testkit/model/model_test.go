@@ -82,8 +82,8 @@ func TestSeveralLimitsChargeTogether(t *testing.T) {
 		model.Limit{Algorithm: model.FixedWindow, Count: 2, Period: 100})
 	first := k.take(1000, 1, "ok t=1000 left=2/3 reset=10 until=1010", "ok t=1000 left=1/2 reset=100 until=1100")
 	k.take(1000, 1, "ok t=1000 left=1/3 reset=20 delay=10 until=1020", "ok t=1000 left=0/2 reset=100 until=1100")
-	// The window denies: the bucket says for itself that it would admit, is not
-	// charged, and holds nobody.
+	// The window denies: the Verdict of the bucket is that it admits, but it is not
+	// charged, and there is no Delay.
 	for range 2 {
 		k.take(1000, 1, "ok t=1000 left=1/3 reset=20 until=1020", "no t=1000 left=0/2 retry=100 reset=100 until=1100")
 	}
@@ -102,21 +102,8 @@ func TestSeveralLimitsChargeTogether(t *testing.T) {
 	k.peek(1000, "ok t=1000 left=2/3 reset=10 delay=10 until=1010", "ok t=1000 left=1/2 reset=100 until=1100")
 }
 
-// Every algorithm at once: what is common to them all.
-func everyLimit() []model.Limit {
-	return []model.Limit{
-		{Algorithm: model.FixedWindow, Count: 5, Period: 100},
-		{Algorithm: model.FixedWindow, Count: 5, Period: 100, Aligned: true},
-		{Algorithm: model.SlidingWindowLog, Count: 5, Period: 100},
-		{Algorithm: model.SlidingWindowCounter, Count: 5, Period: 100},
-		{Algorithm: model.TokenBucket, Count: 5, Period: 100, Burst: 5},
-		{Algorithm: model.LeakyBucket, Count: 5, Period: 100, Burst: 5},
-		{Algorithm: model.GCRA, Count: 5, Period: 100, Burst: 5},
-	}
-}
-
 func TestNothingButAChargeChangesAnything(t *testing.T) {
-	for _, l := range everyLimit() {
+	for _, l := range model.EveryLimit() {
 		m := model.New(l)
 		unused := show(m.Peek(1000).Each[0])
 		if unused != "ok t=1000 left=5/5" {
@@ -151,7 +138,7 @@ func TestNothingButAChargeChangesAnything(t *testing.T) {
 }
 
 func TestZeroIsAllowedWhereNothingFits(t *testing.T) {
-	for _, l := range everyLimit() {
+	for _, l := range model.EveryLimit() {
 		m := model.New(l)
 		m.Decide(1000, 5)
 		if l.Count = 2; l.Burst != 0 {
@@ -169,7 +156,7 @@ func TestZeroIsAllowedWhereNothingFits(t *testing.T) {
 // Under unchanged limits RetryAfter is exact: the call is denied in the
 // microsecond before and admitted at it, whatever came before.
 func TestRetryAfterIsTheFirstInstant(t *testing.T) {
-	for _, l := range everyLimit() {
+	for _, l := range model.EveryLimit() {
 		l.Count, l.Period = 7, 30
 		if l.Burst != 0 {
 			l.Burst = 9

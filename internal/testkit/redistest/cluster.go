@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 const (
@@ -76,7 +78,7 @@ func join(ctx context.Context, cli string, addrs []string, replicas int) error {
 	}
 	// redis-cli ends when the nodes know each other, while each of them still refuses commands for a moment.
 	for _, addr := range addrs {
-		if err := until(ctx, func() bool { return serving(addr, len(addrs), replicas) }); err != nil {
+		if err := check.Until(ctx, func() bool { return serving(addr, len(addrs), replicas) }); err != nil {
 			return fmt.Errorf("%s is not ready: %w; it says:\n%s", addr, err, ask(addr, "CLUSTER INFO\r\nCLUSTER NODES\r\nINFO replication"))
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"net"
 	"strconv"
 	"time"
+
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 const (
@@ -51,20 +53,8 @@ func free(port int) bool {
 	return l.Close() == nil
 }
 
-// until waits for a condition.
-func until(ctx context.Context, holds func() bool) error {
-	for !holds() {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pollEvery):
-		}
-	}
-	return nil
-}
-
 func untilElected(ctx context.Context, holds func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, electLimit)
 	defer cancel()
-	return until(ctx, holds)
+	return check.Until(ctx, holds)
 }

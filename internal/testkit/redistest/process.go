@@ -15,7 +15,7 @@ const (
 	serverEnv  = "REDISLIMIT_REDIS_SERVER"
 )
 
-// process is a running command that somebody waits for, so that it never stays behind as a zombie.
+// process is a running command with a goroutine that waits for it, so that it never stays behind as a zombie.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process has ended

@@ -12,14 +12,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-const electLimit = 30 * time.Second // for a failover, or the return of a server
+const electLimit = time.Minute // for a failover, or the return of a server: on a busy machine Sentinel may pause for 30 s
 
 // ReplicatedCluster is a Redis Cluster of three masters with one replica each. A master that stops is replaced by its
 // replica; started again, it becomes the replica of that one.
 type ReplicatedCluster struct {
 	// Addrs are the addresses of all nodes, which stay the same.
 	Addrs []string
-	// Nodes stand in the same order. Who is a master changes with each failover.
+	// Nodes stand in the same order. Which of them are masters changes with each failover.
 	Nodes []*Instance
 
 	ctx context.Context

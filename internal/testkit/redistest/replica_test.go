@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 // writesAgain writes until that succeeds.
@@ -18,7 +20,7 @@ func writesAgain(t *testing.T, c redis.UniversalClient, key string) {
 	ctx, cancel := context.WithTimeout(t.Context(), electLimit)
 	defer cancel()
 	var err error
-	if until(ctx, func() bool {
+	if check.Until(ctx, func() bool {
 		err = c.Incr(ctx, key).Err()
 		if cluster, ok := c.(*redis.ClusterClient); ok && err != nil {
 			cluster.ReloadState(ctx) // else it asks the old master for up to a minute
@@ -108,7 +110,7 @@ func TestSentinelFailover(t *testing.T) {
 	waitReplicated(t, master, other)
 	master.Stop()
 	writesAgain(t, c, key)
-	if untilElected(t.Context(), func() bool { return group.Master() == other }) != nil { // a client may be told first
+	if untilElected(t.Context(), func() bool { return group.Master() == other }) != nil { // a client may learn it first
 		t.Errorf("after a failover the master is %s, want %s", group.Master().Addr, other.Addr)
 	}
 	master.Start(t)

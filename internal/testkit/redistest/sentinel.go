@@ -92,9 +92,23 @@ func (g *SentinelGroup) Client(tb testing.TB) *redis.Client {
 // another it is the one that stopped, and for a moment still when the first of them sends clients to the new one.
 func (g *SentinelGroup) Master() *Instance {
 	g.tb.Helper()
+	var master *Instance
+	err := untilElected(g.ctx, func() bool { // one that is slow to answer has no vote
+		master = g.master()
+		return master != nil
+	})
+	if err != nil {
+		g.tb.Fatalf("redistest: the Sentinels do not agree: %v: %q", err, g.states())
+	}
+	return master
+}
+
+// master returns the server that most Sentinels say is the master, nil if there is none.
+func (g *SentinelGroup) master() *Instance {
+	states := g.states()
 	for _, s := range g.Servers {
 		votes := 0
-		for _, state := range g.states() {
+		for _, state := range states {
 			if strings.Contains(state, ",address="+s.Addr+",") {
 				votes++
 			}
@@ -103,7 +117,6 @@ func (g *SentinelGroup) Master() *Instance {
 			return s
 		}
 	}
-	g.tb.Fatalf("redistest: the Sentinels do not agree: %q", g.states())
 	return nil
 }
 

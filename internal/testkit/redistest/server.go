@@ -25,7 +25,7 @@ import (
 const (
 	startLimit = 10 * time.Second // for a server to answer
 	pollEvery  = 5 * time.Millisecond
-	attempts   = 5 // at a port, or a cluster, that nobody takes from us
+	attempts   = 5 // at a port, or a cluster, that no other process takes meanwhile
 )
 
 // errPortTaken says that another process bound the port between our look at it and the server's.
@@ -43,7 +43,7 @@ type Instance struct {
 }
 
 // Server starts a redis-server that keeps nothing on disk, and stops it when the test ends. config holds further flags
-// ("--maxmemory", "50mb"); they come last, so they win. The server must let anybody PING and ask for INFO.
+// ("--maxmemory", "50mb"); they come last, so they win. The server must permit PING and INFO without a login.
 func Server(tb testing.TB, config ...string) *Instance {
 	tb.Helper()
 	return serve(tb, serverBinary(tb), freePort, config...)
@@ -113,7 +113,7 @@ func (i *Instance) signal(s os.Signal) {
 	}
 }
 
-// serve starts a server on a port that pick finds free, and picks again if somebody else was faster to bind it.
+// serve starts a server on a port that pick finds free, and picks again if another process was faster to bind it.
 func serve(tb testing.TB, path string, pick func() (int, error), config ...string) *Instance {
 	tb.Helper()
 	return launch(tb, path, pick, func(dir string, port int) []string { return append(flags(dir, port), config...) })

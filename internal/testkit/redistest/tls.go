@@ -21,7 +21,7 @@ type TLSInstance struct {
 	Addr   string
 	Server *Instance
 
-	// CA is who signed the server's certificate: the RootCAs of a client that trusts it. StrangeCA is another one.
+	// CA signed the server's certificate: the RootCAs of a client that trusts it. StrangeCA is another one.
 	CA, StrangeCA *x509.CertPool
 	// Cert was signed by the CA. The server shows it, and a client may ("--tls-auth-clients", "yes" makes it must). Strange
 	// was not, and Expired is one of the CA's of yesterday.

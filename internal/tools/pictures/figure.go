@@ -7,6 +7,8 @@ import (
 	"strings"
 	"text/template"
 	"time"
+
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
 //go:embed style.css.tmpl
@@ -167,7 +169,7 @@ func (f *figurePanel) marks(p panel, r *record) {
 
 // waits reports whether m is a request that its limit may hold.
 func (p panel) waits(m moment) bool {
-	return m.Allowed && p.scenario.limit.Algorithm() == "leaky_bucket"
+	return m.Allowed && limits.Named(p.scenario.limit.Algorithm()).Kind.Delays
 }
 
 func (f *figurePanel) spans(p panel, r *record, y float64) {

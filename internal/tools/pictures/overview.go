@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
 //go:embed overview.svg.tmpl
@@ -26,7 +28,8 @@ const (
 )
 
 type overview struct {
-	Desc          string
+	Title, Desc   string
+	Count         string // of the algorithms
 	Left, Right   string
 	Rows          []overviewRowData
 	Ticks         []figureText
@@ -39,6 +42,40 @@ type overviewRowData struct {
 	Notes    []figureText
 	Bounds   []string
 	Marks    []figureMark
+}
+
+// A subject is what the overview says of one algorithm.
+type subject struct {
+	name, hint string
+	burst      int64
+	bound      bool // its windows end at multiples of the period
+}
+
+// overviewOf returns what the overview says of v: the name alone where nothing is
+// written for it here.
+func overviewOf(v limits.Variant) subject {
+	s := map[*algorithm.Kind]subject{
+		algorithm.FixedWindow:          {hint: "both bursts pass", bound: true},
+		algorithm.SlidingWindowLog:     {hint: "never over 10 in 10 s"},
+		algorithm.SlidingWindowCounter: {hint: "the first burst fades", bound: true},
+		algorithm.TokenBucket:          {hint: "a burst, then the rate"},
+		algorithm.GCRA:                 {hint: "as TokenBucket"},
+		algorithm.LeakyBucket:          {hint: "each waits for its turn", burst: 5},
+	}[v.Kind]
+	s.name = limits.Constructor(v.Kind)
+	if s.burst > 0 {
+		s.name += fmt.Sprintf(", Burst(%d)", s.burst)
+	}
+	return s
+}
+
+// inWords writes a small number as a word.
+func inWords(n int) string {
+	words := strings.Fields("no one two three four five six seven eight nine ten eleven twelve")
+	if n < len(words) {
+		return words[n]
+	}
+	return fmt.Sprint(n)
 }
 
 // drawOverview sends the same traffic to all algorithms: ten requests in the second
@@ -54,25 +91,17 @@ func drawOverview(ctx context.Context, w *environment) (string, error) {
 		o.Rows[0].mark("came", at, -1)
 	}
 	y -= 24 // nothing is drawn below the traffic
-	for _, each := range []struct {
-		name  string
-		hint  string
-		limit core.Limit
-		bound bool
-	}{
-		{"FixedWindow", "both bursts pass", core.FixedWindow(rate, core.Aligned()), true},
-		{"SlidingWindowLog", "never over 10 in 10 s", core.SlidingWindowLog(rate), false},
-		{"SlidingWindowCounter", "the first burst fades", core.SlidingWindowCounter(rate), true},
-		{"TokenBucket", "a burst, then the rate", core.TokenBucket(rate), false},
-		{"GCRA", "as TokenBucket", core.GCRA(rate), false},
-		{"LeakyBucket, Burst(5)", "each waits for its turn", core.LeakyBucket(rate, core.Burst(5)), false},
-	} {
-		r, err := w.play(ctx, scenario{limit: each.limit, cost: 1, traffic: traffic, lasts: overviewTo})
+	for _, v := range limits.Aligned() {
+		each := overviewOf(v)
+		r, err := w.play(ctx, scenario{limit: v.With(rate, limits.Settings{Burst: each.burst}), cost: 1, traffic: traffic, lasts: overviewTo})
 		if err != nil {
 			return "", err
 		}
 		y += overviewRow
-		row := overviewRowData{Y: y, NameY: -24, Name: each.name, Notes: []figureText{{Y: "-5", Name: each.hint}}}
+		row := overviewRowData{Y: y, NameY: -24, Name: each.name}
+		if each.hint != "" {
+			row.Notes = []figureText{{Y: "-5", Name: each.hint}}
+		}
 		if each.bound {
 			row.Bounds = []string{pixels(stackX(10 * time.Second)), pixels(stackX(20 * time.Second))}
 		}
@@ -86,6 +115,8 @@ func drawOverview(ctx context.Context, w *environment) (string, error) {
 		o.Ticks = append(o.Ticks, tickAt(stackX(at), at, overviewTo, float64(y)))
 	}
 	o.Height, o.Frame = y+18, y+17
+	o.Count = inWords(len(o.Rows) - 1)
+	o.Title = strings.ToUpper(o.Count[:1]) + o.Count[1:] + " algorithms under the same traffic, 10 requests per 10 s"
 	return execute(overviewTemplate, o)
 }
 

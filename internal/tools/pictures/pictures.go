@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
 // A picture shows one algorithm, in panels one below the other. Each panel is a run.
@@ -63,13 +65,38 @@ func left(m moment) float64 { return float64(m.Remaining) / grain }
 // ahead is the time from now to the theoretical arrival time, in requests.
 func ahead(m moment) float64 { return m.ResetAfter.Seconds() / 2 }
 
+// pictures returns a picture of every registered algorithm.
 func pictures() []picture {
+	var all []picture
+	known := described()
+	for _, v := range limits.Plain() {
+		p, ok := known[v.Kind]
+		if !ok {
+			p = undescribed(v)
+		}
+		p.file = v.Name + ".svg"
+		all = append(all, p)
+	}
+	return all
+}
+
+// undescribed returns the picture of an algorithm for which described has none.
+func undescribed(v limits.Variant) picture {
+	return picture{
+		title: limits.Constructor(v.Kind) + ", 5 per 10 s",
+		says:  []string{"Two bursts, and then twice what the limit allows."},
+		panel: []panel{{scenario: standard(v.Limit(fivePerTen)), label: "Used", room: 5, top: "limit 5", scale: 1, level: used}},
+	}
+}
+
+// described returns the pictures that show what is special about their algorithm.
+func described() map[*algorithm.Kind]picture {
 	plain := panel{room: 5, top: "limit 5", unit: "", scale: 1, level: used}
 	with := func(p panel, change func(p *panel)) panel { change(&p); return p }
-	return []picture{
-		{
-			file: "fixed_window.svg", title: "FixedWindow, 5 per 10 s",
-			says: []string{"Counts from 0 in each window. Two bursts on either", "side of a boundary both pass: 10 within 5 s."},
+	return map[*algorithm.Kind]picture{
+		algorithm.FixedWindow: {
+			title: "FixedWindow, 5 per 10 s",
+			says:  []string{"Counts from 0 in each window. Two bursts on either", "side of a boundary both pass: 10 within 5 s."},
 			panel: []panel{
 				with(plain, func(p *panel) {
 					p.scenario, p.label, p.spans = standard(core.FixedWindow(fivePerTen, core.Aligned())), "Aligned(): windows by the clock", openWindows
@@ -79,40 +106,40 @@ func pictures() []picture {
 				}),
 			},
 		},
-		{
-			file: "sliding_window_log.svg", title: "SlidingWindowLog, 5 per 10 s",
-			says: []string{"Remembers each admitted request for 10 s. In no 10 s,", "wherever they begin, does it admit more than 5."},
+		algorithm.SlidingWindowLog: {
+			title: "SlidingWindowLog, 5 per 10 s",
+			says:  []string{"Remembers each admitted request for 10 s. In no 10 s,", "wherever they begin, does it admit more than 5."},
 			panel: []panel{with(plain, func(p *panel) {
 				p.scenario, p.label, p.spans = standard(core.SlidingWindowLog(fivePerTen)), "Requests in the last 10 s", oneEntry
 			})},
 		},
-		{
-			file: "sliding_window_counter.svg", title: "SlidingWindowCounter, 5 per 10 s",
-			says: []string{"Adds to this window's count a share of the window", "before it, which fades as this one goes on."},
+		algorithm.SlidingWindowCounter: {
+			title: "SlidingWindowCounter, 5 per 10 s",
+			says:  []string{"Adds to this window's count a share of the window", "before it, which fades as this one goes on."},
 			panel: []panel{with(plain, func(p *panel) {
 				p.scenario, p.label, p.spans = standard(core.SlidingWindowCounter(fivePerTen)), "Weighted count", alignedWindows
 				p.under = sinceBoundary
 			})},
 		},
-		{
-			file: "token_bucket.svg", title: "TokenBucket, 5 per 10 s",
-			says: []string{"A request takes a token; one comes back every 2 s.", "A burst passes after a rest, and then the rate."},
+		algorithm.TokenBucket: {
+			title: "TokenBucket, 5 per 10 s",
+			says:  []string{"A request takes a token; one comes back every 2 s.", "A burst passes after a rest, and then the rate."},
 			panel: []panel{with(plain, func(p *panel) {
 				p.scenario, p.label, p.level, p.falls = standard(core.TokenBucket(fivePerTen)), "Tokens in the bucket", left, true
 				p.top = "full, 5"
 			})},
 		},
-		{
-			file: "leaky_bucket.svg", title: "LeakyBucket, 5 per 10 s, Burst(5)",
-			says: []string{"Admitted requests queue, and one leaves every 2 s.", "However they come, they are served at an even pace."},
+		algorithm.LeakyBucket: {
+			title: "LeakyBucket, 5 per 10 s, Burst(5)",
+			says:  []string{"Admitted requests queue, and one leaves every 2 s.", "However they come, they are served at an even pace."},
 			panel: []panel{with(plain, func(p *panel) {
 				p.scenario, p.label = standard(core.LeakyBucket(fivePerTen, core.Burst(5*grain))), "Requests in the queue"
 				p.top = "queue full, 5"
 			})},
 		},
-		{
-			file: "gcra.svg", title: "GCRA, 5 per 10 s, Burst(3)",
-			says: []string{"Keeps one instant, the TAT, which a request moves on by", "2 s. Admits as a token bucket does; here 3 at once."},
+		algorithm.GCRA: {
+			title: "GCRA, 5 per 10 s, Burst(3)",
+			says:  []string{"Keeps one instant, the TAT, which a request moves on by", "2 s. Admits as a token bucket does; here 3 at once."},
 			panel: []panel{with(plain, func(p *panel) {
 				p.scenario, p.label, p.level = standard(core.GCRA(fivePerTen, core.Burst(3*grain))), "How far the TAT is ahead of now", ahead
 				p.room, p.top, p.unit, p.scale = 3, "at most 3 × 2 s", " s", 2

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -28,6 +29,23 @@ func TestRedis(t *testing.T) {
 	compareWithDocuments(t, overRedis(client))
 	if keys, err := client.Keys(t.Context(), "*").Result(); err != nil || len(keys) > 0 {
 		t.Errorf("keys are left over: %v, %v", keys, err)
+	}
+}
+
+// TestUndescribed draws an algorithm as one for which no picture is described.
+func TestUndescribed(t *testing.T) {
+	w, err := open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	svg, err := undescribed(limits.Named("fixed_window")).draw(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wellFormed(t, "undescribed", svg)
+	if !strings.Contains(svg, "FixedWindow, 5 per 10 s") {
+		t.Error("the picture does not name the algorithm")
 	}
 }
 

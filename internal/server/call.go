@@ -1,0 +1,152 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/batch"
+)
+
+// The errors of calls that were not made.
+var (
+	// ErrBreakerOpen says that the server is down, and was not asked.
+	ErrBreakerOpen = errors.New("circuit breaker open")
+	// ErrQueue says that too many decisions wait in this process. That is not the
+	// server's fault.
+	ErrQueue = errors.New("too many decisions are waiting in this process")
+)
+
+// enough is how long a server must have had before a caller's own deadline is taken
+// for a failure of the server: a hasty caller proves nothing.
+const enough = 100 * time.Millisecond
+
+// patience returns how long a decision of ctx may take: the timeout, or three quarters
+// of what is left until the caller's deadline, so that there is time for the outage
+// policy's answer.
+func (s *Store) patience(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return s.timeout
+	}
+	return min(s.timeout, time.Until(deadline)*3/4)
+}
+
+// call makes a call and waits for it no longer than d. A client that ends a call
+// with its context's deadline is waited for: a caller that cancels is noticed when
+// it returns. Any other client is waited for in a goroutine, which is abandoned when
+// ctx ends; it holds a connection of the client's pool until the read timeout, so
+// that there are at most as many of them as the pool has connections.
+func (s *Store) call(ctx context.Context, d time.Duration, f func(context.Context) error) error {
+	if s.servers.ctxDeadlines && d == s.timeout {
+		return f(s.deadlines.with(ctx))
+	}
+	bounded, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	if s.servers.ctxDeadlines {
+		return f(bounded)
+	}
+	reply := make(chan error, 1)
+	go func() { reply <- batch.Catch(func() error { return f(bounded) }) }()
+	select {
+	case err := <-reply:
+		return batch.Rethrow(err)
+	case <-bounded.Done():
+		return bounded.Err()
+	}
+}
+
+// A failure is a call that a server did not answer well.
+type failure struct {
+	err     error
+	begun   time.Time
+	given   time.Duration // how long the server had
+	timeout bool
+	certain bool // one is enough to know that the server is down
+	ignore  bool // it says nothing about the server
+	late    bool // this process was too busy to notice a reply in time
+}
+
+// classify returns what the error of a call that was begun at an instant says about
+// the server, which was given so long.
+func (s *Store) classify(err error, given time.Duration, begun time.Time) *failure {
+	f := &failure{err: err, begun: begun, given: given, timeout: isTimeout(err)}
+	switch {
+	case f.timeout:
+		f.err = s.timeoutError(err, given)
+		f.ignore = given < min(enough, s.timeout)
+		f.late = time.Since(begun) > given+max(given/4, 50*time.Millisecond) || processBusy()
+	case errors.Is(err, ErrUnsupported), isDial(err), hasCode(err, "LOADING", "READONLY", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN"):
+		f.certain = true
+	case hasCode(err, "TRYAGAIN", "CLUSTERDOWN Hash slot not served"):
+		f.ignore = true
+	}
+	return f
+}
+
+// processBusy reports whether goroutines wait long for a processor: the reply of a
+// server may then be there, and nobody has seen it.
+func processBusy() bool {
+	begun := time.Now()
+	for range 4 {
+		runtime.Gosched() // goes behind all goroutines that can run
+	}
+	return time.Since(begun) > time.Millisecond
+}
+
+// isTimeout reports whether err is of a deadline, of a context or a connection.
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// isDial reports whether no connection could be made.
+func isDial(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+func hasCode(err error, codes ...string) bool {
+	for _, code := range codes {
+		if redis.HasErrorPrefix(err, code) {
+			return true
+		}
+	}
+	return false
+}
+
+// timeoutError says for how long the server was waited for, and whether it was the
+// client's pool that was waited for instead.
+func (s *Store) timeoutError(err error, given time.Duration) error {
+	pool := ""
+	if c, ok := s.servers.client.(*redis.Client); ok {
+		stats, size := c.PoolStats(), c.Options().PoolSize
+		if errors.Is(err, redis.ErrPoolTimeout) || stats.IdleConns == 0 && int(stats.TotalConns) >= size {
+			pool = fmt.Sprintf(" (all %d connections of the client's pool are in use)", size)
+		}
+	}
+	return fmt.Errorf("no answer from redis within %v%s: %w", given.Round(time.Microsecond), pool, context.DeadlineExceeded)
+}
+
+// finish records how a call on k ended that was begun at an instant, and returns
+// its error for the caller.
+func (s *Store) finish(ctx context.Context, sv *Server, k string, err error, given time.Duration, begun time.Time) error {
+	switch {
+	case err == nil:
+		sv.succeeded()
+		return nil
+	case errors.Is(ctx.Err(), context.Canceled):
+		return ctx.Err()
+	}
+	f := s.classify(s.explain(ctx, err), given, begun)
+	sv.failed(ctx, s, k, f)
+	if s.hooks.CallFailed != nil && !f.ignore {
+		s.hooks.CallFailed(ctx, f.err)
+	}
+	return f.err
+}

@@ -1,0 +1,76 @@
+package server
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// eventually waits for what the garbage collector is to bring about.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for start := time.Now(); !holds(); time.Sleep(time.Millisecond) {
+		runtime.GC()
+		if time.Since(start) > 30*time.Second {
+			t.Fatalf("not within 30 s: %s", what)
+		}
+	}
+}
+
+// All that is over one client shares its Servers, which end with it and with the
+// stores. It would notice a client that is kept for ever.
+func TestServersOfAClient(t *testing.T) {
+	t.Parallel()
+	key := func() any {
+		a, b := redis.NewClient(&redis.Options{}), redis.NewClient(&redis.Options{})
+		defer func() { _, _ = a.Close(), b.Close() }()
+		s := serversOf(a)
+		if s != serversOf(a) || s == serversOf(b) {
+			t.Error("one client has one Servers, and each its own")
+		}
+		shared.Lock()
+		defer shared.Unlock()
+		for key, w := range shared.byClient {
+			if w.Value() == s {
+				return key
+			}
+		}
+		t.Error("the client is not known")
+		return nil
+	}()
+	eventually(t, "what is known of a client ends with it", func() bool {
+		shared.Lock()
+		defer shared.Unlock()
+		_, known := shared.byClient[key]
+		return !known
+	})
+}
+
+// A node that has left is forgotten, with its health and its batches.
+func TestNodeThatHasLeft(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	defer func() { _ = client.Close() }()
+	st := NewStore(client, testConfig(time.Second))
+	add := func(addr string) *Server {
+		node := redis.NewClient(&redis.Options{Addr: addr})
+		defer func() { _ = node.Close() }()
+		sv := st.servers.addServer(addr, node)
+		if sv != st.servers.addServer(addr, node) {
+			t.Errorf("%s is two servers", addr)
+		}
+		st.addBatcher(sv)
+		return sv
+	}
+	left := add("127.0.0.1:2")
+	eventually(t, "the node is forgotten", func() bool {
+		_, known := (*st.servers.byAddr.Load())["127.0.0.1:2"]
+		return left.gone.Load() && !known
+	})
+	add("127.0.0.1:3")
+	if _, kept := (*st.byServer.Load())[left]; kept {
+		t.Error("the batches to a node that has left are kept")
+	}
+}

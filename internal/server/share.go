@@ -1,0 +1,179 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/batch"
+)
+
+// maxWork is how many microseconds of Redis the decisions of one batch take together,
+// about: Redis does nothing else meanwhile.
+const maxWork = 1500
+
+type (
+	batcher = batch.Batcher[decision]
+	member  = batch.Member[decision]
+)
+
+// batcher returns the batcher of decisions for a server, or nil where each goes alone. Only of go-redis's own clients it is known which keys may be in one
+// script or pipeline.
+func (s *Store) batcher(sv *Server) *batcher {
+	if s.maxBatch == 1 || s.crossSlot.Load() {
+		return nil
+	}
+	if s.servers.cluster == nil {
+		return s.single
+	}
+	if sv == s.servers.whole {
+		return nil // the Cluster's topology is not known yet
+	}
+	if b := (*s.byServer.Load())[sv]; b != nil {
+		return b
+	}
+	return s.addBatcher(sv)
+}
+
+func (s *Store) addBatcher(sv *Server) *batcher {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := *s.byServer.Load()
+	if b := old[sv]; b != nil {
+		return b
+	}
+	next := maps.Clone(old)
+	maps.DeleteFunc(next, func(sv *Server, _ *batcher) bool { return sv.gone.Load() })
+	b := s.newBatcher(sv)
+	next[sv] = b
+	s.byServer.Store(&next)
+	return b
+}
+
+func (s *Store) newBatcher(sv *Server) *batcher {
+	return batch.New(s.maxBatch, maxWork, s.work, func(ctx context.Context, members []*member) error { return s.decideBatch(ctx, sv, members) })
+}
+
+// work returns about how many microseconds of Redis a decision takes.
+func (s *Store) work(d decision) int64 {
+	sum := int64(0)
+	for _, l := range s.limits {
+		sum += l.Work(d.n)
+	}
+	return sum
+}
+
+// decideBatch decides on all members in one round trip. Those that have waited for
+// most of their time are not sent: the answer might come too late.
+func (s *Store) decideBatch(ctx context.Context, sv *Server, members []*member) error {
+	now := time.Now()
+	given := time.Duration(0)
+	sent := members[:0]
+	for _, m := range members {
+		if left := m.Call.until.Sub(now); left < m.Call.patience/4 {
+			m.Err = ErrQueue
+		} else {
+			given = max(given, left)
+			sent = append(sent, m)
+		}
+	}
+	if len(sent) == 0 {
+		return nil
+	}
+	err := s.call(ctx, given, func(ctx context.Context) error {
+		if s.servers.cluster != nil {
+			return s.runPipeline(ctx, sent)
+		}
+		return s.runScript(ctx, sent)
+	})
+	if err = s.finish(ctx, sv, sent[0].Call.key, err, given, now); err != nil {
+		return err // and an abandoned call may still write to the members
+	}
+	for _, m := range sent {
+		if m.Err != nil && !errors.Is(m.Err, batch.ErrRetryAlone) {
+			m.Err = s.finish(ctx, sv, m.Call.key, m.Err, given, now)
+		}
+	}
+	return nil
+}
+
+// runScript decides on all members in one script. Nothing is undone where the
+// reply is lost; where the server refuses the script as a whole, each is to be sent
+// alone.
+func (s *Store) runScript(ctx context.Context, members []*member) error {
+	args := make([]any, scriptArgs, scriptArgs+len(s.constants)+len(members)*(1+3*len(s.tails)))
+	first, alike := members[0].Call, true
+	for _, m := range members {
+		args = s.appendKeys(args, m.Call.key)
+		alike = alike && m.Call.n == first.n && m.Call.charge == first.charge
+	}
+	args = append(args, s.constants...)
+	for _, m := range members {
+		args = s.appendCost(args, m.Call)
+		if alike {
+			break // once for all
+		}
+	}
+	reply, err := s.decide.run(ctx, s.servers.client, args, len(members)*len(s.tails), s.hooks.ScriptLoaded)
+	switch {
+	case err == nil:
+		return s.decode(reply, members)
+	case refused(err):
+		if redis.HasErrorPrefix(err, "CROSSSLOT") {
+			s.crossSlot.Store(true)
+		}
+		for _, m := range members {
+			m.Err = batch.ErrRetryAlone
+		}
+		return nil
+	}
+	return err
+}
+
+// refused reports whether the server has run nothing, because of one of the keys.
+func refused(err error) bool { return hasCode(err, "CROSSSLOT", "NOPERM") }
+
+func (s *Store) decode(reply []int64, members []*member) error {
+	size := algorithm.ReplyLen(len(s.limits))
+	if len(reply) != size*len(members) {
+		return algorithm.UnexpectedLength(len(reply), size*len(members))
+	}
+	for i, m := range members {
+		part := reply[i*size : (i+1)*size]
+		if algorithm.Failed(part) {
+			m.Err = batch.ErrRetryAlone
+		} else {
+			m.Err = algorithm.DecodeReply(part, s.limits, m.Call.answers)
+		}
+	}
+	return nil
+}
+
+// runPipeline decides on each member in a script of its own, all in one pipeline
+// to the server that has them. It returns an error only if no script got a reply.
+func (s *Store) runPipeline(ctx context.Context, members []*member) error {
+	pipe := s.servers.cluster.Pipeline()
+	cmds := make([]onceCmd, len(members))
+	for i, m := range members {
+		cmds[i] = s.decide.command(ctx, s.args(m.Call), len(s.tails))
+		_ = pipe.Process(ctx, cmds[i]) // it only queues the command
+	}
+	_, err := pipe.Exec(ctx)
+	for i, m := range members {
+		switch cmd := cmds[i]; {
+		case cmd.Err() == nil:
+			m.Err = algorithm.DecodeReply(cmd.Val(), s.limits, m.Call.answers)
+			err = nil
+		case hasCode(cmd.Err(), "NOSCRIPT", "TRYAGAIN"):
+			m.Err = batch.ErrRetryAlone
+			err = nil
+		default:
+			m.Err = cmd.Err()
+		}
+	}
+	return err
+}

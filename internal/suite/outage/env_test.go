@@ -1,0 +1,153 @@
+package outage
+
+import (
+	"context"
+	"crypto/tls"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+const limit = 20 // per hour, of every Limiter here: no window ends during a test
+
+// timeouts are those of the Limiters of each round: the first is far above a healthy answer, also under the race detector,
+// and a machine that is too slow for it gets the next.
+var timeouts = []time.Duration{
+	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second,
+}
+
+// env is one server with a proxy before it. The client goes through the proxy; admin goes past it, as a user that no
+// fault locks out.
+type env struct {
+	server *redistest.Instance
+	proxy  *faultproxy.Proxy
+	rdb    *redis.Client
+	dial   redis.Options // of rdb, and of clients beside it
+	admin  *redis.Client
+	tls    *terminator // where the fault has one
+	ended  chan error  // the end of what the fault has started
+
+	timeout time.Duration // of the Limiters, where the fault depends on it
+}
+
+// setup holds what the environments of a test differ in.
+type setup struct {
+	config  []string // of the server
+	options func(*redis.Options)
+	tls     bool
+}
+
+// withContextTimeout is a client that ends a call with its context, or go-redis's default, which does not.
+func withContextTimeout(enabled bool) setup {
+	return setup{options: func(o *redis.Options) { o.ContextTimeoutEnabled = enabled }}
+}
+
+func clientName(contextTimeout bool) string {
+	if contextTimeout {
+		return "ContextTimeoutEnabled"
+	}
+	return "defaults"
+}
+
+func newEnv(tb testing.TB, s setup) *env {
+	tb.Helper()
+	config := append([]string{"--user", "admin", "on", "nopass", "~*", "+@all"}, s.config...)
+	e := &env{server: redistest.Server(tb, config...), ended: make(chan error, 1), timeout: timeouts[0]}
+	target := e.server.Addr
+	o := &redis.Options{} // go-redis's defaults
+	if s.tls {
+		e.tls = newTerminator(tb, target)
+		target = e.tls.addr
+		o.TLSConfig = &tls.Config{RootCAs: e.tls.roots, ServerName: "localhost", MinVersion: tls.VersionTLS12}
+	}
+	e.proxy = faultproxy.New(tb, target)
+	o.Addr = e.proxy.Addr()
+	if s.options != nil {
+		s.options(o)
+	}
+	e.dial = *o
+	e.rdb = e.client(tb)
+	e.admin = redis.NewClient(&redis.Options{Addr: e.server.Addr, Username: "admin", Password: "any", ReadTimeout: time.Minute})
+	tb.Cleanup(func() { _ = e.admin.Close() })
+	return e
+}
+
+// client returns another client like e.rdb. Limiters over one client share what is known of its server; over two they find
+// out by themselves.
+func (e *env) client(tb testing.TB) *redis.Client {
+	tb.Helper()
+	o := e.dial
+	rdb := redis.NewClient(&o)
+	tb.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// used returns what Redis has stored as charged to key, as a Limiter beside the proxy reads it.
+func (e *env) used(tb testing.TB, name, key string) int64 {
+	tb.Helper()
+	auditor := core.MustNew(e.admin, name, core.FixedWindow(core.PerHour(limit)), core.FailClosed(), core.Timeout(time.Minute))
+	res, err := auditor.Peek(tb.Context(), key)
+	if err != nil {
+		tb.Fatalf("the auditor: %v", err)
+	}
+	return limit - res.Remaining
+}
+
+// expiring checks that every key of a Limiter has a TTL, and returns how many there are.
+func expiring(tb testing.TB, rdb redis.Cmdable) int {
+	tb.Helper()
+	keys, err := rdb.Keys(tb.Context(), "rl:*").Result()
+	if err != nil {
+		tb.Error(err)
+	}
+	for _, key := range keys {
+		if ttl, err := rdb.PTTL(tb.Context(), key).Result(); err != nil || ttl <= 0 && ttl != -2 { // -2: it has just expired
+			tb.Errorf("%s has a TTL of %v, %v", key, ttl, err)
+		}
+	}
+	return len(keys)
+}
+
+// do runs a command as the admin.
+func (e *env) do(tb testing.TB, command string) {
+	tb.Helper()
+	words := strings.Fields(command)
+	args := make([]any, len(words))
+	for i, word := range words {
+		args[i] = word
+	}
+	if err := e.admin.Do(context.Background(), args...).Err(); err != nil {
+		tb.Errorf("%s: %v", command, err)
+	}
+}
+
+// limiter returns a Limiter over rdb, of one fixed window, and what watches it.
+func limiter(rdb core.Client, name string, options ...core.Option) (*core.Limiter, *watcher) {
+	return watched(rdb, name, append([]core.Option{core.FixedWindow(core.PerHour(limit))}, options...)...)
+}
+
+// watched returns a Limiter over rdb, and what watches it.
+func watched(rdb core.Client, name string, options ...core.Option) (*core.Limiter, *watcher) {
+	w := newWatcher()
+	return core.MustNew(rdb, name, append(w.options(), options...)...), w
+}
+
+// back waits until Redis decides again. It peeks: that charges nothing.
+func awaitRedis(tb testing.TB, l *core.Limiter, key string) {
+	tb.Helper()
+	var res core.Result
+	var err error
+	if !check.Eventually(tb, "Redis decides again", func() bool {
+		res, err = l.Peek(tb.Context(), key)
+		return err == nil && res.Source == core.SourceRedis
+	}) {
+		tb.Logf("the last answer: %+v, %v", res, err)
+	}
+}

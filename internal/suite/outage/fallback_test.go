@@ -1,0 +1,88 @@
+package outage
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
+)
+
+// brokenClient is a Redis that is away from the start.
+type brokenClient struct{}
+
+// Process fails at once.
+func (brokenClient) Process(_ context.Context, cmd redis.Cmder) error {
+	cmd.SetErr(errBroken)
+	return errBroken
+}
+
+// admittedLocally returns how many calls the fallback admits.
+func admittedLocally(t *testing.T, l *core.Limiter) int64 {
+	t.Helper()
+	var n int64
+	for {
+		res, err := l.Allow(t.Context(), "k")
+		if err != nil || res.Source != core.SourceFallback {
+			t.Fatalf("%+v, %v; want a decision of the fallback", res, err)
+		}
+		if !res.Allowed {
+			return n
+		}
+		n++
+	}
+}
+
+// Each of n processes enforces 1/n of the limit by itself: of the burst of a bucket as well as of the count of a window.
+// It would notice processes that together admit n times the burst.
+func TestPartOfEachProcess(t *testing.T) {
+	t.Parallel()
+	perHour := core.PerHour(40)
+	type part struct {
+		limits    []core.Option
+		processes int
+		want      int64
+	}
+	cases := map[string]part{
+		"burst above":     {[]core.Option{core.TokenBucket(perHour, core.Burst(80))}, 4, 20},
+		"more than units": {[]core.Option{core.TokenBucket(perHour, core.Burst(3))}, 4, 1},
+		"the tightest":    {[]core.Option{core.FixedWindow(perHour), core.TokenBucket(perHour, core.Burst(20))}, 2, 10},
+		"one process":     {[]core.Option{core.TokenBucket(perHour, core.Burst(20))}, 1, 20},
+	}
+	for _, v := range limits.All() {
+		cases[v.Name] = part{[]core.Option{v.Limit(perHour)}, 4, 10}
+		if v.Kind.Bucket {
+			cases[v.Name+", burst below"] = part{[]core.Option{v.With(perHour, limits.Settings{Burst: 20})}, 4, 5}
+		}
+	}
+	for name, c := range cases {
+		l, _ := watched(brokenClient{}, "part", append(c.limits, core.FailLocal(), core.Processes(c.processes))...)
+		if n := admittedLocally(t, l); n != c.want {
+			t.Errorf("%s: a process of %d admits %d by itself, want %d", name, c.processes, n, c.want)
+		}
+	}
+}
+
+// Reset in an outage cannot reach Redis, and says so; what this process has counted by itself it forgets. It would notice
+// a Reset that leaves a key denied until the outage is over.
+func TestResetInOutage(t *testing.T) {
+	t.Parallel()
+	l, _ := limiter(brokenClient{}, "reset", core.FailLocal())
+	for range 2 {
+		if n := admittedLocally(t, l); n != limit {
+			t.Errorf("the process admits %d by itself, want %d", n, limit)
+		}
+		if err := l.Reset(t.Context(), "other"); !errors.Is(err, core.ErrUnavailable) {
+			t.Errorf("Reset of another key: %v, want ErrUnavailable", err)
+		}
+		if res, err := l.Allow(t.Context(), "k"); err != nil || res.Allowed {
+			t.Errorf("after that: %+v, %v; want it denied", res, err)
+		}
+		if err := l.Reset(t.Context(), "k"); !errors.Is(err, core.ErrUnavailable) {
+			t.Errorf("Reset: %v, want ErrUnavailable", err)
+		}
+	}
+}

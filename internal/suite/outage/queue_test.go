@@ -1,0 +1,100 @@
+package outage
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
+)
+
+// What waits in this process is not Redis's fault.
+
+// Tens of thousands of decisions at once are no outage. Those that this process could not send in time say so.
+func TestBurst(t *testing.T) {
+	if testing.Short() {
+		t.Skip("tens of thousands of goroutines")
+	}
+	e := newEnv(t, setup{})
+	l, watch := watched(e.server.Client(t), "burst", core.FixedWindow(core.PerHour(1e9)), core.FailClosed(), core.DenyCache(0))
+	awaitRedis(t, l, "k")
+	var byRedis, queued, other atomic.Int64
+	var callers sync.WaitGroup
+	begin := make(chan struct{})
+	for i := range burst {
+		callers.Go(func() {
+			<-begin
+			switch _, err := l.Allow(t.Context(), fmt.Sprint("k", i%1000)); {
+			case err == nil:
+				byRedis.Add(1)
+			case strings.Contains(err.Error(), "waiting in this process"):
+				queued.Add(1)
+			default:
+				if other.Add(1) < 5 {
+					t.Logf("not decided: %v", err)
+				}
+			}
+		})
+	}
+	close(begin)
+	callers.Wait()
+	t.Logf("%d at once: %d decided by Redis, %d not sent, %d without an answer", burst, byRedis.Load(), queued.Load(), other.Load())
+	watch.wantOutages(t, 0)
+	awaitRedis(t, l, "k")
+}
+
+// A Redis that is 200 ms away and offered more than before decides as many, not fewer, and is not taken for one that is away.
+func TestFarRedis(t *testing.T) {
+	if testing.Short() {
+		t.Skip("5 s under load")
+	}
+	check.Rounds(t, []time.Duration{2 * time.Second, 2 * time.Second, 2 * time.Second}, func(t *check.Round, _ time.Duration) {
+		less, more := far(t, 2000), far(t, 3000)
+		if more < 0.95*less {
+			t.Errorf("offered 2,000/s Redis decided %.0f/s, offered 3,000/s %.0f/s", less, more)
+		}
+	})
+}
+
+// far returns how many decisions a second Redis makes, of so many that are offered, 200 ms away.
+func far(t *check.Round, offered int) float64 {
+	const lasts, connections, oneWay = 2500 * time.Millisecond, 40, 100 * time.Millisecond
+	e := newEnv(t, setup{options: func(o *redis.Options) { o.PoolSize, o.MinIdleConns = connections, connections }})
+	l, watch := watched(e.rdb, "far", core.FixedWindow(core.PerHour(1e9)), core.FailOpen(), core.DenyCache(0))
+	awaitRedis(t, l, "k")
+	check.Eventually(t, "the connections are made", func() bool { return e.rdb.PoolStats().IdleConns >= connections })
+	// A connection says hello when it is first used, which takes several round trips: not part of this.
+	var hello sync.WaitGroup
+	for range connections {
+		hello.Go(func() { _ = e.rdb.Do(t.Context(), "blpop", "none", "0.3").Err() })
+	}
+	hello.Wait()
+	e.proxy.Latency(oneWay)
+	var byRedis, unanswered atomic.Int64
+	var callers sync.WaitGroup
+	start := time.Now()
+	for sent := 0; time.Since(start) < lasts; time.Sleep(time.Millisecond) {
+		for due := int(time.Since(start).Seconds() * float64(offered)); sent < due; sent++ {
+			key := fmt.Sprint("k", sent%300)
+			callers.Go(func() {
+				if res, err := l.Allow(t.Context(), key); err == nil && res.Source == core.SourceRedis {
+					byRedis.Add(1)
+				} else {
+					unanswered.Add(1)
+				}
+			})
+		}
+	}
+	callers.Wait()
+	e.proxy.Pass()
+	perSecond := float64(byRedis.Load()) / lasts.Seconds()
+	t.Logf("offered %d/s: %.0f/s decided by Redis, %d in all by the policy", offered, perSecond, unanswered.Load())
+	watch.wantOutages(t, 0)
+	return perSecond
+}

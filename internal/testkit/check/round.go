@@ -1,0 +1,157 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A Round is one attempt at a test that cannot tell by itself whether the library is wrong or the machine is too slow:
+// one that waits for timeouts, say. It stands in for the testing.TB of the attempt. Its failures are kept until it is
+// known how late the machine was, and its cleanups run when it ends.
+type Round struct {
+	testing.TB
+
+	*record
+
+	part string // of the round, in front of its failures
+}
+
+// A record is what the parts of a round share.
+type record struct {
+	ctx      context.Context // what Context returns
+	mu       sync.Mutex
+	failures []string
+	cleanups []func()
+}
+
+// Part returns the round for a part of it: the failures of that begin with its name.
+func (r *Round) Part(name string) *Round { return &Round{r.TB, r.record, r.part + name + ": "} }
+
+// Rounds runs f until it passes. A round that fails is repeated, with the next of the timeouts, only if the machine was
+// late meanwhile by more than a tenth of the round's timeout: such a machine may well have caused the failure. Where it was
+// not, or no timeout is left, the test fails with all that the round found wrong.
+func Rounds(tb testing.TB, timeouts []time.Duration, f func(r *Round, timeout time.Duration)) {
+	tb.Helper()
+	for i, timeout := range timeouts {
+		lateness := MeasureLateness()
+		failures := run(tb, func(r *Round) { f(r, timeout) })
+		late := lateness.Stop()
+		if tb.Skipped() {
+			tb.SkipNow()
+		}
+		if len(failures) == 0 {
+			return
+		}
+		if late > timeout/10 && i+1 < len(timeouts) {
+			tb.Logf("a round with a timeout of %v failed while the machine was %v late; the next has %v. The first failure: %s",
+				timeout, late, timeouts[i+1], failures[0])
+			continue
+		}
+		for _, failure := range failures {
+			tb.Error(failure)
+		}
+		tb.Logf("the machine was %v late at worst, the timeout is %v", late, timeout)
+		return
+	}
+}
+
+// run makes one round, in a goroutine of its own because FailNow ends that.
+func run(tb testing.TB, f func(r *Round)) []string {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(tb.Context())
+	r := &Round{TB: tb, record: &record{ctx: ctx}}
+	defer r.cleanUp()
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f(r)
+	}()
+	<-done
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.failures)
+}
+
+func (r *record) cleanUp() {
+	for {
+		r.mu.Lock()
+		last := len(r.cleanups) - 1
+		if last < 0 {
+			r.mu.Unlock()
+			return
+		}
+		f := r.cleanups[last]
+		r.cleanups = r.cleanups[:last]
+		r.mu.Unlock()
+		f()
+	}
+}
+
+// Context returns a context that ends just before the cleanups of the round.
+func (r *Round) Context() context.Context { return r.ctx }
+
+// Cleanup registers a function that is called when the round ends.
+func (r *Round) Cleanup(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cleanups = append(r.cleanups, f)
+}
+
+// Error notes a failure.
+func (r *Round) Error(args ...any) { r.fail(fmt.Sprintln(args...)) }
+
+// Errorf notes a failure.
+func (r *Round) Errorf(format string, args ...any) { r.fail(fmt.Sprintf(format, args...)) }
+
+// Fatal notes a failure and ends the calling goroutine.
+func (r *Round) Fatal(args ...any) {
+	r.fail(fmt.Sprintln(args...))
+	runtime.Goexit()
+}
+
+// Fatalf notes a failure and ends the calling goroutine.
+func (r *Round) Fatalf(format string, args ...any) {
+	r.fail(fmt.Sprintf(format, args...))
+	runtime.Goexit()
+}
+
+// Fail notes a failure.
+func (r *Round) Fail() { r.fail("Fail") }
+
+// FailNow notes a failure and ends the calling goroutine.
+func (r *Round) FailNow() {
+	r.fail("FailNow")
+	runtime.Goexit()
+}
+
+// Failed reports whether the round has failed so far.
+func (r *Round) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.failures) > 0
+}
+
+// fail notes a failure with the lines that led to it: the caller of Errorf may be a helper.
+func (r *Round) fail(message string) {
+	pcs := make([]uintptr, 2)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
+	var text strings.Builder
+	text.WriteString(r.part)
+	for more := true; more; {
+		var frame runtime.Frame
+		frame, more = frames.Next()
+		fmt.Fprintf(&text, "%s:%d: ", filepath.Base(frame.File), frame.Line)
+	}
+	text.WriteString(message)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures = append(r.failures, text.String())
+}

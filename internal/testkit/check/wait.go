@@ -1,0 +1,74 @@
+// Package check has what tests of several packages wait and judge with. It knows nothing of the library.
+package check
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// Patience is how long a test waits for something that must happen. It only ends tests that hang: one that passes on a
+// busy machine never needs all of it.
+const Patience = 30 * time.Second
+
+const pollEvery = 5 * time.Millisecond
+
+// Until waits for a condition, and returns the error of ctx if that ends first.
+func Until(ctx context.Context, holds func() bool) error {
+	for !holds() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pollEvery):
+		}
+	}
+	return nil
+}
+
+// Eventually waits up to [Patience] for what must happen by itself. It reports whether it did; if not, the test has
+// failed.
+func Eventually(tb testing.TB, what string, holds func() bool) bool {
+	tb.Helper()
+	return Within(tb, Patience, what, holds)
+}
+
+// Within is [Eventually] with a limit of its own.
+func Within(tb testing.TB, limit time.Duration, what string, holds func() bool) bool {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), limit)
+	defer cancel()
+	err := Until(ctx, holds)
+	switch {
+	case err == nil:
+		return true
+	case errors.Is(err, context.DeadlineExceeded):
+		tb.Errorf("not within %v: %s", limit, what)
+	default:
+		tb.Errorf("the test ended before: %s", what)
+	}
+	return false
+}
+
+// Receive waits up to [Patience] for c to have a value or to be closed, and ends the test if that does not happen.
+func Receive[T any](tb testing.TB, what string, c <-chan T) T {
+	tb.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(Patience):
+		tb.Fatalf("not within %v: %s", Patience, what)
+		panic("unreachable")
+	}
+}
+
+// NoGoroutineLeft checks that all goroutines that were started after base was counted have ended.
+func NoGoroutineLeft(tb testing.TB, base int) {
+	tb.Helper()
+	const tolerated = 2 // of the runtime's and the test's own
+	if !Eventually(tb, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= base+tolerated }) {
+		stacks := make([]byte, 1<<20)
+		tb.Logf("%d goroutines, %d before:\n%.20000s", runtime.NumGoroutine(), base, stacks[:runtime.Stack(stacks, true)])
+	}
+}

@@ -1,0 +1,155 @@
+// Package gate is a go-redis hook that counts the scripts of a client, and can hold them before they are sent or after
+// they were answered: so a test decides what is in flight at the same time.
+package gate
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/testkit/check"
+)
+
+// A Gate is a hook of one client. The zero Gate is open. It is safe for concurrent use.
+type Gate struct {
+	mu      sync.Mutex
+	sent    []int           // how many keys each command or pipeline had
+	evals   int             // how many of them carried the source
+	arrived chan struct{}   // nil: open; else it gets one for each that is held
+	replies bool            // it holds what was answered
+	held    []chan struct{} // in the order in which they came; closed to let one pass
+}
+
+// crowd is how many may be held before a test has noticed the first.
+const crowd = 1000
+
+// DialHook changes nothing.
+func (g *Gate) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook counts and holds a script.
+func (g *Gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != "evalsha" && cmd.Name() != "eval" {
+			return next(ctx, cmd)
+		}
+		return g.pass(func() error { return next(ctx, cmd) }, cmd)
+	}
+}
+
+// ProcessPipelineHook counts and holds a pipeline of scripts.
+func (g *Gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() != "evalsha" {
+			return next(ctx, cmds)
+		}
+		return g.pass(func() error { return next(ctx, cmds) }, cmds...)
+	}
+}
+
+func (g *Gate) pass(send func() error, cmds ...redis.Cmder) error {
+	keys := 0
+	for _, cmd := range cmds {
+		n, _ := cmd.Args()[2].(int)
+		keys += n
+	}
+	g.mu.Lock()
+	g.sent = append(g.sent, keys)
+	if cmds[0].Name() == "eval" {
+		g.evals++
+	}
+	shut, replies := g.arrived != nil, g.replies
+	g.mu.Unlock()
+	if shut && replies {
+		defer g.wait()
+	} else if shut {
+		g.wait()
+	}
+	return send()
+}
+
+// wait holds the calling goroutine, unless the gate has opened.
+func (g *Gate) wait() {
+	g.mu.Lock()
+	if g.arrived == nil {
+		g.mu.Unlock()
+		return
+	}
+	pass := make(chan struct{})
+	g.held = append(g.held, pass)
+	g.arrived <- struct{}{}
+	g.mu.Unlock()
+	<-pass
+}
+
+// Hold has each script wait from now on before it is sent, and forgets what was counted. When the test of tb ends the gate
+// opens: a test that fails must not hold those after it.
+func (g *Gate) Hold(tb testing.TB) { g.hold(tb, false) }
+
+// HoldReplies is [Gate.Hold] with the server's answer to each script held instead.
+func (g *Gate) HoldReplies(tb testing.TB) { g.hold(tb, true) }
+
+func (g *Gate) hold(tb testing.TB, replies bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.arrived = make(chan struct{}, crowd)
+	g.sent, g.evals, g.replies = nil, 0, replies
+	tb.Cleanup(g.Open)
+}
+
+// Open lets everything pass.
+func (g *Gate) Open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, pass := range g.held {
+		close(pass)
+	}
+	g.arrived, g.held = nil, nil
+}
+
+// Await waits until n more are held.
+func (g *Gate) Await(tb testing.TB, n int) {
+	tb.Helper()
+	g.mu.Lock()
+	arrived := g.arrived
+	g.mu.Unlock()
+	for range n {
+		check.Receive(tb, "a script arrives at the gate", arrived)
+	}
+}
+
+// Release lets the n pass that have been held for longest.
+func (g *Gate) Release(tb testing.TB, n int) {
+	tb.Helper()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.held) < n {
+		tb.Fatalf("%d scripts are held, not %d", len(g.held), n)
+	}
+	for _, pass := range g.held[:n] {
+		close(pass)
+	}
+	g.held = g.held[n:]
+}
+
+// ReleaseLast lets the one pass that came last.
+func (g *Gate) ReleaseLast(tb testing.TB) {
+	tb.Helper()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	last := len(g.held) - 1
+	if last < 0 {
+		tb.Fatal("no script is held")
+	}
+	close(g.held[last])
+	g.held = g.held[:last]
+}
+
+// Sent returns how many keys each script had since the last Hold, and how many scripts carried their source.
+func (g *Gate) Sent() (keys []int, evals int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.sent), g.evals
+}
