@@ -21,8 +21,9 @@ type (
 	member  = batch.Member[decision]
 )
 
-// batcher returns the batcher of decisions for a server, or nil where each goes alone. Only of go-redis's own clients it is known which keys may be in one
-// script or pipeline.
+// batcher returns the batcher of decisions for a server, or nil where each goes
+// alone. Only of go-redis's own clients it is known which keys may be in one script
+// or pipeline.
 func (s *Store) batcher(sv *Server) *batcher {
 	if s.maxBatch == 1 || s.crossSlot.Load() {
 		return nil
