@@ -91,8 +91,8 @@ func (l *Limiter) hooks() server.Hooks {
 func (l *Limiter) breakerChanged(ctx context.Context, c server.Change) {
 	e := Event{Kind: EventBreaker, Server: c.Server, Err: c.Cause, Detail: c.To.String()}
 	l.events.emit(ctx, e)
-	switch server.BreakerClosed {
-	case c.From:
+	switch {
+	case c.From == server.BreakerClosed:
 		message := "redislimit: redis does not answer: " + l.policy.String() + " decides"
 		if errors.Is(c.Cause, ErrUnsupported) {
 			message = "redislimit: redis cannot be used: " + l.policy.String() + " decides"
@@ -101,7 +101,7 @@ func (l *Limiter) breakerChanged(ctx context.Context, c server.Change) {
 			l.events.logAt(ctx, slog.LevelWarn, message, "server", c.Server, "error", c.Cause)
 		}
 		l.events.emit(ctx, Event{Kind: EventFallbackOn, Server: c.Server, Err: c.Cause, Detail: l.policy.String()})
-	case c.To:
+	case c.To == server.BreakerClosed:
 		if c.Log {
 			l.events.logAt(ctx, slog.LevelInfo, "redislimit: redis answers again", "server", c.Server)
 		}

@@ -39,13 +39,10 @@ func (s *Store) patience(ctx context.Context) time.Duration {
 
 // call makes a call and waits for it no longer than d. A client that ends a call
 // with its context's deadline is waited for: a caller that cancels is noticed when
-// it returns. Any other client is waited for in a goroutine, which is abandoned when
-// ctx ends; it holds a connection of the client's pool until the read timeout, so
+// it returns, because a goroutine for each lone call took twice as long. Any other
+// client is waited for in a goroutine, which is abandoned when ctx ends; it holds a connection of the client's pool until the read timeout, so
 // that there are at most as many of them as the pool has connections.
 func (s *Store) call(ctx context.Context, d time.Duration, f func(context.Context) error) error {
-	if s.servers.ctxDeadlines && d == s.timeout {
-		return f(s.deadlines.with(ctx))
-	}
 	bounded, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	if s.servers.ctxDeadlines {

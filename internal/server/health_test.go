@@ -117,6 +117,7 @@ func withFake(t *testing.T, test func(*testing.T, *fake)) {
 		for _, s := range f.stores {
 			s.Close() // ends the probes
 		}
+		time.Sleep(time.Minute) // for calls that were abandoned
 		_ = f.client.Close()
 	})
 }

@@ -140,13 +140,19 @@ func (s *Store) Decide(ctx context.Context, k string, n int64, charge bool, answ
 	case batch.Alone:
 		defer batcher.Release()
 		return s.decideAlone(ctx, sv, d)
+	default:
+		return s.decideInBatch(ctx, sv, d, place)
 	}
-	return s.decideInBatch(ctx, sv, d, place)
 }
 
 func (s *Store) decideAlone(ctx context.Context, sv *Server, d decision) error {
 	begun := time.Now()
-	err := s.call(ctx, d.patience, func(ctx context.Context) error { return s.evaluate(ctx, d) })
+	var err error
+	if s.servers.ctxDeadlines && d.patience == s.timeout {
+		err = s.evaluate(s.deadlines.with(ctx), d) // one allocation, where call takes several
+	} else {
+		err = s.call(ctx, d.patience, func(ctx context.Context) error { return s.evaluate(ctx, d) })
+	}
 	if err == nil && s.servers.cluster != nil {
 		s.servers.topologyKnown.Store(true)
 	}

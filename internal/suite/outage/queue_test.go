@@ -54,7 +54,7 @@ func TestFarRedis(t *testing.T) {
 	if testing.Short() {
 		t.Skip("5 s under load")
 	}
-	check.Rounds(t, []time.Duration{2 * time.Second, 2 * time.Second, 2 * time.Second}, func(t *check.Round, _ time.Duration) {
+	check.Rounds(t, idleRounds, func(t *check.Round, _ time.Duration) {
 		less, more := far(t, 2000), far(t, 3000)
 		if more < 0.95*less {
 			t.Errorf("offered 2,000/s Redis decided %.0f/s, offered 3,000/s %.0f/s", less, more)

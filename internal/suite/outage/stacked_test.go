@@ -17,13 +17,13 @@ func TestStackedLimiters(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		t.Run(fmt.Sprint(n, " limiters"), func(t *testing.T) {
 			t.Parallel()
-			check.Rounds(t, timeouts[1:], func(t *check.Round, timeout time.Duration) { stacked(t, n, timeout) })
+			check.Rounds(t, idleRounds, func(t *check.Round, _ time.Duration) { stacked(t, n) })
 		})
 	}
 }
 
-func stacked(t *check.Round, n int, timeout time.Duration) {
-	const requests = 5
+func stacked(t *check.Round, n int) {
+	const requests, timeout = 5, 500 * time.Millisecond
 	e := newEnv(t, setup{})
 	limiters, watches := make([]*core.Limiter, n), make([]*watcher, n)
 	for i := range limiters {
@@ -64,5 +64,9 @@ func stacked(t *check.Round, n int, timeout time.Duration) {
 	if lines[slog.LevelWarn] != 1 || lines[slog.LevelInfo] != 1 || len(lines) > 2 {
 		t.Errorf("log lines of all limiters: %v, want one when Redis went and one when it was back", lines)
 	}
+	check.Eventually(t, "the probes have left nothing in Redis", func() bool {
+		keys, err := e.admin.Keys(t.Context(), "*probe*").Result()
+		return err == nil && len(keys) == 0
+	})
 	t.Logf("%d limiters: %d slow requests, %d failed calls, log lines %v", n, slow, outages, lines)
 }

@@ -1,0 +1,67 @@
+package outage
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
+)
+
+// A process all of whose processors are busy notices that Redis is away, too, if later than an idle one: it distrusts a
+// timeout that it may have noticed late, but not for ever. And it does not take a Redis that answers for one that is away.
+func TestBusyProcess(t *testing.T) {
+	const busy, callers, healthy = 8, 8, time.Second
+	e := newEnv(t, setup{})
+	l, watch := watched(e.rdb, "busy", core.FixedWindow(core.PerHour(1e9)), core.FailOpen(), core.DenyCache(0))
+	awaitRedis(t, l, "k")
+	end := make(chan struct{})
+	var burning sync.WaitGroup
+	for range busy {
+		burning.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-end:
+					return
+				default:
+				}
+			}
+		})
+	}
+	defer burning.Wait()
+	defer close(end)
+	// call has callers until that holds, and returns how many calls were slow.
+	call := func(until func() bool) (calls, slow int64) {
+		var all, late atomic.Int64
+		var running sync.WaitGroup
+		for range callers {
+			running.Go(func() {
+				for ; !until(); time.Sleep(20 * time.Millisecond) {
+					begun := time.Now()
+					if _, err := l.Allow(t.Context(), "k"); err != nil {
+						t.Error(err)
+					}
+					all.Add(1)
+					if time.Since(begun) > 250*time.Millisecond {
+						late.Add(1)
+					}
+				}
+			})
+		}
+		running.Wait()
+		return all.Load(), late.Load()
+	}
+	start := time.Now()
+	calls, _ := call(func() bool { return time.Since(start) > healthy })
+	t.Logf("Redis answers: %d calls, %d failed", calls, watch.count(core.EventOutage))
+	watch.wantOutages(t, 0)
+	e.proxy.Silence()
+	start = time.Now()
+	calls, slow := call(func() bool { return watch.count(core.EventFallbackOn) > 0 || time.Since(start) > check.Patience })
+	t.Logf("Redis is away: that is known after %v; %d of %d calls were slow until then", time.Since(start), slow, calls)
+	if on := watch.count(core.EventFallbackOn); on != 1 {
+		t.Errorf("the fallback went on %d times, want once", on)
+	}
+}
