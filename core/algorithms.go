@@ -23,9 +23,10 @@ func FixedWindow(r Rate, o ...WindowOption) Limit {
 // each unit was admitted. It suits small limits that must hold strictly, such as
 // those of logins or payments.
 //
-// It keeps a sorted set with an entry for each unit in the window: of about 20 bytes
-// if there are at most 128, and else of 118 bytes. The time of a decision grows with
-// its cost. New refuses a count above 100,000: use [SlidingWindowCounter] there.
+// Its memory grows with the charges in the window: it keeps a sorted set with an entry
+// for each charge of one unit, of about 20 bytes if there are at most 128 and else of
+// 120 bytes, and a few entries for a charge of several units: 11 for 100,000. New
+// refuses a count above 100,000: use [SlidingWindowCounter] there.
 func SlidingWindowLog(r Rate, o ...LimitOption) Limit {
 	return newLimit(algorithm.SlidingWindowLog, r).with(o)
 }

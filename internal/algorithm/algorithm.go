@@ -26,6 +26,19 @@ type Kind struct {
 	decideLua string // its Lua file, with evaluate and charge
 	refundLua string // what a refund needs besides
 	costArgs  int    // how many arguments Cost appends
+
+	work func(n int64) int64 // see Work; nil if it is the same for any cost
+}
+
+// Work returns about how many microseconds of Redis a decision on n units takes in a
+// script of several, on the machine of docs/performance.md. Redis does nothing else
+// meanwhile, so that the sum over the decisions of a batch and their limits is
+// bounded. What depends on what is stored the script bounds itself: see [Failed].
+func (k *Kind) Work(n int64) int64 {
+	if k.work == nil {
+		return 3
+	}
+	return k.work(n)
 }
 
 // An Evaluator is one limit, ready to decide. In memory it decides itself; in

@@ -12,8 +12,8 @@ var (
 	//
 	//go:embed lua/clock.lua
 	Clock string
-	//go:embed lua/mistyped.lua
-	mistypedLua string
+	//go:embed lua/shared.lua
+	sharedLua string
 	//go:embed lua/decide.lua
 	decideLua string
 	//go:embed lua/decide_all.lua
@@ -54,7 +54,7 @@ type composer struct {
 func newComposer() *composer {
 	c := &composer{width: 1} // the first says whether to charge
 	c.add(Clock)
-	c.add(mistypedLua)
+	c.add(sharedLua)
 	return c
 }
 
@@ -109,8 +109,9 @@ func composeSeveral(limits []Member, refund bool, lua string) string {
 // replyLen is how many integers a script replies for each limit.
 const replyLen = 5
 
-// failed is what a script replies instead of 1 or 0 for a decision that failed, and so
-// charged nothing, if the script has other decisions that did not fail.
+// failed is what a script replies instead of 1 or 0 for a decision that charged
+// nothing, because it failed or because the decisions before it took long, if the
+// script has other decisions.
 const failed = 2
 
 // Failed reports whether reply, to one of several decisions, says that this one failed

@@ -3,6 +3,7 @@ package algorithm
 import (
 	_ "embed"
 	"fmt"
+	"math/bits"
 )
 
 //go:embed lua/sliding_window_log.lua
@@ -11,14 +12,25 @@ var slidingWindowLogLua string
 //go:embed lua/sliding_window_log_refund.lua
 var slidingWindowLogRefundLua string
 
-// SlidingWindowLog remembers when each unit was admitted.
+// SlidingWindowLog remembers when each charge was made, and of how many units.
 var SlidingWindowLog = &Kind{
 	Name: "sliding_window_log", Tag: "log", Validate: validateLog, New: newLog,
 	decideLua: slidingWindowLogLua, refundLua: slidingWindowLogRefundLua, costArgs: 1,
+	work: workOfLog,
 }
 
-// maxLog is the largest count of a sliding window log, whose memory grows with it.
+// maxLog is the largest count of a sliding window log, whose memory grows with the
+// charges in its window. The Lua file allows for units of up to 17 bits.
 const maxLog = 100_000
+
+// workOfLog grows with the entries of a charge: one for each power of two in the
+// units after its first.
+func workOfLog(n int64) int64 {
+	if n <= 1 {
+		return 4
+	}
+	return 16 + 2*int64(bits.OnesCount64(uint64(n-1)))
+}
 
 func validateLog(l Limit) error {
 	if l.Count > maxLog {
@@ -27,20 +39,19 @@ func validateLog(l Limit) error {
 	return nil
 }
 
-// A log decides for [SlidingWindowLog]. Each unit has a number of its own: the
-// instant of its admission, or the next number after the newest unit's if that is
+// A log decides for [SlidingWindowLog]. Each charge has a number of its own: the
+// instant of the charge, or the next number after the newest charge's if that is
 // later.
 //
-// An Observation is A, the units in the window; B, the number of the first unit to
-// charge if the log admits, and else the instant at which it will; C, the instant of
-// the newest unit. A State is A, the sum of the units in its log.
+// An Observation is A, the units in the window; B, the number of the charge if the log
+// admits, and else the instant at which it will; C, the instant of the newest charge.
+// A State is A, the sum of the units in its log.
 type log struct{ limit, period int64 }
 
 func newLog(l Limit) Evaluator { return &log{limit: l.Count, period: l.Period} }
 
-// A logEntry is one charge: its instant, the number of its first unit, and how many
-// units it has.
-type logEntry struct{ at, first, n int64 }
+// A logEntry is one charge: its instant, its number and its units.
+type logEntry struct{ at, number, n int64 }
 
 func (l *log) Evaluate(s *State, now, n int64) (Observation, bool) {
 	for len(s.log) > 0 && s.log[0].at <= now-l.period {
@@ -53,7 +64,7 @@ func (l *log) Evaluate(s *State, now, n int64) (Observation, bool) {
 		return o, admits
 	}
 	newest := s.log[len(s.log)-1]
-	o.B, o.C = max(now, newest.first+newest.n), newest.at
+	o.B, o.C = max(now, newest.number+1), newest.at
 	if !admits && n <= l.limit {
 		o.B = l.admittedAt(s, s.A+n-l.limit) + l.period
 	}
@@ -75,9 +86,9 @@ func (l *log) Charge(s *State, o Observation, n int64) {
 	s.log = append(s.log, logEntry{o.At, o.B, n})
 }
 
-func (l *log) Refund(s *State, _, n, first int64) {
+func (l *log) Refund(s *State, _, n, number int64) {
 	for i, e := range s.log {
-		if e.first == first && e.n == n {
+		if e.number == number && e.n == n {
 			s.A -= n
 			s.log = append(s.log[:i], s.log[i+1:]...)
 			return
@@ -107,7 +118,7 @@ func (l *log) Valid(o Observation) bool {
 	return o.A >= 0 && o.A < maxInstant && o.B >= 0 && o.B < maxInstant && o.C >= 0 && o.C <= o.At
 }
 
-// ChargeID is the number of the first unit.
+// ChargeID is the number of the charge.
 func (l *log) ChargeID(o Observation) int64 { return o.B }
 
 func (l *log) Capacity() (units, window int64) { return l.limit, l.period }

@@ -50,12 +50,15 @@ const (
 
 // A Batcher batches the calls to one server. It is safe for concurrent use.
 type Batcher[T any] struct {
-	maxBatch int
-	run      RunFunc[T]
+	maxBatch  int
+	maxWeight int64
+	weigh     func(T) int64
+	run       RunFunc[T]
 
 	mu        sync.Mutex
 	inFlight  int
 	waiting   []*batch[T]   // all but the last are full
+	calls     int           // in those that wait
 	roundTrip time.Duration // of the last batches
 }
 
@@ -63,15 +66,17 @@ type Batcher[T any] struct {
 type batch[T any] struct {
 	ctx     context.Context //nolint:containedctx // that of the first caller, which may leave before the batch ends
 	members []Member[T]
+	weight  int64     // of all members
 	started time.Time // zero while it waits
 	err     error     // of all members
 	done    chan struct{}
 }
 
-// New returns a Batcher of batches of at most maxBatch calls, which run carries
-// out.
-func New[T any](maxBatch int, run RunFunc[T]) *Batcher[T] {
-	return &Batcher[T]{maxBatch: maxBatch, run: run}
+// New returns a Batcher of batches that run carries out. They have at most maxBatch
+// calls, which weigh at most maxWeight together: a call that weighs more by itself is a
+// batch of its own.
+func New[T any](maxBatch int, maxWeight int64, weigh func(T) int64, run RunFunc[T]) *Batcher[T] {
+	return &Batcher[T]{maxBatch: maxBatch, maxWeight: maxWeight, weigh: weigh, run: run}
 }
 
 // A Place is that of a call in a batch.
@@ -99,22 +104,29 @@ func (b *Batcher[T]) Acquire(ctx context.Context, call T) (Place[T], Way) {
 		b.inFlight++
 		return Place[T]{}, Alone
 	}
-	last := len(b.waiting) - 1
-	if last < 0 || len(b.waiting[last].members) == b.maxBatch {
-		if (last+1)*b.maxBatch >= maxWaiting {
-			return Place[T]{}, Full
-		}
+	if b.calls >= maxWaiting {
+		return Place[T]{}, Full
+	}
+	weight, last := b.weigh(call), len(b.waiting)-1
+	if last < 0 || len(b.waiting[last].members) == b.maxBatch || b.waiting[last].weight+weight > b.maxWeight {
 		b.waiting = append(b.waiting, &batch[T]{ctx: context.WithoutCancel(ctx), done: make(chan struct{})})
 		last++
 	}
 	to := b.waiting[last]
 	to.members = append(to.members, Member[T]{Call: call})
+	to.weight += weight
+	b.calls++
 	place := Place[T]{b, to, len(to.members) - 1}
-	if len(to.members) == b.maxBatch && b.roundTrip > slow && b.inFlight < maxInFlightSlow {
+	if b.full() && b.roundTrip > slow && b.inFlight < maxInFlightSlow {
 		b.inFlight++
 		go b.runBatches(b.take())
 	}
 	return place, Batched
+}
+
+// full reports whether the first batch that waits takes no more calls. The lock is held.
+func (b *Batcher[T]) full() bool {
+	return len(b.waiting) > 1 || len(b.waiting[0].members) == b.maxBatch
 }
 
 // Release starts the next batch, if one waits.
@@ -128,7 +140,7 @@ func (b *Batcher[T]) Release() {
 func (b *Batcher[T]) next() *batch[T] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiting) == 0 || b.inFlight > maxInFlight && len(b.waiting[0].members) < b.maxBatch {
+	if len(b.waiting) == 0 || b.inFlight > maxInFlight && !b.full() {
 		b.inFlight--
 		return nil
 	}
@@ -140,6 +152,7 @@ func (b *Batcher[T]) take() *batch[T] {
 	first := b.waiting[0]
 	b.waiting[0] = nil // its members are not to be kept in memory for longer than their callers
 	b.waiting = b.waiting[1:]
+	b.calls -= len(first.members)
 	first.started = time.Now()
 	return first
 }

@@ -32,8 +32,19 @@ type server struct {
 
 func newServer(t *testing.T, maxBatch int) *server {
 	p := &server{t: t, fails: map[string]error{}}
-	p.Batcher = New(maxBatch, p.run)
+	p.Batcher = New(maxBatch, 100, weigh, p.run)
 	return p
+}
+
+// weigh returns 60 for a call whose key is "heavy", 101 for "too heavy", and else 1.
+func weigh(c call) int64 {
+	switch c.key {
+	case "heavy":
+		return 60
+	case "too heavy":
+		return 101
+	}
+	return 1
 }
 
 // run carries out a batch: it returns when the test says so.
@@ -114,8 +125,8 @@ func (p *server) idle() {
 	p.t.Helper()
 	p.callers.Wait()
 	synctest.Wait()
-	if p.inFlight != 0 || len(p.waiting) != 0 {
-		p.t.Errorf("%d calls and batches are in flight, %d wait", p.inFlight, len(p.waiting))
+	if p.inFlight != 0 || len(p.waiting) != 0 || p.calls != 0 {
+		p.t.Errorf("%d calls and batches are in flight, %d and %d wait", p.inFlight, p.calls, len(p.waiting))
 	}
 }
 
@@ -157,6 +168,28 @@ func TestOrder(t *testing.T) {
 				t.Errorf("caller %d: %v, %q", i, c.err, c.answer)
 			}
 		}
+	})
+}
+
+// A batch is full, too, where the next call is too heavy for it. One that is too
+// heavy for any batch is one of its own.
+func TestWeight(t *testing.T) {
+	t.Parallel()
+	withServer(t, 4, func(t *testing.T, p *server) {
+		p.fill()
+		for _, key := range []string{"a", "heavy", "b", "heavy", "c", "too heavy", "d", "e", "f", "g", "h"} {
+			p.call(t.Context(), key)
+		}
+		p.Release()
+		synctest.Wait()
+		for i := range 5 {
+			p.end(i, nil)
+		}
+		p.sent("aheavyb", "heavyc", "too heavy", "defg", "h")
+		for range maxInFlight - 1 {
+			p.Release()
+		}
+		p.idle()
 	})
 }
 
@@ -319,7 +352,7 @@ func TestCrowd(t *testing.T) {
 			n   int
 			out *int
 		}
-		b := New(most, func(_ context.Context, members []*Member[sum]) error {
+		b := New(most, 100, func(sum) int64 { return 1 }, func(_ context.Context, members []*Member[sum]) error {
 			if len(members) < 1 || len(members) > most {
 				t.Errorf("%d members", len(members))
 			}

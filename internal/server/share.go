@@ -12,20 +12,20 @@ import (
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
-// costly is how many units make a decision go alone: a sliding window log takes
-// time for each, and others are not to wait for it.
-const costly = 100
+// maxWork is how many microseconds of Redis the decisions of one batch take together,
+// about: Redis does nothing else meanwhile.
+const maxWork = 1500
 
 type (
 	batcher = batch.Batcher[decision]
 	member  = batch.Member[decision]
 )
 
-// batcher returns the batcher of decisions for a server, or nil for a decision that
-// goes alone. Only of go-redis's own clients it is known which keys may be in one
-// script or pipeline.
-func (s *Store) batcher(sv *Server, d decision) *batcher {
-	if s.maxBatch == 1 || d.n > costly || s.crossSlot.Load() {
+// batcher returns the batcher of decisions for a server, or nil where each goes
+// alone. Only of go-redis's own clients it is known which keys may be in one script
+// or pipeline.
+func (s *Store) batcher(sv *Server) *batcher {
+	if s.maxBatch == 1 || s.crossSlot.Load() {
 		return nil
 	}
 	if s.servers.cluster == nil {
@@ -56,7 +56,16 @@ func (s *Store) addBatcher(sv *Server) *batcher {
 }
 
 func (s *Store) newBatcher(sv *Server) *batcher {
-	return batch.New(s.maxBatch, func(ctx context.Context, members []*member) error { return s.decideBatch(ctx, sv, members) })
+	return batch.New(s.maxBatch, maxWork, s.work, func(ctx context.Context, members []*member) error { return s.decideBatch(ctx, sv, members) })
+}
+
+// work returns about how many microseconds of Redis a decision takes.
+func (s *Store) work(d decision) int64 {
+	sum := int64(0)
+	for _, l := range s.limits {
+		sum += l.Work(d.n)
+	}
+	return sum
 }
 
 // decideBatch decides on all members in one round trip. Those that have waited for

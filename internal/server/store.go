@@ -128,7 +128,7 @@ func (s *Store) Decide(ctx context.Context, k string, n int64, charge bool, answ
 		sv.want(s, k)
 		return ErrBreakerOpen
 	}
-	batcher := s.batcher(sv, d)
+	batcher := s.batcher(sv)
 	if batcher == nil {
 		return s.decideAlone(ctx, sv, d)
 	}

@@ -3,7 +3,8 @@
 -- ARGV     the limit's constants; from `first` on '1' to charge what is admitted or '0' to evaluate only, and
 --          the cost, `width` arguments in all: once for all decisions, or once for each
 -- Replies  {admits, t, a, b, c} for each decision, in one list: 1 or 0, and what the algorithm observed
---          before it charged. If there are several decisions, one that fails replies 2, and charges nothing.
+--          before it charged. If there are several decisions, one that fails, or that comes after `most` was
+--          spent, replies 2, and charges nothing.
 --
 -- The algorithm's file has two functions. `constants` and `cost` are where its arguments begin in ARGV.
 --   evaluate(key, constants, cost)  returns admits, t, a, b, c, u, v, foreign: whether it admits the cost,
@@ -16,18 +17,22 @@
 local reply, at = { 0, 0, 0, 0, 0 }, first
 local step = #ARGV >= first + width and width or 0
 for i = 1, #KEYS do
-  local err
-  local admits, t, a, b, c, u, v, foreign = evaluate(KEYS[i], 1, at + 1)
-  if ARGV[at] == '1' then
-    if admits then
-      err = charge(KEYS[i], 1, at + 1, t, a, b, c, u, v)
-    elseif foreign then
-      redis.pcall('DEL', KEYS[i]) -- a foreign value may have no TTL
-    end
-  end
-  if err and #KEYS == 1 then return { err = err } end
   local r = 5 * i
-  reply[r - 4], reply[r - 3], reply[r - 2], reply[r - 1], reply[r] = err and 2 or admits and 1 or 0, t, a, b, c
+  if spent > most then
+    reply[r - 4], reply[r - 3], reply[r - 2], reply[r - 1], reply[r] = 2, 0, 0, 0, 0
+  else
+    local err
+    local admits, t, a, b, c, u, v, foreign = evaluate(KEYS[i], 1, at + 1)
+    if ARGV[at] == '1' then
+      if admits then
+        err = charge(KEYS[i], 1, at + 1, t, a, b, c, u, v)
+      elseif foreign then
+        redis.pcall('SET', KEYS[i], '', 'PX', 1000) -- a foreign value may have no TTL
+      end
+    end
+    if err and #KEYS == 1 then return { err = err } end
+    reply[r - 4], reply[r - 3], reply[r - 2], reply[r - 1], reply[r] = err and 2 or admits and 1 or 0, t, a, b, c
+  end
   at = at + step
 end
 return reply

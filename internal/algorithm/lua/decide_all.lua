@@ -9,10 +9,12 @@ local reply, found, at, size = {}, {}, first, #limits
 for i = 1, size do found[i] = { 0, 0, 0, 0, 0, 0, 0 } end
 local step = #ARGV >= first + width and width or 0
 for base = 0, #KEYS - 1, size do
-  local charging, all, err = ARGV[at] == '1', true, nil
+  local skip, charging, all, err = spent > most, ARGV[at] == '1', true, nil
   for i = 1, size do
-    local limit = limits[i]
-    local admits, t, a, b, c, u, v, foreign = limit.evaluate(KEYS[base + i], limit.constants, at + limit.cost)
+    local limit, admits, t, a, b, c, u, v, foreign = limits[i], false, 0, 0, 0, 0
+    if not skip then
+      admits, t, a, b, c, u, v, foreign = limit.evaluate(KEYS[base + i], limit.constants, at + limit.cost)
+    end
     all = all and admits
     local f = found[i]
     f[1], f[2], f[3], f[4], f[5], f[6], f[7] = t, a, b, c, u, v, foreign
@@ -25,11 +27,11 @@ for base = 0, #KEYS - 1, size do
       err = limit.charge(KEYS[base + i], limit.constants, at + limit.cost, unpack(found[i], 1, 6))
       if err then break end
     elseif found[i][7] then
-      redis.pcall('DEL', KEYS[base + i]) -- a foreign value may have no TTL
+      redis.pcall('SET', KEYS[base + i], '', 'PX', 1000) -- a foreign value may have no TTL
     end
   end
   if err and #KEYS == size then return { err = err } end
-  if err then reply[5 * base + 1] = 2 end
+  if skip or err then reply[5 * base + 1] = 2 end
   at = at + step
 end
 return reply

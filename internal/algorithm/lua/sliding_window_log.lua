@@ -1,56 +1,114 @@
 -- sliding_window_log.
--- Value: a sorted set with an entry for each unit admitted. Its score is the instant in microseconds. Its
--- member is that instant, or the number after the last member if that is larger: so the members of one
--- instant differ, and are in the order in which they were added.
+-- Value: a sorted set with an entry for each charge. Its score is the instant in microseconds. Its member is a
+-- number: that instant, or the number after the last charge's if that is larger. So the entries of one instant
+-- differ, and are in the order in which they were added. The entry counts one unit.
+-- The member of a charge of several units is 'number:units', as is that of every charge after it while it is in
+-- the set. Its units after the first have entries of their own, one for each power of two w in their binary
+-- form: the member is 'number*w', the score -(instant + 2^50) * w^3, so that each w has a range of scores that
+-- no other shares. Redis counts the units since any instant with one command for each w, and a refund only
+-- removes the entries of its charge, wherever they are.
 -- Constants: limit, period. Cost: the units.
--- Observes: the units in the window; the first member to add if it admits, and else the instant at
--- which it will; the instant of the newest unit.
+-- Observes: the units in the window; the number of the charge if it admits, and else the instant at which it
+-- will; the instant of the newest charge.
+
+-- count returns the units charged from an instant on. `top` is the largest w in the set, or 0.
+local function count(key, from, top)
+  local units, w = redis.call('ZCOUNT', key, from, '+inf'), 1
+  while w <= top do
+    local scale = w * w * w
+    spent = spent + 1
+    units = units + w * redis.call('ZCOUNT', key, -2 ^ 53 * scale, -(math.max(from, 0) + 2 ^ 50) * scale)
+    w = w * 2
+  end
+  return units
+end
 
 local function evaluate(key, c, n)
   local limit, period, cost = ARGV[c], ARGV[c + 1], tonumber(ARGV[n])
   local last = redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
   local foreign = last.err and mistyped(last.err)
-  local member, newest = tonumber(last[1]), tonumber(last[2])
-  if not (member and newest and newest >= 0 and member >= newest and member < 2 ^ 53) then
+  local number, newest, top = tonumber(last[1]), tonumber(last[2]), 0
+  if newest and not number then
+    number = tonumber(string.match(last[1], '^(%d+):%d+$') or '')
+    local lowest = redis.call('ZRANGE', key, 0, 0)[1]
+    spent = spent + 8
+    if not string.find(lowest, '^%d+:?%d*$') then top = tonumber(string.match(lowest, '^%d+%*(%d+)$') or '') or 2 ^ 53 end
+  end
+  if not (number and newest and newest >= 0 and number >= newest and number < 7 * 2 ^ 50 and
+      number % 1 == 0 and newest % 1 == 0 and top <= 2 ^ 16) then
     foreign = foreign or last[1]
-    return cost <= limit, now, 0, now, 0, foreign, nil, foreign
+    return cost <= limit, now, 0, now, 0, 0, foreign, foreign
   end
   local t = newest > now and newest or now
-  local used = redis.call('ZCOUNT', key, t - period + 1, '+inf')
-  if used + cost <= limit then return true, t, used, t > member and t or member + 1, newest end
+  local from = t - period + 1
+  local used = count(key, from, top)
+  if used + cost <= limit then return true, t, used, t > number and t or number + 1, newest, top end
   if cost > limit then return false, t, used, 0, newest end
-  -- It admits when used + cost - limit units have left. The last of them is entry used + cost - limit of the
-  -- `used` newest ones, which are the last of the set: this is its rank from the end.
-  local rank = cost - limit - 1
-  local last_to_leave = redis.call('ZRANGE', key, rank, rank, 'WITHSCORES')
-  return false, t, used, last_to_leave[2] + period, newest
-end
-
--- each calls a command for `cost` members from `first` on, with the score before each member if there is one.
--- It makes several calls, because the arguments of one must fit on Lua's stack, and returns the error of one
--- that fails.
-local function each(command, key, first, cost, score)
-  for from = 0, cost - 1, 500 do
-    local entries = {}
-    for i = from, math.min(from + 500, cost) - 1 do
-      if score then entries[#entries + 1] = score end
-      entries[#entries + 1] = first + i
+  local stay = limit - cost -- units that may stay: it admits when all but the newest `stay` have left
+  if top == 0 then return false, t, used, redis.call('ZRANGE', key, -stay - 1, -stay - 1, 'WITHSCORES')[2] + period, newest end
+  -- It admits when the charge at rank `high` has left, and does not yet when that at `low` has.
+  local low, high, step, last_to_leave = -redis.call('ZCOUNT', key, from, '+inf') - 1, -1, 1, newest
+  while high - low > 1 do
+    spent = spent + 4
+    local rank = math.min(low + step, math.floor((low + high) / 2))
+    local at = redis.call('ZRANGE', key, rank, rank, 'WITHSCORES')[2] + 0
+    if count(key, at + 1, top) <= stay then
+      high, last_to_leave, step = rank, at, 2 ^ 53
+    else
+      low, step = rank, step * 2
     end
-    local done = redis.pcall(command, key, unpack(entries))
-    if type(done) == 'table' then return done.err end
   end
+  return false, t, used, last_to_leave + period, newest
 end
 
-local function charge(key, c, n, t, used, first, newest, foreign)
-  local cost, period, err = tonumber(ARGV[n]), ARGV[c + 1], nil
-  if foreign then redis.pcall('DEL', key) end
-  if newest > 0 then redis.call('ZREMRANGEBYSCORE', key, '-inf', t - period) end
-  if cost == 1 then
-    local done = redis.pcall('ZADD', key, t, first)
-    err = type(done) == 'table' and done.err
-  else
-    err = each('ZADD', key, first, cost, t)
+-- entries returns the members of a charge, with the score before each if there is an instant.
+local function entries(number, units, at)
+  local list, rest, w = {}, units - 1, 1
+  list[1] = at
+  list[#list + 1] = string.format('%.0f:%.0f', number, units)
+  while rest > 0 and w <= 2 ^ 16 do
+    if rest % 2 == 1 then
+      if at then list[#list + 1] = -(at + 2 ^ 50) * w * w * w end
+      list[#list + 1] = string.format('%.0f*%.0f', number, w)
+      rest = rest - 1
+    end
+    rest, w = rest / 2, w * 2
   end
-  if err then return err end
+  return list
+end
+
+-- charge begins with a write that Redis refuses while it is out of memory: after any other write it would refuse
+-- none. It removes what has left the window in parts, so that it takes a bounded time.
+local function charge(key, c, n, t, used, number, newest, top, foreign)
+  local period, added, done = ARGV[c + 1], 1, nil
+  if foreign then
+    done = redis.pcall('SET', key, '', 'PX', 1000)
+    if done.err then return done.err end
+    redis.call('DEL', key)
+  end
+  if top == 0 and ARGV[n] == '1' then
+    done = redis.pcall('ZADD', key, t, number)
+  else
+    local list = entries(number, tonumber(ARGV[n]), t)
+    added = #list / 2
+    spent = spent + added
+    done = redis.pcall('ZADD', key, unpack(list))
+  end
+  if type(done) == 'table' then return done.err end
+  if newest > 0 and top == 0 then
+    local expired = redis.call('ZCARD', key) - used - added
+    if expired > 0 then
+      if expired > 1000 then expired = 1000 end
+      spent = spent + expired / 4
+      redis.call('ZREMRANGEBYRANK', key, added - 1, added + expired - 2)
+    end
+  elseif newest > 0 then
+    for _, member in ipairs(redis.call('ZRANGEBYSCORE', key, 0, t - period, 'LIMIT', 0, 100)) do
+      local first, units = string.match(member, '^(%d+):?(%d*)$')
+      local gone = entries(tonumber(first or 0), tonumber(units or '') or 1)
+      spent = spent + 2 + #gone
+      redis.call('ZREM', key, member, unpack(gone))
+    end
+  end
   redis.call('PEXPIREAT', key, math.ceil((t + period) / 1000))
 end

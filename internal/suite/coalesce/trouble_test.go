@@ -87,24 +87,72 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// A decision on very many units waits for no other, and no other for it.
-func TestCostlyGoesAlone(t *testing.T) {
+// A script takes a bounded time: of decisions that take Redis longer fewer are in one.
+func TestWorkOfBatch(t *testing.T) {
 	t.Parallel()
 	s := onRedis(t)
-	lim := s.limiter(t, "costly", core.SlidingWindowLog(core.PerHour(1000)))
-	busy := s.occupy(t, lim)
-	costly := start(t.Context(), lim, request{key: "k", n: 101})
-	s.gate.Await(t, 1) // it was sent
-	usual := enqueue(t.Context(), t, lim, request{key: "k", n: 100})
-	s.gate.Release(t, 1+maxInFlight)
-	s.gate.Open()
-	for _, o := range append(busy, costly, usual) {
-		if o.await(t); o.err != nil || !o.Allowed {
-			t.Errorf("%+v, %v", o.Result, o.err)
+	logs := make([]core.Option, 20)
+	for i := range logs {
+		logs[i] = core.SlidingWindowLog(core.PerHour(10_000), core.Name(fmt.Sprint("limit", i)))
+	}
+	lim := s.limiter(t, "work", logs...)
+	requests := make([]request, 40)
+	for i := range requests {
+		requests[i] = request{key: "k", n: 100}
+	}
+	for i, o := range s.batch(t, lim, requests) {
+		if o.err != nil || !o.Allowed {
+			t.Errorf("decision %d: %+v, %v", i, o.Result, o.err)
 		}
 	}
-	if res, err := lim.Peek(t.Context(), "k"); err != nil || res.Remaining != 799 {
-		t.Errorf("%+v, %v", res, err)
+	sent, _ := s.gate.Sent()
+	sent = sent[maxInFlight:]
+	if len(sent) != 14 || slices.Max(sent) != 3*len(logs) {
+		t.Errorf("scripts of %v keys, want 14 for the 40 decisions", sent)
+	}
+	if res, err := lim.Peek(t.Context(), "k"); err != nil || res.Remaining != 6000 {
+		t.Errorf("%+v, %v; want 6000 remaining", res, err)
+	}
+}
+
+// A script ends where its decisions have taken long, however few they are: a log
+// that has charges of many sizes is searched for the instant at which it admits. The
+// other decisions are sent alone, and have the same answers.
+func TestLongSearch(t *testing.T) {
+	t.Parallel()
+	for name, other := range map[string][]core.Option{"one": nil, "several": {core.GCRA(core.PerHour(1e6))}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := onRedis(t)
+			const charges, left = 500, 10
+			used := int64(0)
+			for i := range int64(charges) {
+				used += 1 + i%31
+			}
+			lim := s.limiter(t, "long", append(other, core.SlidingWindowLog(core.PerHour(used+left)))...)
+			for i := range int64(charges) {
+				if _, err := lim.AllowN(t.Context(), "k", 1+i%31); err != nil {
+					t.Fatal(err)
+				}
+			}
+			requests := make([]request, 64)
+			for i := range requests {
+				requests[i] = request{key: "k", n: 100}
+			}
+			var room time.Time
+			for i, o := range s.batch(t, lim, requests) {
+				o.want(t, fmt.Sprint("decision ", i), false, left)
+				if i == 0 {
+					room = o.At.Add(o.RetryAfter)
+				}
+				if at := o.At.Add(o.RetryAfter); !at.Equal(room) {
+					t.Errorf("decision %d: admits at %v, the first at %v", i, at, room)
+				}
+			}
+			if sent, _ := s.gate.Sent(); len(sent) < maxInFlight+10 {
+				t.Errorf("scripts of %v keys, want many for so long searches", sent)
+			}
+		})
 	}
 }
 
@@ -143,18 +191,23 @@ func TestForeignValueInBatch(t *testing.T) {
 	}
 }
 
-// With its memory full Redis refuses to charge. Each decision that would charge is ErrUnavailable with Redis's reason,
-// reported as an outage, and nothing stays charged; those that need no memory have an answer, also beside it in one batch.
+// With its memory full Redis refuses to charge, whatever the algorithm and whatever else is in the batch. Each decision
+// that would charge is ErrUnavailable with Redis's reason, reported as an outage, and nothing stays charged; those that
+// need no memory have an answer, also beside it in one batch.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
+	all := map[string][]core.Option{
+		"several":   {core.FixedWindow(core.PerHour(10), core.Name("limit")), core.TokenBucket(core.PerHour(1000)), core.SlidingWindowLog(core.PerHour(1000))},
+		"log_first": {core.SlidingWindowLog(core.PerHour(10), core.Name("limit")), core.FixedWindow(core.PerHour(1000))},
+	}
+	for _, v := range limits.All() {
+		all[v.Name] = []core.Option{v.With(core.PerHour(10), limits.Settings{Burst: 10, Name: "limit"})}
+	}
 	for on, open := range backends() {
 		t.Run(on, func(t *testing.T) {
 			t.Parallel()
 			s := open(t)
-			for name, limits := range map[string][]core.Option{
-				"one":     {tenPerHour},
-				"several": {tenPerHour, core.TokenBucket(core.PerHour(1000)), core.SlidingWindowLog(core.PerHour(1000))},
-			} {
+			for name, limits := range all {
 				t.Run(name, func(t *testing.T) { outOfMemory(t, s, name, limits) })
 			}
 		})
@@ -163,7 +216,7 @@ func TestOutOfMemory(t *testing.T) {
 
 func outOfMemory(t *testing.T, s *backend, name string, limits []core.Option) {
 	var outages atomic.Int64
-	lim := s.limiter(t, name, append(limits, core.Observe(func(_ context.Context, e core.Event) {
+	lim := s.limiter(t, name, append(slices.Clone(limits), core.Observe(func(_ context.Context, e core.Event) {
 		if e.Kind == core.EventOutage {
 			outages.Add(1)
 		}
@@ -173,9 +226,13 @@ func outOfMemory(t *testing.T, s *backend, name string, limits []core.Option) {
 			t.Fatal(err)
 		}
 	}
+	s.do(t, "hset", "rl:"+name+":{hash}:limit", "a", "b")
+	s.do(t, "zadd", "rl:"+name+":{new}:limit", 9e18, "a") // to replace a foreign value needs memory, too
 	busy := s.occupy(t, lim)
 	var all []*answer
-	for _, a := range []request{{"a", 1, false}, {"a", 1, true}, {"full", 1, false}, {"new", 0, false}, {"new", 1, false}, {"a", 8, false}} {
+	for _, a := range []request{
+		{"hash", 11, false}, {"a", 1, false}, {"a", 1, true}, {"full", 1, false}, {"new", 0, false}, {"new", 1, false}, {"a", 8, false},
+	} {
 		all = append(all, enqueue(t.Context(), t, lim, a))
 	}
 	s.doAll(t, "config", "set", "maxmemory", "1")
@@ -183,29 +240,31 @@ func outOfMemory(t *testing.T, s *backend, name string, limits []core.Option) {
 	for _, o := range append(busy, all...) {
 		o.await(t)
 	}
-	for _, i := range []int{0, 4} {
+	for _, i := range []int{1, 5} {
 		all[i].wantUnavailable(t, fmt.Sprint("decision ", i))
 		if err := all[i].err; err == nil || !strings.Contains(err.Error(), "OOM") {
 			t.Errorf("decision %d: %v; want what Redis said", i, err)
 		}
 	}
-	all[1].want(t, "Peek", true, 7)
-	all[2].want(t, "a denied call", false, 0)
-	all[3].want(t, "a cost of 0", true, 10)
-	all[5].want(t, "too large a cost", false, 7)
+	all[0].want(t, "too large a cost over a foreign value", false, 10)
+	all[2].want(t, "Peek", true, 7)
+	all[3].want(t, "a denied call", false, 0)
+	all[4].want(t, "a cost of 0", true, 10)
+	all[6].want(t, "too large a cost", false, 7)
 	if outages.Load() != 2 {
 		t.Errorf("%d outages were reported, want one for each decision without an answer", outages.Load())
 	}
 	s.doAll(t, "config", "set", "maxmemory", "0")
-	for _, key := range []string{"a", "new"} { // a server without memory is down, and is soon found well again
+	for _, key := range []string{"a", "new", "hash"} { // a server without memory is down, and is soon found well again
 		check.Eventually(t, "Redis decides again", func() bool {
 			res, err := lim.Peek(t.Context(), key)
 			return err == nil && res.Source == core.SourceRedis
 		})
 	}
-	after := s.batch(t, lim, []request{{"a", 1, false}, {"new", 1, false}})
-	after[0].want(t, "what was refused, later", true, 6)
-	after[1].want(t, "what was refused, later", true, 9)
+	after := s.batch(t, lim, []request{{"a", 1, false}, {"new", 1, false}, {"hash", 1, false}})
+	for i, left := range []int64{6, 9, 9} {
+		after[i].want(t, "what was refused, later", true, left)
+	}
 }
 
 // Level: a batch. A caller that leaves while it waits for a batch gets its context's

@@ -22,7 +22,7 @@ import (
 
 // aclCommands are what a user of Redis must be allowed, in the order of
 // docs/operating.md.
-var aclCommands = strings.Fields("evalsha eval time del get set zadd zcount zrange zrem zremrangebyscore pexpireat")
+var aclCommands = strings.Fields("evalsha eval time del get set zadd zcard zcount zrange zrangebyscore zrem zremrangebyrank pexpireat")
 
 // aclCluster are what go-redis also needs on a Cluster. Without "command" it sends
 // COMMAND with every decision, and logs each denial of it.
@@ -135,8 +135,24 @@ func useAll(ctx context.Context, client core.Client, admin redis.Cmdable) error 
 	for _, v := range limits.All() {
 		errs = append(errs, useOne(ctx, client, admin, v.Name, append(options, v.Limit(slow))...))
 		together = append(together, v.With(slow, limits.Settings{Burst: slow.Count(), Name: v.Name}))
+		errs = append(errs, useChanged(ctx, client, v, options))
 	}
 	return errors.Join(append(errs, useOne(ctx, client, admin, "together", append(options, together...)...))...)
+}
+
+// useChanged makes the period of a limit so short that what it stored has expired,
+// which its next charge removes.
+func useChanged(ctx context.Context, client core.Client, v limits.Variant, options []core.Option) error {
+	var errs []error
+	for _, rate := range []core.Rate{slow, slow, core.Per(slow.Count(), time.Millisecond)} {
+		limit := v.With(rate, limits.Settings{Burst: slow.Count(), Name: "changed"})
+		for _, key := range []string{"one", "several"} {
+			_, err := core.MustNew(client, v.Name, append(options, limit)...).AllowN(ctx, key, int64(len(key)-2))
+			errs = append(errs, err)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return errors.Join(errs...)
 }
 
 func useOne(ctx context.Context, client core.Client, admin redis.Cmdable, name string, options ...core.Option) error {

@@ -119,8 +119,8 @@ func logInOneMicrosecond(t *testing.T, s Store) {
 		t.Errorf("two of one: %+v", res)
 	}
 	if s.Redis != nil {
-		if n := s.Redis.ZCard(t.Context(), "rl:instant:{k}:log-1m").Val(); n != 2999 {
-			t.Errorf("%d entries for 2999 units", n)
+		if n := s.Redis.ZCard(t.Context(), "rl:instant:{k}:log-1m").Val(); n < 1001 || n > 1001+11 {
+			t.Errorf("%d entries for a thousand charges of one unit and one of 1999", n)
 		}
 	}
 }

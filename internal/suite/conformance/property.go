@@ -290,7 +290,7 @@ func (tr *trial) spec(kind string) spec {
 		}
 		switch {
 		case kind == "sliding_window_log":
-			s.count = tr.upTo(2000)
+			s.count = tr.upTo(100_000)
 		case limits.Named(kind).Kind.Bucket:
 			s.burst = tr.upTo(1e9)
 			if tr.IntN(3) == 0 {

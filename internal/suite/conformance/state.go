@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"sort"
@@ -121,7 +122,10 @@ func foreign(t *testing.T, s Store, limit maker) {
 	ctx := context.Background()
 	lim := s.limiter(t, "foreign", limit(tenPerTen))
 	allowN(t, lim, "k", 1)
-	key := s.keys(t)[0]
+	key, now := s.keys(t)[0], peek(t, lim, "k").At.UnixMicro()
+	zset := func(scores ...redis.Z) func() error {
+		return func() error { return s.Redis.ZAdd(ctx, key, scores...).Err() }
+	}
 	for name, put := range map[string]func() error{
 		"text":                            func() error { return s.Redis.Set(ctx, key, "hello", 0).Err() },
 		"empty":                           func() error { return s.Redis.Set(ctx, key, "", 0).Err() },
@@ -142,8 +146,21 @@ func foreign(t *testing.T, s Store, limit maker) {
 		"C1 huge":                         func() error { return s.Redis.Set(ctx, key, "C1 1800000000000000 999999999999 1", 0).Err() },
 		"hash":                            func() error { return s.Redis.HSet(ctx, key, "a", "b").Err() },
 		"list":                            func() error { return s.Redis.RPush(ctx, key, "a").Err() },
-		"zset":                            func() error { return s.Redis.ZAdd(ctx, key, redis.Z{Score: 1, Member: "a"}).Err() },
-		"scores":                          func() error { return s.Redis.ZAdd(ctx, key, redis.Z{Score: 9e18, Member: "5"}).Err() },
+		"B1 plus nan":                     func() error { return s.Redis.Set(ctx, key, fmt.Sprintf("B1 10 %d+nan", now+1e6), 0).Err() },
+		"B1 plus inf":                     func() error { return s.Redis.Set(ctx, key, fmt.Sprintf("B1 10 %d+inf", now+1e6), 0).Err() },
+		"zset member that is no number":   zset(redis.Z{Score: 1, Member: "a"}),
+		"zset score beyond all instants":  zset(redis.Z{Score: 9e18, Member: "5"}),
+		"zset instant too late":           zset(redis.Z{Score: 8e15, Member: "8000000000000000"}),
+		"zset score inf":                  zset(redis.Z{Score: math.Inf(1), Member: "5"}),
+		"zset score -inf":                 zset(redis.Z{Score: math.Inf(-1), Member: "5"}),
+		"zset member nan":                 zset(redis.Z{Score: float64(now), Member: "nan"}),
+		"zset member plus nan":            zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d+nan", now)}),
+		"zset nan of 2 units":             zset(redis.Z{Score: float64(now), Member: "nan:2"}),
+		"zset member half":                zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d.5", now)}),
+		"zset member before its score":    zset(redis.Z{Score: float64(now), Member: fmt.Sprint(now - 1)}),
+		"zset units that are no number":   zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d:x", now)}),
+		"zset power that is no number":    zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d:2", now)}, redis.Z{Score: -5, Member: "x"}),
+		"zset power too large":            zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d:2", now)}, redis.Z{Score: -1e300, Member: fmt.Sprintf("%d*1e300", now)}),
 		"set":                             func() error { return s.Redis.SAdd(ctx, key, "a").Err() },
 	} {
 		s.Redis.Del(ctx, key)

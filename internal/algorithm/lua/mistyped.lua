@@ -1,5 +1,0 @@
--- mistyped returns true for the error of reading a key of another type, and raises any other error.
-local function mistyped(err)
-  if not string.find(err, 'WRONGTYPE', 1, true) then error(err) end
-  return true
-end

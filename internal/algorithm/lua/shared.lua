@@ -1,0 +1,9 @@
+-- spent counts the commands, of about a microsecond each, of the decisions so far, beyond the few that any
+-- decision takes. When it is above `most`, the script makes no further decision: Redis does nothing else meanwhile.
+local spent, most = 0, 1500
+
+-- mistyped returns true for the error of reading a key of another type, and raises any other error.
+local function mistyped(err)
+  if not string.find(err, 'WRONGTYPE', 1, true) then error(err) end
+  return true
+end
