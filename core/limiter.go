@@ -64,13 +64,13 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 		return nil, fmt.Errorf("redislimit: limiter %q: the client is nil: pass a *redis.Client or another go-redis client", name)
 	}
 	l := newLimiter(name, c)
-	l.store = server.NewStore(client, server.Config{
-		Prefix: c.prefix, Limiter: name, Limits: l.compiled.members, LimitNames: l.compiled.names,
-		Timeout: c.timeout, MaxBatch: c.maxBatch, Hooks: l.hooks(),
-	})
 	l.policy = c.policy
 	l.fallback = newFallback(l, c)
 	l.denials = newDenyCache(c.denied, c.limits)
+	l.store = server.NewStore(client, server.Config{ // last: another limiter over the client may call the hooks at once
+		Prefix: c.prefix, Limiter: name, Limits: l.compiled.members, LimitNames: l.compiled.names,
+		Timeout: c.timeout, MaxBatch: c.maxBatch, Hooks: l.hooks(),
+	})
 	return l, nil
 }
 

@@ -117,7 +117,8 @@ func Timeout(d time.Duration) Option {
 // in flight each is sent alone, at once. Beyond four of them others wait for one to
 // return, and are then sent together, in the order in which they came. A caller
 // waits at most one extra round trip, and under load Redis and this
-// process do less than half of the work.
+// process do less than half of the work. A batch is also bounded by the time that it
+// takes Redis, at about 1.5 ms: some 500 decisions of one limit, fewer of several.
 //
 // On one server a batch is one script over many keys; on a Cluster
 // it is a pipeline to each node. A server that refuses keys of several hash slots

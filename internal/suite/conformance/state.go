@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"sort"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -266,16 +267,23 @@ func (s Store) keys(t *testing.T) []string {
 func (s Store) expiry(t *testing.T, key string) time.Time {
 	t.Helper()
 	ctx := context.Background()
-	ttl, err := s.Redis.PTTL(ctx, key).Result()
-	if err != nil || ttl < 0 {
-		t.Errorf("%s has no TTL: %v, %v", key, ttl, err)
+	const timeAndTTL = "local time = redis.call('TIME') return {time[1], time[2], redis.call('PTTL', KEYS[1])}"
+	reply, err := s.Redis.Eval(ctx, timeAndTTL, []string{key}).Slice()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if s.Clock == nil || s.Redis.Type(ctx, key).Val() == "zset" { // a log has an instant as its TTL
-		now, err := s.Redis.Time(ctx).Result()
-		if err != nil {
+	var numbers [3]int64
+	for i, v := range reply {
+		if numbers[i], err = strconv.ParseInt(fmt.Sprint(v), 10, 64); err != nil {
 			t.Fatal(err)
 		}
-		return now.Add(ttl)
+	}
+	ttl := time.Duration(numbers[2]) * time.Millisecond
+	if ttl < 0 {
+		t.Errorf("%s has no TTL: %v", key, ttl)
+	}
+	if s.Clock == nil || s.Redis.Type(ctx, key).Val() == "zset" { // a log has an instant as its TTL
+		return time.Unix(numbers[0], numbers[1]*1000).Add(ttl)
 	}
 	return s.Clock().Add(ttl - DrivenGrace)
 }
