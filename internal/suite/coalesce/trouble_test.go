@@ -277,7 +277,7 @@ func TestCallerLeavesBatch(t *testing.T) {
 	lim := s.limiter(t, "left", tenPerHour)
 	busy := s.occupy(t, lim)
 	leaving, leave := context.WithCancel(t.Context())
-	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	short, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	inFlight, drop := context.WithCancel(t.Context())
 	first := enqueue(leaving, t, lim, request{key: "k", n: 1})
