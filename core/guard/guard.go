@@ -75,7 +75,7 @@ func (g *Guard) Check(r keyfunc.Request, h Header, seen *Seen) (v Verdict) {
 	case g.dryRun:
 		v.Status, v.Err = 0, nil
 	case v.Status == http.StatusServiceUnavailable && g.headers.sets != 0:
-		h.Set(headerRetryAfter, "1") // the circuit breaker is open for no longer
+		h.Set(headerRetryAfter, "1") // soon: when the server answers again is not known
 	case v.Status == 0 && v.Result.Delay > 0:
 		if err := sleep(r.Context(), v.Result.Delay); err != nil {
 			v.refund(r.Context())

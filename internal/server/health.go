@@ -25,13 +25,13 @@ const (
 	// The pause between two probes of a server grows from firstPause to longestPause.
 	firstPause   = 250 * time.Millisecond
 	longestPause = 5 * time.Second
-	// idleAfter is for how long a server that is down is probed after the last
-	// decision that wanted it, or for as long as the pause between probes.
+	// Probes end when no decision has wanted the server for idleAfter, or for the
+	// pause between probes if that is longer.
 	idleAfter = time.Second
 	// probePatience is how long a probe waits at least.
 	probePatience = 500 * time.Millisecond
-	// tolerated is how many errors in a row are not taken for an outage. One timeout
-	// is, and an error that leaves no doubt.
+	// tolerated is how many errors in a row do not open the breaker. A single timeout
+	// opens it, and so does an error that leaves no doubt.
 	tolerated = 2
 	// forAll is longer than any timeout.
 	forAll = time.Duration(math.MaxInt64 / 4)
@@ -39,10 +39,11 @@ const (
 
 // A Server is what is known of one server: the circuit breaker to it.
 //
-// A server that does not answer is down for callers that wait no longer than the
-// caller that found out did, or than twice that: callers share what is known, but
-// not their patience. While it is down nobody waits for it. A goroutine probes it
-// in the background, as long as decisions want it.
+// A server that did not answer within some time is down for all callers that would
+// wait for at most twice as long: callers share what is known, but not their
+// patience. A more patient caller still asks it. While the server is down no other
+// decision asks it: a goroutine probes it in the background, as long as decisions
+// want it.
 type Server struct {
 	addr    string
 	servers *Servers
@@ -182,6 +183,10 @@ func (sv *Server) probeOnce(ctx context.Context, st *Store, k string) bool {
 	}
 	begun := time.Now()
 	patience := max(st.timeout, probePatience)
+	if isDown && sv.servers.learnTopology(ctx, sv, st, k) {
+		sv.recovered(ctx, st)
+		return true // each node has a Server of its own from now on
+	}
 	f := st.probe(ctx, k, patience)
 	if f != nil && f.late { // in a busy process a reply takes longer to be seen
 		begun = time.Now()
@@ -193,10 +198,7 @@ func (sv *Server) probeOnce(ctx context.Context, st *Store, k string) bool {
 	case f == nil && (!isDown || took < time.Duration(sv.downFor.Load())):
 		sv.failures.Store(0)
 		if isDown {
-			sv.recoveredAt.Store(int64(time.Since(started)))
-			sv.announced.Store(false)
-			sv.notify(ctx, st, BreakerHalfOpen, BreakerClosed, nil)
-			sv.downFor.Store(0)
+			sv.recovered(ctx, st)
 		}
 		return true
 	case f != nil && f.timeout:
@@ -208,4 +210,12 @@ func (sv *Server) probeOnce(ctx context.Context, st *Store, k string) bool {
 		sv.notify(ctx, st, BreakerHalfOpen, BreakerOpen, nil)
 	}
 	return false
+}
+
+// recovered records that a probe found the server up again.
+func (sv *Server) recovered(ctx context.Context, st *Store) {
+	sv.recoveredAt.Store(int64(time.Since(started)))
+	sv.announced.Store(false)
+	sv.notify(ctx, st, BreakerHalfOpen, BreakerClosed, nil)
+	sv.downFor.Store(0)
 }

@@ -147,6 +147,19 @@ func (s *Servers) of(ctx context.Context, st *Store, k string) *Server {
 	return s.addServer(addr, node)
 }
 
+// learnTopology reports whether sv stands for a Cluster of which only now is known
+// which node has which keys. It asks the Cluster, and so is for the background only.
+func (s *Servers) learnTopology(ctx context.Context, sv *Server, st *Store, k string) bool {
+	if s.cluster == nil || sv != s.whole {
+		return false
+	}
+	if _, err := s.cluster.MasterForKey(ctx, st.slotKey(k)); err != nil {
+		return false
+	}
+	s.topologyKnown.Store(true)
+	return true
+}
+
 // addServer returns a new Server for a node. It is forgotten once go-redis has
 // forgotten the node.
 func (s *Servers) addServer(addr string, node *redis.Client) *Server {

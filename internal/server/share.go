@@ -72,18 +72,26 @@ func (s *Store) work(d decision) int64 {
 // most of their time are not sent: the answer might come too late.
 func (s *Store) decideBatch(ctx context.Context, sv *Server, members []*member) error {
 	now := time.Now()
-	given := time.Duration(0)
 	sent := members[:0]
+	var hurried, given time.Duration // for callers with a deadline of their own, which watch it, and for the others
 	for _, m := range members {
-		if left := m.Call.until.Sub(now); left < m.Call.patience/4 {
+		left := m.Call.until.Sub(now)
+		switch {
+		case left < m.Call.patience/4:
 			m.Err = ErrQueue
-		} else {
-			given = max(given, left)
-			sent = append(sent, m)
+			continue
+		case m.Call.patience < s.timeout:
+			hurried = max(hurried, left)
+		case given == 0 || left < given:
+			given = left
 		}
+		sent = append(sent, m)
 	}
 	if len(sent) == 0 {
 		return nil
+	}
+	if given == 0 {
+		given = hurried
 	}
 	err := s.call(ctx, given, func(ctx context.Context) error {
 		if s.servers.cluster != nil {

@@ -160,7 +160,7 @@ func (s *Store) decideAlone(ctx context.Context, sv *Server, d decision) error {
 }
 
 func (s *Store) decideInBatch(ctx context.Context, sv *Server, d decision, place batch.Place[decision]) error {
-	var hurry time.Duration // the batch itself ends in time for callers with the timeout's patience
+	var hurry time.Duration // a batch ends in time for callers without a deadline of their own
 	if d.patience < s.timeout {
 		hurry = d.patience
 	}
