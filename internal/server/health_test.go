@@ -66,9 +66,10 @@ func (f *fake) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 		f.asked = append(f.asked, time.Now())
 		f.mu.Unlock()
 		if answer != nil {
-			err := answer(ctx)
-			cmd.SetErr(err)
-			return err
+			if err := answer(ctx); err != nil {
+				cmd.SetErr(err)
+				return err
+			}
 		}
 		const now, minute = 1_800_000_000_000_000, 60_000_000
 		once.SetVal([]int64{1, now, 0, now, minute})
