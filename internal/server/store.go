@@ -58,7 +58,6 @@ type Store struct {
 	maxBatch  int
 	single    *batcher                             // of one server
 	byServer  atomic.Pointer[map[*Server]*batcher] // of a Cluster; copied when it changes
-	crossSlot atomic.Bool                          // a script cannot have keys of several hash slots
 	mu        sync.Mutex                           // held where byServer changes
 	closed    atomic.Bool
 

@@ -1,0 +1,202 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A shardingProxy is one or several servers in the place of Redis. Each command goes to
+// that of its first key.
+type shardingProxy struct {
+	mu     sync.Mutex
+	shards []map[string]bool // the keys of each
+	trips  []string          // the first command of each round trip
+	fails  map[string]error  // by the command
+	before func(cmd string)  // called before each round trip, with the lock held
+}
+
+func (p *shardingProxy) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (p *shardingProxy) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return p.trip(ctx, cmd) }
+}
+
+func (p *shardingProxy) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error { return p.trip(ctx, cmds...) }
+}
+
+func (p *shardingProxy) trip(ctx context.Context, cmds ...redis.Cmder) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	name := cmds[0].Name()
+	p.trips = append(p.trips, name)
+	time.Sleep(time.Millisecond)
+	if p.before != nil {
+		p.before(name)
+	}
+	for _, cmd := range cmds {
+		err := p.fails[name]
+		if errors.Is(err, context.DeadlineExceeded) {
+			<-ctx.Done()
+			err = ctx.Err()
+		}
+		if err == nil {
+			err = p.run(cmd)
+		}
+		cmd.SetErr(err)
+	}
+	i := slices.IndexFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil })
+	if i < 0 {
+		return nil
+	}
+	return cmds[i].Err()
+}
+
+func (p *shardingProxy) run(cmd redis.Cmder) error {
+	key := func(i int) string { return cmd.Args()[i].(string) }
+	switch cmd := cmd.(type) {
+	case *redis.StatusCmd: // SET
+		p.shard(key(1))[key(1)] = true
+	case *redis.StringCmd: // GET
+		if !p.shard(key(1))[key(1)] {
+			return redis.Nil
+		}
+	case *redis.IntCmd: // DEL
+		delete(p.shard(key(1)), key(1))
+	case *redis.Cmd: // EVAL
+		seen := int64(0)
+		for i := range cmd.Args()[2].(int) {
+			if p.shard(key(3))[key(3+i)] {
+				seen++
+			}
+		}
+		cmd.SetVal(seen)
+	}
+	return nil
+}
+
+func (p *shardingProxy) shard(key string) map[string]bool {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key))
+	return p.shards[h.Sum32()%uint32(len(p.shards))]
+}
+
+func newShardingProxy(t *testing.T, shards int) (*shardingProxy, *Servers) {
+	t.Helper()
+	p := &shardingProxy{fails: map[string]error{}}
+	for range shards {
+		p.shards = append(p.shards, map[string]bool{})
+	}
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { _ = client.Close() })
+	client.AddHook(p)
+	return p, newServers(client)
+}
+
+// ask checks what is found out.
+func (p *shardingProxy) ask(t *testing.T, s *Servers, together bool, want error, trips ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	p.trips = nil
+	got, err := s.together(ctx, "rl:api:{")
+	if got != together || !errors.Is(err, want) || !slices.Equal(p.trips, trips) {
+		t.Errorf("together %v, %v, by %q; want %v, %v, by %q", got, err, p.trips, together, want, trips)
+	}
+}
+
+// Once for each client it is found out whether a script sees all its keys, however many ask at the same time. Nothing
+// is left behind.
+func TestSharding(t *testing.T) {
+	t.Parallel()
+	crossSlot := redisError("CROSSSLOT Keys in request don't hash to the same slot")
+	for name, c := range map[string]struct {
+		shards   int
+		eval     error
+		together bool
+		trips    []string
+	}{
+		"one server":               {1, nil, true, []string{"set", "eval", "del"}},
+		"two servers":              {2, nil, false, []string{"set", "eval", "get", "del"}},
+		"a proxy before a Cluster": {1, crossSlot, false, []string{"set", "eval", "del"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, s := newShardingProxy(t, c.shards)
+				if c.eval != nil {
+					p.fails["eval"] = c.eval
+				}
+				var callers sync.WaitGroup
+				for range 16 {
+					callers.Go(func() {
+						if together, err := s.together(t.Context(), "rl:api:{"); together != c.together || err != nil {
+							t.Errorf("together %v, %v", together, err)
+						}
+					})
+				}
+				callers.Wait()
+				if !slices.Equal(p.trips, c.trips) {
+					t.Errorf("it took %q, want %q", p.trips, c.trips)
+				}
+				p.ask(t, s, c.together, nil)
+				if s.apart() == c.together {
+					t.Error("later decisions do not know it")
+				}
+				for _, shard := range p.shards {
+					if len(shard) > 0 {
+						t.Errorf("left behind: %v", shard)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Where it cannot be found out, decisions go alone, and it is tried again a second later.
+func TestShardingUnknown(t *testing.T) {
+	t.Parallel()
+	noPermission := redisError("NOPERM this user has no permissions to run the 'set' command")
+	for name, c := range map[string]struct {
+		spoil func(p *shardingProxy)
+		want  error
+		trips []string
+	}{
+		"no permission to write": {func(p *shardingProxy) { p.fails["set"] = noPermission }, nil, []string{"set"}},
+		"no permission to run":   {func(p *shardingProxy) { p.fails["eval"] = noPermission }, nil, []string{"set", "eval", "del"}},
+		"no reply":               {func(p *shardingProxy) { p.fails["set"] = context.DeadlineExceeded }, context.DeadlineExceeded, []string{"set"}},
+		"a key is evicted": {func(p *shardingProxy) {
+			p.before = func(cmd string) {
+				for key := range p.shards[0] {
+					if cmd == "eval" && strings.HasSuffix(key, "-7}") {
+						delete(p.shards[0], key)
+					}
+				}
+			}
+		}, nil, []string{"set", "eval", "get", "del"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, s := newShardingProxy(t, 1)
+				c.spoil(p)
+				p.ask(t, s, false, c.want, c.trips...)
+				p.ask(t, s, false, nil)
+				if s.apart() {
+					t.Error("it counts as known")
+				}
+				clear(p.fails)
+				p.before = nil
+				time.Sleep(shardingPause)
+				p.ask(t, s, true, nil, "set", "eval", "del")
+			})
+		})
+	}
+}
