@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"sync/atomic"
@@ -123,11 +122,12 @@ func checkSharding(ctx context.Context, client *redis.Client, head string) (int3
 }
 
 // shardingCheckKeys returns keys that no decision has: theirs go on after the brace.
+// Each has a random text of its own: hashes that proxies use (fnv1a_64) are nearly the
+// same for texts that differ in the last characters only.
 func shardingCheckKeys(head string) []string {
-	unique := strconv.FormatUint(rand.Uint64(), 36)
 	keys := make([]string, shardingKeys)
 	for i := range keys {
-		keys[i] = fmt.Sprintf("%s~shard-%s-%d}", head, unique, i)
+		keys[i] = head + "~shard-" + strconv.FormatUint(rand.Uint64(), 36) + "}"
 	}
 	return keys
 }
