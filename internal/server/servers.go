@@ -75,7 +75,7 @@ func forgetServers(key any) {
 }
 
 func newServers(client Client) *Servers {
-	s := &Servers{client: client, sharding: newSharding()}
+	s := &Servers{client: client}
 	addr := ""
 	switch c := client.(type) {
 	case *redis.Client:

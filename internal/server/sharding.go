@@ -5,10 +5,13 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/batch"
 )
 
 // What looks like one server may be a proxy before several, which routes a script by
@@ -17,9 +20,16 @@ import (
 // error. So before the first script with the keys of several decisions, Servers find
 // out whether it would see them.
 type sharding struct {
-	state  atomic.Int32
-	turn   chan struct{} // holds a token while one batch finds out
-	failed time.Time     // when the last attempt failed; for the one that has the turn
+	state atomic.Int32
+	mu    sync.Mutex
+	check *shardingCheck // in flight, or the last one
+}
+
+// A shardingCheck finds out what is not known yet.
+type shardingCheck struct {
+	done  chan struct{} // closed when it has ended
+	ended time.Time
+	err   error
 }
 
 // What is known of the keys of several decisions.
@@ -39,48 +49,75 @@ const (
 	shardingPause = time.Second
 )
 
-func newSharding() sharding { return sharding{turn: make(chan struct{}, 1)} }
-
 // apart reports whether it is known that no script may have the keys of several
 // decisions.
 func (s *Servers) apart() bool { return s.sharding.state.Load() == keysApart }
 
 func (s *Servers) setApart() { s.sharding.state.Store(keysApart) }
 
-// together reports whether one script may have the keys of several decisions. The
-// first call finds out, with temporary keys that begin with head; others wait for it.
-// It is false as long as the server replies with errors. The error is that of a
-// server that does not reply.
-func (s *Servers) together(ctx context.Context, head string) (bool, error) {
-	if state := s.sharding.state.Load(); state != shardingUnknown {
+// together reports whether one script may have the keys of several decisions. If that
+// is not known yet it waits for the check. It is false after a check to which the
+// server replied with an error; the error is that of a server that did not reply.
+func (s *Servers) together(ctx context.Context, st *Store) (bool, error) {
+	check := s.checkSharding(ctx, st)
+	if check != nil {
+		select {
+		case <-check.done:
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+	state := s.sharding.state.Load()
+	if reply := redis.Error(nil); state != shardingUnknown || check == nil || errors.As(check.err, &reply) {
 		return state == keysTogether, nil
 	}
-	select {
-	case s.sharding.turn <- struct{}{}:
-		defer func() { <-s.sharding.turn }()
-	case <-ctx.Done():
-		return false, ctx.Err()
-	}
-	if state := s.sharding.state.Load(); state != shardingUnknown {
-		return state == keysTogether, nil
+	return false, check.err
+}
+
+// checkSharding returns the check that is in flight, if there is one. If it is not
+// known where a script's keys may be, and no attempt has just failed, it starts one.
+// That is done as soon as a decision waits for a batch, so that the batch need not
+// wait for another round trip.
+func (s *Servers) checkSharding(ctx context.Context, st *Store) *shardingCheck {
+	if s.sharding.state.Load() != shardingUnknown {
+		return nil
 	}
 	client, ok := s.client.(*redis.Client)
-	if !ok || time.Since(s.sharding.failed) < shardingPause {
-		return false, nil
+	if !ok {
+		return nil
 	}
-	state, err := checkSharding(ctx, client, head)
-	if state == shardingUnknown {
-		s.sharding.failed = time.Now()
+	s.sharding.mu.Lock()
+	defer s.sharding.mu.Unlock()
+	if last := s.sharding.check; last != nil {
+		select {
+		case <-last.done:
+			if time.Since(last.ended) < shardingPause {
+				return nil
+			}
+		default:
+			return last
+		}
 	}
-	s.sharding.state.Store(state)
-	if reply := redis.Error(nil); errors.As(err, &reply) {
-		err = nil
-	}
-	return state == keysTogether, err
+	check := &shardingCheck{done: make(chan struct{})}
+	s.sharding.check = check
+	ctx = context.WithoutCancel(ctx)
+	go func() {
+		defer close(check.done)
+		check.err = batch.Catch(func() error { // a hook of the client may panic: here nobody else would recover
+			return st.call(ctx, st.timeout, func(ctx context.Context) error {
+				state, err := seenTogether(ctx, client, st.head)
+				s.sharding.state.CompareAndSwap(shardingUnknown, state)
+				return err
+			})
+		})
+		check.ended = time.Now()
+	}()
+	return check
 }
 
 // countKeys returns how many of its keys a script sees.
-const countKeys = `local seen = 0
+const countKeys = `
+local seen = 0
 for _, key in ipairs(KEYS) do
 	if redis.call('GET', key) then
 		seen = seen + 1
@@ -88,34 +125,30 @@ for _, key in ipairs(KEYS) do
 end
 return seen`
 
-// checkSharding writes keys of several hash slots, each by a command of its own, and
-// looks whether one script sees all of them. It needs no command that a decision
-// does not need.
-func checkSharding(ctx context.Context, client *redis.Client, head string) (int32, error) {
+// seenTogether writes keys of several hash slots, each by a command of its own, looks
+// whether one script sees all of them, and deletes them: all in one round trip, with
+// no command that a decision does not need.
+func seenTogether(ctx context.Context, client *redis.Client, head string) (int32, error) {
 	keys := shardingCheckKeys(head)
-	set, get, del := client.Pipeline(), client.Pipeline(), client.Pipeline()
+	pipe := client.Pipeline()
 	for _, k := range keys {
-		set.Set(ctx, k, 1, shardingTTL)
-		get.Get(ctx, k)
-		del.Del(ctx, k)
+		pipe.Set(ctx, k, 1, shardingTTL)
 	}
-	if _, err := set.Exec(ctx); err != nil {
-		return shardingUnknown, err
+	eval := pipe.Eval(ctx, countKeys, keys)
+	for _, k := range keys { // they could also have been evicted before the script
+		pipe.Get(ctx, k)
 	}
-	defer func() { _, _ = del.Exec(ctx) }() // they have a TTL
-	seen, err := client.Eval(ctx, countKeys, keys).Int()
+	for _, k := range keys {
+		pipe.Del(ctx, k)
+	}
+	_, err := pipe.Exec(ctx)
+	seen, evalErr := eval.Int()
 	switch {
-	case hasCode(err, "CROSSSLOT"):
+	case hasCode(evalErr, "CROSSSLOT"):
 		return keysApart, nil
-	case err != nil:
-		return shardingUnknown, err
-	case seen == len(keys):
+	case evalErr == nil && seen == len(keys):
 		return keysTogether, nil
-	}
-	// They may also have been evicted or flushed since.
-	if _, err := get.Exec(ctx); errors.Is(err, redis.Nil) {
-		return shardingUnknown, nil
-	} else if err != nil {
+	case err != nil:
 		return shardingUnknown, err
 	}
 	return keysApart, nil

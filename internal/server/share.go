@@ -98,7 +98,7 @@ func (s *Store) decideBatch(ctx context.Context, sv *Server, members []*member) 
 // alone.
 func (s *Store) runScript(ctx context.Context, members []*member) error {
 	if len(members) > 1 {
-		if together, err := s.servers.together(ctx, s.head); err != nil {
+		if together, err := s.servers.together(ctx, s); err != nil {
 			return err
 		} else if !together {
 			retryAlone(members)

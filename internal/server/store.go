@@ -153,6 +153,7 @@ func (s *Store) decideAlone(ctx context.Context, sv *Server, d decision) error {
 }
 
 func (s *Store) decideInBatch(ctx context.Context, sv *Server, d decision, place batch.Place[decision]) error {
+	s.servers.checkSharding(ctx, s)
 	var hurry time.Duration // the batch itself ends in time for callers with the timeout's patience
 	if d.patience < s.timeout {
 		hurry = d.patience

@@ -59,8 +59,8 @@ func (s *backend) limiter(t *testing.T, name string, options ...core.Option) *co
 	return lim
 }
 
-// findOut makes the first batch, before which it is found out whether one server has all keys: tests that count scripts
-// are not to count that one.
+// findOut makes the first batch, before which it is found out whether one server has all keys: what a test
+// does to the server must not come in between.
 func (s *backend) findOut(t *testing.T) {
 	t.Helper()
 	if _, ok := s.client.(*redis.Client); !ok || s.known {

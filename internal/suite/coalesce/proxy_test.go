@@ -127,9 +127,8 @@ func TestShardingProxy(t *testing.T) {
 					t.Errorf("the servers have %d keys, want %d: each on one of them, and none left behind", stored, keys)
 				}
 				sent, _ := s.gate.Sent()
-				shared := slices.DeleteFunc(sent, func(keys int) bool { return keys == 1 })
-				if options != nil && len(shared) > 0 || options == nil && len(shared) != 1 {
-					t.Errorf("scripts of %v keys were sent; want only the one that finds out, and none with Coalesce(1)", shared)
+				if most := slices.Max(sent); most != 1 {
+					t.Errorf("a script with the keys of %d decisions was sent", most)
 				}
 			})
 		}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -38,11 +39,12 @@ func startTwemproxy(tb testing.TB, path string, servers []string) (string, error
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	dir := tb.TempDir()
 	config, log := filepath.Join(dir, "nutcracker.yml"), filepath.Join(dir, "nutcracker.log")
-	text := "pool:\n  listen: " + addr + "\n  redis: true\n  hash: fnv1a_64\n  hash_tag: \"{}\"\n  distribution: ketama\n  servers:\n"
+	text := &strings.Builder{}
+	text.WriteString("pool:\n  listen: " + addr + "\n  redis: true\n  hash: fnv1a_64\n  hash_tag: \"{}\"\n  distribution: ketama\n  servers:\n")
 	for i, server := range servers {
-		text += fmt.Sprintf("   - %s:1 server%d\n", server, i)
+		_, _ = fmt.Fprintf(text, "   - %s:1 server%d\n", server, i)
 	}
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(text.String()), 0o600); err != nil {
 		return "", err
 	}
 	statistics := strconv.Itoa(port + busOffset) // it wants a port for them, too
