@@ -119,9 +119,7 @@ func (s *Servers) checkSharding(ctx context.Context, st *Store) *shardingCheck {
 const countKeys = `
 local seen = 0
 for _, key in ipairs(KEYS) do
-	if redis.call('GET', key) then
-		seen = seen + 1
-	end
+	seen = seen + (redis.call('GET', key) and 1 or 0)
 end
 return seen`
 

@@ -107,8 +107,12 @@ func (p *shardingProxy) ask(t *testing.T, s *Store, together bool, want error, t
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
+	p.mu.Lock()
 	p.trips = 0
+	p.mu.Unlock()
 	got, err := s.servers.together(ctx, s)
+	p.mu.Lock() // a call that was abandoned may still go on
+	defer p.mu.Unlock()
 	if got != together || !errors.Is(err, want) || p.trips != trips {
 		t.Errorf("together %v, %v, in %d round trips; want %v, %v, in %d", got, err, p.trips, together, want, trips)
 	}
@@ -191,8 +195,10 @@ func TestShardingUnknown(t *testing.T) {
 				if s.servers.apart() {
 					t.Error("it counts as known")
 				}
+				p.mu.Lock()
 				clear(p.fails)
 				p.before = nil
+				p.mu.Unlock()
 				time.Sleep(shardingPause)
 				p.ask(t, s, true, nil, 1)
 			})
