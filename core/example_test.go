@@ -125,8 +125,8 @@ func ExampleDenyCache() {
 	_ = core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)), core.DenyCache(100_000))
 }
 
-// Each decision makes a round trip of its own: for a proxy that sends a script to
-// the server of its first key, such as twemproxy.
+// Each decision makes a round trip of its own, so that hooks of the client, for
+// tracing, see each with the context of its caller.
 func ExampleCoalesce() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 	_ = core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)), core.Coalesce(1))

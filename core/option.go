@@ -121,10 +121,11 @@ func Timeout(d time.Duration) Option {
 // takes Redis, at about 1.5 ms: some 500 decisions of one limit, fewer of several.
 //
 // On one server a batch is one script over many keys; on a Cluster
-// it is a pipeline to each node. A server that refuses keys of several hash slots
-// in one script, as a proxy before a Cluster does, is detected: decisions are then
-// sent alone. Set 1 for a proxy that shards by the first key of a script without
-// looking at the others, such as twemproxy. With clients other than *redis.Client and
+// it is a pipeline to each node. What looks like one server may be a proxy before
+// several: one that refuses keys of several hash slots in one script, or one that
+// sends a script to the server of its first key (twemproxy, Envoy in ring-hash mode).
+// Temporary keys find this out before the first batch, once for each client, and
+// decisions are then sent alone. With clients other than *redis.Client and
 // *redis.ClusterClient nothing is shared.
 //
 // Hooks of the client, such as those for tracing, see a batch once, with the

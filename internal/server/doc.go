@@ -3,6 +3,7 @@
 //
 //	store.go      Store: a decision, refund or reset, from the caller to the reply
 //	share.go      decisions that share a round trip: one script on a server, a pipeline on a Cluster
+//	sharding.go   finds out whether one script may have the keys of several decisions
 //	script.go     sends a script, and its text only to a server that does not have it
 //	deadline.go   a timer that many calls share
 //	call.go       how long a call may take, and which errors are whose fault

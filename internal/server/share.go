@@ -25,7 +25,7 @@ type (
 // alone. Only of go-redis's own clients it is known which keys may be in one script
 // or pipeline.
 func (s *Store) batcher(sv *Server) *batcher {
-	if s.maxBatch == 1 || s.crossSlot.Load() {
+	if s.maxBatch == 1 || s.servers.apart() {
 		return nil
 	}
 	if s.servers.cluster == nil {
@@ -114,6 +114,14 @@ func (s *Store) decideBatch(ctx context.Context, sv *Server, members []*member) 
 // reply is lost; where the server refuses the script as a whole, each is to be sent
 // alone.
 func (s *Store) runScript(ctx context.Context, members []*member) error {
+	if len(members) > 1 {
+		if together, err := s.servers.together(ctx, s); err != nil {
+			return err
+		} else if !together {
+			retryAlone(members)
+			return nil
+		}
+	}
 	args := make([]any, scriptArgs, scriptArgs+len(s.constants)+len(members)*(1+3*len(s.tails)))
 	first, alike := members[0].Call, true
 	for _, m := range members {
@@ -133,14 +141,18 @@ func (s *Store) runScript(ctx context.Context, members []*member) error {
 		return s.decode(reply, members)
 	case refused(err):
 		if redis.HasErrorPrefix(err, "CROSSSLOT") {
-			s.crossSlot.Store(true)
+			s.servers.setApart()
 		}
-		for _, m := range members {
-			m.Err = batch.ErrRetryAlone
-		}
+		retryAlone(members)
 		return nil
 	}
 	return err
+}
+
+func retryAlone(members []*member) {
+	for _, m := range members {
+		m.Err = batch.ErrRetryAlone
+	}
 }
 
 // refused reports whether the server has run nothing, because of one of the keys.

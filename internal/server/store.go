@@ -58,7 +58,6 @@ type Store struct {
 	maxBatch  int
 	single    *batcher                             // of one server
 	byServer  atomic.Pointer[map[*Server]*batcher] // of a Cluster; copied when it changes
-	crossSlot atomic.Bool                          // a script cannot have keys of several hash slots
 	mu        sync.Mutex                           // held where byServer changes
 	closed    atomic.Bool
 
@@ -160,6 +159,7 @@ func (s *Store) decideAlone(ctx context.Context, sv *Server, d decision) error {
 }
 
 func (s *Store) decideInBatch(ctx context.Context, sv *Server, d decision, place batch.Place[decision]) error {
+	s.servers.checkSharding(ctx, s)
 	var hurry time.Duration // a batch ends in time for callers without a deadline of their own
 	if d.patience < s.timeout {
 		hurry = d.patience

@@ -27,6 +27,7 @@ type backend struct {
 	gate    *gate.Gate
 	advance func(time.Duration) // the clock
 	nodes   int                 // how many servers it has
+	known   bool                // that one server has all keys
 }
 
 // newBackend puts a gate before client, which is one of so many servers.
@@ -46,6 +47,7 @@ func backends() map[string]func(*testing.T) *backend {
 
 func (s *backend) limiter(t *testing.T, name string, options ...core.Option) *core.Limiter {
 	t.Helper()
+	s.findOut(t)
 	lim := core.MustNew(s.client, name, append(exactly, options...)...)
 	for range 2 { // the nodes are known, and each has the script
 		for _, key := range s.keys(t, 1) {
@@ -55,6 +57,19 @@ func (s *backend) limiter(t *testing.T, name string, options ...core.Option) *co
 		}
 	}
 	return lim
+}
+
+// findOut makes the first batch, before which it is found out whether one server has all keys: what a test
+// does to the server must not come in between.
+func (s *backend) findOut(t *testing.T) {
+	t.Helper()
+	if _, ok := s.client.(*redis.Client); !ok || s.known {
+		return
+	}
+	s.known = true
+	for _, a := range s.batch(t, core.MustNew(s.client, "first", append(exactly, tenPerHour)...), []request{{"a", 1, true}, {"b", 1, true}}) {
+		a.want(t, "the first batch", true, 10)
+	}
 }
 
 // exactly are the options by which Redis alone decides.

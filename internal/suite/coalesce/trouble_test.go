@@ -334,20 +334,23 @@ func TestScriptFlushedUnderBatch(t *testing.T) {
 	}
 }
 
-// A server that refuses keys of several slots, as one of a Cluster does, is asked
-// once; then each goes alone. Nothing is charged twice.
+// A server that refuses keys of several slots, as one of a Cluster does, is found
+// out with keys that are no user's: no batch is sent to it. Nothing is charged twice.
 func TestCrossSlot(t *testing.T) {
 	t.Parallel()
 	s := onRedis(t, "--cluster-enabled", "yes")
 	s.do(t, "cluster", "addslotsrange", 0, 16383)
 	check.Eventually(t, "the slots are served", func() bool { return s.client.Set(t.Context(), "try", 1, 0).Err() == nil })
-	lim := s.limiter(t, "slots", tenPerHour)
+	lim := core.MustNew(s.client, "slots", append(exactly, tenPerHour)...)
+	if _, err := lim.Peek(t.Context(), "a"); err != nil { // the server has the script
+		t.Fatal(err)
+	}
 	requests := []request{{"a", 1, false}, {"b", 2, false}, {"c", 3, false}, {"d", 1, true}, {"e", 11, false}}
 	all := s.batch(t, lim, requests)
 	for i, left := range []int64{9, 8, 7, 10, 10} {
 		all[i].want(t, fmt.Sprintf("%+v", requests[i]), i != 4, left)
 	}
-	s.sent(t, 5, 1, 1, 1, 1, 1) // one of all, and then one each
+	s.sent(t, 1, 1, 1, 1, 1) // one each
 	s.gate.Hold(t)
 	all = nil
 	for i := range 32 {

@@ -128,7 +128,10 @@ func (d *Driven) driven(ctx context.Context, cmd redis.Cmder) redis.Cmder {
 		return cmd
 	}
 	rest, ok := strings.CutPrefix(source, algorithm.Clock)
-	if !ok {
+	switch {
+	case !ok && !strings.Contains(source, "TIME"):
+		return cmd // it does not go by any clock
+	case !ok:
 		panic("conformance: a script that does not begin with algorithm.Clock")
 	}
 	changed := append([]any(nil), args...)

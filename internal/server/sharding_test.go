@@ -1,0 +1,207 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A shardingProxy is one or several servers in the place of Redis. Each command goes to
+// that of its first key.
+type shardingProxy struct {
+	mu     sync.Mutex
+	shards []map[string]bool // the keys of each
+	trips  int
+	fails  map[string]error // by the command
+	before func(cmd string) // called before each command, with the lock held
+}
+
+func (p *shardingProxy) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (p *shardingProxy) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return p.trip(ctx, cmd) }
+}
+
+func (p *shardingProxy) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error { return p.trip(ctx, cmds...) }
+}
+
+func (p *shardingProxy) trip(ctx context.Context, cmds ...redis.Cmder) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trips++
+	time.Sleep(time.Millisecond)
+	for _, cmd := range cmds {
+		if p.before != nil {
+			p.before(cmd.Name())
+		}
+		err := p.fails[cmd.Name()]
+		if errors.Is(err, context.DeadlineExceeded) {
+			<-ctx.Done()
+			err = ctx.Err()
+		}
+		if err == nil {
+			err = p.run(cmd)
+		}
+		cmd.SetErr(err)
+	}
+	i := slices.IndexFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil })
+	if i < 0 {
+		return nil
+	}
+	return cmds[i].Err()
+}
+
+func (p *shardingProxy) run(cmd redis.Cmder) error {
+	key := func(i int) string { return cmd.Args()[i].(string) }
+	switch cmd := cmd.(type) {
+	case *redis.StatusCmd: // SET
+		p.shard(key(1))[key(1)] = true
+	case *redis.StringCmd: // GET
+		if !p.shard(key(1))[key(1)] {
+			return redis.Nil
+		}
+	case *redis.IntCmd: // DEL
+		delete(p.shard(key(1)), key(1))
+	case *redis.Cmd: // EVAL
+		seen := int64(0)
+		for i := range cmd.Args()[2].(int) {
+			if p.shard(key(3))[key(3+i)] {
+				seen++
+			}
+		}
+		cmd.SetVal(seen)
+	}
+	return nil
+}
+
+// shard returns that of a key, by the upper bits of its hash, as twemproxy does: they hardly depend on the last
+// characters.
+func (p *shardingProxy) shard(key string) map[string]bool {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(key))
+	return p.shards[h.Sum64()&0xffffffff*uint64(len(p.shards))>>32]
+}
+
+func newShardingProxy(t *testing.T, shards int) (*shardingProxy, *Store) {
+	t.Helper()
+	p := &shardingProxy{fails: map[string]error{}}
+	for range shards {
+		p.shards = append(p.shards, map[string]bool{})
+	}
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { _ = client.Close() })
+	client.AddHook(p)
+	return p, NewStore(client, testConfig(time.Second))
+}
+
+// ask checks what is found out, in so many round trips.
+func (p *shardingProxy) ask(t *testing.T, s *Store, together bool, want error, trips int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	p.mu.Lock()
+	p.trips = 0
+	p.mu.Unlock()
+	got, err := s.servers.together(ctx, s)
+	p.mu.Lock() // a call that was abandoned may still go on
+	defer p.mu.Unlock()
+	if got != together || !errors.Is(err, want) || p.trips != trips {
+		t.Errorf("together %v, %v, in %d round trips; want %v, %v, in %d", got, err, p.trips, together, want, trips)
+	}
+}
+
+// Once for each client it is found out whether a script sees all its keys, however many ask at the same time. Nothing
+// is left behind.
+func TestSharding(t *testing.T) {
+	t.Parallel()
+	crossSlot := redisError("CROSSSLOT Keys in request don't hash to the same slot")
+	for name, c := range map[string]struct {
+		shards   int
+		eval     error
+		together bool
+	}{
+		"one server":               {1, nil, true},
+		"two servers":              {2, nil, false},
+		"a proxy before a Cluster": {1, crossSlot, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, s := newShardingProxy(t, c.shards)
+				if c.eval != nil {
+					p.fails["eval"] = c.eval
+				}
+				var callers sync.WaitGroup
+				for range 16 {
+					callers.Go(func() {
+						if together, err := s.servers.together(t.Context(), s); together != c.together || err != nil {
+							t.Errorf("together %v, %v", together, err)
+						}
+					})
+				}
+				callers.Wait()
+				if p.trips != 1 {
+					t.Errorf("it took %d round trips, want one", p.trips)
+				}
+				p.ask(t, s, c.together, nil, 0)
+				if s.servers.apart() == c.together {
+					t.Error("later decisions do not know it")
+				}
+				for _, shard := range p.shards {
+					if len(shard) > 0 {
+						t.Errorf("left behind: %v", shard)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Where it cannot be found out, decisions go alone, and it is tried again a second later.
+func TestShardingUnknown(t *testing.T) {
+	t.Parallel()
+	noPermission := redisError("NOPERM this user has no permissions to run the 'set' command")
+	for name, c := range map[string]struct {
+		spoil func(p *shardingProxy)
+		want  error
+	}{
+		"no permission to write": {func(p *shardingProxy) { p.fails["set"] = noPermission }, nil},
+		"no permission to run":   {func(p *shardingProxy) { p.fails["eval"] = noPermission }, nil},
+		"no reply":               {func(p *shardingProxy) { p.fails["set"] = context.DeadlineExceeded }, context.DeadlineExceeded},
+		"a key is evicted": {func(p *shardingProxy) {
+			p.before = func(cmd string) {
+				for key := range p.shards[0] {
+					if cmd == "eval" {
+						delete(p.shards[0], key)
+						return
+					}
+				}
+			}
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, s := newShardingProxy(t, 1)
+				c.spoil(p)
+				p.ask(t, s, false, c.want, 1)
+				p.ask(t, s, false, nil, 0)
+				if s.servers.apart() {
+					t.Error("it counts as known")
+				}
+				p.mu.Lock()
+				clear(p.fails)
+				p.before = nil
+				p.mu.Unlock()
+				time.Sleep(shardingPause)
+				p.ask(t, s, true, nil, 1)
+			})
+		})
+	}
+}

@@ -1,0 +1,205 @@
+package coalesce
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+// shards is a hook in the place of a proxy before two servers: each command goes to that of its first key.
+type shards [2]*redis.Client
+
+// DialHook changes nothing.
+func (s shards) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook sends a command to its server.
+func (s shards) ProcessHook(redis.ProcessHook) redis.ProcessHook { return s.process }
+
+// ProcessPipelineHook sends each command to its server.
+func (s shards) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		var first error
+		for _, cmd := range cmds {
+			if err := s.process(ctx, cmd); err != nil && first == nil {
+				first = err
+			}
+		}
+		return first
+	}
+}
+
+func (s shards) process(ctx context.Context, cmd redis.Cmder) error {
+	i := 1
+	if strings.HasPrefix(cmd.Name(), "eval") {
+		i = 3
+	}
+	_, tag, _ := strings.Cut(cmd.Args()[i].(string), "{")
+	tag, _, _ = strings.Cut(tag, "}")
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(tag))
+	return s[h.Sum32()%2].Process(ctx, cmd)
+}
+
+// proxies are what looks like one server and is two, where a script goes to the server of its first key.
+var proxies = map[string]func(t *testing.T, servers [2]*redistest.Instance) *backend{
+	"hook": func(t *testing.T, servers [2]*redistest.Instance) *backend {
+		t.Helper()
+		client := redis.NewClient(&redis.Options{})
+		t.Cleanup(func() { _ = client.Close() })
+		s := newBackend(client, 1)
+		client.AddHook(shards{servers[0].Client(t), servers[1].Client(t)}) // behind the gate
+		return s
+	},
+	"twemproxy": func(t *testing.T, servers [2]*redistest.Instance) *backend {
+		t.Helper()
+		return newBackend(twemproxyClient(t, redistest.Twemproxy(t, servers[:]...)), 1)
+	},
+}
+
+// twemproxyClient has what twemproxy 0.5 needs. It closes a connection on which it gets a command that it does not know:
+// HELLO, CLIENT (which go-redis sends for its identity, and for Protocol 3), SELECT (for a DB), SCRIPT, CLUSTER and
+// INFO. EVAL and EVALSHA need at least one key.
+func twemproxyClient(t *testing.T, addr string) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true})
+	t.Cleanup(func() { _ = client.Close() })
+	client.AddHook(withoutHello{})
+	return client
+}
+
+// withoutHello is a hook that keeps back the HELLO with which go-redis begins each connection, also with Protocol 2.
+type withoutHello struct{}
+
+// DialHook changes nothing.
+func (withoutHello) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook keeps HELLO back.
+func (withoutHello) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "hello" {
+			return nil
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook changes nothing.
+func (withoutHello) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// Behind a proxy that shards without a word no key is counted on two servers, also where decisions would share scripts.
+// It would notice a batch that is sent as one script to the server of its first key.
+func TestShardingProxy(t *testing.T) {
+	t.Parallel()
+	for proxy, open := range proxies {
+		for name, options := range map[string][]core.Option{"default": nil, "Coalesce(1)": {core.Coalesce(1)}} {
+			t.Run(proxy+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				servers := [2]*redistest.Instance{redistest.Server(t), redistest.Server(t)}
+				s := open(t, servers)
+				const keys, limit = 100, 5
+				lim := core.MustNew(s.client, "sharded", slices.Concat(exactly, options, []core.Option{core.FixedWindow(core.PerHour(limit))})...)
+				s.gate.Hold(t)
+				s.gate.Open()
+				for key, admitted := range hammer(t, lim, keys) {
+					if admitted != limit {
+						t.Errorf("%s: %d admitted, want %d", key, admitted, limit)
+					}
+				}
+				stored := 0
+				for i, server := range servers {
+					n, err := server.Client(t).DBSize(t.Context()).Result()
+					if stored += int(n); err != nil || n == 0 {
+						t.Errorf("server %d has %d keys, %v", i, n, err)
+					}
+				}
+				if stored != keys {
+					t.Errorf("the servers have %d keys, want %d: each on one of them, and none left behind", stored, keys)
+				}
+				sent, _ := s.gate.Sent()
+				if most := slices.Max(sent); most != 1 {
+					t.Errorf("a script with the keys of %d decisions was sent", most)
+				}
+			})
+		}
+	}
+}
+
+// hammer makes 10 decisions on each key, by 64 callers at the same time, and returns how many were admitted.
+func hammer(t *testing.T, lim *core.Limiter, keys int) map[string]int {
+	t.Helper()
+	todo := make(chan string)
+	admitted := map[string]int{}
+	var mu sync.Mutex
+	var callers sync.WaitGroup
+	for range 64 {
+		callers.Go(func() {
+			for key := range todo {
+				res, err := lim.Allow(t.Context(), key)
+				if err != nil || res.Source != core.SourceRedis {
+					t.Errorf("%s: %+v, %v", key, res, err)
+				}
+				mu.Lock()
+				if res.Allowed {
+					admitted[key]++
+				} else {
+					admitted[key] += 0
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range 10 * keys {
+		todo <- fmt.Sprint("user:", i%keys)
+	}
+	close(todo)
+	callers.Wait()
+	if len(admitted) != keys {
+		t.Errorf("decisions on %d keys, want %d", len(admitted), keys)
+	}
+	return admitted
+}
+
+// Several limits, Peek, Refund and Reset behind twemproxy: with hash_tag all keys of a user are on one server.
+func TestTwemproxy(t *testing.T) {
+	t.Parallel()
+	client := twemproxyClient(t, redistest.Twemproxy(t, redistest.Server(t), redistest.Server(t)))
+	lim := core.MustNew(client, "several", append(exactly,
+		core.FixedWindow(core.PerHour(10)), core.SlidingWindowLog(core.PerHour(12)), core.TokenBucket(core.PerHour(11)))...)
+	for i := range 20 {
+		key := fmt.Sprint("user:", i)
+		left := func(when string, want int64) {
+			t.Helper()
+			if res, err := lim.Peek(t.Context(), key); err != nil || res.Remaining != want || res.Source != core.SourceRedis {
+				t.Errorf("%s: %s: %d remain, %v; want %d", key, when, res.Remaining, err, want)
+			}
+		}
+		left("at first", 10)
+		res, err := lim.AllowN(t.Context(), key, 4)
+		if err != nil || !res.Allowed {
+			t.Errorf("%s: %+v, %v", key, res, err)
+		}
+		left("after a charge", 6)
+		if err := lim.Refund(t.Context(), res); err != nil {
+			t.Error(err)
+		}
+		left("after its refund", 10)
+		if _, err := lim.AllowN(t.Context(), key, 10); err != nil {
+			t.Error(err)
+		}
+		if err := lim.Reset(t.Context(), key); err != nil {
+			t.Error(err)
+		}
+		left("after a Reset", 10)
+	}
+}

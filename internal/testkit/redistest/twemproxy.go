@@ -1,0 +1,84 @@
+package redistest
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Twemproxy starts a twemproxy (Debian calls it nutcracker) before the servers, which it shards by what a key has in
+// braces, and returns its address. It ends with the test.
+func Twemproxy(tb testing.TB, servers ...*Instance) string {
+	tb.Helper()
+	path := binary(tb, "nutcracker")
+	for n := 1; ; n++ {
+		addr, err := startTwemproxy(tb, path, addresses(servers))
+		if err == nil {
+			return addr
+		}
+		if n == attempts {
+			tb.Fatalf("redistest: %v", err)
+		}
+		tb.Logf("redistest: trying again: %v", err)
+	}
+}
+
+func startTwemproxy(tb testing.TB, path string, servers []string) (string, error) {
+	tb.Helper()
+	port, err := freePort()
+	if err != nil {
+		return "", err
+	}
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	dir := tb.TempDir()
+	config, log := filepath.Join(dir, "nutcracker.yml"), filepath.Join(dir, "nutcracker.log")
+	text := &strings.Builder{}
+	text.WriteString("pool:\n  listen: " + addr + "\n  redis: true\n  hash: fnv1a_64\n  hash_tag: \"{}\"\n  distribution: ketama\n  servers:\n")
+	for i, server := range servers {
+		_, _ = fmt.Fprintf(text, "   - %s:1 server%d\n", server, i)
+	}
+	if err := os.WriteFile(config, []byte(text.String()), 0o600); err != nil {
+		return "", err
+	}
+	statistics := strconv.Itoa(port + busOffset) // it wants a port for them, too
+	p, err := run(exec.Command(path, "-c", config, "-o", log, "-a", "127.0.0.1", "-s", statistics))
+	if err != nil {
+		return "", err
+	}
+	tb.Cleanup(p.kill)
+	for end := time.Now().Add(startLimit); time.Now().Before(end); {
+		select {
+		case <-p.done: // another process has the port
+			why, _ := os.ReadFile(log)
+			return "", fmt.Errorf("nutcracker on %s: %v; its log:\n%s", addr, p.cmd.ProcessState, why)
+		case <-time.After(pollEvery):
+		}
+		if pongs(addr) {
+			return addr, nil
+		}
+	}
+	p.kill()
+	return "", fmt.Errorf("nutcracker on %s: no answer for %v", addr, startLimit)
+}
+
+// pongs reports whether a PING is answered. Twemproxy knows neither commands without their lengths nor a stream that is
+// half closed.
+func pongs(addr string) bool {
+	conn, err := net.DialTimeout("tcp", addr, askLimit)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(askLimit))
+	_, _ = io.WriteString(conn, "*1\r\n$4\r\nPING\r\n")
+	reply := make([]byte, len("+PONG"))
+	_, err = io.ReadFull(conn, reply)
+	return err == nil && string(reply) == "+PONG"
+}
