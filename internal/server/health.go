@@ -188,7 +188,7 @@ func (sv *Server) probeOnce(ctx context.Context, st *Store, k string) bool {
 		return true // each node has a Server of its own from now on
 	}
 	f := st.probe(ctx, k, patience)
-	if f != nil && f.late { // in a busy process a reply takes longer to be seen
+	if f != nil && f.late && ctx.Err() == nil { // in a busy process a reply takes longer to be seen
 		begun = time.Now()
 		f = st.probe(ctx, k, 4*patience)
 	}

@@ -215,7 +215,7 @@ func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *fa
 	}
 	args := s.appendCost(append(slices.Clone(keys), s.constants...), decision{n: 1, charge: true})
 	begun := time.Now()
-	err := batch.Catch(func() error { // a hook of the client may panic: here nobody else would recover
+	err := abandonable(ctx, func() error {
 		return s.call(ctx, patience, func(ctx context.Context) error {
 			_, err := s.decide.run(ctx, s.servers.client, args, len(s.tails), s.hooks.ScriptLoaded)
 			if err == nil {
@@ -232,6 +232,19 @@ func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *fa
 		return nil
 	}
 	return s.classify(s.explain(ctx, err), patience, begun)
+}
+
+// abandonable returns what f does, or earlier if ctx ends. A panic of f, as of a hook
+// of the client, is an error: in a goroutine of ours nobody could recover it.
+func abandonable(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- batch.Catch(f) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Refund takes back n units that were charged to k; ids are the ChargeIDs, one for
