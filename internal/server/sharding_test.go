@@ -105,7 +105,7 @@ func newShardingProxy(t *testing.T, shards int) (*shardingProxy, *Store) {
 // ask checks what is found out, in so many round trips.
 func (p *shardingProxy) ask(t *testing.T, s *Store, together bool, want error, trips int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	p.mu.Lock()
 	p.trips = 0
