@@ -40,21 +40,28 @@ func (s *Store) patience(ctx context.Context) time.Duration {
 // call makes a call and waits for it no longer than d. A client that ends a call
 // with its context's deadline is waited for: a caller that cancels is noticed when
 // it returns, because a goroutine for each lone call took twice as long. Any other
-// client is waited for in a goroutine, which is abandoned when ctx ends; it holds a connection of the client's pool until the read timeout, so
-// that there are at most as many of them as the pool has connections.
+// client is waited for in a goroutine, which is abandoned when ctx ends; it holds a
+// connection of the client's pool until the read timeout, so that there are at most
+// as many of them as the pool has connections.
 func (s *Store) call(ctx context.Context, d time.Duration, f func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	if s.servers.ctxDeadlines {
 		return f(bounded)
 	}
-	reply := make(chan error, 1)
-	go func() { reply <- batch.Catch(func() error { return f(bounded) }) }()
+	return batch.Rethrow(abandonable(bounded, func() error { return f(bounded) }))
+}
+
+// abandonable returns what f does, or earlier if ctx ends. A panic of f, as of a hook
+// of the client, is an error: in a goroutine of ours nobody could recover it.
+func abandonable(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- batch.Catch(f) }()
 	select {
-	case err := <-reply:
-		return batch.Rethrow(err)
-	case <-bounded.Done():
-		return bounded.Err()
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -234,19 +234,6 @@ func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *fa
 	return s.classify(s.explain(ctx, err), patience, begun)
 }
 
-// abandonable returns what f does, or earlier if ctx ends. A panic of f, as of a hook
-// of the client, is an error: in a goroutine of ours nobody could recover it.
-func abandonable(ctx context.Context, f func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- batch.Catch(f) }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // Refund takes back n units that were charged to k; ids are the ChargeIDs, one for
 // each limit.
 func (s *Store) Refund(ctx context.Context, k string, n int64, ids []int64) error {
