@@ -43,7 +43,8 @@ type denial struct {
 	cost     int64
 	sent     time.Time
 	received time.Time
-	repeated atomic.Int32 // how often, up to maxRepeated, less the keys that it has kept the slot against
+	lasts    time.Duration // for how long it is repeated
+	repeated atomic.Int32  // how often, up to maxRepeated, less the keys that it has kept the slot against
 }
 
 func newDenyCache(size int, limits []Limit) *denyCache {
@@ -68,7 +69,7 @@ func (c *denyCache) get(res *Result, k string, n int64) bool {
 	if d == nil || d.key != k || n < d.cost {
 		return false
 	}
-	if age := time.Since(d.sent); age < 0 || age >= d.lifetime() {
+	if age := time.Since(d.sent); age < 0 || age >= d.lasts {
 		return false
 	}
 	if d.repeated.Load() < maxRepeated {
@@ -87,9 +88,6 @@ func (c *denyCache) get(res *Result, k string, n int64) bool {
 	return true
 }
 
-// lifetime returns for how long the denial may be repeated.
-func (d *denial) lifetime() time.Duration { return min(d.result.RetryAfter, maxStale) }
-
 // age turns r, a denial by Redis, into what Redis would reply d later.
 func (r *Result) age(d time.Duration) {
 	d = d.Truncate(time.Microsecond)
@@ -106,18 +104,18 @@ func (c *denyCache) slot(k string) *atomic.Pointer[denial] {
 	return &c.slots[maphash.String(c.seed, k)%uint64(len(c.slots))]
 }
 
-// put remembers res if it is a denial. generation and sent are what beforeCall
-// returned for the call that brought it: where a key was forgotten since, which may
-// have been this one, nothing is remembered.
-func (c *denyCache) put(k string, n int64, res *Result, generation uint64, sent time.Time) {
-	if c == nil || res.Allowed || res.RetryAfter == Never {
+// put remembers res, a denial that lasts for as long as lasts says, whatever is held
+// now. generation and sent are what beforeCall returned for the call that brought it:
+// where a key was forgotten since, which may have been this one, nothing is remembered.
+func (c *denyCache) put(k string, n int64, res *Result, lasts time.Duration, generation uint64, sent time.Time) {
+	if c == nil || res.RetryAfter == Never {
 		return
 	}
 	c.made.Do(func() {
 		c.slots = make([]atomic.Pointer[denial], c.size)
 		c.ready.Store(true)
 	})
-	d := &denial{key: key.Local(k), result: *res, cost: n, sent: sent, received: time.Now()}
+	d := &denial{key: key.Local(k), result: *res, cost: n, sent: sent, received: time.Now(), lasts: min(lasts, maxStale)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.generation.Load() != generation {
@@ -129,7 +127,7 @@ func (c *denyCache) put(k string, n int64, res *Result, generation uint64, sent 
 	case old == nil:
 	case old.key == d.key:
 		d.repeated.Store(old.repeated.Load())
-	case old.repeated.Load() > 0 && time.Since(old.sent) < old.lifetime():
+	case old.repeated.Load() > 0 && time.Since(old.sent) < old.lasts:
 		old.repeated.Add(-1)
 		return
 	}

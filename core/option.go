@@ -22,6 +22,7 @@ type config struct {
 	policy    outagePolicy
 	processes int
 	timeout   time.Duration
+	hold      time.Duration // 0 for each limit's default
 	denied    int
 	maxBatch  int
 	observe   func(context.Context, Event)

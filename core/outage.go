@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/memory"
 	"github.com/redislimit/redislimit/internal/server"
 )
@@ -56,20 +57,20 @@ func newFallback(l *Limiter, c *config) *fallback {
 	for i, limit := range c.limits {
 		shared[i] = limit.shared(int64(c.processes))
 	}
-	limits := newLimitSet(l.name, shared)
+	limits := newLimitSet(l.name, shared, c.hold)
 	limits.names = l.compiled.names
-	return &fallback{limits, memory.New(c.entries, limits.evaluators, l.id)}
+	return &fallback{limits, memory.New(c.entries, limits.members, l.id)}
 }
 
 // decideByPolicy decides while Redis does not, because of err.
-func (l *Limiter) decideByPolicy(res *Result, key string, n int64, charge bool, err error) error {
+func (l *Limiter) decideByPolicy(res *Result, key string, n int64, op algorithm.Op, err error) error {
 	switch l.policy {
 	case failClosed:
 		return err
 	case failOpen:
 		*res = Result{Allowed: true, Limiter: l.name, Name: l.compiled.names[0], At: time.Now()}
 	default:
-		decideInMemory(l.fallback.store, l.fallback.limits, res, key, n, charge, SourceFallback)
+		l.decideInMemory(l.fallback.store, l.fallback.limits, res, key, n, op, SourceFallback)
 	}
 	return nil
 }

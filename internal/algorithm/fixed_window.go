@@ -8,11 +8,17 @@ var fixedWindowLua string
 //go:embed lua/fixed_window_refund.lua
 var fixedWindowRefundLua string
 
+//go:embed lua/window_hold.lua
+var windowHoldLua string
+
+//go:embed lua/fixed_window_hold.lua
+var fixedWindowHoldLua string
+
 // FixedWindow counts the units in windows, which begin with the first admitted
 // request, or at multiples of the period if they are aligned.
 var FixedWindow = &Kind{
 	Name: "fixed_window", Tag: "fixed", Aligns: true, New: newFixedWindow,
-	decideLua: fixedWindowLua, refundLua: fixedWindowRefundLua, costArgs: 1,
+	decideLua: fixedWindowLua, refundLua: fixedWindowRefundLua, holdLua: windowHoldLua + fixedWindowHoldLua, costArgs: 1,
 }
 
 // A fixedWindow decides for [FixedWindow].
@@ -45,8 +51,8 @@ func (w *fixedWindow) Charge(s *State, o Observation, n int64) {
 	s.A, s.B, s.C = o.A+n, o.B, o.B+o.C
 }
 
-func (w *fixedWindow) Refund(s *State, _, n, start int64) {
-	if s.B == start {
+func (w *fixedWindow) Refund(s *State, _, n int64, window Ref) {
+	if s.B == window.A {
 		s.A = max(0, s.A-n)
 	}
 }
@@ -86,7 +92,21 @@ func (w *fixedWindow) Valid(o Observation) bool {
 }
 
 // ChargeID is the start of the window.
-func (w *fixedWindow) ChargeID(o Observation) int64 { return o.B }
+func (w *fixedWindow) ChargeID(o Observation, _ int64) Ref { return Ref{A: o.B} }
+
+func (w *fixedWindow) WithHeld(o Observation, _, held int64) Observation {
+	o.A += held
+	return o
+}
+
+func (w *fixedWindow) DeniedFor(o Observation, n, _ int64) int64 {
+	if o.A+n <= w.limit {
+		return 0
+	}
+	return w.Outcome(o, n, false, false).RetryAfter
+}
+
+func (w *fixedWindow) MaxCharge(o Observation, n int64) int64 { return min(n, max(0, maxUnits-o.A)) }
 
 func (w *fixedWindow) Capacity() (units, window int64) { return w.limit, w.period }
 

@@ -12,12 +12,15 @@ var slidingWindowCounterLua string
 //go:embed lua/sliding_window_counter_refund.lua
 var slidingWindowCounterRefundLua string
 
+//go:embed lua/sliding_window_counter_hold.lua
+var slidingWindowCounterHoldLua string
+
 // SlidingWindowCounter counts the units in the current aligned window and in the
 // one before. The latter are weighted by the part of that window which lies within the
 // last period.
 var SlidingWindowCounter = &Kind{
 	Name: "sliding_window_counter", Tag: "counter", New: newCounter,
-	decideLua: slidingWindowCounterLua, refundLua: slidingWindowCounterRefundLua, costArgs: 1,
+	decideLua: slidingWindowCounterLua, refundLua: slidingWindowCounterRefundLua, holdLua: windowHoldLua + slidingWindowCounterHoldLua, costArgs: 1,
 }
 
 // A counter decides for [SlidingWindowCounter].
@@ -58,11 +61,11 @@ func (c *counter) Evaluate(s *State, now, n int64) (Observation, bool) {
 
 func (c *counter) Charge(s *State, o Observation, n int64) { s.A, s.B, s.C = o.A+n, o.B, o.C }
 
-func (c *counter) Refund(s *State, _, n, start int64) {
+func (c *counter) Refund(s *State, _, n int64, window Ref) {
 	switch s.C {
-	case start:
+	case window.A:
 		s.A = max(0, s.A-n)
-	case start + c.period:
+	case window.A + c.period:
 		s.B = max(0, s.B-n)
 	}
 }
@@ -93,7 +96,18 @@ func (c *counter) Valid(o Observation) bool {
 }
 
 // ChargeID is the start of the window.
-func (c *counter) ChargeID(o Observation) int64 { return o.C }
+func (c *counter) ChargeID(o Observation, _ int64) Ref { return Ref{A: o.C} }
+
+func (c *counter) WithHeld(o Observation, _, held int64) Observation {
+	o.A += held
+	return o
+}
+
+func (c *counter) DeniedFor(o Observation, n, _ int64) int64 {
+	return c.Outcome(o, n, false, false).RetryAfter
+}
+
+func (c *counter) MaxCharge(o Observation, n int64) int64 { return min(n, max(0, maxUnits-o.A)) }
 
 func (c *counter) Capacity() (units, window int64) { return c.limit, c.period }
 

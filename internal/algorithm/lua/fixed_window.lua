@@ -20,7 +20,7 @@ local function evaluate(key, c, n)
     if used and used + start + length < 2 ^ 53 then
       if start > now then t = start end
     else
-      used, start, length, digits, foreign = 0, now, period, nil, true
+      used, start, length, digits, foreign = 0, now, period, nil, value
     end
   end
   if kind == 'aligned' or kind == 'aligned named' then

@@ -6,7 +6,7 @@
 -- Observes: current, before, start, of the window in which t is.
 
 -- find returns t, the instant of the decision; of the window in which t is, the units in it, those in the one
--- before and its start; the digits of the start if it is the stored one; and true if the value is foreign.
+-- before and its start; the digits of the start if it is the stored one; and the value if it is foreign.
 local function find(key, c)
   local period, form, t = ARGV[c + 1], ARGV[c + 2], now
   local start, current, before, digits
@@ -26,7 +26,7 @@ local function find(key, c)
     if start and start < 2 ^ 53 and current + before <= 2 ^ 31 then
       if start > now then t = start end
     else
-      start, foreign = nil, true
+      start, foreign = nil, value
     end
   end
   local window = t - t % period
