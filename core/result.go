@@ -198,6 +198,15 @@ func (s *limitSet) fillOne(res *Result, i int, a *algorithm.Answer, n int64, cha
 	}
 }
 
+// shortestHold returns the shortest duration of the limits' holds.
+func (s *limitSet) shortestHold() time.Duration {
+	shortest := s.members[0].Hold
+	for _, m := range s.members {
+		shortest = min(shortest, m.Hold)
+	}
+	return micros(shortest)
+}
+
 // deniedFor returns for how long n units are denied at least, whatever becomes of what
 // is held.
 func (s *limitSet) deniedFor(answers []algorithm.Answer, n int64) time.Duration {
