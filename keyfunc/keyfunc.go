@@ -17,7 +17,8 @@ import (
 )
 
 // ErrNoKey is the error of a [Func] for a request that does not carry its key. The
-// middleware then counts the request by its peer's address; see [Peer].
+// middleware then counts the request by the key of its option guard.Fallback, or else
+// by its peer's address; see [Peer].
 var ErrNoKey = errors.New("keyfunc: the request carries no such key")
 
 // A Func takes the key from a request. It returns [ErrNoKey] where there is none;
