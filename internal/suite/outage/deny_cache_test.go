@@ -179,6 +179,21 @@ func TestDenialForNowAndForever(t *testing.T) {
 	}
 }
 
+// What is remembered of a cost above the capacity never says that the full limit is available again and that less remains.
+func TestDenialForeverEndsWithTheWindow(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, setup{})
+	l := denied(e, "never-short", core.Per(10, 300*time.Millisecond))
+	want(t, l, "k", 5, true, core.SourceRedis)
+	check.Eventually(t, "the window ends", func() bool {
+		res, err := l.AllowN(t.Context(), "k", 11)
+		if err != nil || res.Allowed || (res.ResetAfter == 0) != (res.Remaining == 10) {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		return res.ResetAfter == 0
+	})
+}
+
 // Costs above the capacity are denied without asking Redis, whatever they are, and beside denials of the same key that end.
 // It would notice a client that has Redis asked for each of its requests by asking for too much.
 func TestCostsAboveTheCapacityAreRemembered(t *testing.T) {
