@@ -35,8 +35,12 @@ func ExampleForJoin() {
 	try("rihgt")
 	try("rigth")
 	try("right")
-	key := keyfunc.ForJoin(keyfunc.ForIP(netip.MustParseAddr("192.0.2.1")), keyfunc.ForBasicAuth("alice"))
-	fmt.Println(key, lim.Reset(context.Background(), key))
+	ctx, addr := context.Background(), netip.MustParseAddr("192.0.2.1")
+
+	key := keyfunc.ForJoin(keyfunc.ForIP(addr), keyfunc.ForBasicAuth("alice"))
+	err := lim.Reset(ctx, key)
+
+	fmt.Println(key, err)
 	try("right")
 	// Output:
 	// rihgt 401
