@@ -148,14 +148,17 @@ func parsePeer(remote string) netip.Addr {
 }
 
 // nat64 is the prefix of IPv4 addresses behind NAT64 and SIIT-DC (RFC 6052).
-var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+var nat64 = netip.MustParsePrefix("64:ff9b::/96") //nolint:gochecknoglobals // read-only
 
 // clean returns the same address for all ways to write it. In the prefix of NAT64 there
 // are no private addresses (RFC 6052, section 3.1): what looks like one is left as it
 // is, so that it is not taken for a proxy.
 func clean(addr netip.Addr) netip.Addr {
+	if addr.Is4() {
+		return addr
+	}
 	addr = addr.Unmap().WithZone("")
-	if !addr.Is6() || !nat64.Contains(addr) {
+	if !nat64.Contains(addr) {
 		return addr
 	}
 	bytes := addr.As16()

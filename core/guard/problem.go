@@ -18,9 +18,9 @@ type problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 
-	ViolatedPolicies []string `json:"violated-policies,omitempty"`
+	ViolatedPolicies []string `json:"violated-policies,omitempty"` //nolint:tagliatelle // the draft's name
 	Limit            int64    `json:"limit,omitempty"`
-	RetryAfter       int64    `json:"retry-after,omitempty"`
+	RetryAfter       int64    `json:"retry-after,omitempty"` //nolint:tagliatelle // as the draft writes names
 }
 
 // Problem returns the body of a response with status: problem details (RFC 9457), and a
