@@ -208,7 +208,7 @@ func (l *Limiter) decideUnobserved(ctx context.Context, res *Result, key string,
 		}
 		return l.decideByPolicy(res, key, n, op, err)
 	}
-	if deniedFor > 0 && op != algorithm.OpEvaluate {
+	if op != algorithm.OpEvaluate {
 		l.denials.put(key, n, res, deniedFor, generation, sent)
 	}
 	return nil

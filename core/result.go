@@ -2,6 +2,7 @@ package core
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"math"
 	"math/bits"
@@ -68,6 +69,14 @@ func (r Result) All() iter.Seq[Result] {
 			}
 		}
 	}
+}
+
+// Format has fmt print a Result, and what contains one, without the key of the request:
+// keys are personal data.
+func (r Result) Format(s fmt.State, verb rune) {
+	type result Result // has no Format
+	r.receipt = receipt{}
+	_, _ = fmt.Fprintf(s, fmt.FormatString(s, verb), result(r))
 }
 
 // A Source says who made a decision.
