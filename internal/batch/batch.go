@@ -59,7 +59,7 @@ type Batcher[T any] struct {
 	inFlight  int
 	waiting   []*batch[T]   // all but the last are full
 	calls     int           // in those that wait
-	roundTrip time.Duration // of the last batches
+	roundTrip time.Duration // of the last calls and batches that were answered
 }
 
 // A batch is calls that go together.
@@ -129,8 +129,12 @@ func (b *Batcher[T]) full() bool {
 	return len(b.waiting) > 1 || len(b.waiting[0].members) == b.maxBatch
 }
 
-// Release starts the next batch, if one waits.
-func (b *Batcher[T]) Release() {
+// Release starts the next batch, if one waits. The call took so long, or 0 if nothing
+// is to be learned from it.
+func (b *Batcher[T]) Release(took time.Duration) {
+	if took > 0 {
+		b.measure(took)
+	}
 	if next := b.next(); next != nil {
 		go b.runBatches(next)
 	}
@@ -168,7 +172,9 @@ func (b *Batcher[T]) runBatches(next *batch[T]) {
 		}
 		if len(members) > 0 {
 			next.err = Catch(func() error { return b.run(next.ctx, members) })
-			b.measure(time.Since(next.started))
+			if next.err == nil {
+				b.measure(time.Since(next.started))
+			}
 		}
 		close(next.done)
 		runtime.Gosched() // callers that have their answer may call again, and share the next batch
@@ -180,6 +186,14 @@ func (b *Batcher[T]) measure(took time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.roundTrip += (took - b.roundTrip) / 4
+}
+
+// RoundTrip returns how long the last calls and batches took that were answered, as an
+// average.
+func (b *Batcher[T]) RoundTrip() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.roundTrip
 }
 
 // InFlightFor returns for how long the batch has been in flight.

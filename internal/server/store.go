@@ -137,8 +137,13 @@ func (s *Store) Decide(ctx context.Context, k string, n int64, charge bool, answ
 	case batch.Full:
 		return ErrQueue
 	case batch.Alone:
-		defer batcher.Release()
-		return s.decideAlone(ctx, sv, d)
+		var took time.Duration
+		defer func() { batcher.Release(took) }()
+		err := s.decideAlone(ctx, sv, d)
+		if err == nil {
+			took = d.patience - time.Until(d.until)
+		}
+		return err
 	default:
 		return s.decideInBatch(ctx, sv, d, place)
 	}
@@ -171,7 +176,7 @@ func (s *Store) decideInBatch(ctx context.Context, sv *Server, d decision, place
 		return s.decideAlone(ctx, sv, d)
 	case errors.Is(err, batch.ErrHurry):
 		inFlight := place.InFlightFor()
-		if inFlight == 0 {
+		if queued(inFlight, d.patience) {
 			return ErrQueue
 		}
 		return s.finish(ctx, sv, d.key, context.DeadlineExceeded, inFlight, time.Now().Add(-inFlight))
