@@ -95,12 +95,21 @@ func (s *Store) classify(err error, given time.Duration, begun time.Time) *failu
 
 // processBusy reports whether goroutines wait long for a processor: the reply of a
 // server may then be there, and nobody has seen it.
-func processBusy() bool {
-	begun := time.Now()
+func processBusy() bool { return schedulingDelay() > busyDelay }
+
+const busyDelay = time.Millisecond
+
+// schedulingDelay returns how long a goroutine that can run waits for a processor.
+func schedulingDelay() time.Duration {
+	longest := time.Duration(0)
 	for range 4 {
+		begun := time.Now()
 		runtime.Gosched() // goes behind all goroutines that can run
+		if longest = max(longest, time.Since(begun)); longest > busyDelay {
+			break // a caller may be waiting
+		}
 	}
-	return time.Since(begun) > time.Millisecond
+	return longest
 }
 
 // isTimeout reports whether err is of a deadline, of a context or a connection.
