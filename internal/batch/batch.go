@@ -206,8 +206,9 @@ func (p Place[T]) InFlightFor() time.Duration {
 	return time.Since(p.batch.started)
 }
 
-// Wait waits until the batch returns, ctx ends, or hurry is over, if it is not 0. It
-// panics if the batch did.
+// Wait waits until the batch returns, ctx ends, or hurry is over, if it is not 0. If
+// the batch panicked, it panics for the caller whose context the batch has, and is an
+// error for the others: what was sent may have been carried out, and is not sent again.
 func (p Place[T]) Wait(ctx context.Context, hurry time.Duration) error {
 	var over <-chan time.Time
 	if hurry > 0 {
@@ -224,8 +225,12 @@ func (p Place[T]) Wait(ctx context.Context, hurry time.Duration) error {
 		p.leave()
 		return ErrHurry
 	}
-	if p.batch.err != nil {
-		return Rethrow(p.batch.err)
+	switch err := p.batch.err; {
+	case err == nil:
+	case p.index == 0:
+		return Rethrow(err)
+	default:
+		return Contain(err)
 	}
 	return p.batch.members[p.index].Err
 }
@@ -262,6 +267,18 @@ func Catch(f func() error) (err error) {
 		}
 	}()
 	return f()
+}
+
+// Panicked reports whether err is of a panic that Catch caught.
+func Panicked(err error) bool { return errors.As(err, new(*panicError)) }
+
+// Contain returns err, or if it is of a panic that Catch caught, an error that only
+// tells of it.
+func Contain(err error) error {
+	if p := (*panicError)(nil); errors.As(err, &p) {
+		return fmt.Errorf("the call was shared with one that panicked: %v", p.value)
+	}
+	return err
 }
 
 // Rethrow returns err, or panics if err is of a panic that Catch caught.

@@ -107,12 +107,20 @@ func (s *Store) decideBatch(ctx context.Context, sv *Server, b *batcher, members
 		own = hurried
 	}
 	given := own.left
-	err := s.call(ctx, given, func(ctx context.Context) error {
-		if s.servers.cluster != nil {
-			return s.runPipeline(ctx, sent)
-		}
-		return s.runScript(ctx, sent)
+	err := batch.Catch(func() error {
+		return s.call(ctx, given, func(ctx context.Context) error {
+			if s.servers.cluster != nil {
+				return s.runPipeline(ctx, sent)
+			}
+			return s.runScript(ctx, sent)
+		})
 	})
+	if batch.Panicked(err) { // a hook of the client, and the caller that is to recover may have left
+		if s.hooks.CallFailed != nil {
+			s.hooks.CallFailed(ctx, batch.Contain(err))
+		}
+		return err
+	}
 	if isTimeout(err) && queued(given, own.patience) {
 		return ErrQueue
 	}

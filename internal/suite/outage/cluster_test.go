@@ -172,4 +172,3 @@ func (r *nodeRun) call(t *check.Round, key string, isAway bool) {
 		r.during(t, res, err)
 	}
 }
-
