@@ -2,6 +2,7 @@ package algorithm
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -114,6 +115,12 @@ const replyLen = 5
 // script has other decisions.
 const failed = 2
 
+// failedInPart is what it replies for a decision that failed after it had charged one
+// of its limits.
+const failedInPart = 3
+
+var errInPart = errors.New("redis has charged one of the limits, and failed to charge another")
+
 // Failed reports whether reply, to one of several decisions, says that this one failed
 // and charged nothing.
 func Failed(reply []int64) bool { return len(reply) > 0 && reply[0] == failed }
@@ -123,6 +130,9 @@ func Failed(reply []int64) bool { return len(reply) > 0 && reply[0] == failed }
 func DecodeReply(reply []int64, limits []Member, into []Answer) error {
 	if len(reply) != replyLen*len(limits) {
 		return UnexpectedLength(len(reply), replyLen*len(limits))
+	}
+	if len(limits) > 1 && reply[0] == failedInPart {
+		return errInPart
 	}
 	for i, m := range limits {
 		n := reply[i*replyLen : (i+1)*replyLen]

@@ -365,6 +365,41 @@ func TestCrossSlot(t *testing.T) {
 	}
 }
 
+// Redis undoes nothing of a script that fails: a decision of which one limit could be charged and another could not is not made
+// again, or the first limit would be charged twice.
+func TestChargedInPart(t *testing.T) {
+	t.Parallel()
+	s := onRedis(t)
+	lim := s.limiter(t, "part", tenPerHour, core.SlidingWindowLog(core.PerHour(10)))
+	busy := s.occupy(t, lim)
+	var all []*answer
+	for range 3 {
+		all = append(all, enqueue(t.Context(), t, lim, request{key: "k", n: 1}))
+	}
+	s.do(t, "acl", "setuser", "default", "-zadd")
+	s.gate.Open()
+	for _, a := range append(busy, all...) {
+		a.await(t)
+	}
+	for i, a := range all {
+		a.wantUnavailable(t, fmt.Sprint("caller ", i))
+	}
+	s.do(t, "acl", "setuser", "default", "+zadd")
+	check.Eventually(t, "Redis decides again", func() bool {
+		res, err := lim.Peek(t.Context(), "k")
+		return err == nil && res.Source == core.SourceRedis
+	})
+	res, err := lim.Peek(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for limit := range res.All() {
+		if want := map[string]int64{"fixed-1h": 7, "log-1h": 10}[limit.Name]; limit.Remaining != want {
+			t.Errorf("%d remain of %s, want %d", limit.Remaining, limit.Name, want)
+		}
+	}
+}
+
 // A hook that panics, before a command is sent or after its reply, does so for one caller of a batch only, the one whose context the
 // batch has. The others have an error, nothing is sent twice, and the process and the Limiter live.
 func TestHookPanics(t *testing.T) {
