@@ -14,7 +14,7 @@ import (
 
 // maxWork is how many microseconds of Redis the decisions of one batch take together,
 // about: Redis does nothing else meanwhile.
-const maxWork = 1500
+const maxWork = 1200
 
 type (
 	batcher = batch.Batcher[decision]

@@ -106,8 +106,8 @@ func TestWorkOfBatch(t *testing.T) {
 	}
 	sent, _ := s.gate.Sent()
 	sent = sent[maxInFlight:]
-	if len(sent) != 14 || slices.Max(sent) != 3*len(logs) {
-		t.Errorf("scripts of %v keys, want 14 for the 40 decisions", sent)
+	if len(sent) != 20 || slices.Max(sent) != 2*len(logs) {
+		t.Errorf("scripts of %v keys, want 20 for the 40 decisions", sent)
 	}
 	if res, err := lim.Peek(t.Context(), "k"); err != nil || res.Remaining != 6000 {
 		t.Errorf("%+v, %v; want 6000 remaining", res, err)
