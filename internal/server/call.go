@@ -39,7 +39,8 @@ func (s *Store) patience(ctx context.Context) time.Duration {
 
 // call makes a call and waits for it no longer than d. A client that ends a call
 // with its context's deadline is waited for: a caller that cancels is noticed when
-// it returns, because a goroutine for each lone call took twice as long. Any other
+// it returns, because to wait beside a goroutine, even one that is parked for it, took
+// a lone call 39 % longer. Any other
 // client is waited for in a goroutine, which is abandoned when ctx ends; it holds a
 // connection of the client's pool until the read timeout, so that there are at most
 // as many of them as the pool has connections.
