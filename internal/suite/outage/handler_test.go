@@ -48,7 +48,12 @@ func timeoutHandler(t *check.Round, m mode, clients int, bound time.Duration) {
 		running.Go(func() {
 			for start := time.Now(); time.Since(start) < lasts; time.Sleep(20 * time.Millisecond) {
 				known, begun := watch.count(core.EventFallbackOn) > 0, time.Now()
-				response, err := service.Client().Get(service.URL)
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, service.URL, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				response, err := service.Client().Do(request)
 				if err != nil {
 					t.Error(err)
 					return
