@@ -59,7 +59,7 @@ type Batcher[T any] struct {
 	inFlight  int
 	waiting   []*batch[T]   // all but the last are full
 	calls     int           // in those that wait
-	roundTrip time.Duration // of the last calls and batches that were answered
+	roundTrip time.Duration // of the last batches that were answered
 }
 
 // A batch is calls that go together.
@@ -129,12 +129,8 @@ func (b *Batcher[T]) full() bool {
 	return len(b.waiting) > 1 || len(b.waiting[0].members) == b.maxBatch
 }
 
-// Release starts the next batch, if one waits. The call took so long, or 0 if nothing
-// is to be learned from it.
-func (b *Batcher[T]) Release(took time.Duration) {
-	if took > 0 {
-		b.measure(took)
-	}
+// Release starts the next batch, if one waits.
+func (b *Batcher[T]) Release() {
 	if next := b.next(); next != nil {
 		go b.runBatches(next)
 	}
@@ -188,8 +184,7 @@ func (b *Batcher[T]) measure(took time.Duration) {
 	b.roundTrip += (took - b.roundTrip) / 4
 }
 
-// RoundTrip returns how long the last calls and batches took that were answered, as an
-// average.
+// RoundTrip returns how long the last batches took that were answered, as an average.
 func (b *Batcher[T]) RoundTrip() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()

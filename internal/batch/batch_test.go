@@ -147,10 +147,10 @@ func TestOrder(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		p.sent()
-		p.Release(0)
+		p.Release()
 		synctest.Wait()
 		p.sent("abc")
-		p.Release(0)
+		p.Release()
 		synctest.Wait()
 		p.sent("abc", "def")
 		p.end(1, nil)
@@ -160,8 +160,8 @@ func TestOrder(t *testing.T) {
 		}
 		p.end(0, nil)
 		p.end(2, nil)
-		p.Release(0)
-		p.Release(0)
+		p.Release()
+		p.Release()
 		p.idle()
 		for i, c := range callers {
 			if c.err != nil || len(c.answer) != 1 {
@@ -180,14 +180,14 @@ func TestWeight(t *testing.T) {
 		for _, key := range []string{"a", "heavy", "b", "heavy", "c", "too heavy", "d", "e", "f", "g", "h"} {
 			p.call(t.Context(), key)
 		}
-		p.Release(0)
+		p.Release()
 		synctest.Wait()
 		for i := range 5 {
 			p.end(i, nil)
 		}
 		p.sent("aheavyb", "heavyc", "too heavy", "defg", "h")
 		for range maxInFlight - 1 {
-			p.Release(0)
+			p.Release()
 		}
 		p.idle()
 	})
@@ -201,7 +201,7 @@ func TestAgain(t *testing.T) {
 			p.fill()
 			p.call(t.Context(), "a")
 			for range maxInFlight {
-				p.Release(0)
+				p.Release()
 			}
 			synctest.Wait()
 			p.end(len(p.returns)-1, nil)
@@ -240,7 +240,7 @@ func TestCanceledBefore(t *testing.T) {
 		if !late.ended || !errors.Is(late.err, context.DeadlineExceeded) {
 			t.Errorf("ended %v, %v; want its own deadline", late.ended, late.err)
 		}
-		p.Release(0)
+		p.Release()
 		synctest.Wait()
 		p.sent("b")
 		if ctx := p.values[0]; ctx.Err() != nil || ctx.Value(key{}) != "of the first" {
@@ -253,7 +253,7 @@ func TestCanceledBefore(t *testing.T) {
 			t.Errorf("the others: %v, %v", stays.err, last.err)
 		}
 		for range maxInFlight - 1 {
-			p.Release(0)
+			p.Release()
 		}
 		p.idle()
 	})
@@ -267,7 +267,7 @@ func TestCanceledInFlight(t *testing.T) {
 		p.fill()
 		ctx, cancel := context.WithCancel(t.Context())
 		canceled, stays := p.call(ctx, "a"), p.call(t.Context(), "b")
-		p.Release(0)
+		p.Release()
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
@@ -280,7 +280,7 @@ func TestCanceledInFlight(t *testing.T) {
 			t.Errorf("the other: ended %v, %v", stays.ended, stays.err)
 		}
 		for range maxInFlight - 1 {
-			p.Release(0)
+			p.Release()
 		}
 		p.idle()
 	})
@@ -297,7 +297,7 @@ func TestErrors(t *testing.T) {
 		for _, k := range []string{"a", "b", "c", "d", "e", "f", "g"} {
 			callers = append(callers, p.call(t.Context(), k))
 		}
-		p.Release(0)
+		p.Release()
 		synctest.Wait()
 		p.end(0, nil)
 		p.end(1, all)
@@ -308,7 +308,7 @@ func TestErrors(t *testing.T) {
 			}
 		}
 		for range maxInFlight - 1 {
-			p.Release(0)
+			p.Release()
 		}
 		p.idle()
 	})
@@ -321,7 +321,7 @@ func TestPanics(t *testing.T) {
 	withServer(t, 2, func(t *testing.T, p *server) {
 		p.fill()
 		a, b, c := p.call(t.Context(), "a"), p.call(t.Context(), "b"), p.call(t.Context(), "c")
-		p.Release(0)
+		p.Release()
 		synctest.Wait()
 		cause := errors.New("panic of a hook")
 		p.end(0, cause)
@@ -336,7 +336,7 @@ func TestPanics(t *testing.T) {
 			t.Errorf("the next batch: ended %v, %v, %v", c.ended, c.err, c.panic)
 		}
 		for range maxInFlight - 1 {
-			p.Release(0)
+			p.Release()
 		}
 		p.idle()
 	})
@@ -371,7 +371,7 @@ func TestCrowd(t *testing.T) {
 					place, way := b.Acquire(ctx, sum{i*calls + j, &out})
 					if way == Alone {
 						time.Sleep(time.Millisecond)
-						b.Release(0)
+						b.Release()
 					} else if err := place.Wait(ctx, 0); err == nil && out != i*calls+j {
 						t.Errorf("caller %d has the answer %d, want %d", i, out, i*calls+j)
 					} else if err != nil && !errors.Is(err, context.DeadlineExceeded) {

@@ -37,7 +37,7 @@ func TestLongRoundTrips(t *testing.T) {
 						i++
 						continue
 					}
-					p.Release(0)
+					p.Release()
 					released++
 					synctest.Wait()
 				}
@@ -81,7 +81,7 @@ func TestHurry(t *testing.T) {
 		if d := place.InFlightFor(); d != 0 {
 			t.Errorf("a batch that waits has been in flight for %v", d)
 		}
-		p.Release(0)
+		p.Release()
 		synctest.Wait()
 		p.sent("patient")
 		time.Sleep(time.Second)
@@ -93,7 +93,7 @@ func TestHurry(t *testing.T) {
 			t.Errorf("the patient caller: ended %v, %v", patient.ended, patient.err)
 		}
 		for range maxInFlight - 1 {
-			p.Release(0)
+			p.Release()
 		}
 		p.idle()
 	})

@@ -137,13 +137,8 @@ func (s *Store) Decide(ctx context.Context, k string, n int64, charge bool, answ
 	case batch.Full:
 		return ErrQueue
 	case batch.Alone:
-		var took time.Duration
-		defer func() { batcher.Release(took) }()
-		err := s.decideAlone(ctx, sv, d)
-		if err == nil {
-			took = d.patience - time.Until(d.until)
-		}
-		return err
+		defer batcher.Release()
+		return s.decideAlone(ctx, sv, d)
 	default:
 		return s.decideInBatch(ctx, sv, d, place)
 	}
