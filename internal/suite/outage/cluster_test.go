@@ -147,6 +147,10 @@ func nodeAway(t *check.Round, s servers, callers int, timeout time.Duration, awa
 		for _, key := range keys {
 			awaitRedis(t, run.limiter, key)
 		}
+		check.Eventually(t, "the end is reported", func() bool { // a Ring may not ask the server yet
+			_, _ = run.limiter.Peek(t.Context(), keys[0])
+			return run.watch.count(core.EventFallbackOff) > 0
+		})
 		run.watch.wantOutages(t, 1)
 		share := float64(run.byRedis.Load()) / float64(run.calls.Load())
 		t.Logf("%d callers, %s: Redis decided %.2f %% of %d on keys of the other nodes, %d of %d on keys of the node that was away",
