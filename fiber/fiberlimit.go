@@ -68,6 +68,10 @@ func Key(f func(*fiber.Ctx) (string, error)) keyfunc.Func {
 	}
 }
 
+// Request returns the request of c as key functions see it, so that the function given
+// to [Key] can call others, such as [keyfunc.IP]. It is valid as long as c.
+func Request(c *fiber.Ctx) keyfunc.Request { return request{c} }
+
 // Result returns the decision about the request of c: the tightest one of stacked
 // middlewares. It reports false if no limiter decided.
 func Result(c *fiber.Ctx) (core.Result, bool) {

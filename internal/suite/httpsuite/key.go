@@ -13,9 +13,11 @@ import (
 // keyCases are about the key that a request is counted by.
 func keyCases() []testCase {
 	return []testCase{
-		{"User", users, nil},
+		{"User", func(b *testbed) { users(b, UserKey) }, nil},
+		{"TypedUser", func(b *testbed) { users(b, TypedUserKey) }, nil},
 		{"MissingKey", missingKey, nil},
 		{"NativeKey", nativeKey, nil},
+		{"NativeRequest", nativeRequest, nil},
 		{"Request", request, nil},
 	}
 }
@@ -42,8 +44,8 @@ func (s *servedApp) getEach(path string, requests []keyedRequest) {
 	}
 }
 
-func users(b *testbed) {
-	s := b.behind(Limit{Limiter: b.limiter(core.FixedWindow(core.PerMinute(1))), Key: keyfunc.User(UserKey)})
+func users(b *testbed, key any) {
+	s := b.behind(Limit{Limiter: b.limiter(core.FixedWindow(core.PerMinute(1))), Key: keyfunc.User(key)})
 	s.getEach("/a", []keyedRequest{{user("alice"), 200}, {user("alice"), 429}, {user("bob"), 200}, {user("bob"), 429}})
 	ans := s.get("/b", user("alice"))
 	ans.wantDenied()
@@ -73,6 +75,19 @@ func nativeKey(b *testbed) {
 	b.wantLeft(lim, "one", 0)
 	b.wantLeft(lim, "two", 1)
 	b.wantLeft(lim, fallbackKey, 1)
+}
+
+// nativeRequest has a native key function call others, with the adapter's Request.
+func nativeRequest(b *testbed) {
+	lim := b.limiter(core.FixedWindow(core.PerMinute(2)))
+	key := keyfunc.Join(keyfunc.IP(), keyfunc.User(UserKey), keyfunc.Header("Demo-Line"))
+	b.behind(Limit{Limiter: lim, NativeKey: true, Key: key}).
+		send(http.MethodGet, "/a", KeyHeader+": login", user("alice"), "Demo-Line: 1").wantServed()
+	b.wantLeft(lim, "login,join:"+ipKey+",user:alice,header:Demo-Line:1", 1)
+	b.behind(Limit{Limiter: lim, NativeKey: true, Key: keyfunc.IP()}).send(http.MethodGet, "/a", KeyHeader+": proxied", "X-Forwarded-For: 192.0.2.1").wantServed()
+	if n := b.logs.count("limiter=api"); n != 1 {
+		b.Errorf("%d warnings with the limiter's name: Request has its logger", n)
+	}
 }
 
 // request asks a Request for everything that it has.
