@@ -25,6 +25,10 @@ const adapter = guard.Adapter[*fiber.Ctx, fiber.Handler]("fiberlimit")
 // disconnects: the request waits nevertheless, and its handler runs. If the context of
 // c.SetUserContext ends, the wait ends.
 //
+// fasthttp appends the trailer of a chunked body to the headers. Key functions therefore
+// see no header of a chunked request that its header block did not have, and so none that
+// the application added before the middleware.
+//
 // With guard.CountIf an error that the handler returns is rendered by the
 // application's ErrorHandler at once, as Fiber's own logger does, because only
 // that gives the final status; middleware further out sees no error then.

@@ -1,6 +1,8 @@
 package httpsuite
 
 import (
+	"context"
+	"io"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -19,6 +21,8 @@ func keyCases() []testCase {
 		{"NativeKey", nativeKey, nil},
 		{"NativeRequest", nativeRequest, nil},
 		{"Request", request, nil},
+		{"Trailer", trailer, nil},
+		{"TrailerHTTP2", trailerHTTP2, []Ability{HTTP2}},
 	}
 }
 
@@ -115,4 +119,34 @@ func request(b *testbed) {
 		b.Errorf("the request has %q, want %q", got, want)
 	}
 	b.wantLeft(limit.Limiter, ipKey, 8)
+}
+
+// trailer sends, after the body, what would name another client. Raw requests that do so
+// are in clientsuite.
+func trailer(b *testbed) { b.trailer(false) }
+
+func trailerHTTP2(b *testbed) { b.trailer(true) }
+
+func (b *testbed) trailer(http2 bool) {
+	b.Helper()
+	limit := b.fixed(9)
+	limit.Key = keyfunc.FirstOf(keyfunc.APIKey("X-API-Key"), keyfunc.Cookie("session"), keyfunc.IP(keyfunc.TrustedProxies("127.0.0.1")))
+	s := b.serve(App{Use: []Mount{limit}, Routes: []Route{{Path: "/a"}}, HTTP2: http2})
+	ctx, cancel := context.WithTimeout(b.Context(), testTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.server.URL+"/a", io.NopCloser(strings.NewReader("of unknown length")))
+	if err != nil {
+		b.Fatal(err)
+	}
+	req.Header.Set("X-Forwarded-For", "192.0.2.1")
+	req.Trailer = http.Header{"X-Forwarded-For": {"198.51.100.6"}, "X-Api-Key": {"forged"}, "Cookie": {"session=forged"}}
+	resp, err := s.server.Transport.RoundTrip(req)
+	if err != nil {
+		b.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || resp.ProtoMajor == 2 != http2 {
+		b.Errorf("status %d over %s", resp.StatusCode, resp.Proto)
+	}
+	b.wantLeft(limit.Limiter, "ip:192.0.2.1", 8)
 }
