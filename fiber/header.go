@@ -48,7 +48,7 @@ func linesIn(block []byte, name string) (values [][]byte) {
 		line := block[at:end]
 		at = end
 		switch {
-		case len(bytes.TrimRight(line, "\r\n")) == 0:
+		case line[0] == '\n' || string(line) == "\r\n":
 			return values
 		case line[0] == ' ' || line[0] == '\t':
 			if value != nil {

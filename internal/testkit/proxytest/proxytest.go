@@ -6,6 +6,7 @@ package proxytest
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -132,7 +133,7 @@ func (k Kind) start(tb testing.TB, path string, backends []string) ([]string, er
 	if err := os.WriteFile(config, []byte(k.config(dir, hops)), 0o600); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(path, k.args(config)...)
+	cmd := exec.CommandContext(context.Background(), path, k.args(config)...) // it ends with the test, by Kill
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	p, err := process.Start(cmd)
@@ -164,8 +165,9 @@ func free() (string, error) {
 }
 
 func accepts(addresses []string) bool {
+	dialer := net.Dialer{Timeout: time.Second}
 	for _, address := range addresses {
-		conn, err := net.DialTimeout("tcp", address, time.Second)
+		conn, err := dialer.DialContext(context.Background(), "tcp", address)
 		if err != nil {
 			return false
 		}
