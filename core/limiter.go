@@ -45,6 +45,7 @@ type Limiter struct {
 	denials  *denyCache
 	events   *emitter
 	queues   waitQueues
+	renewer  renewer
 }
 
 // New returns the Limiter called name over client. Limiters of one name share
@@ -78,8 +79,9 @@ var lastID atomic.Uint64 // of the Limiters of this process
 
 func newLimiter(name string, c *config) *Limiter {
 	return &Limiter{
-		id: lastID.Add(1), name: name, limits: c.limits, compiled: newLimitSet(name, c.limits),
-		events: &emitter{name, c.observe, c.logger},
+		id: lastID.Add(1), name: name, limits: c.limits, compiled: newLimitSet(name, c.limits, c.hold),
+		events:  &emitter{limiter: name, observe: c.observe, logger: c.logger},
+		renewer: renewer{closed: make(chan struct{})},
 	}
 }
 
@@ -113,7 +115,7 @@ func (l *Limiter) Logger() *slog.Logger { return l.events.log() }
 
 // Allow is [Limiter.AllowN] with a cost of 1.
 func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error) {
-	err = l.decide(ctx, &res, key, 1, true)
+	err = l.decide(ctx, &res, key, 1, algorithm.OpCharge)
 	return res, err
 }
 
@@ -126,7 +128,7 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error)
 // [ErrUnavailable] when Redis could not answer. After ErrUnavailable, or a context
 // that ended while Redis was asked, it is not known whether n was charged.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, err error) {
-	err = l.decide(ctx, &res, key, n, n > 0)
+	err = l.decide(ctx, &res, key, n, algorithm.OpCharge)
 	return res, err
 }
 
@@ -134,13 +136,13 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, 
 // are what [Limiter.Allow] would return now, all else is as it is before that call.
 // Errors are those of [Limiter.AllowN].
 func (l *Limiter) Peek(ctx context.Context, key string) (res Result, err error) {
-	err = l.decide(ctx, &res, key, 1, false)
+	err = l.decide(ctx, &res, key, 1, algorithm.OpEvaluate)
 	return res, err
 }
 
-// Reset forgets what was charged to key: its full limit is available again. Errors
-// are those of [Limiter.AllowN]; while Redis does not answer, only what this process
-// knows is forgotten.
+// Reset forgets what was charged to key: its full limit is available again, but for
+// what is held by [Limiter.Reserve]. Errors are those of [Limiter.AllowN]; while Redis
+// does not answer, only what this process knows is forgotten.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err := check(ctx, key, 0); err != nil {
 		return err
@@ -157,67 +159,83 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 }
 
 // Close ends what runs in the background for the Limiter: the probes of a server
-// that is down, unless other Limiters over its client need them. It does not close
-// the client. Decisions after it are as before.
+// that is down, unless other Limiters over its client need them, and the renewals of
+// [Limiter.KeepHeld]. It does not close the client. Decisions after it are as before.
 func (l *Limiter) Close() error {
+	l.renewer.close()
 	if l.store != nil {
 		l.store.Close()
 	}
 	return nil
 }
 
-// decide decides on n units for key, charges them if charge is set and they are
+// decide decides on n units for key, charges or holds them if op says so and they are
 // admitted, and emits the event. It writes the Result to res, as do the functions
 // that it calls: to return it from each of them took a quarter of the time of a
 // decision in memory.
-func (l *Limiter) decide(ctx context.Context, res *Result, key string, n int64, charge bool) error {
+func (l *Limiter) decide(ctx context.Context, res *Result, key string, n int64, op algorithm.Op) error {
 	if err := check(ctx, key, n); err != nil {
 		return err
 	}
-	isPeek := !charge && n > 0
+	isPeek := op == algorithm.OpEvaluate
+	if n == 0 {
+		op = algorithm.OpEvaluate
+	}
 	if l.events.observe == nil || isPeek {
-		return l.decideUnobserved(ctx, res, key, n, charge)
+		return l.decideUnobserved(ctx, res, key, n, op)
 	}
 	start := time.Now()
-	err := l.decideUnobserved(ctx, res, key, n, charge)
+	err := l.decideUnobserved(ctx, res, key, n, op)
 	l.events.emit(ctx, Event{Kind: EventDecision, Result: *res, Cost: n, Took: time.Since(start), Err: err})
 	return err
 }
 
 // decideUnobserved decides in memory, from the deny cache, in Redis or by the
 // outage policy.
-func (l *Limiter) decideUnobserved(ctx context.Context, res *Result, key string, n int64, charge bool) error {
+func (l *Limiter) decideUnobserved(ctx context.Context, res *Result, key string, n int64, op algorithm.Op) error {
 	if l.memory != nil {
-		decideInMemory(l.memory, l.compiled, res, key, n, charge, SourceMemory)
+		l.decideInMemory(l.memory, l.compiled, res, key, n, op, SourceMemory)
 		return nil
 	}
-	if charge && l.denials.get(res, key, n) {
+	if op != algorithm.OpEvaluate && l.denials.get(res, key, n) {
 		return nil
 	}
 	generation, sent := l.denials.beforeCall()
-	err := l.decideInRedis(ctx, res, key, n, charge)
+	deniedFor, err := l.decideInRedis(ctx, res, key, n, op)
 	if err != nil {
 		if err = l.failure(ctx, err); !errors.Is(err, ErrUnavailable) {
 			return err
 		}
-		return l.decideByPolicy(res, key, n, charge, err)
+		return l.decideByPolicy(res, key, n, op, err)
 	}
-	if charge {
-		l.denials.put(key, n, res, generation, sent)
+	if op != algorithm.OpEvaluate {
+		l.denials.put(key, n, res, deniedFor, generation, sent)
 	}
 	return nil
 }
 
-func (l *Limiter) decideInRedis(ctx context.Context, res *Result, key string, n int64, charge bool) error {
+// decideInRedis also returns for how long at least the units are denied, if they are.
+func (l *Limiter) decideInRedis(ctx context.Context, res *Result, key string, n int64, op algorithm.Op) (deniedFor time.Duration, err error) {
 	d := newRedisDecision(l.id, len(l.limits))
-	if err := l.store.Decide(ctx, key, n, charge, d.answers); err != nil {
-		return err
+	var held *reservation
+	var refs []algorithm.Ref
+	if op == algorithm.OpReserve {
+		held = newReservation(l.id, len(l.limits))
+		refs = held.refs
 	}
-	l.compiled.fill(res, d.answers, n, charge, SourceRedis)
-	if charge && res.Allowed {
+	if err := l.store.Decide(ctx, key, n, op, d.answers, refs); err != nil {
+		return 0, err
+	}
+	l.compiled.fill(res, d.answers, n, op != algorithm.OpEvaluate, SourceRedis)
+	switch {
+	case !res.Allowed:
+		return l.compiled.deniedFor(d.answers, n), nil
+	case held != nil:
+		res.receipt = receipt{claim: held.claims.Only(), key: key, n: n, held: held}
+	case op == algorithm.OpCharge:
 		res.receipt = receipt{claim: d.set.Only(), key: key, n: n, id: res.receipt.id}
 	}
-	return nil
+	return 0, nil
 }
 
 // A redisDecision is what outlives the call that decides, all in one allocation
@@ -238,13 +256,23 @@ func newRedisDecision(owner uint64, limits int) *redisDecision {
 }
 
 // decideInMemory decides by the state in s. The claim is zero if nothing was
-// charged.
-func decideInMemory(s *memory.Store, limits *limitSet, res *Result, key string, n int64, charge bool, source Source) {
+// charged or reserved.
+func (l *Limiter) decideInMemory(s *memory.Store, limits *limitSet, res *Result, key string, n int64, op algorithm.Op, source Source) {
 	var inline [1]algorithm.Answer // it needs no allocation: it stays on the stack
 	answers := inline[:]
 	if len(limits.members) > len(inline) {
 		answers = make([]algorithm.Answer, len(limits.members))
 	}
+	if op == algorithm.OpReserve {
+		held := newReservation(l.id, len(limits.members))
+		admitted := s.Reserve(key, n, answers, held.refs)
+		limits.fill(res, answers, n, true, source)
+		if admitted {
+			res.receipt = receipt{claim: held.claims.Only(), key: key, n: n, held: held}
+		}
+		return
+	}
+	charge := op == algorithm.OpCharge
 	c := s.Decide(key, n, charge, answers)
 	limits.fill(res, answers, n, charge, source)
 	res.receipt.claim, res.receipt.key, res.receipt.n = c, key, n

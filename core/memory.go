@@ -20,6 +20,6 @@ func NewMemory(name string, opts ...Option) (*Limiter, error) {
 		return nil, err
 	}
 	l := newLimiter(name, c)
-	l.memory = memory.New(c.entries, l.compiled.evaluators, l.id)
+	l.memory = memory.New(c.entries, l.compiled.members, l.id)
 	return l, nil
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/memory"
 	"github.com/redislimit/redislimit/internal/server"
 )
@@ -56,20 +57,20 @@ func newFallback(l *Limiter, c *config) *fallback {
 	for i, limit := range c.limits {
 		shared[i] = limit.shared(int64(c.processes))
 	}
-	limits := newLimitSet(l.name, shared)
+	limits := newLimitSet(l.name, shared, c.hold)
 	limits.names = l.compiled.names
-	return &fallback{limits, memory.New(c.entries, limits.evaluators, l.id)}
+	return &fallback{limits, memory.New(c.entries, limits.members, l.id)}
 }
 
 // decideByPolicy decides while Redis does not, because of err.
-func (l *Limiter) decideByPolicy(res *Result, key string, n int64, charge bool, err error) error {
+func (l *Limiter) decideByPolicy(res *Result, key string, n int64, op algorithm.Op, err error) error {
 	switch l.policy {
 	case failClosed:
 		return err
 	case failOpen:
 		*res = Result{Allowed: true, Limiter: l.name, Name: l.compiled.names[0], At: time.Now()}
 	default:
-		decideInMemory(l.fallback.store, l.fallback.limits, res, key, n, charge, SourceFallback)
+		l.decideInMemory(l.fallback.store, l.fallback.limits, res, key, n, op, SourceFallback)
 	}
 	return nil
 }
@@ -90,7 +91,7 @@ func (l *Limiter) hooks() server.Hooks {
 // over the same client does.
 func (l *Limiter) breakerChanged(ctx context.Context, c server.Change) {
 	e := Event{Kind: EventBreaker, Server: c.Server, Err: c.Cause, Detail: c.To.String()}
-	l.events.emit(ctx, e)
+	l.events.emitContained(ctx, e)
 	switch {
 	case c.From == server.BreakerClosed:
 		message := "redislimit: redis does not answer: " + l.policy.String() + " decides"
@@ -100,11 +101,11 @@ func (l *Limiter) breakerChanged(ctx context.Context, c server.Change) {
 		if c.Log {
 			l.events.logAt(ctx, slog.LevelWarn, message, "server", c.Server, "error", c.Cause)
 		}
-		l.events.emit(ctx, Event{Kind: EventFallbackOn, Server: c.Server, Err: c.Cause, Detail: l.policy.String()})
+		l.events.emitContained(ctx, Event{Kind: EventFallbackOn, Server: c.Server, Err: c.Cause, Detail: l.policy.String()})
 	case c.To == server.BreakerClosed:
 		if c.Log {
 			l.events.logAt(ctx, slog.LevelInfo, "redislimit: redis answers again", "server", c.Server)
 		}
-		l.events.emit(ctx, Event{Kind: EventFallbackOff, Server: c.Server})
+		l.events.emitContained(ctx, Event{Kind: EventFallbackOff, Server: c.Server})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/claim"
 )
 
@@ -12,31 +13,32 @@ type receipt struct {
 	claim claim.Claim // zero if nothing was charged
 	key   string
 	n     int64
-	id    int64 // the ChargeID; with several limits it is in the Result of each
+	id    algorithm.Ref // the ChargeID; with several limits it is in the Result of each
+	held  *reservation  // of Reserve, or nil
 }
 
-// Refund takes back what was charged for r, as far as it still counts: in the window
-// that it was charged to and never in a later one, and never above the limit. Each
-// Result is refunded at most once, its copies included. There is nothing to refund
-// for one that was not charged, such as a denial: Refund then does nothing.
+// Refund takes back what was charged for r, as far as it still counts and can be told
+// apart: a window or a log gives back to the window that was charged and never to a
+// later one, a bucket only while nothing was charged after r, and then what has not
+// drained. Where it is known beforehand that a charge may be taken back,
+// [Limiter.Reserve] is exact. For a reserved Result Refund is Settle with a cost of 0.
+//
+// Each Result is refunded at most once, its copies included. There is nothing to
+// refund for one that was not charged, such as a denial: Refund then does nothing.
 //
 // Errors are [ErrInvalidResult] if r is of another Limiter, the context's own
 // error, and [ErrUnavailable] if Redis could not answer. After ErrUnavailable, or a
 // context that ended while Redis was asked, it is not known whether r was refunded,
 // and another call does nothing.
 func (l *Limiter) Refund(ctx context.Context, r Result) error {
-	switch owner := r.receipt.claim.Owner(); {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case owner == 0:
-		return nil
-	case owner != l.id:
-		return fmt.Errorf("%w: it is of limiter %q, not of this %q", ErrInvalidResult, r.Limiter, l.name)
-	case !r.receipt.claim.Take():
-		return nil
+	if r.receipt.held != nil {
+		return l.Settle(ctx, r, 0)
+	}
+	if taken, err := l.take(ctx, r); !taken {
+		return err
 	}
 	key, n := r.receipt.key, r.receipt.n
-	var ids []int64
+	var ids []algorithm.Ref
 	for each := range r.All() {
 		ids = append(ids, each.receipt.id)
 	}
@@ -50,4 +52,18 @@ func (l *Limiter) Refund(ctx context.Context, r Result) error {
 		return nil
 	}
 	return l.failure(ctx, l.store.Refund(ctx, key, n, ids))
+}
+
+// take reports whether r is this Limiter's to refund or settle, which it then is no
+// longer.
+func (l *Limiter) take(ctx context.Context, r Result) (bool, error) {
+	switch owner := r.receipt.claim.Owner(); {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case owner == 0:
+		return false, nil
+	case owner != l.id:
+		return false, fmt.Errorf("%w: it is of limiter %q, not of this %q", ErrInvalidResult, r.Limiter, l.name)
+	}
+	return r.receipt.claim.Take(), nil
 }

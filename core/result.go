@@ -2,6 +2,7 @@ package core
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"math"
 	"math/bits"
@@ -70,6 +71,14 @@ func (r Result) All() iter.Seq[Result] {
 	}
 }
 
+// Format has fmt print a Result, and what contains one, without the key of the request:
+// keys are personal data.
+func (r Result) Format(s fmt.State, verb rune) {
+	type result Result // has no Format
+	r.receipt = receipt{}
+	_, _ = fmt.Fprintf(s, fmt.FormatString(s, verb), result(r))
+}
+
 // A Source says who made a decision.
 type Source uint8
 
@@ -133,18 +142,20 @@ type limitSet struct {
 	limiter    string
 	names      []string
 	members    []algorithm.Member
-	evaluators []algorithm.Evaluator
 	capacities []int64
 	windows    []time.Duration
 }
 
-func newLimitSet(limiter string, limits []Limit) *limitSet {
+func newLimitSet(limiter string, limits []Limit, hold time.Duration) *limitSet {
 	s := &limitSet{limiter: limiter}
 	for _, l := range limits {
 		e := l.kind.New(l.numbers())
 		s.names = append(s.names, l.Name())
-		s.members = append(s.members, algorithm.Member{Kind: l.kind, Evaluator: e})
-		s.evaluators = append(s.evaluators, e)
+		m := algorithm.Member{Kind: l.kind, Evaluator: e, Hold: hold.Microseconds()}
+		if hold == 0 {
+			m.Hold = algorithm.DefaultHold(e)
+		}
+		s.members = append(s.members, m)
 		capacity, window := e.Capacity()
 		s.capacities, s.windows = append(s.capacities, capacity), append(s.windows, micros(window))
 	}
@@ -176,8 +187,11 @@ func (s *limitSet) fill(res *Result, answers []algorithm.Answer, n int64, charge
 
 // fillOne fills res with the Result of limit i.
 func (s *limitSet) fillOne(res *Result, i int, a *algorithm.Answer, n int64, charged bool, source Source) {
-	e := s.evaluators[i]
-	out := e.Outcome(a.Observation, n, a.Admits, charged)
+	e, o := s.members[i].Evaluator, a.Observation
+	if a.Held > 0 {
+		o = e.WithHeld(o, n, a.Held)
+	}
+	out := e.Outcome(o, n, a.Admits, charged)
 	res.Allowed = a.Admits
 	res.Limit, res.Remaining = s.capacities[i], out.Remaining
 	res.RetryAfter = Never
@@ -189,8 +203,29 @@ func (s *limitSet) fillOne(res *Result, i int, a *algorithm.Answer, n int64, cha
 	res.Limiter, res.Name = s.limiter, s.names[i]
 	res.Source = source
 	if charged {
-		res.receipt.id = e.ChargeID(a.Observation)
+		res.receipt.id = e.ChargeID(a.Observation, n)
 	}
+}
+
+// shortestHold returns the shortest duration of the limits' holds.
+func (s *limitSet) shortestHold() time.Duration {
+	shortest := s.members[0].Hold
+	for _, m := range s.members {
+		shortest = min(shortest, m.Hold)
+	}
+	return micros(shortest)
+}
+
+// deniedFor returns for how long n units are denied at least, whatever becomes of what
+// is held.
+func (s *limitSet) deniedFor(answers []algorithm.Answer, n int64) time.Duration {
+	longest := int64(0)
+	for i, a := range answers {
+		if !a.Admits {
+			longest = max(longest, s.members[i].DeniedFor(a.Observation, n, a.Held))
+		}
+	}
+	return micros(min(longest, int64(maxStale/time.Microsecond)))
 }
 
 // combine returns one Result for those of several limits.

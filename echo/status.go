@@ -1,6 +1,8 @@
 package echolimit
 
 import (
+	"bufio"
+	"net"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -14,7 +16,12 @@ import (
 func serveAndFinish(g *guard.Guard, v guard.Verdict, next echo.HandlerFunc, c echo.Context) (err error) {
 	ctx, response := c.Request().Context(), c.Response()
 	returned, status := false, 0
+	writer := &hijackable{ResponseWriter: response.Writer}
+	response.Writer = writer
 	response.Before(func() {
+		if writer.hijacked {
+			return // this response reaches nobody
+		}
 		status = response.Status
 		if returned {
 			g.Finish(ctx, v, status)
@@ -23,7 +30,12 @@ func serveAndFinish(g *guard.Guard, v guard.Verdict, next echo.HandlerFunc, c ec
 	panicked := true
 	defer func() {
 		returned = true
+		if response.Writer == writer { // and not that of a middleware further in, which left its own
+			response.Writer = writer.ResponseWriter
+		}
 		switch {
+		case writer.hijacked && status == 0:
+			g.Finish(ctx, v, http.StatusSwitchingProtocols)
 		case status != 0:
 			g.Finish(ctx, v, status)
 		case err == nil && !panicked:
@@ -34,3 +46,21 @@ func serveAndFinish(g *guard.Guard, v guard.Verdict, next echo.HandlerFunc, c ec
 	panicked = false
 	return err
 }
+
+// A hijackable response notes that a handler has taken over the connection, of which
+// the status that Echo keeps says nothing.
+type hijackable struct {
+	http.ResponseWriter
+
+	hijacked bool
+}
+
+func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
+	h.hijacked = h.hijacked || err == nil
+	return conn, rw, err
+}
+
+// Unwrap is for http.ResponseController, through which Echo uses all but the methods
+// above.
+func (h *hijackable) Unwrap() http.ResponseWriter { return h.ResponseWriter }

@@ -37,7 +37,7 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) gin.H
 			handler(c)
 		default:
 			c.Abort()
-			c.Data(verdict.Status, guard.ProblemType, guard.Problem(verdict.Status))
+			c.Data(verdict.Status, guard.ProblemType, guard.Problem(verdict.Status, verdict.Err))
 		}
 	}
 }
@@ -57,6 +57,10 @@ func OnError(h gin.HandlerFunc) guard.Option { return adapter.OnError(h) }
 // address; any other error is answered with 500. Under the middleware of another
 // adapter the key function panics.
 func Key(f func(*gin.Context) (string, error)) keyfunc.Func { return adapter.Key(f) }
+
+// Request returns the request of c as key functions see it, so that the function given
+// to [Key] can call others, such as [keyfunc.IP].
+func Request(c *gin.Context) keyfunc.Request { return request{c} }
 
 // Result returns the decision about the request of c: the tightest one of stacked
 // middlewares. It reports false if no limiter decided.

@@ -16,7 +16,7 @@ type Kind struct {
 	Tag  string // in Redis keys, such as "token"
 
 	Bucket   bool                            // it takes Burst
-	Delays   bool                            // an admitted request waits for its turn
+	Delays   bool                            // an admitted request waits for its turn in a queue; its units cannot be held
 	Aligns   bool                            // its windows can be aligned
 	Burst    func(count, period int64) int64 // the default capacity, where it is not the count
 	Validate func(Limit) error               // what is refused beyond the bounds of every limit; nil for nothing
@@ -25,6 +25,8 @@ type Kind struct {
 
 	decideLua string // its Lua file, with evaluate and charge
 	refundLua string // what a refund needs besides
+	holdLua   string // what holds need besides
+	storesLog bool   // a sorted set is stored, and not a string
 	costArgs  int    // how many arguments Cost appends
 
 	work func(n int64) int64 // see Work; nil if it is the same for any cost
@@ -51,8 +53,9 @@ type Evaluator interface {
 	Evaluate(s *State, now, n int64) (o Observation, admits bool)
 	// Charge charges n units to s. o is what Evaluate has just observed in s.
 	Charge(s *State, o Observation, n int64)
-	// Refund takes back n units that were charged under the ChargeID id.
-	Refund(s *State, now, n, id int64)
+	// Refund takes back n units that were charged under the ChargeID id, as far as they
+	// still count.
+	Refund(s *State, now, n int64, id Ref)
 	// ResetAt returns the instant at which the full limit is available again.
 	ResetAt(s *State) int64
 	// Usage returns how much of the limit is used at now, from 0 to 1 or a little above.
@@ -72,9 +75,34 @@ type Evaluator interface {
 	// Outcome returns the outcome of a decision on n units that observed o. admits and
 	// charged say whether this limit admits them, and whether they were charged.
 	Outcome(o Observation, n int64, admits, charged bool) Outcome
-	// ChargeID returns the id by which Refund finds the charge that followed o.
-	ChargeID(o Observation) int64
+	// ChargeID returns the id by which Refund finds the charge of n units that followed o.
+	ChargeID(o Observation, n int64) Ref
+	// WithHeld returns o as it would be if held units had been charged before the
+	// decision on n units.
+	WithHeld(o Observation, n, held int64) Observation
+	// DeniedFor returns for how long n units are denied at least after o, even if all
+	// units held are given back; o was observed by a decision on n and the units held.
+	DeniedFor(o Observation, n, held int64) int64
+	// MaxCharge returns how many of n units can be charged that need not fit.
+	MaxCharge(o Observation, n int64) int64
 }
+
+// A Ref is what a later call finds a charge or a hold by.
+type Ref struct{ A, B int64 }
+
+// An Op is what a caller asks for.
+type Op byte
+
+// The operations, as scripts know them.
+const (
+	OpEvaluate Op = '0' + iota // decide, and charge nothing
+	OpCharge                   // decide, and charge what is admitted
+	OpReserve                  // decide, and hold what is admitted
+	OpSettle                   // charge in place of what is held
+	OpRefund                   // take back what was charged
+	OpReset                    // forget what was charged
+	OpRenew                    // hold for longer
+)
 
 // An Observation is the state of a limit that a decision found. What A, B and C are
 // depends on the algorithm: its type and its Lua file document them. It has four
@@ -85,10 +113,12 @@ type Observation struct {
 	A, B, C int64
 }
 
-// An Answer is that of one limit to a decision.
+// An Answer is that of one limit to a decision. The Observation does not count the
+// units that are held.
 type Answer struct {
 	Admits bool
 	Observation
+	Held int64 // the units of all holds that have not expired
 }
 
 // A State is the state of one limit of one key in memory. What A, B and C are
@@ -97,7 +127,8 @@ type Answer struct {
 // changes.
 type State struct {
 	A, B, C int64
-	log     []logEntry
+	log     *logEntries
+	holds   *holds // nil if there are none
 }
 
 // An Outcome is the numbers of a core.Result that differ from decision to decision,
@@ -112,3 +143,8 @@ const Never = math.MaxInt64
 // maxInstant bounds the instants in a valid reply: up to here a Lua number holds
 // every integer.
 const maxInstant = 1 << 53
+
+// maxUnits bounds the units of a window, which go beyond its limit where more is
+// charged than was held. It is above any limit, and the products of a sliding window
+// counter with it are exact in Lua.
+const maxUnits = 1 << 30

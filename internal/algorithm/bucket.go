@@ -12,6 +12,9 @@ var bucketLua string
 //go:embed lua/bucket_refund.lua
 var bucketRefundLua string
 
+//go:embed lua/bucket_hold.lua
+var bucketHoldLua string
+
 // TokenBucket, LeakyBucket and GCRA are the three bucket algorithms. They decide
 // alike and store alike: the one instant at which the full capacity is available
 // again. GCRA calls it the theoretical arrival time; a token bucket is full then, and
@@ -20,16 +23,16 @@ var bucketRefundLua string
 var (
 	TokenBucket = &Kind{
 		Name: "token_bucket", Tag: "token", Bucket: true, Validate: validateBucket, New: newBucket,
-		decideLua: bucketLua, refundLua: bucketRefundLua, costArgs: 2,
+		decideLua: bucketLua, refundLua: bucketRefundLua, holdLua: bucketHoldLua, costArgs: 2,
 	}
 	LeakyBucket = &Kind{
 		Name: "leaky_bucket", Tag: "leaky", Bucket: true, Validate: validateBucket, New: newLeakyBucket,
 		Delays: true, Burst: drainedInOneSecond,
-		decideLua: bucketLua, refundLua: bucketRefundLua, costArgs: 2,
+		decideLua: bucketLua, refundLua: bucketRefundLua, holdLua: bucketHoldLua, costArgs: 2,
 	}
 	GCRA = &Kind{
 		Name: "gcra", Tag: "gcra", Bucket: true, Validate: validateBucket, New: newBucket,
-		decideLua: bucketLua, refundLua: bucketRefundLua, costArgs: 2,
+		decideLua: bucketLua, refundLua: bucketRefundLua, holdLua: bucketHoldLua, costArgs: 2,
 	}
 )
 
@@ -64,7 +67,8 @@ func drainedInOneSecond(count, period int64) int64 {
 // time until the full capacity is available again. A charge adds the time of its
 // units to the debt, which shrinks as time passes.
 //
-// An Observation is the debt: A whole microseconds and B parts of 1/q. A State is
+// An Observation is the debt, which is above the capacity if more was charged than
+// fits: A whole microseconds and B parts of 1/q. A State is
 // the instant at which the debt ends: A whole microseconds and B parts of 1/q.
 type bucket struct {
 	capacity int64
@@ -120,11 +124,20 @@ func (b *bucket) Evaluate(s *State, now, n int64) (Observation, bool) {
 }
 
 func (b *bucket) Charge(s *State, o Observation, n int64) {
-	debt := b.unit.add(span{o.A, o.B}, b.cost(n))
+	cost := b.unitCost
+	if n != 1 {
+		cost = b.unit.times(n) // it may be above the capacity
+	}
+	debt := b.unit.add(span{o.A, o.B}, cost)
 	s.A, s.B = o.At+debt.w, debt.f
 }
 
-func (b *bucket) Refund(s *State, now, n, _ int64) {
+// Refund reduces the debt only if the charge is the last: what drained since, and what
+// others were charged on top, cannot be told apart otherwise.
+func (b *bucket) Refund(s *State, now, n int64, id Ref) {
+	if id != (Ref{s.A, s.B}) {
+		return
+	}
 	debt := b.unit.sub(b.debt(s, now), b.cost(n))
 	s.A, s.B = now+debt.w, debt.f
 }
@@ -145,12 +158,33 @@ func (b *bucket) Cost(args []any, n int64) []any {
 }
 
 func (b *bucket) Valid(o Observation) bool {
-	return o.A >= 0 && o.B >= 0 && o.B <= b.unit.q && !b.maxDebt.less(span{o.A, o.B})
+	return o.A >= 0 && o.A < maxInstant && o.B >= 0 && o.B <= b.unit.q
 }
 
-// ChargeID is the same for all charges: a refund reduces the debt, whichever charge
-// it is of.
-func (b *bucket) ChargeID(Observation) int64 { return 0 }
+// ChargeID is the instant at which the debt ends with the charge.
+func (b *bucket) ChargeID(o Observation, n int64) Ref {
+	debt := b.unit.add(span{o.A, o.B}, b.cost(n))
+	return Ref{o.At + debt.w, debt.f}
+}
+
+func (b *bucket) WithHeld(o Observation, _, held int64) Observation {
+	debt := b.unit.add(span{o.A, o.B}, b.unit.times(held))
+	o.A, o.B = min(debt.w, maxInstant), debt.f
+	return o
+}
+
+func (b *bucket) DeniedFor(o Observation, n, _ int64) int64 {
+	return b.Outcome(o, n, false, false).RetryAfter
+}
+
+// MaxCharge bounds the debt by the latest instant at which it can end.
+func (b *bucket) MaxCharge(o Observation, n int64) int64 {
+	left := span{w: max(0, maxInstant-1-o.At-o.A)}
+	if b.unit.times(n).less(left) {
+		return n
+	}
+	return min(n, b.unit.units(left))
+}
 
 func (b *bucket) Capacity() (units, window int64) { return b.capacity, b.maxDebt.micros() }
 

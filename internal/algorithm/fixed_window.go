@@ -8,18 +8,24 @@ var fixedWindowLua string
 //go:embed lua/fixed_window_refund.lua
 var fixedWindowRefundLua string
 
+//go:embed lua/window_hold.lua
+var windowHoldLua string
+
+//go:embed lua/fixed_window_hold.lua
+var fixedWindowHoldLua string
+
 // FixedWindow counts the units in windows, which begin with the first admitted
 // request, or at multiples of the period if they are aligned.
 var FixedWindow = &Kind{
 	Name: "fixed_window", Tag: "fixed", Aligns: true, New: newFixedWindow,
-	decideLua: fixedWindowLua, refundLua: fixedWindowRefundLua, costArgs: 1,
+	decideLua: fixedWindowLua, refundLua: fixedWindowRefundLua, holdLua: windowHoldLua + fixedWindowHoldLua, costArgs: 1,
 }
 
 // A fixedWindow decides for [FixedWindow].
 //
-// An Observation is A, the units used; B, the start of the window; C, its length,
-// which after a change of the limit may not be the period. A State is A, the units
-// used; B, the start of the window; C, its end.
+// An Observation is A, the units used; B, the instant at which the window was opened;
+// C, its length, which after a change of the limit may not be the period. A State is A,
+// the units used; B, the instant at which the window was opened; C, its end.
 type fixedWindow struct {
 	limit, period  int64
 	aligned, named bool
@@ -33,20 +39,25 @@ func (w *fixedWindow) Evaluate(s *State, now, n int64) (Observation, bool) {
 	used, start := s.A, s.B
 	if now >= s.C || used == 0 {
 		used, start = 0, now
-		if w.aligned {
-			start = now - now%w.period
-		}
 	}
 	fits := used+min(n, w.limit+1) <= w.limit // min: the sum must not overflow
 	return Observation{At: now, A: used, B: start, C: w.period}, fits
 }
 
 func (w *fixedWindow) Charge(s *State, o Observation, n int64) {
-	s.A, s.B, s.C = o.A+n, o.B, o.B+o.C
+	s.A, s.B, s.C = o.A+n, o.B, w.end(o)
 }
 
-func (w *fixedWindow) Refund(s *State, _, n, start int64) {
-	if s.B == start {
+// end returns the end of the window. An aligned one begins at a multiple of its length.
+func (w *fixedWindow) end(o Observation) int64 {
+	if w.aligned {
+		return o.B - o.B%o.C + o.C
+	}
+	return o.B + o.C
+}
+
+func (w *fixedWindow) Refund(s *State, _, n int64, window Ref) {
+	if s.B == window.A && s.A > 0 {
 		s.A = max(0, s.A-n)
 	}
 }
@@ -82,16 +93,30 @@ func (w *fixedWindow) Cost(args []any, n int64) []any { return append(args, min(
 
 func (w *fixedWindow) Valid(o Observation) bool {
 	used, start, length := o.A, o.B, o.C
-	return used >= 0 && used < maxInstant && start >= 0 && length > 0 && start+length > o.At && start+length < maxInstant
+	return used >= 0 && used < maxInstant && start >= 0 && length > 0 && length < maxInstant && w.end(o) > o.At && start+length < maxInstant
 }
 
-// ChargeID is the start of the window.
-func (w *fixedWindow) ChargeID(o Observation) int64 { return o.B }
+// ChargeID is the instant at which the window was opened: after a reset it is another.
+func (w *fixedWindow) ChargeID(o Observation, _ int64) Ref { return Ref{A: o.B} }
+
+func (w *fixedWindow) WithHeld(o Observation, _, held int64) Observation {
+	o.A += held
+	return o
+}
+
+func (w *fixedWindow) DeniedFor(o Observation, n, _ int64) int64 {
+	if o.A+n <= w.limit {
+		return 0
+	}
+	return w.Outcome(o, n, false, false).RetryAfter
+}
+
+func (w *fixedWindow) MaxCharge(o Observation, n int64) int64 { return min(n, max(0, maxUnits-o.A)) }
 
 func (w *fixedWindow) Capacity() (units, window int64) { return w.limit, w.period }
 
 func (w *fixedWindow) Outcome(o Observation, n int64, admits, charged bool) Outcome {
-	used, remains := o.A, o.B+o.C-o.At
+	used, remains := o.A, w.end(o)-o.At
 	var out Outcome
 	switch {
 	case n > w.limit:

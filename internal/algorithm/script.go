@@ -2,6 +2,7 @@ package algorithm
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -18,21 +19,30 @@ var (
 	decideLua string
 	//go:embed lua/decide_all.lua
 	decideAllLua string
-	//go:embed lua/refund.lua
-	refundLua string
+	//go:embed lua/record.lua
+	recordLua string
+	//go:embed lua/hold.lua
+	holdLua string
+	//go:embed lua/hold_limit.lua
+	holdLimitLua string
+	//go:embed lua/hold_in_string.lua
+	holdInStringLua string
+	//go:embed lua/hold_in_log.lua
+	holdInLogLua string
 )
 
-// A Member is one of the limits that a script decides.
+// A Member is one of the limits of a limiter.
 type Member struct {
 	*Kind
 	Evaluator
+	Hold int64 // for how long its units are held, in microseconds
 }
 
 // DecideScript returns the script that decides limits. The script for a single limit
 // is simpler, and so faster.
 func DecideScript(limits []Member) string {
 	if len(limits) > 1 {
-		return composeSeveral(limits, false, decideAllLua)
+		return composeSeveral(limits)
 	}
 	c := newComposer()
 	c.add(limits[0].decideLua)
@@ -40,8 +50,40 @@ func DecideScript(limits []Member) string {
 	return c.finish(decideLua)
 }
 
-// RefundScript returns the script that takes back what was charged to limits.
-func RefundScript(limits []Member) string { return composeSeveral(limits, true, refundLua) }
+// HoldScript returns the script that does for limits all that takes more than a
+// decision: holds, and decisions on keys with holds, refunds and resets.
+func HoldScript(limits []Member) string {
+	c := newComposer()
+	c.add("local scratch = #ARGV + 1")
+	c.add(recordLua)
+	added := make(map[*Kind]bool)
+	var table strings.Builder
+	for _, m := range limits {
+		if !added[m.Kind] {
+			added[m.Kind] = true
+			storage := holdInStringLua
+			if m.storesLog {
+				storage = holdInLogLua
+			}
+			c.add("local function " + m.Name + "(c, duration, queues)\nlocal now = now\n" +
+				storage + m.decideLua + m.refundLua + m.holdLua + holdLimitLua + "end")
+		}
+		constants := c.constants + 1
+		c.addConstants(m)
+		c.addNumber() // the duration
+		fmt.Fprintf(&table, "%s(%d, %d, %v), ", m.Name, constants, c.constants, m.Delays)
+	}
+	c.add("local limits = {" + table.String() + "}")
+	c.width = holdWidth + holdWidthEach*len(limits)
+	return c.finish(holdLua)
+}
+
+// holdWidth is how many arguments of HoldScript a call takes, and holdWidthEach how many
+// more for each limit.
+const (
+	holdWidth     = 3
+	holdWidthEach = 2
+)
 
 // A composer puts a script together: what all begin with, the functions of the
 // algorithms, and the part that calls them.
@@ -64,12 +106,18 @@ func (c *composer) add(lua string) { c.text.WriteString(lua + "\n") }
 // The script converts the constants that are numbers once, for all its decisions.
 func (c *composer) addConstants(m Member) {
 	for _, constant := range m.Constants() {
-		c.constants++
 		if _, number := constant.(int64); number {
-			fmt.Fprintf(&c.text, "ARGV[%d] = ARGV[%[1]d] + 0\n", c.constants)
+			c.addNumber()
+		} else {
+			c.constants++
 		}
 	}
 	c.width += m.costArgs
+}
+
+func (c *composer) addNumber() {
+	c.constants++
+	fmt.Fprintf(&c.text, "ARGV[%d] = ARGV[%[1]d] + 0\n", c.constants)
 }
 
 // finish returns the script, which ends with lua: the part that decides or refunds.
@@ -78,45 +126,45 @@ func (c *composer) finish(lua string) string {
 	return c.text.String()
 }
 
-// composeSeveral returns a script that ends with lua, for which it defines `limits`: a
+// composeSeveral returns the script that decides several limits. It defines `limits`: a
 // table of limits, each with the functions of its algorithm and the positions at
 // which its constants and its cost begin.
-func composeSeveral(limits []Member, refund bool, lua string) string {
+func composeSeveral(limits []Member) string {
 	c := newComposer()
-	exports := "evaluate = evaluate, charge = charge"
-	if refund {
-		exports += ", refund = refund"
-	}
 	added := make(map[*Kind]bool)
 	var table strings.Builder
 	for _, m := range limits {
 		if !added[m.Kind] {
 			added[m.Kind] = true
-			source := m.decideLua
-			if refund {
-				source += m.refundLua
-			}
-			c.add("local function " + m.Name + "(constants, cost)\n" + source +
-				"return { constants = constants, cost = cost, " + exports + " }\nend")
+			c.add("local function " + m.Name + "(constants, cost)\n" + m.decideLua +
+				"return { constants = constants, cost = cost, evaluate = evaluate, charge = charge }\nend")
 		}
 		fmt.Fprintf(&table, "%s(%d, %d), ", m.Name, c.constants+1, c.width)
 		c.addConstants(m)
 	}
 	c.add("local limits = {" + table.String() + "}")
-	return c.finish(lua)
+	return c.finish(decideAllLua)
 }
 
 // replyLen is how many integers a script replies for each limit.
 const replyLen = 5
 
-// failed is what a script replies instead of 1 or 0 for a decision that charged
-// nothing, because it failed or because the decisions before it took long, if the
-// script has other decisions.
-const failed = 2
+// What a script replies instead of 1 or 0.
+const (
+	undone = 2 // nothing was done: it failed, or the calls before it took long
+	isHeld = 3 // nothing was done: the key has holds, and takes HoldScript
+	partly = 4 // it failed, and some limits have changed
+)
 
-// Failed reports whether reply, to one of several decisions, says that this one failed
-// and charged nothing.
-func Failed(reply []int64) bool { return len(reply) > 0 && reply[0] == failed }
+// Undone reports whether reply, to one of several calls, says that nothing was done.
+func Undone(reply []int64) bool { return len(reply) > 0 && reply[0] == undone }
+
+// IsHeld reports whether reply says that nothing was done because the key has holds.
+func IsHeld(reply []int64) bool { return len(reply) > 0 && reply[0] == isHeld }
+
+// ErrPartly is the error of a call that failed after some of its limits had changed: it
+// must not be repeated.
+var ErrPartly = errors.New("redis has changed one of the limits, and failed to change another")
 
 // DecodeReply reads the reply to one decision. It refuses what the script cannot reply:
 // a faulty proxy may, or another version of this library.
@@ -124,15 +172,81 @@ func DecodeReply(reply []int64, limits []Member, into []Answer) error {
 	if len(reply) != replyLen*len(limits) {
 		return UnexpectedLength(len(reply), replyLen*len(limits))
 	}
+	if len(limits) > 1 && reply[0] == partly {
+		return ErrPartly
+	}
 	for i, m := range limits {
 		n := reply[i*replyLen : (i+1)*replyLen]
 		o := Observation{At: n[1], A: n[2], B: n[3], C: n[4]}
 		if n[0] < 0 || n[0] > 1 || o.At < 0 || o.At >= maxInstant || !m.Valid(o) {
 			return fmt.Errorf("unexpected reply from redis: %v", n)
 		}
-		into[i] = Answer{n[0] == 1, o}
+		into[i] = Answer{Admits: n[0] == 1, Observation: o}
 	}
 	return nil
+}
+
+// holdReplyLen is how many integers HoldScript replies for each limit.
+const holdReplyLen = 8
+
+// HoldReplyLen returns how many integers the reply of HoldScript to one call has.
+func HoldReplyLen(limits int) int { return holdReplyLen * limits }
+
+// DecodeHoldReply reads the reply of HoldScript to one call. It writes answers for
+// operations that decide, and refs for those that hold.
+func DecodeHoldReply(reply []int64, call HoldCall, limits []Member, answers []Answer, refs []Ref) error {
+	if len(reply) != holdReplyLen*len(limits) {
+		return UnexpectedLength(len(reply), holdReplyLen*len(limits))
+	}
+	if reply[0] == partly {
+		return ErrPartly
+	}
+	op := call.Op
+	for i, m := range limits {
+		n := reply[i*holdReplyLen : (i+1)*holdReplyLen]
+		held, ref := n[5], Ref{n[6], n[7]}
+		o := Observation{At: n[1], A: n[2], B: n[3], C: n[4]}
+		decides := op <= OpReserve
+		if n[0] < 0 || n[0] > 1 || held < 0 || held >= maxInstant || ref.A < 0 || ref.B < 0 ||
+			decides && (o.At < 0 || o.At >= maxInstant || !m.Valid(o)) {
+			return fmt.Errorf("unexpected reply from redis: %v", n)
+		}
+		if decides {
+			answers[i] = Answer{n[0] == 1, o, held}
+		}
+		switch {
+		case refs == nil:
+		case op == OpReserve && m.Delays:
+			refs[i] = m.ChargeID(o, call.N)
+		case op == OpReserve || op == OpRenew && ref.A > 0:
+			refs[i] = ref
+		}
+	}
+	return nil
+}
+
+// A HoldCall is one call of HoldScript.
+type HoldCall struct {
+	Op   Op
+	N, M int64 // units, and for OpSettle the actual cost
+	Refs []Ref // of OpSettle, OpRefund and OpRenew, one for each limit
+}
+
+// Append appends the arguments of the call for so many limits.
+func (c HoldCall) Append(args []any, limits int) []any {
+	m := c.M
+	if c.Op == OpReserve {
+		m = NewHoldID()
+	}
+	args = append(args, string(c.Op), c.N, m)
+	for i := range limits {
+		if c.Refs != nil {
+			args = append(args, c.Refs[i].A, c.Refs[i].B)
+		} else {
+			args = append(args, 0, 0)
+		}
+	}
+	return args
 }
 
 // UnexpectedLength returns the error for a reply of the wrong length.

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"math/bits"
+	"slices"
 )
 
 //go:embed lua/sliding_window_log.lua
@@ -12,10 +13,13 @@ var slidingWindowLogLua string
 //go:embed lua/sliding_window_log_refund.lua
 var slidingWindowLogRefundLua string
 
+//go:embed lua/sliding_window_log_hold.lua
+var slidingWindowLogHoldLua string
+
 // SlidingWindowLog remembers when each charge was made, and of how many units.
 var SlidingWindowLog = &Kind{
 	Name: "sliding_window_log", Tag: "log", Validate: validateLog, New: newLog,
-	decideLua: slidingWindowLogLua, refundLua: slidingWindowLogRefundLua, costArgs: 1,
+	decideLua: slidingWindowLogLua, refundLua: slidingWindowLogRefundLua, holdLua: slidingWindowLogHoldLua, storesLog: true, costArgs: 1,
 	work: workOfLog,
 }
 
@@ -53,27 +57,40 @@ func newLog(l Limit) Evaluator { return &log{limit: l.Count, period: l.Period} }
 // A logEntry is one charge: its instant, its number and its units.
 type logEntry struct{ at, number, n int64 }
 
+// logEntries are the charges in a log, the oldest first.
+type logEntries []logEntry
+
+// entries returns the charges in s.
+func entries(s *State) logEntries {
+	if s.log == nil {
+		return nil
+	}
+	return *s.log
+}
+
 func (l *log) Evaluate(s *State, now, n int64) (Observation, bool) {
-	for len(s.log) > 0 && s.log[0].at <= now-l.period {
-		s.A -= s.log[0].n
-		s.log = s.log[1:]
+	log := entries(s)
+	for len(log) > 0 && log[0].at <= now-l.period {
+		s.A -= log[0].n
+		log = log[1:]
+		*s.log = log
 	}
 	o := Observation{At: now, A: s.A, B: now}
 	admits := n <= l.limit && s.A+n <= l.limit
-	if len(s.log) == 0 {
+	if len(log) == 0 {
 		return o, admits
 	}
-	newest := s.log[len(s.log)-1]
+	newest := log[len(log)-1]
 	o.B, o.C = max(now, newest.number+1), newest.at
 	if !admits && n <= l.limit {
-		o.B = l.admittedAt(s, s.A+n-l.limit) + l.period
+		o.B = l.admittedAt(log, s.A+n-l.limit) + l.period
 	}
 	return o, admits
 }
 
 // admittedAt returns when the last of the n oldest units was admitted.
-func (l *log) admittedAt(s *State, n int64) int64 {
-	for _, e := range s.log {
+func (l *log) admittedAt(log logEntries, n int64) int64 {
+	for _, e := range log {
 		if n -= e.n; n <= 0 {
 			return e.at
 		}
@@ -83,24 +100,32 @@ func (l *log) admittedAt(s *State, n int64) int64 {
 
 func (l *log) Charge(s *State, o Observation, n int64) {
 	s.A += n
-	s.log = append(s.log, logEntry{o.At, o.B, n})
+	if s.log == nil {
+		s.log = new(logEntries)
+	}
+	number := o.At
+	if last := len(*s.log) - 1; last >= 0 {
+		number = max(number, (*s.log)[last].number+1)
+	}
+	*s.log = append(*s.log, logEntry{o.At, number, n})
 }
 
-func (l *log) Refund(s *State, _, n, number int64) {
-	for i, e := range s.log {
-		if e.number == number && e.n == n {
+func (l *log) Refund(s *State, _, n int64, id Ref) {
+	for i, e := range entries(s) {
+		if e.number == id.A && e.n == n {
 			s.A -= n
-			s.log = append(s.log[:i], s.log[i+1:]...)
+			*s.log = slices.Delete(*s.log, i, i+1)
 			return
 		}
 	}
 }
 
 func (l *log) ResetAt(s *State) int64 {
-	if len(s.log) == 0 {
+	log := entries(s)
+	if len(log) == 0 {
 		return 0
 	}
-	return s.log[len(s.log)-1].at + l.period
+	return log[len(log)-1].at + l.period
 }
 
 func (l *log) Usage(s *State, now int64) float64 {
@@ -119,7 +144,30 @@ func (l *log) Valid(o Observation) bool {
 }
 
 // ChargeID is the number of the charge.
-func (l *log) ChargeID(o Observation) int64 { return o.B }
+func (l *log) ChargeID(o Observation, _ int64) Ref { return Ref{A: o.B} }
+
+// WithHeld also sets when the log will admit: if not before the held units have left
+// the window, a period after they would have been charged.
+func (l *log) WithHeld(o Observation, n, held int64) Observation {
+	if o.A+held+n > l.limit && held+n > l.limit {
+		o.B = o.At + l.period
+	}
+	o.A += held
+	if held > 0 {
+		o.C = o.At
+	}
+	return o
+}
+
+// DeniedFor is not known while something is held: o says when the log admits with that.
+func (l *log) DeniedFor(o Observation, n, held int64) int64 {
+	if held > 0 {
+		return 0
+	}
+	return l.Outcome(o, n, false, false).RetryAfter
+}
+
+func (l *log) MaxCharge(_ Observation, n int64) int64 { return min(n, l.limit) }
 
 func (l *log) Capacity() (units, window int64) { return l.limit, l.period }
 

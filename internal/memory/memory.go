@@ -9,6 +9,7 @@ package memory
 import (
 	"hash/maphash"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -26,7 +27,7 @@ const (
 // A Store keeps the state of the limits of keys. Its clock is the monotonic one:
 // it never steps back. It is safe for concurrent use.
 type Store struct {
-	limits  []algorithm.Evaluator
+	limits  []algorithm.Member
 	started time.Time
 	startAt int64 // started, in microseconds since the epoch
 	seed    maphash.Seed
@@ -35,7 +36,7 @@ type Store struct {
 }
 
 // New returns a Store of at most entries keys. owner is the Owner of its claims.
-func New(entries int, limits []algorithm.Evaluator, owner uint64) *Store {
+func New(entries int, limits []algorithm.Member, owner uint64) *Store {
 	now := time.Now()
 	m := &Store{
 		limits:  limits,
@@ -69,33 +70,112 @@ func (m *Store) Decide(k string, n int64, charge bool, answers []algorithm.Answe
 	s.Lock()
 	now = s.clamp(now)
 	e := s.entries[k]
-	states := m.unused
-	if e != nil {
-		states = e.states
-	}
-	for i, l := range m.limits {
-		o, admits := l.Evaluate(&states[i], now, n)
-		answers[i] = algorithm.Answer{Admits: admits, Observation: o}
-		charge = charge && admits
-	}
-	if !charge {
+	if !m.evaluate(e, now, n, answers) || !charge {
 		s.Unlock()
 		return claim.Claim{}
 	}
 	if e == nil {
 		e = s.add(k, now)
 	}
-	for i, l := range m.limits {
-		l.Charge(&e.states[i], answers[i].Observation, n)
+	for i := range m.limits {
+		m.limits[i].Charge(&e.states[i], answers[i].Observation, n)
 	}
 	c := s.claims.Next()
 	s.Unlock()
 	return c
 }
 
+// evaluate writes the answer of each limit to answers, and reports whether all admit n.
+func (m *Store) evaluate(e *entry, now, n int64, answers []algorithm.Answer) bool {
+	states := m.unused
+	if e != nil {
+		states = e.states
+	}
+	admits := true
+	for i := range m.limits {
+		answers[i] = algorithm.Evaluate(m.limits[i].Evaluator, &states[i], now, n)
+		admits = admits && answers[i].Admits
+	}
+	return admits
+}
+
+// Reserve decides as Decide does, but holds n units instead of charging them. It writes
+// by what they are settled to refs, and reports whether they were admitted.
+func (m *Store) Reserve(k string, n int64, answers []algorithm.Answer, refs []algorithm.Ref) bool {
+	k = key.Local(k)
+	s := m.shard(k)
+	now := m.now()
+	s.Lock()
+	defer s.Unlock()
+	now = s.clamp(now)
+	e := s.entries[k]
+	if !m.evaluate(e, now, n, answers) {
+		return false
+	}
+	if e == nil {
+		e = s.add(k, now)
+	}
+	for i, l := range m.limits {
+		if l.Delays {
+			l.Charge(&e.states[i], answers[i].Observation, n)
+			refs[i] = l.ChargeID(answers[i].Observation, n)
+		} else {
+			refs[i] = algorithm.Reserve(&e.states[i], now, n, l.Hold)
+		}
+	}
+	return true
+}
+
+// Settle charges actual units in place of the n that were reserved under refs.
+func (m *Store) Settle(k string, n, actual int64, refs []algorithm.Ref) {
+	k = key.Local(k)
+	s := m.shard(k)
+	now := m.now()
+	s.Lock()
+	defer s.Unlock()
+	now = s.clamp(now)
+	e := s.entries[k]
+	if e == nil {
+		if actual == 0 {
+			return
+		}
+		e = s.add(k, now)
+	}
+	for i, l := range m.limits {
+		switch state := &e.states[i]; {
+		case !l.Delays:
+			algorithm.Settle(l.Evaluator, state, now, n, actual, refs[i])
+		case actual == 0:
+			l.Refund(state, now, n, refs[i])
+		}
+	}
+}
+
+// Renew holds n units for longer. It returns by what they are settled then: a limit
+// whose hold has ended keeps its Ref.
+func (m *Store) Renew(k string, n int64, refs []algorithm.Ref) []algorithm.Ref {
+	k = key.Local(k)
+	s := m.shard(k)
+	now := m.now()
+	s.Lock()
+	defer s.Unlock()
+	now = s.clamp(now)
+	renewed := slices.Clone(refs)
+	e := s.entries[k]
+	for i, l := range m.limits {
+		if e == nil || l.Delays {
+			continue
+		}
+		if ref, ok := algorithm.Renew(l.Evaluator, &e.states[i], now, n, l.Hold, refs[i]); ok {
+			renewed[i] = ref
+		}
+	}
+	return renewed
+}
+
 // Refund takes back n units that were charged to k; ids are the ChargeIDs, one
 // for each limit.
-func (m *Store) Refund(k string, n int64, ids []int64) {
+func (m *Store) Refund(k string, n int64, ids []algorithm.Ref) {
 	k = key.Local(k)
 	s := m.shard(k)
 	now := m.now()
@@ -104,18 +184,28 @@ func (m *Store) Refund(k string, n int64, ids []int64) {
 	now = s.clamp(now)
 	if e := s.entries[k]; e != nil {
 		for i, l := range m.limits {
-			l.Refund(&e.states[i], now, n, ids[i])
+			algorithm.Refund(l.Evaluator, &e.states[i], now, n, ids[i])
 		}
 	}
 }
 
-// Reset removes the state of k.
+// Reset forgets what was charged to k, and keeps what is held.
 func (m *Store) Reset(k string) {
 	k = key.Local(k)
 	s := m.shard(k)
+	now := m.now()
 	s.Lock()
 	defer s.Unlock()
-	if e := s.entries[k]; e != nil {
+	now = s.clamp(now)
+	e := s.entries[k]
+	if e == nil {
+		return
+	}
+	held := false
+	for i, l := range m.limits {
+		held = algorithm.Reset(l.Evaluator, &e.states[i], now) || held
+	}
+	if !held {
 		s.remove(e)
 	}
 }

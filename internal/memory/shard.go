@@ -27,7 +27,7 @@ type shard struct {
 	entries  map[string]*entry
 	latest   int64 // the latest instant of a decision
 	claims   claim.Source
-	limits   []algorithm.Evaluator
+	limits   []algorithm.Member
 	capacity int
 	list     []*entry // all entries, in no order
 	hand     int      // where the next sweep begins in list
@@ -43,7 +43,7 @@ type entry struct {
 	index  int // in the shard's list
 }
 
-func (s *shard) init(limits []algorithm.Evaluator, capacity int, owner uint64) {
+func (s *shard) init(limits []algorithm.Member, capacity int, owner uint64) {
 	s.entries = make(map[string]*entry)
 	s.claims.Owner = owner
 	s.limits, s.capacity = limits, capacity
@@ -115,19 +115,19 @@ func (s *shard) remove(e *entry) {
 }
 
 // resetAt returns the instant at which all limits are available in full again.
-func (e *entry) resetAt(limits []algorithm.Evaluator) int64 {
+func (e *entry) resetAt(limits []algorithm.Member) int64 {
 	var at int64
 	for i, l := range limits {
-		at = max(at, l.ResetAt(&e.states[i]))
+		at = max(at, algorithm.ResetAt(l.Evaluator, &e.states[i]))
 	}
 	return at
 }
 
 // usage returns the Usage of the limit of which most is used.
-func (e *entry) usage(limits []algorithm.Evaluator, now int64) float64 {
+func (e *entry) usage(limits []algorithm.Member, now int64) float64 {
 	used := 0.0
 	for i, l := range limits {
-		used = max(used, l.Usage(&e.states[i], now))
+		used = max(used, algorithm.Usage(l.Evaluator, &e.states[i], now))
 	}
 	return used
 }

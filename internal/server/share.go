@@ -14,7 +14,10 @@ import (
 
 // maxWork is how many microseconds of Redis the decisions of one batch take together,
 // about: Redis does nothing else meanwhile.
-const maxWork = 1500
+const maxWork = 1200
+
+// holdWork is how many times as long a call of the script hold takes.
+const holdWork = 6
 
 type (
 	batcher = batch.Batcher[decision]
@@ -56,49 +59,77 @@ func (s *Store) addBatcher(sv *Server) *batcher {
 }
 
 func (s *Store) newBatcher(sv *Server) *batcher {
-	return batch.New(s.maxBatch, maxWork, s.work, func(ctx context.Context, members []*member) error { return s.decideBatch(ctx, sv, members) })
+	var b *batcher
+	b = batch.New(s.maxBatch, maxWork, s.work, func(ctx context.Context, members []*member) error {
+		return s.decideBatch(ctx, sv, b, members)
+	})
+	return b
 }
 
 // work returns about how many microseconds of Redis a decision takes.
 func (s *Store) work(d decision) int64 {
 	sum := int64(0)
 	for _, l := range s.limits {
-		sum += l.Work(d.n)
+		sum += l.Work(d.N)
+	}
+	if s.needsHold(d) {
+		sum *= holdWork
 	}
 	return sum
 }
 
+// An allowance is what is left of the time that a caller waits.
+type allowance struct{ left, patience time.Duration }
+
+// queued reports whether a call, for which a server was given so long, waited for most
+// of its time in this process: that it has no answer is not the server's fault.
+func queued(given, patience time.Duration) bool { return given < patience/2 }
+
 // decideBatch decides on all members in one round trip. Those that have waited for
 // most of their time are not sent: the answer might come too late.
-func (s *Store) decideBatch(ctx context.Context, sv *Server, members []*member) error {
-	now := time.Now()
+func (s *Store) decideBatch(ctx context.Context, sv *Server, b *batcher, members []*member) error {
+	now, roundTrip := time.Now(), b.RoundTrip()
 	sent := members[:0]
-	var hurried, given time.Duration // for callers with a deadline of their own, which watch it, and for the others
+	var hurried, own allowance // of callers with a deadline of their own, which watch it, and of the others
 	for _, m := range members {
-		left := m.Call.until.Sub(now)
+		a := allowance{m.Call.until.Sub(now), m.Call.patience}
 		switch {
-		case left < m.Call.patience/4:
+		case a.left < a.patience/4 || a.left < min(roundTrip, a.patience/2):
 			m.Err = ErrQueue
 			continue
 		case m.Call.patience < s.timeout:
-			hurried = max(hurried, left)
-		case given == 0 || left < given:
-			given = left
+			if a.left > hurried.left {
+				hurried = a
+			}
+		case own.left == 0 || a.left < own.left:
+			own = a
 		}
 		sent = append(sent, m)
 	}
 	if len(sent) == 0 {
 		return nil
 	}
-	if given == 0 {
-		given = hurried
+	if own.left == 0 {
+		own = hurried
 	}
-	err := s.call(ctx, given, func(ctx context.Context) error {
-		if s.servers.cluster != nil {
-			return s.runPipeline(ctx, sent)
-		}
-		return s.runScript(ctx, sent)
+	given := own.left
+	err := batch.Catch(func() error {
+		return s.call(ctx, given, func(ctx context.Context) error {
+			if s.servers.cluster != nil {
+				return s.runPipeline(ctx, sent)
+			}
+			return s.runScript(ctx, sent)
+		})
 	})
+	if batch.Panicked(err) { // a hook of the client, and the caller that is to recover may have left
+		if s.hooks.CallFailed != nil {
+			s.hooks.CallFailed(ctx, batch.Contain(err))
+		}
+		return err
+	}
+	if isTimeout(err) && queued(given, own.patience) {
+		return ErrQueue
+	}
 	if err = s.finish(ctx, sv, sent[0].Call.key, err, given, now); err != nil {
 		return err // and an abandoned call may still write to the members
 	}
@@ -122,23 +153,33 @@ func (s *Store) runScript(ctx context.Context, members []*member) error {
 			return nil
 		}
 	}
-	args := make([]any, scriptArgs, scriptArgs+len(s.constants)+len(members)*(1+3*len(s.tails)))
-	first, alike := members[0].Call, true
+	args := make([]any, scriptArgs, scriptArgs+len(s.durations)+len(members)*(3+3*len(s.tails)))
+	first, alike, needsHold := members[0].Call, true, false
 	for _, m := range members {
 		args = s.appendKeys(args, m.Call.key)
-		alike = alike && m.Call.n == first.n && m.Call.charge == first.charge
+		alike = alike && m.Call.N == first.N && m.Call.Op == first.Op
+		needsHold = needsHold || s.needsHold(m.Call)
 	}
-	args = append(args, s.constants...)
-	for _, m := range members {
-		args = s.appendCost(args, m.Call)
-		if alike {
-			break // once for all
+	script := s.decide
+	if needsHold {
+		script = s.hold
+		args = append(args, s.durations...)
+		for _, m := range members {
+			args = m.Call.Append(args, len(s.limits))
+		}
+	} else {
+		args = append(args, s.constants...)
+		for _, m := range members {
+			args = s.appendCost(args, m.Call.HoldCall)
+			if alike {
+				break // once for all
+			}
 		}
 	}
-	reply, err := s.decide.run(ctx, s.servers.client, args, len(members)*len(s.tails), s.hooks.ScriptLoaded)
+	reply, err := script.run(ctx, s.servers.client, args, len(members)*len(s.tails), s.hooks.ScriptLoaded)
 	switch {
 	case err == nil:
-		return s.decode(reply, members)
+		return s.decode(reply, members, needsHold)
 	case refused(err):
 		if redis.HasErrorPrefix(err, "CROSSSLOT") {
 			s.servers.setApart()
@@ -158,20 +199,30 @@ func retryAlone(members []*member) {
 // refused reports whether the server has run nothing, because of one of the keys.
 func refused(err error) bool { return hasCode(err, "CROSSSLOT", "NOPERM") }
 
-func (s *Store) decode(reply []int64, members []*member) error {
+func (s *Store) decode(reply []int64, members []*member, needsHold bool) error {
 	size := algorithm.ReplyLen(len(s.limits))
+	if needsHold {
+		size = algorithm.HoldReplyLen(len(s.limits))
+	}
 	if len(reply) != size*len(members) {
 		return algorithm.UnexpectedLength(len(reply), size*len(members))
 	}
 	for i, m := range members {
-		part := reply[i*size : (i+1)*size]
-		if algorithm.Failed(part) {
-			m.Err = batch.ErrRetryAlone
-		} else {
-			m.Err = algorithm.DecodeReply(part, s.limits, m.Call.answers)
-		}
+		m.Err = s.decodeMember(reply[i*size:(i+1)*size], m.Call, needsHold)
 	}
 	return nil
+}
+
+// decodeMember reads the reply to d, which is to be asked again alone if nothing was done.
+func (s *Store) decodeMember(reply []int64, d decision, needsHold bool) error {
+	switch {
+	case algorithm.Undone(reply):
+		return batch.ErrRetryAlone
+	case !needsHold && algorithm.IsHeld(reply):
+		s.held.add(d.key)
+		return batch.ErrRetryAlone
+	}
+	return s.decodeOne(reply, d, needsHold)
 }
 
 // runPipeline decides on each member in a script of its own, all in one pipeline
@@ -179,15 +230,20 @@ func (s *Store) decode(reply []int64, members []*member) error {
 func (s *Store) runPipeline(ctx context.Context, members []*member) error {
 	pipe := s.servers.cluster.Pipeline()
 	cmds := make([]onceCmd, len(members))
+	needsHold := make([]bool, len(members))
 	for i, m := range members {
-		cmds[i] = s.decide.command(ctx, s.args(m.Call), len(s.tails))
+		script := s.decide
+		if needsHold[i] = s.needsHold(m.Call); needsHold[i] {
+			script = s.hold
+		}
+		cmds[i] = script.command(ctx, s.args(m.Call, needsHold[i]), len(s.tails))
 		_ = pipe.Process(ctx, cmds[i]) // it only queues the command
 	}
 	_, err := pipe.Exec(ctx)
 	for i, m := range members {
 		switch cmd := cmds[i]; {
 		case cmd.Err() == nil:
-			m.Err = algorithm.DecodeReply(cmd.Val(), s.limits, m.Call.answers)
+			m.Err = s.decodeMember(cmd.Val(), m.Call, needsHold[i])
 			err = nil
 		case hasCode(cmd.Err(), "NOSCRIPT", "TRYAGAIN"):
 			m.Err = batch.ErrRetryAlone

@@ -50,7 +50,8 @@ type Store struct {
 	servers *Servers
 	limits  []algorithm.Member
 	decide  script
-	refund  script
+	hold    script // see algorithm.HoldScript
+	held    heldKeys
 	timeout time.Duration
 	hooks   Hooks
 
@@ -64,6 +65,7 @@ type Store struct {
 	head      string   // a Redis key up to the user's key: "rl:api:{"
 	tails     []string // and what follows it, for each limit: "}:token-1m"
 	constants []any    // of all limits, as text
+	durations []any    // the same for the script hold: each limit's constants and the duration of its holds
 	unitCost  []any    // of all limits, as text
 }
 
@@ -73,7 +75,7 @@ func NewStore(client Client, c Config) *Store {
 		servers:  serversOf(client),
 		limits:   c.Limits,
 		decide:   newScript(algorithm.DecideScript(c.Limits)),
-		refund:   newScript(algorithm.RefundScript(c.Limits)),
+		hold:     newScript(algorithm.HoldScript(c.Limits)),
 		timeout:  c.Timeout,
 		maxBatch: c.MaxBatch,
 		hooks:    c.Hooks,
@@ -85,12 +87,15 @@ func NewStore(client Client, c Config) *Store {
 	for _, l := range c.Limits {
 		for _, constant := range l.Constants() {
 			s.constants = append(s.constants, fmt.Sprint(constant))
+			s.durations = append(s.durations, fmt.Sprint(constant))
 		}
+		s.durations = append(s.durations, fmt.Sprint(l.Hold))
 		for _, cost := range l.Cost(nil, 1) {
 			s.unitCost = append(s.unitCost, fmt.Sprint(cost))
 		}
 	}
 	s.deadlines.timeout = c.Timeout
+	s.held.init()
 	s.byServer.Store(&map[*Server]*batcher{})
 	if _, ok := client.(*redis.Client); ok {
 		s.single = s.newBatcher(s.servers.whole)
@@ -107,24 +112,45 @@ func (s *Store) Close() {
 	}
 }
 
-// A decision is what one caller asks.
+// A decision is what one caller asks. Only some decide, but all are called so.
 type decision struct {
-	key      string
-	n        int64
-	charge   bool
-	answers  []algorithm.Answer // where the reply is written
+	key string
+	algorithm.HoldCall
+	answers  []algorithm.Answer // where the reply is written, of what decides
+	holds    []algorithm.Ref    // where it is written by what units are held
 	patience time.Duration      // how long the caller waits
 	until    time.Time          // and until when; set for one in a batch
 }
 
 // Decide evaluates each limit for n units of the user's key k, and writes its answer
-// to answers. If all limits admit n and charge is set, it charges n.
+// to answers. If all limits admit n, it charges or holds n as op says; holds is
+// where it writes by what n is settled.
 // While the server is down the error is [ErrBreakerOpen].
-func (s *Store) Decide(ctx context.Context, k string, n int64, charge bool, answers []algorithm.Answer) error {
-	sv := s.servers.of(ctx, s, k)
-	d := decision{key: k, n: n, charge: charge, answers: answers, patience: s.patience(ctx)}
+func (s *Store) Decide(ctx context.Context, k string, n int64, op algorithm.Op, answers []algorithm.Answer, holds []algorithm.Ref) error {
+	return s.run(ctx, decision{key: k, HoldCall: algorithm.HoldCall{Op: op, N: n}, answers: answers, holds: holds})
+}
+
+// Settle charges actual units in place of n that are held by refs.
+func (s *Store) Settle(ctx context.Context, k string, n, actual int64, refs []algorithm.Ref) error {
+	return s.run(ctx, decision{key: k, HoldCall: algorithm.HoldCall{Op: algorithm.OpSettle, N: n, M: actual, Refs: refs}})
+}
+
+// Refund takes back n units that were charged to k; ids are the ChargeIDs, one for
+// each limit.
+func (s *Store) Refund(ctx context.Context, k string, n int64, ids []algorithm.Ref) error {
+	return s.run(ctx, decision{key: k, HoldCall: algorithm.HoldCall{Op: algorithm.OpRefund, N: n, Refs: ids}})
+}
+
+// Reset forgets what was charged to k, and keeps what is held.
+func (s *Store) Reset(ctx context.Context, k string) error {
+	return s.run(ctx, decision{key: k, HoldCall: algorithm.HoldCall{Op: algorithm.OpReset}})
+}
+
+func (s *Store) run(ctx context.Context, d decision) error {
+	sv := s.servers.of(ctx, s, d.key)
+	d.patience = s.patience(ctx)
 	if !sv.up(d.patience) {
-		sv.want(s, k)
+		sv.want(s, d.key)
 		return ErrBreakerOpen
 	}
 	batcher := s.batcher(sv)
@@ -171,7 +197,7 @@ func (s *Store) decideInBatch(ctx context.Context, sv *Server, d decision, place
 		return s.decideAlone(ctx, sv, d)
 	case errors.Is(err, batch.ErrHurry):
 		inFlight := place.InFlightFor()
-		if inFlight == 0 {
+		if queued(inFlight, d.patience) {
 			return ErrQueue
 		}
 		return s.finish(ctx, sv, d.key, context.DeadlineExceeded, inFlight, time.Now().Add(-inFlight))
@@ -183,9 +209,18 @@ func (s *Store) decideInBatch(ctx context.Context, sv *Server, d decision, place
 // some of the keys, the server says so, and is asked again.
 func (s *Store) evaluate(ctx context.Context, d decision) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		reply, err := s.decide.run(ctx, s.servers.client, s.args(d), len(s.tails), s.hooks.ScriptLoaded)
-		if err == nil {
-			return algorithm.DecodeReply(reply, s.limits, d.answers)
+		needsHold := s.needsHold(d)
+		script := s.decide
+		if needsHold {
+			script = s.hold
+		}
+		reply, err := script.run(ctx, s.servers.client, s.args(d, needsHold), len(s.tails), s.hooks.ScriptLoaded)
+		switch {
+		case err == nil && !needsHold && algorithm.IsHeld(reply):
+			s.held.add(d.key)
+			continue
+		case err == nil:
+			return s.decodeOne(reply, d, needsHold)
 		}
 		if !hasCode(err, "TRYAGAIN") || !sleep(ctx, pause) {
 			return err
@@ -213,7 +248,7 @@ func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *fa
 	for i := scriptArgs; i < len(keys); i++ {
 		keys[i] = fmt.Sprint(keys[i], "~probe-", unique)
 	}
-	args := s.appendCost(append(slices.Clone(keys), s.constants...), decision{n: 1, charge: true})
+	args := s.appendCost(append(slices.Clone(keys), s.constants...), algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
 	begun := time.Now()
 	err := abandonable(ctx, func() error {
 		return s.call(ctx, patience, func(ctx context.Context) error {
@@ -234,41 +269,14 @@ func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *fa
 	return s.classify(s.explain(ctx, err), patience, begun)
 }
 
-// Refund takes back n units that were charged to k; ids are the ChargeIDs, one for
-// each limit.
-func (s *Store) Refund(ctx context.Context, k string, n int64, ids []int64) error {
-	args := s.args(decision{key: k, n: n, charge: true})
-	for _, id := range ids {
-		args = append(args, id)
-	}
-	return s.do(ctx, k, func(ctx context.Context) error {
-		_, err := s.refund.run(ctx, s.servers.client, args, len(s.tails), s.hooks.ScriptLoaded)
-		return err
-	})
-}
-
-// Reset forgets k.
-func (s *Store) Reset(ctx context.Context, k string) error {
-	return s.do(ctx, k, func(ctx context.Context) error {
-		return s.servers.client.Process(ctx, redis.NewIntCmd(ctx, s.appendKeys([]any{"del"}, k)...))
-	})
-}
-
-// do makes a call on k that is no decision.
-func (s *Store) do(ctx context.Context, k string, f func(context.Context) error) error {
-	sv, patience, begun := s.servers.of(ctx, s, k), s.patience(ctx), time.Now()
-	if !sv.up(patience) {
-		sv.want(s, k)
-		return ErrBreakerOpen
-	}
-	return s.finish(ctx, sv, k, s.call(ctx, patience, f), patience, begun)
-}
-
 // args returns the arguments of a script for one decision.
-func (s *Store) args(d decision) []any {
+func (s *Store) args(d decision, needsHold bool) []any {
 	args := s.appendKeys(make([]any, scriptArgs, 16), d.key)
+	if needsHold {
+		return d.Append(append(args, s.durations...), len(s.limits))
+	}
 	args = append(args, s.constants...)
-	return s.appendCost(args, d)
+	return s.appendCost(args, d.HoldCall)
 }
 
 // appendKeys appends the Redis key of each limit. They differ only outside the
@@ -285,17 +293,17 @@ func (s *Store) appendKeys(dst []any, k string) []any {
 func (s *Store) slotKey(k string) string { return s.head + key.Encode(k) + "}" }
 
 // appendCost appends whether to charge, and the cost for each limit.
-func (s *Store) appendCost(dst []any, d decision) []any {
-	if d.charge {
+func (s *Store) appendCost(dst []any, c algorithm.HoldCall) []any {
+	if c.Op == algorithm.OpCharge {
 		dst = append(dst, "1")
 	} else {
 		dst = append(dst, "0")
 	}
-	if d.n == 1 {
+	if c.N == 1 {
 		return append(dst, s.unitCost...)
 	}
 	for _, l := range s.limits {
-		dst = l.Cost(dst, d.n)
+		dst = l.Cost(dst, c.N)
 	}
 	return dst
 }

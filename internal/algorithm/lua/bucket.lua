@@ -4,10 +4,10 @@
 -- Value: a string, FORM .. 'ends' or FORM .. 'ends+f', the instant at which the debt ends. FORM is a version and the
 -- count, and the period for a limit whose key does not contain it: 'B1 count ' or 'B1 count/period '.
 -- Constants: FORM, the capacity as a debt (W, F), q, the period. Cost: the debt that it adds (w, f).
--- Observes: the debt (w, f), at most the capacity.
+-- Observes: the debt (w, f). It is above the capacity if more was charged than fits, or after a step back of the clock.
 
 -- restate returns the debt of a value that was stored at another rate (p/q) at the present one (P/Q), or a
--- debt of 0 and true if the value is foreign. The units used stay used: what parts of 1/Q cannot hold is
+-- debt of 0 and the value if it is foreign. The units used stay used, up to the capacity: what parts of 1/Q cannot hold is
 -- rounded up to a binary fraction of a part, with so few bits that sums stay exact.
 local function restate(value, c)
   -- muldiv returns the quotient and the remainder of x * y / z. The product itself may be beyond 2^53.
@@ -40,7 +40,7 @@ local function restate(value, c)
   -- '+0' stands in for the f of a value without one; of a value with one it is not matched.
   local count, period, ends, f = string.match(value .. '+0', '^B1 (%d+)/?(%d*) (%d+)%+([^+]+)')
   count, period, ends, f = tonumber(count or 0), tonumber(period or '') or ARGV[c + 4], tonumber(ends or ''), tonumber(f or '')
-  if not (f and count > 0 and period > 0 and ends < 2 ^ 53 and f >= 0 and f < count) then return 0, 0, true end
+  if not (f and count > 0 and period > 0 and ends < 2 ^ 53 and f >= 0 and f < count) then return 0, 0, value end
   if ends < now then return 0, 0 end
   local p, q = lowest(count, period)
   local P, Q = lowest(tonumber(string.match(ARGV[c], ' (%d+)')), ARGV[c + 4])
@@ -64,10 +64,11 @@ local function restate(value, c)
   W = W + math.floor(F / Q)
   F = F % Q + fraction
   if F >= Q then W, F = W + 1, F - Q end
-  return math.min(W, 2 ^ 52), F
+  if W > ARGV[c + 1] or (W == ARGV[c + 1] and F > ARGV[c + 2]) then return ARGV[c + 1], ARGV[c + 2] end
+  return W, F
 end
 
--- debt returns the debt, and true if the key has a foreign value.
+-- debt returns the debt, and the value if it is foreign, or true for one of another type.
 local function debt(key, c)
   local form, value = ARGV[c], redis.pcall('GET', key)
   if not value then return 0, 0 end
@@ -77,9 +78,9 @@ local function debt(key, c)
   if not ends then
     ends, f = string.match(value, '^(%d+)%+([^+]+)$', #form + 1)
     ends, f = tonumber(ends or ''), tonumber(f or '')
-    if not (f and f >= 0 and f < ARGV[c + 3]) then return 0, 0, true end
+    if not (f and f >= 0 and f < ARGV[c + 3]) then return 0, 0, value end
   end
-  if ends % 1 ~= 0 or ends >= 2 ^ 53 then return 0, 0, true end
+  if ends % 1 ~= 0 or ends >= 2 ^ 53 then return 0, 0, value end
   if ends < now then return 0, 0 end
   return ends - now, f
 end
@@ -87,7 +88,6 @@ end
 local function evaluate(key, c, n)
   local W, F, q = ARGV[c + 1], ARGV[c + 2], ARGV[c + 3]
   local w, f, foreign = debt(key, c)
-  if w > W or (w == W and f > F) then w, f = W, F end
   local x, y = w + ARGV[n], f + ARGV[n + 1]
   if y >= q then x, y = x + 1, y - q end
   return x < W or (x == W and y <= F), now, w, f == 0 and 0 or math.ceil(f), 0, x, y, foreign

@@ -4,13 +4,14 @@
 --          the cost, `width` arguments in all: once for all decisions, or once for each
 -- Replies  {admits, t, a, b, c} for each decision, in one list: 1 or 0, and what the algorithm observed
 --          before it charged. If there are several decisions, one that fails, or that comes after `most` was
---          spent, replies 2, and charges nothing.
+--          spent, replies 2, and charges nothing. One on a key with holds replies 3, and charges nothing: it
+--          takes hold.lua.
 --
 -- The algorithm's file has two functions. `constants` and `cost` are where its arguments begin in ARGV.
 --   evaluate(key, constants, cost)  returns admits, t, a, b, c, u, v, foreign: whether it admits the cost,
 --          the instant of the decision (`now`, or one that is stored if the clock has stepped back since), the
---          Observation, two values for charge, and true if the value is foreign: none that the algorithm
---          writes. It writes nothing.
+--          Observation, two values for charge, and the value if it is foreign: none that the algorithm
+--          writes. It is true for a key of another type. It writes nothing.
 --   charge(key, constants, cost, t, a, b, c, u, v)  charges what evaluate admitted. It returns nothing, or the
 --          error of Redis.
 
@@ -23,7 +24,8 @@ for i = 1, #KEYS do
   else
     local err
     local admits, t, a, b, c, u, v, foreign = evaluate(KEYS[i], 1, at + 1)
-    if ARGV[at] == '1' then
+    local held = foreign and foreign ~= true and string.find(foreign, '|', 1, true)
+    if ARGV[at] == '1' and not held then
       if admits then
         err = charge(KEYS[i], 1, at + 1, t, a, b, c, u, v)
       elseif foreign then
@@ -31,7 +33,7 @@ for i = 1, #KEYS do
       end
     end
     if err and #KEYS == 1 then return { err = err } end
-    reply[r - 4], reply[r - 3], reply[r - 2], reply[r - 1], reply[r] = err and 2 or admits and 1 or 0, t, a, b, c
+    reply[r - 4], reply[r - 3], reply[r - 2], reply[r - 1], reply[r] = held and 3 or err and 2 or admits and 1 or 0, t, a, b, c
   end
   at = at + step
 end

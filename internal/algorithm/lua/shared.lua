@@ -2,6 +2,9 @@
 -- decision takes. When it is above `most`, the script makes no further decision: Redis does nothing else meanwhile.
 local spent, most = 0, 1500
 
+-- records is how many of the newest members of a sorted set are no charges.
+local records = 0
+
 -- mistyped returns true for the error of reading a key of another type, and raises any other error.
 local function mistyped(err)
   if not string.find(err, 'WRONGTYPE', 1, true) then error(err) end

@@ -7,13 +7,15 @@
 -- form: the member is 'number*w', the score -(instant + 2^50) * w^3, so that each w has a range of scores that
 -- no other shares. Redis counts the units since any instant with one command for each w, and a refund only
 -- removes the entries of its charge, wherever they are.
+-- While units are held, the last member is the record of the holds (hold.lua), with the score +inf: `records` is
+-- then 1, and else 0.
 -- Constants: limit, period. Cost: the units.
 -- Observes: the units in the window; the number of the charge if it admits, and else the instant at which it
 -- will; the instant of the newest charge.
 
 -- count returns the units charged from an instant on. `top` is the largest w in the set, or 0.
 local function count(key, from, top)
-  local units, w = redis.call('ZCOUNT', key, from, '+inf'), 1
+  local units, w = redis.call('ZCOUNT', key, from, 2 ^ 53), 1
   while w <= top do
     local scale = w * w * w
     spent = spent + 1
@@ -25,7 +27,7 @@ end
 
 local function evaluate(key, c, n)
   local limit, period, cost = ARGV[c], ARGV[c + 1], tonumber(ARGV[n])
-  local last = redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
+  local last = redis.pcall('ZRANGE', key, -1 - records, -1 - records, 'WITHSCORES')
   local foreign = last.err and mistyped(last.err)
   local number, newest, top = tonumber(last[1]), tonumber(last[2]), 0
   if newest and not number then
@@ -45,9 +47,9 @@ local function evaluate(key, c, n)
   if used + cost <= limit then return true, t, used, t > number and t or number + 1, newest, top end
   if cost > limit then return false, t, used, 0, newest end
   local stay = limit - cost -- units that may stay: it admits when all but the newest `stay` have left
-  if top == 0 then return false, t, used, redis.call('ZRANGE', key, -stay - 1, -stay - 1, 'WITHSCORES')[2] + period, newest end
+  if top == 0 then return false, t, used, redis.call('ZRANGE', key, -stay - 1 - records, -stay - 1 - records, 'WITHSCORES')[2] + period, newest end
   -- It admits when the charge at rank `high` has left, and does not yet when that at `low` has.
-  local low, high, step, last_to_leave = -redis.call('ZCOUNT', key, from, '+inf') - 1, -1, 1, newest
+  local low, high, step, last_to_leave = -redis.call('ZCOUNT', key, from, 2 ^ 53) - 1 - records, -1 - records, 1, newest
   while high - low > 1 do
     spent = spent + 4
     local rank = math.min(low + step, math.floor((low + high) / 2))
@@ -96,7 +98,7 @@ local function charge(key, c, n, t, used, number, newest, top, foreign)
   end
   if type(done) == 'table' then return done.err end
   if newest > 0 and top == 0 then
-    local expired = redis.call('ZCARD', key) - used - added
+    local expired = redis.call('ZCARD', key) - used - added - records
     if expired > 0 then
       if expired > 1000 then expired = 1000 end
       spent = spent + expired / 4

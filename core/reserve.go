@@ -1,0 +1,108 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+)
+
+// maxActual bounds the cost that Settle charges.
+const maxActual = 1_000_000_000
+
+// Reserve decides as [Limiter.AllowN] does on n units, whose true cost is known only
+// later: n is an estimate. What is admitted is held, which counts like a charge for
+// all other decisions, and [Limiter.Settle] charges what it really cost:
+//
+//	res, err := lim.Reserve(ctx, key, 500)
+//	// ... if res.Allowed: do it
+//	err = lim.Settle(ctx, res, 7312)
+//
+// Units are held for a while only; see [Hold]. If they are not settled by then,
+// because the process died or was slow, they are charged: what is admitted is to be
+// used before that. While units are held, the RetryAfter and ResetAfter of others are
+// estimates: as if what is held had been charged.
+//
+// With Redis every process that uses the limiter must know holds, which began with
+// this version: upgrade all of them before the first call. A [LeakyBucket] has places
+// in a queue and holds nothing: there n units are charged.
+//
+// Errors are those of AllowN. After [ErrUnavailable], or a context that ended while
+// Redis was asked, n units may be held, and are charged when the hold expires.
+func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (res Result, err error) {
+	err = l.decide(ctx, &res, key, n, algorithm.OpReserve)
+	if n == 0 && err == nil && res.Source != SourceNone { // nothing is held, and what it cost is charged
+		held := newReservation(l.id, len(l.limits))
+		res.receipt = receipt{claim: held.claims.Only(), key: key, held: held}
+	}
+	return res, err
+}
+
+// Settle charges what r really cost, from 0 to 1e9 units, in place of what
+// [Limiter.Reserve] held for it. More than was held is charged, too, whether it fits or
+// not: the key is denied until that is paid. Of a [LeakyBucket] 0 takes the charge
+// back, and any other cost keeps it.
+//
+// Each Result is settled once, its copies included; another call does nothing. Nor does
+// one for a denial. If the hold has expired, only what exceeds it is charged.
+//
+// Errors are [ErrInvalidCost], [ErrInvalidResult] if r was not reserved or is of
+// another Limiter, the context's own error, and [ErrUnavailable] if Redis could
+// not answer. It is sent once: after ErrUnavailable, or a context that ended while
+// Redis was asked, the units may stay held, and are then charged when the hold expires.
+func (l *Limiter) Settle(ctx context.Context, r Result, actual int64) error {
+	if actual < 0 || actual > maxActual {
+		return fmt.Errorf("%w: it is %d, allowed is 0 to %d", ErrInvalidCost, actual, maxActual)
+	}
+	held := r.receipt.held
+	if held == nil && r.receipt.claim.Owner() != 0 {
+		return fmt.Errorf("%w: it was not reserved: use Refund", ErrInvalidResult)
+	}
+	if taken, err := l.take(ctx, r); !taken {
+		return err
+	}
+	key, n, refs := r.receipt.key, r.receipt.n, held.end()
+	l.renewer.forget(held)
+	if refs == nil { // what is held is charged when it expires
+		n, actual, refs = 0, max(0, actual-n), make([]algorithm.Ref, len(l.limits))
+	}
+	if l.memory != nil {
+		l.memory.Settle(key, n, actual, refs)
+		return nil
+	}
+	defer l.denials.forget(key)
+	if r.Source == SourceFallback && l.fallback != nil {
+		l.fallback.store.Settle(key, n, actual, refs)
+		return nil
+	}
+	return l.failure(ctx, l.store.Settle(ctx, key, n, actual, refs))
+}
+
+// A HoldOption sets for how long units are held; see [Hold].
+type HoldOption interface {
+	Option
+}
+
+type holdOption time.Duration
+
+// The bounds of Hold.
+const (
+	minHold = 10 * time.Millisecond
+	maxHold = time.Hour
+)
+
+// Hold sets for how long [Limiter.Reserve] holds units that are not settled, from 10
+// milliseconds to 1 hour: a sixth longer at most. The default of each limit is the
+// time in which it comes back whole, at least a second and at most 60 s. A longer hold suits work
+// that takes longer; a shorter one gives units sooner to others when a process has died.
+func Hold(d time.Duration) HoldOption { return holdOption(d) }
+
+func (o holdOption) apply(c *config) {
+	d := time.Duration(o)
+	setting{
+		"hold", fmt.Sprintf("Hold(%v)", d), d >= minHold && d <= maxHold,
+		fmt.Sprintf("allowed is %v to %v", minHold, maxHold),
+		func(c *config) { c.hold = d },
+	}.apply(c)
+}

@@ -1,0 +1,207 @@
+package algorithm
+
+import (
+	"math/rand/v2"
+	"slices"
+)
+
+// A hold is units that were admitted, and are not charged yet: they are when they are
+// settled, or else when the hold expires. Nothing is charged that may be given back,
+// because later charges could not be told apart from it.
+//
+// A decision on n units admits if the algorithm would admit n and all units held. What
+// was admitted is so charged at an instant at which it had not been spent before,
+// which is why holds are as exact as charges.
+//
+// Expiries are rounded up to a sixth of the duration, so that a key has few.
+
+// holds are those of one limit of one key. In Redis they are a record beside what the
+// algorithm stores; lua/hold.lua does there what this file does in memory.
+type holds struct {
+	id      int64  // of these holds: after a loss of the state other holds have another
+	charged int64  // the latest expiry that was charged
+	list    []hold // by expiry; those that were not charged
+}
+
+// A hold is all units that expire at one instant.
+type hold struct{ expiry, n int64 }
+
+// expirySteps is in how many steps of a hold's duration its expiry is rounded up.
+const expirySteps = 6
+
+// MaxHold bounds the default duration of a hold, and MinHold any.
+const (
+	MaxHold = 60_000_000
+	MinHold = 1_000_000
+)
+
+// DefaultHold returns for how long units of a limit are held by default: for the
+// time in which the limit comes back whole, within bounds.
+func DefaultHold(e Evaluator) int64 {
+	_, window := e.Capacity()
+	return max(MinHold, min(MaxHold, window))
+}
+
+// NewHoldID returns an id for holds that begin.
+func NewHoldID() int64 { return 1 + rand.Int64N(1<<48) }
+
+// expiry returns the expiry of a hold of a duration that begins at now.
+func expiry(now, duration int64) int64 {
+	step := max(1, duration/expirySteps)
+	end := now + duration
+	return end + (step-end%step)%step
+}
+
+// held returns the units of all holds in s.
+func (s *State) held() int64 {
+	sum := int64(0)
+	if s.holds != nil {
+		for _, h := range s.holds.list {
+			sum += h.n
+		}
+	}
+	return sum
+}
+
+// Evaluate returns l's answer to n units at now, counting the units that are held.
+func Evaluate(l Evaluator, s *State, now, n int64) Answer {
+	held := int64(0)
+	if s.holds != nil {
+		expire(l, s, now)
+		held = s.held()
+	}
+	o, admits := l.Evaluate(s, now, n+held)
+	return Answer{admits, o, held}
+}
+
+// expire charges the holds that have expired, in order: each at its expiry, or at the
+// newest instant in s if that is later.
+func expire(l Evaluator, s *State, now int64) {
+	h := s.holds
+	for len(h.list) > 0 && h.list[0].expiry <= now {
+		first := h.list[0]
+		h.list = h.list[1:]
+		h.charged = first.expiry
+		Force(l, s, first.expiry, first.n)
+	}
+	if _, window := l.Capacity(); len(h.list) == 0 && (h.charged == 0 || h.charged+window <= now) {
+		s.holds = nil
+	}
+}
+
+// Force charges n units at now, whether they fit or not.
+func Force(l Evaluator, s *State, now, n int64) {
+	o, _ := l.Evaluate(s, now, 0)
+	if n = l.MaxCharge(o, n); n > 0 {
+		l.Charge(s, o, n)
+	}
+}
+
+// Reserve holds n units of s, which Evaluate admitted at now, and returns by what they
+// are settled.
+func Reserve(s *State, now, n, duration int64) Ref {
+	if s.holds == nil {
+		s.holds = &holds{id: NewHoldID()}
+	}
+	end := max(expiry(now, duration), s.holds.charged+1)
+	s.add(end, n)
+	return Ref{s.holds.id, end}
+}
+
+func (s *State) add(expiry, n int64) {
+	i, found := s.find(expiry)
+	if !found {
+		s.holds.list = slices.Insert(s.holds.list, i, hold{expiry: expiry})
+	}
+	s.holds.list[i].n += n
+}
+
+func (s *State) find(expiry int64) (int, bool) {
+	return slices.BinarySearchFunc(s.holds.list, expiry, func(h hold, expiry int64) int { return int(h.expiry - expiry) })
+}
+
+// take takes n units off the hold ref. It reports false if there is none: it has
+// expired, or s was lost since.
+func (s *State) take(ref Ref, n int64) bool {
+	if s.holds == nil || s.holds.id != ref.A {
+		return false
+	}
+	i, found := s.find(ref.B)
+	if !found || s.holds.list[i].n < n {
+		return false
+	}
+	if s.holds.list[i].n -= n; s.holds.list[i].n == 0 {
+		s.holds.list = slices.Delete(s.holds.list, i, i+1)
+	}
+	return true
+}
+
+// Settle ends the hold ref of n units, and charges actual units at now in its place. If
+// the hold has expired, and so was charged, it charges only what exceeds it.
+func Settle(l Evaluator, s *State, now, n, actual int64, ref Ref) {
+	if s.holds != nil {
+		expire(l, s, now)
+	}
+	if !s.take(ref, n) && s.holds != nil && s.holds.id == ref.A && ref.B <= s.holds.charged {
+		actual = max(0, actual-n)
+	}
+	Force(l, s, now, actual)
+	if s.holds != nil && len(s.holds.list) == 0 && s.holds.charged == 0 {
+		s.holds = nil
+	}
+}
+
+// Renew moves n units from the hold ref to one that begins at now, and returns that. It
+// reports false if the hold has ended.
+func Renew(l Evaluator, s *State, now, n, duration int64, ref Ref) (Ref, bool) {
+	if s.holds != nil {
+		expire(l, s, now)
+	}
+	if !s.take(ref, n) {
+		return Ref{}, false
+	}
+	return Reserve(s, now, n, duration), true
+}
+
+// Refund is Evaluator.Refund, after what has expired was charged.
+func Refund(l Evaluator, s *State, now, n int64, id Ref) {
+	if s.holds != nil {
+		expire(l, s, now)
+	}
+	l.Refund(s, now, n, id)
+}
+
+// Reset forgets what was charged, and keeps what is held. It reports whether
+// anything is.
+func Reset(l Evaluator, s *State, now int64) bool {
+	if s.holds != nil {
+		expire(l, s, now)
+	}
+	*s = State{holds: s.holds}
+	if s.holds != nil && len(s.holds.list) == 0 {
+		s.holds = nil
+	}
+	return s.holds != nil
+}
+
+// ResetAt returns the instant at which the full limit is available again, if what is
+// held in s is charged when it expires.
+func ResetAt(l Evaluator, s *State) int64 {
+	at := l.ResetAt(s)
+	if s.holds != nil && len(s.holds.list) > 0 {
+		_, window := l.Capacity()
+		last := s.holds.list[len(s.holds.list)-1].expiry
+		at = max(at, last) + 2*window // at the latest
+	}
+	return at
+}
+
+// Usage returns how much of the limit is used at now, from 0 to 1 or a little above.
+func Usage(l Evaluator, s *State, now int64) float64 {
+	used := l.Usage(s, now)
+	if held := s.held(); held > 0 {
+		capacity, _ := l.Capacity()
+		used += float64(held) / float64(capacity)
+	}
+	return used
+}

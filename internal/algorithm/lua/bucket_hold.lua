@@ -1,0 +1,26 @@
+
+-- span writes the cost of some units, the debt that they add, to ARGV[n] and the next. From 2^53 on it is not exact,
+-- and never fits.
+local function span(c, n, units)
+  local count, period, q = tonumber(string.match(ARGV[c], ' (%d+)')), ARGV[c + 4], ARGV[c + 3]
+  local part = (period % count) / (count / q) -- of a unit, in parts of 1/q beyond its whole microseconds
+  units = math.min(units, 2 ^ 31)
+  local parts = part * math.floor(units / 2 ^ 16) -- the product itself may be beyond 2^53
+  local rest = parts % q * 2 ^ 16 + part * (units % 2 ^ 16)
+  local w = units * math.floor(period / count) + math.floor(parts / q) * 2 ^ 16 + math.floor(rest / q)
+  ARGV[n], ARGV[n + 1] = math.min(w, 2 ^ 53), rest % q
+end
+
+-- force charges units whether they fit or not, as far as the instant at which the debt ends can be stored.
+local function force(key, c, n, units)
+  span(c, n, units)
+  local _, t, a, b, _, x, y = evaluate(key, c, n)
+  if now + x >= 2 ^ 53 then x, y = 2 ^ 53 - 1 - now, 0 end
+  return charge(key, c, n, t, a, b, 0, x, y)
+end
+
+-- needed returns the instant until which the key is needed, or nil if it is not.
+local function needed(key, c)
+  local w, f = debt(key, c)
+  if w + f > 0 then return now + w + 1 end
+end

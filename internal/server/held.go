@@ -1,0 +1,49 @@
+package server
+
+import (
+	"hash/maphash"
+	"sync/atomic"
+	"time"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+)
+
+// heldFor is for how long a key is taken to have holds after some were seen.
+const heldFor = 10 * time.Second
+
+// heldKeys remembers which keys have had holds lately: their decisions take the script
+// hold, and a first try with the faster one would cost a round trip. Each slot stands
+// for many keys, because that script decides for any key.
+type heldKeys struct {
+	seed  maphash.Seed
+	begun time.Time
+	until [256]atomic.Int64 // for how long, counted from begun
+}
+
+func (h *heldKeys) init() { h.seed, h.begun = maphash.MakeSeed(), time.Now() }
+
+func (h *heldKeys) slot(k string) *atomic.Int64 {
+	return &h.until[maphash.String(h.seed, k)%uint64(len(h.until))]
+}
+
+func (h *heldKeys) add(k string) { h.slot(k).Store(int64(time.Since(h.begun) + heldFor)) }
+
+func (h *heldKeys) has(k string) bool {
+	until := h.slot(k).Load()
+	return until != 0 && int64(time.Since(h.begun)) < until
+}
+
+// needsHold reports whether d takes the script hold.
+func (s *Store) needsHold(d decision) bool { return d.Op >= algorithm.OpReserve || s.held.has(d.key) }
+
+// decodeOne reads the reply to d.
+func (s *Store) decodeOne(reply []int64, d decision, needsHold bool) error {
+	if !needsHold {
+		return algorithm.DecodeReply(reply, s.limits, d.answers)
+	}
+	err := algorithm.DecodeHoldReply(reply, d.HoldCall, s.limits, d.answers, d.holds)
+	if err == nil && d.Op == algorithm.OpReserve {
+		s.held.add(d.key)
+	}
+	return err
+}
