@@ -161,10 +161,18 @@ func TestHoldsExpire(t *testing.T) {
 	a = k.reserve(1000, 2, "ok t=1000 left=2/4 reset=20")
 	k.peek(1060, "ok t=1060 left=2/4 reset=20 until=1080")
 	k.peek(1050, "ok t=1050 left=1/4 reset=30 until=1080")
-	b = k.reserve(1010, 0, "ok t=1010 left=0/4 reset=70 until=1080")
-	k.Settle(1055, a, 2)
-	k.Settle(1055, b, 0)
-	k.peek(1055, "ok t=1055 left=1/4 reset=25 until=1080")
+	k.Settle(1050, a, 2)
+	k.peek(1050, "ok t=1050 left=1/4 reset=30 until=1080")
+
+	// Nor is what is held after it taken for that.
+	k = newKey(t, held(fixed(4, 100)))
+	k.reserve(1000, 1, "ok t=1000 left=3/4 reset=100")
+	k.peek(1070, "ok t=1070 left=3/4 reset=90 until=1160")
+	a = k.reserve(1001, 1, "ok t=1060 left=2/4 reset=100 until=1160") // until 1061, and not until 1060
+	k.Settle(1002, a, 0)
+	k.peek(1070, "ok t=1070 left=3/4 reset=90 until=1160")
+	k.reserve(1001, 1, "ok t=1060 left=2/4 reset=100 until=1160")
+	k.peek(1160, "ok t=1160 left=4/4 until=1160") // charged at 1061
 }
 
 // A settlement takes from its own expiry's units only.

@@ -35,6 +35,15 @@ type Outcome struct {
 	receipt *receipt // nil when nothing was charged or reserved
 }
 
+// Expiry returns when the units expire that are held of limit i. It panics if nothing
+// was reserved of it.
+func (o Outcome) Expiry(i int) int64 {
+	if o.receipt == nil || !o.receipt.tickets[i].held {
+		panic("model: nothing is held")
+	}
+	return o.receipt.tickets[i].expiry
+}
+
 // Verdict is the answer of one limit. What is held counts as if it were charged at the
 // instant of the decision. None of its Rats is nil except Expires.
 type Verdict struct {
@@ -219,6 +228,20 @@ func (m *Model) Lose(i int, charged, held bool) {
 	}
 }
 
+// Clock returns the instant at which limit i would decide when the server's clock says
+// now: it is never before the newest one stored.
+func (m *Model) Clock(i int, now int64) int64 { return m.states[i].clock(now) }
+
+// Window returns the window of a FixedWindow that was opened last, and has not been
+// forgotten since.
+func (m *Model) Window(i int) (start, end int64, ok bool) {
+	w, ok := m.states[i].store.(*fixedWindow)
+	if !ok || !w.stored {
+		return 0, 0, false
+	}
+	return w.start, w.start + w.length, true
+}
+
 // Change replaces the limits and keeps the state. It panics if more than count, period,
 // burst and hold differ.
 func (m *Model) Change(limits ...Limit) {
@@ -248,6 +271,9 @@ func (m *Model) expire(now int64, limits []Limit) {
 // hold adds n units to those that are held.
 func (s *state) hold(l Limit, now, n int64) ticket {
 	t := ticket{units: n, held: true, id: s.id, expiry: l.Expiry(now)}
+	if s.charged(t.expiry) { // the clock stepped back, and this is not to be taken for one of those
+		t.expiry = *s.expired + 1
+	}
 	if n > 0 {
 		s.add(t.expiry, n)
 	}

@@ -113,6 +113,8 @@ func JudgeAt(l Limit, h History, last Spend) error {
 	panic(fmt.Sprintf("spends: no kind %d", l.Kind))
 }
 
+const never = 1 << 62
+
 // prefix is a history up to its last admission, without what has been forgotten.
 type prefix struct {
 	limit  Limit
@@ -134,18 +136,18 @@ func (p *prefix) starts() []int64 {
 	return all
 }
 
-// since returns the units that may all be spent at start or later. They were all
-// admitted at the last admission or before it, so in no interval that reaches it can
-// there be more.
-func (p *prefix) since(start int64) int64 {
+// within returns the units that may be spent at start or later, and before end: all
+// together, if the last admission is before end.
+func (p *prefix) within(start, end int64) int64 {
 	sum := int64(0)
 	for _, s := range p.spends {
-		if s.Until >= start {
+		held := s.Charged == 0 || s.Charged > p.last.Step
+		if s.Until >= start && (held || s.From < end) {
 			sum += s.Units
 		}
 	}
 	for _, d := range p.debts {
-		if d.At >= start {
+		if d.At >= start && d.At < end {
 			sum += d.Units
 		}
 	}
@@ -157,38 +159,37 @@ func (p *prefix) bucket() error {
 		length := max(0, p.last.From-a)
 		most := new(big.Int).Mul(big.NewInt(p.limit.Capacity), big.NewInt(p.limit.Period))
 		most.Add(most, new(big.Int).Mul(big.NewInt(length), big.NewInt(p.limit.Count)))
-		spent := new(big.Int).Mul(big.NewInt(p.since(a)), big.NewInt(p.limit.Period))
+		spent := new(big.Int).Mul(big.NewInt(p.within(a, never)), big.NewInt(p.limit.Period))
 		if spent.Cmp(most) > 0 {
-			return p.errorf("%d units in [%d,%d]", p.since(a), a, a+length)
+			return p.errorf("%d units in [%d,%d]", p.within(a, never), a, a+length)
 		}
 	}
 	return nil
 }
 
-// within judges the window [start, end), if the last admission is before its end.
-func (p *prefix) within(start, end int64) error {
-	if n := p.since(start); p.last.From < end && n > p.limit.Capacity {
+// window judges the window [start, end), if the last admission is before its end.
+func (p *prefix) window(start, end int64) error {
+	if n := p.within(start, end); p.last.From < end && n > p.limit.Capacity {
 		return p.errorf("%d units in [%d,%d)", n, start, end)
 	}
 	return nil
 }
 
 func (p *prefix) windows() error {
-	const never = 1 << 62
 	for i, w := range p.opened {
-		if err := p.within(w.Start, w.End); err != nil {
+		if err := p.window(w.Start, w.End); err != nil {
 			return err
 		}
 		next := int64(never)
 		if i+1 < len(p.opened) {
 			next = p.opened[i+1].Start
 		}
-		if err := p.within(w.End, next); err != nil {
+		if err := p.window(w.End, next); err != nil {
 			return err
 		}
 	}
 	if len(p.opened) == 0 {
-		return p.within(-never, never)
+		return p.window(-never, never)
 	}
 	return nil
 }
@@ -196,7 +197,7 @@ func (p *prefix) windows() error {
 func (p *prefix) aligned() error {
 	for _, a := range p.starts() {
 		start := windowStart(a, p.limit.Period)
-		if err := p.within(start, start+p.limit.Period); err != nil {
+		if err := p.window(start, start+p.limit.Period); err != nil {
 			return err
 		}
 	}
@@ -205,7 +206,7 @@ func (p *prefix) aligned() error {
 
 func (p *prefix) log() error {
 	for _, a := range p.starts() {
-		if err := p.within(a, a+p.limit.Period); err != nil {
+		if err := p.window(a, a+p.limit.Period); err != nil {
 			return err
 		}
 	}
@@ -230,11 +231,14 @@ func (p *prefix) counter() error {
 }
 
 func (p *prefix) weigh(x int64) error {
-	start, period := windowStart(x, p.limit.Period), p.limit.Period
-	before := p.since(start-period) - p.since(start)
-	used := big.NewRat(start+period-x, period)
+	period := p.limit.Period
+	start := windowStart(x, period)
+	end := start + period
+	now := p.within(start, end)
+	before := p.within(start-period, end) - now
+	used := big.NewRat(end-x, period)
 	used.Mul(used, big.NewRat(before, 1))
-	used.Add(used, big.NewRat(p.since(start), 1))
+	used.Add(used, big.NewRat(now, 1))
 	if used.Cmp(big.NewRat(p.limit.Capacity, 1)) > 0 {
 		return p.errorf("%s units weigh at %d", used.RatString(), x)
 	}
