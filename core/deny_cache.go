@@ -20,14 +20,16 @@ const maxRepeated = 16
 // A denyCache remembers denials, each in the one slot that the hash of its key
 // chooses. A denial that was repeated n times keeps its slot against n other keys: a
 // flood of keys that are denied once does not evict one that is denied again and
-// again. It is read without a lock. A nil denyCache remembers nothing.
+// again. Denials of a cost above a capacity are remembered beside those of smaller
+// costs, which end. It is read without a lock. A nil denyCache remembers nothing.
 type denyCache struct {
-	slots    []atomic.Pointer[denial] // made with the first denial
-	made     sync.Once
-	size     int
-	ready    atomic.Bool
-	seed     maphash.Seed
-	capacity int64 // the smallest of the limits': a cost above it is denied with Never, which is not remembered
+	slots      []atomic.Pointer[denial] // made with the first denial
+	made       sync.Once
+	size       int
+	ready      atomic.Bool
+	never      atomic.Bool // a cost above a capacity was denied
+	seed       maphash.Seed
+	capacities []int64 // of the limits
 
 	mu         sync.Mutex    // held while a slot is changed
 	generation atomic.Uint64 // how often forget was called: put drops a denial from before the last call
@@ -40,7 +42,8 @@ type denyCache struct {
 type denial struct {
 	key      string
 	result   Result
-	cost     int64
+	cost     int64 // the smallest that it denies
+	exceeded int   // how many capacities that exceeds
 	sent     time.Time
 	received time.Time
 	lasts    time.Duration // for how long it is repeated
@@ -51,22 +54,34 @@ func newDenyCache(size int, limits []Limit) *denyCache {
 	if size == 0 {
 		return nil
 	}
-	c := &denyCache{size: size, seed: maphash.MakeSeed(), capacity: maxCount}
+	c := &denyCache{size: size, seed: maphash.MakeSeed()}
 	for _, l := range limits {
-		c.capacity = min(c.capacity, l.Burst())
+		c.capacities = append(c.capacities, l.Burst())
 	}
 	return c
+}
+
+// exceeded returns how many capacities a cost of n exceeds.
+func (c *denyCache) exceeded(n int64) int {
+	count := 0
+	for _, capacity := range c.capacities {
+		if n > capacity {
+			count++
+		}
+	}
+	return count
 }
 
 // get reports whether a denial is remembered that denies n units for k, and writes
 // it to res as it is now.
 func (c *denyCache) get(res *Result, k string, n int64) bool {
-	if c == nil || !c.ready.Load() || n == 0 || n > c.capacity {
+	if c == nil || !c.ready.Load() || n == 0 {
 		return false
 	}
 	k = key.Local(k)
-	d := c.slot(k).Load()
-	if d == nil || d.key != k || n < d.cost {
+	exceeded := c.exceeded(n)
+	d := c.slot(k, exceeded).Load()
+	if d == nil || d.key != k || d.exceeded != exceeded || n < d.cost {
 		return false
 	}
 	if age := time.Since(d.sent); age < 0 || age >= d.lasts {
@@ -99,29 +114,48 @@ func (r *Result) age(d time.Duration) {
 	r.Source = SourceDenyCache
 }
 
-// slot returns the slot of k, in the form of key.Local.
-func (c *denyCache) slot(k string) *atomic.Pointer[denial] {
-	return &c.slots[maphash.String(c.seed, k)%uint64(len(c.slots))]
+// slot returns the slot of k, in the form of key.Local, for costs that exceed so many
+// capacities.
+func (c *denyCache) slot(k string, exceeded int) *atomic.Pointer[denial] {
+	return &c.slots[(maphash.String(c.seed, k)+uint64(exceeded))%uint64(len(c.slots))]
 }
 
-// put remembers res, a denial that lasts for as long as lasts says, whatever is held
-// now. generation and sent are what beforeCall returned for the call that brought it:
-// where a key was forgotten since, which may have been this one, nothing is remembered.
+// put remembers res if it is a denial, for as long as lasts says: it is then denied
+// whatever becomes of the units held. generation and sent are what beforeCall returned
+// for the call that brought it: where a key was forgotten since, which may have been
+// this one, nothing is remembered.
 func (c *denyCache) put(k string, n int64, res *Result, lasts time.Duration, generation uint64, sent time.Time) {
-	if c == nil || res.RetryAfter == Never {
+	if c == nil {
+		return
+	}
+	if res.Allowed {
+		c.charged(k)
+		return
+	}
+	if lasts <= 0 {
 		return
 	}
 	c.made.Do(func() {
 		c.slots = make([]atomic.Pointer[denial], c.size)
 		c.ready.Store(true)
 	})
-	d := &denial{key: key.Local(k), result: *res, cost: n, sent: sent, received: time.Now(), lasts: min(lasts, maxStale)}
+	exceeded := c.exceeded(n)
+	if exceeded > 0 && res.ResetAfter > 0 {
+		lasts = min(lasts, res.ResetAfter) // then more remains than it says
+	}
+	d := &denial{key: key.Local(k), result: *res, cost: n, exceeded: exceeded, sent: sent, received: time.Now(), lasts: min(lasts, maxStale)}
+	if d.exceeded > 0 {
+		c.never.Store(true)
+	}
+	if d.exceeded == len(c.capacities) {
+		d.cost = slices.Max(c.capacities) + 1 // no limit has more to say about a higher cost
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.generation.Load() != generation {
 		return
 	}
-	slot := c.slot(d.key)
+	slot := c.slot(d.key, d.exceeded)
 	old := slot.Load()
 	switch {
 	case old == nil:
@@ -134,7 +168,22 @@ func (c *denyCache) put(k string, n int64, res *Result, lasts time.Duration, gen
 	slot.Store(d)
 }
 
-// forget drops the denial of k, and those that calls in flight bring.
+// charged drops what is remembered of costs above a capacity for k, which was charged:
+// that does not make them admissible, but less remains than their denials say.
+func (c *denyCache) charged(k string) {
+	if !c.never.Load() {
+		return
+	}
+	k = key.Local(k)
+	for exceeded := range len(c.capacities) {
+		slot := c.slot(k, exceeded+1)
+		if d := slot.Load(); d != nil && d.key == k && d.exceeded > 0 {
+			slot.CompareAndSwap(d, nil)
+		}
+	}
+}
+
+// forget drops the denials of k, and those that calls in flight bring.
 func (c *denyCache) forget(k string) {
 	if c == nil {
 		return
@@ -146,8 +195,10 @@ func (c *denyCache) forget(k string) {
 	if !c.ready.Load() {
 		return
 	}
-	if slot := c.slot(k); slot.Load() != nil && slot.Load().key == k {
-		slot.Store(nil)
+	for exceeded := range len(c.capacities) + 1 {
+		if slot := c.slot(k, exceeded); slot.Load() != nil && slot.Load().key == k {
+			slot.Store(nil)
+		}
 	}
 }
 

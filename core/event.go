@@ -25,8 +25,8 @@ const (
 	EventBreaker
 	// EventScriptLoad is when Redis did not have the script and it was sent whole.
 	EventScriptLoad
-	// EventKeyFallback is a request without the key that was asked for, counted by its
-	// peer's address.
+	// EventKeyFallback is a request without the key that was asked for, counted by the
+	// fallback key: its peer's address, unless the middleware has another.
 	EventKeyFallback
 )
 

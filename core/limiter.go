@@ -45,6 +45,7 @@ type Limiter struct {
 	denials  *denyCache
 	events   *emitter
 	queues   waitQueues
+	renewer  renewer
 }
 
 // New returns the Limiter called name over client. Limiters of one name share
@@ -79,7 +80,8 @@ var lastID atomic.Uint64 // of the Limiters of this process
 func newLimiter(name string, c *config) *Limiter {
 	return &Limiter{
 		id: lastID.Add(1), name: name, limits: c.limits, compiled: newLimitSet(name, c.limits, c.hold),
-		events: &emitter{name, c.observe, c.logger},
+		events:  &emitter{name, c.observe, c.logger},
+		renewer: renewer{closed: make(chan struct{})},
 	}
 }
 
@@ -157,9 +159,10 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 }
 
 // Close ends what runs in the background for the Limiter: the probes of a server
-// that is down, unless other Limiters over its client need them. It does not close
-// the client. Decisions after it are as before.
+// that is down, unless other Limiters over its client need them, and the renewals of
+// [Limiter.KeepHeld]. It does not close the client. Decisions after it are as before.
 func (l *Limiter) Close() error {
+	l.renewer.close()
 	if l.store != nil {
 		l.store.Close()
 	}
@@ -205,7 +208,7 @@ func (l *Limiter) decideUnobserved(ctx context.Context, res *Result, key string,
 		}
 		return l.decideByPolicy(res, key, n, op, err)
 	}
-	if deniedFor > 0 && op != algorithm.OpEvaluate {
+	if op != algorithm.OpEvaluate {
 		l.denials.put(key, n, res, deniedFor, generation, sent)
 	}
 	return nil

@@ -144,7 +144,9 @@ func Coalesce(maxBatch int) Option {
 // is over and for one second at most. So a Reset, a Refund or a raised limit in
 // another process is seen within a second; one through this Limiter, at once. The
 // cache only denies: it never admits anything. For a cost that is larger than the
-// one that Redis denied, RetryAfter is a lower bound.
+// one that Redis denied, RetryAfter is a lower bound. A cost above the capacity is
+// remembered alike, until the key is charged through this Limiter: its RetryAfter is
+// [Never], and Remaining is what Redis last said.
 func DenyCache(entries int) Option {
 	return setting{
 		"deny cache", fmt.Sprintf("DenyCache(%d)", entries), entries >= 0 && entries <= 1e7,

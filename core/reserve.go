@@ -3,24 +3,10 @@ package core
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/claim"
 )
-
-// A reservation is what is held for a Result.
-type reservation struct {
-	claims claim.Set // copies of the Result refer to it
-
-	mu   sync.Mutex      // held while the holds are renewed or settled
-	refs []algorithm.Ref // one for each limit
-}
-
-func newReservation(owner uint64, limits int) *reservation {
-	return &reservation{claims: claim.Set{Owner: owner}, refs: make([]algorithm.Ref, limits)}
-}
 
 // maxActual bounds the cost that Settle charges.
 const maxActual = 1_000_000_000
@@ -76,10 +62,11 @@ func (l *Limiter) Settle(ctx context.Context, r Result, actual int64) error {
 	if taken, err := l.take(ctx, r); !taken {
 		return err
 	}
-	key, n := r.receipt.key, r.receipt.n
-	held.mu.Lock() // a renewal is over
-	refs := held.refs
-	held.mu.Unlock()
+	key, n, refs := r.receipt.key, r.receipt.n, held.end()
+	l.renewer.forget(held)
+	if refs == nil { // what is held is charged when it expires
+		n, actual, refs = 0, max(0, actual-n), make([]algorithm.Ref, len(l.limits))
+	}
 	if l.memory != nil {
 		l.memory.Settle(key, n, actual, refs)
 		return nil

@@ -2,6 +2,7 @@ package core
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"math"
 	"math/bits"
@@ -68,6 +69,14 @@ func (r Result) All() iter.Seq[Result] {
 			}
 		}
 	}
+}
+
+// Format has fmt print a Result, and what contains one, without the key of the request:
+// keys are personal data.
+func (r Result) Format(s fmt.State, verb rune) {
+	type result Result // has no Format
+	r.receipt = receipt{}
+	_, _ = fmt.Fprintf(s, fmt.FormatString(s, verb), result(r))
 }
 
 // A Source says who made a decision.
@@ -196,6 +205,15 @@ func (s *limitSet) fillOne(res *Result, i int, a *algorithm.Answer, n int64, cha
 	if charged {
 		res.receipt.id = e.ChargeID(a.Observation, n)
 	}
+}
+
+// shortestHold returns the shortest duration of the limits' holds.
+func (s *limitSet) shortestHold() time.Duration {
+	shortest := s.members[0].Hold
+	for _, m := range s.members {
+		shortest = min(shortest, m.Hold)
+	}
+	return micros(shortest)
 }
 
 // deniedFor returns for how long n units are denied at least, whatever becomes of what

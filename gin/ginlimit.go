@@ -37,7 +37,7 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) gin.H
 			handler(c)
 		default:
 			c.Abort()
-			c.Data(verdict.Status, guard.ProblemType, guard.Problem(verdict.Status))
+			c.Data(verdict.Status, guard.ProblemType, guard.Problem(verdict.Status, verdict.Err))
 		}
 	}
 }

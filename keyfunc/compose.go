@@ -1,6 +1,8 @@
 package keyfunc
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,8 +10,8 @@ import (
 
 // Join returns a Func whose key is made of the keys of all fs, such as a user and
 // a route: each combination is counted on its own. Different combinations never give
-// the same key, whatever the parts contain. If one of the keys is missing, the error
-// is [ErrNoKey].
+// the same key, whatever the parts contain; of a part longer than 64 bytes it has a
+// digest. If one of the keys is missing, the error is [ErrNoKey].
 func Join(fs ...Func) Func {
 	mustFuncs("Join", fs)
 	return func(r Request) (string, error) {
@@ -20,13 +22,42 @@ func Join(fs ...Func) Func {
 			if err != nil {
 				return "", err
 			}
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			_, _ = joinEscaper.WriteString(&b, key) // a Builder never fails
+			joinPart(&b, i, key)
 		}
 		return b.String(), nil
 	}
+}
+
+// ForJoin returns the key under which [Join] counts requests whose keys are these, in
+// the order of Join's Funcs: for Peek and Reset elsewhere.
+func ForJoin(keys ...string) string {
+	if len(keys) == 0 {
+		panic("keyfunc: ForJoin(): want at least one key, such as that of ForUser")
+	}
+	var b strings.Builder
+	b.WriteString("join:")
+	for i, key := range keys {
+		joinPart(&b, i, key)
+	}
+	return b.String()
+}
+
+// maxPart is the longest key that a joined key contains as it is.
+const maxPart = 64
+
+// joinPart appends the key of part i. Escaping takes time for every byte of what a
+// client sent, so a long key is replaced by a digest. An escaped key never contains
+// "%~", so that no other key looks like a digest.
+func joinPart(b *strings.Builder, i int, key string) {
+	if i > 0 {
+		b.WriteByte(',')
+	}
+	if len(key) > maxPart {
+		sum := sha256.Sum256([]byte(key))
+		b.WriteString("%~" + base64.RawURLEncoding.EncodeToString(sum[:]))
+		return
+	}
+	_, _ = joinEscaper.WriteString(b, key) // a Builder never fails
 }
 
 // joinEscaper escapes the commas inside of keys, so that a comma always separates two
@@ -35,7 +66,7 @@ var joinEscaper = strings.NewReplacer("%", "%25", ",", "%2C")
 
 // FirstOf returns a Func whose key is that of the first of fs that has one, such
 // as the user if there is one and else the address. If none has one, the error is
-// [ErrNoKey].
+// [ErrNoKey]. It has no function ForFirstOf: the key is the one of that Func.
 func FirstOf(fs ...Func) Func {
 	mustFuncs("FirstOf", fs)
 	return func(r Request) (string, error) {

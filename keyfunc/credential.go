@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
 	"strings"
 )
 
@@ -48,7 +49,7 @@ func Secret[K string | []byte](key K) CredentialOption {
 // A client can send a new invented key with every request: mount the middleware after
 // authentication, or use [Known], or put a limiter by [IP] in front.
 func APIKey(name string, o ...CredentialOption) Func {
-	mustName("APIKey", name, "X-API-Key")
+	mustHeader("APIKey", name, "X-API-Key")
 	c := newCredential("apikey:", o)
 	return func(r Request) (string, error) { return c.key(r.Header(name)) }
 }
@@ -57,6 +58,24 @@ func APIKey(name string, o ...CredentialOption) Func {
 // the credential secret: for Peek and Reset elsewhere.
 func ForAPIKey(secret string, o ...CredentialOption) string {
 	return newCredential("apikey:", o).digest(secret)
+}
+
+// ForBearer returns the key under which [Bearer], with the same options, counts the
+// token: for Peek and Reset elsewhere.
+func ForBearer(token string, o ...CredentialOption) string {
+	return newCredential("bearer:", o).digest(token)
+}
+
+// ForCookie returns the key under which [Cookie], with the same options, counts the
+// cookie's value: for Peek and Reset elsewhere.
+func ForCookie(value string, o ...CredentialOption) string {
+	return newCredential("cookie:", o).digest(value)
+}
+
+// ForQuery returns the key under which [Query], with the same options, counts the
+// parameter's value: for Peek and Reset elsewhere.
+func ForQuery(value string, o ...CredentialOption) string {
+	return newCredential("query:", o).digest(value)
 }
 
 // Bearer returns a Func that counts by the token in "Authorization: Bearer ..."
@@ -69,7 +88,7 @@ func Bearer(o ...CredentialOption) Func {
 // Cookie returns a Func that counts by the value of the cookie called name, as a
 // digest. The notes on [APIKey] hold here too.
 func Cookie(name string, o ...CredentialOption) Func {
-	mustName("Cookie", name, "session")
+	mustToken("Cookie", "cookie", name, "session")
 	c := newCredential("cookie:", o)
 	return func(r Request) (string, error) { return c.key(r.Cookie(name)) }
 }
@@ -92,9 +111,13 @@ func BasicAuth() Func {
 		if err != nil || !ok || user == "" {
 			return "", ErrNoKey
 		}
-		return "basic:" + user, nil
+		return ForBasicAuth(user), nil
 	}
 }
+
+// ForBasicAuth returns the key under which [BasicAuth] counts the user name: for Peek
+// and Reset elsewhere.
+func ForBasicAuth(user string) string { return "basic:" + user }
 
 // authorization returns what r sends for an authentication scheme, or "".
 func authorization(r Request, scheme string) string {
@@ -108,6 +131,25 @@ func authorization(r Request, scheme string) string {
 func mustName(f, name, example string) {
 	if name == "" {
 		panic("keyfunc: " + f + `(""): want a name, such as "` + example + `"`)
+	}
+}
+
+// mustToken refuses a name that no header or cookie can have (RFC 9110, section 5.6.2).
+func mustToken(f, what, name, example string) {
+	mustName(f, name, example)
+	for _, c := range name {
+		if c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c) {
+			panic(fmt.Sprintf("keyfunc: %s(%q): no %s can have this name, because of the %q: want one such as %q", f, name, what, c, example))
+		}
+	}
+}
+
+// mustHeader refuses a name of which a Request never has a header.
+func mustHeader(f, name, example string) {
+	mustToken(f, "header", name, example)
+	if strings.EqualFold(name, "Host") {
+		panic("keyfunc: " + f + `("` + name + `"): net/http, and so Gin and Echo, keep Host elsewhere: ` +
+			"take it from the framework's own request, by the Key of the adapter")
 	}
 }
 

@@ -15,13 +15,13 @@ import (
 //   - [Forwarded]: with the first two, RFC 7239 instead of X-Forwarded-For
 //
 // IPv6 addresses of one /64 network are counted together (see [IPv6Prefix]), and an
-// IPv4 address written as IPv6 (::ffff:192.0.2.1) as the IPv4 address. Zones are
-// dropped. Peers without an address, such as those on a unix socket, are all counted
-// as "ip:unix".
+// IPv4 address written as IPv6 (::ffff:192.0.2.1, or 64:ff9b::192.0.2.1 of NAT64) as
+// the IPv4 address. Zones are dropped. Peers without an address, such as those on a
+// unix socket, are all counted as "ip:unix".
 //
 // If a header entry is not an address, reading stops and the last trusted address is
-// the client's. The first request that carries X-Forwarded-For from a private peer
-// while no option is given logs one warning; see [LoggingRequest].
+// the client's. The first request that carries X-Forwarded-For or Forwarded from a
+// private peer while no option is given logs one warning; see [LoggingRequest].
 //
 // The header is not read by a library: those that exist take an http.Header, which not
 // every framework has, and read Forwarded from the left, so that a quote which the
@@ -32,17 +32,35 @@ func IP(opts ...IPOption) Func {
 }
 
 // ForIP returns the key under which [IP], with the same options, counts the client
-// addr: for Peek and Reset elsewhere.
+// addr: for Peek and Reset elsewhere. It panics if addr is the zero Addr, which
+// [netip.ParseAddr] returns for what is not an address.
 func ForIP(addr netip.Addr, opts ...IPOption) string {
+	mustAddr("ForIP", "ip:", addr)
 	return newIPConfig(opts).key("ip:", clean(addr))
 }
 
 // Peer returns a Func that counts by the peer's address as [IP] without options
 // does, but apart from it ("peer:"). The middleware uses it for requests without a
-// key, so that leaving out a credential does not avoid the limit.
+// key, so that leaving out a credential does not avoid the limit. It logs the same
+// warning as IP.
 func Peer() Func {
 	c := newIPConfig(nil)
-	return func(r Request) (string, error) { return c.key("peer:", parsePeer(r.RemoteAddr())), nil }
+	c.warning.forPeer = true
+	return func(r Request) (string, error) { return c.key("peer:", c.clientOf(r)), nil }
+}
+
+// ForPeer returns the key under which [Peer] counts the peer addr: for Peek and Reset
+// elsewhere. It panics if addr is the zero Addr.
+func ForPeer(addr netip.Addr) string {
+	mustAddr("ForPeer", "peer:", addr)
+	return newIPConfig(nil).key("peer:", clean(addr))
+}
+
+func mustAddr(f, kind string, addr netip.Addr) {
+	if !addr.IsValid() {
+		panic("keyfunc: " + f + ": the zero Addr: check the error of netip.ParseAddr; the key of peers without an address, " +
+			`such as those on a unix socket, is "` + kind + `unix"`)
+	}
 }
 
 // An IPOption adjusts [IP]. A wrong argument panics at once.
@@ -129,5 +147,23 @@ func parsePeer(remote string) netip.Addr {
 	return clean(addr)
 }
 
-// clean returns the same address for all ways to write it.
-func clean(addr netip.Addr) netip.Addr { return addr.Unmap().WithZone("") }
+// nat64 is the prefix of IPv4 addresses behind NAT64 and SIIT-DC (RFC 6052).
+var nat64 = netip.MustParsePrefix("64:ff9b::/96") //nolint:gochecknoglobals // read-only
+
+// clean returns the same address for all ways to write it. In the prefix of NAT64 there
+// are no private addresses (RFC 6052, section 3.1): what looks like one is left as it
+// is, so that it is not taken for a proxy.
+func clean(addr netip.Addr) netip.Addr {
+	if addr.Is4() {
+		return addr
+	}
+	addr = addr.Unmap().WithZone("")
+	if !nat64.Contains(addr) {
+		return addr
+	}
+	bytes := addr.As16()
+	if inner := netip.AddrFrom4([4]byte(bytes[12:])); !proxyLike(inner) {
+		return inner
+	}
+	return addr
+}

@@ -17,11 +17,14 @@ import (
 )
 
 // ErrNoKey is the error of a [Func] for a request that does not carry its key. The
-// middleware then counts the request by its peer's address; see [Peer].
+// middleware then counts the request by the key of its option guard.Fallback, or else
+// by its peer's address; see [Peer].
 var ErrNoKey = errors.New("keyfunc: the request carries no such key")
 
 // A Func takes the key from a request. It returns [ErrNoKey] where there is none;
-// the middleware answers any other error with status 500 and logs it.
+// the middleware answers any other error with status 500 and logs it. Each function
+// that makes a Func has a sibling that makes the same key without a request, such as
+// [ForUser] of [User]: support can so look at a count, and reset it.
 type Func func(Request) (string, error)
 
 // A Request is what a [Func] can see of a request, whatever the framework. It is
@@ -31,8 +34,9 @@ type Request interface {
 	Context() context.Context
 	// Method returns the HTTP method.
 	Method() string
-	// Path returns the path of the URL as the client sent it. Clients choose it: to
-	// count by route, use Route.
+	// Path returns the path of the URL as the client sent it. Clients choose it, and
+	// one route may have several: Fiber, unless it is configured otherwise, takes
+	// /LOGIN and /login/ for /login. So to tell routes apart, use Route.
 	Path() string
 	// Route returns the pattern that the request matched, such as "/users/{id}", or
 	// "" if the framework does not know it where the middleware is mounted.
@@ -55,8 +59,8 @@ type Request interface {
 	Unwrap() any
 }
 
-// A LoggingRequest is a Request that also has a logger, to which [IP] logs its one
-// warning. The requests of all adapters are LoggingRequests, with the limiter's logger.
+// A LoggingRequest is a Request that also has a logger, to which [IP] and [Peer] log
+// their one warning. The requests of all adapters are LoggingRequests, with the limiter's logger.
 // For a Request without a logger there is no warning.
 type LoggingRequest interface {
 	Request

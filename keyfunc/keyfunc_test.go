@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 )
@@ -11,20 +12,23 @@ import (
 // fakeRequest is a request as a table writes it.
 type fakeRequest struct {
 	remote string
+	method string
 	header http.Header
 	values map[any]any
 	route  string
+
+	query, cookies string // the value of each of them
 }
 
 func (f fakeRequest) Context() context.Context          { return context.Background() }
-func (f fakeRequest) Method() string                    { return http.MethodGet }
+func (f fakeRequest) Method() string                    { return f.method }
 func (f fakeRequest) Path() string                      { return "/" }
 func (f fakeRequest) Route() string                     { return f.route }
 func (f fakeRequest) RemoteAddr() string                { return f.remote }
 func (f fakeRequest) Header(name string) string         { return f.header.Get(name) }
 func (f fakeRequest) HeaderValues(name string) []string { return f.header.Values(name) }
-func (f fakeRequest) Query(string) string               { return "" }
-func (f fakeRequest) Cookie(string) string              { return "" }
+func (f fakeRequest) Query(string) string               { return f.query }
+func (f fakeRequest) Cookie(string) string              { return f.cookies }
 func (f fakeRequest) Value(key any) any                 { return f.values[key] }
 func (f fakeRequest) Unwrap() any                       { return nil }
 
@@ -36,6 +40,12 @@ func TestIP(t *testing.T) {
 		"192.0.2.1":                   "192.0.2.1",
 		"[::ffff:192.0.2.1]:4711":     "192.0.2.1",
 		"[::ffff:c000:201]:80":        "192.0.2.1",
+		"[64:ff9b::192.0.2.1]:80":     "192.0.2.1",
+		"[64:ff9b::c000:201%eth0]:80": "192.0.2.1",
+		"[64:ff9b::10.0.0.1]:80":      "64:ff9b::/64", // no private address is behind NAT64
+		"[64:ff9b::127.0.0.1]:80":     "64:ff9b::/64",
+		"[64:ff9b:1::c000:201]:80":    "64:ff9b:1::/64",
+		"[64:ff9b::1:c000:201]:80":    "64:ff9b::/64",
 		"[2001:db8:1:2:3:4:5:6]:4711": "2001:db8:1:2::/64",
 		"[2001:db8:1:2::ffff]:1":      "2001:db8:1:2::/64",
 		"2001:db8:1:3::1":             "2001:db8:1:3::/64",
@@ -178,6 +188,8 @@ func TestJoin(t *testing.T) {
 	}{
 		{[]Func{a, b}, "join:a,b%2C%25", nil},
 		{[]Func{b, a}, "join:b%2C%25,a", nil},
+		{[]Func{constant(strings.Repeat("x", 64), nil), a}, "join:" + strings.Repeat("x", 64) + ",a", nil},
+		{[]Func{constant(strings.Repeat("x", 65), nil), a}, "join:%~lTfF_fEgSC99WNJentWD9SwCtOME6oFNsWM61WWu1-k,a", nil},
 		{[]Func{a, none}, "", ErrNoKey},
 		{[]Func{none, a}, "", ErrNoKey},
 		{[]Func{a, bad}, "", broken},
@@ -188,6 +200,46 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// TestJoinDigestsLongParts has parts of a megabyte, of characters that would be escaped:
+// they are digested instead, and every byte of them counts.
+func TestJoinDigestsLongParts(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat(",%", 1<<19)
+	keys := map[string]bool{}
+	for _, parts := range [][]string{
+		{long, "a"}, {long + "x", "a"}, {"x" + long, "a"}, {"a", long}, {long, long}, {"%~" + strings.Repeat("A", 43), "a"},
+	} {
+		key := ForJoin(parts...)
+		if len(key) > 200 {
+			t.Errorf("a key of %d bytes", len(key))
+		}
+		keys[key] = true
+		var fs []Func
+		for _, part := range parts {
+			fs = append(fs, constant(part, nil))
+		}
+		if got, err := Join(fs...)(fakeRequest{}); got != key || err != nil {
+			t.Errorf("Join: %q, %v; ForJoin: %q", got, err, key)
+		}
+	}
+	if len(keys) != 6 {
+		t.Errorf("%d different keys of 6: %v", len(keys), keys)
+	}
+}
+
+// BenchmarkJoin joins a short key and one of a megabyte, as a client may send it.
+func BenchmarkJoin(b *testing.B) {
+	for name, key := range map[string]string{"short": "header:X-Tenant:acme", "long": strings.Repeat(",", 1<<20)} {
+		b.Run(name, func(b *testing.B) {
+			f := Join(constant("ip:192.0.2.1", nil), constant(key, nil))
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = f(fakeRequest{})
+			}
+		})
+	}
+}
+
 // FuzzJoin holds that different parts never make the same key.
 func FuzzJoin(f *testing.F) {
 	f.Add("a:b", "c", "a", "b:c")
@@ -195,6 +247,8 @@ func FuzzJoin(f *testing.F) {
 	f.Add("a%2Cb", "c", "a,b", "c")
 	f.Add("", "a", "a", "")
 	f.Add("a\x00", "b", "a", "\x00b")
+	f.Add(strings.Repeat("a,", 40), "c", strings.Repeat("a,", 40)+",", "c")
+	f.Add(strings.Repeat("x", 65), "c", "%~lTfF_fEgSC99WNJentWD9SwCtOME6oFNsWM61WWu1-k", "c")
 	f.Fuzz(func(t *testing.T, a1, a2, b1, b2 string) {
 		one, _ := Join(constant(a1, nil), constant(a2, nil))(fakeRequest{})
 		other, _ := Join(constant(b1, nil), constant(b2, nil))(fakeRequest{})
@@ -213,7 +267,18 @@ func FuzzJoin(f *testing.F) {
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	for want, f := range map[string]func(){
-		"APIKey":           func() { APIKey("") },
+		"APIKey": func() { APIKey("") },
+		`APIKey("X API"): no header can have this name, because of the ' ': want one such as "X-API-Key"`: func() { APIKey("X API") },
+		`APIKey("X-API-Key:")`:                  func() { APIKey("X-API-Key:") },
+		`Header("X-Ténant")`:                    func() { Header("X-Ténant") },
+		`Header("X-Tenant\n"): no header`:       func() { Header("X-Tenant\n") },
+		`Header("host"): net/http`:              func() { Header("host") },
+		`Cookie("a;b"): no cookie`:              func() { Cookie("a;b") },
+		`ForHeader("X Tenant")`:                 func() { ForHeader("X Tenant", "acme") },
+		`ForJoin()`:                             func() { ForJoin() },
+		`ForIP: the zero Addr: check the error`: func() { ForIP(netip.Addr{}) },
+		`ForPeer: the zero Addr`:                func() { ForPeer(netip.Addr{}) },
+		`without an address, such as those on a unix socket, is "peer:unix"`: func() { ForPeer(netip.Addr{}) },
 		"CredentialOption": func() { APIKey("X-API-Key", nil) },
 		"Known":            func() { Known(nil) },
 		"User":             func() { User(nil) },

@@ -18,6 +18,10 @@ func Route() Func {
 		if route == "" {
 			return "", missing
 		}
-		return "route:" + route, nil
+		return ForRoute(route), nil
 	}
 }
+
+// ForRoute returns the key under which [Route] counts the pattern, in the framework's
+// own notation, such as "/users/{id}" or "/users/:id": for Peek and Reset elsewhere.
+func ForRoute(pattern string) string { return "route:" + pattern }

@@ -7,8 +7,7 @@ import "net/textproto"
 // credentials use [APIKey]. A client can send any value: mount the middleware where
 // the header has been verified, or put a limiter by [IP] in front.
 func Header(name string) Func {
-	mustName("Header", name, "X-Tenant")
-	kind := "header:" + textproto.CanonicalMIMEHeaderKey(name) + ":"
+	kind := headerKind("Header", name)
 	return func(r Request) (string, error) {
 		value := r.Header(name)
 		if value == "" {
@@ -18,21 +17,37 @@ func Header(name string) Func {
 	}
 }
 
+// ForHeader returns the key under which [Header] of this name counts the value: for
+// Peek and Reset elsewhere.
+func ForHeader(name, value string) string { return headerKind("ForHeader", name) + value }
+
+func headerKind(f, name string) string {
+	mustHeader(f, name, "X-Tenant")
+	return "header:" + textproto.CanonicalMIMEHeaderKey(name) + ":"
+}
+
 // Method returns a Func that counts by the HTTP method. Methods other than PATCH and
 // those of RFC 9110 are counted together, as "method:other", because clients can
 // invent them.
 func Method() Func {
-	return func(r Request) (string, error) {
-		switch method := r.Method(); method {
-		case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE":
-			return "method:" + method, nil
-		}
-		return "method:other", nil
+	return func(r Request) (string, error) { return ForMethod(r.Method()), nil }
+}
+
+// ForMethod returns the key under which [Method] counts the method: for Peek and Reset
+// elsewhere.
+func ForMethod(method string) string {
+	switch method {
+	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE":
+		return "method:" + method
 	}
+	return "method:other"
 }
 
 // Global returns a Func with one key for all requests: a limit on the service as a
 // whole.
 func Global() Func {
-	return func(Request) (string, error) { return "global", nil }
+	return func(Request) (string, error) { return ForGlobal(), nil }
 }
+
+// ForGlobal returns the key under which [Global] counts: for Peek and Reset elsewhere.
+func ForGlobal() string { return "global" }

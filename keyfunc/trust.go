@@ -24,8 +24,9 @@ const maxHops = 64
 // the peer is one of them, X-Forwarded-For is read from the right, over all its
 // lines, and the first address that is not a trusted proxy's is the client.
 //
-// It panics on anything else, and on a range wider than /8 (IPv6: /7), because a
-// client in a trusted range can choose the address that it is counted by. For proxies
+// It panics on anything else, such as "10.0.0.5/8", which may be meant as one address or
+// as the range, and on a range wider than /8 (IPv6: /7), because a client in a trusted
+// range can choose the address that it is counted by. For proxies
 // that are read from a configuration, use [ParseProxies].
 func TrustedProxies(proxies ...string) IPOption {
 	option, err := parseProxies("TrustedProxies", proxies)
@@ -65,6 +66,10 @@ func parseProxies(function string, proxies []string) (IPOption, error) {
 // parseProxy reads an address or a range.
 func parseProxy(proxy string) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(proxy)
+	if err == nil && prefix != prefix.Masked() {
+		return netip.Prefix{}, fmt.Errorf("the address is not the first of its range: want %q for the one address, or %q for the range",
+			prefix.Addr(), prefix.Masked())
+	}
 	if err != nil {
 		addr, err := netip.ParseAddr(proxy)
 		if err != nil || addr.Zone() != "" {
@@ -72,8 +77,8 @@ func parseProxy(proxy string) (netip.Prefix, error) {
 		}
 		prefix = netip.PrefixFrom(addr, addr.BitLen())
 	}
-	if prefix.Addr().Is4In6() && prefix.Bits() >= 96 {
-		prefix = netip.PrefixFrom(prefix.Addr().Unmap(), prefix.Bits()-96)
+	if inner := clean(prefix.Addr()); inner.Is4() && prefix.Addr().Is6() && prefix.Bits() >= 96 {
+		prefix = netip.PrefixFrom(inner, prefix.Bits()-96)
 	}
 	widest := widest6
 	if prefix.Addr().Is4() {
@@ -83,7 +88,7 @@ func parseProxy(proxy string) (netip.Prefix, error) {
 		return netip.Prefix{}, fmt.Errorf("a range this wide trusts clients too, who could then choose the address "+
 			"that they are counted by: allowed are ranges of /%d and longer; name the addresses of your own proxies", widest)
 	}
-	return prefix.Masked(), nil
+	return prefix, nil
 }
 
 // TrustedHops says that every request passes n proxies of yours, from 1 to 64,
@@ -102,10 +107,16 @@ func TrustedHops(n int) IPOption {
 // "X-Real-IP" behind an nginx that sets it. With [TrustedProxies] it is trusted
 // from those peers only; without, only the edge may be able to reach the service.
 // If the header is missing, comes twice or is not an address, the request is counted by
-// its peer's address.
+// its peer's address. X-Forwarded-For and Forwarded are refused: use [TrustedProxies]
+// or [TrustedHops], which read them.
 func TrustedHeader(name string) IPOption {
-	if name == "" {
-		panic(`keyfunc: TrustedHeader(""): want the name of a header, such as "X-Real-IP"`)
+	mustHeader("TrustedHeader", name, "X-Real-IP")
+	switch {
+	case strings.EqualFold(name, "X-Forwarded-For"):
+		panic("keyfunc: TrustedHeader(\"" + name + "\"): proxies append to this header what clients sent: use TrustedProxies or TrustedHops, which read it")
+	case strings.EqualFold(name, "Forwarded"):
+		panic("keyfunc: TrustedHeader(\"" + name + "\"): proxies append to this header what clients sent: " +
+			"use Forwarded() with TrustedProxies or TrustedHops")
 	}
 	return func(c *ipConfig) { c.trust.header = name }
 }

@@ -79,7 +79,7 @@ func ExampleKey() {
 	get(h)
 	// Output:
 	// 200 hello
-	// 429 {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429}
+	// 429 {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["api"],"limit":1,"retry-after":3600}
 }
 
 // Handlers can show what is left.

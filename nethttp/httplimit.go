@@ -40,7 +40,7 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(
 			default:
 				w.Header().Set("Content-Type", guard.ProblemType)
 				w.WriteHeader(verdict.Status)
-				_, _ = w.Write(guard.Problem(verdict.Status)) // fails only if the client has left
+				_, _ = w.Write(guard.Problem(verdict.Status, verdict.Err)) // fails only if the client has left
 			}
 			outer.MultipartForm = r.MultipartForm // the server removes the temporary files of outer, and r may be a copy
 		})

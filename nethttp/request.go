@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 
@@ -49,6 +50,12 @@ func (c *seenContext) Value(key any) any {
 		return &c.seen
 	}
 	return c.Context.Value(key)
+}
+
+// Format has fmt print the context that c is around, and not the decisions and the
+// request in c, which have the user's key and credentials.
+func (c *seenContext) Format(s fmt.State, verb rune) {
+	_, _ = fmt.Fprintf(s, fmt.FormatString(s, verb), c.Context)
 }
 
 // seenIn returns the guard.Seen of the request whose context ctx is, or nil before

@@ -56,6 +56,6 @@ func problem(err error, c echo.Context) {
 		status = known.Code
 	}
 	if !c.Response().Committed {
-		_ = c.Blob(status, guard.ProblemType, guard.Problem(status)) // an error means that the client has disconnected
+		_ = c.Blob(status, guard.ProblemType, guard.Problem(status, err)) // an error means that the client has disconnected
 	}
 }

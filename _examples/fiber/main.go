@@ -58,7 +58,7 @@ func problem(c *fiber.Ctx, err error) error {
 		status = known.Code
 	}
 	c.Set(fiber.HeaderContentType, guard.ProblemType)
-	return c.Status(status).Send(guard.Problem(status))
+	return c.Status(status).Send(guard.Problem(status, err))
 }
 
 // A server makes a demo.Server of a Fiber app.

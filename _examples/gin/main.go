@@ -41,7 +41,7 @@ func authenticate(c *gin.Context) {
 	if user == "" {
 		c.Header("WWW-Authenticate", demo.Challenge)
 		c.Abort()
-		c.Data(http.StatusUnauthorized, guard.ProblemType, guard.Problem(http.StatusUnauthorized))
+		c.Data(http.StatusUnauthorized, guard.ProblemType, guard.Problem(http.StatusUnauthorized, nil))
 		return
 	}
 	c.Set("user", user)

@@ -46,7 +46,7 @@ func authenticate(next http.Handler) http.Handler {
 			w.Header().Set("WWW-Authenticate", demo.Challenge)
 			w.Header().Set("Content-Type", guard.ProblemType)
 			w.WriteHeader(http.StatusUnauthorized)
-			_, _ = w.Write(guard.Problem(http.StatusUnauthorized))
+			_, _ = w.Write(guard.Problem(http.StatusUnauthorized, nil))
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))

@@ -9,8 +9,10 @@ import (
 // A DeniedError is the error of a denied request. errors.As finds it in the error
 // that the middleware for Echo and Fiber returns.
 type DeniedError struct {
-	// Result is the decision.
+	// Result is the decision. It names the limiter, and the limit that denied.
 	Result core.Result
+
+	hidden bool // by NoHeaders: clients see nothing of the limit
 }
 
 // Error names the limiter and the limit, and no key.

@@ -1,10 +1,12 @@
 package guard_test
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"time"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
@@ -112,6 +114,55 @@ func ExampleCountIf() {
 	// right 429
 }
 
+// Requests that an inner limit denies are not to use up an outer one that is shared: it
+// does not count what is answered with 429.
+func ExampleCountIf_admitted() {
+	shared, _ := core.NewMemory("shared", core.FixedWindow(core.PerHour(1000)))
+	admitted := guard.CountIf(func(status int) bool { return status != http.StatusTooManyRequests })
+	h := httplimit.Middleware(shared, keyfunc.Global(), admitted)(limited(hello)) // two an hour for each address
+
+	for range 10 {
+		get(h, "/")
+	}
+	res, _ := shared.Peek(context.Background(), keyfunc.ForGlobal())
+	fmt.Println(res.Remaining)
+	// Output: 998
+}
+
+// Behind a proxy, requests that are not signed in are counted by the client's address.
+// Otherwise they would all be counted by that of the proxy.
+func ExampleFallback() {
+	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
+	trusted := keyfunc.TrustedProxies("192.0.2.1")
+	h := httplimit.Middleware(lim, keyfunc.APIKey("X-API-Key"), guard.Fallback(keyfunc.IP(trusted)))(http.HandlerFunc(hello))
+
+	for _, client := range []string{"203.0.113.7", "203.0.113.7", "203.0.113.8"} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil) // from 192.0.2.1
+		r.Header.Set("X-Forwarded-For", client)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		fmt.Println(client, w.Code)
+	}
+	// Output:
+	// 203.0.113.7 200
+	// 203.0.113.7 429
+	// 203.0.113.8 200
+}
+
+// Clients see the limit only when they are denied.
+func ExampleHeadersOnDenial() {
+	h := limited(hello, guard.HeadersOnDenial())
+
+	for range 3 {
+		w := get(h, "/")
+		fmt.Printf("%d %q\n", w.Code, w.Header().Get("X-RateLimit-Limit"))
+	}
+	// Output:
+	// 200 ""
+	// 200 ""
+	// 429 "2"
+}
+
 // A new limit is tried out: the handler logs what would be denied.
 func ExampleDryRun() {
 	h := limited(func(_ http.ResponseWriter, r *http.Request) {
@@ -175,14 +226,23 @@ func ExampleExposeHeaders() {
 	// Output: Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset
 }
 
-// The body of a denied request's answer.
+// An error handler answers with the same body as the middleware.
 func ExampleProblem() {
-	var problem struct {
-		Title string `json:"title"`
+	render := func(w http.ResponseWriter, status int, err error) {
+		w.Header().Set("Content-Type", guard.ProblemType)
+		w.WriteHeader(status)
+		_, _ = w.Write(guard.Problem(status, err))
 	}
-	if err := json.Unmarshal(guard.Problem(http.StatusTooManyRequests), &problem); err != nil {
-		fmt.Println(err)
-	}
-	fmt.Println(guard.ProblemType, problem.Title)
-	// Output: application/problem+json Request cannot be satisfied as assigned quota has been exceeded
+	denied := &guard.DeniedError{Result: core.Result{Limiter: "api", Limit: 100, RetryAfter: 36 * time.Second}}
+
+	w := httptest.NewRecorder()
+	render(w, http.StatusTooManyRequests, fmt.Errorf("middleware: %w", denied))
+	fmt.Println(strings.ReplaceAll(w.Body.String(), ",", ",\n "))
+	// Output:
+	// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",
+	//  "title":"Request cannot be satisfied as assigned quota has been exceeded",
+	//  "status":429,
+	//  "violated-policies":["api"],
+	//  "limit":100,
+	//  "retry-after":36}
 }

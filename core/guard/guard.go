@@ -30,9 +30,10 @@ const StatusClientGone = 499
 // A Guard decides about the requests that pass one middleware. It is safe for
 // concurrent use.
 type Guard struct {
-	limiter *core.Limiter
-	key     keyfunc.Func
-	peer    keyfunc.Func // for requests without a key
+	limiter  *core.Limiter
+	key      keyfunc.Func
+	fallback keyfunc.Func // for requests without a key; nil if that is peer
+	peer     keyfunc.Func // for those without that key
 
 	skip       func(keyfunc.Request) bool
 	cost       func(keyfunc.Request) int64
@@ -44,8 +45,7 @@ type Guard struct {
 	denied     any // the handler of OnDenied, of the framework's type
 	failed     any // that of OnError
 
-	noKeyLogged sync.Once
-	costLogged  sync.Once
+	noKeyLogged, negativeLogged, neverLogged, wrongCostLogged sync.Once
 }
 
 // A Verdict says what to do with a request.
@@ -113,7 +113,10 @@ func (g *Guard) decide(r keyfunc.Request, seen *Seen, v *Verdict) {
 	case v.Err != nil:
 		v.Status = http.StatusServiceUnavailable // the limiter logs an outage, once
 	case !v.Result.Allowed:
-		v.Status, v.Err = http.StatusTooManyRequests, &DeniedError{v.Result}
+		v.Status, v.Err = http.StatusTooManyRequests, &DeniedError{Result: v.Result, hidden: g.headers.sets == 0}
+		if v.Result.RetryAfter == core.Never {
+			g.logNever(r.Context(), &v.Result, v.cost)
+		}
 	}
 }
 
@@ -130,27 +133,42 @@ func (g *Guard) record(h Header, res *core.Result, seen *Seen) {
 	}
 }
 
-// keyOf returns the key of r. A request without one is counted by its peer's address,
-// so that leaving out a credential does not avoid the limit. That is normal for some
-// requests, where the error is ErrNoKey itself. A Func that wraps ErrNoKey says that
-// no request will ever have its key, as Route does where it is mounted too early:
-// that is logged once.
+// keyOf returns the key of r. A request without one is counted by the fallback, so that
+// leaving out a credential does not avoid the limit. That is normal for some requests,
+// where the error is ErrNoKey itself. A Func that wraps ErrNoKey says that no request
+// will ever have its key, as Route does where it is mounted too early: that is logged
+// once.
 func (g *Guard) keyOf(r keyfunc.Request) (string, error) {
-	key, err := g.key(r)
-	switch {
-	case err == nil && key == "":
-		return "", core.ErrInvalidKey
-	case !errors.Is(err, keyfunc.ErrNoKey):
+	key, err := keyBy(g.key, r)
+	if !errors.Is(err, keyfunc.ErrNoKey) {
 		return key, err
 	}
 	g.limiter.Emit(r.Context(), core.Event{Kind: core.EventKeyFallback, Err: err})
 	if err != keyfunc.ErrNoKey { //nolint:errorlint,err113 // it asks whether the error is wrapped
 		g.noKeyLogged.Do(func() {
-			g.limiter.Logger().WarnContext(r.Context(), "redislimit: requests are limited by their peer's address instead",
+			by := "their peer's address"
+			if g.fallback != nil {
+				by = "the Fallback"
+			}
+			g.limiter.Logger().WarnContext(r.Context(), "redislimit: requests are limited by "+by+" instead",
 				"limiter", g.limiter.Name(), "error", err)
 		})
 	}
+	if g.fallback != nil {
+		if key, err = keyBy(g.fallback, r); !errors.Is(err, keyfunc.ErrNoKey) {
+			return key, err
+		}
+	}
 	return g.peer(r)
+}
+
+// keyBy returns the key that f takes from r. An empty one is an error.
+func keyBy(f keyfunc.Func, r keyfunc.Request) (string, error) {
+	key, err := f(r)
+	if err == nil && key == "" {
+		return "", core.ErrInvalidKey
+	}
+	return key, err
 }
 
 func (g *Guard) costOf(r keyfunc.Request) int64 {
@@ -159,10 +177,25 @@ func (g *Guard) costOf(r keyfunc.Request) int64 {
 	}
 	n := g.cost(r)
 	if n < 0 {
-		logError(r.Context(), g.limiter, "redislimit: charged 1 instead", core.ErrInvalidCost, "cost", n)
+		g.negativeLogged.Do(func() {
+			logError(r.Context(), g.limiter, "redislimit: charged 1 instead; this is logged once", core.ErrInvalidCost, "cost", n)
+		})
 		return 1
 	}
 	return n
+}
+
+// logNever logs once that requests are denied which can never be admitted: a cost above
+// the capacity may be meant, or a mistake that makes a route useless. The capacity of
+// the outage policy is not the configured one, and is not logged.
+func (g *Guard) logNever(ctx context.Context, res *core.Result, cost int64) {
+	if res.Source == core.SourceFallback {
+		return
+	}
+	g.neverLogged.Do(func() {
+		g.limiter.Logger().WarnContext(ctx, "redislimit: denied a cost that is above the capacity, so that it can never be admitted; this is logged once",
+			"limiter", res.Limiter, "limit", res.Name, "capacity", res.Limit, "cost", cost)
+	})
 }
 
 func logError(ctx context.Context, lim *core.Limiter, message string, err error, attrs ...any) {

@@ -36,14 +36,18 @@ const (
 
 // headers says which headers a response has, and how they are written.
 type headers struct {
-	sets   HeaderSet
-	delta  bool
-	expose bool
+	sets     HeaderSet
+	onDenial bool // and on nothing else
+	delta    bool
+	expose   bool
 }
 
 // set writes res, except where the headers have a tighter Result of a middleware
 // further out.
 func (o headers) set(h Header, res *core.Result, seen *Seen) {
+	if o.onDenial && res.Allowed {
+		return
+	}
 	if o.sets&XRateLimit != 0 && seen.xRateLimit.replace(res) {
 		o.setXRateLimit(h, res, seen)
 	}

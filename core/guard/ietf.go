@@ -9,16 +9,10 @@ import (
 // setIETF lists every limit in RateLimit-Policy and RateLimit. The items are
 // strings of RFC 9651; a valid name has no character that would need escaping.
 func setIETF(h Header, res *core.Result) {
-	limits := 0
-	for range res.All() {
-		limits++
-	}
+	several := severalLimits(res)
 	policy, state := make([]byte, 0, 128), make([]byte, 0, 128)
 	for each := range res.All() {
-		name := res.Limiter
-		if limits > 1 {
-			name += "-" + each.Name
-		}
+		name := policyName(&each, several)
 		if len(policy) > 0 {
 			policy, state = append(policy, ", "...), append(state, ", "...)
 		}
@@ -37,6 +31,24 @@ func setIETF(h Header, res *core.Result) {
 	}
 	h.Set(headerPolicy, string(policy))
 	h.Set(headerRateLimit, string(state))
+}
+
+// severalLimits reports whether res is of more than one limit.
+func severalLimits(res *core.Result) bool {
+	limits := 0
+	for range res.All() {
+		limits++
+	}
+	return limits > 1
+}
+
+// policyName returns the name of a limit's policy: that of the limiter and, if there are
+// several limits, of the limit.
+func policyName(each *core.Result, several bool) string {
+	if several {
+		return each.Limiter + "-" + each.Name
+	}
+	return each.Limiter
 }
 
 func appendParameter(b []byte, name byte, value int64) []byte {

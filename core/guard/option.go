@@ -13,21 +13,42 @@ import (
 type Option func(*Guard)
 
 // Skip lets the requests for which skip returns true pass without a decision: they
-// are not counted, and their responses have no headers about the limit.
+// are not counted, and their responses have no headers about the limit. Clients choose
+// the path, and one route may have several: Fiber takes /LOGIN for /login, unless it is
+// configured otherwise. So skip the paths that need no limit, never all but some.
 func Skip(skip func(keyfunc.Request) bool) Option {
 	mustFunc(skip == nil, "Skip", "reports which requests to let pass")
 	return func(g *Guard) { g.skip = skip }
 }
 
 // Cost sets how many units a request costs; the default is 1. A cost of 0 is
-// always allowed. A negative cost is a mistake: it is logged, and 1 is charged.
+// always allowed. A negative cost is a mistake: 1 is charged. A cost above the capacity
+// is denied, whatever remains, and has no Retry-After. Each of the two is logged once.
+//
+// The ContentLength of net/http is -1 where the client does not say it, as with chunked
+// bodies: a cost by it needs a value of its own for these, or a client avoids the cost.
 func Cost(cost func(keyfunc.Request) int64) Option {
 	mustFunc(cost == nil, "Cost", "returns what a request costs")
 	return func(g *Guard) { g.cost = cost }
 }
 
+// Fallback sets the key of requests that do not have the middleware's own. The default,
+// and the key of requests that do not have this one either, is [keyfunc.Peer]. Behind a
+// proxy that is the proxy's address: all requests without a key would be counted as
+// one, and one client could use up the limit of all others. There use
+//
+//	guard.Fallback(keyfunc.IP(keyfunc.TrustedProxies(...)))
+//
+// With [keyfunc.FirstOf] as the middleware's key, no fallback is needed.
+func Fallback(key keyfunc.Func) Option {
+	mustFunc(key == nil, "Fallback", "takes the key of requests without the middleware's own")
+	return func(g *Guard) { g.fallback = key }
+}
+
 // LimiterFor chooses the limiter of a request, such as that of a customer's tier. If
-// it returns nil, the limiter of the middleware decides.
+// it returns nil, the limiter of the middleware decides. What is true of the path in
+// [Skip] is true here: to choose by route, use [keyfunc.Request.Route], or mount a
+// middleware on the route.
 func LimiterFor(limiter func(keyfunc.Request) *core.Limiter) Option {
 	mustFunc(limiter == nil, "LimiterFor", "chooses the limiter of a request")
 	return func(g *Guard) { g.limiterFor = limiter }
@@ -42,6 +63,10 @@ func LimiterFor(limiter func(keyfunc.Request) *core.Limiter) Option {
 //
 // The limiter uses [core.Limiter.Reserve], so what is said there of holds applies. With
 // a LeakyBucket, requests that do not count leave a gap in the queue.
+//
+// Requests that an inner limiter denies are also charged by the outer ones. If those
+// shall count only what the inner one admits, give them a count that returns
+// status != http.StatusTooManyRequests.
 func CountIf(count func(status int) bool) Option {
 	mustFunc(count == nil, "CountIf", "reports which status counts")
 	return func(g *Guard) { g.countIf = count }
@@ -78,6 +103,10 @@ func Headers(sets HeaderSet) Option {
 
 // NoHeaders leaves out all headers about the limit, Retry-After included.
 func NoHeaders() Option { return func(g *Guard) { g.headers.sets = 0 } }
+
+// HeadersOnDenial leaves out the headers about the limit where the request is admitted.
+// It suits a limit against abuse around one that clients are meant to see.
+func HeadersOnDenial() Option { return func(g *Guard) { g.headers.onDenial = true } }
 
 // ResetDelta writes X-RateLimit-Reset in seconds from now instead of Unix time.
 func ResetDelta() Option { return func(g *Guard) { g.headers.delta = true } }

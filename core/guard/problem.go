@@ -2,25 +2,59 @@ package guard
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
+
+	"github.com/redislimit/redislimit/core"
 )
 
 // ProblemType is the media type of a [Problem].
 const ProblemType = "application/problem+json"
 
-// Problem returns the body of a response with status: problem details (RFC 9457).
-// Those of a 429 have the type which the IETF draft on rate limit headers registers
-// for exceeded quotas.
-func Problem(status int) []byte {
-	details := struct {
-		Type   string `json:"type"`
-		Title  string `json:"title"`
-		Status int    `json:"status"`
-	}{"about:blank", http.StatusText(status), status}
+// A problem is problem details (RFC 9457), with the members that extend those of a
+// denied request.
+type problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+
+	ViolatedPolicies []string `json:"violated-policies,omitempty"` //nolint:tagliatelle // the draft's name
+	Limit            int64    `json:"limit,omitempty"`
+	RetryAfter       int64    `json:"retry-after,omitempty"` //nolint:tagliatelle // as the draft writes names
+}
+
+// Problem returns the body of a response with status: problem details (RFC 9457), and a
+// newline. Those of a 429 have the type which the IETF draft on rate limit headers
+// registers for exceeded quotas.
+//
+// If err is or wraps a [DeniedError], there are also the names of the limits that
+// denied, as they are in RateLimit-Policy ("violated-policies", of the draft), the
+// capacity ("limit") and the seconds of Retry-After ("retry-after"), unless the
+// middleware has [NoHeaders]. Error handlers pass the error that they are given; nil is
+// none.
+func Problem(status int, err error) []byte {
+	details := problem{Type: "about:blank", Title: http.StatusText(status), Status: status}
 	if status == http.StatusTooManyRequests {
 		details.Type = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 		details.Title = "Request cannot be satisfied as assigned quota has been exceeded"
 	}
-	body, _ := json.Marshal(details) // strings and an integer always marshal
-	return body
+	if denied := (*DeniedError)(nil); errors.As(err, &denied) && !denied.hidden {
+		details.extend(&denied.Result)
+	}
+	body, _ := json.Marshal(details) // strings and integers always marshal
+	return append(body, '\n')
+}
+
+// extend adds the members about a denial.
+func (p *problem) extend(res *core.Result) {
+	several := severalLimits(res)
+	for each := range res.All() {
+		if !each.Allowed {
+			p.ViolatedPolicies = append(p.ViolatedPolicies, policyName(&each, several))
+		}
+	}
+	p.Limit = res.Limit
+	if res.RetryAfter != core.Never {
+		p.RetryAfter = retrySeconds(res)
+	}
 }

@@ -14,12 +14,17 @@ const maxCost = 1_000_000_000
 // served: with [CountIf] and with [CostAfter], which charge when the response ends.
 func (g *Guard) Settles() bool { return g.countIf != nil || g.costAfter }
 
-// ask has lim decide about n units, and charge or reserve them.
+// ask has lim decide about n units, and charge or reserve them. What is reserved is kept
+// from expiring, for a response may take long.
 func (g *Guard) ask(ctx context.Context, lim *core.Limiter, key string, n int64) (core.Result, error) {
 	if !g.Settles() {
 		return lim.AllowN(ctx, key, n)
 	}
-	return lim.Reserve(ctx, key, n)
+	res, err := lim.Reserve(ctx, key, n)
+	if err == nil && res.Allowed {
+		lim.KeepHeld(res)
+	}
+	return res, err
 }
 
 // Finish settles what Check reserved for v, when the response has ended with this
@@ -54,7 +59,7 @@ func (g *Guard) actualCost(ctx context.Context, v Verdict) int64 {
 		actual = maxCost
 	}
 	if actual != *set {
-		g.costLogged.Do(func() {
+		g.wrongCostLogged.Do(func() {
 			logError(ctx, v.limiter, "redislimit: a wrong cost was given to SetCost; this is logged once",
 				core.ErrInvalidCost, "cost", *set, "charged", actual)
 		})

@@ -215,7 +215,7 @@ func DecodeHoldReply(reply []int64, call HoldCall, limits []Member, answers []An
 		case refs == nil:
 		case op == OpReserve && m.Delays:
 			refs[i] = m.ChargeID(o, call.N)
-		case op == OpReserve || op == OpRenew:
+		case op == OpReserve || op == OpRenew && ref.A > 0:
 			refs[i] = ref
 		}
 	}

@@ -9,6 +9,7 @@ package memory
 import (
 	"hash/maphash"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -148,6 +149,28 @@ func (m *Store) Settle(k string, n, actual int64, refs []algorithm.Ref) {
 			l.Refund(state, now, n, refs[i])
 		}
 	}
+}
+
+// Renew holds n units for longer. It returns by what they are settled then: a limit
+// whose hold has ended keeps its Ref.
+func (m *Store) Renew(k string, n int64, refs []algorithm.Ref) []algorithm.Ref {
+	k = key.Local(k)
+	s := m.shard(k)
+	now := m.now()
+	s.Lock()
+	defer s.Unlock()
+	now = s.clamp(now)
+	renewed := slices.Clone(refs)
+	e := s.entries[k]
+	for i, l := range m.limits {
+		if e == nil || l.Delays {
+			continue
+		}
+		if ref, ok := algorithm.Renew(l.Evaluator, &e.states[i], now, n, l.Hold, refs[i]); ok {
+			renewed[i] = ref
+		}
+	}
+	return renewed
 }
 
 // Refund takes back n units that were charged to k; ids are the ChargeIDs, one

@@ -135,12 +135,6 @@ func (s *Store) Settle(ctx context.Context, k string, n, actual int64, refs []al
 	return s.run(ctx, decision{key: k, HoldCall: algorithm.HoldCall{Op: algorithm.OpSettle, N: n, M: actual, Refs: refs}})
 }
 
-// Renew holds n units for longer, and replaces refs. A limit by which they are held no
-// longer has the zero Ref then.
-func (s *Store) Renew(ctx context.Context, k string, n int64, refs []algorithm.Ref) error {
-	return s.run(ctx, decision{key: k, HoldCall: algorithm.HoldCall{Op: algorithm.OpRenew, N: n, Refs: refs}, holds: refs})
-}
-
 // Refund takes back n units that were charged to k; ids are the ChargeIDs, one for
 // each limit.
 func (s *Store) Refund(ctx context.Context, k string, n int64, ids []algorithm.Ref) error {

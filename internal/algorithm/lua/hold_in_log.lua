@@ -24,7 +24,7 @@ local function write(key, record, _, needed)
   redis.call('PEXPIREAT', key, math.ceil(math.max(needed(), last and last[1] + ARGV[c + 1] or 0) / 1000))
 end
 
-local function clear(key)
+local function clear(key, record)
   redis.call('DEL', key)
-  records = 0
+  record.text, records = nil, 0
 end

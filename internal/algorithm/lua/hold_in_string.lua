@@ -27,6 +27,7 @@ local function write(key, record, charge_at, needed)
   if not (text or main) then server.call('DEL', key) return end
   for _, held in ipairs(record.list) do charge_at(held[1], held[2]) end
   local last = needed() or now
+  value = main
   return server.pcall('SET', key, (main or '') .. (text or ''), 'PX', math.ceil(math.max(1, last - now) / 1000) + grace).err
 end
 

@@ -82,7 +82,7 @@ end
 
 local function reset(key)
   changed = true
-  clear(key)
+  clear(key, record)
   if #record.list == 0 then record.charged = 0 end
 end
 

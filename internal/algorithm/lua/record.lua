@@ -7,11 +7,12 @@ local function parse(text)
   local record = { id = 0, charged = 0, list = {}, held = 0, text = text }
   if not text then return record end
   local id, charged, rest = string.match(text, '^|(%d+) (%d+)([ :%d]*)$')
-  record.id, record.charged = tonumber(id or ''), tonumber(charged or '')
-  if not record.id or record.id >= 2 ^ 53 or record.charged >= 2 ^ 53 then return nil end
+  if not id then return nil end
+  record.id, record.charged = tonumber(id) or 2 ^ 53, tonumber(charged) or 2 ^ 53 -- miniredis: nil for a number of 20 digits
+  if record.id >= 2 ^ 53 or record.charged >= 2 ^ 53 then return nil end
   local last = record.charged
   for expiry, units in string.gmatch(rest, ' (%d+):(%d+)') do
-    expiry, units = tonumber(expiry), tonumber(units)
+    expiry, units = tonumber(expiry) or 2 ^ 53, tonumber(units) or 0
     if expiry <= last or expiry >= 2 ^ 53 or units < 1 or units > 2 ^ 40 then return nil end
     record.list[#record.list + 1] = { expiry, units }
     record.held, last = record.held + units, expiry

@@ -141,35 +141,45 @@ func TestMethodsAndQuery(t *testing.T) {
 }
 
 // TestProxyWarning looks for the one warning about a proxy that IP was not configured
-// for.
+// for, and the one about requests without a key that come through a proxy.
 func TestProxyWarning(t *testing.T) {
 	var out strings.Builder
 	old := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
 	defer slog.SetDefault(old)
-	for name, adapter := range Adapters {
-		for _, c := range []struct {
-			peer  string
-			f     keyfunc.Func
-			lines int
-		}{
-			{proxy, keyfunc.IP(), 1},
-			{"127.0.0.1:1", keyfunc.IP(), 1},
-			{socket, keyfunc.IP(), 1},
-			{direct, keyfunc.IP(), 0},
-			{proxy, keyfunc.IP(keyfunc.TrustedProxies("10.0.0.1")), 0},
-		} {
-			out.Reset()
-			send := adapter(t, limiter(t, 100), c.f)
-			send(Request{Peer: c.peer})
-			if out.Len() > 0 {
-				t.Errorf("%s: a warning without X-Forwarded-For: %s", name, out.String())
-			}
-			for range 5 {
-				send(Request{Peer: c.peer, Header: []string{xff + "198.51.100.7"}})
-			}
-			if n := strings.Count(out.String(), "TrustedProxies"); n != c.lines {
-				t.Errorf("%s from %s: %d warnings, want %d: %s", name, c.peer, n, c.lines, out.String())
+	const byIP, byPeer = "which IP() does not use", "guard.Fallback(keyfunc.IP(keyfunc.TrustedProxies("
+	trusting := keyfunc.IP(keyfunc.TrustedProxies("10.0.0.1", "unix"))
+	for header, value := range map[string]string{xff: "198.51.100.7", fwd: "for=198.51.100.7"} {
+		for name, adapter := range Adapters {
+			for i, c := range []struct {
+				peer    string
+				f       keyfunc.Func
+				warning string
+			}{
+				{proxy, keyfunc.IP(), byIP},
+				{"127.0.0.1:1", keyfunc.IP(), byIP},
+				{socket, keyfunc.IP(), byIP},
+				{direct, keyfunc.IP(), ""},
+				{proxy, trusting, ""},
+				{proxy, keyed, byPeer},
+				{socket, keyfunc.Join(keyed, trusting), byPeer},
+				{direct, keyed, ""},
+				{proxy, keyfunc.FirstOf(keyed, trusting), ""},
+			} {
+				out.Reset()
+				send := adapter(t, limiter(t, 100), c.f)
+				send(Request{Peer: c.peer})
+				if out.Len() > 0 {
+					t.Errorf("%s %d: a warning without %s%s", name, i, header, out.String())
+				}
+				for range 5 {
+					send(Request{Peer: c.peer, Header: []string{header + value}})
+				}
+				lines, want := strings.Count(out.String(), "\n"), min(1, len(c.warning))
+				sent, _, _ := strings.Cut(header, ":")
+				if lines != want || strings.Count(out.String(), c.warning) < want || strings.Count(out.String(), "sent "+sent) != want {
+					t.Errorf("%s %d from %s: %d lines, want %d with %q: %s", name, i, c.peer, lines, want, c.warning, out.String())
+				}
 			}
 		}
 	}

@@ -1,6 +1,8 @@
 package clientsuite
 
 import (
+	"strings"
+
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
@@ -45,6 +47,9 @@ var addresses = []row{
 	{plain, "[::1]:80", nil, "ip:::/64"},
 	{plain, "[::ffff:203.0.113.9]:80", nil, "ip:203.0.113.9"},
 	{plain, "[::ffff:cb00:7109]:80", nil, "ip:203.0.113.9"},
+	{plain, "[64:ff9b::203.0.113.9]:80", nil, "ip:203.0.113.9"}, // an IPv4 client behind NAT64
+	{plain, "[64:ff9b::10.0.0.1]:80", nil, "ip:64:ff9b::/64"},   // which has no private ones
+	{ip(keyfunc.IPv4Prefix(24)), "[64:ff9b::cb00:7109]:80", nil, "ip:203.0.113.0/24"},
 	{plain, "[fe80::1%lo]:80", nil, "ip:fe80::/64"},
 	{plain, socket, nil, "ip:unix"},
 	{plain, "/run/app.sock", nil, "ip:unix"},
@@ -78,6 +83,9 @@ var proxied = []row{
 	{ours, proxy, []string{xff + "[2001:db8::9]:5555"}, "ip:2001:db8::/64"},
 	{ours, proxy, []string{xff + "::ffff:203.0.113.9"}, "ip:203.0.113.9"},
 	{ours, proxy, []string{xff + "fe80::1%eth0"}, "ip:fe80::/64"},
+	{ours, proxy, []string{xff + "64:ff9b::203.0.113.9"}, "ip:203.0.113.9"},
+	{ours, proxy, []string{xff + "6.6.6.6, 64:ff9b::10.9.9.9"}, "ip:64:ff9b::/64"}, // no proxy of ours
+	{ours, "[64:ff9b::10.0.0.1]:80", []string{xff + "6.6.6.6"}, "ip:64:ff9b::/64"},
 	{ours, proxy, []string{xff + "6.6.6.6, 203.0.113.9"}, "ip:203.0.113.9"},
 	{ours, proxy, []string{xff + "6.6.6.6,203.0.113.9"}, "ip:203.0.113.9"},
 	{ours, proxy, []string{xff + "203.0.113.9, 10.9.9.9"}, "ip:203.0.113.9"},
@@ -185,6 +193,9 @@ var forwarded = []row{
 	{hopsStd, proxy, []string{fwd + "for=6.6.6.6, for=203.0.113.9, for=198.51.100.7"}, "ip:203.0.113.9"},
 }
 
+// long is longer than what Join keeps of a part, and of characters that it escapes.
+var long = strings.Repeat("a,%", 1000)
+
 func known(s string) bool { return s == "issued" }
 
 var keyed = keyfunc.APIKey("X-API-Key", keyfunc.Known(known))
@@ -220,6 +231,7 @@ var credentials = []row{
 	{keyfunc.FirstOf(keyed, ours), proxy, []string{"X-API-Key: invented", xff + "203.0.113.9"}, "ip:203.0.113.9"},
 	{keyfunc.Join(keyfunc.Method(), ours), proxy, []string{xff + "203.0.113.9"}, "join:method:GET,ip:203.0.113.9"},
 	{keyfunc.Join(keyed, ours), proxy, []string{xff + "203.0.113.9"}, "peer:10.0.0.1"},
+	{keyfunc.Join(keyfunc.Header("X-Tenant"), keyfunc.Global()), direct, []string{"X-Tenant: " + long}, keyfunc.ForJoin("header:X-Tenant:"+long, "global")},
 }
 
 // The digests of "issued", each under its kind.

@@ -1,8 +1,14 @@
 package conformance
 
 import (
+	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,6 +21,7 @@ func inputCases() []testCase {
 		{"Input/Errors", inputErrors},
 		{"Input/Keys", inputKeys},
 		{"Input/Apart", apart},
+		{"Input/Printed", printed},
 	}
 }
 
@@ -50,6 +57,49 @@ func inputErrors(t *testing.T, s Store) {
 		t.Errorf("Reset of an empty key: %v", err)
 	}
 	want(t, peek(t, lim, "k"), true, 10, 0, 0)
+}
+
+// printed prints Results and Events, as programs log them: the key stands in none.
+func printed(t *testing.T, s Store) {
+	const secret = "alice@example.org"
+	var events []core.Event
+	var out bytes.Buffer
+	loggers := []*slog.Logger{slog.New(slog.NewTextHandler(&out, nil)), slog.New(slog.NewJSONHandler(&out, nil))}
+	for _, limits := range [][]core.Option{
+		{core.TokenBucket(core.PerMinute(1))},
+		{core.TokenBucket(core.PerMinute(1)), core.SlidingWindowLog(core.PerHour(9))},
+	} {
+		observe := core.Observe(func(_ context.Context, e core.Event) { events = append(events, e) })
+		lim := s.limiter(t, "printed", append(limits, observe)...)
+		for range 3 {
+			res := allowN(t, lim, secret, 1)
+			events = append(events, core.Event{Result: res})
+			if refund := lim.Refund(t.Context(), res); refund != nil {
+				t.Error(refund)
+			}
+		}
+		events = append(events, core.Event{Result: peek(t, lim, secret)})
+	}
+	for _, e := range events {
+		for _, v := range []any{e, &e, e.Result, &e.Result, []core.Event{e}, []core.Result{e.Result}, map[string]any{"result": e.Result}, slices.Collect(e.Result.All())} {
+			fmt.Fprintf(&out, "%v %+v %#v %s %q %d %x\n", v, v, v, v, v, v, v)
+			fmt.Fprintln(&out, v)
+			for _, logger := range loggers {
+				logger.Info("decided", "value", v)
+			}
+		}
+		if text := fmt.Sprintf("%+v", e.Result); e.Result.Source != core.SourceNone && !strings.Contains(text, "Remaining:"+strconv.FormatInt(e.Result.Remaining, 10)) {
+			t.Errorf("a Result is printed as %s", text)
+		}
+	}
+	for _, form := range []string{secret, hex.EncodeToString([]byte(secret)), strings.ToUpper(hex.EncodeToString([]byte(secret)))} {
+		if at := strings.Index(out.String(), form); at >= 0 {
+			t.Errorf("the key is printed: ...%s", out.String()[max(0, at-200):at+len(form)])
+		}
+	}
+	if len(events) < 14 {
+		t.Errorf("only %d events", len(events))
+	}
 }
 
 // inputKeys uses up keys that a client may choose: each is counted on its own, and

@@ -76,7 +76,6 @@ func refundLate(t *testing.T, s Store, limit maker) {
 	}
 }
 
-
 // refundOlder refunds a charge that others were made after. A window gives it back; of a
 // bucket what drained since, and what others were charged, cannot be told apart.
 func refundOlder(t *testing.T, s Store, limit maker) {

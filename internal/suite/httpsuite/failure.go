@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
@@ -19,6 +20,7 @@ func failureCases() []testCase {
 		{"Unavailable", unavailable, nil},
 		{"FailOpen", failOpen, nil},
 		{"FailLocal", failLocal, nil},
+		{"FailLocalShare", failLocalShare, nil},
 	}
 }
 
@@ -116,5 +118,17 @@ func failLocal(b *testbed) {
 	ans.wantHeader("X-RateLimit-Remaining", "0")
 	if ans.header.Get("Retry-After") == "" {
 		b.Error("no Retry-After")
+	}
+}
+
+// failLocalShare has a cost above this process's share of the limit: that is no mistake of
+// the configuration, and not logged as one.
+func failLocalShare(b *testbed) {
+	b.redis.SetError("LOADING secret detail")
+	lim := core.MustNew(b.client, "api", core.FixedWindow(core.PerMinute(10)), core.FailLocal(), core.Processes(10))
+	cost := guard.Cost(func(keyfunc.Request) int64 { return 5 })
+	b.behind(Limit{Limiter: lim, Key: keyfunc.IP(), Options: []guard.Option{cost}}).get("/a").wantDenied()
+	if b.logs.count("can never be admitted") > 0 {
+		b.Errorf("the log has %s", b.logs.text.String())
 	}
 }

@@ -129,7 +129,7 @@ func Render(err error, status int) (int, string) {
 	case errors.Is(err, errTeapot):
 		return http.StatusTeapot, "teapot"
 	case errors.As(err, &denied):
-		return status, "denied: " + show(denied.Result, true)
+		return status, "denied: " + show(denied.Result, true) + "\n" + string(guard.Problem(status, err))
 	}
 	return status, "rendered: " + http.StatusText(status)
 }

@@ -17,6 +17,7 @@ func headerCases() []testCase {
 	return []testCase{
 		{"HeadersAlone", headersAlone, nil},
 		{"NoHeaders", noHeaders, nil},
+		{"HeadersOnDenial", headersOnDenial, nil},
 		{"ResetDelta", resetDelta, nil},
 		{"ExposeHeaders", exposeHeaders, nil},
 	}
@@ -55,6 +56,43 @@ func noHeaders(b *testbed) {
 		ans.wantStatus(status)
 		ans.wantNoHeaders()
 	}
+}
+
+// headersOnDenial shows a limit to those who are denied, in both sets of headers, and to
+// nobody else. It does not hide the headers of another limit.
+func headersOnDenial(b *testbed) {
+	limit := b.fixed(2)
+	limit.Options = []guard.Option{guard.HeadersOnDenial(), guard.Headers(guard.XRateLimit | guard.IETF), guard.ExposeHeaders()}
+	s := b.behind(limit)
+	for range 2 {
+		ans := s.get("/a")
+		ans.wantServed()
+		ans.wantNoHeaders()
+	}
+	ans := s.get("/a")
+	ans.wantDenied()
+	ans.wantHeaders("2", "0", "1800000073", "60")
+	ans.wantHeader("RateLimit", `"api";r=0;t=60`)
+	ans.wantExposed("ratelimit ratelimit-policy x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset retry-after")
+
+	b.redis.FlushAll()
+	limit.Options = []guard.Option{guard.HeadersOnDenial()}
+	shown := b.namedFixed("shown", 9)
+	for _, mounts := range [][]Mount{{limit, shown}, {shown, limit}} {
+		s := b.serve(App{Use: mounts, Routes: []Route{{Path: "/a"}}})
+		for _, remaining := range []string{"8", "7"} { // 1 and 0 of 2 are smaller shares
+			ans := s.get("/a")
+			ans.wantServed()
+			ans.wantHeaders("9", remaining, "1800000073", "")
+		}
+		ans := s.get("/a")
+		ans.wantDenied()
+		ans.wantHeaders("2", "0", "1800000073", "60")
+		b.redis.FlushAll()
+	}
+
+	b.redis.SetError("LOADING")
+	s.get("/a").wantHeaders("", "", "", "1") // 503 is no admission
 }
 
 // resetDelta counts the seconds from the clock that decided, rounded up.

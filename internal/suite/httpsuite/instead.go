@@ -2,15 +2,19 @@ package httpsuite
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 
+	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/keyfunc"
 )
 
 // answerCases are about who answers instead of the handler, and how.
 func answerCases() []testCase {
 	return []testCase{
 		{"Problem", problem, nil},
+		{"ProblemMembers", problemMembers, nil},
 		{"ErrorHandler", errorHandler, nil},
 		{"OnDenied", onDenied, nil},
 		{"OnError", onError, nil},
@@ -27,13 +31,18 @@ func (b *testbed) refused(refuse func(status int, mounts ...Mount)) {
 	b.redis.SetError("")
 }
 
+// quotaExceeded returns the body of a denied request's response, with members.
+func quotaExceeded(members string) string {
+	return `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
+		`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429` + members + "}\n"
+}
+
 // problem is what a client gets where the app does not answer itself.
 func problem(b *testbed) {
 	bodies := map[int]string{
-		429: `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
-			`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429}`,
-		500: `{"type":"about:blank","title":"Internal Server Error","status":500}`,
-		503: `{"type":"about:blank","title":"Service Unavailable","status":503}`,
+		429: quotaExceeded(`,"violated-policies":["api"],"limit":1,"retry-after":60`),
+		500: `{"type":"about:blank","title":"Internal Server Error","status":500}` + "\n",
+		503: `{"type":"about:blank","title":"Service Unavailable","status":503}` + "\n",
 	}
 	b.refused(func(status int, mounts ...Mount) {
 		ans := b.serve(App{Use: mounts, Routes: []Route{{Path: "/a"}}}).get("/a")
@@ -50,10 +59,46 @@ func problem(b *testbed) {
 	})
 }
 
+// problemMembers has denials by some of several limits, for ever, and by a limit of which
+// clients see nothing. The app renders the same body where the middleware does not.
+func problemMembers(b *testbed) {
+	for _, c := range []struct {
+		name    string
+		limits  []core.Option
+		cost    int64
+		options []guard.Option
+		want    string
+	}{
+		{"One", []core.Option{core.TokenBucket(core.PerMinute(3))}, 2, nil, `,"violated-policies":["api"],"limit":3,"retry-after":20`},
+		{"Never", []core.Option{core.TokenBucket(core.PerMinute(3))}, 4, nil, `,"violated-policies":["api"],"limit":3`},
+		{
+			"Several", []core.Option{core.TokenBucket(core.PerSecond(2)), core.FixedWindow(core.PerMinute(5)), core.FixedWindow(core.PerHour(3))}, 2,
+			nil, `,"violated-policies":["api-token-1s","api-fixed-1h"],"limit":3,"retry-after":3600`,
+		},
+		{"NoHeaders", []core.Option{core.FixedWindow(core.PerMinute(1))}, 1, []guard.Option{guard.NoHeaders()}, ""},
+		{"HeadersOnDenial", []core.Option{core.FixedWindow(core.PerMinute(1))}, 1, []guard.Option{guard.HeadersOnDenial()}, `,"violated-policies":["api"],"limit":1,"retry-after":60`},
+	} {
+		b.each(c.name, func(b *testbed) {
+			cost := guard.Cost(func(keyfunc.Request) int64 { return c.cost })
+			s := b.behind(Limit{Limiter: b.limiter(c.limits...), Key: keyfunc.IP(), Options: append(c.options, cost)})
+			s.get("/a")
+			ans := s.get("/a")
+			ans.wantStatus(http.StatusTooManyRequests)
+			if body := quotaExceeded(c.want); !strings.HasSuffix(ans.body, body) || b.adapter.Problem && ans.body != body {
+				b.Errorf("body %q, want %q", ans.body, body)
+			}
+			if want := strconv.Itoa(len(ans.body)); ans.header.Get("Content-Length") != want {
+				b.Errorf("Content-Length %q, want %s", ans.header.Get("Content-Length"), want)
+			}
+		})
+	}
+}
+
 // errorHandler has the app render the errors of the frameworks that have them.
 func errorHandler(b *testbed) {
 	bodies := map[int]string{
-		429: "denied: fixed-1m allowed=false limit=1 remaining=0 delay=0s",
+		429: "denied: fixed-1m allowed=false limit=1 remaining=0 delay=0s\n" +
+			quotaExceeded(`,"violated-policies":["api"],"limit":1,"retry-after":60`),
 		500: "rendered: Internal Server Error",
 		503: "rendered: Service Unavailable",
 	}

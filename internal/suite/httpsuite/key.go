@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
@@ -15,6 +16,7 @@ func keyCases() []testCase {
 	return []testCase{
 		{"User", users, nil},
 		{"MissingKey", missingKey, nil},
+		{"Fallback", fallback, nil},
 		{"NativeKey", nativeKey, nil},
 		{"Request", request, nil},
 	}
@@ -60,6 +62,30 @@ func missingKey(b *testbed) {
 	})
 	b.wantLeft(lim, fallbackKey, 0)
 	b.wantLeft(lim, ipKey, 2)
+}
+
+// fallback counts requests without their key by another one, and those without that one
+// by the peer's address.
+func fallback(b *testbed) {
+	lim := b.limiter(core.FixedWindow(core.PerMinute(2)))
+	device := func(r keyfunc.Request) (string, error) { return nativeKeyOf(r.Header(KeyHeader)) }
+	limit := Limit{Limiter: lim, Key: keyfunc.User(UserKey), Options: []guard.Option{guard.Fallback(device)}}
+	s := b.behind(limit)
+	s.getEach("/a", []keyedRequest{
+		{user("alice"), 200}, {user("alice"), 200}, {user("alice"), 429},
+		{KeyHeader + ": one", 200}, {KeyHeader + ": one", 200}, {KeyHeader + ": one", 429}, {KeyHeader + ": two", 200},
+		{"", 200}, {"", 200}, {"", 429},
+		{KeyHeader + ": broken", 500},
+	})
+	b.wantLeft(lim, "one", 0)
+	b.wantLeft(lim, "two", 1)
+	b.wantLeft(lim, fallbackKey, 0)
+	s.get("/a", user("bob"), KeyHeader+": two").wantServed()
+	b.wantLeft(lim, "two", 1) // it was counted by its own key
+	b.wantLogged("secret detail")
+
+	limit.Options = []guard.Option{guard.Fallback(func(keyfunc.Request) (string, error) { return "", nil })}
+	b.behind(limit).getEach("/a", []keyedRequest{{"", 500}})
 }
 
 // nativeKey takes the key from the framework's own request.

@@ -3,7 +3,6 @@ package httpsuite
 import (
 	"fmt"
 	"log/slog"
-	"net/http"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
@@ -16,23 +15,43 @@ func loggerCases() []testCase {
 }
 
 // logger gives the limiter a logger of its own: there is one line in it for each
-// cause, with the limiter's name, and nothing in the default logger.
+// cause, however many requests, with the limiter's name, and nothing in the default logger.
 func logger(b *testbed) {
 	for cause, limit := range map[string]Limit{
-		"TrustedProxies":         {Key: keyfunc.IP()},
-		"secret detail":          {Key: b.broken().Key},
-		"peer's address instead": {Key: func(keyfunc.Request) (string, error) { return "", fmt.Errorf("%w: never", keyfunc.ErrNoKey) }},
+		"which IP() does not use": {Key: keyfunc.IP()},
+		"guard.Fallback":          {Key: keyfunc.User("nobody")},
+		"secret detail":           {Key: b.broken().Key},
+		"peer's address instead":  {Key: func(keyfunc.Request) (string, error) { return "", fmt.Errorf("%w: never", keyfunc.ErrNoKey) }},
+		"by the Fallback instead": {
+			Key:     func(keyfunc.Request) (string, error) { return "", fmt.Errorf("%w: never", keyfunc.ErrNoKey) },
+			Options: []guard.Option{guard.Fallback(keyfunc.Global())},
+		},
 		"charged 1 instead": {
 			Key:     keyfunc.Global(),
 			Options: []guard.Option{guard.Cost(func(keyfunc.Request) int64 { return -1 })},
+		},
+		"can never be admitted": {
+			Key:     keyfunc.Global(),
+			Options: []guard.Option{guard.Cost(func(keyfunc.Request) int64 { return 10 })},
 		},
 	} {
 		b.each(cause, func(b *testbed) {
 			var own logs
 			limit.Limiter = b.limiter(core.FixedWindow(core.PerMinute(9)), core.Logger(slog.New(slog.NewTextHandler(&own, nil))))
-			b.behind(limit).send(http.MethodGet, "/a", "X-Forwarded-For: 203.0.113.9")
-			if n := own.count("level="); n != 1 || own.count(cause) != 1 || own.count("limiter=api") != 1 {
-				b.Errorf("%d lines in the limiter's logger, want one with %q: %s", n, cause, own.text.String())
+			s := b.behind(limit)
+			for range 3 {
+				if cause == "peer's address instead" { // through a proxy there would be two causes
+					s.get("/a")
+				} else {
+					s.get("/a", "X-Forwarded-For: 203.0.113.9")
+				}
+			}
+			want := 1
+			if cause == "secret detail" { // an error of the key function is logged each time: its request is not served
+				want = 3
+			}
+			if n := own.count("level="); n != want || own.count(cause) != want || own.count("limiter=api") != want {
+				b.Errorf("%d lines in the limiter's logger, want %d with %q: %s", n, want, cause, own.text.String())
 			}
 			if b.logs.count("level=") > 0 {
 				b.Errorf("the default logger has %s", b.logs.text.String())

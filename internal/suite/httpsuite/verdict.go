@@ -53,9 +53,15 @@ func allowAndDeny(b *testbed) {
 func never(b *testbed) {
 	limit := Limit{Limiter: b.limiter(core.TokenBucket(core.PerMinute(3))), Key: keyfunc.IP()}
 	limit.Options = []guard.Option{guard.Cost(func(keyfunc.Request) int64 { return 4 })}
-	ans := b.behind(limit).get("/a")
-	ans.wantDenied()
-	ans.wantHeaders("3", "3", "1800000013", "")
+	s := b.behind(limit)
+	for range 3 {
+		ans := s.get("/a")
+		ans.wantDenied()
+		ans.wantHeaders("3", "3", "1800000013", "")
+	}
+	if n := b.logs.count("level="); n != 1 || b.logs.count("limiter=api limit=token-1m capacity=3 cost=4") != 1 {
+		b.Errorf("%d lines logged, want 1, about the cost: %s", n, b.logs.text.String())
+	}
 }
 
 // deniedNeverRuns is about frameworks that run the handler after a middleware has
@@ -109,6 +115,7 @@ func cost(b *testbed) {
 		{http.MethodPost, http.StatusTooManyRequests, "4"},
 		{http.MethodPut, http.StatusOK, "3"}, // a negative cost is charged 1
 		{http.MethodOptions, http.StatusOK, "3"},
+		{http.MethodPut, http.StatusOK, "2"},
 	} {
 		ans := s.send(step.method, "/a")
 		ans.wantStatus(step.status)

@@ -2,6 +2,7 @@ package outage
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -177,6 +178,117 @@ func TestDenialForNowAndForever(t *testing.T) {
 		}
 	}
 }
+
+// What is remembered of a cost above the capacity never says that the full limit is available again and that less remains.
+func TestDenialForeverEndsWithTheWindow(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, setup{})
+	l := denied(e, "never-short", core.Per(10, 300*time.Millisecond))
+	want(t, l, "k", 5, true, core.SourceRedis)
+	check.Eventually(t, "the window ends", func() bool {
+		res, err := l.AllowN(t.Context(), "k", 11)
+		if err != nil || res.Allowed || (res.ResetAfter == 0) != (res.Remaining == 10) {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		return res.ResetAfter == 0
+	})
+}
+
+// Costs above the capacity are denied without asking Redis, whatever they are, and beside denials of the same key that end.
+// It would notice a client that has Redis asked for each of its requests by asking for too much.
+func TestCostsAboveTheCapacityAreRemembered(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, setup{})
+	for name, limits := range map[string][]core.Option{
+		"one":   {core.FixedWindow(core.PerHour(10))},
+		"three": {core.FixedWindow(core.PerHour(10)), core.TokenBucket(core.PerDay(50)), core.SlidingWindowLog(core.PerHour(1000))},
+	} {
+		l := core.MustNew(e.rdb, "above-"+name, append(limits, core.Timeout(slack))...)
+		want(t, l, "k", 10, true, core.SourceRedis)
+		start, requests, calls := time.Now(), e.proxy.Requests(), 0
+		for range 300 {
+			for _, n := range []int64{1 << 62, 2000, 1900, 1800, 1700, 1600, 1500, 1000, 51, 50, 12, 11, 2, 1} {
+				res, err := l.AllowN(t.Context(), "k", n)
+				if err != nil || res.Allowed || res.Remaining != 0 || res.Limit != 10 && n <= 50 || (res.RetryAfter == core.Never) != (n > 10) {
+					t.Fatalf("%s: %d: %+v, %v", name, n, res, err)
+				}
+				calls++
+			}
+		}
+		once := map[string]int{"one": 3, "three": 8}[name] // the costs of 1, 2 and, of three limits, those up to the highest capacity, and all above
+		if asked, most := int(e.proxy.Requests()-requests), once*(2+int(time.Since(start)/time.Second)); asked > most {
+			t.Errorf("%s: Redis was asked %d times for %d decisions, want at most %d", name, asked, calls, most)
+		}
+	}
+}
+
+// A denial of a cost above the capacity is the same as one by Redis itself: after charges by the same limiter, a Reset and
+// a Refund, and of several limits. It would notice an answer of costs that are judged otherwise, and one that is out of date.
+func TestCostsAboveTheCapacityAreAsInRedis(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, setup{})
+	random := rand.New(rand.NewPCG(15, 15))
+	for name, limits := range map[string][]core.Option{
+		"one":   {core.SlidingWindowLog(core.PerHour(10))},
+		"three": {core.FixedWindow(core.PerHour(10)), core.SlidingWindowCounter(core.PerDay(50)), core.SlidingWindowLog(core.PerHour(100))},
+		"tiny":  {core.FixedWindow(core.PerHour(10)), core.SlidingWindowLog(core.PerHour(100))}, // all denials have the same slot
+	} {
+		size := 10_000
+		if name == "tiny" {
+			size = 1
+		}
+		limits = append(limits, core.Timeout(slack))
+		cached := core.MustNew(e.rdb, "as-redis-"+name, append(limits, core.DenyCache(size))...)
+		asked := core.MustNew(e.rdb, "as-redis-"+name, append(limits, core.DenyCache(0))...)
+		repeated := 0
+		var charged core.Result
+		for range 400 {
+			key := fmt.Sprint("k", random.IntN(3))
+			switch random.IntN(20) {
+			case 0:
+				charged, _ = cached.AllowN(t.Context(), key, random.Int64N(5))
+			case 1:
+				if err := cached.Refund(t.Context(), charged); err != nil {
+					t.Fatal(err)
+				}
+			case 2:
+				if err := cached.Reset(t.Context(), key); err != nil {
+					t.Fatal(err)
+				}
+			}
+			n := 11 + random.Int64N(120)
+			got, err := cached.AllowN(t.Context(), key, n)
+			truth, errTruth := asked.AllowN(t.Context(), key, n)
+			if err != nil || errTruth != nil {
+				t.Fatal(err, errTruth)
+			}
+			if got.Source == core.SourceDenyCache {
+				repeated++
+			}
+			if !alike(got, truth) || got.RetryAfter != core.Never {
+				t.Fatalf("%s: %d for %s: %+v, Redis says %+v", name, n, key, got, truth)
+			}
+			all := slices.Collect(truth.All())
+			for i, each := range slices.Collect(got.All()) {
+				if n > each.Limit && !alike(each, all[i]) {
+					t.Fatalf("%s: %d for %s: limit %d: %+v, Redis says %+v", name, n, key, i, each, all[i])
+				}
+			}
+		}
+		if repeated < 100 && size > 1 || repeated == 0 {
+			t.Errorf("%s: only %d of 400 were remembered", name, repeated)
+		}
+	}
+}
+
+// alike reports whether two denials say the same, but for the moment between them.
+func alike(a, b core.Result) bool {
+	return a.Allowed == b.Allowed && a.Name == b.Name && a.Limit == b.Limit && a.Remaining == b.Remaining && a.RetryAfter == b.RetryAfter &&
+		a.ResetAfter-b.ResetAfter < maxStaleness && b.ResetAfter-a.ResetAfter < maxStaleness
+}
+
+// maxStaleness is for how long the cache repeats a denial, and some time for the call.
+const maxStaleness = time.Second + slack
 
 // Reset and Refund are seen at once in their own process, and within a second in another.
 func TestDenialIsForgotten(t *testing.T) {

@@ -80,7 +80,7 @@ func (c checker) check() {
 		c.name(typ.Name, typ.Doc, append(examples, typ.Examples...))
 		c.funcs(typ.Funcs)
 		for _, method := range typ.Methods {
-			if method.Name == "String" || method.Name == "Error" { // fmt calls them
+			if method.Name == "String" || method.Name == "Error" || method.Name == "Format" { // fmt calls them
 				method.Examples = append(method.Examples, typ.Examples...)
 			}
 			c.name(typ.Name+"."+method.Name, method.Doc, method.Examples)

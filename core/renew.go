@@ -1,0 +1,186 @@
+package core
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/claim"
+	"github.com/redislimit/redislimit/internal/server"
+)
+
+// A reservation is what is held for a Result.
+type reservation struct {
+	claims claim.Set // copies of the Result refer to it
+
+	mu       sync.Mutex
+	refs     []algorithm.Ref // by what each limit finds the hold
+	begun    time.Time       // when it was reserved or last renewed
+	renewing chan struct{}   // closed when the renewal in flight has ended; nil if there is none
+	ended    bool            // it is settled, and not renewed any more
+	lost     bool            // a renewal failed: by what the hold is found is not known
+}
+
+func newReservation(owner uint64, limits int) *reservation {
+	return &reservation{claims: claim.Set{Owner: owner}, refs: make([]algorithm.Ref, limits), begun: time.Now()}
+}
+
+// end ends the renewals, and waits for one in flight. It returns by what the hold is
+// found, or nil if that is not known.
+func (r *reservation) end() []algorithm.Ref {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+	if renewing := r.renewing; renewing != nil {
+		r.mu.Unlock()
+		<-renewing // it takes the Timeout at most
+		r.mu.Lock()
+	}
+	if r.lost {
+		return nil
+	}
+	return r.refs
+}
+
+// KeepHeld keeps what [Limiter.Reserve] holds for r from expiring, until r is settled or
+// the Limiter is closed: it is held anew every third of its hold, in the background.
+// It is for work that may take longer than the hold; the middleware calls it. If
+// Redis does not answer meanwhile, the hold expires and is charged.
+func (l *Limiter) KeepHeld(r Result) {
+	held := r.receipt.held
+	if held == nil || r.receipt.claim.Owner() != l.id || r.receipt.n == 0 {
+		return
+	}
+	l.renewer.add(l, kept{held, r.receipt.key, r.receipt.n, r.Source})
+}
+
+// A kept is a reservation that is renewed.
+type kept struct {
+	*reservation
+	key    string
+	n      int64
+	source Source
+}
+
+// A renewer renews the reservations of a Limiter. Its goroutine runs while there are
+// any.
+type renewer struct {
+	mu      sync.Mutex
+	kept    map[*reservation]kept
+	running bool
+	closed  chan struct{}
+}
+
+func (w *renewer) add(l *Limiter, k kept) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.closed:
+		return
+	default:
+	}
+	if w.kept == nil {
+		w.kept = make(map[*reservation]kept)
+	}
+	w.kept[k.reservation] = k
+	if !w.running {
+		w.running = true
+		go w.run(l)
+	}
+}
+
+func (w *renewer) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.closed:
+	default:
+		close(w.closed)
+	}
+}
+
+// forget removes r, which is settled.
+func (w *renewer) forget(r *reservation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.kept, r)
+}
+
+// run renews every reservation between a sixth and a third of its hold after the last
+// time.
+func (w *renewer) run(l *Limiter) {
+	ticker := time.NewTicker(l.compiled.shortestHold() / 6)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-w.closed:
+			return
+		}
+		due, ok := w.due(time.Now().Add(-l.compiled.shortestHold() / 6))
+		if !ok {
+			return
+		}
+		l.renew(due)
+	}
+}
+
+// due returns the reservations that were last renewed before an instant, and marks them
+// as being renewed. It reports false if there are none at all: the goroutine ends.
+func (w *renewer) due(before time.Time) ([]kept, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var due []kept
+	for r, k := range w.kept {
+		r.mu.Lock()
+		switch {
+		case r.ended || r.lost:
+			delete(w.kept, r)
+		case r.begun.Before(before):
+			r.renewing = make(chan struct{})
+			r.begun = time.Now()
+			due = append(due, k)
+		}
+		r.mu.Unlock()
+	}
+	w.running = len(w.kept) > 0
+	return due, w.running
+}
+
+// renew renews reservations, each once.
+func (l *Limiter) renew(due []kept) {
+	var inRedis []*server.Renewal
+	var ofRedis []kept
+	for _, k := range due {
+		switch {
+		case l.memory != nil:
+			k.renewed(l.memory.Renew(k.key, k.n, k.refs), nil)
+		case k.source == SourceFallback:
+			k.renewed(l.fallback.store.Renew(k.key, k.n, k.refs), nil)
+		default:
+			inRedis = append(inRedis, &server.Renewal{Key: k.key, N: k.n, Refs: k.refs})
+			ofRedis = append(ofRedis, k)
+		}
+	}
+	if len(inRedis) == 0 {
+		return
+	}
+	l.store.RenewAll(context.Background(), inRedis)
+	for i, r := range inRedis {
+		ofRedis[i].renewed(r.Renewed, r.Err)
+	}
+}
+
+// renewed ends a renewal, after which the hold is found by refs unless err is set.
+func (r *reservation) renewed(refs []algorithm.Ref, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.lost = true
+	} else {
+		r.refs = refs
+	}
+	close(r.renewing)
+	r.renewing = nil
+}

@@ -1,0 +1,128 @@
+package keyfunc
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A sibling is a Func, a request, and the key that the For... function of the Func makes
+// of what the request has.
+type sibling struct {
+	f       Func
+	request fakeRequest
+	key     string
+}
+
+// siblings has, for each function that makes a Func, keys made without a request.
+func siblings() map[string][]sibling {
+	const method = http.MethodPost
+	with := func(name, value string) fakeRequest {
+		return fakeRequest{method: method, header: http.Header{name: {value}}}
+	}
+	all := map[string][]sibling{
+		"User": {
+			{User("user"), fakeRequest{values: map[any]any{"user": "alice"}}, ForUser("alice")},
+			{User("user"), fakeRequest{values: map[any]any{"user": 42}}, ForUser("42")},
+		},
+		"BasicAuth": {{BasicAuth(), with("Authorization", "Basic YWxpY2U6c2VjcmV0"), ForBasicAuth("alice")}},
+		"Header": {
+			{Header("X-Tenant"), with("X-Tenant", "acme"), ForHeader("X-Tenant", "acme")},
+			{Header("x-tenant"), with("X-Tenant", "acme"), ForHeader("X-TENANT", "acme")},
+		},
+		"Route":  {{Route(), fakeRequest{route: "/users/{id}"}, ForRoute("/users/{id}")}},
+		"Global": {{Global(), fakeRequest{}, ForGlobal()}},
+		"Method": {
+			{Method(), fakeRequest{method: method}, ForMethod(method)},
+			{Method(), fakeRequest{method: "INVENTED"}, ForMethod("ANOTHER")},
+		},
+		"Join": {
+			{Join(Global(), Method()), fakeRequest{method: method}, ForJoin(ForGlobal(), ForMethod(method))},
+			{Join(Header("T")), with("T", "a,b%"), ForJoin(ForHeader("T", "a,b%"))},
+			{Join(Header("T"), Global()), with("T", strings.Repeat("a", 100)), ForJoin(ForHeader("T", strings.Repeat("a", 100)), ForGlobal())},
+			{Join(Join(Global(), Global()), Global()), fakeRequest{}, ForJoin(ForJoin(ForGlobal(), ForGlobal()), ForGlobal())},
+		},
+		// The key is that of one of its Funcs, which has its own For... function.
+		"FirstOf": {{FirstOf(BasicAuth(), Global()), fakeRequest{}, ForGlobal()}},
+	}
+	for _, o := range [][]CredentialOption{nil, {Secret("pepper")}, {Secret([]byte("salt")), Known(func(string) bool { return true })}} {
+		all["APIKey"] = append(all["APIKey"], sibling{APIKey("K", o...), with("K", "s3cret"), ForAPIKey("s3cret", o...)})
+		all["Bearer"] = append(all["Bearer"], sibling{Bearer(o...), with("Authorization", "Bearer s3cret"), ForBearer("s3cret", o...)})
+		all["Cookie"] = append(all["Cookie"], sibling{Cookie("c", o...), fakeRequest{cookies: "s3cret"}, ForCookie("s3cret", o...)})
+		all["Query"] = append(all["Query"], sibling{Query("q", o...), fakeRequest{query: "s3cret"}, ForQuery("s3cret", o...)})
+	}
+	for _, addr := range []string{"192.0.2.1", "::ffff:192.0.2.1", "64:ff9b::192.0.2.1", "2001:db8::1", "fe80::1%eth0"} {
+		r, parsed := fakeRequest{remote: addr}, netip.MustParseAddr(addr)
+		all["Peer"] = append(all["Peer"], sibling{Peer(), r, ForPeer(parsed)})
+		for _, o := range [][]IPOption{nil, {IPv6Prefix(48), IPv4Prefix(24)}, {TrustedProxies("10.0.0.0/8")}} {
+			all["IP"] = append(all["IP"], sibling{IP(o...), r, ForIP(parsed, o...)})
+		}
+	}
+	return all
+}
+
+// TestForElsewhere compares the keys for Peek and Reset with those of requests.
+func TestForElsewhere(t *testing.T) {
+	t.Parallel()
+	all := siblings()
+	for name, of := range all {
+		for i, s := range of {
+			if key, err := s.f(s.request); key != s.key || err != nil {
+				t.Errorf("%s %d: the Func says %q, %v; the key made without a request is %q", name, i, key, err, s.key)
+			}
+		}
+	}
+	made, exported := functions(t)
+	for _, name := range made {
+		if all[name] == nil {
+			t.Errorf("%s makes a Func, and no row has its For%s", name, name)
+		}
+		if name != "FirstOf" && !slices.Contains(exported, "For"+name) {
+			t.Errorf("%s has no For%s: support cannot name what it counted", name, name)
+		}
+	}
+	if len(made) != len(all) {
+		t.Errorf("the rows are about %d functions; those that make a Func are %q", len(all), made)
+	}
+	if ForAPIKey("s") == ForAPIKey("s", Secret("pepper")) || ForAPIKey("s", Secret("a")) == ForAPIKey("s", Secret("b")) {
+		t.Error("a secret does not change the digest")
+	}
+}
+
+// functions returns the names of the exported functions of the package: those that return
+// a Func, and all.
+func functions(t *testing.T) (made, exported []string) {
+	t.Helper()
+	files, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if !strings.HasSuffix(file.Name(), ".go") || strings.HasSuffix(file.Name(), "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file.Name(), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range parsed.Decls {
+			f, ok := decl.(*ast.FuncDecl)
+			if !ok || f.Recv != nil || !f.Name.IsExported() {
+				continue
+			}
+			exported = append(exported, f.Name.Name)
+			if results := f.Type.Results; results != nil && len(results.List) == 1 {
+				if of, ok := results.List[0].Type.(*ast.Ident); ok && of.Name == "Func" {
+					made = append(made, f.Name.Name)
+				}
+			}
+		}
+	}
+	return made, exported
+}
