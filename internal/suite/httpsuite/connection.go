@@ -28,8 +28,9 @@ func connectionCases() []testCase {
 func (b *testbed) eachWriter(n int64, run func(*testbed, Limit)) {
 	b.Helper()
 	for name, options := range map[string][]guard.Option{
-		"Plain":   nil,
-		"CountIf": {guard.CountIf(func(int) bool { return true })},
+		"Plain":     nil,
+		"CountIf":   {guard.CountIf(func(int) bool { return true })},
+		"CostAfter": {guard.CostAfter()},
 	} {
 		b.each(name, func(b *testbed) {
 			limit := b.fixed(n)
@@ -43,32 +44,36 @@ func (b *testbed) eachWriter(n int64, run func(*testbed, Limit)) {
 func upgrade(b *testbed) {
 	b.eachWriter(1, func(b *testbed, limit Limit) {
 		s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: Upgrade}})
-		address := strings.TrimPrefix(s.server.URL, "http://")
-		for _, status := range []int{http.StatusSwitchingProtocols, http.StatusTooManyRequests} {
-			conn, err := new(net.Dialer).DialContext(b.Context(), "tcp", address)
-			if err != nil {
-				b.Fatal(err)
-			}
-			_ = conn.SetDeadline(time.Now().Add(testTimeout)) // a connection just made
-			_, _ = io.WriteString(conn, "GET /a HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-			reader := bufio.NewReader(conn)
-			resp, err := http.ReadResponse(reader, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			if resp.StatusCode != status {
-				b.Errorf("status %d, want %d", resp.StatusCode, status)
-			}
-			if status == http.StatusSwitchingProtocols {
-				_, _ = io.WriteString(conn, "ping\n")
-				if echo, err := reader.ReadString('\n'); echo != "ping\n" {
-					b.Errorf("the echo over the connection is %q, %v", echo, err)
-				}
-			}
-			_ = resp.Body.Close()
-			_ = conn.Close()
-		}
+		s.upgrade("/a", http.StatusSwitchingProtocols)
+		s.upgrade("/a", http.StatusTooManyRequests)
 	})
+}
+
+// upgrade asks for another protocol, and says one line in it if the status is 101.
+func (s *servedApp) upgrade(path string, status int) {
+	s.Helper()
+	conn, err := new(net.Dialer).DialContext(s.Context(), "tcp", strings.TrimPrefix(s.server.URL, "http://"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(testTimeout)) // a connection just made
+	_, _ = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+	reader := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != status {
+		s.Errorf("status %d, want %d", resp.StatusCode, status)
+	}
+	if status == http.StatusSwitchingProtocols {
+		_, _ = io.WriteString(conn, "ping\n")
+		if echo, err := reader.ReadString('\n'); echo != "ping\n" {
+			s.Errorf("the echo over the connection is %q, %v", echo, err)
+		}
+	}
 }
 
 // stream reads the first half of a body before the handler writes the second.
