@@ -80,7 +80,7 @@ var lastID atomic.Uint64 // of the Limiters of this process
 func newLimiter(name string, c *config) *Limiter {
 	return &Limiter{
 		id: lastID.Add(1), name: name, limits: c.limits, compiled: newLimitSet(name, c.limits, c.hold),
-		events:  &emitter{name, c.observe, c.logger},
+		events:  &emitter{limiter: name, observe: c.observe, logger: c.logger},
 		renewer: renewer{closed: make(chan struct{})},
 	}
 }

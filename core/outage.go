@@ -91,7 +91,7 @@ func (l *Limiter) hooks() server.Hooks {
 // over the same client does.
 func (l *Limiter) breakerChanged(ctx context.Context, c server.Change) {
 	e := Event{Kind: EventBreaker, Server: c.Server, Err: c.Cause, Detail: c.To.String()}
-	l.events.emit(ctx, e)
+	l.events.emitContained(ctx, e)
 	switch {
 	case c.From == server.BreakerClosed:
 		message := "redislimit: redis does not answer: " + l.policy.String() + " decides"
@@ -101,11 +101,11 @@ func (l *Limiter) breakerChanged(ctx context.Context, c server.Change) {
 		if c.Log {
 			l.events.logAt(ctx, slog.LevelWarn, message, "server", c.Server, "error", c.Cause)
 		}
-		l.events.emit(ctx, Event{Kind: EventFallbackOn, Server: c.Server, Err: c.Cause, Detail: l.policy.String()})
+		l.events.emitContained(ctx, Event{Kind: EventFallbackOn, Server: c.Server, Err: c.Cause, Detail: l.policy.String()})
 	case c.To == server.BreakerClosed:
 		if c.Log {
 			l.events.logAt(ctx, slog.LevelInfo, "redislimit: redis answers again", "server", c.Server)
 		}
-		l.events.emit(ctx, Event{Kind: EventFallbackOff, Server: c.Server})
+		l.events.emitContained(ctx, Event{Kind: EventFallbackOff, Server: c.Server})
 	}
 }

@@ -69,6 +69,10 @@ func OnError(h echo.HandlerFunc) guard.Option { return adapter.OnError(h) }
 // adapter the key function panics.
 func Key(f func(echo.Context) (string, error)) keyfunc.Func { return adapter.Key(f) }
 
+// Request returns the request of c as key functions see it, so that the function given
+// to [Key] can call others, such as [keyfunc.IP].
+func Request(c echo.Context) keyfunc.Request { return &request{c: c, seen: seenIn(c)} }
+
 // Result returns the decision about the request of c: the tightest one of stacked
 // middlewares. It reports false if no limiter decided.
 func Result(c echo.Context) (core.Result, bool) { return seenIn(c).Result() }

@@ -1,7 +1,9 @@
 package echolimit
 
 import (
+	"bufio"
 	"context"
+	"net"
 	"net/http"
 	"sync"
 
@@ -18,7 +20,12 @@ func serveAndFinish(g *guard.Guard, v guard.Verdict, next echo.HandlerFunc, c ec
 	var once sync.Once
 	finish := func(status int) { once.Do(func() { g.Finish(ctx, v, status) }) }
 	returned, status := false, 0
+	writer := &hijackable{ResponseWriter: response.Writer}
+	response.Writer = writer
 	response.Before(func() {
+		if writer.hijacked {
+			return // this response reaches nobody
+		}
 		status = response.Status
 		if returned {
 			finish(status)
@@ -27,7 +34,12 @@ func serveAndFinish(g *guard.Guard, v guard.Verdict, next echo.HandlerFunc, c ec
 	panicked := true
 	defer func() {
 		returned = true
+		if response.Writer == writer { // and not that of a middleware further in, which left its own
+			response.Writer = writer.ResponseWriter
+		}
 		switch {
+		case writer.hijacked && status == 0:
+			finish(http.StatusSwitchingProtocols)
 		case status != 0:
 			finish(status)
 		case panicked:
@@ -42,3 +54,21 @@ func serveAndFinish(g *guard.Guard, v guard.Verdict, next echo.HandlerFunc, c ec
 	panicked = false
 	return err
 }
+
+// A hijackable response notes that a handler has taken over the connection, of which
+// the status that Echo keeps says nothing.
+type hijackable struct {
+	http.ResponseWriter
+
+	hijacked bool
+}
+
+func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
+	h.hijacked = h.hijacked || err == nil
+	return conn, rw, err
+}
+
+// Unwrap is for http.ResponseController, through which Echo uses all but the methods
+// above.
+func (h *hijackable) Unwrap() http.ResponseWriter { return h.ResponseWriter }

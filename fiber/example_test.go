@@ -2,11 +2,13 @@ package fiberlimit_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net/http/httptest"
+	"net/netip"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/redis/go-redis/v9"
@@ -99,6 +101,28 @@ func ExampleKey() {
 	})
 	get(limited(fiber.Config{}, hello, byTenant))
 	// Output: 200 hello
+}
+
+// A key function can call others. This one counts by address and tenant, and the same
+// key unlocks a client elsewhere.
+func ExampleRequest() {
+	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
+	address := keyfunc.IP()
+	byTenant := fiberlimit.Key(func(c *fiber.Ctx) (string, error) {
+		ip, err := address(fiberlimit.Request(c))
+		return "tenant:" + c.Query("tenant") + "," + ip, err
+	})
+	app := fiber.New()
+	app.Get("/", fiberlimit.Middleware(lim, byTenant), hello)
+	get(app)
+
+	key := "tenant:acme," + keyfunc.ForIP(netip.MustParseAddr("0.0.0.0"))
+	res, _ := lim.Peek(context.Background(), key)
+	fmt.Println(res.Remaining, "left")
+	_ = lim.Reset(context.Background(), key)
+	// Output:
+	// 200 hello
+	// 0 left
 }
 
 // Handlers can show what is left.

@@ -25,6 +25,10 @@ const adapter = guard.Adapter[*fiber.Ctx, fiber.Handler]("fiberlimit")
 // disconnects: the request waits nevertheless, and its handler runs. If the context of
 // c.SetUserContext ends, the wait ends.
 //
+// fasthttp appends the trailer of a chunked body to the headers. Key functions therefore
+// see no header of a chunked request that its header block did not have, and so none that
+// the application added before the middleware.
+//
 // With guard.CountIf an error that the handler returns is rendered by the
 // application's ErrorHandler at once, as Fiber's own logger does, because only
 // that gives the final status; middleware further out sees no error then.
@@ -67,6 +71,10 @@ func Key(f func(*fiber.Ctx) (string, error)) keyfunc.Func {
 		return strings.Clone(k), err
 	}
 }
+
+// Request returns the request of c as key functions see it, so that the function given
+// to [Key] can call others, such as [keyfunc.IP]. It is valid as long as c.
+func Request(c *fiber.Ctx) keyfunc.Request { return request{c} }
 
 // Result returns the decision about the request of c: the tightest one of stacked
 // middlewares. It reports false if no limiter decided.

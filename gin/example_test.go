@@ -1,10 +1,12 @@
 package ginlimit_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 
 	"github.com/gin-gonic/gin"
 	"github.com/redis/go-redis/v9"
@@ -78,6 +80,28 @@ func ExampleKey() {
 	})
 	get(limited(hello, byTenant))
 	// Output: 200 hello
+}
+
+// A key function can call others. This one counts by address and tenant, and the same
+// key unlocks a client elsewhere.
+func ExampleRequest() {
+	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
+	address := keyfunc.IP()
+	byTenant := ginlimit.Key(func(c *gin.Context) (string, error) {
+		ip, err := address(ginlimit.Request(c))
+		return "tenant:" + c.Query("tenant") + "," + ip, err
+	})
+	r := gin.New()
+	r.GET("/", ginlimit.Middleware(lim, byTenant), hello)
+	get(r)
+
+	key := "tenant:acme," + keyfunc.ForIP(netip.MustParseAddr("192.0.2.1"))
+	res, _ := lim.Peek(context.Background(), key)
+	fmt.Println(res.Remaining, "left")
+	_ = lim.Reset(context.Background(), key)
+	// Output:
+	// 200 hello
+	// 0 left
 }
 
 // Handlers can show what is left.

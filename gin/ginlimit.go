@@ -58,6 +58,10 @@ func OnError(h gin.HandlerFunc) guard.Option { return adapter.OnError(h) }
 // adapter the key function panics.
 func Key(f func(*gin.Context) (string, error)) keyfunc.Func { return adapter.Key(f) }
 
+// Request returns the request of c as key functions see it, so that the function given
+// to [Key] can call others, such as [keyfunc.IP].
+func Request(c *gin.Context) keyfunc.Request { return request{c} }
+
 // Result returns the decision about the request of c: the tightest one of stacked
 // middlewares. It reports false if no limiter decided.
 func Result(c *gin.Context) (core.Result, bool) {

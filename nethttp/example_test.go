@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 
 	"github.com/redis/go-redis/v9"
 
@@ -36,7 +37,7 @@ func limited(next http.HandlerFunc, key keyfunc.Func, options ...guard.Option) h
 // get asks h for "/" and prints the answer.
 func get(h http.Handler) {
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?tenant=acme", nil))
 	fmt.Println(w.Code, w.Body)
 }
 
@@ -80,6 +81,26 @@ func ExampleKey() {
 	// Output:
 	// 200 hello
 	// 429 {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["api"],"limit":1,"retry-after":3600}
+}
+
+// A key function can call others. This one counts by address and tenant, and the same
+// key unlocks a client elsewhere.
+func ExampleRequest() {
+	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
+	address := keyfunc.IP()
+	byTenant := httplimit.Key(func(r *http.Request) (string, error) {
+		ip, err := address(httplimit.Request(r))
+		return "tenant:" + r.FormValue("tenant") + "," + ip, err
+	})
+	get(httplimit.Middleware(lim, byTenant)(http.HandlerFunc(hello)))
+
+	key := "tenant:acme," + keyfunc.ForIP(netip.MustParseAddr("192.0.2.1"))
+	res, _ := lim.Peek(context.Background(), key)
+	fmt.Println(res.Remaining, "left")
+	_ = lim.Reset(context.Background(), key)
+	// Output:
+	// 200 hello
+	// 0 left
 }
 
 // Handlers can show what is left.

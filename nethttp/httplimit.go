@@ -29,6 +29,8 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, outer *http.Request) {
 			r, seen := withSeen(outer)
+			// The server removes the temporary files of outer, and r may be a copy. A panic may be recovered further out.
+			defer func() { outer.MultipartForm = r.MultipartForm }()
 			verdict := g.Check(request{r}, w.Header(), seen)
 			switch handler, ok := handlers.For(verdict); {
 			case verdict.Status == 0 && g.Settles():
@@ -42,7 +44,6 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(
 				w.WriteHeader(verdict.Status)
 				_, _ = w.Write(guard.Problem(verdict.Status, verdict.Err)) // fails only if the client has left
 			}
-			outer.MultipartForm = r.MultipartForm // the server removes the temporary files of outer, and r may be a copy
 		})
 	}
 }
@@ -61,6 +62,10 @@ func OnError(h http.Handler) guard.Option { return adapter.OnError(h) }
 // address; any other error is answered with 500. Under the middleware of another
 // adapter the key function panics.
 func Key(f func(*http.Request) (string, error)) keyfunc.Func { return adapter.Key(f) }
+
+// Request returns r as key functions see it, so that the function given to [Key] can
+// call others, such as [keyfunc.IP].
+func Request(r *http.Request) keyfunc.Request { return request{r} }
 
 // Result returns the decision about the request whose context ctx is: the tightest
 // one of stacked middlewares. It reports false if no limiter decided.

@@ -23,9 +23,9 @@ var FixedWindow = &Kind{
 
 // A fixedWindow decides for [FixedWindow].
 //
-// An Observation is A, the units used; B, the start of the window; C, its length,
-// which after a change of the limit may not be the period. A State is A, the units
-// used; B, the start of the window; C, its end.
+// An Observation is A, the units used; B, the instant at which the window was opened;
+// C, its length, which after a change of the limit may not be the period. A State is A,
+// the units used; B, the instant at which the window was opened; C, its end.
 type fixedWindow struct {
 	limit, period  int64
 	aligned, named bool
@@ -39,20 +39,25 @@ func (w *fixedWindow) Evaluate(s *State, now, n int64) (Observation, bool) {
 	used, start := s.A, s.B
 	if now >= s.C || used == 0 {
 		used, start = 0, now
-		if w.aligned {
-			start = now - now%w.period
-		}
 	}
 	fits := used+min(n, w.limit+1) <= w.limit // min: the sum must not overflow
 	return Observation{At: now, A: used, B: start, C: w.period}, fits
 }
 
 func (w *fixedWindow) Charge(s *State, o Observation, n int64) {
-	s.A, s.B, s.C = o.A+n, o.B, o.B+o.C
+	s.A, s.B, s.C = o.A+n, o.B, w.end(o)
+}
+
+// end returns the end of the window. An aligned one begins at a multiple of its length.
+func (w *fixedWindow) end(o Observation) int64 {
+	if w.aligned {
+		return o.B - o.B%o.C + o.C
+	}
+	return o.B + o.C
 }
 
 func (w *fixedWindow) Refund(s *State, _, n int64, window Ref) {
-	if s.B == window.A {
+	if s.B == window.A && s.A > 0 {
 		s.A = max(0, s.A-n)
 	}
 }
@@ -88,10 +93,10 @@ func (w *fixedWindow) Cost(args []any, n int64) []any { return append(args, min(
 
 func (w *fixedWindow) Valid(o Observation) bool {
 	used, start, length := o.A, o.B, o.C
-	return used >= 0 && used < maxInstant && start >= 0 && length > 0 && start+length > o.At && start+length < maxInstant
+	return used >= 0 && used < maxInstant && start >= 0 && length > 0 && length < maxInstant && w.end(o) > o.At && start+length < maxInstant
 }
 
-// ChargeID is the start of the window.
+// ChargeID is the instant at which the window was opened: after a reset it is another.
 func (w *fixedWindow) ChargeID(o Observation, _ int64) Ref { return Ref{A: o.B} }
 
 func (w *fixedWindow) WithHeld(o Observation, _, held int64) Observation {
@@ -111,7 +116,7 @@ func (w *fixedWindow) MaxCharge(o Observation, n int64) int64 { return min(n, ma
 func (w *fixedWindow) Capacity() (units, window int64) { return w.limit, w.period }
 
 func (w *fixedWindow) Outcome(o Observation, n int64, admits, charged bool) Outcome {
-	used, remains := o.A, o.B+o.C-o.At
+	used, remains := o.A, w.end(o)-o.At
 	var out Outcome
 	switch {
 	case n > w.limit:

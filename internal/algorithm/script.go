@@ -164,13 +164,16 @@ func IsHeld(reply []int64) bool { return len(reply) > 0 && reply[0] == isHeld }
 
 // ErrPartly is the error of a call that failed after some of its limits had changed: it
 // must not be repeated.
-var ErrPartly = errors.New("redis failed half way through a script")
+var ErrPartly = errors.New("redis has changed one of the limits, and failed to change another")
 
 // DecodeReply reads the reply to one decision. It refuses what the script cannot reply:
 // a faulty proxy may, or another version of this library.
 func DecodeReply(reply []int64, limits []Member, into []Answer) error {
 	if len(reply) != replyLen*len(limits) {
 		return UnexpectedLength(len(reply), replyLen*len(limits))
+	}
+	if len(limits) > 1 && reply[0] == partly {
+		return ErrPartly
 	}
 	for i, m := range limits {
 		n := reply[i*replyLen : (i+1)*replyLen]

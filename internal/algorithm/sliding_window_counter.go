@@ -26,7 +26,7 @@ var SlidingWindowCounter = &Kind{
 // A counter decides for [SlidingWindowCounter].
 //
 // An Observation and a State are A, the units in the current window; B, those in
-// the window before; C, the start of the current window.
+// the window before; C, the instant at which the current window was charged first.
 type counter struct {
 	limit, period int64
 	form          string // what is stored begins with it
@@ -40,17 +40,20 @@ func newCounter(l Limit) Evaluator {
 	return c
 }
 
-// at returns the units in the window of now, those in the one before, and the start of
-// the window of now.
-func (c *counter) at(s *State, now int64) (current, before, start int64) {
-	start = now - now%c.period
+// start returns the start of the window in which an instant is.
+func (c *counter) start(at int64) int64 { return at - at%c.period }
+
+// at returns the units in the window of now, those in the one before, and when the
+// window of now was charged first, or now.
+func (c *counter) at(s *State, now int64) (current, before, opened int64) {
+	start, stored := c.start(now), c.start(s.C)
 	switch {
-	case start > s.C+c.period:
-		return 0, 0, start
-	case start > s.C:
-		return 0, s.A, start
+	case start > stored+c.period:
+		return 0, 0, now
+	case start > stored:
+		return 0, s.A, now
 	}
-	return s.A, s.B, start
+	return s.A, s.B, s.C
 }
 
 func (c *counter) Evaluate(s *State, now, n int64) (Observation, bool) {
@@ -62,10 +65,10 @@ func (c *counter) Evaluate(s *State, now, n int64) (Observation, bool) {
 func (c *counter) Charge(s *State, o Observation, n int64) { s.A, s.B, s.C = o.A+n, o.B, o.C }
 
 func (c *counter) Refund(s *State, _, n int64, window Ref) {
-	switch s.C {
-	case window.A:
+	switch {
+	case s.C == window.A:
 		s.A = max(0, s.A-n)
-	case window.A + c.period:
+	case c.start(s.C) == c.start(window.A)+c.period:
 		s.B = max(0, s.B-n)
 	}
 }
@@ -73,16 +76,16 @@ func (c *counter) Refund(s *State, _, n int64, window Ref) {
 func (c *counter) ResetAt(s *State) int64 {
 	switch {
 	case s.A > 0:
-		return s.C + 2*c.period
+		return c.start(s.C) + 2*c.period
 	case s.B > 0:
-		return s.C + c.period
+		return c.start(s.C) + c.period
 	}
 	return 0
 }
 
 func (c *counter) Usage(s *State, now int64) float64 {
-	current, before, start := c.at(s, now)
-	covered := float64(start+c.period-now) / float64(c.period)
+	current, before, _ := c.at(s, now)
+	covered := float64(c.start(now)+c.period-now) / float64(c.period)
 	return (float64(current) + float64(before)*covered) / float64(c.limit)
 }
 
@@ -91,11 +94,12 @@ func (c *counter) Constants() []any { return []any{c.limit, c.period, c.form} }
 func (c *counter) Cost(args []any, n int64) []any { return append(args, min(n, c.limit+1)) }
 
 func (c *counter) Valid(o Observation) bool {
-	current, before, start := o.A, o.B, o.C
-	return current >= 0 && current <= 1<<31 && before >= 0 && before <= 1<<31 && start >= 0 && start <= o.At && o.At < start+c.period
+	current, before, opened := o.A, o.B, o.C
+	return current >= 0 && current <= 1<<31 && before >= 0 && before <= 1<<31 && opened >= 0 && c.start(opened) == c.start(o.At)
 }
 
-// ChargeID is the start of the window.
+// ChargeID is the instant at which the window was charged first: after a reset it is
+// another.
 func (c *counter) ChargeID(o Observation, _ int64) Ref { return Ref{A: o.C} }
 
 func (c *counter) WithHeld(o Observation, _, held int64) Observation {
@@ -123,7 +127,7 @@ func (c *counter) Outcome(o Observation, n int64, admits, charged bool) Outcome 
 	if charged {
 		current += n
 	}
-	left := o.C + c.period - o.At // of the current window
+	left := c.start(o.At) + c.period - o.At // of the current window
 	weight := divCeil(before, left, c.period)
 	out.Remaining = min(max(0, c.limit-current-weight), c.limit)
 	switch {
@@ -137,7 +141,7 @@ func (c *counter) Outcome(o Observation, n int64, admits, charged bool) Outcome 
 
 // fitsAt returns the first instant at which n units would fit if nothing else came.
 func (c *counter) fitsAt(o Observation, n int64) int64 {
-	current, before, start := o.A, o.B, o.C
+	current, before, start := o.A, o.B, c.start(o.At)
 	if free := c.limit - current - n; free >= 0 {
 		return max(o.At, start+c.fadedAfter(before, free))
 	}

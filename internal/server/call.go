@@ -39,7 +39,8 @@ func (s *Store) patience(ctx context.Context) time.Duration {
 
 // call makes a call and waits for it no longer than d. A client that ends a call
 // with its context's deadline is waited for: a caller that cancels is noticed when
-// it returns, because a goroutine for each lone call took twice as long. Any other
+// it returns, because to wait beside a goroutine, even one that is parked for it, took
+// a lone call 39 % longer. Any other
 // client is waited for in a goroutine, which is abandoned when ctx ends; it holds a
 // connection of the client's pool until the read timeout, so that there are at most
 // as many of them as the pool has connections.
@@ -95,12 +96,21 @@ func (s *Store) classify(err error, given time.Duration, begun time.Time) *failu
 
 // processBusy reports whether goroutines wait long for a processor: the reply of a
 // server may then be there, and nobody has seen it.
-func processBusy() bool {
-	begun := time.Now()
+func processBusy() bool { return schedulingDelay() > busyDelay }
+
+const busyDelay = time.Millisecond
+
+// schedulingDelay returns how long a goroutine that can run waits for a processor.
+func schedulingDelay() time.Duration {
+	longest := time.Duration(0)
 	for range 4 {
+		begun := time.Now()
 		runtime.Gosched() // goes behind all goroutines that can run
+		if longest = max(longest, time.Since(begun)); longest > busyDelay {
+			break // a caller may be waiting
+		}
 	}
-	return time.Since(begun) > time.Millisecond
+	return longest
 }
 
 // isTimeout reports whether err is of a deadline, of a context or a connection.

@@ -30,6 +30,9 @@ const (
 	idleAfter = time.Second
 	// probePatience is how long a probe waits at least.
 	probePatience = 500 * time.Millisecond
+	// probeTurns is how often the goroutines of a probe have to wait for a processor at
+	// most, with a new connection to make.
+	probeTurns = 20
 	// tolerated is how many errors in a row do not open the breaker. A single timeout
 	// opens it, and so does an error that leaves no doubt.
 	tolerated = 2
@@ -190,7 +193,7 @@ func (sv *Server) probeOnce(ctx context.Context, st *Store, k string) bool {
 	f := st.probe(ctx, k, patience)
 	if f != nil && f.late && ctx.Err() == nil { // in a busy process a reply takes longer to be seen
 		begun = time.Now()
-		f = st.probe(ctx, k, 4*patience)
+		f = st.probe(ctx, k, max(4*patience, probeTurns*schedulingDelay()))
 	}
 	took := time.Since(begun)
 	switch {

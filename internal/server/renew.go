@@ -41,12 +41,12 @@ func (s *Store) RenewAll(ctx context.Context, all []*Renewal) {
 		byServer[sv] = append(byServer[sv], m)
 	}
 	for sv, members := range byServer {
-		size := 1
-		if s.batcher(sv) != nil {
+		size, b := 1, s.batcher(sv)
+		if b != nil {
 			size = max(1, min(s.maxBatch, int(maxWork/s.work(members[0].Call))))
 		}
 		for chunk := range slices.Chunk(members, size) {
-			for m, err := range s.renew(ctx, sv, chunk) {
+			for m, err := range s.renew(ctx, sv, b, chunk) {
 				if !errors.Is(err, ErrQueue) { // else it was not sent
 					renewals[m].Err = err
 				}
@@ -56,7 +56,7 @@ func (s *Store) RenewAll(ctx context.Context, all []*Renewal) {
 }
 
 // renew returns the error of each member that failed.
-func (s *Store) renew(ctx context.Context, sv *Server, members []*member) map[*member]error {
+func (s *Store) renew(ctx context.Context, sv *Server, b *batcher, members []*member) map[*member]error {
 	failed := make(map[*member]error)
 	alone := members
 	if len(members) > 1 {
@@ -66,7 +66,7 @@ func (s *Store) renew(ctx context.Context, sv *Server, members []*member) map[*m
 		for _, m := range members {
 			m.Call.until = now.Add(m.Call.patience)
 		}
-		err := s.decideBatch(ctx, sv, slices.Clone(members))
+		err := batch.Contain(s.decideBatch(ctx, sv, b, slices.Clone(members)))
 		for _, m := range members {
 			switch {
 			case err != nil:
@@ -79,7 +79,7 @@ func (s *Store) renew(ctx context.Context, sv *Server, members []*member) map[*m
 		}
 	}
 	for _, m := range alone {
-		if err := s.decideAlone(ctx, sv, m.Call); err != nil {
+		if err := batch.Contain(batch.Catch(func() error { return s.decideAlone(ctx, sv, m.Call) })); err != nil {
 			failed[m] = err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 // maxWork is how many microseconds of Redis the decisions of one batch take together,
 // about: Redis does nothing else meanwhile.
-const maxWork = 1500
+const maxWork = 1200
 
 // holdWork is how many times as long a call of the script hold takes.
 const holdWork = 6
@@ -59,7 +59,11 @@ func (s *Store) addBatcher(sv *Server) *batcher {
 }
 
 func (s *Store) newBatcher(sv *Server) *batcher {
-	return batch.New(s.maxBatch, maxWork, s.work, func(ctx context.Context, members []*member) error { return s.decideBatch(ctx, sv, members) })
+	var b *batcher
+	b = batch.New(s.maxBatch, maxWork, s.work, func(ctx context.Context, members []*member) error {
+		return s.decideBatch(ctx, sv, b, members)
+	})
+	return b
 }
 
 // work returns about how many microseconds of Redis a decision takes.
@@ -74,37 +78,58 @@ func (s *Store) work(d decision) int64 {
 	return sum
 }
 
+// An allowance is what is left of the time that a caller waits.
+type allowance struct{ left, patience time.Duration }
+
+// queued reports whether a call, for which a server was given so long, waited for most
+// of its time in this process: that it has no answer is not the server's fault.
+func queued(given, patience time.Duration) bool { return given < patience/2 }
+
 // decideBatch decides on all members in one round trip. Those that have waited for
 // most of their time are not sent: the answer might come too late.
-func (s *Store) decideBatch(ctx context.Context, sv *Server, members []*member) error {
-	now := time.Now()
+func (s *Store) decideBatch(ctx context.Context, sv *Server, b *batcher, members []*member) error {
+	now, roundTrip := time.Now(), b.RoundTrip()
 	sent := members[:0]
-	var hurried, given time.Duration // for callers with a deadline of their own, which watch it, and for the others
+	var hurried, own allowance // of callers with a deadline of their own, which watch it, and of the others
 	for _, m := range members {
-		left := m.Call.until.Sub(now)
+		a := allowance{m.Call.until.Sub(now), m.Call.patience}
 		switch {
-		case left < m.Call.patience/4:
+		case a.left < a.patience/4 || a.left < min(roundTrip, a.patience/2):
 			m.Err = ErrQueue
 			continue
 		case m.Call.patience < s.timeout:
-			hurried = max(hurried, left)
-		case given == 0 || left < given:
-			given = left
+			if a.left > hurried.left {
+				hurried = a
+			}
+		case own.left == 0 || a.left < own.left:
+			own = a
 		}
 		sent = append(sent, m)
 	}
 	if len(sent) == 0 {
 		return nil
 	}
-	if given == 0 {
-		given = hurried
+	if own.left == 0 {
+		own = hurried
 	}
-	err := s.call(ctx, given, func(ctx context.Context) error {
-		if s.servers.cluster != nil {
-			return s.runPipeline(ctx, sent)
-		}
-		return s.runScript(ctx, sent)
+	given := own.left
+	err := batch.Catch(func() error {
+		return s.call(ctx, given, func(ctx context.Context) error {
+			if s.servers.cluster != nil {
+				return s.runPipeline(ctx, sent)
+			}
+			return s.runScript(ctx, sent)
+		})
 	})
+	if batch.Panicked(err) { // a hook of the client, and the caller that is to recover may have left
+		if s.hooks.CallFailed != nil {
+			s.hooks.CallFailed(ctx, batch.Contain(err))
+		}
+		return err
+	}
+	if isTimeout(err) && queued(given, own.patience) {
+		return ErrQueue
+	}
 	if err = s.finish(ctx, sv, sent[0].Call.key, err, given, now); err != nil {
 		return err // and an abandoned call may still write to the members
 	}

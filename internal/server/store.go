@@ -197,7 +197,7 @@ func (s *Store) decideInBatch(ctx context.Context, sv *Server, d decision, place
 		return s.decideAlone(ctx, sv, d)
 	case errors.Is(err, batch.ErrHurry):
 		inFlight := place.InFlightFor()
-		if inFlight == 0 {
+		if queued(inFlight, d.patience) {
 			return ErrQueue
 		}
 		return s.finish(ctx, sv, d.key, context.DeadlineExceeded, inFlight, time.Now().Add(-inFlight))

@@ -3,13 +3,14 @@
 -- KEYS     the keys of the limits, all of one decision and then those of the next
 -- ARGV     each limit's constants; from `first` on '1' to charge what is admitted or '0' to evaluate only, and
 --          each limit's cost, `width` arguments in all: once for all decisions, or once for each
--- Replies  {admits, t, a, b, c} for each limit of each decision, in one list; see decide.lua.
+-- Replies  {admits, t, a, b, c} for each limit of each decision, in one list; see decide.lua. A decision that
+--          fails after one of its limits was charged replies 4.
 
 local reply, found, at, size = {}, {}, first, #limits
 for i = 1, size do found[i] = { 0, 0, 0, 0, 0, 0, 0 } end
 local step = #ARGV >= first + width and width or 0
 for base = 0, #KEYS - 1, size do
-  local skip, charging, all, err, held = spent > most, ARGV[at] == '1', true, nil, nil
+  local skip, charging, all, charged, err, held = spent > most, ARGV[at] == '1', true, 0, nil, nil
   for i = 1, size do
     local limit, admits, t, a, b, c, u, v, foreign = limits[i], false, 0, 0, 0, 0
     if not skip then
@@ -27,6 +28,7 @@ for base = 0, #KEYS - 1, size do
     if all then
       err = limit.charge(KEYS[base + i], limit.constants, at + limit.cost, unpack(found[i], 1, 6))
       if err then break end
+      charged = i
     elseif found[i][7] then
       redis.pcall('SET', KEYS[base + i], '', 'PX', 1000) -- a foreign value may have no TTL
     end
@@ -35,7 +37,7 @@ for base = 0, #KEYS - 1, size do
   if held then
     reply[5 * base + 1] = 3
   elseif skip or err then
-    reply[5 * base + 1] = 2
+    reply[5 * base + 1] = charged > 0 and 4 or 2
   end
   at = at + step
 end

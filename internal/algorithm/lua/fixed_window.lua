@@ -1,7 +1,8 @@
 -- fixed_window.
--- Value: a string, 'F1 used start' or 'F1 used start length': the units used in the window that began at
+-- Value: a string, 'F1 used start' or 'F1 used start length': the units used in the window that was opened at
 -- `start` and lasts `length`, both in microseconds. Only a limit whose key does not contain the period
--- stores the length.
+-- stores the length. An aligned window begins at the multiple of its length before `start`: that is when it was
+-- charged first, which tells it from the same window before a reset.
 -- Constants: limit, period, and a kind: '' for a window that begins with its first request, 'aligned' for
 -- an aligned one; 'named' or 'aligned named' if the length is stored. Cost: the units.
 -- Observes: used, start, length.
@@ -18,14 +19,15 @@ local function evaluate(key, c, n)
     used, digits, length = string.match(value, '^F1 (%d+) (%d+) ?(%d*)$')
     used, start, length = tonumber(used), tonumber(digits or 0), tonumber(length or 0) or period
     if used and used + start + length < 2 ^ 53 then
-      if start > now then t = start end
+      local begins = start
+      if kind == 'aligned' or kind == 'aligned named' then begins = start - start % length end
+      if begins > now then t = begins end
     else
       used, start, length, digits, foreign = 0, now, period, nil, value
     end
   end
   if kind == 'aligned' or kind == 'aligned named' then
-    local window = t - t % period
-    if start ~= window or length ~= period then used, start, length, digits = 0, window, period, nil end
+    if start - start % period ~= t - t % period or length ~= period then used, start, length, digits = 0, t, period, nil end
   elseif t >= start + length then
     used, start, length, digits = 0, t, period, nil
   end
@@ -36,6 +38,7 @@ end
 local function save(key, kind, used, start, length, digits)
   local value = 'F1 ' .. used .. ' ' .. (digits or string.format('%.0f', start))
   if kind == 'named' or kind == 'aligned named' then value = value .. ' ' .. length end
+  if kind == 'aligned' or kind == 'aligned named' then start = start - start % length end
   return redis.pcall('SET', key, value, 'PX', math.ceil((start + length - now) / 1000) + grace).err
 end
 

@@ -1,5 +1,5 @@
 
--- refund subtracts the units from the window that began at `id`, if that is the current one.
+-- refund subtracts the units from the window that was opened at `id`, if that is the current one.
 local function refund(key, c, n, id)
   local _, _, used, start, length, digits = evaluate(key, c, n)
   if start ~= id then return end

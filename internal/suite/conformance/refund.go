@@ -16,6 +16,7 @@ func refundCases() []testCase {
 	return slices.Concat(
 		each("Refund", refundOnce),
 		each("Refund/Older", refundOlder),
+		each("Refund/AfterReset", refundAfterReset),
 		each("Refund/Late", refundLate),
 		[]testCase{{"Refund/Several", refundSeveral}, {"Refund/LogOrder", refundLogOrder}},
 	)
@@ -90,6 +91,20 @@ func refundOlder(t *testing.T, s Store, limit maker) {
 	if res := peek(t, lim, "k"); res.Remaining != left {
 		t.Errorf("%d of 10 left, want %d", res.Remaining, left)
 	}
+}
+
+// refundAfterReset refunds a charge that a Reset has forgotten: what others were charged
+// since stays.
+func refundAfterReset(t *testing.T, s Store, limit maker) {
+	lim := s.limiter(t, "reset", limit(tenPerTen))
+	forgotten := allowN(t, lim, "k", 4)
+	if err := lim.Reset(context.Background(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	s.Advance(time.Microsecond)
+	allowN(t, lim, "k", 10)
+	refund(t, lim, forgotten)
+	remains(t, lim, "k", 0)
 }
 
 // refundSeveral refunds a charge of several limits, of which one no longer counts it.

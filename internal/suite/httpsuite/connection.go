@@ -2,10 +2,14 @@ package httpsuite
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"errors"
 	"io"
+	"mime/multipart"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,6 +24,7 @@ func connectionCases() []testCase {
 		{"Stream", stream, nil},
 		{"Panic", panics, nil},
 		{"HTTP2", http2, []Ability{HTTP2}},
+		{"Uploads", uploads, nil},
 	}
 }
 
@@ -138,4 +143,64 @@ func http2(b *testbed) {
 			b.Errorf("over %s", ans.proto)
 		}
 	})
+}
+
+// uploads has the server remove the temporary files of an upload, although the handler
+// may have parsed another request than the one that the server has, and also if the
+// handler panics and that is recovered outside of the limit.
+func uploads(b *testbed) {
+	b.eachWriter(9, func(b *testbed, limit Limit) {
+		temp := b.TempDir()
+		b.Setenv("TMPDIR", temp)
+		files := func() int {
+			entries, err := os.ReadDir(temp)
+			if err != nil {
+				b.Fatal(err)
+			}
+			return len(entries)
+		}
+		parsed := 0
+		s := b.behind(limit,
+			Route{Path: "/a", Handler: Handler{Do: Upload, Uploaded: func() { parsed += files() }}},
+			Route{Path: "/panics", Handler: Handler{Do: Upload, Uploaded: func() { parsed += files(); panic("uploaded") }}},
+		)
+		s.upload("/a").wantStatus(http.StatusOK)
+		s.upload("/panics").wantStatus(http.StatusInternalServerError)
+		s.close()
+		if want := 2; parsed != want && b.adapter.Lacks[ResponseWriter] == "" { // fasthttp has small forms in memory
+			b.Errorf("the uploads were in %d temporary files, want %d", parsed, want)
+		}
+		if n := files(); n != 0 {
+			b.Errorf("%d temporary files are left", n)
+		}
+	})
+}
+
+// upload sends a form with a file.
+func (s *servedApp) upload(path string) answer {
+	s.Helper()
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	file, err := form.CreateFormFile("file", "large")
+	if err != nil {
+		s.Fatal(err)
+	}
+	_, _ = file.Write(make([]byte, 1<<20))
+	_ = form.Close()
+	ctx, cancel := context.WithTimeout(s.Context(), testTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.server.URL+path, &body)
+	if err != nil {
+		s.Fatal(err)
+	}
+	req.Header.Set("Content-Type", form.FormDataContentType())
+	resp, err := s.server.Transport.RoundTrip(req)
+	if err != nil {
+		s.Fatal(err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		s.Fatal(err)
+	}
+	return answer{testbed: s.testbed, what: "POST " + path, status: resp.StatusCode, header: resp.Header, body: string(text)}
 }

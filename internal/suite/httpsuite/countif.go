@@ -2,6 +2,7 @@ package httpsuite
 
 import (
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -25,6 +26,8 @@ func countIfCases() []testCase {
 		{"CountIfSavesNothing", countIfSavesNothing, nil},
 		{"CountIfClientGone", countIfClientGone, []Ability{Gone}},
 		{"CountIfStacked", countIfStacked, nil},
+		{"CountIfUpgrade", countIfUpgrade, nil},
+		{"CountIfHijackedThenFails", countIfHijackedThenFails, []Ability{ResponseWriter}},
 	}
 }
 
@@ -231,4 +234,43 @@ func countIfStacked(b *testbed) {
 	innerSaw.want(b, http.StatusTeapot)
 	b.wantLeft(outer.Limiter, ipKey, 8)
 	b.wantLeft(inner.Limiter, ipKey, 0)
+}
+
+// countIfUpgrade limits WebSockets: a connection that was taken over is a 101, whatever
+// the framework keeps as its status.
+func countIfUpgrade(b *testbed) {
+	var saw statusLog
+	limit := b.fixed(2)
+	limit.Options = []guard.Option{saw.counts(func(status int) bool { return status == http.StatusSwitchingProtocols })}
+	s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: Upgrade}}, Route{Path: "/b"})
+	s.get("/b").wantServed()
+	b.until("refunded", func() bool { return b.left(limit.Limiter, ipKey) == 2 })
+	for _, status := range []int{http.StatusSwitchingProtocols, http.StatusSwitchingProtocols, http.StatusTooManyRequests} {
+		s.upgrade("/a", status)
+	}
+	s.close()
+	saw.want(b, http.StatusOK, http.StatusSwitchingProtocols, http.StatusSwitchingProtocols)
+	b.wantLeft(limit.Limiter, ipKey, 0)
+}
+
+// countIfHijackedThenFails takes over the connection and then writes to the response,
+// which reaches nobody and has no status.
+func countIfHijackedThenFails(b *testbed) {
+	var saw statusLog
+	limit := b.fixed(2)
+	limit.Options = []guard.Option{saw.counts(func(int) bool { return true })}
+	hijacks := func(w http.ResponseWriter) string {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			b.Error(err)
+			return "not hijacked"
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nping\n")
+		_ = conn.Close()
+		return "too late"
+	}
+	s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: Inspect, Probe: hijacks}})
+	s.upgrade("/a", http.StatusSwitchingProtocols)
+	s.close()
+	saw.want(b, http.StatusSwitchingProtocols)
 }

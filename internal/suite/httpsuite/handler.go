@@ -27,6 +27,8 @@ type Handler struct {
 	Costs, Later []int64
 	// Probe is what Inspect looks at.
 	Probe func(http.ResponseWriter) string
+	// Uploaded is called once Upload has parsed.
+	Uploaded func()
 }
 
 // An Action is something that handlers do.
@@ -46,6 +48,7 @@ const (
 	Upgrade                  // take over the connection and echo it
 	ShowResult               // write what the adapter's Result returns
 	Inspect                  // write what Probe returns for the http.ResponseWriter
+	Upload                   // parse a form with files, of which one byte may be in memory
 )
 
 // A Context is what a [Handler] wants of the framework's request.
@@ -62,6 +65,8 @@ type Context interface {
 	Upgrade(talk func(io.ReadWriter)) error
 	// Gone ends when the client leaves.
 	Gone() <-chan struct{}
+	// Upload parses the form of the request.
+	Upload() error
 	// Writer is the response writer as a handler gets it, or nil.
 	Writer() http.ResponseWriter
 	// Result is the adapter's Result.
@@ -112,6 +117,11 @@ func (h Handler) Serve(c Context) error {
 		return c.Write(h.Status, show(c.Result()))
 	case Inspect:
 		return c.Write(h.Status, h.Probe(c.Writer()))
+	case Upload:
+		if err := c.Upload(); err != nil {
+			return c.Write(http.StatusBadRequest, err.Error())
+		}
+		h.Uploaded()
 	case Wait:
 		<-h.Gate
 	case AwaitGone:

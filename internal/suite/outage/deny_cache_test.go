@@ -401,10 +401,8 @@ func TestDenialOnItsWayIsForgotten(t *testing.T) {
 					forgotten <- l.Refund(t.Context(), charged)
 				}
 			}()
-			if how == "Refund" { // it is a script, too
-				g.Await(t, 1)
-				g.ReleaseLast(t)
-			}
+			g.Await(t, 1) // it is a script, too
+			g.ReleaseLast(t)
 			if err := check.Receive(t, how, forgotten); err != nil {
 				t.Error(err)
 			}
