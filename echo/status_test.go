@@ -16,16 +16,51 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// TestSwallowedError has middleware further out take an error that nothing is written
-// for: net/http then sends 200. The request is settled when it ends, and not held for
-// ever.
-func TestSwallowedError(t *testing.T) {
+// TestUnanswered has middleware further out take an error, or net/http a panic, for which
+// nothing is written. Such requests are settled, and not held for ever.
+func TestUnanswered(t *testing.T) {
 	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		fails  echo.HandlerFunc
+		status int
+	}{
+		{"error", func(echo.Context) error { return errors.New("of the handler") }, http.StatusOK}, // which net/http sends
+		{"panic", func(echo.Context) error { panic(http.ErrAbortHandler) }, http.StatusInternalServerError},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			asked := make(chan int, 1)
+			e := unanswering(t, c.fails, guard.CountIf(func(status int) bool {
+				asked <- status
+				return false
+			}))
+			ctx, end := context.WithCancel(t.Context())
+			func() {
+				defer func() { _ = recover() }()
+				e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
+			}()
+			end()
+			select {
+			case status := <-asked:
+				if status != c.status {
+					t.Errorf("status %d, want %d", status, c.status)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("not settled")
+			}
+		})
+	}
+}
+
+// unanswering returns an app whose errors are not answered.
+func unanswering(t *testing.T, h echo.HandlerFunc, options ...guard.Option) *echo.Echo {
+	t.Helper()
 	lim, err := core.NewMemory("api", core.FixedWindow(core.PerDay(10)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = lim.Close() }()
+	t.Cleanup(func() { _ = lim.Close() })
 	e := echo.New()
 	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -33,22 +68,7 @@ func TestSwallowedError(t *testing.T) {
 			return nil
 		}
 	})
-	asked := make(chan int, 1)
-	e.Use(echolimit.Middleware(lim, keyfunc.IP(), guard.CountIf(func(status int) bool {
-		asked <- status
-		return false
-	})))
-	e.GET("/", func(echo.Context) error { return errors.New("of the handler") })
-
-	ctx, end := context.WithCancel(t.Context())
-	e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
-	end()
-	select {
-	case status := <-asked:
-		if status != http.StatusOK {
-			t.Errorf("status %d, want 200", status)
-		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("not settled")
-	}
+	e.Use(echolimit.Middleware(lim, keyfunc.IP(), options...))
+	e.GET("/", h)
+	return e
 }
