@@ -12,9 +12,10 @@ import (
 
 // A Renewal holds units for longer.
 type Renewal struct {
-	Key  string
-	N    int64
-	Refs []algorithm.Ref // by what the units are held
+	Limits *Limits
+	Key    string
+	N      int64
+	Refs   []algorithm.Ref // by what the units are held
 
 	Renewed []algorithm.Ref // and by what then: a limit whose hold has ended keeps its Ref
 	Err     error           // it is not known by what they are held
@@ -28,7 +29,7 @@ func (s *Store) RenewAll(ctx context.Context, all []*Renewal) {
 	for _, r := range all {
 		r.Renewed = slices.Clone(r.Refs)
 		d := decision{
-			key: r.Key, HoldCall: algorithm.HoldCall{Op: algorithm.OpRenew, N: r.N, Refs: r.Refs}, holds: r.Renewed,
+			key: r.Key, limits: r.Limits, HoldCall: algorithm.HoldCall{Op: algorithm.OpRenew, N: r.N, Refs: r.Refs}, holds: r.Renewed,
 			patience: s.timeout,
 		}
 		sv := s.servers.of(ctx, s, r.Key)

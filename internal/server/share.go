@@ -68,10 +68,7 @@ func (s *Store) newBatcher(sv *Server) *batcher {
 
 // work returns about how many microseconds of Redis a decision takes.
 func (s *Store) work(d decision) int64 {
-	sum := int64(0)
-	for _, l := range s.limits {
-		sum += l.Work(d.N)
-	}
+	sum := d.limits.work(d.N)
 	if s.needsHold(d) {
 		sum *= holdWork
 	}
@@ -153,30 +150,41 @@ func (s *Store) runScript(ctx context.Context, members []*member) error {
 			return nil
 		}
 	}
-	args := make([]any, scriptArgs, scriptArgs+len(s.durations)+len(members)*(3+3*len(s.tails)))
-	first, alike, needsHold := members[0].Call, true, false
+	first := members[0].Call
+	limits, size := first.limits, len(first.limits.members)
+	args := make([]any, scriptArgs, scriptArgs+len(limits.durations)+len(members)*(3+3*size))
+	alike, sameLimits, needsHold := true, true, false
 	for _, m := range members {
-		args = s.appendKeys(args, m.Call.key)
+		args = s.appendKeys(args, m.Call.key, m.Call.limits)
 		alike = alike && m.Call.N == first.N && m.Call.Op == first.Op
+		sameLimits = sameLimits && m.Call.limits == limits
 		needsHold = needsHold || s.needsHold(m.Call)
 	}
 	script := s.decide
-	if needsHold {
+	switch {
+	case needsHold && !sameLimits:
+		return s.runPipeline(ctx, members)
+	case needsHold:
 		script = s.hold
-		args = append(args, s.durations...)
+		args = append(args, limits.durations...)
 		for _, m := range members {
-			args = m.Call.Append(args, len(s.limits))
+			args = m.Call.Append(args, size)
 		}
-	} else {
-		args = append(args, s.constants...)
+	case !sameLimits:
+		script = s.decideEach
 		for _, m := range members {
-			args = s.appendCost(args, m.Call.HoldCall)
+			args = append(m.Call.limits.appendCost(args, m.Call.HoldCall), m.Call.limits.constants...)
+		}
+	default:
+		args = append(args, limits.constants...)
+		for _, m := range members {
+			args = limits.appendCost(args, m.Call.HoldCall)
 			if alike {
 				break // once for all
 			}
 		}
 	}
-	reply, err := script.run(ctx, s.servers.client, args, len(members)*len(s.tails), s.hooks.ScriptLoaded)
+	reply, err := script.run(ctx, s.servers.client, args, len(members)*size, s.hooks.ScriptLoaded)
 	switch {
 	case err == nil:
 		return s.decode(reply, members, needsHold)
@@ -200,9 +208,10 @@ func retryAlone(members []*member) {
 func refused(err error) bool { return hasCode(err, "CROSSSLOT", "NOPERM") }
 
 func (s *Store) decode(reply []int64, members []*member, needsHold bool) error {
-	size := algorithm.ReplyLen(len(s.limits))
+	limits := len(s.limits.members)
+	size := algorithm.ReplyLen(limits)
 	if needsHold {
-		size = algorithm.HoldReplyLen(len(s.limits))
+		size = algorithm.HoldReplyLen(limits)
 	}
 	if len(reply) != size*len(members) {
 		return algorithm.UnexpectedLength(len(reply), size*len(members))
@@ -228,7 +237,7 @@ func (s *Store) decodeMember(reply []int64, d decision, needsHold bool) error {
 // runPipeline decides on each member in a script of its own, all in one pipeline
 // to the server that has them. It returns an error only if no script got a reply.
 func (s *Store) runPipeline(ctx context.Context, members []*member) error {
-	pipe := s.servers.cluster.Pipeline()
+	pipe := s.servers.pipeline()
 	cmds := make([]onceCmd, len(members))
 	needsHold := make([]bool, len(members))
 	for i, m := range members {
@@ -236,7 +245,7 @@ func (s *Store) runPipeline(ctx context.Context, members []*member) error {
 		if needsHold[i] = s.needsHold(m.Call); needsHold[i] {
 			script = s.hold
 		}
-		cmds[i] = script.command(ctx, s.args(m.Call, needsHold[i]), len(s.tails))
+		cmds[i] = script.command(ctx, s.args(m.Call, needsHold[i]), len(m.Call.limits.tails))
 		_ = pipe.Process(ctx, cmds[i]) // it only queues the command
 	}
 	_, err := pipe.Exec(ctx)
