@@ -288,7 +288,7 @@ func (l *Limiter) decideInMemory(s *memory.Store, limits *limitSet, res *Result,
 		admitted := s.Reserve(limits.memory, key, n, answers, held.refs)
 		limits.fill(res, answers, n, true, source)
 		if admitted {
-			res.receipt = receipt{limits: l.limits, claim: held.claims.Only(), key: key, n: n, held: held}
+			res.receipt = receipt{limits: limits, claim: held.claims.Only(), key: key, n: n, held: held}
 		}
 		return
 	}
