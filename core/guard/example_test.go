@@ -114,6 +114,31 @@ func ExampleCountIf() {
 	// right 429
 }
 
+// A gateway to a language model limits tokens. How many an answer takes is known only
+// when it is there: 500 are reserved for each, and what it really took is charged.
+func ExampleCostAfter() {
+	lim, _ := core.NewMemory("tokens", core.FixedWindow(core.PerHour(10_000)))
+	gateway := httplimit.Middleware(lim, keyfunc.APIKey("X-API-Key"),
+		guard.CostAfter(),
+		guard.Cost(func(keyfunc.Request) int64 { return 500 }))
+	h := gateway(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintln(w, "a long answer")
+		httplimit.SetCost(r.Context(), 7312)
+	}))
+
+	for range 3 {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set("X-API-Key", "4f1b7b0c")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// 200 9500
+	// 200 2188
+	// 429 0
+}
+
 // Requests that an inner limit denies are not to use up an outer one that is shared: it
 // does not count what is answered with 429.
 func ExampleCountIf_admitted() {

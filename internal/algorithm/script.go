@@ -56,7 +56,7 @@ func DecideScript(limits []Member, own bool) string {
 // decision: holds, and decisions on keys with holds, refunds and resets.
 func HoldScript(limits []Member) string {
 	c := newComposer(false)
-	c.add("local scratch = #ARGV + 1")
+	fmt.Fprintf(&c.text, "local scratch, several = #ARGV + 1, #KEYS > %d\n", len(limits))
 	c.add(recordLua)
 	added := make(map[*Kind]bool)
 	var table strings.Builder
