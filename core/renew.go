@@ -26,21 +26,52 @@ func newReservation(owner uint64, limits int) *reservation {
 	return &reservation{claims: claim.Set{Owner: owner}, refs: make([]algorithm.Ref, limits), begun: time.Now()}
 }
 
-// end ends the renewals, and waits for one in flight. It returns by what the hold is
-// found, or nil if that is not known.
-func (r *reservation) end() []algorithm.Ref {
+// begin begins a renewal. It returns by what the hold is found, or nil if it is not to be
+// renewed.
+func (r *reservation) begin() []algorithm.Ref {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ended = true
-	if renewing := r.renewing; renewing != nil {
-		r.mu.Unlock()
-		<-renewing // it takes the Timeout at most
-		r.mu.Lock()
-	}
-	if r.lost {
+	if r.ended || r.lost {
 		return nil
 	}
+	r.renewing = make(chan struct{})
+	r.begun = time.Now()
 	return r.refs
+}
+
+// renewed ends a renewal, after which the hold is found by refs unless err is set.
+func (r *reservation) renewed(refs []algorithm.Ref, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.lost = true
+	} else {
+		r.refs = refs
+	}
+	close(r.renewing)
+	r.renewing = nil
+}
+
+// end ends the renewals, and waits for one in flight. It returns by what the hold is
+// found, or nil if that is not known.
+func (r *reservation) end(ctx context.Context) ([]algorithm.Ref, error) {
+	r.mu.Lock()
+	r.ended = true
+	renewing := r.renewing
+	r.mu.Unlock()
+	if renewing != nil {
+		select {
+		case <-renewing: // it takes the Timeout at most
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lost {
+		return nil, nil
+	}
+	return r.refs, nil
 }
 
 // KeepHeld keeps what [Limiter.Reserve] holds for r from expiring, until r is settled or
@@ -126,8 +157,8 @@ func (w *renewer) run(l *Limiter) {
 	}
 }
 
-// due returns the reservations that were last renewed before an instant, and marks them
-// as being renewed. It reports false if there are none at all: the goroutine ends.
+// due returns the reservations that were last renewed before an instant. It reports false
+// if there are none at all: the goroutine ends.
 func (w *renewer) due(before time.Time) ([]kept, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -138,8 +169,6 @@ func (w *renewer) due(before time.Time) ([]kept, bool) {
 		case r.ended || r.lost:
 			delete(w.kept, r)
 		case r.begun.Before(before):
-			r.renewing = make(chan struct{})
-			r.begun = time.Now()
 			due = append(due, k)
 		}
 		r.mu.Unlock()
@@ -151,36 +180,18 @@ func (w *renewer) due(before time.Time) ([]kept, bool) {
 // renew renews reservations, each once.
 func (l *Limiter) renew(due []kept) {
 	var inRedis []*server.Renewal
-	var ofRedis []kept
 	for _, k := range due {
-		switch {
-		case l.memory != nil:
-			k.renewed(l.memory.Renew(k.key, k.n, k.refs), nil)
-		case k.source == SourceFallback:
-			k.renewed(l.fallback.store.Renew(k.key, k.n, k.refs), nil)
-		default:
-			inRedis = append(inRedis, &server.Renewal{Key: k.key, N: k.n, Refs: k.refs})
-			ofRedis = append(ofRedis, k)
+		local := l.memory
+		if k.source == SourceFallback {
+			local = l.fallback.store
+		}
+		if local == nil {
+			inRedis = append(inRedis, &server.Renewal{Key: k.key, N: k.n, Begin: k.begin, End: k.renewed})
+		} else if refs := k.begin(); refs != nil {
+			k.renewed(local.Renew(k.key, k.n, refs), nil)
 		}
 	}
-	if len(inRedis) == 0 {
-		return
+	if len(inRedis) > 0 {
+		l.store.RenewAll(context.Background(), inRedis)
 	}
-	l.store.RenewAll(context.Background(), inRedis)
-	for i, r := range inRedis {
-		ofRedis[i].renewed(r.Renewed, r.Err)
-	}
-}
-
-// renewed ends a renewal, after which the hold is found by refs unless err is set.
-func (r *reservation) renewed(refs []algorithm.Ref, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err != nil {
-		r.lost = true
-	} else {
-		r.refs = refs
-	}
-	close(r.renewing)
-	r.renewing = nil
 }

@@ -3,7 +3,9 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -118,7 +120,7 @@ func (s *Store) decideBatch(ctx context.Context, sv *Server, b *batcher, members
 			if s.servers.cluster != nil {
 				return s.runPipeline(ctx, sent)
 			}
-			return s.runScript(ctx, sent)
+			return s.runScripts(ctx, sent)
 		})
 	})
 	if batch.Panicked(err) { // a hook of the client, and the caller that is to recover may have left
@@ -133,18 +135,35 @@ func (s *Store) decideBatch(ctx context.Context, sv *Server, b *batcher, members
 	if err = s.finish(ctx, sv, sent[0].Call.key, err, given, now); err != nil {
 		return err // and an abandoned call may still write to the members
 	}
+	var failed, failure error
 	for _, m := range sent {
-		if m.Err != nil && !errors.Is(m.Err, batch.ErrRetryAlone) {
+		switch p, isPart := m.Err.(*partError); { //nolint:errorlint // nothing wraps it
+		case m.Err == nil, errors.Is(m.Err, batch.ErrRetryAlone):
+		case isPart && failed == p: // one failure of the server, not one for each member
+			m.Err = failure
+		case isPart:
+			failed, failure = p, s.finish(ctx, sv, m.Call.key, p.error, given, now)
+			m.Err = failure
+		default:
 			m.Err = s.finish(ctx, sv, m.Call.key, m.Err, given, now)
 		}
 	}
 	return nil
 }
 
-// runScript decides on all members in one script. Nothing is undone where the
-// reply is lost; where the server refuses the script as a whole, each is to be sent
-// alone.
-func (s *Store) runScript(ctx context.Context, members []*member) error {
+// A part is the members of a batch that go in one script.
+type part struct {
+	script
+	needsHold bool
+	members   []*member
+}
+
+// runScripts decides on all members in one round trip: the plain decisions in one script,
+// and in another what takes more, with which a plain decision took about twice as long.
+// Nothing is undone where the reply is lost; where the server refuses a script as a
+// whole, each of its members is to be sent alone. It returns an error only if no script
+// got a reply.
+func (s *Store) runScripts(ctx context.Context, members []*member) error {
 	if len(members) > 1 {
 		if together, err := s.servers.together(ctx, s); err != nil {
 			return err
@@ -153,38 +172,92 @@ func (s *Store) runScript(ctx context.Context, members []*member) error {
 			return nil
 		}
 	}
-	args := make([]any, scriptArgs, scriptArgs+len(s.durations)+len(members)*(3+3*len(s.tails)))
-	first, alike, needsHold := members[0].Call, true, false
+	plain, held := part{script: s.decide}, part{script: s.hold, needsHold: true}
 	for _, m := range members {
-		args = s.appendKeys(args, m.Call.key)
-		alike = alike && m.Call.N == first.N && m.Call.Op == first.Op
-		needsHold = needsHold || s.needsHold(m.Call)
-	}
-	script := s.decide
-	if needsHold {
-		script = s.hold
-		args = append(args, s.durations...)
-		for _, m := range members {
-			args = m.Call.Append(args, len(s.limits))
+		if s.needsHold(m.Call) {
+			held.members = append(held.members, m)
+		} else {
+			plain.members = append(plain.members, m)
 		}
-	} else {
-		args = append(args, s.constants...)
-		for _, m := range members {
-			args = s.appendCost(args, m.Call.HoldCall)
-			if alike {
-				break // once for all
+	}
+	switch {
+	case len(held.members) == 0:
+		return s.runPart(ctx, plain)
+	case len(plain.members) == 0:
+		return s.runPart(ctx, held)
+	}
+	return s.runParts(ctx, []part{plain, held})
+}
+
+func (s *Store) runPart(ctx context.Context, p part) error {
+	reply, err := p.run(ctx, s.servers.client, s.partArgs(p), len(p.members)*len(s.tails), s.hooks.ScriptLoaded)
+	return s.partReplied(p, reply, err)
+}
+
+func (s *Store) runParts(ctx context.Context, parts []part) error {
+	client, ok := s.servers.client.(*redis.Client)
+	if !ok {
+		return fmt.Errorf("a batch over a client of type %T", s.servers.client) // not reached: see batcher
+	}
+	pipe := client.Pipeline()
+	cmds := make([]onceCmd, len(parts))
+	for i, p := range parts {
+		cmds[i] = p.command(ctx, s.partArgs(p), len(p.members)*len(s.tails))
+		_ = pipe.Process(ctx, cmds[i]) // it only queues the command
+	}
+	_, err := pipe.Exec(ctx)
+	for i, p := range parts {
+		reply, failed := p.reply(ctx, client, cmds[i], cmds[i].Err(), s.hooks.ScriptLoaded)
+		if failed = s.partReplied(p, reply, failed); failed == nil {
+			err = nil
+		} else {
+			failed = &partError{failed}
+			for _, m := range p.members {
+				m.Err = failed
 			}
 		}
 	}
-	reply, err := script.run(ctx, s.servers.client, args, len(members)*len(s.tails), s.hooks.ScriptLoaded)
+	return err
+}
+
+// A partError is that of all members of a part.
+type partError struct{ error }
+
+// partArgs returns the arguments of p's script.
+func (s *Store) partArgs(p part) []any {
+	args := make([]any, scriptArgs, scriptArgs+len(s.durations)+len(p.members)*(3+3*len(s.tails)))
+	first, alike := p.members[0].Call, true
+	for _, m := range p.members {
+		args = s.appendKeys(args, m.Call.key)
+		alike = alike && m.Call.N == first.N && m.Call.Op == first.Op
+	}
+	if p.needsHold {
+		args = append(args, s.durations...)
+		for _, m := range p.members {
+			args = m.Call.Append(args, len(s.limits))
+		}
+		return args
+	}
+	args = append(args, s.constants...)
+	for _, m := range p.members {
+		args = s.appendCost(args, m.Call.HoldCall)
+		if alike {
+			break // once for all
+		}
+	}
+	return args
+}
+
+// partReplied reads the reply to p, or the error that came instead.
+func (s *Store) partReplied(p part, reply []int64, err error) error {
 	switch {
 	case err == nil:
-		return s.decode(reply, members, needsHold)
+		return s.decode(reply, p.members, p.needsHold)
 	case refused(err):
 		if redis.HasErrorPrefix(err, "CROSSSLOT") {
 			s.servers.setApart()
 		}
-		retryAlone(members)
+		retryAlone(p.members)
 		return nil
 	}
 	return err
@@ -196,8 +269,11 @@ func retryAlone(members []*member) {
 	}
 }
 
-// refused reports whether the server has run nothing, because of one of the keys.
-func refused(err error) bool { return hasCode(err, "CROSSSLOT", "NOPERM") }
+// refused reports whether the server has run nothing, because of one of the keys. What it
+// replies where it stops a script half way has the place in the script.
+func refused(err error) bool {
+	return hasCode(err, "CROSSSLOT", "NOPERM") && !strings.Contains(err.Error(), ", on @user_script")
+}
 
 func (s *Store) decode(reply []int64, members []*member, needsHold bool) error {
 	size := algorithm.ReplyLen(len(s.limits))
