@@ -26,21 +26,52 @@ func newReservation(owner uint64, limits int) *reservation {
 	return &reservation{claims: claim.Set{Owner: owner}, refs: make([]algorithm.Ref, limits), begun: time.Now()}
 }
 
-// end ends the renewals, and waits for one in flight. It returns by what the hold is
-// found, or nil if that is not known.
-func (r *reservation) end() []algorithm.Ref {
+// begin begins a renewal. It returns by what the hold is found, or nil if it is not to be
+// renewed.
+func (r *reservation) begin() []algorithm.Ref {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ended = true
-	if renewing := r.renewing; renewing != nil {
-		r.mu.Unlock()
-		<-renewing // it takes the Timeout at most
-		r.mu.Lock()
-	}
-	if r.lost {
+	if r.ended || r.lost {
 		return nil
 	}
+	r.renewing = make(chan struct{})
+	r.begun = time.Now()
 	return r.refs
+}
+
+// renewed ends a renewal, after which the hold is found by refs unless err is set.
+func (r *reservation) renewed(refs []algorithm.Ref, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.lost = true
+	} else {
+		r.refs = refs
+	}
+	close(r.renewing)
+	r.renewing = nil
+}
+
+// end ends the renewals, and waits for one in flight. It returns by what the hold is
+// found, or nil if that is not known.
+func (r *reservation) end(ctx context.Context) ([]algorithm.Ref, error) {
+	r.mu.Lock()
+	r.ended = true
+	renewing := r.renewing
+	r.mu.Unlock()
+	if renewing != nil {
+		select {
+		case <-renewing: // it takes the Timeout at most
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lost {
+		return nil, nil
+	}
+	return r.refs, nil
 }
 
 // KeepHeld keeps what [Limiter.Reserve] holds for r from expiring, until r is settled or
@@ -145,8 +176,8 @@ func (w *renewer) run(f *family, every time.Duration) {
 	}
 }
 
-// due returns the reservations that are to be renewed at now, and marks them so. It
-// reports false if there are none at all: the goroutine ends.
+// due returns the reservations that are to be renewed at now. It reports false if there
+// are none at all: the goroutine ends.
 func (w *renewer) due(now time.Time) ([]kept, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,8 +188,6 @@ func (w *renewer) due(now time.Time) ([]kept, bool) {
 		case r.ended || r.lost:
 			delete(w.kept, r)
 		case now.Sub(r.begun) >= k.limits.shortestHold()/4:
-			r.renewing = make(chan struct{})
-			r.begun = now
 			due = append(due, k)
 		}
 		r.mu.Unlock()
@@ -172,37 +201,21 @@ func (w *renewer) due(now time.Time) ([]kept, bool) {
 // renew renews reservations, each once.
 func (f *family) renew(due []kept) {
 	inRedis := make(map[*server.Store][]*server.Renewal)
-	ofRedis := make(map[*server.Renewal]kept)
 	for _, k := range due {
-		switch {
-		case f.memory != nil:
-			k.renewed(f.memory.Renew(k.limits.memory, k.key, k.n, k.refs), nil)
-		case k.source == SourceFallback:
-			k.renewed(f.fallback.store.Renew(k.limits.memory, k.key, k.n, k.refs), nil)
-		default:
+		local := f.memory
+		if k.source == SourceFallback {
+			local = f.fallback.store
+		}
+		if local == nil {
 			store := f.storeOf(k.limits)
-			r := &server.Renewal{Limits: k.limits.server, Key: k.key, N: k.n, Refs: k.refs}
-			inRedis[store] = append(inRedis[store], r)
-			ofRedis[r] = k
+			inRedis[store] = append(inRedis[store], &server.Renewal{
+				Limits: k.limits.server, Key: k.key, N: k.n, Begin: k.begin, End: k.renewed,
+			})
+		} else if refs := k.begin(); refs != nil {
+			k.renewed(local.Renew(k.limits.memory, k.key, k.n, refs), nil)
 		}
 	}
 	for store, renewals := range inRedis {
 		store.RenewAll(context.Background(), renewals)
 	}
-	for r, k := range ofRedis {
-		k.renewed(r.Renewed, r.Err)
-	}
-}
-
-// renewed ends a renewal, after which the hold is found by refs unless err is set.
-func (r *reservation) renewed(refs []algorithm.Ref, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err != nil {
-		r.lost = true
-	} else {
-		r.refs = refs
-	}
-	close(r.renewing)
-	r.renewing = nil
 }

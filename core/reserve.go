@@ -70,8 +70,12 @@ func (l *Limiter) Settle(ctx context.Context, r Result, actual int64) error {
 	if taken, err := l.take(ctx, r); !taken {
 		return err
 	}
-	limits, key, n, refs := r.receipt.limits, r.receipt.key, r.receipt.n, held.end()
+	limits, key, n := r.receipt.limits, r.receipt.key, r.receipt.n
 	l.renewer.forget(held)
+	refs, err := held.end(ctx)
+	if err != nil {
+		return err
+	}
 	if refs == nil { // what is held is charged when it expires
 		n, actual, refs = 0, max(0, actual-n), make([]algorithm.Ref, len(limits.members))
 	}

@@ -74,14 +74,6 @@ func forgetServers(key any) {
 	}
 }
 
-// pipeline returns a pipeline of the client, of which batches are known.
-func (s *Servers) pipeline() redis.Pipeliner {
-	if s.cluster != nil {
-		return s.cluster.Pipeline()
-	}
-	return s.client.(*redis.Client).Pipeline() //nolint:forcetypeassert // nothing else has batches
-}
-
 func newServers(client Client) *Servers {
 	s := &Servers{client: client}
 	addr := ""

@@ -3,7 +3,10 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -115,7 +118,7 @@ func (s *Store) decideBatch(ctx context.Context, sv *Server, b *batcher, members
 			if s.servers.cluster != nil {
 				return s.runPipeline(ctx, sent)
 			}
-			return s.runScript(ctx, sent)
+			return s.runScripts(ctx, sent)
 		})
 	})
 	if batch.Panicked(err) { // a hook of the client, and the caller that is to recover may have left
@@ -130,18 +133,40 @@ func (s *Store) decideBatch(ctx context.Context, sv *Server, b *batcher, members
 	if err = s.finish(ctx, sv, sent[0].Call.key, err, given, now); err != nil {
 		return err // and an abandoned call may still write to the members
 	}
+	var failed, failure error
 	for _, m := range sent {
-		if m.Err != nil && !errors.Is(m.Err, batch.ErrRetryAlone) {
+		switch p, isPart := m.Err.(*partError); { //nolint:errorlint // nothing wraps it
+		case m.Err == nil, errors.Is(m.Err, batch.ErrRetryAlone):
+		case isPart && failed == p: // one failure of the server, not one for each member
+			m.Err = failure
+		case isPart:
+			failed, failure = p, s.finish(ctx, sv, m.Call.key, p.error, given, now)
+			m.Err = failure
+		default:
 			m.Err = s.finish(ctx, sv, m.Call.key, m.Err, given, now)
 		}
 	}
 	return nil
 }
 
-// runScript decides on all members in one script. Nothing is undone where the
-// reply is lost; where the server refuses the script as a whole, each is to be sent
-// alone.
-func (s *Store) runScript(ctx context.Context, members []*member) error {
+// A part is the members of a batch that go in one script.
+type part struct {
+	script
+	needsHold bool
+	own       bool // of limits with different numbers
+	members   []*member
+}
+
+// keys returns how many Redis keys the members have.
+func (p part) keys() int { return len(p.members) * len(p.members[0].Call.limits.tails) }
+
+// runScripts decides on all members in one round trip: the plain decisions in one script,
+// and in others, one for each of the limits, what takes more, with which a plain decision
+// took about twice as long.
+// Nothing is undone where the reply is lost; where the server refuses a script as a
+// whole, each of its members is to be sent alone. It returns an error only if no script
+// got a reply.
+func (s *Store) runScripts(ctx context.Context, members []*member) error {
 	if len(members) > 1 {
 		if together, err := s.servers.together(ctx, s); err != nil {
 			return err
@@ -150,49 +175,113 @@ func (s *Store) runScript(ctx context.Context, members []*member) error {
 			return nil
 		}
 	}
-	first := members[0].Call
-	limits, size := first.limits, len(first.limits.members)
-	args := make([]any, scriptArgs, scriptArgs+len(limits.durations)+len(members)*(3+3*size))
-	alike, sameLimits, needsHold := true, true, false
+	parts := s.parts(members)
+	if len(parts) == 1 {
+		return s.runPart(ctx, parts[0])
+	}
+	return s.runParts(ctx, parts)
+}
+
+// parts divides members by the scripts that they take.
+func (s *Store) parts(members []*member) []part {
+	plain := part{script: s.decide}
+	var held []part
 	for _, m := range members {
+		limits := m.Call.limits
+		if !s.needsHold(m.Call) {
+			if len(plain.members) > 0 && limits != plain.members[0].Call.limits {
+				plain.script, plain.own = s.decideEach, true
+			}
+			plain.members = append(plain.members, m)
+			continue
+		}
+		i := slices.IndexFunc(held, func(p part) bool { return p.members[0].Call.limits == limits })
+		if i < 0 {
+			i, held = len(held), append(held, part{script: s.hold, needsHold: true})
+		}
+		held[i].members = append(held[i].members, m)
+	}
+	if len(plain.members) == 0 {
+		return held
+	}
+	return append(held, plain)
+}
+
+func (s *Store) runPart(ctx context.Context, p part) error {
+	reply, err := p.run(ctx, s.servers.client, s.partArgs(p), p.keys(), s.hooks.ScriptLoaded)
+	return s.partReplied(p, reply, err)
+}
+
+func (s *Store) runParts(ctx context.Context, parts []part) error {
+	client, ok := s.servers.client.(*redis.Client)
+	if !ok {
+		return fmt.Errorf("a batch over a client of type %T", s.servers.client) // not reached: see batcher
+	}
+	pipe := client.Pipeline()
+	cmds := make([]onceCmd, len(parts))
+	for i, p := range parts {
+		cmds[i] = p.command(ctx, s.partArgs(p), p.keys())
+		_ = pipe.Process(ctx, cmds[i]) // it only queues the command
+	}
+	_, err := pipe.Exec(ctx)
+	for i, p := range parts {
+		reply, failed := p.reply(ctx, client, cmds[i], cmds[i].Err(), s.hooks.ScriptLoaded)
+		if failed = s.partReplied(p, reply, failed); failed == nil {
+			err = nil
+		} else {
+			failed = &partError{failed}
+			for _, m := range p.members {
+				m.Err = failed
+			}
+		}
+	}
+	return err
+}
+
+// A partError is that of all members of a part.
+type partError struct{ error }
+
+// partArgs returns the arguments of p's script.
+func (s *Store) partArgs(p part) []any {
+	first, alike := p.members[0].Call, true
+	limits, size := first.limits, len(first.limits.members)
+	args := make([]any, scriptArgs, scriptArgs+len(limits.durations)+len(p.members)*(3+3*size))
+	for _, m := range p.members {
 		args = s.appendKeys(args, m.Call.key, m.Call.limits)
 		alike = alike && m.Call.N == first.N && m.Call.Op == first.Op
-		sameLimits = sameLimits && m.Call.limits == limits
-		needsHold = needsHold || s.needsHold(m.Call)
 	}
-	script := s.decide
 	switch {
-	case needsHold && !sameLimits:
-		return s.runPipeline(ctx, members)
-	case needsHold:
-		script = s.hold
+	case p.needsHold:
 		args = append(args, limits.durations...)
-		for _, m := range members {
+		for _, m := range p.members {
 			args = m.Call.Append(args, size)
 		}
-	case !sameLimits:
-		script = s.decideEach
-		for _, m := range members {
+	case p.own:
+		for _, m := range p.members {
 			args = append(m.Call.limits.appendCost(args, m.Call.HoldCall), m.Call.limits.constants...)
 		}
 	default:
 		args = append(args, limits.constants...)
-		for _, m := range members {
+		for _, m := range p.members {
 			args = limits.appendCost(args, m.Call.HoldCall)
 			if alike {
 				break // once for all
 			}
 		}
 	}
-	reply, err := script.run(ctx, s.servers.client, args, len(members)*size, s.hooks.ScriptLoaded)
+	return args
+}
+
+// partReplied reads the reply to p, or the error that came instead.
+func (s *Store) partReplied(p part, reply []int64, err error) error {
 	switch {
 	case err == nil:
-		return s.decode(reply, members, needsHold)
+		return s.decode(reply, p.members, p.needsHold)
 	case refused(err):
 		if redis.HasErrorPrefix(err, "CROSSSLOT") {
 			s.servers.setApart()
 		}
-		retryAlone(members)
+		retryAlone(p.members)
 		return nil
 	}
 	return err
@@ -204,8 +293,11 @@ func retryAlone(members []*member) {
 	}
 }
 
-// refused reports whether the server has run nothing, because of one of the keys.
-func refused(err error) bool { return hasCode(err, "CROSSSLOT", "NOPERM") }
+// refused reports whether the server has run nothing, because of one of the keys. What it
+// replies where it stops a script half way has the place in the script.
+func refused(err error) bool {
+	return hasCode(err, "CROSSSLOT", "NOPERM") && !strings.Contains(err.Error(), ", on @user_script")
+}
 
 func (s *Store) decode(reply []int64, members []*member, needsHold bool) error {
 	limits := len(s.limits.members)
@@ -237,7 +329,7 @@ func (s *Store) decodeMember(reply []int64, d decision, needsHold bool) error {
 // runPipeline decides on each member in a script of its own, all in one pipeline
 // to the server that has them. It returns an error only if no script got a reply.
 func (s *Store) runPipeline(ctx context.Context, members []*member) error {
-	pipe := s.servers.pipeline()
+	pipe := s.servers.cluster.Pipeline()
 	cmds := make([]onceCmd, len(members))
 	needsHold := make([]bool, len(members))
 	for i, m := range members {

@@ -35,7 +35,7 @@ for base = 0, #KEYS - 1, size do
       redis.pcall('SET', KEYS[base + i], '', 'PX', 1000) -- a foreign value may have no TTL
     end
   end
-  if err and #KEYS == size then return { err = err } end
+  if err and #KEYS == size then return { err = charged > 0 and err .. '; other limits have changed' or err } end
   if held then
     reply[5 * base + 1] = 3
   elseif skip or err then
