@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,9 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
+
+// aYear is a period of which no window ends during a test.
+const aYear = 365 * 24 * time.Hour
 
 // enqueueCall makes a call in a goroutine, and returns once it waits for a batch. The gate must be held and full.
 func enqueueCall(ctx context.Context, t *testing.T, what string, call func(ctx context.Context) (core.Result, error)) *answer {
@@ -125,16 +129,16 @@ func left(t *testing.T, lim *core.Limiter, want map[string]int64) {
 	}
 }
 
-// holding are limits of which units can be held, each alone and all together.
-func holding(count int64) map[string][]core.Option {
+// holding are limits of 1000 and a few units in a period, which can be held: each alone and all together.
+func holding(period time.Duration) map[string][]core.Option {
 	all := map[string][]core.Option{}
 	var several []core.Option
 	for _, v := range limits.All() {
 		if v.Kind.Delays {
 			continue
 		}
-		all[v.Name] = []core.Option{v.Limit(core.PerHour(count))}
-		rate := core.PerHour(count + int64(len(several)))
+		all[v.Name] = []core.Option{v.Limit(core.Per(1000, period))}
+		rate := core.Per(1000+int64(len(several)), period)
 		several = append(several, v.With(rate, limits.Settings{Burst: rate.Count(), Name: v.Name}))
 	}
 	all["several"] = several
@@ -149,7 +153,7 @@ func TestHoldsInBatch(t *testing.T) {
 		t.Run(on, func(t *testing.T) {
 			t.Parallel()
 			s := open(t)
-			for name, options := range holding(1000) {
+			for name, options := range holding(aYear) {
 				t.Run(name, func(t *testing.T) { holdsInBatch(t, s, s.limiter(t, "holds-"+name, options...)) })
 			}
 		})
@@ -206,7 +210,7 @@ func TestHoldsOfOthers(t *testing.T) {
 		t.Run(on, func(t *testing.T) {
 			t.Parallel()
 			s := open(t)
-			for name, options := range holding(1000) {
+			for name, options := range holding(aYear) {
 				t.Run(name, func(t *testing.T) {
 					lim, ok := s.limiter(t, "others-"+name, options...), must(t)
 					other := core.MustNew(s.client, "others-"+name, append(slices.Clone(exactly), options...)...)
@@ -253,7 +257,7 @@ func TestHoldsUnderScriptFlush(t *testing.T) {
 		t.Run(on, func(t *testing.T) {
 			t.Parallel()
 			s := open(t)
-			lim := s.limiter(t, "flushed", holding(1000)["several"]...)
+			lim := s.limiter(t, "flushed", holding(aYear)["several"]...)
 			done := make(chan struct{})
 			var flushing, callers sync.WaitGroup
 			flushing.Go(func() {
@@ -503,3 +507,103 @@ func TestHoldsOfSlotThatMoves(t *testing.T) {
 
 func redisHost(c *redis.Client) string { host, _, _ := strings.Cut(c.Options().Addr, ":"); return host }
 func redisPort(c *redis.Client) string { _, port, _ := strings.Cut(c.Options().Addr, ":"); return port }
+
+// With its memory full Redis refuses every Reserve, and every Settle that charges, of every algorithm, on keys of all kinds, alone
+// and in a batch, also in one that begins with calls that free memory: after a write that it does not refuse Redis would refuse
+// nothing. What is refused has changed nothing. A Settle of 0, a Refund and a Reset are carried out where they only remove.
+func TestHoldsOutOfMemory(t *testing.T) {
+	t.Parallel()
+	for on, open := range map[string]func(*testing.T) redis.UniversalClient{
+		"Redis":   func(t *testing.T) redis.UniversalClient { return redistest.Server(t).Client(t) },
+		"Cluster": func(t *testing.T) redis.UniversalClient { return redistest.ClusterClient(t, redistest.Cluster(t)) },
+	} {
+		t.Run(on, func(t *testing.T) {
+			t.Parallel()
+			client, nodes := open(t), 1
+			if on == "Cluster" {
+				nodes = 3
+			}
+			s := driven(client, nodes)
+			for name, options := range holding(time.Hour) {
+				t.Run(name, func(t *testing.T) { holdsOutOfMemory(t, s, name, options) })
+			}
+		})
+	}
+}
+
+func holdsOutOfMemory(t *testing.T, s *backend, name string, options []core.Option) {
+	ctx, ok := t.Context(), must(t)
+	lim := s.limiter(t, "full-"+name, append(slices.Clone(options), core.Hold(time.Minute), core.Logger(slog.New(slog.DiscardHandler)))...)
+	ok(lim.Reserve(ctx, "expired", 3))
+	s.advance(2 * time.Minute)
+	ok(lim.AllowN(ctx, "expired", 1)) // which charges the three
+	s.advance(3 * time.Hour)          // and then they do not count any more, but the key has the record
+	refunded := ok(lim.AllowN(ctx, "refunded", 2))
+	ok(lim.AllowN(ctx, "reset", 2))
+	ok(lim.AllowN(ctx, "charged", 2))
+	last := ok(lim.Reserve(ctx, "last", 2))
+	one, two := ok(lim.Reserve(ctx, "two", 2)), ok(lim.Reserve(ctx, "two", 3))
+	alone := map[string]core.Result{}
+	for _, key := range []string{"alone-charge", "alone-more", "alone-nothing"} {
+		alone[key] = ok(lim.Reserve(ctx, key, 2))
+	}
+
+	c := s.caller(t, lim)
+	free := []*answer{c.settle(last, 0), c.refund(refunded), c.reset("reset")}
+	refused := []*answer{
+		c.reserve("new", 1), c.reserve("charged", 1), c.reserve("two", 1), c.reserve("expired", 1), c.settle(one, 1), c.allow("two", 1), c.allow("expired", 1),
+	}
+	if s.nodes == 1 {
+		refused = append(refused, c.allow("new", 1))
+	}
+	s.doAll(t, "config", "set", "maxmemory", "1")
+	c.send()
+	for i, a := range free {
+		if a.err != nil {
+			t.Errorf("call %d, which frees memory: %v", i, a.err)
+		}
+	}
+	for i, a := range refused {
+		a.wantUnavailable(t, fmt.Sprint("call ", i))
+		if a.err == nil || !strings.Contains(a.err.Error(), "OOM") {
+			t.Errorf("call %d: %v; want what Redis said", i, a.err)
+		}
+	}
+	// Alone: each over a client of its own, as the server is known to be down to the others.
+	single := func(what string, refuses bool, call func(lim *core.Limiter) error) {
+		t.Helper()
+		s.doAll(t, "config", "set", "maxmemory", "0")
+		s.awaitRedis(t, lim)
+		s.doAll(t, "config", "set", "maxmemory", "1")
+		if err := call(lim); refuses != (err != nil) || refuses && !strings.Contains(err.Error(), "OOM") {
+			t.Errorf("alone, %s: %v", what, err)
+		}
+	}
+	for _, key := range []string{"new", "charged", "two", "expired"} {
+		single("Reserve "+key, true, func(lim *core.Limiter) error {
+			_, err := lim.Reserve(ctx, key, 1)
+			return err
+		})
+	}
+	single("Settle more", true, func(lim *core.Limiter) error { return lim.Settle(ctx, alone["alone-more"], 5) })
+	single("Settle", true, func(lim *core.Limiter) error { return lim.Settle(ctx, alone["alone-charge"], 2) })
+	single("Settle nothing", false, func(lim *core.Limiter) error { return lim.Settle(ctx, alone["alone-nothing"], 0) })
+	single("Settle nothing of two", true, func(lim *core.Limiter) error { return lim.Settle(ctx, two, 0) })
+	s.doAll(t, "config", "set", "maxmemory", "0")
+	s.awaitRedis(t, lim)
+	left(t, lim, map[string]int64{
+		"new": 1000, "charged": 998, "two": 995, "expired": 1000, "last": 1000, "refunded": 1000, "reset": 1000,
+		"alone-more": 998, "alone-charge": 998, "alone-nothing": 1000,
+	})
+}
+
+// awaitRedis waits until it is found out that Redis is well again.
+func (s *backend) awaitRedis(t *testing.T, lim *core.Limiter) {
+	t.Helper()
+	for _, key := range s.keys(t, 1) {
+		check.Eventually(t, "Redis decides again", func() bool {
+			_, err := lim.Peek(t.Context(), key)
+			return err == nil
+		})
+	}
+}
