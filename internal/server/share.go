@@ -204,7 +204,7 @@ func (s *Store) parts(members []*member) []part {
 	if len(plain.members) == 0 {
 		return held
 	}
-	return append(held, plain)
+	return append([]part{plain}, held...) // holds that are made after them do not concern plain decisions
 }
 
 func (s *Store) runPart(ctx context.Context, p part) error {
