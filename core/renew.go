@@ -83,12 +83,13 @@ func (l *Limiter) KeepHeld(r Result) {
 	if held == nil || r.receipt.claim.Owner() != l.id || r.receipt.n == 0 {
 		return
 	}
-	l.renewer.add(l, kept{held, r.receipt.key, r.receipt.n, r.Source})
+	l.renewer.add(l.family, kept{held, r.receipt.limits, r.receipt.key, r.receipt.n, r.Source})
 }
 
 // A kept is a reservation that is renewed.
 type kept struct {
 	*reservation
+	limits *limitSet
 	key    string
 	n      int64
 	source Source
@@ -97,13 +98,19 @@ type kept struct {
 // A renewer renews the reservations of a Limiter. Its goroutine runs while there are
 // any.
 type renewer struct {
-	mu      sync.Mutex
-	kept    map[*reservation]kept
-	running bool
-	closed  chan struct{}
+	mu     sync.Mutex
+	kept   map[*reservation]kept
+	every  time.Duration // how often it looks for reservations to renew; 0: it does not run
+	sooner chan struct{} // every has become shorter
+	closed chan struct{}
 }
 
-func (w *renewer) add(l *Limiter, k kept) {
+func newRenewer() renewer {
+	return renewer{sooner: make(chan struct{}, 1), closed: make(chan struct{})}
+}
+
+func (w *renewer) add(f *family, k kept) {
+	every := k.limits.shortestHold() / 12
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	select {
@@ -115,9 +122,16 @@ func (w *renewer) add(l *Limiter, k kept) {
 		w.kept = make(map[*reservation]kept)
 	}
 	w.kept[k.reservation] = k
-	if !w.running {
-		w.running = true
-		go w.run(l)
+	switch {
+	case w.every == 0:
+		w.every = every
+		go w.run(f, every)
+	case every < w.every:
+		w.every = every
+		select {
+		case w.sooner <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -138,28 +152,33 @@ func (w *renewer) forget(r *reservation) {
 	delete(w.kept, r)
 }
 
-// run renews every reservation between a sixth and a third of its hold after the last
+// run renews every reservation between a fourth and a third of its hold after the last
 // time.
-func (w *renewer) run(l *Limiter) {
-	ticker := time.NewTicker(l.compiled.shortestHold() / 6)
+func (w *renewer) run(f *family, every time.Duration) {
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
+		case <-w.sooner:
+			w.mu.Lock()
+			ticker.Reset(w.every)
+			w.mu.Unlock()
+			continue
 		case <-w.closed:
 			return
 		}
-		due, ok := w.due(time.Now().Add(-l.compiled.shortestHold() / 6))
+		due, ok := w.due(time.Now())
 		if !ok {
 			return
 		}
-		l.renew(due)
+		f.renew(due)
 	}
 }
 
-// due returns the reservations that were last renewed before an instant. It reports false
-// if there are none at all: the goroutine ends.
-func (w *renewer) due(before time.Time) ([]kept, bool) {
+// due returns the reservations that are to be renewed at now. It reports false if there
+// are none at all: the goroutine ends.
+func (w *renewer) due(now time.Time) ([]kept, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var due []kept
@@ -168,30 +187,35 @@ func (w *renewer) due(before time.Time) ([]kept, bool) {
 		switch {
 		case r.ended || r.lost:
 			delete(w.kept, r)
-		case r.begun.Before(before):
+		case now.Sub(r.begun) >= k.limits.shortestHold()/4:
 			due = append(due, k)
 		}
 		r.mu.Unlock()
 	}
-	w.running = len(w.kept) > 0
-	return due, w.running
+	if len(w.kept) == 0 {
+		w.every = 0
+	}
+	return due, w.every > 0
 }
 
 // renew renews reservations, each once.
-func (l *Limiter) renew(due []kept) {
-	var inRedis []*server.Renewal
+func (f *family) renew(due []kept) {
+	inRedis := make(map[*server.Store][]*server.Renewal)
 	for _, k := range due {
-		local := l.memory
+		local := f.memory
 		if k.source == SourceFallback {
-			local = l.fallback.store
+			local = f.fallback.store
 		}
 		if local == nil {
-			inRedis = append(inRedis, &server.Renewal{Key: k.key, N: k.n, Begin: k.begin, End: k.renewed})
+			store := f.storeOf(k.limits)
+			inRedis[store] = append(inRedis[store], &server.Renewal{
+				Limits: k.limits.server, Key: k.key, N: k.n, Begin: k.begin, End: k.renewed,
+			})
 		} else if refs := k.begin(); refs != nil {
-			k.renewed(local.Renew(k.key, k.n, refs), nil)
+			k.renewed(local.Renew(k.limits.memory, k.key, k.n, refs), nil)
 		}
 	}
-	if len(inRedis) > 0 {
-		l.store.RenewAll(context.Background(), inRedis)
+	for store, renewals := range inRedis {
+		store.RenewAll(context.Background(), renewals)
 	}
 }

@@ -33,7 +33,7 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) echo.
 			r := newRequest(c)
 			verdict := g.Check(r, c.Response().Header(), r.seen)
 			switch handler, ok := handlers.For(verdict); {
-			case verdict.Status == 0 && g.CountsByStatus():
+			case verdict.Status == 0 && g.Settles():
 				return serveAndFinish(g, verdict, next, c)
 			case verdict.Status == 0:
 				return next(c)
@@ -76,3 +76,9 @@ func Request(c echo.Context) keyfunc.Request { return &request{c: c, seen: seenI
 // Result returns the decision about the request of c: the tightest one of stacked
 // middlewares. It reports false if no limiter decided.
 func Result(c echo.Context) (core.Result, bool) { return seenIn(c).Result() }
+
+// SetCost sets what the request of c really costs: the middlewares with
+// [guard.CostAfter] charge n units when its response ends, and others ignore it. Of
+// several calls the last one counts. A negative n is a mistake: it is logged, and
+// what was reserved is charged.
+func SetCost(c echo.Context, n int64) { seenIn(c).SetCost(n) }

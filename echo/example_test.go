@@ -130,3 +130,16 @@ func ExampleResult() {
 	}, keyfunc.IP()))
 	// Output: 200 {"left":0}
 }
+
+// What turns out to cost nothing, such as an answer from a cache, does not count.
+func ExampleSetCost() {
+	h := limited(func(c echo.Context) error {
+		echolimit.SetCost(c, 0)
+		return c.String(http.StatusOK, "from the cache")
+	}, keyfunc.IP(), guard.CostAfter())
+	get(h)
+	get(h)
+	// Output:
+	// 200 from the cache
+	// 200 from the cache
+}

@@ -2,19 +2,23 @@ package echolimit
 
 import (
 	"bufio"
+	"context"
 	"net"
 	"net/http"
+	"sync"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/redislimit/redislimit/core/guard"
 )
 
-// serveAndFinish serves the request and gives g the final status. An error, or a
-// panic that is recovered further out, is answered after this middleware has
-// returned: the status is then known only when the response is sent.
+// serveAndFinish serves the request and gives g the final status. An error is answered
+// after this middleware has returned: the status is then known only when the response
+// is sent, or at the end of the request if nothing is. A panic before that is 500.
 func serveAndFinish(g *guard.Guard, v guard.Verdict, next echo.HandlerFunc, c echo.Context) (err error) {
 	ctx, response := c.Request().Context(), c.Response()
+	var once sync.Once
+	finish := func(status int) { once.Do(func() { g.Finish(ctx, v, status) }) }
 	returned, status := false, 0
 	writer := &hijackable{ResponseWriter: response.Writer}
 	response.Writer = writer
@@ -24,7 +28,7 @@ func serveAndFinish(g *guard.Guard, v guard.Verdict, next echo.HandlerFunc, c ec
 		}
 		status = response.Status
 		if returned {
-			g.Finish(ctx, v, status)
+			finish(status)
 		}
 	})
 	panicked := true
@@ -35,11 +39,15 @@ func serveAndFinish(g *guard.Guard, v guard.Verdict, next echo.HandlerFunc, c ec
 		}
 		switch {
 		case writer.hijacked && status == 0:
-			g.Finish(ctx, v, http.StatusSwitchingProtocols)
+			finish(http.StatusSwitchingProtocols)
 		case status != 0:
-			g.Finish(ctx, v, status)
-		case err == nil && !panicked:
-			g.Finish(ctx, v, http.StatusOK) // nothing was written: net/http sends 200
+			finish(status)
+		case panicked:
+			finish(http.StatusInternalServerError)
+		case err == nil:
+			finish(http.StatusOK) // nothing was written: net/http sends 200
+		default:
+			context.AfterFunc(ctx, func() { finish(http.StatusOK) })
 		}
 	}()
 	err = next(c)

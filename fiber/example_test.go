@@ -1,6 +1,7 @@
 package fiberlimit_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -131,4 +132,34 @@ func ExampleResult() {
 		return c.JSON(fiber.Map{"left": res.Remaining})
 	}, keyfunc.IP()))
 	// Output: 200 {"left":0}
+}
+
+// What turns out to cost nothing, such as an answer from a cache, does not count.
+func ExampleSetCost() {
+	app := limited(fiber.Config{}, func(c *fiber.Ctx) error {
+		fiberlimit.SetCost(c, 0)
+		return c.SendString("from the cache")
+	}, keyfunc.IP(), guard.CostAfter())
+	get(app)
+	get(app)
+	// Output:
+	// 200 from the cache
+	// 200 from the cache
+}
+
+// A streamed body is written when the handler has returned, and c is no longer valid.
+func ExampleCostSetter() {
+	app := limited(fiber.Config{}, func(c *fiber.Ctx) error {
+		setCost := fiberlimit.CostSetter(c)
+		c.Context().SetBodyStreamWriter(func(w *bufio.Writer) {
+			for i, word := range []string{"a", " long", " answer"} {
+				setCost(int64(i) + 1) // so far: the client may leave at any time
+				_, _ = w.WriteString(word)
+				_ = w.Flush()
+			}
+		})
+		return nil
+	}, keyfunc.IP(), guard.CostAfter())
+	get(app)
+	// Output: 200 a long answer
 }

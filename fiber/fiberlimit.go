@@ -39,7 +39,7 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber
 	return func(c *fiber.Ctx) error {
 		verdict := g.Check(request{c}, header{c}, withSeen(c))
 		switch handler, ok := handlers.For(verdict); {
-		case verdict.Status == 0 && g.CountsByStatus():
+		case verdict.Status == 0 && g.Settles():
 			return serveAndFinish(g, verdict, c)
 		case verdict.Status == 0:
 			return c.Next()
@@ -81,3 +81,16 @@ func Request(c *fiber.Ctx) keyfunc.Request { return request{c} }
 func Result(c *fiber.Ctx) (core.Result, bool) {
 	return seenIn(c).Result()
 }
+
+// SetCost sets what the request of c really costs: the middlewares with
+// [guard.CostAfter] charge n units when its response ends, and others ignore it. Of
+// several calls the last one counts. A negative n is a mistake: it is logged, and
+// what was reserved is charged.
+// c must be valid: where the handler has returned, use [CostSetter].
+func SetCost(c *fiber.Ctx, n int64) { seenIn(c).SetCost(n) }
+
+// CostSetter returns [SetCost] for the request of c, for what runs when the handler has
+// returned and c is no longer valid: the writer of a streamed body, or what talks over a
+// hijacked connection. If the client leaves before it is called, what was reserved is
+// charged; so call it while the cost grows.
+func CostSetter(c *fiber.Ctx) func(n int64) { return seenIn(c).SetCost }

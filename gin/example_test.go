@@ -113,3 +113,19 @@ func ExampleResult() {
 	}, keyfunc.IP()))
 	// Output: 200 {"left":0}
 }
+
+// An answer that costs more than what was reserved leaves a debt: the next request is
+// denied.
+func ExampleSetCost() {
+	h := limited(func(c *gin.Context) {
+		c.String(http.StatusOK, "an answer")
+		ginlimit.SetCost(c, 12)
+	}, keyfunc.IP(), guard.CostAfter(), guard.NoHeaders())
+	get(h)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	fmt.Println(w.Code)
+	// Output:
+	// 200 an answer
+	// 429
+}

@@ -28,7 +28,7 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) gin.H
 	return func(c *gin.Context) {
 		verdict := g.Check(request{c}, c.Writer.Header(), withSeen(c))
 		switch handler, ok := handlers.For(verdict); {
-		case verdict.Status == 0 && g.CountsByStatus():
+		case verdict.Status == 0 && g.Settles():
 			serveAndFinish(g, verdict, c)
 		case verdict.Status == 0: // Gin goes on by itself
 		case ok:
@@ -67,3 +67,9 @@ func Request(c *gin.Context) keyfunc.Request { return request{c} }
 func Result(c *gin.Context) (core.Result, bool) {
 	return seenIn(c).Result()
 }
+
+// SetCost sets what the request of c really costs: the middlewares with
+// [guard.CostAfter] charge n units when its response ends, and others ignore it. Of
+// several calls the last one counts. A negative n is a mistake: it is logged, and
+// what was reserved is charged.
+func SetCost(c *gin.Context, n int64) { seenIn(c).SetCost(n) }

@@ -113,6 +113,27 @@ func ExampleResult() {
 	// Output: 200 0 left for an hour
 }
 
+// A gateway to a language model knows the tokens of an answer when it has it. It reserves
+// 500 for each. An answer took 1200: until that is paid, the next request is denied.
+func ExampleSetCost() {
+	lim, _ := core.NewMemory("tokens", core.TokenBucket(core.PerHour(1000)))
+	gateway := httplimit.Middleware(lim, keyfunc.IP(),
+		guard.CostAfter(), guard.Cost(func(keyfunc.Request) int64 { return 500 }))
+	h := gateway(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "an answer")
+		httplimit.SetCost(r.Context(), 1200)
+	}))
+
+	for range 2 {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", nil))
+		fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// 200 500
+	// 429 0
+}
+
 // An attacker invents an API key for every request, and an address besides. Keys
 // that were not issued count as missing, and the header is not trusted: all the
 // attacker's requests are counted as one client's, by its address.

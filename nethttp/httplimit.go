@@ -33,7 +33,7 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(
 			defer func() { outer.MultipartForm = r.MultipartForm }()
 			verdict := g.Check(request{r}, w.Header(), seen)
 			switch handler, ok := handlers.For(verdict); {
-			case verdict.Status == 0 && g.CountsByStatus():
+			case verdict.Status == 0 && g.Settles():
 				serveAndFinish(g, verdict, next, w, r)
 			case verdict.Status == 0:
 				next.ServeHTTP(w, r)
@@ -72,3 +72,9 @@ func Request(r *http.Request) keyfunc.Request { return request{r} }
 func Result(ctx context.Context) (core.Result, bool) {
 	return seenIn(ctx).Result()
 }
+
+// SetCost sets what the request whose context is ctx really costs: the middlewares
+// with [guard.CostAfter] charge n units when its response ends, and others ignore it.
+// Of several calls the last one counts. A negative n is a mistake: it is logged, and
+// what was reserved is charged.
+func SetCost(ctx context.Context, n int64) { seenIn(ctx).SetCost(n) }

@@ -13,8 +13,9 @@ import (
 
 // A Renewal holds units for longer.
 type Renewal struct {
-	Key string
-	N   int64
+	Limits *Limits
+	Key    string
+	N      int64
 	// Begin is called when it is about to be sent. It returns by what the units are held,
 	// or nil if they are no longer to be.
 	Begin func() []algorithm.Ref
@@ -41,7 +42,7 @@ func (s *Store) RenewAll(ctx context.Context, all []*Renewal) {
 func (s *Store) renewOn(ctx context.Context, sv *Server, renewals []*Renewal) {
 	size, b := 1, s.batcher(sv)
 	if b != nil {
-		work := s.work(decision{HoldCall: algorithm.HoldCall{Op: algorithm.OpRenew, N: 1}})
+		work := s.work(decision{limits: s.limits, HoldCall: algorithm.HoldCall{Op: algorithm.OpRenew, N: 1}})
 		size = max(1, min(s.maxBatch, int(maxWork/work)))
 	}
 	for chunk := range slices.Chunk(renewals, size) {
@@ -55,7 +56,7 @@ func (s *Store) renewOn(ctx context.Context, sv *Server, renewals []*Renewal) {
 			if refs := r.Begin(); refs != nil {
 				call := algorithm.HoldCall{Op: algorithm.OpRenew, N: r.N, Refs: refs}
 				members = append(members, &member{Call: decision{
-					key: r.Key, HoldCall: call, holds: slices.Clone(refs), patience: s.timeout, until: time.Now().Add(s.timeout),
+					key: r.Key, limits: r.Limits, HoldCall: call, holds: slices.Clone(refs), patience: s.timeout, until: time.Now().Add(s.timeout),
 				}})
 				begun = append(begun, r)
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,10 +72,7 @@ func (s *Store) newBatcher(sv *Server) *batcher {
 
 // work returns about how many microseconds of Redis a decision takes.
 func (s *Store) work(d decision) int64 {
-	sum := int64(0)
-	for _, l := range s.limits {
-		sum += l.Work(d.N)
-	}
+	sum := d.limits.work(d.N)
 	if s.needsHold(d) {
 		sum *= holdWork
 	}
@@ -156,11 +154,16 @@ func (s *Store) decideBatch(ctx context.Context, sv *Server, b *batcher, members
 type part struct {
 	script
 	needsHold bool
+	own       bool // of limits with different numbers
 	members   []*member
 }
 
+// keys returns how many Redis keys the members have.
+func (p part) keys() int { return len(p.members) * len(p.members[0].Call.limits.tails) }
+
 // runScripts decides on all members in one round trip: the plain decisions in one script,
-// and in another what takes more, with which a plain decision took about twice as long.
+// and in others, one for each of the limits, what takes more, with which a plain decision
+// took about twice as long.
 // Nothing is undone where the reply is lost; where the server refuses a script as a
 // whole, each of its members is to be sent alone. It returns an error only if no script
 // got a reply.
@@ -173,25 +176,40 @@ func (s *Store) runScripts(ctx context.Context, members []*member) error {
 			return nil
 		}
 	}
-	plain, held := part{script: s.decide}, part{script: s.hold, needsHold: true}
+	parts := s.parts(members)
+	if len(parts) == 1 {
+		return s.runPart(ctx, parts[0])
+	}
+	return s.runParts(ctx, parts)
+}
+
+// parts divides members by the scripts that they take.
+func (s *Store) parts(members []*member) []part {
+	plain := part{script: s.decide}
+	var held []part
 	for _, m := range members {
-		if s.needsHold(m.Call) {
-			held.members = append(held.members, m)
-		} else {
+		limits := m.Call.limits
+		if !s.needsHold(m.Call) {
+			if len(plain.members) > 0 && limits != plain.members[0].Call.limits {
+				plain.script, plain.own = s.decideEach, true
+			}
 			plain.members = append(plain.members, m)
+			continue
 		}
+		i := slices.IndexFunc(held, func(p part) bool { return p.members[0].Call.limits == limits })
+		if i < 0 {
+			i, held = len(held), append(held, part{script: s.hold, needsHold: true})
+		}
+		held[i].members = append(held[i].members, m)
 	}
-	switch {
-	case len(held.members) == 0:
-		return s.runPart(ctx, plain)
-	case len(plain.members) == 0:
-		return s.runPart(ctx, held)
+	if len(plain.members) == 0 {
+		return held
 	}
-	return s.runParts(ctx, []part{plain, held})
+	return append([]part{plain}, held...) // holds that are made after them do not concern plain decisions
 }
 
 func (s *Store) runPart(ctx context.Context, p part) error {
-	reply, err := p.run(ctx, s.servers.client, s.partArgs(p), len(p.members)*len(s.tails), s.hooks.ScriptLoaded)
+	reply, err := p.run(ctx, s.servers.client, s.partArgs(p), p.keys(), s.hooks.ScriptLoaded)
 	return s.partReplied(p, reply, err)
 }
 
@@ -203,7 +221,7 @@ func (s *Store) runParts(ctx context.Context, parts []part) error {
 	pipe := client.Pipeline()
 	cmds := make([]onceCmd, len(parts))
 	for i, p := range parts {
-		cmds[i] = p.command(ctx, s.partArgs(p), len(p.members)*len(s.tails))
+		cmds[i] = p.command(ctx, s.partArgs(p), p.keys())
 		_ = pipe.Process(ctx, cmds[i]) // it only queues the command
 	}
 	_, err := pipe.Exec(ctx)
@@ -226,24 +244,30 @@ type partError struct{ error }
 
 // partArgs returns the arguments of p's script.
 func (s *Store) partArgs(p part) []any {
-	args := make([]any, scriptArgs, scriptArgs+len(s.durations)+len(p.members)*(3+3*len(s.tails)))
 	first, alike := p.members[0].Call, true
+	limits, size := first.limits, len(first.limits.members)
+	args := make([]any, scriptArgs, scriptArgs+len(limits.durations)+len(p.members)*(3+3*size))
 	for _, m := range p.members {
-		args = s.appendKeys(args, m.Call.key)
+		args = s.appendKeys(args, m.Call.key, m.Call.limits)
 		alike = alike && m.Call.N == first.N && m.Call.Op == first.Op
 	}
-	if p.needsHold {
-		args = append(args, s.durations...)
+	switch {
+	case p.needsHold:
+		args = append(args, limits.durations...)
 		for _, m := range p.members {
-			args = m.Call.Append(args, len(s.limits))
+			args = m.Call.Append(args, size)
 		}
-		return args
-	}
-	args = append(args, s.constants...)
-	for _, m := range p.members {
-		args = s.appendCost(args, m.Call.HoldCall)
-		if alike {
-			break // once for all
+	case p.own:
+		for _, m := range p.members {
+			args = append(m.Call.limits.appendCost(args, m.Call.HoldCall), m.Call.limits.constants...)
+		}
+	default:
+		args = append(args, limits.constants...)
+		for _, m := range p.members {
+			args = limits.appendCost(args, m.Call.HoldCall)
+			if alike {
+				break // once for all
+			}
 		}
 	}
 	return args
@@ -277,9 +301,10 @@ func refused(err error) bool {
 }
 
 func (s *Store) decode(reply []int64, members []*member, needsHold bool) error {
-	size := algorithm.ReplyLen(len(s.limits))
+	limits := len(s.limits.members)
+	size := algorithm.ReplyLen(limits)
 	if needsHold {
-		size = algorithm.HoldReplyLen(len(s.limits))
+		size = algorithm.HoldReplyLen(limits)
 	}
 	if len(reply) != size*len(members) {
 		return algorithm.UnexpectedLength(len(reply), size*len(members))
@@ -313,7 +338,7 @@ func (s *Store) runPipeline(ctx context.Context, members []*member) error {
 		if needsHold[i] = s.needsHold(m.Call); needsHold[i] {
 			script = s.hold
 		}
-		cmds[i] = script.command(ctx, s.args(m.Call, needsHold[i]), len(s.tails))
+		cmds[i] = script.command(ctx, s.args(m.Call, needsHold[i]), len(m.Call.limits.tails))
 		_ = pipe.Process(ctx, cmds[i]) // it only queues the command
 	}
 	_, err := pipe.Exec(ctx)

@@ -33,8 +33,9 @@ func connectionCases() []testCase {
 func (b *testbed) eachWriter(n int64, run func(*testbed, Limit)) {
 	b.Helper()
 	for name, options := range map[string][]guard.Option{
-		"Plain":   nil,
-		"CountIf": {guard.CountIf(func(int) bool { return true })},
+		"Plain":     nil,
+		"CountIf":   {guard.CountIf(func(int) bool { return true })},
+		"CostAfter": {guard.CostAfter()},
 	} {
 		b.each(name, func(b *testbed) {
 			limit := b.fixed(n)

@@ -136,3 +136,6 @@ func (e echoContext) Upgrade(talk func(io.ReadWriter)) error {
 func (e echoContext) Gone() <-chan struct{}       { return e.c.Request().Context().Done() }
 func (e echoContext) Writer() http.ResponseWriter { return e.c.Response() }
 func (e echoContext) Result() (core.Result, bool) { return echolimit.Result(e.c) }
+
+func (e echoContext) SetCost(n int64)           { echolimit.SetCost(e.c, n) }
+func (e echoContext) CostSetter() func(n int64) { return e.SetCost }

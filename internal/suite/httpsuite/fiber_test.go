@@ -148,3 +148,6 @@ func (f fiberContext) Throw(err error) error       { return err }
 func (f fiberContext) Gone() <-chan struct{}       { return f.c.Context().Done() }
 func (f fiberContext) Writer() http.ResponseWriter { return nil }
 func (f fiberContext) Result() (core.Result, bool) { return fiberlimit.Result(f.c) }
+
+func (f fiberContext) SetCost(n int64)           { fiberlimit.SetCost(f.c, n) }
+func (f fiberContext) CostSetter() func(n int64) { return fiberlimit.CostSetter(f.c) }

@@ -118,3 +118,6 @@ func (g ginContext) Upgrade(talk func(io.ReadWriter)) error { return upgradeFrom
 func (g ginContext) Gone() <-chan struct{}                  { return g.c.Request.Context().Done() }
 func (g ginContext) Writer() http.ResponseWriter            { return g.c.Writer }
 func (g ginContext) Result() (core.Result, bool)            { return ginlimit.Result(g.c) }
+
+func (g ginContext) SetCost(n int64)           { ginlimit.SetCost(g.c, n) }
+func (g ginContext) CostSetter() func(n int64) { return g.SetCost }

@@ -23,6 +23,8 @@ type Handler struct {
 	Calls *atomic.Int64
 	// Gate is what Stream and Wait wait for.
 	Gate <-chan struct{}
+	// Costs are set first of all, and Later by Stream and Upgrade when they are through.
+	Costs, Later []int64
 	// Probe is what Inspect looks at.
 	Probe func(http.ResponseWriter) string
 	// Uploaded is called once Upload has parsed.
@@ -69,6 +71,11 @@ type Context interface {
 	Writer() http.ResponseWriter
 	// Result is the adapter's Result.
 	Result() (core.Result, bool)
+	// SetCost is the adapter's SetCost.
+	SetCost(n int64)
+	// CostSetter returns what sets the cost where a handler of the framework may have
+	// returned.
+	CostSetter() func(n int64)
 }
 
 var errTeapot = errors.New("the app's own error")
@@ -77,6 +84,15 @@ var errTeapot = errors.New("the app's own error")
 func (h Handler) Serve(c Context) error {
 	if h.Calls != nil {
 		h.Calls.Add(1)
+	}
+	for _, n := range h.Costs {
+		c.SetCost(n)
+	}
+	later := c.CostSetter()
+	setLater := func() {
+		for _, n := range h.Later {
+			later(n)
+		}
 	}
 	switch h.Do {
 	case Silent:
@@ -91,9 +107,12 @@ func (h Handler) Serve(c Context) error {
 	case Panic:
 		panic("early")
 	case Stream:
-		return c.Stream("one\n", func() { <-h.Gate }, "two\n")
+		return c.Stream("one\n", func() { <-h.Gate; setLater() }, "two\n")
 	case Upgrade:
-		return c.Upgrade(func(conn io.ReadWriter) { _, _ = io.Copy(conn, conn) }) // until the client hangs up
+		return c.Upgrade(func(conn io.ReadWriter) {
+			_, _ = io.Copy(conn, conn) // until the client hangs up
+			setLater()
+		})
 	case ShowResult:
 		return c.Write(h.Status, show(c.Result()))
 	case Inspect:

@@ -149,3 +149,6 @@ func (c netHTTPContext) Throw(err error) error       { return err }
 func (c netHTTPContext) Gone() <-chan struct{}       { return c.r.Context().Done() }
 func (c netHTTPContext) Writer() http.ResponseWriter { return c.w }
 func (c netHTTPContext) Result() (core.Result, bool) { return httplimit.Result(c.r.Context()) }
+
+func (c netHTTPContext) SetCost(n int64)           { httplimit.SetCost(c.r.Context(), n) }
+func (c netHTTPContext) CostSetter() func(n int64) { return c.SetCost }
