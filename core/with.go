@@ -35,7 +35,7 @@ func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
 	if err := checkLimits(limits); err != nil {
 		return nil, fmt.Errorf("redislimit: limiter %q: With: %w", l.name, err)
 	}
-	return l.derived.put(hash, l.family.limiter(newLimitSet(l.name, slices.Clone(limits), l.hold))), nil
+	return l.derived.put(hash, l.limiter(newLimitSet(l.name, slices.Clone(limits), l.hold))), nil
 }
 
 // maxDerived bounds how many derived Limiters are remembered. Beyond that all are

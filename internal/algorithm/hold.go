@@ -43,7 +43,7 @@ func DefaultHold(e Evaluator) int64 {
 }
 
 // NewHoldID returns an id for holds that begin.
-func NewHoldID() int64 { return 1 + rand.Int64N(1<<48) }
+func NewHoldID() int64 { return 1 + rand.Int64N(1<<48) } //nolint:gosec // it is no secret, and only tells holds apart
 
 // expiry returns the expiry of a hold of a duration that begins at now.
 func expiry(now, duration int64) int64 {
