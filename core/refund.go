@@ -10,11 +10,12 @@ import (
 
 // A receipt is what Refund needs to know of a charge.
 type receipt struct {
-	claim claim.Claim // zero if nothing was charged
-	key   string
-	n     int64
-	id    algorithm.Ref // the ChargeID; with several limits it is in the Result of each
-	held  *reservation  // of Reserve, or nil
+	claim  claim.Claim // zero if nothing was charged
+	limits *limitSet
+	key    string
+	n      int64
+	id     algorithm.Ref // the ChargeID; with several limits it is in the Result of each
+	held   *reservation  // of Reserve, or nil
 }
 
 // Refund takes back what was charged for r, as far as it still counts and can be told
@@ -37,21 +38,21 @@ func (l *Limiter) Refund(ctx context.Context, r Result) error {
 	if taken, err := l.take(ctx, r); !taken {
 		return err
 	}
-	key, n := r.receipt.key, r.receipt.n
+	limits, key, n := r.receipt.limits, r.receipt.key, r.receipt.n
 	var ids []algorithm.Ref
 	for each := range r.All() {
 		ids = append(ids, each.receipt.id)
 	}
 	if l.memory != nil {
-		l.memory.Refund(key, n, ids)
+		l.memory.Refund(limits.memory, key, n, ids)
 		return nil
 	}
-	defer l.denials.forget(key)
+	defer l.denials.forget(key, limits)
 	if r.Source == SourceFallback && l.fallback != nil {
-		l.fallback.store.Refund(key, n, ids)
+		l.fallback.store.Refund(limits.memory, key, n, ids)
 		return nil
 	}
-	return l.failure(ctx, l.store.Refund(ctx, key, n, ids))
+	return l.failure(ctx, l.storeOf(limits).Refund(ctx, limits.server, key, n, ids))
 }
 
 // take reports whether r is this Limiter's to refund or settle, which it then is no

@@ -26,21 +26,52 @@ func newReservation(owner uint64, limits int) *reservation {
 	return &reservation{claims: claim.Set{Owner: owner}, refs: make([]algorithm.Ref, limits), begun: time.Now()}
 }
 
-// end ends the renewals, and waits for one in flight. It returns by what the hold is
-// found, or nil if that is not known.
-func (r *reservation) end() []algorithm.Ref {
+// begin begins a renewal. It returns by what the hold is found, or nil if it is not to be
+// renewed.
+func (r *reservation) begin() []algorithm.Ref {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ended = true
-	if renewing := r.renewing; renewing != nil {
-		r.mu.Unlock()
-		<-renewing // it takes the Timeout at most
-		r.mu.Lock()
-	}
-	if r.lost {
+	if r.ended || r.lost {
 		return nil
 	}
+	r.renewing = make(chan struct{})
+	r.begun = time.Now()
 	return r.refs
+}
+
+// renewed ends a renewal, after which the hold is found by refs unless err is set.
+func (r *reservation) renewed(refs []algorithm.Ref, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.lost = true
+	} else {
+		r.refs = refs
+	}
+	close(r.renewing)
+	r.renewing = nil
+}
+
+// end ends the renewals, and waits for one in flight. It returns by what the hold is
+// found, or nil if that is not known.
+func (r *reservation) end(ctx context.Context) ([]algorithm.Ref, error) {
+	r.mu.Lock()
+	r.ended = true
+	renewing := r.renewing
+	r.mu.Unlock()
+	if renewing != nil {
+		select {
+		case <-renewing: // it takes the Timeout at most
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lost {
+		return nil, nil
+	}
+	return r.refs, nil
 }
 
 // KeepHeld keeps what [Limiter.Reserve] holds for r from expiring, until r is settled or
@@ -52,12 +83,13 @@ func (l *Limiter) KeepHeld(r Result) {
 	if held == nil || r.receipt.claim.Owner() != l.id || r.receipt.n == 0 {
 		return
 	}
-	l.renewer.add(l, kept{held, r.receipt.key, r.receipt.n, r.Source})
+	l.renewer.add(l.family, kept{held, r.receipt.limits, r.receipt.key, r.receipt.n, r.Source})
 }
 
 // A kept is a reservation that is renewed.
 type kept struct {
 	*reservation
+	limits *limitSet
 	key    string
 	n      int64
 	source Source
@@ -66,13 +98,19 @@ type kept struct {
 // A renewer renews the reservations of a Limiter. Its goroutine runs while there are
 // any.
 type renewer struct {
-	mu      sync.Mutex
-	kept    map[*reservation]kept
-	running bool
-	closed  chan struct{}
+	mu     sync.Mutex
+	kept   map[*reservation]kept
+	every  time.Duration // how often it looks for reservations to renew; 0: it does not run
+	sooner chan struct{} // every has become shorter
+	closed chan struct{}
 }
 
-func (w *renewer) add(l *Limiter, k kept) {
+func newRenewer() renewer {
+	return renewer{sooner: make(chan struct{}, 1), closed: make(chan struct{})}
+}
+
+func (w *renewer) add(f *family, k kept) {
+	every := k.limits.shortestHold() / 12
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	select {
@@ -84,9 +122,16 @@ func (w *renewer) add(l *Limiter, k kept) {
 		w.kept = make(map[*reservation]kept)
 	}
 	w.kept[k.reservation] = k
-	if !w.running {
-		w.running = true
-		go w.run(l)
+	switch {
+	case w.every == 0:
+		w.every = every
+		go w.run(f, every)
+	case every < w.every:
+		w.every = every
+		select {
+		case w.sooner <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -107,28 +152,33 @@ func (w *renewer) forget(r *reservation) {
 	delete(w.kept, r)
 }
 
-// run renews every reservation between a sixth and a third of its hold after the last
+// run renews every reservation between a fourth and a third of its hold after the last
 // time.
-func (w *renewer) run(l *Limiter) {
-	ticker := time.NewTicker(l.compiled.shortestHold() / 6)
+func (w *renewer) run(f *family, every time.Duration) {
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
+		case <-w.sooner:
+			w.mu.Lock()
+			ticker.Reset(w.every)
+			w.mu.Unlock()
+			continue
 		case <-w.closed:
 			return
 		}
-		due, ok := w.due(time.Now().Add(-l.compiled.shortestHold() / 6))
+		due, ok := w.due(time.Now())
 		if !ok {
 			return
 		}
-		l.renew(due)
+		f.renew(due)
 	}
 }
 
-// due returns the reservations that were last renewed before an instant, and marks them
-// as being renewed. It reports false if there are none at all: the goroutine ends.
-func (w *renewer) due(before time.Time) ([]kept, bool) {
+// due returns the reservations that are to be renewed at now. It reports false if there
+// are none at all: the goroutine ends.
+func (w *renewer) due(now time.Time) ([]kept, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var due []kept
@@ -137,50 +187,35 @@ func (w *renewer) due(before time.Time) ([]kept, bool) {
 		switch {
 		case r.ended || r.lost:
 			delete(w.kept, r)
-		case r.begun.Before(before):
-			r.renewing = make(chan struct{})
-			r.begun = time.Now()
+		case now.Sub(r.begun) >= k.limits.shortestHold()/4:
 			due = append(due, k)
 		}
 		r.mu.Unlock()
 	}
-	w.running = len(w.kept) > 0
-	return due, w.running
+	if len(w.kept) == 0 {
+		w.every = 0
+	}
+	return due, w.every > 0
 }
 
 // renew renews reservations, each once.
-func (l *Limiter) renew(due []kept) {
-	var inRedis []*server.Renewal
-	var ofRedis []kept
+func (f *family) renew(due []kept) {
+	inRedis := make(map[*server.Store][]*server.Renewal)
 	for _, k := range due {
-		switch {
-		case l.memory != nil:
-			k.renewed(l.memory.Renew(k.key, k.n, k.refs), nil)
-		case k.source == SourceFallback:
-			k.renewed(l.fallback.store.Renew(k.key, k.n, k.refs), nil)
-		default:
-			inRedis = append(inRedis, &server.Renewal{Key: k.key, N: k.n, Refs: k.refs})
-			ofRedis = append(ofRedis, k)
+		local := f.memory
+		if k.source == SourceFallback {
+			local = f.fallback.store
+		}
+		if local == nil {
+			store := f.storeOf(k.limits)
+			inRedis[store] = append(inRedis[store], &server.Renewal{
+				Limits: k.limits.server, Key: k.key, N: k.n, Begin: k.begin, End: k.renewed,
+			})
+		} else if refs := k.begin(); refs != nil {
+			k.renewed(local.Renew(k.limits.memory, k.key, k.n, refs), nil)
 		}
 	}
-	if len(inRedis) == 0 {
-		return
+	for store, renewals := range inRedis {
+		store.RenewAll(context.Background(), renewals)
 	}
-	l.store.RenewAll(context.Background(), inRedis)
-	for i, r := range inRedis {
-		ofRedis[i].renewed(r.Renewed, r.Err)
-	}
-}
-
-// renewed ends a renewal, after which the hold is found by refs unless err is set.
-func (r *reservation) renewed(refs []algorithm.Ref, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err != nil {
-		r.lost = true
-	} else {
-		r.refs = refs
-	}
-	close(r.renewing)
-	r.renewing = nil
 }

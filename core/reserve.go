@@ -33,10 +33,18 @@ const maxActual = 1_000_000_000
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (res Result, err error) {
 	err = l.decide(ctx, &res, key, n, algorithm.OpReserve)
 	if n == 0 && err == nil && res.Source != SourceNone { // nothing is held, and what it cost is charged
-		held := newReservation(l.id, len(l.limits))
-		res.receipt = receipt{claim: held.claims.Only(), key: key, held: held}
+		held := newReservation(l.id, len(l.limits.members))
+		res.receipt = receipt{limits: l.limitsOf(res.Source), claim: held.claims.Only(), key: key, held: held}
 	}
 	return res, err
+}
+
+// limitsOf returns the limits that a decision of a source was made by.
+func (l *Limiter) limitsOf(source Source) *limitSet {
+	if source == SourceFallback {
+		return l.limits.fallback
+	}
+	return l.limits
 }
 
 // Settle charges what r really cost, from 0 to 1e9 units, in place of what
@@ -62,21 +70,25 @@ func (l *Limiter) Settle(ctx context.Context, r Result, actual int64) error {
 	if taken, err := l.take(ctx, r); !taken {
 		return err
 	}
-	key, n, refs := r.receipt.key, r.receipt.n, held.end()
+	limits, key, n := r.receipt.limits, r.receipt.key, r.receipt.n
 	l.renewer.forget(held)
+	refs, err := held.end(ctx)
+	if err != nil {
+		return err
+	}
 	if refs == nil { // what is held is charged when it expires
-		n, actual, refs = 0, max(0, actual-n), make([]algorithm.Ref, len(l.limits))
+		n, actual, refs = 0, max(0, actual-n), make([]algorithm.Ref, len(limits.members))
 	}
 	if l.memory != nil {
-		l.memory.Settle(key, n, actual, refs)
+		l.memory.Settle(limits.memory, key, n, actual, refs)
 		return nil
 	}
-	defer l.denials.forget(key)
+	defer l.denials.forget(key, limits)
 	if r.Source == SourceFallback && l.fallback != nil {
-		l.fallback.store.Settle(key, n, actual, refs)
+		l.fallback.store.Settle(limits.memory, key, n, actual, refs)
 		return nil
 	}
-	return l.failure(ctx, l.store.Settle(ctx, key, n, actual, refs))
+	return l.failure(ctx, l.storeOf(limits).Settle(ctx, limits.server, key, n, actual, refs))
 }
 
 // A HoldOption sets for how long units are held; see [Hold].

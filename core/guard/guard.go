@@ -38,6 +38,7 @@ type Guard struct {
 	skip       func(keyfunc.Request) bool
 	cost       func(keyfunc.Request) int64
 	limiterFor func(keyfunc.Request) *core.Limiter
+	limitFor   func(keyfunc.Request) ([]core.Limit, error)
 	countIf    func(status int) bool
 	costAfter  bool
 	dryRun     bool
@@ -45,6 +46,7 @@ type Guard struct {
 	denied     any // the handler of OnDenied, of the framework's type
 	failed     any // that of OnError
 
+	wrongLimits                                               wrongLimits
 	noKeyLogged, negativeLogged, neverLogged, wrongCostLogged sync.Once
 }
 
@@ -97,6 +99,15 @@ func (g *Guard) decide(r keyfunc.Request, seen *Seen, v *Verdict) {
 			v.limiter = lim
 			seen.limiter.Store(lim)
 		}
+	}
+	if g.limitFor != nil {
+		lim, err := g.withLimits(r, v.limiter)
+		if err != nil {
+			v.Status, v.Err = http.StatusInternalServerError, err
+			return
+		}
+		v.limiter = lim
+		seen.limiter.Store(lim)
 	}
 	key, err := g.keyOf(r)
 	if err != nil {

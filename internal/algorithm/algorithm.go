@@ -47,7 +47,7 @@ func (k *Kind) Work(n int64) int64 {
 // Redis its Lua file does, and the Evaluator provides the arguments and checks the
 // reply. The arguments are such that a decision in Lua mostly adds and compares: a Lua
 // number has 53 bits, and products of counts and times need more.
-type Evaluator interface {
+type Evaluator interface { //nolint:interfacebloat // it is what one algorithm is
 	// Evaluate returns what a decision on n units at now observes in s, and whether it
 	// admits them. It charges nothing, but may drop from s what has expired.
 	Evaluate(s *State, now, n int64) (o Observation, admits bool)
@@ -83,6 +83,9 @@ type Evaluator interface {
 	// DeniedFor returns for how long n units are denied at least after o, even if all
 	// units held are given back; o was observed by a decision on n and the units held.
 	DeniedFor(o Observation, n, held int64) int64
+	// Adopt turns s, which was that of the Evaluator before, into one of this. The units
+	// used stay used; it reports false if they cannot be told in this one.
+	Adopt(s *State, before Evaluator, now int64) bool
 	// MaxCharge returns how many of n units can be charged that need not fit.
 	MaxCharge(o Observation, n int64) int64
 }
@@ -123,8 +126,7 @@ type Answer struct {
 
 // A State is the state of one limit of one key in memory. What A, B and C are
 // depends on the algorithm: its type documents them. The zero State is that of a key
-// without charges. Unlike in Redis the clock never steps back, and the limit never
-// changes.
+// without charges. Unlike in Redis the clock never steps back.
 type State struct {
 	A, B, C int64
 	log     *logEntries

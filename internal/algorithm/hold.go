@@ -43,7 +43,7 @@ func DefaultHold(e Evaluator) int64 {
 }
 
 // NewHoldID returns an id for holds that begin.
-func NewHoldID() int64 { return 1 + rand.Int64N(1<<48) }
+func NewHoldID() int64 { return 1 + rand.Int64N(1<<48) } //nolint:gosec // it is no secret, and only tells holds apart
 
 // expiry returns the expiry of a hold of a duration that begins at now.
 func expiry(now, duration int64) int64 {
@@ -63,15 +63,16 @@ func (s *State) held() int64 {
 	return sum
 }
 
-// Evaluate returns l's answer to n units at now, counting the units that are held.
-func Evaluate(l Evaluator, s *State, now, n int64) Answer {
-	held := int64(0)
-	if s.holds != nil {
-		expire(l, s, now)
-		held = s.held()
+// Evaluate sets a to l's answer to n units at now, counting the units that are held.
+func (a *Answer) Evaluate(l Evaluator, s *State, now, n int64) {
+	if s.holds == nil {
+		a.Observation, a.Admits = l.Evaluate(s, now, n)
+		a.Held = 0
+		return
 	}
-	o, admits := l.Evaluate(s, now, n+held)
-	return Answer{admits, o, held}
+	expire(l, s, now)
+	a.Held = s.held()
+	a.Observation, a.Admits = l.Evaluate(s, now, n+a.Held)
 }
 
 // expire charges the holds that have expired, in order: each at its expiry, or at the
@@ -182,6 +183,14 @@ func Reset(l Evaluator, s *State, now int64) bool {
 		s.holds = nil
 	}
 	return s.holds != nil
+}
+
+// Adopt turns s, which was that of the limit before, into one of l: of another rate or
+// capacity, or of another algorithm, where nothing is used. What is held stays held.
+func Adopt(l, before Evaluator, s *State, now int64) {
+	if !l.Adopt(s, before, now) {
+		*s = State{holds: s.holds}
+	}
 }
 
 // ResetAt returns the instant at which the full limit is available again, if what is

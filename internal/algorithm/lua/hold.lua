@@ -36,7 +36,7 @@ for base = 0, #KEYS - 1, size do
     if id then reply[r - 1], reply[r] = id, expiry end
     wrote = true
   end
-  if err and not several then return { err = err } end
+  if err and not several then return { err = wrote and err .. '; other limits have changed' or err } end
   if err then reply[8 * base + 1] = wrote and 4 or 2 end
   at = at + width
 end

@@ -42,7 +42,7 @@ type testCase struct {
 func Exercise(t *testing.T, open Opener) {
 	t.Helper()
 	var cases []testCase
-	for _, more := range [][]testCase{algorithmCases(), exampleCases(), inputCases(), stateCases(), changeCases(), refundCases(), holdCases(), severalCases(), logCases()} {
+	for _, more := range [][]testCase{algorithmCases(), exampleCases(), inputCases(), stateCases(), changeCases(), refundCases(), holdCases(), withCases(), severalCases(), logCases()} {
 		cases = append(cases, more...)
 	}
 	for _, c := range cases {
