@@ -86,6 +86,7 @@ type spec struct {
 	kind                 string
 	count, period, burst int64
 	hold                 int64 // of all limits of a Limiter; 0: the default
+	shortest             int64 // the shortest time in which it has come back whole
 	unnamed              bool  // its key contains the period, which then cannot change
 }
 
@@ -100,7 +101,7 @@ func sequence(t *testing.T, s Store, seed uint64, algorithms []string) {
 	hold := tr.hold()
 	for _, kind := range algorithms {
 		next := tr.spec(kind)
-		next.hold = hold
+		next.hold, next.shortest = hold, next.window()
 		tr.specs = append(tr.specs, next)
 	}
 	tr.specs[0].unnamed = len(tr.specs) == 1 && seed%2 == 1
@@ -284,13 +285,17 @@ func (tr *trial) reset(t *testing.T) {
 		t.Error(err)
 	}
 	tr.model.Reset(tr.now)
-	// A charge is known by its instant. One of this very microsecond could be taken for
-	// another's that comes after the reset.
-	of := func(c charge) bool { return c.got.At.UnixMicro() >= tr.now }
-	tr.charged, tr.held = slices.DeleteFunc(tr.charged, of), slices.DeleteFunc(tr.held, of)
+	tr.forgetNow()
 	for _, j := range tr.judges {
 		j.Reset()
 	}
+}
+
+// forgetNow drops what was charged or reserved in this very microsecond: a charge is known
+// by its instant, and could be taken for one that comes after a reset.
+func (tr *trial) forgetNow() {
+	now := func(c charge) bool { return c.got.At.UnixMicro() >= tr.now }
+	tr.charged, tr.held = slices.DeleteFunc(tr.charged, now), slices.DeleteFunc(tr.held, now)
 }
 
 // lose evicts the key of one limit.
@@ -305,6 +310,7 @@ func (tr *trial) lose(t *testing.T) {
 		tr.model.Lose(i, true, true)
 		tr.judges = nil
 	}
+	tr.forgetNow()
 }
 
 // forget drops what has expired if its limit has been whole since: it is then no longer
@@ -321,7 +327,7 @@ func (tr *trial) forget() {
 			if c.units == 0 || s.queues() || c.want.Expiry(i) > tr.latest {
 				continue
 			}
-			if tr.model.Whole(i, tr.now) || c.want.Expiry(i)+s.window()-1 <= tr.latest {
+			if tr.model.Whole(i, tr.now) || c.want.Expiry(i)+s.shortest-1 <= tr.latest {
 				return true
 			}
 		}
@@ -487,12 +493,26 @@ func (tr *trial) change(t *testing.T) {
 	} else if tr.IntN(2) == 0 {
 		next.count, next.burst = old.count, old.burst
 	}
+	next.shortest = min(next.window(), old.shortest)
 	tr.specs[i] = next
-	if next.limit(i) == nil || !tr.fits(tr.excess) {
+	// A key with holds is kept until they are charged and whole again by the limit that they
+	// were reserved under.
+	slower := big.NewRat(next.count, next.period).Cmp(big.NewRat(old.count, old.period)) < 0
+	if next.burst == 0 {
+		slower = next.period > old.period
+	}
+	expires := tr.store.ForgetsByClock && tr.model.Held(i) > 0 && slower
+	if next.limit(i) == nil || !tr.fits(tr.excess) || expires {
 		tr.specs[i] = old
 		return
 	}
 	tr.judges = nil
+	gridded := old.kind == "fixed_window_aligned" || old.kind == "sliding_window_counter"
+	if tr.store.ForgetsByClock || gridded && next.period != old.period {
+		// A window that starts afresh with a new period would do so once more by what began
+		// before that, and what an old Limiter charges may be needed for longer.
+		tr.charged, tr.held = nil, nil
+	}
 	if tr.IntN(4) == 0 {
 		hold := tr.hold()
 		for i := range tr.specs {

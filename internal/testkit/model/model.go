@@ -226,6 +226,9 @@ func (m *Model) Whole(i int, now int64) bool {
 	return s.reset(l, s.clock(now)).Sign() == 0
 }
 
+// Held returns how many units are held of limit i, and not charged yet.
+func (m *Model) Held(i int) int64 { return m.states[i].total() }
+
 // Lose is an eviction: limit i loses what is charged to it, what is held, or both.
 func (m *Model) Lose(i int, charged, held bool) {
 	s := &m.states[i]
