@@ -99,9 +99,10 @@ func (m *Store) evaluate(e *entry, now, n int64, answers []algorithm.Answer) boo
 	return admits
 }
 
-// Reserve decides as Decide does, but holds n units instead of charging them. It writes
-// by what they are settled to refs, and reports whether they were admitted.
-func (m *Store) Reserve(k string, n int64, answers []algorithm.Answer, refs []algorithm.Ref) bool {
+// Hold decides as Decide does, but holds n units instead of charging them: those of
+// every limit if op is OpReserve, else only slots. It writes by what each limit finds
+// them to refs, and reports whether they were admitted.
+func (m *Store) Hold(k string, n int64, op algorithm.Op, answers []algorithm.Answer, refs []algorithm.Ref) bool {
 	k = key.Local(k)
 	s := m.shard(k)
 	now := m.now()
@@ -116,11 +117,11 @@ func (m *Store) Reserve(k string, n int64, answers []algorithm.Answer, refs []al
 		e = s.add(k, now)
 	}
 	for i, l := range m.limits {
-		if l.Delays {
+		if l.Slots || op == algorithm.OpReserve && !l.Delays {
+			refs[i] = l.Reserve(&e.states[i], now, n)
+		} else {
 			l.Charge(&e.states[i], answers[i].Observation, n)
 			refs[i] = l.ChargeID(answers[i].Observation, n)
-		} else {
-			refs[i] = algorithm.Reserve(&e.states[i], now, n, l.Hold)
 		}
 	}
 	return true
@@ -151,8 +152,24 @@ func (m *Store) Settle(k string, n, actual int64, refs []algorithm.Ref) {
 	}
 }
 
-// Renew holds n units for longer. It returns by what they are settled then: a limit
-// whose hold has ended keeps its Ref.
+// Release frees n slots that are held by refs.
+func (m *Store) Release(k string, n int64, refs []algorithm.Ref) {
+	k = key.Local(k)
+	s := m.shard(k)
+	now := m.now()
+	s.Lock()
+	defer s.Unlock()
+	now = s.clamp(now)
+	e := s.entries[k]
+	for i, l := range m.limits {
+		if l.Slots && e != nil {
+			algorithm.Settle(l.Evaluator, &e.states[i], now, n, 0, refs[i])
+		}
+	}
+}
+
+// Renew holds n units for longer. It returns by what they are found then: a limit whose
+// hold has ended keeps its Ref, and one whose slots are lost has the zero Ref.
 func (m *Store) Renew(k string, n int64, refs []algorithm.Ref) []algorithm.Ref {
 	k = key.Local(k)
 	s := m.shard(k)
@@ -163,10 +180,13 @@ func (m *Store) Renew(k string, n int64, refs []algorithm.Ref) []algorithm.Ref {
 	renewed := slices.Clone(refs)
 	e := s.entries[k]
 	for i, l := range m.limits {
+		if l.Slots {
+			renewed[i] = algorithm.Ref{}
+		}
 		if e == nil || l.Delays {
 			continue
 		}
-		if ref, ok := algorithm.Renew(l.Evaluator, &e.states[i], now, n, l.Hold, refs[i]); ok {
+		if ref, ok := l.Renew(&e.states[i], now, n, refs[i]); ok {
 			renewed[i] = ref
 		}
 	}
@@ -184,7 +204,11 @@ func (m *Store) Refund(k string, n int64, ids []algorithm.Ref) {
 	now = s.clamp(now)
 	if e := s.entries[k]; e != nil {
 		for i, l := range m.limits {
-			algorithm.Refund(l.Evaluator, &e.states[i], now, n, ids[i])
+			if l.Slots {
+				algorithm.Settle(l.Evaluator, &e.states[i], now, n, 0, ids[i])
+			} else {
+				algorithm.Refund(l.Evaluator, &e.states[i], now, n, ids[i])
+			}
 		}
 	}
 }

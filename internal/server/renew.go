@@ -16,7 +16,8 @@ type Renewal struct {
 	N    int64
 	Refs []algorithm.Ref // by what the units are held
 
-	Renewed []algorithm.Ref // and by what then: a limit whose hold has ended keeps its Ref
+	Renewed []algorithm.Ref // and by what then: a limit whose hold has ended keeps its Ref, one whose slots are lost has the zero Ref
+	Done    bool            // Redis has answered; neither Done nor Err: it was not sent
 	Err     error           // it is not known by what they are held
 }
 
@@ -46,7 +47,10 @@ func (s *Store) RenewAll(ctx context.Context, all []*Renewal) {
 			size = max(1, min(s.maxBatch, int(maxWork/s.work(members[0].Call))))
 		}
 		for chunk := range slices.Chunk(members, size) {
-			for m, err := range s.renew(ctx, sv, chunk) {
+			failed := s.renew(ctx, sv, chunk)
+			for _, m := range chunk {
+				err := failed[m]
+				renewals[m].Done = err == nil
 				if !errors.Is(err, ErrQueue) { // else it was not sent
 					renewals[m].Err = err
 				}

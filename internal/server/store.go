@@ -52,6 +52,7 @@ type Store struct {
 	decide  script
 	hold    script // see algorithm.HoldScript
 	held    heldKeys
+	slots   bool // a limit has slots: all decisions take the script hold
 	timeout time.Duration
 	hooks   Hooks
 
@@ -74,12 +75,15 @@ func NewStore(client Client, c Config) *Store {
 	s := &Store{
 		servers:  serversOf(client),
 		limits:   c.Limits,
-		decide:   newScript(algorithm.DecideScript(c.Limits)),
 		hold:     newScript(algorithm.HoldScript(c.Limits)),
+		slots:    slices.ContainsFunc(c.Limits, func(l algorithm.Member) bool { return l.Slots }),
 		timeout:  c.Timeout,
 		maxBatch: c.MaxBatch,
 		hooks:    c.Hooks,
 		head:     c.Prefix + ":" + c.Limiter + ":{",
+	}
+	if !s.slots {
+		s.decide = newScript(algorithm.DecideScript(c.Limits))
 	}
 	for _, name := range c.LimitNames {
 		s.tails = append(s.tails, "}:"+name)
@@ -123,8 +127,8 @@ type decision struct {
 }
 
 // Decide evaluates each limit for n units of the user's key k, and writes its answer
-// to answers. If all limits admit n, it charges or holds n as op says; holds is
-// where it writes by what n is settled.
+// to answers. If all limits admit n, it charges or holds n as op says; holds, if not nil,
+// is where it writes by what each limit finds it.
 // While the server is down the error is [ErrBreakerOpen].
 func (s *Store) Decide(ctx context.Context, k string, n int64, op algorithm.Op, answers []algorithm.Answer, holds []algorithm.Ref) error {
 	return s.run(ctx, decision{key: k, HoldCall: algorithm.HoldCall{Op: op, N: n}, answers: answers, holds: holds})
@@ -135,8 +139,13 @@ func (s *Store) Settle(ctx context.Context, k string, n, actual int64, refs []al
 	return s.run(ctx, decision{key: k, HoldCall: algorithm.HoldCall{Op: algorithm.OpSettle, N: n, M: actual, Refs: refs}})
 }
 
+// Release frees n slots that are held by refs.
+func (s *Store) Release(ctx context.Context, k string, n int64, refs []algorithm.Ref) error {
+	return s.run(ctx, decision{key: k, HoldCall: algorithm.HoldCall{Op: algorithm.OpRelease, N: n, Refs: refs}})
+}
+
 // Refund takes back n units that were charged to k; ids are the ChargeIDs, one for
-// each limit.
+// each limit, or by what slots are held.
 func (s *Store) Refund(ctx context.Context, k string, n int64, ids []algorithm.Ref) error {
 	return s.run(ctx, decision{key: k, HoldCall: algorithm.HoldCall{Op: algorithm.OpRefund, N: n, Refs: ids}})
 }
@@ -248,11 +257,16 @@ func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *fa
 	for i := scriptArgs; i < len(keys); i++ {
 		keys[i] = fmt.Sprint(keys[i], "~probe-", unique)
 	}
-	args := s.appendCost(append(slices.Clone(keys), s.constants...), algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
+	d := decision{HoldCall: algorithm.HoldCall{Op: algorithm.OpCharge, N: 1}}
+	args := s.appendCall(slices.Clone(keys), d, s.slots)
+	script := s.decide
+	if s.slots {
+		script = s.hold
+	}
 	begun := time.Now()
 	err := abandonable(ctx, func() error {
 		return s.call(ctx, patience, func(ctx context.Context) error {
-			_, err := s.decide.run(ctx, s.servers.client, args, len(s.tails), s.hooks.ScriptLoaded)
+			_, err := script.run(ctx, s.servers.client, args, len(s.tails), s.hooks.ScriptLoaded)
 			if err == nil {
 				del := redis.NewIntCmd(ctx, append([]any{"del"}, keys[scriptArgs:]...)...)
 				_ = s.servers.client.Process(ctx, del) // they have a TTL
@@ -271,12 +285,15 @@ func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *fa
 
 // args returns the arguments of a script for one decision.
 func (s *Store) args(d decision, needsHold bool) []any {
-	args := s.appendKeys(make([]any, scriptArgs, 16), d.key)
+	return s.appendCall(s.appendKeys(make([]any, scriptArgs, 16), d.key), d, needsHold)
+}
+
+// appendCall appends what follows the keys.
+func (s *Store) appendCall(args []any, d decision, needsHold bool) []any {
 	if needsHold {
 		return d.Append(append(args, s.durations...), len(s.limits))
 	}
-	args = append(args, s.constants...)
-	return s.appendCost(args, d.HoldCall)
+	return s.appendCost(append(args, s.constants...), d.HoldCall)
 }
 
 // appendKeys appends the Redis key of each limit. They differ only outside the

@@ -4,12 +4,13 @@
 -- ARGV     each limit's constants and the duration of its holds; from `first` on `width` arguments for each call: the
 --          operation, n units, a number m, and two numbers for each limit, by which it finds a charge or a hold
 --            '0'  decide on n, and charge nothing
---            '1'  decide on n, and charge them
---            '2'  decide on n, and hold them; m is the id of the holds if there are none yet
+--            '1'  decide on n, and charge them; slots are held, with the id m
+--            '2'  decide on n, and hold them; m is the id of the holds if there are none yet, and of slots
 --            '3'  settle: charge m in place of n units held
 --            '4'  take back n units that were charged
 --            '5'  forget what was charged
 --            '6'  hold n units for longer
+--            '7'  free n slots
 -- Replies  {done, t, a, b, c, held, id, expiry} for each limit of each call, in one list. `done` is 1 or 0: whether
 --          the limit admits, of operations that decide. `held` is the units held besides. If there are several calls,
 --          one that comes after `most` was spent, or that failed before it changed anything, replies 2; one that
@@ -37,10 +38,12 @@ for base = 0, #KEYS - 1, size do
     local a, b = tonumber(ARGV[x]), tonumber(ARGV[x + 1])
     if op == '0' or (decides and not all) then
       if limit.foreign and op ~= '0' then redis.pcall('SET', key, '', 'PX', 1000) end -- it may have no TTL
-    elseif op == '1' or (op == '2' and limit.queues) then
-      err = limit.add_charge(key, n)
-    elseif op == '2' then
+    elseif decides and (limit.slots or (op == '2' and not limit.queues)) then
       reply[r - 1], reply[r] = limit.add_hold(n, m)
+    elseif decides then
+      err = limit.add_charge(key, n)
+    elseif op == '7' then
+      if limit.slots then limit.release(n, a) end
     elseif limit.queues and (op == '3' or op == '6') then
       if op == '3' and m == 0 then err = limit.take_back(key, n, a, b) end
     elseif op == '3' then
