@@ -3,6 +3,8 @@ package core
 import (
 	"context"
 	"log/slog"
+	"runtime/debug"
+	"sync/atomic"
 	"time"
 )
 
@@ -61,6 +63,11 @@ type Event struct {
 // Observe has observer called with every [Event], in the goroutine in which it
 // happens: it must be fast and safe for concurrent use. Given more than once, all
 // the observers are called, in that order. Without an observer events cost nothing.
+//
+// The observer's panic is its caller's, but for what is reported of a server
+// ([EventBreaker], [EventFallbackOn], [EventFallbackOff]): that may happen in the
+// background, or on behalf of another Limiter over the client. Such a panic is
+// logged once for each Limiter.
 func Observe(observer func(ctx context.Context, e Event)) Option { return observeOption(observer) }
 
 type observeOption func(ctx context.Context, e Event)
@@ -85,6 +92,8 @@ type emitter struct {
 	limiter string
 	observe func(ctx context.Context, e Event)
 	logger  *slog.Logger // nil for slog.Default
+
+	panicked atomic.Bool // it has been logged that an observer did
 }
 
 func (m *emitter) emit(ctx context.Context, e Event) {
@@ -92,6 +101,16 @@ func (m *emitter) emit(ctx context.Context, e Event) {
 		e.Limiter = m.limiter
 		m.observe(ctx, e)
 	}
+}
+
+// emitContained is emit where an observer's panic is nobody else's.
+func (m *emitter) emitContained(ctx context.Context, e Event) {
+	defer func() {
+		if value := recover(); value != nil && !m.panicked.Swap(true) {
+			m.logAt(ctx, slog.LevelError, "redislimit: an observer panicked", "panic", value, "stack", string(debug.Stack()))
+		}
+	}()
+	m.emit(ctx, e)
 }
 
 func (m *emitter) log() *slog.Logger {

@@ -69,6 +69,50 @@ func ExampleLimiter_AllowN() {
 	// false true
 }
 
+// What a job costs is known when it is done. Until then an estimate is held.
+func ExampleLimiter_Reserve() {
+	lim := newLimiter(core.FixedWindow(core.PerHour(1000)))
+
+	res, err := lim.Reserve(context.Background(), "user:alice", 500)
+	if err != nil || !res.Allowed {
+		log.Fatal("come back later")
+	}
+	others, _ := lim.Peek(context.Background(), "user:alice")
+	fmt.Println("while it runs:", others.Remaining)
+
+	if err := lim.Settle(context.Background(), res, 120); err != nil {
+		log.Print(err)
+	}
+	others, _ = lim.Peek(context.Background(), "user:alice")
+	fmt.Println("then:", others.Remaining)
+	// Output:
+	// while it runs: 500
+	// then: 880
+}
+
+// A job that costs more than was reserved, and than the limit, leaves a debt.
+func ExampleLimiter_Settle() {
+	lim := newLimiter(core.TokenBucket(core.PerHour(1000)))
+
+	res, _ := lim.Reserve(context.Background(), "user:alice", 500)
+	_ = lim.Settle(context.Background(), res, 7000)
+
+	res, _ = lim.Reserve(context.Background(), "user:alice", 500)
+	fmt.Println(res.Allowed, res.Remaining, res.RetryAfter.Round(time.Minute)) // in which 6500 units drain
+	// Output: false 0 6h30m0s
+}
+
+// Work that takes longer than the hold keeps its units from being charged as an estimate.
+func ExampleLimiter_KeepHeld() {
+	lim := newLimiter(core.FixedWindow(core.PerHour(1000)), core.Hold(time.Second))
+	defer func() { _ = lim.Close() }()
+
+	res, _ := lim.Reserve(context.Background(), "user:alice", 500)
+	lim.KeepHeld(res)
+	// ... work for an hour
+	_ = lim.Settle(context.Background(), res, 120)
+}
+
 // What a program gets wrong is an error.
 func ExampleLimiter_AllowN_mistakes() {
 	lim := newLimiter(core.FixedWindow(core.PerHour(100)))
@@ -238,4 +282,22 @@ func ExampleResult_Tighter() {
 	}
 	fmt.Println(shown.Name, shown.Remaining)
 	// Output: user 9
+}
+
+// Customers have limits of their own, which may change while the program runs.
+func ExampleLimiter_With() {
+	lim := newLimiter(core.TokenBucket(core.PerMinute(60)))
+	perMinute := map[string]int64{"acme": 250, "initech": 1000} // read from a database
+
+	for _, customer := range []string{"acme", "initech"} {
+		limits, err := lim.With(core.TokenBucket(core.PerMinute(perMinute[customer])))
+		if err != nil {
+			log.Fatal(err) // such as a rate of 0
+		}
+		res, _ := limits.Allow(context.Background(), "customer:"+customer)
+		fmt.Println(customer, res.Remaining, "of", res.Limit)
+	}
+	// Output:
+	// acme 249 of 250
+	// initech 999 of 1000
 }

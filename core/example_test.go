@@ -153,3 +153,12 @@ func ExampleEntries() {
 	// user:bob 3
 	// user:carol 2
 }
+
+// Jobs run for ten minutes at most. Those of a process that dies are charged then.
+func ExampleHold() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	lim := core.MustNew(rdb, "jobs", core.SlidingWindowLog(core.PerDay(1000)), core.Hold(10*time.Minute))
+
+	res, err := lim.Reserve(context.Background(), "user:alice", 20)
+	fmt.Println(res.Allowed, err)
+}

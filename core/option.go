@@ -119,7 +119,7 @@ func Timeout(d time.Duration) Option {
 // return, and are then sent together, in the order in which they came. A caller
 // waits at most one extra round trip, and under load Redis and this
 // process do less than half of the work. A batch is also bounded by the time that it
-// takes Redis, at about 1.5 ms: some 500 decisions of one limit, fewer of several.
+// takes Redis, at about 1.2 ms: some 400 decisions of one limit, fewer of several.
 //
 // On one server a batch is one script over many keys; on a Cluster
 // it is a pipeline to each node. What looks like one server may be a proxy before
@@ -130,7 +130,9 @@ func Timeout(d time.Duration) Option {
 // *redis.ClusterClient nothing is shared.
 //
 // Hooks of the client, such as those for tracing, see a batch once, with the
-// context of its first caller, which does not end with that caller.
+// context of its first caller, which does not end with that caller. A hook that
+// panics does so for that caller; the others get [ErrUnavailable], or what the outage
+// policy decides.
 func Coalesce(maxBatch int) Option {
 	return setting{
 		"batch size", fmt.Sprintf("Coalesce(%d)", maxBatch), maxBatch >= 1 && maxBatch <= 1000, "allowed is 1 to 1000",

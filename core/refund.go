@@ -10,12 +10,13 @@ import (
 
 // A receipt is what Refund needs to know of a charge.
 type receipt struct {
-	claim claim.Claim // zero if nothing was charged
-	key   string
-	n     int64
-	id    algorithm.Ref // the ChargeID; with several limits it is in the Result of each
-	held  *reservation  // of Reserve, and where there are slots; or nil
-	alive *liveness     // where there are slots
+	claim  claim.Claim // zero if nothing was charged
+	limits *limitSet
+	key    string
+	n      int64
+	id     algorithm.Ref // the ChargeID; with several limits it is in the Result of each
+	held   *reservation  // of Reserve, and where there are slots; or nil
+	alive  *liveness     // where there are slots
 }
 
 // Refund takes back what was charged for r, as far as it still counts and can be told
@@ -40,25 +41,25 @@ func (l *Limiter) Refund(ctx context.Context, r Result) error {
 	if taken, err := l.take(ctx, r); !taken {
 		return err
 	}
-	key, n := r.receipt.key, r.receipt.n
+	limits, key, n := r.receipt.limits, r.receipt.key, r.receipt.n
 	var ids []algorithm.Ref
 	if held != nil {
-		ids, _, _ = l.end(ctx, held)
+		ids, _, _ = l.end(ctx, held, n)
 	} else {
 		for each := range r.All() {
 			ids = append(ids, each.receipt.id)
 		}
 	}
 	if l.memory != nil {
-		l.memory.Refund(key, n, ids)
+		l.memory.Refund(limits.memory, key, n, ids)
 		return nil
 	}
-	defer l.denials.forget(key)
+	defer l.denials.forget(key, limits)
 	if r.Source == SourceFallback && l.fallback != nil {
-		l.fallback.store.Refund(key, n, ids)
+		l.fallback.store.Refund(limits.memory, key, n, ids)
 		return nil
 	}
-	return l.failure(ctx, l.store.Refund(ctx, key, n, ids))
+	return l.failure(ctx, l.storeOf(limits).Refund(ctx, limits.server, key, n, ids))
 }
 
 // take reports whether r is this Limiter's to refund or settle, which it then is no

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -17,68 +18,45 @@ import (
 type reservation struct {
 	claims   claim.Set // copies of the Result refer to it
 	limits   *limitSet
-	reserved bool // by Reserve; else what is no slot is charged
-	key      string
-	n        int64
 	source   Source
+	reserved bool // by Reserve; else what is no slot is charged
 
 	mu       sync.Mutex
 	refs     []algorithm.Ref // by what each limit finds what is held or charged
 	slots    bool            // it has slots
 	keep     bool            // all that is held is renewed, and not only slots
-	lost     bool            // its slots were lost
 	ended    bool            // it is settled or refunded, and not renewed any more
-	unknown  bool            // a renewal failed: by what the units that are no slots are found is not known
-	since    time.Time       // before what was last answered was sent: reserving or renewing
-	sent     time.Time       // when the last renewal was begun
+	unknown  bool            // a renewal failed: by what units that are no slots are found is not known
+	lost     bool            // its slots were lost
+	onLost   []func()        // called when they are
+	held     time.Time       // before the call was sent by which it is held
+	begun    time.Time       // when the last renewal was
+	queued   bool            // a renewal is about to begin, or is in flight
 	renewing chan struct{}   // closed when the renewal in flight has ended; nil if there is none
-	onLost   []func()        // called when the slots are lost
 }
 
-func newReservation(owner uint64, limits *limitSet, reserved bool) *reservation {
+func newReservation(owner uint64, limits *limitSet, source Source, op algorithm.Op) *reservation {
 	now := time.Now()
 	return &reservation{
-		claims: claim.Set{Owner: owner}, limits: limits, reserved: reserved, slots: limits.slots,
-		refs: make([]algorithm.Ref, len(limits.members)), since: now, sent: now,
+		claims: claim.Set{Owner: owner}, limits: limits, source: source, reserved: op == algorithm.OpReserve,
+		refs: make([]algorithm.Ref, len(limits.members)), slots: limits.slots, held: now, begun: now,
 	}
 }
 
-// end ends all renewals. It returns by what each limit finds what is held or charged,
-// and whether slots still are. known is false if it is not known by what the units that
-// are no slots are found.
-func (r *reservation) end() (refs []algorithm.Ref, slots, known bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ended = true
-	if r.keep || r.source != SourceRedis { // else Redis finds slots whatever becomes of the renewal
-		r.wait()
-	}
-	known = !r.unknown
-	refs = r.find(true)
-	slots, r.slots, r.onLost = r.slots, false, nil
-	return refs, slots, known
-}
-
-// wait waits for a renewal in flight. It unlocks r meanwhile.
-func (r *reservation) wait() {
-	if renewing := r.renewing; renewing != nil {
-		r.mu.Unlock()
-		<-renewing // it takes the Timeout at most
-		r.mu.Lock()
-	}
-}
-
-// find returns by what each limit finds its slots, and all others what they hold or
-// charged if all is set. What is not found has the zero Ref.
-func (r *reservation) find(all bool) []algorithm.Ref {
+// find returns by what each limit finds its slots, and what it charged or holds besides
+// if others is set. The others have the zero Ref.
+func (r *reservation) find(others bool) []algorithm.Ref {
 	refs := slices.Clone(r.refs)
 	for i, m := range r.limits.members {
-		if m.Slots && !r.slots || !m.Slots && !all {
+		if m.Slots && !r.slots || !m.Slots && !others {
 			refs[i] = algorithm.Ref{}
 		}
 	}
 	return refs
 }
+
+// renewsUnits reports whether units that are no slots are renewed.
+func (r *reservation) renewsUnits() bool { return r.keep && !r.unknown && !r.ended }
 
 // hold returns for how long what is renewed is held.
 func (r *reservation) hold() time.Duration {
@@ -88,6 +66,74 @@ func (r *reservation) hold() time.Duration {
 	return r.limits.slotHold
 }
 
+// begin begins a renewal. It returns by what is found what is to be renewed, or nil if
+// nothing is.
+func (r *reservation) begin() []algorithm.Ref {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.slots && !r.renewsUnits() {
+		return nil
+	}
+	r.renewing = make(chan struct{})
+	r.begun = time.Now()
+	return r.find(r.renewsUnits())
+}
+
+// renewed ends a renewal of what was found by sent, and is found by refs from now on
+// unless err is set; neither is if it was not sent. It reports whether slots were lost.
+func (r *reservation) renewed(sent, refs []algorithm.Ref, err error) (lost bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err != nil:
+		r.unknown = r.keep // slots are found as before
+	case refs != nil:
+		r.held = r.begun
+		for i, m := range r.limits.members {
+			switch {
+			case sent[i] == algorithm.Ref{}: // it was not renewed
+			case m.Slots && refs[i] == algorithm.Ref{}:
+				lost = r.slots
+			default:
+				r.refs[i] = refs[i]
+			}
+		}
+	}
+	close(r.renewing)
+	r.renewing = nil
+	return lost
+}
+
+// wait waits for a renewal in flight, where it decides by what is found what it renews:
+// in Redis slots are found by the same after it. It unlocks r meanwhile.
+func (r *reservation) wait(ctx context.Context, others bool) error {
+	renewing := r.renewing
+	if renewing == nil || r.source == SourceRedis && !others {
+		return nil
+	}
+	r.mu.Unlock()
+	defer r.mu.Lock()
+	select {
+	case <-renewing: // it takes the Timeout at most
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// end ends the renewals. It returns by what each limit finds what is held or charged,
+// and whether there still are slots. known is false if it is not known by what units that
+// are no slots are found.
+func (r *reservation) end(ctx context.Context) (refs []algorithm.Ref, slots, known bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+	err = r.wait(ctx, r.keep)
+	refs, known = r.find(true), !r.unknown
+	slots, r.slots, r.onLost = r.slots, false, nil
+	return refs, slots, known, err
+}
+
 // KeepHeld keeps what [Limiter.Reserve] holds for r from expiring, until r is settled or
 // the Limiter is closed: it is held anew every third of its hold, in the background.
 // It is for work that may take longer than the hold; the middleware calls it. If
@@ -95,25 +141,38 @@ func (r *reservation) hold() time.Duration {
 // are renewed without it.
 func (l *Limiter) KeepHeld(r Result) {
 	held := r.receipt.held
-	if held == nil || !held.reserved || r.receipt.claim.Owner() != l.id || held.n == 0 {
+	if held == nil || !held.reserved || r.receipt.claim.Owner() != l.id || r.receipt.n == 0 {
 		return
 	}
 	held.mu.Lock()
 	held.keep = true
 	held.mu.Unlock()
-	l.renewer.add(l, held)
+	l.renewer.add(l.family, kept{held, r.receipt.key, r.receipt.n})
+}
+
+// A kept is a reservation that is renewed.
+type kept struct {
+	*reservation
+	key string
+	n   int64
 }
 
 // A renewer renews the reservations of a Limiter. Its goroutine runs while there are
 // any.
 type renewer struct {
-	mu      sync.Mutex
-	kept    map[*reservation]struct{}
-	running bool
-	closed  chan struct{}
+	mu     sync.Mutex
+	kept   map[*reservation]kept
+	every  time.Duration // how often it looks for reservations to renew; 0: it does not run
+	sooner chan struct{} // every has become shorter
+	closed chan struct{}
 }
 
-func (w *renewer) add(l *Limiter, r *reservation) {
+func newRenewer() renewer {
+	return renewer{sooner: make(chan struct{}, 1), closed: make(chan struct{})}
+}
+
+func (w *renewer) add(f *family, k kept) {
+	every := k.hold() / 12
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	select {
@@ -122,12 +181,19 @@ func (w *renewer) add(l *Limiter, r *reservation) {
 	default:
 	}
 	if w.kept == nil {
-		w.kept = make(map[*reservation]struct{})
+		w.kept = make(map[*reservation]kept)
 	}
-	w.kept[r] = struct{}{}
-	if !w.running {
-		w.running = true
-		go w.run(l)
+	w.kept[k.reservation] = k
+	switch {
+	case w.every == 0:
+		w.every = every
+		go w.run(f, every)
+	case every < w.every:
+		w.every = every
+		select {
+		case w.sooner <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -141,128 +207,108 @@ func (w *renewer) close() {
 	}
 }
 
-// forget removes r, which is settled.
+// forget removes r, of which nothing is held any more.
 func (w *renewer) forget(r *reservation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.kept, r)
 }
 
-// run renews every reservation between a sixth and a third of its hold after the last
-// time, and finds those whose slots are lost.
-func (w *renewer) run(l *Limiter) {
-	tick := l.compiled.shortestHold / 6
-	timer := time.NewTimer(tick)
+// run renews every reservation between a fourth and a third of its hold after the last
+// time, and notices when slots are lost.
+func (w *renewer) run(f *family, every time.Duration) {
+	timer := time.NewTimer(every)
 	defer timer.Stop()
 	for {
 		select {
 		case <-timer.C:
+		case <-w.sooner:
 		case <-w.closed:
 			return
 		}
-		now := time.Now()
-		due, lost, next, ok := w.due(now, now.Add(tick))
-		for _, r := range lost {
-			l.loseSlots(r)
+		due, lost, next, ok := w.due(time.Now())
+		for _, k := range lost {
+			f.loseSlots(k)
 		}
 		if !ok {
 			return
 		}
 		if len(due) > 0 {
-			go l.renew(due) // which may wait for Redis, while slots are lost
+			go f.renew(due) // Redis may be slow, and slots be lost meanwhile
 		}
-		timer.Reset(time.Until(next))
+		timer.Reset(next)
 	}
 }
 
-// due returns the reservations that are to be renewed before the next look, which it
-// marks as being renewed, and those whose slots are lost. It also returns when to look
-// next: then, or before if slots will be lost until then. It reports false if there
-// is nothing to renew at all: the goroutine ends.
-func (w *renewer) due(now, then time.Time) (due, lost []*reservation, next time.Time, ok bool) {
+// due returns the reservations that are to be renewed at now, those whose slots are lost,
+// and when to look again. It reports false if there are none at all: the goroutine ends.
+func (w *renewer) due(now time.Time) (due, lost []kept, next time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for r := range w.kept {
+	next = w.every
+	for r, k := range w.kept {
 		r.mu.Lock()
-		expiry := r.since.Add(r.limits.slotHold)
-		switch isLost := r.slots && !now.Before(expiry); {
-		case isLost:
-			lost = append(lost, r)
-		case r.slots && expiry.Before(then):
-			then = expiry
-		}
-		switch hasUnits := r.keep && !r.unknown; {
-		case r.ended || !r.slots && !hasUnits:
+		left := r.limits.slotHold - now.Sub(r.held)
+		switch {
+		case !r.slots && !r.renewsUnits():
 			delete(w.kept, r)
-		case r.renewing == nil && !r.sent.Add(r.hold()/3).After(then):
-			r.renewing = make(chan struct{})
-			r.sent = now
-			due = append(due, r)
+		case r.slots && left <= 0:
+			lost = append(lost, k)
+		case !r.queued && now.Sub(r.begun) >= r.hold()/4:
+			r.queued = true
+			due = append(due, k)
+		}
+		if r.slots && left > 0 {
+			next = min(next, left)
 		}
 		r.mu.Unlock()
 	}
-	w.running = len(w.kept) > 0
-	return due, lost, then, w.running
+	if len(w.kept) == 0 {
+		w.every = 0
+	}
+	return due, lost, next, w.every > 0
 }
 
 // renew renews reservations, each once.
-func (l *Limiter) renew(due []*reservation) {
-	var inRedis []*server.Renewal
-	var ofRedis []*reservation
-	for _, r := range due {
-		r.mu.Lock()
-		x := &server.Renewal{Key: r.key, N: r.n, Refs: r.find(r.keep && !r.unknown)}
-		r.mu.Unlock()
-		switch {
-		case l.memory != nil:
-			x.Renewed, x.Done = l.memory.Renew(x.Key, x.N, x.Refs), true
-		case r.source == SourceFallback:
-			x.Renewed, x.Done = l.fallback.store.Renew(x.Key, x.N, x.Refs), true
-		default:
-			inRedis, ofRedis = append(inRedis, x), append(ofRedis, r)
-			continue
+func (f *family) renew(due []kept) {
+	inRedis := make(map[*server.Store][]*server.Renewal)
+	for _, k := range due {
+		local := f.memory
+		if k.source == SourceFallback {
+			local = f.fallback.store
 		}
-		l.renewed(r, x)
-	}
-	if len(inRedis) == 0 {
-		return
-	}
-	l.store.RenewAll(context.Background(), inRedis)
-	for i, x := range inRedis {
-		l.renewed(ofRedis[i], x)
-	}
-}
-
-// renewed ends the renewal x of r.
-func (l *Limiter) renewed(r *reservation, x *server.Renewal) {
-	lost := false
-	r.mu.Lock()
-	switch {
-	case x.Done:
-		r.since = r.sent
-		for i, m := range r.limits.members {
-			switch {
-			case x.Refs[i] == algorithm.Ref{}: // it was not renewed
-			case m.Slots && x.Renewed[i] == algorithm.Ref{}:
-				lost = r.slots
-			default:
-				r.refs[i] = x.Renewed[i]
+		var sent []algorithm.Ref
+		begin := func() []algorithm.Ref {
+			sent = k.begin()
+			return sent
+		}
+		end := func(refs []algorithm.Ref, err error) {
+			if k.renewed(sent, refs, err) {
+				f.loseSlots(k)
 			}
 		}
-	case x.Err != nil:
-		r.unknown = r.keep
+		if local == nil {
+			store := f.storeOf(k.limits)
+			inRedis[store] = append(inRedis[store], &server.Renewal{Limits: k.limits.server, Key: k.key, N: k.n, Begin: begin, End: end})
+		} else if refs := begin(); refs != nil {
+			end(local.Renew(k.limits.memory, k.key, k.n, refs), nil)
+		}
 	}
-	close(r.renewing)
-	r.renewing = nil
-	r.mu.Unlock()
-	if lost {
-		l.loseSlots(r)
+	for store, renewals := range inRedis {
+		store.RenewAll(context.Background(), renewals)
+	}
+	for _, k := range due {
+		k.mu.Lock()
+		k.queued = false
+		k.mu.Unlock()
 	}
 }
 
-// The module's own suites have clocks of their own, and so renew when these say so.
+// The module's own suites have clocks of their own, and so say when to renew.
 var _ = hook.SetRenew(func(limiter any) {
 	l := limiter.(*Limiter)
-	due, _, _, _ := l.renewer.due(time.Now(), time.Now().Add(maxHold))
+	l.renewer.mu.Lock()
+	due := slices.Collect(maps.Values(l.renewer.kept))
+	l.renewer.mu.Unlock()
 	l.renew(due)
 })

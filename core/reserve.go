@@ -33,11 +33,19 @@ const maxActual = 1_000_000_000
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (res Result, err error) {
 	err = l.decide(ctx, &res, key, n, algorithm.OpReserve)
 	if n == 0 && err == nil && res.Source != SourceNone { // nothing is held, and what it cost is charged
-		held := newReservation(l.id, l.compiled, true)
+		held := newReservation(l.id, l.limitsOf(res.Source), res.Source, algorithm.OpReserve)
 		held.slots = false
-		res.receipt = receipt{claim: held.claims.Only(), key: key, held: held}
+		res.receipt = receipt{limits: held.limits, claim: held.claims.Only(), key: key, held: held}
 	}
 	return res, err
+}
+
+// limitsOf returns the limits that a decision of a source was made by.
+func (l *Limiter) limitsOf(source Source) *limitSet {
+	if source == SourceFallback {
+		return l.limits.fallback
+	}
+	return l.limits
 }
 
 // Settle charges what r really cost, from 0 to 1e9 units, in place of what
@@ -64,24 +72,27 @@ func (l *Limiter) Settle(ctx context.Context, r Result, actual int64) error {
 	if taken, err := l.take(ctx, r); !taken {
 		return err
 	}
-	key, n := r.receipt.key, r.receipt.n
-	refs, slots, known := l.end(ctx, held)
+	limits, key, n := r.receipt.limits, r.receipt.key, r.receipt.n
+	refs, known, err := l.end(ctx, held, n)
+	if err != nil {
+		return err
+	}
 	if !known { // what is held is charged when it expires
-		if slots {
-			_ = l.release(ctx, r, refs) // they expire soon
+		if limits.slots {
+			_ = l.release(ctx, r, refs) // else they expire soon
 		}
-		n, actual, refs = 0, max(0, actual-n), make([]algorithm.Ref, len(refs))
+		n, actual, refs = 0, max(0, actual-n), make([]algorithm.Ref, len(limits.members))
 	}
 	if l.memory != nil {
-		l.memory.Settle(key, n, actual, refs)
+		l.memory.Settle(limits.memory, key, n, actual, refs)
 		return nil
 	}
-	defer l.denials.forget(key)
+	defer l.denials.forget(key, limits)
 	if r.Source == SourceFallback && l.fallback != nil {
-		l.fallback.store.Settle(key, n, actual, refs)
+		l.fallback.store.Settle(limits.memory, key, n, actual, refs)
 		return nil
 	}
-	return l.failure(ctx, l.store.Settle(ctx, key, n, actual, refs))
+	return l.failure(ctx, l.storeOf(limits).Settle(ctx, limits.server, key, n, actual, refs))
 }
 
 // A HoldOption sets for how long units are held; see [Hold].

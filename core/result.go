@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/memory"
+	"github.com/redislimit/redislimit/internal/server"
 )
 
 // Never is the RetryAfter of a request that can never be admitted, because it
@@ -144,6 +146,9 @@ func compareShares(a, b Result) int {
 // A limitSet is the limits of a Limiter, ready to decide.
 type limitSet struct {
 	limiter    string
+	algorithms string // the names of all
+	identity   string // and with the limits' names
+	limits     []Limit
 	names      []string
 	members    []algorithm.Member
 	capacities []int64
@@ -152,13 +157,19 @@ type limitSet struct {
 	slots        bool          // a limit is an InFlight
 	slotHold     time.Duration // the shortest Hold of those that are
 	shortestHold time.Duration // and of all
+
+	server   *server.Limits // of New
+	memory   *memory.Limits // of NewMemory, and of a fallback
+	fallback *limitSet      // what FailLocal decides by, or nil
 }
 
 func newLimitSet(limiter string, limits []Limit, hold time.Duration) *limitSet {
-	s := &limitSet{limiter: limiter}
+	s := &limitSet{limiter: limiter, limits: limits}
 	for _, l := range limits {
 		e := l.kind.New(l.numbers())
 		s.names = append(s.names, l.Name())
+		s.algorithms += l.kind.Name + " "
+		s.identity += l.kind.Name + " " + l.Name() + "\x00"
 		m := algorithm.Member{Kind: l.kind, Evaluator: e, Hold: hold.Microseconds()}
 		switch {
 		case l.kind.Slots:

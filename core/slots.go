@@ -29,52 +29,54 @@ func (l *Limiter) Release(ctx context.Context, r Result) error {
 	case held == nil:
 		return nil
 	}
-	refs, slots := held.takeSlots()
-	if !slots {
-		return nil
-	}
-	l.emitSlots(ctx, held, -1)
-	if !held.reserved {
-		l.renewer.forget(held)
+	refs, err := l.takeSlots(ctx, held, r.receipt.n)
+	if refs == nil || err != nil {
+		return err
 	}
 	return l.release(ctx, r, refs)
 }
 
 // release frees the slots that are found by refs.
 func (l *Limiter) release(ctx context.Context, r Result, refs []algorithm.Ref) error {
-	key, n := r.receipt.key, r.receipt.n
+	limits, key, n := r.receipt.limits, r.receipt.key, r.receipt.n
 	if l.memory != nil {
-		l.memory.Release(key, n, refs)
+		l.memory.Release(limits.memory, key, n, refs)
 		return nil
 	}
 	if r.Source == SourceFallback && l.fallback != nil {
-		l.fallback.store.Release(key, n, refs)
+		l.fallback.store.Release(limits.memory, key, n, refs)
 		return nil
 	}
-	return l.failure(ctx, l.store.Release(ctx, key, n, refs))
+	return l.failure(ctx, l.storeOf(limits).Release(ctx, limits.server, key, n, refs))
 }
 
-// takeSlots returns by what the slots are found, and whether there are any. From then
-// on there are none.
-func (r *reservation) takeSlots() (refs []algorithm.Ref, slots bool) {
+// takeSlots takes the n slots of r, which are then no longer renewed. It returns by what
+// they are found, or nil if there are none.
+func (f *family) takeSlots(ctx context.Context, r *reservation, n int64) ([]algorithm.Ref, error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.source != SourceRedis {
-		r.wait()
+	err := r.wait(ctx, false)
+	refs, slots, keep := r.find(false), r.slots, r.keep
+	r.slots, r.onLost = false, nil
+	r.mu.Unlock()
+	if !slots {
+		return nil, nil
 	}
-	refs = r.find(false)
-	slots, r.slots, r.onLost = r.slots, false, nil
-	return refs, slots
+	if !keep {
+		f.renewer.forget(r)
+	}
+	f.emitSlots(ctx, r, -n)
+	return refs, err
 }
 
-// end ends what is held for a Result that is settled or refunded; see [reservation.end].
-func (l *Limiter) end(ctx context.Context, held *reservation) (refs []algorithm.Ref, slots, known bool) {
-	refs, slots, known = held.end()
-	l.renewer.forget(held)
+// end ends what n units are held for, which are settled or refunded. It returns by what
+// each limit finds them, and whether that is known of those that are no slots.
+func (f *family) end(ctx context.Context, r *reservation, n int64) (refs []algorithm.Ref, known bool, err error) {
+	refs, slots, known, err := r.end(ctx)
+	f.renewer.forget(r)
 	if slots {
-		l.emitSlots(ctx, held, -1)
+		f.emitSlots(ctx, r, -n)
 	}
-	return refs, slots, known
+	return refs, known, err
 }
 
 // SlotContext returns a copy of ctx that is canceled when r loses its slots of
@@ -114,59 +116,55 @@ type liveness struct{ of *reservation }
 // or until all copies of res have been dropped.
 func (l *Limiter) keepSlots(ctx context.Context, res *Result) {
 	held := res.receipt.held
-	if held == nil {
+	if held == nil || !held.slots {
 		return
 	}
-	held.key, held.n, held.source = res.receipt.key, res.receipt.n, res.Source
-	if !held.slots {
-		return
-	}
+	k := kept{held, res.receipt.key, res.receipt.n}
 	res.receipt.alive = &liveness{held}
-	runtime.AddCleanup(res.receipt.alive, l.dropped, held)
-	l.emitSlots(ctx, held, 1)
-	l.renewer.add(l, held)
+	runtime.AddCleanup(res.receipt.alive, l.dropped, k)
+	l.emitSlots(ctx, held, k.n)
+	l.renewer.add(l.family, k)
 }
 
 // dropped ends the renewals of slots that nothing can release any more.
-func (l *Limiter) dropped(held *reservation) {
-	if _, slots := held.takeSlots(); !slots {
+func (f *family) dropped(k kept) {
+	ctx := context.Background()
+	if refs, _ := f.takeSlots(ctx, k.reservation, k.n); refs == nil {
 		return
 	}
-	ctx := context.Background()
-	l.emitSlots(ctx, held, -1)
-	l.dropLogged.Do(func() {
-		l.events.log().WarnContext(ctx, "redislimit: a Result with slots in flight was dropped without Release: they are free when they expire; this is logged once",
-			"limiter", l.name)
+	f.dropLogged.Do(func() {
+		f.events.log().WarnContext(ctx, "redislimit: a Result with slots was dropped without Release: they are free when they expire; this is logged once",
+			"limiter", f.name)
 	})
 }
 
 // loseSlots notes that slots were lost: others may have them.
-func (l *Limiter) loseSlots(r *reservation) {
-	r.mu.Lock()
-	had, onLost := r.slots, r.onLost
-	r.slots, r.onLost = false, nil
-	r.lost = r.lost || had
-	r.mu.Unlock()
+func (f *family) loseSlots(k kept) {
+	k.mu.Lock()
+	had, onLost := k.slots, k.onLost
+	k.slots, k.onLost = false, nil
+	k.lost = k.lost || had
+	k.mu.Unlock()
 	if !had {
 		return
 	}
 	ctx := context.Background()
-	l.emitSlots(ctx, r, -1)
-	l.events.emit(ctx, Event{Kind: EventSlotLost, Cost: r.n, Err: ErrSlotLost})
-	for _, f := range onLost {
-		f()
+	f.emitSlots(ctx, k.reservation, -k.n)
+	f.events.emit(ctx, Event{Kind: EventSlotLost, Cost: k.n, Err: ErrSlotLost})
+	for _, lost := range onLost {
+		lost()
 	}
 }
 
-// emitSlots emits that this process holds the slots of r, or with a sign of -1 that it
-// does no more.
-func (l *Limiter) emitSlots(ctx context.Context, r *reservation, sign int64) {
-	if l.events.observe == nil {
+// emitSlots emits that this process holds n slots of r, or if n is negative that it does
+// no more.
+func (f *family) emitSlots(ctx context.Context, r *reservation, n int64) {
+	if f.events.observe == nil {
 		return
 	}
 	for i, m := range r.limits.members {
 		if m.Slots {
-			l.events.emit(ctx, Event{Kind: EventSlots, Cost: sign * r.n, Detail: r.limits.names[i]})
+			f.events.emit(ctx, Event{Kind: EventSlots, Cost: n, Detail: r.limits.names[i]})
 		}
 	}
 }

@@ -33,7 +33,7 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) echo.
 			r := newRequest(c)
 			verdict := g.Check(r, c.Response().Header(), r.seen)
 			switch handler, ok := handlers.For(verdict); {
-			case verdict.Status == 0 && g.CountsByStatus():
+			case verdict.Status == 0 && g.Settles():
 				return serveAndFinish(g, verdict, next, c)
 			case verdict.Status == 0:
 				return next(c)
@@ -69,9 +69,16 @@ func OnError(h echo.HandlerFunc) guard.Option { return adapter.OnError(h) }
 // adapter the key function panics.
 func Key(f func(echo.Context) (string, error)) keyfunc.Func { return adapter.Key(f) }
 
+// Request returns the request of c as key functions see it, so that the function given
+// to [Key] can call others, such as [keyfunc.IP].
+func Request(c echo.Context) keyfunc.Request { return &request{c: c, seen: seenIn(c)} }
+
 // Result returns the decision about the request of c: the tightest one of stacked
 // middlewares. It reports false if no limiter decided.
-func Result(c echo.Context) (core.Result, bool) {
-	seen, _ := c.Get(seenKey).(*guard.Seen)
-	return seen.Result()
-}
+func Result(c echo.Context) (core.Result, bool) { return seenIn(c).Result() }
+
+// SetCost sets what the request of c really costs: the middlewares with
+// [guard.CostAfter] charge n units when its response ends, and others ignore it. Of
+// several calls the last one counts. A negative n is a mistake: it is logged, and
+// what was reserved is charged.
+func SetCost(c echo.Context, n int64) { seenIn(c).SetCost(n) }

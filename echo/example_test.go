@@ -1,11 +1,13 @@
 package echolimit_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -98,6 +100,28 @@ func ExampleKey() {
 	// Output: 200 hello
 }
 
+// A key function can call others. This one counts by address and tenant, and the same
+// key unlocks a client elsewhere.
+func ExampleRequest() {
+	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
+	address := keyfunc.IP()
+	byTenant := echolimit.Key(func(c echo.Context) (string, error) {
+		ip, err := address(echolimit.Request(c))
+		return "tenant:" + c.QueryParam("tenant") + "," + ip, err
+	})
+	e := echo.New()
+	e.GET("/", hello, echolimit.Middleware(lim, byTenant))
+	get(e)
+
+	key := "tenant:acme," + keyfunc.ForIP(netip.MustParseAddr("192.0.2.1"))
+	res, _ := lim.Peek(context.Background(), key)
+	fmt.Println(res.Remaining, "left")
+	_ = lim.Reset(context.Background(), key)
+	// Output:
+	// 200 hello
+	// 0 left
+}
+
 // Handlers can show what is left.
 func ExampleResult() {
 	get(limited(func(c echo.Context) error {
@@ -105,4 +129,17 @@ func ExampleResult() {
 		return c.JSON(http.StatusOK, map[string]any{"left": res.Remaining})
 	}, keyfunc.IP()))
 	// Output: 200 {"left":0}
+}
+
+// What turns out to cost nothing, such as an answer from a cache, does not count.
+func ExampleSetCost() {
+	h := limited(func(c echo.Context) error {
+		echolimit.SetCost(c, 0)
+		return c.String(http.StatusOK, "from the cache")
+	}, keyfunc.IP(), guard.CostAfter())
+	get(h)
+	get(h)
+	// Output:
+	// 200 from the cache
+	// 200 from the cache
 }

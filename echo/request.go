@@ -48,11 +48,16 @@ func (q *request) Value(key any) any {
 // seenKey is the key under which an echo.Context has its guard.Seen.
 const seenKey = "github.com/redislimit/redislimit"
 
+// seenIn returns the guard.Seen of c, or nil before the first middleware.
+func seenIn(c echo.Context) *guard.Seen {
+	seen, _ := c.Get(seenKey).(*guard.Seen)
+	return seen
+}
+
 // newRequest returns the request of c, with the guard.Seen that c has or a new one.
 func newRequest(c echo.Context) *request {
-	q := &request{c: c}
-	var ok bool
-	if q.seen, ok = c.Get(seenKey).(*guard.Seen); !ok {
+	q := &request{c: c, seen: seenIn(c)}
+	if q.seen == nil {
 		q.seen = &q.own
 		c.Set(seenKey, q.seen)
 	}

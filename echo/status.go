@@ -1,36 +1,74 @@
 package echolimit
 
 import (
+	"bufio"
+	"context"
+	"net"
 	"net/http"
+	"sync"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/redislimit/redislimit/core/guard"
 )
 
-// serveAndFinish serves the request and gives g the final status. An error, or a
-// panic that is recovered further out, is answered after this middleware has
-// returned: the status is then known only when the response is sent.
+// serveAndFinish serves the request and gives g the final status. An error is answered
+// after this middleware has returned: the status is then known only when the response
+// is sent, or at the end of the request if nothing is. A panic before that is 500.
 func serveAndFinish(g *guard.Guard, v guard.Verdict, next echo.HandlerFunc, c echo.Context) (err error) {
 	ctx, response := c.Request().Context(), c.Response()
+	var once sync.Once
+	finish := func(status int) { once.Do(func() { g.Finish(ctx, v, status) }) }
 	returned, status := false, 0
+	writer := &hijackable{ResponseWriter: response.Writer}
+	response.Writer = writer
 	response.Before(func() {
+		if writer.hijacked {
+			return // this response reaches nobody
+		}
 		status = response.Status
 		if returned {
-			g.Finish(ctx, v, status)
+			finish(status)
 		}
 	})
 	panicked := true
 	defer func() {
 		returned = true
+		if response.Writer == writer { // and not that of a middleware further in, which left its own
+			response.Writer = writer.ResponseWriter
+		}
 		switch {
+		case writer.hijacked && status == 0:
+			finish(http.StatusSwitchingProtocols)
 		case status != 0:
-			g.Finish(ctx, v, status)
-		case err == nil && !panicked:
-			g.Finish(ctx, v, http.StatusOK) // nothing was written: net/http sends 200
+			finish(status)
+		case panicked:
+			finish(http.StatusInternalServerError)
+		case err == nil:
+			finish(http.StatusOK) // nothing was written: net/http sends 200
+		default:
+			context.AfterFunc(ctx, func() { finish(http.StatusOK) })
 		}
 	}()
 	err = next(c)
 	panicked = false
 	return err
 }
+
+// A hijackable response notes that a handler has taken over the connection, of which
+// the status that Echo keeps says nothing.
+type hijackable struct {
+	http.ResponseWriter
+
+	hijacked bool
+}
+
+func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
+	h.hijacked = h.hijacked || err == nil
+	return conn, rw, err
+}
+
+// Unwrap is for http.ResponseController, through which Echo uses all but the methods
+// above.
+func (h *hijackable) Unwrap() http.ResponseWriter { return h.ResponseWriter }

@@ -1,11 +1,14 @@
 package fiberlimit_test
 
 import (
+	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net/http/httptest"
+	"net/netip"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/redis/go-redis/v9"
@@ -100,6 +103,28 @@ func ExampleKey() {
 	// Output: 200 hello
 }
 
+// A key function can call others. This one counts by address and tenant, and the same
+// key unlocks a client elsewhere.
+func ExampleRequest() {
+	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
+	address := keyfunc.IP()
+	byTenant := fiberlimit.Key(func(c *fiber.Ctx) (string, error) {
+		ip, err := address(fiberlimit.Request(c))
+		return "tenant:" + c.Query("tenant") + "," + ip, err
+	})
+	app := fiber.New()
+	app.Get("/", fiberlimit.Middleware(lim, byTenant), hello)
+	get(app)
+
+	key := "tenant:acme," + keyfunc.ForIP(netip.MustParseAddr("0.0.0.0"))
+	res, _ := lim.Peek(context.Background(), key)
+	fmt.Println(res.Remaining, "left")
+	_ = lim.Reset(context.Background(), key)
+	// Output:
+	// 200 hello
+	// 0 left
+}
+
 // Handlers can show what is left.
 func ExampleResult() {
 	get(limited(fiber.Config{}, func(c *fiber.Ctx) error {
@@ -107,4 +132,34 @@ func ExampleResult() {
 		return c.JSON(fiber.Map{"left": res.Remaining})
 	}, keyfunc.IP()))
 	// Output: 200 {"left":0}
+}
+
+// What turns out to cost nothing, such as an answer from a cache, does not count.
+func ExampleSetCost() {
+	app := limited(fiber.Config{}, func(c *fiber.Ctx) error {
+		fiberlimit.SetCost(c, 0)
+		return c.SendString("from the cache")
+	}, keyfunc.IP(), guard.CostAfter())
+	get(app)
+	get(app)
+	// Output:
+	// 200 from the cache
+	// 200 from the cache
+}
+
+// A streamed body is written when the handler has returned, and c is no longer valid.
+func ExampleCostSetter() {
+	app := limited(fiber.Config{}, func(c *fiber.Ctx) error {
+		setCost := fiberlimit.CostSetter(c)
+		c.Context().SetBodyStreamWriter(func(w *bufio.Writer) {
+			for i, word := range []string{"a", " long", " answer"} {
+				setCost(int64(i) + 1) // so far: the client may leave at any time
+				_, _ = w.WriteString(word)
+				_ = w.Flush()
+			}
+		})
+		return nil
+	}, keyfunc.IP(), guard.CostAfter())
+	get(app)
+	// Output: 200 a long answer
 }

@@ -25,6 +25,10 @@ const adapter = guard.Adapter[*fiber.Ctx, fiber.Handler]("fiberlimit")
 // disconnects: the request waits nevertheless, and its handler runs. If the context of
 // c.SetUserContext ends, the wait ends.
 //
+// fasthttp appends the trailer of a chunked body to the headers. Key functions therefore
+// see no header of a chunked request that its header block did not have, and so none that
+// the application added before the middleware.
+//
 // With guard.CountIf an error that the handler returns is rendered by the
 // application's ErrorHandler at once, as Fiber's own logger does, because only
 // that gives the final status; middleware further out sees no error then.
@@ -35,7 +39,7 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber
 	return func(c *fiber.Ctx) error {
 		verdict := g.Check(request{c}, header{c}, withSeen(c))
 		switch handler, ok := handlers.For(verdict); {
-		case verdict.Status == 0 && g.CountsByStatus():
+		case verdict.Status == 0 && g.Settles():
 			return serveAndFinish(g, verdict, c)
 		case verdict.Status == 0:
 			return c.Next()
@@ -68,8 +72,25 @@ func Key(f func(*fiber.Ctx) (string, error)) keyfunc.Func {
 	}
 }
 
+// Request returns the request of c as key functions see it, so that the function given
+// to [Key] can call others, such as [keyfunc.IP]. It is valid as long as c.
+func Request(c *fiber.Ctx) keyfunc.Request { return request{c} }
+
 // Result returns the decision about the request of c: the tightest one of stacked
 // middlewares. It reports false if no limiter decided.
 func Result(c *fiber.Ctx) (core.Result, bool) {
 	return seenIn(c).Result()
 }
+
+// SetCost sets what the request of c really costs: the middlewares with
+// [guard.CostAfter] charge n units when its response ends, and others ignore it. Of
+// several calls the last one counts. A negative n is a mistake: it is logged, and
+// what was reserved is charged.
+// c must be valid: where the handler has returned, use [CostSetter].
+func SetCost(c *fiber.Ctx, n int64) { seenIn(c).SetCost(n) }
+
+// CostSetter returns [SetCost] for the request of c, for what runs when the handler has
+// returned and c is no longer valid: the writer of a streamed body, or what talks over a
+// hijacked connection. If the client leaves before it is called, what was reserved is
+// charged; so call it while the cost grows.
+func CostSetter(c *fiber.Ctx) func(n int64) { return seenIn(c).SetCost }

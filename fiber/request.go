@@ -16,14 +16,12 @@ import (
 // outlives the handler, after which Fiber reuses the memory of its own strings.
 type request struct{ c *fiber.Ctx }
 
-func (q request) Context() context.Context  { return q.c.UserContext() }
-func (q request) Method() string            { return strings.Clone(q.c.Method()) }
-func (q request) Path() string              { return strings.Clone(q.c.Path()) }
-func (q request) Header(name string) string { return strings.Clone(q.c.Get(name)) }
-func (q request) Query(name string) string  { return strings.Clone(q.c.Query(name)) }
-func (q request) Cookie(name string) string { return strings.Clone(q.c.Cookies(name)) }
-func (q request) Unwrap() any               { return q.c }
-func (q request) Logger() *slog.Logger      { return seenIn(q.c).Logger() }
+func (q request) Context() context.Context { return q.c.UserContext() }
+func (q request) Method() string           { return strings.Clone(q.c.Method()) }
+func (q request) Path() string             { return strings.Clone(q.c.Path()) }
+func (q request) Query(name string) string { return strings.Clone(q.c.Query(name)) }
+func (q request) Unwrap() any              { return q.c }
+func (q request) Logger() *slog.Logger     { return seenIn(q.c).Logger() }
 
 // RemoteAddr is never c.IP, which may trust headers.
 func (q request) RemoteAddr() string {
@@ -34,13 +32,32 @@ func (q request) RemoteAddr() string {
 	return addr.String()
 }
 
+func (q request) Header(name string) string {
+	lines, _ := q.lines(name)
+	if len(lines) == 0 {
+		return ""
+	}
+	return string(lines[0])
+}
+
 func (q request) HeaderValues(name string) []string {
-	lines := q.c.Request().Header.PeekAll(name)
+	lines, _ := q.lines(name)
 	values := make([]string, len(lines))
 	for i, line := range lines {
 		values[i] = string(line)
 	}
 	return values
+}
+
+func (q request) Cookie(name string) string {
+	lines, chunked := q.lines(fiber.HeaderCookie)
+	switch {
+	case chunked && cookieIn(linesIn(q.c.Request().Header.RawHeaders(), fiber.HeaderCookie), name) == "":
+		return "" // it may be in the trailer
+	case chunked || len(lines) > 1:
+		return cookieIn(lines, name)
+	}
+	return strings.Clone(q.c.Cookies(name))
 }
 
 func (q request) Value(key any) any {

@@ -1,6 +1,10 @@
 package fiberlimit
 
 import (
+	"context"
+	"runtime"
+	"sync"
+
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/redislimit/redislimit/core/guard"
@@ -11,7 +15,13 @@ import (
 // panic is 500: that is what recovering middleware further out answers.
 func serveAndFinish(g *guard.Guard, v guard.Verdict, c *fiber.Ctx) error {
 	status := fiber.StatusInternalServerError
-	defer func() { g.Finish(c.UserContext(), v, status) }()
+	defer func() {
+		if c.Response().IsBodyStream() || c.Context().Hijacked() {
+			whenEnded(c, func() { g.Finish(context.Background(), v, status) }) // c and its context are not valid then
+			return
+		}
+		g.Finish(c.UserContext(), v, status)
+	}()
 	if err := c.Next(); err != nil {
 		if err := c.App().ErrorHandler(c, err); err != nil {
 			return c.SendStatus(fiber.StatusInternalServerError) // as Fiber itself does
@@ -19,6 +29,24 @@ func serveAndFinish(g *guard.Guard, v guard.Verdict, c *fiber.Ctx) error {
 	}
 	status = c.Response().StatusCode()
 	return nil
+}
+
+// A responseEnd is a value of a request, which fasthttp closes when the request is over:
+// when the body is sent or the client gone, or when the connection that a handler took
+// over is closed.
+type responseEnd struct{ finish func() }
+
+// Close calls finish.
+func (e *responseEnd) Close() error {
+	e.finish()
+	return nil
+}
+
+// whenEnded calls finish, once, when the response to c has ended.
+func whenEnded(c *fiber.Ctx, finish func()) {
+	end := &responseEnd{sync.OnceFunc(finish)}
+	runtime.AddCleanup(end, func(finish func()) { finish() }, end.finish) // fasthttp drops some failed requests without closing their values
+	c.Locals(end, end)
 }
 
 // An answerError is a status and the reason for it. Clients see only the status.

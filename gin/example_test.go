@@ -1,10 +1,12 @@
 package ginlimit_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 
 	"github.com/gin-gonic/gin"
 	"github.com/redis/go-redis/v9"
@@ -80,6 +82,28 @@ func ExampleKey() {
 	// Output: 200 hello
 }
 
+// A key function can call others. This one counts by address and tenant, and the same
+// key unlocks a client elsewhere.
+func ExampleRequest() {
+	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
+	address := keyfunc.IP()
+	byTenant := ginlimit.Key(func(c *gin.Context) (string, error) {
+		ip, err := address(ginlimit.Request(c))
+		return "tenant:" + c.Query("tenant") + "," + ip, err
+	})
+	r := gin.New()
+	r.GET("/", ginlimit.Middleware(lim, byTenant), hello)
+	get(r)
+
+	key := "tenant:acme," + keyfunc.ForIP(netip.MustParseAddr("192.0.2.1"))
+	res, _ := lim.Peek(context.Background(), key)
+	fmt.Println(res.Remaining, "left")
+	_ = lim.Reset(context.Background(), key)
+	// Output:
+	// 200 hello
+	// 0 left
+}
+
 // Handlers can show what is left.
 func ExampleResult() {
 	get(limited(func(c *gin.Context) {
@@ -88,4 +112,20 @@ func ExampleResult() {
 		}
 	}, keyfunc.IP()))
 	// Output: 200 {"left":0}
+}
+
+// An answer that costs more than what was reserved leaves a debt: the next request is
+// denied.
+func ExampleSetCost() {
+	h := limited(func(c *gin.Context) {
+		c.String(http.StatusOK, "an answer")
+		ginlimit.SetCost(c, 12)
+	}, keyfunc.IP(), guard.CostAfter(), guard.NoHeaders())
+	get(h)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	fmt.Println(w.Code)
+	// Output:
+	// 200 an answer
+	// 429
 }

@@ -28,7 +28,7 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) gin.H
 	return func(c *gin.Context) {
 		verdict := g.Check(request{c}, c.Writer.Header(), withSeen(c))
 		switch handler, ok := handlers.For(verdict); {
-		case verdict.Status == 0 && g.CountsByStatus():
+		case verdict.Status == 0 && g.Settles():
 			serveAndFinish(g, verdict, c)
 		case verdict.Status == 0: // Gin goes on by itself
 		case ok:
@@ -58,8 +58,18 @@ func OnError(h gin.HandlerFunc) guard.Option { return adapter.OnError(h) }
 // adapter the key function panics.
 func Key(f func(*gin.Context) (string, error)) keyfunc.Func { return adapter.Key(f) }
 
+// Request returns the request of c as key functions see it, so that the function given
+// to [Key] can call others, such as [keyfunc.IP].
+func Request(c *gin.Context) keyfunc.Request { return request{c} }
+
 // Result returns the decision about the request of c: the tightest one of stacked
 // middlewares. It reports false if no limiter decided.
 func Result(c *gin.Context) (core.Result, bool) {
 	return seenIn(c).Result()
 }
+
+// SetCost sets what the request of c really costs: the middlewares with
+// [guard.CostAfter] charge n units when its response ends, and others ignore it. Of
+// several calls the last one counts. A negative n is a mistake: it is logged, and
+// what was reserved is charged.
+func SetCost(c *gin.Context, n int64) { seenIn(c).SetCost(n) }

@@ -37,8 +37,17 @@ func (q request) Value(key any) any {
 		if value, ok := q.c.Get(name); ok {
 			return value
 		}
+	} else if c, ok := any(q.c).(anyKeys); ok {
+		if value, ok := c.Get(key); ok {
+			return value
+		}
 	}
 	return q.c.Request.Context().Value(key)
+}
+
+// anyKeys is a *gin.Context since Gin 1.11. Before that its keys are strings.
+type anyKeys interface {
+	Get(key any) (value any, exists bool)
 }
 
 // seenKey is the key under which a *gin.Context has its guard.Seen.

@@ -1,7 +1,9 @@
 package ginlimit
 
 import (
+	"bufio"
 	"context"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -17,9 +19,16 @@ import (
 // of that answer is the final one.
 func serveAndFinish(g *guard.Guard, v guard.Verdict, c *gin.Context) {
 	ctx := c.Request.Context()
+	writer := &hijackable{ResponseWriter: c.Writer}
+	c.Writer = writer
 	panicked := true
 	defer func() {
+		if c.Writer == writer { // and not that of a middleware further in, which left its own
+			c.Writer = writer.ResponseWriter
+		}
 		switch {
+		case writer.hijacked:
+			g.Finish(ctx, v, http.StatusSwitchingProtocols)
 		case c.Writer.Written():
 			g.Finish(ctx, v, c.Writer.Status())
 		case panicked:
@@ -33,6 +42,24 @@ func serveAndFinish(g *guard.Guard, v guard.Verdict, c *gin.Context) {
 	c.Next()
 	panicked = false
 }
+
+// A hijackable response notes that a handler has taken over the connection, of which
+// the status that Gin keeps says nothing.
+type hijackable struct {
+	gin.ResponseWriter
+
+	hijacked bool
+}
+
+func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	written := h.Written()
+	conn, rw, err := h.ResponseWriter.Hijack()
+	h.hijacked = h.hijacked || err == nil && !written
+	return conn, rw, err
+}
+
+// Unwrap is for http.ResponseController.
+func (h *hijackable) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
 // An unanswered response calls finish when it is answered, at the latest at the end
 // of the request: Gin itself then sends the status that was set, or 200.
@@ -50,6 +77,9 @@ func whenAnswered(ctx context.Context, w gin.ResponseWriter, finish func(status 
 	context.AfterFunc(ctx, u.finish)
 	return u
 }
+
+// Unwrap is for http.ResponseController.
+func (u *unanswered) Unwrap() http.ResponseWriter { return u.ResponseWriter }
 
 func (u *unanswered) WriteHeader(code int) {
 	u.ResponseWriter.WriteHeader(code)

@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 
 	"github.com/redis/go-redis/v9"
 
@@ -36,7 +37,7 @@ func limited(next http.HandlerFunc, key keyfunc.Func, options ...guard.Option) h
 // get asks h for "/" and prints the answer.
 func get(h http.Handler) {
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?tenant=acme", nil))
 	fmt.Println(w.Code, w.Body)
 }
 
@@ -82,6 +83,26 @@ func ExampleKey() {
 	// 429 {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["api"],"limit":1,"retry-after":3600}
 }
 
+// A key function can call others. This one counts by address and tenant, and the same
+// key unlocks a client elsewhere.
+func ExampleRequest() {
+	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
+	address := keyfunc.IP()
+	byTenant := httplimit.Key(func(r *http.Request) (string, error) {
+		ip, err := address(httplimit.Request(r))
+		return "tenant:" + r.FormValue("tenant") + "," + ip, err
+	})
+	get(httplimit.Middleware(lim, byTenant)(http.HandlerFunc(hello)))
+
+	key := "tenant:acme," + keyfunc.ForIP(netip.MustParseAddr("192.0.2.1"))
+	res, _ := lim.Peek(context.Background(), key)
+	fmt.Println(res.Remaining, "left")
+	_ = lim.Reset(context.Background(), key)
+	// Output:
+	// 200 hello
+	// 0 left
+}
+
 // Handlers can show what is left.
 func ExampleResult() {
 	get(limited(func(w http.ResponseWriter, r *http.Request) {
@@ -90,6 +111,27 @@ func ExampleResult() {
 		}
 	}, keyfunc.IP()))
 	// Output: 200 0 left for an hour
+}
+
+// A gateway to a language model knows the tokens of an answer when it has it. It reserves
+// 500 for each. An answer took 1200: until that is paid, the next request is denied.
+func ExampleSetCost() {
+	lim, _ := core.NewMemory("tokens", core.TokenBucket(core.PerHour(1000)))
+	gateway := httplimit.Middleware(lim, keyfunc.IP(),
+		guard.CostAfter(), guard.Cost(func(keyfunc.Request) int64 { return 500 }))
+	h := gateway(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "an answer")
+		httplimit.SetCost(r.Context(), 1200)
+	}))
+
+	for range 2 {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", nil))
+		fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// 200 500
+	// 429 0
 }
 
 // An attacker invents an API key for every request, and an address besides. Keys

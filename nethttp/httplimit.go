@@ -29,9 +29,11 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, outer *http.Request) {
 			r, seen := withSeen(outer)
+			// The server removes the temporary files of outer, and r may be a copy. A panic may be recovered further out.
+			defer func() { outer.MultipartForm = r.MultipartForm }()
 			verdict := g.Check(request{r}, w.Header(), seen)
 			switch handler, ok := handlers.For(verdict); {
-			case verdict.Status == 0 && g.CountsByStatus():
+			case verdict.Status == 0 && g.Settles():
 				serveAndFinish(g, verdict, next, w, r)
 			case verdict.Status == 0:
 				next.ServeHTTP(w, r)
@@ -42,7 +44,6 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(
 				w.WriteHeader(verdict.Status)
 				_, _ = w.Write(guard.Problem(verdict.Status, verdict.Err)) // fails only if the client has left
 			}
-			outer.MultipartForm = r.MultipartForm // the server removes the temporary files of outer, and r may be a copy
 		})
 	}
 }
@@ -62,8 +63,18 @@ func OnError(h http.Handler) guard.Option { return adapter.OnError(h) }
 // adapter the key function panics.
 func Key(f func(*http.Request) (string, error)) keyfunc.Func { return adapter.Key(f) }
 
+// Request returns r as key functions see it, so that the function given to [Key] can
+// call others, such as [keyfunc.IP].
+func Request(r *http.Request) keyfunc.Request { return request{r} }
+
 // Result returns the decision about the request whose context ctx is: the tightest
 // one of stacked middlewares. It reports false if no limiter decided.
 func Result(ctx context.Context) (core.Result, bool) {
 	return seenIn(ctx).Result()
 }
+
+// SetCost sets what the request whose context is ctx really costs: the middlewares
+// with [guard.CostAfter] charge n units when its response ends, and others ignore it.
+// Of several calls the last one counts. A negative n is a mistake: it is logged, and
+// what was reserved is charged.
+func SetCost(ctx context.Context, n int64) { seenIn(ctx).SetCost(n) }

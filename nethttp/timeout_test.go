@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
@@ -53,4 +54,41 @@ func TestTimeoutHandlerBetween(t *testing.T) {
 		}
 		<-done
 	}
+}
+
+// TestTimeoutHandlerCost has a handler set its cost when http.TimeoutHandler has answered
+// for it. The middleware outside has then charged what was set before, and the one inside
+// charges the cost when the handler ends.
+func TestTimeoutHandlerCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		costAfter := func(next http.Handler) (http.Handler, *core.Limiter) {
+			lim, err := core.NewMemory("api", core.FixedWindow(core.PerDay(10)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return Middleware(lim, keyfunc.IP(), guard.CostAfter(), guard.Cost(func(keyfunc.Request) int64 { return 2 }))(next), lim
+		}
+		inside, inner := costAfter(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			SetCost(r.Context(), 3)
+			time.Sleep(2 * time.Minute)
+			SetCost(r.Context(), 7)
+		}))
+		outside, outer := costAfter(http.TimeoutHandler(inside, time.Minute, "too late"))
+		wantLeft := func(lim *core.Limiter, want int64) {
+			t.Helper()
+			if res, err := lim.Peek(t.Context(), "ip:192.0.2.1"); err != nil || res.Remaining != want {
+				t.Errorf("%d units are left, %v; want %d", res.Remaining, err, want)
+			}
+		}
+		w := httptest.NewRecorder()
+		outside.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		if w.Code != http.StatusServiceUnavailable {
+			t.Fatal(w.Code)
+		}
+		wantLeft(outer, 7) // what was set until then
+		wantLeft(inner, 8)
+		time.Sleep(2 * time.Minute)
+		wantLeft(outer, 7)
+		wantLeft(inner, 3)
+	})
 }

@@ -113,6 +113,7 @@ type BytesHeader interface {
 // keeps one with each request, for handlers and for stacked middlewares.
 type Seen struct {
 	limiter atomic.Pointer[core.Limiter] // of the middleware that ran last
+	cost    atomic.Pointer[int64]        // that SetCost was last given, or nil
 
 	// Middlewares of one request can run at the same time: one inside of
 	// http.TimeoutHandler goes on after the timeout, and a handler may serve several

@@ -53,10 +53,10 @@ func middleware(lim *core.Limiter, key keyfunc.Func, serve func(*call), options 
 		verdict := g.Check(callRequest{c}, callHeaders{c}, &c.seen)
 		switch handler, ok := handlers.For(verdict); {
 		case verdict.Status == 0:
-			serve(c)
-			if g.CountsByStatus() {
-				g.Finish(context.Background(), verdict, c.status)
+			if g.Settles() {
+				defer func() { g.Finish(context.Background(), verdict, c.status) }()
 			}
+			serve(c)
 		case ok:
 			handler(c)
 		default:

@@ -88,6 +88,30 @@ func ExampleLimiterFor() {
 	// Output: 1000 2
 }
 
+// Each customer has a limit of its own, from a table that a program keeps in memory.
+func ExampleLimitFor() {
+	perHour := map[string]int64{"acme": 250, "initech": 1000}
+	h := limited(hello, guard.LimitFor(func(r keyfunc.Request) ([]core.Limit, error) {
+		n, ok := perHour[r.Header("X-Customer")] // which a gateway of one's own sets
+		if !ok {
+			return nil, nil // the limits of the limiter
+		}
+		return []core.Limit{core.FixedWindow(core.PerHour(n))}, nil
+	}))
+
+	for _, customer := range []string{"acme", "initech", "unknown"} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("X-Customer", customer)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		fmt.Println(customer, w.Header().Get("X-RateLimit-Limit"))
+	}
+	// Output:
+	// acme 250
+	// initech 1000
+	// unknown 2
+}
+
 // Only failed logins count: a client with the right password is not limited, unless too many
 // have failed from the same address.
 func ExampleCountIf() {
@@ -112,6 +136,31 @@ func ExampleCountIf() {
 	// guess 401
 	// guess 429
 	// right 429
+}
+
+// A gateway to a language model limits tokens. How many an answer takes is known only
+// when it is there: 500 are reserved for each, and what it really took is charged.
+func ExampleCostAfter() {
+	lim, _ := core.NewMemory("tokens", core.FixedWindow(core.PerHour(10_000)))
+	gateway := httplimit.Middleware(lim, keyfunc.APIKey("X-API-Key"),
+		guard.CostAfter(),
+		guard.Cost(func(keyfunc.Request) int64 { return 500 }))
+	h := gateway(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintln(w, "a long answer")
+		httplimit.SetCost(r.Context(), 7312)
+	}))
+
+	for range 3 {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set("X-API-Key", "4f1b7b0c")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// 200 9500
+	// 200 2188
+	// 429 0
 }
 
 // Requests that an inner limit denies are not to use up an outer one that is shared: it

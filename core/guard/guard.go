@@ -2,8 +2,9 @@
 // request, asks the limiter, sets the headers, waits for a leaky bucket's Delay, and
 // returns what to do with the request.
 //
-// Check in guard.go is that path. header.go and ietf.go write the headers, and Seen in
-// adapter.go has what the middlewares of one request know of each other.
+// Check in guard.go is that path, and settle.go its end, for limits that charge when the
+// response ends. header.go and ietf.go write the headers, and Seen in adapter.go has what
+// the middlewares of one request know of each other.
 //
 // Users of a middleware need its options ([Option]: [Skip], [Cost], [CountIf] and
 // so on), and [DeniedError]. Everything else is for authors of adapters: an
@@ -37,13 +38,16 @@ type Guard struct {
 	skip       func(keyfunc.Request) bool
 	cost       func(keyfunc.Request) int64
 	limiterFor func(keyfunc.Request) *core.Limiter
+	limitFor   func(keyfunc.Request) ([]core.Limit, error)
 	countIf    func(status int) bool
+	costAfter  bool
 	dryRun     bool
 	headers    headers
 	denied     any // the handler of OnDenied, of the framework's type
 	failed     any // that of OnError
 
-	noKeyLogged, negativeLogged, neverLogged sync.Once
+	wrongLimits                                               wrongLimits
+	noKeyLogged, negativeLogged, neverLogged, wrongCostLogged sync.Once
 }
 
 // A Verdict says what to do with a request.
@@ -58,12 +62,14 @@ type Verdict struct {
 	// decision.
 	Err error
 
-	limiter *core.Limiter // that of the Result, which refunds it
+	limiter *core.Limiter // that of the Result, which refunds and settles it
+	cost    int64         // what was charged or reserved
+	seen    *Seen         // of the request
 }
 
 // Check decides about r, sets the headers of its response and waits for its Delay.
 func (g *Guard) Check(r keyfunc.Request, h Header, seen *Seen) (v Verdict) {
-	v.limiter = g.limiter
+	v.limiter, v.seen = g.limiter, seen
 	seen.limiter.Store(v.limiter)
 	if g.skip != nil && g.skip(r) {
 		return v
@@ -94,6 +100,15 @@ func (g *Guard) decide(r keyfunc.Request, seen *Seen, v *Verdict) {
 			seen.limiter.Store(lim)
 		}
 	}
+	if g.limitFor != nil {
+		lim, err := g.withLimits(r, v.limiter)
+		if err != nil {
+			v.Status, v.Err = http.StatusInternalServerError, err
+			return
+		}
+		v.limiter = lim
+		seen.limiter.Store(lim)
+	}
 	key, err := g.keyOf(r)
 	if err != nil {
 		v.Err = err
@@ -101,8 +116,8 @@ func (g *Guard) decide(r keyfunc.Request, seen *Seen, v *Verdict) {
 		v.Status = http.StatusInternalServerError
 		return
 	}
-	cost := g.costOf(r)
-	v.Result, v.Err = v.limiter.AllowN(r.Context(), key, cost)
+	v.cost = g.costOf(r)
+	v.Result, v.Err = g.ask(r.Context(), v.limiter, key, v.cost)
 	switch {
 	case v.Err != nil && r.Context().Err() != nil:
 		v.Status = StatusClientGone
@@ -111,7 +126,7 @@ func (g *Guard) decide(r keyfunc.Request, seen *Seen, v *Verdict) {
 	case !v.Result.Allowed:
 		v.Status, v.Err = http.StatusTooManyRequests, &DeniedError{Result: v.Result, hidden: g.headers.sets == 0}
 		if v.Result.RetryAfter == core.Never {
-			g.logNever(r.Context(), &v.Result, cost)
+			g.logNever(r.Context(), &v.Result, v.cost)
 		}
 	}
 }
@@ -207,25 +222,5 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-}
-
-// CountsByStatus reports whether [Guard.Finish] needs the final status of requests.
-func (g *Guard) CountsByStatus() bool { return g.countIf != nil }
-
-// Finish refunds what was charged for v, if [CountIf] does not count the final status
-// of the response.
-func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
-	if g.countIf != nil && v.Result.Allowed && !g.countIf(status) {
-		v.refund(ctx)
-	}
-}
-
-// refund takes back what was charged, even if the client has disconnected and so
-// ended ctx. While Redis does not answer it stays charged.
-func (v Verdict) refund(ctx context.Context) {
-	ctx = context.WithoutCancel(ctx)
-	if err := v.limiter.Refund(ctx, v.Result); err != nil && !errors.Is(err, core.ErrUnavailable) {
-		logError(ctx, v.limiter, "redislimit: no refund", err)
 	}
 }

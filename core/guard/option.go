@@ -55,9 +55,14 @@ func LimiterFor(limiter func(keyfunc.Request) *core.Limiter) Option {
 }
 
 // CountIf counts only the requests whose response has a status for which count
-// returns true, such as failed logins: each request is charged first, so that
-// concurrent ones cannot slip through, and refunded if its final status does not
-// count. count must be safe for concurrent use.
+// returns true, such as failed logins: each request is reserved first, so that
+// concurrent ones cannot slip through, and charged or not when its response ends. So a
+// limit of 5 also admits at most 5 at a time. count must be safe for concurrent use. It
+// is asked once for each admitted request; a panic is a 500, and a connection that the
+// handler took over a 101.
+//
+// The limiter uses [core.Limiter.Reserve], so what is said there of holds applies. With
+// a LeakyBucket, requests that do not count leave a gap in the queue.
 //
 // Requests that an inner limiter denies are also charged by the outer ones. If those
 // shall count only what the inner one admits, give them a count that returns
@@ -66,6 +71,22 @@ func CountIf(count func(status int) bool) Option {
 	mustFunc(count == nil, "CountIf", "reports which status counts")
 	return func(g *Guard) { g.countIf = count }
 }
+
+// CostAfter charges what a request really cost, which its handler says with the
+// adapter's SetCost before the response ends, such as the tokens of an answer. Until
+// then [Cost], or 1, is reserved, as an estimate: a request is admitted if that fits.
+// Then the cost is charged, whether it fits or not. What goes beyond the limit is a
+// debt: requests are denied until it is paid. An estimate of 0 always fits.
+//
+// If a handler does not call SetCost, the estimate is charged; if it calls it several
+// times, the last cost. A negative cost is a mistake: the estimate is charged; and no
+// more than 1e9 is charged. Either is logged, once. With [CountIf], a request that
+// does not count is charged 0. Of several middlewares, each with CostAfter charges
+// the cost, and the others ignore it.
+//
+// The limiter uses [core.Limiter.Reserve], so what is said there of holds applies. A
+// LeakyBucket keeps its charge, unless the cost is 0.
+func CostAfter() Option { return func(g *Guard) { g.costAfter = true } }
 
 // DryRun decides and charges, but never denies or delays a request, and sets no
 // headers. It serves to try out a limit on live traffic. Handlers see the decision.

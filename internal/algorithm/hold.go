@@ -191,6 +191,14 @@ func Reset(l Evaluator, s *State, now int64) bool {
 	return s.holds != nil
 }
 
+// Adopt turns s, which was that of the limit before, into one of l: of another rate or
+// capacity, or of another algorithm, where nothing is used. What is held stays held.
+func Adopt(l, before Evaluator, s *State, now int64) {
+	if !l.Adopt(s, before, now) {
+		*s = State{holds: s.holds}
+	}
+}
+
 // ResetAt returns the instant at which the full limit is available again, if what is
 // held in s is charged when it expires.
 func ResetAt(l Evaluator, s *State) int64 {

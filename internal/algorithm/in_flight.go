@@ -58,6 +58,9 @@ func (f *inFlight) ChargeID(Observation, int64) Ref   { return Ref{} }
 func (f *inFlight) Charge(*State, Observation, int64) {}
 func (f *inFlight) Refund(*State, int64, int64, Ref)  {}
 
+// Adopt has nothing to restate.
+func (f *inFlight) Adopt(*State, Evaluator, int64) bool { return true }
+
 // DeniedFor is 0: a slot may be released at any time.
 func (f *inFlight) DeniedFor(Observation, int64, int64) int64 { return 0 }
 

@@ -59,7 +59,7 @@ type Batcher[T any] struct {
 	inFlight  int
 	waiting   []*batch[T]   // all but the last are full
 	calls     int           // in those that wait
-	roundTrip time.Duration // of the last batches
+	roundTrip time.Duration // of the last batches that were answered
 }
 
 // A batch is calls that go together.
@@ -168,7 +168,9 @@ func (b *Batcher[T]) runBatches(next *batch[T]) {
 		}
 		if len(members) > 0 {
 			next.err = Catch(func() error { return b.run(next.ctx, members) })
-			b.measure(time.Since(next.started))
+			if next.err == nil {
+				b.measure(time.Since(next.started))
+			}
 		}
 		close(next.done)
 		runtime.Gosched() // callers that have their answer may call again, and share the next batch
@@ -182,6 +184,13 @@ func (b *Batcher[T]) measure(took time.Duration) {
 	b.roundTrip += (took - b.roundTrip) / 4
 }
 
+// RoundTrip returns how long the last batches took that were answered, as an average.
+func (b *Batcher[T]) RoundTrip() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.roundTrip
+}
+
 // InFlightFor returns for how long the batch has been in flight.
 func (p Place[T]) InFlightFor() time.Duration {
 	p.batcher.mu.Lock()
@@ -192,8 +201,9 @@ func (p Place[T]) InFlightFor() time.Duration {
 	return time.Since(p.batch.started)
 }
 
-// Wait waits until the batch returns, ctx ends, or hurry is over, if it is not 0. It
-// panics if the batch did.
+// Wait waits until the batch returns, ctx ends, or hurry is over, if it is not 0. If
+// the batch panicked, it panics for the caller whose context the batch has, and is an
+// error for the others: what was sent may have been carried out, and is not sent again.
 func (p Place[T]) Wait(ctx context.Context, hurry time.Duration) error {
 	var over <-chan time.Time
 	if hurry > 0 {
@@ -210,8 +220,12 @@ func (p Place[T]) Wait(ctx context.Context, hurry time.Duration) error {
 		p.leave()
 		return ErrHurry
 	}
-	if p.batch.err != nil {
-		return Rethrow(p.batch.err)
+	switch err := p.batch.err; {
+	case err == nil:
+	case p.index == 0:
+		return Rethrow(err)
+	default:
+		return Contain(err)
 	}
 	return p.batch.members[p.index].Err
 }
@@ -248,6 +262,18 @@ func Catch(f func() error) (err error) {
 		}
 	}()
 	return f()
+}
+
+// Panicked reports whether err is of a panic that Catch caught.
+func Panicked(err error) bool { return errors.As(err, new(*panicError)) }
+
+// Contain returns err, or if it is of a panic that Catch caught, an error that only
+// tells of it.
+func Contain(err error) error {
+	if p := (*panicError)(nil); errors.As(err, &p) {
+		return fmt.Errorf("the call was shared with one that panicked: %v", p.value)
+	}
+	return err
 }
 
 // Rethrow returns err, or panics if err is of a panic that Catch caught.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
@@ -39,7 +40,8 @@ func (s *Store) patience(ctx context.Context) time.Duration {
 
 // call makes a call and waits for it no longer than d. A client that ends a call
 // with its context's deadline is waited for: a caller that cancels is noticed when
-// it returns, because a goroutine for each lone call took twice as long. Any other
+// it returns, because to wait beside a goroutine, even one that is parked for it, took
+// a lone call 39 % longer. Any other
 // client is waited for in a goroutine, which is abandoned when ctx ends; it holds a
 // connection of the client's pool until the read timeout, so that there are at most
 // as many of them as the pool has connections.
@@ -74,6 +76,7 @@ type failure struct {
 	certain bool // one is enough to know that the server is down
 	ignore  bool // it says nothing about the server
 	late    bool // this process was too busy to notice a reply in time
+	partly  bool // the server answers, and has carried out some of the call: that is no outage for others
 }
 
 // classify returns what the error of a call that was begun at an instant says about
@@ -87,6 +90,8 @@ func (s *Store) classify(err error, given time.Duration, begun time.Time) *failu
 		f.late = time.Since(begun) > given+max(given/4, 50*time.Millisecond) || processBusy()
 	case errors.Is(err, ErrUnsupported), isDial(err), hasCode(err, "LOADING", "READONLY", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN"):
 		f.certain = true
+	case errors.Is(err, algorithm.ErrPartly):
+		f.partly = true
 	case hasCode(err, "TRYAGAIN", "CLUSTERDOWN Hash slot not served"):
 		f.ignore = true
 	}
@@ -95,12 +100,21 @@ func (s *Store) classify(err error, given time.Duration, begun time.Time) *failu
 
 // processBusy reports whether goroutines wait long for a processor: the reply of a
 // server may then be there, and nobody has seen it.
-func processBusy() bool {
-	begun := time.Now()
+func processBusy() bool { return schedulingDelay() > busyDelay }
+
+const busyDelay = time.Millisecond
+
+// schedulingDelay returns how long a goroutine that can run waits for a processor.
+func schedulingDelay() time.Duration {
+	longest := time.Duration(0)
 	for range 4 {
+		begun := time.Now()
 		runtime.Gosched() // goes behind all goroutines that can run
+		if longest = max(longest, time.Since(begun)); longest > busyDelay {
+			break // a caller may be waiting
+		}
 	}
-	return time.Since(begun) > time.Millisecond
+	return longest
 }
 
 // isTimeout reports whether err is of a deadline, of a context or a connection.

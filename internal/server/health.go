@@ -30,6 +30,9 @@ const (
 	idleAfter = time.Second
 	// probePatience is how long a probe waits at least.
 	probePatience = 500 * time.Millisecond
+	// probeTurns is how often the goroutines of a probe have to wait for a processor at
+	// most, with a new connection to make.
+	probeTurns = 20
 	// tolerated is how many errors in a row do not open the breaker. A single timeout
 	// opens it, and so does an error that leaves no doubt.
 	tolerated = 2
@@ -93,7 +96,7 @@ func (sv *Server) succeeded() {
 // failed records a call of st on k that the server did not answer well.
 func (sv *Server) failed(ctx context.Context, st *Store, k string, f *failure) {
 	switch {
-	case f.ignore, f.begun.Sub(started) < time.Duration(sv.recoveredAt.Load()): // it has recovered since
+	case f.ignore, f.partly, f.begun.Sub(started) < time.Duration(sv.recoveredAt.Load()): // it has recovered since
 		return
 	case f.late: // this process was too busy to see the answer in time, or there was none
 	case f.certain:
@@ -190,7 +193,7 @@ func (sv *Server) probeOnce(ctx context.Context, st *Store, k string) bool {
 	f := st.probe(ctx, k, patience)
 	if f != nil && f.late && ctx.Err() == nil { // in a busy process a reply takes longer to be seen
 		begun = time.Now()
-		f = st.probe(ctx, k, 4*patience)
+		f = st.probe(ctx, k, max(4*patience, probeTurns*schedulingDelay()))
 	}
 	took := time.Since(begun)
 	switch {

@@ -25,9 +25,9 @@ func limiter(t *testing.T, n int64) *core.Limiter {
 // TestTable sends each request of the table through each adapter, and looks at
 // which bucket was charged.
 func TestTable(t *testing.T) {
-	rows := slices.Concat(addresses, proxied, single, forwarded, credentials)
-	if len(rows) < 120 {
-		t.Errorf("the table has %d rows, want at least 120", len(rows))
+	rows := slices.Concat(addresses, proxied, proxies, single, forwarded, credentials)
+	if len(rows) < 200 {
+		t.Errorf("the table has %d rows, want at least 200", len(rows))
 	}
 	for name, adapter := range Adapters {
 		t.Run(name, func(t *testing.T) {

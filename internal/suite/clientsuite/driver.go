@@ -4,6 +4,7 @@ package clientsuite
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -35,30 +36,112 @@ type Request struct {
 type Send func(r Request) int
 
 // Adapters make an application of each framework, in its default configuration,
-// with a route /a behind the middleware of lim and key, mounted on the route.
-var Adapters = map[string]func(t *testing.T, lim *core.Limiter, key keyfunc.Func) Send{
-	"nethttp": func(_ *testing.T, lim *core.Limiter, key keyfunc.Func) Send {
+// with a route /a behind the middleware of lim and key, mounted on the route. Their Send
+// uses no connection: see [Serve].
+var Adapters = func() map[string]func(*testing.T, *core.Limiter, keyfunc.Func) Send {
+	adapters := map[string]func(*testing.T, *core.Limiter, keyfunc.Func) Send{}
+	for name, newApp := range apps {
+		adapters[name] = func(_ *testing.T, lim *core.Limiter, key keyfunc.Func) Send { return newApp(lim, key).send() }
+	}
+	return adapters
+}()
+
+// An app is an application of a framework.
+type app interface {
+	send() Send               // has it handle requests that nobody parsed
+	serve(net.Listener) error // until the listener is closed
+	shutdown() error          // waits for requests in flight
+}
+
+var apps = map[string]func(*core.Limiter, keyfunc.Func) app{
+	"nethttp": func(lim *core.Limiter, key keyfunc.Func) app {
 		mux := http.NewServeMux()
 		mux.Handle("/a", httplimit.Middleware(lim, key)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
-		return sendHTTP(mux)
+		return newHTTPApp(mux)
 	},
-	"gin": func(_ *testing.T, lim *core.Limiter, key keyfunc.Func) Send {
+	"gin": func(lim *core.Limiter, key keyfunc.Func) app {
 		gin.SetMode(gin.ReleaseMode)
 		r := gin.New()
 		r.Any("/a", ginlimit.Middleware(lim, key), func(c *gin.Context) { c.Status(http.StatusOK) })
-		return sendHTTP(r)
+		return newHTTPApp(r)
 	},
-	"echo": func(_ *testing.T, lim *core.Limiter, key keyfunc.Func) Send {
+	"echo": func(lim *core.Limiter, key keyfunc.Func) app {
 		e := echo.New()
 		e.Any("/a", func(c echo.Context) error { return c.NoContent(http.StatusOK) }, echolimit.Middleware(lim, key))
-		return sendHTTP(e)
+		return newHTTPApp(e)
 	},
-	"fiber": func(_ *testing.T, lim *core.Limiter, key keyfunc.Func) Send {
-		f := fiber.New(fiber.Config{DisableStartupMessage: true})
-		f.All("/a", fiberlimit.Middleware(lim, key), func(c *fiber.Ctx) error { return c.SendStatus(http.StatusOK) })
-		return sendFiber(f)
+	"fiber": func(lim *core.Limiter, key keyfunc.Func) app { return newFiberApp(lim, key, fiber.Config{}) },
+}
+
+// configured are applications in a configuration that changes how requests are parsed.
+var configured = map[string]func(*core.Limiter, keyfunc.Func) app{
+	"fiber, headers as they came": func(lim *core.Limiter, key keyfunc.Func) app {
+		return newFiberApp(lim, key, fiber.Config{DisableHeaderNormalizing: true})
+	},
+	"nethttp, body read before": func(lim *core.Limiter, key keyfunc.Func) app {
+		limited := httplimit.Middleware(lim, key)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		return newHTTPApp(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			limited.ServeHTTP(w, r)
+		}))
+	},
+	"gin, body read before": func(lim *core.Limiter, key keyfunc.Func) app {
+		gin.SetMode(gin.ReleaseMode)
+		r := gin.New()
+		readsBody := func(c *gin.Context) { _, _ = io.Copy(io.Discard, c.Request.Body) }
+		r.Any("/a", readsBody, ginlimit.Middleware(lim, key), func(c *gin.Context) { c.Status(http.StatusOK) })
+		return newHTTPApp(r)
+	},
+	"echo, body read before": func(lim *core.Limiter, key keyfunc.Func) app {
+		e := echo.New()
+		e.Pre(func(next echo.HandlerFunc) echo.HandlerFunc {
+			return func(c echo.Context) error {
+				_, _ = io.Copy(io.Discard, c.Request().Body)
+				return next(c)
+			}
+		})
+		e.Any("/a", func(c echo.Context) error { return c.NoContent(http.StatusOK) }, echolimit.Middleware(lim, key))
+		return newHTTPApp(e)
+	},
+	"fiber, streamed bodies": func(lim *core.Limiter, key keyfunc.Func) app {
+		readsBody := func(c *fiber.Ctx) error {
+			_ = c.Body()
+			return c.Next()
+		}
+		return newFiberApp(lim, key, fiber.Config{StreamRequestBody: true}, readsBody)
+	},
+	"fiber, cookies used before": func(lim *core.Limiter, key keyfunc.Func) app {
+		return newFiberApp(lim, key, fiber.Config{}, func(c *fiber.Ctx) error {
+			_ = c.Cookies("session")
+			return c.Next()
+		})
 	},
 }
+
+// An httpApp stands on net/http.
+type httpApp struct{ http.Server }
+
+func newHTTPApp(h http.Handler) *httpApp {
+	return &httpApp{http.Server{Handler: h, ReadHeaderTimeout: answerLimit}}
+}
+
+func (a *httpApp) serve(l net.Listener) error { return a.Serve(l) }
+func (a *httpApp) shutdown() error            { return a.Close() }
+
+type fiberApp struct{ *fiber.App }
+
+func newFiberApp(lim *core.Limiter, key keyfunc.Func, config fiber.Config, before ...fiber.Handler) fiberApp {
+	config.DisableStartupMessage = true
+	f := fiber.New(config)
+	for _, handler := range before {
+		f.Use(handler)
+	}
+	f.All("/a", fiberlimit.Middleware(lim, key), func(c *fiber.Ctx) error { return c.SendStatus(http.StatusOK) })
+	return fiberApp{f}
+}
+
+func (f fiberApp) serve(l net.Listener) error { return f.Listener(l) }
+func (f fiberApp) shutdown() error            { return f.ShutdownWithTimeout(answerLimit) }
 
 func (r Request) target() string {
 	if r.Target == "" {
@@ -81,18 +164,18 @@ func (r Request) addHeader(add func(name, value string)) {
 	}
 }
 
-func sendHTTP(h http.Handler) Send {
+func (a *httpApp) send() Send {
 	return func(r Request) int {
 		req := httptest.NewRequestWithContext(context.Background(), r.method(), r.target(), nil)
 		req.RemoteAddr = r.Peer
 		r.addHeader(req.Header.Add)
 		rec := httptest.NewRecorder()
-		h.ServeHTTP(rec, req)
+		a.Handler.ServeHTTP(rec, req)
 		return rec.Code
 	}
 }
 
-func sendFiber(f *fiber.App) Send {
+func (f fiberApp) send() Send {
 	handler := f.Handler()
 	return func(r Request) int {
 		var req fasthttp.Request

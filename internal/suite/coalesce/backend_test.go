@@ -93,8 +93,9 @@ func (q request) of(ctx context.Context, lim *core.Limiter) (core.Result, error)
 type answer struct {
 	core.Result
 
-	err  error
-	done chan struct{} // closed then
+	err      error
+	panicked any           // what the call panicked with
+	done     chan struct{} // closed then
 }
 
 func (a *answer) await(t *testing.T) *answer {
@@ -108,6 +109,11 @@ func start(ctx context.Context, lim *core.Limiter, q request) *answer {
 	a := &answer{done: make(chan struct{})}
 	go func() {
 		defer close(a.done)
+		defer func() {
+			if a.panicked = recover(); a.panicked != nil {
+				a.err = fmt.Errorf("it panicked: %v", a.panicked)
+			}
+		}()
 		a.Result, a.err = q.of(ctx, lim)
 	}()
 	return a

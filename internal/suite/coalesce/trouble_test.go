@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -107,8 +106,8 @@ func TestWorkOfBatch(t *testing.T) {
 	}
 	sent, _ := s.gate.Sent()
 	sent = sent[maxInFlight:]
-	if len(sent) != 14 || slices.Max(sent) != 3*len(logs) {
-		t.Errorf("scripts of %v keys, want 14 for the 40 decisions", sent)
+	if len(sent) != 20 || slices.Max(sent) != 2*len(logs) {
+		t.Errorf("scripts of %v keys, want 20 for the 40 decisions", sent)
 	}
 	if res, err := lim.Peek(t.Context(), "k"); err != nil || res.Remaining != 6000 {
 		t.Errorf("%+v, %v; want 6000 remaining", res, err)
@@ -366,61 +365,135 @@ func TestCrossSlot(t *testing.T) {
 	}
 }
 
-// A hook that panics does so for its callers, which may recover: the process lives,
-// and so does the Limiter, also where it was the call that tries whether Redis is
-// back.
+// Redis undoes nothing of a script that fails: a decision of which one limit could be charged and another could not is not made
+// again, or the first limit would be charged twice.
+func TestChargedInPart(t *testing.T) {
+	t.Parallel()
+	s := onRedis(t)
+	lim := s.limiter(t, "part", tenPerHour, core.SlidingWindowLog(core.PerHour(10)))
+	busy := s.occupy(t, lim)
+	var all []*answer
+	for range 3 {
+		all = append(all, enqueue(t.Context(), t, lim, request{key: "k", n: 1}))
+	}
+	s.do(t, "acl", "setuser", "default", "-zadd")
+	s.gate.Open()
+	for _, a := range append(busy, all...) {
+		a.await(t)
+	}
+	for i, a := range all {
+		a.wantUnavailable(t, fmt.Sprint("caller ", i))
+	}
+	s.do(t, "acl", "setuser", "default", "+zadd")
+	check.Eventually(t, "Redis decides again", func() bool {
+		res, err := lim.Peek(t.Context(), "k")
+		return err == nil && res.Source == core.SourceRedis
+	})
+	res, err := lim.Peek(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for limit := range res.All() {
+		if want := map[string]int64{"fixed-1h": 7, "log-1h": 10}[limit.Name]; limit.Remaining != want {
+			t.Errorf("%d remain of %s, want %d", limit.Remaining, limit.Name, want)
+		}
+	}
+}
+
+// A hook that panics, before a command is sent or after its reply, does so for one caller of a batch only, the one whose context the
+// batch has. The others have an error, nothing is sent twice, and the process and the Limiter live.
 func TestHookPanics(t *testing.T) {
 	t.Parallel()
+	server, cluster := redistest.Server(t).Addr, redistest.Cluster(t)
 	for _, contextTimeout := range []bool{false, true} {
-		t.Run(fmt.Sprint("ContextTimeoutEnabled ", contextTimeout), func(t *testing.T) {
-			client := redis.NewClient(&redis.Options{Addr: redistest.Server(t).Addr, ContextTimeoutEnabled: contextTimeout})
-			defer func() { _ = client.Close() }()
-			s := newBackend(client, 1)
-			var faulty atomic.Bool
-			client.AddHook(panicking{&faulty})
-			lim := s.limiter(t, "panics", tenPerHour)
-			faulty.Store(true)
-			s.gate.Hold(t)
-			var panics atomic.Int64
-			var callers sync.WaitGroup
-			for range 30 {
-				callers.Go(func() {
-					defer func() {
-						if recover() != nil {
-							panics.Add(1)
-						}
-					}()
-					res, err := lim.Allow(t.Context(), "k")
-					t.Errorf("%+v, %v; want a panic", res, err)
-				})
-			}
-			s.gate.Await(t, maxInFlight)
-			s.gate.Open()
-			callers.Wait()
-			if panics.Load() != 30 {
-				t.Errorf("%d panics", panics.Load())
-			}
-			faulty.Store(false)
-			for i, o := range s.batch(t, lim, []request{{"k", 1, false}, {"k", 1, false}}) {
-				o.want(t, "after the panics", true, int64(9-i))
-			}
-		})
-	}
-}
-
-type panicking struct{ on *atomic.Bool }
-
-func (p panicking) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (p panicking) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if p.on.Load() {
-			panic("a hook's own mistake")
+		for when, name := range map[int32]string{beforeSent: "before", afterReply: "after"} {
+			name += fmt.Sprint("-", contextTimeout)
+			t.Run(name, func(t *testing.T) {
+				client := redis.NewClient(&redis.Options{Addr: server, ContextTimeoutEnabled: contextTimeout})
+				defer func() { _ = client.Close() }()
+				hookPanics(t, newBackend(client, 1), name, when)
+			})
+			t.Run(name+", Cluster", func(t *testing.T) {
+				client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster, ContextTimeoutEnabled: contextTimeout})
+				defer func() { _ = client.Close() }()
+				hookPanics(t, onCluster(client), name, when)
+			})
 		}
-		return next(ctx, cmd)
 	}
 }
 
-func (p panicking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+func hookPanics(t *testing.T, s *backend, name string, when int32) {
+	const callers = 6
+	hook := &panicking{}
+	s.client.AddHook(hook)
+	lim := s.limiter(t, name, tenPerHour)
+	busy := s.occupy(t, lim)
+	var all []*answer
+	for range callers {
+		all = append(all, enqueue(t.Context(), t, lim, request{key: "k", n: 1}))
+	}
+	s.gate.Release(t, len(busy))
+	for _, a := range busy {
+		a.await(t)
+	}
+	s.gate.Await(t, 1) // the batch
+	hook.when.Store(when)
+	s.gate.Open()
+	for i, a := range all {
+		a.await(t)
+		if panicked := a.panicked != nil; panicked != (i == 0) {
+			t.Errorf("caller %d: panicked: %v, want that of the first only", i, a.panicked)
+		}
+		if i > 0 {
+			a.wantUnavailable(t, fmt.Sprint("caller ", i))
+			if !strings.Contains(fmt.Sprint(a.err), "a hook's own mistake") {
+				t.Errorf("caller %d: %v; want what happened", i, a.err)
+			}
+		}
+	}
+	if a := start(t.Context(), lim, request{key: "k", n: 1}).await(t); a.panicked == nil {
+		t.Errorf("a caller alone: %+v, %v; want a panic", a.Result, a.err)
+	}
+	hook.when.Store(never)
+	left := int64(10)
+	if when == afterReply {
+		left -= callers + 1 // each once
+	}
+	for i, o := range s.batch(t, lim, []request{{"k", 1, false}, {"k", 1, false}}) {
+		o.want(t, "after the panics", true, left-1-int64(i))
+	}
+}
+
+// When a panicking hook does so.
+const (
+	never int32 = iota
+	beforeSent
+	afterReply
+)
+
+type panicking struct{ when atomic.Int32 }
+
+func (p *panicking) around(send func() error) error {
+	if p.when.Load() == beforeSent {
+		panic("a hook's own mistake")
+	}
+	err := send()
+	if p.when.Load() == afterReply {
+		panic("a hook's own mistake")
+	}
+	return err
+}
+
+func (p *panicking) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (p *panicking) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return p.around(func() error { return next(ctx, cmd) })
+	}
+}
+
+func (p *panicking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return p.around(func() error { return next(ctx, cmds) })
+	}
 }

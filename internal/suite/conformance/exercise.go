@@ -42,7 +42,7 @@ type testCase struct {
 func Exercise(t *testing.T, open Opener) {
 	t.Helper()
 	var cases []testCase
-	for _, more := range [][]testCase{algorithmCases(), exampleCases(), inputCases(), stateCases(), changeCases(), refundCases(), holdCases(), inFlightCases(), severalCases(), logCases()} {
+	for _, more := range [][]testCase{algorithmCases(), exampleCases(), inputCases(), stateCases(), changeCases(), refundCases(), holdCases(), inFlightCases(), withCases(), severalCases(), logCases()} {
 		cases = append(cases, more...)
 	}
 	for _, c := range cases {

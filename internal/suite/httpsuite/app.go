@@ -84,8 +84,8 @@ type Route struct {
 // A Mount is a middleware: [Auth], [SetHeader] or [Limit].
 type Mount interface{ mount() }
 
-// Auth is authentication that trusts UserHeader: it stores the user under
-// UserKey, if there is one, where the framework's own middlewares would.
+// Auth is authentication that trusts UserHeader: it stores the user under UserKey and
+// TypedUserKey, if there is one, where the framework's own middlewares would.
 type Auth struct{}
 
 // SetHeader sets a header of the response, as a CORS middleware does.
@@ -96,7 +96,8 @@ type Limit struct {
 	Limiter *core.Limiter
 	Key     keyfunc.Func
 	Options []guard.Option
-	// NativeKey takes the key by the adapter's Key; see [KeyOf].
+	// NativeKey takes the key by the adapter's Key; see [KeyOf]. If there is a Key as
+	// well, it is called within, with the adapter's Request.
 	NativeKey bool
 	// OnDenied and OnError are native handlers, if not nil.
 	OnDenied, OnError *Handler
@@ -116,13 +117,31 @@ const (
 // UserKey is a string, because some frameworks take no other key.
 var UserKey any = "user"
 
+// TypedUserKey is what Go programs take as a key of a context. A framework that takes
+// strings only has the value in the request's context.
+var TypedUserKey any = typedKey{}
+
+type typedKey struct{}
+
 // KeyOf returns the key function of m. A native one is made by the adapter's Key
 // and reads the KeyHeader from the framework's own request.
-func KeyOf[C any](m Limit, adapted func(func(C) (string, error)) keyfunc.Func, header func(C) string) keyfunc.Func {
-	if !m.NativeKey {
+func KeyOf[C any](
+	m Limit, adapted func(func(C) (string, error)) keyfunc.Func, request func(C) keyfunc.Request, header func(C) string,
+) keyfunc.Func {
+	switch {
+	case !m.NativeKey:
 		return m.Key
+	case m.Key == nil:
+		return adapted(func(c C) (string, error) { return nativeKeyOf(header(c)) })
 	}
-	return adapted(func(c C) (string, error) { return nativeKeyOf(header(c)) })
+	return adapted(func(c C) (string, error) {
+		prefix, err := nativeKeyOf(header(c))
+		if err != nil {
+			return "", err
+		}
+		key, err := m.Key(request(c))
+		return prefix + "," + key, err
+	})
 }
 
 func nativeKeyOf(header string) (string, error) {

@@ -2,10 +2,14 @@ package httpsuite
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"errors"
 	"io"
+	"mime/multipart"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,6 +24,7 @@ func connectionCases() []testCase {
 		{"Stream", stream, nil},
 		{"Panic", panics, nil},
 		{"HTTP2", http2, []Ability{HTTP2}},
+		{"Uploads", uploads, nil},
 	}
 }
 
@@ -28,8 +33,9 @@ func connectionCases() []testCase {
 func (b *testbed) eachWriter(n int64, run func(*testbed, Limit)) {
 	b.Helper()
 	for name, options := range map[string][]guard.Option{
-		"Plain":   nil,
-		"CountIf": {guard.CountIf(func(int) bool { return true })},
+		"Plain":     nil,
+		"CountIf":   {guard.CountIf(func(int) bool { return true })},
+		"CostAfter": {guard.CostAfter()},
 	} {
 		b.each(name, func(b *testbed) {
 			limit := b.fixed(n)
@@ -43,32 +49,36 @@ func (b *testbed) eachWriter(n int64, run func(*testbed, Limit)) {
 func upgrade(b *testbed) {
 	b.eachWriter(1, func(b *testbed, limit Limit) {
 		s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: Upgrade}})
-		address := strings.TrimPrefix(s.server.URL, "http://")
-		for _, status := range []int{http.StatusSwitchingProtocols, http.StatusTooManyRequests} {
-			conn, err := new(net.Dialer).DialContext(b.Context(), "tcp", address)
-			if err != nil {
-				b.Fatal(err)
-			}
-			_ = conn.SetDeadline(time.Now().Add(testTimeout)) // a connection just made
-			_, _ = io.WriteString(conn, "GET /a HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-			reader := bufio.NewReader(conn)
-			resp, err := http.ReadResponse(reader, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			if resp.StatusCode != status {
-				b.Errorf("status %d, want %d", resp.StatusCode, status)
-			}
-			if status == http.StatusSwitchingProtocols {
-				_, _ = io.WriteString(conn, "ping\n")
-				if echo, err := reader.ReadString('\n'); echo != "ping\n" {
-					b.Errorf("the echo over the connection is %q, %v", echo, err)
-				}
-			}
-			_ = resp.Body.Close()
-			_ = conn.Close()
-		}
+		s.upgrade("/a", http.StatusSwitchingProtocols)
+		s.upgrade("/a", http.StatusTooManyRequests)
 	})
+}
+
+// upgrade asks for another protocol, and says one line in it if the status is 101.
+func (s *servedApp) upgrade(path string, status int) {
+	s.Helper()
+	conn, err := new(net.Dialer).DialContext(s.Context(), "tcp", strings.TrimPrefix(s.server.URL, "http://"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(testTimeout)) // a connection just made
+	_, _ = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+	reader := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != status {
+		s.Errorf("status %d, want %d", resp.StatusCode, status)
+	}
+	if status == http.StatusSwitchingProtocols {
+		_, _ = io.WriteString(conn, "ping\n")
+		if echo, err := reader.ReadString('\n'); echo != "ping\n" {
+			s.Errorf("the echo over the connection is %q, %v", echo, err)
+		}
+	}
 }
 
 // stream reads the first half of a body before the handler writes the second.
@@ -133,4 +143,64 @@ func http2(b *testbed) {
 			b.Errorf("over %s", ans.proto)
 		}
 	})
+}
+
+// uploads has the server remove the temporary files of an upload, although the handler
+// may have parsed another request than the one that the server has, and also if the
+// handler panics and that is recovered outside of the limit.
+func uploads(b *testbed) {
+	b.eachWriter(9, func(b *testbed, limit Limit) {
+		temp := b.TempDir()
+		b.Setenv("TMPDIR", temp)
+		files := func() int {
+			entries, err := os.ReadDir(temp)
+			if err != nil {
+				b.Fatal(err)
+			}
+			return len(entries)
+		}
+		parsed := 0
+		s := b.behind(limit,
+			Route{Path: "/a", Handler: Handler{Do: Upload, Uploaded: func() { parsed += files() }}},
+			Route{Path: "/panics", Handler: Handler{Do: Upload, Uploaded: func() { parsed += files(); panic("uploaded") }}},
+		)
+		s.upload("/a").wantStatus(http.StatusOK)
+		s.upload("/panics").wantStatus(http.StatusInternalServerError)
+		s.close()
+		if want := 2; parsed != want && b.adapter.Lacks[ResponseWriter] == "" { // fasthttp has small forms in memory
+			b.Errorf("the uploads were in %d temporary files, want %d", parsed, want)
+		}
+		if n := files(); n != 0 {
+			b.Errorf("%d temporary files are left", n)
+		}
+	})
+}
+
+// upload sends a form with a file.
+func (s *servedApp) upload(path string) answer {
+	s.Helper()
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	file, err := form.CreateFormFile("file", "large")
+	if err != nil {
+		s.Fatal(err)
+	}
+	_, _ = file.Write(make([]byte, 1<<20))
+	_ = form.Close()
+	ctx, cancel := context.WithTimeout(s.Context(), testTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.server.URL+path, &body)
+	if err != nil {
+		s.Fatal(err)
+	}
+	req.Header.Set("Content-Type", form.FormDataContentType())
+	resp, err := s.server.Transport.RoundTrip(req)
+	if err != nil {
+		s.Fatal(err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		s.Fatal(err)
+	}
+	return answer{testbed: s.testbed, what: "POST " + path, status: resp.StatusCode, header: resp.Header, body: string(text)}
 }

@@ -1,13 +1,18 @@
 package httpsuite
 
 import (
+	"fmt"
+	"io"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
@@ -17,8 +22,12 @@ func countIfCases() []testCase {
 		{"CountIf", countIf, nil},
 		{"CountIfGuardsLogin", countIfGuardsLogin, nil},
 		{"CountIfChargesFirst", countIfChargesFirst, nil},
+		{"CountIfConcurrent", countIfConcurrent, nil},
+		{"CountIfSavesNothing", countIfSavesNothing, nil},
 		{"CountIfClientGone", countIfClientGone, []Ability{Gone}},
 		{"CountIfStacked", countIfStacked, nil},
+		{"CountIfUpgrade", countIfUpgrade, nil},
+		{"CountIfHijackedThenFails", countIfHijackedThenFails, []Ability{ResponseWriter}},
 	}
 }
 
@@ -63,7 +72,7 @@ func countIfGuardsLogin(b *testbed) {
 	s := b.behind(limit, Route{Path: "/right"}, Route{Path: "/wrong", Handler: Handler{Do: Fail, Status: http.StatusUnauthorized}})
 	done := func(left int64) {
 		b.Helper()
-		b.until("refunded", func() bool { return b.left(limit.Limiter, ipKey) == left })
+		b.untilLeft(limit.Limiter, ipKey, left)
 	}
 	for i := range 3 {
 		for range 4 {
@@ -99,7 +108,95 @@ func countIfChargesFirst(b *testbed) {
 	b.wantLeft(limit.Limiter, ipKey, 1) // and not 2: the denied one was not charged
 }
 
-// countIfClientGone refunds although the request's context has ended.
+// countIfConcurrent has 100 logins at once, which end in any order: those that succeed
+// use up nothing, and each of the others a unit.
+func countIfConcurrent(b *testbed) {
+	const logins = 100
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, v := range limits.All() {
+		if v.Kind.Delays {
+			continue
+		}
+		for _, wrong := range []int{0, 30} {
+			b.each(fmt.Sprintf("%s/wrong=%d", v.Name, wrong), func(b *testbed) {
+				var calls atomic.Int64
+				gates := map[string]chan struct{}{"/right": make(chan struct{}), "/wrong": make(chan struct{})}
+				lim := b.limiter(v.Limit(core.PerHour(logins)))
+				s := b.behind(
+					Limit{Limiter: lim, Key: keyfunc.IP(), Options: []guard.Option{guard.CountIf(func(status int) bool { return status == http.StatusUnauthorized })}},
+					Route{Path: "/right", Handler: Handler{Do: Wait, Gate: gates["/right"], Calls: &calls}},
+					Route{Path: "/wrong", Handler: Handler{Do: Wait, Gate: gates["/wrong"], Calls: &calls, Status: http.StatusUnauthorized}})
+				paths, ends := make([]string, logins), make([]<-chan answer, logins)
+				for i := range paths {
+					paths[i] = "/right"
+					if i < wrong {
+						paths[i] = "/wrong"
+					}
+					_, ends[i] = s.start(paths[i])
+				}
+				b.until("all handlers run", func() bool { return calls.Load() == logins })
+				s.get("/right").wantDenied()
+				for _, i := range random.Perm(logins) {
+					gates[paths[i]] <- struct{}{}
+				}
+				for i, end := range ends {
+					(<-end).wantStatus(map[string]int{"/right": http.StatusOK, "/wrong": http.StatusUnauthorized}[paths[i]])
+				}
+				b.untilLeft(lim, ipKey, int64(logins-wrong))
+			})
+		}
+	}
+}
+
+// countIfSavesNothing has an attacker with a right password of his own open many requests,
+// and let them end one by one while he guesses: none of them gives him a guess more than
+// the limit, because what they took has long drained.
+func countIfSavesNothing(b *testbed) {
+	const capacity, rounds = 5, 8
+	for _, v := range limits.All() {
+		b.each(v.Name, func(b *testbed) {
+			var calls atomic.Int64
+			gate := make(chan struct{})
+			limit := v.Limit(core.Per(capacity, capacity*time.Millisecond)) // a queue delays for so long
+			lim := b.limiter(limit, core.Hold(time.Minute))
+			s := b.behind(
+				Limit{Limiter: lim, Key: keyfunc.IP(), Options: []guard.Option{guard.CountIf(func(status int) bool { return status == http.StatusUnauthorized })}},
+				Route{Path: "/right", Handler: Handler{Do: Wait, Gate: gate, Calls: &calls}},
+				Route{Path: "/wrong", Handler: Handler{Do: Fail, Status: http.StatusUnauthorized}})
+			var open []<-chan answer
+			for range rounds {
+				for range capacity {
+					_, end := s.start("/right")
+					open = append(open, end)
+				}
+				b.until("the requests are open", func() bool { return calls.Load() == int64(len(open)) })
+				b.advance(71 * time.Second) // whatever is held has expired and drained
+			}
+			guesses := 0
+			guess := func() {
+				for range capacity + 1 {
+					if s.get("/wrong").status == http.StatusUnauthorized {
+						guesses++
+					}
+				}
+			}
+			guess()
+			for range open {
+				gate <- struct{}{}
+				guess()
+			}
+			for _, end := range open {
+				(<-end).wantServed()
+			}
+			guess()
+			if guesses != capacity {
+				b.Errorf("%d guesses, want %d", guesses, capacity)
+			}
+		})
+	}
+}
+
+// countIfClientGone charges nothing, although the request's context has ended.
 func countIfClientGone(b *testbed) {
 	var calls atomic.Int64
 	var saw statusLog
@@ -137,4 +234,43 @@ func countIfStacked(b *testbed) {
 	innerSaw.want(b, http.StatusTeapot)
 	b.wantLeft(outer.Limiter, ipKey, 8)
 	b.wantLeft(inner.Limiter, ipKey, 0)
+}
+
+// countIfUpgrade limits WebSockets: a connection that was taken over is a 101, whatever
+// the framework keeps as its status.
+func countIfUpgrade(b *testbed) {
+	var saw statusLog
+	limit := b.fixed(2)
+	limit.Options = []guard.Option{saw.counts(func(status int) bool { return status == http.StatusSwitchingProtocols })}
+	s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: Upgrade}}, Route{Path: "/b"})
+	s.get("/b").wantServed()
+	b.until("refunded", func() bool { return b.left(limit.Limiter, ipKey) == 2 })
+	for _, status := range []int{http.StatusSwitchingProtocols, http.StatusSwitchingProtocols, http.StatusTooManyRequests} {
+		s.upgrade("/a", status)
+	}
+	s.close()
+	saw.want(b, http.StatusOK, http.StatusSwitchingProtocols, http.StatusSwitchingProtocols)
+	b.wantLeft(limit.Limiter, ipKey, 0)
+}
+
+// countIfHijackedThenFails takes over the connection and then writes to the response,
+// which reaches nobody and has no status.
+func countIfHijackedThenFails(b *testbed) {
+	var saw statusLog
+	limit := b.fixed(2)
+	limit.Options = []guard.Option{saw.counts(func(int) bool { return true })}
+	hijacks := func(w http.ResponseWriter) string {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			b.Error(err)
+			return "not hijacked"
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nping\n")
+		_ = conn.Close()
+		return "too late"
+	}
+	s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: Inspect, Probe: hijacks}})
+	s.upgrade("/a", http.StatusSwitchingProtocols)
+	s.close()
+	saw.want(b, http.StatusSwitchingProtocols)
 }

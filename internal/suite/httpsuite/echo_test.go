@@ -86,12 +86,13 @@ func middlewareEcho(mount httpsuite.Mount) echo.MiddlewareFunc {
 		return beforeEcho(func(c echo.Context) {
 			if user := c.Request().Header.Get(httpsuite.UserHeader); user != "" {
 				c.Set(httpsuite.UserKey.(string), user)
+				c.SetRequest(signIn(c.Request(), httpsuite.TypedUserKey, user))
 			}
 		})
 	case httpsuite.SetHeader:
 		return beforeEcho(func(c echo.Context) { c.Response().Header().Set(m.Name, m.Value) })
 	case httpsuite.Limit:
-		key := httpsuite.KeyOf(m, echolimit.Key, func(c echo.Context) string { return c.Request().Header.Get(httpsuite.KeyHeader) })
+		key := httpsuite.KeyOf(m, echolimit.Key, echolimit.Request, func(c echo.Context) string { return c.Request().Header.Get(httpsuite.KeyHeader) })
 		return echolimit.Middleware(m.Limiter, key, httpsuite.Options(m, handlerEcho, echolimit.OnDenied, echolimit.OnError)...)
 	}
 	panic(fmt.Sprintf("a mount %T", mount))
@@ -127,6 +128,7 @@ func (e echoContext) Stream(first string, more func(), second string) error {
 }
 
 func (e echoContext) Fail(status int) error { return echo.NewHTTPError(status) }
+func (e echoContext) Upload() error         { return e.c.Request().ParseMultipartForm(1) }
 func (e echoContext) Throw(err error) error { return err }
 func (e echoContext) Upgrade(talk func(io.ReadWriter)) error {
 	return upgradeFrom(e.c.Response(), talk)
@@ -134,3 +136,6 @@ func (e echoContext) Upgrade(talk func(io.ReadWriter)) error {
 func (e echoContext) Gone() <-chan struct{}       { return e.c.Request().Context().Done() }
 func (e echoContext) Writer() http.ResponseWriter { return e.c.Response() }
 func (e echoContext) Result() (core.Result, bool) { return echolimit.Result(e.c) }
+
+func (e echoContext) SetCost(n int64)           { echolimit.SetCost(e.c, n) }
+func (e echoContext) CostSetter() func(n int64) { return e.SetCost }

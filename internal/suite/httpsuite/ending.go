@@ -15,9 +15,8 @@ type ending struct {
 	bare    bool // the app has no error handler
 }
 
-// countIf ends a request in every way: it counts by the status that the client gets.
-func countIf(b *testbed) {
-	for _, e := range []ending{
+func endings() []ending {
+	return []ending{
 		{"Served", Handler{}, 200, false},
 		{"Silent", Handler{Do: Silent}, 200, false},
 		{"Created", Handler{Status: 201}, 201, false},
@@ -30,7 +29,12 @@ func countIf(b *testbed) {
 		{"Panic", Handler{Do: Panic}, 500, false},
 		{"PanicLate", Handler{Do: PanicLate}, 0, false}, // what was written is sent, or is taken back
 		{"NotFound", Handler{}, 404, false},
-	} {
+	}
+}
+
+// countIf ends a request in every way: it counts by the status that the client gets.
+func countIf(b *testbed) {
+	for _, e := range endings() {
 		for _, point := range []MountPoint{Everywhere, InGroup, OnRoute} {
 			if e.status == http.StatusNotFound && point != Everywhere {
 				continue // nothing is mounted there
@@ -66,5 +70,5 @@ func (b *testbed) ends(e ending, point MountPoint, failures bool) {
 	if ans.status >= 400 == failures {
 		left = 8
 	}
-	b.until("counted or refunded", func() bool { return b.left(limit.Limiter, ipKey) == left })
+	b.untilLeft(limit.Limiter, ipKey, left)
 }

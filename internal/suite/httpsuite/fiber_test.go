@@ -92,6 +92,7 @@ func middlewareFiber(mount httpsuite.Mount) fiber.Handler {
 		return func(c *fiber.Ctx) error {
 			if user := c.Get(httpsuite.UserHeader); user != "" {
 				c.Locals(httpsuite.UserKey, user)
+				c.Locals(httpsuite.TypedUserKey, user)
 			}
 			return c.Next()
 		}
@@ -101,7 +102,7 @@ func middlewareFiber(mount httpsuite.Mount) fiber.Handler {
 			return c.Next()
 		}
 	case httpsuite.Limit:
-		key := httpsuite.KeyOf(m, fiberlimit.Key, func(c *fiber.Ctx) string { return c.Get(httpsuite.KeyHeader) })
+		key := httpsuite.KeyOf(m, fiberlimit.Key, fiberlimit.Request, func(c *fiber.Ctx) string { return c.Get(httpsuite.KeyHeader) })
 		return fiberlimit.Middleware(m.Limiter, key, httpsuite.Options(m, handlerFiber, fiberlimit.OnDenied, fiberlimit.OnError)...)
 	}
 	panic(fmt.Sprintf("a mount %T", mount))
@@ -138,8 +139,15 @@ func (f fiberContext) Upgrade(talk func(io.ReadWriter)) error {
 	return nil
 }
 
-func (f fiberContext) Fail(status int) error       { return fiber.NewError(status) }
+func (f fiberContext) Fail(status int) error { return fiber.NewError(status) }
+func (f fiberContext) Upload() error {
+	_, err := f.c.MultipartForm()
+	return err
+}
 func (f fiberContext) Throw(err error) error       { return err }
 func (f fiberContext) Gone() <-chan struct{}       { return f.c.Context().Done() }
 func (f fiberContext) Writer() http.ResponseWriter { return nil }
 func (f fiberContext) Result() (core.Result, bool) { return fiberlimit.Result(f.c) }
+
+func (f fiberContext) SetCost(n int64)           { fiberlimit.SetCost(f.c, n) }
+func (f fiberContext) CostSetter() func(n int64) { return fiberlimit.CostSetter(f.c) }

@@ -68,12 +68,17 @@ func middlewareGin(mount httpsuite.Mount) gin.HandlerFunc {
 		return func(c *gin.Context) {
 			if user := c.GetHeader(httpsuite.UserHeader); user != "" {
 				c.Set(httpsuite.UserKey.(string), user)
+				if typed, ok := any(c).(interface{ Set(key, value any) }); ok { // since Gin 1.11
+					typed.Set(httpsuite.TypedUserKey, user)
+				} else {
+					c.Request = signIn(c.Request, httpsuite.TypedUserKey, user)
+				}
 			}
 		}
 	case httpsuite.SetHeader:
 		return func(c *gin.Context) { c.Header(m.Name, m.Value) }
 	case httpsuite.Limit:
-		key := httpsuite.KeyOf(m, ginlimit.Key, func(c *gin.Context) string { return c.GetHeader(httpsuite.KeyHeader) })
+		key := httpsuite.KeyOf(m, ginlimit.Key, ginlimit.Request, func(c *gin.Context) string { return c.GetHeader(httpsuite.KeyHeader) })
 		return ginlimit.Middleware(m.Limiter, key, httpsuite.Options(m, handlerGin, ginlimit.OnDenied, ginlimit.OnError)...)
 	}
 	panic(fmt.Sprintf("a mount %T", mount))
@@ -107,8 +112,12 @@ func (g ginContext) Stream(first string, more func(), second string) error {
 	return streamTo(g.c.Writer, g.c.Writer.Flush, first, more, second)
 }
 
+func (g ginContext) Upload() error                          { return g.c.Request.ParseMultipartForm(1) }
 func (g ginContext) Throw(err error) error                  { return err }
 func (g ginContext) Upgrade(talk func(io.ReadWriter)) error { return upgradeFrom(g.c.Writer, talk) }
 func (g ginContext) Gone() <-chan struct{}                  { return g.c.Request.Context().Done() }
 func (g ginContext) Writer() http.ResponseWriter            { return g.c.Writer }
 func (g ginContext) Result() (core.Result, bool)            { return ginlimit.Result(g.c) }
+
+func (g ginContext) SetCost(n int64)           { ginlimit.SetCost(g.c, n) }
+func (g ginContext) CostSetter() func(n int64) { return g.SetCost }

@@ -23,8 +23,12 @@ type Handler struct {
 	Calls *atomic.Int64
 	// Gate is what Stream and Wait wait for.
 	Gate <-chan struct{}
+	// Costs are set first of all, and Later by Stream and Upgrade when they are through.
+	Costs, Later []int64
 	// Probe is what Inspect looks at.
 	Probe func(http.ResponseWriter) string
+	// Uploaded is called once Upload has parsed.
+	Uploaded func()
 }
 
 // An Action is something that handlers do.
@@ -44,6 +48,7 @@ const (
 	Upgrade                  // take over the connection and echo it
 	ShowResult               // write what the adapter's Result returns
 	Inspect                  // write what Probe returns for the http.ResponseWriter
+	Upload                   // parse a form with files, of which one byte may be in memory
 )
 
 // A Context is what a [Handler] wants of the framework's request.
@@ -60,10 +65,17 @@ type Context interface {
 	Upgrade(talk func(io.ReadWriter)) error
 	// Gone ends when the client leaves.
 	Gone() <-chan struct{}
+	// Upload parses the form of the request.
+	Upload() error
 	// Writer is the response writer as a handler gets it, or nil.
 	Writer() http.ResponseWriter
 	// Result is the adapter's Result.
 	Result() (core.Result, bool)
+	// SetCost is the adapter's SetCost.
+	SetCost(n int64)
+	// CostSetter returns what sets the cost where a handler of the framework may have
+	// returned.
+	CostSetter() func(n int64)
 }
 
 var errTeapot = errors.New("the app's own error")
@@ -72,6 +84,15 @@ var errTeapot = errors.New("the app's own error")
 func (h Handler) Serve(c Context) error {
 	if h.Calls != nil {
 		h.Calls.Add(1)
+	}
+	for _, n := range h.Costs {
+		c.SetCost(n)
+	}
+	later := c.CostSetter()
+	setLater := func() {
+		for _, n := range h.Later {
+			later(n)
+		}
 	}
 	switch h.Do {
 	case Silent:
@@ -86,13 +107,21 @@ func (h Handler) Serve(c Context) error {
 	case Panic:
 		panic("early")
 	case Stream:
-		return c.Stream("one\n", func() { <-h.Gate }, "two\n")
+		return c.Stream("one\n", func() { <-h.Gate; setLater() }, "two\n")
 	case Upgrade:
-		return c.Upgrade(func(conn io.ReadWriter) { _, _ = io.Copy(conn, conn) }) // until the client hangs up
+		return c.Upgrade(func(conn io.ReadWriter) {
+			_, _ = io.Copy(conn, conn) // until the client hangs up
+			setLater()
+		})
 	case ShowResult:
 		return c.Write(h.Status, show(c.Result()))
 	case Inspect:
 		return c.Write(h.Status, h.Probe(c.Writer()))
+	case Upload:
+		if err := c.Upload(); err != nil {
+			return c.Write(http.StatusBadRequest, err.Error())
+		}
+		h.Uploaded()
 	case Wait:
 		<-h.Gate
 	case AwaitGone:

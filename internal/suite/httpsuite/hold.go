@@ -2,7 +2,6 @@ package httpsuite
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -57,8 +56,12 @@ func delayed(b *testbed) {
 // goneWhileDelayed has the client leave the queue: its charge is refunded at once,
 // and the handler does not run. The Delay would last longer than the test.
 func goneWhileDelayed(b *testbed) {
-	for _, options := range [][]guard.Option{nil, {guard.CountIf(func(int) bool { return true })}} {
-		b.each(fmt.Sprintf("CountIf=%t", options != nil), func(b *testbed) {
+	for name, options := range map[string][]guard.Option{
+		"Plain":     nil,
+		"CountIf":   {guard.CountIf(func(int) bool { return true })},
+		"CostAfter": {guard.CostAfter()},
+	} {
+		b.each(name, func(b *testbed) {
 			var calls, decided atomic.Int64
 			lim := b.limiter(core.LeakyBucket(core.Per(1, testTimeout/2), core.Burst(3)), core.Observe(func(_ context.Context, e core.Event) {
 				if e.Kind == core.EventDecision {

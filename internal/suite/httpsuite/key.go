@@ -1,6 +1,8 @@
 package httpsuite
 
 import (
+	"context"
+	"io"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -14,11 +16,15 @@ import (
 // keyCases are about the key that a request is counted by.
 func keyCases() []testCase {
 	return []testCase{
-		{"User", users, nil},
+		{"User", func(b *testbed) { users(b, UserKey) }, nil},
+		{"TypedUser", func(b *testbed) { users(b, TypedUserKey) }, nil},
 		{"MissingKey", missingKey, nil},
 		{"Fallback", fallback, nil},
 		{"NativeKey", nativeKey, nil},
+		{"NativeRequest", nativeRequest, nil},
 		{"Request", request, nil},
+		{"Trailer", trailer, nil},
+		{"TrailerHTTP2", trailerHTTP2, []Ability{HTTP2}},
 	}
 }
 
@@ -44,8 +50,8 @@ func (s *servedApp) getEach(path string, requests []keyedRequest) {
 	}
 }
 
-func users(b *testbed) {
-	s := b.behind(Limit{Limiter: b.limiter(core.FixedWindow(core.PerMinute(1))), Key: keyfunc.User(UserKey)})
+func users(b *testbed, key any) {
+	s := b.behind(Limit{Limiter: b.limiter(core.FixedWindow(core.PerMinute(1))), Key: keyfunc.User(key)})
 	s.getEach("/a", []keyedRequest{{user("alice"), 200}, {user("alice"), 429}, {user("bob"), 200}, {user("bob"), 429}})
 	ans := s.get("/b", user("alice"))
 	ans.wantDenied()
@@ -101,6 +107,19 @@ func nativeKey(b *testbed) {
 	b.wantLeft(lim, fallbackKey, 1)
 }
 
+// nativeRequest has a native key function call others, with the adapter's Request.
+func nativeRequest(b *testbed) {
+	lim := b.limiter(core.FixedWindow(core.PerMinute(2)))
+	key := keyfunc.Join(keyfunc.IP(), keyfunc.User(UserKey), keyfunc.Header("Demo-Line"))
+	b.behind(Limit{Limiter: lim, NativeKey: true, Key: key}).
+		send(http.MethodGet, "/a", KeyHeader+": login", user("alice"), "Demo-Line: 1").wantServed()
+	b.wantLeft(lim, "login,join:"+ipKey+",user:alice,header:Demo-Line:1", 1)
+	b.behind(Limit{Limiter: lim, NativeKey: true, Key: keyfunc.IP()}).send(http.MethodGet, "/a", KeyHeader+": proxied", "X-Forwarded-For: 192.0.2.1").wantServed()
+	if n := b.logs.count("limiter=api"); n != 1 {
+		b.Errorf("%d warnings with the limiter's name: Request has its logger", n)
+	}
+}
+
 // request asks a Request for everything that it has.
 func request(b *testbed) {
 	var got []string
@@ -126,4 +145,34 @@ func request(b *testbed) {
 		b.Errorf("the request has %q, want %q", got, want)
 	}
 	b.wantLeft(limit.Limiter, ipKey, 8)
+}
+
+// trailer sends, after the body, what would name another client. Raw requests that do so
+// are in clientsuite.
+func trailer(b *testbed) { b.trailer(false) }
+
+func trailerHTTP2(b *testbed) { b.trailer(true) }
+
+func (b *testbed) trailer(http2 bool) {
+	b.Helper()
+	limit := b.fixed(9)
+	limit.Key = keyfunc.FirstOf(keyfunc.APIKey("X-API-Key"), keyfunc.Cookie("session"), keyfunc.IP(keyfunc.TrustedProxies("127.0.0.1")))
+	s := b.serve(App{Use: []Mount{limit}, Routes: []Route{{Path: "/a"}}, HTTP2: http2})
+	ctx, cancel := context.WithTimeout(b.Context(), testTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.server.URL+"/a", io.NopCloser(strings.NewReader("of unknown length")))
+	if err != nil {
+		b.Fatal(err)
+	}
+	req.Header.Set("X-Forwarded-For", "192.0.2.1")
+	req.Trailer = http.Header{"X-Forwarded-For": {"198.51.100.6"}, "X-Api-Key": {"forged"}, "Cookie": {"session=forged"}}
+	resp, err := s.server.Transport.RoundTrip(req)
+	if err != nil {
+		b.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || resp.ProtoMajor == 2 != http2 {
+		b.Errorf("status %d over %s", resp.StatusCode, resp.Proto)
+	}
+	b.wantLeft(limit.Limiter, "ip:192.0.2.1", 8)
 }

@@ -58,7 +58,7 @@ func middlewareNetHTTP(mount httpsuite.Mount) func(http.Handler) http.Handler {
 	case httpsuite.Auth:
 		return before(func(_ http.ResponseWriter, r *http.Request) *http.Request {
 			if user := r.Header.Get(httpsuite.UserHeader); user != "" {
-				return r.WithContext(context.WithValue(r.Context(), httpsuite.UserKey, user))
+				return signIn(r, httpsuite.UserKey, user)
 			}
 			return r
 		})
@@ -68,10 +68,16 @@ func middlewareNetHTTP(mount httpsuite.Mount) func(http.Handler) http.Handler {
 			return r
 		})
 	case httpsuite.Limit:
-		key := httpsuite.KeyOf(m, httplimit.Key, func(r *http.Request) string { return r.Header.Get(httpsuite.KeyHeader) })
+		key := httpsuite.KeyOf(m, httplimit.Key, httplimit.Request, func(r *http.Request) string { return r.Header.Get(httpsuite.KeyHeader) })
 		return httplimit.Middleware(m.Limiter, key, httpsuite.Options(m, handlerNetHTTP, httplimit.OnDenied, httplimit.OnError)...)
 	}
 	panic(fmt.Sprintf("a mount %T", mount))
+}
+
+// signIn stores the user in a request's context, under key and the typed key.
+func signIn(r *http.Request, key any, user string) *http.Request {
+	ctx := context.WithValue(r.Context(), httpsuite.TypedUserKey, user)
+	return r.WithContext(context.WithValue(ctx, key, user))
 }
 
 // before is middleware that does something first.
@@ -138,7 +144,11 @@ func (c netHTTPContext) Upgrade(talk func(io.ReadWriter)) error {
 	return upgradeFrom(hijacker, talk)
 }
 
+func (c netHTTPContext) Upload() error               { return c.r.ParseMultipartForm(1) }
 func (c netHTTPContext) Throw(err error) error       { return err }
 func (c netHTTPContext) Gone() <-chan struct{}       { return c.r.Context().Done() }
 func (c netHTTPContext) Writer() http.ResponseWriter { return c.w }
 func (c netHTTPContext) Result() (core.Result, bool) { return httplimit.Result(c.r.Context()) }
+
+func (c netHTTPContext) SetCost(n int64)           { httplimit.SetCost(c.r.Context(), n) }
+func (c netHTTPContext) CostSetter() func(n int64) { return c.SetCost }

@@ -3,6 +3,7 @@ package outage
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -122,5 +123,43 @@ func TestPanicWhileHalfOpen(t *testing.T) {
 		client.fails.Store(false)
 		awaitRedis(t, l, "k")
 		watch.wantOutages(t, 1)
+	})
+}
+
+// An observer that panics when it hears of an outage ends nothing: not the process, though that is in the background, and not the
+// probes. Other limiters over the client hear of the outage, and it is logged once.
+func TestObserverPanics(t *testing.T) {
+	t.Parallel()
+	check.Rounds(t, timeouts, func(t *check.Round, timeout time.Duration) {
+		e := newEnv(t, setup{})
+		w := newWatcher()
+		l := core.MustNew(e.rdb, "panics", core.FixedWindow(core.PerHour(limit)), core.FailOpen(), core.Timeout(timeout), core.Logger(slog.New(w)),
+			core.Observe(func(_ context.Context, e core.Event) {
+				if e.Kind != core.EventDecision && e.Kind != core.EventScriptLoad && e.Kind != core.EventOutage {
+					panic("an observer's own mistake")
+				}
+			}))
+		other, watch := limiter(e.rdb, "other", core.FailOpen(), core.Timeout(timeout))
+		for range 2 {
+			awaitRedis(t, l, "k")
+			awaitRedis(t, other, "k")
+			e.proxy.Silence()
+			before := watch.probes()
+			check.Eventually(t, "a probe is made", func() bool {
+				if res, err := l.Allow(t.Context(), "k"); err != nil || res.Source != core.SourceNone {
+					t.Errorf("during the outage: %+v, %v", res, err)
+				}
+				return watch.probes() > before
+			})
+			e.proxy.Pass()
+		}
+		awaitRedis(t, l, "k")
+		awaitRedis(t, other, "k") // only what is still used hears of it
+		if on, off := watch.count(core.EventFallbackOn), watch.count(core.EventFallbackOff); on != 2 || off != 2 {
+			t.Errorf("the other limiter heard of %d outages and %d ends, want 2 of each", on, off)
+		}
+		if lines := w.logged(); lines[slog.LevelError] != 1 || lines[slog.LevelWarn] != 2 || lines[slog.LevelInfo] != 2 {
+			t.Errorf("log lines %v, want an ERROR, and a WARN and an INFO for each outage", lines)
+		}
 	})
 }

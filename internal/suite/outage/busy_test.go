@@ -1,6 +1,8 @@
 package outage
 
 import (
+	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,9 +15,22 @@ import (
 // A process all of whose processors are busy notices that Redis is away, too, if later than an idle one: it distrusts a
 // timeout that it may have noticed late, but not for ever. And it does not take a Redis that answers for one that is away.
 func TestBusyProcess(t *testing.T) {
-	const busy, callers, healthy = 8, 8, time.Second
+	for _, c := range []struct {
+		processors, loops int
+		healthy           time.Duration
+		away              bool // with more loops it takes ten seconds and more to notice
+	}{{2, 8, time.Second, true}, {1, 32, 3 * time.Second, false}} {
+		t.Run(fmt.Sprint(c.loops, " loops on ", c.processors, " processors"), func(t *testing.T) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(c.processors))
+			busyProcess(t, c.loops, c.healthy, c.away)
+		})
+	}
+}
+
+func busyProcess(t *testing.T, busy int, healthy time.Duration, away bool) {
+	const callers = 8
 	e := newEnv(t, setup{})
-	l, watch := watched(e.rdb, "busy", core.FixedWindow(core.PerHour(1e9)), core.FailOpen(), core.DenyCache(0))
+	l, watch := watched(e.server.Client(t), "busy", core.FixedWindow(core.PerHour(1e9)), core.FailOpen(), core.DenyCache(0))
 	awaitRedis(t, l, "k")
 	end := make(chan struct{})
 	var burning sync.WaitGroup
@@ -57,7 +72,11 @@ func TestBusyProcess(t *testing.T) {
 	calls, _ := call(func() bool { return time.Since(start) > healthy })
 	t.Logf("Redis answers: %d calls, %d failed", calls, watch.count(core.EventOutage))
 	watch.wantOutages(t, 0)
-	e.proxy.Silence()
+	if !away {
+		return
+	}
+	e.server.Pause()
+	defer e.server.Resume()
 	start = time.Now()
 	calls, slow := call(func() bool { return watch.count(core.EventFallbackOn) > 0 || time.Since(start) > check.Patience })
 	t.Logf("Redis is away: that is known after %v; %d of %d calls were slow until then", time.Since(start), slow, calls)

@@ -3,7 +3,6 @@ package redistest
 import (
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,42 +13,6 @@ const (
 	requireEnv = "REDISLIMIT_REQUIRE_REDIS"
 	serverEnv  = "REDISLIMIT_REDIS_SERVER"
 )
-
-// process is a running command with a goroutine that waits for it, so that it never stays behind as a zombie.
-type process struct {
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has ended
-}
-
-// run starts cmd such that it dies with this test process, where the system can do that (Linux): cleanups do not run
-// after a panic of another goroutine or a test timeout.
-func run(cmd *exec.Cmd) (*process, error) {
-	p := &process{cmd: cmd, done: make(chan struct{})}
-	cmd.SysProcAttr = dieWithParent()
-	started := make(chan error, 1)
-	go func() {
-		defer close(p.done)
-		// The parent whose death counts is the thread that forked (go.dev/issue/27505). This one cannot end while the
-		// goroutine locked to it waits; and waiting would hold a thread in any case.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // how it ended is in cmd.ProcessState
-		}
-	}()
-	if err := <-started; err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// kill ends the process and returns when it is gone.
-func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // fails only if it has ended already
-	<-p.done
-}
 
 // serverBinary returns the path of the server that tests run against: the one that REDISLIMIT_REDIS_SERVER names, else
 // the redis-server in PATH. One that was asked for and cannot be run ends the test, required or not: another version in its

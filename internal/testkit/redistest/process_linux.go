@@ -12,10 +12,6 @@ const (
 	sigCont = syscall.SIGCONT
 )
 
-func dieWithParent() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-}
-
 // paused reports whether a SIGSTOP has taken effect: state T, the field after the program's name in parentheses.
 func paused(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -10,6 +10,4 @@ const (
 	sigCont = syscall.Signal(-1)
 )
 
-func dieWithParent() *syscall.SysProcAttr { return nil }
-
 func paused(int) bool { return true }

@@ -9,6 +9,4 @@ const (
 	sigCont = syscall.SIGCONT
 )
 
-func dieWithParent() *syscall.SysProcAttr { return nil }
-
 func paused(int) bool { return true }

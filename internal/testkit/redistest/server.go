@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/testkit/process"
 )
 
 const (
@@ -39,7 +41,7 @@ type Instance struct {
 	tb   testing.TB
 	dir  string
 	args []string
-	proc *process // nil while stopped
+	proc *process.Process // nil while stopped
 }
 
 // Server starts a redis-server that keeps nothing on disk, and stops it when the test ends. config holds further flags
@@ -61,7 +63,7 @@ func (i *Instance) Client(tb testing.TB) *redis.Client {
 // Stop kills the server, also a paused one, and waits until it is gone. Stopping a stopped server does nothing.
 func (i *Instance) Stop() {
 	if i.proc != nil {
-		i.proc.kill()
+		i.proc.Kill()
 		i.proc = nil
 	}
 }
@@ -101,14 +103,14 @@ func (i *Instance) Pid() int {
 	if i.proc == nil {
 		return 0
 	}
-	return i.proc.cmd.Process.Pid
+	return i.proc.Cmd.Process.Pid
 }
 
 func (i *Instance) signal(s os.Signal) {
 	i.tb.Helper()
 	if i.proc == nil {
 		i.tb.Errorf("redistest: %s is stopped: no process to send %v", i.Addr, s)
-	} else if err := i.proc.cmd.Process.Signal(s); err != nil {
+	} else if err := i.proc.Cmd.Process.Signal(s); err != nil {
 		i.tb.Errorf("redistest: send %v to %s: %v", s, i.Addr, err)
 	}
 }
@@ -155,7 +157,7 @@ func (i *Instance) start() error {
 	defer func() { _ = log.Close() }() // the server has its own descriptor
 	cmd := exec.Command(i.args[0], i.args[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log // a file, not a pipe: no goroutine to copy it, and it can be read at any time
-	if i.proc, err = run(cmd); err != nil {
+	if i.proc, err = process.Start(cmd); err != nil {
 		return err
 	}
 	err = i.await()
@@ -178,8 +180,8 @@ func (i *Instance) await() error {
 			return nil
 		}
 		select {
-		case <-i.proc.done:
-			return fmt.Errorf("ended at once: %v", i.proc.cmd.ProcessState)
+		case <-i.proc.Done:
+			return fmt.Errorf("ended at once: %v", i.proc.Cmd.ProcessState)
 		case <-time.After(pollEvery):
 		}
 	}

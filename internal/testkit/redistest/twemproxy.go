@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redislimit/redislimit/internal/testkit/process"
 )
 
 // Twemproxy starts a twemproxy (Debian calls it nutcracker) before the servers, which it shards by what a key has in
@@ -48,23 +50,23 @@ func startTwemproxy(tb testing.TB, path string, servers []string) (string, error
 		return "", err
 	}
 	statistics := strconv.Itoa(port + busOffset) // it wants a port for them, too
-	p, err := run(exec.Command(path, "-c", config, "-o", log, "-a", "127.0.0.1", "-s", statistics))
+	p, err := process.Start(exec.Command(path, "-c", config, "-o", log, "-a", "127.0.0.1", "-s", statistics))
 	if err != nil {
 		return "", err
 	}
-	tb.Cleanup(p.kill)
+	tb.Cleanup(p.Kill)
 	for end := time.Now().Add(startLimit); time.Now().Before(end); {
 		select {
-		case <-p.done: // another process has the port
+		case <-p.Done: // another process has the port
 			why, _ := os.ReadFile(log)
-			return "", fmt.Errorf("nutcracker on %s: %v; its log:\n%s", addr, p.cmd.ProcessState, why)
+			return "", fmt.Errorf("nutcracker on %s: %v; its log:\n%s", addr, p.Cmd.ProcessState, why)
 		case <-time.After(pollEvery):
 		}
 		if pongs(addr) {
 			return addr, nil
 		}
 	}
-	p.kill()
+	p.Kill()
 	return "", fmt.Errorf("nutcracker on %s: no answer for %v", addr, startLimit)
 }
 

@@ -1,0 +1,164 @@
+package clientsuite
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// answerLimit is how long a server may take for an answer, on a busy machine.
+const answerLimit = 10 * time.Second
+
+// A Server is an application that parses what comes over its connections.
+type Server struct {
+	keySwitch
+
+	peers chan net.Conn
+}
+
+// Serve serves the application of an adapter until the test ends.
+func Serve(tb testing.TB, newApp func(*core.Limiter, keyfunc.Func) app, lim *core.Limiter) *Server {
+	tb.Helper()
+	l := newPeerListener()
+	s := &Server{peers: l.peers}
+	listen(tb, newApp(lim, s.key), l)
+	return s
+}
+
+// A keySwitch is a key function that can be changed between requests.
+type keySwitch struct{ f atomic.Pointer[keyfunc.Func] }
+
+func (s *keySwitch) use(f keyfunc.Func)                    { s.f.Store(&f) }
+func (s *keySwitch) key(r keyfunc.Request) (string, error) { return (*s.f.Load())(r) }
+
+// listen serves a until the test ends.
+func listen(tb testing.TB, a app, l net.Listener) {
+	tb.Helper()
+	served := make(chan error, 1)
+	go func() { served <- a.serve(l) }()
+	tb.Cleanup(func() {
+		err := errors.Join(a.shutdown(), l.Close())
+		if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
+			err = errors.Join(err, serveErr)
+		}
+		if err != nil && !errors.Is(err, net.ErrClosed) {
+			tb.Errorf("the server ends: %v", err)
+		}
+	})
+}
+
+// Dial returns a connection to the server from peer, in the form of [Request].
+func (s *Server) Dial(peer string) *Conn {
+	client, server := net.Pipe()
+	s.peers <- peerConn{server, peerAddr(peer)}
+	return newConn(client)
+}
+
+// A peerListener accepts what is sent to it.
+type peerListener struct {
+	peers  chan net.Conn
+	closed chan struct{}
+	close  func() // once
+}
+
+func newPeerListener() *peerListener {
+	closed := make(chan struct{})
+	return &peerListener{make(chan net.Conn), closed, sync.OnceFunc(func() { close(closed) })}
+}
+
+func (l *peerListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.peers:
+		return conn, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *peerListener) Close() error {
+	l.close()
+	return nil
+}
+
+func (l *peerListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
+
+// A peerConn is a connection that comes from where the test says.
+type peerConn struct {
+	net.Conn
+
+	peer net.Addr
+}
+
+func (c peerConn) RemoteAddr() net.Addr { return c.peer }
+
+// A Conn is a client's connection.
+type Conn struct {
+	conn   net.Conn
+	reader *bufio.Reader
+}
+
+func newConn(conn net.Conn) *Conn {
+	_ = conn.SetDeadline(time.Now().Add(answerLimit)) // of a connection just made
+	return &Conn{conn, bufio.NewReader(conn)}
+}
+
+// Close closes the connection.
+func (c *Conn) Close() { _ = c.conn.Close() }
+
+// Send sends what makes up one request, and returns the status of the answer; 0 is none.
+func (c *Conn) Send(raw string) int {
+	written := make(chan struct{})
+	go func() { // a server may answer, or hang up, before it has read all
+		defer close(written)
+		_, _ = io.WriteString(c.conn, raw)
+	}()
+	defer func() { <-written }()
+	for {
+		answer, err := http.ReadResponse(c.reader, nil)
+		if err != nil {
+			c.Close()
+			return 0
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
+		_ = answer.Body.Close()
+		if answer.StatusCode >= http.StatusOK {
+			if answer.Close {
+				c.Close()
+			}
+			return answer.StatusCode
+		}
+	}
+}
+
+// raw writes the request as a client sends it.
+func (r Request) raw() string {
+	return plainRequest(r.method()+" "+r.target(), r.Header...)
+}
+
+// plainRequest is a request without a body.
+func plainRequest(start string, header ...string) string {
+	return start + " HTTP/1.1\r\n" + strings.Join(append([]string{"Host: example.com"}, header...), "\r\n") + "\r\n\r\n"
+}
+
+// chunked is a request with a body, and a trailer after it.
+func chunked(body string, header, trailer []string) string {
+	lines := append([]string{"POST /a HTTP/1.1", "Host: example.com", "Transfer-Encoding: chunked"}, header...)
+	lines = append(lines, "")
+	if body != "" {
+		lines = append(lines, strconv.FormatInt(int64(len(body)), 16), body)
+	}
+	lines = append(lines, "0")
+	lines = append(lines, trailer...)
+	return strings.Join(lines, "\r\n") + "\r\n\r\n"
+}

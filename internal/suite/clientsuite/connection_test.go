@@ -1,0 +1,112 @@
+package clientsuite
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// everyApp is the applications in all configurations.
+func everyApp() map[string]func(*core.Limiter, keyfunc.Func) app {
+	all := maps.Clone(apps)
+	maps.Copy(all, configured)
+	return all
+}
+
+// A counter says whether a request was counted by the key that it ought to be.
+type counter struct {
+	*testing.T
+
+	lim *core.Limiter
+}
+
+func newCounter(t *testing.T) counter {
+	t.Helper()
+	return counter{t, limiter(t, 1_000_000)}
+}
+
+func (c counter) used(key string) int64 {
+	c.Helper()
+	res, err := c.lim.Peek(c.Context(), key)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return 1_000_000 - res.Remaining
+}
+
+// counts sends a request, and checks that it is answered with 200 and counted by the key
+// want. One that may be refused may instead get an error of the client's, and is then not
+// counted by want.
+func (c counter) counts(what, want string, mayRefuse bool, send func() (status int)) {
+	c.Helper()
+	before := c.used(want)
+	status := send()
+	counted := c.used(want) - before
+	switch {
+	case status == 200 && counted == 1:
+	case mayRefuse && (status == 0 || status == 400 || status == 431) && counted == 0:
+	default:
+		c.Errorf("%s: status %d, and %d counted by %q", what, status, counted, want)
+	}
+}
+
+// TestTableOverConnections sends the table as clients and proxies do: as text.
+func TestTableOverConnections(t *testing.T) {
+	rows := slices.Concat(addresses, proxied, proxies, single, forwarded, credentials)
+	for name, newApp := range everyApp() {
+		t.Run(name, func(t *testing.T) {
+			c := newCounter(t)
+			s := Serve(t, newApp, c.lim)
+			for _, r := range rows {
+				s.use(r.f)
+				c.counts(r.text(), r.want, false, func() int {
+					conn := s.Dial(r.peer)
+					defer conn.Close()
+					return conn.Send(Request{Header: r.header}.raw())
+				})
+			}
+		})
+	}
+}
+
+// TestRawRequests has what a request looks like only before it is parsed.
+func TestRawRequests(t *testing.T) {
+	for name, newApp := range everyApp() {
+		t.Run(name, func(t *testing.T) {
+			c := newCounter(t)
+			s := Serve(t, newApp, c.lim)
+			for _, v := range slices.Concat(trailers(), shapes()) {
+				s.use(v.f)
+				c.counts(v.what, v.want, v.mayRefuse, func() int {
+					conn := s.Dial(v.peer)
+					defer conn.Close()
+					return conn.Send(v.raw)
+				})
+			}
+		})
+	}
+}
+
+// TestTrailerEndsWithItsRequest sends requests with and without a trailer over one
+// connection.
+func TestTrailerEndsWithItsRequest(t *testing.T) {
+	for name, newApp := range everyApp() {
+		t.Run(name, func(t *testing.T) {
+			c := newCounter(t)
+			s := Serve(t, newApp, c.lim)
+			s.use(ours)
+			conn := s.Dial(proxy)
+			defer conn.Close()
+			forged := []string{xff + "6.6.6.6"}
+			for range 3 {
+				c.counts("chunked", "ip:203.0.113.9", false, func() int { return conn.Send(chunked("abc", []string{xff + "203.0.113.9"}, forged)) })
+				c.counts("without the header", "ip:10.0.0.1", false, func() int { return conn.Send(chunked("abc", nil, forged)) })
+				c.counts("plain", "ip:203.0.113.9", false, func() int { return conn.Send(Request{Header: []string{xff + "6.6.6.6, 203.0.113.9"}}.raw()) })
+				c.counts("plain, without the header", "ip:10.0.0.1", false, func() int { return conn.Send(Request{}.raw()) })
+			}
+		})
+	}
+}

@@ -1,0 +1,94 @@
+package clientsuite
+
+import (
+	"context"
+	"net"
+	"slices"
+	"testing"
+
+	"github.com/redislimit/redislimit/internal/testkit/proxytest"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// TestRealProxies has clients forge what they can in front of a real HAProxy and nginx:
+// headers, and the trailer of a chunked body, which HAProxy passes on. Each request is
+// counted by what the proxy says, in every configuration of every framework.
+func TestRealProxies(t *testing.T) {
+	const client = "127.0.0.77" // all of 127.0.0.0/8 is the loopback on Linux only
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}, Timeout: answerLimit}
+	if l, err := net.Listen("tcp", client+":0"); err != nil {
+		t.Skip("needs a second loopback address: ", err)
+	} else {
+		_ = l.Close()
+	}
+	behind := keyfunc.TrustedProxies("127.0.0.1")
+	forged := []string{
+		xff + "6.6.6.6", fwd + "for=6.6.6.6", "X-Real-IP: 6.6.6.6", "X-Tenant: globex", "X-API-Key: issued", "CF-Connecting-IP: 6.6.6.6",
+		"Cookie: session=issued",
+	}
+	for _, kind := range proxytest.Kinds() {
+		t.Run(kind.Name, func(t *testing.T) {
+			var names, backends []string
+			keys := map[string]*keySwitch{}
+			c := newCounter(t)
+			for name, newApp := range everyApp() {
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				keys[name] = &keySwitch{}
+				listen(t, newApp(c.lim, keys[name].key), l)
+				names, backends = append(names, name), append(backends, l.Addr().String())
+			}
+			for i, address := range kind.Start(t, backends...) {
+				for _, option := range []struct {
+					name, want string
+					key        keyfunc.Func
+				}{
+					{"no option", "ip:127.0.0.1", plain},
+					{"TrustedProxies", "ip:" + client, ip(behind)},
+					{"TrustedHops", "ip:" + client, oneHop},
+					{"Forwarded", "ip:" + client, ip(behind, keyfunc.Forwarded())},
+					{"Forwarded, hops", "ip:" + client, ip(keyfunc.TrustedHops(1), keyfunc.Forwarded())},
+					{"TrustedHeader", "ip:" + client, realIP},
+					{"TrustedHeader and TrustedProxies", "ip:" + client, ip(behind, keyfunc.TrustedHeader("X-Real-IP"))},
+					{"Header", "header:X-Tenant:" + proxytest.Tenant, keyfunc.Header("X-Tenant")},
+					{"APIKey", "peer:127.0.0.1", keyed},
+				} {
+					keys[names[i]].use(option.key)
+					for what, raw := range map[string]string{
+						"headers":              plainRequest("GET /a", forged...),
+						"headers, lower case":  plainRequest("GET /a", lower(forged)...),
+						"trailer":              chunked("abc", nil, forged),
+						"trailer, lower case":  chunked("abc", nil, lower(forged)),
+						"headers and trailer":  chunked("abc", forged, forged),
+						"trailer, empty body":  chunked("", nil, forged),
+						"trailer in a GET":     "GET" + chunked("abc", nil, forged)[len("POST"):],
+						"twice in the headers": plainRequest("GET /a", slices.Concat(forged, forged)...),
+					} {
+						c.counts(names[i]+", "+option.name+", "+what, option.want, false, func() int { return c.sendFrom(dialer, address, raw) })
+					}
+				}
+				keys[names[i]].use(sessionCookie)
+				for what, raw := range map[string]string{
+					"trailer": chunked("abc", nil, forged), "trailer and another": chunked("abc", []string{"Cookie: a=b"}, forged),
+				} {
+					c.counts(names[i]+", Cookie, "+what, "peer:127.0.0.1", false, func() int { return c.sendFrom(dialer, address, raw) })
+				}
+			}
+		})
+	}
+}
+
+func (c counter) sendFrom(dialer net.Dialer, address, raw string) int {
+	c.Helper()
+	ctx, cancel := context.WithTimeout(c.Context(), answerLimit)
+	defer cancel()
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		c.Fatal(err)
+	}
+	client := newConn(conn)
+	defer client.Close()
+	return client.Send(raw)
+}

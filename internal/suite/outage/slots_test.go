@@ -1,0 +1,142 @@
+package outage
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+// A Cluster is resharded, slowly, key by key: while a slot moves, the keys of one decision of several limits are on two nodes, and
+// both refuse it. It is asked again until they are together, so Redis decides at least 99 % of all, each of them once, and no node
+// is taken for one that is down.
+func TestSlotsMove(t *testing.T) {
+	t.Parallel()
+	addrs := redistest.Cluster(t)
+	check.Rounds(t, idleRounds, func(t *check.Round, _ time.Duration) { slotsMove(t, addrs) })
+}
+
+func slotsMove(t *check.Round, addrs []string) {
+	const lasts, keyEvery, users, callers = 3 * time.Second, 30 * time.Millisecond, 30, 16
+	client := redistest.ClusterClient(t, addrs)
+	name := fmt.Sprint("moving", time.Now().UnixNano())
+	l, watch := watched(client, name, core.FailOpen(), core.DenyCache(0),
+		core.FixedWindow(core.PerHour(1e6)), core.TokenBucket(core.PerHour(1e6)), core.SlidingWindowLog(core.PerHour(1e5)))
+	keys := make([]string, users)
+	for i := range keys {
+		keys[i] = fmt.Sprint("user", i)
+		if _, err := l.Allow(t.Context(), keys[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var calls, byRedis atomic.Int64
+	var running sync.WaitGroup
+	end := time.Now().Add(lasts)
+	for i := range callers {
+		running.Go(func() {
+			for n := i; time.Now().Before(end); n++ {
+				res, err := l.Allow(t.Context(), keys[n*7%users]) // in another order than that in which slots move
+				if err != nil {
+					t.Error(err)
+				}
+				calls.Add(1)
+				if res.Source == core.SourceRedis {
+					byRedis.Add(1)
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+	}
+	admin := redistest.ClusterClient(t, addrs)
+	moved := 0
+	for ; time.Now().Before(end); moved++ {
+		moveSlot(t, admin, "{"+keys[moved%users]+"}", keyEvery)
+	}
+	running.Wait()
+	share := float64(byRedis.Load()) / float64(calls.Load())
+	t.Logf("%d slots moved; Redis decided %.2f %% of %d; %d failed calls", moved, 100*share, calls.Load(), watch.count(core.EventOutage))
+	if share < 0.99 {
+		t.Errorf("Redis decided %.2f %% of %d, want 99 %%", 100*share, calls.Load())
+	}
+	watch.wantOutages(t, 0)
+	used := int64(0)
+	for _, key := range keys {
+		awaitRedis(t, l, key)
+		res, err := l.Peek(t.Context(), key)
+		if err != nil {
+			t.Error(err)
+		}
+		for r := range res.All() {
+			if r.Name == "fixed-1h" {
+				used += 1e6 - r.Remaining
+			}
+		}
+	}
+	if least := byRedis.Load() + users; used < least || used > calls.Load()+users {
+		t.Errorf("%d charged, want %d to %d", used, least, calls.Load()+users)
+	}
+}
+
+// moveSlot moves the slot of key to another master, with one of its keys at a time.
+func moveSlot(t *check.Round, client *redis.ClusterClient, key string, every time.Duration) {
+	slot := client.ClusterKeySlot(t.Context(), key).Val()
+	from, to := holderOf(t, client, slot)
+	do(t, to, "cluster", "setslot", slot, "importing", nodeID(t, from))
+	do(t, from, "cluster", "setslot", slot, "migrating", nodeID(t, to))
+	host, port, _ := net.SplitHostPort(to.Options().Addr)
+	stored, err := from.ClusterGetKeysInSlot(t.Context(), int(slot), 100).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range stored {
+		do(t, from, "migrate", host, port, k, 0, 5000)
+		time.Sleep(every)
+	}
+	do(t, to, "cluster", "setslot", slot, "node", nodeID(t, to))
+	do(t, from, "cluster", "setslot", slot, "node", nodeID(t, to))
+}
+
+// holderOf returns the master that has the keys of the slot, and another one.
+func holderOf(t *check.Round, client *redis.ClusterClient, slot int64) (holder, other *redis.Client) {
+	var mu sync.Mutex
+	if err := client.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
+		keys, err := node.ClusterCountKeysInSlot(ctx, int(slot)).Result()
+		mu.Lock()
+		defer mu.Unlock()
+		if keys > 0 {
+			holder = node
+		} else {
+			other = node
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if holder == nil || other == nil {
+		t.Fatalf("slot %d: keys on %v, not on %v", slot, holder, other)
+	}
+	return holder, other
+}
+
+func nodeID(t *check.Round, node *redis.Client) string {
+	id, err := node.Do(t.Context(), "cluster", "myid").Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func do(t *check.Round, node *redis.Client, args ...any) {
+	if err := node.Do(t.Context(), args...).Err(); err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+}

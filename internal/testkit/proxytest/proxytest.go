@@ -1,0 +1,177 @@
+// Package proxytest starts real reverse proxies for tests, on free loopback ports: HAProxy and nginx.
+//
+// A test that asks for one is skipped where it is not installed; with REDISLIMIT_REQUIRE_PROXIES=1, as in CI, it fails
+// instead.
+package proxytest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redislimit/redislimit/internal/testkit/process"
+)
+
+const (
+	requireEnv = "REDISLIMIT_REQUIRE_PROXIES"
+	startLimit = 10 * time.Second // for a proxy to accept connections
+	pollEvery  = 5 * time.Millisecond
+	attempts   = 5 // at ports that no other process takes meanwhile
+)
+
+// Tenant is the X-Tenant that every proxy sets.
+const Tenant = "acme"
+
+// A Kind is a proxy as an operator configures it: it appends the client's address to X-Forwarded-For and Forwarded,
+// sets X-Real-IP to it and X-Tenant to Tenant, and removes X-API-Key.
+type Kind struct {
+	Name    string
+	program string
+	args    func(config string) []string
+	config  func(dir string, hops []hop) string
+}
+
+// A hop is an address at which a proxy listens, and the server that it passes requests to.
+type hop struct{ listen, backend string }
+
+// Kinds are all that there are.
+func Kinds() []Kind {
+	return []Kind{
+		{"HAProxy", "haproxy", func(config string) []string { return []string{"-db", "-q", "-f", config} }, haproxy},
+		{"nginx", "nginx", func(config string) []string { return []string{"-p", filepath.Dir(config), "-c", config} }, nginx},
+	}
+}
+
+func haproxy(_ string, hops []hop) string {
+	var b strings.Builder
+	b.WriteString("defaults\n mode http\n timeout connect 10s\n timeout client 10s\n timeout server 10s\n option forwardfor\n")
+	for i, h := range hops {
+		_, _ = fmt.Fprintf(&b, `frontend f%d
+ bind %s
+ http-request set-header X-Real-IP %%[src]
+ http-request add-header Forwarded for=%%[src]
+ http-request set-header X-Tenant %s
+ http-request del-header X-API-Key
+ default_backend b%[1]d
+backend b%[1]d
+ server s %[4]s
+`, i, h.listen, Tenant, h.backend)
+	}
+	return b.String()
+}
+
+func nginx(dir string, hops []hop) string {
+	var b strings.Builder
+	b.WriteString("daemon off; master_process off; pid nginx.pid; error_log stderr; events {}\nhttp { access_log off;\n")
+	for _, temp := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		_, _ = fmt.Fprintf(&b, "%s_temp_path %s;\n", temp, filepath.Join(dir, temp))
+	}
+	for _, h := range hops {
+		_, _ = fmt.Fprintf(&b, `server {
+ listen %s;
+ location / {
+  proxy_pass http://%s;
+  proxy_http_version 1.1;
+  proxy_request_buffering off;
+  proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+  proxy_set_header Forwarded "$http_forwarded, for=$remote_addr";
+  proxy_set_header X-Real-IP $remote_addr;
+  proxy_set_header X-Tenant %s;
+  proxy_set_header X-API-Key "";
+ }
+}
+`, h.listen, h.backend, Tenant)
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+// Start starts a proxy before the servers at backends, and returns the addresses of the proxy, one for each backend. It
+// ends with the test.
+func (k Kind) Start(tb testing.TB, backends ...string) []string {
+	tb.Helper()
+	path, err := exec.LookPath(k.program)
+	if err != nil {
+		if os.Getenv(requireEnv) == "1" {
+			tb.Fatalf("proxytest: %s is not in PATH, and %s=1 requires it", k.program, requireEnv)
+		}
+		tb.Skipf("needs %s, which is not in PATH (%s=1 makes this a failure)", k.program, requireEnv)
+	}
+	for n := 1; ; n++ {
+		addresses, err := k.start(tb, path, backends)
+		if err == nil {
+			return addresses
+		}
+		if n == attempts {
+			tb.Fatalf("proxytest: %v", err)
+		}
+		tb.Logf("proxytest: trying again: %v", err)
+	}
+}
+
+func (k Kind) start(tb testing.TB, path string, backends []string) ([]string, error) {
+	tb.Helper()
+	var addresses []string
+	hops := make([]hop, len(backends))
+	for i, backend := range backends {
+		address, err := free()
+		if err != nil {
+			return nil, err
+		}
+		addresses = append(addresses, address)
+		hops[i] = hop{address, backend}
+	}
+	dir := tb.TempDir()
+	config := filepath.Join(dir, k.program+".conf")
+	if err := os.WriteFile(config, []byte(k.config(dir, hops)), 0o600); err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(context.Background(), path, k.args(config)...) // it ends with the test, by Kill
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	p, err := process.Start(cmd)
+	if err != nil {
+		return nil, err
+	}
+	tb.Cleanup(p.Kill)
+	for end := time.Now().Add(startLimit); time.Now().Before(end); {
+		select {
+		case <-p.Done: // another process has a port
+			return nil, fmt.Errorf("%s: %v; it says:\n%s", k.program, p.Cmd.ProcessState, output.String())
+		case <-time.After(pollEvery):
+		}
+		if accepts(addresses) {
+			return addresses, nil
+		}
+	}
+	p.Kill()
+	return nil, fmt.Errorf("%s accepts no connection for %v; it says:\n%s", k.program, startLimit, output.String())
+}
+
+// free returns an address with a port that is free now.
+func free() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+func accepts(addresses []string) bool {
+	dialer := net.Dialer{Timeout: time.Second}
+	for _, address := range addresses {
+		conn, err := dialer.DialContext(context.Background(), "tcp", address)
+		if err != nil {
+			return false
+		}
+		_ = conn.Close()
+	}
+	return true
+}
