@@ -100,7 +100,10 @@ func (l *Limiter) SlotContext(ctx context.Context, r Result) (context.Context, c
 	} else if held.lost {
 		cancel(ErrSlotLost)
 	}
-	return ctx, func() { cancel(nil) }
+	return ctx, func() {
+		cancel(nil)
+		runtime.KeepAlive(r.receipt.alive) // until then the slots are in use
+	}
 }
 
 // HasSlots reports whether slots of [InFlight] were taken for r: it is then to be
