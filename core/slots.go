@@ -167,7 +167,7 @@ func (f *family) emitSlots(ctx context.Context, r *reservation, n int64) {
 	}
 	for i, m := range r.limits.members {
 		if m.Slots {
-			f.events.emit(ctx, Event{Kind: EventSlots, Cost: n, Detail: r.limits.names[i]})
+			f.events.emit(ctx, Event{Kind: EventSlots, Result: Result{Limiter: f.name, Name: r.limits.names[i]}, Cost: n})
 		}
 	}
 }
