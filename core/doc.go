@@ -48,6 +48,7 @@
 //	option.go, outage.go, event.go     settings, outage policies, observers and logging
 //	memory.go                          NewMemory
 //	wait.go, wait_queue.go, refund.go, errors.go
+//	stub.go                            answers of limittest
 //
 // and in internal/, each with a doc comment that says more:
 //

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/claim"
+	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/memory"
 	"github.com/redislimit/redislimit/internal/server"
 )
@@ -40,6 +41,7 @@ type Limiter struct {
 	compiled *limitSet
 	memory   *memory.Store // of NewMemory, or nil
 	store    *server.Store // of New, or nil
+	stub     hook.Stub     // of package limittest, or nil
 	policy   outagePolicy
 	fallback *fallback // of New with FailLocal, or nil
 	denials  *denyCache
@@ -151,6 +153,9 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 		l.memory.Reset(key)
 		return nil
 	}
+	if l.stub != nil {
+		return l.callStub(ctx, "Reset", key, 0)
+	}
 	defer l.denials.forget(key)
 	if l.fallback != nil {
 		l.fallback.store.Reset(key)
@@ -178,9 +183,6 @@ func (l *Limiter) decide(ctx context.Context, res *Result, key string, n int64, 
 		return err
 	}
 	isPeek := op == algorithm.OpEvaluate
-	if n == 0 {
-		op = algorithm.OpEvaluate
-	}
 	if l.events.observe == nil || isPeek {
 		return l.decideUnobserved(ctx, res, key, n, op)
 	}
@@ -193,6 +195,12 @@ func (l *Limiter) decide(ctx context.Context, res *Result, key string, n int64, 
 // decideUnobserved decides in memory, from the deny cache, in Redis or by the
 // outage policy.
 func (l *Limiter) decideUnobserved(ctx context.Context, res *Result, key string, n int64, op algorithm.Op) error {
+	if l.stub != nil {
+		return l.decideByStub(ctx, res, key, n, op)
+	}
+	if n == 0 {
+		op = algorithm.OpEvaluate
+	}
 	if l.memory != nil {
 		l.decideInMemory(l.memory, l.compiled, res, key, n, op, SourceMemory)
 		return nil

@@ -38,6 +38,9 @@ func (l *Limiter) Refund(ctx context.Context, r Result) error {
 		return err
 	}
 	key, n := r.receipt.key, r.receipt.n
+	if l.stub != nil {
+		return l.callStub(ctx, "Refund", key, n)
+	}
 	var ids []algorithm.Ref
 	for each := range r.All() {
 		ids = append(ids, each.receipt.id)

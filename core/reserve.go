@@ -64,6 +64,9 @@ func (l *Limiter) Settle(ctx context.Context, r Result, actual int64) error {
 	}
 	key, n, refs := r.receipt.key, r.receipt.n, held.end()
 	l.renewer.forget(held)
+	if l.stub != nil {
+		return l.callStub(ctx, "Settle", key, actual)
+	}
 	if refs == nil { // what is held is charged when it expires
 		n, actual, refs = 0, max(0, actual-n), make([]algorithm.Ref, len(l.limits))
 	}

@@ -1,0 +1,93 @@
+package core
+
+import (
+	"context"
+	"time"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/hook"
+)
+
+// The Limiters of package limittest have a stub in place of Redis and of memory.
+var _ = hook.SetStub(
+	func(name string, opts any, s hook.Stub) (any, error) {
+		c, err := configure(name, []Option{options(opts.([]Option)), anyLimit{}}) //nolint:forcetypeassert // limittest passes it
+		if err != nil {
+			return nil, err
+		}
+		l := newLimiter(name, c)
+		l.stub = s
+		l.renewer.close() // nothing expires
+		return l, nil
+	},
+	func(l any) hook.Stub { return l.(*Limiter).stub }, //nolint:forcetypeassert // limittest passes it
+)
+
+// anyLimit is a limit that is hardly ever reached, if no other was given.
+type anyLimit struct{}
+
+func (anyLimit) apply(c *config) {
+	if len(c.limits) == 0 {
+		FixedWindow(PerMinute(maxCount)).apply(c)
+	}
+}
+
+// stubAt is the instant of all decisions of stubs, in microseconds since the epoch: the
+// beginning of 2000, as in testing/synctest.
+const stubAt = 946_684_800_000_000
+
+// decideByStub answers what the stub admits as if nothing had been charged to the key
+// before, and what it denies as if all were used.
+func (l *Limiter) decideByStub(ctx context.Context, res *Result, key string, n int64, op algorithm.Op) error {
+	method := "AllowN"
+	if op == algorithm.OpEvaluate {
+		method = "Peek"
+	} else if op == algorithm.OpReserve {
+		method = "Reserve"
+	}
+	retryAfter, err := l.stub.Call(method, key, n)
+	if err != nil {
+		return l.failure(ctx, err)
+	}
+	if n == 0 {
+		op = algorithm.OpEvaluate
+	}
+	answers := make([]algorithm.Answer, len(l.limits))
+	for i, m := range l.compiled.members {
+		answers[i] = algorithm.Evaluate(m.Evaluator, &algorithm.State{}, stubAt, n)
+		answers[i].Admits = answers[i].Admits && retryAfter <= 0
+	}
+	l.compiled.fill(res, answers, n, op != algorithm.OpEvaluate, SourceMemory)
+	if retryAfter > 0 {
+		useUp(res, retryAfter)
+	}
+	switch {
+	case !res.Allowed:
+	case op == algorithm.OpReserve:
+		held := newReservation(l.id, len(l.limits))
+		res.receipt = receipt{claim: held.claims.Only(), key: key, n: n, held: held}
+	case op == algorithm.OpCharge:
+		res.receipt = receipt{claim: newRedisDecision(l.id, 1).set.Only(), key: key, n: n, id: res.receipt.id}
+	}
+	return nil
+}
+
+// useUp turns r, of a key to which nothing was charged, into one of a key of which all
+// is used for so long.
+func useUp(r *Result, d time.Duration) {
+	r.Remaining, r.ResetAfter, r.Delay = 0, d, 0
+	if !r.Allowed && r.RetryAfter != Never {
+		r.RetryAfter = d
+	}
+	if r.all != nil {
+		for i := range *r.all {
+			useUp(&(*r.all)[i], d)
+		}
+	}
+}
+
+// callStub calls the stub about what is no decision.
+func (l *Limiter) callStub(ctx context.Context, method, key string, n int64) error {
+	_, err := l.stub.Call(method, key, n)
+	return l.failure(ctx, err)
+}
