@@ -39,11 +39,14 @@ const stubAt = 946_684_800_000_000
 // decideByStub answers what the stub admits as if nothing had been charged to the key
 // before, and what it denies as if all were used.
 func (l *Limiter) decideByStub(ctx context.Context, res *Result, key string, n int64, op algorithm.Op) error {
-	method := "AllowN"
-	if op == algorithm.OpEvaluate {
+	var method string
+	switch op {
+	case algorithm.OpEvaluate:
 		method = "Peek"
-	} else if op == algorithm.OpReserve {
+	case algorithm.OpReserve:
 		method = "Reserve"
+	default:
+		method = "AllowN"
 	}
 	retryAfter, err := l.stub.Call(method, key, n)
 	if err != nil {
