@@ -90,7 +90,7 @@ func standings(results []result) []standing {
 	var all []standing
 	for _, m := range many {
 		for _, o := range one {
-			if o.name == m.name && !math.IsNaN(m.toIncr[rate]) {
+			if o.name == m.name && !m.pair && !math.IsNaN(m.toIncr[rate]) {
 				all = append(all, standing{m.contender, m.toIncr[rate], o.value[p50]})
 			}
 		}

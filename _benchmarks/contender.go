@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -28,6 +29,8 @@ type contender struct {
 	everyday bool
 	// limits reports whether it is a limiter. A raw command admits everything.
 	limits bool
+	// pair reports whether it makes two calls, one after the other. It is not in the chart.
+	pair bool
 	// only reports whether it takes part in a cell; nil: in all.
 	only func(cell) bool
 	// excuses reports whether an error is normal for it under contention. Such errors
@@ -87,6 +90,11 @@ func raws() []*contender {
 		{name: incr, kind: raw, everyday: true, make: func(w *setup) (limiter, error) {
 			return shared(func(ctx context.Context, key string) (bool, error) { return true, w.rdb.Incr(ctx, key).Err() }), nil
 		}},
+		{name: "raw INCR and DECR", kind: raw, everyday: true, pair: true, only: isAdmitted, make: func(w *setup) (limiter, error) {
+			return shared(func(ctx context.Context, key string) (bool, error) {
+				return true, errors.Join(w.rdb.Incr(ctx, key).Err(), w.rdb.Decr(ctx, key).Err())
+			}), nil
+		}},
 		{name: "raw script", kind: raw, everyday: true, make: func(w *setup) (limiter, error) {
 			script := redis.NewScript(bareScript)
 			return shared(func(ctx context.Context, key string) (bool, error) {
@@ -95,6 +103,8 @@ func raws() []*contender {
 		}},
 	}
 }
+
+func isAdmitted(c cell) bool { return c.scenario == admitted }
 
 // bareScript does only what every script must do that reads the server's clock and
 // keeps a string that expires. No such limiter can be faster.

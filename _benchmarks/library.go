@@ -51,6 +51,9 @@ func library() []*contender {
 				name: name + ", " + v.name, kind: ours, everyday: v.everyday || name == allVariants, limits: true,
 				make: func(w *setup) (limiter, error) { return v.limiter(w, core.DenyCache(0), limitOf(a, w.limit)) },
 			})
+			if !a.Kind.Delays {
+				all = append(all, v.reserve(a))
+			}
 		}
 	}
 	for _, v := range variants() {
@@ -59,6 +62,26 @@ func library() []*contender {
 		}
 	}
 	return all
+}
+
+// reserve holds a unit and settles it at once, so that nothing is charged: as CountIf
+// does for what does not count.
+func (v variant) reserve(a limits.Variant) *contender {
+	name := limits.Constructor(a.Kind)
+	return &contender{
+		name: name + ", Reserve and Settle, " + v.name, kind: ours, limits: true, pair: true, only: isAdmitted,
+		everyday: name == allVariants && len(v.options) == 0 && v.everyday,
+		make: func(w *setup) (limiter, error) {
+			lim, err := v.open(w, core.DenyCache(0), limitOf(a, w.limit))
+			return shared(func(ctx context.Context, key string) (bool, error) {
+				res, err := lim.Reserve(ctx, key, 1)
+				if err != nil {
+					return false, err
+				}
+				return res.Allowed, lim.Settle(ctx, res, 0)
+			}), err
+		},
+	}
 }
 
 // twoLimits is a limiter with two limits.
@@ -80,22 +103,28 @@ func (v variant) denyCache() *contender {
 	}
 }
 
-// limiter makes a Limiter that returns an error if Redis does not answer. The timeout
-// is long, because replies are slow on a machine under full load.
+// limiter opens a Limiter and returns its Allow.
 func (v variant) limiter(w *setup, options ...core.Option) (limiter, error) {
+	lim, err := v.open(w, options...)
+	return allow(lim), err
+}
+
+// open makes a Limiter that returns an error if Redis does not answer. The timeout is
+// long, because replies are slow on a machine under full load.
+func (v variant) open(w *setup, options ...core.Option) (*core.Limiter, error) {
 	client, err := v.client(w)
 	if err != nil {
 		return nil, err
 	}
 	options = append(append(options, core.FailClosed(), core.Timeout(10*time.Second)), v.options...)
-	lim, err := core.New(client, w.name(), options...)
-	if err != nil {
-		return nil, err
-	}
+	return core.New(client, w.name(), options...)
+}
+
+func allow(lim *core.Limiter) limiter {
 	return shared(func(ctx context.Context, key string) (bool, error) {
 		res, err := lim.Allow(ctx, key)
 		return res.Allowed, err
-	}), nil
+	})
 }
 
 func direct(w *setup) (core.Client, error) { return w.rdb, nil }

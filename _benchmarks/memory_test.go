@@ -67,13 +67,6 @@ func inMemory(option core.Option) func(*testing.B) limiter {
 	}
 }
 
-func allow(lim *core.Limiter) limiter {
-	return shared(func(ctx context.Context, key string) (bool, error) {
-		res, err := lim.Allow(ctx, key)
-		return res.Allowed, err
-	})
-}
-
 func goLimiterInMemory(b *testing.B) limiter {
 	b.Helper()
 	store, err := memorystore.New(&memorystore.Config{Tokens: uint64(plenty().count), Interval: plenty().period})

@@ -104,12 +104,13 @@ func BenchmarkCheck(b *testing.B) {
 }
 
 // BenchmarkMiddleware measures a request through net/http's middleware, beside the same
-// handler without one.
+// handler without one. What is settled is reserved before the handler, and charged after.
 func BenchmarkMiddleware(b *testing.B) {
 	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	for name, handler := range map[string]http.Handler{
 		"bare":    served,
 		"limited": httplimit.Middleware(memory(b, core.TokenBucket(core.PerSecond(1e9))), keyfunc.IP())(served),
+		"settled": httplimit.Middleware(memory(b, core.TokenBucket(core.PerSecond(1e9))), keyfunc.IP(), guard.CostAfter())(served),
 	} {
 		b.Run(name, func(b *testing.B) {
 			r, w := newRequest(), discard{http.Header{}}

@@ -14,17 +14,15 @@ import (
 // rendered at once, because only the application's ErrorHandler knows its status. A
 // panic is 500: that is what recovering middleware further out answers.
 func serveAndFinish(g *guard.Guard, v guard.Verdict, c *fiber.Ctx) error {
-	status, panicked := fiber.StatusInternalServerError, true
+	status := fiber.StatusInternalServerError
 	defer func() {
-		if goesOn := c.Response().IsBodyStream() || c.Context().Hijacked(); goesOn && !panicked {
+		if c.Response().IsBodyStream() || c.Context().Hijacked() {
 			whenEnded(c, func() { g.Finish(context.Background(), v, status) }) // c and its context are not valid then
 			return
 		}
 		g.Finish(c.UserContext(), v, status)
 	}()
-	err := c.Next()
-	panicked = false
-	if err != nil {
+	if err := c.Next(); err != nil {
 		if err := c.App().ErrorHandler(c, err); err != nil {
 			return c.SendStatus(fiber.StatusInternalServerError) // as Fiber itself does
 		}
