@@ -93,7 +93,9 @@ func Example_login() {
 
 func Example_loginJSON() {
 	checkPassword := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var login struct{ User, Password string }
+		var login struct {
+			Password string `json:"password"`
+		}
 		if json.NewDecoder(r.Body).Decode(&login) != nil || login.Password != "right" {
 			w.WriteHeader(http.StatusUnauthorized)
 		}

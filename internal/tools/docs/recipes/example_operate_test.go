@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -88,12 +89,12 @@ func Example_readiness() {
 // writeError writes errors as all others of this API.
 func writeError(w http.ResponseWriter, status int, code string, retryAfter time.Duration) {
 	type apiError struct {
-		Code       string  `json:"code"`
-		RetryAfter float64 `json:"retry_after,omitempty"`
+		Code       string `json:"code"`
+		RetryAfter int64  `json:"retryAfter,omitempty"` // in seconds
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]apiError{"error": {code, retryAfter.Seconds()}})
+	_ = json.NewEncoder(w).Encode(map[string]apiError{"error": {code, int64(math.Ceil(retryAfter.Seconds()))}})
 }
 
 func Example_houseStyle() {
@@ -119,7 +120,7 @@ func Example_houseStyle() {
 	fmt.Println(w.Code, w.Header().Get("Retry-After"), strings.TrimSpace(w.Body.String()))
 	// Output:
 	// hello
-	// 429 60 {"error":{"code":"rate_limited","retry_after":60}}
+	// 429 60 {"error":{"code":"rate_limited","retryAfter":60}}
 }
 
 func Example_partner() {
@@ -130,7 +131,8 @@ func Example_partner() {
 	client := &http.Client{Transport: limitedTransport{lim, http.DefaultTransport}, Timeout: 10 * time.Second}
 
 	for range 2 {
-		response, err := client.Get(partner.URL)
+		r, _ := http.NewRequestWithContext(context.Background(), http.MethodGet, partner.URL, nil)
+		response, err := client.Do(r)
 		if err != nil {
 			fmt.Println("timeout:", errors.Is(err, context.DeadlineExceeded))
 			return

@@ -3,6 +3,7 @@
 package recipes_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -55,7 +56,7 @@ func newMux() *http.ServeMux {
 
 // send sends a request from 192.0.2.1, with headers such as "X-Api-Key: key-1".
 func send(h http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r := httptest.NewRequestWithContext(context.Background(), method, path, strings.NewReader(body))
 	for _, header := range headers {
 		name, value, _ := strings.Cut(header, ": ")
 		r.Header.Set(name, value)
