@@ -8,7 +8,6 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -92,9 +91,10 @@ func writeError(w http.ResponseWriter, status int, code string, retryAfter time.
 		Code       string `json:"code"`
 		RetryAfter int64  `json:"retryAfter,omitempty"` // in seconds
 	}
+	body, _ := json.Marshal(map[string]apiError{"error": {code, int64(math.Ceil(retryAfter.Seconds()))}})
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]apiError{"error": {code, int64(math.Ceil(retryAfter.Seconds()))}})
+	_, _ = w.Write(body)
 }
 
 func Example_houseStyle() {
@@ -117,7 +117,7 @@ func Example_houseStyle() {
 
 	fmt.Println(get(handler, "/").Body)
 	w := get(handler, "/")
-	fmt.Println(w.Code, w.Header().Get("Retry-After"), strings.TrimSpace(w.Body.String()))
+	fmt.Println(w.Code, w.Header().Get("Retry-After"), w.Body)
 	// Output:
 	// hello
 	// 429 60 {"error":{"code":"rate_limited","retryAfter":60}}
