@@ -132,7 +132,7 @@ func TestCalls(t *testing.T) {
 		return res
 	}
 	allowed := must(lim.Allow(ctx, "allow"))
-	must(lim.AllowN(ctx, "allow", 0))
+	uncharged := must(lim.AllowN(ctx, "allow", 0))
 	must(lim.Peek(ctx, "peek"))
 	reserved := must(lim.Reserve(ctx, "reserve", 5))
 	free := must(lim.Reserve(ctx, "free", 0))
@@ -140,7 +140,7 @@ func TestCalls(t *testing.T) {
 	lim.KeepHeld(reserved)
 	for range 2 {
 		for _, err := range []error{
-			lim.Refund(ctx, allowed), lim.Settle(ctx, reserved, 9), lim.Refund(ctx, free), lim.Refund(ctx, core.Result{}),
+			lim.Refund(ctx, allowed), lim.Settle(ctx, reserved, 9), lim.Refund(ctx, free), lim.Refund(ctx, uncharged), lim.Refund(ctx, core.Result{}),
 		} {
 			if err != nil {
 				t.Error(err)
