@@ -23,13 +23,12 @@ const maxRepeated = 16
 // again. Denials of a cost above a capacity are remembered beside those of smaller
 // costs, which end. It is read without a lock. A nil denyCache remembers nothing.
 type denyCache struct {
-	slots      []atomic.Pointer[denial] // made with the first denial
-	made       sync.Once
-	size       int
-	ready      atomic.Bool
-	never      atomic.Bool // a cost above a capacity was denied
-	seed       maphash.Seed
-	capacities []int64 // of the limits
+	slots []atomic.Pointer[denial] // made with the first denial
+	made  sync.Once
+	size  int
+	ready atomic.Bool
+	never atomic.Bool // a cost above a capacity was denied
+	seed  maphash.Seed
 
 	mu         sync.Mutex    // held while a slot is changed
 	generation atomic.Uint64 // how often forget was called: put drops a denial from before the last call
@@ -41,6 +40,7 @@ type denyCache struct {
 // no client is told to come back too early.
 type denial struct {
 	key      string
+	limits   *limitSet // of these numbers; others may admit
 	result   Result
 	cost     int64 // the smallest that it denies
 	exceeded int   // how many capacities that exceeds
@@ -50,21 +50,17 @@ type denial struct {
 	repeated atomic.Int32  // how often, up to maxRepeated, less the keys that it has kept the slot against
 }
 
-func newDenyCache(size int, limits []Limit) *denyCache {
+func newDenyCache(size int) *denyCache {
 	if size == 0 {
 		return nil
 	}
-	c := &denyCache{size: size, seed: maphash.MakeSeed()}
-	for _, l := range limits {
-		c.capacities = append(c.capacities, l.Burst())
-	}
-	return c
+	return &denyCache{size: size, seed: maphash.MakeSeed()}
 }
 
 // exceeded returns how many capacities a cost of n exceeds.
-func (c *denyCache) exceeded(n int64) int {
+func (s *limitSet) exceeded(n int64) int {
 	count := 0
-	for _, capacity := range c.capacities {
+	for _, capacity := range s.capacities {
 		if n > capacity {
 			count++
 		}
@@ -72,16 +68,16 @@ func (c *denyCache) exceeded(n int64) int {
 	return count
 }
 
-// get reports whether a denial is remembered that denies n units for k, and writes
-// it to res as it is now.
-func (c *denyCache) get(res *Result, k string, n int64) bool {
+// get reports whether a denial by limits is remembered that denies n units for k, and
+// writes it to res as it is now.
+func (c *denyCache) get(res *Result, k string, n int64, limits *limitSet) bool {
 	if c == nil || !c.ready.Load() || n == 0 {
 		return false
 	}
 	k = key.Local(k)
-	exceeded := c.exceeded(n)
+	exceeded := limits.exceeded(n)
 	d := c.slot(k, exceeded).Load()
-	if d == nil || d.key != k || d.exceeded != exceeded || n < d.cost {
+	if d == nil || d.key != k || d.limits != limits || d.exceeded != exceeded || n < d.cost {
 		return false
 	}
 	if age := time.Since(d.sent); age < 0 || age >= d.lasts {
@@ -124,12 +120,12 @@ func (c *denyCache) slot(k string, exceeded int) *atomic.Pointer[denial] {
 // whatever becomes of the units held. generation and sent are what beforeCall returned
 // for the call that brought it: where a key was forgotten since, which may have been
 // this one, nothing is remembered.
-func (c *denyCache) put(k string, n int64, res *Result, lasts time.Duration, generation uint64, sent time.Time) {
+func (c *denyCache) put(k string, n int64, res *Result, limits *limitSet, lasts time.Duration, generation uint64, sent time.Time) {
 	if c == nil {
 		return
 	}
 	if res.Allowed {
-		c.charged(k)
+		c.charged(k, limits)
 		return
 	}
 	if lasts <= 0 {
@@ -139,16 +135,16 @@ func (c *denyCache) put(k string, n int64, res *Result, lasts time.Duration, gen
 		c.slots = make([]atomic.Pointer[denial], c.size)
 		c.ready.Store(true)
 	})
-	exceeded := c.exceeded(n)
+	exceeded := limits.exceeded(n)
 	if exceeded > 0 && res.ResetAfter > 0 {
 		lasts = min(lasts, res.ResetAfter) // then more remains than it says
 	}
-	d := &denial{key: key.Local(k), result: *res, cost: n, exceeded: exceeded, sent: sent, received: time.Now(), lasts: min(lasts, maxStale)}
+	d := &denial{key: key.Local(k), limits: limits, result: *res, cost: n, exceeded: exceeded, sent: sent, received: time.Now(), lasts: min(lasts, maxStale)}
 	if d.exceeded > 0 {
 		c.never.Store(true)
 	}
-	if d.exceeded == len(c.capacities) {
-		d.cost = slices.Max(c.capacities) + 1 // no limit has more to say about a higher cost
+	if d.exceeded == len(limits.capacities) {
+		d.cost = slices.Max(limits.capacities) + 1 // no limit has more to say about a higher cost
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,12 +166,12 @@ func (c *denyCache) put(k string, n int64, res *Result, lasts time.Duration, gen
 
 // charged drops what is remembered of costs above a capacity for k, which was charged:
 // that does not make them admissible, but less remains than their denials say.
-func (c *denyCache) charged(k string) {
+func (c *denyCache) charged(k string, limits *limitSet) {
 	if !c.never.Load() {
 		return
 	}
 	k = key.Local(k)
-	for exceeded := range len(c.capacities) {
+	for exceeded := range len(limits.capacities) {
 		slot := c.slot(k, exceeded+1)
 		if d := slot.Load(); d != nil && d.key == k && d.exceeded > 0 {
 			slot.CompareAndSwap(d, nil)
@@ -183,8 +179,8 @@ func (c *denyCache) charged(k string) {
 	}
 }
 
-// forget drops the denials of k, and those that calls in flight bring.
-func (c *denyCache) forget(k string) {
+// forget drops the denials of k by limits, and those that calls in flight bring.
+func (c *denyCache) forget(k string, limits *limitSet) {
 	if c == nil {
 		return
 	}
@@ -195,7 +191,7 @@ func (c *denyCache) forget(k string) {
 	if !c.ready.Load() {
 		return
 	}
-	for exceeded := range len(c.capacities) + 1 {
+	for exceeded := range len(limits.capacities) + 1 {
 		if slot := c.slot(k, exceeded); slot.Load() != nil && slot.Load().key == k {
 			slot.Store(nil)
 		}

@@ -17,7 +17,7 @@ func TestDenyCacheAllocates(t *testing.T) {
 	})
 	lim := MustNew(client, "api", TokenBucket(PerHour(1)))
 	for _, key := range []string{"ip:192.0.2.1", "a key of other characters: ü"} {
-		lim.denials.put(key, 1, &Result{Limit: 1, RetryAfter: time.Hour, Source: SourceRedis}, time.Hour, 0, time.Now())
+		lim.denials.put(key, 1, &Result{Limit: 1, RetryAfter: time.Hour, Source: SourceRedis}, lim.limits, time.Hour, 0, time.Now())
 		got := testing.AllocsPerRun(100, func() {
 			if res, err := lim.Allow(t.Context(), key); err != nil || res.Allowed || res.Source != SourceDenyCache {
 				t.Error(res, err)

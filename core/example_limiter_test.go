@@ -283,3 +283,21 @@ func ExampleResult_Tighter() {
 	fmt.Println(shown.Name, shown.Remaining)
 	// Output: user 9
 }
+
+// Customers have limits of their own, which may change while the program runs.
+func ExampleLimiter_With() {
+	lim := newLimiter(core.TokenBucket(core.PerMinute(60)))
+	perMinute := map[string]int64{"acme": 250, "initech": 1000} // read from a database
+
+	for _, customer := range []string{"acme", "initech"} {
+		limits, err := lim.With(core.TokenBucket(core.PerMinute(perMinute[customer])))
+		if err != nil {
+			log.Fatal(err) // such as a rate of 0
+		}
+		res, _ := limits.Allow(context.Background(), "customer:"+customer)
+		fmt.Println(customer, res.Remaining, "of", res.Limit)
+	}
+	// Output:
+	// acme 249 of 250
+	// initech 999 of 1000
+}

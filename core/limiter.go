@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"reflect"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,19 +37,32 @@ type Client interface {
 // A cost of 0 is always allowed and charges nothing; a denied request changes
 // nothing. A Limiter is safe for concurrent use.
 type Limiter struct {
-	id       uint64 // no other Limiter of this process has it
+	*family
+	limits *limitSet
+	store  *server.Store // of New, or nil
+}
+
+// A family is what a Limiter shares with those that With derives from it.
+type family struct {
+	id       uint64 // no other family of this process has it
 	name     string
-	limits   []Limit
-	compiled *limitSet
+	identity string        // of the limits given to New or NewMemory
+	hold     time.Duration // as given to Hold, or 0
 	memory   *memory.Store // of NewMemory, or nil
-	store    *server.Store // of New, or nil
 	stub     hook.Stub     // of package limittest, or nil
+	newStore func(*server.Limits) *server.Store
 	policy   outagePolicy
 	fallback *fallback // of New with FailLocal, or nil
 	denials  *denyCache
 	events   *emitter
 	queues   waitQueues
 	renewer  renewer
+	derived  derived
+
+	dropLogged sync.Once // that slots were dropped
+
+	mu     sync.Mutex
+	stores map[string]*server.Store // of New, by the algorithms of their limits
 }
 
 // New returns the Limiter called name over client. Limiters of one name share
@@ -66,25 +81,30 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 	if isNil(client) {
 		return nil, fmt.Errorf("redislimit: limiter %q: the client is nil: pass a *redis.Client or another go-redis client", name)
 	}
-	l := newLimiter(name, c)
-	l.policy = c.policy
-	l.fallback = newFallback(l, c)
-	l.denials = newDenyCache(c.denied, c.limits)
-	l.store = server.NewStore(client, server.Config{ // last: another limiter over the client may call the hooks at once
-		Prefix: c.prefix, Limiter: name, Limits: l.compiled.members, LimitNames: l.compiled.names,
-		Timeout: c.timeout, MaxBatch: c.maxBatch, Hooks: l.hooks(),
-	})
-	return l, nil
+	f, limits := newFamily(name, c)
+	f.policy = c.policy
+	f.fallback = newFallback(f, c)
+	f.denials = newDenyCache(c.denied)
+	f.stores = make(map[string]*server.Store)
+	f.newStore = func(limits *server.Limits) *server.Store {
+		return server.NewStore(client, server.Config{
+			Prefix: c.prefix, Limiter: name, Limits: limits, Timeout: c.timeout, MaxBatch: c.maxBatch, Hooks: f.hooks(),
+		})
+	}
+	return f.limiter(limits), nil // last: another limiter over the client may call the hooks at once
 }
 
-var lastID atomic.Uint64 // of the Limiters of this process
+var lastID atomic.Uint64 // of the families of this process
 
-func newLimiter(name string, c *config) *Limiter {
-	return &Limiter{
-		id: lastID.Add(1), name: name, limits: c.limits, compiled: newLimitSet(name, c.limits, c.hold),
+// newFamily returns the family of a Limiter, and its limits.
+func newFamily(name string, c *config) (*family, *limitSet) {
+	limits := newLimitSet(name, c.limits, c.hold)
+	return &family{
+		id: lastID.Add(1), name: name, identity: limits.identity, hold: c.hold,
 		events:  &emitter{limiter: name, observe: c.observe, logger: c.logger},
-		renewer: renewer{closed: make(chan struct{})},
-	}
+		renewer: newRenewer(),
+		derived: derived{seed: maphash.MakeSeed()},
+	}, limits
 }
 
 func isNil(client Client) bool {
@@ -108,8 +128,8 @@ func MustNew(client Client, name string, opts ...Option) *Limiter {
 // Name returns the name given to [New].
 func (l *Limiter) Name() string { return l.name }
 
-// Limits returns the limits, in the order given to [New].
-func (l *Limiter) Limits() []Limit { return append([]Limit(nil), l.limits...) }
+// Limits returns the limits, in the order given to [New] or [Limiter.With].
+func (l *Limiter) Limits() []Limit { return append([]Limit(nil), l.limits.limits...) }
 
 // Logger returns the logger given to the option [Logger], or else [slog.Default] as
 // it is at the time. The middleware and key functions log there, too.
@@ -143,33 +163,37 @@ func (l *Limiter) Peek(ctx context.Context, key string) (res Result, err error) 
 }
 
 // Reset forgets what was charged to key: its full limit is available again, but for
-// what is held by [Limiter.Reserve]. Errors are those of [Limiter.AllowN]; while Redis
-// does not answer, only what this process knows is forgotten.
+// what is held by [Limiter.Reserve] and the slots of [InFlight], of which it frees none.
+// Errors are those of [Limiter.AllowN]; while Redis does not answer, only what this
+// process knows is forgotten.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err := check(ctx, key, 0); err != nil {
 		return err
 	}
 	if l.memory != nil {
-		l.memory.Reset(key)
+		l.memory.Reset(l.limits.memory, key)
 		return nil
 	}
 	if l.stub != nil {
 		return l.callStub(ctx, "Reset", key, 0)
 	}
-	defer l.denials.forget(key)
+	defer l.denials.forget(key, l.limits)
 	if l.fallback != nil {
-		l.fallback.store.Reset(key)
+		l.fallback.store.Reset(l.limits.fallback.memory, key)
 	}
-	return l.failure(ctx, l.store.Reset(ctx, key))
+	return l.failure(ctx, l.store.Reset(ctx, l.limits.server, key))
 }
 
 // Close ends what runs in the background for the Limiter: the probes of a server
 // that is down, unless other Limiters over its client need them, and the renewals of
-// [Limiter.KeepHeld]. It does not close the client. Decisions after it are as before.
+// [Limiter.KeepHeld] and of slots, which then expire: call it when the work has ended. It
+// does not close the client. Decisions after it are as before.
 func (l *Limiter) Close() error {
 	l.renewer.close()
-	if l.store != nil {
-		l.store.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.stores {
+		s.Close()
 	}
 	return nil
 }
@@ -184,11 +208,14 @@ func (l *Limiter) decide(ctx context.Context, res *Result, key string, n int64, 
 	}
 	isPeek := op == algorithm.OpEvaluate
 	if l.events.observe == nil || isPeek {
-		return l.decideUnobserved(ctx, res, key, n, op)
+		err := l.decideUnobserved(ctx, res, key, n, op)
+		l.keepSlots(ctx, res)
+		return err
 	}
 	start := time.Now()
 	err := l.decideUnobserved(ctx, res, key, n, op)
 	l.events.emit(ctx, Event{Kind: EventDecision, Result: *res, Cost: n, Took: time.Since(start), Err: err})
+	l.keepSlots(ctx, res)
 	return err
 }
 
@@ -202,10 +229,10 @@ func (l *Limiter) decideUnobserved(ctx context.Context, res *Result, key string,
 		op = algorithm.OpEvaluate
 	}
 	if l.memory != nil {
-		l.decideInMemory(l.memory, l.compiled, res, key, n, op, SourceMemory)
+		l.decideInMemory(l.memory, l.limits, res, key, n, op, SourceMemory)
 		return nil
 	}
-	if op != algorithm.OpEvaluate && l.denials.get(res, key, n) {
+	if op != algorithm.OpEvaluate && l.denials.get(res, key, n, l.limits) {
 		return nil
 	}
 	generation, sent := l.denials.beforeCall()
@@ -217,31 +244,31 @@ func (l *Limiter) decideUnobserved(ctx context.Context, res *Result, key string,
 		return l.decideByPolicy(res, key, n, op, err)
 	}
 	if op != algorithm.OpEvaluate {
-		l.denials.put(key, n, res, deniedFor, generation, sent)
+		l.denials.put(key, n, res, l.limits, deniedFor, generation, sent)
 	}
 	return nil
 }
 
 // decideInRedis also returns for how long at least the units are denied, if they are.
 func (l *Limiter) decideInRedis(ctx context.Context, res *Result, key string, n int64, op algorithm.Op) (deniedFor time.Duration, err error) {
-	d := newRedisDecision(l.id, len(l.limits))
+	d := newRedisDecision(l.id, len(l.limits.members))
 	var held *reservation
 	var refs []algorithm.Ref
-	if op == algorithm.OpReserve {
-		held = newReservation(l.id, len(l.limits))
+	if l.limits.holds(op) {
+		held = newReservation(l.id, l.limits, SourceRedis, op)
 		refs = held.refs
 	}
-	if err := l.store.Decide(ctx, key, n, op, d.answers, refs); err != nil {
+	if err := l.store.Decide(ctx, l.limits.server, key, n, op, d.answers, refs); err != nil {
 		return 0, err
 	}
-	l.compiled.fill(res, d.answers, n, op != algorithm.OpEvaluate, SourceRedis)
+	l.limits.fill(res, d.answers, n, op != algorithm.OpEvaluate, SourceRedis)
 	switch {
 	case !res.Allowed:
-		return l.compiled.deniedFor(d.answers, n), nil
+		return l.limits.deniedFor(d.answers, n), nil
 	case held != nil:
-		res.receipt = receipt{claim: held.claims.Only(), key: key, n: n, held: held}
+		res.receipt = receipt{limits: l.limits, claim: held.claims.Only(), key: key, n: n, held: held}
 	case op == algorithm.OpCharge:
-		res.receipt = receipt{claim: d.set.Only(), key: key, n: n, id: res.receipt.id}
+		res.receipt = receipt{limits: l.limits, claim: d.set.Only(), key: key, n: n, id: res.receipt.id}
 	}
 	return 0, nil
 }
@@ -271,19 +298,19 @@ func (l *Limiter) decideInMemory(s *memory.Store, limits *limitSet, res *Result,
 	if len(limits.members) > len(inline) {
 		answers = make([]algorithm.Answer, len(limits.members))
 	}
-	if op == algorithm.OpReserve {
-		held := newReservation(l.id, len(limits.members))
-		admitted := s.Reserve(key, n, answers, held.refs)
+	if limits.holds(op) {
+		held := newReservation(l.id, limits, source, op)
+		admitted := s.Hold(limits.memory, key, n, op, answers, held.refs)
 		limits.fill(res, answers, n, true, source)
 		if admitted {
-			res.receipt = receipt{claim: held.claims.Only(), key: key, n: n, held: held}
+			res.receipt = receipt{limits: limits, claim: held.claims.Only(), key: key, n: n, held: held}
 		}
 		return
 	}
 	charge := op == algorithm.OpCharge
-	c := s.Decide(key, n, charge, answers)
+	c := s.Decide(limits.memory, key, n, charge, answers)
 	limits.fill(res, answers, n, charge, source)
-	res.receipt.claim, res.receipt.key, res.receipt.n = c, key, n
+	res.receipt.limits, res.receipt.claim, res.receipt.key, res.receipt.n = limits, c, key, n
 }
 
 func check(ctx context.Context, key string, n int64) error {

@@ -19,7 +19,7 @@ func NewMemory(name string, opts ...Option) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := newLimiter(name, c)
-	l.memory = memory.New(c.entries, l.compiled.members, l.id)
-	return l, nil
+	f, limits := newFamily(name, c)
+	f.memory = memory.New(c.entries, f.id)
+	return f.limiter(limits), nil
 }

@@ -45,21 +45,26 @@ func policy(p outagePolicy) Option {
 // A fallback decides in this process while Redis does not: each limit, or this
 // process's share of it.
 type fallback struct {
-	limits *limitSet
-	store  *memory.Store
+	store     *memory.Store
+	processes int64
 }
 
-func newFallback(l *Limiter, c *config) *fallback {
+func newFallback(f *family, c *config) *fallback {
 	if c.policy != failLocal {
 		return nil
 	}
-	shared := make([]Limit, len(c.limits))
-	for i, limit := range c.limits {
-		shared[i] = limit.shared(int64(c.processes))
+	return &fallback{memory.New(c.entries, f.id), int64(c.processes)}
+}
+
+// share returns this process's share of set.
+func (f *fallback) share(set *limitSet, hold time.Duration) *limitSet {
+	limits := make([]Limit, len(set.limits))
+	for i, limit := range set.limits {
+		limits[i] = limit.shared(f.processes)
 	}
-	limits := newLimitSet(l.name, shared, c.hold)
-	limits.names = l.compiled.names
-	return &fallback{limits, memory.New(c.entries, limits.members, l.id)}
+	shared := newLimitSet(set.limiter, limits, hold)
+	shared.names = set.names
+	return shared
 }
 
 // decideByPolicy decides while Redis does not, because of err.
@@ -68,44 +73,44 @@ func (l *Limiter) decideByPolicy(res *Result, key string, n int64, op algorithm.
 	case failClosed:
 		return err
 	case failOpen:
-		*res = Result{Allowed: true, Limiter: l.name, Name: l.compiled.names[0], At: time.Now()}
+		*res = Result{Allowed: true, Limiter: l.name, Name: l.limits.names[0], At: time.Now()}
 	default:
-		l.decideInMemory(l.fallback.store, l.fallback.limits, res, key, n, op, SourceFallback)
+		l.decideInMemory(l.fallback.store, l.limits.fallback, res, key, n, op, SourceFallback)
 	}
 	return nil
 }
 
 // hooks returns what tells the observers and the log about Redis.
-func (l *Limiter) hooks() server.Hooks {
+func (f *family) hooks() server.Hooks {
 	return server.Hooks{
-		ScriptLoaded: func(ctx context.Context) { l.events.emit(ctx, Event{Kind: EventScriptLoad}) },
+		ScriptLoaded: func(ctx context.Context) { f.events.emit(ctx, Event{Kind: EventScriptLoad}) },
 		CallFailed: func(ctx context.Context, err error) {
-			l.events.logAt(ctx, slog.LevelDebug, "redislimit: a call to redis failed", "error", err)
-			l.events.emit(ctx, Event{Kind: EventOutage, Err: err})
+			f.events.logAt(ctx, slog.LevelDebug, "redislimit: a call to redis failed", "error", err)
+			f.events.emit(ctx, Event{Kind: EventOutage, Err: err})
 		},
-		BreakerChange: l.breakerChanged,
+		BreakerChange: f.breakerChanged,
 	}
 }
 
 // breakerChanged emits what happened to a server, and logs it if no other limiter
 // over the same client does.
-func (l *Limiter) breakerChanged(ctx context.Context, c server.Change) {
+func (f *family) breakerChanged(ctx context.Context, c server.Change) {
 	e := Event{Kind: EventBreaker, Server: c.Server, Err: c.Cause, Detail: c.To.String()}
-	l.events.emitContained(ctx, e)
+	f.events.emitContained(ctx, e)
 	switch {
 	case c.From == server.BreakerClosed:
-		message := "redislimit: redis does not answer: " + l.policy.String() + " decides"
+		message := "redislimit: redis does not answer: " + f.policy.String() + " decides"
 		if errors.Is(c.Cause, ErrUnsupported) {
-			message = "redislimit: redis cannot be used: " + l.policy.String() + " decides"
+			message = "redislimit: redis cannot be used: " + f.policy.String() + " decides"
 		}
 		if c.Log {
-			l.events.logAt(ctx, slog.LevelWarn, message, "server", c.Server, "error", c.Cause)
+			f.events.logAt(ctx, slog.LevelWarn, message, "server", c.Server, "error", c.Cause)
 		}
-		l.events.emitContained(ctx, Event{Kind: EventFallbackOn, Server: c.Server, Err: c.Cause, Detail: l.policy.String()})
+		f.events.emitContained(ctx, Event{Kind: EventFallbackOn, Server: c.Server, Err: c.Cause, Detail: f.policy.String()})
 	case c.To == server.BreakerClosed:
 		if c.Log {
-			l.events.logAt(ctx, slog.LevelInfo, "redislimit: redis answers again", "server", c.Server)
+			f.events.logAt(ctx, slog.LevelInfo, "redislimit: redis answers again", "server", c.Server)
 		}
-		l.events.emitContained(ctx, Event{Kind: EventFallbackOff, Server: c.Server})
+		f.events.emitContained(ctx, Event{Kind: EventFallbackOff, Server: c.Server})
 	}
 }

@@ -2,77 +2,177 @@ package core
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/claim"
+	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/server"
 )
 
-// A reservation is what is held for a Result.
+// A reservation is what is held for a Result: the slots of its limits, and if it was
+// reserved the units of the others.
 type reservation struct {
-	claims claim.Set // copies of the Result refer to it
+	claims   claim.Set // copies of the Result refer to it
+	limits   *limitSet
+	source   Source
+	reserved bool // by Reserve; else what is no slot is charged
 
 	mu       sync.Mutex
-	refs     []algorithm.Ref // by what each limit finds the hold
-	begun    time.Time       // when it was reserved or last renewed
+	refs     []algorithm.Ref // by what each limit finds what is held or charged
+	slots    bool            // it has slots
+	keep     bool            // all that is held is renewed, and not only slots
+	ended    bool            // it is settled or refunded, and not renewed any more
+	unknown  bool            // a renewal failed: by what units that are no slots are found is not known
+	lost     bool            // its slots were lost
+	onLost   []func()        // called when they are
+	held     time.Time       // before the call was sent by which it is held
+	begun    time.Time       // when the last renewal was
+	queued   bool            // a renewal is about to begin, or is in flight
 	renewing chan struct{}   // closed when the renewal in flight has ended; nil if there is none
-	ended    bool            // it is settled, and not renewed any more
-	lost     bool            // a renewal failed: by what the hold is found is not known
 }
 
-func newReservation(owner uint64, limits int) *reservation {
-	return &reservation{claims: claim.Set{Owner: owner}, refs: make([]algorithm.Ref, limits), begun: time.Now()}
+func newReservation(owner uint64, limits *limitSet, source Source, op algorithm.Op) *reservation {
+	now := time.Now()
+	return &reservation{
+		claims: claim.Set{Owner: owner}, limits: limits, source: source, reserved: op == algorithm.OpReserve,
+		refs: make([]algorithm.Ref, len(limits.members)), slots: limits.slots, held: now, begun: now,
+	}
 }
 
-// end ends the renewals, and waits for one in flight. It returns by what the hold is
-// found, or nil if that is not known.
-func (r *reservation) end() []algorithm.Ref {
+// find returns by what each limit finds its slots, and what it charged or holds besides
+// if others is set. The others have the zero Ref.
+func (r *reservation) find(others bool) []algorithm.Ref {
+	refs := slices.Clone(r.refs)
+	for i, m := range r.limits.members {
+		if m.Slots && !r.slots || !m.Slots && !others {
+			refs[i] = algorithm.Ref{}
+		}
+	}
+	return refs
+}
+
+// renewsUnits reports whether units that are no slots are renewed.
+func (r *reservation) renewsUnits() bool { return r.keep && !r.unknown && !r.ended }
+
+// hold returns for how long what is renewed is held.
+func (r *reservation) hold() time.Duration {
+	if r.keep {
+		return r.limits.shortestHold
+	}
+	return r.limits.slotHold
+}
+
+// begin begins a renewal. It returns by what is found what is to be renewed, or nil if
+// nothing is.
+func (r *reservation) begin() []algorithm.Ref {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.slots && !r.renewsUnits() {
+		return nil
+	}
+	r.renewing = make(chan struct{})
+	r.begun = time.Now()
+	return r.find(r.renewsUnits())
+}
+
+// renewed ends a renewal of what was found by sent, and is found by refs from now on
+// unless err is set; neither is if it was not sent. It reports whether slots were lost.
+func (r *reservation) renewed(sent, refs []algorithm.Ref, err error) (lost bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err != nil:
+		r.unknown = r.keep // slots are found as before
+	case refs != nil:
+		r.held = r.begun
+		for i, m := range r.limits.members {
+			switch {
+			case sent[i] == algorithm.Ref{}: // it was not renewed
+			case m.Slots && refs[i] == algorithm.Ref{}:
+				lost = r.slots
+			default:
+				r.refs[i] = refs[i]
+			}
+		}
+	}
+	close(r.renewing)
+	r.renewing = nil
+	return lost
+}
+
+// wait waits for a renewal in flight, where it decides by what is found what it renews:
+// in Redis slots are found by the same after it. It unlocks r meanwhile.
+func (r *reservation) wait(ctx context.Context, others bool) error {
+	renewing := r.renewing
+	if renewing == nil || r.source == SourceRedis && !others {
+		return nil
+	}
+	r.mu.Unlock()
+	defer r.mu.Lock()
+	select {
+	case <-renewing: // it takes the Timeout at most
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// end ends the renewals. It returns by what each limit finds what is held or charged,
+// and whether there still are slots. known is false if it is not known by what units that
+// are no slots are found.
+func (r *reservation) end(ctx context.Context) (refs []algorithm.Ref, slots, known bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = true
-	if renewing := r.renewing; renewing != nil {
-		r.mu.Unlock()
-		<-renewing // it takes the Timeout at most
-		r.mu.Lock()
-	}
-	if r.lost {
-		return nil
-	}
-	return r.refs
+	err = r.wait(ctx, r.keep)
+	refs, known = r.find(true), !r.unknown
+	slots, r.slots, r.onLost = r.slots, false, nil
+	return refs, slots, known, err
 }
 
 // KeepHeld keeps what [Limiter.Reserve] holds for r from expiring, until r is settled or
 // the Limiter is closed: it is held anew every third of its hold, in the background.
 // It is for work that may take longer than the hold; the middleware calls it. If
-// Redis does not answer meanwhile, the hold expires and is charged.
+// Redis does not answer meanwhile, the hold expires and is charged. Slots of [InFlight]
+// are renewed without it.
 func (l *Limiter) KeepHeld(r Result) {
 	held := r.receipt.held
-	if held == nil || r.receipt.claim.Owner() != l.id || r.receipt.n == 0 {
+	if held == nil || !held.reserved || r.receipt.claim.Owner() != l.id || r.receipt.n == 0 {
 		return
 	}
-	l.renewer.add(l, kept{held, r.receipt.key, r.receipt.n, r.Source})
+	held.mu.Lock()
+	held.keep = true
+	held.mu.Unlock()
+	l.renewer.add(l.family, kept{held, r.receipt.key, r.receipt.n})
 }
 
 // A kept is a reservation that is renewed.
 type kept struct {
 	*reservation
-	key    string
-	n      int64
-	source Source
+	key string
+	n   int64
 }
 
 // A renewer renews the reservations of a Limiter. Its goroutine runs while there are
 // any.
 type renewer struct {
-	mu      sync.Mutex
-	kept    map[*reservation]kept
-	running bool
-	closed  chan struct{}
+	mu     sync.Mutex
+	kept   map[*reservation]kept
+	every  time.Duration // how often it looks for reservations to renew; 0: it does not run
+	sooner chan struct{} // every has become shorter
+	closed chan struct{}
 }
 
-func (w *renewer) add(l *Limiter, k kept) {
+func newRenewer() renewer {
+	return renewer{sooner: make(chan struct{}, 1), closed: make(chan struct{})}
+}
+
+func (w *renewer) add(f *family, k kept) {
+	every := k.hold() / 12
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	select {
@@ -84,9 +184,16 @@ func (w *renewer) add(l *Limiter, k kept) {
 		w.kept = make(map[*reservation]kept)
 	}
 	w.kept[k.reservation] = k
-	if !w.running {
-		w.running = true
-		go w.run(l)
+	switch {
+	case w.every == 0:
+		w.every = every
+		go w.run(f, every)
+	case every < w.every:
+		w.every = every
+		select {
+		case w.sooner <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -100,87 +207,108 @@ func (w *renewer) close() {
 	}
 }
 
-// forget removes r, which is settled.
+// forget removes r, of which nothing is held any more.
 func (w *renewer) forget(r *reservation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.kept, r)
 }
 
-// run renews every reservation between a sixth and a third of its hold after the last
-// time.
-func (w *renewer) run(l *Limiter) {
-	ticker := time.NewTicker(l.compiled.shortestHold() / 6)
-	defer ticker.Stop()
+// run renews every reservation between a fourth and a third of its hold after the last
+// time, and notices when slots are lost.
+func (w *renewer) run(f *family, every time.Duration) {
+	timer := time.NewTimer(every)
+	defer timer.Stop()
 	for {
 		select {
-		case <-ticker.C:
+		case <-timer.C:
+		case <-w.sooner:
 		case <-w.closed:
 			return
 		}
-		due, ok := w.due(time.Now().Add(-l.compiled.shortestHold() / 6))
+		due, lost, next, ok := w.due(time.Now())
+		for _, k := range lost {
+			f.loseSlots(k)
+		}
 		if !ok {
 			return
 		}
-		l.renew(due)
+		if len(due) > 0 {
+			go f.renew(due) // Redis may be slow, and slots be lost meanwhile
+		}
+		timer.Reset(next)
 	}
 }
 
-// due returns the reservations that were last renewed before an instant, and marks them
-// as being renewed. It reports false if there are none at all: the goroutine ends.
-func (w *renewer) due(before time.Time) ([]kept, bool) {
+// due returns the reservations that are to be renewed at now, those whose slots are lost,
+// and when to look again. It reports false if there are none at all: the goroutine ends.
+func (w *renewer) due(now time.Time) (due, lost []kept, next time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var due []kept
+	next = w.every
 	for r, k := range w.kept {
 		r.mu.Lock()
+		left := r.limits.slotHold - now.Sub(r.held)
 		switch {
-		case r.ended || r.lost:
+		case !r.slots && !r.renewsUnits():
 			delete(w.kept, r)
-		case r.begun.Before(before):
-			r.renewing = make(chan struct{})
-			r.begun = time.Now()
+		case r.slots && left <= 0:
+			lost = append(lost, k)
+		case !r.queued && now.Sub(r.begun) >= r.hold()/4:
+			r.queued = true
 			due = append(due, k)
+		}
+		if r.slots && left > 0 {
+			next = min(next, left)
 		}
 		r.mu.Unlock()
 	}
-	w.running = len(w.kept) > 0
-	return due, w.running
+	if len(w.kept) == 0 {
+		w.every = 0
+	}
+	return due, lost, next, w.every > 0
 }
 
 // renew renews reservations, each once.
-func (l *Limiter) renew(due []kept) {
-	var inRedis []*server.Renewal
-	var ofRedis []kept
+func (f *family) renew(due []kept) {
+	inRedis := make(map[*server.Store][]*server.Renewal)
 	for _, k := range due {
-		switch {
-		case l.memory != nil:
-			k.renewed(l.memory.Renew(k.key, k.n, k.refs), nil)
-		case k.source == SourceFallback:
-			k.renewed(l.fallback.store.Renew(k.key, k.n, k.refs), nil)
-		default:
-			inRedis = append(inRedis, &server.Renewal{Key: k.key, N: k.n, Refs: k.refs})
-			ofRedis = append(ofRedis, k)
+		local := f.memory
+		if k.source == SourceFallback {
+			local = f.fallback.store
+		}
+		var sent []algorithm.Ref
+		begin := func() []algorithm.Ref {
+			sent = k.begin()
+			return sent
+		}
+		end := func(refs []algorithm.Ref, err error) {
+			if k.renewed(sent, refs, err) {
+				f.loseSlots(k)
+			}
+		}
+		if local == nil {
+			store := f.storeOf(k.limits)
+			inRedis[store] = append(inRedis[store], &server.Renewal{Limits: k.limits.server, Key: k.key, N: k.n, Begin: begin, End: end})
+		} else if refs := begin(); refs != nil {
+			end(local.Renew(k.limits.memory, k.key, k.n, refs), nil)
 		}
 	}
-	if len(inRedis) == 0 {
-		return
+	for store, renewals := range inRedis {
+		store.RenewAll(context.Background(), renewals)
 	}
-	l.store.RenewAll(context.Background(), inRedis)
-	for i, r := range inRedis {
-		ofRedis[i].renewed(r.Renewed, r.Err)
+	for _, k := range due {
+		k.mu.Lock()
+		k.queued = false
+		k.mu.Unlock()
 	}
 }
 
-// renewed ends a renewal, after which the hold is found by refs unless err is set.
-func (r *reservation) renewed(refs []algorithm.Ref, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err != nil {
-		r.lost = true
-	} else {
-		r.refs = refs
-	}
-	close(r.renewing)
-	r.renewing = nil
-}
+// The module's own suites have clocks of their own, and so say when to renew.
+var _ = hook.SetRenew(func(limiter any) {
+	l := limiter.(*Limiter)
+	l.renewer.mu.Lock()
+	due := slices.Collect(maps.Values(l.renewer.kept))
+	l.renewer.mu.Unlock()
+	l.renew(due)
+})

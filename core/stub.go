@@ -15,10 +15,10 @@ var _ = hook.SetStub(
 		if err != nil {
 			return nil, err
 		}
-		l := newLimiter(name, c)
-		l.stub = s
-		l.renewer.close() // nothing expires
-		return l, nil
+		f, limits := newFamily(name, c)
+		f.stub = s
+		f.renewer.close() // nothing expires
+		return f.limiter(limits), nil
 	},
 	func(l any) hook.Stub { return l.(*Limiter).stub }, //nolint:forcetypeassert // limittest passes it
 )
@@ -55,22 +55,22 @@ func (l *Limiter) decideByStub(ctx context.Context, res *Result, key string, n i
 	if n == 0 {
 		op = algorithm.OpEvaluate
 	}
-	answers := make([]algorithm.Answer, len(l.limits))
-	for i, m := range l.compiled.members {
+	answers := make([]algorithm.Answer, len(l.limits.members))
+	for i, m := range l.limits.members {
 		answers[i] = algorithm.Evaluate(m.Evaluator, &algorithm.State{}, stubAt, n)
 		answers[i].Admits = answers[i].Admits && retryAfter <= 0
 	}
-	l.compiled.fill(res, answers, n, op != algorithm.OpEvaluate, SourceMemory)
+	l.limits.fill(res, answers, n, op != algorithm.OpEvaluate, SourceMemory)
 	if retryAfter > 0 {
 		useUp(res, retryAfter)
 	}
 	switch {
 	case !res.Allowed:
-	case op == algorithm.OpReserve:
-		held := newReservation(l.id, len(l.limits))
-		res.receipt = receipt{claim: held.claims.Only(), key: key, n: n, held: held}
+	case l.limits.holds(op):
+		held := newReservation(l.id, l.limits, SourceMemory, op)
+		res.receipt = receipt{limits: l.limits, claim: held.claims.Only(), key: key, n: n, held: held}
 	case op == algorithm.OpCharge:
-		res.receipt = receipt{claim: newRedisDecision(l.id, 1).set.Only(), key: key, n: n, id: res.receipt.id}
+		res.receipt = receipt{limits: l.limits, claim: newRedisDecision(l.id, 1).set.Only(), key: key, n: n, id: res.receipt.id}
 	}
 	return nil
 }
@@ -78,7 +78,10 @@ func (l *Limiter) decideByStub(ctx context.Context, res *Result, key string, n i
 // useUp turns r, of a key to which nothing was charged, into one of a key of which all
 // is used for so long.
 func useUp(r *Result, d time.Duration) {
-	r.Remaining, r.ResetAfter, r.Delay = 0, d, 0
+	r.Remaining, r.Delay = 0, 0
+	if r.Window > 0 { // when slots are free is not known
+		r.ResetAfter = d
+	}
 	if !r.Allowed && r.RetryAfter != Never {
 		r.RetryAfter = d
 	}

@@ -22,7 +22,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (Result, error
 	if err := check(ctx, key, n); err != nil {
 		return Result{}, err
 	}
-	for _, limit := range l.limits {
+	for _, limit := range l.limits.limits {
 		if n > limit.Burst() {
 			return Result{}, fmt.Errorf("%w: %d units of at most %d", ErrNeverAdmitted, n, limit.Burst())
 		}

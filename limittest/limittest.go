@@ -40,8 +40,8 @@ const (
 func Allow(opts ...core.Option) *core.Limiter { return newLimiter(0, nil, opts) }
 
 // Deny returns a limiter that denies everything but a cost of 0. Nothing remains for any
-// key, and RetryAfter and ResetAfter are retryAfter, which is from 1 microsecond to 400
-// days. Wait ends only with its context. Options are as for [Allow].
+// key, and RetryAfter and ResetAfter (0 for [core.InFlight]) are retryAfter, which is from 1
+// microsecond to 400 days. Wait ends only with its context. Options are as for [Allow].
 func Deny(retryAfter time.Duration, opts ...core.Option) *core.Limiter {
 	if retryAfter < minRetryAfter || retryAfter > maxRetryAfter {
 		panic(fmt.Sprintf("limittest: Deny(%v): allowed is %v to 400 days", retryAfter, minRetryAfter))
@@ -59,18 +59,19 @@ func Unavailable(opts ...core.Option) *core.Limiter {
 // A Call is a call of a limiter's method; see [Calls].
 type Call struct {
 	// Method is "AllowN" (of Allow, AllowN, Wait and WaitN), "Peek", "Reserve", "Settle",
-	// "Refund" or "Reset".
+	// "Refund", "Release" or "Reset".
 	Method string
-	// Key is the key that was decided on: of Settle and Refund that of the decision.
+	// Key is the key that was decided on: of Settle, Refund and Release that of the decision.
 	Key string
-	// Cost is the units that were asked for, of Settle what is charged, of Refund what is
-	// given back. It is 1 for Peek and 0 for Reset.
+	// Cost is the units that were asked for, of Settle what is charged, of Refund and
+	// Release what is given back. It is 1 for Peek and 0 for Reset.
 	Cost int64
 }
 
-// Calls returns the calls of lim so far, in their order. A call that does nothing is
-// not among them, such as a second Refund, or one whose context had ended. All are kept as
-// long as lim is. Calls panics if lim is not a limiter of this package.
+// Calls returns the calls of lim so far, in their order, and those of limiters that
+// [core.Limiter.With] derived from it. A call that does nothing is not among them, such as
+// a second Refund, or one whose context had ended. All are kept as long as lim is. Calls
+// panics if lim is not a limiter of this package.
 func Calls(lim *core.Limiter) []Call {
 	s, ok := hook.StubOf(lim).(*stub)
 	if !ok {

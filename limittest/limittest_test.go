@@ -65,7 +65,7 @@ func TestDeny(t *testing.T) {
 			{v.Limit(core.PerMinute(10)), core.TokenBucket(core.PerDay(5), core.Name("other"))},
 		} {
 			lim := limittest.Deny(30*time.Second+time.Nanosecond, opts...)
-			const rounded = 30*time.Second + time.Microsecond
+			const rounded time.Duration = 30*time.Second + time.Microsecond
 			for _, decide := range []func(context.Context, string) (core.Result, error){
 				lim.Allow, lim.Peek,
 				func(ctx context.Context, key string) (core.Result, error) { return lim.Reserve(ctx, key, 2) },
@@ -75,7 +75,11 @@ func TestDeny(t *testing.T) {
 					t.Fatalf("%s: %+v, %v", v.Name, res, err)
 				}
 				for res := range res.All() {
-					if res.Allowed || res.Remaining != 0 || res.RetryAfter != rounded || res.ResetAfter != rounded || res.Delay != 0 || !res.At.Equal(y2k) {
+					resetAfter := rounded
+					if res.Window == 0 {
+						resetAfter = 0 // of slots it is not known
+					}
+					if res.Allowed || res.Remaining != 0 || res.RetryAfter != rounded || res.ResetAfter != resetAfter || res.Delay != 0 || !res.At.Equal(y2k) {
 						t.Errorf("%s: %+v", v.Name, res)
 					}
 				}
@@ -173,6 +177,77 @@ func TestCalls(t *testing.T) {
 }
 
 func err(_ core.Result, err error) error { return err }
+
+// TestSlots takes slots, gives them back, and has a context that ends with neither.
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	var held []int64
+	observe := core.Observe(func(_ context.Context, e core.Event) {
+		if e.Kind == core.EventSlots {
+			held = append(held, e.Cost)
+		}
+	})
+	lim := limittest.Allow(core.InFlight(5), core.FixedWindow(core.PerMinute(10)), observe)
+	var results []core.Result
+	for range 4 { // more than there are: each time all are free
+		res, err := lim.AllowN(t.Context(), "a", 2)
+		if err != nil || !res.Allowed || !res.HasSlots() {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		results = append(results, res)
+	}
+	ctx, cancel := lim.SlotContext(t.Context(), results[0])
+	defer cancel()
+	reserved, err := lim.Reserve(t.Context(), "b", 1)
+	for range 2 {
+		err = errors.Join(err, lim.Release(t.Context(), results[0]), lim.Refund(t.Context(), results[1]), lim.Settle(t.Context(), reserved, 3))
+	}
+	err = errors.Join(err, lim.Release(t.Context(), results[2]), lim.Release(t.Context(), results[3]))
+	if err != nil || ctx.Err() != nil {
+		t.Error(err, ctx.Err())
+	}
+	got := limittest.Calls(lim)
+	want := []limittest.Call{{"Reserve", "b", 1}, {"Release", "a", 2}, {"Refund", "a", 2}, {"Settle", "b", 3}, {"Release", "a", 2}, {"Release", "a", 2}}
+	if !slices.Equal(got[4:], want) {
+		t.Errorf("calls:\n%v\nwant\n%v", got[4:], want)
+	}
+	if want := []int64{2, 2, 2, 2, 1, -2, -2, -1, -2, -2}; !slices.Equal(held, want) {
+		t.Errorf("slots held, by events: %v, want %v", held, want)
+	}
+	if res, err := limittest.Deny(time.Second, core.InFlight(5)).Allow(t.Context(), "a"); err != nil || res.Allowed || res.HasSlots() {
+		t.Errorf("denied: %+v, %v", res, err)
+	}
+}
+
+// TestWith derives limiters, which answer as the one that they are derived from, with
+// the numbers that they were given.
+func TestWith(t *testing.T) {
+	t.Parallel()
+	for _, lim := range []*core.Limiter{limittest.Allow(), limittest.Deny(time.Second), limittest.Unavailable()} {
+		derived, err := lim.With(core.TokenBucket(core.PerMinute(250)), core.InFlight(3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, wantErr := lim.Allow(t.Context(), "a")
+		res, err := derived.Allow(t.Context(), "a")
+		if res.Allowed != want.Allowed || res.RetryAfter != want.RetryAfter || errors.Is(err, core.ErrUnavailable) != errors.Is(wantErr, core.ErrUnavailable) {
+			t.Errorf("%+v, %v; want %+v, %v", res, err, want, wantErr)
+		}
+		if err == nil && slices.Collect(res.All())[0].Limit != 250 {
+			t.Errorf("another limit: %+v", res)
+		}
+		if err := lim.Refund(t.Context(), res); err != nil {
+			t.Error(err)
+		}
+		calls := limittest.Calls(lim)
+		if len(calls) < 2 || !slices.Equal(limittest.Calls(derived), calls) {
+			t.Errorf("%v, of the derived one %v", calls, limittest.Calls(derived))
+		}
+		if _, err := lim.With(core.TokenBucket(core.PerMinute(0))); err == nil {
+			t.Error("a wrong limit was accepted")
+		}
+	}
+}
 
 // TestObserved checks that observers see the decisions, as those of any limiter.
 func TestObserved(t *testing.T) {

@@ -88,6 +88,30 @@ func ExampleLimiterFor() {
 	// Output: 1000 2
 }
 
+// Each customer has a limit of its own, from a table that a program keeps in memory.
+func ExampleLimitFor() {
+	perHour := map[string]int64{"acme": 250, "initech": 1000}
+	h := limited(hello, guard.LimitFor(func(r keyfunc.Request) ([]core.Limit, error) {
+		n, ok := perHour[r.Header("X-Customer")] // which a gateway of one's own sets
+		if !ok {
+			return nil, nil // the limits of the limiter
+		}
+		return []core.Limit{core.FixedWindow(core.PerHour(n))}, nil
+	}))
+
+	for _, customer := range []string{"acme", "initech", "unknown"} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("X-Customer", customer)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		fmt.Println(customer, w.Header().Get("X-RateLimit-Limit"))
+	}
+	// Output:
+	// acme 250
+	// initech 1000
+	// unknown 2
+}
+
 // Only failed logins count: a client with the right password is not limited, unless too many
 // have failed from the same address.
 func ExampleCountIf() {

@@ -38,6 +38,7 @@ type Guard struct {
 	skip       func(keyfunc.Request) bool
 	cost       func(keyfunc.Request) int64
 	limiterFor func(keyfunc.Request) *core.Limiter
+	limitFor   func(keyfunc.Request) ([]core.Limit, error)
 	countIf    func(status int) bool
 	costAfter  bool
 	dryRun     bool
@@ -45,6 +46,7 @@ type Guard struct {
 	denied     any // the handler of OnDenied, of the framework's type
 	failed     any // that of OnError
 
+	wrongLimits                                               wrongLimits
 	noKeyLogged, negativeLogged, neverLogged, wrongCostLogged sync.Once
 }
 
@@ -59,10 +61,15 @@ type Verdict struct {
 	// Err is why the request is not served: a *DeniedError, or why there was no
 	// decision.
 	Err error
+	// Context, if not nil, is with what context to serve the request, in place of its own:
+	// it is canceled when slots of the request are lost, with [core.ErrSlotLost] as the
+	// cause, and by Finish.
+	Context context.Context //nolint:containedctx // it is that of the request
 
-	limiter *core.Limiter // that of the Result, which refunds and settles it
-	cost    int64         // what was charged or reserved
-	seen    *Seen         // of the request
+	limiter *core.Limiter      // that of the Result, which refunds and settles it
+	cost    int64              // what was charged or reserved
+	seen    *Seen              // of the request
+	cancel  context.CancelFunc // of Context
 }
 
 // Check decides about r, sets the headers of its response and waits for its Delay.
@@ -87,6 +94,9 @@ func (g *Guard) Check(r keyfunc.Request, h Header, seen *Seen) (v Verdict) {
 			v.Status, v.Err = StatusClientGone, err
 		}
 	}
+	if v.Status == 0 && v.Result.HasSlots() {
+		v.Context, v.cancel = v.limiter.SlotContext(r.Context(), v.Result)
+	}
 	return v
 }
 
@@ -97,6 +107,15 @@ func (g *Guard) decide(r keyfunc.Request, seen *Seen, v *Verdict) {
 			v.limiter = lim
 			seen.limiter.Store(lim)
 		}
+	}
+	if g.limitFor != nil {
+		lim, err := g.withLimits(r, v.limiter)
+		if err != nil {
+			v.Status, v.Err = http.StatusInternalServerError, err
+			return
+		}
+		v.limiter = lim
+		seen.limiter.Store(lim)
 	}
 	key, err := g.keyOf(r)
 	if err != nil {

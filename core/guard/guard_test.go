@@ -25,6 +25,7 @@ func TestPanics(t *testing.T) {
 		"Skip(nil)":           func() { guard.Skip(nil) },
 		"Cost(nil)":           func() { guard.Cost(nil) },
 		"LimiterFor(nil)":     func() { guard.LimiterFor(nil) },
+		"LimitFor(nil)":       func() { guard.LimitFor(nil) },
 		"Fallback(nil)":       func() { guard.Fallback(nil) },
 		"CountIf(nil)":        func() { guard.CountIf(nil) },
 		"Headers(0)":          func() { guard.Headers(0) },

@@ -18,6 +18,7 @@ type Kind struct {
 	Bucket   bool                            // it takes Burst
 	Delays   bool                            // an admitted request waits for its turn in a queue; its units cannot be held
 	Aligns   bool                            // its windows can be aligned
+	Slots    bool                            // its units are slots, which are given back when the work has ended; it has no rate
 	Burst    func(count, period int64) int64 // the default capacity, where it is not the count
 	Validate func(Limit) error               // what is refused beyond the bounds of every limit; nil for nothing
 
@@ -83,6 +84,9 @@ type Evaluator interface {
 	// DeniedFor returns for how long n units are denied at least after o, even if all
 	// units held are given back; o was observed by a decision on n and the units held.
 	DeniedFor(o Observation, n, held int64) int64
+	// Adopt turns s, which was that of the Evaluator before, into one of this. The units
+	// used stay used; it reports false if they cannot be told in this one.
+	Adopt(s *State, before Evaluator, now int64) bool
 	// MaxCharge returns how many of n units can be charged that need not fit.
 	MaxCharge(o Observation, n int64) int64
 }
@@ -102,6 +106,7 @@ const (
 	OpRefund                   // take back what was charged
 	OpReset                    // forget what was charged
 	OpRenew                    // hold for longer
+	OpRelease                  // free slots, and keep what else was charged
 )
 
 // An Observation is the state of a limit that a decision found. What A, B and C are
@@ -123,8 +128,7 @@ type Answer struct {
 
 // A State is the state of one limit of one key in memory. What A, B and C are
 // depends on the algorithm: its type documents them. The zero State is that of a key
-// without charges. Unlike in Redis the clock never steps back, and the limit never
-// changes.
+// without charges. Unlike in Redis the clock never steps back.
 type State struct {
 	A, B, C int64
 	log     *logEntries

@@ -3,6 +3,7 @@ package algorithm
 import (
 	_ "embed"
 	"fmt"
+	"math/big"
 	"math/bits"
 )
 
@@ -175,6 +176,31 @@ func (b *bucket) WithHeld(o Observation, _, held int64) Observation {
 
 func (b *bucket) DeniedFor(o Observation, n, _ int64) int64 {
 	return b.Outcome(o, n, false, false).RetryAfter
+}
+
+// Adopt restates the debt at the present rate, up to the capacity. Units that cannot be
+// told in parts of 1/q are rounded up.
+func (b *bucket) Adopt(s *State, before Evaluator, now int64) bool {
+	old, ok := before.(*bucket)
+	if !ok {
+		return false
+	}
+	if old.unit == b.unit {
+		return true
+	}
+	debt := old.debt(s, now)
+	parts := new(big.Int).Mul(big.NewInt(debt.w), big.NewInt(old.unit.q))
+	parts.Add(parts, big.NewInt(debt.f)) // parts/p units are used
+	parts.Mul(parts, big.NewInt(b.unit.p))
+	parts.Add(parts, big.NewInt(old.unit.p-1))
+	parts.Quo(parts, big.NewInt(old.unit.p))
+	w, f := new(big.Int).QuoRem(parts, big.NewInt(b.unit.q), new(big.Int))
+	debt = b.maxDebt
+	if w.IsInt64() && (span{w.Int64(), f.Int64()}).less(debt) {
+		debt = span{w.Int64(), f.Int64()}
+	}
+	s.A, s.B = now+debt.w, debt.f
+	return true
 }
 
 // MaxCharge bounds the debt by the latest instant at which it can end.

@@ -36,12 +36,15 @@ func newFixedWindow(l Limit) Evaluator {
 }
 
 func (w *fixedWindow) Evaluate(s *State, now, n int64) (Observation, bool) {
-	used, start := s.A, s.B
-	if now >= s.C || used == 0 {
+	used, start, length := s.A, s.B, w.period
+	switch {
+	case now >= s.C || used == 0:
 		used, start = 0, now
+	case !w.aligned:
+		length = s.C - s.B // that of the limit which opened the window
 	}
 	fits := used+min(n, w.limit+1) <= w.limit // min: the sum must not overflow
-	return Observation{At: now, A: used, B: start, C: w.period}, fits
+	return Observation{At: now, A: used, B: start, C: length}, fits
 }
 
 func (w *fixedWindow) Charge(s *State, o Observation, n int64) {
@@ -109,6 +112,12 @@ func (w *fixedWindow) DeniedFor(o Observation, n, _ int64) int64 {
 		return 0
 	}
 	return w.Outcome(o, n, false, false).RetryAfter
+}
+
+// Adopt keeps the window that is open, unless it is aligned to another period.
+func (w *fixedWindow) Adopt(_ *State, before Evaluator, _ int64) bool {
+	old, ok := before.(*fixedWindow)
+	return ok && old.aligned == w.aligned && (!w.aligned || old.period == w.period)
 }
 
 func (w *fixedWindow) MaxCharge(o Observation, n int64) int64 { return min(n, max(0, maxUnits-o.A)) }

@@ -14,6 +14,9 @@ import (
 // which is why holds are as exact as charges.
 //
 // Expiries are rounded up to a sixth of the duration, so that a key has few.
+//
+// The units of a Kind with Slots are always held, and never charged: what expires is
+// free. In Redis each call has a hold of its own there; see lua/in_flight.lua.
 
 // holds are those of one limit of one key. In Redis they are a record beside what the
 // algorithm stores; lua/hold.lua does there what this file does in memory.
@@ -70,7 +73,7 @@ func Evaluate(l Evaluator, s *State, now, n int64) Answer {
 		expire(l, s, now)
 		held = s.held()
 	}
-	o, admits := l.Evaluate(s, now, n+held)
+	o, admits := l.Evaluate(s, now, min(n, maxUnits)+held) // min: the sum must not overflow
 	return Answer{admits, o, held}
 }
 
@@ -98,12 +101,16 @@ func Force(l Evaluator, s *State, now, n int64) {
 }
 
 // Reserve holds n units of s, which Evaluate admitted at now, and returns by what they
-// are settled.
-func Reserve(s *State, now, n, duration int64) Ref {
+// are found.
+func (m Member) Reserve(s *State, now, n int64) Ref {
 	if s.holds == nil {
 		s.holds = &holds{id: NewHoldID()}
 	}
-	end := max(expiry(now, duration), s.holds.charged+1)
+	end := now + m.Hold
+	if !m.Slots {
+		end = expiry(now, m.Hold)
+	}
+	end = max(end, s.holds.charged+1)
 	s.add(end, n)
 	return Ref{s.holds.id, end}
 }
@@ -153,14 +160,14 @@ func Settle(l Evaluator, s *State, now, n, actual int64, ref Ref) {
 
 // Renew moves n units from the hold ref to one that begins at now, and returns that. It
 // reports false if the hold has ended.
-func Renew(l Evaluator, s *State, now, n, duration int64, ref Ref) (Ref, bool) {
+func (m Member) Renew(s *State, now, n int64, ref Ref) (Ref, bool) {
 	if s.holds != nil {
-		expire(l, s, now)
+		expire(m.Evaluator, s, now)
 	}
 	if !s.take(ref, n) {
 		return Ref{}, false
 	}
-	return Reserve(s, now, n, duration), true
+	return m.Reserve(s, now, n), true
 }
 
 // Refund is Evaluator.Refund, after what has expired was charged.
@@ -182,6 +189,14 @@ func Reset(l Evaluator, s *State, now int64) bool {
 		s.holds = nil
 	}
 	return s.holds != nil
+}
+
+// Adopt turns s, which was that of the limit before, into one of l: of another rate or
+// capacity, or of another algorithm, where nothing is used. What is held stays held.
+func Adopt(l, before Evaluator, s *State, now int64) {
+	if !l.Adopt(s, before, now) {
+		*s = State{holds: s.holds}
+	}
 }
 
 // ResetAt returns the instant at which the full limit is available again, if what is

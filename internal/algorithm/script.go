@@ -39,12 +39,14 @@ type Member struct {
 }
 
 // DecideScript returns the script that decides limits. The script for a single limit
-// is simpler, and so faster.
-func DecideScript(limits []Member) string {
+// is simpler, and so faster. With own, each decision has the constants of its own
+// limits, which are of the same kinds as limits; else all have those of limits.
+func DecideScript(limits []Member, own bool) string {
+	c := newComposer(own)
 	if len(limits) > 1 {
-		return composeSeveral(limits)
+		c.addSeveral(limits)
+		return c.finish(decideAllLua)
 	}
-	c := newComposer()
 	c.add(limits[0].decideLua)
 	c.addConstants(limits[0])
 	return c.finish(decideLua)
@@ -53,14 +55,17 @@ func DecideScript(limits []Member) string {
 // HoldScript returns the script that does for limits all that takes more than a
 // decision: holds, and decisions on keys with holds, refunds and resets.
 func HoldScript(limits []Member) string {
-	c := newComposer()
-	c.add("local scratch = #ARGV + 1")
+	c := newComposer(false)
+	fmt.Fprintf(&c.text, "local scratch, several = #ARGV + 1, #KEYS > %d\n", len(limits))
 	c.add(recordLua)
 	added := make(map[*Kind]bool)
 	var table strings.Builder
 	for _, m := range limits {
-		if !added[m.Kind] {
-			added[m.Kind] = true
+		switch {
+		case added[m.Kind]:
+		case m.Slots:
+			c.add("local function " + m.Name + "(c, duration)\nlocal now = now\n" + m.holdLua + "end")
+		default:
 			storage := holdInStringLua
 			if m.storesLog {
 				storage = holdInLogLua
@@ -68,6 +73,7 @@ func HoldScript(limits []Member) string {
 			c.add("local function " + m.Name + "(c, duration, queues)\nlocal now = now\n" +
 				storage + m.decideLua + m.refundLua + m.holdLua + holdLimitLua + "end")
 		}
+		added[m.Kind] = true
 		constants := c.constants + 1
 		c.addConstants(m)
 		c.addNumber() // the duration
@@ -89,12 +95,14 @@ const (
 // algorithms, and the part that calls them.
 type composer struct {
 	text      strings.Builder
-	constants int // how many arguments the constants of the limits so far take
-	width     int // how many arguments a decision takes, with the limits so far
+	constants int   // how many arguments the constants of the limits so far take
+	numbers   []int // which of them are numbers
+	width     int   // how many arguments a decision takes, with the limits so far
+	own       bool  // each decision has constants of its own
 }
 
-func newComposer() *composer {
-	c := &composer{width: 1} // the first says whether to charge
+func newComposer(own bool) *composer {
+	c := &composer{width: 1, own: own} // the first says whether to charge
 	c.add(Clock)
 	c.add(sharedLua)
 	return c
@@ -103,7 +111,6 @@ func newComposer() *composer {
 func (c *composer) add(lua string) { c.text.WriteString(lua + "\n") }
 
 // addConstants adds m, whose constants and cost come after those of the limits so far.
-// The script converts the constants that are numbers once, for all its decisions.
 func (c *composer) addConstants(m Member) {
 	for _, constant := range m.Constants() {
 		if _, number := constant.(int64); number {
@@ -117,20 +124,32 @@ func (c *composer) addConstants(m Member) {
 
 func (c *composer) addNumber() {
 	c.constants++
-	fmt.Fprintf(&c.text, "ARGV[%d] = ARGV[%[1]d] + 0\n", c.constants)
+	c.numbers = append(c.numbers, c.constants)
 }
 
-// finish returns the script, which ends with lua: the part that decides or refunds.
+// finish returns the script, which ends with lua: the part that decides or holds. It
+// converts the constants that are numbers: once for all its decisions, or else with the
+// function own, which returns where the constants of a decision begin.
 func (c *composer) finish(lua string) string {
-	fmt.Fprintf(&c.text, "local first, width = %d, %d\n\n%s", c.constants+1, c.width, lua)
+	if c.own {
+		c.add("local function own(at)")
+		for _, i := range c.numbers {
+			fmt.Fprintf(&c.text, "ARGV[at + %d] = ARGV[at + %[1]d] + 0\n", c.width+i-1)
+		}
+		fmt.Fprintf(&c.text, "return at + %d\nend\nlocal first, width = 1, %d\n\n%s", c.width, c.width+c.constants, lua)
+		return c.text.String()
+	}
+	for _, i := range c.numbers {
+		fmt.Fprintf(&c.text, "ARGV[%d] = ARGV[%[1]d] + 0\n", i)
+	}
+	fmt.Fprintf(&c.text, "local first, width, own = %d, %d, nil\n\n%s", c.constants+1, c.width, lua)
 	return c.text.String()
 }
 
-// composeSeveral returns the script that decides several limits. It defines `limits`: a
-// table of limits, each with the functions of its algorithm and the positions at
-// which its constants and its cost begin.
-func composeSeveral(limits []Member) string {
-	c := newComposer()
+// addSeveral adds the definition of `limits`: a table of limits, each with the
+// functions of its algorithm and the positions at which its constants and its cost
+// begin.
+func (c *composer) addSeveral(limits []Member) {
 	added := make(map[*Kind]bool)
 	var table strings.Builder
 	for _, m := range limits {
@@ -143,7 +162,6 @@ func composeSeveral(limits []Member) string {
 		c.addConstants(m)
 	}
 	c.add("local limits = {" + table.String() + "}")
-	return c.finish(decideAllLua)
 }
 
 // replyLen is how many integers a script replies for each limit.
@@ -193,7 +211,7 @@ const holdReplyLen = 8
 func HoldReplyLen(limits int) int { return holdReplyLen * limits }
 
 // DecodeHoldReply reads the reply of HoldScript to one call. It writes answers for
-// operations that decide, and refs for those that hold.
+// operations that decide, and refs, if not nil, for those that charge or hold.
 func DecodeHoldReply(reply []int64, call HoldCall, limits []Member, answers []Answer, refs []Ref) error {
 	if len(reply) != holdReplyLen*len(limits) {
 		return UnexpectedLength(len(reply), holdReplyLen*len(limits))
@@ -216,7 +234,9 @@ func DecodeHoldReply(reply []int64, call HoldCall, limits []Member, answers []An
 		}
 		switch {
 		case refs == nil:
-		case op == OpReserve && m.Delays:
+		case m.Slots: // the zero Ref if they were lost
+			refs[i] = ref
+		case op == OpCharge || op == OpReserve && m.Delays:
 			refs[i] = m.ChargeID(o, call.N)
 		case op == OpReserve || op == OpRenew && ref.A > 0:
 			refs[i] = ref
@@ -229,16 +249,16 @@ func DecodeHoldReply(reply []int64, call HoldCall, limits []Member, answers []An
 type HoldCall struct {
 	Op   Op
 	N, M int64 // units, and for OpSettle the actual cost
-	Refs []Ref // of OpSettle, OpRefund and OpRenew, one for each limit
+	Refs []Ref // of OpSettle, OpRefund, OpRenew and OpRelease, one for each limit
 }
 
 // Append appends the arguments of the call for so many limits.
 func (c HoldCall) Append(args []any, limits int) []any {
 	m := c.M
-	if c.Op == OpReserve {
+	if c.Op == OpReserve || c.Op == OpCharge {
 		m = NewHoldID()
 	}
-	args = append(args, string(c.Op), c.N, m)
+	args = append(args, string(c.Op), min(c.N, maxInstant), m) // more fits nowhere, and Lua would round it
 	for i := range limits {
 		if c.Refs != nil {
 			args = append(args, c.Refs[i].A, c.Refs[i].B)

@@ -111,6 +111,12 @@ func (c *counter) DeniedFor(o Observation, n, _ int64) int64 {
 	return c.Outcome(o, n, false, false).RetryAfter
 }
 
+// Adopt keeps the counts of windows of the same period.
+func (c *counter) Adopt(_ *State, before Evaluator, _ int64) bool {
+	old, ok := before.(*counter)
+	return ok && old.period == c.period
+}
+
 func (c *counter) MaxCharge(o Observation, n int64) int64 { return min(n, max(0, maxUnits-o.A)) }
 
 func (c *counter) Capacity() (units, window int64) { return c.limit, c.period }

@@ -167,6 +167,12 @@ func (l *log) DeniedFor(o Observation, n, held int64) int64 {
 	return l.Outcome(o, n, false, false).RetryAfter
 }
 
+// Adopt keeps the charges that are still there.
+func (l *log) Adopt(_ *State, before Evaluator, _ int64) bool {
+	_, ok := before.(*log)
+	return ok
+}
+
 func (l *log) MaxCharge(_ Observation, n int64) int64 { return min(n, l.limit) }
 
 func (l *log) Capacity() (units, window int64) { return l.limit, l.period }

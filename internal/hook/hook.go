@@ -24,3 +24,13 @@ func SetNewLimit(f func(*algorithm.Kind, int64, time.Duration, LimitSettings) an
 	NewLimit = f
 	return true
 }
+
+// Renew renews at once all that a core.Limiter keeps from expiring, as it does by itself
+// now and then.
+var Renew func(limiter any)
+
+// SetRenew sets Renew.
+func SetRenew(f func(limiter any)) bool {
+	Renew = f
+	return true
+}

@@ -27,7 +27,6 @@ type shard struct {
 	entries  map[string]*entry
 	latest   int64 // the latest instant of a decision
 	claims   claim.Source
-	limits   []algorithm.Member
 	capacity int
 	list     []*entry // all entries, in no order
 	hand     int      // where the next sweep begins in list
@@ -37,16 +36,17 @@ type shard struct {
 
 // An entry is the state of one key.
 type entry struct {
+	limits *Limits           // by which it was decided last
 	states []algorithm.State // one for each limit
 	inline [1]algorithm.State
 	key    string
 	index  int // in the shard's list
 }
 
-func (s *shard) init(limits []algorithm.Member, capacity int, owner uint64) {
+func (s *shard) init(capacity int, owner uint64) {
 	s.entries = make(map[string]*entry)
 	s.claims.Owner = owner
-	s.limits, s.capacity = limits, capacity
+	s.capacity = capacity
 }
 
 // clamp returns now, or the instant of the last decision if that is later: now was
@@ -56,8 +56,17 @@ func (s *shard) clamp(now int64) int64 {
 	return s.latest
 }
 
+// find returns the entry of key, for a decision by l, or nil if there is none.
+func (s *shard) find(key string, l *Limits, now int64) *entry {
+	e := s.entries[key]
+	if e != nil && e.limits != l {
+		l.adopt(e, now)
+	}
+	return e
+}
+
 // add returns a new entry for key. If the shard is full, it evicts another.
-func (s *shard) add(key string, now int64) *entry {
+func (s *shard) add(key string, l *Limits, now int64) *entry {
 	by := now
 	if len(s.list) < s.capacity {
 		by -= retention
@@ -68,10 +77,10 @@ func (s *shard) add(key string, now int64) *entry {
 	if len(s.list) >= s.capacity {
 		s.evict(now)
 	}
-	e := &entry{key: key, index: len(s.list)}
+	e := &entry{limits: l, key: key, index: len(s.list)}
 	e.states = e.inline[:]
-	if len(s.limits) > len(e.inline) {
-		e.states = make([]algorithm.State, len(s.limits))
+	if len(l.members) > len(e.inline) {
+		e.states = make([]algorithm.State, len(l.members))
 	}
 	s.entries[key] = e
 	s.list = append(s.list, e)
@@ -84,7 +93,7 @@ func (s *shard) sweep(by int64) {
 	if s.hand >= len(s.list) {
 		s.hand = 0
 	}
-	if s.hand < len(s.list) && s.list[s.hand].resetAt(s.limits) <= by {
+	if s.hand < len(s.list) && s.list[s.hand].resetAt() <= by {
 		s.remove(s.list[s.hand]) // the last entry takes its place, and is next
 	} else {
 		s.hand++
@@ -98,7 +107,7 @@ func (s *shard) evict(now int64) {
 	usage := 0.0
 	for range sampled {
 		e := s.list[rand.IntN(len(s.list))]
-		if used := e.usage(s.limits, now); least == nil || used < usage {
+		if used := e.usage(now); least == nil || used < usage {
 			least, usage = e, used
 		}
 	}
@@ -115,18 +124,18 @@ func (s *shard) remove(e *entry) {
 }
 
 // resetAt returns the instant at which all limits are available in full again.
-func (e *entry) resetAt(limits []algorithm.Member) int64 {
+func (e *entry) resetAt() int64 {
 	var at int64
-	for i, l := range limits {
+	for i, l := range e.limits.members {
 		at = max(at, algorithm.ResetAt(l.Evaluator, &e.states[i]))
 	}
 	return at
 }
 
 // usage returns the Usage of the limit of which most is used.
-func (e *entry) usage(limits []algorithm.Member, now int64) float64 {
+func (e *entry) usage(now int64) float64 {
 	used := 0.0
-	for i, l := range limits {
+	for i, l := range e.limits.members {
 		used = max(used, algorithm.Usage(l.Evaluator, &e.states[i], now))
 	}
 	return used

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
@@ -75,6 +76,7 @@ type failure struct {
 	certain bool // one is enough to know that the server is down
 	ignore  bool // it says nothing about the server
 	late    bool // this process was too busy to notice a reply in time
+	partly  bool // the server answers, and has carried out some of the call: that is no outage for others
 }
 
 // classify returns what the error of a call that was begun at an instant says about
@@ -88,6 +90,8 @@ func (s *Store) classify(err error, given time.Duration, begun time.Time) *failu
 		f.late = time.Since(begun) > given+max(given/4, 50*time.Millisecond) || processBusy()
 	case errors.Is(err, ErrUnsupported), isDial(err), hasCode(err, "LOADING", "READONLY", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN"):
 		f.certain = true
+	case errors.Is(err, algorithm.ErrPartly):
+		f.partly = true
 	case hasCode(err, "TRYAGAIN", "CLUSTERDOWN Hash slot not served"):
 		f.ignore = true
 	}

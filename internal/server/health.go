@@ -96,7 +96,7 @@ func (sv *Server) succeeded() {
 // failed records a call of st on k that the server did not answer well.
 func (sv *Server) failed(ctx context.Context, st *Store, k string, f *failure) {
 	switch {
-	case f.ignore, f.begun.Sub(started) < time.Duration(sv.recoveredAt.Load()): // it has recovered since
+	case f.ignore, f.partly, f.begun.Sub(started) < time.Duration(sv.recoveredAt.Load()): // it has recovered since
 		return
 	case f.late: // this process was too busy to see the answer in time, or there was none
 	case f.certain:

@@ -127,8 +127,8 @@ func withFake(t *testing.T, test func(*testing.T, *fake)) {
 func testConfig(timeout time.Duration) Config {
 	limit := algorithm.Limit{Count: 100, Period: 60_000_000}
 	return Config{
-		Prefix: "rl", Limiter: "test", LimitNames: []string{"fixed"}, Timeout: timeout, MaxBatch: 1,
-		Limits: []algorithm.Member{{Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(limit)}},
+		Prefix: "rl", Limiter: "test", Timeout: timeout, MaxBatch: 1,
+		Limits: NewLimits([]algorithm.Member{{Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(limit)}}, []string{"fixed"}),
 	}
 }
 
@@ -161,7 +161,7 @@ func (f *fake) store(timeout time.Duration) *tested {
 // decide makes a decision, and returns how long it took.
 func (s *tested) decide(ctx context.Context) (took time.Duration, err error) {
 	start := time.Now()
-	err = s.Decide(ctx, "k", 1, algorithm.OpCharge, make([]algorithm.Answer, 1), nil)
+	err = s.Decide(ctx, s.limits, "k", 1, algorithm.OpCharge, make([]algorithm.Answer, 1), nil)
 	return time.Since(start), err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -12,76 +13,84 @@ import (
 
 // A Renewal holds units for longer.
 type Renewal struct {
-	Key  string
-	N    int64
-	Refs []algorithm.Ref // by what the units are held
-
-	Renewed []algorithm.Ref // and by what then: a limit whose hold has ended keeps its Ref
-	Err     error           // it is not known by what they are held
+	Limits *Limits
+	Key    string
+	N      int64
+	// Begin is called when it is about to be sent. It returns by what the units are held,
+	// or nil if they are no longer to be.
+	Begin func() []algorithm.Ref
+	// End is called after Begin, with by what the units are held from now on (a limit
+	// whose hold has ended keeps its Ref, one whose slots are lost has the zero Ref), or an
+	// error if that is not known; or with neither if it was not sent.
+	End func(refs []algorithm.Ref, err error)
 }
 
-// RenewAll carries out renewals, each once: as many as may go together in one script
-// for each server.
+// RenewAll carries out renewals, each once: as many as may go together in one script. Those
+// for a server that is down are not sent, and may be renewed the next time.
 func (s *Store) RenewAll(ctx context.Context, all []*Renewal) {
-	byServer := make(map[*Server][]*member)
-	renewals := make(map[*member]*Renewal, len(all))
+	byServer := make(map[*Server][]*Renewal)
 	for _, r := range all {
-		r.Renewed = slices.Clone(r.Refs)
-		d := decision{
-			key: r.Key, HoldCall: algorithm.HoldCall{Op: algorithm.OpRenew, N: r.N, Refs: r.Refs}, holds: r.Renewed,
-			patience: s.timeout,
-		}
 		sv := s.servers.of(ctx, s, r.Key)
-		if !sv.up(d.patience) {
-			sv.want(s, r.Key)
-			continue // it was not sent: it may be renewed the next time
-		}
-		m := &member{Call: d}
-		renewals[m] = r
-		byServer[sv] = append(byServer[sv], m)
+		byServer[sv] = append(byServer[sv], r)
 	}
-	for sv, members := range byServer {
-		size, b := 1, s.batcher(sv)
-		if b != nil {
-			size = max(1, min(s.maxBatch, int(maxWork/s.work(members[0].Call))))
+	var servers sync.WaitGroup
+	for sv, renewals := range byServer {
+		servers.Go(func() { s.renewOn(ctx, sv, renewals) })
+	}
+	servers.Wait()
+}
+
+func (s *Store) renewOn(ctx context.Context, sv *Server, renewals []*Renewal) {
+	size, b := 1, s.batcher(sv)
+	if b != nil {
+		work := s.work(decision{limits: s.limits, HoldCall: algorithm.HoldCall{Op: algorithm.OpRenew, N: 1}})
+		size = max(1, min(s.maxBatch, int(maxWork/work)))
+	}
+	for chunk := range slices.Chunk(renewals, size) {
+		if !sv.up(s.timeout) {
+			sv.want(s, chunk[0].Key)
+			return
 		}
-		for chunk := range slices.Chunk(members, size) {
-			for m, err := range s.renew(ctx, sv, b, chunk) {
-				if !errors.Is(err, ErrQueue) { // else it was not sent
-					renewals[m].Err = err
-				}
+		var members []*member
+		var begun []*Renewal
+		for _, r := range chunk {
+			if refs := r.Begin(); refs != nil {
+				call := algorithm.HoldCall{Op: algorithm.OpRenew, N: r.N, Refs: refs}
+				members = append(members, &member{Call: decision{
+					key: r.Key, limits: r.Limits, HoldCall: call, holds: slices.Clone(refs), patience: s.timeout, until: time.Now().Add(s.timeout),
+				}})
+				begun = append(begun, r)
+			}
+		}
+		for i, err := range s.renew(ctx, sv, b, members) {
+			if errors.Is(err, ErrQueue) { // it was not sent
+				begun[i].End(nil, nil)
+			} else {
+				begun[i].End(members[i].Call.holds, err)
 			}
 		}
 	}
 }
 
-// renew returns the error of each member that failed.
-func (s *Store) renew(ctx context.Context, sv *Server, b *batcher, members []*member) map[*member]error {
-	failed := make(map[*member]error)
-	alone := members
-	if len(members) > 1 {
-		alone = nil
+// renew returns the error of each member.
+func (s *Store) renew(ctx context.Context, sv *Server, b *batcher, members []*member) []error {
+	errs := make([]error, len(members))
+	together := len(members) > 1
+	if together {
 		s.servers.checkSharding(ctx, s)
-		now := time.Now()
-		for _, m := range members {
-			m.Call.until = now.Add(m.Call.patience)
-		}
-		err := batch.Contain(s.decideBatch(ctx, sv, b, slices.Clone(members)))
-		for _, m := range members {
-			switch {
-			case err != nil:
-				failed[m] = err // the call was abandoned, and may still write to the members
-			case errors.Is(m.Err, batch.ErrRetryAlone):
-				alone = append(alone, m)
-			case m.Err != nil:
-				failed[m] = m.Err
+		if err := batch.Contain(s.decideBatch(ctx, sv, b, slices.Clone(members))); err != nil {
+			for i := range errs {
+				errs[i] = err // the call was abandoned, and may still write to the members
 			}
+			return errs
 		}
 	}
-	for _, m := range alone {
-		if err := batch.Contain(batch.Catch(func() error { return s.decideAlone(ctx, sv, m.Call) })); err != nil {
-			failed[m] = err
+	for i, m := range members {
+		errs[i] = m.Err
+		if !together || errors.Is(m.Err, batch.ErrRetryAlone) {
+			m.Call.patience = time.Until(m.Call.until)
+			errs[i] = batch.Contain(batch.Catch(func() error { return s.decideAlone(ctx, sv, m.Call) }))
 		}
 	}
-	return failed
+	return errs
 }

@@ -32,15 +32,21 @@ func (s script) command(ctx context.Context, args []any, keys int) onceCmd {
 	return onceCmd{redis.NewIntSliceCmd(ctx, args...)}
 }
 
-// run runs the script. EVAL follows only where Redis replied that it does not have
-// the script, so that a decision is never run twice.
+// run runs the script.
 func (s script) run(ctx context.Context, client Client, args []any, keys int, loaded func(context.Context)) ([]int64, error) {
 	cmd := s.command(ctx, args, keys)
-	err := client.Process(ctx, cmd)
+	return s.reply(ctx, client, cmd, client.Process(ctx, cmd), loaded)
+}
+
+// reply returns the reply to cmd, which was sent and returned err. EVAL follows only
+// where Redis replied that it does not have the script, so that a decision is never run
+// twice.
+func (s script) reply(ctx context.Context, client Client, cmd onceCmd, err error, loaded func(context.Context)) ([]int64, error) {
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		if loaded != nil {
 			loaded(ctx)
 		}
+		args := cmd.Args()
 		args[0], args[1] = "eval", s.source
 		cmd = onceCmd{redis.NewIntSliceCmd(ctx, args...)}
 		err = client.Process(ctx, cmd)

@@ -3,7 +3,10 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -68,10 +71,7 @@ func (s *Store) newBatcher(sv *Server) *batcher {
 
 // work returns about how many microseconds of Redis a decision takes.
 func (s *Store) work(d decision) int64 {
-	sum := int64(0)
-	for _, l := range s.limits {
-		sum += l.Work(d.N)
-	}
+	sum := d.limits.work(d.N)
 	if s.needsHold(d) {
 		sum *= holdWork
 	}
@@ -118,7 +118,7 @@ func (s *Store) decideBatch(ctx context.Context, sv *Server, b *batcher, members
 			if s.servers.cluster != nil {
 				return s.runPipeline(ctx, sent)
 			}
-			return s.runScript(ctx, sent)
+			return s.runScripts(ctx, sent)
 		})
 	})
 	if batch.Panicked(err) { // a hook of the client, and the caller that is to recover may have left
@@ -133,18 +133,40 @@ func (s *Store) decideBatch(ctx context.Context, sv *Server, b *batcher, members
 	if err = s.finish(ctx, sv, sent[0].Call.key, err, given, now); err != nil {
 		return err // and an abandoned call may still write to the members
 	}
+	var failed, failure error
 	for _, m := range sent {
-		if m.Err != nil && !errors.Is(m.Err, batch.ErrRetryAlone) {
+		switch p, isPart := m.Err.(*partError); { //nolint:errorlint // nothing wraps it
+		case m.Err == nil, errors.Is(m.Err, batch.ErrRetryAlone):
+		case isPart && failed == p: // one failure of the server, not one for each member
+			m.Err = failure
+		case isPart:
+			failed, failure = p, s.finish(ctx, sv, m.Call.key, p.error, given, now)
+			m.Err = failure
+		default:
 			m.Err = s.finish(ctx, sv, m.Call.key, m.Err, given, now)
 		}
 	}
 	return nil
 }
 
-// runScript decides on all members in one script. Nothing is undone where the
-// reply is lost; where the server refuses the script as a whole, each is to be sent
-// alone.
-func (s *Store) runScript(ctx context.Context, members []*member) error {
+// A part is the members of a batch that go in one script.
+type part struct {
+	script
+	needsHold bool
+	own       bool // of limits with different numbers
+	members   []*member
+}
+
+// keys returns how many Redis keys the members have.
+func (p part) keys() int { return len(p.members) * len(p.members[0].Call.limits.tails) }
+
+// runScripts decides on all members in one round trip: the plain decisions in one script,
+// and in others, one for each of the limits, what takes more, with which a plain decision
+// took about twice as long.
+// Nothing is undone where the reply is lost; where the server refuses a script as a
+// whole, each of its members is to be sent alone. It returns an error only if no script
+// got a reply.
+func (s *Store) runScripts(ctx context.Context, members []*member) error {
 	if len(members) > 1 {
 		if together, err := s.servers.together(ctx, s); err != nil {
 			return err
@@ -153,38 +175,113 @@ func (s *Store) runScript(ctx context.Context, members []*member) error {
 			return nil
 		}
 	}
-	args := make([]any, scriptArgs, scriptArgs+len(s.durations)+len(members)*(3+3*len(s.tails)))
-	first, alike, needsHold := members[0].Call, true, false
-	for _, m := range members {
-		args = s.appendKeys(args, m.Call.key)
-		alike = alike && m.Call.N == first.N && m.Call.Op == first.Op
-		needsHold = needsHold || s.needsHold(m.Call)
+	parts := s.parts(members)
+	if len(parts) == 1 {
+		return s.runPart(ctx, parts[0])
 	}
-	script := s.decide
-	if needsHold {
-		script = s.hold
-		args = append(args, s.durations...)
-		for _, m := range members {
-			args = m.Call.Append(args, len(s.limits))
+	return s.runParts(ctx, parts)
+}
+
+// parts divides members by the scripts that they take.
+func (s *Store) parts(members []*member) []part {
+	plain := part{script: s.decide}
+	var held []part
+	for _, m := range members {
+		limits := m.Call.limits
+		if !s.needsHold(m.Call) {
+			if len(plain.members) > 0 && limits != plain.members[0].Call.limits {
+				plain.script, plain.own = s.decideEach, true
+			}
+			plain.members = append(plain.members, m)
+			continue
 		}
-	} else {
-		args = append(args, s.constants...)
-		for _, m := range members {
-			args = s.appendCost(args, m.Call.HoldCall)
+		i := slices.IndexFunc(held, func(p part) bool { return p.members[0].Call.limits == limits })
+		if i < 0 {
+			i, held = len(held), append(held, part{script: s.hold, needsHold: true})
+		}
+		held[i].members = append(held[i].members, m)
+	}
+	if len(plain.members) == 0 {
+		return held
+	}
+	return append(held, plain)
+}
+
+func (s *Store) runPart(ctx context.Context, p part) error {
+	reply, err := p.run(ctx, s.servers.client, s.partArgs(p), p.keys(), s.hooks.ScriptLoaded)
+	return s.partReplied(p, reply, err)
+}
+
+func (s *Store) runParts(ctx context.Context, parts []part) error {
+	client, ok := s.servers.client.(*redis.Client)
+	if !ok {
+		return fmt.Errorf("a batch over a client of type %T", s.servers.client) // not reached: see batcher
+	}
+	pipe := client.Pipeline()
+	cmds := make([]onceCmd, len(parts))
+	for i, p := range parts {
+		cmds[i] = p.command(ctx, s.partArgs(p), p.keys())
+		_ = pipe.Process(ctx, cmds[i]) // it only queues the command
+	}
+	_, err := pipe.Exec(ctx)
+	for i, p := range parts {
+		reply, failed := p.reply(ctx, client, cmds[i], cmds[i].Err(), s.hooks.ScriptLoaded)
+		if failed = s.partReplied(p, reply, failed); failed == nil {
+			err = nil
+		} else {
+			failed = &partError{failed}
+			for _, m := range p.members {
+				m.Err = failed
+			}
+		}
+	}
+	return err
+}
+
+// A partError is that of all members of a part.
+type partError struct{ error }
+
+// partArgs returns the arguments of p's script.
+func (s *Store) partArgs(p part) []any {
+	first, alike := p.members[0].Call, true
+	limits, size := first.limits, len(first.limits.members)
+	args := make([]any, scriptArgs, scriptArgs+len(limits.durations)+len(p.members)*(3+3*size))
+	for _, m := range p.members {
+		args = s.appendKeys(args, m.Call.key, m.Call.limits)
+		alike = alike && m.Call.N == first.N && m.Call.Op == first.Op
+	}
+	switch {
+	case p.needsHold:
+		args = append(args, limits.durations...)
+		for _, m := range p.members {
+			args = m.Call.Append(args, size)
+		}
+	case p.own:
+		for _, m := range p.members {
+			args = append(m.Call.limits.appendCost(args, m.Call.HoldCall), m.Call.limits.constants...)
+		}
+	default:
+		args = append(args, limits.constants...)
+		for _, m := range p.members {
+			args = limits.appendCost(args, m.Call.HoldCall)
 			if alike {
 				break // once for all
 			}
 		}
 	}
-	reply, err := script.run(ctx, s.servers.client, args, len(members)*len(s.tails), s.hooks.ScriptLoaded)
+	return args
+}
+
+// partReplied reads the reply to p, or the error that came instead.
+func (s *Store) partReplied(p part, reply []int64, err error) error {
 	switch {
 	case err == nil:
-		return s.decode(reply, members, needsHold)
+		return s.decode(reply, p.members, p.needsHold)
 	case refused(err):
 		if redis.HasErrorPrefix(err, "CROSSSLOT") {
 			s.servers.setApart()
 		}
-		retryAlone(members)
+		retryAlone(p.members)
 		return nil
 	}
 	return err
@@ -196,13 +293,17 @@ func retryAlone(members []*member) {
 	}
 }
 
-// refused reports whether the server has run nothing, because of one of the keys.
-func refused(err error) bool { return hasCode(err, "CROSSSLOT", "NOPERM") }
+// refused reports whether the server has run nothing, because of one of the keys. What it
+// replies where it stops a script half way has the place in the script.
+func refused(err error) bool {
+	return hasCode(err, "CROSSSLOT", "NOPERM") && !strings.Contains(err.Error(), ", on @user_script")
+}
 
 func (s *Store) decode(reply []int64, members []*member, needsHold bool) error {
-	size := algorithm.ReplyLen(len(s.limits))
+	limits := len(s.limits.members)
+	size := algorithm.ReplyLen(limits)
 	if needsHold {
-		size = algorithm.HoldReplyLen(len(s.limits))
+		size = algorithm.HoldReplyLen(limits)
 	}
 	if len(reply) != size*len(members) {
 		return algorithm.UnexpectedLength(len(reply), size*len(members))
@@ -236,7 +337,7 @@ func (s *Store) runPipeline(ctx context.Context, members []*member) error {
 		if needsHold[i] = s.needsHold(m.Call); needsHold[i] {
 			script = s.hold
 		}
-		cmds[i] = script.command(ctx, s.args(m.Call, needsHold[i]), len(s.tails))
+		cmds[i] = script.command(ctx, s.args(m.Call, needsHold[i]), len(m.Call.limits.tails))
 		_ = pipe.Process(ctx, cmds[i]) // it only queues the command
 	}
 	_, err := pipe.Exec(ctx)

@@ -20,11 +20,10 @@ import (
 
 // A Config says what a [Store] decides, and how.
 type Config struct {
-	Prefix, Limiter string             // what the Redis keys begin with
-	Limits          []algorithm.Member // all must admit a decision
-	LimitNames      []string           // what the Redis keys end with, one for each limit
-	Timeout         time.Duration      // for one decision, all in all
-	MaxBatch        int                // decisions in one round trip; 1: none share
+	Prefix, Limiter string        // what the Redis keys begin with
+	Limits          *Limits       // of the kinds that the Store decides by
+	Timeout         time.Duration // for one decision, all in all
+	MaxBatch        int           // decisions in one round trip; 1: none share
 	Hooks           Hooks
 }
 
@@ -47,13 +46,15 @@ type Change struct {
 // A Store decides for the keys of one limiter. What it does is atomic for each
 // key, and the server's clock decides. It is safe for concurrent use.
 type Store struct {
-	servers *Servers
-	limits  []algorithm.Member
-	decide  script
-	hold    script // see algorithm.HoldScript
-	held    heldKeys
-	timeout time.Duration
-	hooks   Hooks
+	servers    *Servers
+	limits     *Limits // those of probes
+	decide     script
+	decideEach script // for limits of different numbers
+	hold       script // see algorithm.HoldScript
+	held       heldKeys
+	slots      bool // a limit has slots: all calls take the script hold
+	timeout    time.Duration
+	hooks      Hooks
 
 	deadlines deadlines // of calls that may take as long as the timeout
 	maxBatch  int
@@ -62,11 +63,7 @@ type Store struct {
 	mu        sync.Mutex                           // held where byServer changes
 	closed    atomic.Bool
 
-	head      string   // a Redis key up to the user's key: "rl:api:{"
-	tails     []string // and what follows it, for each limit: "}:token-1m"
-	constants []any    // of all limits, as text
-	durations []any    // the same for the script hold: each limit's constants and the duration of its holds
-	unitCost  []any    // of all limits, as text
+	head string // a Redis key up to the user's key: "rl:api:{"
 }
 
 // NewStore returns the Store of one limiter over client. It sends nothing.
@@ -74,25 +71,16 @@ func NewStore(client Client, c Config) *Store {
 	s := &Store{
 		servers:  serversOf(client),
 		limits:   c.Limits,
-		decide:   newScript(algorithm.DecideScript(c.Limits)),
-		hold:     newScript(algorithm.HoldScript(c.Limits)),
+		hold:     newScript(algorithm.HoldScript(c.Limits.members)),
+		slots:    slices.ContainsFunc(c.Limits.members, func(l algorithm.Member) bool { return l.Slots }),
 		timeout:  c.Timeout,
 		maxBatch: c.MaxBatch,
 		hooks:    c.Hooks,
 		head:     c.Prefix + ":" + c.Limiter + ":{",
 	}
-	for _, name := range c.LimitNames {
-		s.tails = append(s.tails, "}:"+name)
-	}
-	for _, l := range c.Limits {
-		for _, constant := range l.Constants() {
-			s.constants = append(s.constants, fmt.Sprint(constant))
-			s.durations = append(s.durations, fmt.Sprint(constant))
-		}
-		s.durations = append(s.durations, fmt.Sprint(l.Hold))
-		for _, cost := range l.Cost(nil, 1) {
-			s.unitCost = append(s.unitCost, fmt.Sprint(cost))
-		}
+	if !s.slots {
+		s.decide = newScript(algorithm.DecideScript(c.Limits.members, false))
+		s.decideEach = newScript(algorithm.DecideScript(c.Limits.members, true))
 	}
 	s.deadlines.timeout = c.Timeout
 	s.held.init()
@@ -114,7 +102,8 @@ func (s *Store) Close() {
 
 // A decision is what one caller asks. Only some decide, but all are called so.
 type decision struct {
-	key string
+	key    string
+	limits *Limits
 	algorithm.HoldCall
 	answers  []algorithm.Answer // where the reply is written, of what decides
 	holds    []algorithm.Ref    // where it is written by what units are held
@@ -122,28 +111,33 @@ type decision struct {
 	until    time.Time          // and until when; set for one in a batch
 }
 
-// Decide evaluates each limit for n units of the user's key k, and writes its answer
-// to answers. If all limits admit n, it charges or holds n as op says; holds is
-// where it writes by what n is settled.
+// Decide evaluates each of l for n units of the user's key k, and writes its answer
+// to answers. If all limits admit n, it charges or holds n as op says; holds, if
+// not nil, is where it writes by what each limit finds that.
 // While the server is down the error is [ErrBreakerOpen].
-func (s *Store) Decide(ctx context.Context, k string, n int64, op algorithm.Op, answers []algorithm.Answer, holds []algorithm.Ref) error {
-	return s.run(ctx, decision{key: k, HoldCall: algorithm.HoldCall{Op: op, N: n}, answers: answers, holds: holds})
+func (s *Store) Decide(ctx context.Context, l *Limits, k string, n int64, op algorithm.Op, answers []algorithm.Answer, holds []algorithm.Ref) error {
+	return s.run(ctx, decision{key: k, limits: l, HoldCall: algorithm.HoldCall{Op: op, N: n}, answers: answers, holds: holds})
 }
 
 // Settle charges actual units in place of n that are held by refs.
-func (s *Store) Settle(ctx context.Context, k string, n, actual int64, refs []algorithm.Ref) error {
-	return s.run(ctx, decision{key: k, HoldCall: algorithm.HoldCall{Op: algorithm.OpSettle, N: n, M: actual, Refs: refs}})
+func (s *Store) Settle(ctx context.Context, l *Limits, k string, n, actual int64, refs []algorithm.Ref) error {
+	return s.run(ctx, decision{key: k, limits: l, HoldCall: algorithm.HoldCall{Op: algorithm.OpSettle, N: n, M: actual, Refs: refs}})
+}
+
+// Release frees n slots that are held by refs.
+func (s *Store) Release(ctx context.Context, l *Limits, k string, n int64, refs []algorithm.Ref) error {
+	return s.run(ctx, decision{key: k, limits: l, HoldCall: algorithm.HoldCall{Op: algorithm.OpRelease, N: n, Refs: refs}})
 }
 
 // Refund takes back n units that were charged to k; ids are the ChargeIDs, one for
-// each limit.
-func (s *Store) Refund(ctx context.Context, k string, n int64, ids []algorithm.Ref) error {
-	return s.run(ctx, decision{key: k, HoldCall: algorithm.HoldCall{Op: algorithm.OpRefund, N: n, Refs: ids}})
+// each limit, or by what its slots are held.
+func (s *Store) Refund(ctx context.Context, l *Limits, k string, n int64, ids []algorithm.Ref) error {
+	return s.run(ctx, decision{key: k, limits: l, HoldCall: algorithm.HoldCall{Op: algorithm.OpRefund, N: n, Refs: ids}})
 }
 
 // Reset forgets what was charged to k, and keeps what is held.
-func (s *Store) Reset(ctx context.Context, k string) error {
-	return s.run(ctx, decision{key: k, HoldCall: algorithm.HoldCall{Op: algorithm.OpReset}})
+func (s *Store) Reset(ctx context.Context, l *Limits, k string) error {
+	return s.run(ctx, decision{key: k, limits: l, HoldCall: algorithm.HoldCall{Op: algorithm.OpReset}})
 }
 
 func (s *Store) run(ctx context.Context, d decision) error {
@@ -214,7 +208,7 @@ func (s *Store) evaluate(ctx context.Context, d decision) error {
 		if needsHold {
 			script = s.hold
 		}
-		reply, err := script.run(ctx, s.servers.client, s.args(d, needsHold), len(s.tails), s.hooks.ScriptLoaded)
+		reply, err := script.run(ctx, s.servers.client, s.args(d, needsHold), len(d.limits.tails), s.hooks.ScriptLoaded)
 		switch {
 		case err == nil && !needsHold && algorithm.IsHeld(reply):
 			s.held.add(d.key)
@@ -243,16 +237,20 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // probe decides on one unit of keys that nothing else uses, in the hash slot of k:
 // it takes all that a decision takes. It returns nil if the server is well.
 func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *failure {
-	keys := s.appendKeys(make([]any, scriptArgs, 16), k)
+	keys := s.appendKeys(make([]any, scriptArgs, 16), k, s.limits)
 	unique := strconv.FormatUint(rand.Uint64(), 36)
 	for i := scriptArgs; i < len(keys); i++ {
 		keys[i] = fmt.Sprint(keys[i], "~probe-", unique)
 	}
-	args := s.appendCost(append(slices.Clone(keys), s.constants...), algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
+	d := decision{limits: s.limits, HoldCall: algorithm.HoldCall{Op: algorithm.OpCharge, N: 1}}
+	args, script := d.append(slices.Clone(keys), s.slots), s.decide
+	if s.slots {
+		script = s.hold
+	}
 	begun := time.Now()
 	err := abandonable(ctx, func() error {
 		return s.call(ctx, patience, func(ctx context.Context) error {
-			_, err := s.decide.run(ctx, s.servers.client, args, len(s.tails), s.hooks.ScriptLoaded)
+			_, err := script.run(ctx, s.servers.client, args, len(s.limits.tails), s.hooks.ScriptLoaded)
 			if err == nil {
 				del := redis.NewIntCmd(ctx, append([]any{"del"}, keys[scriptArgs:]...)...)
 				_ = s.servers.client.Process(ctx, del) // they have a TTL
@@ -271,19 +269,22 @@ func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *fa
 
 // args returns the arguments of a script for one decision.
 func (s *Store) args(d decision, needsHold bool) []any {
-	args := s.appendKeys(make([]any, scriptArgs, 16), d.key)
-	if needsHold {
-		return d.Append(append(args, s.durations...), len(s.limits))
-	}
-	args = append(args, s.constants...)
-	return s.appendCost(args, d.HoldCall)
+	return d.append(s.appendKeys(make([]any, scriptArgs, 16), d.key, d.limits), needsHold)
 }
 
-// appendKeys appends the Redis key of each limit. They differ only outside the
+// append appends what follows the keys.
+func (d decision) append(args []any, needsHold bool) []any {
+	if needsHold {
+		return d.Append(append(args, d.limits.durations...), len(d.limits.members))
+	}
+	return d.limits.appendCost(append(args, d.limits.constants...), d.HoldCall)
+}
+
+// appendKeys appends the Redis key of each of l. They differ only outside the
 // braces, so a Cluster keeps them in one hash slot.
-func (s *Store) appendKeys(dst []any, k string) []any {
+func (s *Store) appendKeys(dst []any, k string, l *Limits) []any {
 	k = s.head + key.Encode(k)
-	for _, tail := range s.tails {
+	for _, tail := range l.tails {
 		dst = append(dst, k+tail)
 	}
 	return dst
@@ -291,19 +292,3 @@ func (s *Store) appendKeys(dst []any, k string) []any {
 
 // slotKey returns a text with the hash slot of k's Redis keys.
 func (s *Store) slotKey(k string) string { return s.head + key.Encode(k) + "}" }
-
-// appendCost appends whether to charge, and the cost for each limit.
-func (s *Store) appendCost(dst []any, c algorithm.HoldCall) []any {
-	if c.Op == algorithm.OpCharge {
-		dst = append(dst, "1")
-	} else {
-		dst = append(dst, "0")
-	}
-	if c.N == 1 {
-		return append(dst, s.unitCost...)
-	}
-	for _, l := range s.limits {
-		dst = l.Cost(dst, c.N)
-	}
-	return dst
-}

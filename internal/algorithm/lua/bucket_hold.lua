@@ -19,8 +19,14 @@ local function force(key, c, n, units)
   return charge(key, c, n, t, a, b, 0, x, y)
 end
 
--- needed returns the instant until which the key is needed, or nil if it is not.
-local function needed(key, c)
-  local w, f = debt(key, c)
+-- needed returns the instant until which what is charged is needed, or nil if it is not.
+local function needed(key, c, _, t, w, f)
+  if not t then w, f = debt(key, c) end
   if w + f > 0 then return now + w + 1 end
+end
+
+-- tail returns for how much longer the key is needed once units were charged.
+local function tail(c, n, units)
+  span(c, n, units)
+  return ARGV[n] + 1
 end

@@ -1,7 +1,8 @@
 -- Decides for a limiter of one limit: one decision for each key.
 -- KEYS     the key of the limit, one for each decision
 -- ARGV     the limit's constants; from `first` on '1' to charge what is admitted or '0' to evaluate only, and
---          the cost, `width` arguments in all: once for all decisions, or once for each
+--          the cost, `width` arguments in all: once for all decisions, or once for each. In a script for
+--          limits of different numbers each decision has the constants behind its cost, where `own` finds them.
 -- Replies  {admits, t, a, b, c} for each decision, in one list: 1 or 0, and what the algorithm observed
 --          before it charged. If there are several decisions, one that fails, or that comes after `most` was
 --          spent, replies 2, and charges nothing. One on a key with holds replies 3, and charges nothing: it
@@ -16,18 +17,19 @@
 --          error of Redis.
 
 local reply, at = { 0, 0, 0, 0, 0 }, first
-local step = #ARGV >= first + width and width or 0
+local step = (own or #ARGV >= first + width) and width or 0
 for i = 1, #KEYS do
   local r = 5 * i
   if spent > most then
     reply[r - 4], reply[r - 3], reply[r - 2], reply[r - 1], reply[r] = 2, 0, 0, 0, 0
   else
     local err
-    local admits, t, a, b, c, u, v, foreign = evaluate(KEYS[i], 1, at + 1)
+    local constants = own and own(at) or 1
+    local admits, t, a, b, c, u, v, foreign = evaluate(KEYS[i], constants, at + 1)
     local held = foreign and foreign ~= true and string.find(foreign, '|', 1, true)
     if ARGV[at] == '1' and not held then
       if admits then
-        err = charge(KEYS[i], 1, at + 1, t, a, b, c, u, v)
+        err = charge(KEYS[i], constants, at + 1, t, a, b, c, u, v)
       elseif foreign then
         redis.pcall('SET', KEYS[i], '', 'PX', 1000) -- a foreign value may have no TTL
       end

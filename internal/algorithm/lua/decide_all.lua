@@ -2,19 +2,21 @@
 -- the first write, because Redis does not undo the writes of a script that fails.
 -- KEYS     the keys of the limits, all of one decision and then those of the next
 -- ARGV     each limit's constants; from `first` on '1' to charge what is admitted or '0' to evaluate only, and
---          each limit's cost, `width` arguments in all: once for all decisions, or once for each
+--          each limit's cost, `width` arguments in all: once for all decisions, or once for each. In a script
+--          for limits of different numbers each decision has their constants behind its costs; see decide.lua.
 -- Replies  {admits, t, a, b, c} for each limit of each decision, in one list; see decide.lua. A decision that
 --          fails after one of its limits was charged replies 4.
 
 local reply, found, at, size = {}, {}, first, #limits
 for i = 1, size do found[i] = { 0, 0, 0, 0, 0, 0, 0 } end
-local step = #ARGV >= first + width and width or 0
+local step = (own or #ARGV >= first + width) and width or 0
 for base = 0, #KEYS - 1, size do
   local skip, charging, all, charged, err, held = spent > most, ARGV[at] == '1', true, 0, nil, nil
+  local shift = own and own(at) - 1 or 0
   for i = 1, size do
     local limit, admits, t, a, b, c, u, v, foreign = limits[i], false, 0, 0, 0, 0
     if not skip then
-      admits, t, a, b, c, u, v, foreign = limit.evaluate(KEYS[base + i], limit.constants, at + limit.cost)
+      admits, t, a, b, c, u, v, foreign = limit.evaluate(KEYS[base + i], limit.constants + shift, at + limit.cost)
     end
     all = all and admits
     if foreign and foreign ~= true and string.find(foreign, '|', 1, true) then held = true end
@@ -26,14 +28,14 @@ for base = 0, #KEYS - 1, size do
   for i = 1, charging and not held and size or 0 do
     local limit = limits[i]
     if all then
-      err = limit.charge(KEYS[base + i], limit.constants, at + limit.cost, unpack(found[i], 1, 6))
+      err = limit.charge(KEYS[base + i], limit.constants + shift, at + limit.cost, unpack(found[i], 1, 6))
       if err then break end
       charged = i
     elseif found[i][7] then
       redis.pcall('SET', KEYS[base + i], '', 'PX', 1000) -- a foreign value may have no TTL
     end
   end
-  if err and #KEYS == size then return { err = err } end
+  if err and #KEYS == size then return { err = charged > 0 and err .. '; other limits have changed' or err } end
   if held then
     reply[5 * base + 1] = 3
   elseif skip or err then

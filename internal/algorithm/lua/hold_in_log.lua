@@ -1,5 +1,5 @@
 -- What follows stores a sorted set. The record of the holds is the member with the score +inf.
-local records = 0
+local records, expires = 0, nil
 
 -- load reads the key and returns its record.
 local function load(key)
@@ -11,20 +11,33 @@ local function load(key)
   return record or parse()
 end
 
--- write stores the key. It is kept for as long as it is needed once everything held is charged.
-local function write(key, record, _, needed)
-  local text, added = format(record), nil
-  if text ~= record.text then
-    if text then added = redis.pcall('ZADD', key, '+inf', text) end
-    if type(added) == 'table' then return added.err end
-    if record.text then redis.call('ZREM', key, record.text) end
-    record.text, records = text, text and 1 or 0
-  end
-  local last = record.list[#record.list]
-  redis.call('PEXPIREAT', key, math.ceil(math.max(needed(), last and last[1] + ARGV[c + 1] or 0) / 1000))
+-- frees finds out whether Redis is full before the first write of a call needs no memory.
+local function frees(key)
+  if several then full = full or refuses(redis.pcall('ZADD', key, 'XX', 0, '')) end
 end
 
-local function clear(key, record)
+-- write stores the record. The key is kept until `last`.
+local function write(key, record, _, last)
+  local before, text = record.text, format(record)
+  if text ~= before then
+    local added = text and redis.pcall('ZADD', key, '+inf', text) or frees(key)
+    if type(added) == 'table' then return added.err end
+    if before then redis.call('ZREM', key, before) end
+    record.text, records = text, text and 1 or 0
+  end
+  if text or before then redis.call('PEXPIREAT', key, math.ceil(last / 1000)) end
+end
+
+-- replace removes a foreign value, and the record with it: write stores that again.
+local function replace(key, record)
+  local done = redis.pcall('SET', key, '', 'PX', 1000)
+  if done.err then return done.err end
   redis.call('DEL', key)
   record.text, records = nil, 0
+end
+
+-- clear removes all but the record.
+local function clear(key)
+  frees(key)
+  redis.call('ZREMRANGEBYRANK', key, 0, -1 - records)
 end

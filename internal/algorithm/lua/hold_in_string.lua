@@ -1,10 +1,11 @@
 -- What follows stores a string, and sees its key through a `redis` of its own: GET returns the string without the
 -- record of the holds, and what it writes takes effect when `write` does.
-local server, value = redis, nil
+local server, value, expires = redis, nil, nil -- `expires` is until when what is charged is needed, where that was written
 local redis = {}
-function redis.pcall(command, _, new)
+function redis.pcall(command, _, new, _, px)
   if command == 'GET' then return value end
-  value = command == 'SET' and new
+  value, expires = false, nil
+  if command == 'SET' then value, expires = new, now + (px - grace) * 1000 end
   return {}
 end
 redis.call = redis.pcall
@@ -12,23 +13,26 @@ redis.call = redis.pcall
 -- load reads the key and returns its record.
 local function load(key)
   local stored = server.pcall('GET', key)
-  value = stored
+  value, expires = stored, nil
   if type(stored) == 'table' then value = mistyped(stored.err) and 'foreign' end
-  local main, text = string.match(value or '', '^([^|]*)(|.*)$')
-  local record = parse(text)
-  if text and record then value = main ~= '' and main end
+  local at = value and string.find(value, '|', 1, true)
+  local record = at and parse(string.sub(value, at))
+  if record then value = at > 1 and string.sub(value, 1, at - 1) end
   return record or parse()
 end
 
--- write stores the key. It is kept for as long as it is needed once everything held is charged.
-local function write(key, record, charge_at, needed)
-  local text, main = format(record), needed() and value
+-- write stores what is charged, if that is needed until an instant, and the record. The key is kept until `last`.
+local function write(key, record, needed, last)
+  local text, main = format(record), needed and value or nil
   value = main
-  if not (text or main) then server.call('DEL', key) return end
-  for _, held in ipairs(record.list) do charge_at(held[1], held[2]) end
-  local last = needed() or now
-  value = main
-  return server.pcall('SET', key, (main or '') .. (text or ''), 'PX', math.ceil(math.max(1, last - now) / 1000) + grace).err
+  if text or main then
+    return server.pcall('SET', key, (main or '') .. (text or ''), 'PX', math.ceil(math.max(1, last - now) / 1000) + grace).err
+  end
+  if several then full = full or refuses(server.pcall('SET', key, '', 'NX')) end
+  server.call('DEL', key)
 end
 
-local function clear() value = false end
+-- replace has a foreign value replaced: write does that.
+local function replace() end
+
+local function clear() value, expires = false, nil end

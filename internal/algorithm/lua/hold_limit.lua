@@ -2,6 +2,7 @@
 -- What hold.lua does with a limit. `c` and `duration` are the positions of its constants and of the duration of its
 -- holds in ARGV; `queues` is true for a limit whose units cannot be held.
 local record, changed
+local admits, t, x, y, z, u, v, foreign -- what evaluate returned, of a call that decides
 
 -- charge_at charges units at an instant, whether they fit or not.
 local function charge_at(key, instant, units)
@@ -12,39 +13,34 @@ local function charge_at(key, instant, units)
   return err
 end
 
--- close writes what has changed.
+-- close writes what has changed. The key is kept for as long as it is needed once everything held is charged.
 local function close(key)
-  if not changed then return end
-  changed = false
-  return write(key, record, function(expiry, units) charge_at(key, expiry, units) end, function() return needed(key, c, scratch) end)
+  local last, till = record.list[#record.list], expires or needed(key, c, scratch, t, x, y, z)
+  return write(key, record, till, last and math.max(till or now, last[1]) + tail(c, scratch, record.held) or till or now)
 end
 
 -- open reads the key, and charges the holds that have expired.
 local function open(key)
-  record, changed = load(key), false
-  while record.list[1] and record.list[1][1] <= now do
-    local first = table.remove(record.list, 1)
-    local err = charge_at(key, first[1], first[2])
-    if err then return err end
-    record.held, record.charged, changed = record.held - first[2], first[1], true
+  record, changed, t, foreign, spent = load(key), false, nil, nil, spent + work
+  local list = record.list
+  if list[1] and list[1][1] <= now then
+    while list[1] and list[1][1] <= now do
+      local first = table.remove(list, 1)
+      local err = charge_at(key, first[1], first[2])
+      if err then return err end
+      record.held, record.charged = record.held - first[2], first[1]
+    end
+    spent = spent + work
+    return close(key)
   end
-  if #record.list == 0 and record.charged > 0 and record.charged + ARGV[c + 1] <= now then
-    record.charged, changed = 0, true
-  end
-  return close(key)
+  if #list == 0 and record.charged + ARGV[c + 1] <= now then record.charged = 0 end
 end
 
--- decide returns whether n units are admitted, the instant, the Observation, the units held, and the value if it is
--- foreign.
+-- decide returns whether n units are admitted, the instant, the Observation and the units held.
 local function decide(key, n)
   span(c, scratch, n + record.held)
-  local admits, t, a, b, d, _, _, foreign = evaluate(key, c, scratch)
-  return admits, t, a, b, d, record.held, foreign
-end
-
-local function add_charge(key, n)
-  changed = true
-  return charge_at(key, now, n)
+  admits, t, x, y, z, u, v, foreign = evaluate(key, c, scratch)
+  return admits, t, x, y, z, record.held
 end
 
 -- add_hold holds n units. It returns the id of the holds and the expiry, by which the hold is found again. An expiry
@@ -53,40 +49,50 @@ local function add_hold(n, id)
   local step = math.max(1, math.floor(ARGV[duration] / 6))
   local expiry = now + ARGV[duration]
   expiry = math.max(expiry + (step - expiry % step) % step, record.charged + 1)
-  if not format(record) then record.id = id end
+  if #record.list == 0 and record.charged == 0 then record.id = id end
   hold(record, expiry, n)
   changed = true
   return record.id, expiry
 end
 
--- settle charges `actual` in place of n units held.
-local function settle(key, n, actual, id, expiry)
-  if take(record, id, expiry, n) then
-    changed = true
-  elseif record.id == id and expiry <= record.charged then
-    actual = math.max(0, actual - n)
+-- act does what a call asks for, after it was decided whether all limits admit. It returns an error, or by what n units
+-- are held.
+local function act(key, op, all, n, m, a, b)
+  local err, id, expiry
+  if queues and op == '2' then op = '1' end
+  if queues and op == '3' then op = m == 0 and '4' or '0' end
+  if foreign and op ~= '0' then
+    changed, err = true, replace(key, record)
+    if not all then err = nil end
   end
-  return add_charge(key, actual)
+  if err or op == '0' or op <= '2' and not all then
+    -- nothing is charged or held
+  elseif op == '1' then
+    changed = true
+    if record.held == 0 then err = charge(key, c, scratch, t, x, y, z, u, v) else err = charge_at(key, now, n) end
+  elseif op == '2' then
+    id, expiry = add_hold(n, m)
+  elseif op == '3' then
+    changed = m > 0
+    if take(record, a, b, n) then
+      changed = true
+    elseif record.id == a and b <= record.charged then
+      m = math.max(0, m - n)
+    end
+    err = charge_at(key, now, m)
+  elseif op == '4' then
+    changed = true
+    span(c, scratch, n)
+    err = refund(key, c, scratch, a, b)
+  elseif op == '5' then
+    changed = true
+    clear(key, record)
+    if #record.list == 0 then record.charged = 0 end
+  elseif op == '6' and not queues and take(record, a, b, n) then
+    id, expiry = add_hold(n, a)
+  end
+  if changed and not err then err = close(key) end
+  return err, id, expiry
 end
 
-local function take_back(key, n, a, b)
-  changed = true
-  span(c, scratch, n)
-  return refund(key, c, scratch, a, b)
-end
-
--- renew holds n units for longer. It returns where they are held then, or nothing if they no longer were.
-local function renew(n, id, expiry)
-  if take(record, id, expiry, n) then return add_hold(n, id) end
-end
-
-local function reset(key)
-  changed = true
-  clear(key, record)
-  if #record.list == 0 then record.charged = 0 end
-end
-
-return {
-  queues = queues, open = open, decide = decide, add_charge = add_charge, add_hold = add_hold, settle = settle,
-  take_back = take_back, renew = renew, reset = reset, close = close,
-}
+return { open = open, decide = decide, act = act }

@@ -49,3 +49,13 @@ local function take(record, id, expiry, units)
     end
   end
 end
+
+-- full is set where a call of several writes what needs no memory, and Redis has none: it then refuses no write after
+-- that one, so that no call may follow.
+local full = false
+
+-- refuses returns whether the reply to a write is that Redis is out of memory.
+local function refuses(reply) return type(reply) == 'table' and reply.err and string.find(reply.err, 'OOM', 1, true) ~= nil end
+
+-- work is about how many microseconds a call takes for each limit.
+local work = 10

@@ -11,8 +11,10 @@ local function force(key, c, n, units)
   return charge(key, c, n, t, used, number, newest, top, foreign)
 end
 
--- needed returns the instant until which the key is needed.
-local function needed(key, c)
-  local newest = redis.call('ZRANGE', key, -1 - records, -1 - records, 'WITHSCORES')[2]
-  return (newest or now) + ARGV[c + 1]
+-- needed returns the instant until which what is charged is needed: t is that of a decision, from which on it is.
+local function needed(key, c, _, t)
+  return (t or redis.call('ZRANGE', key, -1 - records, -1 - records, 'WITHSCORES')[2] or now) + ARGV[c + 1]
 end
+
+-- tail returns for how much longer the key is needed once units were charged.
+local function tail(c) return ARGV[c + 1] end

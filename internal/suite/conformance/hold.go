@@ -24,6 +24,7 @@ func holdCases() []testCase {
 		{"Expires", holdExpires}, {"Late", settleLate}, {"Reset", holdOutlivesReset}, {"Refund", refundBesideHold},
 		{"Lost", settleAfterLoss}, {"Nothing", reserveNothing}, {"Many", reserveMany}, {"Order", settleInAnyOrder},
 		{"TTL", holdTTL}, {"ClockBack", holdClockBack}, {"Flushed", holdScriptFlushed}, {"Batches", holdBatches},
+		{"Huge", hugeBesideHold},
 	} {
 		for _, v := range limits.All() {
 			if v.Kind.Delays {
@@ -239,6 +240,18 @@ func settleAfterLoss(t *testing.T, s Store, limit maker) {
 	remains(t, lim, "k", 1)
 	settle(t, lim, others, 0)
 	remains(t, lim, "k", 6)
+}
+
+// hugeBesideHold asks for so much that its sum with what is held is beyond an int64.
+func hugeBesideHold(t *testing.T, s Store, limit maker) {
+	lim := s.limiter(t, "hold", limit(tenPerTen))
+	reserve(t, lim, "k", 1)
+	for _, n := range []int64{11, 1 << 31, 1<<62 + 1, 1<<63 - 1} {
+		if res := allowN(t, lim, "k", n); res.Allowed || res.RetryAfter != core.Never {
+			t.Errorf("%d of 10: %+v", n, res)
+		}
+	}
+	remains(t, lim, "k", 9)
 }
 
 // reserveNothing settles a cost of which nothing was reserved.

@@ -5,7 +5,7 @@ import "math/big"
 // The bucket algorithms have the same model.
 var (
 	TokenBucket = register("token_bucket", algorithm{new: newBucket, bucket: true})
-	LeakyBucket = register("leaky_bucket", algorithm{new: newBucket, bucket: true, delays: true})
+	LeakyBucket = register("leaky_bucket", algorithm{new: newBucket, bucket: true, queues: true})
 	GCRA        = register("gcra", algorithm{new: newBucket, bucket: true})
 )
 
@@ -21,6 +21,11 @@ type bucket struct {
 }
 
 func newBucket() store { return &bucket{} }
+
+func (b *bucket) clone() store {
+	c := *b
+	return &c
+}
 
 func (b *bucket) clock(now int64) int64 { return now }
 
@@ -39,12 +44,12 @@ func (b *bucket) debtAt(t int64) *big.Rat {
 	return debt
 }
 
-// used is the debt, but at most the capacity, which may be less after a step back of the
-// clock or a lowered burst. The lower number is never stored, because nothing is
-// admitted then.
+// used is the debt, which may be above the capacity: by what was settled for more than
+// was held, by a step back of the clock, or by a lowered burst. Only a debt of another
+// rate is at most the capacity.
 func (b *bucket) used(l Limit, t int64) *big.Rat {
 	debt := b.debtAt(t)
-	if full := whole(l.Burst); debt.Cmp(full) > 0 {
+	if full := whole(l.Burst); b.stored && b.rate.Cmp(l.rate()) != 0 && debt.Cmp(full) > 0 {
 		return full
 	}
 	return debt
@@ -59,28 +64,28 @@ func (b *bucket) retry(l Limit, t, n int64) *big.Rat {
 func (b *bucket) reset(l Limit, t int64) *big.Rat { return l.drain(b.used(l, t)) }
 
 func (b *bucket) charge(l Limit, t, n int64) ticket {
-	debt := b.debtAt(t)
+	debt := b.used(l, t)
 	b.write(l, t, debt.Add(debt, whole(n)))
-	return ticket{units: n}
+	return ticket{units: n, ends: b.expires()}
 }
 
-// refund reduces the debt itself, which may be above the capacity, whichever charge it
-// is of. If there is no debt at t, nothing changes, so that a step back of the clock
-// after it gains nothing.
+// refund gives back what has not drained of a charge on top of which nothing was
+// charged: the debt still ends when that charge made it end.
 func (b *bucket) refund(l Limit, t int64, back ticket) {
-	debt := b.debtAt(t)
-	if debt.Sign() == 0 {
+	if !b.stored || b.expires().Cmp(back.ends) != 0 {
 		return
 	}
-	if debt.Sub(debt, whole(back.units)).Sign() <= 0 {
+	switch debt := b.debtAt(t); {
+	case debt.Sign() == 0: // all has drained
+	case debt.Cmp(whole(back.units)) <= 0:
 		*b = bucket{}
-		return
+	default:
+		b.write(l, t, debt.Sub(debt, whole(back.units)))
 	}
-	b.write(l, t, debt)
 }
 
 func (b *bucket) write(l Limit, t int64, debt *big.Rat) {
-	b.stored, b.debt, b.instant, b.rate = true, debt, t, big.NewRat(l.Count, l.Period)
+	b.stored, b.debt, b.instant, b.rate = true, debt, t, l.rate()
 }
 
 // expires is when the debt is gone at the stored rate.

@@ -13,6 +13,11 @@ type slidingCounter struct {
 	until         int64 // expiry as of the last charge
 }
 
+func (s *slidingCounter) clone() store {
+	c := *s
+	return &c
+}
+
 // clock is never before the later window, whatever its period was: what is used in
 // which of the windows before it is not stored.
 func (s *slidingCounter) clock(now int64) int64 {

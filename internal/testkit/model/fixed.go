@@ -13,6 +13,11 @@ type fixedWindow struct {
 	units         int64
 }
 
+func (w *fixedWindow) clone() store {
+	c := *w
+	return &c
+}
+
 // clock is never before the window: the count of an earlier window is no longer stored,
 // and its units would be admitted twice.
 func (w *fixedWindow) clock(now int64) int64 {

@@ -13,7 +13,7 @@ type Algorithm string
 type algorithm struct {
 	new    func() store
 	bucket bool // its capacity is Burst, and drains
-	delays bool // an admitted call waits until what was used before it has drained
+	queues bool // an admitted call waits until what was used before it has drained; nothing is held
 }
 
 var algorithms = map[Algorithm]algorithm{}
@@ -30,9 +30,12 @@ type Limit struct {
 	Period    int64 // T, microseconds
 	Burst     int64 // B, the capacity of a bucket; 0 for the others
 	Aligned   bool  // FixedWindow only: windows start at multiples of Period
+	Hold      int64 // for how long Reserve holds units, microseconds; 0: the default
 }
 
 func (l Limit) bucket() bool { return algorithms[l.Algorithm].bucket }
+
+func (l Limit) queues() bool { return algorithms[l.Algorithm].queues }
 
 // capacity is the largest n that is ever admitted.
 func (l Limit) capacity() int64 {
@@ -41,6 +44,9 @@ func (l Limit) capacity() int64 {
 	}
 	return l.Count
 }
+
+// rate is units per microsecond.
+func (l Limit) rate() *big.Rat { return big.NewRat(l.Count, l.Period) }
 
 // drain is how long a bucket takes for so many units.
 func (l Limit) drain(units *big.Rat) *big.Rat {

@@ -8,7 +8,7 @@ import (
 // SlidingWindowLog is modelled by its charges.
 var SlidingWindowLog = register("sliding_window_log", algorithm{new: func() store { return &slidingLog{} }})
 
-// slidingLog holds every admitted unit with its instant. The units of one charge
+// slidingLog has every admitted unit with its instant. The units of one charge
 // make one run, so that a charge of 100,000 costs no more than a charge of one.
 type slidingLog struct {
 	runs    []run // oldest first; clock keeps them in order
@@ -19,6 +19,12 @@ type slidingLog struct {
 
 // A run is one charge. Its number distinguishes it from others of the same instant.
 type run struct{ instant, units, charge int64 }
+
+func (s *slidingLog) clone() store {
+	c := *s
+	c.runs = slices.Clone(s.runs)
+	return &c
+}
 
 func (s *slidingLog) clock(now int64) int64 {
 	if len(s.runs) == 0 {
@@ -66,8 +72,10 @@ func (s *slidingLog) reset(l Limit, t int64) *big.Rat {
 }
 
 // charge removes what has left. Nothing else does: before that, after a change to a
-// longer period, it may count again.
+// longer period, it may count again. What is charged without being admitted is at most
+// the limit: more would not be denied for longer.
 func (s *slidingLog) charge(l Limit, t, n int64) ticket {
+	n = min(n, l.Count)
 	first, gone := s.left(l, t)
 	s.charges++
 	s.runs = append(s.runs[first:], run{instant: t, units: n, charge: s.charges})

@@ -4,8 +4,9 @@
 // implementation, and prefers what is obvious to what is fast.
 //
 // A Model is not safe for concurrent use. It keeps its state beyond Verdict.Expires,
-// when Redis would have dropped the key: a test that lets keys expire must not turn the
-// clock back past that.
+// when Redis would have dropped the key, and remembers for ever which holds expired: a
+// test that lets keys expire must not turn the clock back past that, nor settle what
+// expired so long ago that its limit has been whole again since.
 package model
 
 import (
@@ -16,7 +17,14 @@ import (
 // Model is one key with one or more limits.
 type Model struct {
 	limits []Limit
-	stores []store // one per limit, in the same order
+	states []state // one per limit, in the same order
+}
+
+// A state is what is stored of one limit: what is charged, and what is held.
+type state struct {
+	store
+	holds
+	resets int // how often what was charged has been forgotten
 }
 
 // Outcome is the decision on one call.
@@ -24,45 +32,65 @@ type Outcome struct {
 	Allowed bool
 	Each    []Verdict // one per limit, in the order given to New
 
-	receipt *receipt // nil when nothing was charged
+	receipt *receipt // nil when nothing was charged or reserved
 }
 
-// Verdict is the answer of one limit. None of its Rats is nil except Expires.
+// Expiry returns when the units expire that are held of limit i. It panics if nothing
+// was reserved of it.
+func (o Outcome) Expiry(i int) int64 {
+	if o.receipt == nil || !o.receipt.tickets[i].held {
+		panic("model: nothing is held")
+	}
+	return o.receipt.tickets[i].expiry
+}
+
+// Verdict is the answer of one limit. What is held counts as if it were charged at the
+// instant of the decision. None of its Rats is nil except Expires.
 type Verdict struct {
 	Admits     bool     // whether this limit alone admits
 	At         int64    // t, the instant of the decision, µs
 	Limit      int64    // its capacity
-	Remaining  int64    // whole units left, after the charge if there was one
+	Remaining  int64    // whole units left, after the charge or the hold if there was one
 	Never      bool     // n is above capacity; RetryAfter is then 0 and means nothing
 	RetryAfter *big.Rat // µs from At; 0 if Admits
-	ResetAfter *big.Rat // µs from At, after the charge if there was one
+	ResetAfter *big.Rat // µs from At, after the charge or the hold if there was one
 	Delay      *big.Rat // µs; 0 unless a LeakyBucket in a call that was allowed
-	Expires    *big.Rat // instant from which the state is not needed; nil: there is none
+	Expires    *big.Rat // instant from which what is charged is not needed; nil: there is none
 }
 
-// receipt is what was charged, one ticket per limit. Copies of an Outcome share it, so
-// that only one of them can be refunded.
+// receipt is what was charged or reserved, one ticket per limit. Copies of an Outcome
+// share it, so that only one of them can be refunded or settled.
 type receipt struct {
-	model   *Model
-	tickets []ticket
-	spent   bool
+	model    *Model
+	limits   []Limit // those in force then: held units keep them
+	reserved bool
+	tickets  []ticket
+	spent    bool
 }
 
-// ticket identifies one charge to one store. Which fields count depends on the store.
+// ticket identifies one charge to one store, or one hold. Which fields count depends on
+// the store.
 type ticket struct {
 	units         int64
-	start, length int64 // windows: the one that was charged
-	charge        int64 // log: the number of the charge
+	resets        int      // how often the state had been reset
+	start, length int64    // windows: the one that was charged
+	charge        int64    // log: the number of the charge
+	ends          *big.Rat // buckets: when the debt ends, after the charge
+
+	held   bool
+	id     int // of the holds
+	expiry int64
 }
 
-// store is the state of one limit. All six algorithms admit n when used + n is at
+// store is what is charged to one limit. All six algorithms admit n when used + n is at
 // most the capacity: they differ in what counts as used, and for how long.
 type store interface {
+	clone() store
 	clock(now int64) int64                // t, the instant of a decision
 	used(l Limit, t int64) *big.Rat       // units that count at t
 	retry(l Limit, t, n int64) *big.Rat   // until n fits; n does not fit at t, but can
 	reset(l Limit, t int64) *big.Rat      // until nothing counts any more
-	charge(l Limit, t, n int64) ticket    // n > 0, and it fits
+	charge(l Limit, t, n int64) ticket    // n > 0, whether it fits or not
 	refund(l Limit, t int64, back ticket) // as far as the charge still counts
 	expires() *big.Rat                    // see Verdict.Expires
 }
@@ -76,25 +104,39 @@ func New(limits ...Limit) *Model {
 	for _, l := range limits {
 		l.check()
 		m.limits = append(m.limits, l)
-		m.stores = append(m.stores, newStore(l))
+		m.states = append(m.states, state{store: newStore(l)})
 	}
 	return m
 }
 
 // Decide answers a call of n units when the server's clock says now, and charges
 // every limit if all admit.
-func (m *Model) Decide(now, n int64) Outcome {
+func (m *Model) Decide(now, n int64) Outcome { return m.decide(now, n, false) }
+
+// Reserve answers as Decide does. Instead of charging n units, it holds them until
+// [Limit.Expiry], of every limit but a LeakyBucket, which charges them.
+func (m *Model) Reserve(now, n int64) Outcome { return m.decide(now, n, true) }
+
+func (m *Model) decide(now, n int64, reserve bool) Outcome {
 	if n < 0 {
 		panic(fmt.Sprintf("model: cost %d is negative", n))
 	}
+	m.expire(now, m.limits)
 	out := m.evaluate(now, n)
-	if !out.Allowed || n == 0 {
+	if !out.Allowed || n == 0 && !reserve {
 		return out
 	}
-	out.receipt = &receipt{model: m}
+	out.receipt = &receipt{model: m, limits: m.limits, reserved: reserve}
 	for i, l := range m.limits {
-		v, s := &out.Each[i], m.stores[i]
-		out.receipt.tickets = append(out.receipt.tickets, s.charge(l, v.At, n))
+		s, v, t := &m.states[i], &out.Each[i], ticket{}
+		switch {
+		case reserve && !l.queues():
+			t = s.hold(l, now, n)
+		case n > 0:
+			t = s.charge(l, v.At, n)
+		}
+		t.resets = s.resets
+		out.receipt.tickets = append(out.receipt.tickets, t)
 		v.describe(l, s)
 	}
 	return out
@@ -102,27 +144,106 @@ func (m *Model) Decide(now, n int64) Outcome {
 
 // Peek answers as Decide(now, 1) would, but charges nothing: Remaining and ResetAfter
 // are as they are before that.
-func (m *Model) Peek(now int64) Outcome { return m.evaluate(now, 1) }
+func (m *Model) Peek(now int64) Outcome {
+	m.expire(now, m.limits)
+	return m.evaluate(now, 1)
+}
 
-// Refund takes back what was charged for o, as far as it still counts. Only the first
-// refund of an Outcome or its copies does anything.
+// Refund takes back what was charged for o, as far as it still counts, or settles what
+// was reserved at 0. Only the first refund or settlement of an Outcome or its copies
+// does anything.
 func (m *Model) Refund(now int64, o Outcome) {
-	r := o.receipt
-	if r == nil || r.spent {
+	if o.receipt != nil && o.receipt.reserved {
+		m.Settle(now, o, 0)
 		return
 	}
-	if r.model != m {
-		panic("model: refund of another model's outcome")
+	r := m.take(o)
+	if r == nil {
+		return
 	}
-	r.spent = true
-	for i, l := range m.limits {
-		s := m.stores[i]
-		s.refund(l, s.clock(now), r.tickets[i])
+	m.expire(now, r.limits)
+	for i, l := range r.limits {
+		m.states[i].giveBack(l, now, r.tickets[i])
 	}
 }
 
-// Change replaces the limits and keeps the state. It panics if more than count, period
-// and burst differ.
+// Settle ends the hold of o and charges what it really cost, whether that fits or not.
+// What has been charged when the hold expired is not charged again, and not given back.
+// Only the first settlement or refund of an Outcome or its copies does anything.
+func (m *Model) Settle(now int64, o Outcome, actual int64) {
+	switch {
+	case actual < 0:
+		panic(fmt.Sprintf("model: a cost of %d is negative", actual))
+	case o.receipt != nil && !o.receipt.reserved:
+		panic("model: settles what was not reserved")
+	}
+	r := m.take(o)
+	if r == nil {
+		return
+	}
+	m.expire(now, r.limits)
+	for i, l := range r.limits {
+		s, back := &m.states[i], r.tickets[i]
+		switch {
+		case !l.queues():
+			s.settle(l, now, back, actual)
+		case actual == 0:
+			s.giveBack(l, now, back)
+		}
+	}
+}
+
+// take returns the receipt of o, once. It is nil for what was neither charged nor
+// reserved.
+func (m *Model) take(o Outcome) *receipt {
+	r := o.receipt
+	if r == nil || r.spent {
+		return nil
+	}
+	if r.model != m {
+		panic("model: another model's outcome")
+	}
+	r.spent = true
+	return r
+}
+
+// Reset forgets what is charged, and keeps what is held.
+func (m *Model) Reset(now int64) {
+	m.expire(now, m.limits)
+	for i, l := range m.limits {
+		m.states[i].store = newStore(l)
+		m.states[i].resets++
+	}
+}
+
+// Lose is an eviction: limit i loses what is charged to it, what is held, or both.
+func (m *Model) Lose(i int, charged, held bool) {
+	s := &m.states[i]
+	if charged {
+		s.store = newStore(m.limits[i])
+		s.resets++
+	}
+	if held {
+		s.holds = holds{id: s.id + 1}
+	}
+}
+
+// Clock returns the instant at which limit i would decide when the server's clock says
+// now: it is never before the newest one stored.
+func (m *Model) Clock(i int, now int64) int64 { return m.states[i].clock(now) }
+
+// Window returns the window of a FixedWindow that was opened last, and has not been
+// forgotten since.
+func (m *Model) Window(i int) (start, end int64, ok bool) {
+	w, ok := m.states[i].store.(*fixedWindow)
+	if !ok || !w.stored {
+		return 0, 0, false
+	}
+	return w.start, w.start + w.length, true
+}
+
+// Change replaces the limits and keeps the state. It panics if more than count, period,
+// burst and hold differ.
 func (m *Model) Change(limits ...Limit) {
 	if len(limits) != len(m.limits) {
 		panic("model: Change with another number of limits")
@@ -136,11 +257,68 @@ func (m *Model) Change(limits ...Limit) {
 	m.limits = append([]Limit(nil), limits...)
 }
 
-// evaluate is a decision without its charge. It changes no store.
+// expire charges what has expired. It comes before anything else is read, charged or
+// refunded.
+func (m *Model) expire(now int64, limits []Limit) {
+	for i, l := range limits {
+		s := &m.states[i]
+		for _, due := range s.due(now) {
+			s.charge(l, s.clock(due.expiry), due.units)
+		}
+	}
+}
+
+// hold adds n units to those that are held.
+func (s *state) hold(l Limit, now, n int64) ticket {
+	t := ticket{units: n, held: true, id: s.id, expiry: l.Expiry(now)}
+	if s.charged(t.expiry) { // the clock stepped back, and this is not to be taken for one of those
+		t.expiry = *s.expired + 1
+	}
+	if n > 0 {
+		s.add(t.expiry, n)
+	}
+	return t
+}
+
+// settle charges what is due for a hold that cost actual units.
+func (s *state) settle(l Limit, now int64, back ticket, actual int64) {
+	due := actual
+	switch {
+	case back.units == 0: // nothing was held
+	case back.id != s.id: // the hold was lost, and nothing was charged for it
+	case s.charged(back.expiry):
+		due = max(0, actual-back.units)
+	default:
+		s.take(back.expiry, back.units)
+	}
+	if due > 0 {
+		s.charge(l, s.clock(now), due)
+	}
+}
+
+// giveBack refunds a charge, unless all charges of its time have been forgotten.
+func (s *state) giveBack(l Limit, now int64, back ticket) {
+	if back.units > 0 && back.resets == s.resets {
+		s.refund(l, s.clock(now), back)
+	}
+}
+
+// asCharged is what would be charged if all that is held were charged at t.
+func (s *state) asCharged(l Limit, t int64) store {
+	held := s.total()
+	if held == 0 {
+		return s.store
+	}
+	c := s.store.clone()
+	c.charge(l, t, held)
+	return c
+}
+
+// evaluate is a decision without its charge. It changes no state.
 func (m *Model) evaluate(now, n int64) Outcome {
 	out := Outcome{Allowed: true}
 	for i, l := range m.limits {
-		v := judge(l, m.stores[i], now, n)
+		v := judge(l, &m.states[i], now, n)
 		out.Allowed = out.Allowed && v.Admits
 		out.Each = append(out.Each, v)
 	}
@@ -152,21 +330,23 @@ func (m *Model) evaluate(now, n int64) Outcome {
 	return out
 }
 
-// judge is the answer of one limit alone.
-func judge(l Limit, s store, now, n int64) Verdict {
+// judge is the answer of one limit alone: that of its algorithm, with all that is held
+// charged.
+func judge(l Limit, s *state, now, n int64) Verdict {
 	v := Verdict{At: s.clock(now), Limit: l.capacity(), RetryAfter: new(big.Rat), Delay: new(big.Rat)}
 	v.describe(l, s)
-	used := s.used(l, v.At)
+	charged := s.asCharged(l, v.At)
+	used := charged.used(l, v.At)
 	switch {
 	case n == 0: // always allowed, even if more is used than a lowered limit has
 		v.Admits = true
 	case n > v.Limit:
 		v.Never = true
 	case new(big.Rat).Add(used, whole(n)).Cmp(whole(v.Limit)) > 0:
-		v.RetryAfter = s.retry(l, v.At, n)
+		v.RetryAfter = charged.retry(l, v.At, n)
 	default:
 		v.Admits = true
-		if algorithms[l.Algorithm].delays {
+		if l.queues() {
 			v.Delay = l.drain(used)
 		}
 	}
@@ -174,9 +354,10 @@ func judge(l Limit, s store, now, n int64) Verdict {
 }
 
 // describe sets the fields that do not depend on the cost of a call.
-func (v *Verdict) describe(l Limit, s store) {
-	left := floor(new(big.Rat).Sub(whole(v.Limit), s.used(l, v.At)))
+func (v *Verdict) describe(l Limit, s *state) {
+	charged := s.asCharged(l, v.At)
+	left := floor(new(big.Rat).Sub(whole(v.Limit), charged.used(l, v.At)))
 	v.Remaining = max(0, left)
-	v.ResetAfter = s.reset(l, v.At)
+	v.ResetAfter = charged.reset(l, v.At)
 	v.Expires = s.expires()
 }

@@ -80,8 +80,8 @@ func TestSeveralLimitsChargeTogether(t *testing.T) {
 	k := newKey(t,
 		model.Limit{Algorithm: model.LeakyBucket, Count: 1, Period: 10, Burst: 3},
 		model.Limit{Algorithm: model.FixedWindow, Count: 2, Period: 100})
-	first := k.take(1000, 1, "ok t=1000 left=2/3 reset=10 until=1010", "ok t=1000 left=1/2 reset=100 until=1100")
-	k.take(1000, 1, "ok t=1000 left=1/3 reset=20 delay=10 until=1020", "ok t=1000 left=0/2 reset=100 until=1100")
+	k.take(1000, 1, "ok t=1000 left=2/3 reset=10 until=1010", "ok t=1000 left=1/2 reset=100 until=1100")
+	last := k.take(1000, 1, "ok t=1000 left=1/3 reset=20 delay=10 until=1020", "ok t=1000 left=0/2 reset=100 until=1100")
 	// The window denies: the Verdict of the bucket is that it admits, but it is not
 	// charged, and there is no Delay.
 	for range 2 {
@@ -96,8 +96,8 @@ func TestSeveralLimitsChargeTogether(t *testing.T) {
 	k.peek(1000, "ok t=1000 left=1/3 reset=20 until=1020", "no t=1000 left=0/2 retry=100 reset=100 until=1100")
 
 	// All limits get their units back, once, whichever copy is used.
-	again := first
-	k.Refund(1000, first)
+	again := last
+	k.Refund(1000, last)
 	k.Refund(1000, again)
 	k.peek(1000, "ok t=1000 left=2/3 reset=10 delay=10 until=1010", "ok t=1000 left=1/2 reset=100 until=1100")
 }
@@ -231,6 +231,8 @@ func TestMistakesPanic(t *testing.T) {
 		"fewer":       func() { model.New(ok, ok).Change(ok) },
 		"other":       func() { model.New(ok).Change(model.Limit{Algorithm: model.SlidingWindowLog, Count: 1, Period: 1}) },
 		"not its own": func() { model.New(ok).Refund(1, charged) },
+		"less than 0": func() { m := model.New(ok); m.Settle(1, m.Reserve(1, 1), -1) },
+		"no hold":     func() { m := model.New(ok); m.Settle(1, m.Decide(1, 1), 1) },
 	} {
 		func() {
 			defer func() {

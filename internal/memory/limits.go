@@ -1,0 +1,52 @@
+package memory
+
+import (
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/key"
+)
+
+// Limits are limits by which a Store decides. Those of the same names share the state of
+// a key, whatever their numbers are.
+type Limits struct {
+	members []algorithm.Member
+	group   string            // what keys begin with, so that limits of other names have other entries
+	unused  []algorithm.State // what a key without an entry is evaluated by
+}
+
+// NewLimits returns the Limits of members. group is the same for limits of the same
+// names and kinds: the empty one for those of most decisions.
+func NewLimits(members []algorithm.Member, group string) *Limits {
+	return &Limits{members: members, group: group, unused: make([]algorithm.State, len(members))}
+}
+
+// local returns the form in which a key is stored.
+func (l *Limits) local(k string) string {
+	k = key.Local(k)
+	if l.group != "" {
+		k = l.group + k
+	}
+	return k
+}
+
+// evaluate writes the answer of each limit to answers, and reports whether all admit n.
+func (l *Limits) evaluate(e *entry, now, n int64, answers []algorithm.Answer) bool {
+	states := l.unused
+	if e != nil {
+		states = e.states
+	}
+	admits := true
+	for i := range l.members {
+		answers[i] = algorithm.Evaluate(l.members[i].Evaluator, &states[i], now, n)
+		admits = admits && answers[i].Admits
+	}
+	return admits
+}
+
+// adopt passes the state of an entry, which was that of other numbers, on to l. The units
+// used stay used.
+func (l *Limits) adopt(e *entry, now int64) {
+	for i := range l.members {
+		algorithm.Adopt(l.members[i].Evaluator, e.limits.members[i].Evaluator, &e.states[i], now)
+	}
+	e.limits = l
+}
