@@ -20,6 +20,8 @@ func stubCases() []testCase {
 		{"StubUnavailable", stubUnavailable, nil},
 		{"StubCountIf", stubCountIf, nil},
 		{"StubCostAfter", stubCostAfter, nil},
+		{"StubInFlight", stubInFlight, nil},
+		{"StubLimitFor", stubLimitFor, nil},
 	}
 }
 
@@ -84,4 +86,22 @@ func stubCostAfter(b *testbed) {
 	s := b.behind(after(byIP(lim), 500), Route{Path: "/a", Handler: Handler{Costs: []int64{7312}}})
 	s.get("/a").wantServed()
 	b.untilCalled(lim, limittest.Call{Method: "Reserve", Key: ipKey, Cost: 500}, limittest.Call{Method: "Settle", Key: ipKey, Cost: 7312})
+}
+
+func stubInFlight(b *testbed) {
+	lim := limittest.Allow(core.InFlight(2))
+	ans := b.behind(byIP(lim), Route{Path: "/a"}).get("/a")
+	ans.wantServed()
+	ans.wantHeaders("2", "1", "", "")
+	b.untilCalled(lim, limittest.Call{Method: "AllowN", Key: ipKey, Cost: 1}, limittest.Call{Method: "Release", Key: ipKey, Cost: 1})
+}
+
+func stubLimitFor(b *testbed) {
+	limits := guard.LimitFor(func(keyfunc.Request) ([]core.Limit, error) {
+		return []core.Limit{core.FixedWindow(core.PerMinute(250))}, nil
+	})
+	ans := b.behind(byIP(limittest.Allow(), limits), Route{Path: "/a"}).get("/a")
+	ans.wantServed()
+	ans.wantHeaders("250", "249", "946684860", "")
+	b.behind(byIP(limittest.Deny(90*time.Second), limits), Route{Path: "/a"}).get("/a").wantHeaders("250", "0", "946684890", "90")
 }

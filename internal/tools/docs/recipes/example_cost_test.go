@@ -3,6 +3,7 @@ package recipes_test
 import (
 	"fmt"
 	"net/http"
+	"sync"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
@@ -50,6 +51,29 @@ func Example_costAfter() {
 	// Output:
 	// 200 800
 	// 429 0 42
+}
+
+func Example_inFlight() {
+	began, finish := make(chan bool), make(chan bool)
+	report := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { began <- true; <-finish })
+
+	lim := core.MustNew(rdb, "reports", core.InFlight(2))
+	handler := httplimit.Middleware(lim, keyfunc.IP())(report)
+
+	var running sync.WaitGroup
+	run := func() {
+		running.Go(func() { get(handler, "/report") })
+		<-began
+	}
+	run()
+	run()
+	show(get(handler, "/report"), "X-RateLimit-Limit", "X-RateLimit-Remaining", "Retry-After")
+
+	close(finish)
+	running.Wait()
+	run() // both slots are free again
+	running.Wait()
+	// Output: 429 2 0 1
 }
 
 // limitedTransport sends requests no faster than a limiter allows.

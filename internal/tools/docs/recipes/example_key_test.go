@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
@@ -71,6 +72,66 @@ func Example_tiers() {
 	// Output:
 	// alice 60
 	// bob 6000
+}
+
+// customers are the limits of customers, as a table in a database has them.
+type customers struct {
+	query  func(context.Context) (map[string]int64, error) // requests per minute
+	limits atomic.Pointer[map[string][]core.Limit]
+}
+
+// reload reads the table: before the service starts, and then every minute.
+func (c *customers) reload(ctx context.Context) error {
+	perMinute, err := c.query(ctx)
+	if err != nil {
+		return err // what was read before stays
+	}
+	limits := make(map[string][]core.Limit, len(perMinute))
+	for customer, n := range perMinute {
+		limits[customer] = []core.Limit{core.TokenBucket(core.PerMinute(n), core.Name("requests"))}
+	}
+	c.limits.Store(&limits)
+	return nil
+}
+
+// of returns the limits of the customer who sent r, or nil if the table has none.
+func (c *customers) of(r keyfunc.Request) ([]core.Limit, error) {
+	u, _ := r.Value(userKey{}).(user)
+	return (*c.limits.Load())[u.name], nil
+}
+
+func Example_customers() {
+	mux := newMux()
+	ctx := context.Background()
+	rows := map[string]int64{"acme": 250, "initech": 1000}
+	query := func(context.Context) (map[string]int64, error) { return rows, nil }
+
+	table := &customers{query: query}
+	if err := table.reload(ctx); err != nil {
+		panic(err)
+	}
+	lim := core.MustNew(rdb, "customers", core.TokenBucket(core.PerMinute(60), core.Name("requests")))
+	handler := authenticate(httplimit.Middleware(lim, keyfunc.User(userKey{}), guard.LimitFor(table.of))(mux))
+
+	ask := func(name string) {
+		fmt.Print(name, " ")
+		show(get(handler, "/", "User: "+name), "X-RateLimit-Limit", "X-RateLimit-Remaining")
+	}
+	for _, name := range []string{"acme", "initech", "alice"} {
+		ask(name)
+	}
+	rows = map[string]int64{"acme": 500, "initech": 0}
+	if err := table.reload(ctx); err != nil {
+		panic(err)
+	}
+	ask("acme")
+	ask("initech")
+	// Output:
+	// acme 200 250 249
+	// initech 200 1000 999
+	// alice 200 60 59
+	// acme 200 500 498
+	// initech 500
 }
 
 func Example_severalLimits() {

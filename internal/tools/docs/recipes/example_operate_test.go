@@ -74,7 +74,7 @@ func Example_readiness() {
 		Addr: "localhost:1", MaxRetries: -1, DialerRetries: 1, // it refuses connections
 	})
 	defer func() { _ = nowhere.Close() }()
-	limit := core.Options(core.TokenBucket(core.PerMinute(100)), core.Logger(quiet))
+	limit := core.TokenBucket(core.PerMinute(100))
 
 	fmt.Print(get(ready(core.MustNew(rdb, "ready", limit)), "/readyz").Body)
 	fmt.Print(get(ready(core.MustNew(nowhere, "ready", limit)), "/readyz").Body)

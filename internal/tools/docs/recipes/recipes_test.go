@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // some Examples are about outages and mistakes
 	server.SetTime(time.Unix(1_800_000_000, 0))
 	rdb = redis.NewClient(&redis.Options{Addr: server.Addr()})
 	status := m.Run()
@@ -34,9 +35,6 @@ func TestMain(m *testing.M) {
 	server.Close()
 	os.Exit(status)
 }
-
-// quiet is a logger of nothing.
-var quiet = slog.New(slog.DiscardHandler)
 
 // show prints the status of an answer, and some of its headers.
 func show(w *httptest.ResponseRecorder, headers ...string) {
