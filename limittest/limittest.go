@@ -36,7 +36,8 @@ const (
 // [core.Result] then have: with core.FixedWindow(core.PerMinute(100)), X-RateLimit-Limit
 // is 100, and a cost above 100 is denied, as by any limiter. Without a limit it is 1e9 a
 // minute. The limiter's name is "limittest", and At is always the first instant of the
-// year 2000, in UTC. Allow panics if an option is wrong.
+// year 2000, in UTC. Options about Redis have no effect. Allow panics if an option is
+// wrong.
 func Allow(opts ...core.Option) *core.Limiter { return newLimiter(0, nil, opts) }
 
 // Deny returns a limiter that denies everything but a cost of 0. Nothing remains for any
@@ -50,7 +51,7 @@ func Deny(retryAfter time.Duration, opts ...core.Option) *core.Limiter {
 }
 
 // Unavailable returns a limiter that cannot decide, like one with [core.FailClosed]
-// while Redis does not answer: all its methods return [core.ErrUnavailable], and the
+// while Redis does not answer: decisions and Reset return [core.ErrUnavailable], and the
 // middleware answers 503. Options are as for [Allow].
 func Unavailable(opts ...core.Option) *core.Limiter {
 	return newLimiter(0, errors.New("limittest.Unavailable"), opts)
