@@ -31,7 +31,8 @@ const (
 	// fallback key: its peer's address, unless the middleware has another.
 	EventKeyFallback
 	// EventSlots is a change of the slots of an [InFlight] that this process holds, by
-	// Cost: negative where they were given back or lost. Detail is the limit's name.
+	// Cost: negative where they were given back or lost. Result has the limit's name, and
+	// nothing else.
 	EventSlots
 	// EventSlotLost is the loss of Cost slots whose work has not ended: they could not be
 	// renewed in time, or Redis has lost them.
@@ -52,11 +53,11 @@ func (k EventKind) String() string {
 type Event struct {
 	Kind    EventKind     // what it is about; the kind says which of the other fields are set
 	Limiter string        // the Limiter's name
-	Result  Result        // of an EventDecision; the zero Result if Err is set
+	Result  Result        // of an EventDecision; the zero Result if Err is set. Of an EventSlots the Name alone
 	Cost    int64         // of an EventDecision, EventSlots or EventSlotLost, in units
 	Took    time.Duration // of an EventDecision: how long it took to make
 	Err     error         // why, where something went wrong
-	Detail  string        // of an EventBreaker: its new state; of an EventSlots: the limit's name
+	Detail  string        // of an EventBreaker: its new state
 	Server  string        // of an EventBreaker, EventFallbackOn or EventFallbackOff: the server's address, where it is known
 }
 

@@ -103,7 +103,10 @@ func (l *Limiter) SlotContext(ctx context.Context, r Result) (context.Context, c
 	} else if held.lost {
 		cancel(ErrSlotLost)
 	}
-	return ctx, func() { cancel(nil) }
+	return ctx, func() {
+		cancel(nil)
+		runtime.KeepAlive(r.receipt.alive) // until then the slots are in use
+	}
 }
 
 // HasSlots reports whether slots of [InFlight] were taken for r: it is then to be
@@ -167,7 +170,7 @@ func (f *family) emitSlots(ctx context.Context, r *reservation, n int64) {
 	}
 	for i, m := range r.limits.members {
 		if m.Slots {
-			f.events.emit(ctx, Event{Kind: EventSlots, Cost: n, Detail: r.limits.names[i]})
+			f.events.emit(ctx, Event{Kind: EventSlots, Result: Result{Limiter: f.name, Name: r.limits.names[i]}, Cost: n})
 		}
 	}
 }

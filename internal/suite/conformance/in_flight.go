@@ -592,7 +592,7 @@ func slotEvents(t *testing.T, s Store) {
 		mu.Lock()
 		defer mu.Unlock()
 		if e.Kind == core.EventSlots {
-			held[e.Detail] += e.Cost
+			held[e.Result.Name] += e.Cost
 		}
 	}))
 	holds := func(when string, want int64) {
