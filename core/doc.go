@@ -54,6 +54,7 @@
 //	with.go                            other numbers for some keys
 //	wait.go, wait_queue.go, refund.go, errors.go
 //	reserve.go, slots.go, renew.go     what is held: until it is settled or released, or the hold expires
+//	stub.go                            answers of limittest
 //
 // and in internal/, each with a doc comment that says more:
 //
