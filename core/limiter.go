@@ -102,7 +102,6 @@ func newFamily(name string, c *config) (*family, *limitSet) {
 	return &family{
 		id: lastID.Add(1), name: name, identity: limits.identity, hold: c.hold,
 		events:  &emitter{limiter: name, observe: c.observe, logger: c.logger},
-		renewer: newRenewer(),
 		derived: derived{seed: maphash.MakeSeed()},
 	}, limits
 }

@@ -57,7 +57,7 @@ func (l *Limiter) decideByStub(ctx context.Context, res *Result, key string, n i
 	}
 	answers := make([]algorithm.Answer, len(l.limits.members))
 	for i, m := range l.limits.members {
-		answers[i] = algorithm.Evaluate(m.Evaluator, &algorithm.State{}, stubAt, n)
+		answers[i].Evaluate(m.Evaluator, &algorithm.State{}, stubAt, n)
 		answers[i].Admits = answers[i].Admits && retryAfter <= 0
 	}
 	l.limits.fill(res, answers, n, op != algorithm.OpEvaluate, SourceMemory)
