@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -282,7 +283,10 @@ func (f *family) renew(due []kept) {
 
 // The module's own suites have clocks of their own, and so say when to renew.
 var _ = hook.SetRenew(func(limiter any) {
-	l := limiter.(*Limiter)
+	l, ok := limiter.(*Limiter)
+	if !ok {
+		panic(fmt.Sprintf("core: a %T is no Limiter", limiter))
+	}
 	l.renewer.mu.Lock()
 	due := slices.Collect(maps.Values(l.renewer.kept))
 	l.renewer.mu.Unlock()

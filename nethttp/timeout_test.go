@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -107,7 +108,7 @@ func TestTimeoutHandlerSlots(t *testing.T) {
 		}
 		inside, inner := inFlight(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			time.Sleep(2 * time.Minute)
-			if r.Context().Err() == nil || context.Cause(r.Context()) == core.ErrSlotLost {
+			if r.Context().Err() == nil || errors.Is(context.Cause(r.Context()), core.ErrSlotLost) {
 				t.Errorf("the handler's context: %v", context.Cause(r.Context()))
 			}
 		}))

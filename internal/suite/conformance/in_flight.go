@@ -521,7 +521,7 @@ type slot struct {
 // of which some die, and compares what is free with the exact model after each step.
 func slotsModel(t *testing.T, s Store) {
 	for seed := range uint64(6) {
-		random := rand.New(rand.NewPCG(seed, 16)) //nolint:gosec // a test repeats
+		random := rand.New(rand.NewPCG(seed, 16))
 		const most = 7
 		name := fmt.Sprint("slots", seed)
 		newLimiter := func() *core.Limiter { return s.limiter(t, name, core.InFlight(most, core.Hold(long))) }

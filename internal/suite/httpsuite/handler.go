@@ -54,7 +54,7 @@ const (
 )
 
 // A Context is what a [Handler] wants of the framework's request.
-type Context interface {
+type Context interface { //nolint:interfacebloat // a framework has many more
 	// Write writes body with status; 0 sets none.
 	Write(status int, body string) error
 	// Fail fails with status.
