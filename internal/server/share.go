@@ -134,20 +134,30 @@ func (s *Store) decideBatch(ctx context.Context, sv *Server, b *batcher, members
 	if err = s.finish(ctx, sv, sent[0].Call.key, err, given, now); err != nil {
 		return err // and an abandoned call may still write to the members
 	}
-	var failed, failure error
-	for _, m := range sent {
-		switch p, isPart := m.Err.(*partError); { //nolint:errorlint // nothing wraps it
-		case m.Err == nil, errors.Is(m.Err, batch.ErrRetryAlone):
-		case isPart && failed == p: // one failure of the server, not one for each member
-			m.Err = failure
-		case isPart:
-			failed, failure = p, s.finish(ctx, sv, m.Call.key, p.error, given, now)
-			m.Err = failure
-		default:
-			m.Err = s.finish(ctx, sv, m.Call.key, m.Err, given, now)
-		}
-	}
+	s.finishEach(ctx, sv, sent, given, now)
 	return nil
+}
+
+// finishEach records how the calls of members ended that have an error of their own.
+func (s *Store) finishEach(ctx context.Context, sv *Server, members []*member, given time.Duration, begun time.Time) {
+	var parts map[*partError]error // each is one failure of the server, not one for each member
+	for _, m := range members {
+		if m.Err == nil || errors.Is(m.Err, batch.ErrRetryAlone) {
+			continue
+		}
+		var p *partError
+		if !errors.As(m.Err, &p) {
+			m.Err = s.finish(ctx, sv, m.Call.key, m.Err, given, begun)
+			continue
+		}
+		if parts == nil {
+			parts = make(map[*partError]error)
+		}
+		if parts[p] == nil {
+			parts[p] = s.finish(ctx, sv, m.Call.key, p.error, given, begun)
+		}
+		m.Err = parts[p]
+	}
 }
 
 // A part is the members of a batch that go in one script.
