@@ -137,25 +137,25 @@ func (s *Store) decideBatch(ctx context.Context, sv *Server, b *batcher, members
 	return nil
 }
 
-// finishEach records how the calls of members ended that have an error of their own.
+// finishEach finishes each member that has an error of its own. That of a part is one
+// failure of the server, and not one for each of its members.
 func (s *Store) finishEach(ctx context.Context, sv *Server, members []*member, given time.Duration, begun time.Time) {
-	var parts map[*partError]error // each is one failure of the server, not one for each member
+	var finished map[*partError]error
 	for _, m := range members {
-		if m.Err == nil || errors.Is(m.Err, batch.ErrRetryAlone) {
-			continue
-		}
 		var p *partError
-		if !errors.As(m.Err, &p) {
+		switch {
+		case m.Err == nil, errors.Is(m.Err, batch.ErrRetryAlone):
+		case errors.As(m.Err, &p):
+			if _, known := finished[p]; !known {
+				if finished == nil {
+					finished = make(map[*partError]error)
+				}
+				finished[p] = s.finish(ctx, sv, m.Call.key, p.error, given, begun)
+			}
+			m.Err = finished[p]
+		default:
 			m.Err = s.finish(ctx, sv, m.Call.key, m.Err, given, begun)
-			continue
 		}
-		if parts == nil {
-			parts = make(map[*partError]error)
-		}
-		if parts[p] == nil {
-			parts[p] = s.finish(ctx, sv, m.Call.key, p.error, given, begun)
-		}
-		m.Err = parts[p]
 	}
 }
 
