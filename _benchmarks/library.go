@@ -58,7 +58,7 @@ func library() []*contender {
 	}
 	for _, v := range variants() {
 		if v.everyday {
-			all = append(all, v.twoLimits(), v.denyCache())
+			all = append(all, v.twoLimits(), v.denyCache(), v.inFlight())
 		}
 	}
 	return all
@@ -79,6 +79,23 @@ func (v variant) reserve(a limits.Variant) *contender {
 					return false, err
 				}
 				return res.Allowed, lim.Settle(ctx, res, 0)
+			}), err
+		},
+	}
+}
+
+// inFlight takes a slot and frees it at once.
+func (v variant) inFlight() *contender {
+	return &contender{
+		name: "InFlight, Allow and Release, " + v.name, kind: ours, everyday: true, limits: true, pair: true, only: isAdmitted,
+		make: func(w *setup) (limiter, error) {
+			lim, err := v.open(w, core.DenyCache(0), core.InFlight(w.limit.count))
+			return shared(func(ctx context.Context, key string) (bool, error) {
+				res, err := lim.Allow(ctx, key)
+				if err != nil {
+					return false, err
+				}
+				return res.Allowed, lim.Release(ctx, res)
 			}), err
 		},
 	}

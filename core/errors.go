@@ -15,6 +15,9 @@ var (
 	ErrInvalidKey = errors.New("redislimit: the key must not be empty")
 	// ErrInvalidResult says that a Result given to Refund is of another Limiter.
 	ErrInvalidResult = errors.New("redislimit: the Result is of another limiter")
+	// ErrSlotLost is the cause of a context that was canceled because the slots of an
+	// [InFlight] could not be renewed in time; see [Limiter.SlotContext].
+	ErrSlotLost = errors.New("redislimit: the slot in flight was lost: it could not be renewed in time")
 	// ErrNeverAdmitted says that a Wait would never end: the cost is above the
 	// capacity.
 	ErrNeverAdmitted = errors.New("redislimit: the cost is above the capacity")

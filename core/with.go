@@ -94,6 +94,9 @@ func (f *family) limiter(set *limitSet) *Limiter {
 		set.memory = memory.NewLimits(set.members, f.groupOf(set))
 		return &Limiter{family: f, limits: set}
 	}
+	if f.stub != nil {
+		return &Limiter{family: f, limits: set}
+	}
 	set.server = server.NewLimits(set.members, set.names)
 	if f.fallback != nil {
 		set.fallback = f.fallback.share(set, f.hold)

@@ -33,7 +33,7 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) echo.
 			r := newRequest(c)
 			verdict := g.Check(r, c.Response().Header(), r.seen)
 			switch handler, ok := handlers.For(verdict); {
-			case verdict.Status == 0 && g.Settles():
+			case verdict.Status == 0 && g.Settles(verdict):
 				return serveAndFinish(g, verdict, next, c)
 			case verdict.Status == 0:
 				return next(c)

@@ -39,7 +39,7 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber
 	return func(c *fiber.Ctx) error {
 		verdict := g.Check(request{c}, header{c}, withSeen(c))
 		switch handler, ok := handlers.For(verdict); {
-		case verdict.Status == 0 && g.Settles():
+		case verdict.Status == 0 && g.Settles(verdict):
 			return serveAndFinish(g, verdict, c)
 		case verdict.Status == 0:
 			return c.Next()

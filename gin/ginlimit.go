@@ -28,7 +28,7 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) gin.H
 	return func(c *gin.Context) {
 		verdict := g.Check(request{c}, c.Writer.Header(), withSeen(c))
 		switch handler, ok := handlers.For(verdict); {
-		case verdict.Status == 0 && g.Settles():
+		case verdict.Status == 0 && g.Settles(verdict):
 			serveAndFinish(g, verdict, c)
 		case verdict.Status == 0: // Gin goes on by itself
 		case ok:

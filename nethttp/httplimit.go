@@ -33,7 +33,10 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(
 			defer func() { outer.MultipartForm = r.MultipartForm }()
 			verdict := g.Check(request{r}, w.Header(), seen)
 			switch handler, ok := handlers.For(verdict); {
-			case verdict.Status == 0 && g.Settles():
+			case verdict.Status == 0 && g.Settles(verdict):
+				if verdict.Context != nil {
+					r = r.WithContext(verdict.Context)
+				}
 				serveAndFinish(g, verdict, next, w, r)
 			case verdict.Status == 0:
 				next.ServeHTTP(w, r)

@@ -18,6 +18,7 @@ type Kind struct {
 	Bucket   bool                            // it takes Burst
 	Delays   bool                            // an admitted request waits for its turn in a queue; its units cannot be held
 	Aligns   bool                            // its windows can be aligned
+	Slots    bool                            // its units are slots, which are given back when the work has ended; it has no rate
 	Burst    func(count, period int64) int64 // the default capacity, where it is not the count
 	Validate func(Limit) error               // what is refused beyond the bounds of every limit; nil for nothing
 
@@ -105,6 +106,7 @@ const (
 	OpRefund                   // take back what was charged
 	OpReset                    // forget what was charged
 	OpRenew                    // hold for longer
+	OpRelease                  // free slots, and keep what else was charged
 )
 
 // An Observation is the state of a limit that a decision found. What A, B and C are

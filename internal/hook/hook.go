@@ -1,5 +1,5 @@
-// Package hook gives this module's own suites and tools access to what core does not
-// export. Importing package core sets it.
+// Package hook gives package limittest, and this module's own suites and tools, access to
+// what core does not export. Importing package core sets it.
 package hook
 
 import (
@@ -22,5 +22,15 @@ var NewLimit func(k *algorithm.Kind, count int64, period time.Duration, s LimitS
 // SetNewLimit sets NewLimit.
 func SetNewLimit(f func(*algorithm.Kind, int64, time.Duration, LimitSettings) any) bool {
 	NewLimit = f
+	return true
+}
+
+// Renew renews at once all that a core.Limiter keeps from expiring, as it does by itself
+// now and then.
+var Renew func(limiter any)
+
+// SetRenew sets Renew.
+func SetRenew(f func(limiter any)) bool {
+	Renew = f
 	return true
 }

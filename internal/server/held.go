@@ -34,7 +34,9 @@ func (h *heldKeys) has(k string) bool {
 }
 
 // needsHold reports whether d takes the script hold.
-func (s *Store) needsHold(d decision) bool { return d.Op >= algorithm.OpReserve || s.held.has(d.key) }
+func (s *Store) needsHold(d decision) bool {
+	return s.slots || d.Op >= algorithm.OpReserve || s.held.has(d.key)
+}
 
 // decodeOne reads the reply to d.
 func (s *Store) decodeOne(reply []int64, d decision, needsHold bool) error {

@@ -20,7 +20,8 @@ type Renewal struct {
 	// or nil if they are no longer to be.
 	Begin func() []algorithm.Ref
 	// End is called after Begin, with by what the units are held from now on (a limit
-	// whose hold has ended keeps its Ref), or an error if that is not known.
+	// whose hold has ended keeps its Ref, one whose slots are lost has the zero Ref), or an
+	// error if that is not known; or with neither if it was not sent.
 	End func(refs []algorithm.Ref, err error)
 }
 
@@ -63,7 +64,7 @@ func (s *Store) renewOn(ctx context.Context, sv *Server, renewals []*Renewal) {
 		}
 		for i, err := range s.renew(ctx, sv, b, members) {
 			if errors.Is(err, ErrQueue) { // it was not sent
-				begun[i].End(members[i].Call.Refs, nil)
+				begun[i].End(nil, nil)
 			} else {
 				begun[i].End(members[i].Call.holds, err)
 			}

@@ -24,6 +24,7 @@ func holdCases() []testCase {
 		{"Expires", holdExpires}, {"Late", settleLate}, {"Reset", holdOutlivesReset}, {"Refund", refundBesideHold},
 		{"Lost", settleAfterLoss}, {"Nothing", reserveNothing}, {"Many", reserveMany}, {"Order", settleInAnyOrder},
 		{"TTL", holdTTL}, {"ClockBack", holdClockBack}, {"Flushed", holdScriptFlushed}, {"Batches", holdBatches},
+		{"Huge", hugeBesideHold},
 	} {
 		for _, v := range limits.All() {
 			if v.Kind.Delays {
@@ -33,7 +34,7 @@ func holdCases() []testCase {
 		}
 	}
 	return append(cases, testCase{"Hold/Queue", reserveInQueue}, testCase{"Hold/Several", reserveSeveral}, testCase{"Hold/Record", foreignRecords},
-		testCase{"Hold/Windows", holdWindows})
+		testCase{"Hold/Windows", holdWindows}, testCase{"Hold/Log", holdsOfLog})
 }
 
 func reserve(t *testing.T, lim *core.Limiter, key string, n int64) core.Result {
@@ -239,6 +240,18 @@ func settleAfterLoss(t *testing.T, s Store, limit maker) {
 	remains(t, lim, "k", 1)
 	settle(t, lim, others, 0)
 	remains(t, lim, "k", 6)
+}
+
+// hugeBesideHold asks for so much that its sum with what is held is beyond an int64.
+func hugeBesideHold(t *testing.T, s Store, limit maker) {
+	lim := s.limiter(t, "hold", limit(tenPerTen))
+	reserve(t, lim, "k", 1)
+	for _, n := range []int64{11, 1 << 31, 1<<62 + 1, 1<<63 - 1} {
+		if res := allowN(t, lim, "k", n); res.Allowed || res.RetryAfter != core.Never {
+			t.Errorf("%d of 10: %+v", n, res)
+		}
+	}
+	remains(t, lim, "k", 9)
 }
 
 // reserveNothing settles a cost of which nothing was reserved.
@@ -482,4 +495,20 @@ func holdWindows(t *testing.T, s Store) {
 	remains(t, lim, "k", 5)
 	settle(t, lim, second, 0)
 	want(t, peek(t, lim, "k"), true, 10, 0, 0)
+}
+
+// holdsOfLog has two holds expire, the first so long ago that its charge has left the
+// window: the second counts.
+func holdsOfLog(t *testing.T, s Store) {
+	lim := s.limiter(t, "log", core.SlidingWindowLog(core.Per(24, 88*time.Millisecond)), core.Hold(time.Second))
+	first := reserve(t, lim, "k", 2)
+	s.Advance(590 * time.Millisecond)
+	reserve(t, lim, "k", 3)
+	expiry := first.At.Add(590*time.Millisecond + time.Second).UnixMicro()
+	const step = 166_666
+	expiry += (step - expiry%step) % step // as holds are rounded up
+	s.Advance(time.Duration(expiry+40_000-first.At.UnixMicro()-590_000) * time.Microsecond)
+	remains(t, lim, "k", 21)
+	s.Advance(88 * time.Millisecond)
+	want(t, peek(t, lim, "k"), true, 24, 0, 0)
 }
