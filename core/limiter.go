@@ -315,7 +315,7 @@ func (l *Limiter) decideInMemory(s *memory.Store, limits *limitSet, res *Result,
 func check(ctx context.Context, key string, n int64) error {
 	switch {
 	case n < 0:
-		return fmt.Errorf("%w: it is %d", ErrInvalidCost, n)
+		return fmt.Errorf("%w: it is %d, and must not be negative", ErrInvalidCost, n)
 	case key == "":
 		return ErrInvalidKey
 	}

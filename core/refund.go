@@ -21,7 +21,7 @@ type receipt struct {
 
 // Refund takes back what was charged for r, as far as it still counts and can be told
 // apart: a window or a log gives back to the window that was charged and never to a
-// later one, a bucket only while nothing was charged after r, and then what has not
+// later one (a [SlidingWindowCounter] only while that is the current one), a bucket only while nothing was charged after r, and then what has not
 // drained. Where it is known beforehand that a charge may be taken back,
 // [Limiter.Reserve] is exact. For a reserved Result Refund is Settle with a cost of 0.
 // Slots of [InFlight] are free again.

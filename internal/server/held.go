@@ -17,7 +17,7 @@ const heldFor = 10 * time.Second
 type heldKeys struct {
 	seed  maphash.Seed
 	begun time.Time
-	until [256]atomic.Int64 // for how long, counted from begun
+	until [1024]atomic.Int64 // for how long, counted from begun
 }
 
 func (h *heldKeys) init() { h.seed, h.begun = maphash.MakeSeed(), time.Now() }
