@@ -20,6 +20,8 @@
 //	slot       a unit of [InFlight]: it is held from the decision until Release
 //	charge     to count the units of an admitted request; a denied one is not charged
 //	refund     to take back what was charged
+//	hold       units that are admitted and not charged yet, because their cost is known
+//	           later: [Limiter.Reserve] holds them, [Limiter.Settle] charges the true cost
 //	decision   admitted or denied, and what remains: a [Result]
 //	batch      decisions that share a round trip to Redis
 //	circuit breaker   closed: Redis is asked; open: it is not, for a while after it
@@ -48,8 +50,11 @@
 //	limit.go, algorithms.go, rate.go   what a limit is, and the constructors
 //	option.go, outage.go, event.go     settings, outage policies, observers and logging
 //	memory.go                          NewMemory
+//	reserve.go, renew.go               holds: costs that are known later
+//	with.go                            other numbers for some keys
 //	wait.go, wait_queue.go, refund.go, errors.go
 //	reserve.go, slots.go, renew.go     what is held: until it is settled or released, or the hold expires
+//	stub.go                            answers of limittest
 //
 // and in internal/, each with a doc comment that says more:
 //

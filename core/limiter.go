@@ -15,6 +15,7 @@ import (
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/claim"
+	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/memory"
 	"github.com/redislimit/redislimit/internal/server"
 )
@@ -48,6 +49,7 @@ type family struct {
 	identity string        // of the limits given to New or NewMemory
 	hold     time.Duration // as given to Hold, or 0
 	memory   *memory.Store // of NewMemory, or nil
+	stub     hook.Stub     // of package limittest, or nil
 	newStore func(*server.Limits) *server.Store
 	policy   outagePolicy
 	fallback *fallback // of New with FailLocal, or nil
@@ -100,7 +102,6 @@ func newFamily(name string, c *config) (*family, *limitSet) {
 	return &family{
 		id: lastID.Add(1), name: name, identity: limits.identity, hold: c.hold,
 		events:  &emitter{limiter: name, observe: c.observe, logger: c.logger},
-		renewer: newRenewer(),
 		derived: derived{seed: maphash.MakeSeed()},
 	}, limits
 }
@@ -172,6 +173,9 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 		l.memory.Reset(l.limits.memory, key)
 		return nil
 	}
+	if l.stub != nil {
+		return l.callStub(ctx, "Reset", key, 0)
+	}
 	defer l.denials.forget(key, l.limits)
 	if l.fallback != nil {
 		l.fallback.store.Reset(l.limits.fallback.memory, key)
@@ -202,9 +206,6 @@ func (l *Limiter) decide(ctx context.Context, res *Result, key string, n int64, 
 		return err
 	}
 	isPeek := op == algorithm.OpEvaluate
-	if n == 0 {
-		op = algorithm.OpEvaluate
-	}
 	if l.events.observe == nil || isPeek {
 		err := l.decideUnobserved(ctx, res, key, n, op)
 		l.keepSlots(ctx, res)
@@ -220,6 +221,12 @@ func (l *Limiter) decide(ctx context.Context, res *Result, key string, n int64, 
 // decideUnobserved decides in memory, from the deny cache, in Redis or by the
 // outage policy.
 func (l *Limiter) decideUnobserved(ctx context.Context, res *Result, key string, n int64, op algorithm.Op) error {
+	if l.stub != nil {
+		return l.decideByStub(ctx, res, key, n, op)
+	}
+	if n == 0 {
+		op = algorithm.OpEvaluate
+	}
 	if l.memory != nil {
 		l.decideInMemory(l.memory, l.limits, res, key, n, op, SourceMemory)
 		return nil

@@ -50,6 +50,9 @@ func (l *Limiter) Refund(ctx context.Context, r Result) error {
 			ids = append(ids, each.receipt.id)
 		}
 	}
+	if l.stub != nil {
+		return l.callStub(ctx, "Refund", key, n)
+	}
 	if l.memory != nil {
 		l.memory.Refund(limits.memory, key, n, ids)
 		return nil

@@ -158,53 +158,40 @@ type kept struct {
 	n   int64
 }
 
-// A renewer renews the reservations of a Limiter. Its goroutine runs while there are
-// any.
+// A renewer renews the reservations of a Limiter. It has a timer while there are any, and
+// no goroutine that waits.
 type renewer struct {
 	mu     sync.Mutex
 	kept   map[*reservation]kept
-	every  time.Duration // how often it looks for reservations to renew; 0: it does not run
-	sooner chan struct{} // every has become shorter
-	closed chan struct{}
-}
-
-func newRenewer() renewer {
-	return renewer{sooner: make(chan struct{}, 1), closed: make(chan struct{})}
+	every  time.Duration // how often it looks for reservations to renew; 0 while there are none
+	timer  *time.Timer
+	closed bool
 }
 
 func (w *renewer) add(f *family, k kept) {
 	every := k.hold() / 12
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	select {
-	case <-w.closed:
+	if w.closed {
 		return
-	default:
 	}
 	if w.kept == nil {
 		w.kept = make(map[*reservation]kept)
+		w.timer = time.AfterFunc(every, func() { w.look(f) })
 	}
 	w.kept[k.reservation] = k
-	switch {
-	case w.every == 0:
+	if w.every == 0 || every < w.every {
 		w.every = every
-		go w.run(f, every)
-	case every < w.every:
-		w.every = every
-		select {
-		case w.sooner <- struct{}{}:
-		default:
-		}
+		w.timer.Reset(every)
 	}
 }
 
 func (w *renewer) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	select {
-	case <-w.closed:
-	default:
-		close(w.closed)
+	w.closed = true
+	if w.timer != nil {
+		w.timer.Stop()
 	}
 }
 
@@ -215,38 +202,24 @@ func (w *renewer) forget(r *reservation) {
 	delete(w.kept, r)
 }
 
-// run renews every reservation between a fourth and a third of its hold after the last
+// look renews every reservation between a fourth and a third of its hold after the last
 // time, and notices when slots are lost.
-func (w *renewer) run(f *family, every time.Duration) {
-	timer := time.NewTimer(every)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-w.sooner:
-		case <-w.closed:
-			return
-		}
-		due, lost, next, ok := w.due(time.Now())
-		for _, k := range lost {
-			f.loseSlots(k)
-		}
-		if !ok {
-			return
-		}
-		if len(due) > 0 {
-			go f.renew(due) // Redis may be slow, and slots be lost meanwhile
-		}
-		timer.Reset(next)
+func (w *renewer) look(f *family) {
+	due, lost := w.due(time.Now())
+	for _, k := range lost {
+		f.loseSlots(k)
+	}
+	if len(due) > 0 {
+		go f.renew(due) // Redis may be slow, and slots be lost meanwhile
 	}
 }
 
-// due returns the reservations that are to be renewed at now, those whose slots are lost,
-// and when to look again. It reports false if there are none at all: the goroutine ends.
-func (w *renewer) due(now time.Time) (due, lost []kept, next time.Duration, ok bool) {
+// due returns the reservations that are to be renewed at now, and those whose slots are
+// lost. It sets the timer for when to look again.
+func (w *renewer) due(now time.Time) (due, lost []kept) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	next = w.every
+	next := w.every
 	for r, k := range w.kept {
 		r.mu.Lock()
 		left := r.limits.slotHold - now.Sub(r.held)
@@ -264,10 +237,13 @@ func (w *renewer) due(now time.Time) (due, lost []kept, next time.Duration, ok b
 		}
 		r.mu.Unlock()
 	}
-	if len(w.kept) == 0 {
+	switch {
+	case len(w.kept) == 0:
 		w.every = 0
+	case !w.closed:
+		w.timer.Reset(next)
 	}
-	return due, lost, next, w.every > 0
+	return due, lost
 }
 
 // renew renews reservations, each once.

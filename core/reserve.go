@@ -77,6 +77,9 @@ func (l *Limiter) Settle(ctx context.Context, r Result, actual int64) error {
 	if err != nil {
 		return err
 	}
+	if l.stub != nil {
+		return l.callStub(ctx, "Settle", key, actual)
+	}
 	if !known { // what is held is charged when it expires
 		if limits.slots {
 			_ = l.release(ctx, r, refs) // else they expire soon

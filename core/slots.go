@@ -39,6 +39,9 @@ func (l *Limiter) Release(ctx context.Context, r Result) error {
 // release frees the slots that are found by refs.
 func (l *Limiter) release(ctx context.Context, r Result, refs []algorithm.Ref) error {
 	limits, key, n := r.receipt.limits, r.receipt.key, r.receipt.n
+	if l.stub != nil {
+		return l.callStub(ctx, "Release", key, n)
+	}
 	if l.memory != nil {
 		l.memory.Release(limits.memory, key, n, refs)
 		return nil

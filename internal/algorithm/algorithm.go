@@ -48,7 +48,7 @@ func (k *Kind) Work(n int64) int64 {
 // Redis its Lua file does, and the Evaluator provides the arguments and checks the
 // reply. The arguments are such that a decision in Lua mostly adds and compares: a Lua
 // number has 53 bits, and products of counts and times need more.
-type Evaluator interface {
+type Evaluator interface { //nolint:interfacebloat // it is what one algorithm is
 	// Evaluate returns what a decision on n units at now observes in s, and whether it
 	// admits them. It charges nothing, but may drop from s what has expired.
 	Evaluate(s *State, now, n int64) (o Observation, admits bool)

@@ -46,7 +46,7 @@ func DefaultHold(e Evaluator) int64 {
 }
 
 // NewHoldID returns an id for holds that begin.
-func NewHoldID() int64 { return 1 + rand.Int64N(1<<48) }
+func NewHoldID() int64 { return 1 + rand.Int64N(1<<48) } //nolint:gosec // it is no secret, and only tells holds apart
 
 // expiry returns the expiry of a hold of a duration that begins at now.
 func expiry(now, duration int64) int64 {
@@ -66,15 +66,16 @@ func (s *State) held() int64 {
 	return sum
 }
 
-// Evaluate returns l's answer to n units at now, counting the units that are held.
-func Evaluate(l Evaluator, s *State, now, n int64) Answer {
-	held := int64(0)
-	if s.holds != nil {
-		expire(l, s, now)
-		held = s.held()
+// Evaluate sets a to l's answer to n units at now, counting the units that are held.
+func (a *Answer) Evaluate(l Evaluator, s *State, now, n int64) {
+	if s.holds == nil {
+		a.Observation, a.Admits = l.Evaluate(s, now, n)
+		a.Held = 0
+		return
 	}
-	o, admits := l.Evaluate(s, now, min(n, maxUnits)+held) // min: the sum must not overflow
-	return Answer{admits, o, held}
+	expire(l, s, now)
+	a.Held = s.held()
+	a.Observation, a.Admits = l.Evaluate(s, now, min(n, maxUnits)+a.Held) // min: the sum must not overflow
 }
 
 // expire charges the holds that have expired, in order: each at its expiry, or at the

@@ -56,33 +56,36 @@ func DecideScript(limits []Member, own bool) string {
 // decision: holds, and decisions on keys with holds, refunds and resets.
 func HoldScript(limits []Member) string {
 	c := newComposer(false)
-	fmt.Fprintf(&c.text, "local scratch, several = #ARGV + 1, #KEYS > %d\n", len(limits))
+	fmt.Fprintf(&c.text, "local several = #KEYS > %d\n", len(limits))
 	c.add(recordLua)
 	added := make(map[*Kind]bool)
 	var table strings.Builder
-	for _, m := range limits {
+	for i, m := range limits {
 		switch {
 		case added[m.Kind]:
 		case m.Slots:
-			c.add("local function " + m.Name + "(c, duration)\nlocal now = now\n" + m.holdLua + "end")
+			c.add("local function " + m.Name + "(c, duration, queues, scratch)\nlocal now = now\n" + m.holdLua + "end")
 		default:
 			storage := holdInStringLua
 			if m.storesLog {
 				storage = holdInLogLua
 			}
-			c.add("local function " + m.Name + "(c, duration, queues)\nlocal now = now\n" +
+			c.add("local function " + m.Name + "(c, duration, queues, scratch)\nlocal now = now\n" +
 				storage + m.decideLua + m.refundLua + m.holdLua + holdLimitLua + "end")
 		}
 		added[m.Kind] = true
 		constants := c.constants + 1
 		c.addConstants(m)
 		c.addNumber() // the duration
-		fmt.Fprintf(&table, "%s(%d, %d, %v), ", m.Name, constants, c.constants, m.Delays)
+		fmt.Fprintf(&table, "%s(%d, %d, %v, #ARGV + %d), ", m.Name, constants, c.constants, m.Delays, 1+maxCostArgs*i)
 	}
 	c.add("local limits = {" + table.String() + "}")
 	c.width = holdWidth + holdWidthEach*len(limits)
 	return c.finish(holdLua)
 }
+
+// maxCostArgs is how many arguments the cost of a limit takes at most.
+const maxCostArgs = 2
 
 // holdWidth is how many arguments of HoldScript a call takes, and holdWidthEach how many
 // more for each limit.

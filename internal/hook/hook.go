@@ -1,5 +1,5 @@
-// Package hook gives this module's own suites and tools access to what core does not
-// export. Importing package core sets it.
+// Package hook gives package limittest, and this module's own suites and tools, access to
+// what core does not export. Importing package core sets it.
 package hook
 
 import (

@@ -36,7 +36,7 @@ func (l *Limits) evaluate(e *entry, now, n int64, answers []algorithm.Answer) bo
 	}
 	admits := true
 	for i := range l.members {
-		answers[i] = algorithm.Evaluate(l.members[i].Evaluator, &states[i], now, n)
+		answers[i].Evaluate(l.members[i].Evaluator, &states[i], now, n)
 		admits = admits && answers[i].Admits
 	}
 	return admits

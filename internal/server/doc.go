@@ -1,8 +1,11 @@
 // Package server decides in Redis. It knows the client, the keys and the scripts,
 // and nothing of limiters, results and outage policies.
 //
-//	store.go      Store: a decision, refund or reset, from the caller to the reply
+//	store.go      Store: a decision, settlement, refund or reset, from the caller to the reply
 //	share.go      decisions that share a round trip: one script on a server, a pipeline on a Cluster
+//	limits.go     Limits: the numbers, in the form in which scripts are given them
+//	held.go       which keys have had holds lately, and so take the other script
+//	renew.go      holds that are renewed, many in one script
 //	sharding.go   finds out whether one script may have the keys of several decisions
 //	script.go     sends a script, and its text only to a server that does not have it
 //	deadline.go   a timer that many calls share

@@ -1,6 +1,7 @@
 
 -- What hold.lua does with a limit. `c` and `duration` are the positions of its constants and of the duration of its
--- holds in ARGV; `queues` is true for a limit whose units cannot be held.
+-- holds in ARGV, and `scratch` is where the cost of some units can be written; `queues` is true for a limit whose units
+-- cannot be held.
 local record, changed
 local admits, t, x, y, z, u, v, foreign -- what evaluate returned, of a call that decides
 

@@ -124,12 +124,15 @@ func denied(t *testing.T, admin *redis.Client) []string {
 	return commands
 }
 
+// shortHold is for how long units are held.
+const shortHold = 10 * time.Millisecond
+
 // slow frees no units during a test.
 var slow = core.PerHour(10)
 
 // useAll does all that a program can do, with every algorithm.
 func useAll(ctx context.Context, client core.Client, admin redis.Cmdable) error {
-	options := []core.Option{core.FailClosed(), core.DenyCache(0), core.Logger(slog.New(slog.DiscardHandler))}
+	options := []core.Option{core.FailClosed(), core.DenyCache(0), core.Hold(shortHold), core.Logger(slog.New(slog.DiscardHandler))}
 	var errs []error
 	var together []core.Option
 	for _, v := range limits.All() {
@@ -176,6 +179,22 @@ func useOne(ctx context.Context, client core.Client, admin redis.Cmdable, name s
 			note(err)
 			note(charging.Refund(ctx, res))
 		}
+		for _, actual := range []int64{0, 2, 5} {
+			holding := lim()
+			one, err := holding.Reserve(ctx, "k", 1)
+			note(err)
+			res, err := holding.Reserve(ctx, "k", 2)
+			note(err)
+			_, err = lim().Peek(ctx, "k")
+			note(err)
+			_, err = lim().AllowN(ctx, "k", 1)
+			note(err)
+			note(holding.Settle(ctx, res, actual))
+			note(lim().Reset(ctx, "k"))
+			note(holding.Refund(ctx, one))
+			note(lim().Reset(ctx, "k"))
+		}
+		note(holdForLong(ctx, lim()))
 		patient, cancel := context.WithTimeout(ctx, 10*time.Second)
 		_, err := lim().Wait(patient, "k")
 		note(err)
@@ -188,9 +207,9 @@ func useOne(ctx context.Context, client core.Client, admin redis.Cmdable, name s
 	shared := lim() // by callers whose decisions go together
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	for caller := range 16 {
+	for caller := range 32 {
 		wg.Go(func() {
-			_, err := shared.Allow(ctx, strconv.Itoa(caller))
+			err := share(ctx, shared, caller)
 			mu.Lock()
 			defer mu.Unlock()
 			note(err)
@@ -198,4 +217,29 @@ func useOne(ctx context.Context, client core.Client, admin redis.Cmdable, name s
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// share makes calls of one of many callers.
+func share(ctx context.Context, lim *core.Limiter, caller int) error {
+	key := strconv.Itoa(caller / 2)
+	if caller%2 == 0 {
+		_, err := lim.Allow(ctx, key)
+		return err
+	}
+	res, err := lim.Reserve(ctx, key, 1)
+	return errors.Join(err, lim.Settle(ctx, res, int64(caller%3)))
+}
+
+// holdForLong has holds renewed, and lets others expire.
+func holdForLong(ctx context.Context, lim *core.Limiter) error {
+	defer func() { _ = lim.Close() }()
+	kept, err := lim.Reserve(ctx, "long", 1)
+	if err != nil {
+		return err
+	}
+	lim.KeepHeld(kept)
+	_, err = lim.Reserve(ctx, "long", 1)
+	time.Sleep(3 * shortHold)
+	_, charged := lim.AllowN(ctx, "long", 1)
+	return errors.Join(err, charged, lim.Settle(ctx, kept, 1), lim.Reset(ctx, "long"))
 }

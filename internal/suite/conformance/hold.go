@@ -34,7 +34,7 @@ func holdCases() []testCase {
 		}
 	}
 	return append(cases, testCase{"Hold/Queue", reserveInQueue}, testCase{"Hold/Several", reserveSeveral}, testCase{"Hold/Record", foreignRecords},
-		testCase{"Hold/Windows", holdWindows})
+		testCase{"Hold/Windows", holdWindows}, testCase{"Hold/Log", holdsOfLog})
 }
 
 func reserve(t *testing.T, lim *core.Limiter, key string, n int64) core.Result {
@@ -495,4 +495,20 @@ func holdWindows(t *testing.T, s Store) {
 	remains(t, lim, "k", 5)
 	settle(t, lim, second, 0)
 	want(t, peek(t, lim, "k"), true, 10, 0, 0)
+}
+
+// holdsOfLog has two holds expire, the first so long ago that its charge has left the
+// window: the second counts.
+func holdsOfLog(t *testing.T, s Store) {
+	lim := s.limiter(t, "log", core.SlidingWindowLog(core.Per(24, 88*time.Millisecond)), core.Hold(time.Second))
+	first := reserve(t, lim, "k", 2)
+	s.Advance(590 * time.Millisecond)
+	reserve(t, lim, "k", 3)
+	expiry := first.At.Add(590*time.Millisecond + time.Second).UnixMicro()
+	const step = 166_666
+	expiry += (step - expiry%step) % step // as holds are rounded up
+	s.Advance(time.Duration(expiry+40_000-first.At.UnixMicro()-590_000) * time.Microsecond)
+	remains(t, lim, "k", 21)
+	s.Advance(88 * time.Millisecond)
+	want(t, peek(t, lim, "k"), true, 24, 0, 0)
 }

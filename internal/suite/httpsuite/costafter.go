@@ -287,6 +287,17 @@ func costAfterTiers(b *testbed) {
 	s.get("/a").wantServed()
 	b.wantLeft(gold, ipKey, 43)
 	b.wantLeft(limit.Limiter, ipKey, 2)
+
+	contract := core.FixedWindow(core.PerMinute(20))
+	limit = after(b.namedFixed("contract", 9), 2, guard.LimitFor(func(keyfunc.Request) ([]core.Limit, error) {
+		return []core.Limit{contract}, nil
+	}))
+	b.behind(limit, Route{Path: "/a", Handler: Handler{Costs: []int64{12}}}).get("/a").wantServed()
+	lim, err := limit.Limiter.With(contract)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.wantLeft(lim, ipKey, 8)
 }
 
 // costAfterDryRun charges what is admitted, and serves the rest.

@@ -44,7 +44,9 @@ func newTestbed(t *testing.T, a Adapter) *testbed {
 	}
 	t.Cleanup(server.Close)
 	server.SetTime(start)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	client := redis.NewClient(&redis.Options{
+		Addr: server.Addr(), DialTimeout: testTimeout, ReadTimeout: testTimeout, WriteTimeout: testTimeout, PoolTimeout: testTimeout,
+	})
 	t.Cleanup(func() { _ = client.Close() })
 	return &testbed{t, a, server, client, start, captureLogs(t)}
 }

@@ -1,0 +1,455 @@
+package outage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+// What was reserved in Redis before an outage cannot be settled in it: that is an error, sent once, and the units stay held. What
+// was reserved by the outage policy is settled by it, also when Redis is back meanwhile: Redis never hears of it.
+func TestHoldsInEachMode(t *testing.T) {
+	base := runtime.NumGoroutine()
+	t.Run("modes", func(t *testing.T) {
+		inEachMode(t, func(t *check.Round, m mode, timeout time.Duration) {
+			e := newEnv(t, setup{})
+			l, watch := limiter(e.rdb, "holds", append(m.options, core.Timeout(timeout))...)
+			awaitRedis(t, l, "k")
+			before := m.reserve(t, l, 3, core.SourceRedis)
+			e.proxy.Silence()
+			first, err := l.Reserve(t.Context(), "k", 2)
+			m.during(t, first, err)
+			if err := l.Settle(t.Context(), before, 1); !errors.Is(err, core.ErrUnavailable) {
+				t.Errorf("Settle of what Redis holds: %v, want ErrUnavailable", err)
+			}
+			if err := l.Settle(t.Context(), before, 1); err != nil {
+				t.Errorf("once more: %v, want that it does nothing", err)
+			}
+			var second core.Result
+			if m.name != "FailClosed" {
+				if err := l.Settle(t.Context(), first, 1); err != nil {
+					t.Errorf("Settle of what the policy admitted: %v", err)
+				}
+				second = m.reserve(t, l, 3, m.source())
+				m.wantLocal(t, l, 1+3)
+			}
+			e.proxy.Pass()
+			awaitRedis(t, l, "k")
+			sent := e.proxy.Count("EVALSHA") + e.proxy.Count("EVAL")
+			if err := l.Settle(t.Context(), second, 5); err != nil {
+				t.Errorf("Settle after the outage: %v", err)
+			}
+			if now := e.proxy.Count("EVALSHA") + e.proxy.Count("EVAL"); now != sent {
+				t.Errorf("%d scripts were sent for what Redis does not hold", now-sent)
+			}
+			if n := e.used(t, "holds", "k"); n != 3 {
+				t.Errorf("Redis counts %d as used, want the 3 that it holds", n)
+			}
+			watch.wantOutages(t, 1)
+			e.proxy.Silence()
+			res, err := l.Allow(t.Context(), "another")
+			m.during(t, res, err)
+			m.wantLocal(t, l, 1+5)
+			e.proxy.Pass()
+			awaitRedis(t, l, "k")
+		})
+	})
+	check.NoGoroutineLeft(t, base)
+}
+
+// source is that of what is admitted in an outage.
+func (m mode) source() core.Source {
+	if m.share > 0 {
+		return core.SourceFallback
+	}
+	return core.SourceNone
+}
+
+// reserve reserves n units of "k".
+func (m mode) reserve(tb testing.TB, l *core.Limiter, n int64, by core.Source) core.Result {
+	tb.Helper()
+	res, err := l.Reserve(tb.Context(), "k", n)
+	if err != nil || !res.Allowed || res.Source != by {
+		tb.Errorf("Reserve: %+v, %v; want it admitted by %v", res, err, by)
+	}
+	return res
+}
+
+// wantLocal checks how much of the process's share is used.
+func (m mode) wantLocal(tb testing.TB, l *core.Limiter, used int64) {
+	tb.Helper()
+	if m.share == 0 {
+		return
+	}
+	if res, err := l.Peek(tb.Context(), "k"); err != nil || res.Source != core.SourceFallback || res.Remaining != limit/m.share-used {
+		tb.Errorf("by itself the process has %d left, %v, %v; want %d", res.Remaining, res.Source, err, limit/m.share-used)
+	}
+}
+
+// Units whose Settle never reaches Redis are charged when the hold expires.
+func TestUnsettledIsCharged(t *testing.T) {
+	t.Parallel()
+	const hold = 100 * time.Millisecond
+	for name, fault := range map[string]func(*faultproxy.Proxy){
+		"silence": (*faultproxy.Proxy).Silence, "reset": (*faultproxy.Proxy).Reset, "refused": (*faultproxy.Proxy).Refuse,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check.Rounds(t, timeouts, func(t *check.Round, timeout time.Duration) {
+				e := newEnv(t, setup{})
+				l, _ := limiter(e.rdb, "unsettled", core.FailClosed(), core.Timeout(timeout), core.Hold(hold))
+				awaitRedis(t, l, "k")
+				res := mode{}.reserve(t, l, 3, core.SourceRedis)
+				fault(e.proxy)
+				if err := l.Settle(t.Context(), res, 0); !errors.Is(err, core.ErrUnavailable) {
+					t.Errorf("Settle: %v", err)
+				}
+				e.proxy.Pass()
+				awaitRedis(t, l, "k")
+				time.Sleep(2 * hold)
+				if err := l.Settle(t.Context(), res, 0); err != nil {
+					t.Errorf("once more: %v", err)
+				}
+				if n := e.used(t, "unsettled", "k"); n != 3 {
+					t.Errorf("%d are charged, want 3", n)
+				}
+			})
+		})
+	}
+}
+
+// A Settle with a context that has ended sends nothing, and can be made again. One that is let go while Redis is asked cannot.
+func TestSettleCanceled(t *testing.T) {
+	t.Parallel()
+	for _, contextTimeout := range []bool{false, true} {
+		t.Run(clientName(contextTimeout), func(t *testing.T) {
+			t.Parallel()
+			check.Rounds(t, timeouts, func(t *check.Round, timeout time.Duration) {
+				e := newEnv(t, withContextTimeout(contextTimeout))
+				l, _ := limiter(e.rdb, "canceled", core.FailClosed(), core.Timeout(timeout))
+				awaitRedis(t, l, "k")
+				res := mode{}.reserve(t, l, 3, core.SourceRedis)
+				ended, cancel := context.WithCancel(t.Context())
+				cancel()
+				if err := l.Settle(ended, res, 1); !errors.Is(err, context.Canceled) {
+					t.Errorf("ended: %v", err)
+				}
+				if err := l.Settle(t.Context(), res, 1); err != nil {
+					t.Errorf("after that: %v", err)
+				}
+				if n := e.used(t, "canceled", "k"); n != 1 {
+					t.Errorf("%d are charged, want 1", n)
+				}
+				res = mode{}.reserve(t, l, 3, core.SourceRedis)
+				e.proxy.Silence()
+				leaving, leave := context.WithCancel(t.Context())
+				time.AfterFunc(timeout/5, leave)
+				if err := l.Settle(leaving, res, 0); !errors.Is(err, context.Canceled) {
+					t.Errorf("let go: %v", err)
+				}
+				leave()
+				e.proxy.Reset()
+				e.proxy.Pass()
+				awaitRedis(t, l, "k")
+				if err := l.Settle(t.Context(), res, 0); err != nil {
+					t.Errorf("once more: %v", err)
+				}
+				if n := e.used(t, "canceled", "k"); n != 1+3 {
+					t.Errorf("%d are used, want 4: what was not settled is held", n)
+				}
+			})
+		})
+	}
+}
+
+// An account is what a key may have been charged.
+type account struct{ least, most int64 }
+
+func (a *account) add(least, most int64) { a.least, a.most = a.least+least, a.most+most }
+
+// lossy are limits of which nothing drains during a test.
+func lossy() []core.Option {
+	const long = 365 * 24 * time.Hour
+	return []core.Option{
+		core.FixedWindow(core.Per(20_000, long)), core.TokenBucket(core.Per(20_000, long)),
+		core.SlidingWindowLog(core.Per(20_000, long)), core.SlidingWindowCounter(core.Per(20_000, long)),
+	}
+}
+
+// Connections are cut and replies lost under many callers, alone and in batches, of several limits at once: every key has at least
+// what was acknowledged, and at most what was sent once. It would notice a Settle or a Reserve that is sent again.
+func TestHoldsWithLostReplies(t *testing.T) {
+	t.Parallel()
+	for on, open := range map[string]func(*testing.T) (client redis.UniversalClient, auditor core.Client, proxies []*faultproxy.Proxy){
+		"Redis": lossyServer, "Cluster": lossyCluster,
+	} {
+		for name, options := range map[string][]core.Option{"batches": nil, "alone": {core.Coalesce(1)}} {
+			t.Run(on+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				client, admin, proxies := open(t)
+				options := append(append(lossy(), core.FailClosed()), options...)
+				l, _ := watched(client, "lossy", append(options, core.Timeout(timeouts[0]), core.Hold(time.Hour))...)
+				auditor := core.MustNew(admin, "lossy", append(options, core.Timeout(time.Minute))...)
+				loseReplies(t, l, auditor, proxies)
+			})
+		}
+	}
+}
+
+func lossyServer(t *testing.T) (redis.UniversalClient, core.Client, []*faultproxy.Proxy) {
+	e := newEnv(t, setup{})
+	return e.rdb, e.admin, []*faultproxy.Proxy{e.proxy}
+}
+
+// lossyCluster has a proxy before each node.
+func lossyCluster(t *testing.T) (redis.UniversalClient, core.Client, []*faultproxy.Proxy) {
+	addrs := redistest.Cluster(t)
+	before := map[string]*faultproxy.Proxy{}
+	var all []*faultproxy.Proxy
+	for _, addr := range addrs {
+		before[addr] = faultproxy.New(t, addr)
+		all = append(all, before[addr])
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: addrs,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if p := before[addr]; p != nil {
+				addr = p.Addr()
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, addr)
+		},
+	})
+	t.Cleanup(func() { _ = client.Close() })
+	return client, redistest.ClusterClient(t, addrs), all
+}
+
+func loseReplies(t *testing.T, l, auditor *core.Limiter, proxies []*faultproxy.Proxy) {
+	const keys, callers, lasts = 12, 24, 4 * time.Second
+	awaitRedis(t, l, "first")
+	end := time.Now().Add(lasts)
+	var mu sync.Mutex
+	accounts := make([]account, keys)
+	lost := 0
+	note := func(i int, err error, exact, least, most int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case err == nil:
+			accounts[i].add(exact, exact)
+		case !errors.Is(err, core.ErrUnavailable):
+			t.Error(err)
+		default:
+			lost++
+			accounts[i].add(least, most)
+		}
+	}
+	unsent := func(err error) bool { return err != nil && strings.Contains(err.Error(), "breaker open") }
+	var running sync.WaitGroup
+	for c := range callers {
+		running.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(c), 1))
+			for ; time.Now().Before(end); time.Sleep(time.Duration(r.IntN(10)) * time.Millisecond) {
+				i := r.IntN(keys)
+				key := fmt.Sprint("k", i)
+				if r.IntN(3) == 0 {
+					if _, err := l.AllowN(t.Context(), key, 2); !unsent(err) {
+						note(i, err, 2, 0, 2)
+					}
+					continue
+				}
+				res, err := l.Reserve(t.Context(), key, 5)
+				if err != nil {
+					if !unsent(err) {
+						note(i, err, 0, 0, 5)
+					}
+					continue
+				}
+				time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
+				switch actual := r.Int64N(10); r.IntN(8) {
+				case 0: // it is not settled
+					note(i, nil, 5, 0, 0)
+				default:
+					if err := l.Settle(t.Context(), res, actual); unsent(err) {
+						note(i, nil, 5, 0, 0)
+					} else {
+						note(i, err, actual, min(5, actual), max(5, actual))
+					}
+				}
+			}
+		})
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for time.Now().Before(end) {
+		p := proxies[r.IntN(len(proxies))]
+		switch r.IntN(4) {
+		case 0:
+			p.Reset()
+		case 1:
+			p.HalfReply("EVALSHA", "EVAL")
+		default:
+			p.DropReply("EVALSHA", "EVAL")
+		}
+		time.Sleep(time.Duration(5+r.IntN(20)) * time.Millisecond)
+		p.Reset() // what hangs ends
+		p.Pass()
+		time.Sleep(time.Duration(50+r.IntN(400)) * time.Millisecond)
+	}
+	running.Wait()
+	ran, acknowledged := int64(0), int64(0)
+	for i, a := range accounts {
+		res, err := auditor.Peek(t.Context(), fmt.Sprint("k", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for each := range res.All() {
+			if used := each.Limit - each.Remaining; used < a.least || used > a.most {
+				t.Errorf("k%d: %d of %s are used, want %d to %d", i, used, each.Name, a.least, a.most)
+			}
+		}
+		ran += res.Limit - res.Remaining - a.least
+		acknowledged += a.least
+	}
+	t.Logf("%d calls were lost; %d units acknowledged, and %d of lost calls", lost, acknowledged, ran)
+	if lost == 0 || acknowledged == 0 || ran == 0 {
+		t.Errorf("%d calls were lost, %d units acknowledged, %d of lost calls: want some of each", lost, acknowledged, ran)
+	}
+}
+
+// holdsFor is for how long units are held where renewals matter: long for a machine that is as late as a round tolerates.
+func holdsFor(timeout time.Duration) time.Duration { return 2 * timeout }
+
+// Units are kept from expiring while Redis is well. While it is away for longer than their hold they expire, and are charged: a
+// Settle then charges only what exceeds them. Those of the fallback are kept, too. The goroutine ends when all is settled.
+func TestKeepHeldInOutage(t *testing.T) {
+	base := runtime.NumGoroutine()
+	check.Rounds(t, timeouts, func(t *check.Round, timeout time.Duration) {
+		e, hold := newEnv(t, setup{}), holdsFor(timeout)
+		l, _ := limiter(e.rdb, "kept", core.Timeout(timeout), core.Hold(hold))
+		defer func() { _ = l.Close() }()
+		awaitRedis(t, l, "k")
+		well, away, more := mode{}.reserve(t, l, 3, core.SourceRedis), mode{}.reserve(t, l, 4, core.SourceRedis), mode{}.reserve(t, l, 5, core.SourceRedis)
+		for _, res := range []core.Result{well, away, more} {
+			l.KeepHeld(res)
+		}
+		time.Sleep(3 * hold)
+		settled(t, l, well, 0) // which it could not give back if it had expired
+		if n := e.used(t, "kept", "k"); n != 9 {
+			t.Errorf("%d are used, want the 9 that are kept", n)
+		}
+		e.proxy.Refuse()
+		check.Eventually(t, "Redis is away", func() bool {
+			res, _ := l.Peek(t.Context(), "k")
+			return res.Source == core.SourceFallback
+		})
+		local := mode{}.reserve(t, l, 6, core.SourceFallback)
+		l.KeepHeld(local)
+		time.Sleep(3 * hold)
+		settled(t, l, local, 1)
+		mode{share: 1}.wantLocal(t, l, 1)
+		e.proxy.Pass()
+		awaitRedis(t, l, "k")
+		settled(t, l, away, 0)
+		settled(t, l, more, 7)
+		if n := e.used(t, "kept", "k"); n != 4+7 {
+			t.Errorf("%d are used, want 4 that expired and 7", n)
+		}
+		check.Eventually(t, "nothing is renewed any more", func() bool { return !renewing() })
+	})
+	check.NoGoroutineLeft(t, base)
+}
+
+func settled(tb testing.TB, l *core.Limiter, res core.Result, actual int64) {
+	tb.Helper()
+	if err := l.Settle(tb.Context(), res, actual); err != nil {
+		tb.Errorf("Settle(%d): %v", actual, err)
+	}
+}
+
+// renewing reports whether a goroutine of this process renews holds.
+func renewing() bool { return strings.Contains(stacks(), "(*renewer).run") }
+
+// A renewal whose reply is lost may have moved the hold or not: a Settle then charges only what exceeds it, and the units are
+// charged when the hold expires, wherever it is.
+func TestRenewalLost(t *testing.T) {
+	check.Rounds(t, timeouts, func(t *check.Round, timeout time.Duration) {
+		e, hold := newEnv(t, setup{}), holdsFor(timeout)
+		l, watch := limiter(e.rdb, "renewed", core.FailClosed(), core.Timeout(timeout), core.Hold(hold))
+		defer func() { _ = l.Close() }()
+		awaitRedis(t, l, "k")
+		less, more := mode{}.reserve(t, l, 3, core.SourceRedis), mode{}.reserve(t, l, 4, core.SourceRedis)
+		e.proxy.DropReply("EVALSHA", "EVAL")
+		l.KeepHeld(less)
+		l.KeepHeld(more)
+		check.Eventually(t, "a renewal is lost", func() bool { return watch.count(core.EventOutage) > 0 })
+		check.Eventually(t, "nothing is renewed any more", func() bool { return !renewing() })
+		e.proxy.Pass()
+		awaitRedis(t, l, "k")
+		settled(t, l, less, 0)
+		settled(t, l, more, 6)
+		if n := e.used(t, "renewed", "k"); n != 3+6 {
+			t.Errorf("%d are used, want 9", n)
+		}
+		time.Sleep(2 * hold)
+		if n := e.used(t, "renewed", "k"); n != 3+6 {
+			t.Errorf("%d are used after the holds have expired, want 9", n)
+		}
+	})
+}
+
+// A Settle waits for the renewal of its hold that is in flight, and for no longer than its own context. Close ends the renewals.
+func TestRenewalInFlight(t *testing.T) {
+	base := runtime.NumGoroutine()
+	check.Rounds(t, timeouts, func(t *check.Round, timeout time.Duration) {
+		e := newEnv(t, withContextTimeout(true))
+		l, _ := limiter(e.rdb, "inflight", core.FailClosed(), core.Timeout(time.Minute), core.Hold(6*timeout))
+		awaitRedis(t, l, "k")
+		res, kept := mode{}.reserve(t, l, 3, core.SourceRedis), mode{}.reserve(t, l, 2, core.SourceRedis)
+		e.proxy.Silence()
+		l.KeepHeld(res)
+		check.Eventually(t, "a renewal is in flight", func() bool { return strings.Contains(stacks(), "(*Store).renewOn") })
+		leaving, leave := context.WithTimeout(t.Context(), timeout/5)
+		defer leave()
+		start := time.Now()
+		if err := l.Settle(leaving, res, 0); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Settle: %v, want the context's error", err)
+		}
+		if took := time.Since(start); took > slack {
+			t.Errorf("Settle waited for %v", took)
+		}
+		e.proxy.Reset()
+		e.proxy.Pass()
+		awaitRedis(t, l, "k")
+		l.KeepHeld(kept)
+		if !renewing() {
+			t.Error("no goroutine renews")
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		check.Eventually(t, "nothing is renewed any more", func() bool { return !renewing() })
+		l.KeepHeld(kept) // does nothing
+		if renewing() {
+			t.Error("a Limiter that is closed renews")
+		}
+	})
+	check.NoGoroutineLeft(t, base)
+}
+
+func stacks() string {
+	text := make([]byte, 1<<20)
+	return string(text[:runtime.Stack(text, true)])
+}
