@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -305,10 +304,8 @@ func retryAlone(members []*member) {
 }
 
 // refused reports whether the server has run nothing, because of one of the keys. What it
-// replies where it stops a script half way has the place in the script.
-func refused(err error) bool {
-	return hasCode(err, "CROSSSLOT", "NOPERM") && !strings.Contains(err.Error(), ", on @user_script")
-}
+// refuses to a script that runs has another code.
+func refused(err error) bool { return hasCode(err, "CROSSSLOT", "NOPERM") }
 
 func (s *Store) decode(reply []int64, members []*member, needsHold bool) error {
 	limits := len(s.limits.members)
