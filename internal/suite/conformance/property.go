@@ -69,6 +69,7 @@ type trial struct {
 	judges    []*spends.Recorder // one for each limit; none when limits have changed, or state was lost
 	rewritten bool               // something was reserved, settled, taken back or reset
 	back      bool               // the clock has stepped back
+	refunded  bool               // a charge was refunded
 	trace     []string
 }
 
@@ -238,7 +239,7 @@ func (tr *trial) settle(t *testing.T) {
 
 // refund refunds a charge, or what was reserved, which is to settle it for nothing.
 func (tr *trial) refund(t *testing.T) {
-	tr.rewritten = true
+	tr.rewritten, tr.refunded = true, true
 	if tr.back {
 		tr.judges = nil // a refund is conservative only while the clock goes on
 	}
@@ -266,7 +267,6 @@ func (tr *trial) refund(t *testing.T) {
 		refund(t, c.lim, c.got)
 		tr.model.Refund(tr.now, c.want)
 	}
-	tr.back = true
 }
 
 func (tr *trial) reset(t *testing.T) {
@@ -380,7 +380,7 @@ func (tr *trial) advance() {
 		}
 	}
 	if d < 0 {
-		if tr.back {
+		if tr.refunded {
 			tr.judges = nil
 		}
 		tr.back = true
