@@ -33,6 +33,10 @@ const adapter = guard.Adapter[*fiber.Ctx, fiber.Handler]("fiberlimit")
 // application's ErrorHandler at once, as Fiber's own logger does, because only
 // that gives the final status; middleware further out sees no error then.
 //
+// Requests that hold slots of [core.InFlight] have a c.UserContext() that is canceled,
+// with the cause [core.ErrSlotLost], if the slots are lost. fasthttp's own context,
+// c.Context(), never is.
+//
 // It panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber.Handler {
 	g, handlers := adapter.New(lim, key, opts...)
