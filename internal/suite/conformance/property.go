@@ -180,7 +180,7 @@ func (tr *trial) allow(t *testing.T) bool {
 	tr.last = got
 	if got.Allowed && want.Allowed && n > 0 {
 		spend := 0
-		tr.judge(got, func(j *spends.Recorder, i int, at int64) { spend = j.Allow(at, n) })
+		tr.judge(got, func(j *spends.Recorder, _ int, at int64) { spend = j.Allow(at, n) })
 		tr.charged = append(tr.charged, charge{tr.lim, got, want, n, spend})
 	}
 	return tr.compare(t, got, want)

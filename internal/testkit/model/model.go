@@ -325,7 +325,7 @@ func (s *state) asCharged(l Limit, t int64) store {
 	if held == 0 {
 		return s.store
 	}
-	c := s.store.clone()
+	c := s.clone()
 	c.charge(l, t, held)
 	return c
 }
