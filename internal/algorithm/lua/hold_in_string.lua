@@ -26,9 +26,7 @@ local function write(key, record, needed, last)
   local text, main = format(record), needed and value or nil
   value = main
   if text or main then
-    local px = math.ceil(math.max(1, last - now) / 1000) + grace
-    if main and not expires then px = math.max(px, server.call('PTTL', key)) end -- another limit may have charged it
-    return server.pcall('SET', key, (main or '') .. (text or ''), 'PX', px).err
+    return server.pcall('SET', key, (main or '') .. (text or ''), 'PX', math.ceil(math.max(1, last - now) / 1000) + grace).err
   end
   if several then full = full or refuses(server.pcall('SET', key, '', 'NX')) end
   server.call('DEL', key)
