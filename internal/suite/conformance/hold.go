@@ -34,7 +34,7 @@ func holdCases() []testCase {
 		}
 	}
 	return append(cases, testCase{"Hold/Queue", reserveInQueue}, testCase{"Hold/Several", reserveSeveral}, testCase{"Hold/Record", foreignRecords},
-		testCase{"Hold/Windows", holdWindows}, testCase{"Hold/Log", holdsOfLog})
+		testCase{"Hold/Windows", holdWindows}, testCase{"Hold/NewestInstant", holdBehindNewest}, testCase{"Hold/Log", holdsOfLog})
 }
 
 func reserve(t *testing.T, lim *core.Limiter, key string, n int64) core.Result {
@@ -343,7 +343,7 @@ func holdClockBack(t *testing.T, s Store, limit maker) {
 	}
 	res := reserve(t, lim, "k", 20)
 	remains(t, lim, "k", left-20)
-	settle(t, lim, late, 0)
+	settle(t, lim, late, 10) // it has been charged, though by the clock it has not expired
 	remains(t, lim, "k", left-20)
 	settle(t, lim, res, 0)
 	remains(t, lim, "k", left)
@@ -511,4 +511,22 @@ func holdsOfLog(t *testing.T, s Store) {
 	remains(t, lim, "k", 21)
 	s.Advance(88 * time.Millisecond)
 	want(t, peek(t, lim, "k"), true, 24, 0, 0)
+}
+
+// holdBehindNewest has a hold expire while the clock is behind the newest charge of a log:
+// it is charged at that, as everything is.
+func holdBehindNewest(t *testing.T, s Store) {
+	if s.Redis == nil || s.ForgetsByClock {
+		t.Skip("the clock does not step back")
+	}
+	lim := s.limiter(t, "newest", core.SlidingWindowLog(core.PerMinute(10)), core.Hold(6*time.Second))
+	allowN(t, lim, "k", 1)
+	s.Advance(-50 * time.Second)
+	reserve(t, lim, "k", 4)
+	s.Advance(8 * time.Second)
+	want(t, peek(t, lim, "k"), true, 5, 0, time.Minute)
+	s.Advance(42*time.Second + 30*time.Second)
+	want(t, peek(t, lim, "k"), true, 5, 0, 30*time.Second)
+	s.Advance(30 * time.Second)
+	want(t, peek(t, lim, "k"), true, 10, 0, 0)
 }

@@ -235,6 +235,9 @@ func (tr *trial) settle(t *testing.T) {
 	}
 	settle(t, c.lim, c.got, actual)
 	tr.model.Settle(tr.now, c.want, actual)
+	if tr.IntN(4) == 0 {
+		settle(t, c.lim, c.got, c.units-actual/2) // does nothing
+	}
 }
 
 // refund refunds a charge, or what was reserved, which is to settle it for nothing.
