@@ -13,26 +13,25 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// holdCases reserve units and settle them. What fails when a rule is broken in the code,
-// in Lua or in Go, beside sequences of Properties (how many of 30 for each algorithm on
-// memory, miniredis and a driven Redis, 720 in all, is in brackets):
+// holdCases reserve units and settle them. These fail when a rule is broken in the Lua
+// scripts, and how many sequences of [Properties] do, of 30 for each algorithm on miniredis
+// and as many on a Redis with a driven clock:
 //
-//	what has expired is forgotten               Expires, Late, Reset (515)
-//	a Settle is applied twice                   Nothing, Once (137)
-//	a Reset forgets what is held                Reset (215)
-//	a late Settle takes from others             ClockBack (14)
-//	a late Settle is charged in full            Late (95)
-//	a decision ignores what is held             Counts and most others (525)
-//	charged before the newest instant of a log  NewestInstant (1)
-//	a debt is clipped to the capacity           Debt (36)
-//	a refund takes from whatever is owed        Refund/Late, Refund/AfterReset (214)
-//	the id of the holds is ignored              Lost (0)
-//	expired by the clock, and not by what was   ClockBack (1)
-//	  charged last
-//	a new hold under an expiry that is past     ClockBack (8)
-//	the TTL does not cover what is held         Expires, TTL (171)
-//	a queue gives back for any Settle           Queue, Several (40)
-//	of several limits one holds alone           Several, Counts (388)
+//	expired holds are forgotten                    Expires, Late, ClockBack, NewestInstant; 333
+//	a Settle is applied twice (in Go)              Nothing, Once; 136
+//	a Reset forgets what is held                   Reset; 157
+//	a late Settle takes from what others hold      ClockBack; 36
+//	a late Settle charges what has been charged    Late, ClockBack; 95
+//	a decision ignores what is held                Counts, Expires, Several; 319
+//	charged before the newest instant of a log     NewestInstant; 1
+//	a debt is clipped to the capacity              Debt; 33
+//	a refund takes from whatever is owed           Refund/Late, Older, AfterReset, Several; 136
+//	the id of the holds is ignored                 Lost; 0
+//	expired by the clock, not by the last charged  ClockBack; 1
+//	a hold gets an expiry that has been charged    ClockBack; 8
+//	the TTL does not cover what is held            TTL, Expires, Late, Order; 168
+//	a queue takes back for any cost                Queue, Several; 37
+//	a limit holds though another denies            Counts, Once, Several; 386
 func holdCases() []testCase {
 	var cases []testCase
 	for _, c := range []struct {
