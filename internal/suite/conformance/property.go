@@ -178,10 +178,12 @@ func (tr *trial) allow(t *testing.T) bool {
 	tr.notef("allow %d", n)
 	got, want := allowN(t, tr.lim, "k", n), tr.model.Decide(tr.now, n)
 	tr.last = got
-	if got.Allowed && want.Allowed && n > 0 {
+	if got.Allowed && n > 0 {
 		spend := 0
 		tr.judge(got, func(j *spends.Recorder, _ int, at int64) { spend = j.Allow(at, n) })
-		tr.charged = append(tr.charged, charge{tr.lim, got, want, n, spend})
+		if want.Allowed {
+			tr.charged = append(tr.charged, charge{tr.lim, got, want, n, spend})
+		}
 	}
 	return tr.compare(t, got, want)
 }
@@ -192,16 +194,18 @@ func (tr *trial) reserve(t *testing.T) bool {
 	tr.notef("reserve %d as #%d", n, len(tr.held))
 	got, want := reserve(t, tr.lim, "k", n), tr.model.Reserve(tr.now, n)
 	tr.last = got
-	if got.Allowed && want.Allowed {
+	if got.Allowed {
 		spend := 0
 		tr.judge(got, func(j *spends.Recorder, i int, at int64) {
 			if tr.specs[i].queues() {
 				spend = j.Allow(at, n)
 			} else {
-				spend = j.Reserve(at, want.Expiry(i), n)
+				spend = j.Reserve(at, tr.specs[i].model().Expiry(tr.now), n)
 			}
 		})
-		tr.held = append(tr.held, charge{tr.lim, got, want, n, spend})
+		if want.Allowed {
+			tr.held = append(tr.held, charge{tr.lim, got, want, n, spend})
+		}
 	}
 	return tr.compare(t, got, want)
 }
