@@ -17,6 +17,7 @@ const heldFor = 10 * time.Second
 type heldKeys struct {
 	seed  maphash.Seed
 	begun time.Time
+	used  atomic.Bool        // any key was added: most limiters hold nothing
 	until [1024]atomic.Int64 // for how long, counted from begun
 }
 
@@ -26,9 +27,15 @@ func (h *heldKeys) slot(k string) *atomic.Int64 {
 	return &h.until[maphash.String(h.seed, k)%uint64(len(h.until))]
 }
 
-func (h *heldKeys) add(k string) { h.slot(k).Store(int64(time.Since(h.begun) + heldFor)) }
+func (h *heldKeys) add(k string) {
+	h.slot(k).Store(int64(time.Since(h.begun) + heldFor))
+	h.used.Store(true)
+}
 
 func (h *heldKeys) has(k string) bool {
+	if !h.used.Load() {
+		return false
+	}
 	until := h.slot(k).Load()
 	return until != 0 && int64(time.Since(h.begun)) < until
 }

@@ -194,7 +194,7 @@ func (s *Store) runScripts(ctx context.Context, members []*member) error {
 
 // parts divides members by the scripts that they take.
 func (s *Store) parts(members []*member) []part {
-	plain := part{script: s.decide}
+	plain := part{script: s.decide, members: make([]*member, 0, len(members))}
 	var held []part
 	for _, m := range members {
 		limits := m.Call.limits
