@@ -17,12 +17,13 @@ type hello struct {
 	Config config  `json:"config"`
 	At     float64 `json:"at"` // by Redis's clock, like all instants: ms since the Unix epoch
 
-	Algorithms []described `json:"algorithms"` // in the order of the page
+	Lanes []described `json:"lanes"` // in the order of the page
 }
 
-// described is what the page must know of an algorithm to draw it.
+// described is what the page must know of a lane to draw it.
 type described struct {
 	Name    string `json:"name"`
+	Policy  string `json:"policy"`  // its outage policy, if it shows that and not its algorithm
 	Bucket  bool   `json:"bucket"`  // its capacity is the burst
 	Delays  bool   `json:"delays"`  // it holds what it admits until its turn has come
 	Windows bool   `json:"windows"` // it counts in windows, which begin at multiples of the period
@@ -30,38 +31,44 @@ type described struct {
 
 // changed reports a new configuration, and when it took effect.
 type changed struct {
-	Config config  `json:"config"`
-	At     float64 `json:"at"`
+	Config config            `json:"config"`
+	At     float64           `json:"at"`
+	Code   map[string]string `json:"code"` // a Go program with the limit, by lane
+}
+
+// An outage reports that Redis was "stopped" or "started" by the page, or that the
+// limiters have "noticed" it, or that it is "over" because Redis answers them again.
+type outage struct {
+	State string  `json:"state"`
+	At    float64 `json:"at"`
 }
 
 // A decision is a limiter's decision on one request.
 type decision struct {
-	Algorithm string  `json:"algorithm"`
-	Client    string  `json:"client"`
-	By        string  `json:"by"` // "traffic" or "hand"
-	At        float64 `json:"at"`
-	Allowed   bool    `json:"allowed"`
-	Delay     float64 `json:"delay"` // ms
-	Limit     int64   `json:"limit"`
-	Remaining int64   `json:"remaining"`
-	Used      float64 `json:"used"` // units, including this request
-	Source    string  `json:"source"`
+	Lane    string  `json:"lane"`
+	Client  string  `json:"client"`
+	By      string  `json:"by"` // "traffic" or "hand"
+	At      float64 `json:"at"`
+	Allowed bool    `json:"allowed"`
+	Delay   float64 `json:"delay"` // ms
+	Used    float64 `json:"used"`  // units, including this request; -1 if nobody counts
+	Source  string  `json:"source"`
 }
 
 // A response is the response to one request of the traffic.
 type response struct {
-	Algorithm string   `json:"algorithm"`
-	Client    string   `json:"client"`
-	By        string   `json:"by"`
-	Status    int      `json:"status"`
-	Header    []string `json:"header"`
-	Body      string   `json:"body"`
+	Lane   string   `json:"lane"`
+	Client string   `json:"client"`
+	By     string   `json:"by"`
+	Status int      `json:"status"`
+	Header []string `json:"header"`
+	Body   string   `json:"body"`
 }
 
 // levels reports how much of each limit is used, also between decisions.
 type levels struct {
 	Client string           `json:"client"`
-	Levels map[string]level `json:"levels"` // by algorithm
+	Levels map[string]level `json:"levels"` // by lane
 }
 
 // A level is how much of a limit was used at an instant, in units.
@@ -72,6 +79,7 @@ type level struct {
 
 func (hello) name() string    { return "hello" }
 func (changed) name() string  { return "changed" }
+func (outage) name() string   { return "outage" }
 func (decision) name() string { return "decision" }
 func (response) name() string { return "response" }
 func (levels) name() string   { return "levels" }
@@ -79,8 +87,8 @@ func (levels) name() string   { return "levels" }
 // patience is how long a page may take to read the events.
 const patience = 10 * time.Second
 
-// stream writes events to a page until done is closed or the page does not read.
-func stream(w http.ResponseWriter, events <-chan event, done <-chan struct{}) error {
+// send writes events to a page until done is closed or the page does not read.
+func send(w http.ResponseWriter, events <-chan event, done <-chan struct{}) error {
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream; charset=utf-8")
 	header.Set("Cache-Control", "no-store")

@@ -6,16 +6,43 @@ import (
 	"time"
 )
 
-// traffic yields each arrival at its time, until ctx ends. Windows begin at multiples
-// of the period since the Unix epoch, like those of an aligned limit.
-func (c config) traffic(ctx context.Context, clock func() time.Time) iter.Seq[arrival] {
+// A stream is traffic, and the lanes that get it.
+type stream struct {
+	config
+
+	lanes []*lane
+}
+
+// streams returns the traffic of c: that of its shape for the algorithms, and a steady
+// one of twice the limit for the outage policies, so that each shows at once.
+func streams(c config, lanes []*lane) []stream {
+	twice := config{Rate: c.Rate, Traffic: 2 * c.Rate, Shape: steady}
+	all := []stream{{config: c}, {config: twice}}
+	for _, l := range lanes {
+		i := 0
+		if l.policy != "" {
+			i = 1
+		}
+		all[i].lanes = append(all[i].lanes, l)
+	}
+	return all
+}
+
+// A moment is a request of the traffic and its time.
+type moment struct {
+	at     time.Time
+	client string
+}
+
+// traffic yields each request from an instant on, at its time, until ctx ends.
+func (c config) traffic(ctx context.Context, from time.Time, clock func() time.Time) iter.Seq[arrival] {
 	return func(yield func(arrival) bool) {
-		// If too little of this window is left for an attack, it begins in the next one.
-		start := windowOf(clock().Add(headStart))
+		start := begin(from)
 		for n := int64(0); ; n++ {
 			for _, a := range c.arrivals(n) {
-				wait := start.Add(a.at).Sub(clock())
-				if wait < -tooLate {
+				at := start.Add(a.at)
+				wait := at.Sub(clock())
+				if at.Before(from) || wait < -tooLate {
 					continue
 				}
 				if !sleep(ctx, wait) || !yield(a) {
@@ -29,6 +56,26 @@ func (c config) traffic(ctx context.Context, clock func() time.Time) iter.Seq[ar
 		}
 	}
 }
+
+// past returns the requests that traffic, if it begins at until, would have had before.
+func (c config) past(until time.Time) []moment {
+	var list []moment
+	start := begin(until)
+	for n := -2 * int64(shown/period); n <= 0; n++ {
+		for _, a := range c.arrivals(n) {
+			at := start.Add(time.Duration(n)*period + a.at)
+			if !at.Before(until.Add(-shown)) && at.Before(until) {
+				list = append(list, moment{at, a.client})
+			}
+		}
+	}
+	return list
+}
+
+// begin returns the beginning of the first window of traffic that begins at t. Windows
+// begin at multiples of the period since the Unix epoch, like those of an aligned
+// limit. If too little of a window is left for an attack, it begins in the next one.
+func begin(t time.Time) time.Time { return windowOf(t.Add(headStart)) }
 
 // windowOf returns the beginning of the window in which t lies.
 func windowOf(t time.Time) time.Time {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/redislimit/redislimit/core"
 )
 
@@ -21,13 +23,16 @@ var errSlow = errors.New("the page reads events too slowly")
 // A session is the simulation behind one open page. It lives as long as the
 // page's stream of events.
 type session struct {
-	id     string
-	client core.Client
-	events chan event
-	hand   chan handHit
-	change chan struct{}           // signals a new configuration
-	end    context.CancelCauseFunc // cancels the context of run
-	tasks  sync.WaitGroup
+	id      string
+	backend *backend
+	clock   func() time.Time // Redis's
+	past    []event          // of the traffic before live
+	live    time.Time        // when the live traffic begins
+	events  chan event
+	hand    chan handHit
+	change  chan struct{}           // signals a new configuration
+	end     context.CancelCauseFunc // cancels the context of run
+	tasks   sync.WaitGroup
 
 	mu     sync.Mutex
 	config config
@@ -40,26 +45,49 @@ type handHit struct {
 	but    *lane
 }
 
-func newSession(client core.Client, c config, end context.CancelCauseFunc) (*session, error) {
+// newSession connects to a Redis like shared, or to an embedded one if that is nil. The
+// caller closes the session.
+func newSession(ctx context.Context, shared redis.UniversalClient, c config, end context.CancelCauseFunc) (*session, error) {
 	s := &session{
-		id: rand.Text(), client: client, events: make(chan event, queued),
+		id: rand.Text(), events: make(chan event, queued),
 		hand: make(chan handHit, maxTraffic), change: make(chan struct{}, 1), end: end,
 	}
-	return s, s.set(c)
+	var err error
+	if s.backend, err = connect(shared); err != nil {
+		return nil, err
+	}
+	if s.clock, err = s.backend.clock(ctx); err == nil {
+		s.live = s.clock()
+		if s.backend.embedded != nil {
+			s.past, err = past(ctx, s.backend, s.id, c, s.live)
+		}
+	}
+	if err == nil {
+		err = s.set(c)
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *session) close() {
+	_, lanes := s.current()
+	closeLanes(lanes)
+	s.backend.close()
 }
 
 // set makes the lanes of a configuration. The limiters have the same names as before,
 // so used units stay used.
 func (s *session) set(c config) error {
-	lanes, err := newLanes(s.client, s.id, c, func(_ hit, d decision) { s.emit(d) })
+	lanes, err := newLanes(s.backend.client, s.id, c, s.clock, func(_ hit, d decision) { s.emit(d) }, core.Observe(s.watch))
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, l := range s.lanes {
-		_ = l.limiter.Close() // Close does not close the client and returns nil
-	}
+	closeLanes(s.lanes)
 	s.config, s.lanes = c, lanes
 	return nil
 }
@@ -68,6 +96,29 @@ func (s *session) current() (config, []*lane) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.config, s.lanes
+}
+
+// watch tells the page when the limiters notice that Redis has stopped, or answers again.
+func (s *session) watch(_ context.Context, e core.Event) {
+	switch e.Kind {
+	case core.EventFallbackOn:
+		s.emit(outage{"noticed", millis(s.clock())})
+	case core.EventFallbackOff:
+		s.emit(outage{"over", millis(s.clock())})
+	default:
+	}
+}
+
+// stop stops Redis for this session, or starts it again.
+func (s *session) stop(stopped bool) {
+	if !s.backend.link.set(stopped) {
+		return
+	}
+	state := "started"
+	if stopped {
+		state = "stopped"
+	}
+	s.emit(outage{state, millis(s.clock())})
 }
 
 // emit sends an event to the page. It never blocks, because it is called during
@@ -86,33 +137,51 @@ func (s *session) run(ctx context.Context) error {
 	defer s.end(nil)
 
 	c, lanes := s.current()
-	clock, err := redisClock(ctx, lanes[0])
-	if err != nil {
-		return err
-	}
-	start := hello{ID: s.id, Period: float64(period.Milliseconds()), Config: c, At: millis(clock())}
+	start := hello{ID: s.id, Period: float64(period.Milliseconds()), Config: c, At: millis(s.clock())}
 	for _, l := range lanes {
-		start.Algorithms = append(start.Algorithms, described{l.algorithm, l.kind.Bucket, l.kind.Delays, l.kind.Aligns})
+		start.Lanes = append(start.Lanes, l.described())
 	}
 	s.emit(start)
+	since := s.live
+	if len(s.past) > 0 {
+		since = since.Add(-shown)
+	}
+	s.report(c, lanes, since)
+	for _, e := range s.past {
+		s.emit(e)
+	}
+	s.past = nil
 	s.tasks.Go(func() { s.peek(ctx) })
 	for ctx.Err() == nil {
-		s.play(ctx, clock)
+		s.play(ctx)
+		c, lanes = s.current()
+		s.live = s.clock()
+		s.report(c, lanes, s.live)
 	}
 	return context.Cause(ctx)
 }
 
+// report sends the page a configuration and the code of its limits.
+func (s *session) report(c config, lanes []*lane, since time.Time) {
+	e := changed{Config: c, At: millis(since), Code: make(map[string]string, len(lanes))}
+	for _, l := range lanes {
+		e.Code[l.name] = l.code(c)
+	}
+	s.emit(e)
+}
+
 // play plays the current configuration until it changes or ctx ends.
-func (s *session) play(ctx context.Context, clock func() time.Time) {
+func (s *session) play(ctx context.Context) {
 	c, lanes := s.current()
-	s.emit(changed{Config: c, At: millis(clock())})
 	traffic, stop := context.WithCancel(ctx)
 	defer stop()
-	s.tasks.Go(func() {
-		for a := range c.traffic(traffic, clock) {
-			s.send(ctx, hit{a.client, "traffic"}, lanes, nil)
-		}
-	})
+	for _, t := range streams(c, lanes) {
+		s.tasks.Go(func() {
+			for a := range t.traffic(traffic, s.live, s.clock) {
+				s.send(ctx, hit{a.client, "traffic"}, t.lanes, nil)
+			}
+		})
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -125,15 +194,15 @@ func (s *session) play(ctx context.Context, clock func() time.Time) {
 	}
 }
 
-// send sends a request to all lanes at the same time.
+// send sends a request to several lanes at the same time.
 func (s *session) send(ctx context.Context, h hit, lanes []*lane, but *lane) {
 	for _, l := range lanes {
-		if but != nil && l.algorithm == but.algorithm {
+		if but != nil && l.name == but.name {
 			continue
 		}
 		s.tasks.Go(func() {
 			a := l.serve(ctx, h)
-			s.emit(response{l.algorithm, h.client, h.by, a.status, a.lines(), string(a.body)})
+			s.emit(response{l.name, h.client, h.by, a.status, a.lines(), string(a.body)})
 		})
 	}
 }
@@ -149,35 +218,26 @@ func (s *session) peek(ctx context.Context) {
 		case <-tick.C:
 		}
 		c, lanes := s.current()
-		s.look(ctx, clientA, lanes)
-		if c.Shape == clients {
-			s.look(ctx, clientB, lanes)
+		for _, client := range c.clients() {
+			s.emit(levelsOf(ctx, client, lanes))
 		}
 	}
 }
 
-func (s *session) look(ctx context.Context, client string, lanes []*lane) {
+// levelsOf reads the levels of a client, where there is one: while Redis does not answer,
+// only FailLocal counts.
+func levelsOf(ctx context.Context, client string, lanes []*lane) levels {
 	e := levels{Client: client, Levels: make(map[string]level, len(lanes))}
 	for _, l := range lanes {
-		r, err := l.limiter.Peek(ctx, keyOf(client))
-		if err != nil {
-			return
+		if r, err := l.limiter.Peek(ctx, keyOf(client)); err == nil && r.Limit > 0 {
+			at := r.At
+			if r.Source != core.SourceRedis {
+				at = l.clock()
+			}
+			e.Levels[l.name] = level{At: millis(at), Used: l.used(r)}
 		}
-		e.Levels[l.algorithm] = level{At: millis(r.At), Used: l.used(r)}
 	}
-	s.emit(e)
-}
-
-// redisClock returns Redis's clock, estimated from one call. The windows follow it.
-func redisClock(ctx context.Context, l *lane) (func() time.Time, error) {
-	asked := time.Now()
-	r, err := l.limiter.Peek(ctx, keyOf(clientA))
-	if err != nil {
-		return nil, err
-	}
-	now := time.Now()
-	ahead := r.At.Sub(asked.Add(now.Sub(asked) / 2))
-	return func() time.Time { return time.Now().Add(ahead) }, nil
+	return e
 }
 
 // pass passes a request by hand to the session. It returns false if too many wait.

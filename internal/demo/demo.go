@@ -22,11 +22,12 @@ import (
 
 // An App is a demo that is about to serve.
 type App struct {
-	Addr   string                // where to listen
-	Redis  redis.UniversalClient // of the -redis flag, or the embedded one
-	Home   *core.Limiter         // GET /, by client address
-	User   *core.Limiter         // GET /user, by user
-	APIKey *core.Limiter         // GET /key, by API key
+	Addr     string                // where to listen
+	Redis    redis.UniversalClient // of the -redis flag, or the embedded one
+	Embedded bool                  // Redis is the embedded one
+	Home     *core.Limiter         // GET /, by client address
+	User     *core.Limiter         // GET /user, by user
+	APIKey   *core.Limiter         // GET /key, by API key
 
 	close []func() error
 }
@@ -74,7 +75,7 @@ func (a *App) connect(redisURL string, out io.Writer) error {
 			return fmt.Errorf("starting the embedded redis: %w", err)
 		}
 		a.close = append(a.close, func() error { server.Close(); return nil })
-		redisURL = "redis://" + server.Addr()
+		redisURL, a.Embedded = "redis://"+server.Addr(), true
 		_, _ = fmt.Fprintln(out, "No -redis given: using an embedded Redis (miniredis) in this process. Its counts end with it.")
 	}
 	client, err := newClient(redisURL)

@@ -10,8 +10,8 @@ import (
 
 const (
 	rate        = 10 // the page's default
-	phoneWidth  = 375
-	phoneHeight = 812
+	phoneWidth  = 390
+	phoneHeight = 844
 	desktop     = 1280
 	height      = 880
 )
@@ -57,7 +57,7 @@ func TestBoundaryAttack(t *testing.T) {
 	}
 	p.keep("playground-phone-dark.png")
 	p.prefer("prefers-color-scheme", "light")
-	p.do(chromedp.ScrollIntoView(chromedp.CSS("[data-algorithm=sliding_window_counter]")))
+	p.do(chromedp.ScrollIntoView(chromedp.CSS("[data-lane=sliding_window_counter]")))
 	p.keep("playground-phone-light.png")
 
 	server.stop(t) // while the page still reads events
@@ -66,5 +66,5 @@ func TestBoundaryAttack(t *testing.T) {
 }
 
 func chart(algorithm string) string {
-	return "document.querySelector('[data-algorithm=" + algorithm + "] canvas').toDataURL()"
+	return "document.querySelector('[data-lane=" + algorithm + "] canvas').toDataURL()"
 }

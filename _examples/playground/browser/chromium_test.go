@@ -176,5 +176,5 @@ func (p *tab) lane(algorithm, number string) int {
 }
 
 func laneOf(algorithm, number string) string {
-	return fmt.Sprintf("Number(document.querySelector('[data-algorithm=%s]').dataset.%s)", algorithm, number)
+	return fmt.Sprintf("Number(document.querySelector('[data-lane=%s]').dataset.%s)", algorithm, number)
 }

@@ -36,7 +36,7 @@ func TestKeyboard(t *testing.T) {
 	}
 	p.do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.ArrowRight))
 	p.until("another rate", `location.search.includes("rate=31")`)
-	p.until("the new rate from the server", `document.querySelector("[data-algorithm=gcra] .count").textContent.includes("of 31, b ")`)
+	p.until("the new rate from the server", `document.querySelector("[data-lane=gcra] .count").textContent.includes("of 31, b ")`)
 
 	p.do(chromedp.Focus(chromedp.CSS("#hammer")), chromedp.KeyEvent(kb.Enter), chromedp.KeyEvent(" "))
 	p.until("two answers", `document.getElementById("hand-count").textContent === "You sent 2, 2 served, 0 denied."`)

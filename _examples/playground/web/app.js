@@ -1,16 +1,23 @@
-// The playground's page: reads the server's events and draws them.
-import { colours, draw } from "./draw.js"
-import { makeLanes, summary, showLane } from "./lanes.js"
-import { Panel } from "./panel.js"
+// The playground's page: reads the server's events and shows them.
+import { colours, draw } from "./chart.js"
+import { Code } from "./code.js"
 import { Controls } from "./controls.js"
+import { makeLanes, showLane, summary } from "./lanes.js"
+import { Panel } from "./panel.js"
 
 const byId = (id) => document.getElementById(id)
-const lanes = [] // made when the server has said which algorithms there are
+const lanes = [] // made when the server has said which there are
 const controls = new Controls(byId("controls"), adjust)
 const panel = new Panel()
+const code = new Code()
 const still = matchMedia("(prefers-reduced-motion: reduce)")
 const dark = matchMedia("(prefers-color-scheme: dark)")
-const page = { session: "", period: 5000, config: controls.config(), ahead: -Infinity, frozen: 0, colour: colours() }
+const page = {
+  session: "", state: "connecting", period: 5000, config: controls.config(), ahead: -Infinity, paused: 0, colour: colours(),
+  stopped: false, // by this page
+  away: false,    // to the limiters
+  outages: [],    // [{from, to}], by Redis's clock
+}
 
 dark.addEventListener("change", () => { page.colour = colours() })
 
@@ -20,68 +27,108 @@ const clock = () => performance.now() + page.ahead
 const heard = (at) => { page.ahead = Math.max(page.ahead - 0.02, at - performance.now()) }
 
 function follow() {
-  const events = new EventSource("events")
+  const events = new EventSource("events?" + new URLSearchParams(controls.config()))
   const on = (name, f) => events.addEventListener(name, (e) => f(JSON.parse(e.data)))
   on("hello", (e) => {
     if (lanes.length === 0) {
-      lanes.push(...makeLanes(byId("lanes"), e.algorithms))
+      lanes.push(...makeLanes(e.lanes, (policy) => byId(policy ? "policies" : "algorithms")))
+      for (const lane of lanes) lane.section.querySelector(".code").addEventListener("click", () => code.open(lane))
       panel.offer(lanes)
     }
     page.session = panel.session = e.id
     page.period = e.period
     page.ahead = -Infinity
     heard(e.at)
-    say("Live", "live")
+    Object.assign(page, { stopped: false, away: false, outages: [] }) // the new session has a Redis that answers
+    showRedis()
+    show("live")
     if (!same(e.config, controls.config())) adjust(controls.config())
   })
   on("changed", (e) => {
     page.config = e.config
+    code.programs = e.code
     for (const lane of lanes) lane.history.restart(e.at)
+  })
+  on("outage", ({ state, at }) => {
+    heard(at)
+    if (state === "stopped" || state === "started") page.stopped = state === "stopped"
+    if (state === "noticed" || state === "over") page.away = state === "noticed"
+    const last = page.outages.at(-1)
+    if (!last || last.to < Infinity) page.outages.push({ from: at, to: Infinity })
+    else if (!page.stopped && !page.away) last.to = at
+    page.outages = page.outages.slice(-20)
+    for (const lane of lanes) lane.history.restart(at)
+    showRedis()
   })
   on("decision", (e) => {
     heard(e.at)
-    lanes.find((lane) => lane.algorithm === e.algorithm)?.history.decide(e)
-    if (e.source === "fallback") say("Redis does not answer: each limit holds in this process", "trouble")
-    else if (e.source === "redis" && byId("state").className === "trouble") say("Live", "live")
+    lanes.find((lane) => lane.id === e.lane)?.history.decide(e)
   })
   on("levels", (e) => {
     for (const lane of lanes) {
-      const { at, used } = e.levels[lane.algorithm]
-      heard(at)
-      lane.history.level(e.client, at, used)
+      const level = e.levels[lane.id]
+      if (!level) continue
+      heard(level.at)
+      lane.history.level(e.client, level.at, level.used)
     }
   })
   on("response", (e) => panel.answered(e))
   events.onerror = () => {
     page.session = panel.session = ""
-    say("Not connected. Trying again.", "trouble")
+    show("lost")
     if (events.readyState !== EventSource.CLOSED) return
     setTimeout(follow, 3000) // the server is full, or did not answer: the browser does not try again by itself
   }
 }
 
-function say(text, kind) {
-  const state = byId("state")
-  if (state.textContent !== text) state.textContent = text
-  state.className = kind
+// show shows whether the page is live. What is paused stays so, unless the server is lost.
+function show(state, text = "") {
+  page.state = state
+  const shown = state === "live" && page.paused ? "paused" : state
+  const words = { connecting: "Connecting", live: "Live", paused: "Paused", lost: "Not connected. Trying again." }
+  write("state", text || words[shown])
+  byId("state").className = shown
+  document.body.dataset.state = shown
+}
+
+function showRedis() {
+  const texts = page.away
+    ? ["Redis stopped", "Redis does not answer. Each limiter follows its outage policy; those above fail local. Nobody waits for a timeout twice."]
+    : page.stopped ? ["Redis stopped", "Redis is stopped; the next request will notice."] : ["Redis answers", "Press Stop Redis. These three get the same steady traffic, twice the limit."]
+  if (page.away && !page.stopped) texts[1] = "Redis is back. The limiters ask it in the background, and go on with its counts within 5 s."
+  write("redis", texts[0])
+  byId("redis").className = page.away || page.stopped ? "stopped" : ""
+  write("outage-text", texts[1])
+  write("stop", page.stopped ? "Start Redis" : "Stop Redis")
+  document.body.dataset.redis = page.away || page.stopped ? "stopped" : "answers"
 }
 
 const same = (a, b) => Object.keys(a).every((key) => a[key] === b[key])
 
-// adjust sends the server another configuration, and shows its error if it is refused.
-async function adjust(config) {
+// send sends a change to the server, and shows its error if it is refused.
+async function send(method, path, body) {
   if (!page.session) return // it is sent once there is a session
   try {
-    const answer = await fetch(`sessions/${page.session}`, { method: "PUT", body: JSON.stringify(config) })
-    if (!answer.ok) say(await answer.text(), "trouble")
+    const answer = await fetch(`sessions/${page.session}${path}`, { method, body })
+    if (!answer.ok) show("refused", await answer.text())
   } catch {
-    say("Not connected. Trying again.", "trouble")
+    show("lost")
   }
 }
 
-byId("freeze").addEventListener("click", (e) => {
-  page.frozen = page.frozen ? 0 : clock() - behind
-  e.currentTarget.setAttribute("aria-pressed", String(page.frozen > 0))
+function adjust(config) {
+  send("PUT", "", JSON.stringify(config))
+}
+
+byId("stop").addEventListener("click", () => {
+  send("POST", page.stopped ? "/redis/start" : "/redis/stop")
+  if (!page.stopped) byId("outage").scrollIntoView({ block: "nearest", behavior: still.matches ? "auto" : "smooth" })
+})
+
+byId("pause").addEventListener("click", () => {
+  page.paused = page.paused ? 0 : clock() - behind
+  write("pause", page.paused ? "Resume" : "Pause")
+  show(page.state)
 })
 
 // behind is the delay of the charts: they show only times for which all events have arrived.
@@ -89,13 +136,14 @@ const behind = 150 // ms
 
 function render() {
   const width = lanes[0].canvas.clientWidth
-  const span = Math.min(14, Math.max(9, width / 45)) * 1000
-  const now = page.frozen || clock() - behind
+  const span = Math.min(14, Math.max(10, width / 40)) * 1000
+  const now = page.paused || clock() - behind
   for (const lane of lanes) {
     draw(lane.canvas, lane.history, {
-      now, span, period: page.period, limit: page.config.rate, windows: lane.windows, colour: page.colour,
-      capacity: lane.bucket ? page.config.burst : page.config.rate,
-      clients: page.config.shape === "clients" ? ["a", "b"] : ["a"],
+      now, span, period: page.period, limit: page.config.rate, windows: lane.windows, colour: page.colour, outages: page.outages,
+      capacity: lane.policy ? Math.min(page.config.burst, 2) : lane.bucket ? page.config.burst : page.config.rate,
+      clients: page.config.shape === "clients" && !lane.policy ? ["a", "b"] : ["a"],
+      promised: !lane.policy, broken: lane.verdict?.broken ?? false,
     })
   }
 }
@@ -104,15 +152,21 @@ function render() {
 const settle = 1200, listen = 4000 // ms
 let [pending, since, spoken] = ["", 0, -listen]
 function report() {
+  if (page.ahead === -Infinity) return
   for (const lane of lanes) {
     lane.history.forget(clock())
-    showLane(lane, clock(), page.period, page.config)
+    showLane(lane, clock(), page)
   }
-  const [text, now] = [summary(lanes, page.period, page.config), performance.now()]
+  const [text, now] = [summary(lanes, page), performance.now()]
   if (text !== pending) [pending, since] = [text, now]
-  if (byId("summary").textContent === text || now - since < settle || now - spoken < listen) return
-  byId("summary").textContent = text
+  const first = byId("summary").textContent === ""
+  if (!first && (byId("summary").textContent === text || now - since < settle || now - spoken < listen)) return
+  write("summary", text)
   spoken = now
+}
+
+function write(id, text) {
+  if (byId(id).textContent !== text) byId(id).textContent = text
 }
 
 let drawn = 0
@@ -123,6 +177,7 @@ function frame(time) {
   render()
 }
 
+showRedis()
 follow()
 setInterval(report, 250)
 requestAnimationFrame(frame)

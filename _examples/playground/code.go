@@ -1,0 +1,36 @@
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+	"text/template"
+
+	"github.com/redislimit/redislimit/internal/testkit/limits"
+)
+
+//go:embed program.go.tmpl
+var programText string
+
+var program = template.Must(template.New("program").Parse(programText))
+
+// expression returns the limit of a plan in Go.
+func (p plan) expression(c config) string {
+	arguments := []string{fmt.Sprintf("core.Per(%d, %d*time.Second)", c.Rate, int(period.Seconds()))}
+	if p.variant.Kind.Bucket {
+		arguments = append(arguments, fmt.Sprintf("core.Burst(%d)", p.burst))
+	}
+	if p.variant.Aligned {
+		arguments = append(arguments, "core.Aligned()")
+	}
+	return fmt.Sprintf("core.%s(%s)", limits.Constructor(p.variant.Kind), strings.Join(arguments, ", "))
+}
+
+// code returns a program that has the limit of a plan.
+func (p plan) code(c config) string {
+	var b strings.Builder
+	if err := program.Execute(&b, map[string]string{"Limit": p.expression(c), "Policy": p.policy}); err != nil {
+		panic(err) // not reached: the template is tested
+	}
+	return b.String()
+}
