@@ -44,6 +44,9 @@ func connect(shared redis.UniversalClient) (*backend, error) {
 	return b, nil
 }
 
+// patience is how long a client waits for Redis; limiters have a timeout of their own.
+const patience = 30 * time.Second
+
 // single makes a client of one server. It does not repeat what failed, so that the page
 // shows at once that Redis has stopped.
 func (b *backend) single(like *redis.Options) *redis.Client {
@@ -53,7 +56,8 @@ func (b *backend) single(like *redis.Options) *redis.Client {
 	}
 	options.Dialer = b.link.through(options.Dialer)
 	options.DialerRetries, options.MaxRetries = 1, -1
-	options.ContextTimeoutEnabled = true
+	options.PushNotificationProcessor = nil // that of the other client
+	options.ContextTimeoutEnabled, options.ReadTimeout, options.WriteTimeout = true, patience, patience
 	return redis.NewClient(&options)
 }
 

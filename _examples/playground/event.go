@@ -84,8 +84,8 @@ func (decision) name() string { return "decision" }
 func (response) name() string { return "response" }
 func (levels) name() string   { return "levels" }
 
-// patience is how long a page may take to read the events.
-const patience = 10 * time.Second
+// pageTimeout is how long a page may take to read the events.
+const pageTimeout = 10 * time.Second
 
 // send writes events to a page until done is closed or the page does not read.
 func send(w http.ResponseWriter, events <-chan event, done <-chan struct{}) error {
@@ -104,7 +104,7 @@ func send(w http.ResponseWriter, events <-chan event, done <-chan struct{}) erro
 		for range len(events) { // the events that are waiting, in the same packet
 			writeEvent(&buf, <-events)
 		}
-		if err := out.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		if err := out.SetWriteDeadline(time.Now().Add(pageTimeout)); err != nil {
 			return err
 		}
 		if _, err := buf.WriteTo(w); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -65,13 +66,16 @@ func newLanes(client core.Client, id string, c config, clock func() time.Time, o
 				observe(h, l.decision(h, e))
 			}
 		})
-		// On a busy laptop a slow reply must not be taken for an outage.
-		all := append([]core.Option{l.limit, watch, core.Timeout(5 * time.Second)}, options...)
+		all := append([]core.Option{
+			l.limit, watch, core.Prefix("play:" + id),
+			core.Timeout(5 * time.Second),              // on a busy laptop a slow reply must not be taken for an outage
+			core.Logger(slog.New(slog.DiscardHandler)), // the page shows outages; it makes many
+		}, options...)
 		if p.option != nil {
 			all = append(all, p.option)
 		}
 		var err error
-		if l.limiter, err = core.New(client, "play-"+id+"-"+p.name, all...); err != nil {
+		if l.limiter, err = core.New(client, p.name, all...); err != nil {
 			return nil, err
 		}
 		l.handler = httplimit.Middleware(l.limiter, httplimit.Key(clientKey))(http.HandlerFunc(served))
@@ -128,6 +132,12 @@ func (l *lane) serve(ctx context.Context, h hit) *answer {
 	a := &answer{header: http.Header{}}
 	l.handler.ServeHTTP(a, r)
 	return a
+}
+
+// answer is serve, and returns what the page shows of the answer.
+func (l *lane) answer(ctx context.Context, h hit) response {
+	a := l.serve(ctx, h)
+	return response{l.name, h.client, h.by, a.status, a.lines(), string(a.body)}
 }
 
 // used returns how much of the limit is used, in units. For a bucket it has a

@@ -56,20 +56,16 @@ func (l *link) isCut() bool {
 	return l.cut
 }
 
-// set cuts the link, or mends it. It returns false if that changes nothing.
-func (l *link) set(cut bool) bool {
+// set cuts the link, or mends it.
+func (l *link) set(cut bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.cut == cut {
-		return false
-	}
 	l.cut = cut
 	if cut {
 		for c := range l.conns {
 			_ = c.Conn.Close() // its user sees the error
 		}
 	}
-	return true
 }
 
 func (c *conn) Close() error {

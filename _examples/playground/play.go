@@ -34,10 +34,10 @@ type moment struct {
 	client string
 }
 
-// traffic yields each request from an instant on, at its time, until ctx ends.
-func (c config) traffic(ctx context.Context, from time.Time, clock func() time.Time) iter.Seq[arrival] {
+// traffic yields each request from an instant on, at its time, until ctx ends. start is
+// the beginning of its first window.
+func (c config) traffic(ctx context.Context, start, from time.Time, clock func() time.Time) iter.Seq[arrival] {
 	return func(yield func(arrival) bool) {
-		start := begin(from)
 		for n := int64(0); ; n++ {
 			for _, a := range c.arrivals(n) {
 				at := start.Add(a.at)
@@ -57,25 +57,26 @@ func (c config) traffic(ctx context.Context, from time.Time, clock func() time.T
 	}
 }
 
-// past returns the requests that traffic, if it begins at until, would have had before.
-func (c config) past(until time.Time) []moment {
+// between returns the requests from an instant until another, of traffic whose first
+// window begins at start, as if it had always been there.
+func (c config) between(from, until, start time.Time) []moment {
 	var list []moment
-	start := begin(until)
-	for n := -2 * int64(shown/period); n <= 0; n++ {
-		for _, a := range c.arrivals(n) {
-			at := start.Add(time.Duration(n)*period + a.at)
-			if !at.Before(until.Add(-shown)) && at.Before(until) {
+	n := from.Sub(start)/period - 1
+	for at := start.Add(n * period); at.Before(until); at = at.Add(period) {
+		for _, a := range c.arrivals(int64(n)) {
+			if at := at.Add(a.at); !at.Before(from) && at.Before(until) {
 				list = append(list, moment{at, a.client})
 			}
 		}
+		n++
 	}
 	return list
 }
 
-// begin returns the beginning of the first window of traffic that begins at t. Windows
+// firstWindow returns the beginning of the first window of traffic that begins at t. Windows
 // begin at multiples of the period since the Unix epoch, like those of an aligned
 // limit. If too little of a window is left for an attack, it begins in the next one.
-func begin(t time.Time) time.Time { return windowOf(t.Add(headStart)) }
+func firstWindow(t time.Time) time.Time { return windowOf(t.Add(headStart)) }
 
 // windowOf returns the beginning of the window in which t lies.
 func windowOf(t time.Time) time.Time {

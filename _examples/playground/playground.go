@@ -51,6 +51,7 @@ func (p *playground) follow(w http.ResponseWriter, r *http.Request) {
 	defer end(nil)
 	s, err := newSession(ctx, p.redis, c, end)
 	if err != nil {
+		say(err)
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}

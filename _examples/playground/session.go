@@ -28,6 +28,7 @@ type session struct {
 	clock   func() time.Time // Redis's
 	past    []event          // of the traffic before live
 	live    time.Time        // when the live traffic begins
+	start   time.Time        // the beginning of its first window
 	events  chan event
 	hand    chan handHit
 	change  chan struct{}           // signals a new configuration
@@ -37,6 +38,7 @@ type session struct {
 	mu     sync.Mutex
 	config config
 	lanes  []*lane
+	away   bool // Redis does not answer the limiters
 }
 
 // A handHit is a request by hand, for all lanes but one, which serves it itself.
@@ -57,9 +59,9 @@ func newSession(ctx context.Context, shared redis.UniversalClient, c config, end
 		return nil, err
 	}
 	if s.clock, err = s.backend.clock(ctx); err == nil {
-		s.live = s.clock()
+		s.begin()
 		if s.backend.embedded != nil {
-			s.past, err = past(ctx, s.backend, s.id, c, s.live)
+			s.past, s.live, err = playPast(ctx, s.backend, s.id, c, s.start, s.clock)
 		}
 	}
 	if err == nil {
@@ -70,6 +72,12 @@ func newSession(ctx context.Context, shared redis.UniversalClient, c config, end
 		return nil, err
 	}
 	return s, nil
+}
+
+// begin has the traffic begin now.
+func (s *session) begin() {
+	s.live = s.clock()
+	s.start = firstWindow(s.live)
 }
 
 func (s *session) close() {
@@ -98,27 +106,37 @@ func (s *session) current() (config, []*lane) {
 	return s.config, s.lanes
 }
 
-// watch tells the page when the limiters notice that Redis has stopped, or answers again.
+// watch sends the page an event when the limiters notice that Redis has stopped, or that
+// it answers again. All of them notice at once.
 func (s *session) watch(_ context.Context, e core.Event) {
-	switch e.Kind {
-	case core.EventFallbackOn:
-		s.emit(outage{"noticed", millis(s.clock())})
-	case core.EventFallbackOff:
-		s.emit(outage{"over", millis(s.clock())})
-	default:
+	away := e.Kind == core.EventFallbackOn
+	if !away && e.Kind != core.EventFallbackOff {
+		return
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away == away {
+		return
+	}
+	s.away = away
+	state := "over"
+	if away {
+		state = "noticed"
+	}
+	s.emit(outage{state, millis(s.clock())})
 }
 
 // stop stops Redis for this session, or starts it again.
 func (s *session) stop(stopped bool) {
-	if !s.backend.link.set(stopped) {
+	if s.backend.link.isCut() == stopped {
 		return
 	}
 	state := "started"
 	if stopped {
 		state = "stopped"
 	}
-	s.emit(outage{state, millis(s.clock())})
+	s.emit(outage{state, millis(s.clock())}) // the page must not see the limiters notice it first
+	s.backend.link.set(stopped)
 }
 
 // emit sends an event to the page. It never blocks, because it is called during
@@ -155,7 +173,7 @@ func (s *session) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		s.play(ctx)
 		c, lanes = s.current()
-		s.live = s.clock()
+		s.begin()
 		s.report(c, lanes, s.live)
 	}
 	return context.Cause(ctx)
@@ -173,11 +191,12 @@ func (s *session) report(c config, lanes []*lane, since time.Time) {
 // play plays the current configuration until it changes or ctx ends.
 func (s *session) play(ctx context.Context) {
 	c, lanes := s.current()
+	start, live := s.start, s.live
 	traffic, stop := context.WithCancel(ctx)
 	defer stop()
 	for _, t := range streams(c, lanes) {
 		s.tasks.Go(func() {
-			for a := range t.traffic(traffic, s.live, s.clock) {
+			for a := range t.traffic(traffic, start, live, s.clock) {
 				s.send(ctx, hit{a.client, "traffic"}, t.lanes, nil)
 			}
 		})
@@ -201,8 +220,7 @@ func (s *session) send(ctx context.Context, h hit, lanes []*lane, but *lane) {
 			continue
 		}
 		s.tasks.Go(func() {
-			a := l.serve(ctx, h)
-			s.emit(response{l.name, h.client, h.by, a.status, a.lines(), string(a.body)})
+			s.emit(l.answer(ctx, h))
 		})
 	}
 }

@@ -6,7 +6,7 @@ import { makeLanes, showLane, summary } from "./lanes.js"
 import { Panel } from "./panel.js"
 
 const byId = (id) => document.getElementById(id)
-const lanes = [] // made when the server has said which there are
+export const lanes = [] // made when the server has said which there are
 const controls = new Controls(byId("controls"), adjust)
 const panel = new Panel()
 const code = new Code()
@@ -17,6 +17,7 @@ const page = {
   stopped: false, // by this page
   away: false,    // to the limiters
   outages: [],    // [{from, to}], by Redis's clock
+  turned: 0,      // when Redis last stopped or came back
 }
 
 dark.addEventListener("change", () => { page.colour = colours() })
@@ -39,10 +40,10 @@ function follow() {
     page.period = e.period
     page.ahead = -Infinity
     heard(e.at)
-    Object.assign(page, { stopped: false, away: false, outages: [] }) // the new session has a Redis that answers
+    Object.assign(page, { stopped: false, away: false, outages: [], lost: 0 }) // the new session has a Redis that answers
     showRedis()
     show("live")
-    if (!same(e.config, controls.config())) adjust(controls.config())
+    if (Object.entries(controls.config()).some(([name, value]) => e.config[name] !== value)) adjust(controls.config())
   })
   on("changed", (e) => {
     page.config = e.config
@@ -57,7 +58,8 @@ function follow() {
     if (!last || last.to < Infinity) page.outages.push({ from: at, to: Infinity })
     else if (!page.stopped && !page.away) last.to = at
     page.outages = page.outages.slice(-20)
-    for (const lane of lanes) lane.history.restart(at)
+    page.turned = at
+    document.body.dataset.outage = "seen"
     showRedis()
   })
   on("decision", (e) => {
@@ -75,6 +77,7 @@ function follow() {
   on("response", (e) => panel.answered(e))
   events.onerror = () => {
     page.session = panel.session = ""
+    page.lost ||= clock() - behind
     show("lost")
     if (events.readyState !== EventSource.CLOSED) return
     setTimeout(follow, 3000) // the server is full, or did not answer: the browser does not try again by itself
@@ -85,7 +88,7 @@ function follow() {
 function show(state, text = "") {
   page.state = state
   const shown = state === "live" && page.paused ? "paused" : state
-  const words = { connecting: "Connecting", live: "Live", paused: "Paused", lost: "Not connected. Trying again." }
+  const words = { connecting: "Connecting", live: "Live", paused: "Paused", lost: "Not connected, retrying" }
   write("state", text || words[shown])
   byId("state").className = shown
   document.body.dataset.state = shown
@@ -93,8 +96,9 @@ function show(state, text = "") {
 
 function showRedis() {
   const texts = page.away
-    ? ["Redis stopped", "Redis does not answer. Each limiter follows its outage policy; those above fail local. Nobody waits for a timeout twice."]
-    : page.stopped ? ["Redis stopped", "Redis is stopped; the next request will notice."] : ["Redis answers", "Press Stop Redis. These three get the same steady traffic, twice the limit."]
+    ? ["Redis stopped", "Redis does not answer. Each limiter follows its outage policy; the algorithms above fail local."]
+    : page.stopped ? ["Redis stopped", "Redis is stopped. The next request will notice."]
+      : ["Redis answers", "Press Stop Redis. These three get the same steady traffic, twice their limit."]
   if (page.away && !page.stopped) texts[1] = "Redis is back. The limiters ask it in the background, and go on with its counts within 5 s."
   write("redis", texts[0])
   byId("redis").className = page.away || page.stopped ? "stopped" : ""
@@ -102,8 +106,6 @@ function showRedis() {
   write("stop", page.stopped ? "Start Redis" : "Stop Redis")
   document.body.dataset.redis = page.away || page.stopped ? "stopped" : "answers"
 }
-
-const same = (a, b) => Object.keys(a).every((key) => a[key] === b[key])
 
 // send sends a change to the server, and shows its error if it is refused.
 async function send(method, path, body) {
@@ -126,6 +128,7 @@ byId("stop").addEventListener("click", () => {
 })
 
 byId("pause").addEventListener("click", () => {
+  if (page.ahead === -Infinity) return
   page.paused = page.paused ? 0 : clock() - behind
   write("pause", page.paused ? "Resume" : "Pause")
   show(page.state)
@@ -137,9 +140,9 @@ const behind = 150 // ms
 function render() {
   const width = lanes[0].canvas.clientWidth
   const span = Math.min(14, Math.max(10, width / 40)) * 1000
-  const now = page.paused || clock() - behind
+  const now = page.paused || page.lost || clock() - behind
   for (const lane of lanes) {
-    draw(lane.canvas, lane.history, {
+    lane.words = draw(lane.canvas, lane.history, {
       now, span, period: page.period, limit: page.config.rate, windows: lane.windows, colour: page.colour, outages: page.outages,
       capacity: lane.policy ? Math.min(page.config.burst, 2) : lane.bucket ? page.config.burst : page.config.rate,
       clients: page.config.shape === "clients" && !lane.policy ? ["a", "b"] : ["a"],
@@ -152,9 +155,11 @@ function render() {
 const settle = 1200, listen = 4000 // ms
 let [pending, since, spoken] = ["", 0, -listen]
 function report() {
-  if (page.ahead === -Infinity) return
+  if (page.ahead === -Infinity || page.lost) return
+  const long = 600_000 // ms: what a paused page shows is kept that long
+  for (const lane of lanes) lane.history.forget(page.paused && clock() - page.paused < long ? page.paused : clock())
+  if (page.paused) return
   for (const lane of lanes) {
-    lane.history.forget(clock())
     showLane(lane, clock(), page)
   }
   const [text, now] = [summary(lanes, page), performance.now()]

@@ -14,7 +14,8 @@ export function colours() {
   return Object.fromEntries(names.map((name) => [name, style.getPropertyValue("--" + name).trim()]))
 }
 
-// draw draws a view: {now, span, period, clients, capacity, limit, windows, outages, promised, broken, colour}.
+// draw draws a view, and returns where it has put words, as [left, top, right, bottom]. The view is
+// {now, span, period, clients, capacity, limit, windows, outages, promised, broken, colour}.
 export function draw(canvas, history, view) {
   const ratio = window.devicePixelRatio || 1
   const [width, height] = [canvas.clientWidth, canvas.clientHeight]
@@ -51,36 +52,45 @@ export function draw(canvas, history, view) {
   drawMarks(plot, null, false, plot.base + 4 + (rows - 0.5) * row)
   c.restore()
   if (view.clients.length > 1) view.clients.forEach((client, i) => number(plot, client, plot.base + 4 + (i + 0.5) * row))
+  return plot.words
 }
 
 // drawAxis writes the limit and zero beside the plot.
 function drawAxis(plot) {
   const { c, left, right, base, y, capacity, colour } = plot
   number(plot, capacity, y(capacity))
-  number(plot, 0, base - 3)
+  number(plot, 0, base - 4)
   c.strokeStyle = colour.line
   c.lineWidth = 1
   line(c, left, base + 0.5, right, base + 0.5)
 }
 
-function number({ c, left, colour }, text, y) {
-  c.textAlign = "right"
-  c.fillStyle = colour.muted
-  c.fillText(String(text), left - 5, y + 0.5)
-  c.textAlign = "left"
+function number(plot, text, y) {
+  const { c, left, colour } = plot
+  put(plot, String(text), left - 5 - c.measureText(String(text)).width, y, { tone: colour.muted })
 }
 
-// say writes words into the strip at the top, centred at x, unless they would touch others.
-function say({ c, words, left, right, colour }, text, x, { bold = false, tone = colour.muted } = {}) {
-  c.font = (bold ? "600 " : "") + size + colour.font
+// say writes words into the strip at the top, centred at x.
+function say(plot, text, x, { bold = false, tone = plot.colour.muted } = {}) {
+  const { c, left, right } = plot
+  c.font = (bold ? "600 " : "") + size + plot.colour.font
   const width = c.measureText(text).width
-  const start = Math.max(left, Math.min(x - width / 2, right - width))
-  if (words.every(([from, to]) => start > to + 8 || start + width < from - 8)) {
-    c.fillStyle = tone
-    c.fillText(text, start, strip / 2)
-    words.push([start, start + width])
-  }
-  c.font = size + colour.font
+  put(plot, text, Math.max(left, Math.min(x - width / 2, right - width)), strip / 2, { tone })
+  c.font = size + plot.colour.font
+}
+
+// put writes a text at x, unless it would touch another. No line that is already there crosses it.
+function put({ c, words, right, colour }, text, x, y, { tone }) {
+  const box = [x, y - 6, x + c.measureText(text).width, y + 6]
+  const free = words.every(([l, t, r, b]) => box[0] > r + 3 || box[2] < l - 3 || box[1] >= b || box[3] <= t)
+  if (!free || box[2] > right) return
+  c.strokeStyle = colour.card
+  c.lineWidth = 3
+  c.lineJoin = "round"
+  c.strokeText(text, x, y + 0.5)
+  c.fillStyle = tone
+  c.fillText(text, x, y + 0.5)
+  words.push(box)
 }
 
 function drawOutages(plot) {
@@ -178,14 +188,15 @@ function drawLimit({ c, y, left, right, capacity, colour }) {
 }
 
 // drawMarks draws a row: dots for what was served, crosses for what was denied, and their number where they are close together.
-function drawMarks({ c, x, right, now, span, colour, history }, client, allowed, y) {
+function drawMarks(plot, client, allowed, y) {
+  const { c, x, right, now, span, colour, history } = plot
   const when = allowed ? "served" : "at"
   const marks = history.marks.filter((m) => m.allowed === allowed && (!client || m.client === client) && m[when] > now - span && m[when] <= now)
   if (allowed) marks.sort((a, b) => a.served - b.served)
   let first = 0
   marks.forEach((m, i) => {
     const at = x(m[when])
-    if (allowed) dot(c, at, y, 3, colour)
+    if (allowed) dot(c, at, y, 3, colour.served)
     else cross(c, at, y, 2.6, colour.denied)
     if (m.hand) {
       c.strokeStyle = colour.ink
@@ -196,8 +207,7 @@ function drawMarks({ c, x, right, now, span, colour, history }, client, allowed,
     if (next && next[when] - m[when] < near) return
     const count = String(i - first + 1)
     const end = at + 10 + c.measureText(count).width
-    c.fillStyle = allowed ? colour.served : colour.denied
-    if (i - first >= 2 && end <= (next ? x(next[when]) : right)) c.fillText(count, at + 6, y + 0.5)
+    if (i - first >= 2 && end <= (next ? x(next[when]) : right)) put(plot, count, at + 6, y, { tone: allowed ? colour.served : colour.denied })
     first = i + 1
   })
 }
@@ -212,11 +222,8 @@ function line(c, x1, y1, x2, y2) {
 function dot(c, x, y, r, colour) {
   c.beginPath()
   c.arc(x, y, r, 0, 2 * Math.PI)
-  c.fillStyle = colour.served
+  c.fillStyle = colour
   c.fill()
-  c.strokeStyle = colour.card
-  c.lineWidth = 0.75
-  c.stroke()
 }
 
 function cross(c, x, y, r, colour) {

@@ -12,7 +12,7 @@ export class Code {
   // open shows and copies the program of a lane.
   open(lane) {
     byId("code-title").textContent = `${lane.name} in Go`
-    byId("code-text").textContent = this.programs[lane.id] ?? ""
+    byId("code-text").replaceChildren(...(this.programs[lane.id] ?? "").split(/(?<=\n)/).map(part))
     byId("code-docs").href = lane.docs
     byId("code-docs").textContent = lane.policy ? "About outages" : "About this algorithm"
     byId("code").showModal()
@@ -28,4 +28,12 @@ export class Code {
       byId("code-state").textContent = "Selected: copy it with Ctrl+C or ⌘C."
     }
   }
+}
+
+// part returns a line of the program: the limit and its options stand out.
+function part(line) {
+  if (!line.startsWith("\t\tcore.")) return line
+  const strong = document.createElement("strong")
+  strong.textContent = line
+  return strong
 }

@@ -2,7 +2,7 @@
 const kept = 60_000
 
 export class History {
-  marks = []  // {at, served, client, allowed, delay, hand}, by time of decision
+  marks = []  // {at, served, client, allowed, delay, hand, counted}, by time of decision
   levels = {} // by client: [{at, used}]; used is null where nobody counts
   since = 0   // when the current configuration began
   totals = { admitted: 0, denied: 0, held: 0 }
@@ -14,7 +14,8 @@ export class History {
   }
 
   decide(d) {
-    insert(this.marks, { at: d.at, served: d.at + d.delay, client: d.client, allowed: d.allowed, delay: d.delay, hand: d.by === "hand" })
+    const counted = d.source !== "fallback" && d.source !== "none" // in Redis
+    insert(this.marks, { at: d.at, served: d.at + d.delay, client: d.client, allowed: d.allowed, delay: d.delay, hand: d.by === "hand", counted })
     this.totals[d.allowed ? "admitted" : "denied"]++
     if (d.delay > 0) this.totals.held++
     if (d.used < 0) return this.level(d.client, d.at, null)
@@ -35,9 +36,9 @@ export class History {
     }
   }
 
-  // served returns when requests of a client were served, of those decided since the last restart.
+  // served returns when requests of a client were served, of those that Redis has decided since the last restart.
   served(client) {
-    return this.marks.filter((m) => m.allowed && m.client === client && m.at >= this.since).map((m) => m.served).sort((a, b) => a - b)
+    return this.marks.filter((m) => m.allowed && m.counted && m.client === client && m.at >= this.since).map((m) => m.served).sort((a, b) => a - b)
   }
 
   // servedIn counts what was served to a client in (from, to].

@@ -7,7 +7,7 @@ const docs = "https://github.com/redislimit/redislimit/blob/main/docs/"
 // texts are the names of lanes, what the page says of them, and where the documents say more.
 const texts = {
   fixed_window: ["Fixed window", "Counts, and forgets when the window ends.", "algorithms.md#fixedwindow"],
-  sliding_window_log: ["Sliding window log", "Remembers each request: exact at any time.", "algorithms.md#slidingwindowlog"],
+  sliding_window_log: ["Sliding window log", "Remembers each request: always exact.", "algorithms.md#slidingwindowlog"],
   sliding_window_counter: ["Sliding window counter", "Estimates the log from two counts.", "algorithms.md#slidingwindowcounter"],
   token_bucket: ["Token bucket", "Lets a burst pass, and refills at the rate.", "algorithms.md#tokenbucket"],
   gcra: ["GCRA", "A token bucket by its other name.", "algorithms.md#gcra"],
@@ -40,12 +40,12 @@ export function makeLanes(described, parentOf) {
 const capital = (text) => text[0].toUpperCase() + text.slice(1)
 
 // showLane writes the numbers of a lane into the page.
-export function showLane(lane, now, { period, config, away }) {
+export function showLane(lane, now, { period, config, away, turned }) {
   const { history, section } = lane
   const { admitted, denied, held } = history.totals
   const [count, more, because] = [".count", ".more", ".because"].map((name) => section.querySelector(name))
   if (lane.policy) {
-    const from = Math.max(now - period, history.since)
+    const from = Math.max(now - period, turned)
     const asked = history.askedIn("a", from, now)
     const who = { FailLocal: "this process counts", FailOpen: "nobody counts", FailClosed: "nobody may pass" }[lane.policy]
     write(count, [strong(history.servedIn("a", from, now)), ` of ${asked} served`])
@@ -56,7 +56,7 @@ export function showLane(lane, now, { period, config, away }) {
     const { most, broken } = lane.verdict
     write(count, [strong(most.count, broken), ` at most in ${period / 1000} s`])
     write(more, [lane.leaky ? `waiting ${history.waiting(now)}, denied ${denied}` : `denied ${denied}`])
-    write(because, [broken ? "This breaks its promise: a bug!" : most.count > 0 ? lane.verdict.because : ""])
+    write(because, [broken ? "breaks its promise: a bug!" : away ? "this process counts" : most.count > 0 ? lane.verdict.because : ""])
     section.dataset.peak = most.count
   }
   Object.assign(section.dataset, { admitted, denied, held })
@@ -94,12 +94,12 @@ export function summary(lanes, { period, config }) {
       if (traffic <= rate) return `Steady traffic within the limit of ${limit}: all algorithms let all of it pass.`
       return `Steady traffic of ${traffic} per ${period / 1000} s, with a limit of ${limit}: all deny about the same number, and differ in which.`
     case "bursts":
-      return `${traffic} at once, with a limit of ${limit}: the leaky bucket spreads them, one each ${period / 1000 / rate} s; the others serve what fits at once.`
+      return `${traffic} at once, with a limit of ${limit}: the leaky bucket spreads them, one each ${+(period / 1000 / rate).toFixed(2)} s; the others serve what fits at once.`
   }
   const { count = 0, from, to } = fixed?.verdict?.most ?? {}
   if (count <= rate) return "Bursts on both sides of a window boundary: watch the fixed window."
-  return `The fixed window let ${count} requests through in ${seconds(to - from)} around a window boundary; its limit is ${limit}. ` +
-    `The sliding windows remember. The buckets allow a burst of ${burst}, and then the rate.`
+  return `Around a window boundary the fixed window let ${count} requests through in ${seconds(to - from)}: its limit is ${limit}. ` +
+    "The others remember what has just passed."
 }
 
-export const seconds = (ms) => `${(ms / 1000).toFixed(1)} s`
+const seconds = (ms) => `${(ms / 1000).toFixed(1)} s`

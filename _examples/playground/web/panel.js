@@ -39,6 +39,7 @@ export class Panel {
   async hit() {
     const id = this.choice.value
     const direct = this.waiting < heldAtOnce || !this.lanes.find((lane) => lane.id === id)?.leaky
+    document.body.dataset.hand = "seen"
     this.sent++
     this.waiting++
     this.show()
@@ -49,7 +50,7 @@ export class Panel {
       if (direct && limited) this.count(id, answer.status)
       if (!limited && !answer.ok) this.sent-- // the playground itself has refused it
       if (direct || !answer.ok) {
-        const header = [...answer.headers].map(([name, value]) => `${canonical(name)}: ${value}`)
+        const header = [...answer.headers].filter(([name]) => !["date", "content-length"].includes(name)).map(([name, value]) => `${canonical(name)}: ${value}`)
         this.hand[id] = [`${answer.status} ${answer.statusText}`, ...header, "", body].join("\n")
       }
     } catch (e) {

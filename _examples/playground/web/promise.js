@@ -11,7 +11,7 @@ export function verdict(lane, times, { rate, burst }, period) {
 
 // A log admits no more than the limit in any period.
 function log(times, most, { rate }) {
-  return { broken: most.count > rate, because: "never more, wherever the 5 s begin" }
+  return { broken: most.count > rate, because: "never more in any 5 s" }
 }
 
 // A window admits no more than the limit until the next one begins.
@@ -19,11 +19,11 @@ function windows(times, most, { rate, period, lane }) {
   const counts = new Map()
   for (const at of times) counts.set(Math.floor(at / period), (counts.get(Math.floor(at / period)) ?? 0) + 1)
   const broken = Math.max(0, ...counts.values()) > rate
-  if (most.count <= rate) return { broken, because: lane.windows ? "never more in a window" : "never more while traffic is even" }
+  if (most.count <= rate) return { broken, because: "never more in a window" }
   const boundary = Math.floor(most.to / period) * period
   const after = times.filter((at) => at >= Math.max(boundary, most.from) && at <= most.to).length
-  if (lane.windows) return { broken, because: `${most.count - after} before a window begins, ${after} after` }
-  return { broken, because: `${rate} and ${most.count - rate}: it only estimates the window before` }
+  if (lane.windows) return { broken, because: `${most.count - after} + ${after}, around a boundary` }
+  return { broken, because: `${rate} + ${most.count - rate}: it estimates the log` }
 }
 
 // A bucket admits its burst, and what is refilled meanwhile.
@@ -35,7 +35,7 @@ function bucket(times, most, { rate, burst, period }) {
 
 // A queue serves one at a time.
 function queue(times, most, { rate, period }) {
-  return { broken: overflows(times, 1, period / rate), because: `one each ${period / 1000 / rate} s, however they come` }
+  return { broken: overflows(times, 1, period / rate), because: `one each ${+(period / 1000 / rate).toFixed(2)} s` }
 }
 
 // overflows reports whether a bucket of a size, from which a unit leaks each interval, would overflow.
