@@ -17,6 +17,7 @@ type reservation struct {
 	mu       sync.Mutex
 	refs     []algorithm.Ref // by what each limit finds the hold
 	begun    time.Time       // when it was reserved or last renewed
+	lease    *lease          // whose units it has, until it is renewed; or nil
 	renewing chan struct{}   // closed when the renewal in flight has ended; nil if there is none
 	ended    bool            // it is settled, and not renewed any more
 	lost     bool            // a renewal failed: by what the hold is found is not known
@@ -34,6 +35,7 @@ func (r *reservation) begin() []algorithm.Ref {
 	if r.ended || r.lost {
 		return nil
 	}
+	r.lease = nil // which is settled without what is held for r
 	r.renewing = make(chan struct{})
 	r.begun = time.Now()
 	return r.refs
@@ -50,6 +52,18 @@ func (r *reservation) renewed(refs []algorithm.Ref, err error) {
 	}
 	close(r.renewing)
 	r.renewing = nil
+}
+
+// settleInLease ends the reservation of n units, of which actual were spent, if they are of a
+// lease that has not ended. It reports whether it did.
+func (r *reservation) settleInLease(n, actual int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lease == nil || actual > n || !r.lease.settle(n, actual) {
+		return false
+	}
+	r.ended = true
+	return true
 }
 
 // end ends the renewals, and waits for one in flight. It returns by what the hold is
@@ -83,7 +97,7 @@ func (l *Limiter) KeepHeld(r Result) {
 	if held == nil || r.receipt.claim.Owner() != l.id || r.receipt.n == 0 {
 		return
 	}
-	l.renewer.add(l.family, kept{held, r.receipt.limits, r.receipt.key, r.receipt.n, r.Source})
+	l.renewer.add(l.family, kept{held, r.receipt.limits, r.receipt.key, r.receipt.n, r.Source, false})
 }
 
 // A kept is a reservation that is renewed.
@@ -93,6 +107,7 @@ type kept struct {
 	key    string
 	n      int64
 	source Source
+	once   bool // it is moved from its lease to a hold of its own, and not renewed after that
 }
 
 // A renewer renews the reservations of a Limiter. Its goroutine runs while there are
@@ -110,7 +125,9 @@ func newRenewer() renewer {
 }
 
 func (w *renewer) add(f *family, k kept) {
-	every := k.limits.shortestHold() / 12
+	k.mu.Lock()
+	every := k.holdsFor(f) / 12
+	k.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	select {
@@ -145,6 +162,14 @@ func (w *renewer) close() {
 	}
 }
 
+// holdsFor returns for how long the reservation, which is locked, is held until it is renewed.
+func (k *kept) holdsFor(f *family) time.Duration {
+	if k.reservation.lease != nil {
+		return f.lease
+	}
+	return k.limits.shortestHold()
+}
+
 // forget removes r, which is settled.
 func (w *renewer) forget(r *reservation) {
 	w.mu.Lock()
@@ -168,34 +193,38 @@ func (w *renewer) run(f *family, every time.Duration) {
 		case <-w.closed:
 			return
 		}
-		due, ok := w.due(time.Now())
-		if !ok {
+		due, every := w.due(f, time.Now())
+		if every == 0 {
 			return
 		}
+		ticker.Reset(every)
 		f.renew(due)
 	}
 }
 
-// due returns the reservations that are to be renewed at now. It reports false if there
-// are none at all: the goroutine ends.
-func (w *renewer) due(now time.Time) ([]kept, bool) {
+// due returns the reservations that are to be renewed at now, and how often to look for more: 0
+// if there are none at all, so that the goroutine ends.
+func (w *renewer) due(f *family, now time.Time) ([]kept, time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var due []kept
+	w.every = 0
 	for r, k := range w.kept {
 		r.mu.Lock()
 		switch {
-		case r.ended || r.lost:
+		case r.ended || r.lost || k.once && r.lease == nil:
 			delete(w.kept, r)
-		case now.Sub(r.begun) >= k.limits.shortestHold()/4:
+			r.mu.Unlock()
+			continue
+		case now.Sub(r.begun) >= k.holdsFor(f)/4:
 			due = append(due, k)
+		}
+		if every := k.holdsFor(f) / 12; w.every == 0 || every < w.every {
+			w.every = every
 		}
 		r.mu.Unlock()
 	}
-	if len(w.kept) == 0 {
-		w.every = 0
-	}
-	return due, w.every > 0
+	return due, w.every
 }
 
 // renew renews reservations, each once.

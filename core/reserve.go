@@ -72,6 +72,9 @@ func (l *Limiter) Settle(ctx context.Context, r Result, actual int64) error {
 	}
 	limits, key, n := r.receipt.limits, r.receipt.key, r.receipt.n
 	l.renewer.forget(held)
+	if held.settleInLease(n, actual) {
+		return nil
+	}
 	refs, err := held.end(ctx)
 	if err != nil {
 		return err
