@@ -10,6 +10,22 @@ func DriveLeases(l *Limiter, wall, mono func() time.Duration) {
 	l.renewer.close()
 }
 
+// HeatLeases has a key be hot when it was asked for so often, and a lease take such a share.
+func HeatLeases(l *Limiter, asks, share int64) { l.leases.hot.asks, l.leases.hot.share = asks, share }
+
+// LeaseOf returns the expiry of what is held for res, and whether that is of a lease which is
+// open.
+func LeaseOf(res Result) (expiry int64, open bool) {
+	le := res.receipt.lease
+	if held := res.receipt.held; held != nil {
+		return held.refs[0].B, held.lease != nil && held.lease.state.Load()&leaseClosed == 0
+	}
+	if le == nil {
+		return 0, false
+	}
+	return le.refs[0].B, le.state.Load()&leaseClosed == 0
+}
+
 // CloseOldLeases closes the leases whose time has come.
 func CloseOldLeases(l *Limiter) { l.leases.closeOld(l.leases.now()) }
 
@@ -29,3 +45,6 @@ func OpenLeases(l *Limiter) int {
 	defer l.leases.mu.Unlock()
 	return len(l.leases.open)
 }
+
+// CostOf returns how many units were charged or reserved for res.
+func CostOf(res Result) int64 { return res.receipt.n }

@@ -32,6 +32,8 @@ const hotCounts = 8192
 // without a lock.
 type hotKeys struct {
 	d      time.Duration // of a lease
+	asks   int64         // hotAsks
+	share  int64         // leaseShare
 	seed   maphash.Seed
 	owner  uint64 // of claims
 	counts [hotCounts]atomic.Uint64
@@ -54,7 +56,7 @@ type hotKey struct {
 }
 
 func newHotKeys(d time.Duration, owner uint64) *hotKeys {
-	return &hotKeys{d: d, seed: maphash.MakeSeed(), owner: owner}
+	return &hotKeys{d: d, asks: hotAsks, share: leaseShare, seed: maphash.MakeSeed(), owner: owner}
 }
 
 func (t *hotKeys) hash(key string) uint64 { return maphash.String(t.seed, key) }
@@ -107,7 +109,7 @@ func (t *hotKeys) count(hash uint64, key string, limits *limitSet, now time.Dura
 	default:
 		since, asks = tick, 1
 	}
-	if asks >= hotAsks {
+	if int64(asks) >= t.asks {
 		if len(key) > maxHotKey {
 			return nil
 		}
@@ -120,7 +122,7 @@ func (t *hotKeys) count(hash uint64, key string, limits *limitSet, now time.Dura
 // add returns a new hotKey for key, or nil where there is no room.
 func (t *hotKeys) add(hash uint64, key string, limits *limitSet, now time.Duration) *hotKey {
 	added := &hotKey{key: strings.Clone(key), limits: limits, claims: claim.Shared{Owner: t.owner}, last: now}
-	added.demand.add(now, t.d, hotAsks-1, hotAsks-1)
+	added.demand.add(now, t.d, t.asks-1, t.asks-1)
 	set := &t.sets[hash%hotSets]
 	for i := range set {
 		old := set[i].Load()
@@ -162,14 +164,14 @@ func (h *hotKey) heard(res *Result) {
 }
 
 // wanted returns how many units are to be leased; 0 for none.
-func (h *hotKey) wanted(now, d time.Duration) int64 {
+func (h *hotKey) wanted(now time.Duration, t *hotKeys) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	asks, units := h.demand.sum(now, d)
-	if asks < hotAsks || h.remaining < 1 {
+	asks, units := h.demand.sum(now, t.d)
+	if asks < t.asks || h.remaining < 1 {
 		return 0
 	}
-	return max(1, min(units, h.remaining/leaseShare, maxLeased))
+	return max(1, min(units, h.remaining/t.share, maxLeased))
 }
 
 // demand is how often a key was asked for within the last d, and for how many units: those

@@ -312,7 +312,7 @@ func (ls *leases) begin(h *hotKey, seen *lease, now instant) *exchange {
 		}
 	}
 	if !ls.isClosed() {
-		x.Units, x.Duration = h.wanted(now.mono, ls.d), ls.d.Microseconds()
+		x.Units, x.Duration = h.wanted(now.mono, ls.hot), ls.d.Microseconds()
 	}
 	if x.Units == 0 && x.Held == 0 {
 		x.finish()
