@@ -13,17 +13,26 @@ func DriveLeases(l *Limiter, wall, mono func() time.Duration) {
 // HeatLeases has a key be hot when it was asked for so often, and a lease take such a share.
 func HeatLeases(l *Limiter, asks, share int64) { l.leases.hot.asks, l.leases.hot.share = asks, share }
 
-// LeaseOf returns the expiry of what is held for res, and whether that is of a lease which is
-// open.
-func LeaseOf(res Result) (expiry int64, open bool) {
-	le := res.receipt.lease
-	if held := res.receipt.held; held != nil {
-		return held.refs[0].B, held.lease != nil && held.lease.state.Load()&leaseClosed == 0
+// ExpiryOf returns when the units expire that are held for res, or 0.
+func ExpiryOf(res Result) int64 {
+	switch {
+	case res.receipt.held != nil:
+		return res.receipt.held.refs[0].B
+	case res.receipt.lease != nil:
+		return res.receipt.lease.refs[0].B
 	}
-	if le == nil {
-		return 0, false
+	return 0
+}
+
+// CostOf returns how many units were charged or reserved for res.
+func CostOf(res Result) int64 { return res.receipt.n }
+
+// LatestLease identifies the lease of a key.
+func LatestLease(l *Limiter, key string) any {
+	if h := l.leases.hot.find(l.leases.hot.hash(key), key, l.limits); h != nil {
+		return h.lease.Load()
 	}
-	return le.refs[0].B, le.state.Load()&leaseClosed == 0
+	return nil
 }
 
 // CloseOldLeases closes the leases whose time has come.
@@ -45,6 +54,3 @@ func OpenLeases(l *Limiter) int {
 	defer l.leases.mu.Unlock()
 	return len(l.leases.open)
 }
-
-// CostOf returns how many units were charged or reserved for res.
-func CostOf(res Result) int64 { return res.receipt.n }
