@@ -84,6 +84,8 @@ type history struct {
 	machines []*machine
 	trace    []string
 
+	count int64 // of the limit, which may be raised to historyCount
+
 	steps, leased, asked, late, gone int
 }
 
@@ -138,7 +140,12 @@ func newHistory(t *testing.T, client *redis.Client, v limits.Variant, seed uint6
 		t: t, client: client, random: rand.New(rand.NewPCG(seed, 17)), driven: conformance.NewDriven(client), v: v, seed: seed,
 		judge: spends.Limit{Kind: kind, Count: historyCount, Period: historyPeriod.Microseconds(), Capacity: historyCount},
 	}
+	h.driven.Advance(time.Date(2090, 1, 1, 0, 0, 0, h.random.IntN(1e9), time.UTC).Sub(h.driven.Now())) // the same in each run
 	h.latest = h.driven.Now()
+	h.count = historyCount
+	if h.random.IntN(4) == 0 {
+		h.count /= 2
+	}
 	for i := range 3 {
 		h.machines = append(h.machines, h.boot(i))
 	}
@@ -150,7 +157,7 @@ func (h *history) boot(id int) *machine {
 	if h.random.IntN(3) == 0 {
 		m.rate = 1 - 0.0009*float64(h.random.IntN(2)) // slow: the dangerous direction
 	}
-	lim, err := core.New(m, "lease", h.limit(historyCount), core.Lease(leased), core.FailClosed(), core.Timeout(time.Minute), core.DenyCache(0),
+	lim, err := core.New(m, "lease", h.limit(h.count), core.Lease(leased), core.FailClosed(), core.Timeout(time.Minute), core.DenyCache(0),
 		core.Hold(2*leased), core.Coalesce(1))
 	if err != nil {
 		h.t.Fatal(err)
@@ -191,6 +198,7 @@ func (h *history) next() int {
 
 // pass has time pass, in small steps, so that it is known when holds expire.
 func (h *history) pass(by time.Duration) {
+	by = by.Truncate(time.Microsecond)
 	for by > 0 {
 		d := min(by, leased/50)
 		by -= d
@@ -201,7 +209,7 @@ func (h *history) pass(by time.Duration) {
 			if s.expiry > 0 && !s.crossed && s.expiry <= now {
 				s.crossed = true
 				if s.reserved && !s.done {
-					s.Until = h.instant()
+					s.Until = h.instant() - (now - s.expiry)
 				}
 			}
 		}
@@ -415,6 +423,12 @@ func (h *history) verify() {
 		h.t.Errorf("seed %d: %v", h.seed, err)
 		if os.Getenv("REDISLIMIT_LEASE_TRACE") != "" {
 			h.t.Log(strings.Join(h.trace, "\n"))
+			for _, o := range h.spent {
+				if o.Step <= s.Step && o.Until > s.From-2*historyPeriod.Microseconds() {
+					h.t.Logf("%+v by %d, reserved %v, done %v, crossed %v, %v", o.Spend, o.by, o.reserved, o.done, o.crossed, o.res.Source)
+				}
+			}
+			h.t.Logf("%+v, resets %v", h.debts, h.resets)
 		}
 		return
 	}
@@ -453,6 +467,9 @@ func (h *history) act() {
 		h.gone += core.OpenLeases(m.Limiter)
 		core.AbandonLeases(m.Limiter)
 		h.machines[m.id] = h.boot(m.id)
+	case what < 80:
+		h.say("the limit is raised")
+		h.count = historyCount
 	case what < 90:
 		h.pass(time.Duration(h.random.Int64N(int64(leased))))
 	case what < 92:
@@ -468,12 +485,16 @@ func (m *machine) ask(n int64, reserve bool) {
 	x := &execution{}
 	ctx := context.WithValue(context.Background(), executionKey{}, x)
 	begun := h.instant()
-	decide := m.AllowN
+	lim, err := m.With(h.limit(h.count))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	decide := lim.AllowN
 	if reserve {
-		decide = m.Reserve
+		decide = lim.Reserve
 	}
 	res, err := decide(ctx, "k", n)
-	lease := core.LatestLease(m.Limiter, "k")
+	lease := core.LatestLease(lim, "k")
 	if _, known := m.granted[lease]; !known {
 		m.granted[lease] = x.step
 	}
