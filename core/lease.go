@@ -385,7 +385,7 @@ func (ls *leases) run() {
 // closeOld closes leases a little before their time, so that they are settled before what is
 // held has expired: then it would be charged whole.
 func (ls *leases) closeOld(now instant) {
-	ls.sendEnded(ls.older(now, ls.d*7/8), now)
+	ls.sendEnded(ls.older(now, ls.d*3/4), now)
 }
 
 // older returns the open leases of at least an age.

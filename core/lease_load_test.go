@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,7 +33,7 @@ func TestLeaseUnderLoad(t *testing.T) {
 			var callers sync.WaitGroup
 			var all []*core.Limiter
 			for range 3 {
-				lim := core.MustNew(server.Client(t), "load-"+v.Kind.Tag+limit.Name(), limit, core.Lease(50*time.Millisecond), core.FailClosed(),
+				lim := core.MustNew(server.Client(t), "load-"+v.Kind.Tag+limit.Name(), limit, core.Lease(100*time.Millisecond), core.FailClosed(),
 					core.Timeout(time.Minute), core.DenyCache(0))
 				all = append(all, lim)
 				for range 64 {
@@ -49,6 +50,7 @@ func TestLeaseUnderLoad(t *testing.T) {
 							case res.Allowed:
 								admitted.Add(1)
 							}
+							runtime.Gosched() // callers that never wait would keep replies waiting, for 10 ms each
 						}
 					})
 				}
