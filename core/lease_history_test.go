@@ -459,7 +459,8 @@ func (h *history) act() {
 		h.say("%d: closes old leases", m.id)
 		core.CloseOldLeases(m.Limiter)
 	case what < 75:
-		m.setBy += time.Duration(h.random.Int64N(int64(2*time.Hour))) - time.Hour
+		most := []time.Duration{leased, time.Hour}[h.random.IntN(2)]
+		m.setBy += time.Duration(h.random.Int64N(int64(2*most))) - most
 	case what < 77:
 		h.back()
 	case what < 79:
