@@ -253,7 +253,9 @@ func (l *Limiter) ask(ctx context.Context, res *Result, key string, n int64, op 
 }
 
 // decideInRedis also returns for how long at least the units are denied, if they are.
-func (l *Limiter) decideInRedis(ctx context.Context, res *Result, key string, n int64, op algorithm.Op, x *exchange) (deniedFor time.Duration, err error) {
+func (l *Limiter) decideInRedis(
+	ctx context.Context, res *Result, key string, n int64, op algorithm.Op, x *exchange,
+) (deniedFor time.Duration, err error) {
 	d := newRedisDecision(l.id, len(l.limits.members))
 	var held *reservation
 	var refs []algorithm.Ref

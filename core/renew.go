@@ -164,7 +164,7 @@ func (w *renewer) close() {
 
 // holdsFor returns for how long the reservation, which is locked, is held until it is renewed.
 func (k *kept) holdsFor(f *family) time.Duration {
-	if k.reservation.lease != nil {
+	if k.lease != nil {
 		return f.lease
 	}
 	return k.limits.shortestHold()

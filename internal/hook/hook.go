@@ -24,3 +24,31 @@ func SetNewLimit(f func(*algorithm.Kind, int64, time.Duration, LimitSettings) an
 	NewLimit = f
 	return true
 }
+
+// LeaseHooks are what tests do to the leases of a core.Limiter, which is the first argument.
+type LeaseHooks struct {
+	// Drive has leases go by clocks of a test, and closes none in the background.
+	Drive func(limiter any, wall, mono func() time.Duration)
+	// Heat has a key be hot when it was asked for so often, and a lease take such a share.
+	Heat func(limiter any, asks, share int64)
+	// CloseOld closes the leases whose time has come.
+	CloseOld func(limiter any)
+	// Abandon forgets all leases, as if the process had died.
+	Abandon func(limiter any)
+	// Open returns how many leases are open.
+	Open func(limiter any) int
+	// Latest identifies the lease of a key.
+	Latest func(limiter any, key string) any
+	// Receipt returns until when units are held for a core.Result, or 0, and how many were
+	// charged or reserved.
+	Receipt func(result any) (expiry, n int64)
+}
+
+// Leases are the LeaseHooks of package core.
+var Leases LeaseHooks
+
+// SetLeases sets Leases.
+func SetLeases(h LeaseHooks) bool {
+	Leases = h
+	return true
+}

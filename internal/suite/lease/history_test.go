@@ -1,4 +1,4 @@
-package core_test
+package lease_test
 
 import (
 	"context"
@@ -163,8 +163,8 @@ func (h *history) boot(id int) *machine {
 		h.t.Fatal(err)
 	}
 	m.Limiter = lim
-	core.DriveLeases(lim, func() time.Duration { return m.elapsed() + m.setBy }, m.elapsed)
-	core.HeatLeases(lim, int64(2+h.random.IntN(2)), int64(1+h.random.IntN(3)))
+	driveLeases(lim, func() time.Duration { return m.elapsed() + m.setBy }, m.elapsed)
+	heatLeases(lim, int64(2+h.random.IntN(2)), int64(1+h.random.IntN(3)))
 	return m
 }
 
@@ -187,7 +187,7 @@ func (h *history) instant() int64 {
 	}
 }
 
-func (h *history) say(format string, args ...any) {
+func (h *history) sayf(format string, args ...any) {
 	h.trace = append(h.trace, fmt.Sprintf("%4d %9v ", h.step, h.passed)+fmt.Sprintf(format, args...))
 }
 
@@ -238,14 +238,14 @@ func (h *history) back() {
 	case spends.Aligned, spends.Counter:
 		by = min(by, now.Sub(now.Truncate(historyPeriod)))
 	}
-	h.say("clock back by %v", by)
+	h.sayf("clock back by %v", by)
 	h.driven.Advance(-by)
 }
 
-type lost struct{}
+type lostError struct{}
 
-func (lost) Error() string { return "CLUSTERDOWN Hash slot not served" } // says nothing about the server's health
-func (lost) RedisError()   {}
+func (lostError) Error() string { return "CLUSTERDOWN Hash slot not served" } // says nothing about the server's health
+func (lostError) RedisError()   {}
 
 // Process carries a command to Redis, on a bad network.
 func (m *machine) Process(ctx context.Context, cmd redis.Cmder) error {
@@ -255,9 +255,9 @@ func (m *machine) Process(ctx context.Context, cmd redis.Cmder) error {
 	}
 	h.transit()
 	if h.random.IntN(60) == 0 {
-		h.say("%d: request lost", m.id)
-		cmd.SetErr(lost{})
-		return lost{}
+		h.sayf("%d: request lost", m.id)
+		cmd.SetErr(lostError{})
+		return lostError{}
 	}
 	if cmd.Name() == "evalsha" && h.random.IntN(30) == 0 {
 		return h.forgotten(cmd)
@@ -268,21 +268,21 @@ func (m *machine) Process(ctx context.Context, cmd redis.Cmder) error {
 	}
 	h.transit()
 	if err == nil && h.random.IntN(40) == 0 {
-		h.say("%d: reply lost", m.id)
-		cmd.SetErr(lost{})
-		return lost{}
+		h.sayf("%d: reply lost", m.id)
+		cmd.SetErr(lostError{})
+		return lostError{}
 	}
 	return err
 }
 
-type noScript struct{}
+type noScriptError struct{}
 
-func (noScript) Error() string { return "NOSCRIPT No matching script." }
-func (noScript) RedisError()   {}
+func (noScriptError) Error() string { return "NOSCRIPT No matching script." }
+func (noScriptError) RedisError()   {}
 
 func (h *history) forgotten(cmd redis.Cmder) error {
-	cmd.SetErr(noScript{})
-	return noScript{}
+	cmd.SetErr(noScriptError{})
+	return noScriptError{}
 }
 
 // transit is a while in which other things happen.
@@ -374,7 +374,7 @@ func (h *history) calls(cmd redis.Cmder) []call {
 func (h *history) settled(m *machine, c call, step int) {
 	left := c.m
 	for _, s := range h.spent {
-		if s.by == m.id && s.expiry == c.expiry && s.Charged == 0 && !(s.reserved && !s.done) && left >= s.Units && s.Units > 0 {
+		if s.by == m.id && s.expiry == c.expiry && s.Charged == 0 && (!s.reserved || s.done) && left >= s.Units && s.Units > 0 {
 			s.Charged = step
 			left -= s.Units
 		}
@@ -453,23 +453,23 @@ func (h *history) act() {
 	case what < 67:
 		m.refundOne()
 	case what < 69:
-		h.say("%d: reset", m.id)
+		h.sayf("%d: reset", m.id)
 		_ = m.Reset(context.Background(), "k")
 	case what < 72:
-		h.say("%d: closes old leases", m.id)
-		core.CloseOldLeases(m.Limiter)
+		h.sayf("%d: closes old leases", m.id)
+		closeOldLeases(m.Limiter)
 	case what < 75:
 		most := []time.Duration{leased, time.Hour}[h.random.IntN(2)]
 		m.setBy += time.Duration(h.random.Int64N(int64(2*most))) - most
 	case what < 77:
 		h.back()
 	case what < 79:
-		h.say("%d: dies, with %d leases", m.id, core.OpenLeases(m.Limiter))
-		h.gone += core.OpenLeases(m.Limiter)
-		core.AbandonLeases(m.Limiter)
+		h.sayf("%d: dies, with %d leases", m.id, openLeases(m.Limiter))
+		h.gone += openLeases(m.Limiter)
+		abandonLeases(m.Limiter)
 		h.machines[m.id] = h.boot(m.id)
 	case what < 80:
-		h.say("the limit is raised")
+		h.sayf("the limit is raised")
 		h.count = historyCount
 	case what < 90:
 		h.pass(time.Duration(h.random.Int64N(int64(leased))))
@@ -495,22 +495,22 @@ func (m *machine) ask(n int64, reserve bool) {
 		decide = lim.Reserve
 	}
 	res, err := decide(ctx, "k", n)
-	lease := core.LatestLease(lim, "k")
+	lease := latestLease(lim, "k")
 	if _, known := m.granted[lease]; !known {
 		m.granted[lease] = x.step
 	}
-	var down lost
+	var down lostError
 	switch {
 	case errors.As(err, &down):
 		return
 	case err != nil:
 		h.t.Fatalf("seed %d: %v", h.seed, err)
 	case !res.Allowed:
-		h.say("%d: denied %d", m.id, n)
+		h.sayf("%d: denied %d", m.id, n)
 		return
 	}
 	s := &spend{Spend: spends.Spend{Units: n}, by: m.id, res: res, reserved: reserve}
-	s.expiry = core.ExpiryOf(res)
+	s.expiry = expiryOf(res)
 	s.admitted = m.granted[lease]
 	switch res.Source {
 	case core.SourceLease:
@@ -532,7 +532,7 @@ func (m *machine) ask(n int64, reserve bool) {
 		s.Until = s.From + s.expiry - x.clock
 		s.crossed = s.expiry <= h.driven.Now().UnixMicro()
 	}
-	h.say("%d: %v admits %d, reserved %v, held until %d, remaining %d", m.id, res.Source, n, reserve, s.expiry, res.Remaining)
+	h.sayf("%d: %v admits %d, reserved %v, held until %d, remaining %d", m.id, res.Source, n, reserve, s.expiry, res.Remaining)
 	h.spent = append(h.spent, s)
 	m.results = append(m.results, s)
 }
@@ -562,9 +562,9 @@ func (m *machine) settleOne() {
 		s.Until = h.instant() // the work has ended
 		s.Units = min(s.Units, actual)
 	}
-	n := core.CostOf(s.res)
+	n := costOf(s.res)
 	err := m.Settle(context.WithValue(context.Background(), executionKey{}, x), s.res, actual)
-	h.say("%d: settles %d of %d, %v", m.id, actual, n, err)
+	h.sayf("%d: settles %d of %d, %v", m.id, actual, n, err)
 	if x.step == 0 {
 		return // in its lease, or lost
 	}
@@ -579,7 +579,7 @@ func (m *machine) settleOne() {
 func (m *machine) refundOne() {
 	if s := m.pick(false); s != nil {
 		s.done = true
-		m.h.say("%d: refunds %d of step %d", m.id, s.Units, s.Step)
+		m.h.sayf("%d: refunds %d of step %d", m.id, s.Units, s.Step)
 		s.Units = 0
 		_ = m.Refund(context.Background(), s.res)
 	}

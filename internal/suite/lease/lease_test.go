@@ -1,4 +1,4 @@
-package core_test
+package lease_test
 
 import (
 	"context"
@@ -35,7 +35,7 @@ func newLeaser(t *testing.T, client core.Client, opts ...core.Option) *leaser {
 		t.Fatal(err)
 	}
 	l := &leaser{Limiter: lim, wall: time.Hour}
-	core.DriveLeases(lim, func() time.Duration { return l.wall }, func() time.Duration { return l.mono })
+	driveLeases(lim, func() time.Duration { return l.wall }, func() time.Duration { return l.mono })
 	return l
 }
 
@@ -60,7 +60,7 @@ func (l *leaser) allowN(t *testing.T, n int64) core.Result {
 // heat asks until the key has a lease, and returns how many units that took.
 func (l *leaser) heat(t *testing.T) (used int64) {
 	t.Helper()
-	for core.OpenLeases(l.Limiter) == 0 {
+	for openLeases(l.Limiter) == 0 {
 		if res := l.allowN(t, 1); !res.Allowed || res.Source != core.SourceRedis {
 			t.Fatalf("request %d: %+v", used+1, res)
 		}
@@ -145,7 +145,7 @@ func TestLease(t *testing.T) {
 		if left := remaining(t, other); left != 1000-18 {
 			t.Errorf("%d remain after Close, want %d", left, 1000-18)
 		}
-		if res := l.allowN(t, 1); res.Source != core.SourceRedis || core.OpenLeases(l.Limiter) != 0 {
+		if res := l.allowN(t, 1); res.Source != core.SourceRedis || openLeases(l.Limiter) != 0 {
 			t.Errorf("after Close: %+v", res)
 		}
 	})
@@ -236,8 +236,8 @@ func TestLeaseReplyTakesLong(t *testing.T) {
 			l.allowN(t, 1)
 		}
 		d.back = func() { d.back = nil; pass(d.Driven, c.back, l) }
-		if res := l.allowN(t, 1); !res.Allowed || core.OpenLeases(l.Limiter) != c.open {
-			t.Errorf("%s: %v, %d leases", name, res.Allowed, core.OpenLeases(l.Limiter))
+		if res := l.allowN(t, 1); !res.Allowed || openLeases(l.Limiter) != c.open {
+			t.Errorf("%s: %v, %d leases", name, res.Allowed, openLeases(l.Limiter))
 		}
 		if left := remaining(t, other); left != 991-8*int64(c.open) {
 			t.Errorf("%s: %d remain", name, left)
@@ -256,9 +256,9 @@ func TestLeaseGivesBack(t *testing.T) {
 			how  func(l *leaser)
 			left int64
 		}{
-			"idle":  {func(l *leaser) { pass(d, leased*7/8, l); core.CloseOldLeases(l.Limiter) }, 1000 - 9 - 3},
+			"idle":  {func(l *leaser) { pass(d, leased*7/8, l); closeOldLeases(l.Limiter) }, 1000 - 9 - 3},
 			"close": {func(l *leaser) { _ = l.Close() }, 1000 - 9 - 3},
-			"dies":  {func(l *leaser) { core.AbandonLeases(l.Limiter); pass(d, 2*leased, l) }, 1000 - 9 - 8},
+			"dies":  {func(l *leaser) { abandonLeases(l.Limiter); pass(d, 2*leased, l) }, 1000 - 9 - 8},
 			"late": {func(l *leaser) {
 				pass(d, 2*leased, l)
 				_ = l.Close()
@@ -275,7 +275,7 @@ func TestLeaseGivesBack(t *testing.T) {
 			if left := remaining(t, other); left != end.left {
 				t.Errorf("%s: %d remain, want %d", name, left, end.left)
 			}
-			if core.OpenLeases(l.Limiter) != 0 {
+			if openLeases(l.Limiter) != 0 {
 				t.Errorf("%s: a lease is open", name)
 			}
 			if err := other.Reset(context.Background(), "k"); err != nil {
@@ -448,7 +448,7 @@ func TestColdKey(t *testing.T) {
 		lim := core.MustNew(recorded, "cold", opts...)
 		now := time.Duration(0)
 		if leases {
-			core.DriveLeases(lim, func() time.Duration { return now }, func() time.Duration { return now })
+			driveLeases(lim, func() time.Duration { return now }, func() time.Duration { return now })
 		}
 		for range 30 {
 			for range 7 { // one too few

@@ -1,4 +1,4 @@
-package core_test
+package lease_test
 
 import (
 	"context"
