@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
@@ -58,7 +59,7 @@ func library() []*contender {
 	}
 	for _, v := range variants() {
 		if v.everyday {
-			all = append(all, v.twoLimits(), v.denyCache(), v.lease())
+			all = append(all, v.twoLimits(), v.denyCache(), v.inFlight(), v.manyNumbers(), v.lease())
 		}
 	}
 	return all
@@ -79,6 +80,52 @@ func (v variant) reserve(a limits.Variant) *contender {
 					return false, err
 				}
 				return res.Allowed, lim.Settle(ctx, res, 0)
+			}), err
+		},
+	}
+}
+
+// manyNumbers has limits of 1,000 different numbers, one for each decision in turn, as
+// customers have with LimitFor.
+func (v variant) manyNumbers() *contender {
+	return &contender{
+		name: "TokenBucket, 1,000 numbers, " + v.name, kind: ours, everyday: true, limits: true,
+		make: func(w *setup) (limiter, error) {
+			lim, err := v.open(w, core.DenyCache(0), core.TokenBucket(rate(w.limit)))
+			if err != nil {
+				return nil, err
+			}
+			numbers := make([]core.Limit, 1000)
+			for i := range numbers {
+				l := w.limit
+				l.count = max(1, l.count-int64(i))
+				numbers[i] = core.TokenBucket(rate(l))
+			}
+			var next atomic.Uint64
+			return shared(func(ctx context.Context, key string) (bool, error) {
+				one, err := lim.With(numbers[next.Add(1)%uint64(len(numbers))])
+				if err != nil {
+					return false, err
+				}
+				res, err := one.Allow(ctx, key)
+				return res.Allowed, err
+			}), nil
+		},
+	}
+}
+
+// inFlight takes a slot and frees it at once.
+func (v variant) inFlight() *contender {
+	return &contender{
+		name: "InFlight, Allow and Release, " + v.name, kind: ours, everyday: true, limits: true, pair: true, only: isAdmitted,
+		make: func(w *setup) (limiter, error) {
+			lim, err := v.open(w, core.DenyCache(0), core.InFlight(w.limit.count))
+			return shared(func(ctx context.Context, key string) (bool, error) {
+				res, err := lim.Allow(ctx, key)
+				if err != nil {
+					return false, err
+				}
+				return res.Allowed, lim.Release(ctx, res)
 			}), err
 		},
 	}

@@ -1,6 +1,10 @@
 package core
 
-import "github.com/redislimit/redislimit/internal/algorithm"
+import (
+	"fmt"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+)
 
 // FixedWindow returns a [Limit] that counts: at most the rate's count in each
 // window of the rate's period. A window opens with its first admitted request
@@ -93,6 +97,47 @@ func newBucket(k *algorithm.Kind, r Rate, o []BucketOption) Limit {
 	l := newLimit(k, r)
 	for _, option := range o {
 		l.use(option == nil, func() { option.bucket(&l) })
+	}
+	return l
+}
+
+// InFlight returns a [Limit] of how many may be under way at a time: n units, from 1 to
+// 1e9, are slots. An admitted request takes as many as it costs, and gives them back
+// when its work has ended, by [Limiter.Release]; the middleware does so when the
+// response ends, however it ends. It suits endpoints that are slow, or work that must
+// not be done twice at once, and stands well beside a limit with a rate: of several
+// limits all admit, or none is charged.
+//
+//	res, err := lim.Allow(ctx, key)
+//	// ... if res.Allowed:
+//	defer func() { _ = lim.Release(context.WithoutCancel(ctx), res) }()
+//
+// A slot is held for [Hold], by default 10 s, and the Limiter renews it every third of
+// that, in the background, for as long as the work lasts. A process that dies so
+// withholds its slots for one Hold at most. A process that cannot renew a slot in time,
+// because Redis does not answer for so long, has lost it, and others may take it: the
+// context of [Limiter.SlotContext] is then canceled, and the middleware's handlers have
+// that context.
+//
+// There are never more than n unexpired holders by the clock of Redis. It cannot
+// promise more than that clock does: a forward step of it by Hold frees all slots, a
+// backward step withholds those of a dead process for longer, and a failover that loses
+// writes, or an eviction, loses slots. While Redis does not answer, [FailLocal] counts in
+// each process for itself, and [FailOpen] not at all.
+//
+// A Result tells slots: Remaining is how many are free. ResetAfter and Window are 0.
+// RetryAfter is one second: when a slot is given back is not known. A denial is never
+// repeated by the deny cache. [Limiter.Reset] frees no slots.
+//
+// It keeps a sorted set with one member of about 100 bytes for each call that is under
+// way, and a decision takes logarithmic time.
+func InFlight(n int64, o ...InFlightOption) Limit {
+	l := Limit{kind: algorithm.InFlight, burst: n}
+	if n < 1 || n > maxCount {
+		l.fail(fmt.Sprintf("InFlight(%d): allowed is 1 to %d", n, maxCount))
+	}
+	for _, option := range o {
+		l.use(option == nil, func() { option.inFlight(&l) })
 	}
 	return l
 }

@@ -139,7 +139,10 @@ func (c *denyCache) put(k string, n int64, res *Result, limits *limitSet, lasts 
 	if exceeded > 0 && res.ResetAfter > 0 {
 		lasts = min(lasts, res.ResetAfter) // then more remains than it says
 	}
-	d := &denial{key: key.Local(k), limits: limits, result: *res, cost: n, exceeded: exceeded, sent: sent, received: time.Now(), lasts: min(lasts, maxStale)}
+	d := &denial{
+		key: key.Local(k), limits: limits, result: *res, cost: n, exceeded: exceeded,
+		sent: sent, received: time.Now(), lasts: min(lasts, maxStale),
+	}
 	if d.exceeded > 0 {
 		c.never.Store(true)
 	}

@@ -17,6 +17,7 @@
 //	rate       units per period, such as 100 per minute
 //	capacity   the most units that can be used at once: a bucket's burst, a window's count
 //	limit      an algorithm with its rate; a Limiter has one or more, and all must admit
+//	slot       a unit of [InFlight]: it is held from the decision until Release
 //	charge     to count the units of an admitted request; a denied one is not charged
 //	refund     to take back what was charged
 //	hold       units that are admitted and not charged yet, because their cost is known
@@ -55,6 +56,8 @@
 //	reserve.go, renew.go               holds: costs that are known later
 //	with.go                            other numbers for some keys
 //	wait.go, wait_queue.go, refund.go, errors.go
+//	reserve.go, slots.go, renew.go     what is held: until it is settled or released, or the hold expires
+//	stub.go                            answers of limittest
 //
 // and in internal/, each with a doc comment that says more:
 //

@@ -9,12 +9,15 @@ import (
 // The errors of a [Limiter], matched with [errors.Is]. A denial is a [Result] and
 // never an error; a context that ended gives the context's own error.
 var (
-	// ErrInvalidCost says that the cost was negative.
-	ErrInvalidCost = errors.New("redislimit: the cost must not be negative")
+	// ErrInvalidCost says that the cost was negative, or given to Settle above 1e9.
+	ErrInvalidCost = errors.New("redislimit: the cost is not allowed")
 	// ErrInvalidKey says that the key was empty.
 	ErrInvalidKey = errors.New("redislimit: the key must not be empty")
 	// ErrInvalidResult says that a Result given to Refund is of another Limiter.
 	ErrInvalidResult = errors.New("redislimit: the Result is of another limiter")
+	// ErrSlotLost is the cause of a context that was canceled because the slots of an
+	// [InFlight] could not be renewed in time; see [Limiter.SlotContext].
+	ErrSlotLost = errors.New("redislimit: the slot in flight was lost: it could not be renewed in time")
 	// ErrNeverAdmitted says that a Wait would never end: the cost is above the
 	// capacity.
 	ErrNeverAdmitted = errors.New("redislimit: the cost is above the capacity")

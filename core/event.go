@@ -30,11 +30,18 @@ const (
 	// EventKeyFallback is a request without the key that was asked for, counted by the
 	// fallback key: its peer's address, unless the middleware has another.
 	EventKeyFallback
+	// EventSlots is a change of the slots of an [InFlight] that this process holds, by
+	// Cost: negative where they were given back or lost. Result has the limit's name, and
+	// nothing else.
+	EventSlots
+	// EventSlotLost is the loss of Cost slots whose work has not ended: they could not be
+	// renewed in time, or Redis has lost them.
+	EventSlotLost
 )
 
 // String returns the kind's name, such as "decision".
 func (k EventKind) String() string {
-	names := [...]string{"", "decision", "outage", "fallback_on", "fallback_off", "breaker", "script_load", "key_fallback"}
+	names := [...]string{"", "decision", "outage", "fallback_on", "fallback_off", "breaker", "script_load", "key_fallback", "slots", "slot_lost"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -46,8 +53,8 @@ func (k EventKind) String() string {
 type Event struct {
 	Kind    EventKind     // what it is about; the kind says which of the other fields are set
 	Limiter string        // the Limiter's name
-	Result  Result        // of an EventDecision; the zero Result if Err is set
-	Cost    int64         // of an EventDecision, in units
+	Result  Result        // of an EventDecision; the zero Result if Err is set. Of an EventSlots the Name alone
+	Cost    int64         // of an EventDecision, EventSlots or EventSlotLost, in units
 	Took    time.Duration // of an EventDecision: how long it took to make
 	Err     error         // why, where something went wrong
 	Detail  string        // of an EventBreaker: its new state

@@ -293,3 +293,32 @@ func ExampleName_one() {
 	fmt.Println(limit.Name())
 	// Output: api
 }
+
+// At most ten requests at the same time, however long they take.
+func ExampleInFlight() {
+	lim := newMemory(core.InFlight(10))
+	defer func() { _ = lim.Close() }()
+
+	res, _ := lim.Allow(context.Background(), "customer:acme")
+	fmt.Println(res.Allowed, res.Remaining)
+	_ = lim.Release(context.Background(), res)
+	res, _ = lim.Peek(context.Background(), "customer:acme")
+	fmt.Println(res.Remaining)
+	// Output:
+	// true 9
+	// 10
+}
+
+// A slot of a process that has died is free after a minute, instead of 10 s; Redis may
+// be away for so long while the work goes on.
+func ExampleHold_inFlight() {
+	lim := newMemory(core.InFlight(10, core.Hold(time.Minute)))
+	fmt.Println(lim.Limits())
+	// Output: [in_flight 10]
+}
+
+func ExampleInFlightOption() {
+	options := []core.InFlightOption{core.Name("exports"), core.Hold(time.Minute)}
+	fmt.Println(core.InFlight(3, options...).Name())
+	// Output: exports
+}

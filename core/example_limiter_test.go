@@ -115,6 +115,71 @@ func ExampleLimiter_KeepHeld() {
 	_ = lim.Settle(context.Background(), res, 120)
 }
 
+// At most three exports of a customer at a time, and a hundred a day.
+func ExampleLimiter_Release() {
+	lim := newLimiter(core.InFlight(3), core.FixedWindow(core.PerDay(100)))
+
+	export := func(ctx context.Context, work func(context.Context)) {
+		res, err := lim.Allow(ctx, "customer:acme")
+		if err != nil || !res.Allowed {
+			fmt.Println("denied by", res.Name)
+			return
+		}
+		defer func() { _ = lim.Release(context.WithoutCancel(ctx), res) }() // ctx may have ended then
+		working, cancel := lim.SlotContext(ctx, res)                        // ends if the slot is lost
+		defer cancel()
+		work(working)
+	}
+
+	ctx := context.Background()
+	export(ctx, func(ctx context.Context) {
+		export(ctx, func(ctx context.Context) {
+			export(ctx, func(ctx context.Context) {
+				export(ctx, func(context.Context) {})
+			})
+		})
+	})
+	export(ctx, func(context.Context) { fmt.Println("admitted") })
+	// Output:
+	// denied by inflight
+	// admitted
+}
+
+// Work ends when its slot is lost, because others may do it then.
+func ExampleLimiter_SlotContext() {
+	lim := newLimiter(core.InFlight(1))
+
+	ctx := context.Background()
+	res, err := lim.Allow(ctx, "report")
+	if err != nil || !res.Allowed {
+		log.Fatal("it is being made")
+	}
+	defer func() { _ = lim.Release(ctx, res) }()
+
+	work, cancel := lim.SlotContext(ctx, res)
+	defer cancel()
+	select {
+	case <-work.Done():
+		if errors.Is(context.Cause(work), core.ErrSlotLost) {
+			log.Print("Redis did not answer for too long")
+		}
+	default: // the work is done
+		fmt.Println(work.Err())
+	}
+	// Output: <nil>
+}
+
+// A Result with slots is to be released.
+func ExampleResult_HasSlots() {
+	lim := newLimiter(core.InFlight(1))
+
+	first, _ := lim.Allow(context.Background(), "report")
+	second, _ := lim.Allow(context.Background(), "report")
+	fmt.Println(first.HasSlots(), second.HasSlots())
+	_ = lim.Release(context.Background(), first)
+	// Output: true false
+}
+
 // What a program gets wrong is an error.
 func ExampleLimiter_AllowN_mistakes() {
 	lim := newLimiter(core.FixedWindow(core.PerHour(100)))

@@ -97,6 +97,7 @@ func spendable(d time.Duration) time.Duration { return d - time.Millisecond - d/
 // A lease is units that this process may spend.
 type lease struct {
 	hot     *hotKey
+	lasts   time.Duration // until Redis charges it
 	units   int64
 	refs    []algorithm.Ref    // by what each limit holds them
 	sent    instant            // the request for it
@@ -254,11 +255,11 @@ func (l *Limiter) spend(res *Result, le *lease, n int64, op algorithm.Op, now in
 	le.fill(res, n, before, now)
 	res.receipt.limits, res.receipt.key, res.receipt.n = l.limits, le.hot.key, n
 	if op == algorithm.OpReserve {
-		held := newReservation(l.id, len(le.refs))
+		held := newReservation(l.id, l.limits, SourceLease, op)
 		copy(held.refs, le.refs)
 		held.lease, held.begun = le, time.Now().Add(-age)
 		res.receipt.claim, res.receipt.held = held.claims.Only(), held
-		l.renewer.add(l.family, kept{reservation: held, limits: l.limits, key: le.hot.key, n: n, source: SourceLease, once: true})
+		l.renewer.add(l.family, kept{held, le.hot.key, n})
 	} else {
 		res.receipt.claim, res.receipt.lease = le.hot.claims.Next(), le
 	}
@@ -330,7 +331,7 @@ func (ls *leases) granted(h *hotKey, x *exchange, res *Result, n int64) {
 		return
 	}
 	now := ls.now()
-	le := &lease{hot: h, units: x.Units, refs: x.Grant, sent: x.sent, granted: now, answers: x.answers}
+	le := &lease{hot: h, lasts: ls.d, units: x.Units, refs: x.Grant, sent: x.sent, granted: now, answers: x.answers}
 	le.state.Store(uint64(x.Units))
 	for i := range le.answers {
 		le.answers[i].Admits = true

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -17,10 +18,11 @@ import (
 type Limit struct {
 	kind    *algorithm.Kind
 	rate    Rate
-	burst   int64 // as asked for; 0 for the default
+	burst   int64 // as asked for; 0 for the default; of InFlight its slots
 	aligned bool
-	name    string // as asked for; "" for the default
-	mistake string // the first option that is wrong
+	hold    time.Duration // of InFlight, as asked for; 0 for the default
+	name    string        // as asked for; "" for the default
+	mistake string        // the first option that is wrong
 }
 
 // A BucketOption adjusts a [TokenBucket], a [GCRA] or a [LeakyBucket]: [Burst] or
@@ -30,10 +32,14 @@ type BucketOption interface{ bucket(l *Limit) }
 // A WindowOption adjusts a [FixedWindow]: [Aligned] or [Name].
 type WindowOption interface{ window(l *Limit) }
 
+// An InFlightOption adjusts an [InFlight]: [Hold] or [Name].
+type InFlightOption interface{ inFlight(l *Limit) }
+
 // A LimitOption adjusts a [Limit] of any algorithm: [Name].
 type LimitOption interface {
 	BucketOption
 	WindowOption
+	InFlightOption
 }
 
 type burstOption int64
@@ -63,11 +69,13 @@ type nameOption string
 
 // Name sets the Limit's name in results and in its Redis keys: letters,
 // digits and "_.-", at most 64. A named Limit keeps its state when its period
-// changes. The default is the algorithm and the period, such as "token-1m".
+// changes. The default is the algorithm and the period, such as "token-1m", and
+// "inflight" of an [InFlight].
 func Name(name string) LimitOption { return nameOption(name) }
 
-func (n nameOption) bucket(l *Limit) { n.apply(l) }
-func (n nameOption) window(l *Limit) { n.apply(l) }
+func (n nameOption) bucket(l *Limit)   { n.apply(l) }
+func (n nameOption) window(l *Limit)   { n.apply(l) }
+func (n nameOption) inFlight(l *Limit) { n.apply(l) }
 
 func (n nameOption) apply(l *Limit) {
 	if !key.ValidName(string(n)) {
@@ -110,6 +118,9 @@ func (l Limit) Name() string {
 		return l.name
 	}
 	tag := l.kind.Tag
+	if l.kind.Slots {
+		return tag
+	}
 	if l.aligned {
 		tag = "aligned"
 	}
@@ -124,11 +135,12 @@ func (l Limit) Algorithm() string {
 	return l.kind.Name
 }
 
-// Rate returns the rate that the Limit was made with.
+// Rate returns the rate that the Limit was made with: of an [InFlight], which has none,
+// the zero Rate.
 func (l Limit) Rate() Rate { return l.rate }
 
 // Burst returns the capacity: the most units that can be used at once. For a
-// window it is the rate's count.
+// window it is the rate's count, for an [InFlight] how many there may be at a time.
 func (l Limit) Burst() int64 {
 	switch {
 	case l.burst > 0:
@@ -139,8 +151,14 @@ func (l Limit) Burst() int64 {
 	return l.rate.count
 }
 
-// String returns the algorithm and the rate, such as "token_bucket 100/1m".
-func (l Limit) String() string { return l.Algorithm() + " " + l.rate.String() }
+// String returns the algorithm and the rate, such as "token_bucket 100/1m", or how many
+// there may be at a time: "in_flight 10".
+func (l Limit) String() string {
+	if l.kind != nil && l.kind.Slots {
+		return l.Algorithm() + " " + strconv.FormatInt(l.burst, 10)
+	}
+	return l.Algorithm() + " " + l.rate.String()
+}
 
 func (l Limit) apply(c *config) { c.limits = append(c.limits, l) }
 
@@ -156,7 +174,7 @@ func (l Limit) numbers() algorithm.Limit {
 func (l Limit) shared(n int64) Limit {
 	capacity := l.Burst()
 	l.rate.count = max(1, l.rate.count/n)
-	if l.kind.Bucket {
+	if l.kind.Bucket || l.kind.Slots {
 		l.burst = max(1, capacity/n)
 	}
 	return l
@@ -171,6 +189,9 @@ func (l Limit) validate() error {
 	case l.mistake != "":
 		return errors.New(l.mistake)
 	}
+	if l.kind.Slots {
+		return nil // it has no rate
+	}
 	if err := l.rate.validate(); err != nil {
 		return err
 	}
@@ -184,6 +205,9 @@ func (l Limit) validate() error {
 // for each.
 var _ = hook.SetNewLimit(func(k *algorithm.Kind, count int64, period time.Duration, s hook.LimitSettings) any {
 	l := newLimit(k, Per(count, period))
+	if k.Slots {
+		l, s.Burst = newLimit(k, Rate{}), count
+	}
 	l.burst, l.aligned, l.name = s.Burst, s.Aligned, s.Name
 	return l
 })

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/claim"
+	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/memory"
 	"github.com/redislimit/redislimit/internal/server"
 )
@@ -50,6 +51,7 @@ type family struct {
 	lease    time.Duration // as given to Lease, or 0
 	timeout  time.Duration
 	memory   *memory.Store // of NewMemory, or nil
+	stub     hook.Stub     // of package limittest, or nil
 	newStore func(*server.Limits) *server.Store
 	policy   outagePolicy
 	fallback *fallback // of New with FailLocal, or nil
@@ -59,6 +61,8 @@ type family struct {
 	leases   *leases // of New with Lease, or nil
 	renewer  renewer
 	derived  derived
+
+	dropLogged sync.Once // that slots were dropped
 
 	mu     sync.Mutex
 	stores map[string]*server.Store // of New, by the algorithms of their limits
@@ -104,7 +108,6 @@ func newFamily(name string, c *config) (*family, *limitSet) {
 	return &family{
 		id: lastID.Add(1), name: name, identity: limits.identity, hold: c.hold, lease: c.lease, timeout: c.timeout,
 		events:  &emitter{limiter: name, observe: c.observe, logger: c.logger},
-		renewer: newRenewer(),
 		derived: derived{seed: maphash.MakeSeed()},
 	}, limits
 }
@@ -165,8 +168,9 @@ func (l *Limiter) Peek(ctx context.Context, key string) (res Result, err error) 
 }
 
 // Reset forgets what was charged to key: its full limit is available again, but for
-// what is held by [Limiter.Reserve]. Errors are those of [Limiter.AllowN]; while Redis
-// does not answer, only what this process knows is forgotten.
+// what is held by [Limiter.Reserve] and the slots of [InFlight], of which it frees none.
+// Errors are those of [Limiter.AllowN]; while Redis does not answer, only what this
+// process knows is forgotten.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err := check(ctx, key, 0); err != nil {
 		return err
@@ -174,6 +178,9 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if l.memory != nil {
 		l.memory.Reset(l.limits.memory, key)
 		return nil
+	}
+	if l.stub != nil {
+		return l.callStub(ctx, "Reset", key, 0)
 	}
 	defer l.denials.forget(key, l.limits)
 	l.leases.drop(key)
@@ -185,8 +192,9 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 
 // Close ends what runs in the background for the Limiter: the probes of a server
 // that is down, unless other Limiters over its client need them, and the renewals of
-// [Limiter.KeepHeld]. What is leased is given back first, and no more is; see [Lease]. That takes
-// the [Timeout] at most for each. It does not close the client. Decisions after it are as before.
+// [Limiter.KeepHeld] and of slots, which then expire: call it when the work has ended. What
+// is leased is given back first, and no more is; see [Lease]. That takes the [Timeout] at
+// most for each. It does not close the client. Decisions after it are as before.
 func (l *Limiter) Close() error {
 	l.renewer.close()
 	l.leases.close()
@@ -207,21 +215,27 @@ func (l *Limiter) decide(ctx context.Context, res *Result, key string, n int64, 
 		return err
 	}
 	isPeek := op == algorithm.OpEvaluate
-	if n == 0 {
-		op = algorithm.OpEvaluate
-	}
 	if l.events.observe == nil || isPeek {
-		return l.decideUnobserved(ctx, res, key, n, op)
+		err := l.decideUnobserved(ctx, res, key, n, op)
+		l.keepSlots(ctx, res)
+		return err
 	}
 	start := time.Now()
 	err := l.decideUnobserved(ctx, res, key, n, op)
 	l.events.emit(ctx, Event{Kind: EventDecision, Result: *res, Cost: n, Took: time.Since(start), Err: err})
+	l.keepSlots(ctx, res)
 	return err
 }
 
 // decideUnobserved decides in memory, from the deny cache, in Redis or by the
 // outage policy.
 func (l *Limiter) decideUnobserved(ctx context.Context, res *Result, key string, n int64, op algorithm.Op) error {
+	if l.stub != nil {
+		return l.decideByStub(ctx, res, key, n, op)
+	}
+	if n == 0 {
+		op = algorithm.OpEvaluate
+	}
 	if l.memory != nil {
 		l.decideInMemory(l.memory, l.limits, res, key, n, op, SourceMemory)
 		return nil
@@ -259,8 +273,8 @@ func (l *Limiter) decideInRedis(
 	d := newRedisDecision(l.id, len(l.limits.members))
 	var held *reservation
 	var refs []algorithm.Ref
-	if op == algorithm.OpReserve {
-		held = newReservation(l.id, len(l.limits.members))
+	if l.limits.holds(op) {
+		held = newReservation(l.id, l.limits, SourceRedis, op)
 		refs = held.refs
 	}
 	var exchanged *server.Lease
@@ -307,9 +321,9 @@ func (l *Limiter) decideInMemory(s *memory.Store, limits *limitSet, res *Result,
 	if len(limits.members) > len(inline) {
 		answers = make([]algorithm.Answer, len(limits.members))
 	}
-	if op == algorithm.OpReserve {
-		held := newReservation(l.id, len(limits.members))
-		admitted := s.Reserve(limits.memory, key, n, answers, held.refs)
+	if limits.holds(op) {
+		held := newReservation(l.id, limits, source, op)
+		admitted := s.Hold(limits.memory, key, n, op, answers, held.refs)
 		limits.fill(res, answers, n, true, source)
 		if admitted {
 			res.receipt = receipt{limits: limits, claim: held.claims.Only(), key: key, n: n, held: held}
@@ -325,7 +339,7 @@ func (l *Limiter) decideInMemory(s *memory.Store, limits *limitSet, res *Result,
 func check(ctx context.Context, key string, n int64) error {
 	switch {
 	case n < 0:
-		return fmt.Errorf("%w: it is %d", ErrInvalidCost, n)
+		return fmt.Errorf("%w: it is %d, and must not be negative", ErrInvalidCost, n)
 	case key == "":
 		return ErrInvalidKey
 	}

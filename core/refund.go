@@ -15,16 +15,19 @@ type receipt struct {
 	key    string
 	n      int64
 	id     algorithm.Ref // the ChargeID; with several limits it is in the Result of each
-	held   *reservation  // of Reserve, or nil
+	held   *reservation  // of Reserve, and where there are slots; or nil
+	alive  *liveness     // where there are slots
 	lease  *lease        // of which the units were taken, or nil
 }
 
 // Refund takes back what was charged for r, as far as it still counts and can be told
 // apart: a window or a log gives back to the window that was charged and never to a
-// later one, a bucket only while nothing was charged after r, and then what has not
-// drained. What came from a lease goes back to that, and is kept once it has ended; see
-// [Lease]. Where it is known beforehand that a charge may be taken back,
+// later one (a [SlidingWindowCounter] only while that is the current one), a bucket only
+// while nothing was charged after r, and then what has not drained. What came from a lease
+// goes back to that, and is kept once it has ended; see [Lease]. Where it is known
+// beforehand that a charge may be taken back,
 // [Limiter.Reserve] is exact. For a reserved Result Refund is Settle with a cost of 0.
+// Slots of [InFlight] are free again.
 //
 // Each Result is refunded at most once, its copies included. There is nothing to
 // refund for one that was not charged, such as a denial: Refund then does nothing.
@@ -34,7 +37,8 @@ type receipt struct {
 // context that ended while Redis was asked, it is not known whether r was refunded,
 // and another call does nothing.
 func (l *Limiter) Refund(ctx context.Context, r Result) error {
-	if r.receipt.held != nil {
+	held := r.receipt.held
+	if held != nil && held.reserved {
 		return l.Settle(ctx, r, 0)
 	}
 	if taken, err := l.take(ctx, r); !taken {
@@ -46,8 +50,15 @@ func (l *Limiter) Refund(ctx context.Context, r Result) error {
 		return nil
 	}
 	var ids []algorithm.Ref
-	for each := range r.All() {
-		ids = append(ids, each.receipt.id)
+	if held != nil {
+		ids, _, _ = l.end(ctx, held, n)
+	} else {
+		for each := range r.All() {
+			ids = append(ids, each.receipt.id)
+		}
+	}
+	if l.stub != nil {
+		return l.callStub(ctx, "Refund", key, n)
 	}
 	if l.memory != nil {
 		l.memory.Refund(limits.memory, key, n, ids)

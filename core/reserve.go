@@ -33,8 +33,9 @@ const maxActual = 1_000_000_000
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (res Result, err error) {
 	err = l.decide(ctx, &res, key, n, algorithm.OpReserve)
 	if n == 0 && err == nil && res.Source != SourceNone { // nothing is held, and what it cost is charged
-		held := newReservation(l.id, len(l.limits.members))
-		res.receipt = receipt{limits: l.limitsOf(res.Source), claim: held.claims.Only(), key: key, held: held}
+		held := newReservation(l.id, l.limitsOf(res.Source), res.Source, algorithm.OpReserve)
+		held.slots = false
+		res.receipt = receipt{limits: held.limits, claim: held.claims.Only(), key: key, held: held}
 	}
 	return res, err
 }
@@ -53,7 +54,8 @@ func (l *Limiter) limitsOf(source Source) *limitSet {
 // back, and any other cost keeps it.
 //
 // Each Result is settled once, its copies included; another call does nothing. Nor does
-// one for a denial. If the hold has expired, only what exceeds it is charged.
+// one for a denial. If the hold has expired, only what exceeds it is charged. Slots of
+// [InFlight] are free again: the work has ended.
 //
 // Errors are [ErrInvalidCost], [ErrInvalidResult] if r was not reserved or is of
 // another Limiter, the context's own error, and [ErrUnavailable] if Redis could
@@ -64,22 +66,28 @@ func (l *Limiter) Settle(ctx context.Context, r Result, actual int64) error {
 		return fmt.Errorf("%w: it is %d, allowed is 0 to %d", ErrInvalidCost, actual, maxActual)
 	}
 	held := r.receipt.held
-	if held == nil && r.receipt.claim.Owner() != 0 {
+	if (held == nil || !held.reserved) && r.receipt.claim.Owner() != 0 {
 		return fmt.Errorf("%w: it was not reserved: use Refund", ErrInvalidResult)
 	}
 	if taken, err := l.take(ctx, r); !taken {
 		return err
 	}
 	limits, key, n := r.receipt.limits, r.receipt.key, r.receipt.n
-	l.renewer.forget(held)
 	if held.settleInLease(n, actual) {
+		l.renewer.forget(held)
 		return nil
 	}
-	refs, err := held.end(ctx)
+	refs, known, err := l.end(ctx, held, n)
 	if err != nil {
 		return err
 	}
-	if refs == nil { // what is held is charged when it expires
+	if l.stub != nil {
+		return l.callStub(ctx, "Settle", key, actual)
+	}
+	if !known { // what is held is charged when it expires
+		if limits.slots {
+			_ = l.release(ctx, r, refs) // else they expire soon
+		}
 		n, actual, refs = 0, max(0, actual-n), make([]algorithm.Ref, len(limits.members))
 	}
 	if l.memory != nil {
@@ -97,27 +105,44 @@ func (l *Limiter) Settle(ctx context.Context, r Result, actual int64) error {
 // A HoldOption sets for how long units are held; see [Hold].
 type HoldOption interface {
 	Option
+	InFlightOption
 }
 
 type holdOption time.Duration
 
-// The bounds of Hold.
+// The bounds of Hold, and the default of InFlight.
 const (
-	minHold = 10 * time.Millisecond
-	maxHold = time.Hour
+	minHold         = 10 * time.Millisecond
+	maxHold         = time.Hour
+	defaultSlotHold = 10 * time.Second
 )
 
-// Hold sets for how long [Limiter.Reserve] holds units that are not settled, from 10
-// milliseconds to 1 hour: a sixth longer at most. The default of each limit is the
-// time in which it comes back whole, at least a second and at most 60 s. A longer hold suits work
-// that takes longer; a shorter one gives units sooner to others when a process has died.
+// Hold sets for how long units are held, from 10 milliseconds to 1 hour.
+//
+// As an option of a [Limiter] it is for how long [Limiter.Reserve] holds units that are
+// not settled: a sixth longer at most. The default of each limit is the time in which it
+// comes back whole, at least a second and at most 60 s. A longer hold suits work that
+// takes longer; a shorter one gives units sooner to others when a process has died.
+//
+// As an option of [InFlight] it is for how long a slot is held that is not renewed: for
+// so long a process that died withholds its slots, and for so long Redis may be away
+// until those who work lose theirs. Work may take longer. The default is 10 s.
 func Hold(d time.Duration) HoldOption { return holdOption(d) }
 
+func (o holdOption) valid() bool { return time.Duration(o) >= minHold && time.Duration(o) <= maxHold }
+
+func (o holdOption) text() string { return fmt.Sprintf("Hold(%v)", time.Duration(o)) }
+
 func (o holdOption) apply(c *config) {
-	d := time.Duration(o)
 	setting{
-		"hold", fmt.Sprintf("Hold(%v)", d), d >= minHold && d <= maxHold,
-		fmt.Sprintf("allowed is %v to %v", minHold, maxHold),
-		func(c *config) { c.hold = d },
+		"hold", o.text(), o.valid(), fmt.Sprintf("allowed is %v to %v", minHold, maxHold),
+		func(c *config) { c.hold = time.Duration(o) },
 	}.apply(c)
+}
+
+func (o holdOption) inFlight(l *Limit) {
+	if !o.valid() {
+		l.fail(fmt.Sprintf("%s: allowed is %v to %v", o.text(), minHold, maxHold))
+	}
+	l.hold = time.Duration(o)
 }

@@ -22,8 +22,8 @@ const Never time.Duration = math.MaxInt64
 //
 // The Result of a Limiter with several limits describes one of them: of those
 // that deny, the one with the longest RetryAfter; if none denies, the one with the
-// smallest Remaining/Limit, and of equal ones the longest ResetAfter. [Result.All]
-// has them all.
+// smallest Remaining/Limit, and of equal ones the longest ResetAfter. An [InFlight] that
+// does not deny is described only if there is no other limit. [Result.All] has them all.
 type Result struct {
 	// Allowed reports whether the request was admitted, and so charged.
 	Allowed bool
@@ -42,7 +42,8 @@ type Result struct {
 	// it. Only LeakyBucket asks for it; of several limits it is the largest.
 	Delay time.Duration
 	// Window is the time in which the whole Limit comes back at the limit's rate: the
-	// period of a window, the time in which a full bucket drains.
+	// period of a window, the time in which a full bucket drains; 0 of InFlight, which
+	// has no rate.
 	Window time.Duration
 	// At is the instant of the decision by the clock that decided, Redis's own.
 	At time.Time
@@ -114,7 +115,8 @@ func (s Source) String() string {
 // Tighter reports whether r restricts the client more than other does. A denial is
 // tighter than an admission, and of two denials the one with the longer RetryAfter.
 // Of two admissions it is the one with the smaller Remaining/Limit, and of equal
-// ones the one with the longer ResetAfter. Anything is tighter than the zero Result.
+// ones the one with the longer ResetAfter; that of an [InFlight] is never tighter than
+// that of a limit with a rate. Anything is tighter than the zero Result.
 func (r Result) Tighter(other Result) bool {
 	switch {
 	case r.Source == SourceNone || other.Source == SourceNone:
@@ -123,6 +125,8 @@ func (r Result) Tighter(other Result) bool {
 		return other.Allowed
 	case !r.Allowed && r.RetryAfter != other.RetryAfter:
 		return r.RetryAfter > other.RetryAfter
+	case r.Allowed && (r.Window == 0) != (other.Window == 0):
+		return other.Window == 0
 	}
 	if c := compareShares(r, other); c != 0 {
 		return c < 0
@@ -152,6 +156,10 @@ type limitSet struct {
 	capacities []int64
 	windows    []time.Duration
 
+	slots        bool          // a limit is an InFlight
+	slotHold     time.Duration // the shortest Hold of those that are
+	shortestHold time.Duration // and of all
+
 	server   *server.Limits // of New
 	memory   *memory.Limits // of NewMemory, and of a fallback
 	fallback *limitSet      // what FailLocal decides by, or nil
@@ -165,8 +173,17 @@ func newLimitSet(limiter string, limits []Limit, hold time.Duration) *limitSet {
 		s.algorithms += l.kind.Name + " "
 		s.identity += l.kind.Name + " " + l.Name() + "\x00"
 		m := algorithm.Member{Kind: l.kind, Evaluator: e, Hold: hold.Microseconds()}
-		if hold == 0 {
+		switch {
+		case l.kind.Slots:
+			m.Hold = cmp.Or(l.hold, defaultSlotHold).Microseconds()
+			if held := micros(m.Hold); !s.slots || held < s.slotHold {
+				s.slots, s.slotHold = true, held
+			}
+		case hold == 0:
 			m.Hold = algorithm.DefaultHold(e)
+		}
+		if held := micros(m.Hold); s.shortestHold == 0 || held < s.shortestHold {
+			s.shortestHold = held
 		}
 		s.members = append(s.members, m)
 		capacity, window := e.Capacity()
@@ -220,20 +237,19 @@ func (s *limitSet) fillOne(res *Result, i int, a *algorithm.Answer, n int64, cha
 	}
 }
 
-// shortestHold returns the shortest duration of the limits' holds.
-func (s *limitSet) shortestHold() time.Duration {
-	shortest := s.members[0].Hold
-	for _, m := range s.members {
-		shortest = min(shortest, m.Hold)
-	}
-	return micros(shortest)
+// holds reports whether op holds units.
+func (s *limitSet) holds(op algorithm.Op) bool {
+	return op == algorithm.OpReserve || s.slots && op == algorithm.OpCharge
 }
 
 // deniedFor returns for how long n units are denied at least, whatever becomes of what
-// is held.
+// is held: 0 if slots deny them, for then the Result is out of date when one is free.
 func (s *limitSet) deniedFor(answers []algorithm.Answer, n int64) time.Duration {
 	longest := int64(0)
 	for i, a := range answers {
+		if !a.Admits && s.members[i].Slots {
+			return 0
+		}
 		if !a.Admits {
 			longest = max(longest, s.members[i].DeniedFor(a.Observation, n, a.Held))
 		}

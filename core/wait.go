@@ -52,9 +52,13 @@ func (l *Limiter) waitForTurn(ctx context.Context, key string, n int64) (Result,
 		if err != nil || res.Allowed {
 			return res, err
 		}
-		retryAt := time.Now().Add(res.RetryAfter)
+		wait := res.RetryAfter
+		if wait == Never { // n is above this process's share of the limit, while Redis is away
+			wait = time.Second
+		}
+		retryAt := time.Now().Add(wait)
 		queue.retryAt.Store(&retryAt)
-		if err := sleep(ctx, res.RetryAfter); err != nil {
+		if err := sleep(ctx, wait); err != nil {
 			return Result{}, err
 		}
 	}

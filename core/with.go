@@ -39,7 +39,7 @@ func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redislimit: limiter %q: With: %w", l.name, err)
 	}
-	return l.derived.put(hash, l.family.limiter(newLimitSet(l.name, slices.Clone(limits), l.hold))), nil
+	return l.derived.put(hash, l.limiter(newLimitSet(l.name, slices.Clone(limits), l.hold))), nil
 }
 
 // maxDerived bounds how many derived Limiters are remembered. Beyond that all are
@@ -96,6 +96,9 @@ func (d *derived) put(hash uint64, l *Limiter) *Limiter {
 func (f *family) limiter(set *limitSet) *Limiter {
 	if f.memory != nil {
 		set.memory = memory.NewLimits(set.members, f.groupOf(set))
+		return &Limiter{family: f, limits: set}
+	}
+	if f.stub != nil {
 		return &Limiter{family: f, limits: set}
 	}
 	set.server = server.NewLimits(set.members, set.names)

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
@@ -78,36 +77,6 @@ func TestWithMemory(t *testing.T) {
 		t.Logf("%d bytes for each", used/10_000)
 	}
 	runtime.KeepAlive(lim)
-}
-
-// TestWithDenyCache remembers a denial for the numbers that denied only.
-func TestWithDenyCache(t *testing.T) {
-	server := miniredis.RunT(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	defer func() { _ = client.Close() }()
-	lim := core.MustNew(client, "api", core.FixedWindow(core.PerHour(5)), core.FailClosed())
-	defer func() { _ = lim.Close() }()
-	ask := func(l *core.Limiter, allowed bool, limit int64, source core.Source) {
-		t.Helper()
-		res, err := l.Allow(t.Context(), "k")
-		if err != nil || res.Allowed != allowed || res.Limit != limit || res.Source != source {
-			t.Errorf("%+v, %v; want allowed %v, limit %d, by %v", res, err, allowed, limit, source)
-		}
-	}
-	two, err := lim.With(core.FixedWindow(core.PerHour(2)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ask(two, true, 2, core.SourceRedis)
-	ask(two, true, 2, core.SourceRedis)
-	ask(two, false, 2, core.SourceRedis)
-	ask(two, false, 2, core.SourceDenyCache)
-	ask(lim, true, 5, core.SourceRedis)
-	ask(two, false, 2, core.SourceDenyCache)
-	if err := lim.Reset(t.Context(), "k"); err != nil {
-		t.Fatal(err)
-	}
-	ask(two, true, 2, core.SourceRedis)
 }
 
 // TestWithFallback counts by the same numbers while Redis is away.

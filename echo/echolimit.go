@@ -25,6 +25,9 @@ const adapter = guard.Adapter[echo.Context, echo.HandlerFunc]("echolimit")
 // wait ends and the charge is refunded. net/http detects a disconnect only after the
 // request's body has been read.
 //
+// Requests that hold slots of [core.InFlight] have a context that is canceled, with the
+// cause [core.ErrSlotLost], if the slots are lost.
+//
 // It panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) echo.MiddlewareFunc {
 	g, handlers := adapter.New(lim, key, opts...)
@@ -33,7 +36,7 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) echo.
 			r := newRequest(c)
 			verdict := g.Check(r, c.Response().Header(), r.seen)
 			switch handler, ok := handlers.For(verdict); {
-			case verdict.Status == 0 && g.Settles():
+			case verdict.Status == 0 && g.Settles(verdict):
 				return serveAndFinish(g, verdict, next, c)
 			case verdict.Status == 0:
 				return next(c)

@@ -31,6 +31,14 @@ func serveAndFinish(g *guard.Guard, v guard.Verdict, next echo.HandlerFunc, c ec
 			finish(status)
 		}
 	})
+	if v.Context != nil {
+		request := c.Request()
+		c.SetRequest(request.WithContext(v.Context))
+		defer func() {
+			request.MultipartForm = c.Request().MultipartForm // the server removes its temporary files
+			c.SetRequest(c.Request().WithContext(ctx))        // middleware further out goes on
+		}()
+	}
 	panicked := true
 	defer func() {
 		returned = true

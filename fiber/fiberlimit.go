@@ -33,13 +33,17 @@ const adapter = guard.Adapter[*fiber.Ctx, fiber.Handler]("fiberlimit")
 // application's ErrorHandler at once, as Fiber's own logger does, because only
 // that gives the final status; middleware further out sees no error then.
 //
+// Requests that hold slots of [core.InFlight] have a c.UserContext() that is canceled,
+// with the cause [core.ErrSlotLost], if the slots are lost. fasthttp's own context,
+// c.Context(), never is.
+//
 // It panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber.Handler {
 	g, handlers := adapter.New(lim, key, opts...)
 	return func(c *fiber.Ctx) error {
 		verdict := g.Check(request{c}, header{c}, withSeen(c))
 		switch handler, ok := handlers.For(verdict); {
-		case verdict.Status == 0 && g.Settles():
+		case verdict.Status == 0 && g.Settles(verdict):
 			return serveAndFinish(g, verdict, c)
 		case verdict.Status == 0:
 			return c.Next()

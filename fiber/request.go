@@ -98,6 +98,7 @@ type header struct{ c *fiber.Ctx }
 
 func (h header) Get(name string) string { return h.c.GetRespHeader(name) }
 func (h header) Set(name, value string) { h.c.Set(name, value) }
+func (h header) Del(name string)        { h.c.Response().Header.Del(name) }
 
 // SetBytes makes header a guard.BytesHeader: fasthttp copies what it is given.
 func (h header) SetBytes(name string, value []byte) { h.c.Response().Header.SetBytesV(name, value) }

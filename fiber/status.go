@@ -14,13 +14,19 @@ import (
 // rendered at once, because only the application's ErrorHandler knows its status. A
 // panic is 500: that is what recovering middleware further out answers.
 func serveAndFinish(g *guard.Guard, v guard.Verdict, c *fiber.Ctx) error {
-	status := fiber.StatusInternalServerError
+	status, ctx := fiber.StatusInternalServerError, c.UserContext()
+	if v.Context != nil {
+		c.SetUserContext(v.Context)
+	}
 	defer func() {
+		if v.Context != nil {
+			c.SetUserContext(ctx)
+		}
 		if c.Response().IsBodyStream() || c.Context().Hijacked() {
 			whenEnded(c, func() { g.Finish(context.Background(), v, status) }) // c and its context are not valid then
 			return
 		}
-		g.Finish(c.UserContext(), v, status)
+		g.Finish(ctx, v, status)
 	}()
 	if err := c.Next(); err != nil {
 		if err := c.App().ErrorHandler(c, err); err != nil {

@@ -22,13 +22,16 @@ const adapter = guard.Adapter[*gin.Context, gin.HandlerFunc]("ginlimit")
 // wait ends and the charge is refunded. net/http detects a disconnect only after the
 // request's body has been read.
 //
+// Requests that hold slots of [core.InFlight] have a context that is canceled, with the
+// cause [core.ErrSlotLost], if the slots are lost.
+//
 // It panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) gin.HandlerFunc {
 	g, handlers := adapter.New(lim, key, opts...)
 	return func(c *gin.Context) {
 		verdict := g.Check(request{c}, c.Writer.Header(), withSeen(c))
 		switch handler, ok := handlers.For(verdict); {
-		case verdict.Status == 0 && g.Settles():
+		case verdict.Status == 0 && g.Settles(verdict):
 			serveAndFinish(g, verdict, c)
 		case verdict.Status == 0: // Gin goes on by itself
 		case ok:

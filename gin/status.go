@@ -21,6 +21,14 @@ func serveAndFinish(g *guard.Guard, v guard.Verdict, c *gin.Context) {
 	ctx := c.Request.Context()
 	writer := &hijackable{ResponseWriter: c.Writer}
 	c.Writer = writer
+	if v.Context != nil {
+		request := c.Request
+		c.Request = request.WithContext(v.Context)
+		defer func() {
+			request.MultipartForm = c.Request.MultipartForm // the server removes its temporary files
+			c.Request = c.Request.WithContext(ctx)          // middleware further out goes on
+		}()
+	}
 	panicked := true
 	defer func() {
 		if c.Writer == writer { // and not that of a middleware further in, which left its own

@@ -23,6 +23,9 @@ const adapter = guard.Adapter[*http.Request, http.Handler]("httplimit")
 // wait ends and the charge is refunded. net/http detects a disconnect only after the
 // request's body has been read.
 //
+// Requests that hold slots of [core.InFlight] have a context that is canceled, with the
+// cause [core.ErrSlotLost], if the slots are lost.
+//
 // It panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(http.Handler) http.Handler {
 	g, handlers := adapter.New(lim, key, opts...)
@@ -33,7 +36,10 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(
 			defer func() { outer.MultipartForm = r.MultipartForm }()
 			verdict := g.Check(request{r}, w.Header(), seen)
 			switch handler, ok := handlers.For(verdict); {
-			case verdict.Status == 0 && g.Settles():
+			case verdict.Status == 0 && g.Settles(verdict):
+				if verdict.Context != nil {
+					r = r.WithContext(verdict.Context)
+				}
 				serveAndFinish(g, verdict, next, w, r)
 			case verdict.Status == 0:
 				next.ServeHTTP(w, r)

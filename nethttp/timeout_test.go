@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -90,5 +91,47 @@ func TestTimeoutHandlerCost(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		wantLeft(outer, 7)
 		wantLeft(inner, 3)
+	})
+}
+
+// TestTimeoutHandlerSlots has http.TimeoutHandler answer while the handler goes on. Outside
+// of it the slot is free then; inside of it when the handler ends. The context of what
+// is further out goes on.
+func TestTimeoutHandlerSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inFlight := func(next http.Handler) (http.Handler, *core.Limiter) {
+			lim, err := core.NewMemory("api", core.InFlight(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return Middleware(lim, keyfunc.IP())(next), lim
+		}
+		inside, inner := inFlight(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			time.Sleep(2 * time.Minute)
+			if r.Context().Err() == nil || errors.Is(context.Cause(r.Context()), core.ErrSlotLost) {
+				t.Errorf("the handler's context: %v", context.Cause(r.Context()))
+			}
+		}))
+		outside, outer := inFlight(http.TimeoutHandler(inside, time.Minute, "too late"))
+		wantLeft := func(when string, lim *core.Limiter, want int64) {
+			t.Helper()
+			if res, err := lim.Peek(t.Context(), "ip:192.0.2.1"); err != nil || res.Remaining != want {
+				t.Errorf("%s: %d slots are left, %v; want %d", when, res.Remaining, err, want)
+			}
+		}
+		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		go func() {
+			time.Sleep(30 * time.Second)
+			wantLeft("while it works", outer, 0)
+			wantLeft("while it works", inner, 0)
+		}()
+		outside.ServeHTTP(w, r)
+		if w.Code != http.StatusServiceUnavailable || r.Context().Err() != nil {
+			t.Errorf("status %d, %v", w.Code, r.Context().Err())
+		}
+		wantLeft("after the timeout", outer, 1)
+		wantLeft("after the timeout", inner, 0)
+		time.Sleep(2 * time.Minute)
+		wantLeft("when the handler has returned", inner, 1)
 	})
 }

@@ -15,6 +15,7 @@ import (
 const (
 	limiterKey   attribute.Key = "redislimit.limiter.name"
 	limitKey     attribute.Key = "redislimit.limit.name"
+	capacityKey  attribute.Key = "redislimit.limit.capacity"
 	remainingKey attribute.Key = "redislimit.limit.remaining"
 	outcomeKey   attribute.Key = "redislimit.decision.outcome"
 	sourceKey    attribute.Key = "redislimit.decision.source"

@@ -98,6 +98,6 @@ func (o *observer) decided(ctx context.Context, e core.Event) {
 	// last decision only: an attribute cannot be removed.
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(a.span...)
-		span.SetAttributes(remainingKey.Int64(e.Result.Remaining))
+		span.SetAttributes(capacityKey.Int64(e.Result.Limit), remainingKey.Int64(e.Result.Remaining))
 	}
 }

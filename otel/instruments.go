@@ -15,6 +15,8 @@ type instruments struct {
 	failures     metric.Int64Counter
 	scriptLoads  metric.Int64Counter
 	keyFallbacks metric.Int64Counter
+	slots        metric.Int64UpDownCounter
+	slotsLost    metric.Int64Counter
 	fallback     metric.Int64UpDownCounter
 	state        metric.Int64UpDownCounter
 }
@@ -31,9 +33,13 @@ func newInstruments(m metric.Meter) *instruments {
 			"How often Redis did not have the script, so that it was sent whole."),
 		keyFallbacks: counter(m, "redislimit.key.fallbacks", "{fallback}",
 			"Requests without the key, which were counted by their peer's address."),
-		fallback: upDownCounter(m, "redislimit.fallback.active",
+		slots: upDownCounter(m, "redislimit.slots.held", "{slot}",
+			"Slots of InFlight that this process holds."),
+		slotsLost: counter(m, "redislimit.slots.lost", "{slot}",
+			"Slots of InFlight that were lost while the work went on: they could not be renewed in time."),
+		fallback: upDownCounter(m, "redislimit.fallback.active", "1",
 			"1 while the circuit breaker is not closed and the outage policy decides, otherwise 0."),
-		state: upDownCounter(m, "redislimit.breaker.state",
+		state: upDownCounter(m, "redislimit.breaker.state", "1",
 			"1 for the current state of the circuit breaker, 0 for the others."),
 	}
 }
@@ -63,9 +69,10 @@ func histogram(m metric.Meter, name, unit, description string) metric.Float64His
 }
 
 // upDownCounter makes an instrument for a state, as the conventions recommend. The
-// sum over processes is then the number of processes in that state.
-func upDownCounter(m metric.Meter, name, description string) metric.Int64UpDownCounter {
-	c, err := m.Int64UpDownCounter(name, metric.WithUnit("1"), metric.WithDescription(description))
+// sum over processes is then the number of processes in that state, or what all of them
+// hold.
+func upDownCounter(m metric.Meter, name, unit, description string) metric.Int64UpDownCounter {
+	c, err := m.Int64UpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
 	if err != nil {
 		otel.Handle(err)
 		return noop.Int64UpDownCounter{}

@@ -36,6 +36,8 @@ func TestInstruments(t *testing.T) {
 	_, _ = allow(t, lim, 1)
 	lim.Emit(t.Context(), core.Event{Kind: core.EventKeyFallback})
 	lim.Emit(t.Context(), core.Event{Kind: core.EventScriptLoad})
+	lim.Emit(t.Context(), core.Event{Kind: core.EventSlots, Result: core.Result{Name: "inflight"}, Cost: 1})
+	lim.Emit(t.Context(), core.Event{Kind: core.EventSlotLost, Cost: 1})
 
 	want := map[string]struct {
 		unit                 string
@@ -46,6 +48,8 @@ func TestInstruments(t *testing.T) {
 		"redislimit.redis.failures":    {unit: "{failure}", monotonic: true},
 		"redislimit.script.loads":      {unit: "{load}", monotonic: true},
 		"redislimit.key.fallbacks":     {unit: "{fallback}", monotonic: true},
+		"redislimit.slots.held":        {unit: "{slot}"},
+		"redislimit.slots.lost":        {unit: "{slot}", monotonic: true},
 		"redislimit.fallback.active":   {unit: "1"},
 		"redislimit.breaker.state":     {unit: "1"},
 	}
@@ -91,6 +95,34 @@ func TestDecisions(t *testing.T) {
 		"decision.duration{decision.outcome=allowed decision.source=memory limiter.name=api}":             2,
 		"decision.duration{decision.outcome=denied decision.source=memory limiter.name=api}":              3,
 	})
+}
+
+// TestSlots counts what two limits of a limiter hold, and what is lost.
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	m := newMeter(t)
+	lim, err := core.NewMemory("api", core.InFlight(5), core.InFlight(9, core.Name("all")), m.observe())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lim.Close() }()
+	first, err := lim.AllowN(t.Context(), "user:alice", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := lim.Allow(t.Context(), "user:bob")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = lim.Release(t.Context(), second)
+	_ = lim.Release(t.Context(), second)
+	lim.Emit(t.Context(), core.Event{Kind: core.EventSlotLost, Cost: 2})
+	m.want([]string{"slots.held", "slots.lost"}, map[string]int64{
+		"slots.held{limit.name=inflight limiter.name=api}": 3,
+		"slots.held{limit.name=all limiter.name=api}":      3,
+		"slots.lost{limiter.name=api}":                     2,
+	})
+	_ = lim.Release(t.Context(), first)
 }
 
 func TestDuration(t *testing.T) {
@@ -239,7 +271,7 @@ func TestRefused(t *testing.T) { // not parallel: it sets what is global
 	t.Cleanup(func() { otel.SetErrorHandler(before) })
 
 	lim := core.MustNew(noRedis(t), "api", core.TokenBucket(core.PerHour(9)), otellimit.Observe(otellimit.MeterProvider(refusing{})))
-	if len(handled) != 7 || !errors.Is(handled[0], errRefused) {
+	if len(handled) != 9 || !errors.Is(handled[0], errRefused) {
 		t.Errorf("handled errors %v, want one for each instrument", handled)
 	}
 	if res, err := allow(t, lim, 4); err != nil || !res.Allowed {

@@ -43,7 +43,7 @@ func TestNoKeyIsReported(t *testing.T) {
 		}
 	})
 	values := m.values()
-	if len(values) < 15 || len(span) != 5 {
+	if len(values) < 15 || len(span) != 6 {
 		t.Fatalf("too few values to check: %v, %v", values, span)
 	}
 	everything := fmt.Sprintf("%v %v %v", values, span, m.collected())

@@ -31,10 +31,11 @@ func spanned(t *testing.T, sampler sdktrace.Sampler, f func(ctx context.Context)
 	return attributes
 }
 
-func attributes(limiter, limit, outcome, source string, remaining int64) map[string]any {
+func attributes(limiter, limit, outcome, source string, capacity, remaining int64) map[string]any {
 	return map[string]any{
 		"redislimit.limiter.name":     limiter,
 		"redislimit.limit.name":       limit,
+		"redislimit.limit.capacity":   capacity,
 		"redislimit.limit.remaining":  remaining,
 		"redislimit.decision.outcome": outcome,
 		"redislimit.decision.source":  source,
@@ -66,11 +67,11 @@ func TestSpan(t *testing.T) {
 		limiters []*core.Limiter
 		want     map[string]any
 	}{
-		{"one", []*core.Limiter{byIP}, attributes("ip", "token-1h", "allowed", "memory", 9)},
-		{"stacked, the innermost", []*core.Limiter{byIP, byUser}, attributes("user", "daily", "allowed", "memory", 1)},
-		{"stacked, the attributes of the first are replaced", []*core.Limiter{byIP, closed}, attributes("login", "", "error", "none", 0)},
-		{"stacked, the last unit", []*core.Limiter{byUser, byIP}, attributes("ip", "token-1h", "allowed", "memory", 6)},
-		{"stacked, the one that denies", []*core.Limiter{byUser, byIP}, attributes("user", "daily", "denied", "memory", 0)},
+		{"one", []*core.Limiter{byIP}, attributes("ip", "token-1h", "allowed", "memory", 10, 9)},
+		{"stacked, the innermost", []*core.Limiter{byIP, byUser}, attributes("user", "daily", "allowed", "memory", 2, 1)},
+		{"stacked, the attributes of the first are replaced", []*core.Limiter{byIP, closed}, attributes("login", "", "error", "none", 0, 0)},
+		{"stacked, the last unit", []*core.Limiter{byUser, byIP}, attributes("ip", "token-1h", "allowed", "memory", 10, 6)},
+		{"stacked, the one that denies", []*core.Limiter{byUser, byIP}, attributes("user", "daily", "denied", "memory", 2, 0)},
 		{"none", nil, map[string]any{}},
 	} {
 		got := spanned(t, sdktrace.AlwaysSample(), func(ctx context.Context) { decide(ctx, test.limiters...) })

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
 // serve starts a playground as main does.
@@ -111,7 +111,7 @@ func TestStream(t *testing.T) {
 	p := follow(t, url)
 	var h hello
 	p.next("hello", &h)
-	if h.Config != defaults() || h.Period != 5000 || h.ID == "" || len(h.Algorithms) != len(algorithm.Kinds) {
+	if h.Config != defaults() || h.Period != 5000 || h.ID == "" || len(h.Algorithms) != len(limits.Aligned()) {
 		t.Errorf("hello: %+v", h)
 	}
 	var c changed
@@ -135,7 +135,7 @@ func TestStream(t *testing.T) {
 	}
 	var l levels
 	p.next("levels", &l)
-	if len(l.Levels) != len(algorithm.Kinds) || l.Levels["gcra"].At == 0 {
+	if len(l.Levels) != len(limits.Aligned()) || l.Levels["gcra"].At == 0 {
 		t.Errorf("levels: %+v", l)
 	}
 }
@@ -152,7 +152,7 @@ func TestHit(t *testing.T) {
 		t.Errorf("status %d, %v", r.status, r.header)
 	}
 	decided := map[string]int{}
-	for range algorithm.Kinds {
+	for range limits.Aligned() {
 		var d decision
 		p.next("decision", &d)
 		decided[d.Algorithm]++
@@ -160,7 +160,7 @@ func TestHit(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 	}
-	if len(decided) != len(algorithm.Kinds) {
+	if len(decided) != len(limits.Aligned()) {
 		t.Errorf("decided by %v, want each algorithm once", decided)
 	}
 	if r := do(t, http.MethodPost, url+"/hit?session="+h.ID, ""); r.status != http.StatusAccepted {

@@ -100,6 +100,7 @@ func (h Handlers[H]) For(v Verdict) (H, bool) {
 type Header interface {
 	Get(name string) string
 	Set(name, value string)
+	Del(name string)
 }
 
 // A BytesHeader is a Header that copies the values that it is given, as that of
@@ -153,15 +154,17 @@ type shown struct {
 	source                 core.Source
 	limit, remaining       int64
 	retryAfter, resetAfter time.Duration
+	window                 time.Duration
 }
 
 // replace reports whether res is tighter than s, and records it if so.
 func (s *shown) replace(res *core.Result) bool {
 	if s.source != core.SourceNone && !res.Tighter(core.Result{
 		Allowed: s.allowed, Source: s.source, Limit: s.limit, Remaining: s.remaining, RetryAfter: s.retryAfter, ResetAfter: s.resetAfter,
+		Window: s.window,
 	}) {
 		return false
 	}
-	*s = shown{res.Allowed, res.Source, res.Limit, res.Remaining, res.RetryAfter, res.ResetAfter}
+	*s = shown{res.Allowed, res.Source, res.Limit, res.Remaining, res.RetryAfter, res.ResetAfter, res.Window}
 	return true
 }

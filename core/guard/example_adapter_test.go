@@ -40,6 +40,7 @@ type callHeaders struct{ *call }
 
 func (c callHeaders) Get(name string) string { return c.reply[name] }
 func (c callHeaders) Set(name, value string) { c.reply[name] = value }
+func (c callHeaders) Del(name string)        { delete(c.reply, name) }
 
 const adapter = guard.Adapter[*call, func(*call)]("calllimit")
 
@@ -53,7 +54,7 @@ func middleware(lim *core.Limiter, key keyfunc.Func, serve func(*call), options 
 		verdict := g.Check(callRequest{c}, callHeaders{c}, &c.seen)
 		switch handler, ok := handlers.For(verdict); {
 		case verdict.Status == 0:
-			if g.Settles() {
+			if g.Settles(verdict) {
 				defer func() { g.Finish(context.Background(), verdict, c.status) }()
 			}
 			serve(c)

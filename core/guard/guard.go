@@ -61,10 +61,15 @@ type Verdict struct {
 	// Err is why the request is not served: a *DeniedError, or why there was no
 	// decision.
 	Err error
+	// Context, if not nil, is with what context to serve the request, in place of its own:
+	// it is canceled when slots of the request are lost, with [core.ErrSlotLost] as the
+	// cause, and by Finish.
+	Context context.Context //nolint:containedctx // it is that of the request
 
-	limiter *core.Limiter // that of the Result, which refunds and settles it
-	cost    int64         // what was charged or reserved
-	seen    *Seen         // of the request
+	limiter *core.Limiter      // that of the Result, which refunds and settles it
+	cost    int64              // what was charged or reserved
+	seen    *Seen              // of the request
+	cancel  context.CancelFunc // of Context
 }
 
 // Check decides about r, sets the headers of its response and waits for its Delay.
@@ -88,6 +93,9 @@ func (g *Guard) Check(r keyfunc.Request, h Header, seen *Seen) (v Verdict) {
 			v.refund(r.Context())
 			v.Status, v.Err = StatusClientGone, err
 		}
+	}
+	if v.Status == 0 && v.Result.HasSlots() {
+		v.Context, v.cancel = v.limiter.SlotContext(r.Context(), v.Result)
 	}
 	return v
 }

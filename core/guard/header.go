@@ -62,18 +62,24 @@ func (o headers) set(h Header, res *core.Result, seen *Seen) {
 	}
 }
 
-// setXRateLimit formats the three numbers in one string, for one allocation. It
+// setXRateLimit formats the three numbers, of slots two, in one string, for one allocation. It
 // assigns to http.Header, a map, because Set would allocate a slice for each value.
 func (o headers) setXRateLimit(h Header, res *core.Result, seen *Seen) {
 	text := strconv.AppendInt(seen.text[:0], res.Limit, 10)
 	limit := len(text)
 	text = strconv.AppendInt(text, res.Remaining, 10)
 	remaining := len(text)
-	text = strconv.AppendInt(text, o.reset(res), 10)
+	if res.Window == 0 {
+		h.Del(headerReset) // slots are not reset: it would be that of a middleware further out
+	} else {
+		text = strconv.AppendInt(text, o.reset(res), 10)
+	}
 	if h, ok := h.(BytesHeader); ok {
 		h.SetBytes(headerLimit, text[:limit])
 		h.SetBytes(headerRemaining, text[limit:remaining])
-		h.SetBytes(headerReset, text[remaining:])
+		if res.Window > 0 {
+			h.SetBytes(headerReset, text[remaining:])
+		}
 		return
 	}
 	values := &seen.values
@@ -83,6 +89,9 @@ func (o headers) setXRateLimit(h Header, res *core.Result, seen *Seen) {
 	all := string(text)
 	*values = [3]string{all[:limit], all[limit:remaining], all[remaining:]}
 	for i, name := range [3]string{headerLimit, headerRemaining, headerReset} {
+		if values[i] == "" {
+			continue
+		}
 		if native, ok := h.(http.Header); ok {
 			native[name] = values[i : i+1 : i+1]
 		} else {

@@ -18,13 +18,18 @@ func setIETF(h Header, res *core.Result) {
 		}
 		policy = strconv.AppendQuote(policy, name)
 		policy = appendParameter(policy, 'q', each.Limit)
-		policy = appendParameter(policy, 'w', secondsCeil(each.Window))
+		if each.Window > 0 {
+			policy = appendParameter(policy, 'w', secondsCeil(each.Window))
+		} else {
+			policy = append(policy, `;qu="concurrent-requests"`...)
+		}
 
 		state = strconv.AppendQuote(state, name)
 		state = appendParameter(state, 'r', each.Remaining)
 		switch {
-		case each.Allowed:
+		case each.Allowed && each.Window > 0:
 			state = appendParameter(state, 't', secondsCeil(each.ResetAfter))
+		case each.Allowed: // slots
 		case each.RetryAfter != core.Never:
 			state = appendParameter(state, 't', retrySeconds(&each))
 		}

@@ -10,14 +10,18 @@ import (
 // maxCost bounds what SetCost charges: what a Limiter settles at most.
 const maxCost = 1_000_000_000
 
-// Settles reports whether [Guard.Finish] must be called for the requests that are
-// served: with [CountIf] and with [CostAfter], which charge when the response ends.
-func (g *Guard) Settles() bool { return g.countIf != nil || g.costAfter }
+// Settles reports whether [Guard.Finish] must be called for a request that is served
+// with the Verdict v: with [CountIf] and with [CostAfter], which charge when the response
+// ends, and where it holds slots of [core.InFlight].
+func (g *Guard) Settles(v Verdict) bool { return g.reserves() || v.Context != nil }
+
+// reserves reports whether what is charged is known only when the response ends.
+func (g *Guard) reserves() bool { return g.countIf != nil || g.costAfter }
 
 // ask has lim decide about n units, and charge or reserve them. What is reserved is kept
 // from expiring, for a response may take long.
 func (g *Guard) ask(ctx context.Context, lim *core.Limiter, key string, n int64) (core.Result, error) {
-	if !g.Settles() {
+	if !g.reserves() {
 		return lim.AllowN(ctx, key, n)
 	}
 	res, err := lim.Reserve(ctx, key, n)
@@ -27,12 +31,19 @@ func (g *Guard) ask(ctx context.Context, lim *core.Limiter, key string, n int64)
 	return res, err
 }
 
-// Finish settles what Check reserved for v, when the response has ended with this
-// status. It must be called even if the handler panicked, which is a 500, or took over
-// the connection, which is a 101. ctx may have ended. Only the first call for a request
-// settles.
+// Finish settles what Check reserved for v, and frees its slots, when the response has
+// ended with this status. It must be called even if the handler panicked, which is a 500,
+// or took over the connection, which is a 101. ctx may have ended. Only the first call for
+// a request does something.
 func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
-	if !g.Settles() || !v.Result.Allowed {
+	if v.Context != nil {
+		defer v.cancel()
+	}
+	switch {
+	case !v.Result.Allowed:
+		return
+	case !g.reserves():
+		v.release(ctx)
 		return
 	}
 	actual := v.cost
@@ -80,6 +91,13 @@ func (s *Seen) SetCost(n int64) {
 func (v Verdict) settle(ctx context.Context, actual int64) {
 	ctx = context.WithoutCancel(ctx) // the client may have disconnected
 	v.logFailure(ctx, "redislimit: not settled", v.limiter.Settle(ctx, v.Result, actual))
+}
+
+// release frees the slots, if there are any. What fails is not repeated: they are free
+// when they expire.
+func (v Verdict) release(ctx context.Context) {
+	ctx = context.WithoutCancel(ctx)
+	v.logFailure(ctx, "redislimit: not released", v.limiter.Release(ctx, v.Result))
 }
 
 // refund takes back what was charged or reserved. While Redis does not answer it stays

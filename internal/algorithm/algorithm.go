@@ -18,6 +18,7 @@ type Kind struct {
 	Bucket bool // it takes Burst
 	Delays bool // an admitted request waits for its turn in a queue; its units cannot be held
 	Aligns bool // its windows can be aligned
+	Slots  bool // its units are slots, which are given back when the work has ended; it has no rate
 	// Unleasable is why its units cannot be leased; empty if they can.
 	Unleasable string
 
@@ -50,7 +51,7 @@ func (k *Kind) Work(n int64) int64 {
 // Redis its Lua file does, and the Evaluator provides the arguments and checks the
 // reply. The arguments are such that a decision in Lua mostly adds and compares: a Lua
 // number has 53 bits, and products of counts and times need more.
-type Evaluator interface {
+type Evaluator interface { //nolint:interfacebloat // it is what one algorithm is
 	// Evaluate returns what a decision on n units at now observes in s, and whether it
 	// admits them. It charges nothing, but may drop from s what has expired.
 	Evaluate(s *State, now, n int64) (o Observation, admits bool)
@@ -108,6 +109,7 @@ const (
 	OpRefund                   // take back what was charged
 	OpReset                    // forget what was charged
 	OpRenew                    // hold for longer
+	OpRelease                  // free slots, and keep what else was charged
 )
 
 // An Observation is the state of a limit that a decision found. What A, B and C are

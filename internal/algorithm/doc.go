@@ -7,6 +7,7 @@
 //	bucket.go      token bucket, GCRA and leaky bucket, with lua/bucket.lua
 //	fixed_window.go, sliding_window_counter.go, sliding_window_log.go, with their lua/
 //	hold.go        units that are admitted and not charged yet, with lua/hold.lua
+//	in_flight.go   slots, with lua/in_flight.lua
 //	ratio.go       exact fractions of a microsecond
 //	script.go      puts scripts together from the files in lua/, and reads their replies
 //

@@ -14,6 +14,9 @@ import (
 // which is why holds are as exact as charges.
 //
 // Expiries are rounded up to a sixth of the duration, so that a key has few.
+//
+// The units of a Kind with Slots are always held, and never charged: what expires is
+// free. In Redis each call has a hold of its own there; see lua/in_flight.lua.
 
 // holds are those of one limit of one key. In Redis they are a record beside what the
 // algorithm stores; lua/hold.lua does there what this file does in memory.
@@ -43,7 +46,7 @@ func DefaultHold(e Evaluator) int64 {
 }
 
 // NewHoldID returns an id for holds that begin.
-func NewHoldID() int64 { return 1 + rand.Int64N(1<<48) }
+func NewHoldID() int64 { return 1 + rand.Int64N(1<<48) } //nolint:gosec // it is no secret, and only tells holds apart
 
 // expiry returns the expiry of a hold of a duration that begins at now.
 func expiry(now, duration int64) int64 {
@@ -72,7 +75,7 @@ func (a *Answer) Evaluate(l Evaluator, s *State, now, n int64) {
 	}
 	expire(l, s, now)
 	a.Held = s.held()
-	a.Observation, a.Admits = l.Evaluate(s, now, n+a.Held)
+	a.Observation, a.Admits = l.Evaluate(s, now, min(n, maxUnits)+a.Held) // min: the sum must not overflow
 }
 
 // expire charges the holds that have expired, in order: each at its expiry, or at the
@@ -99,12 +102,16 @@ func Force(l Evaluator, s *State, now, n int64) {
 }
 
 // Reserve holds n units of s, which Evaluate admitted at now, and returns by what they
-// are settled.
-func Reserve(s *State, now, n, duration int64) Ref {
+// are found.
+func (m Member) Reserve(s *State, now, n int64) Ref {
 	if s.holds == nil {
 		s.holds = &holds{id: NewHoldID()}
 	}
-	end := max(expiry(now, duration), s.holds.charged+1)
+	end := now + m.Hold
+	if !m.Slots {
+		end = expiry(now, m.Hold)
+	}
+	end = max(end, s.holds.charged+1)
 	s.add(end, n)
 	return Ref{s.holds.id, end}
 }
@@ -154,14 +161,14 @@ func Settle(l Evaluator, s *State, now, n, actual int64, ref Ref) {
 
 // Renew moves n units from the hold ref to one that begins at now, and returns that. It
 // reports false if the hold has ended.
-func Renew(l Evaluator, s *State, now, n, duration int64, ref Ref) (Ref, bool) {
+func (m Member) Renew(s *State, now, n int64, ref Ref) (Ref, bool) {
 	if s.holds != nil {
-		expire(l, s, now)
+		expire(m.Evaluator, s, now)
 	}
 	if !s.take(ref, n) {
 		return Ref{}, false
 	}
-	return Reserve(s, now, n, duration), true
+	return m.Reserve(s, now, n), true
 }
 
 // Refund is Evaluator.Refund, after what has expired was charged.

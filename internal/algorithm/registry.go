@@ -9,4 +9,5 @@ var Kinds = []*Kind{
 	TokenBucket,
 	GCRA,
 	LeakyBucket,
+	InFlight,
 }

@@ -61,8 +61,11 @@ func HoldScript(limits []Member) string {
 	added := make(map[*Kind]bool)
 	var table strings.Builder
 	for i, m := range limits {
-		if !added[m.Kind] {
-			added[m.Kind] = true
+		switch {
+		case added[m.Kind]:
+		case m.Slots:
+			c.add("local function " + m.Name + "(c, duration, queues, scratch)\nlocal now = now\n" + m.holdLua + "end")
+		default:
 			storage := holdInStringLua
 			if m.storesLog {
 				storage = holdInLogLua
@@ -70,6 +73,7 @@ func HoldScript(limits []Member) string {
 			c.add("local function " + m.Name + "(c, duration, queues, scratch)\nlocal now = now\n" +
 				storage + m.decideLua + m.refundLua + m.holdLua + holdLimitLua + "end")
 		}
+		added[m.Kind] = true
 		constants := c.constants + 1
 		c.addConstants(m)
 		c.addNumber() // the duration
@@ -210,7 +214,7 @@ const holdReplyLen = 8
 func HoldReplyLen(limits int) int { return holdReplyLen * limits }
 
 // DecodeHoldReply reads the reply of HoldScript to one call. It writes answers for
-// operations that decide, and refs for those that hold.
+// operations that decide, and refs, if not nil, for those that charge or hold.
 func DecodeHoldReply(reply []int64, call HoldCall, limits []Member, answers []Answer, refs []Ref) error {
 	if len(reply) != holdReplyLen*len(limits) {
 		return UnexpectedLength(len(reply), holdReplyLen*len(limits))
@@ -233,7 +237,9 @@ func DecodeHoldReply(reply []int64, call HoldCall, limits []Member, answers []An
 		}
 		switch {
 		case refs == nil:
-		case op == OpReserve && m.Delays:
+		case m.Slots: // the zero Ref if they were lost
+			refs[i] = ref
+		case op == OpCharge || op == OpReserve && m.Delays:
 			refs[i] = m.ChargeID(o, call.N)
 		case op == OpReserve || op == OpRenew && ref.A > 0:
 			refs[i] = ref
@@ -246,18 +252,18 @@ func DecodeHoldReply(reply []int64, call HoldCall, limits []Member, answers []An
 type HoldCall struct {
 	Op   Op
 	N, M int64 // units, and for OpSettle the actual cost
-	// Refs are by what OpSettle, OpRefund and OpRenew find what they are about, one for each
-	// limit. Of OpReserve A is for how long units are held, if they are given.
+	// Refs are by what OpSettle, OpRefund, OpRenew and OpRelease find what they are about,
+	// one for each limit. Of OpReserve A is for how long units are held, if they are given.
 	Refs []Ref
 }
 
 // Append appends the arguments of the call for so many limits.
 func (c HoldCall) Append(args []any, limits int) []any {
 	m := c.M
-	if c.Op == OpReserve {
+	if c.Op == OpReserve || c.Op == OpCharge {
 		m = NewHoldID()
 	}
-	args = append(args, string(c.Op), c.N, m)
+	args = append(args, string(c.Op), min(c.N, maxInstant), m) // more fits nowhere, and Lua would round it
 	for i := range limits {
 		if c.Refs != nil {
 			args = append(args, c.Refs[i].A, c.Refs[i].B)

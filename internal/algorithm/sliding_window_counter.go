@@ -64,12 +64,11 @@ func (c *counter) Evaluate(s *State, now, n int64) (Observation, bool) {
 
 func (c *counter) Charge(s *State, o Observation, n int64) { s.A, s.B, s.C = o.A+n, o.B, o.C }
 
-func (c *counter) Refund(s *State, _, n int64, window Ref) {
-	switch {
-	case s.C == window.A:
+// Refund takes back from the window that was charged, while it is the current one: of the
+// one before it is not known whether it is the same, after a reset.
+func (c *counter) Refund(s *State, now, n int64, window Ref) {
+	if c.start(s.C) == c.start(now) && s.C == window.A {
 		s.A = max(0, s.A-n)
-	case c.start(s.C) == c.start(window.A)+c.period:
-		s.B = max(0, s.B-n)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package hook gives this module's own suites and tools access to what core does not
-// export. Importing package core sets it.
+// Package hook gives package limittest, and this module's own suites and tools, access to
+// what core does not export. Importing package core sets it.
 package hook
 
 import (
@@ -25,30 +25,47 @@ func SetNewLimit(f func(*algorithm.Kind, int64, time.Duration, LimitSettings) an
 	return true
 }
 
-// LeaseHooks are what tests do to the leases of a core.Limiter, which is the first argument.
+// LeaseHooks are what tests do to the leases of a core.Limiter.
 type LeaseHooks struct {
 	// Drive has leases go by clocks of a test, and closes none in the background.
-	Drive func(limiter any, wall, mono func() time.Duration)
+	Drive func(wall, mono func() time.Duration)
 	// Heat has a key be hot when it was asked for so often, and a lease take such a share.
-	Heat func(limiter any, asks, share int64)
+	Heat func(asks, share int64)
 	// CloseOld closes the leases whose time has come.
-	CloseOld func(limiter any)
+	CloseOld func()
 	// Abandon forgets all leases, as if the process had died.
-	Abandon func(limiter any)
+	Abandon func()
 	// Open returns how many leases are open.
-	Open func(limiter any) int
+	Open func() int
 	// Latest identifies the lease of a key.
-	Latest func(limiter any, key string) any
-	// Receipt returns until when units are held for a core.Result, or 0, and how many were
-	// charged or reserved.
-	Receipt func(result any) (expiry, n int64)
+	Latest func(key string) any
 }
 
-// Leases are the LeaseHooks of package core.
-var Leases LeaseHooks
+// Leases returns the LeaseHooks of a core.Limiter.
+var Leases func(limiter any) LeaseHooks
 
 // SetLeases sets Leases.
-func SetLeases(h LeaseHooks) bool {
-	Leases = h
+func SetLeases(f func(limiter any) LeaseHooks) bool {
+	Leases = f
+	return true
+}
+
+// Receipt returns until when units are held for a core.Result, or 0, and how many were
+// charged or reserved.
+var Receipt func(result any) (expiry, n int64)
+
+// SetReceipt sets Receipt.
+func SetReceipt(f func(result any) (expiry, n int64)) bool {
+	Receipt = f
+	return true
+}
+
+// Renew renews at once all that a core.Limiter keeps from expiring, as it does by itself
+// now and then.
+var Renew func(limiter any)
+
+// SetRenew sets Renew.
+func SetRenew(f func(limiter any)) bool {
+	Renew = f
 	return true
 }

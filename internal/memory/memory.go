@@ -81,9 +81,10 @@ func (m *Store) Decide(l *Limits, k string, n int64, charge bool, answers []algo
 	return c
 }
 
-// Reserve decides as Decide does, but holds n units instead of charging them. It writes
-// by what they are settled to refs, and reports whether they were admitted.
-func (m *Store) Reserve(l *Limits, k string, n int64, answers []algorithm.Answer, refs []algorithm.Ref) bool {
+// Hold decides as Decide does, but holds n units instead of charging them: those of
+// every limit if op is OpReserve, else only slots. It writes by what each limit finds
+// them to refs, and reports whether they were admitted.
+func (m *Store) Hold(l *Limits, k string, n int64, op algorithm.Op, answers []algorithm.Answer, refs []algorithm.Ref) bool {
 	k = l.local(k)
 	s := m.shard(k)
 	now := m.now()
@@ -98,11 +99,11 @@ func (m *Store) Reserve(l *Limits, k string, n int64, answers []algorithm.Answer
 		e = s.add(k, l, now)
 	}
 	for i, member := range l.members {
-		if member.Delays {
+		if member.Slots || op == algorithm.OpReserve && !member.Delays {
+			refs[i] = member.Reserve(&e.states[i], now, n)
+		} else {
 			member.Charge(&e.states[i], answers[i].Observation, n)
 			refs[i] = member.ChargeID(answers[i].Observation, n)
-		} else {
-			refs[i] = algorithm.Reserve(&e.states[i], now, n, member.Hold)
 		}
 	}
 	return true
@@ -133,8 +134,24 @@ func (m *Store) Settle(l *Limits, k string, n, actual int64, refs []algorithm.Re
 	}
 }
 
-// Renew holds n units for longer. It returns by what they are settled then: a limit
-// whose hold has ended keeps its Ref.
+// Release frees n slots that are held by refs.
+func (m *Store) Release(l *Limits, k string, n int64, refs []algorithm.Ref) {
+	k = l.local(k)
+	s := m.shard(k)
+	now := m.now()
+	s.Lock()
+	defer s.Unlock()
+	now = s.clamp(now)
+	e := s.find(k, l, now)
+	for i, member := range l.members {
+		if member.Slots && e != nil {
+			algorithm.Settle(member.Evaluator, &e.states[i], now, n, 0, refs[i])
+		}
+	}
+}
+
+// Renew holds n units for longer. It returns by what they are found then: a limit whose
+// hold has ended keeps its Ref, and one whose slots are lost has the zero Ref.
 func (m *Store) Renew(l *Limits, k string, n int64, refs []algorithm.Ref) []algorithm.Ref {
 	k = l.local(k)
 	s := m.shard(k)
@@ -145,10 +162,13 @@ func (m *Store) Renew(l *Limits, k string, n int64, refs []algorithm.Ref) []algo
 	renewed := slices.Clone(refs)
 	e := s.find(k, l, now)
 	for i, member := range l.members {
+		if member.Slots {
+			renewed[i] = algorithm.Ref{}
+		}
 		if e == nil || member.Delays {
 			continue
 		}
-		if ref, ok := algorithm.Renew(member.Evaluator, &e.states[i], now, n, member.Hold, refs[i]); ok {
+		if ref, ok := member.Renew(&e.states[i], now, n, refs[i]); ok {
 			renewed[i] = ref
 		}
 	}
@@ -166,7 +186,11 @@ func (m *Store) Refund(l *Limits, k string, n int64, ids []algorithm.Ref) {
 	now = s.clamp(now)
 	if e := s.find(k, l, now); e != nil {
 		for i, member := range l.members {
-			algorithm.Refund(member.Evaluator, &e.states[i], now, n, ids[i])
+			if member.Slots {
+				algorithm.Settle(member.Evaluator, &e.states[i], now, n, 0, ids[i])
+			} else {
+				algorithm.Refund(member.Evaluator, &e.states[i], now, n, ids[i])
+			}
 		}
 	}
 }

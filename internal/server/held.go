@@ -17,7 +17,8 @@ const heldFor = 10 * time.Second
 type heldKeys struct {
 	seed  maphash.Seed
 	begun time.Time
-	until [256]atomic.Int64 // for how long, counted from begun
+	used  atomic.Bool        // any key was added: most limiters hold nothing
+	until [1024]atomic.Int64 // for how long, counted from begun
 }
 
 func (h *heldKeys) init() { h.seed, h.begun = maphash.MakeSeed(), time.Now() }
@@ -26,16 +27,22 @@ func (h *heldKeys) slot(k string) *atomic.Int64 {
 	return &h.until[maphash.String(h.seed, k)%uint64(len(h.until))]
 }
 
-func (h *heldKeys) add(k string) { h.slot(k).Store(int64(time.Since(h.begun) + heldFor)) }
+func (h *heldKeys) add(k string) {
+	h.slot(k).Store(int64(time.Since(h.begun) + heldFor))
+	h.used.Store(true)
+}
 
 func (h *heldKeys) has(k string) bool {
+	if !h.used.Load() {
+		return false
+	}
 	until := h.slot(k).Load()
 	return until != 0 && int64(time.Since(h.begun)) < until
 }
 
 // needsHold reports whether d takes the script hold.
 func (s *Store) needsHold(d decision) bool {
-	return d.Op >= algorithm.OpReserve || d.lease != nil || s.held.has(d.key)
+	return s.slots || d.Op >= algorithm.OpReserve || d.lease != nil || s.held.has(d.key)
 }
 
 // decodeOne reads the reply to d.

@@ -26,7 +26,7 @@ type Lease struct {
 }
 
 // calls returns how many calls of the script d takes.
-func (d *decision) calls() int {
+func (d decision) calls() int {
 	calls := 1
 	if d.lease != nil && d.lease.Held > 0 {
 		calls++
@@ -37,7 +37,7 @@ func (d *decision) calls() int {
 	return calls
 }
 
-func (d *decision) keys() int { return d.calls() * len(d.limits.tails) }
+func (d decision) keys() int { return d.calls() * len(d.limits.tails) }
 
 // appendCallKeys appends the Redis keys of d, once for each of its calls.
 func (s *Store) appendCallKeys(dst []any, d decision) []any {
@@ -62,7 +62,7 @@ func (l *Lease) reservation(limits int) algorithm.HoldCall {
 }
 
 // appendCalls appends the arguments of all calls of d.
-func (d *decision) appendCalls(args []any) []any {
+func (d decision) appendCalls(args []any) []any {
 	limits := len(d.limits.members)
 	if d.lease != nil && d.lease.Held > 0 {
 		args = d.lease.settlement().Append(args, limits)

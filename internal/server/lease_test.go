@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,12 +25,12 @@ func (c *scripted) Process(_ context.Context, cmd redis.Cmder) error {
 	if !ok {
 		return errors.New("no script")
 	}
-	ops := ""
+	var ops strings.Builder
 	for i := range keys { // each call has three arguments, and two for its limit
 		op, _ := args[len(args)-5*(keys-i)].(string)
-		ops += op
+		ops.WriteString(op)
 	}
-	c.ops = append(c.ops, ops)
+	c.ops = append(c.ops, ops.String())
 	if len(c.replies) == 0 {
 		return errors.New("no more replies")
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
@@ -26,7 +27,7 @@ func NewLimits(members []algorithm.Member, names []string) *Limits {
 			l.constants = append(l.constants, text)
 			l.durations = append(l.durations, text)
 		}
-		l.durations = append(l.durations, fmt.Sprint(m.Hold))
+		l.durations = append(l.durations, strconv.FormatInt(m.Hold, 10))
 		for _, cost := range m.Cost(nil, 1) {
 			l.unitCost = append(l.unitCost, fmt.Sprint(cost))
 		}

@@ -20,7 +20,8 @@ type Renewal struct {
 	// or nil if they are no longer to be.
 	Begin func() []algorithm.Ref
 	// End is called after Begin, with by what the units are held from now on (a limit
-	// whose hold has ended keeps its Ref), or an error if that is not known.
+	// whose hold has ended keeps its Ref, one whose slots are lost has the zero Ref), or an
+	// error if that is not known; or with neither if it was not sent.
 	End func(refs []algorithm.Ref, err error)
 }
 
@@ -83,7 +84,7 @@ func (s *Store) runOn(ctx context.Context, sv *Server, op algorithm.Op, calls []
 			switch end := begun[i].end; {
 			case end == nil:
 			case errors.Is(err, ErrQueue): // it was not sent
-				end(members[i].Call.Refs, nil)
+				end(nil, nil)
 			default:
 				end(members[i].Call.holds, err)
 			}

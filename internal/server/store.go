@@ -52,6 +52,7 @@ type Store struct {
 	decideEach script // for limits of different numbers
 	hold       script // see algorithm.HoldScript
 	held       heldKeys
+	slots      bool // a limit has slots: all calls take the script hold
 	timeout    time.Duration
 	hooks      Hooks
 
@@ -68,15 +69,18 @@ type Store struct {
 // NewStore returns the Store of one limiter over client. It sends nothing.
 func NewStore(client Client, c Config) *Store {
 	s := &Store{
-		servers:    serversOf(client),
-		limits:     c.Limits,
-		decide:     newScript(algorithm.DecideScript(c.Limits.members, false)),
-		decideEach: newScript(algorithm.DecideScript(c.Limits.members, true)),
-		hold:       newScript(algorithm.HoldScript(c.Limits.members)),
-		timeout:    c.Timeout,
-		maxBatch:   c.MaxBatch,
-		hooks:      c.Hooks,
-		head:       c.Prefix + ":" + c.Limiter + ":{",
+		servers:  serversOf(client),
+		limits:   c.Limits,
+		hold:     newScript(algorithm.HoldScript(c.Limits.members)),
+		slots:    slices.ContainsFunc(c.Limits.members, func(l algorithm.Member) bool { return l.Slots }),
+		timeout:  c.Timeout,
+		maxBatch: c.MaxBatch,
+		hooks:    c.Hooks,
+		head:     c.Prefix + ":" + c.Limiter + ":{",
+	}
+	if !s.slots {
+		s.decide = newScript(algorithm.DecideScript(c.Limits.members, false))
+		s.decideEach = newScript(algorithm.DecideScript(c.Limits.members, true))
 	}
 	s.deadlines.timeout = c.Timeout
 	s.held.init()
@@ -109,8 +113,8 @@ type decision struct {
 }
 
 // Decide evaluates each of l for n units of the user's key k, and writes its answer
-// to answers. If all limits admit n, it charges or holds n as op says; holds is
-// where it writes by what n is settled.
+// to answers. If all limits admit n, it charges or holds n as op says; holds, if
+// not nil, is where it writes by what each limit finds that.
 // While the server is down the error is [ErrBreakerOpen].
 //
 // With lease the same run of the script settles one lease and takes another; else it is nil.
@@ -125,8 +129,13 @@ func (s *Store) Settle(ctx context.Context, l *Limits, k string, n, actual int64
 	return s.run(ctx, decision{key: k, limits: l, HoldCall: algorithm.HoldCall{Op: algorithm.OpSettle, N: n, M: actual, Refs: refs}})
 }
 
+// Release frees n slots that are held by refs.
+func (s *Store) Release(ctx context.Context, l *Limits, k string, n int64, refs []algorithm.Ref) error {
+	return s.run(ctx, decision{key: k, limits: l, HoldCall: algorithm.HoldCall{Op: algorithm.OpRelease, N: n, Refs: refs}})
+}
+
 // Refund takes back n units that were charged to k; ids are the ChargeIDs, one for
-// each limit.
+// each limit, or by what its slots are held.
 func (s *Store) Refund(ctx context.Context, l *Limits, k string, n int64, ids []algorithm.Ref) error {
 	return s.run(ctx, decision{key: k, limits: l, HoldCall: algorithm.HoldCall{Op: algorithm.OpRefund, N: n, Refs: ids}})
 }
@@ -244,11 +253,15 @@ func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *fa
 	for i := scriptArgs; i < len(keys); i++ {
 		keys[i] = fmt.Sprint(keys[i], "~probe-", unique)
 	}
-	args := s.limits.appendCost(append(slices.Clone(keys), s.limits.constants...), algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
+	d := decision{limits: s.limits, HoldCall: algorithm.HoldCall{Op: algorithm.OpCharge, N: 1}}
+	args, script := d.append(slices.Clone(keys), s.slots), s.decide
+	if s.slots {
+		script = s.hold
+	}
 	begun := time.Now()
 	err := abandonable(ctx, func() error {
 		return s.call(ctx, patience, func(ctx context.Context) error {
-			_, err := s.decide.run(ctx, s.servers.client, args, len(s.limits.tails), s.hooks.ScriptLoaded)
+			_, err := script.run(ctx, s.servers.client, args, len(s.limits.tails), s.hooks.ScriptLoaded)
 			if err == nil {
 				del := redis.NewIntCmd(ctx, append([]any{"del"}, keys[scriptArgs:]...)...)
 				_ = s.servers.client.Process(ctx, del) // they have a TTL
@@ -267,12 +280,15 @@ func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *fa
 
 // args returns the arguments of a script for one decision.
 func (s *Store) args(d decision, needsHold bool) []any {
-	args := s.appendCallKeys(make([]any, scriptArgs, 16), d)
+	return d.append(s.appendCallKeys(make([]any, scriptArgs, 16), d), needsHold)
+}
+
+// append appends what follows the keys.
+func (d decision) append(args []any, needsHold bool) []any {
 	if needsHold {
 		return d.appendCalls(append(args, d.limits.durations...))
 	}
-	args = append(args, d.limits.constants...)
-	return d.limits.appendCost(args, d.HoldCall)
+	return d.limits.appendCost(append(args, d.limits.constants...), d.HoldCall)
 }
 
 // appendKeys appends the Redis key of each of l. They differ only outside the

@@ -19,10 +19,14 @@ local function force(key, c, n, units)
   return charge(key, c, n, t, a, b, 0, x, y)
 end
 
--- needed returns the instant until which what is charged is needed, or nil if it is not.
+-- needed returns the instant until which what is charged is needed, or nil if it is not. A debt that was stored at
+-- another rate ends when it says, and not at this limit's rate.
 local function needed(key, c, _, t, w, f)
   if not t then w, f = debt(key, c) end
-  if w + f > 0 then return now + w + 1 end
+  if w + f == 0 then return end
+  local value, form = redis.call('GET', key), ARGV[c]
+  if string.sub(value, 1, #form) == form then return now + w + 1 end
+  return tonumber(string.match(value, '^B1 %S+ (%d+)')) + 1
 end
 
 -- tail returns for how much longer the key is needed once units were charged.

@@ -4,13 +4,14 @@
 -- ARGV     each limit's constants and the duration of its holds; from `first` on `width` arguments for each call: the
 --          operation, n units, a number m, and two numbers for each limit, by which it finds a charge or a hold
 --            '0'  decide on n, and charge nothing
---            '1'  decide on n, and charge them
---            '2'  decide on n, and hold them; m is the id of the holds if there are none yet; the first of a limit's two
---                 numbers is for how long, if that is not the duration of its holds, or else 0
+--            '1'  decide on n, and charge them; slots are held, with the id m
+--            '2'  decide on n, and hold them; m is the id of the holds if there are none yet, and of slots; the first of a
+--                 limit's two numbers is for how long, if that is not the duration of its holds, or else 0
 --            '3'  settle: charge m in place of n units held
 --            '4'  take back n units that were charged
 --            '5'  forget what was charged
 --            '6'  hold n units for longer
+--            '7'  free n slots
 -- Replies  {done, t, a, b, c, held, id, expiry} for each limit of each call, in one list. `done` is 1 or 0: whether
 --          the limit admits, of operations that decide. `held` is the units held besides. If there are several calls,
 --          one that comes after `most` was spent, or after `full` was set, or that failed before it changed anything,

@@ -57,5 +57,5 @@ local full = false
 -- refuses returns whether the reply to a write is that Redis is out of memory.
 local function refuses(reply) return type(reply) == 'table' and reply.err and string.find(reply.err, 'OOM', 1, true) ~= nil end
 
--- work is about how many microseconds a call takes for each limit.
+-- work is about how many microseconds a call takes for each limit, and to charge what has expired.
 local work = 10

@@ -6,12 +6,12 @@
 -- Observes: current, before, opened, of the window in which t is.
 
 -- find returns t, the instant of the decision; of the window in which t is, the units in it, those in the one
--- before, and when it was opened, which is t for a new one; the digits of that if it is stored; and the value if it
--- is foreign.
+-- before, and when it was opened, which is t for a new one; the digits of that if it is stored; the value if it is
+-- foreign; and the start of the window.
 local function find(key, c)
   local period, form, t = ARGV[c + 1], ARGV[c + 2], now
   local opened, current, before, digits
-  local length, window = period, nil
+  local length = period
   local value, foreign = redis.pcall('GET', key), nil
   if value and value.err then
     foreign = mistyped(value.err)
@@ -25,23 +25,23 @@ local function find(key, c)
       length, opened = string.match(value, '^C1 (%d+) (%d+) %d+ %d+$')
       length, opened, current, before = tonumber(length or 0), tonumber(opened or ''), 0, 0
     end
-    if opened and opened < 2 ^ 53 and length > 0 and current + before <= 2 ^ 31 then
-      window = opened - opened % length
-      if window > now then t = window end
-    else
-      foreign = value
+    if not (opened and opened < 2 ^ 53 and length > 0 and current + before <= 2 ^ 31) then
+      opened, foreign = nil, value
+    elseif opened > now then
+      t = math.max(now, opened - opened % length)
     end
+    if not digits then opened = nil end
   end
-  local present = t - t % period
-  if window == present then return t, current, before, opened, digits end
-  if window == present - period then return t, 0, current, t end
-  return t, 0, 0, t, nil, foreign
+  local start = t - t % period
+  if opened and opened >= start then return t, current, before, opened, digits, nil, start end
+  if opened and opened >= start - period then return t, 0, current, t, nil, nil, start end
+  return t, 0, 0, t, nil, foreign, start
 end
 
 -- save writes `digits`, the instant as it was read, or else formats it: `..` keeps only 14 digits of a number.
-local function save(key, c, opened, current, before, digits)
+local function save(key, c, opened, current, before, digits, start)
   local value = ARGV[c + 2] .. (digits or string.format('%.0f', opened)) .. ' ' .. current .. ' ' .. before
-  local expires = opened - opened % ARGV[c + 1] + ARGV[c + 1] * (current > 0 and 2 or 1)
+  local expires = start + ARGV[c + 1] * (current > 0 and 2 or 1)
   return redis.pcall('SET', key, value, 'PX', math.ceil((expires - now) / 1000) + grace).err
 end
 
@@ -55,12 +55,12 @@ local function exceeds(before, left, free, period)
 end
 
 local function evaluate(key, c, n)
-  local t, current, before, opened, digits, foreign = find(key, c)
+  local t, current, before, opened, digits, foreign, start = find(key, c)
   local period, free = ARGV[c + 1], ARGV[c] - current - ARGV[n]
-  local admits = free >= before or (free >= 0 and not exceeds(before, period - t % period, free, period))
-  return admits, t, current, before, opened, digits, nil, foreign
+  local admits = free >= before or (free >= 0 and not exceeds(before, period - t + start, free, period))
+  return admits, t, current, before, opened, digits, start, foreign
 end
 
-local function charge(key, c, n, _, current, before, opened, digits)
-  return save(key, c, opened, current + ARGV[n], before, digits)
+local function charge(key, c, n, _, current, before, opened, digits, start)
+  return save(key, c, opened, current + ARGV[n], before, digits, start)
 end

@@ -1,13 +1,9 @@
 
--- refund subtracts the units from the window that was opened at `id`, if it is the current one or the one before.
+-- refund subtracts the units from the window that was opened at `id`, while it is the current one: of the one before it
+-- is not known whether it is the same, after a reset.
 local function refund(key, c, n, id)
-  local period, t, current, before, opened, digits = ARGV[c + 1], find(key, c)
-  if digits and opened == id and current > 0 then
-    current = math.max(0, current - ARGV[n])
-  elseif id - id % period + period == t - t % period and before > 0 then
-    before = math.max(0, before - ARGV[n])
-  else
-    return
-  end
-  if current + before == 0 then redis.call('DEL', key) else return save(key, c, opened, current, before, digits) end
+  local _, current, before, opened, digits, _, start = find(key, c)
+  if not digits or opened ~= id or current == 0 then return end
+  current = math.max(0, current - ARGV[n])
+  if current + before == 0 then redis.call('DEL', key) else return save(key, c, opened, current, before, digits, start) end
 end

@@ -112,5 +112,5 @@ local function charge(key, c, n, t, used, number, newest, top, foreign)
       redis.call('ZREM', key, member, unpack(gone))
     end
   end
-  redis.call('PEXPIREAT', key, math.ceil((t + period) / 1000))
+  if records == 0 then redis.call('PEXPIREAT', key, math.ceil((t + period) / 1000)) end -- else the record is needed for longer
 end

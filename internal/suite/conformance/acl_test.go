@@ -69,7 +69,7 @@ func TestACLCluster(t *testing.T) {
 		defer func() { _ = nodes[i].Close() }()
 		allow(t, nodes[i], "~rl:*", slices.Concat(aclCommands, aclCluster))
 	}
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, Username: "limits", Password: "secret"})
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, Username: "limits", Password: "secret", ReadTimeout: time.Minute})
 	defer func() { _ = client.Close() }()
 	if err := useAll(t.Context(), client, redistest.ClusterClient(t, addrs)); err != nil {
 		t.Error(err)
@@ -86,7 +86,7 @@ func TestACLCluster(t *testing.T) {
 func useAs(t *testing.T, admin *redis.Client, pattern string, commands []string) ([]string, error) {
 	t.Helper()
 	allow(t, admin, pattern, commands)
-	client := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: "limits", Password: "secret"})
+	client := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: "limits", Password: "secret", ReadTimeout: time.Minute})
 	defer func() { _ = client.Close() }()
 	err := useAll(t.Context(), client, admin)
 	return denied(t, admin), err
@@ -132,7 +132,7 @@ var slow = core.PerHour(10)
 
 // useAll does all that a program can do, with every algorithm.
 func useAll(ctx context.Context, client core.Client, admin redis.Cmdable) error {
-	options := []core.Option{core.FailClosed(), core.DenyCache(0), core.Hold(shortHold), core.Logger(slog.New(slog.DiscardHandler))}
+	options := []core.Option{core.FailClosed(), core.Timeout(time.Minute), core.DenyCache(0), core.Hold(shortHold), core.Logger(slog.New(slog.DiscardHandler))}
 	var errs []error
 	var together []core.Option
 	for _, v := range limits.All() {

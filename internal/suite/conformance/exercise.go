@@ -42,7 +42,7 @@ type testCase struct {
 func Exercise(t *testing.T, open Opener) {
 	t.Helper()
 	var cases []testCase
-	for _, more := range [][]testCase{algorithmCases(), exampleCases(), inputCases(), stateCases(), changeCases(), refundCases(), holdCases(), withCases(), severalCases(), logCases()} {
+	for _, more := range [][]testCase{algorithmCases(), exampleCases(), inputCases(), stateCases(), changeCases(), refundCases(), holdCases(), inFlightCases(), withCases(), severalCases(), logCases()} {
 		cases = append(cases, more...)
 	}
 	for _, c := range cases {
@@ -56,6 +56,7 @@ func (s Store) limiter(t *testing.T, name string, opts ...core.Option) *core.Lim
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = lim.Close() })
 	return lim
 }
 

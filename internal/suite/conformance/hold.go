@@ -13,7 +13,25 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// holdCases reserve units and settle them.
+// holdCases reserve units and settle them. These fail when a rule is broken in the Lua
+// scripts, and how many sequences of [Properties] do, of 30 for each algorithm on miniredis
+// and as many on a Redis with a driven clock:
+//
+//	expired holds are forgotten                    Expires, Late, ClockBack, NewestInstant; 333
+//	a Settle is applied twice (in Go)              Nothing, Once; 136
+//	a Reset forgets what is held                   Reset; 157
+//	a late Settle takes from what others hold      ClockBack; 36
+//	a late Settle charges what has been charged    Late, ClockBack; 95
+//	a decision ignores what is held                Counts, Expires, Several; 319
+//	charged before the newest instant of a log     NewestInstant; 1
+//	a debt is clipped to the capacity              Debt; 33
+//	a refund takes from whatever is owed           Refund/Late, Older, AfterReset, Several; 136
+//	the id of the holds is ignored                 Lost; 0
+//	expired by the clock, not by the last charged  ClockBack; 1
+//	a hold gets an expiry that has been charged    ClockBack; 8
+//	the TTL does not cover what is held            TTL, Expires, Late, Order; 168
+//	a queue takes back for any cost                Queue, Several; 37
+//	a limit holds though another denies            Counts, Once, Several; 386
 func holdCases() []testCase {
 	var cases []testCase
 	for _, c := range []struct {
@@ -24,6 +42,7 @@ func holdCases() []testCase {
 		{"Expires", holdExpires}, {"Late", settleLate}, {"Reset", holdOutlivesReset}, {"Refund", refundBesideHold},
 		{"Lost", settleAfterLoss}, {"Nothing", reserveNothing}, {"Many", reserveMany}, {"Order", settleInAnyOrder},
 		{"TTL", holdTTL}, {"ClockBack", holdClockBack}, {"Flushed", holdScriptFlushed}, {"Batches", holdBatches},
+		{"Huge", hugeBesideHold},
 	} {
 		for _, v := range limits.All() {
 			if v.Kind.Delays {
@@ -33,7 +52,7 @@ func holdCases() []testCase {
 		}
 	}
 	return append(cases, testCase{"Hold/Queue", reserveInQueue}, testCase{"Hold/Several", reserveSeveral}, testCase{"Hold/Record", foreignRecords},
-		testCase{"Hold/Windows", holdWindows})
+		testCase{"Hold/Windows", holdWindows}, testCase{"Hold/NewestInstant", holdBehindNewest}, testCase{"Hold/Log", holdsOfLog})
 }
 
 func reserve(t *testing.T, lim *core.Limiter, key string, n int64) core.Result {
@@ -241,6 +260,18 @@ func settleAfterLoss(t *testing.T, s Store, limit maker) {
 	remains(t, lim, "k", 6)
 }
 
+// hugeBesideHold asks for so much that its sum with what is held is beyond an int64.
+func hugeBesideHold(t *testing.T, s Store, limit maker) {
+	lim := s.limiter(t, "hold", limit(tenPerTen))
+	reserve(t, lim, "k", 1)
+	for _, n := range []int64{11, 1 << 31, 1<<62 + 1, 1<<63 - 1} {
+		if res := allowN(t, lim, "k", n); res.Allowed || res.RetryAfter != core.Never {
+			t.Errorf("%d of 10: %+v", n, res)
+		}
+	}
+	remains(t, lim, "k", 9)
+}
+
 // reserveNothing settles a cost of which nothing was reserved.
 func reserveNothing(t *testing.T, s Store, limit maker) {
 	lim := s.limiter(t, "hold", limit(tenPerTen))
@@ -330,7 +361,7 @@ func holdClockBack(t *testing.T, s Store, limit maker) {
 	}
 	res := reserve(t, lim, "k", 20)
 	remains(t, lim, "k", left-20)
-	settle(t, lim, late, 0)
+	settle(t, lim, late, 10) // it has been charged, though by the clock it has not expired
 	remains(t, lim, "k", left-20)
 	settle(t, lim, res, 0)
 	remains(t, lim, "k", left)
@@ -481,5 +512,39 @@ func holdWindows(t *testing.T, s Store) {
 	s.Advance(10 * time.Second)
 	remains(t, lim, "k", 5)
 	settle(t, lim, second, 0)
+	want(t, peek(t, lim, "k"), true, 10, 0, 0)
+}
+
+// holdsOfLog has two holds expire, the first so long ago that its charge has left the
+// window: the second counts.
+func holdsOfLog(t *testing.T, s Store) {
+	lim := s.limiter(t, "log", core.SlidingWindowLog(core.Per(24, 88*time.Millisecond)), core.Hold(time.Second))
+	first := reserve(t, lim, "k", 2)
+	s.Advance(590 * time.Millisecond)
+	reserve(t, lim, "k", 3)
+	expiry := first.At.Add(590*time.Millisecond + time.Second).UnixMicro()
+	const step = 166_666
+	expiry += (step - expiry%step) % step // as holds are rounded up
+	s.Advance(time.Duration(expiry+40_000-first.At.UnixMicro()-590_000) * time.Microsecond)
+	remains(t, lim, "k", 21)
+	s.Advance(88 * time.Millisecond)
+	want(t, peek(t, lim, "k"), true, 24, 0, 0)
+}
+
+// holdBehindNewest has a hold expire while the clock is behind the newest charge of a log:
+// it is charged at that, as everything is.
+func holdBehindNewest(t *testing.T, s Store) {
+	if s.Redis == nil || s.ForgetsByClock {
+		t.Skip("the clock does not step back")
+	}
+	lim := s.limiter(t, "newest", core.SlidingWindowLog(core.PerMinute(10)), core.Hold(6*time.Second))
+	allowN(t, lim, "k", 1)
+	s.Advance(-50 * time.Second)
+	reserve(t, lim, "k", 4)
+	s.Advance(8 * time.Second)
+	want(t, peek(t, lim, "k"), true, 5, 0, time.Minute)
+	s.Advance(42*time.Second + 30*time.Second)
+	want(t, peek(t, lim, "k"), true, 5, 0, 30*time.Second)
+	s.Advance(30 * time.Second)
 	want(t, peek(t, lim, "k"), true, 10, 0, 0)
 }

@@ -8,19 +8,22 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/model"
+	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
 // Properties compares every field of every Result with the exact model, over random
-// sequences of steps of the clock, costs, peeks, refunds and changed limits, for each
-// algorithm and for several limits together. Each sequence is a subtest that is named
-// by its seed, and so can be repeated. REDISLIMIT_PROPERTY_RUNS sets how many there
-// are for each algorithm.
+// sequences of steps of the clock, costs, reservations, settlements, peeks, refunds,
+// resets, evictions and changed limits, for each algorithm and for several limits
+// together. What was admitted is also judged by itself, as [spends] does. Each sequence
+// is a subtest that is named by its seed, and so can be repeated.
+// REDISLIMIT_PROPERTY_RUNS sets how many there are for each algorithm.
 func Properties(t *testing.T, open Opener) {
 	t.Helper()
 	runs := 60
@@ -50,28 +53,42 @@ func Properties(t *testing.T, open Opener) {
 // A trial is one random sequence.
 type trial struct {
 	*rand.Rand
-	store   Store
-	specs   []spec
-	lim     *core.Limiter
-	model   *model.Model
-	now     int64
-	last    core.Result
-	charged []charge
-	changed bool // a bucket's rate was changed, so its debt may have been rounded
-	trace   []string
+	store     Store
+	specs     []spec
+	lim       *core.Limiter
+	model     *model.Model
+	now       int64
+	latest    int64 // that the clock has shown
+	whole     int64 // when a limit was whole, after something was reserved, settled, taken back or reset
+	last      core.Result
+	charged   []charge           // what can be refunded
+	held      []charge           // what can be settled, too
+	changed   bool               // a bucket's rate was changed, so its debt may have been rounded
+	most      int64              // the largest capacity that there has been
+	excess    int64              // what was settled beyond what was reserved, in all
+	judges    []*spends.Recorder // one for each limit; none when limits have changed, or state was lost
+	rewritten bool               // something was reserved, settled, taken back or reset
+	back      bool               // the clock has stepped back
+	refunded  bool               // a charge was refunded
+	trace     []string
 }
 
-// A charge is what can be refunded.
+// A charge is what was charged or reserved.
 type charge struct {
-	got  core.Result
-	want model.Outcome
+	lim   *core.Limiter
+	got   core.Result
+	want  model.Outcome
+	units int64
+	spend int // its number in the judges
 }
 
 // A spec is one limit, in a form that can be changed.
 type spec struct {
 	kind                 string
 	count, period, burst int64
-	unnamed              bool // its key contains the period, which then cannot change
+	hold                 int64 // of all limits of a Limiter; 0: the default
+	shortest             int64 // the shortest time in which it has come back whole
+	unnamed              bool  // its key contains the period, which then cannot change
 }
 
 func sequence(t *testing.T, s Store, seed uint64, algorithms []string) {
@@ -82,16 +99,30 @@ func sequence(t *testing.T, s Store, seed uint64, algorithms []string) {
 			algorithms = append(algorithms, all[tr.IntN(len(all))].Name)
 		}
 	}
+	hold := tr.hold()
 	for _, kind := range algorithms {
-		tr.specs = append(tr.specs, tr.spec(kind))
+		next := tr.spec(kind)
+		next.hold, next.shortest = hold, next.window()
+		tr.specs = append(tr.specs, next)
 	}
 	tr.specs[0].unnamed = len(tr.specs) == 1 && seed%2 == 1
 	tr.remake(t)
 	tr.now = peek(t, tr.lim, "k").At.UnixMicro()
+	tr.latest = tr.now
+	for _, s := range tr.specs {
+		tr.judges = append(tr.judges, spends.NewRecorder(s.judge(), tr.now))
+	}
 	end := tr.now + (50 * 365 * 24 * time.Hour).Microseconds()
 	for range 60 {
 		if tr.now > end || !tr.step(t) || t.Failed() {
 			break
+		}
+	}
+	if s.Redis != nil && !t.Failed() {
+		for _, key := range s.keys(t) {
+			if ttl := s.Redis.PTTL(t.Context(), key).Val(); ttl == -1 {
+				t.Errorf("%s never expires", key)
+			}
 		}
 	}
 	if t.Failed() {
@@ -105,20 +136,38 @@ func sequence(t *testing.T, s Store, seed uint64, algorithms []string) {
 // step does one random thing. It reports whether the sequence goes on.
 func (tr *trial) step(t *testing.T) bool {
 	tr.advance()
-	switch p := tr.IntN(20); {
-	case p < 12:
+	tr.forget()
+	ok := tr.act(t)
+	tr.forget()
+	for i, j := range tr.judges {
+		if start, end, opened := tr.model.Window(i); opened {
+			j.Open(spends.Window{Start: start, End: end})
+		}
+		if err := j.Judge(); err != nil {
+			t.Errorf("limit %d: more was admitted than may be spent: %v", i, err)
+		}
+	}
+	return ok
+}
+
+func (tr *trial) act(t *testing.T) bool {
+	switch p := tr.IntN(24); {
+	case p < 7:
 		return tr.allow(t)
+	case p < 12:
+		return tr.reserve(t)
 	case p < 15:
 		tr.notef("peek")
 		return tr.compare(t, peek(t, tr.lim, "k"), tr.model.Peek(tr.now))
-	case p < 18 && len(tr.charged) > 0:
-		i := tr.IntN(len(tr.charged))
-		c := tr.charged[i]
-		tr.charged = slices.Delete(tr.charged, i, i+1)
-		tr.notef("refund of %s", c.got.At.UTC())
-		refund(t, tr.lim, c.got)
-		tr.model.Refund(tr.now, c.want)
-	case p < 19 && tr.store.Redis != nil:
+	case p < 19 && len(tr.held) > 0:
+		tr.settle(t)
+	case p < 21 && len(tr.charged)+len(tr.held) > 0:
+		tr.refund(t)
+	case p < 22:
+		tr.reset(t)
+	case p < 23 && tr.store.Redis != nil && tr.IntN(3) == 0:
+		tr.lose(t)
+	case tr.store.Redis != nil:
 		tr.change(t)
 	}
 	return true
@@ -130,9 +179,177 @@ func (tr *trial) allow(t *testing.T) bool {
 	got, want := allowN(t, tr.lim, "k", n), tr.model.Decide(tr.now, n)
 	tr.last = got
 	if got.Allowed && n > 0 {
-		tr.charged = append(tr.charged, charge{got, want})
+		spend := 0
+		tr.judge(got, func(j *spends.Recorder, _ int, at int64) { spend = j.Allow(at, n) })
+		if want.Allowed {
+			tr.charged = append(tr.charged, charge{tr.lim, got, want, n, spend})
+		}
 	}
 	return tr.compare(t, got, want)
+}
+
+func (tr *trial) reserve(t *testing.T) bool {
+	n := tr.cost()
+	tr.rewritten = true
+	tr.notef("reserve %d as #%d", n, len(tr.held))
+	got, want := reserve(t, tr.lim, "k", n), tr.model.Reserve(tr.now, n)
+	tr.last = got
+	if got.Allowed {
+		spend := 0
+		tr.judge(got, func(j *spends.Recorder, i int, at int64) {
+			if tr.specs[i].queues() {
+				spend = j.Allow(at, n)
+			} else {
+				spend = j.Reserve(at, tr.specs[i].model().Expiry(tr.now), n)
+			}
+		})
+		if want.Allowed {
+			tr.held = append(tr.held, charge{tr.lim, got, want, n, spend})
+		}
+	}
+	return tr.compare(t, got, want)
+}
+
+// settle settles something for nothing, for all that was reserved, for less or for more.
+func (tr *trial) settle(t *testing.T) {
+	i := tr.IntN(len(tr.held))
+	c := tr.held[i]
+	actual := int64(0)
+	switch tr.IntN(5) {
+	case 0, 1:
+		actual = c.units
+	case 2:
+		actual = tr.Int64N(c.units + 1)
+	case 3:
+		more := tr.Int64N(c.units + 2)
+		if actual = c.units; actual+more <= 1e9 && tr.fits(tr.excess+more) {
+			tr.excess += more
+			actual += more
+		}
+	}
+	tr.notef("settle #%d, of %d, at %d", i, c.units, actual)
+	tr.held = slices.Delete(tr.held, i, i+1)
+	for i, j := range tr.judges {
+		switch {
+		case !tr.specs[i].queues():
+			j.Settle(c.spend, actual, tr.model.Clock(i, tr.now))
+		case actual == 0:
+			j.Refund(c.spend)
+		}
+	}
+	settle(t, c.lim, c.got, actual)
+	tr.model.Settle(tr.now, c.want, actual)
+	if tr.IntN(4) == 0 {
+		settle(t, c.lim, c.got, c.units-actual/2) // does nothing
+	}
+}
+
+// refund refunds a charge, or what was reserved, which is to settle it for nothing.
+func (tr *trial) refund(t *testing.T) {
+	tr.rewritten, tr.refunded = true, true
+	if tr.back {
+		tr.judges = nil // a refund is conservative only while the clock goes on
+	}
+	if i := tr.IntN(len(tr.charged) + len(tr.held)); i < len(tr.charged) {
+		c := tr.charged[i]
+		tr.charged = slices.Delete(tr.charged, i, i+1)
+		tr.notef("refund of %d at %s", c.units, c.got.At.UTC())
+		refund(t, c.lim, c.got)
+		tr.model.Refund(tr.now, c.want)
+		for _, j := range tr.judges {
+			j.Refund(c.spend)
+		}
+	} else {
+		i -= len(tr.charged)
+		c := tr.held[i]
+		tr.held = slices.Delete(tr.held, i, i+1)
+		tr.notef("refund of #%d, of %d", i, c.units)
+		for i, j := range tr.judges {
+			if tr.specs[i].queues() {
+				j.Refund(c.spend)
+			} else {
+				j.Settle(c.spend, 0, tr.model.Clock(i, tr.now))
+			}
+		}
+		refund(t, c.lim, c.got)
+		tr.model.Refund(tr.now, c.want)
+	}
+}
+
+func (tr *trial) reset(t *testing.T) {
+	tr.rewritten = true
+	tr.notef("reset")
+	if err := tr.lim.Reset(t.Context(), "k"); err != nil {
+		t.Error(err)
+	}
+	tr.model.Reset(tr.now)
+	tr.forgetNow()
+	for _, j := range tr.judges {
+		j.Reset()
+	}
+}
+
+// forgetNow drops what was charged or reserved in this very microsecond: a charge is known
+// by its instant, and could be taken for one that comes after a reset.
+func (tr *trial) forgetNow() {
+	now := func(c charge) bool { return c.got.At.UnixMicro() >= tr.now }
+	tr.charged, tr.held = slices.DeleteFunc(tr.charged, now), slices.DeleteFunc(tr.held, now)
+}
+
+// lose evicts the key of one limit.
+func (tr *trial) lose(t *testing.T) {
+	i := tr.IntN(len(tr.specs))
+	for _, key := range tr.store.keys(t) {
+		if len(tr.specs) > 1 && !strings.HasSuffix(key, ":limit"+strconv.Itoa(i)) {
+			continue
+		}
+		tr.notef("%s is lost", key)
+		tr.store.Redis.Del(t.Context(), key)
+		tr.model.Lose(i, true, true)
+		tr.judges = nil
+	}
+	tr.forgetNow()
+}
+
+// forget drops what has expired if its limit has been whole since: it is then no longer
+// known that it was charged.
+func (tr *trial) forget() {
+	tr.latest = max(tr.latest, tr.now)
+	for i := range tr.specs {
+		if tr.rewritten && tr.model.Whole(i, tr.now) {
+			tr.whole = tr.now
+		}
+	}
+	tr.held = slices.DeleteFunc(tr.held, func(c charge) bool {
+		for i, s := range tr.specs {
+			if c.units == 0 || s.queues() || c.want.Expiry(i) > tr.latest {
+				continue
+			}
+			if tr.model.Whole(i, tr.now) || c.want.Expiry(i)+s.shortest-1 <= tr.latest {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// judge passes what was admitted to the judges, with the instant of each limit's decision.
+func (tr *trial) judge(got core.Result, admitted func(j *spends.Recorder, i int, at int64)) {
+	i := 0
+	for each := range got.All() {
+		if tr.judges != nil {
+			admitted(tr.judges[i], i, each.At.UnixMicro())
+		}
+		i++
+	}
+}
+
+// hold returns for how long a Limiter holds units, mostly by default.
+func (tr *trial) hold() int64 {
+	if tr.IntN(2) == 0 {
+		return 0
+	}
+	return 10_000 + tr.upTo(3600_000_000-10_000)
 }
 
 // advance moves the clock: not at all, a little, far, back, or to an instant at which a
@@ -141,7 +358,7 @@ func (tr *trial) advance() {
 	s := tr.specs[tr.IntN(len(tr.specs))]
 	unit := max(1, s.period/s.count)
 	var d int64
-	switch tr.IntN(10) {
+	switch tr.IntN(13) {
 	case 0, 1:
 	case 2:
 		d = 1
@@ -158,15 +375,41 @@ func (tr *trial) advance() {
 	case 8:
 		d = tr.Int64N(2*s.period + 1)
 	case 9:
-		if tr.store.Redis != nil && !tr.store.ForgetsByClock {
-			d = -tr.Int64N(s.period + 1)
+		d = -min(tr.goesBack(), tr.Int64N(s.period+1))
+	case 10, 11:
+		d = tr.Int64N(s.model().Expiry(0) + 1)
+	case 12: // to an expiry, or just before it
+		if len(tr.held) > 0 {
+			c := tr.held[tr.IntN(len(tr.held))]
+			if i := tr.IntN(len(tr.specs)); c.units > 0 && !tr.specs[i].queues() {
+				d = max(0, c.want.Expiry(i)-tr.now-tr.Int64N(2))
+			}
 		}
+	}
+	if d < 0 {
+		if tr.refunded {
+			tr.judges = nil
+		}
+		tr.back = true
+	}
+	for i, j := range tr.judges {
+		j.Next(d, func(t int64) int64 { return tr.model.Clock(i, t) })
 	}
 	tr.now += d
 	tr.store.Advance(micros(d))
 	if d != 0 {
 		tr.notef("clock %+d", d)
 	}
+}
+
+// goesBack returns how far the clock can step back. What is stored of a limit that is
+// whole again is gone once something has been reserved, settled or taken back, so that a
+// step back past that would find more left than the model has.
+func (tr *trial) goesBack() int64 {
+	if tr.store.Redis == nil || tr.store.ForgetsByClock {
+		return 0
+	}
+	return max(0, tr.now-tr.whole)
 }
 
 // cost returns a random cost: mostly one that can be admitted, often what remains.
@@ -242,16 +485,39 @@ func (tr *trial) change(t *testing.T) {
 	i := tr.IntN(len(tr.specs))
 	old := tr.specs[i]
 	next := tr.spec(old.kind)
-	next.unnamed = old.unnamed
+	next.unnamed, next.hold = old.unnamed, old.hold
 	if old.unnamed || tr.store.ForgetsByClock && old.kind == "sliding_window_log" || tr.IntN(3) == 0 {
 		next.period = old.period // a log of a longer period may need entries that have expired
 	} else if tr.IntN(2) == 0 {
 		next.count, next.burst = old.count, old.burst
 	}
+	next.shortest = min(next.window(), old.shortest)
 	tr.specs[i] = next
-	if tr.specs[i].limit(i) == nil {
+	// A key with holds is kept until they are charged and whole again by the limit that they
+	// were reserved under.
+	slower := big.NewRat(next.count, next.period).Cmp(big.NewRat(old.count, old.period)) < 0
+	if next.burst == 0 {
+		slower = next.period > old.period
+	}
+	expires := tr.store.ForgetsByClock && tr.model.Held(i) > 0 && slower
+	// A window of another period keeps the clock from going back only until a hold is written.
+	gridded := old.kind == "fixed_window_aligned" || old.kind == "sliding_window_counter"
+	keeps := gridded && next.period != old.period && tr.rewritten && tr.now < tr.latest
+	if next.limit(i) == nil || !tr.fits(tr.excess) || expires || keeps {
 		tr.specs[i] = old
 		return
+	}
+	tr.judges = nil
+	if tr.store.ForgetsByClock || gridded && next.period != old.period {
+		// A window that starts afresh with a new period would do so once more by what began
+		// before that, and what an old Limiter charges may be needed for longer.
+		tr.charged, tr.held = nil, nil
+	}
+	if tr.IntN(4) == 0 {
+		hold := tr.hold()
+		for i := range tr.specs {
+			tr.specs[i].hold = hold
+		}
 	}
 	tr.changed = tr.changed || old.burst > 0
 	tr.notef("change of limit %d", i)
@@ -265,20 +531,20 @@ func (tr *trial) remake(t *testing.T) {
 	var opts []core.Option
 	var limits []model.Limit
 	for i, s := range tr.specs {
+		tr.most = max(tr.most, s.capacity())
 		opts = append(opts, s.limit(i))
 		limits = append(limits, s.model())
 		tr.notef("limit %d: %+v", i, s)
 	}
-	old := tr.lim
+	if hold := tr.specs[0].hold; hold > 0 {
+		opts = append(opts, core.Hold(micros(hold)))
+	}
 	tr.lim = tr.store.limiter(t, "property", opts...)
 	if tr.model == nil {
 		tr.model = model.New(limits...)
 		return
 	}
 	tr.model.Change(limits...)
-	if old != nil {
-		tr.charged = nil // only the Limiter that charged a Result can refund it
-	}
 }
 
 // spec makes a limit anywhere within the bounds.
@@ -323,7 +589,40 @@ func (s spec) limit(i int) core.Option {
 
 func (s spec) model() model.Limit {
 	v := limits.Named(s.kind)
-	return model.Limit{Algorithm: model.Algorithm(v.Kind.Name), Count: s.count, Period: s.period, Burst: s.burst, Aligned: v.Aligned}
+	return model.Limit{Algorithm: model.Algorithm(v.Kind.Name), Count: s.count, Period: s.period, Burst: s.burst, Aligned: v.Aligned, Hold: s.hold}
+}
+
+// judge returns what may be spent, by the definition of the algorithm.
+func (s spec) judge() spends.Limit {
+	kinds := map[string]spends.Kind{
+		"fixed_window": spends.Windows, "fixed_window_aligned": spends.Aligned,
+		"sliding_window_log": spends.Log, "sliding_window_counter": spends.Counter,
+	}
+	return spends.Limit{Kind: kinds[s.kind], Count: s.count, Period: s.period, Capacity: s.capacity()} // 0: a bucket
+}
+
+// queues reports whether s holds nothing, and charges what is reserved.
+func (s spec) queues() bool { return limits.Named(s.kind).Kind.Delays }
+
+// window returns the time in which the whole capacity comes back.
+func (s spec) window() int64 {
+	if s.burst == 0 {
+		return s.period
+	}
+	return ceil(new(big.Rat).Mul(big.NewRat(s.burst, 1), big.NewRat(s.period, s.count))).Microseconds()
+}
+
+// fits reports whether the limits' states can hold all that may be charged at once, if
+// so much is settled beyond what was reserved: for more, what is charged is bounded.
+func (tr *trial) fits(excess int64) bool {
+	for _, s := range tr.specs {
+		units := max(tr.most, s.capacity()) + excess
+		years := new(big.Rat).Mul(big.NewRat(units, 1), big.NewRat(s.period, s.count))
+		if s.burst > 0 && years.Cmp(big.NewRat(3_000_000_000_000_000, 1)) > 0 || s.burst == 0 && units > 1<<30 {
+			return false
+		}
+	}
+	return true
 }
 
 func (s spec) capacity() int64 {

@@ -39,7 +39,7 @@ func TestMemoryUsage(t *testing.T) {
 	if !exact {
 		t.Logf("This is %s, and the document is about %s: one size class more or less is allowed.", running, version)
 	}
-	for _, v := range limits.All() {
+	for _, v := range append(limits.All(), limits.Slots()...) {
 		t.Run(v.Name, func(t *testing.T) {
 			name := limits.Constructor(v.Kind)
 			got := sizes(t, client, v.Limit(core.PerMinute(1000)))

@@ -3,6 +3,7 @@ package httpsuite
 import (
 	"fmt"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -51,6 +52,13 @@ func (b *testbed) untilLeft(lim *core.Limiter, key string, want int64) {
 		}
 	}
 	b.Errorf("%s of %s: %d left, want %d", key, lim.Name(), got, want)
+}
+
+// gate returns what handlers wait for, and what opens it. A Cleanup after the app is served
+// is to open it, too, so that a failed test ends.
+func (b *testbed) gate() (gate <-chan struct{}, open func()) {
+	opened := make(chan struct{})
+	return opened, sync.OnceFunc(func() { close(opened) })
 }
 
 // costAfter is a gateway to a language model, with a limit of 1000 tokens a minute. It
@@ -107,7 +115,7 @@ func costAfterDebt(b *testbed) {
 }
 
 // costAfterUnset charges what was reserved where no cost is set, and where no middleware
-// heeds it.
+// has CostAfter.
 func costAfterUnset(b *testbed) {
 	limit := after(b.fixed(9), 4)
 	s := b.behind(limit, Route{Path: "/unset"}, Route{Path: "/nothing", Handler: Handler{Costs: []int64{0}}})
@@ -216,12 +224,14 @@ func costAfterStream(b *testbed) {
 	for _, later := range [][]int64{nil, {2, 7}} {
 		b.each(fmt.Sprintf("later=%v", later), func(b *testbed) {
 			var calls atomic.Int64
-			limit, gate := after(b.fixed(9), 1), make(chan struct{})
+			limit := after(b.fixed(9), 1)
+			gate, open := b.gate()
 			s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: Stream, Gate: gate, Costs: []int64{3}, Later: later, Calls: &calls}})
+			b.Cleanup(open)
 			_, done := s.start("/a")
 			b.until("the handler runs", func() bool { return calls.Load() == 1 })
 			b.wantLeft(limit.Limiter, ipKey, 8)
-			close(gate)
+			open()
 			(<-done).want(http.StatusOK, "one\ntwo\n")
 			b.untilLeft(limit.Limiter, ipKey, map[bool]int64{true: 2, false: 6}[later != nil])
 			s.close()
@@ -234,14 +244,16 @@ func costAfterStream(b *testbed) {
 // then is charged.
 func costAfterStreamLeft(b *testbed) {
 	var calls atomic.Int64
-	limit, gate := after(b.fixed(9), 1), make(chan struct{})
+	limit := after(b.fixed(9), 1)
+	gate, open := b.gate()
 	s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: Stream, Gate: gate, Costs: []int64{3}, Calls: &calls}})
+	b.Cleanup(open)
 	leave, done := s.start("/a")
 	b.until("the handler runs", func() bool { return calls.Load() == 1 })
 	leave()
 	<-done
 	b.wantLeft(limit.Limiter, ipKey, 8)
-	close(gate)
+	open()
 	b.untilLeft(limit.Limiter, ipKey, 6)
 	s.close()
 	b.wantLeft(limit.Limiter, ipKey, 6)
@@ -275,6 +287,17 @@ func costAfterTiers(b *testbed) {
 	s.get("/a").wantServed()
 	b.wantLeft(gold, ipKey, 43)
 	b.wantLeft(limit.Limiter, ipKey, 2)
+
+	contract := core.FixedWindow(core.PerMinute(20))
+	limit = after(b.namedFixed("contract", 9), 2, guard.LimitFor(func(keyfunc.Request) ([]core.Limit, error) {
+		return []core.Limit{contract}, nil
+	}))
+	b.behind(limit, Route{Path: "/a", Handler: Handler{Costs: []int64{12}}}).get("/a").wantServed()
+	lim, err := limit.Limiter.With(contract)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.wantLeft(lim, ipKey, 8)
 }
 
 // costAfterDryRun charges what is admitted, and serves the rest.
@@ -332,12 +355,14 @@ func costAfterOutage(b *testbed) {
 	// charged when the hold expires, and the request's end is not sent again.
 	b.each("Meanwhile", func(b *testbed) {
 		var calls atomic.Int64
-		limit, gate := after(b.fixed(9), 2), make(chan struct{})
+		limit := after(b.fixed(9), 2)
+		gate, open := b.gate()
 		s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: Wait, Gate: gate, Costs: []int64{8}, Calls: &calls}})
+		b.Cleanup(open)
 		_, done := s.start("/a")
 		b.until("the handler runs", func() bool { return calls.Load() == 1 })
 		b.redis.SetError("LOADING secret detail")
-		close(gate)
+		open()
 		ans := <-done
 		ans.wantServed()
 		ans.wantHidden("secret detail")

@@ -1,6 +1,7 @@
 package httpsuite_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -134,6 +135,7 @@ func (e echoContext) Upgrade(talk func(io.ReadWriter)) error {
 	return upgradeFrom(e.c.Response(), talk)
 }
 func (e echoContext) Gone() <-chan struct{}       { return e.c.Request().Context().Done() }
+func (e echoContext) Context() context.Context    { return e.c.Request().Context() }
 func (e echoContext) Writer() http.ResponseWriter { return e.c.Response() }
 func (e echoContext) Result() (core.Result, bool) { return echolimit.Result(e.c) }
 

@@ -2,6 +2,7 @@ package httpsuite_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -146,6 +147,7 @@ func (f fiberContext) Upload() error {
 }
 func (f fiberContext) Throw(err error) error       { return err }
 func (f fiberContext) Gone() <-chan struct{}       { return f.c.Context().Done() }
+func (f fiberContext) Context() context.Context    { return f.c.UserContext() }
 func (f fiberContext) Writer() http.ResponseWriter { return nil }
 func (f fiberContext) Result() (core.Result, bool) { return fiberlimit.Result(f.c) }
 

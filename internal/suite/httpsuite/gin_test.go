@@ -1,6 +1,7 @@
 package httpsuite_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -116,6 +117,7 @@ func (g ginContext) Upload() error                          { return g.c.Request
 func (g ginContext) Throw(err error) error                  { return err }
 func (g ginContext) Upgrade(talk func(io.ReadWriter)) error { return upgradeFrom(g.c.Writer, talk) }
 func (g ginContext) Gone() <-chan struct{}                  { return g.c.Request.Context().Done() }
+func (g ginContext) Context() context.Context               { return g.c.Request.Context() }
 func (g ginContext) Writer() http.ResponseWriter            { return g.c.Writer }
 func (g ginContext) Result() (core.Result, bool)            { return ginlimit.Result(g.c) }
 

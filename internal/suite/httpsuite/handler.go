@@ -1,6 +1,7 @@
 package httpsuite
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -45,6 +46,7 @@ const (
 	Stream                   // write and flush "one", wait for Gate, write "two"
 	Wait                     // wait for Gate, then write
 	AwaitGone                // wait until the client has left
+	AwaitCause               // wait until the request's context has ended, and write why
 	Upgrade                  // take over the connection and echo it
 	ShowResult               // write what the adapter's Result returns
 	Inspect                  // write what Probe returns for the http.ResponseWriter
@@ -52,7 +54,7 @@ const (
 )
 
 // A Context is what a [Handler] wants of the framework's request.
-type Context interface {
+type Context interface { //nolint:interfacebloat // a framework has many more
 	// Write writes body with status; 0 sets none.
 	Write(status int, body string) error
 	// Fail fails with status.
@@ -65,6 +67,8 @@ type Context interface {
 	Upgrade(talk func(io.ReadWriter)) error
 	// Gone ends when the client leaves.
 	Gone() <-chan struct{}
+	// Context is the request's, as a handler has it.
+	Context() context.Context
 	// Upload parses the form of the request.
 	Upload() error
 	// Writer is the response writer as a handler gets it, or nil.
@@ -126,6 +130,9 @@ func (h Handler) Serve(c Context) error {
 		<-h.Gate
 	case AwaitGone:
 		<-c.Gone()
+	case AwaitCause:
+		<-c.Context().Done()
+		return c.Write(h.Status, context.Cause(c.Context()).Error())
 	case Write:
 	}
 	return c.Write(h.Status, h.body())

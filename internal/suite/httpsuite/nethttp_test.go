@@ -147,6 +147,7 @@ func (c netHTTPContext) Upgrade(talk func(io.ReadWriter)) error {
 func (c netHTTPContext) Upload() error               { return c.r.ParseMultipartForm(1) }
 func (c netHTTPContext) Throw(err error) error       { return err }
 func (c netHTTPContext) Gone() <-chan struct{}       { return c.r.Context().Done() }
+func (c netHTTPContext) Context() context.Context    { return c.r.Context() }
 func (c netHTTPContext) Writer() http.ResponseWriter { return c.w }
 func (c netHTTPContext) Result() (core.Result, bool) { return httplimit.Result(c.r.Context()) }
 

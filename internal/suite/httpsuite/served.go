@@ -11,7 +11,7 @@ import (
 )
 
 // testTimeout is when a test gives up on what ought to have happened at once.
-const testTimeout = 10 * time.Second
+const testTimeout = 30 * time.Second
 
 // A servedApp is an [App] being served to a testbed.
 type servedApp struct {

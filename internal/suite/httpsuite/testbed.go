@@ -44,7 +44,9 @@ func newTestbed(t *testing.T, a Adapter) *testbed {
 	}
 	t.Cleanup(server.Close)
 	server.SetTime(start)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	client := redis.NewClient(&redis.Options{
+		Addr: server.Addr(), DialTimeout: testTimeout, ReadTimeout: testTimeout, WriteTimeout: testTimeout, PoolTimeout: testTimeout,
+	})
 	t.Cleanup(func() { _ = client.Close() })
 	return &testbed{t, a, server, client, start, captureLogs(t)}
 }
@@ -58,9 +60,9 @@ func (b *testbed) advance(d time.Duration) {
 func (b *testbed) limiter(limits ...core.Option) *core.Limiter { return b.named("api", limits...) }
 
 // named makes a limiter that only Redis decides for: a cache of denials would not
-// see that the clock moved.
+// see that the clock moved. It waits for Redis for as long as a busy machine may take.
 func (b *testbed) named(name string, limits ...core.Option) *core.Limiter {
-	return core.MustNew(b.client, name, append(limits, core.FailClosed(), core.DenyCache(0))...)
+	return core.MustNew(b.client, name, append(limits, core.FailClosed(), core.DenyCache(0), core.Timeout(testTimeout))...)
 }
 
 // fixed limits by address, in fixed windows of a minute.

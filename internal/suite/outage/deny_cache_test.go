@@ -415,6 +415,26 @@ func TestDenialOnItsWayIsForgotten(t *testing.T) {
 	}
 }
 
+// A denial is repeated only for the numbers that denied.
+func TestDenialOfOtherNumbers(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, setup{})
+	five := denied(e, "with", core.PerHour(5))
+	two, err := five.With(core.FixedWindow(core.PerHour(2)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, two, "k", 2, true, core.SourceRedis)
+	want(t, two, "k", 1, false, core.SourceRedis)
+	want(t, two, "k", 1, false, core.SourceDenyCache)
+	want(t, five, "k", 1, true, core.SourceRedis)
+	want(t, two, "k", 1, false, core.SourceDenyCache)
+	if err := five.Reset(t.Context(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	want(t, two, "k", 1, true, core.SourceRedis)
+}
+
 // A caller that has 50,000 keys denied once each evicts none that is denied again and again, and locks out no newcomer.
 func TestDenialIsNotFloodedAway(t *testing.T) {
 	t.Parallel()

@@ -50,6 +50,8 @@ func TestPartOfEachProcess(t *testing.T) {
 		"burst above":     {[]core.Option{core.TokenBucket(perHour, core.Burst(80))}, 4, 20},
 		"more than units": {[]core.Option{core.TokenBucket(perHour, core.Burst(3))}, 4, 1},
 		"the tightest":    {[]core.Option{core.FixedWindow(perHour), core.TokenBucket(perHour, core.Burst(20))}, 2, 10},
+		"slots":           {[]core.Option{core.InFlight(40)}, 4, 10},
+		"fewer slots":     {[]core.Option{core.InFlight(3)}, 4, 1},
 		"one process":     {[]core.Option{core.TokenBucket(perHour, core.Burst(20))}, 1, 20},
 	}
 	for _, v := range limits.All() {

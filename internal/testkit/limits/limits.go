@@ -24,13 +24,27 @@ type Settings struct {
 	Name  string
 }
 
-// All returns every variant of every registered algorithm.
+// All returns every variant of every registered algorithm whose limits have a rate.
 func All() []Variant {
 	var all []Variant
 	for _, k := range algorithm.Kinds {
+		if k.Slots {
+			continue
+		}
 		all = append(all, Variant{k.Name, k, false})
 		if k.Aligns {
 			all = append(all, Variant{k.Name + "_aligned", k, true})
+		}
+	}
+	return all
+}
+
+// Slots returns the registered algorithms without a rate, whose units are given back.
+func Slots() []Variant {
+	var all []Variant
+	for _, k := range algorithm.Kinds {
+		if k.Slots {
+			all = append(all, Variant{k.Name, k, false})
 		}
 	}
 	return all
@@ -63,7 +77,7 @@ func Constructor(k *algorithm.Kind) string {
 
 // Named returns the Variant of a name. It panics if there is none.
 func Named(name string) Variant {
-	for _, v := range All() {
+	for _, v := range append(All(), Slots()...) {
 		if v.Name == name {
 			return v
 		}
@@ -71,7 +85,8 @@ func Named(name string) Variant {
 	panic("limits: no algorithm is called " + name)
 }
 
-// Limit returns a limit whose capacity is the rate's count.
+// Limit returns a limit whose capacity is the rate's count. One of Slots has no more of
+// the rate than that.
 func (v Variant) Limit(r core.Rate) core.Limit {
 	if v.Kind.Bucket {
 		return v.With(r, Settings{Burst: r.Count()})

@@ -84,23 +84,17 @@ func (s *slidingCounter) charge(l Limit, t, n int64) ticket {
 }
 
 // refund writes the windows as they are at t, as a charge would. If there is nothing to
-// refund, it writes nothing.
+// refund, it writes nothing. A charge to the window before stays: after a reset nobody
+// knows whether it is the same window.
 func (s *slidingCounter) refund(l Limit, t int64, back ticket) {
 	if back.length != l.Period {
 		return
 	}
 	v := s.at(l, t) // no units in it if the state is of another period
-	var units *int64
-	switch back.start {
-	case v.start:
-		units = &v.cur
-	case v.start - v.period:
-		units = &v.prev
-	}
-	if units == nil || *units == 0 {
+	if back.start != v.start || v.cur == 0 {
 		return
 	}
-	*units = max(0, *units-back.units)
+	v.cur = max(0, v.cur-back.units)
 	if v.cur == 0 && v.prev == 0 {
 		v = slidingCounter{}
 	}

@@ -23,7 +23,7 @@ func EveryLimit() []Limit {
 func (m *Model) Clone() *Model {
 	c := &Model{limits: m.limits, states: slices.Clone(m.states)}
 	for i := range c.states {
-		c.states[i].store = c.states[i].store.clone()
+		c.states[i].store = c.states[i].clone()
 		c.states[i].live = slices.Clone(c.states[i].live)
 	}
 	return c

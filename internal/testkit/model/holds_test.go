@@ -196,21 +196,21 @@ func TestResetKeepsWhatIsHeld(t *testing.T) {
 	old := k.take(1000, 2, "ok t=1000 left=2/4 reset=100 until=1100")
 	a := k.reserve(1000, 1, "ok t=1000 left=1/4 reset=100 until=1100")
 	k.reserve(995, 1, "ok t=1000 left=0/4 reset=100 until=1100") // expires with a
-	k.Model.Reset(1010)
+	k.Reset(1010)
 	k.peek(1010, "ok t=1010 left=2/4 reset=100")
 	k.take(1010, 2, "ok t=1010 left=0/4 reset=100 until=1110")
 	k.Refund(1010, old) // forgotten
 	k.peek(1010, "no t=1010 left=0/4 retry=100 reset=100 until=1110")
 	k.Settle(1020, a, 0)
 	k.peek(1020, "ok t=1020 left=1/4 reset=90 until=1110")
-	k.Model.Reset(1060) // what has expired is charged, and so forgotten
+	k.Reset(1060) // what has expired is charged, and so forgotten
 	k.peek(1060, "ok t=1060 left=4/4")
 
 	// The charge of a window that begins as the forgotten one is another's.
 	for _, l := range model.EveryLimit() {
 		k := newKey(t, l)
 		old := k.Decide(1000, 5)
-		k.Model.Reset(1000)
+		k.Reset(1000)
 		k.Decide(1000, 5)
 		k.Refund(1000, old)
 		if k.Decide(1000, 1).Allowed {

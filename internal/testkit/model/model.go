@@ -12,6 +12,7 @@ package model
 import (
 	"fmt"
 	"math/big"
+	"slices"
 )
 
 // Model is one key with one or more limits.
@@ -207,14 +208,26 @@ func (m *Model) take(o Outcome) *receipt {
 	return r
 }
 
-// Reset forgets what is charged, and keeps what is held.
+// Reset forgets what is charged, and keeps what is held. Where nothing is held it
+// forgets all, so that what expired before it and is settled later counts as lost.
 func (m *Model) Reset(now int64) {
 	m.expire(now, m.limits)
-	for i, l := range m.limits {
-		m.states[i].store = newStore(l)
-		m.states[i].resets++
+	for i := range m.states {
+		m.Lose(i, true, m.states[i].total() == 0)
 	}
 }
+
+// Whole reports whether nothing that is charged to limit i counts at now.
+func (m *Model) Whole(i int, now int64) bool {
+	l := m.limits[i]
+	s := state{store: m.states[i].clone(), holds: m.states[i].holds}
+	s.live = slices.Clone(s.live)
+	s.expire(l, now)
+	return s.reset(l, s.clock(now)).Sign() == 0
+}
+
+// Held returns how many units are held of limit i, and not charged yet.
+func (m *Model) Held(i int) int64 { return m.states[i].total() }
 
 // Lose is an eviction: limit i loses what is charged to it, what is held, or both.
 func (m *Model) Lose(i int, charged, held bool) {
@@ -261,10 +274,13 @@ func (m *Model) Change(limits ...Limit) {
 // refunded.
 func (m *Model) expire(now int64, limits []Limit) {
 	for i, l := range limits {
-		s := &m.states[i]
-		for _, due := range s.due(now) {
-			s.charge(l, s.clock(due.expiry), due.units)
-		}
+		m.states[i].expire(l, now)
+	}
+}
+
+func (s *state) expire(l Limit, now int64) {
+	for _, due := range s.due(now) {
+		s.charge(l, s.clock(due.expiry), due.units)
 	}
 }
 
@@ -309,7 +325,7 @@ func (s *state) asCharged(l Limit, t int64) store {
 	if held == 0 {
 		return s.store
 	}
-	c := s.store.clone()
+	c := s.clone()
 	c.charge(l, t, held)
 	return c
 }

@@ -73,7 +73,7 @@ var mutants = map[string]mutant{
 	},
 	"a refund takes from whatever is charged": {
 		in:     []string{"bucket of 2", "queue of 2"},
-		refund: func(m *model.Model, now int64, o model.Outcome, n int64) { m.ChargeLess(now, n) },
+		refund: func(m *model.Model, now int64, _ model.Outcome, n int64) { m.ChargeLess(now, n) },
 	},
 }
 
@@ -177,7 +177,7 @@ func (s *scope) branch(w *world, d int64, name string, do func(*world) bool) {
 		c.recorder.Open(spends.Window{Start: start, End: end})
 	}
 	if err := c.recorder.Judge(); err != nil {
-		s.found = append(c.trace, err.Error())
+		s.found = append(slices.Clone(c.trace), err.Error())
 		return
 	}
 	s.explore(c)

@@ -75,6 +75,9 @@ func Judge(l Limit, h History) error {
 // JudgeAt returns an error if last, an admission of h, went beyond l, by what had been
 // admitted and charged before it.
 func JudgeAt(l Limit, h History, last Spend) error {
+	if last.Units == 0 {
+		return nil
+	}
 	p := prefix{limit: l, last: last}
 	reset := 0 // the last one before it
 	for _, step := range h.Resets {

@@ -1,0 +1,125 @@
+package routers
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/keyfunc"
+	"github.com/redislimit/redislimit/limittest"
+)
+
+// limiter allows n requests an hour.
+func limiter(t *testing.T, n int64) *core.Limiter {
+	t.Helper()
+	lim, err := core.NewMemory("example", core.FixedWindow(core.PerHour(n)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lim
+}
+
+func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	return w
+}
+
+// left returns what is left of a key.
+func left(t *testing.T, lim *core.Limiter, key string) int64 {
+	t.Helper()
+	res, err := lim.Peek(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.Remaining
+}
+
+const address = "ip:192.0.2.1" // of httptest
+
+func TestChi(t *testing.T) {
+	all, users := limiter(t, 10), limiter(t, 2)
+	h := Chi(all, users)
+	for i, want := range []int{200, 200, 429} {
+		if w := get(t, h, "/users/"+strings.Repeat("x", i+1)); w.Code != want {
+			t.Errorf("request %d: %d, want %d", i, w.Code, want)
+		}
+	}
+	if n, m := left(t, all, address), left(t, users, keyfunc.ForJoin(address, keyfunc.ForRoute("/users/{id}"))); n != 7 || m != 0 {
+		t.Errorf("%d of all and %d of the route left, want 7 and 0", n, m)
+	}
+}
+
+func TestMux(t *testing.T) {
+	lim := limiter(t, 2)
+	h := Mux(lim)
+	for i, want := range []int{200, 200, 429} {
+		if w := get(t, h, "/users/"+strings.Repeat("x", i+1)); w.Code != want {
+			t.Errorf("request %d: %d, want %d", i, w.Code, want)
+		}
+	}
+	if n := left(t, lim, keyfunc.ForJoin(address, keyfunc.ForRoute("/users/{id}"))); n != 0 {
+		t.Errorf("%d of the route left", n)
+	}
+}
+
+func TestHuma(t *testing.T) {
+	h := Huma(limiter(t, 2))
+	if w := get(t, h, "/users/1"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "1 left") || w.Header().Get("X-RateLimit-Remaining") != "1" {
+		t.Error(w.Code, w.Header(), w.Body)
+	}
+	get(t, h, "/users/2")
+	if w := get(t, h, "/users/3"); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "3600" {
+		t.Error(w.Code, w.Header(), w.Body)
+	}
+}
+
+func TestGateway(t *testing.T) {
+	h, err := Gateway(limiter(t, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int{200, 429} {
+		if w := get(t, h, "/users/1"); w.Code != want {
+			t.Errorf("request %d: %d, want %d", i, w.Code, want)
+		}
+	}
+}
+
+// TestConnect asks in each of the three protocols.
+func TestConnect(t *testing.T) {
+	for protocol, option := range map[string]connect.ClientOption{
+		"connect": connect.WithHTTPGet(), "connect, JSON": connect.WithProtoJSON(), "gRPC": connect.WithGRPC(), "gRPC-Web": connect.WithGRPCWeb(),
+	} {
+		t.Run(protocol, func(t *testing.T) {
+			if reply, err := call(t, Connect(limittest.Allow()), option); err != nil || reply.Msg.GetValue() != "hello world" {
+				t.Fatal(reply, err)
+			}
+			_, err := call(t, Connect(limittest.Deny(30e9)), option)
+			var denied *connect.Error
+			if !errors.As(err, &denied) || denied.Code() != connect.CodeResourceExhausted || denied.Meta().Get("Retry-After") != "30" {
+				t.Errorf("%v, with %v", err, denied.Meta())
+			}
+		})
+	}
+	if w := get(t, Connect(limittest.Deny(30e9)), "/"); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "30" {
+		t.Error("a browser:", w.Code, w.Header())
+	}
+}
+
+func call(t *testing.T, h http.Handler, option connect.ClientOption) (*connect.Response[wrapperspb.StringValue], error) {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	defer s.Close()
+	client := connect.NewClient[wrapperspb.StringValue, wrapperspb.StringValue](s.Client(), s.URL+greet, option)
+	return client.CallUnary(t.Context(), connect.NewRequest(wrapperspb.String("world")))
+}

@@ -1,0 +1,99 @@
+-- in_flight: what hold.lua does with a limit of slots, which has no state but what is held.
+-- Value: a sorted set with a member for each call that holds slots: 's' and the id that the caller gave it, as in
+-- 's123', or 's123:5' if it holds 5 units. Its score is the instant at which they are free again. Each call has a
+-- member of its own, so that it can be renewed although the reply to the last renewal was lost. If some hold several
+-- units, the member '+' has as its score, negative, how many units there are beyond one for each member.
+-- Constants: limit. `duration` is the position of the duration of the slots in ARGV.
+local foreign, extra
+
+local function name(id, n) return string.format(n == 1 and 's%.0f' or 's%.0f:%.0f', id, n) end
+
+-- add_extra changes how many units there are beyond one for each member.
+local function add_extra(key, units)
+  if units == 0 then return end
+  extra = extra + units
+  if extra > 0 then redis.call('ZADD', key, -extra, '+') else redis.call('ZREM', key, '+') end
+end
+
+-- frees finds out whether Redis is full before the first write of a call needs no memory.
+local function frees(key)
+  if several then full = full or refuses(redis.pcall('ZADD', key, 'XX', 0, '')) end
+end
+
+-- remove_expired removes up to 1000 members that have expired, the lowest but for '+': it takes a bounded time, and
+-- the others count until the next call.
+local function remove_expired(key, lowest)
+  local last = lowest + math.min(redis.call('ZCOUNT', key, 0, now), 1000) - 1
+  local freed = 0
+  if extra > 0 then
+    for _, member in ipairs(redis.call('ZRANGE', key, lowest, last)) do
+      freed = freed + (tonumber(string.match(member, ':(%d+)$') or '') or 1) - 1
+    end
+  end
+  frees(key)
+  redis.call('ZREMRANGEBYRANK', key, lowest, last)
+  add_extra(key, -freed)
+  spent = spent + (last - lowest) / 2
+end
+
+-- open removes what has expired.
+local function open(key)
+  foreign, extra, spent = nil, 0, spent + work
+  local first, lowest = redis.pcall('ZRANGE', key, 0, 1, 'WITHSCORES'), 0
+  if first.err then
+    foreign = mistyped(first.err)
+    return
+  end
+  local member, expiry = first[1], tonumber(first[2])
+  if member == '+' then extra, lowest, member, expiry = -expiry, 1, first[3], tonumber(first[4]) end
+  if first[1] and not (member and string.find(member, '^s%d+:?%d*$') and expiry >= 0 and expiry < 2 ^ 53 and
+      extra >= 0 and extra < 2 ^ 40) then
+    foreign, extra = true, 0
+  elseif member and expiry <= now then
+    remove_expired(key, lowest)
+  end
+end
+
+local function decide(key, n)
+  local held = 0
+  if not foreign then held = redis.call('ZCARD', key) + extra - (extra > 0 and 1 or 0) end
+  return n + held <= ARGV[c], now, 0, 0, 0, held
+end
+
+-- hold adds a member, which expires a slot's duration from now. The key is kept until its latest slot is free.
+local function hold(key, n, id)
+  local expiry = now + ARGV[duration]
+  local added = redis.pcall('ZADD', key, expiry, name(id, n))
+  if type(added) == 'table' then return added.err end
+  add_extra(key, n - 1)
+  local last = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
+  redis.call('PEXPIREAT', key, math.ceil(last / 1000))
+  return nil, id, expiry
+end
+
+-- remove returns whether the member was there.
+local function remove(key, n, id)
+  if foreign or id == 0 then return false end
+  frees(key)
+  if redis.call('ZREM', key, name(id, n)) == 0 then return false end
+  add_extra(key, 1 - n)
+  return true
+end
+
+-- act does what a call asks for. Reset, '5', keeps what is held.
+local function act(key, op, all, n, m, id)
+  if foreign and op ~= '0' then -- it may have no TTL
+    local done = redis.pcall('SET', key, '', 'PX', 1000)
+    if done.err and all then return done.err end
+    if all then redis.call('DEL', key) end
+  end
+  if op == '1' or op == '2' then
+    if all then return hold(key, n, m) end
+  elseif op == '6' then
+    if remove(key, n, id) then return hold(key, n, id) end
+  elseif op ~= '0' and op ~= '5' then
+    remove(key, n, id)
+  end
+end
+
+return { open = open, decide = decide, act = act }

@@ -1,0 +1,24 @@
+package hook
+
+import "time"
+
+// A Stub answers the methods of a core.Limiter in place of Redis.
+type Stub interface {
+	// Call answers a call of a method that decides about a key or changes what is charged
+	// to it; cost is in units. If it returns an error, the limiter is unavailable because
+	// of that. A decision denies if retryAfter is positive.
+	Call(method, key string, cost int64) (retryAfter time.Duration, err error)
+}
+
+// NewStub returns the *core.Limiter called name that s answers for. opts are a
+// []core.Option.
+var NewStub func(name string, opts any, s Stub) (any, error)
+
+// StubOf returns the Stub that answers for a *core.Limiter, or nil.
+var StubOf func(limiter any) Stub
+
+// SetStub sets NewStub and StubOf.
+func SetStub(newStub func(string, any, Stub) (any, error), stubOf func(any) Stub) bool {
+	NewStub, StubOf = newStub, stubOf
+	return true
+}

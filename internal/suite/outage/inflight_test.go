@@ -1,0 +1,238 @@
+package outage
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
+)
+
+// slotKey is the Redis key of the slots in these tests.
+const slotKey = "rl:slots:{k}:inflight"
+
+// slotEnv is an env with a Limiter of one slot for each key, which is renewed only when
+// the test says so.
+type slotEnv struct {
+	*env
+	lim  *core.Limiter
+	lost atomic.Int64
+}
+
+func newSlotEnv(t *testing.T, hold time.Duration, options ...core.Option) *slotEnv {
+	t.Helper()
+	e := &slotEnv{env: newEnv(t, setup{})}
+	observe := core.Observe(func(_ context.Context, ev core.Event) {
+		if ev.Kind == core.EventSlotLost {
+			e.lost.Add(ev.Cost)
+		}
+	})
+	e.lim, _ = watched(e.rdb, "slots", append(options, core.InFlight(1, core.Hold(hold)), observe)...)
+	t.Cleanup(func() { _ = e.lim.Close() })
+	return e
+}
+
+// expires returns until when the slot of a key is held in Redis; 0 if it is not.
+func (e *slotEnv) expires(t *testing.T) float64 {
+	t.Helper()
+	slots, err := e.admin.ZRangeWithScores(t.Context(), slotKey, 0, -1).Result()
+	if err != nil || len(slots) > 1 {
+		t.Fatalf("%v, %v", slots, err)
+	}
+	if len(slots) == 0 {
+		return 0
+	}
+	if ttl := e.admin.PTTL(t.Context(), slotKey).Val(); ttl <= 0 {
+		t.Errorf("the key has a TTL of %v", ttl)
+	}
+	return slots[0].Score
+}
+
+// renewUntil renews until the slot is held for longer than before: the circuit breaker may be open for a while.
+func (e *slotEnv) renewUntil(t *testing.T, before float64) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); e.expires(t) <= before; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the slot is not renewed any more")
+		}
+		hook.Renew(e.lim)
+	}
+}
+
+// The reply to a renewal is lost, or comes too late: the renewal has run, or has not, and the next one finds the slot all the same.
+// It would notice a holder that loses its slot because it does not know where it is.
+func TestSlotOutlastsLostReplies(t *testing.T) {
+	t.Parallel()
+	e := newSlotEnv(t, time.Hour, core.FailClosed(), core.Timeout(timeouts[0]))
+	res, err := e.lim.Allow(t.Context(), "k")
+	if err != nil || !res.Allowed {
+		t.Fatal(res, err)
+	}
+	ctx, cancel := e.lim.SlotContext(t.Context(), res)
+	defer cancel()
+	before := e.expires(t)
+	for name, fault := range map[string]func(){
+		"reply dropped": func() { e.proxy.DropReply("evalsha", "eval") },
+		"half a reply":  func() { e.proxy.HalfReply("evalsha", "eval") },
+		"slow":          func() { e.proxy.Latency(2 * timeouts[0]) },
+		"silent":        e.proxy.Silence,
+		"refused":       e.proxy.Refuse,
+	} {
+		fault()
+		hook.Renew(e.lim)
+		hook.Renew(e.lim)
+		e.proxy.Pass()
+		e.renewUntil(t, max(before, e.expires(t)))
+		before = e.expires(t)
+		if ctx.Err() != nil || e.lost.Load() != 0 {
+			t.Fatalf("%s: the slot was lost: %v", name, context.Cause(ctx))
+		}
+		if other := core.MustNew(e.admin, "slots", core.InFlight(1), core.FailClosed()); allowed(t, other) {
+			t.Fatalf("%s: another has the slot", name)
+		}
+	}
+	if err := e.lim.Release(t.Context(), res); err != nil {
+		t.Fatal(err)
+	}
+	if e.expires(t) != 0 {
+		t.Error("the slot is still held")
+	}
+}
+
+func allowed(t *testing.T, l *core.Limiter) bool {
+	t.Helper()
+	res, err := l.Allow(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.Allowed
+}
+
+// The reply to a decision or to a Release is lost: it is not repeated, and what is left in Redis is not renewed, so that it
+// expires. It would notice a slot that leaks for as long as the process lives.
+func TestLostSlotsExpire(t *testing.T) {
+	t.Parallel()
+	e := newSlotEnv(t, time.Hour, core.FailLocal())
+	res, err := e.lim.Allow(t.Context(), "k")
+	if err == nil {
+		err = e.lim.Release(t.Context(), res) // Redis has the script now
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.proxy.DropReply("evalsha", "eval")
+	res, err = e.lim.Allow(t.Context(), "k")
+	if err != nil || !res.Allowed || res.Source != core.SourceFallback {
+		t.Fatalf("%+v, %v; want a decision of the fallback", res, err)
+	}
+	e.proxy.Pass()
+	taken := e.expires(t)
+	if taken == 0 {
+		t.Fatal("the script did not run")
+	}
+	hook.Renew(e.lim)
+	if e.expires(t) != taken {
+		t.Error("a slot that nobody knows of was renewed")
+	}
+	if err := e.lim.Release(t.Context(), res); err != nil {
+		t.Error(err)
+	}
+	if e.expires(t) != taken {
+		t.Error("what was admitted here was released in Redis")
+	}
+
+	if err := e.admin.Del(t.Context(), slotKey).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if res, err = e.lim.Allow(t.Context(), "k"); err != nil || !res.Allowed {
+			t.Fatal(res, err)
+		}
+		if res.Source == core.SourceRedis {
+			break
+		}
+		if err := e.lim.Release(t.Context(), res); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond) // the circuit breaker is open
+	}
+	taken = e.expires(t)
+	e.proxy.Silence()
+	if err := e.lim.Release(t.Context(), res); !errors.Is(err, core.ErrUnavailable) {
+		t.Errorf("Release while Redis does not answer: %v", err)
+	}
+	e.proxy.Pass()
+	if err := e.lim.Release(t.Context(), res); err != nil {
+		t.Errorf("Release a second time: %v", err)
+	}
+	hook.Renew(e.lim)
+	if got := e.expires(t); got != taken && got != 0 {
+		t.Error("a slot was renewed after its Release")
+	}
+}
+
+// Redis is away for longer than the hold: the holder's own clock tells that the slot is lost, and not before the hold is over.
+func TestSlotIsLostInOutage(t *testing.T) {
+	t.Parallel()
+	const hold = 300 * time.Millisecond
+	for name, away := range map[string]func(*slotEnv){
+		"refused": func(e *slotEnv) { e.proxy.Refuse() },
+		"silent":  func(e *slotEnv) { e.proxy.Silence() },
+	} {
+		e := newSlotEnv(t, hold, core.FailLocal(), core.Timeout(time.Minute))
+		begun := time.Now()
+		res, err := e.lim.Allow(t.Context(), "k")
+		if err != nil || !res.Allowed || res.Source != core.SourceRedis {
+			t.Fatal(res, err)
+		}
+		ctx, cancel := e.lim.SlotContext(t.Context(), res)
+		away(e)
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Minute):
+		}
+		if took := time.Since(begun); !errors.Is(context.Cause(ctx), core.ErrSlotLost) || took < hold {
+			t.Errorf("%s: after %v: %v; want ErrSlotLost, and not before %v", name, took, context.Cause(ctx), hold)
+		}
+		if n := e.lost.Load(); n != 1 {
+			t.Errorf("%s: %d slots are lost by the events, want 1", name, n)
+		}
+		e.proxy.Pass()
+		if err := e.lim.Release(t.Context(), res); err != nil {
+			t.Errorf("%s: Release of what is lost: %v", name, err)
+		}
+		cancel()
+	}
+}
+
+// A denial for want of a slot is not remembered: when one is free, the next call is admitted.
+func TestSlotDenialsAreNotRemembered(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, setup{})
+	for name, limits := range map[string][]core.Option{
+		"alone":     {core.InFlight(1)},
+		"of two":    {core.InFlight(1), core.FixedWindow(core.PerHour(9))},
+		"both deny": {core.InFlight(1), core.FixedWindow(core.PerHour(1))},
+	} {
+		l := core.MustNew(e.rdb, strings.ReplaceAll(name, " ", "-"), append(limits, core.FailClosed(), core.Timeout(time.Minute))...)
+		res, err := l.Allow(t.Context(), "k")
+		if err != nil || !res.Allowed {
+			t.Fatal(res, err)
+		}
+		for _, n := range []int64{1, 1, 2, 2} { // above the capacity, too
+			if denied, err := l.AllowN(t.Context(), "k", n); err != nil || denied.Allowed || denied.Source != core.SourceRedis {
+				t.Errorf("%s: %+v, %v; want a denial by Redis", name, denied, err)
+			}
+		}
+		if err := l.Release(t.Context(), res); err != nil {
+			t.Error(err)
+		}
+		if again, err := l.Allow(t.Context(), "k"); err != nil || again.Allowed != (name != "both deny") {
+			t.Errorf("%s: after the Release: %+v, %v", name, again, err)
+		}
+	}
+}

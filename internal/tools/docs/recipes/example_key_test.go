@@ -1,0 +1,186 @@
+package recipes_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/keyfunc"
+	httplimit "github.com/redislimit/redislimit/nethttp"
+)
+
+func isIssued(key string) bool { return key == "key-1" || key == "key-2" }
+
+func Example_behindProxy() {
+	mux := newMux()
+
+	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(2)))
+	key := keyfunc.FirstOf(
+		keyfunc.APIKey("X-API-Key", keyfunc.Known(isIssued)),
+		keyfunc.IP(keyfunc.TrustedProxies("192.0.2.0/24"))) // the addresses of your proxies
+	handler := httplimit.Middleware(lim, key)(mux)
+
+	for _, client := range []string{"X-API-Key: key-1", "X-API-Key: invented-1", "X-API-Key: invented-2", "X-API-Key: invented-3"} {
+		fmt.Println(client, get(handler, "/", client, "X-Forwarded-For: 203.0.113.7").Code)
+	}
+	fmt.Println("another address:", get(handler, "/", "X-Forwarded-For: 203.0.113.8").Code)
+	// Output:
+	// X-API-Key: key-1 200
+	// X-API-Key: invented-1 200
+	// X-API-Key: invented-2 200
+	// X-API-Key: invented-3 429
+	// another address: 200
+}
+
+// userKey is where authentication stores the user.
+type userKey struct{}
+
+type user struct {
+	name string
+	paid bool
+}
+
+func (u user) String() string { return u.name }
+
+// authenticate trusts what the client says.
+func authenticate(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		u := user{r.Header.Get("User"), r.Header.Get("User") == "bob"}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, u)))
+	})
+}
+
+func Example_tiers() {
+	mux := newMux()
+
+	free := core.MustNew(rdb, "free", core.TokenBucket(core.PerMinute(60)))
+	paid := core.MustNew(rdb, "paid", core.TokenBucket(core.PerMinute(6000)))
+	byTier := guard.LimiterFor(func(r keyfunc.Request) *core.Limiter {
+		if u, ok := r.Value(userKey{}).(user); ok && u.paid {
+			return paid
+		}
+		return free
+	})
+	handler := authenticate(httplimit.Middleware(free, keyfunc.User(userKey{}), byTier)(mux))
+
+	for _, name := range []string{"alice", "bob"} {
+		fmt.Println(name, get(handler, "/", "User: "+name).Header().Get("X-RateLimit-Limit"))
+	}
+	// Output:
+	// alice 60
+	// bob 6000
+}
+
+// customers are the limits of customers, as a table in a database has them.
+type customers struct {
+	query  func(context.Context) (map[string]int64, error) // requests per minute
+	limits atomic.Pointer[map[string][]core.Limit]
+}
+
+// reload reads the table: before the service starts, and then every minute.
+func (c *customers) reload(ctx context.Context) error {
+	perMinute, err := c.query(ctx)
+	if err != nil {
+		return err // what was read before stays
+	}
+	limits := make(map[string][]core.Limit, len(perMinute))
+	for customer, n := range perMinute {
+		limits[customer] = []core.Limit{core.TokenBucket(core.PerMinute(n), core.Name("requests"))}
+	}
+	c.limits.Store(&limits)
+	return nil
+}
+
+// of returns the limits of the customer who sent r, or nil if the table has none.
+func (c *customers) of(r keyfunc.Request) ([]core.Limit, error) {
+	u, _ := r.Value(userKey{}).(user)
+	return (*c.limits.Load())[u.name], nil
+}
+
+func Example_customers() {
+	mux := newMux()
+	ctx := context.Background()
+	rows := map[string]int64{"acme": 250, "initech": 1000}
+	query := func(context.Context) (map[string]int64, error) { return rows, nil }
+
+	table := &customers{query: query}
+	if err := table.reload(ctx); err != nil {
+		panic(err)
+	}
+	lim := core.MustNew(rdb, "customers", core.TokenBucket(core.PerMinute(60), core.Name("requests")))
+	handler := authenticate(httplimit.Middleware(lim, keyfunc.User(userKey{}), guard.LimitFor(table.of))(mux))
+
+	ask := func(name string) {
+		fmt.Print(name, " ")
+		show(get(handler, "/", "User: "+name), "X-RateLimit-Limit", "X-RateLimit-Remaining")
+	}
+	for _, name := range []string{"acme", "initech", "alice"} {
+		ask(name)
+	}
+	rows = map[string]int64{"acme": 500, "initech": 0}
+	if err := table.reload(ctx); err != nil {
+		panic(err)
+	}
+	ask("acme")
+	ask("initech")
+	// Output:
+	// acme 200 250 249
+	// initech 200 1000 999
+	// alice 200 60 59
+	// acme 200 500 498
+	// initech 500
+}
+
+func Example_severalLimits() {
+	mux := newMux()
+
+	lim := core.MustNew(rdb, "public-api",
+		core.TokenBucket(core.PerSecond(10), core.Burst(30), core.Name("burst")),
+		core.FixedWindow(core.PerDay(5000), core.Aligned(), core.Name("quota")))
+	handler := httplimit.Middleware(lim, keyfunc.IP(), guard.Headers(guard.XRateLimit|guard.IETF))(mux)
+
+	for range 30 {
+		get(handler, "/")
+	}
+	w := get(handler, "/")
+	fmt.Println(w.Code)
+	for _, name := range []string{"Retry-After", "X-RateLimit-Limit", "RateLimit-Policy", "RateLimit"} {
+		fmt.Printf("%s: %s\n", name, w.Header().Get(name))
+	}
+	// Output:
+	// 429
+	// Retry-After: 1
+	// X-RateLimit-Limit: 30
+	// RateLimit-Policy: "public-api-burst";q=30;w=3, "public-api-quota";q=5000;w=86400
+	// RateLimit: "public-api-burst";r=0;t=1, "public-api-quota";r=4970;t=57600
+}
+
+func Example_protectBackend() {
+	mux := newMux()
+
+	each := core.MustNew(rdb, "each", core.TokenBucket(core.PerMinute(3)))
+	backend := core.MustNew(rdb, "backend", core.TokenBucket(core.PerSecond(5)))
+	perClient := httplimit.Middleware(each, keyfunc.IP(keyfunc.TrustedProxies("192.0.2.0/24")))
+	inAll := httplimit.Middleware(backend, keyfunc.Global(), guard.HeadersOnDenial())
+	handler := perClient(inAll(mux))
+
+	for range 5 {
+		fmt.Println("a greedy client:", get(handler, "/", "X-Forwarded-For: 203.0.113.7").Code)
+	}
+	for i := range 3 {
+		fmt.Print("another: ")
+		show(get(handler, "/", fmt.Sprintf("X-Forwarded-For: 203.0.113.%d", 10+i)), "Retry-After")
+	}
+	// Output:
+	// a greedy client: 200
+	// a greedy client: 200
+	// a greedy client: 200
+	// a greedy client: 429
+	// a greedy client: 429
+	// another: 200
+	// another: 200
+	// another: 429 1
+}

@@ -1,0 +1,69 @@
+// Package recipes has the code that docs/recipes.md shows, as Examples that run against
+// an embedded Redis.
+package recipes_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/demo/embedded"
+)
+
+// rdb is the Redis of all Examples. Its clock stands, so that nothing is refilled.
+var rdb *redis.Client
+
+func TestMain(m *testing.M) {
+	server, err := embedded.Start()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // some Examples are about outages and mistakes
+	server.SetTime(time.Unix(1_800_000_000, 0))
+	rdb = redis.NewClient(&redis.Options{Addr: server.Addr()})
+	status := m.Run()
+	_ = rdb.Close()
+	server.Close()
+	os.Exit(status)
+}
+
+// show prints the status of an answer, and some of its headers.
+func show(w *httptest.ResponseRecorder, headers ...string) {
+	line := fmt.Sprint(w.Code)
+	for _, name := range headers {
+		line = strings.TrimRight(line+" "+w.Header().Get(name), " ")
+	}
+	fmt.Println(line)
+}
+
+// newMux serves what the recipes limit.
+func newMux() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "hello") })
+	return mux
+}
+
+// send sends a request from 192.0.2.1, with headers such as "X-Api-Key: key-1".
+func send(h http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequestWithContext(context.Background(), method, path, strings.NewReader(body))
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		r.Header.Set(name, value)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func get(h http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
+	return send(h, http.MethodGet, path, "", headers...)
+}

@@ -1,0 +1,342 @@
+package limittest_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/limittest"
+)
+
+// y2k is when all decisions are.
+var y2k = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// TestAllow makes more calls than the limit allows. Each has the same answer.
+func TestAllow(t *testing.T) {
+	t.Parallel()
+	lim := limittest.Allow(core.FixedWindow(core.PerMinute(100)))
+	for range 300 {
+		res, err := lim.AllowN(t.Context(), "a", 3)
+		want := core.Result{
+			Allowed: true, Limit: 100, Remaining: 97, ResetAfter: time.Minute, Window: time.Minute,
+			Limiter: "limittest", Name: "fixed-1m", Source: core.SourceMemory,
+		}
+		if err != nil || !sameNumbers(res, want) {
+			t.Fatalf("%+v, %v", res, err)
+		}
+	}
+	if res, err := lim.Peek(t.Context(), "a"); err != nil || !res.Allowed || res.Remaining != 100 {
+		t.Errorf("Peek: %+v, %v", res, err)
+	}
+	if res, err := lim.AllowN(t.Context(), "a", 101); err != nil || res.Allowed || res.RetryAfter != core.Never {
+		t.Errorf("a cost above the capacity: %+v, %v", res, err)
+	}
+	if res, err := limittest.Allow().AllowN(t.Context(), "a", 1e9); err != nil || !res.Allowed || res.Limit != 1e9 {
+		t.Errorf("without a limit: %+v, %v", res, err)
+	}
+}
+
+// sameNumbers compares the exported fields of a Result with want, and At with y2k.
+func sameNumbers(got, want core.Result) bool {
+	want.At = got.At
+	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
+	for i := range g.NumField() {
+		if g.Type().Field(i).IsExported() && !g.Field(i).Equal(w.Field(i)) {
+			return false
+		}
+	}
+	return got.At.Equal(y2k)
+}
+
+// TestDeny has every algorithm, alone and with another, deny alike.
+func TestDeny(t *testing.T) {
+	t.Parallel()
+	for _, v := range limits.All() {
+		for _, opts := range [][]core.Option{
+			{v.Limit(core.PerMinute(10))},
+			{v.Limit(core.PerMinute(10)), core.TokenBucket(core.PerDay(5), core.Name("other"))},
+		} {
+			lim := limittest.Deny(30*time.Second+time.Nanosecond, opts...)
+			const rounded time.Duration = 30*time.Second + time.Microsecond
+			for _, decide := range []func(context.Context, string) (core.Result, error){
+				lim.Allow, lim.Peek,
+				func(ctx context.Context, key string) (core.Result, error) { return lim.Reserve(ctx, key, 2) },
+			} {
+				res, err := decide(t.Context(), "a")
+				if err != nil || len(slices.Collect(res.All())) != len(opts) {
+					t.Fatalf("%s: %+v, %v", v.Name, res, err)
+				}
+				for res := range res.All() {
+					resetAfter := rounded
+					if res.Window == 0 {
+						resetAfter = 0 // of slots it is not known
+					}
+					if res.Allowed || res.Remaining != 0 || res.RetryAfter != rounded || res.ResetAfter != resetAfter || res.Delay != 0 || !res.At.Equal(y2k) {
+						t.Errorf("%s: %+v", v.Name, res)
+					}
+				}
+				if res.Allowed || res.RetryAfter != rounded || lim.Refund(t.Context(), res) != nil || lim.Settle(t.Context(), res, 7) != nil {
+					t.Errorf("%s: %+v, or it cannot be refunded or settled", v.Name, res)
+				}
+			}
+			if res, err := lim.AllowN(t.Context(), "a", 0); err != nil || !res.Allowed || res.Remaining != 0 {
+				t.Errorf("%s: a cost of 0: %+v, %v", v.Name, res, err)
+			}
+			if res, err := lim.AllowN(t.Context(), "a", 1e9); err != nil || res.Allowed || res.RetryAfter != core.Never {
+				t.Errorf("%s: a cost above the capacity: %+v, %v", v.Name, res, err)
+			}
+			if err := lim.Reset(t.Context(), "a"); err != nil {
+				t.Errorf("%s: Reset: %v", v.Name, err)
+			}
+		}
+	}
+}
+
+// TestUnavailable calls every method that would ask Redis.
+func TestUnavailable(t *testing.T) {
+	t.Parallel()
+	lim := limittest.Unavailable()
+	defer func() { _ = lim.Close() }()
+	for name, call := range map[string]func(context.Context) error{
+		"Allow":   func(ctx context.Context) error { _, err := lim.Allow(ctx, "a"); return err },
+		"AllowN":  func(ctx context.Context) error { _, err := lim.AllowN(ctx, "a", 0); return err },
+		"Peek":    func(ctx context.Context) error { _, err := lim.Peek(ctx, "a"); return err },
+		"Reserve": func(ctx context.Context) error { _, err := lim.Reserve(ctx, "a", 1); return err },
+		"Wait":    func(ctx context.Context) error { _, err := lim.Wait(ctx, "a"); return err },
+		"Reset":   func(ctx context.Context) error { return lim.Reset(ctx, "a") },
+	} {
+		if err := call(t.Context()); !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "limittest") {
+			t.Errorf("%s: %v, want ErrUnavailable", name, err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := call(ended); !errors.Is(err, context.Canceled) || errors.Is(err, core.ErrUnavailable) {
+			t.Errorf("%s after its context has ended: %v", name, err)
+		}
+	}
+}
+
+// TestCalls makes each call that is remembered, and some that do nothing.
+func TestCalls(t *testing.T) {
+	t.Parallel()
+	lim, ctx := limittest.Allow(), t.Context()
+	must := func(res core.Result, err error) core.Result {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	allowed := must(lim.Allow(ctx, "allow"))
+	uncharged := must(lim.AllowN(ctx, "allow", 0))
+	must(lim.Peek(ctx, "peek"))
+	reserved := must(lim.Reserve(ctx, "reserve", 5))
+	free := must(lim.Reserve(ctx, "free", 0))
+	must(lim.WaitN(ctx, "wait", 2))
+	lim.KeepHeld(reserved)
+	for range 2 {
+		for _, err := range []error{
+			lim.Refund(ctx, allowed), lim.Settle(ctx, reserved, 9), lim.Refund(ctx, free), lim.Refund(ctx, uncharged), lim.Refund(ctx, core.Result{}),
+		} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := errors.Join(lim.Reset(ctx, "reset"), lim.Close()); err != nil {
+		t.Error(err)
+	}
+	if err := lim.Settle(ctx, must(lim.Allow(ctx, "last")), 1); !errors.Is(err, core.ErrInvalidResult) {
+		t.Errorf("Settle of what was not reserved: %v", err)
+	}
+	if err := lim.Refund(ctx, must(limittest.Allow().Allow(ctx, "other"))); !errors.Is(err, core.ErrInvalidResult) {
+		t.Errorf("Refund of another limiter's result: %v", err)
+	}
+	for _, mistake := range []error{ // none is remembered
+		err(lim.Allow(ctx, "")), err(lim.AllowN(ctx, "a", -1)), lim.Settle(ctx, reserved, -1),
+	} {
+		if mistake == nil {
+			t.Error("no error")
+		}
+	}
+	want := []limittest.Call{
+		{"AllowN", "allow", 1}, {"AllowN", "allow", 0}, {"Peek", "peek", 1}, {"Reserve", "reserve", 5}, {"Reserve", "free", 0}, {"AllowN", "wait", 2},
+		{"Refund", "allow", 1}, {"Settle", "reserve", 9}, {"Settle", "free", 0}, {"Reset", "reset", 0}, {"AllowN", "last", 1},
+	}
+	if got := limittest.Calls(lim); !slices.Equal(got, want) {
+		t.Errorf("calls:\n%v\nwant\n%v", got, want)
+	}
+}
+
+func err(_ core.Result, err error) error { return err }
+
+// TestSlots takes slots, gives them back, and has a context that ends with neither.
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	var held []int64
+	observe := core.Observe(func(_ context.Context, e core.Event) {
+		if e.Kind == core.EventSlots {
+			held = append(held, e.Cost)
+		}
+	})
+	lim := limittest.Allow(core.InFlight(5), core.FixedWindow(core.PerMinute(10)), observe)
+	var results []core.Result
+	for range 4 { // more than there are: each time all are free
+		res, err := lim.AllowN(t.Context(), "a", 2)
+		if err != nil || !res.Allowed || !res.HasSlots() {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		results = append(results, res)
+	}
+	ctx, cancel := lim.SlotContext(t.Context(), results[0])
+	defer cancel()
+	reserved, err := lim.Reserve(t.Context(), "b", 1)
+	for range 2 {
+		err = errors.Join(err, lim.Release(t.Context(), results[0]), lim.Refund(t.Context(), results[1]), lim.Settle(t.Context(), reserved, 3))
+	}
+	err = errors.Join(err, lim.Release(t.Context(), results[2]), lim.Release(t.Context(), results[3]))
+	if err != nil || ctx.Err() != nil {
+		t.Error(err, ctx.Err())
+	}
+	got := limittest.Calls(lim)
+	want := []limittest.Call{{"Reserve", "b", 1}, {"Release", "a", 2}, {"Refund", "a", 2}, {"Settle", "b", 3}, {"Release", "a", 2}, {"Release", "a", 2}}
+	if !slices.Equal(got[4:], want) {
+		t.Errorf("calls:\n%v\nwant\n%v", got[4:], want)
+	}
+	if want := []int64{2, 2, 2, 2, 1, -2, -2, -1, -2, -2}; !slices.Equal(held, want) {
+		t.Errorf("slots held, by events: %v, want %v", held, want)
+	}
+	if res, err := limittest.Deny(time.Second, core.InFlight(5)).Allow(t.Context(), "a"); err != nil || res.Allowed || res.HasSlots() {
+		t.Errorf("denied: %+v, %v", res, err)
+	}
+}
+
+// TestWith derives limiters, which answer as the one that they are derived from, with
+// the numbers that they were given.
+func TestWith(t *testing.T) {
+	t.Parallel()
+	for _, lim := range []*core.Limiter{limittest.Allow(), limittest.Deny(time.Second), limittest.Unavailable()} {
+		derived, err := lim.With(core.TokenBucket(core.PerMinute(250)), core.InFlight(3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, wantErr := lim.Allow(t.Context(), "a")
+		res, err := derived.Allow(t.Context(), "a")
+		if res.Allowed != want.Allowed || res.RetryAfter != want.RetryAfter || errors.Is(err, core.ErrUnavailable) != errors.Is(wantErr, core.ErrUnavailable) {
+			t.Errorf("%+v, %v; want %+v, %v", res, err, want, wantErr)
+		}
+		if err == nil && slices.Collect(res.All())[0].Limit != 250 {
+			t.Errorf("another limit: %+v", res)
+		}
+		if err := lim.Refund(t.Context(), res); err != nil {
+			t.Error(err)
+		}
+		calls := limittest.Calls(lim)
+		if len(calls) < 2 || !slices.Equal(limittest.Calls(derived), calls) {
+			t.Errorf("%v, of the derived one %v", calls, limittest.Calls(derived))
+		}
+		if _, err := lim.With(core.TokenBucket(core.PerMinute(0))); err == nil {
+			t.Error("a wrong limit was accepted")
+		}
+	}
+}
+
+// TestObserved checks that observers see the decisions, as those of any limiter.
+func TestObserved(t *testing.T) {
+	t.Parallel()
+	var seen []core.Event
+	observe := core.Observe(func(_ context.Context, e core.Event) { seen = append(seen, e) })
+	for _, lim := range []*core.Limiter{limittest.Allow(observe), limittest.Deny(time.Second, observe), limittest.Unavailable(observe)} {
+		_, _ = lim.AllowN(t.Context(), "a", 2)
+		_, _ = lim.Peek(t.Context(), "a")
+	}
+	if len(seen) != 3 || !seen[0].Result.Allowed || seen[1].Result.Allowed || !errors.Is(seen[2].Err, core.ErrUnavailable) || seen[0].Cost != 2 {
+		t.Errorf("events: %+v", seen)
+	}
+}
+
+// TestNothingRuns lets time go on in a bubble, which must be empty in the end: no
+// goroutine keeps what is held, and only Wait waits.
+func TestNothingRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		allow := limittest.Allow()
+		res, err := allow.Reserve(t.Context(), "a", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		allow.KeepHeld(res)
+		if _, err := limittest.Deny(time.Hour).Allow(t.Context(), "a"); err != nil || time.Since(began) != 0 {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(150*time.Minute, cancel)
+		deny := limittest.Deny(time.Hour)
+		if _, err := deny.Wait(ctx, "a"); !errors.Is(err, context.Canceled) || len(limittest.Calls(deny)) != 3 {
+			t.Errorf("Wait: %v, %v", err, limittest.Calls(deny))
+		}
+		brief, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		now := time.Now()
+		if _, err := deny.Wait(brief, "a"); !errors.Is(err, context.DeadlineExceeded) || !time.Now().Equal(now) {
+			t.Errorf("Wait with a deadline: %v after %v", err, time.Since(now))
+		}
+	})
+}
+
+// TestConcurrent is for the race detector.
+func TestConcurrent(t *testing.T) {
+	t.Parallel()
+	lim := limittest.Allow()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 100 {
+				if res, err := lim.Allow(t.Context(), "a"); err != nil || !res.Allowed {
+					t.Error(res, err)
+				}
+				_ = limittest.Calls(lim)
+			}
+		})
+	}
+	all.Wait()
+	if n := len(limittest.Calls(lim)); n != 800 {
+		t.Errorf("%d calls, want 800", n)
+	}
+}
+
+// TestMistakes checks that what is wrong panics at once, and says what is allowed.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	memory, err := core.NewMemory("mine", core.TokenBucket(core.PerMinute(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, mistake := range map[string]func(){
+		"Deny(0s): allowed is 1µs to 400 days": func() { limittest.Deny(0) },
+		"Deny(-1s)":                            func() { limittest.Deny(-time.Second) },
+		"allowed is 1µs":                       func() { limittest.Deny(core.Never) },
+		"the count is 0":                       func() { limittest.Allow(core.TokenBucket(core.PerMinute(0))) },
+		"option 1 is nil":                      func() { limittest.Unavailable(nil) },
+		`Calls: the limiter "mine" is not of`:  func() { limittest.Calls(memory) },
+	} {
+		if got := panicOf(mistake); !strings.Contains(got, want) || !strings.HasPrefix(got, "limittest: ") {
+			t.Errorf("panic %q, want %q", got, want)
+		}
+	}
+}
+
+func panicOf(f func()) (message string) {
+	defer func() { message, _ = recover().(string) }()
+	f()
+	return ""
+}
