@@ -17,12 +17,15 @@ type receipt struct {
 	id     algorithm.Ref // the ChargeID; with several limits it is in the Result of each
 	held   *reservation  // of Reserve, and where there are slots; or nil
 	alive  *liveness     // where there are slots
+	lease  *lease        // of which the units were taken, or nil
 }
 
 // Refund takes back what was charged for r, as far as it still counts and can be told
 // apart: a window or a log gives back to the window that was charged and never to a
-// later one (a [SlidingWindowCounter] only while that is the current one), a bucket only while nothing was charged after r, and then what has not
-// drained. Where it is known beforehand that a charge may be taken back,
+// later one (a [SlidingWindowCounter] only while that is the current one), a bucket only
+// while nothing was charged after r, and then what has not drained. What came from a lease
+// goes back to that, and is kept once it has ended; see [Lease]. Where it is known
+// beforehand that a charge may be taken back,
 // [Limiter.Reserve] is exact. For a reserved Result Refund is Settle with a cost of 0.
 // Slots of [InFlight] are free again.
 //
@@ -42,6 +45,10 @@ func (l *Limiter) Refund(ctx context.Context, r Result) error {
 		return err
 	}
 	limits, key, n := r.receipt.limits, r.receipt.key, r.receipt.n
+	if le := r.receipt.lease; le != nil {
+		le.give(n)
+		return nil
+	}
 	var ids []algorithm.Ref
 	if held != nil {
 		ids, _, _ = l.end(ctx, held, n)

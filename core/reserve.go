@@ -73,6 +73,10 @@ func (l *Limiter) Settle(ctx context.Context, r Result, actual int64) error {
 		return err
 	}
 	limits, key, n := r.receipt.limits, r.receipt.key, r.receipt.n
+	if held.settleInLease(n, actual) {
+		l.renewer.forget(held)
+		return nil
+	}
 	refs, known, err := l.end(ctx, held, n)
 	if err != nil {
 		return err
