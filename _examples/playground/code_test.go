@@ -18,7 +18,7 @@ import (
 // of the lane.
 func TestCode(t *testing.T) {
 	t.Parallel()
-	for _, c := range []config{defaults(), {Rate: 7, Burst: 1, Traffic: 1, Shape: steady}} {
+	for n, c := range []config{defaults(), {Rate: 7, Burst: 1, Traffic: 1, Shape: steady}} {
 		dir := t.TempDir()
 		var print, want strings.Builder
 		for i, p := range plans(c) {
@@ -33,8 +33,9 @@ func TestCode(t *testing.T) {
 			if err := os.WriteFile(file, []byte(code), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			// As a user would: outside of this repository it may import nothing internal.
-			run(t, "vet", file)
+			if n == 0 { // the others differ in numbers only
+				run(t, "vet", file)
+			}
 			fmt.Fprintf(&print, "\tfmt.Println(describe(%s))\n", p.expression(c))
 			want.WriteString(describe(p.limitOf(c)) + "\n")
 		}
