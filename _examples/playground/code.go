@@ -12,11 +12,11 @@ import (
 //go:embed program.go.tmpl
 var programText string
 
-var program = template.Must(template.New("program").Parse(programText))
+var programs = template.Must(template.New("program").Parse(programText))
 
 // expression returns the limit of a plan in Go.
-func (p plan) expression(c config) string {
-	arguments := []string{fmt.Sprintf("core.Per(%d, %d*time.Second)", c.Rate, int(period.Seconds()))}
+func (p plan) expression() string {
+	arguments := []string{fmt.Sprintf("core.Per(%d, %d*time.Second)", p.rate, int(period.Seconds()))}
 	if p.variant.Kind.Bucket {
 		arguments = append(arguments, fmt.Sprintf("core.Burst(%d)", p.burst))
 	}
@@ -26,10 +26,10 @@ func (p plan) expression(c config) string {
 	return fmt.Sprintf("core.%s(%s)", limits.Constructor(p.variant.Kind), strings.Join(arguments, ", "))
 }
 
-// code returns a program that has the limit of a plan.
-func (p plan) code(c config) string {
+// program returns a program that has the limit of a plan.
+func (p plan) program() string {
 	var b strings.Builder
-	if err := program.Execute(&b, map[string]string{"Limit": p.expression(c), "Policy": p.policy}); err != nil {
+	if err := programs.Execute(&b, map[string]string{"Limit": p.expression(), "Option": p.code}); err != nil {
 		panic(err) // not reached: the template is tested
 	}
 	return b.String()

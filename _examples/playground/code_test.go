@@ -22,11 +22,11 @@ func TestCode(t *testing.T) {
 		dir := t.TempDir()
 		var print, want strings.Builder
 		for i, p := range plans(c) {
-			code := p.code(c)
+			code := p.program()
 			if formatted, err := format.Source([]byte(code)); err != nil || string(formatted) != code {
 				t.Errorf("%s: not as gofmt has it (%v):\n%s", p.name, err, code)
 			}
-			if !strings.Contains(code, p.expression(c)) || p.policy != "" && !strings.Contains(code, "core."+p.policy+"(),") {
+			if !strings.Contains(code, p.expression()) || !strings.Contains(code, p.code) {
 				t.Errorf("%s: the program lacks its limit:\n%s", p.name, code)
 			}
 			file := filepath.Join(dir, fmt.Sprintf("copied%d.go", i))
@@ -36,8 +36,8 @@ func TestCode(t *testing.T) {
 			if n == 0 { // the others differ in numbers only
 				run(t, "vet", file)
 			}
-			fmt.Fprintf(&print, "\tfmt.Println(describe(%s))\n", p.expression(c))
-			want.WriteString(describe(p.limitOf(c)) + "\n")
+			fmt.Fprintf(&print, "\tfmt.Println(describe(%s))\n", p.expression())
+			want.WriteString(describe(p.limitOf()) + "\n")
 		}
 		file := filepath.Join(dir, "limits.go")
 		if err := os.WriteFile(file, []byte(fmt.Sprintf(printer, print.String())), 0o600); err != nil {

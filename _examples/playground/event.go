@@ -23,7 +23,7 @@ type hello struct {
 // described is what the page must know of a lane to draw it.
 type described struct {
 	Name    string `json:"name"`
-	Policy  string `json:"policy"`  // its outage policy, if it shows that and not its algorithm
+	Group   string `json:"group"`
 	Bucket  bool   `json:"bucket"`  // its capacity is the burst
 	Delays  bool   `json:"delays"`  // it holds what it admits until its turn has come
 	Windows bool   `json:"windows"` // it counts in windows, which begin at multiples of the period
@@ -55,6 +55,16 @@ type decision struct {
 	Source  string  `json:"source"`
 }
 
+// counted reports how many decisions of a lane with leases were made since the last such
+// event, by who made them.
+type counted struct {
+	Lane   string  `json:"lane"`
+	At     float64 `json:"at"`
+	Leased int64   `json:"leased"` // this process, which has leased units
+	Redis  int64   `json:"redis"`
+	Other  int64   `json:"other"` // the outage policy
+}
+
 // A response is the response to one request of the traffic.
 type response struct {
 	Lane   string   `json:"lane"`
@@ -83,6 +93,7 @@ func (outage) name() string   { return "outage" }
 func (decision) name() string { return "decision" }
 func (response) name() string { return "response" }
 func (levels) name() string   { return "levels" }
+func (counted) name() string  { return "counted" }
 
 // pageTimeout is how long a page may take to read the events.
 const pageTimeout = 10 * time.Second

@@ -16,28 +16,39 @@ import (
 // clientHeader is the header that names the client of a request.
 const clientHeader = "X-Client"
 
+// The groups of lanes. The page has a section for each.
+const (
+	algorithms = "algorithms"
+	policies   = "policies" // outage policies
+	leases     = "leases"
+)
+
 // A plan says what the limiter of a lane is made of.
 type plan struct {
-	name    string // of the lane: that of its algorithm or of its outage policy
+	name    string // of the lane: that of its algorithm or of its option
+	group   string
 	variant limits.Variant
+	rate    int64  // units per period
 	burst   int64  // of a bucket
-	policy  string // the outage policy as in Go, such as "FailOpen"; empty for the default
+	code    string // the option in Go, if it has one
 	option  core.Option
 }
 
-// plans returns a plan for each algorithm, and one for each outage policy.
+// plans returns a plan for each algorithm, one for each outage policy, and one with
+// leases.
 func plans(c config) []plan {
 	var all []plan
 	for _, v := range limits.Aligned() {
-		all = append(all, plan{name: v.Kind.Name, variant: v, burst: c.Burst})
+		all = append(all, plan{name: v.Kind.Name, group: algorithms, variant: v, rate: c.Rate, burst: c.Burst})
 	}
 	for _, p := range []plan{
-		{name: "fail_local", policy: "FailLocal", option: core.FailLocal()},
-		{name: "fail_open", policy: "FailOpen", option: core.FailOpen()},
-		{name: "fail_closed", policy: "FailClosed", option: core.FailClosed()},
-	} {
 		// With a small burst the limit shows soon after the policy has begun to decide.
-		p.variant, p.burst = limits.Named(algorithm.TokenBucket.Name), min(c.Burst, 2)
+		{name: "fail_local", group: policies, rate: c.Rate, burst: 2, code: "core.FailLocal()", option: core.FailLocal()},
+		{name: "fail_open", group: policies, rate: c.Rate, burst: 2, code: "core.FailOpen()", option: core.FailOpen()},
+		{name: "fail_closed", group: policies, rate: c.Rate, burst: 2, code: "core.FailClosed()", option: core.FailClosed()},
+		{name: "lease", group: leases, rate: 2 * hotTraffic, burst: 2 * hotTraffic, code: "core.Lease(time.Second)", option: core.Lease(time.Second)},
+	} {
+		p.variant = limits.Named(algorithm.TokenBucket.Name)
 		all = append(all, p)
 	}
 	return all
@@ -52,6 +63,7 @@ type lane struct {
 	limiter *core.Limiter
 	handler http.Handler
 	clock   func() time.Time // Redis's
+	counter counter          // of leases
 }
 
 // newLanes makes the lanes of the session called id. When c changes, the new lanes
@@ -60,9 +72,11 @@ type lane struct {
 func newLanes(client core.Client, id string, c config, clock func() time.Time, observe func(hit, decision), options ...core.Option) ([]*lane, error) {
 	var lanes []*lane
 	for _, p := range plans(c) {
-		l := &lane{plan: p, limit: p.limitOf(c), clock: clock}
+		l := &lane{plan: p, limit: p.limitOf(), clock: clock}
 		watch := core.Observe(func(ctx context.Context, e core.Event) {
-			if h, ok := ctx.Value(hitKey{}).(hit); ok && e.Kind == core.EventDecision {
+			if p.group == leases {
+				l.counter.count(e)
+			} else if h, ok := ctx.Value(hitKey{}).(hit); ok && e.Kind == core.EventDecision {
 				observe(h, l.decision(h, e))
 			}
 		})
@@ -84,8 +98,8 @@ func newLanes(client core.Client, id string, c config, clock func() time.Time, o
 	return lanes, nil
 }
 
-func (p plan) limitOf(c config) core.Limit {
-	return p.variant.With(core.Per(c.Rate, period), limits.Settings{Burst: p.burst})
+func (p plan) limitOf() core.Limit {
+	return p.variant.With(core.Per(p.rate, period), limits.Settings{Burst: p.burst})
 }
 
 func closeLanes(lanes []*lane) {
@@ -96,7 +110,7 @@ func closeLanes(lanes []*lane) {
 
 func (l *lane) described() described {
 	kind := l.variant.Kind
-	return described{l.name, l.policy, kind.Bucket, kind.Delays, l.variant.Aligned}
+	return described{l.name, l.group, kind.Bucket, kind.Delays, l.variant.Aligned}
 }
 
 func served(w http.ResponseWriter, _ *http.Request) {
@@ -144,7 +158,7 @@ func (l *lane) answer(ctx context.Context, h hit) response {
 // fraction, so that its curve falls smoothly.
 func (l *lane) used(r core.Result) float64 {
 	if l.variant.Kind.Bucket {
-		return r.ResetAfter.Seconds() * float64(l.limit.Rate().Count()) / period.Seconds()
+		return r.ResetAfter.Seconds() * float64(l.rate) / period.Seconds()
 	}
 	return float64(r.Limit - r.Remaining)
 }

@@ -48,7 +48,7 @@ func TestAttackOnEachAlgorithm(t *testing.T) {
 		for _, a := range c.arrivals(n) {
 			now = time.Duration(n)*period + a.at
 			server.SetTime(start.Add(now))
-			for _, l := range streams(c, lanes)[0].lanes {
+			for _, l := range streams(c, lanes)[algorithms].lanes {
 				if l.variant.Kind.Delays { // its handler would hold the request in real time
 					if r, err := l.limiter.Allow(t.Context(), keyOf(a.client)); err == nil && r.Allowed {
 						admitted[l.name] = append(admitted[l.name], now+r.Delay)
@@ -67,7 +67,7 @@ func TestAttackOnEachAlgorithm(t *testing.T) {
 		"gcra":                   {10, 13},
 		"leaky_bucket":           {10, 10},
 	}
-	for _, l := range streams(c, lanes)[0].lanes {
+	for _, l := range streams(c, lanes)[algorithms].lanes {
 		want, ok := bounds[l.name]
 		if !ok {
 			want = [2]int{10, 20} // no algorithm denies what is within its limit, or admits more than twice of it

@@ -13,17 +13,17 @@ type stream struct {
 	lanes []*lane
 }
 
-// streams returns the traffic of c: that of its shape for the algorithms, and a steady
-// one of twice the limit for the outage policies, so that each shows at once.
-func streams(c config, lanes []*lane) []stream {
-	twice := config{Rate: c.Rate, Traffic: 2 * c.Rate, Shape: steady}
-	all := []stream{{config: c}, {config: twice}}
+// streams returns the traffic of each group: for the algorithms that of the page's
+// controls, for the outage policies a steady one of twice the limit, so that each shows
+// at once, and for leases one that makes a key hot.
+func streams(c config, lanes []*lane) map[string]*stream {
+	all := map[string]*stream{
+		algorithms: {config: c},
+		policies:   {config: config{Rate: c.Rate, Traffic: 2 * c.Rate, Shape: steady}},
+		leases:     {config: config{Rate: 2 * hotTraffic, Traffic: hotTraffic, Shape: steady}},
+	}
 	for _, l := range lanes {
-		i := 0
-		if l.policy != "" {
-			i = 1
-		}
-		all[i].lanes = append(all[i].lanes, l)
+		all[l.group].lanes = append(all[l.group].lanes, l)
 	}
 	return all
 }

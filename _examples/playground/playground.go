@@ -124,7 +124,7 @@ func (p *playground) hit(w http.ResponseWriter, r *http.Request) {
 	_, lanes := s.current()
 	name := r.PathValue("lane")
 	for _, l := range lanes {
-		if l.name == name {
+		if l.name == name && l.group != leases {
 			chosen = l
 		}
 	}

@@ -18,7 +18,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// lanesOfAll is how many lanes a page has: one for each algorithm and each outage policy.
+// lanesOfAll is how many lanes a page has beside that with leases: one for each algorithm
+// and each outage policy.
 var lanesOfAll = len(limits.Aligned()) + 3
 
 // serve starts a playground as main does with -redis.
@@ -127,7 +128,7 @@ func TestStream(t *testing.T) {
 	p := follow(t, url)
 	var h hello
 	p.next("hello", &h)
-	if h.Config != defaults() || h.Period != 5000 || h.ID == "" || len(h.Lanes) != lanesOfAll {
+	if h.Config != defaults() || h.Period != 5000 || h.ID == "" || len(h.Lanes) != lanesOfAll+1 {
 		t.Errorf("hello: %+v", h)
 	}
 	var c changed

@@ -94,9 +94,10 @@ func (s *session) set(c config) error {
 		return err
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	closeLanes(s.lanes)
+	old := s.lanes
 	s.config, s.lanes = c, lanes
+	s.mu.Unlock()
+	closeLanes(old)
 	return nil
 }
 
@@ -183,7 +184,7 @@ func (s *session) run(ctx context.Context) error {
 func (s *session) report(c config, lanes []*lane, since time.Time) {
 	e := changed{Config: c, At: millis(since), Code: make(map[string]string, len(lanes))}
 	for _, l := range lanes {
-		e.Code[l.name] = l.code(c)
+		e.Code[l.name] = l.program()
 	}
 	s.emit(e)
 }
@@ -194,9 +195,13 @@ func (s *session) play(ctx context.Context) {
 	start, live := s.start, s.live
 	traffic, stop := context.WithCancel(ctx)
 	defer stop()
-	for _, t := range streams(c, lanes) {
+	for group, t := range streams(c, lanes) {
 		s.tasks.Go(func() {
 			for a := range t.traffic(traffic, start, live, s.clock) {
+				if group == leases {
+					s.hot(ctx, a.client, t.lanes)
+					continue
+				}
 				s.send(ctx, hit{a.client, "traffic"}, t.lanes, nil)
 			}
 		})
@@ -216,12 +221,19 @@ func (s *session) play(ctx context.Context) {
 // send sends a request to several lanes at the same time.
 func (s *session) send(ctx context.Context, h hit, lanes []*lane, but *lane) {
 	for _, l := range lanes {
-		if but != nil && l.name == but.name {
+		if l.group == leases || but != nil && l.name == but.name {
 			continue
 		}
 		s.tasks.Go(func() {
 			s.emit(l.answer(ctx, h))
 		})
+	}
+}
+
+// hot has lanes decide on a request that is one of very many.
+func (s *session) hot(ctx context.Context, client string, lanes []*lane) {
+	for _, l := range lanes {
+		s.tasks.Go(func() { l.decide(ctx, client) })
 	}
 }
 
@@ -239,6 +251,13 @@ func (s *session) peek(ctx context.Context) {
 		for _, client := range c.clients() {
 			s.emit(levelsOf(ctx, client, lanes))
 		}
+		for _, l := range lanes {
+			if l.group == leases {
+				e := l.counter.take()
+				e.Lane, e.At = l.name, millis(s.clock())
+				s.emit(e)
+			}
+		}
 	}
 }
 
@@ -247,6 +266,9 @@ func (s *session) peek(ctx context.Context) {
 func levelsOf(ctx context.Context, client string, lanes []*lane) levels {
 	e := levels{Client: client, Levels: make(map[string]level, len(lanes))}
 	for _, l := range lanes {
+		if l.group == leases { // it would ask Redis, which they need not
+			continue
+		}
 		if r, err := l.limiter.Peek(ctx, keyOf(client)); err == nil && r.Limit > 0 {
 			at := r.At
 			if r.Source != core.SourceRedis {

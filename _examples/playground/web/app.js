@@ -32,9 +32,9 @@ function follow() {
   const on = (name, f) => events.addEventListener(name, (e) => f(JSON.parse(e.data)))
   on("hello", (e) => {
     if (lanes.length === 0) {
-      lanes.push(...makeLanes(e.lanes, (policy) => byId(policy ? "policies" : "algorithms")))
+      lanes.push(...makeLanes(e.lanes))
       for (const lane of lanes) lane.section.querySelector(".code").addEventListener("click", () => code.open(lane))
-      panel.offer(lanes)
+      panel.offer(lanes.filter((lane) => lane.group !== "leases"))
     }
     page.session = panel.session = e.id
     page.period = e.period
@@ -74,6 +74,7 @@ function follow() {
       lane.history.level(e.client, level.at, level.used)
     }
   })
+  on("counted", (e) => lanes.find((lane) => lane.id === e.lane)?.tally.add(e))
   on("response", (e) => panel.answered(e))
   events.onerror = () => {
     page.session = panel.session = ""
@@ -138,15 +139,15 @@ byId("pause").addEventListener("click", () => {
 const behind = 150 // ms
 
 function render() {
-  const width = lanes[0].canvas.clientWidth
-  const span = Math.min(14, Math.max(10, width / 40)) * 1000
   const now = page.paused || page.lost || clock() - behind
   for (const lane of lanes) {
+    const width = lane.canvas.clientWidth
     lane.words = draw(lane.canvas, lane.history, {
-      now, span, period: page.period, limit: page.config.rate, windows: lane.windows, colour: page.colour, outages: page.outages,
-      capacity: lane.policy ? Math.min(page.config.burst, 2) : lane.bucket ? page.config.burst : page.config.rate,
-      clients: page.config.shape === "clients" && !lane.policy ? ["a", "b"] : ["a"],
-      promised: !lane.policy, broken: lane.verdict?.broken ?? false,
+      now, span: Math.min(20, Math.max(10, width / 40)) * 1000, period: page.period, limit: page.config.rate, windows: lane.windows,
+      capacity: lane.group === "leases" ? 20 : lane.group === "policies" ? 2 : lane.bucket ? page.config.burst : page.config.rate,
+      clients: page.config.shape === "clients" && lane.group === "algorithms" ? ["a", "b"] : ["a"],
+      promised: lane.group === "algorithms", broken: lane.verdict?.broken ?? false,
+      tally: lane.group === "leases" ? lane.tally : null, outages: page.outages, colour: page.colour,
     })
   }
 }
@@ -157,7 +158,9 @@ let [pending, since, spoken] = ["", 0, -listen]
 function report() {
   if (page.ahead === -Infinity || page.lost) return
   const long = 600_000 // ms: what a paused page shows is kept that long
-  for (const lane of lanes) lane.history.forget(page.paused && clock() - page.paused < long ? page.paused : clock())
+  for (const lane of lanes) {
+    for (const past of [lane.history, lane.tally]) past.forget(page.paused && clock() - page.paused < long ? page.paused : clock())
+  }
   if (page.paused) return
   for (const lane of lanes) {
     showLane(lane, clock(), page)

@@ -1,5 +1,6 @@
 // Draws one lane: the level of its bucket or window above, its requests in rows below.
 import { densest } from "./history.js"
+import { drawTally } from "./lease.js"
 
 const row = 14      // px, the height of a row
 const strip = 17    // px at the top, for words: no line crosses them
@@ -15,7 +16,7 @@ export function colours() {
 }
 
 // draw draws a view, and returns where it has put words, as [left, top, right, bottom]. The view is
-// {now, span, period, clients, capacity, limit, windows, outages, promised, broken, colour}.
+// {now, span, period, clients, capacity, limit, windows, outages, promised, broken, tally, colour}.
 export function draw(canvas, history, view) {
   const ratio = window.devicePixelRatio || 1
   const [width, height] = [canvas.clientWidth, canvas.clientHeight]
@@ -45,14 +46,20 @@ export function draw(canvas, history, view) {
   drawOutages(plot)
   drawBand(plot)
   drawWindows(plot)
-  for (const client of view.clients) drawLevel(plot, client)
-  drawWaiting(plot)
-  drawLimit(plot)
-  view.clients.forEach((client, i) => drawMarks(plot, client, true, plot.base + 4 + (i + 0.5) * row))
-  drawMarks(plot, null, false, plot.base + 4 + (rows - 0.5) * row)
+  if (view.tally) drawTally({ ...plot, row })
+  else drawRequests(plot)
   c.restore()
   if (view.clients.length > 1) view.clients.forEach((client, i) => number(plot, client, plot.base + 4 + (i + 0.5) * row))
   return plot.words
+}
+
+function drawRequests(plot) {
+  const { clients, base } = plot
+  for (const client of clients) drawLevel(plot, client)
+  drawWaiting(plot)
+  drawLimit(plot)
+  clients.forEach((client, i) => drawMarks(plot, client, true, base + 4 + (i + 0.5) * row))
+  drawMarks(plot, null, false, base + 4 + (clients.length + 0.5) * row)
 }
 
 // drawAxis writes the limit and zero beside the plot.

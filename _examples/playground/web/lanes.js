@@ -1,5 +1,6 @@
 // The lanes, one for each limiter: their names, their texts on the page, and the summary of all.
 import { History } from "./history.js"
+import { Tally } from "./lease.js"
 import { verdict } from "./promise.js"
 
 const docs = "https://github.com/redislimit/redislimit/blob/main/docs/"
@@ -15,12 +16,13 @@ const texts = {
   fail_local: ["Fail local, the default", "Each process goes on limiting by itself.", "operating.md#when-redis-does-not-answer"],
   fail_open: ["Fail open", "Everything passes.", "operating.md#when-redis-does-not-answer"],
   fail_closed: ["Fail closed", "Nothing passes: logins and payments.", "operating.md#when-redis-does-not-answer"],
+  lease: ["Token bucket with a lease", "Columns: decided in this process. Dots: Redis was asked.", "leases.md#for-whom"],
 }
 
 // makeLanes makes the lanes that the server has. One without texts here has its name only.
-export function makeLanes(described, parentOf) {
+export function makeLanes(described) {
   const template = document.getElementById("lane")
-  return described.map(({ name: id, policy, bucket, delays, windows }) => {
+  return described.map(({ name: id, group, bucket, delays, windows }) => {
     const [name, why, about] = texts[id] ?? [capital(id.replaceAll("_", " ")), "", "algorithms.md"]
     const section = template.content.firstElementChild.cloneNode(true)
     const title = section.querySelector("h3")
@@ -29,10 +31,10 @@ export function makeLanes(described, parentOf) {
     section.setAttribute("aria-labelledby", id)
     section.querySelector(".why").textContent = why
     section.querySelector(".code").setAttribute("aria-label", `Copy as Go: ${name}`)
-    parentOf(policy).append(section)
+    document.getElementById(group).append(section)
     return {
-      id, name, policy, bucket, leaky: delays, windows, exact: id === "sliding_window_log", docs: docs + about,
-      section, history: new History(), canvas: section.querySelector("canvas"),
+      id, name, group, bucket, leaky: delays, windows, exact: id === "sliding_window_log", docs: docs + about,
+      section, history: new History(), tally: new Tally(), canvas: section.querySelector("canvas"),
     }
   })
 }
@@ -40,28 +42,50 @@ export function makeLanes(described, parentOf) {
 const capital = (text) => text[0].toUpperCase() + text.slice(1)
 
 // showLane writes the numbers of a lane into the page.
-export function showLane(lane, now, { period, config, away, turned }) {
+export function showLane(lane, now, page) {
   const { history, section } = lane
-  const { admitted, denied, held } = history.totals
   const [count, more, because] = [".count", ".more", ".because"].map((name) => section.querySelector(name))
-  if (lane.policy) {
-    const from = Math.max(now - period, turned)
-    const asked = history.askedIn("a", from, now)
-    const who = { FailLocal: "this process counts", FailOpen: "nobody counts", FailClosed: "nobody may pass" }[lane.policy]
-    write(count, [strong(history.servedIn("a", from, now)), ` of ${asked} served`])
-    write(more, [])
-    write(because, [away ? who : "Redis counts"])
-  } else {
-    lane.verdict = verdict(lane, history.served("a"), config, period)
-    const { most, broken } = lane.verdict
-    write(count, [strong(most.count, broken), ` at most in ${period / 1000} s`])
-    write(more, [lane.leaky ? `waiting ${history.waiting(now)}, denied ${denied}` : `denied ${denied}`])
-    write(because, [broken ? "breaks its promise: a bug!" : away ? "this process counts" : most.count > 0 ? lane.verdict.because : ""])
-    section.dataset.peak = most.count
+  const texts = { algorithms: aboutAlgorithm, policies: aboutPolicy, leases: aboutLease }[lane.group](lane, now, page)
+  write(count, texts.count)
+  write(more, [texts.more ?? ""])
+  write(because, [texts.because ?? ""])
+  Object.assign(section.dataset, history.totals)
+  lane.canvas.setAttribute("aria-label", `${lane.name}: ${[count, more, because].map((e) => e.textContent).filter((text) => text).join(", ")}`)
+}
+
+function aboutAlgorithm(lane, now, { period, config, away }) {
+  const { history, section } = lane
+  lane.verdict = verdict(lane, history.served("a"), config, period)
+  const { most, broken, because } = lane.verdict
+  const { denied } = history.totals
+  section.dataset.peak = most.count
+  return {
+    count: [strong(most.count, broken), ` at most in ${period / 1000} s`],
+    more: lane.leaky ? `waiting ${history.waiting(now)}, denied ${denied}` : `denied ${denied}`,
+    because: broken ? "breaks its promise: a bug!" : away ? "this process counts" : most.count > 0 ? because : "",
   }
-  Object.assign(section.dataset, { admitted, denied, held })
-  const texts = [count, more, because].map((e) => e.textContent).filter((text) => text)
-  lane.canvas.setAttribute("aria-label", `${lane.name}: ${texts.join(", ")}`)
+}
+
+const deciders = { fail_local: "this process counts", fail_open: "nobody counts", fail_closed: "nobody may pass" }
+
+function aboutPolicy(lane, now, { period, away, turned }) {
+  const from = Math.max(now - period, turned) // since Redis stopped or came back
+  const { history } = lane
+  return {
+    count: [strong(history.servedIn("a", from, now)), ` of ${history.askedIn("a", from, now)} served`],
+    because: away ? deciders[lane.id] : "Redis counts",
+  }
+}
+
+function aboutLease(lane, now, { period, away }) {
+  const { leased, redis, other } = lane.tally.sums(now - period, now)
+  const all = leased + redis + other
+  if (all === 0) return { count: ["nothing yet"] }
+  lane.section.dataset.share = leased / all
+  return {
+    count: [strong(`${(100 * leased / all).toFixed(1)} %`), ` of ${all} decisions never left the process`],
+    because: away && other > 0 ? "the lease has ended; this process counts" : `Redis was asked ${redis} times in ${period / 1000} s`,
+  }
 }
 
 function strong(text, broken = false) {
@@ -80,7 +104,7 @@ function write(element, parts) {
 // summary says what to see in the charts.
 export function summary(lanes, { period, config }) {
   const { shape, traffic, rate, burst } = config
-  const algorithms = lanes.filter((lane) => !lane.policy)
+  const algorithms = lanes.filter((lane) => lane.group === "algorithms")
   const limit = `${rate} per ${period / 1000} s`
   const fixed = algorithms.find((lane) => lane.windows)
   switch (shape) {
