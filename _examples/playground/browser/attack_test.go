@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -22,10 +23,13 @@ func TestBoundaryAttack(t *testing.T) {
 	server := start(t)
 	p := open(t, server.url+"/", desktop, height)
 	p.until("live", `document.getElementById("state").textContent === "Live"`)
+	if denied := p.lane("sliding_window_log", "denied"); denied == 0 {
+		p.until("traffic of before the page was opened", laneOf("sliding_window_log", "denied")+" > 0")
+	}
 	before := eval[string](p, chart("fixed_window"))
 	p.until("more than the limit through the fixed window", laneOf("fixed_window", "peak")+" > 10")
 	p.until("all of the attack", laneOf("sliding_window_log", "denied")+" >= 15")
-	p.until("the summary of the attack", `document.getElementById("summary").textContent.startsWith("Around a boundary the fixed window let")`)
+	p.until("the summary of the attack", `document.getElementById("summary").textContent.startsWith("Around a window boundary the fixed window let")`)
 	p.until("requests held and served", laneOf("leaky_bucket", "peak")+" > 7")
 	if eval[string](p, chart("fixed_window")) == before {
 		t.Error("the chart did not move")
@@ -39,7 +43,8 @@ func TestBoundaryAttack(t *testing.T) {
 		}
 	}
 
-	light := p.keep("playground-light.png")
+	p.until("all served by the leaky bucket, and the attack still on screen", laneOf("leaky_bucket", "peak")+" === 10")
+	light := p.keep("playground-attack.png")
 	if os.Getenv(picturesEnv) != "" {
 		picture := slim(t, light)
 		if len(picture) > 200_000 {
@@ -47,18 +52,13 @@ func TestBoundaryAttack(t *testing.T) {
 		}
 		write(t, filepath.Join(docsDir, "playground.png"), picture)
 	}
-	p.prefer("prefers-color-scheme", "dark")
-	p.keep("playground-dark.png")
-	for _, width := range []int64{desktop, 700, 320, phoneWidth} {
+	for _, width := range []int64{1024, 700, 360, 320} {
 		p.do(chromedp.EmulateViewport(width, phoneHeight))
 		if over := eval[int](p, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
 			t.Errorf("at a width of %d px the page is %d px too wide", width, over)
 		}
+		p.keep(fmt.Sprintf("playground-%d.png", width))
 	}
-	p.keep("playground-phone-dark.png")
-	p.prefer("prefers-color-scheme", "light")
-	p.do(chromedp.ScrollIntoView(chromedp.CSS("[data-lane=sliding_window_counter]")))
-	p.keep("playground-phone-light.png")
 
 	server.stop(t) // while the page still reads events
 	p.allowMessages()

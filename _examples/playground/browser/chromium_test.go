@@ -159,6 +159,12 @@ func eval[T any](p *tab, expression string) T {
 	return get(p, chromedp.Evaluate[T](expression))
 }
 
+// await returns what the promise of a JavaScript expression becomes.
+func await[T any](p *tab, expression string) T {
+	p.t.Helper()
+	return get(p, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+}
+
 // until waits for an expression to be true.
 func (p *tab) until(what, expression string) {
 	p.t.Helper()

@@ -3,6 +3,7 @@ import { colours, draw } from "./chart.js"
 import { Code } from "./code.js"
 import { Controls } from "./controls.js"
 import { makeLanes, showLane, summary } from "./lanes.js"
+import { hot } from "./lease.js"
 import { Panel } from "./panel.js"
 
 const byId = (id) => document.getElementById(id)
@@ -144,7 +145,7 @@ function render() {
     const width = lane.canvas.clientWidth
     lane.words = draw(lane.canvas, lane.history, {
       now, span: Math.min(20, Math.max(10, width / 40)) * 1000, period: page.period, limit: page.config.rate, windows: lane.windows,
-      capacity: lane.group === "leases" ? 20 : lane.group === "policies" ? 2 : lane.bucket ? page.config.burst : page.config.rate,
+      capacity: lane.group === "leases" ? hot : lane.group === "policies" ? 2 : lane.bucket ? page.config.burst : page.config.rate,
       clients: page.config.shape === "clients" && lane.group === "algorithms" ? ["a", "b"] : ["a"],
       promised: lane.group === "algorithms", broken: lane.verdict?.broken ?? false,
       tally: lane.group === "leases" ? lane.tally : null, outages: page.outages, colour: page.colour,

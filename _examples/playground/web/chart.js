@@ -4,7 +4,7 @@ import { drawTally } from "./lease.js"
 
 const row = 14      // px, the height of a row
 const strip = 17    // px at the top, for words: no line crosses them
-const gutter = 18   // px at the left, for the numbers of the axis
+const gutter = 20   // px at the left, for the numbers of the axis
 const near = 100    // ms: marks closer than that share one number
 const size = "11px "
 

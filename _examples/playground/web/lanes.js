@@ -82,9 +82,10 @@ function aboutLease(lane, now, { period, away }) {
   const all = leased + redis + other
   if (all === 0) return { count: ["nothing yet"] }
   lane.section.dataset.share = leased / all
+  if (away && other > 0) return { count: [strong(other), ` of ${all} decided by the outage policy`], because: "leases are spent to their end" }
   return {
     count: [strong(`${(100 * leased / all).toFixed(1)} %`), ` of ${all} decisions never left the process`],
-    because: away && other > 0 ? "the lease has ended; this process counts" : `Redis was asked ${redis} times in ${period / 1000} s`,
+    because: `Redis was asked ${redis} times in ${period / 1000} s`,
   }
 }
 

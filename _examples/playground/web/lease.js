@@ -22,25 +22,28 @@ export class Tally {
   }
 }
 
-const step = 200 // ms: the width of a column
+const step = 500 // ms: the width of a column
 
-// drawTally draws a column for each step: the decisions of this process above, those of Redis below.
-export function drawTally({ c, x, y, base, now, span, tally, colour, row }) {
-  for (let at = Math.floor((now - span) / step) * step; at <= now; at += step) {
+// hot is how many decisions fill a column, of the traffic that the server makes.
+export const hot = 50
+
+// drawTally draws a column for each step, of the decisions of this process, and a dot below for each that Redis made.
+export function drawTally({ c, x, y, base, row, now, span, tally, colour }) {
+  for (let at = Math.floor((now - span) / step) * step; at + step <= now; at += step) {
     const { leased, redis, other } = tally.sums(at, at + step)
-    const [left, width] = [x(at) + 0.5, x(at + step) - x(at) - 1]
-    const bar = (from, to, tone) => {
+    const [left, width] = [x(at) + 1, x(at + step) - x(at) - 2]
+    const column = (from, to, tone) => {
       c.fillStyle = tone
-      c.fillRect(left, y(to), width, y(from) - y(to))
+      c.fillRect(left, y(Math.min(to, 1.1 * hot)), width, y(from) - y(Math.min(to, 1.1 * hot)))
     }
-    c.globalAlpha = 0.55
-    bar(0, leased, colour.served)
-    bar(leased, leased + other, colour.edge)
+    c.globalAlpha = 0.5
+    column(0, leased, colour.served)
+    column(leased, leased + other, colour.edge)
     c.globalAlpha = 1
     c.fillStyle = colour.held
-    for (let i = 0; i < Math.min(redis, 3); i++) {
+    for (let i = 0; i < redis && 3 + 7 * i < width; i++) {
       c.beginPath()
-      c.arc(left + width / 2, base + 8 + i * (row / 3), 2.6, 0, 2 * Math.PI)
+      c.arc(left + 3 + 7 * i, base + 4 + 0.5 * row, 3, 0, 2 * Math.PI)
       c.fill()
     }
   }
