@@ -17,6 +17,7 @@ const page = {
   session: "", state: "connecting", period: 5000, config: controls.config(), ahead: -Infinity, paused: 0, colour: colours(),
   stopped: false, // by this page
   away: false,    // to the limiters
+  back: false,    // started again, and they have not noticed
   outages: [],    // [{from, to}], by Redis's clock
   turned: 0,      // when Redis last stopped or came back
 }
@@ -41,7 +42,7 @@ function follow() {
     page.period = e.period
     page.ahead = -Infinity
     heard(e.at)
-    Object.assign(page, { stopped: false, away: false, outages: [], lost: 0 }) // the new session has a Redis that answers
+    Object.assign(page, { stopped: false, away: false, back: false, outages: [], lost: 0 }) // the new session has a Redis that answers
     showRedis()
     show("live")
     if (Object.entries(controls.config()).some(([name, value]) => e.config[name] !== value)) adjust(controls.config())
@@ -55,6 +56,7 @@ function follow() {
     heard(at)
     if (state === "stopped" || state === "started") page.stopped = state === "stopped"
     if (state === "noticed" || state === "over") page.away = state === "noticed"
+    page.back = state === "started" && page.away
     const last = page.outages.at(-1)
     if (!last || last.to < Infinity) page.outages.push({ from: at, to: Infinity })
     else if (!page.stopped && !page.away) last.to = at
@@ -97,16 +99,16 @@ function show(state, text = "") {
 }
 
 function showRedis() {
-  const texts = page.away
-    ? ["Redis stopped", "Redis does not answer. Each limiter follows its outage policy; the algorithms above fail local."]
-    : page.stopped ? ["Redis stopped", "Redis is stopped. The next request will notice."]
-      : ["Redis answers", "Press Stop Redis. These three get the same steady traffic, twice their limit."]
-  if (page.away && !page.stopped) texts[1] = "Redis is back. The limiters ask it in the background, and go on with its counts within 5 s."
-  write("redis", texts[0])
-  byId("redis").className = page.away || page.stopped ? "stopped" : ""
-  write("outage-text", texts[1])
+  const stopped = page.stopped || page.away
+  write("redis", page.stopped ? "Redis stopped" : page.back ? "Redis is back" : page.away ? "Redis does not answer" : "Redis answers")
+  write("outage-text",
+    page.back ? "Redis is back. The limiters ask it in the background, and notice within 5 s."
+      : page.away ? "Redis does not answer. Each limiter follows its outage policy; the algorithms above fail local."
+        : page.stopped ? "Redis is stopped. The next request will notice."
+          : "Press Stop Redis. These three get the same steady traffic, twice their limit.")
   write("stop", page.stopped ? "Start Redis" : "Stop Redis")
-  document.body.dataset.redis = page.away || page.stopped ? "stopped" : "answers"
+  byId("redis").className = stopped ? "stopped" : ""
+  document.body.dataset.redis = stopped ? "stopped" : "answers"
 }
 
 // send sends a change to the server, and shows its error if it is refused.

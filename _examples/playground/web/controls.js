@@ -1,6 +1,6 @@
 // The controls: their values, as text and as a configuration.
 const hints = {
-  boundary: "All at once just before a window ends, and again just after. Then a pause.",
+  boundary: "All at once before a window ends, and again after. Then a pause.",
   bursts: "All at once, in the middle of each window.",
   steady: "Evenly spread.",
   clients: "Client a sends steadily; client b half of the limit.",
