@@ -90,7 +90,7 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 	f.denials = newDenyCache(c.denied)
 	f.stores = make(map[string]*server.Store)
 	if c.lease > 0 {
-		f.leases = newLeases(c.lease, f.id, f.settleLeases)
+		f.leases = newLeases(c.lease, f.id, f.settleLeases, func(e Event) { f.events.emit(context.Background(), e) })
 	}
 	f.newStore = func(limits *server.Limits) *server.Store {
 		return server.NewStore(client, server.Config{
