@@ -45,7 +45,9 @@ const (
 
 // String returns the kind's name, such as "decision".
 func (k EventKind) String() string {
-	names := [...]string{"", "decision", "outage", "fallback_on", "fallback_off", "breaker", "script_load", "key_fallback", "slots", "slot_lost", "lease"}
+	names := [...]string{
+		"", "decision", "outage", "fallback_on", "fallback_off", "breaker", "script_load", "key_fallback", "slots", "slot_lost", "lease",
+	}
 	if int(k) < len(names) {
 		return names[k]
 	}

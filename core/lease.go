@@ -255,15 +255,14 @@ func (l *Limiter) spend(res *Result, le *lease, n int64, op algorithm.Op, now in
 		return false
 	}
 	le.fill(res, n, before, now)
-	res.receipt.limits, res.receipt.key, res.receipt.n = l.limits, le.hot.key, n
 	if op == algorithm.OpReserve {
 		held := newReservation(l.id, l.limits, SourceLease, op)
 		copy(held.refs, le.refs)
 		held.lease, held.begun = le, time.Now().Add(-age)
-		res.receipt.claim, res.receipt.held = held.claims.Only(), held
+		res.receipt = held.receipt(le.hot.key, n)
 		l.renewer.add(l.family, kept{held, le.hot.key, n})
 	} else {
-		res.receipt.claim, res.receipt.lease = le.hot.claims.Next(), le
+		res.receipt = receipt{limits: l.limits, claim: le.hot.claims.Next(), key: le.hot.key, n: n, lease: le}
 	}
 	return true
 }

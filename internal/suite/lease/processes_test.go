@@ -22,14 +22,19 @@ import (
 // A share is the part of one process in TestLeaseProcesses, which starts this test binary again
 // with it, as JSON, in the environment variable shareOf.
 type share struct {
-	Addr, Variant string
-	Lease, Lasts  time.Duration
-	Count         int64 // per second
+	Addr    string        `json:"addr"`
+	Variant string        `json:"variant"`
+	Lease   time.Duration `json:"lease"`
+	Lasts   time.Duration `json:"lasts"`
+	Count   int64         `json:"count"` // per second
 
 	// What the process did.
-	Admitted, Leased, Denied int64
-	Begun, Ended             time.Time
-	Err                      string
+	Admitted int64     `json:"admitted"`
+	Leased   int64     `json:"leased"`
+	Denied   int64     `json:"denied"`
+	Begun    time.Time `json:"begun"`
+	Ended    time.Time `json:"ended"`
+	Err      string    `json:"err"`
 }
 
 const shareOf = "REDISLIMIT_LEASE_SHARE"
@@ -123,7 +128,7 @@ func (s *share) run(t *testing.T) {
 		return
 	}
 	var out strings.Builder
-	cmd := exec.Command(os.Args[0], "-test.run=^TestLeaseProcesses$", "-test.v")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestLeaseProcesses$", "-test.v")
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), shareOf+"="+string(given)), &out, &out
 	p, err := process.Start(cmd)
 	if err != nil {
