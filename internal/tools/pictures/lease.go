@@ -70,7 +70,12 @@ func drawLease(ctx context.Context, w *environment) (string, error) {
 	if err := all[0].Reset(ctx, key); err != nil {
 		return "", err
 	}
-	defer func() { _ = all[0].Reset(context.WithoutCancel(ctx), key) }()
+	defer func() {
+		for _, p := range all {
+			_ = p.Close()
+		}
+		_ = all[0].Reset(context.WithoutCancel(ctx), key)
+	}()
 	var columns leaseColumns
 	for now := time.Duration(0); now < leaseLasts; now += time.Millisecond {
 		for _, p := range all {
