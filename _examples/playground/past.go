@@ -10,7 +10,7 @@ import (
 
 const (
 	shown     = 15 * time.Second       // how much of the past a new page gets; its charts show less
-	pastPeeks = 200 * time.Millisecond // how often the levels of the past are read
+	pastPeeks = 500 * time.Millisecond // how often the levels of the past are read
 	caughtUp  = 50 * time.Millisecond  // how near to the present the past must come
 )
 
@@ -68,14 +68,8 @@ func (p *past) play(ctx context.Context, from, until, start time.Time) error {
 			steps = append(steps, step{m.at, func(ctx context.Context) error { return p.send(ctx, m.client, s.lanes) }})
 		}
 	}
-	for at := windowOf(from); at.Before(until); at = at.Add(pastPeeks) {
-		if at.Before(from) {
-			continue
-		}
+	for at := from; at.Before(until); at = at.Add(pastPeeks) {
 		steps = append(steps, step{at, p.peek})
-		if at.Equal(windowOf(at)) { // a window's count falls vertically
-			steps = append(steps, step{at.Add(-time.Millisecond), p.peek})
-		}
 	}
 	slices.SortStableFunc(steps, func(a, b step) int { return a.at.Compare(b.at) })
 	for _, s := range steps {

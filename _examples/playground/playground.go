@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxSessions = 32   // pages open at once
+	maxSessions = 16   // pages open at once: each has limiters at work, and perhaps a Redis
 	maxBody     = 1024 // bytes of a configuration
 )
 

@@ -14,7 +14,7 @@ import (
 
 const (
 	queued    = 4096                   // events that may wait for a page
-	peekEvery = 100 * time.Millisecond // how often the levels are read
+	peekEvery = 200 * time.Millisecond // how often the levels are read
 	tooLate   = 250 * time.Millisecond // a request of the traffic that is later than this is left out
 )
 
@@ -198,8 +198,8 @@ func (s *session) play(ctx context.Context) {
 	for group, t := range streams(c, lanes) {
 		s.tasks.Go(func() {
 			for a := range t.traffic(traffic, start, live, s.clock) {
-				if group == leases {
-					s.hot(ctx, a.client, t.lanes)
+				if group == leases { // one after the other: nearly all are made here
+					t.lanes[0].decide(ctx, a.client)
 					continue
 				}
 				s.send(ctx, hit{a.client, "traffic"}, t.lanes, nil)
@@ -227,13 +227,6 @@ func (s *session) send(ctx context.Context, h hit, lanes []*lane, but *lane) {
 		s.tasks.Go(func() {
 			s.emit(l.answer(ctx, h))
 		})
-	}
-}
-
-// hot has lanes decide on a request that is one of very many.
-func (s *session) hot(ctx context.Context, client string, lanes []*lane) {
-	for _, l := range lanes {
-		s.tasks.Go(func() { l.decide(ctx, client) })
 	}
 }
 

@@ -34,7 +34,7 @@ function follow() {
   const on = (name, f) => events.addEventListener(name, (e) => f(JSON.parse(e.data)))
   on("hello", (e) => {
     if (lanes.length === 0) {
-      lanes.push(...makeLanes(e.lanes))
+      lanes.push(...makeLanes(e.lanes, e.period))
       for (const lane of lanes) lane.section.querySelector(".code").addEventListener("click", () => code.open(lane))
       panel.offer(lanes.filter((lane) => lane.group !== "leases"))
     }

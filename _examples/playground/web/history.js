@@ -2,6 +2,11 @@
 const kept = 60_000
 
 export class History {
+  // window is the length of the windows that the lane counts in, if it counts in windows.
+  constructor(window = 0) {
+    this.window = window
+  }
+
   marks = []  // {at, served, client, allowed, delay, hand, counted}, by time of decision
   levels = {} // by client: [{at, used}]; used is null where nobody counts
   since = 0   // when the current configuration began
@@ -25,7 +30,11 @@ export class History {
   }
 
   level(client, at, used) {
-    insert(this.levels[client] ??= [], { at, used })
+    const levels = this.levels[client] ??= []
+    const begins = this.window && Math.floor(at / this.window) * this.window
+    const before = levels.at(-1)
+    if (before?.at < begins && before.used !== null) levels.push({ at: begins, used: before.used }, { at: begins, used: 0 })
+    insert(levels, { at, used })
   }
 
   // forget drops what is too old to be shown.

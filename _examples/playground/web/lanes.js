@@ -20,7 +20,7 @@ const texts = {
 }
 
 // makeLanes makes the lanes that the server has. One without texts here has its name only.
-export function makeLanes(described) {
+export function makeLanes(described, period) {
   const template = document.getElementById("lane")
   return described.map(({ name: id, group, bucket, delays, windows }) => {
     const [name, why, about] = texts[id] ?? [capital(id.replaceAll("_", " ")), "", "algorithms.md"]
@@ -34,7 +34,7 @@ export function makeLanes(described) {
     document.getElementById(group).append(section)
     return {
       id, name, group, bucket, leaky: delays, windows, exact: id === "sliding_window_log", docs: docs + about,
-      section, history: new History(), tally: new Tally(), canvas: section.querySelector("canvas"),
+      section, history: new History(windows ? period : 0), tally: new Tally(), canvas: section.querySelector("canvas"),
     }
   })
 }
