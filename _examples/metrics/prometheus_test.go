@@ -158,6 +158,7 @@ func startLoad(t *testing.T, server *redistest.Instance) *load {
 	}
 	settings := core.Options(core.Timeout(2*time.Second), telemetry)
 	failClosed := core.MustNew(rdb, "demo-closed", core.TokenBucket(core.PerSecond(1000)), core.FailClosed(), settings)
+	leased := core.MustNew(rdb, "demo-lease", core.TokenBucket(core.PerSecond(1000)), core.Lease(time.Second), settings)
 	slots := core.MustNew(rdb, "demo-slots", core.InFlight(2, core.Hold(time.Second)), settings)
 	l := &load{t: t, redis: server, app: httptest.NewServer(routes(rdb, metrics, settings))}
 
@@ -167,7 +168,7 @@ func startLoad(t *testing.T, server *redistest.Instance) *load {
 		cancel()
 		running.Wait()
 		l.app.Close()
-		_, _ = failClosed.Close(), slots.Close()
+		_, _, _ = failClosed.Close(), leased.Close(), slots.Close()
 		_ = rdb.Close()
 	})
 	work := make(chan int)
@@ -186,6 +187,7 @@ func startLoad(t *testing.T, server *redistest.Instance) *load {
 			for n := range work {
 				l.request(ctx, n)
 				_, _ = failClosed.Allow(ctx, "anything")
+				_, _ = leased.Allow(ctx, "anything")
 			}
 		})
 	}
