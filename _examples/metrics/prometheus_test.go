@@ -159,7 +159,7 @@ func startLoad(t *testing.T, server *redistest.Instance) *load {
 	settings := core.Options(core.Timeout(2*time.Second), telemetry)
 	failClosed := core.MustNew(rdb, "demo-closed", core.TokenBucket(core.PerSecond(1000)), core.FailClosed(), settings)
 	leased := core.MustNew(rdb, "demo-lease", core.TokenBucket(core.PerSecond(1000)), core.Lease(time.Second), settings)
-	slots := core.MustNew(rdb, "demo-slots", core.InFlight(2, core.Hold(time.Second)), settings)
+	slots := core.MustNew(rdb, "demo-slots", core.InFlight(2, core.Hold(3*time.Second)), settings)
 	l := &load{t: t, redis: server, app: httptest.NewServer(routes(rdb, metrics, settings))}
 
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -191,14 +191,13 @@ func startLoad(t *testing.T, server *redistest.Instance) *load {
 			}
 		})
 	}
-	running.Go(func() { // work under a slot, most of the time
-		for ctx.Err() == nil {
-			if r, err := slots.Allow(ctx, "work"); err == nil && r.Allowed {
-				sleep(ctx, 4*time.Second)
-				_ = slots.Release(context.WithoutCancel(ctx), r)
-			}
-			sleep(ctx, 100*time.Millisecond)
+	running.Go(func() { // work that takes as long as the test
+		r, err := slots.Allow(ctx, "work")
+		if err != nil || !r.Allowed {
+			t.Errorf("no slot: %v, %v", r, err)
 		}
+		<-ctx.Done()
+		_ = slots.Release(context.WithoutCancel(ctx), r) // it was lost
 	})
 	return l
 }
