@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -61,6 +62,9 @@ func (d Demo) open(args []string, out io.Writer) (*App, error) {
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
+	if flags.NArg() > 0 {
+		return nil, fmt.Errorf("%q is not a flag; -help lists the flags", flags.Arg(0))
+	}
 	if err := app.connect(*redisURL, out); err != nil {
 		_ = app.Close() // the first error is the cause
 		return nil, err
@@ -95,8 +99,8 @@ func (a *App) connect(redisURL string, out io.Writer) error {
 // newClient makes the client that the URL describes, as go-redis parses it.
 func newClient(redisURL string) (redis.UniversalClient, error) {
 	u, err := url.Parse(redisURL)
-	if err != nil {
-		return nil, errors.New("not a URL") // the parser's error contains the URL with its password
+	if err != nil || !strings.Contains(redisURL, "://") {
+		return nil, errors.New("not a URL such as redis://localhost:6379") // err would show the password
 	}
 	switch query := u.Query(); {
 	case query.Has("master_name"):

@@ -79,9 +79,10 @@ func (d Demo) serve(addr string, server Server) error {
 	defer stop()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; choose another address, such as -addr 127.0.0.1:8081", err)
 	}
-	_, _ = fmt.Fprintf(os.Stdout, "Listening on http://%s, try:\n%s", listener.Addr(), d.Try(listener.Addr().String()))
+	at := reachable(listener.Addr())
+	_, _ = fmt.Fprintf(os.Stdout, "Listening on http://%s, try:\n%s", at, d.Try(at))
 
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
@@ -93,4 +94,14 @@ func (d Demo) serve(addr string, server Server) error {
 	shutdown, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	return server.Shutdown(shutdown)
+}
+
+// reachable returns host and port of a listener's address for clients on this machine:
+// not all of them can connect to an unspecified address, such as [::].
+func reachable(addr net.Addr) string {
+	host, port, err := net.SplitHostPort(addr.String())
+	if err != nil || !net.ParseIP(host).IsUnspecified() {
+		return addr.String()
+	}
+	return net.JoinHostPort("localhost", port)
 }
