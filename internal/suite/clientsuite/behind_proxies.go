@@ -10,12 +10,12 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// TestRealProxies has clients forge what they can in front of a real HAProxy and nginx:
+// realProxies has clients forge what they can in front of a real HAProxy and nginx:
 // headers, and the trailer of a chunked body, which HAProxy passes on. Each request is
 // counted by what the proxy says, in every configuration of every framework.
-func TestRealProxies(t *testing.T) {
+func realProxies(t *testing.T, apps Apps) {
 	const client = "127.0.0.77" // all of 127.0.0.0/8 is the loopback on Linux only
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}, Timeout: answerLimit}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}, Timeout: AnswerLimit}
 	if l, err := net.Listen("tcp", client+":0"); err != nil {
 		t.Skip("needs a second loopback address: ", err)
 	} else {
@@ -31,7 +31,7 @@ func TestRealProxies(t *testing.T) {
 			var names, backends []string
 			keys := map[string]*keySwitch{}
 			c := newCounter(t)
-			for name, newApp := range everyApp() {
+			for name, newApp := range apps.all() {
 				l, err := net.Listen("tcp", "127.0.0.1:0")
 				if err != nil {
 					t.Fatal(err)
@@ -82,7 +82,7 @@ func TestRealProxies(t *testing.T) {
 
 func (c counter) sendFrom(dialer net.Dialer, address, raw string) int {
 	c.Helper()
-	ctx, cancel := context.WithTimeout(c.Context(), answerLimit)
+	ctx, cancel := context.WithTimeout(c.Context(), AnswerLimit)
 	defer cancel()
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {

@@ -1,20 +1,11 @@
 package clientsuite
 
 import (
-	"maps"
 	"slices"
 	"testing"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/keyfunc"
 )
-
-// everyApp is the applications in all configurations.
-func everyApp() map[string]func(*core.Limiter, keyfunc.Func) app {
-	all := maps.Clone(apps)
-	maps.Copy(all, configured)
-	return all
-}
 
 // A counter says whether a request was counted by the key that it ought to be.
 type counter struct {
@@ -53,10 +44,10 @@ func (c counter) counts(what, want string, mayRefuse bool, send func() (status i
 	}
 }
 
-// TestTableOverConnections sends the table as clients and proxies do: as text.
-func TestTableOverConnections(t *testing.T) {
+// everyRowOverConnections sends the table as clients and proxies do: as text.
+func everyRowOverConnections(t *testing.T, apps Apps) {
 	rows := slices.Concat(addresses, proxied, proxies, single, forwarded, credentials)
-	for name, newApp := range everyApp() {
+	for name, newApp := range apps.all() {
 		t.Run(name, func(t *testing.T) {
 			c := newCounter(t)
 			s := Serve(t, newApp, c.lim)
@@ -72,9 +63,9 @@ func TestTableOverConnections(t *testing.T) {
 	}
 }
 
-// TestRawRequests has what a request looks like only before it is parsed.
-func TestRawRequests(t *testing.T) {
-	for name, newApp := range everyApp() {
+// rawRequests has what a request looks like only before it is parsed.
+func rawRequests(t *testing.T, apps Apps) {
+	for name, newApp := range apps.all() {
 		t.Run(name, func(t *testing.T) {
 			c := newCounter(t)
 			s := Serve(t, newApp, c.lim)
@@ -90,10 +81,10 @@ func TestRawRequests(t *testing.T) {
 	}
 }
 
-// TestTrailerEndsWithItsRequest sends requests with and without a trailer over one
+// trailerEndsWithItsRequest sends requests with and without a trailer over one
 // connection.
-func TestTrailerEndsWithItsRequest(t *testing.T) {
-	for name, newApp := range everyApp() {
+func trailerEndsWithItsRequest(t *testing.T, apps Apps) {
+	for name, newApp := range apps.all() {
 		t.Run(name, func(t *testing.T) {
 			c := newCounter(t)
 			s := Serve(t, newApp, c.lim)
