@@ -26,6 +26,12 @@ func realProxies(t *testing.T, apps Apps) {
 		xff + "6.6.6.6", fwd + "for=6.6.6.6", "X-Real-IP: 6.6.6.6", "X-Tenant: globex", "X-API-Key: issued", "CF-Connecting-IP: 6.6.6.6",
 		"Cookie: session=issued",
 	}
+	var accepted []string
+	for _, line := range forged {
+		if !apps.refuse([]string{line}) {
+			accepted = append(accepted, line)
+		}
+	}
 	for _, kind := range proxytest.Kinds() {
 		t.Run(kind.Name, func(t *testing.T) {
 			var names, backends []string
@@ -59,21 +65,24 @@ func realProxies(t *testing.T, apps Apps) {
 					for what, raw := range map[string]string{
 						"headers":              plainRequest("GET /a", forged...),
 						"headers, lower case":  plainRequest("GET /a", lower(forged)...),
-						"trailer":              chunked("abc", nil, forged),
-						"trailer, lower case":  chunked("abc", nil, lower(forged)),
-						"headers and trailer":  chunked("abc", forged, forged),
-						"trailer, empty body":  chunked("", nil, forged),
-						"trailer in a GET":     "GET" + chunked("abc", nil, forged)[len("POST"):],
+						"trailer":              chunked("abc", nil, accepted),
+						"trailer, lower case":  chunked("abc", nil, lower(accepted)),
+						"headers and trailer":  chunked("abc", forged, accepted),
+						"trailer, empty body":  chunked("", nil, accepted),
+						"trailer in a GET":     "GET" + chunked("abc", nil, accepted)[len("POST"):],
 						"twice in the headers": plainRequest("GET /a", slices.Concat(forged, forged)...),
 					} {
 						c.counts(names[i]+", "+option.name+", "+what, option.want, false, func() int { return c.sendFrom(dialer, address, raw) })
 					}
+					c.counts(names[i]+", "+option.name+", whole trailer", option.want, apps.refuse(forged), func() int {
+						return c.sendFrom(dialer, address, chunked("abc", nil, forged))
+					})
 				}
 				keys[names[i]].use(sessionCookie)
 				for what, raw := range map[string]string{
 					"trailer": chunked("abc", nil, forged), "trailer and another": chunked("abc", []string{"Cookie: a=b"}, forged),
 				} {
-					c.counts(names[i]+", Cookie, "+what, "peer:127.0.0.1", false, func() int { return c.sendFrom(dialer, address, raw) })
+					c.counts(names[i]+", Cookie, "+what, "peer:127.0.0.1", apps.refuse(forged), func() int { return c.sendFrom(dialer, address, raw) })
 				}
 			}
 		})

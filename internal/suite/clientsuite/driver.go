@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 
 	"github.com/redislimit/redislimit/core"
@@ -44,6 +45,14 @@ type Apps struct {
 	Default map[string]NewApp
 	// Configured are those in a configuration that changes how requests are parsed.
 	Configured map[string]NewApp
+	// Refused are the names of trailers, in lower case, whose request the framework may
+	// answer with 400.
+	Refused []string
+}
+
+// refuse reports whether a request with this trailer may be answered with 400.
+func (a Apps) refuse(trailer []string) bool {
+	return slices.ContainsFunc(trailer, func(line string) bool { return slices.Contains(a.Refused, strings.ToLower(name([]string{line}))) })
 }
 
 // all returns the applications in all configurations.

@@ -1,0 +1,65 @@
+package fiberlimit
+
+import (
+	"context"
+	"runtime"
+	"sync"
+
+	"github.com/gofiber/fiber/v3"
+
+	"github.com/redislimit/redislimit/core/guard"
+)
+
+// serveAndFinish serves the request and gives g the final status. An error is
+// rendered at once, because only the application's ErrorHandler knows its status. A
+// panic is 500: that is what recovering middleware further out answers.
+func serveAndFinish(g *guard.Guard, v guard.Verdict, c fiber.Ctx) error {
+	status, ctx := fiber.StatusInternalServerError, c.Context()
+	if v.Context != nil {
+		c.SetContext(v.Context)
+	}
+	defer func() {
+		if v.Context != nil {
+			c.SetContext(ctx)
+		}
+		if c.Response().IsBodyStream() || c.RequestCtx().Hijacked() {
+			whenEnded(c, func() { g.Finish(context.Background(), v, status) }) // c and its context are not valid then
+			return
+		}
+		g.Finish(ctx, v, status)
+	}()
+	if err := c.Next(); err != nil {
+		if err := c.App().ErrorHandler(c, err); err != nil {
+			return c.SendStatus(fiber.StatusInternalServerError) // as Fiber itself does
+		}
+	}
+	status = c.Response().StatusCode()
+	return nil
+}
+
+// A responseEnd is a value of a request, which fasthttp closes when the request is over:
+// when the body is sent or the client gone, or when the connection that a handler took
+// over is closed.
+type responseEnd struct{ finish func() }
+
+// Close calls finish.
+func (e *responseEnd) Close() error {
+	e.finish()
+	return nil
+}
+
+// whenEnded calls finish, once, when the response to c has ended.
+func whenEnded(c fiber.Ctx, finish func()) {
+	end := &responseEnd{sync.OnceFunc(finish)}
+	runtime.AddCleanup(end, func(finish func()) { finish() }, end.finish) // fasthttp drops some failed requests without closing their values
+	c.Locals(end, end)
+}
+
+// An answerError is a status and the reason for it. Clients see only the status.
+type answerError struct {
+	status *fiber.Error
+	reason error
+}
+
+func (e *answerError) Error() string   { return e.status.Error() }
+func (e *answerError) Unwrap() []error { return []error{e.status, e.reason} }
