@@ -34,8 +34,11 @@ const adapter = guard.Adapter[fiber.Ctx, fiber.Handler]("fiberlimit")
 // that gives the final status; middleware further out sees no error then.
 //
 // Requests that hold slots of [core.InFlight] have a c.Context() that is canceled,
-// with the cause [core.ErrSlotLost], if the slots are lost. fasthttp's own context,
-// c.Context(), never is.
+// with the cause [core.ErrSlotLost], if the slots are lost. c itself, which is a
+// context.Context too, never ends: pass on c.Context().
+//
+// A request that Fiber's Timeout answers is over for the limiter, although its handler
+// goes on.
 //
 // It panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber.Handler {

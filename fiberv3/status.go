@@ -13,22 +13,32 @@ import (
 // serveAndFinish serves the request and gives g the final status. An error is
 // rendered at once, because only the application's ErrorHandler knows its status. A
 // panic is 500: that is what recovering middleware further out answers.
+//
+// After Fiber's Timeout the handler goes on, and with Fiber's SSE it begins: both use c
+// meanwhile, which is abandoned then, and must not be changed.
 func serveAndFinish(g *guard.Guard, v guard.Verdict, c fiber.Ctx) error {
-	status, ctx := fiber.StatusInternalServerError, c.Context()
+	status, ctx, timedOut := fiber.StatusInternalServerError, c.Context(), false
+	end := &responseEnd{}
+	c.Locals(end, end)
 	if v.Context != nil {
 		c.SetContext(v.Context)
 	}
 	defer func() {
-		if v.Context != nil {
+		if v.Context != nil && !c.IsAbandoned() {
 			c.SetContext(ctx)
 		}
-		if c.Response().IsBodyStream() || c.RequestCtx().Hijacked() {
-			whenEnded(c, func() { g.Finish(context.Background(), v, status) }) // c and its context are not valid then
+		if !timedOut && (c.Response().IsBodyStream() || c.RequestCtx().Hijacked()) {
+			end.calls(func() { g.Finish(context.Background(), v, status) }) // c and its context are not valid then
 			return
 		}
 		g.Finish(ctx, v, status)
 	}()
-	if err := c.Next(); err != nil {
+	err := c.Next()
+	if answer := c.RequestCtx().LastTimeoutErrorResponse(); answer != nil {
+		timedOut, status = true, answer.StatusCode()
+		return err
+	}
+	if err != nil {
 		if err := c.App().ErrorHandler(c, err); err != nil {
 			return c.SendStatus(fiber.StatusInternalServerError) // as Fiber itself does
 		}
@@ -42,17 +52,18 @@ func serveAndFinish(g *guard.Guard, v guard.Verdict, c fiber.Ctx) error {
 // over is closed.
 type responseEnd struct{ finish func() }
 
-// Close calls finish.
-func (e *responseEnd) Close() error {
-	e.finish()
-	return nil
+// calls has finish called, once, when the response has ended.
+func (e *responseEnd) calls(finish func()) {
+	e.finish = sync.OnceFunc(finish)
+	runtime.AddCleanup(e, func(finish func()) { finish() }, e.finish) // fasthttp drops some failed requests without closing their values
 }
 
-// whenEnded calls finish, once, when the response to c has ended.
-func whenEnded(c fiber.Ctx, finish func()) {
-	end := &responseEnd{sync.OnceFunc(finish)}
-	runtime.AddCleanup(end, func(finish func()) { finish() }, end.finish) // fasthttp drops some failed requests without closing their values
-	c.Locals(end, end)
+// Close is for fasthttp.
+func (e *responseEnd) Close() error {
+	if e.finish != nil {
+		e.finish()
+	}
+	return nil
 }
 
 // An answerError is a status and the reason for it. Clients see only the status.
