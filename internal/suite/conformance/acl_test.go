@@ -45,6 +45,7 @@ func TestACLIsDocumented(t *testing.T) {
 // TestACL lets a user of exactly these rules use every algorithm in every way. With
 // one rule less something is denied, as Redis's own log says.
 func TestACL(t *testing.T) {
+	t.Parallel()
 	admin := redistest.Server(t).Client(t)
 	if commands, err := useAs(t, admin, "~rl:*", aclCommands); len(commands) > 0 || err != nil {
 		t.Errorf("with all rules %v are denied: %v", commands, err)
@@ -62,6 +63,7 @@ func TestACL(t *testing.T) {
 
 // TestACLCluster does the same on a Cluster, where go-redis needs more rules.
 func TestACLCluster(t *testing.T) {
+	t.Parallel()
 	addrs := redistest.Cluster(t)
 	nodes := make([]*redis.Client, len(addrs))
 	for i, addr := range addrs {

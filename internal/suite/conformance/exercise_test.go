@@ -55,6 +55,7 @@ func TestMemory(t *testing.T) {
 }
 
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	client := redistest.ClusterClient(t, redistest.Cluster(t))
 	exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
 		err := client.ForEachMaster(context.Background(), func(ctx context.Context, node *redis.Client) error {
@@ -68,6 +69,7 @@ func TestCluster(t *testing.T) {
 }
 
 func TestRedis(t *testing.T) {
+	t.Parallel()
 	client := redistest.Server(t).Client(t)
 	exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
 		if err := client.FlushAll(context.Background()).Err(); err != nil {
