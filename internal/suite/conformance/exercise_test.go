@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/demo/embedded"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
@@ -23,11 +22,7 @@ func exercise(t *testing.T, open conformance.Opener) {
 
 func TestMiniredis(t *testing.T) {
 	exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
-		m, err := embedded.Start()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer m.Close()
+		m := redistest.Miniredis(t)
 		now := time.UnixMicro(1_800_000_012_345_678)
 		m.SetTime(now)
 		client := redis.NewClient(&redis.Options{Addr: m.Addr()})
