@@ -19,6 +19,9 @@ const (
 // place would hide that nothing was tested.
 func serverBinary(tb testing.TB) string {
 	tb.Helper()
+	if os.Getenv(addrEnv) != "" {
+		skipRunning(tb)
+	}
 	name := os.Getenv(serverEnv)
 	if name == "" {
 		return binary(tb, "redis-server")
