@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/redislimit/redislimit/internal/demo"
-	"github.com/redislimit/redislimit/internal/testkit/redistest"
+	"github.com/redislimit/redislimit/internal/testkit/mini"
 )
 
 // A server is the example, running in this process.
@@ -26,7 +26,7 @@ type server struct {
 // start starts the example with an embedded Redis. stop stops that Redis.
 func start(t *testing.T) (s server, stop func()) {
 	t.Helper()
-	redis := redistest.Miniredis(t)
+	redis := mini.Redis(t)
 	telemetry, metrics, err := prometheusMetrics()
 	if err != nil {
 		t.Fatal(err)

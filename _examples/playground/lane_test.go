@@ -11,13 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/testkit/redistest"
+	"github.com/redislimit/redislimit/internal/testkit/mini"
 )
 
 // embeddedRedis starts the embedded Redis of the playground.
 func embeddedRedis(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	t.Helper()
-	server := redistest.Miniredis(t)
+	server := mini.Redis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	return server, client

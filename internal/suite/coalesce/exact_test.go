@@ -14,6 +14,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/internal/testkit/mini"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -42,7 +43,7 @@ func TestExact(t *testing.T) {
 	})
 	t.Run("Miniredis", func(t *testing.T) {
 		t.Parallel()
-		m := redistest.Miniredis(t)
+		m := mini.Redis(t)
 		now := time.UnixMicro(1_800_000_012_345_678)
 		m.SetTime(now)
 		client := redis.NewClient(&redis.Options{Addr: m.Addr()})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
+	"github.com/redislimit/redislimit/internal/testkit/mini"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -22,7 +23,7 @@ func exercise(t *testing.T, open conformance.Opener) {
 
 func TestMiniredis(t *testing.T) {
 	exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
-		m := redistest.Miniredis(t)
+		m := mini.Redis(t)
 		now := time.UnixMicro(1_800_000_012_345_678)
 		m.SetTime(now)
 		client := redis.NewClient(&redis.Options{Addr: m.Addr()})
