@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redislimit/redislimit/internal/demo/embedded"
+	"github.com/redislimit/redislimit/internal/testkit/mini"
 )
 
 // A server is the example, running in this process.
@@ -25,11 +25,7 @@ type server struct {
 // run runs the example with an embedded Redis. stop stops that Redis.
 func run(t *testing.T) (s server, stop func()) {
 	t.Helper()
-	redis, err := embedded.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(redis.Close)
+	redis := mini.Redis(t)
 	telemetry, metrics, err := prometheusMetrics()
 	if err != nil {
 		t.Fatal(err)

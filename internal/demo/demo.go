@@ -75,6 +75,9 @@ func (d Demo) open(args []string, out io.Writer) (*App, error) {
 func (a *App) connect(redisURL string, out io.Writer) error {
 	if redisURL == "" {
 		server, err := embedded.Start()
+		if errors.Is(err, embedded.ErrBits) {
+			return fmt.Errorf("%w: give its URL with -redis", err)
+		}
 		if err != nil {
 			return fmt.Errorf("starting the embedded redis: %w", err)
 		}

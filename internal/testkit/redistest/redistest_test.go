@@ -275,3 +275,41 @@ func (r *recorder) Skipf(format string, args ...any) {
 	r.msg = "Skip: " + fmt.Sprintf(format, args...)
 	runtime.Goexit()
 }
+
+// TestServerThatRunsAlready has a test use a server that it did not start: it is empty before and after, and is not
+// stopped.
+func TestServerThatRunsAlready(t *testing.T) {
+	given := Server(t)
+	c := given.Client(t)
+	t.Setenv(addrEnv, given.Addr)
+	t.Run("used", func(t *testing.T) {
+		s := Server(t)
+		if s.Addr != given.Addr {
+			t.Fatalf("the server is at %s, want %s", s.Addr, given.Addr)
+		}
+		if err := s.Client(t).Set(t.Context(), "k", "v", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n, err := c.DBSize(t.Context()).Result(); n != 0 || err != nil {
+		t.Errorf("%d keys are left, %v", n, err)
+	}
+	for name, needs := range map[string]func(*testing.T){
+		"Stop":    func(t *testing.T) { Server(t).Stop() },
+		"Pause":   func(t *testing.T) { Server(t).Pause() },
+		"flags":   func(t *testing.T) { Server(t, "--maxmemory", "50mb") },
+		"Cluster": func(t *testing.T) { Cluster(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if !t.Skipped() {
+					t.Error("it is not skipped, and needs a server of its own")
+				}
+			}()
+			needs(t)
+		})
+	}
+	if c.Ping(t.Context()).Err() != nil {
+		t.Error("the server was stopped")
+	}
+}
