@@ -101,8 +101,8 @@ func TestPrometheus(t *testing.T) {
 
 	fired := map[string][]string{}
 	for outages := 0; fired["RateLimiterRedisFlaps"] == nil || fired["RateLimiterRedisFailures"] == nil; outages++ {
-		if outages == 5 {
-			t.Fatalf("after 5 more outages only these alerts fired: %v", fired)
+		if outages == 10 { // on a busy machine they are long, and so few at a time
+			t.Fatalf("after 10 more outages only these alerts fired: %v", fired)
 		}
 		redis.Pause()
 		p.wantResult(`redislimit_fallback_active{redislimit_limiter_name="demo-user"} == 1`)

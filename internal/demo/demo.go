@@ -1,6 +1,5 @@
-// Package demo has what the example apps of all frameworks share: flags, the
-// connection to Redis, the limits, the demo credentials, starting and stopping. The
-// code for one framework is in the main.go of its example.
+// Package demo runs the playground: flags, the connection to Redis, starting and
+// stopping. The other examples are to be copied, and so have that in their main.go.
 package demo
 
 import (
@@ -17,7 +16,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/demo/embedded"
 )
 
@@ -26,25 +24,8 @@ type App struct {
 	Addr     string                // where to listen
 	Redis    redis.UniversalClient // of the -redis flag, or the embedded one
 	Embedded bool                  // Redis is the embedded one
-	Home     *core.Limiter         // GET /, by client address
-	User     *core.Limiter         // GET /user, by user
-	APIKey   *core.Limiter         // GET /key, by API key
 
 	close []func() error
-}
-
-// Start reads the flags of the example called name, opens Redis and makes the
-// limiters that all examples have. Each limiter gets the options in addition to its
-// own. The caller closes the App.
-func Start(name string, args []string, out io.Writer, options ...core.Option) (*App, error) {
-	app, err := Demo{Name: name}.open(args, out)
-	if err != nil {
-		return nil, err
-	}
-	if err := app.limiters(options); err != nil {
-		return nil, errors.Join(err, app.Close())
-	}
-	return app, nil
 }
 
 // open reads the flags and opens Redis. It writes to out which Redis it uses. The
@@ -126,21 +107,6 @@ func newClient(redisURL string) (redis.UniversalClient, error) {
 	return redis.NewClient(options), nil
 }
 
-// limiters makes the limiters. Each gets the options in addition to its own.
-func (a *App) limiters(options []core.Option) (err error) {
-	// On a busy laptop a slow reply must not be taken for an outage.
-	options = append([]core.Option{core.Timeout(5 * time.Second)}, options...)
-	with := func(limits ...core.Option) []core.Option { return append(limits, options...) }
-	if a.Home, err = core.New(a.Redis, "demo-home", with(core.TokenBucket(core.Per(10, 10*time.Second)))...); err != nil {
-		return err
-	}
-	if a.User, err = core.New(a.Redis, "demo-user", with(core.FixedWindow(core.PerMinute(5)))...); err != nil {
-		return err
-	}
-	a.APIKey, err = core.New(a.Redis, "demo-key", with(core.GCRA(core.PerSecond(5)), core.SlidingWindowLog(core.PerMinute(20)))...)
-	return err
-}
-
 // Close closes what open opened.
 func (a *App) Close() error {
 	var errs []error
@@ -150,9 +116,3 @@ func (a *App) Close() error {
 	a.close = nil
 	return errors.Join(errs...)
 }
-
-// Issued reports whether key is one of the two API keys of the demo.
-func Issued(key string) bool { return key == "demo-key-1" || key == "demo-key-2" }
-
-// Challenge is the WWW-Authenticate header of the demo's HTTP Basic authentication.
-const Challenge = `Basic realm="demo"`

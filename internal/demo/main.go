@@ -11,8 +11,6 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
-
-	"github.com/redislimit/redislimit/core"
 )
 
 // A Server is a web application of any framework. An http.Server is one.
@@ -27,26 +25,6 @@ type Demo struct {
 	Flags func(*flag.FlagSet)        // adds flags to -addr and -redis; may be nil
 	Build func(*App) (Server, error) // makes its server
 	Try   func(addr string) string   // returns lines with commands to try, for a server at addr
-}
-
-// Main runs the example called name, with the limiters that all examples have. build
-// makes its server. The limiters get the options in addition to their own.
-func Main(name string, build func(app *App) Server, options ...core.Option) {
-	Demo{
-		Name: name,
-		Build: func(app *App) (Server, error) {
-			if err := app.limiters(options); err != nil {
-				return nil, err
-			}
-			return build(app), nil
-		},
-		Try: func(addr string) string {
-			return fmt.Sprintf(`  curl -i http://%[1]s/
-  curl -i -u alice:any http://%[1]s/user
-  curl -i -H 'X-API-Key: demo-key-1' http://%[1]s/key
-`, addr)
-		},
-	}.Main()
 }
 
 // Main runs the demo until SIGINT or SIGTERM, and then lets requests in flight finish.
