@@ -2,6 +2,7 @@ package fiberlimit_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"runtime"
 	"testing"
@@ -72,19 +73,22 @@ func TestGivenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = lim.Close() })
-	var around, within context.Context
+	around, within := func() error { return errors.New("no middleware ran") }, func() error { return errors.New("no handler ran") }
 	app := fiber.New()
 	app.Use(func(c fiber.Ctx) error {
 		err := c.Next()
-		around = c.Context()
+		around = c.Context().Err
 		return err
 	}, fiberlimit.Middleware(lim, keyfunc.IP()))
 	app.Get("/", func(c fiber.Ctx) error {
-		within = c.Context()
-		return within.Err()
+		within = c.Context().Err
+		return nil
 	})
 	serve(app)
-	if around == nil || around.Err() != nil || within == nil || within.Err() == nil {
-		t.Errorf("the context is %v within, and %v when it is over", within, around)
+	if err := within(); !errors.Is(err, context.Canceled) {
+		t.Errorf("the context of the handler has the error %v, want that of the slots, which are free", err)
+	}
+	if err := around(); err != nil {
+		t.Errorf("the context of the middleware around has the error %v", err)
 	}
 }
