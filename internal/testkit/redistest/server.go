@@ -38,7 +38,8 @@ const (
 // errPortTaken says that another process bound the port between our look at it and the server's.
 var errPortTaken = errors.New("the port is taken")
 
-// Instance is one redis-server process that belongs to a test, or the server at REDISLIMIT_REDIS_ADDR. Its methods are for one goroutine at a time.
+// Instance is one redis-server process that belongs to a test, or the server at REDISLIMIT_REDIS_ADDR. Its methods are
+// for one goroutine at a time.
 type Instance struct {
 	// Addr is the host:port the server listens on. It stays the same over Stop and Start.
 	Addr string
