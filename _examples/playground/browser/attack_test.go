@@ -43,7 +43,8 @@ func TestBoundaryAttack(t *testing.T) {
 		}
 	}
 
-	p.until("all served by the leaky bucket, and the attack still on screen", laneOf("leaky_bucket", "peak")+" === 10")
+	p.until("all served by the leaky bucket, and the attack still on screen",
+		`document.querySelector("[data-lane=leaky_bucket] .more").textContent.startsWith("waiting 0")`)
 	light := p.keep("playground-attack.png")
 	if os.Getenv(picturesEnv) != "" {
 		picture := slim(t, light)
