@@ -12,8 +12,6 @@ import (
 //go:embed program.go.tmpl
 var programText string
 
-var programs = template.Must(template.New("program").Parse(programText))
-
 // expression returns the limit of a plan in Go.
 func (p plan) expression() string {
 	arguments := []string{fmt.Sprintf("core.Per(%d, %d*time.Second)", p.rate, int(period.Seconds()))}
@@ -29,7 +27,7 @@ func (p plan) expression() string {
 // program returns a program that has the limit of a plan.
 func (p plan) program() string {
 	var b strings.Builder
-	if err := programs.Execute(&b, map[string]string{"Limit": p.expression(), "Option": p.code}); err != nil {
+	if err := template.Must(template.New("program").Parse(programText)).Execute(&b, map[string]string{"Limit": p.expression(), "Option": p.code}); err != nil {
 		panic(err) // not reached: the template is tested
 	}
 	return b.String()

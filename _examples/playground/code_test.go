@@ -20,7 +20,7 @@ func TestCode(t *testing.T) {
 	t.Parallel()
 	for n, c := range []config{defaults(), {Rate: 7, Burst: 1, Traffic: 1, Shape: steady}} {
 		dir := t.TempDir()
-		var print, want strings.Builder
+		var calls, want strings.Builder
 		for i, p := range plans(c) {
 			code := p.program()
 			if formatted, err := format.Source([]byte(code)); err != nil || string(formatted) != code {
@@ -36,11 +36,11 @@ func TestCode(t *testing.T) {
 			if n == 0 { // the others differ in numbers only
 				run(t, "vet", file)
 			}
-			fmt.Fprintf(&print, "\tfmt.Println(describe(%s))\n", p.expression())
+			fmt.Fprintf(&calls, "\tfmt.Println(describe(%s))\n", p.expression())
 			want.WriteString(describe(p.limitOf()) + "\n")
 		}
 		file := filepath.Join(dir, "limits.go")
-		if err := os.WriteFile(file, []byte(fmt.Sprintf(printer, print.String())), 0o600); err != nil {
+		if err := os.WriteFile(file, fmt.Appendf(nil, printer, calls.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if got := run(t, "run", file); got != want.String() {

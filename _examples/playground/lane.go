@@ -37,7 +37,7 @@ type plan struct {
 // plans returns a plan for each algorithm, one for each outage policy, and one with
 // leases.
 func plans(c config) []plan {
-	var all []plan
+	all := make([]plan, 0, len(limits.Aligned())+4)
 	for _, v := range limits.Aligned() {
 		all = append(all, plan{name: v.Kind.Name, group: algorithms, variant: v, rate: c.Rate, burst: c.Burst})
 	}

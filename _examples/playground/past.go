@@ -10,7 +10,7 @@ import (
 
 const (
 	shown     = 15 * time.Second       // how much of the past a new page gets; its charts show less
-	pastPeeks = 500 * time.Millisecond // how often the levels of the past are read
+	pastPeeks = 300 * time.Millisecond // how often the levels of the past are read
 	caughtUp  = 50 * time.Millisecond  // how near to the present the past must come
 )
 

@@ -61,9 +61,9 @@ func (c config) traffic(ctx context.Context, start, from time.Time, clock func()
 // window begins at start, as if it had always been there.
 func (c config) between(from, until, start time.Time) []moment {
 	var list []moment
-	n := from.Sub(start)/period - 1
-	for at := start.Add(n * period); at.Before(until); at = at.Add(period) {
-		for _, a := range c.arrivals(int64(n)) {
+	n := int64(from.Sub(start)/period) - 1
+	for at := start.Add(time.Duration(n) * period); at.Before(until); at = at.Add(period) {
+		for _, a := range c.arrivals(n) {
 			if at := at.Add(a.at); !at.Before(from) && at.Before(until) {
 				list = append(list, moment{at, a.client})
 			}

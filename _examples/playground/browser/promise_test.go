@@ -2,6 +2,7 @@ package browser
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -12,11 +13,11 @@ func TestPromises(t *testing.T) {
 	server := start(t)
 	p := open(t, server.url+"/?shape=hand", desktop, height)
 	times := func(from float64, every float64, n int) string {
-		list := ""
+		var list strings.Builder
 		for i := range n {
-			list += fmt.Sprintf("%f,", from+float64(i)*every)
+			fmt.Fprintf(&list, "%f,", from+float64(i)*every)
 		}
-		return list
+		return list.String()
 	}
 	const start = 1_800_000_000_000 // ms: a window begins
 	for _, test := range []struct {

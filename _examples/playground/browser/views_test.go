@@ -66,8 +66,10 @@ func (p *tab) look(state string) {
 		p.keep(fmt.Sprintf("playground-%s-%s.png", state, v.name))
 		p.wordsApart(v.name)
 	}
-	p.do(chromedp.EmulateViewport(desktop, 3*height/2))
-	p.keep("playground-" + state + "-all.png") // no screen shows it at once
+	for name, size := range map[string][2]int64{"desktop": {desktop, 3 * height / 2}, "phone": {phoneWidth, 4 * phoneHeight}} { // no screen shows it at once
+		p.do(chromedp.EmulateViewport(size[0], size[1]))
+		p.keep(fmt.Sprintf("playground-%s-%s-all.png", state, name))
+	}
 	p.do(chromedp.EmulateViewport(desktop, height))
 }
 

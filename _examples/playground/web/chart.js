@@ -161,7 +161,7 @@ function drawLevel({ c, x, y, base, now, span, colour, history }, client) {
   }
 }
 
-const silence = 700 // ms without a level: nobody counted
+const silence = 1500 // ms without a level: nobody counted
 
 function split(points) {
   const parts = [[]]

@@ -33,8 +33,9 @@ export function drawTally({ c, x, y, base, row, now, span, tally, colour }) {
     const { leased, redis, other } = tally.sums(at, at + step)
     const [left, width] = [x(at) + 1, x(at + step) - x(at) - 2]
     const column = (from, to, tone) => {
+      const [bottom, top] = [from, to].map((n) => y(Math.min(n, 1.1 * hot)))
       c.fillStyle = tone
-      c.fillRect(left, y(Math.min(to, 1.1 * hot)), width, y(from) - y(Math.min(to, 1.1 * hot)))
+      c.fillRect(left, top, width, bottom - top)
     }
     c.globalAlpha = 0.5
     column(0, leased, colour.served)
