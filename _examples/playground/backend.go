@@ -16,11 +16,12 @@ type backend struct {
 	client   redis.UniversalClient
 	link     *link
 	embedded *miniredis.Miniredis // nil if Redis is elsewhere
+	timeout  time.Duration        // of each decision
 }
 
 // connect makes a client like shared. If that is nil, it starts an embedded Redis.
-func connect(shared redis.UniversalClient) (*backend, error) {
-	b := &backend{link: newLink()}
+func connect(shared redis.UniversalClient, timeout time.Duration) (*backend, error) {
+	b := &backend{link: newLink(), timeout: timeout}
 	switch shared := shared.(type) {
 	case nil:
 		server, err := embedded.Start()
@@ -44,9 +45,6 @@ func connect(shared redis.UniversalClient) (*backend, error) {
 	return b, nil
 }
 
-// patience is how long a client waits for Redis; limiters have a timeout of their own.
-const patience = 30 * time.Second
-
 // single makes a client of one server. It does not repeat what failed, so that the page
 // shows at once that Redis has stopped.
 func (b *backend) single(like *redis.Options) *redis.Client {
@@ -57,7 +55,7 @@ func (b *backend) single(like *redis.Options) *redis.Client {
 	options.Dialer = b.link.through(options.Dialer)
 	options.DialerRetries, options.MaxRetries = 1, -1
 	options.PushNotificationProcessor = nil // that of the other client
-	options.ContextTimeoutEnabled, options.ReadTimeout, options.WriteTimeout = true, patience, patience
+	options.ContextTimeoutEnabled, options.ReadTimeout, options.WriteTimeout = true, 2*b.timeout, 2*b.timeout
 	return redis.NewClient(&options)
 }
 

@@ -27,7 +27,8 @@ func (p plan) expression() string {
 // program returns a program that has the limit of a plan.
 func (p plan) program() string {
 	var b strings.Builder
-	if err := template.Must(template.New("program").Parse(programText)).Execute(&b, map[string]string{"Limit": p.expression(), "Option": p.code}); err != nil {
+	t := template.Must(template.New("program").Parse(programText))
+	if err := t.Execute(&b, map[string]string{"Limit": p.expression(), "Option": p.code}); err != nil {
 		panic(err) // not reached: the template is tested
 	}
 	return b.String()

@@ -69,7 +69,7 @@ type lane struct {
 // newLanes makes the lanes of the session called id. When c changes, the new lanes
 // keep the counts of the old ones: they are the same limits with other numbers.
 // observe is called for every decision; all limiters have the options.
-func newLanes(client core.Client, id string, c config, clock func() time.Time, observe func(hit, decision), options ...core.Option) ([]*lane, error) {
+func newLanes(b *backend, id string, c config, clock func() time.Time, observe func(hit, decision), options ...core.Option) ([]*lane, error) {
 	var lanes []*lane
 	for _, p := range plans(c) {
 		l := &lane{plan: p, limit: p.limitOf(), clock: clock}
@@ -81,15 +81,14 @@ func newLanes(client core.Client, id string, c config, clock func() time.Time, o
 			}
 		})
 		all := append([]core.Option{
-			l.limit, watch, core.Prefix("play:" + id),
-			core.Timeout(5 * time.Second),              // on a busy laptop a slow reply must not be taken for an outage
+			l.limit, watch, core.Prefix("play:" + id), core.Timeout(b.timeout),
 			core.Logger(slog.New(slog.DiscardHandler)), // the page shows outages; it makes many
 		}, options...)
 		if p.option != nil {
 			all = append(all, p.option)
 		}
 		var err error
-		if l.limiter, err = core.New(client, p.name, all...); err != nil {
+		if l.limiter, err = core.New(b.client, p.name, all...); err != nil {
 			return nil, err
 		}
 		l.handler = httplimit.Middleware(l.limiter, httplimit.Key(clientKey))(http.HandlerFunc(served))

@@ -31,7 +31,7 @@ func TestAttackOnEachAlgorithm(t *testing.T) {
 	admitted := make(map[string][]time.Duration)
 	c := defaults()
 	var now time.Duration
-	lanes, err := newLanes(client, "test", c, time.Now, func(_ hit, d decision) {
+	lanes, err := newLanes(&backend{client: client, timeout: time.Minute}, "test", c, time.Now, func(_ hit, d decision) {
 		if d.Allowed {
 			admitted[d.Lane] = append(admitted[d.Lane], now+time.Duration(d.Delay*float64(time.Millisecond)))
 		}
@@ -97,7 +97,7 @@ func TestLaneAnswersAsTheMiddlewareDoes(t *testing.T) {
 	_, client := embeddedRedis(t)
 	var observed []decision
 	c := config{Rate: 2, Burst: 2, Traffic: 1, Shape: byHand}
-	lanes, err := newLanes(client, "test", c, time.Now, func(_ hit, d decision) { observed = append(observed, d) })
+	lanes, err := newLanes(&backend{client: client, timeout: time.Minute}, "test", c, time.Now, func(_ hit, d decision) { observed = append(observed, d) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestLaneAnswersAsTheMiddlewareDoes(t *testing.T) {
 	}
 	// With another configuration of the same session, used units stay used.
 	c.Rate = 3
-	lanes, err = newLanes(client, "test", c, time.Now, func(hit, decision) {})
+	lanes, err = newLanes(&backend{client: client, timeout: time.Minute}, "test", c, time.Now, func(hit, decision) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ type past struct {
 func playPast(ctx context.Context, b *backend, id string, c config, start time.Time, clock func() time.Time) ([]event, time.Time, error) {
 	p := &past{backend: b, config: c, last: make(map[string]response)}
 	var err error
-	p.lanes, err = newLanes(b.client, id, c, time.Now, func(_ hit, d decision) { p.events = append(p.events, d) },
+	p.lanes, err = newLanes(b, id, c, time.Now, func(_ hit, d decision) { p.events = append(p.events, d) },
 		core.DenyCache(0)) // it goes by the clock of this process
 	if err != nil {
 		return nil, time.Time{}, err

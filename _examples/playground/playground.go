@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -18,8 +19,9 @@ const (
 
 // A playground serves the page, and has a session for each open page.
 type playground struct {
-	redis redis.UniversalClient // nil: each page has an embedded Redis of its own
-	hands *core.Limiter         // limits the requests by hand of each page
+	redis   redis.UniversalClient // nil: each page has an embedded Redis of its own
+	timeout time.Duration         // of each decision
+	hands   *core.Limiter         // limits the requests by hand of each page
 
 	mu       sync.Mutex
 	pages    int // open, also those whose session is about to begin
@@ -31,7 +33,8 @@ func newPlayground(client redis.UniversalClient) (*playground, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &playground{redis: client, hands: hands, sessions: make(map[string]*session)}, nil
+	// On a busy laptop a slow reply must not be taken for an outage.
+	return &playground{redis: client, timeout: 5 * time.Second, hands: hands, sessions: make(map[string]*session)}, nil
 }
 
 // follow serves the event stream of a new session. The session ends with the stream.
@@ -49,7 +52,7 @@ func (p *playground) follow(w http.ResponseWriter, r *http.Request) {
 	defer p.leave()
 	ctx, end := context.WithCancelCause(r.Context())
 	defer end(nil)
-	s, err := newSession(ctx, p.redis, c, end)
+	s, err := newSession(ctx, p.redis, p.timeout, c, end)
 	if err != nil {
 		say(err)
 		http.Error(w, err.Error(), http.StatusInternalServerError)

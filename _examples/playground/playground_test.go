@@ -36,6 +36,7 @@ func serveOver(t *testing.T, client redis.UniversalClient) (*playground, string)
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.timeout = time.Minute // so long a busy machine may take
 	server := httptest.NewServer(p.routes())
 	t.Cleanup(server.Close)
 	return p, server.URL

@@ -49,13 +49,13 @@ type handHit struct {
 
 // newSession connects to a Redis like shared, or to an embedded one if that is nil. The
 // caller closes the session.
-func newSession(ctx context.Context, shared redis.UniversalClient, c config, end context.CancelCauseFunc) (*session, error) {
+func newSession(ctx context.Context, shared redis.UniversalClient, timeout time.Duration, c config, end context.CancelCauseFunc) (*session, error) {
 	s := &session{
 		id: rand.Text(), events: make(chan event, queued),
 		hand: make(chan handHit, maxTraffic), change: make(chan struct{}, 1), end: end,
 	}
 	var err error
-	if s.backend, err = connect(shared); err != nil {
+	if s.backend, err = connect(shared, timeout); err != nil {
 		return nil, err
 	}
 	if s.clock, err = s.backend.clock(ctx); err == nil {
@@ -89,7 +89,7 @@ func (s *session) close() {
 // set makes the lanes of a configuration. The limiters have the same names as before,
 // so used units stay used.
 func (s *session) set(c config) error {
-	lanes, err := newLanes(s.backend.client, s.id, c, s.clock, func(_ hit, d decision) { s.emit(d) }, core.Observe(s.watch))
+	lanes, err := newLanes(s.backend, s.id, c, s.clock, func(_ hit, d decision) { s.emit(d) }, core.Observe(s.watch))
 	if err != nil {
 		return err
 	}
