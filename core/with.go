@@ -17,7 +17,7 @@ import (
 // limits that were given before it is fast and allocates nothing, so that it can be
 // called for each request.
 //
-//	limits, err := lim.With(core.TokenBucket(core.PerMinute(customer.PerMinute)))
+//	limits, err := lim.With(core.TokenBucket(core.PerMinute(customer.PerMinute), core.Name("requests")))
 //	// ...
 //	res, err := limits.Allow(ctx, "customer:"+customer.ID)
 //

@@ -2,14 +2,14 @@
 // request, asks the limiter, sets the headers, waits for a leaky bucket's Delay, and
 // returns what to do with the request.
 //
-// Check in guard.go is that path, and settle.go its end, for limits that charge when the
-// response ends. header.go and ietf.go write the headers, and Seen in adapter.go has what
-// the middlewares of one request know of each other.
-//
 // Users of a middleware need its options ([Option]: [Skip], [Cost], [CountIf] and
 // so on), and [DeniedError]. Everything else is for authors of adapters: an
 // [Adapter] makes the [Guard] of a middleware, which shows each request to
 // [Guard.Check] and does what the [Verdict] says.
+//
+// Check in guard.go is that path, and settle.go its end, for limits that charge when the
+// response ends. header.go and ietf.go write the headers, and Seen in adapter.go has what
+// the middlewares of one request know of each other.
 package guard
 
 import (

@@ -13,11 +13,12 @@ import (
 // does. If limits returns none and no error, those of the limiter apply.
 //
 //	guard.LimitFor(func(r keyfunc.Request) ([]core.Limit, error) {
-//		perMinute, ok := plans.Of(r.Header("X-Customer"))
+//		u, _ := r.Value(userKey{}).(user) // as authenticated
+//		perMinute, ok := plans.Of(u)
 //		if !ok {
 //			return nil, nil // the limits that the middleware was mounted with
 //		}
-//		return []core.Limit{core.TokenBucket(core.PerMinute(perMinute))}, nil
+//		return []core.Limit{core.TokenBucket(core.PerMinute(perMinute), core.Name("requests"))}, nil
 //	})
 //
 // It is called for each request, so the numbers are to be in memory. An error, and a

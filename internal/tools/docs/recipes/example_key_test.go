@@ -35,9 +35,7 @@ func Example_behindProxy() {
 	// another address: 200
 }
 
-// userKey is where authentication stores the user.
-type userKey struct{}
-
+// A user is what authentication finds out. It is counted by its name.
 type user struct {
 	name string
 	paid bool
@@ -45,13 +43,18 @@ type user struct {
 
 func (u user) String() string { return u.name }
 
-// authenticate trusts what the client says.
+// userKey is where authenticate stores the user.
+type userKey struct{}
+
 func authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		u := user{r.Header.Get("User"), r.Header.Get("User") == "bob"}
+		u := userOf(r) // of its session or token
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, u)))
 	})
 }
+
+// userOf trusts what the client says.
+func userOf(r *http.Request) user { return user{r.Header.Get("User"), r.Header.Get("User") == "bob"} }
 
 func Example_tiers() {
 	mux := newMux()
