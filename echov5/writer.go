@@ -56,7 +56,7 @@ func (w *writer) sent() int {
 }
 
 func (w *writer) WriteHeader(status int) {
-	if w.status == 0 && !w.hijacked { // otherwise this status reaches nobody
+	if w.status == 0 && !w.hijacked { // a status that is set later is not sent
 		w.status = status
 	}
 	w.ResponseWriter.WriteHeader(status)

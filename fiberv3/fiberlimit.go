@@ -44,7 +44,8 @@ const adapter = guard.Adapter[fiber.Ctx, fiber.Handler]("fiberlimit")
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber.Handler {
 	g, handlers := adapter.New(lim, key, opts...)
 	return func(c fiber.Ctx) error {
-		verdict := g.Check(request{c}, header{c}, withSeen(c))
+		q := &request{c}
+		verdict := g.Check(q, (*header)(q), withSeen(c))
 		switch handler, ok := handlers.For(verdict); {
 		case verdict.Status == 0 && g.Settles(verdict):
 			return serveAndFinish(g, verdict, c)

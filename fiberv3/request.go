@@ -90,15 +90,15 @@ var useField = func() []int { //nolint:gochecknoglobals // read-only, and found 
 	return field.Index
 }()
 
-// A header is the response's headers.
-type header struct{ c fiber.Ctx }
+// A header is the headers of the response to a request, with which it shares memory.
+type header request
 
-func (h header) Get(name string) string { return h.c.GetRespHeader(name) }
-func (h header) Set(name, value string) { h.c.Set(name, value) }
-func (h header) Del(name string)        { h.c.Response().Header.Del(name) }
+func (h *header) Get(name string) string { return h.c.GetRespHeader(name) }
+func (h *header) Set(name, value string) { h.c.Set(name, value) }
+func (h *header) Del(name string)        { h.c.Response().Header.Del(name) }
 
 // SetBytes makes header a guard.BytesHeader: fasthttp copies what it is given.
-func (h header) SetBytes(name string, value []byte) { h.c.Response().Header.SetBytesV(name, value) }
+func (h *header) SetBytes(name string, value []byte) { h.c.Response().Header.SetBytesV(name, value) }
 
 // seenKey is the key under which a fiber.Ctx has its guard.Seen.
 type seenKey struct{}

@@ -18,7 +18,7 @@ func TestClients(t *testing.T)     { clientsuite.Exercise(t, apps) }
 func FuzzLeftOfProxy(f *testing.F) { clientsuite.LeftOfProxy(f, apps) }
 
 var apps = clientsuite.Apps{
-	Refused: []string{"cookie", "x-forwarded-for", "x-real-ip"}, // by fasthttp since 1.69 or earlier
+	Refused: []string{"cookie", "x-forwarded-for", "x-real-ip"}, // fasthttp 1.71 and 1.72 do
 	Default: map[string]clientsuite.NewApp{
 		"fiber": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
 			return newFiberApp(lim, key, fiber.Config{})

@@ -28,7 +28,7 @@ type Send func(r Request) int
 // An App is an application of a framework, with a route /a behind a middleware that is
 // mounted on the route.
 type App interface {
-	// Send handles requests that nobody parsed. Their Method and Target are not empty.
+	// Send handles requests that do not come over a connection. Their Method and Target are not empty.
 	Send() Send
 	// Serve parses what comes over connections, until the listener is closed.
 	Serve(l net.Listener) error
