@@ -11,17 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/demo/embedded"
+	"github.com/redislimit/redislimit/internal/testkit/mini"
 )
 
 // embeddedRedis starts the embedded Redis of the playground.
 func embeddedRedis(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	t.Helper()
-	server, err := embedded.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
+	server := mini.Redis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	return server, client
