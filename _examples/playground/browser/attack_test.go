@@ -51,8 +51,10 @@ func TestBoundaryAttack(t *testing.T) {
 		}
 		write(t, filepath.Join(docsDir, "playground.png"), picture)
 	}
-	for _, width := range []int64{1024, 700, 360, 320} {
+	for _, width := range []int64{1600, 1024, 900, 700, 360, 320} {
 		p.do(chromedp.EmulateViewport(width, phoneHeight))
+		p.redrawn()
+		p.wordsApart(fmt.Sprint(width))
 		if over := eval[int](p, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
 			t.Errorf("at a width of %d px the page is %d px too wide", width, over)
 		}

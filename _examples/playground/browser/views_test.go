@@ -62,7 +62,7 @@ func (p *tab) look(state string) {
 		if over := eval[int](p, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
 			p.t.Errorf("%s: the page is %d px too wide", v.name, over)
 		}
-		await[bool](p, "new Promise((done) => setTimeout(() => requestAnimationFrame(() => done(true)), 100))")
+		p.redrawn()
 		p.keep(fmt.Sprintf("playground-%s-%s.png", state, v.name))
 		p.wordsApart(v.name)
 	}
@@ -73,12 +73,24 @@ func (p *tab) look(state string) {
 	p.do(chromedp.EmulateViewport(desktop, height))
 }
 
-// wordsApart checks that no words in a chart touch others, and that all are inside of it.
+// redrawn waits until the charts have been drawn again.
+func (p *tab) redrawn() {
+	p.t.Helper()
+	await[bool](p, "new Promise((done) => setTimeout(() => requestAnimationFrame(() => done(true)), 100))")
+}
+
+// wordsApart checks that no words in a chart touch others, and that all are inside of it;
+// and likewise those at the top of the page.
 func (p *tab) wordsApart(view string) {
 	p.t.Helper()
 	touching := await[[]string](p, `import("./app.js").then(({ lanes }) => lanes.flatMap(({ id, words, canvas }) =>
 		words.flatMap(([l, t, r, b], i) => words.slice(i + 1).some(([l2, t2, r2, b2]) => l < r2 && l2 < r && t < b2 && t2 < b) ||
 			l < 0 || r > canvas.clientWidth || t < 0 || b > canvas.clientHeight ? [id + ": " + [l, t, r, b]] : [])))`)
+	touching = append(touching, eval[[]string](p, `["h1", "#tagline", "nav", "#redis", "#state"].map((name) => [name, document.querySelector(name)])
+		.filter(([, e]) => getComputedStyle(e).opacity > 0 && e.getClientRects().length > 0)
+		.map(([name, e]) => [name, e.getBoundingClientRect()])
+		.flatMap(([name, a], i, all) => all.slice(i + 1).filter(([other, b]) =>
+			a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom).map(([other]) => name + " and " + other))`)...)
 	if len(touching) > 0 {
 		p.t.Errorf("%s: words touch: %v", view, touching)
 	}
