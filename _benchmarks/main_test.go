@@ -49,11 +49,14 @@ func TestParse(t *testing.T) {
 		args  string
 		cells int // 0: an error
 	}{
-		{"", 6},
+		{"", 7},
 		{"-quick", 3},
 		{"-full", 32},
 		{"-callers 1,64", 2},
 		{"-callers 16 -keys 1,10000 -scenarios denied -latency 0s,1ms", 4},
+		{"-zipf 0,1.1", 4},
+		{"-zipf 1", 0},
+		{"-zipf x", 0},
 		{"-callers 0", 0},
 		{"-keys x", 0},
 		{"-scenarios half", 0},

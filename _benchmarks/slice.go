@@ -94,9 +94,9 @@ func (r *runner) drive(ctx context.Context, attempts []decide, tracks []*track, 
 }
 
 func (r *runner) call(ctx context.Context, attempt decide, t *track, end time.Time) {
-	random := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+	choose := r.chooser()
 	for now := time.Now(); ; {
-		allowed, err := attempt(ctx, r.keys[random.IntN(len(r.keys))])
+		allowed, err := attempt(ctx, r.keys[choose()])
 		then := time.Now()
 		switch {
 		case err == nil:
@@ -116,6 +116,16 @@ func (r *runner) call(ctx context.Context, attempt decide, t *track, end time.Ti
 			return
 		}
 	}
+}
+
+// chooser returns a function that chooses the next key, for one caller.
+func (r *runner) chooser() func() int {
+	random, n := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), len(r.keys)
+	if r.cell.zipf == 0 {
+		return func() int { return random.IntN(n) }
+	}
+	z := rand.NewZipf(random, r.cell.zipf, 1, uint64(n-1))
+	return func() int { return int(z.Uint64()) }
 }
 
 // check returns an error unless the decisions of the slice are those that its cell
