@@ -57,7 +57,10 @@ func checkLeasable(limits []Limit, d time.Duration) error {
 
 // An instant is what the clocks of this process say: the wall clock, which may be set, and
 // the monotonic one, which may stand while the machine is suspended.
-type instant struct{ wall, mono time.Duration }
+type instant struct {
+	wall, mono time.Duration
+	read       time.Time // what both were read from
+}
 
 // since returns how long ago an instant was, by the clock that says more.
 func (t instant) since(before instant) time.Duration {
@@ -84,7 +87,7 @@ func newLeases(d time.Duration, owner uint64, send func([]*ended)) *leases {
 		d: d, hot: newHotKeys(d, owner), send: send, open: make(map[*lease]struct{}),
 		now: func() instant {
 			now := time.Now()
-			return instant{time.Duration(now.UnixNano()), now.Sub(begun)}
+			return instant{time.Duration(now.UnixNano()), now.Sub(begun), now}
 		},
 	}
 }
@@ -190,7 +193,8 @@ func (ls *leases) end(le *lease, now instant) *ended {
 func (l *Limiter) decideLeased(ctx context.Context, res *Result, key string, n int64, op algorithm.Op) error {
 	ls := l.leases
 	now, hash := ls.now(), ls.hot.hash(key)
-	h := ls.hot.find(hash, key, l.limits)
+	set := ls.hot.set(hash)
+	h := set.find(key, l.limits)
 	var seen *lease
 	if h != nil {
 		seen = h.lease.Load()
@@ -202,8 +206,8 @@ func (l *Limiter) decideLeased(ctx context.Context, res *Result, key string, n i
 		return nil
 	}
 	if h == nil {
-		if h = ls.hot.count(hash, key, l.limits, now.mono); h == nil {
-			return l.ask(ctx, res, key, n, op, nil)
+		if h = ls.hot.count(set, hash, key, l.limits, now.mono); h == nil {
+			return l.ask(ctx, res, key, n, op, nil, now.read)
 		}
 	}
 	x := ls.begin(h, seen, now)
@@ -211,12 +215,12 @@ func (l *Limiter) decideLeased(ctx context.Context, res *Result, key string, n i
 		if latest := h.lease.Load(); latest != seen && l.spend(res, latest, n, op, now) { // it was taken meanwhile
 			return nil
 		}
-		err := l.ask(ctx, res, key, n, op, nil)
+		err := l.ask(ctx, res, key, n, op, nil, now.read)
 		ls.heard(h, res, n)
 		return err
 	}
 	defer x.finish()
-	err := l.ask(ctx, res, key, n, op, x)
+	err := l.ask(ctx, res, key, n, op, x, now.read)
 	if err == nil && res.Source == SourceRedis { // else the exchange may still be written to
 		ls.heard(h, res, n)
 		ls.granted(h, x, res, n)

@@ -246,13 +246,13 @@ func (l *Limiter) decideUnobserved(ctx context.Context, res *Result, key string,
 	if op != algorithm.OpEvaluate && l.denials.get(res, key, n, l.limits) {
 		return nil
 	}
-	return l.ask(ctx, res, key, n, op, nil)
+	return l.ask(ctx, res, key, n, op, nil, time.Time{})
 }
 
 // ask decides in Redis, or by the outage policy. With x, which may be nil, a lease is
-// exchanged.
-func (l *Limiter) ask(ctx context.Context, res *Result, key string, n int64, op algorithm.Op, x *exchange) error {
-	generation, sent := l.denials.beforeCall()
+// exchanged. now is the time, or zero if it was not read yet.
+func (l *Limiter) ask(ctx context.Context, res *Result, key string, n int64, op algorithm.Op, x *exchange, now time.Time) error {
+	generation, sent := l.denials.beforeCall(now)
 	deniedFor, err := l.decideInRedis(ctx, res, key, n, op, x)
 	if err != nil {
 		if err = l.failure(ctx, err); !errors.Is(err, ErrUnavailable) {
