@@ -430,6 +430,71 @@ func (f *failing) Process(ctx context.Context, cmd redis.Cmder) error {
 	return f.Client.Process(ctx, cmd)
 }
 
+// TestLeaseBounded has more hot keys than a process leases at a time. Those that find no place
+// are decided by Redis; what the others lease is given back, and idle ones make room.
+func TestLeaseBounded(t *testing.T) {
+	const keys, most = 5000, 4096
+	client, ctx := redistest.Server(t).Client(t), context.Background()
+	d := conformance.NewDriven(client)
+	l := newLeaser(t, d, core.FixedWindow(thousand))
+	other := core.MustNew(d, "lease", core.FixedWindow(thousand), core.FailClosed())
+	heatLeases(l.Limiter, 1, 8)
+	ask := func(key string) core.Source {
+		res, err := l.Allow(ctx, key)
+		if err != nil || !res.Allowed {
+			t.Fatalf("%s: %+v, %v", key, res, err)
+		}
+		return res.Source
+	}
+	heat := func(prefix string) (leased []string) {
+		for i := range keys {
+			key := fmt.Sprint(prefix, i)
+			ask(key)
+			if ask(key); latestLease(l.Limiter, key) != nil {
+				leased = append(leased, key)
+			}
+		}
+		return leased
+	}
+	first := heat("first")
+	if n := openLeases(l.Limiter); n != len(first) || n > most || n < most*3/4 {
+		t.Fatalf("%d leases are open, of %d that were taken: at most %d", n, len(first), most)
+	}
+	if source := ask(first[0]); source != core.SourceLease {
+		t.Errorf("a key that has a lease: %v", source)
+	}
+	pass(d, leased*7/8, l)
+	closeOldLeases(l.Limiter)
+	if n := openLeases(l.Limiter); n != 0 {
+		t.Errorf("%d leases are open after their time", n)
+	}
+	for i, key := range first {
+		want := int64(998)
+		if i == 0 {
+			want--
+		} else if i%16 > 0 {
+			continue
+		}
+		if res, err := other.Peek(ctx, key); err != nil || res.Remaining != want {
+			t.Fatalf("%s: %d remain, want %d; %v", key, res.Remaining, want, err)
+		}
+	}
+	pass(d, leased+time.Millisecond, l)
+	second := heat("second")
+	if n := openLeases(l.Limiter); n != len(second) || n > most || n < most*3/4 {
+		t.Errorf("%d leases are open, of %d that were taken after the others were idle", n, len(second))
+	}
+	lost := 0
+	for _, key := range first {
+		if latestLease(l.Limiter, key) == nil {
+			lost++
+		}
+	}
+	if lost < len(first)/2 {
+		t.Errorf("only %d idle keys have made room, of %d", lost, len(first))
+	}
+}
+
 // TestColdKey has the same commands sent for a key that is not hot, with and without leases.
 func TestColdKey(t *testing.T) {
 	client := redistest.Server(t).Client(t)
