@@ -13,11 +13,12 @@ const (
 
 // A cell is one combination of the matrix. Contenders are compared within it.
 type cell struct {
-	callers  int
-	keys     int
-	scenario string
-	latency  time.Duration // added to each round trip
-	zipf     float64       // key number i is asked for in proportion to i^-zipf; 0: all alike
+	callers   int
+	keys      int
+	scenario  string
+	latency   time.Duration // added to each round trip
+	zipf      float64       // key number i is asked for in proportion to i^-zipf; 0: all alike
+	processes int           // each with so many callers; 0: this one
 }
 
 func (c cell) limit() limit {
@@ -54,21 +55,23 @@ func (c cell) String() string {
 	if c.callers == 1 {
 		callers = "1 caller"
 	}
+	if c.processes > 1 {
+		callers = fmt.Sprintf("%d processes with %s each", c.processes, callers)
+	}
 	return fmt.Sprintf("%s, %s, all %s, %s", callers, keys, c.scenario, network)
 }
 
 // essential returns the cells of a run without flags. The first two are those of the
 // chart; each of the others differs from one of them in one value.
 func essential() []cell {
-	const ms = time.Millisecond
 	return []cell{
-		{1, 10_000, admitted, 0, 0},
-		{64, 10_000, admitted, 0, 0},
-		{256, 10_000, admitted, 0, 0},
-		{64, 1, admitted, 0, 0},
-		{64, 10_000, admitted, 0, zipf},
-		{64, 10_000, denied, 0, 0},
-		{64, 10_000, admitted, ms, 0},
+		{callers: 1, keys: 10_000, scenario: admitted},
+		{callers: 64, keys: 10_000, scenario: admitted},
+		{callers: 256, keys: 10_000, scenario: admitted},
+		{callers: 64, keys: 1, scenario: admitted},
+		{callers: 64, keys: 10_000, scenario: admitted, zipf: zipf},
+		{callers: 64, keys: 10_000, scenario: denied},
+		{callers: 64, keys: 10_000, scenario: admitted, latency: time.Millisecond},
 	}
 }
 
@@ -80,7 +83,7 @@ func (c *chosen) matrix() []cell {
 			for _, k := range c.keys {
 				for _, z := range c.zipfs {
 					for _, callers := range c.callers {
-						all = append(all, cell{callers, k, s, l, z})
+						all = append(all, cell{callers, k, s, l, z, c.processes})
 					}
 				}
 			}

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +16,8 @@ type options struct {
 
 	contenders []*contender
 	json, svg  string
+	processes  int
+	early      bool
 }
 
 // errFlag is the error of a wrong command line.
@@ -33,6 +34,8 @@ func parse(args []string) (*options, error) {
 	latency := f.String("latency", "", "network latencies to add, such as 0s,1ms")
 	zipfs := f.String("zipf", "", "how unevenly keys are asked for, such as 0,1.1: 0, the default, is evenly, else key number i in proportion to i^-s")
 	which := f.String("contenders", "", "a regular expression: only the contenders that match, also those of -full")
+	f.IntVar(&o.processes, "processes", 1, "how many processes have so many callers each; with 2 or more no latency can be added")
+	f.BoolVar(&o.early, "early", false, "instead of cells: with 2 or more processes, how many requests are denied too early because of leases")
 	f.IntVar(&o.rounds, "rounds", 11, "number of rounds; the tables have the medians over them")
 	f.DurationVar(&o.slice, "slice", 120*time.Millisecond, "how long each contender is measured in a round")
 	f.StringVar(&o.json, "json", "", "the file for all medians")
@@ -40,7 +43,8 @@ func parse(args []string) (*options, error) {
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
-	if f.NArg() > 0 || o.rounds < 1 || o.slice < time.Millisecond {
+	if f.NArg() > 0 || o.rounds < 1 || o.slice < time.Millisecond || o.processes < 1 || o.processes > 16 || o.early && o.processes < 2 ||
+		o.processes > 1 && (*quick || *full || *latency != "") {
 		return nil, fmt.Errorf("%w: see -help", errFlag)
 	}
 	pattern, err := regexp.Compile(*which)
@@ -52,14 +56,25 @@ func parse(args []string) (*options, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.processes > 1 {
+		chosen.processes, chosen.latencies = o.processes, []time.Duration{0}
+	}
 	switch {
+	case o.early:
 	case *quick:
 		o.rounds, o.slice = 1, 20*time.Millisecond
-		o.cells = []cell{{1, 10_000, admitted, 0, 0}, {64, 10_000, admitted, 0, zipf}, {16, 1, denied, time.Millisecond, 0}}
+		o.cells = []cell{
+			{callers: 1, keys: 10_000, scenario: admitted},
+			{callers: 64, keys: 10_000, scenario: admitted, zipf: zipf},
+			{callers: 16, keys: 1, scenario: denied, latency: time.Millisecond},
+		}
 	case *full:
 		o.cells = chosen.matrix()
 	case *callers+*keys+*scenarios+*latency+*zipfs != "":
 		chosen.defaults(*callers == "", *keys == "", *scenarios == "", *latency == "")
+		o.cells = chosen.matrix()
+	case o.processes > 1:
+		chosen.callers, chosen.keys, chosen.scenarios = []int{64}, []int{1}, []string{admitted}
 		o.cells = chosen.matrix()
 	default:
 		o.cells = essential()
@@ -85,11 +100,12 @@ type chosen struct {
 	scenarios     []string
 	latencies     []time.Duration
 	zipfs         []float64
+	processes     int
 }
 
 func axes(callers, keys, scenarios, latency, zipfs string) (*chosen, error) {
 	c := &chosen{
-		[]int{1, 16, 64, 256}, []int{10_000, 1}, []string{admitted, denied}, []time.Duration{0, time.Millisecond}, []float64{0},
+		[]int{1, 16, 64, 256}, []int{10_000, 1}, []string{admitted, denied}, []time.Duration{0, time.Millisecond}, []float64{0}, 0,
 	}
 	var err1, err2, err3, err4, err5 error
 	positive := func(s string) (int, error) {
@@ -151,5 +167,9 @@ func (c *chosen) defaults(callers, keys, scenarios, latency bool) {
 }
 
 func (o *options) mostCallers() int {
-	return slices.MaxFunc(o.cells, func(a, b cell) int { return a.callers - b.callers }).callers
+	most := 0
+	for _, c := range o.cells {
+		most = max(most, c.callers)
+	}
+	return most
 }
