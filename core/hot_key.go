@@ -51,8 +51,8 @@ type hotKey struct {
 	limits *limitSet
 	claims claim.Shared
 
-	lease    atomic.Pointer[lease] // the last one, which may have ended
-	renewing atomic.Bool           // a request settles that, and takes another
+	lease    atomic.Pointer[lease]    // the last one, which may have ended
+	exchange atomic.Pointer[exchange] // of a request that settles that, and takes another; or nil
 
 	mu        sync.Mutex
 	demand    demand
@@ -155,7 +155,7 @@ func (t *hotKeys) add(set *hotSet, key string, limits *limitSet, now time.Durati
 func (h *hotKey) idle(now, d time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return now-h.last > d && !h.renewing.Load()
+	return now-h.last > d && h.exchange.Load() == nil
 }
 
 // asked notes requests that were admitted so many units.

@@ -255,15 +255,21 @@ func (l *Limiter) ask(ctx context.Context, res *Result, key string, n int64, op 
 	generation, sent := l.denials.beforeCall(now)
 	deniedFor, err := l.decideInRedis(ctx, res, key, n, op, x)
 	if err != nil {
-		if err = l.failure(ctx, err); !errors.Is(err, ErrUnavailable) {
-			return err
-		}
-		return l.decideByPolicy(res, key, n, op, err)
+		return l.withoutRedis(ctx, res, key, n, op, err)
 	}
 	if op != algorithm.OpEvaluate {
 		l.denials.put(key, n, res, l.limits, deniedFor, generation, sent)
 	}
 	return nil
+}
+
+// withoutRedis decides by the outage policy after an error of the store, unless that is of the
+// caller's own context.
+func (l *Limiter) withoutRedis(ctx context.Context, res *Result, key string, n int64, op algorithm.Op, err error) error {
+	if err = l.failure(ctx, err); !errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	return l.decideByPolicy(res, key, n, op, err)
 }
 
 // decideInRedis also returns for how long at least the units are denied, if they are.

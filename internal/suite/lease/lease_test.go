@@ -506,7 +506,7 @@ func TestColdKey(t *testing.T) {
 	for _, leases := range []bool{false, true} {
 		client.FlushAll(context.Background())
 		recorded := &recording{Client: d}
-		opts := []core.Option{core.TokenBucket(thousand), core.FailClosed()}
+		opts := []core.Option{core.TokenBucket(thousand), core.FailClosed(), core.Timeout(time.Minute)}
 		if leases {
 			opts = append(opts, core.Lease(leased))
 		}
