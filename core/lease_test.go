@@ -65,7 +65,7 @@ func TestLeaseAwaited(t *testing.T) {
 	const waiters, beside = 10, 10 - hotAsks // the lease is of as many units as were asked for
 	for name, c := range map[string]struct {
 		end    func(c *exchanging, cancel context.CancelFunc) // of the exchange, or of those that wait for it
-		leased int
+		leased int32
 		asked  int32 // afterwards
 		err    error
 	}{
@@ -89,12 +89,13 @@ func TestLeaseAwaited(t *testing.T) {
 				go func() { _, _ = lim.Allow(context.Background(), "k") }() // it takes a lease
 				synctest.Wait()
 				begun := time.Now()
-				leased, results := 0, make(chan error, waiters)
+				var leased atomic.Int32
+				results := make(chan error, waiters)
 				for range waiters {
 					go func() {
 						res, err := lim.Allow(ctx, "k")
 						if res.Source == SourceLease {
-							leased++
+							leased.Add(1)
 						}
 						results <- err
 					}()
@@ -114,8 +115,8 @@ func TestLeaseAwaited(t *testing.T) {
 						t.Errorf("%v, want %v", err, c.err)
 					}
 				}
-				if after := client.asked.Load() - hotAsks - beside; leased != c.leased || after != c.asked {
-					t.Errorf("%d from the lease, %d asked afterwards, want %d and %d", leased, after, c.leased, c.asked)
+				if after := client.asked.Load() - hotAsks - beside; leased.Load() != c.leased || after != c.asked {
+					t.Errorf("%d from the lease, %d asked afterwards, want %d and %d", leased.Load(), after, c.leased, c.asked)
 				}
 				if waited := time.Since(begun); waited > defaultTimeout {
 					t.Errorf("they waited for %v", waited)
