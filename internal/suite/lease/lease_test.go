@@ -542,6 +542,45 @@ func TestColdKey(t *testing.T) {
 	}
 }
 
+// TestColdKeyBesideHot has other keys decided by the plain script while hundreds are leased, which
+// take a slower one.
+func TestColdKeyBesideHot(t *testing.T) {
+	const keys = 400
+	d := conformance.NewDriven(redistest.Server(t).Client(t))
+	recorded := &recording{Client: d}
+	l := newLeaser(t, recorded, core.TokenBucket(thousand))
+	heatLeases(l.Limiter, 1, 8)
+	ask := func(key string) {
+		if res, err := l.Allow(context.Background(), key); err != nil || !res.Allowed {
+			t.Fatal(res, err)
+		}
+	}
+	for i := range 2 * keys {
+		ask(fmt.Sprint("hot", i/2))
+	}
+	if n := openLeases(l.Limiter); n < keys*3/4 {
+		t.Fatalf("%d keys are leased", n)
+	}
+	recorded.sent = nil
+	for i := range keys {
+		ask(fmt.Sprint("cold", i))
+	}
+	scripts := make(map[string]int)
+	for _, sent := range recorded.sent {
+		digest, _, _ := strings.Cut(strings.TrimPrefix(sent, "[evalsha "), " ")
+		scripts[digest]++
+	}
+	slow := 0
+	for digest, n := range scripts {
+		if strings.Contains(d.Source(digest), "hold n units for longer") {
+			slow += n
+		}
+	}
+	if len(recorded.sent) != keys || slow > keys/20 {
+		t.Errorf("for %d keys that are not hot %d scripts were sent, %d of them the slower one", keys, len(recorded.sent), slow)
+	}
+}
+
 type recording struct {
 	core.Client
 
