@@ -77,7 +77,7 @@ func essential() []cell {
 
 // matrix returns the cells for all combinations of the values.
 func (c *chosen) matrix() []cell {
-	var all []cell
+	all := make([]cell, 0, len(c.callers)*len(c.zipfs)*len(c.keys)*len(c.scenarios)*len(c.latencies))
 	for _, l := range c.latencies {
 		for _, s := range c.scenarios {
 			for _, k := range c.keys {

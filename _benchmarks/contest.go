@@ -159,55 +159,60 @@ func (x *exactLimit) admits(at int64) bool {
 // contests writes a table of how many are denied too early.
 func (b *benchmark) contests(ctx context.Context, w io.Writer, processes int, d time.Duration) error {
 	const callers, rate = 64, 5000
-	all, err := startProcesses(ctx, processes, b.server.addr)
-	defer func() {
-		for _, p := range all {
-			p.kill()
-		}
-	}()
-	if err != nil {
-		return err
-	}
 	_, _ = fmt.Fprintf(w, "\n### %d processes of %d callers, 1 key, %s units a second\n\n"+
 		"| limit | asked for | admitted | one process would admit | from leases | denied too early | other processes' CPU |\n|---|%s\n",
 		processes, callers, grouped(rate), strings.Repeat("--:|", 6))
 	for _, window := range []bool{false, true} {
 		for _, load := range []float64{0.5, 0.9, 1.1, 1.5} {
 			for _, lease := range []time.Duration{0, 100 * time.Millisecond} {
-				name := "TokenBucket, burst 500"
-				if window {
-					name = "FixedWindow"
+				c := &contest{
+					Name:   fmt.Sprintf("c%v-%d-%d", window, int(100*load), lease),
+					Window: window, Lease: lease, Rate: rate, Burst: rate / 10, Load: load, Callers: callers, Of: processes, For: d,
 				}
-				if lease > 0 {
-					name += fmt.Sprintf(", Lease(%v)", lease)
-				}
-				c := &contest{fmt.Sprintf("c%v-%v-%d", window, load, lease), window, lease, rate, rate / 10, load, callers, processes, d}
-				c.Name = strings.ReplaceAll(c.Name, ".", "_")
-				pids := []int{b.server.cmd.Process.Pid}
-				for _, p := range all {
-					pids = append(pids, p.cmd.Process.Pid)
-				}
-				before := loadOf(pids...)
-				accounts, err := together(all, order{Contest: c})
-				if err != nil {
+				if err := b.hold(c, w); err != nil || ctx.Err() != nil {
 					return err
 				}
-				others := loadOf(pids...).others(before)
-				var events []event
-				for _, a := range accounts {
-					events = append(events, a.Events...)
-				}
-				o := c.judge(events)
-				percent := func(part, whole int) string {
-					if whole == 0 {
-						return "–"
-					}
-					return fmt.Sprintf("%.2f %%", 100*float64(part)/float64(whole))
-				}
-				_, _ = fmt.Fprintf(w, "| %s | %.0f %% | %s | %s | %s | %s | %.0f %% |\n", name, 100*load, percent(o.admitted, o.requests),
-					percent(o.would, o.requests), percent(o.leased, o.admitted), percent(o.early, o.requests), others)
 			}
 		}
 	}
 	return nil
+}
+
+// hold holds a contest, and writes its row of the table.
+func (b *benchmark) hold(c *contest, w io.Writer) error {
+	before := b.load()
+	accounts, err := together(b.processes, order{Contest: c})
+	if err != nil {
+		return err
+	}
+	others := b.load().others(before)
+	var events []event
+	for _, a := range accounts {
+		events = append(events, a.Events...)
+	}
+	if len(events) == 0 {
+		return fmt.Errorf("%s: no decisions", c.Name)
+	}
+	o := c.judge(events)
+	_, _ = fmt.Fprintf(w, "| %s | %.0f %% | %s | %s | %s | %s | %.0f %% |\n", c.title(), 100*c.Load, percent(o.admitted, o.requests),
+		percent(o.would, o.requests), percent(o.leased, o.admitted), percent(o.early, o.requests), others)
+	return nil
+}
+
+func (c *contest) title() string {
+	title := fmt.Sprintf("TokenBucket, burst %d", c.Burst)
+	if c.Window {
+		title = "FixedWindow"
+	}
+	if c.Lease > 0 {
+		title += fmt.Sprintf(", Lease(%v)", c.Lease)
+	}
+	return title
+}
+
+func percent(part, whole int) string {
+	if whole == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f %%", 100*float64(part)/float64(whole))
 }

@@ -43,8 +43,7 @@ func parse(args []string) (*options, error) {
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
-	if f.NArg() > 0 || o.rounds < 1 || o.slice < time.Millisecond || o.processes < 1 || o.processes > 16 || o.early && o.processes < 2 ||
-		o.processes > 1 && (*quick || *full || *latency != "") {
+	if f.NArg() > 0 || !o.isValid() || o.processes > 1 && (*quick || *full || *latency != "") {
 		return nil, fmt.Errorf("%w: see -help", errFlag)
 	}
 	pattern, err := regexp.Compile(*which)
@@ -65,7 +64,8 @@ func parse(args []string) (*options, error) {
 		o.rounds, o.slice = 1, 20*time.Millisecond
 		o.cells = []cell{
 			{callers: 1, keys: 10_000, scenario: admitted},
-			{callers: 64, keys: 10_000, scenario: admitted, zipf: zipf},
+			{callers: 64, keys: 10_000, scenario: admitted},
+			{callers: 16, keys: 10_000, scenario: admitted, zipf: zipf},
 			{callers: 16, keys: 1, scenario: denied, latency: time.Millisecond},
 		}
 	case *full:
@@ -80,6 +80,10 @@ func parse(args []string) (*options, error) {
 		o.cells = essential()
 	}
 	return o, nil
+}
+
+func (o *options) isValid() bool {
+	return o.rounds >= 1 && o.slice >= time.Millisecond && o.processes >= 1 && o.processes <= 16 && (!o.early || o.processes > 1)
 }
 
 // choose returns the contenders that match, and raw INCR, which they are compared with.

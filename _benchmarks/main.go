@@ -78,7 +78,7 @@ func program(ctx context.Context, args []string) error {
 	began := time.Now()
 	m.write(os.Stdout, o)
 	if o.early {
-		if err := b.contests(ctx, os.Stdout, max(2, o.processes), 20*o.slice); err != nil && ctx.Err() == nil {
+		if err := b.contests(ctx, os.Stdout, o.processes, 20*o.slice); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
@@ -23,8 +23,8 @@ const processEnv = "REDISLIMIT_BENCH_PROCESS"
 type process struct {
 	*child
 
-	orders  *json.Encoder
-	reports *json.Decoder
+	orders  *gob.Encoder
+	reports *gob.Decoder
 }
 
 // An order has a contender called in a cell, or callers ask for more than a limit admits.
@@ -70,7 +70,7 @@ func startProcesses(ctx context.Context, n int, addr string) ([]*process, error)
 		if err != nil {
 			return all, err
 		}
-		all = append(all, &process{c, json.NewEncoder(in), json.NewDecoder(out)})
+		all = append(all, &process{c, gob.NewEncoder(in), gob.NewDecoder(out)})
 	}
 	return all, nil
 }
@@ -130,7 +130,7 @@ func (r *runner) measureProcesses(ctx context.Context, m *meter, d time.Duration
 
 // serveProcess runs in a process with callers until its orders end.
 func serveProcess(addr string) error {
-	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	in, out := gob.NewDecoder(os.Stdin), gob.NewEncoder(os.Stdout)
 	w := &worker{addr: addr, contenders: contenders()}
 	for {
 		var o order
