@@ -18,6 +18,7 @@ type benchmark struct {
 
 	server     *server
 	proxy      *proxy
+	processes  []*process // with the callers; none: this one
 	contenders []*contender
 	meter      *meter
 	tracks     []*track
@@ -98,10 +99,14 @@ func (b *benchmark) measure(ctx context.Context, c cell) (result, error) {
 
 // load returns the CPU time that the machine and our processes have used so far.
 func (b *benchmark) load() load {
-	if b.proxy == nil {
-		return loadOf(b.server.cmd.Process.Pid)
+	pids := []int{b.server.cmd.Process.Pid}
+	if b.proxy != nil {
+		pids = append(pids, b.proxy.cmd.Process.Pid)
 	}
-	return loadOf(b.server.cmd.Process.Pid, b.proxy.cmd.Process.Pid)
+	for _, p := range b.processes {
+		pids = append(pids, p.cmd.Process.Pid)
+	}
+	return loadOf(pids...)
 }
 
 // addr returns the address that the clients of a cell connect to.
@@ -127,10 +132,8 @@ func (b *benchmark) addr(ctx context.Context, c cell) (string, error) {
 // cell is about denials, it first uses up the limits, over a connection without
 // latency.
 func (b *benchmark) ready(ctx context.Context, c *contender, in cell, near, rdb, stock *redis.Client, addr string) (*runner, error) {
-	r := &runner{contender: c, cell: in, keys: make([]string, in.keys)}
-	for i := range r.keys {
-		r.keys[i] = fmt.Sprintf("user:%c%02d:%05d", in.scenario[0], c.id, i)
-	}
+	r := &runner{contender: c, cell: in, processes: b.processes}
+	r.keys = r.keysOf()
 	if in.scenario == denied && c.limits {
 		lim, err := c.make(&setup{in, near, near, b.server.addr, in.limit(), c.id})
 		if err != nil {

@@ -13,10 +13,12 @@ const (
 
 // A cell is one combination of the matrix. Contenders are compared within it.
 type cell struct {
-	callers  int
-	keys     int
-	scenario string
-	latency  time.Duration // added to each round trip
+	callers   int
+	keys      int
+	scenario  string
+	latency   time.Duration // added to each round trip
+	zipf      float64       // key number i is asked for in proportion to i^-zipf; 0: all alike
+	processes int           // each with so many callers; 0: this one
 }
 
 func (c cell) limit() limit {
@@ -25,6 +27,10 @@ func (c cell) limit() limit {
 	}
 	return plenty()
 }
+
+// zipf is how unevenly keys are asked for in the essential cells: of 10,000 keys the first gets
+// 15 % of the requests, the first hundred 65 %.
+const zipf = 1.1
 
 // plenty is a limit that is never reached: a unit every microsecond.
 func plenty() limit { return limit{6e7, time.Minute} }
@@ -42,9 +48,15 @@ func (c cell) String() string {
 	if c.latency > 0 {
 		network = fmt.Sprintf("%v of network latency", c.latency)
 	}
+	if c.zipf > 0 {
+		keys += fmt.Sprintf(" by Zipf's law (s = %v)", c.zipf)
+	}
 	callers := fmt.Sprintf("%d callers", c.callers)
 	if c.callers == 1 {
 		callers = "1 caller"
+	}
+	if c.processes > 1 {
+		callers = fmt.Sprintf("%d processes with %s each", c.processes, callers)
 	}
 	return fmt.Sprintf("%s, %s, all %s, %s", callers, keys, c.scenario, network)
 }
@@ -52,25 +64,27 @@ func (c cell) String() string {
 // essential returns the cells of a run without flags. The first two are those of the
 // chart; each of the others differs from one of them in one value.
 func essential() []cell {
-	const ms = time.Millisecond
 	return []cell{
-		{1, 10_000, admitted, 0},
-		{64, 10_000, admitted, 0},
-		{256, 10_000, admitted, 0},
-		{64, 1, admitted, 0},
-		{64, 10_000, denied, 0},
-		{64, 10_000, admitted, ms},
+		{callers: 1, keys: 10_000, scenario: admitted},
+		{callers: 64, keys: 10_000, scenario: admitted},
+		{callers: 256, keys: 10_000, scenario: admitted},
+		{callers: 64, keys: 1, scenario: admitted},
+		{callers: 64, keys: 10_000, scenario: admitted, zipf: zipf},
+		{callers: 64, keys: 10_000, scenario: denied},
+		{callers: 64, keys: 10_000, scenario: admitted, latency: time.Millisecond},
 	}
 }
 
-// matrix returns the cells for all combinations of these values.
-func matrix(callers, keys []int, scenarios []string, latencies []time.Duration) []cell {
-	all := make([]cell, 0, len(callers)*len(keys)*len(scenarios)*len(latencies))
-	for _, l := range latencies {
-		for _, s := range scenarios {
-			for _, k := range keys {
-				for _, c := range callers {
-					all = append(all, cell{c, k, s, l})
+// matrix returns the cells for all combinations of the values.
+func (c *chosen) matrix() []cell {
+	all := make([]cell, 0, len(c.callers)*len(c.zipfs)*len(c.keys)*len(c.scenarios)*len(c.latencies))
+	for _, l := range c.latencies {
+		for _, s := range c.scenarios {
+			for _, k := range c.keys {
+				for _, z := range c.zipfs {
+					for _, callers := range c.callers {
+						all = append(all, cell{callers, k, s, l, z, c.processes})
+					}
 				}
 			}
 		}

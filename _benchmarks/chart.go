@@ -113,7 +113,7 @@ func standings(results []result) []standing {
 
 func find(results []result, callers int) []*summary {
 	for _, r := range results {
-		if r.cell == (cell{callers, 10_000, admitted, 0}) {
+		if r.cell == (cell{callers: callers, keys: 10_000, scenario: admitted}) {
 			return r.all
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +16,8 @@ type options struct {
 
 	contenders []*contender
 	json, svg  string
+	processes  int
+	early      bool
 }
 
 // errFlag is the error of a wrong command line.
@@ -31,7 +32,10 @@ func parse(args []string) (*options, error) {
 	keys := f.String("keys", "", "numbers of keys, such as 1,10000")
 	scenarios := f.String("scenarios", "", "admitted, denied or both, separated by a comma")
 	latency := f.String("latency", "", "network latencies to add, such as 0s,1ms")
+	zipfs := f.String("zipf", "", "how unevenly keys are asked for, such as 0,1.1: 0, the default, is evenly, else key number i in proportion to i^-s")
 	which := f.String("contenders", "", "a regular expression: only the contenders that match, also those of -full")
+	f.IntVar(&o.processes, "processes", 1, "how many processes have so many callers each; with 2 or more no latency can be added")
+	f.BoolVar(&o.early, "early", false, "instead of cells: with 2 or more processes, how many requests are denied too early because of leases")
 	f.IntVar(&o.rounds, "rounds", 11, "number of rounds; the tables have the medians over them")
 	f.DurationVar(&o.slice, "slice", 120*time.Millisecond, "how long each contender is measured in a round")
 	f.StringVar(&o.json, "json", "", "the file for all medians")
@@ -39,7 +43,7 @@ func parse(args []string) (*options, error) {
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
-	if f.NArg() > 0 || o.rounds < 1 || o.slice < time.Millisecond {
+	if f.NArg() > 0 || !o.isValid() || o.processes > 1 && (*quick || *full || *latency != "") {
 		return nil, fmt.Errorf("%w: see -help", errFlag)
 	}
 	pattern, err := regexp.Compile(*which)
@@ -47,22 +51,39 @@ func parse(args []string) (*options, error) {
 		return nil, fmt.Errorf("-contenders: %w", err)
 	}
 	o.contenders = choose(pattern, *which != "" || *full)
-	chosen, err := axes(*callers, *keys, *scenarios, *latency)
+	chosen, err := axes(*callers, *keys, *scenarios, *latency, *zipfs)
 	if err != nil {
 		return nil, err
 	}
+	if o.processes > 1 {
+		chosen.processes, chosen.latencies = o.processes, []time.Duration{0}
+	}
 	switch {
+	case o.early:
 	case *quick:
 		o.rounds, o.slice = 1, 20*time.Millisecond
-		o.cells = []cell{{1, 10_000, admitted, 0}, {64, 10_000, admitted, 0}, {16, 1, denied, time.Millisecond}}
+		o.cells = []cell{
+			{callers: 1, keys: 10_000, scenario: admitted},
+			{callers: 64, keys: 10_000, scenario: admitted},
+			{callers: 16, keys: 10_000, scenario: admitted, zipf: zipf},
+			{callers: 16, keys: 1, scenario: denied, latency: time.Millisecond},
+		}
 	case *full:
-		o.cells = matrix(chosen.callers, chosen.keys, chosen.scenarios, chosen.latencies)
-	case *callers+*keys+*scenarios+*latency != "":
-		o.cells = chosen.matrix(*callers == "", *keys == "", *scenarios == "", *latency == "")
+		o.cells = chosen.matrix()
+	case *callers+*keys+*scenarios+*latency+*zipfs != "":
+		chosen.defaults(*callers == "", *keys == "", *scenarios == "", *latency == "")
+		o.cells = chosen.matrix()
+	case o.processes > 1:
+		chosen.callers, chosen.keys, chosen.scenarios = []int{64}, []int{1}, []string{admitted}
+		o.cells = chosen.matrix()
 	default:
 		o.cells = essential()
 	}
 	return o, nil
+}
+
+func (o *options) isValid() bool {
+	return o.rounds >= 1 && o.slice >= time.Millisecond && o.processes >= 1 && o.processes <= 16 && (!o.early || o.processes > 1)
 }
 
 // choose returns the contenders that match, and raw INCR, which they are compared with.
@@ -82,11 +103,15 @@ type chosen struct {
 	callers, keys []int
 	scenarios     []string
 	latencies     []time.Duration
+	zipfs         []float64
+	processes     int
 }
 
-func axes(callers, keys, scenarios, latency string) (*chosen, error) {
-	c := &chosen{[]int{1, 16, 64, 256}, []int{10_000, 1}, []string{admitted, denied}, []time.Duration{0, time.Millisecond}}
-	var err1, err2, err3, err4 error
+func axes(callers, keys, scenarios, latency, zipfs string) (*chosen, error) {
+	c := &chosen{
+		[]int{1, 16, 64, 256}, []int{10_000, 1}, []string{admitted, denied}, []time.Duration{0, time.Millisecond}, []float64{0}, 0,
+	}
+	var err1, err2, err3, err4, err5 error
 	positive := func(s string) (int, error) {
 		n, err := strconv.Atoi(s)
 		if err == nil && (n < 1 || n > 1e5) {
@@ -103,7 +128,14 @@ func axes(callers, keys, scenarios, latency string) (*chosen, error) {
 		return s, nil
 	})
 	c.latencies, err4 = list(latency, c.latencies, time.ParseDuration)
-	return c, errors.Join(err1, err2, err3, err4)
+	c.zipfs, err5 = list(zipfs, c.zipfs, func(s string) (float64, error) {
+		z, err := strconv.ParseFloat(s, 64)
+		if err == nil && z != 0 && !(z > 1 && z <= 10) {
+			err = fmt.Errorf("%w: -zipf has %v, which is neither 0 nor above 1 and at most 10", errFlag, z)
+		}
+		return z, err
+	})
+	return c, errors.Join(err1, err2, err3, err4, err5)
 }
 
 // list parses the comma-separated values of a flag.
@@ -122,8 +154,8 @@ func list[T any](text string, otherwise []T, read func(string) (T, error)) ([]T,
 	return values, nil
 }
 
-// matrix returns the cells. For axes without a flag it uses only the default value.
-func (c *chosen) matrix(callers, keys, scenarios, latency bool) []cell {
+// defaults keeps the default value only of axes without a flag.
+func (c *chosen) defaults(callers, keys, scenarios, latency bool) {
 	if callers {
 		c.callers = []int{1, 64}
 	}
@@ -136,9 +168,12 @@ func (c *chosen) matrix(callers, keys, scenarios, latency bool) []cell {
 	if latency {
 		c.latencies = c.latencies[:1]
 	}
-	return matrix(c.callers, c.keys, c.scenarios, c.latencies)
 }
 
 func (o *options) mostCallers() int {
-	return slices.MaxFunc(o.cells, func(a, b cell) int { return a.callers - b.callers }).callers
+	most := 0
+	for _, c := range o.cells {
+		most = max(most, c.callers)
+	}
+	return most
 }

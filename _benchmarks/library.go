@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -59,7 +60,7 @@ func library() []*contender {
 	}
 	for _, v := range variants() {
 		if v.everyday {
-			all = append(all, v.twoLimits(), v.denyCache(), v.inFlight(), v.manyNumbers(), v.lease())
+			all = append(all, v.twoLimits(), v.denyCache(), v.inFlight(), v.manyNumbers(), v.lease(100*time.Millisecond), v.lease(time.Second))
 		}
 	}
 	return all
@@ -142,11 +143,11 @@ func (v variant) twoLimits() *contender {
 }
 
 // lease is a limiter that decides on hot keys by itself.
-func (v variant) lease() *contender {
+func (v variant) lease(d time.Duration) *contender {
 	return &contender{
-		name: "TokenBucket, Lease(100ms), " + v.name, kind: ours, everyday: true, limits: true, only: isAdmitted,
+		name: fmt.Sprintf("TokenBucket, Lease(%v), %s", d, v.name), kind: ours, everyday: true, limits: true, only: isAdmitted,
 		make: func(w *setup) (limiter, error) {
-			return v.limiter(w, core.DenyCache(0), core.Lease(100*time.Millisecond), limitOf(limits.Named("token_bucket"), w.limit))
+			return v.limiter(w, core.DenyCache(0), core.Lease(d), limitOf(limits.Named("token_bucket"), w.limit))
 		},
 	}
 }

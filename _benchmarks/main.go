@@ -19,6 +19,12 @@ func main() {
 	if order := os.Getenv(proxyEnv); order != "" {
 		fail(serveProxy(order))
 	}
+	if addr := os.Getenv(processEnv); addr != "" {
+		if err := serveProcess(addr); err != nil {
+			fail(err)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := program(ctx, os.Args[1:])
 	stop()
@@ -58,9 +64,24 @@ func program(ctx context.Context, args []string) error {
 			b.proxy.kill()
 		}
 	}()
+	if o.processes > 1 {
+		defer func() {
+			for _, p := range b.processes {
+				p.kill()
+			}
+		}()
+		if b.processes, err = startProcesses(ctx, o.processes, srv.addr); err != nil {
+			return err
+		}
+	}
 	m := thisMachine(srv)
 	began := time.Now()
 	m.write(os.Stdout, o)
+	if o.early {
+		if err := b.contests(ctx, os.Stdout, o.processes, 20*o.slice); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
 	var results []result
 	if err := b.run(ctx, func(r result) {
 		writeTable(os.Stdout, r)

@@ -34,7 +34,7 @@ func TestQuick(t *testing.T) {
 	}
 	var rep report
 	text, err := os.ReadFile(medians)
-	if err != nil || json.Unmarshal(text, &rep) != nil || len(rep.Cells) != 3 {
+	if err != nil || json.Unmarshal(text, &rep) != nil || len(rep.Cells) != 4 {
 		t.Errorf("-json: %v\n%s", err, text)
 	}
 	text, err = os.ReadFile(chart)
@@ -46,17 +46,66 @@ func TestQuick(t *testing.T) {
 	}
 }
 
+// TestProcesses runs the program with callers in two processes.
+func TestProcesses(t *testing.T) {
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		if os.Getenv("REDISLIMIT_REQUIRE_REDIS") == "1" {
+			t.Fatal(err)
+		}
+		t.Skipf("needs a redis-server in PATH: %v", err)
+	}
+	program := filepath.Join(t.TempDir(), "program")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	for flags, want := range map[string]string{
+		"-rounds 1 -slice 20ms -callers 4 -keys 1 -contenders TokenBucket,.Lease": "2 processes with 4 callers each, 1 key",
+		"-early -slice 1ms": "| FixedWindow, Lease(100ms) | 150 % |",
+	} {
+		out, err := exec.CommandContext(t.Context(), program, strings.Fields("-processes 2 "+flags)...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v\n%s", flags, err, out)
+		}
+	}
+}
+
+// TestJudge counts decisions of a contest. In the first, the third unit is admitted too late: a
+// lease had it.
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	const start, later = 1_800_000_000_000_000, 2_000_000
+	for _, window := range []bool{false, true} {
+		c := &contest{Window: window, Rate: 4, Burst: 4}
+		o := c.judge([]event{
+			{At: start + later + 5, Allowed: true},
+			{At: start + later + 3}, {At: start + later, Allowed: true, Leased: true}, {At: start + later, Allowed: true},
+			{At: start + later + 4, Allowed: true}, {At: start + later + 6}, {At: start, Allowed: true}, // this one is in the warm-up
+		})
+		if want := (outcome{requests: 6, admitted: 4, leased: 1, denied: 2, early: 1, would: 4}); o != want {
+			t.Errorf("window %v: %+v, want %+v", window, o, want)
+		}
+	}
+}
+
 func TestParse(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		args  string
 		cells int // 0: an error
 	}{
-		{"", 6},
-		{"-quick", 3},
+		{"", 7},
+		{"-quick", 4},
 		{"-full", 32},
 		{"-callers 1,64", 2},
 		{"-callers 16 -keys 1,10000 -scenarios denied -latency 0s,1ms", 4},
+		{"-zipf 0,1.1", 4},
+		{"-processes 3", 1},
+		{"-processes 2 -callers 1,64 -zipf 1.1", 2},
+		{"-processes 2 -latency 1ms", 0},
+		{"-processes 17", 0},
+		{"-early", 0},
+		{"-zipf 1", 0},
+		{"-zipf x", 0},
 		{"-callers 0", 0},
 		{"-keys x", 0},
 		{"-scenarios half", 0},

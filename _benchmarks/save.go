@@ -19,6 +19,8 @@ type report struct {
 type cellReport struct {
 	Callers    int               `json:"callers"`
 	Keys       int               `json:"keys"`
+	Zipf       float64           `json:"zipf,omitempty"`
+	Processes  int               `json:"processes,omitempty"`
 	Scenario   string            `json:"scenario"`
 	LatencyMS  float64           `json:"latency_ms"`
 	OthersCPU  float64           `json:"others_cpu_percent"`
@@ -63,7 +65,7 @@ func (o *options) report(m machine, results []result) report {
 	rep := report{Machine: m, Rounds: o.rounds, SliceMS: o.slice.Milliseconds()}
 	for _, r := range results {
 		c := cellReport{
-			Callers: r.cell.callers, Keys: r.cell.keys, Scenario: r.cell.scenario,
+			Callers: r.cell.callers, Keys: r.cell.keys, Zipf: r.cell.zipf, Processes: r.cell.processes, Scenario: r.cell.scenario,
 			LatencyMS: float64(r.cell.latency) / float64(time.Millisecond), OthersCPU: math.Round(r.others),
 		}
 		for _, s := range r.all {

@@ -16,9 +16,19 @@ import (
 type runner struct {
 	*contender
 
-	cell    cell
-	limiter limiter
-	keys    []string
+	cell      cell
+	limiter   limiter
+	keys      []string
+	processes []*process // with the callers; none: this one
+}
+
+// keysOf returns the keys of the contender in the cell.
+func (r *runner) keysOf() []string {
+	keys := make([]string, r.cell.keys)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("user:%c%02d:%05d", r.cell.scenario[0], r.id, i)
+	}
+	return keys
 }
 
 // A track is what one caller measured in a slice.
@@ -50,6 +60,9 @@ type slice struct {
 
 // measure has the callers call for d, after a warm-up of a quarter of that.
 func (r *runner) measure(ctx context.Context, m *meter, tracks []*track, d time.Duration) (*slice, error) {
+	if len(r.processes) > 0 {
+		return r.measureProcesses(ctx, m, d)
+	}
 	attempts := make([]decide, r.cell.callers)
 	for i := range attempts {
 		attempts[i] = r.limiter()
@@ -67,11 +80,19 @@ func (r *runner) measure(ctx context.Context, m *meter, tracks []*track, d time.
 	}
 	start := time.Now()
 	r.drive(ctx, attempts, tracks, d)
-	s := &slice{track: track{latencies: hdrhistogram.New(1, slowest, 2)}, took: time.Since(start)}
+	took := time.Since(start)
 	after, err := m.readBack(ctx)
 	if err != nil {
 		return nil, err
 	}
+	s := merge(tracks)
+	s.took, s.used = took, after.since(before)
+	return s, r.check(s)
+}
+
+// merge returns what the tracks have together.
+func merge(tracks []*track) *slice {
+	s := &slice{track: track{latencies: hdrhistogram.New(1, slowest, 2)}}
 	for _, t := range tracks {
 		s.latencies.Merge(t.latencies)
 		s.decisions += t.decisions
@@ -79,8 +100,7 @@ func (r *runner) measure(ctx context.Context, m *meter, tracks []*track, d time.
 		s.excused += t.excused
 		s.err = errors.Join(s.err, t.err)
 	}
-	s.used = after.since(before)
-	return s, r.check(s)
+	return s
 }
 
 // drive runs all callers in a closed loop: each asks again as soon as it has an answer.
@@ -94,9 +114,9 @@ func (r *runner) drive(ctx context.Context, attempts []decide, tracks []*track, 
 }
 
 func (r *runner) call(ctx context.Context, attempt decide, t *track, end time.Time) {
-	random := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+	choose := r.chooser()
 	for now := time.Now(); ; {
-		allowed, err := attempt(ctx, r.keys[random.IntN(len(r.keys))])
+		allowed, err := attempt(ctx, r.keys[choose()])
 		then := time.Now()
 		switch {
 		case err == nil:
@@ -116,6 +136,16 @@ func (r *runner) call(ctx context.Context, attempt decide, t *track, end time.Ti
 			return
 		}
 	}
+}
+
+// chooser returns a function that chooses the next key, for one caller.
+func (r *runner) chooser() func() int {
+	random, n := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), len(r.keys)
+	if r.cell.zipf == 0 {
+		return func() int { return random.IntN(n) }
+	}
+	z := rand.NewZipf(random, r.cell.zipf, 1, uint64(n-1))
+	return func() int { return int(z.Uint64()) }
 }
 
 // check returns an error unless the decisions of the slice are those that its cell

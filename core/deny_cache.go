@@ -202,10 +202,13 @@ func (c *denyCache) forget(k string, limits *limitSet) {
 }
 
 // beforeCall returns what put needs to know of a call that is about to be sent: its
-// generation and its instant.
-func (c *denyCache) beforeCall() (generation uint64, sent time.Time) {
+// generation and its instant, which is now if that is not zero.
+func (c *denyCache) beforeCall(now time.Time) (generation uint64, sent time.Time) {
 	if c == nil {
 		return 0, time.Time{}
 	}
-	return c.generation.Load(), time.Now()
+	if now.IsZero() {
+		now = time.Now()
+	}
+	return c.generation.Load(), now
 }

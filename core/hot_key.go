@@ -25,19 +25,24 @@ const (
 // as they are.
 const maxHotKey = 512
 
-// hotCounts is how many counters there are for keys that are not hot.
-const hotCounts = 8192
+// hotCounts is how many counters each set has for keys that are not hot.
+const hotCounts = 8
 
 // hotKeys knows which keys a process asks for often, and what it leases of them. It is read
 // without a lock.
 type hotKeys struct {
-	d      time.Duration // of a lease
-	asks   int64         // hotAsks
-	share  int64         // leaseShare
-	seed   maphash.Seed
-	owner  uint64 // of claims
-	counts [hotCounts]atomic.Uint64
-	sets   [hotSets][hotWays]atomic.Pointer[hotKey]
+	d     time.Duration // of a lease
+	asks  int64         // hotAsks
+	share int64         // leaseShare
+	seed  maphash.Seed
+	owner uint64                          // of claims
+	table atomic.Pointer[[hotSets]hotSet] // made with the first request
+}
+
+// A hotSet is one cache line, of 64 bytes: a request for a key that is not hot reads no other.
+type hotSet struct {
+	keys   [hotWays]atomic.Pointer[hotKey]
+	counts [hotCounts]atomic.Uint32
 }
 
 // A hotKey is a key that is asked for often, by the limits of one Limiter.
@@ -46,8 +51,8 @@ type hotKey struct {
 	limits *limitSet
 	claims claim.Shared
 
-	lease    atomic.Pointer[lease] // the last one, which may have ended
-	renewing atomic.Bool           // a request settles that, and takes another
+	lease    atomic.Pointer[lease]    // the last one, which may have ended
+	exchange atomic.Pointer[exchange] // of a request that settles that, and takes another; or nil
 
 	mu        sync.Mutex
 	demand    demand
@@ -61,11 +66,20 @@ func newHotKeys(d time.Duration, owner uint64) *hotKeys {
 
 func (t *hotKeys) hash(key string) uint64 { return maphash.String(t.seed, key) }
 
+// set returns the set of the keys with a hash.
+func (t *hotKeys) set(hash uint64) *hotSet {
+	table := t.table.Load()
+	if table == nil {
+		t.table.CompareAndSwap(nil, new([hotSets]hotSet))
+		table = t.table.Load()
+	}
+	return &table[hash%hotSets]
+}
+
 // find returns the hotKey of key, or nil.
-func (t *hotKeys) find(hash uint64, key string, limits *limitSet) *hotKey {
-	set := &t.sets[hash%hotSets]
-	for i := range set {
-		if h := set[i].Load(); h != nil && h.limits == limits && h.key == key {
+func (s *hotSet) find(key string, limits *limitSet) *hotKey {
+	for i := range s.keys {
+		if h := s.keys[i].Load(); h != nil && h.limits == limits && h.key == key {
 			return h
 		}
 	}
@@ -75,9 +89,9 @@ func (t *hotKeys) find(hash uint64, key string, limits *limitSet) *hotKey {
 // all returns those of key, by any limits.
 func (t *hotKeys) all(key string) []*hotKey {
 	var all []*hotKey
-	set := &t.sets[t.hash(key)%hotSets]
-	for i := range set {
-		if h := set[i].Load(); h != nil && h.key == key {
+	set := t.set(t.hash(key))
+	for i := range set.keys {
+		if h := set.keys[i].Load(); h != nil && h.key == key {
 			all = append(all, h)
 		}
 	}
@@ -88,21 +102,22 @@ func (t *hotKeys) all(key string) []*hotKey {
 // in 64ths of the duration of a lease, and how often that was asked for.
 const (
 	countBits = 8
-	sinceBits = 40
+	sinceBits = 16
+	tagBits   = 8
 )
 
-// count counts a request for a key that find has not found. It returns the hotKey that it has
-// become, or nil.
-func (t *hotKeys) count(hash uint64, key string, limits *limitSet, now time.Duration) *hotKey {
-	counter := &t.counts[hash/hotSets%hotCounts]
-	tag, tick := hash>>(countBits+sinceBits), uint64(now/(t.d/64))%(1<<sinceBits)
+// count counts a request for a key that find has not found in set, which is that of its hash.
+// It returns the hotKey that the key has become, or nil.
+func (t *hotKeys) count(set *hotSet, hash uint64, key string, limits *limitSet, now time.Duration) *hotKey {
+	counter := &set.counts[hash/hotSets%hotCounts]
+	tag, tick := uint32(hash>>(64-tagBits)), uint32(now/(t.d/64))%(1<<sinceBits)
 	old := counter.Load()
 	since, asks := old>>countBits%(1<<sinceBits), old%(1<<countBits)
 	switch {
-	case tick-since >= 64 || asks == 0:
+	case (tick-since)%(1<<sinceBits) >= 64 || asks == 0:
 		since, asks = tick, 1
 	case old>>(countBits+sinceBits) == tag:
-		asks++
+		asks = min(asks+1, 1<<countBits-1)
 	case asks > 1: // of another key, which keeps the counter for as long as it is asked for more often
 		tag = old >> (countBits + sinceBits)
 		asks--
@@ -113,23 +128,22 @@ func (t *hotKeys) count(hash uint64, key string, limits *limitSet, now time.Dura
 		if len(key) > maxHotKey {
 			return nil
 		}
-		return t.add(hash, key, limits, now)
+		return t.add(set, key, limits, now)
 	}
 	counter.CompareAndSwap(old, tag<<(countBits+sinceBits)|since<<countBits|asks) // a request that is not counted is no harm
 	return nil
 }
 
 // add returns a new hotKey for key, or nil where there is no room.
-func (t *hotKeys) add(hash uint64, key string, limits *limitSet, now time.Duration) *hotKey {
+func (t *hotKeys) add(set *hotSet, key string, limits *limitSet, now time.Duration) *hotKey {
 	added := &hotKey{key: strings.Clone(key), limits: limits, claims: claim.Shared{Owner: t.owner}, last: now}
 	added.demand.add(now, t.d, t.asks-1, t.asks-1)
-	set := &t.sets[hash%hotSets]
-	for i := range set {
-		old := set[i].Load()
+	for i := range set.keys {
+		old := set.keys[i].Load()
 		if old != nil && old.limits == limits && old.key == key {
 			return old // another request was faster
 		}
-		if (old == nil || old.idle(now, t.d)) && set[i].CompareAndSwap(old, added) {
+		if (old == nil || old.idle(now, t.d)) && set.keys[i].CompareAndSwap(old, added) {
 			return added
 		}
 	}
@@ -141,7 +155,7 @@ func (t *hotKeys) add(hash uint64, key string, limits *limitSet, now time.Durati
 func (h *hotKey) idle(now, d time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return now-h.last > d && !h.renewing.Load()
+	return now-h.last > d && h.exchange.Load() == nil
 }
 
 // asked notes requests that were admitted so many units.

@@ -1,9 +1,14 @@
 package core
 
 import (
+	"context"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 const hotFor = 100 * time.Millisecond
@@ -17,15 +22,15 @@ func TestHotKeys(t *testing.T) {
 		asks := 0
 		for now := time.Hour; asks < 40 && h == nil; now += gap {
 			asks++
-			h = table.count(table.hash("k"), "k", limits, now)
+			h = table.count(table.set(table.hash("k")), table.hash("k"), "k", limits, now)
 		}
 		if (h != nil) != hot || hot && asks != hotAsks {
 			t.Errorf("asked every %v: hot after %d requests: %v", gap, asks, h != nil)
 		}
-		if found := table.find(table.hash("k"), "k", limits); found != h {
+		if found := table.set(table.hash("k")).find("k", limits); found != h {
 			t.Errorf("asked every %v: found %p, want %p", gap, found, h)
 		}
-		if found := table.find(table.hash("k"), "k", &limitSet{}); found != nil {
+		if found := table.set(table.hash("k")).find("k", &limitSet{}); found != nil {
 			t.Error("found by other limits")
 		}
 	}
@@ -39,7 +44,7 @@ func TestHotKeysBounded(t *testing.T) {
 		for i := range keys {
 			key := fmt.Sprint(prefix, i)
 			for range hotAsks {
-				if h := table.count(table.hash(key), key, limits, now); h != nil {
+				if h := table.count(table.set(table.hash(key)), table.hash(key), key, limits, now); h != nil {
 					hot++
 					break
 				}
@@ -60,25 +65,58 @@ func TestHotKeysBounded(t *testing.T) {
 	}
 	long := string(make([]byte, maxHotKey+1))
 	for range 2 * hotAsks {
-		if table.count(table.hash(long), long, limits, 3*time.Hour) != nil {
+		if table.count(table.set(table.hash(long)), table.hash(long), long, limits, 3*time.Hour) != nil {
 			t.Fatal("a long key is kept")
 		}
 	}
 }
 
-// BenchmarkColdKey is what leases add to a decision on a key that is not hot.
+// atOnce has a client of Redis admit everything at once, by itself.
+type atOnce struct{ redis.Hook }
+
+func (atOnce) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	reply := []int64{1, 1_800_000_000_000_000, 0, 0, 0}
+	return func(_ context.Context, cmd redis.Cmder) error { return set(cmd, reply...) }
+}
+
+func (atOnce) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (atOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// BenchmarkColdKey is what leases add to a decision on a key that is not hot, all in this
+// process: Limiters with and without them take turns, and the fastest turn of each counts.
 func BenchmarkColdKey(b *testing.B) {
-	ls, limits := newLeases(hotFor, 1, nil, nil), &limitSet{}
-	keys := make([]string, 1<<16)
-	for i := range keys {
-		keys[i] = fmt.Sprint("user:", i)
-	}
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		key := keys[i%len(keys)]
-		now, hash := ls.now(), ls.hot.hash(key)
-		if ls.hot.find(hash, key, limits) == nil {
-			ls.hot.count(hash, key, limits, now.mono)
-		}
+	const turn = 200
+	client := redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})
+	client.AddHook(atOnce{})
+	b.Cleanup(func() { _ = client.Close() })
+	for _, count := range []int{1, 10_000, 1_000_000} {
+		b.Run(fmt.Sprintf("%d keys", count), func(b *testing.B) {
+			keys := make([]string, count)
+			for i := range keys {
+				keys[i] = fmt.Sprint("user:", i)
+			}
+			opts := Options(TokenBucket(PerSecond(1000)), FailClosed(), Timeout(time.Minute))
+			limiters := [2]*Limiter{MustNew(client, "plain", opts), MustNew(client, "lease", opts, Lease(hotFor))}
+			limiters[1].leases.hot.asks = math.MaxInt64 // no key is hot
+			fastest, ctx := [2]time.Duration{math.MaxInt64, math.MaxInt64}, context.Background()
+			for b.Loop() {
+				for i, lim := range limiters {
+					first := rand.IntN(count)
+					begun := time.Now()
+					for k := range turn {
+						if res, err := lim.Allow(ctx, keys[(first+k*7919)%count]); err != nil || !res.Allowed {
+							b.Fatal(res, err)
+						}
+					}
+					fastest[i] = min(fastest[i], time.Since(begun))
+				}
+			}
+			b.ReportMetric(float64(fastest[0])/turn, "ns/plain")
+			b.ReportMetric(float64(fastest[1])/turn, "ns/lease")
+			b.ReportMetric(float64(fastest[1]-fastest[0])/turn, "ns-added")
+		})
 	}
 }

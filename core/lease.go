@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -57,7 +58,10 @@ func checkLeasable(limits []Limit, d time.Duration) error {
 
 // An instant is what the clocks of this process say: the wall clock, which may be set, and
 // the monotonic one, which may stand while the machine is suspended.
-type instant struct{ wall, mono time.Duration }
+type instant struct {
+	wall, mono time.Duration
+	read       time.Time // what both were read from
+}
 
 // since returns how long ago an instant was, by the clock that says more.
 func (t instant) since(before instant) time.Duration {
@@ -85,7 +89,7 @@ func newLeases(d time.Duration, owner uint64, send func([]*ended), emit func(Eve
 		d: d, hot: newHotKeys(d, owner), send: send, emit: emit, open: make(map[*lease]struct{}),
 		now: func() instant {
 			now := time.Now()
-			return instant{time.Duration(now.UnixNano()), now.Sub(begun)}
+			return instant{time.Duration(now.UnixNano()), now.Sub(begun), now}
 		},
 	}
 }
@@ -192,7 +196,8 @@ func (ls *leases) end(le *lease, now instant) *ended {
 func (l *Limiter) decideLeased(ctx context.Context, res *Result, key string, n int64, op algorithm.Op) error {
 	ls := l.leases
 	now, hash := ls.now(), ls.hot.hash(key)
-	h := ls.hot.find(hash, key, l.limits)
+	set := ls.hot.set(hash)
+	h := set.find(key, l.limits)
 	var seen *lease
 	if h != nil {
 		seen = h.lease.Load()
@@ -204,24 +209,50 @@ func (l *Limiter) decideLeased(ctx context.Context, res *Result, key string, n i
 		return nil
 	}
 	if h == nil {
-		if h = ls.hot.count(hash, key, l.limits, now.mono); h == nil {
-			return l.ask(ctx, res, key, n, op, nil)
+		if h = ls.hot.count(set, hash, key, l.limits, now.mono); h == nil {
+			return l.ask(ctx, res, key, n, op, nil, now.read)
 		}
 	}
 	x := ls.begin(h, seen, now)
 	if x == nil {
-		if latest := h.lease.Load(); latest != seen && l.spend(res, latest, n, op, now) { // it was taken meanwhile
-			return nil
-		}
-		err := l.ask(ctx, res, key, n, op, nil)
-		ls.heard(h, res, n)
-		return err
+		return l.decideBeside(ctx, res, h, seen, n, op, now)
 	}
 	defer x.finish()
-	err := l.ask(ctx, res, key, n, op, x)
+	err := l.ask(ctx, res, key, n, op, x, now.read)
 	if err == nil && res.Source == SourceRedis { // else the exchange may still be written to
 		ls.heard(h, res, n)
 		ls.granted(h, x, res, n)
+	}
+	return err
+}
+
+// decideBeside decides while another request takes a lease: from that, or else by Redis.
+func (l *Limiter) decideBeside(ctx context.Context, res *Result, h *hotKey, seen *lease, n int64, op algorithm.Op, now instant) error {
+	ls := l.leases
+	if latest := h.lease.Load(); latest != seen && l.spend(res, latest, n, op, now) { // it was taken meanwhile
+		return nil
+	}
+	limited := ctx
+	if x := h.exchange.Load(); x != nil && !ls.manual && x.hasRoom(n) {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, l.timeout) // for both
+		defer cancel()
+		select {
+		case <-x.done:
+		case <-limited.Done():
+		}
+		now = ls.now()
+		if limited.Err() == nil && l.spend(res, h.lease.Load(), n, op, now) {
+			return nil
+		}
+	}
+	err := limited.Err()
+	if err == nil {
+		err = l.ask(limited, res, h.key, n, op, nil, now.read)
+		ls.heard(h, res, n)
+	}
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrUnavailable) {
+		return l.withoutRedis(ctx, res, h.key, n, op, server.ErrQueue)
 	}
 	return err
 }
@@ -295,15 +326,29 @@ type exchange struct {
 	hot     *hotKey
 	sent    instant
 	answers []algorithm.Answer // of the decision
+	room    atomic.Int64       // units that are asked for, less those that others wait for
+	done    chan struct{}      // closed when it has ended
+}
+
+// hasRoom reports whether the lease will have n units for one more request that waits for it.
+func (x *exchange) hasRoom(n int64) bool {
+	if x.room.Add(-n) >= 0 {
+		return true
+	}
+	x.room.Add(n)
+	return false
 }
 
 // begin ends the lease that was seen, and returns the exchange for another: nil if there is
 // nothing to exchange, or another request is about to.
 func (ls *leases) begin(h *hotKey, seen *lease, now instant) *exchange {
-	if !h.renewing.CompareAndSwap(false, true) {
+	if h.exchange.Load() != nil {
 		return nil
 	}
-	x := &exchange{hot: h, sent: now}
+	x := &exchange{hot: h, sent: now, done: make(chan struct{})}
+	if !h.exchange.CompareAndSwap(nil, x) {
+		return nil
+	}
 	if h.lease.Load() != seen {
 		x.finish()
 		return nil
@@ -320,11 +365,15 @@ func (ls *leases) begin(h *hotKey, seen *lease, now instant) *exchange {
 		x.finish()
 		return nil
 	}
+	x.room.Store(x.Units)
 	return x
 }
 
 // finish lets other requests exchange.
-func (x *exchange) finish() { x.hot.renewing.Store(false) }
+func (x *exchange) finish() {
+	x.hot.exchange.Store(nil)
+	close(x.done)
+}
 
 // granted makes a lease of what Redis holds. One that comes too late is given back at once.
 func (ls *leases) granted(h *hotKey, x *exchange, res *Result, n int64) {

@@ -17,7 +17,7 @@ var _ = hook.SetLeases(func(limiter any) hook.LeaseHooks {
 	return hook.LeaseHooks{
 		Drive: func(wall, mono func() time.Duration) {
 			ls.manual = true
-			ls.now = func() instant { return instant{wall(), mono()} }
+			ls.now = func() instant { return instant{wall(), mono(), time.Now()} }
 			l.renewer.close()
 		},
 		Heat:     func(asks, share int64) { ls.hot.asks, ls.hot.share = asks, share },
@@ -36,7 +36,7 @@ var _ = hook.SetLeases(func(limiter any) hook.LeaseHooks {
 			return len(ls.open)
 		},
 		Latest: func(key string) any {
-			if h := ls.hot.find(ls.hot.hash(key), key, l.limits); h != nil {
+			if h := ls.hot.set(ls.hot.hash(key)).find(key, l.limits); h != nil {
 				return h.lease.Load()
 			}
 			return nil

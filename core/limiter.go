@@ -246,24 +246,30 @@ func (l *Limiter) decideUnobserved(ctx context.Context, res *Result, key string,
 	if op != algorithm.OpEvaluate && l.denials.get(res, key, n, l.limits) {
 		return nil
 	}
-	return l.ask(ctx, res, key, n, op, nil)
+	return l.ask(ctx, res, key, n, op, nil, time.Time{})
 }
 
 // ask decides in Redis, or by the outage policy. With x, which may be nil, a lease is
-// exchanged.
-func (l *Limiter) ask(ctx context.Context, res *Result, key string, n int64, op algorithm.Op, x *exchange) error {
-	generation, sent := l.denials.beforeCall()
+// exchanged. now is the time, or zero if it was not read yet.
+func (l *Limiter) ask(ctx context.Context, res *Result, key string, n int64, op algorithm.Op, x *exchange, now time.Time) error {
+	generation, sent := l.denials.beforeCall(now)
 	deniedFor, err := l.decideInRedis(ctx, res, key, n, op, x)
 	if err != nil {
-		if err = l.failure(ctx, err); !errors.Is(err, ErrUnavailable) {
-			return err
-		}
-		return l.decideByPolicy(res, key, n, op, err)
+		return l.withoutRedis(ctx, res, key, n, op, err)
 	}
 	if op != algorithm.OpEvaluate {
 		l.denials.put(key, n, res, l.limits, deniedFor, generation, sent)
 	}
 	return nil
+}
+
+// withoutRedis decides by the outage policy after an error of the store, unless that is of the
+// caller's own context.
+func (l *Limiter) withoutRedis(ctx context.Context, res *Result, key string, n int64, op algorithm.Op, err error) error {
+	if err = l.failure(ctx, err); !errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	return l.decideByPolicy(res, key, n, op, err)
 }
 
 // decideInRedis also returns for how long at least the units are denied, if they are.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/batch"
@@ -23,6 +24,15 @@ type Lease struct {
 
 	undone  bool // the decision is to be made alone
 	settled bool // and Held need not be settled
+}
+
+// holds returns for how long the key then has holds at most, beside those of others.
+func (l *Lease) holds() time.Duration {
+	if l.Units == 0 {
+		return 0
+	}
+	d := time.Duration(l.Duration) * time.Microsecond
+	return d + d/6 // the expiry is rounded up by so much
 }
 
 // calls returns how many calls of the script d takes.
@@ -82,7 +92,7 @@ func (s *Store) decodeWithLease(reply []int64, d decision) error {
 	if len(reply) != size*d.calls() {
 		return algorithm.UnexpectedLength(len(reply), size*d.calls())
 	}
-	s.held.add(d.key)
+	s.held.add(d.key, l.holds())
 	if l.Held > 0 {
 		l.settled = !algorithm.Undone(reply)
 		reply = reply[size:]

@@ -340,7 +340,7 @@ func (s *Store) decodeMember(reply []int64, d decision, needsHold bool) error {
 	case d.lease == nil && algorithm.Undone(reply):
 		return batch.ErrRetryAlone
 	case !needsHold && algorithm.IsHeld(reply):
-		s.held.add(d.key)
+		s.held.add(d.key, heldFor)
 		return batch.ErrRetryAlone
 	}
 	return s.decodeOne(reply, d, needsHold)

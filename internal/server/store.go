@@ -118,9 +118,13 @@ type decision struct {
 // While the server is down the error is [ErrBreakerOpen].
 //
 // With lease the same run of the script settles one lease and takes another; else it is nil.
+// Decisions on k that are made meanwhile take the script hold.
 func (s *Store) Decide(
 	ctx context.Context, l *Limits, k string, n int64, op algorithm.Op, answers []algorithm.Answer, holds []algorithm.Ref, lease *Lease,
 ) error {
+	if lease != nil {
+		s.held.add(k, lease.holds())
+	}
 	return s.run(ctx, decision{key: k, limits: l, HoldCall: algorithm.HoldCall{Op: op, N: n}, answers: answers, holds: holds, lease: lease})
 }
 
@@ -219,7 +223,7 @@ func (s *Store) evaluate(ctx context.Context, d decision) error {
 		reply, err := script.run(ctx, s.servers.client, s.args(d, needsHold), d.keys(), s.hooks.ScriptLoaded)
 		switch {
 		case err == nil && !needsHold && algorithm.IsHeld(reply):
-			s.held.add(d.key)
+			s.held.add(d.key, heldFor)
 			continue
 		case err == nil:
 			if err = s.decodeOne(reply, d, needsHold); errors.Is(err, batch.ErrRetryAlone) {

@@ -442,6 +442,71 @@ func (f *failing) Process(ctx context.Context, cmd redis.Cmder) error {
 	return f.Client.Process(ctx, cmd)
 }
 
+// TestLeaseBounded has more hot keys than a process leases at a time. Those that find no place
+// are decided by Redis; what the others lease is given back, and idle ones make room.
+func TestLeaseBounded(t *testing.T) {
+	const keys, most = 5000, 4096
+	client, ctx := redistest.Server(t).Client(t), context.Background()
+	d := conformance.NewDriven(client)
+	l := newLeaser(t, d, core.FixedWindow(thousand))
+	other := core.MustNew(d, "lease", core.FixedWindow(thousand), core.FailClosed())
+	heatLeases(l.Limiter, 1, 8)
+	ask := func(key string) core.Source {
+		res, err := l.Allow(ctx, key)
+		if err != nil || !res.Allowed {
+			t.Fatalf("%s: %+v, %v", key, res, err)
+		}
+		return res.Source
+	}
+	heat := func(prefix string) (leased []string) {
+		for i := range keys {
+			key := fmt.Sprint(prefix, i)
+			ask(key)
+			if ask(key); latestLease(l.Limiter, key) != nil {
+				leased = append(leased, key)
+			}
+		}
+		return leased
+	}
+	first := heat("first")
+	if n := openLeases(l.Limiter); n != len(first) || n > most || n < most*3/4 {
+		t.Fatalf("%d leases are open, of %d that were taken: at most %d", n, len(first), most)
+	}
+	if source := ask(first[0]); source != core.SourceLease {
+		t.Errorf("a key that has a lease: %v", source)
+	}
+	pass(d, leased*7/8, l)
+	closeOldLeases(l.Limiter)
+	if n := openLeases(l.Limiter); n != 0 {
+		t.Errorf("%d leases are open after their time", n)
+	}
+	for i, key := range first {
+		want := int64(998)
+		if i == 0 {
+			want--
+		} else if i%16 > 0 {
+			continue
+		}
+		if res, err := other.Peek(ctx, key); err != nil || res.Remaining != want {
+			t.Fatalf("%s: %d remain, want %d; %v", key, res.Remaining, want, err)
+		}
+	}
+	pass(d, leased+time.Millisecond, l)
+	second := heat("second")
+	if n := openLeases(l.Limiter); n != len(second) || n > most || n < most*3/4 {
+		t.Errorf("%d leases are open, of %d that were taken after the others were idle", n, len(second))
+	}
+	lost := 0
+	for _, key := range first {
+		if latestLease(l.Limiter, key) == nil {
+			lost++
+		}
+	}
+	if lost < len(first)/2 {
+		t.Errorf("only %d idle keys have made room, of %d", lost, len(first))
+	}
+}
+
 // TestColdKey has the same commands sent for a key that is not hot, with and without leases.
 func TestColdKey(t *testing.T) {
 	client := redistest.Server(t).Client(t)
@@ -453,7 +518,7 @@ func TestColdKey(t *testing.T) {
 	for _, leases := range []bool{false, true} {
 		client.FlushAll(context.Background())
 		recorded := &recording{Client: d}
-		opts := []core.Option{core.TokenBucket(thousand), core.FailClosed()}
+		opts := []core.Option{core.TokenBucket(thousand), core.FailClosed(), core.Timeout(time.Minute)}
 		if leases {
 			opts = append(opts, core.Lease(leased))
 		}
@@ -474,6 +539,45 @@ func TestColdKey(t *testing.T) {
 	}
 	if !slices.Equal(sent[false], sent[true]) {
 		t.Errorf("%d commands were sent with leases, %d without: the last %.300s", len(sent[true]), len(sent[false]), sent[true][len(sent[true])-1:])
+	}
+}
+
+// TestColdKeyBesideHot has other keys decided by the plain script while hundreds are leased, which
+// take a slower one.
+func TestColdKeyBesideHot(t *testing.T) {
+	const keys = 400
+	d := conformance.NewDriven(redistest.Server(t).Client(t))
+	recorded := &recording{Client: d}
+	l := newLeaser(t, recorded, core.TokenBucket(thousand))
+	heatLeases(l.Limiter, 1, 8)
+	ask := func(key string) {
+		if res, err := l.Allow(context.Background(), key); err != nil || !res.Allowed {
+			t.Fatal(res, err)
+		}
+	}
+	for i := range 2 * keys {
+		ask(fmt.Sprint("hot", i/2))
+	}
+	if n := openLeases(l.Limiter); n < keys*3/4 {
+		t.Fatalf("%d keys are leased", n)
+	}
+	recorded.sent = nil
+	for i := range keys {
+		ask(fmt.Sprint("cold", i))
+	}
+	scripts := make(map[string]int)
+	for _, sent := range recorded.sent {
+		digest, _, _ := strings.Cut(strings.TrimPrefix(sent, "[evalsha "), " ")
+		scripts[digest]++
+	}
+	slow := 0
+	for digest, n := range scripts {
+		if strings.Contains(d.Source(digest), "hold n units for longer") {
+			slow += n
+		}
+	}
+	if len(recorded.sent) != keys || slow > keys/20 {
+		t.Errorf("for %d keys that are not hot %d scripts were sent, %d of them the slower one", keys, len(recorded.sent), slow)
 	}
 }
 
