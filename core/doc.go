@@ -53,10 +53,9 @@
 //	limit.go, algorithms.go, rate.go   what a limit is, and the constructors
 //	option.go, outage.go, event.go     settings, outage policies, observers and logging
 //	memory.go                          NewMemory
-//	reserve.go, renew.go               holds: costs that are known later
 //	with.go                            other numbers for some keys
-//	wait.go, wait_queue.go, refund.go, errors.go
 //	reserve.go, slots.go, renew.go     what is held: until it is settled or released, or the hold expires
+//	wait.go, wait_queue.go, refund.go, errors.go
 //	stub.go                            answers of limittest
 //
 // and in internal/, each with a doc comment that says more:

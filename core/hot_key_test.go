@@ -68,7 +68,7 @@ func TestHotKeysBounded(t *testing.T) {
 
 // BenchmarkColdKey is what leases add to a decision on a key that is not hot.
 func BenchmarkColdKey(b *testing.B) {
-	ls, limits := newLeases(hotFor, 1, nil), &limitSet{}
+	ls, limits := newLeases(hotFor, 1, nil, nil), &limitSet{}
 	keys := make([]string, 1<<16)
 	for i := range keys {
 		keys[i] = fmt.Sprint("user:", i)

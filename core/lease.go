@@ -70,6 +70,7 @@ type leases struct {
 	hot  *hotKeys
 	now  func() instant
 	send func([]*ended) // settles; it waits for the replies
+	emit func(Event)
 
 	mu      sync.Mutex
 	open    map[*lease]struct{}
@@ -78,10 +79,10 @@ type leases struct {
 	manual  bool // of tests: there is no such goroutine
 }
 
-func newLeases(d time.Duration, owner uint64, send func([]*ended)) *leases {
+func newLeases(d time.Duration, owner uint64, send func([]*ended), emit func(Event)) *leases {
 	begun := time.Now()
 	return &leases{
-		d: d, hot: newHotKeys(d, owner), send: send, open: make(map[*lease]struct{}),
+		d: d, hot: newHotKeys(d, owner), send: send, emit: emit, open: make(map[*lease]struct{}),
 		now: func() instant {
 			now := time.Now()
 			return instant{time.Duration(now.UnixNano()), now.Sub(begun)}
@@ -182,6 +183,7 @@ func (ls *leases) end(le *lease, now instant) *ended {
 	ls.mu.Unlock()
 	held := le.units - reservedIn(state)
 	e := &ended{le, held, held - leftIn(state)}
+	ls.emit(Event{Kind: EventLease, Cost: -le.units, Spent: le.units - leftIn(state)})
 	le.hot.asked(now.mono, ls.d, asksIn(state), le.units-leftIn(state))
 	return e
 }
@@ -253,15 +255,14 @@ func (l *Limiter) spend(res *Result, le *lease, n int64, op algorithm.Op, now in
 		return false
 	}
 	le.fill(res, n, before, now)
-	res.receipt.limits, res.receipt.key, res.receipt.n = l.limits, le.hot.key, n
 	if op == algorithm.OpReserve {
 		held := newReservation(l.id, l.limits, SourceLease, op)
 		copy(held.refs, le.refs)
 		held.lease, held.begun = le, time.Now().Add(-age)
-		res.receipt.claim, res.receipt.held = held.claims.Only(), held
+		res.receipt = held.receipt(le.hot.key, n)
 		l.renewer.add(l.family, kept{held, le.hot.key, n})
 	} else {
-		res.receipt.claim, res.receipt.lease = le.hot.claims.Next(), le
+		res.receipt = receipt{limits: l.limits, claim: le.hot.claims.Next(), key: le.hot.key, n: n, lease: le}
 	}
 	return true
 }
@@ -339,8 +340,9 @@ func (ls *leases) granted(h *hotKey, x *exchange, res *Result, n int64) {
 			le.answers[i].Held += n
 		}
 	}
+	ls.emit(Event{Kind: EventLease, Cost: le.units})
 	if now.since(x.sent) >= spendable(ls.d) || !ls.add(le) {
-		ls.send([]*ended{{le, le.units, 0}})
+		ls.sendEnded([]*lease{le}, now)
 		return
 	}
 	h.lease.Store(le)
@@ -383,23 +385,24 @@ func (ls *leases) run() {
 	}
 }
 
-// closeOld closes leases a little before their time, so that they are settled before what is
-// held has expired: then it would be charged whole.
+// closeOld closes leases before their time, early enough for Redis to settle them before what
+// is held has expired: then it would be charged whole.
 func (ls *leases) closeOld(now instant) {
-	ls.sendEnded(ls.older(now, ls.d*3/4), now)
-}
-
-// older returns the open leases of at least an age.
-func (ls *leases) older(now instant, age time.Duration) []*lease {
 	ls.mu.Lock()
-	defer ls.mu.Unlock()
 	var old []*lease
 	for le := range ls.open {
-		if now.since(le.sent) >= age {
+		if now.since(le.sent) >= le.lasts-le.margin() {
 			old = append(old, le)
 		}
 	}
-	return old
+	ls.mu.Unlock()
+	ls.sendEnded(old, now)
+}
+
+// margin is how long before its time the lease is closed: a fourth of it, or more where Redis
+// took long to answer.
+func (le *lease) margin() time.Duration {
+	return min(max(le.lasts/4, 3*le.granted.since(le.sent)), le.lasts/2)
 }
 
 func (ls *leases) sendEnded(all []*lease, now instant) {

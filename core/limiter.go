@@ -90,7 +90,7 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 	f.denials = newDenyCache(c.denied)
 	f.stores = make(map[string]*server.Store)
 	if c.lease > 0 {
-		f.leases = newLeases(c.lease, f.id, f.settleLeases)
+		f.leases = newLeases(c.lease, f.id, f.settleLeases, func(e Event) { f.events.emit(context.Background(), e) })
 	}
 	f.newStore = func(limits *server.Limits) *server.Store {
 		return server.NewStore(client, server.Config{
@@ -289,7 +289,7 @@ func (l *Limiter) decideInRedis(
 	case !res.Allowed:
 		return l.limits.deniedFor(d.answers, n), nil
 	case held != nil:
-		res.receipt = receipt{limits: l.limits, claim: held.claims.Only(), key: key, n: n, held: held}
+		res.receipt = held.receipt(key, n)
 	case op == algorithm.OpCharge:
 		res.receipt = receipt{limits: l.limits, claim: d.set.Only(), key: key, n: n, id: res.receipt.id}
 	}
@@ -326,7 +326,7 @@ func (l *Limiter) decideInMemory(s *memory.Store, limits *limitSet, res *Result,
 		admitted := s.Hold(limits.memory, key, n, op, answers, held.refs)
 		limits.fill(res, answers, n, true, source)
 		if admitted {
-			res.receipt = receipt{limits: limits, claim: held.claims.Only(), key: key, n: n, held: held}
+			res.receipt = held.receipt(key, n)
 		}
 		return
 	}

@@ -60,13 +60,9 @@ func (l *Limiter) Refund(ctx context.Context, r Result) error {
 	if l.stub != nil {
 		return l.callStub(ctx, "Refund", key, n)
 	}
-	if l.memory != nil {
-		l.memory.Refund(limits.memory, key, n, ids)
-		return nil
-	}
 	defer l.denials.forget(key, limits)
-	if r.Source == SourceFallback && l.fallback != nil {
-		l.fallback.store.Refund(limits.memory, key, n, ids)
+	if local := l.localStore(r.Source); local != nil {
+		local.Refund(limits.memory, key, n, ids)
 		return nil
 	}
 	return l.failure(ctx, l.storeOf(limits).Refund(ctx, limits.server, key, n, ids))
@@ -75,6 +71,15 @@ func (l *Limiter) Refund(ctx context.Context, r Result) error {
 // take reports whether r is this Limiter's to refund or settle, which it then is no
 // longer.
 func (l *Limiter) take(ctx context.Context, r Result) (bool, error) {
+	if owned, err := l.owns(ctx, r); !owned {
+		return false, err
+	}
+	return r.receipt.claim.Take(), nil
+}
+
+// owns reports whether something was charged or held for r by this Limiter. It is an error
+// if another did, or if ctx has ended.
+func (l *Limiter) owns(ctx context.Context, r Result) (bool, error) {
 	switch owner := r.receipt.claim.Owner(); {
 	case ctx.Err() != nil:
 		return false, ctx.Err()
@@ -83,5 +88,5 @@ func (l *Limiter) take(ctx context.Context, r Result) (bool, error) {
 	case owner != l.id:
 		return false, fmt.Errorf("%w: it is of limiter %q, not of this %q", ErrInvalidResult, r.Limiter, l.name)
 	}
-	return r.receipt.claim.Take(), nil
+	return true, nil
 }

@@ -45,6 +45,11 @@ func newReservation(owner uint64, limits *limitSet, source Source, op algorithm.
 	}
 }
 
+// receipt returns that of a Result for which n units are held.
+func (r *reservation) receipt(key string, n int64) receipt {
+	return receipt{limits: r.limits, claim: r.claims.Only(), key: key, n: n, held: r}
+}
+
 // find returns by what each limit finds its slots, and what it charged or holds besides
 // if others is set. The others have the zero Ref.
 func (r *reservation) find(others bool) []algorithm.Ref {
@@ -275,10 +280,6 @@ func (w *renewer) due(now time.Time) (due, lost []kept) {
 func (f *family) renew(due []kept) {
 	inRedis := make(map[*server.Store][]*server.Renewal)
 	for _, k := range due {
-		local := f.memory
-		if k.source == SourceFallback {
-			local = f.fallback.store
-		}
 		var sent []algorithm.Ref
 		begin := func() []algorithm.Ref {
 			sent = k.begin()
@@ -289,7 +290,7 @@ func (f *family) renew(due []kept) {
 				f.loseSlots(k)
 			}
 		}
-		if local == nil {
+		if local := f.localStore(k.source); local == nil {
 			store := f.storeOf(k.limits)
 			inRedis[store] = append(inRedis[store], &server.Renewal{Limits: k.limits.server, Key: k.key, N: k.n, Begin: begin, End: end})
 		} else if refs := begin(); refs != nil {

@@ -265,7 +265,16 @@ func TestLeaseGivesBack(t *testing.T) {
 			}, 1000 - 9 - 8},
 			"reset": {func(l *leaser) { _ = l.Reset(context.Background(), "k") }, 1000},
 		} {
-			l, other := leasePair(t, d, limit(thousand))
+			var leases, out, spent int64
+			observe := core.Observe(func(_ context.Context, e core.Event) {
+				if e.Kind == core.EventLease {
+					out, spent = out+e.Cost, spent+e.Spent
+					if e.Cost > 0 {
+						leases++
+					}
+				}
+			})
+			l, other := leasePair(t, d, limit(thousand), observe)
 			for range 3 {
 				if res := l.allowN(t, 1); res.Source != core.SourceLease {
 					t.Errorf("%s: %v", name, res.Source)
@@ -277,6 +286,9 @@ func TestLeaseGivesBack(t *testing.T) {
 			}
 			if openLeases(l.Limiter) != 0 {
 				t.Errorf("%s: a lease is open", name)
+			}
+			if name != "dies" && (leases != 1 || out != 0 || spent != 3) {
+				t.Errorf("%s: %d leases, %d units out and %d spent", name, leases, out, spent)
 			}
 			if err := other.Reset(context.Background(), "k"); err != nil {
 				t.Fatal(err)
