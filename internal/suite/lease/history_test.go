@@ -161,8 +161,8 @@ func (w *world) judgeHistories(t *testing.T, steps int) {
 		for what, n := range h.counts {
 			counts[what] += n
 		}
-		if (seed-first)%5000 == 4999 {
-			fmt.Printf("%s: %d steps, of histories %d to %d, in %v\n", t.Name(), taken, first, seed, time.Since(begun).Round(time.Second))
+		if n := seed - first + 1; n%1000 == 0 {
+			t.Logf("%d steps, of histories %d to %d, in %v", taken, first, seed, time.Since(begun).Round(time.Second))
 		}
 	}
 	t.Logf("histories %d to %d, in none of which more was spent than the limit allows: %v", first, seed-1, counts)
@@ -446,17 +446,11 @@ func (h *history) act() {
 	defer func() { m.running = before }()
 	switch what := h.random.IntN(100); {
 	case what < 44:
-		for range 1 + h.random.IntN(8) {
-			m.ask(int64(1+h.random.IntN(4)/3), false)
-			h.pass(time.Duration(h.random.Int64N(int64(leased / 50))))
-			if m.asleep() {
-				break
-			}
-		}
+		m.askOften()
 	case what < 52:
 		m.ask(int64(1+h.random.IntN(3)), true)
 	case what < 60:
-		m.settleOne()
+		m.settleOne(nil)
 	case what < 62:
 		m.renew()
 	case what < 65:
@@ -469,15 +463,15 @@ func (h *history) act() {
 		h.happened("old leases closed")
 		h.sayf("%d: closes old leases", m.id)
 		closeOldLeases(m.Limiter)
-	case what < 72:
+	case what < 73:
 		m.setWall()
-	case what < 74:
+	case what < 77:
 		m.suspend()
-	case what < 76:
+	case what < 79:
 		h.back()
-	case what < 78:
+	case what < 81:
 		m.die()
-	case what < 80:
+	case what < 82:
 		h.change()
 	case what < 90:
 		h.pass(time.Duration(h.random.Int64N(int64(leased))))
@@ -485,6 +479,26 @@ func (h *history) act() {
 		h.pass(time.Duration(h.random.Int64N(int64(h.limits[0].period))))
 	default:
 		h.pass(time.Duration(h.random.Int64N(int64(leased / 10))))
+	}
+}
+
+// askOften asks for a few units, some of which it reserves.
+func (m *machine) askOften() {
+	h := m.h
+	for range 1 + h.random.IntN(8) {
+		reserve := h.random.IntN(8) == 0
+		s := m.ask(int64(1+h.random.IntN(4)/3), reserve)
+		h.pass(time.Duration(h.random.Int64N(int64(leased / 50))))
+		if m.asleep() {
+			return
+		}
+		switch {
+		case s == nil || !reserve:
+		case h.random.IntN(2) == 0:
+			m.settleOne(s)
+		case h.random.IntN(4) == 0:
+			m.renew()
+		}
 	}
 }
 

@@ -27,6 +27,7 @@ type machine struct {
 	results []*spend
 	granted map[any]int // the steps at which leases were
 	running *execution  // of the call that it makes
+	renews  bool        // it renews, and a Settle would wait for that
 }
 
 // A fault is one of the clocks of all machines.
@@ -75,28 +76,50 @@ func (m *machine) clock(passed time.Duration) time.Duration {
 
 func (m *machine) asleep() bool { return m.h.passed < m.wakes }
 
-// suspend has the machine do nothing for a while, in which its monotonic clock stands.
+// suspend has the machine do nothing for a while, in which its monotonic clock stands: mostly
+// while it has a lease.
 func (m *machine) suspend() {
-	if !m.sleeps {
+	if !m.sleeps || openLeases(m.Limiter) == 0 && m.h.random.IntN(4) > 0 {
 		return
 	}
-	d := time.Duration(m.h.random.Int64N(int64(3 * leased / 2)))
+	d := leased/2 + time.Duration(m.h.random.Int64N(int64(leased)))
 	m.h.happened("machine suspended")
 	m.h.sayf("%d: suspended for %v", m.id, d)
 	m.wakes = m.h.passed + d
 	m.slept += d
+	m.goesOn(d)
+}
+
+// goesOn has other things happen for a while, after which the machine asks again.
+func (m *machine) goesOn(d time.Duration) {
+	h := m.h
+	end := h.passed + d
+	for h.depth < 3 && h.passed < end && h.random.IntN(4) > 0 {
+		h.act()
+	}
+	h.pass(end - h.passed)
+	for range 3 {
+		if h.machines[m.id] == m && !m.asleep() {
+			m.ask(1, false)
+		}
+	}
 }
 
 // setWall sets the wall clock.
 func (m *machine) setWall() {
-	most := []time.Duration{leased, time.Hour}[m.h.random.IntN(2)]
-	by := time.Duration(m.h.random.Int64N(int64(2*most))) - most
+	by := time.Duration(m.h.random.Int64N(int64(2*time.Hour))) - time.Hour
+	if m.h.random.IntN(4) > 0 {
+		by = time.Duration(m.h.random.Int64N(int64(3*leased/2))) - leased
+	}
 	if m.sleeps {
 		by = max(by, -by)
 	}
 	m.h.happened("wall clock set")
 	m.h.sayf("%d: sets its wall clock by %v", m.id, by)
 	m.setBy += by
+	if openLeases(m.Limiter) > 0 {
+		m.goesOn(leased/2 + time.Duration(m.h.random.Int64N(int64(leased))))
+	}
 }
 
 // die ends the process. Another one begins.
@@ -198,8 +221,8 @@ func (m *machine) execute(settles bool, call func(ctx context.Context)) *executi
 	return x
 }
 
-// ask asks for units, and notes them if they were admitted.
-func (m *machine) ask(n int64, reserve bool) {
+// ask asks for units, and notes them if they were admitted: then it returns them.
+func (m *machine) ask(n int64, reserve bool) *spend {
 	h := m.h
 	begun, share := h.passed, int64(1)
 	if h.random.IntN(5) == 0 {
@@ -227,13 +250,13 @@ func (m *machine) ask(n int64, reserve bool) {
 	var down lostError
 	switch {
 	case errors.As(err, &down):
-		return
+		return nil
 	case err != nil:
 		h.t.Fatalf("seed %d: %v", h.seed, err)
 	case !res.Allowed:
 		h.happened("denied")
 		h.sayf("%d: denied %d of %d", m.id, n, res.Limit)
-		return
+		return nil
 	}
 	s := &spend{by: m.id, res: res, reserved: reserve, each: make([]eachSpend, len(h.limits))}
 	for i, l := range of {
@@ -287,6 +310,7 @@ func (m *machine) ask(n int64, reserve bool) {
 	h.spent = append(h.spent, s)
 	h.pending = append(h.pending, s)
 	m.results = append(m.results, s)
+	return s
 }
 
 func (m *machine) pick(reserved bool) *spend {
@@ -302,9 +326,13 @@ func (m *machine) pick(reserved bool) *spend {
 	return all[m.h.random.IntN(len(all))]
 }
 
-func (m *machine) settleOne() {
-	s, h := m.pick(true), m.h
+// settleOne settles what the machine has reserved, or something of that if s is nil.
+func (m *machine) settleOne(s *spend) {
+	h := m.h
 	if s == nil {
+		s = m.pick(true)
+	}
+	if s == nil || m.renews {
 		return
 	}
 	s.done = true
@@ -341,7 +369,12 @@ func (m *machine) settleOne() {
 
 // renew holds what the machine has reserved, and keeps or has of a lease, by itself or anew.
 func (m *machine) renew() {
+	if m.renews {
+		return
+	}
+	m.renews = true
 	renew(m.Limiter)
+	m.renews = false
 	for _, s := range m.results {
 		if !s.reserved || s.done {
 			continue
