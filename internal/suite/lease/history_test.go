@@ -42,7 +42,6 @@ var happens = []string{
 // with as few steps as 1; REDISLIMIT_LEASE_TRACE prints what happened in it.
 func TestLeaseHistories(t *testing.T) {
 	client := redistest.Server(t).Client(t)
-	driven := conformance.NewDriven(client)
 	families := map[string][]limits.Variant{"several": nil}
 	for _, v := range leasable() {
 		families[v.Name] = []limits.Variant{v}
@@ -50,7 +49,7 @@ func TestLeaseHistories(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(families)) {
 		t.Run(name, func(t *testing.T) {
 			w := &world{
-				begin: func() error { return client.FlushAll(t.Context()).Err() }, driven: driven, variants: families[name],
+				begin: func() error { return client.FlushAll(t.Context()).Err() }, client: client, variants: families[name],
 				clientOf: func(m *machine) core.Client { return m },
 			}
 			w.judgeHistories(t, number(t, "REDISLIMIT_LEASE_STEPS", 1500))
@@ -64,7 +63,7 @@ func TestLeaseHistoriesOnCluster(t *testing.T) {
 	admin := redistest.ClusterClient(t, addrs)
 	var wires []*wire
 	used := 0 // of them, in this history
-	w := &world{driven: conformance.NewDriven(admin)}
+	w := &world{client: admin}
 	w.begin = func() error {
 		used = 0
 		return admin.ForEachMaster(t.Context(), func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() })
@@ -87,7 +86,6 @@ func TestLeaseHistoriesOnCluster(t *testing.T) {
 // find such a fault in the library.
 func TestLeaseHistoriesFindFaults(t *testing.T) {
 	client := redistest.Server(t).Client(t)
-	driven := conformance.NewDriven(client)
 	for name, fault := range map[string]fault{
 		"by the wall clock alone":        {noMono: true},
 		"by the monotonic clock alone":   {noWall: true},
@@ -97,7 +95,7 @@ func TestLeaseHistoriesFindFaults(t *testing.T) {
 		for _, v := range leasable() {
 			t.Run(name+"/"+v.Name, func(t *testing.T) {
 				w := &world{
-					begin: func() error { return client.FlushAll(t.Context()).Err() }, driven: driven, variants: []limits.Variant{v},
+					begin: func() error { return client.FlushAll(t.Context()).Err() }, client: client, variants: []limits.Variant{v},
 					clientOf: func(m *machine) core.Client { return m }, fault: fault,
 				}
 				const most = 1000
@@ -136,7 +134,7 @@ func number(t *testing.T, name string, otherwise int) int {
 // A world is what histories have in common.
 type world struct {
 	begin    func() error // a history: it empties Redis
-	driven   *conformance.Driven
+	client   core.Client
 	variants []limits.Variant // nil: of several limits, at random
 	clientOf func(m *machine) core.Client
 	fault    fault
@@ -187,6 +185,7 @@ type history struct {
 	*world
 
 	t       *testing.T
+	driven  *conformance.Driven // its own, so that each knows no script when it begins
 	random  *rand.Rand
 	seed    uint64
 	limits  []*limit
@@ -227,7 +226,10 @@ func newHistory(t *testing.T, w *world, seed uint64) *history {
 	if err := w.begin(); err != nil {
 		t.Fatal(err)
 	}
-	h := &history{world: w, t: t, random: rand.New(rand.NewPCG(seed, 17)), seed: seed, counts: make(map[string]int), count: historyCount}
+	h := &history{
+		world: w, t: t, driven: conformance.NewDriven(w.client), random: rand.New(rand.NewPCG(seed, 17)), seed: seed,
+		counts: make(map[string]int), count: historyCount,
+	}
 	variants := w.variants
 	if all := leasable(); variants == nil {
 		for range 2 + h.random.IntN(2) {
@@ -375,7 +377,7 @@ func (h *history) verify() {
 		_ = m.Close()
 	}
 	h.pass(3 * leased)
-	probe := core.MustNew(h.driven, "lease", limitOptions(h.with(historyCount, 1), core.FailClosed())...)
+	probe := core.MustNew(h.driven, "lease", limitOptions(h.with(historyCount, 1), core.FailClosed(), core.Timeout(time.Minute))...)
 	_, err := probe.Peek(context.Background(), "k")
 	h.pass(3 * historyPeriods[len(historyPeriods)-1])
 	res, err2 := probe.Peek(context.Background(), "k")
