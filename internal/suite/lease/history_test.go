@@ -197,6 +197,7 @@ type history struct {
 	depth   int
 	steps   int
 	resets  []int
+	runs    []run
 	trace   []string
 	counts  map[string]int
 

@@ -172,14 +172,17 @@ func (s *spend) expired(h *history, now int64) bool {
 	return all
 }
 
-// holdUntil notes that the units of a reserved s are held until these expiries: they may be
-// spent until then.
-func (s *spend) holdUntil(h *history, expiries []int64) {
+// holdUntil notes that the units of a reserved s are held until these expiries, since a step:
+// they may be spent until then.
+func (s *spend) holdUntil(h *history, expiries []int64, since int) {
 	now := h.driven.Now().UnixMicro()
 	for i, expiry := range expiries {
 		e := &s.each[i]
 		e.expiry, e.crossed = expiry, expiry <= now
 		e.Until = h.instant(h.limits[i]) + expiry - now
+		if e.Charged == 0 && expiry > 0 {
+			e.Charged = h.chargedAt(expiry, since)
+		}
 	}
 }
 
@@ -297,7 +300,7 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 	}
 	switch expiries := expiriesOf(res); {
 	case reserve: // it may be spent until what is held expires, which may be over when the reply comes
-		s.holdUntil(h, expiries)
+		s.holdUntil(h, expiries, x.step)
 		if h.random.IntN(3) == 0 {
 			lim.KeepHeld(res)
 		}
@@ -373,6 +376,7 @@ func (m *machine) renew() {
 		return
 	}
 	m.renews = true
+	before := m.h.step
 	renew(m.Limiter)
 	m.renews = false
 	for _, s := range m.results {
@@ -384,7 +388,7 @@ func (m *machine) renew() {
 			renewed = renewed || expiry != s.each[i].expiry
 		}
 		if renewed {
-			s.holdUntil(m.h, expiries)
+			s.holdUntil(m.h, expiries, before)
 			m.h.pending = append(m.h.pending, s)
 			m.h.happened("renewed")
 			m.h.sayf("%d: renews %d, until %v", m.id, s.units(), expiries)

@@ -94,6 +94,23 @@ type execution struct {
 	at      []int64 // on the scale by which each limit is judged
 }
 
+// A run is one of a script: at which step, and when by Redis's clock.
+type run struct {
+	step  int
+	clock int64
+}
+
+// chargedAt returns the step after another at which Redis has charged what expired at expiry, or
+// 0: the reply that says by what units are held may come later than that.
+func (h *history) chargedAt(expiry int64, after int) int {
+	for _, r := range h.runs {
+		if r.step > after && r.clock >= expiry {
+			return r.step
+		}
+	}
+	return 0
+}
+
 var storedWindow = regexp.MustCompile(`^F1 (\d+) (\d+)`)
 
 // executed notes what a script did.
@@ -107,6 +124,7 @@ func (h *history) executed(m *machine, cmd redis.Cmder) {
 			}
 		}
 	}
+	h.runs = append(h.runs, run{step, now})
 	calls := h.calls(cmd)
 	decides := calls == nil
 	for _, c := range calls {
