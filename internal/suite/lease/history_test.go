@@ -83,33 +83,35 @@ func TestLeaseHistoriesOnCluster(t *testing.T) {
 
 // TestLeaseHistoriesFindFaults has processes whose clocks have a fault that leases must not
 // have, and needs histories that are inadmissible: else the judge, or the histories, could not
-// find such a fault in the library.
+// find such a fault in the library. Two of the faults are found in hundreds of histories only:
+// they are left out unless REDISLIMIT_LEASE_STEPS is given.
 func TestLeaseHistoriesFindFaults(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	for name, fault := range map[string]fault{
-		"by the wall clock alone":        {noMono: true},
-		"by the monotonic clock alone":   {noWall: true},
+		"by the wall clock alone":        {noMono: true, rare: true},
+		"by the monotonic clock alone":   {noWall: true, rare: true},
 		"counted from when it came back": {fromReceipt: true},
 		"spent for longer":               {slow: true},
 	} {
-		for _, v := range leasable() {
-			t.Run(name+"/"+v.Name, func(t *testing.T) {
-				w := &world{
-					begin: func() error { return client.FlushAll(t.Context()).Err() }, client: client, variants: []limits.Variant{v},
-					clientOf: func(m *machine) core.Client { return m }, fault: fault,
+		t.Run(name, func(t *testing.T) {
+			if fault.rare && os.Getenv("REDISLIMIT_LEASE_STEPS") == "" {
+				t.Skip("it takes long to find")
+			}
+			w := &world{
+				begin: func() error { return client.FlushAll(t.Context()).Err() }, client: client,
+				clientOf: func(m *machine) core.Client { return m }, fault: fault,
+			}
+			const most = 2000
+			for seed := uint64(1); seed <= most; seed++ {
+				h := newHistory(t, w, seed)
+				h.run()
+				if err := h.judge(); err != nil {
+					t.Logf("history %d: %v", seed, err)
+					return
 				}
-				const most = 1000
-				for seed := uint64(1); seed <= most; seed++ {
-					h := newHistory(t, w, seed)
-					h.run()
-					if err := h.judge(); err != nil {
-						t.Logf("history %d: %v", seed, err)
-						return
-					}
-				}
-				t.Errorf("all of %d histories are admissible", most)
-			})
-		}
+			}
+			t.Errorf("all of %d histories are admissible", most)
+		})
 	}
 }
 

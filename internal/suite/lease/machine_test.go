@@ -30,8 +30,9 @@ type machine struct {
 	renews  bool        // it renews, and a Settle would wait for that
 }
 
-// A fault is one of the clocks of all machines.
-type fault struct{ noWall, noMono, fromReceipt, slow bool }
+// A fault is one of the clocks of all machines: one that is not looked at, that stands while a
+// command is on its way, or is slow. Some are rarely found.
+type fault struct{ noWall, noMono, fromReceipt, slow, rare bool }
 
 func (h *history) boot(id int) *machine {
 	m := &machine{h: h, id: id, granted: make(map[any]int), rate: 1 + (h.random.Float64()*2-1)*0.001, sleeps: h.random.IntN(2) == 0}
@@ -71,7 +72,7 @@ func (m *machine) clock(passed time.Duration) time.Duration {
 	if m.h.fault.fromReceipt {
 		passed -= m.waited
 	}
-	return time.Duration(float64(passed) * m.rate)
+	return time.Hour + time.Duration(float64(passed)*m.rate)
 }
 
 func (m *machine) asleep() bool { return m.h.passed < m.wakes }
