@@ -150,7 +150,7 @@ func (w *world) judgeHistories(t *testing.T, steps int) {
 	seed := first
 	begun := time.Now()
 	for taken := 0; taken < steps; seed++ {
-		h := newHistory(t, w, uint64(seed)) //nolint:gosec // any number will do
+		h := newHistory(t, w, uint64(seed))
 		h.run()
 		h.verify()
 		if t.Failed() {

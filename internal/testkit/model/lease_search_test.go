@@ -291,7 +291,7 @@ func (w *leaseWorld) exploreLeaser(d int64, i int) {
 			c.settle(p)
 			return true
 		})
-		branch("close, slow", func(c *leaseWorld, p *leaser) bool {
+		branch("close, slow", func(_ *leaseWorld, p *leaser) bool {
 			p.state = settling
 			return true
 		})
