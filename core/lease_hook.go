@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/hook"
 )
 
@@ -18,7 +19,7 @@ var _ = hook.SetLeases(func(limiter any) hook.LeaseHooks {
 		Drive: func(wall, mono func() time.Duration) {
 			ls.manual = true
 			ls.now = func() instant { return instant{wall(), mono(), time.Now()} }
-			l.renewer.close()
+			l.renewer.drive()
 		},
 		Heat:     func(asks, share int64) { ls.hot.asks, ls.hot.share = asks, share },
 		CloseOld: func() { ls.closeOld(ls.now()) },
@@ -44,16 +45,30 @@ var _ = hook.SetLeases(func(limiter any) hook.LeaseHooks {
 	}
 })
 
-var _ = hook.SetReceipt(func(result any) (expiry, n int64) {
+// drive has what is kept renewed by hook.Renew alone: the timer is set only for what is to be
+// looked at more often than before, which nothing is that is looked at every nanosecond.
+func (w *renewer) drive() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kept, w.every = make(map[*reservation]kept), 1
+	w.timer = time.NewTimer(0)
+	w.timer.Stop()
+}
+
+var _ = hook.SetReceipt(func(result any) (expiries []int64, n int64) {
 	r, ok := result.(Result)
 	if !ok {
 		panic(fmt.Sprintf("core: a %T is no Result", result))
 	}
+	var refs []algorithm.Ref
 	switch {
 	case r.receipt.held != nil:
-		expiry = r.receipt.held.refs[0].B
+		refs = r.receipt.held.refs
 	case r.receipt.lease != nil:
-		expiry = r.receipt.lease.refs[0].B
+		refs = r.receipt.lease.refs
 	}
-	return expiry, r.receipt.n
+	for _, ref := range refs {
+		expiries = append(expiries, ref.B)
+	}
+	return expiries, r.receipt.n
 })

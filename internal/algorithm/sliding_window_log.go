@@ -173,7 +173,8 @@ func (l *log) Adopt(_ *State, before Evaluator, _ int64) bool {
 	return ok
 }
 
-func (l *log) MaxCharge(_ Observation, n int64) int64 { return min(n, l.limit) }
+// MaxCharge is for any log: what is charged may have been held by a larger limit than l.
+func (l *log) MaxCharge(_ Observation, n int64) int64 { return min(n, maxLog) }
 
 func (l *log) Capacity() (units, window int64) { return l.limit, l.period }
 

@@ -27,7 +27,7 @@ func SetNewLimit(f func(*algorithm.Kind, int64, time.Duration, LimitSettings) an
 
 // LeaseHooks are what tests do to the leases of a core.Limiter.
 type LeaseHooks struct {
-	// Drive has leases go by clocks of a test, and closes none in the background.
+	// Drive has leases go by clocks of a test, and closes and renews none in the background.
 	Drive func(wall, mono func() time.Duration)
 	// Heat has a key be hot when it was asked for so often, and a lease take such a share.
 	Heat func(asks, share int64)
@@ -50,12 +50,12 @@ func SetLeases(f func(limiter any) LeaseHooks) bool {
 	return true
 }
 
-// Receipt returns until when units are held for a core.Result, or 0, and how many were
-// charged or reserved.
-var Receipt func(result any) (expiry, n int64)
+// Receipt returns until when units are held for a core.Result, of each limit (nothing if none
+// are), and how many were charged or reserved.
+var Receipt func(result any) (expiries []int64, n int64)
 
 // SetReceipt sets Receipt.
-func SetReceipt(f func(result any) (expiry, n int64)) bool {
+func SetReceipt(f func(result any) (expiries []int64, n int64)) bool {
 	Receipt = f
 	return true
 }

@@ -1,10 +1,11 @@
 
 local function span(_, n, units) ARGV[n] = string.format('%.0f', units) end
 
--- force charges units whether they fit or not, as many as the limit at most.
+-- force charges units whether they fit or not, as many as the largest limit of a log at most: this limit may be a smaller
+-- one than that by which they were held.
 local function force(key, c, n, units)
   local limit = ARGV[c]
-  span(c, n, math.min(units, limit))
+  span(c, n, math.min(units, 100000))
   ARGV[c] = 2 ^ 53
   local _, t, used, number, newest, top, foreign = evaluate(key, c, n)
   ARGV[c] = limit

@@ -42,7 +42,7 @@ func holdCases() []testCase {
 		{"Expires", holdExpires}, {"Late", settleLate}, {"Reset", holdOutlivesReset}, {"Refund", refundBesideHold},
 		{"Lost", settleAfterLoss}, {"Nothing", reserveNothing}, {"Many", reserveMany}, {"Order", settleInAnyOrder},
 		{"TTL", holdTTL}, {"ClockBack", holdClockBack}, {"Flushed", holdScriptFlushed}, {"Batches", holdBatches},
-		{"Huge", hugeBesideHold},
+		{"Huge", hugeBesideHold}, {"Less", holdExpiresUnderLess},
 	} {
 		for _, v := range limits.All() {
 			if v.Kind.Delays {
@@ -208,6 +208,25 @@ func settleLate(t *testing.T, s Store, limit maker) {
 	remains(t, lim, "k", 70)
 	settle(t, lim, more, 15)
 	remains(t, lim, "k", 65)
+}
+
+// holdExpiresUnderLess has a process whose limit is smaller notice first that what was held by
+// a larger one has expired. All of it is charged.
+func holdExpiresUnderLess(t *testing.T, s Store, limit maker) {
+	if limits.Named(limit(tenPerTen).Algorithm()).Kind.Bucket {
+		t.Skip("of a bucket whose rate is lowered no more stays used than its capacity")
+	}
+	lim := s.limiter(t, "hold", limit(core.PerHour(100)), core.Hold(6*time.Second))
+	less, err := lim.With(limit(core.PerHour(40)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reserve(t, lim, "k", 60)
+	s.Advance(8 * time.Second)
+	if res := allowN(t, less, "k", 1); res.Allowed {
+		t.Errorf("with 60 of 40 units used: %+v", res)
+	}
+	remains(t, lim, "k", 40)
 }
 
 func holdOutlivesReset(t *testing.T, s Store, limit maker) {

@@ -7,17 +7,18 @@ import (
 	"github.com/redislimit/redislimit/internal/hook"
 )
 
-// driveLeases has the leases of l go by clocks of a test, and closes none in the background:
-// closeOldLeases does.
+// driveLeases has the leases of l go by clocks of a test, and closes and renews none in the
+// background: closeOldLeases and renew do.
 func driveLeases(l *core.Limiter, wall, mono func() time.Duration) { hook.Leases(l).Drive(wall, mono) }
 
 // heatLeases has a key be hot when it was asked for so often, and a lease take such a share.
 func heatLeases(l *core.Limiter, asks, share int64) { hook.Leases(l).Heat(asks, share) }
 
-// expiryOf returns when the units expire that are held for res, or 0.
-func expiryOf(res core.Result) int64 {
-	expiry, _ := hook.Receipt(res)
-	return expiry
+// expiriesOf returns when the units expire that each limit holds for res: nothing if none are
+// held.
+func expiriesOf(res core.Result) []int64 {
+	expiries, _ := hook.Receipt(res)
+	return expiries
 }
 
 // costOf returns how many units were charged or reserved for res.
@@ -25,6 +26,9 @@ func costOf(res core.Result) int64 {
 	_, n := hook.Receipt(res)
 	return n
 }
+
+// renew renews what l keeps from expiring.
+func renew(l *core.Limiter) { hook.Renew(l) }
 
 // latestLease identifies the lease of a key.
 func latestLease(l *core.Limiter, key string) any { return hook.Leases(l).Latest(key) }

@@ -320,13 +320,13 @@ func TestLeaseUnits(t *testing.T) {
 			}
 			return res
 		}
-		nothing, less, late := reserve(2), reserve(2), reserve(1)
+		nothing, less, late, later := reserve(2), reserve(2), reserve(1), reserve(1)
 		for _, err := range []error{l.Settle(ctx, nothing, 0), l.Settle(ctx, less, 1), l.Settle(ctx, less, 1)} {
 			if err != nil {
 				t.Error(err)
 			}
 		}
-		if next := l.allowN(t, 1); next.Source != core.SourceLease || next.Remaining != 1000-9-2-1-1-1 {
+		if next := l.allowN(t, 1); next.Source != core.SourceLease || next.Remaining != 1000-9-2-1-1-1-1 {
 			t.Errorf("after those: %+v", next)
 		}
 		if counted.sent != sent {
@@ -334,6 +334,12 @@ func TestLeaseUnits(t *testing.T) {
 		}
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
+		}
+		if left := remaining(t, other); left != 1000-9-2-1-1-1-1 {
+			t.Errorf("%d remain, with two units that are still reserved", left)
+		}
+		if err := l.Settle(ctx, later, 0); err != nil {
+			t.Error(err)
 		}
 		if left := remaining(t, other); left != 1000-9-2-1-1-1 {
 			t.Errorf("%d remain, with one unit that is still reserved", left)
@@ -349,6 +355,9 @@ func TestLeaseUnits(t *testing.T) {
 		}
 		if left := remaining(t, other); left != 1000-9-2-1-1-5 {
 			t.Errorf("%d remain: a lease that has ended gives nothing back", left)
+		}
+		if res := l.allowN(t, 1); res.Source != core.SourceRedis {
+			t.Errorf("what was given back to a lease that has ended was spent: %+v", res)
 		}
 	})
 }
@@ -394,6 +403,23 @@ func TestLeaseNearLimit(t *testing.T) {
 			t.Errorf("%d of 40 were admitted", admitted)
 		}
 	})
+}
+
+// TestLeaseSeveralNearLimit has leases shrink by the limit that has the fewest units left.
+func TestLeaseSeveralNearLimit(t *testing.T) {
+	client := redistest.Server(t).Client(t)
+	d := conformance.NewDriven(client)
+	limits := []core.Option{core.TokenBucket(thousand), core.SlidingWindowLog(core.PerDay(80))}
+	l, other := leasePair(t, d, limits...)
+	for admitted := int64(9); admitted < 80; admitted++ {
+		if res := l.allowN(t, 1); !res.Allowed {
+			t.Fatalf("after %d of 80: %+v", admitted, res)
+		}
+		left := 80 - admitted - 1
+		if out := left - remaining(t, other); out < 0 || out > max(1, (left+8)/8) {
+			t.Errorf("%d of %d units are out on leases", out, left)
+		}
+	}
 }
 
 // TestLeaseOfWith spends a lease only by the limits that it was granted to.

@@ -73,9 +73,9 @@ func (s *slidingLog) reset(l Limit, t int64) *big.Rat {
 
 // charge removes what has left. Nothing else does: before that, after a change to a
 // longer period, it may count again. What is charged without being admitted is at most
-// the limit: more would not be denied for longer.
+// the largest limit that a log can have: more would not be denied for longer by any.
 func (s *slidingLog) charge(l Limit, t, n int64) ticket {
-	n = min(n, l.Count)
+	n = min(n, 100_000)
 	first, gone := s.left(l, t)
 	s.charges++
 	s.runs = append(s.runs[first:], run{instant: t, units: n, charge: s.charges})

@@ -1,0 +1,443 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/spends"
+)
+
+// A machine is a process with clocks of its own, and a bad network.
+type machine struct {
+	*core.Limiter
+
+	h       *history
+	id      int
+	rate    float64
+	setBy   time.Duration // the wall clock was set
+	slept   time.Duration // while the monotonic clock stood
+	wakes   time.Duration // when it does, by the time that has passed
+	waited  time.Duration // for commands to arrive, and for replies
+	waits   bool          // it does
+	sleeps  bool          // it is suspended now and then, and its wall clock is never set back
+	results []*spend
+	granted map[any]int // the steps at which leases were
+	running *execution  // of the call that it makes
+	renews  bool        // it renews, and a Settle would wait for that
+}
+
+// A fault is one of the clocks of all machines: one that is not looked at, that stands while a
+// command is on its way, or is slow. Some are rarely found.
+type fault struct{ noWall, noMono, fromReceipt, slow, rare bool }
+
+func (h *history) boot(id int) *machine {
+	m := &machine{h: h, id: id, granted: make(map[any]int), rate: 1 + (h.random.Float64()*2-1)*0.001, sleeps: h.random.IntN(2) == 0}
+	if h.random.IntN(3) == 0 {
+		m.rate = 1 - 0.001*float64(h.random.IntN(2)) // slow: the dangerous direction
+	}
+	if h.fault.slow {
+		m.rate *= 0.8
+	}
+	lim, err := core.New(h.clientOf(m), "lease", limitOptions(h.with(h.count, 1), core.Lease(leased), core.FailClosed(),
+		core.Timeout(time.Minute), core.DenyCache(0), core.Hold(2*leased), core.Coalesce(1))...)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	m.Limiter = lim
+	driveLeases(lim, m.wall, m.mono)
+	heatLeases(lim, int64(2+h.random.IntN(2)), int64(1+h.random.IntN(3)))
+	return m
+}
+
+func (m *machine) wall() time.Duration {
+	if m.h.fault.noWall {
+		return 0
+	}
+	return m.clock(m.h.passed) + m.setBy
+}
+
+func (m *machine) mono() time.Duration {
+	if m.h.fault.noMono {
+		return 0
+	}
+	return m.clock(m.h.passed - m.slept)
+}
+
+// clock is what a clock of the machine shows that has run for so long.
+func (m *machine) clock(passed time.Duration) time.Duration {
+	if m.h.fault.fromReceipt {
+		passed -= m.waited
+	}
+	return time.Hour + time.Duration(float64(passed)*m.rate)
+}
+
+func (m *machine) asleep() bool { return m.h.passed < m.wakes }
+
+// suspend has the machine do nothing for a while, in which its monotonic clock stands: mostly
+// while it has a lease.
+func (m *machine) suspend() {
+	if !m.sleeps || openLeases(m.Limiter) == 0 && m.h.random.IntN(4) > 0 {
+		return
+	}
+	d := leased/2 + time.Duration(m.h.random.Int64N(int64(leased)))
+	m.h.happened("machine suspended")
+	m.h.sayf("%d: suspended for %v", m.id, d)
+	m.wakes = m.h.passed + d
+	m.slept += d
+	m.goesOn(d)
+}
+
+// goesOn has other things happen for a while, after which the machine asks again.
+func (m *machine) goesOn(d time.Duration) {
+	h := m.h
+	end := h.passed + d
+	for h.depth < 3 && h.passed < end && h.random.IntN(4) > 0 {
+		h.act()
+	}
+	h.pass(end - h.passed)
+	for range 3 {
+		if h.machines[m.id] == m && !m.asleep() {
+			m.ask(1, false)
+		}
+	}
+}
+
+// setWall sets the wall clock.
+func (m *machine) setWall() {
+	by := time.Duration(m.h.random.Int64N(int64(2*time.Hour))) - time.Hour
+	if m.h.random.IntN(4) > 0 {
+		by = time.Duration(m.h.random.Int64N(int64(3*leased/2))) - leased
+	}
+	if m.sleeps {
+		by = max(by, -by)
+	}
+	m.h.happened("wall clock set")
+	m.h.sayf("%d: sets its wall clock by %v", m.id, by)
+	m.setBy += by
+	if openLeases(m.Limiter) > 0 {
+		m.goesOn(leased/2 + time.Duration(m.h.random.Int64N(int64(leased))))
+	}
+}
+
+// die ends the process. Another one begins.
+func (m *machine) die() {
+	h, leases := m.h, openLeases(m.Limiter)
+	h.sayf("%d: dies, with %d leases", m.id, leases)
+	if leases > 0 {
+		h.happened("died with a lease")
+	}
+	abandonLeases(m.Limiter)
+	h.machines[m.id] = h.boot(m.id)
+}
+
+// A spend is units that were admitted.
+type spend struct {
+	each     []eachSpend // by each limit
+	by       int
+	res      core.Result
+	reserved bool
+	admitted int  // the step at which it was, or its lease
+	done     bool // settled or refunded
+}
+
+// An eachSpend is what one limit knows of a spend.
+type eachSpend struct {
+	spends.Spend
+
+	capacity int64 // by which it was admitted
+	expiry   int64 // of what is held for it; 0 if nothing is
+	crossed  bool  // that has expired
+}
+
+// expired notes what of s has expired at now, and reports whether all has.
+func (s *spend) expired(h *history, now int64) bool {
+	all := true
+	for i := range s.each {
+		e := &s.each[i]
+		if e.crossed || e.expiry == 0 {
+			continue
+		}
+		if e.expiry > now {
+			all = false
+			continue
+		}
+		e.crossed = true
+		if s.reserved && !s.done {
+			e.Until = h.instant(h.limits[i]) - (now - e.expiry)
+		}
+	}
+	return all
+}
+
+// holdUntil notes that the units of a reserved s are held until these expiries, since a step:
+// they may be spent until then.
+func (s *spend) holdUntil(h *history, expiries []int64, since int) {
+	now := h.driven.Now().UnixMicro()
+	for i, expiry := range expiries {
+		e := &s.each[i]
+		e.expiry, e.crossed = expiry, expiry <= now
+		e.Until = h.instant(h.limits[i]) + expiry - now
+		if e.Charged == 0 && expiry > 0 {
+			e.Charged = h.chargedAt(expiry, since)
+		}
+	}
+}
+
+// charge notes that s was charged at a step.
+func (s *spend) charge(step int) {
+	for i := range s.each {
+		if s.each[i].Charged == 0 {
+			s.each[i].Charged = step
+		}
+	}
+}
+
+// is sets how many units of s were spent.
+func (s *spend) is(units int64) {
+	for i := range s.each {
+		s.each[i].Units = units
+	}
+}
+
+func (s *spend) units() int64 { return s.each[0].Units }
+
+// crossed reports whether some of what is held for s has expired.
+func (s *spend) crossed() bool {
+	for _, e := range s.each {
+		if e.crossed {
+			return true
+		}
+	}
+	return false
+}
+
+// execute has the machine make a call, and returns what Redis did for it.
+func (m *machine) execute(settles bool, call func(ctx context.Context)) *execution {
+	before := m.running
+	x := &execution{settles: settles, at: make([]int64, len(m.h.limits))}
+	m.running = x
+	call(context.Background())
+	m.running = before
+	return x
+}
+
+// ask asks for units, and notes them if they were admitted: then it returns them.
+func (m *machine) ask(n int64, reserve bool) *spend {
+	h := m.h
+	begun, share := h.passed, int64(1)
+	if h.random.IntN(5) == 0 {
+		share = 3
+		h.happened("other numbers by With")
+	}
+	of := h.with(h.count, share)
+	lim, err := m.With(of...)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	decide := lim.AllowN
+	if reserve {
+		decide = lim.Reserve
+	}
+	var res core.Result
+	x := m.execute(false, func(ctx context.Context) { res, err = decide(ctx, "k", n) })
+	lease := latestLease(lim, "k")
+	if _, known := m.granted[lease]; !known {
+		m.granted[lease] = x.step
+	}
+	if openLeases(m.Limiter) > 1 {
+		h.happened("two leases of one key")
+	}
+	var down lostError
+	switch {
+	case errors.As(err, &down):
+		return nil
+	case err != nil:
+		h.t.Fatalf("seed %d: %v", h.seed, err)
+	case !res.Allowed:
+		h.happened("denied")
+		h.sayf("%d: denied %d of %d", m.id, n, res.Limit)
+		return nil
+	}
+	s := &spend{by: m.id, res: res, reserved: reserve, each: make([]eachSpend, len(h.limits))}
+	for i, l := range of {
+		s.each[i].Units, s.each[i].capacity = n, l.Burst()
+	}
+	for each := range res.All() {
+		for i, l := range h.limits {
+			if each.Name == l.name && each.Limit != s.each[i].capacity {
+				h.t.Errorf("seed %d: decided by a limit of %d instead of %d", h.seed, each.Limit, s.each[i].capacity)
+			}
+		}
+	}
+	if n > 1 {
+		h.happened("costs more than 1")
+	}
+	how := "admitted"
+	if reserve {
+		how = "reserved"
+	}
+	switch res.Source {
+	case core.SourceLease:
+		h.happened(how + " from a lease")
+		s.admitted = m.granted[lease]
+		x.step, x.at = h.next(), h.instants()
+		if h.passed != begun {
+			h.t.Fatalf("seed %d: a decision from a lease took time", h.seed)
+		}
+	default:
+		h.happened(map[bool]string{false: "admitted by Redis", true: "reserved in Redis"}[reserve])
+		s.admitted = x.step
+		if !reserve {
+			s.charge(x.step)
+		}
+	}
+	for i := range s.each {
+		e := &s.each[i]
+		e.Step, e.From, e.Until = x.step, x.at[i], x.at[i]
+	}
+	switch expiries := expiriesOf(res); {
+	case reserve: // it may be spent until what is held expires, which may be over when the reply comes
+		s.holdUntil(h, expiries, x.step)
+		if h.random.IntN(3) == 0 {
+			lim.KeepHeld(res)
+		}
+	default:
+		for i, expiry := range expiries {
+			s.each[i].expiry = expiry
+		}
+	}
+	h.sayf("%d: %v admits %d, reserved %v, held until %v, remaining %d", m.id, res.Source, n, reserve, expiriesOf(res), res.Remaining)
+	h.spent = append(h.spent, s)
+	h.pending = append(h.pending, s)
+	m.results = append(m.results, s)
+	return s
+}
+
+func (m *machine) pick(reserved bool) *spend {
+	var all []*spend
+	for _, s := range m.results {
+		if s.reserved == reserved && !s.done {
+			all = append(all, s)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all[m.h.random.IntN(len(all))]
+}
+
+// settleOne settles what the machine has reserved, or something of that if s is nil.
+func (m *machine) settleOne(s *spend) {
+	h := m.h
+	if s == nil {
+		s = m.pick(true)
+	}
+	if s == nil || m.renews {
+		return
+	}
+	s.done = true
+	n := costOf(s.res)
+	actual := n + int64(h.random.IntN(3)) - 1
+	late := s.crossed()
+	for i := range s.each {
+		if e := &s.each[i]; !e.crossed {
+			e.Until = h.instant(h.limits[i]) // the work has ended
+			e.Units = min(n, actual)
+		}
+	}
+	var err error
+	x := m.execute(true, func(ctx context.Context) { err = m.Settle(ctx, s.res, actual) })
+	h.sayf("%d: settles %d of %d, %v", m.id, actual, n, err)
+	switch {
+	case x.step == 0 && err == nil:
+		h.happened("settled in its lease")
+		return
+	case x.step == 0: // lost
+		return
+	case late:
+		h.happened("settled after it was charged")
+	}
+	h.happened("settled in Redis")
+	if actual > n {
+		h.happened("settled at more than was reserved")
+		for i, l := range h.limits {
+			l.debts = append(l.debts, spends.Debt{Units: actual - n, Step: x.step, At: x.at[i]})
+		}
+	}
+	s.charge(x.step)
+}
+
+// renew holds what the machine has reserved, and keeps or has of a lease, by itself or anew.
+func (m *machine) renew() {
+	if m.renews {
+		return
+	}
+	m.renews = true
+	before := m.h.step
+	renew(m.Limiter)
+	m.renews = false
+	for _, s := range m.results {
+		if !s.reserved || s.done {
+			continue
+		}
+		expiries, renewed := expiriesOf(s.res), false
+		for i, expiry := range expiries {
+			renewed = renewed || expiry != s.each[i].expiry
+		}
+		if renewed {
+			s.holdUntil(m.h, expiries, before)
+			m.h.pending = append(m.h.pending, s)
+			m.h.happened("renewed")
+			m.h.sayf("%d: renews %d, until %v", m.id, s.units(), expiries)
+		}
+	}
+}
+
+func (m *machine) refundOne() {
+	s, h := m.pick(false), m.h
+	if s == nil {
+		return
+	}
+	s.done = true
+	h.happened("refunded")
+	if s.res.Source == core.SourceLease && s.each[0].Charged > 0 {
+		h.happened("refunded after its lease")
+	}
+	h.sayf("%d: refunds %d of step %d", m.id, s.units(), s.each[0].Step)
+	s.is(0)
+	_ = m.Refund(context.Background(), s.res)
+}
+
+// A wire is a client of a Cluster that belongs to one machine of each history.
+type wire struct {
+	client  *redis.ClusterClient
+	machine *machine
+}
+
+// DialHook does nothing: a redis.Hook needs it.
+func (w *wire) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook has commands go over the network of the machine.
+func (w *wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		m := w.machine
+		return m.carry([]redis.Cmder{cmd}, func() error { return m.h.driven.ProcessHook(next)(ctx, cmd) })
+	}
+}
+
+// ProcessPipelineHook does so for pipelines.
+func (w *wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		m := w.machine
+		return m.carry(cmds, func() error { return m.h.driven.ProcessPipelineHook(next)(ctx, cmds) })
+	}
+}
+
+// Process has a command go over the network of the machine.
+func (m *machine) Process(ctx context.Context, cmd redis.Cmder) error {
+	return m.carry([]redis.Cmder{cmd}, func() error { return m.h.driven.Process(ctx, cmd) })
+}
