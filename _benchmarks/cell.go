@@ -17,6 +17,7 @@ type cell struct {
 	keys     int
 	scenario string
 	latency  time.Duration // added to each round trip
+	cluster  bool          // on a Cluster of three masters
 }
 
 func (c cell) limit() limit {
@@ -46,6 +47,9 @@ func (c cell) String() string {
 	if c.callers == 1 {
 		callers = "1 caller"
 	}
+	if c.cluster {
+		network = "a Cluster of three masters"
+	}
 	return fmt.Sprintf("%s, %s, all %s, %s", callers, keys, c.scenario, network)
 }
 
@@ -54,23 +58,25 @@ func (c cell) String() string {
 func essential() []cell {
 	const ms = time.Millisecond
 	return []cell{
-		{1, 10_000, admitted, 0},
-		{64, 10_000, admitted, 0},
-		{256, 10_000, admitted, 0},
-		{64, 1, admitted, 0},
-		{64, 10_000, denied, 0},
-		{64, 10_000, admitted, ms},
+		{1, 10_000, admitted, 0, false},
+		{64, 10_000, admitted, 0, false},
+		{256, 10_000, admitted, 0, false},
+		{64, 1, admitted, 0, false},
+		{64, 10_000, denied, 0, false},
+		{64, 10_000, admitted, ms, false},
+		{64, 10_000, admitted, 0, true},
+		{256, 10_000, admitted, 0, true},
 	}
 }
 
 // matrix returns the cells for all combinations of these values.
-func matrix(callers, keys []int, scenarios []string, latencies []time.Duration) []cell {
+func matrix(callers, keys []int, scenarios []string, latencies []time.Duration, cluster bool) []cell {
 	all := make([]cell, 0, len(callers)*len(keys)*len(scenarios)*len(latencies))
 	for _, l := range latencies {
 		for _, s := range scenarios {
 			for _, k := range keys {
 				for _, c := range callers {
-					all = append(all, cell{c, k, s, l})
+					all = append(all, cell{c, k, s, l, cluster})
 				}
 			}
 		}

@@ -101,7 +101,7 @@ func standings(results []result) []standing {
 
 func find(results []result, callers int) []*summary {
 	for _, r := range results {
-		if r.cell == (cell{callers, 10_000, admitted, 0}) {
+		if r.cell == (cell{callers, 10_000, admitted, 0, false}) {
 			return r.all
 		}
 	}

@@ -31,6 +31,7 @@ func parse(args []string) (*options, error) {
 	keys := f.String("keys", "", "numbers of keys, such as 1,10000")
 	scenarios := f.String("scenarios", "", "admitted, denied or both, separated by a comma")
 	latency := f.String("latency", "", "network latencies to add, such as 0s,1ms")
+	cluster := f.Bool("cluster", false, "the cells on a Cluster of three masters, without latency; by default with 64 and 256 callers")
 	which := f.String("contenders", "", "a regular expression: only the contenders that match, also those of -full")
 	f.IntVar(&o.rounds, "rounds", 11, "number of rounds; the tables have the medians over them")
 	f.DurationVar(&o.slice, "slice", 120*time.Millisecond, "how long each contender is measured in a round")
@@ -47,6 +48,15 @@ func parse(args []string) (*options, error) {
 		return nil, fmt.Errorf("-contenders: %w", err)
 	}
 	o.contenders = choose(pattern, *which != "" || *full)
+	if *cluster {
+		if *latency != "" {
+			return nil, fmt.Errorf("%w: -latency with -cluster", errFlag)
+		}
+		*latency = "0s"
+		if *callers == "" && !*full {
+			*callers = "64,256"
+		}
+	}
 	chosen, err := axes(*callers, *keys, *scenarios, *latency)
 	if err != nil {
 		return nil, err
@@ -54,11 +64,11 @@ func parse(args []string) (*options, error) {
 	switch {
 	case *quick:
 		o.rounds, o.slice = 1, 20*time.Millisecond
-		o.cells = []cell{{1, 10_000, admitted, 0}, {64, 10_000, admitted, 0}, {16, 1, denied, time.Millisecond}}
+		o.cells = []cell{{1, 10_000, admitted, 0, false}, {64, 10_000, admitted, 0, false}, {16, 1, denied, time.Millisecond, false}, {64, 10_000, admitted, 0, true}}
 	case *full:
-		o.cells = matrix(chosen.callers, chosen.keys, chosen.scenarios, chosen.latencies)
-	case *callers+*keys+*scenarios+*latency != "":
-		o.cells = chosen.matrix(*callers == "", *keys == "", *scenarios == "", *latency == "")
+		o.cells = matrix(chosen.callers, chosen.keys, chosen.scenarios, chosen.latencies, *cluster)
+	case *cluster || *callers+*keys+*scenarios+*latency != "":
+		o.cells = chosen.matrix(*callers == "", *keys == "", *scenarios == "", *latency == "", *cluster)
 	default:
 		o.cells = essential()
 	}
@@ -123,7 +133,7 @@ func list[T any](text string, otherwise []T, read func(string) (T, error)) ([]T,
 }
 
 // matrix returns the cells. For axes without a flag it uses only the default value.
-func (c *chosen) matrix(callers, keys, scenarios, latency bool) []cell {
+func (c *chosen) matrix(callers, keys, scenarios, latency, cluster bool) []cell {
 	if callers {
 		c.callers = []int{1, 64}
 	}
@@ -136,7 +146,7 @@ func (c *chosen) matrix(callers, keys, scenarios, latency bool) []cell {
 	if latency {
 		c.latencies = c.latencies[:1]
 	}
-	return matrix(c.callers, c.keys, c.scenarios, c.latencies)
+	return matrix(c.callers, c.keys, c.scenarios, c.latencies, cluster)
 }
 
 func (o *options) mostCallers() int {
