@@ -47,6 +47,18 @@ type chartRow struct {
 // A tick is a line across the bars of throughput.
 type tick struct{ X, Class string }
 
+// charted are the contenders that the chart shows, under the names of docs/performance.md:
+// those that one chooses between, and not every variant.
+var charted = map[string]string{ //nolint:gochecknoglobals // a table
+	incr:                     incr,
+	"TokenBucket, coalesced": "TokenBucket",
+	"ulule/limiter":          "ulule/limiter",
+	"redis_rate":             "redis_rate",
+	"throttled":              "throttled",
+	"fiber limiter":          "Fiber's limiter",
+	"go-chi/httprate":        "httprate",
+}
+
 // A standing is a contender's figures in the two cells of the chart.
 type standing struct {
 	*contender
@@ -69,7 +81,7 @@ func draw(m machine, results []result) (string, error) {
 	for i, s := range all {
 		left, right := leftWidth*s.ratio/most, rightWidth*s.p50/slowestP50
 		c.Rows = append(c.Rows, chartRow{
-			Name: s.name, Kind: string(s.kind), Y: rowsTop + i*rowHeight,
+			Name: charted[s.name], Kind: string(s.kind), Y: rowsTop + i*rowHeight,
 			Ratio: fmt.Sprintf("%.2f", s.ratio), P50: fmt.Sprintf("%.0f µs", s.p50),
 			RatioBar: pixels(left), P50Bar: pixels(right),
 			RatioEnd: pixels(leftStart + left + 6), P50End: pixels(rightStart + right + 6),
@@ -83,14 +95,14 @@ func draw(m machine, results []result) (string, error) {
 	return b.String(), err
 }
 
-// standings returns the contenders that are in both cells, the fastest first.
+// standings returns the charted contenders that are in both cells, the fastest first.
 func standings(results []result) []standing {
 	many, one := find(results, 64), find(results, 1)
 	rate, p50 := metricIndex("rate"), metricIndex("p50_us")
 	var all []standing
 	for _, m := range many {
 		for _, o := range one {
-			if o.name == m.name && !m.pair && !math.IsNaN(m.toIncr[rate]) {
+			if o.name == m.name && charted[m.name] != "" && !math.IsNaN(m.toIncr[rate]) {
 				all = append(all, standing{m.contender, m.toIncr[rate], o.value[p50]})
 			}
 		}
@@ -117,10 +129,10 @@ func description(all []standing) string {
 	best := map[kind]string{}
 	for _, s := range all {
 		if best[s.kind] == "" {
-			best[s.kind] = fmt.Sprintf("%s with %.2f of the decisions a second of raw INCR", s.name, s.ratio)
+			best[s.kind] = fmt.Sprintf("%s with %.2f times the decisions a second of raw INCR", charted[s.name], s.ratio)
 		}
 	}
-	return fmt.Sprintf("At 64 callers, the fastest of this library is %s; of its peers, %s.", best[ours], best[peer])
+	return fmt.Sprintf("At 64 callers, the first of this library is %s; of its peers, %s.", best[ours], best[peer])
 }
 
 // ticks returns a line at 1, the throughput of raw INCR, and at other round ratios.

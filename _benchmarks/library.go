@@ -61,7 +61,7 @@ func library() []*contender {
 	}
 	for _, v := range variants() {
 		if v.everyday {
-			all = append(all, v.twoLimits(), v.denyCache(), v.inFlight(), v.manyNumbers())
+			all = append(all, v.twoLimits(), v.denyCache(), v.inFlight(), v.manyNumbers(), v.lease())
 		}
 	}
 	return all
@@ -139,6 +139,16 @@ func (v variant) twoLimits() *contender {
 		name: "TokenBucket + FixedWindow, " + v.name, kind: ours, everyday: true, limits: true,
 		make: func(w *setup) (limiter, error) {
 			return v.limiter(w, core.DenyCache(0), core.TokenBucket(rate(w.limit)), core.FixedWindow(rate(w.limit)))
+		},
+	}
+}
+
+// lease is a limiter that decides on hot keys by itself.
+func (v variant) lease() *contender {
+	return &contender{
+		name: "TokenBucket, Lease(100ms), " + v.name, kind: ours, everyday: true, limits: true, only: isAdmitted,
+		make: func(w *setup) (limiter, error) {
+			return v.limiter(w, core.DenyCache(0), core.Lease(100*time.Millisecond), limitOf(limits.Named("token_bucket"), w.limit))
 		},
 	}
 }

@@ -41,6 +41,9 @@ func TestQuick(t *testing.T) {
 	if err != nil || xml.Unmarshal(text, new(struct{})) != nil {
 		t.Errorf("-svg: %v\n%s", err, text)
 	}
+	if rows := strings.Count(string(text), `<text class="name `); rows != len(charted) {
+		t.Errorf("-svg: %d rows, want %d", rows, len(charted))
+	}
 }
 
 func TestParse(t *testing.T) {

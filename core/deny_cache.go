@@ -88,26 +88,26 @@ func (c *denyCache) get(res *Result, k string, n int64, limits *limitSet) bool {
 	}
 	*res = d.result
 	age := time.Since(d.received)
-	res.age(age)
+	res.age(age, SourceDenyCache)
 	if d.result.all != nil {
 		all := slices.Clone(*d.result.all)
 		for i := range all {
-			all[i].age(age)
+			all[i].age(age, SourceDenyCache)
 		}
 		res.all = &all
 	}
 	return true
 }
 
-// age turns r, a denial by Redis, into what Redis would reply d later.
-func (r *Result) age(d time.Duration) {
+// age turns r, a decision by Redis, into what Redis would reply d later, and says who does.
+func (r *Result) age(d time.Duration, source Source) {
 	d = d.Truncate(time.Microsecond)
 	if r.RetryAfter != Never {
 		r.RetryAfter = max(0, r.RetryAfter-d)
 	}
 	r.ResetAfter = max(0, r.ResetAfter-d)
 	r.At = r.At.Add(d)
-	r.Source = SourceDenyCache
+	r.Source = source
 }
 
 // slot returns the slot of k, in the form of key.Local, for costs that exceed so many

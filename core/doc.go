@@ -22,6 +22,8 @@
 //	refund     to take back what was charged
 //	hold       units that are admitted and not charged yet, because their cost is known
 //	           later: [Limiter.Reserve] holds them, [Limiter.Settle] charges the true cost
+//	lease      units held for a process, which decides on a hot key by itself while they last;
+//	           see [Lease]
 //	decision   admitted or denied, and what remains: a [Result]
 //	batch      decisions that share a round trip to Redis
 //	circuit breaker   closed: Redis is asked; open: it is not, for a while after it
@@ -35,6 +37,7 @@
 // One call of Allow goes through these files, in this order:
 //
 //	core/limiter.go             Allow: deny cache, Redis or memory, outage policy
+//	core/lease.go, hot_key.go   with Lease: a hot key is decided from units reserved before
 //	core/deny_cache.go          repeats a denial that this process remembers
 //	internal/server/store.go    Decide: is the server up; alone or in a batch
 //	internal/batch/batch.go     which calls go alone, which wait, which go together
@@ -50,10 +53,9 @@
 //	limit.go, algorithms.go, rate.go   what a limit is, and the constructors
 //	option.go, outage.go, event.go     settings, outage policies, observers and logging
 //	memory.go                          NewMemory
-//	reserve.go, renew.go               holds: costs that are known later
 //	with.go                            other numbers for some keys
-//	wait.go, wait_queue.go, refund.go, errors.go
 //	reserve.go, slots.go, renew.go     what is held: until it is settled or released, or the hold expires
+//	wait.go, wait_queue.go, refund.go, errors.go
 //	stub.go                            answers of limittest
 //
 // and in internal/, each with a doc comment that says more:

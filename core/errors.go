@@ -13,8 +13,9 @@ var (
 	ErrInvalidCost = errors.New("redislimit: the cost is not allowed")
 	// ErrInvalidKey says that the key was empty.
 	ErrInvalidKey = errors.New("redislimit: the key must not be empty")
-	// ErrInvalidResult says that a Result given to Refund is of another Limiter.
-	ErrInvalidResult = errors.New("redislimit: the Result is of another limiter")
+	// ErrInvalidResult says that a Result given to Refund, Settle or Release is of another
+	// Limiter, or that one given to Settle was not reserved.
+	ErrInvalidResult = errors.New("redislimit: the Result is not one for this call")
 	// ErrSlotLost is the cause of a context that was canceled because the slots of an
 	// [InFlight] could not be renewed in time; see [Limiter.SlotContext].
 	ErrSlotLost = errors.New("redislimit: the slot in flight was lost: it could not be renewed in time")

@@ -37,11 +37,17 @@ const (
 	// EventSlotLost is the loss of Cost slots whose work has not ended: they could not be
 	// renewed in time, or Redis has lost them.
 	EventSlotLost
+	// EventLease is a change of the units that this process has on lease, by Cost; see
+	// [Lease]. It is negative where a lease has ended: Spent of its units were spent, and
+	// the others are given back.
+	EventLease
 )
 
 // String returns the kind's name, such as "decision".
 func (k EventKind) String() string {
-	names := [...]string{"", "decision", "outage", "fallback_on", "fallback_off", "breaker", "script_load", "key_fallback", "slots", "slot_lost"}
+	names := [...]string{
+		"", "decision", "outage", "fallback_on", "fallback_off", "breaker", "script_load", "key_fallback", "slots", "slot_lost", "lease",
+	}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -54,7 +60,8 @@ type Event struct {
 	Kind    EventKind     // what it is about; the kind says which of the other fields are set
 	Limiter string        // the Limiter's name
 	Result  Result        // of an EventDecision; the zero Result if Err is set. Of an EventSlots the Name alone
-	Cost    int64         // of an EventDecision, EventSlots or EventSlotLost, in units
+	Cost    int64         // of an EventDecision, EventSlots, EventSlotLost or EventLease, in units
+	Spent   int64         // of an EventLease that is the end of a lease, in units
 	Took    time.Duration // of an EventDecision: how long it took to make
 	Err     error         // why, where something went wrong
 	Detail  string        // of an EventBreaker: its new state

@@ -7,6 +7,8 @@ import (
 	"log"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/redislimit/redislimit/core"
 )
 
@@ -365,4 +367,17 @@ func ExampleLimiter_With() {
 	// Output:
 	// acme 249 of 250
 	// initech 999 of 1000
+}
+
+// A hot key is decided from units that were reserved before, without asking Redis.
+func ExampleLease() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	lim, err := core.New(rdb, "api", core.TokenBucket(core.PerSecond(50_000)), core.Lease(100*time.Millisecond))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = lim.Close() }() // gives back what is not spent
+
+	res, err := lim.Allow(context.Background(), "tenant:acme")
+	fmt.Println(res.Allowed, res.Source, err) // from the ninth request within 100 ms on: true lease <nil>
 }

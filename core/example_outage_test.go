@@ -122,7 +122,7 @@ func ExampleSource() {
 	}
 	res, _ := lim.Allow(context.Background(), "user:alice")
 	switch res.Source {
-	case core.SourceRedis, core.SourceDenyCache:
+	case core.SourceRedis, core.SourceDenyCache, core.SourceLease:
 		fmt.Println("counted by all processes together")
 	case core.SourceMemory, core.SourceFallback:
 		fmt.Println("counted by this process alone")

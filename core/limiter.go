@@ -48,6 +48,8 @@ type family struct {
 	name     string
 	identity string        // of the limits given to New or NewMemory
 	hold     time.Duration // as given to Hold, or 0
+	lease    time.Duration // as given to Lease, or 0
+	timeout  time.Duration
 	memory   *memory.Store // of NewMemory, or nil
 	stub     hook.Stub     // of package limittest, or nil
 	newStore func(*server.Limits) *server.Store
@@ -56,6 +58,7 @@ type family struct {
 	denials  *denyCache
 	events   *emitter
 	queues   waitQueues
+	leases   *leases // of New with Lease, or nil
 	renewer  renewer
 	derived  derived
 
@@ -86,6 +89,9 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 	f.fallback = newFallback(f, c)
 	f.denials = newDenyCache(c.denied)
 	f.stores = make(map[string]*server.Store)
+	if c.lease > 0 {
+		f.leases = newLeases(c.lease, f.id, f.settleLeases, func(e Event) { f.events.emit(context.Background(), e) })
+	}
 	f.newStore = func(limits *server.Limits) *server.Store {
 		return server.NewStore(client, server.Config{
 			Prefix: c.prefix, Limiter: name, Limits: limits, Timeout: c.timeout, MaxBatch: c.maxBatch, Hooks: f.hooks(),
@@ -100,7 +106,7 @@ var lastID atomic.Uint64 // of the families of this process
 func newFamily(name string, c *config) (*family, *limitSet) {
 	limits := newLimitSet(name, c.limits, c.hold)
 	return &family{
-		id: lastID.Add(1), name: name, identity: limits.identity, hold: c.hold,
+		id: lastID.Add(1), name: name, identity: limits.identity, hold: c.hold, lease: c.lease, timeout: c.timeout,
 		events:  &emitter{limiter: name, observe: c.observe, logger: c.logger},
 		derived: derived{seed: maphash.MakeSeed()},
 	}, limits
@@ -177,6 +183,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 		return l.callStub(ctx, "Reset", key, 0)
 	}
 	defer l.denials.forget(key, l.limits)
+	l.leases.drop(key)
 	if l.fallback != nil {
 		l.fallback.store.Reset(l.limits.fallback.memory, key)
 	}
@@ -185,10 +192,12 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 
 // Close ends what runs in the background for the Limiter: the probes of a server
 // that is down, unless other Limiters over its client need them, and the renewals of
-// [Limiter.KeepHeld] and of slots, which then expire: call it when the work has ended. It
-// does not close the client. Decisions after it are as before.
+// [Limiter.KeepHeld] and of slots, which then expire: call it when the work has ended. What
+// is leased is given back first, and no more is; see [Lease]. That takes the [Timeout] at
+// most for each. It does not close the client. Decisions after it are as before.
 func (l *Limiter) Close() error {
 	l.renewer.close()
+	l.leases.close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.stores {
@@ -231,11 +240,20 @@ func (l *Limiter) decideUnobserved(ctx context.Context, res *Result, key string,
 		l.decideInMemory(l.memory, l.limits, res, key, n, op, SourceMemory)
 		return nil
 	}
+	if l.leases != nil && op != algorithm.OpEvaluate {
+		return l.decideLeased(ctx, res, key, n, op)
+	}
 	if op != algorithm.OpEvaluate && l.denials.get(res, key, n, l.limits) {
 		return nil
 	}
+	return l.ask(ctx, res, key, n, op, nil)
+}
+
+// ask decides in Redis, or by the outage policy. With x, which may be nil, a lease is
+// exchanged.
+func (l *Limiter) ask(ctx context.Context, res *Result, key string, n int64, op algorithm.Op, x *exchange) error {
 	generation, sent := l.denials.beforeCall()
-	deniedFor, err := l.decideInRedis(ctx, res, key, n, op)
+	deniedFor, err := l.decideInRedis(ctx, res, key, n, op, x)
 	if err != nil {
 		if err = l.failure(ctx, err); !errors.Is(err, ErrUnavailable) {
 			return err
@@ -249,7 +267,9 @@ func (l *Limiter) decideUnobserved(ctx context.Context, res *Result, key string,
 }
 
 // decideInRedis also returns for how long at least the units are denied, if they are.
-func (l *Limiter) decideInRedis(ctx context.Context, res *Result, key string, n int64, op algorithm.Op) (deniedFor time.Duration, err error) {
+func (l *Limiter) decideInRedis(
+	ctx context.Context, res *Result, key string, n int64, op algorithm.Op, x *exchange,
+) (deniedFor time.Duration, err error) {
 	d := newRedisDecision(l.id, len(l.limits.members))
 	var held *reservation
 	var refs []algorithm.Ref
@@ -257,7 +277,11 @@ func (l *Limiter) decideInRedis(ctx context.Context, res *Result, key string, n 
 		held = newReservation(l.id, l.limits, SourceRedis, op)
 		refs = held.refs
 	}
-	if err := l.store.Decide(ctx, l.limits.server, key, n, op, d.answers, refs); err != nil {
+	var exchanged *server.Lease
+	if x != nil {
+		exchanged, x.answers = &x.Lease, d.answers
+	}
+	if err := l.store.Decide(ctx, l.limits.server, key, n, op, d.answers, refs, exchanged); err != nil {
 		return 0, err
 	}
 	l.limits.fill(res, d.answers, n, op != algorithm.OpEvaluate, SourceRedis)
@@ -265,7 +289,7 @@ func (l *Limiter) decideInRedis(ctx context.Context, res *Result, key string, n 
 	case !res.Allowed:
 		return l.limits.deniedFor(d.answers, n), nil
 	case held != nil:
-		res.receipt = receipt{limits: l.limits, claim: held.claims.Only(), key: key, n: n, held: held}
+		res.receipt = held.receipt(key, n)
 	case op == algorithm.OpCharge:
 		res.receipt = receipt{limits: l.limits, claim: d.set.Only(), key: key, n: n, id: res.receipt.id}
 	}
@@ -302,7 +326,7 @@ func (l *Limiter) decideInMemory(s *memory.Store, limits *limitSet, res *Result,
 		admitted := s.Hold(limits.memory, key, n, op, answers, held.refs)
 		limits.fill(res, answers, n, true, source)
 		if admitted {
-			res.receipt = receipt{limits: limits, claim: held.claims.Only(), key: key, n: n, held: held}
+			res.receipt = held.receipt(key, n)
 		}
 		return
 	}

@@ -23,6 +23,7 @@ type config struct {
 	processes int
 	timeout   time.Duration
 	hold      time.Duration // 0 for each limit's default
+	lease     time.Duration // 0 for none
 	denied    int
 	maxBatch  int
 	observe   func(context.Context, Event)
@@ -198,6 +199,9 @@ func configure(name string, opts []Option) (*config, error) {
 	options(opts).apply(c)
 	if c.mistake == nil {
 		c.mistake = checkLimits(c.limits)
+	}
+	if c.mistake == nil {
+		c.mistake = checkLeasable(c.limits, c.lease)
 	}
 	if c.processes > 1 && c.policy != failLocal {
 		c.failf("Processes(%d): an option of FailLocal, not of %v", c.processes, c.policy)

@@ -24,6 +24,7 @@ type reservation struct {
 
 	mu       sync.Mutex
 	refs     []algorithm.Ref // by what each limit finds what is held or charged
+	lease    *lease          // whose units it has, until they are held by themselves; or nil
 	slots    bool            // it has slots
 	keep     bool            // all that is held is renewed, and not only slots
 	ended    bool            // it is settled or refunded, and not renewed any more
@@ -44,6 +45,11 @@ func newReservation(owner uint64, limits *limitSet, source Source, op algorithm.
 	}
 }
 
+// receipt returns that of a Result for which n units are held.
+func (r *reservation) receipt(key string, n int64) receipt {
+	return receipt{limits: r.limits, claim: r.claims.Only(), key: key, n: n, held: r}
+}
+
 // find returns by what each limit finds its slots, and what it charged or holds besides
 // if others is set. The others have the zero Ref.
 func (r *reservation) find(others bool) []algorithm.Ref {
@@ -57,14 +63,20 @@ func (r *reservation) find(others bool) []algorithm.Ref {
 }
 
 // renewsUnits reports whether units that are no slots are renewed.
-func (r *reservation) renewsUnits() bool { return r.keep && !r.unknown && !r.ended }
+func (r *reservation) renewsUnits() bool {
+	return (r.keep || r.lease != nil) && !r.unknown && !r.ended
+}
 
 // hold returns for how long what is renewed is held.
 func (r *reservation) hold() time.Duration {
-	if r.keep {
+	switch {
+	case r.lease != nil:
+		return r.lease.lasts
+	case r.keep:
 		return r.limits.shortestHold
+	default:
+		return r.limits.slotHold
 	}
-	return r.limits.slotHold
 }
 
 // begin begins a renewal. It returns by what is found what is to be renewed, or nil if
@@ -87,9 +99,9 @@ func (r *reservation) renewed(sent, refs []algorithm.Ref, err error) (lost bool)
 	defer r.mu.Unlock()
 	switch {
 	case err != nil:
-		r.unknown = r.keep // slots are found as before
+		r.unknown, r.lease = r.keep || r.lease != nil, nil // slots are found as before
 	case refs != nil:
-		r.held = r.begun
+		r.held, r.lease = r.begun, nil
 		for i, m := range r.limits.members {
 			switch {
 			case sent[i] == algorithm.Ref{}: // it was not renewed
@@ -103,6 +115,19 @@ func (r *reservation) renewed(sent, refs []algorithm.Ref, err error) (lost bool)
 	close(r.renewing)
 	r.renewing = nil
 	return lost
+}
+
+// settleInLease ends the reservation of n units, of which actual were spent, if they are of a
+// lease that has not ended, and are not on their way to a hold of their own. It reports
+// whether it did.
+func (r *reservation) settleInLease(n, actual int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lease == nil || r.renewing != nil || actual > n || !r.lease.settle(n, actual) {
+		return false
+	}
+	r.ended = true
+	return true
 }
 
 // wait waits for a renewal in flight, where it decides by what is found what it renews:
@@ -169,7 +194,9 @@ type renewer struct {
 }
 
 func (w *renewer) add(f *family, k kept) {
+	k.mu.Lock()
 	every := k.hold() / 12
+	k.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -219,29 +246,32 @@ func (w *renewer) look(f *family) {
 func (w *renewer) due(now time.Time) (due, lost []kept) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	next := w.every
+	next := maxHold
+	w.every = 0
 	for r, k := range w.kept {
 		r.mu.Lock()
 		left := r.limits.slotHold - now.Sub(r.held)
 		switch {
 		case !r.slots && !r.renewsUnits():
 			delete(w.kept, r)
+			r.mu.Unlock()
+			continue
 		case r.slots && left <= 0:
 			lost = append(lost, k)
 		case !r.queued && now.Sub(r.begun) >= r.hold()/4:
 			r.queued = true
 			due = append(due, k)
 		}
+		if every := r.hold() / 12; w.every == 0 || every < w.every {
+			w.every = every
+		}
 		if r.slots && left > 0 {
 			next = min(next, left)
 		}
 		r.mu.Unlock()
 	}
-	switch {
-	case len(w.kept) == 0:
-		w.every = 0
-	case !w.closed:
-		w.timer.Reset(next)
+	if w.every > 0 && !w.closed {
+		w.timer.Reset(min(next, w.every))
 	}
 	return due, lost
 }
@@ -250,10 +280,6 @@ func (w *renewer) due(now time.Time) (due, lost []kept) {
 func (f *family) renew(due []kept) {
 	inRedis := make(map[*server.Store][]*server.Renewal)
 	for _, k := range due {
-		local := f.memory
-		if k.source == SourceFallback {
-			local = f.fallback.store
-		}
 		var sent []algorithm.Ref
 		begin := func() []algorithm.Ref {
 			sent = k.begin()
@@ -264,7 +290,7 @@ func (f *family) renew(due []kept) {
 				f.loseSlots(k)
 			}
 		}
-		if local == nil {
+		if local := f.localStore(k.source); local == nil {
 			store := f.storeOf(k.limits)
 			inRedis[store] = append(inRedis[store], &server.Renewal{Limits: k.limits.server, Key: k.key, N: k.n, Begin: begin, End: end})
 		} else if refs := begin(); refs != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/memory"
 )
 
 // maxActual bounds the cost that Settle charges.
@@ -35,9 +36,18 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (res Result,
 	if n == 0 && err == nil && res.Source != SourceNone { // nothing is held, and what it cost is charged
 		held := newReservation(l.id, l.limitsOf(res.Source), res.Source, algorithm.OpReserve)
 		held.slots = false
-		res.receipt = receipt{limits: held.limits, claim: held.claims.Only(), key: key, held: held}
+		res.receipt = held.receipt(key, 0)
 	}
 	return res, err
+}
+
+// localStore returns what a decision of a source was made by in this process: nil if it was
+// made in Redis.
+func (f *family) localStore(source Source) *memory.Store {
+	if source == SourceFallback && f.fallback != nil {
+		return f.fallback.store
+	}
+	return f.memory
 }
 
 // limitsOf returns the limits that a decision of a source was made by.
@@ -73,6 +83,10 @@ func (l *Limiter) Settle(ctx context.Context, r Result, actual int64) error {
 		return err
 	}
 	limits, key, n := r.receipt.limits, r.receipt.key, r.receipt.n
+	if held.settleInLease(n, actual) {
+		l.renewer.forget(held)
+		return nil
+	}
 	refs, known, err := l.end(ctx, held, n)
 	if err != nil {
 		return err
@@ -86,13 +100,9 @@ func (l *Limiter) Settle(ctx context.Context, r Result, actual int64) error {
 		}
 		n, actual, refs = 0, max(0, actual-n), make([]algorithm.Ref, len(limits.members))
 	}
-	if l.memory != nil {
-		l.memory.Settle(limits.memory, key, n, actual, refs)
-		return nil
-	}
 	defer l.denials.forget(key, limits)
-	if r.Source == SourceFallback && l.fallback != nil {
-		l.fallback.store.Settle(limits.memory, key, n, actual, refs)
+	if local := l.localStore(r.Source); local != nil {
+		local.Settle(limits.memory, key, n, actual, refs)
 		return nil
 	}
 	return l.failure(ctx, l.storeOf(limits).Settle(ctx, limits.server, key, n, actual, refs))

@@ -99,11 +99,13 @@ const (
 	SourceDenyCache
 	// SourceFallback is this process while Redis does not answer; see [FailLocal].
 	SourceFallback
+	// SourceLease is this process, which spends units that it has leased; see [Lease].
+	SourceLease
 )
 
 // String returns the name of the source, such as "redis".
 func (s Source) String() string {
-	names := [...]string{"none", "redis", "memory", "deny_cache", "fallback"}
+	names := [...]string{"none", "redis", "memory", "deny_cache", "fallback", "lease"}
 	if int(s) < len(names) {
 		return names[s]
 	}

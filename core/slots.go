@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -20,14 +19,9 @@ import (
 // [ErrUnavailable] if Redis could not answer. It is sent once: after ErrUnavailable, or a
 // context that ended while Redis was asked, the slots are free when they expire.
 func (l *Limiter) Release(ctx context.Context, r Result) error {
-	held, owner := r.receipt.held, r.receipt.claim.Owner()
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case owner != 0 && owner != l.id:
-		return fmt.Errorf("%w: it is of limiter %q, not of this %q", ErrInvalidResult, r.Limiter, l.name)
-	case held == nil:
-		return nil
+	held := r.receipt.held
+	if owned, err := l.owns(ctx, r); !owned || held == nil {
+		return err
 	}
 	refs, err := l.takeSlots(ctx, held, r.receipt.n)
 	if refs == nil || err != nil {
@@ -42,12 +36,8 @@ func (l *Limiter) release(ctx context.Context, r Result, refs []algorithm.Ref) e
 	if l.stub != nil {
 		return l.callStub(ctx, "Release", key, n)
 	}
-	if l.memory != nil {
-		l.memory.Release(limits.memory, key, n, refs)
-		return nil
-	}
-	if r.Source == SourceFallback && l.fallback != nil {
-		l.fallback.store.Release(limits.memory, key, n, refs)
+	if local := l.localStore(r.Source); local != nil {
+		local.Release(limits.memory, key, n, refs)
 		return nil
 	}
 	return l.failure(ctx, l.storeOf(limits).Release(ctx, limits.server, key, n, refs))

@@ -68,7 +68,7 @@ func (l *Limiter) decideByStub(ctx context.Context, res *Result, key string, n i
 	case !res.Allowed:
 	case l.limits.holds(op):
 		held := newReservation(l.id, l.limits, SourceMemory, op)
-		res.receipt = receipt{limits: l.limits, claim: held.claims.Only(), key: key, n: n, held: held}
+		res.receipt = held.receipt(key, n)
 	case op == algorithm.OpCharge:
 		res.receipt = receipt{limits: l.limits, claim: newRedisDecision(l.id, 1).set.Only(), key: key, n: n, id: res.receipt.id}
 	}

@@ -32,7 +32,11 @@ func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
 	if d := l.derived.get(hash, limits); d != nil {
 		return d, nil
 	}
-	if err := checkLimits(limits); err != nil {
+	err := checkLimits(limits)
+	if err == nil {
+		err = checkLeasable(limits, l.lease)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("redislimit: limiter %q: With: %w", l.name, err)
 	}
 	return l.derived.put(hash, l.limiter(newLimitSet(l.name, slices.Clone(limits), l.hold))), nil

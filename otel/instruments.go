@@ -17,6 +17,10 @@ type instruments struct {
 	keyFallbacks metric.Int64Counter
 	slots        metric.Int64UpDownCounter
 	slotsLost    metric.Int64Counter
+	leases       metric.Int64Counter
+	leased       metric.Int64UpDownCounter
+	leaseSpent   metric.Int64Counter
+	leaseBack    metric.Int64Counter
 	fallback     metric.Int64UpDownCounter
 	state        metric.Int64UpDownCounter
 }
@@ -37,6 +41,14 @@ func newInstruments(m metric.Meter) *instruments {
 			"Slots of InFlight that this process holds."),
 		slotsLost: counter(m, "redislimit.slots.lost", "{slot}",
 			"Slots of InFlight that were lost while the work went on: they could not be renewed in time."),
+		leases: counter(m, "redislimit.lease.grants", "{lease}",
+			"Leases that this process has taken."),
+		leased: upDownCounter(m, "redislimit.lease.units.held", "{unit}",
+			"Units of the leases that this process has now, spent or not."),
+		leaseSpent: counter(m, "redislimit.lease.units.spent", "{unit}",
+			"Units of leases that were spent, when their lease ended."),
+		leaseBack: counter(m, "redislimit.lease.units.returned", "{unit}",
+			"Units of leases that were not spent, when their lease ended."),
 		fallback: upDownCounter(m, "redislimit.fallback.active", "1",
 			"1 while the circuit breaker is not closed and the outage policy decides, otherwise 0."),
 		state: upDownCounter(m, "redislimit.breaker.state", "1",

@@ -99,5 +99,19 @@ func (o *observer) observe(ctx context.Context, e core.Event) {
 		o.slots.Add(ctx, e.Cost, metric.WithAttributes(limiterName(e.Limiter), limitKey.String(e.Result.Name)))
 	case core.EventSlotLost:
 		o.slotsLost.Add(ctx, e.Cost, metric.WithAttributes(limiterName(e.Limiter)))
+	case core.EventLease:
+		o.lease(ctx, e)
 	}
+}
+
+// lease records the beginning of a lease, or its end.
+func (o *observer) lease(ctx context.Context, e core.Event) {
+	limiter := metric.WithAttributes(limiterName(e.Limiter))
+	o.leased.Add(ctx, e.Cost, limiter)
+	if e.Cost > 0 {
+		o.leases.Add(ctx, 1, limiter)
+		return
+	}
+	o.leaseSpent.Add(ctx, e.Spent, limiter)
+	o.leaseBack.Add(ctx, -e.Cost-e.Spent, limiter)
 }

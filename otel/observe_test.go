@@ -38,20 +38,26 @@ func TestInstruments(t *testing.T) {
 	lim.Emit(t.Context(), core.Event{Kind: core.EventScriptLoad})
 	lim.Emit(t.Context(), core.Event{Kind: core.EventSlots, Result: core.Result{Name: "inflight"}, Cost: 1})
 	lim.Emit(t.Context(), core.Event{Kind: core.EventSlotLost, Cost: 1})
+	lim.Emit(t.Context(), core.Event{Kind: core.EventLease, Cost: 1})
+	lim.Emit(t.Context(), core.Event{Kind: core.EventLease, Cost: -1})
 
 	want := map[string]struct {
 		unit                 string
 		histogram, monotonic bool
 	}{
-		"redislimit.decisions":         {unit: "{decision}", monotonic: true},
-		"redislimit.decision.duration": {unit: "s", histogram: true},
-		"redislimit.redis.failures":    {unit: "{failure}", monotonic: true},
-		"redislimit.script.loads":      {unit: "{load}", monotonic: true},
-		"redislimit.key.fallbacks":     {unit: "{fallback}", monotonic: true},
-		"redislimit.slots.held":        {unit: "{slot}"},
-		"redislimit.slots.lost":        {unit: "{slot}", monotonic: true},
-		"redislimit.fallback.active":   {unit: "1"},
-		"redislimit.breaker.state":     {unit: "1"},
+		"redislimit.decisions":            {unit: "{decision}", monotonic: true},
+		"redislimit.decision.duration":    {unit: "s", histogram: true},
+		"redislimit.redis.failures":       {unit: "{failure}", monotonic: true},
+		"redislimit.script.loads":         {unit: "{load}", monotonic: true},
+		"redislimit.key.fallbacks":        {unit: "{fallback}", monotonic: true},
+		"redislimit.slots.held":           {unit: "{slot}"},
+		"redislimit.slots.lost":           {unit: "{slot}", monotonic: true},
+		"redislimit.lease.grants":         {unit: "{lease}", monotonic: true},
+		"redislimit.lease.units.held":     {unit: "{unit}"},
+		"redislimit.lease.units.spent":    {unit: "{unit}", monotonic: true},
+		"redislimit.lease.units.returned": {unit: "{unit}", monotonic: true},
+		"redislimit.fallback.active":      {unit: "1"},
+		"redislimit.breaker.state":        {unit: "1"},
 	}
 	got := m.collected()
 	for name, w := range want {
@@ -123,6 +129,26 @@ func TestSlots(t *testing.T) {
 		"slots.lost{limiter.name=api}":                     2,
 	})
 	_ = lim.Release(t.Context(), first)
+}
+
+// TestLeases counts two leases, of which one has ended.
+func TestLeases(t *testing.T) {
+	t.Parallel()
+	m := newMeter(t)
+	lim, err := core.NewMemory("api", core.TokenBucket(core.PerHour(1)), m.observe())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []core.Event{{Cost: 30}, {Cost: 50}, {Cost: -30, Spent: 20}} {
+		e.Kind = core.EventLease
+		lim.Emit(t.Context(), e)
+	}
+	m.want([]string{"lease.grants", "lease.units.held", "lease.units.spent", "lease.units.returned"}, map[string]int64{
+		"lease.grants{limiter.name=api}":         2,
+		"lease.units.held{limiter.name=api}":     50,
+		"lease.units.spent{limiter.name=api}":    20,
+		"lease.units.returned{limiter.name=api}": 10,
+	})
 }
 
 func TestDuration(t *testing.T) {
@@ -271,7 +297,7 @@ func TestRefused(t *testing.T) { // not parallel: it sets what is global
 	t.Cleanup(func() { otel.SetErrorHandler(before) })
 
 	lim := core.MustNew(noRedis(t), "api", core.TokenBucket(core.PerHour(9)), otellimit.Observe(otellimit.MeterProvider(refusing{})))
-	if len(handled) != 9 || !errors.Is(handled[0], errRefused) {
+	if len(handled) != 13 || !errors.Is(handled[0], errRefused) {
 		t.Errorf("handled errors %v, want one for each instrument", handled)
 	}
 	if res, err := allow(t, lim, 4); err != nil || !res.Allowed {

@@ -15,10 +15,13 @@ type Kind struct {
 	Name string // in metrics, logs and Lua, such as "token_bucket"
 	Tag  string // in Redis keys, such as "token"
 
-	Bucket   bool                            // it takes Burst
-	Delays   bool                            // an admitted request waits for its turn in a queue; its units cannot be held
-	Aligns   bool                            // its windows can be aligned
-	Slots    bool                            // its units are slots, which are given back when the work has ended; it has no rate
+	Bucket bool // it takes Burst
+	Delays bool // an admitted request waits for its turn in a queue; its units cannot be held
+	Aligns bool // its windows can be aligned
+	Slots  bool // its units are slots, which are given back when the work has ended; it has no rate
+	// Unleasable is why its units cannot be leased; empty if they can.
+	Unleasable string
+
 	Burst    func(count, period int64) int64 // the default capacity, where it is not the count
 	Validate func(Limit) error               // what is refused beyond the bounds of every limit; nil for nothing
 

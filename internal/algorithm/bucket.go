@@ -28,7 +28,7 @@ var (
 	}
 	LeakyBucket = &Kind{
 		Name: "leaky_bucket", Tag: "leaky", Bucket: true, Validate: validateBucket, New: newLeakyBucket,
-		Delays: true, Burst: drainedInOneSecond,
+		Delays: true, Unleasable: "its units are places in a queue", Burst: drainedInOneSecond,
 		decideLua: bucketLua, refundLua: bucketRefundLua, holdLua: bucketHoldLua, costArgs: 2,
 	}
 	GCRA = &Kind{

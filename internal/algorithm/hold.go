@@ -82,6 +82,9 @@ func (a *Answer) Evaluate(l Evaluator, s *State, now, n int64) {
 // newest instant in s if that is later.
 func expire(l Evaluator, s *State, now int64) {
 	h := s.holds
+	if h == nil {
+		return
+	}
 	for len(h.list) > 0 && h.list[0].expiry <= now {
 		first := h.list[0]
 		h.list = h.list[1:]
@@ -147,9 +150,7 @@ func (s *State) take(ref Ref, n int64) bool {
 // Settle ends the hold ref of n units, and charges actual units at now in its place. If
 // the hold has expired, and so was charged, it charges only what exceeds it.
 func Settle(l Evaluator, s *State, now, n, actual int64, ref Ref) {
-	if s.holds != nil {
-		expire(l, s, now)
-	}
+	expire(l, s, now)
 	if !s.take(ref, n) && s.holds != nil && s.holds.id == ref.A && ref.B <= s.holds.charged {
 		actual = max(0, actual-n)
 	}
@@ -162,9 +163,7 @@ func Settle(l Evaluator, s *State, now, n, actual int64, ref Ref) {
 // Renew moves n units from the hold ref to one that begins at now, and returns that. It
 // reports false if the hold has ended.
 func (m Member) Renew(s *State, now, n int64, ref Ref) (Ref, bool) {
-	if s.holds != nil {
-		expire(m.Evaluator, s, now)
-	}
+	expire(m.Evaluator, s, now)
 	if !s.take(ref, n) {
 		return Ref{}, false
 	}
@@ -173,18 +172,14 @@ func (m Member) Renew(s *State, now, n int64, ref Ref) (Ref, bool) {
 
 // Refund is Evaluator.Refund, after what has expired was charged.
 func Refund(l Evaluator, s *State, now, n int64, id Ref) {
-	if s.holds != nil {
-		expire(l, s, now)
-	}
+	expire(l, s, now)
 	l.Refund(s, now, n, id)
 }
 
 // Reset forgets what was charged, and keeps what is held. It reports whether
 // anything is.
 func Reset(l Evaluator, s *State, now int64) bool {
-	if s.holds != nil {
-		expire(l, s, now)
-	}
+	expire(l, s, now)
 	*s = State{holds: s.holds}
 	if s.holds != nil && len(s.holds.list) == 0 {
 		s.holds = nil

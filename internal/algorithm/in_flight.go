@@ -8,7 +8,7 @@ var inFlightLua string
 // InFlight admits so many units at a time. Its units are slots: each is held until it is
 // released, or until it expires because its holder does not renew it.
 var InFlight = &Kind{
-	Name: "in_flight", Tag: "inflight", Slots: true, New: newInFlight,
+	Name: "in_flight", Tag: "inflight", Slots: true, Unleasable: "a slot is held until its work has ended", New: newInFlight,
 	holdLua: inFlightLua, work: func(int64) int64 { return 1 },
 }
 

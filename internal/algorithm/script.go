@@ -252,7 +252,9 @@ func DecodeHoldReply(reply []int64, call HoldCall, limits []Member, answers []An
 type HoldCall struct {
 	Op   Op
 	N, M int64 // units, and for OpSettle the actual cost
-	Refs []Ref // of OpSettle, OpRefund, OpRenew and OpRelease, one for each limit
+	// Refs are by what OpSettle, OpRefund, OpRenew and OpRelease find what they are about,
+	// one for each limit. Of OpReserve A is for how long units are held, if they are given.
+	Refs []Ref
 }
 
 // Append appends the arguments of the call for so many limits.

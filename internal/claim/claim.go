@@ -53,3 +53,32 @@ func (s *Source) Next() Claim {
 	s.used++
 	return Claim{s.set, s.used - 1}
 }
+
+// A Shared makes Claims, and is safe for concurrent use. The first use of it needs an Owner.
+type Shared struct {
+	Owner   uint64
+	current atomic.Pointer[sharedSet]
+}
+
+type sharedSet struct {
+	Set
+
+	used atomic.Uint32
+}
+
+// Next returns a new Claim.
+func (s *Shared) Next() Claim {
+	for {
+		current := s.current.Load()
+		if current != nil {
+			if used := current.used.Add(1); used <= 64 {
+				return Claim{&current.Set, uint8(used - 1)}
+			}
+		}
+		next := &sharedSet{Set: Set{Owner: s.Owner}}
+		next.used.Store(1)
+		if s.current.CompareAndSwap(current, next) {
+			return Claim{&next.Set, 0}
+		}
+	}
+}

@@ -56,16 +56,22 @@ func (m *Store) shard(k string) *shard {
 	return &m.shards[i]
 }
 
+// open locks the shard of the user's key k. It returns that, the entry of the key or nil, the
+// key as it is stored, and the instant.
+func (m *Store) open(l *Limits, k string) (s *shard, e *entry, stored string, now int64) {
+	stored = l.local(k)
+	s = m.shard(stored)
+	now = m.now() // before the lock is taken, which is then held for less time
+	s.Lock()
+	now = s.clamp(now)
+	return s, s.find(stored, l, now), stored, now
+}
+
 // Decide evaluates each of l for n units of the user's key k, and writes its answer
 // to answers. If all limits admit n and charge is set, it charges n and
 // returns a Claim to that.
 func (m *Store) Decide(l *Limits, k string, n int64, charge bool, answers []algorithm.Answer) claim.Claim {
-	k = l.local(k)
-	s := m.shard(k)
-	now := m.now() // before the lock is taken, which is then held for less time
-	s.Lock()
-	now = s.clamp(now)
-	e := s.find(k, l, now)
+	s, e, k, now := m.open(l, k)
 	if !l.evaluate(e, now, n, answers) || !charge {
 		s.Unlock()
 		return claim.Claim{}
@@ -85,13 +91,8 @@ func (m *Store) Decide(l *Limits, k string, n int64, charge bool, answers []algo
 // every limit if op is OpReserve, else only slots. It writes by what each limit finds
 // them to refs, and reports whether they were admitted.
 func (m *Store) Hold(l *Limits, k string, n int64, op algorithm.Op, answers []algorithm.Answer, refs []algorithm.Ref) bool {
-	k = l.local(k)
-	s := m.shard(k)
-	now := m.now()
-	s.Lock()
+	s, e, k, now := m.open(l, k)
 	defer s.Unlock()
-	now = s.clamp(now)
-	e := s.find(k, l, now)
 	if !l.evaluate(e, now, n, answers) {
 		return false
 	}
@@ -111,13 +112,8 @@ func (m *Store) Hold(l *Limits, k string, n int64, op algorithm.Op, answers []al
 
 // Settle charges actual units in place of the n that were reserved under refs.
 func (m *Store) Settle(l *Limits, k string, n, actual int64, refs []algorithm.Ref) {
-	k = l.local(k)
-	s := m.shard(k)
-	now := m.now()
-	s.Lock()
+	s, e, k, now := m.open(l, k)
 	defer s.Unlock()
-	now = s.clamp(now)
-	e := s.find(k, l, now)
 	if e == nil {
 		if actual == 0 {
 			return
@@ -136,13 +132,8 @@ func (m *Store) Settle(l *Limits, k string, n, actual int64, refs []algorithm.Re
 
 // Release frees n slots that are held by refs.
 func (m *Store) Release(l *Limits, k string, n int64, refs []algorithm.Ref) {
-	k = l.local(k)
-	s := m.shard(k)
-	now := m.now()
-	s.Lock()
+	s, e, _, now := m.open(l, k)
 	defer s.Unlock()
-	now = s.clamp(now)
-	e := s.find(k, l, now)
 	for i, member := range l.members {
 		if member.Slots && e != nil {
 			algorithm.Settle(member.Evaluator, &e.states[i], now, n, 0, refs[i])
@@ -153,14 +144,9 @@ func (m *Store) Release(l *Limits, k string, n int64, refs []algorithm.Ref) {
 // Renew holds n units for longer. It returns by what they are found then: a limit whose
 // hold has ended keeps its Ref, and one whose slots are lost has the zero Ref.
 func (m *Store) Renew(l *Limits, k string, n int64, refs []algorithm.Ref) []algorithm.Ref {
-	k = l.local(k)
-	s := m.shard(k)
-	now := m.now()
-	s.Lock()
-	defer s.Unlock()
-	now = s.clamp(now)
 	renewed := slices.Clone(refs)
-	e := s.find(k, l, now)
+	s, e, _, now := m.open(l, k)
+	defer s.Unlock()
 	for i, member := range l.members {
 		if member.Slots {
 			renewed[i] = algorithm.Ref{}
@@ -178,32 +164,24 @@ func (m *Store) Renew(l *Limits, k string, n int64, refs []algorithm.Ref) []algo
 // Refund takes back n units that were charged to k; ids are the ChargeIDs, one
 // for each limit.
 func (m *Store) Refund(l *Limits, k string, n int64, ids []algorithm.Ref) {
-	k = l.local(k)
-	s := m.shard(k)
-	now := m.now()
-	s.Lock()
+	s, e, _, now := m.open(l, k)
 	defer s.Unlock()
-	now = s.clamp(now)
-	if e := s.find(k, l, now); e != nil {
-		for i, member := range l.members {
-			if member.Slots {
-				algorithm.Settle(member.Evaluator, &e.states[i], now, n, 0, ids[i])
-			} else {
-				algorithm.Refund(member.Evaluator, &e.states[i], now, n, ids[i])
-			}
+	if e == nil {
+		return
+	}
+	for i, member := range l.members {
+		if member.Slots {
+			algorithm.Settle(member.Evaluator, &e.states[i], now, n, 0, ids[i])
+		} else {
+			algorithm.Refund(member.Evaluator, &e.states[i], now, n, ids[i])
 		}
 	}
 }
 
 // Reset forgets what was charged to k, and keeps what is held.
 func (m *Store) Reset(l *Limits, k string) {
-	k = l.local(k)
-	s := m.shard(k)
-	now := m.now()
-	s.Lock()
+	s, e, _, now := m.open(l, k)
 	defer s.Unlock()
-	now = s.clamp(now)
-	e := s.find(k, l, now)
 	if e == nil {
 		return
 	}

@@ -5,7 +5,8 @@
 //	share.go      decisions that share a round trip: one script on a server, a pipeline on a Cluster
 //	limits.go     Limits: the numbers, in the form in which scripts are given them
 //	held.go       which keys have had holds lately, and so take the other script
-//	renew.go      holds that are renewed, many in one script
+//	renew.go      holds that are renewed, and leases that are settled, many in one script
+//	lease.go      a decision that settles one lease and takes another
 //	sharding.go   finds out whether one script may have the keys of several decisions
 //	script.go     sends a script, and its text only to a server that does not have it
 //	deadline.go   a timer that many calls share

@@ -161,7 +161,7 @@ func (f *fake) store(timeout time.Duration) *tested {
 // decide makes a decision, and returns how long it took.
 func (s *tested) decide(ctx context.Context) (took time.Duration, err error) {
 	start := time.Now()
-	err = s.Decide(ctx, s.limits, "k", 1, algorithm.OpCharge, make([]algorithm.Answer, 1), nil)
+	err = s.Decide(ctx, s.limits, "k", 1, algorithm.OpCharge, make([]algorithm.Answer, 1), nil, nil)
 	return time.Since(start), err
 }
 

@@ -42,13 +42,16 @@ func (h *heldKeys) has(k string) bool {
 
 // needsHold reports whether d takes the script hold.
 func (s *Store) needsHold(d decision) bool {
-	return s.slots || d.Op >= algorithm.OpReserve || s.held.has(d.key)
+	return s.slots || d.Op >= algorithm.OpReserve || d.lease != nil || s.held.has(d.key)
 }
 
 // decodeOne reads the reply to d.
 func (s *Store) decodeOne(reply []int64, d decision, needsHold bool) error {
 	if !needsHold {
 		return algorithm.DecodeReply(reply, d.limits.members, d.answers)
+	}
+	if d.lease != nil {
+		return s.decodeWithLease(reply, d)
 	}
 	err := algorithm.DecodeHoldReply(reply, d.HoldCall, d.limits.members, d.answers, d.holds)
 	if err == nil && d.Op == algorithm.OpReserve {

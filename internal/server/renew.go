@@ -28,52 +28,72 @@ type Renewal struct {
 // RenewAll carries out renewals, each once: as many as may go together in one script. Those
 // for a server that is down are not sent, and may be renewed the next time.
 func (s *Store) RenewAll(ctx context.Context, all []*Renewal) {
-	byServer := make(map[*Server][]*Renewal)
-	for _, r := range all {
-		sv := s.servers.of(ctx, s, r.Key)
-		byServer[sv] = append(byServer[sv], r)
+	calls := make([]background, len(all))
+	for i, r := range all {
+		calls[i] = background{limits: r.Limits, key: r.Key, end: r.End, begin: func() (algorithm.HoldCall, bool) {
+			refs := r.Begin()
+			return algorithm.HoldCall{Op: algorithm.OpRenew, N: r.N, Refs: refs}, refs != nil
+		}}
+	}
+	s.runInBackground(ctx, algorithm.OpRenew, calls)
+}
+
+// A background is a call of the script hold that nobody waits for.
+type background struct {
+	limits *Limits
+	key    string
+	begin  func() (algorithm.HoldCall, bool)     // called when it is about to be sent; false: it is not
+	end    func(refs []algorithm.Ref, err error) // of what renews; see [Renewal]
+}
+
+func (s *Store) runInBackground(ctx context.Context, op algorithm.Op, all []background) {
+	byServer := make(map[*Server][]background)
+	for _, c := range all {
+		sv := s.servers.of(ctx, s, c.key)
+		byServer[sv] = append(byServer[sv], c)
 	}
 	var servers sync.WaitGroup
-	for sv, renewals := range byServer {
-		servers.Go(func() { s.renewOn(ctx, sv, renewals) })
+	for sv, calls := range byServer {
+		servers.Go(func() { s.runOn(ctx, sv, op, calls) })
 	}
 	servers.Wait()
 }
 
-func (s *Store) renewOn(ctx context.Context, sv *Server, renewals []*Renewal) {
+func (s *Store) runOn(ctx context.Context, sv *Server, op algorithm.Op, calls []background) {
 	size, b := 1, s.batcher(sv)
 	if b != nil {
-		work := s.work(decision{limits: s.limits, HoldCall: algorithm.HoldCall{Op: algorithm.OpRenew, N: 1}})
+		work := s.work(decision{limits: s.limits, HoldCall: algorithm.HoldCall{Op: op, N: 1}})
 		size = max(1, min(s.maxBatch, int(maxWork/work)))
 	}
-	for chunk := range slices.Chunk(renewals, size) {
+	for chunk := range slices.Chunk(calls, size) {
 		if !sv.up(s.timeout) {
-			sv.want(s, chunk[0].Key)
+			sv.want(s, chunk[0].key)
 			return
 		}
 		var members []*member
-		var begun []*Renewal
-		for _, r := range chunk {
-			if refs := r.Begin(); refs != nil {
-				call := algorithm.HoldCall{Op: algorithm.OpRenew, N: r.N, Refs: refs}
+		var begun []background
+		for _, c := range chunk {
+			if call, ok := c.begin(); ok {
 				members = append(members, &member{Call: decision{
-					key: r.Key, limits: r.Limits, HoldCall: call, holds: slices.Clone(refs), patience: s.timeout, until: time.Now().Add(s.timeout),
+					key: c.key, limits: c.limits, HoldCall: call, holds: slices.Clone(call.Refs), patience: s.timeout, until: time.Now().Add(s.timeout),
 				}})
-				begun = append(begun, r)
+				begun = append(begun, c)
 			}
 		}
-		for i, err := range s.renew(ctx, sv, b, members) {
-			if errors.Is(err, ErrQueue) { // it was not sent
-				begun[i].End(nil, nil)
-			} else {
-				begun[i].End(members[i].Call.holds, err)
+		for i, err := range s.runMembers(ctx, sv, b, members) {
+			switch end := begun[i].end; {
+			case end == nil:
+			case errors.Is(err, ErrQueue): // it was not sent
+				end(nil, nil)
+			default:
+				end(members[i].Call.holds, err)
 			}
 		}
 	}
 }
 
-// renew returns the error of each member.
-func (s *Store) renew(ctx context.Context, sv *Server, b *batcher, members []*member) []error {
+// runMembers returns the error of each member.
+func (s *Store) runMembers(ctx context.Context, sv *Server, b *batcher, members []*member) []error {
 	errs := make([]error, len(members))
 	together := len(members) > 1
 	if together {

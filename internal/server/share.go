@@ -75,7 +75,7 @@ func (s *Store) work(d decision) int64 {
 	if s.needsHold(d) {
 		sum *= holdWork
 	}
-	return sum
+	return sum * int64(d.calls())
 }
 
 // An allowance is what is left of the time that a caller waits.
@@ -168,7 +168,13 @@ type part struct {
 }
 
 // keys returns how many Redis keys the members have.
-func (p part) keys() int { return len(p.members) * len(p.members[0].Call.limits.tails) }
+func (p part) keys() int {
+	sum := 0
+	for _, m := range p.members {
+		sum += m.Call.keys()
+	}
+	return sum
+}
 
 // runScripts decides on all members in one round trip: the plain decisions in one script,
 // and in others, one for each of the limits, what takes more, with which a plain decision
@@ -257,14 +263,14 @@ func (s *Store) partArgs(p part) []any {
 	limits, size := first.limits, len(first.limits.members)
 	args := make([]any, scriptArgs, scriptArgs+len(limits.durations)+len(p.members)*(3+3*size))
 	for _, m := range p.members {
-		args = s.appendKeys(args, m.Call.key, m.Call.limits)
+		args = s.appendCallKeys(args, m.Call)
 		alike = alike && m.Call.N == first.N && m.Call.Op == first.Op
 	}
 	switch {
 	case p.needsHold:
 		args = append(args, limits.durations...)
 		for _, m := range p.members {
-			args = m.Call.Append(args, size)
+			args = m.Call.appendCalls(args)
 		}
 	case p.own:
 		for _, m := range p.members {
@@ -313,11 +319,17 @@ func (s *Store) decode(reply []int64, members []*member, needsHold bool) error {
 	if needsHold {
 		size = algorithm.HoldReplyLen(limits)
 	}
-	if len(reply) != size*len(members) {
-		return algorithm.UnexpectedLength(len(reply), size*len(members))
+	calls := 0
+	for _, m := range members {
+		calls += m.Call.calls()
 	}
-	for i, m := range members {
-		m.Err = s.decodeMember(reply[i*size:(i+1)*size], m.Call, needsHold)
+	if len(reply) != size*calls {
+		return algorithm.UnexpectedLength(len(reply), size*calls)
+	}
+	for _, m := range members {
+		own := size * m.Call.calls()
+		m.Err = s.decodeMember(reply[:own], m.Call, needsHold)
+		reply = reply[own:]
 	}
 	return nil
 }
@@ -325,7 +337,7 @@ func (s *Store) decode(reply []int64, members []*member, needsHold bool) error {
 // decodeMember reads the reply to d, which is to be asked again alone if nothing was done.
 func (s *Store) decodeMember(reply []int64, d decision, needsHold bool) error {
 	switch {
-	case algorithm.Undone(reply):
+	case d.lease == nil && algorithm.Undone(reply):
 		return batch.ErrRetryAlone
 	case !needsHold && algorithm.IsHeld(reply):
 		s.held.add(d.key)
@@ -345,7 +357,7 @@ func (s *Store) runPipeline(ctx context.Context, members []*member) error {
 		if needsHold[i] = s.needsHold(m.Call); needsHold[i] {
 			script = s.hold
 		}
-		cmds[i] = script.command(ctx, s.args(m.Call, needsHold[i]), len(m.Call.limits.tails))
+		cmds[i] = script.command(ctx, s.args(m.Call, needsHold[i]), m.Call.keys())
 		_ = pipe.Process(ctx, cmds[i]) // it only queues the command
 	}
 	_, err := pipe.Exec(ctx)

@@ -107,6 +107,7 @@ type decision struct {
 	algorithm.HoldCall
 	answers  []algorithm.Answer // where the reply is written, of what decides
 	holds    []algorithm.Ref    // where it is written by what units are held
+	lease    *Lease             // what is done besides, or nil
 	patience time.Duration      // how long the caller waits
 	until    time.Time          // and until when; set for one in a batch
 }
@@ -115,8 +116,12 @@ type decision struct {
 // to answers. If all limits admit n, it charges or holds n as op says; holds, if
 // not nil, is where it writes by what each limit finds that.
 // While the server is down the error is [ErrBreakerOpen].
-func (s *Store) Decide(ctx context.Context, l *Limits, k string, n int64, op algorithm.Op, answers []algorithm.Answer, holds []algorithm.Ref) error {
-	return s.run(ctx, decision{key: k, limits: l, HoldCall: algorithm.HoldCall{Op: op, N: n}, answers: answers, holds: holds})
+//
+// With lease the same run of the script settles one lease and takes another; else it is nil.
+func (s *Store) Decide(
+	ctx context.Context, l *Limits, k string, n int64, op algorithm.Op, answers []algorithm.Answer, holds []algorithm.Ref, lease *Lease,
+) error {
+	return s.run(ctx, decision{key: k, limits: l, HoldCall: algorithm.HoldCall{Op: op, N: n}, answers: answers, holds: holds, lease: lease})
 }
 
 // Settle charges actual units in place of n that are held by refs.
@@ -203,18 +208,24 @@ func (s *Store) decideInBatch(ctx context.Context, sv *Server, d decision, place
 // some of the keys, the server says so, and is asked again.
 func (s *Store) evaluate(ctx context.Context, d decision) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		if d.lease != nil && d.lease.undone {
+			d = s.withoutLease(ctx, d)
+		}
 		needsHold := s.needsHold(d)
 		script := s.decide
 		if needsHold {
 			script = s.hold
 		}
-		reply, err := script.run(ctx, s.servers.client, s.args(d, needsHold), len(d.limits.tails), s.hooks.ScriptLoaded)
+		reply, err := script.run(ctx, s.servers.client, s.args(d, needsHold), d.keys(), s.hooks.ScriptLoaded)
 		switch {
 		case err == nil && !needsHold && algorithm.IsHeld(reply):
 			s.held.add(d.key)
 			continue
 		case err == nil:
-			return s.decodeOne(reply, d, needsHold)
+			if err = s.decodeOne(reply, d, needsHold); errors.Is(err, batch.ErrRetryAlone) {
+				continue // without the lease
+			}
+			return err
 		}
 		if !hasCode(err, "TRYAGAIN") || !sleep(ctx, pause) {
 			return err
@@ -269,13 +280,13 @@ func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *fa
 
 // args returns the arguments of a script for one decision.
 func (s *Store) args(d decision, needsHold bool) []any {
-	return d.append(s.appendKeys(make([]any, scriptArgs, 16), d.key, d.limits), needsHold)
+	return d.append(s.appendCallKeys(make([]any, scriptArgs, 16), d), needsHold)
 }
 
 // append appends what follows the keys.
 func (d decision) append(args []any, needsHold bool) []any {
 	if needsHold {
-		return d.Append(append(args, d.limits.durations...), len(d.limits.members))
+		return d.appendCalls(append(args, d.limits.durations...))
 	}
 	return d.limits.appendCost(append(args, d.limits.constants...), d.HoldCall)
 }

@@ -5,7 +5,8 @@
 --          operation, n units, a number m, and two numbers for each limit, by which it finds a charge or a hold
 --            '0'  decide on n, and charge nothing
 --            '1'  decide on n, and charge them; slots are held, with the id m
---            '2'  decide on n, and hold them; m is the id of the holds if there are none yet, and of slots
+--            '2'  decide on n, and hold them; m is the id of the holds if there are none yet, and of slots; the first of a
+--                 limit's two numbers is for how long, if that is not the duration of its holds, or else 0
 --            '3'  settle: charge m in place of n units held
 --            '4'  take back n units that were charged
 --            '5'  forget what was charged

@@ -44,11 +44,12 @@ local function decide(key, n)
   return admits, t, x, y, z, record.held
 end
 
--- add_hold holds n units. It returns the id of the holds and the expiry, by which the hold is found again. An expiry
+-- add_hold holds n units, for `lasts` if that is given. It returns the id of the holds and the expiry, by which the hold is found again. An expiry
 -- is later than those that were charged already, although the clock may have stepped back.
-local function add_hold(n, id)
-  local step = math.max(1, math.floor(ARGV[duration] / 6))
-  local expiry = now + ARGV[duration]
+local function add_hold(n, id, lasts)
+  lasts = lasts or ARGV[duration]
+  local step = math.max(1, math.floor(lasts / 6))
+  local expiry = now + lasts
   expiry = math.max(expiry + (step - expiry % step) % step, record.charged + 1)
   if #record.list == 0 and record.charged == 0 then record.id = id end
   hold(record, expiry, n)
@@ -72,7 +73,7 @@ local function act(key, op, all, n, m, a, b)
     changed = true
     if record.held == 0 then err = charge(key, c, scratch, t, x, y, z, u, v) else err = charge_at(key, now, n) end
   elseif op == '2' then
-    id, expiry = add_hold(n, m)
+    id, expiry = add_hold(n, m, a > 0 and a or nil)
   elseif op == '3' then
     changed = m > 0
     if take(record, a, b, n) then

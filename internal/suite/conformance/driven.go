@@ -41,6 +41,13 @@ func (d *Driven) Now() time.Time { return time.UnixMicro(d.now.Load()) }
 // Advance moves the clock.
 func (d *Driven) Advance(by time.Duration) { d.now.Add(by.Microseconds()) }
 
+// Source returns the text of the script that has a digest, or "" if it has not passed.
+func (d *Driven) Source(digest string) string {
+	known, _ := d.sources.Load(digest)
+	source, _ := known.(string)
+	return source
+}
+
 // Process runs cmd. If it is a script, it runs by the driven clock.
 func (d *Driven) Process(ctx context.Context, cmd redis.Cmder) error {
 	return d.ProcessHook(d.client.Process)(ctx, cmd)

@@ -419,7 +419,7 @@ func TestRenewalInFlight(t *testing.T) {
 		res, kept := mode{}.reserve(t, l, 3, core.SourceRedis), mode{}.reserve(t, l, 2, core.SourceRedis)
 		e.proxy.Silence()
 		l.KeepHeld(res)
-		check.Eventually(t, "a renewal is in flight", func() bool { return strings.Contains(stacks(), "(*Store).renewOn") })
+		check.Eventually(t, "a renewal is in flight", func() bool { return strings.Contains(stacks(), "(*Store).runOn") })
 		leaving, leave := context.WithTimeout(t.Context(), timeout/5)
 		defer leave()
 		start := time.Now()

@@ -1,0 +1,86 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+)
+
+// A scripted client replies to scripts as a test says, one reply after another.
+type scripted struct {
+	replies [][]int64
+	ops     []string // of the calls of each script, such as "312"
+}
+
+func (c *scripted) Process(_ context.Context, cmd redis.Cmder) error {
+	args := cmd.Args()
+	keys, ok := args[2].(int)
+	if !ok {
+		return errors.New("no script")
+	}
+	var ops strings.Builder
+	for i := range keys { // each call has three arguments, and two for its limit
+		op, _ := args[len(args)-5*(keys-i)].(string)
+		ops.WriteString(op)
+	}
+	c.ops = append(c.ops, ops.String())
+	if len(c.replies) == 0 {
+		return errors.New("no more replies")
+	}
+	cmd.(interface{ SetVal(val []int64) }).SetVal(c.replies[0])
+	c.replies = c.replies[1:]
+	return nil
+}
+
+// TestExchange has Redis carry out some of the calls by which a lease is exchanged. The rest is
+// carried out by itself, but for the next lease; and nothing twice.
+func TestExchange(t *testing.T) {
+	t.Parallel()
+	const at = 1_800_000_000_000_000
+	var (
+		done    = []int64{1, at, 0, at, 1e6, 0, 0, 0}
+		granted = []int64{1, at, 0, at, 1e6, 0, 7, at + 1000}
+		refused = []int64{0, at, 0, at, 1e6, 0, 0, 0}
+		nothing = []int64{2, 0, 0, 0, 0, 0, 0, 0}
+		partly  = []int64{4, 0, 0, 0, 0, 0, 0, 0}
+	)
+	for name, c := range map[string]struct {
+		replies [][]int64
+		ops     []string
+		err     error
+		grant   bool
+	}{
+		"all":               {[][]int64{slices.Concat(done, done, granted)}, []string{"312"}, nil, true},
+		"no lease":          {[][]int64{slices.Concat(done, done, refused)}, []string{"312"}, nil, false},
+		"no time for it":    {[][]int64{slices.Concat(done, done, nothing)}, []string{"312"}, nil, false},
+		"not the decision":  {[][]int64{slices.Concat(done, nothing, nothing), done}, []string{"312", "1"}, nil, false},
+		"nothing":           {[][]int64{slices.Concat(nothing, nothing, nothing), done, done}, []string{"312", "3", "1"}, nil, false},
+		"part of a charge":  {[][]int64{slices.Concat(done, partly, nothing)}, []string{"312"}, algorithm.ErrPartly, false},
+		"part of the lease": {[][]int64{slices.Concat(done, done, partly)}, []string{"312"}, nil, false},
+	} {
+		client := &scripted{replies: c.replies}
+		limit := algorithm.Member{Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(algorithm.Limit{Count: 10, Period: 1e6}), Hold: 1e6}
+		limits := NewLimits([]algorithm.Member{limit}, []string{"x"})
+		s := NewStore(client, Config{Prefix: "rl", Limiter: "x", Limits: limits, Timeout: time.Minute, MaxBatch: 1})
+		lease := &Lease{Held: 5, Spent: 3, Refs: []algorithm.Ref{{A: 7, B: at}}, Units: 4, Duration: 1e5}
+		answers := make([]algorithm.Answer, 1)
+		err := s.Decide(context.Background(), limits, "k", 1, algorithm.OpCharge, answers, nil, lease)
+		s.Close()
+		if !errors.Is(err, c.err) || !slices.Equal(client.ops, c.ops) {
+			t.Errorf("%s: sent %v, %v", name, client.ops, err)
+		}
+		if (lease.Grant != nil) != c.grant || c.grant && lease.Grant[0] != (algorithm.Ref{A: 7, B: at + 1000}) {
+			t.Errorf("%s: granted %v", name, lease.Grant)
+		}
+		if err == nil && (!answers[0].Admits || answers[0].At != at) {
+			t.Errorf("%s: %+v", name, answers[0])
+		}
+	}
+}

@@ -1,0 +1,556 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/suite/conformance"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+// leased is the duration of the leases of these tests.
+const leased = 100 * time.Millisecond
+
+// A leaser is a Limiter with leases, in a process with clocks of its own.
+type leaser struct {
+	*core.Limiter
+
+	wall, mono time.Duration
+}
+
+func newLeaser(t *testing.T, client core.Client, opts ...core.Option) *leaser {
+	t.Helper()
+	lim, err := core.New(client, "lease", append(opts, core.Lease(leased), core.FailClosed(), core.Timeout(10*time.Second), core.DenyCache(0))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &leaser{Limiter: lim, wall: time.Hour}
+	driveLeases(lim, func() time.Duration { return l.wall }, func() time.Duration { return l.mono })
+	return l
+}
+
+// pass has time pass for Redis and for processes.
+func pass(d *conformance.Driven, by time.Duration, all ...*leaser) {
+	d.Advance(by)
+	for _, l := range all {
+		l.wall += by
+		l.mono += by
+	}
+}
+
+func (l *leaser) allowN(t *testing.T, n int64) core.Result {
+	t.Helper()
+	res, err := l.AllowN(context.Background(), "k", n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// heat asks until the key has a lease, and returns how many units that took.
+func (l *leaser) heat(t *testing.T) (used int64) {
+	t.Helper()
+	for openLeases(l.Limiter) == 0 {
+		if res := l.allowN(t, 1); !res.Allowed || res.Source != core.SourceRedis {
+			t.Fatalf("request %d: %+v", used+1, res)
+		}
+		if used++; used > 100 {
+			t.Fatal("100 requests made no lease")
+		}
+	}
+	return used
+}
+
+func remaining(t *testing.T, lim *core.Limiter) int64 {
+	t.Helper()
+	res, err := lim.Peek(context.Background(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.Remaining
+}
+
+// eachLeasable runs a test over each algorithm whose units can be leased.
+func eachLeasable(t *testing.T, run func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit)) {
+	t.Helper()
+	client := redistest.Server(t).Client(t)
+	for _, v := range limits.All() {
+		if v.Kind.Unleasable != "" {
+			continue
+		}
+		t.Run(v.Name, func(t *testing.T) {
+			client.FlushAll(context.Background())
+			run(t, conformance.NewDriven(client), v.Limit)
+		})
+	}
+}
+
+// thousand is a limit of which little comes back while a test runs.
+var thousand = core.PerDay(1000)
+
+// TestLease has one process take a lease, spend it, and renew it in one run of a script.
+func TestLease(t *testing.T) {
+	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
+		counted := &counting{Client: d}
+		l := newLeaser(t, counted, limit(thousand))
+		other := core.MustNew(d, "lease", limit(thousand), core.FailClosed())
+		used := l.heat(t)
+		if used != 9 {
+			t.Errorf("%d requests made the key hot, want 9", used)
+		}
+		sent := counted.sent
+		pass(d, time.Millisecond, l)
+		first := l.allowN(t, 1)
+		if !first.Allowed || first.Source != core.SourceLease || first.Remaining != 1000-used-1 || first.Name != limit(thousand).Name() || first.Limiter != "lease" {
+			t.Errorf("from the lease: %+v", first)
+		}
+		if at := d.Now(); !first.At.Equal(at) {
+			t.Errorf("At is %v, want %v", first.At, at)
+		}
+		left := remaining(t, other)
+		if lease := 1000 - used - left; lease != 8 {
+			t.Errorf("%d units are leased, want the 8 that were used before", lease)
+		}
+		for range 7 {
+			if res := l.allowN(t, 1); res.Source != core.SourceLease {
+				t.Errorf("from the lease: %+v", res)
+			}
+		}
+		if counted.sent != sent {
+			t.Errorf("%d commands were sent for decisions from a lease", counted.sent-sent)
+		}
+		res := l.allowN(t, 1)
+		if res.Source != core.SourceRedis || res.Remaining != 1000-used-8-1 {
+			t.Errorf("after the lease: %+v", res)
+		}
+		if counted.sent != sent+1 {
+			t.Errorf("%d commands were sent to exchange a lease", counted.sent-sent)
+		}
+		if left = remaining(t, other); left != 1000-18-17 {
+			t.Errorf("%d remain beside the second lease, want %d", left, 1000-18-17)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if left := remaining(t, other); left != 1000-18 {
+			t.Errorf("%d remain after Close, want %d", left, 1000-18)
+		}
+		if res := l.allowN(t, 1); res.Source != core.SourceRedis || openLeases(l.Limiter) != 0 {
+			t.Errorf("after Close: %+v", res)
+		}
+	})
+}
+
+// counting counts the scripts that are sent, and lets a test do something around them.
+type counting struct {
+	core.Client
+
+	sent int
+}
+
+func (c *counting) Process(ctx context.Context, cmd redis.Cmder) error {
+	if strings.HasPrefix(cmd.Name(), "eval") {
+		c.sent++
+	}
+	return c.Client.Process(ctx, cmd)
+}
+
+// leasePair returns a process with a lease of eight units, and a Limiter without leases.
+func leasePair(t *testing.T, client core.Client, limits ...core.Option) (l *leaser, other *core.Limiter) {
+	t.Helper()
+	l = newLeaser(t, client, limits...)
+	other, err := core.New(client, "lease", append(limits, core.FailClosed())...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.heat(t)
+	return l, other
+}
+
+// TestLeaseEnds has each clock of a process end its lease: whichever says that more time has
+// passed.
+func TestLeaseEnds(t *testing.T) {
+	client := redistest.Server(t).Client(t)
+	last := leased - time.Millisecond - leased/1000 // the first instant at which a lease is not spent
+	for name, c := range map[string]struct {
+		wall, mono time.Duration
+		spent      bool
+	}{
+		"before its end":          {last - 1, last - 1, true},
+		"at its end":              {last, last, false},
+		"suspended":               {last, 0, false},
+		"the wall clock set back": {-time.Hour, last, false},
+		"set back, before":        {-time.Hour, last - 1, true},
+	} {
+		client.FlushAll(context.Background())
+		l, _ := leasePair(t, conformance.NewDriven(client), core.TokenBucket(thousand))
+		l.wall += c.wall
+		l.mono += c.mono
+		if res := l.allowN(t, 1); (res.Source == core.SourceLease) != c.spent {
+			t.Errorf("%s: decided by %v", name, res.Source)
+		}
+	}
+}
+
+// delayed has time pass while a script is on its way, and while its reply is.
+type delayed struct {
+	*conformance.Driven
+
+	there, back func()
+}
+
+func (d *delayed) Process(ctx context.Context, cmd redis.Cmder) error {
+	if d.there != nil && strings.HasPrefix(cmd.Name(), "eval") {
+		d.there()
+	}
+	err := d.Driven.Process(ctx, cmd)
+	if d.back != nil && strings.HasPrefix(cmd.Name(), "eval") {
+		d.back()
+	}
+	return err
+}
+
+// TestLeaseReplyTakesLong counts the life of a lease from when it was asked for: Redis holds
+// its units from before the reply. A reply after that has the decision, and no lease.
+func TestLeaseReplyTakesLong(t *testing.T) {
+	client := redistest.Server(t).Client(t)
+	for name, c := range map[string]struct {
+		back time.Duration
+		open int
+	}{"in time": {leased / 2, 1}, "late": {leased, 0}} {
+		client.FlushAll(context.Background())
+		d := &delayed{Driven: conformance.NewDriven(client)}
+		l := newLeaser(t, d, core.TokenBucket(thousand))
+		other := core.MustNew(d.Driven, "lease", core.TokenBucket(thousand), core.FailClosed())
+		for range 8 {
+			l.allowN(t, 1)
+		}
+		d.back = func() { d.back = nil; pass(d.Driven, c.back, l) }
+		if res := l.allowN(t, 1); !res.Allowed || openLeases(l.Limiter) != c.open {
+			t.Errorf("%s: %v, %d leases", name, res.Allowed, openLeases(l.Limiter))
+		}
+		if left := remaining(t, other); left != 991-8*int64(c.open) {
+			t.Errorf("%s: %d remain", name, left)
+		}
+		pass(d.Driven, leased/2, l)
+		if res := l.allowN(t, 1); res.Source != core.SourceRedis {
+			t.Errorf("%s: spent %v after it was asked for", name, c.back+leased/2)
+		}
+	}
+}
+
+// TestLeaseGivesBack has a lease end in each way. What was spent is charged, once.
+func TestLeaseGivesBack(t *testing.T) {
+	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
+		for name, end := range map[string]struct {
+			how  func(l *leaser)
+			left int64
+		}{
+			"idle":  {func(l *leaser) { pass(d, leased*7/8, l); closeOldLeases(l.Limiter) }, 1000 - 9 - 3},
+			"close": {func(l *leaser) { _ = l.Close() }, 1000 - 9 - 3},
+			"dies":  {func(l *leaser) { abandonLeases(l.Limiter); pass(d, 2*leased, l) }, 1000 - 9 - 8},
+			"late": {func(l *leaser) {
+				pass(d, 2*leased, l)
+				_ = l.Close()
+			}, 1000 - 9 - 8},
+			"reset": {func(l *leaser) { _ = l.Reset(context.Background(), "k") }, 1000},
+		} {
+			var leases, out, spent int64
+			observe := core.Observe(func(_ context.Context, e core.Event) {
+				if e.Kind == core.EventLease {
+					out, spent = out+e.Cost, spent+e.Spent
+					if e.Cost > 0 {
+						leases++
+					}
+				}
+			})
+			l, other := leasePair(t, d, limit(thousand), observe)
+			for range 3 {
+				if res := l.allowN(t, 1); res.Source != core.SourceLease {
+					t.Errorf("%s: %v", name, res.Source)
+				}
+			}
+			end.how(l)
+			if left := remaining(t, other); left != end.left {
+				t.Errorf("%s: %d remain, want %d", name, left, end.left)
+			}
+			if openLeases(l.Limiter) != 0 {
+				t.Errorf("%s: a lease is open", name)
+			}
+			if name != "dies" && (leases != 1 || out != 0 || spent != 3) {
+				t.Errorf("%s: %d leases, %d units out and %d spent", name, leases, out, spent)
+			}
+			if err := other.Reset(context.Background(), "k"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestLeaseUnits refunds and reserves leased units.
+func TestLeaseUnits(t *testing.T) {
+	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
+		ctx := context.Background()
+		counted := &counting{Client: d}
+		l := newLeaser(t, counted, limit(thousand))
+		other := core.MustNew(d, "lease", limit(thousand), core.FailClosed())
+		l.heat(t) // 9 are used, 8 leased
+		sent := counted.sent
+		spent := l.allowN(t, 2)
+		refunded := l.allowN(t, 3)
+		for range 2 { // once
+			if err := l.Refund(ctx, refunded); err != nil {
+				t.Error(err)
+			}
+		}
+		reserve := func(n int64) core.Result {
+			res, err := l.Reserve(ctx, "k", n)
+			if err != nil || !res.Allowed || res.Source != core.SourceLease {
+				t.Fatalf("reserved: %+v, %v", res, err)
+			}
+			return res
+		}
+		nothing, less, late := reserve(2), reserve(2), reserve(1)
+		for _, err := range []error{l.Settle(ctx, nothing, 0), l.Settle(ctx, less, 1), l.Settle(ctx, less, 1)} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if next := l.allowN(t, 1); next.Source != core.SourceLease || next.Remaining != 1000-9-2-1-1-1 {
+			t.Errorf("after those: %+v", next)
+		}
+		if counted.sent != sent {
+			t.Errorf("%d scripts were sent", counted.sent-sent)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if left := remaining(t, other); left != 1000-9-2-1-1-1 {
+			t.Errorf("%d remain, with one unit that is still reserved", left)
+		}
+		if err := l.Settle(ctx, late, 5); err != nil {
+			t.Error(err)
+		}
+		if left := remaining(t, other); left != 1000-9-2-1-1-5 {
+			t.Errorf("%d remain, with 5 that cost more than was reserved", left)
+		}
+		if err := l.Refund(ctx, spent); err != nil {
+			t.Error(err)
+		}
+		if left := remaining(t, other); left != 1000-9-2-1-1-5 {
+			t.Errorf("%d remain: a lease that has ended gives nothing back", left)
+		}
+	})
+}
+
+// TestLeaseSeveral leases units of several limits, of all or of none.
+func TestLeaseSeveral(t *testing.T) {
+	client := redistest.Server(t).Client(t)
+	d := conformance.NewDriven(client)
+	l, other := leasePair(t, d, core.TokenBucket(thousand), core.SlidingWindowLog(core.PerDay(500)))
+	res := l.allowN(t, 2)
+	var all []int64
+	for each := range res.All() {
+		all = append(all, each.Remaining)
+		if each.Source != core.SourceLease {
+			t.Errorf("%+v", each)
+		}
+	}
+	if res.Source != core.SourceLease || len(all) != 2 || all[0] != 989 || all[1] != 489 || res.Name != "log-1d" {
+		t.Errorf("%+v: %v", res, all)
+	}
+	if err := l.Close(); err != nil || remaining(t, other) != 489 {
+		t.Errorf("%d remain, %v", remaining(t, other), err)
+	}
+}
+
+// TestLeaseNearLimit has leases shrink to single units, so that another process is not
+// denied while units remain for it.
+func TestLeaseNearLimit(t *testing.T) {
+	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
+		l := newLeaser(t, d, limit(core.PerDay(40)))
+		other := core.MustNew(d, "lease", limit(core.PerDay(40)), core.FailClosed())
+		admitted := int64(0)
+		for l.allowN(t, 1).Allowed {
+			if admitted++; admitted > 40 {
+				t.Fatal("more than the limit was admitted")
+			}
+			left := 40 - admitted
+			if out := left - remaining(t, other); out < 0 || out > max(1, (left+8)/8) {
+				t.Errorf("%d of %d units are out on leases", out, left)
+			}
+		}
+		if admitted != 40 {
+			t.Errorf("%d of 40 were admitted", admitted)
+		}
+	})
+}
+
+// TestLeaseOfWith spends a lease only by the limits that it was granted to.
+func TestLeaseOfWith(t *testing.T) {
+	client := redistest.Server(t).Client(t)
+	d := conformance.NewDriven(client)
+	l, _ := leasePair(t, d, core.TokenBucket(thousand, core.Name("x")))
+	lower, err := l.With(core.TokenBucket(core.PerDay(20), core.Name("x")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := lower.Allow(context.Background(), "k")
+	if err != nil || res.Source != core.SourceRedis || res.Limit != 20 || res.Remaining != 20-9-8-1 {
+		t.Errorf("by other numbers: %+v, %v", res, err)
+	}
+}
+
+// TestLeaseRedisAway spends leases to their end while Redis does not answer.
+func TestLeaseRedisAway(t *testing.T) {
+	client := redistest.Server(t).Client(t)
+	d := &delayed{Driven: conformance.NewDriven(client)}
+	away := &failing{Client: d}
+	l, _ := leasePair(t, away, core.TokenBucket(thousand))
+	away.down = true
+	for range 8 {
+		if res := l.allowN(t, 1); res.Source != core.SourceLease {
+			t.Errorf("%+v", res)
+		}
+	}
+	if _, err := l.Allow(context.Background(), "k"); !errors.Is(err, core.ErrUnavailable) {
+		t.Errorf("after the lease: %v", err)
+	}
+}
+
+type failing struct {
+	core.Client
+
+	down bool
+}
+
+func (f *failing) Process(ctx context.Context, cmd redis.Cmder) error {
+	if f.down {
+		cmd.SetErr(io.EOF)
+		return io.EOF
+	}
+	return f.Client.Process(ctx, cmd)
+}
+
+// TestColdKey has the same commands sent for a key that is not hot, with and without leases.
+func TestColdKey(t *testing.T) {
+	client := redistest.Server(t).Client(t)
+	d := conformance.NewDriven(client)
+	if _, err := core.MustNew(d, "first", core.TokenBucket(thousand)).Allow(context.Background(), "k"); err != nil { // the script is loaded
+		t.Fatal(err)
+	}
+	sent := make(map[bool][]string)
+	for _, leases := range []bool{false, true} {
+		client.FlushAll(context.Background())
+		recorded := &recording{Client: d}
+		opts := []core.Option{core.TokenBucket(thousand), core.FailClosed()}
+		if leases {
+			opts = append(opts, core.Lease(leased))
+		}
+		lim := core.MustNew(recorded, "cold", opts...)
+		now := time.Duration(0)
+		if leases {
+			driveLeases(lim, func() time.Duration { return now }, func() time.Duration { return now })
+		}
+		for range 30 {
+			for range 7 { // one too few
+				if _, err := lim.Allow(context.Background(), "k"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			now += leased + time.Millisecond
+		}
+		sent[leases] = recorded.sent
+	}
+	if !slices.Equal(sent[false], sent[true]) {
+		t.Errorf("%d commands were sent with leases, %d without: the last %.300s", len(sent[true]), len(sent[false]), sent[true][len(sent[true])-1:])
+	}
+}
+
+type recording struct {
+	core.Client
+
+	sent []string
+}
+
+func (r *recording) Process(ctx context.Context, cmd redis.Cmder) error {
+	r.sent = append(r.sent, fmt.Sprint(cmd.Args()))
+	return r.Client.Process(ctx, cmd)
+}
+
+func TestLeaseMistakes(t *testing.T) {
+	client := redistest.Server(t).Client(t)
+	for want, opts := range map[string][]core.Option{
+		"allowed is 10ms to 1s":               {core.TokenBucket(thousand), core.Lease(time.Minute)},
+		"allowed is 10ms to 1s ":              {core.TokenBucket(thousand), core.Lease(time.Millisecond)},
+		"give it once":                        {core.TokenBucket(thousand), core.Lease(leased), core.Lease(leased)},
+		"its units are places in a queue":     {core.TokenBucket(thousand), core.LeakyBucket(thousand), core.Lease(leased)},
+		"Lease(100ms): limit leaky_bucket 10": {core.LeakyBucket(thousand), core.Lease(leased)},
+	} {
+		want = strings.TrimSpace(want)
+		if _, err := core.New(client, "x", opts...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("New: %v, want %q", err, want)
+		}
+		if _, err := core.NewMemory("x", opts...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("NewMemory: %v, want %q", err, want)
+		}
+	}
+	lim := core.MustNew(client, "x", core.TokenBucket(thousand), core.Lease(leased))
+	if _, err := lim.With(core.LeakyBucket(thousand)); err == nil || !strings.Contains(err.Error(), "places in a queue") {
+		t.Errorf("With: %v", err)
+	}
+	memory, err := core.NewMemory("x", core.TokenBucket(thousand), core.Lease(leased))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 30 {
+		if res, err := memory.Allow(context.Background(), "k"); err != nil || res.Source != core.SourceMemory {
+			t.Fatal(res, err)
+		}
+	}
+	if err := memory.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLeaseReservationLasts reserves leased units for longer than the lease: they are moved to
+// a hold of their own.
+func TestLeaseReservationLasts(t *testing.T) {
+	client := redistest.Server(t).Client(t)
+	lim := core.MustNew(client, "lasts", core.FixedWindow(thousand), core.Lease(time.Second), core.FailClosed(), core.Timeout(time.Minute))
+	t.Cleanup(func() { _ = lim.Close() })
+	ctx := context.Background()
+	for {
+		res, err := lim.Reserve(ctx, "k", 1)
+		if err != nil || !res.Allowed {
+			t.Fatal(res, err)
+		}
+		if res.Source != core.SourceLease {
+			if err := lim.Settle(ctx, res, 0); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		time.Sleep(1500 * time.Millisecond) // what was held for the lease has expired
+		if err := lim.Settle(ctx, res, 0); err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+	if err := lim.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := lim.Peek(ctx, "k"); err != nil || res.Remaining != 1000 {
+		t.Errorf("of 1000 units that all cost nothing %d remain, %v", res.Remaining, err)
+	}
+}
