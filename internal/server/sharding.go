@@ -141,10 +141,8 @@ return seen`
 const changeKeys = `
 local seen = 0
 for _, key in ipairs(ARGV) do
-	if redis.call('GET', key) == '1' then
-		redis.call('SET', key, 2, 'PX', 10000)
-		seen = seen + 1
-	end
+	local here = redis.call('GET', key) == '1'
+	seen = seen + (here and redis.call('SET', key, 2, 'PX', 10000) and 1 or 0)
 end
 return seen`
 
