@@ -52,7 +52,7 @@ func (q request) HeaderValues(name string) []string {
 func (q request) Cookie(name string) string {
 	lines, chunked := q.lines(fiber.HeaderCookie)
 	switch {
-	case chunked && cookieIn(linesIn(q.c.Request().Header.RawHeaders(), fiber.HeaderCookie), name) == "":
+	case chunked && cookieIn(guard.HeaderLines(q.c.Request().Header.RawHeaders(), fiber.HeaderCookie), name) == "":
 		return "" // it may be in the trailer
 	case chunked || len(lines) > 1:
 		return cookieIn(lines, name)

@@ -17,8 +17,8 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// answerLimit is how long a server may take for an answer, on a busy machine.
-const answerLimit = 10 * time.Second
+// AnswerLimit is how long a server may take for an answer, on a busy machine.
+const AnswerLimit = 10 * time.Second
 
 // A Server is an application that parses what comes over its connections.
 type Server struct {
@@ -28,7 +28,7 @@ type Server struct {
 }
 
 // Serve serves the application of an adapter until the test ends.
-func Serve(tb testing.TB, newApp func(*core.Limiter, keyfunc.Func) app, lim *core.Limiter) *Server {
+func Serve(tb testing.TB, newApp NewApp, lim *core.Limiter) *Server {
 	tb.Helper()
 	l := newPeerListener()
 	s := &Server{peers: l.peers}
@@ -43,12 +43,12 @@ func (s *keySwitch) use(f keyfunc.Func)                    { s.f.Store(&f) }
 func (s *keySwitch) key(r keyfunc.Request) (string, error) { return (*s.f.Load())(r) }
 
 // listen serves a until the test ends.
-func listen(tb testing.TB, a app, l net.Listener) {
+func listen(tb testing.TB, a App, l net.Listener) {
 	tb.Helper()
 	served := make(chan error, 1)
-	go func() { served <- a.serve(l) }()
+	go func() { served <- a.Serve(l) }()
 	tb.Cleanup(func() {
-		err := errors.Join(a.shutdown(), l.Close())
+		err := errors.Join(a.Shutdown(), l.Close())
 		if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
 			err = errors.Join(err, serveErr)
 		}
@@ -109,7 +109,7 @@ type Conn struct {
 }
 
 func newConn(conn net.Conn) *Conn {
-	_ = conn.SetDeadline(time.Now().Add(answerLimit)) // of a connection just made
+	_ = conn.SetDeadline(time.Now().Add(AnswerLimit)) // of a connection just made
 	return &Conn{conn, bufio.NewReader(conn)}
 }
 

@@ -19,20 +19,21 @@ type vector struct {
 
 // trailers are chunked requests whose trailer names a client or a credential. A proxy
 // passes it on, after all that it wrote itself, and no adapter believes it.
-func trailers() []vector {
+func (a Apps) trailers() []vector {
 	var vectors []vector
 	add := func(what string, f keyfunc.Func, header, trailer []string, want string) {
+		refused := a.refuse(trailer)
 		declared := append([]string{"Trailer: " + name(trailer)}, header...)
 		vectors = append(vectors,
-			vector{what, f, proxy, chunked("abc", header, trailer), want, false},
-			vector{what + ", no body", f, proxy, chunked("", header, trailer), want, false},
-			vector{what + ", twice", f, proxy, chunked("abc", header, append(trailer, trailer...)), want, false},
-			vector{what + ", lower case", f, proxy, chunked("abc", header, lower(trailer)), want, false},
-			vector{what + ", declared", f, proxy, chunked("abc", declared, trailer), want, false},
+			vector{what, f, proxy, chunked("abc", header, trailer), want, refused},
+			vector{what + ", no body", f, proxy, chunked("", header, trailer), want, refused},
+			vector{what + ", twice", f, proxy, chunked("abc", header, append(trailer, trailer...)), want, refused},
+			vector{what + ", lower case", f, proxy, chunked("abc", header, lower(trailer)), want, refused},
+			vector{what + ", declared", f, proxy, chunked("abc", declared, trailer), want, refused},
 			vector{what + ", in capitals", f, proxy, strings.Replace(chunked("abc", header, trailer), "chunked", "CHUNKED", 1), want, true},
-			vector{what + ", GET", f, proxy, strings.Replace(chunked("abc", header, trailer), "POST", "GET", 1), want, false},
-			vector{what + ", lower case all", f, proxy, lowerNames(chunked("abc", header, trailer)), want, false},
-			vector{what + ", expecting", f, proxy, chunked("abc", append([]string{"Expect: 100-continue"}, header...), trailer), want, false},
+			vector{what + ", GET", f, proxy, strings.Replace(chunked("abc", header, trailer), "POST", "GET", 1), want, refused},
+			vector{what + ", lower case all", f, proxy, lowerNames(chunked("abc", header, trailer)), want, refused},
+			vector{what + ", expecting", f, proxy, chunked("abc", append([]string{"Expect: 100-continue"}, header...), trailer), want, refused},
 			vector{what + ", with a length", f, proxy, chunked("abc", append([]string{"Content-Length: 3"}, header...), trailer), want, true},
 		)
 	}
@@ -76,7 +77,7 @@ func trailers() []vector {
 }
 
 // shapes are requests in odd forms.
-func shapes() []vector {
+func (a Apps) shapes() []vector {
 	get := func(header ...string) string { return plainRequest("GET /a", header...) }
 	sent := xff + "203.0.113.9"
 	many := append(slices.Repeat([]string{xff + "6.6.6.6"}, 50), sent)
@@ -89,7 +90,7 @@ func shapes() []vector {
 		{"a space before the name", ours, proxy, get("X-Other: a", " X-Forwarded-For: 6.6.6.6", sent), "ip:203.0.113.9", true},
 		{"no space after the colon", ours, proxy, get("X-Forwarded-For:203.0.113.9"), "ip:203.0.113.9", false},
 		{"spaces around", ours, proxy, get("X-Forwarded-For: \t 203.0.113.9 \t "), "ip:203.0.113.9", false},
-		{"bare line feeds", ours, proxy, strings.ReplaceAll(get("X-Forwarded-For: 6.6.6.6", sent), "\r\n", "\n"), "ip:203.0.113.9", true},
+		{"bare line feeds", ours, proxy, strings.ReplaceAll(get("X-Forwarded-For: 6.6.6.6", sent), "\r\n", "\n") + "\r\n\r\n", "ip:203.0.113.9", true},
 		{"a bare carriage return", ours, proxy, get("X-Other: a\rX-Forwarded-For: 6.6.6.6", sent), "ip:203.0.113.9", true},
 		{"a NUL in the name", ours, proxy, get(sent, "X-Forwarded-For\x00: 6.6.6.6"), "ip:203.0.113.9", true},
 		{"a NUL in the value", ours, proxy, get("X-Forwarded-For: 6.6.6.6\x00, 203.0.113.9"), "ip:203.0.113.9", true},
@@ -119,7 +120,7 @@ func shapes() []vector {
 		{"a chunk that looks like a header", ours, proxy, chunked("\r\nX-Forwarded-For: 6.6.6.6\r\n", []string{sent}, nil), "ip:203.0.113.9", false},
 		{"an extension of a chunk", ours, proxy, strings.Replace(chunked("abc", []string{sent}, nil), "3\r\n", "3;X-Forwarded-For=6.6.6.6\r\n", 1), "ip:203.0.113.9", true},
 		{"a folded trailer", ours, proxy, chunked("abc", []string{sent}, []string{"X-Other: a", " X-Forwarded-For: 6.6.6.6"}), "ip:203.0.113.9", true},
-		{"a trailer without chunks", ours, proxy, plainRequest("POST /a", "Trailer: X-Forwarded-For", "Content-Length: 3", sent) + "abc", "ip:203.0.113.9", false},
+		{"a trailer without chunks", ours, proxy, plainRequest("POST /a", "Trailer: X-Forwarded-For", "Content-Length: 3", sent) + "abc", "ip:203.0.113.9", a.refuse([]string{xff})},
 	}
 }
 

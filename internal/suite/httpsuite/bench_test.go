@@ -1,10 +1,8 @@
 package httpsuite_test
 
 import (
-	"context"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/gin-gonic/gin"
@@ -12,9 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/valyala/fasthttp"
 
-	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/suite/httpsuite"
-	"github.com/redislimit/redislimit/keyfunc"
 )
 
 // BenchmarkAdapters measures what a limit adds to a request: each framework serves a
@@ -30,23 +26,13 @@ func BenchmarkAdapters(b *testing.B) {
 		{"echo", benchEcho},
 		{"fiber", benchFiber},
 	} {
-		for name, mounts := range map[string][]httpsuite.Mount{"bare": nil, "limited": {unlimited(b)}} {
-			b.Run(framework.name+"/"+name, func(b *testing.B) {
-				serve := framework.app(mounts...)
-				b.ReportAllocs()
-				for b.Loop() {
-					if status := serve(); status != http.StatusOK {
-						b.Fatalf("status %d", status)
-					}
-				}
-			})
-		}
+		b.Run(framework.name, func(b *testing.B) { httpsuite.Benchmark(b, framework.app) })
 	}
 }
 
 // BenchmarkDecision is the part of that which is the limiter's own.
 func BenchmarkDecision(b *testing.B) {
-	limit := unlimited(b)
+	limit := httpsuite.Unlimited(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		if res, err := limit.Limiter.Allow(b.Context(), "ip:192.0.2.1"); err != nil || !res.Allowed {
@@ -55,19 +41,10 @@ func BenchmarkDecision(b *testing.B) {
 	}
 }
 
-// unlimited is a limit that no benchmark reaches.
-func unlimited(b *testing.B) httpsuite.Limit {
-	lim, err := core.NewMemory("api", core.TokenBucket(core.PerSecond(1e9)))
-	if err != nil {
-		b.Fatal(err)
-	}
-	return httpsuite.Limit{Limiter: lim, Key: keyfunc.IP()}
-}
-
 func benchNetHTTP(mounts ...httpsuite.Mount) func() int {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/a", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("served")) })
-	return driveHTTP(mountNetHTTP(mounts, mux))
+	return httpsuite.DriveHTTP(mountNetHTTP(mounts, mux))
 }
 
 func benchGin(mounts ...httpsuite.Mount) func() int {
@@ -75,7 +52,7 @@ func benchGin(mounts ...httpsuite.Mount) func() int {
 	engine := gin.New()
 	engine.Use(mountGin(mounts)...)
 	engine.GET("/a", func(c *gin.Context) { _, _ = c.Writer.WriteString("served") })
-	return driveHTTP(engine)
+	return httpsuite.DriveHTTP(engine)
 }
 
 func benchEcho(mounts ...httpsuite.Mount) func() int {
@@ -85,31 +62,8 @@ func benchEcho(mounts ...httpsuite.Mount) func() int {
 		_, err := c.Response().Write([]byte("served"))
 		return err
 	})
-	return driveHTTP(e)
+	return httpsuite.DriveHTTP(e)
 }
-
-// driveHTTP returns a function that has h serve the same request again and again.
-func driveHTTP(h http.Handler) func() int {
-	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/a", nil)
-	w := &discard{header: http.Header{}}
-	return func() int {
-		clear(w.header)
-		w.status = http.StatusOK
-		h.ServeHTTP(w, r)
-		return w.status
-	}
-}
-
-// discard is a response that is not read.
-type discard struct {
-	header http.Header
-	status int
-}
-
-func (d *discard) Header() http.Header               { return d.header }
-func (d *discard) WriteHeader(status int)            { d.status = status }
-func (d *discard) Write(b []byte) (int, error)       { return len(b), nil }
-func (d *discard) WriteString(s string) (int, error) { return len(s), nil }
 
 func benchFiber(mounts ...httpsuite.Mount) func() int {
 	app := fiber.New()

@@ -149,31 +149,34 @@ func http2(b *testbed) {
 // may have parsed another request than the one that the server has, and also if the
 // handler panics and that is recovered outside of the limit.
 func uploads(b *testbed) {
-	b.eachWriter(9, func(b *testbed, limit Limit) {
-		temp := b.TempDir()
-		b.Setenv("TMPDIR", temp)
-		files := func() int {
-			entries, err := os.ReadDir(temp)
-			if err != nil {
-				b.Fatal(err)
-			}
-			return len(entries)
+	b.eachWriter(9, uploadsBehind)
+	b.each("InFlight", func(b *testbed) { uploadsBehind(b, b.slots(9)) }) // which gives the request a context
+}
+
+func uploadsBehind(b *testbed, limit Limit) {
+	temp := b.TempDir()
+	b.Setenv("TMPDIR", temp)
+	files := func() int {
+		entries, err := os.ReadDir(temp)
+		if err != nil {
+			b.Fatal(err)
 		}
-		parsed := 0
-		s := b.behind(limit,
-			Route{Path: "/a", Handler: Handler{Do: Upload, Uploaded: func() { parsed += files() }}},
-			Route{Path: "/panics", Handler: Handler{Do: Upload, Uploaded: func() { parsed += files(); panic("uploaded") }}},
-		)
-		s.upload("/a").wantStatus(http.StatusOK)
-		s.upload("/panics").wantStatus(http.StatusInternalServerError)
-		s.close()
-		if want := 2; parsed != want && b.adapter.Lacks[ResponseWriter] == "" { // fasthttp has small forms in memory
-			b.Errorf("the uploads were in %d temporary files, want %d", parsed, want)
-		}
-		if n := files(); n != 0 {
-			b.Errorf("%d temporary files are left", n)
-		}
-	})
+		return len(entries)
+	}
+	parsed := 0
+	s := b.behind(limit,
+		Route{Path: "/a", Handler: Handler{Do: Upload, Uploaded: func() { parsed += files() }}},
+		Route{Path: "/panics", Handler: Handler{Do: Upload, Uploaded: func() { parsed += files(); panic("uploaded") }}},
+	)
+	s.upload("/a").wantStatus(http.StatusOK)
+	s.upload("/panics").wantStatus(http.StatusInternalServerError)
+	s.close()
+	if want := 2; parsed != want && b.adapter.Lacks[ResponseWriter] == "" { // fasthttp has small forms in memory
+		b.Errorf("the uploads were in %d temporary files, want %d", parsed, want)
+	}
+	if n := files(); n != 0 {
+		b.Errorf("%d temporary files are left", n)
+	}
 }
 
 // upload sends a form with a file.

@@ -41,13 +41,13 @@ func startEcho(_ *testing.T, app httpsuite.App) *httpsuite.Server {
 	for _, group := range app.Groups {
 		g := e.Group(group.Prefix, mountEcho(group.Use)...)
 		for _, route := range group.Routes {
-			g.Any(colons(route.Path), handlerEcho(route.Handler), mountEcho(route.Use)...)
+			g.Any(httpsuite.Colons(route.Path), handlerEcho(route.Handler), mountEcho(route.Use)...)
 		}
 	}
 	for _, route := range app.Routes {
-		e.Any(colons(route.Path), handlerEcho(route.Handler), mountEcho(route.Use)...)
+		e.Any(httpsuite.Colons(route.Path), handlerEcho(route.Handler), mountEcho(route.Use)...)
 	}
-	return serveHTTP(e, app.HTTP2)
+	return httpsuite.ServeHTTP(e, app.HTTP2)
 }
 
 // recoverEcho makes a panic an error, as Echo's own middleware does.
@@ -79,7 +79,9 @@ func renderEcho(err error, c echo.Context) {
 	_ = c.String(status, body) // fails only if the client has left
 }
 
-func mountEcho(mounts []httpsuite.Mount) []echo.MiddlewareFunc { return each(mounts, middlewareEcho) }
+func mountEcho(mounts []httpsuite.Mount) []echo.MiddlewareFunc {
+	return httpsuite.Each(mounts, middlewareEcho)
+}
 
 func middlewareEcho(mount httpsuite.Mount) echo.MiddlewareFunc {
 	switch m := mount.(type) {
@@ -87,7 +89,7 @@ func middlewareEcho(mount httpsuite.Mount) echo.MiddlewareFunc {
 		return beforeEcho(func(c echo.Context) {
 			if user := c.Request().Header.Get(httpsuite.UserHeader); user != "" {
 				c.Set(httpsuite.UserKey.(string), user)
-				c.SetRequest(signIn(c.Request(), httpsuite.TypedUserKey, user))
+				c.SetRequest(httpsuite.SignIn(c.Request(), httpsuite.TypedUserKey, user))
 			}
 		})
 	case httpsuite.SetHeader:
@@ -125,14 +127,14 @@ func (e echoContext) Write(status int, body string) error {
 }
 
 func (e echoContext) Stream(first string, more func(), second string) error {
-	return streamTo(e.c.Response(), e.c.Response().Flush, first, more, second)
+	return httpsuite.StreamTo(e.c.Response(), e.c.Response().Flush, first, more, second)
 }
 
 func (e echoContext) Fail(status int) error { return echo.NewHTTPError(status) }
 func (e echoContext) Upload() error         { return e.c.Request().ParseMultipartForm(1) }
 func (e echoContext) Throw(err error) error { return err }
 func (e echoContext) Upgrade(talk func(io.ReadWriter)) error {
-	return upgradeFrom(e.c.Response(), talk)
+	return httpsuite.UpgradeFrom(e.c.Response(), talk)
 }
 func (e echoContext) Gone() <-chan struct{}       { return e.c.Request().Context().Done() }
 func (e echoContext) Context() context.Context    { return e.c.Request().Context() }

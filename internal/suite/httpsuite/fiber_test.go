@@ -81,11 +81,13 @@ func renderFiber(c *fiber.Ctx, err error) error {
 
 func handleFiber(router fiber.Router, routes []httpsuite.Route) {
 	for _, route := range routes {
-		router.All(colons(route.Path), append(mountFiber(route.Use), handlerFiber(route.Handler))...)
+		router.All(httpsuite.Colons(route.Path), append(mountFiber(route.Use), handlerFiber(route.Handler))...)
 	}
 }
 
-func mountFiber(mounts []httpsuite.Mount) []fiber.Handler { return each(mounts, middlewareFiber) }
+func mountFiber(mounts []httpsuite.Mount) []fiber.Handler {
+	return httpsuite.Each(mounts, middlewareFiber)
+}
 
 func middlewareFiber(mount httpsuite.Mount) fiber.Handler {
 	switch m := mount.(type) {

@@ -43,7 +43,7 @@ func startGin(_ *testing.T, app httpsuite.App) *httpsuite.Server {
 		handleGin(engine.Group(group.Prefix, mountGin(group.Use)...), group.Routes)
 	}
 	handleGin(engine, app.Routes)
-	return serveHTTP(engine, app.HTTP2)
+	return httpsuite.ServeHTTP(engine, app.HTTP2)
 }
 
 // renderGin is the error handler of a Gin app: it is registered first, and renders
@@ -57,11 +57,13 @@ func renderGin(c *gin.Context) {
 
 func handleGin(router gin.IRouter, routes []httpsuite.Route) {
 	for _, route := range routes {
-		router.Any(colons(route.Path), append(mountGin(route.Use), handlerGin(route.Handler))...)
+		router.Any(httpsuite.Colons(route.Path), append(mountGin(route.Use), handlerGin(route.Handler))...)
 	}
 }
 
-func mountGin(mounts []httpsuite.Mount) []gin.HandlerFunc { return each(mounts, middlewareGin) }
+func mountGin(mounts []httpsuite.Mount) []gin.HandlerFunc {
+	return httpsuite.Each(mounts, middlewareGin)
+}
 
 func middlewareGin(mount httpsuite.Mount) gin.HandlerFunc {
 	switch m := mount.(type) {
@@ -72,7 +74,7 @@ func middlewareGin(mount httpsuite.Mount) gin.HandlerFunc {
 				if typed, ok := any(c).(interface{ Set(key, value any) }); ok { // since Gin 1.11
 					typed.Set(httpsuite.TypedUserKey, user)
 				} else {
-					c.Request = signIn(c.Request, httpsuite.TypedUserKey, user)
+					c.Request = httpsuite.SignIn(c.Request, httpsuite.TypedUserKey, user)
 				}
 			}
 		}
@@ -110,16 +112,18 @@ func (g ginContext) Fail(status int) error {
 }
 
 func (g ginContext) Stream(first string, more func(), second string) error {
-	return streamTo(g.c.Writer, g.c.Writer.Flush, first, more, second)
+	return httpsuite.StreamTo(g.c.Writer, g.c.Writer.Flush, first, more, second)
 }
 
-func (g ginContext) Upload() error                          { return g.c.Request.ParseMultipartForm(1) }
-func (g ginContext) Throw(err error) error                  { return err }
-func (g ginContext) Upgrade(talk func(io.ReadWriter)) error { return upgradeFrom(g.c.Writer, talk) }
-func (g ginContext) Gone() <-chan struct{}                  { return g.c.Request.Context().Done() }
-func (g ginContext) Context() context.Context               { return g.c.Request.Context() }
-func (g ginContext) Writer() http.ResponseWriter            { return g.c.Writer }
-func (g ginContext) Result() (core.Result, bool)            { return ginlimit.Result(g.c) }
+func (g ginContext) Upload() error         { return g.c.Request.ParseMultipartForm(1) }
+func (g ginContext) Throw(err error) error { return err }
+func (g ginContext) Upgrade(talk func(io.ReadWriter)) error {
+	return httpsuite.UpgradeFrom(g.c.Writer, talk)
+}
+func (g ginContext) Gone() <-chan struct{}       { return g.c.Request.Context().Done() }
+func (g ginContext) Context() context.Context    { return g.c.Request.Context() }
+func (g ginContext) Writer() http.ResponseWriter { return g.c.Writer }
+func (g ginContext) Result() (core.Result, bool) { return ginlimit.Result(g.c) }
 
 func (g ginContext) SetCost(n int64)           { ginlimit.SetCost(g.c, n) }
 func (g ginContext) CostSetter() func(n int64) { return g.SetCost }

@@ -37,7 +37,7 @@ func startNetHTTP(_ *testing.T, app httpsuite.App) *httpsuite.Server {
 	if app.Recover {
 		handler = recoverNetHTTP(handler)
 	}
-	return serveHTTP(handler, app.HTTP2)
+	return httpsuite.ServeHTTP(handler, app.HTTP2)
 }
 
 func handleNetHTTP(mux *http.ServeMux, prefix string, routes []httpsuite.Route) {
@@ -58,7 +58,7 @@ func middlewareNetHTTP(mount httpsuite.Mount) func(http.Handler) http.Handler {
 	case httpsuite.Auth:
 		return before(func(_ http.ResponseWriter, r *http.Request) *http.Request {
 			if user := r.Header.Get(httpsuite.UserHeader); user != "" {
-				return signIn(r, httpsuite.UserKey, user)
+				return httpsuite.SignIn(r, httpsuite.UserKey, user)
 			}
 			return r
 		})
@@ -72,12 +72,6 @@ func middlewareNetHTTP(mount httpsuite.Mount) func(http.Handler) http.Handler {
 		return httplimit.Middleware(m.Limiter, key, httpsuite.Options(m, handlerNetHTTP, httplimit.OnDenied, httplimit.OnError)...)
 	}
 	panic(fmt.Sprintf("a mount %T", mount))
-}
-
-// signIn stores the user in a request's context, under key and the typed key.
-func signIn(r *http.Request, key any, user string) *http.Request {
-	ctx := context.WithValue(r.Context(), httpsuite.TypedUserKey, user)
-	return r.WithContext(context.WithValue(ctx, key, user))
 }
 
 // before is middleware that does something first.
@@ -133,7 +127,7 @@ func (c netHTTPContext) Stream(first string, more func(), second string) error {
 	if !ok {
 		return errors.New("no http.Flusher")
 	}
-	return streamTo(c.w, flusher.Flush, first, more, second)
+	return httpsuite.StreamTo(c.w, flusher.Flush, first, more, second)
 }
 
 func (c netHTTPContext) Upgrade(talk func(io.ReadWriter)) error {
@@ -141,7 +135,7 @@ func (c netHTTPContext) Upgrade(talk func(io.ReadWriter)) error {
 	if !ok {
 		return errors.New("no http.Hijacker")
 	}
-	return upgradeFrom(hijacker, talk)
+	return httpsuite.UpgradeFrom(hijacker, talk)
 }
 
 func (c netHTTPContext) Upload() error               { return c.r.ParseMultipartForm(1) }

@@ -37,7 +37,7 @@ var shownElsewhere = map[string]string{
 // and that every exported name has a doc comment.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	for _, folder := range []string{"core", "core/guard", "keyfunc", "nethttp", "gin", "echo", "fiber", "limittest"} {
+	for _, folder := range []string{"core", "core/guard", "keyfunc", "nethttp", "gin", "echo", "echov5", "fiber", "fiberv3", "limittest"} {
 		set := token.NewFileSet()
 		names, err := filepath.Glob(filepath.Join("..", "..", "..", filepath.FromSlash(folder), "*.go"))
 		if err != nil || len(names) == 0 {

@@ -58,7 +58,8 @@ func TestGoBlocks(t *testing.T) {
 // or to a program that README shows whole.
 func isExample(path string) bool {
 	return strings.HasPrefix(filepath.Base(path), "example") && strings.HasSuffix(path, "_test.go") ||
-		(strings.HasPrefix(path, "_examples") || strings.HasPrefix(path, "internal/tools/docs/start")) && strings.HasSuffix(path, ".go")
+		(strings.HasPrefix(path, "_examples") || strings.HasPrefix(path, "internal/tools/docs/start")) && strings.HasSuffix(path, ".go") ||
+		strings.HasSuffix(path, "/internal/start/main.go") // of modules of their own
 }
 
 // files returns the text of the documents and of the Go files, by their paths in the

@@ -22,18 +22,18 @@ func limiter(t *testing.T, n int64) *core.Limiter {
 	return lim
 }
 
-// TestTable sends each request of the table through each adapter, and looks at
+// everyRow sends each request of the table through each adapter, and looks at
 // which bucket was charged.
-func TestTable(t *testing.T) {
+func everyRow(t *testing.T, apps Apps) {
 	rows := slices.Concat(addresses, proxied, proxies, single, forwarded, credentials)
 	if len(rows) < 200 {
 		t.Errorf("the table has %d rows, want at least 200", len(rows))
 	}
-	for name, adapter := range Adapters {
+	for name, newApp := range apps.Default {
 		t.Run(name, func(t *testing.T) {
 			for i, r := range rows {
 				lim := limiter(t, 1)
-				send := adapter(t, lim, r.f)
+				send := newApp.send(lim, r.f)
 				if status := send(Request{Peer: r.peer, Header: r.header}); status != 200 {
 					t.Errorf("row %d: %+v: status %d", i, r, status)
 				}
@@ -56,16 +56,16 @@ func passedOf(n int, send Send, request func(i int) Request) int {
 	return passed
 }
 
-// TestForged sends a thousand requests from one peer, each with new values in
+// forgedHeaders sends a thousand requests from one peer, each with new values in
 // every header that names a client: the limit is ten, and ten pass.
-func TestForged(t *testing.T) {
+func forgedHeaders(t *testing.T, apps Apps) {
 	names := []string{
 		"X-Forwarded-For", "X-Real-IP", "True-Client-IP", "CF-Connecting-IP", "X-Client-IP", "Forwarded",
 		"Fastly-Client-IP", "X-Cluster-Client-IP",
 	}
 	for _, peer := range []string{direct, proxy, "127.0.0.1:9", six} {
-		for name, adapter := range Adapters {
-			passed := passedOf(1000, adapter(t, limiter(t, 10), keyfunc.IP()), func(i int) Request {
+		for name, newApp := range apps.Default {
+			passed := passedOf(1000, newApp.send(limiter(t, 10), keyfunc.IP()), func(i int) Request {
 				r := Request{Peer: peer}
 				for j, header := range names {
 					value := fmt.Sprintf("198.%d.%d.%d", j, i>>8, i&255)
@@ -83,16 +83,16 @@ func TestForged(t *testing.T) {
 	}
 }
 
-// TestInventedCredentials has a client invent a new credential with every
+// inventedCredentials has a client invent a new credential with every
 // request: with Known, or with an IP limiter in front, it gains nothing.
-func TestInventedCredentials(t *testing.T) {
+func inventedCredentials(t *testing.T, apps Apps) {
 	no := keyfunc.Known(func(string) bool { return false })
 	for what, f := range map[string]keyfunc.Func{
 		"API key": keyfunc.APIKey("X-API-Key", no), "token": keyfunc.Bearer(no), "cookie": keyfunc.Cookie("session", no),
 		"first of": keyfunc.FirstOf(keyfunc.APIKey("X-API-Key", no), keyfunc.Bearer(no), keyfunc.IP()),
 	} {
-		for name, adapter := range Adapters {
-			passed := passedOf(200, adapter(t, limiter(t, 10), f), func(i int) Request {
+		for name, newApp := range apps.Default {
+			passed := passedOf(200, newApp.send(limiter(t, 10), f), func(i int) Request {
 				header := []string{fmt.Sprint("X-API-Key: ", i), fmt.Sprint("Authorization: Bearer ", i), fmt.Sprint("Cookie: session=", i)}
 				return Request{Peer: direct, Header: header}
 			})
@@ -103,11 +103,11 @@ func TestInventedCredentials(t *testing.T) {
 	}
 }
 
-// TestNetworks has 65,536 addresses of one /64, which are one client.
-func TestNetworks(t *testing.T) {
+// networks has 65,536 addresses of one /64, which are one client.
+func networks(t *testing.T, apps Apps) {
 	lim := limiter(t, 70_000)
-	for name, adapter := range Adapters {
-		send := adapter(t, lim, keyfunc.IP())
+	for name, newApp := range apps.Default {
+		send := newApp.send(lim, keyfunc.IP())
 		if err := lim.Reset(t.Context(), "ip:2001:db8:0:1::/64"); err != nil {
 			t.Fatal(err)
 		}
@@ -125,11 +125,11 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// TestMethodsAndQuery has what a GET of /a, as in the table, does not have.
-func TestMethodsAndQuery(t *testing.T) {
-	for name, adapter := range Adapters {
+// methodsAndQuery has what a GET of /a, as in the table, does not have.
+func methodsAndQuery(t *testing.T, apps Apps) {
+	for name, newApp := range apps.Default {
 		lim := limiter(t, 1)
-		send := adapter(t, lim, keyfunc.Join(keyfunc.Method(), keyfunc.Route(), keyfunc.Query("key", keyfunc.Known(known))))
+		send := newApp.send(lim, keyfunc.Join(keyfunc.Method(), keyfunc.Route(), keyfunc.Query("key", keyfunc.Known(known))))
 		if status := send(Request{Peer: direct, Method: "POST", Target: "/a?x=1&key=issued&key=2"}); status != 200 {
 			t.Errorf("%s: status %d", name, status)
 		}
@@ -140,9 +140,9 @@ func TestMethodsAndQuery(t *testing.T) {
 	}
 }
 
-// TestProxyWarning looks for the one warning about a proxy that IP was not configured
+// proxyWarning looks for the one warning about a proxy that IP was not configured
 // for, and the one about requests without a key that come through a proxy.
-func TestProxyWarning(t *testing.T) {
+func proxyWarning(t *testing.T, apps Apps) {
 	var out strings.Builder
 	old := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
@@ -150,7 +150,7 @@ func TestProxyWarning(t *testing.T) {
 	const byIP, byPeer = "which IP() does not use", "guard.Fallback(keyfunc.IP(keyfunc.TrustedProxies("
 	trusting := keyfunc.IP(keyfunc.TrustedProxies("10.0.0.1", "unix"))
 	for header, value := range map[string]string{xff: "198.51.100.7", fwd: "for=198.51.100.7"} {
-		for name, adapter := range Adapters {
+		for name, newApp := range apps.Default {
 			for i, c := range []struct {
 				peer    string
 				f       keyfunc.Func
@@ -167,7 +167,7 @@ func TestProxyWarning(t *testing.T) {
 				{proxy, keyfunc.FirstOf(keyed, trusting), ""},
 			} {
 				out.Reset()
-				send := adapter(t, limiter(t, 100), c.f)
+				send := newApp.send(limiter(t, 100), c.f)
 				send(Request{Peer: c.peer})
 				if out.Len() > 0 {
 					t.Errorf("%s %d: a warning without %s%s", name, i, header, out.String())
@@ -185,11 +185,11 @@ func TestProxyWarning(t *testing.T) {
 	}
 }
 
-// TestNoCredentialLeaks looks for the credential in every key that is made of it.
-func TestNoCredentialLeaks(t *testing.T) {
+// noCredentialLeaks looks for the credential in every key that is made of it.
+func noCredentialLeaks(t *testing.T, apps Apps) {
 	const secret = "sk_live_51H8xyzSECRET"
 	header := []string{"X-API-Key: " + secret, "Authorization: Bearer " + secret, "Cookie: session=" + secret}
-	for name, adapter := range Adapters {
+	for name, newApp := range apps.Default {
 		for _, f := range []keyfunc.Func{
 			keyfunc.APIKey("X-API-Key"), keyfunc.Bearer(), keyfunc.Cookie("session"), keyfunc.Query("key"),
 			keyfunc.APIKey("X-API-Key", keyfunc.Secret("pepper")),
@@ -200,7 +200,7 @@ func TestNoCredentialLeaks(t *testing.T) {
 				key, err = f(r)
 				return key, err
 			}
-			adapter(t, limiter(t, 1), spy)(Request{Peer: direct, Header: header, Target: "/a?key=" + secret})
+			newApp.send(limiter(t, 1), spy)(Request{Peer: direct, Header: header, Target: "/a?key=" + secret})
 			_, digest, _ := strings.Cut(key, ":")
 			if len(digest) < 22 || strings.Contains(key, "sk_live") || strings.Contains(key, "SECRET") {
 				t.Errorf("%s: key %q: want a digest of 128 bits or more", name, key)

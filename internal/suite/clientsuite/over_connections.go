@@ -1,20 +1,12 @@
 package clientsuite
 
 import (
-	"maps"
 	"slices"
 	"testing"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/keyfunc"
 )
-
-// everyApp is the applications in all configurations.
-func everyApp() map[string]func(*core.Limiter, keyfunc.Func) app {
-	all := maps.Clone(apps)
-	maps.Copy(all, configured)
-	return all
-}
 
 // A counter says whether a request was counted by the key that it ought to be.
 type counter struct {
@@ -53,10 +45,10 @@ func (c counter) counts(what, want string, mayRefuse bool, send func() (status i
 	}
 }
 
-// TestTableOverConnections sends the table as clients and proxies do: as text.
-func TestTableOverConnections(t *testing.T) {
+// everyRowOverConnections sends the table as clients and proxies do: as text.
+func everyRowOverConnections(t *testing.T, apps Apps) {
 	rows := slices.Concat(addresses, proxied, proxies, single, forwarded, credentials)
-	for name, newApp := range everyApp() {
+	for name, newApp := range apps.all() {
 		t.Run(name, func(t *testing.T) {
 			c := newCounter(t)
 			s := Serve(t, newApp, c.lim)
@@ -72,13 +64,13 @@ func TestTableOverConnections(t *testing.T) {
 	}
 }
 
-// TestRawRequests has what a request looks like only before it is parsed.
-func TestRawRequests(t *testing.T) {
-	for name, newApp := range everyApp() {
+// rawRequests has what a request looks like only before it is parsed.
+func rawRequests(t *testing.T, apps Apps) {
+	for name, newApp := range apps.all() {
 		t.Run(name, func(t *testing.T) {
 			c := newCounter(t)
 			s := Serve(t, newApp, c.lim)
-			for _, v := range slices.Concat(trailers(), shapes()) {
+			for _, v := range slices.Concat(apps.trailers(), apps.shapes()) {
 				s.use(v.f)
 				c.counts(v.what, v.want, v.mayRefuse, func() int {
 					conn := s.Dial(v.peer)
@@ -90,23 +82,34 @@ func TestRawRequests(t *testing.T) {
 	}
 }
 
-// TestTrailerEndsWithItsRequest sends requests with and without a trailer over one
+// trailerEndsWithItsRequest sends requests with and without a trailer over one
 // connection.
-func TestTrailerEndsWithItsRequest(t *testing.T) {
-	for name, newApp := range everyApp() {
-		t.Run(name, func(t *testing.T) {
-			c := newCounter(t)
-			s := Serve(t, newApp, c.lim)
-			s.use(ours)
-			conn := s.Dial(proxy)
-			defer conn.Close()
-			forged := []string{xff + "6.6.6.6"}
-			for range 3 {
-				c.counts("chunked", "ip:203.0.113.9", false, func() int { return conn.Send(chunked("abc", []string{xff + "203.0.113.9"}, forged)) })
-				c.counts("without the header", "ip:10.0.0.1", false, func() int { return conn.Send(chunked("abc", nil, forged)) })
-				c.counts("plain", "ip:203.0.113.9", false, func() int { return conn.Send(Request{Header: []string{xff + "6.6.6.6, 203.0.113.9"}}.raw()) })
-				c.counts("plain, without the header", "ip:10.0.0.1", false, func() int { return conn.Send(Request{}.raw()) })
+func trailerEndsWithItsRequest(t *testing.T, apps Apps) {
+	for name, newApp := range apps.all() {
+		for _, by := range []struct {
+			f                     keyfunc.Func
+			client, left, trailer string
+		}{
+			{ours, xff + "203.0.113.9", xff + "6.6.6.6, 203.0.113.9", xff + "6.6.6.6"},
+			{standard, fwd + "for=203.0.113.9", fwd + "for=6.6.6.6, for=203.0.113.9", fwd + "for=6.6.6.6"},
+		} {
+			forged := []string{by.trailer}
+			if apps.refuse(forged) {
+				continue // a refused request ends its connection
 			}
-		})
+			t.Run(name, func(t *testing.T) {
+				c := newCounter(t)
+				s := Serve(t, newApp, c.lim)
+				s.use(by.f)
+				conn := s.Dial(proxy)
+				defer conn.Close()
+				for range 3 {
+					c.counts("chunked", "ip:203.0.113.9", false, func() int { return conn.Send(chunked("abc", []string{by.client}, forged)) })
+					c.counts("without the header", "ip:10.0.0.1", false, func() int { return conn.Send(chunked("abc", nil, forged)) })
+					c.counts("plain", "ip:203.0.113.9", false, func() int { return conn.Send(Request{Header: []string{by.left}}.raw()) })
+					c.counts("plain, without the header", "ip:10.0.0.1", false, func() int { return conn.Send(Request{}.raw()) })
+				}
+			})
+		}
 	}
 }

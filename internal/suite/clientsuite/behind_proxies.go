@@ -10,12 +10,12 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// TestRealProxies has clients forge what they can in front of a real HAProxy and nginx:
+// realProxies has clients forge what they can in front of a real HAProxy and nginx:
 // headers, and the trailer of a chunked body, which HAProxy passes on. Each request is
 // counted by what the proxy says, in every configuration of every framework.
-func TestRealProxies(t *testing.T) {
+func realProxies(t *testing.T, apps Apps) {
 	const client = "127.0.0.77" // all of 127.0.0.0/8 is the loopback on Linux only
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}, Timeout: answerLimit}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}, Timeout: AnswerLimit}
 	if l, err := net.Listen("tcp", client+":0"); err != nil {
 		t.Skip("needs a second loopback address: ", err)
 	} else {
@@ -26,12 +26,18 @@ func TestRealProxies(t *testing.T) {
 		xff + "6.6.6.6", fwd + "for=6.6.6.6", "X-Real-IP: 6.6.6.6", "X-Tenant: globex", "X-API-Key: issued", "CF-Connecting-IP: 6.6.6.6",
 		"Cookie: session=issued",
 	}
+	var accepted []string
+	for _, line := range forged {
+		if !apps.refuse([]string{line}) {
+			accepted = append(accepted, line)
+		}
+	}
 	for _, kind := range proxytest.Kinds() {
 		t.Run(kind.Name, func(t *testing.T) {
 			var names, backends []string
 			keys := map[string]*keySwitch{}
 			c := newCounter(t)
-			for name, newApp := range everyApp() {
+			for name, newApp := range apps.all() {
 				l, err := net.Listen("tcp", "127.0.0.1:0")
 				if err != nil {
 					t.Fatal(err)
@@ -59,21 +65,24 @@ func TestRealProxies(t *testing.T) {
 					for what, raw := range map[string]string{
 						"headers":              plainRequest("GET /a", forged...),
 						"headers, lower case":  plainRequest("GET /a", lower(forged)...),
-						"trailer":              chunked("abc", nil, forged),
-						"trailer, lower case":  chunked("abc", nil, lower(forged)),
-						"headers and trailer":  chunked("abc", forged, forged),
-						"trailer, empty body":  chunked("", nil, forged),
-						"trailer in a GET":     "GET" + chunked("abc", nil, forged)[len("POST"):],
+						"trailer":              chunked("abc", nil, accepted),
+						"trailer, lower case":  chunked("abc", nil, lower(accepted)),
+						"headers and trailer":  chunked("abc", forged, accepted),
+						"trailer, empty body":  chunked("", nil, accepted),
+						"trailer in a GET":     "GET" + chunked("abc", nil, accepted)[len("POST"):],
 						"twice in the headers": plainRequest("GET /a", slices.Concat(forged, forged)...),
 					} {
 						c.counts(names[i]+", "+option.name+", "+what, option.want, false, func() int { return c.sendFrom(dialer, address, raw) })
 					}
+					c.counts(names[i]+", "+option.name+", whole trailer", option.want, apps.refuse(forged), func() int {
+						return c.sendFrom(dialer, address, chunked("abc", nil, forged))
+					})
 				}
 				keys[names[i]].use(sessionCookie)
 				for what, raw := range map[string]string{
 					"trailer": chunked("abc", nil, forged), "trailer and another": chunked("abc", []string{"Cookie: a=b"}, forged),
 				} {
-					c.counts(names[i]+", Cookie, "+what, "peer:127.0.0.1", false, func() int { return c.sendFrom(dialer, address, raw) })
+					c.counts(names[i]+", Cookie, "+what, "peer:127.0.0.1", apps.refuse(forged), func() int { return c.sendFrom(dialer, address, raw) })
 				}
 			}
 		})
@@ -82,7 +91,7 @@ func TestRealProxies(t *testing.T) {
 
 func (c counter) sendFrom(dialer net.Dialer, address, raw string) int {
 	c.Helper()
-	ctx, cancel := context.WithTimeout(c.Context(), answerLimit)
+	ctx, cancel := context.WithTimeout(c.Context(), AnswerLimit)
 	defer cancel()
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {

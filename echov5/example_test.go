@@ -1,0 +1,146 @@
+package echolimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+
+	"github.com/labstack/echo/v5"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	echolimit "github.com/redislimit/redislimit/echov5"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+func ExampleMiddleware() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
+
+	e := echo.New()
+	e.Use(echolimit.Middleware(lim, keyfunc.IP()))
+	e.GET("/", func(c *echo.Context) error { return c.String(http.StatusOK, "hello") })
+	log.Fatal(e.Start("localhost:8080"))
+}
+
+// limited returns an app whose "/" is allowed one request an hour for each client.
+func limited(handler echo.HandlerFunc, key keyfunc.Func, options ...guard.Option) *echo.Echo {
+	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
+	e := echo.New()
+	e.GET("/", handler, echolimit.Middleware(lim, key, options...))
+	return e
+}
+
+// get asks h for "/" and prints the answer.
+func get(h http.Handler) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?tenant=acme", nil))
+	fmt.Println(w.Code, strings.TrimSpace(w.Body.String()))
+}
+
+func hello(c *echo.Context) error { return c.String(http.StatusOK, "hello") }
+
+// The application's error handler finds the decision in the error.
+func ExampleMiddleware_errorHandler() {
+	e := limited(hello, keyfunc.IP())
+	others := e.HTTPErrorHandler
+	e.HTTPErrorHandler = func(c *echo.Context, err error) {
+		if denied := (*guard.DeniedError)(nil); errors.As(err, &denied) {
+			_ = c.JSON(http.StatusTooManyRequests, map[string]any{"error": "slow down", "limit": denied.Result.Limit})
+			return
+		}
+		others(c, err)
+	}
+	get(e)
+	get(e)
+	// Output:
+	// 200 hello
+	// 429 {"error":"slow down","limit":1}
+}
+
+// An answer of one's own, past the application's error handler.
+func ExampleOnDenied() {
+	e := limited(hello, keyfunc.IP(), echolimit.OnDenied(func(c *echo.Context) error {
+		res, _ := echolimit.Result(c)
+		return c.JSON(http.StatusTooManyRequests, map[string]any{"error": "slow down", "limit": res.Limit})
+	}))
+	get(e)
+	get(e)
+	// Output:
+	// 200 hello
+	// 429 {"error":"slow down","limit":1}
+}
+
+// With FailClosed no request is served while Redis does not answer.
+func ExampleOnError() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	lim := core.MustNew(rdb, "logins", core.FixedWindow(core.PerMinute(5)), core.FailClosed())
+
+	e := echo.New()
+	e.Use(echolimit.Middleware(lim, keyfunc.IP(), echolimit.OnError(func(c *echo.Context) error {
+		return c.String(http.StatusServiceUnavailable, "try again soon")
+	})))
+	log.Fatal(e.Start("localhost:8080"))
+}
+
+// A request can be counted by anything that Echo has of it.
+func ExampleKey() {
+	byTenant := echolimit.Key(func(c *echo.Context) (string, error) {
+		if c.QueryParam("tenant") == "" {
+			return "", keyfunc.ErrNoKey
+		}
+		return "tenant:" + c.QueryParam("tenant"), nil
+	})
+	get(limited(hello, byTenant))
+	// Output: 200 hello
+}
+
+// A key function can call others. This one counts by address and tenant, and the same
+// key unlocks a client elsewhere.
+func ExampleRequest() {
+	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
+	address := keyfunc.IP()
+	byTenant := echolimit.Key(func(c *echo.Context) (string, error) {
+		ip, err := address(echolimit.Request(c))
+		return "tenant:" + c.QueryParam("tenant") + "," + ip, err
+	})
+	e := echo.New()
+	e.GET("/", hello, echolimit.Middleware(lim, byTenant))
+	get(e)
+
+	key := "tenant:acme," + keyfunc.ForIP(netip.MustParseAddr("192.0.2.1"))
+	res, _ := lim.Peek(context.Background(), key)
+	fmt.Println(res.Remaining, "left")
+	_ = lim.Reset(context.Background(), key)
+	// Output:
+	// 200 hello
+	// 0 left
+}
+
+// Handlers can show what is left.
+func ExampleResult() {
+	get(limited(func(c *echo.Context) error {
+		res, _ := echolimit.Result(c)
+		return c.JSON(http.StatusOK, map[string]any{"left": res.Remaining})
+	}, keyfunc.IP()))
+	// Output: 200 {"left":0}
+}
+
+// What turns out to cost nothing, such as an answer from a cache, does not count.
+func ExampleSetCost() {
+	h := limited(func(c *echo.Context) error {
+		echolimit.SetCost(c, 0)
+		return c.String(http.StatusOK, "from the cache")
+	}, keyfunc.IP(), guard.CostAfter())
+	get(h)
+	get(h)
+	// Output:
+	// 200 from the cache
+	// 200 from the cache
+}

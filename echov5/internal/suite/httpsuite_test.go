@@ -1,0 +1,177 @@
+package suite_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/labstack/echo/v5"
+
+	"github.com/redislimit/redislimit/core"
+	echolimit "github.com/redislimit/redislimit/echov5"
+	"github.com/redislimit/redislimit/internal/suite/httpsuite"
+	"github.com/redislimit/redislimit/keyfunc"
+	httplimit "github.com/redislimit/redislimit/nethttp"
+)
+
+func TestHTTP(t *testing.T) { httpsuite.Exercise(t, echoFramework()) }
+
+func TestKeyOfAnotherAdapter(t *testing.T) {
+	httpsuite.KeyOfAnotherAdapter(t, map[string]httpsuite.Adapter{"echolimit": echoFramework()}, map[string]func(func()) keyfunc.Func{
+		"echolimit": func(called func()) keyfunc.Func {
+			return echolimit.Key(func(*echo.Context) (string, error) { called(); return "k", nil })
+		},
+		"httplimit": func(called func()) keyfunc.Func {
+			return httplimit.Key(func(*http.Request) (string, error) { called(); return "k", nil })
+		},
+	})
+}
+
+func BenchmarkAdapter(b *testing.B) {
+	httpsuite.Benchmark(b, func(mounts ...httpsuite.Mount) func() int {
+		e := echo.New()
+		e.Use(mountEcho(mounts)...)
+		e.GET("/a", func(c *echo.Context) error {
+			_, err := c.Response().Write([]byte("served"))
+			return err
+		})
+		return httpsuite.DriveHTTP(e)
+	})
+}
+
+func echoFramework() httpsuite.Adapter {
+	return httpsuite.Adapter{
+		Name: "Echo v5", Start: startEcho,
+		Lacks: map[httpsuite.Ability]string{
+			httpsuite.Interim: "Echo takes an interim status for the final one",
+		},
+		Patterns: map[httpsuite.MountPoint]string{
+			httpsuite.Everywhere: "/g/users/:id",
+			httpsuite.InGroup:    "/g/users/:id",
+			httpsuite.OnRoute:    "/g/users/:id",
+		},
+	}
+}
+
+func startEcho(_ *testing.T, app httpsuite.App) *httpsuite.Server {
+	e := echo.New()
+	if app.Recover {
+		e.Pre(recoverEcho)
+	}
+	if app.Renders {
+		e.HTTPErrorHandler = renderEcho
+	}
+	e.Pre(mountEcho(app.Pre)...)
+	e.Use(mountEcho(app.Use)...)
+	for _, group := range app.Groups {
+		g := e.Group(group.Prefix, mountEcho(group.Use)...)
+		for _, route := range group.Routes {
+			g.Any(httpsuite.Colons(route.Path), handlerEcho(route.Handler), mountEcho(route.Use)...)
+		}
+	}
+	for _, route := range app.Routes {
+		e.Any(httpsuite.Colons(route.Path), handlerEcho(route.Handler), mountEcho(route.Use)...)
+	}
+	return httpsuite.ServeHTTP(e, app.HTTP2)
+}
+
+// recoverEcho makes a panic an error, as Echo's own middleware does.
+func recoverEcho(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c *echo.Context) (err error) {
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("recovered: %v", r)
+			}
+		}()
+		return next(c)
+	}
+}
+
+// renderEcho is an HTTPErrorHandler.
+func renderEcho(c *echo.Context, err error) {
+	response, status := echo.ResolveResponseStatus(c.Response(), err)
+	if response != nil && response.Committed {
+		return
+	}
+	status, body := httpsuite.Render(err, status)
+	if c.Request().Method == http.MethodHead {
+		body = ""
+	}
+	_ = c.String(status, body) // fails only if the client has left
+}
+
+func mountEcho(mounts []httpsuite.Mount) []echo.MiddlewareFunc {
+	return httpsuite.Each(mounts, middlewareEcho)
+}
+
+func middlewareEcho(mount httpsuite.Mount) echo.MiddlewareFunc {
+	switch m := mount.(type) {
+	case httpsuite.Auth:
+		return beforeEcho(func(c *echo.Context) {
+			if user := c.Request().Header.Get(httpsuite.UserHeader); user != "" {
+				c.Set(httpsuite.UserKey.(string), user)
+				c.SetRequest(httpsuite.SignIn(c.Request(), httpsuite.TypedUserKey, user))
+			}
+		})
+	case httpsuite.SetHeader:
+		return beforeEcho(func(c *echo.Context) { c.Response().Header().Set(m.Name, m.Value) })
+	case httpsuite.Limit:
+		key := httpsuite.KeyOf(m, echolimit.Key, echolimit.Request, func(c *echo.Context) string { return c.Request().Header.Get(httpsuite.KeyHeader) })
+		return echolimit.Middleware(m.Limiter, key, httpsuite.Options(m, handlerEcho, echolimit.OnDenied, echolimit.OnError)...)
+	}
+	panic(fmt.Sprintf("a mount %T", mount))
+}
+
+// beforeEcho is middleware that does something first.
+func beforeEcho(first func(*echo.Context)) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			first(c)
+			return next(c)
+		}
+	}
+}
+
+func handlerEcho(h httpsuite.Handler) echo.HandlerFunc {
+	return func(c *echo.Context) error { return h.Serve(echoContext{c}) }
+}
+
+// An echoContext is a request of Echo to the suite.
+type echoContext struct{ c *echo.Context }
+
+func (e echoContext) Write(status int, body string) error {
+	if status != 0 {
+		return e.c.String(status, body)
+	}
+	_, err := io.WriteString(e.c.Response(), body)
+	return err
+}
+
+func (e echoContext) Stream(first string, more func(), second string) error {
+	flusher, ok := e.c.Response().(http.Flusher)
+	if !ok {
+		return errors.New("no http.Flusher")
+	}
+	return httpsuite.StreamTo(e.c.Response(), flusher.Flush, first, more, second)
+}
+
+func (e echoContext) Fail(status int) error { return echo.NewHTTPError(status, "") }
+func (e echoContext) Upload() error         { return e.c.Request().ParseMultipartForm(1) }
+func (e echoContext) Throw(err error) error { return err }
+func (e echoContext) Upgrade(talk func(io.ReadWriter)) error {
+	hijacker, ok := e.c.Response().(http.Hijacker)
+	if !ok {
+		return errors.New("no http.Hijacker")
+	}
+	return httpsuite.UpgradeFrom(hijacker, talk)
+}
+func (e echoContext) Gone() <-chan struct{}       { return e.c.Request().Context().Done() }
+func (e echoContext) Context() context.Context    { return e.c.Request().Context() }
+func (e echoContext) Writer() http.ResponseWriter { return e.c.Response() }
+func (e echoContext) Result() (core.Result, bool) { return echolimit.Result(e.c) }
+
+func (e echoContext) SetCost(n int64)           { echolimit.SetCost(e.c, n) }
+func (e echoContext) CostSetter() func(n int64) { return e.SetCost }

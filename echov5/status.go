@@ -1,0 +1,67 @@
+package echolimit
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"sync"
+
+	"github.com/labstack/echo/v5"
+
+	"github.com/redislimit/redislimit/core/guard"
+)
+
+// serveWithStatus calls h, and sends status if h sends none.
+func serveWithStatus(h echo.HandlerFunc, c *echo.Context, status int) error {
+	w := newWriter(c, status)
+	defer w.remove(c)
+	if err := h(c); err != nil || w.answered() {
+		return err
+	}
+	return c.NoContent(status)
+}
+
+// serveAndFinish serves the request and gives g the final status. An error is answered
+// after this middleware has returned: the status is then known only when the response
+// is sent, or at the end of the request if nothing is. A panic before that is 500.
+func serveAndFinish(g *guard.Guard, v guard.Verdict, next echo.HandlerFunc, c *echo.Context) (err error) {
+	ctx, w := c.Request().Context(), newWriter(c, 0)
+	if v.Context != nil {
+		request := c.Request()
+		c.SetRequest(request.WithContext(v.Context))
+		defer func() {
+			request.MultipartForm = c.Request().MultipartForm // the server removes its temporary files
+			c.SetRequest(c.Request().WithContext(ctx))        // middleware further out goes on
+		}()
+	}
+	panicked := true
+	defer func() {
+		w.remove(c)
+		switch {
+		case w.answered():
+			g.Finish(ctx, v, w.sent())
+		case panicked:
+			g.Finish(ctx, v, http.StatusInternalServerError)
+		case err == nil:
+			g.Finish(ctx, v, http.StatusOK) // nothing was written: net/http sends 200
+		default:
+			w.whenAnswered(ctx, err, func(status int) { g.Finish(ctx, v, status) })
+		}
+	}()
+	err = next(c)
+	panicked = false
+	return err
+}
+
+// whenAnswered calls finish, once, with the status with which the application answers
+// err. If it does not answer, net/http sends 200 at the end of the request.
+func (w *writer) whenAnswered(ctx context.Context, err error, finish func(status int)) {
+	if w.response == nil { // what the status will be, as far as it can be known
+		_, status := echo.ResolveResponseStatus(w.ResponseWriter, err)
+		finish(status)
+		return
+	}
+	var once sync.Once
+	w.response.Before(func() { once.Do(func() { finish(cmp.Or(w.response.Status, http.StatusOK)) }) })
+	context.AfterFunc(ctx, func() { once.Do(func() { finish(http.StatusOK) }) })
+}

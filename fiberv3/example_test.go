@@ -1,0 +1,165 @@
+package fiberlimit_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http/httptest"
+	"net/netip"
+
+	"github.com/gofiber/fiber/v3"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	fiberlimit "github.com/redislimit/redislimit/fiberv3"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+func ExampleMiddleware() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
+
+	app := fiber.New()
+	app.Use(fiberlimit.Middleware(lim, keyfunc.IP()))
+	app.Get("/", func(c fiber.Ctx) error { return c.SendString("hello") })
+	log.Fatal(app.Listen("localhost:8080"))
+}
+
+// limited returns an app whose "/" is allowed one request an hour for each client.
+func limited(config fiber.Config, handler fiber.Handler, key keyfunc.Func, options ...guard.Option) *fiber.App {
+	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
+	app := fiber.New(config)
+	app.Get("/", fiberlimit.Middleware(lim, key, options...), handler)
+	return app
+}
+
+// get asks app for "/" and prints the answer.
+func get(app *fiber.App) {
+	answer, err := app.Test(httptest.NewRequest(fiber.MethodGet, "/?tenant=acme", nil))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, _ := io.ReadAll(answer.Body)
+	fmt.Println(answer.StatusCode, string(body))
+}
+
+func hello(c fiber.Ctx) error { return c.SendString("hello") }
+
+// The application's error handler finds the decision in the error.
+func ExampleMiddleware_errorHandler() {
+	config := fiber.Config{ErrorHandler: func(c fiber.Ctx, err error) error {
+		if denied := (*guard.DeniedError)(nil); errors.As(err, &denied) {
+			return c.Status(fiber.StatusTooManyRequests).JSON(fiber.Map{"error": "slow down", "limit": denied.Result.Limit})
+		}
+		return fiber.DefaultErrorHandler(c, err)
+	}}
+	app := limited(config, hello, keyfunc.IP())
+	get(app)
+	get(app)
+	// Output:
+	// 200 hello
+	// 429 {"error":"slow down","limit":1}
+}
+
+// An answer of one's own, past the application's error handler. Its status is 429.
+func ExampleOnDenied() {
+	app := limited(fiber.Config{}, hello, keyfunc.IP(), fiberlimit.OnDenied(func(c fiber.Ctx) error {
+		res, _ := fiberlimit.Result(c)
+		return c.JSON(fiber.Map{"error": "slow down", "limit": res.Limit})
+	}))
+	get(app)
+	get(app)
+	// Output:
+	// 200 hello
+	// 429 {"error":"slow down","limit":1}
+}
+
+// With FailClosed no request is served while Redis does not answer. The status is 503.
+func ExampleOnError() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	lim := core.MustNew(rdb, "logins", core.FixedWindow(core.PerMinute(5)), core.FailClosed())
+
+	app := fiber.New()
+	app.Use(fiberlimit.Middleware(lim, keyfunc.IP(), fiberlimit.OnError(func(c fiber.Ctx) error {
+		return c.SendString("try again soon")
+	})))
+	log.Fatal(app.Listen("localhost:8080"))
+}
+
+// A request can be counted by anything that Fiber has of it.
+func ExampleKey() {
+	byTenant := fiberlimit.Key(func(c fiber.Ctx) (string, error) {
+		if c.Query("tenant") == "" {
+			return "", keyfunc.ErrNoKey
+		}
+		return "tenant:" + c.Query("tenant"), nil
+	})
+	get(limited(fiber.Config{}, hello, byTenant))
+	// Output: 200 hello
+}
+
+// A key function can call others. This one counts by address and tenant, and the same
+// key unlocks a client elsewhere.
+func ExampleRequest() {
+	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
+	address := keyfunc.IP()
+	byTenant := fiberlimit.Key(func(c fiber.Ctx) (string, error) {
+		ip, err := address(fiberlimit.Request(c))
+		return "tenant:" + c.Query("tenant") + "," + ip, err
+	})
+	app := fiber.New()
+	app.Get("/", fiberlimit.Middleware(lim, byTenant), hello)
+	get(app)
+
+	key := "tenant:acme," + keyfunc.ForIP(netip.MustParseAddr("0.0.0.0"))
+	res, _ := lim.Peek(context.Background(), key)
+	fmt.Println(res.Remaining, "left")
+	_ = lim.Reset(context.Background(), key)
+	// Output:
+	// 200 hello
+	// 0 left
+}
+
+// Handlers can show what is left.
+func ExampleResult() {
+	get(limited(fiber.Config{}, func(c fiber.Ctx) error {
+		res, _ := fiberlimit.Result(c)
+		return c.JSON(fiber.Map{"left": res.Remaining})
+	}, keyfunc.IP()))
+	// Output: 200 {"left":0}
+}
+
+// What turns out to cost nothing, such as an answer from a cache, does not count.
+func ExampleSetCost() {
+	app := limited(fiber.Config{}, func(c fiber.Ctx) error {
+		fiberlimit.SetCost(c, 0)
+		return c.SendString("from the cache")
+	}, keyfunc.IP(), guard.CostAfter())
+	get(app)
+	get(app)
+	// Output:
+	// 200 from the cache
+	// 200 from the cache
+}
+
+// A streamed body is written when the handler has returned, and c is no longer valid.
+func ExampleCostSetter() {
+	app := limited(fiber.Config{}, func(c fiber.Ctx) error {
+		setCost := fiberlimit.CostSetter(c)
+		c.RequestCtx().SetBodyStreamWriter(func(w *bufio.Writer) {
+			for i, word := range []string{"a", " long", " answer"} {
+				setCost(int64(i) + 1) // so far: the client may leave at any time
+				_, _ = w.WriteString(word)
+				_ = w.Flush()
+			}
+		})
+		return nil
+	}, keyfunc.IP(), guard.CostAfter())
+	get(app)
+	// Output: 200 a long answer
+}

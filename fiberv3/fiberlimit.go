@@ -1,0 +1,103 @@
+// Package fiberlimit is rate limiting for Fiber v3: one line of middleware.
+//
+//	app.Use(fiberlimit.Middleware(lim, keyfunc.IP()))
+package fiberlimit
+
+import (
+	"strings"
+
+	"github.com/gofiber/fiber/v3"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+const adapter = guard.Adapter[fiber.Ctx, fiber.Handler]("fiberlimit")
+
+// Middleware returns middleware that asks lim about each request, counted by key,
+// and sets X-RateLimit-Limit, -Remaining and -Reset on every limited response.
+// For a denied request it returns an error that the application's ErrorHandler
+// renders: [errors.As] finds a *fiber.Error with status 429 and a *guard.DeniedError
+// in it. When Redis cannot answer, the status is 503.
+//
+// A request waits for a LeakyBucket's Delay. fasthttp does not detect that a client
+// disconnects: the request waits nevertheless, and its handler runs. If the context of
+// c.SetContext ends, the wait ends.
+//
+// fasthttp appends the trailer of a chunked body to the headers. Key functions therefore
+// see no header of a chunked request that its header block did not have, and so none that
+// the application added before the middleware.
+//
+// With guard.CountIf an error that the handler returns is rendered by the
+// application's ErrorHandler at once, as Fiber's own logger does, because only
+// that gives the final status; middleware further out sees no error then.
+//
+// Requests that hold slots of [core.InFlight] have a c.Context() that is canceled,
+// with the cause [core.ErrSlotLost], if the slots are lost. c itself, which is a
+// context.Context too, never ends: pass on c.Context().
+//
+// A request that Fiber's Timeout answers is over for the limiter, although its handler
+// goes on.
+//
+// It panics at once if lim or key is nil.
+func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber.Handler {
+	g, handlers := adapter.New(lim, key, opts...)
+	return func(c fiber.Ctx) error {
+		verdict := g.Check(request{c}, header{c}, withSeen(c))
+		switch handler, ok := handlers.For(verdict); {
+		case verdict.Status == 0 && g.Settles(verdict):
+			return serveAndFinish(g, verdict, c)
+		case verdict.Status == 0:
+			return c.Next()
+		case ok:
+			return handler(c.Status(verdict.Status))
+		}
+		return &answerError{fiber.NewError(verdict.Status), verdict.Err}
+	}
+}
+
+// OnDenied answers denied requests instead of an error; the headers are set
+// before. If h sets no status it is 429. [Result] has the decision.
+func OnDenied(h fiber.Handler) guard.Option { return adapter.OnDenied(h) }
+
+// OnError answers requests without a decision. If h sets no status it is 503, or
+// 500 when the key function failed.
+func OnError(h fiber.Handler) guard.Option { return adapter.OnError(h) }
+
+// Key returns a key function that calls f with the request's fiber.Ctx. Add a prefix
+// to the key, as in "tenant:"+id, so that it never equals a key of another kind. The
+// key is copied, because Fiber reuses the memory of its strings after the handler. If
+// f returns [keyfunc.ErrNoKey], the request is counted by its peer's address; any
+// other error is answered with 500. Under the middleware of another adapter the key
+// function panics.
+func Key(f func(fiber.Ctx) (string, error)) keyfunc.Func {
+	key := adapter.Key(f)
+	return func(r keyfunc.Request) (string, error) {
+		k, err := key(r)
+		return strings.Clone(k), err
+	}
+}
+
+// Request returns the request of c as key functions see it, so that the function given
+// to [Key] can call others, such as [keyfunc.IP]. It is valid as long as c.
+func Request(c fiber.Ctx) keyfunc.Request { return request{c} }
+
+// Result returns the decision about the request of c: the tightest one of stacked
+// middlewares. It reports false if no limiter decided.
+func Result(c fiber.Ctx) (core.Result, bool) {
+	return seenIn(c).Result()
+}
+
+// SetCost sets what the request of c really costs: the middlewares with
+// [guard.CostAfter] charge n units when its response ends, and others ignore it. Of
+// several calls the last one counts. A negative n is a mistake: it is logged, and
+// what was reserved is charged.
+// c must be valid: where the handler has returned, use [CostSetter].
+func SetCost(c fiber.Ctx, n int64) { seenIn(c).SetCost(n) }
+
+// CostSetter returns [SetCost] for the request of c, for what runs when the handler has
+// returned and c is no longer valid: the writer of a streamed body, or what talks over a
+// hijacked connection. If the client leaves before it is called, what was reserved is
+// charged; so call it while the cost grows.
+func CostSetter(c fiber.Ctx) func(n int64) { return seenIn(c).SetCost }

@@ -1,0 +1,23 @@
+// Command start is the README's program for Fiber v3.
+package main
+
+import (
+	"log"
+
+	"github.com/gofiber/fiber/v3"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	fiberlimit "github.com/redislimit/redislimit/fiberv3"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+func main() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
+
+	app := fiber.New()
+	app.Use(fiberlimit.Middleware(lim, keyfunc.IP()))
+	app.Get("/", func(c fiber.Ctx) error { return c.SendString("hello\n") })
+	log.Fatal(app.Listen("localhost:8080"))
+}

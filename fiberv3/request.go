@@ -1,0 +1,120 @@
+package fiberlimit
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"reflect"
+	"strings"
+
+	"github.com/gofiber/fiber/v3"
+
+	"github.com/redislimit/redislimit/core/guard"
+)
+
+// A request is what key functions see of a fiber.Ctx. Its strings are copies: a key
+// outlives the handler, after which Fiber reuses the memory of its own strings.
+type request struct{ c fiber.Ctx }
+
+func (q request) Context() context.Context { return q.c.Context() }
+func (q request) Method() string           { return q.c.Method() }
+func (q request) Path() string             { return strings.Clone(q.c.Path()) }
+func (q request) Query(name string) string { return strings.Clone(q.c.Query(name)) }
+func (q request) Unwrap() any              { return q.c }
+func (q request) Logger() *slog.Logger     { return seenIn(q.c).Logger() }
+
+// RemoteAddr is never c.IP, which may trust headers.
+func (q request) RemoteAddr() string {
+	addr := q.c.RequestCtx().RemoteAddr()
+	if tcp, ok := addr.(*net.TCPAddr); ok {
+		return tcp.AddrPort().String() // the same, in fewer allocations
+	}
+	return addr.String()
+}
+
+func (q request) Header(name string) string {
+	lines := q.lines(name)
+	if len(lines) == 0 {
+		return ""
+	}
+	return string(lines[0])
+}
+
+func (q request) HeaderValues(name string) []string {
+	lines := q.lines(name)
+	values := make([]string, len(lines))
+	for i, line := range lines {
+		values[i] = string(line)
+	}
+	return values
+}
+
+// Cookie never has one of a trailer: fasthttp refuses that.
+func (q request) Cookie(name string) string {
+	if lines := q.lines(fiber.HeaderCookie); len(lines) > 1 {
+		return cookieIn(lines, name)
+	}
+	return strings.Clone(q.c.Cookies(name))
+}
+
+func (q request) Value(key any) any {
+	switch value := q.c.Locals(key).(type) {
+	case nil:
+		return q.c.Context().Value(key)
+	case string:
+		return strings.Clone(value) // Fiber may reuse its memory
+	default:
+		return value
+	}
+}
+
+// Route returns the pattern of the route that the middleware is mounted on. In Use,
+// Fiber has not matched the route yet and returns "/" for every request. Only a field
+// that Fiber does not export distinguishes the two. Without that field, in a later
+// Fiber, Route returns "", so that no two routes are taken for one.
+func (q request) Route() string {
+	route := q.c.Route()
+	if useField == nil || reflect.ValueOf(route).Elem().FieldByIndex(useField).Bool() {
+		return ""
+	}
+	return route.Path
+}
+
+// useField is the index of the field that is true for a route registered by Use, or
+// nil in a Fiber that has no such field.
+var useField = func() []int { //nolint:gochecknoglobals // read-only, and found once
+	field, ok := reflect.TypeFor[fiber.Route]().FieldByName("use")
+	if !ok || field.Type.Kind() != reflect.Bool {
+		return nil
+	}
+	return field.Index
+}()
+
+// A header is the response's headers.
+type header struct{ c fiber.Ctx }
+
+func (h header) Get(name string) string { return h.c.GetRespHeader(name) }
+func (h header) Set(name, value string) { h.c.Set(name, value) }
+func (h header) Del(name string)        { h.c.Response().Header.Del(name) }
+
+// SetBytes makes header a guard.BytesHeader: fasthttp copies what it is given.
+func (h header) SetBytes(name string, value []byte) { h.c.Response().Header.SetBytesV(name, value) }
+
+// seenKey is the key under which a fiber.Ctx has its guard.Seen.
+type seenKey struct{}
+
+// seenIn returns the guard.Seen of c, or nil before the first middleware.
+func seenIn(c fiber.Ctx) *guard.Seen {
+	seen, _ := c.Locals(seenKey{}).(*guard.Seen)
+	return seen
+}
+
+// withSeen returns the guard.Seen of c. If c has none, it gets one.
+func withSeen(c fiber.Ctx) *guard.Seen {
+	seen := seenIn(c)
+	if seen == nil {
+		seen = &guard.Seen{}
+		c.Locals(seenKey{}, seen)
+	}
+	return seen
+}

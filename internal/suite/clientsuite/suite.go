@@ -1,0 +1,27 @@
+// Package clientsuite holds the key functions to one table of requests, through
+// every adapter: whatever the framework, the same request has the same key.
+package clientsuite
+
+import "testing"
+
+// Exercise runs every case through each of apps.
+func Exercise(t *testing.T, apps Apps) {
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T, Apps)
+	}{
+		{"Table", everyRow},
+		{"Forged", forgedHeaders},
+		{"InventedCredentials", inventedCredentials},
+		{"Networks", networks},
+		{"MethodsAndQuery", methodsAndQuery},
+		{"ProxyWarning", proxyWarning},
+		{"NoCredentialLeaks", noCredentialLeaks},
+		{"TableOverConnections", everyRowOverConnections},
+		{"RawRequests", rawRequests},
+		{"TrailerEndsWithItsRequest", trailerEndsWithItsRequest},
+		{"RealProxies", realProxies},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(t, apps) })
+	}
+}
