@@ -12,17 +12,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A benchmark measures cells, one after the other, on one Redis.
+// A benchmark measures cells, one after the other, on one Redis, or one Cluster.
 type benchmark struct {
 	config
 
 	server     *server
+	cluster    []*server // started for the first cell that needs it
 	proxy      *proxy
 	processes  []*process // with the callers; none: this one
 	contenders []*contender
-	meter      *meter
 	tracks     []*track
-	usedUp     map[string]bool // the keys whose limits are used up
+	usedUp     map[usedUp]bool
 	progress   io.Writer
 }
 
@@ -56,16 +56,26 @@ func (b *benchmark) run(ctx context.Context, done func(result)) error {
 // measure runs the rounds of a cell. Each round has a slice of every contender, in a
 // random order, so that other load on the machine affects all of them alike.
 func (b *benchmark) measure(ctx context.Context, c cell) (result, error) {
+	servers, err := b.servers(ctx, c)
+	if err != nil {
+		return result{}, err
+	}
 	addr, err := b.addr(ctx, c)
 	if err != nil {
 		return result{}, err
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: c.callers + 1, ContextTimeoutEnabled: true})
+	rdb := connect(c, servers, addr, true)
 	defer func() { _ = rdb.Close() }()
-	stock := redis.NewClient(&redis.Options{Addr: addr, PoolSize: c.callers + 1})
+	stock := connect(c, servers, addr, false)
 	defer func() { _ = stock.Close() }()
-	near := redis.NewClient(&redis.Options{Addr: b.server.addr, PoolSize: c.callers + 1})
+	near := connect(c, servers, b.server.addr, false)
 	defer func() { _ = near.Close() }()
+	meter := &meter{}
+	for _, s := range servers {
+		one := redis.NewClient(&redis.Options{Addr: s.addr})
+		defer func() { _ = one.Close() }()
+		meter.servers = append(meter.servers, one)
+	}
 	var runners []*runner
 	for _, contender := range b.contenders {
 		if contender.only != nil && !contender.only(c) {
@@ -77,12 +87,12 @@ func (b *benchmark) measure(ctx context.Context, c cell) (result, error) {
 		}
 		runners = append(runners, r)
 	}
-	before := b.load()
+	before := b.load(servers)
 	rounds := make([]round, b.rounds)
 	for n := range rounds {
 		rounds[n] = make(round, len(runners))
 		for _, i := range rand.Perm(len(runners)) {
-			s, err := runners[i].measure(ctx, b.meter, b.tracks, b.slice)
+			s, err := runners[i].measure(ctx, meter, b.tracks, b.slice)
 			if ctx.Err() != nil {
 				return result{}, ctx.Err()
 			}
@@ -94,12 +104,15 @@ func (b *benchmark) measure(ctx context.Context, c cell) (result, error) {
 			}
 		}
 	}
-	return result{c, summarize(runners, rounds), b.load().others(before)}, nil
+	return result{c, summarize(runners, rounds), b.load(servers).others(before)}, nil
 }
 
 // load returns the CPU time that the machine and our processes have used so far.
-func (b *benchmark) load() load {
-	pids := []int{b.server.cmd.Process.Pid}
+func (b *benchmark) load(servers []*server) load {
+	var pids []int
+	for _, s := range servers {
+		pids = append(pids, s.cmd.Process.Pid)
+	}
 	if b.proxy != nil {
 		pids = append(pids, b.proxy.cmd.Process.Pid)
 	}
@@ -107,6 +120,30 @@ func (b *benchmark) load() load {
 		pids = append(pids, p.cmd.Process.Pid)
 	}
 	return loadOf(pids...)
+}
+
+// servers returns the servers of a cell.
+func (b *benchmark) servers(ctx context.Context, c cell) ([]*server, error) {
+	if !c.cluster {
+		return []*server{b.server}, nil
+	}
+	var err error
+	if b.cluster == nil {
+		b.cluster, err = startCluster(ctx)
+	}
+	return b.cluster, err
+}
+
+// connect returns a client of a cell with a connection to each server for each caller.
+func connect(c cell, servers []*server, addr string, deadlines bool) redis.UniversalClient {
+	if !c.cluster {
+		return redis.NewClient(&redis.Options{Addr: addr, PoolSize: c.callers + 1, ContextTimeoutEnabled: deadlines})
+	}
+	var addrs []string
+	for _, s := range servers {
+		addrs = append(addrs, s.addr)
+	}
+	return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, PoolSize: c.callers + 1, ContextTimeoutEnabled: deadlines})
 }
 
 // addr returns the address that the clients of a cell connect to.
@@ -131,7 +168,7 @@ func (b *benchmark) addr(ctx context.Context, c cell) (string, error) {
 // ready makes a contender's limiter over rdb and verifies its decisions. Where the
 // cell is about denials, it first uses up the limits, over a connection without
 // latency.
-func (b *benchmark) ready(ctx context.Context, c *contender, in cell, near, rdb, stock *redis.Client, addr string) (*runner, error) {
+func (b *benchmark) ready(ctx context.Context, c *contender, in cell, near, rdb, stock redis.UniversalClient, addr string) (*runner, error) {
 	r := &runner{contender: c, cell: in, processes: b.processes}
 	r.keys = r.keysOf()
 	if in.scenario == denied && c.limits {
@@ -139,7 +176,7 @@ func (b *benchmark) ready(ctx context.Context, c *contender, in cell, near, rdb,
 		if err != nil {
 			return nil, err
 		}
-		if err := b.useUp(ctx, r.keys, lim); err != nil {
+		if err := b.useUp(ctx, in, r.keys, lim); err != nil {
 			return nil, err
 		}
 	}
@@ -151,7 +188,7 @@ func (b *benchmark) ready(ctx context.Context, c *contender, in cell, near, rdb,
 }
 
 // useUp charges each key once, which uses up a scarce limit.
-func (b *benchmark) useUp(ctx context.Context, keys []string, lim limiter) error {
+func (b *benchmark) useUp(ctx context.Context, in cell, keys []string, lim limiter) error {
 	const callers = 16
 	var running sync.WaitGroup
 	var next atomic.Int64
@@ -160,7 +197,7 @@ func (b *benchmark) useUp(ctx context.Context, keys []string, lim limiter) error
 		running.Go(func() {
 			attempt := lim()
 			for i := next.Add(1) - 1; i < int64(len(keys)); i = next.Add(1) - 1 {
-				if b.isUsedUp(keys[i]) {
+				if b.usedUp[usedUp{keys[i], in.cluster}] {
 					continue
 				}
 				if _, err := attempt(ctx, keys[i]); err != nil {
@@ -173,14 +210,16 @@ func (b *benchmark) useUp(ctx context.Context, keys []string, lim limiter) error
 	running.Wait()
 	close(errs)
 	for _, key := range keys {
-		b.usedUp[key] = true
+		b.usedUp[usedUp{key, in.cluster}] = true
 	}
 	return <-errs
 }
 
-// isUsedUp reports whether a key was used up for an earlier cell. Nothing writes to
-// usedUp while it is called.
-func (b *benchmark) isUsedUp(key string) bool { return b.usedUp[key] }
+// usedUp is a key that was used up for an earlier cell, on the server or on the Cluster.
+type usedUp struct {
+	key     string
+	cluster bool
+}
 
 // verify makes a few decisions, one after the other, before anything is timed.
 func (r *runner) verify(ctx context.Context) error {

@@ -19,6 +19,7 @@ type cell struct {
 	latency   time.Duration // added to each round trip
 	zipf      float64       // key number i is asked for in proportion to i^-zipf; 0: all alike
 	processes int           // each with so many callers; 0: this one
+	cluster   bool          // on a Cluster of three masters
 }
 
 func (c cell) limit() limit {
@@ -58,6 +59,9 @@ func (c cell) String() string {
 	if c.processes > 1 {
 		callers = fmt.Sprintf("%d processes with %s each", c.processes, callers)
 	}
+	if c.cluster {
+		network = "a Cluster of three masters"
+	}
 	return fmt.Sprintf("%s, %s, all %s, %s", callers, keys, c.scenario, network)
 }
 
@@ -72,6 +76,8 @@ func essential() []cell {
 		{callers: 64, keys: 10_000, scenario: admitted, zipf: zipf},
 		{callers: 64, keys: 10_000, scenario: denied},
 		{callers: 64, keys: 10_000, scenario: admitted, latency: time.Millisecond},
+		{callers: 64, keys: 10_000, scenario: admitted, cluster: true},
+		{callers: 256, keys: 10_000, scenario: admitted, cluster: true},
 	}
 }
 
@@ -83,7 +89,7 @@ func (c *chosen) matrix() []cell {
 			for _, k := range c.keys {
 				for _, z := range c.zipfs {
 					for _, callers := range c.callers {
-						all = append(all, cell{callers, k, s, l, z, c.processes})
+						all = append(all, cell{callers, k, s, l, z, c.processes, c.cluster})
 					}
 				}
 			}

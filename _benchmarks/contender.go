@@ -55,9 +55,9 @@ func shared(d decide) limiter { return func() decide { return d } }
 type setup struct {
 	cell
 
-	rdb   *redis.Client // a connection for each caller, and ContextTimeoutEnabled
-	stock *redis.Client // with go-redis's default options
-	addr  string
+	rdb   redis.UniversalClient // a connection for each caller to each server, and ContextTimeoutEnabled
+	stock redis.UniversalClient // with go-redis's default options
+	addr  string                // of a single server
 	limit limit
 	id    int
 }
@@ -99,12 +99,15 @@ func raws() []*contender {
 			script := redis.NewScript(bareScript)
 			return shared(func(ctx context.Context, key string) (bool, error) {
 				return true, script.EvalSha(ctx, w.rdb, []string{key}).Err()
-			}), script.Load(context.Background(), w.rdb).Err()
+			}), script.Load(context.Background(), w.rdb).Err() // by all masters of a Cluster
 		}},
 	}
 }
 
 func isAdmitted(c cell) bool { return c.scenario == admitted }
+
+// isSingle reports whether the cell has a single server.
+func isSingle(c cell) bool { return !c.cluster }
 
 // bareScript does only what every script must do that reads the server's clock and
 // keeps a string that expires. No such limiter can be faster.

@@ -180,12 +180,12 @@ func (b *benchmark) contests(ctx context.Context, w io.Writer, processes int, d 
 
 // hold holds a contest, and writes its row of the table.
 func (b *benchmark) hold(c *contest, w io.Writer) error {
-	before := b.load()
+	before := b.load([]*server{b.server})
 	accounts, err := together(b.processes, order{Contest: c})
 	if err != nil {
 		return err
 	}
-	others := b.load().others(before)
+	others := b.load([]*server{b.server}).others(before)
 	var events []event
 	for _, a := range accounts {
 		events = append(events, a.Events...)

@@ -33,6 +33,7 @@ func parse(args []string) (*options, error) {
 	scenarios := f.String("scenarios", "", "admitted, denied or both, separated by a comma")
 	latency := f.String("latency", "", "network latencies to add, such as 0s,1ms")
 	zipfs := f.String("zipf", "", "how unevenly keys are asked for, such as 0,1.1: 0, the default, is evenly, else key number i in proportion to i^-s")
+	cluster := f.Bool("cluster", false, "the cells on a Cluster of three masters, without latency; by default with 64 and 256 callers")
 	which := f.String("contenders", "", "a regular expression: only the contenders that match, also those of -full")
 	f.IntVar(&o.processes, "processes", 1, "how many processes have so many callers each; with 2 or more no latency can be added")
 	f.BoolVar(&o.early, "early", false, "instead of cells: with 2 or more processes, how many requests are denied too early because of leases")
@@ -43,7 +44,7 @@ func parse(args []string) (*options, error) {
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
-	if f.NArg() > 0 || !o.isValid() || o.processes > 1 && (*quick || *full || *latency != "") {
+	if f.NArg() > 0 || !o.isValid() || o.processes > 1 && (*quick || *full || *cluster || *latency != "") {
 		return nil, fmt.Errorf("%w: see -help", errFlag)
 	}
 	pattern, err := regexp.Compile(*which)
@@ -51,10 +52,20 @@ func parse(args []string) (*options, error) {
 		return nil, fmt.Errorf("-contenders: %w", err)
 	}
 	o.contenders = choose(pattern, *which != "" || *full)
+	if *cluster {
+		if *latency != "" {
+			return nil, fmt.Errorf("%w: -latency with -cluster", errFlag)
+		}
+		*latency = "0s"
+		if *callers == "" && !*full {
+			*callers = "64,256"
+		}
+	}
 	chosen, err := axes(*callers, *keys, *scenarios, *latency, *zipfs)
 	if err != nil {
 		return nil, err
 	}
+	chosen.cluster = *cluster
 	if o.processes > 1 {
 		chosen.processes, chosen.latencies = o.processes, []time.Duration{0}
 	}
@@ -67,10 +78,11 @@ func parse(args []string) (*options, error) {
 			{callers: 64, keys: 10_000, scenario: admitted},
 			{callers: 16, keys: 10_000, scenario: admitted, zipf: zipf},
 			{callers: 16, keys: 1, scenario: denied, latency: time.Millisecond},
+			{callers: 64, keys: 10_000, scenario: admitted, cluster: true},
 		}
 	case *full:
 		o.cells = chosen.matrix()
-	case *callers+*keys+*scenarios+*latency+*zipfs != "":
+	case *cluster || *callers+*keys+*scenarios+*latency+*zipfs != "":
 		chosen.defaults(*callers == "", *keys == "", *scenarios == "", *latency == "")
 		o.cells = chosen.matrix()
 	case o.processes > 1:
@@ -105,11 +117,12 @@ type chosen struct {
 	latencies     []time.Duration
 	zipfs         []float64
 	processes     int
+	cluster       bool
 }
 
 func axes(callers, keys, scenarios, latency, zipfs string) (*chosen, error) {
 	c := &chosen{
-		[]int{1, 16, 64, 256}, []int{10_000, 1}, []string{admitted, denied}, []time.Duration{0, time.Millisecond}, []float64{0}, 0,
+		[]int{1, 16, 64, 256}, []int{10_000, 1}, []string{admitted, denied}, []time.Duration{0, time.Millisecond}, []float64{0}, 0, false,
 	}
 	var err1, err2, err3, err4, err5 error
 	positive := func(s string) (int, error) {

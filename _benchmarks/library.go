@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
@@ -189,4 +191,8 @@ func direct(w *setup) (core.Client, error) { return w.rdb, nil }
 
 // autopipelined uses go-redis's AutoPipeliner, another way to share round trips. Its
 // blocking call does not watch the context.
-func autopipelined(w *setup) (core.Client, error) { return w.rdb.AutoPipeline() }
+func autopipelined(w *setup) (core.Client, error) {
+	return w.rdb.(interface {
+		AutoPipeline() (*redis.AutoPipeliner, error)
+	}).AutoPipeline()
+}

@@ -11,8 +11,6 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 func main() {
@@ -53,15 +51,16 @@ func program(ctx context.Context, args []string) error {
 		return err
 	}
 	defer srv.stop()
-	near := redis.NewClient(&redis.Options{Addr: srv.addr})
-	defer func() { _ = near.Close() }()
 	b := &benchmark{
-		config: o.config, server: srv, contenders: o.contenders, meter: &meter{near},
-		tracks: newTracks(o.mostCallers()), usedUp: map[string]bool{}, progress: os.Stderr,
+		config: o.config, server: srv, contenders: o.contenders,
+		tracks: newTracks(o.mostCallers()), usedUp: map[usedUp]bool{}, progress: os.Stderr,
 	}
 	defer func() {
 		if b.proxy != nil {
 			b.proxy.kill()
+		}
+		for _, s := range b.cluster {
+			s.stop()
 		}
 	}()
 	if o.processes > 1 {

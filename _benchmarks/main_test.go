@@ -34,7 +34,7 @@ func TestQuick(t *testing.T) {
 	}
 	var rep report
 	text, err := os.ReadFile(medians)
-	if err != nil || json.Unmarshal(text, &rep) != nil || len(rep.Cells) != 4 {
+	if err != nil || json.Unmarshal(text, &rep) != nil || len(rep.Cells) != 5 || !rep.Cells[4].Cluster {
 		t.Errorf("-json: %v\n%s", err, text)
 	}
 	text, err = os.ReadFile(chart)
@@ -93,8 +93,8 @@ func TestParse(t *testing.T) {
 		args  string
 		cells int // 0: an error
 	}{
-		{"", 7},
-		{"-quick", 4},
+		{"", 9},
+		{"-quick", 5},
 		{"-full", 32},
 		{"-callers 1,64", 2},
 		{"-callers 16 -keys 1,10000 -scenarios denied -latency 0s,1ms", 4},
@@ -106,6 +106,10 @@ func TestParse(t *testing.T) {
 		{"-early", 0},
 		{"-zipf 1", 0},
 		{"-zipf x", 0},
+		{"-cluster", 2},
+		{"-cluster -callers 1,64,256 -keys 1,10000", 6},
+		{"-cluster -latency 1ms", 0},
+		{"-cluster -processes 2", 0},
 		{"-callers 0", 0},
 		{"-keys x", 0},
 		{"-scenarios half", 0},

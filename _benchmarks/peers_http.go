@@ -12,6 +12,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	fiberlimiter "github.com/gofiber/fiber/v2/middleware/limiter"
 	fiberredis "github.com/gofiber/storage/redis/v3"
+	"github.com/redis/go-redis/v9"
 	"github.com/valyala/fasthttp"
 )
 
@@ -20,7 +21,7 @@ import (
 func httprateLimiter(w *setup) (limiter, error) {
 	var failed atomic.Pointer[error]
 	lim := httprate.NewRateLimiter(int(w.limit.count), w.limit.period, httprateredis.WithRedisLimitCounter(&httprateredis.Config{
-		Client: w.rdb, WindowLength: w.limit.period, OnError: func(err error) { failed.Store(&err) },
+		Client: w.rdb.(*redis.Client), WindowLength: w.limit.period, OnError: func(err error) { failed.Store(&err) },
 	}))
 	return func() decide {
 		headers := discard{http.Header{}}

@@ -23,6 +23,7 @@ type cellReport struct {
 	Processes  int               `json:"processes,omitempty"`
 	Scenario   string            `json:"scenario"`
 	LatencyMS  float64           `json:"latency_ms"`
+	Cluster    bool              `json:"cluster"`
 	OthersCPU  float64           `json:"others_cpu_percent"`
 	Contenders []contenderReport `json:"contenders"`
 }
@@ -66,7 +67,7 @@ func (o *options) report(m machine, results []result) report {
 	for _, r := range results {
 		c := cellReport{
 			Callers: r.cell.callers, Keys: r.cell.keys, Zipf: r.cell.zipf, Processes: r.cell.processes, Scenario: r.cell.scenario,
-			LatencyMS: float64(r.cell.latency) / float64(time.Millisecond), OthersCPU: math.Round(r.others),
+			LatencyMS: float64(r.cell.latency) / float64(time.Millisecond), Cluster: r.cell.cluster, OthersCPU: math.Round(r.others),
 		}
 		for _, s := range r.all {
 			c.Contenders = append(c.Contenders, contenderReport{s.name, s.kind, s.value.named(), s.toIncr.named(), s.toPeer.named()})

@@ -62,7 +62,7 @@ type server struct {
 	dir     string
 }
 
-func startServer(ctx context.Context) (*server, error) {
+func startServer(ctx context.Context, config ...string) (*server, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, fmt.Errorf("a redis-server must be in PATH: %w", err)
@@ -78,6 +78,7 @@ func startServer(ctx context.Context) (*server, error) {
 	s := &server{addr: net.JoinHostPort("127.0.0.1", port), dir: dir}
 	cmd := exec.CommandContext(ctx, path, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
 		"--dir", dir, "--logfile", filepath.Join(dir, "redis.log"))
+	cmd.Args = append(cmd.Args, config...)
 	if s.child, err = spawn(cmd); err != nil {
 		return nil, err
 	}

@@ -13,11 +13,11 @@ import (
 
 // A meter reads what this process and Redis have used so far.
 type meter struct {
-	rdb *redis.Client // a client of its own, not of a contender
+	servers []*redis.Client // clients of its own, not of a contender
 }
 
 // usage is what has been used up to an instant. Its own reading is counted too:
-// three commands for each slice.
+// three commands to each server for each slice.
 type usage struct {
 	mallocs   uint64
 	clientCPU float64 // in microseconds, as are all times here
@@ -67,15 +67,25 @@ func microseconds(t syscall.Timeval) float64 { return float64(t.Sec)*1e6 + float
 
 func (m *meter) redis(ctx context.Context) (usage, error) {
 	var u usage
-	for _, section := range []string{"stats", "cpu", "commandstats"} {
-		info, err := infoOf(ctx, m.rdb, section)
-		if err != nil {
+	for _, rdb := range m.servers {
+		if err := u.add(ctx, rdb); err != nil {
 			return u, err
+		}
+	}
+	return u, nil
+}
+
+// add adds what one server has used.
+func (u *usage) add(ctx context.Context, rdb *redis.Client) error {
+	for _, section := range []string{"stats", "cpu", "commandstats"} {
+		info, err := infoOf(ctx, rdb, section)
+		if err != nil {
+			return err
 		}
 		for name, value := range info {
 			switch {
 			case name == "total_reads_processed":
-				u.reads = number(value)
+				u.reads += number(value)
 			case name == "used_cpu_user" || name == "used_cpu_sys":
 				u.redisCPU += 1e6 * number(value)
 			case strings.HasPrefix(name, "cmdstat_"):
@@ -84,7 +94,7 @@ func (m *meter) redis(ctx context.Context) (usage, error) {
 			}
 		}
 	}
-	return u, nil
+	return nil
 }
 
 func number(s string) float64 {

@@ -41,7 +41,7 @@
 //	core/deny_cache.go          repeats a denial that this process remembers
 //	internal/server/store.go    Decide: is the server up; alone or in a batch
 //	internal/batch/batch.go     which calls go alone, which wait, which go together
-//	internal/server/share.go    a batch becomes one script, or a pipeline on a Cluster
+//	internal/server/share.go    a batch becomes one script
 //	internal/server/call.go     for how long Redis is waited for, and whose fault an error is
 //	internal/server/script.go   EVALSHA
 //	internal/algorithm/lua/     the script: evaluate, and charge if all limits admit

@@ -114,21 +114,23 @@ func Timeout(d time.Duration) Option {
 	}
 }
 
-// Coalesce sets how many decisions of this process may share a round trip to
-// Redis, from 1 (none share) to 1000. The default is 128. While few decisions are
-// in flight each is sent alone, at once. Beyond four of them others wait for one to
-// return, and are then sent together, in the order in which they came. A caller
-// waits at most one extra round trip, and under load Redis and this
-// process do less than half of the work. A batch is also bounded by the time that it
-// takes Redis, at about 1.2 ms: some 400 decisions of one limit, fewer of several.
+// Coalesce sets how many decisions of this process may share a round trip to Redis,
+// from 1 (none share) to 1000. The default is 128. While few decisions are in flight
+// each is sent alone, at once. Beyond four of them, or two to a node of a Cluster,
+// others wait for one to return, and are then sent together, in the order in which
+// they came. A caller waits at most one extra round trip, and under load Redis and
+// this process do less than half of the work. A batch is also bounded by the time that
+// it takes Redis, at about 1.2 ms: some 400 decisions of one limit, fewer of several.
 //
-// On one server a batch is one script over many keys; on a Cluster
-// it is a pipeline to each node. What looks like one server may be a proxy before
-// several: one that refuses keys of several hash slots in one script, or one that
-// sends a script to the server of its first key (twemproxy, Envoy in ring-hash mode).
-// Temporary keys find this out before the first batch, once for each client, and
-// decisions are then sent alone. With clients other than *redis.Client and
-// *redis.ClusterClient nothing is shared.
+// On one server a batch is one script over many keys, and on a Cluster one to each
+// node, which gets its keys as arguments: a script may not declare keys of several
+// hash slots. What looks like one server may be a proxy before several: one that
+// refuses keys of several hash slots in one script, or one that sends a script to the
+// server of its first key (twemproxy, Envoy in ring-hash mode). Temporary keys find
+// this out before the first batch, once for each client, and decisions are then sent
+// alone. They also find out whether a node of a Cluster runs such scripts, as Redis
+// and Valkey do; if not, its batches are pipelines of scripts. With clients other than
+// *redis.Client and *redis.ClusterClient nothing is shared.
 //
 // Hooks of the client, such as those for tracing, see a batch once, with the
 // context of its first caller, which does not end with that caller. A hook that

@@ -15,6 +15,8 @@ var (
 	Clock string
 	//go:embed lua/shared.lua
 	sharedLua string
+	//go:embed lua/undeclared.lua
+	undeclaredLua string
 	//go:embed lua/decide.lua
 	decideLua string
 	//go:embed lua/decide_all.lua
@@ -38,11 +40,21 @@ type Member struct {
 	Hold int64 // for how long its units are held, in microseconds
 }
 
+// A Form is what a script is given beside its decisions.
+type Form struct {
+	// Own: each decision has the constants of its own limits, which are of the same kinds as
+	// those of the script. Else all have those of the script.
+	Own bool
+	// Undeclared: the keys are not declared as the script's, but are its first arguments, and
+	// their number is its last. So they may be of several hash slots of one server of a
+	// Cluster. Such a script is for several decisions only: of one it would not reply the error.
+	Undeclared bool
+}
+
 // DecideScript returns the script that decides limits. The script for a single limit
-// is simpler, and so faster. With own, each decision has the constants of its own
-// limits, which are of the same kinds as limits; else all have those of limits.
-func DecideScript(limits []Member, own bool) string {
-	c := newComposer(own)
+// is simpler, and so faster.
+func DecideScript(limits []Member, f Form) string {
+	c := newComposer(f)
 	if len(limits) > 1 {
 		c.addSeveral(limits)
 		return c.finish(decideAllLua)
@@ -53,9 +65,10 @@ func DecideScript(limits []Member, own bool) string {
 }
 
 // HoldScript returns the script that does for limits all that takes more than a
-// decision: holds, and decisions on keys with holds, refunds and resets.
-func HoldScript(limits []Member) string {
-	c := newComposer(false)
+// decision: holds, and decisions on keys with holds, refunds and resets. For undeclared
+// see [Form].
+func HoldScript(limits []Member, undeclared bool) string {
+	c := newComposer(Form{Undeclared: undeclared})
 	fmt.Fprintf(&c.text, "local several = #KEYS > %d\n", len(limits))
 	c.add(recordLua)
 	added := make(map[*Kind]bool)
@@ -64,13 +77,13 @@ func HoldScript(limits []Member) string {
 		switch {
 		case added[m.Kind]:
 		case m.Slots:
-			c.add("local function " + m.Name + "(c, duration, queues, scratch)\nlocal now = now\n" + m.holdLua + "end")
+			c.add("local function " + m.Name + "(c, duration, queues, scratch)\n" + m.holdLua + "end")
 		default:
 			storage := holdInStringLua
 			if m.storesLog {
 				storage = holdInLogLua
 			}
-			c.add("local function " + m.Name + "(c, duration, queues, scratch)\nlocal now = now\n" +
+			c.add("local function " + m.Name + "(c, duration, queues, scratch)\nlocal started, now = now, now\n" +
 				storage + m.decideLua + m.refundLua + m.holdLua + holdLimitLua + "end")
 		}
 		added[m.Kind] = true
@@ -104,9 +117,12 @@ type composer struct {
 	own       bool  // each decision has constants of its own
 }
 
-func newComposer(own bool) *composer {
-	c := &composer{width: 1, own: own} // the first says whether to charge
+func newComposer(f Form) *composer {
+	c := &composer{width: 1, own: f.Own} // the first says whether to charge
 	c.add(Clock)
+	if f.Undeclared {
+		c.add(undeclaredLua)
+	}
 	c.add(sharedLua)
 	return c
 }
@@ -174,7 +190,7 @@ const replyLen = 5
 const (
 	undone = 2 // nothing was done: it failed, or the calls before it took long
 	isHeld = 3 // nothing was done: the key has holds, and takes HoldScript
-	partly = 4 // it failed, and some limits have changed
+	partly = 4 // it failed, and something has changed
 )
 
 // Undone reports whether reply, to one of several calls, says that nothing was done.
@@ -183,9 +199,9 @@ func Undone(reply []int64) bool { return len(reply) > 0 && reply[0] == undone }
 // IsHeld reports whether reply says that nothing was done because the key has holds.
 func IsHeld(reply []int64) bool { return len(reply) > 0 && reply[0] == isHeld }
 
-// ErrPartly is the error of a call that failed after some of its limits had changed: it
-// must not be repeated.
-var ErrPartly = errors.New("redis has changed one of the limits, and failed to change another")
+// ErrPartly is the error of a call that failed after it had changed something: it must
+// not be repeated.
+var ErrPartly = errors.New("redis has changed some of the limits, and failed then")
 
 // DecodeReply reads the reply to one decision. It refuses what the script cannot reply:
 // a faulty proxy may, or another version of this library.
@@ -193,7 +209,7 @@ func DecodeReply(reply []int64, limits []Member, into []Answer) error {
 	if len(reply) != replyLen*len(limits) {
 		return UnexpectedLength(len(reply), replyLen*len(limits))
 	}
-	if len(limits) > 1 && reply[0] == partly {
+	if reply[0] == partly {
 		return ErrPartly
 	}
 	for i, m := range limits {

@@ -32,12 +32,6 @@ type Member[T any] struct {
 	canceled bool // its caller has left before the batch was started
 }
 
-// maxInFlight is how many calls and batches are in flight before others wait. With
-// one, server and process take turns in being idle: at 64 callers two do 1.4 times
-// as much. Four do no more than two, but light traffic need not wait at all then,
-// and on a slow network others wait for a fraction of a round trip.
-const maxInFlight = 4
-
 const (
 	// maxInFlightSlow is how many batches are in flight where round trips are long and
 	// a full batch waits.
@@ -48,12 +42,18 @@ const (
 	maxWaiting = 1 << 16
 )
 
+// A Bound is how large batches and their number may be.
+type Bound struct {
+	InFlight int   // calls and batches that are in flight before others wait
+	Calls    int   // of one batch
+	Weight   int64 // of one batch; a call that weighs more by itself is a batch of its own
+}
+
 // A Batcher batches the calls to one server. It is safe for concurrent use.
 type Batcher[T any] struct {
-	maxBatch  int
-	maxWeight int64
-	weigh     func(T) int64
-	run       RunFunc[T]
+	most  Bound
+	weigh func(T) int64
+	run   RunFunc[T]
 
 	mu        sync.Mutex
 	inFlight  int
@@ -72,11 +72,9 @@ type batch[T any] struct {
 	done    chan struct{}
 }
 
-// New returns a Batcher of batches that run carries out. They have at most maxBatch
-// calls, which weigh at most maxWeight together: a call that weighs more by itself is a
-// batch of its own.
-func New[T any](maxBatch int, maxWeight int64, weigh func(T) int64, run RunFunc[T]) *Batcher[T] {
-	return &Batcher[T]{maxBatch: maxBatch, maxWeight: maxWeight, weigh: weigh, run: run}
+// New returns a Batcher of batches that run carries out.
+func New[T any](most Bound, weigh func(T) int64, run RunFunc[T]) *Batcher[T] {
+	return &Batcher[T]{most: most, weigh: weigh, run: run}
 }
 
 // A Place is that of a call in a batch.
@@ -100,7 +98,7 @@ const (
 func (b *Batcher[T]) Acquire(ctx context.Context, call T) (Place[T], Way) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.inFlight < maxInFlight {
+	if b.inFlight < b.most.InFlight {
 		b.inFlight++
 		return Place[T]{}, Alone
 	}
@@ -108,7 +106,7 @@ func (b *Batcher[T]) Acquire(ctx context.Context, call T) (Place[T], Way) {
 		return Place[T]{}, Full
 	}
 	weight, last := b.weigh(call), len(b.waiting)-1
-	if last < 0 || len(b.waiting[last].members) == b.maxBatch || b.waiting[last].weight+weight > b.maxWeight {
+	if last < 0 || len(b.waiting[last].members) == b.most.Calls || b.waiting[last].weight+weight > b.most.Weight {
 		b.waiting = append(b.waiting, &batch[T]{ctx: context.WithoutCancel(ctx), done: make(chan struct{})})
 		last++
 	}
@@ -126,7 +124,7 @@ func (b *Batcher[T]) Acquire(ctx context.Context, call T) (Place[T], Way) {
 
 // full reports whether the first batch that waits takes no more calls. The lock is held.
 func (b *Batcher[T]) full() bool {
-	return len(b.waiting) > 1 || len(b.waiting[0].members) == b.maxBatch
+	return len(b.waiting) > 1 || len(b.waiting[0].members) == b.most.Calls
 }
 
 // Release starts the next batch, if one waits.
@@ -140,7 +138,7 @@ func (b *Batcher[T]) Release() {
 func (b *Batcher[T]) next() *batch[T] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiting) == 0 || b.inFlight > maxInFlight && !b.full() {
+	if len(b.waiting) == 0 || b.inFlight > b.most.InFlight && !b.full() {
 		b.inFlight--
 		return nil
 	}

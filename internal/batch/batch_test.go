@@ -11,6 +11,8 @@ import (
 	"time"
 )
 
+const maxInFlight = 4
+
 // A call is what one caller asks.
 type call struct {
 	key    string
@@ -32,7 +34,7 @@ type server struct {
 
 func newServer(t *testing.T, maxBatch int) *server {
 	p := &server{t: t, fails: map[string]error{}}
-	p.Batcher = New(maxBatch, 100, weigh, p.run)
+	p.Batcher = New(Bound{maxInFlight, maxBatch, 100}, weigh, p.run)
 	return p
 }
 
@@ -352,7 +354,7 @@ func TestCrowd(t *testing.T) {
 			n   int
 			out *int
 		}
-		b := New(most, 100, func(sum) int64 { return 1 }, func(_ context.Context, members []*Member[sum]) error {
+		b := New(Bound{maxInFlight, most, 100}, func(sum) int64 { return 1 }, func(_ context.Context, members []*Member[sum]) error {
 			if len(members) < 1 || len(members) > most {
 				t.Errorf("%d members", len(members))
 			}

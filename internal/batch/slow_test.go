@@ -50,7 +50,7 @@ func TestLongRoundTrips(t *testing.T) {
 // No more calls wait than may.
 func TestFull(t *testing.T) {
 	t.Parallel()
-	b := New(1000, 1e9, func(int) int64 { return 1 }, func(context.Context, []*Member[int]) error { return nil })
+	b := New(Bound{maxInFlight, 1000, 1e9}, func(int) int64 { return 1 }, func(context.Context, []*Member[int]) error { return nil })
 	var batched, full int
 	for range maxInFlight + maxWaiting + 5000 {
 		switch _, way := b.Acquire(t.Context(), 1); way {

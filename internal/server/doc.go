@@ -2,7 +2,7 @@
 // and nothing of limiters, results and outage policies.
 //
 //	store.go      Store: a decision, settlement, refund or reset, from the caller to the reply
-//	share.go      decisions that share a round trip: one script on a server, a pipeline on a Cluster
+//	share.go      decisions that share a round trip: one script on a server, and on each node of a Cluster
 //	limits.go     Limits: the numbers, in the form in which scripts are given them
 //	held.go       which keys have had holds lately, and so take the other script
 //	renew.go      holds that are renewed, and leases that are settled, many in one script

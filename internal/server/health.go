@@ -40,7 +40,8 @@ const (
 	forAll = time.Duration(math.MaxInt64 / 4)
 )
 
-// A Server is what is known of one server: the circuit breaker to it.
+// A Server is what is known of one server: the circuit breaker to it, and whether a script
+// may have the keys of several decisions.
 //
 // A server that did not answer within some time is down for all callers that would
 // wait for at most twice as long: callers share what is known, but not their
@@ -51,6 +52,8 @@ type Server struct {
 	addr    string
 	servers *Servers
 	gone    atomic.Bool // it is no longer part of the Cluster
+
+	sharding sharding
 
 	downFor     atomic.Int64 // it did not answer within this time; 0 if it is up
 	failures    atomic.Int32 // in a row

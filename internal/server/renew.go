@@ -97,7 +97,7 @@ func (s *Store) runMembers(ctx context.Context, sv *Server, b *batcher, members 
 	errs := make([]error, len(members))
 	together := len(members) > 1
 	if together {
-		s.servers.checkSharding(ctx, s)
+		sv.checkSharding(ctx, s)
 		if err := batch.Contain(s.decideBatch(ctx, sv, b, slices.Clone(members))); err != nil {
 			for i := range errs {
 				errs[i] = err // the call was abandoned, and may still write to the members

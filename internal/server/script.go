@@ -15,11 +15,14 @@ type Client interface {
 
 // A script is a Lua script and the digest by which Redis knows it, both as
 // arguments of a command.
-type script struct{ source, sha any }
+type script struct {
+	source, sha any
+	undeclared  bool // see algorithm.Form
+}
 
-func newScript(source string) script {
+func newScript(source string, undeclared bool) script {
 	sum := sha1.Sum([]byte(source))
-	return script{source, hex.EncodeToString(sum[:])}
+	return script{source, hex.EncodeToString(sum[:]), undeclared}
 }
 
 // scriptArgs is how many of a script's arguments command fills in.
@@ -29,7 +32,23 @@ const scriptArgs = 3
 // keys as are given. The first scriptArgs of args are filled in.
 func (s script) command(ctx context.Context, args []any, keys int) onceCmd {
 	args[0], args[1], args[2] = "evalsha", s.sha, keys
-	return onceCmd{redis.NewIntSliceCmd(ctx, args...)}
+	if s.undeclared {
+		args[2] = 0
+		args = append(args, keys)
+	}
+	return s.send(ctx, args)
+}
+
+// send returns the command of these arguments. One with undeclared keys goes to the server
+// that has the first of them. No server redirects it, as it would do with declared keys: where
+// a slot is being moved to, it would decide on keys of all such slots, also on those that
+// have not come yet.
+func (s script) send(ctx context.Context, args []any) onceCmd {
+	cmd := onceCmd{redis.NewIntSliceCmd(ctx, args...)}
+	if s.undeclared {
+		cmd.SetFirstKeyPos(scriptArgs)
+	}
+	return cmd
 }
 
 // run runs the script.
@@ -48,7 +67,7 @@ func (s script) reply(ctx context.Context, client Client, cmd onceCmd, err error
 		}
 		args := cmd.Args()
 		args[0], args[1] = "eval", s.source
-		cmd = onceCmd{redis.NewIntSliceCmd(ctx, args...)}
+		cmd = s.send(ctx, args)
 		err = client.Process(ctx, cmd)
 	}
 	return cmd.Val(), err

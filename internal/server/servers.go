@@ -20,7 +20,6 @@ type Servers struct {
 	ring         *redis.Ring          // or nil
 	ctxDeadlines bool                 // the client itself ends a call with its context
 
-	sharding      sharding
 	whole         *Server // a single server, or a Cluster before its topology is known
 	topologyKnown atomic.Bool
 	byAddr        atomic.Pointer[map[string]*Server] // the nodes of a Cluster, the shards of a Ring; copied when it changes

@@ -110,7 +110,7 @@ func (p *shardingProxy) ask(t *testing.T, s *Store, together bool, want error, t
 	p.mu.Lock()
 	p.trips = 0
 	p.mu.Unlock()
-	got, err := s.servers.together(ctx, s)
+	got, err := s.servers.whole.together(ctx, s)
 	p.mu.Lock() // a call that was abandoned may still go on
 	defer p.mu.Unlock()
 	if got != together || !errors.Is(err, want) || p.trips != trips {
@@ -141,7 +141,7 @@ func TestSharding(t *testing.T) {
 				var callers sync.WaitGroup
 				for range 16 {
 					callers.Go(func() {
-						if together, err := s.servers.together(t.Context(), s); together != c.together || err != nil {
+						if together, err := s.servers.whole.together(t.Context(), s); together != c.together || err != nil {
 							t.Errorf("together %v, %v", together, err)
 						}
 					})
@@ -151,7 +151,7 @@ func TestSharding(t *testing.T) {
 					t.Errorf("it took %d round trips, want one", p.trips)
 				}
 				p.ask(t, s, c.together, nil, 0)
-				if s.servers.apart() == c.together {
+				if s.servers.whole.apart() == c.together {
 					t.Error("later decisions do not know it")
 				}
 				for _, shard := range p.shards {
@@ -192,7 +192,7 @@ func TestShardingUnknown(t *testing.T) {
 				c.spoil(p)
 				p.ask(t, s, false, c.want, 1)
 				p.ask(t, s, false, nil, 0)
-				if s.servers.apart() {
+				if s.servers.whole.apart() {
 					t.Error("it counts as known")
 				}
 				p.mu.Lock()

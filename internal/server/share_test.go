@@ -23,7 +23,7 @@ func TestBatchEndsInTime(t *testing.T) {
 		s := f.store(timeout)
 		s.maxBatch = 128
 		s.single = s.newBatcher(s.servers.whole)
-		s.servers.sharding.state.Store(keysTogether)
+		s.servers.whole.sharding.state.Store(keysTogether)
 		var callers sync.WaitGroup
 		for range 4 { // in flight alone
 			callers.Go(func() { _, _ = s.decide(t.Context()) })

@@ -46,15 +46,15 @@ type Change struct {
 // A Store decides for the keys of one limiter. What it does is atomic for each
 // key, and the server's clock decides. It is safe for concurrent use.
 type Store struct {
-	servers    *Servers
-	limits     *Limits // those of probes
-	decide     script
-	decideEach script // for limits of different numbers
-	hold       script // see algorithm.HoldScript
-	held       heldKeys
-	slots      bool // a limit has slots: all calls take the script hold
-	timeout    time.Duration
-	hooks      Hooks
+	servers *Servers
+	limits  *Limits // those of probes
+	decide  script
+	hold    script // see algorithm.HoldScript
+	several scripts
+	held    heldKeys
+	slots   bool // a limit has slots: all calls take the script hold
+	timeout time.Duration
+	hooks   Hooks
 
 	deadlines deadlines // of calls that may take as long as the timeout
 	maxBatch  int
@@ -71,7 +71,7 @@ func NewStore(client Client, c Config) *Store {
 	s := &Store{
 		servers:  serversOf(client),
 		limits:   c.Limits,
-		hold:     newScript(algorithm.HoldScript(c.Limits.members)),
+		hold:     newScript(algorithm.HoldScript(c.Limits.members, false), false),
 		slots:    slices.ContainsFunc(c.Limits.members, func(l algorithm.Member) bool { return l.Slots }),
 		timeout:  c.Timeout,
 		maxBatch: c.MaxBatch,
@@ -79,9 +79,9 @@ func NewStore(client Client, c Config) *Store {
 		head:     c.Prefix + ":" + c.Limiter + ":{",
 	}
 	if !s.slots {
-		s.decide = newScript(algorithm.DecideScript(c.Limits.members, false))
-		s.decideEach = newScript(algorithm.DecideScript(c.Limits.members, true))
+		s.decide = newScript(algorithm.DecideScript(c.Limits.members, algorithm.Form{}), false)
 	}
+	s.several = s.scriptsForSeveral()
 	s.deadlines.timeout = c.Timeout
 	s.held.init()
 	s.byServer.Store(&map[*Server]*batcher{})
@@ -188,7 +188,7 @@ func (s *Store) decideAlone(ctx context.Context, sv *Server, d decision) error {
 }
 
 func (s *Store) decideInBatch(ctx context.Context, sv *Server, d decision, place batch.Place[decision]) error {
-	s.servers.checkSharding(ctx, s)
+	sv.checkSharding(ctx, s)
 	var hurry time.Duration // a batch ends in time for callers without a deadline of their own
 	if d.patience < s.timeout {
 		hurry = d.patience

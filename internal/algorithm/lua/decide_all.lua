@@ -7,40 +7,57 @@
 -- Replies  {admits, t, a, b, c} for each limit of each decision, in one list; see decide.lua. A decision that
 --          fails after one of its limits was charged replies 4.
 
-local reply, found, at, size = {}, {}, first, #limits
+local reply, found, count, base, at, size, charged = {}, {}, #KEYS, 0, first, #limits, 0
 for i = 1, size do found[i] = { 0, 0, 0, 0, 0, 0, 0 } end
 local step = (own or #ARGV >= first + width) and width or 0
-for base = 0, #KEYS - 1, size do
-  local skip, charging, all, charged, err, held = spent > most, ARGV[at] == '1', true, 0, nil, nil
-  local shift = own and own(at) - 1 or 0
-  for i = 1, size do
-    local limit, admits, t, a, b, c, u, v, foreign = limits[i], false, 0, 0, 0, 0
-    if not skip then
-      admits, t, a, b, c, u, v, foreign = limit.evaluate(KEYS[base + i], limit.constants + shift, at + limit.cost)
+
+-- decide makes the decisions from that on whose keys begin after `base`. It returns the error of the only one.
+local function decide()
+  while base < count do
+    local skip, charging, all, err, held = spent > most, ARGV[at] == '1', true, nil, nil
+    local shift = own and own(at) - 1 or 0
+    charged = 0
+    for i = 1, size do
+      local limit, admits, t, a, b, c, u, v, foreign = limits[i], false, 0, 0, 0, 0
+      if not skip then
+        admits, t, a, b, c, u, v, foreign = limit.evaluate(KEYS[base + i], limit.constants + shift, at + limit.cost)
+      end
+      all = all and admits
+      if foreign and foreign ~= true and string.find(foreign, '|', 1, true) then held = true end
+      local f = found[i]
+      f[1], f[2], f[3], f[4], f[5], f[6], f[7] = t, a, b, c, u, v, foreign
+      local r = 5 * (base + i)
+      reply[r - 4], reply[r - 3], reply[r - 2], reply[r - 1], reply[r] = admits and 1 or 0, t, a, b, c
     end
-    all = all and admits
-    if foreign and foreign ~= true and string.find(foreign, '|', 1, true) then held = true end
-    local f = found[i]
-    f[1], f[2], f[3], f[4], f[5], f[6], f[7] = t, a, b, c, u, v, foreign
-    local r = 5 * (base + i)
-    reply[r - 4], reply[r - 3], reply[r - 2], reply[r - 1], reply[r] = admits and 1 or 0, t, a, b, c
-  end
-  for i = 1, charging and not held and size or 0 do
-    local limit = limits[i]
-    if all then
-      err = limit.charge(KEYS[base + i], limit.constants + shift, at + limit.cost, unpack(found[i], 1, 6))
-      if err then break end
-      charged = i
-    elseif found[i][7] then
-      redis.pcall('SET', KEYS[base + i], '', 'PX', 1000) -- a foreign value may have no TTL
+    for i = 1, charging and not held and size or 0 do
+      local limit = limits[i]
+      if all then
+        charged = i
+        err = limit.charge(KEYS[base + i], limit.constants + shift, at + limit.cost, unpack(found[i], 1, 6))
+        if err then
+          charged = i - 1
+          break
+        end
+      elseif found[i][7] then
+        redis.pcall('SET', KEYS[base + i], '', 'PX', 1000) -- a foreign value may have no TTL
+      end
     end
+    if err and count == size then return { err = charged > 0 and err .. '; other limits have changed' or err } end
+    if held then
+      reply[5 * base + 1] = 3
+    elseif skip or err then
+      reply[5 * base + 1] = charged > 0 and 4 or 2
+    end
+    base, at = base + size, at + step
   end
-  if err and #KEYS == size then return { err = charged > 0 and err .. '; other limits have changed' or err } end
-  if held then
-    reply[5 * base + 1] = 3
-  elseif skip or err then
+end
+
+if count == size then return decide() or reply end
+while base < count do
+  if not pcall(decide) then -- the decision there has failed, and is the only one to do so
+    for r = 5 * base + 1, 5 * (base + size) do reply[r] = 0 end
     reply[5 * base + 1] = charged > 0 and 4 or 2
+    base, at = base + size, at + step
   end
-  at = at + step
 end
 return reply

@@ -17,29 +17,44 @@
 --          one that comes after `most` was spent, or after `full` was set, or that failed before it changed anything,
 --          replies 2; one that failed later replies 4.
 
-local reply, at, size = {}, first, #limits
-for base = 0, #KEYS - 1, size do
-  local op, n, m = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-  local decides, all, wrote = op <= '2', true, false
-  local err = (spent > most or full) and 'not now'
-  for i = 1, size do
-    local r, admits, t, a, b, c, held = 8 * (base + i), not decides, 0, 0, 0, 0, 0
-    err = err or limits[i].open(KEYS[base + i])
-    if decides and not err then admits, t, a, b, c, held = limits[i].decide(KEYS[base + i], n) end
-    all = all and admits
-    reply[r - 7], reply[r - 6], reply[r - 5], reply[r - 4] = admits and 1 or 0, t, a, b
-    reply[r - 3], reply[r - 2], reply[r - 1], reply[r] = c, held, 0, 0
+local reply, count, base, at, size, acting = {}, #KEYS, 0, first, #limits, false
+
+-- run makes the calls from that on whose keys begin after `base`. It returns the error of the only one.
+local function run()
+  while base < count do
+    local op, n, m = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+    local decides, all, wrote = op <= '2', true, false
+    local err = (spent > most or full) and 'not now'
+    acting = false
+    for i = 1, size do
+      local r, admits, t, a, b, c, held = 8 * (base + i), not decides, 0, 0, 0, 0, 0
+      err = err or limits[i].open(KEYS[base + i])
+      if decides and not err then admits, t, a, b, c, held = limits[i].decide(KEYS[base + i], n) end
+      all = all and admits
+      reply[r - 7], reply[r - 6], reply[r - 5], reply[r - 4] = admits and 1 or 0, t, a, b
+      reply[r - 3], reply[r - 2], reply[r - 1], reply[r] = c, held, 0, 0
+    end
+    for i = 1, err and 0 or size do
+      local r, x = 8 * (base + i), at + 1 + 2 * i
+      local id, expiry
+      acting = true
+      err, id, expiry = limits[i].act(KEYS[base + i], op, all, n, m, tonumber(ARGV[x]), tonumber(ARGV[x + 1]))
+      if err then break end
+      if id then reply[r - 1], reply[r] = id, expiry end
+      wrote = true
+    end
+    if err and not several then return { err = wrote and err .. '; other limits have changed' or err } end
+    if err then reply[8 * base + 1] = wrote and 4 or 2 end
+    base, at = base + size, at + width
   end
-  for i = 1, err and 0 or size do
-    local r, x = 8 * (base + i), at + 1 + 2 * i
-    local id, expiry
-    err, id, expiry = limits[i].act(KEYS[base + i], op, all, n, m, tonumber(ARGV[x]), tonumber(ARGV[x + 1]))
-    if err then break end
-    if id then reply[r - 1], reply[r] = id, expiry end
-    wrote = true
+end
+
+if not several then return run() or reply end
+while base < count do
+  if not pcall(run) then -- the call there has failed, and is the only one to do so
+    for r = 8 * base + 1, 8 * (base + size) do reply[r] = 0 end
+    reply[8 * base + 1] = acting and 4 or 2
+    base, at = base + size, at + width
   end
-  if err and not several then return { err = wrote and err .. '; other limits have changed' or err } end
-  if err then reply[8 * base + 1] = wrote and 4 or 2 end
-  at = at + width
 end
 return reply

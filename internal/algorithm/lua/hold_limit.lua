@@ -22,6 +22,7 @@ end
 
 -- open reads the key, and charges the holds that have expired.
 local function open(key)
+  now = started -- a call that failed may have left another
   record, changed, t, foreign, spent = load(key), false, nil, nil, spent + work
   local list = record.list
   if list[1] and list[1][1] <= now then

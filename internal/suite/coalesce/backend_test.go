@@ -21,6 +21,9 @@ import (
 // doc comment of core.Coalesce says, which TestCommands holds the library to.
 const maxInFlight = 4
 
+// maxInFlightOfNode is that of a node of a Cluster.
+const maxInFlightOfNode = 2
+
 // A backend is one server, or a Cluster, with a gate before its client.
 type backend struct {
 	client  redis.UniversalClient
@@ -37,7 +40,8 @@ func newBackend(client redis.UniversalClient, nodes int) *backend {
 	return s
 }
 
-// backends are those to which batches are sent in different ways: in one script, and in a pipeline to each node.
+// backends are those to which batches are sent in different ways: in one script, and in one to each node, whose keys are
+// not declared.
 func backends() map[string]func(*testing.T) *backend {
 	return map[string]func(*testing.T) *backend{
 		"Redis":   func(t *testing.T) *backend { return onRedis(t) },
@@ -59,17 +63,31 @@ func (s *backend) limiter(t *testing.T, name string, options ...core.Option) *co
 	return lim
 }
 
-// findOut makes the first batch, before which it is found out whether one server has all keys: what a test
-// does to the server must not come in between.
+// findOut makes the first batches, before which it is found out whether one script may have the keys of several
+// decisions: what a test does to the server must not come in between.
 func (s *backend) findOut(t *testing.T) {
 	t.Helper()
-	if _, ok := s.client.(*redis.Client); !ok || s.known {
+	if s.known {
 		return
 	}
 	s.known = true
-	for _, a := range s.batch(t, core.MustNew(s.client, "first", append(exactly, tenPerHour)...), []request{{"a", 1, true}, {"b", 1, true}}) {
-		a.want(t, "the first batch", true, 10)
+	lim := core.MustNew(s.client, "first", append(exactly, tenPerHour)...)
+	_, onCluster := s.client.(*redis.ClusterClient)
+	if onCluster {
+		for _, key := range s.keys(t, 1) { // so that the nodes are known
+			_, _ = lim.Peek(t.Context(), key)
+		}
 	}
+	var requests []request
+	for _, key := range s.keys(t, 2) {
+		requests = append(requests, request{key, 1, true})
+	}
+	check.Eventually(t, "the batch of each node is one script", func() bool {
+		for _, a := range s.batch(t, lim, requests) {
+			a.want(t, "the first batch", true, 10)
+		}
+		return !onCluster || s.gate.Undeclared() == s.nodes
+	})
 }
 
 // exactly are the options by which Redis alone decides.
@@ -147,7 +165,11 @@ func (s *backend) occupy(t *testing.T, lim *core.Limiter) []*answer {
 	t.Helper()
 	s.gate.Hold(t)
 	var busy []*answer
-	for _, key := range s.keys(t, maxInFlight) {
+	each := maxInFlight
+	if _, onCluster := s.client.(*redis.ClusterClient); onCluster {
+		each = maxInFlightOfNode
+	}
+	for _, key := range s.keys(t, each) {
 		busy = append(busy, start(t.Context(), lim, request{key: key, peek: true}))
 		s.gate.Await(t, 1)
 	}

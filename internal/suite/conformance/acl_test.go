@@ -17,6 +17,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
@@ -74,8 +75,13 @@ func TestACLCluster(t *testing.T) {
 	}
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, Username: "limits", Password: "secret", ReadTimeout: time.Minute})
 	defer func() { _ = client.Close() }()
+	var scripts gate.Gate
+	client.AddHook(&scripts)
 	if err := useAll(t.Context(), client, redistest.ClusterClient(t, addrs)); err != nil {
 		t.Error(err)
+	}
+	if scripts.Undeclared() == 0 {
+		t.Error("no script had the keys of several decisions")
 	}
 	for _, node := range nodes {
 		if commands := denied(t, node); len(commands) > 0 {

@@ -144,7 +144,11 @@ func (d *Driven) driven(ctx context.Context, cmd redis.Cmder) redis.Cmder {
 	changed := append([]any(nil), args...)
 	changed[0], changed[1] = "eval", drivenClock+rest
 	changed = append(changed, strconv.FormatInt(d.now.Load(), 10))
-	return redis.NewIntSliceCmd(ctx, changed...)
+	run := redis.NewIntSliceCmd(ctx, changed...)
+	if changed[2] == 0 {
+		run.SetFirstKeyPos(3) // undeclared keys of a server of a Cluster, to which it goes
+	}
+	return run
 }
 
 type noScriptError struct{}

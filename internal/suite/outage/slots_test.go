@@ -13,6 +13,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -22,12 +23,29 @@ import (
 func TestSlotsMove(t *testing.T) {
 	t.Parallel()
 	addrs := redistest.Cluster(t)
-	check.Rounds(t, idleRounds, func(t *check.Round, _ time.Duration) { slotsMove(t, addrs) })
+	check.Rounds(t, idleRounds, func(t *check.Round, _ time.Duration) { slotsMove(t, addrs, 16, 10*time.Millisecond) })
 }
 
-func slotsMove(t *check.Round, addrs []string) {
-	const lasts, keyEvery, users, callers = 3 * time.Second, 30 * time.Millisecond, 30, 16
+// The same where many call, so that nearly all share scripts with decisions on keys of other slots.
+func TestSlotsMoveUnderBatches(t *testing.T) {
+	t.Parallel()
+	addrs := redistest.Cluster(t)
+	check.Rounds(t, idleRounds, func(t *check.Round, _ time.Duration) {
+		shared, calls := slotsMove(t, addrs, 96, 3*time.Millisecond)
+		t.Logf("%d scripts with the keys of several of %d decisions", shared, calls)
+		if shared < 100 {
+			t.Errorf("%d scripts had the keys of several of %d decisions", shared, calls)
+		}
+	})
+}
+
+// slotsMove has callers that pause between two calls. It returns how many scripts had the keys of several decisions, and
+// how many decisions there were.
+func slotsMove(t *check.Round, addrs []string, callers int, pause time.Duration) (int, int64) {
+	const lasts, keyEvery, users = 3 * time.Second, 30 * time.Millisecond, 30
 	client := redistest.ClusterClient(t, addrs)
+	var scripts gate.Gate
+	client.AddHook(&scripts)
 	name := fmt.Sprint("moving", time.Now().UnixNano())
 	l, watch := watched(client, name, core.FailOpen(), core.DenyCache(0),
 		core.FixedWindow(core.PerHour(1e6)), core.TokenBucket(core.PerHour(1e6)), core.SlidingWindowLog(core.PerHour(1e5)))
@@ -52,7 +70,7 @@ func slotsMove(t *check.Round, addrs []string) {
 				if res.Source == core.SourceRedis {
 					byRedis.Add(1)
 				}
-				time.Sleep(10 * time.Millisecond)
+				time.Sleep(pause)
 			}
 		})
 	}
@@ -84,6 +102,7 @@ func slotsMove(t *check.Round, addrs []string) {
 	if least := byRedis.Load() + users; used < least || used > calls.Load()+users {
 		t.Errorf("%d charged, want %d to %d", used, least, calls.Load()+users)
 	}
+	return scripts.Undeclared(), calls.Load()
 }
 
 // moveSlot moves the slot of key to another master, with one of its keys at a time.

@@ -15,12 +15,13 @@ import (
 
 // A Gate is a hook of one client. The zero Gate is open. It is safe for concurrent use.
 type Gate struct {
-	mu      sync.Mutex
-	sent    []int           // how many keys each command or pipeline had
-	evals   int             // how many of them carried the source
-	arrived chan struct{}   // nil: open; else it gets one for each that is held
-	replies bool            // it holds what was answered
-	held    []chan struct{} // in the order in which they came; closed to let one pass
+	mu         sync.Mutex
+	sent       []int           // how many keys each command or pipeline had
+	evals      int             // how many of them carried the source
+	undeclared int             // how many scripts had keys that they did not declare
+	arrived    chan struct{}   // nil: open; else it gets one for each that is held
+	replies    bool            // it holds what was answered
+	held       []chan struct{} // in the order in which they came; closed to let one pass
 }
 
 // crowd is how many may be held before a test has noticed the first.
@@ -50,13 +51,19 @@ func (g *Gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 }
 
 func (g *Gate) pass(send func() error, cmds ...redis.Cmder) error {
-	keys := 0
+	keys, undeclared := 0, 0
 	for _, cmd := range cmds {
-		n, _ := cmd.Args()[2].(int)
+		args := cmd.Args()
+		n, _ := args[2].(int)
+		if n == 0 { // the last argument is how many there are
+			n, _ = args[len(args)-1].(int)
+			undeclared++
+		}
 		keys += n
 	}
 	g.mu.Lock()
 	g.sent = append(g.sent, keys)
+	g.undeclared += undeclared
 	if cmds[0].Name() == "eval" {
 		g.evals++
 	}
@@ -95,7 +102,7 @@ func (g *Gate) hold(tb testing.TB, replies bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.arrived = make(chan struct{}, crowd)
-	g.sent, g.evals, g.replies = nil, 0, replies
+	g.sent, g.evals, g.undeclared, g.replies = nil, 0, 0, replies
 	tb.Cleanup(g.Open)
 }
 
@@ -152,4 +159,12 @@ func (g *Gate) Sent() (keys []int, evals int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.sent), g.evals
+}
+
+// Undeclared returns how many of the scripts since the last Hold had keys that they did not declare: those of a Cluster
+// that have the keys of several decisions.
+func (g *Gate) Undeclared() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.undeclared
 }

@@ -1,0 +1,391 @@
+package coalesce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+// tenEach are several limits of ten units.
+var tenEach = []core.Option{tenPerHour, core.TokenBucket(core.PerHour(10)), core.SlidingWindowLog(core.PerHour(10))}
+
+// keysOfOne returns n keys of one node of a Cluster, of different hash slots, and that node and another one.
+func keysOfOne(t *testing.T, client *redis.ClusterClient, n int) (keys []string, node, other *redis.Client) {
+	t.Helper()
+	slots := map[int64]bool{}
+	for i := 0; len(keys) < n || other == nil; i++ {
+		key := fmt.Sprint("key", i)
+		master, err := client.MasterForKey(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slot := client.ClusterKeySlot(t.Context(), key).Val()
+		switch {
+		case node == nil || node == master && len(keys) < n && !slots[slot]:
+			node, keys, slots[slot] = master, append(keys, key), true
+		case node != master:
+			other = master
+		}
+	}
+	return keys, node, other
+}
+
+// shared returns how many scripts were sent that have the keys of several decisions; where the server does not have the
+// script they are sent twice.
+func (s *backend) shared() int {
+	_, evals := s.gate.Sent()
+	return s.gate.Undeclared() - evals
+}
+
+// A batch of a node of a Cluster is one script, whose keys are of several hash slots: also where limits have different numbers.
+// Those with holds share another script. It would notice batches that are pipelines of scripts, which take Redis twice as long.
+func TestScriptsOfCluster(t *testing.T) {
+	t.Parallel()
+	client := redistest.ClusterClient(t, redistest.Cluster(t))
+	s := onCluster(client)
+	for name, limits := range map[string][]core.Option{"one": {tenPerHour}, "several": tenEach} {
+		t.Run(name, func(t *testing.T) {
+			lim := s.limiter(t, "scripts-"+name, limits...)
+			keys, _, _ := keysOfOne(t, client, 20)
+			var requests []request
+			for i := range 60 {
+				requests = append(requests, request{keys[i%len(keys)], 1, false})
+			}
+			for i, a := range s.batch(t, lim, requests) {
+				a.want(t, fmt.Sprint("caller ", i), true, int64(9-i/len(keys)))
+			}
+			if sent, _ := s.gate.Sent(); sent[len(sent)-1] != 60*len(limits) || s.shared() != 1 {
+				t.Errorf("scripts of %v keys, %d without declared ones; want one of all 60 decisions", sent, s.shared())
+			}
+
+			busy := s.occupy(t, lim)
+			var all []*answer
+			for i, key := range keys {
+				numbers := []core.Limit{core.FixedWindow(core.PerHour(int64(100 + i)))}
+				if len(limits) > 1 {
+					numbers = append(numbers, core.TokenBucket(core.PerHour(1000)), core.SlidingWindowLog(core.PerHour(1000)))
+				}
+				own, err := lim.With(numbers...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, enqueue(t.Context(), t, own, request{key, 1, false}))
+			}
+			s.gate.Open()
+			for i, a := range append(all, busy...) {
+				if a.await(t); i < len(all) {
+					a.want(t, fmt.Sprint("of other numbers, caller ", i), true, int64(100+i-4))
+				}
+			}
+			if s.shared() != 1 {
+				t.Errorf("%d scripts without declared keys, want one for limits of different numbers", s.shared())
+			}
+
+			busy = s.occupy(t, lim)
+			reserved := make(chan error, len(keys))
+			for _, key := range keys {
+				ctx := &waitContext{Context: t.Context(), waiting: make(chan struct{})}
+				go func() {
+					res, err := lim.Reserve(ctx, "held-"+key+"{"+key+"}", 1)
+					if err == nil && !res.Allowed {
+						err = errors.New("it was denied")
+					}
+					reserved <- err
+				}()
+				check.Receive(t, "a Reserve waits", ctx.waiting)
+			}
+			s.gate.Open()
+			for range keys {
+				if err := <-reserved; err != nil {
+					t.Error(err)
+				}
+			}
+			for _, a := range busy {
+				a.await(t)
+			}
+			if s.shared() == 0 {
+				t.Error("no script without declared keys for calls that hold")
+			}
+		})
+	}
+}
+
+// Two slots move at the same time, as redis-cli moves many, and the key of one of them has not moved yet. Decisions on the
+// keys of both share a batch. It would notice a script that is redirected to where the first key is: there the other
+// key would be looked for too, not be found, and be decided on as a new one.
+func TestTwoSlotsMove(t *testing.T) {
+	t.Parallel()
+	client := redistest.ClusterClient(t, redistest.Cluster(t))
+	s := onCluster(client)
+	lim := s.limiter(t, "two", tenPerHour)
+	keys, from, to := keysOfOne(t, client, 3)
+	fresh, charged, stays := keys[0], keys[1], keys[2]
+	for i, a := range s.batch(t, lim, []request{{charged, 7, false}, {stays, 1, false}}) {
+		a.want(t, "at home", true, []int64{3, 9}[i])
+	}
+	source, target := id(t, from), id(t, to)
+	for _, key := range []string{fresh, charged} {
+		slot := client.ClusterKeySlot(t.Context(), key).Val()
+		for node, args := range map[*redis.Client][]any{to: {"importing", source}, from: {"migrating", target}} {
+			if err := node.Do(t.Context(), append([]any{"cluster", "setslot", slot}, args...)...).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	requests := []request{{fresh, 1, false}, {charged, 3, false}, {stays, 1, false}, {charged, 3, false}, {fresh, 1, false}}
+	left, admitted := map[string]int64{}, map[string]int{}
+	for i, a := range s.batch(t, lim, requests) {
+		if a.await(t); a.err != nil {
+			t.Errorf("%+v: %v", requests[i], a.err)
+		}
+		if a.Allowed {
+			admitted[requests[i].key]++
+		}
+		left[requests[i].key] = a.Remaining
+	}
+	if s.shared() != 1 {
+		t.Errorf("%d scripts without declared keys, want the batch", s.shared())
+	}
+	if admitted[fresh] != 2 || admitted[charged] != 1 || admitted[stays] != 1 || left[charged] != 0 || left[stays] != 8 {
+		t.Errorf("admitted were %v, and %v remain; want one of the two on %s, for which 3 remained", admitted, left, charged)
+	}
+	for _, a := range s.batch(t, lim, []request{{fresh, 1, false}}) {
+		a.want(t, "a batch of one, whose slot moves", true, 7)
+	}
+	if res, err := lim.Peek(t.Context(), fresh); err != nil || res.Remaining != 7 {
+		t.Errorf("%d remain of the key that was new, %v; want 7", res.Remaining, err)
+	}
+}
+
+// A decision that is the only one of its batch has one of its keys here and others where its slot moves to: both nodes say that it
+// is to be tried again, and it is, until they are together.
+func TestKeysOfOneDecisionApart(t *testing.T) {
+	t.Parallel()
+	client := redistest.ClusterClient(t, redistest.Cluster(t))
+	s := onCluster(client)
+	lim := s.limiter(t, "apart", tenEach...)
+	keys, from, to := keysOfOne(t, client, 1)
+	for _, a := range s.batch(t, lim, []request{{keys[0], 1, false}}) {
+		a.want(t, "at home", true, 9)
+	}
+	slot, source, target := client.ClusterKeySlot(t.Context(), keys[0]).Val(), id(t, from), id(t, to)
+	do := func(node *redis.Client, args ...any) {
+		t.Helper()
+		if err := node.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+	}
+	do(to, "cluster", "setslot", slot, "importing", source)
+	do(from, "cluster", "setslot", slot, "migrating", target)
+	stored := from.ClusterGetKeysInSlot(t.Context(), int(slot), 10).Val()
+	if len(stored) != len(tenEach) {
+		t.Fatalf("%v are stored, want a key of each of %d limits", stored, len(tenEach))
+	}
+	do(from, "migrate", redisHost(to), redisPort(to), stored[0], 0, 5000)
+	busy := s.occupy(t, lim)
+	a := enqueue(t.Context(), t, lim, request{keys[0], 1, false})
+	s.gate.Release(t, len(busy))
+	s.gate.Await(t, 1) // the batch
+	s.gate.Release(t, 1)
+	s.gate.Await(t, 1) // the second attempt
+	s.gate.Open()
+	for _, key := range stored[1:] {
+		do(from, "migrate", redisHost(to), redisPort(to), key, 0, 5000)
+	}
+	a.want(t, "when its keys are together", true, 8)
+	for _, a := range busy {
+		a.await(t)
+	}
+}
+
+// A rewriting is a hook that changes the scripts whose keys are not declared, and counts the checks whether nodes run such.
+type rewriting struct {
+	script func(string) string
+	checks atomic.Int32
+}
+
+// DialHook changes nothing.
+func (w *rewriting) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook changes a script.
+func (w *rewriting) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		w.rewrite(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook changes a check, and counts it once it was answered.
+func (w *rewriting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if w.rewrite(cmd) {
+				defer w.checks.Add(1)
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func (w *rewriting) rewrite(cmd redis.Cmder) bool {
+	args := cmd.Args()
+	source, ok := args[1].(string)
+	if !ok || cmd.Name() != "eval" || fmt.Sprint(args[2]) != "0" {
+		return false
+	}
+	args[1] = w.script(source)
+	return true
+}
+
+// A node of a Cluster that does not run scripts with keys of several slots is found out once, with keys that are no user's. Its
+// batches are pipelines, from then on without another attempt.
+func TestUndeclaredRefused(t *testing.T) {
+	t.Parallel()
+	addrs := redistest.Cluster(t)
+	for name, script := range map[string]func(string) string{
+		// After this line Redis 7 allows keys of one slot only. (Redis 6.0 cannot read it.)
+		"refused": func(source string) string { return "#!lua\n" + source },
+		// As where the script is run by one of several parts of the server.
+		"unseen":    func(source string) string { return strings.ReplaceAll(source, "'GET', key", "'GET', key .. 'other'") },
+		"unchanged": func(source string) string { return strings.ReplaceAll(source, "'SET', key", "'SET', key .. 'other'") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := redistest.ClusterClient(t, addrs)
+			s := newBackend(client, 3)
+			hook := &rewriting{script: script}
+			client.AddHook(hook)
+			s.known = true // and not what findOut waits for
+			lim := s.limiter(t, name, tenPerHour)
+			keys, _, _ := keysOfOne(t, client, 5)
+			for round := range int64(8) {
+				var requests []request
+				for _, key := range keys {
+					requests = append(requests, request{key, 1, false})
+				}
+				for _, a := range s.batch(t, lim, requests) {
+					a.want(t, fmt.Sprint("round ", round), true, 9-round)
+				}
+				if sent, _ := s.gate.Sent(); s.gate.Undeclared() != 0 || !slices.Contains(sent, len(keys)) {
+					t.Errorf("round %d: scripts of %v keys, %d without declared ones; want a pipeline", round, sent, s.gate.Undeclared())
+				}
+				check.Eventually(t, "the node is found out", func() bool { return hook.checks.Load() > 0 })
+				if round >= 4 {
+					time.Sleep(1100 * time.Millisecond) // where it is not known the next check is made after a second
+				}
+			}
+			if n := int(hook.checks.Load()); n > s.nodes {
+				t.Errorf("%d checks, want one for each node", n)
+			}
+		})
+	}
+}
+
+// Of the decisions of a batch one may fail: here the user may not touch its key. It is the only one to do so, and each of the
+// others is charged once.
+func TestForbiddenKeyOfCluster(t *testing.T) {
+	t.Parallel()
+	client := redistest.ClusterClient(t, redistest.Cluster(t))
+	s := onCluster(client)
+	for name, limits := range map[string][]core.Option{"one": {tenPerHour}, "several": tenEach} {
+		t.Run(name, func(t *testing.T) {
+			lim := s.limiter(t, "forbidden-"+name, limits...)
+			keys, node, _ := keysOfOne(t, client, 4)
+			busy := s.occupy(t, lim)
+			var all []*answer
+			for _, key := range append(keys, keys...) {
+				all = append(all, enqueue(t.Context(), t, lim, request{key, 1, false}))
+			}
+			s.gate.Release(t, len(busy))
+			for _, a := range busy {
+				a.await(t)
+			}
+			s.gate.Await(t, 1) // the batch
+			rules := []any{"acl", "setuser", "default", "resetkeys"}
+			for _, key := range append(slices.Clone(keys[:2]), keys[3]) {
+				rules = append(rules, "~rl:forbidden-"+name+":{"+key+"}*")
+			}
+			if err := node.Do(t.Context(), rules...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			defer s.doAll(t, "acl", "setuser", "default", "allkeys")
+			s.gate.Open()
+			for i, a := range all {
+				if keys[i%4] != keys[2] {
+					a.want(t, fmt.Sprint("caller ", i), true, int64(9-i/4))
+					continue
+				}
+				a.wantUnavailable(t, fmt.Sprint("caller ", i))
+				if a.err != nil && !strings.Contains(a.err.Error(), "permission") {
+					t.Errorf("caller %d: %v; want what Redis said", i, a.err)
+				}
+			}
+			if s.shared() != 1 {
+				t.Errorf("%d scripts without declared keys, want the batch", s.shared())
+			}
+			for _, key := range append(slices.Clone(keys[:2]), keys[3]) {
+				if res, err := lim.Peek(t.Context(), key); err != nil || res.Remaining != 8 {
+					t.Errorf("%s: %d remain, %v; want 8", key, res.Remaining, err)
+				}
+			}
+		})
+	}
+}
+
+// A decision that fails after it was charged is not made again, and the others of its batch are made: here no user may set
+// the expiry of a log.
+func TestFailsAfterCharge(t *testing.T) {
+	t.Parallel()
+	for on, open := range backends() {
+		s := open(t)
+		for name, limits := range map[string][]core.Option{
+			"one": {core.SlidingWindowLog(core.PerHour(10))}, "several": {tenPerHour, core.SlidingWindowLog(core.PerHour(10))},
+		} {
+			t.Run(on+"/"+name, func(t *testing.T) {
+				lim := s.limiter(t, "half-"+name, limits...)
+				busy := s.occupy(t, lim)
+				keys := s.keys(t, 3)
+				var all []*answer
+				for _, key := range append(keys, keys...) {
+					all = append(all, enqueue(t.Context(), t, lim, request{key, 1, false}))
+				}
+				peek := enqueue(t.Context(), t, lim, request{keys[0], 1, true})
+				s.doAll(t, "acl", "setuser", "default", "-pexpireat")
+				s.gate.Open()
+				for _, a := range append(busy, all...) {
+					a.await(t)
+				}
+				for i, a := range all {
+					a.wantUnavailable(t, fmt.Sprint("caller ", i))
+				}
+				peek.want(t, "the other of the batch", true, 8)
+				s.doAll(t, "acl", "setuser", "default", "+pexpireat")
+				for _, key := range keys {
+					check.Eventually(t, "Redis decides again", func() bool {
+						res, err := lim.Peek(t.Context(), key)
+						return err == nil && res.Source == core.SourceRedis
+					})
+					res, err := lim.Peek(t.Context(), key)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for limit := range res.All() {
+						if limit.Remaining != 8 {
+							t.Errorf("%s: %d remain of %s, want 8", key, limit.Remaining, limit.Name)
+						}
+					}
+				}
+			})
+		}
+	}
+}
