@@ -65,6 +65,25 @@ stop() {
 	pids=("${left[@]}")
 }
 
+# start_redis [ARGUMENT...]: starts a redis-server on a free port, and sets pid and port.
+start_redis() {
+	local tries polls
+	for ((tries = 0; tries < 10; tries++)); do
+		port=$((10000 + RANDOM % 20000)) # below those that Linux gives to outgoing connections
+		start redis redis-server "$@" --bind 127.0.0.1 --port "$port" --save '' --appendonly no --dir "$work"
+		for ((polls = 0; polls < 100; polls++)); do
+			kill -0 "$pid" 2>/dev/null || break # the port was taken: another one
+			# Its own process id: at a taken port somebody else would answer.
+			if [[ $(timeout 2 redis-cli -h 127.0.0.1 -p "$port" info server 2>/dev/null || true) == *"process_id:$pid"$'\r'* ]]; then
+				return 0
+			fi
+			sleep 0.1
+		done
+		stop "$pid"
+	done
+	fail "redis-server does not start"
+}
+
 # start_app LOG BINARY [FLAG...]: starts an example app on a free port, and sets pid and url.
 start_app() {
 	local tries

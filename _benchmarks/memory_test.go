@@ -15,7 +15,7 @@ import (
 	ululememory "github.com/ulule/limiter/v3/drivers/store/memory"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/demo/embedded"
+	"github.com/redislimit/redislimit/internal/testkit/mini"
 )
 
 // BenchmarkMemory measures a decision in the memory of the process over 10,000 keys,
@@ -97,11 +97,7 @@ func httprateInMemory(*testing.B) limiter {
 // BenchmarkDenyCache measures the denial of a key that was just denied. Redis is asked
 // once a second.
 func BenchmarkDenyCache(b *testing.B) {
-	server, err := embedded.Start()
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(server.Close)
+	server := mini.Redis(b)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	b.Cleanup(func() { _ = client.Close() })
 	lim := core.MustNew(client, "api", core.TokenBucket(core.PerDay(1)), core.Timeout(10*time.Second), core.FailClosed())

@@ -1,57 +1,88 @@
-// Command fiber serves three rate-limited routes with Fiber. Without -redis it
-// starts an embedded Redis, so that "go run ./_examples/fiber" needs nothing else.
+// Command fiber limits requests with Fiber: by address, by user and by API key. It is one
+// file, to be copied: in a module of yours, "go mod tidy && go run ." runs it. Without
+// -redis it starts an embedded Redis, so that "go run ./_examples/fiber" needs nothing else.
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
+	"flag"
+	"fmt"
+	"log"
 	"net"
+	"net/url"
+	"os"
+	"os/signal"
+	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/gofiber/fiber/v2"
+	"github.com/redis/go-redis/v9"
 
+	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
 	fiberlimit "github.com/redislimit/redislimit/fiber"
-	"github.com/redislimit/redislimit/internal/demo"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
 func main() {
-	demo.Main("fiber", func(app *demo.App) demo.Server { return server{routes(app)} })
+	rdb, listener := start()
+	app := routes(rdb)
+	serve(listener, app.Listener, app.ShutdownWithContext)
 }
 
-func routes(app *demo.App) *fiber.App {
-	byIP := fiberlimit.Middleware(app.Home, keyfunc.IP())
-	byUser := fiberlimit.Middleware(app.User, keyfunc.User("user"))
-	byKey := fiberlimit.Middleware(app.APIKey, keyfunc.APIKey("X-API-Key", keyfunc.Known(demo.Issued)))
+// try is printed at the start.
+const try = `
+10 requests in 10 seconds from each address, so that the last of these 12 are denied with 429:
+  for i in $(seq 12); do curl -s -o /dev/null -w '%{http_code}\n' URL/; done
+  curl -i URL/
+5 requests a minute by each user:
+  curl -i -u alice:any URL/user
+5 a second and 20 a minute with each API key:
+  curl -i -H 'X-API-Key: demo-key-1' URL/key
+`
 
-	f := fiber.New(fiber.Config{DisableStartupMessage: true, ErrorHandler: problem})
-	f.Get("/", byIP, say("hello"))
-	f.Get("/user", authenticate, byUser, say("hello, user"))
-	f.Get("/key", byKey, say("hello, key"))
-	f.Get("/healthz", say("ok"))
-	return f
+func routes(rdb core.Client) *fiber.App {
+	patient := core.Timeout(5 * time.Second) // for busy laptops; the default is right for services
+	home := core.MustNew(rdb, "demo-home", core.TokenBucket(core.Per(10, 10*time.Second)), patient)
+	user := core.MustNew(rdb, "demo-user", core.FixedWindow(core.PerMinute(5)), patient)
+	apiKey := core.MustNew(rdb, "demo-key", core.GCRA(core.PerSecond(5)), core.SlidingWindowLog(core.PerMinute(20)), patient)
+
+	byIP := fiberlimit.Middleware(home, keyfunc.IP())
+	byUser := fiberlimit.Middleware(user, keyfunc.User("user"))
+	byKey := fiberlimit.Middleware(apiKey, keyfunc.APIKey("X-API-Key", keyfunc.Known(issued)))
+
+	app := fiber.New(fiber.Config{DisableStartupMessage: true, ErrorHandler: problem})
+	app.Get("/", byIP, say("hello"))
+	app.Get("/user", authenticate, byUser, say("hello, user"))
+	app.Get("/key", byKey, say("hello, key"))
+	app.Get("/healthz", say("ok"))
+	return app
 }
 
 func say(text string) fiber.Handler {
 	return func(c *fiber.Ctx) error { return c.SendString(text + "\n") }
 }
 
-// authenticate puts the user into the context. It accepts any password, because it is a demo.
+// authenticate accepts any password.
 func authenticate(c *fiber.Ctx) error {
 	encoded := strings.TrimPrefix(c.Get(fiber.HeaderAuthorization), "Basic ")
 	credentials, _ := base64.StdEncoding.DecodeString(encoded)
 	user, _, _ := strings.Cut(string(credentials), ":")
 	if user == "" {
-		c.Set(fiber.HeaderWWWAuthenticate, demo.Challenge)
+		c.Set(fiber.HeaderWWWAuthenticate, `Basic realm="demo"`)
 		return fiber.ErrUnauthorized
 	}
 	c.Locals("user", user)
 	return c.Next()
 }
 
-// problem renders every error, those of the limiter included, as problem details.
+// problem renders every error, those of the limiters included, as problem details.
 func problem(c *fiber.Ctx, err error) error {
 	status := fiber.StatusInternalServerError
 	if known := (*fiber.Error)(nil); errors.As(err, &known) {
@@ -61,8 +92,101 @@ func problem(c *fiber.Ctx, err error) error {
 	return c.Status(status).Send(guard.Problem(status, err))
 }
 
-// A server makes a demo.Server of a Fiber app.
-type server struct{ app *fiber.App }
+// issued reports whether an API key is one that this service has issued.
+func issued(key string) bool { return key == "demo-key-1" || key == "demo-key-2" }
 
-func (s server) Serve(l net.Listener) error         { return s.app.Listener(l) }
-func (s server) Shutdown(ctx context.Context) error { return s.app.ShutdownWithContext(ctx) }
+// What follows is not about limits: flags, the connection to Redis, start and stop.
+
+// start reads the flags, connects to Redis and listens.
+func start() (redis.UniversalClient, net.Listener) {
+	log.SetFlags(0)
+	addr := flag.String("addr", "127.0.0.1:8080", "`address` to listen on")
+	redisURL := flag.String("redis", "", "`URL` of Redis, such as redis://localhost:6379; for a Cluster with ?addr=host:port,\n"+
+		"for Sentinels with ?master_name=name; default $REDIS_URL, or else an embedded Redis")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		log.Fatalf("%q is not a flag; -help lists the flags", flag.Arg(0))
+	}
+	rdb, err := connect(cmp.Or(*redisURL, os.Getenv("REDIS_URL")))
+	if err != nil {
+		log.Fatal("-redis: ", err)
+	}
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Fatal(err, "; choose another address, such as -addr 127.0.0.1:8081")
+	}
+	host, port, _ := net.SplitHostPort(listener.Addr().String()) // a TCP address can be split
+	if net.ParseIP(host).IsUnspecified() {
+		host = "localhost"
+	}
+	at := "http://" + net.JoinHostPort(host, port)
+	fmt.Printf("Listening on %s, try:\n%s", at, strings.ReplaceAll(try, "URL", at))
+	return rdb, listener
+}
+
+// connect opens the Redis at a URL. If the URL is empty, it starts one in this process.
+func connect(redisURL string) (redis.UniversalClient, error) {
+	if redisURL == "" {
+		if strconv.IntSize == 32 {
+			return nil, errors.New("needed in a 32-bit program: the embedded Redis (miniredis) cuts times to 32 bits there")
+		}
+		embedded, err := miniredis.Run()
+		if err != nil {
+			return nil, err
+		}
+		embedded.ClockTTL(true) // keys expire
+		redisURL = "redis://" + embedded.Addr()
+		fmt.Println("No -redis given: using an embedded Redis (miniredis) in this process. Its counts end with it.")
+	}
+	rdb, err := open(redisURL)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := rdb.Ping(ctx).Err(); err != nil {
+		return nil, fmt.Errorf("no answer: %w", err)
+	}
+	return rdb, nil
+}
+
+func open(redisURL string) (redis.UniversalClient, error) {
+	u, err := url.Parse(redisURL)
+	if err != nil || !strings.Contains(redisURL, "://") {
+		return nil, errors.New("not a URL such as redis://localhost:6379") // err would show the password
+	}
+	switch query := u.Query(); {
+	case query.Has("master_name"):
+		options, err := redis.ParseFailoverURL(redisURL)
+		if err != nil {
+			return nil, err
+		}
+		return redis.NewFailoverClient(options), nil
+	case query.Has("addr"):
+		options, err := redis.ParseClusterURL(redisURL)
+		if err != nil {
+			return nil, err
+		}
+		return redis.NewClusterClient(options), nil
+	}
+	options, err := redis.ParseURL(redisURL)
+	if err != nil {
+		return nil, err
+	}
+	return redis.NewClient(options), nil
+}
+
+// serve serves until SIGINT or SIGTERM, and then lets requests in flight finish.
+func serve(l net.Listener, serve func(net.Listener) error, shutdown func(context.Context) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	go func() {
+		if err := serve(l); ctx.Err() == nil {
+			log.Fatal(err)
+		}
+	}()
+	<-ctx.Done()
+	stop() // a second signal ends the program at once
+	if err := shutdown(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+}

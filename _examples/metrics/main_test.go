@@ -12,8 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redislimit/redislimit/internal/demo"
-	"github.com/redislimit/redislimit/internal/demo/embedded"
+	"github.com/redislimit/redislimit/internal/testkit/mini"
 )
 
 // A server is the example, running in this process.
@@ -23,24 +22,20 @@ type server struct {
 	t *testing.T
 }
 
-// start starts the example with an embedded Redis. stop stops that Redis.
-func start(t *testing.T) (s server, stop func()) {
+// run runs the example with an embedded Redis. stop stops that Redis.
+func run(t *testing.T) (s server, stop func()) {
 	t.Helper()
-	redis, err := embedded.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(redis.Close)
+	redis := mini.Redis(t)
 	telemetry, metrics, err := prometheusMetrics()
 	if err != nil {
 		t.Fatal(err)
 	}
-	app, err := demo.Start("metrics", []string{"-redis", "redis://" + redis.Addr()}, io.Discard, telemetry)
+	rdb, err := connect("redis://" + redis.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = app.Close() })
-	s = server{httptest.NewServer(routes(app, metrics)), t}
+	t.Cleanup(func() { _ = rdb.Close() })
+	s = server{httptest.NewServer(routes(rdb, metrics, telemetry)), t}
 	t.Cleanup(s.Close)
 	return s, redis.Close
 }
@@ -105,7 +100,7 @@ func (s server) want(want map[string]string) {
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	s, stop := start(t)
+	s, stop := run(t)
 	s.times(8, "/user", "alice") // 5 a minute; the deny cache repeats the denial
 	s.times(1, "/key", "")       // no key: counted by peer
 	s.want(map[string]string{
@@ -153,7 +148,7 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, stop := start(t)
+	s, stop := run(t)
 	s.times(7, "/user", "alice")
 	s.times(1, "/key", "")
 	stop()

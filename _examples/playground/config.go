@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -29,6 +31,25 @@ type config struct {
 }
 
 func defaults() config { return config{Rate: 10, Burst: 10, Traffic: 15, Shape: boundary} }
+
+// configOf returns the configuration in the query of a page's address, where what is
+// not given has its default.
+func configOf(query url.Values) (config, error) {
+	c := defaults()
+	for name, value := range map[string]*int64{"rate": &c.Rate, "burst": &c.Burst, "traffic": &c.Traffic} {
+		if !query.Has(name) {
+			continue
+		}
+		var err error
+		if *value, err = strconv.ParseInt(query.Get(name), 10, 64); err != nil {
+			return config{}, fmt.Errorf("%s is %.40q: want a number", name, query.Get(name))
+		}
+	}
+	if query.Has("shape") {
+		c.Shape = shape(query.Get("shape"))
+	}
+	return c, c.validate()
+}
 
 // readConfig reads the changes that a page makes to c.
 func readConfig(r io.Reader, c config) (config, error) {

@@ -17,12 +17,13 @@ type hello struct {
 	Config config  `json:"config"`
 	At     float64 `json:"at"` // by Redis's clock, like all instants: ms since the Unix epoch
 
-	Algorithms []described `json:"algorithms"` // in the order of the page
+	Lanes []described `json:"lanes"` // in the order of the page
 }
 
-// described is what the page must know of an algorithm to draw it.
+// described is what the page must know of a lane to draw it.
 type described struct {
 	Name    string `json:"name"`
+	Group   string `json:"group"`
 	Bucket  bool   `json:"bucket"`  // its capacity is the burst
 	Delays  bool   `json:"delays"`  // it holds what it admits until its turn has come
 	Windows bool   `json:"windows"` // it counts in windows, which begin at multiples of the period
@@ -30,38 +31,54 @@ type described struct {
 
 // changed reports a new configuration, and when it took effect.
 type changed struct {
-	Config config  `json:"config"`
-	At     float64 `json:"at"`
+	Config config            `json:"config"`
+	At     float64           `json:"at"`
+	Code   map[string]string `json:"code"` // a Go program with the limit, by lane
+}
+
+// An outage reports that Redis was "stopped" or "started" by the page, or that the
+// limiters have "noticed" it, or that it is "over" because Redis answers them again.
+type outage struct {
+	State string  `json:"state"`
+	At    float64 `json:"at"`
 }
 
 // A decision is a limiter's decision on one request.
 type decision struct {
-	Algorithm string  `json:"algorithm"`
-	Client    string  `json:"client"`
-	By        string  `json:"by"` // "traffic" or "hand"
-	At        float64 `json:"at"`
-	Allowed   bool    `json:"allowed"`
-	Delay     float64 `json:"delay"` // ms
-	Limit     int64   `json:"limit"`
-	Remaining int64   `json:"remaining"`
-	Used      float64 `json:"used"` // units, including this request
-	Source    string  `json:"source"`
+	Lane    string  `json:"lane"`
+	Client  string  `json:"client"`
+	By      string  `json:"by"` // "traffic" or "hand"
+	At      float64 `json:"at"`
+	Allowed bool    `json:"allowed"`
+	Delay   float64 `json:"delay"` // ms
+	Used    float64 `json:"used"`  // units, including this request; -1 if nobody counts
+	Source  string  `json:"source"`
+}
+
+// counted reports how many decisions of a lane with leases were made since the last such
+// event, by who made them.
+type counted struct {
+	Lane   string  `json:"lane"`
+	At     float64 `json:"at"`
+	Leased int64   `json:"leased"` // this process, which has leased units
+	Redis  int64   `json:"redis"`
+	Other  int64   `json:"other"` // the outage policy
 }
 
 // A response is the response to one request of the traffic.
 type response struct {
-	Algorithm string   `json:"algorithm"`
-	Client    string   `json:"client"`
-	By        string   `json:"by"`
-	Status    int      `json:"status"`
-	Header    []string `json:"header"`
-	Body      string   `json:"body"`
+	Lane   string   `json:"lane"`
+	Client string   `json:"client"`
+	By     string   `json:"by"`
+	Status int      `json:"status"`
+	Header []string `json:"header"`
+	Body   string   `json:"body"`
 }
 
 // levels reports how much of each limit is used, also between decisions.
 type levels struct {
 	Client string           `json:"client"`
-	Levels map[string]level `json:"levels"` // by algorithm
+	Levels map[string]level `json:"levels"` // by lane
 }
 
 // A level is how much of a limit was used at an instant, in units.
@@ -72,15 +89,17 @@ type level struct {
 
 func (hello) name() string    { return "hello" }
 func (changed) name() string  { return "changed" }
+func (outage) name() string   { return "outage" }
 func (decision) name() string { return "decision" }
 func (response) name() string { return "response" }
 func (levels) name() string   { return "levels" }
+func (counted) name() string  { return "counted" }
 
-// patience is how long a page may take to read the events.
-const patience = 10 * time.Second
+// pageTimeout is how long a page may take to read the events.
+const pageTimeout = 10 * time.Second
 
-// stream writes events to a page until done is closed or the page does not read.
-func stream(w http.ResponseWriter, events <-chan event, done <-chan struct{}) error {
+// send writes events to a page until done is closed or the page does not read.
+func send(w http.ResponseWriter, events <-chan event, done <-chan struct{}) error {
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream; charset=utf-8")
 	header.Set("Cache-Control", "no-store")
@@ -96,7 +115,7 @@ func stream(w http.ResponseWriter, events <-chan event, done <-chan struct{}) er
 		for range len(events) { // the events that are waiting, in the same packet
 			writeEvent(&buf, <-events)
 		}
-		if err := out.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		if err := out.SetWriteDeadline(time.Now().Add(pageTimeout)); err != nil {
 			return err
 		}
 		if _, err := buf.WriteTo(w); err != nil {

@@ -11,17 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/demo/embedded"
+	"github.com/redislimit/redislimit/internal/testkit/mini"
 )
 
 // embeddedRedis starts the embedded Redis of the playground.
 func embeddedRedis(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	t.Helper()
-	server, err := embedded.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
+	server := mini.Redis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	return server, client
@@ -35,9 +31,9 @@ func TestAttackOnEachAlgorithm(t *testing.T) {
 	admitted := make(map[string][]time.Duration)
 	c := defaults()
 	var now time.Duration
-	lanes, err := newLanes(client, "test", c, func(_ hit, d decision) {
+	lanes, err := newLanes(&backend{client: client, timeout: time.Minute}, "test", c, time.Now, func(_ hit, d decision) {
 		if d.Allowed {
-			admitted[d.Algorithm] = append(admitted[d.Algorithm], now+time.Duration(d.Delay*float64(time.Millisecond)))
+			admitted[d.Lane] = append(admitted[d.Lane], now+time.Duration(d.Delay*float64(time.Millisecond)))
 		}
 	}, core.DenyCache(0)) // it would use the real clock
 	if err != nil {
@@ -48,10 +44,10 @@ func TestAttackOnEachAlgorithm(t *testing.T) {
 		for _, a := range c.arrivals(n) {
 			now = time.Duration(n)*period + a.at
 			server.SetTime(start.Add(now))
-			for _, l := range lanes {
-				if l.kind.Delays { // its handler would hold the request in real time
+			for _, l := range streams(c, lanes)[algorithms].lanes {
+				if l.variant.Kind.Delays { // its handler would hold the request in real time
 					if r, err := l.limiter.Allow(t.Context(), keyOf(a.client)); err == nil && r.Allowed {
-						admitted[l.algorithm] = append(admitted[l.algorithm], now+r.Delay)
+						admitted[l.name] = append(admitted[l.name], now+r.Delay)
 					}
 					continue
 				}
@@ -67,13 +63,13 @@ func TestAttackOnEachAlgorithm(t *testing.T) {
 		"gcra":                   {10, 13},
 		"leaky_bucket":           {10, 10},
 	}
-	for _, l := range lanes {
-		want, ok := bounds[l.algorithm]
+	for _, l := range streams(c, lanes)[algorithms].lanes {
+		want, ok := bounds[l.name]
 		if !ok {
 			want = [2]int{10, 20} // no algorithm denies what is within its limit, or admits more than twice of it
 		}
-		if got := mostInAPeriod(admitted[l.algorithm]); got < want[0] || got > want[1] {
-			t.Errorf("%s: %d admitted in one period, want %d to %d", l.algorithm, got, want[0], want[1])
+		if got := mostInAPeriod(admitted[l.name]); got < want[0] || got > want[1] {
+			t.Errorf("%s: %d admitted in one period, want %d to %d", l.name, got, want[0], want[1])
 		}
 	}
 	served := admitted["leaky_bucket"]
@@ -101,7 +97,7 @@ func TestLaneAnswersAsTheMiddlewareDoes(t *testing.T) {
 	_, client := embeddedRedis(t)
 	var observed []decision
 	c := config{Rate: 2, Burst: 2, Traffic: 1, Shape: byHand}
-	lanes, err := newLanes(client, "test", c, func(_ hit, d decision) { observed = append(observed, d) })
+	lanes, err := newLanes(&backend{client: client, timeout: time.Minute}, "test", c, time.Now, func(_ hit, d decision) { observed = append(observed, d) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,12 +120,12 @@ func TestLaneAnswersAsTheMiddlewareDoes(t *testing.T) {
 	if a := gcra.serve(t.Context(), hit{clientB, "traffic"}); a.status != http.StatusOK {
 		t.Errorf("another client: status %d", a.status)
 	}
-	if len(observed) != 4 || observed[0].Algorithm != "gcra" || !observed[0].Allowed || observed[2].Allowed || observed[3].Client != clientB || observed[0].Source != "redis" {
+	if len(observed) != 4 || observed[0].Lane != "gcra" || !observed[0].Allowed || observed[2].Allowed || observed[3].Client != clientB || observed[0].Source != "redis" {
 		t.Errorf("observed: %+v", observed)
 	}
 	// With another configuration of the same session, used units stay used.
 	c.Rate = 3
-	lanes, err = newLanes(client, "test", c, func(hit, decision) {})
+	lanes, err = newLanes(&backend{client: client, timeout: time.Minute}, "test", c, time.Now, func(hit, decision) {})
 	if err != nil {
 		t.Fatal(err)
 	}

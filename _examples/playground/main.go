@@ -34,7 +34,11 @@ func main() {
 // build makes the server. When a shutdown begins, it cancels the streams and the
 // requests that a leaky bucket holds: they would last longer than the shutdown waits.
 func build(app *demo.App) (demo.Server, error) {
-	page, err := newPlayground(app.Redis)
+	client := app.Redis
+	if app.Embedded {
+		client = nil // each page has one of its own, which it can stop
+	}
+	page, err := newPlayground(client)
 	if err != nil {
 		return nil, err
 	}

@@ -6,16 +6,43 @@ import (
 	"time"
 )
 
-// traffic yields each arrival at its time, until ctx ends. Windows begin at multiples
-// of the period since the Unix epoch, like those of an aligned limit.
-func (c config) traffic(ctx context.Context, clock func() time.Time) iter.Seq[arrival] {
+// A stream is traffic, and the lanes that get it.
+type stream struct {
+	config
+
+	lanes []*lane
+}
+
+// streams returns the traffic of each group: for the algorithms that of the page's
+// controls, for the outage policies a steady one of twice the limit, so that each shows
+// at once, and for leases one that makes a key hot.
+func streams(c config, lanes []*lane) map[string]*stream {
+	all := map[string]*stream{
+		algorithms: {config: c},
+		policies:   {config: config{Rate: c.Rate, Traffic: 2 * c.Rate, Shape: steady}},
+		leases:     {config: config{Rate: 2 * hotTraffic, Traffic: hotTraffic, Shape: steady}},
+	}
+	for _, l := range lanes {
+		all[l.group].lanes = append(all[l.group].lanes, l)
+	}
+	return all
+}
+
+// A moment is a request of the traffic and its time.
+type moment struct {
+	at     time.Time
+	client string
+}
+
+// traffic yields each request from an instant on, at its time, until ctx ends. start is
+// the beginning of its first window.
+func (c config) traffic(ctx context.Context, start, from time.Time, clock func() time.Time) iter.Seq[arrival] {
 	return func(yield func(arrival) bool) {
-		// If too little of this window is left for an attack, it begins in the next one.
-		start := windowOf(clock().Add(headStart))
 		for n := int64(0); ; n++ {
 			for _, a := range c.arrivals(n) {
-				wait := start.Add(a.at).Sub(clock())
-				if wait < -tooLate {
+				at := start.Add(a.at)
+				wait := at.Sub(clock())
+				if at.Before(from) || wait < -tooLate {
 					continue
 				}
 				if !sleep(ctx, wait) || !yield(a) {
@@ -29,6 +56,27 @@ func (c config) traffic(ctx context.Context, clock func() time.Time) iter.Seq[ar
 		}
 	}
 }
+
+// between returns the requests from an instant until another, of traffic whose first
+// window begins at start, as if it had always been there.
+func (c config) between(from, until, start time.Time) []moment {
+	var list []moment
+	n := int64(from.Sub(start)/period) - 1
+	for at := start.Add(time.Duration(n) * period); at.Before(until); at = at.Add(period) {
+		for _, a := range c.arrivals(n) {
+			if at := at.Add(a.at); !at.Before(from) && at.Before(until) {
+				list = append(list, moment{at, a.client})
+			}
+		}
+		n++
+	}
+	return list
+}
+
+// firstWindow returns the beginning of the first window of traffic that begins at t. Windows
+// begin at multiples of the period since the Unix epoch, like those of an aligned
+// limit. If too little of a window is left for an attack, it begins in the next one.
+func firstWindow(t time.Time) time.Time { return windowOf(t.Add(headStart)) }
 
 // windowOf returns the beginning of the window in which t lies.
 func windowOf(t time.Time) time.Time {

@@ -5,46 +5,61 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
 )
 
 const (
-	maxSessions = 32   // pages open at once
+	maxSessions = 16   // pages open at once: each has limiters at work, and perhaps a Redis
 	maxBody     = 1024 // bytes of a configuration
 )
 
 // A playground serves the page, and has a session for each open page.
 type playground struct {
-	redis core.Client
-	hands *core.Limiter // limits the requests by hand of each page
+	redis   redis.UniversalClient // nil: each page has an embedded Redis of its own
+	timeout time.Duration         // of each decision
+	hands   *core.Limiter         // limits the requests by hand of each page
 
 	mu       sync.Mutex
+	pages    int // open, also those whose session is about to begin
 	sessions map[string]*session
 }
 
-func newPlayground(client core.Client) (*playground, error) {
+func newPlayground(client redis.UniversalClient) (*playground, error) {
 	hands, err := core.NewMemory("hands", core.GCRA(core.PerSecond(40), core.Burst(maxTraffic)), core.Entries(maxSessions))
 	if err != nil {
 		return nil, err
 	}
-	return &playground{redis: client, hands: hands, sessions: make(map[string]*session)}, nil
+	// On a busy laptop a slow reply must not be taken for an outage.
+	return &playground{redis: client, timeout: 5 * time.Second, hands: hands, sessions: make(map[string]*session)}, nil
 }
 
 // follow serves the event stream of a new session. The session ends with the stream.
 func (p *playground) follow(w http.ResponseWriter, r *http.Request) {
-	ctx, end := context.WithCancelCause(r.Context())
-	defer end(nil)
-	s, err := newSession(p.redis, defaults(), end)
-	switch {
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+	c, err := configOf(r.URL.Query())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
-	case !p.add(s):
+	}
+	if !p.enter() {
 		w.Header().Set("Retry-After", "5")
 		http.Error(w, "The playground is open in as many pages as it can serve: close one.", http.StatusServiceUnavailable)
 		return
 	}
+	defer p.leave()
+	ctx, end := context.WithCancelCause(r.Context())
+	defer end(nil)
+	s, err := newSession(ctx, p.redis, p.timeout, c, end)
+	if err != nil {
+		say(err)
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	defer s.close()
+	p.add(s)
 	defer p.remove(s)
 
 	over := make(chan struct{})
@@ -54,7 +69,7 @@ func (p *playground) follow(w http.ResponseWriter, r *http.Request) {
 			say(err)
 		}
 	}()
-	end(stream(w, s.events, over))
+	end(send(w, s.events, over))
 	<-over
 }
 
@@ -80,8 +95,23 @@ func (p *playground) adjust(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// hit answers a request by hand with the algorithm of the path. The other lanes get
-// the same request, so that all still have the same traffic. Without an algorithm all
+// stop stops the Redis of a session, or starts it again.
+func (p *playground) stop(w http.ResponseWriter, r *http.Request) {
+	s := p.session(w, r.PathValue("id"))
+	if s == nil {
+		return
+	}
+	switch state := r.PathValue("state"); state {
+	case "stop", "start":
+		s.stop(state == "stop")
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		http.Error(w, "allowed are stop and start", http.StatusNotFound)
+	}
+}
+
+// hit answers a request by hand with the lane of the path. The other lanes get
+// the same request, so that all still have the same traffic. Without a lane all
 // lanes get it, and hit does not wait for their responses.
 func (p *playground) hit(w http.ResponseWriter, r *http.Request) {
 	s := p.session(w, r.URL.Query().Get("session"))
@@ -95,14 +125,14 @@ func (p *playground) hit(w http.ResponseWriter, r *http.Request) {
 	}
 	var chosen *lane
 	_, lanes := s.current()
-	algorithm := r.PathValue("algorithm")
+	name := r.PathValue("lane")
 	for _, l := range lanes {
-		if l.algorithm == algorithm {
+		if l.name == name && l.group != leases {
 			chosen = l
 		}
 	}
-	if chosen == nil && algorithm != "" {
-		http.Error(w, "no such algorithm", http.StatusNotFound)
+	if chosen == nil && name != "" {
+		http.Error(w, "no such lane", http.StatusNotFound)
 		return
 	}
 	if allowed, err := p.hands.Allow(r.Context(), s.id); err != nil || !allowed.Allowed || !s.pass(handHit{client, chosen}) {
@@ -113,7 +143,7 @@ func (p *playground) hit(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	chosen.handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), hitKey{}, hit{client, "hand"})))
+	chosen.handler.ServeHTTP(w, r.WithContext(withHit(r.Context(), hit{client, "hand"})))
 }
 
 // session returns the open session called id. If there is none it answers with 404.
@@ -127,15 +157,27 @@ func (p *playground) session(w http.ResponseWriter, id string) *session {
 	return s
 }
 
-// add adds a session. It returns false if there are too many.
-func (p *playground) add(s *session) bool {
+// enter counts a page that opens. It returns false if there are too many.
+func (p *playground) enter() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.sessions) >= maxSessions {
+	if p.pages >= maxSessions {
 		return false
 	}
-	p.sessions[s.id] = s
+	p.pages++
 	return true
+}
+
+func (p *playground) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pages--
+}
+
+func (p *playground) add(s *session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sessions[s.id] = s
 }
 
 func (p *playground) remove(s *session) {

@@ -4,6 +4,8 @@ import (
 	"embed"
 	"io/fs"
 	"net/http"
+
+	"github.com/redislimit/redislimit/internal/demo/look"
 )
 
 //go:embed web
@@ -19,11 +21,13 @@ func (p *playground) routes() http.Handler {
 		panic(err) // not reached: "web" is a valid path
 	}
 	mux := http.NewServeMux()
+	mux.Handle("GET /palette.css", protect(http.HandlerFunc(palette)))
 	mux.Handle("GET /", protect(http.FileServerFS(files)))
 	mux.HandleFunc("GET /events", p.follow)
 	mux.HandleFunc("PUT /sessions/{id}", p.adjust)
+	mux.HandleFunc("POST /sessions/{id}/redis/{state}", p.stop)
 	mux.HandleFunc("POST /hit", p.hit)
-	mux.HandleFunc("POST /hit/{algorithm}", p.hit)
+	mux.HandleFunc("POST /hit/{lane}", p.hit)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	return http.NewCrossOriginProtection().Handler(mux)
 }
@@ -38,4 +42,10 @@ func protect(next http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-cache") // the next build has another page
 		next.ServeHTTP(w, r)
 	})
+}
+
+// palette serves the colours that the page shares with the pictures of the documents.
+func palette(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/css; charset=utf-8")
+	_, _ = w.Write([]byte(look.CSS))
 }

@@ -7,12 +7,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/redislimit/redislimit/core"
 )
 
 const (
 	queued    = 4096                   // events that may wait for a page
-	peekEvery = 100 * time.Millisecond // how often the levels are read
+	peekEvery = 200 * time.Millisecond // how often the levels are read
 	tooLate   = 250 * time.Millisecond // a request of the traffic that is later than this is left out
 )
 
@@ -21,17 +23,22 @@ var errSlow = errors.New("the page reads events too slowly")
 // A session is the simulation behind one open page. It lives as long as the
 // page's stream of events.
 type session struct {
-	id     string
-	client core.Client
-	events chan event
-	hand   chan handHit
-	change chan struct{}           // signals a new configuration
-	end    context.CancelCauseFunc // cancels the context of run
-	tasks  sync.WaitGroup
+	id      string
+	backend *backend
+	clock   func() time.Time // Redis's
+	past    []event          // of the traffic before live
+	live    time.Time        // when the live traffic begins
+	start   time.Time        // the beginning of its first window
+	events  chan event
+	hand    chan handHit
+	change  chan struct{}           // signals a new configuration
+	end     context.CancelCauseFunc // cancels the context of run
+	tasks   sync.WaitGroup
 
 	mu     sync.Mutex
 	config config
 	lanes  []*lane
+	away   bool // Redis does not answer the limiters
 }
 
 // A handHit is a request by hand, for all lanes but one, which serves it itself.
@@ -40,27 +47,57 @@ type handHit struct {
 	but    *lane
 }
 
-func newSession(client core.Client, c config, end context.CancelCauseFunc) (*session, error) {
+// newSession connects to a Redis like shared, or to an embedded one if that is nil. The
+// caller closes the session.
+func newSession(ctx context.Context, shared redis.UniversalClient, timeout time.Duration, c config, end context.CancelCauseFunc) (*session, error) {
 	s := &session{
-		id: rand.Text(), client: client, events: make(chan event, queued),
+		id: rand.Text(), events: make(chan event, queued),
 		hand: make(chan handHit, maxTraffic), change: make(chan struct{}, 1), end: end,
 	}
-	return s, s.set(c)
+	var err error
+	if s.backend, err = connect(shared, timeout); err != nil {
+		return nil, err
+	}
+	if s.clock, err = s.backend.clock(ctx); err == nil {
+		s.begin()
+		if s.backend.embedded != nil {
+			s.past, s.live, err = playPast(ctx, s.backend, s.id, c, s.start, s.clock)
+		}
+	}
+	if err == nil {
+		err = s.set(c)
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// begin has the traffic begin now.
+func (s *session) begin() {
+	s.live = s.clock()
+	s.start = firstWindow(s.live)
+}
+
+func (s *session) close() {
+	_, lanes := s.current()
+	closeLanes(lanes)
+	s.backend.close()
 }
 
 // set makes the lanes of a configuration. The limiters have the same names as before,
 // so used units stay used.
 func (s *session) set(c config) error {
-	lanes, err := newLanes(s.client, s.id, c, func(_ hit, d decision) { s.emit(d) })
+	lanes, err := newLanes(s.backend, s.id, c, s.clock, func(_ hit, d decision) { s.emit(d) }, core.Observe(s.watch))
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range s.lanes {
-		_ = l.limiter.Close() // Close does not close the client and returns nil
-	}
+	old := s.lanes
 	s.config, s.lanes = c, lanes
+	s.mu.Unlock()
+	closeLanes(old)
 	return nil
 }
 
@@ -68,6 +105,39 @@ func (s *session) current() (config, []*lane) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.config, s.lanes
+}
+
+// watch sends the page an event when the limiters notice that Redis has stopped, or that
+// it answers again. All of them notice at once.
+func (s *session) watch(_ context.Context, e core.Event) {
+	away := e.Kind == core.EventFallbackOn
+	if !away && e.Kind != core.EventFallbackOff {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away == away {
+		return
+	}
+	s.away = away
+	state := "over"
+	if away {
+		state = "noticed"
+	}
+	s.emit(outage{state, millis(s.clock())})
+}
+
+// stop stops Redis for this session, or starts it again.
+func (s *session) stop(stopped bool) {
+	if s.backend.link.isCut() == stopped {
+		return
+	}
+	state := "started"
+	if stopped {
+		state = "stopped"
+	}
+	s.emit(outage{state, millis(s.clock())}) // the page must not see the limiters notice it first
+	s.backend.link.set(stopped)
 }
 
 // emit sends an event to the page. It never blocks, because it is called during
@@ -86,33 +156,56 @@ func (s *session) run(ctx context.Context) error {
 	defer s.end(nil)
 
 	c, lanes := s.current()
-	clock, err := redisClock(ctx, lanes[0])
-	if err != nil {
-		return err
-	}
-	start := hello{ID: s.id, Period: float64(period.Milliseconds()), Config: c, At: millis(clock())}
+	start := hello{ID: s.id, Period: float64(period.Milliseconds()), Config: c, At: millis(s.clock())}
 	for _, l := range lanes {
-		start.Algorithms = append(start.Algorithms, described{l.algorithm, l.kind.Bucket, l.kind.Delays, l.kind.Aligns})
+		start.Lanes = append(start.Lanes, l.described())
 	}
 	s.emit(start)
+	since := s.live
+	if len(s.past) > 0 {
+		since = since.Add(-shown)
+	}
+	s.report(c, lanes, since)
+	for _, e := range s.past {
+		s.emit(e)
+	}
+	s.past = nil
 	s.tasks.Go(func() { s.peek(ctx) })
 	for ctx.Err() == nil {
-		s.play(ctx, clock)
+		s.play(ctx)
+		c, lanes = s.current()
+		s.begin()
+		s.report(c, lanes, s.live)
 	}
 	return context.Cause(ctx)
 }
 
+// report sends the page a configuration and the code of its limits.
+func (s *session) report(c config, lanes []*lane, since time.Time) {
+	e := changed{Config: c, At: millis(since), Code: make(map[string]string, len(lanes))}
+	for _, l := range lanes {
+		e.Code[l.name] = l.program()
+	}
+	s.emit(e)
+}
+
 // play plays the current configuration until it changes or ctx ends.
-func (s *session) play(ctx context.Context, clock func() time.Time) {
+func (s *session) play(ctx context.Context) {
 	c, lanes := s.current()
-	s.emit(changed{Config: c, At: millis(clock())})
+	start, live := s.start, s.live
 	traffic, stop := context.WithCancel(ctx)
 	defer stop()
-	s.tasks.Go(func() {
-		for a := range c.traffic(traffic, clock) {
-			s.send(ctx, hit{a.client, "traffic"}, lanes, nil)
-		}
-	})
+	for group, t := range streams(c, lanes) {
+		s.tasks.Go(func() {
+			for a := range t.traffic(traffic, start, live, s.clock) {
+				if group == leases { // one after the other: nearly all are made here
+					t.lanes[0].decide(ctx, a.client)
+					continue
+				}
+				s.send(ctx, hit{a.client, "traffic"}, t.lanes, nil)
+			}
+		})
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -125,15 +218,14 @@ func (s *session) play(ctx context.Context, clock func() time.Time) {
 	}
 }
 
-// send sends a request to all lanes at the same time.
+// send sends a request to several lanes at the same time.
 func (s *session) send(ctx context.Context, h hit, lanes []*lane, but *lane) {
 	for _, l := range lanes {
-		if but != nil && l.algorithm == but.algorithm {
+		if l.group == leases || but != nil && l.name == but.name {
 			continue
 		}
 		s.tasks.Go(func() {
-			a := l.serve(ctx, h)
-			s.emit(response{l.algorithm, h.client, h.by, a.status, a.lines(), string(a.body)})
+			s.emit(l.answer(ctx, h))
 		})
 	}
 }
@@ -149,35 +241,36 @@ func (s *session) peek(ctx context.Context) {
 		case <-tick.C:
 		}
 		c, lanes := s.current()
-		s.look(ctx, clientA, lanes)
-		if c.Shape == clients {
-			s.look(ctx, clientB, lanes)
+		for _, client := range c.clients() {
+			s.emit(levelsOf(ctx, client, lanes))
+		}
+		for _, l := range lanes {
+			if l.group == leases {
+				e := l.counter.take()
+				e.Lane, e.At = l.name, millis(s.clock())
+				s.emit(e)
+			}
 		}
 	}
 }
 
-func (s *session) look(ctx context.Context, client string, lanes []*lane) {
+// levelsOf reads the levels of a client, where there is one: while Redis does not answer,
+// only FailLocal counts.
+func levelsOf(ctx context.Context, client string, lanes []*lane) levels {
 	e := levels{Client: client, Levels: make(map[string]level, len(lanes))}
 	for _, l := range lanes {
-		r, err := l.limiter.Peek(ctx, keyOf(client))
-		if err != nil {
-			return
+		if l.group == leases { // it would ask Redis, which they need not
+			continue
 		}
-		e.Levels[l.algorithm] = level{At: millis(r.At), Used: l.used(r)}
+		if r, err := l.limiter.Peek(ctx, keyOf(client)); err == nil && r.Limit > 0 {
+			at := r.At
+			if r.Source != core.SourceRedis {
+				at = l.clock()
+			}
+			e.Levels[l.name] = level{At: millis(at), Used: l.used(r)}
+		}
 	}
-	s.emit(e)
-}
-
-// redisClock returns Redis's clock, estimated from one call. The windows follow it.
-func redisClock(ctx context.Context, l *lane) (func() time.Time, error) {
-	asked := time.Now()
-	r, err := l.limiter.Peek(ctx, keyOf(clientA))
-	if err != nil {
-		return nil, err
-	}
-	now := time.Now()
-	ahead := r.At.Sub(asked.Add(now.Sub(asked) / 2))
-	return func() time.Time { return time.Now().Add(ahead) }, nil
+	return e
 }
 
 // pass passes a request by hand to the session. It returns false if too many wait.

@@ -22,6 +22,14 @@ const (
 	clientB = "b"
 )
 
+// clients returns the clients of the traffic.
+func (c config) clients() []string {
+	if c.Shape == clients {
+		return []string{clientA, clientB}
+	}
+	return []string{clientA}
+}
+
 // An arrival is one request of the traffic.
 type arrival struct {
 	at     time.Duration // since the beginning of the window

@@ -64,7 +64,7 @@ func TestTraffic(t *testing.T) {
 				began := clock()
 				c := config{Rate: 10, Burst: 10, Traffic: 3, Shape: boundary}
 				var edges []time.Duration // of each arrival from the nearest boundary
-				for range c.traffic(t.Context(), clock) {
+				for range c.traffic(t.Context(), firstWindow(began), began, clock) {
 					since := clock().Sub(windowOf(clock()))
 					edges = append(edges, min(since, period-since))
 					if len(edges) == 6 {
@@ -88,7 +88,7 @@ func TestTrafficLeavesOutWhatIsLate(t *testing.T) {
 		c := config{Rate: 10, Burst: 10, Traffic: 50, Shape: steady} // one each 100 ms
 		time.Sleep(time.Until(windowOf(time.Now()).Add(period)))
 		began, count := time.Now(), 0
-		for range c.traffic(t.Context(), time.Now) {
+		for range c.traffic(t.Context(), firstWindow(began), began, time.Now) {
 			if count++; count == 1 {
 				time.Sleep(3 * time.Second) // like a suspended machine
 			}
@@ -100,4 +100,47 @@ func TestTrafficLeavesOutWhatIsLate(t *testing.T) {
 			t.Errorf("%d arrivals in the 2 s that were left", count)
 		}
 	})
+}
+
+// TestPastAndTrafficAreOne checks that the requests before an instant and those from it
+// on are the same ones, wherever it is: none twice, and none left out.
+func TestPastAndTrafficAreOne(t *testing.T) {
+	t.Parallel()
+	for _, s := range shapes() {
+		t.Run(string(s), func(t *testing.T) {
+			t.Parallel()
+			c := config{Rate: 10, Burst: 10, Traffic: 7, Shape: s}
+			start := windowOf(time.Unix(1_800_000_000, 0))
+			from, until := start.Add(-4*period), start.Add(2*period)
+			all := c.between(from, until, start)
+			want := map[shape]int{steady: 42, bursts: 42, boundary: 42, clients: 72, byHand: 0}[s]
+			if len(all) != want {
+				t.Errorf("%d requests in 6 windows, want %d", len(all), want)
+			}
+			for middle := from; middle.Before(until); middle = middle.Add(700 * time.Millisecond) {
+				if parts := slices.Concat(c.between(from, middle, start), c.between(middle, until, start)); !slices.Equal(parts, all) {
+					t.Fatalf("cut at %v: %d requests, want %d", middle.Sub(start), len(parts), len(all))
+				}
+			}
+			synctest.Test(t, func(t *testing.T) {
+				start := windowOf(time.Now()).Add(period)
+				live := start.Add(period / 2)
+				time.Sleep(time.Until(live))
+				var got []moment
+				if s == byHand {
+					return // its traffic never comes
+				}
+				for a := range c.traffic(t.Context(), start, live, time.Now) {
+					if got = append(got, moment{time.Now(), a.client}); time.Since(live) > 2*period {
+						break
+					}
+				}
+				if !slices.EqualFunc(got[:10], c.between(live, live.Add(3*period), start)[:10], func(a, b moment) bool {
+					return a.at.Equal(b.at) && a.client == b.client
+				}) {
+					t.Errorf("live: %v", got[:10])
+				}
+			})
+		})
+	}
 }

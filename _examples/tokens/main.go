@@ -1,19 +1,32 @@
-// Command tokens serves an API whose requests cost a number of tokens that is known only
+// Command tokens limits an API whose requests cost a number of tokens that is known only
 // at the end, as that of a language model does: each API key may use 1000 tokens a
-// minute. Without -redis it starts an embedded Redis, so that
-// "go run ./_examples/tokens" needs nothing else.
+// minute. It is one file, to be copied, like those of the other examples. Without -redis
+// it starts an embedded Redis, so that "go run ./_examples/tokens" needs nothing else.
 package main
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"log"
+	"net"
 	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
-	"github.com/redislimit/redislimit/internal/demo"
 	"github.com/redislimit/redislimit/keyfunc"
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
@@ -24,27 +37,23 @@ const (
 )
 
 func main() {
-	demo.Demo{
-		Name: "tokens",
-		Build: func(app *demo.App) (demo.Server, error) {
-			// On a busy laptop a slow reply must not be taken for an outage.
-			lim, err := core.New(app.Redis, "tokens", core.TokenBucket(core.PerMinute(perMinute)), core.Timeout(5*time.Second))
-			if err != nil {
-				return nil, err
-			}
-			return demo.HTTPServer(routes(lim)), nil
-		},
-		Try: func(addr string) string {
-			return fmt.Sprintf(`  curl -i -H 'X-API-Key: demo-key-1' -d 'why is the sky blue' http://%[1]s/answer
-  curl -i -H 'X-API-Key: demo-key-1' -d "$(seq 150)" http://%[1]s/answer
-  curl -i -H 'X-API-Key: demo-key-1' http://%[1]s/usage
-`, addr)
-		},
-	}.Main()
+	rdb, listener := start()
+	patient := core.Timeout(5 * time.Second) // for busy laptops; the default is right for services
+	lim := core.MustNew(rdb, "tokens", core.TokenBucket(core.PerMinute(perMinute)), patient)
+	server := &http.Server{Handler: routes(lim), ReadHeaderTimeout: 5 * time.Second}
+	serve(listener, server.Serve, server.Shutdown)
 }
 
+// try is printed at the start.
+const try = `
+1000 tokens a minute with each API key; these cost 550 each, so that the last is denied with 429:
+  for i in 1 2 3; do curl -s -H 'X-API-Key: demo-key-1' -d "$(seq 50)" -o /dev/null -w '%{http_code}\n' URL/answer; done
+  curl -i -H 'X-API-Key: demo-key-1' URL/usage
+  curl -i -H 'X-API-Key: demo-key-2' -d 'why is the sky blue' URL/answer
+`
+
 func routes(lim *core.Limiter) http.Handler {
-	byKey := keyfunc.APIKey("X-API-Key", keyfunc.Known(demo.Issued))
+	byKey := keyfunc.APIKey("X-API-Key", keyfunc.Known(issued))
 	limited := httplimit.Middleware(lim, byKey,
 		guard.CostAfter(),
 		guard.Cost(func(keyfunc.Request) int64 { return estimate }),
@@ -103,7 +112,7 @@ func usage(w http.ResponseWriter, r *http.Request) {
 // authenticate lets pass who has an API key that was issued.
 func authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !demo.Issued(r.Header.Get("X-API-Key")) {
+		if !issued(r.Header.Get("X-API-Key")) {
 			w.Header().Set("Content-Type", guard.ProblemType)
 			w.WriteHeader(http.StatusUnauthorized)
 			_, _ = w.Write(guard.Problem(http.StatusUnauthorized, nil))
@@ -111,4 +120,103 @@ func authenticate(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// issued reports whether an API key is one that this service has issued.
+func issued(key string) bool { return key == "demo-key-1" || key == "demo-key-2" }
+
+// What follows is not about limits: flags, the connection to Redis, start and stop.
+
+// start reads the flags, connects to Redis and listens.
+func start() (redis.UniversalClient, net.Listener) {
+	log.SetFlags(0)
+	addr := flag.String("addr", "127.0.0.1:8080", "`address` to listen on")
+	redisURL := flag.String("redis", "", "`URL` of Redis, such as redis://localhost:6379; for a Cluster with ?addr=host:port,\n"+
+		"for Sentinels with ?master_name=name; default $REDIS_URL, or else an embedded Redis")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		log.Fatalf("%q is not a flag; -help lists the flags", flag.Arg(0))
+	}
+	rdb, err := connect(cmp.Or(*redisURL, os.Getenv("REDIS_URL")))
+	if err != nil {
+		log.Fatal("-redis: ", err)
+	}
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Fatal(err, "; choose another address, such as -addr 127.0.0.1:8081")
+	}
+	host, port, _ := net.SplitHostPort(listener.Addr().String()) // a TCP address can be split
+	if net.ParseIP(host).IsUnspecified() {
+		host = "localhost"
+	}
+	at := "http://" + net.JoinHostPort(host, port)
+	fmt.Printf("Listening on %s, try:\n%s", at, strings.ReplaceAll(try, "URL", at))
+	return rdb, listener
+}
+
+// connect opens the Redis at a URL. If the URL is empty, it starts one in this process.
+func connect(redisURL string) (redis.UniversalClient, error) {
+	if redisURL == "" {
+		if strconv.IntSize == 32 {
+			return nil, errors.New("needed in a 32-bit program: the embedded Redis (miniredis) cuts times to 32 bits there")
+		}
+		embedded, err := miniredis.Run()
+		if err != nil {
+			return nil, err
+		}
+		embedded.ClockTTL(true) // keys expire
+		redisURL = "redis://" + embedded.Addr()
+		fmt.Println("No -redis given: using an embedded Redis (miniredis) in this process. Its counts end with it.")
+	}
+	rdb, err := open(redisURL)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := rdb.Ping(ctx).Err(); err != nil {
+		return nil, fmt.Errorf("no answer: %w", err)
+	}
+	return rdb, nil
+}
+
+func open(redisURL string) (redis.UniversalClient, error) {
+	u, err := url.Parse(redisURL)
+	if err != nil || !strings.Contains(redisURL, "://") {
+		return nil, errors.New("not a URL such as redis://localhost:6379") // err would show the password
+	}
+	switch query := u.Query(); {
+	case query.Has("master_name"):
+		options, err := redis.ParseFailoverURL(redisURL)
+		if err != nil {
+			return nil, err
+		}
+		return redis.NewFailoverClient(options), nil
+	case query.Has("addr"):
+		options, err := redis.ParseClusterURL(redisURL)
+		if err != nil {
+			return nil, err
+		}
+		return redis.NewClusterClient(options), nil
+	}
+	options, err := redis.ParseURL(redisURL)
+	if err != nil {
+		return nil, err
+	}
+	return redis.NewClient(options), nil
+}
+
+// serve serves until SIGINT or SIGTERM, and then lets requests in flight finish.
+func serve(l net.Listener, serve func(net.Listener) error, shutdown func(context.Context) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	go func() {
+		if err := serve(l); ctx.Err() == nil {
+			log.Fatal(err)
+		}
+	}()
+	<-ctx.Done()
+	stop() // a second signal ends the program at once
+	if err := shutdown(context.Background()); err != nil {
+		log.Fatal(err)
+	}
 }

@@ -1,6 +1,5 @@
-// Package demo has what the example apps of all frameworks share: flags, the
-// connection to Redis, the limits, the demo credentials, starting and stopping. The
-// code for one framework is in the main.go of its example.
+// Package demo runs the playground: flags, the connection to Redis, starting and
+// stopping. The other examples are to be copied, and so have that in their main.go.
 package demo
 
 import (
@@ -12,37 +11,21 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/demo/embedded"
 )
 
 // An App is a demo that is about to serve.
 type App struct {
-	Addr   string                // where to listen
-	Redis  redis.UniversalClient // of the -redis flag, or the embedded one
-	Home   *core.Limiter         // GET /, by client address
-	User   *core.Limiter         // GET /user, by user
-	APIKey *core.Limiter         // GET /key, by API key
+	Addr     string                // where to listen
+	Redis    redis.UniversalClient // of the -redis flag, or the embedded one
+	Embedded bool                  // Redis is the embedded one
 
 	close []func() error
-}
-
-// Start reads the flags of the example called name, opens Redis and makes the
-// limiters that all examples have. Each limiter gets the options in addition to its
-// own. The caller closes the App.
-func Start(name string, args []string, out io.Writer, options ...core.Option) (*App, error) {
-	app, err := Demo{Name: name}.open(args, out)
-	if err != nil {
-		return nil, err
-	}
-	if err := app.limiters(options); err != nil {
-		return nil, errors.Join(err, app.Close())
-	}
-	return app, nil
 }
 
 // open reads the flags and opens Redis. It writes to out which Redis it uses. The
@@ -60,6 +43,9 @@ func (d Demo) open(args []string, out io.Writer) (*App, error) {
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
+	if flags.NArg() > 0 {
+		return nil, fmt.Errorf("%q is not a flag; -help lists the flags", flags.Arg(0))
+	}
 	if err := app.connect(*redisURL, out); err != nil {
 		_ = app.Close() // the first error is the cause
 		return nil, err
@@ -70,11 +56,14 @@ func (d Demo) open(args []string, out io.Writer) (*App, error) {
 func (a *App) connect(redisURL string, out io.Writer) error {
 	if redisURL == "" {
 		server, err := embedded.Start()
+		if errors.Is(err, embedded.ErrBits) {
+			return fmt.Errorf("%w: give its URL with -redis", err)
+		}
 		if err != nil {
 			return fmt.Errorf("starting the embedded redis: %w", err)
 		}
 		a.close = append(a.close, func() error { server.Close(); return nil })
-		redisURL = "redis://" + server.Addr()
+		redisURL, a.Embedded = "redis://"+server.Addr(), true
 		_, _ = fmt.Fprintln(out, "No -redis given: using an embedded Redis (miniredis) in this process. Its counts end with it.")
 	}
 	client, err := newClient(redisURL)
@@ -94,8 +83,8 @@ func (a *App) connect(redisURL string, out io.Writer) error {
 // newClient makes the client that the URL describes, as go-redis parses it.
 func newClient(redisURL string) (redis.UniversalClient, error) {
 	u, err := url.Parse(redisURL)
-	if err != nil {
-		return nil, errors.New("not a URL") // the parser's error contains the URL with its password
+	if err != nil || !strings.Contains(redisURL, "://") {
+		return nil, errors.New("not a URL such as redis://localhost:6379") // err would show the password
 	}
 	switch query := u.Query(); {
 	case query.Has("master_name"):
@@ -118,21 +107,6 @@ func newClient(redisURL string) (redis.UniversalClient, error) {
 	return redis.NewClient(options), nil
 }
 
-// limiters makes the limiters. Each gets the options in addition to its own.
-func (a *App) limiters(options []core.Option) (err error) {
-	// On a busy laptop a slow reply must not be taken for an outage.
-	options = append([]core.Option{core.Timeout(5 * time.Second)}, options...)
-	with := func(limits ...core.Option) []core.Option { return append(limits, options...) }
-	if a.Home, err = core.New(a.Redis, "demo-home", with(core.TokenBucket(core.Per(10, 10*time.Second)))...); err != nil {
-		return err
-	}
-	if a.User, err = core.New(a.Redis, "demo-user", with(core.FixedWindow(core.PerMinute(5)))...); err != nil {
-		return err
-	}
-	a.APIKey, err = core.New(a.Redis, "demo-key", with(core.GCRA(core.PerSecond(5)), core.SlidingWindowLog(core.PerMinute(20)))...)
-	return err
-}
-
 // Close closes what open opened.
 func (a *App) Close() error {
 	var errs []error
@@ -142,9 +116,3 @@ func (a *App) Close() error {
 	a.close = nil
 	return errors.Join(errs...)
 }
-
-// Issued reports whether key is one of the two API keys of the demo.
-func Issued(key string) bool { return key == "demo-key-1" || key == "demo-key-2" }
-
-// Challenge is the WWW-Authenticate header of the demo's HTTP Basic authentication.
-const Challenge = `Basic realm="demo"`

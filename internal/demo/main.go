@@ -11,8 +11,6 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
-
-	"github.com/redislimit/redislimit/core"
 )
 
 // A Server is a web application of any framework. An http.Server is one.
@@ -27,26 +25,6 @@ type Demo struct {
 	Flags func(*flag.FlagSet)        // adds flags to -addr and -redis; may be nil
 	Build func(*App) (Server, error) // makes its server
 	Try   func(addr string) string   // returns lines with commands to try, for a server at addr
-}
-
-// Main runs the example called name, with the limiters that all examples have. build
-// makes its server. The limiters get the options in addition to their own.
-func Main(name string, build func(app *App) Server, options ...core.Option) {
-	Demo{
-		Name: name,
-		Build: func(app *App) (Server, error) {
-			if err := app.limiters(options); err != nil {
-				return nil, err
-			}
-			return build(app), nil
-		},
-		Try: func(addr string) string {
-			return fmt.Sprintf(`  curl -i http://%[1]s/
-  curl -i -u alice:any http://%[1]s/user
-  curl -i -H 'X-API-Key: demo-key-1' http://%[1]s/key
-`, addr)
-		},
-	}.Main()
 }
 
 // Main runs the demo until SIGINT or SIGTERM, and then lets requests in flight finish.
@@ -79,9 +57,10 @@ func (d Demo) serve(addr string, server Server) error {
 	defer stop()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; choose another address, such as -addr 127.0.0.1:8081", err)
 	}
-	_, _ = fmt.Fprintf(os.Stdout, "Listening on http://%s, try:\n%s", listener.Addr(), d.Try(listener.Addr().String()))
+	at := reachable(listener.Addr())
+	_, _ = fmt.Fprintf(os.Stdout, "Listening on http://%s, try:\n%s", at, d.Try(at))
 
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
@@ -93,4 +72,14 @@ func (d Demo) serve(addr string, server Server) error {
 	shutdown, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	return server.Shutdown(shutdown)
+}
+
+// reachable returns host and port of a listener's address for clients on this machine:
+// not all of them can connect to an unspecified address, such as [::].
+func reachable(addr net.Addr) string {
+	host, port, err := net.SplitHostPort(addr.String())
+	if err != nil || !net.ParseIP(host).IsUnspecified() {
+		return addr.String()
+	}
+	return net.JoinHostPort("localhost", port)
 }

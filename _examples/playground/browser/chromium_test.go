@@ -159,6 +159,12 @@ func eval[T any](p *tab, expression string) T {
 	return get(p, chromedp.Evaluate[T](expression))
 }
 
+// await returns what the promise of a JavaScript expression becomes.
+func await[T any](p *tab, expression string) T {
+	p.t.Helper()
+	return get(p, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+}
+
 // until waits for an expression to be true.
 func (p *tab) until(what, expression string) {
 	p.t.Helper()
@@ -176,5 +182,5 @@ func (p *tab) lane(algorithm, number string) int {
 }
 
 func laneOf(algorithm, number string) string {
-	return fmt.Sprintf("Number(document.querySelector('[data-algorithm=%s]').dataset.%s)", algorithm, number)
+	return fmt.Sprintf("Number(document.querySelector('[data-lane=%s]').dataset.%s)", algorithm, number)
 }

@@ -17,7 +17,8 @@ func TestKeyboard(t *testing.T) {
 	server := start(t)
 	p := open(t, server.url+"/?shape=hand&rate=30", desktop, height)
 	p.until("live", `document.getElementById("state").textContent === "Live"`)
-	for _, want := range []string{"shape=hand", "rate", "burst", "hammer", "hammer-ten", "freeze", "algorithm", "hand-answer", "traffic-answer"} {
+	p.do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab)) // the links to documents
+	for _, want := range []string{"shape=hand", "rate", "burst", "send-one", "send-ten", "pause", "stop", "lane-choice", "hand-answer", "traffic-answer"} {
 		p.do(chromedp.KeyEvent(kb.Tab))
 		if got := eval[string](p, focused); got != want {
 			t.Errorf("Tab leads to %s, want %s", got, want)
@@ -36,12 +37,12 @@ func TestKeyboard(t *testing.T) {
 	}
 	p.do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.ArrowRight))
 	p.until("another rate", `location.search.includes("rate=31")`)
-	p.until("the new rate from the server", `document.querySelector("[data-algorithm=gcra] .count").textContent.includes("of 31, b ")`)
+	p.until("the new rate from the server", `document.getElementById("code-text") !== null && document.getElementById("rate-value").textContent === "31 per 5 s"`)
 
-	p.do(chromedp.Focus(chromedp.CSS("#hammer")), chromedp.KeyEvent(kb.Enter), chromedp.KeyEvent(" "))
-	p.until("two answers", `document.getElementById("hand-count").textContent === "You sent 2, 2 served, 0 denied."`)
-	p.do(chromedp.Focus(chromedp.CSS("#freeze")), chromedp.KeyEvent(" "))
-	p.until("frozen", `document.getElementById("freeze").getAttribute("aria-pressed") === "true"`)
+	p.do(chromedp.Focus(chromedp.CSS("#send-one")), chromedp.KeyEvent(kb.Enter), chromedp.KeyEvent(" "))
+	p.until("two answers", `document.getElementById("hand-count").textContent === "Fixed window: 2 of your 2 served, 0 denied."`)
+	p.do(chromedp.Focus(chromedp.CSS("#pause")), chromedp.KeyEvent(" "))
+	p.until("paused", `document.getElementById("state").textContent === "Paused" && document.getElementById("pause").textContent === "Resume"`)
 	p.until("a chart that stands still", "window.before === (window.before = "+chart("gcra")+")")
 	server.stop(t)
 	p.allowMessages()
@@ -53,7 +54,7 @@ func TestNames(t *testing.T) {
 	server := start(t)
 	p := open(t, server.url+"/?shape=hand", phoneWidth, phoneHeight)
 	p.until("live", `document.getElementById("state").textContent === "Live"`)
-	p.until("a chart with words", `document.querySelector("canvas").ariaLabel?.startsWith("Fixed window: Admitted") ?? false`)
+	p.until("a chart with words", `document.querySelector("canvas").ariaLabel?.startsWith("Fixed window: 0 at most in 5 s") ?? false`)
 	tree, err := chromedp.Call(p.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
 	if err != nil {
 		t.Fatal(err)
@@ -72,12 +73,12 @@ func TestNames(t *testing.T) {
 			}
 		}
 	}
-	for role, want := range map[string]int{"button": 3, "radio": 5, "slider": 3, "combobox": 1, "status": 3, "main": 1} {
+	for role, want := range map[string]int{"button": 4 + 10, "radio": 5, "slider": 3, "combobox": 1, "status": 4, "main": 1} {
 		if roles[role] != want {
 			t.Errorf("%d of role %s, want %d; all: %v", roles[role], role, want, roles)
 		}
 	}
-	if small := eval[[]string](p, `[...document.querySelectorAll("button, select, .shapes label")]
+	if small := eval[[]string](p, `[...document.querySelectorAll("body > :not(dialog) button, select, .shapes label")]
 		.filter((e) => e.getBoundingClientRect().height < 24 || e.getBoundingClientRect().width < 24).map((e) => e.id || e.textContent)`); len(small) > 0 {
 		t.Errorf("too small for a finger: %v", small)
 	}

@@ -1,16 +1,26 @@
-// The playground's page: reads the server's events and draws them.
-import { colours, draw } from "./draw.js"
-import { makeLanes, summary, showLane } from "./lanes.js"
-import { Panel } from "./panel.js"
+// The playground's page: reads the server's events and shows them.
+import { colours, draw } from "./chart.js"
+import { Code } from "./code.js"
 import { Controls } from "./controls.js"
+import { makeLanes, showLane, summary } from "./lanes.js"
+import { hot } from "./lease.js"
+import { Panel } from "./panel.js"
 
 const byId = (id) => document.getElementById(id)
-const lanes = [] // made when the server has said which algorithms there are
+export const lanes = [] // made when the server has said which there are
 const controls = new Controls(byId("controls"), adjust)
 const panel = new Panel()
+const code = new Code()
 const still = matchMedia("(prefers-reduced-motion: reduce)")
 const dark = matchMedia("(prefers-color-scheme: dark)")
-const page = { session: "", period: 5000, config: controls.config(), ahead: -Infinity, frozen: 0, colour: colours() }
+const page = {
+  session: "", state: "connecting", period: 5000, config: controls.config(), ahead: -Infinity, paused: 0, colour: colours(),
+  stopped: false, // by this page
+  away: false,    // to the limiters
+  back: false,    // started again, and they have not noticed
+  outages: [],    // [{from, to}], by Redis's clock
+  turned: 0,      // when Redis last stopped or came back
+}
 
 dark.addEventListener("change", () => { page.colour = colours() })
 
@@ -20,82 +30,127 @@ const clock = () => performance.now() + page.ahead
 const heard = (at) => { page.ahead = Math.max(page.ahead - 0.02, at - performance.now()) }
 
 function follow() {
-  const events = new EventSource("events")
+  const events = new EventSource("events?" + new URLSearchParams(controls.config()))
   const on = (name, f) => events.addEventListener(name, (e) => f(JSON.parse(e.data)))
   on("hello", (e) => {
     if (lanes.length === 0) {
-      lanes.push(...makeLanes(byId("lanes"), e.algorithms))
-      panel.offer(lanes)
+      lanes.push(...makeLanes(e.lanes, e.period))
+      for (const lane of lanes) lane.section.querySelector(".code").addEventListener("click", () => code.open(lane))
+      panel.offer(lanes.filter((lane) => lane.group !== "leases"))
     }
     page.session = panel.session = e.id
     page.period = e.period
     page.ahead = -Infinity
     heard(e.at)
-    say("Live", "live")
-    if (!same(e.config, controls.config())) adjust(controls.config())
+    Object.assign(page, { stopped: false, away: false, back: false, outages: [], lost: 0 }) // the new session has a Redis that answers
+    showRedis()
+    show("live")
+    if (Object.entries(controls.config()).some(([name, value]) => e.config[name] !== value)) adjust(controls.config())
   })
   on("changed", (e) => {
     page.config = e.config
+    code.programs = e.code
     for (const lane of lanes) lane.history.restart(e.at)
+  })
+  on("outage", ({ state, at }) => {
+    heard(at)
+    if (state === "stopped" || state === "started") page.stopped = state === "stopped"
+    if (state === "noticed" || state === "over") page.away = state === "noticed"
+    page.back = state === "started" && page.away
+    const last = page.outages.at(-1)
+    if (!last || last.to < Infinity) page.outages.push({ from: at, to: Infinity })
+    else if (!page.stopped && !page.away) last.to = at
+    page.outages = page.outages.slice(-20)
+    page.turned = at
+    document.body.dataset.outage = "seen"
+    showRedis()
   })
   on("decision", (e) => {
     heard(e.at)
-    lanes.find((lane) => lane.algorithm === e.algorithm)?.history.decide(e)
-    if (e.source === "fallback") say("Redis does not answer: each limit holds in this process", "trouble")
-    else if (e.source === "redis" && byId("state").className === "trouble") say("Live", "live")
+    lanes.find((lane) => lane.id === e.lane)?.history.decide(e)
   })
   on("levels", (e) => {
     for (const lane of lanes) {
-      const { at, used } = e.levels[lane.algorithm]
-      heard(at)
-      lane.history.level(e.client, at, used)
+      const level = e.levels[lane.id]
+      if (!level) continue
+      heard(level.at)
+      lane.history.level(e.client, level.at, level.used)
     }
   })
+  on("counted", (e) => lanes.find((lane) => lane.id === e.lane)?.tally.add(e))
   on("response", (e) => panel.answered(e))
   events.onerror = () => {
     page.session = panel.session = ""
-    say("Not connected. Trying again.", "trouble")
+    page.lost ||= clock() - behind
+    show("lost")
     if (events.readyState !== EventSource.CLOSED) return
     setTimeout(follow, 3000) // the server is full, or did not answer: the browser does not try again by itself
   }
 }
 
-function say(text, kind) {
-  const state = byId("state")
-  if (state.textContent !== text) state.textContent = text
-  state.className = kind
+// show shows whether the page is live. What is paused stays so, unless the server is lost.
+function show(state, text = "") {
+  page.state = state
+  const shown = state === "live" && page.paused ? "paused" : state
+  const words = { connecting: "Connecting", live: "Live", paused: "Paused", lost: "Not connected, retrying" }
+  write("state", text || words[shown])
+  byId("state").className = shown
+  document.body.dataset.state = shown
 }
 
-const same = (a, b) => Object.keys(a).every((key) => a[key] === b[key])
+function showRedis() {
+  const stopped = page.stopped || page.away
+  write("redis", page.stopped ? "Redis stopped" : page.back ? "Redis is back" : page.away ? "Redis does not answer" : "Redis answers")
+  write("outage-text",
+    page.back ? "Redis is back. The limiters ask it in the background, and notice within 5 s."
+      : page.away ? "Redis does not answer. Each limiter follows its outage policy; the algorithms above fail local."
+        : page.stopped ? "Redis is stopped. The next request will notice."
+          : "Press Stop Redis. These three get the same steady traffic, twice their limit.")
+  write("stop", page.stopped ? "Start Redis" : "Stop Redis")
+  byId("redis").className = stopped ? "stopped" : ""
+  document.body.dataset.redis = stopped ? "stopped" : "answers"
+}
 
-// adjust sends the server another configuration, and shows its error if it is refused.
-async function adjust(config) {
+// send sends a change to the server, and shows its error if it is refused.
+async function send(method, path, body) {
   if (!page.session) return // it is sent once there is a session
   try {
-    const answer = await fetch(`sessions/${page.session}`, { method: "PUT", body: JSON.stringify(config) })
-    if (!answer.ok) say(await answer.text(), "trouble")
+    const answer = await fetch(`sessions/${page.session}${path}`, { method, body })
+    if (!answer.ok) show("refused", await answer.text())
   } catch {
-    say("Not connected. Trying again.", "trouble")
+    show("lost")
   }
 }
 
-byId("freeze").addEventListener("click", (e) => {
-  page.frozen = page.frozen ? 0 : clock() - behind
-  e.currentTarget.setAttribute("aria-pressed", String(page.frozen > 0))
+function adjust(config) {
+  send("PUT", "", JSON.stringify(config))
+}
+
+byId("stop").addEventListener("click", () => {
+  send("POST", page.stopped ? "/redis/start" : "/redis/stop")
+  if (!page.stopped) byId("outage").scrollIntoView({ block: "nearest", behavior: still.matches ? "auto" : "smooth" })
+})
+
+byId("pause").addEventListener("click", () => {
+  if (page.ahead === -Infinity) return
+  page.paused = page.paused ? 0 : clock() - behind
+  write("pause", page.paused ? "Resume" : "Pause")
+  show(page.state)
 })
 
 // behind is the delay of the charts: they show only times for which all events have arrived.
 const behind = 150 // ms
 
 function render() {
-  const width = lanes[0].canvas.clientWidth
-  const span = Math.min(14, Math.max(9, width / 45)) * 1000
-  const now = page.frozen || clock() - behind
+  const now = page.paused || page.lost || clock() - behind
   for (const lane of lanes) {
-    draw(lane.canvas, lane.history, {
-      now, span, period: page.period, limit: page.config.rate, windows: lane.windows, colour: page.colour,
-      capacity: lane.bucket ? page.config.burst : page.config.rate,
-      clients: page.config.shape === "clients" ? ["a", "b"] : ["a"],
+    const width = lane.canvas.clientWidth
+    lane.words = draw(lane.canvas, lane.history, {
+      now, span: Math.min(20, Math.max(10, width / 40)) * 1000, period: page.period, limit: page.config.rate, windows: lane.windows,
+      capacity: lane.group === "leases" ? hot : lane.group === "policies" ? 2 : lane.bucket ? page.config.burst : page.config.rate,
+      clients: page.config.shape === "clients" && lane.group === "algorithms" ? ["a", "b"] : ["a"],
+      promised: lane.group === "algorithms", broken: lane.verdict?.broken ?? false,
+      tally: lane.group === "leases" ? lane.tally : null, outages: page.outages, colour: page.colour,
     })
   }
 }
@@ -104,15 +159,25 @@ function render() {
 const settle = 1200, listen = 4000 // ms
 let [pending, since, spoken] = ["", 0, -listen]
 function report() {
+  if (page.ahead === -Infinity || page.lost) return
+  const long = 600_000 // ms: what a paused page shows is kept that long
   for (const lane of lanes) {
-    lane.history.forget(clock())
-    showLane(lane, clock(), page.period, page.config)
+    for (const past of [lane.history, lane.tally]) past.forget(page.paused && clock() - page.paused < long ? page.paused : clock())
   }
-  const [text, now] = [summary(lanes, page.period, page.config), performance.now()]
+  if (page.paused) return
+  for (const lane of lanes) {
+    showLane(lane, clock(), page)
+  }
+  const [text, now] = [summary(lanes, page), performance.now()]
   if (text !== pending) [pending, since] = [text, now]
-  if (byId("summary").textContent === text || now - since < settle || now - spoken < listen) return
-  byId("summary").textContent = text
+  const first = byId("summary").textContent === ""
+  if (!first && (byId("summary").textContent === text || now - since < settle || now - spoken < listen)) return
+  write("summary", text)
   spoken = now
+}
+
+function write(id, text) {
+  if (byId(id).textContent !== text) byId(id).textContent = text
 }
 
 let drawn = 0
@@ -123,6 +188,7 @@ function frame(time) {
   render()
 }
 
+showRedis()
 follow()
 setInterval(report, 250)
 requestAnimationFrame(frame)

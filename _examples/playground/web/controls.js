@@ -1,9 +1,9 @@
 // The controls: their values, as text and as a configuration.
 const hints = {
-  boundary: "All requests just before a window ends, and all again just after. Then a pause.",
-  bursts: "All requests of a period at once, in the middle of each window.",
-  steady: "Requests evenly spread.",
-  clients: "Client a as steady traffic; client b asks for half the limit.",
+  boundary: "All at once before a window ends, and again after. Then a pause.",
+  bursts: "All at once, in the middle of each window.",
+  steady: "Evenly spread.",
+  clients: "Client a sends steadily; client b half of the limit.",
   hand: "Nothing but what you send.",
 }
 
@@ -46,5 +46,6 @@ export class Controls {
       this.form.elements[name].setAttribute("aria-valuetext", text)
     }
     this.form.elements.traffic.disabled = c.shape === "hand"
+    document.body.dataset.shape = c.shape
   }
 }

@@ -2,31 +2,39 @@
 const kept = 60_000
 
 export class History {
-  marks = []  // {at, served, client, allowed, delay, hand}, by time of decision
-  levels = {} // by client: [{at, used}]
+  // window is the length of the windows that the lane counts in, if it counts in windows.
+  constructor(window = 0) {
+    this.window = window
+  }
+
+  marks = []  // {at, served, client, allowed, delay, hand, counted}, by time of decision
+  levels = {} // by client: [{at, used}]; used is null where nobody counts
   since = 0   // when the current configuration began
   totals = { admitted: 0, denied: 0, held: 0 }
-  peak = 0    // most served in any period since then, of client a
 
   // restart resets the counts, for a new configuration.
   restart(at) {
     this.since = at
     this.totals = { admitted: 0, denied: 0, held: 0 }
-    this.peak = 0
   }
 
   decide(d) {
-    const mark = { at: d.at, served: d.at + d.delay, client: d.client, allowed: d.allowed, delay: d.delay, hand: d.by === "hand" }
-    insert(this.marks, mark)
+    const counted = d.source !== "fallback" && d.source !== "none" // in Redis
+    insert(this.marks, { at: d.at, served: d.at + d.delay, client: d.client, allowed: d.allowed, delay: d.delay, hand: d.by === "hand", counted })
     this.totals[d.allowed ? "admitted" : "denied"]++
     if (d.delay > 0) this.totals.held++
+    if (d.used < 0) return this.level(d.client, d.at, null)
     if (!d.allowed) return
     this.level(d.client, d.at, Math.max(0, d.used - 1)) // so that the curve rises vertically
     this.level(d.client, d.at, d.used)
   }
 
   level(client, at, used) {
-    insert(this.levels[client] ??= [], { at, used })
+    const levels = this.levels[client] ??= []
+    const begins = this.window && Math.floor(at / this.window) * this.window
+    const before = levels.at(-1)
+    if (before?.at < begins && before.used !== null) levels.push({ at: begins, used: before.used }, { at: begins, used: 0 })
+    insert(levels, { at, used })
   }
 
   // forget drops what is too old to be shown.
@@ -37,25 +45,34 @@ export class History {
     }
   }
 
+  // served returns when requests of a client were served, of those that Redis has decided since the last restart.
+  served(client) {
+    return this.marks.filter((m) => m.allowed && m.counted && m.client === client && m.at >= this.since).map((m) => m.served).sort((a, b) => a - b)
+  }
+
   // servedIn counts what was served to a client in (from, to].
   servedIn(client, from, to) {
     return this.marks.filter((m) => m.allowed && m.client === client && m.served > from && m.served <= to).length
   }
 
-  heldAt(now) {
-    return this.marks.filter((m) => m.allowed && m.at <= now && m.served > now).length
+  // askedIn counts what a client asked for in (from, to].
+  askedIn(client, from, to) {
+    return this.marks.filter((m) => m.client === client && m.at > from && m.at <= to).length
   }
 
-  // densest finds the period in which most requests were served: their number, and its beginning and end.
-  densest(client, from, to, period) {
-    const times = this.marks.filter((m) => m.allowed && m.client === client && m.served > from && m.served <= to).map((m) => m.served).sort((a, b) => a - b)
-    let best = { count: 0, from: 0, to: 0 }
-    for (let first = 0, last = 0; last < times.length; last++) {
-      while (times[last] - times[first] >= period - 0.01) first++ // instants are rounded to microseconds
-      if (last - first + 1 > best.count) best = { count: last - first + 1, from: times[first], to: times[last] }
-    }
-    return best
+  waiting(now) {
+    return this.marks.filter((m) => m.allowed && m.at <= now && m.served > now).length
   }
+}
+
+// densest finds the period with most of the instants: their number, and the first and the last of them.
+export function densest(times, period) {
+  let best = { count: 0, from: 0, to: 0 }
+  for (let first = 0, last = 0; last < times.length; last++) {
+    while (times[last] - times[first] >= period - 0.01) first++ // instants are rounded to microseconds
+    if (last - first + 1 > best.count) best = { count: last - first + 1, from: times[first], to: times[last] }
+  }
+  return best
 }
 
 // insert keeps a list in order of time. A new item is nearly always the latest.

@@ -1,31 +1,40 @@
-// The lanes, one for each algorithm: their names, their texts on the page, and the summary of all.
+// The lanes, one for each limiter: their names, their texts on the page, and the summary of all.
 import { History } from "./history.js"
+import { Tally } from "./lease.js"
+import { verdict } from "./promise.js"
 
-// texts are the names of algorithms, and what the page says of them.
+const docs = "https://github.com/redislimit/redislimit/blob/main/docs/"
+
+// texts are the names of lanes, what the page says of them, and where the documents say more.
 const texts = {
-  fixed_window: ["Fixed window", "Counts in each window, and forgets at its end."],
-  sliding_window_log: ["Sliding window log", "Remembers each request: exact in any period."],
-  sliding_window_counter: ["Sliding window counter", "Adds the part of the window before that still counts."],
-  token_bucket: ["Token bucket", "Lets a burst pass, and refills at the rate."],
-  gcra: ["GCRA", "Answers as a token bucket, and keeps one instant only."],
-  leaky_bucket: ["Leaky bucket", "Queues a burst, and serves it evenly."],
+  fixed_window: ["Fixed window", "Counts, and forgets when the window ends.", "algorithms.md#fixedwindow"],
+  sliding_window_log: ["Sliding window log", "Remembers each request: always exact.", "algorithms.md#slidingwindowlog"],
+  sliding_window_counter: ["Sliding window counter", "Estimates the log from two counts.", "algorithms.md#slidingwindowcounter"],
+  token_bucket: ["Token bucket", "Lets a burst pass, and refills at the rate.", "algorithms.md#tokenbucket"],
+  gcra: ["GCRA", "A token bucket by its other name.", "algorithms.md#gcra"],
+  leaky_bucket: ["Leaky bucket", "Queues a burst, and serves it evenly.", "algorithms.md#leakybucket"],
+  fail_local: ["Fail local, the default", "Each process goes on limiting by itself.", "operating.md#when-redis-does-not-answer"],
+  fail_open: ["Fail open", "Everything passes.", "operating.md#when-redis-does-not-answer"],
+  fail_closed: ["Fail closed", "Nothing passes: logins and payments.", "operating.md#when-redis-does-not-answer"],
+  lease: ["Token bucket with a lease", "Columns: decided in this process. Dots: Redis was asked.", "leases.md#for-whom"],
 }
 
-// makeLanes makes a lane of each algorithm that the server has. One without texts here has its name only.
-export function makeLanes(parent, algorithms) {
+// makeLanes makes the lanes that the server has. One without texts here has its name only.
+export function makeLanes(described, period) {
   const template = document.getElementById("lane")
-  return algorithms.map(({ name: algorithm, bucket, delays, windows }) => {
-    const [name, why] = texts[algorithm] ?? [capital(algorithm.replaceAll("_", " ")), ""]
+  return described.map(({ name: id, group, bucket, delays, windows }) => {
+    const [name, why, about] = texts[id] ?? [capital(id.replaceAll("_", " ")), "", "algorithms.md"]
     const section = template.content.firstElementChild.cloneNode(true)
-    const title = section.querySelector("h2")
-    section.dataset.algorithm = algorithm
-    title.id = algorithm
+    const title = section.querySelector("h3")
+    section.dataset.lane = title.id = id
     title.textContent = name
-    section.setAttribute("aria-labelledby", algorithm)
+    section.setAttribute("aria-labelledby", id)
     section.querySelector(".why").textContent = why
-    parent.append(section)
+    section.querySelector(".code").setAttribute("aria-label", `Copy as Go: ${name}`)
+    document.getElementById(group).append(section)
     return {
-      algorithm, name, section, history: new History(), canvas: section.querySelector("canvas"), bucket, leaky: delays, windows,
+      id, name, group, bucket, leaky: delays, windows, exact: id === "sliding_window_log", docs: docs + about,
+      section, history: new History(windows ? period : 0), tally: new Tally(), canvas: section.querySelector("canvas"),
     }
   })
 }
@@ -33,51 +42,89 @@ export function makeLanes(parent, algorithms) {
 const capital = (text) => text[0].toUpperCase() + text.slice(1)
 
 // showLane writes the numbers of a lane into the page.
-export function showLane(lane, now, period, config) {
+export function showLane(lane, now, page) {
   const { history, section } = lane
-  const count = history.servedIn("a", now - period, now)
-  const seconds = period / 1000
-  history.peak = Math.max(history.peak, history.densest("a", history.since, now, period).count)
-  section.dataset.peak = history.peak
-  section.dataset.admitted = history.totals.admitted
-  section.dataset.denied = history.totals.denied
-  section.dataset.held = history.totals.held
-  const words = section.querySelector(".count")
-  words.replaceChildren(
-    `${lane.leaky ? "Served" : "Admitted"} in the last ${seconds} s: `, strong(count, count > config.rate), ` of ${config.rate}`)
-  if (config.shape === "clients") words.append(", b ", strong(history.servedIn("b", now - period, now), false))
-  const more = [lane.leaky ? `held ${history.heldAt(now)}` : `most ${history.peak}`, `denied ${history.totals.denied}`]
-  section.querySelector(".more").textContent = more.join(", ")
-  lane.canvas.setAttribute("aria-label", `${lane.name}: ${words.textContent}, ${more.join(", ")}`)
+  const [count, more, because] = [".count", ".more", ".because"].map((name) => section.querySelector(name))
+  const texts = { algorithms: aboutAlgorithm, policies: aboutPolicy, leases: aboutLease }[lane.group](lane, now, page)
+  write(count, texts.count)
+  write(more, [texts.more ?? ""])
+  write(because, [texts.because ?? ""])
+  Object.assign(section.dataset, history.totals)
+  lane.canvas.setAttribute("aria-label", `${lane.name}: ${[count, more, because].map((e) => e.textContent).filter((text) => text).join(", ")}`)
 }
 
-function strong(text, over) {
+function aboutAlgorithm(lane, now, { period, config, away }) {
+  const { history, section } = lane
+  lane.verdict = verdict(lane, history.served("a"), config, period)
+  const { most, broken, because } = lane.verdict
+  const { denied } = history.totals
+  section.dataset.peak = most.count
+  return {
+    count: [strong(most.count, broken), ` at most in ${period / 1000} s`],
+    more: lane.leaky ? `waiting ${history.waiting(now)}, denied ${denied}` : `denied ${denied}`,
+    because: broken ? "breaks its promise: a bug!" : away ? "this process counts" : most.count > 0 ? because : "",
+  }
+}
+
+const deciders = { fail_local: "this process counts", fail_open: "nobody counts", fail_closed: "nobody may pass" }
+
+function aboutPolicy(lane, now, { period, away, turned }) {
+  const from = Math.max(now - period, turned) // since Redis stopped or came back
+  const { history } = lane
+  return {
+    count: [strong(history.servedIn("a", from, now)), ` of ${history.askedIn("a", from, now)} served`],
+    because: away ? deciders[lane.id] : "Redis counts",
+  }
+}
+
+function aboutLease(lane, now, { period, away }) {
+  const { leased, redis, other } = lane.tally.sums(now - period, now)
+  const all = leased + redis + other
+  if (all === 0) return { count: ["nothing yet"] }
+  lane.section.dataset.share = leased / all
+  if (away && other > 0) return { count: [strong(other), ` of ${all} decided by the outage policy`], because: "leases are spent to their end" }
+  return {
+    count: [strong(`${(100 * leased / all).toFixed(1)} %`), ` of ${all} decisions never left the process`],
+    because: `Redis was asked ${redis} times in ${period / 1000} s`,
+  }
+}
+
+function strong(text, broken = false) {
   const e = document.createElement("strong")
   e.textContent = text
-  e.classList.toggle("over", over)
+  e.classList.toggle("broken", broken)
   return e
 }
 
-// summary describes what the charts show since the configuration last changed.
-export function summary(lanes, period, config) {
-  const active = lanes.filter((lane) => lane.history.peak > 0)
-  if (active.length === 0) return config.shape === "hand" ? "No traffic but yours: press Hammer." : "Watch what comes."
-  const sentences = []
-  const fixed = active.find((lane) => lane.windows && lane.history.peak > config.rate)
-  if (fixed) sentences.push(`Around a boundary the fixed window let ${fixed.history.peak} requests through in ${period / 1000} s, with a limit of ${config.rate}.`)
-  const others = [...Map.groupBy(active.filter((lane) => lane !== fixed && !lane.leaky), (lane) => lane.history.peak)]
-  if (others.length > 0) sentences.push(`Most in any ${period / 1000} s: ${others.map(([peak, group]) => `${names(group)} ${peak}`).join("; ")}.`)
-  if (active.some((lane) => lane.leaky && lane.history.totals.held > 0)) {
-    sentences.push(`The leaky bucket held what came at once, and served one every ${period / 1000 / config.rate} s.`)
-  }
-  if (config.shape === "clients") {
-    const denied = lanes.reduce((n, lane) => n + lane.history.marks.filter((m) => m.client === "b" && !m.allowed).length, 0)
-    sentences.push(`Client b has a budget of its own: denied ${denied} times.`)
-  }
-  return sentences.join(" ")
+// write replaces the content of an element, where it differs.
+function write(element, parts) {
+  const text = parts.map((part) => part.textContent ?? part).join("")
+  if (element.textContent !== text) element.replaceChildren(...parts)
 }
 
-function names(lanes) {
-  const list = lanes.map((lane) => (lane.name === "GCRA" ? lane.name : lane.name.toLowerCase()))
-  return list.length < 2 ? list.join() : list.slice(0, -1).join(", ") + " and " + list.at(-1)
+// summary says what to see in the charts.
+export function summary(lanes, { period, config }) {
+  const { shape, traffic, rate, burst } = config
+  const algorithms = lanes.filter((lane) => lane.group === "algorithms")
+  const limit = `${rate} per ${period / 1000} s`
+  const fixed = algorithms.find((lane) => lane.windows)
+  switch (shape) {
+    case "hand":
+      return `No traffic but yours: press Send one, or Send ten. The limit is ${limit}.`
+    case "clients": {
+      const denied = algorithms.reduce((n, lane) => n + lane.history.marks.filter((m) => m.client === "b" && !m.allowed).length, 0)
+      return `Each client has a limit of its own: however much a asks for, b was denied ${denied === 0 ? "nothing" : denied + " times"}.`
+    }
+    case "steady":
+      if (traffic <= rate) return `Steady traffic within the limit of ${limit}: all algorithms let all of it pass.`
+      return `Steady traffic of ${traffic} per ${period / 1000} s, with a limit of ${limit}: all deny about the same number, and differ in which.`
+    case "bursts":
+      return `${traffic} at once, with a limit of ${limit}: the leaky bucket spreads them, one each ${+(period / 1000 / rate).toFixed(2)} s; the others serve what fits at once.`
+  }
+  const { count = 0, from, to } = fixed?.verdict?.most ?? {}
+  if (count <= rate) return "Bursts on both sides of a window boundary: watch the fixed window."
+  return `Around a window boundary the fixed window let ${count} requests through in ${seconds(to - from)}: its limit is ${limit}. ` +
+    "The others remember what has just passed."
 }
+
+const seconds = (ms) => `${(ms / 1000).toFixed(1)} s`

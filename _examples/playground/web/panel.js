@@ -1,76 +1,85 @@
-// The panel with the last responses, and the buttons that send requests by hand.
+// The panel with the last responses, and the buttons that send requests.
 const heldAtOnce = 3 // a browser has six connections to a server, and the events use one of them
 
 export class Panel {
   session = ""
-  traffic = {} // the last response of each algorithm
+  lanes = []
+  traffic = {} // the last response of each lane
   hand = {}
-  counts = { sent: 0, served: 0, denied: 0 }
+  counts = {}  // of the requests sent by hand, by lane: {served, denied}
+  sent = 0
   waiting = 0
-  leaky = new Set() // the algorithms that hold requests
 
   constructor() {
-    this.choice = document.getElementById("algorithm")
+    this.choice = document.getElementById("lane-choice")
     this.choice.addEventListener("change", () => this.show())
-    document.getElementById("hammer").addEventListener("click", () => this.hit())
-    document.getElementById("hammer-ten").addEventListener("click", () => { for (let i = 0; i < 10; i++) this.hit() })
+    document.getElementById("send-one").addEventListener("click", () => this.hit())
+    document.getElementById("send-ten").addEventListener("click", () => { for (let i = 0; i < 10; i++) this.hit() })
   }
 
-  // offer has the reader choose between the algorithms of lanes.
+  // offer has the reader choose between lanes.
   offer(lanes) {
-    this.leaky = new Set(lanes.filter((lane) => lane.leaky).map((lane) => lane.algorithm))
-    for (const { algorithm, name } of lanes) this.choice.append(new Option(name, algorithm))
+    this.lanes = lanes
+    for (const { id, name } of lanes) {
+      this.choice.append(new Option(name, id))
+      this.counts[id] = { served: 0, denied: 0 }
+    }
   }
 
   // answered handles a response that the server reports.
-  answered({ algorithm, by, status, header, body }) {
-    if (by === "hand" && algorithm === this.choice.value) this.count(status) // sent only by the server
+  answered({ lane, by, status, header, body }) {
     const text = [`${status} ${reason(status)}`, ...header, "", body.trim()].join("\n")
-    if (by === "traffic") this.traffic[algorithm] = text
-    else this.hand[algorithm] = text
-    if (algorithm === this.choice.value) this.show()
+    if (by === "hand") this.count(lane, status)
+    this[by === "hand" ? "hand" : "traffic"][lane] = text
+    if (lane === this.choice.value) this.show()
   }
 
-  // hit sends one request to the chosen algorithm; the server passes it on to the others. While a leaky bucket holds
+  // hit sends one request to the chosen lane; the server passes it on to the others. While a leaky bucket holds
   // several, only the server sends the next request: the browser would wait for a free connection.
   async hit() {
-    const algorithm = this.choice.value
-    const direct = this.waiting < heldAtOnce || !this.leaky.has(algorithm)
-    this.counts.sent++
+    const id = this.choice.value
+    const direct = this.waiting < heldAtOnce || !this.lanes.find((lane) => lane.id === id)?.leaky
+    document.body.dataset.hand = "seen"
+    this.sent++
     this.waiting++
     this.show()
     try {
-      const path = direct ? `hit/${algorithm}` : "hit"
-      const answer = await fetch(`${path}?session=${this.session}`, { method: "POST", headers: { "X-Client": "a" } })
+      const answer = await fetch(`${direct ? `hit/${id}` : "hit"}?session=${this.session}`, { method: "POST", headers: { "X-Client": "a" } })
       const body = (await answer.text()).trim()
-      this.count(answer.status)
+      const limited = answer.headers.has("X-RateLimit-Limit") || body === "served" || answer.headers.get("Content-Type")?.includes("problem")
+      if (direct && limited) this.count(id, answer.status)
+      if (!limited && !answer.ok) this.sent-- // the playground itself has refused it
       if (direct || !answer.ok) {
-        this.hand[algorithm] = [`${answer.status} ${answer.statusText}`, ...[...answer.headers].map((h) => h.join(": ")), "", body].join("\n")
+        const header = [...answer.headers].filter(([name]) => !["date", "content-length"].includes(name)).map(([name, value]) => `${canonical(name)}: ${value}`)
+        this.hand[id] = [`${answer.status} ${answer.statusText}`, ...header, "", body].join("\n")
       }
     } catch (e) {
-      this.hand[algorithm] = `No answer: ${e.message}`
+      this.sent--
+      this.hand[id] = `No answer: ${e.message}`
     }
     this.waiting--
     this.show()
   }
 
-  count(status) {
-    if (status === 200) this.counts.served++
-    if (status === 429) this.counts.denied++
+  count(id, status) {
+    this.counts[id][status === 200 ? "served" : "denied"]++
   }
 
   show() {
-    const algorithm = this.choice.value
-    write("traffic-answer", this.traffic[algorithm] ?? "None yet.")
-    write("hand-answer", this.hand[algorithm] ?? "Press Hammer.")
-    const { sent, served, denied } = this.counts
-    const parts = [`You sent ${sent}`, `${served} served`, `${denied} denied`]
-    if (this.waiting > 0) parts.push(`${this.waiting} held`)
-    write("hand-count", sent > 0 ? parts.join(", ") + "." : "")
+    const id = this.choice.value
+    write("traffic-answer", this.traffic[id] ?? "None yet.")
+    write("hand-answer", this.hand[id] ?? "Press Send one.")
+    const { served, denied } = this.counts[id] ?? { served: 0, denied: 0 }
+    const parts = [`${served} of your ${this.sent} served`, `${denied} denied`]
+    if (this.sent > served + denied) parts.push(`${this.sent - served - denied} waiting`)
+    write("hand-count", this.sent > 0 ? `${this.choice.selectedOptions[0].text}: ${parts.join(", ")}.` : "")
   }
 }
 
 const reason = (status) => ({ 200: "OK", 429: "Too Many Requests", 503: "Service Unavailable" })[status] ?? ""
+
+// canonical writes a header's name as the server does; browsers give them in lower case.
+const canonical = (name) => name.replace(/(^|-)[a-z]/g, (letters) => letters.toUpperCase())
 
 function write(id, text) {
   const e = document.getElementById(id)

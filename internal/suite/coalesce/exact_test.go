@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/demo/embedded"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/internal/testkit/mini"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -43,11 +43,7 @@ func TestExact(t *testing.T) {
 	})
 	t.Run("Miniredis", func(t *testing.T) {
 		t.Parallel()
-		m, err := embedded.Start()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer m.Close()
+		m := mini.Redis(t)
 		now := time.UnixMicro(1_800_000_012_345_678)
 		m.SetTime(now)
 		client := redis.NewClient(&redis.Options{Addr: m.Addr()})

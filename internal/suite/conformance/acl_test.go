@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
@@ -45,6 +46,7 @@ func TestACLIsDocumented(t *testing.T) {
 // TestACL lets a user of exactly these rules use every algorithm in every way. With
 // one rule less something is denied, as Redis's own log says.
 func TestACL(t *testing.T) {
+	t.Parallel()
 	admin := redistest.Server(t).Client(t)
 	if commands, err := useAs(t, admin, "~rl:*", aclCommands); len(commands) > 0 || err != nil {
 		t.Errorf("with all rules %v are denied: %v", commands, err)
@@ -62,6 +64,7 @@ func TestACL(t *testing.T) {
 
 // TestACLCluster does the same on a Cluster, where go-redis needs more rules.
 func TestACLCluster(t *testing.T) {
+	t.Parallel()
 	addrs := redistest.Cluster(t)
 	nodes := make([]*redis.Client, len(addrs))
 	for i, addr := range addrs {
@@ -140,7 +143,25 @@ func useAll(ctx context.Context, client core.Client, admin redis.Cmdable) error 
 		together = append(together, v.With(slow, limits.Settings{Burst: slow.Count(), Name: v.Name}))
 		errs = append(errs, useChanged(ctx, client, v, options))
 	}
+	for _, v := range limits.Slots() {
+		errs = append(errs, useSlots(ctx, client, append(options, v.Limit(slow))...))
+	}
 	return errors.Join(append(errs, useOne(ctx, client, admin, "together", append(options, together...)...))...)
+}
+
+// useSlots takes, looks at, renews and frees slots, and has some expire.
+func useSlots(ctx context.Context, client core.Client, options ...core.Option) error {
+	lim := core.MustNew(client, "slots", options...)
+	defer func() { _ = lim.Close() }()
+	var errs []error
+	for _, n := range []int64{1, 3} {
+		res, err := lim.AllowN(ctx, "k", n)
+		_, looked := lim.Peek(ctx, "k")
+		_, lost := lim.AllowN(ctx, "lost", n)
+		hook.Renew(lim)
+		errs = append(errs, err, looked, lost, lim.Release(ctx, res), lim.Reset(ctx, "lost"))
+	}
+	return errors.Join(errs...)
 }
 
 // useChanged makes the period of a limit so short that what it stored has expired,

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/demo/embedded"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
+	"github.com/redislimit/redislimit/internal/testkit/mini"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -23,11 +23,7 @@ func exercise(t *testing.T, open conformance.Opener) {
 
 func TestMiniredis(t *testing.T) {
 	exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
-		m, err := embedded.Start()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer m.Close()
+		m := mini.Redis(t)
 		now := time.UnixMicro(1_800_000_012_345_678)
 		m.SetTime(now)
 		client := redis.NewClient(&redis.Options{Addr: m.Addr()})
@@ -55,6 +51,7 @@ func TestMemory(t *testing.T) {
 }
 
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	client := redistest.ClusterClient(t, redistest.Cluster(t))
 	exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
 		err := client.ForEachMaster(context.Background(), func(ctx context.Context, node *redis.Client) error {
@@ -68,6 +65,7 @@ func TestCluster(t *testing.T) {
 }
 
 func TestRedis(t *testing.T) {
+	t.Parallel()
 	client := redistest.Server(t).Client(t)
 	exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
 		if err := client.FlushAll(context.Background()).Err(); err != nil {

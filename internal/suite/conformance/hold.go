@@ -331,8 +331,8 @@ func holdTTL(t *testing.T, s Store, limit maker) {
 	before := time.Now()
 	res := reserve(t, lim, "k", 4)
 	for _, key := range s.keys(t) {
-		expires, least := s.expiry(t, key), res.At.Add(30*time.Second+4*time.Second)
-		if most := res.At.Add(35*time.Second + 2*10*time.Second + time.Second + s.blur(before)); expires.Before(least) || expires.After(most) {
+		expires, least := s.expiry(t, key), res.At.Add(30*time.Second+4*time.Second-s.blur(before))
+		if most := res.At.Add(35*time.Second + 2*10*time.Second + time.Second); expires.Before(least) || expires.After(most) {
 			t.Errorf("%s expires %v after it was reserved", key, expires.Sub(res.At))
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/demo/embedded"
+	"github.com/redislimit/redislimit/internal/testkit/mini"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
@@ -38,11 +38,7 @@ type testbed struct {
 
 func newTestbed(t *testing.T, a Adapter) *testbed {
 	t.Helper()
-	server, err := embedded.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
+	server := mini.Redis(t)
 	server.SetTime(start)
 	client := redis.NewClient(&redis.Options{
 		Addr: server.Addr(), DialTimeout: testTimeout, ReadTimeout: testTimeout, WriteTimeout: testTimeout, PoolTimeout: testTimeout,

@@ -19,6 +19,9 @@ const (
 // place would hide that nothing was tested.
 func serverBinary(tb testing.TB) string {
 	tb.Helper()
+	if os.Getenv(addrEnv) != "" {
+		skipRunning(tb)
+	}
 	name := os.Getenv(serverEnv)
 	if name == "" {
 		return binary(tb, "redis-server")
@@ -32,7 +35,13 @@ func serverBinary(tb testing.TB) string {
 
 var majorVersions sync.Map // of servers by their path, as a program does not change during a test
 
-// majorVersion returns the 7 of "Redis server v=7.0.15 ...". Valkey goes on from Redis 7.2: its first version is 7.2, too.
+// MajorVersion returns the first number of the version of the servers that tests start. That of Valkey 8 is 8.
+func MajorVersion(tb testing.TB) int {
+	tb.Helper()
+	return majorVersion(tb, serverBinary(tb))
+}
+
+// majorVersion returns the 7 of "Redis server v=7.0.15 ...". Valkey goes on from Redis 7.2.
 func majorVersion(tb testing.TB, server string) int {
 	tb.Helper()
 	if known, ok := majorVersions.Load(server); ok {

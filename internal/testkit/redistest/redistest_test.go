@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 func TestServerAnswersUntilItsTestEnds(t *testing.T) {
@@ -76,8 +78,9 @@ func TestPauseAndResume(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: 50 * time.Millisecond, MaxRetries: -1})
 	defer func() { _ = c.Close() }()
 	for range 3 {
-		if err := c.Ping(t.Context()).Err(); err != nil {
-			t.Fatal(err)
+		// Not at once on a busy machine: its timeout is short.
+		if !check.Eventually(t, "the server answers", func() bool { return c.Ping(t.Context()).Err() == nil }) {
+			return
 		}
 		s.Pause()
 		var timeout net.Error
@@ -274,4 +277,42 @@ func (r *recorder) Fatalf(format string, args ...any) {
 func (r *recorder) Skipf(format string, args ...any) {
 	r.msg = "Skip: " + fmt.Sprintf(format, args...)
 	runtime.Goexit()
+}
+
+// TestServerThatRunsAlready has a test use a server that it did not start: it is empty before and after, and is not
+// stopped.
+func TestServerThatRunsAlready(t *testing.T) {
+	given := Server(t)
+	c := given.Client(t)
+	t.Setenv(addrEnv, given.Addr)
+	t.Run("used", func(t *testing.T) {
+		s := Server(t)
+		if s.Addr != given.Addr {
+			t.Fatalf("the server is at %s, want %s", s.Addr, given.Addr)
+		}
+		if err := s.Client(t).Set(t.Context(), "k", "v", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n, err := c.DBSize(t.Context()).Result(); n != 0 || err != nil {
+		t.Errorf("%d keys are left, %v", n, err)
+	}
+	for name, needs := range map[string]func(*testing.T){
+		"Stop":    func(t *testing.T) { Server(t).Stop() },
+		"Pause":   func(t *testing.T) { Server(t).Pause() },
+		"flags":   func(t *testing.T) { Server(t, "--maxmemory", "50mb") },
+		"Cluster": func(t *testing.T) { Cluster(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if !t.Skipped() {
+					t.Error("it is not skipped, and needs a server of its own")
+				}
+			}()
+			needs(t)
+		})
+	}
+	if c.Ping(t.Context()).Err() != nil {
+		t.Error("the server was stopped")
+	}
 }

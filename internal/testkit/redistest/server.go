@@ -5,6 +5,11 @@
 // REDISLIMIT_REDIS_SERVER names another server than the redis-server in PATH, by its absolute path, for example that of
 // an older version: single servers, Clusters, Sentinels and TLS all run it. redis-cli, which makes a Cluster, is always
 // the one in PATH: it can set up servers of other versions.
+//
+// REDISLIMIT_REDIS_ADDR (host:port) names a server that runs already, such as a container's or one of a cloud. It must be
+// empty. Tests that set up, pause or stop a server are then skipped; the others share this one, so run one at a time:
+//
+//	REDISLIMIT_REDIS_ADDR=localhost:6379 go test -p 1 -parallel 1 ./internal/suite/conformance
 package redistest
 
 import (
@@ -33,21 +38,25 @@ const (
 // errPortTaken says that another process bound the port between our look at it and the server's.
 var errPortTaken = errors.New("the port is taken")
 
-// Instance is one redis-server process that belongs to a test. Its methods are for one goroutine at a time.
+// Instance is one redis-server process that belongs to a test, or the server at REDISLIMIT_REDIS_ADDR. Its methods are
+// for one goroutine at a time.
 type Instance struct {
 	// Addr is the host:port the server listens on. It stays the same over Stop and Start.
 	Addr string
 
 	tb   testing.TB
 	dir  string
-	args []string
-	proc *process.Process // nil while stopped
+	args []string         // none if the process is not ours
+	proc *process.Process // nil while stopped, or if there are no args
 }
 
 // Server starts a redis-server that keeps nothing on disk, and stops it when the test ends. config holds further flags
 // ("--maxmemory", "50mb"); they come last, so they win. The server must permit PING and INFO without a login.
 func Server(tb testing.TB, config ...string) *Instance {
 	tb.Helper()
+	if addr := os.Getenv(addrEnv); addr != "" && len(config) == 0 {
+		return running(tb, addr)
+	}
 	return serve(tb, serverBinary(tb), freePort, config...)
 }
 
@@ -62,6 +71,8 @@ func (i *Instance) Client(tb testing.TB) *redis.Client {
 
 // Stop kills the server, also a paused one, and waits until it is gone. Stopping a stopped server does nothing.
 func (i *Instance) Stop() {
+	i.tb.Helper()
+	i.needOwn()
 	if i.proc != nil {
 		i.proc.Kill()
 		i.proc = nil
@@ -71,6 +82,7 @@ func (i *Instance) Stop() {
 // Start starts a stopped server again, on the same port and in the same directory. It still ends with the test that was given to Server.
 func (i *Instance) Start(tb testing.TB) {
 	tb.Helper()
+	i.needOwn()
 	if i.proc != nil {
 		tb.Fatalf("redistest: %s is running: Stop it first", i.Addr)
 	}
@@ -100,6 +112,8 @@ func (i *Instance) Resume() {
 
 // Pid returns the process id of the server, 0 while it is stopped.
 func (i *Instance) Pid() int {
+	i.tb.Helper()
+	i.needOwn()
 	if i.proc == nil {
 		return 0
 	}
@@ -108,6 +122,7 @@ func (i *Instance) Pid() int {
 
 func (i *Instance) signal(s os.Signal) {
 	i.tb.Helper()
+	i.needOwn()
 	if i.proc == nil {
 		i.tb.Errorf("redistest: %s is stopped: no process to send %v", i.Addr, s)
 	} else if err := i.proc.Cmd.Process.Signal(s); err != nil {

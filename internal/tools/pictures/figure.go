@@ -8,6 +8,7 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/redislimit/redislimit/internal/demo/look"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
@@ -76,11 +77,24 @@ func (p picture) draw(ctx context.Context, w *environment) (string, error) {
 }
 
 func execute(text string, data any) (string, error) {
-	t := template.New("picture").Funcs(template.FuncMap{"line": func(i int) int { return 61 + 20*i }})
+	light, dark := look.Values()
+	t := template.New("picture").Funcs(template.FuncMap{
+		"line":  func(i int) int { return 61 + 20*i },
+		"light": func(name string) (string, error) { return named(light, name) },
+		"dark":  func(name string) (string, error) { return named(dark, name) },
+	})
 	template.Must(t.New("style").Parse(styleTemplate))
 	var b strings.Builder
 	err := template.Must(t.Parse(text)).Execute(&b, data)
 	return b.String(), err
+}
+
+// named returns a colour, or the typeface.
+func named(values map[string]string, name string) (string, error) {
+	if value, ok := values[name]; ok {
+		return value, nil
+	}
+	return "", fmt.Errorf("no --%s in palette.css", name)
 }
 
 func (p panel) draw(r *record) figurePanel {

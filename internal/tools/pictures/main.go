@@ -70,5 +70,9 @@ func drawAll(ctx context.Context, w *environment) (map[string]string, error) {
 		return nil, fmt.Errorf("overview: %w", err)
 	}
 	files["overview.svg"] = svg
+	if svg, err = drawLease(ctx, w); err != nil {
+		return nil, fmt.Errorf("lease: %w", err)
+	}
+	files["lease.svg"] = svg
 	return files, nil
 }

@@ -21,7 +21,7 @@ const (
 	overviewFrom = 8500 * time.Millisecond
 	overviewTo   = 30 * time.Second
 	stack        = 500 * time.Millisecond
-	stackLeft    = 214.0
+	stackLeft    = 226.0
 	stackRight   = 502.0
 	stackStep    = 6.8
 	overviewRow  = 90

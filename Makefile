@@ -1,0 +1,30 @@
+# The commands of CONTRIBUTING.md under short names. CI runs .ci/run, not this.
+FUZZTIME ?= 10s
+
+.DEFAULT_GOAL := help
+.PHONY: help test race lint bench fuzz ci
+
+help: ## lists the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+test: ## all tests of the main module; those that need a Redis start redis-server, or are skipped without it
+	go test ./...
+
+race: ## the same with the race detector
+	go test -race ./...
+
+lint: ## gofmt, go mod tidy, go vet and golangci-lint, of all modules; builds the linter the first time
+	bash .ci/run gofmt 'go mod tidy' 'go vet' golangci-lint
+
+bench: ## what needs no Redis, and then a quick look at the library beside its peers: see _benchmarks/README.md
+	go test -C _benchmarks -run '^$$' -bench . -benchmem
+	go run -C _benchmarks . -quick
+
+fuzz: ## each fuzz test for FUZZTIME (10s)
+	@grep -rHoE '^func Fuzz[A-Za-z0-9_]+' --include='*_test.go' . | while IFS=: read -r file found; do \
+		echo "== $${found#func } ($${file%/*})"; \
+		go test -C "$${file%/*}" -run '^$$' -fuzz "^$${found#func }\$$" -fuzztime $(FUZZTIME) . || exit 1; \
+	done
+
+ci: ## all that CI does; on Debian, as root: it installs what it needs
+	bash .ci/run

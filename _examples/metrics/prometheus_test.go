@@ -1,0 +1,547 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/process"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+const (
+	requireEnv    = "REDISLIMIT_REQUIRE_PROMETHEUS" // fails without Prometheus
+	rulesFile     = "../../docs/prometheus/rules.yml"
+	rulesTestFile = "../../docs/prometheus/rules_test.yml"
+	dashboardFile = "../../docs/grafana/dashboard.json"
+	patience      = time.Minute // for each thing that the test waits for
+)
+
+// TestRules runs the unit tests of the rules, in which each alert fires.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	promtool := binary(t, "promtool")
+	for _, args := range [][]string{{"check", "rules", "--lint-fatal", rulesFile}, {"test", "rules", rulesTestFile}} {
+		if out, err := exec.CommandContext(t.Context(), promtool, args...).CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	rules, tests, document := read(t, rulesFile), read(t, rulesTestFile), read(t, "../../docs/metrics.md")
+	alerts := regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(rules, -1)
+	for _, alert := range alerts {
+		if !strings.Contains(tests, `alertname="`+alert[1]+`"`) {
+			t.Errorf("%s does not fire in %s", alert[1], rulesTestFile)
+		}
+		if !strings.Contains(document, "`"+alert[1]+"`") {
+			t.Errorf("%s is not in docs/metrics.md", alert[1])
+		}
+	}
+	if len(alerts) == 0 {
+		t.Error("no alert found")
+	}
+}
+
+// TestPrometheus has a real Prometheus scrape the example, on a real Redis that is
+// healthy, slow, and paused. Each alert fires when it should, and each query of the
+// dashboard has a result.
+//
+// The rules are those of docs, in time-lapse: a minute is a second, and the minutes for
+// which an alert waits are tenths of a second.
+func TestPrometheus(t *testing.T) {
+	t.Parallel()
+	program := binary(t, "prometheus")
+	redis := redistest.Server(t)
+	load := startLoad(t, redis)
+	p := startPrometheus(t, program, load.app)
+	panels := readDashboard(t)
+
+	// Some requests are denied, fewer than an alert is about.
+	unhealthy := []string{"Alerts", "Failures of Redis", "Requests without a decision", "Share without the key", "Slots lost"}
+	p.wantPanels(panels, func(title string) bool { return !slices.Contains(unhealthy, title) })
+	p.wantNone()
+
+	load.misused.Store(true)
+	slow := load.slowRedis()
+	p.wantAlerts(map[string]string{
+		"RateLimitDeniesMany":  "demo-user",
+		"RateLimitKeysMissing": "demo-key",
+		"RateLimiterSlow":      "demo-user",
+	})
+	p.wantPanels(panels, func(title string) bool { return title == "Share without the key" })
+	slow()
+	load.misused.Store(false)
+
+	redis.Pause()
+	p.wantAlerts(map[string]string{
+		"RateLimitsWithoutRedis":   "demo-user",
+		"RateLimitsByFallback":     "demo-user",
+		"RateLimiterFailsRequests": "demo-closed",
+		"RateLimitSlotsLost":       "demo-slots",
+	})
+	p.wantPanels(panels, func(title string) bool { return slices.Contains(unhealthy, title) && title != "Share without the key" })
+	redis.Resume()
+	p.wantEnd("RateLimitsWithoutRedis")
+
+	fired := map[string][]string{}
+	for outages := 0; fired["RateLimiterRedisFlaps"] == nil || fired["RateLimiterRedisFailures"] == nil; outages++ {
+		if outages == 10 { // on a busy machine they are long, and so few at a time
+			t.Fatalf("after 10 more outages only these alerts fired: %v", fired)
+		}
+		redis.Pause()
+		p.wantResult(`redislimit_fallback_active{redislimit_limiter_name="demo-user"} == 1`)
+		redis.Resume()
+		p.wantResult(`redislimit_fallback_active{redislimit_limiter_name="demo-user"} == 0`)
+		firing, err := p.alerts()
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(fired, firing)
+	}
+}
+
+func binary(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	switch {
+	case err == nil:
+		return path
+	case os.Getenv(requireEnv) != "":
+		t.Fatalf("no %s on this machine, and %s is set", name, requireEnv)
+	}
+	t.Skipf("no %s on this machine", name)
+	return ""
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A load is the example, with requests to it, and limiters that it does not have.
+type load struct {
+	t       *testing.T
+	redis   *redistest.Instance
+	app     *httptest.Server
+	misused atomic.Bool // requests without keys, and many from one user
+}
+
+func startLoad(t *testing.T, server *redistest.Instance) *load {
+	t.Helper()
+	telemetry, metrics, err := prometheusMetrics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rdb, err := connect("redis://" + server.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := core.Options(core.Timeout(2*time.Second), telemetry)
+	failClosed := core.MustNew(rdb, "demo-closed", core.TokenBucket(core.PerSecond(1000)), core.FailClosed(), settings)
+	leased := core.MustNew(rdb, "demo-lease", core.TokenBucket(core.PerSecond(1000)), core.Lease(time.Second), settings)
+	slots := core.MustNew(rdb, "demo-slots", core.InFlight(2, core.Hold(3*time.Second)), settings)
+	l := &load{t: t, redis: server, app: httptest.NewServer(routes(rdb, metrics, settings))}
+
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		l.app.Close()
+		_, _, _ = failClosed.Close(), leased.Close(), slots.Close()
+		_ = rdb.Close()
+	})
+	work := make(chan int)
+	running.Go(func() {
+		defer close(work)
+		for n := 0; ctx.Err() == nil; n++ {
+			select {
+			case work <- n:
+			case <-ctx.Done():
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+	for range 8 { // some of them wait for Redis, at most as long as the timeout
+		running.Go(func() {
+			for n := range work {
+				l.request(ctx, n)
+				_, _ = failClosed.Allow(ctx, "anything")
+				_, _ = leased.Allow(ctx, "anything")
+			}
+		})
+	}
+	running.Go(func() { // work that takes as long as the test
+		r, err := slots.Allow(ctx, "work")
+		if err != nil || !r.Allowed {
+			t.Errorf("no slot: %v, %v", r, err)
+		}
+		<-ctx.Done()
+		_ = slots.Release(context.WithoutCancel(ctx), r) // it was lost
+	})
+	return l
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// request makes the nth request: most are by a user of their own, one in ten by alice,
+// who is over her limit, and few are by address or key.
+func (l *load) request(ctx context.Context, n int) {
+	user := fmt.Sprint("user", n)
+	switch {
+	case n%40 == 0:
+		l.get(ctx, "/", "", "")
+		l.get(ctx, "/key", "", fmt.Sprint("demo-key-", n/40%2+1))
+		return
+	case l.misused.Load() && n%2 == 0:
+		l.get(ctx, "/key", "", "")
+		user = "alice"
+	case n%10 == 0:
+		user = "alice"
+	}
+	l.get(ctx, "/user", user, "")
+}
+
+func (l *load) get(ctx context.Context, path, user, key string) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, l.app.URL+path, http.NoBody)
+	if err != nil {
+		l.t.Error(err)
+		return
+	}
+	if user != "" {
+		r.SetBasicAuth(user, "x")
+	}
+	r.Header.Set("X-API-Key", key)
+	resp, err := l.app.Client().Do(r)
+	switch {
+	case err == nil:
+		_ = resp.Body.Close()
+	case !errors.Is(err, context.Canceled):
+		l.t.Error(err)
+	}
+}
+
+// slowRedis delays most calls by up to 300 ms, until stop is called.
+func (l *load) slowRedis() (stop func()) {
+	ctx, cancel := context.WithCancel(l.t.Context())
+	rdb := l.redis.Client(l.t)
+	var running sync.WaitGroup
+	running.Go(func() {
+		for ctx.Err() == nil {
+			_ = rdb.ClientPause(context.WithoutCancel(ctx), 300*time.Millisecond)
+			sleep(ctx, 50*time.Millisecond)
+		}
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// A monitor is a running Prometheus.
+type monitor struct {
+	t   *testing.T
+	url string
+}
+
+// startPrometheus starts a Prometheus with the rules in time-lapse.
+func startPrometheus(t *testing.T, program string, app *httptest.Server) *monitor {
+	t.Helper()
+	dir := t.TempDir()
+	rules := regexp.MustCompile(`for: (\d+)m\b`).ReplaceAllString(read(t, rulesFile), "for: ${1}00ms")
+	rules = regexp.MustCompile(`\b(\d+)m\b`).ReplaceAllString(rules, "${1}s")
+	config := fmt.Sprintf(`
+global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 250ms}
+rule_files: [rules.yml]
+scrape_configs: [{job_name: demo, static_configs: [{targets: [%q]}]}]
+`, strings.TrimPrefix(app.URL, "http://"))
+	for name, text := range map[string]string{"rules.yml": rules, "prometheus.yml": config} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	port, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := port.Addr().String()
+	_ = port.Close()
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	//nolint:noctx // it ends with the test, not with a context
+	cmd := exec.Command(program, "--config.file="+filepath.Join(dir, "prometheus.yml"),
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr, "--log.level=warn")
+	cmd.Stdout, cmd.Stderr = log, log
+	proc, err := process.Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		proc.Kill()
+		_ = log.Close()
+		if t.Failed() {
+			t.Log(read(t, log.Name()))
+		}
+	})
+	p := &monitor{t: t, url: "http://" + addr}
+	p.until("Prometheus answers", func() error {
+		var ignored any
+		return p.get("/api/v1/query?query=1", &ignored)
+	})
+	return p
+}
+
+// until waits until check returns nil.
+func (p *monitor) until(what string, check func() error) {
+	p.t.Helper()
+	begun := time.Now()
+	for {
+		err := check()
+		if err == nil {
+			p.t.Logf("%v: %s", time.Since(begun).Round(time.Millisecond), what)
+			return
+		}
+		if time.Since(begun) > patience {
+			p.t.Fatalf("%s: not after %v: %v", what, patience, err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// get gets the data of an answer of Prometheus's API.
+func (p *monitor) get(path string, data any) error {
+	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var answer struct {
+		Error string          `json:"error"`
+		Data  json.RawMessage `json:"data"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		return err
+	}
+	if answer.Error != "" {
+		return errors.New(answer.Error)
+	}
+	return json.Unmarshal(answer.Data, data)
+}
+
+// results returns how many series a query has that are numbers.
+func (p *monitor) results(query string) (int, error) {
+	var data struct {
+		Result []struct {
+			Value [2]any `json:"value"`
+		} `json:"result"`
+	}
+	if err := p.get("/api/v1/query?query="+url.QueryEscape(query), &data); err != nil {
+		return 0, fmt.Errorf("%s: %w", query, err)
+	}
+	numbers := 0
+	for _, series := range data.Result {
+		if series.Value[1] != "NaN" {
+			numbers++
+		}
+	}
+	return numbers, nil
+}
+
+func (p *monitor) wantResult(query string) {
+	p.t.Helper()
+	p.until(query, func() error {
+		got, err := p.results(query)
+		if err == nil && got == 0 {
+			err = errors.New("no result")
+		}
+		return err
+	})
+}
+
+// wantPanels waits until those queries of the dashboard have results whose titles are
+// expected to, and all others can be answered.
+func (p *monitor) wantPanels(queries []query, expected func(title string) bool) {
+	p.t.Helper()
+	p.until("the dashboard", func() error {
+		for _, q := range queries {
+			got, err := p.results(q.expr)
+			if err != nil {
+				return err
+			}
+			if got == 0 && expected(q.title) {
+				return fmt.Errorf("%s: no result of %s", q.title, q.expr)
+			}
+		}
+		return nil
+	})
+}
+
+// alerts returns the limiters for which each alert fires.
+func (p *monitor) alerts() (map[string][]string, error) {
+	var data struct {
+		Groups []struct {
+			Rules []struct {
+				Name      string `json:"name"`
+				Health    string `json:"health"`
+				LastError string `json:"lastError"`
+				Alerts    []struct {
+					State       string            `json:"state"`
+					Labels      map[string]string `json:"labels"`
+					Annotations map[string]string `json:"annotations"`
+				} `json:"alerts"`
+			} `json:"rules"`
+		} `json:"groups"`
+	}
+	if err := p.get("/api/v1/rules", &data); err != nil {
+		return nil, err
+	}
+	firing := map[string][]string{}
+	for _, group := range data.Groups {
+		for _, rule := range group.Rules {
+			if rule.Health != "ok" {
+				return nil, fmt.Errorf("%s: %s %s", rule.Name, rule.Health, rule.LastError)
+			}
+			for _, alert := range rule.Alerts {
+				if alert.State == "firing" {
+					firing[rule.Name] = append(firing[rule.Name], alert.Labels["redislimit_limiter_name"])
+				}
+				for _, text := range alert.Annotations {
+					if strings.Contains(text, "<") { // <no value>, <error ...>
+						p.t.Errorf("%s says %q", rule.Name, text)
+					}
+				}
+			}
+		}
+	}
+	return firing, nil
+}
+
+// wantNone checks that no alert fires. How fast Redis answers depends on this machine.
+func (p *monitor) wantNone() {
+	p.t.Helper()
+	firing, err := p.alerts()
+	delete(firing, "RateLimiterSlow")
+	if err != nil || len(firing) > 0 {
+		p.t.Errorf("while nothing is wrong these alerts fire: %v, %v", firing, err)
+	}
+}
+
+// wantAlerts waits until each alert fires for a limiter.
+func (p *monitor) wantAlerts(want map[string]string) {
+	p.t.Helper()
+	p.until(fmt.Sprint("firing: ", slices.Sorted(maps.Keys(want))), func() error {
+		firing, err := p.alerts()
+		if err != nil {
+			return err
+		}
+		for alert, limiter := range want {
+			if !slices.Contains(firing[alert], limiter) {
+				return fmt.Errorf("%s does not fire for %s: %v", alert, limiter, firing)
+			}
+		}
+		return nil
+	})
+}
+
+// wantEnd waits until an alert does not fire.
+func (p *monitor) wantEnd(alert string) {
+	p.t.Helper()
+	p.until("no longer firing: "+alert, func() error {
+		firing, err := p.alerts()
+		if err == nil && len(firing[alert]) > 0 {
+			err = fmt.Errorf("fires for %v", firing[alert])
+		}
+		return err
+	})
+}
+
+// A query is one of the dashboard's.
+type query struct{ title, expr string }
+
+// readDashboard returns the queries of the dashboard as Grafana would send them, with
+// the values of its variables.
+func readDashboard(t *testing.T) []query {
+	t.Helper()
+	var dashboard struct {
+		Panels []struct {
+			Title   string `json:"title"`
+			Targets []struct {
+				Expr string `json:"expr"`
+			} `json:"targets"`
+		} `json:"panels"`
+		Annotations struct {
+			List []struct {
+				Name string `json:"name"`
+				Expr string `json:"expr"`
+			} `json:"list"`
+		} `json:"annotations"`
+		Templating struct {
+			List []struct {
+				Name  string `json:"name"`
+				Query any    `json:"query"` // of some variables an object, of others a string
+			} `json:"list"`
+		} `json:"templating"`
+	}
+	if err := json.Unmarshal([]byte(read(t, dashboardFile)), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	var queries []query
+	for _, panel := range dashboard.Panels {
+		for _, target := range panel.Targets {
+			queries = append(queries, query{panel.Title, target.Expr})
+		}
+	}
+	for _, annotation := range dashboard.Annotations.List {
+		queries = append(queries, query{annotation.Name, annotation.Expr})
+	}
+	for _, variable := range dashboard.Templating.List {
+		if of, ok := variable.Query.(map[string]any); ok {
+			values := regexp.MustCompile(`^label_values\((.+), (\w+)\)$`).ReplaceAllString(fmt.Sprint(of["query"]), "count by ($2) ($1)")
+			queries = append(queries, query{"variable " + variable.Name, values})
+		}
+	}
+	values := strings.NewReplacer("$__rate_interval", "5s", "$job", ".+", "$limiter", ".+")
+	for i := range queries {
+		queries[i].expr = values.Replace(queries[i].expr)
+		if strings.Contains(queries[i].expr, "$") {
+			t.Errorf("%s: a variable without a value in %s", queries[i].title, queries[i].expr)
+		}
+	}
+	if len(queries) < 10 {
+		t.Fatalf("only %d queries found", len(queries))
+	}
+	return queries
+}

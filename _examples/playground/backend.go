@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/demo/embedded"
+)
+
+// A backend is the Redis of one session: a client of its own, over a link of its own.
+type backend struct {
+	client   redis.UniversalClient
+	link     *link
+	embedded *miniredis.Miniredis // nil if Redis is elsewhere
+	timeout  time.Duration        // of each decision
+}
+
+// connect makes a client like shared. If that is nil, it starts an embedded Redis.
+func connect(shared redis.UniversalClient, timeout time.Duration) (*backend, error) {
+	b := &backend{link: newLink(), timeout: timeout}
+	switch shared := shared.(type) {
+	case nil:
+		server, err := embedded.Start()
+		if err != nil {
+			return nil, err
+		}
+		b.embedded = server
+		b.client = b.single(&redis.Options{Addr: server.Addr()})
+	case *redis.Client:
+		b.client = b.single(shared.Options())
+	case *redis.ClusterClient:
+		options := *shared.Options()
+		if options.Dialer == nil {
+			options.Dialer = redis.NewDialer(&redis.Options{DialTimeout: options.DialTimeout, TLSConfig: options.TLSConfig})
+		}
+		options.Dialer = b.link.through(options.Dialer)
+		b.client = redis.NewClusterClient(&options)
+	default:
+		return nil, fmt.Errorf("a client of type %T cannot be stopped", shared)
+	}
+	return b, nil
+}
+
+// single makes a client of one server. It does not repeat what failed, so that the page
+// shows at once that Redis has stopped.
+func (b *backend) single(like *redis.Options) *redis.Client {
+	options := *like
+	if options.Dialer == nil {
+		options.Dialer = redis.NewDialer(&options)
+	}
+	options.Dialer = b.link.through(options.Dialer)
+	options.DialerRetries, options.MaxRetries = 1, -1
+	options.PushNotificationProcessor = nil // that of the other client
+	options.ContextTimeoutEnabled, options.ReadTimeout, options.WriteTimeout = true, 2*b.timeout, 2*b.timeout
+	return redis.NewClient(&options)
+}
+
+// close ends the client, and the embedded Redis.
+func (b *backend) close() {
+	_ = b.client.Close() // its connections end with it
+	if b.embedded != nil {
+		b.embedded.Close()
+	}
+}
+
+// setTime has the clock of the embedded Redis stand still at t. The zero time lets it
+// run. Keys do not expire meanwhile; no decision depends on that.
+func (b *backend) setTime(t time.Time) {
+	b.embedded.ClockTTL(false) // it would see the clock jump
+	b.embedded.SetTime(t)
+	b.embedded.ClockTTL(t.IsZero())
+}
+
+// clock returns Redis's clock, estimated from one call. The windows follow it.
+func (b *backend) clock(ctx context.Context) (func() time.Time, error) {
+	asked := time.Now()
+	at, err := b.client.Time(ctx).Result()
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	ahead := at.Sub(asked.Add(now.Sub(asked) / 2))
+	return func() time.Time { return time.Now().Add(ahead) }, nil
+}

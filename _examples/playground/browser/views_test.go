@@ -1,0 +1,85 @@
+package browser
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// views are the sizes and colours in which the page is looked at.
+var views = []struct {
+	name          string
+	width, height int64
+	scheme        string
+}{
+	{"desktop-light", desktop, height, "light"},
+	{"desktop-dark", desktop, height, "dark"},
+	{"phone-light", phoneWidth, phoneHeight, "light"},
+	{"phone-dark", phoneWidth, phoneHeight, "dark"},
+}
+
+// TestViews leaves a picture of each state of the page in .ci/out, and checks that it fits
+// and that its states cannot be mistaken for each other.
+func TestViews(t *testing.T) {
+	t.Parallel()
+	server := start(t)
+	p := open(t, server.url+"/", desktop, height)
+	p.until("live", `document.getElementById("state").textContent === "Live"`)
+	p.until("traffic", laneOf("fixed_window", "peak")+" > 10")
+	p.until("a key that is leased", "Number(document.querySelector('[data-lane=lease]').dataset.share) > 0.9")
+	p.look("live")
+	p.do(chromedp.Click(chromedp.CSS("#send-ten")))
+	p.do(chromedp.Click(chromedp.CSS("#stop")))
+	p.until("an outage", `document.body.dataset.redis === "stopped"`)
+	p.until("traffic without Redis", `document.querySelector("[data-lane=fail_open] .count").textContent.match(/^(19|20|21) of \1 served$/) !== null`)
+	p.look("stopped")
+	p.until("decisions by leases, or by the outage policy", `document.querySelector("[data-lane=lease] .count").textContent.includes("outage policy")`)
+	p.do(chromedp.Click(chromedp.CSS("#pause")))
+	p.until("paused", `document.body.dataset.state === "paused"`)
+	p.look("paused")
+	p.do(chromedp.Click(chromedp.CSS("[data-lane=fail_open] .code")))
+	p.look("code")
+	for _, line := range []string{"\n\t\tcore.TokenBucket(core.Per(10, 5*time.Second), core.Burst(2)),\n", "\n\t\tcore.FailOpen(),\n"} {
+		if got := eval[string](p, `document.getElementById("code-text").textContent`); !strings.Contains(got, line) {
+			t.Errorf("no %q in the code:\n%s", line, got)
+		}
+	}
+	p.do(chromedp.Click(chromedp.CSS("#code-close")))
+	server.stop(t)
+	p.allowMessages()
+	p.until("lost", `document.body.dataset.state === "lost"`)
+	p.look("lost")
+}
+
+// look takes a picture of the page in each view.
+func (p *tab) look(state string) {
+	p.t.Helper()
+	for _, v := range views {
+		p.prefer("prefers-color-scheme", v.scheme)
+		p.do(chromedp.EmulateViewport(v.width, v.height))
+		if over := eval[int](p, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
+			p.t.Errorf("%s: the page is %d px too wide", v.name, over)
+		}
+		await[bool](p, "new Promise((done) => setTimeout(() => requestAnimationFrame(() => done(true)), 100))")
+		p.keep(fmt.Sprintf("playground-%s-%s.png", state, v.name))
+		p.wordsApart(v.name)
+	}
+	for name, size := range map[string][2]int64{"desktop": {desktop, 3 * height / 2}, "phone": {phoneWidth, 4 * phoneHeight}} { // no screen shows it at once
+		p.do(chromedp.EmulateViewport(size[0], size[1]))
+		p.keep(fmt.Sprintf("playground-%s-%s-all.png", state, name))
+	}
+	p.do(chromedp.EmulateViewport(desktop, height))
+}
+
+// wordsApart checks that no words in a chart touch others, and that all are inside of it.
+func (p *tab) wordsApart(view string) {
+	p.t.Helper()
+	touching := await[[]string](p, `import("./app.js").then(({ lanes }) => lanes.flatMap(({ id, words, canvas }) =>
+		words.flatMap(([l, t, r, b], i) => words.slice(i + 1).some(([l2, t2, r2, b2]) => l < r2 && l2 < r && t < b2 && t2 < b) ||
+			l < 0 || r > canvas.clientWidth || t < 0 || b > canvas.clientHeight ? [id + ": " + [l, t, r, b]] : [])))`)
+	if len(touching) > 0 {
+		p.t.Errorf("%s: words touch: %v", view, touching)
+	}
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// TestStopRedis stops the Redis of one page and starts it again, over each kind of Redis
+// that a page can have.
+func TestStopRedis(t *testing.T) {
+	t.Parallel()
+	for name, shared := range map[string]func(*testing.T) redis.UniversalClient{
+		"embedded": func(*testing.T) redis.UniversalClient { return nil },
+		"server": func(t *testing.T) redis.UniversalClient {
+			_, client := embeddedRedis(t)
+			return client
+		},
+		"cluster": func(t *testing.T) redis.UniversalClient {
+			server, _ := embeddedRedis(t)
+			client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr()}})
+			t.Cleanup(func() { _ = client.Close() })
+			return client
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, url := serveOver(t, shared(t))
+			testStopRedis(t, url)
+		})
+	}
+}
+
+func testStopRedis(t *testing.T, url string) {
+	t.Helper()
+	stopped, other := followAs(t, url, "shape=hand"), followAs(t, url, "shape=hand")
+	var h, untouched hello
+	stopped.next("hello", &h)
+	other.next("hello", &untouched)
+	hit := func(h hello, lane string) int {
+		return do(t, http.MethodPost, url+"/hit/"+lane+"?session="+h.ID, "").status
+	}
+	if got := hit(h, "fail_closed"); got != http.StatusOK && got != http.StatusTooManyRequests {
+		t.Fatalf("before: status %d", got)
+	}
+	change := func(state string) {
+		if r := do(t, http.MethodPost, url+"/sessions/"+h.ID+"/redis/"+state, ""); r.status != http.StatusNoContent {
+			t.Fatalf("%s: status %d, %s", state, r.status, r.body)
+		}
+	}
+	change("stop")
+	change("stop") // changes nothing
+	var o outage
+	for _, want := range []string{"stopped", "noticed"} {
+		if stopped.next("outage", &o); o.State != want {
+			t.Fatalf("the page is told %q, want %q", o.State, want)
+		}
+	}
+	for lane, want := range map[string]int{"fail_open": http.StatusOK, "fail_closed": http.StatusServiceUnavailable} {
+		for hit(h, lane) == http.StatusTooManyRequests { // a denial that is remembered from before
+			time.Sleep(50 * time.Millisecond)
+		}
+		for range 5 {
+			if got := hit(h, lane); got != want {
+				t.Errorf("%s: status %d, want %d", lane, got, want)
+			}
+		}
+	}
+	if got := hit(untouched, "fail_closed"); got != http.StatusOK && got != http.StatusTooManyRequests {
+		t.Errorf("on another page, whose Redis has not stopped: status %d", got)
+	}
+	seen := map[string]map[bool]int{"fail_local": {}, "fail_open": {}, "fail_closed": {}}
+	for seen["fail_local"][false] == 0 || seen["fail_local"][true] == 0 {
+		var d decision
+		stopped.next("decision", &d)
+		switch count := seen[d.Lane]; {
+		case count == nil, d.At < o.At, d.Source == "deny_cache":
+		case d.Lane == "fail_local" && d.Source != "fallback", d.Lane != "fail_local" && d.Used >= 0:
+			t.Errorf("while Redis is stopped: %+v", d)
+		default:
+			count[d.Allowed]++
+		}
+	}
+	if seen["fail_open"][false] > 0 || seen["fail_closed"][true] > 0 {
+		t.Errorf("decisions: %v", seen)
+	}
+	change("start")
+	for _, want := range []string{"started", "over"} {
+		if stopped.next("outage", &o); o.State != want {
+			t.Fatalf("the page is told %q, want %q", o.State, want)
+		}
+	}
+	if got := hit(h, "fail_closed"); got != http.StatusOK && got != http.StatusTooManyRequests {
+		t.Errorf("after: status %d", got)
+	}
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+const (
+	shown     = 15 * time.Second       // how much of the past a new page gets; its charts show less
+	pastPeeks = 300 * time.Millisecond // how often the levels of the past are read
+	caughtUp  = 50 * time.Millisecond  // how near to the present the past must come
+)
+
+// A past is the traffic of the last seconds, on an embedded Redis whose clock is moved. A
+// new page so begins in the middle of the traffic, and the live limiters go on with the
+// counts.
+type past struct {
+	backend *backend
+	config  config
+	lanes   []*lane
+	events  []event
+	last    map[string]response // by lane
+}
+
+// playPast plays the past of a session, whose first window begins at start, up to the
+// present. It returns its events, and the instant up to which it has played.
+func playPast(ctx context.Context, b *backend, id string, c config, start time.Time, clock func() time.Time) ([]event, time.Time, error) {
+	p := &past{backend: b, config: c, last: make(map[string]response)}
+	var err error
+	p.lanes, err = newLanes(b, id, c, time.Now, func(_ hit, d decision) { p.events = append(p.events, d) },
+		core.DenyCache(0)) // it goes by the clock of this process
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	defer closeLanes(p.lanes)
+	defer b.setTime(time.Time{})
+	from := clock().Add(-shown)
+	for range 5 { // to play it takes time, too
+		until := clock()
+		if err != nil || until.Sub(from) < caughtUp {
+			break
+		}
+		err = p.play(ctx, from, until, start)
+		from = until
+	}
+	for _, r := range p.last {
+		p.events = append(p.events, r)
+	}
+	return p.events, from, err
+}
+
+// A step is something to do at an instant of the past.
+type step struct {
+	at time.Time
+	do func(ctx context.Context) error
+}
+
+func (p *past) play(ctx context.Context, from, until, start time.Time) error {
+	var steps []step
+	for group, s := range streams(p.config, p.lanes) {
+		if group == leases { // they go by the clock of this process
+			continue
+		}
+		for _, m := range s.between(from, until, start) {
+			steps = append(steps, step{m.at, func(ctx context.Context) error { return p.send(ctx, m.client, s.lanes) }})
+		}
+	}
+	for at := from; at.Before(until); at = at.Add(pastPeeks) {
+		steps = append(steps, step{at, p.peek})
+	}
+	slices.SortStableFunc(steps, func(a, b step) int { return a.at.Compare(b.at) })
+	for _, s := range steps {
+		p.backend.setTime(s.at)
+		if err := s.do(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *past) send(ctx context.Context, client string, lanes []*lane) error {
+	h := hit{client, "traffic"}
+	for _, l := range lanes {
+		if l.variant.Kind.Delays { // its handler would hold the request in real time
+			if _, err := l.limiter.Allow(withHit(ctx, h), keyOf(client)); err != nil {
+				return err
+			}
+			continue
+		}
+		p.last[l.name] = l.answer(ctx, h)
+	}
+	return ctx.Err()
+}
+
+func (p *past) peek(ctx context.Context) error {
+	for _, client := range p.config.clients() {
+		p.events = append(p.events, levelsOf(ctx, client, p.lanes))
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"testing"
+	"time"
+)
+
+// TestPast checks that a new page has the traffic of the last seconds, and that the live
+// limiters go on with its counts.
+func TestPast(t *testing.T) {
+	t.Parallel()
+	_, url := serveOver(t, nil)
+	p := followAs(t, url, "shape=steady&traffic=20&rate=10")
+	var h hello
+	p.next("hello", &h)
+	var c changed
+	p.next("changed", &c)
+	if past := time.Duration(h.At-c.At) * time.Millisecond; past < shown || past > shown+5*time.Second {
+		t.Errorf("the past is %v long, want about %v", past, shown)
+	}
+	served := map[string][]time.Duration{}
+	before, after := 0, 0
+	for after < 20*len(served)+1 {
+		var d decision
+		if p.next("decision", &d); d.Source == "fallback" || d.Source == "none" {
+			t.Fatalf("%+v", d)
+		}
+		if d.At < h.At {
+			before++
+		} else {
+			after++
+		}
+		if d.Allowed {
+			served[d.Lane] = append(served[d.Lane], time.Duration((d.At+d.Delay)*float64(time.Millisecond)))
+		}
+	}
+	if before < 40*lanesOfAll || after < 20*lanesOfAll {
+		t.Errorf("%d decisions of the past, and %d live ones", before, after)
+	}
+	for lane, most := range map[string]int{"fixed_window": 20, "sliding_window_log": 10, "token_bucket": 20, "leaky_bucket": 10, "fail_open": 12} {
+		if got := mostInAPeriod(served[lane]); got < 8 || got > most {
+			t.Errorf("%s: %d in a period, want 8 to %d", lane, got, most)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+// What each algorithm promises, and whether it has kept it.
+import { densest } from "./history.js"
+
+// verdict says how many requests a lane served at most in any period, why these were admitted, and whether that breaks the
+// algorithm's own promise. times are when it served them, in order.
+export function verdict(lane, times, { rate, burst }, period) {
+  const most = densest(times, period)
+  const judge = lane.leaky ? queue : lane.bucket ? bucket : lane.exact ? log : windows
+  return { most, ...judge(times, most, { rate, burst, period, lane }) }
+}
+
+// A log admits no more than the limit in any period.
+function log(times, most, { rate }) {
+  return { broken: most.count > rate, because: "never more in any 5 s" }
+}
+
+// A window admits no more than the limit until the next one begins.
+function windows(times, most, { rate, period, lane }) {
+  const counts = new Map()
+  for (const at of times) counts.set(Math.floor(at / period), (counts.get(Math.floor(at / period)) ?? 0) + 1)
+  const broken = Math.max(0, ...counts.values()) > rate
+  if (most.count <= rate) return { broken, because: "never more in a window" }
+  const boundary = Math.floor(most.to / period) * period
+  const after = times.filter((at) => at >= Math.max(boundary, most.from) && at <= most.to).length
+  if (lane.windows) return { broken, because: `${most.count - after} + ${after}, around a boundary` }
+  return { broken, because: `${rate} + ${most.count - rate}: it estimates the log` }
+}
+
+// A bucket admits its burst, and what is refilled meanwhile.
+function bucket(times, most, { rate, burst, period }) {
+  const broken = overflows(times, burst, period / rate)
+  if (most.count <= burst) return { broken, because: `within the burst of ${burst}` }
+  return { broken, because: `burst ${burst} + ${most.count - burst} refilled` }
+}
+
+// A queue serves one at a time.
+function queue(times, most, { rate, period }) {
+  return { broken: overflows(times, 1, period / rate), because: `one each ${+(period / 1000 / rate).toFixed(2)} s` }
+}
+
+// overflows reports whether a bucket of a size, from which a unit leaks each interval, would overflow.
+function overflows(times, size, interval) {
+  let [level, before] = [0, -Infinity]
+  return times.some((at) => {
+    level = Math.max(0, level - (at - before) / interval) + 1
+    before = at
+    return level > size + 0.01 // instants are rounded to microseconds
+  })
+}

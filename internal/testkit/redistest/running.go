@@ -1,0 +1,45 @@
+package redistest
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const addrEnv = "REDISLIMIT_REDIS_ADDR"
+
+// running returns the server at addr, and empties it when the test ends. One that has keys is refused: they may be
+// somebody's, or those of a test that runs at the same time.
+func running(tb testing.TB, addr string) *Instance {
+	tb.Helper()
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	tb.Cleanup(func() { _ = client.Close() })
+	switch n, err := client.DBSize(tb.Context()).Result(); {
+	case err != nil:
+		tb.Fatalf("redistest: %s=%s: %v", addrEnv, addr, err)
+	case n > 0:
+		tb.Fatalf("redistest: %s=%s has %d keys, and a test deletes all keys: it must name an empty server, and one test at a time use it", addrEnv, addr, n)
+	}
+	tb.Cleanup(func() { // tb.Context has ended
+		if err := client.FlushAll(context.Background()).Err(); err != nil {
+			tb.Errorf("redistest: %s: %v", addr, err)
+		}
+	})
+	return &Instance{Addr: addr, tb: tb}
+}
+
+// needOwn skips the test if the server's process is not its own.
+func (i *Instance) needOwn() {
+	i.tb.Helper()
+	if len(i.args) == 0 {
+		skipRunning(i.tb)
+	}
+}
+
+// skipRunning skips a test that starts servers where there is one for all tests.
+func skipRunning(tb testing.TB) {
+	tb.Helper()
+	tb.Skipf("needs a server of its own, and %s=%s is one for all tests", addrEnv, os.Getenv(addrEnv))
+}
