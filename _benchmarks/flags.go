@@ -117,7 +117,7 @@ func (a *axes) define(f *flag.FlagSet) {
 	f.StringVar(&a.keys, "keys", "", "numbers of keys, such as 1,10000")
 	f.StringVar(&a.scenarios, "scenarios", "", "admitted, denied or both, separated by a comma")
 	f.StringVar(&a.latency, "latency", "", "network latencies to add, such as 0s,1ms")
-	f.StringVar(&a.zipf, "zipf", "", "how unevenly keys are asked for, such as 0,1.1: 0, the default, is evenly, else key number i in proportion to i^-s")
+	f.StringVar(&a.zipf, "zipf", "", "how unevenly keys are asked for, such as 0,1.1: 0 is evenly, else key number i in proportion to i^-s")
 }
 
 func (a *axes) read() (*chosen, error) {
