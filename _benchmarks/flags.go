@@ -28,12 +28,8 @@ func parse(args []string) (*options, error) {
 	f := flag.NewFlagSet("_benchmarks", flag.ContinueOnError)
 	full := f.Bool("full", false, "every contender in every cell; takes about 40 minutes")
 	quick := f.Bool("quick", false, "a few contenders for a few seconds, to see whether it runs")
-	callers := f.String("callers", "", "numbers of callers, such as 1,16,64,256")
-	keys := f.String("keys", "", "numbers of keys, such as 1,10000")
-	scenarios := f.String("scenarios", "", "admitted, denied or both, separated by a comma")
-	latency := f.String("latency", "", "network latencies to add, such as 0s,1ms")
-	zipfs := f.String("zipf", "", "how unevenly keys are asked for, such as 0,1.1: 0, the default, is evenly, else key number i in proportion to i^-s")
-	cluster := f.Bool("cluster", false, "the cells on a Cluster of three masters, without latency; by default with 64 and 256 callers")
+	var given axes
+	given.define(f)
 	which := f.String("contenders", "", "a regular expression: only the contenders that match, also those of -full")
 	f.IntVar(&o.processes, "processes", 1, "how many processes have so many callers each; with 2 or more no latency can be added")
 	f.BoolVar(&o.early, "early", false, "instead of cells: with 2 or more processes, how many requests are denied too early because of leases")
@@ -44,7 +40,8 @@ func parse(args []string) (*options, error) {
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
-	if f.NArg() > 0 || !o.isValid() || o.processes > 1 && (*quick || *full || *cluster || *latency != "") {
+	if f.NArg() > 0 || !o.isValid() || o.processes > 1 && (*quick || *full || given.cluster || given.latency != "") ||
+		given.cluster && given.latency != "" {
 		return nil, fmt.Errorf("%w: see -help", errFlag)
 	}
 	pattern, err := regexp.Compile(*which)
@@ -52,46 +49,44 @@ func parse(args []string) (*options, error) {
 		return nil, fmt.Errorf("-contenders: %w", err)
 	}
 	o.contenders = choose(pattern, *which != "" || *full)
-	if *cluster {
-		if *latency != "" {
-			return nil, fmt.Errorf("%w: -latency with -cluster", errFlag)
-		}
-		*latency = "0s"
-		if *callers == "" && !*full {
-			*callers = "64,256"
-		}
-	}
-	chosen, err := axes(*callers, *keys, *scenarios, *latency, *zipfs)
+	o.cells, err = o.chooseCells(given, *quick, *full)
+	return o, err
+}
+
+// chooseCells returns the cells that are measured.
+func (o *options) chooseCells(given axes, quick, full bool) ([]cell, error) {
+	chosen, err := given.read()
 	if err != nil {
 		return nil, err
 	}
-	chosen.cluster = *cluster
+	if given.cluster {
+		chosen.latencies = []time.Duration{0}
+	}
 	if o.processes > 1 {
 		chosen.processes, chosen.latencies = o.processes, []time.Duration{0}
 	}
 	switch {
 	case o.early:
-	case *quick:
+		return nil, nil
+	case quick:
 		o.rounds, o.slice = 1, 20*time.Millisecond
-		o.cells = []cell{
+		return []cell{
 			{callers: 1, keys: 10_000, scenario: admitted},
 			{callers: 64, keys: 10_000, scenario: admitted},
 			{callers: 16, keys: 10_000, scenario: admitted, zipf: zipf},
 			{callers: 16, keys: 1, scenario: denied, latency: time.Millisecond},
 			{callers: 64, keys: 10_000, scenario: admitted, cluster: true},
-		}
-	case *full:
-		o.cells = chosen.matrix()
-	case *cluster || *callers+*keys+*scenarios+*latency+*zipfs != "":
-		chosen.defaults(*callers == "", *keys == "", *scenarios == "", *latency == "")
-		o.cells = chosen.matrix()
+		}, nil
+	case full:
+		return chosen.matrix(), nil
+	case given != (axes{}):
+		chosen.defaults(given)
+		return chosen.matrix(), nil
 	case o.processes > 1:
 		chosen.callers, chosen.keys, chosen.scenarios = []int{64}, []int{1}, []string{admitted}
-		o.cells = chosen.matrix()
-	default:
-		o.cells = essential()
+		return chosen.matrix(), nil
 	}
-	return o, nil
+	return essential(), nil
 }
 
 func (o *options) isValid() bool {
@@ -120,9 +115,24 @@ type chosen struct {
 	cluster       bool
 }
 
-func axes(callers, keys, scenarios, latency, zipfs string) (*chosen, error) {
+// axes are the flags of the matrix.
+type axes struct {
+	callers, keys, scenarios, latency, zipf string
+	cluster                                 bool
+}
+
+func (a *axes) define(f *flag.FlagSet) {
+	f.StringVar(&a.callers, "callers", "", "numbers of callers, such as 1,16,64,256")
+	f.StringVar(&a.keys, "keys", "", "numbers of keys, such as 1,10000")
+	f.StringVar(&a.scenarios, "scenarios", "", "admitted, denied or both, separated by a comma")
+	f.StringVar(&a.latency, "latency", "", "network latencies to add, such as 0s,1ms")
+	f.StringVar(&a.zipf, "zipf", "", "how unevenly keys are asked for, such as 0,1.1: 0 is evenly, else key number i in proportion to i^-s")
+	f.BoolVar(&a.cluster, "cluster", false, "the cells on a Cluster of three masters, without latency; by default with 64 and 256 callers")
+}
+
+func (a *axes) read() (*chosen, error) {
 	c := &chosen{
-		[]int{1, 16, 64, 256}, []int{10_000, 1}, []string{admitted, denied}, []time.Duration{0, time.Millisecond}, []float64{0}, 0, false,
+		[]int{1, 16, 64, 256}, []int{10_000, 1}, []string{admitted, denied}, []time.Duration{0, time.Millisecond}, []float64{0}, 0, a.cluster,
 	}
 	var err1, err2, err3, err4, err5 error
 	positive := func(s string) (int, error) {
@@ -132,16 +142,16 @@ func axes(callers, keys, scenarios, latency, zipfs string) (*chosen, error) {
 		}
 		return n, err
 	}
-	c.callers, err1 = list(callers, c.callers, positive)
-	c.keys, err2 = list(keys, c.keys, positive)
-	c.scenarios, err3 = list(scenarios, c.scenarios, func(s string) (string, error) {
+	c.callers, err1 = list(a.callers, c.callers, positive)
+	c.keys, err2 = list(a.keys, c.keys, positive)
+	c.scenarios, err3 = list(a.scenarios, c.scenarios, func(s string) (string, error) {
 		if s != admitted && s != denied {
 			return s, fmt.Errorf("%w: -scenarios has %q", errFlag, s)
 		}
 		return s, nil
 	})
-	c.latencies, err4 = list(latency, c.latencies, time.ParseDuration)
-	c.zipfs, err5 = list(zipfs, c.zipfs, func(s string) (float64, error) {
+	c.latencies, err4 = list(a.latency, c.latencies, time.ParseDuration)
+	c.zipfs, err5 = list(a.zipf, c.zipfs, func(s string) (float64, error) {
 		z, err := strconv.ParseFloat(s, 64)
 		if err == nil && z != 0 && !(z > 1 && z <= 10) {
 			err = fmt.Errorf("%w: -zipf has %v, which is neither 0 nor above 1 and at most 10", errFlag, z)
@@ -168,17 +178,20 @@ func list[T any](text string, otherwise []T, read func(string) (T, error)) ([]T,
 }
 
 // defaults keeps the default value only of axes without a flag.
-func (c *chosen) defaults(callers, keys, scenarios, latency bool) {
-	if callers {
+func (c *chosen) defaults(given axes) {
+	if given.callers == "" {
 		c.callers = []int{1, 64}
+		if given.cluster {
+			c.callers = []int{64, 256}
+		}
 	}
-	if keys {
+	if given.keys == "" {
 		c.keys = c.keys[:1]
 	}
-	if scenarios {
+	if given.scenarios == "" {
 		c.scenarios = c.scenarios[:1]
 	}
-	if latency {
+	if given.latency == "" {
 		c.latencies = c.latencies[:1]
 	}
 }
