@@ -14,6 +14,7 @@
 //	what is reserved is settled with it      Units, ReservationLasts
 //	a Settle after its end stays in it       Units
 //	a Refund after its end opens it again    Units
+//	a Refund gives back twice                Units (core/refund.go)
 //	granted though a limit denies            NearLimit (internal/server/lease.go)
 //	as many units as the loosest limit has   SeveralNearLimit (core/hot_key.go)
 //	it is spent by other limits, of With     OfWith (core/hot_key.go)
