@@ -48,14 +48,8 @@ func parse(args []string) (*options, error) {
 		return nil, fmt.Errorf("-contenders: %w", err)
 	}
 	o.contenders = choose(pattern, *which != "" || *full)
-	if *cluster {
-		if *latency != "" {
-			return nil, fmt.Errorf("%w: -latency with -cluster", errFlag)
-		}
-		*latency = "0s"
-		if *callers == "" && !*full {
-			*callers = "64,256"
-		}
+	if err := onCluster(*cluster, *full, callers, latency); err != nil {
+		return nil, err
 	}
 	chosen, err := axes(*callers, *keys, *scenarios, *latency)
 	if err != nil {
@@ -64,7 +58,7 @@ func parse(args []string) (*options, error) {
 	switch {
 	case *quick:
 		o.rounds, o.slice = 1, 20*time.Millisecond
-		o.cells = []cell{{1, 10_000, admitted, 0, false}, {64, 10_000, admitted, 0, false}, {16, 1, denied, time.Millisecond, false}, {64, 10_000, admitted, 0, true}}
+		o.cells = quickCells()
 	case *full:
 		o.cells = matrix(chosen.callers, chosen.keys, chosen.scenarios, chosen.latencies, *cluster)
 	case *cluster || *callers+*keys+*scenarios+*latency != "":
@@ -73,6 +67,27 @@ func parse(args []string) (*options, error) {
 		o.cells = essential()
 	}
 	return o, nil
+}
+
+func quickCells() []cell {
+	return []cell{
+		{1, 10_000, admitted, 0, false}, {64, 10_000, admitted, 0, false}, {16, 1, denied, time.Millisecond, false}, {64, 10_000, admitted, 0, true},
+	}
+}
+
+// onCluster sets what -cluster chooses: no latency, and other numbers of callers.
+func onCluster(cluster, full bool, callers, latency *string) error {
+	if !cluster {
+		return nil
+	}
+	if *latency != "" {
+		return fmt.Errorf("%w: -latency with -cluster", errFlag)
+	}
+	*latency = "0s"
+	if *callers == "" && !full {
+		*callers = "64,256"
+	}
+	return nil
 }
 
 // choose returns the contenders that match, and raw INCR, which they are compared with.
