@@ -70,12 +70,8 @@ func (b *benchmark) measure(ctx context.Context, c cell) (result, error) {
 	defer func() { _ = stock.Close() }()
 	near := connect(c, servers, b.server.addr, false)
 	defer func() { _ = near.Close() }()
-	meter := &meter{}
-	for _, s := range servers {
-		one := redis.NewClient(&redis.Options{Addr: s.addr})
-		defer func() { _ = one.Close() }()
-		meter.servers = append(meter.servers, one)
-	}
+	meter := newMeter(servers)
+	defer meter.close()
 	var runners []*runner
 	for _, contender := range b.contenders {
 		if contender.only != nil && !contender.only(c) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -189,10 +190,17 @@ func allow(lim *core.Limiter) limiter {
 
 func direct(w *setup) (core.Client, error) { return w.rdb, nil }
 
+var errClient = errors.New("a client of another type")
+
 // autopipelined uses go-redis's AutoPipeliner, another way to share round trips. Its
 // blocking call does not watch the context.
 func autopipelined(w *setup) (core.Client, error) {
-	return w.rdb.(interface {
-		AutoPipeline() (*redis.AutoPipeliner, error)
-	}).AutoPipeline()
+	if c, ok := w.rdb.(*redis.ClusterClient); ok {
+		return c.AutoPipeline()
+	}
+	c, ok := w.rdb.(*redis.Client)
+	if !ok {
+		return nil, errClient
+	}
+	return c.AutoPipeline()
 }

@@ -19,9 +19,13 @@ import (
 // httprateLimiter calls httprate without a server. Its local fallback stays on, which
 // is the default; using it is an error here.
 func httprateLimiter(w *setup) (limiter, error) {
+	client, ok := w.rdb.(*redis.Client)
+	if !ok {
+		return nil, errClient
+	}
 	var failed atomic.Pointer[error]
 	lim := httprate.NewRateLimiter(int(w.limit.count), w.limit.period, httprateredis.WithRedisLimitCounter(&httprateredis.Config{
-		Client: w.rdb.(*redis.Client), WindowLength: w.limit.period, OnError: func(err error) { failed.Store(&err) },
+		Client: client, WindowLength: w.limit.period, OnError: func(err error) { failed.Store(&err) },
 	}))
 	return func() decide {
 		headers := discard{http.Header{}}

@@ -16,6 +16,20 @@ type meter struct {
 	servers []*redis.Client // clients of its own, not of a contender
 }
 
+func newMeter(servers []*server) *meter {
+	m := &meter{}
+	for _, s := range servers {
+		m.servers = append(m.servers, redis.NewClient(&redis.Options{Addr: s.addr}))
+	}
+	return m
+}
+
+func (m *meter) close() {
+	for _, rdb := range m.servers {
+		_ = rdb.Close()
+	}
+}
+
 // usage is what has been used up to an instant. Its own reading is counted too:
 // three commands to each server for each slice.
 type usage struct {
@@ -68,15 +82,15 @@ func microseconds(t syscall.Timeval) float64 { return float64(t.Sec)*1e6 + float
 func (m *meter) redis(ctx context.Context) (usage, error) {
 	var u usage
 	for _, rdb := range m.servers {
-		if err := u.add(ctx, rdb); err != nil {
+		if err := addUsage(ctx, rdb, &u); err != nil {
 			return u, err
 		}
 	}
 	return u, nil
 }
 
-// add adds what one server has used.
-func (u *usage) add(ctx context.Context, rdb *redis.Client) error {
+// addUsage adds what one server has used.
+func addUsage(ctx context.Context, rdb *redis.Client, u *usage) error {
 	for _, section := range []string{"stats", "cpu", "commandstats"} {
 		info, err := infoOf(ctx, rdb, section)
 		if err != nil {
