@@ -35,7 +35,7 @@ type record struct {
 func (r *Round) Part(name string) *Round { return &Round{r.TB, r.record, r.part + name + ": "} }
 
 // Rounds runs f until it passes. A round that fails is repeated, with the next of the timeouts, only if the machine was
-// late meanwhile by more than a tenth of the round's timeout: such a machine may well have caused the failure. Where it was
+// late meanwhile by more than a twentieth of the round's timeout: such a machine may well have caused the failure. Where it was
 // not, or no timeout is left, the test fails with all that the round found wrong.
 func Rounds(tb testing.TB, timeouts []time.Duration, f func(r *Round, timeout time.Duration)) {
 	tb.Helper()
@@ -49,7 +49,7 @@ func Rounds(tb testing.TB, timeouts []time.Duration, f func(r *Round, timeout ti
 		if len(failures) == 0 {
 			return
 		}
-		if late > timeout/10 && i+1 < len(timeouts) {
+		if late > timeout/20 && i+1 < len(timeouts) {
 			tb.Logf("a round with a timeout of %v failed while the machine was %v late; the next has %v. The first failure: %s",
 				timeout, late, timeouts[i+1], failures[0])
 			continue

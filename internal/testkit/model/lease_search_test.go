@@ -404,6 +404,15 @@ func leaseScopes(steps int) map[string]*leaseScope {
 	return all
 }
 
+// withoutRace skips a search under the race detector, where it takes ten times as long: it has
+// one goroutine. .ci/run runs it without.
+func withoutRace(t *testing.T) {
+	t.Helper()
+	if raced {
+		t.Skip("a search of one goroutine: it runs without -race")
+	}
+}
+
 func (s *leaseScope) search() {
 	w := &leaseWorld{scope: s, model: model.New(s.limit), now: 100, leasers: make([]leaser, 2)}
 	w.explore()
@@ -413,6 +422,7 @@ func (s *leaseScope) search() {
 // spent than the plain algorithm would admit. REDISLIMIT_LEASE_SEARCH is how many steps; with a
 // capacity of 4 it is one less.
 func TestEveryShortLeaseIsAdmissible(t *testing.T) {
+	withoutRace(t)
 	steps := 4
 	if s := os.Getenv("REDISLIMIT_LEASE_SEARCH"); s != "" {
 		steps, _ = strconv.Atoi(s)
@@ -435,6 +445,7 @@ func TestEveryShortLeaseIsAdmissible(t *testing.T) {
 
 // Each rule of leases is needed: without it a short history is inadmissible.
 func TestEveryRuleOfLeasesIsNeeded(t *testing.T) {
+	withoutRace(t)
 	for rule, mutant := range leaseMutants {
 		t.Run(rule, func(t *testing.T) {
 			for _, name := range mutant.in {

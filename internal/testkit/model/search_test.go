@@ -278,6 +278,7 @@ func scopes(steps int) map[string]*scope {
 // No history of a few steps lets more be spent than the plain algorithm would admit,
 // whenever it is spent.
 func TestEveryShortHistoryIsAdmissible(t *testing.T) {
+	withoutRace(t)
 	for name, s := range scopes(4) {
 		t.Run(name, func(t *testing.T) {
 			s.explore(s.start())
