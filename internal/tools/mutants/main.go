@@ -1,0 +1,208 @@
+// Mutants breaks the library on purpose, one rule at a time, and says which test notices. A mutant that
+// no test catches is a rule that nobody holds: write the test, or say in the list why nothing changes.
+//
+//	go run ./internal/tools/mutants            # all of them; takes an hour and more
+//	go run ./internal/tools/mutants hold/ key  # those whose names contain one of the words
+//
+// Nothing in the checkout changes: each mutant is compiled from an overlay. The mutants stand in the .txt files
+// of this folder:
+//
+//	in internal/algorithm/lua                    the file that is changed, or a folder of it: until the next such line
+//	test ./internal/suite/conformance -run Redis arguments of go test: until the next such line
+//	== hold/forgotten when it expires            the mutant's name
+//	-if expired then                             the text, which stands there exactly once, in files that are no tests,
+//	+if false then                               and what it becomes; either may be several lines, or part of one
+//	same It is never expired here.               why no test can notice it, if none can
+package main
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// A mutant is one change of the library that breaks a rule.
+type mutant struct{ name, in, old, new, test, same string }
+
+//go:embed *.txt
+var lists embed.FS
+
+// parse returns the mutants of one list.
+func parse(text string) ([]mutant, error) {
+	var all []mutant
+	var in, test string
+	for number, line := range strings.Split(text, "\n") {
+		word, rest, _ := strings.Cut(line, " ")
+		switch {
+		case line == "" || line[0] == '#':
+			continue
+		case word == "in":
+			in = rest
+			continue
+		case word == "test":
+			test = rest
+			continue
+		case word == "==":
+			all = append(all, mutant{name: rest, in: in, test: test})
+			continue
+		case len(all) == 0:
+			return nil, fmt.Errorf("line %d: no mutant yet: %q", number+1, line)
+		}
+		switch m := &all[len(all)-1]; {
+		case line[0] == '-':
+			m.old = join(m.old, line[1:])
+		case line[0] == '+':
+			m.new = join(m.new, line[1:])
+		case word == "same":
+			m.same = rest
+		default:
+			return nil, fmt.Errorf("line %d: what is %q?", number+1, line)
+		}
+	}
+	return all, nil
+}
+
+func join(before, line string) string {
+	if before == "" {
+		return line
+	}
+	return before + "\n" + line
+}
+
+// read returns the mutants of all lists.
+func read() ([]mutant, error) {
+	files, err := lists.ReadDir(".")
+	var all []mutant
+	for _, file := range files {
+		text, readErr := lists.ReadFile(file.Name())
+		found, parseErr := parse(string(text))
+		if parseErr != nil {
+			parseErr = fmt.Errorf("%s: %w", file.Name(), parseErr)
+		}
+		all, err = append(all, found...), errors.Join(err, readErr, parseErr)
+	}
+	return all, err
+}
+
+func main() {
+	timeout := flag.Duration("timeout", 4*time.Minute, "of the tests of one mutant")
+	list := flag.Bool("list", false, "only check that each mutant's text is there, once")
+	flag.Parse()
+	all, err := read()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	failed := false
+	caught, survived, equivalent := 0, 0, 0
+	for _, m := range all {
+		if !wanted(m.name, flag.Args()) {
+			continue
+		}
+		result, err := "there", error(nil)
+		if *list {
+			_, _, err = m.apply()
+		} else {
+			result, err = m.run(*timeout)
+		}
+		switch {
+		case err != nil:
+			result, failed = "CANNOT BE TRIED: "+err.Error(), true
+		case result == "" && m.same != "":
+			result = "changes nothing: " + m.same
+			equivalent++
+		case result == "":
+			result, failed = "SURVIVED", true
+			survived++
+		default:
+			caught++
+		}
+		fmt.Printf("%-60s %s\n", m.name, result)
+	}
+	fmt.Printf("%d caught, %d survived, %d change nothing\n", caught, survived, equivalent)
+	if failed {
+		os.Exit(1)
+	}
+}
+
+func wanted(name string, words []string) bool {
+	for _, w := range words {
+		if strings.Contains(name, w) {
+			return true
+		}
+	}
+	return len(words) == 0
+}
+
+// apply returns the file that m changes, and its text then.
+func (m mutant) apply() (path string, text []byte, err error) {
+	count := 0
+	err = filepath.WalkDir(m.in, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasSuffix(p, "_test.go") || !strings.HasSuffix(p, ".go") && !strings.HasSuffix(p, ".lua") {
+			return err
+		}
+		data, err := os.ReadFile(p)
+		if n := bytes.Count(data, []byte(m.old)); n > 0 {
+			count += n
+			path, text = p, bytes.Replace(data, []byte(m.old), []byte(m.new), 1)
+		}
+		return err
+	})
+	if err == nil && count != 1 {
+		err = fmt.Errorf("its text stands %d times in %s", count, m.in)
+	}
+	return path, text, err
+}
+
+var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+
+// run returns the test that notices m, or "".
+func (m mutant) run(timeout time.Duration) (string, error) {
+	path, text, err := m.apply()
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp("", "mutant")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	changed, overlay := filepath.Join(dir, filepath.Base(path)), filepath.Join(dir, "overlay.json")
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": {absolute: changed}})
+	if err = errors.Join(err, os.WriteFile(changed, text, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	args := append([]string{"test", "-vet=off", "-count=1", "-failfast", "-timeout", (timeout - timeout/8).String(), "-overlay", overlay}, strings.Fields(m.test)...)
+	out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput()
+	switch found := failure.FindAllSubmatch(out, -1); {
+	case err == nil && !bytes.Contains(out, []byte("\nok ")) && !bytes.HasPrefix(out, []byte("ok ")):
+		return "", fmt.Errorf("no test ran: %s", out)
+	case err == nil:
+		return "", nil
+	case bytes.Contains(out, []byte("[build failed]")), bytes.Contains(out, []byte("[setup failed]")):
+		return "", fmt.Errorf("it does not compile: %s", out)
+	case len(found) > 0:
+		return "caught by " + string(found[len(found)-1][1]), nil
+	case ctx.Err() != nil, bytes.Contains(out, []byte("panic: test timed out")):
+		return "caught by a test that does not end", nil
+	default:
+		return "caught by a panic", nil
+	}
+}
