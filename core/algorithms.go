@@ -103,24 +103,24 @@ func newBucket(k *algorithm.Kind, r Rate, o []BucketOption) Limit {
 
 // InFlight returns a [Limit] of how many may be under way at a time: n units, from 1 to
 // 1e9, are slots. An admitted request takes as many as it costs, and gives them back
-// when its work has ended, by [Limiter.Release]; the middleware does so when the
-// response ends, however it ends. It suits endpoints that are slow, or work that must
+// when its work has ended. It is asked by [Limiter.Acquire] or [Limiter.Reserve], and the middleware does
+// so by itself, and gives them back when the response ends, however it ends. It suits endpoints that are slow, or work that must
 // not be done twice at once, and stands well beside a limit with a rate: of several
 // limits all admit, or none is charged.
 //
-//	res, err := lim.Allow(ctx, key)
-//	// ... if res.Allowed:
-//	defer func() { _ = lim.Release(context.WithoutCancel(ctx), res) }()
+//	r, err := lim.Acquire(ctx, key, 1)
+//	// ... if r.Allowed:
+//	defer func() { _ = r.Release(ctx) }()
 //
-// A slot is held for [Hold], by default 10 s, and the Limiter renews it every third of
+// A slot is held for its [SlotTTL], and the Limiter renews it every third of
 // that, in the background, for as long as the work lasts. A process that dies so
-// withholds its slots for one Hold at most. A process that cannot renew a slot in time,
+// withholds its slots for one SlotTTL at most. A process that cannot renew a slot in time,
 // because Redis does not answer for so long, has lost it, and others may take it: the
-// context of [Limiter.SlotContext] is then canceled, and the middleware's handlers have
+// context of [Reservation.Context] is then canceled, and the middleware's handlers have
 // that context.
 //
 // There are never more than n unexpired holders by the clock of Redis. It cannot
-// promise more than that clock does: a forward step of it by Hold frees all slots, a
+// promise more than that clock does: a forward step of it by SlotTTL frees all slots, a
 // backward step withholds those of a dead process for longer, and a failover that loses
 // writes, or an eviction, loses slots. While Redis does not answer, [FailLocal] counts in
 // each process for itself, and [FailOpen] not at all.

@@ -9,15 +9,12 @@ import (
 // The errors of a [Limiter], matched with [errors.Is]. A denial is a [Result] and
 // never an error; a context that ended gives the context's own error.
 var (
-	// ErrInvalidCost says that the cost was negative, or given to Settle above 1e9.
+	// ErrInvalidCost says that the cost was negative, or is not one that Settle takes.
 	ErrInvalidCost = errors.New("redislimit: the cost is not allowed")
 	// ErrInvalidKey says that the key was empty.
 	ErrInvalidKey = errors.New("redislimit: the key must not be empty")
-	// ErrInvalidResult says that a Result given to Refund, Settle or Release is of another
-	// Limiter, or that one given to Settle was not reserved.
-	ErrInvalidResult = errors.New("redislimit: the Result is not one for this call")
 	// ErrSlotLost is the cause of a context that was canceled because the slots of an
-	// [InFlight] could not be renewed in time; see [Limiter.SlotContext].
+	// [InFlight] could not be renewed in time; see [Reservation.Context].
 	ErrSlotLost = errors.New("redislimit: the slot in flight was lost: it could not be renewed in time")
 	// ErrNeverAdmitted says that a Wait would never end: the cost is above the
 	// capacity.

@@ -20,7 +20,7 @@ type Limit struct {
 	rate    Rate
 	burst   int64 // as asked for; 0 for the default; of InFlight its slots
 	aligned bool
-	hold    time.Duration // of InFlight, as asked for; 0 for the default
+	slotTTL time.Duration // of InFlight, as asked for; 0 for the default
 	name    string        // as asked for; "" for the default
 	mistake string        // the first option that is wrong
 }
@@ -32,7 +32,7 @@ type BucketOption interface{ bucket(l *Limit) }
 // A WindowOption adjusts a [FixedWindow]: [Aligned] or [Name].
 type WindowOption interface{ window(l *Limit) }
 
-// An InFlightOption adjusts an [InFlight]: [Hold] or [Name].
+// An InFlightOption adjusts an [InFlight]: [SlotTTL] or [Name].
 type InFlightOption interface{ inFlight(l *Limit) }
 
 // A LimitOption adjusts a [Limit] of any algorithm: [Name].
@@ -50,8 +50,11 @@ type burstOption int64
 func Burst(n int64) BucketOption { return burstOption(n) }
 
 func (n burstOption) bucket(l *Limit) {
-	if n < 1 || n > maxCount {
+	switch {
+	case n < 1 || n > maxCount:
 		l.fail(fmt.Sprintf("Burst(%d): allowed is 1 to %d", n, maxCount))
+	case l.burst != 0:
+		l.fail(fmt.Sprintf("Burst(%d) and Burst(%d): give it once", l.burst, n))
 	}
 	l.burst = int64(n)
 }
@@ -63,7 +66,29 @@ type alignedOption struct{}
 // first request.
 func Aligned() WindowOption { return alignedOption{} }
 
-func (alignedOption) window(l *Limit) { l.aligned = true }
+func (alignedOption) window(l *Limit) {
+	if l.aligned {
+		l.fail("Aligned() and Aligned(): give it once")
+	}
+	l.aligned = true
+}
+
+type slotTTLOption time.Duration
+
+// SlotTTL sets for how long a slot of an [InFlight] is held that is not renewed, from 10 milliseconds
+// to 1 hour; the default is 10 s. For so long a process that died withholds its slots, and for so
+// long Redis may be away until those who work lose theirs. Work may take longer.
+func SlotTTL(d time.Duration) InFlightOption { return slotTTLOption(d) }
+
+func (d slotTTLOption) inFlight(l *Limit) {
+	switch ttl := time.Duration(d); {
+	case ttl < minHold || ttl > maxHold:
+		l.fail(fmt.Sprintf("SlotTTL(%v): allowed is %v to %v", ttl, minHold, maxHold))
+	case l.slotTTL != 0:
+		l.fail(fmt.Sprintf("SlotTTL(%v) and SlotTTL(%v): give it once", l.slotTTL, ttl))
+	}
+	l.slotTTL = time.Duration(d)
+}
 
 type nameOption string
 
@@ -78,7 +103,10 @@ func (n nameOption) window(l *Limit)   { n.apply(l) }
 func (n nameOption) inFlight(l *Limit) { n.apply(l) }
 
 func (n nameOption) apply(l *Limit) {
-	if !key.ValidName(string(n)) {
+	switch {
+	case l.name != "":
+		l.fail(fmt.Sprintf("Name(%q) and Name(%.80q): give it once", l.name, string(n)))
+	case !key.ValidName(string(n)):
 		l.fail(fmt.Sprintf("Name(%.80q): allowed are 1 to %d letters, digits and \"_.-\"", string(n), key.MaxName))
 	}
 	l.name = string(n)
@@ -139,9 +167,9 @@ func (l Limit) Algorithm() string {
 // the zero Rate.
 func (l Limit) Rate() Rate { return l.rate }
 
-// Burst returns the capacity: the most units that can be used at once. For a
-// window it is the rate's count, for an [InFlight] how many there may be at a time.
-func (l Limit) Burst() int64 {
+// Capacity returns the most units that can be used at once: of a bucket its [Burst], of a
+// window the rate's count, of an [InFlight] how many there may be at a time.
+func (l Limit) Capacity() int64 {
 	switch {
 	case l.burst > 0:
 		return l.burst
@@ -165,20 +193,23 @@ func (l Limit) apply(c *config) { c.limits = append(c.limits, l) }
 // numbers returns what the algorithm needs to know of l.
 func (l Limit) numbers() algorithm.Limit {
 	return algorithm.Limit{
-		Count: l.rate.count, Period: l.rate.micros(), Burst: l.Burst(), Aligned: l.aligned, Named: l.name != "",
+		Count: l.rate.count, Period: l.rate.micros(), Burst: l.Capacity(), Aligned: l.aligned, Named: l.name != "",
 	}
 }
 
 // shared returns l for one of n processes that share it: 1/n of its numbers, at
 // least one unit of each.
 func (l Limit) shared(n int64) Limit {
-	capacity := l.Burst()
+	capacity := l.Capacity()
 	l.rate.count = max(1, l.rate.count/n)
 	if l.kind.Bucket || l.kind.Slots {
 		l.burst = max(1, capacity/n)
 	}
 	return l
 }
+
+// holds reports whether [Limiter.Reserve] holds units of l, rather than slots or places in a queue.
+func (l Limit) holds() bool { return !l.kind.Slots && !l.kind.Delays }
 
 func (l Limit) validate() error {
 	switch {

@@ -13,13 +13,24 @@ import "github.com/redislimit/redislimit/internal/memory"
 // [SlidingWindowLog] also keeps 24 bytes for each admitted call in its window.
 //
 // It takes the options of [New] and checks them alike; those about Redis have no
-// effect.
+// effect, so that tests can pass a service's own list. [Clock] is for it alone.
 func NewMemory(name string, opts ...Option) (*Limiter, error) {
 	c, err := configure(name, opts)
 	if err != nil {
 		return nil, err
 	}
-	f, limits := newFamily(name, c)
-	f.memory = memory.New(c.entries, f.id)
-	return f.limiter(limits), nil
+	f := newFamily(name, c)
+	f.memory = memory.New(c.entries, c.clock)
+	return f.limiter(c.limits), nil
+}
+
+// MustNewMemory is [NewMemory] for one-liners at program start: it panics where NewMemory returns
+// an error.
+func MustNewMemory(name string, opts ...Option) *Limiter { return must(NewMemory(name, opts...)) }
+
+func must(l *Limiter, err error) *Limiter {
+	if err != nil {
+		panic(err)
+	}
+	return l
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/key"
@@ -16,6 +17,7 @@ type Option interface{ apply(c *config) }
 
 // config is what the options of a Limiter add up to.
 type config struct {
+	clock     func() time.Time // nil for that of the process
 	limits    []Limit
 	prefix    string
 	entries   int
@@ -39,9 +41,18 @@ const (
 	defaultEntries  = 100_000
 	defaultDenied   = 10_000
 	defaultMaxBatch = 128
+	defaultSlotTTL  = 10 * time.Second
 	// defaultTimeout is far above what a healthy Redis takes, even while it forks or a
 	// packet is sent again, and within what clients of services wait for an answer.
 	defaultTimeout = 500 * time.Millisecond
+)
+
+// The bounds of Hold, SlotTTL and Lease.
+const (
+	minHold  = 10 * time.Millisecond
+	maxHold  = time.Hour
+	minLease = 10 * time.Millisecond
+	maxLease = time.Second
 )
 
 // A setting is an Option that sets one thing.
@@ -99,13 +110,15 @@ func Prefix(prefix string) Option {
 	}
 }
 
-// Timeout sets how long Redis may take for one decision, all in all, from 1
-// millisecond to 1 minute, whatever the options of the client. After that the
-// outage policy decides; it also does when three quarters of the time until the
-// caller's deadline are over, so that there is an answer in time. The default is 500
+// Timeout sets how long Redis may take for one decision, from 1 millisecond to 1 minute,
+// whatever the options of the client. After that the outage policy decides. The default is 500
 // ms. A timeout much shorter would mistake a busy machine for an outage, and each
 // process would then count separately. An outage costs one timeout: after that the
 // server is asked in the background, and no decision waits for it.
+//
+// A call to Redis always has its whole Timeout. A caller with less time gets the error of its
+// context: it is answered 503, or nothing if it has left, and never by the outage policy. So give
+// requests more time than the Timeout.
 func Timeout(d time.Duration) Option {
 	return setting{
 		"timeout", fmt.Sprintf("Timeout(%v)", d), d >= time.Millisecond && d <= time.Minute,
@@ -114,7 +127,7 @@ func Timeout(d time.Duration) Option {
 	}
 }
 
-// Coalesce sets how many decisions of this process may share a round trip to Redis,
+// MaxBatch sets how many decisions of this process may share a round trip to Redis,
 // from 1 (none share) to 1000. The default is 128. While few decisions are in flight
 // each is sent alone, at once. Beyond four of them, or two to a node of a Cluster,
 // others wait for one to return, and are then sent together, in the order in which
@@ -136,17 +149,17 @@ func Timeout(d time.Duration) Option {
 // context of its first caller, which does not end with that caller. A hook that
 // panics does so for that caller; the others get [ErrUnavailable], or what the outage
 // policy decides.
-func Coalesce(maxBatch int) Option {
+func MaxBatch(n int) Option {
 	return setting{
-		"batch size", fmt.Sprintf("Coalesce(%d)", maxBatch), maxBatch >= 1 && maxBatch <= 1000, "allowed is 1 to 1000",
-		func(c *config) { c.maxBatch = maxBatch },
+		"batch size", fmt.Sprintf("MaxBatch(%d)", n), n >= 1 && n <= 1000, "allowed is 1 to 1000",
+		func(c *config) { c.maxBatch = n },
 	}
 }
 
 // DenyCache sets how many denied keys each process remembers, from 0 (none) to
 // 1e7. The default is 10,000, at about 350 bytes each. A key that is remembered is
 // denied without asking Redis, for a cost at least as large, until its RetryAfter
-// is over and for one second at most. So a Reset, a Refund or a raised limit in
+// is over and for one second at most. So a Reset, a Cancel or a raised limit in
 // another process is seen within a second; one through this Limiter, at once. The
 // cache only denies: it never admits anything. For a cost that is larger than the
 // one that Redis denied, RetryAfter is a lower bound. A cost above the capacity is
@@ -179,6 +192,49 @@ func Processes(n int) Option {
 	}
 }
 
+// Hold sets for how long [Limiter.Reserve] holds units that are not settled, from 10
+// milliseconds to 1 hour: a sixth longer at most. The default of each limit is the time in which it
+// comes back whole, at least a second and at most 60 s. A longer hold suits work that
+// takes longer; a shorter one gives units sooner to others when a process has died. Of
+// [InFlight] there is [SlotTTL].
+func Hold(d time.Duration) Option {
+	return setting{
+		"hold", fmt.Sprintf("Hold(%v)", d), d >= minHold && d <= maxHold, fmt.Sprintf("allowed is %v to %v", minHold, maxHold),
+		func(c *config) { c.hold = d },
+	}
+}
+
+// Lease has this process decide on hot keys by itself, and never over the limit: it reserves
+// units of a key that it asks for often, for d, and spends them without asking Redis. Those
+// decisions have [SourceLease]. d is from 10 milliseconds to 1 second. Without Lease, the
+// default, every decision is made by Redis.
+//
+// A key is hot when it was asked for 8 times within d. A lease is for as many units as were
+// used in d, and at most an eighth of what remains: near the limit leases shrink to single
+// units. What is not spent is given back when the lease ends, or is charged if this process
+// dies before.
+//
+// No more is ever admitted than the limits allow, in any window and by any number of
+// processes. Less may be: another process is denied the units that are out on leases, for d at
+// most, and large costs may be denied for as long as leases keep small ones served. A Reset or a
+// Cancel elsewhere and a lowered limit are noticed within d.
+//
+// A [LeakyBucket] and [InFlight] cannot be leased. [Limiter.Close] gives back what is leased.
+func Lease(d time.Duration) Option {
+	return setting{
+		"lease", fmt.Sprintf("Lease(%v)", d), d >= minLease && d <= maxLease, fmt.Sprintf("allowed is %v to %v", minLease, maxLease),
+		func(c *config) { c.lease = d },
+	}
+}
+
+// Clock has a Limiter of [NewMemory] go by another clock than that of the process, so that traffic
+// of another day can be replayed: decisions, holds, and the renewals of what is in use, which are made up for at
+// the next decision. Only Wait and its kin sleep in real time. A step back counts as no time. clock must be safe for
+// concurrent use. [New] refuses it: there the clock of Redis decides.
+func Clock(clock func() time.Time) Option {
+	return setting{"clock", "Clock(nil)", clock != nil, "want a function", func(c *config) { c.clock = clock }}
+}
+
 // Logger sets where the Limiter and its middleware log: one line when Redis fails
 // and one when it answers again, never one for each request. The default is
 // [slog.Default], as it is at the time.
@@ -200,13 +256,13 @@ func configure(name string, opts []Option) (*config, error) {
 	}
 	options(opts).apply(c)
 	if c.mistake == nil {
-		c.mistake = checkLimits(c.limits)
-	}
-	if c.mistake == nil {
-		c.mistake = checkLeasable(c.limits, c.lease)
+		c.mistake = checkLimits(c.limits, c.lease)
 	}
 	if c.processes > 1 && c.policy != failLocal {
-		c.failf("Processes(%d): an option of FailLocal, not of %v", c.processes, c.policy)
+		c.failf("%s: an option of FailLocal, not of %v", c.given["processes"], c.policy)
+	}
+	if c.hold > 0 && !slices.ContainsFunc(c.limits, Limit.holds) {
+		c.failf("%s: no limit holds units: slots of InFlight have a SlotTTL, and a LeakyBucket has places in a queue", c.given["hold"])
 	}
 	if c.mistake != nil {
 		return nil, fmt.Errorf("redislimit: limiter %q: %w", name, c.mistake)
@@ -214,7 +270,21 @@ func configure(name string, opts []Option) (*config, error) {
 	return c, nil
 }
 
-func checkLimits(limits []Limit) error {
+// forRedis checks what only a Limiter of New has.
+func (c *config) forRedis(name string) error {
+	switch {
+	case c.clock != nil:
+		c.failf("Clock: an option of NewMemory: here the clock of Redis decides")
+	case c.given["entries"] != "" && c.policy != failLocal:
+		c.failf("%s: an option of NewMemory and FailLocal, not of %v", c.given["entries"], c.policy)
+	default:
+		return nil
+	}
+	return fmt.Errorf("redislimit: limiter %q: %w", name, c.mistake)
+}
+
+// checkLimits checks the limits of a Limiter, whose lease is 0 if it has none.
+func checkLimits(limits []Limit, lease time.Duration) error {
 	if len(limits) == 0 {
 		return errors.New("no limit given: pass at least one, as in TokenBucket(PerMinute(100))")
 	}
@@ -226,6 +296,9 @@ func checkLimits(limits []Limit) error {
 		if other, taken := first[l.Name()]; taken {
 			return fmt.Errorf("limits %v and %v are both called %q and would share one state: give one of them another Name",
 				other, l, l.Name())
+		}
+		if lease > 0 && l.kind.Unleasable != "" {
+			return fmt.Errorf("Lease(%v): limit %v cannot be leased: %s", lease, l, l.kind.Unleasable)
 		}
 		first[l.Name()] = l
 	}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"time"
 
-	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/memory"
 	"github.com/redislimit/redislimit/internal/server"
 )
@@ -49,35 +47,20 @@ type fallback struct {
 	processes int64
 }
 
-func newFallback(f *family, c *config) *fallback {
+func newFallback(c *config) *fallback {
 	if c.policy != failLocal {
 		return nil
 	}
-	return &fallback{memory.New(c.entries, f.id), int64(c.processes)}
+	return &fallback{memory.New(c.entries, nil), int64(c.processes)}
 }
 
-// share returns this process's share of set.
-func (f *fallback) share(set *limitSet, hold time.Duration) *limitSet {
-	limits := make([]Limit, len(set.limits))
-	for i, limit := range set.limits {
-		limits[i] = limit.shared(f.processes)
+// share returns this process's share of limits.
+func (f *fallback) share(asked []Limit) []Limit {
+	shared := make([]Limit, len(asked))
+	for i, limit := range asked {
+		shared[i] = limit.shared(f.processes)
 	}
-	shared := newLimitSet(set.limiter, limits, hold)
-	shared.names = set.names
 	return shared
-}
-
-// decideByPolicy decides while Redis does not, because of err.
-func (l *Limiter) decideByPolicy(res *Result, key string, n int64, op algorithm.Op, err error) error {
-	switch l.policy {
-	case failClosed:
-		return err
-	case failOpen:
-		*res = Result{Allowed: true, Limiter: l.name, Name: l.limits.names[0], At: time.Now()}
-	default:
-		l.decideInMemory(l.fallback.store, l.limits.fallback, res, key, n, op, SourceFallback)
-	}
-	return nil
 }
 
 // hooks returns what tells the observers and the log about Redis.

@@ -2,15 +2,14 @@ package core
 
 import (
 	"cmp"
-	"fmt"
 	"iter"
 	"math"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/memory"
-	"github.com/redislimit/redislimit/internal/server"
+	"github.com/redislimit/redislimit/internal/limits"
 )
 
 // Never is the RetryAfter of a request that can never be admitted, because it
@@ -54,8 +53,7 @@ type Result struct {
 	// Source says who decided.
 	Source Source
 
-	all     *[]Result // of several limits
-	receipt receipt   // what Refund needs
+	all *[]Result // of several limits
 }
 
 // All returns the Result of each limit, in the order given to [New]. There Allowed
@@ -72,14 +70,6 @@ func (r Result) All() iter.Seq[Result] {
 			}
 		}
 	}
-}
-
-// Format has fmt print a Result, and what contains one, without the key of the request:
-// keys are personal data.
-func (r Result) Format(s fmt.State, verb rune) {
-	type result Result // has no Format
-	r.receipt = receipt{}
-	_, _ = fmt.Fprintf(s, fmt.FormatString(s, verb), result(r))
 }
 
 // A Source says who made a decision.
@@ -145,69 +135,23 @@ func compareShares(a, b Result) int {
 	return cmp.Compare(alo, blo)
 }
 
-// A limitSet is the limits of a Limiter, ready to decide.
-type limitSet struct {
-	limiter    string
-	algorithms string // the names of all
-	identity   string // and with the limits' names
-	limits     []Limit
-	names      []string
-	members    []algorithm.Member
-	capacities []int64
-	windows    []time.Duration
-
-	slots        bool          // a limit is an InFlight
-	slotHold     time.Duration // the shortest Hold of those that are
-	shortestHold time.Duration // and of all
-
-	server   *server.Limits // of New
-	memory   *memory.Limits // of NewMemory, and of a fallback
-	fallback *limitSet      // what FailLocal decides by, or nil
-}
-
-func newLimitSet(limiter string, limits []Limit, hold time.Duration) *limitSet {
-	s := &limitSet{limiter: limiter, limits: limits}
-	for _, l := range limits {
-		e := l.kind.New(l.numbers())
-		s.names = append(s.names, l.Name())
-		s.algorithms += l.kind.Name + " "
-		s.identity += l.kind.Name + " " + l.Name() + "\x00"
-		m := algorithm.Member{Kind: l.kind, Evaluator: e, Hold: hold.Microseconds()}
-		switch {
-		case l.kind.Slots:
-			m.Hold = cmp.Or(l.hold, defaultSlotHold).Microseconds()
-			if held := micros(m.Hold); !s.slots || held < s.slotHold {
-				s.slots, s.slotHold = true, held
-			}
-		case hold == 0:
-			m.Hold = algorithm.DefaultHold(e)
-		}
-		if held := micros(m.Hold); s.shortestHold == 0 || held < s.shortestHold {
-			s.shortestHold = held
-		}
-		s.members = append(s.members, m)
-		capacity, window := e.Capacity()
-		s.capacities, s.windows = append(s.capacities, capacity), append(s.windows, micros(window))
-	}
-	return s
-}
-
-// fill fills res with the Result of a decision on n units, from the answer of each
-// limit.
-func (s *limitSet) fill(res *Result, answers []algorithm.Answer, n int64, charge bool, source Source) {
+// fill fills res with the Result of c, from the answer of each limit of by.
+func (c call) fill(res *Result, by *limits.Set, answers []algorithm.Answer, source Source) {
 	allowed := true
 	for i := range answers {
-		answers[i].Admits = answers[i].Admits || n == 0 // a lowered limit may be overdrawn
+		answers[i].Admits = answers[i].Admits || c.n == 0 // a lowered limit may be overdrawn
 		allowed = allowed && answers[i].Admits
 	}
-	charged := charge && allowed
+	charged := c.op != algorithm.OpEvaluate && allowed
 	if len(answers) == 1 {
-		s.fillOne(res, 0, &answers[0], n, charged, source)
+		c.fillOne(res, by, 0, &answers[0], charged)
+		res.Limiter, res.Source = c.limiter, source
 		return
 	}
 	all := make([]Result, len(answers))
 	for i := range answers {
-		s.fillOne(&all[i], i, &answers[i], n, charged, source)
+		c.fillOne(&all[i], by, i, &answers[i], charged)
+		all[i].Limiter, all[i].Source = c.limiter, source
 		if !allowed {
 			all[i].Delay = 0 // what is denied has no place in a queue
 		}
@@ -215,46 +159,56 @@ func (s *limitSet) fill(res *Result, answers []algorithm.Answer, n int64, charge
 	*res = combine(all, allowed)
 }
 
-// fillOne fills res with the Result of limit i.
-func (s *limitSet) fillOne(res *Result, i int, a *algorithm.Answer, n int64, charged bool, source Source) {
-	e, o := s.members[i].Evaluator, a.Observation
+// fillOne fills res with what limit i answered.
+func (c call) fillOne(res *Result, by *limits.Set, i int, a *algorithm.Answer, charged bool) {
+	e, o := by.Members[i].Evaluator, a.Observation
 	if a.Held > 0 {
-		o = e.WithHeld(o, n, a.Held)
+		o = e.WithHeld(o, c.n, a.Held)
 	}
-	out := e.Outcome(o, n, a.Admits, charged)
+	out := e.Outcome(o, c.n, a.Admits, charged)
 	res.Allowed = a.Admits
-	res.Limit, res.Remaining = s.capacities[i], out.Remaining
+	res.Limit, res.Remaining = by.Capacities[i], out.Remaining
 	res.RetryAfter = Never
 	if out.RetryAfter != algorithm.Never {
 		res.RetryAfter = micros(out.RetryAfter)
 	}
-	res.ResetAfter, res.Delay, res.Window = micros(out.ResetAfter), micros(out.Delay), s.windows[i]
+	res.ResetAfter, res.Delay, res.Window = micros(out.ResetAfter), micros(out.Delay), by.Windows[i]
 	res.At = time.UnixMicro(a.At)
-	res.Limiter, res.Name = s.limiter, s.names[i]
-	res.Source = source
-	if charged {
-		res.receipt.id = e.ChargeID(a.Observation, n)
-	}
+	res.Name = by.Names[i]
 }
 
-// holds reports whether op holds units.
-func (s *limitSet) holds(op algorithm.Op) bool {
-	return op == algorithm.OpReserve || s.slots && op == algorithm.OpCharge
+// age turns r, a decision by Redis, into what Redis would reply d later, and says who does.
+func (r *Result) age(d time.Duration, source Source) {
+	r.ageOne(d, source)
+	if r.all == nil {
+		return
+	}
+	all := slices.Clone(*r.all)
+	for i := range all {
+		all[i].ageOne(d, source)
+	}
+	r.all = &all
 }
 
-// deniedFor returns for how long n units are denied at least, whatever becomes of what
-// is held: 0 if slots deny them, for then the Result is out of date when one is free.
-func (s *limitSet) deniedFor(answers []algorithm.Answer, n int64) time.Duration {
-	longest := int64(0)
-	for i, a := range answers {
-		if !a.Admits && s.members[i].Slots {
-			return 0
-		}
-		if !a.Admits {
-			longest = max(longest, s.members[i].DeniedFor(a.Observation, n, a.Held))
+func (r *Result) ageOne(d time.Duration, source Source) {
+	d = d.Truncate(time.Microsecond)
+	if r.RetryAfter != Never {
+		r.RetryAfter = max(0, r.RetryAfter-d)
+	}
+	r.ResetAfter = max(0, r.ResetAfter-d)
+	r.At = r.At.Add(d)
+	r.Source = source
+}
+
+// remaining returns how many units remain of the limit that has the fewest.
+func (r *Result) remaining() int64 {
+	least := r.Remaining
+	if r.all != nil {
+		for _, each := range *r.all {
+			least = min(least, each.Remaining)
 		}
 	}
-	return micros(min(longest, int64(maxStale/time.Microsecond)))
+	return least
 }
 
 // combine returns one Result for those of several limits.

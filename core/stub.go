@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -15,10 +16,10 @@ var _ = hook.SetStub(
 		if err != nil {
 			return nil, err
 		}
-		f, limits := newFamily(name, c)
+		f := newFamily(name, c)
 		f.stub = s
-		f.renewer.close() // nothing expires
-		return f.limiter(limits), nil
+		f.renewer.Close() // nothing expires
+		return f.limiter(c.limits), nil
 	},
 	func(l any) hook.Stub { return l.(*Limiter).stub }, //nolint:forcetypeassert // limittest passes it
 )
@@ -38,39 +39,34 @@ const stubAt = 946_684_800_000_000
 
 // decideByStub answers what the stub admits as if nothing had been charged to the key
 // before, and what it denies as if all were used.
-func (l *Limiter) decideByStub(ctx context.Context, res *Result, key string, n int64, op algorithm.Op) error {
-	var method string
-	switch op {
-	case algorithm.OpEvaluate:
+func (l *Limiter) decideByStub(_ context.Context, c call, to target) error {
+	method := "AllowN"
+	switch {
+	case c.op == algorithm.OpEvaluate:
 		method = "Peek"
-	case algorithm.OpReserve:
+	case c.op == algorithm.OpReserve:
 		method = "Reserve"
-	default:
-		method = "AllowN"
+	case to.reservation != nil:
+		method = "Acquire"
 	}
-	retryAfter, err := l.stub.Call(method, key, n)
+	retryAfter, err := l.stub.Call(method, c.key, c.n)
 	if err != nil {
-		return l.failure(ctx, err)
+		return fmt.Errorf("%w: limiter %q: %w", ErrUnavailable, l.name, err)
 	}
-	if n == 0 {
-		op = algorithm.OpEvaluate
+	if c.n == 0 {
+		c.op = algorithm.OpEvaluate
 	}
-	answers := make([]algorithm.Answer, len(l.limits.members))
-	for i, m := range l.limits.members {
-		answers[i].Evaluate(m.Evaluator, &algorithm.State{}, stubAt, n)
+	answers := make([]algorithm.Answer, len(l.by.Members))
+	for i, m := range l.by.Members {
+		answers[i].Evaluate(m.Evaluator, &algorithm.State{}, stubAt, c.n)
 		answers[i].Admits = answers[i].Admits && retryAfter <= 0
 	}
-	l.limits.fill(res, answers, n, op != algorithm.OpEvaluate, SourceMemory)
+	c.fill(to.Result, l.by, answers, SourceMemory)
 	if retryAfter > 0 {
-		useUp(res, retryAfter)
+		useUp(to.Result, retryAfter)
 	}
-	switch {
-	case !res.Allowed:
-	case l.limits.holds(op):
-		held := newReservation(l.id, l.limits, SourceMemory, op)
-		res.receipt = held.receipt(key, n)
-	case op == algorithm.OpCharge:
-		res.receipt = receipt{limits: l.limits, claim: newRedisDecision(l.id, 1).set.Only(), key: key, n: n, id: res.receipt.id}
+	if to.Allowed {
+		to.held(to.hold(l, c, l.by), l.keeper)
 	}
 	return nil
 }
@@ -90,10 +86,4 @@ func useUp(r *Result, d time.Duration) {
 			useUp(&(*r.all)[i], d)
 		}
 	}
-}
-
-// callStub calls the stub about what is no decision.
-func (l *Limiter) callStub(ctx context.Context, method, key string, n int64) error {
-	_, err := l.stub.Call(method, key, n)
-	return l.failure(ctx, err)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
 // Wait is [Limiter.WaitN] with a cost of 1.
@@ -17,65 +19,113 @@ func (l *Limiter) Wait(ctx context.Context, key string) (Result, error) { return
 // It returns at once with [ErrNeverAdmitted] if n is above the capacity, and with
 // [context.DeadlineExceeded] if the deadline of ctx comes before n units can be
 // admitted. Other errors are those of [Limiter.AllowN]. If ctx ends before
-// the Delay does, the units are refunded.
-func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (Result, error) {
-	if err := check(ctx, key, n); err != nil {
-		return Result{}, err
-	}
-	for _, limit := range l.limits.limits {
-		if n > limit.Burst() {
-			return Result{}, fmt.Errorf("%w: %d units of at most %d", ErrNeverAdmitted, n, limit.Burst())
+// the Delay does, the place in the queue is given back. A Limiter with [InFlight] refuses: use
+// [Limiter.AcquireWait].
+func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, err error) {
+	c := l.call(key, n, algorithm.OpCharge)
+	switch {
+	case l.by.Slots:
+		return Result{}, errNeedsEnd
+	case l.by.Queues:
+		r, err := l.acquireWait(ctx, c)
+		if err != nil {
+			return Result{}, err
 		}
+		return r.Result, nil
 	}
-	res, err := l.waitForTurn(ctx, key, n)
-	if err != nil {
-		return Result{}, err
-	}
-	if err := sleep(ctx, res.Delay); err != nil {
-		// The caller does not go on, so its units are free for others.
-		_ = l.Refund(context.WithoutCancel(ctx), res)
-		return Result{}, err
-	}
-	return res, nil
+	err = l.waitForTurn(ctx, c, func() (*Result, error) {
+		err := l.allow(ctx, c, &res)
+		return &res, err
+	})
+	return res, err
 }
 
-// waitForTurn waits until the caller is the first in the queue of key, and then
-// asks until it is admitted.
-func (l *Limiter) waitForTurn(ctx context.Context, key string, n int64) (Result, error) {
-	queue, err := l.queues.join(ctx, key)
-	if err != nil {
-		return Result{}, err
+// AcquireWait is [Limiter.Acquire] when it is the caller's turn: it waits as [Limiter.WaitN] does,
+// and ctx bounds only the waiting. Who waits for a slot of [InFlight] is woken when one is given
+// back in this process, and else asks each second.
+func (l *Limiter) AcquireWait(ctx context.Context, key string, n int64) (*Reservation, error) {
+	return l.acquireWait(ctx, l.call(key, n, algorithm.OpCharge))
+}
+
+// ReserveWait is [Limiter.Reserve] when it is the caller's turn: it waits as [Limiter.WaitN] does.
+func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64) (*Reservation, error) {
+	return l.acquireWait(ctx, l.call(key, n, algorithm.OpReserve))
+}
+
+// acquireWait acquires c when it is its turn, and waits for its Delay.
+func (l *Limiter) acquireWait(ctx context.Context, c call) (*Reservation, error) {
+	var r *Reservation
+	err := l.waitForTurn(ctx, c, func() (*Result, error) {
+		var err error
+		if r, err = l.acquire(ctx, c); err != nil {
+			return nil, err
+		}
+		return &r.Result, nil
+	})
+	if err == nil {
+		err = sleep(ctx, r.Delay, nil)
 	}
-	defer l.queues.leave(key)
+	if err != nil {
+		_ = r.Cancel(ctx) // the caller does not go on, so its units are free for others
+		return nil, err
+	}
+	return r, nil
+}
+
+// waitForTurn waits until the caller is the first in the queue of its key, and then
+// asks until it is admitted.
+func (l *Limiter) waitForTurn(ctx context.Context, c call, ask func() (*Result, error)) error {
+	if err := c.check(ctx); err != nil {
+		return err
+	}
+	for _, capacity := range l.by.Capacities {
+		if c.n > capacity {
+			return fmt.Errorf("%w: %d units of at most %d", ErrNeverAdmitted, c.n, capacity)
+		}
+	}
+	queue, err := l.queues.join(ctx, c.key)
+	if err != nil {
+		return err
+	}
+	defer l.queues.leave(c.key)
 	for {
-		res, err := l.AllowN(ctx, key, n)
+		var freed <-chan struct{}
+		if l.by.Slots {
+			freed = l.queues.awaitFreed(queue)
+		}
+		res, err := ask()
 		if err != nil || res.Allowed {
-			return res, err
+			return err
 		}
 		wait := res.RetryAfter
 		if wait == Never { // n is above this process's share of the limit, while Redis is away
 			wait = time.Second
 		}
-		retryAt := time.Now().Add(wait)
-		queue.retryAt.Store(&retryAt)
-		if err := sleep(ctx, wait); err != nil {
-			return Result{}, err
+		if freed == nil {
+			retryAt := time.Now().Add(wait)
+			queue.retryAt.Store(&retryAt)
+		}
+		if err := sleep(ctx, wait, freed); err != nil {
+			return err
 		}
 	}
 }
 
-// sleep waits for d. It returns an error at once if the deadline comes before that.
-func sleep(ctx context.Context, d time.Duration) error {
+// sleep waits for d, or until early is closed. It returns an error at once if the deadline comes
+// before d.
+func sleep(ctx context.Context, d time.Duration, early <-chan struct{}) error {
 	if d <= 0 {
 		return nil
 	}
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d && early == nil {
 		return fmt.Errorf("redislimit: %v to wait: %w", d, context.DeadlineExceeded)
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return nil
+	case <-early:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

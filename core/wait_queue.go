@@ -20,6 +20,7 @@ type waitQueues struct {
 type waitQueue struct {
 	waiting []chan struct{}           // of all but the first; each is closed when its caller becomes the first
 	retryAt atomic.Pointer[time.Time] // when the first asks again; nil before it has asked
+	freed   chan struct{}             // closed when slots are freed in this process; nil if nobody waits for that
 }
 
 // join waits until the caller is the first in the queue of key. Unless it returns an
@@ -80,4 +81,24 @@ func (qs *waitQueues) leave(key string) {
 	q.retryAt.Store(nil)
 	close(q.waiting[0])
 	q.waiting = q.waiting[1:]
+}
+
+// awaitFreed returns a channel that is closed when slots of the key are freed in this process.
+func (qs *waitQueues) awaitFreed(q *waitQueue) <-chan struct{} {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if q.freed == nil {
+		q.freed = make(chan struct{})
+	}
+	return q.freed
+}
+
+// free wakes who waits for slots of key.
+func (qs *waitQueues) free(key string) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if q := qs.byKey[key]; q != nil && q.freed != nil {
+		close(q.freed)
+		q.freed = nil
+	}
 }

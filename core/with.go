@@ -1,11 +1,14 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"slices"
 	"sync"
+	"time"
 
+	"github.com/redislimit/redislimit/internal/limits"
 	"github.com/redislimit/redislimit/internal/memory"
 	"github.com/redislimit/redislimit/internal/server"
 )
@@ -25,21 +28,16 @@ import (
 // of a limit. That is only so for a limit of the same name: an unnamed one of another
 // period has another name, so give limits whose period may change a [Name].
 //
-// Results of one may be refunded or settled by another. Close of any closes all. A
-// wrong limit is an error that names it, as in [New].
-func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
-	hash := l.derived.hash(limits)
-	if d := l.derived.get(hash, limits); d != nil {
+// Close of any closes all. A wrong limit is an error that names it, as in [New].
+func (l *Limiter) With(asked ...Limit) (*Limiter, error) {
+	hash := l.derived.hash(asked)
+	if d := l.derived.get(hash, asked); d != nil {
 		return d, nil
 	}
-	err := checkLimits(limits)
-	if err == nil {
-		err = checkLeasable(limits, l.lease)
-	}
-	if err != nil {
+	if err := checkLimits(asked, l.lease); err != nil {
 		return nil, fmt.Errorf("redislimit: limiter %q: With: %w", l.name, err)
 	}
-	return l.derived.put(hash, l.limiter(newLimitSet(l.name, slices.Clone(limits), l.hold))), nil
+	return l.derived.put(hash, l.limiter(slices.Clone(asked))), nil
 }
 
 // maxDerived bounds how many derived Limiters are remembered. Beyond that all are
@@ -67,7 +65,7 @@ func (d *derived) get(hash uint64, limits []Limit) *Limiter {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	for _, l := range d.byHash[hash] {
-		if slices.Equal(l.limits.limits, limits) {
+		if slices.Equal(l.asked, limits) {
 			return l
 		}
 	}
@@ -80,7 +78,7 @@ func (d *derived) put(hash uint64, l *Limiter) *Limiter {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, other := range d.byHash[hash] {
-		if slices.Equal(other.limits.limits, l.limits.limits) {
+		if slices.Equal(other.asked, l.asked) {
 			return other
 		}
 	}
@@ -92,41 +90,58 @@ func (d *derived) put(hash uint64, l *Limiter) *Limiter {
 	return l
 }
 
-// limiter returns the Limiter of the family that decides by set.
-func (f *family) limiter(set *limitSet) *Limiter {
-	if f.memory != nil {
-		set.memory = memory.NewLimits(set.members, f.groupOf(set))
-		return &Limiter{family: f, limits: set}
+// limiter returns the Limiter of the family that decides by limits.
+func (f *family) limiter(asked []Limit) *Limiter {
+	l := &Limiter{family: f, asked: asked, by: newSet(asked, f.hold)}
+	switch {
+	case f.stub != nil:
+		l.keeper = stubKeeper{f.stub}
+	case f.memory != nil:
+		l.by.Memory = memory.NewLimits(l.by.Members, f.groupOf(l.by))
+		l.keeper = memoryKeeper{f.memory}
+	default:
+		l.by.Server = server.NewLimits(l.by.Members, l.by.Names)
+		l.store = f.storeOf(l.by)
+		l.keeper = redisKeeper{l.store}
 	}
-	if f.stub != nil {
-		return &Limiter{family: f, limits: set}
-	}
-	set.server = server.NewLimits(set.members, set.names)
 	if f.fallback != nil {
-		set.fallback = f.fallback.share(set, f.hold)
-		set.fallback.memory = memory.NewLimits(set.fallback.members, f.groupOf(set))
+		l.by.Fallback = newSet(f.fallback.share(asked), f.hold)
+		l.by.Fallback.Names = l.by.Names
+		l.by.Fallback.Memory = memory.NewLimits(l.by.Fallback.Members, f.groupOf(l.by))
 	}
-	return &Limiter{family: f, limits: set, store: f.storeOf(set)}
+	return l
 }
 
-// groupOf returns what the keys of set begin with in memory: limits of other names or
+// newSet returns limits ready to decide. hold is as given to Hold, or 0.
+func newSet(asked []Limit, hold time.Duration) *limits.Set {
+	all := make([]limits.Limit, len(asked))
+	for i, l := range asked {
+		all[i] = limits.Limit{Kind: l.kind, Numbers: l.numbers(), Name: l.Name(), Hold: hold}
+		if l.kind.Slots {
+			all[i].Hold = cmp.Or(l.slotTTL, defaultSlotTTL)
+		}
+	}
+	return limits.New(all)
+}
+
+// groupOf returns what the keys of a set begin with in memory: limits of other names or
 // algorithms have other keys, as they have in Redis.
-func (f *family) groupOf(set *limitSet) string {
-	if set.identity == f.identity {
+func (f *family) groupOf(by *limits.Set) string {
+	if by.States == f.states {
 		return ""
 	}
-	return set.identity
+	return by.States
 }
 
-// storeOf returns the Store for the algorithms of set. Limits of the same ones share it,
+// storeOf returns the Store for the algorithms of a set. Limits of the same ones share it,
 // and so their scripts and round trips.
-func (f *family) storeOf(set *limitSet) *server.Store {
+func (f *family) storeOf(by *limits.Set) *server.Store {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := f.stores[set.algorithms]
+	s := f.stores[by.Scripts]
 	if s == nil {
-		s = f.newStore(set.server)
-		f.stores[set.algorithms] = s
+		s = f.newStore(by.Server)
+		f.stores[by.Scripts] = s
 	}
 	return s
 }

@@ -57,9 +57,8 @@ type Evaluator interface { //nolint:interfacebloat // it is what one algorithm i
 	Evaluate(s *State, now, n int64) (o Observation, admits bool)
 	// Charge charges n units to s. o is what Evaluate has just observed in s.
 	Charge(s *State, o Observation, n int64)
-	// Refund takes back n units that were charged under the ChargeID id, as far as they
-	// still count.
-	Refund(s *State, now, n int64, id Ref)
+	// Refund takes back n units that were charged under a handle, as far as they still count.
+	Refund(s *State, now, n int64, charged Handle)
 	// ResetAt returns the instant at which the full limit is available again.
 	ResetAt(s *State) int64
 	// Usage returns how much of the limit is used at now, from 0 to 1 or a little above.
@@ -79,8 +78,8 @@ type Evaluator interface { //nolint:interfacebloat // it is what one algorithm i
 	// Outcome returns the outcome of a decision on n units that observed o. admits and
 	// charged say whether this limit admits them, and whether they were charged.
 	Outcome(o Observation, n int64, admits, charged bool) Outcome
-	// ChargeID returns the id by which Refund finds the charge of n units that followed o.
-	ChargeID(o Observation, n int64) Ref
+	// ChargeHandle returns the handle of the charge of n units that followed o, for Refund.
+	ChargeHandle(o Observation, n int64) Handle
 	// WithHeld returns o as it would be if held units had been charged before the
 	// decision on n units.
 	WithHeld(o Observation, n, held int64) Observation
@@ -94,8 +93,8 @@ type Evaluator interface { //nolint:interfacebloat // it is what one algorithm i
 	MaxCharge(o Observation, n int64) int64
 }
 
-// A Ref is what a later call finds a charge or a hold by.
-type Ref struct{ A, B int64 }
+// A Handle is by what a later call finds a charge or a hold.
+type Handle struct{ A, B int64 }
 
 // An Op is what a caller asks for.
 type Op byte

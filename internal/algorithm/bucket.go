@@ -135,8 +135,8 @@ func (b *bucket) Charge(s *State, o Observation, n int64) {
 
 // Refund reduces the debt only if the charge is the last: what drained since, and what
 // others were charged on top, cannot be told apart otherwise.
-func (b *bucket) Refund(s *State, now, n int64, id Ref) {
-	if id != (Ref{s.A, s.B}) {
+func (b *bucket) Refund(s *State, now, n int64, id Handle) {
+	if id != (Handle{s.A, s.B}) {
 		return
 	}
 	debt := b.unit.sub(b.debt(s, now), b.cost(n))
@@ -162,10 +162,10 @@ func (b *bucket) Valid(o Observation) bool {
 	return o.A >= 0 && o.A < maxInstant && o.B >= 0 && o.B <= b.unit.q
 }
 
-// ChargeID is the instant at which the debt ends with the charge.
-func (b *bucket) ChargeID(o Observation, n int64) Ref {
+// ChargeHandle is the instant at which the debt ends with the charge.
+func (b *bucket) ChargeHandle(o Observation, n int64) Handle {
 	debt := b.unit.add(span{o.A, o.B}, b.cost(n))
-	return Ref{o.At + debt.w, debt.f}
+	return Handle{o.At + debt.w, debt.f}
 }
 
 func (b *bucket) WithHeld(o Observation, _, held int64) Observation {

@@ -59,7 +59,7 @@ func (w *fixedWindow) end(o Observation) int64 {
 	return o.B + o.C
 }
 
-func (w *fixedWindow) Refund(s *State, _, n int64, window Ref) {
+func (w *fixedWindow) Refund(s *State, _, n int64, window Handle) {
 	if s.B == window.A && s.A > 0 {
 		s.A = max(0, s.A-n)
 	}
@@ -99,8 +99,8 @@ func (w *fixedWindow) Valid(o Observation) bool {
 	return used >= 0 && used < maxInstant && start >= 0 && length > 0 && length < maxInstant && w.end(o) > o.At && start+length < maxInstant
 }
 
-// ChargeID is the instant at which the window was opened: after a reset it is another.
-func (w *fixedWindow) ChargeID(o Observation, _ int64) Ref { return Ref{A: o.B} }
+// ChargeHandle is the instant at which the window was opened: after a reset it is another.
+func (w *fixedWindow) ChargeHandle(o Observation, _ int64) Handle { return Handle{A: o.B} }
 
 func (w *fixedWindow) WithHeld(o Observation, _, held int64) Observation {
 	o.A += held

@@ -73,14 +73,14 @@ func (a *Answer) Evaluate(l Evaluator, s *State, now, n int64) {
 		a.Held = 0
 		return
 	}
-	expire(l, s, now)
+	Expire(l, s, now)
 	a.Held = s.held()
 	a.Observation, a.Admits = l.Evaluate(s, now, min(n, maxUnits)+a.Held) // min: the sum must not overflow
 }
 
-// expire charges the holds that have expired, in order: each at its expiry, or at the
+// Expire charges the holds that have expired, in order: each at its expiry, or at the
 // newest instant in s if that is later.
-func expire(l Evaluator, s *State, now int64) {
+func Expire(l Evaluator, s *State, now int64) {
 	h := s.holds
 	if h == nil {
 		return
@@ -104,9 +104,8 @@ func Force(l Evaluator, s *State, now, n int64) {
 	}
 }
 
-// Reserve holds n units of s, which Evaluate admitted at now, and returns by what they
-// are found.
-func (m Member) Reserve(s *State, now, n int64) Ref {
+// Reserve holds n units of s, which Evaluate admitted at now, and returns their handle.
+func (m Member) Reserve(s *State, now, n int64) Handle {
 	if s.holds == nil {
 		s.holds = &holds{id: NewHoldID()}
 	}
@@ -116,7 +115,7 @@ func (m Member) Reserve(s *State, now, n int64) Ref {
 	}
 	end = max(end, s.holds.charged+1)
 	s.add(end, n)
-	return Ref{s.holds.id, end}
+	return Handle{s.holds.id, end}
 }
 
 func (s *State) add(expiry, n int64) {
@@ -131,13 +130,13 @@ func (s *State) find(expiry int64) (int, bool) {
 	return slices.BinarySearchFunc(s.holds.list, expiry, func(h hold, expiry int64) int { return int(h.expiry - expiry) })
 }
 
-// take takes n units off the hold ref. It reports false if there is none: it has
+// take takes n units off the hold of a handle. It reports false if there is none: it has
 // expired, or s was lost since.
-func (s *State) take(ref Ref, n int64) bool {
-	if s.holds == nil || s.holds.id != ref.A {
+func (s *State) take(handle Handle, n int64) bool {
+	if s.holds == nil || s.holds.id != handle.A {
 		return false
 	}
-	i, found := s.find(ref.B)
+	i, found := s.find(handle.B)
 	if !found || s.holds.list[i].n < n {
 		return false
 	}
@@ -147,11 +146,11 @@ func (s *State) take(ref Ref, n int64) bool {
 	return true
 }
 
-// Settle ends the hold ref of n units, and charges actual units at now in its place. If
+// Settle ends the hold of a handle, of n units, and charges actual units at now in its place. If
 // the hold has expired, and so was charged, it charges only what exceeds it.
-func Settle(l Evaluator, s *State, now, n, actual int64, ref Ref) {
-	expire(l, s, now)
-	if !s.take(ref, n) && s.holds != nil && s.holds.id == ref.A && ref.B <= s.holds.charged {
+func Settle(l Evaluator, s *State, now, n, actual int64, handle Handle) {
+	Expire(l, s, now)
+	if !s.take(handle, n) && s.holds != nil && s.holds.id == handle.A && handle.B <= s.holds.charged {
 		actual = max(0, actual-n)
 	}
 	Force(l, s, now, actual)
@@ -160,26 +159,25 @@ func Settle(l Evaluator, s *State, now, n, actual int64, ref Ref) {
 	}
 }
 
-// Renew moves n units from the hold ref to one that begins at now, and returns that. It
-// reports false if the hold has ended.
-func (m Member) Renew(s *State, now, n int64, ref Ref) (Ref, bool) {
-	expire(m.Evaluator, s, now)
-	if !s.take(ref, n) {
-		return Ref{}, false
+// Renew moves n units from the hold of a handle to one that begins at now, and returns the new
+// handle. It reports false if the hold has ended. Expire must have been called before.
+func (m Member) Renew(s *State, now, n int64, handle Handle) (Handle, bool) {
+	if !s.take(handle, n) {
+		return Handle{}, false
 	}
 	return m.Reserve(s, now, n), true
 }
 
 // Refund is Evaluator.Refund, after what has expired was charged.
-func Refund(l Evaluator, s *State, now, n int64, id Ref) {
-	expire(l, s, now)
+func Refund(l Evaluator, s *State, now, n int64, id Handle) {
+	Expire(l, s, now)
 	l.Refund(s, now, n, id)
 }
 
 // Reset forgets what was charged, and keeps what is held. It reports whether
 // anything is.
 func Reset(l Evaluator, s *State, now int64) bool {
-	expire(l, s, now)
+	Expire(l, s, now)
 	*s = State{holds: s.holds}
 	if s.holds != nil && len(s.holds.list) == 0 {
 		s.holds = nil

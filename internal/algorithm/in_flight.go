@@ -48,15 +48,15 @@ func (f *inFlight) WithHeld(o Observation, _, held int64) Observation {
 	return o
 }
 
-func (f *inFlight) Constants() []any                  { return []any{f.limit} }
-func (f *inFlight) Capacity() (units, window int64)   { return f.limit, 0 }
-func (f *inFlight) Valid(o Observation) bool          { return o.A == 0 && o.B == 0 && o.C == 0 }
-func (f *inFlight) Cost(args []any, n int64) []any    { return append(args, min(n, f.limit+1)) }
-func (f *inFlight) ResetAt(*State) int64              { return 0 }
-func (f *inFlight) Usage(*State, int64) float64       { return 0 } // but for what is held
-func (f *inFlight) ChargeID(Observation, int64) Ref   { return Ref{} }
-func (f *inFlight) Charge(*State, Observation, int64) {}
-func (f *inFlight) Refund(*State, int64, int64, Ref)  {}
+func (f *inFlight) Constants() []any                       { return []any{f.limit} }
+func (f *inFlight) Capacity() (units, window int64)        { return f.limit, 0 }
+func (f *inFlight) Valid(o Observation) bool               { return o.A == 0 && o.B == 0 && o.C == 0 }
+func (f *inFlight) Cost(args []any, n int64) []any         { return append(args, min(n, f.limit+1)) }
+func (f *inFlight) ResetAt(*State) int64                   { return 0 }
+func (f *inFlight) Usage(*State, int64) float64            { return 0 } // but for what is held
+func (f *inFlight) ChargeHandle(Observation, int64) Handle { return Handle{} }
+func (f *inFlight) Charge(*State, Observation, int64)      {}
+func (f *inFlight) Refund(*State, int64, int64, Handle)    {}
 
 // Adopt has nothing to restate.
 func (f *inFlight) Adopt(*State, Evaluator, int64) bool { return true }

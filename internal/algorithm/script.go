@@ -230,21 +230,21 @@ const holdReplyLen = 8
 func HoldReplyLen(limits int) int { return holdReplyLen * limits }
 
 // DecodeHoldReply reads the reply of HoldScript to one call. It writes answers for
-// operations that decide, and refs, if not nil, for those that charge or hold.
-func DecodeHoldReply(reply []int64, call HoldCall, limits []Member, answers []Answer, refs []Ref) error {
+// operations that decide, and the Handles of the call, if not nil, for those that charge or hold.
+func DecodeHoldReply(reply []int64, call HoldCall, limits []Member, answers []Answer) error {
 	if len(reply) != holdReplyLen*len(limits) {
 		return UnexpectedLength(len(reply), holdReplyLen*len(limits))
 	}
 	if reply[0] == partly {
 		return ErrPartly
 	}
-	op := call.Op
+	op, handles := call.Op, call.Handles
 	for i, m := range limits {
 		n := reply[i*holdReplyLen : (i+1)*holdReplyLen]
-		held, ref := n[5], Ref{n[6], n[7]}
+		held, handle := n[5], Handle{n[6], n[7]}
 		o := Observation{At: n[1], A: n[2], B: n[3], C: n[4]}
 		decides := op <= OpReserve
-		if n[0] < 0 || n[0] > 1 || held < 0 || held >= maxInstant || ref.A < 0 || ref.B < 0 ||
+		if n[0] < 0 || n[0] > 1 || held < 0 || held >= maxInstant || handle.A < 0 || handle.B < 0 ||
 			decides && (o.At < 0 || o.At >= maxInstant || !m.Valid(o)) {
 			return fmt.Errorf("unexpected reply from redis: %v", n)
 		}
@@ -252,13 +252,13 @@ func DecodeHoldReply(reply []int64, call HoldCall, limits []Member, answers []An
 			answers[i] = Answer{n[0] == 1, o, held}
 		}
 		switch {
-		case refs == nil:
-		case m.Slots: // the zero Ref if they were lost
-			refs[i] = ref
+		case handles == nil:
+		case m.Slots: // the zero Handle if they were lost
+			handles[i] = handle
 		case op == OpCharge || op == OpReserve && m.Delays:
-			refs[i] = m.ChargeID(o, call.N)
-		case op == OpReserve || op == OpRenew && ref.A > 0:
-			refs[i] = ref
+			handles[i] = m.ChargeHandle(o, call.N)
+		case op == OpReserve || op == OpRenew && handle.A > 0:
+			handles[i] = handle
 		}
 	}
 	return nil
@@ -267,22 +267,23 @@ func DecodeHoldReply(reply []int64, call HoldCall, limits []Member, answers []An
 // A HoldCall is one call of HoldScript.
 type HoldCall struct {
 	Op   Op
-	N, M int64 // units, and for OpSettle the actual cost
-	// Refs are by what OpSettle, OpRefund, OpRenew and OpRelease find what they are about,
-	// one for each limit. Of OpReserve A is for how long units are held, if they are given.
-	Refs []Ref
+	N, M int64 // units; for OpSettle the actual cost, and for what holds the id of holds, or 0 for any
+	// Handles are those of what OpSettle, OpRefund, OpRenew and OpRelease are about, one for
+	// each limit. For what decides they are where the reply's are written, if they are not nil; of
+	// OpReserve A is for how long units are held, if it is not 0.
+	Handles []Handle
 }
 
 // Append appends the arguments of the call for so many limits.
 func (c HoldCall) Append(args []any, limits int) []any {
 	m := c.M
-	if c.Op == OpReserve || c.Op == OpCharge {
+	if m == 0 && (c.Op == OpReserve || c.Op == OpCharge) {
 		m = NewHoldID()
 	}
 	args = append(args, string(c.Op), min(c.N, maxInstant), m) // more fits nowhere, and Lua would round it
 	for i := range limits {
-		if c.Refs != nil {
-			args = append(args, c.Refs[i].A, c.Refs[i].B)
+		if c.Handles != nil {
+			args = append(args, c.Handles[i].A, c.Handles[i].B)
 		} else {
 			args = append(args, 0, 0)
 		}

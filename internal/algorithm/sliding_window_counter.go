@@ -66,7 +66,7 @@ func (c *counter) Charge(s *State, o Observation, n int64) { s.A, s.B, s.C = o.A
 
 // Refund takes back from the window that was charged, while it is the current one: of the
 // one before it is not known whether it is the same, after a reset.
-func (c *counter) Refund(s *State, now, n int64, window Ref) {
+func (c *counter) Refund(s *State, now, n int64, window Handle) {
 	if c.start(s.C) == c.start(now) && s.C == window.A {
 		s.A = max(0, s.A-n)
 	}
@@ -97,9 +97,9 @@ func (c *counter) Valid(o Observation) bool {
 	return current >= 0 && current <= 1<<31 && before >= 0 && before <= 1<<31 && opened >= 0 && c.start(opened) == c.start(o.At)
 }
 
-// ChargeID is the instant at which the window was charged first: after a reset it is
+// ChargeHandle is the instant at which the window was charged first: after a reset it is
 // another.
-func (c *counter) ChargeID(o Observation, _ int64) Ref { return Ref{A: o.C} }
+func (c *counter) ChargeHandle(o Observation, _ int64) Handle { return Handle{A: o.C} }
 
 func (c *counter) WithHeld(o Observation, _, held int64) Observation {
 	o.A += held

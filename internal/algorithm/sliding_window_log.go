@@ -110,7 +110,7 @@ func (l *log) Charge(s *State, o Observation, n int64) {
 	*s.log = append(*s.log, logEntry{o.At, number, n})
 }
 
-func (l *log) Refund(s *State, _, n int64, id Ref) {
+func (l *log) Refund(s *State, _, n int64, id Handle) {
 	for i, e := range entries(s) {
 		if e.number == id.A && e.n == n {
 			s.A -= n
@@ -143,8 +143,8 @@ func (l *log) Valid(o Observation) bool {
 	return o.A >= 0 && o.A < maxInstant && o.B >= 0 && o.B < maxInstant && o.C >= 0 && o.C <= o.At
 }
 
-// ChargeID is the number of the charge.
-func (l *log) ChargeID(o Observation, _ int64) Ref { return Ref{A: o.B} }
+// ChargeHandle is the number of the charge.
+func (l *log) ChargeHandle(o Observation, _ int64) Handle { return Handle{A: o.B} }
 
 // WithHeld also sets when the log will admit: if not before the held units have left
 // the window, a period after they would have been charged.

@@ -6,9 +6,7 @@ package batch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -17,11 +15,11 @@ import (
 // again, alone.
 var ErrRetryAlone = errors.New("to be sent again, alone")
 
-// ErrHurry is the error of a caller that did not wait for its batch any longer.
-var ErrHurry = errors.New("the batch took too long for this caller")
+// ErrOver is the error of a caller that has waited for its batch as long as it may.
+var ErrOver = errors.New("the batch took too long")
 
-// A RunFunc carries out the members of one batch. The error that it returns applies
-// to every member; an error of one member alone is in its Err.
+// A RunFunc carries out the members of one batch, of which it changes nothing but their Err: that
+// is the error of one member alone, and the error that it returns is that of all.
 type RunFunc[T any] func(ctx context.Context, members []*Member[T]) error
 
 // A Member is one call of a batch.
@@ -29,7 +27,7 @@ type Member[T any] struct {
 	Call T
 	Err  error
 
-	canceled bool // its caller has left before the batch was started
+	left bool // its caller has left
 }
 
 const (
@@ -54,6 +52,7 @@ type Batcher[T any] struct {
 	most  Bound
 	weigh func(T) int64
 	run   RunFunc[T]
+	left  func(call T, err error)
 
 	mu        sync.Mutex
 	inFlight  int
@@ -68,13 +67,15 @@ type batch[T any] struct {
 	members []Member[T]
 	weight  int64     // of all members
 	started time.Time // zero while it waits
+	ended   bool      // each member's outcome is its caller's, or else that of left
 	err     error     // of all members
 	done    chan struct{}
 }
 
-// New returns a Batcher of batches that run carries out.
-func New[T any](most Bound, weigh func(T) int64, run RunFunc[T]) *Batcher[T] {
-	return &Batcher[T]{most: most, weigh: weigh, run: run}
+// New returns a Batcher of batches that run carries out. left is called with the outcome of
+// a call whose caller has left since its batch was started.
+func New[T any](most Bound, weigh func(T) int64, run RunFunc[T], left func(call T, err error)) *Batcher[T] {
+	return &Batcher[T]{most: most, weigh: weigh, run: run, left: left}
 }
 
 // A Place is that of a call in a batch.
@@ -160,64 +161,66 @@ func (b *Batcher[T]) runBatches(next *batch[T]) {
 	for ; next != nil; next = b.next() {
 		members := make([]*Member[T], 0, len(next.members))
 		for i := range next.members {
-			if !next.members[i].canceled {
+			if !next.members[i].left {
 				members = append(members, &next.members[i])
 			}
 		}
 		if len(members) > 0 {
 			next.err = Catch(func() error { return b.run(next.ctx, members) })
-			if next.err == nil {
-				b.measure(time.Since(next.started))
-			}
+			b.end(next, members)
 		}
 		close(next.done)
 		runtime.Gosched() // callers that have their answer may call again, and share the next batch
 	}
 }
 
-// measure keeps a moving average of round trips.
-func (b *Batcher[T]) measure(took time.Duration) {
+// end gives the members' outcomes to their callers, and to left what is nobody's.
+func (b *Batcher[T]) end(ended *batch[T], sent []*Member[T]) {
+	var left []*Member[T]
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.roundTrip += (took - b.roundTrip) / 4
+	ended.ended = true
+	for _, m := range sent {
+		if m.left {
+			left = append(left, m)
+		}
+	}
+	if ended.err == nil { // a moving average of the round trips that were answered
+		b.roundTrip += (time.Since(ended.started) - b.roundTrip) / 4
+	}
+	b.mu.Unlock()
+	for _, m := range left {
+		if ended.err != nil {
+			b.left(m.Call, Contain(ended.err))
+		} else {
+			b.left(m.Call, m.Err)
+		}
+	}
 }
 
-// RoundTrip returns how long the last batches took that were answered, as an average.
-func (b *Batcher[T]) RoundTrip() time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.roundTrip
-}
-
-// InFlightFor returns for how long the batch has been in flight.
-func (p Place[T]) InFlightFor() time.Duration {
+// Started reports whether the batch has been started.
+func (p Place[T]) Started() bool {
 	p.batcher.mu.Lock()
 	defer p.batcher.mu.Unlock()
-	if p.batch.started.IsZero() {
-		return 0
-	}
-	return time.Since(p.batch.started)
+	return !p.batch.started.IsZero()
 }
 
-// Wait waits until the batch returns, ctx ends, or hurry is over, if it is not 0. If
-// the batch panicked, it panics for the caller whose context the batch has, and is an
-// error for the others: what was sent may have been carried out, and is not sent again.
-func (p Place[T]) Wait(ctx context.Context, hurry time.Duration) error {
-	var over <-chan time.Time
-	if hurry > 0 {
-		timer := time.NewTimer(hurry)
-		defer timer.Stop()
-		over = timer.C
-	}
+// Wait waits until the batch returns. A caller leaves it when ctx ends, or over is closed: a call
+// that waits is then not sent, and one that was sent goes on. If the batch panicked, it panics for
+// the caller whose context the batch has, and is an error for the others: what was sent may have
+// been carried out, and is not sent again.
+func (p Place[T]) Wait(ctx context.Context, over <-chan struct{}) error {
+	var err error
 	select {
 	case <-p.batch.done:
 	case <-ctx.Done():
-		p.leave()
-		return ctx.Err()
+		err = ctx.Err()
 	case <-over:
-		p.leave()
-		return ErrHurry
+		err = ErrOver
 	}
+	if err != nil && p.leave() {
+		return err
+	}
+	<-p.batch.done
 	switch err := p.batch.err; {
 	case err == nil:
 	case p.index == 0:
@@ -228,56 +231,13 @@ func (p Place[T]) Wait(ctx context.Context, hurry time.Duration) error {
 	return p.batch.members[p.index].Err
 }
 
-// leave takes the call out of a batch that still waits.
-func (p Place[T]) leave() {
+// leave has the outcome of the call be nobody's. It reports false if it is the caller's already.
+func (p Place[T]) leave() bool {
 	p.batcher.mu.Lock()
 	defer p.batcher.mu.Unlock()
-	if p.batch.started.IsZero() {
-		p.batch.members[p.index].canceled = true
+	if p.batch.ended {
+		return false
 	}
-}
-
-// A panicError carries a panic from a goroutine of ours to the caller, who can
-// recover it: in ours nobody could, and the process would end.
-type panicError struct {
-	value any
-	stack []byte
-}
-
-func (p *panicError) Error() string { return fmt.Sprintf("%v\n\n%s", p.value, p.stack) }
-
-// Unwrap returns the value of the panic, if it is an error.
-func (p *panicError) Unwrap() error {
-	err, _ := p.value.(error)
-	return err
-}
-
-// Catch calls f. If f panics, it returns an error with which Rethrow panics again.
-func Catch(f func() error) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = &panicError{value, debug.Stack()}
-		}
-	}()
-	return f()
-}
-
-// Panicked reports whether err is of a panic that Catch caught.
-func Panicked(err error) bool { return errors.As(err, new(*panicError)) }
-
-// Contain returns err, or if it is of a panic that Catch caught, an error that only
-// tells of it.
-func Contain(err error) error {
-	if p := (*panicError)(nil); errors.As(err, &p) {
-		return fmt.Errorf("the call was shared with one that panicked: %v", p.value)
-	}
-	return err
-}
-
-// Rethrow returns err, or panics if err is of a panic that Catch caught.
-func Rethrow(err error) error {
-	if p := (*panicError)(nil); errors.As(err, &p) {
-		panic(p)
-	}
-	return err
+	p.batch.members[p.index].left = true
+	return true
 }

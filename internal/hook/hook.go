@@ -25,8 +25,10 @@ func SetNewLimit(f func(*algorithm.Kind, int64, time.Duration, LimitSettings) an
 	return true
 }
 
-// LeaseHooks are what tests do to the leases of a core.Limiter.
-type LeaseHooks struct {
+// A Driver is what tests do to a core.Limiter in place of its clocks and timers.
+type Driver struct {
+	// Renew renews at once all that is kept from expiring, as the limiter does now and then.
+	Renew func()
 	// Drive has leases go by clocks of a test, and closes and renews none in the background.
 	Drive func(wall, mono func() time.Duration)
 	// Heat has a key be hot when it was asked for so often, and a lease take such a share.
@@ -41,31 +43,21 @@ type LeaseHooks struct {
 	Latest func(key string) any
 }
 
-// Leases returns the LeaseHooks of a core.Limiter.
-var Leases func(limiter any) LeaseHooks
+// DriverOf returns the Driver of a core.Limiter.
+var DriverOf func(limiter any) Driver
 
-// SetLeases sets Leases.
-func SetLeases(f func(limiter any) LeaseHooks) bool {
-	Leases = f
+// SetDriver sets DriverOf.
+func SetDriver(f func(limiter any) Driver) bool {
+	DriverOf = f
 	return true
 }
 
-// Receipt returns until when units are held for a core.Result, of each limit (nothing if none
+// Held returns until when units are held for a *core.Reservation, of each limit (nothing if none
 // are), and how many were charged or reserved.
-var Receipt func(result any) (expiries []int64, n int64)
+var Held func(reservation any) (expiries []int64, n int64)
 
-// SetReceipt sets Receipt.
-func SetReceipt(f func(result any) (expiries []int64, n int64)) bool {
-	Receipt = f
-	return true
-}
-
-// Renew renews at once all that a core.Limiter keeps from expiring, as it does by itself
-// now and then.
-var Renew func(limiter any)
-
-// SetRenew sets Renew.
-func SetRenew(f func(limiter any)) bool {
-	Renew = f
+// SetHeld sets Held.
+func SetHeld(f func(reservation any) (expiries []int64, n int64)) bool {
+	Held = f
 	return true
 }

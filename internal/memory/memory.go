@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/claim"
 )
 
 // The keys are divided among shards, each under a lock of its own: one for every
@@ -24,32 +23,39 @@ const (
 	shardSize = 1024
 )
 
-// A Store keeps the state of the limits of keys. Its clock is the monotonic one:
-// it never steps back. It is safe for concurrent use.
+// A Store keeps the state of the limits of keys. Its clock is the monotonic one, which
+// never steps back, or one that it is given. It is safe for concurrent use.
 type Store struct {
 	started time.Time
-	startAt int64 // started, in microseconds since the epoch
+	startAt int64            // started, in microseconds since the epoch
+	clock   func() time.Time // or nil for that of the process
 	seed    maphash.Seed
 	shards  []shard
 }
 
-// New returns a Store of at most entries keys. owner is the Owner of its claims.
-func New(entries int, owner uint64) *Store {
+// New returns a Store of at most entries keys. clock may be nil.
+func New(entries int, clock func() time.Time) *Store {
 	now := time.Now()
 	m := &Store{
 		started: now,
 		startAt: now.UnixMicro(),
+		clock:   clock,
 		seed:    maphash.MakeSeed(),
 		shards:  make([]shard, max(1, min(maxShards, entries/shardSize))),
 	}
 	for i := range m.shards {
 		first, next := entries*i/len(m.shards), entries*(i+1)/len(m.shards)
-		m.shards[i].init(next-first, owner)
+		m.shards[i].init(next - first)
 	}
 	return m
 }
 
-func (m *Store) now() int64 { return m.startAt + time.Since(m.started).Microseconds() }
+func (m *Store) now() int64 {
+	if m.clock != nil {
+		return m.clock().UnixMicro()
+	}
+	return m.startAt + time.Since(m.started).Microseconds()
+}
 
 func (m *Store) shard(k string) *shard {
 	i, _ := bits.Mul64(maphash.String(m.seed, k), uint64(len(m.shards)))
@@ -68,13 +74,12 @@ func (m *Store) open(l *Limits, k string) (s *shard, e *entry, stored string, no
 }
 
 // Decide evaluates each of l for n units of the user's key k, and writes its answer
-// to answers. If all limits admit n and charge is set, it charges n and
-// returns a Claim to that.
-func (m *Store) Decide(l *Limits, k string, n int64, charge bool, answers []algorithm.Answer) claim.Claim {
+// to answers. If all limits admit n and charge is set, it charges n.
+func (m *Store) Decide(l *Limits, k string, n int64, charge bool, answers []algorithm.Answer) {
 	s, e, k, now := m.open(l, k)
 	if !l.evaluate(e, now, n, answers) || !charge {
 		s.Unlock()
-		return claim.Claim{}
+		return
 	}
 	if e == nil {
 		e = s.add(k, l, now)
@@ -82,17 +87,16 @@ func (m *Store) Decide(l *Limits, k string, n int64, charge bool, answers []algo
 	for i := range l.members {
 		l.members[i].Charge(&e.states[i], answers[i].Observation, n)
 	}
-	c := s.claims.Next()
 	s.Unlock()
-	return c
 }
 
 // Hold decides as Decide does, but holds n units instead of charging them: those of
-// every limit if op is OpReserve, else only slots. It writes by what each limit finds
-// them to refs, and reports whether they were admitted.
-func (m *Store) Hold(l *Limits, k string, n int64, op algorithm.Op, answers []algorithm.Answer, refs []algorithm.Ref) bool {
+// every limit if c is OpReserve, else only slots. It writes the handles of what it held or
+// charged to those of c, and reports whether c was admitted.
+func (m *Store) Hold(l *Limits, k string, c algorithm.HoldCall, answers []algorithm.Answer) bool {
 	s, e, k, now := m.open(l, k)
 	defer s.Unlock()
+	n, op, handles := c.N, c.Op, c.Handles
 	if !l.evaluate(e, now, n, answers) {
 		return false
 	}
@@ -101,19 +105,32 @@ func (m *Store) Hold(l *Limits, k string, n int64, op algorithm.Op, answers []al
 	}
 	for i, member := range l.members {
 		if member.Slots || op == algorithm.OpReserve && !member.Delays {
-			refs[i] = member.Reserve(&e.states[i], now, n)
+			handles[i] = member.Reserve(&e.states[i], now, n)
 		} else {
 			member.Charge(&e.states[i], answers[i].Observation, n)
-			refs[i] = member.ChargeID(answers[i].Observation, n)
+			handles[i] = member.ChargeHandle(answers[i].Observation, n)
 		}
 	}
 	return true
 }
 
-// Settle charges actual units in place of the n that were reserved under refs.
-func (m *Store) Settle(l *Limits, k string, n, actual int64, refs []algorithm.Ref) {
+// End does what an OpSettle, OpRefund or OpRelease says.
+func (m *Store) End(l *Limits, k string, c algorithm.HoldCall) {
+	switch c.Op {
+	case algorithm.OpSettle:
+		m.settle(l, k, c)
+	case algorithm.OpRefund:
+		m.refund(l, k, c)
+	default:
+		m.release(l, k, c)
+	}
+}
+
+// settle charges the actual units in place of those that were reserved.
+func (m *Store) settle(l *Limits, k string, c algorithm.HoldCall) {
 	s, e, k, now := m.open(l, k)
 	defer s.Unlock()
+	n, actual, handles := c.N, c.M, c.Handles
 	if e == nil {
 		if actual == 0 {
 			return
@@ -123,57 +140,64 @@ func (m *Store) Settle(l *Limits, k string, n, actual int64, refs []algorithm.Re
 	for i, member := range l.members {
 		switch state := &e.states[i]; {
 		case !member.Delays:
-			algorithm.Settle(member.Evaluator, state, now, n, actual, refs[i])
+			algorithm.Settle(member.Evaluator, state, now, n, actual, handles[i])
 		case actual == 0:
-			member.Refund(state, now, n, refs[i])
+			member.Refund(state, now, n, handles[i])
 		}
 	}
 }
 
-// Release frees n slots that are held by refs.
-func (m *Store) Release(l *Limits, k string, n int64, refs []algorithm.Ref) {
+// release frees slots.
+func (m *Store) release(l *Limits, k string, c algorithm.HoldCall) {
 	s, e, _, now := m.open(l, k)
 	defer s.Unlock()
+	n, handles := c.N, c.Handles
 	for i, member := range l.members {
 		if member.Slots && e != nil {
-			algorithm.Settle(member.Evaluator, &e.states[i], now, n, 0, refs[i])
+			algorithm.Settle(member.Evaluator, &e.states[i], now, n, 0, handles[i])
 		}
 	}
 }
 
-// Renew holds n units for longer. It returns by what they are found then: a limit whose
-// hold has ended keeps its Ref, and one whose slots are lost has the zero Ref.
-func (m *Store) Renew(l *Limits, k string, n int64, refs []algorithm.Ref) []algorithm.Ref {
-	renewed := slices.Clone(refs)
+// Renew holds n units for longer, and returns their new handles: a limit whose hold has ended
+// keeps its handle, and one whose slots are lost has the zero Handle. By a clock of its own that
+// went on by much at once, what has expired since is renewed as if that had been in time.
+func (m *Store) Renew(l *Limits, k string, n int64, handles []algorithm.Handle) []algorithm.Handle {
+	renewed := slices.Clone(handles)
 	s, e, _, now := m.open(l, k)
 	defer s.Unlock()
 	for i, member := range l.members {
 		if member.Slots {
-			renewed[i] = algorithm.Ref{}
+			renewed[i] = algorithm.Handle{}
 		}
 		if e == nil || member.Delays {
 			continue
 		}
-		if ref, ok := member.Renew(&e.states[i], now, n, refs[i]); ok {
-			renewed[i] = ref
+		if m.clock != nil && handles[i].B > 0 {
+			algorithm.Expire(member.Evaluator, &e.states[i], min(now, handles[i].B-1))
+		} else {
+			algorithm.Expire(member.Evaluator, &e.states[i], now)
+		}
+		if handle, ok := member.Renew(&e.states[i], now, n, handles[i]); ok {
+			renewed[i] = handle
 		}
 	}
 	return renewed
 }
 
-// Refund takes back n units that were charged to k; ids are the ChargeIDs, one
-// for each limit.
-func (m *Store) Refund(l *Limits, k string, n int64, ids []algorithm.Ref) {
+// refund takes back units that were charged, and frees slots.
+func (m *Store) refund(l *Limits, k string, c algorithm.HoldCall) {
 	s, e, _, now := m.open(l, k)
 	defer s.Unlock()
+	n, handles := c.N, c.Handles
 	if e == nil {
 		return
 	}
 	for i, member := range l.members {
 		if member.Slots {
-			algorithm.Settle(member.Evaluator, &e.states[i], now, n, 0, ids[i])
+			algorithm.Settle(member.Evaluator, &e.states[i], now, n, 0, handles[i])
 		} else {
-			algorithm.Refund(member.Evaluator, &e.states[i], now, n, ids[i])
+			algorithm.Refund(member.Evaluator, &e.states[i], now, n, handles[i])
 		}
 	}
 }

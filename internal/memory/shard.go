@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/claim"
 )
 
 const (
@@ -26,12 +25,11 @@ type shard struct {
 	sync.Mutex
 	entries  map[string]*entry
 	latest   int64 // the latest instant of a decision
-	claims   claim.Source
 	capacity int
 	list     []*entry // all entries, in no order
 	hand     int      // where the next sweep begins in list
 
-	_ [16]byte // fills 128 bytes, so that no two shards share a line of the processor's cache
+	_ [40]byte // fills 128 bytes, so that no two shards share a line of the processor's cache
 }
 
 // An entry is the state of one key.
@@ -43,9 +41,8 @@ type entry struct {
 	index  int // in the shard's list
 }
 
-func (s *shard) init(capacity int, owner uint64) {
+func (s *shard) init(capacity int) {
 	s.entries = make(map[string]*entry)
-	s.claims.Owner = owner
 	s.capacity = capacity
 }
 

@@ -23,48 +23,14 @@ var (
 	ErrQueue = errors.New("too many decisions are waiting in this process")
 )
 
-// enough is how long a server must have had before a caller's own deadline is taken
-// for a failure of the server: a hasty caller proves nothing.
-const enough = 100 * time.Millisecond
-
-// patience returns how long a decision of ctx may take: the timeout, or three quarters
-// of what is left until the caller's deadline, so that there is time for the outage
-// policy's answer.
-func (s *Store) patience(ctx context.Context) time.Duration {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return s.timeout
-	}
-	return min(s.timeout, time.Until(deadline)*3/4)
-}
-
-// call makes a call and waits for it no longer than d. A client that ends a call
-// with its context's deadline is waited for: a caller that cancels is noticed when
-// it returns, because to wait beside a goroutine, even one that is parked for it, took
-// a lone call 39 % longer. Any other
-// client is waited for in a goroutine, which is abandoned when ctx ends; it holds a
-// connection of the client's pool until the read timeout, so that there are at most
-// as many of them as the pool has connections.
+// call makes a call in the background and waits for it no longer than d.
 func (s *Store) call(ctx context.Context, d time.Duration, f func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	if s.servers.ctxDeadlines {
 		return f(bounded)
 	}
-	return batch.Rethrow(abandonable(bounded, func() error { return f(bounded) }))
-}
-
-// abandonable returns what f does, or earlier if ctx ends. A panic of f, as of a hook
-// of the client, is an error: in a goroutine of ours nobody could recover it.
-func abandonable(ctx context.Context, f func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- batch.Catch(f) }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return batch.Beside(bounded, func() error { return f(bounded) }, nil)
 }
 
 // A failure is a call that a server did not answer well.
@@ -86,7 +52,6 @@ func (s *Store) classify(err error, given time.Duration, begun time.Time) *failu
 	switch {
 	case f.timeout:
 		f.err = s.timeoutError(err, given)
-		f.ignore = given < min(enough, s.timeout)
 		f.late = time.Since(begun) > given+max(given/4, 50*time.Millisecond) || processBusy()
 	case errors.Is(err, ErrUnsupported), isDial(err), hasCode(err, "LOADING", "READONLY", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN"):
 		f.certain = true
@@ -152,16 +117,14 @@ func (s *Store) timeoutError(err error, given time.Duration) error {
 }
 
 // finish records how a call on k ended that was begun at an instant, and returns
-// its error for the caller.
-func (s *Store) finish(ctx context.Context, sv *Server, k string, err error, given time.Duration, begun time.Time) error {
-	switch {
-	case err == nil:
+// its error for the caller. ctx gives the hooks its values.
+func (s *Store) finish(ctx context.Context, sv *Server, k string, err error, begun time.Time) error {
+	if err == nil {
 		sv.succeeded()
 		return nil
-	case errors.Is(ctx.Err(), context.Canceled):
-		return ctx.Err()
 	}
-	f := s.classify(s.explain(ctx, err), given, begun)
+	ctx = context.WithoutCancel(ctx)
+	f := s.classify(s.explain(ctx, err), s.timeout, begun)
 	sv.failed(ctx, s, k, f)
 	if s.hooks.CallFailed != nil && !f.ignore {
 		s.hooks.CallFailed(ctx, f.err)

@@ -8,8 +8,8 @@ import (
 )
 
 // A deadlineContext is a caller's context that ends with a timer which many calls
-// share, so that a timeout costs a call next to nothing. It does not end when the
-// caller cancels: that is noticed when the call returns.
+// share, so that a timeout costs a call next to nothing. It does not end with the
+// caller's: a call is not its caller.
 type deadlineContext struct {
 	context.Context //nolint:containedctx // it is one
 
@@ -46,18 +46,17 @@ type deadlines struct {
 }
 
 // with returns the context of a call that begins now: at most timeout/64 shorter
-// than timeout, because it shares its timer. Where the caller's deadline comes
-// first it is the caller's own context.
-func (d *deadlines) with(ctx context.Context) context.Context {
+// than timeout, because it shares its timer.
+func (d *deadlines) with(ctx context.Context) context.Context { return deadlineContext{ctx, d.timer()} }
+
+// timer returns the timer of what begins now.
+func (d *deadlines) timer() *sharedTimer {
 	now := time.Now()
 	t := d.current.Load()
 	if t == nil || now.Sub(t.since) > d.timeout/64 {
 		t = d.next(now)
 	}
-	if deadline, ok := ctx.Deadline(); ok && deadline.Before(t.deadline) {
-		return ctx
-	}
-	return deadlineContext{ctx, t}
+	return t
 }
 
 func (d *deadlines) next(now time.Time) *sharedTimer {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/batch"
@@ -16,13 +15,13 @@ type Renewal struct {
 	Limits *Limits
 	Key    string
 	N      int64
-	// Begin is called when it is about to be sent. It returns by what the units are held,
-	// or nil if they are no longer to be.
-	Begin func() []algorithm.Ref
-	// End is called after Begin, with by what the units are held from now on (a limit
-	// whose hold has ended keeps its Ref, one whose slots are lost has the zero Ref), or an
-	// error if that is not known; or with neither if it was not sent.
-	End func(refs []algorithm.Ref, err error)
+	// Begin is called when it is about to be sent. It returns the handles to renew, or nil if
+	// it need not be.
+	Begin func() []algorithm.Handle
+	// End is called after a Begin that returned handles. It gets the new handles (a limit whose
+	// hold has ended keeps its handle, one whose slots are lost has the zero Handle); or an error if
+	// they are unknown; or neither if nothing was sent.
+	End func(handles []algorithm.Handle, err error)
 }
 
 // RenewAll carries out renewals, each once: as many as may go together in one script. Those
@@ -31,8 +30,8 @@ func (s *Store) RenewAll(ctx context.Context, all []*Renewal) {
 	calls := make([]background, len(all))
 	for i, r := range all {
 		calls[i] = background{limits: r.Limits, key: r.Key, end: r.End, begin: func() (algorithm.HoldCall, bool) {
-			refs := r.Begin()
-			return algorithm.HoldCall{Op: algorithm.OpRenew, N: r.N, Refs: refs}, refs != nil
+			handles := r.Begin()
+			return algorithm.HoldCall{Op: algorithm.OpRenew, N: r.N, Handles: handles}, handles != nil
 		}}
 	}
 	s.runInBackground(ctx, algorithm.OpRenew, calls)
@@ -42,8 +41,8 @@ func (s *Store) RenewAll(ctx context.Context, all []*Renewal) {
 type background struct {
 	limits *Limits
 	key    string
-	begin  func() (algorithm.HoldCall, bool)     // called when it is about to be sent; false: it is not
-	end    func(refs []algorithm.Ref, err error) // of what renews; see [Renewal]
+	begin  func() (algorithm.HoldCall, bool)           // called when it is about to be sent; false: it is not
+	end    func(handles []algorithm.Handle, err error) // of what renews; see [Renewal]
 }
 
 func (s *Store) runInBackground(ctx context.Context, op algorithm.Op, all []background) {
@@ -62,7 +61,7 @@ func (s *Store) runInBackground(ctx context.Context, op algorithm.Op, all []back
 func (s *Store) runOn(ctx context.Context, sv *Server, op algorithm.Op, calls []background) {
 	size, b := 1, s.batcher(sv)
 	if b != nil {
-		work := s.work(decision{limits: s.limits, HoldCall: algorithm.HoldCall{Op: op, N: 1}})
+		work := s.work(NewDecision(s.limits, "", algorithm.HoldCall{Op: op, N: 1}))
 		size = max(1, min(s.maxBatch, int(maxWork/work)))
 	}
 	for chunk := range slices.Chunk(calls, size) {
@@ -74,31 +73,29 @@ func (s *Store) runOn(ctx context.Context, sv *Server, op algorithm.Op, calls []
 		var begun []background
 		for _, c := range chunk {
 			if call, ok := c.begin(); ok {
-				members = append(members, &member{Call: decision{
-					key: c.key, limits: c.limits, HoldCall: call, holds: slices.Clone(call.Refs), patience: s.timeout, until: time.Now().Add(s.timeout),
-				}})
+				members = append(members, &member{Call: NewDecision(c.limits, c.key, call)})
 				begun = append(begun, c)
 			}
 		}
-		for i, err := range s.runMembers(ctx, sv, b, members) {
+		for i, err := range s.runMembers(ctx, sv, members) {
 			switch end := begun[i].end; {
 			case end == nil:
 			case errors.Is(err, ErrQueue): // it was not sent
 				end(nil, nil)
 			default:
-				end(members[i].Call.holds, err)
+				end(members[i].Call.Handles, err)
 			}
 		}
 	}
 }
 
 // runMembers returns the error of each member.
-func (s *Store) runMembers(ctx context.Context, sv *Server, b *batcher, members []*member) []error {
+func (s *Store) runMembers(ctx context.Context, sv *Server, members []*member) []error {
 	errs := make([]error, len(members))
 	together := len(members) > 1
 	if together {
 		sv.checkSharding(ctx, s)
-		if err := batch.Contain(s.decideBatch(ctx, sv, b, slices.Clone(members))); err != nil {
+		if err := batch.Contain(s.runBatch(ctx, sv, members)); err != nil {
 			for i := range errs {
 				errs[i] = err // the call was abandoned, and may still write to the members
 			}
@@ -108,8 +105,7 @@ func (s *Store) runMembers(ctx context.Context, sv *Server, b *batcher, members 
 	for i, m := range members {
 		errs[i] = m.Err
 		if !together || errors.Is(m.Err, batch.ErrRetryAlone) {
-			m.Call.patience = time.Until(m.Call.until)
-			errs[i] = batch.Contain(batch.Catch(func() error { return s.decideAlone(ctx, sv, m.Call) }))
+			errs[i] = batch.Contain(batch.Catch(func() error { return s.askAlone(ctx, sv, m.Call, nil) }))
 		}
 	}
 	return errs

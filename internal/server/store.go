@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -48,15 +47,17 @@ type Change struct {
 type Store struct {
 	servers *Servers
 	limits  *Limits // those of probes
-	decide  script
-	hold    script // see algorithm.HoldScript
-	several scripts
-	held    heldKeys
-	slots   bool // a limit has slots: all calls take the script hold
 	timeout time.Duration
 	hooks   Hooks
 
-	deadlines deadlines // of calls that may take as long as the timeout
+	decideScript  script
+	holdScript    script // see algorithm.HoldScript
+	batchScripts  scripts
+	keysWithHolds heldKeys
+	alwaysHold    bool // a limit has slots: all calls take the script hold
+
+	deadlines deadlines
+	leftovers leftovers
 	maxBatch  int
 	single    *batcher                             // of one server
 	byServer  atomic.Pointer[map[*Server]*batcher] // of a Cluster; copied when it changes
@@ -69,21 +70,21 @@ type Store struct {
 // NewStore returns the Store of one limiter over client. It sends nothing.
 func NewStore(client Client, c Config) *Store {
 	s := &Store{
-		servers:  serversOf(client),
-		limits:   c.Limits,
-		hold:     newScript(algorithm.HoldScript(c.Limits.members, false), false),
-		slots:    slices.ContainsFunc(c.Limits.members, func(l algorithm.Member) bool { return l.Slots }),
-		timeout:  c.Timeout,
-		maxBatch: c.MaxBatch,
-		hooks:    c.Hooks,
-		head:     c.Prefix + ":" + c.Limiter + ":{",
+		servers:    serversOf(client),
+		limits:     c.Limits,
+		holdScript: newScript(algorithm.HoldScript(c.Limits.members, false), false),
+		alwaysHold: slices.ContainsFunc(c.Limits.members, func(l algorithm.Member) bool { return l.Slots }),
+		timeout:    c.Timeout,
+		maxBatch:   c.MaxBatch,
+		hooks:      c.Hooks,
+		head:       c.Prefix + ":" + c.Limiter + ":{",
 	}
-	if !s.slots {
-		s.decide = newScript(algorithm.DecideScript(c.Limits.members, algorithm.Form{}), false)
+	if !s.alwaysHold {
+		s.decideScript = newScript(algorithm.DecideScript(c.Limits.members, algorithm.Form{}), false)
 	}
-	s.several = s.scriptsForSeveral()
+	s.batchScripts = s.newBatchScripts()
 	s.deadlines.timeout = c.Timeout
-	s.held.init()
+	s.keysWithHolds.init()
 	s.byServer.Store(&map[*Server]*batcher{})
 	if _, ok := client.(*redis.Client); ok {
 		s.single = s.newBatcher(s.servers.whole)
@@ -93,159 +94,11 @@ func NewStore(client Client, c Config) *Store {
 }
 
 // Close ends what runs in the background for s, unless other limiters over its
-// client need it.
+// client need it. It waits until what was left behind is freed, for the timeout at most.
 func (s *Store) Close() {
+	s.leftovers.wait(s.timeout)
 	if !s.closed.Swap(true) {
 		s.servers.remove()
-	}
-}
-
-// A decision is what one caller asks. Only some decide, but all are called so.
-type decision struct {
-	key    string
-	limits *Limits
-	algorithm.HoldCall
-	answers  []algorithm.Answer // where the reply is written, of what decides
-	holds    []algorithm.Ref    // where it is written by what units are held
-	lease    *Lease             // what is done besides, or nil
-	patience time.Duration      // how long the caller waits
-	until    time.Time          // and until when; set for one in a batch
-}
-
-// Decide evaluates each of l for n units of the user's key k, and writes its answer
-// to answers. If all limits admit n, it charges or holds n as op says; holds, if
-// not nil, is where it writes by what each limit finds that.
-// While the server is down the error is [ErrBreakerOpen].
-//
-// With lease the same run of the script settles one lease and takes another; else it is nil.
-// Decisions on k that are made meanwhile take the script hold.
-func (s *Store) Decide(
-	ctx context.Context, l *Limits, k string, n int64, op algorithm.Op, answers []algorithm.Answer, holds []algorithm.Ref, lease *Lease,
-) error {
-	if lease != nil {
-		s.held.add(k, lease.holds())
-	}
-	return s.run(ctx, decision{key: k, limits: l, HoldCall: algorithm.HoldCall{Op: op, N: n}, answers: answers, holds: holds, lease: lease})
-}
-
-// Settle charges actual units in place of n that are held by refs.
-func (s *Store) Settle(ctx context.Context, l *Limits, k string, n, actual int64, refs []algorithm.Ref) error {
-	return s.run(ctx, decision{key: k, limits: l, HoldCall: algorithm.HoldCall{Op: algorithm.OpSettle, N: n, M: actual, Refs: refs}})
-}
-
-// Release frees n slots that are held by refs.
-func (s *Store) Release(ctx context.Context, l *Limits, k string, n int64, refs []algorithm.Ref) error {
-	return s.run(ctx, decision{key: k, limits: l, HoldCall: algorithm.HoldCall{Op: algorithm.OpRelease, N: n, Refs: refs}})
-}
-
-// Refund takes back n units that were charged to k; ids are the ChargeIDs, one for
-// each limit, or by what its slots are held.
-func (s *Store) Refund(ctx context.Context, l *Limits, k string, n int64, ids []algorithm.Ref) error {
-	return s.run(ctx, decision{key: k, limits: l, HoldCall: algorithm.HoldCall{Op: algorithm.OpRefund, N: n, Refs: ids}})
-}
-
-// Reset forgets what was charged to k, and keeps what is held.
-func (s *Store) Reset(ctx context.Context, l *Limits, k string) error {
-	return s.run(ctx, decision{key: k, limits: l, HoldCall: algorithm.HoldCall{Op: algorithm.OpReset}})
-}
-
-func (s *Store) run(ctx context.Context, d decision) error {
-	sv := s.servers.of(ctx, s, d.key)
-	d.patience = s.patience(ctx)
-	if !sv.up(d.patience) {
-		sv.want(s, d.key)
-		return ErrBreakerOpen
-	}
-	batcher := s.batcher(sv)
-	if batcher == nil {
-		return s.decideAlone(ctx, sv, d)
-	}
-	d.until = time.Now().Add(d.patience)
-	place, how := batcher.Acquire(ctx, d)
-	switch how {
-	case batch.Full:
-		return ErrQueue
-	case batch.Alone:
-		defer batcher.Release()
-		return s.decideAlone(ctx, sv, d)
-	default:
-		return s.decideInBatch(ctx, sv, d, place)
-	}
-}
-
-func (s *Store) decideAlone(ctx context.Context, sv *Server, d decision) error {
-	begun := time.Now()
-	var err error
-	if s.servers.ctxDeadlines && d.patience == s.timeout {
-		err = s.evaluate(s.deadlines.with(ctx), d) // one allocation, where call takes several
-	} else {
-		err = s.call(ctx, d.patience, func(ctx context.Context) error { return s.evaluate(ctx, d) })
-	}
-	if err == nil && s.servers.cluster != nil {
-		s.servers.topologyKnown.Store(true)
-	}
-	return s.finish(ctx, sv, d.key, err, d.patience, begun)
-}
-
-func (s *Store) decideInBatch(ctx context.Context, sv *Server, d decision, place batch.Place[decision]) error {
-	sv.checkSharding(ctx, s)
-	var hurry time.Duration // a batch ends in time for callers without a deadline of their own
-	if d.patience < s.timeout {
-		hurry = d.patience
-	}
-	err := place.Wait(ctx, hurry)
-	switch {
-	case errors.Is(err, batch.ErrRetryAlone):
-		d.patience = time.Until(d.until)
-		return s.decideAlone(ctx, sv, d)
-	case errors.Is(err, batch.ErrHurry):
-		inFlight := place.InFlightFor()
-		if queued(inFlight, d.patience) {
-			return ErrQueue
-		}
-		return s.finish(ctx, sv, d.key, context.DeadlineExceeded, inFlight, time.Now().Add(-inFlight))
-	}
-	return err
-}
-
-// evaluate runs the script for one decision. While a hash slot moves and has only
-// some of the keys, the server says so, and is asked again.
-func (s *Store) evaluate(ctx context.Context, d decision) error {
-	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		if d.lease != nil && d.lease.undone {
-			d = s.withoutLease(ctx, d)
-		}
-		needsHold := s.needsHold(d)
-		script := s.decide
-		if needsHold {
-			script = s.hold
-		}
-		reply, err := script.run(ctx, s.servers.client, s.args(d, needsHold), d.keys(), s.hooks.ScriptLoaded)
-		switch {
-		case err == nil && !needsHold && algorithm.IsHeld(reply):
-			s.held.add(d.key, heldFor)
-			continue
-		case err == nil:
-			if err = s.decodeOne(reply, d, needsHold); errors.Is(err, batch.ErrRetryAlone) {
-				continue // without the lease
-			}
-			return err
-		}
-		if !hasCode(err, "TRYAGAIN") || !sleep(ctx, pause) {
-			return err
-		}
-	}
-}
-
-// sleep reports whether ctx lasted for as long as d.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -257,13 +110,13 @@ func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *fa
 	for i := scriptArgs; i < len(keys); i++ {
 		keys[i] = fmt.Sprint(keys[i], "~probe-", unique)
 	}
-	d := decision{limits: s.limits, HoldCall: algorithm.HoldCall{Op: algorithm.OpCharge, N: 1}}
-	args, script := d.append(slices.Clone(keys), s.slots), s.decide
-	if s.slots {
-		script = s.hold
+	d := NewDecision(s.limits, k, algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
+	args, script := d.append(slices.Clone(keys), s.alwaysHold), s.decideScript
+	if s.alwaysHold {
+		script = s.holdScript
 	}
 	begun := time.Now()
-	err := abandonable(ctx, func() error {
+	err := batch.Beside(ctx, func() error {
 		return s.call(ctx, patience, func(ctx context.Context) error {
 			_, err := script.run(ctx, s.servers.client, args, len(s.limits.tails), s.hooks.ScriptLoaded)
 			if err == nil {
@@ -272,7 +125,7 @@ func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *fa
 			}
 			return err
 		})
-	})
+	}, nil)
 	if err == nil {
 		if s.servers.cluster != nil {
 			s.servers.topologyKnown.Store(true)
@@ -280,19 +133,6 @@ func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *fa
 		return nil
 	}
 	return s.classify(s.explain(ctx, err), patience, begun)
-}
-
-// args returns the arguments of a script for one decision.
-func (s *Store) args(d decision, needsHold bool) []any {
-	return d.append(s.appendCallKeys(make([]any, scriptArgs, 16), d), needsHold)
-}
-
-// append appends what follows the keys.
-func (d decision) append(args []any, needsHold bool) []any {
-	if needsHold {
-		return d.appendCalls(append(args, d.limits.durations...))
-	}
-	return d.limits.appendCost(append(args, d.limits.constants...), d.HoldCall)
 }
 
 // appendKeys appends the Redis key of each of l. They differ only outside the

@@ -1,4 +1,4 @@
-package core
+package lease
 
 import (
 	"hash/maphash"
@@ -7,12 +7,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redislimit/redislimit/internal/claim"
+	"github.com/redislimit/redislimit/internal/limits"
 )
 
-// hotAsks is how often a process asks for a key within the duration of a lease where it
+// HotAsks is how often a process asks for a key within the duration of a lease where it
 // leases units of it.
-const hotAsks = 8
+const HotAsks = 8
 
 // The table of hot keys has hotSets sets of hotWays keys each. A key that finds its set
 // full of others that are in use is not leased.
@@ -32,27 +32,25 @@ const hotCounts = 8
 // without a lock.
 type hotKeys struct {
 	d     time.Duration // of a lease
-	asks  int64         // hotAsks
-	share int64         // leaseShare
+	asks  int64         // HotAsks
+	share int64         // share
 	seed  maphash.Seed
-	owner uint64                          // of claims
 	table atomic.Pointer[[hotSets]hotSet] // made with the first request
 }
 
 // A hotSet is one cache line, of 64 bytes: a request for a key that is not hot reads no other.
 type hotSet struct {
-	keys   [hotWays]atomic.Pointer[hotKey]
+	keys   [hotWays]atomic.Pointer[HotKey]
 	counts [hotCounts]atomic.Uint32
 }
 
-// A hotKey is a key that is asked for often, by the limits of one Limiter.
-type hotKey struct {
+// A HotKey is a key that is asked for often, by the limits of one Limiter.
+type HotKey struct {
 	key    string
-	limits *limitSet
-	claims claim.Shared
+	limits *limits.Set
 
-	lease    atomic.Pointer[lease]    // the last one, which may have ended
-	exchange atomic.Pointer[exchange] // of a request that settles that, and takes another; or nil
+	lease    atomic.Pointer[Lease]    // the last one, which may have ended
+	exchange atomic.Pointer[Exchange] // of a request that settles that, and takes another; or nil
 
 	mu        sync.Mutex
 	demand    demand
@@ -60,8 +58,8 @@ type hotKey struct {
 	last      time.Duration
 }
 
-func newHotKeys(d time.Duration, owner uint64) *hotKeys {
-	return &hotKeys{d: d, asks: hotAsks, share: leaseShare, seed: maphash.MakeSeed(), owner: owner}
+func newHotKeys(d time.Duration) *hotKeys {
+	return &hotKeys{d: d, asks: HotAsks, share: share, seed: maphash.MakeSeed()}
 }
 
 func (t *hotKeys) hash(key string) uint64 { return maphash.String(t.seed, key) }
@@ -76,10 +74,10 @@ func (t *hotKeys) set(hash uint64) *hotSet {
 	return &table[hash%hotSets]
 }
 
-// find returns the hotKey of key, or nil.
-func (s *hotSet) find(key string, limits *limitSet) *hotKey {
+// find returns the HotKey of key, or nil.
+func (s *hotSet) find(key string, by *limits.Set) *HotKey {
 	for i := range s.keys {
-		if h := s.keys[i].Load(); h != nil && h.limits == limits && h.key == key {
+		if h := s.keys[i].Load(); h != nil && h.limits == by && h.key == key {
 			return h
 		}
 	}
@@ -87,8 +85,8 @@ func (s *hotSet) find(key string, limits *limitSet) *hotKey {
 }
 
 // all returns those of key, by any limits.
-func (t *hotKeys) all(key string) []*hotKey {
-	var all []*hotKey
+func (t *hotKeys) all(key string) []*HotKey {
+	var all []*HotKey
 	set := t.set(t.hash(key))
 	for i := range set.keys {
 		if h := set.keys[i].Load(); h != nil && h.key == key {
@@ -98,8 +96,9 @@ func (t *hotKeys) all(key string) []*hotKey {
 	return all
 }
 
-// A counter of keys that are not hot is a tag of the key that it counts, since when it does,
-// in 64ths of the duration of a lease, and how often that was asked for.
+// A counter of a key that is not hot, packed: the first numbers are the highest bits.
+//
+//	8 bits: a tag of the key | 16 bits: since when, in 64ths of d | 8 bits: how often it was asked for
 const (
 	countBits = 8
 	sinceBits = 16
@@ -107,8 +106,8 @@ const (
 )
 
 // count counts a request for a key that find has not found in set, which is that of its hash.
-// It returns the hotKey that the key has become, or nil.
-func (t *hotKeys) count(set *hotSet, hash uint64, key string, limits *limitSet, now time.Duration) *hotKey {
+// It returns the HotKey that the key has become, or nil.
+func (t *hotKeys) count(set *hotSet, hash uint64, key string, by *limits.Set, now time.Duration) *HotKey {
 	counter := &set.counts[hash/hotSets%hotCounts]
 	tag, tick := uint32(hash>>(64-tagBits)), uint32(now/(t.d/64))%(1<<sinceBits)
 	old := counter.Load()
@@ -128,19 +127,19 @@ func (t *hotKeys) count(set *hotSet, hash uint64, key string, limits *limitSet, 
 		if len(key) > maxHotKey {
 			return nil
 		}
-		return t.add(set, key, limits, now)
+		return t.add(set, key, by, now)
 	}
 	counter.CompareAndSwap(old, tag<<(countBits+sinceBits)|since<<countBits|asks) // a request that is not counted is no harm
 	return nil
 }
 
-// add returns a new hotKey for key, or nil where there is no room.
-func (t *hotKeys) add(set *hotSet, key string, limits *limitSet, now time.Duration) *hotKey {
-	added := &hotKey{key: strings.Clone(key), limits: limits, claims: claim.Shared{Owner: t.owner}, last: now}
+// add returns a new HotKey for key, or nil where there is no room.
+func (t *hotKeys) add(set *hotSet, key string, by *limits.Set, now time.Duration) *HotKey {
+	added := &HotKey{key: strings.Clone(key), limits: by, last: now}
 	added.demand.add(now, t.d, t.asks-1, t.asks-1)
 	for i := range set.keys {
 		old := set.keys[i].Load()
-		if old != nil && old.limits == limits && old.key == key {
+		if old != nil && old.limits == by && old.key == key {
 			return old // another request was faster
 		}
 		if (old == nil || old.idle(now, t.d)) && set.keys[i].CompareAndSwap(old, added) {
@@ -152,14 +151,14 @@ func (t *hotKeys) add(set *hotSet, key string, limits *limitSet, now time.Durati
 
 // idle reports whether the key was not asked for within d. What was leased of it has ended
 // then, and is settled in the background.
-func (h *hotKey) idle(now, d time.Duration) bool {
+func (h *HotKey) idle(now, d time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return now-h.last > d && h.exchange.Load() == nil
 }
 
 // asked notes requests that were admitted so many units.
-func (h *hotKey) asked(now, d time.Duration, asks, units int64) {
+func (h *HotKey) asked(now, d time.Duration, asks, units int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last = now
@@ -167,18 +166,14 @@ func (h *hotKey) asked(now, d time.Duration, asks, units int64) {
 }
 
 // heard notes how many units remain of the limit that has the fewest.
-func (h *hotKey) heard(res *Result) {
-	remaining := res.Remaining
-	for each := range res.All() {
-		remaining = min(remaining, each.Remaining)
-	}
+func (h *HotKey) heard(remaining int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.remaining = remaining
 }
 
 // wanted returns how many units are to be leased; 0 for none.
-func (h *hotKey) wanted(now time.Duration, t *hotKeys) int64 {
+func (h *HotKey) wanted(now time.Duration, t *hotKeys) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	asks, units := h.demand.sum(now, t.d)

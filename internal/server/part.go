@@ -35,8 +35,8 @@ const (
 const holdWork = 3
 
 type (
-	batcher = batch.Batcher[decision]
-	member  = batch.Member[decision]
+	batcher = batch.Batcher[*Decision]
+	member  = batch.Member[*Decision]
 )
 
 // batcher returns the batcher of decisions for a server, or nil where each goes
@@ -77,88 +77,80 @@ func (s *Store) addBatcher(sv *Server) *batcher {
 }
 
 func (s *Store) newBatcher(sv *Server) *batcher {
-	var b *batcher
 	most := batch.Bound{InFlight: maxInFlight, Calls: s.maxBatch, Weight: maxWork}
 	if s.servers.cluster != nil {
 		most.InFlight = maxInFlightOfNode
 	}
-	b = batch.New(most, s.work, func(ctx context.Context, members []*member) error {
-		return s.decideBatch(ctx, sv, b, members)
-	})
-	return b
+	return batch.New(most, s.work, func(ctx context.Context, members []*member) error {
+		if !sv.up(s.timeout) {
+			return ErrBreakerOpen
+		}
+		return s.runBatch(ctx, sv, members)
+	}, s.leftBehind)
 }
 
 // work returns about how many microseconds of Redis a decision takes.
-func (s *Store) work(d decision) int64 {
-	sum := d.limits.work(d.N)
+func (s *Store) work(d *Decision) int64 {
+	sum := d.Limits.work(d.N)
 	if s.needsHold(d) {
 		sum *= holdWork
 	}
 	return sum * int64(d.calls())
 }
 
-// An allowance is what is left of the time that a caller waits.
-type allowance struct{ left, patience time.Duration }
-
-// queued reports whether a call, for which a server was given so long, waited for most
-// of its time in this process: that it has no answer is not the server's fault.
-func queued(given, patience time.Duration) bool { return given < patience/2 }
-
-// decideBatch decides on all members in one round trip. Those that have waited for
-// most of their time are not sent: the answer might come too late.
-func (s *Store) decideBatch(ctx context.Context, sv *Server, b *batcher, members []*member) error {
-	now, roundTrip := time.Now(), b.RoundTrip()
-	sent := members[:0]
-	var hurried, own allowance // of callers with a deadline of their own, which watch it, and of the others
-	for _, m := range members {
-		a := allowance{m.Call.until.Sub(now), m.Call.patience}
-		switch {
-		case a.left < a.patience/4 || a.left < min(roundTrip, a.patience/2):
-			m.Err = ErrQueue
-			continue
-		case m.Call.patience < s.timeout:
-			if a.left > hurried.left {
-				hurried = a
-			}
-		case own.left == 0 || a.left < own.left:
-			own = a
+// runBatch makes the calls of all members in one round trip.
+func (s *Store) runBatch(ctx context.Context, sv *Server, members []*member) error {
+	begun, bounded := time.Now(), s.deadlines.with(ctx)
+	run := func() error {
+		if s.servers.cluster != nil && !sv.knownTogether() {
+			return s.runPipeline(bounded, members)
 		}
-		sent = append(sent, m)
+		return s.runScripts(bounded, sv, members)
 	}
-	if len(sent) == 0 {
-		return nil
-	}
-	if own.left == 0 {
-		own = hurried
-	}
-	given := own.left
-	err := batch.Catch(func() error {
-		return s.call(ctx, given, func(ctx context.Context) error {
-			if s.servers.cluster != nil && !sv.knownTogether() {
-				return s.runPipeline(ctx, sent)
-			}
-			return s.runScripts(ctx, sv, sent)
-		})
-	})
+	err := s.waitFor(bounded, run, members)
 	if batch.Panicked(err) { // a hook of the client, and the caller that is to recover may have left
 		if s.hooks.CallFailed != nil {
 			s.hooks.CallFailed(ctx, batch.Contain(err))
 		}
+		s.leaveAll(members, batch.Contain(err))
 		return err
 	}
-	if isTimeout(err) && queued(given, own.patience) {
-		return ErrQueue
-	}
-	if err = s.finish(ctx, sv, sent[0].Call.key, err, given, now); err != nil {
+	if err = s.finish(ctx, sv, members[0].Call.Key, err, begun); err != nil {
+		s.leaveAll(members, err)
 		return err // and an abandoned call may still write to the members
 	}
-	s.finishEach(ctx, sv, sent, given, now)
+	s.finishEach(ctx, sv, members, begun)
 	return nil
+}
+
+// waitFor waits until run has ended, or bounded has: a client that does not end a call with its
+// context is not waited for any longer.
+func (s *Store) waitFor(bounded context.Context, run func() error, members []*member) error {
+	if s.servers.ctxDeadlines {
+		return batch.Catch(run)
+	}
+	asked := batch.Go(run, func(err error) { s.leaveAll(members, err) })
+	select {
+	case <-asked.Done():
+	case <-bounded.Done():
+	}
+	return batch.Catch(func() error { return asked.Take(context.DeadlineExceeded) })
+}
+
+// leaveAll frees what is held for members that all got an error, or whose reply comes too late.
+func (s *Store) leaveAll(members []*member, err error) {
+	for _, m := range members {
+		if err != nil {
+			s.leftBehind(m.Call, err)
+		} else {
+			s.leftBehind(m.Call, m.Err)
+		}
+	}
 }
 
 // finishEach finishes each member that has an error of its own. That of a part is one
 // failure of the server, and not one for each of its members.
-func (s *Store) finishEach(ctx context.Context, sv *Server, members []*member, given time.Duration, begun time.Time) {
+func (s *Store) finishEach(ctx context.Context, sv *Server, members []*member, begun time.Time) {
 	var finished map[*partError]error
 	for _, m := range members {
 		var p *partError
@@ -169,11 +161,13 @@ func (s *Store) finishEach(ctx context.Context, sv *Server, members []*member, g
 				if finished == nil {
 					finished = make(map[*partError]error)
 				}
-				finished[p] = s.finish(ctx, sv, m.Call.key, p.error, given, begun)
+				finished[p] = s.finish(ctx, sv, m.Call.Key, p.error, begun)
 			}
 			m.Err = finished[p]
+			s.leftBehind(m.Call, m.Err)
 		default:
-			m.Err = s.finish(ctx, sv, m.Call.key, m.Err, given, begun)
+			m.Err = s.finish(ctx, sv, m.Call.Key, m.Err, begun)
+			s.leftBehind(m.Call, m.Err)
 		}
 	}
 }
@@ -181,12 +175,12 @@ func (s *Store) finishEach(ctx context.Context, sv *Server, members []*member, g
 // scripts are those for several decisions.
 type scripts struct{ decide, decideEach, hold script }
 
-func (s *Store) scriptsForSeveral() scripts {
+func (s *Store) newBatchScripts() scripts {
 	undeclared := s.servers.cluster != nil // of a Cluster, their keys are of several hash slots
 	var each scripts
-	if !s.slots {
-		for own, into := range map[bool]*script{false: &each.decide, true: &each.decideEach} {
-			*into = newScript(algorithm.DecideScript(s.limits.members, algorithm.Form{Own: own, Undeclared: undeclared}), undeclared)
+	if !s.alwaysHold {
+		for mixed, into := range map[bool]*script{false: &each.decide, true: &each.decideEach} {
+			*into = newScript(algorithm.DecideScript(s.limits.members, algorithm.Form{Own: mixed, Undeclared: undeclared}), undeclared)
 		}
 	}
 	each.hold = newScript(algorithm.HoldScript(s.limits.members, undeclared), undeclared)
@@ -196,7 +190,7 @@ func (s *Store) scriptsForSeveral() scripts {
 // A part is the members of a batch that go in one script.
 type part struct {
 	needsHold bool
-	own       bool // of limits with different numbers
+	mixed     bool // of limits with different numbers
 	members   []*member
 }
 
@@ -206,15 +200,15 @@ func (s *Store) scriptOf(p part) script {
 	one := len(p.members) == 1
 	switch {
 	case p.needsHold && one:
-		return s.hold
+		return s.holdScript
 	case p.needsHold:
-		return s.several.hold
-	case p.own:
-		return s.several.decideEach
+		return s.batchScripts.hold
+	case p.mixed:
+		return s.batchScripts.decideEach
 	case one:
-		return s.decide
+		return s.decideScript
 	}
-	return s.several.decide
+	return s.batchScripts.decide
 }
 
 // keys returns how many Redis keys the members have.
@@ -226,13 +220,11 @@ func (p part) keys() int {
 	return sum
 }
 
-// runScripts decides on all members in one round trip, where one script may have the keys of
-// all: the plain decisions in one script,
-// and in others, one for each of the limits, what takes more, with which a plain decision
-// took about twice as long.
-// Nothing is undone where the reply is lost; where the server refuses a script as a
-// whole, each of its members is to be sent alone. It returns an error only if no script
-// got a reply.
+// runScripts makes the calls of all members in one round trip, where one script may have the
+// keys of all. Plain decisions share one script. Calls that need holds go in one more script for
+// each Limits: with that a plain decision took about twice as long. If the server refuses a
+// script as a whole, each of its members is to be sent alone. It returns an error only if no
+// script got a reply.
 func (s *Store) runScripts(ctx context.Context, sv *Server, members []*member) error {
 	if len(members) > 1 {
 		if together, err := sv.together(ctx, s); err != nil {
@@ -254,15 +246,15 @@ func (s *Store) parts(members []*member) []part {
 	plain := part{members: make([]*member, 0, len(members))}
 	var held []part
 	for _, m := range members {
-		limits := m.Call.limits
+		limits := m.Call.Limits
 		if !s.needsHold(m.Call) {
-			if len(plain.members) > 0 && limits != plain.members[0].Call.limits {
-				plain.own = true
+			if len(plain.members) > 0 && limits != plain.members[0].Call.Limits {
+				plain.mixed = true
 			}
 			plain.members = append(plain.members, m)
 			continue
 		}
-		i := slices.IndexFunc(held, func(p part) bool { return p.members[0].Call.limits == limits })
+		i := slices.IndexFunc(held, func(p part) bool { return p.members[0].Call.Limits == limits })
 		if i < 0 {
 			i, held = len(held), append(held, part{needsHold: true})
 		}
@@ -314,7 +306,7 @@ type partError struct{ error }
 // partArgs returns the arguments of p's script.
 func (s *Store) partArgs(p part) []any {
 	first, alike := p.members[0].Call, true
-	limits, size := first.limits, len(first.limits.members)
+	limits, size := first.Limits, len(first.Limits.members)
 	args := make([]any, scriptArgs, scriptArgs+len(limits.durations)+len(p.members)*(3+3*size))
 	for _, m := range p.members {
 		args = s.appendCallKeys(args, m.Call)
@@ -326,9 +318,9 @@ func (s *Store) partArgs(p part) []any {
 		for _, m := range p.members {
 			args = m.Call.appendCalls(args)
 		}
-	case p.own:
+	case p.mixed:
 		for _, m := range p.members {
-			args = append(m.Call.limits.appendCost(args, m.Call.HoldCall), m.Call.limits.constants...)
+			args = append(m.Call.Limits.appendCost(args, m.Call.HoldCall), m.Call.Limits.constants...)
 		}
 	default:
 		args = append(args, limits.constants...)
@@ -381,20 +373,20 @@ func (s *Store) decode(reply []int64, members []*member, needsHold bool) error {
 		return algorithm.UnexpectedLength(len(reply), size*calls)
 	}
 	for _, m := range members {
-		own := size * m.Call.calls()
-		m.Err = s.decodeMember(reply[:own], m.Call, needsHold)
-		reply = reply[own:]
+		its := size * m.Call.calls()
+		m.Err = s.decodeMember(reply[:its], m.Call, needsHold)
+		reply = reply[its:]
 	}
 	return nil
 }
 
 // decodeMember reads the reply to d, which is to be asked again alone if nothing was done.
-func (s *Store) decodeMember(reply []int64, d decision, needsHold bool) error {
+func (s *Store) decodeMember(reply []int64, d *Decision, needsHold bool) error {
 	switch {
-	case d.lease == nil && algorithm.Undone(reply):
+	case d.Exchange == nil && algorithm.Undone(reply):
 		return batch.ErrRetryAlone
 	case !needsHold && algorithm.IsHeld(reply):
-		s.held.add(d.key, heldFor)
+		s.keysWithHolds.add(d.Key, heldFor)
 		return batch.ErrRetryAlone
 	}
 	return s.decodeOne(reply, d, needsHold)
@@ -408,9 +400,9 @@ func (s *Store) runPipeline(ctx context.Context, members []*member) error {
 	cmds := make([]onceCmd, len(members))
 	needsHold := make([]bool, len(members))
 	for i, m := range members {
-		script := s.decide
+		script := s.decideScript
 		if needsHold[i] = s.needsHold(m.Call); needsHold[i] {
-			script = s.hold
+			script = s.holdScript
 		}
 		cmds[i] = script.command(ctx, s.args(m.Call, needsHold[i]), m.Call.keys())
 		_ = pipe.Process(ctx, cmds[i]) // it only queues the command

@@ -69,14 +69,14 @@ func TestExchange(t *testing.T) {
 		limit := algorithm.Member{Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(algorithm.Limit{Count: 10, Period: 1e6}), Hold: 1e6}
 		limits := NewLimits([]algorithm.Member{limit}, []string{"x"})
 		s := NewStore(client, Config{Prefix: "rl", Limiter: "x", Limits: limits, Timeout: time.Minute, MaxBatch: 1})
-		lease := &Lease{Held: 5, Spent: 3, Refs: []algorithm.Ref{{A: 7, B: at}}, Units: 4, Duration: 1e5}
+		lease := &Exchange{Held: 5, Spent: 3, Handles: []algorithm.Handle{{A: 7, B: at}}, Units: 4, Duration: 1e5}
 		answers := make([]algorithm.Answer, 1)
 		err := s.Decide(context.Background(), limits, "k", 1, algorithm.OpCharge, answers, nil, lease)
 		s.Close()
 		if !errors.Is(err, c.err) || !slices.Equal(client.ops, c.ops) {
 			t.Errorf("%s: sent %v, %v", name, client.ops, err)
 		}
-		if (lease.Grant != nil) != c.grant || c.grant && lease.Grant[0] != (algorithm.Ref{A: 7, B: at + 1000}) {
+		if (lease.Grant != nil) != c.grant || c.grant && lease.Grant[0] != (algorithm.Handle{A: 7, B: at + 1000}) {
 			t.Errorf("%s: granted %v", name, lease.Grant)
 		}
 		if err == nil && (!answers[0].Admits || answers[0].At != at) {

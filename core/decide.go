@@ -1,0 +1,194 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/denials"
+	"github.com/redislimit/redislimit/internal/hold"
+	"github.com/redislimit/redislimit/internal/lease"
+	"github.com/redislimit/redislimit/internal/limits"
+	"github.com/redislimit/redislimit/internal/memory"
+	"github.com/redislimit/redislimit/internal/server"
+)
+
+// A call is what is asked of a Limiter.
+type call struct {
+	limiter string
+	key     string
+	n       int64
+	op      algorithm.Op
+}
+
+func (l *Limiter) call(key string, n int64, op algorithm.Op) call { return call{l.name, key, n, op} }
+
+// request returns c as the deny cache knows it.
+func (c call) request(by *limits.Set) denials.Request {
+	return denials.Request{Key: c.key, N: c.n, Limits: by}
+}
+
+func (c call) check(ctx context.Context) error {
+	switch {
+	case c.n < 0:
+		return fmt.Errorf("%w: it is %d, and must not be negative", ErrInvalidCost, c.n)
+	case c.key == "":
+		return ErrInvalidKey
+	}
+	return ctx.Err()
+}
+
+// A target is where a decision is written: its functions return a Result to nobody, for to return
+// one from each of them took a quarter of the time of a decision in memory.
+type target struct {
+	*Result
+
+	reservation *Reservation // what is to be ended of it; nil for a plain decision
+}
+
+// hold returns the Hold of a call that is about to be sent, or nil for a plain decision.
+func (to target) hold(l *Limiter, c call, by *limits.Set) *hold.Hold {
+	if to.reservation == nil || c.op == algorithm.OpEvaluate {
+		return nil
+	}
+	return hold.New(by, c.key, c.n, c.op == algorithm.OpReserve, l.now())
+}
+
+// allow makes a plain decision.
+func (l *Limiter) allow(ctx context.Context, c call, res *Result) error {
+	if err := c.check(ctx); err != nil {
+		return err
+	}
+	if l.by.Slots && c.op == algorithm.OpCharge {
+		return errNeedsEnd
+	}
+	return l.decide(ctx, c, target{Result: res})
+}
+
+// decide decides on c, charges or holds its units if they are admitted, and emits the event.
+func (l *Limiter) decide(ctx context.Context, c call, to target) error {
+	if l.events.observe == nil || c.op == algorithm.OpEvaluate {
+		return l.decideUnobserved(ctx, c, to)
+	}
+	start := time.Now()
+	err := l.decideUnobserved(ctx, c, to)
+	l.events.emit(ctx, Event{Kind: EventDecision, Result: *to.Result, Cost: c.n, Took: time.Since(start), Err: err})
+	return err
+}
+
+// decideUnobserved decides in memory, from a lease or the deny cache, in Redis or by the
+// outage policy.
+func (l *Limiter) decideUnobserved(ctx context.Context, c call, to target) error {
+	if l.stub != nil {
+		return l.decideByStub(ctx, c, to)
+	}
+	if c.n == 0 {
+		c.op = algorithm.OpEvaluate
+	}
+	switch {
+	case l.memory != nil:
+		if l.driven {
+			l.renewer.Look()
+		}
+		l.decideInMemory(l.memory, c, to)
+		return nil
+	case l.leases != nil && c.op != algorithm.OpEvaluate:
+		return l.decideLeased(ctx, c, to)
+	case l.repeatDenial(c, to):
+		return nil
+	}
+	return l.ask(ctx, c, to, l.denials.Before(time.Time{}), nil)
+}
+
+// repeatDenial reports whether a denial of c is remembered.
+func (l *Limiter) repeatDenial(c call, to target) bool {
+	if c.op == algorithm.OpEvaluate {
+		return false
+	}
+	d := l.denials.Get(c.request(l.by))
+	if d == nil {
+		return false
+	}
+	*to.Result = d.Result
+	to.age(d.Age(), SourceDenyCache)
+	return true
+}
+
+// ask decides in Redis, or by the outage policy. With x, which may be nil, a lease is exchanged.
+func (l *Limiter) ask(ctx context.Context, c call, to target, before denials.Stamp, x *lease.Exchange) error {
+	d := server.NewDecision(l.by.Server, c.key, algorithm.HoldCall{Op: c.op, N: c.n})
+	held := to.hold(l, c, l.by)
+	if held != nil {
+		d.Handles = held.Handles()
+	}
+	if x != nil {
+		d.Exchange = &x.Exchange
+	}
+	if err := l.store.Decide(ctx, d); err != nil {
+		return l.withoutRedis(ctx, c, to, err)
+	}
+	c.fill(to.Result, l.by, d.Answers, SourceRedis)
+	switch {
+	case c.op == algorithm.OpEvaluate:
+	case to.Allowed:
+		l.denials.Charged(c.request(l.by))
+		to.held(held, l.keeper)
+	default:
+		l.denials.Put(c.request(l.by), *to.Result, to.ResetAfter, l.by.DeniedFor(d.Answers, c.n), before)
+	}
+	if x != nil {
+		l.exchanged(c, to, d.Answers, x)
+	}
+	return nil
+}
+
+// held has the Reservation, if there is one, end what was charged or held for it.
+func (to target) held(h *hold.Hold, k hold.Keeper) {
+	if h != nil {
+		h.Keeper = k
+		to.reservation.hold = h
+	}
+}
+
+// withoutRedis decides by the outage policy after an error of the store, unless that is of the
+// caller's own context.
+func (l *Limiter) withoutRedis(ctx context.Context, c call, to target, err error) error {
+	if err = l.failure(ctx, err); !errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	switch l.policy {
+	case failClosed:
+		return err
+	case failOpen:
+		*to.Result = Result{Allowed: true, Limiter: l.name, Name: l.by.Names[0], At: time.Now()}
+	default:
+		l.decideInMemory(l.fallback.store, c, to)
+	}
+	return nil
+}
+
+// decideInMemory decides by the state in s: that of NewMemory, or of FailLocal.
+func (l *Limiter) decideInMemory(s *memory.Store, c call, to target) {
+	by, source := l.by, SourceMemory
+	if s != l.memory {
+		by, source = l.by.Fallback, SourceFallback
+	}
+	var inline [1]algorithm.Answer // it needs no allocation: it stays on the stack
+	answers := inline[:]
+	if len(by.Members) > len(inline) {
+		answers = make([]algorithm.Answer, len(by.Members))
+	}
+	if held := to.hold(l, c, by); held != nil {
+		held.SlotsMove = true
+		admitted := s.Hold(by.Memory, c.key, algorithm.HoldCall{Op: c.op, N: c.n, Handles: held.Handles()}, answers)
+		c.fill(to.Result, by, answers, source)
+		if admitted {
+			to.held(held, memoryKeeper{s})
+		}
+		return
+	}
+	s.Decide(by.Memory, c.key, c.n, c.op == algorithm.OpCharge, answers)
+	c.fill(to.Result, by, answers, source)
+}

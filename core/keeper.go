@@ -1,0 +1,82 @@
+package core
+
+import (
+	"context"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/hold"
+	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/limits"
+	"github.com/redislimit/redislimit/internal/memory"
+	"github.com/redislimit/redislimit/internal/server"
+)
+
+// A keeper is where the state of keys is, for all that is no decision: in Redis, in memory, or
+// nowhere, for a stub.
+type keeper interface {
+	hold.Keeper
+	Reset(ctx context.Context, by *limits.Set, key string) error
+}
+
+func holdCall(e hold.Ending) algorithm.HoldCall {
+	return algorithm.HoldCall{Op: e.Op, N: e.N, M: e.Actual, Handles: e.Handles}
+}
+
+type redisKeeper struct{ store *server.Store }
+
+func (k redisKeeper) End(ctx context.Context, e hold.Ending) error {
+	return k.store.End(ctx, e.Set.Server, e.Key, holdCall(e))
+}
+
+func (k redisKeeper) Reset(ctx context.Context, by *limits.Set, key string) error {
+	return k.store.Reset(ctx, by.Server, key)
+}
+
+func (k redisKeeper) Renew(all []*hold.Renewal) {
+	renewals := make([]*server.Renewal, len(all))
+	for i, r := range all {
+		renewals[i] = &server.Renewal{Limits: r.Set.Server, Key: r.Key, N: r.N, Begin: r.Begin, End: r.End}
+	}
+	k.store.RenewAll(context.Background(), renewals)
+}
+
+type memoryKeeper struct{ store *memory.Store }
+
+func (k memoryKeeper) End(_ context.Context, e hold.Ending) error {
+	k.store.End(e.Set.Memory, e.Key, holdCall(e))
+	return nil
+}
+
+func (k memoryKeeper) Reset(_ context.Context, by *limits.Set, key string) error {
+	k.store.Reset(by.Memory, key)
+	return nil
+}
+
+func (k memoryKeeper) Renew(all []*hold.Renewal) {
+	for _, r := range all {
+		if handles := r.Begin(); handles != nil {
+			r.End(k.store.Renew(r.Set.Memory, r.Key, r.N, handles), nil)
+		}
+	}
+}
+
+type stubKeeper struct{ stub hook.Stub }
+
+func (k stubKeeper) End(_ context.Context, e hold.Ending) error {
+	actual := e.Actual
+	if e.Op == algorithm.OpRelease {
+		actual = e.N
+	}
+	return k.call("Settle", e.Key, actual)
+}
+
+func (k stubKeeper) Reset(_ context.Context, _ *limits.Set, key string) error {
+	return k.call("Reset", key, 0)
+}
+
+func (k stubKeeper) Renew([]*hold.Renewal) {} // nothing expires
+
+func (k stubKeeper) call(method, key string, cost int64) error {
+	_, err := k.stub.Call(method, key, cost)
+	return err
+}

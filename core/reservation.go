@@ -1,0 +1,208 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/hold"
+)
+
+// maxActual bounds the cost that Settle charges.
+const maxActual = 1_000_000_000
+
+// A Reservation is what [Limiter.Acquire] or [Limiter.Reserve] admitted, and is to be ended, once,
+// by Settle, Cancel or Release: the first of them counts, and all of them free its slots of
+// [InFlight]. On what was denied, or admitted by [FailOpen], and on nil they do nothing.
+//
+// They are sent even if their context has ended: it bounds only how long they wait for the
+// reply. Each is sent once. Their errors are [ErrUnavailable] if Redis could not answer, and that
+// of the context: what they were to end then may be held until it expires.
+//
+// Whoever drops a Reservation without ending it has its slots, and the units that Keep renews, renewed no
+// longer: they expire. A warning is logged, once for each Limiter.
+type Reservation struct {
+	Result
+
+	limiter *Limiter
+	hold    *hold.Hold // nil if there is nothing to end
+}
+
+// Acquire decides and charges as [Limiter.AllowN] does. What it admits has an end: the slots of
+// [InFlight] are taken until then, and what other limits charged may be taken back, by
+// [Reservation.Cancel].
+//
+//	r, err := lim.Acquire(ctx, key, 1)
+//	// ... if r.Allowed:
+//	defer func() { _ = r.Release(ctx) }()
+//
+// A denial is a Reservation that is not Allowed. Errors are those of AllowN, and there is no
+// Reservation then.
+func (l *Limiter) Acquire(ctx context.Context, key string, n int64) (*Reservation, error) {
+	return l.acquire(ctx, l.call(key, n, algorithm.OpCharge))
+}
+
+// Reserve decides as [Limiter.AllowN] does on n units, whose true cost is known only
+// later: n is an estimate. What is admitted is held, which counts like a charge for
+// all other decisions, and [Reservation.Settle] charges what it really cost:
+//
+//	r, err := lim.Reserve(ctx, key, 500)
+//	// ... if r.Allowed: do it
+//	err = r.Settle(ctx, 7312)
+//
+// Units are held for a while only; see [Hold]. If they are not settled by then,
+// because the process died or was slow, they are charged: what is admitted is to be
+// used before that, or kept by [Reservation.Keep]. While units are held, the RetryAfter and
+// ResetAfter of others are estimates: as if what is held had been charged. Slots of [InFlight]
+// are taken as by Acquire.
+//
+// A [LeakyBucket] has places in a queue and holds nothing: there n units are charged.
+//
+// Errors are those of AllowN. After [ErrUnavailable] n units may be held, and are charged when
+// the hold expires.
+func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservation, error) {
+	return l.acquire(ctx, l.call(key, n, algorithm.OpReserve))
+}
+
+// acquire decides on c, and returns what it admits.
+func (l *Limiter) acquire(ctx context.Context, c call) (*Reservation, error) {
+	if err := c.check(ctx); err != nil {
+		return nil, err
+	}
+	r := &Reservation{limiter: l}
+	to := target{&r.Result, r}
+	if err := l.decide(ctx, c, to); err != nil {
+		return nil, err
+	}
+	if c.n == 0 && c.op == algorithm.OpReserve { // nothing is held, and what it cost is charged
+		l.chargeLater(c, to)
+	}
+	if r.hold != nil {
+		l.renewer.Add(r.hold)
+		if r.hold.HasSlots() {
+			l.watch(r)
+		}
+	}
+	return r, nil
+}
+
+// chargeLater has Settle charge what a call cost that held nothing, where it was decided.
+func (l *Limiter) chargeLater(c call, to target) {
+	switch to.Source {
+	case SourceNone:
+	case SourceFallback:
+		to.held(to.hold(l, c, l.by.Fallback), memoryKeeper{l.fallback.store})
+	default:
+		to.held(to.hold(l, c, l.by), l.keeper)
+	}
+}
+
+// Settle ends r: it charges what the work really cost, from 0 to 1e9 units, in place of
+// what [Limiter.Reserve] held. More than was held is charged, too, whether it fits or
+// not: the key is denied until that is paid. If the hold has expired, only what exceeds it is
+// charged.
+//
+// After [Limiter.Acquire], and of a [LeakyBucket], what was charged is kept or taken back: 0 takes
+// it back as Cancel says. Acquire's n keeps it, and any other cost is [ErrInvalidCost], which ends
+// nothing.
+func (r *Reservation) Settle(ctx context.Context, actual int64) error {
+	if r == nil || r.hold == nil {
+		return nil
+	}
+	switch {
+	case actual < 0 || actual > maxActual:
+		return fmt.Errorf("%w: it is %d, allowed is 0 to %d", ErrInvalidCost, actual, maxActual)
+	case !r.hold.Reserved && actual != 0 && actual != r.hold.N:
+		return fmt.Errorf("%w: it is %d, and after Acquire allowed are 0 and %d", ErrInvalidCost, actual, r.hold.N)
+	}
+	l := r.limiter
+	defer l.denials.Forget(r.hold.Key, r.hold.Set)
+	if r.hold.HasSlots() {
+		defer l.queues.free(r.hold.Key)
+	}
+	return l.failure(ctx, l.renewer.End(ctx, r.hold, actual))
+}
+
+// Cancel is Settle with a cost of 0: the work was not done. What Reserve held is free again,
+// exactly. What Acquire charged is taken back as far as it can be told apart from later charges:
+//
+//   - of a bucket only while nobody has charged on top of it, and then what has not drained;
+//   - of a window or a log only to the window that was charged, and of a [SlidingWindowCounter]
+//     only while that is the current one;
+//   - of a lease while that lives; see [Lease].
+func (r *Reservation) Cancel(ctx context.Context) error { return r.Settle(ctx, 0) }
+
+// Release is Settle with the cost that was asked for: the work was done.
+func (r *Reservation) Release(ctx context.Context) error {
+	if r == nil || r.hold == nil {
+		return nil
+	}
+	return r.Settle(ctx, r.hold.N)
+}
+
+// Keep has the units that Reserve held renewed until r ends, in the background, for work that may
+// outlast the [Hold]: each third of it. The middleware calls it. If Redis does not answer meanwhile,
+// the hold expires and is charged. Slots of [InFlight] are renewed without it.
+func (r *Reservation) Keep() {
+	if r == nil || r.hold == nil || !r.hold.Reserved || r.hold.N == 0 {
+		return
+	}
+	r.limiter.renewer.Keep(r.hold)
+	if !r.hold.HasSlots() {
+		r.limiter.watch(r)
+	}
+}
+
+// Context returns a copy of ctx that is canceled when r loses its slots of
+// [InFlight] before it ends, with [ErrSlotLost] as its [context.Cause]: others
+// may do the work then. The middleware gives handlers such a context. The returned
+// function, which must be called, frees what the context needs. If r has no slots, it is
+// ctx itself that is returned.
+//
+//	ctx, cancel := r.Context(ctx)
+//	defer cancel()
+func (r *Reservation) Context(ctx context.Context) (context.Context, context.CancelFunc) {
+	if r == nil || r.hold == nil || !r.hold.HasSlots() {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	r.hold.OnLost(func() { cancel(ErrSlotLost) })
+	return ctx, func() {
+		cancel(nil)
+		runtime.KeepAlive(r) // until then the slots are in use
+	}
+}
+
+// watch stops the renewals of r when it has been dropped: nobody can end it any more.
+func (l *Limiter) watch(r *Reservation) { runtime.AddCleanup(r, l.dropped, r.hold) }
+
+func (f *family) dropped(h *hold.Hold) {
+	if f.renewer.Drop(h) {
+		f.dropLogged.Do(func() {
+			f.events.log().WarnContext(context.Background(),
+				"redislimit: a Reservation was dropped without Settle, Cancel or Release: what it holds expires; this is logged once", "limiter", f.name)
+		})
+	}
+}
+
+// errNeedsEnd is that of the methods that return no Reservation.
+var errNeedsEnd = errors.New("redislimit: slots of InFlight are taken until the work ends: use Acquire or AcquireWait")
+
+// holdEvents are what the observers are told of slots.
+func (f *family) holdEvents() hold.Events {
+	slots := func(h *hold.Hold, n int64) {
+		if f.events.observe == nil {
+			return
+		}
+		for i, m := range h.Set.Members {
+			if m.Slots {
+				f.events.emit(context.Background(), Event{Kind: EventSlots, Result: Result{Limiter: f.name, Name: h.Set.Names[i]}, Cost: n})
+			}
+		}
+	}
+	return hold.Events{Slots: slots, Lost: func(h *hold.Hold) {
+		f.events.emit(context.Background(), Event{Kind: EventSlotLost, Cost: h.N, Err: ErrSlotLost})
+	}}
+}

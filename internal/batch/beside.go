@@ -1,0 +1,103 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+)
+
+// A Pending is a call in a goroutine of its own. Its outcome is somebody's: of who waits for it,
+// or, once that has left, of late.
+type Pending struct {
+	taken atomic.Bool // by who waits, or by late
+	done  chan struct{}
+	err   error
+}
+
+// Go calls f in a goroutine. late, if it is not nil, gets its error if nobody waits for it any
+// more.
+func Go(f func() error, late func(error)) *Pending {
+	p := &Pending{done: make(chan struct{})}
+	go func() {
+		err := Catch(f)
+		switch {
+		case p.taken.CompareAndSwap(false, true):
+			p.err = err
+			close(p.done)
+		case late != nil:
+			late(Contain(err))
+		}
+	}()
+	return p
+}
+
+// Done returns a channel that is closed when the call has ended.
+func (p *Pending) Done() <-chan struct{} { return p.done }
+
+// Take returns the error of the call. If it has not ended, it is left to late, and the error is
+// orElse.
+func (p *Pending) Take(orElse error) error {
+	if p.taken.CompareAndSwap(false, true) {
+		return orElse
+	}
+	<-p.done
+	return Rethrow(p.err)
+}
+
+// Beside calls f in a goroutine, and waits for it until ctx ends. Who leaves gets the context's
+// error, and late that of f.
+func Beside(ctx context.Context, f func() error, late func(error)) error {
+	p := Go(f, late)
+	select {
+	case <-p.Done():
+	case <-ctx.Done():
+	}
+	return p.Take(ctx.Err())
+}
+
+// A panicError carries a panic from a goroutine of ours to the caller, who can
+// recover it: in ours nobody could, and the process would end.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (p *panicError) Error() string { return fmt.Sprintf("%v\n\n%s", p.value, p.stack) }
+
+// Unwrap returns the value of the panic, if it is an error.
+func (p *panicError) Unwrap() error {
+	err, _ := p.value.(error)
+	return err
+}
+
+// Catch calls f. If f panics, it returns an error with which Rethrow panics again.
+func Catch(f func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &panicError{value, debug.Stack()}
+		}
+	}()
+	return f()
+}
+
+// Panicked reports whether err is of a panic that Catch caught.
+func Panicked(err error) bool { return errors.As(err, new(*panicError)) }
+
+// Contain returns err, or if it is of a panic that Catch caught, an error that only
+// tells of it.
+func Contain(err error) error {
+	if p := (*panicError)(nil); errors.As(err, &p) {
+		return fmt.Errorf("the call was shared with one that panicked: %v", p.value)
+	}
+	return err
+}
+
+// Rethrow returns err, or panics if err is of a panic that Catch caught.
+func Rethrow(err error) error {
+	if p := (*panicError)(nil); errors.As(err, &p) {
+		panic(p)
+	}
+	return err
+}

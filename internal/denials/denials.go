@@ -1,0 +1,192 @@
+// Package denials remembers denials, so that a process can repeat them without asking Redis.
+package denials
+
+import (
+	"hash/maphash"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redislimit/redislimit/internal/key"
+	"github.com/redislimit/redislimit/internal/limits"
+)
+
+// maxStale is the longest time for which a denial is repeated without asking Redis.
+const maxStale = time.Second
+
+// maxRepeated is the most collisions in its slot that a denial survives: one for each time that
+// it was repeated.
+const maxRepeated = 16
+
+// A Cache remembers denials with a result of type R, each in the one slot that the hash of its key
+// chooses. A flood of keys that are denied once does not evict one that is denied again and
+// again. Denials of a cost above a capacity are remembered beside those of smaller
+// costs, which end. It is read without a lock. A nil Cache remembers nothing.
+type Cache[R any] struct {
+	slots []atomic.Pointer[Denial[R]] // made with the first denial
+	made  sync.Once
+	size  int
+	ready atomic.Bool
+	never atomic.Bool // a cost above a capacity was denied
+	seed  maphash.Seed
+
+	mu         sync.Mutex    // held while a slot is changed
+	generation atomic.Uint64 // how often Forget was called: Put drops a denial from before the last call
+}
+
+// A Denial is what Redis replied, and when the call was sent and answered. Redis
+// decided in between. For how long it is repeated counts from before, so that it is
+// never repeated for too long; what is left of its times counts from after, so that
+// no client is told to come back too early.
+type Denial[R any] struct {
+	Result R
+
+	key      string
+	limits   *limits.Set // of these numbers; others may admit
+	cost     int64       // the smallest that it denies
+	exceeded int         // how many capacities that exceeds
+	sent     time.Time
+	received time.Time
+	lasts    time.Duration // for how long it is repeated
+	survives atomic.Int32  // how many collisions in its slot, up to maxRepeated
+}
+
+// Age returns how long ago the reply came.
+func (d *Denial[R]) Age() time.Duration { return time.Since(d.received) }
+
+// A Request is what is asked of a limiter.
+type Request struct {
+	Key    string
+	N      int64
+	Limits *limits.Set
+}
+
+// A Stamp is from before a call to Redis.
+type Stamp struct {
+	generation uint64
+	sent       time.Time
+}
+
+// New returns a Cache of so many slots, or nil for none.
+func New[R any](size int) *Cache[R] {
+	if size == 0 {
+		return nil
+	}
+	return &Cache[R]{size: size, seed: maphash.MakeSeed()}
+}
+
+// Get returns the denial that is remembered of a request, or nil.
+func (c *Cache[R]) Get(r Request) *Denial[R] {
+	if c == nil || !c.ready.Load() || r.N == 0 {
+		return nil
+	}
+	k := key.Local(r.Key)
+	exceeded := r.Limits.Exceeded(r.N)
+	d := c.slot(k, exceeded).Load()
+	if d == nil || d.key != k || d.limits != r.Limits || d.exceeded != exceeded || r.N < d.cost {
+		return nil
+	}
+	if age := time.Since(d.sent); age < 0 || age >= d.lasts {
+		return nil
+	}
+	if d.survives.Load() < maxRepeated {
+		d.survives.Add(1)
+	}
+	return d
+}
+
+// slot returns the slot of k, in the form of key.Local, for costs that exceed so many
+// capacities.
+func (c *Cache[R]) slot(k string, exceeded int) *atomic.Pointer[Denial[R]] {
+	return &c.slots[(maphash.String(c.seed, k)+uint64(exceeded))%uint64(len(c.slots))]
+}
+
+// Put remembers that a request was denied with a result, for as long as lasts says at most. resetAfter is
+// the time until the full limit is available again, and stamp what Before returned before the call. Where a key
+// was forgotten since, which may have been this one, nothing is remembered.
+func (c *Cache[R]) Put(r Request, result R, resetAfter, lasts time.Duration, stamp Stamp) {
+	if c == nil || lasts <= 0 {
+		return
+	}
+	c.made.Do(func() {
+		c.slots = make([]atomic.Pointer[Denial[R]], c.size)
+		c.ready.Store(true)
+	})
+	exceeded := r.Limits.Exceeded(r.N)
+	if exceeded > 0 && resetAfter > 0 {
+		lasts = min(lasts, resetAfter) // then more remains than it says
+	}
+	d := &Denial[R]{
+		Result: result, key: key.Local(r.Key), limits: r.Limits, cost: r.N, exceeded: exceeded,
+		sent: stamp.sent, received: time.Now(), lasts: min(lasts, maxStale),
+	}
+	if d.exceeded > 0 {
+		c.never.Store(true)
+	}
+	if d.exceeded == len(r.Limits.Capacities) {
+		d.cost = slices.Max(r.Limits.Capacities) + 1 // no limit has more to say about a higher cost
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.generation.Load() != stamp.generation {
+		return
+	}
+	slot := c.slot(d.key, d.exceeded)
+	old := slot.Load()
+	switch {
+	case old == nil:
+	case old.key == d.key:
+		d.survives.Store(old.survives.Load())
+	case old.survives.Load() > 0 && time.Since(old.sent) < old.lasts:
+		old.survives.Add(-1)
+		return
+	}
+	slot.Store(d)
+}
+
+// Charged drops what is remembered of costs above a capacity for the key of r, which was charged:
+// that does not make them admissible, but less remains than their denials say.
+func (c *Cache[R]) Charged(r Request) {
+	if c == nil || !c.never.Load() {
+		return
+	}
+	k := key.Local(r.Key)
+	for exceeded := range len(r.Limits.Capacities) {
+		slot := c.slot(k, exceeded+1)
+		if d := slot.Load(); d != nil && d.key == k && d.exceeded > 0 {
+			slot.CompareAndSwap(d, nil)
+		}
+	}
+}
+
+// Forget drops the denials of k by limits, and those that calls in flight bring.
+func (c *Cache[R]) Forget(k string, by *limits.Set) {
+	if c == nil {
+		return
+	}
+	k = key.Local(k)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.generation.Add(1)
+	if !c.ready.Load() {
+		return
+	}
+	for exceeded := range len(by.Capacities) + 1 {
+		if slot := c.slot(k, exceeded); slot.Load() != nil && slot.Load().key == k {
+			slot.Store(nil)
+		}
+	}
+}
+
+// Before returns what Put needs to know of a call that is about to be sent: now, unless that is
+// zero, is the time.
+func (c *Cache[R]) Before(now time.Time) Stamp {
+	if c == nil {
+		return Stamp{}
+	}
+	if now.IsZero() {
+		now = time.Now()
+	}
+	return Stamp{c.generation.Load(), now}
+}

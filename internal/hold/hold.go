@@ -1,0 +1,197 @@
+// Package hold has what is held for a reservation until it ends: units that may be given
+// back, and slots.
+//
+//	hold.go   Hold: what one reservation has, and how it ends
+//	renew.go  Renewer: renews what must not expire meanwhile, and notices what is lost
+package hold
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/limits"
+)
+
+// A Keeper is where units are held: in Redis, in the memory of this process, or in a stub.
+type Keeper interface {
+	// End does what e says, once. ctx bounds only the waiting.
+	End(ctx context.Context, e Ending) error
+	// Renew carries out renewals, each once.
+	Renew(all []*Renewal)
+}
+
+// An Ending is how units end that are held or charged.
+type Ending struct {
+	Set     *limits.Set
+	Key     string
+	Op      algorithm.Op // OpSettle, OpRefund or OpRelease
+	N       int64        // units that are held or were charged
+	Actual  int64        // of OpSettle: what is charged in their place
+	Handles []algorithm.Handle
+}
+
+// A Lease is where units come from that were leased. Each method reports false if the lease has
+// been closed.
+type Lease interface {
+	Give(n int64) bool           // takes back n units that were charged
+	Settle(n, actual int64) bool // takes back what was not spent of n units that were reserved
+	Lasts() time.Duration
+}
+
+// A Hold is what one reservation has of the limits of a Set, under one handle of each: slots
+// and reserved units are held, and may expire; other units are charged.
+type Hold struct {
+	Set      *limits.Set
+	Key      string
+	N        int64
+	Reserved bool // by Reserve. Without it only slots are held, and the other limits were charged
+	Keeper   Keeper
+	// SlotsMove: a renewal gives slots another handle, as in memory. In Redis they keep theirs.
+	SlotsMove bool
+
+	mu          sync.Mutex
+	handles     []algorithm.Handle
+	lease       Lease         // whose units it has, until they are held by themselves; or nil
+	slots       bool          // it has slots
+	keep        bool          // reserved units are renewed, and not only slots
+	ended       bool          // by Renewer.End
+	handlesLost bool          // a renewal's reply was lost: those of units may be out of date
+	slotsLost   bool          // they expired, or may have
+	onLost      []func()      // called then
+	asked       time.Time     // when the call was sent by which it is held
+	begun       time.Time     // when the last renewal was
+	queued      bool          // a renewal is about to begin, or is in flight
+	renewing    chan struct{} // closed when the renewal in flight has ended; nil if there is none
+}
+
+// New returns the Hold of a call that is about to be sent.
+func New(set *limits.Set, key string, n int64, reserved bool, now time.Time) *Hold {
+	return &Hold{
+		Set: set, Key: key, N: n, Reserved: reserved, handles: make([]algorithm.Handle, len(set.Members)),
+		slots: set.Slots && n > 0, asked: now, begun: now,
+	}
+}
+
+// Handles returns where the call is to write the handles of what it charges or holds.
+func (h *Hold) Handles() []algorithm.Handle { return h.handles }
+
+// HasSlots reports whether slots were taken.
+func (h *Hold) HasSlots() bool { return h.Set.Slots && h.N > 0 }
+
+// FromLease has the units be those of a lease that was asked for at an instant. If they are
+// reserved, handles are those of the lease.
+func (h *Hold) FromLease(l Lease, handles []algorithm.Handle, asked time.Time) {
+	h.lease, h.begun = l, asked
+	copy(h.handles, handles)
+}
+
+// current returns the handles of the slots, and with others also those of the rest. What is not
+// asked for has the zero Handle. The lock is held.
+func (h *Hold) current(others bool) []algorithm.Handle {
+	handles := slices.Clone(h.handles)
+	for i, m := range h.Set.Members {
+		if m.Slots && !h.slots || !m.Slots && !others {
+			handles[i] = algorithm.Handle{}
+		}
+	}
+	return handles
+}
+
+// renewsUnits reports whether reserved units are renewed. The lock is held.
+func (h *Hold) renewsUnits() bool {
+	return h.Reserved && (h.keep || h.lease != nil) && !h.handlesLost && !h.ended
+}
+
+// lasts returns for how long what is renewed is held. The lock is held.
+func (h *Hold) lasts() time.Duration {
+	switch {
+	case h.lease != nil:
+		return h.lease.Lasts()
+	case h.keep:
+		return h.Set.ShortestHold
+	default:
+		return h.Set.SlotTTL
+	}
+}
+
+// begin starts a renewal. It returns the handles to renew, or nil if there is nothing.
+func (h *Hold) begin(now time.Time) []algorithm.Handle {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended || !h.slots && !h.renewsUnits() {
+		return nil
+	}
+	h.renewing = make(chan struct{})
+	h.begun = now
+	return h.current(h.renewsUnits())
+}
+
+// renewed ends a renewal of the handles sent. renewed are those that it has now; with neither
+// that nor an error it was not sent. It reports whether slots were lost.
+func (h *Hold) renewed(sent, renewed []algorithm.Handle, err error) (lost bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case err != nil:
+		h.handlesLost, h.lease = h.keep || h.lease != nil, nil
+	case renewed != nil:
+		h.asked, h.lease = h.begun, nil
+		for i, m := range h.Set.Members {
+			switch {
+			case sent[i] == algorithm.Handle{}: // it was not to be renewed
+			case m.Slots && renewed[i] == algorithm.Handle{}:
+				lost = h.slots
+			default:
+				h.handles[i] = renewed[i]
+			}
+		}
+	}
+	close(h.renewing)
+	h.renewing = nil
+	return lost
+}
+
+// endInLease ends h if its units are of a lease that can take back what was not spent. The lock
+// is held.
+func (h *Hold) endInLease(actual int64) bool {
+	switch {
+	case h.lease == nil:
+		return false
+	case !h.Reserved: // they were charged
+		if actual == 0 {
+			h.lease.Give(h.N)
+		}
+		return true
+	}
+	return h.renewing == nil && actual <= h.N && h.lease.Settle(h.N, actual)
+}
+
+// ending returns how h ends whose work cost actual units; ok is false if there is nothing to
+// send. The lock is held, and h has been marked as ended.
+func (h *Hold) ending(actual int64) (e Ending, ok bool) {
+	e = Ending{Set: h.Set, Key: h.Key, N: h.N, Handles: h.current(true)}
+	switch {
+	case h.Reserved:
+		e.Op, e.Actual = algorithm.OpSettle, actual
+		return e, h.N > 0 || actual > 0
+	case actual == 0:
+		e.Op = algorithm.OpRefund
+		return e, h.N > 0
+	}
+	e.Op, e.Handles = algorithm.OpRelease, h.current(false)
+	return e, h.slots
+}
+
+// OnLost has f called when the slots are lost before h ends, at once if they were.
+func (h *Hold) OnLost(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.slots {
+		h.onLost = append(h.onLost, f)
+	} else if h.slotsLost {
+		f()
+	}
+}

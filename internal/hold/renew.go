@@ -1,0 +1,299 @@
+package hold
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+)
+
+// Events are called when something happens to slots. No lock is held.
+type Events struct {
+	Slots func(h *Hold, n int64) // this process holds n more; negative: fewer
+	Lost  func(h *Hold)
+}
+
+// longest is when a Renewer looks again at the latest.
+const longest = time.Hour
+
+// A Renewer renews the Holds of a limiter, and ends them. It has a timer while there is
+// something to renew, and no goroutine that waits.
+type Renewer struct {
+	events Events
+	now    func() time.Time
+	driven bool // by Look and All, and by no timer
+
+	mu     sync.Mutex
+	kept   map[*Hold]struct{}
+	every  time.Duration // how often it looks for Holds to renew; 0 while there are none
+	timer  *time.Timer
+	closed bool
+}
+
+// NewRenewer returns a Renewer that goes by a clock. If driven is set, it renews nothing by
+// itself.
+func NewRenewer(events Events, now func() time.Time, driven bool) *Renewer {
+	return &Renewer{events: events, now: now, driven: driven, kept: make(map[*Hold]struct{})}
+}
+
+// Drive has only Look and All renew from now on.
+func (w *Renewer) Drive() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.driven = true
+}
+
+// Add has the slots of h renewed until it ends, and the units that it has of a lease held by
+// themselves before that ends.
+func (w *Renewer) Add(h *Hold) {
+	if h.slots {
+		w.events.Slots(h, h.N)
+	}
+	if h.slots || h.lease != nil && h.Reserved {
+		w.add(h)
+	}
+}
+
+// Keep has the reserved units of h renewed until it ends.
+func (w *Renewer) Keep(h *Hold) {
+	h.mu.Lock()
+	h.keep = true
+	h.mu.Unlock()
+	w.add(h)
+}
+
+func (w *Renewer) add(h *Hold) {
+	h.mu.Lock()
+	every := h.lasts() / 12
+	h.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	w.kept[h] = struct{}{}
+	if w.every != 0 && every >= w.every {
+		return
+	}
+	w.every = every
+	switch {
+	case w.driven:
+	case w.timer == nil:
+		w.timer = time.AfterFunc(every, w.Look)
+	default:
+		w.timer.Reset(every)
+	}
+}
+
+// Close ends all renewals: what is held expires.
+func (w *Renewer) Close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
+
+func (w *Renewer) forget(h *Hold) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.kept, h)
+}
+
+// End ends h, whose work cost actual units: they are charged in place of what is held, and slots
+// are free. Only the first call does something. It waits for a renewal in flight that gives h
+// other handles. ctx bounds only the waiting.
+func (w *Renewer) End(ctx context.Context, h *Hold, actual int64) error {
+	h.mu.Lock()
+	if h.ended {
+		h.mu.Unlock()
+		return nil
+	}
+	h.ended = true
+	inLease, slots, renewing := h.endInLease(actual), h.slots, h.renewing
+	h.onLost = nil
+	if inLease || renewing == nil || !h.keep && h.lease == nil && !h.SlotsMove {
+		renewing = nil
+	}
+	h.mu.Unlock()
+	w.forget(h)
+	if slots {
+		w.events.Slots(h, -h.N)
+	}
+	switch {
+	case inLease:
+		return nil
+	case renewing == nil:
+		return w.send(ctx, h, actual)
+	}
+	done := make(chan error, 1)
+	go func() {
+		<-renewing // it takes the Timeout at most
+		done <- w.send(context.WithoutCancel(ctx), h, actual)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// send ends what h has.
+func (w *Renewer) send(ctx context.Context, h *Hold, actual int64) error {
+	h.mu.Lock()
+	e, send := h.ending(actual)
+	slots, handlesLost := h.current(false), h.handlesLost
+	hadSlots := h.slots
+	h.slots = false
+	h.mu.Unlock()
+	if !handlesLost {
+		if !send {
+			return nil
+		}
+		return h.Keeper.End(ctx, e)
+	}
+	// What is held is charged when it expires: only what exceeds it is left to charge.
+	if hadSlots {
+		_ = h.Keeper.End(ctx, Ending{Set: h.Set, Key: h.Key, Op: algorithm.OpRelease, N: h.N, Handles: slots}) // else they expire soon
+	}
+	if actual <= h.N {
+		return nil
+	}
+	return h.Keeper.End(ctx, Ending{
+		Set: h.Set, Key: h.Key, Op: algorithm.OpSettle, Actual: actual - h.N, Handles: make([]algorithm.Handle, len(h.Set.Members)),
+	})
+}
+
+// Drop stops the renewals of h, which nobody can end any more. It reports whether there were any.
+func (w *Renewer) Drop(h *Hold) bool {
+	h.mu.Lock()
+	slots, renewed := h.slots, h.slots || h.renewsUnits()
+	h.slots, h.keep, h.lease, h.onLost = false, false, nil, nil
+	h.mu.Unlock()
+	w.forget(h)
+	if slots {
+		w.events.Slots(h, -h.N)
+	}
+	return renewed
+}
+
+// lose notes that the slots of h are lost: others may have them.
+func (w *Renewer) lose(h *Hold) {
+	h.mu.Lock()
+	had, onLost := h.slots && !h.ended, h.onLost
+	h.slots, h.onLost = false, nil
+	h.slotsLost = h.slotsLost || had
+	h.mu.Unlock()
+	if !had {
+		return
+	}
+	w.events.Slots(h, -h.N)
+	w.events.Lost(h)
+	for _, f := range onLost {
+		f()
+	}
+}
+
+// Look renews each Hold between a fourth and a third of its time after the last renewal, and
+// notices when slots are lost.
+func (w *Renewer) Look() {
+	due, lost := w.due(w.now())
+	for _, h := range lost {
+		w.lose(h)
+	}
+	switch {
+	case len(due) == 0:
+	case w.driven:
+		w.renew(due)
+	default:
+		go w.renew(due) // Redis may be slow, and slots be lost meanwhile
+	}
+}
+
+// due returns the Holds that are to be renewed at now, and those whose slots are lost. It sets
+// the timer for when to look again.
+func (w *Renewer) due(now time.Time) (due, lost []*Hold) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	next := longest
+	w.every = 0
+	for h := range w.kept {
+		h.mu.Lock()
+		left := h.Set.SlotTTL - now.Sub(h.asked)
+		switch {
+		case !h.slots && !h.renewsUnits():
+			delete(w.kept, h)
+			h.mu.Unlock()
+			continue
+		case h.slots && left <= 0 && !w.driven: // else it is renewed late: there was no time to do so before
+			lost = append(lost, h)
+		case !h.queued && now.Sub(h.begun) >= h.lasts()/4:
+			h.queued = true
+			due = append(due, h)
+		}
+		if every := h.lasts() / 12; w.every == 0 || every < w.every {
+			w.every = every
+		}
+		if h.slots && left > 0 {
+			next = min(next, left)
+		}
+		h.mu.Unlock()
+	}
+	if w.every > 0 && !w.closed && !w.driven {
+		w.timer.Reset(min(next, w.every))
+	}
+	return due, lost
+}
+
+// All renews all Holds at once.
+func (w *Renewer) All() {
+	w.mu.Lock()
+	due := slices.Collect(maps.Keys(w.kept))
+	w.mu.Unlock()
+	w.renew(due)
+}
+
+// renew renews Holds, each once.
+func (w *Renewer) renew(due []*Hold) {
+	byKeeper := make(map[Keeper][]*Renewal)
+	for _, h := range due {
+		byKeeper[h.Keeper] = append(byKeeper[h.Keeper], &Renewal{Hold: h, renewer: w})
+	}
+	for keeper, renewals := range byKeeper {
+		keeper.Renew(renewals)
+	}
+	for _, h := range due {
+		h.mu.Lock()
+		h.queued = false
+		h.mu.Unlock()
+	}
+}
+
+// A Renewal is that of one Hold.
+type Renewal struct {
+	*Hold
+
+	renewer *Renewer
+	sent    []algorithm.Handle
+}
+
+// Begin is called when the Renewal is about to be sent. It returns the handles to renew; nil if
+// it need not be.
+func (r *Renewal) Begin() []algorithm.Handle {
+	r.sent = r.begin(r.renewer.now())
+	return r.sent
+}
+
+// End is called after a Begin that returned handles, with those that the Hold has from now on (a
+// limit whose hold has ended keeps its handle, one whose slots are lost has the zero Handle); or
+// with an error if they are not known; or with neither if it was not sent.
+func (r *Renewal) End(handles []algorithm.Handle, err error) {
+	if r.renewed(r.sent, handles, err) {
+		r.renewer.lose(r.Hold)
+	}
+}

@@ -1,0 +1,323 @@
+package lease
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/limits"
+	"github.com/redislimit/redislimit/internal/server"
+)
+
+// Events are called when something happens to a lease.
+type Events struct {
+	Opened func(units int64)
+	Closed func(units, spent int64)
+}
+
+// Leases are those of a limiter.
+type Leases struct {
+	d      time.Duration
+	hot    *hotKeys
+	now    func() Instant
+	settle func([]*Closed) // it waits for the replies
+	events Events
+
+	mu      sync.Mutex
+	open    map[*Lease]struct{}
+	running bool // the goroutine that closes them
+	closed  bool // no more are taken
+	driven  bool // by a test: there is no such goroutine, and nobody waits for an exchange
+}
+
+// New returns the Leases of a limiter, which last for d. settle has Redis settle what was
+// closed.
+func New(d time.Duration, settle func([]*Closed), events Events) *Leases {
+	begun := time.Now()
+	return &Leases{
+		d: d, hot: newHotKeys(d), settle: settle, events: events, open: make(map[*Lease]struct{}),
+		now: func() Instant {
+			now := time.Now()
+			return Instant{time.Duration(now.UnixNano()), now.Sub(begun), now}
+		},
+	}
+}
+
+// Now returns the instant.
+func (ls *Leases) Now() Instant { return ls.now() }
+
+// A Lookup is what is known of the key of a request.
+type Lookup struct {
+	Hot *HotKey // nil unless the key is hot
+
+	key  string
+	by   *limits.Set
+	hash uint64
+	set  *hotSet
+}
+
+// Look looks a key up.
+func (ls *Leases) Look(key string, by *limits.Set) Lookup {
+	hash := ls.hot.hash(key)
+	set := ls.hot.set(hash)
+	return Lookup{Hot: set.find(key, by), key: key, by: by, hash: hash, set: set}
+}
+
+// Count counts a request for a key that was not hot. It returns the HotKey that it has become, or
+// nil.
+func (ls *Leases) Count(l Lookup, now Instant) *HotKey {
+	return ls.hot.count(l.set, l.hash, l.key, l.by, now.Mono)
+}
+
+// Heard notes what a decision by Redis says of a hot key: n units were admitted, and so many
+// remain.
+func (ls *Leases) Heard(h *HotKey, n, remaining int64) {
+	h.asked(ls.now().Mono, ls.d, 1, n)
+	h.heard(remaining)
+}
+
+// Lease returns the last lease of the key, which may have ended, or nil. h may be nil.
+func (h *HotKey) Lease() *Lease {
+	if h == nil {
+		return nil
+	}
+	return h.lease.Load()
+}
+
+// A Closed is a lease that is to be settled: Held units of it are held, of which Spent were spent.
+type Closed struct {
+	*Lease
+
+	Limits      *limits.Set
+	Key         string
+	Held, Spent int64
+}
+
+// closeLease closes a lease: nothing is taken from it any more. It returns what is to be settled,
+// or nil.
+func (ls *Leases) closeLease(le *Lease, now Instant) *Closed {
+	state := le.state.Swap(leaseClosed)
+	if state&leaseClosed != 0 {
+		return nil
+	}
+	ls.mu.Lock()
+	delete(ls.open, le)
+	ls.mu.Unlock()
+	held, left := le.units-reservedIn(state), leftIn(state)
+	ls.events.Closed(le.units, le.units-left)
+	le.hot.asked(now.Mono, ls.d, asksIn(state), le.units-left)
+	if held == 0 {
+		return nil
+	}
+	return &Closed{Lease: le, Limits: le.hot.limits, Key: le.hot.key, Held: held, Spent: held - left}
+}
+
+// An Exchange is what one request does besides its decision: it settles the last lease of its
+// key, and takes another.
+type Exchange struct {
+	server.Exchange
+
+	Hot *HotKey
+
+	leases *Leases
+	sent   Instant
+	room   atomic.Int64  // units that are asked for, less those that others wait for
+	done   chan struct{} // closed when it has ended
+}
+
+// Begin closes the lease that was seen, and returns the Exchange for another: nil if there is
+// nothing to exchange, or another request does it.
+func (ls *Leases) Begin(h *HotKey, seen *Lease, now Instant) *Exchange {
+	if h.exchange.Load() != nil {
+		return nil
+	}
+	x := &Exchange{Hot: h, leases: ls, sent: now, done: make(chan struct{})}
+	if !h.exchange.CompareAndSwap(nil, x) {
+		return nil
+	}
+	if h.lease.Load() != seen {
+		x.End()
+		return nil
+	}
+	if seen != nil {
+		if c := ls.closeLease(seen, now); c != nil {
+			x.Held, x.Spent, x.Handles = c.Held, c.Spent, c.Handles
+		}
+	}
+	if !ls.isClosed() {
+		x.Units, x.Duration = h.wanted(now.Mono, ls.hot), ls.d.Microseconds()
+	}
+	if x.Units == 0 && x.Held == 0 {
+		x.End()
+		return nil
+	}
+	x.room.Store(x.Units)
+	return x
+}
+
+// End lets other requests exchange.
+func (x *Exchange) End() {
+	x.Hot.exchange.Store(nil)
+	close(x.done)
+}
+
+// Awaited returns what is closed when an exchange of h ends that will have n units for one more
+// request; nil if there is none, or others wait for its units.
+func (ls *Leases) Awaited(h *HotKey, n int64) <-chan struct{} {
+	x := h.exchange.Load()
+	if x == nil || ls.driven {
+		return nil
+	}
+	if x.room.Add(-n) < 0 {
+		x.room.Add(n)
+		return nil
+	}
+	return x.done
+}
+
+// Granted makes a lease of what Redis holds, if it does. answers are those of the decision, after
+// which n more units are used. A grant that comes too late is given back at once.
+func (x *Exchange) Granted(answers []algorithm.Answer, n int64) {
+	if x.Grant == nil {
+		return
+	}
+	ls := x.leases
+	now := ls.now()
+	le := &Lease{hot: x.Hot, lasts: ls.d, units: x.Units, Handles: x.Grant, sent: x.sent, granted: now, answers: answers}
+	le.state.Store(uint64(x.Units))
+	for i := range le.answers {
+		le.answers[i].Admits = true
+		le.answers[i].Held += n
+	}
+	ls.events.Opened(le.units)
+	if now.Since(x.sent) >= spendable(ls.d) || !ls.add(le) {
+		ls.close([]*Lease{le}, now)
+		return
+	}
+	x.Hot.lease.Store(le)
+}
+
+func (ls *Leases) isClosed() bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.closed
+}
+
+// add has the lease closed when its time comes. It reports false if no more leases are taken.
+func (ls *Leases) add(le *Lease) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.closed {
+		return false
+	}
+	ls.open[le] = struct{}{}
+	if !ls.running && !ls.driven {
+		ls.running = true
+		go ls.run()
+	}
+	return true
+}
+
+// run closes leases that no request has closed, for as long as there are any.
+func (ls *Leases) run() {
+	ticker := time.NewTicker(ls.d / 16)
+	defer ticker.Stop()
+	for range ticker.C {
+		ls.CloseOld()
+		ls.mu.Lock()
+		ls.running = len(ls.open) > 0
+		running := ls.running
+		ls.mu.Unlock()
+		if !running {
+			return
+		}
+	}
+}
+
+// CloseOld closes leases before their time, early enough for Redis to settle them before what
+// is held has expired: then it would be charged whole.
+func (ls *Leases) CloseOld() {
+	now := ls.now()
+	ls.mu.Lock()
+	var old []*Lease
+	for le := range ls.open {
+		if now.Since(le.sent) >= le.lasts-le.margin() {
+			old = append(old, le)
+		}
+	}
+	ls.mu.Unlock()
+	ls.close(old, now)
+}
+
+// margin is how long before its time the lease is closed: a fourth of it, or more where Redis
+// took long to answer.
+func (le *Lease) margin() time.Duration {
+	return min(max(le.lasts/4, 3*le.granted.Since(le.sent)), le.lasts/2)
+}
+
+// close closes leases, and settles them.
+func (ls *Leases) close(all []*Lease, now Instant) {
+	var closed []*Closed
+	for _, le := range all {
+		if c := ls.closeLease(le, now); c != nil {
+			closed = append(closed, c)
+		}
+	}
+	if len(closed) > 0 {
+		ls.settle(closed)
+	}
+}
+
+// Drop closes the leases of a key.
+func (ls *Leases) Drop(key string) {
+	if ls == nil {
+		return
+	}
+	var all []*Lease
+	for _, h := range ls.hot.all(key) {
+		if le := h.lease.Load(); le != nil {
+			all = append(all, le)
+		}
+	}
+	ls.close(all, ls.now())
+}
+
+// Close closes all leases. No more are taken.
+func (ls *Leases) Close() {
+	if ls == nil {
+		return
+	}
+	ls.mu.Lock()
+	ls.closed = true
+	all := make([]*Lease, 0, len(ls.open))
+	for le := range ls.open {
+		all = append(all, le)
+	}
+	ls.mu.Unlock()
+	ls.close(all, ls.now())
+}
+
+// Drive has leases go by a clock of a test, and none be closed in the background.
+func (ls *Leases) Drive(now func() Instant) { ls.driven, ls.now = true, now }
+
+// Heat has a key be hot when it was asked for so often, and a lease take such a share of what
+// remains.
+func (ls *Leases) Heat(asks, share int64) { ls.hot.asks, ls.hot.share = asks, share }
+
+// Abandon forgets all leases, as if the process had died.
+func (ls *Leases) Abandon() {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for le := range ls.open {
+		le.state.Store(leaseClosed)
+	}
+	clear(ls.open)
+}
+
+// Open returns how many leases are open.
+func (ls *Leases) Open() int {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return len(ls.open)
+}

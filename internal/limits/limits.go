@@ -1,0 +1,99 @@
+// Package limits has the limits of a limiter, ready to decide: what is known of them before
+// any request comes.
+package limits
+
+import (
+	"time"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/memory"
+	"github.com/redislimit/redislimit/internal/server"
+)
+
+// A Limit is one of them, as it was asked for.
+type Limit struct {
+	Kind    *algorithm.Kind
+	Numbers algorithm.Limit
+	Name    string
+	Hold    time.Duration // for how long its units are held; 0 for the default
+}
+
+// A Set is the limits of one limiter, in their order. The slices have one element for each.
+type Set struct {
+	Members    []algorithm.Member
+	Names      []string
+	Capacities []int64
+	Windows    []time.Duration
+
+	Scripts string // the names of the algorithms: sets of the same ones share scripts and batches
+	States  string // with the names of the limits: in memory, sets of the same ones share state
+
+	Slots        bool          // a limit is InFlight
+	Queues       bool          // a limit is a LeakyBucket
+	SlotTTL      time.Duration // the shortest of those that have slots
+	ShortestHold time.Duration // and of all
+
+	Server   *server.Limits // for a decision in Redis, or nil
+	Memory   *memory.Limits // for one in memory, or nil
+	Fallback *Set           // what FailLocal decides by, or nil
+}
+
+// New returns the Set of limits.
+func New(limits []Limit) *Set {
+	s := &Set{}
+	for _, l := range limits {
+		e := l.Kind.New(l.Numbers)
+		m := algorithm.Member{Kind: l.Kind, Evaluator: e, Hold: l.Hold.Microseconds()}
+		if l.Hold == 0 {
+			m.Hold = algorithm.DefaultHold(e)
+		}
+		held := micros(m.Hold)
+		if l.Kind.Slots && (!s.Slots || held < s.SlotTTL) {
+			s.Slots, s.SlotTTL = true, held
+		}
+		if s.ShortestHold == 0 || held < s.ShortestHold {
+			s.ShortestHold = held
+		}
+		s.Queues = s.Queues || l.Kind.Delays
+		s.Scripts += l.Kind.Name + " "
+		s.States += l.Kind.Name + " " + l.Name + "\x00"
+		capacity, window := e.Capacity()
+		s.Members, s.Names = append(s.Members, m), append(s.Names, l.Name)
+		s.Capacities, s.Windows = append(s.Capacities, capacity), append(s.Windows, micros(window))
+	}
+	return s
+}
+
+// Holds reports whether op holds units.
+func (s *Set) Holds(op algorithm.Op) bool {
+	return op == algorithm.OpReserve || s.Slots && op == algorithm.OpCharge
+}
+
+// Exceeded returns how many capacities a cost of n exceeds.
+func (s *Set) Exceeded(n int64) int {
+	count := 0
+	for _, capacity := range s.Capacities {
+		if n > capacity {
+			count++
+		}
+	}
+	return count
+}
+
+// DeniedFor returns for how long a denial of n units may be repeated: they are denied until
+// then, whatever becomes of what is held. It is 0 if slots deny them, for one may be free at
+// any time.
+func (s *Set) DeniedFor(answers []algorithm.Answer, n int64) time.Duration {
+	longest := int64(0)
+	for i, a := range answers {
+		if !a.Admits && s.Members[i].Slots {
+			return 0
+		}
+		if !a.Admits {
+			longest = max(longest, s.Members[i].DeniedFor(a.Observation, n, a.Held))
+		}
+	}
+	return micros(min(longest, int64(time.Hour/time.Microsecond)))
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

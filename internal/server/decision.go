@@ -1,0 +1,295 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/batch"
+)
+
+// A Decision is one call about one key: what is asked, and where the reply is written. Not all of
+// them decide, but all are called so. It outlives its caller, who may leave while Redis is asked.
+type Decision struct {
+	Limits *Limits
+	Key    string
+	// HoldCall is what is asked. Of what decides, Handles, unless they are nil, are where the
+	// handles of what is held or charged are written.
+	algorithm.HoldCall
+
+	Answers  []algorithm.Answer // of what decides
+	Exchange *Exchange          // what is done besides, or nil
+
+	inline [1]algorithm.Answer // of most Answers: one allocation less
+}
+
+// NewDecision returns the Decision of a call.
+func NewDecision(l *Limits, k string, c algorithm.HoldCall) *Decision {
+	d := &Decision{Limits: l, Key: k, HoldCall: c}
+	if c.Op > algorithm.OpReserve {
+		return d
+	}
+	if d.Answers = d.inline[:]; len(l.members) > len(d.inline) {
+		d.Answers = make([]algorithm.Answer, len(l.members))
+	}
+	return d
+}
+
+// Decide evaluates each limit for the units of the call. If all admit them, it charges or holds them
+// as the operation says. While the server is down the error is [ErrBreakerOpen].
+//
+// With an Exchange the same run of the script settles one lease and takes another. Decisions on
+// the key that are made meanwhile take the script hold.
+//
+// A call takes the timeout at most. A caller with less time leaves it, with the error of ctx: what
+// was held for the caller is freed when the reply comes.
+func (s *Store) Decide(ctx context.Context, d *Decision) error {
+	if d.Exchange != nil {
+		s.keysWithHolds.add(d.Key, d.Exchange.holds())
+	}
+	if d.Handles != nil {
+		d.M = algorithm.NewHoldID() // by which slots can be freed even if the reply is lost
+	}
+	return s.run(ctx, d)
+}
+
+// End does what an OpSettle, OpRefund or OpRelease says. It is sent once, even if ctx has ended:
+// that bounds only the waiting.
+func (s *Store) End(ctx context.Context, l *Limits, k string, c algorithm.HoldCall) error {
+	d, sent := NewDecision(l, k, c), context.WithoutCancel(ctx)
+	if !s.hasLessTime(ctx) {
+		return s.run(sent, d)
+	}
+	if !s.leftovers.begin() {
+		return ErrQueue
+	}
+	return batch.Beside(ctx, func() error {
+		defer s.leftovers.end()
+		return s.run(sent, d)
+	}, nil)
+}
+
+// Reset forgets what was charged to k, and keeps what is held.
+func (s *Store) Reset(ctx context.Context, l *Limits, k string) error {
+	return s.run(ctx, NewDecision(l, k, algorithm.HoldCall{Op: algorithm.OpReset}))
+}
+
+// hasLessTime reports whether ctx ends before a call that begins now.
+func (s *Store) hasLessTime(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && time.Until(deadline) < s.timeout || ctx.Err() != nil
+}
+
+func (s *Store) run(ctx context.Context, d *Decision) error {
+	sv := s.servers.of(ctx, s, d.Key)
+	if !sv.up(s.timeout) {
+		sv.want(s, d.Key)
+		return ErrBreakerOpen
+	}
+	b := s.batcher(sv)
+	if b == nil {
+		return s.askAlone(ctx, sv, d, nil)
+	}
+	place, how := b.Acquire(ctx, d)
+	switch how {
+	case batch.Full:
+		return ErrQueue
+	case batch.Alone:
+		return s.askAlone(ctx, sv, d, b)
+	}
+	return s.askInBatch(ctx, sv, d, place)
+}
+
+// askInBatch waits for the batch that has d, for the timeout at most.
+func (s *Store) askInBatch(ctx context.Context, sv *Server, d *Decision, place batch.Place[*Decision]) error {
+	over := s.deadlines.timer()
+	sv.checkSharding(ctx, s)
+	err := place.Wait(ctx, over.done)
+	switch {
+	case errors.Is(err, batch.ErrRetryAlone):
+		return s.askAlone(ctx, sv, d, nil)
+	case errors.Is(err, batch.ErrOver) && place.Started():
+		return s.timeoutError(context.DeadlineExceeded, s.timeout)
+	case errors.Is(err, batch.ErrOver):
+		return ErrQueue
+	}
+	return err
+}
+
+// askAlone makes a call for d alone. It has a place among those in flight in b, unless that is nil.
+// A client that ends a call with its context's deadline is waited for: a caller that cancels is
+// noticed when it returns, because to wait beside a goroutine, even one that is parked for it, took
+// a lone call 39 % longer. Any other client is waited for in a goroutine, which is abandoned after
+// the timeout; it holds a connection of the client's pool until the read timeout, so that there
+// are at most as many of them as the pool has connections.
+func (s *Store) askAlone(ctx context.Context, sv *Server, d *Decision, b *batcher) error {
+	switch {
+	case !s.servers.ctxDeadlines:
+		return s.askBeside(ctx, sv, d, b)
+	case s.hasLessTime(ctx):
+		return batch.Beside(ctx, func() error { return s.askInline(ctx, sv, d, b) }, func(err error) { s.leftBehind(d, err) })
+	}
+	return s.askInline(ctx, sv, d, b)
+}
+
+func (s *Store) askInline(ctx context.Context, sv *Server, d *Decision, b *batcher) error {
+	begun := time.Now()
+	if b != nil {
+		defer b.Release()
+	}
+	return s.answered(ctx, sv, d, s.evaluate(s.deadlines.with(ctx), d), begun)
+}
+
+func (s *Store) askBeside(ctx context.Context, sv *Server, d *Decision, b *batcher) error {
+	begun, bounded := time.Now(), s.deadlines.with(ctx)
+	asked := batch.Go(func() error { return s.evaluate(bounded, d) }, func(err error) { s.leftBehind(d, err) })
+	end := func() error {
+		if b != nil {
+			defer b.Release()
+		}
+		return s.answered(ctx, sv, d, asked.Take(context.DeadlineExceeded), begun)
+	}
+	select {
+	case <-asked.Done():
+	case <-bounded.Done():
+	case <-ctx.Done():
+		go func() { // the rest of the timeout, for others: is the server well?
+			select {
+			case <-asked.Done():
+			case <-bounded.Done():
+			}
+			s.leftBehind(d, batch.Contain(batch.Catch(end)))
+		}()
+		return ctx.Err()
+	}
+	return end()
+}
+
+// answered records how a call for d ended that was begun at an instant, and returns its error for
+// the caller.
+func (s *Store) answered(ctx context.Context, sv *Server, d *Decision, err error, begun time.Time) error {
+	if err == nil && s.servers.cluster != nil {
+		s.servers.topologyKnown.Store(true)
+	}
+	if err = s.finish(ctx, sv, d.Key, err, begun); err != nil {
+		s.leftBehind(d, err)
+	}
+	return err
+}
+
+// evaluate runs the script for one decision. While a hash slot moves and has only
+// some of the keys, the server says so, and is asked again.
+func (s *Store) evaluate(ctx context.Context, d *Decision) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		if d.Exchange != nil && d.Exchange.undone {
+			s.withoutExchange(ctx, d)
+		}
+		needsHold := s.needsHold(d)
+		script := s.decideScript
+		if needsHold {
+			script = s.holdScript
+		}
+		reply, err := script.run(ctx, s.servers.client, s.args(d, needsHold), d.keys(), s.hooks.ScriptLoaded)
+		switch {
+		case err == nil && !needsHold && algorithm.IsHeld(reply):
+			s.keysWithHolds.add(d.Key, heldFor)
+			continue
+		case err == nil:
+			if err = s.decodeOne(reply, d, needsHold); errors.Is(err, batch.ErrRetryAlone) {
+				continue // without the exchange
+			}
+			return err
+		}
+		if !hasCode(err, "TRYAGAIN") || !sleep(ctx, pause) {
+			return err
+		}
+	}
+}
+
+// sleep reports whether ctx lasted for as long as d.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// needsHold reports whether d takes the script hold.
+func (s *Store) needsHold(d *Decision) bool {
+	return s.alwaysHold || d.Op >= algorithm.OpReserve || d.Exchange != nil || s.keysWithHolds.has(d.Key)
+}
+
+// calls returns how many calls of the script d takes.
+func (d *Decision) calls() int {
+	calls := 1
+	if d.Exchange != nil && d.Exchange.Held > 0 {
+		calls++
+	}
+	if d.Exchange != nil && d.Exchange.Units > 0 {
+		calls++
+	}
+	return calls
+}
+
+func (d *Decision) keys() int { return d.calls() * len(d.Limits.tails) }
+
+// args returns the arguments of a script for one decision.
+func (s *Store) args(d *Decision, needsHold bool) []any {
+	return d.append(s.appendCallKeys(make([]any, scriptArgs, 16), d), needsHold)
+}
+
+// appendCallKeys appends the Redis keys of d, once for each of its calls.
+func (s *Store) appendCallKeys(dst []any, d *Decision) []any {
+	for range d.calls() {
+		dst = s.appendKeys(dst, d.Key, d.Limits)
+	}
+	return dst
+}
+
+// append appends what follows the keys.
+func (d *Decision) append(args []any, needsHold bool) []any {
+	if needsHold {
+		return d.appendCalls(append(args, d.Limits.durations...))
+	}
+	return d.Limits.appendCost(append(args, d.Limits.constants...), d.HoldCall)
+}
+
+// appendCalls appends the arguments of all calls of d.
+func (d *Decision) appendCalls(args []any) []any {
+	limits := len(d.Limits.members)
+	if d.Exchange != nil && d.Exchange.Held > 0 {
+		args = d.Exchange.settlement().Append(args, limits)
+	}
+	args = d.Append(args, limits)
+	if d.Exchange != nil && d.Exchange.Units > 0 {
+		args = d.Exchange.reservation(limits).Append(args, limits)
+	}
+	return args
+}
+
+// decodeOne reads the reply to d.
+func (s *Store) decodeOne(reply []int64, d *Decision, needsHold bool) error {
+	members := d.Limits.members
+	switch {
+	case d.Exchange != nil:
+		return s.decodeExchange(reply, d)
+	case needsHold:
+		err := algorithm.DecodeHoldReply(reply, d.HoldCall, members, d.Answers)
+		if err == nil && d.Op == algorithm.OpReserve {
+			s.keysWithHolds.add(d.Key, heldFor)
+		}
+		return err
+	}
+	err := algorithm.DecodeReply(reply, members, d.Answers)
+	if err == nil && d.Handles != nil {
+		for i, m := range members {
+			d.Handles[i] = m.ChargeHandle(d.Answers[i].Observation, d.N)
+		}
+	}
+	return err
+}
