@@ -1,25 +1,15 @@
-package guard
+package adapter
 
 import (
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redislimit/redislimit/core"
-)
-
-// A HeaderSet is a choice of headers.
-type HeaderSet uint8
-
-const (
-	// XRateLimit is X-RateLimit-Limit, -Remaining and -Reset, as GitHub and most APIs
-	// since send them.
-	XRateLimit HeaderSet = 1 << iota
-	// IETF is RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers,
-	// as structured fields (RFC 9651).
-	IETF
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/internal/format"
+	"github.com/redislimit/redislimit/core/guard/internal/settings"
 )
 
 // The names of the headers, as net/http writes them. Retry-After is RFC 9110,
@@ -34,38 +24,39 @@ const (
 	headerExpose     = "Access-Control-Expose-Headers"
 )
 
-// headers says which headers a response has, and how they are written.
-type headers struct {
-	sets     HeaderSet
-	onDenial bool // and on nothing else
-	delta    bool
-	expose   bool
-}
+// The sets of headers, as the settings have them.
+const (
+	xRateLimit = uint8(guard.XRateLimit)
+	ietf       = uint8(guard.IETF)
+)
+
+// headers writes the headers of a response.
+type headers settings.Headers
 
 // set writes res, except where the headers have a tighter Result of a middleware
 // further out.
-func (o headers) set(h Header, res *core.Result, seen *Seen) {
-	if o.onDenial && res.Allowed {
+func (o headers) set(h Header, res *core.Result, state *RequestState) {
+	if o.OnDenial && res.Allowed {
 		return
 	}
-	if o.sets&XRateLimit != 0 && seen.xRateLimit.replace(res) {
-		o.setXRateLimit(h, res, seen)
+	if o.Sets&xRateLimit != 0 && state.xRateLimit.replace(res) {
+		o.setXRateLimit(h, res, state)
 	}
-	if o.sets&IETF != 0 && seen.ietf.replace(res) {
+	if o.Sets&ietf != 0 && state.ietf.replace(res) {
 		setIETF(h, res)
 	}
 	if !res.Allowed && res.RetryAfter != core.Never {
-		h.Set(headerRetryAfter, strconv.FormatInt(retrySeconds(res), 10))
+		h.Set(headerRetryAfter, strconv.FormatInt(format.RetrySeconds(res), 10))
 	}
-	if o.expose {
+	if o.Expose {
 		o.setExposed(h)
 	}
 }
 
 // setXRateLimit formats the three numbers, of slots two, in one string, for one allocation. It
 // assigns to http.Header, a map, because Set would allocate a slice for each value.
-func (o headers) setXRateLimit(h Header, res *core.Result, seen *Seen) {
-	text := strconv.AppendInt(seen.text[:0], res.Limit, 10)
+func (o headers) setXRateLimit(h Header, res *core.Result, state *RequestState) {
+	text := strconv.AppendInt(state.text[:0], res.Limit, 10)
 	limit := len(text)
 	text = strconv.AppendInt(text, res.Remaining, 10)
 	remaining := len(text)
@@ -82,7 +73,7 @@ func (o headers) setXRateLimit(h Header, res *core.Result, seen *Seen) {
 		}
 		return
 	}
-	values := &seen.values
+	values := &state.values
 	if values[0] != "" { // in the headers since an outer middleware, and net/http may be reading them
 		values = new([3]string)
 	}
@@ -103,8 +94,8 @@ func (o headers) setXRateLimit(h Header, res *core.Result, seen *Seen) {
 // reset returns X-RateLimit-Reset. In Unix time it is the same throughout a fixed
 // window, because At is of the clock that decided.
 func (o headers) reset(res *core.Result) int64 {
-	if o.delta {
-		return secondsCeil(res.ResetAfter)
+	if o.Delta {
+		return format.SecondsCeil(res.ResetAfter)
 	}
 	at := res.At.Add(res.ResetAfter)
 	if at.Nanosecond() > 0 {
@@ -113,26 +104,13 @@ func (o headers) reset(res *core.Result) int64 {
 	return at.Unix()
 }
 
-// retrySeconds returns RetryAfter in whole seconds, and at least 1: clients take 0
-// for "at once".
-func retrySeconds(res *core.Result) int64 { return max(1, secondsCeil(res.RetryAfter)) }
-
-// secondsCeil returns d in whole seconds, rounded up: a client that waits that
-// long is never early.
-func secondsCeil(d time.Duration) int64 {
-	if d <= 0 {
-		return 0
-	}
-	return int64((d-1)/time.Second) + 1
-}
-
 // setExposed adds the headers in use to those that the application already exposes.
 func (o headers) setExposed(h Header) {
 	names := []string{headerRetryAfter}
-	if o.sets&XRateLimit != 0 {
+	if o.Sets&xRateLimit != 0 {
 		names = append(names, "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
 	}
-	if o.sets&IETF != 0 {
+	if o.Sets&ietf != 0 {
 		names = append(names, "RateLimit", "RateLimit-Policy")
 	}
 	var exposed []string
