@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/labstack/echo/v5"
@@ -27,6 +28,25 @@ func TestKeyOfAnotherAdapter(t *testing.T) {
 		"httplimit": func(called func()) keyfunc.Func {
 			return httplimit.Key(func(*http.Request) (string, error) { called(); return "k", nil })
 		},
+	})
+}
+
+func TestIPAllocations(t *testing.T) {
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+	httpsuite.IPAllocates(t, echolimit.Request(echo.New().NewContext(r, nil)), 1)
+}
+
+func TestUnanswered(t *testing.T) {
+	httpsuite.Unanswered(t, func(limit httpsuite.Limit, fails func() error) http.Handler {
+		e := echo.New()
+		e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+			return func(c *echo.Context) error {
+				_ = next(c)
+				return nil
+			}
+		}, middlewareEcho(limit))
+		e.GET("/", func(*echo.Context) error { return fails() })
+		return e
 	})
 }
 

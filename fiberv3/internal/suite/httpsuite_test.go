@@ -18,6 +18,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	fiberlimit "github.com/redislimit/redislimit/fiberv3"
 	"github.com/redislimit/redislimit/internal/suite/httpsuite"
+	"github.com/redislimit/redislimit/internal/suite/httpsuite/fasthttpsuite"
 	"github.com/redislimit/redislimit/keyfunc"
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
@@ -35,20 +36,49 @@ func TestKeyOfAnotherAdapter(t *testing.T) {
 	})
 }
 
+func TestIPAllocations(t *testing.T) {
+	app := fiber.New()
+	c := app.AcquireCtx(fasthttpsuite.NewContext())
+	defer app.ReleaseCtx(c)
+	httpsuite.IPAllocates(t, fiberlimit.Request(c), 2)
+}
+
+func TestCookieLines(t *testing.T) { fasthttpsuite.CookieLines(t, cookies) }
+func FuzzCookie(f *testing.F)      { fasthttpsuite.FuzzCookie(f, cookies) }
+
+func cookies(tb testing.TB, ctx *fasthttp.RequestCtx) (keyfunc.Request, func(string) string) {
+	tb.Helper()
+	app := fiber.New()
+	c := app.AcquireCtx(ctx)
+	tb.Cleanup(func() { app.ReleaseCtx(c) })
+	return fiberlimit.Request(c), func(name string) string { return c.Cookies(name) }
+}
+
+func TestDroppedRequest(t *testing.T) {
+	fasthttpsuite.DroppedRequest(t, func(limit httpsuite.Limit) fasthttp.RequestHandler {
+		app := fiber.New()
+		app.Get("/", middlewareFiber(limit), func(c fiber.Ctx) error {
+			c.SetContext(c.RequestCtx())
+			fiberlimit.SetCost(c, 3)
+			c.RequestCtx().Hijack(func(net.Conn) {})
+			return nil
+		})
+		return app.Handler()
+	})
+}
+
 func BenchmarkAdapter(b *testing.B) {
 	httpsuite.Benchmark(b, func(mounts ...httpsuite.Mount) func() int {
 		app := fiber.New()
 		use(app, mounts)
 		app.Get("/a", func(c fiber.Ctx) error { return c.SendString("served") })
 		handler := app.Handler()
-		var request fasthttp.Request
-		request.SetRequestURI("/a")
-		var ctx fasthttp.RequestCtx
-		ctx.Init(&request, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1234}, nil)
+		ctx := fasthttpsuite.NewContext()
+		ctx.Request.SetRequestURI("/a")
 		return func() int {
 			ctx.Response.Reset() // as the server does between requests
 			ctx.ResetUserValues()
-			handler(&ctx)
+			handler(ctx)
 			return ctx.Response.StatusCode()
 		}
 	})

@@ -143,3 +143,17 @@ func (e echoContext) Result() (core.Result, bool) { return echolimit.Result(e.c)
 
 func (e echoContext) SetCost(n int64)           { echolimit.SetCost(e.c, n) }
 func (e echoContext) CostSetter() func(n int64) { return e.SetCost }
+
+func TestEchoUnanswered(t *testing.T) {
+	httpsuite.Unanswered(t, func(limit httpsuite.Limit, fails func() error) http.Handler {
+		e := echo.New()
+		e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+			return func(c echo.Context) error {
+				_ = next(c)
+				return nil
+			}
+		}, middlewareEcho(limit))
+		e.GET("/", func(echo.Context) error { return fails() })
+		return e
+	})
+}

@@ -2,6 +2,7 @@ package httpsuite_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/gin-gonic/gin"
@@ -12,6 +13,7 @@ import (
 	fiberlimit "github.com/redislimit/redislimit/fiber"
 	ginlimit "github.com/redislimit/redislimit/gin"
 	"github.com/redislimit/redislimit/internal/suite/httpsuite"
+	"github.com/redislimit/redislimit/internal/suite/httpsuite/fasthttpsuite"
 	"github.com/redislimit/redislimit/keyfunc"
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
@@ -34,4 +36,19 @@ func TestKeyOfAnotherAdapter(t *testing.T) {
 	httpsuite.KeyOfAnotherAdapter(t, map[string]httpsuite.Adapter{
 		"httplimit": netHTTP(), "ginlimit": ginFramework(), "echolimit": echoFramework(), "fiberlimit": fiberFramework(),
 	}, keys)
+}
+
+// TestIPAllocations holds that a direct peer's key costs nothing but itself, and with
+// fasthttp the peer's address as text, which that has as a net.Addr only.
+func TestIPAllocations(t *testing.T) {
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	c, _ := gin.CreateTestContext(httptest.NewRecorder())
+	c.Request = r
+	httpsuite.IPAllocates(t, httplimit.Request(r), 1)
+	httpsuite.IPAllocates(t, ginlimit.Request(c), 1)
+	httpsuite.IPAllocates(t, echolimit.Request(echo.New().NewContext(r, nil)), 1)
+	app := fiber.New()
+	f := app.AcquireCtx(fasthttpsuite.NewContext())
+	defer app.ReleaseCtx(f)
+	httpsuite.IPAllocates(t, fiberlimit.Request(f), 2)
 }
