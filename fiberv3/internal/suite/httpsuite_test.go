@@ -20,21 +20,9 @@ import (
 	"github.com/redislimit/redislimit/internal/suite/httpsuite"
 	"github.com/redislimit/redislimit/internal/suite/httpsuite/fasthttpsuite"
 	"github.com/redislimit/redislimit/keyfunc"
-	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
 func TestHTTP(t *testing.T) { httpsuite.Exercise(t, fiberFramework()) }
-
-func TestKeyOfAnotherAdapter(t *testing.T) {
-	httpsuite.KeyOfAnotherAdapter(t, map[string]httpsuite.Adapter{"fiberlimit": fiberFramework()}, map[string]func(func()) keyfunc.Func{
-		"fiberlimit": func(called func()) keyfunc.Func {
-			return fiberlimit.Key(func(fiber.Ctx) (string, error) { called(); return "k", nil })
-		},
-		"httplimit": func(called func()) keyfunc.Func {
-			return httplimit.Key(func(*http.Request) (string, error) { called(); return "k", nil })
-		},
-	})
-}
 
 func TestIPAllocations(t *testing.T) {
 	app := fiber.New()
