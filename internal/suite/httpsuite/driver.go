@@ -92,12 +92,23 @@ func (c HTTPContext) Upgrade(talk func(io.ReadWriter)) error {
 	return nil
 }
 
-// The rest of a Context.
+// Gone ends when net/http has noticed that the client left.
+func (c HTTPContext) Gone() <-chan struct{} { return c.R.Context().Done() }
 
-func (c HTTPContext) Gone() <-chan struct{}       { return c.R.Context().Done() }
-func (c HTTPContext) Context() context.Context    { return c.R.Context() }
-func (c HTTPContext) Upload() error               { return c.R.ParseMultipartForm(1) }
+// Context returns the request's context.
+func (c HTTPContext) Context() context.Context { return c.R.Context() }
+
+// Upload leaves a byte of the form in memory.
+func (c HTTPContext) Upload() error { return c.R.ParseMultipartForm(1) }
+
+// Writer returns W.
 func (c HTTPContext) Writer() http.ResponseWriter { return c.W }
+
+// Result returns what Show does.
 func (c HTTPContext) Result() (core.Result, bool) { return c.Show() }
-func (c HTTPContext) SetCost(n int64)             { c.Charge(n) }
-func (c HTTPContext) CostSetter() func(n int64)   { return c.Charge }
+
+// SetCost calls Charge.
+func (c HTTPContext) SetCost(n int64) { c.Charge(n) }
+
+// CostSetter returns Charge.
+func (c HTTPContext) CostSetter() func(n int64) { return c.Charge }
