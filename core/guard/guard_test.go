@@ -34,6 +34,9 @@ func TestPanics(t *testing.T) {
 		"OnError(nil)":        func() { adapter.OnError(nil) },
 		"Key(nil)":            func() { adapter.Key(nil) },
 		"OnDenied has a func": func() { adapter.New(lim, keyfunc.IP(), other.OnDenied(func() {})) },
+		"otherlimit: Key wants a func(), but the requests of this middleware are guard_test.callRequest over *guard_test.call": func() {
+			_, _ = guard.Adapter[func(), func()]("otherlimit").Key(func(func()) (string, error) { return "called", nil })(callRequest{&call{}})
+		},
 		"httplimit: OnError has a func(), want a http.Handler: use httplimit.OnError": func() {
 			adapter.New(lim, keyfunc.IP(), other.OnError(func() {}))
 		},

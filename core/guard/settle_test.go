@@ -1,6 +1,8 @@
 package guard_test
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -82,4 +84,31 @@ func TestCountIfPanics(t *testing.T) {
 			t.Errorf("%d units are left, %v; want 10", res.Remaining, err)
 		}
 	})
+}
+
+// TestContextOfSlots has the context of a request that holds a slot end with it.
+func TestContextOfSlots(t *testing.T) {
+	t.Parallel()
+	lim, err := core.NewMemory("api", core.InFlight(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lim.Close() }()
+	within := func() error { return errors.New("no handler ran") }
+	h := httplimit.Middleware(lim, keyfunc.IP())(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { within = r.Context().Err }))
+	if get(h, "/"); !errors.Is(within(), context.Canceled) {
+		t.Errorf("the context has the error %v", within())
+	}
+}
+
+// TestClientLeft has the client leave before the decision, which is no outage.
+func TestClientLeft(t *testing.T) {
+	t.Parallel()
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	w := httptest.NewRecorder()
+	limited(hello).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+	if w.Code != guard.StatusClientGone {
+		t.Errorf("status %d, want %d", w.Code, guard.StatusClientGone)
+	}
 }

@@ -62,11 +62,19 @@ func users(b *testbed, key any) {
 // missingKey leaves the key out: the request is limited by its peer's address, under
 // another key than that of keyfunc.IP.
 func missingKey(b *testbed) {
-	lim := b.limiter(core.FixedWindow(core.PerMinute(2)))
+	fallbacks := 0
+	lim := b.limiter(core.FixedWindow(core.PerMinute(2)), core.Observe(func(_ context.Context, e core.Event) {
+		if e.Kind == core.EventKeyFallback {
+			fallbacks++
+		}
+	}))
 	b.behind(Limit{Limiter: lim, Key: keyfunc.User(UserKey)}).getEach("/a", []keyedRequest{
 		{user("alice"), 200}, {user("alice"), 200}, {user("alice"), 429},
 		{"", 200}, {"", 200}, {"", 429}, {user("bob"), 200},
 	})
+	if fallbacks != 3 {
+		b.Errorf("%d events about requests without a key, want 3", fallbacks)
+	}
 	b.wantLeft(lim, fallbackKey, 0)
 	b.wantLeft(lim, ipKey, 2)
 }

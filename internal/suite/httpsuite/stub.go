@@ -21,7 +21,6 @@ func stubCases() []testCase {
 		{"StubCountIf", stubCountIf, nil},
 		{"StubCostAfter", stubCostAfter, nil},
 		{"StubInFlight", stubInFlight, nil},
-		{"StubLimitFor", stubLimitFor, nil},
 	}
 }
 
@@ -94,14 +93,4 @@ func stubInFlight(b *testbed) {
 	ans.wantServed()
 	ans.wantHeaders("2", "1", "", "")
 	b.untilCalled(lim, limittest.Call{Method: "AllowN", Key: ipKey, Cost: 1}, limittest.Call{Method: "Release", Key: ipKey, Cost: 1})
-}
-
-func stubLimitFor(b *testbed) {
-	limits := guard.LimitFor(func(keyfunc.Request) ([]core.Limit, error) {
-		return []core.Limit{core.FixedWindow(core.PerMinute(250))}, nil
-	})
-	ans := b.behind(byIP(limittest.Allow(), limits), Route{Path: "/a"}).get("/a")
-	ans.wantServed()
-	ans.wantHeaders("250", "249", "946684860", "")
-	b.behind(byIP(limittest.Deny(90*time.Second), limits), Route{Path: "/a"}).get("/a").wantHeaders("250", "0", "946684890", "90")
 }

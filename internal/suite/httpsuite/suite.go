@@ -19,7 +19,7 @@ type testCase struct {
 func Exercise(t *testing.T, a Adapter) {
 	for _, c := range slices.Concat(
 		verdictCases(), keyCases(), failureCases(), headerCases(), ietfCases(), dryRunCases(), answerCases(), resultCases(),
-		countIfCases(), costAfterCases(), inFlightCases(), writerCases(), stackCases(), routeCases(), limitForCases(), methodCases(),
+		endingCases(), settleCases(), writerCases(), stackCases(), routeCases(), methodCases(),
 		connectionCases(), delayCases(), reuseCases(), loggerCases(), stubCases(),
 	) {
 		t.Run(c.name, func(t *testing.T) {
