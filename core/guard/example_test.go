@@ -2,6 +2,7 @@ package guard_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -62,11 +63,11 @@ func ExampleCost() {
 // Customers of the paid tier have a limiter of their own.
 func ExampleLimiterFor() {
 	paid, _ := core.NewMemory("paid", core.FixedWindow(core.PerHour(1000)))
-	h := limited(hello, guard.LimiterFor(func(r keyfunc.Request) *core.Limiter {
+	h := limited(hello, guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
 		if r.Header("X-Tier") == "paid" { // which a gateway of one's own sets
-			return paid
+			return paid, nil
 		}
-		return nil // the mounted one
+		return nil, nil // the mounted one
 	}))
 
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -211,4 +212,16 @@ func ExampleProblem() {
 	//  "violated-policies":["api"],
 	//  "limit":100,
 	//  "retry-after":36}
+}
+
+// Where the framework's error handler answers, it finds the decision in the error.
+func ExampleDeniedError() {
+	lim, _ := core.NewMemory("calls", core.FixedWindow(core.PerHour(1)))
+	res, _ := lim.AllowN(context.Background(), "k", 2)
+	err := fmt.Errorf("serving a call: %w", &guard.DeniedError{Result: res})
+
+	if denied := (*guard.DeniedError)(nil); errors.As(err, &denied) {
+		fmt.Println(err, denied.Result.Limit)
+	}
+	// Output: serving a call: redislimit: limiter "calls": limit "fixed-1h" exceeded 1
 }

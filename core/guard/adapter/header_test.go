@@ -1,4 +1,4 @@
-package guard
+package adapter
 
 import (
 	"math/rand/v2"
@@ -53,7 +53,7 @@ func TestRetryAfterIsNeverZero(t *testing.T) {
 	t.Parallel()
 	h := http.Header{}
 	denied := core.Result{Source: core.SourceDenyCache, Limiter: "api", Limit: 1}
-	headers{sets: XRateLimit | IETF}.set(h, &denied, &Seen{})
+	headers{Sets: xRateLimit | ietf}.set(h, &denied, &RequestState{})
 	if got := h.Get("Retry-After"); got != "1" {
 		t.Errorf("Retry-After: %q, want 1", got)
 	}

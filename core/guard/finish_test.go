@@ -11,6 +11,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
 	"github.com/redislimit/redislimit/keyfunc"
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
@@ -108,7 +109,7 @@ func TestClientLeft(t *testing.T) {
 	leave()
 	w := httptest.NewRecorder()
 	limited(hello).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
-	if w.Code != guard.StatusClientGone {
-		t.Errorf("status %d, want %d", w.Code, guard.StatusClientGone)
+	if w.Code != adapter.StatusClientGone {
+		t.Errorf("status %d, want %d", w.Code, adapter.StatusClientGone)
 	}
 }

@@ -1,13 +1,13 @@
-package guard_test
+package adapter_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
@@ -16,7 +16,7 @@ type call struct {
 	sender string
 	status int
 	reply  map[string]string // its headers
-	seen   guard.Seen
+	state  adapter.RequestState
 }
 
 // A callRequest shows a call to key functions.
@@ -33,7 +33,7 @@ func (callRequest) Query(string) string          { return "" }
 func (callRequest) Cookie(string) string         { return "" }
 func (callRequest) Value(any) any                { return nil }
 func (c callRequest) Unwrap() any                { return c.call }
-func (c callRequest) Logger() *slog.Logger       { return c.seen.Logger() }
+func (c callRequest) Logger() *slog.Logger       { return c.state.Logger() }
 
 // callHeaders are the headers of a call's answer.
 type callHeaders struct{ *call }
@@ -42,19 +42,19 @@ func (c callHeaders) Get(name string) string { return c.reply[name] }
 func (c callHeaders) Set(name, value string) { c.reply[name] = value }
 func (c callHeaders) Del(name string)        { delete(c.reply, name) }
 
-const adapter = guard.Adapter[*call, func(*call)]("calllimit")
+const framework = adapter.Adapter[*call, func(*call)]("calllimit")
 
 // OnDenied is the adapter's option, over the framework's own handlers.
-func OnDenied(handler func(*call)) guard.Option { return adapter.OnDenied(handler) }
+func OnDenied(handler func(*call)) guard.Option { return framework.OnDenied(handler) }
 
 // middleware is the adapter: it asks the Guard, and does what the Verdict says.
 func middleware(lim *core.Limiter, key keyfunc.Func, serve func(*call), options ...guard.Option) func(*call) {
-	g, handlers := adapter.New(lim, key, options...)
+	g, handlers := framework.New(lim, key, options...)
 	return func(c *call) {
-		verdict := g.Check(callRequest{c}, callHeaders{c}, &c.seen)
+		verdict := g.Check(callRequest{c}, callHeaders{c}, &c.state)
 		switch handler, ok := handlers.For(verdict); {
 		case verdict.Status == 0:
-			if g.Settles(verdict) {
+			if g.NeedsFinish(verdict) {
 				defer func() { g.Finish(context.Background(), verdict, c.status) }()
 			}
 			serve(c)
@@ -72,7 +72,7 @@ func ExampleAdapter() {
 	lim, _ := core.NewMemory("calls", core.FixedWindow(core.PerHour(1)))
 	serve := middleware(lim, keyfunc.IP(), func(c *call) { c.status = 200 },
 		OnDenied(func(c *call) {
-			res, _ := c.seen.Result()
+			res, _ := c.state.Result()
 			fmt.Println(c.sender, "is denied by", res.Name)
 		}))
 
@@ -85,16 +85,4 @@ func ExampleAdapter() {
 	// 200 0
 	// 192.0.2.1:4711 is denied by fixed-1h
 	// 0 0
-}
-
-// Where the framework's error handler answers, it finds the decision in the error.
-func ExampleDeniedError() {
-	lim, _ := core.NewMemory("calls", core.FixedWindow(core.PerHour(1)))
-	res, _ := lim.AllowN(context.Background(), "k", 2)
-	err := fmt.Errorf("serving a call: %w", &guard.DeniedError{Result: res})
-
-	if denied := (*guard.DeniedError)(nil); errors.As(err, &denied) {
-		fmt.Println(err, denied.Result.Limit)
-	}
-	// Output: serving a call: redislimit: limiter "calls": limit "fixed-1h" exceeded 1
 }
