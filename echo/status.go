@@ -2,7 +2,6 @@ package echolimit
 
 import (
 	"bufio"
-	"context"
 	"net"
 	"net/http"
 	"sync"
@@ -55,7 +54,7 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, 
 		case err == nil:
 			finish(http.StatusOK) // nothing was written: net/http sends 200
 		default:
-			context.AfterFunc(ctx, func() { finish(http.StatusOK) })
+			adapter.WhenOver(ctx, func() { finish(http.StatusOK) })
 		}
 	}()
 	err = next(c)

@@ -63,5 +63,5 @@ func (w *writer) whenAnswered(ctx context.Context, err error, finish func(status
 	}
 	var once sync.Once
 	w.response.Before(func() { once.Do(func() { finish(cmp.Or(w.response.Status, http.StatusOK)) }) })
-	context.AfterFunc(ctx, func() { once.Do(func() { finish(http.StatusOK) }) })
+	adapter.WhenOver(ctx, func() { once.Do(func() { finish(http.StatusOK) }) })
 }

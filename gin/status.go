@@ -82,7 +82,7 @@ func whenAnswered(ctx context.Context, w gin.ResponseWriter, finish func(status 
 	u := &unanswered{ResponseWriter: w}
 	u.status.Store(int64(w.Status()))
 	u.finish = sync.OnceFunc(func() { finish(int(u.status.Load())) })
-	context.AfterFunc(ctx, u.finish)
+	adapter.WhenOver(ctx, u.finish)
 	return u
 }
 

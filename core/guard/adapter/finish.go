@@ -3,6 +3,7 @@ package adapter
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/redislimit/redislimit/core"
 )
@@ -78,4 +79,18 @@ func (v *Verdict) logFailure(ctx context.Context, message string, err error) {
 	if err != nil && !errors.Is(err, core.ErrUnavailable) && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
 		logError(ctx, v.limiter, message, err)
 	}
+}
+
+// answerTime is for how long an answer is awaited to a request whose client has left.
+const answerTime = time.Second
+
+// WhenOver calls f when the request with the context ctx is over: for adapters of frameworks that
+// answer an error further out, and perhaps never, f is what happens without an answer. If ctx has
+// ended already, because the client has left, f is called after a second.
+func WhenOver(ctx context.Context, f func()) {
+	if ctx.Err() != nil {
+		time.AfterFunc(answerTime, f)
+		return
+	}
+	context.AfterFunc(ctx, f)
 }
