@@ -3,6 +3,8 @@ package limittest_test
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,8 +14,11 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/keyfunc"
 	"github.com/redislimit/redislimit/limittest"
+	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
 // y2k is when all decisions are.
@@ -177,6 +182,31 @@ func TestCalls(t *testing.T) {
 }
 
 func err(_ core.Result, err error) error { return err }
+
+// TestMiddleware has middlewares that do something when the response has ended.
+func TestMiddleware(t *testing.T) {
+	t.Parallel()
+	const key = "ip:192.0.2.1"
+	for name, c := range map[string]struct {
+		lim    *core.Limiter
+		option guard.Option
+		want   []limittest.Call
+	}{
+		"counts":    {limittest.Allow(), guard.CountIf(func(status int) bool { return status == 401 }), []limittest.Call{{"Reserve", key, 1}, {"Settle", key, 1}}},
+		"does not":  {limittest.Allow(), guard.CountIf(func(status int) bool { return status == 200 }), []limittest.Call{{"Reserve", key, 1}, {"Settle", key, 0}}},
+		"CostAfter": {limittest.Allow(), guard.CostAfter(), []limittest.Call{{"Reserve", key, 1}, {"Settle", key, 7312}}},
+		"InFlight":  {limittest.Allow(core.InFlight(2)), guard.ResetDelta(), []limittest.Call{{"AllowN", key, 1}, {"Release", key, 1}}},
+	} {
+		h := httplimit.Middleware(c.lim, keyfunc.IP(), c.option)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			httplimit.SetCost(r.Context(), 7312)
+			w.WriteHeader(http.StatusUnauthorized)
+		}))
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		if got := limittest.Calls(c.lim); !slices.Equal(got, c.want) {
+			t.Errorf("%s: calls %v, want %v", name, got, c.want)
+		}
+	}
+}
 
 // TestSlots takes slots, gives them back, and has a context that ends with neither.
 func TestSlots(t *testing.T) {

@@ -79,7 +79,6 @@ func fiberFramework() httpsuite.Adapter {
 			httpsuite.HTTP2:                            "fasthttp speaks HTTP/1 only",
 			httpsuite.Gone:                             "fasthttp does not notice that a client left",
 			httpsuite.ResponseWriter:                   "fasthttp has no http.ResponseWriter",
-			httpsuite.AnyTrailer:                       "fasthttp refuses trailers such as Cookie and X-Forwarded-For",
 			httpsuite.Interim:                          "fasthttp sends one response",
 			httpsuite.Ability(httpsuite.BeforeRouting): "Fiber routes as it goes: nothing can be mounted before",
 		},

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"mime/multipart"
 	"net"
@@ -168,13 +167,9 @@ func (s *servedApp) upload(path string) answer {
 		s.Fatal(err)
 	}
 	req.Header.Set("Content-Type", form.FormDataContentType())
-	resp, err := s.server.Transport.RoundTrip(req)
+	ans, err := s.roundTrip(req)
 	if err != nil {
 		s.Fatal(err)
 	}
-	text, err := io.ReadAll(resp.Body)
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		s.Fatal(err)
-	}
-	return answer{testbed: s.testbed, what: "POST " + path, status: resp.StatusCode, header: resp.Header, body: string(text)}
+	return ans
 }

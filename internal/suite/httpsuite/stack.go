@@ -16,7 +16,6 @@ func stackCases() []testCase {
 		{"StackedSilently", stackedSilently, nil},
 		{"StackedSets", stackedSets, nil},
 		{"Groups", groups, nil},
-		{"StackedOrder", stackedOrder, nil},
 		{"StackedGivesBack", stackedGivesBack, nil},
 	}
 }
@@ -87,25 +86,6 @@ func stackedSilently(b *testbed) {
 		ans := s.get("/a")
 		ans.wantDenied()
 		ans.wantHeader("Retry-After", "")
-		b.redis.FlushAll()
-	}
-}
-
-// stackedOrder has one address use up the shared limit with requests that its own limit
-// denies, unless that one is outside.
-func stackedOrder(b *testbed) {
-	for _, sharedOutside := range []bool{false, true} {
-		own := Limit{Limiter: b.named("own", core.FixedWindow(core.PerMinute(3))), Key: keyfunc.IP()}
-		shared := Limit{Limiter: b.named("shared", core.FixedWindow(core.PerMinute(8))), Key: keyfunc.Global()}
-		mounts := []Mount{own, shared}
-		if sharedOutside {
-			mounts = []Mount{shared, own}
-		}
-		s := b.serve(App{Use: mounts, Routes: []Route{{Path: "/a"}}})
-		for i := range 20 {
-			s.get("/a").wantStatus(map[bool]int{true: 200, false: 429}[i < 3])
-		}
-		b.wantLeft(shared.Limiter, keyfunc.ForGlobal(), map[bool]int64{true: 0, false: 5}[sharedOutside])
 		b.redis.FlushAll()
 	}
 }
