@@ -56,7 +56,7 @@ func (m mode) limit(b *testbed, saw *statusLog) Limit {
 	var limits []core.Option
 	options := []guard.Option{estimate(reserved)}
 	if m.slots {
-		limits = append(limits, core.InFlight(quota, core.Hold(time.Hour)))
+		limits = append(limits, core.InFlight(quota, core.SlotTTL(time.Hour)))
 	}
 	if m.units {
 		limits = append(limits, core.FixedWindow(core.PerMinute(quota)))

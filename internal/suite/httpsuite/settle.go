@@ -49,7 +49,7 @@ func after(limit Limit, n int64, options ...guard.Option) Limit {
 // slots limits by address how many requests are under way. No slot is renewed by itself
 // during a test.
 func (b *testbed) slots(n int64, options ...guard.Option) Limit {
-	return Limit{Limiter: b.limiter(core.InFlight(n, core.Hold(time.Hour))), Key: keyfunc.IP(), Options: options}
+	return Limit{Limiter: b.limiter(core.InFlight(n, core.SlotTTL(time.Hour))), Key: keyfunc.IP(), Options: options}
 }
 
 // failedLogins is a limit that counts what ends with 401.
@@ -136,8 +136,11 @@ func countIfSavesNothing(b *testbed) {
 		b.each(v.Name, func(b *testbed) {
 			var calls atomic.Int64
 			gate := make(chan struct{})
-			limit := v.Limit(core.Per(capacity, capacity*time.Millisecond)) // a queue delays for so long
-			s := b.behind(failedLogins(b.limiter(limit, core.Hold(time.Minute))),
+			options := []core.Option{v.Limit(core.Per(capacity, capacity*time.Millisecond))} // a queue delays for so long
+			if !v.Kind.Delays {
+				options = append(options, core.Hold(time.Minute))
+			}
+			s := b.behind(failedLogins(b.limiter(options...)),
 				Route{Path: "/right", Handler: Handler{Do: Wait, Gate: gate, Calls: &calls}},
 				Route{Path: "/wrong", Handler: Handler{Do: Fail, Status: http.StatusUnauthorized}})
 			b.Cleanup(func() { close(gate) }) // so that a failed test ends
@@ -276,7 +279,7 @@ func inFlight(b *testbed) {
 		b.Errorf("stored is %v", keys)
 	}
 
-	lim := b.limiter(core.InFlight(1, core.Hold(time.Hour)), core.FixedWindow(core.PerMinute(9)))
+	lim := b.limiter(core.InFlight(1, core.SlotTTL(time.Hour)), core.FixedWindow(core.PerMinute(9)))
 	s, end = b.waiting(Handler{}, Limit{Limiter: lim, Key: keyfunc.IP(), Options: []guard.Option{guard.Headers(guard.XRateLimit | guard.IETF)}})
 	ans = s.get("/a")
 	ans.wantDenied()
@@ -316,10 +319,10 @@ func inFlightLost(b *testbed) {
 	s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: AwaitCause, Calls: &calls}}, Route{Path: "/b"})
 	_, done := s.start("/a")
 	b.until("the handler runs", func() bool { return calls.Load() == 1 })
-	hook.Renew(limit.Limiter)
+	hook.DriverOf(limit.Limiter).Renew()
 	s.get("/b").wantDenied() // it is still there
 	b.redis.FlushAll()
-	hook.Renew(limit.Limiter)
+	hook.DriverOf(limit.Limiter).Renew()
 	(<-done).want(http.StatusOK, core.ErrSlotLost.Error())
 	s.get("/b").wantServed()
 	b.untilLeft(limit.Limiter, ipKey, 1)
@@ -344,7 +347,7 @@ func settledByTier(b *testbed) {
 			}
 			for _, chosen := range []*core.Limiter{other, contract} {
 				of := limit
-				of.Options = append(slices.Clone(limit.Options), limiterFor(func(keyfunc.Request) (*core.Limiter, error) { return chosen, nil }))
+				of.Options = append(slices.Clone(limit.Options), guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) { return chosen, nil }))
 				_, end := b.waiting(Handler{Costs: []int64{realCost}}, of)
 				b.wantLeftOfEach(chosen, []int64{quota - reserved, quota - reserved})
 				end().wantServed()
@@ -362,7 +365,7 @@ func settledInDryRun(b *testbed) {
 		b.each(m.name, func(b *testbed) {
 			var saw statusLog
 			limit := m.limit(b, &saw)
-			limit.Options = append(limit.Options, guard.DryRun(), tooMuch)
+			limit.Options = append(limit.Options[1:], guard.DryRun(), tooMuch) // in place of the estimate
 			s, end := b.waiting(Handler{Costs: []int64{realCost}}, limit)
 			ans := s.get("/b")
 			ans.wantServed()
@@ -383,7 +386,7 @@ func settledInOutage(b *testbed) {
 			var saw statusLog
 			b.redis.SetError(cause)
 			limit := m.limit(b, &saw)
-			limit.Limiter = core.MustNew(b.client, "api", core.InFlight(quota, core.Hold(time.Hour)), core.FixedWindow(core.PerMinute(quota)), core.FailLocal())
+			limit.Limiter = core.MustNew(b.client, "api", core.InFlight(quota, core.SlotTTL(time.Hour)), core.FixedWindow(core.PerMinute(quota)), core.FailLocal())
 			s, end := b.waiting(Handler{Costs: []int64{realCost}}, limit)
 			s.get("/b").wantServed()
 			end().wantServed()
@@ -426,22 +429,6 @@ func settledInOutage(b *testbed) {
 	})
 }
 
-// limiterFor chooses the limiter of a request, or fails.
-func limiterFor(limiter func(keyfunc.Request) (*core.Limiter, error)) guard.Option {
-	choose := guard.LimiterFor(func(r keyfunc.Request) *core.Limiter {
-		lim, _ := limiter(r) // LimitFor has the error
-		return lim
-	})
-	fail := guard.LimitFor(func(r keyfunc.Request) ([]core.Limit, error) {
-		_, err := limiter(r)
-		return nil, err
-	})
-	return func(g *guard.Guard) {
-		choose(g)
-		fail(g)
-	}
-}
-
 // limitsByRequest has each customer limited by a number of its own, which its headers
 // show, and which may change: what was used stays used.
 func limitsByRequest(b *testbed) {
@@ -449,7 +436,7 @@ func limitsByRequest(b *testbed) {
 		Limiter: b.limiter(core.FixedWindow(core.PerMinute(1))),
 		Key:     func(r keyfunc.Request) (string, error) { return "customer:" + r.Header("Customer"), nil },
 	}
-	limit.Options = []guard.Option{limiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
+	limit.Options = []guard.Option{guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
 		n, err := strconv.ParseInt(r.Header("Number"), 10, 64)
 		if err != nil {
 			return nil, nil //nolint:nilnil // the limiter that is mounted
@@ -482,7 +469,7 @@ func limitsByRequest(b *testbed) {
 // limitsByRequestFail has numbers that are wrong, or none: no request passes unlimited.
 func limitsByRequestFail(b *testbed) {
 	limit := b.fixed(1)
-	limit.Options = []guard.Option{limiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
+	limit.Options = []guard.Option{guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
 		if r.Header("Number") == "down" {
 			return nil, errors.New("secret database is down")
 		}
