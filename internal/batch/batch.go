@@ -65,10 +65,11 @@ type Batcher[T any] struct {
 type batch[T any] struct {
 	ctx     context.Context //nolint:containedctx // that of the first caller, which may leave before the batch ends
 	members []Member[T]
-	weight  int64     // of all members
-	started time.Time // zero while it waits
-	ended   bool      // each member's outcome is its caller's, or else that of left
-	err     error     // of all members
+	sent    []*Member[T] // those whose callers had not left when it was started
+	weight  int64        // of all members
+	started time.Time    // zero while it waits
+	ended   bool         // each member's outcome is its caller's, or else that of left
+	err     error        // of all members
 	done    chan struct{}
 }
 
@@ -152,6 +153,12 @@ func (b *Batcher[T]) take() *batch[T] {
 	b.waiting[0] = nil // its members are not to be kept in memory for longer than their callers
 	b.waiting = b.waiting[1:]
 	b.calls -= len(first.members)
+	first.sent = make([]*Member[T], 0, len(first.members))
+	for i := range first.members {
+		if !first.members[i].left {
+			first.sent = append(first.sent, &first.members[i])
+		}
+	}
 	first.started = time.Now()
 	return first
 }
@@ -159,15 +166,9 @@ func (b *Batcher[T]) take() *batch[T] {
 // runBatches runs a batch and then those that have come to wait meanwhile.
 func (b *Batcher[T]) runBatches(next *batch[T]) {
 	for ; next != nil; next = b.next() {
-		members := make([]*Member[T], 0, len(next.members))
-		for i := range next.members {
-			if !next.members[i].left {
-				members = append(members, &next.members[i])
-			}
-		}
-		if len(members) > 0 {
-			next.err = Catch(func() error { return b.run(next.ctx, members) })
-			b.end(next, members)
+		if len(next.sent) > 0 {
+			next.err = Catch(func() error { return b.run(next.ctx, next.sent) })
+			b.end(next)
 		}
 		close(next.done)
 		runtime.Gosched() // callers that have their answer may call again, and share the next batch
@@ -175,11 +176,11 @@ func (b *Batcher[T]) runBatches(next *batch[T]) {
 }
 
 // end gives the members' outcomes to their callers, and to left what is nobody's.
-func (b *Batcher[T]) end(ended *batch[T], sent []*Member[T]) {
+func (b *Batcher[T]) end(ended *batch[T]) {
 	var left []*Member[T]
 	b.mu.Lock()
 	ended.ended = true
-	for _, m := range sent {
+	for _, m := range ended.sent {
 		if m.left {
 			left = append(left, m)
 		}

@@ -116,7 +116,7 @@ func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *fa
 		script = s.holdScript
 	}
 	begun := time.Now()
-	err := batch.Beside(ctx, func() error {
+	asked := batch.Go(func() error {
 		return s.call(ctx, patience, func(ctx context.Context) error {
 			_, err := script.run(ctx, s.servers.client, args, len(s.limits.tails), s.hooks.ScriptLoaded)
 			if err == nil {
@@ -126,6 +126,11 @@ func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *fa
 			return err
 		})
 	}, nil)
+	select {
+	case <-asked.Done():
+	case <-ctx.Done():
+	}
+	err := batch.Catch(func() error { return asked.Take(ctx.Err()) })
 	if err == nil {
 		if s.servers.cluster != nil {
 			s.servers.topologyKnown.Store(true)
