@@ -25,8 +25,8 @@ var SlidingWindowCounter = &Kind{
 
 // A counter decides for [SlidingWindowCounter].
 //
-// An Observation and a State are A, the units in the current window; B, those in
-// the window before; C, the instant at which the current window was charged first.
+//	Observation, State  A the units in the current window, B those in the window
+//	                    before, C when the current window was charged first
 type counter struct {
 	limit, period int64
 	form          string // what is stored begins with it
@@ -64,8 +64,8 @@ func (c *counter) Evaluate(s *State, now, n int64) (Observation, bool) {
 
 func (c *counter) Charge(s *State, o Observation, n int64) { s.A, s.B, s.C = o.A+n, o.B, o.C }
 
-// Refund takes back from the window that was charged, while it is the current one: of the
-// one before it is not known whether it is the same, after a reset.
+// Refund takes back from the window that was charged while it is the current one. Later
+// it cannot be told from the same window after a reset.
 func (c *counter) Refund(s *State, now, n int64, window Ref) {
 	if c.start(s.C) == c.start(now) && s.C == window.A {
 		s.A = max(0, s.A-n)

@@ -42,7 +42,7 @@ const (
 	maxWaiting = 1 << 16
 )
 
-// A Bound is how large batches and their number may be.
+// A Bound limits the size of batches, and their number.
 type Bound struct {
 	InFlight int   // calls and batches that are in flight before others wait
 	Calls    int   // of one batch
@@ -77,24 +77,24 @@ func New[T any](most Bound, weigh func(T) int64, run RunFunc[T]) *Batcher[T] {
 	return &Batcher[T]{most: most, weigh: weigh, run: run}
 }
 
-// A Place is that of a call in a batch.
+// A Place is where a call waits: its batch, and which member of that it is.
 type Place[T any] struct {
 	batcher *Batcher[T]
 	batch   *batch[T]
 	index   int
 }
 
-// A Way is how a call goes.
+// A Way is how a call is sent.
 type Way uint8
 
-// The ways.
+// The ways to send a call.
 const (
 	Batched Way = iota // in a batch: the caller waits at its Place
 	Alone              // at once: the caller makes the call, and calls Release
 	Full               // not at all: too many calls wait already
 )
 
-// Acquire returns how a call goes.
+// Acquire returns how a call is sent, and its Place if that is in a batch.
 func (b *Batcher[T]) Acquire(ctx context.Context, call T) (Place[T], Way) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -265,8 +265,8 @@ func Catch(f func() error) (err error) {
 // Panicked reports whether err is of a panic that Catch caught.
 func Panicked(err error) bool { return errors.As(err, new(*panicError)) }
 
-// Contain returns err, or if it is of a panic that Catch caught, an error that only
-// tells of it.
+// Contain returns err. For a panic that Catch caught it returns an error that only
+// reports it, so that Rethrow does not panic again.
 func Contain(err error) error {
 	if p := (*panicError)(nil); errors.As(err, &p) {
 		return fmt.Errorf("the call was shared with one that panicked: %v", p.value)

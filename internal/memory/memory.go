@@ -88,8 +88,8 @@ func (m *Store) Decide(l *Limits, k string, n int64, charge bool, answers []algo
 }
 
 // Hold decides as Decide does, but holds n units instead of charging them: those of
-// every limit if op is OpReserve, else only slots. It writes by what each limit finds
-// them to refs, and reports whether they were admitted.
+// every limit if op is OpReserve, else only slots. It writes each limit's handle to
+// refs, and reports whether the units were admitted.
 func (m *Store) Hold(l *Limits, k string, n int64, op algorithm.Op, answers []algorithm.Answer, refs []algorithm.Ref) bool {
 	s, e, k, now := m.open(l, k)
 	defer s.Unlock()
@@ -141,8 +141,8 @@ func (m *Store) Release(l *Limits, k string, n int64, refs []algorithm.Ref) {
 	}
 }
 
-// Renew holds n units for longer. It returns by what they are found then: a limit whose
-// hold has ended keeps its Ref, and one whose slots are lost has the zero Ref.
+// Renew holds n units for longer, and returns the new handles. A limit whose hold has
+// ended keeps its handle, and one whose slots are lost has the zero Ref.
 func (m *Store) Renew(l *Limits, k string, n int64, refs []algorithm.Ref) []algorithm.Ref {
 	renewed := slices.Clone(refs)
 	s, e, _, now := m.open(l, k)
@@ -161,8 +161,8 @@ func (m *Store) Renew(l *Limits, k string, n int64, refs []algorithm.Ref) []algo
 	return renewed
 }
 
-// Refund takes back n units that were charged to k; ids are the ChargeIDs, one
-// for each limit.
+// Refund takes back n units that were charged to k. ids are the handles, one for each
+// limit.
 func (m *Store) Refund(l *Limits, k string, n int64, ids []algorithm.Ref) {
 	s, e, _, now := m.open(l, k)
 	defer s.Unlock()
