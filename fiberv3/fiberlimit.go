@@ -29,9 +29,9 @@ const adapter = guard.Adapter[fiber.Ctx, fiber.Handler]("fiberlimit")
 // those headers of a chunked request that its header block had. They see none that the
 // application added before the middleware.
 //
-// With guard.CountIf an error that the handler returns is rendered at once by the
-// application's ErrorHandler, as Fiber's own logger does: only that gives the final
-// status. Middleware further out then sees no error.
+// With [guard.CountIf], [guard.CostAfter] or [core.InFlight] an error that the handler
+// returns is rendered at once by the application's ErrorHandler, as Fiber's own logger
+// does: only that gives the final status. Middleware further out then sees no error.
 //
 // Requests that hold slots of [core.InFlight] have a c.Context() that is canceled,
 // with the cause [core.ErrSlotLost], if the slots are lost. c itself, which is a
