@@ -63,8 +63,8 @@ func serveAndFinish(g *guard.Guard, v guard.Verdict, next echo.HandlerFunc, c ec
 	return err
 }
 
-// A hijackable response notes that a handler has taken over the connection, of which
-// the status that Echo keeps says nothing.
+// A hijackable response notes that a handler has taken over the connection. The status
+// that Echo keeps does not show that.
 type hijackable struct {
 	http.ResponseWriter
 

@@ -13,8 +13,8 @@ import (
 // so that both are one allocation.
 type request struct {
 	c    *echo.Context
-	seen *guard.Seen // that of a middleware further out, or own
-	own  guard.Seen
+	seen *guard.Seen // of all middlewares of the request
+	made guard.Seen  // what seen points to in the outermost one
 }
 
 func (q *request) Context() context.Context          { return q.c.Request().Context() }
@@ -58,7 +58,7 @@ func seenIn(c *echo.Context) *guard.Seen {
 func newRequest(c *echo.Context) *request {
 	q := &request{c: c, seen: seenIn(c)}
 	if q.seen == nil {
-		q.seen = &q.own
+		q.seen = &q.made
 		c.Set(seenKey, q.seen)
 	}
 	return q

@@ -68,9 +68,9 @@ func drainedInOneSecond(count, period int64) int64 {
 // time until the full capacity is available again. A charge adds the time of its
 // units to the debt, which shrinks as time passes.
 //
-// An Observation is the debt, which is above the capacity if more was charged than
-// fits: A whole microseconds and B parts of 1/q. A State is
-// the instant at which the debt ends: A whole microseconds and B parts of 1/q.
+//	Observation  the debt: A whole microseconds and B parts of 1/q. It is above the
+//	             capacity if more was charged than fits
+//	State        the instant at which the debt ends: A and B likewise
 type bucket struct {
 	capacity int64
 	unit     ratio  // the time of one unit
@@ -178,8 +178,8 @@ func (b *bucket) DeniedFor(o Observation, n, _ int64) int64 {
 	return b.Outcome(o, n, false, false).RetryAfter
 }
 
-// Adopt restates the debt at the present rate, up to the capacity. Units that cannot be
-// told in parts of 1/q are rounded up.
+// Adopt converts the debt to the present rate, up to the capacity. It is rounded up to
+// parts of 1/q.
 func (b *bucket) Adopt(s *State, before Evaluator, now int64) bool {
 	old, ok := before.(*bucket)
 	if !ok {

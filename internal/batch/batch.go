@@ -40,7 +40,7 @@ const (
 	maxWaiting = 1 << 16
 )
 
-// A Bound is how large batches and their number may be.
+// A Bound limits the size of batches, and their number.
 type Bound struct {
 	InFlight int   // calls and batches that are in flight before others wait
 	Calls    int   // of one batch
@@ -79,24 +79,24 @@ func New[T any](most Bound, weigh func(T) int64, run RunFunc[T], left func(call 
 	return &Batcher[T]{most: most, weigh: weigh, run: run, left: left}
 }
 
-// A Place is that of a call in a batch.
+// A Place is where a call waits: its batch, and which member of that it is.
 type Place[T any] struct {
 	batcher *Batcher[T]
 	batch   *batch[T]
 	index   int
 }
 
-// A Way is how a call goes.
+// A Way is how a call is sent.
 type Way uint8
 
-// The ways.
+// The ways to send a call.
 const (
 	Batched Way = iota // in a batch: the caller waits at its Place
 	Alone              // at once: the caller makes the call, and calls Release
 	Full               // not at all: too many calls wait already
 )
 
-// Acquire returns how a call goes.
+// Acquire returns how a call is sent, and its Place if that is in a batch.
 func (b *Batcher[T]) Acquire(ctx context.Context, call T) (Place[T], Way) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
