@@ -4,11 +4,10 @@
 //
 //	algorithm.go   Kind, Limit, Evaluator, Observation, Outcome: what all algorithms have in common
 //	registry.go    the list of all algorithms; one that is not in it does not exist
-//	bucket.go      token bucket, GCRA and leaky bucket, with lua/bucket.lua
+//	bucket.go      token bucket, GCRA and leaky bucket, in exact fractions of a microsecond; with lua/bucket.lua
 //	fixed_window.go, sliding_window_counter.go, sliding_window_log.go, with their lua/
 //	hold.go        units that are admitted and not charged yet, with lua/hold.lua
 //	in_flight.go   slots, with lua/in_flight.lua
-//	ratio.go       exact fractions of a microsecond
 //	script.go      puts scripts together from the files in lua/, and reads their replies
 //
 // A decision has two steps. First each limit is evaluated, without changing it: does
