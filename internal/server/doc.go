@@ -9,7 +9,7 @@
 //	part.go       decisions that share a round trip: one script on a server, and on each node of a Cluster
 //	sharding.go   finds out whether one script may have the keys of several decisions; the batches of a server
 //	exchange.go   a decision that settles one lease and takes another
-//	renew.go      holds that are renewed, and leases that are settled, many in one script
+//	background.go calls that nobody waits for, many in one script: renewals, leases that are settled
 //	servers.go    Servers: what all limiters over one client know of its servers
 //	health.go     Server: whether one of them is asked, and the probes while it is not
 //	support.go    tells servers that cannot run the scripts apart from those that do not answer
