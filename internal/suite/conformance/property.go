@@ -305,7 +305,7 @@ func (tr *trial) lose(t *testing.T) {
 		}
 		tr.notef("%s is lost", key)
 		tr.store.Redis.Del(t.Context(), key)
-		tr.model.Lose(i, true, true)
+		tr.model.Lose(i)
 		tr.judges = nil
 	}
 	tr.forgetNow()

@@ -213,7 +213,12 @@ func (m *Model) take(o Outcome) *receipt {
 func (m *Model) Reset(now int64) {
 	m.expire(now, m.limits)
 	for i := range m.states {
-		m.Lose(i, true, m.states[i].total() == 0)
+		if s := &m.states[i]; s.total() > 0 {
+			s.store = newStore(m.limits[i])
+			s.resets++
+		} else {
+			m.Lose(i)
+		}
 	}
 }
 
@@ -229,16 +234,10 @@ func (m *Model) Whole(i int, now int64) bool {
 // Held returns how many units are held of limit i, and not charged yet.
 func (m *Model) Held(i int) int64 { return m.states[i].total() }
 
-// Lose is an eviction: limit i loses what is charged to it, what is held, or both.
-func (m *Model) Lose(i int, charged, held bool) {
+// Lose is an eviction: limit i loses what is charged to it and what is held.
+func (m *Model) Lose(i int) {
 	s := &m.states[i]
-	if charged {
-		s.store = newStore(m.limits[i])
-		s.resets++
-	}
-	if held {
-		s.holds = holds{id: s.id + 1}
-	}
+	*s = state{store: newStore(m.limits[i]), holds: holds{id: s.id + 1}, resets: s.resets + 1}
 }
 
 // Clock returns the instant at which limit i would decide when the server's clock says
