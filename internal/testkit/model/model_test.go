@@ -10,7 +10,7 @@ import (
 )
 
 // show writes every field of a verdict, so that an expectation states all of them.
-// The zero fields are left out; "left" is Remaining/Limit, "until" is Expires.
+// The zero fields are left out; "left" is Remaining/Limit.
 func show(v model.Verdict) string {
 	var b strings.Builder
 	switch {
@@ -31,9 +31,6 @@ func show(v model.Verdict) string {
 		if f.r.Sign() != 0 {
 			fmt.Fprintf(&b, " %s=%s", f.name, f.r.RatString())
 		}
-	}
-	if v.Expires != nil {
-		b.WriteString(" until=" + v.Expires.RatString())
 	}
 	return b.String()
 }
@@ -110,53 +107,53 @@ func TestFixedWindow(t *testing.T) {
 	k := newKey(t, fixed(3, 100))
 	k.take(1000, 4, "never t=1000 left=3/3")
 	k.take(1005, 0, "ok t=1005 left=3/3")
-	a := k.take(1010, 2, "ok t=1010 left=1/3 reset=100 until=1110") // opens the window
-	k.take(1050, 2, "no t=1050 left=1/3 retry=60 reset=60 until=1110")
-	k.take(950, 1, "ok t=1010 left=0/3 reset=100 until=1110") // the clock is held
+	a := k.take(1010, 2, "ok t=1010 left=1/3 reset=100") // opens the window
+	k.take(1050, 2, "no t=1050 left=1/3 retry=60 reset=60")
+	k.take(950, 1, "ok t=1010 left=0/3 reset=100") // the clock is held
 	k.Refund(1060, a)
-	k.peek(1060, "ok t=1060 left=2/3 reset=50 until=1110") // the window stays where it is
-	k.peek(1110, "ok t=1110 left=3/3 until=1110")          // the end instant is outside
-	k.take(1110, 3, "ok t=1110 left=0/3 reset=100 until=1210")
+	k.peek(1060, "ok t=1060 left=2/3 reset=50") // the window stays where it is
+	k.peek(1110, "ok t=1110 left=3/3")          // the end instant is outside
+	k.take(1110, 3, "ok t=1110 left=0/3 reset=100")
 	k.Change(fixed(5, 30)) // the open end stays, the units stay, the count is new
-	k.take(1150, 1, "ok t=1150 left=1/5 reset=60 until=1210")
+	k.take(1150, 1, "ok t=1150 left=1/5 reset=60")
 
 	aligned := fixed(3, 100)
 	aligned.Aligned = true
 	k = newKey(t, aligned)
-	k.take(1090, 2, "ok t=1090 left=1/3 reset=10 until=1100")
-	k.take(1100, 3, "ok t=1100 left=0/3 reset=100 until=1200")
-	k.take(1050, 1, "no t=1100 left=0/3 retry=100 reset=100 until=1200")
-	k.peek(1200, "ok t=1200 left=3/3 until=1200")
+	k.take(1090, 2, "ok t=1090 left=1/3 reset=10")
+	k.take(1100, 3, "ok t=1100 left=0/3 reset=100")
+	k.take(1050, 1, "no t=1100 left=0/3 retry=100 reset=100")
+	k.peek(1200, "ok t=1200 left=3/3")
 }
 
 func TestSlidingWindowLog(t *testing.T) {
 	k := newKey(t, log(5, 100))
-	a := k.take(1000, 2, "ok t=1000 left=3/5 reset=100 until=1100")
-	k.take(1030, 1, "ok t=1030 left=2/5 reset=100 until=1130")
-	k.take(1060, 2, "ok t=1060 left=0/5 reset=100 until=1160")
-	k.take(1070, 2, "no t=1070 left=0/5 retry=30 reset=90 until=1160") // the two of 1000
-	k.take(1070, 3, "no t=1070 left=0/5 retry=60 reset=90 until=1160") // and the one of 1030
-	k.take(1070, 6, "never t=1070 left=0/5 reset=90 until=1160")
-	k.take(900, 1, "no t=1060 left=0/5 retry=40 reset=100 until=1160") // the clock is held
-	k.peek(1100, "ok t=1100 left=2/5 reset=60 until=1160")             // (t-T, t] excludes 1000
+	a := k.take(1000, 2, "ok t=1000 left=3/5 reset=100")
+	k.take(1030, 1, "ok t=1030 left=2/5 reset=100")
+	k.take(1060, 2, "ok t=1060 left=0/5 reset=100")
+	k.take(1070, 2, "no t=1070 left=0/5 retry=30 reset=90") // the two of 1000
+	k.take(1070, 3, "no t=1070 left=0/5 retry=60 reset=90") // and the one of 1030
+	k.take(1070, 6, "never t=1070 left=0/5 reset=90")
+	k.take(900, 1, "no t=1060 left=0/5 retry=40 reset=100") // the clock is held
+	k.peek(1100, "ok t=1100 left=2/5 reset=60")             // (t-T, t] excludes 1000
 	k.Refund(1070, a)
-	k.peek(1070, "ok t=1070 left=2/5 reset=90 until=1160")
-	k.peek(1160, "ok t=1160 left=5/5 until=1160")
+	k.peek(1070, "ok t=1070 left=2/5 reset=90")
+	k.peek(1160, "ok t=1160 left=5/5")
 }
 
 func TestSlidingWindowCounter(t *testing.T) {
 	k := newKey(t, counter(10, 100))
-	k.take(1090, 8, "ok t=1090 left=2/10 reset=110 until=1200")
+	k.take(1090, 8, "ok t=1090 left=2/10 reset=110")
 	// 3 fit when 8*(1-e/100) <= 7 in the next window, e >= 12.5.
-	k.take(1090, 3, "no t=1090 left=2/10 retry=23 reset=110 until=1200")
-	a := k.take(1113, 3, "ok t=1113 left=0/10 reset=187 until=1300")  // 6.96 + 3
-	k.peek(1050, "no t=1100 left=0/10 retry=25 reset=200 until=1300") // not before the window: 8 + 3
-	k.take(1125, 1, "ok t=1125 left=0/10 reset=175 until=1300")       // 6 + 4
-	k.take(1126, 7, "no t=1126 left=0/10 retry=99 reset=174 until=1300")
-	k.peek(1199, "ok t=1199 left=5/10 reset=101 until=1300") // 10 - 0.08 - 4
+	k.take(1090, 3, "no t=1090 left=2/10 retry=23 reset=110")
+	a := k.take(1113, 3, "ok t=1113 left=0/10 reset=187")  // 6.96 + 3
+	k.peek(1050, "no t=1100 left=0/10 retry=25 reset=200") // not before the window: 8 + 3
+	k.take(1125, 1, "ok t=1125 left=0/10 reset=175")       // 6 + 4
+	k.take(1126, 7, "no t=1126 left=0/10 retry=99 reset=174")
+	k.peek(1199, "ok t=1199 left=5/10 reset=101") // 10 - 0.08 - 4
 	k.Refund(1199, a)
-	k.peek(1199, "ok t=1199 left=8/10 reset=101 until=1300")
-	k.peek(1300, "ok t=1300 left=10/10 until=1300")
+	k.peek(1199, "ok t=1199 left=8/10 reset=101")
+	k.peek(1300, "ok t=1300 left=10/10")
 }
 
 func TestBuckets(t *testing.T) {
@@ -170,25 +167,25 @@ func TestBuckets(t *testing.T) {
 			}
 			k := newKey(t, bucketOf(a, 3, 10, 4)) // a unit every 10/3 µs
 			k.take(1000, 5, "never t=1000 left=4/4")
-			k.take(1000, 3, "ok t=1000 left=1/4 reset=10 until=1010")
-			k.take(1002, 2, "no t=1002 left=1/4 retry=4/3 reset=8 until=1010") // used 3 - 0.6 = 2.4
-			k.peek(1004, "ok t=1004 left=2/4 reset=6"+delay("6")+" until=1010")
-			last := k.take(1004, 2, "ok t=1004 left=0/4 reset=38/3"+delay("6")+" until=3050/3") // 1.8 + 2
-			k.peek(1005, "no t=1005 left=0/4 retry=5/3 reset=35/3 until=3050/3")
-			k.peek(1000, "no t=1000 left=0/4 retry=20/3 reset=50/3 until=3050/3") // a step back
+			k.take(1000, 3, "ok t=1000 left=1/4 reset=10")
+			k.take(1002, 2, "no t=1002 left=1/4 retry=4/3 reset=8") // used 3 - 0.6 = 2.4
+			k.peek(1004, "ok t=1004 left=2/4 reset=6"+delay("6")+"")
+			last := k.take(1004, 2, "ok t=1004 left=0/4 reset=38/3"+delay("6")+"") // 1.8 + 2
+			k.peek(1005, "no t=1005 left=0/4 retry=5/3 reset=35/3")
+			k.peek(1000, "no t=1000 left=0/4 retry=20/3 reset=50/3") // a step back
 			k.Refund(1005, last)
-			k.peek(1005, "ok t=1005 left=2/4 reset=5"+delay("5")+" until=1010")
-			k.peek(1010, "ok t=1010 left=4/4 until=1010")
+			k.peek(1005, "ok t=1005 left=2/4 reset=5"+delay("5")+"")
+			k.peek(1010, "ok t=1010 left=4/4")
 
 			k = newKey(t, bucketOf(a, 1, 10, 4))
-			first := k.take(1000, 1, "ok t=1000 left=3/4 reset=10 until=1010")
-			k.take(1000, 3, "ok t=1000 left=0/4 reset=40"+delay("10")+" until=1040")
+			first := k.take(1000, 1, "ok t=1000 left=3/4 reset=10")
+			k.take(1000, 3, "ok t=1000 left=0/4 reset=40"+delay("10")+"")
 			k.Refund(1005, first) // three were charged on top of it
-			k.peek(1005, "no t=1005 left=0/4 retry=5 reset=35 until=1040")
+			k.peek(1005, "no t=1005 left=0/4 retry=5 reset=35")
 			k.Change(bucketOf(a, 1, 100, 4)) // what is used drains at the old rate
-			k.peek(1010, "ok t=1010 left=1/4 reset=300"+delay("300")+" until=1040")
+			k.peek(1010, "ok t=1010 left=1/4 reset=300"+delay("300")+"")
 			k.Change(bucketOf(a, 1, 100, 2)) // and is at most the capacity
-			k.peek(1010, "no t=1010 left=0/2 retry=100 reset=200 until=1040")
+			k.peek(1010, "no t=1010 left=0/2 retry=100 reset=200")
 		})
 	}
 }
@@ -217,38 +214,38 @@ func TestHolds(t *testing.T) {
 	a := k.reserve(1000, 3, "ok t=1000 left=1/4 reset=30") // nothing is charged
 	k.peek(1030, "ok t=1030 left=1/4 reset=30")            // and nothing drains
 	k.reserve(1030, 2, "no t=1030 left=1/4 retry=10 reset=30")
-	k.take(1030, 1, "ok t=1030 left=0/4 reset=40 until=1040")
+	k.take(1030, 1, "ok t=1030 left=0/4 reset=40")
 	k.Settle(1035, a, 2) // 0.5 + 2
 	k.Settle(1035, a, 2)
 	k.Refund(1035, a)
-	k.peek(1035, "ok t=1035 left=1/4 reset=25 until=1060")
-	k.Settle(1060, k.reserve(1060, 1, "ok t=1060 left=3/4 reset=10 until=1060"), 7) // a debt
-	k.take(1099, 1, "no t=1099 left=0/4 retry=1 reset=31 until=1130")
+	k.peek(1035, "ok t=1035 left=1/4 reset=25")
+	k.Settle(1060, k.reserve(1060, 1, "ok t=1060 left=3/4 reset=10"), 7) // a debt
+	k.take(1099, 1, "no t=1099 left=0/4 retry=1 reset=31")
 
 	k = newKey(t, held(bucketOf(model.TokenBucket, 1, 10, 4)))
 	a = k.reserve(1000, 1, "ok t=1000 left=3/4 reset=10")
 	b := k.reserve(1001, 2, "ok t=1001 left=1/4 reset=30")
-	k.peek(1060, "ok t=1060 left=1/4 reset=30 until=1070")
-	k.peek(1075, "ok t=1075 left=2/4 reset=15 until=1090") // charged at 1070, when the first was gone
+	k.peek(1060, "ok t=1060 left=1/4 reset=30")
+	k.peek(1075, "ok t=1075 left=2/4 reset=15") // charged at 1070, when the first was gone
 	k.Settle(1075, a, 1)
 	k.Settle(1075, b, 0)
-	k.peek(1075, "ok t=1075 left=2/4 reset=15 until=1090")
+	k.peek(1075, "ok t=1075 left=2/4 reset=15")
 
 	k = newKey(t, held(fixed(4, 100)))
-	old := k.take(1000, 2, "ok t=1000 left=2/4 reset=100 until=1100")
-	a = k.reserve(1000, 1, "ok t=1000 left=1/4 reset=100 until=1100")
+	old := k.take(1000, 2, "ok t=1000 left=2/4 reset=100")
+	a = k.reserve(1000, 1, "ok t=1000 left=1/4 reset=100")
 	k.Reset(1010) // keeps what is held
 	k.peek(1010, "ok t=1010 left=3/4 reset=100")
 	k.Refund(1010, old)  // forgotten
 	k.Settle(1200, a, 3) // one was charged at 1060, to a window that is over
-	k.peek(1200, "ok t=1200 left=2/4 reset=100 until=1300")
+	k.peek(1200, "ok t=1200 left=2/4 reset=100")
 
 	// At the newest instant stored, where the clock had stepped back.
 	k = newKey(t, held(log(4, 100)))
-	k.take(1100, 1, "ok t=1100 left=3/4 reset=100 until=1200")
-	k.reserve(1000, 2, "ok t=1100 left=1/4 reset=100 until=1200")
-	k.peek(1199, "ok t=1199 left=1/4 reset=1 until=1200")
-	k.peek(1200, "ok t=1200 left=4/4 until=1200")
+	k.take(1100, 1, "ok t=1100 left=3/4 reset=100")
+	k.reserve(1000, 2, "ok t=1100 left=1/4 reset=100")
+	k.peek(1199, "ok t=1199 left=1/4 reset=1")
+	k.peek(1200, "ok t=1200 left=4/4")
 
 	// What is lost is charged in full, and what others hold since is not taken for it.
 	k = newKey(t, held(log(4, 100)))
@@ -256,38 +253,38 @@ func TestHolds(t *testing.T) {
 	k.Lose(0)
 	k.reserve(1000, 2, "ok t=1000 left=2/4 reset=100")
 	k.Settle(1010, a, 1)
-	k.peek(1010, "ok t=1010 left=1/4 reset=100 until=1110")
+	k.peek(1010, "ok t=1010 left=1/4 reset=100")
 
 	// Places in a queue are charged, and taken back by a cost of nothing.
 	k = newKey(t, held(bucketOf(model.LeakyBucket, 1, 10, 4)))
-	k.Settle(1000, k.reserve(1000, 1, "ok t=1000 left=3/4 reset=10 until=1010"), 3)
-	b = k.reserve(1000, 2, "ok t=1000 left=1/4 reset=30 delay=10 until=1030")
+	k.Settle(1000, k.reserve(1000, 1, "ok t=1000 left=3/4 reset=10"), 3)
+	b = k.reserve(1000, 2, "ok t=1000 left=1/4 reset=30 delay=10")
 	k.Settle(1000, b, 0)
-	k.peek(1000, "ok t=1000 left=3/4 reset=10 delay=10 until=1010")
+	k.peek(1000, "ok t=1000 left=3/4 reset=10 delay=10")
 }
 
 func TestSeveralLimitsChargeTogether(t *testing.T) {
 	k := newKey(t,
 		model.Limit{Algorithm: model.LeakyBucket, Count: 1, Period: 10, Burst: 3},
 		model.Limit{Algorithm: model.FixedWindow, Count: 2, Period: 100})
-	k.take(1000, 1, "ok t=1000 left=2/3 reset=10 until=1010", "ok t=1000 left=1/2 reset=100 until=1100")
-	last := k.take(1000, 1, "ok t=1000 left=1/3 reset=20 delay=10 until=1020", "ok t=1000 left=0/2 reset=100 until=1100")
+	k.take(1000, 1, "ok t=1000 left=2/3 reset=10", "ok t=1000 left=1/2 reset=100")
+	last := k.take(1000, 1, "ok t=1000 left=1/3 reset=20 delay=10", "ok t=1000 left=0/2 reset=100")
 	// The window denies: the Verdict of the bucket is that it admits, but it is not
 	// charged, and there is no Delay.
 	for range 2 {
-		k.take(1000, 1, "ok t=1000 left=1/3 reset=20 until=1020", "no t=1000 left=0/2 retry=100 reset=100 until=1100")
+		k.take(1000, 1, "ok t=1000 left=1/3 reset=20", "no t=1000 left=0/2 retry=100 reset=100")
 	}
 	// Above one capacity and not the other.
-	k.take(1000, 3, "no t=1000 left=1/3 retry=20 reset=20 until=1020", "never t=1000 left=0/2 reset=100 until=1100")
-	k.take(1000, 4, "never t=1000 left=1/3 reset=20 until=1020", "never t=1000 left=0/2 reset=100 until=1100")
+	k.take(1000, 3, "no t=1000 left=1/3 retry=20 reset=20", "never t=1000 left=0/2 reset=100")
+	k.take(1000, 4, "never t=1000 left=1/3 reset=20", "never t=1000 left=0/2 reset=100")
 
 	denied := k.Decide(1000, 1)
 	k.Refund(1000, denied)
-	k.peek(1000, "ok t=1000 left=1/3 reset=20 until=1020", "no t=1000 left=0/2 retry=100 reset=100 until=1100")
+	k.peek(1000, "ok t=1000 left=1/3 reset=20", "no t=1000 left=0/2 retry=100 reset=100")
 
 	// All limits get their units back, once, whichever copy is used.
 	again := last
 	k.Refund(1000, last)
 	k.Refund(1000, again)
-	k.peek(1000, "ok t=1000 left=2/3 reset=10 delay=10 until=1010", "ok t=1000 left=1/2 reset=100 until=1100")
+	k.peek(1000, "ok t=1000 left=2/3 reset=10 delay=10", "ok t=1000 left=1/2 reset=100")
 }
