@@ -14,7 +14,8 @@ import (
 func TestRedisClock(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	ctx := t.Context()
-	lim := core.MustNew(client, "flush", core.FixedWindow(core.PerHour(1000)), core.FailClosed(), core.Timeout(time.Minute))
+	patient := core.Options(core.FailClosed(), core.Timeout(time.Minute))
+	lim := core.MustNew(client, "flush", core.FixedWindow(core.PerHour(1000)), patient)
 	for i := range int64(50) {
 		if i%3 == 0 {
 			client.ScriptFlush(ctx)
@@ -23,7 +24,7 @@ func TestRedisClock(t *testing.T) {
 			t.Fatalf("call %d: %+v, %v", i+1, res, err)
 		}
 	}
-	lim = core.MustNew(client, "expires", core.FixedWindow(core.Per(1, 50*time.Millisecond)), core.TokenBucket(core.Per(1, 50*time.Millisecond)), core.FailClosed(), core.Timeout(time.Minute))
+	lim = core.MustNew(client, "expires", core.FixedWindow(core.Per(1, 50*time.Millisecond)), core.TokenBucket(core.Per(1, 50*time.Millisecond)), patient)
 	before := client.DBSize(ctx).Val()
 	if res, err := lim.Allow(ctx, "k"); err != nil || !res.Allowed {
 		t.Fatal(res, err)
