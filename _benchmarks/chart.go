@@ -49,7 +49,7 @@ type tick struct{ X, Class string }
 
 // charted are the contenders that the chart shows, under the names of docs/performance.md:
 // those that one chooses between, and not every variant.
-var charted = map[string]string{ //nolint:gochecknoglobals // a table
+var charted = map[string]string{
 	incr:                     incr,
 	"TokenBucket, coalesced": "TokenBucket",
 	"ulule/limiter":          "ulule/limiter",

@@ -89,9 +89,7 @@ func (l *Limiter) decideUnobserved(ctx context.Context, c call, to target) error
 	}
 	switch {
 	case l.memory != nil:
-		if l.driven {
-			l.renewer.Look()
-		}
+		l.catchUp()
 		l.decideInMemory(l.memory, c, to)
 		return nil
 	case l.leases != nil && c.op != algorithm.OpEvaluate:
@@ -100,6 +98,13 @@ func (l *Limiter) decideUnobserved(ctx context.Context, c call, to target) error
 		return nil
 	}
 	return l.ask(ctx, c, to, l.denials.Before(time.Time{}), nil)
+}
+
+// catchUp renews what the option Clock has made due since the last call.
+func (l *Limiter) catchUp() {
+	if l.driven {
+		l.renewer.Look()
+	}
 }
 
 // repeatDenial reports whether a denial of c is remembered.

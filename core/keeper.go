@@ -33,11 +33,14 @@ func (k redisKeeper) Reset(ctx context.Context, by *limits.Set, key string) erro
 }
 
 func (k redisKeeper) Renew(all []*hold.Renewal) {
-	renewals := make([]*server.Renewal, len(all))
+	calls := make([]server.Background, len(all))
 	for i, r := range all {
-		renewals[i] = &server.Renewal{Limits: r.Set.Server, Key: r.Key, N: r.N, Begin: r.Begin, End: r.End}
+		calls[i] = server.Background{Limits: r.Set.Server, Key: r.Key, End: r.End, Begin: func() (algorithm.HoldCall, bool) {
+			handles := r.Begin()
+			return algorithm.HoldCall{Op: algorithm.OpRenew, N: r.N, Handles: handles}, handles != nil
+		}}
 	}
-	k.store.RenewAll(context.Background(), renewals)
+	k.store.RunAll(context.Background(), calls)
 }
 
 type memoryKeeper struct{ store *memory.Store }

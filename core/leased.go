@@ -139,18 +139,19 @@ func (f *family) leaseEvents() lease.Events {
 
 // settleLeases settles leases that were closed, within the Timeout.
 func (f *family) settleLeases(all []*lease.Closed) {
-	byStore := make(map[*server.Store][]*server.Settlement)
+	byStore := make(map[*server.Store][]server.Background)
 	for _, c := range all {
 		store := f.storeOf(c.Limits)
-		byStore[store] = append(byStore[store], &server.Settlement{
-			Limits: c.Limits.Server, Key: c.Key, Held: c.Held, Spent: c.Spent, Handles: c.Handles,
+		call := algorithm.HoldCall{Op: algorithm.OpSettle, N: c.Held, M: c.Spent, Handles: c.Handles}
+		byStore[store] = append(byStore[store], server.Background{
+			Limits: c.Limits.Server, Key: c.Key, Begin: func() (algorithm.HoldCall, bool) { return call, true },
 		})
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
 	defer cancel()
 	var stores sync.WaitGroup
-	for store, settlements := range byStore {
-		stores.Go(func() { store.SettleAll(ctx, settlements) })
+	for store, calls := range byStore {
+		stores.Go(func() { store.RunAll(ctx, calls) })
 	}
 	stores.Wait()
 }

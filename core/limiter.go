@@ -42,10 +42,10 @@ type Client interface {
 // nothing. A Limiter is safe for concurrent use.
 type Limiter struct {
 	*family
-	asked []Limit     // as given
-	by    *limits.Set // the same, ready to decide
-	store *server.Store
-	keeper
+	asked  []Limit       // as given
+	by     *limits.Set   // the same, ready to decide
+	store  *server.Store // of New, or nil
+	keeper keeper
 }
 
 // A family is what a Limiter shares with those that With derives from it.
@@ -186,6 +186,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err := (call{key: key}).check(ctx); err != nil {
 		return err
 	}
+	l.catchUp()
 	defer l.denials.Forget(key, l.by)
 	l.leases.Drop(key)
 	if l.fallback != nil {

@@ -118,6 +118,7 @@ func (r *Reservation) Settle(ctx context.Context, actual int64) error {
 		return fmt.Errorf("%w: it is %d, and after Acquire allowed are 0 and %d", ErrInvalidCost, actual, r.hold.N)
 	}
 	l := r.limiter
+	l.catchUp()
 	defer l.denials.Forget(r.hold.Key, r.hold.Set)
 	if r.hold.HasSlots() {
 		defer l.queues.free(r.hold.Key)

@@ -62,8 +62,8 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, 
 	return err
 }
 
-// A hijackable response notes that a handler has taken over the connection, of which
-// the status that Echo keeps says nothing.
+// A hijackable response notes that a handler has taken over the connection. The status
+// that Echo keeps does not show that.
 type hijackable struct {
 	http.ResponseWriter
 

@@ -13,8 +13,8 @@ import (
 // so that both are one allocation.
 type request struct {
 	c     *echo.Context
-	state *adapter.RequestState // that of a middleware further out, or own
-	own   adapter.RequestState
+	state *adapter.RequestState // of all middlewares of the request
+	made  adapter.RequestState  // what state points to in the outermost one
 }
 
 func (q *request) Context() context.Context          { return q.c.Request().Context() }
@@ -58,7 +58,7 @@ func stateIn(c *echo.Context) *adapter.RequestState {
 func newRequest(c *echo.Context) *request {
 	q := &request{c: c, state: stateIn(c)}
 	if q.state == nil {
-		q.state = &q.own
+		q.state = &q.made
 		c.Set(stateKey, q.state)
 	}
 	return q

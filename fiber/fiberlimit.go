@@ -26,13 +26,13 @@ const framework = adapter.Adapter[*fiber.Ctx, fiber.Handler]("fiberlimit")
 // disconnects: the request waits nevertheless, and its handler runs. If the context of
 // c.SetUserContext ends, the wait ends.
 //
-// fasthttp appends the trailer of a chunked body to the headers. Key functions therefore
-// see no header of a chunked request that its header block did not have, and so none that
-// the application added before the middleware.
+// fasthttp appends the trailer of a chunked body to the headers. So key functions see only
+// those headers of a chunked request that its header block had. They see none that the
+// application added before the middleware.
 //
-// With guard.CountIf an error that the handler returns is rendered by the
-// application's ErrorHandler at once, as Fiber's own logger does, because only
-// that gives the final status; middleware further out sees no error then.
+// With [guard.CountIf], [guard.CostAfter] or [core.InFlight] an error that the handler
+// returns is rendered at once by the application's ErrorHandler, as Fiber's own logger
+// does: only that gives the final status. Middleware further out then sees no error.
 //
 // Requests that hold slots of [core.InFlight] have a c.UserContext() that is canceled,
 // with the cause [core.ErrSlotLost], if the slots are lost. fasthttp's own context,
@@ -91,11 +91,12 @@ func Result(c *fiber.Ctx) (core.Result, bool) {
 // [guard.CostAfter] charge n units when its response ends, and others ignore it. Of
 // several calls the last one counts. A negative n is a mistake: it is logged, and
 // what was reserved is charged.
+//
 // c must be valid: where the handler has returned, use [CostSetter].
 func SetCost(c *fiber.Ctx, n int64) { stateIn(c).SetCost(n) }
 
-// CostSetter returns [SetCost] for the request of c, for what runs when the handler has
-// returned and c is no longer valid: the writer of a streamed body, or what talks over a
-// hijacked connection. If the client leaves before it is called, what was reserved is
-// charged; so call it while the cost grows.
+// CostSetter returns [SetCost] for the request of c. It can be called when the handler has
+// returned and c is no longer valid: by the writer of a streamed body, or by what talks
+// over a hijacked connection. If the client leaves before it is called, what was reserved
+// is charged; so call it while the cost grows.
 func CostSetter(c *fiber.Ctx) func(n int64) { return stateIn(c).SetCost }

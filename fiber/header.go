@@ -8,9 +8,9 @@ import (
 )
 
 // lines returns all lines of the header called name. fasthttp appends the trailer of a
-// chunked body to the headers, where it would be the last entry of X-Forwarded-For: of a
-// chunked request only as many lines count as its header block has. Lines that the
-// application itself added to such a request do not count either, as they look the same.
+// chunked body to the headers, where a client could so add the last entry of X-Forwarded-For.
+// So a chunked request has only as many lines as its header block has. Lines
+// that the application added to it look like a trailer, and do not count either.
 //
 // The lines are valid until a header is read again.
 func (q request) lines(name string) (lines [][]byte, chunked bool) {

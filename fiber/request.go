@@ -85,7 +85,7 @@ func (q request) Route() string {
 
 // useField is the index of the field that is true for a route registered by Use, or
 // nil in a Fiber that has no such field.
-var useField = func() []int { //nolint:gochecknoglobals // read-only, and found once
+var useField = func() []int {
 	field, ok := reflect.TypeFor[fiber.Route]().FieldByName("use")
 	if !ok || field.Type.Kind() != reflect.Bool {
 		return nil

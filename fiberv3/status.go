@@ -14,8 +14,8 @@ import (
 // rendered at once, because only the application's ErrorHandler knows its status. A
 // panic is 500: that is what recovering middleware further out answers.
 //
-// After Fiber's Timeout the handler goes on, and with Fiber's SSE it begins: both use c
-// meanwhile, which is abandoned then, and must not be changed.
+// After Fiber's Timeout the handler goes on, and with Fiber's SSE it begins. Both still
+// use c, which is abandoned then and must not be changed.
 func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c fiber.Ctx) error {
 	status, ctx, timedOut := fiber.StatusInternalServerError, c.Context(), false
 	end := &responseEnd{}

@@ -14,9 +14,9 @@ import (
 )
 
 // serveAndFinish runs the handlers and gives g the final status. A panic is 500: that
-// is what recovering middleware further out answers. If the handlers wrote nothing
-// and left an error in c.Errors, middleware further out may answer it, and the status
-// of that answer is the final one.
+// is what recovering middleware further out answers. If the handlers wrote nothing and
+// left an error in c.Errors, middleware further out may answer it: then the status of
+// that answer counts.
 func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c *gin.Context) {
 	ctx := c.Request.Context()
 	writer := &hijackable{ResponseWriter: c.Writer}
@@ -51,8 +51,8 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c *gin.Context) {
 	panicked = false
 }
 
-// A hijackable response notes that a handler has taken over the connection, of which
-// the status that Gin keeps says nothing.
+// A hijackable response notes that a handler has taken over the connection. The status
+// that Gin keeps does not show that.
 type hijackable struct {
 	gin.ResponseWriter
 

@@ -28,8 +28,8 @@ func Join(fs ...Func) Func {
 	}
 }
 
-// ForJoin returns the key under which [Join] counts requests whose keys are these, in
-// the order of Join's Funcs: for Peek and Reset elsewhere.
+// ForJoin returns the key under which [Join] counts requests with these keys, in the
+// order of Join's Funcs: for Peek and Reset without a request.
 func ForJoin(keys ...string) string {
 	if len(keys) == 0 {
 		panic("keyfunc: ForJoin(): want at least one key, such as that of ForUser")

@@ -19,10 +19,10 @@ type credential struct {
 	secret []byte
 }
 
-// Known takes a function that reports whether a credential was issued. One that was
-// not counts as missing. Without Known a client that invents a credential for every
-// request gets a full limit for every request. known is called for each request and
-// must be safe for concurrent use.
+// Known takes a function that reports whether a credential was issued. A credential that
+// was not issued counts as missing. Without Known a client that invents a credential for
+// every request gets a full limit for every request. known is called for each request
+// and must be safe for concurrent use.
 func Known(known func(string) bool) CredentialOption {
 	if known == nil {
 		panic("keyfunc: Known(nil): want a function that reports whether a credential was issued")
@@ -55,25 +55,25 @@ func APIKey(name string, o ...CredentialOption) Func {
 }
 
 // ForAPIKey returns the key under which [APIKey], with the same options, counts
-// the credential secret: for Peek and Reset elsewhere.
+// the credential secret: for Peek and Reset without a request.
 func ForAPIKey(secret string, o ...CredentialOption) string {
 	return newCredential("apikey:", o).digest(secret)
 }
 
 // ForBearer returns the key under which [Bearer], with the same options, counts the
-// token: for Peek and Reset elsewhere.
+// token: for Peek and Reset without a request.
 func ForBearer(token string, o ...CredentialOption) string {
 	return newCredential("bearer:", o).digest(token)
 }
 
 // ForCookie returns the key under which [Cookie], with the same options, counts the
-// cookie's value: for Peek and Reset elsewhere.
+// cookie's value: for Peek and Reset without a request.
 func ForCookie(value string, o ...CredentialOption) string {
 	return newCredential("cookie:", o).digest(value)
 }
 
 // ForQuery returns the key under which [Query], with the same options, counts the
-// parameter's value: for Peek and Reset elsewhere.
+// parameter's value: for Peek and Reset without a request.
 func ForQuery(value string, o ...CredentialOption) string {
 	return newCredential("query:", o).digest(value)
 }
@@ -116,7 +116,7 @@ func BasicAuth() Func {
 }
 
 // ForBasicAuth returns the key under which [BasicAuth] counts the user name: for Peek
-// and Reset elsewhere.
+// and Reset without a request.
 func ForBasicAuth(user string) string { return "basic:" + user }
 
 // authorization returns what r sends for an authentication scheme, or "".
@@ -144,7 +144,7 @@ func mustToken(f, what, name, example string) {
 	}
 }
 
-// mustHeader refuses a name of which a Request never has a header.
+// mustHeader refuses a name that no header of a Request has.
 func mustHeader(f, name, example string) {
 	mustToken(f, "header", name, example)
 	if strings.EqualFold(name, "Host") {

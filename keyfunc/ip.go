@@ -14,25 +14,21 @@ import (
 //   - [TrustedHeader]: one header that your own edge sets, such as CF-Connecting-IP
 //   - [Forwarded]: with the first two, RFC 7239 instead of X-Forwarded-For
 //
-// IPv6 addresses of one /64 network are counted together (see [IPv6Prefix]), and an
-// IPv4 address written as IPv6 (::ffff:192.0.2.1, or 64:ff9b::192.0.2.1 of NAT64) as
-// the IPv4 address. Zones are dropped. Peers without an address, such as those on a
+// IPv6 addresses of one /64 network are counted together, see [IPv6Prefix]. An IPv4
+// address written as IPv6 (::ffff:192.0.2.1, or 64:ff9b::192.0.2.1 of NAT64) is counted
+// as the IPv4 address. Zones are dropped. Peers without an address, such as those on a
 // unix socket, are all counted as "ip:unix".
 //
 // If a header entry is not an address, reading stops and the last trusted address is
-// the client's. The first request that carries X-Forwarded-For or Forwarded from a
-// private peer while no option is given logs one warning; see [LoggingRequest].
-//
-// The header is not read by a library: those that exist take an http.Header, which not
-// every framework has, and read Forwarded from the left, so that a quote which the
-// client never closes hides what the proxy wrote.
+// the client's. Without options, one warning is logged if a private peer sends
+// X-Forwarded-For or Forwarded; see [LoggingRequest].
 func IP(opts ...IPOption) Func {
 	c := newIPConfig(opts)
 	return func(r Request) (string, error) { return c.key("ip:", c.clientOf(r)), nil }
 }
 
 // ForIP returns the key under which [IP], with the same options, counts the client
-// addr: for Peek and Reset elsewhere. It panics if addr is the zero Addr, which
+// addr: for Peek and Reset without a request. It panics if addr is the zero Addr, which
 // [netip.ParseAddr] returns for what is not an address.
 func ForIP(addr netip.Addr, opts ...IPOption) string {
 	mustAddr("ForIP", "ip:", addr)
@@ -40,8 +36,8 @@ func ForIP(addr netip.Addr, opts ...IPOption) string {
 }
 
 // Peer returns a Func that counts by the peer's address as [IP] without options
-// does, but apart from it ("peer:"). The middleware uses it for requests without a
-// key, so that leaving out a credential does not avoid the limit. It logs the same
+// does, under keys that begin with "peer:". The middleware uses it for requests without
+// a key, so that leaving out a credential does not avoid the limit. It logs the same
 // warning as IP.
 func Peer() Func {
 	c := newIPConfig(nil)
@@ -50,7 +46,7 @@ func Peer() Func {
 }
 
 // ForPeer returns the key under which [Peer] counts the peer addr: for Peek and Reset
-// elsewhere. It panics if addr is the zero Addr.
+// without a request. It panics if addr is the zero Addr.
 func ForPeer(addr netip.Addr) string {
 	mustAddr("ForPeer", "peer:", addr)
 	return newIPConfig(nil).key("peer:", clean(addr))
@@ -148,7 +144,7 @@ func parsePeer(remote string) netip.Addr {
 }
 
 // nat64 is the prefix of IPv4 addresses behind NAT64 and SIIT-DC (RFC 6052).
-var nat64 = netip.MustParsePrefix("64:ff9b::/96") //nolint:gochecknoglobals // read-only
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 // clean returns the same address for all ways to write it. In the prefix of NAT64 there
 // are no private addresses (RFC 6052, section 3.1): what looks like one is left as it

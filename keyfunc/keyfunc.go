@@ -24,7 +24,7 @@ var ErrNoKey = errors.New("keyfunc: the request carries no such key")
 // A Func takes the key from a request. It returns [ErrNoKey] where there is none;
 // the middleware answers any other error with status 500 and logs it. Each function
 // that makes a Func has a sibling that makes the same key without a request, such as
-// [ForUser] of [User]: support can so look at a count, and reset it.
+// [ForUser] of [User], so that support can look at a count and reset it.
 type Func func(Request) (string, error)
 
 // A Request is what a [Func] can see of a request, whatever the framework. It is
@@ -60,8 +60,8 @@ type Request interface {
 }
 
 // A LoggingRequest is a Request that also has a logger, to which [IP] and [Peer] log
-// their one warning. The requests of all adapters are LoggingRequests, with the limiter's logger.
-// For a Request without a logger there is no warning.
+// their one warning. Those of all adapters are, with the limiter's logger. For a Request
+// without a logger there is no warning.
 type LoggingRequest interface {
 	Request
 	// Logger returns where to log, or nil.

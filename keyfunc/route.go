@@ -9,8 +9,8 @@ import "fmt"
 // Where the framework does not know the route yet, the error is [ErrNoKey], and the
 // request is counted by its peer's address. With net/http and Fiber, mount the
 // middleware on the route itself. Gin and Echo know the route in Use; Echo does not in
-// Pre. If a net/http mux is mounted in another one, then around the inner mux the route
-// is the outer mux's pattern, which is the same for all routes of the inner one.
+// Pre. If a net/http mux is mounted in another one, middleware around the inner mux sees
+// the pattern of the outer one, which is the same for all routes of the inner one.
 func Route() Func {
 	missing := fmt.Errorf("%w: the route is not known here: mount the middleware on the route itself", ErrNoKey)
 	return func(r Request) (string, error) {
@@ -23,5 +23,5 @@ func Route() Func {
 }
 
 // ForRoute returns the key under which [Route] counts the pattern, in the framework's
-// own notation, such as "/users/{id}" or "/users/:id": for Peek and Reset elsewhere.
+// own notation, such as "/users/{id}" or "/users/:id": for Peek and Reset without a request.
 func ForRoute(pattern string) string { return "route:" + pattern }

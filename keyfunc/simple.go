@@ -18,7 +18,7 @@ func Header(name string) Func {
 }
 
 // ForHeader returns the key under which [Header] of this name counts the value: for
-// Peek and Reset elsewhere.
+// Peek and Reset without a request.
 func ForHeader(name, value string) string { return headerKind("ForHeader", name) + value }
 
 func headerKind(f, name string) string {
@@ -34,7 +34,7 @@ func Method() Func {
 }
 
 // ForMethod returns the key under which [Method] counts the method: for Peek and Reset
-// elsewhere.
+// without a request.
 func ForMethod(method string) string {
 	switch method {
 	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE":
@@ -49,5 +49,5 @@ func Global() Func {
 	return func(Request) (string, error) { return ForGlobal(), nil }
 }
 
-// ForGlobal returns the key under which [Global] counts: for Peek and Reset elsewhere.
+// ForGlobal returns the key under which [Global] counts: for Peek and Reset without a request.
 func ForGlobal() string { return "global" }

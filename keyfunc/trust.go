@@ -24,10 +24,10 @@ const maxHops = 64
 // the peer is one of them, X-Forwarded-For is read from the right, over all its
 // lines, and the first address that is not a trusted proxy's is the client.
 //
-// It panics on anything else, such as "10.0.0.5/8", which may be meant as one address or
-// as the range, and on a range wider than /8 (IPv6: /7), because a client in a trusted
-// range can choose the address that it is counted by. For proxies
-// that are read from a configuration, use [ParseProxies].
+// It panics on anything else, such as "10.0.0.5/8": that may be meant as one address or
+// as the range. It also panics on a range wider than /8 (IPv6: /7), because a client in
+// a trusted range can choose the address that it is counted by. For proxies that are
+// read from a configuration, use [ParseProxies].
 func TrustedProxies(proxies ...string) IPOption {
 	option, err := parseProxies("TrustedProxies", proxies)
 	if err != nil {
@@ -93,8 +93,8 @@ func parseProxy(proxy string) (netip.Prefix, error) {
 
 // TrustedHops says that every request passes n proxies of yours, from 1 to 64,
 // whose addresses you do not know: the client is the nth address of
-// X-Forwarded-For from the right. The service and its inner proxies must not be
-// reachable past a proxy: such a client could choose its address.
+// X-Forwarded-For from the right. No client may be able to go around one of the
+// proxies: it could then choose its address.
 func TrustedHops(n int) IPOption {
 	if n < 1 || n > maxHops {
 		panic(fmt.Sprintf("keyfunc: TrustedHops(%d): allowed is 1 to %d", n, maxHops))
@@ -180,7 +180,9 @@ func (t *trust) clientOf(r Request, remote netip.Addr) netip.Addr {
 }
 
 // walk follows the addresses in the header from the nearest proxy on, as far as they
-// are trusted.
+// are trusted. No library does this for us: those that exist take an http.Header, which
+// not every framework has. They also read Forwarded from the left, so that a quote
+// which the client never closes hides what the proxy wrote.
 func (t *trust) walk(r Request, remote netip.Addr) netip.Addr {
 	name, next := "X-Forwarded-For", lastNode
 	if t.forwarded {

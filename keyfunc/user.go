@@ -28,7 +28,7 @@ func User(key any) Func {
 }
 
 // ForUser returns the key under which [User] counts the identity id: for Peek and
-// Reset elsewhere.
+// Reset without a request.
 func ForUser(id string) string { return "user:" + id }
 
 func identity(value any) (string, error) {

@@ -33,7 +33,8 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, outer *http.Request) {
 			r, state := withState(outer)
-			// The server removes the temporary files of outer, and r may be a copy. A panic may be recovered further out.
+			// The server removes the temporary files that it finds in outer, and r may be a copy. This is deferred
+			// because a panic may be recovered further out.
 			defer func() { outer.MultipartForm = r.MultipartForm }()
 			verdict := g.Check(request{r}, w.Header(), state)
 			switch handler, ok := handlers.For(verdict); {

@@ -52,8 +52,8 @@ func (c *stateContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Format has fmt print the context that c is around, and not the decisions and the
-// request in c, which have the user's key and credentials.
+// Format prints only the context inside c. The decisions and the request in c have the
+// user's key and credentials.
 func (c *stateContext) Format(s fmt.State, verb rune) {
 	_, _ = fmt.Fprintf(s, fmt.FormatString(s, verb), c.Context)
 }

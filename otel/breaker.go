@@ -21,9 +21,9 @@ type breakers struct {
 	byLimiter map[string]*breaker // by the limiter's name
 }
 
-// A breaker is the reported state of one limiter's circuit breakers: of those to its
-// servers the worst. Its attributes are made once, so that every increment and its
-// decrement use the same series.
+// A breaker is the state of one limiter's circuit breakers, one for each of its servers.
+// The worst of them is reported. The attributes are made once, so that every increment
+// and its decrement use the same series.
 type breaker struct {
 	servers map[string]string // the state of each server that is not closed
 	state   string            // the worst of them
@@ -72,8 +72,8 @@ func (b *breakers) change(ctx context.Context, i *instruments, limiter, server, 
 	br.state = worst
 }
 
-// fallback records that the limiter's fallback for a server is on, or off. What is
-// reported is whether it is on for any.
+// fallback records that the limiter's fallback for a server is on, or off. It is reported
+// as on while it is for any server.
 func (b *breakers) fallback(ctx context.Context, i *instruments, limiter, server string, active bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -58,9 +58,9 @@ func (d *decisions) add(k kind) *attributes {
 	return a
 }
 
-// attributes makes the attributes of k. The histogram has no limit's name: it has
-// many series already, and the duration of a decision does not depend on which of
-// its limits the Result describes.
+// attributes makes the attributes of k. The histogram does not have the limit's name: it
+// has many series already, and how long a decision takes does not depend on which limit
+// its Result describes.
 func (k kind) attributes() *attributes {
 	base := []attribute.KeyValue{
 		limiterName(k.limiter), outcomeKey.String(string(k.outcome)), sourceKey.String(k.source.String()),

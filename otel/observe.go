@@ -12,10 +12,8 @@
 // # A module of its own
 //
 // The package is a Go module of its own, so that the library's go.mod does not
-// require OpenTelemetry. Otherwise every service that uses the library, and
-// OpenTelemetry for something else, would have to use at least this version of
-// OpenTelemetry. Now only services that import this package have to. The required
-// versions are the lowest without a known vulnerability.
+// require OpenTelemetry: a service that does not import this package can use any version
+// of it. The versions required here are the lowest without a known vulnerability.
 package otellimit
 
 import (
@@ -56,8 +54,8 @@ func MeterProvider(provider metric.MeterProvider) Option {
 // them. A limiter can also have observers of your own, see [core.Observe].
 //
 // The attributes of a span are those of the last decision made on it. With stacked
-// limiters that is the one that denied, because none is asked after it; otherwise
-// the innermost.
+// limiters that is the one that denied, because none is asked after it. If none denied,
+// it is the innermost.
 //
 // If the provider returns an error for an instrument, it is reported to
 // [otel.Handle], and the instrument is left out. Observe never fails.

@@ -31,14 +31,20 @@ func spanned(t *testing.T, sampler sdktrace.Sampler, f func(ctx context.Context)
 	return attributes
 }
 
-func attributes(limiter, limit, outcome, source string, capacity, remaining int64) map[string]any {
+// A decision is what the attributes of a span say of one.
+type decision struct {
+	limiter, limit, outcome, source string
+	capacity, remaining             int64
+}
+
+func (d decision) attributes() map[string]any {
 	return map[string]any{
-		"redislimit.limiter.name":     limiter,
-		"redislimit.limit.name":       limit,
-		"redislimit.limit.capacity":   capacity,
-		"redislimit.limit.remaining":  remaining,
-		"redislimit.decision.outcome": outcome,
-		"redislimit.decision.source":  source,
+		"redislimit.limiter.name":     d.limiter,
+		"redislimit.limit.name":       d.limit,
+		"redislimit.limit.capacity":   d.capacity,
+		"redislimit.limit.remaining":  d.remaining,
+		"redislimit.decision.outcome": d.outcome,
+		"redislimit.decision.source":  d.source,
 	}
 }
 
@@ -67,11 +73,11 @@ func TestSpan(t *testing.T) {
 		limiters []*core.Limiter
 		want     map[string]any
 	}{
-		{"one", []*core.Limiter{byIP}, attributes("ip", "token-1h", "allowed", "memory", 10, 9)},
-		{"stacked, the innermost", []*core.Limiter{byIP, byUser}, attributes("user", "daily", "allowed", "memory", 2, 1)},
-		{"stacked, the attributes of the first are replaced", []*core.Limiter{byIP, closed}, attributes("login", "", "error", "none", 0, 0)},
-		{"stacked, the last unit", []*core.Limiter{byUser, byIP}, attributes("ip", "token-1h", "allowed", "memory", 10, 6)},
-		{"stacked, the one that denies", []*core.Limiter{byUser, byIP}, attributes("user", "daily", "denied", "memory", 2, 0)},
+		{"one", []*core.Limiter{byIP}, decision{"ip", "token-1h", "allowed", "memory", 10, 9}.attributes()},
+		{"stacked, the innermost", []*core.Limiter{byIP, byUser}, decision{"user", "daily", "allowed", "memory", 2, 1}.attributes()},
+		{"stacked, the attributes of the first are replaced", []*core.Limiter{byIP, closed}, decision{"login", "", "error", "none", 0, 0}.attributes()},
+		{"stacked, the last unit", []*core.Limiter{byUser, byIP}, decision{"ip", "token-1h", "allowed", "memory", 10, 6}.attributes()},
+		{"stacked, the one that denies", []*core.Limiter{byUser, byIP}, decision{"user", "daily", "denied", "memory", 2, 0}.attributes()},
 		{"none", nil, map[string]any{}},
 	} {
 		got := spanned(t, sdktrace.AlwaysSample(), func(ctx context.Context) { decide(ctx, test.limiters...) })

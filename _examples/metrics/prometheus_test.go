@@ -296,7 +296,7 @@ scrape_configs: [{job_name: demo, static_configs: [{targets: [%q]}]}]
 	if err != nil {
 		t.Fatal(err)
 	}
-	//nolint:noctx // it ends with the test, not with a context
+	// It ends with the test, not with a context.
 	cmd := exec.Command(program, "--config.file="+filepath.Join(dir, "prometheus.yml"),
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr, "--log.level=warn")
 	cmd.Stdout, cmd.Stderr = log, log

@@ -16,7 +16,7 @@ func openBrowser(url string) {
 	case "windows":
 		command = []string{"rundll32", "url.dll,FileProtocolHandler", url}
 	}
-	cmd := exec.CommandContext(context.Background(), command[0], command[1:]...) //nolint:gosec // our own address
+	cmd := exec.CommandContext(context.Background(), command[0], command[1:]...) // our own address
 	if err := cmd.Start(); err != nil {
 		say(err)
 		return

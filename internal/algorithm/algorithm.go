@@ -38,8 +38,8 @@ type Kind struct {
 
 // Work returns about how many microseconds of Redis a decision on n units takes in a
 // script of several, on the machine of docs/performance.md. Redis does nothing else
-// meanwhile, so that the sum over the decisions of a batch and their limits is
-// bounded. What depends on what is stored the script bounds itself: see [Failed].
+// meanwhile, so the Work of a batch is bounded. It does not count what depends on the
+// stored values: for that the script itself stops early, see lua/shared.lua.
 func (k *Kind) Work(n int64) int64 {
 	if k.work == nil {
 		return 3
@@ -51,7 +51,7 @@ func (k *Kind) Work(n int64) int64 {
 // Redis its Lua file does, and the Evaluator provides the arguments and checks the
 // reply. The arguments are such that a decision in Lua mostly adds and compares: a Lua
 // number has 53 bits, and products of counts and times need more.
-type Evaluator interface { //nolint:interfacebloat // it is what one algorithm is
+type Evaluator interface {
 	// Evaluate returns what a decision on n units at now observes in s, and whether it
 	// admits them. It charges nothing, but may drop from s what has expired.
 	Evaluate(s *State, now, n int64) (o Observation, admits bool)
@@ -83,13 +83,13 @@ type Evaluator interface { //nolint:interfacebloat // it is what one algorithm i
 	// WithHeld returns o as it would be if held units had been charged before the
 	// decision on n units.
 	WithHeld(o Observation, n, held int64) Observation
-	// DeniedFor returns for how long n units are denied at least after o, even if all
-	// units held are given back; o was observed by a decision on n and the units held.
+	// DeniedFor returns for how long after o, at least, n units are denied, even if all
+	// held units are given back. o was observed by a decision on n and held together.
 	DeniedFor(o Observation, n, held int64) int64
-	// Adopt turns s, which was that of the Evaluator before, into one of this. The units
-	// used stay used; it reports false if they cannot be told in this one.
+	// Adopt takes over s from the Evaluator before, which has other numbers. What is used
+	// stays used. It reports false if this Evaluator cannot tell how much that is.
 	Adopt(s *State, before Evaluator, now int64) bool
-	// MaxCharge returns how many of n units can be charged that need not fit.
+	// MaxCharge returns how many of n units a State can take when the limit is not asked.
 	MaxCharge(o Observation, n int64) int64
 }
 
@@ -104,11 +104,11 @@ const (
 	OpEvaluate Op = '0' + iota // decide, and charge nothing
 	OpCharge                   // decide, and charge what is admitted
 	OpReserve                  // decide, and hold what is admitted
-	OpSettle                   // charge in place of what is held
+	OpSettle                   // end a hold, and charge the actual cost in its place
 	OpRefund                   // take back what was charged
 	OpReset                    // forget what was charged
 	OpRenew                    // hold for longer
-	OpRelease                  // free slots, and keep what else was charged
+	OpRelease                  // free slots, and keep what other limits charged
 )
 
 // An Observation is the state of a limit that a decision found. What A, B and C are

@@ -68,9 +68,9 @@ func drainedInOneSecond(count, period int64) int64 {
 // time until the full capacity is available again. A charge adds the time of its
 // units to the debt, which shrinks as time passes.
 //
-// An Observation is the debt, which is above the capacity if more was charged than
-// fits: A whole microseconds and B parts of 1/q. A State is
-// the instant at which the debt ends: A whole microseconds and B parts of 1/q.
+//	Observation  the debt: A whole microseconds and B parts of 1/q. It is above the
+//	             capacity if more was charged than fits
+//	State        the instant at which the debt ends: A and B likewise
 type bucket struct {
 	capacity int64
 	unit     ratio  // the time of one unit
@@ -178,8 +178,8 @@ func (b *bucket) DeniedFor(o Observation, n, _ int64) int64 {
 	return b.Outcome(o, n, false, false).RetryAfter
 }
 
-// Adopt restates the debt at the present rate, up to the capacity. Units that cannot be
-// told in parts of 1/q are rounded up.
+// Adopt converts the debt to the present rate, up to the capacity. It is rounded up to
+// parts of 1/q.
 func (b *bucket) Adopt(s *State, before Evaluator, now int64) bool {
 	old, ok := before.(*bucket)
 	if !ok {
@@ -231,4 +231,75 @@ func (b *bucket) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 	out.Remaining = b.unit.units(b.unit.sub(b.maxDebt, debt))
 	out.ResetAfter = debt.micros()
 	return out
+}
+
+// A ratio is the time of one unit, period/count microseconds, as p/q in lowest terms.
+// Every sum of such times is a multiple of 1/q, and so is exact as a [span].
+type ratio struct{ p, q int64 }
+
+func newRatio(count, period int64) ratio {
+	for a, b := period, count; ; a, b = b, a%b { // Euclid: a becomes the greatest common divisor
+		if b == 0 {
+			return ratio{period / a, count / a}
+		}
+	}
+}
+
+// A span is an amount of time: w whole microseconds and f parts of 1/q, which are
+// less than one.
+type span struct{ w, f int64 }
+
+// huge stands for any time that is too long to be exact. It is longer than the maxDebt
+// of any bucket that is allowed.
+const huge = 1 << 60
+
+// times returns the time that n units take, or huge.
+func (r ratio) times(n int64) span {
+	hi, lo := bits.Mul64(uint64(n), uint64(r.p))
+	if hi >= uint64(r.q) {
+		return span{w: huge}
+	}
+	w, f := bits.Div64(hi, lo, uint64(r.q))
+	if w > huge {
+		return span{w: huge}
+	}
+	return span{int64(w), int64(f)}
+}
+
+// units returns how many whole units take no longer than s.
+func (r ratio) units(s span) int64 {
+	hi, lo := bits.Mul64(uint64(s.w), uint64(r.q))
+	lo, carry := bits.Add64(lo, uint64(s.f), 0)
+	n, _ := bits.Div64(hi+carry, lo, uint64(r.p))
+	return int64(n)
+}
+
+func (r ratio) add(a, b span) span {
+	s := span{a.w + b.w, a.f + b.f}
+	if s.f >= r.q {
+		s.w, s.f = s.w+1, s.f-r.q
+	}
+	return s
+}
+
+// sub returns a-b, or zero where b is longer.
+func (r ratio) sub(a, b span) span {
+	if a.less(b) {
+		return span{}
+	}
+	s := span{a.w - b.w, a.f - b.f}
+	if s.f < 0 {
+		s.w, s.f = s.w-1, s.f+r.q
+	}
+	return s
+}
+
+func (s span) less(o span) bool { return s.w < o.w || s.w == o.w && s.f < o.f }
+
+// micros returns s in whole microseconds, rounded up.
+func (s span) micros() int64 {
+	if s.f > 0 {
+		return s.w + 1
+	}
+	return s.w
 }

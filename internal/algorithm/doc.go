@@ -4,11 +4,10 @@
 //
 //	algorithm.go   Kind, Limit, Evaluator, Observation, Outcome: what all algorithms have in common
 //	registry.go    the list of all algorithms; one that is not in it does not exist
-//	bucket.go      token bucket, GCRA and leaky bucket, with lua/bucket.lua
+//	bucket.go      token bucket, GCRA and leaky bucket, in exact fractions of a microsecond; with lua/bucket.lua
 //	fixed_window.go, sliding_window_counter.go, sliding_window_log.go, with their lua/
 //	hold.go        units that are admitted and not charged yet, with lua/hold.lua
 //	in_flight.go   slots, with lua/in_flight.lua
-//	ratio.go       exact fractions of a microsecond
 //	script.go      puts scripts together from the files in lua/, and reads their replies
 //
 // A decision has two steps. First each limit is evaluated, without changing it: does
@@ -18,4 +17,25 @@
 // [Observation], from which Outcome computes the numbers that users see.
 //
 // All times are integers in microseconds, and instants count from the Unix epoch.
+//
+// # A new algorithm
+//
+// Suppose that it is called ramp. ramp.go has its Kind and its Evaluator: the decision
+// in memory, the arguments of the script, and what its reply means. The capacity is the
+// rate's count, or a bucket's burst: the suites rely on that.
+//
+// lua/ramp.lua has evaluate and charge, lua/ramp_refund.lua has refund, and
+// lua/ramp_hold.lua what holds need besides. lua/decide.lua and lua/hold.lua call these,
+// and say what they are given and return. In these files:
+//
+//   - A Lua number holds integers up to 2^53 only, so what divides, or multiplies large
+//     numbers, is done in Go. Large numbers are written with %.0f: otherwise Lua keeps
+//     14 digits.
+//   - Constants of type int64 are numbers in Lua. A cost is a string, which becomes a
+//     number where it is added.
+//   - evaluate checks all that it reads: a value of another type, another form, numbers
+//     that are too large.
+//   - Each write sets an expiry: the time until the full limit is available again, and
+//     a grace. It returns the error of the write, or nil.
+//   - A stored string begins with a letter and a version that no other algorithm has.
 package algorithm

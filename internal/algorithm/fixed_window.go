@@ -23,9 +23,9 @@ var FixedWindow = &Kind{
 
 // A fixedWindow decides for [FixedWindow].
 //
-// An Observation is A, the units used; B, the instant at which the window was opened;
-// C, its length, which after a change of the limit may not be the period. A State is A,
-// the units used; B, the instant at which the window was opened; C, its end.
+//	Observation  A the used units, B when the window was opened, C its length, which
+//	             after a change of the limit may not be the period
+//	State        A the used units, B when the window was opened, C its end
 type fixedWindow struct {
 	limit, period  int64
 	aligned, named bool

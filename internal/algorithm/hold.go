@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// A hold is units that were admitted, and are not charged yet: they are when they are
-// settled, or else when the hold expires. Nothing is charged that may be given back,
-// because later charges could not be told apart from it.
+// A hold is units that are admitted but not charged yet. They are charged when the hold
+// is settled, or else when it expires. What may be given back is held instead of
+// charged: what others charge meanwhile could not be told apart from a charge.
 //
-// A decision on n units admits if the algorithm would admit n and all units held. What
-// was admitted is so charged at an instant at which it had not been spent before,
-// which is why holds are as exact as charges.
+// A decision on n units admits if the algorithm would admit n and all held units. So
+// for any decision a unit spent before is either still held, or charged at an instant
+// not before it was spent. That is why holds are as exact as charges.
 //
 // Expiries are rounded up to a sixth of the duration, so that a key has few.
 //
-// The units of a Kind with Slots are always held, and never charged: what expires is
-// free. In Redis each call has a hold of its own there; see lua/in_flight.lua.
+// The units of a Kind with Slots are always held and never charged: an expired slot is
+// free. In Redis each call then has a hold of its own; see lua/in_flight.lua.
 
 // holds are those of one limit of one key. In Redis they are a record beside what the
 // algorithm stores; lua/hold.lua does there what this file does in memory.
@@ -26,10 +26,10 @@ type holds struct {
 	list    []hold // by expiry; those that were not charged
 }
 
-// A hold is all units that expire at one instant.
+// A hold is all units that expire at the same instant, of any number of calls.
 type hold struct{ expiry, n int64 }
 
-// expirySteps is in how many steps of a hold's duration its expiry is rounded up.
+// An expiry is rounded up to a multiple of the duration divided by expirySteps.
 const expirySteps = 6
 
 // MaxHold bounds the default duration of a hold, and MinHold any.
@@ -46,7 +46,7 @@ func DefaultHold(e Evaluator) int64 {
 }
 
 // NewHoldID returns an id for holds that begin.
-func NewHoldID() int64 { return 1 + rand.Int64N(1<<48) } //nolint:gosec // it is no secret, and only tells holds apart
+func NewHoldID() int64 { return 1 + rand.Int64N(1<<48) } // it is no secret, and only tells holds apart
 
 // expiry returns the expiry of a hold of a duration that begins at now.
 func expiry(now, duration int64) int64 {
@@ -174,8 +174,8 @@ func Refund(l Evaluator, s *State, now, n int64, id Handle) {
 	l.Refund(s, now, n, id)
 }
 
-// Reset forgets what was charged, and keeps what is held. It reports whether
-// anything is.
+// Reset forgets what was charged, and keeps what is held. It reports whether anything
+// is held.
 func Reset(l Evaluator, s *State, now int64) bool {
 	Expire(l, s, now)
 	*s = State{holds: s.holds}
@@ -185,8 +185,8 @@ func Reset(l Evaluator, s *State, now int64) bool {
 	return s.holds != nil
 }
 
-// Adopt turns s, which was that of the limit before, into one of l: of another rate or
-// capacity, or of another algorithm, where nothing is used. What is held stays held.
+// Adopt has l take over s from the limit before, which has other numbers. Where l cannot
+// tell how much is used, nothing is. What is held stays held.
 func Adopt(l, before Evaluator, s *State, now int64) {
 	if !l.Adopt(s, before, now) {
 		*s = State{holds: s.holds}

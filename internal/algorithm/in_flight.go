@@ -5,20 +5,20 @@ import _ "embed"
 //go:embed lua/in_flight.lua
 var inFlightLua string
 
-// InFlight admits so many units at a time. Its units are slots: each is held until it is
-// released, or until it expires because its holder does not renew it.
+// InFlight limits how many units are in use at a time. Its units are slots: each is held
+// until it is released, or until it expires because its holder does not renew it.
 var InFlight = &Kind{
 	Name: "in_flight", Tag: "inflight", Slots: true, Unleasable: "a slot is held until its work has ended", New: newInFlight,
 	holdLua: inFlightLua, work: func(int64) int64 { return 1 },
 }
 
-// SlotRetry is when to ask again where all slots are taken, in microseconds: when one is
-// released is not known.
+// SlotRetry is the RetryAfter while all slots are taken, in microseconds: when one will
+// be free is not known.
 const SlotRetry = 1_000_000
 
-// An inFlight decides for [InFlight]: its only state is what is held.
+// An inFlight decides for [InFlight]. Its only state is what is held.
 //
-// An Observation is A, the units held, which only WithHeld writes.
+//	Observation  A the held units, which only WithHeld writes
 type inFlight struct{ limit int64 }
 
 func newInFlight(l Limit) Evaluator { return &inFlight{l.Burst} }
@@ -64,5 +64,5 @@ func (f *inFlight) Adopt(*State, Evaluator, int64) bool { return true }
 // DeniedFor is 0: a slot may be released at any time.
 func (f *inFlight) DeniedFor(Observation, int64, int64) int64 { return 0 }
 
-// MaxCharge is 0: what is held vanishes, and is charged never.
+// MaxCharge is 0: what is held is freed when it expires, and never charged.
 func (f *inFlight) MaxCharge(Observation, int64) int64 { return 0 }

@@ -40,14 +40,14 @@ type Member struct {
 	Hold int64 // for how long its units are held, in microseconds
 }
 
-// A Form is what a script is given beside its decisions.
+// A Form is how a script is given constants and keys.
 type Form struct {
-	// Own: each decision has the constants of its own limits, which are of the same kinds as
-	// those of the script. Else all have those of the script.
+	// Own: each decision has constants of its own, because its limits have other numbers.
+	// They are of the same kinds. Else the script has constants once, for all decisions.
 	Own bool
-	// Undeclared: the keys are not declared as the script's, but are its first arguments, and
-	// their number is its last. So they may be of several hash slots of one server of a
-	// Cluster. Such a script is for several decisions only: of one it would not reply the error.
+	// Undeclared: Redis does not know the keys as keys. They are the first arguments, and the
+	// last one is their number. So they may be in several hash slots of one server of a
+	// Cluster. Such a script is for several decisions: for one it could not reply the error.
 	Undeclared bool
 }
 
@@ -64,9 +64,8 @@ func DecideScript(limits []Member, f Form) string {
 	return c.finish(decideLua)
 }
 
-// HoldScript returns the script that does for limits all that takes more than a
-// decision: holds, and decisions on keys with holds, refunds and resets. For undeclared
-// see [Form].
+// HoldScript returns the script for all that is more than a plain decision: holds,
+// decisions on keys that have holds, refunds and resets. For undeclared see [Form].
 func HoldScript(limits []Member, undeclared bool) string {
 	c := newComposer(Form{Undeclared: undeclared})
 	fmt.Fprintf(&c.text, "local several = #KEYS > %d\n", len(limits))
@@ -114,11 +113,11 @@ type composer struct {
 	constants int   // how many arguments the constants of the limits so far take
 	numbers   []int // which of them are numbers
 	width     int   // how many arguments a decision takes, with the limits so far
-	own       bool  // each decision has constants of its own
+	mixed     bool  // each decision has constants of its own
 }
 
 func newComposer(f Form) *composer {
-	c := &composer{width: 1, own: f.Own} // the first says whether to charge
+	c := &composer{width: 1, mixed: f.Own} // the first says whether to charge
 	c.add(Clock)
 	if f.Undeclared {
 		c.add(undeclaredLua)
@@ -146,11 +145,11 @@ func (c *composer) addNumber() {
 	c.numbers = append(c.numbers, c.constants)
 }
 
-// finish returns the script, which ends with lua: the part that decides or holds. It
-// converts the constants that are numbers: once for all its decisions, or else with the
-// function own, which returns where the constants of a decision begin.
+// finish ends the script with lua, the part that decides or holds, and returns it. Before
+// that part the constants that are numbers are converted: once for all decisions, or in
+// a mixed script by the Lua function own, which returns where those of a decision begin.
 func (c *composer) finish(lua string) string {
-	if c.own {
+	if c.mixed {
 		c.add("local function own(at)")
 		for _, i := range c.numbers {
 			fmt.Fprintf(&c.text, "ARGV[at + %d] = ARGV[at + %[1]d] + 0\n", c.width+i-1)
@@ -189,7 +188,7 @@ const replyLen = 5
 // What a script replies instead of 1 or 0.
 const (
 	undone = 2 // nothing was done: it failed, or the calls before it took long
-	isHeld = 3 // nothing was done: the key has holds, and takes HoldScript
+	isHeld = 3 // nothing was done: the key has holds, so HoldScript must decide
 	partly = 4 // it failed, and something has changed
 )
 
@@ -203,8 +202,8 @@ func IsHeld(reply []int64) bool { return len(reply) > 0 && reply[0] == isHeld }
 // not be repeated.
 var ErrPartly = errors.New("redis has changed some of the limits, and failed then")
 
-// DecodeReply reads the reply to one decision. It refuses what the script cannot reply:
-// a faulty proxy may, or another version of this library.
+// DecodeReply reads the reply to one decision. It refuses what the script never replies:
+// a faulty proxy might, or another version of this library.
 func DecodeReply(reply []int64, limits []Member, into []Answer) error {
 	if len(reply) != replyLen*len(limits) {
 		return UnexpectedLength(len(reply), replyLen*len(limits))

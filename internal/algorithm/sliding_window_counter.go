@@ -25,8 +25,8 @@ var SlidingWindowCounter = &Kind{
 
 // A counter decides for [SlidingWindowCounter].
 //
-// An Observation and a State are A, the units in the current window; B, those in
-// the window before; C, the instant at which the current window was charged first.
+//	Observation, State  A the units in the current window, B those in the window
+//	                    before, C when the current window was charged first
 type counter struct {
 	limit, period int64
 	form          string // what is stored begins with it

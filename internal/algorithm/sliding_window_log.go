@@ -47,9 +47,9 @@ func validateLog(l Limit) error {
 // instant of the charge, or the next number after the newest charge's if that is
 // later.
 //
-// An Observation is A, the units in the window; B, the number of the charge if the log
-// admits, and else the instant at which it will; C, the instant of the newest charge.
-// A State is A, the sum of the units in its log.
+//	Observation  A the units in the window; B the number of the charge if the log admits,
+//	             and else the instant at which it will; C the instant of the newest charge
+//	State        A the sum of the units in its log
 type log struct{ limit, period int64 }
 
 func newLog(l Limit) Evaluator { return &log{limit: l.Count, period: l.Period} }
@@ -146,8 +146,8 @@ func (l *log) Valid(o Observation) bool {
 // ChargeHandle is the number of the charge.
 func (l *log) ChargeHandle(o Observation, _ int64) Handle { return Handle{A: o.B} }
 
-// WithHeld also sets when the log will admit: if not before the held units have left
-// the window, a period after they would have been charged.
+// WithHeld also sets when the log will admit n. Held units count as charged now, so if
+// some must leave the window first, that is in a period.
 func (l *log) WithHeld(o Observation, n, held int64) Observation {
 	if o.A+held+n > l.limit && held+n > l.limit {
 		o.B = o.At + l.period
@@ -159,7 +159,7 @@ func (l *log) WithHeld(o Observation, n, held int64) Observation {
 	return o
 }
 
-// DeniedFor is not known while something is held: o says when the log admits with that.
+// DeniedFor is 0 while something is held: o tells only when the log admits n beside that.
 func (l *log) DeniedFor(o Observation, n, held int64) int64 {
 	if held > 0 {
 		return 0
@@ -173,7 +173,7 @@ func (l *log) Adopt(_ *State, before Evaluator, _ int64) bool {
 	return ok
 }
 
-// MaxCharge is for any log: what is charged may have been held by a larger limit than l.
+// MaxCharge does not depend on l: what is charged may have been held under a larger limit.
 func (l *log) MaxCharge(_ Observation, n int64) int64 { return min(n, maxLog) }
 
 func (l *log) Capacity() (units, window int64) { return l.limit, l.period }

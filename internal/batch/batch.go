@@ -40,7 +40,7 @@ const (
 	maxWaiting = 1 << 16
 )
 
-// A Bound is how large batches and their number may be.
+// A Bound limits the size of batches, and their number.
 type Bound struct {
 	InFlight int   // calls and batches that are in flight before others wait
 	Calls    int   // of one batch
@@ -65,10 +65,11 @@ type Batcher[T any] struct {
 type batch[T any] struct {
 	ctx     context.Context //nolint:containedctx // that of the first caller, which may leave before the batch ends
 	members []Member[T]
-	weight  int64     // of all members
-	started time.Time // zero while it waits
-	ended   bool      // each member's outcome is its caller's, or else that of left
-	err     error     // of all members
+	sent    []*Member[T] // those whose callers had not left when it was started
+	weight  int64        // of all members
+	started time.Time    // zero while it waits
+	ended   bool         // each member's outcome is its caller's, or else that of left
+	err     error        // of all members
 	done    chan struct{}
 }
 
@@ -78,24 +79,24 @@ func New[T any](most Bound, weigh func(T) int64, run RunFunc[T], left func(call 
 	return &Batcher[T]{most: most, weigh: weigh, run: run, left: left}
 }
 
-// A Place is that of a call in a batch.
+// A Place is where a call waits: its batch, and which member of that it is.
 type Place[T any] struct {
 	batcher *Batcher[T]
 	batch   *batch[T]
 	index   int
 }
 
-// A Way is how a call goes.
+// A Way is how a call is sent.
 type Way uint8
 
-// The ways.
+// The ways to send a call.
 const (
 	Batched Way = iota // in a batch: the caller waits at its Place
 	Alone              // at once: the caller makes the call, and calls Release
 	Full               // not at all: too many calls wait already
 )
 
-// Acquire returns how a call goes.
+// Acquire returns how a call is sent, and its Place if that is in a batch.
 func (b *Batcher[T]) Acquire(ctx context.Context, call T) (Place[T], Way) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,6 +153,12 @@ func (b *Batcher[T]) take() *batch[T] {
 	b.waiting[0] = nil // its members are not to be kept in memory for longer than their callers
 	b.waiting = b.waiting[1:]
 	b.calls -= len(first.members)
+	first.sent = make([]*Member[T], 0, len(first.members))
+	for i := range first.members {
+		if !first.members[i].left {
+			first.sent = append(first.sent, &first.members[i])
+		}
+	}
 	first.started = time.Now()
 	return first
 }
@@ -159,15 +166,9 @@ func (b *Batcher[T]) take() *batch[T] {
 // runBatches runs a batch and then those that have come to wait meanwhile.
 func (b *Batcher[T]) runBatches(next *batch[T]) {
 	for ; next != nil; next = b.next() {
-		members := make([]*Member[T], 0, len(next.members))
-		for i := range next.members {
-			if !next.members[i].left {
-				members = append(members, &next.members[i])
-			}
-		}
-		if len(members) > 0 {
-			next.err = Catch(func() error { return b.run(next.ctx, members) })
-			b.end(next, members)
+		if len(next.sent) > 0 {
+			next.err = Catch(func() error { return b.run(next.ctx, next.sent) })
+			b.end(next)
 		}
 		close(next.done)
 		runtime.Gosched() // callers that have their answer may call again, and share the next batch
@@ -175,11 +176,11 @@ func (b *Batcher[T]) runBatches(next *batch[T]) {
 }
 
 // end gives the members' outcomes to their callers, and to left what is nobody's.
-func (b *Batcher[T]) end(ended *batch[T], sent []*Member[T]) {
+func (b *Batcher[T]) end(ended *batch[T]) {
 	var left []*Member[T]
 	b.mu.Lock()
 	ended.ended = true
-	for _, m := range sent {
+	for _, m := range ended.sent {
 		if m.left {
 			left = append(left, m)
 		}

@@ -3,9 +3,11 @@ package batch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,13 +31,21 @@ type server struct {
 	returns []chan error      // how each batch is to end
 	fails   map[string]error  // of one member
 	values  []context.Context // of each batch
+	behind  []string          // the calls whose outcome nobody took, with the errors
 	callers sync.WaitGroup
 }
 
 func newServer(t *testing.T, maxBatch int) *server {
 	p := &server{t: t, fails: map[string]error{}}
-	p.Batcher = New(Bound{maxInFlight, maxBatch, 100}, weigh, p.run)
+	p.Batcher = New(Bound{maxInFlight, maxBatch, 100}, weigh, p.run, p.left)
 	return p
+}
+
+// left notes a call whose outcome nobody takes.
+func (p *server) left(c call, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.behind = append(p.behind, fmt.Sprint(c.key, " ", err))
 }
 
 // weigh returns 60 for a call whose key is "heavy", 101 for "too heavy", and else 1.
@@ -99,7 +109,7 @@ func (p *server) call(ctx context.Context, key string) *caller {
 	}
 	p.callers.Go(func() {
 		defer func() { c.panic, c.ended = recover(), true }()
-		c.err = place.Wait(ctx, 0)
+		c.err = place.Wait(ctx, nil)
 	})
 	synctest.Wait()
 	return c
@@ -262,7 +272,7 @@ func TestCanceledBefore(t *testing.T) {
 }
 
 // A caller that cancels while its batch is in flight returns at once; the others
-// have their answers.
+// have their answers, and its own is left behind.
 func TestCanceledInFlight(t *testing.T) {
 	t.Parallel()
 	withServer(t, 3, func(t *testing.T, p *server) {
@@ -277,9 +287,13 @@ func TestCanceledInFlight(t *testing.T) {
 			t.Errorf("ended %v with %v; the other %v", canceled.ended, canceled.err, stays.ended)
 		}
 		p.sent("ab")
+		p.fails["a"] = errors.New("its own error")
 		p.end(0, nil)
 		if !stays.ended || stays.err != nil {
 			t.Errorf("the other: ended %v, %v", stays.ended, stays.err)
+		}
+		if want := []string{"a its own error"}; !slices.Equal(p.behind, want) {
+			t.Errorf("left behind: %q, want %q", p.behind, want)
 		}
 		for range maxInFlight - 1 {
 			p.Release()
@@ -354,6 +368,7 @@ func TestCrowd(t *testing.T) {
 			n   int
 			out *int
 		}
+		var left, gone atomic.Int64
 		b := New(Bound{maxInFlight, most, 100}, func(sum) int64 { return 1 }, func(_ context.Context, members []*Member[sum]) error {
 			if len(members) < 1 || len(members) > most {
 				t.Errorf("%d members", len(members))
@@ -363,7 +378,7 @@ func TestCrowd(t *testing.T) {
 				*m.Call.out += m.Call.n
 			}
 			return nil
-		})
+		}, func(sum, error) { left.Add(1) })
 		var wg sync.WaitGroup
 		for i := range crowd {
 			wg.Go(func() {
@@ -374,10 +389,13 @@ func TestCrowd(t *testing.T) {
 					if way == Alone {
 						time.Sleep(time.Millisecond)
 						b.Release()
-					} else if err := place.Wait(ctx, 0); err == nil && out != i*calls+j {
+					} else if err := place.Wait(ctx, nil); err == nil && out != i*calls+j {
 						t.Errorf("caller %d has the answer %d, want %d", i, out, i*calls+j)
-					} else if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-						t.Error(err)
+					} else if err != nil {
+						gone.Add(1)
+						if !errors.Is(err, context.DeadlineExceeded) {
+							t.Error(err)
+						}
 					}
 					cancel()
 				}
@@ -390,5 +408,42 @@ func TestCrowd(t *testing.T) {
 		if b.inFlight != 0 || len(b.waiting) != 0 {
 			t.Errorf("%d calls and batches are in flight, %d wait", b.inFlight, len(b.waiting))
 		}
+		if left.Load() == 0 || left.Load() >= gone.Load() {
+			t.Errorf("%d outcomes were left behind by %d callers: some left before their batch was sent, and some after", left.Load(), gone.Load())
+		}
+	})
+}
+
+// TestBeside has callers leave a call that goes on, at every moment: its outcome is theirs or that
+// of who comes late, and never both's.
+func TestBeside(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cause := errors.New("the call's own")
+		for left := range 21 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(left)*time.Millisecond)
+			late := 0
+			err := Beside(ctx, func() error {
+				time.Sleep(10 * time.Millisecond)
+				return cause
+			}, func(err error) {
+				late++
+				if !errors.Is(err, cause) {
+					t.Errorf("late: %v", err)
+				}
+			})
+			time.Sleep(20 * time.Millisecond)
+			synctest.Wait()
+			if own := errors.Is(err, cause); own == (late == 1) || !own && !errors.Is(err, context.DeadlineExceeded) || late > 1 {
+				t.Errorf("left after %d ms: %v, and %d late", left, err, late)
+			}
+			cancel()
+		}
+		defer func() {
+			if recover() == nil {
+				t.Error("a panic of the call is not its caller's")
+			}
+		}()
+		_ = Beside(t.Context(), func() error { panic("a hook") }, nil)
 	})
 }

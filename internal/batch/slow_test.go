@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,7 +51,7 @@ func TestLongRoundTrips(t *testing.T) {
 // No more calls wait than may.
 func TestFull(t *testing.T) {
 	t.Parallel()
-	b := New(Bound{maxInFlight, 1000, 1e9}, func(int) int64 { return 1 }, func(context.Context, []*Member[int]) error { return nil })
+	b := New(Bound{maxInFlight, 1000, 1e9}, func(int) int64 { return 1 }, func(context.Context, []*Member[int]) error { return nil }, nil)
 	var batched, full int
 	for range maxInFlight + maxWaiting + 5000 {
 		switch _, way := b.Acquire(t.Context(), 1); way {
@@ -66,31 +67,39 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// A caller in a hurry does not wait for its batch, and is not sent if that waits.
-func TestHurry(t *testing.T) {
+// A caller that has waited as long as it may is not sent if its batch waits; else its outcome is
+// left behind.
+func TestOver(t *testing.T) {
 	t.Parallel()
 	withServer(t, 10, func(t *testing.T, p *server) {
 		p.fill()
-		var answer string
-		place, _ := p.Acquire(t.Context(), call{"hasty", &answer})
+		leave := func(key string) (Place[call], error) {
+			var answer string
+			place, _ := p.Acquire(t.Context(), call{key, &answer})
+			if key == "sent" {
+				p.Release()
+				synctest.Wait()
+			}
+			over := make(chan struct{})
+			close(over)
+			return place, place.Wait(t.Context(), over)
+		}
+		unsent, err := leave("unsent")
+		if !errors.Is(err, ErrOver) || unsent.Started() {
+			t.Errorf("before it is sent: %v, started %v", err, unsent.Started())
+		}
 		patient := p.call(t.Context(), "patient")
-		start := time.Now()
-		if err := place.Wait(t.Context(), 20*time.Millisecond); !errors.Is(err, ErrHurry) || time.Since(start) != 20*time.Millisecond {
-			t.Errorf("%v after %v, want ErrHurry after 20 ms", err, time.Since(start))
+		sent, err := leave("sent")
+		if !errors.Is(err, ErrOver) || !sent.Started() {
+			t.Errorf("after it: %v, started %v", err, sent.Started())
 		}
-		if d := place.InFlightFor(); d != 0 {
-			t.Errorf("a batch that waits has been in flight for %v", d)
-		}
-		p.Release()
-		synctest.Wait()
-		p.sent("patient")
-		time.Sleep(time.Second)
-		if d := place.InFlightFor(); d != time.Second {
-			t.Errorf("the batch has been in flight for %v, want a second", d)
-		}
+		p.sent("patientsent")
 		p.end(0, nil)
-		if !patient.ended || patient.err != nil {
-			t.Errorf("the patient caller: ended %v, %v", patient.ended, patient.err)
+		if patient.err != nil || patient.answer != "patient" {
+			t.Errorf("the other: %v", patient.err)
+		}
+		if want := []string{"sent <nil>"}; !slices.Equal(p.behind, want) {
+			t.Errorf("left behind: %q, want %q", p.behind, want)
 		}
 		for range maxInFlight - 1 {
 			p.Release()

@@ -10,7 +10,7 @@ import (
 type Limits struct {
 	members []algorithm.Member
 	group   string            // what keys begin with, so that limits of other names have other entries
-	unused  []algorithm.State // what a key without an entry is evaluated by
+	unused  []algorithm.State // the states of a key without an entry
 }
 
 // NewLimits returns the Limits of members. group is the same for limits of the same
@@ -42,8 +42,8 @@ func (l *Limits) evaluate(e *entry, now, n int64, answers []algorithm.Answer) bo
 	return admits
 }
 
-// adopt passes the state of an entry, which was that of other numbers, on to l. The units
-// used stay used.
+// adopt has l take over an entry that limits of other numbers decided last. What is used
+// stays used.
 func (l *Limits) adopt(e *entry, now int64) {
 	for i := range l.members {
 		algorithm.Adopt(l.members[i].Evaluator, e.limits.members[i].Evaluator, &e.states[i], now)

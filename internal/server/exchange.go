@@ -95,22 +95,3 @@ func (s *Store) withoutExchange(ctx context.Context, d *Decision) {
 		_ = s.evaluate(ctx, NewDecision(d.Limits, d.Key, l.settlement()))
 	}
 }
-
-// A Settlement is what is to be charged for a lease that has ended.
-type Settlement struct {
-	Limits      *Limits
-	Key         string
-	Held, Spent int64
-	Handles     []algorithm.Handle
-}
-
-// SettleAll carries out settlements, each once: as many as may go together in one script.
-// What cannot be settled is charged when it expires.
-func (s *Store) SettleAll(ctx context.Context, all []*Settlement) {
-	calls := make([]background, len(all))
-	for i, t := range all {
-		call := algorithm.HoldCall{Op: algorithm.OpSettle, N: t.Held, M: t.Spent, Handles: t.Handles}
-		calls[i] = background{limits: t.Limits, key: t.Key, begin: func() (algorithm.HoldCall, bool) { return call, true }}
-	}
-	s.runInBackground(ctx, algorithm.OpSettle, calls)
-}

@@ -70,8 +70,9 @@ func TestExchange(t *testing.T) {
 		limits := NewLimits([]algorithm.Member{limit}, []string{"x"})
 		s := NewStore(client, Config{Prefix: "rl", Limiter: "x", Limits: limits, Timeout: time.Minute, MaxBatch: 1})
 		lease := &Exchange{Held: 5, Spent: 3, Handles: []algorithm.Handle{{A: 7, B: at}}, Units: 4, Duration: 1e5}
-		answers := make([]algorithm.Answer, 1)
-		err := s.Decide(context.Background(), limits, "k", 1, algorithm.OpCharge, answers, nil, lease)
+		d := NewDecision(limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
+		d.Exchange = lease
+		err := s.Decide(context.Background(), d)
 		s.Close()
 		if !errors.Is(err, c.err) || !slices.Equal(client.ops, c.ops) {
 			t.Errorf("%s: sent %v, %v", name, client.ops, err)
@@ -79,8 +80,8 @@ func TestExchange(t *testing.T) {
 		if (lease.Grant != nil) != c.grant || c.grant && lease.Grant[0] != (algorithm.Handle{A: 7, B: at + 1000}) {
 			t.Errorf("%s: granted %v", name, lease.Grant)
 		}
-		if err == nil && (!answers[0].Admits || answers[0].At != at) {
-			t.Errorf("%s: %+v", name, answers[0])
+		if err == nil && (!d.Answers[0].Admits || d.Answers[0].At != at) {
+			t.Errorf("%s: %+v", name, d.Answers[0])
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/batch"
 )
 
 const (
@@ -86,7 +87,7 @@ func (d *Decision) leftover(err error) (call algorithm.HoldCall, left bool) {
 func replyLost(err error) bool {
 	var reply redis.Error
 	switch {
-	case errors.Is(err, ErrBreakerOpen), errors.Is(err, ErrQueue), isDial(err):
+	case errors.Is(err, ErrBreakerOpen), errors.Is(err, ErrQueue), errors.Is(err, batch.ErrRetryAlone), isDial(err):
 		return false
 	case errors.Is(err, algorithm.ErrPartly):
 		return true
@@ -142,14 +143,14 @@ func (ls *leftovers) free(s *Store) {
 		ls.mu.Unlock()
 
 		sent := make([]bool, len(all))
-		calls := make([]background, len(all))
+		calls := make([]Background, len(all))
 		for i, l := range all {
-			calls[i] = background{limits: l.limits, key: l.key, begin: func() (algorithm.HoldCall, bool) {
+			calls[i] = Background{Limits: l.limits, Key: l.key, Begin: func() (algorithm.HoldCall, bool) {
 				sent[i] = true
 				return l.call, time.Now().Before(l.until)
 			}}
 		}
-		s.runInBackground(context.Background(), algorithm.OpSettle, calls)
+		s.RunAll(context.Background(), calls)
 
 		now, later := time.Now(), []leftover(nil)
 		for i, l := range all {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/batch"
-	"github.com/redislimit/redislimit/internal/key"
 )
 
 // A Config says what a [Store] decides, and how.
@@ -116,7 +115,7 @@ func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *fa
 		script = s.holdScript
 	}
 	begun := time.Now()
-	err := batch.Beside(ctx, func() error {
+	asked := batch.Go(func() error {
 		return s.call(ctx, patience, func(ctx context.Context) error {
 			_, err := script.run(ctx, s.servers.client, args, len(s.limits.tails), s.hooks.ScriptLoaded)
 			if err == nil {
@@ -126,6 +125,11 @@ func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *fa
 			return err
 		})
 	}, nil)
+	select {
+	case <-asked.Done():
+	case <-ctx.Done():
+	}
+	err := batch.Catch(func() error { return asked.Take(ctx.Err()) })
 	if err == nil {
 		if s.servers.cluster != nil {
 			s.servers.topologyKnown.Store(true)
@@ -134,16 +138,3 @@ func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *fa
 	}
 	return s.classify(s.explain(ctx, err), patience, begun)
 }
-
-// appendKeys appends the Redis key of each of l. They differ only outside the
-// braces, so a Cluster keeps them in one hash slot.
-func (s *Store) appendKeys(dst []any, k string, l *Limits) []any {
-	k = s.head + key.Encode(k)
-	for _, tail := range l.tails {
-		dst = append(dst, k+tail)
-	}
-	return dst
-}
-
-// slotKey returns a text with the hash slot of k's Redis keys.
-func (s *Store) slotKey(k string) string { return s.head + key.Encode(k) + "}" }

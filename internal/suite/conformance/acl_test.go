@@ -161,11 +161,11 @@ func useSlots(ctx context.Context, client core.Client, options ...core.Option) e
 	defer func() { _ = lim.Close() }()
 	var errs []error
 	for _, n := range []int64{1, 3} {
-		res, err := lim.AllowN(ctx, "k", n)
+		slots, err := tryAcquire(ctx, lim, "k", n)
 		_, looked := lim.Peek(ctx, "k")
-		_, lost := lim.AllowN(ctx, "lost", n)
-		hook.Renew(lim)
-		errs = append(errs, err, looked, lost, lim.Release(ctx, res), lim.Reset(ctx, "lost"))
+		_, lost := tryAcquire(ctx, lim, "lost", n)
+		hook.DriverOf(lim).Renew()
+		errs = append(errs, err, looked, lost, slots.Release(ctx), lim.Reset(ctx, "lost"))
 	}
 	return errors.Join(errs...)
 }
@@ -199,26 +199,25 @@ func useOne(ctx context.Context, client core.Client, admin redis.Cmdable, name s
 			}
 		}
 		for _, n := range []int64{1, 3} {
-			charging := lim()
-			res, err := charging.AllowN(ctx, "k", n)
+			charged, err := tryAcquire(ctx, lim(), "k", n)
 			note(err)
 			_, err = lim().Peek(ctx, "k")
 			note(err)
-			note(charging.Refund(ctx, res))
+			note(charged.Cancel(ctx))
 		}
 		for _, actual := range []int64{0, 2, 5} {
 			holding := lim()
-			one, err := holding.Reserve(ctx, "k", 1)
+			one, err := tryReserve(ctx, holding, "k", 1)
 			note(err)
-			res, err := holding.Reserve(ctx, "k", 2)
+			two, err := tryReserve(ctx, holding, "k", 2)
 			note(err)
 			_, err = lim().Peek(ctx, "k")
 			note(err)
 			_, err = lim().AllowN(ctx, "k", 1)
 			note(err)
-			note(holding.Settle(ctx, res, actual))
+			note(two.Settle(ctx, actual))
 			note(lim().Reset(ctx, "k"))
-			note(holding.Refund(ctx, one))
+			note(one.Cancel(ctx))
 			note(lim().Reset(ctx, "k"))
 		}
 		note(holdForLong(ctx, lim()))
@@ -253,20 +252,20 @@ func share(ctx context.Context, lim *core.Limiter, caller int) error {
 		_, err := lim.Allow(ctx, key)
 		return err
 	}
-	res, err := lim.Reserve(ctx, key, 1)
-	return errors.Join(err, lim.Settle(ctx, res, int64(caller%3)))
+	held, err := tryReserve(ctx, lim, key, 1)
+	return errors.Join(err, held.Settle(ctx, int64(caller%3)))
 }
 
 // holdForLong has holds renewed, and lets others expire.
 func holdForLong(ctx context.Context, lim *core.Limiter) error {
 	defer func() { _ = lim.Close() }()
-	kept, err := lim.Reserve(ctx, "long", 1)
+	kept, err := tryReserve(ctx, lim, "long", 1)
 	if err != nil {
 		return err
 	}
-	lim.KeepHeld(kept)
-	_, err = lim.Reserve(ctx, "long", 1)
+	kept.Keep()
+	_, err = tryReserve(ctx, lim, "long", 1)
 	time.Sleep(3 * shortHold)
 	_, charged := lim.AllowN(ctx, "long", 1)
-	return errors.Join(err, charged, lim.Settle(ctx, kept, 1), lim.Reset(ctx, "long"))
+	return errors.Join(err, charged, kept.Settle(ctx, 1), lim.Reset(ctx, "long"))
 }

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -8,81 +9,32 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// algorithmCases are what every algorithm does.
+// algorithmCases are what every algorithm does. What it decides, [Properties] compares with the model.
 func algorithmCases() []testCase {
 	return slices.Concat(
-		each("RetryAfterIsTrue", retryAfterIsTrue),
-		each("Costs", costs),
-		each("Peek", peekChangesNothing),
-		each("Concurrent", concurrent),
+		eachWithSlots("Costs", costs),
+		eachWithSlots("Concurrent", concurrent),
+		each("Ends", ends),
 		each("ClockBack", clockBack),
+		[]testCase{{"Describes", describes}},
 	)
-}
-
-// retryAfterIsTrue uses a key up, and tries again a microsecond before RetryAfter is
-// over, and when it is.
-func retryAfterIsTrue(t *testing.T, s Store, limit maker) {
-	lim := s.limiter(t, "retry", limit(tenPerTen))
-	for i := range int64(10) {
-		res := allowN(t, lim, "k", 1)
-		if !res.Allowed || res.Remaining != 9-i || res.Limit != 10 || res.RetryAfter != 0 {
-			t.Fatalf("call %d: %+v", i+1, res)
-		}
-	}
-	for range 3 {
-		res := allowN(t, lim, "k", 1)
-		if res.Allowed || res.Remaining != 0 || res.RetryAfter <= 0 || res.RetryAfter > 20*time.Second {
-			t.Fatalf("over the limit: %+v", res)
-		}
-		s.Advance(res.RetryAfter - time.Microsecond)
-		early := allowN(t, lim, "k", 1)
-		if early.Allowed || early.RetryAfter != time.Microsecond {
-			t.Errorf("a microsecond early: %+v", early)
-		}
-		s.Advance(time.Microsecond)
-		if onTime := allowN(t, lim, "k", 1); !onTime.Allowed {
-			t.Errorf("after RetryAfter: %+v", onTime)
-		}
-		for allowN(t, lim, "k", 1).Allowed {
-		}
-	}
-	reset := peek(t, lim, "k").ResetAfter
-	s.Advance(reset)
-	want(t, peek(t, lim, "k"), true, 10, 0, 0)
 }
 
 func costs(t *testing.T, s Store, limit maker) {
 	lim := s.limiter(t, "costs", limit(tenPerTen))
-	want(t, allowN(t, lim, "k", 0), true, 10, 0, 0)
-	tooMuch := allowN(t, lim, "k", 11)
-	want(t, tooMuch, false, 10, core.Never, 0)
-	want(t, allowN(t, lim, "k", 1<<62), false, 10, core.Never, 0)
-	if res := allowN(t, lim, "k", 7); !res.Allowed || res.Remaining != 3 {
-		t.Errorf("7 of 10: %+v", res)
-	}
-	if res := allowN(t, lim, "k", 4); res.Allowed || res.Remaining != 3 {
-		t.Errorf("4 of 3: %+v", res)
-	}
-	if res := allowN(t, lim, "k", 3); !res.Allowed || res.Remaining != 0 {
-		t.Errorf("3 of 3: %+v", res)
-	}
-	if res := allowN(t, lim, "k", 0); !res.Allowed || res.Remaining != 0 || res.RetryAfter != 0 {
-		t.Errorf("0 of 0: %+v", res)
-	}
-}
-
-func peekChangesNothing(t *testing.T, s Store, limit maker) {
-	lim := s.limiter(t, "peek", limit(tenPerTen))
-	for range 20 {
-		want(t, peek(t, lim, "k"), true, 10, 0, 0)
-	}
-	after := allowN(t, lim, "k", 10)
-	first := peek(t, lim, "k")
-	want(t, first, false, 0, allowN(t, lim, "k", 1).RetryAfter, after.ResetAfter)
-	if again := peek(t, lim, "k"); again != first {
-		t.Errorf("a second Peek differs: %+v, before it %+v", again, first)
+	want(t, admit(t, lim, "k", 0), true, 10, 0, 0)
+	want(t, admit(t, lim, "k", 11), false, 10, core.Never, 0)
+	want(t, admit(t, lim, "k", 1<<62), false, 10, core.Never, 0)
+	for _, c := range []struct {
+		n, remaining int64
+		allowed      bool
+	}{{7, 3, true}, {4, 3, false}, {3, 0, true}, {0, 0, true}, {1, 0, false}} {
+		if res := admit(t, lim, "k", c.n); res.Allowed != c.allowed || res.Remaining != c.remaining || c.allowed != (res.RetryAfter == 0) {
+			t.Errorf("a cost of %d: %+v", c.n, res)
+		}
 	}
 }
 
@@ -94,7 +46,7 @@ func concurrent(t *testing.T, s Store, limit maker) {
 	for range 64 {
 		wg.Go(func() {
 			for range 5 {
-				if allowN(t, lim, "k", 1).Allowed {
+				if admit(t, lim, "k", 1).Allowed {
 					admitted.Add(1)
 				}
 			}
@@ -103,6 +55,54 @@ func concurrent(t *testing.T, s Store, limit maker) {
 	wg.Wait()
 	if admitted.Load() != 10 {
 		t.Errorf("admitted %d of 320, want exactly 10", admitted.Load())
+	}
+}
+
+// ends ends what was charged or held in each way, and once more: only the first counts. Another Limiter, which gives
+// nothing back itself, sees what is used meanwhile. Where all was given back, nothing is stored.
+func ends(t *testing.T, s Store, limit maker) {
+	lim := s.limiter(t, "ends", limit(tenPerTen))
+	other := s.others(t, lim, limit(tenPerTen))
+	queue := limits.Named(limit(tenPerTen).Algorithm()).Kind.Delays // what is reserved of it is charged
+	settled := func(actual int64) func(*testing.T, grant) {
+		return func(t *testing.T, g grant) { settle(t, g, actual) }
+	}
+	for i, c := range []struct {
+		name          string
+		take          func(*testing.T, *core.Limiter, string, int64) grant
+		n             int64
+		end           func(*testing.T, grant)
+		used, inQueue int64
+	}{
+		{"charged, cancelled", acquire, 6, cancel, 0, 0},
+		{"charged, released", acquire, 6, release, 6, 6},
+		{"held, cancelled", reserve, 6, cancel, 0, 0},
+		{"held, released", reserve, 6, release, 6, 6},
+		{"held, for less", reserve, 6, settled(2), 2, 6},
+		{"held, for more", reserve, 6, settled(9), 9, 6},
+		{"nothing", reserve, 0, settled(0), 0, 0},
+		{"nothing, for more", reserve, 0, settled(3), 3, 0},
+		{"charged nothing", acquire, 0, cancel, 0, 0},
+		{"denied", acquire, 11, cancel, 0, 0},
+		{"not held", reserve, 11, settled(4), 0, 0},
+	} {
+		if queue {
+			c.used = c.inQueue
+		}
+		key := fmt.Sprint("k", i)
+		g := c.take(t, lim, key, c.n)
+		if g.Allowed {
+			remains(t, other, key, 10-c.n)
+		}
+		for range 2 {
+			c.end(t, g)
+			if got := peek(t, other, key); got.Remaining != 10-c.used || c.used == 0 && got.ResetAfter > 0 {
+				t.Errorf("%s: %+v, want %d used", c.name, got, c.used)
+			}
+		}
+		if c.used == 0 && s.Redis != nil && slices.Contains(s.keys(t), "rl:ends:{"+key+"}:"+lim.Limits()[0].Name()) {
+			t.Errorf("%s: all was given back, and stored is %v", c.name, s.dump(t))
+		}
 	}
 }
 
@@ -123,5 +123,34 @@ func clockBack(t *testing.T, s Store, limit maker) {
 	s.Advance(3*time.Second + full.RetryAfter)
 	if res := allowN(t, lim, "k", 1); !res.Allowed {
 		t.Errorf("after the step and RetryAfter: %+v", res)
+	}
+}
+
+// describes checks which limit the one Result describes.
+func describes(t *testing.T, s Store) {
+	lim := s.limiter(t, "describes",
+		core.FixedWindow(core.PerMinute(5), core.Name("minute")),
+		core.FixedWindow(core.PerHour(5), core.Name("hour")),
+		core.FixedWindow(core.PerSecond(3), core.Name("second")))
+	for _, c := range []struct {
+		when      string
+		n         int64
+		name      string
+		allowed   bool
+		remaining int64
+		retry     time.Duration
+	}{
+		{"all unused: the first", 0, "minute", true, 5, 0},
+		{"never", 4, "second", false, 3, core.Never},
+		{"admitted", 3, "second", true, 0, 0},
+		{"all deny: the longest", 3, "hour", false, 2, time.Hour},
+		{"a tie of minute and hour", 1, "hour", true, 1, 0},
+	} {
+		if c.n == 1 {
+			s.Advance(time.Second)
+		}
+		if res := allowN(t, lim, "k", c.n); res.Name != c.name || res.Allowed != c.allowed || res.Remaining != c.remaining || res.RetryAfter != c.retry {
+			t.Errorf("%s: %+v", c.when, res)
+		}
 	}
 }

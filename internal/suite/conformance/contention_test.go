@@ -105,7 +105,7 @@ func contend(addrs []string, alone bool) {
 	defer func() { _ = client.Close() }()
 	options := []core.Option{core.FailClosed(), core.Timeout(time.Minute)}
 	if alone {
-		options = append(options, core.Coalesce(1))
+		options = append(options, core.MaxBatch(1))
 	}
 	for i, limit := range contested() {
 		lim := core.MustNew(client, fmt.Sprint("contested", i), append(options, limit)...)

@@ -11,30 +11,32 @@ import (
 )
 
 // TestKeyInUseIsKept charges one key in memory again and again, while others come: it stands as it does where there are
-// no others, whether the memory has room or is full of keys that are hardly used. It would notice a memory that forgets a
-// key when its first charge would have been paid back, whatever was charged to it since.
+// no others, whether the memory has room or is full of keys that are hardly used. So does one of which units are held
+// for long. It would notice a memory that forgets a key when its first charge would have been paid back, whatever was
+// charged to it since.
 func TestKeyInUseIsKept(t *testing.T) {
 	t.Parallel()
 	for _, v := range limits.All() {
-		for _, entries := range []int{3, 1000} {
+		for _, entries := range []int{8, 1000} {
 			t.Run(fmt.Sprintf("%s/Entries=%d", v.Name, entries), func(t *testing.T) {
 				t.Parallel()
-				synctest.Test(t, func(t *testing.T) { keepInUse(t, v.Limit(tenPerTen), entries) })
+				synctest.Test(t, func(t *testing.T) { keepInUse(t, v, entries) })
 			})
 		}
 	}
 }
 
-func keepInUse(t *testing.T, limit core.Limit, entries int) {
+func keepInUse(t *testing.T, v limits.Variant, entries int) {
 	open := func(entries int) *core.Limiter {
 		t.Helper()
-		lim, err := core.NewMemory("memory", limit, core.Entries(entries))
+		lim, err := core.NewMemory("memory", v.Limit(tenPerTen), core.Entries(entries), core.Hold(10*time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return lim
 	}
 	crowded, alone := open(entries), open(1000)
+	reserve(t, crowded, "held", 4)
 	const step = 2 * time.Second
 	for i := range 30 {
 		for _, n := range []int64{1, 6} { // the first charge of all is a small one
@@ -49,5 +51,8 @@ func keepInUse(t *testing.T, limit core.Limit, entries int) {
 			}
 		}
 		time.Sleep(step)
+	}
+	if !v.Kind.Delays { // places in a queue are not held
+		remains(t, crowded, "held", 6)
 	}
 }

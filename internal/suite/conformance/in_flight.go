@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,290 +14,324 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/hook"
-	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
 // inFlightCases take slots and give them back.
 func inFlightCases() []testCase {
-	var cases []testCase
-	for _, v := range limits.Slots() {
-		for _, c := range []struct {
-			name string
-			run  func(t *testing.T, s Store, limit maker)
-		}{
-			{"Costs", costs}, {"Peek", peekChangesNothing}, {"Concurrent", concurrent}, {"Foreign", foreign}, {"ScriptFlushed", scriptFlushed},
-		} {
-			cases = append(cases, testCase{c.name + "/" + v.Name, func(t *testing.T, s Store) { c.run(t, s, v.Limit) }})
-		}
+	return []testCase{
+		{"InFlight/Random", slotsAtRandom},
+		{"InFlight/Ends", slotEnds},
+		{"InFlight/Expires", slotsExpire},
+		{"InFlight/Renewed", slotsAreRenewed},
+		{"InFlight/ClockSteps", slotsOutlastSteps},
+		{"InFlight/Described", slotsDescribed},
+		{"InFlight/Lost", slotsLost},
+		{"InFlight/Churn", slotsChurn},
+		{"InFlight/Events", slotEvents},
+		{"InFlight/ManyExpire", manySlotsExpire},
 	}
-	return append(cases,
-		testCase{"InFlight/Slots", takeSlots}, testCase{"InFlight/Once", releaseOnce}, testCase{"InFlight/Units", releaseUnits},
-		testCase{"InFlight/Reserved", releaseReserved}, testCase{"InFlight/Expires", slotsExpire}, testCase{"InFlight/Late", releaseLate},
-		testCase{"InFlight/Renewed", slotsAreRenewed}, testCase{"InFlight/ClockSteps", slotsOutlastSteps}, testCase{"InFlight/TTL", slotsTTL},
-		testCase{"InFlight/Reset", slotsOutliveReset}, testCase{"InFlight/Several", slotsAmongSeveral}, testCase{"InFlight/Tightest", slotsAreTightest},
-		testCase{"InFlight/Lost", slotsLost}, testCase{"InFlight/Churn", slotsChurn}, testCase{"InFlight/Model", slotsModel},
-		testCase{"InFlight/Events", slotEvents}, testCase{"InFlight/Batches", slotBatches}, testCase{"InFlight/ManyExpire", manySlotsExpire},
-	)
 }
 
 // long is a hold of which no third passes during a test: what is renewed is renewed by
 // the test.
 const long = time.Hour
 
-// others returns another Limiter over the keys of lim, or lim itself where each has its
-// own.
-func (s Store) others(t *testing.T, lim *core.Limiter, opts ...core.Option) *core.Limiter {
+// remainsOf compares what remains of each limit of a key, in the order of the limits.
+func remainsOf(t *testing.T, lim *core.Limiter, key string, want ...int64) {
 	t.Helper()
-	if s.Redis == nil {
-		return lim
+	var got []int64
+	for each := range peek(t, lim, key).All() {
+		got = append(got, each.Remaining)
 	}
-	return s.limiter(t, lim.Name(), opts...)
-}
-
-func release(t *testing.T, lim *core.Limiter, res core.Result) {
-	t.Helper()
-	if err := lim.Release(context.Background(), res); err != nil {
-		t.Fatalf("Release: %v", err)
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %d remain, want %d", key, got, want)
 	}
 }
 
-func takeSlots(t *testing.T, s Store) {
-	lim := s.limiter(t, "slots", core.InFlight(3))
-	other := s.others(t, lim, core.InFlight(3))
-	var held []core.Result
-	for left := range int64(3) {
-		res := allowN(t, lim, "k", 1)
-		if !res.Allowed || !res.HasSlots() || res.Limit != 3 || res.Remaining != 2-left || res.ResetAfter != 0 || res.Window != 0 || res.Name != "inflight" {
-			t.Errorf("slot %d: %+v", left, res)
+// slotsAtRandom has several processes take slots beside a window, give them back, renew them, and die. After each step
+// it compares what is free with the plain rule: an unexpired holder has its slots, and the window what was charged and
+// not cancelled.
+func slotsAtRandom(t *testing.T, s Store) {
+	for seed := range uint64(8) {
+		tr := &slotTrial{Rand: rand.New(rand.NewPCG(seed, 16)), store: s, name: fmt.Sprint("slots", seed)}
+		tr.processes = []*core.Limiter{tr.process(t, 0)}
+		if s.Redis != nil { // in memory each has its own
+			tr.processes = append(tr.processes, tr.process(t, 1), tr.process(t, 2))
 		}
-		held = append(held, res)
-	}
-	denied := allowN(t, other, "k", 1)
-	want(t, denied, false, 0, time.Second, 0)
-	if denied.HasSlots() {
-		t.Error("a denial has slots")
-	}
-	want(t, peek(t, other, "k"), false, 0, time.Second, 0)
-	want(t, allowN(t, other, "other", 1), true, 2, 0, 0)
-	release(t, lim, held[1])
-	want(t, peek(t, other, "k"), true, 1, 0, 0)
-	want(t, allowN(t, other, "k", 1), true, 0, 0, 0)
-	release(t, lim, held[0])
-	release(t, lim, held[2])
-	remains(t, other, "k", 2)
-}
-
-func releaseOnce(t *testing.T, s Store) {
-	lim := s.limiter(t, "slots", core.InFlight(5))
-	first := allowN(t, lim, "k", 1)
-	copied := first
-	rest := allowN(t, lim, "k", 4)
-	denied := allowN(t, lim, "k", 1)
-	release(t, lim, first)
-	release(t, lim, first)
-	release(t, lim, copied)
-	refund(t, lim, copied)
-	release(t, lim, denied)
-	release(t, lim, core.Result{Allowed: true})
-	remains(t, lim, "k", 1)
-	other := s.limiter(t, "other", core.InFlight(5))
-	if err := other.Release(context.Background(), rest); !errors.Is(err, core.ErrInvalidResult) {
-		t.Errorf("of another limiter: %v", err)
-	}
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := lim.Release(ended, rest); !errors.Is(err, context.Canceled) {
-		t.Errorf("with a context that has ended: %v", err)
-	}
-	if err := lim.Settle(context.Background(), rest, 0); !errors.Is(err, core.ErrInvalidResult) {
-		t.Errorf("Settle of what was not reserved: %v", err)
-	}
-	remains(t, lim, "k", 1)
-	release(t, lim, rest)
-	want(t, peek(t, lim, "k"), true, 5, 0, 0)
-	s.unstored(t)
-
-	again := allowN(t, lim, "k", 2)
-	refund(t, lim, again) // gives back all, slots too
-	release(t, lim, again)
-	want(t, peek(t, lim, "k"), true, 5, 0, 0)
-
-	without := s.limiter(t, "without", core.FixedWindow(tenPerTen))
-	charged := allowN(t, without, "k", 3)
-	if charged.HasSlots() {
-		t.Error("a window has slots")
-	}
-	release(t, without, charged)
-	remains(t, without, "k", 7)
-}
-
-// releaseUnits has calls of several units beside those of one.
-func releaseUnits(t *testing.T, s Store) {
-	lim := s.limiter(t, "slots", core.InFlight(1_000_000_000, core.Hold(long)))
-	five, one, most, again := allowN(t, lim, "k", 5), allowN(t, lim, "k", 1), allowN(t, lim, "k", 999_999_900), allowN(t, lim, "k", 5)
-	remains(t, lim, "k", 89)
-	release(t, lim, most)
-	hook.Renew(lim)
-	release(t, lim, one)
-	remains(t, lim, "k", 999_999_990)
-	release(t, lim, five)
-	remains(t, lim, "k", 999_999_995)
-	release(t, lim, again)
-	remains(t, lim, "k", 1_000_000_000)
-	s.unstored(t)
-	if res := allowN(t, lim, "k", 1<<62); res.Allowed || res.RetryAfter != core.Never {
-		t.Errorf("above the capacity: %+v", res)
-	}
-}
-
-// releaseReserved has slots beside units that are reserved.
-func releaseReserved(t *testing.T, s Store) {
-	lim := s.limiter(t, "slots", core.InFlight(10), core.TokenBucket(core.PerHour(10)), core.LeakyBucket(core.PerHour(10), core.Burst(10)))
-	left := func(when string, want ...int64) {
-		t.Helper()
-		var got []int64
-		for each := range peek(t, lim, "k").All() {
-			got = append(got, each.Remaining)
+		for step := range 150 {
+			tr.step(t)
+			if t.Failed() {
+				t.Fatalf("seed %d, step %d", seed, step)
+			}
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: %v are left, want %v", when, got, want)
+		for _, lim := range tr.processes {
+			_ = lim.Close()
 		}
 	}
-	res := reserve(t, lim, "k", 4)
-	left("reserved", 6, 6, 6)
-	settle(t, lim, res, 1)
-	left("settled", 10, 9, 6)
-	release(t, lim, res)
-	res = reserve(t, lim, "k", 4)
-	release(t, lim, res)
-	release(t, lim, res)
-	left("released", 10, 5, 2)
-	lim.KeepHeld(res)
-	hook.Renew(lim)
-	left("renewed", 10, 5, 2)
-	settle(t, lim, res, 0)
-	left("settled after that", 10, 9, 6)
-	res = reserve(t, lim, "k", 0)
-	release(t, lim, res)
-	settle(t, lim, res, 0)
-	left("nothing", 10, 9, 6)
-	refund(t, lim, reserve(t, lim, "k", 2))
-	left("refunded", 10, 9, 6)
-	charged := allowN(t, lim, "k", 3)
-	release(t, lim, charged)
-	left("charged and released", 10, 6, 3)
-	refund(t, lim, charged)
-	left("and refunded", 10, 9, 6)
 }
 
-// slotsExpire has a process die: its slots are free when Hold is over, to the
-// microsecond, and nothing of them stays.
+// Of a slotTrial there are so many slots, and units in the window.
+const (
+	trialSlots  = 7
+	trialWindow = 90
+)
+
+type slotTrial struct {
+	*rand.Rand
+
+	store     Store
+	name      string
+	processes []*core.Limiter
+	held      []slot // those that have not expired
+	gone      []slot // those that have, or were lost
+	used      int64  // units of the window
+	resets    int
+	latest    time.Time // the latest expiry since no slot was taken
+}
+
+// A slot is what was admitted in one call.
+type slot struct {
+	grant
+
+	expiry time.Time
+	resets int // how many there had been
+}
+
+// slotLasts is for how long the slots of the i-th process are held.
+func slotLasts(i int) time.Duration { return long / time.Duration(1+5*(i%2)) }
+
+func (tr *slotTrial) process(t *testing.T, i int) *core.Limiter {
+	return tr.store.limiter(t, tr.name,
+		core.InFlight(trialSlots, core.SlotTTL(slotLasts(i))), core.FixedWindow(core.Per(trialWindow, 400*24*time.Hour)))
+}
+
+func (tr *slotTrial) free() int64 {
+	free := int64(trialSlots)
+	for _, x := range tr.held {
+		free -= x.n
+	}
+	return free
+}
+
+// drop moves slots to those that are gone.
+func (tr *slotTrial) drop(which func(slot) bool) {
+	tr.held = slices.DeleteFunc(tr.held, func(x slot) bool {
+		if which(x) {
+			tr.gone = append(tr.gone, x)
+		}
+		return which(x)
+	})
+}
+
+func (tr *slotTrial) step(t *testing.T) {
+	i := tr.IntN(len(tr.processes))
+	by := tr.processes[i]
+	now := peek(t, by, "k").At
+	if tr.store.Redis != nil { // in memory the Limiter renews them by the same clock
+		tr.drop(func(x slot) bool { return !x.expiry.After(now) })
+	}
+	remainsOf(t, by, "k", tr.free(), max(0, trialWindow-tr.used))
+	tr.compareTTL(t)
+	switch tr.IntN(10) {
+	case 0, 1, 2:
+		tr.take(t, i)
+	case 3, 4:
+		tr.end(t)
+	case 5, 6:
+		hook.DriverOf(by).Renew()
+		for j := range tr.held {
+			if tr.held[j].lim == by {
+				tr.held[j].expiry = now.Add(slotLasts(i))
+				tr.latest = later(tr.latest, tr.held[j].expiry)
+			}
+		}
+	case 7:
+		tr.advance(now)
+	case 8:
+		if tr.store.Redis != nil && tr.IntN(4) == 0 { // one dies, and another takes its place
+			_ = by.Close()
+			tr.processes[i] = tr.process(t, i)
+		}
+	case 9:
+		tr.forget(t, by)
+	}
+}
+
+func (tr *slotTrial) take(t *testing.T, i int) {
+	n := tr.Int64N(5)
+	if tr.IntN(20) == 0 {
+		n = trialSlots + 1
+	}
+	g := acquire(t, tr.processes[i], "k", n)
+	if fits := n <= tr.free() && n+tr.used <= trialWindow || n == 0; g.Allowed != fits {
+		t.Errorf("%d beside %d slots and %d units: %+v", n, trialSlots-tr.free(), tr.used, g.Result)
+	}
+	if g.Allowed && n > 0 {
+		x := slot{g, g.At.Add(slotLasts(i)), tr.resets}
+		tr.held, tr.used, tr.latest = append(tr.held, x), tr.used+n, later(tr.latest, x.expiry)
+	}
+}
+
+// end ends a call, in time or too late. A cancelled one is given back by the window, too.
+func (tr *slotTrial) end(t *testing.T) {
+	from := &tr.held
+	if tr.IntN(4) == 0 {
+		from = &tr.gone
+	}
+	if len(*from) == 0 {
+		return
+	}
+	j := tr.IntN(len(*from))
+	x := (*from)[j]
+	*from = slices.Delete(*from, j, j+1)
+	if tr.IntN(2) == 0 {
+		release(t, x.grant)
+		return
+	}
+	cancel(t, x.grant)
+	if x.resets == tr.resets {
+		tr.used -= x.n
+	}
+}
+
+// advance moves the clock at random, or to an expiry, or just before it.
+func (tr *slotTrial) advance(now time.Time) {
+	d := time.Duration(tr.Int64N(int64(long)))
+	if len(tr.held) > 0 && tr.IntN(2) == 0 {
+		d = max(0, tr.held[tr.IntN(len(tr.held))].expiry.Sub(now)-time.Duration(tr.IntN(2))*time.Microsecond)
+	}
+	tr.store.Advance(d)
+}
+
+// forget resets the key, which keeps the slots, or loses these.
+func (tr *slotTrial) forget(t *testing.T, by *core.Limiter) {
+	switch {
+	case tr.IntN(3) > 0:
+	case tr.store.Redis != nil && tr.IntN(2) == 0:
+		tr.store.Redis.Del(t.Context(), "rl:"+tr.name+":{k}:inflight")
+		tr.drop(func(slot) bool { return true })
+		hook.DriverOf(by).Renew() // which does not take them again
+	default:
+		if err := by.Reset(t.Context(), "k"); err != nil {
+			t.Error(err)
+		}
+		tr.used = 0
+		tr.resets++
+		tr.store.Advance(time.Microsecond) // a charge is known by when its window was opened
+	}
+}
+
+// compareTTL compares the TTL of the key with its latest slot.
+func (tr *slotTrial) compareTTL(t *testing.T) {
+	if len(tr.held) == 0 {
+		tr.latest = time.Time{}
+	}
+	if tr.store.Redis == nil {
+		return
+	}
+	key := "rl:" + tr.name + ":{k}:inflight"
+	stored := slices.ContainsFunc(tr.store.keys(t), func(k string) bool { return k == key })
+	if !stored || len(tr.held) == 0 {
+		if stored != (len(tr.held) > 0) {
+			t.Errorf("%d calls hold slots, and stored is %v", len(tr.held), tr.store.dump(t))
+		}
+		return
+	}
+	last := time.Time{}
+	for _, x := range tr.held {
+		last = later(last, x.expiry)
+	}
+	if at := tr.store.expiry(t, key); at.Before(last.Truncate(time.Millisecond)) || at.After(tr.latest.Add(2*time.Second)) {
+		t.Errorf("the key expires %v after its latest slot", at.Sub(last))
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// slotEnds ends calls that hold slots, units of a bucket, and a place in a queue.
+func slotEnds(t *testing.T, s Store) {
+	lim := s.limiter(t, "slots", core.InFlight(10, core.SlotTTL(long)),
+		core.TokenBucket(core.PerDay(10)), core.LeakyBucket(core.PerDay(10), core.Burst(10)))
+	for i, c := range []struct {
+		name string
+		take func(*testing.T, *core.Limiter, string, int64) grant
+		end  func(*testing.T, grant)
+		left [2]int64 // of the bucket and the queue
+	}{
+		{"charged, released", acquire, release, [2]int64{6, 6}},
+		{"charged, cancelled", acquire, cancel, [2]int64{10, 10}},
+		{"held, settled", reserve, func(t *testing.T, g grant) { settle(t, g, 1) }, [2]int64{9, 6}},
+		{"held, released", reserve, release, [2]int64{6, 6}},
+		{"held, cancelled", reserve, cancel, [2]int64{10, 10}},
+	} {
+		key := fmt.Sprint("k", i)
+		g := c.take(t, lim, key, 4)
+		if g.reserved {
+			g.Keep()
+		}
+		remainsOf(t, lim, key, 6, 6, 6)
+		hook.DriverOf(lim).Renew()
+		remainsOf(t, lim, key, 6, 6, 6)
+		for range 2 {
+			c.end(t, g)
+			remainsOf(t, lim, key, 10, c.left[0], c.left[1])
+			hook.DriverOf(lim).Renew()
+		}
+		if t.Failed() {
+			t.Fatal(c.name)
+		}
+	}
+}
+
+// slotsExpire has a process die: its slots are free when Hold is over, to the microsecond. If it releases them then, it
+// takes nothing from who has them now.
 func slotsExpire(t *testing.T, s Store) {
-	dies := s.limiter(t, "slots", core.InFlight(2, core.Hold(long)))
-	lives := s.others(t, dies, core.InFlight(2, core.Hold(long)))
-	allowN(t, dies, "k", 1)
+	dies := s.limiter(t, "slots", core.InFlight(2, core.SlotTTL(long)))
+	lives := s.others(t, dies, core.InFlight(2, core.SlotTTL(long)))
+	first := acquire(t, dies, "k", 1)
 	s.Advance(time.Minute)
-	second := allowN(t, lives, "k", 1)
+	second := acquire(t, lives, "k", 1)
 	_ = dies.Close()
 	s.Advance(long - time.Minute - time.Microsecond)
-	want(t, allowN(t, lives, "k", 1), false, 0, time.Second, 0)
+	want(t, acquire(t, lives, "k", 1).Result, false, 0, time.Second, 0)
 	s.Advance(time.Microsecond)
-	want(t, peek(t, lives, "k"), true, 1, 0, 0)
-	s.Advance(time.Minute - time.Microsecond)
-	remains(t, lives, "k", 1)
-	s.Advance(time.Microsecond)
-	want(t, peek(t, lives, "k"), true, 2, 0, 0)
-	release(t, lives, second)
+	third := acquire(t, lives, "k", 1)
+	want(t, third.Result, true, 0, 0, 0)
+	release(t, first)
+	want(t, peek(t, lives, "k"), false, 0, time.Second, 0)
+	s.Advance(time.Minute)
+	remains(t, lives, "k", 1) // the second has expired, too
+	release(t, second)
+	release(t, third)
 	want(t, peek(t, lives, "k"), true, 2, 0, 0)
 	s.unstored(t)
 }
 
-// releaseLate releases a slot that has expired, when another call has it.
-func releaseLate(t *testing.T, s Store) {
-	lim := s.limiter(t, "slots", core.InFlight(1, core.Hold(long)))
-	first := allowN(t, lim, "k", 1)
-	_ = lim.Close() // nothing is renewed any more
-	s.Advance(long)
-	second := allowN(t, lim, "k", 1)
-	if !second.Allowed {
-		t.Fatalf("after the hold: %+v", second)
-	}
-	release(t, lim, first)
-	want(t, peek(t, lim, "k"), false, 0, time.Second, 0)
-	if s.Redis != nil && !s.ForgetsByClock { // the clock steps back: the second one's slot seems to be as old as the first one's
-		s.Advance(-long)
-		third := allowN(t, lim, "k2", 1)
-		s.Advance(long)
-		fourth := allowN(t, lim, "k2", 1)
-		release(t, lim, third)
-		want(t, peek(t, lim, "k2"), false, 0, time.Second, 0)
-		release(t, lim, fourth)
-		want(t, peek(t, lim, "k2"), true, 1, 0, 0)
-	}
-	release(t, lim, second)
-	want(t, peek(t, lim, "k"), true, 1, 0, 0)
-}
-
-// slotsAreRenewed has work that takes much longer than the hold.
+// slotsAreRenewed has work that takes much longer than the hold, also where Redis forgets its scripts.
 func slotsAreRenewed(t *testing.T, s Store) {
-	lim := s.limiter(t, "slots", core.InFlight(3, core.Hold(long)), core.FixedWindow(core.PerDay(100)))
-	one, two := allowN(t, lim, "k", 1), allowN(t, lim, "k", 2)
-	elsewhere := allowN(t, lim, "other", 1)
+	lim := s.limiter(t, "slots", core.InFlight(1_000_000_000, core.SlotTTL(long)), core.FixedWindow(core.PerDay(1_000_000_000)))
+	one, most := acquire(t, lim, "k", 1), acquire(t, lim, "k", 999_999_900)
+	elsewhere := acquire(t, lim, "other", 1)
 	for range 10 {
 		s.Advance(long / 3)
 		if s.Redis != nil {
-			if err := s.Redis.ScriptFlush(context.Background()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			s.Redis.ScriptFlush(context.Background())
 		}
-		hook.Renew(lim)
-		for _, key := range s.slotKeys(t) {
-			if got := s.expiry(t, key).Sub(s.now()); got < long || got > long+time.Second {
-				t.Errorf("%s: after it was renewed it expires in %v", key, got)
-			}
-		}
+		hook.DriverOf(lim).Renew()
 	}
-	if res := allowN(t, lim, "k", 1); res.Allowed {
-		t.Errorf("the work goes on: %+v", res)
-	}
-	release(t, lim, two)
-	s.Advance(long / 3)
-	hook.Renew(lim)
-	remainsOf(t, lim, "k", "inflight", 2)
-	remainsOf(t, lim, "k", "fixed-1d", 97)
-	remainsOf(t, lim, "other", "inflight", 2)
-	release(t, lim, one)
-	release(t, lim, elsewhere)
-	remainsOf(t, lim, "k", "inflight", 3)
-}
-
-func (s Store) now() time.Time {
-	if s.Clock != nil {
-		return s.Clock()
-	}
-	reply, err := s.Redis.Eval(context.Background(), "return redis.call('TIME')[1]", []string{"k"}).Int64()
-	if err != nil {
-		return time.Time{}
-	}
-	return time.Unix(reply, 0)
-}
-
-// slotKeys returns the keys in Redis that have slots.
-func (s Store) slotKeys(t *testing.T) []string {
-	t.Helper()
-	if s.Redis == nil {
-		return nil
-	}
-	return slices.DeleteFunc(s.keys(t), func(key string) bool { return s.Redis.Type(context.Background(), key).Val() != "zset" })
-}
-
-func remainsOf(t *testing.T, lim *core.Limiter, key, limit string, want int64) {
-	t.Helper()
-	for each := range peek(t, lim, key).All() {
-		if each.Name == limit && each.Remaining != want {
-			t.Errorf("%s: %d remain, want %d", limit, each.Remaining, want)
-		}
-	}
+	remainsOf(t, lim, "k", 99, 99)
+	release(t, most)
+	hook.DriverOf(lim).Renew()
+	remainsOf(t, lim, "k", 999_999_999, 99)
+	remainsOf(t, lim, "other", 999_999_999, 999_999_999)
+	release(t, one)
+	release(t, elsewhere)
+	remainsOf(t, lim, "k", 1_000_000_000, 99)
 }
 
 // slotsOutlastSteps has the clock step: a live holder keeps its slot if it steps back,
@@ -305,282 +340,136 @@ func slotsOutlastSteps(t *testing.T, s Store) {
 	if s.Redis == nil || s.ForgetsByClock {
 		t.Skip("the clock does not step back")
 	}
-	lim := s.limiter(t, "slots", core.InFlight(1, core.Hold(long)))
-	other := s.limiter(t, "slots", core.InFlight(1, core.Hold(long)))
-	held := allowN(t, lim, "k", 1)
+	lim := s.limiter(t, "slots", core.InFlight(1, core.SlotTTL(long)))
+	other := s.limiter(t, "slots", core.InFlight(1, core.SlotTTL(long)))
+	held := acquire(t, lim, "k", 1)
 	for i, step := range []time.Duration{
 		long/3 - time.Microsecond, -time.Hour, long/3 - time.Microsecond, -24 * time.Hour, 0, long/3 - time.Microsecond, -time.Microsecond,
 	} {
 		s.Advance(long / 3)
 		s.Advance(step)
-		if res := allowN(t, other, "k", 1); res.Allowed {
-			t.Fatalf("step %d: another has the slot: %+v", i, res)
+		if res := acquire(t, other, "k", 1); res.Allowed {
+			t.Fatalf("step %d: another has the slot: %+v", i, res.Result)
 		}
 		s.Advance(long / 3) // and the renewal is late by as much
-		hook.Renew(lim)
+		hook.DriverOf(lim).Renew()
 	}
-	release(t, lim, held)
+	release(t, held)
 	want(t, peek(t, other, "k"), true, 1, 0, 0)
 	s.unstored(t)
 
-	allowN(t, lim, "dead", 1)
+	dead := acquire(t, lim, "dead", 1)
 	_ = lim.Close()
 	s.Advance(-time.Minute)
 	s.Advance(long)
-	want(t, allowN(t, other, "dead", 1), false, 0, time.Second, 0) // a dead one's is withheld for as much longer
+	want(t, acquire(t, other, "dead", 1).Result, false, 0, time.Second, 0) // a dead one's is withheld for as much longer
 	s.Advance(time.Minute)
-	want(t, allowN(t, other, "dead", 1), true, 0, 0, 0)
+	want(t, acquire(t, other, "dead", 1).Result, true, 0, 0, 0)
+	s.Advance(-long) // the clock steps back: another's slot seems to be as old as the dead one's
+	release(t, dead)
+	want(t, peek(t, other, "dead"), false, 0, time.Second, 0)
 }
 
-// slotsTTL compares the TTL of the key with its latest slot, after each way to change
-// it.
-func slotsTTL(t *testing.T, s Store) {
-	if s.Redis == nil {
-		t.Skip("no keys to look at")
-	}
-	short := s.limiter(t, "slots", core.InFlight(9, core.Hold(time.Minute)))
-	longer := s.limiter(t, "slots", core.InFlight(9, core.Hold(long)))
-	var latest time.Time
-	covers := func(when string) {
-		t.Helper()
-		for _, key := range s.keys(t) {
-			if at := s.expiry(t, key); at.Before(latest.Truncate(time.Millisecond)) || at.After(latest.Add(2*time.Second)) {
-				t.Errorf("%s: the key expires %v after its latest slot", when, at.Sub(latest))
-			}
-		}
-	}
-	first := allowN(t, short, "k", 1)
-	latest = first.At.Add(time.Minute)
-	covers("the first slot")
-	s.Advance(time.Second)
-	second := allowN(t, longer, "k", 3)
-	latest = second.At.Add(long)
-	covers("a longer slot")
-	s.Advance(time.Second)
-	third := allowN(t, short, "k", 1)
-	covers("a shorter slot after it")
-	s.Advance(time.Second)
-	hook.Renew(short)
-	covers("renewed, the shorter ones")
-	hook.Renew(longer)
-	latest = peek(t, short, "k").At.Add(long)
-	covers("renewed, the longer one")
-	release(t, short, first)
-	covers("one released")
-	allowN(t, short, "k", 9)
-	covers("one denied")
-	s.Advance(2 * time.Minute)
-	remains(t, longer, "k", 6)
-	covers("the shorter ones have expired")
-	release(t, short, third)
-	release(t, longer, second)
-	s.unstored(t)
-}
-
-func slotsOutliveReset(t *testing.T, s Store) {
-	lim := s.limiter(t, "slots", core.InFlight(3), core.FixedWindow(core.PerHour(9)))
-	held := allowN(t, lim, "k", 2)
-	if err := lim.Reset(context.Background(), "k"); err != nil {
-		t.Fatal(err)
-	}
-	remainsOf(t, lim, "k", "inflight", 1)
-	remainsOf(t, lim, "k", "fixed-1h", 9)
-	release(t, lim, held)
-	remainsOf(t, lim, "k", "inflight", 3)
-}
-
-// slotsAmongSeveral has a denial by one limit take nothing of another.
-func slotsAmongSeveral(t *testing.T, s Store) {
-	lim := s.limiter(t, "slots", core.FixedWindow(core.PerHour(5)), core.InFlight(2), core.InFlight(9, core.Name("all"), core.Hold(time.Minute)))
-	left := func(window, slots, all int64) {
-		t.Helper()
-		remainsOf(t, lim, "k", "fixed-1h", window)
-		remainsOf(t, lim, "k", "inflight", slots)
-		remainsOf(t, lim, "k", "all", all)
-	}
-	first := allowN(t, lim, "k", 2)
-	if res := allowN(t, lim, "k", 1); res.Allowed || res.Name != "inflight" || res.RetryAfter != time.Second {
-		t.Errorf("no slot is free: %+v", res)
-	}
-	left(3, 0, 7)
-	release(t, lim, first)
-	left(3, 2, 9)
-	second := allowN(t, lim, "k", 2)
-	release(t, lim, second)
-	left(1, 2, 9)
-	if res := allowN(t, lim, "k", 2); res.Allowed || res.Name != "fixed-1h" {
-		t.Errorf("the window is used up: %+v", res)
-	}
-	left(1, 2, 9)
-}
-
-// slotsAreTightest describes slots only where they deny.
-func slotsAreTightest(t *testing.T, s Store) {
+// slotsDescribed has the one Result describe slots only where they deny.
+func slotsDescribed(t *testing.T, s Store) {
 	lim := s.limiter(t, "slots", core.InFlight(2), core.FixedWindow(core.PerHour(100)))
 	if res := peek(t, lim, "k"); res.Name != "fixed-1h" {
 		t.Errorf("nothing is used: %+v", res)
 	}
-	held := allowN(t, lim, "k", 2)
+	held := acquire(t, lim, "k", 2)
 	if !held.Allowed || held.Name != "fixed-1h" || held.Remaining != 98 {
-		t.Errorf("admitted, and no slot is left: %+v", held)
+		t.Errorf("admitted, and no slot is left: %+v", held.Result)
 	}
-	if res := allowN(t, lim, "k", 1); res.Allowed || res.Name != "inflight" || res.Limit != 2 || res.Remaining != 0 {
+	res := acquire(t, lim, "k", 1).Result
+	want(t, res, false, 0, time.Second, 0)
+	if res.Name != "inflight" || res.Limit != 2 || res.Window != 0 {
 		t.Errorf("denied for want of a slot: %+v", res)
 	}
-	release(t, lim, held)
+	release(t, held)
 }
 
-// slotsLost has Redis lose the state: the holder learns of it.
+// slotsLost has Redis lose the state, or the memory evict it: the holder learns of it.
 func slotsLost(t *testing.T, s Store) {
-	if s.Redis == nil {
-		t.Skip("memory loses nothing")
-	}
 	var lost atomic.Int64
-	lim := s.limiter(t, "slots", core.InFlight(5, core.Hold(long)), core.Observe(func(_ context.Context, e core.Event) {
-		if e.Kind == core.EventSlotLost && errors.Is(e.Err, core.ErrSlotLost) {
-			lost.Add(e.Cost)
-		}
-	}))
-	held, safe := allowN(t, lim, "k", 3), allowN(t, lim, "safe", 1)
-	ctx, cancel := lim.SlotContext(context.Background(), held)
-	defer cancel()
-	safeCtx, cancelSafe := lim.SlotContext(context.Background(), safe)
-	defer cancelSafe()
-	hook.Renew(lim)
+	open := func(name string) *core.Limiter {
+		return s.limiter(t, name, core.InFlight(5, core.SlotTTL(long)), core.Entries(1), core.Observe(func(_ context.Context, e core.Event) {
+			if e.Kind == core.EventSlotLost && errors.Is(e.Err, core.ErrSlotLost) {
+				lost.Add(e.Cost)
+			}
+		}))
+	}
+	lim := open("slots")
+	others := lim
+	if s.Redis == nil {
+		others = open("others") // there is room for one key
+	}
+	held, safe := acquire(t, lim, "k", 3), acquire(t, others, "safe", 1)
+	ctx, stop := held.Context(context.Background())
+	defer stop()
+	safeCtx, stopSafe := safe.Context(context.Background())
+	defer stopSafe()
+	hook.DriverOf(lim).Renew()
 	if ctx.Err() != nil {
 		t.Errorf("canceled while it is held: %v", context.Cause(ctx))
 	}
-	if err := s.Redis.Del(context.Background(), "rl:slots:{k}:inflight").Err(); err != nil {
-		t.Fatal(err)
+	if s.Redis == nil {
+		acquire(t, lim, "another", 1)
+	} else {
+		s.Redis.Del(context.Background(), "rl:slots:{k}:inflight")
 	}
-	hook.Renew(lim)
+	hook.DriverOf(lim).Renew()
+	hook.DriverOf(others).Renew()
 	if !errors.Is(context.Cause(ctx), core.ErrSlotLost) || lost.Load() != 3 {
 		t.Errorf("after a loss: %v, %d slots are lost, want 3", context.Cause(ctx), lost.Load())
 	}
 	if safeCtx.Err() != nil {
 		t.Errorf("another was canceled: %v", safeCtx.Err())
 	}
-	late, cancelLate := lim.SlotContext(context.Background(), held)
-	defer cancelLate()
+	late, stopLate := held.Context(context.Background())
+	defer stopLate()
 	if !errors.Is(context.Cause(late), core.ErrSlotLost) {
 		t.Error("a context made after the loss is not canceled")
 	}
-	others := allowN(t, lim, "k", 5)
-	release(t, lim, held)
-	want(t, peek(t, lim, "k"), false, 0, time.Second, 0)
-	release(t, lim, others)
-	release(t, lim, safe)
-	cancelSafe()
+	release(t, held)
+	release(t, safe)
+	stopSafe()
 	if cause := context.Cause(safeCtx); !errors.Is(cause, context.Canceled) || errors.Is(cause, core.ErrSlotLost) {
 		t.Errorf("released: the cause is %v", cause)
 	}
 }
 
-// slotsChurn has many callers work for a while: never are there more than the limit.
+// slotsChurn has many callers work on several keys for a while: never are there more than the limit.
 func slotsChurn(t *testing.T, s Store) {
 	const most = 5
-	lim := s.limiter(t, "slots", core.InFlight(most, core.Hold(long)))
-	var inFlight, worked atomic.Int64
+	lim := s.limiter(t, "slots", core.InFlight(most, core.SlotTTL(long)), core.FixedWindow(core.PerHour(1000)))
+	var inFlight, worked [3]atomic.Int64
 	var all sync.WaitGroup
-	for range 40 {
+	for i := range 60 {
 		all.Go(func() {
-			for range 25 {
-				res := allowN(t, lim, "k", 1)
-				if !res.Allowed {
+			units, k := 1+int64(i%2), i%3
+			for range 15 {
+				g := acquire(t, lim, fmt.Sprint("k", k), units)
+				if !g.Allowed {
 					continue
 				}
-				if n := inFlight.Add(1); n > most {
+				if n := inFlight[k].Add(units); n > most {
 					t.Errorf("%d are under way, of %d", n, most)
 				}
-				worked.Add(1)
-				inFlight.Add(-1)
-				if err := lim.Release(context.Background(), res); err != nil {
-					t.Error(err)
-				}
+				worked[k].Add(units)
+				inFlight[k].Add(-units)
+				release(t, g)
 			}
 		})
 	}
 	all.Wait()
-	if worked.Load() < most {
-		t.Errorf("only %d were admitted", worked.Load())
+	for k := range worked {
+		if worked[k].Load() < most {
+			t.Errorf("only %d were admitted", worked[k].Load())
+		}
+		remainsOf(t, lim, fmt.Sprint("k", k), most, 1000-worked[k].Load())
 	}
-	want(t, peek(t, lim, "k"), true, most, 0, 0)
-	s.unstored(t)
-}
-
-// A slot is what the exact model knows of an admitted call.
-type slot struct {
-	core.Result
-
-	by     *core.Limiter
-	n      int64
-	expiry time.Duration
-}
-
-// slotsModel takes, releases, renews and lets expire at random, with several processes
-// of which some die, and compares what is free with the exact model after each step.
-func slotsModel(t *testing.T, s Store) {
-	for seed := range uint64(6) {
-		random := rand.New(rand.NewPCG(seed, 16))
-		const most = 7
-		name := fmt.Sprint("slots", seed)
-		newLimiter := func() *core.Limiter { return s.limiter(t, name, core.InFlight(most, core.Hold(long))) }
-		processes := []*core.Limiter{newLimiter()}
-		if s.Redis != nil {
-			processes = append(processes, newLimiter(), newLimiter())
-		}
-		var now time.Duration
-		var slots []slot
-		for step := range 150 {
-			by := processes[random.IntN(len(processes))]
-			slots = slices.DeleteFunc(slots, func(x slot) bool { return x.expiry <= now })
-			held := int64(0)
-			for _, x := range slots {
-				held += x.n
-			}
-			if got := peek(t, by, "k").Remaining; got != most-held {
-				t.Fatalf("seed %d, step %d: %d are free, want %d of %d", seed, step, got, most-held, most)
-			}
-			switch random.IntN(6) {
-			case 0, 1:
-				n := 1 + random.Int64N(4)
-				res := allowN(t, by, "k", n)
-				if res.Allowed != (held+n <= most) {
-					t.Fatalf("seed %d, step %d: %d beside %d of %d: allowed is %v", seed, step, n, held, most, res.Allowed)
-				}
-				if res.Allowed {
-					slots = append(slots, slot{res, by, n, now + long})
-				}
-			case 2:
-				if len(slots) > 0 {
-					i := random.IntN(len(slots))
-					release(t, slots[i].by, slots[i].Result)
-					slots = slices.Delete(slots, i, i+1)
-				}
-			case 3:
-				hook.Renew(by)
-				for i := range slots {
-					if slots[i].by == by {
-						slots[i].expiry = now + long
-					}
-				}
-			case 4:
-				d := time.Duration(random.Int64N(int64(long)))
-				s.Advance(d)
-				if s.Redis != nil { // else the Limiter has renewed them meanwhile, by the same clock
-					now += d
-				}
-			case 5:
-				if s.Redis != nil && random.IntN(5) == 0 { // one dies, and another takes its place
-					i := slices.Index(processes, by)
-					_ = by.Close()
-					processes[i] = newLimiter()
-				}
-			}
-		}
-		if s.Redis == nil {
-			_ = processes[0].Close()
-		}
+	if s.Redis != nil && slices.ContainsFunc(s.keys(t), func(key string) bool { return strings.HasSuffix(key, ":inflight") }) {
+		t.Errorf("stored is %v", s.dump(t))
 	}
 }
 
@@ -603,52 +492,27 @@ func slotEvents(t *testing.T, s Store) {
 			t.Errorf("%s: %v are held, want %d of each", when, held, want)
 		}
 	}
-	first, second, third := allowN(t, lim, "k", 1), allowN(t, lim, "k", 2), reserve(t, lim, "other", 3)
-	allowN(t, lim, "k", 5) // denied
+	first, second, third := acquire(t, lim, "k", 1), acquire(t, lim, "k", 2), reserve(t, lim, "other", 3)
+	acquire(t, lim, "k", 5) // denied
 	holds("taken", 6)
-	release(t, lim, first)
-	release(t, lim, first)
+	release(t, first)
+	release(t, first)
 	holds("one released", 5)
-	refund(t, lim, second)
-	holds("two refunded", 3)
-	settle(t, lim, third, 0)
-	release(t, lim, third)
+	cancel(t, second)
+	holds("two cancelled", 3)
+	settle(t, third, 0)
+	release(t, third)
 	holds("all settled", 0)
-}
-
-// slotBatches has many callers at once take and release slots of several keys.
-func slotBatches(t *testing.T, s Store) {
-	lim := s.limiter(t, "slots", core.InFlight(1000), core.FixedWindow(core.PerHour(1000)))
-	var all sync.WaitGroup
-	for i := range 80 {
-		all.Go(func() {
-			key := fmt.Sprint("k", i%4)
-			res, err := lim.AllowN(context.Background(), key, 1+int64(i%3))
-			if err != nil || !res.Allowed {
-				t.Errorf("%+v, %v", res, err)
-			}
-			if err := lim.Release(context.Background(), res); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	for k := range 4 {
-		remainsOf(t, lim, fmt.Sprint("k", k), "inflight", 1000)
-	}
-	if keys := s.slotKeys(t); len(keys) > 0 {
-		t.Errorf("stored is %v", keys)
-	}
 }
 
 // manySlotsExpire has more slots expire than are removed at once.
 func manySlotsExpire(t *testing.T, s Store) {
-	lim := s.limiter(t, "slots", core.InFlight(100_000, core.Hold(long)))
+	lim := s.limiter(t, "slots", core.InFlight(100_000, core.SlotTTL(long)))
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {
 			for range 300 {
-				allowN(t, lim, "k", 1+int64(i%2))
+				acquire(t, lim, "k", 1+int64(i%2))
 			}
 		})
 	}

@@ -72,11 +72,9 @@ func printed(t *testing.T, s Store) {
 		observe := core.Observe(func(_ context.Context, e core.Event) { events = append(events, e) })
 		lim := s.limiter(t, "printed", append(limits, observe)...)
 		for range 3 {
-			res := allowN(t, lim, secret, 1)
-			events = append(events, core.Event{Result: res})
-			if refund := lim.Refund(t.Context(), res); refund != nil {
-				t.Error(refund)
-			}
+			g := acquire(t, lim, secret, 1)
+			events = append(events, core.Event{Result: g.Result})
+			cancel(t, g)
 		}
 		events = append(events, core.Event{Result: peek(t, lim, secret)})
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/model"
 )
 
 // logCases are about what a sliding window log stores.
@@ -16,6 +17,7 @@ func logCases() []testCase {
 	return []testCase{
 		{"Log/Large", logLarge},
 		{"Log/Mixed", logMixed},
+		{"Log/OneInstant", logInOneMicrosecond},
 		{"Log/RefundLate", logRefundLate},
 		{"Log/Expired", logExpired},
 	}
@@ -24,8 +26,8 @@ func logCases() []testCase {
 // logLarge charges all that a log can have: it takes a few entries.
 func logLarge(t *testing.T, s Store) {
 	lim := s.limiter(t, "large", core.SlidingWindowLog(core.PerMinute(100_000)))
-	res := allowN(t, lim, "k", 100_000)
-	want(t, res, true, 0, 0, time.Minute)
+	res := acquire(t, lim, "k", 100_000)
+	want(t, res.Result, true, 0, 0, time.Minute)
 	if s.Redis != nil {
 		if n := s.Redis.ZCard(t.Context(), s.keys(t)[0]).Val(); n > 18 {
 			t.Errorf("%d entries", n)
@@ -33,76 +35,66 @@ func logLarge(t *testing.T, s Store) {
 	}
 	s.Advance(time.Second)
 	want(t, allowN(t, lim, "k", 1), false, 0, 59*time.Second, 59*time.Second)
-	refund(t, lim, res)
+	cancel(t, res)
 	want(t, peek(t, lim, "k"), true, 100_000, 0, 0)
-	if s.Redis != nil && len(s.keys(t)) != 0 {
-		t.Errorf("stored is %v", s.keys(t))
-	}
+	s.unstored(t)
 }
 
-// logMixed has charges of all sizes, four at each instant, and asks when there is
-// room for any cost; then it refunds every third.
+// logMixed has more charges than a random history, of all sizes and several at each instant. It asks when there is room
+// for any cost, before and after every third was cancelled, and compares that with the model.
 func logMixed(t *testing.T, s Store) {
-	const charges = 120
-	lim := s.limiter(t, "mixed", core.SlidingWindowLog(core.PerMinute(100_000)))
-	type entry struct {
-		at, n int64 // at: seconds from the first
-		res   core.Result
+	const limit = 100_000
+	lim := s.limiter(t, "mixed", core.SlidingWindowLog(core.PerMinute(limit)))
+	m := model.New(model.Limit{Algorithm: model.SlidingWindowLog, Count: limit, Period: time.Minute.Microseconds()})
+	now := peek(t, lim, "k").At.UnixMicro()
+	check := func() {
+		t.Helper()
+		used := limit - peek(t, lim, "k").Remaining
+		for cost := limit - used + 1; cost <= limit; cost = cost*8/7 + 1 {
+			got, want := allowN(t, lim, "k", cost), m.Decide(now, cost).Each[0]
+			if got.Allowed || got.Remaining != want.Remaining || got.RetryAfter != ceil(want.RetryAfter) {
+				t.Errorf("cost %d: %+v, want %d remaining, retry %v", cost, got, want.Remaining, want.RetryAfter)
+			}
+		}
 	}
-	var all []entry
-	used := int64(0)
-	for i := range int64(charges) {
+	var all []grant
+	var outcomes []model.Outcome
+	for i := range int64(120) {
 		n := 1 + i*i*7919%1600
 		if i%5 == 0 {
 			n = 1
 		}
-		all = append(all, entry{i / 4, n, allowN(t, lim, "k", n)})
-		used += n
-		if i%4 == 3 && i < charges-1 {
+		all, outcomes = append(all, acquire(t, lim, "k", n)), append(outcomes, m.Decide(now, n))
+		if i%4 == 3 {
 			s.Advance(time.Second)
-		}
-	}
-	check := func() {
-		t.Helper()
-		for cost := int64(1); cost <= 100_000; cost = cost*5/3 + 1 {
-			retry, left := time.Duration(0), used+cost-100_000
-			for _, e := range all {
-				if left > 0 {
-					left -= e.n
-					retry = time.Duration(e.at+60-(charges-1)/4) * time.Second
-				}
-			}
-			if res := ask(t, lim, cost, retry > 0); res.Remaining != 100_000-used || retry > 0 && res.RetryAfter != retry {
-				t.Errorf("cost %d: %+v, want %d remaining, retry %v", cost, res, 100_000-used, retry)
-			}
+			now += time.Second.Microseconds()
 		}
 	}
 	check()
-	var kept []entry
-	for i, e := range all {
-		if i%3 != 1 {
-			kept = append(kept, e)
-			continue
-		}
-		refund(t, lim, e.res)
-		used -= e.n
+	for i := 1; i < len(all); i += 3 {
+		cancel(t, all[i])
+		m.Refund(now, outcomes[i])
 	}
-	all = kept
 	check()
 }
 
-// ask asks for a cost that is to be denied. One to be admitted it leaves at a Peek,
-// which charges nothing.
-func ask(t *testing.T, lim *core.Limiter, cost int64, denied bool) core.Result {
-	t.Helper()
-	if !denied {
-		return peek(t, lim, "k")
+// logInOneMicrosecond admits a thousand calls while the clock stands: each of them
+// counts.
+func logInOneMicrosecond(t *testing.T, s Store) {
+	lim := s.limiter(t, "instant", core.SlidingWindowLog(core.PerMinute(3000)))
+	for i := range int64(1000) {
+		if res := allowN(t, lim, "k", 1); !res.Allowed || res.Remaining != 2999-i {
+			t.Fatalf("call %d: %+v", i+1, res)
+		}
 	}
-	res := allowN(t, lim, "k", cost)
-	if res.Allowed {
-		t.Errorf("a cost of %d was admitted", cost)
+	allowN(t, lim, "k", 1999)
+	s.Advance(time.Second)
+	want(t, allowN(t, lim, "k", 2), false, 1, 59*time.Second, 59*time.Second)
+	if s.Redis != nil {
+		if n := s.Redis.ZCard(t.Context(), s.keys(t)[0]).Val(); n < 1001 || n > 1001+11 {
+			t.Errorf("%d entries for a thousand charges of one unit and one of 1999", n)
+		}
 	}
-	return res
 }
 
 // logRefundLate gives back a charge after its window, when as many units have been
@@ -110,14 +102,14 @@ func ask(t *testing.T, lim *core.Limiter, cost int64, denied bool) core.Result {
 func logRefundLate(t *testing.T, s Store) {
 	lim := s.limiter(t, "late", core.SlidingWindowLog(core.Per(5000, 2*time.Millisecond)))
 	allowN(t, lim, "k", 3000)
-	old := allowN(t, lim, "k", 1)
+	old := acquire(t, lim, "k", 1)
 	s.Advance(2 * time.Millisecond)
 	if s.Redis != nil { // its clock does not go with the driven one, so that no key expires
 		s.Redis.Del(t.Context(), s.keys(t)...)
 	}
 	allowN(t, lim, "k", 1000)
 	allowN(t, lim, "k", 1)
-	refund(t, lim, old)
+	cancel(t, old)
 	if res := peek(t, lim, "k"); res.Remaining != 3999 {
 		t.Errorf("another charge was given back: %+v", res)
 	}
@@ -131,7 +123,7 @@ func logExpired(t *testing.T, s Store) {
 	}
 	for _, units := range []string{"", ":2"} {
 		lim := s.limiter(t, "expired"+strings.TrimPrefix(units, ":"), core.SlidingWindowLog(core.Per(5000, time.Hour)))
-		newest := allowN(t, lim, "k", 3)
+		newest := acquire(t, lim, "k", 3)
 		key := fmt.Sprintf("rl:expired%s:{k}:log-1h", strings.TrimPrefix(units, ":"))
 		old := newest.At.Add(-2 * time.Hour).UnixMicro()
 		var entries []redis.Z
@@ -144,7 +136,7 @@ func logExpired(t *testing.T, s Store) {
 		entries = append(entries, redis.Z{Score: 1, Member: "1:" + strings.Repeat("9", 400)}, redis.Z{Score: 2, Member: "what"})
 		s.Redis.ZAdd(t.Context(), key, entries...)
 		if units == "" { // the charges of one unit alone
-			refund(t, lim, newest)
+			cancel(t, newest)
 			s.Redis.ZAdd(t.Context(), key, redis.Z{Score: float64(newest.At.UnixMicro()), Member: newest.At.UnixMicro()})
 			s.Redis.ZRem(t.Context(), key, entries[2500].Member, entries[2501].Member)
 		}

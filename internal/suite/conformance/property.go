@@ -34,16 +34,15 @@ func Properties(t *testing.T, open Opener) {
 		}
 		runs = n
 	}
-	families := map[string][]string{}
+	families := []string{"several"}
 	for _, v := range limits.All() {
-		families[v.Name] = []string{v.Name}
+		families = append(families, v.Name)
 	}
-	families["several"] = nil
-	for family, algorithms := range families {
+	for _, family := range families {
 		t.Run(family, func(t *testing.T) {
 			for seed := range uint64(runs) {
 				t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-					open(t, func(t *testing.T, s Store) { sequence(t, s, seed, algorithms) })
+					open(t, func(t *testing.T, s Store) { sequence(t, s, seed, family) })
 				})
 			}
 		})
@@ -75,10 +74,9 @@ type trial struct {
 
 // A charge is what was charged or reserved.
 type charge struct {
-	lim   *core.Limiter
-	got   core.Result
+	grant
+
 	want  model.Outcome
-	units int64
 	spend int // its number in the judges
 }
 
@@ -91,9 +89,11 @@ type spec struct {
 	unnamed              bool  // its key contains the period, which then cannot change
 }
 
-func sequence(t *testing.T, s Store, seed uint64, algorithms []string) {
+func sequence(t *testing.T, s Store, seed uint64, family string) {
 	tr := &trial{Rand: rand.New(rand.NewPCG(seed, 1)), store: s}
-	if algorithms == nil {
+	algorithms := []string{family}
+	if family == "several" {
+		algorithms = nil
 		all := limits.All()
 		for range 2 + tr.IntN(2) {
 			algorithms = append(algorithms, all[tr.IntN(len(all))].Name)
@@ -124,6 +124,10 @@ func sequence(t *testing.T, s Store, seed uint64, algorithms []string) {
 				t.Errorf("%s never expires", key)
 			}
 		}
+		tr.notef("everything held expires, and a reset")
+		s.Advance(3 * time.Hour)
+		tr.reset(t)
+		s.unstored(t)
 	}
 	if t.Failed() {
 		t.Logf("seed %d:", seed)
@@ -152,8 +156,10 @@ func (tr *trial) step(t *testing.T) bool {
 
 func (tr *trial) act(t *testing.T) bool {
 	switch p := tr.IntN(24); {
-	case p < 7:
+	case p < 3:
 		return tr.allow(t)
+	case p < 7:
+		return tr.acquire(t)
 	case p < 12:
 		return tr.reserve(t)
 	case p < 15:
@@ -162,7 +168,7 @@ func (tr *trial) act(t *testing.T) bool {
 	case p < 19 && len(tr.held) > 0:
 		tr.settle(t)
 	case p < 21 && len(tr.charged)+len(tr.held) > 0:
-		tr.refund(t)
+		tr.cancel(t)
 	case p < 22:
 		tr.reset(t)
 	case p < 23 && tr.store.Redis != nil && tr.IntN(3) == 0:
@@ -173,41 +179,51 @@ func (tr *trial) act(t *testing.T) bool {
 	return true
 }
 
+// allow charges what cannot be given back.
 func (tr *trial) allow(t *testing.T) bool {
 	n := tr.cost()
 	tr.notef("allow %d", n)
-	got, want := allowN(t, tr.lim, "k", n), tr.model.Decide(tr.now, n)
-	tr.last = got
-	if got.Allowed && n > 0 {
-		spend := 0
-		tr.judge(got, func(j *spends.Recorder, _ int, at int64) { spend = j.Allow(at, n) })
-		if want.Allowed {
-			tr.charged = append(tr.charged, charge{tr.lim, got, want, n, spend})
+	tr.last = allowN(t, tr.lim, "k", n)
+	if tr.last.Allowed && n > 0 {
+		tr.judge(tr.last, func(j *spends.Recorder, _ int, at int64) { j.Allow(at, n) })
+	}
+	return tr.compare(t, tr.last, tr.model.Decide(tr.now, n))
+}
+
+// acquire charges what can be given back.
+func (tr *trial) acquire(t *testing.T) bool {
+	n := tr.cost()
+	tr.notef("acquire %d", n)
+	c := charge{grant: acquire(t, tr.lim, "k", n), want: tr.model.Decide(tr.now, n)}
+	tr.last = c.Result
+	if c.Allowed && n > 0 {
+		tr.judge(c.Result, func(j *spends.Recorder, _ int, at int64) { c.spend = j.Allow(at, n) })
+		if c.want.Allowed {
+			tr.charged = append(tr.charged, c)
 		}
 	}
-	return tr.compare(t, got, want)
+	return tr.compare(t, c.Result, c.want)
 }
 
 func (tr *trial) reserve(t *testing.T) bool {
 	n := tr.cost()
 	tr.rewritten = true
 	tr.notef("reserve %d as #%d", n, len(tr.held))
-	got, want := reserve(t, tr.lim, "k", n), tr.model.Reserve(tr.now, n)
-	tr.last = got
-	if got.Allowed {
-		spend := 0
-		tr.judge(got, func(j *spends.Recorder, i int, at int64) {
+	c := charge{grant: reserve(t, tr.lim, "k", n), want: tr.model.Reserve(tr.now, n)}
+	tr.last = c.Result
+	if c.Allowed {
+		tr.judge(c.Result, func(j *spends.Recorder, i int, at int64) {
 			if tr.specs[i].queues() {
-				spend = j.Allow(at, n)
+				c.spend = j.Allow(at, n)
 			} else {
-				spend = j.Reserve(at, tr.specs[i].model().Expiry(tr.now), n)
+				c.spend = j.Reserve(at, tr.specs[i].model().Expiry(tr.now), n)
 			}
 		})
-		if want.Allowed {
-			tr.held = append(tr.held, charge{tr.lim, got, want, n, spend})
+		if c.want.Allowed {
+			tr.held = append(tr.held, c)
 		}
 	}
-	return tr.compare(t, got, want)
+	return tr.compare(t, c.Result, c.want)
 }
 
 // settle settles something for nothing, for all that was reserved, for less or for more.
@@ -217,63 +233,54 @@ func (tr *trial) settle(t *testing.T) {
 	actual := int64(0)
 	switch tr.IntN(5) {
 	case 0, 1:
-		actual = c.units
+		actual = c.n
 	case 2:
-		actual = tr.Int64N(c.units + 1)
+		actual = tr.Int64N(c.n + 1)
 	case 3:
-		more := tr.Int64N(c.units + 2)
-		if actual = c.units; actual+more <= 1e9 && tr.fits(tr.excess+more) {
+		more := tr.Int64N(c.n + 2)
+		if actual = c.n; actual+more <= 1e9 && tr.fits(tr.excess+more) {
 			tr.excess += more
 			actual += more
 		}
 	}
-	tr.notef("settle #%d, of %d, at %d", i, c.units, actual)
+	tr.notef("settle #%d, of %d, at %d", i, c.n, actual)
 	tr.held = slices.Delete(tr.held, i, i+1)
+	tr.settled(c, actual)
+	settle(t, c.grant, actual)
+	tr.model.Settle(tr.now, c.want, actual)
+	if tr.IntN(4) == 0 {
+		settle(t, c.grant, c.n-actual/2) // does nothing
+	}
+}
+
+// settled tells the judges what something has cost.
+func (tr *trial) settled(c charge, actual int64) {
 	for i, j := range tr.judges {
 		switch {
-		case !tr.specs[i].queues():
+		case c.reserved && !tr.specs[i].queues():
 			j.Settle(c.spend, actual, tr.model.Clock(i, tr.now))
 		case actual == 0:
 			j.Refund(c.spend)
 		}
 	}
-	settle(t, c.lim, c.got, actual)
-	tr.model.Settle(tr.now, c.want, actual)
-	if tr.IntN(4) == 0 {
-		settle(t, c.lim, c.got, c.units-actual/2) // does nothing
-	}
 }
 
-// refund refunds a charge, or what was reserved, which is to settle it for nothing.
-func (tr *trial) refund(t *testing.T) {
+// cancel gives back what was charged or reserved.
+func (tr *trial) cancel(t *testing.T) {
 	tr.rewritten, tr.refunded = true, true
 	if tr.back {
 		tr.judges = nil // a refund is conservative only while the clock goes on
 	}
-	if i := tr.IntN(len(tr.charged) + len(tr.held)); i < len(tr.charged) {
-		c := tr.charged[i]
-		tr.charged = slices.Delete(tr.charged, i, i+1)
-		tr.notef("refund of %d at %s", c.units, c.got.At.UTC())
-		refund(t, c.lim, c.got)
-		tr.model.Refund(tr.now, c.want)
-		for _, j := range tr.judges {
-			j.Refund(c.spend)
-		}
-	} else {
-		i -= len(tr.charged)
-		c := tr.held[i]
-		tr.held = slices.Delete(tr.held, i, i+1)
-		tr.notef("refund of #%d, of %d", i, c.units)
-		for i, j := range tr.judges {
-			if tr.specs[i].queues() {
-				j.Refund(c.spend)
-			} else {
-				j.Settle(c.spend, 0, tr.model.Clock(i, tr.now))
-			}
-		}
-		refund(t, c.lim, c.got)
-		tr.model.Refund(tr.now, c.want)
+	from, i := &tr.charged, tr.IntN(len(tr.charged)+len(tr.held))
+	if i >= len(tr.charged) {
+		from, i = &tr.held, i-len(tr.charged)
 	}
+	c := (*from)[i]
+	*from = slices.Delete(*from, i, i+1)
+	tr.notef("cancel #%d, of %d at %s, reserved: %v", i, c.n, c.At.UTC(), c.reserved)
+	tr.settled(c, 0)
+	cancel(t, c.grant)
+	tr.model.Refund(tr.now, c.want)
 }
 
 func (tr *trial) reset(t *testing.T) {
@@ -292,7 +299,7 @@ func (tr *trial) reset(t *testing.T) {
 // forgetNow drops what was charged or reserved in this very microsecond: a charge is known
 // by its instant, and could be taken for one that comes after a reset.
 func (tr *trial) forgetNow() {
-	now := func(c charge) bool { return c.got.At.UnixMicro() >= tr.now }
+	now := func(c charge) bool { return c.At.UnixMicro() >= tr.now }
 	tr.charged, tr.held = slices.DeleteFunc(tr.charged, now), slices.DeleteFunc(tr.held, now)
 }
 
@@ -305,7 +312,7 @@ func (tr *trial) lose(t *testing.T) {
 		}
 		tr.notef("%s is lost", key)
 		tr.store.Redis.Del(t.Context(), key)
-		tr.model.Lose(i, true, true)
+		tr.model.Lose(i)
 		tr.judges = nil
 	}
 	tr.forgetNow()
@@ -322,7 +329,7 @@ func (tr *trial) forget() {
 	}
 	tr.held = slices.DeleteFunc(tr.held, func(c charge) bool {
 		for i, s := range tr.specs {
-			if c.units == 0 || s.queues() || c.want.Expiry(i) > tr.latest {
+			if c.n == 0 || s.queues() || c.want.Expiry(i) > tr.latest {
 				continue
 			}
 			if tr.model.Whole(i, tr.now) || c.want.Expiry(i)+s.shortest-1 <= tr.latest {
@@ -381,7 +388,7 @@ func (tr *trial) advance() {
 	case 12: // to an expiry, or just before it
 		if len(tr.held) > 0 {
 			c := tr.held[tr.IntN(len(tr.held))]
-			if i := tr.IntN(len(tr.specs)); c.units > 0 && !tr.specs[i].queues() {
+			if i := tr.IntN(len(tr.specs)); c.n > 0 && !tr.specs[i].queues() {
 				d = max(0, c.want.Expiry(i)-tr.now-tr.Int64N(2))
 			}
 		}
@@ -598,7 +605,11 @@ func (s spec) judge() spends.Limit {
 		"fixed_window": spends.Windows, "fixed_window_aligned": spends.Aligned,
 		"sliding_window_log": spends.Log, "sliding_window_counter": spends.Counter,
 	}
-	return spends.Limit{Kind: kinds[s.kind], Count: s.count, Period: s.period, Capacity: s.capacity()} // 0: a bucket
+	kind, ok := kinds[s.kind]
+	if !ok && s.burst == 0 {
+		panic("conformance: no definition of " + s.kind)
+	}
+	return spends.Limit{Kind: kind, Count: s.count, Period: s.period, Capacity: s.capacity()} // 0: a bucket
 }
 
 // queues reports whether s holds nothing, and charges what is reserved.

@@ -16,8 +16,7 @@ func withCases() []testCase {
 	return slices.Concat(
 		each("With/Change", withChange),
 		each("With/Batches", withBatches),
-		each("With/Held", withHeld),
-		[]testCase{{"With/Several", withSeveral}, {"With/Period", withPeriod}},
+		[]testCase{{"With/Several", withSeveral}, {"With/Period", withPeriod}, {"With/ManyTimes", changedManyTimes}},
 	)
 }
 
@@ -38,75 +37,54 @@ func withChange(t *testing.T, s Store, limit maker) {
 	if res := allowN(t, twenty, "k", 10); !res.Allowed || res.Limit != 20 || res.Remaining != 6 {
 		t.Errorf("4 of 20 used, and 10 more: %+v", res)
 	}
-	if res := allowN(t, five, "k", 1); res.Allowed || res.Limit != 5 || res.Remaining != 0 {
+	res := allowN(t, five, "k", 1)
+	if res.Allowed || res.Limit != 5 || res.Remaining != 0 {
 		t.Errorf("14 of 5 used: %+v", res)
+	}
+	if limits.Named(limit(tenPerTen).Algorithm()).Kind.Bucket && res.ResetAfter != 10*time.Second {
+		t.Errorf("of another rate more is used than the capacity: %+v", res)
 	}
 	if res := allowN(t, lim, "other", 1); res.Remaining != 9 {
 		t.Errorf("another key: %+v", res)
 	}
-	charged := allowN(t, twenty, "other", 5)
-	refund(t, lim, charged)
+	charged := acquire(t, twenty, "other", 5)
+	remains(t, twenty, "other", 14)
+	cancel(t, charged)
 	remains(t, twenty, "other", 19)
-	if got := five.Limits()[0].Burst(); got != 5 || five.Name() != lim.Name() {
+	if got := five.Limits()[0].Capacity(); got != 5 || five.Name() != lim.Name() {
 		t.Errorf("%s has limits of %d", five.Name(), got)
 	}
 }
 
-// withBatches has many callers at once ask for limits of many numbers.
+// withBatches has many callers at once charge, reserve and settle by limits of many numbers.
 func withBatches(t *testing.T, s Store, limit maker) {
-	lim := s.limiter(t, "with", limit(core.PerHour(100)))
-	var all sync.WaitGroup
-	for i := range int64(40) {
-		for range 3 {
-			all.Go(func() {
-				l, err := lim.With(limit(core.PerHour(100 + i)))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				res, err := l.AllowN(t.Context(), fmt.Sprint("k", i), 1+i%2)
-				if err != nil || !res.Allowed || res.Limit != 100+i {
-					t.Errorf("%d: %+v, %v", i, res, err)
-				}
-			})
-		}
-	}
-	all.Wait()
-	for i := range int64(40) {
-		remains(t, with(t, lim, limit(core.PerHour(100+i))), fmt.Sprint("k", i), 100+i-3*(1+i%2))
-	}
-}
-
-// withHeld reserves by other numbers, at once with others who charge and settle.
-func withHeld(t *testing.T, s Store, limit maker) {
-	if limits.Named(limit(tenPerTen).Algorithm()).Kind.Delays {
-		t.Skip("places in a queue cannot be held")
-	}
 	lim := s.limiter(t, "with", limit(core.PerHour(100)), core.Hold(time.Minute))
+	queue := limits.Named(limit(tenPerTen).Algorithm()).Kind.Delays
 	var all sync.WaitGroup
-	for i := range int64(30) {
+	for i := range int64(40) {
 		all.Go(func() {
-			l, err := lim.With(limit(core.PerHour(200 + i)))
-			if err != nil {
-				t.Error(err)
-				return
+			key, l := fmt.Sprint("k", i), with(t, lim, limit(core.PerHour(100+i)))
+			for range 2 {
+				all.Go(func() {
+					if res := allowN(t, l, key, 1+i%2); !res.Allowed || res.Limit != 100+i {
+						t.Errorf("%d: %+v", i, res)
+					}
+				})
 			}
-			key := fmt.Sprint("k", i)
-			res, err := l.Reserve(t.Context(), key, 50)
-			if err != nil || !res.Allowed || res.Remaining != 150+i {
-				t.Errorf("%d: %+v, %v", i, res, err)
-			}
-			if _, err := l.AllowN(t.Context(), key, 5); err != nil {
-				t.Error(err)
-			}
-			if err := lim.Settle(t.Context(), res, 20); err != nil {
-				t.Error(err)
+			if g := reserve(t, l, key, 50); !queue {
+				settle(t, g, 20)
+			} else if !g.Allowed {
+				t.Errorf("%d: %+v", i, g.Result)
 			}
 		})
 	}
 	all.Wait()
-	for i := range int64(30) {
-		remains(t, with(t, lim, limit(core.PerHour(200+i))), fmt.Sprint("k", i), 175+i)
+	for i := range int64(40) {
+		left := 100 + i - 2*(1+i%2) - 20
+		if queue {
+			left -= 30
+		}
+		remains(t, with(t, lim, limit(core.PerHour(100+i))), fmt.Sprint("k", i), left)
 	}
 }
 
@@ -115,29 +93,94 @@ func withSeveral(t *testing.T, s Store) {
 	lim := s.limiter(t, "with", core.FixedWindow(core.PerMinute(10)))
 	both := with(t, lim, core.FixedWindow(core.PerMinute(20)), core.GCRA(core.PerHour(30)))
 	allowN(t, lim, "k", 4)
-	var remaining []int64
-	for each := range allowN(t, both, "k", 5).All() {
-		remaining = append(remaining, each.Remaining)
-	}
+	allowN(t, both, "k", 5)
 	first := int64(11)
 	if s.Redis == nil {
 		first = 15 // in memory, limits of other names have states of their own
 	}
-	if !slices.Equal(remaining, []int64{first, 25}) {
-		t.Errorf("remaining %v, want %d and 25", remaining, first)
-	}
+	remainsOf(t, both, "k", first, 25)
 }
 
 // withPeriod changes the period: a limit of the same name keeps its state.
 func withPeriod(t *testing.T, s Store) {
-	name := core.Name("plan")
-	lim := s.limiter(t, "with", core.TokenBucket(core.PerMinute(60), name))
-	hour := with(t, lim, core.TokenBucket(core.PerHour(60), name))
-	allowN(t, lim, "k", 30)
-	if res := allowN(t, hour, "k", 10); !res.Allowed || res.Remaining != 20 || res.ResetAfter != 40*time.Minute {
-		t.Errorf("30 used, and 10 more: %+v", res)
+	name, aligned := core.Name("plan"), core.Aligned()
+	var minute, hour *core.Limiter
+	plan := func(key string, short, long core.Limit) string {
+		minute = s.limiter(t, key, short)
+		hour = with(t, minute, long)
+		return key
 	}
-	s.Advance(time.Minute)
-	remains(t, hour, "k", 21)
-	remains(t, with(t, lim, core.TokenBucket(core.PerSecond(60), name)), "k", 21)
+	k := plan("fixed", core.FixedWindow(core.PerMinute(10), name), core.FixedWindow(core.PerHour(10), name))
+	allowN(t, minute, k, 4)
+	s.Advance(10 * time.Second)
+	want(t, allowN(t, hour, k, 1), true, 5, 0, 50*time.Second)
+	s.Advance(50 * time.Second)
+	want(t, allowN(t, hour, k, 1), true, 9, 0, time.Hour)
+
+	for _, bucket := range []func(core.Rate, ...core.BucketOption) core.Limit{core.GCRA, core.TokenBucket} {
+		ten := core.Burst(10)
+		k = plan(bucket(core.PerMinute(10)).Algorithm(), bucket(core.PerMinute(10), name, ten), bucket(core.PerHour(10), name, ten))
+		allowN(t, minute, k, 4)
+		s.Advance(9 * time.Second) // one and a half tokens come back at the old rate
+		want(t, allowN(t, hour, k, 1), true, 6, 0, 21*time.Minute)
+		want(t, peek(t, minute, k), true, 6, 0, 21*time.Second)
+	}
+
+	// What the new rate cannot tell is rounded up: of a unit of 10/3 ms 4/3 µs are left, which are 2.8 µs of one of 7 ms.
+	k = plan("rounded", core.TokenBucket(core.Per(3, 10*time.Millisecond), name), core.TokenBucket(core.Per(1, 7*time.Millisecond), name))
+	allowN(t, minute, k, 1)
+	s.Advance(3332 * time.Microsecond)
+	want(t, allowN(t, hour, k, 0), true, 0, 0, 3*time.Microsecond)
+
+	k = plan("aligned", core.FixedWindow(core.PerMinute(10), name, aligned), core.FixedWindow(core.PerHour(10), name, aligned))
+	allowN(t, minute, k, 4)
+	held := reserve(t, minute, k, 2)
+	remains(t, hour, k, 8) // a window of another period begins afresh, and what is held stays
+	settle(t, held, 0)
+	remains(t, hour, k, 10)
+
+	k = plan("counter", core.SlidingWindowCounter(core.PerMinute(10), name), core.SlidingWindowCounter(core.PerHour(10), name))
+	allowN(t, minute, k, 4)
+	remains(t, hour, k, 10)
+
+	k = plan("log", core.SlidingWindowLog(core.PerMinute(10), name), core.SlidingWindowLog(core.PerHour(10), name))
+	allowN(t, minute, k, 4)
+	s.Advance(30 * time.Second)
+	want(t, allowN(t, hour, k, 1), true, 5, 0, time.Hour)
+	want(t, peek(t, minute, k), true, 5, 0, time.Minute)
+}
+
+// changedManyTimes changes a half-used bucket again and again between rates without a
+// common denominator: what is used becomes neither less nor more.
+func changedManyTimes(t *testing.T, s Store) {
+	if s.Redis == nil {
+		t.Skip("no state outlives a Limiter in memory")
+	}
+	for _, v := range limits.All() {
+		if !v.Kind.Bucket {
+			continue
+		}
+		kind := v.Name
+		var lims []*core.Limiter
+		for _, count := range []int64{7, 1_000_000_000, 3, 999_999_937, 11} {
+			lims = append(lims, s.limiter(t, kind, v.With(core.PerHour(count), limits.Settings{Burst: 100_000})))
+		}
+		allowN(t, lims[0], "k", 1000)
+		s.Advance(12345678901 * time.Microsecond) // drains 24 units and a fraction
+		before := peek(t, lims[0], "k")
+		for range 100 {
+			for _, lim := range lims {
+				g := acquire(t, lim, "k", 1)
+				if !g.Allowed {
+					t.Fatalf("%s: %+v", kind, g.Result)
+				}
+				cancel(t, g)
+			}
+		}
+		after := peek(t, lims[0], "k")
+		if after.Remaining != before.Remaining || after.ResetAfter < before.ResetAfter ||
+			after.ResetAfter > before.ResetAfter+time.Microsecond {
+			t.Errorf("%s: %+v after 500 changes, before %+v", kind, after, before)
+		}
+	}
 }

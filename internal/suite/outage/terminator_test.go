@@ -60,7 +60,7 @@ func newTerminator(tb testing.TB, target string) *terminator {
 // join copies both ways until one side ends.
 func join(conn net.Conn, target string) {
 	defer func() { _ = conn.Close() }()
-	server, err := net.Dial("tcp", target) //nolint:noctx // loopback: it answers at once
+	server, err := net.Dial("tcp", target)
 	if err != nil {
 		return
 	}

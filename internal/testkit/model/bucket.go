@@ -66,13 +66,13 @@ func (b *bucket) reset(l Limit, t int64) *big.Rat { return l.drain(b.used(l, t))
 func (b *bucket) charge(l Limit, t, n int64) ticket {
 	debt := b.used(l, t)
 	b.write(l, t, debt.Add(debt, whole(n)))
-	return ticket{units: n, ends: b.expires()}
+	return ticket{units: n, ends: b.ends()}
 }
 
 // refund gives back what has not drained of a charge on top of which nothing was
 // charged: the debt still ends when that charge made it end.
 func (b *bucket) refund(l Limit, t int64, back ticket) {
-	if !b.stored || b.expires().Cmp(back.ends) != 0 {
+	if !b.stored || b.ends().Cmp(back.ends) != 0 {
 		return
 	}
 	switch debt := b.debtAt(t); {
@@ -88,11 +88,8 @@ func (b *bucket) write(l Limit, t int64, debt *big.Rat) {
 	b.stored, b.debt, b.instant, b.rate = true, debt, t, l.rate()
 }
 
-// expires is when the debt is gone at the stored rate.
-func (b *bucket) expires() *big.Rat {
-	if !b.stored {
-		return nil
-	}
+// ends is when the debt is gone at the stored rate.
+func (b *bucket) ends() *big.Rat {
 	drained := new(big.Rat).Quo(b.debt, b.rate)
 	return drained.Add(drained, whole(b.instant))
 }

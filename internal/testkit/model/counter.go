@@ -10,7 +10,6 @@ type slidingCounter struct {
 	stored        bool
 	start, period int64 // of the later window
 	cur, prev     int64 // units in it, and in the one before it
-	until         int64 // expiry as of the last charge
 }
 
 func (s *slidingCounter) clone() store {
@@ -29,7 +28,7 @@ func (s *slidingCounter) clock(now int64) int64 {
 
 // at is the state at t, when other windows may be the current one and the one before.
 func (s *slidingCounter) at(l Limit, t int64) slidingCounter {
-	v := slidingCounter{stored: true, start: windowStart(t, l.Period), period: l.Period, until: s.until}
+	v := slidingCounter{stored: true, start: windowStart(t, l.Period), period: l.Period}
 	if !s.stored || s.period != l.Period {
 		return v // counts of windows of another period do not count
 	}
@@ -79,7 +78,6 @@ func (s *slidingCounter) reset(l Limit, t int64) *big.Rat {
 func (s *slidingCounter) charge(l Limit, t, n int64) ticket {
 	*s = s.at(l, t)
 	s.cur += n
-	s.until = s.start + 2*s.period
 	return ticket{units: n, start: s.start, length: s.period}
 }
 
@@ -99,11 +97,4 @@ func (s *slidingCounter) refund(l Limit, t int64, back ticket) {
 		v = slidingCounter{}
 	}
 	*s = v
-}
-
-func (s *slidingCounter) expires() *big.Rat {
-	if !s.stored {
-		return nil
-	}
-	return whole(s.until)
 }

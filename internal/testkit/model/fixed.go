@@ -80,10 +80,3 @@ func (w *fixedWindow) refund(l Limit, t int64, back ticket) {
 		*w = fixedWindow{}
 	}
 }
-
-func (w *fixedWindow) expires() *big.Rat {
-	if !w.stored {
-		return nil
-	}
-	return whole(w.start + w.length)
-}

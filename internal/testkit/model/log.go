@@ -14,7 +14,6 @@ type slidingLog struct {
 	runs    []run // oldest first; clock keeps them in order
 	units   int64 // in all runs
 	charges int64 // how many there ever were: numbers the runs
-	until   int64 // expiry as of the last charge
 }
 
 // A run is one charge. Its number distinguishes it from others of the same instant.
@@ -80,7 +79,6 @@ func (s *slidingLog) charge(l Limit, t, n int64) ticket {
 	s.charges++
 	s.runs = append(s.runs[first:], run{instant: t, units: n, charge: s.charges})
 	s.units += n - gone
-	s.until = t + l.Period
 	return ticket{units: n, charge: s.charges}
 }
 
@@ -92,11 +90,4 @@ func (s *slidingLog) refund(_ Limit, _ int64, back ticket) {
 	}
 	s.runs = slices.Delete(s.runs, i, i+1)
 	s.units -= back.units
-}
-
-func (s *slidingLog) expires() *big.Rat {
-	if len(s.runs) == 0 {
-		return nil
-	}
-	return whole(s.until)
 }

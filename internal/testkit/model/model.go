@@ -3,10 +3,10 @@
 // tests can compare the real implementation with it. It shares no code with that
 // implementation, and prefers what is obvious to what is fast.
 //
-// A Model is not safe for concurrent use. It keeps its state beyond Verdict.Expires,
-// when Redis would have dropped the key, and remembers for ever which holds expired: a
-// test that lets keys expire must not turn the clock back past that, nor settle what
-// expired so long ago that its limit has been whole again since.
+// A Model is not safe for concurrent use. It keeps its state for ever, also which holds
+// expired. Redis drops a key that is not needed: a test that lets keys expire must not
+// turn the clock back past that, nor settle what expired so long ago that its limit has
+// been whole again since.
 package model
 
 import (
@@ -46,7 +46,7 @@ func (o Outcome) Expiry(i int) int64 {
 }
 
 // Verdict is the answer of one limit. What is held counts as if it were charged at the
-// instant of the decision. None of its Rats is nil except Expires.
+// instant of the decision. None of its Rats is nil.
 type Verdict struct {
 	Admits     bool     // whether this limit alone admits
 	At         int64    // t, the instant of the decision, µs
@@ -56,7 +56,6 @@ type Verdict struct {
 	RetryAfter *big.Rat // µs from At; 0 if Admits
 	ResetAfter *big.Rat // µs from At, after the charge or the hold if there was one
 	Delay      *big.Rat // µs; 0 unless a LeakyBucket in a call that was allowed
-	Expires    *big.Rat // instant from which what is charged is not needed; nil: there is none
 }
 
 // receipt is what was charged or reserved, one ticket per limit. Copies of an Outcome
@@ -93,7 +92,6 @@ type store interface {
 	reset(l Limit, t int64) *big.Rat      // until nothing counts any more
 	charge(l Limit, t, n int64) ticket    // n > 0, whether it fits or not
 	refund(l Limit, t int64, back ticket) // as far as the charge still counts
-	expires() *big.Rat                    // see Verdict.Expires
 }
 
 // New returns the model of one key without charges. It panics on an invalid limit.
@@ -213,7 +211,12 @@ func (m *Model) take(o Outcome) *receipt {
 func (m *Model) Reset(now int64) {
 	m.expire(now, m.limits)
 	for i := range m.states {
-		m.Lose(i, true, m.states[i].total() == 0)
+		if s := &m.states[i]; s.total() > 0 {
+			s.store = newStore(m.limits[i])
+			s.resets++
+		} else {
+			m.Lose(i)
+		}
 	}
 }
 
@@ -229,16 +232,10 @@ func (m *Model) Whole(i int, now int64) bool {
 // Held returns how many units are held of limit i, and not charged yet.
 func (m *Model) Held(i int) int64 { return m.states[i].total() }
 
-// Lose is an eviction: limit i loses what is charged to it, what is held, or both.
-func (m *Model) Lose(i int, charged, held bool) {
+// Lose is an eviction: limit i loses what is charged to it and what is held.
+func (m *Model) Lose(i int) {
 	s := &m.states[i]
-	if charged {
-		s.store = newStore(m.limits[i])
-		s.resets++
-	}
-	if held {
-		s.holds = holds{id: s.id + 1}
-	}
+	*s = state{store: newStore(m.limits[i]), holds: holds{id: s.id + 1}, resets: s.resets + 1}
 }
 
 // Clock returns the instant at which limit i would decide when the server's clock says
@@ -375,5 +372,4 @@ func (v *Verdict) describe(l Limit, s *state) {
 	left := floor(new(big.Rat).Sub(whole(v.Limit), charged.used(l, v.At)))
 	v.Remaining = max(0, left)
 	v.ResetAfter = charged.reset(l, v.At)
-	v.Expires = s.expires()
 }

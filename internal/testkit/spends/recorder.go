@@ -22,17 +22,6 @@ type held struct {
 // NewRecorder returns a Recorder whose clock is at now.
 func NewRecorder(l Limit, now int64) *Recorder { return &Recorder{Limit: l, now: now} }
 
-// Clone returns a copy that goes on by itself.
-func (r *Recorder) Clone() *Recorder {
-	c := *r
-	c.held = slices.Clone(r.held)
-	c.History.Spends = slices.Clone(r.History.Spends)
-	c.History.Debts = slices.Clone(r.History.Debts)
-	c.History.Resets = slices.Clone(r.History.Resets)
-	c.History.Opened = slices.Clone(r.History.Opened)
-	return &c
-}
-
 // Next moves the clock by d and begins a step, at which what has expired is charged.
 // It must come before the limiter does anything at that step. At returns the instant at
 // which the limiter would charge something whose time has come at the instant given.

@@ -8,21 +8,21 @@ import (
 )
 
 // TestHeldKeys has keys remembered for as long as they have holds, and others not: but for those
-// of a slot that had to remember two.
+// of a cell that had to remember two.
 func TestHeldKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var h heldKeys
 		h.init()
-		if h.has("a") || h.slots.Load() != nil {
+		if h.has("a") || h.cells.Load() != nil {
 			t.Error("nothing was added")
 		}
 		h.add("a", time.Second)
-		var beside []string // of the slot of a
+		var beside []string // of the cell of a
 		for i := 0; len(beside) < 3; i++ {
-			slot, tag := h.at(h.slots.Load(), "a")
+			cell, tag := h.at(h.cells.Load(), "a")
 			key := fmt.Sprint(i)
-			if s, other := h.at(h.slots.Load(), key); s == slot && other != tag {
+			if c, other := h.at(h.cells.Load(), key); c == cell && other != tag {
 				beside = append(beside, key)
 			}
 		}

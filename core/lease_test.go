@@ -1,0 +1,195 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/lease"
+)
+
+const hotFor = 100 * time.Millisecond
+
+// exchanging is a client that admits everything, and lets a test hold back the requests that take leases.
+type exchanging struct {
+	plain     any           // the first script that was sent: the one that decides
+	asked     atomic.Int32  // scripts that took no lease
+	exchanges atomic.Int32  // and those that did
+	gate      chan struct{} // an exchange waits for it, if it is not nil
+	fails     error         // of exchanges
+}
+
+func (c *exchanging) Process(ctx context.Context, cmd redis.Cmder) error {
+	const at = 1_800_000_000_000_000
+	args := cmd.Args()
+	calls, ok := args[2].(int)
+	if !ok {
+		return errors.New("no script")
+	}
+	if c.plain == nil {
+		c.plain = args[1]
+	}
+	if calls == 1 {
+		if key, _ := args[3].(string); !strings.Contains(key, "~probe") { // of the breaker, in the background
+			c.asked.Add(1)
+		}
+		reply := []int64{1, at, 0, 0, 0}
+		if args[1] != c.plain {
+			reply = append(reply, 0, 0, 0)
+		}
+		return set(cmd, reply...)
+	}
+	c.exchanges.Add(1)
+	if c.gate != nil {
+		select {
+		case <-c.gate:
+		case <-ctx.Done():
+			cmd.SetErr(ctx.Err())
+			return ctx.Err()
+		}
+	}
+	if c.fails != nil {
+		cmd.SetErr(c.fails)
+		return c.fails
+	}
+	reply := make([]int64, 0, 8*calls)
+	for range calls {
+		reply = append(reply, 1, at, 0, 0, 0, 0, 7, at+1_000_000)
+	}
+	return set(cmd, reply...)
+}
+
+// TestLeaseAwaited has requests wait for a lease that another one takes: as many as it will
+// have units for. None waits for longer than its Timeout.
+func TestLeaseAwaited(t *testing.T) {
+	t.Parallel()
+	const waiters, beside = 10, 10 - lease.HotAsks // the lease is of as many units as were asked for
+	for name, c := range map[string]struct {
+		end    func(c *exchanging, cancel context.CancelFunc) // of the exchange, or of those that wait for it
+		leased int32
+		asked  int32 // afterwards
+		err    error
+	}{
+		"granted":   {func(c *exchanging, _ context.CancelFunc) { close(c.gate) }, lease.HotAsks, 0, nil},
+		"refused":   {func(c *exchanging, _ context.CancelFunc) { c.fails = redisError("WRONGTYPE"); close(c.gate) }, 0, lease.HotAsks, nil},
+		"canceled":  {func(_ *exchanging, cancel context.CancelFunc) { cancel() }, 0, 0, context.Canceled},
+		"no answer": {func(*exchanging, context.CancelFunc) {}, 0, 0, ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				client := &exchanging{gate: make(chan struct{})}
+				lim := MustNew(client, "x", TokenBucket(PerSecond(1000)), FailClosed(), Lease(hotFor))
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				for range lease.HotAsks {
+					if _, err := lim.Allow(ctx, "k"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				go func() { _, _ = lim.Allow(context.Background(), "k") }() // it takes a lease
+				synctest.Wait()
+				begun := time.Now()
+				var leased atomic.Int32
+				results := make(chan error, waiters)
+				for range waiters {
+					go func() {
+						res, err := lim.Allow(ctx, "k")
+						if res.Source == SourceLease {
+							leased.Add(1)
+						}
+						results <- err
+					}()
+					synctest.Wait()
+				}
+				if n := client.exchanges.Load(); n != 1 || client.asked.Load() != lease.HotAsks+beside {
+					t.Errorf("%d exchanges; %d asked beside one, want %d", n, client.asked.Load()-lease.HotAsks, beside)
+				}
+				for range beside {
+					if err := <-results; err != nil {
+						t.Error(err)
+					}
+				}
+				c.end(client, cancel)
+				for range waiters - beside {
+					if err := <-results; !errors.Is(err, c.err) || c.err == nil && err != nil {
+						t.Errorf("%v, want %v", err, c.err)
+					}
+				}
+				if after := client.asked.Load() - lease.HotAsks - beside; leased.Load() != c.leased || after != c.asked {
+					t.Errorf("%d from the lease, %d asked afterwards, want %d and %d", leased.Load(), after, c.leased, c.asked)
+				}
+				if waited := time.Since(begun); waited > defaultTimeout {
+					t.Errorf("they waited for %v", waited)
+				}
+				time.Sleep(time.Second) // the exchange ends
+				_ = lim.Close()
+				time.Sleep(time.Minute) // what runs in the background ends
+			})
+		})
+	}
+}
+
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}
+
+// atOnce has a client of Redis admit everything at once, by itself.
+type atOnce struct{ redis.Hook }
+
+func (atOnce) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	reply := []int64{1, 1_800_000_000_000_000, 0, 0, 0}
+	return func(_ context.Context, cmd redis.Cmder) error { return set(cmd, reply...) }
+}
+
+func (atOnce) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (atOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// BenchmarkColdKey is what leases add to a decision on a key that is not hot, all in this
+// process: Limiters with and without them take turns, and the fastest turn of each counts.
+func BenchmarkColdKey(b *testing.B) {
+	const turn = 200
+	client := redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})
+	client.AddHook(atOnce{})
+	b.Cleanup(func() { _ = client.Close() })
+	for _, count := range []int{1, 10_000, 1_000_000} {
+		b.Run(fmt.Sprintf("%d keys", count), func(b *testing.B) {
+			keys := make([]string, count)
+			for i := range keys {
+				keys[i] = fmt.Sprint("user:", i)
+			}
+			opts := Options(TokenBucket(PerSecond(1000)), FailClosed(), Timeout(time.Minute))
+			limiters := [2]*Limiter{MustNew(client, "plain", opts), MustNew(client, "lease", opts, Lease(hotFor))}
+			limiters[1].leases.Heat(math.MaxInt64, 8) // no key is hot
+			fastest, ctx := [2]time.Duration{math.MaxInt64, math.MaxInt64}, context.Background()
+			for b.Loop() {
+				for i, lim := range limiters {
+					first := rand.IntN(count)
+					begun := time.Now()
+					for k := range turn {
+						if res, err := lim.Allow(ctx, keys[(first+k*7919)%count]); err != nil || !res.Allowed {
+							b.Fatal(res, err)
+						}
+					}
+					fastest[i] = min(fastest[i], time.Since(begun))
+				}
+			}
+			b.ReportMetric(float64(fastest[0])/turn, "ns/plain")
+			b.ReportMetric(float64(fastest[1])/turn, "ns/lease")
+			b.ReportMetric(float64(fastest[1]-fastest[0])/turn, "ns-added")
+		})
+	}
+}

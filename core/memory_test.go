@@ -1,0 +1,148 @@
+package core_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
+)
+
+func TestNewMemoryRefuses(t *testing.T) {
+	t.Parallel()
+	limit := core.TokenBucket(core.PerMinute(1))
+	for _, c := range []struct {
+		opts []core.Option
+		want string
+	}{
+		{[]core.Option{limit, core.Entries(0)}, "Entries(0): allowed is 1 to 100000000"},
+		{[]core.Option{limit, core.Entries(-1)}, "Entries(-1)"},
+		{[]core.Option{limit, core.Entries(1e8 + 1)}, "Entries(100000001)"},
+		{[]core.Option{limit, core.Prefix("}")}, "Prefix"},
+		{[]core.Option{limit, core.Timeout(0)}, "Timeout(0s)"},
+		{[]core.Option{limit, core.FailOpen(), core.FailClosed()}, "FailOpen and FailClosed"},
+		{[]core.Option{limit, core.Processes(0)}, "Processes(0)"},
+		{[]core.Option{limit, core.DenyCache(-1)}, "DenyCache(-1)"},
+		{nil, "no limit"},
+	} {
+		if lim, err := core.NewMemory("m", c.opts...); err == nil || lim != nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want an error with %q", err, c.want)
+		}
+	}
+	if _, err := core.NewMemory("a b", limit); err == nil {
+		t.Error("a name with a blank was accepted")
+	}
+	all := core.Options(core.Prefix("app"), core.Timeout(time.Second), core.FailLocal(), core.Processes(2), core.DenyCache(1), core.MaxBatch(1))
+	if lim, err := core.NewMemory("m", limit, all); err != nil || !allow(t, lim, "k", 1).Allowed {
+		t.Errorf("options about Redis: %v, want no effect", err)
+	}
+}
+
+func allow(t *testing.T, lim *core.Limiter, key string, n int64) core.Result {
+	t.Helper()
+	res, err := lim.AllowN(t.Context(), key, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// TestMemoryFull fills a Limiter: new keys are served, a key that is used up is the
+// last to be evicted, and a key that has refilled is the first.
+func TestMemoryFull(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, v := range limits.All() {
+			name, limit := v.Name, v.Limit(core.PerHour(10))
+			lim := memory(t, limit, core.Entries(100))
+			for i := range 10 {
+				allow(t, lim, fmt.Sprint("attacker", i), 10)
+			}
+			for i := range 10_000 {
+				if !allow(t, lim, fmt.Sprint("newcomer", i), 1).Allowed {
+					t.Fatalf("%s: newcomer %d was denied", name, i)
+				}
+			}
+			for i := range 10 {
+				if allow(t, lim, fmt.Sprint("attacker", i), 1).Allowed {
+					t.Errorf("%s: attacker %d was forgotten for newcomers", name, i)
+				}
+			}
+			time.Sleep(30 * time.Minute)
+			for i := range 90 {
+				allow(t, lim, fmt.Sprint("half", i), 5)
+			}
+			time.Sleep(90 * time.Minute) // all refilled; the counter's previous window too
+			for i := range 100 {
+				allow(t, lim, fmt.Sprint("fresh", i), 2)
+			}
+			for i := range 100 {
+				if res := allow(t, lim, fmt.Sprint("fresh", i), 0); res.Remaining != 8 {
+					t.Errorf("%s: fresh key %d was forgotten while others had refilled: %+v", name, i, res)
+				}
+			}
+		}
+	})
+}
+
+// TestMemoryBound has many goroutines use many keys: the Limiter keeps no more than
+// its Entries.
+func TestMemoryBound(t *testing.T) {
+	t.Parallel()
+	const entries = 1500
+	lim := memory(t, core.FixedWindow(core.PerDay(10)), core.TokenBucket(core.PerDay(10)), core.Entries(entries))
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(g), 1))
+			for range 5_000 {
+				key := fmt.Sprint(r.IntN(20_000))
+				res, err := lim.Acquire(t.Context(), key, 1+r.Int64N(10))
+				if err != nil {
+					t.Error(err)
+				}
+				switch r.IntN(10) {
+				case 0:
+					err = res.Cancel(t.Context())
+				case 1:
+					err = lim.Reset(t.Context(), key)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	remembered := 0
+	for i := range 20_000 {
+		res, err := lim.Peek(t.Context(), fmt.Sprint(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Remaining < 10 {
+			remembered++
+		}
+	}
+	if remembered > entries || remembered < entries/2 {
+		t.Errorf("%d keys are remembered, want at most %d and not far fewer", remembered, entries)
+	}
+}
+
+func BenchmarkMemory(b *testing.B) {
+	lim, err := core.NewMemory("bench", core.TokenBucket(core.PerSecond(1e9)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := lim.Allow(b.Context(), "ip:192.0.2.1"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A fakeClient replies to each command as a function of the test says.
+type fakeClient func(cmd redis.Cmder) error
+
+func (f fakeClient) Process(_ context.Context, cmd redis.Cmder) error {
+	err := f(cmd)
+	cmd.SetErr(err)
+	return err
+}
+
+// TestAnswers has replies that no script of this module gives: each is an error, and
+// none of them admits.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(cmd redis.Cmder) error{
+		"nothing":     func(redis.Cmder) error { return nil },
+		"nil":         func(redis.Cmder) error { return redis.Nil },
+		"too short":   func(cmd redis.Cmder) error { return set(cmd, 1, 1, 1, 1) },
+		"too long":    func(cmd redis.Cmder) error { return set(cmd, 1, 1, 1, 1, 1, 1) },
+		"no time":     func(cmd redis.Cmder) error { return set(cmd, 1, -1, 0, 0, 0) },
+		"no verdict":  func(cmd redis.Cmder) error { return set(cmd, 7, 1, 0, 0, 0) },
+		"an error":    func(redis.Cmder) error { return errors.New("READONLY") },
+		"script gone": func(redis.Cmder) error { return noScriptError{} },
+	} {
+		lim := MustNew(fakeClient(answer), "api", TokenBucket(PerMinute(100)), FailClosed())
+		if res, err := lim.Allow(context.Background(), "k"); !isUnavailable(err) || res != (Result{}) {
+			t.Errorf("%s: %+v, %v", name, res, err)
+		}
+	}
+}
+
+func set(cmd redis.Cmder, reply ...int64) error {
+	cmd.(interface{ SetVal(val []int64) }).SetVal(reply)
+	return nil
+}
+
+type noScriptError struct{}
+
+func (noScriptError) Error() string { return "NOSCRIPT No matching script." }
+func (noScriptError) RedisError()   {}
+
+// TestSentOnce checks what is sent for one decision: the digest, and then the source
+// only if Redis does not have it. go-redis must not repeat either.
+func TestSentOnce(t *testing.T) {
+	t.Parallel()
+	var sent []string
+	lim := MustNew(fakeClient(func(cmd redis.Cmder) error {
+		sent = append(sent, cmd.Name())
+		if !cmd.NoRetry() {
+			t.Errorf("%s may be repeated", cmd.Name())
+		}
+		if cmd.Name() == "evalsha" {
+			return noScriptError{}
+		}
+		return set(cmd, 1, 1_800_000_000_000_000, 0, 0, 0)
+	}), "api", TokenBucket(PerMinute(100)), FailClosed())
+	res, err := lim.Allow(context.Background(), "k")
+	if err != nil || !res.Allowed || res.Remaining != 99 || res.Source != SourceRedis {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if len(sent) != 2 || sent[0] != "evalsha" || sent[1] != "eval" {
+		t.Errorf("sent %v", sent)
+	}
+}
+
+// replyError is an error that a server replies.
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+func (replyError) RedisError()     {}
+
+// TestUnsupportedServer decides on a server that lacks what the scripts need: the
+// error says so, with the versions, and is told apart from an outage.
+func TestUnsupportedServer(t *testing.T) {
+	t.Parallel()
+	for reply, unsupported := range map[string]bool{
+		"ERR syntax error": true,
+		"ERR Error running script (call to f_1): @user_script:1: ERR unknown command 'X'":                  true,
+		"ERR Write commands not allowed after non deterministic commands. Call redis.replicate_commands()": true,
+		"OOM command not allowed when used memory > 'maxmemory'.":                                          false,
+		"LOADING Redis is loading the dataset in memory":                                                   false,
+		"READONLY You can't write against a read only replica.":                                            false,
+	} {
+		var log strings.Builder
+		lim := MustNew(fakeClient(func(cmd redis.Cmder) error {
+			if cmd.Name() == "info" {
+				cmd.(*redis.StringCmd).SetVal("# Server\r\nredis_version:3.2.1\r\n")
+				return nil
+			}
+			return replyError(reply)
+		}), "api", TokenBucket(PerMinute(100)), FailClosed(), Logger(slog.New(slog.NewTextHandler(&log, nil))))
+		var err error
+		for range 4 {
+			if _, e := lim.Allow(context.Background(), "k"); err == nil {
+				err = e
+			}
+		}
+		if !isUnavailable(err) || errors.Is(err, ErrUnsupported) != unsupported {
+			t.Errorf("%s: %v", reply, err)
+		}
+		if unsupported && (!strings.Contains(err.Error(), "Redis 6.0 or newer") || !strings.Contains(err.Error(), "redis 3.2.1")) {
+			t.Errorf("%s: the error does not name the versions: %v", reply, err)
+		}
+		if strings.Contains(log.String(), "redis cannot be used") != unsupported || strings.Count(log.String(), "level=WARN") != 1 {
+			t.Errorf("%s: logged %s", reply, log.String())
+		}
+	}
+}

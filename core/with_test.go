@@ -1,0 +1,148 @@
+package core_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+func TestWithRefusesWrongLimits(t *testing.T) {
+	lim, err := core.NewMemory("api", core.TokenBucket(core.PerMinute(10)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, limits := range map[string][]core.Limit{
+		"no limit given": nil,
+		"0/1m":           {core.TokenBucket(core.PerMinute(0))},
+		"-5/1m":          {core.GCRA(core.PerMinute(10)), core.FixedWindow(core.PerMinute(-5))},
+		"both called":    {core.GCRA(core.PerMinute(10)), core.GCRA(core.PerMinute(20))},
+		"make it with":   {{}},
+	} {
+		got, err := lim.With(limits...)
+		if err == nil || got != nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `limiter "api": With`) {
+			t.Errorf("%v: %v, want an error about %q", limits, err, want)
+		}
+	}
+}
+
+// TestWithAllocates asks for numbers that were given before: that allocates nothing.
+func TestWithAllocates(t *testing.T) {
+	lim, err := core.NewMemory("api", core.TokenBucket(core.PerMinute(10)), core.FixedWindow(core.PerDay(1000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, two := core.TokenBucket(core.PerMinute(20)), core.FixedWindow(core.PerDay(2000))
+	first, err := lim.With(one, two)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		again, err := lim.With(one, two)
+		if err != nil || again != first {
+			t.Fatalf("another Limiter for the same numbers: %v", err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}
+
+// TestWithMemory bounds what 10,000 different numbers take.
+func TestWithMemory(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer func() { _ = client.Close() }()
+	lim := core.MustNew(client, "api", core.TokenBucket(core.PerMinute(10)))
+	defer func() { _ = lim.Close() }()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range int64(10_000) {
+		if _, err := lim.With(core.TokenBucket(core.PerMinute(100 + i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if used := int64(after.HeapAlloc) - int64(before.HeapAlloc); used > 20<<20 {
+		t.Errorf("%d bytes, want at most 20 MiB", used)
+	} else {
+		t.Logf("%d bytes for each", used/10_000)
+	}
+	runtime.KeepAlive(lim)
+}
+
+// TestWithFallback counts by the same numbers while Redis is away.
+func TestWithFallback(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	defer func() { _ = client.Close() }()
+	lim := core.MustNew(client, "api", core.FixedWindow(core.PerHour(5)), core.Processes(2), core.Timeout(50*time.Millisecond))
+	defer func() { _ = lim.Close() }()
+	big, err := lim.With(core.FixedWindow(core.PerHour(20)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range []*core.Limiter{big, lim, big} {
+		res, err := l.Allow(t.Context(), "k")
+		if want := []int64{9, 0, 7}[i]; err != nil || res.Source != core.SourceFallback || res.Remaining != want {
+			t.Errorf("%d: %+v, %v; want %d left", i, res, err, want)
+		}
+	}
+	res, err := big.Reserve(t.Context(), "k", 3)
+	if err != nil || !res.Allowed || res.Remaining != 4 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if err := res.Settle(context.Background(), 1); err != nil {
+		t.Error(err)
+	}
+	if res, err := big.Peek(t.Context(), "k"); err != nil || res.Remaining != 6 {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+// TestWithAtOnce asks for many numbers in many goroutines.
+func TestWithAtOnce(t *testing.T) {
+	lim, err := core.NewMemory("api", core.TokenBucket(core.PerMinute(10)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for g := range 8 {
+		all.Go(func() {
+			for i := range int64(200) {
+				l, err := lim.With(core.TokenBucket(core.PerMinute(i%50+1), core.Burst(i%50+1)))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if res, err := l.Peek(context.Background(), fmt.Sprint(g, i)); err != nil || res.Limit != i%50+1 {
+					t.Errorf("%+v, %v", res, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func BenchmarkWith(b *testing.B) {
+	lim, err := core.NewMemory("api", core.TokenBucket(core.PerMinute(10)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	limits := make([]core.Limit, 1000)
+	for i := range limits {
+		limits[i] = core.TokenBucket(core.PerMinute(int64(i + 1)))
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if _, err := lim.With(limits[i%len(limits)]); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package server
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/key"
+)
+
+// Limits are limits in the form in which scripts are given them. Those of one Store are
+// of the same kinds, in the same order, and differ in their numbers and names.
+type Limits struct {
+	members   []algorithm.Member
+	tails     []string // what follows the user's key in the Redis key of each: "}:token-1m"
+	constants []any    // of all, as text
+	durations []any    // the same for the script hold: each limit's constants and the duration of its holds
+	unitCost  []any    // of all, as text
+}
+
+// NewLimits returns the Limits of members. names are what the Redis keys end with.
+func NewLimits(members []algorithm.Member, names []string) *Limits {
+	l := &Limits{members: members}
+	for i, m := range members {
+		l.tails = append(l.tails, "}:"+names[i])
+		for _, constant := range m.Constants() {
+			text := any(fmt.Sprint(constant))
+			l.constants = append(l.constants, text)
+			l.durations = append(l.durations, text)
+		}
+		l.durations = append(l.durations, strconv.FormatInt(m.Hold, 10))
+		for _, cost := range m.Cost(nil, 1) {
+			l.unitCost = append(l.unitCost, fmt.Sprint(cost))
+		}
+	}
+	return l
+}
+
+// appendCost appends whether to charge, and the cost for each limit.
+func (l *Limits) appendCost(dst []any, c algorithm.HoldCall) []any {
+	if c.Op == algorithm.OpCharge {
+		dst = append(dst, "1")
+	} else {
+		dst = append(dst, "0")
+	}
+	if c.N == 1 {
+		return append(dst, l.unitCost...)
+	}
+	for _, m := range l.members {
+		dst = m.Cost(dst, c.N)
+	}
+	return dst
+}
+
+// work returns about how many microseconds of Redis a decision on n units takes.
+func (l *Limits) work(n int64) int64 {
+	sum := int64(0)
+	for _, m := range l.members {
+		sum += m.Work(n)
+	}
+	return sum
+}
+
+// calls returns how many calls of the script d takes.
+func (d *Decision) calls() int {
+	calls := 1
+	if d.Exchange != nil && d.Exchange.Held > 0 {
+		calls++
+	}
+	if d.Exchange != nil && d.Exchange.Units > 0 {
+		calls++
+	}
+	return calls
+}
+
+func (d *Decision) keys() int { return d.calls() * len(d.Limits.tails) }
+
+// args returns the arguments of a script for one decision.
+func (s *Store) args(d *Decision, needsHold bool) []any {
+	return d.append(s.appendCallKeys(make([]any, scriptArgs, 16), d), needsHold)
+}
+
+// appendCallKeys appends the Redis keys of d, once for each of its calls.
+func (s *Store) appendCallKeys(dst []any, d *Decision) []any {
+	for range d.calls() {
+		dst = s.appendKeys(dst, d.Key, d.Limits)
+	}
+	return dst
+}
+
+// append appends what follows the keys.
+func (d *Decision) append(args []any, needsHold bool) []any {
+	if needsHold {
+		return d.appendCalls(append(args, d.Limits.durations...))
+	}
+	return d.Limits.appendCost(append(args, d.Limits.constants...), d.HoldCall)
+}
+
+// appendCalls appends the arguments of all calls of d.
+func (d *Decision) appendCalls(args []any) []any {
+	limits := len(d.Limits.members)
+	if d.Exchange != nil && d.Exchange.Held > 0 {
+		args = d.Exchange.settlement().Append(args, limits)
+	}
+	args = d.Append(args, limits)
+	if d.Exchange != nil && d.Exchange.Units > 0 {
+		args = d.Exchange.reservation(limits).Append(args, limits)
+	}
+	return args
+}
+
+// appendKeys appends the Redis key of each of l. They differ only outside the
+// braces, so a Cluster keeps them in one hash slot.
+func (s *Store) appendKeys(dst []any, k string, l *Limits) []any {
+	k = s.head + key.Encode(k)
+	for _, tail := range l.tails {
+		dst = append(dst, k+tail)
+	}
+	return dst
+}
+
+// slotKey returns a text with the hash slot of k's Redis keys.
+func (s *Store) slotKey(k string) string { return s.head + key.Encode(k) + "}" }
