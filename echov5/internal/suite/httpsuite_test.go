@@ -14,7 +14,8 @@ import (
 	"github.com/redislimit/redislimit/internal/suite/httpsuite"
 )
 
-func TestHTTP(t *testing.T) { httpsuite.Exercise(t, echoFramework()) }
+func TestHTTP(t *testing.T)    { httpsuite.Exercise(t, echoFramework()) }
+func TestLeavers(t *testing.T) { httpsuite.Leavers(t, echoFramework()) }
 
 func TestIPAllocations(t *testing.T) {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
