@@ -13,7 +13,7 @@ import (
 // A Limit is one of them, as it was asked for.
 type Limit struct {
 	Kind    *algorithm.Kind
-	Numbers algorithm.Limit
+	Numbers algorithm.Numbers
 	Name    string
 	Hold    time.Duration // for how long its units are held; 0 for the default
 }
