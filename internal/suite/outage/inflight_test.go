@@ -15,6 +15,15 @@ import (
 // slotKey is the Redis key of the slots in these tests.
 const slotKey = "rl:slots:{k}:inflight"
 
+// take takes n slots, release frees them, and slotContext ends when they are lost.
+func take(t *testing.T, l *core.Limiter, n int64) (held, error) { return l.AllowN(t.Context(), "k", n) }
+
+func release(t *testing.T, l *core.Limiter, res held) error { return l.Release(t.Context(), res) }
+
+func slotContext(t *testing.T, l *core.Limiter, res held) (context.Context, context.CancelFunc) {
+	return l.SlotContext(t.Context(), res)
+}
+
 // slotEnv is an env with a Limiter of one slot for each key, which is renewed only when
 // the test says so.
 type slotEnv struct {
@@ -68,11 +77,11 @@ func (e *slotEnv) renewUntil(t *testing.T, before float64) {
 func TestSlotOutlastsLostReplies(t *testing.T) {
 	t.Parallel()
 	e := newSlotEnv(t, time.Hour, core.FailClosed(), core.Timeout(timeouts[0]))
-	res, err := e.lim.Allow(t.Context(), "k")
+	res, err := take(t, e.lim, 1)
 	if err != nil || !res.Allowed {
 		t.Fatal(res, err)
 	}
-	ctx, cancel := e.lim.SlotContext(t.Context(), res)
+	ctx, cancel := slotContext(t, e.lim, res)
 	defer cancel()
 	before := e.expires(t)
 	for name, fault := range map[string]func(){
@@ -95,7 +104,7 @@ func TestSlotOutlastsLostReplies(t *testing.T) {
 			t.Fatalf("%s: another has the slot", name)
 		}
 	}
-	if err := e.lim.Release(t.Context(), res); err != nil {
+	if err := release(t, e.lim, res); err != nil {
 		t.Fatal(err)
 	}
 	if e.expires(t) != 0 {
@@ -105,7 +114,7 @@ func TestSlotOutlastsLostReplies(t *testing.T) {
 
 func allowed(t *testing.T, l *core.Limiter) bool {
 	t.Helper()
-	res, err := l.Allow(t.Context(), "k")
+	res, err := take(t, l, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,15 +126,15 @@ func allowed(t *testing.T, l *core.Limiter) bool {
 func TestLostSlotsExpire(t *testing.T) {
 	t.Parallel()
 	e := newSlotEnv(t, time.Hour, core.FailLocal())
-	res, err := e.lim.Allow(t.Context(), "k")
+	res, err := take(t, e.lim, 1)
 	if err == nil {
-		err = e.lim.Release(t.Context(), res) // Redis has the script now
+		err = release(t, e.lim, res) // Redis has the script now
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.proxy.DropReply("evalsha", "eval")
-	res, err = e.lim.Allow(t.Context(), "k")
+	res, err = take(t, e.lim, 1)
 	if err != nil || !res.Allowed || res.Source != core.SourceFallback {
 		t.Fatalf("%+v, %v; want a decision of the fallback", res, err)
 	}
@@ -138,7 +147,7 @@ func TestLostSlotsExpire(t *testing.T) {
 	if e.expires(t) != taken {
 		t.Error("a slot that nobody knows of was renewed")
 	}
-	if err := e.lim.Release(t.Context(), res); err != nil {
+	if err := release(t, e.lim, res); err != nil {
 		t.Error(err)
 	}
 	if e.expires(t) != taken {
@@ -149,24 +158,24 @@ func TestLostSlotsExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		if res, err = e.lim.Allow(t.Context(), "k"); err != nil || !res.Allowed {
+		if res, err = take(t, e.lim, 1); err != nil || !res.Allowed {
 			t.Fatal(res, err)
 		}
 		if res.Source == core.SourceRedis {
 			break
 		}
-		if err := e.lim.Release(t.Context(), res); err != nil {
+		if err := release(t, e.lim, res); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Millisecond) // the circuit breaker is open
 	}
 	taken = e.expires(t)
 	e.proxy.Silence()
-	if err := e.lim.Release(t.Context(), res); !errors.Is(err, core.ErrUnavailable) {
+	if err := release(t, e.lim, res); !errors.Is(err, core.ErrUnavailable) {
 		t.Errorf("Release while Redis does not answer: %v", err)
 	}
 	e.proxy.Pass()
-	if err := e.lim.Release(t.Context(), res); err != nil {
+	if err := release(t, e.lim, res); err != nil {
 		t.Errorf("Release a second time: %v", err)
 	}
 	hook.Renew(e.lim)
@@ -185,11 +194,11 @@ func TestSlotIsLostInOutage(t *testing.T) {
 	} {
 		e := newSlotEnv(t, hold, core.FailLocal(), core.Timeout(time.Minute))
 		begun := time.Now()
-		res, err := e.lim.Allow(t.Context(), "k")
+		res, err := take(t, e.lim, 1)
 		if err != nil || !res.Allowed || res.Source != core.SourceRedis {
 			t.Fatal(res, err)
 		}
-		ctx, cancel := e.lim.SlotContext(t.Context(), res)
+		ctx, cancel := slotContext(t, e.lim, res)
 		away(e)
 		select {
 		case <-ctx.Done():
@@ -202,7 +211,7 @@ func TestSlotIsLostInOutage(t *testing.T) {
 			t.Errorf("%s: %d slots are lost by the events, want 1", name, n)
 		}
 		e.proxy.Pass()
-		if err := e.lim.Release(t.Context(), res); err != nil {
+		if err := release(t, e.lim, res); err != nil {
 			t.Errorf("%s: Release of what is lost: %v", name, err)
 		}
 		cancel()
@@ -219,19 +228,19 @@ func TestSlotDenialsAreNotRemembered(t *testing.T) {
 		"both deny": {core.InFlight(1), core.FixedWindow(core.PerHour(1))},
 	} {
 		l := core.MustNew(e.rdb, strings.ReplaceAll(name, " ", "-"), append(limits, core.FailClosed(), core.Timeout(time.Minute))...)
-		res, err := l.Allow(t.Context(), "k")
+		res, err := take(t, l, 1)
 		if err != nil || !res.Allowed {
 			t.Fatal(res, err)
 		}
 		for _, n := range []int64{1, 1, 2, 2} { // above the capacity, too
-			if denied, err := l.AllowN(t.Context(), "k", n); err != nil || denied.Allowed || denied.Source != core.SourceRedis {
+			if denied, err := take(t, l, n); err != nil || denied.Allowed || denied.Source != core.SourceRedis {
 				t.Errorf("%s: %+v, %v; want a denial by Redis", name, denied, err)
 			}
 		}
-		if err := l.Release(t.Context(), res); err != nil {
+		if err := release(t, l, res); err != nil {
 			t.Error(err)
 		}
-		if again, err := l.Allow(t.Context(), "k"); err != nil || again.Allowed != (name != "both deny") {
+		if again, err := take(t, l, 1); err != nil || again.Allowed != (name != "both deny") {
 			t.Errorf("%s: after the Release: %+v, %v", name, again, err)
 		}
 	}

@@ -54,7 +54,7 @@ func TestFarRedis(t *testing.T) {
 	if testing.Short() {
 		t.Skip("5 s under load")
 	}
-	check.Rounds(t, idleRounds, func(t *check.Round, _ time.Duration) {
+	check.IdleRounds(t, func(t *check.Round) {
 		less, more := far(t, 2000), far(t, 5000)
 		if more < 0.95*less {
 			t.Errorf("offered 2,000/s Redis decided %.0f/s, offered 5,000/s %.0f/s", less, more)
