@@ -2,15 +2,13 @@ package batch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
-// Where round trips are long, more batches are in flight, each of them full; where
-// they are short, none are.
+// Where round trips are long, more batches are in flight, each of them full: one that is
+// not waits until there are as few as usual. Where they are short, none are.
 func TestLongRoundTrips(t *testing.T) {
 	t.Parallel()
 	for roundTrip, want := range map[time.Duration]int{time.Millisecond: maxInFlight, 200 * time.Millisecond: maxInFlightSlow} {
@@ -30,18 +28,21 @@ func TestLongRoundTrips(t *testing.T) {
 						t.Errorf("a batch of %d beyond the usual number in flight", len(b))
 					}
 				}
+				p.call(t.Context(), "odd")
 				released := 0
 				for i := 0; i < len(p.batches) || released < maxInFlight; {
 					if i < len(p.batches) {
 						p.end(i, nil)
 						i++
+						if last := p.batches[len(p.batches)-1]; last[0] == "odd" && p.inFlight > maxInFlight {
+							t.Errorf("a batch that is not full went beside %d others", p.inFlight-1)
+						}
 						continue
 					}
-					p.Release()
+					p.start()
 					released++
-					synctest.Wait()
 				}
-				p.idle()
+				p.idle(0)
 			})
 		})
 	}
@@ -64,37 +65,4 @@ func TestFull(t *testing.T) {
 	if batched < maxWaiting || batched >= maxWaiting+1000 || full == 0 {
 		t.Errorf("%d wait and %d may not, want about %d to wait", batched, full, maxWaiting)
 	}
-}
-
-// A caller in a hurry does not wait for its batch, and is not sent if that waits.
-func TestHurry(t *testing.T) {
-	t.Parallel()
-	withServer(t, 10, func(t *testing.T, p *server) {
-		p.fill()
-		var answer string
-		place, _ := p.Acquire(t.Context(), call{"hasty", &answer})
-		patient := p.call(t.Context(), "patient")
-		start := time.Now()
-		if err := place.Wait(t.Context(), 20*time.Millisecond); !errors.Is(err, ErrHurry) || time.Since(start) != 20*time.Millisecond {
-			t.Errorf("%v after %v, want ErrHurry after 20 ms", err, time.Since(start))
-		}
-		if d := place.InFlightFor(); d != 0 {
-			t.Errorf("a batch that waits has been in flight for %v", d)
-		}
-		p.Release()
-		synctest.Wait()
-		p.sent("patient")
-		time.Sleep(time.Second)
-		if d := place.InFlightFor(); d != time.Second {
-			t.Errorf("the batch has been in flight for %v, want a second", d)
-		}
-		p.end(0, nil)
-		if !patient.ended || patient.err != nil {
-			t.Errorf("the patient caller: ended %v, %v", patient.ended, patient.err)
-		}
-		for range maxInFlight - 1 {
-			p.Release()
-		}
-		p.idle()
-	})
 }
