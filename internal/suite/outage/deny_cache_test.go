@@ -34,6 +34,7 @@ func TestDenialIsRemembered(t *testing.T) {
 	e := newEnv(t, setup{})
 	l := denied(e, "denied", core.Per(1, period))
 	first := want(t, l, "k", 1, true, core.SourceRedis)
+	e.proxy.Latency(4 * clocks) // what is remembered counts from when it was asked for, and not from when it was received
 	end := first.At.Add(first.ResetAfter)
 	var known core.Result        // Redis's last denial
 	var sent, received time.Time // before and after it

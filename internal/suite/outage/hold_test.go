@@ -15,8 +15,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
+	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -341,5 +343,52 @@ func TestRenewalLost(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Renewals of all that is kept go in one script, and none of what has ended. A Settle waits for a renewal in flight, by which
+// what is held is found elsewhere.
+func TestRenewals(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, setup{})
+	var scripts gate.Gate
+	e.rdb.AddHook(&scripts)
+	l, _ := limiter(e.rdb, "renewals", core.FailClosed(), core.Timeout(time.Minute), core.Hold(time.Hour)) // none is due by itself
+	defer func() { _ = l.Close() }()
+	awaitRedis(t, l, "k")
+	var all []held
+	for _, n := range []int64{2, 3, 4} {
+		res := mode{}.reserve(t, l, n, core.SourceRedis)
+		keep(l, res)
+		all = append(all, res)
+	}
+	hook.Renew(l) // both scripts are loaded, and it is known that keys may share one
+	renewals := func() int {
+		before := e.proxy.Count("EVALSHA") + e.proxy.Count("EVAL")
+		hook.Renew(l)
+		return int(e.proxy.Count("EVALSHA") + e.proxy.Count("EVAL") - before)
+	}
+	if n := renewals(); n != 1 {
+		t.Errorf("%d scripts were sent to renew three, want one", n)
+	}
+	scripts.HoldReplies(t)
+	var running sync.WaitGroup
+	running.Go(func() { hook.Renew(l) })
+	scripts.Await(t, 1)
+	running.Go(func() { settled(t, l, all[0], 0) })
+	time.Sleep(50 * time.Millisecond) // for a Settle that does not wait
+	if sent, _ := scripts.Sent(); len(sent) != 1 {
+		t.Errorf("%d scripts were sent: a Settle did not wait for the renewal", len(sent))
+	}
+	scripts.Open()
+	running.Wait()
+	for _, res := range all[1:] {
+		settled(t, l, res, 1)
+	}
+	if n := renewals(); n != 0 {
+		t.Errorf("%d scripts were sent to renew what is settled", n)
+	}
+	if n := e.used(t, "renewals", "k"); n != 2 {
+		t.Errorf("%d are used, want 2", n)
 	}
 }
