@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
@@ -206,9 +208,20 @@ func TestLeaseEnds(t *testing.T) {
 
 func allow(lim *core.Limiter) (core.Result, error) { return lim.Allow(context.Background(), "k") }
 
-func reserve(lim *core.Limiter) (core.Result, error) {
-	return lim.Reserve(context.Background(), "k", 1)
+// What is held has a handle, by which it is settled.
+type held = core.Result
+
+func reserve(lim *core.Limiter) (held, error) { return reserveN(lim, 1) }
+
+func reserveN(lim *core.Limiter, n int64) (held, error) {
+	return lim.Reserve(context.Background(), "k", n)
 }
+
+func settle(lim *core.Limiter, res held, actual int64) error {
+	return lim.Settle(context.Background(), res, actual)
+}
+
+func refund(lim *core.Limiter, res core.Result) error { return lim.Refund(context.Background(), res) }
 
 // delayed has time pass while a script is on its way, and while its reply is.
 type delayed struct {
@@ -308,7 +321,6 @@ func TestLeaseGivesBack(t *testing.T) {
 // TestLeaseUnits refunds and reserves leased units.
 func TestLeaseUnits(t *testing.T) {
 	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
-		ctx := context.Background()
 		counted := &counting{Client: d}
 		l := newLeaser(t, counted, limit(thousand))
 		other := core.MustNew(d, "lease", limit(thousand), core.FailClosed())
@@ -317,19 +329,19 @@ func TestLeaseUnits(t *testing.T) {
 		spent := l.allowN(t, 2)
 		refunded := l.allowN(t, 3)
 		for range 2 { // once
-			if err := l.Refund(ctx, refunded); err != nil {
+			if err := refund(l.Limiter, refunded); err != nil {
 				t.Error(err)
 			}
 		}
-		reserve := func(n int64) core.Result {
-			res, err := l.Reserve(ctx, "k", n)
+		reserve := func(n int64) held {
+			res, err := reserveN(l.Limiter, n)
 			if err != nil || !res.Allowed || res.Source != core.SourceLease {
 				t.Fatalf("reserved: %+v, %v", res, err)
 			}
 			return res
 		}
 		nothing, less, late, later := reserve(2), reserve(2), reserve(1), reserve(1)
-		for _, err := range []error{l.Settle(ctx, nothing, 0), l.Settle(ctx, less, 1), l.Settle(ctx, less, 1)} {
+		for _, err := range []error{settle(l.Limiter, nothing, 0), settle(l.Limiter, less, 1), settle(l.Limiter, less, 1)} {
 			if err != nil {
 				t.Error(err)
 			}
@@ -346,19 +358,19 @@ func TestLeaseUnits(t *testing.T) {
 		if left := remaining(t, other); left != 1000-9-2-1-1-1-1 {
 			t.Errorf("%d remain, with two units that are still reserved", left)
 		}
-		if err := l.Settle(ctx, later, 0); err != nil {
+		if err := settle(l.Limiter, later, 0); err != nil {
 			t.Error(err)
 		}
 		if left := remaining(t, other); left != 1000-9-2-1-1-1 {
 			t.Errorf("%d remain, with one unit that is still reserved", left)
 		}
-		if err := l.Settle(ctx, late, 5); err != nil {
+		if err := settle(l.Limiter, late, 5); err != nil {
 			t.Error(err)
 		}
 		if left := remaining(t, other); left != 1000-9-2-1-1-5 {
 			t.Errorf("%d remain, with 5 that cost more than was reserved", left)
 		}
-		if err := l.Refund(ctx, spent); err != nil {
+		if err := refund(l.Limiter, spent); err != nil {
 			t.Error(err)
 		}
 		if left := remaining(t, other); left != 1000-9-2-1-1-5 {
@@ -570,30 +582,26 @@ func TestLeaseMistakes(t *testing.T) {
 // a hold of their own.
 func TestLeaseReservationLasts(t *testing.T) {
 	client := redistest.Server(t).Client(t)
-	lim := core.MustNew(client, "lasts", core.FixedWindow(thousand), core.Lease(time.Second), core.FailClosed(), core.Timeout(time.Minute))
-	t.Cleanup(func() { _ = lim.Close() })
-	ctx := context.Background()
-	for {
-		res, err := lim.Reserve(ctx, "k", 1)
-		if err != nil || !res.Allowed {
-			t.Fatal(res, err)
-		}
-		if res.Source != core.SourceLease {
-			if err := lim.Settle(ctx, res, 0); err != nil {
+	check.Rounds(t, slices.Repeat([]time.Duration{time.Second}, 4), func(t *check.Round, d time.Duration) {
+		client.FlushAll(t.Context())
+		lim := core.MustNew(client, "lasts", core.FixedWindow(thousand), core.Lease(d), core.FailClosed(), core.Timeout(time.Minute))
+		for last := false; !last; {
+			res, err := reserve(lim)
+			if err != nil || !res.Allowed {
+				t.Fatal(res, err)
+			}
+			if last = res.Source == core.SourceLease; last {
+				time.Sleep(d * 3 / 2) // what was held for the lease has expired
+			}
+			if err := settle(lim, res, 0); err != nil {
 				t.Fatal(err)
 			}
-			continue
 		}
-		time.Sleep(1500 * time.Millisecond) // what was held for the lease has expired
-		if err := lim.Settle(ctx, res, 0); err != nil {
+		if err := lim.Close(); err != nil {
 			t.Fatal(err)
 		}
-		break
-	}
-	if err := lim.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if res, err := lim.Peek(ctx, "k"); err != nil || res.Remaining != 1000 {
-		t.Errorf("of 1000 units that all cost nothing %d remain, %v", res.Remaining, err)
-	}
+		if res, err := lim.Peek(t.Context(), "k"); err != nil || res.Remaining != 1000 {
+			t.Errorf("of 1000 units that all cost nothing %d remain, %v", res.Remaining, err)
+		}
+	})
 }

@@ -110,7 +110,7 @@ func (m *machine) die() {
 type spend struct {
 	each     []eachSpend // by each limit
 	by       int
-	res      core.Result
+	res      held
 	reserved bool
 	admitted int  // the step at which it was, or its lease
 	done     bool // settled or refunded
@@ -320,7 +320,7 @@ func (m *machine) settleOne(s *spend) {
 		}
 	}
 	var err error
-	x := m.execute(true, func(ctx context.Context) { err = m.Settle(ctx, s.res, actual) })
+	x := m.execute(true, func(context.Context) { err = settle(m.Limiter, s.res, actual) })
 	switch {
 	case x.step == 0 && err == nil:
 		h.happened("settled in its lease")
@@ -376,5 +376,5 @@ func (m *machine) refundOne() {
 		h.happened("refunded after its lease")
 	}
 	s.is(0)
-	_ = m.Refund(context.Background(), s.res)
+	_ = refund(m.Limiter, s.res)
 }

@@ -18,13 +18,19 @@ func denied(e *env, name string, rate core.Rate, options ...core.Option) *core.L
 }
 
 // want makes a call and checks the answer and its source.
-func want(t *testing.T, l *core.Limiter, key string, n int64, allowed bool, source core.Source) core.Result {
+func want(t testing.TB, l *core.Limiter, key string, n int64, allowed bool, source core.Source) core.Result {
 	t.Helper()
 	res, err := l.AllowN(t.Context(), key, n)
 	if err != nil || res.Allowed != allowed || res.Source != source {
 		t.Errorf("%d for %q: %+v, %v; want allowed %v by %v", n, key, res, err, allowed, source)
 	}
 	return res
+}
+
+// promptly repeats a test in which a denial that is remembered is asked for at once, on a machine that stands for so long that
+// it is over.
+func promptly(t *testing.T, f func(t *check.Round)) {
+	check.Rounds(t, slices.Repeat([]time.Duration{time.Second}, 4), func(t *check.Round, _ time.Duration) { f(t) })
 }
 
 // A denied key is denied without asking Redis, for no longer than is true, and for a second at most.
@@ -78,23 +84,25 @@ func TestDenialIsRemembered(t *testing.T) {
 // The cache answers for nothing but what was denied: a call that costs as much, or more.
 func TestDenialIsNotStretched(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, setup{})
-	l := denied(e, "stretched", core.PerHour(10))
-	want(t, l, "k", 8, true, core.SourceRedis)
-	want(t, l, "k", 5, false, core.SourceRedis)
-	want(t, l, "k", 5, false, core.SourceDenyCache)
-	want(t, l, "k", 9, false, core.SourceDenyCache)
-	want(t, l, "k", 0, true, core.SourceRedis)
-	want(t, l, "k", 1, true, core.SourceRedis)
-	want(t, l, "k", 2, false, core.SourceRedis)
-	want(t, l, "other", 5, true, core.SourceRedis)
-	if res, err := l.Peek(t.Context(), "k"); err != nil || res.Source != core.SourceRedis || !res.Allowed || res.Remaining != 1 {
-		t.Errorf("Peek: %+v, %v", res, err)
-	}
-	want(t, l, "k", 1, true, core.SourceRedis)
-	off := denied(e, "stretched", core.PerHour(10), core.DenyCache(0))
-	want(t, off, "k", 1, false, core.SourceRedis)
-	want(t, off, "k", 1, false, core.SourceRedis)
+	promptly(t, func(t *check.Round) {
+		e := newEnv(t, setup{})
+		l := denied(e, "stretched", core.PerHour(10))
+		want(t, l, "k", 8, true, core.SourceRedis)
+		want(t, l, "k", 5, false, core.SourceRedis)
+		want(t, l, "k", 5, false, core.SourceDenyCache)
+		want(t, l, "k", 9, false, core.SourceDenyCache)
+		want(t, l, "k", 0, true, core.SourceRedis)
+		want(t, l, "k", 1, true, core.SourceRedis)
+		want(t, l, "k", 2, false, core.SourceRedis)
+		want(t, l, "other", 5, true, core.SourceRedis)
+		if res, err := l.Peek(t.Context(), "k"); err != nil || res.Source != core.SourceRedis || !res.Allowed || res.Remaining != 1 {
+			t.Errorf("Peek: %+v, %v", res, err)
+		}
+		want(t, l, "k", 1, true, core.SourceRedis)
+		off := denied(e, "stretched", core.PerHour(10), core.DenyCache(0))
+		want(t, off, "k", 1, false, core.SourceRedis)
+		want(t, off, "k", 1, false, core.SourceRedis)
+	})
 }
 
 // Costs above the capacity are denied without asking Redis, whatever they are, and beside denials of the same key that end.
@@ -196,33 +204,40 @@ const maxStaleness = time.Second + slack
 // Reset and Refund are seen at once in their own process, and within a second in another.
 func TestDenialIsForgotten(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, setup{})
-	here, there := denied(e, "forgotten", core.PerHour(2)), denied(e, "forgotten", core.PerHour(2))
 	for _, how := range []string{"Reset", "Refund"} {
 		t.Run(how, func(t *testing.T) {
-			charged := want(t, here, how, 1, true, core.SourceRedis)
-			second := want(t, here, how, 1, true, core.SourceRedis)
-			for _, l := range []*core.Limiter{here, there} {
-				want(t, l, how, 1, false, core.SourceRedis)
-				want(t, l, how, 1, false, core.SourceDenyCache)
-			}
-			if how == "Reset" {
-				if err := here.Reset(t.Context(), how); err != nil {
-					t.Error(err)
+			promptly(t, func(t *check.Round) {
+				e := newEnv(t, setup{})
+				here, there := denied(e, "forgotten", core.PerHour(2)), denied(e, "forgotten", core.PerHour(2))
+				charged := []core.Result{want(t, here, how, 1, true, core.SourceRedis), want(t, here, how, 1, true, core.SourceRedis)}
+				for _, l := range []*core.Limiter{here, there} {
+					want(t, l, how, 1, false, core.SourceRedis)
+					want(t, l, how, 1, false, core.SourceDenyCache)
 				}
-			} else {
-				for _, r := range []core.Result{charged, second} {
-					if err := here.Refund(t.Context(), r); err != nil {
-						t.Error(err)
-					}
-				}
-			}
-			want(t, here, how, 1, true, core.SourceRedis)
-			check.Within(t, 3*time.Second, "another process sees it", func() bool {
-				res, err := there.Allow(t.Context(), how)
-				return err == nil && res.Allowed && res.Source == core.SourceRedis
+				giveBack(t, here, how, charged...)
+				want(t, here, how, 1, true, core.SourceRedis)
+				check.Within(t, 3*time.Second, "another process sees it", func() bool {
+					res, err := there.Allow(t.Context(), how)
+					return err == nil && res.Allowed && res.Source == core.SourceRedis
+				})
 			})
 		})
+	}
+}
+
+// giveBack has a key be reset, or what it was charged refunded.
+func giveBack(t testing.TB, l *core.Limiter, key string, charged ...core.Result) {
+	t.Helper()
+	if key == "Reset" {
+		if err := l.Reset(t.Context(), key); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	for _, r := range charged {
+		if err := l.Refund(t.Context(), r); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -230,46 +245,50 @@ func TestDenialIsForgotten(t *testing.T) {
 // and durations stand still while those of the Result go on.
 func TestDenialOfSeveralLimits(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, setup{})
-	l := denied(e, "several", core.PerHour(1), core.TokenBucket(core.PerDay(1)), core.SlidingWindowLog(core.PerHour(100)))
-	want(t, l, "k", 1, true, core.SourceRedis)
-	first := want(t, l, "k", 1, false, core.SourceRedis)
-	const later = 20 * time.Millisecond
-	time.Sleep(later)
-	res := want(t, l, "k", 1, false, core.SourceDenyCache)
-	age := res.At.Sub(first.At)
-	if age < later || first.RetryAfter-res.RetryAfter != age {
-		t.Errorf("a denial of %v ago: %+v", age, res)
-	}
-	before, now := slices.Collect(first.All()), slices.Collect(res.All())
-	if len(before) != 3 || len(now) != 3 {
-		t.Fatalf("%d and %d limits, want 3", len(before), len(now))
-	}
-	for i, was := range before {
-		each := now[i]
-		if each.Name != was.Name || each.Allowed != was.Allowed || each.Remaining != was.Remaining || each.Source != core.SourceDenyCache {
-			t.Errorf("%+v, which was %+v", each, was)
+	promptly(t, func(t *check.Round) {
+		e := newEnv(t, setup{})
+		l := denied(e, "several", core.PerHour(1), core.TokenBucket(core.PerDay(1)), core.SlidingWindowLog(core.PerHour(100)))
+		want(t, l, "k", 1, true, core.SourceRedis)
+		first := want(t, l, "k", 1, false, core.SourceRedis)
+		const later = 20 * time.Millisecond
+		time.Sleep(later)
+		res := want(t, l, "k", 1, false, core.SourceDenyCache)
+		age := res.At.Sub(first.At)
+		if age < later || first.RetryAfter-res.RetryAfter != age {
+			t.Errorf("a denial of %v ago: %+v", age, res)
 		}
-		if each.At.Sub(was.At) != age || was.ResetAfter-each.ResetAfter != age || !each.Allowed && was.RetryAfter-each.RetryAfter != age {
-			t.Errorf("%v after the decision: %+v, which was %+v", age, each, was)
+		before, now := slices.Collect(first.All()), slices.Collect(res.All())
+		if len(before) != 3 || len(now) != 3 {
+			t.Fatalf("%d and %d limits, want 3", len(before), len(now))
 		}
-	}
+		for i, was := range before {
+			each := now[i]
+			if each.Name != was.Name || each.Allowed != was.Allowed || each.Remaining != was.Remaining || each.Source != core.SourceDenyCache {
+				t.Errorf("%+v, which was %+v", each, was)
+			}
+			if each.At.Sub(was.At) != age || was.ResetAfter-each.ResetAfter != age || !each.Allowed && was.RetryAfter-each.RetryAfter != age {
+				t.Errorf("%v after the decision: %+v, which was %+v", age, each, was)
+			}
+		}
+	})
 }
 
 // Peek remembers nothing: the call after it is decided by Redis, also where Peek has found the key used up. It would
 // notice a cache that takes what is only looked at for a denial.
 func TestPeekIsNotRemembered(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, setup{})
-	l := denied(e, "peeked", core.PerHour(1))
-	want(t, l, "k", 1, true, core.SourceRedis)
-	for range 2 {
-		if res, err := l.Peek(t.Context(), "k"); err != nil || res.Allowed || res.Source != core.SourceRedis {
-			t.Errorf("Peek: %+v, %v; want it denied by Redis", res, err)
+	promptly(t, func(t *check.Round) {
+		e := newEnv(t, setup{})
+		l := denied(e, "peeked", core.PerHour(1))
+		want(t, l, "k", 1, true, core.SourceRedis)
+		for range 2 {
+			if res, err := l.Peek(t.Context(), "k"); err != nil || res.Allowed || res.Source != core.SourceRedis {
+				t.Errorf("Peek: %+v, %v; want it denied by Redis", res, err)
+			}
 		}
-	}
-	want(t, l, "k", 1, false, core.SourceRedis)
-	want(t, l, "k", 1, false, core.SourceDenyCache)
+		want(t, l, "k", 1, false, core.SourceRedis)
+		want(t, l, "k", 1, false, core.SourceDenyCache)
+	})
 }
 
 // A denial that is on its way while its key is reset or refunded is not remembered: it is of the time before. It would
@@ -282,38 +301,31 @@ func TestDenialOnItsWayIsForgotten(t *testing.T) {
 			var g gate.Gate
 			e.rdb.AddHook(&g)
 			l := denied(e, "late", core.PerHour(1))
-			if err := l.Refund(t.Context(), want(t, l, "other", 1, true, core.SourceRedis)); err != nil { // Redis has its script then
-				t.Error(err)
-			}
-			charged := want(t, l, "k", 1, true, core.SourceRedis)
+			giveBack(t, l, "Refund", want(t, l, "other", 1, true, core.SourceRedis)) // Redis has its script then
+			charged := want(t, l, how, 1, true, core.SourceRedis)
 			g.HoldReplies(t)
 			answer := make(chan core.Result, 1)
 			go func() {
-				res, err := l.Allow(t.Context(), "k")
+				res, err := l.Allow(t.Context(), how)
 				if err != nil {
 					t.Error(err)
 				}
 				answer <- res
 			}()
 			g.Await(t, 1) // Redis has denied it
-			forgotten := make(chan error, 1)
+			forgotten := make(chan struct{})
 			go func() {
-				if how == "Reset" {
-					forgotten <- l.Reset(t.Context(), "k")
-				} else {
-					forgotten <- l.Refund(t.Context(), charged)
-				}
+				defer close(forgotten)
+				giveBack(t, l, how, charged)
 			}()
 			g.Await(t, 1) // it is a script, too
 			g.ReleaseLast(t)
-			if err := check.Receive(t, how, forgotten); err != nil {
-				t.Error(err)
-			}
+			check.Receive(t, how, forgotten)
 			g.Open()
 			if res := check.Receive(t, "the denied call returns", answer); res.Allowed || res.Source != core.SourceRedis {
 				t.Errorf("the call before: %+v, want it denied by Redis", res)
 			}
-			want(t, l, "k", 1, true, core.SourceRedis)
+			want(t, l, how, 1, true, core.SourceRedis)
 		})
 	}
 }
@@ -321,21 +333,23 @@ func TestDenialOnItsWayIsForgotten(t *testing.T) {
 // A denial is repeated only for the numbers that denied.
 func TestDenialOfOtherNumbers(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, setup{})
-	five := denied(e, "with", core.PerHour(5))
-	two, err := five.With(core.FixedWindow(core.PerHour(2)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want(t, two, "k", 2, true, core.SourceRedis)
-	want(t, two, "k", 1, false, core.SourceRedis)
-	want(t, two, "k", 1, false, core.SourceDenyCache)
-	want(t, five, "k", 1, true, core.SourceRedis)
-	want(t, two, "k", 1, false, core.SourceDenyCache)
-	if err := five.Reset(t.Context(), "k"); err != nil {
-		t.Fatal(err)
-	}
-	want(t, two, "k", 1, true, core.SourceRedis)
+	promptly(t, func(t *check.Round) {
+		e := newEnv(t, setup{})
+		five := denied(e, "with", core.PerHour(5))
+		two, err := five.With(core.FixedWindow(core.PerHour(2)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, two, "k", 2, true, core.SourceRedis)
+		want(t, two, "k", 1, false, core.SourceRedis)
+		want(t, two, "k", 1, false, core.SourceDenyCache)
+		want(t, five, "k", 1, true, core.SourceRedis)
+		want(t, two, "k", 1, false, core.SourceDenyCache)
+		if err := five.Reset(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		want(t, two, "k", 1, true, core.SourceRedis)
+	})
 }
 
 // A caller that has 50,000 keys denied once each evicts none that is denied again and again, and locks out no newcomer.
