@@ -75,6 +75,7 @@ func TestRetriedAloneWithinTheTimeout(t *testing.T) {
 				t.Cleanup(func() { _ = client.Close() })
 				s := newBackend(client, 1)
 				s.findOut(t)
+				t.Cleanup(func() { s.do(t, "acl", "setuser", "default", "allkeys") })
 				lim := core.MustNew(client, "within", tenPerHour, core.FailClosed(), core.Timeout(timeout))
 				s.awaitRedis(t, lim)
 				c := s.caller(t, lim)
@@ -85,8 +86,10 @@ func TestRetriedAloneWithinTheTimeout(t *testing.T) {
 				// The keys of both, but not both in one script: the server refuses the batch as a whole.
 				s.do(t, "acl", "setuser", "default", "resetkeys", "~rl:within:{a}*")
 				s.gate.Release(t, 1)
-				s.gate.Await(t, 2) // both are sent alone, and not answered
-				server.Pause()
+				if !check.Within(t, timeout, "both are sent alone", func() bool { sent, _ := s.gate.Sent(); return len(sent) == maxInFlight+3 }) {
+					return
+				}
+				server.Pause() // they are not answered
 				s.gate.Open()
 				a.wantUnavailable(t, "one")
 				b.wantUnavailable(t, "the other")
@@ -94,7 +97,6 @@ func TestRetriedAloneWithinTheTimeout(t *testing.T) {
 					t.Errorf("they waited for %v, with a Timeout of %v", took, timeout)
 				}
 				server.Resume()
-				s.do(t, "acl", "setuser", "default", "allkeys")
 			})
 		})
 	}

@@ -116,7 +116,7 @@ func TestTwoSlotsMove(t *testing.T) {
 		a.want(t, "at home", true, []int64{3, 9}[i])
 	}
 	for _, key := range []string{fresh, charged} {
-		beginMove(t, client.ClusterKeySlot(t.Context(), key).Val(), from, to)
+		redistest.BeginMove(t, client.ClusterKeySlot(t.Context(), key).Val(), from, to)
 	}
 	requests := []request{{fresh, 1, false}, {charged, 3, false}, {stays, 1, false}, {charged, 3, false}, {fresh, 1, false}}
 	left, admitted := map[string]int64{}, map[string]int{}
@@ -152,12 +152,12 @@ func TestKeysOfOneDecisionApart(t *testing.T) {
 		a.want(t, "at home", true, 9)
 	}
 	slot := client.ClusterKeySlot(t.Context(), keys[0]).Val()
-	beginMove(t, slot, from, to)
+	redistest.BeginMove(t, slot, from, to)
 	stored := from.ClusterGetKeysInSlot(t.Context(), int(slot), 10).Val()
 	if len(stored) != len(tenEach) {
 		t.Fatalf("%v are stored, want a key of each of %d limits", stored, len(tenEach))
 	}
-	migrate(t, from, to, stored[0])
+	redistest.MoveKey(t, from, to, stored[0])
 	c := s.caller(t, lim)
 	a := c.allow(keys[0], 1)
 	c.gather()
@@ -165,7 +165,7 @@ func TestKeysOfOneDecisionApart(t *testing.T) {
 	s.gate.Await(t, 1) // the second attempt
 	s.gate.Open()
 	for _, key := range stored[1:] {
-		migrate(t, from, to, key)
+		redistest.MoveKey(t, from, to, key)
 	}
 	a.want(t, "when its keys are together", true, 8)
 }
@@ -187,9 +187,9 @@ func TestSlotMoves(t *testing.T) {
 	remain := map[string]int64{moves: 960, stays: 1000}
 	for i, move := range []func(){
 		func() {},
-		func() { beginMove(t, slot, from, to) },
-		func() { migrate(t, from, to, "rl:moves:{"+moves+"}:fixed-1h") },
-		func() { endMove(t, slot, from, to) },
+		func() { redistest.BeginMove(t, slot, from, to) },
+		func() { redistest.MoveKey(t, from, to, "rl:moves:{"+moves+"}:fixed-1h") },
+		func() { redistest.EndMove(t, slot, from, to) },
 	} {
 		move()
 		c := s.caller(t, lim)
@@ -211,34 +211,6 @@ func do(t testing.TB, node *redis.Client, args ...any) {
 	if err := node.Do(t.Context(), args...).Err(); err != nil {
 		t.Fatalf("%v: %v", args, err)
 	}
-}
-
-func id(t testing.TB, node *redis.Client) string {
-	t.Helper()
-	id, err := node.Do(t.Context(), "cluster", "myid").Text()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
-}
-
-// beginMove begins to move a slot, without its keys.
-func beginMove(t testing.TB, slot int64, from, to *redis.Client) {
-	t.Helper()
-	do(t, to, "cluster", "setslot", slot, "importing", id(t, from))
-	do(t, from, "cluster", "setslot", slot, "migrating", id(t, to))
-}
-
-func migrate(t testing.TB, from, to *redis.Client, key string) {
-	t.Helper()
-	host, port, _ := strings.Cut(to.Options().Addr, ":")
-	do(t, from, "migrate", host, port, key, 0, 5000)
-}
-
-func endMove(t testing.TB, slot int64, from, to *redis.Client) {
-	t.Helper()
-	do(t, to, "cluster", "setslot", slot, "node", id(t, to))
-	do(t, from, "cluster", "setslot", slot, "node", id(t, to))
 }
 
 // A node of a Cluster that does not run scripts with keys of several slots is found out once, with keys that are no user's. Its

@@ -3,7 +3,6 @@ package outage
 import (
 	"context"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -91,19 +90,16 @@ func slotsMove(t *check.Round, addrs []string, callers int, pause time.Duration)
 func moveSlot(t *check.Round, client *redis.ClusterClient, key string, every time.Duration) {
 	slot := client.ClusterKeySlot(t.Context(), key).Val()
 	from, to := holderOf(t, client, slot)
-	do(t, to, "cluster", "setslot", slot, "importing", nodeID(t, from))
-	do(t, from, "cluster", "setslot", slot, "migrating", nodeID(t, to))
-	host, port, _ := net.SplitHostPort(to.Options().Addr)
+	redistest.BeginMove(t, slot, from, to)
 	stored, err := from.ClusterGetKeysInSlot(t.Context(), int(slot), 100).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, k := range stored {
-		do(t, from, "migrate", host, port, k, 0, 5000)
+		redistest.MoveKey(t, from, to, k)
 		time.Sleep(every)
 	}
-	do(t, to, "cluster", "setslot", slot, "node", nodeID(t, to))
-	do(t, from, "cluster", "setslot", slot, "node", nodeID(t, to))
+	redistest.EndMove(t, slot, from, to)
 }
 
 // holderOf returns the master that has the keys of the slot, and another one.
@@ -126,18 +122,4 @@ func holderOf(t *check.Round, client *redis.ClusterClient, slot int64) (holder, 
 		t.Fatalf("slot %d: keys on %v, not on %v", slot, holder, other)
 	}
 	return holder, other
-}
-
-func nodeID(t *check.Round, node *redis.Client) string {
-	id, err := node.Do(t.Context(), "cluster", "myid").Text()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
-}
-
-func do(t *check.Round, node *redis.Client, args ...any) {
-	if err := node.Do(t.Context(), args...).Err(); err != nil {
-		t.Fatalf("%v: %v", args, err)
-	}
 }

@@ -57,9 +57,9 @@ func rounds(tb testing.TB, timeouts []time.Duration, tooLate time.Duration, f fu
 	tb.Helper()
 	least := time.Duration(math.MaxInt64)
 	for i, timeout := range timeouts {
-		lateness := MeasureLateness()
+		stop := measureLateness()
 		failures := run(tb, func(r *Round) { f(r, timeout) })
-		late := lateness.Stop()
+		late := stop()
 		least = min(least, late)
 		if tb.Skipped() {
 			tb.SkipNow()
