@@ -2,6 +2,7 @@ package coalesce
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,4 +101,28 @@ func TestRetriedAloneWithinTheTimeout(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A decision that has waited for most of its Timeout is not sent: its answer might come too late, and be charged for nothing.
+func TestNotSentTooLate(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	check.Rounds(t, []time.Duration{time.Second, 4 * time.Second, 16 * time.Second}, func(t *check.Round, timeout time.Duration) {
+		s := newBackend(server.Client(t), 1)
+		s.findOut(t)
+		lim := core.MustNew(s.client, "late", tenPerHour, core.FailClosed(), core.Timeout(timeout))
+		s.awaitRedis(t, lim)
+		c := s.caller(t, lim)
+		late := c.allow("k", 1)
+		time.Sleep(timeout * 7 / 8)
+		s.gate.Open()
+		late.wantUnavailable(t, "the one that waited")
+		if late.err != nil && !strings.Contains(late.err.Error(), "waiting in this process") {
+			t.Errorf("it got %v, want what it waited for", late.err)
+		}
+		s.sent(t)
+		if res, err := lim.Peek(t.Context(), "k"); err != nil || res.Remaining != 10 {
+			t.Errorf("%d remain, %v, want all", res.Remaining, err)
+		}
+	})
 }
