@@ -190,10 +190,12 @@ func TestConnections(t *testing.T) {
 		}
 	}
 	conn := dial(t, p)
+	ask(t, conn, "PING\r\n", "+PONG\r\n") // it is one that the proxy has
 	p.Reset()
 	ended(conn, syscall.ECONNRESET)
 	p.Pass()
 	conn = dial(t, p)
+	ask(t, conn, "PING\r\n", "+PONG\r\n")
 	p.Refuse()
 	ended(conn, nil)
 	p.HalfReply()
