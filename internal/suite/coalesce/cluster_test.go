@@ -63,16 +63,18 @@ func TestScriptsOfCluster(t *testing.T) {
 			for i := range 60 {
 				requests = append(requests, request{keys[i%len(keys)], 1, false})
 			}
-			for i, a := range s.batch(t, lim, requests) {
-				a.want(t, fmt.Sprint("caller ", i), true, int64(9-i/len(keys)))
-			}
-			if sent, _ := s.gate.Sent(); sent[len(sent)-1] != 60*len(limits) || s.shared() != 1 {
-				t.Errorf("scripts of %v keys, %d without declared ones; want one of all 60 decisions", sent, s.shared())
+			for round := range 3 { // a script that went to a node at random would sometimes come to the right one
+				for i, a := range s.batch(t, lim, requests) {
+					a.want(t, fmt.Sprint("caller ", i), true, int64(9-3*round-i/len(keys)))
+				}
+				if sent, _ := s.gate.Sent(); sent[len(sent)-1] != 60*len(limits) || s.shared() != 1 {
+					t.Errorf("scripts of %v keys, %d without declared ones; want one of all 60 decisions", sent, s.shared())
+				}
 			}
 
 			c := s.caller(t, lim)
 			for i, key := range keys {
-				numbers := []core.Limit{core.FixedWindow(core.PerHour(int64(3 + i)))}
+				numbers := []core.Limit{core.FixedWindow(core.PerHour(int64(9 + i)))}
 				if len(limits) > 1 {
 					numbers = append(numbers, core.TokenBucket(core.PerHour(1000)), core.SlidingWindowLog(core.PerHour(1000)))
 				}
@@ -83,7 +85,7 @@ func TestScriptsOfCluster(t *testing.T) {
 				c.enqueue("of other numbers", request{key, 1, false}.of(own))
 			}
 			for i, a := range c.send() {
-				a.want(t, fmt.Sprint("of other numbers, caller ", i), i > 0, int64(max(0, i-1))) // three were used
+				a.want(t, fmt.Sprint("of other numbers, caller ", i), i > 0, int64(max(0, i-1))) // nine were used
 			}
 			if s.shared() != 1 {
 				t.Errorf("%d scripts without declared keys, want one for limits of different numbers", s.shared())
