@@ -138,10 +138,9 @@ func (l *Limiter) ask(ctx context.Context, c call, to target, before denials.Sta
 	switch {
 	case c.op == algorithm.OpEvaluate:
 	case to.Allowed:
-		l.denials.Charged(c.request(l.by))
 		to.held(held, l.keeper)
 	default:
-		l.denials.Put(c.request(l.by), *to.Result, to.ResetAfter, l.by.DeniedFor(d.Answers, c.n), before)
+		l.denials.Put(c.request(l.by), *to.Result, l.by.DeniedFor(d.Answers, c.n), before)
 	}
 	if x != nil {
 		l.exchanged(c, to, d.Answers, x)

@@ -3,6 +3,7 @@
 package limits
 
 import (
+	"slices"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -69,15 +70,9 @@ func (s *Set) Holds(op algorithm.Op) bool {
 	return op == algorithm.OpReserve || s.Slots && op == algorithm.OpCharge
 }
 
-// Exceeded returns how many capacities a cost of n exceeds.
-func (s *Set) Exceeded(n int64) int {
-	count := 0
-	for _, capacity := range s.Capacities {
-		if n > capacity {
-			count++
-		}
-	}
-	return count
+// Exceeds reports whether a cost of n is above a capacity.
+func (s *Set) Exceeds(n int64) bool {
+	return slices.ContainsFunc(s.Capacities, func(capacity int64) bool { return n > capacity })
 }
 
 // DeniedFor returns for how long a denial of n units may be repeated: they are denied until
