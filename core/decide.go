@@ -17,13 +17,10 @@ import (
 
 // A call is what is asked of a Limiter.
 type call struct {
-	limiter string
-	key     string
-	n       int64
-	op      algorithm.Op
+	key string
+	n   int64
+	op  algorithm.Op
 }
-
-func (l *Limiter) call(key string, n int64, op algorithm.Op) call { return call{l.name, key, n, op} }
 
 // request returns c as the deny cache knows it.
 func (c call) request(by *limits.Set) denials.Request {
