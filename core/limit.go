@@ -191,8 +191,8 @@ func (l Limit) String() string {
 func (l Limit) apply(c *config) { c.limits = append(c.limits, l) }
 
 // numbers returns what the algorithm needs to know of l.
-func (l Limit) numbers() algorithm.Limit {
-	return algorithm.Limit{
+func (l Limit) numbers() algorithm.Numbers {
+	return algorithm.Numbers{
 		Count: l.rate.count, Period: l.rate.micros(), Burst: l.Capacity(), Aligned: l.aligned, Named: l.name != "",
 	}
 }

@@ -2,8 +2,8 @@ package algorithm
 
 import "math"
 
-// A Limit is the numbers of one limit.
-type Limit struct {
+// Numbers are those of one limit.
+type Numbers struct {
 	Count, Period int64 // Count units, from 1 to 1e9, per Period, from a millisecond to 400 days
 	Burst         int64 // the capacity of a bucket
 	Aligned       bool  // fixed windows start at multiples of the period since the Unix epoch
@@ -23,9 +23,9 @@ type Kind struct {
 	Unleasable string
 
 	Burst    func(count, period int64) int64 // the default capacity, where it is not the count
-	Validate func(Limit) error               // what is refused beyond the bounds of every limit; nil for nothing
+	Validate func(Numbers) error             // what is refused beyond the bounds of every limit; nil for nothing
 
-	New func(Limit) Evaluator // makes a limit ready to decide
+	New func(Numbers) Evaluator // makes a limit ready to decide
 
 	decideLua string // its Lua file, with evaluate and charge
 	refundLua string // what a refund needs besides

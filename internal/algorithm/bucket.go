@@ -41,7 +41,7 @@ var (
 // microseconds since the epoch would not be exact in Redis.
 const maxDrainYears = 100
 
-func validateBucket(l Limit) error {
+func validateBucket(l Numbers) error {
 	const year = 365 * 24 * 3600 * 1_000_000
 	if newRatio(l.Count, l.Period).times(l.Burst).w > maxDrainYears*year {
 		return fmt.Errorf("a burst of %d takes longer to drain than the %d years allowed: lower Burst or raise the rate",
@@ -81,15 +81,15 @@ type bucket struct {
 	period   int64
 }
 
-func newBucket(l Limit) Evaluator { return makeBucket(l) }
+func newBucket(l Numbers) Evaluator { return makeBucket(l) }
 
-func newLeakyBucket(l Limit) Evaluator {
+func newLeakyBucket(l Numbers) Evaluator {
 	b := makeBucket(l)
 	b.delays = true
 	return b
 }
 
-func makeBucket(l Limit) *bucket {
+func makeBucket(l Numbers) *bucket {
 	b := &bucket{capacity: l.Burst, unit: newRatio(l.Count, l.Period), period: l.Period}
 	b.unitCost, b.maxDebt = b.unit.times(1), b.unit.times(b.capacity)
 	b.form = fmt.Sprintf("B1 %d ", l.Count)

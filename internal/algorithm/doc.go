@@ -2,7 +2,7 @@
 // decisions in memory and their decisions in Redis. It knows no Redis client and
 // no Limiter.
 //
-//	algorithm.go   Kind, Limit, Evaluator, Observation, Outcome: what all algorithms have in common
+//	algorithm.go   Kind, Numbers, Evaluator, Observation, Outcome: what all algorithms have in common
 //	registry.go    the list of all algorithms; one that is not in it does not exist
 //	bucket.go      token bucket, GCRA and leaky bucket, in exact fractions of a microsecond; with lua/bucket.lua
 //	fixed_window.go, sliding_window_counter.go, sliding_window_log.go, with their lua/

@@ -31,7 +31,7 @@ type fixedWindow struct {
 	aligned, named bool
 }
 
-func newFixedWindow(l Limit) Evaluator {
+func newFixedWindow(l Numbers) Evaluator {
 	return &fixedWindow{limit: l.Count, period: l.Period, aligned: l.Aligned, named: l.Named}
 }
 

@@ -73,14 +73,16 @@ func (a *Answer) Evaluate(l Evaluator, s *State, now, n int64) {
 		a.Held = 0
 		return
 	}
-	Expire(l, s, now)
+	expire(l, s, now)
 	a.Held = s.held()
 	a.Observation, a.Admits = l.Evaluate(s, now, min(n, maxUnits)+a.Held) // min: the sum must not overflow
 }
 
 // Expire charges the holds that have expired, in order: each at its expiry, or at the
 // newest instant in s if that is later.
-func Expire(l Evaluator, s *State, now int64) {
+func (m Member) Expire(s *State, now int64) { expire(m.Evaluator, s, now) }
+
+func expire(l Evaluator, s *State, now int64) {
 	h := s.holds
 	if h == nil {
 		return
@@ -89,15 +91,15 @@ func Expire(l Evaluator, s *State, now int64) {
 		first := h.list[0]
 		h.list = h.list[1:]
 		h.charged = first.expiry
-		Force(l, s, first.expiry, first.n)
+		force(l, s, first.expiry, first.n)
 	}
 	if _, window := l.Capacity(); len(h.list) == 0 && (h.charged == 0 || h.charged+window <= now) {
 		s.holds = nil
 	}
 }
 
-// Force charges n units at now, whether they fit or not.
-func Force(l Evaluator, s *State, now, n int64) {
+// force charges n units at now, whether they fit or not.
+func force(l Evaluator, s *State, now, n int64) {
 	o, _ := l.Evaluate(s, now, 0)
 	if n = l.MaxCharge(o, n); n > 0 {
 		l.Charge(s, o, n)
@@ -148,12 +150,12 @@ func (s *State) take(handle Handle, n int64) bool {
 
 // Settle ends the hold of a handle, of n units, and charges actual units at now in its place. If
 // the hold has expired, and so was charged, it charges only what exceeds it.
-func Settle(l Evaluator, s *State, now, n, actual int64, handle Handle) {
-	Expire(l, s, now)
+func (m Member) Settle(s *State, now, n, actual int64, handle Handle) {
+	m.Expire(s, now)
 	if !s.take(handle, n) && s.holds != nil && s.holds.id == handle.A && handle.B <= s.holds.charged {
 		actual = max(0, actual-n)
 	}
-	Force(l, s, now, actual)
+	force(m.Evaluator, s, now, actual)
 	if s.holds != nil && len(s.holds.list) == 0 && s.holds.charged == 0 {
 		s.holds = nil
 	}
@@ -169,15 +171,15 @@ func (m Member) Renew(s *State, now, n int64, handle Handle) (Handle, bool) {
 }
 
 // Refund is Evaluator.Refund, after what has expired was charged.
-func Refund(l Evaluator, s *State, now, n int64, id Handle) {
-	Expire(l, s, now)
-	l.Refund(s, now, n, id)
+func (m Member) Refund(s *State, now, n int64, charged Handle) {
+	m.Expire(s, now)
+	m.Evaluator.Refund(s, now, n, charged)
 }
 
 // Reset forgets what was charged, and keeps what is held. It reports whether anything
 // is held.
-func Reset(l Evaluator, s *State, now int64) bool {
-	Expire(l, s, now)
+func (m Member) Reset(s *State, now int64) bool {
+	m.Expire(s, now)
 	*s = State{holds: s.holds}
 	if s.holds != nil && len(s.holds.list) == 0 {
 		s.holds = nil
@@ -187,18 +189,18 @@ func Reset(l Evaluator, s *State, now int64) bool {
 
 // Adopt has l take over s from the limit before, which has other numbers. Where l cannot
 // tell how much is used, nothing is. What is held stays held.
-func Adopt(l, before Evaluator, s *State, now int64) {
-	if !l.Adopt(s, before, now) {
+func (m Member) Adopt(s *State, before Evaluator, now int64) {
+	if !m.Evaluator.Adopt(s, before, now) {
 		*s = State{holds: s.holds}
 	}
 }
 
 // ResetAt returns the instant at which the full limit is available again, if what is
 // held in s is charged when it expires.
-func ResetAt(l Evaluator, s *State) int64 {
-	at := l.ResetAt(s)
+func (m Member) ResetAt(s *State) int64 {
+	at := m.Evaluator.ResetAt(s)
 	if s.holds != nil && len(s.holds.list) > 0 {
-		_, window := l.Capacity()
+		_, window := m.Capacity()
 		last := s.holds.list[len(s.holds.list)-1].expiry
 		at = max(at, last) + 2*window // at the latest
 	}
@@ -206,10 +208,10 @@ func ResetAt(l Evaluator, s *State) int64 {
 }
 
 // Usage returns how much of the limit is used at now, from 0 to 1 or a little above.
-func Usage(l Evaluator, s *State, now int64) float64 {
-	used := l.Usage(s, now)
+func (m Member) Usage(s *State, now int64) float64 {
+	used := m.Evaluator.Usage(s, now)
 	if held := s.held(); held > 0 {
-		capacity, _ := l.Capacity()
+		capacity, _ := m.Capacity()
 		used += float64(held) / float64(capacity)
 	}
 	return used

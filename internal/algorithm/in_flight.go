@@ -21,7 +21,7 @@ const SlotRetry = 1_000_000
 //	Observation  A the held units, which only WithHeld writes
 type inFlight struct{ limit int64 }
 
-func newInFlight(l Limit) Evaluator { return &inFlight{l.Burst} }
+func newInFlight(l Numbers) Evaluator { return &inFlight{l.Burst} }
 
 func (f *inFlight) Evaluate(_ *State, now, n int64) (Observation, bool) {
 	return Observation{At: now}, n <= f.limit

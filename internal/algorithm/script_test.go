@@ -13,7 +13,7 @@ func members() []algorithm.Member {
 	var all []algorithm.Member
 	for _, k := range algorithm.Kinds {
 		for _, count := range []int64{3, 7, 90} {
-			l := algorithm.Limit{Count: count, Period: 60_000_000, Burst: count}
+			l := algorithm.Numbers{Count: count, Period: 60_000_000, Burst: count}
 			all = append(all, algorithm.Member{Kind: k, Evaluator: k.New(l)})
 			if k.Aligns {
 				l.Aligned = true

@@ -32,7 +32,7 @@ type counter struct {
 	form          string // what is stored begins with it
 }
 
-func newCounter(l Limit) Evaluator {
+func newCounter(l Numbers) Evaluator {
 	c := &counter{limit: l.Count, period: l.Period, form: "C1 "}
 	if l.Named {
 		c.form = fmt.Sprintf("C1 %d ", c.period)

@@ -36,7 +36,7 @@ func workOfLog(n int64) int64 {
 	return 16 + 2*int64(bits.OnesCount64(uint64(n-1)))
 }
 
-func validateLog(l Limit) error {
+func validateLog(l Numbers) error {
 	if l.Count > maxLog {
 		return fmt.Errorf("the count is %d, a sliding window log allows at most %d: use SlidingWindowCounter", l.Count, maxLog)
 	}
@@ -52,7 +52,7 @@ func validateLog(l Limit) error {
 //	State        A the sum of the units in its log
 type log struct{ limit, period int64 }
 
-func newLog(l Limit) Evaluator { return &log{limit: l.Count, period: l.Period} }
+func newLog(l Numbers) Evaluator { return &log{limit: l.Count, period: l.Period} }
 
 // A logEntry is one charge: its instant, its number and its units.
 type logEntry struct{ at, number, n int64 }

@@ -92,12 +92,12 @@ type Way uint8
 // The ways to send a call.
 const (
 	Batched Way = iota // in a batch: the caller waits at its Place
-	Alone              // at once: the caller makes the call, and calls Release
+	Alone              // at once: the caller makes the call, and calls Leave
 	Full               // not at all: too many calls wait already
 )
 
-// Acquire returns how a call is sent, and its Place if that is in a batch.
-func (b *Batcher[T]) Acquire(ctx context.Context, call T) (Place[T], Way) {
+// Enter returns how a call is sent, and its Place if that is in a batch.
+func (b *Batcher[T]) Enter(ctx context.Context, call T) (Place[T], Way) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.inFlight < b.most.InFlight {
@@ -129,8 +129,8 @@ func (b *Batcher[T]) full() bool {
 	return len(b.waiting) > 1 || len(b.waiting[0].members) == b.most.Calls
 }
 
-// Release starts the next batch, if one waits.
-func (b *Batcher[T]) Release() {
+// Leave starts the next batch, if one waits.
+func (b *Batcher[T]) Leave() {
 	if next := b.next(); next != nil {
 		go b.runBatches(next)
 	}
@@ -218,7 +218,7 @@ func (p Place[T]) Wait(ctx context.Context, over <-chan struct{}) error {
 	case <-over:
 		err = ErrOver
 	}
-	if err != nil && p.leave() {
+	if err != nil && p.abandon() {
 		return err
 	}
 	<-p.batch.done
@@ -232,8 +232,8 @@ func (p Place[T]) Wait(ctx context.Context, over <-chan struct{}) error {
 	return p.batch.members[p.index].Err
 }
 
-// leave has the outcome of the call be nobody's. It reports false if it is the caller's already.
-func (p Place[T]) leave() bool {
+// abandon has the outcome of the call be nobody's. It reports false if it is the caller's already.
+func (p Place[T]) abandon() bool {
 	p.batcher.mu.Lock()
 	defer p.batcher.mu.Unlock()
 	if p.batch.ended {

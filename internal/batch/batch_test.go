@@ -85,7 +85,7 @@ func (p *server) run(ctx context.Context, members []*Member[call]) error {
 func (p *server) fill() {
 	p.t.Helper()
 	for range maxInFlight {
-		if _, way := p.Acquire(p.t.Context(), call{}); way != Alone {
+		if _, way := p.Enter(p.t.Context(), call{}); way != Alone {
 			p.t.Fatal("a call waits though few are in flight")
 		}
 	}
@@ -103,7 +103,7 @@ type caller struct {
 func (p *server) call(ctx context.Context, key string) *caller {
 	p.t.Helper()
 	c := &caller{}
-	place, way := p.Acquire(ctx, call{key, &c.answer})
+	place, way := p.Enter(ctx, call{key, &c.answer})
 	if way != Batched {
 		p.t.Fatalf("%s need not wait", key)
 	}
@@ -132,14 +132,24 @@ func (p *server) sent(want ...string) {
 	}
 }
 
-// idle checks that nothing waits or is in flight, so that the next call goes alone.
-func (p *server) idle() {
+// idle has as many calls return as are still in flight, and checks that nothing waits or is in flight then, so that the next
+// call goes alone.
+func (p *server) idle(alone int) {
 	p.t.Helper()
+	for range alone {
+		p.Leave()
+	}
 	p.callers.Wait()
 	synctest.Wait()
 	if p.inFlight != 0 || len(p.waiting) != 0 || p.calls != 0 {
 		p.t.Errorf("%d calls and batches are in flight, %d and %d wait", p.inFlight, p.calls, len(p.waiting))
 	}
+}
+
+// start has the next batch start.
+func (p *server) start() {
+	p.Leave()
+	synctest.Wait()
 }
 
 func withServer(t *testing.T, maxBatch int, test func(*testing.T, *server)) {
@@ -159,11 +169,9 @@ func TestOrder(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		p.sent()
-		p.Release()
-		synctest.Wait()
+		p.start()
 		p.sent("abc")
-		p.Release()
-		synctest.Wait()
+		p.start()
 		p.sent("abc", "def")
 		p.end(1, nil)
 		p.sent("abc", "def", "gh")
@@ -172,9 +180,7 @@ func TestOrder(t *testing.T) {
 		}
 		p.end(0, nil)
 		p.end(2, nil)
-		p.Release()
-		p.Release()
-		p.idle()
+		p.idle(2)
 		for i, c := range callers {
 			if c.err != nil || len(c.answer) != 1 {
 				t.Errorf("caller %d: %v, %q", i, c.err, c.answer)
@@ -192,16 +198,12 @@ func TestWeight(t *testing.T) {
 		for _, key := range []string{"a", "heavy", "b", "heavy", "c", "too heavy", "d", "e", "f", "g", "h"} {
 			p.call(t.Context(), key)
 		}
-		p.Release()
-		synctest.Wait()
+		p.start()
 		for i := range 5 {
 			p.end(i, nil)
 		}
 		p.sent("aheavyb", "heavyc", "too heavy", "defg", "h")
-		for range maxInFlight - 1 {
-			p.Release()
-		}
-		p.idle()
+		p.idle(maxInFlight - 1)
 	})
 }
 
@@ -213,11 +215,11 @@ func TestAgain(t *testing.T) {
 			p.fill()
 			p.call(t.Context(), "a")
 			for range maxInFlight {
-				p.Release()
+				p.Leave()
 			}
 			synctest.Wait()
 			p.end(len(p.returns)-1, nil)
-			p.idle()
+			p.idle(0)
 		}
 		p.sent("a", "a", "a")
 	})
@@ -252,8 +254,7 @@ func TestCanceledBefore(t *testing.T) {
 		if !late.ended || !errors.Is(late.err, context.DeadlineExceeded) {
 			t.Errorf("ended %v, %v; want its own deadline", late.ended, late.err)
 		}
-		p.Release()
-		synctest.Wait()
+		p.start()
 		p.sent("b")
 		if ctx := p.values[0]; ctx.Err() != nil || ctx.Value(key{}) != "of the first" {
 			t.Errorf("the batch's context: %v, value %v", ctx.Err(), ctx.Value(key{}))
@@ -264,23 +265,19 @@ func TestCanceledBefore(t *testing.T) {
 		if stays.err != nil || last.err != nil || stays.answer != "b" || last.answer != "g" {
 			t.Errorf("the others: %v, %v", stays.err, last.err)
 		}
-		for range maxInFlight - 1 {
-			p.Release()
-		}
-		p.idle()
+		p.idle(maxInFlight - 1)
 	})
 }
 
 // A caller that cancels while its batch is in flight returns at once; the others
-// have their answers, and its own is left behind.
+// have their answers.
 func TestCanceledInFlight(t *testing.T) {
 	t.Parallel()
 	withServer(t, 3, func(t *testing.T, p *server) {
 		p.fill()
 		ctx, cancel := context.WithCancel(t.Context())
 		canceled, stays := p.call(ctx, "a"), p.call(t.Context(), "b")
-		p.Release()
-		synctest.Wait()
+		p.start()
 		cancel()
 		synctest.Wait()
 		if !canceled.ended || !errors.Is(canceled.err, context.Canceled) || stays.ended {
@@ -295,14 +292,12 @@ func TestCanceledInFlight(t *testing.T) {
 		if want := []string{"a its own error"}; !slices.Equal(p.behind, want) {
 			t.Errorf("left behind: %q, want %q", p.behind, want)
 		}
-		for range maxInFlight - 1 {
-			p.Release()
-		}
-		p.idle()
+		p.idle(maxInFlight - 1)
 	})
 }
 
-// The error of a batch is that of all its members, that of a member only its own.
+// The error of a batch is that of all its members, that of a member only its own. How long it took says nothing of a round
+// trip.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	withServer(t, 3, func(t *testing.T, p *server) {
@@ -313,20 +308,20 @@ func TestErrors(t *testing.T) {
 		for _, k := range []string{"a", "b", "c", "d", "e", "f", "g"} {
 			callers = append(callers, p.call(t.Context(), k))
 		}
-		p.Release()
-		synctest.Wait()
+		p.start()
 		p.end(0, nil)
+		time.Sleep(time.Minute)
 		p.end(1, all)
+		if took := p.roundTrip; took != 0 {
+			t.Errorf("a round trip takes %v, by a batch that was not answered", took)
+		}
 		p.end(2, nil)
 		for i, want := range []error{nil, own, nil, all, all, all, nil} {
 			if !errors.Is(callers[i].err, want) {
 				t.Errorf("caller %d: %v, want %v", i, callers[i].err, want)
 			}
 		}
-		for range maxInFlight - 1 {
-			p.Release()
-		}
-		p.idle()
+		p.idle(maxInFlight - 1)
 	})
 }
 
@@ -337,8 +332,7 @@ func TestPanics(t *testing.T) {
 	withServer(t, 2, func(t *testing.T, p *server) {
 		p.fill()
 		a, b, c := p.call(t.Context(), "a"), p.call(t.Context(), "b"), p.call(t.Context(), "c")
-		p.Release()
-		synctest.Wait()
+		p.start()
 		cause := errors.New("panic of a hook")
 		p.end(0, cause)
 		if err, ok := a.panic.(error); !ok || !errors.Is(err, cause) || !strings.Contains(err.Error(), "batch_test.go") {
@@ -351,10 +345,7 @@ func TestPanics(t *testing.T) {
 		if !c.ended || c.err != nil || c.panic != nil {
 			t.Errorf("the next batch: ended %v, %v, %v", c.ended, c.err, c.panic)
 		}
-		for range maxInFlight - 1 {
-			p.Release()
-		}
-		p.idle()
+		p.idle(maxInFlight - 1)
 	})
 }
 
@@ -385,10 +376,10 @@ func TestCrowd(t *testing.T) {
 				for j := range calls {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*j%17)*300*time.Microsecond)
 					var out int
-					place, way := b.Acquire(ctx, sum{i*calls + j, &out})
+					place, way := b.Enter(ctx, sum{i*calls + j, &out})
 					if way == Alone {
 						time.Sleep(time.Millisecond)
-						b.Release()
+						b.Leave()
 					} else if err := place.Wait(ctx, nil); err == nil && out != i*calls+j {
 						t.Errorf("caller %d has the answer %d, want %d", i, out, i*calls+j)
 					} else if err != nil {

@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
-// Where round trips are long, more batches are in flight, each of them full; where
-// they are short, none are.
+// Where round trips are long, more batches are in flight, each of them full: one that is
+// not waits until there are as few as usual. Where they are short, none are.
 func TestLongRoundTrips(t *testing.T) {
 	t.Parallel()
 	for roundTrip, want := range map[time.Duration]int{time.Millisecond: maxInFlight, 200 * time.Millisecond: maxInFlightSlow} {
@@ -31,18 +30,21 @@ func TestLongRoundTrips(t *testing.T) {
 						t.Errorf("a batch of %d beyond the usual number in flight", len(b))
 					}
 				}
+				p.call(t.Context(), "odd")
 				released := 0
 				for i := 0; i < len(p.batches) || released < maxInFlight; {
 					if i < len(p.batches) {
 						p.end(i, nil)
 						i++
+						if last := p.batches[len(p.batches)-1]; last[0] == "odd" && p.inFlight > maxInFlight {
+							t.Errorf("a batch that is not full went beside %d others", p.inFlight-1)
+						}
 						continue
 					}
-					p.Release()
+					p.start()
 					released++
-					synctest.Wait()
 				}
-				p.idle()
+				p.idle(0)
 			})
 		})
 	}
@@ -54,7 +56,7 @@ func TestFull(t *testing.T) {
 	b := New(Bound{maxInFlight, 1000, 1e9}, func(int) int64 { return 1 }, func(context.Context, []*Member[int]) error { return nil }, nil)
 	var batched, full int
 	for range maxInFlight + maxWaiting + 5000 {
-		switch _, way := b.Acquire(t.Context(), 1); way {
+		switch _, way := b.Enter(t.Context(), 1); way {
 		case Batched:
 			batched++
 		case Full:
@@ -75,10 +77,9 @@ func TestOver(t *testing.T) {
 		p.fill()
 		leave := func(key string) (Place[call], error) {
 			var answer string
-			place, _ := p.Acquire(t.Context(), call{key, &answer})
+			place, _ := p.Enter(t.Context(), call{key, &answer})
 			if key == "sent" {
-				p.Release()
-				synctest.Wait()
+				p.start()
 			}
 			over := make(chan struct{})
 			close(over)
@@ -101,9 +102,6 @@ func TestOver(t *testing.T) {
 		if want := []string{"sent <nil>"}; !slices.Equal(p.behind, want) {
 			t.Errorf("left behind: %q, want %q", p.behind, want)
 		}
-		for range maxInFlight - 1 {
-			p.Release()
-		}
-		p.idle()
+		p.idle(maxInFlight - 1)
 	})
 }

@@ -286,7 +286,7 @@ type Renewal struct {
 // it need not be.
 func (r *Renewal) Begin() []algorithm.Handle {
 	r.sent = r.begin(r.renewer.now())
-	return slices.Clone(r.sent) // the reply is written over it
+	return slices.Clone(r.sent) // the new ones are written into it
 }
 
 // End is called after a Begin that returned handles, with those that the Hold has from now on (a

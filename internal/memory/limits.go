@@ -46,7 +46,7 @@ func (l *Limits) evaluate(e *entry, now, n int64, answers []algorithm.Answer) bo
 // stays used.
 func (l *Limits) adopt(e *entry, now int64) {
 	for i := range l.members {
-		algorithm.Adopt(l.members[i].Evaluator, e.limits.members[i].Evaluator, &e.states[i], now)
+		l.members[i].Adopt(&e.states[i], e.limits.members[i].Evaluator, now)
 	}
 	e.limits = l
 }

@@ -140,7 +140,7 @@ func (m *Store) settle(l *Limits, k string, c algorithm.HoldCall) {
 	for i, member := range l.members {
 		switch state := &e.states[i]; {
 		case !member.Delays:
-			algorithm.Settle(member.Evaluator, state, now, n, actual, handles[i])
+			member.Settle(state, now, n, actual, handles[i])
 		case actual == 0:
 			member.Refund(state, now, n, handles[i])
 		}
@@ -154,7 +154,7 @@ func (m *Store) release(l *Limits, k string, c algorithm.HoldCall) {
 	n, handles := c.N, c.Handles
 	for i, member := range l.members {
 		if member.Slots && e != nil {
-			algorithm.Settle(member.Evaluator, &e.states[i], now, n, 0, handles[i])
+			member.Settle(&e.states[i], now, n, 0, handles[i])
 		}
 	}
 }
@@ -174,9 +174,9 @@ func (m *Store) Renew(l *Limits, k string, n int64, handles []algorithm.Handle) 
 			continue
 		}
 		if m.clock != nil && handles[i].B > 0 {
-			algorithm.Expire(member.Evaluator, &e.states[i], min(now, handles[i].B-1))
+			member.Expire(&e.states[i], min(now, handles[i].B-1))
 		} else {
-			algorithm.Expire(member.Evaluator, &e.states[i], now)
+			member.Expire(&e.states[i], now)
 		}
 		if handle, ok := member.Renew(&e.states[i], now, n, handles[i]); ok {
 			renewed[i] = handle
@@ -195,9 +195,9 @@ func (m *Store) refund(l *Limits, k string, c algorithm.HoldCall) {
 	}
 	for i, member := range l.members {
 		if member.Slots {
-			algorithm.Settle(member.Evaluator, &e.states[i], now, n, 0, handles[i])
+			member.Settle(&e.states[i], now, n, 0, handles[i])
 		} else {
-			algorithm.Refund(member.Evaluator, &e.states[i], now, n, handles[i])
+			member.Refund(&e.states[i], now, n, handles[i])
 		}
 	}
 }
@@ -211,7 +211,7 @@ func (m *Store) Reset(l *Limits, k string) {
 	}
 	held := false
 	for i, member := range l.members {
-		held = algorithm.Reset(member.Evaluator, &e.states[i], now) || held
+		held = member.Reset(&e.states[i], now) || held
 	}
 	if !held {
 		s.remove(e)

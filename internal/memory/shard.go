@@ -124,7 +124,7 @@ func (s *shard) remove(e *entry) {
 func (e *entry) resetAt() int64 {
 	var at int64
 	for i, l := range e.limits.members {
-		at = max(at, algorithm.ResetAt(l.Evaluator, &e.states[i]))
+		at = max(at, l.ResetAt(&e.states[i]))
 	}
 	return at
 }
@@ -133,7 +133,7 @@ func (e *entry) resetAt() int64 {
 func (e *entry) usage(now int64) float64 {
 	used := 0.0
 	for i, l := range e.limits.members {
-		used = max(used, algorithm.Usage(l.Evaluator, &e.states[i], now))
+		used = max(used, l.Usage(&e.states[i], now))
 	}
 	return used
 }

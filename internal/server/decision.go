@@ -93,7 +93,7 @@ func (s *Store) run(ctx context.Context, d *Decision) error {
 	if b == nil {
 		return s.askAlone(ctx, sv, d, nil)
 	}
-	place, how := b.Acquire(ctx, d)
+	place, how := b.Enter(ctx, d)
 	switch how {
 	case batch.Full:
 		return ErrQueue
@@ -138,7 +138,7 @@ func (s *Store) askAlone(ctx context.Context, sv *Server, d *Decision, b *batche
 func (s *Store) askInline(ctx context.Context, sv *Server, d *Decision, b *batcher) error {
 	begun := time.Now()
 	if b != nil {
-		defer b.Release()
+		defer b.Leave()
 	}
 	return s.answered(ctx, sv, d, s.evaluate(s.deadlines.with(ctx), d), begun)
 }
@@ -148,7 +148,7 @@ func (s *Store) askBeside(ctx context.Context, sv *Server, d *Decision, b *batch
 	asked := batch.Go(func() error { return s.evaluate(bounded, d) }, func(err error) { s.leftBehind(d, err) })
 	end := func() error {
 		if b != nil {
-			defer b.Release()
+			defer b.Leave()
 		}
 		return s.answered(ctx, sv, d, asked.Take(context.DeadlineExceeded), begun)
 	}

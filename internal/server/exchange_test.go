@@ -66,7 +66,7 @@ func TestExchange(t *testing.T) {
 		"part of the lease": {[][]int64{slices.Concat(done, done, partly)}, []string{"312"}, nil, false},
 	} {
 		client := &scripted{replies: c.replies}
-		limit := algorithm.Member{Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(algorithm.Limit{Count: 10, Period: 1e6}), Hold: 1e6}
+		limit := algorithm.Member{Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(algorithm.Numbers{Count: 10, Period: 1e6}), Hold: 1e6}
 		limits := NewLimits([]algorithm.Member{limit}, []string{"x"})
 		s := NewStore(client, Config{Prefix: "rl", Limiter: "x", Limits: limits, Timeout: time.Minute, MaxBatch: 1})
 		lease := &Exchange{Held: 5, Spent: 3, Handles: []algorithm.Handle{{A: 7, B: at}}, Units: 4, Duration: 1e5}

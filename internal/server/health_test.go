@@ -125,7 +125,7 @@ func withFake(t *testing.T, test func(*testing.T, *fake)) {
 
 // testConfig is that of a Store of one limit, in which no decisions share.
 func testConfig(timeout time.Duration) Config {
-	limit := algorithm.Limit{Count: 100, Period: 60_000_000}
+	limit := algorithm.Numbers{Count: 100, Period: 60_000_000}
 	return Config{
 		Prefix: "rl", Limiter: "test", Timeout: timeout, MaxBatch: 1,
 		Limits: NewLimits([]algorithm.Member{{Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(limit)}}, []string{"fixed"}),

@@ -1,14 +1,15 @@
 package coalesce
 
 import (
-	"context"
 	"fmt"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -49,11 +50,9 @@ func TestFailedInBatchIsRetriedAlone(t *testing.T) {
 	t.Parallel()
 	s := onRedis(t)
 	lim := s.limiter(t, "retried", tenPerHour)
-	busy := s.occupy(t, lim)
-	charge := enqueue(t.Context(), t, lim, request{key: "k", n: 4})
-	look := enqueue(t.Context(), t, lim, request{key: "k", n: 1, peek: true})
-	s.gate.Release(t, len(busy))
-	s.gate.Await(t, 1) // the batch
+	c := s.caller(t, lim)
+	charge, look := c.allow("k", 4), c.request(request{"k", 1, true})
+	c.gather()
 	s.do(t, "config", "set", "maxmemory", "1")
 	s.gate.Release(t, 1)
 	look.want(t, "the other of the batch", true, 10)
@@ -64,89 +63,66 @@ func TestFailedInBatchIsRetriedAlone(t *testing.T) {
 	s.sent(t, 2, 1)
 }
 
-// A decision that is made once more on its own has what is left of its Timeout, and not all of it again. It would notice
-// a caller that waits for up to twice the Timeout: once in a batch that is refused, and once alone.
+// A decision that is made once more on its own has what is left of its Timeout, and not all of it again: in a batch that is
+// refused, and then alone while Redis does not answer.
 func TestRetriedAloneWithinTheTimeout(t *testing.T) {
 	t.Parallel()
-	const timeout, held = time.Minute, 500 * time.Millisecond
 	for _, contextTimeout := range []bool{false, true} {
 		t.Run(fmt.Sprint("ContextTimeoutEnabled ", contextTimeout), func(t *testing.T) {
+			t.Parallel()
 			server := redistest.Server(t)
-			client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: contextTimeout})
-			defer func() { _ = client.Close() }()
-			s := newBackend(client, 1)
-			var seen deadlines
-			client.AddHook(&seen)
-			lim := s.limiter(t, "within", tenPerHour) // with a Timeout of a minute
-			busy := s.occupy(t, lim)
-			first := enqueue(t.Context(), t, lim, request{key: "a", n: 1})
-			second := enqueue(t.Context(), t, lim, request{key: "b", n: 1})
-			s.gate.Release(t, len(busy))
-			for _, a := range busy {
-				a.await(t)
-			}
-			s.gate.Await(t, 1) // the batch
-			time.Sleep(held)
-			// The keys of both, but not both in one script: the server refuses the batch as a whole.
-			s.do(t, "acl", "setuser", "default", "resetkeys", "~rl:within:{a}*")
-			refused := time.Now()
-			s.gate.Open()
-			first.want(t, "the one that is permitted", true, 9)
-			second.wantUnavailable(t, "the other one")
-			alone := seen.after(refused)
-			if len(alone) != 3 { // the batch, and two attempts
-				t.Fatalf("%d scripts were sent, want 3", len(alone))
-			}
-			for _, deadline := range alone {
-				if late := deadline.Sub(refused.Add(timeout - held)); late > held/2 {
-					t.Errorf("a call may last until %v after the Timeout of its caller", late)
+			check.Rounds(t, []time.Duration{time.Second, 4 * time.Second, 16 * time.Second}, func(t *check.Round, timeout time.Duration) {
+				client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: contextTimeout})
+				t.Cleanup(func() { _ = client.Close() })
+				s := newBackend(client, 1)
+				s.findOut(t)
+				t.Cleanup(func() { s.do(t, "acl", "setuser", "default", "allkeys") })
+				lim := core.MustNew(client, "within", tenPerHour, core.FailClosed(), core.Timeout(timeout))
+				s.awaitRedis(t, lim)
+				c := s.caller(t, lim)
+				begun := time.Now()
+				a, b := c.allow("a", 1), c.allow("b", 1)
+				c.gather()
+				time.Sleep(timeout / 2)
+				// The keys of both, but not both in one script: the server refuses the batch as a whole.
+				s.do(t, "acl", "setuser", "default", "resetkeys", "~rl:within:{a}*")
+				s.gate.Release(t, 1)
+				if !check.Within(t, timeout, "both are sent alone", func() bool { sent, _ := s.gate.Sent(); return len(sent) == maxInFlight+3 }) {
+					return
 				}
-			}
+				server.Pause() // they are not answered
+				s.gate.Open()
+				a.wantUnavailable(t, "one")
+				b.wantUnavailable(t, "the other")
+				if took := time.Since(begun); took > timeout*5/4 {
+					t.Errorf("they waited for %v, with a Timeout of %v", took, timeout)
+				}
+				server.Resume()
+			})
 		})
 	}
 }
 
-// deadlines is a hook that notes until when each script may take.
-type deadlines struct {
-	mu  sync.Mutex
-	all []deadline
-}
-
-type deadline struct{ sent, until time.Time }
-
-// after returns the deadlines of the scripts that were sent after an instant.
-func (d *deadlines) after(start time.Time) []time.Time {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var all []time.Time
-	for _, each := range d.all {
-		if each.sent.After(start) {
-			all = append(all, each.until)
+// A decision that has waited for most of its Timeout is not sent: its answer might come too late, and be charged for nothing.
+func TestNotSentTooLate(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	check.Rounds(t, []time.Duration{time.Second, 4 * time.Second, 16 * time.Second}, func(t *check.Round, timeout time.Duration) {
+		s := newBackend(server.Client(t), 1)
+		s.findOut(t)
+		lim := core.MustNew(s.client, "late", tenPerHour, core.FailClosed(), core.Timeout(timeout))
+		s.awaitRedis(t, lim)
+		c := s.caller(t, lim)
+		late := c.allow("k", 1)
+		time.Sleep(timeout * 7 / 8)
+		s.gate.Open()
+		late.wantUnavailable(t, "the one that waited")
+		if late.err != nil && !strings.Contains(late.err.Error(), "waiting in this process") {
+			t.Errorf("it got %v, want what it waited for", late.err)
 		}
-	}
-	return all
-}
-
-// DialHook changes nothing.
-func (d *deadlines) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessPipelineHook changes nothing.
-func (d *deadlines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-// ProcessHook notes the deadline of a script; one without any counts as one that never ends.
-func (d *deadlines) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "evalsha" || cmd.Name() == "eval" {
-			until, ok := ctx.Deadline()
-			if !ok {
-				until = time.Now().Add(24 * time.Hour)
-			}
-			d.mu.Lock()
-			d.all = append(d.all, deadline{time.Now(), until})
-			d.mu.Unlock()
+		s.sent(t)
+		if res, err := lim.Peek(t.Context(), "k"); err != nil || res.Remaining != 10 {
+			t.Errorf("%d remain, %v, want all", res.Remaining, err)
 		}
-		return next(ctx, cmd)
-	}
+	})
 }

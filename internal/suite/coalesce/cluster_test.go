@@ -2,203 +2,349 @@ package coalesce
 
 import (
 	"fmt"
-	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-func onCluster(client *redis.ClusterClient) *backend {
-	return newBackend(client, 3)
+// tenEach are several limits of ten units.
+var tenEach = []core.Option{tenPerHour, core.TokenBucket(core.PerHour(10)), core.SlidingWindowLog(core.PerHour(10))}
+
+func onCluster(client *redis.ClusterClient) *backend { return newBackend(client, 3) }
+
+// keysOfOne returns n keys of one node of a Cluster, of different hash slots, and that node and another one.
+func keysOfOne(t testing.TB, client *redis.ClusterClient, n int) (keys []string, node, other *redis.Client) {
+	t.Helper()
+	slots := map[int64]bool{}
+	for i := 0; len(keys) < n || other == nil; i++ {
+		key := fmt.Sprint("key", i)
+		master, err := client.MasterForKey(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slot := client.ClusterKeySlot(t.Context(), key).Val()
+		switch {
+		case node == nil || node == master && len(keys) < n && !slots[slot]:
+			node, keys, slots[slot] = master, append(keys, key), true
+		case node != master:
+			other = master
+		}
+	}
+	return keys, node, other
 }
 
-// While one node hangs only the callers of its keys wait.
-func TestPausedNode(t *testing.T) {
+// shared returns how many scripts were sent that have the keys of several decisions; where the server does not have the
+// script they are sent twice.
+func (s *backend) shared() int {
+	_, evals := s.gate.Sent()
+	return s.gate.Undeclared() - evals
+}
+
+// A batch of a node of a Cluster is one script, whose keys are of several hash slots: also where limits have different numbers.
+// Those with holds share another script. It would notice batches that are pipelines of scripts, which take Redis twice as long.
+func TestScriptsOfCluster(t *testing.T) {
 	t.Parallel()
-	c := redistest.ClusterWithReplicas(t, "--cluster-node-timeout", "60000")
-	s := onCluster(c.Client(t))
-	lim := s.limiter(t, "paused", tenPerHour)
-	keys := s.keys(t, 1)
-	hangs := keys[0]
-	node := c.Owner(fmt.Sprintf("rl:paused:{%s}:fixed-1h", hangs))
-	node.Pause()
-	defer func() { node.Resume() }()
-	var waiting []*answer
-	for range 8 {
-		waiting = append(waiting, start(t.Context(), lim, request{key: hangs, n: 1}))
-	}
-	var others []*answer
-	for i := range 20 {
-		others = append(others, start(t.Context(), lim, request{key: keys[1+i%2], n: 1}))
-	}
-	used := map[int64]int{}
-	for _, o := range others {
-		if o.await(t); o.err != nil || !o.Allowed || o.Source != core.SourceRedis {
-			t.Errorf("on another node: %+v, %v", o.Result, o.err)
-		}
-		used[o.Remaining]++
-	}
-	for i := range int64(10) {
-		if used[i] != 2 {
-			t.Errorf("%d answers say that %d remain, want one of each node", used[i], i)
-		}
-	}
-	for _, o := range waiting {
-		select {
-		case <-o.done:
-			t.Errorf("a node that hangs has answered: %+v, %v", o.Result, o.err)
-		default:
-		}
-	}
-	node.Resume()
-	used = map[int64]int{}
-	for _, o := range waiting {
-		if o.await(t); o.err != nil || !o.Allowed {
-			t.Errorf("on the node that hung: %+v, %v", o.Result, o.err)
-		}
-		used[o.Remaining]++
-	}
-	for i := int64(2); i < 10; i++ {
-		if used[i] != 1 {
-			t.Errorf("%d answers say that %d remain, want one", used[i], i)
-		}
+	client := redistest.ClusterClient(t, redistest.Cluster(t))
+	s := onCluster(client)
+	for name, limits := range map[string][]core.Option{"one": {tenPerHour}, "several": tenEach} {
+		t.Run(name, func(t *testing.T) {
+			lim := s.limiter(t, "scripts-"+name, limits...)
+			keys, _, _ := keysOfOne(t, client, 20)
+			var requests []request
+			for i := range 60 {
+				requests = append(requests, request{keys[i%len(keys)], 1, false})
+			}
+			for round := range 3 { // a script that went to a node at random would sometimes come to the right one
+				for i, a := range s.batch(t, lim, requests) {
+					a.want(t, fmt.Sprint("caller ", i), true, int64(9-3*round-i/len(keys)))
+				}
+				if sent, _ := s.gate.Sent(); sent[len(sent)-1] != 60*len(limits) || s.shared() != 1 {
+					t.Errorf("scripts of %v keys, %d without declared ones; want one of all 60 decisions", sent, s.shared())
+				}
+			}
+
+			c := s.caller(t, lim)
+			for i, key := range keys {
+				numbers := []core.Limit{core.FixedWindow(core.PerHour(int64(9 + i)))}
+				if len(limits) > 1 {
+					numbers = append(numbers, core.TokenBucket(core.PerHour(1000)), core.SlidingWindowLog(core.PerHour(1000)))
+				}
+				own, err := lim.With(numbers...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.enqueue("of other numbers", request{key, 1, false}.of(own))
+			}
+			for i, a := range c.send() {
+				a.want(t, fmt.Sprint("of other numbers, caller ", i), i > 0, int64(max(0, i-1))) // nine were used
+			}
+			if s.shared() != 1 {
+				t.Errorf("%d scripts without declared keys, want one for limits of different numbers", s.shared())
+			}
+
+			c = s.caller(t, lim)
+			for _, key := range keys {
+				c.reserve("held-"+key+"{"+key+"}", 1)
+			}
+			c.send()
+			c.wantAll()
+			if s.shared() == 0 {
+				t.Error("no script without declared keys for calls that hold")
+			}
+		})
 	}
 }
 
-// A slot moves while decisions on its keys share scripts with others: to where
-// the node says that it is (ASK), and then to where it has gone (MOVED). The
-// destination may not have the script. Each decision is made once.
+// Two slots move at the same time, as redis-cli moves many, and the key of one of them has not moved yet. Decisions on the
+// keys of both share a batch. It would notice a script that is redirected to where the first key is: there the other
+// key would be looked for too, not be found, and be decided on as a new one.
+func TestTwoSlotsMove(t *testing.T) {
+	t.Parallel()
+	client := redistest.ClusterClient(t, redistest.Cluster(t))
+	s := onCluster(client)
+	lim := s.limiter(t, "two", tenPerHour)
+	keys, from, to := keysOfOne(t, client, 3)
+	fresh, charged, stays := keys[0], keys[1], keys[2]
+	for i, a := range s.batch(t, lim, []request{{charged, 7, false}, {stays, 1, false}}) {
+		a.want(t, "at home", true, []int64{3, 9}[i])
+	}
+	for _, key := range []string{fresh, charged} {
+		redistest.BeginMove(t, client.ClusterKeySlot(t.Context(), key).Val(), from, to)
+	}
+	requests := []request{{fresh, 1, false}, {charged, 3, false}, {stays, 1, false}, {charged, 3, false}, {fresh, 1, false}}
+	left, admitted := map[string]int64{}, map[string]int{}
+	for i, a := range s.batch(t, lim, requests) {
+		if a.await(t); a.err != nil {
+			t.Errorf("%+v: %v", requests[i], a.err)
+		}
+		if a.Allowed {
+			admitted[requests[i].key]++
+		}
+		left[requests[i].key] = a.Remaining
+	}
+	if admitted[fresh] != 2 || admitted[charged] != 1 || admitted[stays] != 1 || left[charged] != 0 || left[stays] != 8 {
+		t.Errorf("admitted were %v, and %v remain; want one of the two on %s, for which 3 remained", admitted, left, charged)
+	}
+	for _, a := range s.batch(t, lim, []request{{fresh, 1, false}}) {
+		a.want(t, "a batch of one, whose slot moves", true, 7)
+	}
+	if res, err := lim.Peek(t.Context(), fresh); err != nil || res.Remaining != 7 {
+		t.Errorf("%d remain of the key that was new, %v; want 7", res.Remaining, err)
+	}
+}
+
+// A decision that is the only one of its batch has one of its keys here and others where its slot moves to: both nodes say that it
+// is to be tried again, and it is, until they are together.
+func TestKeysOfOneDecisionApart(t *testing.T) {
+	t.Parallel()
+	client := redistest.ClusterClient(t, redistest.Cluster(t))
+	s := onCluster(client)
+	lim := s.limiter(t, "apart", tenEach...)
+	keys, from, to := keysOfOne(t, client, 1)
+	for _, a := range s.batch(t, lim, []request{{keys[0], 1, false}}) {
+		a.want(t, "at home", true, 9)
+	}
+	slot := client.ClusterKeySlot(t.Context(), keys[0]).Val()
+	redistest.BeginMove(t, slot, from, to)
+	stored := from.ClusterGetKeysInSlot(t.Context(), int(slot), 10).Val()
+	if len(stored) != len(tenEach) {
+		t.Fatalf("%v are stored, want a key of each of %d limits", stored, len(tenEach))
+	}
+	redistest.MoveKey(t, from, to, stored[0])
+	c := s.caller(t, lim)
+	a := c.allow(keys[0], 1)
+	c.gather()
+	s.gate.Release(t, 1)
+	s.gate.Await(t, 1) // the second attempt
+	s.gate.Open()
+	for _, key := range stored[1:] {
+		redistest.MoveKey(t, from, to, key)
+	}
+	a.want(t, "when its keys are together", true, 8)
+}
+
+// A slot moves while decisions on its keys, and what holds them, share scripts with others: to where the node says that it is
+// (ASK), and then to where it has gone (MOVED). The destination may not have the script. Each call is carried out once.
 func TestSlotMoves(t *testing.T) {
 	t.Parallel()
 	client := redistest.ClusterClient(t, redistest.Cluster(t))
 	s := onCluster(client)
-	lim := s.limiter(t, "moves", tenPerHour)
-	moved := s.keys(t, 1)[0]
-	var stays string // on the same node
-	from, err := client.MasterForKey(t.Context(), moved)
-	if err != nil {
-		t.Fatal(err)
+	lim := s.limiter(t, "moves", core.FixedWindow(core.PerHour(1000)))
+	keys, from, to := keysOfOne(t, client, 2)
+	moves, stays := keys[0], keys[1]
+	var all []held
+	for range 4 {
+		all = append(all, must(t)(reserve(t.Context(), lim, moves, 10)))
 	}
-	for i := 0; stays == ""; i++ {
-		key := fmt.Sprint("stays", i)
-		if node, err := client.MasterForKey(t.Context(), key); err == nil && node == from {
-			stays = key
-		}
-	}
-	var to *redis.Client
-	for _, key := range s.keys(t, 1) {
-		if node, err := client.MasterForKey(t.Context(), key); err == nil && node != from {
-			to = node
-		}
-	}
-	slot := client.ClusterKeySlot(t.Context(), moved).Val()
-	source, target := id(t, from), id(t, to)
-	left := map[string]int64{moved: 10, stays: 10}
-	three := func(when string) {
-		t.Helper()
-		requests := []request{{moved, 1, false}, {stays, 1, false}, {moved, 1, false}}
-		all := s.batch(t, lim, requests)
-		for i, a := range requests {
-			left[a.key]--
-			all[i].want(t, fmt.Sprintf("%s: %+v", when, a), true, all[i].Remaining)
-		}
-		// What is redirected may be run in another order than that in which it came.
-		if low, high := min(all[0].Remaining, all[2].Remaining), max(all[0].Remaining, all[2].Remaining); low != left[moved] || high != low+1 {
-			t.Errorf("%s: %d and %d remain, want %d and %d", when, all[0].Remaining, all[2].Remaining, left[moved]+1, left[moved])
-		}
-		if all[1].Remaining != left[stays] {
-			t.Errorf("%s: beside it %d remain, want %d", when, all[1].Remaining, left[stays])
-		}
-	}
-	do := func(node *redis.Client, args ...any) {
-		t.Helper()
-		if err := node.Do(t.Context(), args...).Err(); err != nil {
-			t.Fatalf("%v: %v", args, err)
-		}
-	}
-	three("at home")
-	do(to, "cluster", "setslot", slot, "importing", source)
-	do(from, "cluster", "setslot", slot, "migrating", target)
-	three("about to move")
-	host, port, _ := net.SplitHostPort(to.Options().Addr)
-	do(from, "migrate", host, port, "rl:moves:{"+moved+"}:fixed-1h", 0, 5000)
-	three("the key has moved, the slot has not")
-	do(to, "cluster", "setslot", slot, "node", target)
-	do(from, "cluster", "setslot", slot, "node", target)
-	three("the slot has moved")
-	if !check.Eventually(t, "the client knows where the slot is", func() bool {
-		node, err := client.MasterForKey(t.Context(), moved)
-		return err == nil && node == to
-	}) {
-		return
-	}
-	requests := []request{{moved, 1, false}, {stays, 1, false}}
-	for i, o := range s.batch(t, lim, requests) {
-		left[requests[i].key]--
-		o.want(t, "the client knows", true, left[requests[i].key])
+	slot := client.ClusterKeySlot(t.Context(), moves).Val()
+	remain := map[string]int64{moves: 960, stays: 1000}
+	for i, move := range []func(){
+		func() {},
+		func() { redistest.BeginMove(t, slot, from, to) },
+		func() { redistest.MoveKey(t, from, to, "rl:moves:{"+moves+"}:fixed-1h") },
+		func() { redistest.EndMove(t, slot, from, to) },
+	} {
+		move()
+		c := s.caller(t, lim)
+		c.settle(all[i], 3)
+		c.reserve("other", 1)
+		c.allow(moves, 1)
+		c.allow(stays, 1)
+		c.allow(moves, 1)
+		c.send()
+		c.wantAll()
+		remain[moves] += 10 - 3 - 2
+		remain[stays]--
+		left(t, lim, remain)
 	}
 }
 
-func id(t *testing.T, node *redis.Client) string {
+func do(t testing.TB, node *redis.Client, args ...any) {
 	t.Helper()
-	id, err := node.Do(t.Context(), "cluster", "myid").Text()
-	if err != nil {
-		t.Fatal(err)
+	if err := node.Do(t.Context(), args...).Err(); err != nil {
+		t.Fatalf("%v: %v", args, err)
 	}
-	return id
 }
 
-// Level: batches on a Cluster. A script that the nodes have forgotten is sent to them
-// again, and each decision made once.
-func TestScriptFlushedOnCluster(t *testing.T) {
+// A node of a Cluster that does not run scripts with keys of several slots is found out once, with keys that are no user's. Its
+// batches are pipelines, from then on without another attempt.
+func TestUndeclaredRefused(t *testing.T) {
+	t.Parallel()
+	addrs := redistest.Cluster(t)
+	for name, script := range map[string]func(string) string{
+		// After this line Redis 7 allows keys of one slot only. (Redis 6.0 cannot read it.)
+		"refused": func(source string) string { return "#!lua\n" + source },
+		// As where the script is run by one of several parts of the server.
+		"unseen":    func(source string) string { return strings.ReplaceAll(source, "'GET', key", "'GET', key .. 'other'") },
+		"unchanged": func(source string) string { return strings.ReplaceAll(source, "'SET', key", "'SET', key .. 'other'") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := redistest.ClusterClient(t, addrs)
+			s := newBackend(client, 3)
+			var checks atomic.Int32 // whether nodes run such scripts
+			client.AddHook(gate.Around(func(cmds []redis.Cmder, send func() error) error {
+				for _, cmd := range cmds {
+					args := cmd.Args()
+					if source, ok := args[1].(string); ok && cmd.Name() == "eval" && fmt.Sprint(args[2]) == "0" {
+						args[1] = script(source)
+						defer checks.Add(1)
+					}
+				}
+				return send()
+			}))
+			s.known = true // and not what findOut waits for
+			lim := s.limiter(t, name, tenPerHour)
+			keys, _, _ := keysOfOne(t, client, 5)
+			for round := range int64(6) {
+				var requests []request
+				for _, key := range keys {
+					requests = append(requests, request{key, 1, false})
+				}
+				for _, a := range s.batch(t, lim, requests) {
+					a.want(t, fmt.Sprint("round ", round), true, 9-round)
+				}
+				if sent, _ := s.gate.Sent(); s.gate.Undeclared() != 0 || !slices.Contains(sent, len(keys)) {
+					t.Errorf("round %d: scripts of %v keys, %d without declared ones; want a pipeline", round, sent, s.gate.Undeclared())
+				}
+				check.Eventually(t, "the node is found out", func() bool { return checks.Load() > 0 })
+				if round == 4 {
+					time.Sleep(1100 * time.Millisecond) // where it is not known the next check is made after a second
+				}
+			}
+			if n := int(checks.Load()); n > s.nodes {
+				t.Errorf("%d checks, want one for each node", n)
+			}
+		})
+	}
+}
+
+// Of the decisions of a batch one may fail: here the user may not touch its key. It is the only one to do so, and each of the
+// others is charged once.
+func TestForbiddenKeyOfCluster(t *testing.T) {
 	t.Parallel()
 	client := redistest.ClusterClient(t, redistest.Cluster(t))
 	s := onCluster(client)
-	lim := s.limiter(t, "flushed", core.FixedWindow(core.PerHour(1000)))
-	keys := s.keys(t, 2)
-	var requests []request
-	for i := range 30 {
-		requests = append(requests, request{key: keys[i%len(keys)], n: 1})
-	}
-	busy := s.occupy(t, lim)
-	var all []*answer
-	for _, a := range requests {
-		all = append(all, enqueue(t.Context(), t, lim, a))
-	}
-	s.gate.Release(t, len(busy))
-	for _, o := range busy {
-		o.await(t)
-	}
-	s.gate.Await(t, s.nodes) // a batch to each
-	for _, key := range s.keys(t, 1) {
-		node, err := client.MasterForKey(t.Context(), key)
-		if err == nil {
-			err = node.ScriptFlush(t.Context()).Err()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.gate.Open()
-	answers := map[string]bool{}
-	for i, o := range all {
-		if o.await(t); o.err != nil || !o.Allowed {
-			t.Errorf("%+v, %v", o.Result, o.err)
-		}
-		answers[fmt.Sprint(requests[i].key, o.Remaining)] = true
-	}
-	if sent, evals := s.gate.Sent(); len(sent) != len(busy)+2*s.nodes || evals != s.nodes {
-		t.Errorf("scripts of %v keys, %d with their source; want each batch sent twice", sent, evals)
-	}
-	for _, key := range keys {
-		for i := range 5 {
-			if !answers[fmt.Sprint(key, 999-i)] {
-				t.Errorf("no answer says that %d remain of %s", 999-i, key)
+	for name, limits := range map[string][]core.Option{"one": {tenPerHour}, "several": tenEach} {
+		t.Run(name, func(t *testing.T) {
+			lim := s.limiter(t, "forbidden-"+name, limits...)
+			keys, node, _ := keysOfOne(t, client, 4)
+			c := s.caller(t, lim)
+			for _, key := range append(keys, keys...) {
+				c.allow(key, 1)
 			}
+			c.gather()
+			rules := []any{"acl", "setuser", "default", "resetkeys"}
+			for _, key := range append(slices.Clone(keys[:2]), keys[3]) {
+				rules = append(rules, "~rl:forbidden-"+name+":{"+key+"}*")
+			}
+			do(t, node, rules...)
+			defer s.doAll(t, "acl", "setuser", "default", "allkeys")
+			for i, a := range c.send() {
+				if keys[i%4] != keys[2] {
+					a.want(t, fmt.Sprint("caller ", i), true, int64(9-i/4))
+					continue
+				}
+				a.wantUnavailable(t, fmt.Sprint("caller ", i))
+				if a.err != nil && !strings.Contains(a.err.Error(), "permission") {
+					t.Errorf("caller %d: %v; want what Redis said", i, a.err)
+				}
+			}
+			for _, key := range append(slices.Clone(keys[:2]), keys[3]) {
+				if res, err := lim.Peek(t.Context(), key); err != nil || res.Remaining != 8 {
+					t.Errorf("%s: %d remain, %v; want 8", key, res.Remaining, err)
+				}
+			}
+		})
+	}
+}
+
+// A decision that fails after it was charged is not made again, and the others of its batch are made: here no user may set
+// the expiry of a log.
+func TestFailsAfterCharge(t *testing.T) {
+	t.Parallel()
+	for on, open := range backends() {
+		s := open(t)
+		for name, limits := range map[string][]core.Option{
+			"one": {core.SlidingWindowLog(core.PerHour(10))}, "several": {tenPerHour, core.SlidingWindowLog(core.PerHour(10))},
+		} {
+			t.Run(on+"/"+name, func(t *testing.T) {
+				lim := s.limiter(t, "half-"+name, limits...)
+				c := s.caller(t, lim)
+				keys := s.keys(t, 3)
+				for _, key := range append(keys, keys...) {
+					c.allow(key, 1)
+				}
+				all := c.all
+				peek := c.request(request{keys[0], 1, true})
+				s.doAll(t, "acl", "setuser", "default", "-pexpireat")
+				c.send()
+				for i, a := range all {
+					a.wantUnavailable(t, fmt.Sprint("caller ", i))
+				}
+				peek.want(t, "the other of the batch", true, 8)
+				s.doAll(t, "acl", "setuser", "default", "+pexpireat")
+				s.awaitRedis(t, lim)
+				for _, key := range keys {
+					res, err := lim.Peek(t.Context(), key)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for limit := range res.All() {
+						if limit.Remaining != 8 {
+							t.Errorf("%s: %d remain of %s, want 8", key, limit.Remaining, limit.Name)
+						}
+					}
+				}
+			})
 		}
 	}
 }

@@ -96,7 +96,7 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 			}
 		}
 		for i, got := range s.batch(t, lim, requests) {
-			want, err := requests[i].of(t.Context(), single)
+			want, err := requests[i].of(single)(t.Context())
 			if got.err != nil || err != nil || view(got.Result) != view(want) {
 				t.Fatalf("%+v, the %d. of %+v:\ngot  %s, %v\nwant %s, %v", requests[i], i+1, requests, view(got.Result), got.err, view(want), err)
 			}
@@ -114,7 +114,7 @@ func (s *backend) refund(t *testing.T, lim, single *core.Limiter, key string, go
 	t.Helper()
 	t.Cleanup(func() {
 		for of, res := range map[*core.Limiter]core.Result{lim: got, single: want} {
-			if err := of.Refund(context.Background(), res); err != nil {
+			if err := refund(context.Background(), of, res); err != nil {
 				t.Error(err)
 			}
 		}

@@ -12,41 +12,29 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// shards is a hook in the place of a proxy before two servers: each command goes to that of its first key.
-type shards [2]*redis.Client
-
-// DialHook changes nothing.
-func (s shards) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessHook sends a command to its server.
-func (s shards) ProcessHook(redis.ProcessHook) redis.ProcessHook { return s.process }
-
-// ProcessPipelineHook sends each command to its server.
-func (s shards) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
+// shards returns a hook in the place of a proxy before two servers: each command goes to that of its first key.
+func shards(servers [2]*redis.Client) redis.Hook {
+	return gate.Around(func(cmds []redis.Cmder, _ func() error) error {
 		var first error
 		for _, cmd := range cmds {
-			if err := s.process(ctx, cmd); err != nil && first == nil {
+			i := 1
+			if strings.HasPrefix(cmd.Name(), "eval") {
+				i = 3
+			}
+			_, tag, _ := strings.Cut(cmd.Args()[i].(string), "{")
+			tag, _, _ = strings.Cut(tag, "}")
+			h := fnv.New32a()
+			_, _ = h.Write([]byte(tag))
+			if err := servers[h.Sum32()%2].Process(context.Background(), cmd); first == nil {
 				first = err
 			}
 		}
 		return first
-	}
-}
-
-func (s shards) process(ctx context.Context, cmd redis.Cmder) error {
-	i := 1
-	if strings.HasPrefix(cmd.Name(), "eval") {
-		i = 3
-	}
-	_, tag, _ := strings.Cut(cmd.Args()[i].(string), "{")
-	tag, _, _ = strings.Cut(tag, "}")
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(tag))
-	return s[h.Sum32()%2].Process(ctx, cmd)
+	})
 }
 
 // proxies are what looks like one server and is two, where a script goes to the server of its first key.
@@ -56,7 +44,7 @@ var proxies = map[string]func(t *testing.T, servers [2]*redistest.Instance) *bac
 		client := redis.NewClient(&redis.Options{})
 		t.Cleanup(func() { _ = client.Close() })
 		s := newBackend(client, 1)
-		client.AddHook(shards{servers[0].Client(t), servers[1].Client(t)}) // behind the gate
+		client.AddHook(shards([2]*redis.Client{servers[0].Client(t), servers[1].Client(t)})) // behind the gate
 		return s
 	},
 	"twemproxy": func(t *testing.T, servers [2]*redistest.Instance) *backend {
@@ -72,29 +60,13 @@ func twemproxyClient(t *testing.T, addr string) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true})
 	t.Cleanup(func() { _ = client.Close() })
-	client.AddHook(withoutHello{})
-	return client
-}
-
-// withoutHello is a hook that keeps back the HELLO with which go-redis begins each connection, also with Protocol 2.
-type withoutHello struct{}
-
-// DialHook changes nothing.
-func (withoutHello) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessHook keeps HELLO back.
-func (withoutHello) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "hello" {
+	client.AddHook(gate.Around(func(cmds []redis.Cmder, send func() error) error {
+		if cmds[0].Name() == "hello" { // with which go-redis begins each connection, also with Protocol 2
 			return nil
 		}
-		return next(ctx, cmd)
-	}
-}
-
-// ProcessPipelineHook changes nothing.
-func (withoutHello) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+		return send()
+	}))
+	return client
 }
 
 // Behind a proxy that shards without a word no key is counted on two servers, also where decisions would share scripts.
@@ -135,37 +107,47 @@ func TestShardingProxy(t *testing.T) {
 	}
 }
 
-// hammer makes 10 decisions on each key, by 64 callers at the same time, and returns how many were admitted.
+// hammer makes 10 decisions on each key, by 64 callers at the same time, and returns how many were admitted. Some of them
+// reserve first, and settle.
 func hammer(t *testing.T, lim *core.Limiter, keys int) map[string]int {
 	t.Helper()
-	todo := make(chan string)
+	todo := make(chan int)
 	admitted := map[string]int{}
 	var mu sync.Mutex
 	var callers sync.WaitGroup
+	decide := func(key string, reserves bool) (core.Result, error) {
+		if !reserves {
+			return lim.Allow(t.Context(), key)
+		}
+		res, err := reserve(t.Context(), lim, key, 1)
+		if err == nil {
+			err = settle(t.Context(), lim, res, 1)
+		}
+		return res, err
+	}
 	for range 64 {
 		callers.Go(func() {
-			for key := range todo {
-				res, err := lim.Allow(t.Context(), key)
+			for i := range todo {
+				key := fmt.Sprint("user:", i%keys)
+				res, err := decide(key, i/keys%3 == 0)
 				if err != nil || res.Source != core.SourceRedis {
 					t.Errorf("%s: %+v, %v", key, res, err)
 				}
 				mu.Lock()
 				if res.Allowed {
 					admitted[key]++
-				} else {
-					admitted[key] += 0
 				}
 				mu.Unlock()
 			}
 		})
 	}
 	for i := range 10 * keys {
-		todo <- fmt.Sprint("user:", i%keys)
+		todo <- i
 	}
 	close(todo)
 	callers.Wait()
 	if len(admitted) != keys {
-		t.Errorf("decisions on %d keys, want %d", len(admitted), keys)
+		t.Errorf("units of %d keys were admitted, want %d", len(admitted), keys)
 	}
 	return admitted
 }
@@ -190,7 +172,7 @@ func TestTwemproxy(t *testing.T) {
 			t.Errorf("%s: %+v, %v", key, res, err)
 		}
 		left("after a charge", 6)
-		if err := lim.Refund(t.Context(), res); err != nil {
+		if err := refund(t.Context(), lim, res); err != nil {
 			t.Error(err)
 		}
 		left("after its refund", 10)

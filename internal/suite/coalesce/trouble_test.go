@@ -7,24 +7,24 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
 // onRedis is a real server with its own clock.
-func onRedis(t *testing.T, config ...string) *backend {
+func onRedis(t testing.TB, config ...string) *backend {
 	t.Helper()
 	return newBackend(redistest.Server(t, config...).Client(t), 1)
 }
 
 // oneNode is a server of a Cluster that has all slots and no other node.
-func oneNode(t *testing.T) *backend {
+func oneNode(t testing.TB) *backend {
 	t.Helper()
 	s := onRedis(t, "--cluster-enabled", "yes")
 	// Each slot by its number: Redis 6 knows no ADDSLOTSRANGE.
@@ -36,7 +36,7 @@ func oneNode(t *testing.T) *backend {
 }
 
 // do runs a command behind the Limiter's back.
-func (s *backend) do(t *testing.T, args ...any) {
+func (s *backend) do(t testing.TB, args ...any) {
 	t.Helper()
 	if err := s.client.Do(t.Context(), args...).Err(); err != nil {
 		t.Errorf("%v: %v", args, err)
@@ -44,7 +44,7 @@ func (s *backend) do(t *testing.T, args ...any) {
 }
 
 // doAll is do on every node.
-func (s *backend) doAll(t *testing.T, args ...any) {
+func (s *backend) doAll(t testing.TB, args ...any) {
 	t.Helper()
 	cluster, ok := s.client.(*redis.ClusterClient)
 	if !ok {
@@ -84,8 +84,8 @@ func TestCommands(t *testing.T) {
 	alone := s.limiter(t, "alone", core.FixedWindow(core.PerHour(100)), core.Coalesce(1))
 	s.gate.Hold(t)
 	var all []*answer
-	for _, a := range requests {
-		all = append(all, start(t.Context(), alone, a))
+	for _, q := range requests {
+		all = append(all, start(t.Context(), q.of(alone)))
 	}
 	s.gate.Open()
 	for _, o := range all {
@@ -107,12 +107,8 @@ func TestWorkOfBatch(t *testing.T) {
 		logs[i] = core.SlidingWindowLog(core.PerHour(10_000), core.Name(fmt.Sprint("limit", i)))
 	}
 	lim := s.limiter(t, "work", logs...)
-	requests := make([]request, 40)
-	for i := range requests {
-		requests[i] = request{key: "k", n: 100}
-	}
-	for i, o := range s.batch(t, lim, requests) {
-		if o.err != nil || !o.Allowed {
+	for i, o := range s.batch(t, lim, slices.Repeat([]request{{key: "k", n: 100}}, 40)) {
+		if o.err != nil || !o.Allowed { // scripts that are in flight at the same time have no order
 			t.Errorf("decision %d: %+v, %v", i, o.Result, o.err)
 		}
 	}
@@ -131,39 +127,30 @@ func TestWorkOfBatch(t *testing.T) {
 // other decisions are sent alone, and have the same answers.
 func TestLongSearch(t *testing.T) {
 	t.Parallel()
-	for name, other := range map[string][]core.Option{"one": nil, "several": {core.GCRA(core.PerHour(1e6))}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := onRedis(t)
-			const charges, left = 500, 10
-			used := int64(0)
-			for i := range int64(charges) {
-				used += 1 + i%31
-			}
-			lim := s.limiter(t, "long", append(other, core.SlidingWindowLog(core.PerHour(used+left)))...)
-			for i := range int64(charges) {
-				if _, err := lim.AllowN(t.Context(), "k", 1+i%31); err != nil {
-					t.Fatal(err)
-				}
-			}
-			requests := make([]request, 64)
-			for i := range requests {
-				requests[i] = request{key: "k", n: 100}
-			}
-			var room time.Time
-			for i, o := range s.batch(t, lim, requests) {
-				o.want(t, fmt.Sprint("decision ", i), false, left)
-				if i == 0 {
-					room = o.At.Add(o.RetryAfter)
-				}
-				if at := o.At.Add(o.RetryAfter); !at.Equal(room) {
-					t.Errorf("decision %d: admits at %v, the first at %v", i, at, room)
-				}
-			}
-			if sent, _ := s.gate.Sent(); len(sent) < maxInFlight+10 {
-				t.Errorf("scripts of %v keys, want many for so long searches", sent)
-			}
-		})
+	s := onRedis(t)
+	const charges, left = 500, 10
+	used := int64(0)
+	for i := range int64(charges) {
+		used += 1 + i%31
+	}
+	lim := s.limiter(t, "long", core.GCRA(core.PerHour(1e6)), core.SlidingWindowLog(core.PerHour(used+left)))
+	for i := range int64(charges) {
+		if _, err := lim.AllowN(t.Context(), "k", 1+i%31); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var first *answer
+	for i, o := range s.batch(t, lim, slices.Repeat([]request{{key: "k", n: 100}}, 64)) {
+		o.want(t, fmt.Sprint("decision ", i), false, left)
+		if i == 0 {
+			first = o
+		}
+		if at, room := o.At.Add(o.RetryAfter), first.At.Add(first.RetryAfter); !at.Equal(room) {
+			t.Errorf("decision %d: admits at %v, the first at %v", i, at, room)
+		}
+	}
+	if sent, _ := s.gate.Sent(); len(sent) < maxInFlight+10 {
+		t.Errorf("scripts of %v keys, want many for so long searches", sent)
 	}
 }
 
@@ -239,18 +226,14 @@ func outOfMemory(t *testing.T, s *backend, name string, limits []core.Option) {
 	}
 	s.do(t, "hset", "rl:"+name+":{hash}:limit", "a", "b")
 	s.do(t, "zadd", "rl:"+name+":{new}:limit", 9e18, "a") // to replace a foreign value needs memory, too
-	busy := s.occupy(t, lim)
-	var all []*answer
-	for _, a := range []request{
+	c := s.caller(t, lim)
+	for _, q := range []request{
 		{"hash", 11, false}, {"a", 1, false}, {"a", 1, true}, {"full", 1, false}, {"new", 0, false}, {"new", 1, false}, {"a", 8, false},
 	} {
-		all = append(all, enqueue(t.Context(), t, lim, a))
+		c.request(q)
 	}
 	s.doAll(t, "config", "set", "maxmemory", "1")
-	s.gate.Open()
-	for _, o := range append(busy, all...) {
-		o.await(t)
-	}
+	all := c.send()
 	for _, i := range []int{1, 5} {
 		all[i].wantUnavailable(t, fmt.Sprint("decision ", i))
 		if err := all[i].err; err == nil || !strings.Contains(err.Error(), "OOM") {
@@ -266,82 +249,37 @@ func outOfMemory(t *testing.T, s *backend, name string, limits []core.Option) {
 		t.Errorf("%d outages were reported, want one for each decision without an answer", outages.Load())
 	}
 	s.doAll(t, "config", "set", "maxmemory", "0")
-	for _, key := range []string{"a", "new", "hash"} { // a server without memory is down, and is soon found well again
-		check.Eventually(t, "Redis decides again", func() bool {
-			res, err := lim.Peek(t.Context(), key)
-			return err == nil && res.Source == core.SourceRedis
-		})
-	}
+	s.awaitRedis(t, lim) // a server without memory is down
 	after := s.batch(t, lim, []request{{"a", 1, false}, {"new", 1, false}, {"hash", 1, false}})
 	for i, left := range []int64{6, 9, 9} {
 		after[i].want(t, "what was refused, later", true, left)
 	}
 }
 
-// Level: a batch. A caller that leaves while it waits for a batch gets its context's
-// error at once and is not charged; one that leaves while the batch is in flight
-// gets it at once. One whose deadline is near gets the outage policy's answer before it, and nobody blames Redis. The others
-// have their answers, also where the first of them has left.
+// A caller that leaves while it waits for a batch gets its context's error at once and is not charged; one that leaves while
+// the batch is in flight gets it at once. The others have their answers, also where the first of them has left.
 func TestCallerLeavesBatch(t *testing.T) {
 	t.Parallel()
 	s := onRedis(t)
 	lim := s.limiter(t, "left", tenPerHour)
-	busy := s.occupy(t, lim)
+	c := s.caller(t, lim)
 	leaving, leave := context.WithCancel(t.Context())
-	short, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
 	inFlight, drop := context.WithCancel(t.Context())
-	first := enqueue(leaving, t, lim, request{key: "k", n: 1})
-	second := enqueue(t.Context(), t, lim, request{key: "k", n: 1})
-	third := enqueue(short, t, lim, request{key: "k", n: 1})
-	fourth := enqueue(inFlight, t, lim, request{key: "other", n: 1})
-	fifth := enqueue(t.Context(), t, lim, request{key: "k", n: 1})
+	first := c.enqueueWith(leaving, "first", request{key: "k", n: 1}.of(lim))
+	second := c.allow("k", 1)
+	third := c.enqueueWith(inFlight, "third", request{key: "other", n: 1}.of(lim))
+	fourth := c.allow("k", 1)
 	leave()
 	first.wantEnded(t, "the first, which left", context.Canceled)
-	third.wantUnavailable(t, "the one whose deadline is near")
-	if err := short.Err(); err != nil || !strings.Contains(third.err.Error(), "waiting in this process") {
-		t.Errorf("it was answered with %v, and its deadline: %v; want it in time, with what it waited for", third.err, err)
-	}
-	s.gate.Release(t, maxInFlight)
-	for _, o := range busy {
-		o.await(t)
-	}
-	s.gate.Await(t, 1) // the batch
+	c.gather()
 	drop()
-	fourth.wantEnded(t, "the one that left in flight", context.Canceled)
+	third.wantEnded(t, "the one that left in flight", context.Canceled)
 	s.gate.Open()
 	second.want(t, "one that stayed", true, 9)
-	fifth.want(t, "one that stayed", true, 8)
+	fourth.want(t, "one that stayed", true, 8)
 	s.sent(t, 3) // only those that had not left
 	if res, err := lim.Peek(t.Context(), "k"); err != nil || res.Remaining != 8 {
 		t.Errorf("%+v, %v", res, err)
-	}
-}
-
-// Level: a batch. A script that Redis has forgotten is sent again once, for the
-// whole batch.
-func TestScriptFlushedUnderBatch(t *testing.T) {
-	t.Parallel()
-	s := onRedis(t)
-	lim := s.limiter(t, "flushed", tenPerHour)
-	busy := s.occupy(t, lim)
-	var all []*answer
-	for range 8 {
-		all = append(all, enqueue(t.Context(), t, lim, request{key: "k", n: 1}))
-	}
-	s.gate.Release(t, maxInFlight)
-	for _, o := range busy {
-		o.await(t)
-	}
-	s.gate.Await(t, 1) // the batch
-	s.do(t, "script", "flush")
-	s.gate.Open()
-	for i, o := range all {
-		o.want(t, fmt.Sprint("caller ", i), true, int64(9-i))
-	}
-	s.sent(t, 8, 8)
-	if _, evals := s.gate.Sent(); evals != 1 {
-		t.Errorf("%d scripts were sent with their source, want one", evals)
 	}
 }
 
@@ -351,9 +289,8 @@ func TestCrossSlot(t *testing.T) {
 	t.Parallel()
 	s := oneNode(t)
 	lim := core.MustNew(s.client, "slots", append(exactly, tenPerHour)...)
-	if _, err := lim.Peek(t.Context(), "a"); err != nil { // the server has the script
-		t.Fatal(err)
-	}
+	must(t)(lim.Peek(t.Context(), "a"))
+	must(t)(reserve(t.Context(), lim, "loaded", 1)) // the server has both scripts
 	requests := []request{{"a", 1, false}, {"b", 2, false}, {"c", 3, false}, {"d", 1, true}, {"e", 11, false}}
 	all := s.batch(t, lim, requests)
 	for i, left := range []int64{9, 8, 7, 10, 10} {
@@ -363,7 +300,13 @@ func TestCrossSlot(t *testing.T) {
 	s.gate.Hold(t)
 	all = nil
 	for i := range 32 {
-		all = append(all, start(t.Context(), lim, request{key: fmt.Sprint("later", i), n: 1}))
+		q := request{key: fmt.Sprint("later", i), n: 1}
+		all = append(all, start(t.Context(), func(ctx context.Context) (core.Result, error) {
+			if i%2 == 0 {
+				return q.of(lim)(ctx)
+			}
+			return reserve(ctx, lim, q.key, q.n)
+		}))
 	}
 	s.gate.Await(t, len(all)) // all of them at once: none waits for another
 	s.gate.Open()
@@ -372,41 +315,6 @@ func TestCrossSlot(t *testing.T) {
 	}
 	if sent, _ := s.gate.Sent(); len(sent) != len(all) || slices.Max(sent) != 1 {
 		t.Errorf("later scripts of %v keys, want %d of one", sent, len(all))
-	}
-}
-
-// Redis undoes nothing of a script that fails: a decision of which one limit could be charged and another could not is not made
-// again, or the first limit would be charged twice.
-func TestChargedInPart(t *testing.T) {
-	t.Parallel()
-	s := onRedis(t)
-	lim := s.limiter(t, "part", tenPerHour, core.SlidingWindowLog(core.PerHour(10)))
-	busy := s.occupy(t, lim)
-	var all []*answer
-	for range 3 {
-		all = append(all, enqueue(t.Context(), t, lim, request{key: "k", n: 1}))
-	}
-	s.do(t, "acl", "setuser", "default", "-zadd")
-	s.gate.Open()
-	for _, a := range append(busy, all...) {
-		a.await(t)
-	}
-	for i, a := range all {
-		a.wantUnavailable(t, fmt.Sprint("caller ", i))
-	}
-	s.do(t, "acl", "setuser", "default", "+zadd")
-	check.Eventually(t, "Redis decides again", func() bool {
-		res, err := lim.Peek(t.Context(), "k")
-		return err == nil && res.Source == core.SourceRedis
-	})
-	res, err := lim.Peek(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for limit := range res.All() {
-		if want := map[string]int64{"fixed-1h": 7, "log-1h": 10}[limit.Name]; limit.Remaining != want {
-			t.Errorf("%d remain of %s, want %d", limit.Remaining, limit.Name, want)
-		}
 	}
 }
 
@@ -434,22 +342,26 @@ func TestHookPanics(t *testing.T) {
 
 func hookPanics(t *testing.T, s *backend, name string, when int32) {
 	const callers = 6
-	hook := &panicking{}
-	s.client.AddHook(hook)
+	var panics atomic.Int32 // when
+	s.client.AddHook(gate.Around(func(_ []redis.Cmder, send func() error) error {
+		if panics.Load() == beforeSent {
+			panic("a hook's own mistake")
+		}
+		err := send()
+		if panics.Load() == afterReply {
+			panic("a hook's own mistake")
+		}
+		return err
+	}))
 	lim := s.limiter(t, name, tenPerHour)
-	busy := s.occupy(t, lim)
-	var all []*answer
+	c := s.caller(t, lim)
 	for range callers {
-		all = append(all, enqueue(t.Context(), t, lim, request{key: "k", n: 1}))
+		c.allow("k", 1)
 	}
-	s.gate.Release(t, len(busy))
-	for _, a := range busy {
-		a.await(t)
-	}
-	s.gate.Await(t, 1) // the batch
-	hook.when.Store(when)
+	c.gather()
+	panics.Store(when)
 	s.gate.Open()
-	for i, a := range all {
+	for i, a := range c.all {
 		a.await(t)
 		if panicked := a.panicked != nil; panicked != (i == 0) {
 			t.Errorf("caller %d: panicked: %v, want that of the first only", i, a.panicked)
@@ -461,10 +373,10 @@ func hookPanics(t *testing.T, s *backend, name string, when int32) {
 			}
 		}
 	}
-	if a := start(t.Context(), lim, request{key: "k", n: 1}).await(t); a.panicked == nil {
+	if a := start(t.Context(), request{key: "k", n: 1}.of(lim)).await(t); a.panicked == nil {
 		t.Errorf("a caller alone: %+v, %v; want a panic", a.Result, a.err)
 	}
-	hook.when.Store(never)
+	panics.Store(never)
 	left := int64(10)
 	if when == afterReply {
 		left -= callers + 1 // each once
@@ -480,30 +392,3 @@ const (
 	beforeSent
 	afterReply
 )
-
-type panicking struct{ when atomic.Int32 }
-
-func (p *panicking) around(send func() error) error {
-	if p.when.Load() == beforeSent {
-		panic("a hook's own mistake")
-	}
-	err := send()
-	if p.when.Load() == afterReply {
-		panic("a hook's own mistake")
-	}
-	return err
-}
-
-func (p *panicking) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (p *panicking) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		return p.around(func() error { return next(ctx, cmd) })
-	}
-}
-
-func (p *panicking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		return p.around(func() error { return next(ctx, cmds) })
-	}
-}

@@ -141,18 +141,18 @@ var slow = core.PerHour(10)
 
 // useAll does all that a program can do, with every algorithm.
 func useAll(ctx context.Context, client core.Client, admin redis.Cmdable) error {
-	options := []core.Option{core.FailClosed(), core.Timeout(time.Minute), core.DenyCache(0), core.Hold(shortHold), core.Logger(slog.New(slog.DiscardHandler))}
+	options := []core.Option{core.FailClosed(), core.Timeout(time.Minute), core.DenyCache(0), core.Logger(slog.New(slog.DiscardHandler))}
 	var errs []error
 	var together []core.Option
 	for _, v := range limits.All() {
-		errs = append(errs, useOne(ctx, client, admin, v.Name, append(options, v.Limit(slow))...))
+		errs = append(errs, useOne(ctx, client, admin, v.Name, append(options, v.Limit(slow), limits.Hold(shortHold, v.Limit(slow)))...))
 		together = append(together, v.With(slow, limits.Settings{Burst: slow.Count(), Name: v.Name}))
 		errs = append(errs, useChanged(ctx, client, v, options))
 	}
 	for _, v := range limits.Slots() {
 		errs = append(errs, useSlots(ctx, client, append(options, v.Limit(slow))...))
 	}
-	return errors.Join(append(errs, useOne(ctx, client, admin, "together", append(options, together...)...))...)
+	return errors.Join(append(errs, useOne(ctx, client, admin, "together", append(append(options, core.Hold(shortHold)), together...)...))...)
 }
 
 // useSlots takes, looks at, renews and frees slots, and has some expire.

@@ -29,7 +29,7 @@ func TestKeyInUseIsKept(t *testing.T) {
 func keepInUse(t *testing.T, v limits.Variant, entries int) {
 	open := func(entries int) *core.Limiter {
 		t.Helper()
-		lim, err := core.NewMemory("memory", v.Limit(tenPerTen), core.Entries(entries), core.Hold(10*time.Minute))
+		lim, err := core.NewMemory("memory", v.Limit(tenPerTen), core.Entries(entries), limits.Hold(10*time.Minute, v.Limit(tenPerTen)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -50,6 +50,14 @@ func Exercise(t *testing.T, open Opener) {
 	}
 }
 
+// entries bounds a store in memory to so many keys.
+func (s Store) entries(n int) core.Option {
+	if s.Redis != nil {
+		return core.Options()
+	}
+	return core.Entries(n)
+}
+
 func (s Store) limiter(t *testing.T, name string, opts ...core.Option) *core.Limiter {
 	t.Helper()
 	lim, err := s.New(name, opts...)

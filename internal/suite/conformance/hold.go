@@ -31,7 +31,7 @@ func holdCases() []testCase {
 
 // settleAfterLoss settles after the key was evicted, and others have reserved since: it takes nothing from these.
 func settleAfterLoss(t *testing.T, s Store, limit maker) {
-	lim := s.limiter(t, "hold", limit(tenPerTen), core.Entries(1))
+	lim := s.limiter(t, "hold", limit(tenPerTen), s.entries(1))
 	lost, lostToo, lostLong := reserve(t, lim, "k", 4), reserve(t, lim, "k", 2), reserve(t, lim, "k", 1)
 	if s.Redis == nil {
 		allowN(t, lim, "another", 1) // has the memory evict the key
@@ -57,7 +57,7 @@ func holdTTL(t *testing.T, s Store, limit maker) {
 	if s.Redis == nil {
 		t.Skip("no keys to look at")
 	}
-	lim := s.limiter(t, "ttl", limit(tenPerTen), core.Hold(6*time.Second)) // it expires after 6 to 7 s
+	lim := s.limiter(t, "ttl", limit(tenPerTen), limits.Hold(6*time.Second, limit(tenPerTen))) // it expires after 6 to 7 s
 	before := time.Now()
 	res := reserve(t, lim, "k", 4)
 	for _, key := range s.keys(t) {
@@ -80,7 +80,7 @@ func holdClockBack(t *testing.T, s Store, limit maker) {
 	if s.Redis == nil || s.ForgetsByClock {
 		t.Skip("the clock does not step back")
 	}
-	lim := s.limiter(t, "hold", limit(core.PerHour(100)), core.Hold(6*time.Second))
+	lim := s.limiter(t, "hold", limit(core.PerHour(100)), limits.Hold(6*time.Second, limit(core.PerHour(100))))
 	late := reserve(t, lim, "k", 10)
 	s.Advance(8 * time.Second)
 	allowN(t, lim, "k", 1)
@@ -151,7 +151,7 @@ func holdExpiresUnderLess(t *testing.T, s Store, limit maker) {
 	if limits.Named(limit(tenPerTen).Algorithm()).Kind.Bucket {
 		t.Skip("of a bucket whose rate is lowered no more stays used than its capacity")
 	}
-	lim := s.limiter(t, "hold", limit(core.PerHour(100)), core.Hold(6*time.Second))
+	lim := s.limiter(t, "hold", limit(core.PerHour(100)), limits.Hold(6*time.Second, limit(core.PerHour(100))))
 	reserve(t, lim, "k", 60)
 	s.Advance(8 * time.Second)
 	if res := allowN(t, with(t, lim, limit(core.PerHour(40))), "k", 1); res.Allowed {

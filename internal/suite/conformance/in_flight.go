@@ -392,7 +392,7 @@ func slotsDescribed(t *testing.T, s Store) {
 func slotsLost(t *testing.T, s Store) {
 	var lost atomic.Int64
 	open := func(name string) *core.Limiter {
-		return s.limiter(t, name, core.InFlight(5, core.SlotTTL(long)), core.Entries(1), core.Observe(func(_ context.Context, e core.Event) {
+		return s.limiter(t, name, core.InFlight(5, core.SlotTTL(long)), s.entries(1), core.Observe(func(_ context.Context, e core.Event) {
 			if e.Kind == core.EventSlotLost && errors.Is(e.Err, core.ErrSlotLost) {
 				lost.Add(e.Cost)
 			}

@@ -543,7 +543,8 @@ func (tr *trial) remake(t *testing.T) {
 		limits = append(limits, s.model())
 		tr.notef("limit %d: %+v", i, s)
 	}
-	if hold := tr.specs[0].hold; hold > 0 {
+	holds := slices.ContainsFunc(tr.specs, func(s spec) bool { return !s.queues() })
+	if hold := tr.specs[0].hold; hold > 0 && holds {
 		opts = append(opts, core.Hold(micros(hold)))
 	}
 	tr.lim = tr.store.limiter(t, "property", opts...)

@@ -125,7 +125,7 @@ func sizes(t *testing.T, client *redis.Client, limit core.Limit) (bytes [3]int64
 	used := 0
 	for i, units := range []int{1, 100, 1000} {
 		for ; used < units; used++ {
-			if _, err := lim.Allow(ctx, sizedKey); err != nil {
+			if _, err := lim.Acquire(ctx, sizedKey, 1); err != nil {
 				t.Fatal(err)
 			}
 		}

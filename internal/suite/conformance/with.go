@@ -58,7 +58,7 @@ func withChange(t *testing.T, s Store, limit maker) {
 
 // withBatches has many callers at once charge, reserve and settle by limits of many numbers.
 func withBatches(t *testing.T, s Store, limit maker) {
-	lim := s.limiter(t, "with", limit(core.PerHour(100)), core.Hold(time.Minute))
+	lim := s.limiter(t, "with", limit(core.PerHour(100)), limits.Hold(time.Minute, limit(core.PerHour(100))))
 	queue := limits.Named(limit(tenPerTen).Algorithm()).Kind.Delays
 	var all sync.WaitGroup
 	for i := range int64(40) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
@@ -121,8 +122,8 @@ func TestLease(t *testing.T) {
 		if lease := 1000 - used - left; lease != 8 {
 			t.Errorf("%d units are leased, want the 8 that were used before", lease)
 		}
-		for range 7 {
-			if res := l.allowN(t, 1); res.Source != core.SourceLease {
+		for i := range int64(7) {
+			if res := l.allowN(t, 1); res.Source != core.SourceLease || res.Remaining != first.Remaining-1-i {
 				t.Errorf("from the lease: %+v", res)
 			}
 		}
@@ -185,22 +186,42 @@ func TestLeaseEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		wall, mono time.Duration
 		spent      bool
+		ask        func(lim *core.Limiter) (core.Result, error)
 	}{
-		"before its end":          {last - 1, last - 1, true},
-		"at its end":              {last, last, false},
-		"suspended":               {last, 0, false},
-		"the wall clock set back": {-time.Hour, last, false},
-		"set back, before":        {-time.Hour, last - 1, true},
+		"before its end":              {last - 1, last - 1, true, allow},
+		"at its end":                  {last, last, false, allow},
+		"suspended":                   {last, 0, false, allow},
+		"the wall clock set back":     {-time.Hour, last, false, allow},
+		"set back, before":            {-time.Hour, last - 1, true, allow},
+		"reserved in its first half":  {last/2 - 1, last/2 - 1, true, reserve}, // it is to be renewed in the second
+		"reserved in its second half": {last / 2, last / 2, false, reserve},
 	} {
 		client.FlushAll(context.Background())
 		l, _ := leasePair(t, conformance.NewDriven(client), core.TokenBucket(thousand))
 		l.wall += c.wall
 		l.mono += c.mono
-		if res := l.allowN(t, 1); (res.Source == core.SourceLease) != c.spent {
-			t.Errorf("%s: decided by %v", name, res.Source)
+		if res, err := c.ask(l.Limiter); err != nil || (res.Source == core.SourceLease) != c.spent {
+			t.Errorf("%s: decided by %v, %v", name, res.Source, err)
 		}
 	}
 }
+
+func allow(lim *core.Limiter) (core.Result, error) { return lim.Allow(context.Background(), "k") }
+
+// What is held has a handle, by which it is settled.
+type held = core.Result
+
+func reserve(lim *core.Limiter) (held, error) { return reserveN(lim, 1) }
+
+func reserveN(lim *core.Limiter, n int64) (held, error) {
+	return lim.Reserve(context.Background(), "k", n)
+}
+
+func settle(lim *core.Limiter, res held, actual int64) error {
+	return lim.Settle(context.Background(), res, actual)
+}
+
+func refund(lim *core.Limiter, res core.Result) error { return lim.Refund(context.Background(), res) }
 
 // delayed has time pass while a script is on its way, and while its reply is.
 type delayed struct {
@@ -300,7 +321,6 @@ func TestLeaseGivesBack(t *testing.T) {
 // TestLeaseUnits refunds and reserves leased units.
 func TestLeaseUnits(t *testing.T) {
 	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
-		ctx := context.Background()
 		counted := &counting{Client: d}
 		l := newLeaser(t, counted, limit(thousand))
 		other := core.MustNew(d, "lease", limit(thousand), core.FailClosed())
@@ -309,19 +329,19 @@ func TestLeaseUnits(t *testing.T) {
 		spent := l.allowN(t, 2)
 		refunded := l.allowN(t, 3)
 		for range 2 { // once
-			if err := l.Refund(ctx, refunded); err != nil {
+			if err := refund(l.Limiter, refunded); err != nil {
 				t.Error(err)
 			}
 		}
-		reserve := func(n int64) core.Result {
-			res, err := l.Reserve(ctx, "k", n)
+		reserve := func(n int64) held {
+			res, err := reserveN(l.Limiter, n)
 			if err != nil || !res.Allowed || res.Source != core.SourceLease {
 				t.Fatalf("reserved: %+v, %v", res, err)
 			}
 			return res
 		}
 		nothing, less, late, later := reserve(2), reserve(2), reserve(1), reserve(1)
-		for _, err := range []error{l.Settle(ctx, nothing, 0), l.Settle(ctx, less, 1), l.Settle(ctx, less, 1)} {
+		for _, err := range []error{settle(l.Limiter, nothing, 0), settle(l.Limiter, less, 1), settle(l.Limiter, less, 1)} {
 			if err != nil {
 				t.Error(err)
 			}
@@ -338,19 +358,19 @@ func TestLeaseUnits(t *testing.T) {
 		if left := remaining(t, other); left != 1000-9-2-1-1-1-1 {
 			t.Errorf("%d remain, with two units that are still reserved", left)
 		}
-		if err := l.Settle(ctx, later, 0); err != nil {
+		if err := settle(l.Limiter, later, 0); err != nil {
 			t.Error(err)
 		}
 		if left := remaining(t, other); left != 1000-9-2-1-1-1 {
 			t.Errorf("%d remain, with one unit that is still reserved", left)
 		}
-		if err := l.Settle(ctx, late, 5); err != nil {
+		if err := settle(l.Limiter, late, 5); err != nil {
 			t.Error(err)
 		}
 		if left := remaining(t, other); left != 1000-9-2-1-1-5 {
 			t.Errorf("%d remain, with 5 that cost more than was reserved", left)
 		}
-		if err := l.Refund(ctx, spent); err != nil {
+		if err := refund(l.Limiter, spent); err != nil {
 			t.Error(err)
 		}
 		if left := remaining(t, other); left != 1000-9-2-1-1-5 {
@@ -384,42 +404,33 @@ func TestLeaseSeveral(t *testing.T) {
 }
 
 // TestLeaseNearLimit has leases shrink to single units, so that another process is not
-// denied while units remain for it.
+// denied while units remain for it; of several limits by the one that has the fewest left.
 func TestLeaseNearLimit(t *testing.T) {
-	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
-		l := newLeaser(t, d, limit(core.PerDay(40)))
-		other := core.MustNew(d, "lease", limit(core.PerDay(40)), core.FailClosed())
+	const most = 40
+	near := func(t *testing.T, d *conformance.Driven, limits ...core.Option) {
+		t.Helper()
+		l := newLeaser(t, d, limits...)
+		other := core.MustNew(d, "lease", append(limits, core.FailClosed())...)
 		admitted := int64(0)
 		for l.allowN(t, 1).Allowed {
-			if admitted++; admitted > 40 {
+			if admitted++; admitted > most {
 				t.Fatal("more than the limit was admitted")
 			}
-			left := 40 - admitted
+			left := most - admitted
 			if out := left - remaining(t, other); out < 0 || out > max(1, (left+8)/8) {
 				t.Errorf("%d of %d units are out on leases", out, left)
 			}
 		}
-		if admitted != 40 {
-			t.Errorf("%d of 40 were admitted", admitted)
-		}
-	})
-}
-
-// TestLeaseSeveralNearLimit has leases shrink by the limit that has the fewest units left.
-func TestLeaseSeveralNearLimit(t *testing.T) {
-	client := redistest.Server(t).Client(t)
-	d := conformance.NewDriven(client)
-	limits := []core.Option{core.TokenBucket(thousand), core.SlidingWindowLog(core.PerDay(80))}
-	l, other := leasePair(t, d, limits...)
-	for admitted := int64(9); admitted < 80; admitted++ {
-		if res := l.allowN(t, 1); !res.Allowed {
-			t.Fatalf("after %d of 80: %+v", admitted, res)
-		}
-		left := 80 - admitted - 1
-		if out := left - remaining(t, other); out < 0 || out > max(1, (left+8)/8) {
-			t.Errorf("%d of %d units are out on leases", out, left)
+		if admitted != most {
+			t.Errorf("%d of %d were admitted", admitted, most)
 		}
 	}
+	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
+		near(t, d, limit(core.PerDay(most)))
+	})
+	t.Run("several", func(t *testing.T) {
+		near(t, conformance.NewDriven(redistest.Server(t).Client(t)), core.TokenBucket(thousand), core.SlidingWindowLog(core.PerDay(most)))
+	})
 }
 
 // TestLeaseOfWith spends a lease only by the limits that it was granted to.
@@ -468,103 +479,17 @@ func (f *failing) Process(ctx context.Context, cmd redis.Cmder) error {
 	return f.Client.Process(ctx, cmd)
 }
 
-// TestLeaseBounded has more hot keys than a process leases at a time. Those that find no place
-// are decided by Redis; what the others lease is given back, and idle ones make room.
-func TestLeaseBounded(t *testing.T) {
-	const keys, most = 5000, 4096
-	client, ctx := redistest.Server(t).Client(t), context.Background()
-	d := conformance.NewDriven(client)
-	l := newLeaser(t, d, core.FixedWindow(thousand))
-	other := core.MustNew(d, "lease", core.FixedWindow(thousand), core.FailClosed())
-	heatLeases(l.Limiter, 1, 8)
-	ask := func(key string) core.Source {
-		res, err := l.Allow(ctx, key)
-		if err != nil || !res.Allowed {
-			t.Fatalf("%s: %+v, %v", key, res, err)
-		}
-		return res.Source
-	}
-	heat := func(prefix string) (leased []string) {
-		for i := range keys {
-			key := fmt.Sprint(prefix, i)
-			ask(key)
-			if ask(key); latestLease(l.Limiter, key) != nil {
-				leased = append(leased, key)
-			}
-		}
-		return leased
-	}
-	first := heat("first")
-	if n := openLeases(l.Limiter); n != len(first) || n > most || n < most*3/4 {
-		t.Fatalf("%d leases are open, of %d that were taken: at most %d", n, len(first), most)
-	}
-	if source := ask(first[0]); source != core.SourceLease {
-		t.Errorf("a key that has a lease: %v", source)
-	}
-	pass(d, leased*7/8, l)
-	closeOldLeases(l.Limiter)
-	if n := openLeases(l.Limiter); n != 0 {
-		t.Errorf("%d leases are open after their time", n)
-	}
-	for i, key := range first {
-		want := int64(998)
-		if i == 0 {
-			want--
-		} else if i%16 > 0 {
-			continue
-		}
-		if res, err := other.Peek(ctx, key); err != nil || res.Remaining != want {
-			t.Fatalf("%s: %d remain, want %d; %v", key, res.Remaining, want, err)
-		}
-	}
-	pass(d, leased+time.Millisecond, l)
-	second := heat("second")
-	if n := openLeases(l.Limiter); n != len(second) || n > most || n < most*3/4 {
-		t.Errorf("%d leases are open, of %d that were taken after the others were idle", n, len(second))
-	}
-	lost := 0
-	for _, key := range first {
-		if latestLease(l.Limiter, key) == nil {
-			lost++
-		}
-	}
-	if lost < len(first)/2 {
-		t.Errorf("only %d idle keys have made room, of %d", lost, len(first))
-	}
-}
-
-// TestColdKey has the same commands sent for a key that is not hot, with and without leases.
+// TestColdKey has a key that is asked for once too few in each duration of a lease: it is never leased.
 func TestColdKey(t *testing.T) {
-	client := redistest.Server(t).Client(t)
-	d := conformance.NewDriven(client)
-	if _, err := core.MustNew(d, "first", core.TokenBucket(thousand)).Allow(context.Background(), "k"); err != nil { // the script is loaded
-		t.Fatal(err)
-	}
-	sent := make(map[bool][]string)
-	for _, leases := range []bool{false, true} {
-		client.FlushAll(context.Background())
-		recorded := &recording{Client: d}
-		opts := []core.Option{core.TokenBucket(thousand), core.FailClosed(), core.Timeout(time.Minute)}
-		if leases {
-			opts = append(opts, core.Lease(leased))
-		}
-		lim := core.MustNew(recorded, "cold", opts...)
-		now := time.Duration(0)
-		if leases {
-			driveLeases(lim, func() time.Duration { return now }, func() time.Duration { return now })
-		}
-		for range 30 {
-			for range 7 { // one too few
-				if _, err := lim.Allow(context.Background(), "k"); err != nil {
-					t.Fatal(err)
-				}
+	d := conformance.NewDriven(redistest.Server(t).Client(t))
+	l := newLeaser(t, d, core.TokenBucket(thousand))
+	for range 30 {
+		for range 7 {
+			if res := l.allowN(t, 1); res.Source != core.SourceRedis || openLeases(l.Limiter) > 0 {
+				t.Fatalf("%+v, and %d leases", res, openLeases(l.Limiter))
 			}
-			now += leased + time.Millisecond
 		}
-		sent[leases] = recorded.sent
-	}
-	if !slices.Equal(sent[false], sent[true]) {
-		t.Errorf("%d commands were sent with leases, %d without: the last %.300s", len(sent[true]), len(sent[false]), sent[true][len(sent[true])-1:])
+		pass(d, leased+time.Millisecond, l)
 	}
 }
 
@@ -657,30 +582,26 @@ func TestLeaseMistakes(t *testing.T) {
 // a hold of their own.
 func TestLeaseReservationLasts(t *testing.T) {
 	client := redistest.Server(t).Client(t)
-	lim := core.MustNew(client, "lasts", core.FixedWindow(thousand), core.Lease(time.Second), core.FailClosed(), core.Timeout(time.Minute))
-	t.Cleanup(func() { _ = lim.Close() })
-	ctx := context.Background()
-	for {
-		res, err := lim.Reserve(ctx, "k", 1)
-		if err != nil || !res.Allowed {
-			t.Fatal(res, err)
-		}
-		if res.Source != core.SourceLease {
-			if err := lim.Settle(ctx, res, 0); err != nil {
+	check.Rounds(t, slices.Repeat([]time.Duration{time.Second}, 4), func(t *check.Round, d time.Duration) {
+		client.FlushAll(t.Context())
+		lim := core.MustNew(client, "lasts", core.FixedWindow(thousand), core.Lease(d), core.FailClosed(), core.Timeout(time.Minute))
+		for last := false; !last; {
+			res, err := reserve(lim)
+			if err != nil || !res.Allowed {
+				t.Fatal(res, err)
+			}
+			if last = res.Source == core.SourceLease; last {
+				time.Sleep(d * 3 / 2) // what was held for the lease has expired
+			}
+			if err := settle(lim, res, 0); err != nil {
 				t.Fatal(err)
 			}
-			continue
 		}
-		time.Sleep(1500 * time.Millisecond) // what was held for the lease has expired
-		if err := lim.Settle(ctx, res, 0); err != nil {
+		if err := lim.Close(); err != nil {
 			t.Fatal(err)
 		}
-		break
-	}
-	if err := lim.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if res, err := lim.Peek(ctx, "k"); err != nil || res.Remaining != 1000 {
-		t.Errorf("of 1000 units that all cost nothing %d remain, %v", res.Remaining, err)
-	}
+		if res, err := lim.Peek(t.Context(), "k"); err != nil || res.Remaining != 1000 {
+			t.Errorf("of 1000 units that all cost nothing %d remain, %v", res.Remaining, err)
+		}
+	})
 }

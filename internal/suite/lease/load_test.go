@@ -1,7 +1,7 @@
 package lease_test
 
 import (
-	"context"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -13,70 +13,80 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// TestLeaseUnderLoad has three processes of 64 callers each ask for one key, more often than
-// its limit admits, over connections and clocks of their own. Never is more admitted than the
-// limit allows.
+// TestLeaseUnderLoad has three processes of 64 callers each ask for a few keys, more often than their limit admits, over
+// connections and clocks of their own, on a server and on a Cluster. Never is more admitted of a key than the limit allows,
+// and what is not spent is back at the end.
 func TestLeaseUnderLoad(t *testing.T) {
-	server, ctx := redistest.Server(t), context.Background()
-	const count, each = 20_000, 150
-	for _, v := range limits.All() {
-		if v.Kind.Unleasable != "" {
-			continue
-		}
-		t.Run(v.Name, func(t *testing.T) {
-			rate := core.PerHour(count) // for a bucket few units more come back while the test runs
-			limit := v.With(rate, limits.Settings{Name: "load", Burst: count})
-			var admitted, leased, failed atomic.Int64
-			begun := time.Now()
-			var callers sync.WaitGroup
-			var all []*core.Limiter
-			for range 3 {
-				lim := core.MustNew(server.Client(t), "load-"+v.Kind.Tag+limit.Name(), limit, core.Lease(time.Second), core.FailClosed(),
-					core.Timeout(time.Minute), core.DenyCache(0))
-				all = append(all, lim)
-				for range 64 {
-					callers.Go(func() {
-						for range each {
-							res, err := lim.Allow(ctx, v.Name)
-							switch {
-							case err != nil:
-								failed.Add(1)
-								return
-							case res.Source == core.SourceLease:
-								leased.Add(1)
-								admitted.Add(1)
-							case res.Allowed:
-								admitted.Add(1)
-							}
-							runtime.Gosched() // callers that never wait would keep replies waiting, for 10 ms each
-						}
-					})
-				}
-			}
-			callers.Wait()
-			for _, lim := range all {
-				if err := lim.Close(); err != nil {
-					t.Error(err)
-				}
-			}
-			most := int64(count)
-			if v.Kind.Bucket {
-				most += int64(time.Since(begun)*count/time.Hour) + 1
-			}
-			left, err := all[0].Peek(ctx, v.Name)
-			if err != nil || failed.Load() > 0 {
-				t.Fatal(err, failed.Load())
-			}
-			t.Logf("%d admitted, %d from leases, of %d; %d remain", admitted.Load(), leased.Load(), most, left.Remaining)
-			if admitted.Load() > most {
-				t.Errorf("%d admitted, of %d", admitted.Load(), most)
-			}
-			if admitted.Load()+left.Remaining > most {
-				t.Errorf("%d admitted, and %d remain, of %d", admitted.Load(), left.Remaining, most)
-			}
-			if leased.Load() == 0 {
-				t.Error("nothing was leased")
-			}
+	server := redistest.Server(t)
+	of := map[string][]limits.Variant{"several": {}}
+	for _, v := range leasable() {
+		of[v.Name] = []limits.Variant{v}
+		of["several"] = append(of["several"], v)
+	}
+	for name, variants := range of {
+		t.Run(name, func(t *testing.T) {
+			leaseUnderLoad(t, func() core.Client { return server.Client(t) }, 1, 20_000, variants)
 		})
+	}
+	t.Run("several on a Cluster", func(t *testing.T) {
+		addrs := redistest.Cluster(t)
+		leaseUnderLoad(t, func() core.Client { return redistest.ClusterClient(t, addrs) }, 5, 1500, of["several"])
+	})
+}
+
+func leaseUnderLoad(t *testing.T, client func() core.Client, keys int, count int64, variants []limits.Variant) {
+	const each = 150
+	opts := []core.Option{core.Lease(time.Second), core.FailClosed(), core.Timeout(time.Minute), core.DenyCache(0)}
+	bucket := false
+	for i, v := range variants {
+		// Of an hour few units come back while the test runs.
+		opts = append(opts, v.With(core.PerHour(count), limits.Settings{Name: fmt.Sprint("load", i), Burst: count}))
+		bucket = bucket || v.Kind.Bucket
+	}
+	admitted := make([]atomic.Int64, keys)
+	var leased atomic.Int64
+	begun := time.Now()
+	var callers sync.WaitGroup
+	var all []*core.Limiter
+	for range 3 {
+		lim := core.MustNew(client(), fmt.Sprint("load-", len(variants), variants[0].Name), opts...)
+		all = append(all, lim)
+		for i := range 64 {
+			callers.Go(func() {
+				for range each {
+					res, err := lim.Allow(t.Context(), fmt.Sprint("k", i%keys))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if res.Source == core.SourceLease {
+						leased.Add(1)
+					}
+					if res.Allowed {
+						admitted[i%keys].Add(1)
+					}
+					runtime.Gosched() // callers that never wait would keep replies waiting, for 10 ms each
+				}
+			})
+		}
+	}
+	callers.Wait()
+	for _, lim := range all {
+		if err := lim.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	most := count
+	if bucket {
+		most += int64(time.Since(begun)*time.Duration(count)/time.Hour) + 1
+	}
+	for i := range admitted {
+		left, err := all[0].Peek(t.Context(), fmt.Sprint("k", i))
+		if n := admitted[i].Load(); err != nil || n > most || n+left.Remaining > most {
+			t.Errorf("k%d: %d admitted, and %d remain, of %d; %v", i, n, left.Remaining, most, err)
+		}
+	}
+	if leased.Load() == 0 {
+		t.Error("nothing was decided from a lease")
 	}
 }

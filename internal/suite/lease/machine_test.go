@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
@@ -21,8 +19,6 @@ type machine struct {
 	setBy   time.Duration // the wall clock was set
 	slept   time.Duration // while the monotonic clock stood
 	wakes   time.Duration // when it does, by the time that has passed
-	waited  time.Duration // for commands to arrive, and for replies
-	waits   bool          // it does
 	sleeps  bool          // it is suspended now and then, and its wall clock is never set back
 	results []*spend
 	granted map[any]int // the steps at which leases were
@@ -30,19 +26,12 @@ type machine struct {
 	renews  bool        // it renews, and a Settle would wait for that
 }
 
-// A fault is one of the clocks of all machines: one that is not looked at, that stands while a
-// command is on its way, or is slow. Some are rarely found.
-type fault struct{ noWall, noMono, fromReceipt, slow, rare bool }
-
 func (h *history) boot(id int) *machine {
 	m := &machine{h: h, id: id, granted: make(map[any]int), rate: 1 + (h.random.Float64()*2-1)*0.001, sleeps: h.random.IntN(2) == 0}
 	if h.random.IntN(3) == 0 {
 		m.rate = 1 - 0.001*float64(h.random.IntN(2)) // slow: the dangerous direction
 	}
-	if h.fault.slow {
-		m.rate *= 0.8
-	}
-	lim, err := core.New(h.clientOf(m), "lease", limitOptions(h.with(h.count, 1), core.Lease(leased), core.FailClosed(),
+	lim, err := core.New(m, "lease", limitOptions(h.with(h.count, 1), core.Lease(leased), core.FailClosed(),
 		core.Timeout(time.Minute), core.DenyCache(0), core.Hold(2*leased), core.Coalesce(1))...)
 	if err != nil {
 		h.t.Fatal(err)
@@ -53,25 +42,11 @@ func (h *history) boot(id int) *machine {
 	return m
 }
 
-func (m *machine) wall() time.Duration {
-	if m.h.fault.noWall {
-		return 0
-	}
-	return m.clock(m.h.passed) + m.setBy
-}
-
-func (m *machine) mono() time.Duration {
-	if m.h.fault.noMono {
-		return 0
-	}
-	return m.clock(m.h.passed - m.slept)
-}
+func (m *machine) wall() time.Duration { return m.clock(m.h.passed) + m.setBy }
+func (m *machine) mono() time.Duration { return m.clock(m.h.passed - m.slept) }
 
 // clock is what a clock of the machine shows that has run for so long.
 func (m *machine) clock(passed time.Duration) time.Duration {
-	if m.h.fault.fromReceipt {
-		passed -= m.waited
-	}
 	return time.Hour + time.Duration(float64(passed)*m.rate)
 }
 
@@ -85,7 +60,6 @@ func (m *machine) suspend() {
 	}
 	d := leased/2 + time.Duration(m.h.random.Int64N(int64(leased)))
 	m.h.happened("machine suspended")
-	m.h.sayf("%d: suspended for %v", m.id, d)
 	m.wakes = m.h.passed + d
 	m.slept += d
 	m.goesOn(d)
@@ -116,7 +90,6 @@ func (m *machine) setWall() {
 		by = max(by, -by)
 	}
 	m.h.happened("wall clock set")
-	m.h.sayf("%d: sets its wall clock by %v", m.id, by)
 	m.setBy += by
 	if openLeases(m.Limiter) > 0 {
 		m.goesOn(leased/2 + time.Duration(m.h.random.Int64N(int64(leased))))
@@ -126,7 +99,6 @@ func (m *machine) setWall() {
 // die ends the process. Another one begins.
 func (m *machine) die() {
 	h, leases := m.h, openLeases(m.Limiter)
-	h.sayf("%d: dies, with %d leases", m.id, leases)
 	if leases > 0 {
 		h.happened("died with a lease")
 	}
@@ -138,7 +110,7 @@ func (m *machine) die() {
 type spend struct {
 	each     []eachSpend // by each limit
 	by       int
-	res      core.Result
+	res      held
 	reserved bool
 	admitted int  // the step at which it was, or its lease
 	done     bool // settled or refunded
@@ -259,7 +231,6 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 		h.t.Fatalf("seed %d: %v", h.seed, err)
 	case !res.Allowed:
 		h.happened("denied")
-		h.sayf("%d: denied %d of %d", m.id, n, res.Limit)
 		return nil
 	}
 	s := &spend{by: m.id, res: res, reserved: reserve, each: make([]eachSpend, len(h.limits))}
@@ -310,7 +281,6 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 			s.each[i].expiry = expiry
 		}
 	}
-	h.sayf("%d: %v admits %d, reserved %v, held until %v, remaining %d", m.id, res.Source, n, reserve, expiriesOf(res), res.Remaining)
 	h.spent = append(h.spent, s)
 	h.pending = append(h.pending, s)
 	m.results = append(m.results, s)
@@ -350,8 +320,7 @@ func (m *machine) settleOne(s *spend) {
 		}
 	}
 	var err error
-	x := m.execute(true, func(ctx context.Context) { err = m.Settle(ctx, s.res, actual) })
-	h.sayf("%d: settles %d of %d, %v", m.id, actual, n, err)
+	x := m.execute(true, func(context.Context) { err = settle(m.Limiter, s.res, actual) })
 	switch {
 	case x.step == 0 && err == nil:
 		h.happened("settled in its lease")
@@ -392,7 +361,6 @@ func (m *machine) renew() {
 			s.holdUntil(m.h, expiries, before)
 			m.h.pending = append(m.h.pending, s)
 			m.h.happened("renewed")
-			m.h.sayf("%d: renews %d, until %v", m.id, s.units(), expiries)
 		}
 	}
 }
@@ -407,37 +375,6 @@ func (m *machine) refundOne() {
 	if s.res.Source == core.SourceLease && s.each[0].Charged > 0 {
 		h.happened("refunded after its lease")
 	}
-	h.sayf("%d: refunds %d of step %d", m.id, s.units(), s.each[0].Step)
 	s.is(0)
-	_ = m.Refund(context.Background(), s.res)
-}
-
-// A wire is a client of a Cluster that belongs to one machine of each history.
-type wire struct {
-	client  *redis.ClusterClient
-	machine *machine
-}
-
-// DialHook does nothing: a redis.Hook needs it.
-func (w *wire) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessHook has commands go over the network of the machine.
-func (w *wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		m := w.machine
-		return m.carry([]redis.Cmder{cmd}, func() error { return m.h.driven.ProcessHook(next)(ctx, cmd) })
-	}
-}
-
-// ProcessPipelineHook does so for pipelines.
-func (w *wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		m := w.machine
-		return m.carry(cmds, func() error { return m.h.driven.ProcessPipelineHook(next)(ctx, cmds) })
-	}
-}
-
-// Process has a command go over the network of the machine.
-func (m *machine) Process(ctx context.Context, cmd redis.Cmder) error {
-	return m.carry([]redis.Cmder{cmd}, func() error { return m.h.driven.Process(ctx, cmd) })
+	_ = refund(m.Limiter, s.res)
 }

@@ -23,50 +23,41 @@ type noScriptError struct{}
 func (noScriptError) Error() string { return "NOSCRIPT No matching script." }
 func (noScriptError) RedisError()   {}
 
-// carry carries commands to Redis, on a bad network.
-func (m *machine) carry(cmds []redis.Cmder, send func() error) error {
+// Process carries a command to Redis, on a bad network.
+func (m *machine) Process(ctx context.Context, cmd redis.Cmder) error {
 	h := m.h
-	if !strings.HasPrefix(cmds[0].Name(), "eval") {
-		return send()
+	if !strings.HasPrefix(cmd.Name(), "eval") {
+		return h.driven.Process(ctx, cmd)
 	}
-	fail := func(err error) error {
-		for _, cmd := range cmds {
-			cmd.SetErr(err)
-		}
+	fail := func(what string, err error) error {
+		h.happened(what)
+		cmd.SetErr(err)
 		return err
 	}
 	running := m.running
 	defer func() { m.running = running }()
 	m.transit()
 	if h.random.IntN(60) == 0 {
-		h.happened("request lost")
-		h.sayf("%d: request lost", m.id)
-		return fail(lostError{})
+		return fail("request lost", lostError{})
 	}
-	if cmds[0].Name() == "evalsha" && h.random.IntN(30) == 0 {
-		h.happened("script forgotten")
-		return fail(noScriptError{})
+	if cmd.Name() == "evalsha" && h.random.IntN(30) == 0 {
+		return fail("script forgotten", noScriptError{})
 	}
-	err := send()
+	err := h.driven.Process(ctx, cmd)
 	m.running = running
-	for _, cmd := range cmds {
-		if cmd.Err() == nil {
-			h.executed(m, cmd)
-		}
+	if cmd.Err() == nil {
+		h.executed(m, cmd)
 	}
 	m.transit()
 	if err == nil && h.random.IntN(40) == 0 {
-		h.happened("reply lost")
-		h.sayf("%d: reply lost", m.id)
-		return fail(lostError{})
+		return fail("reply lost", lostError{})
 	}
 	return err
 }
 
 // transit is a while in which other things happen.
 func (m *machine) transit() {
-	h, begun, waits := m.h, m.h.passed, m.waits
-	m.waits = true
+	h := m.h
 	switch h.random.IntN(30) {
 	case 0, 1:
 		h.pass(time.Duration(h.random.Int64N(int64(leased))))
@@ -81,9 +72,6 @@ func (m *machine) transit() {
 	}
 	if m.asleep() {
 		h.pass(m.wakes - h.passed)
-	}
-	if m.waits = waits; !waits {
-		m.waited += h.passed - begun
 	}
 }
 

@@ -2,7 +2,6 @@ package outage
 
 import (
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
 )
 
@@ -35,39 +33,6 @@ func crowded(tb testing.TB, l *core.Limiter, timeout time.Duration, prefix strin
 		})
 	}
 	callers.Wait()
-}
-
-// A server that falls silent costs a crowd one timeout, not one for each batch; then no caller waits; and Redis decides
-// again by itself.
-func TestBatchSilence(t *testing.T) {
-	base := runtime.NumGoroutine()
-	t.Run("modes", func(t *testing.T) {
-		inEachMode(t, func(t *check.Round, m mode, timeout time.Duration) {
-			e := newEnv(t, setup{})
-			l, watch := limiter(e.rdb, "silent", append(m.options, core.Timeout(timeout))...)
-			awaitRedis(t, l, "k")
-			e.proxy.Silence()
-			start := time.Now()
-			crowded(t, l, timeout, "first", func(res core.Result, err error) { m.during(t, res, err) })
-			if n := watch.count(core.EventOutage); n < 1 || n > 2*inFlight { // twice where a busy process does not trust the first
-				t.Errorf("%d calls were made, want no more than may be under way", n)
-			}
-			check.Eventually(t, "it is known that Redis is away", func() bool {
-				_, _ = l.Peek(t.Context(), "k") // a busy process probes first, and only where decisions are wanted
-				return watch.count(core.EventFallbackOn) == 1
-			})
-			t.Logf("the crowd waited for %v", time.Since(start))
-			e.proxy.Pass()
-			awaitRedis(t, l, "k")
-			crowded(t, l, timeout, "later", func(res core.Result, err error) {
-				if err != nil || !res.Allowed || res.Source != core.SourceRedis || res.Remaining != limit-1 {
-					t.Errorf("after the silence: %+v, %v", res, err)
-				}
-			})
-			watch.wantOutages(t, 1)
-		})
-	})
-	check.NoGoroutineLeft(t, base)
 }
 
 // A reply that is lost with many decisions in it may have charged each of them once. None is sent again.

@@ -3,7 +3,6 @@ package outage
 import (
 	"context"
 	"crypto/tls"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,10 +22,6 @@ const limit = 20 // per hour, of every Limiter here: no window ends during a tes
 var timeouts = []time.Duration{
 	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second,
 }
-
-// idleRounds are those of a test that holds the library to what it does where its process is not busy: a round that fails is
-// repeated if the machine was late by a millisecond, as little as the library takes for busy. One that always fails fails.
-var idleRounds = slices.Repeat([]time.Duration{10 * time.Millisecond}, 4)
 
 // env is one server with a proxy before it. The client goes through the proxy; admin goes past it, as a user that no
 // fault locks out.

@@ -15,8 +15,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
+	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -31,17 +33,17 @@ func TestHoldsInEachMode(t *testing.T) {
 			awaitRedis(t, l, "k")
 			before := m.reserve(t, l, 3, core.SourceRedis)
 			e.proxy.Silence()
-			first, err := l.Reserve(t.Context(), "k", 2)
+			first, err := reserve(t, l, "k", 2)
 			m.during(t, first, err)
-			if err := l.Settle(t.Context(), before, 1); !errors.Is(err, core.ErrUnavailable) {
+			if err := settle(t, l, before, 1); !errors.Is(err, core.ErrUnavailable) {
 				t.Errorf("Settle of what Redis holds: %v, want ErrUnavailable", err)
 			}
-			if err := l.Settle(t.Context(), before, 1); err != nil {
+			if err := settle(t, l, before, 1); err != nil {
 				t.Errorf("once more: %v, want that it does nothing", err)
 			}
-			var second core.Result
+			var second held
 			if m.name != "FailClosed" {
-				if err := l.Settle(t.Context(), first, 1); err != nil {
+				if err := settle(t, l, first, 1); err != nil {
 					t.Errorf("Settle of what the policy admitted: %v", err)
 				}
 				second = m.reserve(t, l, 3, m.source())
@@ -50,7 +52,7 @@ func TestHoldsInEachMode(t *testing.T) {
 			e.proxy.Pass()
 			awaitRedis(t, l, "k")
 			sent := e.proxy.Count("EVALSHA") + e.proxy.Count("EVAL")
-			if err := l.Settle(t.Context(), second, 5); err != nil {
+			if err := settle(t, l, second, 5); err != nil {
 				t.Errorf("Settle after the outage: %v", err)
 			}
 			if now := e.proxy.Count("EVALSHA") + e.proxy.Count("EVAL"); now != sent {
@@ -71,6 +73,20 @@ func TestHoldsInEachMode(t *testing.T) {
 	check.NoGoroutineLeft(t, base)
 }
 
+// What is held has a handle, by which it is settled.
+type held = core.Result
+
+func reserve(tb testing.TB, l *core.Limiter, key string, n int64) (held, error) {
+	return l.Reserve(tb.Context(), key, n)
+}
+
+func settle(tb testing.TB, l *core.Limiter, res held, actual int64) error {
+	return l.Settle(tb.Context(), res, actual)
+}
+
+// keep has what is held renewed.
+func keep(l *core.Limiter, res held) { l.KeepHeld(res) }
+
 // source is that of what is admitted in an outage.
 func (m mode) source() core.Source {
 	if m.share > 0 {
@@ -80,9 +96,9 @@ func (m mode) source() core.Source {
 }
 
 // reserve reserves n units of "k".
-func (m mode) reserve(tb testing.TB, l *core.Limiter, n int64, by core.Source) core.Result {
+func (m mode) reserve(tb testing.TB, l *core.Limiter, n int64, by core.Source) held {
 	tb.Helper()
-	res, err := l.Reserve(tb.Context(), "k", n)
+	res, err := reserve(tb, l, "k", n)
 	if err != nil || !res.Allowed || res.Source != by {
 		tb.Errorf("Reserve: %+v, %v; want it admitted by %v", res, err, by)
 	}
@@ -97,82 +113,6 @@ func (m mode) wantLocal(tb testing.TB, l *core.Limiter, used int64) {
 	}
 	if res, err := l.Peek(tb.Context(), "k"); err != nil || res.Source != core.SourceFallback || res.Remaining != limit/m.share-used {
 		tb.Errorf("by itself the process has %d left, %v, %v; want %d", res.Remaining, res.Source, err, limit/m.share-used)
-	}
-}
-
-// Units whose Settle never reaches Redis are charged when the hold expires.
-func TestUnsettledIsCharged(t *testing.T) {
-	t.Parallel()
-	const hold = 100 * time.Millisecond
-	for name, fault := range map[string]func(*faultproxy.Proxy){
-		"silence": (*faultproxy.Proxy).Silence, "reset": (*faultproxy.Proxy).Reset, "refused": (*faultproxy.Proxy).Refuse,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			check.Rounds(t, timeouts, func(t *check.Round, timeout time.Duration) {
-				e := newEnv(t, setup{})
-				l, _ := limiter(e.rdb, "unsettled", core.FailClosed(), core.Timeout(timeout), core.Hold(hold))
-				awaitRedis(t, l, "k")
-				res := mode{}.reserve(t, l, 3, core.SourceRedis)
-				fault(e.proxy)
-				if err := l.Settle(t.Context(), res, 0); !errors.Is(err, core.ErrUnavailable) {
-					t.Errorf("Settle: %v", err)
-				}
-				e.proxy.Pass()
-				awaitRedis(t, l, "k")
-				time.Sleep(2 * hold)
-				if err := l.Settle(t.Context(), res, 0); err != nil {
-					t.Errorf("once more: %v", err)
-				}
-				if n := e.used(t, "unsettled", "k"); n != 3 {
-					t.Errorf("%d are charged, want 3", n)
-				}
-			})
-		})
-	}
-}
-
-// A Settle with a context that has ended sends nothing, and can be made again. One that is let go while Redis is asked cannot.
-func TestSettleCanceled(t *testing.T) {
-	t.Parallel()
-	for _, contextTimeout := range []bool{false, true} {
-		t.Run(clientName(contextTimeout), func(t *testing.T) {
-			t.Parallel()
-			check.Rounds(t, timeouts, func(t *check.Round, timeout time.Duration) {
-				e := newEnv(t, withContextTimeout(contextTimeout))
-				l, _ := limiter(e.rdb, "canceled", core.FailClosed(), core.Timeout(timeout))
-				awaitRedis(t, l, "k")
-				res := mode{}.reserve(t, l, 3, core.SourceRedis)
-				ended, cancel := context.WithCancel(t.Context())
-				cancel()
-				if err := l.Settle(ended, res, 1); !errors.Is(err, context.Canceled) {
-					t.Errorf("ended: %v", err)
-				}
-				if err := l.Settle(t.Context(), res, 1); err != nil {
-					t.Errorf("after that: %v", err)
-				}
-				if n := e.used(t, "canceled", "k"); n != 1 {
-					t.Errorf("%d are charged, want 1", n)
-				}
-				res = mode{}.reserve(t, l, 3, core.SourceRedis)
-				e.proxy.Silence()
-				leaving, leave := context.WithCancel(t.Context())
-				time.AfterFunc(timeout/5, leave)
-				if err := l.Settle(leaving, res, 0); !errors.Is(err, context.Canceled) {
-					t.Errorf("let go: %v", err)
-				}
-				leave()
-				e.proxy.Reset()
-				e.proxy.Pass()
-				awaitRedis(t, l, "k")
-				if err := l.Settle(t.Context(), res, 0); err != nil {
-					t.Errorf("once more: %v", err)
-				}
-				if n := e.used(t, "canceled", "k"); n != 1+3 {
-					t.Errorf("%d are used, want 4: what was not settled is held", n)
-				}
-			})
-		})
 	}
 }
 
@@ -197,16 +137,13 @@ func TestHoldsWithLostReplies(t *testing.T) {
 	for on, open := range map[string]func(*testing.T) (client redis.UniversalClient, auditor core.Client, proxies []*faultproxy.Proxy){
 		"Redis": lossyServer, "Cluster": lossyCluster,
 	} {
-		for name, options := range map[string][]core.Option{"batches": nil, "alone": {core.Coalesce(1)}} {
-			t.Run(on+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				client, admin, proxies := open(t)
-				options := append(append(lossy(), core.FailClosed()), options...)
-				l, _ := watched(client, "lossy", append(options, core.Timeout(timeouts[0]), core.Hold(time.Hour))...)
-				auditor := core.MustNew(admin, "lossy", append(options, core.Timeout(time.Minute))...)
-				loseReplies(t, l, auditor, proxies)
-			})
-		}
+		t.Run(on, func(t *testing.T) {
+			t.Parallel()
+			client, admin, proxies := open(t)
+			l, _ := watched(client, "lossy", append(lossy(), core.FailClosed(), core.Timeout(timeouts[0]), core.Hold(time.Hour))...)
+			auditor := core.MustNew(admin, "lossy", append(lossy(), core.FailClosed(), core.Timeout(time.Minute))...)
+			loseReplies(t, l, auditor, proxies)
+		})
 	}
 }
 
@@ -238,7 +175,7 @@ func lossyCluster(t *testing.T) (redis.UniversalClient, core.Client, []*faultpro
 }
 
 func loseReplies(t *testing.T, l, auditor *core.Limiter, proxies []*faultproxy.Proxy) {
-	const keys, callers, lasts = 12, 24, 4 * time.Second
+	const keys, callers, lasts = 12, 24, 3 * time.Second
 	awaitRedis(t, l, "first")
 	end := time.Now().Add(lasts)
 	var mu sync.Mutex
@@ -271,7 +208,7 @@ func loseReplies(t *testing.T, l, auditor *core.Limiter, proxies []*faultproxy.P
 					}
 					continue
 				}
-				res, err := l.Reserve(t.Context(), key, 5)
+				res, err := reserve(t, l, key, 5)
 				if err != nil {
 					if !unsent(err) {
 						note(i, err, 0, 0, 5)
@@ -283,7 +220,7 @@ func loseReplies(t *testing.T, l, auditor *core.Limiter, proxies []*faultproxy.P
 				case 0: // it is not settled
 					note(i, nil, 5, 0, 0)
 				default:
-					if err := l.Settle(t.Context(), res, actual); unsent(err) {
+					if err := settle(t, l, res, actual); unsent(err) {
 						note(i, nil, 5, 0, 0)
 					} else {
 						note(i, err, actual, min(5, actual), max(5, actual))
@@ -342,8 +279,8 @@ func TestKeepHeldInOutage(t *testing.T) {
 		defer func() { _ = l.Close() }()
 		awaitRedis(t, l, "k")
 		well, away, more := mode{}.reserve(t, l, 3, core.SourceRedis), mode{}.reserve(t, l, 4, core.SourceRedis), mode{}.reserve(t, l, 5, core.SourceRedis)
-		for _, res := range []core.Result{well, away, more} {
-			l.KeepHeld(res)
+		for _, res := range []held{well, away, more} {
+			keep(l, res)
 		}
 		time.Sleep(3 * hold)
 		settled(t, l, well, 0) // which it could not give back if it had expired
@@ -356,7 +293,7 @@ func TestKeepHeldInOutage(t *testing.T) {
 			return res.Source == core.SourceFallback
 		})
 		local := mode{}.reserve(t, l, 6, core.SourceFallback)
-		l.KeepHeld(local)
+		keep(l, local)
 		time.Sleep(3 * hold)
 		settled(t, l, local, 1)
 		mode{share: 1}.wantLocal(t, l, 1)
@@ -371,9 +308,9 @@ func TestKeepHeldInOutage(t *testing.T) {
 	check.NoGoroutineLeft(t, base)
 }
 
-func settled(tb testing.TB, l *core.Limiter, res core.Result, actual int64) {
+func settled(tb testing.TB, l *core.Limiter, res held, actual int64) {
 	tb.Helper()
-	if err := l.Settle(tb.Context(), res, actual); err != nil {
+	if err := settle(tb, l, res, actual); err != nil {
 		tb.Errorf("Settle(%d): %v", actual, err)
 	}
 }
@@ -392,7 +329,7 @@ func TestRenewalLost(t *testing.T) {
 				awaitRedis(t, l, "k")
 				res := mode{}.reserve(t, l, 4, core.SourceRedis)
 				e.proxy.DropReply("EVALSHA", "EVAL")
-				l.KeepHeld(res)
+				keep(l, res)
 				check.Eventually(t, "a renewal is lost", func() bool { return watch.count(core.EventOutage) > 0 })
 				e.proxy.Pass()
 				awaitRedis(t, l, "k")
@@ -409,44 +346,49 @@ func TestRenewalLost(t *testing.T) {
 	}
 }
 
-// A Settle waits for the renewal of its hold that is in flight, and for no longer than its own context. Close ends the renewals.
-func TestRenewalInFlight(t *testing.T) {
-	base := runtime.NumGoroutine()
-	check.Rounds(t, timeouts, func(t *check.Round, timeout time.Duration) {
-		e, hold := newEnv(t, withContextTimeout(true)), 6*timeout
-		l, _ := limiter(e.rdb, "inflight", core.FailClosed(), core.Timeout(time.Minute), core.Hold(hold))
-		awaitRedis(t, l, "k")
-		res, kept := mode{}.reserve(t, l, 3, core.SourceRedis), mode{}.reserve(t, l, 2, core.SourceRedis)
-		e.proxy.Silence()
-		l.KeepHeld(res)
-		check.Eventually(t, "a renewal is in flight", func() bool { return strings.Contains(stacks(), "(*Store).runOn") })
-		leaving, leave := context.WithTimeout(t.Context(), timeout/5)
-		defer leave()
-		start := time.Now()
-		if err := l.Settle(leaving, res, 0); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Settle: %v, want the context's error", err)
-		}
-		if took := time.Since(start); took > slack {
-			t.Errorf("Settle waited for %v", took)
-		}
-		e.proxy.Reset()
-		e.proxy.Pass()
-		awaitRedis(t, l, "k")
-		l.KeepHeld(kept)
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-		l.KeepHeld(kept) // does nothing
-		sent := e.proxy.Count("EVALSHA") + e.proxy.Count("EVAL")
-		time.Sleep(hold / 2)
-		if now := e.proxy.Count("EVALSHA") + e.proxy.Count("EVAL"); now != sent {
-			t.Errorf("a Limiter that is closed sent %d scripts", now-sent)
-		}
-	})
-	check.NoGoroutineLeft(t, base)
-}
-
-func stacks() string {
-	text := make([]byte, 1<<20)
-	return string(text[:runtime.Stack(text, true)])
+// Renewals of all that is kept go in one script, and none of what has ended. A Settle waits for a renewal in flight, by which
+// what is held is found elsewhere.
+func TestRenewals(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, setup{})
+	var scripts gate.Gate
+	e.rdb.AddHook(&scripts)
+	l, _ := limiter(e.rdb, "renewals", core.FailClosed(), core.Timeout(time.Minute), core.Hold(time.Hour)) // none is due by itself
+	defer func() { _ = l.Close() }()
+	awaitRedis(t, l, "k")
+	var all []held
+	for _, n := range []int64{2, 3, 4} {
+		res := mode{}.reserve(t, l, n, core.SourceRedis)
+		keep(l, res)
+		all = append(all, res)
+	}
+	hook.Renew(l) // both scripts are loaded, and it is known that keys may share one
+	renewals := func() int {
+		before := e.proxy.Count("EVALSHA") + e.proxy.Count("EVAL")
+		hook.Renew(l)
+		return int(e.proxy.Count("EVALSHA") + e.proxy.Count("EVAL") - before)
+	}
+	if n := renewals(); n != 1 {
+		t.Errorf("%d scripts were sent to renew three, want one", n)
+	}
+	scripts.HoldReplies(t)
+	var running sync.WaitGroup
+	running.Go(func() { hook.Renew(l) })
+	scripts.Await(t, 1)
+	running.Go(func() { settled(t, l, all[0], 0) })
+	time.Sleep(50 * time.Millisecond) // for a Settle that does not wait
+	if sent, _ := scripts.Sent(); len(sent) != 1 {
+		t.Errorf("%d scripts were sent: a Settle did not wait for the renewal", len(sent))
+	}
+	scripts.Open()
+	running.Wait()
+	for _, res := range all[1:] {
+		settled(t, l, res, 1)
+	}
+	if n := renewals(); n != 0 {
+		t.Errorf("%d scripts were sent to renew what is settled", n)
+	}
+	if n := e.used(t, "renewals", "k"); n != 2 {
+		t.Errorf("%d are used, want 2", n)
+	}
 }

@@ -21,32 +21,33 @@ func TestBurst(t *testing.T) {
 	if testing.Short() {
 		t.Skip("tens of thousands of goroutines")
 	}
-	e := newEnv(t, setup{})
-	l, watch := watched(e.server.Client(t), "burst", core.FixedWindow(core.PerHour(1e9)), core.FailClosed(), core.DenyCache(0))
-	awaitRedis(t, l, "k")
-	var byRedis, queued, other atomic.Int64
-	var callers sync.WaitGroup
-	begin := make(chan struct{})
-	for i := range burst {
-		callers.Go(func() {
-			<-begin
-			switch _, err := l.Allow(t.Context(), fmt.Sprint("k", i%1000)); {
-			case err == nil:
-				byRedis.Add(1)
-			case strings.Contains(err.Error(), "waiting in this process"):
-				queued.Add(1)
-			default:
-				if other.Add(1) < 5 {
-					t.Logf("not decided: %v", err)
+	check.IdleRounds(t, func(t *check.Round) {
+		const burst = 20_000
+		e := newEnv(t, setup{})
+		l, watch := watched(e.server.Client(t), "burst", core.FixedWindow(core.PerHour(1e9)), core.FailClosed(), core.DenyCache(0))
+		awaitRedis(t, l, "k")
+		var byRedis, queued, other atomic.Int64
+		var callers sync.WaitGroup
+		begin := make(chan struct{})
+		for i := range burst {
+			callers.Go(func() {
+				<-begin
+				switch _, err := l.Allow(t.Context(), fmt.Sprint("k", i%1000)); {
+				case err == nil:
+					byRedis.Add(1)
+				case strings.Contains(err.Error(), "waiting in this process"):
+					queued.Add(1)
+				default:
+					other.Add(1)
 				}
-			}
-		})
-	}
-	close(begin)
-	callers.Wait()
-	t.Logf("%d at once: %d decided by Redis, %d not sent, %d without an answer", burst, byRedis.Load(), queued.Load(), other.Load())
-	watch.wantOutages(t, 0)
-	awaitRedis(t, l, "k")
+			})
+		}
+		close(begin)
+		callers.Wait()
+		t.Logf("%d at once: %d decided by Redis, %d not sent, %d without an answer", burst, byRedis.Load(), queued.Load(), other.Load())
+		watch.wantOutages(t, 0)
+		awaitRedis(t, l, "k")
+	})
 }
 
 // A Redis that is 200 ms away and offered more than before decides as many, not fewer, and is not taken for one that is away.
@@ -54,7 +55,7 @@ func TestFarRedis(t *testing.T) {
 	if testing.Short() {
 		t.Skip("5 s under load")
 	}
-	check.Rounds(t, idleRounds, func(t *check.Round, _ time.Duration) {
+	check.IdleRounds(t, func(t *check.Round) {
 		less, more := far(t, 2000), far(t, 5000)
 		if more < 0.95*less {
 			t.Errorf("offered 2,000/s Redis decided %.0f/s, offered 5,000/s %.0f/s", less, more)

@@ -79,7 +79,7 @@ func everyState(t *check.Round, timeout time.Duration) {
 // Many callers at once: one log line, the limit once, and no caller is stuck.
 func TestOutageUnderLoad(t *testing.T) {
 	t.Parallel()
-	const callers = 64
+	const callers = 300 // far more than may be in flight before others wait for a batch
 	inEachMode(t, func(t *check.Round, m mode, timeout time.Duration) {
 		e := newEnv(t, setup{})
 		l, watch := limiter(e.rdb, "load", append(m.options, core.Timeout(timeout))...)

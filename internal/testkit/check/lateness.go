@@ -1,90 +1,52 @@
 package check
 
 import (
+	"io"
 	"net"
 	"sync"
 	"time"
 )
 
-// A Lateness measures how late the machine is: how much longer than asked for a timer of this process takes, and how
-// long a byte takes over the loopback and back. It does not call the library, whose faults leave it as it is.
-type Lateness struct {
-	end     chan struct{}
-	running sync.WaitGroup
-	mu      sync.Mutex
-	worst   time.Duration
-}
-
 const measureEvery = 2 * time.Millisecond
 
-// MeasureLateness starts to measure.
-func MeasureLateness() *Lateness {
-	l := &Lateness{end: make(chan struct{})}
-	l.running.Go(func() { l.loop(sleep) })
-	if here, there, err := loopback(); err == nil { // else the timers alone will do
-		l.running.Go(func() {
-			defer func() { _ = here.Close() }()
-			l.loop(func() time.Duration { return exchange(here) })
-		})
-		l.running.Go(func() { echo(there) })
+// measureLateness measures how late the machine is, until the function that it returns is called, which says how late at
+// worst: how much longer than asked for a timer of this process takes, and how long a byte takes over the loopback and back.
+// It does not call the library, whose faults leave it as it is.
+func measureLateness() (stop func() time.Duration) {
+	end := make(chan struct{})
+	var measuring, echoing sync.WaitGroup
+	var worst time.Duration
+	here, there, err := loopback()
+	if err == nil { // else the timers alone will do
+		echoing.Go(func() { _, _ = io.Copy(there, there) })
 	}
-	return l
-}
-
-// Worst returns how late the machine was at worst up to now.
-func (l *Lateness) Worst() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.worst
-}
-
-// Stop ends the measurement and returns how late the machine was at worst.
-func (l *Lateness) Stop() time.Duration {
-	close(l.end)
-	l.running.Wait()
-	return l.Worst()
-}
-
-func (l *Lateness) loop(measure func() time.Duration) {
-	for {
-		late := measure()
-		l.mu.Lock()
-		l.worst = max(l.worst, late)
-		l.mu.Unlock()
-		select {
-		case <-l.end:
-			return
-		default:
+	measuring.Go(func() {
+		for {
+			start := time.Now()
+			time.Sleep(measureEvery)
+			late := time.Since(start) - measureEvery
+			if err == nil {
+				start = time.Now()
+				_, _ = here.Write([]byte{0})
+				_, _ = here.Read(make([]byte, 1))
+				late = max(late, time.Since(start))
+			}
+			worst = max(worst, late)
+			select {
+			case <-end:
+				return
+			default:
+			}
 		}
-	}
-}
-
-func sleep() time.Duration {
-	start := time.Now()
-	time.Sleep(measureEvery)
-	return time.Since(start) - measureEvery
-}
-
-func exchange(conn net.Conn) time.Duration {
-	start := time.Now()
-	_, _ = conn.Write([]byte{0})
-	_, _ = conn.Read(make([]byte, 1))
-	took := time.Since(start)
-	time.Sleep(measureEvery)
-	return took
-}
-
-// echo returns each byte until the other end closes.
-func echo(conn net.Conn) {
-	defer func() { _ = conn.Close() }()
-	b := make([]byte, 1)
-	for {
-		if _, err := conn.Read(b); err != nil {
-			return
+	})
+	return func() time.Duration {
+		close(end)
+		measuring.Wait()
+		if err == nil {
+			_, _ = here.Close(), there.Close()
+			echoing.Wait()
 		}
-		if _, err := conn.Write(b); err != nil {
-			return
-		}
+		return worst
 	}
 }
 

@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"fmt"
+	"math"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -39,10 +40,27 @@ func (r *Round) Part(name string) *Round { return &Round{r.TB, r.record, r.part 
 // not, or no timeout is left, the test fails with all that the round found wrong.
 func Rounds(tb testing.TB, timeouts []time.Duration, f func(r *Round, timeout time.Duration)) {
 	tb.Helper()
+	rounds(tb, timeouts, time.Hour, f)
+}
+
+// IdleRounds runs f, which holds the library to what it does where its process is not busy, until it passes: a round that
+// fails is repeated if the machine was late by half a millisecond. Where it was late by more than can be judged in each of
+// four rounds the test is skipped.
+func IdleRounds(tb testing.TB, f func(r *Round)) {
+	tb.Helper()
+	const busy = 20 * time.Millisecond
+	rounds(tb, slices.Repeat([]time.Duration{10 * time.Millisecond}, 4), busy, func(r *Round, _ time.Duration) { f(r) })
+}
+
+// rounds is Rounds, and skips the test if it fails while the machine is never late by less than tooLate.
+func rounds(tb testing.TB, timeouts []time.Duration, tooLate time.Duration, f func(r *Round, timeout time.Duration)) {
+	tb.Helper()
+	least := time.Duration(math.MaxInt64)
 	for i, timeout := range timeouts {
-		lateness := MeasureLateness()
+		stop := measureLateness()
 		failures := run(tb, func(r *Round) { f(r, timeout) })
-		late := lateness.Stop()
+		late := stop()
+		least = min(least, late)
 		if tb.Skipped() {
 			tb.SkipNow()
 		}
@@ -53,6 +71,9 @@ func Rounds(tb testing.TB, timeouts []time.Duration, f func(r *Round, timeout ti
 			tb.Logf("a round with a timeout of %v failed while the machine was %v late; the next has %v. The first failure: %s",
 				timeout, late, timeouts[i+1], failures[0])
 			continue
+		}
+		if least > tooLate {
+			tb.Skipf("the machine was late by %v at least, in each of %d rounds: too busy to judge. The last failure: %s", least, i+1, failures[0])
 		}
 		for _, failure := range failures {
 			tb.Error(failure)
@@ -139,6 +160,9 @@ func (r *Round) Failed() bool {
 	return len(r.failures) > 0
 }
 
+// longest is where the message of a failure is cut off: the errors of thousands of calls say no more than the first.
+const longest = 2000
+
 // fail notes a failure with the lines that led to it: the caller of Errorf may be a helper.
 func (r *Round) fail(message string) {
 	pcs := make([]uintptr, 2)
@@ -149,6 +173,9 @@ func (r *Round) fail(message string) {
 		var frame runtime.Frame
 		frame, more = frames.Next()
 		fmt.Fprintf(&text, "%s:%d: ", filepath.Base(frame.File), frame.Line)
+	}
+	if len(message) > longest {
+		message = fmt.Sprintf("%s ... (of %d bytes)", message[:longest], len(message))
 	}
 	text.WriteString(message)
 	r.mu.Lock()

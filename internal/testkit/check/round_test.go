@@ -13,7 +13,10 @@ type recorder struct {
 	testing.TB
 
 	failures []string
+	skipped  bool
 }
+
+func (r *recorder) Skipf(string, ...any) { r.skipped = true }
 
 func (r *recorder) Error(args ...any)   { r.failures = append(r.failures, fmt.Sprint(args...)) }
 func (r *recorder) Logf(string, ...any) {}
@@ -58,6 +61,20 @@ func TestRounds(t *testing.T) {
 				t.Errorf("the failure is %q, want its part and place", r.failures[0])
 			}
 		})
+	}
+}
+
+// What needs an idle machine is not judged by a busy one. A failure is not longer than one can read.
+func TestBusyMachine(t *testing.T) {
+	for busy, tooLate := range map[bool]time.Duration{true: 0, false: time.Hour} {
+		r := &recorder{TB: t}
+		rounds(r, []time.Duration{late, late}, tooLate, func(r *Round, _ time.Duration) {
+			time.Sleep(5 * time.Millisecond)
+			r.Error(strings.Repeat("long ", 100_000))
+		})
+		if r.skipped != busy || !busy && (len(r.failures) != 1 || len(r.failures[0]) > 2*longest) {
+			t.Errorf("busy %v: skipped %v, failures %.100q", busy, r.skipped, r.failures)
+		}
 	}
 }
 

@@ -4,13 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -120,41 +126,147 @@ func TestPassCountsCommands(t *testing.T) {
 	}
 }
 
+// What a client gets under each fault, whether the request has run, and that all is well after it, twice.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	is := func(want error) func(error) bool { return func(err error) bool { return errors.Is(err, want) } }
+	failed := func(err error) bool { return err != nil }
+	for name, c := range map[string]struct {
+		on   func(p *Proxy)
+		got  func(err error) bool
+		runs bool
+	}{
+		"silence":           {(*Proxy).Silence, timedOut, false},
+		"blackhole":         {(*Proxy).Blackhole, timedOut, false},
+		"latency":           {func(p *Proxy) { p.Latency(time.Hour) }, timedOut, false},
+		"half a reply":      {func(p *Proxy) { p.HalfReply("incr") }, timedOut, true},
+		"reply dropped":     {func(p *Proxy) { p.DropReply("Incr") }, is(io.EOF), true},
+		"any reply dropped": {func(p *Proxy) { p.DropReply() }, is(io.EOF), true},
+		"reset":             {(*Proxy).Reset, failed, false},
+		"refused":           {(*Proxy).Refuse, is(syscall.ECONNREFUSED), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, through, direct := setup(t)
+			for round := 1; round <= 2; round++ {
+				c.on(p)
+				if err := incr(t, through); !c.got(err) {
+					t.Errorf("got %v", err)
+				}
+				want := 0
+				if c.runs {
+					want = round
+				}
+				if n := value(t, direct); n != want || p.Count("incr") != int64(want) {
+					t.Errorf("value %d, %d passed, want %d", n, p.Count("incr"), want)
+				}
+				mends(t, p, through)
+			}
+		})
+	}
+}
+
 func TestLatency(t *testing.T) {
 	t.Parallel()
 	p, through, _ := setup(t)
 	const d = 40 * time.Millisecond
 	p.Latency(d)
-	patient := redis.NewClient(&redis.Options{Addr: p.Addr(), MaxRetries: -1, ReadTimeout: time.Minute}) // a busy machine is slow
-	defer func() { _ = patient.Close() }()
-	for range 3 {
-		start := time.Now()
-		if err := incr(t, patient); err != nil {
-			t.Error(err)
-		}
-		if took := time.Since(start); took < 2*d {
-			t.Errorf("took %v, want at least %v", took, 2*d)
-		}
+	start := time.Now()
+	if err := incr(t, through); err != nil || time.Since(start) < 2*d {
+		t.Errorf("%v after %v, want at least %v", err, time.Since(start), 2*d)
 	}
-	p.Latency(time.Hour)
-	if err := incr(t, through); !timedOut(err) {
-		t.Errorf("got %v, want a timeout", err)
-	}
-	mends(t, p, through)
 }
 
-// Under Latency the request is on its way already: a fault switched on meanwhile still takes it.
-func TestSwitchOverridesLatency(t *testing.T) {
+// What a connection itself sees. One that has lost bytes neither passes the next ones nor closes when the server does.
+func TestConnections(t *testing.T) {
 	t.Parallel()
-	p, _, direct := setup(t)
-	p.Latency(50 * time.Millisecond)
+	s := redistest.Server(t)
+	p := New(t, s.Addr)
+	ended := func(conn net.Conn, want error) {
+		t.Helper()
+		_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if _, err := io.ReadAll(conn); !errors.Is(err, want) {
+			t.Errorf("got %v, want %v", err, want)
+		}
+	}
 	conn := dial(t, p)
-	if _, err := io.WriteString(conn, "INCR n\r\n"); err != nil {
-		t.Fatal(err)
+	ask(t, conn, "PING\r\n", "+PONG\r\n") // it is one that the proxy has
+	p.Reset()
+	ended(conn, syscall.ECONNRESET)
+	p.Pass()
+	conn = dial(t, p)
+	ask(t, conn, "PING\r\n", "+PONG\r\n")
+	p.Refuse()
+	ended(conn, nil)
+	p.HalfReply()
+	conn = dial(t, p)
+	ask(t, conn, "SET s 12345678\r\n", "+O") // of "+OK\r\n"
+	ask(t, conn, "GET s\r\n", "")
+	p.Blackhole()
+	if c, err := connect(t, p, timeout); err == nil && runtime.GOOS == "linux" {
+		t.Errorf("a connect succeeded: %v", c)
 	}
 	p.Silence()
-	ask(t, conn, "", "")
-	if value(t, direct) != 0 {
-		t.Error("the request came through")
+	conn = dial(t, p)
+	ask(t, conn, "PING\r\n", "")
+	p.Pass()
+	s.Stop()
+	ask(t, conn, "PING\r\n", "")
+}
+
+// All of a long pipeline that was passed on has run when the client learns of the loss.
+func TestDropReplyRunsAll(t *testing.T) {
+	t.Parallel()
+	p, _, direct := setup(t)
+	conn := dial(t, p)
+	p.DropReply()
+	if _, err := io.WriteString(conn, strings.Repeat("INCR n\r\n", 2500)); err != nil { // 20 KB: one chunk, and more than Redis reads at once
+		t.Fatal(err)
 	}
+	if got, err := io.ReadAll(conn); len(got) > 0 || errors.Is(err, syscall.ETIMEDOUT) {
+		t.Errorf("read %q, %v", got, err)
+	}
+	if got := value(t, direct); int64(got) != p.Count("incr") || got == 0 {
+		t.Errorf("%d ran of %d passed", got, p.Count("incr"))
+	}
+}
+
+// Every fault in any order, under load: nothing is stuck, each success ran, and nothing stays behind.
+func TestSwitchUnderLoad(t *testing.T) {
+	base := runtime.NumGoroutine()
+	t.Run("load", func(t *testing.T) {
+		p, _, direct := setup(t)
+		faults := []func(){
+			func() { p.Latency(3 * time.Millisecond) }, p.Silence, p.Blackhole, func() { p.HalfReply() },
+			func() { p.DropReply() }, func() { p.DropReply("incr") }, p.Reset, p.Refuse,
+		}
+		c := redis.NewClient(&redis.Options{
+			Addr: p.Addr(), MaxRetries: -1, DialTimeout: 50 * time.Millisecond, ReadTimeout: 50 * time.Millisecond, PoolSize: 16,
+		})
+		defer func() { _ = c.Close() }()
+		var callers sync.WaitGroup
+		var ok atomic.Int64
+		end := time.Now().Add(time.Second)
+		for range 16 {
+			callers.Go(func() {
+				for time.Now().Before(end) {
+					if incr(t, c) == nil {
+						ok.Add(1)
+					}
+				}
+			})
+		}
+		for time.Now().Before(end) {
+			faults[rand.IntN(len(faults))]()
+			time.Sleep(10 * time.Millisecond)
+			p.Pass()
+			time.Sleep(5 * time.Millisecond)
+		}
+		callers.Wait()
+		if got := int64(value(t, direct)); ok.Load() == 0 || got < ok.Load() || got > p.Count("incr") {
+			t.Errorf("%d succeeded, %d ran, %d passed: want them to grow", ok.Load(), got, p.Count("incr"))
+		}
+		mends(t, p, c)
+	})
+	check.NoGoroutineLeft(t, base)
 }

@@ -27,30 +27,43 @@ type Gate struct {
 // crowd is how many may be held before a test has noticed the first.
 const crowd = 1000
 
+// An Around is a hook of a client that does something around each command and each pipeline.
+type Around func(cmds []redis.Cmder, send func() error) error
+
+// DialHook changes nothing.
+func (a Around) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook calls a around a command.
+func (a Around) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return a([]redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
+	}
+}
+
+// ProcessPipelineHook calls a around a pipeline.
+func (a Around) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return a(cmds, func() error { return next(ctx, cmds) })
+	}
+}
+
 // DialHook changes nothing.
 func (g *Gate) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessHook counts and holds a script.
 func (g *Gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() != "evalsha" && cmd.Name() != "eval" {
-			return next(ctx, cmd)
-		}
-		return g.pass(func() error { return next(ctx, cmd) }, cmd)
-	}
+	return Around(g.pass).ProcessHook(next)
 }
 
 // ProcessPipelineHook counts and holds a pipeline of scripts.
 func (g *Gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if cmds[0].Name() != "evalsha" {
-			return next(ctx, cmds)
-		}
-		return g.pass(func() error { return next(ctx, cmds) }, cmds...)
-	}
+	return Around(g.pass).ProcessPipelineHook(next)
 }
 
-func (g *Gate) pass(send func() error, cmds ...redis.Cmder) error {
+func (g *Gate) pass(cmds []redis.Cmder, send func() error) error {
+	if name := cmds[0].Name(); name != "evalsha" && name != "eval" {
+		return send()
+	}
 	keys, undeclared := 0, 0
 	for _, cmd := range cmds {
 		args := cmd.Args()

@@ -5,6 +5,7 @@ package limits
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -102,6 +103,16 @@ func (v Variant) With(r core.Rate, s Settings) core.Limit {
 		all.Burst = s.Burst
 	}
 	return hook.NewLimit(v.Kind, r.Count(), r.Period(), all).(core.Limit)
+}
+
+// Hold returns core.Hold(d), or no option if none of the limits holds units: New refuses it there.
+func Hold(d time.Duration, all ...core.Limit) core.Option {
+	for _, l := range all {
+		if k := Named(l.Algorithm()).Kind; !k.Slots && !k.Delays {
+			return core.Hold(d)
+		}
+	}
+	return core.Options()
 }
 
 // Accepts reports whether a Limiter can be made of l: an algorithm may refuse some

@@ -95,3 +95,39 @@ func serving(addr string, nodes, replicas int) bool {
 	}
 	return strings.Count(state, "slave ") == nodes-masters && replicating(state, replicas)
 }
+
+// BeginMove begins to move a hash slot between two masters of a Cluster, without its keys: MoveKey moves one, and EndMove
+// says that all have moved.
+func BeginMove(tb testing.TB, slot int64, from, to *redis.Client) {
+	tb.Helper()
+	do(tb, to, "cluster", "setslot", slot, "importing", id(tb, from))
+	do(tb, from, "cluster", "setslot", slot, "migrating", id(tb, to))
+}
+
+// MoveKey moves one key of a slot that moves.
+func MoveKey(tb testing.TB, from, to *redis.Client, key string) {
+	tb.Helper()
+	host, port, _ := strings.Cut(to.Options().Addr, ":")
+	do(tb, from, "migrate", host, port, key, 0, 5000)
+}
+
+// EndMove ends the move of a slot.
+func EndMove(tb testing.TB, slot int64, from, to *redis.Client) {
+	tb.Helper()
+	do(tb, to, "cluster", "setslot", slot, "node", id(tb, to))
+	do(tb, from, "cluster", "setslot", slot, "node", id(tb, to))
+}
+
+func id(tb testing.TB, node *redis.Client) any {
+	tb.Helper()
+	return do(tb, node, "cluster", "myid")
+}
+
+func do(tb testing.TB, node *redis.Client, args ...any) any {
+	tb.Helper()
+	reply, err := node.Do(tb.Context(), args...).Result()
+	if err != nil {
+		tb.Fatalf("redistest: %v: %v", args, err)
+	}
+	return reply
+}

@@ -2,7 +2,6 @@ package redistest
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,32 +56,6 @@ func (c *ReplicatedCluster) Owner(key string) *Instance {
 	return owner
 }
 
-// Replica returns a running replica of the master that owns the key, nil if there is none.
-func (c *ReplicatedCluster) Replica(key string) *Instance {
-	c.tb.Helper()
-	_, port, _ := strings.Cut(c.Owner(key).Addr, ":")
-	for _, node := range c.Nodes {
-		info := ""
-		if node.Pid() != 0 {
-			info = ask(node.Addr, "INFO replication")
-		}
-		if strings.Contains(info, "role:slave") && strings.Contains(info, "master_port:"+port+"\r\n") {
-			return node
-		}
-	}
-	return nil
-}
-
-// Healed waits until every node runs in its place again, each replica in step with its master, as at the beginning.
-func (c *ReplicatedCluster) Healed() {
-	c.tb.Helper()
-	for _, node := range c.Nodes {
-		if err := untilElected(c.ctx, func() bool { return serving(node.Addr, len(c.Nodes), 1) }); err != nil {
-			c.tb.Fatalf("redistest: %s: %v; it says:\n%s", node.Addr, err, ask(node.Addr, "CLUSTER NODES\r\nINFO replication"))
-		}
-	}
-}
-
 // owner asks all nodes: a master that came back believes in itself until it hears of the newer one, with a higher epoch.
 func (c *ReplicatedCluster) owner(key string) *Instance {
 	var owner *Instance
@@ -91,7 +64,7 @@ func (c *ReplicatedCluster) owner(key string) *Instance {
 		if node.Pid() == 0 {
 			continue
 		}
-		slot, nodes, _ := strings.Cut(ask(node.Addr, resp("CLUSTER", "KEYSLOT", key)+"CLUSTER NODES"), "\r\n")
+		slot, nodes, _ := strings.Cut(ask(node.Addr, "CLUSTER KEYSLOT "+key+"\r\nCLUSTER NODES"), "\r\n")
 		for line := range strings.Lines(nodes) {
 			// id address flags master ping pong epoch link slot...
 			f := strings.Fields(line)
@@ -127,14 +100,4 @@ func replicating(state string, replicas int) bool {
 		return strings.Contains(state, "master_link_status:up\r\n")
 	}
 	return strings.Count(state, ",state=online,") == replicas
-}
-
-// resp returns a command for ask whose arguments may be anything.
-func resp(args ...string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "*%d\r\n", len(args))
-	for _, arg := range args {
-		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(arg), arg)
-	}
-	return b.String()
 }
