@@ -20,6 +20,7 @@ func TestPanics(t *testing.T) {
 	lim := core.MustNew(client, "api", core.TokenBucket(core.PerMinute(1)))
 	const framework, other = adapter.Adapter[*http.Request, http.Handler]("httplimit"), adapter.Adapter[any, func()]("otherlimit")
 	mount := func(options ...guard.Option) { framework.New(lim, keyfunc.IP(), options...) }
+	handler := http.NotFoundHandler()
 	never := func(keyfunc.Request) bool { return false }
 	for want, f := range map[string]func(){
 		"limiter is nil":      func() { framework.New(nil, keyfunc.IP()) },
@@ -43,8 +44,8 @@ func TestPanics(t *testing.T) {
 			framework.New(lim, keyfunc.IP(), other.OnError(func() {}))
 		},
 		"guard: Skip and Skip: give it once":                     func() { mount(guard.Skip(never), guard.Skip(never)) },
-		"guard: OnDenied and OnDenied: give it once":             func() { mount(framework.OnDenied(http.NotFoundHandler()), framework.OnDenied(http.NotFoundHandler())) },
-		"guard: OnError and OnError: give it once":               func() { mount(framework.OnError(http.NotFoundHandler()), framework.OnError(http.NotFoundHandler())) },
+		"guard: OnDenied and OnDenied: give it once":             func() { mount(framework.OnDenied(handler), framework.OnDenied(handler)) },
+		"guard: OnError and OnError: give it once":               func() { mount(framework.OnError(handler), framework.OnError(handler)) },
 		"guard: DryRun and DryRun: give it once":                 func() { mount(guard.DryRun(), guard.DryRun()) },
 		"guard: NoHeaders and Headers: choose one":               func() { mount(guard.NoHeaders(), guard.Headers(guard.IETF)) },
 		"guard: NoHeaders and HeadersOnDenial: choose one":       func() { mount(guard.HeadersOnDenial(), guard.NoHeaders()) },
