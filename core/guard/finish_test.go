@@ -3,8 +3,10 @@ package guard_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,5 +113,69 @@ func TestClientLeft(t *testing.T) {
 	limited(hello).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 	if w.Code != adapter.StatusClientGone {
 		t.Errorf("status %d, want %d", w.Code, adapter.StatusClientGone)
+	}
+}
+
+// TestClientLeftMeanwhile has the client leave when Redis has admitted the request: no handler runs,
+// and nothing stays held or charged where that can be taken back.
+func TestClientLeftMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string][]guard.Option{
+		"InFlight":  nil,
+		"CountIf":   {guard.CountIf(func(int) bool { return true })},
+		"CostAfter": {guard.CostAfter()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, leave := context.WithCancel(t.Context())
+			lim, err := core.NewMemory("api", core.FixedWindow(core.PerHour(10)), core.InFlight(5),
+				core.Observe(func(_ context.Context, e core.Event) {
+					if e.Kind == core.EventDecision {
+						leave()
+					}
+				}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := httplimit.Middleware(lim, keyfunc.IP(), options...)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") }))
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+			if w.Code != adapter.StatusClientGone {
+				t.Errorf("status %d, want %d", w.Code, adapter.StatusClientGone)
+			}
+			res, err := lim.Peek(t.Context(), "ip:192.0.2.1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for each := range res.All() {
+				if each.Remaining != each.Limit {
+					t.Errorf("%d of %d left of %s", each.Remaining, each.Limit, each.Name)
+				}
+			}
+		})
+	}
+}
+
+// TestLimiterForIsLogged has LimiterFor fail: with a wrong limit, which is logged once, and without.
+func TestLimiterForIsLogged(t *testing.T) {
+	t.Parallel()
+	var logged strings.Builder
+	lim, err := core.NewMemory("api", core.FixedWindow(core.PerHour(10)), core.Logger(slog.New(slog.NewTextHandler(&logged, nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := httplimit.Middleware(lim, keyfunc.IP(), guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
+		if r.Path() == "/fails" {
+			return nil, errors.New("no table")
+		}
+		return lim.With(core.FixedWindow(core.PerHour(-7)))
+	}))(http.HandlerFunc(hello))
+	for _, path := range []string{"/", "/", "/fails", "/fails"} {
+		if w := get(h, path); w.Code != http.StatusInternalServerError || w.Header().Get("X-RateLimit-Limit") != "" {
+			t.Errorf("%s: %d, %v", path, w.Code, w.Header())
+		}
+	}
+	if got := logged.String(); strings.Count(got, "-7/1h") != 1 || strings.Count(got, "no table") != 2 {
+		t.Error(got)
 	}
 }
