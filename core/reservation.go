@@ -119,7 +119,7 @@ func (r *Reservation) Settle(ctx context.Context, actual int64) error {
 	}
 	l := r.limiter
 	l.catchUp()
-	defer l.denials.Forget(r.hold.Key)
+	defer l.denials.Forget(r.hold.Key, r.hold.Set)
 	if r.hold.HasSlots() {
 		defer l.queues.free(r.hold.Key)
 	}
