@@ -134,21 +134,33 @@ func (s *Store) askAlone(ctx context.Context, sv *Server, d *Decision, b *batche
 }
 
 func (s *Store) askInline(ctx context.Context, sv *Server, d *Decision, b *batcher) error {
-	begun := time.Now()
+	begun, returned := time.Now(), false
+	defer func() { s.called(d, b, returned) }()
+	err := s.answered(ctx, sv, d, s.evaluate(s.deadlines.with(ctx), d), begun)
+	returned = true
+	return err
+}
+
+// called has another call begin after one for d, unless b is nil. One that did not return has
+// panicked, in a hook of the client: its reply is lost.
+func (s *Store) called(d *Decision, b *batcher, returned bool) {
 	if b != nil {
-		defer b.Release()
+		b.Release()
 	}
-	return s.answered(ctx, sv, d, s.evaluate(s.deadlines.with(ctx), d), begun)
+	if !returned {
+		s.leftBehind(d, errPanicked)
+	}
 }
 
 func (s *Store) askBeside(ctx context.Context, sv *Server, d *Decision, b *batcher) error {
 	begun, bounded := time.Now(), s.deadlines.with(ctx)
 	asked := batch.Go(func() error { return s.evaluate(bounded, d) }, func(err error) { s.leftBehind(d, err) })
 	end := func() error {
-		if b != nil {
-			defer b.Release()
-		}
-		return s.answered(ctx, sv, d, asked.Take(context.DeadlineExceeded), begun)
+		returned := false
+		defer func() { s.called(d, b, returned) }()
+		err := s.answered(ctx, sv, d, asked.Take(context.DeadlineExceeded), begun)
+		returned = true
+		return err
 	}
 	select {
 	case <-asked.Done():

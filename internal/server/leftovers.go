@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +23,8 @@ const (
 type leftovers struct {
 	mu      sync.Mutex
 	waiting []leftover
-	sending int // goroutines that free something
+	freeing bool // by the goroutine that frees what waits
+	sending int  // goroutines that free something
 }
 
 // A leftover is what is to be done with one key, until an instant: it has expired then.
@@ -102,7 +104,8 @@ func (ls *leftovers) add(s *Store, l leftover) {
 		return
 	}
 	ls.waiting = append(ls.waiting, l)
-	if len(ls.waiting) == 1 {
+	if !ls.freeing {
+		ls.freeing = true
 		ls.sending++
 		go ls.free(s)
 	}
@@ -127,18 +130,17 @@ func (ls *leftovers) end() {
 }
 
 // free frees all that waits, and ends when nothing does. What is of a server that is down waits
-// until that answers again.
+// until that answers again, or s is closed.
 func (ls *leftovers) free(s *Store) {
 	for {
 		ls.mu.Lock()
-		all := ls.waiting
-		if len(all) == 0 || s.closed.Load() {
-			ls.waiting = nil
+		all := slices.Clone(ls.waiting)
+		if len(all) == 0 {
+			ls.freeing = false
 			ls.sending--
 			ls.mu.Unlock()
 			return
 		}
-		all = append([]leftover(nil), all...)
 		ls.mu.Unlock()
 
 		sent := make([]bool, len(all))
@@ -151,9 +153,9 @@ func (ls *leftovers) free(s *Store) {
 		}
 		s.runInBackground(context.Background(), algorithm.OpSettle, calls)
 
-		now, later := time.Now(), []leftover(nil)
+		now, later, closed := time.Now(), []leftover(nil), s.closed.Load()
 		for i, l := range all {
-			if !sent[i] && now.Before(l.until) {
+			if !sent[i] && now.Before(l.until) && !closed {
 				later = append(later, l)
 			}
 		}

@@ -64,27 +64,39 @@ func (s *Store) runOn(ctx context.Context, sv *Server, op algorithm.Op, calls []
 		work := s.work(NewDecision(s.limits, "", algorithm.HoldCall{Op: op, N: 1}))
 		size = max(1, min(s.maxBatch, int(maxWork/work)))
 	}
+	var inFlight sync.WaitGroup
+	places := make(chan struct{}, maxInFlight)
 	for chunk := range slices.Chunk(calls, size) {
+		places <- struct{}{}
 		if !sv.up(s.timeout) {
 			sv.want(s, chunk[0].key)
-			return
+			break
 		}
-		var members []*member
-		var begun []background
-		for _, c := range chunk {
-			if call, ok := c.begin(); ok {
-				members = append(members, &member{Call: NewDecision(c.limits, c.key, call)})
-				begun = append(begun, c)
-			}
+		inFlight.Go(func() {
+			defer func() { <-places }()
+			s.runChunk(ctx, sv, chunk)
+		})
+	}
+	inFlight.Wait()
+}
+
+// runChunk carries out calls that go together.
+func (s *Store) runChunk(ctx context.Context, sv *Server, chunk []background) {
+	var members []*member
+	var begun []background
+	for _, c := range chunk {
+		if call, ok := c.begin(); ok {
+			members = append(members, &member{Call: NewDecision(c.limits, c.key, call)})
+			begun = append(begun, c)
 		}
-		for i, err := range s.runMembers(ctx, sv, members) {
-			switch end := begun[i].end; {
-			case end == nil:
-			case errors.Is(err, ErrQueue): // it was not sent
-				end(nil, nil)
-			default:
-				end(members[i].Call.Handles, err)
-			}
+	}
+	for i, err := range s.runMembers(ctx, sv, members) {
+		switch end := begun[i].end; {
+		case end == nil:
+		case errors.Is(err, ErrQueue): // it was not sent
+			end(nil, nil)
+		default:
+			end(members[i].Call.Handles, err)
 		}
 	}
 }
