@@ -128,7 +128,7 @@ func (s *Store) askAlone(ctx context.Context, sv *Server, d *Decision, b *batche
 	case !s.servers.ctxDeadlines:
 		return s.askBeside(ctx, sv, d, b)
 	case s.hasLessTime(ctx):
-		return batch.Beside(ctx, func() error { return s.askInline(ctx, sv, d, b) }, func(err error) { s.leftBehind(d, err) })
+		return batch.Beside(ctx, func() error { return s.askInline(ctx, sv, d, b) }, func(err error) { s.abandoned(d, err) })
 	}
 	return s.askInline(ctx, sv, d, b)
 }
@@ -171,7 +171,7 @@ func (s *Store) askBeside(ctx context.Context, sv *Server, d *Decision, b *batch
 			case <-asked.Done():
 			case <-bounded.Done():
 			}
-			s.leftBehind(d, batch.Contain(batch.Catch(end)))
+			s.abandoned(d, batch.Catch(end))
 		}()
 		return ctx.Err()
 	}

@@ -50,6 +50,13 @@ func (s *Store) leftBehind(d *Decision, err error) {
 	s.leftovers.add(s, leftover{d.Limits, d.Key, call, time.Now().Add(time.Duration(longest) * time.Microsecond)})
 }
 
+// abandoned frees what is held for d, whose caller left before it ended. After an error that is done.
+func (s *Store) abandoned(d *Decision, err error) {
+	if err == nil {
+		s.leftBehind(d, nil)
+	}
+}
+
 // leftover returns the call that frees what d holds; left is false if that is nothing.
 func (d *Decision) leftover(err error) (call algorithm.HoldCall, left bool) {
 	if d.Handles == nil || d.Op != algorithm.OpCharge && d.Op != algorithm.OpReserve {

@@ -86,7 +86,7 @@ func (s *Store) newBatcher(sv *Server) *batcher {
 			return ErrBreakerOpen
 		}
 		return s.runBatch(ctx, sv, members)
-	}, s.leftBehind)
+	}, s.abandoned)
 }
 
 // work returns about how many microseconds of Redis a decision takes.
