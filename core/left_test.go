@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/lease"
 )
 
 // A slowRedis admits each call of the script hold for one limit when a test says so, and notes the rest.
@@ -206,4 +208,34 @@ func TestEndIsSent(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestLeftExchange leaves while a lease is taken: the lease is for all, and what the caller reserved is
+// given back.
+func TestLeftExchange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := &exchanging{gate: make(chan struct{})}
+		lim := MustNew(client, "x", TokenBucket(PerSecond(1000)), FailClosed(), Lease(hotFor))
+		for range lease.HotAsks {
+			if _, err := lim.Allow(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		if r, err := lim.Reserve(ctx, "k", 1); r != nil || !errors.Is(err, context.Canceled) || client.exchanges.Load() != 1 {
+			t.Errorf("%v, %v; %d exchanges", r, err, client.exchanges.Load())
+		}
+		close(client.gate)
+		synctest.Wait()
+		if n := client.asked.Load(); n != lease.HotAsks+1 {
+			t.Errorf("%d requests after it left, want one that settles", n-lease.HotAsks)
+		}
+		if res, err := lim.Allow(t.Context(), "k"); err != nil || res.Source != SourceLease {
+			t.Errorf("%v, %v", res, err)
+		}
+		_ = lim.Close()
+		time.Sleep(time.Second)
+	})
 }

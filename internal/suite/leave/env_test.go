@@ -15,65 +15,43 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
-	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-func TestMain(m *testing.M) { check.RunParallel(m, 4) }
+func TestMain(m *testing.M) { check.RunParallel(m, 8) }
 
 // soon is how long what is left behind may take to be free: all holds and slots last for a minute, unless
 // a test is about their end.
 const soon = 5 * time.Second
 
-// A place is where limits are counted: one server, the nodes of a Cluster, or the memory of this process.
-type place struct {
-	name  string
-	addrs []string
-}
-
-func places(t *testing.T) []place {
-	return []place{
-		{"server", []string{redistest.Server(t).Addr}},
-		{"cluster", redistest.Cluster(t)},
-	}
-}
+// A place is the addresses of one server, or of the nodes of a Cluster; without any it is the memory of
+// this process.
+type place []string
 
 // An env is a client that reaches a place through proxies.
 type env struct {
-	place
 	proxies []*faultproxy.Proxy
-	client  interface {
-		core.Client
-		Close() error
-	}
-	direct core.Client // past the proxies
+	client  redis.UniversalClient // nil in memory
+	direct  redis.UniversalClient // past the proxies
 }
 
-var names atomic.Int64 // of limiters: each has keys of its own
-
 func open(t testing.TB, p place, contextTimeout bool) *env {
-	e := &env{place: p}
-	if len(p.addrs) == 0 {
+	e := &env{}
+	if len(p) == 0 {
 		return e
 	}
 	through := map[string]string{}
-	for _, addr := range p.addrs {
+	for _, addr := range p {
 		proxy := faultproxy.New(t, addr)
 		e.proxies = append(e.proxies, proxy)
 		through[addr] = proxy.Addr()
 	}
-	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+	o := redis.UniversalOptions{Addrs: p, IsClusterMode: len(p) > 1, ContextTimeoutEnabled: contextTimeout, PoolSize: 40}
+	e.direct = redis.NewUniversalClient(&o)
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, through[addr])
 	}
-	if len(p.addrs) == 1 {
-		e.client = redis.NewClient(&redis.Options{Addr: p.addrs[0], Dialer: dial, ContextTimeoutEnabled: contextTimeout, PoolSize: 20})
-		direct := redis.NewClient(&redis.Options{Addr: p.addrs[0]})
-		t.Cleanup(func() { _ = direct.Close() })
-		e.direct = direct
-	} else {
-		e.client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: p.addrs, Dialer: dial, ContextTimeoutEnabled: contextTimeout, PoolSize: 20})
-		e.direct = redistest.ClusterClient(t, p.addrs)
-	}
-	t.Cleanup(func() { _ = e.client.Close() })
+	e.client = redis.NewUniversalClient(&o)
+	t.Cleanup(func() { _, _ = e.client.Close(), e.direct.Close() })
 	return e
 }
 
@@ -87,32 +65,20 @@ func (e *env) away(roundTrip time.Duration) {
 // quiet waits until nothing is sent any more: what callers have left goes on, and is then freed.
 func (e *env) quiet(t testing.TB) {
 	t.Helper()
-	sent := func() (n int64) {
-		for _, p := range e.proxies {
-			n += p.Requests()
-		}
-		return n
-	}
-	last, since := sent(), time.Now()
+	last, since := int64(0), time.Now()
 	check.Within(t, soon, "nothing is sent any more", func() bool {
-		if n := sent(); n != last {
-			last, since = n, time.Now()
+		sent := int64(0)
+		for _, p := range e.proxies {
+			sent += p.Requests()
+		}
+		if sent != last {
+			last, since = sent, time.Now()
 		}
 		return time.Since(since) > 10*roundTrip
 	})
 }
 
-// connect makes connections to the server of the key.
-func (e *env) connect(t testing.TB) {
-	e.away(10 * roundTrip)
-	l := core.MustNew(e.client, "connect", core.GCRA(core.PerSecond(1)), core.MaxBatch(1), core.Timeout(patient))
-	defer func() { _ = l.Close() }()
-	together(20, func(int) {
-		if _, err := l.Peek(t.Context(), "k"); err != nil {
-			t.Error(err)
-		}
-	})
-}
+var names atomic.Int64 // of limiters: each has keys of its own
 
 // A limiter is one through the proxies, and what is known of it.
 type limiter struct {
@@ -128,15 +94,16 @@ type limiter struct {
 func (e *env) limiter(t testing.TB, limits core.Option, opts ...core.Option) *limiter {
 	t.Helper()
 	l := &limiter{t: t, env: e}
-	name := fmt.Sprint("l", names.Add(1))
-	all := append([]core.Option{limits, core.Logger(slog.New(slog.DiscardHandler)), core.Observe(func(_ context.Context, e core.Event) {
+	observe := core.Observe(func(_ context.Context, e core.Event) {
 		switch {
 		case e.Kind == core.EventFallbackOn:
 			l.outages.Add(1)
 		case e.Kind == core.EventLease && e.Cost > 0:
 			l.leased.Add(e.Cost)
 		}
-	})}, opts...)
+	})
+	name := fmt.Sprint("l", names.Add(1))
+	all := append([]core.Option{limits, observe, core.Logger(slog.New(slog.DiscardHandler))}, opts...)
 	if e.client == nil {
 		l.Limiter = core.MustNewMemory(name, all...)
 		l.auditor = l.Limiter
@@ -153,39 +120,33 @@ func (e *env) limiter(t testing.TB, limits core.Option, opts ...core.Option) *li
 	return l
 }
 
-// stored returns what Redis says of the key, for each limit.
-func (l *limiter) stored() []core.Result {
+// stored returns what Redis says of the key.
+func (l *limiter) stored() core.Result {
 	l.t.Helper()
 	res, err := l.auditor.Peek(context.Background(), "k")
 	if err != nil {
 		l.t.Error(err)
 	}
-	var all []core.Result
-	for r := range res.All() {
-		all = append(all, r)
-	}
-	return all
+	return res
 }
 
-// remains returns how many units of the first limit remain.
-func (l *limiter) remains() int64 { return l.stored()[0].Remaining }
+// remains returns how many units of the only limit remain.
+func (l *limiter) remains() int64 { return l.stored().Remaining }
 
-// is waits until what is stored is as it should be.
+// is waits until what is stored of each limit is as it should be.
 func (l *limiter) is(what string, holds func(core.Result) bool) {
 	l.t.Helper()
-	var all []core.Result
+	var wrong core.Result
 	if !check.Within(l.t, soon, what, func() bool {
-		all = l.stored()
-		for _, r := range all {
+		for r := range l.stored().All() {
 			if !holds(r) {
+				wrong = r
 				return false
 			}
 		}
 		return true
 	}) {
-		for _, r := range all {
-			l.t.Logf("%s: %d of %d remain", r.Name, r.Remaining, r.Limit)
-		}
+		l.t.Logf("%s: %d of %d remain", wrong.Name, wrong.Remaining, wrong.Limit)
 	}
 }
 

@@ -20,34 +20,34 @@ import (
 // their hold expires, as those of a process that died.
 func TestLateReply(t *testing.T) {
 	t.Parallel()
-	for _, p := range places(t) {
+	for name, p := range map[string]place{"server": {redistest.Server(t).Addr}, "cluster": redistest.Cluster(t)} {
 		for _, contextTimeout := range []bool{false, true} {
-			for _, alone := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s, ContextTimeoutEnabled %v, alone %v", p.name, contextTimeout, alone), func(t *testing.T) {
+			for _, batch := range []int{1, 2} {
+				t.Run(fmt.Sprintf("%s, ContextTimeoutEnabled %v, MaxBatch(%d)", name, contextTimeout, batch), func(t *testing.T) {
 					t.Parallel()
-					late(t, open(t, p, contextTimeout), contextTimeout, alone)
+					check.Rounds(t, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}, func(t *check.Round, timeout time.Duration) {
+						late(t, open(t, p, contextTimeout), contextTimeout, core.Options(core.FailLocal(), core.MaxBatch(batch), core.Timeout(timeout)), timeout)
+					})
 				})
 			}
 		}
 	}
 }
 
-func late(t *testing.T, e *env, contextTimeout, alone bool) {
-	const n, units, timeout, hold = 12, 10, 500 * time.Millisecond, 4 * time.Second
-	opts := []core.Option{core.FailLocal(), core.Timeout(timeout)}
-	if alone {
-		opts = append(opts, core.MaxBatch(1))
-	}
+func late(t *check.Round, e *env, contextTimeout bool, opts core.Option, timeout time.Duration) {
+	const n, units = 24, 10
+	hold := 6 * timeout
 	window := core.FixedWindow(core.PerDay(1000))
-	inFlight := e.limiter(t, slots, opts...)
-	held := e.limiter(t, window, append(opts, core.Hold(time.Minute))...)
-	expires := e.limiter(t, window, append(opts, core.Hold(hold))...)
-	for _, l := range []*limiter{held, expires} { // the server has the script
-		if r, err := l.Reserve(t.Context(), "k", 1); err != nil || r.Cancel(t.Context()) != nil {
-			t.Fatal(err)
+	inFlight := e.limiter(t, slots, opts)
+	held := e.limiter(t, window, opts, core.Hold(time.Minute))
+	expires := e.limiter(t, window, opts, core.Hold(hold))
+	e.away(4 * roundTrip)
+	together(60, func(i int) { // there are connections and scripts, and it is known that a round trip is long
+		if r, err := []*limiter{inFlight, held, expires}[i%3].Reserve(t.Context(), "k", 1); err != nil || r.Cancel(t.Context()) != nil {
+			t.Error(err)
 		}
-	}
-	e.connect(t)
+	})
+	e.quiet(t)
 	e.away(7 * timeout / 5)
 	begun := time.Now()
 	var all []*core.Reservation
@@ -104,7 +104,7 @@ func late(t *testing.T, e *env, contextTimeout, alone bool) {
 func TestShortDeadlines(t *testing.T) {
 	t.Parallel()
 	const limit, workers, calls = 5, 10, 10
-	one := place{addrs: []string{redistest.Server(t).Addr}}
+	one := place{redistest.Server(t).Addr}
 	for _, roundTrip := range []time.Duration{5 * time.Millisecond, 130 * time.Millisecond} {
 		for name, policy := range map[string]core.Option{"FailOpen": core.FailOpen(), "FailLocal": core.FailLocal(), "FailClosed": core.FailClosed()} {
 			for _, contextTimeout := range []bool{false, true} {

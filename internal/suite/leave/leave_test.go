@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,13 +24,15 @@ type take func(l *core.Limiter, ctx context.Context, key string, n int64) (*core
 
 var acquire, reserve take = (*core.Limiter).Acquire, (*core.Limiter).Reserve
 
-// kinds are what callers leave, and how the key is when all have left.
-var kinds = []struct {
+// A kind is what callers leave, and how each limit of the key is when all have left.
+type kind struct {
 	name   string
 	limits core.Option
 	take   take
 	left   func(core.Result) bool
-}{
+}
+
+var kinds = []kind{
 	{"slots", slots, acquire, whole},
 	{"bucket", bucket, reserve, whole},
 	{"window", core.FixedWindow(core.PerDay(1000)), reserve, whole},
@@ -50,32 +51,15 @@ var (
 func TestLeave(t *testing.T) {
 	base := runtime.NumGoroutine()
 	t.Run("all", func(t *testing.T) {
-		for _, p := range append(places(t), place{name: "memory"}) {
+		server, cluster := place{redistest.Server(t).Addr}, place(redistest.Cluster(t))
+		for _, k := range kinds {
+			t.Run("memory, "+k.name, func(t *testing.T) { leave(t, open(t, nil, false).limiter(t, k.limits), k) })
 			for _, contextTimeout := range []bool{false, true} {
-				for _, opts := range [][]core.Option{{core.MaxBatch(1)}, nil} {
-					for _, k := range kinds {
-						if p.addrs == nil && (contextTimeout || opts != nil) {
-							continue
-						}
-						t.Run(fmt.Sprintf("%s, ContextTimeoutEnabled %v, alone %v, %s", p.name, contextTimeout, opts != nil, k.name), func(t *testing.T) {
+				for _, batch := range []int{1, 128} {
+					for name, p := range map[string]place{"server": server, "cluster": cluster} {
+						t.Run(fmt.Sprintf("%s, ContextTimeoutEnabled %v, MaxBatch(%d), %s", name, contextTimeout, batch, k.name), func(t *testing.T) {
 							t.Parallel()
-							e := open(t, p, contextTimeout)
-							l := e.limiter(t, k.limits, append(slices.Clone(opts), core.FailClosed(), core.Timeout(patient))...)
-							e.away(roundTrip)
-							var left, stayed atomic.Int32
-							together(callers, func(i int) {
-								if visit(t, l, i, k.take) {
-									left.Add(1)
-								} else {
-									stayed.Add(1)
-								}
-							})
-							e.quiet(t)
-							l.is("all is free again", k.left)
-							t.Logf("%d left, %d stayed", left.Load(), stayed.Load())
-							if n := l.outages.Load(); n > 0 {
-								t.Errorf("%d outages", n)
-							}
+							leave(t, open(t, p, contextTimeout).limiter(t, k.limits, core.FailClosed(), core.Timeout(patient), core.MaxBatch(batch)), k)
 						})
 					}
 				}
@@ -83,6 +67,21 @@ func TestLeave(t *testing.T) {
 		}
 	})
 	check.NoGoroutineLeft(t, base)
+}
+
+func leave(t *testing.T, l *limiter, k kind) {
+	l.env.away(roundTrip)
+	var left atomic.Int32
+	together(callers, func(i int) {
+		if visit(t, l, i, k.take) {
+			left.Add(1)
+		}
+	})
+	l.env.quiet(t)
+	l.is("all is free again", k.left)
+	if left.Load() == 0 || l.outages.Load() > 0 {
+		t.Errorf("%d left; %d outages", left.Load(), l.outages.Load())
+	}
 }
 
 // visit is one caller, who leaves between before the decision and some round trips later, or stays and
@@ -119,7 +118,7 @@ func visit(t testing.TB, l *limiter, i int, take take) bool {
 // TestLeaveQueue has callers leave a place that is the last in its queue, and so can be given back.
 func TestLeaveQueue(t *testing.T) {
 	t.Parallel()
-	one := place{addrs: []string{redistest.Server(t).Addr}}
+	one := place{redistest.Server(t).Addr}
 	for _, contextTimeout := range []bool{false, true} {
 		e := open(t, one, contextTimeout)
 		together(20, func(i int) {
@@ -139,7 +138,7 @@ func TestLeaveQueue(t *testing.T) {
 // TestLeaveLease has callers leave while a lease is taken: it is for all, and is not lost with them.
 func TestLeaveLease(t *testing.T) {
 	t.Parallel()
-	one := place{addrs: []string{redistest.Server(t).Addr}}
+	one := place{redistest.Server(t).Addr}
 	for _, contextTimeout := range []bool{false, true} {
 		for _, limits := range []core.Limit{core.FixedWindow(core.PerDay(1_000_000)), core.TokenBucket(core.PerHour(1), core.Burst(800_000))} {
 			for name, take := range map[string]take{"Reserve": reserve, "Acquire": acquire} {
