@@ -17,7 +17,7 @@ import (
 const (
 	callers   = 500
 	roundTrip = 10 * time.Millisecond
-	patient   = 30 * time.Second // the Timeout where no call is to take that long
+	patient   = 55 * time.Second // the Timeout where no call is to take that long
 )
 
 type take func(l *core.Limiter, ctx context.Context, key string, n int64) (*core.Reservation, error)
@@ -53,13 +53,13 @@ func TestLeave(t *testing.T) {
 	t.Run("all", func(t *testing.T) {
 		server, cluster := place{redistest.Server(t).Addr}, place(redistest.Cluster(t))
 		for _, k := range kinds {
-			t.Run("memory, "+k.name, func(t *testing.T) { leave(t, open(t, nil, false).limiter(t, k.limits), k) })
+			t.Run("memory, "+k.name, func(t *testing.T) { leave(t, nil, false, k) })
 			for _, contextTimeout := range []bool{false, true} {
 				for _, batch := range []int{1, 128} {
 					for name, p := range map[string]place{"server": server, "cluster": cluster} {
 						t.Run(fmt.Sprintf("%s, ContextTimeoutEnabled %v, MaxBatch(%d), %s", name, contextTimeout, batch, k.name), func(t *testing.T) {
 							t.Parallel()
-							leave(t, open(t, p, contextTimeout).limiter(t, k.limits, core.FailClosed(), core.Timeout(patient), core.MaxBatch(batch)), k)
+							leave(t, p, contextTimeout, k, core.MaxBatch(batch))
 						})
 					}
 				}
@@ -69,19 +69,24 @@ func TestLeave(t *testing.T) {
 	check.NoGoroutineLeft(t, base)
 }
 
-func leave(t *testing.T, l *limiter, k kind) {
-	l.env.away(roundTrip)
-	var left atomic.Int32
-	together(callers, func(i int) {
-		if visit(t, l, i, k.take) {
-			left.Add(1)
+func leave(t *testing.T, p place, contextTimeout bool, k kind, opts ...core.Option) {
+	check.Rounds(t, soon, func(t *check.Round, soon time.Duration) {
+		e := open(t, p, contextTimeout)
+		e.soon = soon
+		l := e.limiter(t, k.limits, append(opts, core.FailClosed(), core.Timeout(patient))...)
+		e.away(roundTrip)
+		var left atomic.Int32
+		together(callers, func(i int) {
+			if visit(t, l, i, k.take) {
+				left.Add(1)
+			}
+		})
+		e.quiet(t)
+		l.is("all is free again", k.left)
+		if left.Load() == 0 || l.outages.Load() > 0 {
+			t.Errorf("%d left; %d outages", left.Load(), l.outages.Load())
 		}
 	})
-	l.env.quiet(t)
-	l.is("all is free again", k.left)
-	if left.Load() == 0 || l.outages.Load() > 0 {
-		t.Errorf("%d left; %d outages", left.Load(), l.outages.Load())
-	}
 }
 
 // visit is one caller, who leaves between before the decision and some round trips later, or stays and
@@ -120,17 +125,20 @@ func TestLeaveQueue(t *testing.T) {
 	t.Parallel()
 	one := place{redistest.Server(t).Addr}
 	for _, contextTimeout := range []bool{false, true} {
-		e := open(t, one, contextTimeout)
-		together(20, func(i int) {
-			l := e.limiter(t, core.LeakyBucket(core.PerHour(1), core.Burst(10)), core.FailClosed(), core.Timeout(patient))
-			e.away(roundTrip)
-			ctx, cancel := context.WithTimeout(t.Context(), roundTrip*time.Duration(i+1)/20)
-			defer cancel()
-			if r, err := l.Acquire(ctx, "k", 5); err == nil {
-				_ = r.Cancel(ctx)
-			}
-			e.quiet(t)
-			l.is("the place is free again", whole)
+		check.Rounds(t, soon, func(t *check.Round, soon time.Duration) {
+			e := open(t, one, contextTimeout)
+			e.soon = soon
+			together(20, func(i int) {
+				l := e.limiter(t, core.LeakyBucket(core.PerHour(1), core.Burst(10)), core.FailClosed(), core.Timeout(patient))
+				e.away(roundTrip)
+				ctx, cancel := context.WithTimeout(t.Context(), roundTrip*time.Duration(i+1)/20)
+				defer cancel()
+				if r, err := l.Acquire(ctx, "k", 5); err == nil {
+					_ = r.Cancel(ctx)
+				}
+				e.quiet(t)
+				l.is("the place is free again", whole)
+			})
 		})
 	}
 }
