@@ -181,9 +181,9 @@ func TestSlotMoves(t *testing.T) {
 	lim := s.limiter(t, "moves", core.FixedWindow(core.PerHour(1000)))
 	keys, from, to := keysOfOne(t, client, 2)
 	moves, stays := keys[0], keys[1]
-	var all []held
+	var all []*core.Reservation
 	for range 4 {
-		all = append(all, must(t)(reserve(t.Context(), lim, moves, 10)))
+		all = append(all, must(t)(lim.Reserve(t.Context(), moves, 10)))
 	}
 	slot := client.ClusterKeySlot(t.Context(), moves).Val()
 	remain := map[string]int64{moves: 960, stays: 1000}

@@ -29,7 +29,7 @@ func driven(client redis.UniversalClient, nodes int) *backend {
 
 // Decisions of one batch answer, in every field, what they do one by one in
 // the order in which they came: many keys and the same many times, costs, peeks,
-// refunds, what is denied and what never could be admitted. The others are held
+// charges that are taken back, what is denied and what never could be admitted. The others are held
 // to the exact model, by package conformance.
 func TestExact(t *testing.T) {
 	t.Parallel()
@@ -86,7 +86,7 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 	name := t.Name()[len("TestExact/"):]
 	name = fmt.Sprintf("%x", name)[max(0, 2*len(name)-60):]
 	lim := s.limiter(t, name, opts...)
-	single := s.limiter(t, name, append(opts, core.Prefix("single"), core.Coalesce(1))...)
+	single := s.limiter(t, name, append(opts, core.Prefix("single"), core.MaxBatch(1))...)
 	for range 6 {
 		requests := make([]request, 1+r.IntN(24))
 		for i := range requests {
@@ -95,35 +95,44 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 				requests[i].n = r.Int64N(min(most+3, 100))
 			}
 		}
-		for i, got := range s.batch(t, lim, requests) {
-			want, err := requests[i].of(single)(t.Context())
-			if got.err != nil || err != nil || view(got.Result) != view(want) {
-				t.Fatalf("%+v, the %d. of %+v:\ngot  %s, %v\nwant %s, %v", requests[i], i+1, requests, view(got.Result), got.err, view(want), err)
+		c, acquired := s.caller(t, lim), make([]bool, len(requests))
+		of := func(i int, lim *core.Limiter) call {
+			if acquired[i] {
+				return requests[i].acquire(lim)
 			}
-			if r.IntN(8) == 0 {
-				s.refund(t, lim, single, requests[i].key, got.Result, want)
+			return requests[i].of(lim)
+		}
+		for i, q := range requests {
+			acquired[i] = !q.peek && r.IntN(8) == 0
+			c.enqueue(fmt.Sprintf("%+v", q), of(i, lim))
+		}
+		for i, got := range c.send() {
+			want, err := of(i, single)(t.Context())
+			if got.err != nil || err != nil || view(got.Result) != view(want.Result) {
+				t.Fatalf("%+v, the %d. of %+v:\ngot  %s, %v\nwant %s, %v", requests[i], i+1, requests, view(got.Result), got.err, view(want.Result), err)
+			}
+			if acquired[i] { // taken back once all decisions are made
+				t.Cleanup(func() { takenBack(t, lim, single, requests[i].key, got.held, want) })
 			}
 		}
 		s.advance(time.Duration(r.Int64N(period)) * time.Microsecond / time.Duration(1+r.IntN(8)))
 	}
 }
 
-// refund gives back, once all decisions are made, what one of a batch charged, and
-// what the same one charged by itself.
-func (s *backend) refund(t *testing.T, lim, single *core.Limiter, key string, got, want core.Result) {
+// takenBack cancels what one of a batch was charged, and the same one by itself.
+func takenBack(t *testing.T, lim, single *core.Limiter, key string, got, want *core.Reservation) {
 	t.Helper()
-	t.Cleanup(func() {
-		for of, res := range map[*core.Limiter]core.Result{lim: got, single: want} {
-			if err := refund(context.Background(), of, res); err != nil {
-				t.Error(err)
-			}
+	ctx := context.Background()
+	for _, r := range []*core.Reservation{got, want} {
+		if err := r.Cancel(ctx); err != nil {
+			t.Error(err)
 		}
-		a, errA := lim.Peek(context.Background(), key)
-		b, errB := single.Peek(context.Background(), key)
-		if view(a) != view(b) || errA != nil || errB != nil {
-			t.Errorf("after the refund of %s:\ngot  %s, %v\nwant %s, %v", view(got), view(a), errA, view(b), errB)
-		}
-	})
+	}
+	a, errA := lim.Peek(ctx, key)
+	b, errB := single.Peek(ctx, key)
+	if view(a) != view(b) || errA != nil || errB != nil {
+		t.Errorf("after %s was taken back:\ngot  %s, %v\nwant %s, %v", view(got.Result), view(a), errA, view(b), errB)
+	}
 }
 
 // view is all that a user can read of a Result.
