@@ -17,13 +17,10 @@ import (
 
 // A call is what is asked of a Limiter.
 type call struct {
-	limiter string
-	key     string
-	n       int64
-	op      algorithm.Op
+	key string
+	n   int64
+	op  algorithm.Op
 }
-
-func (l *Limiter) call(key string, n int64, op algorithm.Op) call { return call{l.name, key, n, op} }
 
 // request returns c as the deny cache knows it.
 func (c call) request(by *limits.Set) denials.Request {
@@ -138,10 +135,9 @@ func (l *Limiter) ask(ctx context.Context, c call, to target, before denials.Sta
 	switch {
 	case c.op == algorithm.OpEvaluate:
 	case to.Allowed:
-		l.denials.Charged(c.request(l.by))
 		to.held(held, l.keeper)
 	default:
-		l.denials.Put(c.request(l.by), *to.Result, to.ResetAfter, l.by.DeniedFor(d.Answers, c.n), before)
+		l.denials.Put(c.request(l.by), *to.Result, l.by.DeniedFor(d.Answers, c.n), before)
 	}
 	if x != nil {
 		l.exchanged(c, to, d.Answers, x)

@@ -120,7 +120,7 @@ func newFamily(name string, c *config) *family {
 		f.now = time.Now
 	}
 	f.renewer = hold.NewRenewer(f.holdEvents(), f.now, f.driven)
-	f.states = newSet(c.limits, c.hold).States
+	f.states = newSet(name, c.limits, c.hold).States
 	return f
 }
 
@@ -150,7 +150,7 @@ func (l *Limiter) Logger() *slog.Logger { return l.events.log() }
 
 // Allow is [Limiter.AllowN] with a cost of 1.
 func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error) {
-	err = l.allow(ctx, l.call(key, 1, algorithm.OpCharge), &res)
+	err = l.allow(ctx, call{key, 1, algorithm.OpCharge}, &res)
 	return res, err
 }
 
@@ -166,7 +166,7 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error)
 // A call to Redis takes its [Timeout] at most. Whoever has less time gets the context's error, and
 // the call goes on: a short deadline says nothing about Redis, and never chooses the outage policy.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, err error) {
-	err = l.allow(ctx, l.call(key, n, algorithm.OpCharge), &res)
+	err = l.allow(ctx, call{key, n, algorithm.OpCharge}, &res)
 	return res, err
 }
 
@@ -174,7 +174,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, 
 // are what [Limiter.Allow] would return now, all else is as it is before that call.
 // Errors are those of [Limiter.AllowN].
 func (l *Limiter) Peek(ctx context.Context, key string) (res Result, err error) {
-	err = l.allow(ctx, l.call(key, 1, algorithm.OpEvaluate), &res)
+	err = l.allow(ctx, call{key, 1, algorithm.OpEvaluate}, &res)
 	return res, err
 }
 
@@ -187,7 +187,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 		return err
 	}
 	l.catchUp()
-	defer l.denials.Forget(key, l.by)
+	defer l.denials.Forget(key)
 	l.leases.Drop(key)
 	if l.fallback != nil {
 		l.fallback.store.Reset(l.by.Fallback.Memory, key)

@@ -163,8 +163,7 @@ func MaxBatch(n int) Option {
 // another process is seen within a second; one through this Limiter, at once. The
 // cache only denies: it never admits anything. For a cost that is larger than the
 // one that Redis denied, RetryAfter is a lower bound. A cost above the capacity is
-// remembered alike, until the key is charged through this Limiter: its RetryAfter is
-// [Never], and Remaining is what Redis last said.
+// always Redis's to deny.
 func DenyCache(entries int) Option {
 	return setting{
 		"deny cache", fmt.Sprintf("DenyCache(%d)", entries), entries >= 0 && entries <= 1e7,

@@ -41,7 +41,7 @@ type Reservation struct {
 // A denial is a Reservation that is not Allowed. Errors are those of AllowN, and there is no
 // Reservation then.
 func (l *Limiter) Acquire(ctx context.Context, key string, n int64) (*Reservation, error) {
-	return l.acquire(ctx, l.call(key, n, algorithm.OpCharge))
+	return l.acquire(ctx, call{key, n, algorithm.OpCharge})
 }
 
 // Reserve decides as [Limiter.AllowN] does on n units, whose true cost is known only
@@ -63,7 +63,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, n int64) (*Reservatio
 // Errors are those of AllowN. After [ErrUnavailable] n units may be held, and are charged when
 // the hold expires.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservation, error) {
-	return l.acquire(ctx, l.call(key, n, algorithm.OpReserve))
+	return l.acquire(ctx, call{key, n, algorithm.OpReserve})
 }
 
 // acquire decides on c, and returns what it admits.
@@ -119,7 +119,7 @@ func (r *Reservation) Settle(ctx context.Context, actual int64) error {
 	}
 	l := r.limiter
 	l.catchUp()
-	defer l.denials.Forget(r.hold.Key, r.hold.Set)
+	defer l.denials.Forget(r.hold.Key)
 	if r.hold.HasSlots() {
 		defer l.queues.free(r.hold.Key)
 	}

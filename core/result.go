@@ -145,13 +145,13 @@ func (c call) fill(res *Result, by *limits.Set, answers []algorithm.Answer, sour
 	charged := c.op != algorithm.OpEvaluate && allowed
 	if len(answers) == 1 {
 		c.fillOne(res, by, 0, &answers[0], charged)
-		res.Limiter, res.Source = c.limiter, source
+		res.Source = source
 		return
 	}
 	all := make([]Result, len(answers))
 	for i := range answers {
 		c.fillOne(&all[i], by, i, &answers[i], charged)
-		all[i].Limiter, all[i].Source = c.limiter, source
+		all[i].Source = source
 		if !allowed {
 			all[i].Delay = 0 // what is denied has no place in a queue
 		}
@@ -174,7 +174,7 @@ func (c call) fillOne(res *Result, by *limits.Set, i int, a *algorithm.Answer, c
 	}
 	res.ResetAfter, res.Delay, res.Window = micros(out.ResetAfter), micros(out.Delay), by.Windows[i]
 	res.At = time.UnixMicro(a.At)
-	res.Name = by.Names[i]
+	res.Limiter, res.Name = by.Limiter, by.Names[i]
 }
 
 // age turns r, a decision by Redis, into what Redis would reply d later, and says who does.

@@ -92,7 +92,7 @@ func (d *derived) put(hash uint64, l *Limiter) *Limiter {
 
 // limiter returns the Limiter of the family that decides by limits.
 func (f *family) limiter(asked []Limit) *Limiter {
-	l := &Limiter{family: f, asked: asked, by: newSet(asked, f.hold)}
+	l := &Limiter{family: f, asked: asked, by: newSet(f.name, asked, f.hold)}
 	switch {
 	case f.stub != nil:
 		l.keeper = stubKeeper{f.stub}
@@ -105,7 +105,7 @@ func (f *family) limiter(asked []Limit) *Limiter {
 		l.keeper = redisKeeper{l.store}
 	}
 	if f.fallback != nil {
-		l.by.Fallback = newSet(f.fallback.share(asked), f.hold)
+		l.by.Fallback = newSet(f.name, f.fallback.share(asked), f.hold)
 		l.by.Fallback.Names = l.by.Names
 		l.by.Fallback.Memory = memory.NewLimits(l.by.Fallback.Members, f.groupOf(l.by))
 	}
@@ -113,7 +113,7 @@ func (f *family) limiter(asked []Limit) *Limiter {
 }
 
 // newSet returns limits ready to decide. hold is as given to Hold, or 0.
-func newSet(asked []Limit, hold time.Duration) *limits.Set {
+func newSet(limiter string, asked []Limit, hold time.Duration) *limits.Set {
 	all := make([]limits.Limit, len(asked))
 	for i, l := range asked {
 		all[i] = limits.Limit{Kind: l.kind, Numbers: l.numbers(), Name: l.Name(), Hold: hold}
@@ -121,7 +121,7 @@ func newSet(asked []Limit, hold time.Duration) *limits.Set {
 			all[i].Hold = cmp.Or(l.slotTTL, defaultSlotTTL)
 		}
 	}
-	return limits.New(all)
+	return limits.New(limiter, all)
 }
 
 // groupOf returns what the keys of a set begin with in memory: limits of other names or

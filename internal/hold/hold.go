@@ -52,6 +52,8 @@ type Hold struct {
 	// SlotsMove: a renewal gives slots another handle, as in memory. In Redis they keep theirs.
 	SlotsMove bool
 
+	inline [1]algorithm.Handle // of most handles: one allocation less
+
 	mu          sync.Mutex
 	handles     []algorithm.Handle
 	lease       Lease         // whose units it has, until they are held by themselves; or nil
@@ -69,10 +71,11 @@ type Hold struct {
 
 // New returns the Hold of a call that is about to be sent.
 func New(set *limits.Set, key string, n int64, reserved bool, now time.Time) *Hold {
-	return &Hold{
-		Set: set, Key: key, N: n, Reserved: reserved, handles: make([]algorithm.Handle, len(set.Members)),
-		slots: set.Slots && n > 0, asked: now, begun: now,
+	h := &Hold{Set: set, Key: key, N: n, Reserved: reserved, slots: set.Slots && n > 0, asked: now, begun: now}
+	if h.handles = h.inline[:]; len(set.Members) > len(h.inline) {
+		h.handles = make([]algorithm.Handle, len(set.Members))
 	}
+	return h
 }
 
 // Handles returns where the call is to write the handles of what it charges or holds.
@@ -91,6 +94,9 @@ func (h *Hold) FromLease(l Lease, handles []algorithm.Handle, asked time.Time) {
 // current returns the handles of the slots, and with others also those of the rest. What is not
 // asked for has the zero Handle. The lock is held.
 func (h *Hold) current(others bool) []algorithm.Handle {
+	if others && !h.Set.Slots && h.ended {
+		return h.handles // they change no more
+	}
 	handles := slices.Clone(h.handles)
 	for i, m := range h.Set.Members {
 		if m.Slots && !h.slots || !m.Slots && !others {

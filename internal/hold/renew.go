@@ -146,18 +146,24 @@ func (w *Renewer) End(ctx context.Context, h *Hold, actual int64) error {
 // send ends what h has.
 func (w *Renewer) send(ctx context.Context, h *Hold, actual int64) error {
 	h.mu.Lock()
-	e, send := h.ending(actual)
-	slots, handlesLost := h.current(false), h.handlesLost
-	hadSlots := h.slots
+	if h.handlesLost {
+		return w.sendWithoutHandles(ctx, h, actual)
+	}
+	e, ok := h.ending(actual)
 	h.slots = false
 	h.mu.Unlock()
-	if !handlesLost {
-		if !send {
-			return nil
-		}
-		return h.Keeper.End(ctx, e)
+	if !ok {
+		return nil
 	}
-	// What is held is charged when it expires: only what exceeds it is left to charge.
+	return h.Keeper.End(ctx, e)
+}
+
+// sendWithoutHandles ends what h has, but for reserved units, whose handles are lost: they are
+// charged when they expire, so that only what exceeds them is left to charge. It unlocks h.
+func (w *Renewer) sendWithoutHandles(ctx context.Context, h *Hold, actual int64) error {
+	slots, hadSlots := h.current(false), h.slots
+	h.slots = false
+	h.mu.Unlock()
 	if hadSlots {
 		_ = h.Keeper.End(ctx, Ending{Set: h.Set, Key: h.Key, Op: algorithm.OpRelease, N: h.N, Handles: slots}) // else they expire soon
 	}

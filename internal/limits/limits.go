@@ -20,6 +20,7 @@ type Limit struct {
 
 // A Set is the limits of one limiter, in their order. The slices have one element for each.
 type Set struct {
+	Limiter    string // its name
 	Members    []algorithm.Member
 	Names      []string
 	Capacities []int64
@@ -38,9 +39,9 @@ type Set struct {
 	Fallback *Set           // what FailLocal decides by, or nil
 }
 
-// New returns the Set of limits.
-func New(limits []Limit) *Set {
-	s := &Set{}
+// New returns the Set of the limits of a limiter.
+func New(limiter string, limits []Limit) *Set {
+	s := &Set{Limiter: limiter}
 	for _, l := range limits {
 		e := l.Kind.New(l.Numbers)
 		m := algorithm.Member{Kind: l.Kind, Evaluator: e, Hold: l.Hold.Microseconds()}
@@ -69,15 +70,14 @@ func (s *Set) Holds(op algorithm.Op) bool {
 	return op == algorithm.OpReserve || s.Slots && op == algorithm.OpCharge
 }
 
-// Exceeded returns how many capacities a cost of n exceeds.
-func (s *Set) Exceeded(n int64) int {
-	count := 0
+// Exceeds reports whether a cost of n is above a capacity.
+func (s *Set) Exceeds(n int64) bool {
 	for _, capacity := range s.Capacities {
 		if n > capacity {
-			count++
+			return true
 		}
 	}
-	return count
+	return false
 }
 
 // DeniedFor returns for how long a denial of n units may be repeated: they are denied until

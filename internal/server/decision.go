@@ -59,7 +59,10 @@ func (s *Store) Decide(ctx context.Context, d *Decision) error {
 // End does what an OpSettle, OpRefund or OpRelease says. It is sent once, even if ctx has ended:
 // that bounds only the waiting.
 func (s *Store) End(ctx context.Context, l *Limits, k string, c algorithm.HoldCall) error {
-	d, sent := NewDecision(l, k, c), context.WithoutCancel(ctx)
+	d, sent := NewDecision(l, k, c), ctx
+	if ctx.Done() != nil {
+		sent = context.WithoutCancel(ctx)
+	}
 	if !s.hasLessTime(ctx) {
 		return s.run(sent, d)
 	}
