@@ -80,7 +80,8 @@ func TestDenialIsRemembered(t *testing.T) {
 	}
 }
 
-// The cache answers for nothing but what was denied: a call that costs as much, or more.
+// The cache answers for nothing but what was denied: a call that costs as much, or more, by the same numbers. It would notice one
+// that takes what is only looked at for a denial, and one that answers for what Redis alone knows.
 func TestDenialIsNotStretched(t *testing.T) {
 	t.Parallel()
 	promptly(t, func(t *check.Round) {
@@ -98,26 +99,40 @@ func TestDenialIsNotStretched(t *testing.T) {
 			t.Errorf("Peek: %+v, %v", res, err)
 		}
 		want(t, l, "k", 1, true, core.SourceRedis)
+		for range 2 {
+			if res, err := l.Peek(t.Context(), "k"); err != nil || res.Allowed || res.Source != core.SourceRedis {
+				t.Errorf("Peek: %+v, %v; want it denied by Redis", res, err)
+			}
+		}
+		want(t, l, "k", 1, false, core.SourceRedis)
+		want(t, l, "k", 1, false, core.SourceDenyCache)
 		off := denied(e, "stretched", core.PerHour(10), core.DenyCache(0))
 		want(t, off, "k", 1, false, core.SourceRedis)
 		want(t, off, "k", 1, false, core.SourceRedis)
-	})
-}
 
-// A cost above the capacity of one of several limits is always denied by Redis, which alone knows what remains; beside that,
-// smaller costs of the same key are remembered.
-func TestCostsAboveTheCapacityAreNotRemembered(t *testing.T) {
-	t.Parallel()
-	promptly(t, func(t *check.Round) {
-		e := newEnv(t, setup{})
-		l := denied(e, "above", core.PerHour(10), core.SlidingWindowLog(core.PerHour(20)))
-		want(t, l, "k", 10, true, core.SourceRedis)
-		want(t, l, "k", 1, false, core.SourceRedis)
-		for _, n := range []int64{11, 11, 21, 1 << 62, 21} {
-			if res := want(t, l, "k", n, false, core.SourceRedis); res.RetryAfter != core.Never || res.Remaining != 0 {
+		five := denied(e, "with", core.PerHour(5))
+		two, err := five.With(core.FixedWindow(core.PerHour(2)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, two, "k", 2, true, core.SourceRedis)
+		want(t, two, "k", 1, false, core.SourceRedis)
+		want(t, two, "k", 1, false, core.SourceDenyCache)
+		want(t, five, "k", 1, true, core.SourceRedis)
+		want(t, two, "k", 1, false, core.SourceDenyCache)
+		if err := five.Reset(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		want(t, two, "k", 1, true, core.SourceRedis)
+
+		above := denied(e, "above", core.PerHour(10), core.SlidingWindowLog(core.PerHour(20)))
+		want(t, above, "k", 10, true, core.SourceRedis)
+		want(t, above, "k", 1, false, core.SourceRedis)
+		for _, n := range []int64{11, 11, 21, 1 << 62, 21} { // above one capacity, and above both
+			if res := want(t, above, "k", n, false, core.SourceRedis); res.RetryAfter != core.Never || res.Remaining != 0 {
 				t.Errorf("%d: %+v, want Never, and that nothing remains", n, res)
 			}
-			want(t, l, "k", 10, false, core.SourceDenyCache)
+			want(t, above, "k", 10, false, core.SourceDenyCache)
 		}
 	})
 }
@@ -203,24 +218,6 @@ func TestDenialOfSeveralLimits(t *testing.T) {
 	})
 }
 
-// Peek remembers nothing: the call after it is decided by Redis, also where Peek has found the key used up. It would
-// notice a cache that takes what is only looked at for a denial.
-func TestPeekIsNotRemembered(t *testing.T) {
-	t.Parallel()
-	promptly(t, func(t *check.Round) {
-		e := newEnv(t, setup{})
-		l := denied(e, "peeked", core.PerHour(1))
-		want(t, l, "k", 1, true, core.SourceRedis)
-		for range 2 {
-			if res, err := l.Peek(t.Context(), "k"); err != nil || res.Allowed || res.Source != core.SourceRedis {
-				t.Errorf("Peek: %+v, %v; want it denied by Redis", res, err)
-			}
-		}
-		want(t, l, "k", 1, false, core.SourceRedis)
-		want(t, l, "k", 1, false, core.SourceDenyCache)
-	})
-}
-
 // A denial that is on its way while its key is reset or given back is not remembered: it is of the time before. It would
 // notice a key that is denied for up to a second after a Reset of its own process.
 func TestDenialOnItsWayIsForgotten(t *testing.T) {
@@ -258,28 +255,6 @@ func TestDenialOnItsWayIsForgotten(t *testing.T) {
 			want(t, l, how, 1, true, core.SourceRedis)
 		})
 	}
-}
-
-// A denial is repeated only for the numbers that denied.
-func TestDenialOfOtherNumbers(t *testing.T) {
-	t.Parallel()
-	promptly(t, func(t *check.Round) {
-		e := newEnv(t, setup{})
-		five := denied(e, "with", core.PerHour(5))
-		two, err := five.With(core.FixedWindow(core.PerHour(2)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		want(t, two, "k", 2, true, core.SourceRedis)
-		want(t, two, "k", 1, false, core.SourceRedis)
-		want(t, two, "k", 1, false, core.SourceDenyCache)
-		want(t, five, "k", 1, true, core.SourceRedis)
-		want(t, two, "k", 1, false, core.SourceDenyCache)
-		if err := five.Reset(t.Context(), "k"); err != nil {
-			t.Fatal(err)
-		}
-		want(t, two, "k", 1, true, core.SourceRedis)
-	})
 }
 
 // A caller that has 50,000 keys denied once each evicts none that is denied again and again, and locks out no newcomer.
