@@ -183,13 +183,14 @@ func TestSlotIsLostInOutage(t *testing.T) {
 				ctx, cancel := r.Context(t.Context())
 				defer cancel()
 				away(t, e, hold)
+				ends := time.UnixMicro(int64(e.expires(t)))
 				select {
 				case <-ctx.Done():
 				case <-time.After(3 * hold):
 				}
-				took, ends := time.Since(begun), time.UnixMicro(int64(e.expires(t)))
-				if !errors.Is(context.Cause(ctx), core.ErrSlotLost) || took < hold || time.Now().After(ends) {
-					t.Errorf("after %v, %v before its end: %v; want ErrSlotLost, and not before %v", took, time.Until(ends), context.Cause(ctx), hold)
+				took, early := time.Since(begun), time.Until(ends)
+				if !errors.Is(context.Cause(ctx), core.ErrSlotLost) || took < hold || early < -hold/20 { // a round is not repeated for less
+					t.Errorf("after %v, %v before its end: %v; want ErrSlotLost, and not before %v", took, early, context.Cause(ctx), hold)
 				}
 				if n := e.lost.Load(); n != 1 {
 					t.Errorf("%d slots are lost by the events, want 1", n)
