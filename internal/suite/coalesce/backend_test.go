@@ -43,13 +43,18 @@ func newBackend(client redis.UniversalClient, nodes int) *backend {
 	return s
 }
 
-// backends are those to which batches are sent in different ways: in one script, and in one to each node, whose keys are
-// not declared.
-func backends() map[string]func(testing.TB) *backend {
-	return map[string]func(testing.TB) *backend{
-		"Redis":   func(t testing.TB) *backend { return onRedis(t) },
-		"Cluster": func(t testing.TB) *backend { return onCluster(redistest.ClusterClient(t, redistest.Cluster(t))) },
-	}
+// onBoth runs a test on the backends to which batches are sent in different ways: in one script, and in one to each node, whose
+// keys are not declared. open makes the backend of a client, which has so many nodes.
+func onBoth(t *testing.T, open func(client redis.UniversalClient, nodes int) *backend, f func(t *testing.T, s *backend)) {
+	t.Helper()
+	t.Run("Redis", func(t *testing.T) {
+		t.Parallel()
+		f(t, open(redistest.Server(t).Client(t), 1))
+	})
+	t.Run("Cluster", func(t *testing.T) {
+		t.Parallel()
+		f(t, open(redistest.ClusterClient(t, redistest.Cluster(t)), 3))
+	})
 }
 
 func (s *backend) limiter(t testing.TB, name string, options ...core.Option) *core.Limiter {

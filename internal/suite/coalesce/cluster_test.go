@@ -311,12 +311,11 @@ func TestForbiddenKeyOfCluster(t *testing.T) {
 // the expiry of a log.
 func TestFailsAfterCharge(t *testing.T) {
 	t.Parallel()
-	for on, open := range backends() {
-		s := open(t)
+	onBoth(t, newBackend, func(t *testing.T, s *backend) {
 		for name, limits := range map[string][]core.Option{
 			"one": {core.SlidingWindowLog(core.PerHour(10))}, "several": {tenPerHour, core.SlidingWindowLog(core.PerHour(10))},
 		} {
-			t.Run(on+"/"+name, func(t *testing.T) {
+			t.Run(name, func(t *testing.T) {
 				lim := s.limiter(t, "half-"+name, limits...)
 				c := s.caller(t, lim)
 				keys := s.keys(t, 3)
@@ -346,5 +345,5 @@ func TestFailsAfterCharge(t *testing.T) {
 				}
 			})
 		}
-	}
+	})
 }

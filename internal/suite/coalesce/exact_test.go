@@ -15,7 +15,6 @@ import (
 	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
-	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
 // driven is a backend whose scripts go by a clock that a test moves.
@@ -33,14 +32,7 @@ func driven(client redis.UniversalClient, nodes int) *backend {
 // to the exact model, by package conformance.
 func TestExact(t *testing.T) {
 	t.Parallel()
-	t.Run("Redis", func(t *testing.T) {
-		t.Parallel()
-		exact(t, driven(redistest.Server(t).Client(t), 1))
-	})
-	t.Run("Cluster", func(t *testing.T) {
-		t.Parallel()
-		exact(t, driven(redistest.ClusterClient(t, redistest.Cluster(t)), 3))
-	})
+	onBoth(t, driven, exact)
 	t.Run("Miniredis", func(t *testing.T) {
 		t.Parallel()
 		m := mini.Redis(t)

@@ -11,11 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
-	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
 // aYear is a period of which no window ends during a test.
@@ -68,15 +65,11 @@ func holding(period time.Duration) map[string][]core.Option {
 // would notice replies that are read at the places of others, and a plain decision that is lost beside a script of holds.
 func TestHoldsInBatch(t *testing.T) {
 	t.Parallel()
-	for on, open := range backends() {
-		t.Run(on, func(t *testing.T) {
-			t.Parallel()
-			s := open(t)
-			for name, options := range holding(aYear) {
-				t.Run(name, func(t *testing.T) { holdsInBatch(t, s, s.limiter(t, "holds-"+name, options...)) })
-			}
-		})
-	}
+	onBoth(t, newBackend, func(t *testing.T, s *backend) {
+		for name, options := range holding(aYear) {
+			t.Run(name, func(t *testing.T) { holdsInBatch(t, s, s.limiter(t, "holds-"+name, options...)) })
+		}
+	})
 }
 
 func holdsInBatch(t *testing.T, s *backend, lim *core.Limiter) {
@@ -125,102 +118,94 @@ func holdsInBatch(t *testing.T, s *backend, lim *core.Limiter) {
 // each decision charges once. It would notice one that charges twice, or that does not count what others hold.
 func TestHoldsOfOthers(t *testing.T) {
 	t.Parallel()
-	for on, open := range backends() {
-		t.Run(on, func(t *testing.T) {
-			t.Parallel()
-			s := open(t)
-			for name, options := range holding(aYear) {
-				t.Run(name, func(t *testing.T) {
-					lim, ok := s.limiter(t, "others-"+name, options...), must(t)
-					other := core.MustNew(s.client, "others-"+name, append(slices.Clone(exactly), options...)...)
-					var all []*core.Reservation
-					for i := range 6 {
-						all = append(all, ok(other.Reserve(t.Context(), fmt.Sprint("key", i), 100)))
+	onBoth(t, newBackend, func(t *testing.T, s *backend) {
+		for name, options := range holding(aYear) {
+			t.Run(name, func(t *testing.T) {
+				lim, ok := s.limiter(t, "others-"+name, options...), must(t)
+				other := core.MustNew(s.client, "others-"+name, append(slices.Clone(exactly), options...)...)
+				var all []*core.Reservation
+				for i := range 6 {
+					all = append(all, ok(other.Reserve(t.Context(), fmt.Sprint("key", i), 100)))
+				}
+				c := s.caller(t, lim)
+				for i := range 18 {
+					c.allow(fmt.Sprint("key", i%9), 2)
+				}
+				c.send()
+				c.wantAll()
+				want := map[string]int64{}
+				for i := range 9 {
+					want[fmt.Sprint("key", i)] = 996
+					if i < len(all) {
+						want[fmt.Sprint("key", i)] = 896
 					}
-					c := s.caller(t, lim)
-					for i := range 18 {
-						c.allow(fmt.Sprint("key", i%9), 2)
+				}
+				left(t, lim, want)
+				alone := s.limiter(t, "others-"+name, append(slices.Clone(options), core.MaxBatch(1))...)
+				if res := ok(alone.Acquire(t.Context(), "key0", 3)); res.Remaining != 893 {
+					t.Errorf("alone: %+v", res)
+				}
+				want["key0"] -= 3
+				for i, r := range all {
+					if err := r.Settle(t.Context(), 1); err != nil {
+						t.Error(err)
 					}
-					c.send()
-					c.wantAll()
-					want := map[string]int64{}
-					for i := range 9 {
-						want[fmt.Sprint("key", i)] = 996
-						if i < len(all) {
-							want[fmt.Sprint("key", i)] = 896
-						}
-					}
-					left(t, lim, want)
-					alone := s.limiter(t, "others-"+name, append(slices.Clone(options), core.MaxBatch(1))...)
-					if res := ok(alone.Acquire(t.Context(), "key0", 3)); res.Remaining != 893 {
-						t.Errorf("alone: %+v", res)
-					}
-					want["key0"] -= 3
-					for i, r := range all {
-						if err := r.Settle(t.Context(), 1); err != nil {
-							t.Error(err)
-						}
-						want[fmt.Sprint("key", i)] += 99
-					}
-					left(t, lim, want)
-				})
-			}
-		})
-	}
+					want[fmt.Sprint("key", i)] += 99
+				}
+				left(t, lim, want)
+			})
+		}
+	})
 }
 
 // Callers of all kinds at once while the scripts are forgotten again and again: exact.
 func TestHoldsUnderScriptFlush(t *testing.T) {
 	t.Parallel()
-	for on, open := range backends() {
-		t.Run(on, func(t *testing.T) {
-			t.Parallel()
-			s := open(t)
-			lim := s.limiter(t, "flushed", holding(aYear)["several"]...)
-			done := make(chan struct{})
-			var flushing, callers sync.WaitGroup
-			flushing.Go(func() {
-				for {
-					select {
-					case <-done:
-						return
-					case <-time.After(time.Millisecond):
-						s.doAll(t, "script", "flush")
-					}
+	onBoth(t, newBackend, func(t *testing.T, s *backend) {
+		lim := s.limiter(t, "flushed", holding(aYear)["several"]...)
+		done := make(chan struct{})
+		var flushing, callers sync.WaitGroup
+		flushing.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				case <-time.After(time.Millisecond):
+					s.doAll(t, "script", "flush")
 				}
-			})
-			var used [5]atomic.Int64
-			for i := range 40 {
-				callers.Go(func() {
-					for j := range 5 {
-						key, n := fmt.Sprint("key", j), int64(1+i%4)
-						switch i % 3 {
-						case 0:
-							if res, err := lim.AllowN(t.Context(), key, n); err != nil || !res.Allowed {
-								t.Errorf("%+v, %v", res, err)
-							}
-						default:
-							res, err := lim.Reserve(t.Context(), key, 5)
-							if err != nil || !res.Allowed {
-								t.Errorf("%+v, %v", res, err)
-							}
-							n *= int64(i%3 - 1) // 0 for a third
-							if err := res.Settle(t.Context(), n); err != nil {
-								t.Error(err)
-							}
-						}
-						used[j].Add(n)
-					}
-				})
-			}
-			callers.Wait()
-			close(done)
-			flushing.Wait()
-			for j := range used {
-				left(t, lim, map[string]int64{fmt.Sprint("key", j): 1000 - used[j].Load()})
 			}
 		})
-	}
+		var used [5]atomic.Int64
+		for i := range 40 {
+			callers.Go(func() {
+				for j := range 5 {
+					key, n := fmt.Sprint("key", j), int64(1+i%4)
+					switch i % 3 {
+					case 0:
+						if res, err := lim.AllowN(t.Context(), key, n); err != nil || !res.Allowed {
+							t.Errorf("%+v, %v", res, err)
+						}
+					default:
+						res, err := lim.Reserve(t.Context(), key, 5)
+						if err != nil || !res.Allowed {
+							t.Errorf("%+v, %v", res, err)
+						}
+						n *= int64(i%3 - 1) // 0 for a third
+						if err := res.Settle(t.Context(), n); err != nil {
+							t.Error(err)
+						}
+					}
+					used[j].Add(n)
+				}
+			})
+		}
+		callers.Wait()
+		close(done)
+		flushing.Wait()
+		for j := range used {
+			left(t, lim, map[string]int64{fmt.Sprint("key", j): 1000 - used[j].Load()})
+		}
+	})
 }
 
 // Of a Reserve and a Settle of several limits Redis carries out only a part, because the user may not run one of the commands.
@@ -301,22 +286,11 @@ func TestHoldsWithoutPermission(t *testing.T) {
 // nothing. What is refused has changed nothing. A Settle of 0, a Cancel and a Reset are carried out where they only remove.
 func TestHoldsOutOfMemory(t *testing.T) {
 	t.Parallel()
-	for on, open := range map[string]func(*testing.T) redis.UniversalClient{
-		"Redis":   func(t *testing.T) redis.UniversalClient { return redistest.Server(t).Client(t) },
-		"Cluster": func(t *testing.T) redis.UniversalClient { return redistest.ClusterClient(t, redistest.Cluster(t)) },
-	} {
-		t.Run(on, func(t *testing.T) {
-			t.Parallel()
-			client, nodes := open(t), 1
-			if on == "Cluster" {
-				nodes = 3
-			}
-			s := driven(client, nodes)
-			for name, options := range holding(time.Hour) {
-				t.Run(name, func(t *testing.T) { holdsOutOfMemory(t, s, name, options) })
-			}
-		})
-	}
+	onBoth(t, driven, func(t *testing.T, s *backend) {
+		for name, options := range holding(time.Hour) {
+			t.Run(name, func(t *testing.T) { holdsOutOfMemory(t, s, name, options) })
+		}
+	})
 }
 
 func holdsOutOfMemory(t *testing.T, s *backend, name string, options []core.Option) {

@@ -201,15 +201,11 @@ func TestOutOfMemory(t *testing.T) {
 	for _, v := range limits.All() {
 		all[v.Name] = []core.Option{v.With(core.PerHour(10), limits.Settings{Burst: 10, Name: "limit"})}
 	}
-	for on, open := range backends() {
-		t.Run(on, func(t *testing.T) {
-			t.Parallel()
-			s := open(t)
-			for name, limits := range all {
-				t.Run(name, func(t *testing.T) { outOfMemory(t, s, name, limits) })
-			}
-		})
-	}
+	onBoth(t, newBackend, func(t *testing.T, s *backend) {
+		for name, limits := range all {
+			t.Run(name, func(t *testing.T) { outOfMemory(t, s, name, limits) })
+		}
+	})
 }
 
 func outOfMemory(t *testing.T, s *backend, name string, limits []core.Option) {

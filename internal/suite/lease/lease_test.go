@@ -31,6 +31,30 @@ type leaser struct {
 	wall, mono time.Duration
 }
 
+// A wire is the way of a process to Redis.
+type wire struct {
+	*conformance.Driven
+
+	sent []string // the digest of each script
+	down bool
+	back func() // called while a reply is on its way
+}
+
+func (w *wire) Process(ctx context.Context, cmd redis.Cmder) error {
+	if w.down {
+		cmd.SetErr(io.EOF)
+		return io.EOF
+	}
+	err := w.Driven.Process(ctx, cmd)
+	if strings.HasPrefix(cmd.Name(), "eval") {
+		w.sent = append(w.sent, fmt.Sprint(cmd.Args()[1]))
+		if w.back != nil {
+			w.back()
+		}
+	}
+	return err
+}
+
 func newLeaser(t *testing.T, client core.Client, opts ...core.Option) *leaser {
 	t.Helper()
 	lim, err := core.New(client, "lease", append(opts, core.Lease(leased), core.FailClosed(), core.Timeout(10*time.Second), core.DenyCache(0))...)
@@ -104,14 +128,14 @@ var thousand = core.PerDay(1000)
 // TestLease has one process take a lease, spend it, and renew it in one run of a script.
 func TestLease(t *testing.T) {
 	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
-		counted := &counting{Client: d}
+		counted := &wire{Driven: d}
 		l := newLeaser(t, counted, limit(thousand))
 		other := core.MustNew(d, "lease", limit(thousand), core.FailClosed())
 		used := l.heat(t)
 		if used != 9 {
 			t.Errorf("%d requests made the key hot, want 9", used)
 		}
-		sent := counted.sent
+		sent := len(counted.sent)
 		pass(d, time.Millisecond, l)
 		first := l.allowN(t, 1)
 		if !first.Allowed || first.Source != core.SourceLease || first.Remaining != 1000-used-1 || first.Name != limit(thousand).Name() || first.Limiter != "lease" {
@@ -129,15 +153,15 @@ func TestLease(t *testing.T) {
 				t.Errorf("from the lease: %+v", res)
 			}
 		}
-		if counted.sent != sent {
-			t.Errorf("%d commands were sent for decisions from a lease", counted.sent-sent)
+		if len(counted.sent) != sent {
+			t.Errorf("%d commands were sent for decisions from a lease", len(counted.sent)-sent)
 		}
 		res := l.allowN(t, 1)
 		if res.Source != core.SourceRedis || res.Remaining != 1000-used-8-1 {
 			t.Errorf("after the lease: %+v", res)
 		}
-		if counted.sent != sent+1 {
-			t.Errorf("%d commands were sent to exchange a lease", counted.sent-sent)
+		if len(counted.sent) != sent+1 {
+			t.Errorf("%d commands were sent to exchange a lease", len(counted.sent)-sent)
 		}
 		if left = remaining(t, other); left != 1000-18-17 {
 			t.Errorf("%d remain beside the second lease, want %d", left, 1000-18-17)
@@ -152,20 +176,6 @@ func TestLease(t *testing.T) {
 			t.Errorf("after Close: %+v", res)
 		}
 	})
-}
-
-// counting counts the scripts that are sent, and lets a test do something around them.
-type counting struct {
-	core.Client
-
-	sent int
-}
-
-func (c *counting) Process(ctx context.Context, cmd redis.Cmder) error {
-	if strings.HasPrefix(cmd.Name(), "eval") {
-		c.sent++
-	}
-	return c.Client.Process(ctx, cmd)
 }
 
 // leasePair returns a process with a lease of eight units, and a Limiter without leases.
@@ -218,24 +228,6 @@ func reserve(lim *core.Limiter) (core.Result, error) {
 	return r.Result, nil
 }
 
-// delayed has time pass while a script is on its way, and while its reply is.
-type delayed struct {
-	*conformance.Driven
-
-	there, back func()
-}
-
-func (d *delayed) Process(ctx context.Context, cmd redis.Cmder) error {
-	if d.there != nil && strings.HasPrefix(cmd.Name(), "eval") {
-		d.there()
-	}
-	err := d.Driven.Process(ctx, cmd)
-	if d.back != nil && strings.HasPrefix(cmd.Name(), "eval") {
-		d.back()
-	}
-	return err
-}
-
 // TestLeaseReplyTakesLong counts the life of a lease from when it was asked for: Redis holds
 // its units from before the reply. A reply after that has the decision, and no lease.
 func TestLeaseReplyTakesLong(t *testing.T) {
@@ -245,7 +237,7 @@ func TestLeaseReplyTakesLong(t *testing.T) {
 		open int
 	}{"in time": {leased / 2, 1}, "late": {leased, 0}} {
 		client.FlushAll(context.Background())
-		d := &delayed{Driven: conformance.NewDriven(client)}
+		d := &wire{Driven: conformance.NewDriven(client)}
 		l := newLeaser(t, d, core.TokenBucket(thousand))
 		other := core.MustNew(d.Driven, "lease", core.TokenBucket(thousand), core.FailClosed())
 		for range 8 {
@@ -316,11 +308,9 @@ func TestLeaseGivesBack(t *testing.T) {
 // TestLeaseUnits takes leased units back, and reserves them.
 func TestLeaseUnits(t *testing.T) {
 	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
-		counted := &counting{Client: d}
-		l := newLeaser(t, counted, limit(thousand))
-		other := core.MustNew(d, "lease", limit(thousand), core.FailClosed())
-		l.heat(t) // 9 are used, 8 leased
-		sent := counted.sent
+		counted := &wire{Driven: d}
+		l, other := leasePair(t, counted, limit(thousand)) // 9 are used, 8 leased
+		sent := len(counted.sent)
 		use := func(ask func(context.Context, string, int64) (*core.Reservation, error), n int64) *core.Reservation {
 			r, err := ask(context.Background(), "k", n)
 			if err != nil || !r.Allowed || r.Source != core.SourceLease {
@@ -348,8 +338,8 @@ func TestLeaseUnits(t *testing.T) {
 		if next := l.allowN(t, 1); next.Source != core.SourceLease || next.Remaining != 1000-9-2-1-1-1-1 {
 			t.Errorf("after those: %+v", next)
 		}
-		if counted.sent != sent {
-			t.Errorf("%d scripts were sent", counted.sent-sent)
+		if len(counted.sent) != sent {
+			t.Errorf("%d scripts were sent", len(counted.sent)-sent)
 		}
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
@@ -436,8 +426,7 @@ func TestLeaseOfWith(t *testing.T) {
 // TestLeaseRedisAway spends leases to their end while Redis does not answer.
 func TestLeaseRedisAway(t *testing.T) {
 	client := redistest.Server(t).Client(t)
-	d := &delayed{Driven: conformance.NewDriven(client)}
-	away := &failing{Client: d}
+	away := &wire{Driven: conformance.NewDriven(client)}
 	l, _ := leasePair(t, away, core.TokenBucket(thousand))
 	away.down = true
 	for range 8 {
@@ -448,20 +437,6 @@ func TestLeaseRedisAway(t *testing.T) {
 	if _, err := l.Allow(context.Background(), "k"); !errors.Is(err, core.ErrUnavailable) {
 		t.Errorf("after the lease: %v", err)
 	}
-}
-
-type failing struct {
-	core.Client
-
-	down bool
-}
-
-func (f *failing) Process(ctx context.Context, cmd redis.Cmder) error {
-	if f.down {
-		cmd.SetErr(io.EOF)
-		return io.EOF
-	}
-	return f.Client.Process(ctx, cmd)
 }
 
 // TestColdKey has a key that is asked for once too few in each duration of a lease: it is never leased.
@@ -483,7 +458,7 @@ func TestColdKey(t *testing.T) {
 func TestColdKeyBesideHot(t *testing.T) {
 	const keys = 400
 	d := conformance.NewDriven(redistest.Server(t).Client(t))
-	recorded := &recording{Client: d}
+	recorded := &wire{Driven: d}
 	l := newLeaser(t, recorded, core.TokenBucket(thousand))
 	l.Heat(1, 8)
 	ask := func(key string) {
@@ -501,31 +476,15 @@ func TestColdKeyBesideHot(t *testing.T) {
 	for i := range keys {
 		ask(fmt.Sprint("cold", i))
 	}
-	scripts := make(map[string]int)
-	for _, sent := range recorded.sent {
-		digest, _, _ := strings.Cut(strings.TrimPrefix(sent, "[evalsha "), " ")
-		scripts[digest]++
-	}
 	slow := 0
-	for digest, n := range scripts {
+	for _, digest := range recorded.sent {
 		if strings.Contains(d.Source(digest), "hold n units for longer") {
-			slow += n
+			slow++
 		}
 	}
 	if len(recorded.sent) != keys || slow > keys/20 {
 		t.Errorf("for %d keys that are not hot %d scripts were sent, %d of them the slower one", keys, len(recorded.sent), slow)
 	}
-}
-
-type recording struct {
-	core.Client
-
-	sent []string
-}
-
-func (r *recording) Process(ctx context.Context, cmd redis.Cmder) error {
-	r.sent = append(r.sent, fmt.Sprint(cmd.Args()))
-	return r.Client.Process(ctx, cmd)
 }
 
 func TestLeaseMistakes(t *testing.T) {
