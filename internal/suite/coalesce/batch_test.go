@@ -14,33 +14,6 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// In a batch of decisions that all cost the same, some charge and some only look. It would notice a batch that is sent
-// with one cost for all because their costs are alike, though only some are to be charged: the first of the batch would
-// decide for all whether they are.
-func TestPeeksAmongCharges(t *testing.T) {
-	t.Parallel()
-	allow, peek := request{key: "k", n: 1}, request{key: "k", n: 1, peek: true}
-	onBoth(t, newBackend, func(t *testing.T, s *backend) {
-		for name, requests := range map[string][]request{
-			"peek-first":   {peek, allow, peek, allow, allow},
-			"charge-first": {allow, peek, allow, peek, peek, allow},
-			"peeks":        {peek, peek, peek},
-		} {
-			lim := s.limiter(t, name, tenPerHour)
-			left := int64(10)
-			for i, a := range s.batch(t, lim, requests) {
-				if !requests[i].peek {
-					left--
-				}
-				a.want(t, fmt.Sprintf("%s: decision %d", name, i), true, left)
-			}
-			if res, err := lim.Peek(t.Context(), "k"); err != nil || res.Remaining != left {
-				t.Errorf("%s: %d remain afterwards, %v; want %d", name, res.Remaining, err, left)
-			}
-		}
-	})
-}
-
 // A decision that fails inside a batch, while others of it succeed, is made once more on its own. Its trouble may be over
 // by then: here Redis has memory again. It would notice one that gets no second attempt.
 func TestFailedInBatchIsRetriedAlone(t *testing.T) {

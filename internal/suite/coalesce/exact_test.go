@@ -80,10 +80,10 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 	lim := s.limiter(t, name, opts...)
 	single := s.limiter(t, name, append(opts, core.Prefix("single"), core.MaxBatch(1))...)
 	for range 6 {
-		requests := make([]request, 1+r.IntN(24))
+		requests, alike := make([]request, 1+r.IntN(24)), r.IntN(3) == 0 // all of one cost, though some only look
 		for i := range requests {
 			requests[i] = request{key: fmt.Sprint("key", r.IntN(4)), n: 1, peek: r.IntN(6) == 0}
-			if r.IntN(3) > 0 {
+			if r.IntN(3) > 0 && !alike {
 				requests[i].n = r.Int64N(min(most+3, 100))
 			}
 		}

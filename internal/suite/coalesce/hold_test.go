@@ -257,30 +257,6 @@ func TestHeldInPart(t *testing.T) {
 	}
 }
 
-// The user may use the keys of one limiter only: a batch with calls of both kinds is refused as a whole, and each call then made
-// alone.
-func TestHoldsWithoutPermission(t *testing.T) {
-	t.Parallel()
-	s := onRedis(t)
-	lim := s.limiter(t, "permitted", core.FixedWindow(core.PerHour(1000)))
-	c := s.caller(t, lim)
-	c.allow("a", 1)
-	c.reserve("a", 2)
-	c.reserve("b", 3)
-	c.allow("b", 4)
-	c.reserve("a", 5)
-	s.do(t, "acl", "setuser", "default", "resetkeys", "~rl:permitted:{a}*", "~rl:permitted:{busy*")
-	c.send()
-	for i, a := range c.all {
-		if i == 2 || i == 3 {
-			a.wantUnavailable(t, fmt.Sprint("call ", i))
-		} else if a.err != nil || !a.Allowed {
-			t.Errorf("call %d: %+v, %v", i, a.Result, a.err)
-		}
-	}
-	left(t, lim, map[string]int64{"a": 992})
-}
-
 // With its memory full Redis refuses every Reserve, and every Settle that charges, of every algorithm, on keys of all kinds, alone
 // and in a batch, also in one that begins with calls that free memory: after a write that it does not refuse Redis would refuse
 // nothing. What is refused has changed nothing. A Settle of 0, a Cancel and a Reset are carried out where they only remove.
