@@ -47,6 +47,11 @@ func TestOutageUnderLoad(t *testing.T) {
 		e := newEnv(t, setup{})
 		l, watch := limiter(e.rdb, "load", append(m.options, core.Timeout(timeout))...)
 		awaitRedis(t, l, "k")
+		concurrently(callers, func() bool { // it is found out that they may share scripts: else each would be sent alone
+			_, err := l.Peek(t.Context(), "k")
+			return err == nil
+		})
+		awaitRedis(t, l, "k")
 		e.proxy.Silence()
 		var admitted atomic.Int64
 		var running sync.WaitGroup
