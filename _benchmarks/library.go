@@ -23,7 +23,7 @@ type variant struct {
 
 // variants are the ways in which every algorithm is measured.
 func variants() []variant {
-	noBatches := []core.Option{core.Coalesce(1)}
+	noBatches := []core.Option{core.MaxBatch(1)}
 	return []variant{
 		{name: "coalesced", everyday: true, client: direct},
 		{name: "coalesced, go-redis's defaults", client: func(w *setup) (core.Client, error) { return w.stock, nil }},
@@ -79,18 +79,18 @@ func (v variant) reserve(a limits.Variant) *contender {
 		make: func(w *setup) (limiter, error) {
 			lim, err := v.open(w, core.DenyCache(0), limitOf(a, w.limit))
 			return shared(func(ctx context.Context, key string) (bool, error) {
-				res, err := lim.Reserve(ctx, key, 1)
+				r, err := lim.Reserve(ctx, key, 1)
 				if err != nil {
 					return false, err
 				}
-				return res.Allowed, lim.Settle(ctx, res, 0)
+				return r.Allowed, r.Cancel(ctx)
 			}), err
 		},
 	}
 }
 
 // manyNumbers has limits of 1,000 different numbers, one for each decision in turn, as
-// customers have with LimitFor.
+// customers have with LimiterFor.
 func (v variant) manyNumbers() *contender {
 	return &contender{
 		name: "TokenBucket, 1,000 numbers, " + v.name, kind: ours, everyday: true, limits: true,
@@ -121,15 +121,15 @@ func (v variant) manyNumbers() *contender {
 // inFlight takes a slot and frees it at once.
 func (v variant) inFlight() *contender {
 	return &contender{
-		name: "InFlight, Allow and Release, " + v.name, kind: ours, everyday: true, limits: true, pair: true, only: isAdmitted,
+		name: "InFlight, Acquire and Release, " + v.name, kind: ours, everyday: true, limits: true, pair: true, only: isAdmitted,
 		make: func(w *setup) (limiter, error) {
 			lim, err := v.open(w, core.DenyCache(0), core.InFlight(w.limit.count))
 			return shared(func(ctx context.Context, key string) (bool, error) {
-				res, err := lim.Allow(ctx, key)
+				r, err := lim.Acquire(ctx, key, 1)
 				if err != nil {
 					return false, err
 				}
-				return res.Allowed, lim.Release(ctx, res)
+				return r.Allowed, r.Release(ctx)
 			}), err
 		},
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
 	"github.com/redislimit/redislimit/keyfunc"
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
@@ -88,13 +89,13 @@ func BenchmarkCheck(b *testing.B) {
 			{"both", guard.Headers(guard.XRateLimit | guard.IETF)},
 		} {
 			b.Run(limit.name+"/"+headers.name, func(b *testing.B) {
-				const adapter = guard.Adapter[*http.Request, http.Handler]("httplimit")
-				g, _ := adapter.New(memory(b, limit.options...), keyfunc.IP(), headers.option)
+				const framework = adapter.Adapter[*http.Request, http.Handler]("httplimit")
+				g, _ := framework.New(memory(b, limit.options...), keyfunc.IP(), headers.option)
 				r, h := request{newRequest()}, http.Header{}
-				g.Check(r, h, &guard.Seen{}) // uses up a small limit
+				g.Check(r, h, &adapter.RequestState{}) // uses up a small limit
 				b.ReportAllocs()
 				for b.Loop() {
-					if v := g.Check(r, h, &guard.Seen{}); v.Status != limit.status {
+					if v := g.Check(r, h, &adapter.RequestState{}); v.Status != limit.status {
 						b.Fatal(v)
 					}
 				}

@@ -41,3 +41,8 @@ var _ = hook.SetHeld(func(reservation any) (expiries []int64, n int64) {
 	}
 	return expiries, r.hold.N
 })
+
+var _ = hook.SetNeedsEnd(func(limiter any) (slots, queue bool) {
+	by := limiter.(*Limiter).by //nolint:forcetypeassert // package adapter passes it
+	return by.Slots, by.Queues
+})

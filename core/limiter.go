@@ -186,7 +186,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 		return err
 	}
 	l.catchUp()
-	defer l.denials.Forget(key)
+	defer l.denials.Forget(key, l.by)
 	l.leases.Drop(key)
 	if l.fallback != nil {
 		l.fallback.store.Reset(l.by.Fallback.Memory, key)

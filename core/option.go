@@ -162,8 +162,8 @@ func MaxBatch(n int) Option {
 // is over and for one second at most. So a Reset, a Cancel or a raised limit in
 // another process is seen within a second; one through this Limiter, at once. The
 // cache only denies: it never admits anything. For a cost that is larger than the
-// one that Redis denied, RetryAfter is a lower bound. A cost above the capacity is
-// always Redis's to deny.
+// one that Redis denied, RetryAfter is a lower bound. Of a cost above the capacity
+// Remaining is what Redis last said.
 func DenyCache(entries int) Option {
 	return setting{
 		"deny cache", fmt.Sprintf("DenyCache(%d)", entries), entries >= 0 && entries <= 1e7,

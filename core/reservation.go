@@ -119,7 +119,7 @@ func (r *Reservation) Settle(ctx context.Context, actual int64) error {
 	}
 	l := r.limiter
 	l.catchUp()
-	defer l.denials.Forget(r.hold.Key)
+	defer l.denials.Forget(r.hold.Key, r.hold.Set)
 	if r.hold.HasSlots() {
 		defer l.queues.free(r.hold.Key)
 	}
@@ -177,10 +177,16 @@ func (r *Reservation) Context(ctx context.Context) (context.Context, context.Can
 }
 
 // watch stops the renewals of r when it has been dropped: nobody can end it any more.
-func (l *Limiter) watch(r *Reservation) { runtime.AddCleanup(r, l.dropped, r.hold) }
+func (l *Limiter) watch(r *Reservation) { runtime.AddCleanup(r, drop, dropped{l.family, r.hold}) }
 
-func (f *family) dropped(h *hold.Hold) {
-	if f.renewer.Drop(h) {
+// A dropped is what is left of a Reservation that nobody has any more.
+type dropped struct {
+	of   *family
+	hold *hold.Hold
+}
+
+func drop(d dropped) {
+	if f := d.of; f.renewer.Drop(d.hold) {
 		f.dropLogged.Do(func() {
 			f.events.log().WarnContext(context.Background(),
 				"redislimit: a Reservation was dropped without Settle, Cancel or Release: what it holds expires; this is logged once", "limiter", f.name)

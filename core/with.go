@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/limits"
 	"github.com/redislimit/redislimit/internal/memory"
 	"github.com/redislimit/redislimit/internal/server"
@@ -35,7 +36,7 @@ func (l *Limiter) With(asked ...Limit) (*Limiter, error) {
 		return d, nil
 	}
 	if err := checkLimits(asked, l.lease); err != nil {
-		return nil, fmt.Errorf("redislimit: limiter %q: With: %w", l.name, err)
+		return nil, &hook.WrongLimit{Err: fmt.Errorf("redislimit: limiter %q: With: %w", l.name, err)}
 	}
 	return l.derived.put(hash, l.limiter(slices.Clone(asked))), nil
 }

@@ -1,13 +1,11 @@
 package echolimit_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -76,18 +74,6 @@ func ExampleOnDenied() {
 	// 429 {"error":"slow down","limit":1}
 }
 
-// With FailClosed no request is served while Redis does not answer.
-func ExampleOnError() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-	lim := core.MustNew(rdb, "logins", core.FixedWindow(core.PerMinute(5)), core.FailClosed())
-
-	e := echo.New()
-	e.Use(echolimit.Middleware(lim, keyfunc.IP(), echolimit.OnError(func(c echo.Context) error {
-		return c.String(http.StatusServiceUnavailable, "try again soon")
-	})))
-	log.Fatal(e.Start("localhost:8080"))
-}
-
 // A request can be counted by anything that Echo has of it.
 func ExampleKey() {
 	byTenant := echolimit.Key(func(c echo.Context) (string, error) {
@@ -98,37 +84,6 @@ func ExampleKey() {
 	})
 	get(limited(hello, byTenant))
 	// Output: 200 hello
-}
-
-// A key function can call others. This one counts by address and tenant, and the same
-// key unlocks a client elsewhere.
-func ExampleRequest() {
-	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
-	address := keyfunc.IP()
-	byTenant := echolimit.Key(func(c echo.Context) (string, error) {
-		ip, err := address(echolimit.Request(c))
-		return "tenant:" + c.QueryParam("tenant") + "," + ip, err
-	})
-	e := echo.New()
-	e.GET("/", hello, echolimit.Middleware(lim, byTenant))
-	get(e)
-
-	key := "tenant:acme," + keyfunc.ForIP(netip.MustParseAddr("192.0.2.1"))
-	res, _ := lim.Peek(context.Background(), key)
-	fmt.Println(res.Remaining, "left")
-	_ = lim.Reset(context.Background(), key)
-	// Output:
-	// 200 hello
-	// 0 left
-}
-
-// Handlers can show what is left.
-func ExampleResult() {
-	get(limited(func(c echo.Context) error {
-		res, _ := echolimit.Result(c)
-		return c.JSON(http.StatusOK, map[string]any{"left": res.Remaining})
-	}, keyfunc.IP()))
-	// Output: 200 {"left":0}
 }
 
 // What turns out to cost nothing, such as an answer from a cache, does not count.

@@ -2,20 +2,19 @@ package echolimit
 
 import (
 	"bufio"
-	"context"
 	"net"
 	"net/http"
 	"sync"
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
 // serveAndFinish serves the request and gives g the final status. An error is answered
 // after this middleware has returned: the status is then known only when the response
 // is sent, or at the end of the request if nothing is. A panic before that is 500.
-func serveAndFinish(g *guard.Guard, v guard.Verdict, next echo.HandlerFunc, c echo.Context) (err error) {
+func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, c echo.Context) (err error) {
 	ctx, response := c.Request().Context(), c.Response()
 	var once sync.Once
 	finish := func(status int) { once.Do(func() { g.Finish(ctx, v, status) }) }
@@ -55,7 +54,7 @@ func serveAndFinish(g *guard.Guard, v guard.Verdict, next echo.HandlerFunc, c ec
 		case err == nil:
 			finish(http.StatusOK) // nothing was written: net/http sends 200
 		default:
-			context.AfterFunc(ctx, func() { finish(http.StatusOK) })
+			adapter.WhenOver(ctx, func() { finish(http.StatusOK) })
 		}
 	}()
 	err = next(c)

@@ -10,10 +10,11 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-const adapter = guard.Adapter[*echo.Context, echo.HandlerFunc]("echolimit")
+const framework = adapter.Adapter[*echo.Context, echo.HandlerFunc]("echolimit")
 
 // Middleware returns middleware that asks lim about each request, counted by key,
 // and sets X-RateLimit-Limit, -Remaining and -Reset on every limited response.
@@ -30,13 +31,13 @@ const adapter = guard.Adapter[*echo.Context, echo.HandlerFunc]("echolimit")
 //
 // It panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) echo.MiddlewareFunc {
-	g, handlers := adapter.New(lim, key, opts...)
+	g, handlers := framework.New(lim, key, opts...)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c *echo.Context) error {
 			r := newRequest(c)
-			verdict := g.Check(r, c.Response().Header(), r.seen)
+			verdict := g.Check(r, c.Response().Header(), r.state)
 			switch handler, ok := handlers.For(verdict); {
-			case verdict.Status == 0 && g.Settles(verdict):
+			case verdict.Status == 0 && g.NeedsFinish(verdict):
 				return serveAndFinish(g, verdict, next, c)
 			case verdict.Status == 0:
 				return next(c)
@@ -50,29 +51,29 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) echo.
 
 // OnDenied answers denied requests instead of an error; the headers are set
 // before. If h sets no status it is 429. [Result] has the decision.
-func OnDenied(h echo.HandlerFunc) guard.Option { return adapter.OnDenied(h) }
+func OnDenied(h echo.HandlerFunc) guard.Option { return framework.OnDenied(h) }
 
 // OnError answers requests without a decision. If h sets no status it is 503, or
 // 500 when the key function failed.
-func OnError(h echo.HandlerFunc) guard.Option { return adapter.OnError(h) }
+func OnError(h echo.HandlerFunc) guard.Option { return framework.OnError(h) }
 
 // Key returns a key function that calls f with the request's *echo.Context. Add a
 // prefix to the key, as in "tenant:"+id, so that it never equals a key of another
 // kind. If f returns [keyfunc.ErrNoKey], the request is counted by its peer's
 // address; any other error is answered with 500. Under the middleware of another
 // adapter the key function panics.
-func Key(f func(*echo.Context) (string, error)) keyfunc.Func { return adapter.Key(f) }
+func Key(f func(*echo.Context) (string, error)) keyfunc.Func { return framework.Key(f) }
 
 // Request returns the request of c as key functions see it, so that the function given
 // to [Key] can call others, such as [keyfunc.IP].
-func Request(c *echo.Context) keyfunc.Request { return &request{c: c, seen: seenIn(c)} }
+func Request(c *echo.Context) keyfunc.Request { return &request{c: c, state: stateIn(c)} }
 
 // Result returns the decision about the request of c: the tightest one of stacked
 // middlewares. It reports false if no limiter decided.
-func Result(c *echo.Context) (core.Result, bool) { return seenIn(c).Result() }
+func Result(c *echo.Context) (core.Result, bool) { return stateIn(c).Result() }
 
 // SetCost sets what the request of c really costs: the middlewares with
 // [guard.CostAfter] charge n units when its response ends, and others ignore it. Of
 // several calls the last one counts. A negative n is a mistake: it is logged, and
 // what was reserved is charged.
-func SetCost(c *echo.Context, n int64) { seenIn(c).SetCost(n) }
+func SetCost(c *echo.Context, n int64) { stateIn(c).SetCost(n) }

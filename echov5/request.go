@@ -6,15 +6,15 @@ import (
 
 	"github.com/labstack/echo/v5"
 
-	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// A request is what key functions see of an *echo.Context. It also holds a guard.Seen,
+// A request is what key functions see of an *echo.Context. It also holds an adapter.RequestState,
 // so that both are one allocation.
 type request struct {
-	c    *echo.Context
-	seen *guard.Seen // of all middlewares of the request
-	made guard.Seen  // what seen points to in the outermost one
+	c     *echo.Context
+	state *adapter.RequestState // of all middlewares of the request
+	made  adapter.RequestState  // what state points to in the outermost one
 }
 
 func (q *request) Context() context.Context          { return q.c.Request().Context() }
@@ -26,7 +26,7 @@ func (q *request) Header(name string) string         { return q.c.Request().Head
 func (q *request) HeaderValues(name string) []string { return q.c.Request().Header.Values(name) }
 func (q *request) Query(name string) string          { return q.c.QueryParam(name) }
 func (q *request) Unwrap() any                       { return q.c }
-func (q *request) Logger() *slog.Logger              { return q.seen.Logger() }
+func (q *request) Logger() *slog.Logger              { return q.state.Logger() }
 
 func (q *request) Cookie(name string) string {
 	c, err := q.c.Cookie(name)
@@ -45,21 +45,21 @@ func (q *request) Value(key any) any {
 	return q.c.Request().Context().Value(key)
 }
 
-// seenKey is the key under which an *echo.Context has its guard.Seen.
-const seenKey = "github.com/redislimit/redislimit"
+// stateKey is the key under which an *echo.Context has its adapter.RequestState.
+const stateKey = "github.com/redislimit/redislimit"
 
-// seenIn returns the guard.Seen of c, or nil before the first middleware.
-func seenIn(c *echo.Context) *guard.Seen {
-	seen, _ := c.Get(seenKey).(*guard.Seen)
-	return seen
+// stateIn returns the adapter.RequestState of c, or nil before the first middleware.
+func stateIn(c *echo.Context) *adapter.RequestState {
+	state, _ := c.Get(stateKey).(*adapter.RequestState)
+	return state
 }
 
-// newRequest returns the request of c, with the guard.Seen that c has or a new one.
+// newRequest returns the request of c, with the adapter.RequestState that c has or a new one.
 func newRequest(c *echo.Context) *request {
-	q := &request{c: c, seen: seenIn(c)}
-	if q.seen == nil {
-		q.seen = &q.made
-		c.Set(seenKey, q.seen)
+	q := &request{c: c, state: stateIn(c)}
+	if q.state == nil {
+		q.state = &q.made
+		c.Set(stateKey, q.state)
 	}
 	return q
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/labstack/echo/v5"
 
-	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
 // serveWithStatus calls h, and sends status if h sends none.
@@ -24,7 +24,7 @@ func serveWithStatus(h echo.HandlerFunc, c *echo.Context, status int) error {
 // serveAndFinish serves the request and gives g the final status. An error is answered
 // after this middleware has returned: the status is then known only when the response
 // is sent, or at the end of the request if nothing is. A panic before that is 500.
-func serveAndFinish(g *guard.Guard, v guard.Verdict, next echo.HandlerFunc, c *echo.Context) (err error) {
+func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, c *echo.Context) (err error) {
 	ctx, w := c.Request().Context(), newWriter(c, 0)
 	if v.Context != nil {
 		request := c.Request()
@@ -63,5 +63,5 @@ func (w *writer) whenAnswered(ctx context.Context, err error, finish func(status
 	}
 	var once sync.Once
 	w.response.Before(func() { once.Do(func() { finish(cmp.Or(w.response.Status, http.StatusOK)) }) })
-	context.AfterFunc(ctx, func() { once.Do(func() { finish(http.StatusOK) }) })
+	adapter.WhenOver(ctx, func() { once.Do(func() { finish(http.StatusOK) }) })
 }

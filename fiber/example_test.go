@@ -2,13 +2,11 @@ package fiberlimit_test
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net/http/httptest"
-	"net/netip"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/redis/go-redis/v9"
@@ -79,18 +77,6 @@ func ExampleOnDenied() {
 	// 429 {"error":"slow down","limit":1}
 }
 
-// With FailClosed no request is served while Redis does not answer. The status is 503.
-func ExampleOnError() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-	lim := core.MustNew(rdb, "logins", core.FixedWindow(core.PerMinute(5)), core.FailClosed())
-
-	app := fiber.New()
-	app.Use(fiberlimit.Middleware(lim, keyfunc.IP(), fiberlimit.OnError(func(c *fiber.Ctx) error {
-		return c.SendString("try again soon")
-	})))
-	log.Fatal(app.Listen("localhost:8080"))
-}
-
 // A request can be counted by anything that Fiber has of it.
 func ExampleKey() {
 	byTenant := fiberlimit.Key(func(c *fiber.Ctx) (string, error) {
@@ -101,37 +87,6 @@ func ExampleKey() {
 	})
 	get(limited(fiber.Config{}, hello, byTenant))
 	// Output: 200 hello
-}
-
-// A key function can call others. This one counts by address and tenant, and the same
-// key unlocks a client elsewhere.
-func ExampleRequest() {
-	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
-	address := keyfunc.IP()
-	byTenant := fiberlimit.Key(func(c *fiber.Ctx) (string, error) {
-		ip, err := address(fiberlimit.Request(c))
-		return "tenant:" + c.Query("tenant") + "," + ip, err
-	})
-	app := fiber.New()
-	app.Get("/", fiberlimit.Middleware(lim, byTenant), hello)
-	get(app)
-
-	key := "tenant:acme," + keyfunc.ForIP(netip.MustParseAddr("0.0.0.0"))
-	res, _ := lim.Peek(context.Background(), key)
-	fmt.Println(res.Remaining, "left")
-	_ = lim.Reset(context.Background(), key)
-	// Output:
-	// 200 hello
-	// 0 left
-}
-
-// Handlers can show what is left.
-func ExampleResult() {
-	get(limited(fiber.Config{}, func(c *fiber.Ctx) error {
-		res, _ := fiberlimit.Result(c)
-		return c.JSON(fiber.Map{"left": res.Remaining})
-	}, keyfunc.IP()))
-	// Output: 200 {"left":0}
 }
 
 // What turns out to cost nothing, such as an answer from a cache, does not count.

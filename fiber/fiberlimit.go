@@ -10,10 +10,11 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-const adapter = guard.Adapter[*fiber.Ctx, fiber.Handler]("fiberlimit")
+const framework = adapter.Adapter[*fiber.Ctx, fiber.Handler]("fiberlimit")
 
 // Middleware returns middleware that asks lim about each request, counted by key,
 // and sets X-RateLimit-Limit, -Remaining and -Reset on every limited response.
@@ -39,11 +40,11 @@ const adapter = guard.Adapter[*fiber.Ctx, fiber.Handler]("fiberlimit")
 //
 // It panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber.Handler {
-	g, handlers := adapter.New(lim, key, opts...)
+	g, handlers := framework.New(lim, key, opts...)
 	return func(c *fiber.Ctx) error {
-		verdict := g.Check(request{c}, header{c}, withSeen(c))
+		verdict := g.Check(request{c}, header{c}, withState(c))
 		switch handler, ok := handlers.For(verdict); {
-		case verdict.Status == 0 && g.Settles(verdict):
+		case verdict.Status == 0 && g.NeedsFinish(verdict):
 			return serveAndFinish(g, verdict, c)
 		case verdict.Status == 0:
 			return c.Next()
@@ -56,11 +57,11 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber
 
 // OnDenied answers denied requests instead of an error; the headers are set
 // before. If h sets no status it is 429. [Result] has the decision.
-func OnDenied(h fiber.Handler) guard.Option { return adapter.OnDenied(h) }
+func OnDenied(h fiber.Handler) guard.Option { return framework.OnDenied(h) }
 
 // OnError answers requests without a decision. If h sets no status it is 503, or
 // 500 when the key function failed.
-func OnError(h fiber.Handler) guard.Option { return adapter.OnError(h) }
+func OnError(h fiber.Handler) guard.Option { return framework.OnError(h) }
 
 // Key returns a key function that calls f with the request's *fiber.Ctx. Add a prefix
 // to the key, as in "tenant:"+id, so that it never equals a key of another kind. The
@@ -69,7 +70,7 @@ func OnError(h fiber.Handler) guard.Option { return adapter.OnError(h) }
 // other error is answered with 500. Under the middleware of another adapter the key
 // function panics.
 func Key(f func(*fiber.Ctx) (string, error)) keyfunc.Func {
-	key := adapter.Key(f)
+	key := framework.Key(f)
 	return func(r keyfunc.Request) (string, error) {
 		k, err := key(r)
 		return strings.Clone(k), err
@@ -83,7 +84,7 @@ func Request(c *fiber.Ctx) keyfunc.Request { return request{c} }
 // Result returns the decision about the request of c: the tightest one of stacked
 // middlewares. It reports false if no limiter decided.
 func Result(c *fiber.Ctx) (core.Result, bool) {
-	return seenIn(c).Result()
+	return stateIn(c).Result()
 }
 
 // SetCost sets what the request of c really costs: the middlewares with
@@ -92,10 +93,10 @@ func Result(c *fiber.Ctx) (core.Result, bool) {
 // what was reserved is charged.
 //
 // c must be valid: where the handler has returned, use [CostSetter].
-func SetCost(c *fiber.Ctx, n int64) { seenIn(c).SetCost(n) }
+func SetCost(c *fiber.Ctx, n int64) { stateIn(c).SetCost(n) }
 
 // CostSetter returns [SetCost] for the request of c. It can be called when the handler has
 // returned and c is no longer valid: by the writer of a streamed body, or by what talks
 // over a hijacked connection. If the client leaves before it is called, what was reserved
 // is charged; so call it while the cost grows.
-func CostSetter(c *fiber.Ctx) func(n int64) { return seenIn(c).SetCost }
+func CostSetter(c *fiber.Ctx) func(n int64) { return stateIn(c).SetCost }

@@ -4,7 +4,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 
-	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
 // lines returns all lines of the header called name. fasthttp appends the trailer of a
@@ -16,16 +16,16 @@ import (
 func (q request) lines(name string) (lines [][]byte, chunked bool) {
 	header := &q.c.Request().Header
 	block := header.RawHeaders() // empty if a converter made the request, which has no trailer then
-	chunked = len(guard.HeaderLines(block, fiber.HeaderTransferEncoding)) > 0
+	chunked = len(adapter.HeaderLines(block, fiber.HeaderTransferEncoding)) > 0
 	if q.c.App().Server().DisableHeaderNamesNormalizing {
 		// Fiber finds one spelling only. Clients choose theirs, and HTTP/2 proxies write lower case.
-		if lines = guard.HeaderLines(block, name); len(lines) > 0 {
+		if lines = adapter.HeaderLines(block, name); len(lines) > 0 {
 			return lines, chunked
 		}
 	}
 	lines = header.PeekAll(name)
 	if chunked && len(lines) > 0 {
-		lines = lines[:min(len(lines), len(guard.HeaderLines(block, name)))]
+		lines = lines[:min(len(lines), len(adapter.HeaderLines(block, name)))]
 	}
 	return lines, chunked
 }

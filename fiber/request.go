@@ -9,7 +9,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
 // A request is what key functions see of a *fiber.Ctx. Its strings are copies: a key
@@ -21,7 +21,7 @@ func (q request) Method() string           { return strings.Clone(q.c.Method()) 
 func (q request) Path() string             { return strings.Clone(q.c.Path()) }
 func (q request) Query(name string) string { return strings.Clone(q.c.Query(name)) }
 func (q request) Unwrap() any              { return q.c }
-func (q request) Logger() *slog.Logger     { return seenIn(q.c).Logger() }
+func (q request) Logger() *slog.Logger     { return stateIn(q.c).Logger() }
 
 // RemoteAddr is never c.IP, which may trust headers.
 func (q request) RemoteAddr() string {
@@ -52,7 +52,7 @@ func (q request) HeaderValues(name string) []string {
 func (q request) Cookie(name string) string {
 	lines, chunked := q.lines(fiber.HeaderCookie)
 	switch {
-	case chunked && cookieIn(guard.HeaderLines(q.c.Request().Header.RawHeaders(), fiber.HeaderCookie), name) == "":
+	case chunked && cookieIn(adapter.HeaderLines(q.c.Request().Header.RawHeaders(), fiber.HeaderCookie), name) == "":
 		return "" // it may be in the trailer
 	case chunked || len(lines) > 1:
 		return cookieIn(lines, name)
@@ -100,24 +100,24 @@ func (h header) Get(name string) string { return h.c.GetRespHeader(name) }
 func (h header) Set(name, value string) { h.c.Set(name, value) }
 func (h header) Del(name string)        { h.c.Response().Header.Del(name) }
 
-// SetBytes makes header a guard.BytesHeader: fasthttp copies what it is given.
+// SetBytes makes header an adapter.BytesHeader: fasthttp copies what it is given.
 func (h header) SetBytes(name string, value []byte) { h.c.Response().Header.SetBytesV(name, value) }
 
-// seenKey is the key under which a *fiber.Ctx has its guard.Seen.
-type seenKey struct{}
+// stateKey is the key under which a *fiber.Ctx has its adapter.RequestState.
+type stateKey struct{}
 
-// seenIn returns the guard.Seen of c, or nil before the first middleware.
-func seenIn(c *fiber.Ctx) *guard.Seen {
-	seen, _ := c.Locals(seenKey{}).(*guard.Seen)
-	return seen
+// stateIn returns the adapter.RequestState of c, or nil before the first middleware.
+func stateIn(c *fiber.Ctx) *adapter.RequestState {
+	state, _ := c.Locals(stateKey{}).(*adapter.RequestState)
+	return state
 }
 
-// withSeen returns the guard.Seen of c. If c has none, it gets one.
-func withSeen(c *fiber.Ctx) *guard.Seen {
-	seen := seenIn(c)
-	if seen == nil {
-		seen = &guard.Seen{}
-		c.Locals(seenKey{}, seen)
+// withState returns the adapter.RequestState of c. If c has none, it gets one.
+func withState(c *fiber.Ctx) *adapter.RequestState {
+	state := stateIn(c)
+	if state == nil {
+		state = &adapter.RequestState{}
+		c.Locals(stateKey{}, state)
 	}
-	return seen
+	return state
 }

@@ -7,13 +7,13 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
 // serveAndFinish serves the request and gives g the final status. An error is
 // rendered at once, because only the application's ErrorHandler knows its status. A
 // panic is 500: that is what recovering middleware further out answers.
-func serveAndFinish(g *guard.Guard, v guard.Verdict, c *fiber.Ctx) error {
+func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c *fiber.Ctx) error {
 	status, ctx := fiber.StatusInternalServerError, c.UserContext()
 	if v.Context != nil {
 		c.SetUserContext(v.Context)

@@ -4,7 +4,7 @@ import (
 	"github.com/gofiber/fiber/v3"
 	"github.com/valyala/fasthttp"
 
-	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
 // lines returns all lines of the header called name. fasthttp appends the trailer of a
@@ -18,13 +18,13 @@ func (q request) lines(name string) [][]byte {
 	block := header.RawHeaders() // empty if a converter made the request, which has no trailer then
 	if q.c.App().Server().DisableHeaderNamesNormalizing {
 		// Fiber finds one spelling only. Clients choose theirs, and HTTP/2 proxies write lower case.
-		if lines := guard.HeaderLines(block, name); len(lines) > 0 {
+		if lines := adapter.HeaderLines(block, name); len(lines) > 0 {
 			return lines
 		}
 	}
 	lines := header.PeekAll(name)
-	if len(lines) > 0 && len(guard.HeaderLines(block, fiber.HeaderTransferEncoding)) > 0 {
-		lines = lines[:min(len(lines), len(guard.HeaderLines(block, name)))]
+	if len(lines) > 0 && len(adapter.HeaderLines(block, fiber.HeaderTransferEncoding)) > 0 {
+		lines = lines[:min(len(lines), len(adapter.HeaderLines(block, name)))]
 	}
 	return lines
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/gofiber/fiber/v3"
 
-	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
 // serveAndFinish serves the request and gives g the final status. An error is
@@ -16,7 +16,7 @@ import (
 //
 // After Fiber's Timeout the handler goes on, and with Fiber's SSE it begins. Both still
 // use c, which is abandoned then and must not be changed.
-func serveAndFinish(g *guard.Guard, v guard.Verdict, c fiber.Ctx) error {
+func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c fiber.Ctx) error {
 	status, ctx, timedOut := fiber.StatusInternalServerError, c.Context(), false
 	end := &responseEnd{}
 	c.Locals(end, end)

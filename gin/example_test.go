@@ -1,12 +1,10 @@
 package ginlimit_test
 
 import (
-	"context"
 	"fmt"
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 
 	"github.com/gin-gonic/gin"
 	"github.com/redis/go-redis/v9"
@@ -58,18 +56,6 @@ func ExampleOnDenied() {
 	// 429 {"error":"slow down","limit":1}
 }
 
-// With FailClosed no request is served while Redis does not answer.
-func ExampleOnError() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-	lim := core.MustNew(rdb, "logins", core.FixedWindow(core.PerMinute(5)), core.FailClosed())
-
-	r := gin.New()
-	r.Use(ginlimit.Middleware(lim, keyfunc.IP(), ginlimit.OnError(func(c *gin.Context) {
-		c.String(http.StatusServiceUnavailable, "try again soon")
-	})))
-	log.Fatal(r.Run("localhost:8080"))
-}
-
 // A request can be counted by anything that Gin has of it.
 func ExampleKey() {
 	byTenant := ginlimit.Key(func(c *gin.Context) (string, error) {
@@ -80,38 +66,6 @@ func ExampleKey() {
 	})
 	get(limited(hello, byTenant))
 	// Output: 200 hello
-}
-
-// A key function can call others. This one counts by address and tenant, and the same
-// key unlocks a client elsewhere.
-func ExampleRequest() {
-	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
-	address := keyfunc.IP()
-	byTenant := ginlimit.Key(func(c *gin.Context) (string, error) {
-		ip, err := address(ginlimit.Request(c))
-		return "tenant:" + c.Query("tenant") + "," + ip, err
-	})
-	r := gin.New()
-	r.GET("/", ginlimit.Middleware(lim, byTenant), hello)
-	get(r)
-
-	key := "tenant:acme," + keyfunc.ForIP(netip.MustParseAddr("192.0.2.1"))
-	res, _ := lim.Peek(context.Background(), key)
-	fmt.Println(res.Remaining, "left")
-	_ = lim.Reset(context.Background(), key)
-	// Output:
-	// 200 hello
-	// 0 left
-}
-
-// Handlers can show what is left.
-func ExampleResult() {
-	get(limited(func(c *gin.Context) {
-		if res, ok := ginlimit.Result(c); ok {
-			c.JSON(http.StatusOK, gin.H{"left": res.Remaining})
-		}
-	}, keyfunc.IP()))
-	// Output: 200 {"left":0}
 }
 
 // An answer that costs more than what was reserved leaves a debt: the next request is

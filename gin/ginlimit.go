@@ -8,10 +8,11 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-const adapter = guard.Adapter[*gin.Context, gin.HandlerFunc]("ginlimit")
+const framework = adapter.Adapter[*gin.Context, gin.HandlerFunc]("ginlimit")
 
 // Middleware returns middleware that asks lim about each request, counted by key,
 // and sets X-RateLimit-Limit, -Remaining and -Reset on every limited response.
@@ -27,11 +28,11 @@ const adapter = guard.Adapter[*gin.Context, gin.HandlerFunc]("ginlimit")
 //
 // It panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) gin.HandlerFunc {
-	g, handlers := adapter.New(lim, key, opts...)
+	g, handlers := framework.New(lim, key, opts...)
 	return func(c *gin.Context) {
-		verdict := g.Check(request{c}, c.Writer.Header(), withSeen(c))
+		verdict := g.Check(request{c}, c.Writer.Header(), withState(c))
 		switch handler, ok := handlers.For(verdict); {
-		case verdict.Status == 0 && g.Settles(verdict):
+		case verdict.Status == 0 && g.NeedsFinish(verdict):
 			serveAndFinish(g, verdict, c)
 		case verdict.Status == 0: // Gin goes on by itself
 		case ok:
@@ -48,18 +49,18 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) gin.H
 // OnDenied answers denied requests instead of the problem+json body; the headers
 // are set before, and the request is aborted. If h sets no status it is 429.
 // [Result] has the decision.
-func OnDenied(h gin.HandlerFunc) guard.Option { return adapter.OnDenied(h) }
+func OnDenied(h gin.HandlerFunc) guard.Option { return framework.OnDenied(h) }
 
 // OnError answers requests without a decision, which are aborted. If h sets no
 // status it is 503, or 500 when the key function failed.
-func OnError(h gin.HandlerFunc) guard.Option { return adapter.OnError(h) }
+func OnError(h gin.HandlerFunc) guard.Option { return framework.OnError(h) }
 
 // Key returns a key function that calls f with the request's *gin.Context. Add a
 // prefix to the key, as in "tenant:"+id, so that it never equals a key of another
 // kind. If f returns [keyfunc.ErrNoKey], the request is counted by its peer's
 // address; any other error is answered with 500. Under the middleware of another
 // adapter the key function panics.
-func Key(f func(*gin.Context) (string, error)) keyfunc.Func { return adapter.Key(f) }
+func Key(f func(*gin.Context) (string, error)) keyfunc.Func { return framework.Key(f) }
 
 // Request returns the request of c as key functions see it, so that the function given
 // to [Key] can call others, such as [keyfunc.IP].
@@ -68,11 +69,11 @@ func Request(c *gin.Context) keyfunc.Request { return request{c} }
 // Result returns the decision about the request of c: the tightest one of stacked
 // middlewares. It reports false if no limiter decided.
 func Result(c *gin.Context) (core.Result, bool) {
-	return seenIn(c).Result()
+	return stateIn(c).Result()
 }
 
 // SetCost sets what the request of c really costs: the middlewares with
 // [guard.CostAfter] charge n units when its response ends, and others ignore it. Of
 // several calls the last one counts. A negative n is a mistake: it is logged, and
 // what was reserved is charged.
-func SetCost(c *gin.Context, n int64) { seenIn(c).SetCost(n) }
+func SetCost(c *gin.Context, n int64) { stateIn(c).SetCost(n) }

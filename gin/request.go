@@ -6,7 +6,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
 // A request is what key functions see of a *gin.Context. It is one pointer, so
@@ -22,7 +22,7 @@ func (q request) Header(name string) string         { return q.c.Request.Header.
 func (q request) HeaderValues(name string) []string { return q.c.Request.Header.Values(name) }
 func (q request) Query(name string) string          { return q.c.Query(name) }
 func (q request) Unwrap() any                       { return q.c }
-func (q request) Logger() *slog.Logger              { return seenIn(q.c).Logger() }
+func (q request) Logger() *slog.Logger              { return stateIn(q.c).Logger() }
 
 func (q request) Cookie(name string) string {
 	c, err := q.c.Request.Cookie(name)
@@ -50,22 +50,22 @@ type anyKeys interface {
 	Get(key any) (value any, exists bool)
 }
 
-// seenKey is the key under which a *gin.Context has its guard.Seen.
-const seenKey = "github.com/redislimit/redislimit"
+// stateKey is the key under which a *gin.Context has its adapter.RequestState.
+const stateKey = "github.com/redislimit/redislimit"
 
-// seenIn returns the guard.Seen of c, or nil before the first middleware.
-func seenIn(c *gin.Context) *guard.Seen {
-	value, _ := c.Get(seenKey)
-	seen, _ := value.(*guard.Seen)
-	return seen
+// stateIn returns the adapter.RequestState of c, or nil before the first middleware.
+func stateIn(c *gin.Context) *adapter.RequestState {
+	value, _ := c.Get(stateKey)
+	state, _ := value.(*adapter.RequestState)
+	return state
 }
 
-// withSeen returns the guard.Seen of c. If c has none, it gets one.
-func withSeen(c *gin.Context) *guard.Seen {
-	seen := seenIn(c)
-	if seen == nil {
-		seen = &guard.Seen{}
-		c.Set(seenKey, seen)
+// withState returns the adapter.RequestState of c. If c has none, it gets one.
+func withState(c *gin.Context) *adapter.RequestState {
+	state := stateIn(c)
+	if state == nil {
+		state = &adapter.RequestState{}
+		c.Set(stateKey, state)
 	}
-	return seen
+	return state
 }

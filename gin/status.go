@@ -10,14 +10,14 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
 // serveAndFinish runs the handlers and gives g the final status. A panic is 500: that
 // is what recovering middleware further out answers. If the handlers wrote nothing and
 // left an error in c.Errors, middleware further out may answer it: then the status of
 // that answer counts.
-func serveAndFinish(g *guard.Guard, v guard.Verdict, c *gin.Context) {
+func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c *gin.Context) {
 	ctx := c.Request.Context()
 	writer := &hijackable{ResponseWriter: c.Writer}
 	c.Writer = writer
@@ -82,7 +82,7 @@ func whenAnswered(ctx context.Context, w gin.ResponseWriter, finish func(status 
 	u := &unanswered{ResponseWriter: w}
 	u.status.Store(int64(w.Status()))
 	u.finish = sync.OnceFunc(func() { finish(int(u.status.Load())) })
-	context.AfterFunc(ctx, u.finish)
+	adapter.WhenOver(ctx, u.finish)
 	return u
 }
 

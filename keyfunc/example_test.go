@@ -4,16 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
+	"strings"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/keyfunc"
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
+
+// request returns a request from a peer, with a header.
+func request(peer, name, value string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.RemoteAddr = peer
+	r.Header.Set(name, value)
+	return r
+}
 
 // show prints the key that f takes from r. Programs pass f to a Middleware.
 func show(f keyfunc.Func, r *http.Request) {
@@ -29,6 +37,9 @@ func show(f keyfunc.Func, r *http.Request) {
 	httplimit.Middleware(lim, shown)(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
 }
 
+// userKey is where authentication stores the user in a request's context.
+type userKey struct{}
+
 // Most services need no more than these.
 func Example() {
 	r := httptest.NewRequest(http.MethodGet, "/", nil) // from 192.0.2.1
@@ -43,8 +54,83 @@ func Example() {
 	// join:user:alice,method:GET
 }
 
-// userKey is where authentication stores the user in a request's context.
-type userKey struct{}
+// No header is trusted by default. An IPv6 client is its network: a /64, unless it is
+// chosen otherwise.
+func ExampleIP() {
+	show(keyfunc.IP(), request("203.0.113.7:4711", "X-Forwarded-For", "192.0.2.99"))
+	show(keyfunc.IP(), request("[2001:db8:1:2:3:4:5:6]:4711", "X-Forwarded-For", "192.0.2.99"))
+	show(keyfunc.IP(keyfunc.IPv6Prefix(56)), request("[2001:db8:1:2:3:4:5:6]:4711", "X-Forwarded-For", "192.0.2.99"))
+	// Output:
+	// ip:203.0.113.7
+	// ip:2001:db8:1:2::/64
+	// ip:2001:db8:1::/56
+}
+
+// Behind proxies of one's own: only what these have added to the header is trusted.
+// What is further left was sent by the client.
+func ExampleTrustedProxies() {
+	key := keyfunc.IP(keyfunc.TrustedProxies("10.0.0.0/8"))
+
+	show(key, request("10.0.0.5:4711", "X-Forwarded-For", "192.0.2.99, 203.0.113.7, 10.0.0.6"))
+	show(key, request("203.0.113.8:4711", "X-Forwarded-For", "192.0.2.99")) // past the proxies
+	// Output:
+	// ip:203.0.113.7
+	// ip:203.0.113.8
+}
+
+// The addresses of the proxies are in the service's configuration.
+func ExampleParseProxies() {
+	proxies := strings.Fields("10.0.0.0/8 10.0.0.256") // as of os.Getenv
+
+	option, err := keyfunc.ParseProxies(proxies...)
+	fmt.Println(option != nil, err)
+	// Output: false keyfunc: ParseProxies("10.0.0.256"): want an address or a range, such as "10.0.0.0/8", or "unix"
+}
+
+// Behind a load balancer whose address changes.
+func ExampleTrustedHops() {
+	show(keyfunc.IP(keyfunc.TrustedHops(1)), request("10.3.1.9:4711", "X-Forwarded-For", "192.0.2.99, 203.0.113.7"))
+	// Output: ip:203.0.113.7
+}
+
+// Behind an edge that sets a header of its own, and is the only way in.
+func ExampleTrustedHeader() {
+	show(keyfunc.IP(keyfunc.TrustedHeader("CF-Connecting-IP")), request("198.51.100.1:4711", "CF-Connecting-IP", "203.0.113.7"))
+	// Output: ip:203.0.113.7
+}
+
+// Behind a proxy that writes RFC 7239.
+func ExampleForwarded() {
+	key := keyfunc.IP(keyfunc.Forwarded(), keyfunc.TrustedProxies("10.0.0.5"))
+
+	show(key, request("10.0.0.5:4711", "Forwarded", `for="[2001:db8::7]:4711";proto=https`))
+	// Output: ip:2001:db8::/64
+}
+
+// A key that was not issued counts as missing, and its sender by address: inventing
+// keys gains nothing. The key itself is stored nowhere.
+func ExampleAPIKey() {
+	issued := map[string]bool{"key-1": true, "key-2": true}
+	byKey := keyfunc.APIKey("X-API-Key", keyfunc.Known(func(k string) bool { return issued[k] }))
+
+	show(byKey, request("192.0.2.1:4711", "X-API-Key", "key-1"))
+	show(byKey, request("192.0.2.1:4711", "X-API-Key", "invented"))
+	// Output:
+	// apikey:vil0VGl443OebW2oXEvp8zTO
+	// keyfunc: the request carries no such key
+}
+
+// With a Secret a reader of the keys in Redis cannot try out which credential makes
+// them. Support finds the count of a credential by the same options.
+func ExampleSecret() {
+	secret := keyfunc.Secret("a random key of 16 bytes or more")
+
+	show(keyfunc.Bearer(secret), request("192.0.2.1:4711", "Authorization", "Bearer token-1"))
+	fmt.Println(keyfunc.ForBearer("token-1", secret))
+	// Output:
+	// bearer:pavIordqNClnAskO7CLFTfy5
+	// bearer:pavIordqNClnAskO7CLFTfy5
+}
 
 // The user of a request that is signed in, and else the address.
 func ExampleFirstOf() {
@@ -85,28 +171,6 @@ func ExampleRoute() {
 	// Output: join:route:GET /users/{id},ip:192.0.2.1
 }
 
-func ExampleMethod() {
-	show(keyfunc.Method(), httptest.NewRequest(http.MethodPost, "/", nil))
-	show(keyfunc.Method(), httptest.NewRequest("INVENTED", "/", nil))
-	// Output:
-	// method:POST
-	// method:other
-}
-
-// A limit on the service as a whole.
-func ExampleGlobal() {
-	show(keyfunc.Global(), httptest.NewRequest(http.MethodGet, "/", nil))
-	// Output: global
-}
-
-// A tenant, which a gateway of one's own has put there.
-func ExampleHeader() {
-	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	r.Header.Set("X-Tenant", "acme")
-	show(keyfunc.Header("X-Tenant"), r)
-	// Output: header:X-Tenant:acme
-}
-
 // Any function can be a Func. Tag the key, so that it is never one of another kind.
 func ExampleFunc() {
 	var tenant keyfunc.Func = func(r keyfunc.Request) (string, error) {
@@ -126,56 +190,39 @@ func ExampleFunc() {
 	// keyfunc: the request carries no such key
 }
 
-// A Func sees the same of each request, whatever the framework; the framework's own
-// is behind Unwrap.
-func ExampleRequest() {
-	secure := func(r keyfunc.Request) (string, error) {
-		native, _ := r.Unwrap().(*http.Request)
-		return fmt.Sprintf("tls:%t:%s", native.TLS != nil, r.Method()), nil
-	}
-	show(secure, httptest.NewRequest(http.MethodGet, "/", nil))
-	// Output: tls:false:GET
-}
-
-// What a Func has to say goes where the limiter logs.
-func ExampleLoggingRequest() {
-	deprecated := func(r keyfunc.Request) (string, error) {
-		if lr, ok := r.(keyfunc.LoggingRequest); ok && r.Query("tenant") != "" {
-			lr.Logger().Warn("the query parameter tenant is deprecated")
+// Alice has mistyped her password too often. Support unlocks her login from her address:
+// the key is made of the same parts as that of the middleware.
+func ExampleForJoin() {
+	lim, _ := core.NewMemory("logins", core.SlidingWindowLog(core.PerHour(2)))
+	byLogin := keyfunc.Join(keyfunc.IP(), keyfunc.BasicAuth())
+	failed := guard.CountIf(func(status int) bool { return status == http.StatusUnauthorized })
+	login := httplimit.Middleware(lim, byLogin, failed)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, password, _ := r.BasicAuth(); password != "right" {
+			w.WriteHeader(http.StatusUnauthorized)
 		}
-		return "tenant:" + r.Query("tenant"), nil
+	}))
+	try := func(password string) {
+		r := httptest.NewRequest(http.MethodPost, "/login", nil) // from 192.0.2.1
+		r.SetBasicAuth("alice", password)
+		w := httptest.NewRecorder()
+		login.ServeHTTP(w, r)
+		fmt.Println(password, w.Code)
 	}
-	plain := func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}
-	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: plain}))
-	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(100)), core.Logger(logger))
 
-	served := httplimit.Middleware(lim, deprecated)(http.NotFoundHandler())
-	served.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/?tenant=acme", nil))
-	// Output: level=WARN msg="the query parameter tenant is deprecated" limiter=api
-}
+	try("rihgt")
+	try("rigth")
+	try("right")
+	ctx, addr := context.Background(), netip.MustParseAddr("192.0.2.1")
 
-// A support tool looks a user up under the key that requests are counted by.
-func ExampleForUser() {
-	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(100)))
-	ctx := context.Background()
+	key := keyfunc.ForJoin(keyfunc.ForIP(addr), keyfunc.ForBasicAuth("alice"))
+	err := lim.Reset(ctx, key)
 
-	_, _ = lim.Allow(ctx, keyfunc.ForUser("alice")) // as keyfunc.User does
-	res, _ := lim.Peek(ctx, keyfunc.ForUser("alice"))
-	fmt.Println(keyfunc.ForUser("alice"), res.Remaining)
-	// Output: user:alice 99
-}
-
-func ExampleForIP() {
-	fmt.Println(keyfunc.ForIP(netip.MustParseAddr("192.0.2.1")))
-	fmt.Println(keyfunc.ForIP(netip.MustParseAddr("2001:db8::9")))
-	fmt.Println(keyfunc.ForIP(netip.MustParseAddr("2001:db8::9"), keyfunc.IPv6Prefix(56)))
+	fmt.Println(key, err)
+	try("right")
 	// Output:
-	// ip:192.0.2.1
-	// ip:2001:db8::/64
-	// ip:2001:db8::/56
+	// rihgt 401
+	// rigth 401
+	// right 429
+	// join:ip:192.0.2.1,basic:alice <nil>
+	// right 200
 }

@@ -32,41 +32,6 @@ func (f fakeRequest) Cookie(string) string              { return f.cookies }
 func (f fakeRequest) Value(key any) any                 { return f.values[key] }
 func (f fakeRequest) Unwrap() any                       { return nil }
 
-func TestIP(t *testing.T) {
-	t.Parallel()
-	forged := http.Header{"X-Forwarded-For": {"6.6.6.6"}, "X-Real-Ip": {"6.6.6.6"}, "Forwarded": {"for=6.6.6.6"}}
-	for remote, want := range map[string]string{
-		"192.0.2.1:4711":              "192.0.2.1",
-		"192.0.2.1":                   "192.0.2.1",
-		"[::ffff:192.0.2.1]:4711":     "192.0.2.1",
-		"[::ffff:c000:201]:80":        "192.0.2.1",
-		"[64:ff9b::192.0.2.1]:80":     "192.0.2.1",
-		"[64:ff9b::c000:201%eth0]:80": "192.0.2.1",
-		"[64:ff9b::10.0.0.1]:80":      "64:ff9b::/64", // no private address is behind NAT64
-		"[64:ff9b::127.0.0.1]:80":     "64:ff9b::/64",
-		"[64:ff9b:1::c000:201]:80":    "64:ff9b:1::/64",
-		"[64:ff9b::1:c000:201]:80":    "64:ff9b::/64",
-		"[2001:db8:1:2:3:4:5:6]:4711": "2001:db8:1:2::/64",
-		"[2001:db8:1:2::ffff]:1":      "2001:db8:1:2::/64",
-		"2001:db8:1:3::1":             "2001:db8:1:3::/64",
-		"[fe80::1%eth0]:4711":         "fe80::/64",
-		"[fe80::1%eth1]:4711":         "fe80::/64",
-		"[::1]:4711":                  "::/64",
-		"":                            "unix",
-		"@":                           "unix",
-		"/run/app.sock":               "unix",
-		"192.0.2.1:port":              "unix",
-	} {
-		r := fakeRequest{remote: remote, header: forged}
-		if key, err := IP()(r); err != nil || key != "ip:"+want {
-			t.Errorf("IP of %q = %q, %v; want ip:%s", remote, key, err, want)
-		}
-		if key, err := Peer()(r); err != nil || key != "peer:"+want {
-			t.Errorf("Peer of %q = %q, %v; want peer:%s", remote, key, err, want)
-		}
-	}
-}
-
 func TestIPAllocatesOnlyTheKey(t *testing.T) {
 	f := IP()
 	for _, remote := range []string{"192.0.2.1:4711", "[2001:db8:1:2:3:4:5:6]:4711"} {
@@ -129,73 +94,32 @@ func TestRoute(t *testing.T) {
 	}
 }
 
-func TestAPIKey(t *testing.T) {
-	t.Parallel()
-	const secret = "sk_live_0123456789"
-	request := func(key string) Request { return fakeRequest{header: http.Header{"X-Api-Key": {key}}} }
-	invented, issued := APIKey("X-API-Key"), APIKey("x-api-key", Known(func(s string) bool { return s == secret }))
-	one, err := invented(request(secret))
-	if err != nil || !strings.HasPrefix(one, "apikey:") || strings.Contains(one, "sk_") || len(one) < len("apikey:")+22 {
-		t.Errorf("key %q, %v: want a digest of at least 128 bits", one, err)
-	}
-	if two, _ := issued(request(secret)); two != one {
-		t.Errorf("the same credential gives %q and %q", one, two)
-	}
-	if other, _ := invented(request(secret + " ")); other == one {
-		t.Error("two credentials share a key")
-	}
-	for name, r := range map[string]Request{"absent": fakeRequest{}, "empty": request("")} {
-		if key, err := invented(r); key != "" || !errors.Is(err, ErrNoKey) {
-			t.Errorf("%s: %q, %v", name, key, err)
-		}
-	}
-	if key, err := issued(request("sk_live_invented")); key != "" || !errors.Is(err, ErrNoKey) {
-		t.Errorf("a credential that is not known: %q, %v", key, err)
-	}
-}
-
 func constant(key string, err error) Func { return func(Request) (string, error) { return key, err } }
 
-func TestFirstOf(t *testing.T) {
-	t.Parallel()
-	broken := errors.New("broken")
-	none, a, b, bad := constant("", ErrNoKey), constant("a", nil), constant("b", nil), constant("", broken)
-	for _, c := range []struct {
-		fs   []Func
-		want string
-		err  error
-	}{
-		{[]Func{a, b}, "a", nil},
-		{[]Func{none, b}, "b", nil},
-		{[]Func{none, none}, "", ErrNoKey},
-		{[]Func{none, bad, a}, "", broken},
-		{[]Func{a, bad}, "a", nil},
-	} {
-		if key, err := FirstOf(c.fs...)(fakeRequest{}); key != c.want || !errors.Is(err, c.err) {
-			t.Errorf("got %q, %v; want %q, %v", key, err, c.want, c.err)
-		}
-	}
-}
-
-func TestJoin(t *testing.T) {
+func TestCompose(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	none, a, b, bad := constant("", ErrNoKey), constant("a", nil), constant("b,%", nil), constant("", broken)
-	for _, c := range []struct {
-		fs   []Func
+	for i, c := range []struct {
+		f    Func
 		want string
 		err  error
 	}{
-		{[]Func{a, b}, "join:a,b%2C%25", nil},
-		{[]Func{b, a}, "join:b%2C%25,a", nil},
-		{[]Func{constant(strings.Repeat("x", 64), nil), a}, "join:" + strings.Repeat("x", 64) + ",a", nil},
-		{[]Func{constant(strings.Repeat("x", 65), nil), a}, "join:%~lTfF_fEgSC99WNJentWD9SwCtOME6oFNsWM61WWu1-k,a", nil},
-		{[]Func{a, none}, "", ErrNoKey},
-		{[]Func{none, a}, "", ErrNoKey},
-		{[]Func{a, bad}, "", broken},
+		{FirstOf(a, b), "a", nil},
+		{FirstOf(none, b), "b,%", nil},
+		{FirstOf(none, none), "", ErrNoKey},
+		{FirstOf(none, bad, a), "", broken},
+		{FirstOf(a, bad), "a", nil},
+		{Join(a, b), "join:a,b%2C%25", nil},
+		{Join(b, a), "join:b%2C%25,a", nil},
+		{Join(constant(strings.Repeat("x", 64), nil), a), "join:" + strings.Repeat("x", 64) + ",a", nil},
+		{Join(constant(strings.Repeat("x", 65), nil), a), "join:%~lTfF_fEgSC99WNJentWD9SwCtOME6oFNsWM61WWu1-k,a", nil},
+		{Join(a, none), "", ErrNoKey},
+		{Join(none, a), "", ErrNoKey},
+		{Join(a, bad), "", broken},
 	} {
-		if key, err := Join(c.fs...)(fakeRequest{}); key != c.want || !errors.Is(err, c.err) {
-			t.Errorf("got %q, %v; want %q, %v", key, err, c.want, c.err)
+		if key, err := c.f(fakeRequest{}); key != c.want || !errors.Is(err, c.err) {
+			t.Errorf("%d: got %q, %v; want %q, %v", i, key, err, c.want, c.err)
 		}
 	}
 }
@@ -227,19 +151,6 @@ func TestJoinDigestsLongParts(t *testing.T) {
 	}
 }
 
-// BenchmarkJoin joins a short key and one of a megabyte, as a client may send it.
-func BenchmarkJoin(b *testing.B) {
-	for name, key := range map[string]string{"short": "header:X-Tenant:acme", "long": strings.Repeat(",", 1<<20)} {
-		b.Run(name, func(b *testing.B) {
-			f := Join(constant("ip:192.0.2.1", nil), constant(key, nil))
-			b.ReportAllocs()
-			for b.Loop() {
-				_, _ = f(fakeRequest{})
-			}
-		})
-	}
-}
-
 // FuzzJoin holds that different parts never make the same key.
 func FuzzJoin(f *testing.F) {
 	f.Add("a:b", "c", "a", "b:c")
@@ -263,11 +174,48 @@ func FuzzJoin(f *testing.F) {
 	})
 }
 
-// TestPanics has what a program gets wrong at its start.
+// TestPanics has what a program gets wrong at its start: much of it would trust clients,
+// or nothing.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	for want, f := range map[string]func(){
-		"APIKey": func() { APIKey("") },
+		`"0.0.0.0/0"): a range this wide trusts clients`: func() { TrustedProxies("0.0.0.0/0") },
+		`"::/0"): a range this wide trusts clients`:      func() { TrustedProxies("::/0") },
+		`"128.0.0.0/1"): a range this wide`:              func() { TrustedProxies("128.0.0.0/1") },
+		`"::ffff:0.0.0.0/96"): a range this wide`:        func() { TrustedProxies("::ffff:0.0.0.0/96") },
+		`TrustedProxies()`:                               func() { TrustedProxies() },
+		`TrustedProxies("proxy.example.com")`:            func() { TrustedProxies("proxy.example.com") },
+		`TrustedProxies("")`:                             func() { TrustedProxies("") },
+		`TrustedProxies("10.0.0.0/33")`:                  func() { TrustedProxies("10.0.0.0/8", "10.0.0.0/33") },
+		`TrustedProxies("fe80::1%eth0")`:                 func() { TrustedProxies("fe80::1%eth0") },
+		`TrustedHops(0)`:                                 func() { TrustedHops(0) },
+		`TrustedHops(65)`:                                func() { TrustedHops(65) },
+		`TrustedHeader("")`:                              func() { TrustedHeader("") },
+		`TrustedHeader("X-Real IP")`:                     func() { TrustedHeader("X-Real IP") },
+		`TrustedHeader("x-forwarded-for"): proxies append to this header what clients sent: use TrustedProxies or TrustedHops`: func() {
+			TrustedHeader("x-forwarded-for")
+		},
+		`TrustedHeader("Forwarded"): proxies append to this header what clients sent: use Forwarded() with TrustedProxies`: func() {
+			TrustedHeader("Forwarded")
+		},
+		`TrustedProxies("10.0.0.5/8"): the address is not the first of its range: want "10.0.0.5" for the one address, or "10.0.0.0/8"`: func() {
+			TrustedProxies("10.0.0.5/8")
+		},
+		`TrustedProxies("2001:db8::5/64")`:             func() { TrustedProxies("2001:db8::5/64") },
+		`TrustedProxies("64:ff9b::/96"): a range this`: func() { TrustedProxies("64:ff9b::/96") },
+		`IPv6Prefix(0): allowed is 1 to 128`:           func() { IPv6Prefix(0) },
+		`IPv6Prefix(129)`:                              func() { IPv6Prefix(129) },
+		`IPv4Prefix(33): allowed is 1 to 32`:           func() { IPv4Prefix(33) },
+		`TrustedHops and TrustedProxies`:               func() { IP(TrustedHops(1), TrustedProxies("10.0.0.1")) },
+		`TrustedHops and TrustedHeader`:                func() { IP(TrustedHops(1), TrustedHeader("X-Real-IP")) },
+		`Forwarded and TrustedHeader`:                  func() { IP(Forwarded(), TrustedHeader("X-Real-IP")) },
+		`Forwarded needs`:                              func() { IP(Forwarded()) },
+		`nil IPOption`:                                 func() { IP(nil) },
+		`Cookie("")`:                                   func() { Cookie("") },
+		`Query("")`:                                    func() { Query("") },
+		`Header("")`:                                   func() { Header("") },
+		`Secret: the key is empty`:                     func() { Secret("") },
+		"APIKey":                                       func() { APIKey("") },
 		`APIKey("X API"): no header can have this name, because of the ' ': want one such as "X-API-Key"`: func() { APIKey("X API") },
 		`APIKey("X-API-Key:")`:                  func() { APIKey("X-API-Key:") },
 		`Header("X-Ténant")`:                    func() { Header("X-Ténant") },

@@ -1,7 +1,6 @@
 package keyfunc
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -87,24 +86,6 @@ func TestLongHeaders(t *testing.T) {
 	}
 }
 
-// TestHopsAreBounded passes more trusted proxies than are followed: the address of
-// the last one that is counts.
-func TestHopsAreBounded(t *testing.T) {
-	t.Parallel()
-	for header, f := range map[string]Func{
-		"X-Forwarded-For": IP(TrustedProxies("10.0.0.0/8")), "Forwarded": IP(Forwarded(), TrustedProxies("10.0.0.0/8")),
-	} {
-		node := map[string]string{"X-Forwarded-For": "%s", "Forwarded": "for=%s"}[header]
-		nodes := []string{fmt.Sprintf(node, "203.0.113.9")}
-		for i := maxHops + 10; i > 0; i-- {
-			nodes = append(nodes, fmt.Sprintf(node, fmt.Sprint("10.0.0.", i)))
-		}
-		if key, err := f(via(header, strings.Join(nodes, ", "))); err != nil || key != "ip:10.0.0.64" {
-			t.Errorf("%s: %q, %v; want the address of the proxy at hop %d", header, key, err, maxHops)
-		}
-	}
-}
-
 // TestParseProxies holds ParseProxies to what TrustedProxies does.
 func TestParseProxies(t *testing.T) {
 	t.Parallel()
@@ -124,69 +105,12 @@ func TestParseProxies(t *testing.T) {
 		}
 	}
 	for want, proxies := range map[string][]string{
-		`keyfunc: ParseProxies(): want at least one`:                       nil,
-		`keyfunc: ParseProxies(""): want an address or a range`:            {""},
-		`keyfunc: ParseProxies("proxy.example.com"): want an address`:      {"10.0.0.1", "proxy.example.com"},
-		`keyfunc: ParseProxies("10.0.0.0/33"): want an address or a range`: {"10.0.0.0/33"},
-		`keyfunc: ParseProxies("fe80::1%eth0"): want an address`:           {"fe80::1%eth0"},
-		`keyfunc: ParseProxies("0.0.0.0/0"): a range this wide`:            {"0.0.0.0/0"},
-		`keyfunc: ParseProxies("10.0.0.5/8"): the address is not`:          {"10.0.0.5/8"},
+		`keyfunc: ParseProxies(): want at least one`:                  nil,
+		`keyfunc: ParseProxies("proxy.example.com"): want an address`: {"10.0.0.1", "proxy.example.com"},
 	} {
 		option, err := ParseProxies(proxies...)
 		if option != nil || err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("ParseProxies(%q): an option: %t, error %v, want %s", proxies, option != nil, err, want)
 		}
-	}
-}
-
-// TestTrustPanics has configurations that would trust clients, or nothing.
-func TestTrustPanics(t *testing.T) {
-	t.Parallel()
-	for want, f := range map[string]func(){
-		`"0.0.0.0/0"): a range this wide trusts clients`: func() { TrustedProxies("0.0.0.0/0") },
-		`"::/0"): a range this wide trusts clients`:      func() { TrustedProxies("::/0") },
-		`"128.0.0.0/1"): a range this wide`:              func() { TrustedProxies("128.0.0.0/1") },
-		`"::ffff:0.0.0.0/96"): a range this wide`:        func() { TrustedProxies("::ffff:0.0.0.0/96") },
-		`TrustedProxies()`:                               func() { TrustedProxies() },
-		`TrustedProxies("proxy.example.com")`:            func() { TrustedProxies("proxy.example.com") },
-		`TrustedProxies("")`:                             func() { TrustedProxies("") },
-		`TrustedProxies("10.0.0.0/33")`:                  func() { TrustedProxies("10.0.0.0/8", "10.0.0.0/33") },
-		`TrustedProxies("fe80::1%eth0")`:                 func() { TrustedProxies("fe80::1%eth0") },
-		`TrustedHops(0)`:                                 func() { TrustedHops(0) },
-		`TrustedHops(65)`:                                func() { TrustedHops(65) },
-		`TrustedHeader("")`:                              func() { TrustedHeader("") },
-		`TrustedHeader("X-Real IP")`:                     func() { TrustedHeader("X-Real IP") },
-		`TrustedHeader("x-forwarded-for"): proxies append to this header what clients sent: use TrustedProxies or TrustedHops`: func() {
-			TrustedHeader("x-forwarded-for")
-		},
-		`TrustedHeader("Forwarded"): proxies append to this header what clients sent: use Forwarded() with TrustedProxies`: func() {
-			TrustedHeader("Forwarded")
-		},
-		`TrustedProxies("10.0.0.5/8"): the address is not the first of its range: want "10.0.0.5" for the one address, or "10.0.0.0/8"`: func() {
-			TrustedProxies("10.0.0.5/8")
-		},
-		`TrustedProxies("2001:db8::5/64")`:             func() { TrustedProxies("2001:db8::5/64") },
-		`TrustedProxies("64:ff9b::/96"): a range this`: func() { TrustedProxies("64:ff9b::/96") },
-		`IPv6Prefix(0): allowed is 1 to 128`:           func() { IPv6Prefix(0) },
-		`IPv6Prefix(129)`:                              func() { IPv6Prefix(129) },
-		`IPv4Prefix(33): allowed is 1 to 32`:           func() { IPv4Prefix(33) },
-		`TrustedHops and TrustedProxies`:               func() { IP(TrustedHops(1), TrustedProxies("10.0.0.1")) },
-		`TrustedHops and TrustedHeader`:                func() { IP(TrustedHops(1), TrustedHeader("X-Real-IP")) },
-		`Forwarded and TrustedHeader`:                  func() { IP(Forwarded(), TrustedHeader("X-Real-IP")) },
-		`Forwarded needs`:                              func() { IP(Forwarded()) },
-		`nil IPOption`:                                 func() { IP(nil) },
-		`Cookie("")`:                                   func() { Cookie("") },
-		`Query("")`:                                    func() { Query("") },
-		`Header("")`:                                   func() { Header("") },
-		`Secret: the key is empty`:                     func() { Secret("") },
-	} {
-		func() {
-			defer func() {
-				if got, _ := recover().(string); !strings.Contains(got, want) || !strings.HasPrefix(got, "keyfunc: ") {
-					t.Errorf("panic %q, want one with %s", got, want)
-				}
-			}()
-			f()
-		}()
 	}
 }

@@ -75,16 +75,3 @@ func ExampleCalls() {
 	fmt.Printf("%+v\n", limittest.Calls(lim))
 	// Output: [{Method:AllowN Key:ip:192.0.2.1 Cost:4}]
 }
-
-func ExampleCall() {
-	lim := limittest.Allow()
-	res, _ := lim.Reserve(context.Background(), "user:alice", 500)
-	_ = lim.Settle(context.Background(), res, 7312)
-
-	for _, call := range limittest.Calls(lim) {
-		fmt.Println(call.Method, call.Key, call.Cost)
-	}
-	// Output:
-	// Reserve user:alice 500
-	// Settle user:alice 7312
-}

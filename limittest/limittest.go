@@ -59,19 +59,21 @@ func Unavailable(opts ...core.Option) *core.Limiter {
 
 // A Call is a call of a limiter's method; see [Calls].
 type Call struct {
-	// Method is "AllowN" (of Allow, AllowN, Wait and WaitN), "Peek", "Reserve", "Settle",
-	// "Refund", "Release" or "Reset".
+	// Method is "AllowN" (of Allow, AllowN, Wait and WaitN), "Peek", "Acquire" (also of
+	// AcquireWait, and of Wait and WaitN where there is a LeakyBucket), "Reserve" (also of
+	// ReserveWait), "Settle" (also of Cancel and Release) or "Reset".
 	Method string
-	// Key is the key that was decided on: of Settle, Refund and Release that of the decision.
+	// Key is the key that was decided on: of Settle that of the Reservation.
 	Key string
-	// Cost is the units that were asked for, of Settle what is charged, of Refund and
-	// Release what is given back. It is 1 for Peek and 0 for Reset.
+	// Cost is the units that were asked for; of Settle what is charged in their place, 0 for
+	// Cancel. It is 1 for Peek and 0 for Reset.
 	Cost int64
 }
 
 // Calls returns the calls of lim so far, in their order, and those of limiters that
-// [core.Limiter.With] derived from it. A call that does nothing is not among them, such as
-// a second Refund, or one whose context had ended. All are kept as long as lim is. Calls
+// [core.Limiter.With] derived from it. A call that does nothing is not among them: the second
+// end of a Reservation, the Release of one that has no slots and holds nothing, and a decision
+// whose context had ended. All are kept as long as lim is. Calls
 // panics if lim is not a limiter of this package.
 func Calls(lim *core.Limiter) []Call {
 	s, ok := hook.StubOf(lim).(*stub)

@@ -3,6 +3,8 @@ package limittest_test
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,8 +14,11 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/keyfunc"
 	"github.com/redislimit/redislimit/limittest"
+	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
 // y2k is when all decisions are.
@@ -66,11 +71,13 @@ func TestDeny(t *testing.T) {
 		} {
 			lim := limittest.Deny(30*time.Second+time.Nanosecond, opts...)
 			const rounded time.Duration = 30*time.Second + time.Microsecond
-			for _, decide := range []func(context.Context, string) (core.Result, error){
-				lim.Allow, lim.Peek,
-				func(ctx context.Context, key string) (core.Result, error) { return lim.Reserve(ctx, key, 2) },
+			var r *core.Reservation
+			for _, decide := range []func() (core.Result, error){
+				func() (core.Result, error) { return lim.Peek(t.Context(), "a") },
+				func() (res core.Result, err error) { r, err = lim.Acquire(t.Context(), "a", 1); return r.Result, err },
+				func() (res core.Result, err error) { r, err = lim.Reserve(t.Context(), "a", 2); return r.Result, err },
 			} {
-				res, err := decide(t.Context(), "a")
+				res, err := decide()
 				if err != nil || len(slices.Collect(res.All())) != len(opts) {
 					t.Fatalf("%s: %+v, %v", v.Name, res, err)
 				}
@@ -83,15 +90,18 @@ func TestDeny(t *testing.T) {
 						t.Errorf("%s: %+v", v.Name, res)
 					}
 				}
-				if res.Allowed || res.RetryAfter != rounded || lim.Refund(t.Context(), res) != nil || lim.Settle(t.Context(), res, 7) != nil {
-					t.Errorf("%s: %+v, or it cannot be refunded or settled", v.Name, res)
+				if res.Allowed || res.RetryAfter != rounded || r.Settle(t.Context(), 7) != nil || r.Cancel(t.Context()) != nil {
+					t.Errorf("%s: %+v, or it cannot be ended", v.Name, res)
 				}
 			}
-			if res, err := lim.AllowN(t.Context(), "a", 0); err != nil || !res.Allowed || res.Remaining != 0 {
-				t.Errorf("%s: a cost of 0: %+v, %v", v.Name, res, err)
+			if r, err := lim.Acquire(t.Context(), "a", 0); err != nil || !r.Allowed || r.Remaining != 0 {
+				t.Errorf("%s: a cost of 0: %+v, %v", v.Name, r, err)
 			}
-			if res, err := lim.AllowN(t.Context(), "a", 1e9); err != nil || res.Allowed || res.RetryAfter != core.Never {
-				t.Errorf("%s: a cost above the capacity: %+v, %v", v.Name, res, err)
+			if r, err := lim.Acquire(t.Context(), "a", 1e9); err != nil || r.Allowed || r.RetryAfter != core.Never {
+				t.Errorf("%s: a cost above the capacity: %+v, %v", v.Name, r, err)
+			}
+			if n := len(limittest.Calls(lim)); n != 5 {
+				t.Errorf("%s: %d calls, want 5: what was denied does not end", v.Name, n)
 			}
 			if err := lim.Reset(t.Context(), "a"); err != nil {
 				t.Errorf("%s: Reset: %v", v.Name, err)
@@ -109,6 +119,7 @@ func TestUnavailable(t *testing.T) {
 		"Allow":   func(ctx context.Context) error { _, err := lim.Allow(ctx, "a"); return err },
 		"AllowN":  func(ctx context.Context) error { _, err := lim.AllowN(ctx, "a", 0); return err },
 		"Peek":    func(ctx context.Context) error { _, err := lim.Peek(ctx, "a"); return err },
+		"Acquire": func(ctx context.Context) error { _, err := lim.Acquire(ctx, "a", 1); return err },
 		"Reserve": func(ctx context.Context) error { _, err := lim.Reserve(ctx, "a", 1); return err },
 		"Wait":    func(ctx context.Context) error { _, err := lim.Wait(ctx, "a"); return err },
 		"Reset":   func(ctx context.Context) error { return lim.Reset(ctx, "a") },
@@ -128,55 +139,86 @@ func TestUnavailable(t *testing.T) {
 func TestCalls(t *testing.T) {
 	t.Parallel()
 	lim, ctx := limittest.Allow(), t.Context()
-	must := func(res core.Result, err error) core.Result {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return res
-	}
-	allowed := must(lim.Allow(ctx, "allow"))
-	uncharged := must(lim.AllowN(ctx, "allow", 0))
-	must(lim.Peek(ctx, "peek"))
-	reserved := must(lim.Reserve(ctx, "reserve", 5))
-	free := must(lim.Reserve(ctx, "free", 0))
-	must(lim.WaitN(ctx, "wait", 2))
-	lim.KeepHeld(reserved)
+	allowed := must(t)(lim.Acquire(ctx, "acquire", 1))
+	kept := must(t)(lim.AcquireWait(ctx, "wait", 2))
+	uncharged := must(t)(lim.Acquire(ctx, "uncharged", 0))
+	reserved := must(t)(lim.Reserve(ctx, "reserve", 5))
+	free := must(t)(lim.ReserveWait(ctx, "free", 0))
+	reserved.Keep()
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
 	for range 2 {
 		for _, err := range []error{
-			lim.Refund(ctx, allowed), lim.Settle(ctx, reserved, 9), lim.Refund(ctx, free), lim.Refund(ctx, uncharged), lim.Refund(ctx, core.Result{}),
+			allowed.Cancel(ended), kept.Release(ctx), reserved.Settle(ctx, 9), free.Cancel(ctx), uncharged.Cancel(ctx), (*core.Reservation)(nil).Cancel(ctx),
 		} {
 			if err != nil {
 				t.Error(err)
 			}
 		}
 	}
-	if err := errors.Join(lim.Reset(ctx, "reset"), lim.Close()); err != nil {
-		t.Error(err)
+	for _, err := range []error{
+		errOf(lim.Allow(ctx, "allow")), errOf(lim.AllowN(ctx, "allow", 0)), errOf(lim.Peek(ctx, "peek")), errOf(lim.WaitN(ctx, "wait", 2)),
+		lim.Reset(ctx, "reset"), lim.Close(),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
 	}
-	if err := lim.Settle(ctx, must(lim.Allow(ctx, "last")), 1); !errors.Is(err, core.ErrInvalidResult) {
-		t.Errorf("Settle of what was not reserved: %v", err)
-	}
-	if err := lim.Refund(ctx, must(limittest.Allow().Allow(ctx, "other"))); !errors.Is(err, core.ErrInvalidResult) {
-		t.Errorf("Refund of another limiter's result: %v", err)
-	}
+	last := must(t)(lim.Acquire(ctx, "last", 3))
 	for _, mistake := range []error{ // none is remembered
-		err(lim.Allow(ctx, "")), err(lim.AllowN(ctx, "a", -1)), lim.Settle(ctx, reserved, -1),
+		errOf(lim.Allow(ctx, "")), errOf(lim.AllowN(ctx, "a", -1)), last.Settle(ctx, -1), last.Settle(ctx, 1),
 	} {
 		if mistake == nil {
 			t.Error("no error")
 		}
 	}
 	want := []limittest.Call{
-		{"AllowN", "allow", 1}, {"AllowN", "allow", 0}, {"Peek", "peek", 1}, {"Reserve", "reserve", 5}, {"Reserve", "free", 0}, {"AllowN", "wait", 2},
-		{"Refund", "allow", 1}, {"Settle", "reserve", 9}, {"Settle", "free", 0}, {"Reset", "reset", 0}, {"AllowN", "last", 1},
+		{"Acquire", "acquire", 1}, {"Acquire", "wait", 2}, {"Acquire", "uncharged", 0}, {"Reserve", "reserve", 5}, {"Reserve", "free", 0},
+		{"Settle", "acquire", 0}, {"Settle", "reserve", 9},
+		{"AllowN", "allow", 1}, {"AllowN", "allow", 0}, {"Peek", "peek", 1}, {"AllowN", "wait", 2}, {"Reset", "reset", 0}, {"Acquire", "last", 3},
 	}
 	if got := limittest.Calls(lim); !slices.Equal(got, want) {
 		t.Errorf("calls:\n%v\nwant\n%v", got, want)
 	}
 }
 
-func err(_ core.Result, err error) error { return err }
+// must returns what returns a Reservation that there has to be.
+func must(t *testing.T) func(*core.Reservation, error) *core.Reservation {
+	return func(r *core.Reservation, err error) *core.Reservation {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+}
+
+func errOf(_ core.Result, err error) error { return err }
+
+// TestMiddleware has middlewares that do something when the response has ended.
+func TestMiddleware(t *testing.T) {
+	t.Parallel()
+	const key = "ip:192.0.2.1"
+	for name, c := range map[string]struct {
+		lim    *core.Limiter
+		option guard.Option
+		want   []limittest.Call
+	}{
+		"counts":    {limittest.Allow(), guard.CountIf(func(status int) bool { return status == 401 }), []limittest.Call{{"Reserve", key, 1}, {"Settle", key, 1}}},
+		"does not":  {limittest.Allow(), guard.CountIf(func(status int) bool { return status == 200 }), []limittest.Call{{"Reserve", key, 1}, {"Settle", key, 0}}},
+		"CostAfter": {limittest.Allow(), guard.CostAfter(), []limittest.Call{{"Reserve", key, 1}, {"Settle", key, 7312}}},
+		"InFlight":  {limittest.Allow(core.InFlight(2)), guard.ResetDelta(), []limittest.Call{{"Acquire", key, 1}, {"Settle", key, 1}}},
+	} {
+		h := httplimit.Middleware(c.lim, keyfunc.IP(), c.option)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			httplimit.SetCost(r.Context(), 7312)
+			w.WriteHeader(http.StatusUnauthorized)
+		}))
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		if got := limittest.Calls(c.lim); !slices.Equal(got, c.want) {
+			t.Errorf("%s: calls %v, want %v", name, got, c.want)
+		}
+	}
+}
 
 // TestSlots takes slots, gives them back, and has a context that ends with neither.
 func TestSlots(t *testing.T) {
@@ -188,34 +230,31 @@ func TestSlots(t *testing.T) {
 		}
 	})
 	lim := limittest.Allow(core.InFlight(5), core.FixedWindow(core.PerMinute(10)), observe)
-	var results []core.Result
+	var taken []*core.Reservation
 	for range 4 { // more than there are: each time all are free
-		res, err := lim.AllowN(t.Context(), "a", 2)
-		if err != nil || !res.Allowed || !res.HasSlots() {
-			t.Fatalf("%+v, %v", res, err)
+		r := must(t)(lim.Acquire(t.Context(), "a", 2))
+		if !r.Allowed {
+			t.Fatalf("%+v", r)
 		}
-		results = append(results, res)
+		taken = append(taken, r)
 	}
-	ctx, cancel := lim.SlotContext(t.Context(), results[0])
+	ctx, cancel := taken[0].Context(t.Context())
 	defer cancel()
 	reserved, err := lim.Reserve(t.Context(), "b", 1)
 	for range 2 {
-		err = errors.Join(err, lim.Release(t.Context(), results[0]), lim.Refund(t.Context(), results[1]), lim.Settle(t.Context(), reserved, 3))
+		err = errors.Join(err, taken[0].Release(t.Context()), taken[1].Cancel(t.Context()), reserved.Settle(t.Context(), 3))
 	}
-	err = errors.Join(err, lim.Release(t.Context(), results[2]), lim.Release(t.Context(), results[3]))
+	err = errors.Join(err, taken[2].Release(t.Context()), taken[3].Release(t.Context()))
 	if err != nil || ctx.Err() != nil {
 		t.Error(err, ctx.Err())
 	}
 	got := limittest.Calls(lim)
-	want := []limittest.Call{{"Reserve", "b", 1}, {"Release", "a", 2}, {"Refund", "a", 2}, {"Settle", "b", 3}, {"Release", "a", 2}, {"Release", "a", 2}}
+	want := []limittest.Call{{"Reserve", "b", 1}, {"Settle", "a", 2}, {"Settle", "a", 0}, {"Settle", "b", 3}, {"Settle", "a", 2}, {"Settle", "a", 2}}
 	if !slices.Equal(got[4:], want) {
 		t.Errorf("calls:\n%v\nwant\n%v", got[4:], want)
 	}
 	if want := []int64{2, 2, 2, 2, 1, -2, -2, -1, -2, -2}; !slices.Equal(held, want) {
 		t.Errorf("slots held, by events: %v, want %v", held, want)
-	}
-	if res, err := limittest.Deny(time.Second, core.InFlight(5)).Allow(t.Context(), "a"); err != nil || res.Allowed || res.HasSlots() {
-		t.Errorf("denied: %+v, %v", res, err)
 	}
 }
 
@@ -229,15 +268,12 @@ func TestWith(t *testing.T) {
 			t.Fatal(err)
 		}
 		want, wantErr := lim.Allow(t.Context(), "a")
-		res, err := derived.Allow(t.Context(), "a")
+		res, err := derived.Peek(t.Context(), "a")
 		if res.Allowed != want.Allowed || res.RetryAfter != want.RetryAfter || errors.Is(err, core.ErrUnavailable) != errors.Is(wantErr, core.ErrUnavailable) {
 			t.Errorf("%+v, %v; want %+v, %v", res, err, want, wantErr)
 		}
 		if err == nil && slices.Collect(res.All())[0].Limit != 250 {
 			t.Errorf("another limit: %+v", res)
-		}
-		if err := lim.Refund(t.Context(), res); err != nil {
-			t.Error(err)
 		}
 		calls := limittest.Calls(lim)
 		if len(calls) < 2 || !slices.Equal(limittest.Calls(derived), calls) {
@@ -270,11 +306,7 @@ func TestNothingRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		allow := limittest.Allow()
-		res, err := allow.Reserve(t.Context(), "a", 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		allow.KeepHeld(res)
+		must(t)(allow.Reserve(t.Context(), "a", 1)).Keep()
 		if _, err := limittest.Deny(time.Hour).Allow(t.Context(), "a"); err != nil || time.Since(began) != 0 {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 
-	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
 // A request is what key functions see of an *http.Request. It is one pointer, so
@@ -23,7 +23,7 @@ func (q request) HeaderValues(name string) []string { return q.r.Header.Values(n
 func (q request) Query(name string) string          { return q.r.URL.Query().Get(name) }
 func (q request) Value(key any) any                 { return q.r.Context().Value(key) }
 func (q request) Unwrap() any                       { return q.r }
-func (q request) Logger() *slog.Logger              { return seenIn(q.r.Context()).Logger() }
+func (q request) Logger() *slog.Logger              { return stateIn(q.r.Context()).Logger() }
 
 func (q request) Cookie(name string) string {
 	c, err := q.r.Cookie(name)
@@ -33,45 +33,45 @@ func (q request) Cookie(name string) string {
 	return c.Value
 }
 
-// seenKey is the key of a request's context under which it has its guard.Seen.
-type seenKey struct{}
+// stateKey is the key of a request's context under which it has its adapter.RequestState.
+type stateKey struct{}
 
-// A seenContext is a context with a guard.Seen, and the copy of the request that has
+// A stateContext is a context with an adapter.RequestState, and the copy of the request that has
 // this context: one allocation for the three.
-type seenContext struct {
+type stateContext struct {
 	context.Context //nolint:containedctx // it is a context
 
-	seen    guard.Seen
+	state   adapter.RequestState
 	request http.Request
 }
 
-func (c *seenContext) Value(key any) any {
-	if key == (seenKey{}) {
-		return &c.seen
+func (c *stateContext) Value(key any) any {
+	if key == (stateKey{}) {
+		return &c.state
 	}
 	return c.Context.Value(key)
 }
 
 // Format prints only the context inside c. The decisions and the request in c have the
 // user's key and credentials.
-func (c *seenContext) Format(s fmt.State, verb rune) {
+func (c *stateContext) Format(s fmt.State, verb rune) {
 	_, _ = fmt.Fprintf(s, fmt.FormatString(s, verb), c.Context)
 }
 
-// seenIn returns the guard.Seen of the request whose context ctx is, or nil before
+// stateIn returns the adapter.RequestState of the request whose context ctx is, or nil before
 // the first middleware.
-func seenIn(ctx context.Context) *guard.Seen {
-	seen, _ := ctx.Value(seenKey{}).(*guard.Seen)
-	return seen
+func stateIn(ctx context.Context) *adapter.RequestState {
+	state, _ := ctx.Value(stateKey{}).(*adapter.RequestState)
+	return state
 }
 
-// withSeen returns r and its guard.Seen. If r has none, it returns a copy of r that
+// withState returns r and its adapter.RequestState. If r has none, it returns a copy of r that
 // has one.
-func withSeen(r *http.Request) (*http.Request, *guard.Seen) {
-	if seen := seenIn(r.Context()); seen != nil {
-		return r, seen
+func withState(r *http.Request) (*http.Request, *adapter.RequestState) {
+	if state := stateIn(r.Context()); state != nil {
+		return r, state
 	}
-	ctx := &seenContext{Context: r.Context()}
+	ctx := &stateContext{Context: r.Context()}
 	ctx.request = *r.WithContext(ctx)
-	return &ctx.request, &ctx.seen
+	return &ctx.request, &ctx.state
 }

@@ -8,13 +8,13 @@ import (
 
 	"github.com/felixge/httpsnoop"
 
-	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
 // serveAndFinish serves the request and gives g the final status: what the handler
 // wrote, 200 if it wrote nothing, and 500 if it panicked before it wrote, which is
 // what recovering middleware further out answers.
-func serveAndFinish(g *guard.Guard, v guard.Verdict, next http.Handler, w http.ResponseWriter, r *http.Request) {
+func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next http.Handler, w http.ResponseWriter, r *http.Request) {
 	status := 0
 	panicked := true
 	defer func() {

@@ -112,23 +112,23 @@ func TestSlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = lim.Close() }()
-	first, err := lim.AllowN(t.Context(), "user:alice", 3)
+	first, err := lim.Acquire(t.Context(), "user:alice", 3)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := lim.Allow(t.Context(), "user:bob")
+	second, err := lim.Acquire(t.Context(), "user:bob", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = lim.Release(t.Context(), second)
-	_ = lim.Release(t.Context(), second)
+	_ = second.Release(t.Context())
+	_ = second.Release(t.Context())
 	lim.Emit(t.Context(), core.Event{Kind: core.EventSlotLost, Cost: 2})
 	m.want([]string{"slots.held", "slots.lost"}, map[string]int64{
 		"slots.held{limit.name=inflight limiter.name=api}": 3,
 		"slots.held{limit.name=all limiter.name=api}":      3,
 		"slots.lost{limiter.name=api}":                     2,
 	})
-	_ = lim.Release(t.Context(), first)
+	_ = first.Release(t.Context())
 }
 
 // TestLeases counts two leases, of which one has ended.

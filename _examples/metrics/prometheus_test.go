@@ -159,7 +159,7 @@ func startLoad(t *testing.T, server *redistest.Instance) *load {
 	settings := core.Options(core.Timeout(2*time.Second), telemetry)
 	failClosed := core.MustNew(rdb, "demo-closed", core.TokenBucket(core.PerSecond(1000)), core.FailClosed(), settings)
 	leased := core.MustNew(rdb, "demo-lease", core.TokenBucket(core.PerSecond(1000)), core.Lease(time.Second), settings)
-	slots := core.MustNew(rdb, "demo-slots", core.InFlight(2, core.Hold(3*time.Second)), settings)
+	slots := core.MustNew(rdb, "demo-slots", core.InFlight(2, core.SlotTTL(3*time.Second)), settings)
 	l := &load{t: t, redis: server, app: httptest.NewServer(routes(rdb, metrics, settings))}
 
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -192,12 +192,13 @@ func startLoad(t *testing.T, server *redistest.Instance) *load {
 		})
 	}
 	running.Go(func() { // work that takes as long as the test
-		r, err := slots.Allow(ctx, "work")
+		r, err := slots.Acquire(ctx, "work", 1)
 		if err != nil || !r.Allowed {
 			t.Errorf("no slot: %v, %v", r, err)
+			return
 		}
 		<-ctx.Done()
-		_ = slots.Release(context.WithoutCancel(ctx), r) // it was lost
+		_ = r.Release(ctx) // it was lost
 	})
 	return l
 }

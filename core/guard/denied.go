@@ -11,8 +11,8 @@ import (
 type DeniedError struct {
 	// Result is the decision. It names the limiter, and the limit that denied.
 	Result core.Result
-
-	hidden bool // by NoHeaders: clients see nothing of the limit
+	// Hidden is whether clients are to see nothing of the limit: the middleware has NoHeaders.
+	Hidden bool
 }
 
 // Error names the limiter and the limit, and no key.

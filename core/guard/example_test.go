@@ -2,6 +2,7 @@ package guard_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -29,17 +30,6 @@ func get(h http.Handler, path string) *httptest.ResponseRecorder {
 }
 
 func hello(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "hello") }
-
-// Several options go together.
-func ExampleOption() {
-	h := limited(hello,
-		guard.Skip(func(r keyfunc.Request) bool { return r.Path() == "/healthz" }),
-		guard.Headers(guard.XRateLimit|guard.IETF),
-		guard.ResetDelta())
-
-	fmt.Println(get(h, "/").Header().Get("X-RateLimit-Reset"))
-	// Output: 3600
-}
 
 // Health checks are not counted.
 func ExampleSkip() {
@@ -73,11 +63,11 @@ func ExampleCost() {
 // Customers of the paid tier have a limiter of their own.
 func ExampleLimiterFor() {
 	paid, _ := core.NewMemory("paid", core.FixedWindow(core.PerHour(1000)))
-	h := limited(hello, guard.LimiterFor(func(r keyfunc.Request) *core.Limiter {
+	h := limited(hello, guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
 		if r.Header("X-Tier") == "paid" { // which a gateway of one's own sets
-			return paid
+			return paid, nil
 		}
-		return nil // the mounted one
+		return nil, nil // the mounted one
 	}))
 
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -86,30 +76,6 @@ func ExampleLimiterFor() {
 	h.ServeHTTP(w, r)
 	fmt.Println(w.Header().Get("X-RateLimit-Limit"), get(h, "/").Header().Get("X-RateLimit-Limit"))
 	// Output: 1000 2
-}
-
-// Each customer has a limit of its own, from a table that a program keeps in memory.
-func ExampleLimitFor() {
-	perHour := map[string]int64{"acme": 250, "initech": 1000}
-	h := limited(hello, guard.LimitFor(func(r keyfunc.Request) ([]core.Limit, error) {
-		n, ok := perHour[r.Header("X-Customer")] // which a gateway of one's own sets
-		if !ok {
-			return nil, nil // the limits of the limiter
-		}
-		return []core.Limit{core.FixedWindow(core.PerHour(n))}, nil
-	}))
-
-	for _, customer := range []string{"acme", "initech", "unknown"} {
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		r.Header.Set("X-Customer", customer)
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		fmt.Println(customer, w.Header().Get("X-RateLimit-Limit"))
-	}
-	// Output:
-	// acme 250
-	// initech 1000
-	// unknown 2
 }
 
 // Only failed logins count: a client with the right password is not limited, unless too many
@@ -198,20 +164,6 @@ func ExampleFallback() {
 	// 203.0.113.8 200
 }
 
-// Clients see the limit only when they are denied.
-func ExampleHeadersOnDenial() {
-	h := limited(hello, guard.HeadersOnDenial())
-
-	for range 3 {
-		w := get(h, "/")
-		fmt.Printf("%d %q\n", w.Code, w.Header().Get("X-RateLimit-Limit"))
-	}
-	// Output:
-	// 200 ""
-	// 200 ""
-	// 429 "2"
-}
-
 // A new limit is tried out: the handler logs what would be denied.
 func ExampleDryRun() {
 	h := limited(func(_ http.ResponseWriter, r *http.Request) {
@@ -241,40 +193,6 @@ func ExampleHeaders() {
 	// RateLimit: "api";r=1;t=3600
 }
 
-// Both sets of headers.
-func ExampleHeaderSet() {
-	h := limited(hello, guard.Headers(guard.XRateLimit|guard.IETF))
-
-	w := get(h, "/")
-	fmt.Println(w.Header().Get("X-RateLimit-Remaining"), w.Header().Get("RateLimit"))
-	// Output: 1 "api";r=1;t=3600
-}
-
-// Clients see nothing of the limit.
-func ExampleNoHeaders() {
-	h := limited(hello, guard.NoHeaders())
-
-	w := get(h, "/")
-	_, limit := w.Header()["X-Ratelimit-Limit"]
-	fmt.Println(w.Code, limit)
-	// Output: 200 false
-}
-
-// Seconds from now do not depend on the client's clock.
-func ExampleResetDelta() {
-	h := limited(hello, guard.ResetDelta())
-
-	fmt.Println(get(h, "/").Header().Get("X-RateLimit-Reset"))
-	// Output: 3600
-}
-
-func ExampleExposeHeaders() {
-	h := limited(hello, guard.ExposeHeaders())
-
-	fmt.Println(get(h, "/").Header().Get("Access-Control-Expose-Headers"))
-	// Output: Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset
-}
-
 // An error handler answers with the same body as the middleware.
 func ExampleProblem() {
 	render := func(w http.ResponseWriter, status int, err error) {
@@ -294,4 +212,16 @@ func ExampleProblem() {
 	//  "violated-policies":["api"],
 	//  "limit":100,
 	//  "retry-after":36}
+}
+
+// Where the framework's error handler answers, it finds the decision in the error.
+func ExampleDeniedError() {
+	lim, _ := core.NewMemory("calls", core.FixedWindow(core.PerHour(1)))
+	res, _ := lim.AllowN(context.Background(), "k", 2)
+	err := fmt.Errorf("serving a call: %w", &guard.DeniedError{Result: res})
+
+	if denied := (*guard.DeniedError)(nil); errors.As(err, &denied) {
+		fmt.Println(err, denied.Result.Limit)
+	}
+	// Output: serving a call: redislimit: limiter "calls": limit "fixed-1h" exceeded 1
 }

@@ -1,24 +1,40 @@
+// Package guard has what all the adapters have in common for who uses them: the options of a
+// middleware ([Option]: [Skip], [Cost], [CountIf] and so on), the [DeniedError] of a denied request,
+// and [Problem], the body that answers it.
+//
+//	httplimit.Middleware(lim, keyfunc.IP(), guard.CountIf(failed), guard.Headers(guard.IETF))
+//
+// Package adapter below it is for authors of adapters.
 package guard
 
 import (
 	"fmt"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard/internal/settings"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
 // An Option adjusts a middleware. Besides those here each adapter has OnDenied
-// and OnError, which take handlers of its framework. If an option is given twice, the
-// last one applies. A nil function panics at once.
-type Option func(*Guard)
+// and OnError, which take handlers of its framework. A wrong option panics when the middleware is
+// made, as does one that is given twice, or that has no effect because of another.
+type Option func(*settings.Settings)
+
+// option returns the Option called name.
+func option(name string, set func(s *settings.Settings)) Option {
+	return func(s *settings.Settings) {
+		s.Give(name)
+		set(s)
+	}
+}
 
 // Skip lets the requests for which skip returns true pass without a decision: they
 // are not counted, and their responses have no headers about the limit. Clients choose
 // the path, and one route may have several: Fiber takes /LOGIN for /login, unless it is
 // configured otherwise. So skip the paths that need no limit, never all but some.
 func Skip(skip func(keyfunc.Request) bool) Option {
-	mustFunc(skip == nil, "Skip", "reports which requests to let pass")
-	return func(g *Guard) { g.skip = skip }
+	settings.MustFunc(skip == nil, "Skip", "reports which requests to let pass")
+	return option("Skip", func(s *settings.Settings) { s.Skip = skip })
 }
 
 // Cost sets how many units a request costs; the default is 1. A cost of 0 is
@@ -28,8 +44,8 @@ func Skip(skip func(keyfunc.Request) bool) Option {
 // The ContentLength of net/http is -1 where the client does not say it, as with chunked
 // bodies: a cost by it needs a value of its own for these, or a client avoids the cost.
 func Cost(cost func(keyfunc.Request) int64) Option {
-	mustFunc(cost == nil, "Cost", "returns what a request costs")
-	return func(g *Guard) { g.cost = cost }
+	settings.MustFunc(cost == nil, "Cost", "returns what a request costs")
+	return option("Cost", func(s *settings.Settings) { s.Cost = cost })
 }
 
 // Fallback sets the key of requests that do not have the middleware's own. The default,
@@ -41,17 +57,31 @@ func Cost(cost func(keyfunc.Request) int64) Option {
 //
 // With [keyfunc.FirstOf] as the middleware's key, no fallback is needed.
 func Fallback(key keyfunc.Func) Option {
-	mustFunc(key == nil, "Fallback", "takes the key of requests without the middleware's own")
-	return func(g *Guard) { g.fallback = key }
+	settings.MustFunc(key == nil, "Fallback", "takes the key of requests without the middleware's own")
+	return option("Fallback", func(s *settings.Settings) { s.Fallback = key })
 }
 
 // LimiterFor chooses the limiter of a request, such as that of a customer's tier. If
-// it returns nil, the limiter of the middleware decides. What is true of the path in
-// [Skip] is true here: to choose by route, use [keyfunc.Request.Route], or mount a
-// middleware on the route.
-func LimiterFor(limiter func(keyfunc.Request) *core.Limiter) Option {
-	mustFunc(limiter == nil, "LimiterFor", "chooses the limiter of a request")
-	return func(g *Guard) { g.limiterFor = limiter }
+// it returns nil, the limiter of the middleware decides. A customer's own numbers are those of
+// [core.Limiter.With]:
+//
+//	guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
+//		u, _ := r.Value(userKey{}).(user) // as authenticated
+//		perMinute, ok := plans.Of(u)
+//		if !ok {
+//			return nil, nil // the limiter that the middleware was mounted with
+//		}
+//		return lim.With(core.TokenBucket(core.PerMinute(perMinute), core.Name("requests")))
+//	})
+//
+// It is called for each request, so the numbers are to be in memory. An error is logged, and
+// answered with 500. Those of With, such as for 0 per minute, are logged once for each message.
+//
+// What is true of the path in [Skip] is true here: to choose by route, use
+// [keyfunc.Request.Route], or mount a middleware on the route.
+func LimiterFor(limiter func(keyfunc.Request) (*core.Limiter, error)) Option {
+	settings.MustFunc(limiter == nil, "LimiterFor", "chooses the limiter of a request")
+	return option("LimiterFor", func(s *settings.Settings) { s.LimiterFor = limiter })
 }
 
 // CountIf counts only the requests whose response has a status for which count
@@ -59,7 +89,8 @@ func LimiterFor(limiter func(keyfunc.Request) *core.Limiter) Option {
 // concurrent ones cannot slip through, and charged or not when its response ends. So a
 // limit of 5 also admits at most 5 at a time. count must be safe for concurrent use. It
 // is asked once for each admitted request; a panic is a 500, and a connection that the
-// handler took over a 101.
+// handler took over a 101. A request whose client leaves before its handler has begun does not
+// count.
 //
 // The limiter uses [core.Limiter.Reserve], so what is said there of holds applies. With
 // a LeakyBucket, requests that do not count leave a gap in the queue.
@@ -68,8 +99,8 @@ func LimiterFor(limiter func(keyfunc.Request) *core.Limiter) Option {
 // shall count only what the inner one admits, give them a count that returns
 // status != http.StatusTooManyRequests.
 func CountIf(count func(status int) bool) Option {
-	mustFunc(count == nil, "CountIf", "reports which status counts")
-	return func(g *Guard) { g.countIf = count }
+	settings.MustFunc(count == nil, "CountIf", "reports which status counts")
+	return option("CountIf", func(s *settings.Settings) { s.CountIf = count })
 }
 
 // CostAfter charges what a request really cost, which its handler says with the
@@ -80,17 +111,32 @@ func CountIf(count func(status int) bool) Option {
 //
 // If a handler does not call SetCost, the estimate is charged; if it calls it several
 // times, the last cost. A negative cost is a mistake: the estimate is charged; and no
-// more than 1e9 is charged. Either is logged, once. With [CountIf], a request that
-// does not count is charged 0. Of several middlewares, each with CostAfter charges
+// more than 1e9 is charged. Either is logged, once. A request whose client leaves before its
+// handler has begun is charged 0, and with [CountIf] one that does not count. Of several middlewares, each with CostAfter charges
 // the cost, and the others ignore it.
 //
 // The limiter uses [core.Limiter.Reserve], so what is said there of holds applies. A
 // LeakyBucket keeps its charge, unless the cost is 0.
-func CostAfter() Option { return func(g *Guard) { g.costAfter = true } }
+func CostAfter() Option {
+	return option("CostAfter", func(s *settings.Settings) { s.CostAfter = true })
+}
 
 // DryRun decides and charges, but never denies or delays a request, and sets no
-// headers. It serves to try out a limit on live traffic. Handlers see the decision.
-func DryRun() Option { return func(g *Guard) { g.dryRun = true } }
+// headers, whatever the other options are: they are for when it is taken away. It serves to try
+// out a limit on live traffic. Handlers see the decision.
+func DryRun() Option { return option("DryRun", func(s *settings.Settings) { s.DryRun = true }) }
+
+// A HeaderSet is a choice of headers.
+type HeaderSet uint8
+
+const (
+	// XRateLimit is X-RateLimit-Limit, -Remaining and -Reset, as GitHub and most APIs
+	// since send them.
+	XRateLimit HeaderSet = 1 << iota
+	// IETF is RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers,
+	// as structured fields (RFC 9651).
+	IETF
+)
 
 // Headers chooses the headers of limited responses: XRateLimit (the default),
 // IETF, or both as XRateLimit|IETF.
@@ -98,25 +144,28 @@ func Headers(sets HeaderSet) Option {
 	if sets == 0 || sets&^(XRateLimit|IETF) != 0 {
 		panic(fmt.Sprintf("guard: Headers(%d): allowed are XRateLimit, IETF and XRateLimit|IETF; for none there is NoHeaders", sets))
 	}
-	return func(g *Guard) { g.headers.sets = sets }
+	return option("Headers", func(s *settings.Settings) { s.Headers.Sets = uint8(sets) })
 }
 
-// NoHeaders leaves out all headers about the limit, Retry-After included.
-func NoHeaders() Option { return func(g *Guard) { g.headers.sets = 0 } }
+// NoHeaders leaves out all headers about the limit, Retry-After included. There is no other option
+// about headers beside it.
+func NoHeaders() Option {
+	return option("NoHeaders", func(s *settings.Settings) { s.Headers.Sets = 0 })
+}
 
 // HeadersOnDenial leaves out the headers about the limit where the request is admitted.
 // It suits a limit against abuse around one that clients are meant to see.
-func HeadersOnDenial() Option { return func(g *Guard) { g.headers.onDenial = true } }
+func HeadersOnDenial() Option {
+	return option("HeadersOnDenial", func(s *settings.Settings) { s.Headers.OnDenial = true })
+}
 
-// ResetDelta writes X-RateLimit-Reset in seconds from now instead of Unix time.
-func ResetDelta() Option { return func(g *Guard) { g.headers.delta = true } }
+// ResetDelta writes X-RateLimit-Reset, of [XRateLimit], in seconds from now instead of Unix time.
+func ResetDelta() Option {
+	return option("ResetDelta", func(s *settings.Settings) { s.Headers.Delta = true })
+}
 
 // ExposeHeaders lists the headers in Access-Control-Expose-Headers, so that
 // scripts of other origins can read them.
-func ExposeHeaders() Option { return func(g *Guard) { g.headers.expose = true } }
-
-func mustFunc(missing bool, option, does string) {
-	if missing {
-		panic("guard: " + option + "(nil): want a function that " + does)
-	}
+func ExposeHeaders() Option {
+	return option("ExposeHeaders", func(s *settings.Settings) { s.Headers.Expose = true })
 }

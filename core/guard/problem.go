@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard/internal/format"
 )
 
 // ProblemType is the media type of a [Problem].
@@ -38,7 +39,7 @@ func Problem(status int, err error) []byte {
 		details.Type = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 		details.Title = "Request cannot be satisfied as assigned quota has been exceeded"
 	}
-	if denied := (*DeniedError)(nil); errors.As(err, &denied) && !denied.hidden {
+	if denied := (*DeniedError)(nil); errors.As(err, &denied) && !denied.Hidden {
 		details.extend(&denied.Result)
 	}
 	body, _ := json.Marshal(details) // strings and integers always marshal
@@ -47,14 +48,14 @@ func Problem(status int, err error) []byte {
 
 // extend adds the members about a denial.
 func (p *problem) extend(res *core.Result) {
-	several := severalLimits(res)
+	several := format.SeveralLimits(res)
 	for each := range res.All() {
 		if !each.Allowed {
-			p.ViolatedPolicies = append(p.ViolatedPolicies, policyName(&each, several))
+			p.ViolatedPolicies = append(p.ViolatedPolicies, format.PolicyName(&each, several))
 		}
 	}
 	p.Limit = res.Limit
 	if res.RetryAfter != core.Never {
-		p.RetryAfter = retrySeconds(res)
+		p.RetryAfter = format.RetrySeconds(res)
 	}
 }

@@ -3,6 +3,7 @@ package denials
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,8 +21,8 @@ const maxRepeated = 16
 
 // A Cache remembers denials with a result of type R, each in the one slot that the hash of its key
 // chooses. A flood of keys that are denied once does not evict one that is denied again and
-// again. A cost above a capacity is not remembered. It is read without a lock. A nil Cache
-// remembers nothing.
+// again. Denials of a cost above a capacity are remembered beside those of smaller costs. It is read
+// without a lock. A nil Cache remembers nothing.
 type Cache[R any] struct {
 	slots []atomic.Pointer[Denial[R]] // made with the first denial
 	made  sync.Once
@@ -43,6 +44,7 @@ type Denial[R any] struct {
 	key      string
 	limits   *limits.Set // of these numbers; others may admit
 	cost     int64       // the smallest that it denies
+	exceeded int         // how many capacities that exceeds
 	sent     time.Time
 	received time.Time
 	lasts    time.Duration // for how long it is repeated
@@ -79,8 +81,9 @@ func (c *Cache[R]) Get(r Request) *Denial[R] {
 		return nil
 	}
 	k := key.Local(r.Key)
-	d := c.slot(k).Load()
-	if d == nil || d.key != k || d.limits != r.Limits || r.N < d.cost || r.Limits.Exceeds(r.N) {
+	exceeded := r.Limits.Exceeded(r.N)
+	d := c.slot(k, exceeded).Load()
+	if d == nil || d.key != k || d.limits != r.Limits || d.exceeded != exceeded || r.N < d.cost {
 		return nil
 	}
 	if age := time.Since(d.sent); age < 0 || age >= d.lasts {
@@ -92,16 +95,17 @@ func (c *Cache[R]) Get(r Request) *Denial[R] {
 	return d
 }
 
-// slot returns the slot of k, in the form of key.Local.
-func (c *Cache[R]) slot(k string) *atomic.Pointer[Denial[R]] {
-	return &c.slots[maphash.String(c.seed, k)%uint64(len(c.slots))]
+// slot returns the slot of k, in the form of key.Local, for costs that exceed so many
+// capacities.
+func (c *Cache[R]) slot(k string, exceeded int) *atomic.Pointer[Denial[R]] {
+	return &c.slots[(maphash.String(c.seed, k)+uint64(exceeded))%uint64(len(c.slots))]
 }
 
 // Put remembers that a request was denied with a result, for as long as lasts says at most. stamp is
 // what Before returned before the call. Where a key was forgotten since, which may have been this
 // one, nothing is remembered.
 func (c *Cache[R]) Put(r Request, result R, lasts time.Duration, stamp Stamp) {
-	if c == nil || lasts <= 0 || r.Limits.Exceeds(r.N) {
+	if c == nil || lasts <= 0 {
 		return
 	}
 	c.made.Do(func() {
@@ -109,15 +113,18 @@ func (c *Cache[R]) Put(r Request, result R, lasts time.Duration, stamp Stamp) {
 		c.ready.Store(true)
 	})
 	d := &Denial[R]{
-		Result: result, key: key.Local(r.Key), limits: r.Limits, cost: r.N,
+		Result: result, key: key.Local(r.Key), limits: r.Limits, cost: r.N, exceeded: r.Limits.Exceeded(r.N),
 		sent: stamp.sent, received: time.Now(), lasts: min(lasts, maxStale),
+	}
+	if d.exceeded == len(r.Limits.Capacities) {
+		d.cost = slices.Max(r.Limits.Capacities) + 1 // no limit has more to say about a higher cost
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.generation.Load() != stamp.generation {
 		return
 	}
-	slot := c.slot(d.key)
+	slot := c.slot(d.key, d.exceeded)
 	old := slot.Load()
 	switch {
 	case old == nil:
@@ -130,8 +137,8 @@ func (c *Cache[R]) Put(r Request, result R, lasts time.Duration, stamp Stamp) {
 	slot.Store(d)
 }
 
-// Forget drops the denial of k, and those that calls in flight bring.
-func (c *Cache[R]) Forget(k string) {
+// Forget drops the denials of k by limits, and those that calls in flight bring.
+func (c *Cache[R]) Forget(k string, by *limits.Set) {
 	if c == nil {
 		return
 	}
@@ -142,8 +149,10 @@ func (c *Cache[R]) Forget(k string) {
 	if !c.ready.Load() {
 		return
 	}
-	if slot := c.slot(k); slot.Load() != nil && slot.Load().key == k {
-		slot.Store(nil)
+	for exceeded := range len(by.Capacities) + 1 {
+		if slot := c.slot(k, exceeded); slot.Load() != nil && slot.Load().key == k {
+			slot.Store(nil)
+		}
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package hook gives package limittest, and this module's own suites and tools, access to
-// what core does not export. Importing package core sets it.
+// Package hook gives packages limittest and adapter, and this module's own suites and tools,
+// access to what core does not export. Importing package core sets it.
 package hook
 
 import (
@@ -61,3 +61,21 @@ func SetHeld(f func(reservation any) (expiries []int64, n int64)) bool {
 	Held = f
 	return true
 }
+
+// NeedsEnd reports whether a *core.Limiter has slots, which are taken until the work ends, and
+// whether it has a queue, where a place may be given back.
+var NeedsEnd func(limiter any) (slots, queue bool)
+
+// SetNeedsEnd sets NeedsEnd.
+func SetNeedsEnd(f func(limiter any) (slots, queue bool)) bool {
+	NeedsEnd = f
+	return true
+}
+
+// A WrongLimit is the error of core.Limiter.With.
+type WrongLimit struct{ Err error }
+
+func (e *WrongLimit) Error() string { return e.Err.Error() }
+
+// Unwrap returns what is wrong.
+func (e *WrongLimit) Unwrap() error { return e.Err }

@@ -70,14 +70,15 @@ func (s *Set) Holds(op algorithm.Op) bool {
 	return op == algorithm.OpReserve || s.Slots && op == algorithm.OpCharge
 }
 
-// Exceeds reports whether a cost of n is above a capacity.
-func (s *Set) Exceeds(n int64) bool {
+// Exceeded returns how many capacities a cost of n exceeds.
+func (s *Set) Exceeded(n int64) int {
+	count := 0
 	for _, capacity := range s.Capacities {
 		if n > capacity {
-			return true
+			count++
 		}
 	}
-	return false
+	return count
 }
 
 // DeniedFor returns for how long a denial of n units may be repeated: they are denied until

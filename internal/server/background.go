@@ -44,27 +44,39 @@ func (s *Store) runOn(ctx context.Context, sv *Server, calls []Background) {
 		work := s.work(NewDecision(s.limits, "", algorithm.HoldCall{Op: algorithm.OpSettle, N: 1}))
 		size = max(1, min(s.maxBatch, int(maxWork/work)))
 	}
+	var inFlight sync.WaitGroup
+	places := make(chan struct{}, maxInFlight)
 	for chunk := range slices.Chunk(calls, size) {
+		places <- struct{}{}
 		if !sv.up(s.timeout) {
 			sv.want(s, chunk[0].Key)
-			return
+			break
 		}
-		var members []*member
-		var begun []Background
-		for _, c := range chunk {
-			if call, ok := c.Begin(); ok {
-				members = append(members, &member{Call: NewDecision(c.Limits, c.Key, call)})
-				begun = append(begun, c)
-			}
+		inFlight.Go(func() {
+			defer func() { <-places }()
+			s.runChunk(ctx, sv, chunk)
+		})
+	}
+	inFlight.Wait()
+}
+
+// runChunk makes calls that go together.
+func (s *Store) runChunk(ctx context.Context, sv *Server, chunk []Background) {
+	var members []*member
+	var begun []Background
+	for _, c := range chunk {
+		if call, ok := c.Begin(); ok {
+			members = append(members, &member{Call: NewDecision(c.Limits, c.Key, call)})
+			begun = append(begun, c)
 		}
-		for i, err := range s.runMembers(ctx, sv, members) {
-			switch end := begun[i].End; {
-			case end == nil:
-			case errors.Is(err, ErrQueue): // it was not sent
-				end(nil, nil)
-			default:
-				end(members[i].Call.Handles, err)
-			}
+	}
+	for i, err := range s.runMembers(ctx, sv, members) {
+		switch end := begun[i].End; {
+		case end == nil:
+		case errors.Is(err, ErrQueue): // it was not sent
+			end(nil, nil)
+		default:
+			end(members[i].Call.Handles, err)
 		}
 	}
 }

@@ -163,6 +163,9 @@ var (
 	ErrQueue = errors.New("too many decisions are waiting in this process")
 )
 
+// errPanicked is that of a call whose caller is to recover.
+var errPanicked = errors.New("a hook of the client panicked")
+
 // call makes a call in the background and waits for it no longer than d.
 func (s *Store) call(ctx context.Context, d time.Duration, f func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, d)

@@ -150,27 +150,39 @@ func (s *Store) askAlone(ctx context.Context, sv *Server, d *Decision, b *batche
 	case !s.servers.ctxDeadlines:
 		return s.askBeside(ctx, sv, d, b)
 	case s.hasLessTime(ctx):
-		return batch.Beside(ctx, func() error { return s.askInline(ctx, sv, d, b) }, func(err error) { s.leftBehind(d, err) })
+		return batch.Beside(ctx, func() error { return s.askInline(ctx, sv, d, b) }, func(err error) { s.abandoned(d, err) })
 	}
 	return s.askInline(ctx, sv, d, b)
 }
 
 func (s *Store) askInline(ctx context.Context, sv *Server, d *Decision, b *batcher) error {
-	begun := time.Now()
+	begun, returned := time.Now(), false
+	defer func() { s.called(d, b, returned) }()
+	err := s.answered(ctx, sv, d, s.evaluate(s.deadlines.with(ctx), d), begun)
+	returned = true
+	return err
+}
+
+// called has another call begin after one for d, unless b is nil. One that did not return has
+// panicked, in a hook of the client: its reply is lost.
+func (s *Store) called(d *Decision, b *batcher, returned bool) {
 	if b != nil {
-		defer b.Leave()
+		b.Leave()
 	}
-	return s.answered(ctx, sv, d, s.evaluate(s.deadlines.with(ctx), d), begun)
+	if !returned {
+		s.leftBehind(d, errPanicked)
+	}
 }
 
 func (s *Store) askBeside(ctx context.Context, sv *Server, d *Decision, b *batcher) error {
 	begun, bounded := time.Now(), s.deadlines.with(ctx)
 	asked := batch.Go(func() error { return s.evaluate(bounded, d) }, func(err error) { s.leftBehind(d, err) })
 	end := func() error {
-		if b != nil {
-			defer b.Leave()
-		}
-		return s.answered(ctx, sv, d, asked.Take(context.DeadlineExceeded), begun)
+		returned := false
+		defer func() { s.called(d, b, returned) }()
+		err := s.answered(ctx, sv, d, asked.Take(context.DeadlineExceeded), begun)
+		returned = true
+		return err
 	}
 	select {
 	case <-asked.Done():
@@ -181,7 +193,7 @@ func (s *Store) askBeside(ctx context.Context, sv *Server, d *Decision, b *batch
 			case <-asked.Done():
 			case <-bounded.Done():
 			}
-			s.leftBehind(d, batch.Contain(batch.Catch(end)))
+			s.abandoned(d, batch.Catch(end))
 		}()
 		return ctx.Err()
 	}

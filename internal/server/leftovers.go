@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,7 +24,8 @@ const (
 type leftovers struct {
 	mu      sync.Mutex
 	waiting []leftover
-	sending int // goroutines that free something
+	freeing bool // by the goroutine that frees what waits
+	sending int  // goroutines that free something
 }
 
 // A leftover is what is to be done with one key, until an instant: it has expired then.
@@ -47,6 +49,13 @@ func (s *Store) leftBehind(d *Decision, err error) {
 		longest = max(longest, m.Hold)
 	}
 	s.leftovers.add(s, leftover{d.Limits, d.Key, call, time.Now().Add(time.Duration(longest) * time.Microsecond)})
+}
+
+// abandoned frees what is held for d, whose caller left before it ended. After an error that is done.
+func (s *Store) abandoned(d *Decision, err error) {
+	if err == nil {
+		s.leftBehind(d, nil)
+	}
 }
 
 // leftover returns the call that frees what d holds; left is false if that is nothing.
@@ -103,7 +112,8 @@ func (ls *leftovers) add(s *Store, l leftover) {
 		return
 	}
 	ls.waiting = append(ls.waiting, l)
-	if len(ls.waiting) == 1 {
+	if !ls.freeing {
+		ls.freeing = true
 		ls.sending++
 		go ls.free(s)
 	}
@@ -128,18 +138,17 @@ func (ls *leftovers) end() {
 }
 
 // free frees all that waits, and ends when nothing does. What is of a server that is down waits
-// until that answers again.
+// until that answers again, or s is closed.
 func (ls *leftovers) free(s *Store) {
 	for {
 		ls.mu.Lock()
-		all := ls.waiting
-		if len(all) == 0 || s.closed.Load() {
-			ls.waiting = nil
+		all := slices.Clone(ls.waiting)
+		if len(all) == 0 {
+			ls.freeing = false
 			ls.sending--
 			ls.mu.Unlock()
 			return
 		}
-		all = append([]leftover(nil), all...)
 		ls.mu.Unlock()
 
 		sent := make([]bool, len(all))
@@ -152,9 +161,9 @@ func (ls *leftovers) free(s *Store) {
 		}
 		s.RunAll(context.Background(), calls)
 
-		now, later := time.Now(), []leftover(nil)
+		now, later, closed := time.Now(), []leftover(nil), s.closed.Load()
 		for i, l := range all {
-			if !sent[i] && now.Before(l.until) {
+			if !sent[i] && now.Before(l.until) && !closed {
 				later = append(later, l)
 			}
 		}

@@ -280,5 +280,5 @@ func (s *Store) newBatcher(sv *Server) *batcher {
 			return ErrBreakerOpen
 		}
 		return s.runBatch(ctx, sv, members)
-	}, s.leftBehind)
+	}, s.abandoned)
 }

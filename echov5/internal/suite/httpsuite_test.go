@@ -1,11 +1,10 @@
 package suite_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/labstack/echo/v5"
@@ -13,20 +12,27 @@ import (
 	"github.com/redislimit/redislimit/core"
 	echolimit "github.com/redislimit/redislimit/echov5"
 	"github.com/redislimit/redislimit/internal/suite/httpsuite"
-	"github.com/redislimit/redislimit/keyfunc"
-	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-func TestHTTP(t *testing.T) { httpsuite.Exercise(t, echoFramework()) }
+func TestHTTP(t *testing.T)    { httpsuite.Exercise(t, echoFramework()) }
+func TestLeavers(t *testing.T) { httpsuite.Leavers(t, echoFramework()) }
 
-func TestKeyOfAnotherAdapter(t *testing.T) {
-	httpsuite.KeyOfAnotherAdapter(t, map[string]httpsuite.Adapter{"echolimit": echoFramework()}, map[string]func(func()) keyfunc.Func{
-		"echolimit": func(called func()) keyfunc.Func {
-			return echolimit.Key(func(*echo.Context) (string, error) { called(); return "k", nil })
-		},
-		"httplimit": func(called func()) keyfunc.Func {
-			return httplimit.Key(func(*http.Request) (string, error) { called(); return "k", nil })
-		},
+func TestIPAllocations(t *testing.T) {
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+	httpsuite.IPAllocates(t, echolimit.Request(echo.New().NewContext(r, nil)), 1)
+}
+
+func TestUnanswered(t *testing.T) {
+	httpsuite.Unanswered(t, func(limit httpsuite.Limit, fails func() error) http.Handler {
+		e := echo.New()
+		e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+			return func(c *echo.Context) error {
+				_ = next(c)
+				return nil
+			}
+		}, middlewareEcho(limit))
+		e.GET("/", func(*echo.Context) error { return fails() })
+		return e
 	})
 }
 
@@ -136,11 +142,23 @@ func beforeEcho(first func(*echo.Context)) echo.MiddlewareFunc {
 }
 
 func handlerEcho(h httpsuite.Handler) echo.HandlerFunc {
-	return func(c *echo.Context) error { return h.Serve(echoContext{c}) }
+	return func(c *echo.Context) error { return h.Serve(newEchoContext(c)) }
 }
 
 // An echoContext is a request of Echo to the suite.
-type echoContext struct{ c *echo.Context }
+type echoContext struct {
+	httpsuite.HTTPContext
+
+	c *echo.Context
+}
+
+func newEchoContext(c *echo.Context) echoContext {
+	return echoContext{httpsuite.HTTPContext{
+		W: c.Response(), R: c.Request(),
+		Show:   func() (core.Result, bool) { return echolimit.Result(c) },
+		Charge: func(n int64) { echolimit.SetCost(c, n) },
+	}, c}
+}
 
 func (e echoContext) Write(status int, body string) error {
 	if status != 0 {
@@ -150,28 +168,4 @@ func (e echoContext) Write(status int, body string) error {
 	return err
 }
 
-func (e echoContext) Stream(first string, more func(), second string) error {
-	flusher, ok := e.c.Response().(http.Flusher)
-	if !ok {
-		return errors.New("no http.Flusher")
-	}
-	return httpsuite.StreamTo(e.c.Response(), flusher.Flush, first, more, second)
-}
-
 func (e echoContext) Fail(status int) error { return echo.NewHTTPError(status, "") }
-func (e echoContext) Upload() error         { return e.c.Request().ParseMultipartForm(1) }
-func (e echoContext) Throw(err error) error { return err }
-func (e echoContext) Upgrade(talk func(io.ReadWriter)) error {
-	hijacker, ok := e.c.Response().(http.Hijacker)
-	if !ok {
-		return errors.New("no http.Hijacker")
-	}
-	return httpsuite.UpgradeFrom(hijacker, talk)
-}
-func (e echoContext) Gone() <-chan struct{}       { return e.c.Request().Context().Done() }
-func (e echoContext) Context() context.Context    { return e.c.Request().Context() }
-func (e echoContext) Writer() http.ResponseWriter { return e.c.Response() }
-func (e echoContext) Result() (core.Result, bool) { return echolimit.Result(e.c) }
-
-func (e echoContext) SetCost(n int64)           { echolimit.SetCost(e.c, n) }
-func (e echoContext) CostSetter() func(n int64) { return e.SetCost }

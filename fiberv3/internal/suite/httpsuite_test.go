@@ -18,20 +18,40 @@ import (
 	"github.com/redislimit/redislimit/core"
 	fiberlimit "github.com/redislimit/redislimit/fiberv3"
 	"github.com/redislimit/redislimit/internal/suite/httpsuite"
+	"github.com/redislimit/redislimit/internal/suite/httpsuite/fasthttpsuite"
 	"github.com/redislimit/redislimit/keyfunc"
-	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
 func TestHTTP(t *testing.T) { httpsuite.Exercise(t, fiberFramework()) }
 
-func TestKeyOfAnotherAdapter(t *testing.T) {
-	httpsuite.KeyOfAnotherAdapter(t, map[string]httpsuite.Adapter{"fiberlimit": fiberFramework()}, map[string]func(func()) keyfunc.Func{
-		"fiberlimit": func(called func()) keyfunc.Func {
-			return fiberlimit.Key(func(fiber.Ctx) (string, error) { called(); return "k", nil })
-		},
-		"httplimit": func(called func()) keyfunc.Func {
-			return httplimit.Key(func(*http.Request) (string, error) { called(); return "k", nil })
-		},
+func TestIPAllocations(t *testing.T) {
+	app := fiber.New()
+	c := app.AcquireCtx(fasthttpsuite.NewContext())
+	defer app.ReleaseCtx(c)
+	httpsuite.IPAllocates(t, fiberlimit.Request(c), 2)
+}
+
+func TestCookieLines(t *testing.T) { fasthttpsuite.CookieLines(t, cookies) }
+func FuzzCookie(f *testing.F)      { fasthttpsuite.FuzzCookie(f, cookies) }
+
+func cookies(tb testing.TB, ctx *fasthttp.RequestCtx) (keyfunc.Request, func(string) string) {
+	tb.Helper()
+	app := fiber.New()
+	c := app.AcquireCtx(ctx)
+	tb.Cleanup(func() { app.ReleaseCtx(c) })
+	return fiberlimit.Request(c), func(name string) string { return c.Cookies(name) }
+}
+
+func TestDroppedRequest(t *testing.T) {
+	fasthttpsuite.DroppedRequest(t, func(limit httpsuite.Limit) fasthttp.RequestHandler {
+		app := fiber.New()
+		app.Get("/", middlewareFiber(limit), func(c fiber.Ctx) error {
+			c.SetContext(c.RequestCtx())
+			fiberlimit.SetCost(c, 3)
+			c.RequestCtx().Hijack(func(net.Conn) {})
+			return nil
+		})
+		return app.Handler()
 	})
 }
 
@@ -41,14 +61,12 @@ func BenchmarkAdapter(b *testing.B) {
 		use(app, mounts)
 		app.Get("/a", func(c fiber.Ctx) error { return c.SendString("served") })
 		handler := app.Handler()
-		var request fasthttp.Request
-		request.SetRequestURI("/a")
-		var ctx fasthttp.RequestCtx
-		ctx.Init(&request, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1234}, nil)
+		ctx := fasthttpsuite.NewContext()
+		ctx.Request.SetRequestURI("/a")
 		return func() int {
 			ctx.Response.Reset() // as the server does between requests
 			ctx.ResetUserValues()
-			handler(&ctx)
+			handler(ctx)
 			return ctx.Response.StatusCode()
 		}
 	})
@@ -61,7 +79,6 @@ func fiberFramework() httpsuite.Adapter {
 			httpsuite.HTTP2:                            "fasthttp speaks HTTP/1 only",
 			httpsuite.Gone:                             "fasthttp does not notice that a client left",
 			httpsuite.ResponseWriter:                   "fasthttp has no http.ResponseWriter",
-			httpsuite.AnyTrailer:                       "fasthttp refuses trailers such as Cookie and X-Forwarded-For",
 			httpsuite.Interim:                          "fasthttp sends one response",
 			httpsuite.Ability(httpsuite.BeforeRouting): "Fiber routes as it goes: nothing can be mounted before",
 		},

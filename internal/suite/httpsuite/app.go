@@ -37,7 +37,6 @@ const (
 	Gone           Ability = "noticing that the client left"
 	ResponseWriter Ability = "an http.ResponseWriter"
 	Interim        Ability = "interim responses (1xx)"
-	AnyTrailer     Ability = "trailers of any name"
 )
 
 // A MountPoint is where in an [App] a middleware is mounted.

@@ -1,16 +1,15 @@
 package httpsuite_test
 
 import (
-	"net"
 	"net/http"
 	"testing"
 
 	"github.com/gin-gonic/gin"
 	"github.com/gofiber/fiber/v2"
 	"github.com/labstack/echo/v4"
-	"github.com/valyala/fasthttp"
 
 	"github.com/redislimit/redislimit/internal/suite/httpsuite"
+	"github.com/redislimit/redislimit/internal/suite/httpsuite/fasthttpsuite"
 )
 
 // BenchmarkAdapters measures what a limit adds to a request: each framework serves a
@@ -72,14 +71,12 @@ func benchFiber(mounts ...httpsuite.Mount) func() int {
 	}
 	app.Get("/a", func(c *fiber.Ctx) error { return c.SendString("served") })
 	handler := app.Handler()
-	var request fasthttp.Request
-	request.SetRequestURI("/a")
-	var ctx fasthttp.RequestCtx
-	ctx.Init(&request, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1234}, nil)
+	ctx := fasthttpsuite.NewContext()
+	ctx.Request.SetRequestURI("/a")
 	return func() int {
 		ctx.Response.Reset() // as the server does between requests
 		ctx.ResetUserValues()
-		handler(&ctx)
+		handler(ctx)
 		return ctx.Response.StatusCode()
 	}
 }

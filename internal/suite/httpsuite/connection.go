@@ -4,14 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"mime/multipart"
 	"net"
 	"net/http"
 	"os"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/redislimit/redislimit/core/guard"
@@ -20,9 +18,7 @@ import (
 // connectionCases are about responses that are more than a body.
 func connectionCases() []testCase {
 	return []testCase{
-		{"Upgrade", upgrade, nil},
 		{"Stream", stream, nil},
-		{"Panic", panics, nil},
 		{"HTTP2", http2, []Ability{HTTP2}},
 		{"Uploads", uploads, nil},
 	}
@@ -43,15 +39,6 @@ func (b *testbed) eachWriter(n int64, run func(*testbed, Limit)) {
 			run(b, limit)
 		})
 	}
-}
-
-// upgrade takes over the connection, as WebSocket does, and talks over it.
-func upgrade(b *testbed) {
-	b.eachWriter(1, func(b *testbed, limit Limit) {
-		s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: Upgrade}})
-		s.upgrade("/a", http.StatusSwitchingProtocols)
-		s.upgrade("/a", http.StatusTooManyRequests)
-	})
 }
 
 // upgrade asks for another protocol, and says one line in it if the status is 101.
@@ -112,23 +99,6 @@ func (b *testbed) streams(s *servedApp, gate chan<- struct{}) {
 		b.Errorf("%d, %v: %q, %v, then %q, %v", resp.StatusCode, resp.Header, first, err, rest, restErr)
 	}
 	_ = resp.Body.Close()
-}
-
-// panics has the handler panic below the limit and the app recover above it: that
-// request is counted, and nothing is left locked.
-func panics(b *testbed) {
-	b.eachWriter(2, func(b *testbed, limit Limit) {
-		var calls atomic.Int64
-		s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: Panic, Calls: &calls}}, Route{Path: "/b"})
-		ans := s.get("/a")
-		ans.wantStatus(http.StatusInternalServerError)
-		ans.wantHeaders("2", "1", "1800000073", "")
-		if n := calls.Load(); n != 1 {
-			b.Errorf("the handler ran %d times", n)
-		}
-		s.get("/b").wantServed()
-		s.get("/b").wantDenied()
-	})
 }
 
 func http2(b *testbed) {
@@ -197,13 +167,9 @@ func (s *servedApp) upload(path string) answer {
 		s.Fatal(err)
 	}
 	req.Header.Set("Content-Type", form.FormDataContentType())
-	resp, err := s.server.Transport.RoundTrip(req)
+	ans, err := s.roundTrip(req)
 	if err != nil {
 		s.Fatal(err)
 	}
-	text, err := io.ReadAll(resp.Body)
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		s.Fatal(err)
-	}
-	return answer{testbed: s.testbed, what: "POST " + path, status: resp.StatusCode, header: resp.Header, body: string(text)}
+	return ans
 }

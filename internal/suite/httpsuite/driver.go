@@ -2,11 +2,14 @@ package httpsuite
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+
+	"github.com/redislimit/redislimit/core"
 )
 
 // What the adapters of several frameworks need to serve an App.
@@ -22,34 +25,6 @@ func ServeHTTP(h http.Handler, http2 bool) *Server {
 		s.Start()
 	}
 	return &Server{URL: s.URL, Transport: s.Client().Transport.(*http.Transport), Close: s.Close}
-}
-
-// StreamTo streams to a writer of net/http.
-func StreamTo(w http.ResponseWriter, flush func(), first string, more func(), second string) error {
-	if _, err := io.WriteString(w, first); err != nil {
-		return err
-	}
-	flush()
-	more()
-	_, err := io.WriteString(w, second)
-	return err
-}
-
-// UpgradeFrom takes over the connection of a Hijacker, and talks.
-func UpgradeFrom(w http.Hijacker, talk func(io.ReadWriter)) error {
-	conn, buffered, err := w.Hijack()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }()
-	if _, err = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"); err != nil {
-		return err
-	}
-	talk(struct {
-		io.Reader
-		io.Writer
-	}{buffered, conn})
-	return nil
 }
 
 // SignIn stores the user in a request's context, under key and the typed key.
@@ -69,3 +44,71 @@ func Each[M any](mounts []Mount, middleware func(Mount) M) []M {
 	}
 	return middlewares
 }
+
+// An HTTPContext is what the frameworks on net/http have in common as a [Context].
+type HTTPContext struct {
+	W      http.ResponseWriter
+	R      *http.Request
+	Show   func() (core.Result, bool) // the adapter's Result
+	Charge func(n int64)              // the adapter's SetCost
+}
+
+// Throw returns err.
+func (HTTPContext) Throw(err error) error { return err }
+
+// Stream flushes first.
+func (c HTTPContext) Stream(first string, more func(), second string) error {
+	flusher, ok := c.W.(http.Flusher)
+	if !ok {
+		return errors.New("no http.Flusher")
+	}
+	if _, err := io.WriteString(c.W, first); err != nil {
+		return err
+	}
+	flusher.Flush()
+	more()
+	_, err := io.WriteString(c.W, second)
+	return err
+}
+
+// Upgrade takes over the connection.
+func (c HTTPContext) Upgrade(talk func(io.ReadWriter)) error {
+	hijacker, ok := c.W.(http.Hijacker)
+	if !ok {
+		return errors.New("no http.Hijacker")
+	}
+	conn, buffered, err := hijacker.Hijack()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"); err != nil {
+		return err
+	}
+	talk(struct {
+		io.Reader
+		io.Writer
+	}{buffered, conn})
+	return nil
+}
+
+// Gone ends when net/http has noticed that the client left.
+func (c HTTPContext) Gone() <-chan struct{} { return c.R.Context().Done() }
+
+// Context returns the request's context.
+func (c HTTPContext) Context() context.Context { return c.R.Context() }
+
+// Upload leaves a byte of the form in memory.
+func (c HTTPContext) Upload() error { return c.R.ParseMultipartForm(1) }
+
+// Writer returns W.
+func (c HTTPContext) Writer() http.ResponseWriter { return c.W }
+
+// Result returns what Show does.
+func (c HTTPContext) Result() (core.Result, bool) { return c.Show() }
+
+// SetCost calls Charge.
+func (c HTTPContext) SetCost(n int64) { c.Charge(n) }
+
+// CostSetter returns Charge.
+func (c HTTPContext) CostSetter() func(n int64) { return c.Charge }

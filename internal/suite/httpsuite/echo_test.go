@@ -1,7 +1,6 @@
 package httpsuite_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -112,11 +111,23 @@ func beforeEcho(first func(echo.Context)) echo.MiddlewareFunc {
 }
 
 func handlerEcho(h httpsuite.Handler) echo.HandlerFunc {
-	return func(c echo.Context) error { return h.Serve(echoContext{c}) }
+	return func(c echo.Context) error { return h.Serve(newEchoContext(c)) }
 }
 
 // An echoContext is a request of Echo to the suite.
-type echoContext struct{ c echo.Context }
+type echoContext struct {
+	httpsuite.HTTPContext
+
+	c echo.Context
+}
+
+func newEchoContext(c echo.Context) echoContext {
+	return echoContext{httpsuite.HTTPContext{
+		W: c.Response(), R: c.Request(),
+		Show:   func() (core.Result, bool) { return echolimit.Result(c) },
+		Charge: func(n int64) { echolimit.SetCost(c, n) },
+	}, c}
+}
 
 func (e echoContext) Write(status int, body string) error {
 	if status != 0 {
@@ -126,20 +137,18 @@ func (e echoContext) Write(status int, body string) error {
 	return err
 }
 
-func (e echoContext) Stream(first string, more func(), second string) error {
-	return httpsuite.StreamTo(e.c.Response(), e.c.Response().Flush, first, more, second)
-}
-
 func (e echoContext) Fail(status int) error { return echo.NewHTTPError(status) }
-func (e echoContext) Upload() error         { return e.c.Request().ParseMultipartForm(1) }
-func (e echoContext) Throw(err error) error { return err }
-func (e echoContext) Upgrade(talk func(io.ReadWriter)) error {
-	return httpsuite.UpgradeFrom(e.c.Response(), talk)
-}
-func (e echoContext) Gone() <-chan struct{}       { return e.c.Request().Context().Done() }
-func (e echoContext) Context() context.Context    { return e.c.Request().Context() }
-func (e echoContext) Writer() http.ResponseWriter { return e.c.Response() }
-func (e echoContext) Result() (core.Result, bool) { return echolimit.Result(e.c) }
 
-func (e echoContext) SetCost(n int64)           { echolimit.SetCost(e.c, n) }
-func (e echoContext) CostSetter() func(n int64) { return e.SetCost }
+func TestEchoUnanswered(t *testing.T) {
+	httpsuite.Unanswered(t, func(limit httpsuite.Limit, fails func() error) http.Handler {
+		e := echo.New()
+		e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+			return func(c echo.Context) error {
+				_ = next(c)
+				return nil
+			}
+		}, middlewareEcho(limit))
+		e.GET("/", func(echo.Context) error { return fails() })
+		return e
+	})
+}

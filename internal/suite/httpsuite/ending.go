@@ -2,10 +2,95 @@ package httpsuite
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/keyfunc"
 )
+
+// endingCases are about what is charged, and freed, when a response has ended.
+func endingCases() []testCase {
+	return []testCase{{"Endings", eachEnding, nil}}
+}
+
+// What each request of a mode takes, of how much, and what handlers say that it cost.
+const (
+	quota    = 9
+	reserved = 2
+	realCost = 3
+	lateCost = 7
+)
+
+// A mode is how a limit charges. All but the plain one do it, or free what they hold,
+// when the response has ended.
+type mode struct {
+	name      string
+	slots     bool // requests in flight are limited
+	units     bool // and requests in a window
+	costAfter bool
+	countIf   func(status int) bool
+}
+
+func modes() []mode {
+	failures := func(status int) bool { return status >= 400 }
+	successes := func(status int) bool { return status < 400 }
+	return []mode{
+		{name: "Plain", units: true},
+		{name: "CountIf", units: true, countIf: failures},
+		{name: "CostAfter", units: true, costAfter: true},
+		{name: "CostAfterCountIf", units: true, costAfter: true, countIf: successes},
+		{name: "InFlight", slots: true},
+		{name: "InFlightPlain", slots: true, units: true},
+		{name: "InFlightCostAfterCountIf", slots: true, units: true, costAfter: true, countIf: successes},
+	}
+}
+
+// limit returns a limit of the mode. No slot is renewed by itself during a test.
+func (m mode) limit(b *testbed, saw *statusLog) Limit {
+	var limits []core.Option
+	options := []guard.Option{estimate(reserved)}
+	if m.slots {
+		limits = append(limits, core.InFlight(quota, core.SlotTTL(time.Hour)))
+	}
+	if m.units {
+		limits = append(limits, core.FixedWindow(core.PerMinute(quota)))
+	}
+	if m.costAfter {
+		options = append(options, guard.CostAfter())
+	}
+	if m.countIf != nil {
+		options = append(options, saw.counts(m.countIf))
+	}
+	return Limit{Limiter: b.limiter(limits...), Key: keyfunc.IP(), Options: options}
+}
+
+// left returns what is left of each limit when charged is held, or charged, and taken are the slots.
+func (m mode) left(taken, charged int64) (left []int64) {
+	if m.slots {
+		left = append(left, quota-taken)
+	}
+	if m.units {
+		left = append(left, quota-charged)
+	}
+	return left
+}
+
+// charged returns what a request costs that ends with status.
+func (m mode) charged(cost int64, status int) int64 {
+	switch {
+	case m.countIf != nil && !m.countIf(status):
+		return 0
+	case m.costAfter:
+		return cost
+	}
+	return reserved
+}
 
 // An ending is how a request ends.
 type ending struct {
@@ -13,62 +98,174 @@ type ending struct {
 	handler Handler
 	status  int  // that the client gets; 0: frameworks differ
 	bare    bool // the app has no error handler
+	waits   bool // for the test, which looks meanwhile at what is held
+	leaves  bool // the client does, before the handler is through
+	needs   Ability
 }
 
 func endings() []ending {
+	late := []int64{2, lateCost}
 	return []ending{
-		{"Served", Handler{}, 200, false},
-		{"Silent", Handler{Do: Silent}, 200, false},
-		{"Created", Handler{Status: 201}, 201, false},
-		{"NoContent", Handler{Status: 204}, 204, false},
-		{"Status", Handler{Status: 401}, 401, false},
-		{"FrameworkError", Handler{Do: Fail, Status: 403}, 403, false},
-		{"FrameworkError502", Handler{Do: Fail, Status: 502}, 502, false},
-		{"RenderedError", Handler{Do: Throw}, 418, false},
-		{"Error", Handler{Do: Throw}, 0, true}, // Gin leaves it at 200
-		{"Panic", Handler{Do: Panic}, 500, false},
-		{"PanicLate", Handler{Do: PanicLate}, 0, false}, // what was written is sent, or is taken back
-		{"NotFound", Handler{}, 404, false},
+		{name: "Served", status: 200},
+		{name: "Silent", handler: Handler{Do: Silent}, status: 200},
+		{name: "Created", handler: Handler{Status: 201}, status: 201},
+		{name: "NoContent", handler: Handler{Status: 204}, status: 204},
+		{name: "Status", handler: Handler{Status: 401}, status: 401},
+		{name: "FrameworkError", handler: Handler{Do: Fail, Status: 403}, status: 403},
+		{name: "FrameworkError502", handler: Handler{Do: Fail, Status: 502}, status: 502},
+		{name: "RenderedError", handler: Handler{Do: Throw}, status: 418},
+		{name: "Error", handler: Handler{Do: Throw}, bare: true}, // Gin leaves it at 200
+		{name: "Panic", handler: Handler{Do: Panic}, status: 500},
+		{name: "PanicLate", handler: Handler{Do: PanicLate}}, // what was written is sent, or is taken back
+		{name: "NotFound", status: 404},
+		{name: "Waits", handler: Handler{Do: Wait}, status: 200, waits: true},
+		{name: "Stream", handler: Handler{Do: Stream}, status: 200, waits: true},
+		{name: "StreamCosts", handler: Handler{Do: Stream, Later: late}, status: 200, waits: true},
+		{name: "StreamLeft", handler: Handler{Do: Stream}, status: 200, waits: true, leaves: true},
+		{name: "Gone", handler: Handler{Do: AwaitGone}, status: 200, waits: true, leaves: true, needs: Gone},
+		{name: "Upgrade", handler: Handler{Do: Upgrade}, status: 101},
+		{name: "UpgradeCosts", handler: Handler{Do: Upgrade, Later: late}, status: 101},
+		{name: "HijackedThenFails", handler: Handler{Do: Inspect, Probe: hijack}, status: 101, needs: ResponseWriter},
 	}
 }
 
-// countIf ends a request in every way: it counts by the status that the client gets.
-func countIf(b *testbed) {
+// hijack takes over the connection and then writes to the response, which reaches nobody
+// and has no status.
+func hijack(w http.ResponseWriter) string {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return err.Error()
+	}
+	_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nping\n")
+	_ = conn.Close()
+	return "too late"
+}
+
+// eachEnding ends a request in every way, in every mode, wherever the limit is mounted.
+func eachEnding(b *testbed) {
 	for _, e := range endings() {
-		for _, point := range []MountPoint{Everywhere, InGroup, OnRoute} {
-			if e.status == http.StatusNotFound && point != Everywhere {
-				continue // nothing is mounted there
-			}
-			for _, failures := range []bool{true, false} {
-				b.each(fmt.Sprintf("%s/%s/failures=%t", e.name, point, failures), func(b *testbed) { b.ends(e, point, failures) })
+		for _, m := range modes() {
+			for _, point := range []MountPoint{Everywhere, InGroup, OnRoute} {
+				if e.status == http.StatusNotFound && point != Everywhere {
+					continue // nothing is mounted there
+				}
+				b.each(fmt.Sprintf("%s/%s/%s", e.name, m.name, point), func(b *testbed) {
+					b.need(e.needs)
+					b.ends(e, m, point)
+				})
 			}
 		}
 	}
 }
 
-// ends has a request end as in e, where either failures count or everything else
-// does.
-func (b *testbed) ends(e ending, point MountPoint, failures bool) {
+// ends has a request end as in e. What is charged and freed is so once, by the status that
+// the client gets.
+func (b *testbed) ends(e ending, m mode, point MountPoint) {
 	b.Helper()
 	var saw statusLog
-	limit := b.fixed(9)
-	limit.Options = []guard.Option{saw.counts(func(status int) bool { return status >= 400 == failures })}
+	var calls atomic.Int64
+	gate, open := b.gate()
+	limit := m.limit(b, &saw)
+	e.handler.Gate, e.handler.Calls, e.handler.Costs = gate, &calls, []int64{realCost}
 	app := mountedAt(point, limit, Route{Path: "/a", Handler: e.handler})
 	app.Recover, app.Renders = true, !e.bare
-	path := "/g/a"
-	if e.status == http.StatusNotFound {
-		path = "/nowhere"
-	}
 	s := b.serve(app)
-	ans := s.get(path)
-	s.close() // so that all is done, or about to be
-	if e.status != 0 && ans.status != e.status {
-		b.Errorf("status %d, want %d", ans.status, e.status)
+	b.Cleanup(open)
+
+	status, cost := e.status, int64(realCost)
+	switch {
+	case e.status == http.StatusSwitchingProtocols:
+		s.upgrade("/g/a", e.status)
+	case e.status == http.StatusNotFound:
+		status, cost = s.get("/nowhere").status, reserved
+	case !e.waits:
+		status = s.get("/g/a").status
+	default:
+		leave, done := s.start("/g/a")
+		b.until("the handler runs", func() bool { return calls.Load() == 1 })
+		b.wantLeftOfEach(limit.Limiter, m.left(reserved, reserved))
+		if e.leaves {
+			leave()
+			<-done
+		}
+		if e.handler.Do == Stream { // the handler is not through
+			b.wantLeftOfEach(limit.Limiter, m.left(reserved, reserved))
+		}
+		open()
+		if !e.leaves {
+			status = (<-done).status
+		}
 	}
-	saw.want(b, ans.status)
-	left := int64(9)
-	if ans.status >= 400 == failures {
-		left = 8
+	if e.status != 0 && status != e.status {
+		b.Errorf("status %d, want %d", status, e.status)
 	}
-	b.untilLeft(limit.Limiter, ipKey, left)
+	if e.handler.Later != nil {
+		cost = lateCost
+	}
+	want := m.left(0, m.charged(cost, status))
+	b.untilLeftOfEach(limit.Limiter, want)
+	s.close()
+	b.wantLeftOfEach(limit.Limiter, want)
+	if m.countIf != nil {
+		saw.want(b, status)
+	}
+}
+
+// leftOfEach returns what is left of each limit of lim.
+func (b *testbed) leftOfEach(lim *core.Limiter) (left []int64) {
+	b.Helper()
+	res, err := lim.Peek(b.Context(), ipKey)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for each := range res.All() {
+		left = append(left, each.Remaining)
+	}
+	return left
+}
+
+func (b *testbed) wantLeftOfEach(lim *core.Limiter, want []int64) {
+	b.Helper()
+	if got := b.leftOfEach(lim); !slices.Equal(got, want) {
+		b.Errorf("%d left of each limit, want %d", got, want)
+	}
+}
+
+// untilLeftOfEach waits until a response that has ended is settled.
+func (b *testbed) untilLeftOfEach(lim *core.Limiter, want []int64) {
+	b.Helper()
+	b.until(fmt.Sprintf("%d left of each limit", want), func() bool { return slices.Equal(b.leftOfEach(lim), want) })
+}
+
+// A statusLog has the statuses that a CountIf was asked about.
+type statusLog struct {
+	mu       sync.Mutex
+	statuses []int
+}
+
+// counts is a CountIf that records the statuses before it asks counted.
+func (s *statusLog) counts(counted func(status int) bool) guard.Option {
+	return guard.CountIf(func(status int) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.statuses = append(s.statuses, status)
+		return counted(status)
+	})
+}
+
+// want checks, after the server was closed, that CountIf was asked about these
+// statuses, once each. An adapter may ask as late as at the end of the request's
+// context.
+func (s *statusLog) want(b *testbed, statuses ...int) {
+	b.Helper()
+	var got []int
+	b.until("CountIf was asked", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		got = slices.Clone(s.statuses)
+		return len(got) >= len(statuses)
+	})
+	if !slices.Equal(got, statuses) {
+		b.Errorf("CountIf saw %v, the client %v", got, statuses)
+	}
 }

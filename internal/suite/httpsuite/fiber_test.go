@@ -13,10 +13,13 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/middleware/recover"
+	"github.com/valyala/fasthttp"
 
 	"github.com/redislimit/redislimit/core"
 	fiberlimit "github.com/redislimit/redislimit/fiber"
 	"github.com/redislimit/redislimit/internal/suite/httpsuite"
+	"github.com/redislimit/redislimit/internal/suite/httpsuite/fasthttpsuite"
+	"github.com/redislimit/redislimit/keyfunc"
 )
 
 func fiberFramework() httpsuite.Adapter {
@@ -155,3 +158,27 @@ func (f fiberContext) Result() (core.Result, bool) { return fiberlimit.Result(f.
 
 func (f fiberContext) SetCost(n int64)           { fiberlimit.SetCost(f.c, n) }
 func (f fiberContext) CostSetter() func(n int64) { return fiberlimit.CostSetter(f.c) }
+
+func TestFiberCookieLines(t *testing.T) { fasthttpsuite.CookieLines(t, cookiesFiber) }
+func FuzzFiberCookie(f *testing.F)      { fasthttpsuite.FuzzCookie(f, cookiesFiber) }
+
+func cookiesFiber(tb testing.TB, ctx *fasthttp.RequestCtx) (keyfunc.Request, func(string) string) {
+	tb.Helper()
+	app := fiber.New()
+	c := app.AcquireCtx(ctx)
+	tb.Cleanup(func() { app.ReleaseCtx(c) })
+	return fiberlimit.Request(c), func(name string) string { return c.Cookies(name) }
+}
+
+func TestFiberDroppedRequest(t *testing.T) {
+	fasthttpsuite.DroppedRequest(t, func(limit httpsuite.Limit) fasthttp.RequestHandler {
+		app := fiber.New()
+		app.Get("/", middlewareFiber(limit), func(c *fiber.Ctx) error {
+			c.SetUserContext(c.Context())
+			fiberlimit.SetCost(c, 3)
+			c.Context().Hijack(func(net.Conn) {})
+			return nil
+		})
+		return app.Handler()
+	})
+}

@@ -1,7 +1,6 @@
 package httpsuite_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -89,14 +88,26 @@ func middlewareGin(mount httpsuite.Mount) gin.HandlerFunc {
 
 func handlerGin(h httpsuite.Handler) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		if err := h.Serve(ginContext{c}); err != nil {
+		if err := h.Serve(newGinContext(c)); err != nil {
 			_ = c.Error(err) // the same error again
 		}
 	}
 }
 
 // A ginContext is a request of Gin to the suite.
-type ginContext struct{ c *gin.Context }
+type ginContext struct {
+	httpsuite.HTTPContext
+
+	c *gin.Context
+}
+
+func newGinContext(c *gin.Context) ginContext {
+	return ginContext{httpsuite.HTTPContext{
+		W: c.Writer, R: c.Request,
+		Show:   func() (core.Result, bool) { return ginlimit.Result(c) },
+		Charge: func(n int64) { ginlimit.SetCost(c, n) },
+	}, c}
+}
 
 func (g ginContext) Write(status int, body string) error {
 	if status != 0 {
@@ -110,20 +121,3 @@ func (g ginContext) Fail(status int) error {
 	g.c.AbortWithStatus(status)
 	return nil
 }
-
-func (g ginContext) Stream(first string, more func(), second string) error {
-	return httpsuite.StreamTo(g.c.Writer, g.c.Writer.Flush, first, more, second)
-}
-
-func (g ginContext) Upload() error         { return g.c.Request.ParseMultipartForm(1) }
-func (g ginContext) Throw(err error) error { return err }
-func (g ginContext) Upgrade(talk func(io.ReadWriter)) error {
-	return httpsuite.UpgradeFrom(g.c.Writer, talk)
-}
-func (g ginContext) Gone() <-chan struct{}       { return g.c.Request.Context().Done() }
-func (g ginContext) Context() context.Context    { return g.c.Request.Context() }
-func (g ginContext) Writer() http.ResponseWriter { return g.c.Writer }
-func (g ginContext) Result() (core.Result, bool) { return ginlimit.Result(g.c) }
-
-func (g ginContext) SetCost(n int64)           { ginlimit.SetCost(g.c, n) }
-func (g ginContext) CostSetter() func(n int64) { return g.SetCost }

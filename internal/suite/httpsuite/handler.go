@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
@@ -22,6 +23,8 @@ type Handler struct {
 	Body string
 	// Calls counts the calls, if not nil.
 	Calls *atomic.Int64
+	// Takes is for how long it works first.
+	Takes time.Duration
 	// Gate is what Stream and Wait wait for.
 	Gate <-chan struct{}
 	// Costs are set first of all, and Later by Stream and Upgrade when they are through.
@@ -92,6 +95,7 @@ func (h Handler) Serve(c Context) error {
 	for _, n := range h.Costs {
 		c.SetCost(n)
 	}
+	time.Sleep(h.Takes)
 	later := c.CostSetter()
 	setLater := func() {
 		for _, n := range h.Later {

@@ -51,7 +51,10 @@ func noHeaders(b *testbed) {
 	limit := b.fixed(1)
 	limit.Options = []guard.Option{guard.NoHeaders()}
 	s := b.behind(limit)
-	for _, status := range []int{http.StatusOK, http.StatusTooManyRequests} {
+	for _, status := range []int{http.StatusOK, http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+		if status == http.StatusServiceUnavailable {
+			b.redis.SetError("LOADING")
+		}
 		ans := s.get("/a")
 		ans.wantStatus(status)
 		ans.wantNoHeaders()

@@ -53,8 +53,8 @@ func delayed(b *testbed) {
 	ans.wantHeaders("4", "0", "1800000013", "1")
 }
 
-// goneWhileDelayed has the client leave the queue: its charge is refunded at once,
-// and the handler does not run. The Delay would last longer than the test.
+// goneWhileDelayed has the client leave the queue: its charge is taken back, its slot
+// is free, and the handler does not run. The Delay would last longer than the test.
 func goneWhileDelayed(b *testbed) {
 	for name, options := range map[string][]guard.Option{
 		"Plain":     nil,
@@ -63,20 +63,22 @@ func goneWhileDelayed(b *testbed) {
 	} {
 		b.each(name, func(b *testbed) {
 			var calls, decided atomic.Int64
-			lim := b.limiter(core.LeakyBucket(core.Per(1, testTimeout/2), core.Burst(3)), core.Observe(func(_ context.Context, e core.Event) {
-				if e.Kind == core.EventDecision {
-					decided.Add(1)
-				}
-			}))
+			lim := b.limiter(core.LeakyBucket(core.Per(1, testTimeout/2), core.Burst(3)), core.InFlight(5, core.SlotTTL(time.Hour)),
+				core.Observe(func(_ context.Context, e core.Event) {
+					if e.Kind == core.EventDecision {
+						decided.Add(1)
+					}
+				}))
 			s := b.behind(Limit{Limiter: lim, Key: keyfunc.IP(), Options: options}, Route{Path: "/a", Handler: Handler{Calls: &calls}})
 			s.get("/a").wantServed()
+			b.untilLeftOfEach(lim, []int64{2, 5})
 			leave, done := s.start("/a")
 			b.until("in the queue", func() bool { return decided.Load() == 2 })
-			b.wantLeft(lim, ipKey, 1)
+			b.wantLeftOfEach(lim, []int64{1, 4})
 			leave()
 			<-done
+			b.untilLeftOfEach(lim, []int64{2, 5})
 			s.close()
-			b.wantLeft(lim, ipKey, 2)
 			if n := calls.Load(); n != 1 {
 				b.Errorf("the handler ran %d times, want 1", n)
 			}

@@ -1,7 +1,6 @@
 package httpsuite
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -12,8 +11,8 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// ietfCases are about the fields of the IETF draft, as an independent parser of
-// RFC 9651 reads them.
+// ietfCases are about the fields of the IETF draft, which an independent parser of RFC 9651
+// accepts.
 func ietfCases() []testCase {
 	return []testCase{
 		{"IETF", ietf, nil},
@@ -27,52 +26,51 @@ type ietfStep struct {
 	later      time.Duration
 	rate       string // RateLimit
 	retryAfter string
-	parsed     string // RateLimit as the parser reads it
 }
 
 func ietf(b *testbed) {
 	for _, c := range []struct {
-		name           string
-		limits         []core.Option
-		cost           int64
-		policy, parsed string
-		steps          []ietfStep
+		name   string
+		limits []core.Option
+		cost   int64
+		policy string
+		steps  []ietfStep
 	}{
 		{
-			"One", []core.Option{core.FixedWindow(core.PerMinute(2))}, 1, `"api";q=2;w=60`, "api q=2 w=60", []ietfStep{
-				{0, `"api";r=1;t=60`, "", "api r=1 t=60"},
-				{999_999 * time.Microsecond, `"api";r=0;t=60`, "", "api r=0 t=60"},
-				{time.Microsecond, `"api";r=0;t=59`, "59", "api r=0 t=59"},
+			"One", []core.Option{core.FixedWindow(core.PerMinute(2))}, 1, `"api";q=2;w=60`, []ietfStep{
+				{0, `"api";r=1;t=60`, ""},
+				{999_999 * time.Microsecond, `"api";r=0;t=60`, ""},
+				{time.Microsecond, `"api";r=0;t=59`, "59"},
 			},
 		},
 		{
-			"Denied", []core.Option{core.TokenBucket(core.PerMinute(3))}, 2, `"api";q=3;w=60`, "api q=3 w=60", []ietfStep{
-				{0, `"api";r=1;t=40`, "", "api r=1 t=40"},
-				{0, `"api";r=1;t=20`, "20", "api r=1 t=20"}, // one more is needed, not all
+			"Denied", []core.Option{core.TokenBucket(core.PerMinute(3))}, 2, `"api";q=3;w=60`, []ietfStep{
+				{0, `"api";r=1;t=40`, ""},
+				{0, `"api";r=1;t=20`, "20"}, // one more is needed, not all
 			},
 		},
 		{
-			"Never", []core.Option{core.TokenBucket(core.PerMinute(3))}, 4, `"api";q=3;w=60`, "api q=3 w=60", []ietfStep{
-				{0, `"api";r=3`, "", "api r=3"},
+			"Never", []core.Option{core.TokenBucket(core.PerMinute(3))}, 4, `"api";q=3;w=60`, []ietfStep{
+				{0, `"api";r=3`, ""},
 			},
 		},
 		{
 			// 10 come back at 3 per 10 s in 33.3 s.
 			"Burst", []core.Option{core.TokenBucket(core.Per(3, 10*time.Second), core.Burst(10))}, 1,
-			`"api";q=10;w=34`, "api q=10 w=34", []ietfStep{{0, `"api";r=9;t=4`, "", "api r=9 t=4"}},
+			`"api";q=10;w=34`, []ietfStep{{0, `"api";r=9;t=4`, ""}},
 		},
 		{
 			"Several", []core.Option{core.TokenBucket(core.PerSecond(2)), core.FixedWindow(core.PerMinute(5))}, 2,
-			`"api-token-1s";q=2;w=1, "api-fixed-1m";q=5;w=60`, "api-token-1s q=2 w=1, api-fixed-1m q=5 w=60", []ietfStep{
-				{0, `"api-token-1s";r=0;t=1, "api-fixed-1m";r=3;t=60`, "", "api-token-1s r=0 t=1, api-fixed-1m r=3 t=60"},
-				{0, `"api-token-1s";r=0;t=1, "api-fixed-1m";r=3;t=60`, "1", "api-token-1s r=0 t=1, api-fixed-1m r=3 t=60"},
-				{time.Second, `"api-token-1s";r=0;t=1, "api-fixed-1m";r=1;t=59`, "", "api-token-1s r=0 t=1, api-fixed-1m r=1 t=59"},
-				{time.Second, `"api-token-1s";r=2;t=0, "api-fixed-1m";r=1;t=58`, "58", "api-token-1s r=2 t=0, api-fixed-1m r=1 t=58"},
+			`"api-token-1s";q=2;w=1, "api-fixed-1m";q=5;w=60`, []ietfStep{
+				{0, `"api-token-1s";r=0;t=1, "api-fixed-1m";r=3;t=60`, ""},
+				{0, `"api-token-1s";r=0;t=1, "api-fixed-1m";r=3;t=60`, "1"},
+				{time.Second, `"api-token-1s";r=0;t=1, "api-fixed-1m";r=1;t=59`, ""},
+				{time.Second, `"api-token-1s";r=2;t=0, "api-fixed-1m";r=1;t=58`, "58"},
 			},
 		},
 		{
-			"Named", []core.Option{core.GCRA(core.PerSecond(1), core.Name("a.b_c-d"))}, 1, `"api";q=1;w=1`, "api q=1 w=1", []ietfStep{
-				{0, `"api";r=0;t=1`, "", "api r=0 t=1"},
+			"Named", []core.Option{core.GCRA(core.PerSecond(1), core.Name("a.b_c-d"))}, 1, `"api";q=1;w=1`, []ietfStep{
+				{0, `"api";r=0;t=1`, ""},
 			},
 		},
 	} {
@@ -86,8 +84,11 @@ func ietf(b *testbed) {
 				ans.wantHeaders("", "", "", step.retryAfter)
 				ans.wantHeader("RateLimit-Policy", c.policy)
 				ans.wantHeader("RateLimit", step.rate)
-				ans.wantParsed("RateLimit-Policy", c.parsed)
-				ans.wantParsed("RateLimit", step.parsed)
+				for _, name := range []string{"RateLimit-Policy", "RateLimit"} {
+					if _, err := httpsfv.UnmarshalList(ans.header.Values(name)); err != nil {
+						b.Errorf("%s: %q: %v", name, ans.header.Values(name), err)
+					}
+				}
 			}
 		})
 	}
@@ -117,49 +118,12 @@ func ietfStacked(b *testbed) {
 				mounts = append(mounts, Limit{Limiter: lim, Key: keyfunc.IP(), Options: []guard.Option{guard.Headers(guard.IETF)}})
 			}
 			ans := b.serve(App{Use: mounts, Routes: []Route{{Path: "/a"}}}).get("/a")
-			for name, want := range map[string]string{"RateLimit-Policy": "tight q=2 w=60", "RateLimit": "tight r=1 t=60"} {
-				got := ans.parse(name)
+			for name, want := range map[string]string{"RateLimit-Policy": `"tight";q=2;w=60`, "RateLimit": `"tight";r=1;t=60`} {
+				got := ans.header.Get(name)
 				if n := strings.Count(got, want); n != 1 || strings.Count(got, "loose") > 1 || len(ans.header.Values(name)) != 1 {
 					b.Errorf("%s: %q has %q %d times", name, ans.header.Values(name), want, n)
 				}
 			}
 		})
 	}
-}
-
-func (a answer) wantParsed(name, want string) {
-	a.Helper()
-	if got := a.parse(name); got != want {
-		a.Errorf("%s: %q reads %q, want %q", name, a.header.Values(name), got, want)
-	}
-}
-
-// parse reads a field as a list of strings with integer parameters.
-func (a answer) parse(name string) string {
-	a.Helper()
-	list, err := httpsfv.UnmarshalList(a.header.Values(name))
-	if err != nil {
-		a.Fatalf("%s: %q: %v", name, a.header.Values(name), err)
-	}
-	var members []string
-	for _, member := range list {
-		item, ok := member.(httpsfv.Item)
-		if !ok {
-			a.Fatalf("%s: a %T, want an item", name, member)
-		}
-		text, ok := item.Value.(string)
-		if !ok {
-			a.Fatalf("%s: a %T, want a string", name, item.Value)
-		}
-		for _, param := range item.Params.Names() {
-			value, _ := item.Params.Get(param)
-			n, ok := value.(int64)
-			if !ok {
-				a.Fatalf("%s: %s is a %T, want an integer", name, param, value)
-			}
-			text += fmt.Sprintf(" %s=%d", param, n)
-		}
-		members = append(members, text)
-	}
-	return strings.Join(members, ", ")
 }

@@ -2,7 +2,6 @@ package httpsuite
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/netip"
@@ -24,7 +23,6 @@ func keyCases() []testCase {
 		{"NativeKey", nativeKey, nil},
 		{"NativeRequest", nativeRequest, nil},
 		{"Request", request, nil},
-		{"Trailer", trailer, nil},
 		{"TrailerHTTP2", trailerHTTP2, []Ability{HTTP2}},
 	}
 }
@@ -62,11 +60,19 @@ func users(b *testbed, key any) {
 // missingKey leaves the key out: the request is limited by its peer's address, under
 // another key than that of keyfunc.IP.
 func missingKey(b *testbed) {
-	lim := b.limiter(core.FixedWindow(core.PerMinute(2)))
+	fallbacks := 0
+	lim := b.limiter(core.FixedWindow(core.PerMinute(2)), core.Observe(func(_ context.Context, e core.Event) {
+		if e.Kind == core.EventKeyFallback {
+			fallbacks++
+		}
+	}))
 	b.behind(Limit{Limiter: lim, Key: keyfunc.User(UserKey)}).getEach("/a", []keyedRequest{
 		{user("alice"), 200}, {user("alice"), 200}, {user("alice"), 429},
 		{"", 200}, {"", 200}, {"", 429}, {user("bob"), 200},
 	})
+	if fallbacks != 3 {
+		b.Errorf("%d events about requests without a key, want 3", fallbacks)
+	}
 	b.wantLeft(lim, fallbackKey, 0)
 	b.wantLeft(lim, ipKey, 2)
 }
@@ -148,49 +154,27 @@ func request(b *testbed) {
 	b.wantLeft(limit.Limiter, ipKey, 8)
 }
 
-// trailer sends, after the body, what would name another client. Raw requests that do so
-// are in clientsuite.
-func trailer(b *testbed) { b.trailer(false) }
-
-func trailerHTTP2(b *testbed) { b.trailer(true) }
-
-func (b *testbed) trailer(http2 bool) {
-	b.Helper()
+// trailerHTTP2 sends, after the body, what would name another client. The same over HTTP/1
+// is in clientsuite.
+func trailerHTTP2(b *testbed) {
 	limit := b.fixed(9)
 	limit.Key = keyfunc.FirstOf(keyfunc.APIKey("X-API-Key"), keyfunc.Cookie("session"), keyfunc.IP(keyfunc.TrustedProxies("127.0.0.1")))
-	s := b.serve(App{Use: []Mount{limit}, Routes: []Route{{Path: "/a"}}, HTTP2: http2})
-	s.postTrailer(http.Header{"X-Api-Key": {"forged"}}, http2).wantServed()
-	b.wantLeft(limit.Limiter, "ip:192.0.2.1", 8)
-	ans := s.postTrailer(http.Header{"X-Forwarded-For": {"198.51.100.6"}, "X-Api-Key": {"forged"}, "Cookie": {"session=forged"}}, http2)
-	if ans.status == http.StatusBadRequest && b.adapter.Lacks[AnyTrailer] != "" {
-		b.wantLeft(limit.Limiter, "ip:192.0.2.1", 8)
-		return
-	}
-	ans.wantServed()
-	b.wantLeft(limit.Limiter, "ip:192.0.2.1", 7)
-}
-
-// postTrailer sends a body of a length that is not known before, and the trailer.
-func (s *servedApp) postTrailer(trailer http.Header, http2 bool) answer {
-	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), testTimeout)
+	s := b.serve(App{Use: []Mount{limit}, Routes: []Route{{Path: "/a"}}, HTTP2: true})
+	ctx, cancel := context.WithTimeout(b.Context(), testTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.server.URL+"/a", io.NopCloser(strings.NewReader("of unknown length")))
 	if err != nil {
-		s.Fatal(err)
+		b.Fatal(err)
 	}
 	req.Header.Set("X-Forwarded-For", "192.0.2.1")
-	req.Trailer = trailer
-	resp, err := s.server.Transport.RoundTrip(req)
+	req.Trailer = http.Header{"X-Forwarded-For": {"198.51.100.6"}, "X-Api-Key": {"forged"}, "Cookie": {"session=forged"}}
+	ans, err := s.roundTrip(req)
 	if err != nil {
-		s.Fatal(err)
+		b.Fatal(err)
 	}
-	text, err := io.ReadAll(resp.Body)
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		s.Fatal(err)
+	ans.wantServed()
+	if ans.proto != "HTTP/2.0" {
+		b.Errorf("over %s", ans.proto)
 	}
-	if resp.ProtoMajor == 2 != http2 {
-		s.Errorf("over %s", resp.Proto)
-	}
-	return answer{testbed: s.testbed, what: "POST /a with a trailer", status: resp.StatusCode, header: resp.Header, body: string(text)}
+	b.wantLeft(limit.Limiter, "ip:192.0.2.1", 8)
 }

@@ -4,7 +4,6 @@ import (
 	"net/http"
 
 	"github.com/redislimit/redislimit/core/guard"
-	"github.com/redislimit/redislimit/keyfunc"
 )
 
 // methodCases are about requests that are not for the body.
@@ -12,7 +11,6 @@ func methodCases() []testCase {
 	return []testCase{
 		{"HEAD", head, nil},
 		{"Preflight", preflight, nil},
-		{"PreflightSkipped", preflightSkipped, nil},
 	}
 }
 
@@ -45,16 +43,4 @@ func preflight(b *testbed) {
 		ans.wantHeader("X-RateLimit-Remaining", "0")
 		ans.wantExposed("x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset retry-after")
 	}
-}
-
-// preflightSkipped leaves the count to the request itself.
-func preflightSkipped(b *testbed) {
-	limit := b.fixed(1)
-	limit.Options = []guard.Option{guard.Skip(func(r keyfunc.Request) bool { return r.Method() == http.MethodOptions })}
-	s := b.behind(limit)
-	for _, status := range []int{http.StatusOK, http.StatusTooManyRequests} {
-		s.send(http.MethodOptions, "/a").wantServed()
-		s.send(http.MethodPut, "/a").wantStatus(status)
-	}
-	s.send(http.MethodOptions, "/a").wantNoHeaders()
 }

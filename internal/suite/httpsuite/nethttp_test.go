@@ -1,8 +1,6 @@
 package httpsuite_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -95,7 +93,11 @@ func recoverNetHTTP(next http.Handler) http.Handler {
 // handlerNetHTTP has handlers return errors, which are rendered around them.
 func handlerNetHTTP(h httpsuite.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := h.Serve(netHTTPContext{w, r}); err != nil {
+		if err := h.Serve(netHTTPContext{httpsuite.HTTPContext{
+			W: w, R: r,
+			Show:   func() (core.Result, bool) { return httplimit.Result(r.Context()) },
+			Charge: func(n int64) { httplimit.SetCost(r.Context(), n) },
+		}}); err != nil {
 			status, body := httpsuite.Render(err, http.StatusInternalServerError)
 			w.WriteHeader(status)
 			_, _ = io.WriteString(w, body)
@@ -104,46 +106,17 @@ func handlerNetHTTP(h httpsuite.Handler) http.Handler {
 }
 
 // A netHTTPContext is a request of net/http to the suite.
-type netHTTPContext struct {
-	w http.ResponseWriter
-	r *http.Request
-}
+type netHTTPContext struct{ httpsuite.HTTPContext }
 
 func (c netHTTPContext) Write(status int, body string) error {
 	if status != 0 {
-		c.w.WriteHeader(status)
+		c.W.WriteHeader(status)
 	}
-	_, err := io.WriteString(c.w, body)
+	_, err := io.WriteString(c.W, body)
 	return err
 }
 
 func (c netHTTPContext) Fail(status int) error {
-	http.Error(c.w, http.StatusText(status), status)
+	http.Error(c.W, http.StatusText(status), status)
 	return nil
 }
-
-func (c netHTTPContext) Stream(first string, more func(), second string) error {
-	flusher, ok := c.w.(http.Flusher)
-	if !ok {
-		return errors.New("no http.Flusher")
-	}
-	return httpsuite.StreamTo(c.w, flusher.Flush, first, more, second)
-}
-
-func (c netHTTPContext) Upgrade(talk func(io.ReadWriter)) error {
-	hijacker, ok := c.w.(http.Hijacker)
-	if !ok {
-		return errors.New("no http.Hijacker")
-	}
-	return httpsuite.UpgradeFrom(hijacker, talk)
-}
-
-func (c netHTTPContext) Upload() error               { return c.r.ParseMultipartForm(1) }
-func (c netHTTPContext) Throw(err error) error       { return err }
-func (c netHTTPContext) Gone() <-chan struct{}       { return c.r.Context().Done() }
-func (c netHTTPContext) Context() context.Context    { return c.r.Context() }
-func (c netHTTPContext) Writer() http.ResponseWriter { return c.w }
-func (c netHTTPContext) Result() (core.Result, bool) { return httplimit.Result(c.r.Context()) }
-
-func (c netHTTPContext) SetCost(n int64)           { httplimit.SetCost(c.r.Context(), n) }
-func (c netHTTPContext) CostSetter() func(n int64) { return c.SetCost }

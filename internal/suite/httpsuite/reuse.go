@@ -55,13 +55,15 @@ func keepAliveBy(b *testbed, limit Limit) {
 	ctx, cancel := context.WithTimeout(b.Context(), testTimeout)
 	defer cancel()
 	keys := make([]string, clients)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("client-%02d", i) // of one length, so that one fits over another
+	}
 	errs := make([]error, clients)
 	var wg sync.WaitGroup
 	for i := range clients {
-		key := fmt.Sprintf("client-%02d", i) // of one length, so that one fits over another
-		keys[i] = key
 		wg.Go(func() {
-			for range requests {
+			for round := range requests {
+				key := keys[(i+round)%clients] // another one over each connection, so that it is written over
 				ans, err := s.try(ctx, http.MethodGet, "/of/"+key+"?key="+key, user(key), KeyHeader+": "+key, "Cookie: key="+key)
 				if err == nil && ans.body != "served" {
 					err = fmt.Errorf("%s: %d %q", key, ans.status, ans.body)

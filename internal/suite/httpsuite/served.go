@@ -62,14 +62,19 @@ func (s *servedApp) try(ctx context.Context, method, path string, lines ...strin
 	if err != nil {
 		return answer{}, err
 	}
+	return s.roundTrip(req)
+}
+
+// roundTrip sends req, and follows no redirects.
+func (s *servedApp) roundTrip(req *http.Request) (answer, error) {
 	began := time.Now()
-	resp, err := s.server.Transport.RoundTrip(req) // follows no redirects
+	resp, err := s.server.Transport.RoundTrip(req)
 	if err != nil {
 		return answer{}, err
 	}
 	body, err := io.ReadAll(resp.Body)
 	return answer{
-		testbed: s.testbed, what: method + " " + path, proto: resp.Proto,
+		testbed: s.testbed, what: req.Method + " " + req.URL.Path, proto: resp.Proto,
 		status: resp.StatusCode, header: resp.Header, body: string(body), took: time.Since(began),
 	}, errors.Join(err, resp.Body.Close())
 }

@@ -16,7 +16,6 @@ func stackCases() []testCase {
 		{"StackedSilently", stackedSilently, nil},
 		{"StackedSets", stackedSets, nil},
 		{"Groups", groups, nil},
-		{"StackedOrder", stackedOrder, nil},
 		{"StackedGivesBack", stackedGivesBack, nil},
 	}
 }
@@ -91,58 +90,31 @@ func stackedSilently(b *testbed) {
 	}
 }
 
-// stackedOrder has one address use up the shared limit with requests that its own limit
-// denies, unless that one is outside.
-func stackedOrder(b *testbed) {
-	for _, sharedOutside := range []bool{false, true} {
-		own := Limit{Limiter: b.named("own", core.FixedWindow(core.PerMinute(3))), Key: keyfunc.IP()}
-		shared := Limit{Limiter: b.named("shared", core.FixedWindow(core.PerMinute(8))), Key: keyfunc.Global()}
-		mounts := []Mount{own, shared}
-		if sharedOutside {
-			mounts = []Mount{shared, own}
-		}
-		s := b.serve(App{Use: mounts, Routes: []Route{{Path: "/a"}}})
-		for i := range 20 {
-			s.get("/a").wantStatus(map[bool]int{true: 200, false: 429}[i < 3])
-		}
-		b.wantLeft(shared.Limiter, keyfunc.ForGlobal(), map[bool]int64{true: 0, false: 5}[sharedOutside])
-		b.redis.FlushAll()
-	}
-}
-
-// stackedGivesBack has an outer limit not count what an inner one denies, with each
-// algorithm that a shared limit is likely to have, and with several inner limits.
+// stackedGivesBack has outer limits not count what an inner one denies, nor twice what
+// fails behind them.
 func stackedGivesBack(b *testbed) {
-	for _, limit := range []core.Limit{
-		core.FixedWindow(core.PerMinute(9)), core.TokenBucket(core.PerMinute(9)), core.SlidingWindowLog(core.PerMinute(9)),
-	} {
-		shared := Limit{Limiter: b.named("shared", limit), Key: keyfunc.Global(), Options: []guard.Option{
-			guard.CountIf(func(status int) bool { return status != http.StatusTooManyRequests }),
-		}}
-		middle, own := b.namedFixed("middle", 4), b.namedFixed("own", 3)
-		middle.Options = shared.Options
-		s := b.serve(App{Use: []Mount{shared, middle, own}, Routes: []Route{
-			{Path: "/a"}, {Path: "/fails", Handler: Handler{Do: Throw}},
-		}, Renders: true})
-		settled := func(left int64) {
-			b.Helper()
-			b.until("given back", func() bool { return b.left(shared.Limiter, keyfunc.ForGlobal()) == left })
-		}
-		s.get("/a").wantServed()
-		settled(8)
-		s.get("/fails").want(http.StatusTeapot, "teapot") // which counts
-		settled(7)
-		s.get("/a").wantServed()
-		for range 10 {
-			s.get("/a").wantDenied()
-			settled(6)
-		}
-		s.close()
-		b.wantLeft(shared.Limiter, keyfunc.ForGlobal(), 6)
-		b.wantLeft(middle.Limiter, ipKey, 1)
-		b.wantLeft(own.Limiter, ipKey, 0)
-		b.redis.FlushAll()
+	var saw statusLog
+	admitted := saw.counts(func(status int) bool { return status != http.StatusTooManyRequests })
+	shared := Limit{Limiter: b.named("shared", core.TokenBucket(core.PerMinute(9))), Key: keyfunc.Global(), Options: []guard.Option{admitted}}
+	middle, own := b.namedFixed("middle", 4), b.namedFixed("own", 3)
+	middle.Options = shared.Options
+	s := b.serve(App{Use: []Mount{shared, middle, own}, Routes: []Route{
+		{Path: "/a"}, {Path: "/fails", Handler: Handler{Do: Throw}},
+	}, Renders: true})
+	s.get("/a").wantServed()
+	b.untilLeft(shared.Limiter, keyfunc.ForGlobal(), 8)
+	s.get("/fails").want(http.StatusTeapot, "teapot") // which counts
+	b.untilLeft(shared.Limiter, keyfunc.ForGlobal(), 7)
+	s.get("/a").wantServed()
+	for range 2 {
+		s.get("/a").wantDenied()
+		b.untilLeft(shared.Limiter, keyfunc.ForGlobal(), 6)
 	}
+	s.close()
+	b.wantLeft(shared.Limiter, keyfunc.ForGlobal(), 6)
+	b.wantLeft(middle.Limiter, ipKey, 1)
+	b.wantLeft(own.Limiter, ipKey, 0)
+	saw.want(b, 200, 200, 418, 418, 200, 200, 429, 429, 429, 429)
 }
 
 // groups limits a group of routes and, within, one of them once more.

@@ -19,8 +19,8 @@ type testCase struct {
 func Exercise(t *testing.T, a Adapter) {
 	for _, c := range slices.Concat(
 		verdictCases(), keyCases(), failureCases(), headerCases(), ietfCases(), dryRunCases(), answerCases(), resultCases(),
-		countIfCases(), costAfterCases(), inFlightCases(), writerCases(), stackCases(), routeCases(), limitForCases(), methodCases(),
-		connectionCases(), delayCases(), reuseCases(), loggerCases(), stubCases(),
+		endingCases(), settleCases(), writerCases(), stackCases(), routeCases(), methodCases(),
+		connectionCases(), delayCases(), reuseCases(), loggerCases(),
 	) {
 		t.Run(c.name, func(t *testing.T) {
 			b := newTestbed(t, a)

@@ -18,7 +18,6 @@ func verdictCases() []testCase {
 		{"DeniedNeverRuns", deniedNeverRuns, nil},
 		{"Skip", skip, nil},
 		{"Cost", cost, nil},
-		{"Tiers", tiers, nil},
 	}
 }
 
@@ -123,34 +122,5 @@ func cost(b *testbed) {
 	}
 	if n := b.logs.count("level=ERROR"); n != 1 {
 		b.Errorf("%d errors logged, want 1, about the negative cost", n)
-	}
-}
-
-// tiers chooses the limiter by request; nil is the mounted one.
-func tiers(b *testbed) {
-	limit := b.fixed(1)
-	gold := b.named("gold", core.FixedWindow(core.PerMinute(2)))
-	limit.Options = []guard.Option{guard.LimiterFor(func(r keyfunc.Request) *core.Limiter {
-		if r.Header("Tier") == "gold" {
-			return gold
-		}
-		return nil
-	})}
-	s := b.behind(limit)
-	for _, step := range []struct {
-		tier             string
-		status           int
-		limit, remaining string
-	}{
-		{"gold", http.StatusOK, "2", "1"},
-		{"free", http.StatusOK, "1", "0"},
-		{"free", http.StatusTooManyRequests, "1", "0"},
-		{"gold", http.StatusOK, "2", "0"},
-		{"gold", http.StatusTooManyRequests, "2", "0"},
-	} {
-		ans := s.get("/a", "Tier: "+step.tier)
-		ans.wantStatus(step.status)
-		ans.wantHeader("X-RateLimit-Limit", step.limit)
-		ans.wantHeader("X-RateLimit-Remaining", step.remaining)
 	}
 }

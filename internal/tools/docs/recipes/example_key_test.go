@@ -61,11 +61,11 @@ func Example_tiers() {
 
 	free := core.MustNew(rdb, "free", core.TokenBucket(core.PerMinute(60)))
 	paid := core.MustNew(rdb, "paid", core.TokenBucket(core.PerMinute(6000)))
-	byTier := guard.LimiterFor(func(r keyfunc.Request) *core.Limiter {
+	byTier := guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
 		if u, ok := r.Value(userKey{}).(user); ok && u.paid {
-			return paid
+			return paid, nil
 		}
-		return free
+		return free, nil
 	})
 	handler := authenticate(httplimit.Middleware(free, keyfunc.User(userKey{}), byTier)(mux))
 
@@ -79,8 +79,8 @@ func Example_tiers() {
 
 // customers are the limits of customers, as a table in a database has them.
 type customers struct {
-	query  func(context.Context) (map[string]int64, error) // requests per minute
-	limits atomic.Pointer[map[string][]core.Limit]
+	query     func(context.Context) (map[string]int64, error) // requests per minute
+	perMinute atomic.Pointer[map[string]int64]
 }
 
 // reload reads the table: before the service starts, and then every minute.
@@ -89,18 +89,14 @@ func (c *customers) reload(ctx context.Context) error {
 	if err != nil {
 		return err // what was read before stays
 	}
-	limits := make(map[string][]core.Limit, len(perMinute))
-	for customer, n := range perMinute {
-		limits[customer] = []core.Limit{core.TokenBucket(core.PerMinute(n), core.Name("requests"))}
-	}
-	c.limits.Store(&limits)
+	c.perMinute.Store(&perMinute)
 	return nil
 }
 
-// of returns the limits of the customer who sent r, or nil if the table has none.
-func (c *customers) of(r keyfunc.Request) ([]core.Limit, error) {
-	u, _ := r.Value(userKey{}).(user)
-	return (*c.limits.Load())[u.name], nil
+// of returns the number of a customer, and whether the table has one.
+func (c *customers) of(customer string) (perMinute int64, known bool) {
+	perMinute, known = (*c.perMinute.Load())[customer]
+	return perMinute, known
 }
 
 func Example_customers() {
@@ -114,7 +110,15 @@ func Example_customers() {
 		panic(err)
 	}
 	lim := core.MustNew(rdb, "customers", core.TokenBucket(core.PerMinute(60), core.Name("requests")))
-	handler := authenticate(httplimit.Middleware(lim, keyfunc.User(userKey{}), guard.LimitFor(table.of))(mux))
+	byCustomer := guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
+		u, _ := r.Value(userKey{}).(user)
+		n, known := table.of(u.name)
+		if !known {
+			return lim, nil
+		}
+		return lim.With(core.TokenBucket(core.PerMinute(n), core.Name("requests")))
+	})
+	handler := authenticate(httplimit.Middleware(lim, keyfunc.User(userKey{}), byCustomer)(mux))
 
 	ask := func(name string) {
 		fmt.Print(name, " ")

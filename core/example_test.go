@@ -1,0 +1,421 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+var (
+	ctx = context.Background()
+	rdb = redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+)
+
+// A hundred requests a minute for each user, in all processes together.
+func Example() {
+	lim, err := core.New(rdb, "api", core.TokenBucket(core.PerMinute(100)))
+	if err != nil {
+		log.Fatal(err) // a mistake in the options
+	}
+	defer func() { _ = lim.Close() }()
+
+	switch res, err := lim.Allow(ctx, "user:alice"); {
+	case err != nil:
+		log.Print(err)
+	case res.Allowed:
+		fmt.Println("go on,", res.Remaining, "left")
+	default:
+		fmt.Println("come back in", res.RetryAfter)
+	}
+}
+
+// Of several limits all must admit. Settings follow them in any order.
+func ExampleNew() {
+	lim, err := core.New(rdb, "api",
+		core.TokenBucket(core.PerSecond(10), core.Burst(30)),
+		core.FixedWindow(core.PerDay(5000), core.Aligned()),
+		core.FailClosed(), core.Timeout(200*time.Millisecond))
+	fmt.Println(lim.Limits(), err)
+	// Output: [token_bucket 10/1s fixed_window 5000/1d] <nil>
+}
+
+// Tests need no Redis, and no time: they may replay another day.
+func ExampleNewMemory() {
+	now := time.Date(2025, 12, 31, 23, 0, 0, 0, time.UTC)
+	lim, err := core.NewMemory("api", core.FixedWindow(core.PerHour(1)), core.Clock(func() time.Time { return now }))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 3 {
+		res, _ := lim.Allow(ctx, "user:alice")
+		fmt.Println(res.At.UTC().Format(time.Kitchen), res.Allowed, res.RetryAfter)
+		now = now.Add(45 * time.Minute)
+	}
+	// Output:
+	// 11:00PM true 0s
+	// 11:45PM false 15m0s
+	// 12:30AM true 0s
+}
+
+// Ten a second on average, thirty at once.
+func ExampleTokenBucket() {
+	lim := core.MustNewMemory("api", core.TokenBucket(core.PerSecond(10), core.Burst(30)))
+
+	res, _ := lim.AllowN(ctx, "user:alice", 30)
+	fmt.Println(res.Allowed, res.Remaining, res.ResetAfter)
+	// Output: true 0 3s
+}
+
+// GCRA admits as a token bucket does.
+func ExampleGCRA() {
+	lim := core.MustNewMemory("api", core.GCRA(core.PerMinute(60), core.Burst(5)))
+
+	res, _ := lim.Allow(ctx, "device:17")
+	fmt.Println(res.Remaining, res.ResetAfter)
+	// Output: 4 1s
+}
+
+// 5000 a calendar day (UTC), whenever the first request came.
+func ExampleFixedWindow() {
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerDay(5000), core.Aligned()))
+
+	res, _ := lim.Allow(ctx, "tenant:acme")
+	fmt.Println(res.Remaining, res.At.Add(res.ResetAfter).UTC().Format("15:04:05"))
+	// Output: 4999 00:00:00
+}
+
+// A sliding window counter holds large limits in little memory.
+func ExampleSlidingWindowCounter() {
+	lim := core.MustNewMemory("api", core.SlidingWindowCounter(core.PerDay(1_000_000)))
+
+	res, _ := lim.Allow(ctx, "tenant:acme")
+	fmt.Println(res.Remaining)
+	// Output: 999999
+}
+
+// A sliding window log is exact: in no minute, wherever it begins, more than five.
+func ExampleSlidingWindowLog() {
+	lim := core.MustNewMemory("logins", core.SlidingWindowLog(core.PerMinute(5)))
+
+	res, _ := lim.AllowN(ctx, "user:alice", 5)
+	fmt.Println(res.Allowed, res.Remaining)
+	// Output: true 0
+}
+
+// A leaky bucket admits a burst and spreads it: Delay says how long to wait for one's turn.
+func ExampleLeakyBucket() {
+	lim := core.MustNewMemory("printer", core.LeakyBucket(core.PerHour(1), core.Burst(3)))
+
+	for range 4 {
+		res, _ := lim.Allow(ctx, "printer:2")
+		fmt.Println(res.Allowed, res.Delay.Round(time.Hour))
+	}
+	// Output:
+	// true 0s
+	// true 1h0m0s
+	// true 2h0m0s
+	// false 0s
+}
+
+// At most three exports of a customer at a time, and a hundred a day.
+func ExampleInFlight() {
+	lim := core.MustNewMemory("exports", core.InFlight(3), core.FixedWindow(core.PerDay(100)))
+	defer func() { _ = lim.Close() }()
+
+	export := func(ctx context.Context, write func(context.Context)) {
+		r, err := lim.Acquire(ctx, "customer:acme", 1)
+		if err != nil || !r.Allowed {
+			log.Print("come back later")
+			return
+		}
+		defer func() { _ = r.Release(ctx) }() // even if ctx has ended
+		ctx, cancel := r.Context(ctx)         // ends if the slot is lost: others may write then
+		defer cancel()
+		write(ctx)
+	}
+	export(ctx, func(ctx context.Context) {
+		res, _ := lim.Peek(ctx, "customer:acme")
+		for each := range res.All() {
+			fmt.Println(each.Name, each.Remaining)
+		}
+	})
+	// Output:
+	// inflight 2
+	// fixed-1d 99
+}
+
+// Rates may come from a configuration.
+func ExampleParseRate() {
+	rate, err := core.ParseRate("5/10s")
+	fmt.Println(rate.Count(), rate.Period(), err)
+
+	_, err = core.ParseRate("0/m")
+	fmt.Println(err)
+	// Output:
+	// 5 10s <nil>
+	// redislimit: rate "0/m": the count is 0, allowed is 1 to 1000000000
+}
+
+// Burst is what may come at once; the rate is what comes in the long run.
+func ExampleBurst() {
+	for _, limit := range []core.Limit{
+		core.TokenBucket(core.PerMinute(60)),                // 60 at once after a rest, then one a second
+		core.TokenBucket(core.PerMinute(60), core.Burst(5)), // 5 at once after a rest, then one a second
+		core.LeakyBucket(core.PerSecond(50)),                // 50 in the queue, one every 20 ms
+	} {
+		fmt.Println(limit, "capacity", limit.Capacity())
+	}
+	// Output:
+	// token_bucket 60/1m capacity 60
+	// token_bucket 60/1m capacity 5
+	// leaky_bucket 50/1s capacity 50
+}
+
+// A limit with a Name keeps its units when its period changes. Two of one algorithm and period need
+// different names.
+func ExampleName() {
+	lim := core.MustNewMemory("api",
+		core.GCRA(core.PerMinute(600), core.Burst(20), core.Name("burst")),
+		core.GCRA(core.PerMinute(100), core.Name("sustained")))
+
+	res, _ := lim.AllowN(ctx, "user:alice", 20)
+	fmt.Println(res.Name, res.Remaining)
+	// Output: burst 0
+}
+
+// A denial is a Result. An error is a mistake in the call, or says that there is no decision.
+func ExampleLimiter_Allow() {
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(1)))
+
+	for _, key := range []string{"user:alice", "user:alice", "user:bob", ""} {
+		res, err := lim.Allow(ctx, key)
+		fmt.Println(key, res.Allowed, res.RetryAfter.Round(time.Hour), err)
+	}
+	// Output:
+	// user:alice true 0s <nil>
+	// user:alice false 1h0m0s <nil>
+	// user:bob true 0s <nil>
+	//  false 0s redislimit: the key must not be empty
+}
+
+// A request may cost more than one unit. What costs more than the capacity is never admitted.
+func ExampleLimiter_AllowN() {
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(100)))
+
+	for _, cost := range []int64{60, 60, 101} {
+		res, _ := lim.AllowN(ctx, "user:alice", cost)
+		fmt.Println(res.Allowed, res.Remaining, res.RetryAfter == core.Never)
+	}
+	// Output:
+	// true 40 false
+	// false 40 false
+	// false 40 true
+}
+
+// Peek shows how a user stands without charging anything, as a status page does.
+func ExampleLimiter_Peek() {
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(100)))
+
+	_, _ = lim.AllowN(ctx, "user:alice", 60)
+	res, _ := lim.Peek(ctx, "user:alice")
+	fmt.Printf("%d of %d left\n", res.Remaining, res.Limit)
+	// Output: 40 of 100 left
+}
+
+// Wait paces a worker: here two go at once, and then one every 10 ms.
+func ExampleLimiter_Wait() {
+	lim := core.MustNewMemory("crawler", core.TokenBucket(core.PerSecond(100), core.Burst(2)))
+
+	for page := range 4 {
+		if _, err := lim.Wait(ctx, "example.org"); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("fetch page", page)
+	}
+	// Output:
+	// fetch page 0
+	// fetch page 1
+	// fetch page 2
+	// fetch page 3
+}
+
+// Work waits for a slot, and ends when it has lost it.
+func ExampleLimiter_AcquireWait() {
+	lim := core.MustNewMemory("reports", core.InFlight(1))
+	defer func() { _ = lim.Close() }()
+
+	r, err := lim.AcquireWait(ctx, "report:2025", 1)
+	if err != nil {
+		log.Fatal(err) // ctx has ended, or Redis does not answer
+	}
+	defer func() { _ = r.Release(ctx) }()
+	work, cancel := r.Context(ctx)
+	defer cancel()
+	select {
+	case <-work.Done():
+		fmt.Println("stop:", errors.Is(context.Cause(work), core.ErrSlotLost))
+	case <-time.After(time.Millisecond):
+		fmt.Println("done")
+	}
+	// Output: done
+}
+
+// What a job costs is known when it is done. Until then an estimate is held.
+func ExampleLimiter_Reserve() {
+	lim := core.MustNewMemory("tokens", core.FixedWindow(core.PerHour(1000)))
+
+	r, err := lim.Reserve(ctx, "user:alice", 500)
+	if err != nil || !r.Allowed {
+		log.Fatal("come back later")
+	}
+	others, _ := lim.Peek(ctx, "user:alice")
+	fmt.Println("while it runs:", others.Remaining)
+
+	if err := r.Settle(ctx, 120); err != nil {
+		log.Print(err)
+	}
+	others, _ = lim.Peek(ctx, "user:alice")
+	fmt.Println("then:", others.Remaining)
+	// Output:
+	// while it runs: 500
+	// then: 880
+}
+
+// A job that costs more than was reserved, and than the limit, leaves a debt.
+func ExampleReservation_Settle() {
+	lim := core.MustNewMemory("tokens", core.TokenBucket(core.PerHour(1000)))
+
+	r, _ := lim.Reserve(ctx, "user:alice", 500)
+	_ = r.Settle(ctx, 7000)
+
+	res, _ := lim.AllowN(ctx, "user:alice", 500)
+	fmt.Println(res.Allowed, res.RetryAfter.Round(time.Minute)) // in which 6500 units drain
+	// Output: false 6h30m0s
+}
+
+// Work that takes longer than the hold has its units held until it ends.
+func ExampleReservation_Keep() {
+	lim := core.MustNewMemory("tokens", core.FixedWindow(core.PerHour(1000)), core.Hold(20*time.Millisecond))
+	defer func() { _ = lim.Close() }()
+
+	r, _ := lim.Reserve(ctx, "user:alice", 500)
+	r.Keep()
+	time.Sleep(50 * time.Millisecond) // the work
+	fmt.Println(r.Settle(ctx, 120))
+	// Output: <nil>
+}
+
+// Cancel gives back what was charged for work that was not done.
+func ExampleReservation_Cancel() {
+	lim := core.MustNewMemory("mails", core.FixedWindow(core.PerDay(10)))
+
+	r, _ := lim.Acquire(ctx, "user:alice", 4)
+	_ = r.Cancel(ctx)
+	res, _ := lim.Peek(ctx, "user:alice")
+	fmt.Println(res.Remaining)
+	// Output: 10
+}
+
+// Reset forgives, as a support desk does.
+func ExampleLimiter_Reset() {
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerDay(10)))
+
+	_, _ = lim.AllowN(ctx, "user:alice", 10)
+	_ = lim.Reset(ctx, "user:alice")
+	res, _ := lim.Allow(ctx, "user:alice")
+	fmt.Println(res.Allowed, res.Remaining)
+	// Output: true 9
+}
+
+// Customers have limits of their own, which may change while the program runs.
+func ExampleLimiter_With() {
+	lim := core.MustNewMemory("api", core.TokenBucket(core.PerMinute(60)))
+
+	for _, customer := range []struct {
+		name      string
+		perMinute int64
+	}{{"acme", 250}, {"initech", 1000}} { // read from a database
+		limits, err := lim.With(core.TokenBucket(core.PerMinute(customer.perMinute)))
+		if err != nil {
+			log.Fatal(err) // such as a rate of 0
+		}
+		res, _ := limits.Allow(ctx, "customer:"+customer.name)
+		fmt.Println(customer.name, res.Remaining, "of", res.Limit)
+	}
+	// Output:
+	// acme 249 of 250
+	// initech 999 of 1000
+}
+
+// A hot key is decided from units that were reserved before, without asking Redis.
+func ExampleLease() {
+	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerSecond(50_000)), core.Lease(100*time.Millisecond))
+	defer func() { _ = lim.Close() }() // gives back what is not spent
+
+	res, err := lim.Allow(ctx, "tenant:acme")
+	fmt.Println(res.Allowed, res.Source, err) // from the ninth request within 100 ms on: true lease <nil>
+}
+
+// All shows each of several limits. The Result itself is that of the tightest.
+func ExampleResult_All() {
+	lim := core.MustNewMemory("api", core.TokenBucket(core.PerSecond(10)), core.FixedWindow(core.PerDay(5000)))
+
+	res, _ := lim.Allow(ctx, "user:alice")
+	fmt.Println("the tightest:", res.Name)
+	for each := range res.All() {
+		fmt.Printf("%s: %d of %d left\n", each.Name, each.Remaining, each.Limit)
+	}
+	// Output:
+	// the tightest: token-1s
+	// token-1s: 9 of 10 left
+	// fixed-1d: 4999 of 5000 left
+}
+
+// No login is tried while Redis cannot count it.
+func ExampleFailClosed() {
+	lim := core.MustNew(rdb, "logins", core.SlidingWindowLog(core.PerMinute(5)), core.FailClosed())
+
+	if _, err := lim.Allow(ctx, "user:alice"); errors.Is(err, core.ErrUnavailable) {
+		fmt.Println("try again soon")
+	}
+}
+
+// What only smooths traffic may let everything pass while Redis is down.
+func ExampleFailOpen() {
+	_ = core.MustNew(rdb, "search", core.TokenBucket(core.PerMinute(100)), core.FailOpen(), core.Timeout(50*time.Millisecond))
+}
+
+// Each of ten processes enforces a tenth of the limit while Redis is down. Of an autoscaler rather say too many than too few.
+func ExampleProcesses() {
+	_ = core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)), core.FailLocal(), core.Processes(10))
+}
+
+// Metrics go by events, which have no key.
+func ExampleObserve() {
+	var denied atomic.Int64
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(2)), core.Observe(func(_ context.Context, e core.Event) {
+		if e.Kind == core.EventDecision && !e.Result.Allowed {
+			denied.Add(1)
+		}
+	}))
+	for range 5 {
+		_, _ = lim.Allow(ctx, "user:alice")
+	}
+	fmt.Println(denied.Load(), "denied")
+	// Output: 3 denied
+}
+
+// A Limiter logs one line when Redis fails, and one when it answers again.
+func ExampleLogger() {
+	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	_ = core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)), core.Logger(logger))
+}

@@ -1,0 +1,128 @@
+// Package adapter is for authors of adapters: it has the decision path that all of them share.
+//
+// An [Adapter] makes the [Guard] of a middleware, which shows each request to [Guard.Check] and
+// does what the [Verdict] says. Check takes the key from the request, asks the limiter, sets the
+// headers and waits for a leaky bucket's Delay. What must be ended with the response is ended by
+// [Guard.Finish].
+//
+//	adapter.go        Adapter: the options, key functions and Guards of one framework
+//	guard.go          Check: the decision
+//	finish.go         Finish: limits that charge when the response ends, and slots
+//	state.go          RequestState: what the middlewares of one request know of each other
+//	header.go, ietf.go, lines.go   headers
+package adapter
+
+import (
+	"fmt"
+	"net/http"
+	"reflect"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/internal/settings"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// An Adapter makes the Guards, options and key functions of one framework's adapter.
+// N is the framework's own request or context and H its handler. The value is the
+// name of the adapter's package, for error messages:
+//
+//	const framework = adapter.Adapter[*gin.Context, gin.HandlerFunc]("ginlimit")
+//
+// The Middleware of that package calls New; its OnDenied, OnError and Key call the methods of
+// these names.
+type Adapter[N, H any] string
+
+// New returns the Guard of a middleware that limits by key, and the handlers that
+// are among opts. It panics if lim, key or an option is nil, or if an option is wrong or of
+// another adapter: a program with such a mistake must not run with a route unlimited.
+func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) (*Guard, Handlers[H]) {
+	switch {
+	case lim == nil:
+		panic("guard: the limiter is nil: make one with core.New")
+	case key == nil:
+		panic("guard: the key function is nil: choose one, such as keyfunc.IP()")
+	}
+	s := settings.Settings{Headers: settings.Headers{Sets: xRateLimit}}
+	for _, opt := range opts {
+		if opt == nil {
+			panic("guard: a nil Option: leave it out")
+		}
+		opt(&s)
+	}
+	s.Check(xRateLimit)
+	a.mustBeOwn("OnDenied", s.OnDenied)
+	a.mustBeOwn("OnError", s.OnError)
+	return &Guard{limiter: lim, key: key, peer: keyfunc.Peer(), settings: s}, Handlers[H]{s.OnDenied, s.OnError}
+}
+
+func (a Adapter[N, H]) mustBeOwn(option string, handler any) {
+	if _, ok := handler.(H); !ok && handler != nil {
+		panic(fmt.Sprintf("%s: %s has a %T, want a %v: use %s.%s", a, option, handler, reflect.TypeFor[H](), a, option))
+	}
+}
+
+// OnDenied returns the option OnDenied of the adapter.
+func (a Adapter[N, H]) OnDenied(h H) guard.Option {
+	settings.MustFunc(isNil(h), "OnDenied", "answers denied requests")
+	return func(s *settings.Settings) {
+		s.Give("OnDenied")
+		s.OnDenied = h
+	}
+}
+
+// OnError returns the option OnError of the adapter.
+func (a Adapter[N, H]) OnError(h H) guard.Option {
+	settings.MustFunc(isNil(h), "OnError", "answers requests without a decision")
+	return func(s *settings.Settings) {
+		s.Give("OnError")
+		s.OnError = h
+	}
+}
+
+// Key returns the key function Key of the adapter. Under the middleware of another
+// adapter it panics at the first request.
+func (a Adapter[N, H]) Key(f func(N) (string, error)) keyfunc.Func {
+	settings.MustFunc(f == nil, "Key", "takes the key from a request")
+	return func(r keyfunc.Request) (string, error) {
+		native, ok := r.Unwrap().(N)
+		if !ok {
+			panic(fmt.Sprintf("%s: Key wants a %v, but the requests of this middleware are %T over %T: use the Key of the same adapter",
+				a, reflect.TypeFor[N](), r, r.Unwrap()))
+		}
+		return f(native)
+	}
+}
+
+func isNil(handler any) bool {
+	v := reflect.ValueOf(handler)
+	return handler == nil || (v.Kind() == reflect.Func || v.Kind() == reflect.Pointer) && v.IsNil()
+}
+
+// Handlers are those given to OnDenied and OnError, if any.
+type Handlers[H any] struct{ denied, failed any }
+
+// For returns the handler that answers a request with the Verdict v. It reports
+// false if there is none: the adapter then answers itself.
+func (h Handlers[H]) For(v Verdict) (H, bool) {
+	chosen := h.failed
+	if v.Status == http.StatusTooManyRequests {
+		chosen = h.denied
+	}
+	handler, ok := chosen.(H)
+	return handler, ok
+}
+
+// A Header sets the headers of a response. http.Header implements it.
+type Header interface {
+	Get(name string) string
+	Set(name, value string)
+	Del(name string)
+}
+
+// A BytesHeader is a Header that copies the values that it is given, as that of
+// fasthttp does. A Guard then allocates no strings for them.
+type BytesHeader interface {
+	Header
+	SetBytes(name string, value []byte)
+}

@@ -1,0 +1,65 @@
+package adapter_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// TestPanics has what would leave a route unlimited, or is not what it looks like.
+func TestPanics(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	lim := core.MustNew(client, "api", core.TokenBucket(core.PerMinute(1)))
+	const framework, other = adapter.Adapter[*http.Request, http.Handler]("httplimit"), adapter.Adapter[any, func()]("otherlimit")
+	mount := func(options ...guard.Option) { framework.New(lim, keyfunc.IP(), options...) }
+	handler := http.NotFoundHandler()
+	never := func(keyfunc.Request) bool { return false }
+	for want, f := range map[string]func(){
+		"limiter is nil":      func() { framework.New(nil, keyfunc.IP()) },
+		"key function is nil": func() { framework.New(lim, nil) },
+		"nil Option":          func() { framework.New(lim, keyfunc.IP(), nil) },
+		"Skip(nil)":           func() { guard.Skip(nil) },
+		"Cost(nil)":           func() { guard.Cost(nil) },
+		"LimiterFor(nil)":     func() { guard.LimiterFor(nil) },
+		"Fallback(nil)":       func() { guard.Fallback(nil) },
+		"CountIf(nil)":        func() { guard.CountIf(nil) },
+		"Headers(0)":          func() { guard.Headers(0) },
+		"Headers(4)":          func() { guard.Headers(4) },
+		"OnDenied(nil)":       func() { other.OnDenied((func())(nil)) },
+		"OnError(nil)":        func() { framework.OnError(nil) },
+		"Key(nil)":            func() { framework.Key(nil) },
+		"OnDenied has a func": func() { framework.New(lim, keyfunc.IP(), other.OnDenied(func() {})) },
+		"otherlimit: Key wants a func(), but the requests of this middleware are adapter_test.callRequest over *adapter_test.call": func() {
+			_, _ = adapter.Adapter[func(), func()]("otherlimit").Key(func(func()) (string, error) { return "called", nil })(callRequest{&call{}})
+		},
+		"httplimit: OnError has a func(), want a http.Handler: use httplimit.OnError": func() {
+			framework.New(lim, keyfunc.IP(), other.OnError(func() {}))
+		},
+		"guard: Skip and Skip: give it once":                     func() { mount(guard.Skip(never), guard.Skip(never)) },
+		"guard: OnDenied and OnDenied: give it once":             func() { mount(framework.OnDenied(handler), framework.OnDenied(handler)) },
+		"guard: OnError and OnError: give it once":               func() { mount(framework.OnError(handler), framework.OnError(handler)) },
+		"guard: DryRun and DryRun: give it once":                 func() { mount(guard.DryRun(), guard.DryRun()) },
+		"guard: NoHeaders and Headers: choose one":               func() { mount(guard.NoHeaders(), guard.Headers(guard.IETF)) },
+		"guard: NoHeaders and HeadersOnDenial: choose one":       func() { mount(guard.HeadersOnDenial(), guard.NoHeaders()) },
+		"guard: NoHeaders and ResetDelta: choose one":            func() { mount(guard.ResetDelta(), guard.NoHeaders()) },
+		"guard: NoHeaders and ExposeHeaders: choose one":         func() { mount(guard.NoHeaders(), guard.ExposeHeaders()) },
+		"guard: ResetDelta: it is for XRateLimit, which Headers": func() { mount(guard.ResetDelta(), guard.Headers(guard.IETF)) },
+	} {
+		func() {
+			defer func() {
+				if got, _ := recover().(string); !strings.Contains(got, want) {
+					t.Errorf("panic %q, want one that says %s", got, want)
+				}
+			}()
+			f()
+		}()
+	}
+}

@@ -1,0 +1,96 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+// maxCost bounds what SetCost charges: what a Limiter settles at most.
+const maxCost = 1_000_000_000
+
+// NeedsFinish reports whether [Guard.Finish] must be called for a request that is served
+// with the Verdict v: with [guard.CountIf] and with [guard.CostAfter], which charge when the
+// response ends, and where it holds slots of [core.InFlight].
+func (g *Guard) NeedsFinish(v Verdict) bool {
+	return v.reservation != nil && (g.reserves() || v.Context != nil)
+}
+
+// reserves reports whether what is charged is known only when the response ends.
+func (g *Guard) reserves() bool { return g.settings.CountIf != nil || g.settings.CostAfter }
+
+// Finish settles what Check reserved for v, and frees its slots, when the response has
+// ended with this status. It must be called even if the handler panicked, which is a 500,
+// or took over the connection, which is a 101. Only the first call for a request does something.
+// ctx bounds only how long it waits for the reply of Redis.
+func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
+	if v.Context != nil {
+		defer v.cancel()
+	}
+	switch {
+	case !v.Result.Allowed:
+		return
+	case !g.reserves():
+		v.logFailure(ctx, "redislimit: not released", v.reservation.Release(ctx))
+		return
+	}
+	actual := v.cost
+	defer func() { // also if CountIf panics: otherwise the units stay held
+		v.logFailure(ctx, "redislimit: not settled", v.reservation.Settle(ctx, actual))
+	}()
+	switch {
+	case status == StatusClientGone && v.state.gone.Load(): // of a middleware further in: no handler has run
+		actual = 0
+	case g.settings.CountIf != nil && !g.settings.CountIf(status):
+		actual = 0
+	case g.settings.CostAfter:
+		actual = g.actualCost(ctx, v)
+	}
+}
+
+// actualCost returns the cost that a handler set, or what was reserved.
+func (g *Guard) actualCost(ctx context.Context, v Verdict) int64 {
+	set := v.state.cost.Load()
+	if set == nil {
+		return v.cost
+	}
+	actual := *set
+	switch {
+	case actual < 0:
+		actual = v.cost
+	case actual > maxCost:
+		actual = maxCost
+	}
+	if actual != *set {
+		g.wrongCostLogged.Do(func() {
+			logError(ctx, v.limiter, "redislimit: a wrong cost was given to SetCost; this is logged once",
+				core.ErrInvalidCost, "cost", *set, "charged", actual)
+		})
+	}
+	return actual
+}
+
+// logFailure logs err, but not an outage, which the limiter logs, once, and not that nobody waits
+// for the reply. What fails is not repeated: what is held is charged, and slots are free, when
+// they expire.
+func (v *Verdict) logFailure(ctx context.Context, message string, err error) {
+	if err != nil && !errors.Is(err, core.ErrUnavailable) && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
+		logError(ctx, v.limiter, message, err)
+	}
+}
+
+// answerTime is for how long an answer is awaited to a request whose client has left.
+const answerTime = time.Second
+
+// WhenOver calls f when the request with the context ctx is over: for adapters of frameworks that
+// answer an error further out, and perhaps never, f is what happens without an answer. If ctx has
+// ended already, because the client has left, f is called after a second.
+func WhenOver(ctx context.Context, f func()) {
+	if ctx.Err() != nil {
+		time.AfterFunc(answerTime, f)
+		return
+	}
+	context.AfterFunc(ctx, f)
+}

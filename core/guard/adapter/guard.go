@@ -1,0 +1,287 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/internal/settings"
+	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// StatusClientGone is the status of a request whose client disconnected before it was
+// answered. It is that of nginx, and appears in access logs only.
+const StatusClientGone = 499
+
+// A Guard decides about the requests that pass one middleware. It is safe for
+// concurrent use.
+type Guard struct {
+	limiter  *core.Limiter
+	key      keyfunc.Func
+	peer     keyfunc.Func // for requests that have neither that key nor the one of Fallback
+	settings settings.Settings
+
+	wrongLimits                                               messages
+	noKeyLogged, negativeLogged, neverLogged, wrongCostLogged sync.Once
+}
+
+// A Verdict says what to do with a request.
+type Verdict struct {
+	// Status is 0 to serve the request, or what to answer instead: 429 for a denied
+	// request, 503 when the limiter could not decide (in the time that the server gives the
+	// request), 500 when the key function failed, StatusClientGone when the client has left.
+	Status int
+	// Result is the limiter's decision. Its Source is SourceNone if there was none.
+	Result core.Result
+	// Err is why the request is not served: a *guard.DeniedError, or why there was no
+	// decision.
+	Err error
+	// Context, if not nil, is with what context to serve the request, in place of its own:
+	// it is canceled when slots of the request are lost, with [core.ErrSlotLost] as the
+	// cause, and by Finish.
+	Context context.Context //nolint:containedctx // it is that of the request
+
+	limiter     *core.Limiter      // that decided
+	reservation *core.Reservation  // that Finish ends; nil of a plain decision
+	cost        int64              // what was asked for
+	state       *RequestState      // of the request
+	cancel      context.CancelFunc // of Context
+}
+
+// Check decides about r, sets the headers of its response and waits for its Delay.
+func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdict) {
+	v.limiter, v.state = g.limiter, state
+	state.limiter.Store(v.limiter)
+	if g.settings.Skip != nil && g.settings.Skip(r) {
+		return v
+	}
+	g.decide(r, &v)
+	if v.Result.Source != core.SourceNone {
+		g.record(h, &v.Result, state)
+	}
+	if g.settings.DryRun {
+		v.Status, v.Err = 0, nil
+	} else if v.Status == 0 && v.reservation != nil {
+		v.await(r.Context())
+	}
+	switch {
+	case v.Status == 0 && v.reservation != nil:
+		if slots, _ := hook.NeedsEnd(v.limiter); slots {
+			v.Context, v.cancel = v.reservation.Context(r.Context())
+		}
+	case v.Status == http.StatusServiceUnavailable && g.settings.Headers.Sets != 0:
+		h.Set(headerRetryAfter, "1") // soon: when the server answers again is not known
+	case v.Status == StatusClientGone:
+		state.gone.Store(true)
+	}
+	return v
+}
+
+// decide asks the limiter about r.
+func (g *Guard) decide(r keyfunc.Request, v *Verdict) {
+	if g.settings.LimiterFor != nil && !g.chooseLimiter(r, v) {
+		return
+	}
+	key, err := g.keyOf(r)
+	if err != nil {
+		v.Err = err
+		logError(r.Context(), g.limiter, "redislimit: the key function failed", err)
+		v.Status = http.StatusInternalServerError
+		return
+	}
+	v.cost = g.costOf(r)
+	g.ask(r.Context(), key, v)
+	switch ended := r.Context().Err(); {
+	case v.Err != nil && ended != nil:
+		v.Status = statusOf(ended)
+	case v.Err != nil:
+		v.Status = http.StatusServiceUnavailable // the limiter logs an outage, once
+	case !v.Result.Allowed:
+		v.Status, v.Err = http.StatusTooManyRequests, &guard.DeniedError{Result: v.Result, Hidden: g.settings.Headers.Sets == 0}
+		if v.Result.RetryAfter == core.Never {
+			g.logNever(r.Context(), &v.Result, v.cost)
+		}
+	}
+}
+
+// chooseLimiter has the limiter of LimiterFor decide. It reports false if there was an error.
+func (g *Guard) chooseLimiter(r keyfunc.Request, v *Verdict) bool {
+	lim, err := g.settings.LimiterFor(r)
+	switch wrong := (*hook.WrongLimit)(nil); {
+	case err == nil && lim != nil:
+		v.limiter = lim
+		v.state.limiter.Store(lim)
+	case err == nil:
+	case !errors.As(err, &wrong):
+		logError(r.Context(), g.limiter, "redislimit: LimiterFor failed", err)
+	case g.wrongLimits.isNew(err.Error()):
+		logError(r.Context(), g.limiter, "redislimit: a wrong limit in LimiterFor; requests with it are answered with 500, and this is logged once", err)
+	}
+	if err != nil {
+		v.Status, v.Err = http.StatusInternalServerError, err
+	}
+	return err == nil
+}
+
+// ask has the limiter decide. It charges at once, unless the cost is known only at the end. What
+// may have to be given back has a Reservation; others need none, which saves an allocation.
+func (g *Guard) ask(ctx context.Context, key string, v *Verdict) {
+	slots, queue := hook.NeedsEnd(v.limiter)
+	switch {
+	case g.reserves():
+		if v.reservation, v.Err = v.limiter.Reserve(ctx, key, v.cost); v.Err == nil {
+			v.reservation.Keep() // a response may take long
+		}
+	case slots || queue:
+		v.reservation, v.Err = v.limiter.Acquire(ctx, key, v.cost)
+	default:
+		v.Result, v.Err = v.limiter.AllowN(ctx, key, v.cost)
+	}
+	if v.reservation != nil {
+		v.Result = v.reservation.Result
+	}
+}
+
+// await waits for the Delay of an admitted request. If its context ends before it is served,
+// nothing stays held or charged.
+func (v *Verdict) await(ctx context.Context) {
+	err := ctx.Err()
+	if err == nil && v.Result.Delay > 0 {
+		err = sleep(ctx, v.Result.Delay)
+	}
+	if err != nil {
+		v.Status, v.Err = statusOf(err), err
+		v.logFailure(ctx, "redislimit: not canceled", v.reservation.Cancel(ctx))
+	}
+}
+
+// statusOf returns the status of a request whose context ended before it was served: with
+// context.Canceled the client has left, and else a deadline of the server's own has passed.
+func statusOf(ended error) int {
+	if errors.Is(ended, context.DeadlineExceeded) {
+		return http.StatusServiceUnavailable
+	}
+	return StatusClientGone
+}
+
+// record keeps res for handlers, and writes it into the headers. Both have the
+// tightest decision so far.
+func (g *Guard) record(h Header, res *core.Result, state *RequestState) {
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	if state.result.Source == core.SourceNone || res.Tighter(state.result) {
+		state.result = *res
+	}
+	if !g.settings.DryRun && g.settings.Headers.Sets != 0 {
+		headers(g.settings.Headers).set(h, res, state)
+	}
+}
+
+// keyOf returns the key of r. A request without one is counted by the fallback, so that
+// leaving out a credential does not avoid the limit. That is normal for some requests,
+// where the error is ErrNoKey itself. A Func that wraps ErrNoKey says that no request
+// will ever have its key, as Route does where it is mounted too early: that is logged
+// once.
+func (g *Guard) keyOf(r keyfunc.Request) (string, error) {
+	key, err := keyBy(g.key, r)
+	if !errors.Is(err, keyfunc.ErrNoKey) {
+		return key, err
+	}
+	g.limiter.Emit(r.Context(), core.Event{Kind: core.EventKeyFallback, Err: err})
+	if err != keyfunc.ErrNoKey { //nolint:errorlint,err113 // it asks whether the error is wrapped
+		g.noKeyLogged.Do(func() {
+			by := "their peer's address"
+			if g.settings.Fallback != nil {
+				by = "the Fallback"
+			}
+			g.limiter.Logger().WarnContext(r.Context(), "redislimit: requests are limited by "+by+" instead",
+				"limiter", g.limiter.Name(), "error", err)
+		})
+	}
+	if g.settings.Fallback != nil {
+		if key, err = keyBy(g.settings.Fallback, r); !errors.Is(err, keyfunc.ErrNoKey) {
+			return key, err
+		}
+	}
+	return g.peer(r)
+}
+
+// keyBy returns the key that f takes from r. An empty one is an error.
+func keyBy(f keyfunc.Func, r keyfunc.Request) (string, error) {
+	key, err := f(r)
+	if err == nil && key == "" {
+		return "", core.ErrInvalidKey
+	}
+	return key, err
+}
+
+func (g *Guard) costOf(r keyfunc.Request) int64 {
+	if g.settings.Cost == nil {
+		return 1
+	}
+	n := g.settings.Cost(r)
+	if n < 0 {
+		g.negativeLogged.Do(func() {
+			logError(r.Context(), g.limiter, "redislimit: charged 1 instead; this is logged once", core.ErrInvalidCost, "cost", n)
+		})
+		return 1
+	}
+	return n
+}
+
+// logNever logs once that requests are denied which can never be admitted: a cost above
+// the capacity may be meant, or a mistake that makes a route useless. The capacity of
+// the outage policy is not the configured one, and is not logged.
+func (g *Guard) logNever(ctx context.Context, res *core.Result, cost int64) {
+	if res.Source == core.SourceFallback {
+		return
+	}
+	g.neverLogged.Do(func() {
+		g.limiter.Logger().WarnContext(ctx, "redislimit: denied a cost that is above the capacity, so that it can never be admitted; this is logged once",
+			"limiter", res.Limiter, "limit", res.Name, "capacity", res.Limit, "cost", cost)
+	})
+}
+
+func logError(ctx context.Context, lim *core.Limiter, message string, err error, attrs ...any) {
+	lim.Logger().ErrorContext(ctx, message, append(attrs, "limiter", lim.Name(), "error", err)...)
+}
+
+// sleep waits for d. If ctx ends first, it returns the context's error.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// maxMessages bounds how many messages are remembered. Beyond that all are forgotten.
+const maxMessages = 1000
+
+// messages are those that were logged.
+type messages struct {
+	mu     sync.Mutex
+	logged map[string]bool
+}
+
+// isNew reports whether a message was not logged before, and notes that it is.
+func (m *messages) isNew(message string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.logged[message] {
+		return false
+	}
+	if m.logged == nil || len(m.logged) >= maxMessages {
+		m.logged = make(map[string]bool)
+	}
+	m.logged[message] = true
+	return true
+}

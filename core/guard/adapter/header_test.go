@@ -1,0 +1,63 @@
+package adapter
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"reflect"
+	"testing"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+// TestShownComparesAsResults compares random Results whole, and by what shown keeps
+// of them: a field that Tighter compares and shown lacks would make a difference.
+func TestShownComparesAsResults(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 100_000 {
+		before, after := randomResult(random), randomResult(random)
+		var s shown
+		if first := s.replace(&before); !first && before.Source != core.SourceNone {
+			t.Fatalf("the first Result is not shown: %+v", before)
+		}
+		want := before.Source == core.SourceNone || after.Tighter(before)
+		if got := s.replace(&after); got != want {
+			t.Fatalf("%+v replaces %+v: %t, want %t", after, before, got, want)
+		}
+	}
+}
+
+// randomResult has small values in all fields, so that many of them are equal.
+func randomResult(random *rand.Rand) core.Result {
+	var res core.Result
+	fields := reflect.ValueOf(&res).Elem()
+	for i := range fields.NumField() {
+		switch field := fields.Field(i); {
+		case !field.CanSet():
+		case field.CanInt():
+			field.SetInt(random.Int64N(3))
+		case field.CanUint():
+			field.SetUint(random.Uint64N(3))
+		case field.Kind() == reflect.Bool:
+			field.SetBool(random.IntN(2) == 0)
+		case field.Kind() == reflect.String:
+			field.SetString([]string{"a", "b"}[random.IntN(2)])
+		}
+	}
+	return res
+}
+
+// TestRetryAfterIsNeverZero has a denial that ends within the moment in which it is
+// written: clients take 0 for "at once".
+func TestRetryAfterIsNeverZero(t *testing.T) {
+	t.Parallel()
+	h := http.Header{}
+	denied := core.Result{Source: core.SourceDenyCache, Limiter: "api", Limit: 1}
+	headers{Sets: xRateLimit | ietf}.set(h, &denied, &RequestState{})
+	if got := h.Get("Retry-After"); got != "1" {
+		t.Errorf("Retry-After: %q, want 1", got)
+	}
+	if got, want := h.Get("RateLimit"), `"api";r=0;t=1`; got != want {
+		t.Errorf("RateLimit: %q, want %q", got, want)
+	}
+}

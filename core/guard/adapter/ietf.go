@@ -1,0 +1,44 @@
+package adapter
+
+import (
+	"strconv"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard/internal/format"
+)
+
+// setIETF lists every limit in RateLimit-Policy and RateLimit. The items are
+// strings of RFC 9651; a valid name has no character that would need escaping.
+func setIETF(h Header, res *core.Result) {
+	several := format.SeveralLimits(res)
+	policy, state := make([]byte, 0, 128), make([]byte, 0, 128)
+	for each := range res.All() {
+		name := format.PolicyName(&each, several)
+		if len(policy) > 0 {
+			policy, state = append(policy, ", "...), append(state, ", "...)
+		}
+		policy = strconv.AppendQuote(policy, name)
+		policy = appendParameter(policy, 'q', each.Limit)
+		if each.Window > 0 {
+			policy = appendParameter(policy, 'w', format.SecondsCeil(each.Window))
+		} else {
+			policy = append(policy, `;qu="concurrent-requests"`...)
+		}
+
+		state = strconv.AppendQuote(state, name)
+		state = appendParameter(state, 'r', each.Remaining)
+		switch {
+		case each.Allowed && each.Window > 0:
+			state = appendParameter(state, 't', format.SecondsCeil(each.ResetAfter))
+		case each.Allowed: // slots
+		case each.RetryAfter != core.Never:
+			state = appendParameter(state, 't', format.RetrySeconds(&each))
+		}
+	}
+	h.Set(headerPolicy, string(policy))
+	h.Set(headerRateLimit, string(state))
+}
+
+func appendParameter(b []byte, name byte, value int64) []byte {
+	return strconv.AppendInt(append(b, ';', name, '='), value, 10)
+}

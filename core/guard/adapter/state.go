@@ -1,0 +1,78 @@
+package adapter
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+// A RequestState is what the middlewares of one request have decided so far. An adapter
+// keeps one with each request, for handlers and for stacked middlewares.
+type RequestState struct {
+	limiter atomic.Pointer[core.Limiter] // of the middleware that ran last
+	cost    atomic.Pointer[int64]        // that SetCost was last given, or nil
+	gone    atomic.Bool                  // the client left before a middleware called its handler
+
+	// Middlewares of one request can run at the same time: one inside of
+	// http.TimeoutHandler goes on after the timeout, and a handler may serve several
+	// requests in one.
+	mu         sync.Mutex
+	result     core.Result // the tightest
+	xRateLimit shown       // what is in the headers of this set
+	ietf       shown       // and of this
+	values     [3]string   // the X-RateLimit headers that the first middleware set
+	text       [64]byte    // in which they are formatted
+}
+
+// Result returns the tightest decision. It reports false if there is none.
+func (s *RequestState) Result() (core.Result, bool) {
+	if s == nil {
+		return core.Result{}, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.result, s.result.Source != core.SourceNone
+}
+
+// Logger returns the logger of the limiter that decides now, or nil if there is none.
+// The method Logger of an adapter's request returns it; see [keyfunc.LoggingRequest].
+func (s *RequestState) Logger() *slog.Logger {
+	if s == nil || s.limiter.Load() == nil {
+		return nil
+	}
+	lim := s.limiter.Load()
+	return lim.Logger().With("limiter", lim.Name())
+}
+
+// SetCost has the middlewares of the request with [guard.CostAfter] charge n units. The
+// function SetCost of an adapter calls it. It does nothing if s is nil.
+func (s *RequestState) SetCost(n int64) {
+	if s != nil {
+		s.cost.Store(&n)
+	}
+}
+
+// A shown is the Result that the headers have, as far as Tighter compares it. With
+// two whole Results in each RequestState, a request took 10 % longer.
+type shown struct {
+	allowed                bool
+	source                 core.Source
+	limit, remaining       int64
+	retryAfter, resetAfter time.Duration
+	window                 time.Duration
+}
+
+// replace reports whether res is tighter than s, and records it if so.
+func (s *shown) replace(res *core.Result) bool {
+	if s.source != core.SourceNone && !res.Tighter(core.Result{
+		Allowed: s.allowed, Source: s.source, Limit: s.limit, Remaining: s.remaining, RetryAfter: s.retryAfter, ResetAfter: s.resetAfter,
+		Window: s.window,
+	}) {
+		return false
+	}
+	*s = shown{res.Allowed, res.Source, res.Limit, res.Remaining, res.RetryAfter, res.ResetAfter, res.Window}
+	return true
+}

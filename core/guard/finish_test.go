@@ -1,0 +1,181 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
+	"github.com/redislimit/redislimit/keyfunc"
+	httplimit "github.com/redislimit/redislimit/nethttp"
+)
+
+// TestLongRequest has a request run for much longer than the hold. What is held stays
+// held, so that it is settled as if the request had been short. The window is a day's:
+// what is charged to it does not drain meanwhile.
+func TestLongRequest(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		option guard.Option
+		left   int64
+	}{
+		{"does not count", guard.CountIf(func(status int) bool { return status != http.StatusOK }), 10},
+		{"counts", guard.CountIf(func(status int) bool { return status == http.StatusOK }), 6},
+		{"costs less", guard.CostAfter(), 9},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				lim, err := core.NewMemory("api", core.FixedWindow(core.PerDay(10)), core.Hold(time.Second))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = lim.Close() }() // it ends what runs in the background
+				wantLeft := func(when string, want int64) {
+					t.Helper()
+					if res, err := lim.Peek(t.Context(), "ip:192.0.2.1"); err != nil || res.Remaining != want {
+						t.Errorf("%s %d units are left, %v; want %d", when, res.Remaining, err, want)
+					}
+				}
+				h := httplimit.Middleware(lim, keyfunc.IP(), c.option, guard.Cost(func(keyfunc.Request) int64 { return 4 }))(
+					http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+						for range 10 {
+							time.Sleep(time.Minute)
+							wantLeft("meanwhile", 6)
+						}
+						httplimit.SetCost(r.Context(), 1)
+					}))
+				if w := get(h, "/"); w.Code != http.StatusOK {
+					t.Fatal(w.Code)
+				}
+				wantLeft("then", c.left)
+			})
+		})
+	}
+}
+
+// TestCountIfPanics has the user's own function panic: what was held is charged, and not
+// held for ever.
+func TestCountIfPanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lim, err := core.NewMemory("api", core.FixedWindow(core.PerMinute(10)), core.Hold(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = lim.Close() }()
+		h := httplimit.Middleware(lim, keyfunc.IP(), guard.CountIf(func(int) bool { panic("of the application") }))(http.HandlerFunc(hello))
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		}()
+		time.Sleep(2 * time.Minute) // the window has ended, and a hold would be renewed
+		if res, err := lim.Peek(t.Context(), "ip:192.0.2.1"); err != nil || res.Remaining != 10 {
+			t.Errorf("%d units are left, %v; want 10", res.Remaining, err)
+		}
+	})
+}
+
+// TestContextOfSlots has the context of a request that holds a slot end with it.
+func TestContextOfSlots(t *testing.T) {
+	t.Parallel()
+	lim, err := core.NewMemory("api", core.InFlight(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lim.Close() }()
+	within := func() error { return errors.New("no handler ran") }
+	h := httplimit.Middleware(lim, keyfunc.IP())(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { within = r.Context().Err }))
+	if get(h, "/"); !errors.Is(within(), context.Canceled) {
+		t.Errorf("the context has the error %v", within())
+	}
+}
+
+// TestClientLeft has the client leave before the decision, which is no outage.
+func TestClientLeft(t *testing.T) {
+	t.Parallel()
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	w := httptest.NewRecorder()
+	limited(hello).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+	if w.Code != adapter.StatusClientGone {
+		t.Errorf("status %d, want %d", w.Code, adapter.StatusClientGone)
+	}
+}
+
+// TestClientLeftMeanwhile has the client leave when Redis has admitted the request: no handler runs,
+// and nothing stays held or charged where that can be taken back.
+func TestClientLeftMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string][]guard.Option{
+		"InFlight":  nil,
+		"CountIf":   {guard.CountIf(func(int) bool { return true })},
+		"CostAfter": {guard.CostAfter()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, leave := context.WithCancel(t.Context())
+			lim, err := core.NewMemory("api", core.FixedWindow(core.PerHour(10)), core.InFlight(5),
+				core.Observe(func(_ context.Context, e core.Event) {
+					if e.Kind == core.EventDecision {
+						leave()
+					}
+				}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := httplimit.Middleware(lim, keyfunc.IP(), options...)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") }))
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+			if w.Code != adapter.StatusClientGone {
+				t.Errorf("status %d, want %d", w.Code, adapter.StatusClientGone)
+			}
+			res, err := lim.Peek(t.Context(), "ip:192.0.2.1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for each := range res.All() {
+				if each.Remaining != each.Limit {
+					t.Errorf("%d of %d left of %s", each.Remaining, each.Limit, each.Name)
+				}
+			}
+		})
+	}
+}
+
+// TestLimiterForIsLogged has LimiterFor fail: with a wrong limit, which is logged once, and without.
+func TestLimiterForIsLogged(t *testing.T) {
+	t.Parallel()
+	var logged strings.Builder
+	lim, err := core.NewMemory("api", core.FixedWindow(core.PerHour(10)), core.Logger(slog.New(slog.NewTextHandler(&logged, nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := httplimit.Middleware(lim, keyfunc.IP(), guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
+		if r.Path() == "/fails" {
+			return nil, errors.New("no table")
+		}
+		return lim.With(core.FixedWindow(core.PerHour(-7)))
+	}))(http.HandlerFunc(hello))
+	for _, path := range []string{"/", "/", "/fails", "/fails"} {
+		if w := get(h, path); w.Code != http.StatusInternalServerError || w.Header().Get("X-RateLimit-Limit") != "" {
+			t.Errorf("%s: %d, %v", path, w.Code, w.Header())
+		}
+	}
+	if got := logged.String(); strings.Count(got, "-7/1h") != 1 || strings.Count(got, "no table") != 2 {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,241 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/lease"
+)
+
+// A slowRedis admits each call of the script hold for one limit when a test says so, and notes the rest.
+type slowRedis struct {
+	gate   chan struct{} // a decision waits for it
+	panics bool          // then
+	frees  time.Duration // how long anything else takes
+
+	mu   sync.Mutex
+	m    int64    // of the last decision
+	sent []string // all else: operation, m and handle
+}
+
+// The handle of what slowRedis admits.
+const slowA, slowB = 77, 1_800_000_100_000_000
+
+func (c *slowRedis) Process(_ context.Context, cmd redis.Cmder) error {
+	args := cmd.Args()
+	if cmd.Name() == "del" { // of a probe
+		return nil
+	}
+	if key, _ := args[3].(string); strings.Contains(key, "~probe") {
+		return set(cmd, 1, 1_800_000_000_000_000, 0, 0, 0, 0, 0, 0)
+	}
+	last := len(args) - 5
+	op, _ := args[last].(string)
+	m, _ := args[last+2].(int64)
+	if len(op) != 1 { // the script that only charges
+		<-c.gate
+		return set(cmd, 1, 1_800_000_000_000_000, 0, 0, 0)
+	}
+	if op == "1" || op == "2" {
+		c.mu.Lock()
+		c.m = m
+		c.mu.Unlock()
+		<-c.gate
+		if c.panics {
+			panic("a hook")
+		}
+		return set(cmd, 1, 1_800_000_000_000_000, 0, 0, 0, 0, slowA, slowB)
+	}
+	time.Sleep(c.frees)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	handle := fmt.Sprint(args[last+3])
+	if args[last+3] == c.m {
+		handle = "id"
+	}
+	c.sent = append(c.sent, fmt.Sprint(op, " ", m, " ", handle))
+	return set(cmd, 1, 1_800_000_000_000_000, 0, 0, 0, 0, 0, 0)
+}
+
+// others returns what was sent but for decisions.
+func (c *slowRedis) others() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(slices.Values(c.sent))
+}
+
+// TestLeft has Redis answer after its caller has left, for whatever reason: what it then holds is given
+// back once, slots by the id that they were asked for with where the reply is lost.
+func TestLeft(t *testing.T) {
+	t.Parallel()
+	slots, bucket := InFlight(1, SlotTTL(time.Minute)), TokenBucket(PerMinute(10))
+	acquire := func(l *Limiter, ctx context.Context) (*Reservation, error) { return l.Acquire(ctx, "k", 1) }
+	reserve := func(l *Limiter, ctx context.Context) (*Reservation, error) { return l.Reserve(ctx, "k", 1) }
+	const soon, late = 100 * time.Millisecond, 700 * time.Millisecond // before and after the Timeout
+	for name, c := range map[string]struct {
+		limit    Limit
+		take     func(*Limiter, context.Context) (*Reservation, error)
+		leaves   time.Duration // 0: it stays
+		cancels  bool          // and has no deadline
+		answered time.Duration
+		want     []string
+		err      error
+	}{
+		"canceled":          {slots, acquire, soon, true, 2 * soon, []string{"7 0 77"}, context.Canceled},
+		"deadline":          {slots, acquire, soon, false, 2 * soon, []string{"7 0 77"}, context.DeadlineExceeded},
+		"held units":        {bucket, reserve, soon, true, 2 * soon, []string{"3 0 77"}, context.Canceled},
+		"charged":           {bucket, acquire, soon, true, 2 * soon, nil, context.Canceled},
+		"nobody left":       {slots, acquire, 0, true, 2 * soon, nil, nil},
+		"late":              {slots, acquire, 0, true, late, []string{"7 0 id", "7 0 77"}, nil},
+		"late, held units":  {bucket, reserve, 0, true, late, []string{"3 0 77"}, nil},
+		"left and late":     {slots, acquire, soon, true, late, []string{"7 0 id", "7 0 77"}, context.Canceled},
+		"ended before":      {slots, acquire, time.Nanosecond, true, soon, nil, context.Canceled},
+		"a panic of a hook": {slots, acquire, 0, true, soon, []string{"7 0 id"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				client := &slowRedis{gate: make(chan struct{}), panics: strings.Contains(name, "panic")}
+				lim := MustNew(client, "x", c.limit, Logger(slog.New(slog.DiscardHandler)))
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				switch {
+				case c.leaves == time.Nanosecond:
+					cancel()
+				case c.leaves > 0 && c.cancels:
+					time.AfterFunc(c.leaves, cancel)
+				case c.leaves > 0:
+					ctx, cancel = context.WithTimeout(ctx, c.leaves)
+					defer cancel()
+				}
+				time.AfterFunc(c.answered, func() { close(client.gate) })
+				begun := time.Now()
+				func() {
+					defer func() {
+						if p := recover(); (p != nil) != client.panics {
+							t.Errorf("it panicked: %v", p)
+						}
+					}()
+					r, err := c.take(lim, ctx)
+					if !errors.Is(err, c.err) || (r != nil) != (c.err == nil) || errors.Is(err, ErrUnavailable) {
+						t.Errorf("%v, %v; want %v", r, err, c.err)
+					}
+					if r != nil && (r.Source == SourceFallback) != (c.answered == late) {
+						t.Errorf("decided by %v", r.Source)
+					}
+				}()
+				if c.leaves > 0 && time.Since(begun) > c.leaves {
+					t.Errorf("it left after %v", time.Since(begun))
+				}
+				time.Sleep(5 * time.Second)
+				slices.Sort(c.want)
+				if sent := client.others(); !slices.Equal(sent, c.want) {
+					t.Errorf("sent %q, want %q", sent, c.want)
+				}
+				_ = lim.Close()
+				time.Sleep(time.Second)
+			})
+		})
+	}
+}
+
+// TestLeftClose closes a Limiter while what a caller left is being freed: Close waits for that, for the
+// Timeout at most.
+func TestLeftClose(t *testing.T) {
+	t.Parallel()
+	for frees, want := range map[time.Duration]time.Duration{300 * time.Millisecond: 300 * time.Millisecond, time.Second: defaultTimeout} {
+		synctest.Test(t, func(t *testing.T) {
+			client := &slowRedis{gate: make(chan struct{}), frees: frees}
+			lim := MustNew(client, "x", InFlight(1))
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Millisecond, cancel)
+			if _, err := lim.Acquire(ctx, "k", 1); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			close(client.gate)
+			synctest.Wait()
+			begun := time.Now()
+			_ = lim.Close()
+			if took := time.Since(begun); took < want || took > want+10*time.Millisecond {
+				t.Errorf("Close took %v, want %v", took, want)
+			}
+			time.Sleep(time.Second)
+		})
+	}
+}
+
+// TestEndIsSent ends Reservations with contexts that have ended, or end soon: what ends is sent all the
+// same, once, and its caller does not wait.
+func TestEndIsSent(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*Reservation, context.Context) error{
+		"7 0 77": (*Reservation).Release, "4 0 77": (*Reservation).Cancel,
+	} {
+		for _, lasts := range []time.Duration{0, 50 * time.Millisecond, time.Hour} {
+			synctest.Test(t, func(t *testing.T) {
+				client := &slowRedis{gate: make(chan struct{}), frees: 100 * time.Millisecond}
+				close(client.gate)
+				lim := MustNew(client, "x", InFlight(1))
+				r, err := lim.Acquire(t.Context(), "k", 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), lasts)
+				defer cancel()
+				begun := time.Now()
+				err = end(r, ctx)
+				if took := time.Since(begun); took != min(lasts, client.frees) || !errors.Is(err, ctx.Err()) || ctx.Err() == nil && err != nil {
+					t.Errorf("%v after %v", err, took)
+				}
+				if err := end(r, t.Context()); err != nil { // the first counts
+					t.Error(err)
+				}
+				time.Sleep(time.Second)
+				if sent := client.others(); !slices.Equal(sent, []string{name}) {
+					t.Errorf("sent %q, want %q", sent, name)
+				}
+				_ = lim.Close()
+			})
+		}
+	}
+}
+
+// TestLeftExchange leaves while a lease is taken: the lease is for all, and what the caller reserved is
+// given back.
+func TestLeftExchange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := &exchanging{gate: make(chan struct{})}
+		lim := MustNew(client, "x", TokenBucket(PerSecond(1000)), FailClosed(), Lease(hotFor))
+		for range lease.HotAsks {
+			if _, err := lim.Allow(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		if r, err := lim.Reserve(ctx, "k", 1); r != nil || !errors.Is(err, context.Canceled) || client.exchanges.Load() != 1 {
+			t.Errorf("%v, %v; %d exchanges", r, err, client.exchanges.Load())
+		}
+		close(client.gate)
+		synctest.Wait()
+		if n := client.asked.Load(); n != lease.HotAsks+1 {
+			t.Errorf("%d requests after it left, want one that settles", n-lease.HotAsks)
+		}
+		if res, err := lim.Allow(t.Context(), "k"); err != nil || res.Source != SourceLease {
+			t.Errorf("%v, %v", res, err)
+		}
+		_ = lim.Close()
+		time.Sleep(time.Second)
+	})
+}

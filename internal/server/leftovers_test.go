@@ -1,0 +1,84 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+)
+
+// A freeing client counts what it is sent, each of which takes so long.
+type freeing struct {
+	takes time.Duration
+	sent  atomic.Int64
+}
+
+func (c *freeing) Process(_ context.Context, cmd redis.Cmder) error {
+	c.sent.Add(1)
+	time.Sleep(c.takes)
+	cmd.(interface{ SetVal(val []int64) }).SetVal([]int64{1, 1_800_000_000_000_000, 0, 0, 0, 0, 0, 0})
+	return nil
+}
+
+// leave has callers of a Store leave, so many in each of so many goroutines, whose replies are lost.
+func (c *freeing) leave(goroutines, each int) *Store {
+	limit := algorithm.Member{Kind: algorithm.InFlight, Evaluator: algorithm.InFlight.New(algorithm.Numbers{Burst: 10}), Hold: 1e7}
+	limits := NewLimits([]algorithm.Member{limit}, []string{"x"})
+	s := NewStore(c, Config{Prefix: "rl", Limiter: "x", Limits: limits, Timeout: time.Minute, MaxBatch: 1})
+	var all sync.WaitGroup
+	for range goroutines {
+		all.Go(func() {
+			for range each {
+				d := NewDecision(limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1, M: 7, Handles: make([]algorithm.Handle, 1)})
+				s.leftBehind(d, errPanicked)
+			}
+		})
+	}
+	all.Wait()
+	return s
+}
+
+// TestLeftBehindOnce has callers leave while what others left is being freed: each is freed once.
+func TestLeftBehindOnce(t *testing.T) {
+	t.Parallel()
+	for range 50 {
+		client := &freeing{}
+		client.leave(4, 100).Close()
+		if n := client.sent.Load(); n != 400 {
+			t.Fatalf("%d were freed, want 400", n)
+		}
+	}
+}
+
+// TestLeftBehindTogether frees what needs a round trip each: some at once. Close waits for them.
+func TestLeftBehindTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := &freeing{takes: 100 * time.Millisecond}
+		begun := time.Now()
+		client.leave(1, 50).Close()
+		if n, took := client.sent.Load(), time.Since(begun); n != 50 || took < client.takes || took > 50*client.takes/3 {
+			t.Errorf("%d were freed in %v", n, took)
+		}
+	})
+}
+
+// TestLeftBehindClosed has a caller leave after Close: what it has is freed all the same.
+func TestLeftBehindClosed(t *testing.T) {
+	t.Parallel()
+	client := &freeing{}
+	s := client.leave(0, 0)
+	s.Close()
+	d := NewDecision(s.limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1, M: 7, Handles: make([]algorithm.Handle, 1)})
+	s.leftBehind(d, errPanicked)
+	s.Close()
+	if n := client.sent.Load(); n != 1 {
+		t.Errorf("%d were freed, want 1", n)
+	}
+}

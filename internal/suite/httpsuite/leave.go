@@ -1,0 +1,151 @@
+package httpsuite
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+const (
+	leavers      = 500
+	leavesAtOnce = 50
+	leavesWithin = 20 * time.Millisecond
+	tripTakes    = 2 * time.Millisecond // to Redis, and back
+	handlerTakes = 5 * time.Millisecond
+)
+
+// Leavers has many clients leave before the decision, meanwhile, while they wait for their turn,
+// while the handler works, and after it. Then all slots are free, and what is charged is what the
+// handlers that ran have cost. Nothing expires during the test.
+func Leavers(t *testing.T, a Adapter) {
+	t.Helper()
+	proxy := faultproxy.New(t, redistest.Server(t).Addr)
+	proxy.Latency(tripTakes)
+	for name, options := range map[string]*redis.Options{
+		"Default": {},
+		"Hasty":   {ContextTimeoutEnabled: true}, // the client of Redis goes by contexts, too
+	} {
+		options.Addr = proxy.Addr()
+		client := redis.NewClient(options)
+		t.Cleanup(func() { _ = client.Close() })
+		t.Run(name, func(t *testing.T) { leaversOver(t, a, client) })
+	}
+}
+
+func leaversOver(t *testing.T, a Adapter, client *redis.Client) {
+	t.Helper()
+	const units, slots = 1_000_000, 50
+	counted := guard.CountIf(func(status int) bool { return status == http.StatusOK })
+	admitted := guard.CountIf(func(status int) bool { return status != http.StatusTooManyRequests })
+	window, narrow := core.FixedWindow(core.PerDay(units)), core.FixedWindow(core.PerDay(leavers/3))
+	held, slow := core.Hold(time.Hour), core.LeakyBucket(core.Per(10, time.Millisecond), core.Burst(units))
+	flight := core.InFlight(slots, core.SlotTTL(time.Hour))
+	for _, c := range []struct {
+		name   string
+		limits [][]core.Option // of each middleware, the outer one first
+		with   [][]guard.Option
+		cost   int64 // that each handler that ran has charged to the outer one's window; 0 if it has none
+	}{
+		{"InFlight", [][]core.Option{{flight}}, [][]guard.Option{nil}, 0},
+		{"CountIf", [][]core.Option{{window, held}}, [][]guard.Option{{counted}}, 1},
+		{"CostAfter", [][]core.Option{{window, held}}, [][]guard.Option{{guard.CostAfter(), estimate(7)}}, realCost},
+		{"All", [][]core.Option{{flight, window, held}}, [][]guard.Option{{guard.CostAfter(), estimate(7), counted}}, realCost},
+		{"Queue", [][]core.Option{{flight, slow}}, [][]guard.Option{nil}, 0},
+		{"Stacked", [][]core.Option{{window, held}, {narrow}}, [][]guard.Option{{admitted}, nil}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var ran atomic.Int64
+			var all []*core.Limiter
+			var mounts []Mount
+			for i, options := range c.limits {
+				name := fmt.Sprintf("%s-%d", strings.ReplaceAll(strings.ToLower(t.Name()), "/", "-"), i)
+				lim := core.MustNew(client, name[max(0, len(name)-60):], append(options, core.FailClosed(), core.DenyCache(0), core.Timeout(testTimeout))...)
+				t.Cleanup(func() { _ = lim.Close() })
+				all = append(all, lim)
+				mounts = append(mounts, Limit{Limiter: lim, Key: keyfunc.Global(), Options: c.with[i]})
+			}
+			server := a.Start(t, App{Use: mounts, Routes: []Route{
+				{Path: "/a", Handler: Handler{Takes: handlerTakes, Calls: &ran, Costs: []int64{realCost}}},
+			}})
+			leaveAll(t, strings.TrimPrefix(server.URL, "http://"))
+			server.Close()
+
+			var left []int64
+			settled := func() bool {
+				left = leftOfEach(t, all[0])
+				if left[0] != slots && c.limits[0][0] == core.Option(flight) {
+					return false
+				}
+				return c.cost == 0 || left[len(left)-1] == units-c.cost*ran.Load()
+			}
+			for deadline := time.Now().Add(5 * time.Second); !settled(); time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("%d left of each limit after %d handlers", left, ran.Load())
+				}
+			}
+			if n := ran.Load(); n == 0 || n == leavers {
+				t.Errorf("%d handlers of %d ran: nobody left before, or all", n, leavers)
+			}
+		})
+	}
+}
+
+func leftOfEach(t *testing.T, lim *core.Limiter) (left []int64) {
+	t.Helper()
+	res, err := lim.Peek(t.Context(), keyfunc.ForGlobal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for each := range res.All() {
+		left = append(left, each.Remaining)
+	}
+	return left
+}
+
+// leaveAll sends requests, each over a connection of its own, which is closed at random: but for one in ten, which awaits
+// the answer.
+func leaveAll(t *testing.T, addr string) {
+	t.Helper()
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	random := rand.New(rand.NewPCG(1, 2))
+	places := make(chan struct{}, leavesAtOnce)
+	for i := range leavers {
+		places <- struct{}{}
+		stays := time.Duration(random.Int64N(int64(leavesWithin)))
+		clients.Go(func() {
+			defer func() { <-places }()
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+			defer cancel()
+			conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = conn.SetDeadline(time.Now().Add(testTimeout))
+			_, _ = io.WriteString(conn, "GET /a HTTP/1.1\r\nHost: test\r\n\r\n")
+			if i%10 == 0 { // it stays
+				_, _ = conn.Read(make([]byte, 1))
+			} else {
+				time.Sleep(stays)
+			}
+			_ = conn.Close()
+		})
+	}
+}

@@ -1,0 +1,492 @@
+package httpsuite
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// settleCases are about CountIf, CostAfter and InFlight, besides how a response ends.
+func settleCases() []testCase {
+	return []testCase{
+		{"CountIfConcurrent", countIfConcurrent, nil},
+		{"CountIfSavesNothing", countIfSavesNothing, nil},
+		{"CostAfter", costAfter, nil},
+		{"CostAfterUnset", costAfterUnset, nil},
+		{"CostAfterWrong", costAfterWrong, nil},
+		{"CostAfterStacked", costAfterStacked, nil},
+		{"InFlight", inFlight, nil},
+		{"InFlightStacked", inFlightStacked, nil},
+		{"InFlightLost", inFlightLost, nil},
+		{"SettledByTier", settledByTier, nil},
+		{"SettledInDryRun", settledInDryRun, nil},
+		{"SettledInOutage", settledInOutage, nil},
+		{"LimitsByRequest", limitsByRequest, nil},
+		{"LimitsByRequestFail", limitsByRequestFail, nil},
+	}
+}
+
+func estimate(n int64) guard.Option { return guard.Cost(func(keyfunc.Request) int64 { return n }) }
+
+// after has limit reserve n units for each request, and charge what the handler sets.
+func after(limit Limit, n int64, options ...guard.Option) Limit {
+	limit.Options = append([]guard.Option{guard.CostAfter(), estimate(n)}, options...)
+	return limit
+}
+
+// slots limits by address how many requests are under way. No slot is renewed by itself
+// during a test.
+func (b *testbed) slots(n int64, options ...guard.Option) Limit {
+	return Limit{Limiter: b.limiter(core.InFlight(n, core.SlotTTL(time.Hour))), Key: keyfunc.IP(), Options: options}
+}
+
+// failedLogins is a limit that counts what ends with 401.
+func failedLogins(lim *core.Limiter) Limit {
+	return Limit{Limiter: lim, Key: keyfunc.IP(), Options: []guard.Option{
+		guard.CountIf(func(status int) bool { return status == http.StatusUnauthorized }),
+	}}
+}
+
+// untilLeft waits until a response that has ended is settled: the client may have all of
+// it before that.
+func (b *testbed) untilLeft(lim *core.Limiter, key string, want int64) {
+	b.Helper()
+	b.until(fmt.Sprintf("%d left of %s of %s", want, key, lim.Name()), func() bool { return b.left(lim, key) == want })
+}
+
+// gate returns what handlers wait for, and what opens it. A Cleanup after the app is served
+// is to open it, too, so that a failed test ends.
+func (b *testbed) gate() (gate <-chan struct{}, open func()) {
+	opened := make(chan struct{})
+	return opened, sync.OnceFunc(func() { close(opened) })
+}
+
+// waiting serves a handler that waits, at /a, behind mounts, and has one request wait
+// there. It returns what ends that.
+func (b *testbed) waiting(h Handler, mounts ...Mount) (s *servedApp, end func() answer) {
+	b.Helper()
+	var calls atomic.Int64
+	gate, open := b.gate()
+	h.Do, h.Gate, h.Calls = Wait, gate, &calls
+	s = b.serve(App{Use: mounts, Routes: []Route{{Path: "/a", Handler: h}, {Path: "/b"}}})
+	b.Cleanup(open)
+	_, done := s.start("/a")
+	b.until("the handler runs", func() bool { return calls.Load() == 1 })
+	return s, func() answer {
+		open()
+		return <-done
+	}
+}
+
+// countIfConcurrent has many logins at once, which end in any order: those that succeed
+// use up nothing, and each of the others a unit. Meanwhile all are held.
+func countIfConcurrent(b *testbed) {
+	const logins, wrong = 20, 6
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, v := range limits.Plain() {
+		if v.Kind.Delays {
+			continue
+		}
+		b.each(v.Name, func(b *testbed) {
+			var calls atomic.Int64
+			gates := map[string]chan struct{}{"/right": make(chan struct{}), "/wrong": make(chan struct{})}
+			lim := b.limiter(v.Limit(core.PerHour(logins)))
+			s := b.behind(failedLogins(lim),
+				Route{Path: "/right", Handler: Handler{Do: Wait, Gate: gates["/right"], Calls: &calls}},
+				Route{Path: "/wrong", Handler: Handler{Do: Wait, Gate: gates["/wrong"], Calls: &calls, Status: http.StatusUnauthorized}})
+			for _, gate := range gates {
+				b.Cleanup(func() { close(gate) }) // so that a failed test ends
+			}
+			paths := slices.Concat(slices.Repeat([]string{"/right"}, logins-wrong), slices.Repeat([]string{"/wrong"}, wrong))
+			ends := make([]<-chan answer, logins)
+			for i, path := range paths {
+				_, ends[i] = s.start(path)
+			}
+			b.until("all handlers run", func() bool { return calls.Load() == logins })
+			s.get("/right").wantDenied()
+			for _, i := range random.Perm(logins) {
+				gates[paths[i]] <- struct{}{}
+			}
+			for i, end := range ends {
+				(<-end).wantStatus(map[string]int{"/right": http.StatusOK, "/wrong": http.StatusUnauthorized}[paths[i]])
+			}
+			b.untilLeft(lim, ipKey, logins-wrong)
+		})
+	}
+}
+
+// countIfSavesNothing has an attacker with a right password of its own open many requests,
+// and let them end one by one while it guesses: none of them gives it a guess more than
+// the limit, because what they took has long drained.
+func countIfSavesNothing(b *testbed) {
+	const capacity, rounds = 5, 4
+	for _, v := range limits.Plain() {
+		b.each(v.Name, func(b *testbed) {
+			var calls atomic.Int64
+			gate := make(chan struct{})
+			options := []core.Option{v.Limit(core.Per(capacity, capacity*time.Millisecond))} // a queue delays for so long
+			if !v.Kind.Delays {
+				options = append(options, core.Hold(time.Minute))
+			}
+			s := b.behind(failedLogins(b.limiter(options...)),
+				Route{Path: "/right", Handler: Handler{Do: Wait, Gate: gate, Calls: &calls}},
+				Route{Path: "/wrong", Handler: Handler{Do: Fail, Status: http.StatusUnauthorized}})
+			b.Cleanup(func() { close(gate) }) // so that a failed test ends
+			var open []<-chan answer
+			for range rounds {
+				for range capacity {
+					_, end := s.start("/right")
+					open = append(open, end)
+				}
+				b.until("the requests are open", func() bool { return calls.Load() == int64(len(open)) })
+				b.advance(71 * time.Second) // whatever is held has expired and drained
+			}
+			guesses := 0
+			guess := func(times int) {
+				for range times {
+					if s.get("/wrong").status == http.StatusUnauthorized {
+						guesses++
+					}
+				}
+			}
+			guess(capacity + 1)
+			for range open {
+				gate <- struct{}{}
+				guess(1)
+			}
+			for _, end := range open {
+				(<-end).wantServed()
+			}
+			guess(capacity + 1)
+			if guesses != capacity {
+				b.Errorf("%d guesses, want %d", guesses, capacity)
+			}
+		})
+	}
+}
+
+// costAfter is a gateway to a language model, with a limit of 1000 tokens a minute. It
+// reserves 500 for an answer of 7,312: the headers of the next request show the debt, and
+// requests are denied until it is paid.
+func costAfter(b *testbed) {
+	lim := b.limiter(core.TokenBucket(core.PerMinute(1000)))
+	s := b.behind(after(Limit{Limiter: lim, Key: keyfunc.IP()}, 500),
+		Route{Path: "/long", Handler: Handler{Costs: []int64{1200, 7312}}}, // the last one counts
+		Route{Path: "/short", Handler: Handler{Costs: []int64{20}}})
+	ans := s.get("/long")
+	ans.wantServed()
+	ans.wantHeaders("1000", "500", "1800000043", "") // before the cost is known
+	ans = s.get("/short")
+	ans.wantDenied()
+	ans.wantHeaders("1000", "0", "1800000452", "409") // 7312 and 7312-500 units of 60 ms
+
+	b.advance(408*time.Second + 719_999*time.Microsecond)
+	ans = s.get("/short")
+	ans.wantDenied()
+	ans.wantHeaders("1000", "499", "1800000452", "1") // short of the 500 that it reserves
+	b.advance(time.Microsecond)
+	ans = s.get("/short")
+	ans.wantServed()
+	ans.wantHeaders("1000", "0", "1800000482", "")
+	b.wantLeft(lim, ipKey, 480)
+}
+
+// costAfterUnset charges what was reserved where no cost is set, and where no middleware
+// has CostAfter.
+func costAfterUnset(b *testbed) {
+	limit := after(b.fixed(9), 4)
+	s := b.behind(limit, Route{Path: "/unset"}, Route{Path: "/nothing", Handler: Handler{Costs: []int64{0}}})
+	s.get("/nothing").wantServed()
+	b.wantLeft(limit.Limiter, ipKey, 9)
+	s.get("/unset").wantServed()
+	b.wantLeft(limit.Limiter, ipKey, 5)
+
+	b.serve(App{Routes: []Route{{Path: "/a", Handler: Handler{Costs: []int64{3, -1}}}}}).get("/a").wantServed()
+	if n := b.logs.count("level="); n != 0 {
+		b.Errorf("%d lines logged: %s", n, b.logs.text.String())
+	}
+}
+
+// costAfterWrong sets what no request can cost. That is logged once for each middleware.
+func costAfterWrong(b *testbed) {
+	for _, c := range []struct{ cost, charged int64 }{{-1, 4}, {2_000_000_000, 1_000_000_000}} {
+		b.each(fmt.Sprint(c.cost), func(b *testbed) {
+			lim := b.limiter(core.TokenBucket(core.PerSecond(1_000_000), core.Burst(1_000_000_000)))
+			s := b.behind(after(Limit{Limiter: lim, Key: keyfunc.IP()}, 4), Route{Path: "/a", Handler: Handler{Costs: []int64{3, c.cost}}})
+			for range 2 {
+				s.get("/a").wantServed()
+				b.wantLeft(lim, ipKey, 1_000_000_000-c.charged)
+				b.advance(2000 * time.Second)
+			}
+			want := fmt.Sprintf("cost=%d charged=%d limiter=api", c.cost, c.charged)
+			if n := b.logs.count("level="); n != 1 || b.logs.count(want) != 1 {
+				b.Errorf("%d lines logged, want 1, with %q: %s", n, want, b.logs.text.String())
+			}
+		})
+	}
+}
+
+// costAfterStacked has a limit of tokens among others. Only those that asked for the cost
+// charge it.
+func costAfterStacked(b *testbed) {
+	requests, tokens := b.namedFixed("requests", 9), after(b.namedFixed("tokens", 100), 10)
+	failures, money := failedLogins(b.named("failures", core.FixedWindow(core.PerMinute(9)))), after(b.namedFixed("money", 50), 1)
+	failures.Options = []guard.Option{guard.CountIf(func(status int) bool { return status >= 400 })}
+	wantLeft := func(ofRequests, ofTokens, ofFailures, ofMoney int64) {
+		b.Helper()
+		b.wantLeft(requests.Limiter, ipKey, ofRequests)
+		b.wantLeft(tokens.Limiter, ipKey, ofTokens)
+		b.wantLeft(failures.Limiter, ipKey, ofFailures)
+		b.wantLeft(money.Limiter, ipKey, ofMoney)
+	}
+	s := b.serve(App{Use: []Mount{requests, tokens, failures, money}, Routes: []Route{{Path: "/a", Handler: Handler{Costs: []int64{42}}}}})
+	s.get("/a").wantServed()
+	wantLeft(8, 58, 9, 8)
+
+	// An inner limit denies: to the outer ones that is how the request ended.
+	money = after(b.namedFixed("money", 50), 51)
+	b.serve(App{Use: []Mount{requests, tokens, failures, money}, Routes: []Route{{Path: "/a"}}}).get("/a").wantDenied()
+	wantLeft(7, 48, 8, 8)
+}
+
+// inFlight has a slot, alone and beside a rate, which keeps its charge. The headers are of
+// the slots only where these deny, and have no reset; IETF's have a unit of their own.
+func inFlight(b *testbed) {
+	alone := b.slots(1)
+	s, end := b.waiting(Handler{}, alone)
+	for range 2 {
+		ans := s.get("/a")
+		ans.wantDenied()
+		ans.wantHeaders("1", "0", "", "1")
+	}
+	ans := end()
+	ans.wantServed()
+	ans.wantHeaders("1", "0", "", "")
+	b.untilLeft(alone.Limiter, ipKey, 1)
+	if keys := b.redis.Keys(); len(keys) != 0 {
+		b.Errorf("stored is %v", keys)
+	}
+
+	lim := b.limiter(core.InFlight(1, core.SlotTTL(time.Hour)), core.FixedWindow(core.PerMinute(9)))
+	s, end = b.waiting(Handler{}, Limit{Limiter: lim, Key: keyfunc.IP(), Options: []guard.Option{guard.Headers(guard.XRateLimit | guard.IETF)}})
+	ans = s.get("/a")
+	ans.wantDenied()
+	ans.wantHeaders("1", "0", "", "1")
+	ans.wantHeader("RateLimit-Policy", `"api-inflight";q=1;qu="concurrent-requests", "api-fixed-1m";q=9;w=60`)
+	ans.wantHeader("RateLimit", `"api-inflight";r=0;t=1, "api-fixed-1m";r=8;t=60`)
+	ans = end()
+	ans.wantServed()
+	ans.wantHeaders("9", "8", "1800000073", "")
+	ans.wantHeader("RateLimit", `"api-inflight";r=0, "api-fixed-1m";r=8;t=60`)
+}
+
+// inFlightStacked has slots within a limit with a rate, and around one that denies. The
+// headers are of the slots only where these deny.
+func inFlightStacked(b *testbed) {
+	outer, slots, inner := b.namedFixed("outer", 9), b.slots(1), b.namedFixed("inner", 1)
+	s, end := b.waiting(Handler{}, outer, slots, inner)
+	ans := s.get("/a")
+	ans.wantDenied()
+	ans.wantHeaders("1", "0", "", "1")
+	ans = end()
+	ans.wantServed()
+	ans.wantHeaders("1", "0", "1800000073", "") // of the inner window
+	b.untilLeft(slots.Limiter, ipKey, 1)
+	ans = s.get("/a")
+	ans.wantDenied()
+	ans.wantHeaders("1", "0", "1800000073", "60")
+	b.untilLeft(slots.Limiter, ipKey, 1)
+	b.wantLeft(outer.Limiter, ipKey, 6)
+}
+
+// inFlightLost has Redis lose a slot: the context of the request is canceled, with the
+// cause, and that of what comes after it is not.
+func inFlightLost(b *testbed) {
+	var calls atomic.Int64
+	limit := b.slots(1)
+	s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: AwaitCause, Calls: &calls}}, Route{Path: "/b"})
+	_, done := s.start("/a")
+	b.until("the handler runs", func() bool { return calls.Load() == 1 })
+	hook.DriverOf(limit.Limiter).Renew()
+	s.get("/b").wantDenied() // it is still there
+	b.redis.FlushAll()
+	hook.DriverOf(limit.Limiter).Renew()
+	(<-done).want(http.StatusOK, core.ErrSlotLost.Error())
+	s.get("/b").wantServed()
+	b.untilLeft(limit.Limiter, ipKey, 1)
+}
+
+// settledModes are those in which something is open while a request is served.
+func settledModes() []mode {
+	return slices.DeleteFunc(modes(), func(m mode) bool { return m.name == "Plain" })
+}
+
+// settledByTier charges and frees with the limiter that decided, one of a tier's own or
+// one with limits of the request.
+func settledByTier(b *testbed) {
+	for _, m := range settledModes() {
+		b.each(m.name, func(b *testbed) {
+			var saw statusLog
+			limit := m.limit(b, &saw)
+			other := b.named("gold", core.InFlight(quota), core.FixedWindow(core.PerMinute(quota)))
+			contract, err := limit.Limiter.With(core.InFlight(quota), core.FixedWindow(core.PerHour(quota)))
+			if err != nil {
+				b.Fatal(err)
+			}
+			for _, chosen := range []*core.Limiter{other, contract} {
+				of := limit
+				of.Options = append(slices.Clone(limit.Options), guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) { return chosen, nil }))
+				_, end := b.waiting(Handler{Costs: []int64{realCost}}, of)
+				b.wantLeftOfEach(chosen, []int64{quota - reserved, quota - reserved})
+				end().wantServed()
+				b.untilLeftOfEach(chosen, []int64{quota, quota - m.charged(realCost, http.StatusOK)})
+			}
+			b.wantLeftOfEach(limit.Limiter, m.left(0, 0))
+		})
+	}
+}
+
+// settledInDryRun charges and frees as ever, serves what would be denied, and shows nothing.
+func settledInDryRun(b *testbed) {
+	tooMuch := guard.Cost(func(r keyfunc.Request) int64 { return map[string]int64{"/a": reserved, "/b": quota}[r.Path()] })
+	for _, m := range settledModes() {
+		b.each(m.name, func(b *testbed) {
+			var saw statusLog
+			limit := m.limit(b, &saw)
+			limit.Options = append(limit.Options[1:], guard.DryRun(), tooMuch) // in place of the estimate
+			s, end := b.waiting(Handler{Costs: []int64{realCost}}, limit)
+			ans := s.get("/b")
+			ans.wantServed()
+			ans.wantNoHeaders()
+			b.wantLeftOfEach(limit.Limiter, m.left(reserved, reserved))
+			end().wantServed()
+			b.untilLeftOfEach(limit.Limiter, m.left(0, m.charged(realCost, http.StatusOK)))
+		})
+	}
+}
+
+// settledInOutage has Redis away from the start, and then meanwhile.
+func settledInOutage(b *testbed) {
+	const cause = "LOADING secret detail"
+	for _, m := range settledModes() {
+		// It is charged, and freed, by the count of this process.
+		b.each(m.name+"/FailLocal", func(b *testbed) {
+			var saw statusLog
+			b.redis.SetError(cause)
+			limit := m.limit(b, &saw)
+			limit.Limiter = core.MustNew(b.client, "api", core.InFlight(quota, core.SlotTTL(time.Hour)), core.FixedWindow(core.PerMinute(quota)), core.FailLocal())
+			s, end := b.waiting(Handler{Costs: []int64{realCost}}, limit)
+			s.get("/b").wantServed()
+			end().wantServed()
+			b.untilLeftOfEach(limit.Limiter, []int64{quota, quota - m.charged(realCost, http.StatusOK) - m.charged(reserved, http.StatusOK)})
+		})
+		if m.slots == m.units {
+			continue // this takes a second, and what ends several limits ends them as one
+		}
+		// What is held stays so, and is charged when it expires. It is not sent again.
+		b.each(m.name+"/Meanwhile", func(b *testbed) {
+			var saw statusLog
+			limit := m.limit(b, &saw)
+			s, end := b.waiting(Handler{Costs: []int64{realCost}}, limit)
+			b.redis.SetError(cause)
+			ans := end()
+			ans.wantServed()
+			ans.wantHidden("secret detail")
+			s.close()
+			b.redis.SetError("")
+			if n := b.logs.count("not settled") + b.logs.count("not released"); n != 0 {
+				b.Errorf("%d lines logged about the request, besides the outage", n)
+			}
+			b.until("Redis is asked again", func() bool {
+				_, err := limit.Limiter.Peek(b.Context(), ipKey)
+				return err == nil
+			})
+			b.wantLeftOfEach(limit.Limiter, m.left(reserved, reserved))
+			b.advance(time.Hour)
+			b.wantLeftOfEach(limit.Limiter, m.left(0, 0))
+		})
+	}
+	b.each("FailOpen", func(b *testbed) {
+		b.redis.SetError(cause)
+		lim := core.MustNew(b.client, "api", core.InFlight(1), core.FailOpen())
+		s, end := b.waiting(Handler{}, after(Limit{Limiter: lim, Key: keyfunc.IP()}, 1))
+		ans := s.get("/b")
+		ans.wantServed()
+		ans.wantNoHeaders()
+		end().wantServed()
+	})
+}
+
+// limitsByRequest has each customer limited by a number of its own, which its headers
+// show, and which may change: what was used stays used.
+func limitsByRequest(b *testbed) {
+	limit := Limit{
+		Limiter: b.limiter(core.FixedWindow(core.PerMinute(1))),
+		Key:     func(r keyfunc.Request) (string, error) { return "customer:" + r.Header("Customer"), nil },
+	}
+	limit.Options = []guard.Option{guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
+		n, err := strconv.ParseInt(r.Header("Number"), 10, 64)
+		if err != nil {
+			return nil, nil //nolint:nilnil // the limiter that is mounted
+		}
+		return limit.Limiter.With(core.FixedWindow(core.PerMinute(n)), core.GCRA(core.PerHour(100)))
+	})}
+	s := b.behind(limit)
+	for _, step := range []struct {
+		customer, number string
+		status           int
+		limit, remaining string
+	}{
+		{"acme", "2", http.StatusOK, "2", "1"},
+		{"initech", "4", http.StatusOK, "4", "3"},
+		{"unknown", "", http.StatusOK, "1", "0"},
+		{"acme", "2", http.StatusOK, "2", "0"},
+		{"acme", "2", http.StatusTooManyRequests, "2", "0"},
+		{"initech", "4", http.StatusOK, "4", "2"},
+		{"unknown", "", http.StatusTooManyRequests, "1", "0"},
+		{"acme", "5", http.StatusOK, "5", "2"},
+		{"acme", "3", http.StatusTooManyRequests, "3", "0"},
+	} {
+		ans := s.get("/a", "Customer: "+step.customer, "Number: "+step.number)
+		ans.wantStatus(step.status)
+		ans.wantHeader("X-RateLimit-Limit", step.limit)
+		ans.wantHeader("X-RateLimit-Remaining", step.remaining)
+	}
+}
+
+// limitsByRequestFail has numbers that are wrong, or none: no request passes unlimited.
+func limitsByRequestFail(b *testbed) {
+	limit := b.fixed(1)
+	limit.Options = []guard.Option{guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
+		if r.Header("Number") == "down" {
+			return nil, errors.New("secret database is down")
+		}
+		n, err := strconv.ParseInt(r.Header("Number"), 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		return limit.Limiter.With(core.FixedWindow(core.PerMinute(n)))
+	})}
+	s := b.behind(limit)
+	for _, number := range []string{"0", "-7", "", "down"} {
+		ans := s.get("/a", "Number: "+number)
+		ans.wantStatus(http.StatusInternalServerError)
+		ans.wantNoHeaders()
+		ans.wantHidden("secret")
+	}
+	b.wantLogged("-7/1m")
+	b.wantLogged("secret database")
+	s.get("/a", "Number: 1").wantServed()
+}

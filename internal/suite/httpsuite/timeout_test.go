@@ -1,0 +1,91 @@
+package httpsuite_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+	"github.com/redislimit/redislimit/keyfunc"
+	httplimit "github.com/redislimit/redislimit/nethttp"
+)
+
+// TestDeadlineOfServer has Redis die under a server that gives requests less time than the
+// Timeout. Those that wait meanwhile get 503, and the policy decides about the others at once.
+func TestDeadlineOfServer(t *testing.T) {
+	t.Parallel()
+	const deadline, wave = 300 * time.Millisecond, 10
+	timeoutHandler := func(next http.Handler) http.Handler { return http.TimeoutHandler(next, deadline, "too late") }
+	ofContext := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ctx, cancel := context.WithTimeout(r.Context(), deadline)
+			defer cancel()
+			next.ServeHTTP(w, r.WithContext(ctx))
+		})
+	}
+	for _, c := range []struct {
+		name   string
+		within func(http.Handler) http.Handler
+		limits []core.Option
+		then   map[int]int // how many of the second wave have each status
+	}{
+		{"TimeoutHandler/FailOpen", timeoutHandler, []core.Option{core.FixedWindow(core.PerDay(3)), core.FailOpen()}, map[int]int{200: wave}},
+		{"TimeoutHandler/FailLocal", timeoutHandler, []core.Option{core.FixedWindow(core.PerDay(3))}, map[int]int{200: 3, 429: wave - 3}},
+		{"Context/FailLocal", ofContext, []core.Option{core.FixedWindow(core.PerDay(3))}, map[int]int{200: 3, 429: wave - 3}},
+		{"Context/InFlight", ofContext, []core.Option{core.InFlight(100)}, map[int]int{200: wave}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			proxy := faultproxy.New(t, redistest.Server(t).Addr)
+			client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+			t.Cleanup(func() { _ = client.Close() })
+			lim := core.MustNew(client, "api", c.limits...)
+			t.Cleanup(func() { _ = lim.Close() })
+			h := c.within(httplimit.Middleware(lim, keyfunc.Global())(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+			ask := func() (statuses map[int]int) {
+				var mu sync.Mutex
+				var all sync.WaitGroup
+				statuses = make(map[int]int)
+				for range wave {
+					all.Go(func() {
+						w := httptest.NewRecorder()
+						h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+						mu.Lock()
+						defer mu.Unlock()
+						statuses[w.Code]++
+						if retry := w.Header().Get("Retry-After"); w.Code == http.StatusServiceUnavailable && retry != "1" && retry != "" {
+							t.Errorf("Retry-After: %q", retry)
+						}
+					})
+				}
+				all.Wait()
+				return statuses
+			}
+			if err := client.Ping(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			proxy.Silence()
+			if got := ask(); got[http.StatusServiceUnavailable] != wave {
+				t.Errorf("the first wave: %v, want %d times 503", got, wave)
+			}
+			time.Sleep(time.Second - deadline) // the calls take the Timeout, of 500 ms
+			began := time.Now()
+			got := ask()
+			if took := time.Since(began); took > deadline {
+				t.Errorf("the second wave took %v", took)
+			}
+			for status, n := range c.then {
+				if got[status] != n {
+					t.Errorf("the second wave: %v, want %v", got, c.then)
+				}
+			}
+		})
+	}
+}

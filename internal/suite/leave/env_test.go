@@ -1,0 +1,163 @@
+package leave
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
+)
+
+func TestMain(m *testing.M) { check.RunParallel(m, 8) }
+
+// soon is how long what is left behind may take to be free, and how long on a machine that was late
+// meanwhile: all holds and slots last for a minute, unless a test is about their end.
+var soon = []time.Duration{2 * time.Second, 10 * time.Second, 30 * time.Second}
+
+// A place is the addresses of one server, or of the nodes of a Cluster; without any it is the memory of
+// this process.
+type place []string
+
+// An env is a client that reaches a place through proxies.
+type env struct {
+	proxies []*faultproxy.Proxy
+	client  redis.UniversalClient // nil in memory
+	direct  redis.UniversalClient // past the proxies
+	soon    time.Duration
+}
+
+func open(t testing.TB, p place, contextTimeout bool) *env {
+	e := &env{soon: 5 * time.Second}
+	if len(p) == 0 {
+		return e
+	}
+	through := map[string]string{}
+	for _, addr := range p {
+		proxy := faultproxy.New(t, addr)
+		e.proxies = append(e.proxies, proxy)
+		through[addr] = proxy.Addr()
+	}
+	o := redis.UniversalOptions{Addrs: p, IsClusterMode: len(p) > 1, ContextTimeoutEnabled: contextTimeout, PoolSize: 40, PoolTimeout: patient, ReadTimeout: patient}
+	e.direct = redis.NewUniversalClient(&o)
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, through[addr])
+	}
+	e.client = redis.NewUniversalClient(&o)
+	t.Cleanup(func() { _, _ = e.client.Close(), e.direct.Close() })
+	return e
+}
+
+// away sets how far away Redis is: a round trip takes so long.
+func (e *env) away(roundTrip time.Duration) {
+	for _, p := range e.proxies {
+		p.Latency(roundTrip / 2)
+	}
+}
+
+// quiet waits until nothing is sent any more: what callers have left goes on, and is then freed.
+func (e *env) quiet(t testing.TB) {
+	t.Helper()
+	last, since := int64(0), time.Now()
+	check.Within(t, patient, "nothing is sent any more", func() bool {
+		sent := int64(0)
+		for _, p := range e.proxies {
+			sent += p.Requests()
+		}
+		if sent != last {
+			last, since = sent, time.Now()
+		}
+		return time.Since(since) > 10*roundTrip
+	})
+}
+
+var names atomic.Int64 // of limiters: each has keys of its own
+
+// A limiter is one through the proxies, and what is known of it.
+type limiter struct {
+	*core.Limiter
+
+	t       testing.TB
+	env     *env
+	auditor *core.Limiter // of the same keys, past the proxies
+	outages atomic.Int32  // how often the outage policy began to decide
+	leased  atomic.Int64  // units, of all leases
+}
+
+func (e *env) limiter(t testing.TB, limits core.Option, opts ...core.Option) *limiter {
+	t.Helper()
+	l := &limiter{t: t, env: e}
+	observe := core.Observe(func(_ context.Context, e core.Event) {
+		switch {
+		case e.Kind == core.EventFallbackOn:
+			l.outages.Add(1)
+		case e.Kind == core.EventLease && e.Cost > 0:
+			l.leased.Add(e.Cost)
+		}
+	})
+	name := fmt.Sprint("l", names.Add(1))
+	all := append([]core.Option{limits, observe, core.Logger(slog.New(slog.DiscardHandler))}, opts...)
+	if e.client == nil {
+		l.Limiter = core.MustNewMemory(name, all...)
+		l.auditor = l.Limiter
+		return l
+	}
+	l.Limiter = core.MustNew(e.client, name, all...)
+	l.auditor = core.MustNew(e.direct, name, limits, core.FailClosed(), core.Timeout(time.Minute))
+	t.Cleanup(func() { _, _ = l.Close(), l.auditor.Close() })
+	for range 3 { // the scripts are there, and it is known where keys are
+		if _, err := l.Peek(context.Background(), "k"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+// stored returns what Redis says of the key.
+func (l *limiter) stored() core.Result {
+	l.t.Helper()
+	res, err := l.auditor.Peek(context.Background(), "k")
+	if err != nil {
+		l.t.Error(err)
+	}
+	return res
+}
+
+// remains returns how many units of the only limit remain.
+func (l *limiter) remains() int64 { return l.stored().Remaining }
+
+// is waits until what is stored of each limit is as it should be.
+func (l *limiter) is(what string, holds func(core.Result) bool) {
+	l.t.Helper()
+	var wrong core.Result
+	if !check.Within(l.t, l.env.soon, what, func() bool {
+		for r := range l.stored().All() {
+			if !holds(r) {
+				wrong = r
+				return false
+			}
+		}
+		return true
+	}) {
+		l.t.Logf("%s: %d of %d remain", wrong.Name, wrong.Remaining, wrong.Limit)
+	}
+}
+
+func whole(r core.Result) bool { return r.Remaining == r.Limit }
+
+// together calls f n times at once, and waits.
+func together(n int, f func(i int)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { f(i) })
+	}
+	all.Wait()
+}

@@ -1,0 +1,111 @@
+package docs_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+// These Examples are the code about package core that README.md and docs/ show.
+
+func Example_contextTimeoutEnabled() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
+
+	_ = rdb
+}
+
+func Example_severalLimits() {
+	lim, err := core.New(rdb, "public-api",
+		core.TokenBucket(core.PerSecond(10), core.Burst(30)),
+		core.FixedWindow(core.PerDay(5000), core.Aligned()))
+
+	fmt.Println(lim.Limits(), err)
+	// Output: [token_bucket 10/1s fixed_window 5000/1d] <nil>
+}
+
+func Example_lease() {
+	lim, err := core.New(rdb, "api", core.TokenBucket(core.PerSecond(50_000)), core.Lease(100*time.Millisecond))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = lim.Close() }() // gives back what is not spent
+}
+
+func Example_inFlight() {
+	lim := core.MustNewMemory("exports", core.InFlight(1), core.FixedWindow(core.PerDay(100)))
+
+	export := func(ctx context.Context, work func(context.Context)) {
+		r, err := lim.Acquire(ctx, "customer:acme", 1)
+		if err != nil || !r.Allowed {
+			fmt.Println("not admitted")
+			return
+		}
+		defer func() { _ = r.Release(ctx) }()
+		working, cancel := r.Context(ctx) // ends if the slot is lost
+		defer cancel()
+		work(working)
+	}
+
+	export(ctx, func(ctx context.Context) {
+		export(ctx, func(context.Context) {}) // at the same time
+	})
+	export(ctx, func(context.Context) { fmt.Println("admitted") })
+	// Output:
+	// not admitted
+	// admitted
+}
+
+func Example_burst() {
+	limits := []core.Limit{
+		core.TokenBucket(core.PerMinute(60)),                 // 60 at once after a rest, then one a second
+		core.TokenBucket(core.PerMinute(60), core.Burst(5)),  // 5 at once after a rest, then one a second
+		core.LeakyBucket(core.PerSecond(50)),                 // one every 20 ms; 50 in the queue, the last waits 0.98 s
+		core.LeakyBucket(core.PerSecond(50), core.Burst(10)), // one every 20 ms; 10 in the queue, the last waits 0.18 s
+	}
+	for _, l := range limits {
+		fmt.Print(l.Capacity(), " ")
+	}
+	// Output: 60 5 50 10
+}
+
+func Example_aligned() {
+	limit := core.FixedWindow(core.PerDay(5000), core.Aligned())
+	fmt.Println(limit.Name())
+	// Output: aligned-1d
+}
+
+func Example_name() {
+	limit := core.TokenBucket(core.PerMinute(100), core.Name("api"))
+	fmt.Println(limit.Name())
+	// Output: api
+}
+
+// Twemproxy closes a connection on which it gets a command that it does not know, and
+// go-redis begins each connection with one.
+func Example_twemproxy() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:22121", Protocol: 2, DisableIdentity: true})
+	rdb.AddHook(withoutHello{})
+	_ = core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
+}
+
+type withoutHello struct{}
+
+func (withoutHello) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "hello" {
+			return nil
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (withoutHello) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (withoutHello) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
