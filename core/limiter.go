@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"log/slog"
@@ -212,14 +211,14 @@ func (l *Limiter) Close() error {
 	return nil
 }
 
-// failure returns an error of the store as users see it: ErrUnavailable, unless it
-// is that of the caller's own context.
+// failure returns an error of the store as users see it: ErrUnavailable, or that of the caller's own
+// context if it has ended, whatever else was wrong.
 func (l *Limiter) failure(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return err
+	case ctx.Err() != nil:
+		return ctx.Err()
 	}
 	return fmt.Errorf("%w: limiter %q: %w", ErrUnavailable, l.name, err)
 }

@@ -273,24 +273,46 @@ func TestCanceledBefore(t *testing.T) {
 // have their answers.
 func TestCanceledInFlight(t *testing.T) {
 	t.Parallel()
+	own, all := errors.New("its own error"), errors.New("that of all")
+	for name, ended := range map[string]error{"its own error": nil, "that of all": all} {
+		withServer(t, 3, func(t *testing.T, p *server) {
+			p.fill()
+			ctx, cancel := context.WithCancel(t.Context())
+			canceled, stays := p.call(ctx, "a"), p.call(t.Context(), "b")
+			p.start()
+			cancel()
+			synctest.Wait()
+			if !canceled.ended || !errors.Is(canceled.err, context.Canceled) || stays.ended {
+				t.Errorf("ended %v with %v; the other %v", canceled.ended, canceled.err, stays.ended)
+			}
+			p.sent("ab")
+			p.fails["a"] = own
+			p.end(0, ended)
+			if !stays.ended || !errors.Is(stays.err, ended) {
+				t.Errorf("the other: ended %v, %v", stays.ended, stays.err)
+			}
+			if want := []string{"a " + name}; !slices.Equal(p.behind, want) {
+				t.Errorf("left behind: %q, want %q", p.behind, want)
+			}
+			p.idle(maxInFlight - 1)
+		})
+	}
+}
+
+// A caller that leaves when its batch has ended has its outcome: that is nobody else's.
+func TestTooLateToLeave(t *testing.T) {
+	t.Parallel()
 	withServer(t, 3, func(t *testing.T, p *server) {
 		p.fill()
-		ctx, cancel := context.WithCancel(t.Context())
-		canceled, stays := p.call(ctx, "a"), p.call(t.Context(), "b")
+		place, _ := p.Enter(t.Context(), call{"a", new(string)})
 		p.start()
-		cancel()
-		synctest.Wait()
-		if !canceled.ended || !errors.Is(canceled.err, context.Canceled) || stays.ended {
-			t.Errorf("ended %v with %v; the other %v", canceled.ended, canceled.err, stays.ended)
-		}
-		p.sent("ab")
-		p.fails["a"] = errors.New("its own error")
 		p.end(0, nil)
-		if !stays.ended || stays.err != nil {
-			t.Errorf("the other: ended %v, %v", stays.ended, stays.err)
-		}
-		if want := []string{"a its own error"}; !slices.Equal(p.behind, want) {
-			t.Errorf("left behind: %q, want %q", p.behind, want)
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		for range 50 { // which of the two is seen first is left to chance
+			if err := place.Wait(gone, nil); err != nil {
+				t.Fatal(err)
+			}
 		}
 		p.idle(maxInFlight - 1)
 	})
@@ -413,7 +435,7 @@ func TestBeside(t *testing.T) {
 		cause := errors.New("the call's own")
 		for left := range 21 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(left)*time.Millisecond)
-			late := 0
+			late, begun := 0, time.Now()
 			err := Beside(ctx, func() error {
 				time.Sleep(10 * time.Millisecond)
 				return cause
@@ -423,6 +445,9 @@ func TestBeside(t *testing.T) {
 					t.Errorf("late: %v", err)
 				}
 			})
+			if took := time.Since(begun); took != min(10, time.Duration(left))*time.Millisecond {
+				t.Errorf("left after %d ms: it took %v", left, took)
+			}
 			time.Sleep(20 * time.Millisecond)
 			synctest.Wait()
 			if own := errors.Is(err, cause); own == (late == 1) || !own && !errors.Is(err, context.DeadlineExceeded) || late > 1 {

@@ -124,13 +124,30 @@ func (s *Store) askInBatch(ctx context.Context, sv *Server, d *Decision, place b
 	err := place.Wait(ctx, over.done)
 	switch {
 	case errors.Is(err, batch.ErrRetryAlone):
-		return s.askAlone(ctx, sv, d, nil)
+		return s.askAgain(ctx, sv, d, over)
 	case errors.Is(err, batch.ErrOver) && place.Started():
 		return s.timeoutError(context.DeadlineExceeded, s.timeout)
 	case errors.Is(err, batch.ErrOver):
 		return ErrQueue
 	}
 	return err
+}
+
+// askAgain makes a call for d alone, which a batch has not carried out. Its caller waits until over
+// for both: the call may take its whole timeout beside that.
+func (s *Store) askAgain(ctx context.Context, sv *Server, d *Decision, over *sharedTimer) error {
+	asked := batch.Go(func() error { return s.askAlone(context.WithoutCancel(ctx), sv, d, nil) }, func(err error) {
+		if err == nil { // else it is left behind already
+			s.leftBehind(d, nil)
+		}
+	})
+	select {
+	case <-asked.Done():
+	case <-over.done:
+	case <-ctx.Done():
+		return asked.Take(ctx.Err())
+	}
+	return asked.Take(s.timeoutError(context.DeadlineExceeded, s.timeout))
 }
 
 // askAlone makes a call for d alone. It has a place among those in flight in b, unless that is nil.

@@ -46,6 +46,12 @@ func silence(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// deaf is the answer of a server that does not answer, through a client that does not look at contexts.
+func deaf(context.Context) error {
+	time.Sleep(30 * time.Second)
+	return errReply
+}
+
 // fails is the answer of a server that replies with err.
 func fails(err error) func(context.Context) error {
 	return func(context.Context) error { return err }
@@ -176,35 +182,43 @@ func (s *tested) wantChanges(t *testing.T, want ...string) {
 }
 
 // One timeout opens the breaker for all stores over the client; no decision waits
-// after it, and none is a probe. One of the stores logs, all are notified.
+// after it, and none is a probe. One of the stores logs, all are notified. It is the same with a client
+// that does not end a call with its context.
 func TestHealthIsShared(t *testing.T) {
 	t.Parallel()
-	withFake(t, func(t *testing.T, f *fake) {
-		a, b := f.store(time.Second), f.store(time.Second)
-		f.set(silence)
-		if took, err := a.decide(t.Context()); !errors.Is(err, context.DeadlineExceeded) || took != time.Second {
-			t.Errorf("the first decision: %v after %v", err, took)
-		}
-		for range 100 {
-			for _, s := range []*tested{a, b} {
-				if took, err := s.decide(t.Context()); !errors.Is(err, ErrBreakerOpen) || took != 0 {
-					t.Errorf("a decision after it: %v after %v", err, took)
-				}
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		f.set(nil)
-		time.Sleep(longestPause + time.Second)
+	for name, away := range map[string]func(context.Context) error{"silent": silence, "deaf": deaf} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			withFake(t, func(t *testing.T, f *fake) { healthIsShared(t, f, away) })
+		})
+	}
+}
+
+func healthIsShared(t *testing.T, f *fake, away func(context.Context) error) {
+	a, b := f.store(time.Second), f.store(time.Second)
+	f.set(away)
+	if took, err := a.decide(t.Context()); !errors.Is(err, context.DeadlineExceeded) || took != time.Second {
+		t.Errorf("the first decision: %v after %v", err, took)
+	}
+	for range 100 {
 		for _, s := range []*tested{a, b} {
-			if _, err := s.decide(t.Context()); err != nil {
-				t.Errorf("after the outage: %v", err)
+			if took, err := s.decide(t.Context()); !errors.Is(err, ErrBreakerOpen) || took != 0 {
+				t.Errorf("a decision after it: %v after %v", err, took)
 			}
-			s.wantChanges(t, "open", "closed")
 		}
-		if a.logged+b.logged != 2 || len(a.errs)+len(b.errs) != 1 {
-			t.Errorf("%d and %d log lines, want two in all; failed calls: %v, %v", a.logged, b.logged, a.errs, b.errs)
+		time.Sleep(100 * time.Millisecond)
+	}
+	f.set(nil)
+	time.Sleep(longestPause + time.Second)
+	for _, s := range []*tested{a, b} {
+		if _, err := s.decide(t.Context()); err != nil {
+			t.Errorf("after the outage: %v", err)
 		}
-	})
+		s.wantChanges(t, "open", "closed")
+	}
+	if a.logged+b.logged != 2 || len(a.errs)+len(b.errs) != 1 {
+		t.Errorf("%d and %d log lines, want two in all; failed calls: %v, %v", a.logged, b.logged, a.errs, b.errs)
+	}
 }
 
 // The pause between probes grows from a quarter of a second to five seconds. They

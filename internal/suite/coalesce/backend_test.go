@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/pprof"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,7 +21,7 @@ import (
 )
 
 // maxInFlight is how many calls to one server may be in flight before the next decisions wait for one of them: what the
-// doc comment of core.Coalesce says, which TestCommands holds the library to.
+// doc comment of core.MaxBatch says, which TestCommands holds the library to.
 const maxInFlight = 4
 
 // maxInFlightOfNode is that of a node of a Cluster.
@@ -41,13 +43,18 @@ func newBackend(client redis.UniversalClient, nodes int) *backend {
 	return s
 }
 
-// backends are those to which batches are sent in different ways: in one script, and in one to each node, whose keys are
-// not declared.
-func backends() map[string]func(testing.TB) *backend {
-	return map[string]func(testing.TB) *backend{
-		"Redis":   func(t testing.TB) *backend { return onRedis(t) },
-		"Cluster": func(t testing.TB) *backend { return onCluster(redistest.ClusterClient(t, redistest.Cluster(t))) },
-	}
+// onBoth runs a test on the backends to which batches are sent in different ways: in one script, and in one to each node, whose
+// keys are not declared. open makes the backend of a client, which has so many nodes.
+func onBoth(t *testing.T, open func(client redis.UniversalClient, nodes int) *backend, f func(t *testing.T, s *backend)) {
+	t.Helper()
+	t.Run("Redis", func(t *testing.T) {
+		t.Parallel()
+		f(t, open(redistest.Server(t).Client(t), 1))
+	})
+	t.Run("Cluster", func(t *testing.T) {
+		t.Parallel()
+		f(t, open(redistest.ClusterClient(t, redistest.Cluster(t)), 3))
+	})
 }
 
 func (s *backend) limiter(t testing.TB, name string, options ...core.Option) *core.Limiter {
@@ -111,18 +118,24 @@ type request struct {
 }
 
 func (q request) of(lim *core.Limiter) call {
-	return func(ctx context.Context) (core.Result, error) {
+	return func(ctx context.Context) (*core.Reservation, error) {
 		if q.peek {
-			return lim.Peek(ctx, q.key)
+			return plain(lim.Peek(ctx, q.key))
 		}
-		return lim.AllowN(ctx, q.key, q.n)
+		return plain(lim.AllowN(ctx, q.key, q.n))
 	}
+}
+
+// acquire is of, and what is charged can be taken back.
+func (q request) acquire(lim *core.Limiter) call {
+	return func(ctx context.Context) (*core.Reservation, error) { return lim.Acquire(ctx, q.key, q.n) }
 }
 
 // An answer is what a request returned.
 type answer struct {
 	core.Result
 
+	held     *core.Reservation // of Reserve
 	err      error
 	panicked any           // what the call panicked with
 	done     chan struct{} // closed then
@@ -134,8 +147,13 @@ func (a *answer) await(t testing.TB) *answer {
 	return a
 }
 
-// A call is of a Limiter. What returns no Result has the zero one.
-type call func(ctx context.Context) (core.Result, error)
+// A call is of a Limiter. What returns no Result has nil.
+type call func(ctx context.Context) (*core.Reservation, error)
+
+// plain has a Result that holds nothing be that of a call.
+func plain(res core.Result, err error) (*core.Reservation, error) {
+	return &core.Reservation{Result: res}, err
+}
 
 // start makes a call in a goroutine, and does not wait for it.
 func start(ctx context.Context, f call) *answer {
@@ -147,7 +165,10 @@ func start(ctx context.Context, f call) *answer {
 				a.err = fmt.Errorf("it panicked: %v", a.panicked)
 			}
 		}()
-		a.Result, a.err = f(ctx)
+		a.held, a.err = f(ctx)
+		if a.held != nil {
+			a.Result = a.held.Result
+		}
 	}()
 	return a
 }
@@ -173,19 +194,6 @@ func enqueue(ctx context.Context, t testing.TB, what string, f call) *answer {
 	check.Receive(t, what+" waits", c.waiting)
 	return a
 }
-
-// What is held has a handle, by which it is settled.
-type held = core.Result
-
-func reserve(ctx context.Context, lim *core.Limiter, key string, n int64) (held, error) {
-	return lim.Reserve(ctx, key, n)
-}
-
-func settle(ctx context.Context, lim *core.Limiter, r held, actual int64) error {
-	return lim.Settle(ctx, r, actual)
-}
-
-func refund(ctx context.Context, lim *core.Limiter, r core.Result) error { return lim.Refund(ctx, r) }
 
 // A caller makes calls that wait for one batch, behind those that are busy.
 type caller struct {
@@ -226,22 +234,37 @@ func (c *caller) allow(key string, n int64) *answer {
 
 func (c *caller) reserve(key string, n int64) *answer {
 	c.t.Helper()
-	return c.enqueue("Reserve "+key, func(ctx context.Context) (core.Result, error) { return reserve(ctx, c.lim, key, n) })
+	return c.enqueue("Reserve "+key, func(ctx context.Context) (*core.Reservation, error) { return c.lim.Reserve(ctx, key, n) })
 }
 
-func (c *caller) settle(r held, actual int64) *answer {
+// settle makes a call that is sent whatever becomes of its context, and does not wait for that to end: where it is, only its
+// stack tells.
+func (c *caller) settle(r *core.Reservation, actual int64) *answer {
 	c.t.Helper()
-	return c.enqueue("Settle", func(ctx context.Context) (core.Result, error) { return core.Result{}, settle(ctx, c.lim, r, actual) })
+	label := fmt.Sprint("settle ", labels.Add(1))
+	a := start(c.t.Context(), func(ctx context.Context) (_ *core.Reservation, err error) {
+		pprof.Do(ctx, pprof.Labels("call", label), func(ctx context.Context) { err = r.Settle(ctx, actual) })
+		return nil, err
+	})
+	check.Eventually(c.t, label+" waits", func() bool {
+		var stacks strings.Builder
+		_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
+		for stack := range strings.SplitSeq(stacks.String(), "\n\n") {
+			if strings.Contains(stack, label+`"`) && strings.Contains(stack, "batch.Place") {
+				return true
+			}
+		}
+		return false
+	})
+	c.all = append(c.all, a)
+	return a
 }
 
-func (c *caller) refund(r core.Result) *answer {
-	c.t.Helper()
-	return c.enqueue("Refund", func(ctx context.Context) (core.Result, error) { return core.Result{}, refund(ctx, c.lim, r) })
-}
+var labels atomic.Int64
 
 func (c *caller) reset(key string) *answer {
 	c.t.Helper()
-	return c.enqueue("Reset", func(ctx context.Context) (core.Result, error) { return core.Result{}, c.lim.Reset(ctx, key) })
+	return c.enqueue("Reset", func(ctx context.Context) (*core.Reservation, error) { return nil, c.lim.Reset(ctx, key) })
 }
 
 // gather lets those that are busy go, and returns when the batch is at the gate.

@@ -2,6 +2,7 @@ package coalesce
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,37 +13,6 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
-
-// In a batch of decisions that all cost the same, some charge and some only look. It would notice a batch that is sent
-// with one cost for all because their costs are alike, though only some are to be charged: the first of the batch would
-// decide for all whether they are.
-func TestPeeksAmongCharges(t *testing.T) {
-	t.Parallel()
-	allow, peek := request{key: "k", n: 1}, request{key: "k", n: 1, peek: true}
-	for on, open := range backends() {
-		t.Run(on, func(t *testing.T) {
-			t.Parallel()
-			s := open(t)
-			for name, requests := range map[string][]request{
-				"peek-first":   {peek, allow, peek, allow, allow},
-				"charge-first": {allow, peek, allow, peek, peek, allow},
-				"peeks":        {peek, peek, peek},
-			} {
-				lim := s.limiter(t, name, tenPerHour)
-				left := int64(10)
-				for i, a := range s.batch(t, lim, requests) {
-					if !requests[i].peek {
-						left--
-					}
-					a.want(t, fmt.Sprintf("%s: decision %d", name, i), true, left)
-				}
-				if res, err := lim.Peek(t.Context(), "k"); err != nil || res.Remaining != left {
-					t.Errorf("%s: %d remain afterwards, %v; want %d", name, res.Remaining, err, left)
-				}
-			}
-		})
-	}
-}
 
 // A decision that fails inside a batch, while others of it succeed, is made once more on its own. Its trouble may be over
 // by then: here Redis has memory again. It would notice one that gets no second attempt.
@@ -103,26 +73,56 @@ func TestRetriedAloneWithinTheTimeout(t *testing.T) {
 	}
 }
 
-// A decision that has waited for most of its Timeout is not sent: its answer might come too late, and be charged for nothing.
+// A decision that waits for its whole Timeout, because others are before it, is not sent any more, and one is refused at once
+// when it is known that Redis is away: its answer might come too late, and be charged for nothing.
 func TestNotSentTooLate(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	check.Rounds(t, []time.Duration{time.Second, 4 * time.Second, 16 * time.Second}, func(t *check.Round, timeout time.Duration) {
-		s := newBackend(server.Client(t), 1)
-		s.findOut(t)
-		lim := core.MustNew(s.client, "late", tenPerHour, core.FailClosed(), core.Timeout(timeout))
-		s.awaitRedis(t, lim)
-		c := s.caller(t, lim)
-		late := c.allow("k", 1)
-		time.Sleep(timeout * 7 / 8)
-		s.gate.Open()
-		late.wantUnavailable(t, "the one that waited")
-		if late.err != nil && !strings.Contains(late.err.Error(), "waiting in this process") {
-			t.Errorf("it got %v, want what it waited for", late.err)
-		}
-		s.sent(t)
-		if res, err := lim.Peek(t.Context(), "k"); err != nil || res.Remaining != 10 {
-			t.Errorf("%d remain, %v, want all", res.Remaining, err)
-		}
-	})
+	for why, c := range map[string]struct {
+		wait func(t *check.Round, c *caller, timeout time.Duration)
+		sent []int
+	}{
+		"waiting in this process": {func(t *check.Round, c *caller, timeout time.Duration) {
+			for range 2 * maxInFlight {
+				c.allow("before", 1)
+			}
+			time.AfterFunc(timeout/2, func() { c.gate.Release(t, maxInFlight) })
+		}, []int{2, 2, 2, 2}},
+		"circuit breaker open": {func(_ *check.Round, _ *caller, timeout time.Duration) { time.Sleep(timeout / 2) }, nil},
+	} {
+		t.Run(why, func(t *testing.T) {
+			t.Parallel()
+			check.Rounds(t, []time.Duration{time.Second, 4 * time.Second, 16 * time.Second}, func(t *check.Round, timeout time.Duration) {
+				s := newBackend(server.Client(t), 1)
+				s.findOut(t)
+				name := fmt.Sprintf("late-%v-%.7s", timeout, why)
+				lim := core.MustNew(s.client, name, tenPerHour, core.FailClosed(), core.Timeout(timeout), core.MaxBatch(2))
+				s.awaitRedis(t, lim)
+				calls := s.caller(t, lim)
+				c.wait(t, calls, timeout)
+				begun, late := time.Now(), calls.allow("k", 1)
+				late.wantUnavailable(t, "the one that waited")
+				if took := time.Since(begun); late.err != nil && !strings.Contains(late.err.Error(), why) || took > timeout*5/4 {
+					t.Errorf("it got %v after %v, want what it waited for", late.err, took)
+				}
+				for _, before := range calls.all[:len(calls.all)-1] {
+					before.wantUnavailable(t, "one whose batch was sent")
+				}
+				s.gate.Open()
+				s.awaitRedis(t, lim)
+				used := int64(len(calls.all) - 1) // their calls went on without them
+				check.Eventually(t, "what was sent is charged", func() bool {
+					res, err := lim.Peek(t.Context(), "before")
+					return err == nil && res.Remaining == 10-used
+				})
+				sent, _ := s.gate.Sent()
+				if sent = slices.DeleteFunc(sent, func(keys int) bool { return keys == 1 }); !slices.Equal(sent, c.sent) {
+					t.Errorf("batches of %v were sent, want %v", sent, c.sent)
+				}
+				if res, err := lim.Peek(t.Context(), "k"); err != nil || res.Remaining != 10 {
+					t.Errorf("%d remain, %v, want all", res.Remaining, err)
+				}
+			})
+		})
+	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
-	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
 // driven is a backend whose scripts go by a clock that a test moves.
@@ -29,18 +28,11 @@ func driven(client redis.UniversalClient, nodes int) *backend {
 
 // Decisions of one batch answer, in every field, what they do one by one in
 // the order in which they came: many keys and the same many times, costs, peeks,
-// refunds, what is denied and what never could be admitted. The others are held
+// charges that are taken back, what is denied and what never could be admitted. The others are held
 // to the exact model, by package conformance.
 func TestExact(t *testing.T) {
 	t.Parallel()
-	t.Run("Redis", func(t *testing.T) {
-		t.Parallel()
-		exact(t, driven(redistest.Server(t).Client(t), 1))
-	})
-	t.Run("Cluster", func(t *testing.T) {
-		t.Parallel()
-		exact(t, driven(redistest.ClusterClient(t, redistest.Cluster(t)), 3))
-	})
+	onBoth(t, driven, exact)
 	t.Run("Miniredis", func(t *testing.T) {
 		t.Parallel()
 		m := mini.Redis(t)
@@ -86,44 +78,53 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 	name := t.Name()[len("TestExact/"):]
 	name = fmt.Sprintf("%x", name)[max(0, 2*len(name)-60):]
 	lim := s.limiter(t, name, opts...)
-	single := s.limiter(t, name, append(opts, core.Prefix("single"), core.Coalesce(1))...)
+	single := s.limiter(t, name, append(opts, core.Prefix("single"), core.MaxBatch(1))...)
 	for range 6 {
-		requests := make([]request, 1+r.IntN(24))
+		requests, alike := make([]request, 1+r.IntN(24)), r.IntN(3) == 0 // all of one cost, though some only look
 		for i := range requests {
 			requests[i] = request{key: fmt.Sprint("key", r.IntN(4)), n: 1, peek: r.IntN(6) == 0}
-			if r.IntN(3) > 0 {
+			if r.IntN(3) > 0 && !alike {
 				requests[i].n = r.Int64N(min(most+3, 100))
 			}
 		}
-		for i, got := range s.batch(t, lim, requests) {
-			want, err := requests[i].of(single)(t.Context())
-			if got.err != nil || err != nil || view(got.Result) != view(want) {
-				t.Fatalf("%+v, the %d. of %+v:\ngot  %s, %v\nwant %s, %v", requests[i], i+1, requests, view(got.Result), got.err, view(want), err)
+		c, acquired := s.caller(t, lim), make([]bool, len(requests))
+		of := func(i int, lim *core.Limiter) call {
+			if acquired[i] {
+				return requests[i].acquire(lim)
 			}
-			if r.IntN(8) == 0 {
-				s.refund(t, lim, single, requests[i].key, got.Result, want)
+			return requests[i].of(lim)
+		}
+		for i, q := range requests {
+			acquired[i] = !q.peek && r.IntN(8) == 0
+			c.enqueue(fmt.Sprintf("%+v", q), of(i, lim))
+		}
+		for i, got := range c.send() {
+			want, err := of(i, single)(t.Context())
+			if got.err != nil || err != nil || view(got.Result) != view(want.Result) {
+				t.Fatalf("%+v, the %d. of %+v:\ngot  %s, %v\nwant %s, %v", requests[i], i+1, requests, view(got.Result), got.err, view(want.Result), err)
+			}
+			if acquired[i] { // taken back once all decisions are made
+				t.Cleanup(func() { takenBack(t, lim, single, requests[i].key, got.held, want) })
 			}
 		}
 		s.advance(time.Duration(r.Int64N(period)) * time.Microsecond / time.Duration(1+r.IntN(8)))
 	}
 }
 
-// refund gives back, once all decisions are made, what one of a batch charged, and
-// what the same one charged by itself.
-func (s *backend) refund(t *testing.T, lim, single *core.Limiter, key string, got, want core.Result) {
+// takenBack cancels what one of a batch was charged, and the same one by itself.
+func takenBack(t *testing.T, lim, single *core.Limiter, key string, got, want *core.Reservation) {
 	t.Helper()
-	t.Cleanup(func() {
-		for of, res := range map[*core.Limiter]core.Result{lim: got, single: want} {
-			if err := refund(context.Background(), of, res); err != nil {
-				t.Error(err)
-			}
+	ctx := context.Background()
+	for _, r := range []*core.Reservation{got, want} {
+		if err := r.Cancel(ctx); err != nil {
+			t.Error(err)
 		}
-		a, errA := lim.Peek(context.Background(), key)
-		b, errB := single.Peek(context.Background(), key)
-		if view(a) != view(b) || errA != nil || errB != nil {
-			t.Errorf("after the refund of %s:\ngot  %s, %v\nwant %s, %v", view(got), view(a), errA, view(b), errB)
-		}
-	})
+	}
+	a, errA := lim.Peek(ctx, key)
+	b, errB := single.Peek(ctx, key)
+	if view(a) != view(b) || errA != nil || errB != nil {
+		t.Errorf("after %s was taken back:\ngot  %s, %v\nwant %s, %v", view(got.Result), view(a), errA, view(b), errB)
+	}
 }
 
 // view is all that a user can read of a Result.

@@ -11,24 +11,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
-	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
 // aYear is a period of which no window ends during a test.
 const aYear = 365 * 24 * time.Hour
 
 // must returns what a call that is admitted returned.
-func must(t testing.TB) func(res core.Result, err error) core.Result {
-	return func(res core.Result, err error) core.Result {
+func must(t testing.TB) func(r *core.Reservation, err error) *core.Reservation {
+	return func(r *core.Reservation, err error) *core.Reservation {
 		t.Helper()
-		if err != nil || !res.Allowed {
-			t.Fatalf("%+v, %v", res, err)
+		if err != nil || !r.Allowed {
+			t.Fatalf("%+v, %v", r, err)
 		}
-		return res
+		return r
 	}
 }
 
@@ -68,30 +65,26 @@ func holding(period time.Duration) map[string][]core.Option {
 // would notice replies that are read at the places of others, and a plain decision that is lost beside a script of holds.
 func TestHoldsInBatch(t *testing.T) {
 	t.Parallel()
-	for on, open := range backends() {
-		t.Run(on, func(t *testing.T) {
-			t.Parallel()
-			s := open(t)
-			for name, options := range holding(aYear) {
-				t.Run(name, func(t *testing.T) { holdsInBatch(t, s, s.limiter(t, "holds-"+name, options...)) })
-			}
-		})
-	}
+	onBoth(t, newBackend, func(t *testing.T, s *backend) {
+		for name, options := range holding(aYear) {
+			t.Run(name, func(t *testing.T) { holdsInBatch(t, s, s.limiter(t, "holds-"+name, options...)) })
+		}
+	})
 }
 
 func holdsInBatch(t *testing.T, s *backend, lim *core.Limiter) {
 	ctx, ok := t.Context(), must(t)
-	charged := ok(lim.AllowN(ctx, "refund", 4))
-	ok(lim.AllowN(ctx, "reset", 7))
-	kept := ok(reserve(ctx, lim, "reset", 2))
-	before := ok(reserve(ctx, lim, "settle", 5))
+	charged := ok(lim.Acquire(ctx, "cancel", 4))
+	ok(lim.Acquire(ctx, "reset", 7))
+	kept := ok(lim.Reserve(ctx, "reset", 2))
+	before := ok(lim.Reserve(ctx, "settle", 5))
 	c := s.caller(t, lim)
 	c.allow("plain", 1)
 	c.allow("settle", 1)
 	more := c.reserve("settle", 3)
 	c.allow("plain", 2)
 	c.settle(before, 2)
-	c.refund(charged)
+	c.settle(charged, 0)
 	c.reset("reset")
 	fresh := c.reserve("fresh", 6)
 	c.allow("fresh", 1)
@@ -107,120 +100,112 @@ func holdsInBatch(t *testing.T, s *backend, lim *core.Limiter) {
 	if keys, _ := s.gate.Sent(); s.nodes == 1 && len(keys) > maxInFlight+2 { // "fresh" may have been decided after its Reserve
 		t.Errorf("scripts of %v keys, want one round trip for the batch", keys)
 	}
-	left(t, lim, map[string]int64{"plain": 997, "settle": 994, "refund": 1000, "reset": 998, "fresh": 993, "nothing": 1000, "other": 997})
+	left(t, lim, map[string]int64{"plain": 997, "settle": 994, "cancel": 1000, "reset": 998, "fresh": 993, "nothing": 1000, "other": 997})
 	c = s.caller(t, lim)
-	c.settle(more.Result, 0)
-	c.settle(fresh.Result, 10)
-	c.settle(nothing.Result, 4)
+	c.settle(more.held, 0)
+	c.settle(fresh.held, 10)
+	c.settle(nothing.held, 4)
 	c.settle(kept, 2)
 	c.send()
 	c.wantAll()
-	if err := settle(ctx, lim, before, 5); err != nil { // it is settled
+	if err := before.Settle(ctx, 5); err != nil { // it is settled
 		t.Error(err)
 	}
-	left(t, lim, map[string]int64{"plain": 997, "settle": 997, "refund": 1000, "reset": 998, "fresh": 989, "nothing": 996, "other": 997})
+	left(t, lim, map[string]int64{"plain": 997, "settle": 997, "cancel": 1000, "reset": 998, "fresh": 989, "nothing": 996, "other": 997})
 }
 
 // A key on which another process has reserved is first decided by the plain script, which only says so, and then by the other:
 // each decision charges once. It would notice one that charges twice, or that does not count what others hold.
 func TestHoldsOfOthers(t *testing.T) {
 	t.Parallel()
-	for on, open := range backends() {
-		t.Run(on, func(t *testing.T) {
-			t.Parallel()
-			s := open(t)
-			for name, options := range holding(aYear) {
-				t.Run(name, func(t *testing.T) {
-					lim, ok := s.limiter(t, "others-"+name, options...), must(t)
-					other := core.MustNew(s.client, "others-"+name, append(slices.Clone(exactly), options...)...)
-					var all []held
-					for i := range 6 {
-						all = append(all, ok(reserve(t.Context(), other, fmt.Sprint("key", i), 100)))
+	onBoth(t, newBackend, func(t *testing.T, s *backend) {
+		for name, options := range holding(aYear) {
+			t.Run(name, func(t *testing.T) {
+				lim, ok := s.limiter(t, "others-"+name, options...), must(t)
+				other := core.MustNew(s.client, "others-"+name, append(slices.Clone(exactly), options...)...)
+				var all []*core.Reservation
+				for i := range 6 {
+					all = append(all, ok(other.Reserve(t.Context(), fmt.Sprint("key", i), 100)))
+				}
+				c := s.caller(t, lim)
+				for i := range 18 {
+					c.allow(fmt.Sprint("key", i%9), 2)
+				}
+				c.send()
+				c.wantAll()
+				want := map[string]int64{}
+				for i := range 9 {
+					want[fmt.Sprint("key", i)] = 996
+					if i < len(all) {
+						want[fmt.Sprint("key", i)] = 896
 					}
-					c := s.caller(t, lim)
-					for i := range 18 {
-						c.allow(fmt.Sprint("key", i%9), 2)
+				}
+				left(t, lim, want)
+				alone := s.limiter(t, "others-"+name, append(slices.Clone(options), core.MaxBatch(1))...)
+				if res := ok(alone.Acquire(t.Context(), "key0", 3)); res.Remaining != 893 {
+					t.Errorf("alone: %+v", res)
+				}
+				want["key0"] -= 3
+				for i, r := range all {
+					if err := r.Settle(t.Context(), 1); err != nil {
+						t.Error(err)
 					}
-					c.send()
-					c.wantAll()
-					want := map[string]int64{}
-					for i := range 9 {
-						want[fmt.Sprint("key", i)] = 996
-						if i < len(all) {
-							want[fmt.Sprint("key", i)] = 896
-						}
-					}
-					left(t, lim, want)
-					alone := s.limiter(t, "others-"+name, append(slices.Clone(options), core.Coalesce(1))...)
-					if res := ok(alone.AllowN(t.Context(), "key0", 3)); res.Remaining != 893 {
-						t.Errorf("alone: %+v", res)
-					}
-					want["key0"] -= 3
-					for i, r := range all {
-						if err := settle(t.Context(), other, r, 1); err != nil {
-							t.Error(err)
-						}
-						want[fmt.Sprint("key", i)] += 99
-					}
-					left(t, lim, want)
-				})
-			}
-		})
-	}
+					want[fmt.Sprint("key", i)] += 99
+				}
+				left(t, lim, want)
+			})
+		}
+	})
 }
 
 // Callers of all kinds at once while the scripts are forgotten again and again: exact.
 func TestHoldsUnderScriptFlush(t *testing.T) {
 	t.Parallel()
-	for on, open := range backends() {
-		t.Run(on, func(t *testing.T) {
-			t.Parallel()
-			s := open(t)
-			lim := s.limiter(t, "flushed", holding(aYear)["several"]...)
-			done := make(chan struct{})
-			var flushing, callers sync.WaitGroup
-			flushing.Go(func() {
-				for {
-					select {
-					case <-done:
-						return
-					case <-time.After(time.Millisecond):
-						s.doAll(t, "script", "flush")
-					}
+	onBoth(t, newBackend, func(t *testing.T, s *backend) {
+		lim := s.limiter(t, "flushed", holding(aYear)["several"]...)
+		done := make(chan struct{})
+		var flushing, callers sync.WaitGroup
+		flushing.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				case <-time.After(time.Millisecond):
+					s.doAll(t, "script", "flush")
 				}
-			})
-			var used [5]atomic.Int64
-			for i := range 40 {
-				callers.Go(func() {
-					for j := range 5 {
-						key, n := fmt.Sprint("key", j), int64(1+i%4)
-						switch i % 3 {
-						case 0:
-							if res, err := lim.AllowN(t.Context(), key, n); err != nil || !res.Allowed {
-								t.Errorf("%+v, %v", res, err)
-							}
-						default:
-							res, err := reserve(t.Context(), lim, key, 5)
-							if err != nil || !res.Allowed {
-								t.Errorf("%+v, %v", res, err)
-							}
-							n *= int64(i%3 - 1) // 0 for a third
-							if err := settle(t.Context(), lim, res, n); err != nil {
-								t.Error(err)
-							}
-						}
-						used[j].Add(n)
-					}
-				})
-			}
-			callers.Wait()
-			close(done)
-			flushing.Wait()
-			for j := range used {
-				left(t, lim, map[string]int64{fmt.Sprint("key", j): 1000 - used[j].Load()})
 			}
 		})
-	}
+		var used [5]atomic.Int64
+		for i := range 40 {
+			callers.Go(func() {
+				for j := range 5 {
+					key, n := fmt.Sprint("key", j), int64(1+i%4)
+					switch i % 3 {
+					case 0:
+						if res, err := lim.AllowN(t.Context(), key, n); err != nil || !res.Allowed {
+							t.Errorf("%+v, %v", res, err)
+						}
+					default:
+						res, err := lim.Reserve(t.Context(), key, 5)
+						if err != nil || !res.Allowed {
+							t.Errorf("%+v, %v", res, err)
+						}
+						n *= int64(i%3 - 1) // 0 for a third
+						if err := res.Settle(t.Context(), n); err != nil {
+							t.Error(err)
+						}
+					}
+					used[j].Add(n)
+				}
+			})
+		}
+		callers.Wait()
+		close(done)
+		flushing.Wait()
+		for j := range used {
+			left(t, lim, map[string]int64{fmt.Sprint("key", j): 1000 - used[j].Load()})
+		}
+	})
 }
 
 // Of a Reserve and a Settle of several limits Redis carries out only a part, because the user may not run one of the commands.
@@ -232,7 +217,7 @@ func TestHeldInPart(t *testing.T) {
 	options := []core.Option{core.FixedWindow(core.PerHour(1000)), core.SlidingWindowLog(core.PerHour(1001))}
 	lim, other := s.limiter(t, "part", options...), s.limiter(t, "other", core.FixedWindow(core.PerHour(1000)))
 	ok := must(t)
-	batched, alone := ok(reserve(t.Context(), lim, "batched", 5)), ok(reserve(t.Context(), lim, "alone", 5))
+	batched, alone := ok(lim.Reserve(t.Context(), "batched", 5)), ok(lim.Reserve(t.Context(), "alone", 5))
 	c := s.caller(t, lim)
 	for range 5 {
 		c.reserve("reserved", 2)
@@ -246,7 +231,7 @@ func TestHeldInPart(t *testing.T) {
 			t.Errorf("call %d: %v; want that it was carried out in part", i, a.err)
 		}
 	}
-	if err := settle(t.Context(), lim, alone, 7); !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "changed") {
+	if err := alone.Settle(t.Context(), 7); !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "changed") {
 		t.Errorf("alone: %v", err)
 	}
 	for i := range 20 {
@@ -272,72 +257,37 @@ func TestHeldInPart(t *testing.T) {
 	}
 }
 
-// The user may use the keys of one limiter only: a batch with calls of both kinds is refused as a whole, and each call then made
-// alone.
-func TestHoldsWithoutPermission(t *testing.T) {
-	t.Parallel()
-	s := onRedis(t)
-	lim := s.limiter(t, "permitted", core.FixedWindow(core.PerHour(1000)))
-	c := s.caller(t, lim)
-	c.allow("a", 1)
-	c.reserve("a", 2)
-	c.reserve("b", 3)
-	c.allow("b", 4)
-	c.reserve("a", 5)
-	s.do(t, "acl", "setuser", "default", "resetkeys", "~rl:permitted:{a}*", "~rl:permitted:{busy*")
-	c.send()
-	for i, a := range c.all {
-		if i == 2 || i == 3 {
-			a.wantUnavailable(t, fmt.Sprint("call ", i))
-		} else if a.err != nil || !a.Allowed {
-			t.Errorf("call %d: %+v, %v", i, a.Result, a.err)
-		}
-	}
-	left(t, lim, map[string]int64{"a": 992})
-}
-
 // With its memory full Redis refuses every Reserve, and every Settle that charges, of every algorithm, on keys of all kinds, alone
 // and in a batch, also in one that begins with calls that free memory: after a write that it does not refuse Redis would refuse
-// nothing. What is refused has changed nothing. A Settle of 0, a Refund and a Reset are carried out where they only remove.
+// nothing. What is refused has changed nothing. A Settle of 0, a Cancel and a Reset are carried out where they only remove.
 func TestHoldsOutOfMemory(t *testing.T) {
 	t.Parallel()
-	for on, open := range map[string]func(*testing.T) redis.UniversalClient{
-		"Redis":   func(t *testing.T) redis.UniversalClient { return redistest.Server(t).Client(t) },
-		"Cluster": func(t *testing.T) redis.UniversalClient { return redistest.ClusterClient(t, redistest.Cluster(t)) },
-	} {
-		t.Run(on, func(t *testing.T) {
-			t.Parallel()
-			client, nodes := open(t), 1
-			if on == "Cluster" {
-				nodes = 3
-			}
-			s := driven(client, nodes)
-			for name, options := range holding(time.Hour) {
-				t.Run(name, func(t *testing.T) { holdsOutOfMemory(t, s, name, options) })
-			}
-		})
-	}
+	onBoth(t, driven, func(t *testing.T, s *backend) {
+		for name, options := range holding(time.Hour) {
+			t.Run(name, func(t *testing.T) { holdsOutOfMemory(t, s, name, options) })
+		}
+	})
 }
 
 func holdsOutOfMemory(t *testing.T, s *backend, name string, options []core.Option) {
 	ctx, ok := t.Context(), must(t)
 	lim := s.limiter(t, "full-"+name, append(slices.Clone(options), core.Hold(time.Minute), core.Logger(slog.New(slog.DiscardHandler)))...)
-	ok(reserve(ctx, lim, "expired", 3))
+	ok(lim.Reserve(ctx, "expired", 3))
 	s.advance(2 * time.Minute)
-	ok(lim.AllowN(ctx, "expired", 1)) // which charges the three
-	s.advance(3 * time.Hour)          // and then they do not count any more, but the key has the record
-	refunded := ok(lim.AllowN(ctx, "refunded", 2))
-	ok(lim.AllowN(ctx, "reset", 2))
-	ok(lim.AllowN(ctx, "charged", 2))
-	last := ok(reserve(ctx, lim, "last", 2))
-	one, two := ok(reserve(ctx, lim, "two", 2)), ok(reserve(ctx, lim, "two", 3))
-	alone := map[string]held{}
+	ok(lim.Acquire(ctx, "expired", 1)) // which charges the three
+	s.advance(3 * time.Hour)           // and then they do not count any more, but the key has the record
+	refunded := ok(lim.Acquire(ctx, "refunded", 2))
+	ok(lim.Acquire(ctx, "reset", 2))
+	ok(lim.Acquire(ctx, "charged", 2))
+	last := ok(lim.Reserve(ctx, "last", 2))
+	one, two := ok(lim.Reserve(ctx, "two", 2)), ok(lim.Reserve(ctx, "two", 3))
+	alone := map[string]*core.Reservation{}
 	for _, key := range []string{"alone-charge", "alone-more", "alone-nothing"} {
-		alone[key] = ok(reserve(ctx, lim, key, 2))
+		alone[key] = ok(lim.Reserve(ctx, key, 2))
 	}
 
 	c := s.caller(t, lim)
-	free := []*answer{c.settle(last, 0), c.refund(refunded), c.reset("reset")}
+	free := []*answer{c.settle(last, 0), c.settle(refunded, 0), c.reset("reset")}
 	refused := []*answer{
 		c.reserve("new", 1), c.reserve("charged", 1), c.reserve("two", 1), c.reserve("expired", 1), c.settle(one, 1), c.allow("two", 1), c.allow("expired", 1),
 	}
@@ -358,25 +308,25 @@ func holdsOutOfMemory(t *testing.T, s *backend, name string, options []core.Opti
 		}
 	}
 	// Alone: each over a client of its own, as the server is known to be down to the others.
-	single := func(what string, refuses bool, call func(lim *core.Limiter) error) {
+	single := func(what string, refuses bool, call func() error) {
 		t.Helper()
 		s.doAll(t, "config", "set", "maxmemory", "0")
 		s.awaitRedis(t, lim)
 		s.doAll(t, "config", "set", "maxmemory", "1")
-		if err := call(lim); refuses != (err != nil) || refuses && !strings.Contains(err.Error(), "OOM") {
+		if err := call(); refuses != (err != nil) || refuses && !strings.Contains(err.Error(), "OOM") {
 			t.Errorf("alone, %s: %v", what, err)
 		}
 	}
 	for _, key := range []string{"new", "charged", "two", "expired"} {
-		single("Reserve "+key, true, func(lim *core.Limiter) error {
-			_, err := reserve(ctx, lim, key, 1)
+		single("Reserve "+key, true, func() error {
+			_, err := lim.Reserve(ctx, key, 1)
 			return err
 		})
 	}
-	single("Settle more", true, func(lim *core.Limiter) error { return settle(ctx, lim, alone["alone-more"], 5) })
-	single("Settle", true, func(lim *core.Limiter) error { return settle(ctx, lim, alone["alone-charge"], 2) })
-	single("Settle nothing", false, func(lim *core.Limiter) error { return settle(ctx, lim, alone["alone-nothing"], 0) })
-	single("Settle nothing of two", true, func(lim *core.Limiter) error { return settle(ctx, lim, two, 0) })
+	single("Settle more", true, func() error { return alone["alone-more"].Settle(ctx, 5) })
+	single("Settle", true, func() error { return alone["alone-charge"].Settle(ctx, 2) })
+	single("Settle nothing", false, func() error { return alone["alone-nothing"].Settle(ctx, 0) })
+	single("Settle nothing of two", true, func() error { return two.Settle(ctx, 0) })
 	s.doAll(t, "config", "set", "maxmemory", "0")
 	s.awaitRedis(t, lim)
 	left(t, lim, map[string]int64{

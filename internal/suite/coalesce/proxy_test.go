@@ -74,7 +74,7 @@ func twemproxyClient(t *testing.T, addr string) *redis.Client {
 func TestShardingProxy(t *testing.T) {
 	t.Parallel()
 	for proxy, open := range proxies {
-		for name, options := range map[string][]core.Option{"default": nil, "Coalesce(1)": {core.Coalesce(1)}} {
+		for name, options := range map[string][]core.Option{"default": nil, "MaxBatch(1)": {core.MaxBatch(1)}} {
 			t.Run(proxy+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				servers := [2]*redistest.Instance{redistest.Server(t), redistest.Server(t)}
@@ -119,11 +119,11 @@ func hammer(t *testing.T, lim *core.Limiter, keys int) map[string]int {
 		if !reserves {
 			return lim.Allow(t.Context(), key)
 		}
-		res, err := reserve(t.Context(), lim, key, 1)
-		if err == nil {
-			err = settle(t.Context(), lim, res, 1)
+		r, err := lim.Reserve(t.Context(), key, 1)
+		if err != nil {
+			return core.Result{}, err
 		}
-		return res, err
+		return r.Result, r.Settle(t.Context(), 1)
 	}
 	for range 64 {
 		callers.Go(func() {
@@ -152,7 +152,7 @@ func hammer(t *testing.T, lim *core.Limiter, keys int) map[string]int {
 	return admitted
 }
 
-// Several limits, Peek, Refund and Reset behind twemproxy: with hash_tag all keys of a user are on one server.
+// Several limits, Peek, Cancel and Reset behind twemproxy: with hash_tag all keys of a user are on one server.
 func TestTwemproxy(t *testing.T) {
 	t.Parallel()
 	client := twemproxyClient(t, redistest.Twemproxy(t, redistest.Server(t), redistest.Server(t)))
@@ -167,15 +167,12 @@ func TestTwemproxy(t *testing.T) {
 			}
 		}
 		left("at first", 10)
-		res, err := lim.AllowN(t.Context(), key, 4)
-		if err != nil || !res.Allowed {
-			t.Errorf("%s: %+v, %v", key, res, err)
-		}
+		charged := must(t)(lim.Acquire(t.Context(), key, 4))
 		left("after a charge", 6)
-		if err := refund(t.Context(), lim, res); err != nil {
+		if err := charged.Cancel(t.Context()); err != nil {
 			t.Error(err)
 		}
-		left("after its refund", 10)
+		left("after it was taken back", 10)
 		if _, err := lim.AllowN(t.Context(), key, 10); err != nil {
 			t.Error(err)
 		}

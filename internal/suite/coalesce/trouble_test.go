@@ -61,7 +61,7 @@ func (s *backend) doAll(t testing.TB, args ...any) {
 var tenPerHour = core.FixedWindow(core.PerHour(10))
 
 // Sixty-four callers at once cause a few commands, not sixty-four; with
-// Coalesce(1) each has its own. The client's hooks see them all.
+// MaxBatch(1) each has its own. The client's hooks see them all.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	s := onRedis(t)
@@ -77,11 +77,11 @@ func TestCommands(t *testing.T) {
 		t.Errorf("%d scripts were sent with their source, want none", evals)
 	}
 
-	halves := s.limiter(t, "halves", core.FixedWindow(core.PerHour(100)), core.Coalesce(30))
+	halves := s.limiter(t, "halves", core.FixedWindow(core.PerHour(100)), core.MaxBatch(30))
 	s.batch(t, halves, requests)
 	s.sent(t, 30, 30)
 
-	alone := s.limiter(t, "alone", core.FixedWindow(core.PerHour(100)), core.Coalesce(1))
+	alone := s.limiter(t, "alone", core.FixedWindow(core.PerHour(100)), core.MaxBatch(1))
 	s.gate.Hold(t)
 	var all []*answer
 	for _, q := range requests {
@@ -94,7 +94,7 @@ func TestCommands(t *testing.T) {
 		}
 	}
 	if sent, _ := s.gate.Sent(); len(sent) != len(requests) || slices.Max(sent) != 1 {
-		t.Errorf("with Coalesce(1) scripts of %v keys, want %d of one", sent, len(requests))
+		t.Errorf("with MaxBatch(1) scripts of %v keys, want %d of one", sent, len(requests))
 	}
 }
 
@@ -201,15 +201,11 @@ func TestOutOfMemory(t *testing.T) {
 	for _, v := range limits.All() {
 		all[v.Name] = []core.Option{v.With(core.PerHour(10), limits.Settings{Burst: 10, Name: "limit"})}
 	}
-	for on, open := range backends() {
-		t.Run(on, func(t *testing.T) {
-			t.Parallel()
-			s := open(t)
-			for name, limits := range all {
-				t.Run(name, func(t *testing.T) { outOfMemory(t, s, name, limits) })
-			}
-		})
-	}
+	onBoth(t, newBackend, func(t *testing.T, s *backend) {
+		for name, limits := range all {
+			t.Run(name, func(t *testing.T) { outOfMemory(t, s, name, limits) })
+		}
+	})
 }
 
 func outOfMemory(t *testing.T, s *backend, name string, limits []core.Option) {
@@ -289,8 +285,8 @@ func TestCrossSlot(t *testing.T) {
 	t.Parallel()
 	s := oneNode(t)
 	lim := core.MustNew(s.client, "slots", append(exactly, tenPerHour)...)
-	must(t)(lim.Peek(t.Context(), "a"))
-	must(t)(reserve(t.Context(), lim, "loaded", 1)) // the server has both scripts
+	must(t)(plain(lim.Peek(t.Context(), "a")))
+	must(t)(lim.Reserve(t.Context(), "loaded", 1)) // the server has both scripts
 	requests := []request{{"a", 1, false}, {"b", 2, false}, {"c", 3, false}, {"d", 1, true}, {"e", 11, false}}
 	all := s.batch(t, lim, requests)
 	for i, left := range []int64{9, 8, 7, 10, 10} {
@@ -301,11 +297,11 @@ func TestCrossSlot(t *testing.T) {
 	all = nil
 	for i := range 32 {
 		q := request{key: fmt.Sprint("later", i), n: 1}
-		all = append(all, start(t.Context(), func(ctx context.Context) (core.Result, error) {
+		all = append(all, start(t.Context(), func(ctx context.Context) (*core.Reservation, error) {
 			if i%2 == 0 {
 				return q.of(lim)(ctx)
 			}
-			return reserve(ctx, lim, q.key, q.n)
+			return lim.Reserve(ctx, q.key, q.n)
 		}))
 	}
 	s.gate.Await(t, len(all)) // all of them at once: none waits for another

@@ -381,7 +381,7 @@ func (h *history) act() {
 		_ = m.Reset(context.Background(), "k")
 	case what < 70:
 		h.happened("old leases closed")
-		closeOldLeases(m.Limiter)
+		m.CloseOld()
 	case what < 73:
 		m.setWall()
 	case what < 77:

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
@@ -25,8 +26,33 @@ const leased = 100 * time.Millisecond
 // A leaser is a Limiter with leases, in a process with clocks of its own.
 type leaser struct {
 	*core.Limiter
+	hook.Driver
 
 	wall, mono time.Duration
+}
+
+// A wire is the way of a process to Redis.
+type wire struct {
+	*conformance.Driven
+
+	sent []string // the digest of each script
+	down bool
+	back func() // called while a reply is on its way
+}
+
+func (w *wire) Process(ctx context.Context, cmd redis.Cmder) error {
+	if w.down {
+		cmd.SetErr(io.EOF)
+		return io.EOF
+	}
+	err := w.Driven.Process(ctx, cmd)
+	if strings.HasPrefix(cmd.Name(), "eval") {
+		w.sent = append(w.sent, fmt.Sprint(cmd.Args()[1]))
+		if w.back != nil {
+			w.back()
+		}
+	}
+	return err
 }
 
 func newLeaser(t *testing.T, client core.Client, opts ...core.Option) *leaser {
@@ -35,8 +61,8 @@ func newLeaser(t *testing.T, client core.Client, opts ...core.Option) *leaser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &leaser{Limiter: lim, wall: time.Hour}
-	driveLeases(lim, func() time.Duration { return l.wall }, func() time.Duration { return l.mono })
+	l := &leaser{Limiter: lim, Driver: hook.DriverOf(lim), wall: time.Hour}
+	l.Drive(func() time.Duration { return l.wall }, func() time.Duration { return l.mono })
 	return l
 }
 
@@ -61,7 +87,7 @@ func (l *leaser) allowN(t *testing.T, n int64) core.Result {
 // heat asks until the key has a lease, and returns how many units that took.
 func (l *leaser) heat(t *testing.T) (used int64) {
 	t.Helper()
-	for openLeases(l.Limiter) == 0 {
+	for l.Open() == 0 {
 		if res := l.allowN(t, 1); !res.Allowed || res.Source != core.SourceRedis {
 			t.Fatalf("request %d: %+v", used+1, res)
 		}
@@ -102,14 +128,14 @@ var thousand = core.PerDay(1000)
 // TestLease has one process take a lease, spend it, and renew it in one run of a script.
 func TestLease(t *testing.T) {
 	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
-		counted := &counting{Client: d}
+		counted := &wire{Driven: d}
 		l := newLeaser(t, counted, limit(thousand))
 		other := core.MustNew(d, "lease", limit(thousand), core.FailClosed())
 		used := l.heat(t)
 		if used != 9 {
 			t.Errorf("%d requests made the key hot, want 9", used)
 		}
-		sent := counted.sent
+		sent := len(counted.sent)
 		pass(d, time.Millisecond, l)
 		first := l.allowN(t, 1)
 		if !first.Allowed || first.Source != core.SourceLease || first.Remaining != 1000-used-1 || first.Name != limit(thousand).Name() || first.Limiter != "lease" {
@@ -127,15 +153,15 @@ func TestLease(t *testing.T) {
 				t.Errorf("from the lease: %+v", res)
 			}
 		}
-		if counted.sent != sent {
-			t.Errorf("%d commands were sent for decisions from a lease", counted.sent-sent)
+		if len(counted.sent) != sent {
+			t.Errorf("%d commands were sent for decisions from a lease", len(counted.sent)-sent)
 		}
 		res := l.allowN(t, 1)
 		if res.Source != core.SourceRedis || res.Remaining != 1000-used-8-1 {
 			t.Errorf("after the lease: %+v", res)
 		}
-		if counted.sent != sent+1 {
-			t.Errorf("%d commands were sent to exchange a lease", counted.sent-sent)
+		if len(counted.sent) != sent+1 {
+			t.Errorf("%d commands were sent to exchange a lease", len(counted.sent)-sent)
 		}
 		if left = remaining(t, other); left != 1000-18-17 {
 			t.Errorf("%d remain beside the second lease, want %d", left, 1000-18-17)
@@ -146,24 +172,10 @@ func TestLease(t *testing.T) {
 		if left := remaining(t, other); left != 1000-18 {
 			t.Errorf("%d remain after Close, want %d", left, 1000-18)
 		}
-		if res := l.allowN(t, 1); res.Source != core.SourceRedis || openLeases(l.Limiter) != 0 {
+		if res := l.allowN(t, 1); res.Source != core.SourceRedis || l.Open() != 0 {
 			t.Errorf("after Close: %+v", res)
 		}
 	})
-}
-
-// counting counts the scripts that are sent, and lets a test do something around them.
-type counting struct {
-	core.Client
-
-	sent int
-}
-
-func (c *counting) Process(ctx context.Context, cmd redis.Cmder) error {
-	if strings.HasPrefix(cmd.Name(), "eval") {
-		c.sent++
-	}
-	return c.Client.Process(ctx, cmd)
 }
 
 // leasePair returns a process with a lease of eight units, and a Limiter without leases.
@@ -208,37 +220,12 @@ func TestLeaseEnds(t *testing.T) {
 
 func allow(lim *core.Limiter) (core.Result, error) { return lim.Allow(context.Background(), "k") }
 
-// What is held has a handle, by which it is settled.
-type held = core.Result
-
-func reserve(lim *core.Limiter) (held, error) { return reserveN(lim, 1) }
-
-func reserveN(lim *core.Limiter, n int64) (held, error) {
-	return lim.Reserve(context.Background(), "k", n)
-}
-
-func settle(lim *core.Limiter, res held, actual int64) error {
-	return lim.Settle(context.Background(), res, actual)
-}
-
-func refund(lim *core.Limiter, res core.Result) error { return lim.Refund(context.Background(), res) }
-
-// delayed has time pass while a script is on its way, and while its reply is.
-type delayed struct {
-	*conformance.Driven
-
-	there, back func()
-}
-
-func (d *delayed) Process(ctx context.Context, cmd redis.Cmder) error {
-	if d.there != nil && strings.HasPrefix(cmd.Name(), "eval") {
-		d.there()
+func reserve(lim *core.Limiter) (core.Result, error) {
+	r, err := lim.Reserve(context.Background(), "k", 1)
+	if err != nil {
+		return core.Result{}, err
 	}
-	err := d.Driven.Process(ctx, cmd)
-	if d.back != nil && strings.HasPrefix(cmd.Name(), "eval") {
-		d.back()
-	}
-	return err
+	return r.Result, nil
 }
 
 // TestLeaseReplyTakesLong counts the life of a lease from when it was asked for: Redis holds
@@ -250,15 +237,15 @@ func TestLeaseReplyTakesLong(t *testing.T) {
 		open int
 	}{"in time": {leased / 2, 1}, "late": {leased, 0}} {
 		client.FlushAll(context.Background())
-		d := &delayed{Driven: conformance.NewDriven(client)}
+		d := &wire{Driven: conformance.NewDriven(client)}
 		l := newLeaser(t, d, core.TokenBucket(thousand))
 		other := core.MustNew(d.Driven, "lease", core.TokenBucket(thousand), core.FailClosed())
 		for range 8 {
 			l.allowN(t, 1)
 		}
 		d.back = func() { d.back = nil; pass(d.Driven, c.back, l) }
-		if res := l.allowN(t, 1); !res.Allowed || openLeases(l.Limiter) != c.open {
-			t.Errorf("%s: %v, %d leases", name, res.Allowed, openLeases(l.Limiter))
+		if res := l.allowN(t, 1); !res.Allowed || l.Open() != c.open {
+			t.Errorf("%s: %v, %d leases", name, res.Allowed, l.Open())
 		}
 		if left := remaining(t, other); left != 991-8*int64(c.open) {
 			t.Errorf("%s: %d remain", name, left)
@@ -277,9 +264,9 @@ func TestLeaseGivesBack(t *testing.T) {
 			how  func(l *leaser)
 			left int64
 		}{
-			"idle":  {func(l *leaser) { pass(d, leased*7/8, l); closeOldLeases(l.Limiter) }, 1000 - 9 - 3},
+			"idle":  {func(l *leaser) { pass(d, leased*7/8, l); l.CloseOld() }, 1000 - 9 - 3},
 			"close": {func(l *leaser) { _ = l.Close() }, 1000 - 9 - 3},
-			"dies":  {func(l *leaser) { abandonLeases(l.Limiter); pass(d, 2*leased, l) }, 1000 - 9 - 8},
+			"dies":  {func(l *leaser) { l.Abandon(); pass(d, 2*leased, l) }, 1000 - 9 - 8},
 			"late": {func(l *leaser) {
 				pass(d, 2*leased, l)
 				_ = l.Close()
@@ -305,7 +292,7 @@ func TestLeaseGivesBack(t *testing.T) {
 			if left := remaining(t, other); left != end.left {
 				t.Errorf("%s: %d remain, want %d", name, left, end.left)
 			}
-			if openLeases(l.Limiter) != 0 {
+			if l.Open() != 0 {
 				t.Errorf("%s: a lease is open", name)
 			}
 			if name != "dies" && (leases != 1 || out != 0 || spent != 3) {
@@ -318,64 +305,52 @@ func TestLeaseGivesBack(t *testing.T) {
 	})
 }
 
-// TestLeaseUnits refunds and reserves leased units.
+// TestLeaseUnits takes leased units back, and reserves them.
 func TestLeaseUnits(t *testing.T) {
 	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
-		counted := &counting{Client: d}
-		l := newLeaser(t, counted, limit(thousand))
-		other := core.MustNew(d, "lease", limit(thousand), core.FailClosed())
-		l.heat(t) // 9 are used, 8 leased
-		sent := counted.sent
-		spent := l.allowN(t, 2)
-		refunded := l.allowN(t, 3)
-		for range 2 { // once
-			if err := refund(l.Limiter, refunded); err != nil {
+		counted := &wire{Driven: d}
+		l, other := leasePair(t, counted, limit(thousand)) // 9 are used, 8 leased
+		sent := len(counted.sent)
+		use := func(ask func(context.Context, string, int64) (*core.Reservation, error), n int64) *core.Reservation {
+			r, err := ask(context.Background(), "k", n)
+			if err != nil || !r.Allowed || r.Source != core.SourceLease {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			return r
+		}
+		end := func(r *core.Reservation, actual int64) {
+			if err := r.Settle(context.Background(), actual); err != nil {
 				t.Error(err)
 			}
 		}
-		reserve := func(n int64) held {
-			res, err := reserveN(l.Limiter, n)
-			if err != nil || !res.Allowed || res.Source != core.SourceLease {
-				t.Fatalf("reserved: %+v, %v", res, err)
-			}
-			return res
-		}
-		nothing, less, late, later := reserve(2), reserve(2), reserve(1), reserve(1)
-		for _, err := range []error{settle(l.Limiter, nothing, 0), settle(l.Limiter, less, 1), settle(l.Limiter, less, 1)} {
-			if err != nil {
-				t.Error(err)
+		want := func(when string, used int64) {
+			if left := remaining(t, other); left != 1000-9-used {
+				t.Errorf("%d remain %s, want %d", left, when, 1000-9-used)
 			}
 		}
+		spent, canceled := use(l.Acquire, 2), use(l.Acquire, 3)
+		end(canceled, 0)
+		end(canceled, 0) // once
+		nothing, less, late, later := use(l.Reserve, 2), use(l.Reserve, 2), use(l.Reserve, 1), use(l.Reserve, 1)
+		end(nothing, 0)
+		end(less, 1)
+		end(less, 1)
 		if next := l.allowN(t, 1); next.Source != core.SourceLease || next.Remaining != 1000-9-2-1-1-1-1 {
 			t.Errorf("after those: %+v", next)
 		}
-		if counted.sent != sent {
-			t.Errorf("%d scripts were sent", counted.sent-sent)
+		if len(counted.sent) != sent {
+			t.Errorf("%d scripts were sent", len(counted.sent)-sent)
 		}
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if left := remaining(t, other); left != 1000-9-2-1-1-1-1 {
-			t.Errorf("%d remain, with two units that are still reserved", left)
-		}
-		if err := settle(l.Limiter, later, 0); err != nil {
-			t.Error(err)
-		}
-		if left := remaining(t, other); left != 1000-9-2-1-1-1 {
-			t.Errorf("%d remain, with one unit that is still reserved", left)
-		}
-		if err := settle(l.Limiter, late, 5); err != nil {
-			t.Error(err)
-		}
-		if left := remaining(t, other); left != 1000-9-2-1-1-5 {
-			t.Errorf("%d remain, with 5 that cost more than was reserved", left)
-		}
-		if err := refund(l.Limiter, spent); err != nil {
-			t.Error(err)
-		}
-		if left := remaining(t, other); left != 1000-9-2-1-1-5 {
-			t.Errorf("%d remain: a lease that has ended gives nothing back", left)
-		}
+		want("with two units that are still reserved", 2+1+1+1+1)
+		end(later, 0)
+		want("with one unit that is still reserved", 2+1+1+1)
+		end(late, 5)
+		want("with 5 that cost more than was reserved", 2+1+1+5)
+		end(spent, 0)
+		want("after a lease has ended, which gives nothing back", 2+1+1+5)
 		if res := l.allowN(t, 1); res.Source != core.SourceRedis {
 			t.Errorf("what was given back to a lease that has ended was spent: %+v", res)
 		}
@@ -451,8 +426,7 @@ func TestLeaseOfWith(t *testing.T) {
 // TestLeaseRedisAway spends leases to their end while Redis does not answer.
 func TestLeaseRedisAway(t *testing.T) {
 	client := redistest.Server(t).Client(t)
-	d := &delayed{Driven: conformance.NewDriven(client)}
-	away := &failing{Client: d}
+	away := &wire{Driven: conformance.NewDriven(client)}
 	l, _ := leasePair(t, away, core.TokenBucket(thousand))
 	away.down = true
 	for range 8 {
@@ -465,28 +439,14 @@ func TestLeaseRedisAway(t *testing.T) {
 	}
 }
 
-type failing struct {
-	core.Client
-
-	down bool
-}
-
-func (f *failing) Process(ctx context.Context, cmd redis.Cmder) error {
-	if f.down {
-		cmd.SetErr(io.EOF)
-		return io.EOF
-	}
-	return f.Client.Process(ctx, cmd)
-}
-
 // TestColdKey has a key that is asked for once too few in each duration of a lease: it is never leased.
 func TestColdKey(t *testing.T) {
 	d := conformance.NewDriven(redistest.Server(t).Client(t))
 	l := newLeaser(t, d, core.TokenBucket(thousand))
 	for range 30 {
 		for range 7 {
-			if res := l.allowN(t, 1); res.Source != core.SourceRedis || openLeases(l.Limiter) > 0 {
-				t.Fatalf("%+v, and %d leases", res, openLeases(l.Limiter))
+			if res := l.allowN(t, 1); res.Source != core.SourceRedis || l.Open() > 0 {
+				t.Fatalf("%+v, and %d leases", res, l.Open())
 			}
 		}
 		pass(d, leased+time.Millisecond, l)
@@ -498,9 +458,9 @@ func TestColdKey(t *testing.T) {
 func TestColdKeyBesideHot(t *testing.T) {
 	const keys = 400
 	d := conformance.NewDriven(redistest.Server(t).Client(t))
-	recorded := &recording{Client: d}
+	recorded := &wire{Driven: d}
 	l := newLeaser(t, recorded, core.TokenBucket(thousand))
-	heatLeases(l.Limiter, 1, 8)
+	l.Heat(1, 8)
 	ask := func(key string) {
 		if res, err := l.Allow(context.Background(), key); err != nil || !res.Allowed {
 			t.Fatal(res, err)
@@ -509,38 +469,22 @@ func TestColdKeyBesideHot(t *testing.T) {
 	for i := range 2 * keys {
 		ask(fmt.Sprint("hot", i/2))
 	}
-	if n := openLeases(l.Limiter); n < keys*3/4 {
+	if n := l.Open(); n < keys*3/4 {
 		t.Fatalf("%d keys are leased", n)
 	}
 	recorded.sent = nil
 	for i := range keys {
 		ask(fmt.Sprint("cold", i))
 	}
-	scripts := make(map[string]int)
-	for _, sent := range recorded.sent {
-		digest, _, _ := strings.Cut(strings.TrimPrefix(sent, "[evalsha "), " ")
-		scripts[digest]++
-	}
 	slow := 0
-	for digest, n := range scripts {
+	for _, digest := range recorded.sent {
 		if strings.Contains(d.Source(digest), "hold n units for longer") {
-			slow += n
+			slow++
 		}
 	}
 	if len(recorded.sent) != keys || slow > keys/20 {
 		t.Errorf("for %d keys that are not hot %d scripts were sent, %d of them the slower one", keys, len(recorded.sent), slow)
 	}
-}
-
-type recording struct {
-	core.Client
-
-	sent []string
-}
-
-func (r *recording) Process(ctx context.Context, cmd redis.Cmder) error {
-	r.sent = append(r.sent, fmt.Sprint(cmd.Args()))
-	return r.Client.Process(ctx, cmd)
 }
 
 func TestLeaseMistakes(t *testing.T) {
@@ -586,14 +530,14 @@ func TestLeaseReservationLasts(t *testing.T) {
 		client.FlushAll(t.Context())
 		lim := core.MustNew(client, "lasts", core.FixedWindow(thousand), core.Lease(d), core.FailClosed(), core.Timeout(time.Minute))
 		for last := false; !last; {
-			res, err := reserve(lim)
-			if err != nil || !res.Allowed {
-				t.Fatal(res, err)
+			r, err := lim.Reserve(t.Context(), "k", 1)
+			if err != nil || !r.Allowed {
+				t.Fatal(r, err)
 			}
-			if last = res.Source == core.SourceLease; last {
+			if last = r.Source == core.SourceLease; last {
 				time.Sleep(d * 3 / 2) // what was held for the lease has expired
 			}
-			if err := settle(lim, res, 0); err != nil {
+			if err := r.Cancel(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}

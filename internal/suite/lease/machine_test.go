@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
 // A machine is a process with clocks of its own, and a bad network.
 type machine struct {
 	*core.Limiter
+	hook.Driver
 
 	h       *history
 	id      int
@@ -32,13 +34,13 @@ func (h *history) boot(id int) *machine {
 		m.rate = 1 - 0.001*float64(h.random.IntN(2)) // slow: the dangerous direction
 	}
 	lim, err := core.New(m, "lease", limitOptions(h.with(h.count, 1), core.Lease(leased), core.FailClosed(),
-		core.Timeout(time.Minute), core.DenyCache(0), core.Hold(2*leased), core.Coalesce(1))...)
+		core.Timeout(time.Minute), core.DenyCache(0), core.Hold(2*leased), core.MaxBatch(1))...)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	m.Limiter = lim
-	driveLeases(lim, m.wall, m.mono)
-	heatLeases(lim, int64(2+h.random.IntN(2)), int64(1+h.random.IntN(3)))
+	m.Limiter, m.Driver = lim, hook.DriverOf(lim)
+	m.Drive(m.wall, m.mono)
+	m.Heat(int64(2+h.random.IntN(2)), int64(1+h.random.IntN(3)))
 	return m
 }
 
@@ -55,7 +57,7 @@ func (m *machine) asleep() bool { return m.h.passed < m.wakes }
 // suspend has the machine do nothing for a while, in which its monotonic clock stands: mostly
 // while it has a lease.
 func (m *machine) suspend() {
-	if !m.sleeps || openLeases(m.Limiter) == 0 && m.h.random.IntN(4) > 0 {
+	if !m.sleeps || m.Open() == 0 && m.h.random.IntN(4) > 0 {
 		return
 	}
 	d := leased/2 + time.Duration(m.h.random.Int64N(int64(leased)))
@@ -91,18 +93,18 @@ func (m *machine) setWall() {
 	}
 	m.h.happened("wall clock set")
 	m.setBy += by
-	if openLeases(m.Limiter) > 0 {
+	if m.Open() > 0 {
 		m.goesOn(leased/2 + time.Duration(m.h.random.Int64N(int64(leased))))
 	}
 }
 
 // die ends the process. Another one begins.
 func (m *machine) die() {
-	h, leases := m.h, openLeases(m.Limiter)
+	h, leases := m.h, m.Open()
 	if leases > 0 {
 		h.happened("died with a lease")
 	}
-	abandonLeases(m.Limiter)
+	m.Abandon()
 	h.machines[m.id] = h.boot(m.id)
 }
 
@@ -110,7 +112,7 @@ func (m *machine) die() {
 type spend struct {
 	each     []eachSpend // by each limit
 	by       int
-	res      held
+	res      *core.Reservation
 	reserved bool
 	admitted int  // the step at which it was, or its lease
 	done     bool // settled or refunded
@@ -210,17 +212,17 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	decide := lim.AllowN
+	decide := lim.Acquire
 	if reserve {
 		decide = lim.Reserve
 	}
-	var res core.Result
+	var res *core.Reservation
 	x := m.execute(false, func(ctx context.Context) { res, err = decide(ctx, "k", n) })
-	lease := latestLease(lim, "k")
+	lease := hook.DriverOf(lim).Latest("k")
 	if _, known := m.granted[lease]; !known {
 		m.granted[lease] = x.step
 	}
-	if openLeases(m.Limiter) > 1 {
+	if m.Open() > 1 {
 		h.happened("two leases of one key")
 	}
 	var down lostError
@@ -235,7 +237,7 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 	}
 	s := &spend{by: m.id, res: res, reserved: reserve, each: make([]eachSpend, len(h.limits))}
 	for i, l := range of {
-		s.each[i].Units, s.each[i].capacity = n, l.Burst()
+		s.each[i].Units, s.each[i].capacity = n, l.Capacity()
 	}
 	for each := range res.All() {
 		for i, l := range h.limits {
@@ -270,11 +272,11 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 		e := &s.each[i]
 		e.Step, e.From, e.Until = x.step, x.at[i], x.at[i]
 	}
-	switch expiries := expiriesOf(res); {
+	switch expiries, _ := hook.Held(res); {
 	case reserve: // it may be spent until what is held expires, which may be over when the reply comes
 		s.holdUntil(h, expiries, x.step)
 		if h.random.IntN(3) == 0 {
-			lim.KeepHeld(res)
+			res.Keep()
 		}
 	default:
 		for i, expiry := range expiries {
@@ -310,7 +312,7 @@ func (m *machine) settleOne(s *spend) {
 		return
 	}
 	s.done = true
-	n := costOf(s.res)
+	_, n := hook.Held(s.res)
 	actual := n + int64(h.random.IntN(3)) - 1
 	late := s.crossed()
 	for i := range s.each {
@@ -320,7 +322,7 @@ func (m *machine) settleOne(s *spend) {
 		}
 	}
 	var err error
-	x := m.execute(true, func(context.Context) { err = settle(m.Limiter, s.res, actual) })
+	x := m.execute(true, func(ctx context.Context) { err = s.res.Settle(ctx, actual) })
 	switch {
 	case x.step == 0 && err == nil:
 		h.happened("settled in its lease")
@@ -347,13 +349,14 @@ func (m *machine) renew() {
 	}
 	m.renews = true
 	before := m.h.step
-	renew(m.Limiter)
+	m.Renew()
 	m.renews = false
 	for _, s := range m.results {
 		if !s.reserved || s.done {
 			continue
 		}
-		expiries, renewed := expiriesOf(s.res), false
+		expiries, _ := hook.Held(s.res)
+		renewed := false
 		for i, expiry := range expiries {
 			renewed = renewed || expiry != s.each[i].expiry
 		}
@@ -376,5 +379,5 @@ func (m *machine) refundOne() {
 		h.happened("refunded after its lease")
 	}
 	s.is(0)
-	_ = refund(m.Limiter, s.res)
+	_ = s.res.Cancel(context.Background())
 }

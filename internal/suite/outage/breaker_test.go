@@ -15,7 +15,8 @@ import (
 var errBroken = errors.New("the client is broken")
 
 // An observer that panics when it hears of an outage ends nothing: not the process, though that is in the background, and not the
-// probes. Other limiters over the client hear of the outage, and it is logged once.
+// probes. Other limiters over the client hear of the outage, wait for it once in all, and it is logged once. Nothing of the probes
+// stays in Redis.
 func TestObserverPanics(t *testing.T) {
 	t.Parallel()
 	check.Rounds(t, timeouts, func(t *check.Round, timeout time.Duration) {
@@ -33,12 +34,22 @@ func TestObserverPanics(t *testing.T) {
 			awaitRedis(t, other, "k")
 			e.proxy.Silence()
 			before := watch.probes()
+			slow := 0
 			check.Eventually(t, "a probe is made", func() bool {
-				if res, err := l.Allow(t.Context(), "k"); err != nil || res.Source != core.SourceNone {
-					t.Errorf("during the outage: %+v, %v", res, err)
+				for _, each := range []*core.Limiter{l, other} {
+					begun := time.Now()
+					if res, err := each.Allow(t.Context(), "k"); err != nil || res.Source != core.SourceNone {
+						t.Errorf("during the outage: %+v, %v", res, err)
+					}
+					if time.Since(begun) > timeout/2 {
+						slow++
+					}
 				}
 				return watch.probes() > before
 			})
+			if slow < 1 || slow > 1+whileProbed { // some more in a busy process
+				t.Errorf("%d calls waited for Redis, want one", slow)
+			}
 			e.proxy.Pass()
 		}
 		awaitRedis(t, l, "k")
@@ -46,8 +57,16 @@ func TestObserverPanics(t *testing.T) {
 		if on, off := watch.count(core.EventFallbackOn), watch.count(core.EventFallbackOff); on != 2 || off != 2 {
 			t.Errorf("the other limiter heard of %d outages and %d ends, want 2 of each", on, off)
 		}
-		if lines := w.logged(); lines[slog.LevelError] != 1 || lines[slog.LevelWarn] != 2 || lines[slog.LevelInfo] != 2 {
-			t.Errorf("log lines %v, want an ERROR, and a WARN and an INFO for each outage", lines)
+		lines, others := w.logged(), watch.logged()
+		if warn, info := lines[slog.LevelWarn]+others[slog.LevelWarn], lines[slog.LevelInfo]+others[slog.LevelInfo]; warn != 2 || info != 2 {
+			t.Errorf("log lines %v and %v, want a WARN and an INFO for each outage", lines, others)
 		}
+		if lines[slog.LevelError] != 1 || others[slog.LevelError] != 0 {
+			t.Errorf("log lines %v and %v, want an ERROR of the observer that panics", lines, others)
+		}
+		check.Eventually(t, "the probes have left nothing in Redis", func() bool {
+			keys, err := e.admin.Keys(t.Context(), "*probe*").Result()
+			return err == nil && len(keys) == 0
+		})
 	})
 }

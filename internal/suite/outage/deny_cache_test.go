@@ -2,7 +2,6 @@ package outage
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -81,7 +80,8 @@ func TestDenialIsRemembered(t *testing.T) {
 	}
 }
 
-// The cache answers for nothing but what was denied: a call that costs as much, or more.
+// The cache answers for nothing but what was denied: a call that costs as much, or more, by the same numbers. It would notice one
+// that takes what is only looked at for a denial, and one that answers for what Redis alone knows.
 func TestDenialIsNotStretched(t *testing.T) {
 	t.Parallel()
 	promptly(t, func(t *check.Round) {
@@ -99,117 +99,53 @@ func TestDenialIsNotStretched(t *testing.T) {
 			t.Errorf("Peek: %+v, %v", res, err)
 		}
 		want(t, l, "k", 1, true, core.SourceRedis)
+		for range 2 {
+			if res, err := l.Peek(t.Context(), "k"); err != nil || res.Allowed || res.Source != core.SourceRedis {
+				t.Errorf("Peek: %+v, %v; want it denied by Redis", res, err)
+			}
+		}
+		want(t, l, "k", 1, false, core.SourceRedis)
+		want(t, l, "k", 1, false, core.SourceDenyCache)
 		off := denied(e, "stretched", core.PerHour(10), core.DenyCache(0))
 		want(t, off, "k", 1, false, core.SourceRedis)
 		want(t, off, "k", 1, false, core.SourceRedis)
+
+		five := denied(e, "with", core.PerHour(5))
+		two, err := five.With(core.FixedWindow(core.PerHour(2)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, two, "k", 2, true, core.SourceRedis)
+		want(t, two, "k", 1, false, core.SourceRedis)
+		want(t, two, "k", 1, false, core.SourceDenyCache)
+		want(t, five, "k", 1, true, core.SourceRedis)
+		want(t, two, "k", 1, false, core.SourceDenyCache)
+		if err := five.Reset(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		want(t, two, "k", 1, true, core.SourceRedis)
+
+		above := denied(e, "above", core.PerHour(10), core.SlidingWindowLog(core.PerHour(20)))
+		want(t, above, "k", 10, true, core.SourceRedis)
+		want(t, above, "k", 1, false, core.SourceRedis)
+		for _, n := range []int64{11, 11, 21, 1 << 62, 21} { // above one capacity, and above both
+			if res := want(t, above, "k", n, false, core.SourceRedis); res.RetryAfter != core.Never || res.Remaining != 0 {
+				t.Errorf("%d: %+v, want Never, and that nothing remains", n, res)
+			}
+			want(t, above, "k", 10, false, core.SourceDenyCache)
+		}
 	})
 }
 
-// Costs above the capacity are denied without asking Redis, whatever they are, and beside denials of the same key that end.
-// It would notice a client that has Redis asked for each of its requests by asking for too much.
-func TestCostsAboveTheCapacityAreRemembered(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t, setup{})
-	for name, limits := range map[string][]core.Option{
-		"one":   {core.FixedWindow(core.PerHour(10))},
-		"three": {core.FixedWindow(core.PerHour(10)), core.TokenBucket(core.PerDay(50)), core.SlidingWindowLog(core.PerHour(1000))},
-	} {
-		l := core.MustNew(e.rdb, "above-"+name, append(limits, core.Timeout(slack))...)
-		want(t, l, "k", 10, true, core.SourceRedis)
-		start, requests, calls := time.Now(), e.proxy.Requests(), 0
-		for range 300 {
-			for _, n := range []int64{1 << 62, 2000, 1900, 1800, 1700, 1600, 1500, 1000, 51, 50, 12, 11, 2, 1} {
-				res, err := l.AllowN(t.Context(), "k", n)
-				if err != nil || res.Allowed || res.Remaining != 0 || res.Limit != 10 && n <= 50 || (res.RetryAfter == core.Never) != (n > 10) {
-					t.Fatalf("%s: %d: %+v, %v", name, n, res, err)
-				}
-				calls++
-			}
-		}
-		once := map[string]int{"one": 3, "three": 8}[name] // the costs of 1, 2 and, of three limits, those up to the highest capacity, and all above
-		if asked, most := int(e.proxy.Requests()-requests), once*(2+int(time.Since(start)/time.Second)); asked > most {
-			t.Errorf("%s: Redis was asked %d times for %d decisions, want at most %d", name, asked, calls, most)
-		}
-	}
-}
-
-// A denial of a cost above the capacity is the same as one by Redis itself: after charges by the same limiter, a Reset and
-// a Refund, and of several limits. It would notice an answer of costs that are judged otherwise, and one that is out of date.
-func TestCostsAboveTheCapacityAreAsInRedis(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t, setup{})
-	random := rand.New(rand.NewPCG(15, 15))
-	for name, limits := range map[string][]core.Option{
-		"one":   {core.SlidingWindowLog(core.PerHour(10))},
-		"three": {core.FixedWindow(core.PerHour(10)), core.SlidingWindowCounter(core.PerDay(50)), core.SlidingWindowLog(core.PerHour(100))},
-		"tiny":  {core.FixedWindow(core.PerHour(10)), core.SlidingWindowLog(core.PerHour(100))}, // all denials have the same slot
-	} {
-		size := 10_000
-		if name == "tiny" {
-			size = 1
-		}
-		limits = append(limits, core.Timeout(slack))
-		cached := core.MustNew(e.rdb, "as-redis-"+name, append(limits, core.DenyCache(size))...)
-		asked := core.MustNew(e.rdb, "as-redis-"+name, append(limits, core.DenyCache(0))...)
-		repeated := 0
-		var charged core.Result
-		for range 400 {
-			key := fmt.Sprint("k", random.IntN(3))
-			switch random.IntN(20) {
-			case 0:
-				charged, _ = cached.AllowN(t.Context(), key, random.Int64N(5))
-			case 1:
-				if err := cached.Refund(t.Context(), charged); err != nil {
-					t.Fatal(err)
-				}
-			case 2:
-				if err := cached.Reset(t.Context(), key); err != nil {
-					t.Fatal(err)
-				}
-			}
-			n := 11 + random.Int64N(120)
-			got, err := cached.AllowN(t.Context(), key, n)
-			truth, errTruth := asked.AllowN(t.Context(), key, n)
-			if err != nil || errTruth != nil {
-				t.Fatal(err, errTruth)
-			}
-			if got.Source == core.SourceDenyCache {
-				repeated++
-			}
-			if !alike(got, truth) || got.RetryAfter != core.Never {
-				t.Fatalf("%s: %d for %s: %+v, Redis says %+v", name, n, key, got, truth)
-			}
-			all := slices.Collect(truth.All())
-			for i, each := range slices.Collect(got.All()) {
-				if n > each.Limit && !alike(each, all[i]) {
-					t.Fatalf("%s: %d for %s: limit %d: %+v, Redis says %+v", name, n, key, i, each, all[i])
-				}
-			}
-		}
-		if repeated < 100 && size > 1 || repeated == 0 {
-			t.Errorf("%s: only %d of 400 were remembered", name, repeated)
-		}
-	}
-}
-
-// alike reports whether two denials say the same, but for the moment between them.
-func alike(a, b core.Result) bool {
-	return a.Allowed == b.Allowed && a.Name == b.Name && a.Limit == b.Limit && a.Remaining == b.Remaining && a.RetryAfter == b.RetryAfter &&
-		a.ResetAfter-b.ResetAfter < maxStaleness && b.ResetAfter-a.ResetAfter < maxStaleness
-}
-
-// maxStaleness is for how long the cache repeats a denial, and some time for the call.
-const maxStaleness = time.Second + slack
-
-// Reset and Refund are seen at once in their own process, and within a second in another.
+// Reset and Cancel are seen at once in their own process, and within a second in another.
 func TestDenialIsForgotten(t *testing.T) {
 	t.Parallel()
-	for _, how := range []string{"Reset", "Refund"} {
+	for _, how := range []string{"Reset", "Cancel"} {
 		t.Run(how, func(t *testing.T) {
 			promptly(t, func(t *check.Round) {
 				e := newEnv(t, setup{})
 				here, there := denied(e, "forgotten", core.PerHour(2)), denied(e, "forgotten", core.PerHour(2))
-				charged := []core.Result{want(t, here, how, 1, true, core.SourceRedis), want(t, here, how, 1, true, core.SourceRedis)}
+				charged := []*core.Reservation{acquire(t, here, how), acquire(t, here, how)}
 				for _, l := range []*core.Limiter{here, there} {
 					want(t, l, how, 1, false, core.SourceRedis)
 					want(t, l, how, 1, false, core.SourceDenyCache)
@@ -225,8 +161,17 @@ func TestDenialIsForgotten(t *testing.T) {
 	}
 }
 
-// giveBack has a key be reset, or what it was charged refunded.
-func giveBack(t testing.TB, l *core.Limiter, key string, charged ...core.Result) {
+func acquire(t testing.TB, l *core.Limiter, key string) *core.Reservation {
+	t.Helper()
+	r, err := l.Acquire(t.Context(), key, 1)
+	if err != nil || !r.Allowed || r.Source != core.SourceRedis {
+		t.Fatalf("%+v, %v; want it admitted by Redis", r, err)
+	}
+	return r
+}
+
+// giveBack has a key be reset, or what it was charged taken back.
+func giveBack(t testing.TB, l *core.Limiter, key string, charged ...*core.Reservation) {
 	t.Helper()
 	if key == "Reset" {
 		if err := l.Reset(t.Context(), key); err != nil {
@@ -235,7 +180,7 @@ func giveBack(t testing.TB, l *core.Limiter, key string, charged ...core.Result)
 		return
 	}
 	for _, r := range charged {
-		if err := l.Refund(t.Context(), r); err != nil {
+		if err := r.Cancel(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -273,36 +218,18 @@ func TestDenialOfSeveralLimits(t *testing.T) {
 	})
 }
 
-// Peek remembers nothing: the call after it is decided by Redis, also where Peek has found the key used up. It would
-// notice a cache that takes what is only looked at for a denial.
-func TestPeekIsNotRemembered(t *testing.T) {
-	t.Parallel()
-	promptly(t, func(t *check.Round) {
-		e := newEnv(t, setup{})
-		l := denied(e, "peeked", core.PerHour(1))
-		want(t, l, "k", 1, true, core.SourceRedis)
-		for range 2 {
-			if res, err := l.Peek(t.Context(), "k"); err != nil || res.Allowed || res.Source != core.SourceRedis {
-				t.Errorf("Peek: %+v, %v; want it denied by Redis", res, err)
-			}
-		}
-		want(t, l, "k", 1, false, core.SourceRedis)
-		want(t, l, "k", 1, false, core.SourceDenyCache)
-	})
-}
-
-// A denial that is on its way while its key is reset or refunded is not remembered: it is of the time before. It would
+// A denial that is on its way while its key is reset or given back is not remembered: it is of the time before. It would
 // notice a key that is denied for up to a second after a Reset of its own process.
 func TestDenialOnItsWayIsForgotten(t *testing.T) {
 	t.Parallel()
-	for _, how := range []string{"Reset", "Refund"} {
+	for _, how := range []string{"Reset", "Cancel"} {
 		t.Run(how, func(t *testing.T) {
 			e := newEnv(t, setup{})
 			var g gate.Gate
 			e.rdb.AddHook(&g)
 			l := denied(e, "late", core.PerHour(1))
-			giveBack(t, l, "Refund", want(t, l, "other", 1, true, core.SourceRedis)) // Redis has its script then
-			charged := want(t, l, how, 1, true, core.SourceRedis)
+			giveBack(t, l, "Cancel", acquire(t, l, "other")) // Redis has its script then
+			charged := acquire(t, l, how)
 			g.HoldReplies(t)
 			answer := make(chan core.Result, 1)
 			go func() {
@@ -328,28 +255,6 @@ func TestDenialOnItsWayIsForgotten(t *testing.T) {
 			want(t, l, how, 1, true, core.SourceRedis)
 		})
 	}
-}
-
-// A denial is repeated only for the numbers that denied.
-func TestDenialOfOtherNumbers(t *testing.T) {
-	t.Parallel()
-	promptly(t, func(t *check.Round) {
-		e := newEnv(t, setup{})
-		five := denied(e, "with", core.PerHour(5))
-		two, err := five.With(core.FixedWindow(core.PerHour(2)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		want(t, two, "k", 2, true, core.SourceRedis)
-		want(t, two, "k", 1, false, core.SourceRedis)
-		want(t, two, "k", 1, false, core.SourceDenyCache)
-		want(t, five, "k", 1, true, core.SourceRedis)
-		want(t, two, "k", 1, false, core.SourceDenyCache)
-		if err := five.Reset(t.Context(), "k"); err != nil {
-			t.Fatal(err)
-		}
-		want(t, two, "k", 1, true, core.SourceRedis)
-	})
 }
 
 // A caller that has 50,000 keys denied once each evicts none that is denied again and again, and locks out no newcomer.

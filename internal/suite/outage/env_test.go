@@ -2,7 +2,6 @@ package outage
 
 import (
 	"context"
-	"crypto/tls"
 	"strings"
 	"testing"
 	"time"
@@ -65,7 +64,7 @@ func newEnv(tb testing.TB, s setup) *env {
 	if s.tls {
 		e.tls = newTerminator(tb, target)
 		target = e.tls.addr
-		o.TLSConfig = &tls.Config{RootCAs: e.tls.roots, ServerName: "localhost", MinVersion: tls.VersionTLS12}
+		o.TLSConfig = e.tls.client
 	}
 	e.proxy = faultproxy.New(tb, target)
 	o.Addr = e.proxy.Addr()

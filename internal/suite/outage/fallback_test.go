@@ -25,11 +25,11 @@ func admittedLocally(t *testing.T, l *core.Limiter) int64 {
 	t.Helper()
 	var n int64
 	for {
-		res, err := l.Allow(t.Context(), "k")
-		if err != nil || res.Source != core.SourceFallback {
-			t.Fatalf("%+v, %v; want a decision of the fallback", res, err)
+		r, err := l.Acquire(t.Context(), "k", 1)
+		if err != nil || r.Source != core.SourceFallback {
+			t.Fatalf("%+v, %v; want a decision of the fallback", r, err)
 		}
-		if !res.Allowed {
+		if !r.Allowed {
 			return n
 		}
 		n++

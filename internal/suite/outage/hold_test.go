@@ -31,28 +31,28 @@ func TestHoldsInEachMode(t *testing.T) {
 			e := newEnv(t, setup{})
 			l, watch := limiter(e.rdb, "holds", append(m.options, core.Timeout(timeout))...)
 			awaitRedis(t, l, "k")
-			before := m.reserve(t, l, 3, core.SourceRedis)
+			before := reserve(t, l, 3, core.SourceRedis)
 			e.proxy.Silence()
-			first, err := reserve(t, l, "k", 2)
-			m.during(t, first, err)
-			if err := settle(t, l, before, 1); !errors.Is(err, core.ErrUnavailable) {
+			first, err := l.Reserve(t.Context(), "k", 2)
+			m.during(t, resultOf(first), err)
+			if err := before.Settle(t.Context(), 1); !errors.Is(err, core.ErrUnavailable) {
 				t.Errorf("Settle of what Redis holds: %v, want ErrUnavailable", err)
 			}
-			if err := settle(t, l, before, 1); err != nil {
+			if err := before.Settle(t.Context(), 1); err != nil {
 				t.Errorf("once more: %v, want that it does nothing", err)
 			}
-			var second held
+			var second *core.Reservation
 			if m.name != "FailClosed" {
-				if err := settle(t, l, first, 1); err != nil {
+				if err := first.Settle(t.Context(), 1); err != nil {
 					t.Errorf("Settle of what the policy admitted: %v", err)
 				}
-				second = m.reserve(t, l, 3, m.source())
+				second = reserve(t, l, 3, m.source())
 				m.wantLocal(t, l, 1+3)
 			}
 			e.proxy.Pass()
 			awaitRedis(t, l, "k")
 			sent := e.proxy.Count("EVALSHA") + e.proxy.Count("EVAL")
-			if err := settle(t, l, second, 5); err != nil {
+			if err := second.Settle(t.Context(), 5); err != nil {
 				t.Errorf("Settle after the outage: %v", err)
 			}
 			if now := e.proxy.Count("EVALSHA") + e.proxy.Count("EVAL"); now != sent {
@@ -73,19 +73,13 @@ func TestHoldsInEachMode(t *testing.T) {
 	check.NoGoroutineLeft(t, base)
 }
 
-// What is held has a handle, by which it is settled.
-type held = core.Result
-
-func reserve(tb testing.TB, l *core.Limiter, key string, n int64) (held, error) {
-	return l.Reserve(tb.Context(), key, n)
+// resultOf returns the Result of r, which may be nil.
+func resultOf(r *core.Reservation) core.Result {
+	if r == nil {
+		return core.Result{}
+	}
+	return r.Result
 }
-
-func settle(tb testing.TB, l *core.Limiter, res held, actual int64) error {
-	return l.Settle(tb.Context(), res, actual)
-}
-
-// keep has what is held renewed.
-func keep(l *core.Limiter, res held) { l.KeepHeld(res) }
 
 // source is that of what is admitted in an outage.
 func (m mode) source() core.Source {
@@ -96,13 +90,13 @@ func (m mode) source() core.Source {
 }
 
 // reserve reserves n units of "k".
-func (m mode) reserve(tb testing.TB, l *core.Limiter, n int64, by core.Source) held {
+func reserve(tb testing.TB, l *core.Limiter, n int64, by core.Source) *core.Reservation {
 	tb.Helper()
-	res, err := reserve(tb, l, "k", n)
-	if err != nil || !res.Allowed || res.Source != by {
-		tb.Errorf("Reserve: %+v, %v; want it admitted by %v", res, err, by)
+	r, err := l.Reserve(tb.Context(), "k", n)
+	if err != nil || !r.Allowed || r.Source != by {
+		tb.Errorf("Reserve: %+v, %v; want it admitted by %v", r, err, by)
 	}
-	return res
+	return r
 }
 
 // wantLocal checks how much of the process's share is used.
@@ -208,7 +202,7 @@ func loseReplies(t *testing.T, l, auditor *core.Limiter, proxies []*faultproxy.P
 					}
 					continue
 				}
-				res, err := reserve(t, l, key, 5)
+				res, err := l.Reserve(t.Context(), key, 5)
 				if err != nil {
 					if !unsent(err) {
 						note(i, err, 0, 0, 5)
@@ -220,7 +214,7 @@ func loseReplies(t *testing.T, l, auditor *core.Limiter, proxies []*faultproxy.P
 				case 0: // it is not settled
 					note(i, nil, 5, 0, 0)
 				default:
-					if err := settle(t, l, res, actual); unsent(err) {
+					if err := res.Settle(t.Context(), actual); unsent(err) {
 						note(i, nil, 5, 0, 0)
 					} else {
 						note(i, err, actual, min(5, actual), max(5, actual))
@@ -278,12 +272,12 @@ func TestKeepHeldInOutage(t *testing.T) {
 		l, _ := limiter(e.rdb, "kept", core.Timeout(timeout), core.Hold(hold))
 		defer func() { _ = l.Close() }()
 		awaitRedis(t, l, "k")
-		well, away, more := mode{}.reserve(t, l, 3, core.SourceRedis), mode{}.reserve(t, l, 4, core.SourceRedis), mode{}.reserve(t, l, 5, core.SourceRedis)
-		for _, res := range []held{well, away, more} {
-			keep(l, res)
+		well, away, more := reserve(t, l, 3, core.SourceRedis), reserve(t, l, 4, core.SourceRedis), reserve(t, l, 5, core.SourceRedis)
+		for _, res := range []*core.Reservation{well, away, more} {
+			res.Keep()
 		}
 		time.Sleep(3 * hold)
-		settled(t, l, well, 0) // which it could not give back if it had expired
+		settled(t, well, 0) // which it could not give back if it had expired
 		if n := e.used(t, "kept", "k"); n != 9 {
 			t.Errorf("%d are used, want the 9 that are kept", n)
 		}
@@ -292,15 +286,15 @@ func TestKeepHeldInOutage(t *testing.T) {
 			res, _ := l.Peek(t.Context(), "k")
 			return res.Source == core.SourceFallback
 		})
-		local := mode{}.reserve(t, l, 6, core.SourceFallback)
-		keep(l, local)
+		local := reserve(t, l, 6, core.SourceFallback)
+		local.Keep()
 		time.Sleep(3 * hold)
-		settled(t, l, local, 1)
+		settled(t, local, 1)
 		mode{share: 1}.wantLocal(t, l, 1)
 		e.proxy.Pass()
 		awaitRedis(t, l, "k")
-		settled(t, l, away, 0)
-		settled(t, l, more, 7)
+		settled(t, away, 0)
+		settled(t, more, 7)
 		if n := e.used(t, "kept", "k"); n != 4+7 {
 			t.Errorf("%d are used, want 4 that expired and 7", n)
 		}
@@ -308,9 +302,9 @@ func TestKeepHeldInOutage(t *testing.T) {
 	check.NoGoroutineLeft(t, base)
 }
 
-func settled(tb testing.TB, l *core.Limiter, res held, actual int64) {
+func settled(tb testing.TB, r *core.Reservation, actual int64) {
 	tb.Helper()
-	if err := settle(tb, l, res, actual); err != nil {
+	if err := r.Settle(tb.Context(), actual); err != nil {
 		tb.Errorf("Settle(%d): %v", actual, err)
 	}
 }
@@ -327,13 +321,13 @@ func TestRenewalLost(t *testing.T) {
 				l, watch := limiter(e.rdb, "renewed", core.FailClosed(), core.Timeout(timeout), core.Hold(hold))
 				defer func() { _ = l.Close() }()
 				awaitRedis(t, l, "k")
-				res := mode{}.reserve(t, l, 4, core.SourceRedis)
+				res := reserve(t, l, 4, core.SourceRedis)
 				e.proxy.DropReply("EVALSHA", "EVAL")
-				keep(l, res)
+				res.Keep()
 				check.Eventually(t, "a renewal is lost", func() bool { return watch.count(core.EventOutage) > 0 })
 				e.proxy.Pass()
 				awaitRedis(t, l, "k")
-				settled(t, l, res, actual)
+				settled(t, res, actual)
 				if n := e.used(t, "renewed", "k"); n != want {
 					t.Errorf("%d are used, want %d", n, want)
 				}
@@ -355,17 +349,18 @@ func TestRenewals(t *testing.T) {
 	e.rdb.AddHook(&scripts)
 	l, _ := limiter(e.rdb, "renewals", core.FailClosed(), core.Timeout(time.Minute), core.Hold(time.Hour)) // none is due by itself
 	defer func() { _ = l.Close() }()
+	renew := hook.DriverOf(l).Renew
 	awaitRedis(t, l, "k")
-	var all []held
+	var all []*core.Reservation
 	for _, n := range []int64{2, 3, 4} {
-		res := mode{}.reserve(t, l, n, core.SourceRedis)
-		keep(l, res)
+		res := reserve(t, l, n, core.SourceRedis)
+		res.Keep()
 		all = append(all, res)
 	}
-	hook.Renew(l) // both scripts are loaded, and it is known that keys may share one
+	renew() // both scripts are loaded, and it is known that keys may share one
 	renewals := func() int {
 		before := e.proxy.Count("EVALSHA") + e.proxy.Count("EVAL")
-		hook.Renew(l)
+		renew()
 		return int(e.proxy.Count("EVALSHA") + e.proxy.Count("EVAL") - before)
 	}
 	if n := renewals(); n != 1 {
@@ -373,9 +368,9 @@ func TestRenewals(t *testing.T) {
 	}
 	scripts.HoldReplies(t)
 	var running sync.WaitGroup
-	running.Go(func() { hook.Renew(l) })
+	running.Go(renew)
 	scripts.Await(t, 1)
-	running.Go(func() { settled(t, l, all[0], 0) })
+	running.Go(func() { settled(t, all[0], 0) })
 	time.Sleep(50 * time.Millisecond) // for a Settle that does not wait
 	if sent, _ := scripts.Sent(); len(sent) != 1 {
 		t.Errorf("%d scripts were sent: a Settle did not wait for the renewal", len(sent))
@@ -383,7 +378,7 @@ func TestRenewals(t *testing.T) {
 	scripts.Open()
 	running.Wait()
 	for _, res := range all[1:] {
-		settled(t, l, res, 1)
+		settled(t, res, 1)
 	}
 	if n := renewals(); n != 0 {
 		t.Errorf("%d scripts were sent to renew what is settled", n)

@@ -1,39 +1,38 @@
 package outage
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"io"
-	"math/big"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // terminator speaks TLS before a server that does not. Its certificate can turn bad while it runs.
 type terminator struct {
-	addr  string
-	roots *x509.CertPool
-	bad   atomic.Bool
+	addr   string
+	client *tls.Config // of those who trust it
+	bad    atomic.Bool
 }
 
 func newTerminator(tb testing.TB, target string) *terminator {
 	tb.Helper()
-	good, bad := certificate(tb), certificate(tb)
-	e := &terminator{roots: x509.NewCertPool()}
-	e.roots.AddCert(good.Leaf)
+	e := &terminator{}
+	certified := httptest.NewTLSServer(nil) // for its certificate
+	certified.Close()
+	good := certified.TLS.Certificates
+	e.client = certified.Client().Transport.(*http.Transport).TLSClientConfig
+	e.client.ServerName = "example.com"
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if e.bad.Load() {
-				return bad, nil
+				return &tls.Certificate{Certificate: [][]byte{[]byte("none")}, PrivateKey: good[0].PrivateKey}, nil
 			}
-			return good, nil
+			return &good[0], nil
 		},
 	})
 	if err != nil {
@@ -73,26 +72,4 @@ func join(conn net.Conn, target string) {
 	_, _ = io.Copy(conn, server)
 	_ = conn.Close()
 	both.Wait()
-}
-
-// certificate makes a self-signed certificate for localhost.
-func certificate(tb testing.TB) *tls.Certificate {
-	tb.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
