@@ -125,9 +125,6 @@ func BenchmarkMiddleware(b *testing.B) {
 
 func memory(tb testing.TB, options ...core.Option) *core.Limiter {
 	tb.Helper()
-	lim, err := core.NewMemory("api", options...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	lim := core.MustNewMemory("api", options...)
 	return lim
 }
