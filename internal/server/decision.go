@@ -113,8 +113,9 @@ func (s *Store) run(ctx context.Context, d *Decision) error {
 		return ErrQueue
 	case batch.Alone:
 		return s.askAlone(ctx, sv, d, b)
+	default:
+		return s.askInBatch(ctx, sv, d, place)
 	}
-	return s.askInBatch(ctx, sv, d, place)
 }
 
 // askInBatch waits for the batch that has d, for the timeout at most.
