@@ -135,7 +135,11 @@ func main() {
 		}
 		fmt.Printf("%-60s %s\n", m.name, result)
 	}
-	fmt.Printf("%d caught, %d survived, %d change nothing\n", caught, survived, equivalent)
+	if *list {
+		fmt.Printf("the texts of %d mutants stand in the code\n", caught)
+	} else {
+		fmt.Printf("%d caught, %d survived, %d change nothing\n", caught, survived, equivalent)
+	}
 	if failed {
 		os.Exit(1)
 	}
