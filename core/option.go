@@ -212,7 +212,7 @@ func Hold(d time.Duration) Option {
 // A key is hot when it was asked for 8 times within d. A lease is for as many units as were
 // used in d, and at most an eighth of what remains: near the limit leases shrink to single
 // units. What is not spent is given back when the lease ends, or is charged if this process
-// dies before.
+// dies before, or cannot tell Redis in time.
 //
 // No more is ever admitted than the limits allow, in any window and by any number of
 // processes. Less may be: another process is denied the units that are out on leases, for d at

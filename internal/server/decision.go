@@ -53,11 +53,7 @@ func (s *Store) Decide(ctx context.Context, d *Decision) error {
 	if d.Handles != nil {
 		d.M = algorithm.NewHoldID() // by which slots can be freed even if the reply is lost
 	}
-	err := s.run(ctx, d)
-	if x := d.Exchange; err != nil && x != nil && x.Held > 0 && !x.settled && !replyLost(err) {
-		s.leave(d, x.settlement(), time.Duration(x.Duration)*time.Microsecond)
-	}
-	return err
+	return s.run(ctx, d)
 }
 
 // End does what an OpSettle, OpRefund or OpRelease says, and then calls ended, unless that is nil.

@@ -49,12 +49,7 @@ func (s *Store) leftBehind(d *Decision, err error) {
 	for _, m := range d.Limits.members {
 		longest = max(longest, m.Hold)
 	}
-	s.leave(d, call, time.Duration(longest)*time.Microsecond)
-}
-
-// leave has a call about the key of d be made in the background, once, unless that takes so long that it is too late.
-func (s *Store) leave(d *Decision, call algorithm.HoldCall, within time.Duration) {
-	s.leftovers.add(s, leftover{d.Limits, d.Key, call, time.Now().Add(within)})
+	s.leftovers.add(s, leftover{d.Limits, d.Key, call, time.Now().Add(time.Duration(longest) * time.Microsecond)})
 }
 
 // abandoned frees what is held for d, whose caller left before it ended. After an error that is done.

@@ -128,8 +128,12 @@ func TestDenialIsNotStretched(t *testing.T) {
 		above := denied(e, "above", core.PerHour(10), core.SlidingWindowLog(core.PerHour(20)))
 		want(t, above, "k", 10, true, core.SourceRedis)
 		want(t, above, "k", 1, false, core.SourceRedis)
-		for _, n := range []int64{11, 11, 21, 1 << 62, 21} { // above one capacity, and above both
-			if res := want(t, above, "k", n, false, core.SourceRedis); res.RetryAfter != core.Never || res.Remaining != 0 {
+		for i, n := range []int64{11, 11, 15, 21, 1 << 62, 21} { // above one capacity, and above both
+			source := core.SourceDenyCache
+			if i == 0 || i == 3 { // the first of each is asked for: then any cost is known that exceeds as many
+				source = core.SourceRedis
+			}
+			if res := want(t, above, "k", n, false, source); res.RetryAfter != core.Never || res.Remaining != 0 {
 				t.Errorf("%d: %+v, want Never, and that nothing remains", n, res)
 			}
 			want(t, above, "k", 10, false, core.SourceDenyCache)
