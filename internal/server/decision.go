@@ -125,11 +125,8 @@ func (s *Store) askInBatch(ctx context.Context, sv *Server, d *Decision, place b
 // askAgain makes a call for d alone, which a batch has not carried out. Its caller waits until over
 // for both: the call may take its whole timeout beside that.
 func (s *Store) askAgain(ctx context.Context, sv *Server, d *Decision, over *sharedTimer) error {
-	asked := batch.Go(func() error { return s.askAlone(context.WithoutCancel(ctx), sv, d, nil) }, func(err error) {
-		if err == nil { // else it is left behind already
-			s.leftBehind(d, nil)
-		}
-	})
+	alone := func() error { return s.askAlone(context.WithoutCancel(ctx), sv, d, nil) }
+	asked := batch.Go(alone, func(err error) { s.abandoned(d, err) })
 	select {
 	case <-asked.Done():
 	case <-over.done:
