@@ -10,19 +10,26 @@ import (
 	"testing"
 )
 
-// TestQuick builds the program and runs it with -quick.
-func TestQuick(t *testing.T) {
+// built returns the program.
+func built(t *testing.T) string {
+	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		if os.Getenv("REDISLIMIT_REQUIRE_REDIS") == "1" {
 			t.Fatal(err)
 		}
 		t.Skipf("needs a redis-server in PATH: %v", err)
 	}
-	dir := t.TempDir()
-	program, medians, chart := filepath.Join(dir, "program"), filepath.Join(dir, "medians.json"), filepath.Join(dir, "chart.svg")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+	path := filepath.Join(t.TempDir(), "program")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
+	return path
+}
+
+// TestQuick runs the program with -quick.
+func TestQuick(t *testing.T) {
+	program := built(t)
+	medians, chart := filepath.Join(t.TempDir(), "medians.json"), filepath.Join(t.TempDir(), "chart.svg")
 	out, err := exec.CommandContext(t.Context(), program, "-quick", "-json", medians, "-svg", chart).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -48,16 +55,7 @@ func TestQuick(t *testing.T) {
 
 // TestProcesses runs the program with callers in two processes.
 func TestProcesses(t *testing.T) {
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("REDISLIMIT_REQUIRE_REDIS") == "1" {
-			t.Fatal(err)
-		}
-		t.Skipf("needs a redis-server in PATH: %v", err)
-	}
-	program := filepath.Join(t.TempDir(), "program")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	program := built(t)
 	for flags, want := range map[string]string{
 		"-rounds 1 -slice 20ms -callers 4 -keys 1 -contenders TokenBucket,.Lease": "2 processes with 4 callers each, 1 key",
 		"-early -slice 1ms": "| FixedWindow, Lease(100ms) | 150 % |",

@@ -61,10 +61,7 @@ func BenchmarkMemory(b *testing.B) {
 }
 
 func inMemory(option core.Option) func(*testing.B) limiter {
-	return func(b *testing.B) limiter {
-		b.Helper()
-		return allow(memory(b, option))
-	}
+	return func(*testing.B) limiter { return allow(core.MustNewMemory("api", option)) }
 }
 
 func goLimiterInMemory(b *testing.B) limiter {

@@ -13,28 +13,6 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// A request is a keyfunc.Request over an http.Request, as in httplimit.
-type request struct{ r *http.Request }
-
-func (q request) Context() context.Context          { return q.r.Context() }
-func (q request) Method() string                    { return q.r.Method }
-func (q request) Path() string                      { return q.r.URL.Path }
-func (q request) Route() string                     { return q.r.Pattern }
-func (q request) RemoteAddr() string                { return q.r.RemoteAddr }
-func (q request) Header(name string) string         { return q.r.Header.Get(name) }
-func (q request) HeaderValues(name string) []string { return q.r.Header.Values(name) }
-func (q request) Query(name string) string          { return q.r.URL.Query().Get(name) }
-func (q request) Value(key any) any                 { return q.r.Context().Value(key) }
-func (q request) Unwrap() any                       { return q.r }
-
-func (q request) Cookie(name string) string {
-	c, err := q.r.Cookie(name)
-	if err != nil {
-		return ""
-	}
-	return c.Value
-}
-
 // newRequest returns a request that came through two proxies and has an API key.
 func newRequest() *http.Request {
 	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/a", nil)
@@ -56,7 +34,7 @@ func BenchmarkKey(b *testing.B) {
 		{"join", keyfunc.Join(keyfunc.IP(), keyfunc.Method())},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			r := request{newRequest()}
+			r := httplimit.Request(newRequest())
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := c.key(r); err != nil {
@@ -90,8 +68,8 @@ func BenchmarkCheck(b *testing.B) {
 		} {
 			b.Run(limit.name+"/"+headers.name, func(b *testing.B) {
 				const framework = adapter.Adapter[*http.Request, http.Handler]("httplimit")
-				g, _ := framework.New(memory(b, limit.options...), keyfunc.IP(), headers.option)
-				r, h := request{newRequest()}, http.Header{}
+				g, _ := framework.New(core.MustNewMemory("api", limit.options...), keyfunc.IP(), headers.option)
+				r, h := httplimit.Request(newRequest()), http.Header{}
 				g.Check(r, h, &adapter.RequestState{}) // uses up a small limit
 				b.ReportAllocs()
 				for b.Loop() {
@@ -110,8 +88,8 @@ func BenchmarkMiddleware(b *testing.B) {
 	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	for name, handler := range map[string]http.Handler{
 		"bare":    served,
-		"limited": httplimit.Middleware(memory(b, core.TokenBucket(core.PerSecond(1e9))), keyfunc.IP())(served),
-		"settled": httplimit.Middleware(memory(b, core.TokenBucket(core.PerSecond(1e9))), keyfunc.IP(), guard.CostAfter())(served),
+		"limited": httplimit.Middleware(core.MustNewMemory("api", core.TokenBucket(core.PerSecond(1e9))), keyfunc.IP())(served),
+		"settled": httplimit.Middleware(core.MustNewMemory("api", core.TokenBucket(core.PerSecond(1e9))), keyfunc.IP(), guard.CostAfter())(served),
 	} {
 		b.Run(name, func(b *testing.B) {
 			r, w := newRequest(), discard{http.Header{}}
@@ -121,13 +99,4 @@ func BenchmarkMiddleware(b *testing.B) {
 			}
 		})
 	}
-}
-
-func memory(tb testing.TB, options ...core.Option) *core.Limiter {
-	tb.Helper()
-	lim, err := core.NewMemory("api", options...)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return lim
 }

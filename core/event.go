@@ -13,7 +13,7 @@ type EventKind uint8
 
 // The kinds of events.
 const (
-	// EventDecision is a decision of AllowN, allowed or denied, of any [Source].
+	// EventDecision is a decision, allowed or denied, of any [Source]; Peek makes none.
 	EventDecision EventKind = iota + 1
 	// EventOutage is a call that Redis did not answer, with the cause in Err. While
 	// the circuit breaker is open no calls are made, and there are no such events.
@@ -72,10 +72,9 @@ type Event struct {
 // happens: it must be fast and safe for concurrent use. Given more than once, all
 // the observers are called, in that order. Without an observer events cost nothing.
 //
-// The observer's panic is its caller's, but for what is reported of a server
-// ([EventBreaker], [EventFallbackOn], [EventFallbackOff]): that may happen in the
-// background, or on behalf of another Limiter over the client. Such a panic is
-// logged once for each Limiter.
+// The observer's panic is its caller's for [EventDecision], [EventScriptLoad] and
+// [EventKeyFallback]. All else may happen in the background, or on behalf of another Limiter
+// over the client: there a panic is logged, once for each Limiter.
 func Observe(observer func(ctx context.Context, e Event)) Option { return observeOption(observer) }
 
 type observeOption func(ctx context.Context, e Event)

@@ -25,7 +25,7 @@ func holdCall(e hold.Ending) algorithm.HoldCall {
 type redisKeeper struct{ store *server.Store }
 
 func (k redisKeeper) End(ctx context.Context, e hold.Ending) error {
-	return k.store.End(ctx, e.Set.Server, e.Key, holdCall(e))
+	return k.store.End(ctx, server.NewDecision(e.Set.Server, e.Key, holdCall(e)), e.Freed)
 }
 
 func (k redisKeeper) Reset(ctx context.Context, by *limits.Set, key string) error {
@@ -47,6 +47,9 @@ type memoryKeeper struct{ store *memory.Store }
 
 func (k memoryKeeper) End(_ context.Context, e hold.Ending) error {
 	k.store.End(e.Set.Memory, e.Key, holdCall(e))
+	if e.Freed != nil {
+		e.Freed()
+	}
 	return nil
 }
 

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -27,7 +28,7 @@ func (l *Limiter) decideLeased(ctx context.Context, c call, to target) error {
 	}
 	if hot == nil {
 		if hot = l.leases.Count(found, now); hot == nil {
-			return l.ask(ctx, c, to, l.denials.Before(now.Read), nil)
+			return l.ask(ctx, c, to, l.denials.Stamp(c.key, now.Read), nil)
 		}
 	}
 	x := l.leases.Begin(hot, seen, now)
@@ -36,32 +37,32 @@ func (l *Limiter) decideLeased(ctx context.Context, c call, to target) error {
 	}
 	if ctx.Done() == nil {
 		defer x.End()
-		return l.ask(ctx, c, to, l.denials.Before(now.Read), x)
+		return l.ask(ctx, c, to, l.denials.Stamp(c.key, now.Read), x)
 	}
 	return l.exchangeBeside(ctx, c, to, x)
 }
 
-// exchangeBeside lets the caller leave an exchange, whose lease is for all.
+// exchangeBeside makes an exchange in a goroutine: its caller may leave, but the lease is for all.
 func (l *Limiter) exchangeBeside(ctx context.Context, c call, to target, x *lease.Exchange) error {
-	own := target{Result: new(Result)}
+	mine := target{Result: new(Result)}
 	if to.reservation != nil {
-		own.reservation = &Reservation{limiter: l}
+		mine.reservation = &Reservation{limiter: l}
 	}
 	ask := func() error {
 		defer x.End()
-		return l.ask(context.WithoutCancel(ctx), c, own, l.denials.Before(time.Time{}), x)
+		return l.ask(context.WithoutCancel(ctx), c, mine, l.denials.Stamp(c.key, time.Time{}), x)
 	}
 	err := batch.Beside(ctx, ask, func(error) {
-		if own.reservation != nil {
-			_ = own.reservation.Cancel(context.Background())
+		if mine.reservation != nil {
+			_ = mine.reservation.Cancel(context.Background())
 		}
 	})
 	if err != nil {
 		return err
 	}
-	*to.Result = *own.Result
+	*to.Result = *mine.Result
 	if to.reservation != nil {
-		to.reservation.hold = own.reservation.hold
+		to.reservation.hold = mine.reservation.hold
 	}
 	return nil
 }
@@ -79,36 +80,25 @@ func (l *Limiter) decideWhileExchanged(ctx context.Context, c call, to target, h
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-over.C:
-			return l.withoutRedis(ctx, c, to, server.ErrQueue)
+			return l.withoutRedis(ctx, c, to, fmt.Errorf("no lease was granted within %v: %w", l.timeout, context.DeadlineExceeded))
 		}
 		if l.spend(c, to, hot.Lease(), l.leases.Now()) {
 			return nil
 		}
 	}
-	err := l.ask(ctx, c, to, l.denials.Before(time.Time{}), nil)
+	err := l.ask(ctx, c, to, l.denials.Stamp(c.key, time.Time{}), nil)
 	if err == nil && to.Source == SourceRedis {
-		l.heard(c, to, hot)
+		l.leases.Heard(hot, to.admitted(c), to.remaining())
 	}
 	return err
 }
 
-// heard notes what a decision by Redis says of a hot key.
-func (l *Limiter) heard(c call, to target, hot *lease.HotKey) {
-	n := c.n
+// admitted returns how many units of c were admitted.
+func (to target) admitted(c call) int64 {
 	if !to.Allowed {
-		n = 0
+		return 0
 	}
-	l.leases.Heard(hot, n, to.remaining())
-}
-
-// exchanged notes what the reply to an exchange says.
-func (l *Limiter) exchanged(c call, to target, answers []algorithm.Answer, x *lease.Exchange) {
-	l.heard(c, to, x.Hot)
-	n := c.n
-	if !to.Allowed {
-		n = 0
-	}
-	x.Granted(answers, n)
+	return c.n
 }
 
 // spend decides on c from a lease. It reports false if that cannot be.
@@ -120,9 +110,9 @@ func (l *Limiter) spend(c call, to target, le *lease.Lease, now lease.Instant) b
 	var inline [1]algorithm.Answer // it stays on the stack
 	c.fill(to.Result, l.by, le.Answers(inline[:0], before), SourceLease)
 	to.age(le.Age(now), SourceLease)
-	if held := to.hold(l, c, l.by); held != nil {
-		held.FromLease(le, le.Handles, time.Now().Add(-now.Since(le.Sent())))
-		to.held(held, l.keeper)
+	if h := to.newHold(l, c, l.by); h != nil {
+		h.FromLease(le, le.Handles, time.Now().Add(-now.Since(le.Sent())))
+		to.ends(h, l.keeper)
 	}
 	return true
 }
@@ -130,9 +120,9 @@ func (l *Limiter) spend(c call, to target, le *lease.Lease, now lease.Instant) b
 // leaseEvents are what the observers are told of leases.
 func (f *family) leaseEvents() lease.Events {
 	return lease.Events{
-		Opened: func(units int64) { f.events.emit(context.Background(), Event{Kind: EventLease, Cost: units}) },
+		Opened: func(units int64) { f.events.emitContained(context.Background(), Event{Kind: EventLease, Cost: units}) },
 		Closed: func(units, spent int64) {
-			f.events.emit(context.Background(), Event{Kind: EventLease, Cost: -units, Spent: spent})
+			f.events.emitContained(context.Background(), Event{Kind: EventLease, Cost: -units, Spent: spent})
 		},
 	}
 }

@@ -103,7 +103,7 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 	}
 	f.newStore = func(limits *server.Limits) *server.Store {
 		return server.NewStore(client, server.Config{
-			Prefix: c.prefix, Limiter: name, Limits: limits, Timeout: c.timeout, MaxBatch: c.maxBatch, Hooks: f.hooks(),
+			Prefix: c.prefix, Limiter: name, Limits: limits, Timeout: c.timeout, MaxBatch: c.maxBatch, Owner: f, Hooks: f.hooks(),
 		})
 	}
 	return f.limiter(c.limits), nil // last: another limiter over the client may call the hooks at once
@@ -159,11 +159,11 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error)
 //
 // Errors are [ErrInvalidCost] for a negative n, [ErrInvalidKey] for an empty
 // key, the context's own error once it has ended, and with [FailClosed]
-// [ErrUnavailable] when Redis could not answer. After an error, but for those of a wrong cost or
-// key, n may have been charged. A Limiter with [InFlight] refuses: use [Limiter.Acquire].
+// [ErrUnavailable] when Redis could not answer. After ErrUnavailable and the context's error n
+// may have been charged. A Limiter with [InFlight] refuses: use [Limiter.Acquire].
 //
-// A call to Redis takes its [Timeout] at most. Whoever has less time gets the context's error, and
-// the call goes on: a short deadline says nothing about Redis, and never chooses the outage policy.
+// Redis has the whole [Timeout] for a call. A caller whose ctx ends before that gets the context's
+// error, while the call goes on: the outage policy never decides for it.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, err error) {
 	err = l.allow(ctx, call{key, n, algorithm.OpCharge}, &res)
 	return res, err
@@ -194,11 +194,11 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return l.failure(ctx, l.keeper.Reset(ctx, l.by, key))
 }
 
-// Close ends what runs in the background for the Limiter: the probes of a server
-// that is down, unless other Limiters over its client need them, and the renewals of
-// [Reservation.Keep] and of slots, which then expire: call it when the work has ended. What
-// is leased is given back first, and no more is; see [Lease]. That takes the [Timeout] at
-// most for each. It does not close the client. Decisions after it are as before.
+// Close ends the background work of the Limiter: probes, unless another open Limiter uses the
+// client; renewals, so that held slots and units expire (call it when the work has ended); and
+// leases, which are given back first. It waits a [Timeout] at most for these, and one for what
+// callers left behind. It does not close the client. Decisions after it are as before, but
+// nothing is leased and nothing renewed.
 func (l *Limiter) Close() error {
 	l.renewer.Close()
 	l.leases.Close()

@@ -111,7 +111,8 @@ func Prefix(prefix string) Option {
 }
 
 // Timeout sets how long Redis may take for one decision, from 1 millisecond to 1 minute,
-// whatever the options of the client. After that the outage policy decides. The default is 500
+// whatever the options of the client. After that the outage policy decides. A decision that
+// waits for another request's lease first may take two. The default is 500
 // ms. A timeout much shorter would mistake a busy machine for an outage, and each
 // process would then count separately. An outage costs one timeout: after that the
 // server is asked in the background, and no decision waits for it.

@@ -69,7 +69,7 @@ func (f *family) hooks() server.Hooks {
 		ScriptLoaded: func(ctx context.Context) { f.events.emit(ctx, Event{Kind: EventScriptLoad}) },
 		CallFailed: func(ctx context.Context, err error) {
 			f.events.logAt(ctx, slog.LevelDebug, "redislimit: a call to redis failed", "error", err)
-			f.events.emit(ctx, Event{Kind: EventOutage, Err: err})
+			f.events.emitContained(ctx, Event{Kind: EventOutage, Err: err})
 		},
 		BreakerChange: f.breakerChanged,
 	}

@@ -54,7 +54,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, n int64) (*Reservatio
 //
 // Units are held for a while only; see [Hold]. If they are not settled by then,
 // because the process died or was slow, they are charged: what is admitted is to be
-// used before that, or kept by [Reservation.Keep]. While units are held, the RetryAfter and
+// settled before that, or kept by [Reservation.Keep]. While units are held, the RetryAfter and
 // ResetAfter of others are estimates: as if what is held had been charged. Slots of [InFlight]
 // are taken as by Acquire.
 //
@@ -88,14 +88,15 @@ func (l *Limiter) acquire(ctx context.Context, c call) (*Reservation, error) {
 	return r, nil
 }
 
-// chargeLater has Settle charge what a call cost that held nothing, where it was decided.
+// chargeLater gives to a Hold of no units, so that after an estimate of 0 Settle charges the true
+// cost where the decision was made.
 func (l *Limiter) chargeLater(c call, to target) {
 	switch to.Source {
 	case SourceNone:
 	case SourceFallback:
-		to.held(to.hold(l, c, l.by.Fallback), memoryKeeper{l.fallback.store})
+		to.ends(to.newHold(l, c, l.by.Fallback), memoryKeeper{l.fallback.store})
 	default:
-		to.held(to.hold(l, c, l.by), l.keeper)
+		to.ends(to.newHold(l, c, l.by), l.keeper)
 	}
 }
 
@@ -120,9 +121,6 @@ func (r *Reservation) Settle(ctx context.Context, actual int64) error {
 	l := r.limiter
 	l.catchUp()
 	defer l.denials.Forget(r.hold.Key, r.hold.Set)
-	if r.hold.HasSlots() {
-		defer l.queues.free(r.hold.Key)
-	}
 	return l.failure(ctx, l.renewer.End(ctx, r.hold, actual))
 }
 
@@ -147,7 +145,7 @@ func (r *Reservation) Release(ctx context.Context) error {
 // outlast the [Hold]: each third of it. The middleware calls it. If Redis does not answer meanwhile,
 // the hold expires and is charged. Slots of [InFlight] are renewed without it.
 func (r *Reservation) Keep() {
-	if r == nil || r.hold == nil || !r.hold.Reserved || r.hold.N == 0 {
+	if r == nil || r.hold == nil || !r.hold.Reserved || r.hold.N == 0 || !r.hold.Set.Units {
 		return
 	}
 	r.limiter.renewer.Keep(r.hold)
@@ -205,11 +203,12 @@ func (f *family) holdEvents() hold.Events {
 		}
 		for i, m := range h.Set.Members {
 			if m.Slots {
-				f.events.emit(context.Background(), Event{Kind: EventSlots, Result: Result{Limiter: f.name, Name: h.Set.Names[i]}, Cost: n})
+				f.events.emitContained(context.Background(), Event{Kind: EventSlots, Result: Result{Limiter: f.name, Name: h.Set.Names[i]}, Cost: n})
 			}
 		}
 	}
-	return hold.Events{Slots: slots, Lost: func(h *hold.Hold) {
-		f.events.emit(context.Background(), Event{Kind: EventSlotLost, Cost: h.N, Err: ErrSlotLost})
-	}}
+	lost := func(h *hold.Hold) {
+		f.events.emitContained(context.Background(), Event{Kind: EventSlotLost, Cost: h.N, Err: ErrSlotLost})
+	}
+	return hold.Events{Slots: slots, Lost: lost, Freed: func(h *hold.Hold) { f.queues.free(h.Key) }}
 }

@@ -24,7 +24,7 @@ const Never time.Duration = math.MaxInt64
 // smallest Remaining/Limit, and of equal ones the longest ResetAfter. An [InFlight] that
 // does not deny is described only if there is no other limit. [Result.All] has them all.
 type Result struct {
-	// Allowed reports whether the request was admitted, and so charged.
+	// Allowed reports whether the request was admitted.
 	Allowed bool
 	// Limit is the capacity of the limit that this describes, in units.
 	Limit int64

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -39,7 +38,7 @@ const stubAt = 946_684_800_000_000
 
 // decideByStub answers what the stub admits as if nothing had been charged to the key
 // before, and what it denies as if all were used.
-func (l *Limiter) decideByStub(_ context.Context, c call, to target) error {
+func (l *Limiter) decideByStub(c call, to target) error {
 	method := "AllowN"
 	switch {
 	case c.op == algorithm.OpEvaluate:
@@ -66,7 +65,7 @@ func (l *Limiter) decideByStub(_ context.Context, c call, to target) error {
 		useUp(to.Result, retryAfter)
 	}
 	if to.Allowed {
-		to.held(to.hold(l, c, l.by), l.keeper)
+		to.ends(to.newHold(l, c, l.by), l.keeper)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func (l *Limiter) With(asked ...Limit) (*Limiter, error) {
 		return d, nil
 	}
 	if err := checkLimits(asked, l.lease); err != nil {
-		return nil, &hook.WrongLimit{Err: fmt.Errorf("redislimit: limiter %q: With: %w", l.name, err)}
+		return nil, &hook.WrongLimitError{Err: fmt.Errorf("redislimit: limiter %q: With: %w", l.name, err)}
 	}
 	return l.derived.put(hash, l.limiter(slices.Clone(asked))), nil
 }

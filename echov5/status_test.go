@@ -18,10 +18,7 @@ import (
 // again when the middleware has returned: the context of one that held slots has ended.
 func TestGivenBack(t *testing.T) {
 	t.Parallel()
-	lim, err := core.NewMemory("api", core.InFlight(1), core.FixedWindow(core.PerDay(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	lim := core.MustNewMemory("api", core.InFlight(1), core.FixedWindow(core.PerDay(1)))
 	t.Cleanup(func() { _ = lim.Close() })
 	answer := func(c *echo.Context) error { return c.NoContent(http.StatusNoContent) }
 	within := func() error { return errors.New("no handler ran") }

@@ -27,10 +27,7 @@ func serve(app *fiber.App) {
 // middleware has returned: that of the slots has ended.
 func TestGivenBack(t *testing.T) {
 	t.Parallel()
-	lim, err := core.NewMemory("api", core.InFlight(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	lim := core.MustNewMemory("api", core.InFlight(1))
 	t.Cleanup(func() { _ = lim.Close() })
 	around, within := func() error { return errors.New("no middleware ran") }, func() error { return errors.New("no handler ran") }
 	app := fiber.New()

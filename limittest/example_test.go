@@ -1,8 +1,6 @@
 package limittest_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -27,19 +25,6 @@ func newServer(lim *core.Limiter) http.Handler {
 	return httplimit.Middleware(lim, keyfunc.IP(), busy, byteCost)(mux)
 }
 
-func ExampleAllow() {
-	handler := newServer(limittest.Allow(core.TokenBucket(core.PerMinute(100))))
-
-	for range 1000 {
-		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-		if w.Code != http.StatusOK || w.Header().Get("X-RateLimit-Limit") != "100" {
-			fmt.Println(w.Code, w.Header())
-		}
-	}
-	// Output:
-}
-
 func ExampleDeny() {
 	handler := newServer(limittest.Deny(30 * time.Second))
 
@@ -49,20 +34,6 @@ func ExampleDeny() {
 	handler.ServeHTTP(w, r)
 	fmt.Println(w.Code, w.Header().Get("Retry-After"), w.Body)
 	// Output: 429 30 come back in 30s
-}
-
-func ExampleUnavailable() {
-	lim := limittest.Unavailable()
-
-	_, err := lim.Allow(context.Background(), "user:alice")
-	fmt.Println(errors.Is(err, core.ErrUnavailable))
-
-	w := httptest.NewRecorder()
-	newServer(lim).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-	fmt.Println(w.Code)
-	// Output:
-	// true
-	// 503
 }
 
 // The service is to count by the client's address, and what it sends.

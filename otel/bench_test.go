@@ -29,10 +29,7 @@ func BenchmarkDecision(b *testing.B) {
 			sdkmetric.WithReader(sdkmetric.NewManualReader()), sdkmetric.WithExemplarFilter(exemplar.AlwaysOffFilter)))), true},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
-			lim, err := core.NewMemory("api", core.TokenBucket(core.PerSecond(1e9)), bench.option)
-			if err != nil {
-				b.Fatal(err)
-			}
+			lim := core.MustNewMemory("api", core.TokenBucket(core.PerSecond(1e9)), bench.option)
 			ctx := b.Context()
 			if bench.traced {
 				traced, span := spans.Tracer("bench").Start(ctx, "GET /")
@@ -53,10 +50,7 @@ func BenchmarkDecision(b *testing.B) {
 func TestAllocations(t *testing.T) { // not parallel: it counts what the process allocates
 	m := newMeter(t)
 	allocated := func(option core.Option) float64 {
-		lim, err := core.NewMemory("api", core.TokenBucket(core.PerSecond(1e9)), option)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lim := core.MustNewMemory("api", core.TokenBucket(core.PerSecond(1e9)), option)
 		return testing.AllocsPerRun(1000, func() { _, _ = lim.Allow(t.Context(), "user:alice") })
 	}
 	if plain, observed := allocated(core.Entries(1<<10)), allocated(m.observe()); observed > plain {

@@ -3,6 +3,7 @@ package otellimit_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -82,22 +83,23 @@ func (m *meter) values() map[string]int64 {
 	return values
 }
 
-// want fails unless the named metrics have exactly these series.
-func (m *meter) want(metrics []string, want map[string]int64) {
+// want fails unless these are all series.
+func (m *meter) want(want map[string]int64) {
 	m.tb.Helper()
-	got := m.values()
-	for s := range got {
-		if name, _, _ := strings.Cut(s, "{"); !slices.Contains(metrics, name) {
-			delete(got, s)
-		}
-	}
-	if !equal(got, want) {
-		m.tb.Errorf("got\n%swant\n%s", listed(got), listed(want))
-	}
+	m.wantOf(nil, want)
 }
 
-func equal(a, b map[string]int64) bool {
-	return listed(a) == listed(b)
+// wantOf fails unless the named metrics have exactly these series.
+func (m *meter) wantOf(metrics []string, want map[string]int64) {
+	m.tb.Helper()
+	got := m.values()
+	maps.DeleteFunc(got, func(s string, _ int64) bool {
+		name, _, _ := strings.Cut(s, "{")
+		return metrics != nil && !slices.Contains(metrics, name)
+	})
+	if !maps.Equal(got, want) {
+		m.tb.Errorf("got\n%swant\n%s", listed(got), listed(want))
+	}
 }
 
 func listed(values map[string]int64) string {

@@ -25,10 +25,7 @@ func TestNoKeyIsReported(t *testing.T) {
 	observe := m.observe()
 	local := core.MustNew(rdb, "local", core.TokenBucket(core.PerHour(2)), core.Timeout(time.Minute), observe)
 	closed := core.MustNew(rdb, "closed", core.GCRA(core.PerHour(2)), core.FailClosed(), core.Timeout(time.Minute), observe)
-	memory, err := core.NewMemory("memory", core.FixedWindow(core.PerHour(2)), observe)
-	if err != nil {
-		t.Fatal(err)
-	}
+	memory := core.MustNewMemory("memory", core.FixedWindow(core.PerHour(2)), observe)
 	span := spanned(t, sdktrace.AlwaysSample(), func(ctx context.Context) {
 		for range 2 {
 			for range 5 {

@@ -51,14 +51,8 @@ func (d decision) attributes() map[string]any {
 func TestSpan(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
-	byIP, err := core.NewMemory("ip", core.TokenBucket(core.PerHour(10)), m.observe())
-	if err != nil {
-		t.Fatal(err)
-	}
-	byUser, err := core.NewMemory("user", core.FixedWindow(core.PerDay(2), core.Name("daily")), m.observe())
-	if err != nil {
-		t.Fatal(err)
-	}
+	byIP := core.MustNewMemory("ip", core.TokenBucket(core.PerHour(10)), m.observe())
+	byUser := core.MustNewMemory("user", core.FixedWindow(core.PerDay(2), core.Name("daily")), m.observe())
 	closed := core.MustNew(noRedis(t), "login", core.TokenBucket(core.PerHour(10)), core.FailClosed(), m.observe())
 
 	decide := func(ctx context.Context, limiters ...*core.Limiter) {

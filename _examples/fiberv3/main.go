@@ -108,10 +108,7 @@ func start() (redis.UniversalClient, net.Listener) {
 	if flag.NArg() > 0 {
 		log.Fatalf("%q is not a flag; -help lists the flags", flag.Arg(0))
 	}
-	rdb, err := connect(cmp.Or(*redisURL, os.Getenv("REDIS_URL")))
-	if err != nil {
-		log.Fatal("-redis: ", err)
-	}
+	rdb := connect(cmp.Or(*redisURL, os.Getenv("REDIS_URL")))
 	listener, err := net.Listen("tcp", *addr)
 	if err != nil {
 		log.Fatal(err, "; choose another address, such as -addr 127.0.0.1:8081")
@@ -126,55 +123,40 @@ func start() (redis.UniversalClient, net.Listener) {
 }
 
 // connect opens the Redis at a URL. If the URL is empty, it starts one in this process.
-func connect(redisURL string) (redis.UniversalClient, error) {
+func connect(redisURL string) (rdb redis.UniversalClient) {
 	if redisURL == "" {
 		if strconv.IntSize == 32 {
-			return nil, errors.New("needed in a 32-bit program: the embedded Redis (miniredis) cuts times to 32 bits there")
+			log.Fatal("-redis is needed in a 32-bit program: the embedded Redis (miniredis) cuts times to 32 bits there")
 		}
-		embedded, err := miniredis.Run()
-		if err != nil {
-			return nil, err
-		}
+		embedded := must(miniredis.Run())
 		embedded.ClockTTL(true) // keys expire
 		redisURL = "redis://" + embedded.Addr()
 		fmt.Println("No -redis given: using an embedded Redis (miniredis) in this process. Its counts end with it.")
 	}
-	rdb, err := open(redisURL)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := rdb.Ping(ctx).Err(); err != nil {
-		return nil, fmt.Errorf("no answer: %w", err)
-	}
-	return rdb, nil
-}
-
-func open(redisURL string) (redis.UniversalClient, error) {
 	u, err := url.Parse(redisURL)
 	if err != nil || !strings.Contains(redisURL, "://") {
-		return nil, errors.New("not a URL such as redis://localhost:6379") // err would show the password
+		log.Fatal("-redis: not a URL such as redis://localhost:6379") // err would show the password
 	}
 	switch query := u.Query(); {
 	case query.Has("master_name"):
-		options, err := redis.ParseFailoverURL(redisURL)
-		if err != nil {
-			return nil, err
-		}
-		return redis.NewFailoverClient(options), nil
+		rdb = redis.NewFailoverClient(must(redis.ParseFailoverURL(redisURL)))
 	case query.Has("addr"):
-		options, err := redis.ParseClusterURL(redisURL)
-		if err != nil {
-			return nil, err
-		}
-		return redis.NewClusterClient(options), nil
+		rdb = redis.NewClusterClient(must(redis.ParseClusterURL(redisURL)))
+	default:
+		rdb = redis.NewClient(must(redis.ParseURL(redisURL)))
 	}
-	options, err := redis.ParseURL(redisURL)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	must(rdb.Ping(ctx).Result())
+	return rdb
+}
+
+// must returns what has to do with Redis, or ends the program.
+func must[T any](v T, err error) T {
 	if err != nil {
-		return nil, err
+		log.Fatal("-redis: ", err)
 	}
-	return redis.NewClient(options), nil
+	return v
 }
 
 // serve serves until SIGINT or SIGTERM, and then lets requests in flight finish.

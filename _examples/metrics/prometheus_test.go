@@ -152,10 +152,7 @@ func startLoad(t *testing.T, server *redistest.Instance) *load {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rdb, err := connect("redis://" + server.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdb := connect("redis://" + server.Addr)
 	settings := core.Options(core.Timeout(2*time.Second), telemetry)
 	failClosed := core.MustNew(rdb, "demo-closed", core.TokenBucket(core.PerSecond(1000)), core.FailClosed(), settings)
 	leased := core.MustNew(rdb, "demo-lease", core.TokenBucket(core.PerSecond(1000)), core.Lease(time.Second), settings)

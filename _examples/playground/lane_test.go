@@ -15,23 +15,24 @@ import (
 )
 
 // embeddedRedis starts the embedded Redis of the playground.
-func embeddedRedis(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
+func embeddedRedis(t *testing.T) *redis.Client { return clientOf(t, mini.Redis(t)) }
+
+func clientOf(t *testing.T, server *miniredis.Miniredis) *redis.Client {
 	t.Helper()
-	server := mini.Redis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
-	return server, client
+	return client
 }
 
 // TestAttackOnEachAlgorithm sends two attacks, with a simulated clock, and counts what
 // each algorithm admits within one period.
 func TestAttackOnEachAlgorithm(t *testing.T) {
 	t.Parallel()
-	server, client := embeddedRedis(t)
+	server := mini.Redis(t)
 	admitted := make(map[string][]time.Duration)
 	c := defaults()
 	var now time.Duration
-	lanes, err := newLanes(&backend{client: client, timeout: time.Minute}, "test", c, time.Now, func(_ hit, d decision) {
+	lanes, err := newLanes(&backend{client: clientOf(t, server), timeout: time.Minute}, "test", c, time.Now, func(_ hit, d decision) {
 		if d.Allowed {
 			admitted[d.Lane] = append(admitted[d.Lane], now+time.Duration(d.Delay*float64(time.Millisecond)))
 		}
@@ -94,7 +95,7 @@ func mostInAPeriod(times []time.Duration) int {
 
 func TestLaneAnswersAsTheMiddlewareDoes(t *testing.T) {
 	t.Parallel()
-	_, client := embeddedRedis(t)
+	client := embeddedRedis(t)
 	var observed []decision
 	c := config{Rate: 2, Burst: 2, Traffic: 1, Shape: byHand}
 	lanes, err := newLanes(&backend{client: client, timeout: time.Minute}, "test", c, time.Now, func(_ hit, d decision) { observed = append(observed, d) })

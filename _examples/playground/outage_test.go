@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/testkit/mini"
 )
 
 // TestStopRedis stops the Redis of one page and starts it again, over each kind of Redis
@@ -14,20 +16,16 @@ func TestStopRedis(t *testing.T) {
 	t.Parallel()
 	for name, shared := range map[string]func(*testing.T) redis.UniversalClient{
 		"embedded": func(*testing.T) redis.UniversalClient { return nil },
-		"server": func(t *testing.T) redis.UniversalClient {
-			_, client := embeddedRedis(t)
-			return client
-		},
+		"server":   func(t *testing.T) redis.UniversalClient { return embeddedRedis(t) },
 		"cluster": func(t *testing.T) redis.UniversalClient {
-			server, _ := embeddedRedis(t)
-			client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr()}})
+			client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{mini.Redis(t).Addr()}})
 			t.Cleanup(func() { _ = client.Close() })
 			return client
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, url := serveOver(t, shared(t))
+			_, url := serve(t, shared(t))
 			testStopRedis(t, url)
 		})
 	}
@@ -35,10 +33,8 @@ func TestStopRedis(t *testing.T) {
 
 func testStopRedis(t *testing.T, url string) {
 	t.Helper()
-	stopped, other := followAs(t, url, "shape=hand"), followAs(t, url, "shape=hand")
-	var h, untouched hello
-	stopped.next("hello", &h)
-	other.next("hello", &untouched)
+	stopped, other := follow(t, url, "shape=hand"), follow(t, url, "shape=hand")
+	h, untouched := next[hello](stopped), next[hello](other)
 	hit := func(h hello, lane string) int {
 		return do(t, http.MethodPost, url+"/hit/"+lane+"?session="+h.ID, "").status
 	}
@@ -52,12 +48,15 @@ func testStopRedis(t *testing.T, url string) {
 	}
 	change("stop")
 	change("stop") // changes nothing
-	var o outage
-	for _, want := range []string{"stopped", "noticed"} {
-		if stopped.next("outage", &o); o.State != want {
+	told := func(want string) (at float64) {
+		o := next[outage](stopped)
+		if o.State != want {
 			t.Fatalf("the page is told %q, want %q", o.State, want)
 		}
+		return o.At
 	}
+	told("stopped")
+	noticed := told("noticed")
 	for lane, want := range map[string]int{"fail_open": http.StatusOK, "fail_closed": http.StatusServiceUnavailable} {
 		for hit(h, lane) == http.StatusTooManyRequests { // a denial that is remembered from before
 			time.Sleep(50 * time.Millisecond)
@@ -73,10 +72,9 @@ func testStopRedis(t *testing.T, url string) {
 	}
 	seen := map[string]map[bool]int{"fail_local": {}, "fail_open": {}, "fail_closed": {}}
 	for seen["fail_local"][false] == 0 || seen["fail_local"][true] == 0 {
-		var d decision
-		stopped.next("decision", &d)
+		d := next[decision](stopped)
 		switch count := seen[d.Lane]; {
-		case count == nil, d.At < o.At, d.Source == "deny_cache":
+		case count == nil, d.At < noticed, d.Source == "deny_cache":
 		case d.Lane == "fail_local" && d.Source != "fallback", d.Lane != "fail_local" && d.Used >= 0:
 			t.Errorf("while Redis is stopped: %+v", d)
 		default:
@@ -87,11 +85,8 @@ func testStopRedis(t *testing.T, url string) {
 		t.Errorf("decisions: %v", seen)
 	}
 	change("start")
-	for _, want := range []string{"started", "over"} {
-		if stopped.next("outage", &o); o.State != want {
-			t.Fatalf("the page is told %q, want %q", o.State, want)
-		}
-	}
+	told("started")
+	told("over")
 	if got := hit(h, "fail_closed"); got != http.StatusOK && got != http.StatusTooManyRequests {
 		t.Errorf("after: status %d", got)
 	}

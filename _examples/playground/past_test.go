@@ -9,20 +9,18 @@ import (
 // limiters go on with its counts.
 func TestPast(t *testing.T) {
 	t.Parallel()
-	_, url := serveOver(t, nil)
-	p := followAs(t, url, "shape=steady&traffic=20&rate=10")
-	var h hello
-	p.next("hello", &h)
-	var c changed
-	p.next("changed", &c)
+	_, url := serve(t, nil)
+	p := follow(t, url, "shape=steady&traffic=20&rate=10")
+	h := next[hello](p)
+	c := next[changed](p)
 	if past := time.Duration(h.At-c.At) * time.Millisecond; past < shown || past > shown+5*time.Second {
 		t.Errorf("the past is %v long, want about %v", past, shown)
 	}
 	served := map[string][]time.Duration{}
 	before, after := 0, 0
 	for after < 20*len(served)+1 {
-		var d decision
-		if p.next("decision", &d); d.Source == "fallback" || d.Source == "none" {
+		d := next[decision](p)
+		if d.Source == "fallback" || d.Source == "none" {
 			t.Fatalf("%+v", d)
 		}
 		if d.At < h.At {

@@ -22,15 +22,8 @@ import (
 // and each outage policy.
 var lanesOfAll = len(limits.Aligned()) + 3
 
-// serve starts a playground as main does with -redis.
-func serve(t *testing.T) (*playground, string) {
-	t.Helper()
-	_, client := embeddedRedis(t)
-	return serveOver(t, client)
-}
-
-// serveOver starts a playground over a Redis, or as main does without -redis if it is nil.
-func serveOver(t *testing.T, client redis.UniversalClient) (*playground, string) {
+// serve starts a playground over a Redis, or as main does without -redis if it is nil.
+func serve(t *testing.T, client redis.UniversalClient) (*playground, string) {
 	t.Helper()
 	p, err := newPlayground(client)
 	if err != nil {
@@ -49,10 +42,8 @@ type page struct {
 	lines *bufio.Scanner
 }
 
-func follow(t *testing.T, url string) *page { return followAs(t, url, "") }
-
-// followAs follows with a configuration, such as "rate=20".
-func followAs(t *testing.T, url, query string) *page {
+// follow opens a page with a configuration, such as "rate=20".
+func follow(t *testing.T, url, query string) *page {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/events?"+query, http.NoBody)
 	if err != nil {
@@ -69,11 +60,11 @@ func followAs(t *testing.T, url, query string) *page {
 	return &page{t, response.Body, bufio.NewScanner(response.Body)}
 }
 
-// next reads the next event of a name into data.
-func (p *page) next(name string, data any) {
+// next reads the next event of a type.
+func next[E event](p *page) (e E) {
 	p.t.Helper()
 	for p.lines.Scan() {
-		event := strings.TrimPrefix(p.lines.Text(), "event: ")
+		name := strings.TrimPrefix(p.lines.Text(), "event: ")
 		if !p.lines.Scan() {
 			break
 		}
@@ -81,15 +72,16 @@ func (p *page) next(name string, data any) {
 		if !ok || !p.lines.Scan() || p.lines.Text() != "" {
 			p.t.Fatalf("not an event: %q, then %q", text, p.lines.Text())
 		}
-		if event != name {
+		if name != e.name() {
 			continue
 		}
-		if err := json.Unmarshal([]byte(text), data); err != nil {
+		if err := json.Unmarshal([]byte(text), &e); err != nil {
 			p.t.Fatal(err)
 		}
-		return
+		return e
 	}
-	p.t.Fatalf("the stream ended before an event %q: %v", name, p.lines.Err())
+	p.t.Fatalf("the stream ended before an event %q: %v", e.name(), p.lines.Err())
+	return e
 }
 
 // A reply is a response whose body has been read.
@@ -125,41 +117,37 @@ func doAs(t *testing.T, client, method, url, body string) reply {
 
 func TestStream(t *testing.T) {
 	t.Parallel()
-	_, url := serve(t)
-	p := follow(t, url)
-	var h hello
-	p.next("hello", &h)
+	_, url := serve(t, embeddedRedis(t))
+	p := follow(t, url, "")
+	h := next[hello](p)
 	if h.Config != defaults() || h.Period != 5000 || h.ID == "" || len(h.Lanes) != lanesOfAll+1 {
 		t.Errorf("hello: %+v", h)
 	}
-	var c changed
-	p.next("changed", &c)
+	next[changed](p)
 	if r := do(t, http.MethodPut, url+"/sessions/"+h.ID, `{"shape":"steady","traffic":60}`); r.status != http.StatusNoContent {
 		t.Fatalf("status %d", r.status)
 	}
-	p.next("changed", &c)
+	c := next[changed](p)
 	if c.Config.Shape != steady || c.Config.Rate != defaults().Rate {
 		t.Errorf("changed: %+v", c)
 	}
-	var d decision
+	d := next[decision](p)
 	for d.At < c.At { // some were under way
-		p.next("decision", &d)
+		d = next[decision](p)
 	}
 	if d.Client != clientA || d.By != "traffic" || d.Used < 0 || d.Source != "redis" && d.Source != "deny_cache" {
 		t.Errorf("decision: %+v", d)
 	}
 	for n := (counted{}); n.Leased == 0; {
-		if p.next("counted", &n); n.Lane != "lease" || n.Other > 0 {
+		if n = next[counted](p); n.Lane != "lease" || n.Other > 0 {
 			t.Errorf("counted: %+v", n)
 		}
 	}
-	var r response
-	p.next("response", &r)
+	r := next[response](p)
 	if r.Status != http.StatusOK && r.Status != http.StatusTooManyRequests || len(r.Header) < 4 || r.Body == "" {
 		t.Errorf("response: %+v", r)
 	}
-	var l levels
-	p.next("levels", &l)
+	l := next[levels](p)
 	if len(l.Levels) != lanesOfAll || l.Levels["gcra"].At == 0 {
 		t.Errorf("levels: %+v", l)
 	}
@@ -167,14 +155,10 @@ func TestStream(t *testing.T) {
 
 func TestHit(t *testing.T) {
 	t.Parallel()
-	play, url := serve(t)
-	var err error
-	if play.hands, err = core.NewMemory("hands", core.GCRA(core.PerHour(1), core.Burst(maxTraffic))); err != nil {
-		t.Fatal(err)
-	}
-	p := follow(t, url)
-	var h hello
-	p.next("hello", &h)
+	play, url := serve(t, embeddedRedis(t))
+	play.hands = core.MustNewMemory("hands", core.GCRA(core.PerHour(1), core.Burst(maxTraffic)))
+	p := follow(t, url, "")
+	h := next[hello](p)
 	do(t, http.MethodPut, url+"/sessions/"+h.ID, `{"shape":"hand"}`)
 	r := do(t, http.MethodPost, url+"/hit/token_bucket?session="+h.ID, "")
 	if r.status != http.StatusOK || r.header.Get("X-RateLimit-Limit") != "10" || r.header.Get("X-RateLimit-Remaining") != "9" {
@@ -182,8 +166,7 @@ func TestHit(t *testing.T) {
 	}
 	decided := map[string]int{}
 	for len(decided) < lanesOfAll {
-		var d decision
-		if p.next("decision", &d); d.By == "hand" {
+		if d := next[decision](p); d.By == "hand" {
 			decided[d.Lane]++
 		}
 	}
@@ -205,10 +188,9 @@ func TestHit(t *testing.T) {
 
 func TestWrongRequests(t *testing.T) {
 	t.Parallel()
-	_, url := serve(t)
-	p := follow(t, url)
-	var h hello
-	p.next("hello", &h)
+	_, url := serve(t, embeddedRedis(t))
+	p := follow(t, url, "")
+	h := next[hello](p)
 	for _, test := range []struct {
 		method, path, body string
 		status             int
@@ -238,7 +220,7 @@ func TestWrongRequests(t *testing.T) {
 
 func TestPageIsStrict(t *testing.T) {
 	t.Parallel()
-	_, url := serve(t)
+	_, url := serve(t, embeddedRedis(t))
 	r := do(t, http.MethodGet, url+"/", "")
 	if r.status != http.StatusOK || !strings.Contains(r.body, "<!doctype html>") {
 		t.Errorf("status %d", r.status)
@@ -258,16 +240,14 @@ func TestPageIsStrict(t *testing.T) {
 // goroutine is left over. It looks at all goroutines of the process, so it is not
 // parallel.
 func TestNothingIsLeft(t *testing.T) {
-	p, url := serve(t)
+	p, url := serve(t, embeddedRedis(t))
 	before := goroutines()
 	for range 3 {
-		page := follow(t, url)
-		var h hello
-		page.next("hello", &h)
+		page := follow(t, url, "")
+		h := next[hello](page)
 		do(t, http.MethodPut, url+"/sessions/"+h.ID, `{"shape":"steady","traffic":60,"rate":2,"burst":20}`)
 		for held := 0; held < 5; {
-			var d decision
-			if page.next("decision", &d); d.Delay > 0 {
+			if d := next[decision](page); d.Delay > 0 {
 				held++
 			}
 		}
@@ -295,9 +275,9 @@ func goroutines() int {
 }
 
 func TestSessionsAreBounded(t *testing.T) {
-	p, url := serve(t)
+	p, url := serve(t, embeddedRedis(t))
 	for range maxSessions {
-		followAs(t, url, "shape=hand&rate=2") // with little to do
+		follow(t, url, "shape=hand&rate=2") // with little to do
 	}
 	r := do(t, http.MethodGet, url+"/events", "")
 	if r.status != http.StatusServiceUnavailable || r.header.Get("Retry-After") == "" || p.open() > maxSessions {

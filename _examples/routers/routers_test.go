@@ -26,10 +26,7 @@ import (
 // limiter allows n requests an hour.
 func limiter(t *testing.T, n int64) *core.Limiter {
 	t.Helper()
-	lim, err := core.NewMemory("example", core.FixedWindow(core.PerHour(n)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	lim := core.MustNewMemory("example", core.FixedWindow(core.PerHour(n)))
 	return lim
 }
 

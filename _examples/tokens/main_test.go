@@ -15,10 +15,7 @@ import (
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		lim, err := core.NewMemory("tokens", core.TokenBucket(core.PerMinute(perMinute)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		lim := core.MustNewMemory("tokens", core.TokenBucket(core.PerMinute(perMinute)))
 		defer func() { _ = lim.Close() }()
 		app := routes(lim)
 		for _, step := range []struct {

@@ -67,7 +67,7 @@ func ExampleLimiterFor() {
 		if r.Header("X-Tier") == "paid" { // which a gateway of one's own sets
 			return paid, nil
 		}
-		return nil, nil // the mounted one
+		return nil, nil //nolint:nilnil // the mounted one
 	}))
 
 	r := httptest.NewRequest(http.MethodGet, "/", nil)

@@ -1,6 +1,7 @@
 package algorithm
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 )
@@ -129,7 +130,7 @@ func (s *State) add(expiry, n int64) {
 }
 
 func (s *State) find(expiry int64) (int, bool) {
-	return slices.BinarySearchFunc(s.holds.list, expiry, func(h hold, expiry int64) int { return int(h.expiry - expiry) })
+	return slices.BinarySearchFunc(s.holds.list, expiry, func(h hold, expiry int64) int { return cmp.Compare(h.expiry, expiry) })
 }
 
 // take takes n units off the hold of a handle. It reports false if there is none: it has

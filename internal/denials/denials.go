@@ -15,24 +15,26 @@ import (
 // maxStale is the longest time for which a denial is repeated without asking Redis.
 const maxStale = time.Second
 
-// maxRepeated is the most collisions in its slot that a denial survives: one for each time that
-// it was repeated.
-const maxRepeated = 16
+// A denial survives one collision in its slot for each time it was repeated, and maxSurvives at
+// most.
+const maxSurvives = 16
 
 // A Cache remembers denials with a result of type R, each in the one slot that the hash of its key
 // chooses. A flood of keys that are denied once does not evict one that is denied again and
 // again. Denials of a cost above a capacity are remembered beside those of smaller costs. It is read
 // without a lock. A nil Cache remembers nothing.
 type Cache[R any] struct {
-	slots []atomic.Pointer[Denial[R]] // made with the first denial
-	made  sync.Once
 	size  int
-	ready atomic.Bool
 	seed  maphash.Seed
+	slots atomic.Pointer[[]atomic.Pointer[Denial[R]]] // made with the first denial
 
-	mu         sync.Mutex    // held while a slot is changed
-	generation atomic.Uint64 // how often Forget was called: Put drops a denial from before the last call
+	mu          sync.Mutex // held while a slot is changed
+	generations [generations]atomic.Uint64
 }
+
+// A generation is how often Forget was called for keys of some hashes: Put drops a denial from
+// before the last call.
+const generations = 64
 
 // A Denial is what Redis replied, and when the call was sent and answered. Redis
 // decided in between. For how long it is repeated counts from before, so that it is
@@ -48,7 +50,7 @@ type Denial[R any] struct {
 	sent     time.Time
 	received time.Time
 	lasts    time.Duration // for how long it is repeated
-	survives atomic.Int32  // how many collisions in its slot, up to maxRepeated
+	survives atomic.Int32  // how many collisions in its slot, up to maxSurvives
 }
 
 // Age returns how long ago the reply came.
@@ -77,19 +79,23 @@ func New[R any](size int) *Cache[R] {
 
 // Get returns the denial that is remembered of a request, or nil.
 func (c *Cache[R]) Get(r Request) *Denial[R] {
-	if c == nil || !c.ready.Load() || r.N == 0 {
+	if c == nil || r.N == 0 {
+		return nil
+	}
+	slots := c.slots.Load()
+	if slots == nil {
 		return nil
 	}
 	k := key.Local(r.Key)
 	exceeded := r.Limits.Exceeded(r.N)
-	d := c.slot(k, exceeded).Load()
+	d := c.slot(slots, k, exceeded).Load()
 	if d == nil || d.key != k || d.limits != r.Limits || d.exceeded != exceeded || r.N < d.cost {
 		return nil
 	}
 	if age := time.Since(d.sent); age < 0 || age >= d.lasts {
 		return nil
 	}
-	if d.survives.Load() < maxRepeated {
+	if d.survives.Load() < maxSurvives {
 		d.survives.Add(1)
 	}
 	return d
@@ -97,21 +103,22 @@ func (c *Cache[R]) Get(r Request) *Denial[R] {
 
 // slot returns the slot of k, in the form of key.Local, for costs that exceed so many
 // capacities.
-func (c *Cache[R]) slot(k string, exceeded int) *atomic.Pointer[Denial[R]] {
-	return &c.slots[(maphash.String(c.seed, k)+uint64(exceeded))%uint64(len(c.slots))]
+func (c *Cache[R]) slot(slots *[]atomic.Pointer[Denial[R]], k string, exceeded int) *atomic.Pointer[Denial[R]] {
+	return &(*slots)[(maphash.String(c.seed, k)+uint64(exceeded))%uint64(len(*slots))]
 }
 
-// Put remembers that a request was denied with a result, for as long as lasts says at most. stamp is
-// what Before returned before the call. Where a key was forgotten since, which may have been this
+// generation returns that of a key.
+func (c *Cache[R]) generation(k string) *atomic.Uint64 {
+	return &c.generations[maphash.String(c.seed, k)%generations]
+}
+
+// Put remembers that a request was denied with a result, for lasts at most. stamp is
+// what Stamp returned before the call. Where a key was forgotten since, which may have been this
 // one, nothing is remembered.
 func (c *Cache[R]) Put(r Request, result R, lasts time.Duration, stamp Stamp) {
 	if c == nil || lasts <= 0 {
 		return
 	}
-	c.made.Do(func() {
-		c.slots = make([]atomic.Pointer[Denial[R]], c.size)
-		c.ready.Store(true)
-	})
 	d := &Denial[R]{
 		Result: result, key: key.Local(r.Key), limits: r.Limits, cost: r.N, exceeded: r.Limits.Exceeded(r.N),
 		sent: stamp.sent, received: time.Now(), lasts: min(lasts, maxStale),
@@ -121,10 +128,16 @@ func (c *Cache[R]) Put(r Request, result R, lasts time.Duration, stamp Stamp) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.generation.Load() != stamp.generation {
+	if c.generation(r.Key).Load() != stamp.generation {
 		return
 	}
-	slot := c.slot(d.key, d.exceeded)
+	slots := c.slots.Load()
+	if slots == nil {
+		made := make([]atomic.Pointer[Denial[R]], c.size)
+		slots = &made
+		c.slots.Store(slots)
+	}
+	slot := c.slot(slots, d.key, d.exceeded)
 	old := slot.Load()
 	switch {
 	case old == nil:
@@ -142,28 +155,29 @@ func (c *Cache[R]) Forget(k string, by *limits.Set) {
 	if c == nil {
 		return
 	}
-	k = key.Local(k)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.generation.Add(1)
-	if !c.ready.Load() {
+	c.generation(k).Add(1)
+	slots := c.slots.Load()
+	if slots == nil {
 		return
 	}
+	k = key.Local(k)
 	for exceeded := range len(by.Capacities) + 1 {
-		if slot := c.slot(k, exceeded); slot.Load() != nil && slot.Load().key == k {
+		if slot := c.slot(slots, k, exceeded); slot.Load() != nil && slot.Load().key == k {
 			slot.Store(nil)
 		}
 	}
 }
 
-// Before returns what Put needs to know of a call that is about to be sent: now, unless that is
-// zero, is the time.
-func (c *Cache[R]) Before(now time.Time) Stamp {
+// Stamp returns what Put needs to know of a call about k that is about to be sent, at now if that
+// is not zero.
+func (c *Cache[R]) Stamp(k string, now time.Time) Stamp {
 	if c == nil {
 		return Stamp{}
 	}
 	if now.IsZero() {
 		now = time.Now()
 	}
-	return Stamp{c.generation.Load(), now}
+	return Stamp{c.generation(k).Load(), now}
 }

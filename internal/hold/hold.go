@@ -31,6 +31,7 @@ type Ending struct {
 	N       int64        // units that are held or were charged
 	Actual  int64        // of OpSettle: what is charged in their place
 	Handles []algorithm.Handle
+	Freed   func() // called when slots have been freed, or nil
 }
 
 // A Lease is where units come from that were leased. Each method reports false if the lease has
@@ -91,15 +92,15 @@ func (h *Hold) FromLease(l Lease, handles []algorithm.Handle, asked time.Time) {
 	copy(h.handles, handles)
 }
 
-// current returns the handles of the slots, and with others also those of the rest. What is not
-// asked for has the zero Handle. The lock is held.
-func (h *Hold) current(others bool) []algorithm.Handle {
-	if others && !h.Set.Slots && h.ended {
+// current returns the handles of the slots, and if units is set those of the units; the others
+// are zero. The lock is held.
+func (h *Hold) current(units bool) []algorithm.Handle {
+	if units && !h.Set.Slots && h.ended {
 		return h.handles // they change no more
 	}
 	handles := slices.Clone(h.handles)
 	for i, m := range h.Set.Members {
-		if m.Slots && !h.slots || !m.Slots && !others {
+		if m.Slots && !h.slots || !m.Slots && !units {
 			handles[i] = algorithm.Handle{}
 		}
 	}
@@ -108,7 +109,7 @@ func (h *Hold) current(others bool) []algorithm.Handle {
 
 // renewsUnits reports whether reserved units are renewed. The lock is held.
 func (h *Hold) renewsUnits() bool {
-	return h.Reserved && (h.keep || h.lease != nil) && !h.handlesLost && !h.ended
+	return h.Reserved && h.Set.Units && (h.keep || h.lease != nil) && !h.handlesLost && !h.ended
 }
 
 // lasts returns for how long what is renewed is held. The lock is held.
@@ -135,23 +136,23 @@ func (h *Hold) begin(now time.Time) []algorithm.Handle {
 	return h.current(h.renewsUnits())
 }
 
-// renewed ends a renewal of the handles sent. renewed are those that it has now; with neither
-// that nor an error it was not sent. It reports whether slots were lost.
-func (h *Hold) renewed(sent, renewed []algorithm.Handle, err error) (lost bool) {
+// renewed ends a renewal of the handles sent. It has the handles now; with neither these nor an
+// error nothing was renewed. It reports whether slots were lost.
+func (h *Hold) renewed(sent, now []algorithm.Handle, err error) (lost bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case err != nil:
 		h.handlesLost, h.lease = h.keep || h.lease != nil, nil
-	case renewed != nil:
+	case now != nil:
 		h.asked, h.lease = h.begun, nil
 		for i, m := range h.Set.Members {
 			switch {
 			case sent[i] == algorithm.Handle{}: // it was not to be renewed
-			case m.Slots && renewed[i] == algorithm.Handle{}:
+			case m.Slots && now[i] == algorithm.Handle{}:
 				lost = h.slots
 			default:
-				h.handles[i] = renewed[i]
+				h.handles[i] = now[i]
 			}
 		}
 	}
@@ -180,6 +181,9 @@ func (h *Hold) endInLease(actual int64) bool {
 func (h *Hold) ending(actual int64) (e Ending, ok bool) {
 	e = Ending{Set: h.Set, Key: h.Key, N: h.N, Handles: h.current(true)}
 	switch {
+	case h.handlesLost: // units are charged when they expire
+		e.Op, e.Handles = algorithm.OpRelease, h.current(false)
+		return e, h.slots
 	case h.Reserved:
 		e.Op, e.Actual = algorithm.OpSettle, actual
 		return e, h.N > 0 || actual > 0

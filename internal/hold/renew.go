@@ -2,7 +2,6 @@ package hold
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -13,11 +12,12 @@ import (
 // Events are called when something happens to slots. No lock is held.
 type Events struct {
 	Slots func(h *Hold, n int64) // this process holds n more; negative: fewer
+	Freed func(h *Hold)          // others may have the slots
 	Lost  func(h *Hold)
 }
 
-// longest is when a Renewer looks again at the latest.
-const longest = time.Hour
+// idleLook is when a Renewer looks again at the latest.
+const idleLook = time.Hour
 
 // A Renewer renews the Holds of a limiter, and ends them. It has a timer while there is
 // something to renew, and no goroutine that waits.
@@ -25,6 +25,8 @@ type Renewer struct {
 	events Events
 	now    func() time.Time
 	driven bool // by Look and All, and by no timer
+
+	looking sync.Mutex // held while one looks that is driven: the next sees what it has renewed
 
 	mu     sync.Mutex
 	kept   map[*Hold]struct{}
@@ -46,8 +48,8 @@ func (w *Renewer) Drive() {
 	w.driven = true
 }
 
-// Add has the slots of h renewed until it ends, and the units that it has of a lease held by
-// themselves before that ends.
+// Add has the slots of h renewed until it ends. Units that h has reserved from a lease get a hold
+// of their own before the lease ends.
 func (w *Renewer) Add(h *Hold) {
 	if h.slots {
 		w.events.Slots(h, h.N)
@@ -116,7 +118,7 @@ func (w *Renewer) End(ctx context.Context, h *Hold, actual int64) error {
 	h.ended = true
 	inLease, slots, renewing := h.endInLease(actual), h.slots, h.renewing
 	h.onLost = nil
-	if inLease || renewing == nil || !h.keep && h.lease == nil && !h.SlotsMove {
+	if getsHandles := h.keep || h.lease != nil || h.SlotsMove; inLease || !getsHandles {
 		renewing = nil
 	}
 	h.mu.Unlock()
@@ -146,30 +148,21 @@ func (w *Renewer) End(ctx context.Context, h *Hold, actual int64) error {
 // send ends what h has.
 func (w *Renewer) send(ctx context.Context, h *Hold, actual int64) error {
 	h.mu.Lock()
-	if h.handlesLost {
-		return w.sendWithoutHandles(ctx, h, actual)
-	}
 	e, ok := h.ending(actual)
-	h.slots = false
-	h.mu.Unlock()
-	if !ok {
-		return nil
-	}
-	return h.Keeper.End(ctx, e)
-}
-
-// sendWithoutHandles ends what h has, but for reserved units, whose handles are lost: they are
-// charged when they expire, so that only what exceeds them is left to charge. It unlocks h.
-func (w *Renewer) sendWithoutHandles(ctx context.Context, h *Hold, actual int64) error {
-	slots, hadSlots := h.current(false), h.slots
+	hadSlots, handlesLost := h.slots, h.handlesLost
 	h.slots = false
 	h.mu.Unlock()
 	if hadSlots {
-		_ = h.Keeper.End(ctx, Ending{Set: h.Set, Key: h.Key, Op: algorithm.OpRelease, N: h.N, Handles: slots}) // else they expire soon
+		e.Freed = func() { w.events.Freed(h) }
 	}
-	if actual <= h.N {
-		return nil
+	var err error
+	if ok {
+		err = h.Keeper.End(ctx, e)
 	}
+	if !handlesLost || actual <= h.N {
+		return err
+	}
+	// What is held is charged when it expires: only what exceeds it is left to charge.
 	return h.Keeper.End(ctx, Ending{
 		Set: h.Set, Key: h.Key, Op: algorithm.OpSettle, Actual: actual - h.N, Handles: make([]algorithm.Handle, len(h.Set.Members)),
 	})
@@ -178,6 +171,10 @@ func (w *Renewer) sendWithoutHandles(ctx context.Context, h *Hold, actual int64)
 // Drop stops the renewals of h, which nobody can end any more. It reports whether there were any.
 func (w *Renewer) Drop(h *Hold) bool {
 	h.mu.Lock()
+	if h.ended {
+		h.mu.Unlock()
+		return false
+	}
 	slots, renewed := h.slots, h.slots || h.renewsUnits()
 	h.slots, h.keep, h.lease, h.onLost = false, false, nil, nil
 	h.mu.Unlock()
@@ -208,6 +205,10 @@ func (w *Renewer) lose(h *Hold) {
 // Look renews each Hold between a fourth and a third of its time after the last renewal, and
 // notices when slots are lost.
 func (w *Renewer) Look() {
+	if w.driven {
+		w.looking.Lock()
+		defer w.looking.Unlock()
+	}
 	due, lost := w.due(w.now())
 	for _, h := range lost {
 		w.lose(h)
@@ -226,7 +227,7 @@ func (w *Renewer) Look() {
 func (w *Renewer) due(now time.Time) (due, lost []*Hold) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	next := longest
+	next := idleLook
 	w.every = 0
 	for h := range w.kept {
 		h.mu.Lock()
@@ -236,7 +237,7 @@ func (w *Renewer) due(now time.Time) (due, lost []*Hold) {
 			delete(w.kept, h)
 			h.mu.Unlock()
 			continue
-		case h.slots && left <= 0 && !w.driven: // else it is renewed late: there was no time to do so before
+		case h.slots && left <= 0 && !w.driven: // by a clock of its own it is renewed late instead
 			lost = append(lost, h)
 		case !h.queued && now.Sub(h.begun) >= h.lasts()/4:
 			h.queued = true
@@ -258,8 +259,16 @@ func (w *Renewer) due(now time.Time) (due, lost []*Hold) {
 
 // All renews all Holds at once.
 func (w *Renewer) All() {
+	var due []*Hold
 	w.mu.Lock()
-	due := slices.Collect(maps.Keys(w.kept))
+	for h := range w.kept {
+		h.mu.Lock()
+		if !h.queued {
+			h.queued = true
+			due = append(due, h)
+		}
+		h.mu.Unlock()
+	}
 	w.mu.Unlock()
 	w.renew(due)
 }
@@ -297,7 +306,7 @@ func (r *Renewal) Begin() []algorithm.Handle {
 
 // End is called after a Begin that returned handles, with those that the Hold has from now on (a
 // limit whose hold has ended keeps its handle, one whose slots are lost has the zero Handle); or
-// with an error if they are not known; or with neither if it was not sent.
+// with an error if they are not known; or with neither if nothing was renewed.
 func (r *Renewal) End(handles []algorithm.Handle, err error) {
 	if r.renewed(r.sent, handles, err) {
 		r.renewer.lose(r.Hold)

@@ -72,10 +72,10 @@ func SetNeedsEnd(f func(limiter any) (slots, queue bool)) bool {
 	return true
 }
 
-// A WrongLimit is the error of core.Limiter.With.
-type WrongLimit struct{ Err error }
+// A WrongLimitError is the error of core.Limiter.With.
+type WrongLimitError struct{ Err error }
 
-func (e *WrongLimit) Error() string { return e.Err.Error() }
+func (e *WrongLimitError) Error() string { return e.Err.Error() }
 
 // Unwrap returns what is wrong.
-func (e *WrongLimit) Unwrap() error { return e.Err }
+func (e *WrongLimitError) Unwrap() error { return e.Err }

@@ -24,6 +24,8 @@ type Leases struct {
 	settle func([]*Closed) // it waits for the replies
 	events Events
 
+	settling atomic.Int32 // calls of settle that are under way
+
 	mu      sync.Mutex
 	open    map[*Lease]struct{}
 	running bool // the goroutine that closes them
@@ -162,8 +164,8 @@ func (x *Exchange) End() {
 	close(x.done)
 }
 
-// Awaited returns what is closed when an exchange of h ends that will have n units for one more
-// request; nil if there is none, or others wait for its units.
+// Awaited returns a channel that is closed when the exchange under way for h ends; nil if there is
+// none, or others wait for all of its units.
 func (ls *Leases) Awaited(h *HotKey, n int64) <-chan struct{} {
 	x := h.exchange.Load()
 	if x == nil || ls.driven {
@@ -224,7 +226,7 @@ func (ls *Leases) run() {
 	ticker := time.NewTicker(ls.d / 16)
 	defer ticker.Stop()
 	for range ticker.C {
-		ls.CloseOld()
+		go ls.CloseOld() // Redis may be slow, and other leases end meanwhile
 		ls.mu.Lock()
 		ls.running = len(ls.open) > 0
 		running := ls.running
@@ -265,6 +267,8 @@ func (ls *Leases) close(all []*Lease, now Instant) {
 		}
 	}
 	if len(closed) > 0 {
+		ls.settling.Add(1)
+		defer ls.settling.Add(-1)
 		ls.settle(closed)
 	}
 }
@@ -283,7 +287,7 @@ func (ls *Leases) Drop(key string) {
 	ls.close(all, ls.now())
 }
 
-// Close closes all leases. No more are taken.
+// Close closes all leases, and waits until they are settled. No more are taken.
 func (ls *Leases) Close() {
 	if ls == nil {
 		return
@@ -296,6 +300,9 @@ func (ls *Leases) Close() {
 	}
 	ls.mu.Unlock()
 	ls.close(all, ls.now())
+	for ls.settling.Load() > 0 { // each takes the Timeout at most
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // Drive has leases go by a clock of a test, and none be closed in the background.

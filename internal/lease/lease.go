@@ -13,7 +13,7 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// share is of which share of what remains a lease has one at most.
+// A lease is for at most 1/share of what remains.
 const share = 8
 
 // An Instant is what the clocks of this process say: the wall clock, which may be set, and
@@ -54,8 +54,8 @@ func (le *Lease) Sent() Instant { return le.sent }
 // Age returns how old its answers are.
 func (le *Lease) Age(now Instant) time.Duration { return max(0, now.Since(le.granted)) }
 
-// Spend takes n units, to spend or to reserve, and returns how many were taken before; ok is
-// false if that cannot be. le may be nil.
+// Spend takes n units, to spend or to reserve. before is how many the lease had given out; ok is
+// false if it has not so many. le may be nil.
 func (le *Lease) Spend(n int64, reserve bool, now Instant) (before int64, ok bool) {
 	if le == nil || n > le.units {
 		return 0, false

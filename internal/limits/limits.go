@@ -31,8 +31,9 @@ type Set struct {
 
 	Slots        bool          // a limit is InFlight
 	Queues       bool          // a limit is a LeakyBucket
+	Units        bool          // a limit holds units, that are no slots
 	SlotTTL      time.Duration // the shortest of those that have slots
-	ShortestHold time.Duration // and of all
+	ShortestHold time.Duration // the shortest of all limits
 
 	Server   *server.Limits // for a decision in Redis, or nil
 	Memory   *memory.Limits // for one in memory, or nil
@@ -56,6 +57,7 @@ func New(limiter string, limits []Limit) *Set {
 			s.ShortestHold = held
 		}
 		s.Queues = s.Queues || l.Kind.Delays
+		s.Units = s.Units || !l.Kind.Delays && !l.Kind.Slots
 		s.Scripts += l.Kind.Name + " "
 		s.States += l.Kind.Name + " " + l.Name + "\x00"
 		capacity, window := e.Capacity()
@@ -63,11 +65,6 @@ func New(limiter string, limits []Limit) *Set {
 		s.Capacities, s.Windows = append(s.Capacities, capacity), append(s.Windows, micros(window))
 	}
 	return s
-}
-
-// Holds reports whether op holds units.
-func (s *Set) Holds(op algorithm.Op) bool {
-	return op == algorithm.OpReserve || s.Slots && op == algorithm.OpCharge
 }
 
 // Exceeded returns how many capacities a cost of n exceeds.

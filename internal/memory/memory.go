@@ -116,45 +116,23 @@ func (m *Store) Hold(l *Limits, k string, c algorithm.HoldCall, answers []algori
 
 // End does what an OpSettle, OpRefund or OpRelease says.
 func (m *Store) End(l *Limits, k string, c algorithm.HoldCall) {
-	switch c.Op {
-	case algorithm.OpSettle:
-		m.settle(l, k, c)
-	case algorithm.OpRefund:
-		m.refund(l, k, c)
-	default:
-		m.release(l, k, c)
-	}
-}
-
-// settle charges the actual units in place of those that were reserved.
-func (m *Store) settle(l *Limits, k string, c algorithm.HoldCall) {
 	s, e, k, now := m.open(l, k)
 	defer s.Unlock()
-	n, actual, handles := c.N, c.M, c.Handles
 	if e == nil {
-		if actual == 0 {
+		if c.Op != algorithm.OpSettle || c.M == 0 {
 			return
 		}
 		e = s.add(k, l, now)
 	}
 	for i, member := range l.members {
-		switch state := &e.states[i]; {
-		case !member.Delays:
-			member.Settle(state, now, n, actual, handles[i])
-		case actual == 0:
-			member.Refund(state, now, n, handles[i])
-		}
-	}
-}
-
-// release frees slots.
-func (m *Store) release(l *Limits, k string, c algorithm.HoldCall) {
-	s, e, _, now := m.open(l, k)
-	defer s.Unlock()
-	n, handles := c.N, c.Handles
-	for i, member := range l.members {
-		if member.Slots && e != nil {
-			member.Settle(&e.states[i], now, n, 0, handles[i])
+		state, handle := &e.states[i], c.Handles[i]
+		switch {
+		case member.Slots:
+			member.Settle(state, now, c.N, 0, handle)
+		case c.Op == algorithm.OpRefund, c.Op == algorithm.OpSettle && member.Delays && c.M == 0:
+			member.Refund(state, now, c.N, handle)
+		case c.Op == algorithm.OpSettle && !member.Delays:
+			member.Settle(state, now, c.N, c.M, handle)
 		}
 	}
 }
@@ -183,23 +161,6 @@ func (m *Store) Renew(l *Limits, k string, n int64, handles []algorithm.Handle) 
 		}
 	}
 	return renewed
-}
-
-// refund takes back units that were charged, and frees slots.
-func (m *Store) refund(l *Limits, k string, c algorithm.HoldCall) {
-	s, e, _, now := m.open(l, k)
-	defer s.Unlock()
-	n, handles := c.N, c.Handles
-	if e == nil {
-		return
-	}
-	for i, member := range l.members {
-		if member.Slots {
-			member.Settle(&e.states[i], now, n, 0, handles[i])
-		} else {
-			member.Refund(&e.states[i], now, n, handles[i])
-		}
-	}
 }
 
 // Reset forgets what was charged to k, and keeps what is held.

@@ -20,7 +20,7 @@ type Background struct {
 	Begin func() (algorithm.HoldCall, bool)
 	// End, if it is not nil, is called after a Begin that reported true. It gets the new handles of
 	// what was renewed (a limit whose hold has ended keeps its handle, one whose slots are lost has
-	// the zero Handle); or an error if they are unknown; or neither if nothing was sent.
+	// the zero Handle); or an error if they are unknown; or neither if nothing was renewed.
 	End func(handles []algorithm.Handle, err error)
 }
 
@@ -73,7 +73,7 @@ func (s *Store) runChunk(ctx context.Context, sv *Server, chunk []Background) {
 	for i, err := range s.runMembers(ctx, sv, members) {
 		switch end := begun[i].End; {
 		case end == nil:
-		case errors.Is(err, ErrQueue): // it was not sent
+		case err != nil && !replyLost(err): // nothing was renewed, and may be the next time
 			end(nil, nil)
 		default:
 			end(members[i].Call.Handles, err)

@@ -53,25 +53,36 @@ func (s *Store) Decide(ctx context.Context, d *Decision) error {
 	if d.Handles != nil {
 		d.M = algorithm.NewHoldID() // by which slots can be freed even if the reply is lost
 	}
-	return s.run(ctx, d)
+	err := s.run(ctx, d)
+	if x := d.Exchange; err != nil && x != nil && x.Held > 0 && !x.settled && !replyLost(err) {
+		s.leave(d, x.settlement(), time.Duration(x.Duration)*time.Microsecond)
+	}
+	return err
 }
 
-// End does what an OpSettle, OpRefund or OpRelease says. It is sent once, even if ctx has ended:
-// that bounds only the waiting.
-func (s *Store) End(ctx context.Context, l *Limits, k string, c algorithm.HoldCall) error {
-	d, sent := NewDecision(l, k, c), ctx
+// End does what an OpSettle, OpRefund or OpRelease says, and then calls ended, unless that is nil.
+// It is sent once, even if ctx has ended: that bounds only the waiting.
+func (s *Store) End(ctx context.Context, d *Decision, ended func()) error {
+	sent := ctx
 	if ctx.Done() != nil {
 		sent = context.WithoutCancel(ctx)
 	}
+	run := func() error {
+		err := s.run(sent, d)
+		if ended != nil {
+			ended()
+		}
+		return err
+	}
 	if !s.hasLessTime(ctx) {
-		return s.run(sent, d)
+		return run()
 	}
 	if !s.leftovers.begin() {
 		return ErrQueue
 	}
 	return batch.Beside(ctx, func() error {
 		defer s.leftovers.end()
-		return s.run(sent, d)
+		return run()
 	}, nil)
 }
 
@@ -102,8 +113,9 @@ func (s *Store) run(ctx context.Context, d *Decision) error {
 		return ErrQueue
 	case batch.Alone:
 		return s.askAlone(ctx, sv, d, b)
+	default:
+		return s.askInBatch(ctx, sv, d, place)
 	}
-	return s.askInBatch(ctx, sv, d, place)
 }
 
 // askInBatch waits for the batch that has d, for the timeout at most.

@@ -133,7 +133,7 @@ func (sv *Server) down(ctx context.Context, st *Store, cause error, d time.Durat
 
 // notify tells all stores of the client of a change, which by noticed.
 func (sv *Server) notify(ctx context.Context, by *Store, from, to BreakerState, cause error) {
-	for _, st := range sv.servers.subscribers() {
+	for _, st := range sv.servers.subscribers(by) {
 		if st.hooks.BreakerChange != nil {
 			st.hooks.BreakerChange(ctx, Change{Server: sv.addr, From: from, To: to, Cause: cause, Log: st == by})
 		}
@@ -207,6 +207,7 @@ func (sv *Server) probeOnce(ctx context.Context, st *Store, k string) bool {
 			sv.recovered(ctx, st)
 		}
 		return true
+	case f != nil && f.ignore:
 	case f != nil && f.timeout:
 		sv.down(ctx, st, f.err, f.given)
 	case f != nil:

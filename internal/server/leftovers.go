@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,7 +49,12 @@ func (s *Store) leftBehind(d *Decision, err error) {
 	for _, m := range d.Limits.members {
 		longest = max(longest, m.Hold)
 	}
-	s.leftovers.add(s, leftover{d.Limits, d.Key, call, time.Now().Add(time.Duration(longest) * time.Microsecond)})
+	s.leave(d, call, time.Duration(longest)*time.Microsecond)
+}
+
+// leave has a call about the key of d be made in the background, once, unless that takes so long that it is too late.
+func (s *Store) leave(d *Decision, call algorithm.HoldCall, within time.Duration) {
+	s.leftovers.add(s, leftover{d.Limits, d.Key, call, time.Now().Add(within)})
 }
 
 // abandoned frees what is held for d, whose caller left before it ended. After an error that is done.
@@ -101,7 +107,7 @@ func replyLost(err error) bool {
 	case errors.Is(err, algorithm.ErrPartly):
 		return true
 	}
-	return !errors.As(err, &reply)
+	return !errors.As(err, &reply) || strings.Contains(reply.Error(), "other limits have changed")
 }
 
 // add has a leftover freed in the background.

@@ -222,17 +222,23 @@ func (s *Store) runParts(ctx context.Context, sv *Server, parts []part) error {
 		cmds[i] = s.scriptOf(p).command(ctx, s.partArgs(p), p.keys())
 		_ = pipe.Process(ctx, cmds[i]) // it only queues the command
 	}
-	_, err := pipe.Exec(ctx)
+	_, _ = pipe.Exec(ctx) // each command has its error
+	var err error
+	replied := false
 	for i, p := range parts {
 		reply, failed := s.scriptOf(p).reply(ctx, s.servers.client, cmds[i], cmds[i].Err(), s.hooks.ScriptLoaded)
 		if failed = s.partReplied(sv, p, reply, failed); failed == nil {
-			err = nil
-		} else {
-			failed = &partError{failed}
-			for _, m := range p.members {
-				m.Err = failed
-			}
+			replied = true
+			continue
 		}
+		err = failed
+		failed = &partError{failed}
+		for _, m := range p.members {
+			m.Err = failed
+		}
+	}
+	if replied {
+		return nil
 	}
 	return err
 }

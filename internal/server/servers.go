@@ -115,14 +115,16 @@ func (s *Servers) remove() {
 	}
 }
 
-// subscribers returns the stores to notify.
-func (s *Servers) subscribers() []*Store {
+// subscribers returns the stores to notify: by, and one of each other owner.
+func (s *Servers) subscribers(by *Store) []*Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []*Store
+	all := []*Store{by}
+	told := map[any]bool{by.owner: by.owner != nil}
 	for _, w := range s.stores {
-		if st := w.Value(); st != nil {
+		if st := w.Value(); st != nil && st != by && !told[st.owner] {
 			all = append(all, st)
+			told[st.owner] = st.owner != nil
 		}
 	}
 	return all

@@ -22,6 +22,7 @@ type Config struct {
 	Limits          *Limits       // of the kinds that the Store decides by
 	Timeout         time.Duration // for one decision, all in all
 	MaxBatch        int           // decisions in one round trip; 1: none share
+	Owner           any           // whose hooks these are: of several Stores of one, one is told of servers
 	Hooks           Hooks
 }
 
@@ -48,6 +49,7 @@ type Store struct {
 	limits  *Limits // those of probes
 	timeout time.Duration
 	hooks   Hooks
+	owner   any
 
 	decideScript  script
 	holdScript    script // see algorithm.HoldScript
@@ -76,6 +78,7 @@ func NewStore(client Client, c Config) *Store {
 		timeout:    c.Timeout,
 		maxBatch:   c.MaxBatch,
 		hooks:      c.Hooks,
+		owner:      c.Owner,
 		head:       c.Prefix + ":" + c.Limiter + ":{",
 	}
 	if !s.alwaysHold {

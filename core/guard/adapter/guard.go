@@ -112,7 +112,7 @@ func (g *Guard) decide(r keyfunc.Request, v *Verdict) {
 // chooseLimiter has the limiter of LimiterFor decide. It reports false if there was an error.
 func (g *Guard) chooseLimiter(r keyfunc.Request, v *Verdict) bool {
 	lim, err := g.settings.LimiterFor(r)
-	switch wrong := (*hook.WrongLimit)(nil); {
+	switch wrong := (*hook.WrongLimitError)(nil); {
 	case err == nil && lim != nil:
 		v.limiter = lim
 		v.state.limiter.Store(lim)

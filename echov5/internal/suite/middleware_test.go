@@ -112,10 +112,7 @@ func TestOnDeniedBehindMiddleware(t *testing.T) {
 // limiter returns one that admits a request a day.
 func limiter(t *testing.T) *core.Limiter {
 	t.Helper()
-	lim, err := core.NewMemory("api", core.FixedWindow(core.PerDay(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerDay(1)))
 	t.Cleanup(func() { _ = lim.Close() })
 	return lim
 }

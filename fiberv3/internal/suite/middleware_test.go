@@ -23,10 +23,7 @@ import (
 // statuses that CountIf was asked about, and the address.
 func limited(t *testing.T, h fiber.Handler) (lim *core.Limiter, asked <-chan int, url string) {
 	t.Helper()
-	lim, err := core.NewMemory("api", core.InFlight(1, core.SlotTTL(time.Hour)), core.FixedWindow(core.PerDay(10)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	lim = core.MustNewMemory("api", core.InFlight(1, core.SlotTTL(time.Hour)), core.FixedWindow(core.PerDay(10)))
 	statuses := make(chan int, 10)
 	app := fiber.New()
 	app.Use(fiberlimit.Middleware(lim, keyfunc.IP(), guard.CostAfter(), guard.CountIf(func(status int) bool {

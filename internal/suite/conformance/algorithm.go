@@ -58,7 +58,7 @@ func concurrent(t *testing.T, s Store, limit maker) {
 	}
 }
 
-// ends ends what was charged or held in each way, and once more: only the first counts. Another Limiter, which gives
+// ends gives an end to what was charged or held in each way, and once more: only the first counts. Another Limiter, which gives
 // nothing back itself, sees what is used meanwhile. Where all was given back, nothing is stored.
 func ends(t *testing.T, s Store, limit maker) {
 	lim := s.limiter(t, "ends", limit(tenPerTen))

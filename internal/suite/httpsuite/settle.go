@@ -439,7 +439,7 @@ func limitsByRequest(b *testbed) {
 	limit.Options = []guard.Option{guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
 		n, err := strconv.ParseInt(r.Header("Number"), 10, 64)
 		if err != nil {
-			return nil, nil //nolint:nilnil // the limiter that is mounted
+			return nil, nil //nolint:nilnil,nilerr // the limiter that is mounted
 		}
 		return limit.Limiter.With(core.FixedWindow(core.PerMinute(n)), core.GCRA(core.PerHour(100)))
 	})}

@@ -8,6 +8,7 @@
 // of this folder:
 //
 //	in internal/algorithm/lua                    the file that is changed, or a folder of it: until the next such line
+//	dir otel                                     the module whose tests run, if it is another: until the next such line
 //	test ./internal/suite/conformance -run Redis arguments of go test: until the next such line
 //	== hold/forgotten when it expires            the mutant's name
 //	-if expired then                             the text, which stands there exactly once, in files that are no tests,
@@ -33,7 +34,7 @@ import (
 )
 
 // A mutant is one change of the library that breaks a rule.
-type mutant struct{ name, in, old, new, test, same string }
+type mutant struct{ name, in, old, new, dir, test, same string }
 
 //go:embed *.txt
 var lists embed.FS
@@ -42,6 +43,7 @@ var lists embed.FS
 func parse(text string) ([]mutant, error) {
 	var all []mutant
 	var in, test string
+	dir := "."
 	for number, line := range strings.Split(text, "\n") {
 		word, rest, _ := strings.Cut(line, " ")
 		switch {
@@ -50,11 +52,14 @@ func parse(text string) ([]mutant, error) {
 		case word == "in":
 			in = rest
 			continue
+		case word == "dir":
+			dir = rest
+			continue
 		case word == "test":
 			test = rest
 			continue
 		case word == "==":
-			all = append(all, mutant{name: rest, in: in, test: test})
+			all = append(all, mutant{name: rest, in: in, dir: dir, test: test})
 			continue
 		case len(all) == 0:
 			return nil, fmt.Errorf("line %d: no mutant yet: %q", number+1, line)
@@ -130,7 +135,11 @@ func main() {
 		}
 		fmt.Printf("%-60s %s\n", m.name, result)
 	}
-	fmt.Printf("%d caught, %d survived, %d change nothing\n", caught, survived, equivalent)
+	if *list {
+		fmt.Printf("the texts of %d mutants stand in the code\n", caught)
+	} else {
+		fmt.Printf("%d caught, %d survived, %d change nothing\n", caught, survived, equivalent)
+	}
 	if failed {
 		os.Exit(1)
 	}
@@ -189,7 +198,7 @@ func (m mutant) run(timeout time.Duration) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	args := append([]string{"test", "-vet=off", "-count=1", "-failfast", "-timeout", (timeout - timeout/8).String(), "-overlay", overlay}, strings.Fields(m.test)...)
+	args := append([]string{"test", "-C", m.dir, "-vet=off", "-count=1", "-failfast", "-timeout", (timeout - timeout/8).String(), "-overlay", overlay}, strings.Fields(m.test)...)
 	out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput()
 	switch found := failure.FindAllSubmatch(out, -1); {
 	case err == nil && !bytes.Contains(out, []byte("\nok ")) && !bytes.HasPrefix(out, []byte("ok ")):
