@@ -56,6 +56,9 @@ func (s *Store) runOn(ctx context.Context, sv *Server, calls []Background) {
 			defer func() { <-places }()
 			s.runChunk(ctx, sv, chunk)
 		})
+		if s.driven {
+			inFlight.Wait()
+		}
 	}
 	inFlight.Wait()
 }
