@@ -19,6 +19,9 @@ var _ = hook.SetDriver(func(limiter any) hook.Driver {
 		Drive: func(wall, mono func() time.Duration) {
 			l.leases.Drive(func() lease.Instant { return lease.Instant{Wall: wall(), Mono: mono(), Read: time.Now()} })
 			l.renewer.Drive()
+			if l.store != nil {
+				l.store.Drive()
+			}
 		},
 		Heat:     l.leases.Heat,
 		CloseOld: l.leases.CloseOld,

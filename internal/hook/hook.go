@@ -29,7 +29,8 @@ func SetNewLimit(f func(*algorithm.Kind, int64, time.Duration, LimitSettings) an
 type Driver struct {
 	// Renew renews at once all that is kept from expiring, as the limiter does now and then.
 	Renew func()
-	// Drive has leases go by clocks of a test, and closes and renews none in the background.
+	// Drive has leases go by clocks of a test, and closes and renews none in the background. Renewals
+	// and settlements are sent one after the other.
 	Drive func(wall, mono func() time.Duration)
 	// Heat has a key be hot when it was asked for so often, and a lease take such a share.
 	Heat func(asks, share int64)

@@ -45,7 +45,7 @@ func (s *Store) runOn(ctx context.Context, sv *Server, calls []Background) {
 		size = max(1, min(s.maxBatch, int(maxWork/work)))
 	}
 	var inFlight sync.WaitGroup
-	places := make(chan struct{}, s.inBackground())
+	places := make(chan struct{}, maxInFlight)
 	for chunk := range slices.Chunk(calls, size) {
 		places <- struct{}{}
 		if !sv.up(s.timeout) {
@@ -56,17 +56,11 @@ func (s *Store) runOn(ctx context.Context, sv *Server, calls []Background) {
 			defer func() { <-places }()
 			s.runChunk(ctx, sv, chunk)
 		})
+		if s.driven {
+			inFlight.Wait()
+		}
 	}
 	inFlight.Wait()
-}
-
-// inBackground returns how many calls that nobody waits for may be in flight. Of a client that is
-// not go-redis's own it is not known what it can take.
-func (s *Store) inBackground() int {
-	if _, known := s.servers.client.(pipeliner); !known {
-		return 1
-	}
-	return maxInFlight
 }
 
 // runChunk makes calls that go together.

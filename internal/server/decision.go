@@ -53,7 +53,14 @@ func (s *Store) Decide(ctx context.Context, d *Decision) error {
 	if d.Handles != nil {
 		d.M = algorithm.NewHoldID() // by which slots can be freed even if the reply is lost
 	}
-	return s.run(ctx, d)
+	err := s.run(ctx, d)
+	if err == nil || replyLost(err) { // else nobody writes to d any more
+		return err
+	}
+	if x := d.Exchange; x != nil && x.Held > 0 && !x.settled {
+		s.leave(d, x.settlement(), time.Duration(x.Duration)*time.Microsecond)
+	}
+	return err
 }
 
 // End does what an OpSettle, OpRefund or OpRelease says, and then calls ended, unless that is nil.
@@ -133,11 +140,8 @@ func (s *Store) askInBatch(ctx context.Context, sv *Server, d *Decision, place b
 // askAgain makes a call for d alone, which a batch has not carried out. Its caller waits until over
 // for both: the call may take its whole timeout beside that.
 func (s *Store) askAgain(ctx context.Context, sv *Server, d *Decision, over *sharedTimer) error {
-	asked := batch.Go(func() error { return s.askAlone(context.WithoutCancel(ctx), sv, d, nil) }, func(err error) {
-		if err == nil { // else it is left behind already
-			s.leftBehind(d, nil)
-		}
-	})
+	alone := func() error { return s.askAlone(context.WithoutCancel(ctx), sv, d, nil) }
+	asked := batch.Go(alone, func(err error) { s.abandoned(d, err) })
 	select {
 	case <-asked.Done():
 	case <-over.done:

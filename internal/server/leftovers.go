@@ -49,7 +49,12 @@ func (s *Store) leftBehind(d *Decision, err error) {
 	for _, m := range d.Limits.members {
 		longest = max(longest, m.Hold)
 	}
-	s.leftovers.add(s, leftover{d.Limits, d.Key, call, time.Now().Add(time.Duration(longest) * time.Microsecond)})
+	s.leave(d, call, time.Duration(longest)*time.Microsecond)
+}
+
+// leave has a call about the key of d be made in the background, once, unless that takes so long that it is too late.
+func (s *Store) leave(d *Decision, call algorithm.HoldCall, within time.Duration) {
+	s.leftovers.add(s, leftover{d.Limits, d.Key, call, time.Now().Add(within)})
 }
 
 // abandoned frees what is held for d, whose caller left before it ended. After an error that is done.
@@ -107,17 +112,29 @@ func replyLost(err error) bool {
 
 // add has a leftover freed in the background.
 func (ls *leftovers) add(s *Store, l leftover) {
+	switch {
+	case !ls.note(l):
+	case s.driven:
+		ls.free(s)
+	default:
+		go ls.free(s)
+	}
+}
+
+// note has a leftover wait. It reports whether nobody frees what waits.
+func (ls *leftovers) note(l leftover) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if len(ls.waiting) >= maxLeftovers {
-		return
+		return false
 	}
 	ls.waiting = append(ls.waiting, l)
-	if !ls.freeing {
-		ls.freeing = true
-		ls.sending++
-		go ls.free(s)
+	if ls.freeing {
+		return false
 	}
+	ls.freeing = true
+	ls.sending++
+	return true
 }
 
 // begin notes a goroutine that ends something for a caller that does not wait. It reports false if

@@ -64,6 +64,7 @@ type Store struct {
 	byServer  atomic.Pointer[map[*Server]*batcher] // of a Cluster; copied when it changes
 	mu        sync.Mutex                           // held where byServer changes
 	closed    atomic.Bool
+	driven    bool // by a test: nothing goes on beside its calls
 
 	head string // a Redis key up to the user's key: "rl:api:{"
 }
@@ -103,6 +104,10 @@ func (s *Store) Close() {
 		s.servers.remove()
 	}
 }
+
+// Drive has all that runs in the background be done one after the other, before the call returns that
+// needs it: for a test that plays the network.
+func (s *Store) Drive() { s.driven = true }
 
 // probe decides on one unit of keys that nothing else uses, in the hash slot of k:
 // it takes all that a decision takes. It returns nil if the server is well.

@@ -2,6 +2,7 @@ package outage
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -124,22 +125,110 @@ func TestDenialIsNotStretched(t *testing.T) {
 			t.Fatal(err)
 		}
 		want(t, two, "k", 1, true, core.SourceRedis)
-
-		above := denied(e, "above", core.PerHour(10), core.SlidingWindowLog(core.PerHour(20)))
-		want(t, above, "k", 10, true, core.SourceRedis)
-		want(t, above, "k", 1, false, core.SourceRedis)
-		for i, n := range []int64{11, 11, 15, 21, 1 << 62, 21} { // above one capacity, and above both
-			source := core.SourceDenyCache
-			if i == 0 || i == 3 { // the first of each is asked for: then any cost is known that exceeds as many
-				source = core.SourceRedis
-			}
-			if res := want(t, above, "k", n, false, source); res.RetryAfter != core.Never || res.Remaining != 0 {
-				t.Errorf("%d: %+v, want Never, and that nothing remains", n, res)
-			}
-			want(t, above, "k", 10, false, core.SourceDenyCache)
-		}
 	})
 }
+
+// Costs above the capacity are denied without asking Redis, whatever they are, and beside denials of the same key that end.
+// It would notice a client that has Redis asked for each of its requests by asking for too much.
+func TestCostsAboveTheCapacityAreRemembered(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, setup{})
+	for name, limits := range map[string][]core.Option{
+		"one":   {core.FixedWindow(core.PerHour(10))},
+		"three": {core.FixedWindow(core.PerHour(10)), core.TokenBucket(core.PerDay(50)), core.SlidingWindowLog(core.PerHour(1000))},
+	} {
+		l := core.MustNew(e.rdb, "above-"+name, append(limits, core.Timeout(slack))...)
+		want(t, l, "k", 10, true, core.SourceRedis)
+		start, requests, calls := time.Now(), e.proxy.Requests(), 0
+		for range 300 {
+			for _, n := range []int64{1 << 62, 2000, 1900, 1800, 1700, 1600, 1500, 1000, 51, 50, 12, 11, 2, 1} {
+				res, err := l.AllowN(t.Context(), "k", n)
+				if err != nil || res.Allowed || res.Remaining != 0 || res.Limit != 10 && n <= 50 || (res.RetryAfter == core.Never) != (n > 10) {
+					t.Fatalf("%s: %d: %+v, %v", name, n, res, err)
+				}
+				calls++
+			}
+		}
+		once := map[string]int{"one": 3, "three": 8}[name] // the costs of 1, 2 and, of three limits, those up to the highest capacity, and all above
+		if asked, most := int(e.proxy.Requests()-requests), once*(2+int(time.Since(start)/time.Second)); asked > most {
+			t.Errorf("%s: Redis was asked %d times for %d decisions, want at most %d", name, asked, calls, most)
+		}
+	}
+}
+
+// A denial of a cost above the capacity is the same as one by Redis itself: after a Reset and a Cancel, and of several limits. Only
+// what was charged since then it does not know. It would notice an answer of costs that are judged otherwise.
+func TestCostsAboveTheCapacityAreAsInRedis(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, setup{})
+	random := rand.New(rand.NewPCG(15, 15))
+	for name, limits := range map[string][]core.Option{
+		"one":   {core.SlidingWindowLog(core.PerHour(10))},
+		"three": {core.FixedWindow(core.PerHour(10)), core.SlidingWindowCounter(core.PerDay(50)), core.SlidingWindowLog(core.PerHour(100))},
+		"tiny":  {core.FixedWindow(core.PerHour(10)), core.SlidingWindowLog(core.PerHour(100))}, // all denials have the same slot
+	} {
+		size := 10_000
+		if name == "tiny" {
+			size = 1
+		}
+		limits = append(limits, core.Timeout(slack))
+		cached := core.MustNew(e.rdb, "as-redis-"+name, append(limits, core.DenyCache(size))...)
+		asked := core.MustNew(e.rdb, "as-redis-"+name, append(limits, core.DenyCache(0))...)
+		repeated := 0
+		var charged *core.Reservation
+		since := map[string]bool{} // keys that were charged since they were forgotten
+		for range 400 {
+			key := fmt.Sprint("k", random.IntN(3))
+			switch random.IntN(20) {
+			case 0:
+				charged, _ = cached.Acquire(t.Context(), "k0", 1+random.Int64N(4))
+				since["k0"] = true
+			case 1:
+				if err := charged.Cancel(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if charged != nil && charged.Allowed {
+					delete(since, "k0")
+				}
+			case 2:
+				delete(since, key)
+				if err := cached.Reset(t.Context(), key); err != nil {
+					t.Fatal(err)
+				}
+			}
+			n := 11 + random.Int64N(120)
+			got, err := cached.AllowN(t.Context(), key, n)
+			truth, errTruth := asked.AllowN(t.Context(), key, n)
+			if err != nil || errTruth != nil {
+				t.Fatal(err, errTruth)
+			}
+			if got.Source == core.SourceDenyCache {
+				repeated++
+			}
+			if !alike(got, truth, since[key]) || got.RetryAfter != core.Never {
+				t.Fatalf("%s: %d for %s: %+v, Redis says %+v", name, n, key, got, truth)
+			}
+			all := slices.Collect(truth.All())
+			for i, each := range slices.Collect(got.All()) {
+				if n > each.Limit && !alike(each, all[i], since[key]) {
+					t.Fatalf("%s: %d for %s: limit %d: %+v, Redis says %+v", name, n, key, i, each, all[i])
+				}
+			}
+		}
+		if repeated < 100 && size > 1 || repeated == 0 {
+			t.Errorf("%s: only %d of 400 were remembered", name, repeated)
+		}
+	}
+}
+
+// alike reports whether two denials say the same, but for the moment between them, and what was charged in it.
+func alike(a, b core.Result, charged bool) bool {
+	return a.Allowed == b.Allowed && a.Name == b.Name && a.Limit == b.Limit && a.RetryAfter == b.RetryAfter &&
+		(charged || a.Remaining == b.Remaining && (a.ResetAfter-b.ResetAfter).Abs() < maxStaleness)
+}
+
+// maxStaleness is for how long the cache repeats a denial, and some time for the call.
+const maxStaleness = time.Second + slack
 
 // Reset and Cancel are seen at once in their own process, and within a second in another.
 func TestDenialIsForgotten(t *testing.T) {
