@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -42,7 +43,7 @@ func TestGoBlocks(t *testing.T) {
 			case mark == before && !strings.Contains(code, "redislimit"):
 			case mark != "":
 				t.Errorf("%s: a snippet marked %q has the code\n%s", path, mark, code)
-			case !anyContains(compiled, unindented(code)):
+			case !slices.ContainsFunc(compiled, func(text string) bool { return strings.Contains(text, unindented(code)) }):
 				t.Errorf("%s: no Example function has the code\n%s", path, code)
 			default:
 				blocks++
@@ -84,15 +85,6 @@ func files(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	return texts
-}
-
-func anyContains(texts []string, part string) bool {
-	for _, text := range texts {
-		if strings.Contains(text, part) {
-			return true
-		}
-	}
-	return false
 }
 
 // unindented removes the indentation of each line, which differs between a snippet and

@@ -115,12 +115,7 @@ func main() {
 		if !wanted(m.name, flag.Args()) {
 			continue
 		}
-		result, err := "there", error(nil)
-		if *list {
-			_, _, err = m.apply()
-		} else {
-			result, err = m.run(*timeout)
-		}
+		result, err := m.result(*list, *timeout)
 		switch {
 		case err != nil:
 			result, failed = "CANNOT BE TRIED: "+err.Error(), true
@@ -174,6 +169,15 @@ func (m mutant) apply() (path string, text []byte, err error) {
 	return path, text, err
 }
 
+// result returns the test that notices m, or "". With list it only looks for m's text.
+func (m mutant) result(list bool, timeout time.Duration) (string, error) {
+	if list {
+		_, _, err := m.apply()
+		return "there", err
+	}
+	return m.run(timeout)
+}
+
 var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
 // run returns the test that notices m, or "".
@@ -186,14 +190,14 @@ func (m mutant) run(timeout time.Duration) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	absolute, err := filepath.Abs(path)
 	if err != nil {
 		return "", err
 	}
 	changed, overlay := filepath.Join(dir, filepath.Base(path)), filepath.Join(dir, "overlay.json")
-	replace, err := json.Marshal(map[string]map[string]string{"Replace": {absolute: changed}})
-	if err = errors.Join(err, os.WriteFile(changed, text, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
+	replace, _ := json.Marshal(map[string]map[string]string{"Replace": {absolute: changed}})
+	if err := errors.Join(os.WriteFile(changed, text, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)

@@ -41,7 +41,11 @@ func run(ctx context.Context, folder string) error {
 // drawAll returns every picture, by the name of its file.
 func drawAll(ctx context.Context, w *environment) (map[string]string, error) {
 	files := map[string]string{}
-	for _, p := range pictures() {
+	all, err := pictures()
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range all {
 		svg, err := p.draw(ctx, w)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.file, err)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -66,84 +68,71 @@ func left(m moment) float64 { return float64(m.Remaining) / grain }
 func ahead(m moment) float64 { return m.ResetAfter.Seconds() / 2 }
 
 // pictures returns a picture of every registered algorithm.
-func pictures() []picture {
+func pictures() ([]picture, error) {
 	var all []picture
 	known := described()
 	for _, v := range limits.Plain() {
 		p, ok := known[v.Kind]
 		if !ok {
-			p = undescribed(v)
+			return nil, fmt.Errorf("no picture of %s is described", v.Name)
 		}
 		p.file = v.Name + ".svg"
+		for i := range p.panel { // what is the same in most
+			each := &p.panel[i]
+			each.room, each.scale, each.top = cmp.Or(each.room, 5), cmp.Or(each.scale, 1), cmp.Or(each.top, "limit 5")
+			if each.level == nil {
+				each.level = used
+			}
+		}
 		all = append(all, p)
 	}
-	return all
+	return all, nil
 }
 
-// undescribed returns the picture of an algorithm for which described has none.
-func undescribed(v limits.Variant) picture {
-	return picture{
-		title: limits.Constructor(v.Kind) + ", 5 per 10 s",
-		says:  []string{"Two bursts, and then twice what the limit allows."},
-		panel: []panel{{scenario: standard(v.Limit(fivePerTen)), label: "Used", room: 5, top: "limit 5", scale: 1, level: used}},
-	}
-}
-
-// described returns the pictures that show what is special about their algorithm.
+// described returns what is special about each algorithm.
 func described() map[*algorithm.Kind]picture {
-	plain := panel{room: 5, top: "limit 5", unit: "", scale: 1, level: used}
-	with := func(p panel, change func(p *panel)) panel { change(&p); return p }
 	return map[*algorithm.Kind]picture{
 		algorithm.FixedWindow: {
 			title: "FixedWindow, 5 per 10 s",
 			says:  []string{"Counts from 0 in each window. Two bursts on either", "side of a boundary both pass: 10 within 5 s."},
 			panel: []panel{
-				with(plain, func(p *panel) {
-					p.scenario, p.label, p.spans = standard(core.FixedWindow(fivePerTen, core.Aligned())), "Aligned(): windows by the clock", openWindows
-				}),
-				with(plain, func(p *panel) {
-					p.scenario, p.label, p.spans = standard(core.FixedWindow(fivePerTen)), "Default: opened by a request", openWindows
-				}),
+				{scenario: standard(core.FixedWindow(fivePerTen, core.Aligned())), label: "Aligned(): windows by the clock", spans: openWindows},
+				{scenario: standard(core.FixedWindow(fivePerTen)), label: "Default: opened by a request", spans: openWindows},
 			},
 		},
 		algorithm.SlidingWindowLog: {
 			title: "SlidingWindowLog, 5 per 10 s",
 			says:  []string{"Remembers each admitted request for 10 s. In no 10 s,", "wherever they begin, does it admit more than 5."},
-			panel: []panel{with(plain, func(p *panel) {
-				p.scenario, p.label, p.spans = standard(core.SlidingWindowLog(fivePerTen)), "Requests in the last 10 s", oneEntry
-			})},
+			panel: []panel{{scenario: standard(core.SlidingWindowLog(fivePerTen)), label: "Requests in the last 10 s", spans: oneEntry}},
 		},
 		algorithm.SlidingWindowCounter: {
 			title: "SlidingWindowCounter, 5 per 10 s",
 			says:  []string{"Adds to this window's count a share of the window", "before it, which fades as this one goes on."},
-			panel: []panel{with(plain, func(p *panel) {
-				p.scenario, p.label, p.spans = standard(core.SlidingWindowCounter(fivePerTen)), "Weighted count", alignedWindows
-				p.under = sinceBoundary
-			})},
+			panel: []panel{{
+				scenario: standard(core.SlidingWindowCounter(fivePerTen)), label: "Weighted count", spans: alignedWindows, under: sinceBoundary,
+			}},
 		},
 		algorithm.TokenBucket: {
 			title: "TokenBucket, 5 per 10 s",
 			says:  []string{"A request takes a token; one comes back every 2 s.", "A burst passes after a rest, and then the rate."},
-			panel: []panel{with(plain, func(p *panel) {
-				p.scenario, p.label, p.level, p.falls = standard(core.TokenBucket(fivePerTen)), "Tokens in the bucket", left, true
-				p.top = "full, 5"
-			})},
+			panel: []panel{{
+				scenario: standard(core.TokenBucket(fivePerTen)), label: "Tokens in the bucket", level: left, falls: true, top: "full, 5",
+			}},
 		},
 		algorithm.LeakyBucket: {
 			title: "LeakyBucket, 5 per 10 s, Burst(5)",
 			says:  []string{"Admitted requests queue, and one leaves every 2 s.", "However they come, they are served at an even pace."},
-			panel: []panel{with(plain, func(p *panel) {
-				p.scenario, p.label = standard(core.LeakyBucket(fivePerTen, core.Burst(5*grain))), "Requests in the queue"
-				p.top = "queue full, 5"
-			})},
+			panel: []panel{{
+				scenario: standard(core.LeakyBucket(fivePerTen, core.Burst(5*grain))), label: "Requests in the queue", top: "queue full, 5",
+			}},
 		},
 		algorithm.GCRA: {
 			title: "GCRA, 5 per 10 s, Burst(3)",
 			says:  []string{"Keeps one instant, the TAT, which a request moves on by", "2 s. Admits as a token bucket does; here 3 at once."},
-			panel: []panel{with(plain, func(p *panel) {
-				p.scenario, p.label, p.level = standard(core.GCRA(fivePerTen, core.Burst(3*grain))), "How far the TAT is ahead of now", ahead
-				p.room, p.top, p.unit, p.scale = 3, "at most 3 × 2 s", " s", 2
-			})},
+			panel: []panel{{
+				scenario: standard(core.GCRA(fivePerTen, core.Burst(3*grain))), label: "How far the TAT is ahead of now", level: ahead,
+				room: 3, top: "at most 3 × 2 s", unit: " s", scale: 2,
+			}},
 		},
 	}
 }

@@ -10,12 +10,10 @@ import (
 	"testing"
 
 	"github.com/redislimit/redislimit/internal/demo/embedded"
-	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// inProcess opens the Redis inside this process.
-func inProcess(t *testing.T) *environment {
-	t.Helper()
+// TestPictures checks that the pictures in the documents are those that the code draws.
+func TestPictures(t *testing.T) {
 	w, err := open()
 	if errors.Is(err, embedded.ErrBits) {
 		t.Skip(err)
@@ -24,12 +22,6 @@ func inProcess(t *testing.T) *environment {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.close)
-	return w
-}
-
-// TestPictures checks that the pictures in the documents are those that the code draws.
-func TestPictures(t *testing.T) {
-	w := inProcess(t)
 	files, err := drawAll(t.Context(), w)
 	if err != nil {
 		t.Fatal(err)
@@ -49,19 +41,6 @@ func TestPictures(t *testing.T) {
 		if _, ok := files[entry.Name()]; !ok {
 			t.Errorf("%s: the code does not draw it: remove it", entry.Name())
 		}
-	}
-}
-
-// TestUndescribed draws an algorithm as one for which no picture is described.
-func TestUndescribed(t *testing.T) {
-	w := inProcess(t)
-	svg, err := undescribed(limits.Named("fixed_window")).draw(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wellFormed(t, "undescribed", svg)
-	if !strings.Contains(svg, "FixedWindow, 5 per 10 s") {
-		t.Error("the picture does not name the algorithm")
 	}
 }
 
