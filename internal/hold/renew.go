@@ -206,19 +206,28 @@ func (w *Renewer) lose(h *Hold) {
 // notices when slots are lost.
 func (w *Renewer) Look() {
 	if w.driven {
-		w.looking.Lock()
-		defer w.looking.Unlock()
+		w.loseAll(w.lookDriven())
+		return
 	}
 	due, lost := w.due(w.now())
+	w.loseAll(lost)
+	if len(due) > 0 {
+		go func() { w.loseAll(w.renew(due)) }() // Redis may be slow, and slots be lost meanwhile
+	}
+}
+
+// lookDriven renews what is due, and returns the Holds whose slots are lost: an observer that is
+// told of them may look itself.
+func (w *Renewer) lookDriven() (lost []*Hold) {
+	w.looking.Lock()
+	defer w.looking.Unlock()
+	due, _ := w.due(w.now())
+	return w.renew(due)
+}
+
+func (w *Renewer) loseAll(lost []*Hold) {
 	for _, h := range lost {
 		w.lose(h)
-	}
-	switch {
-	case len(due) == 0:
-	case w.driven:
-		w.renew(due)
-	default:
-		go w.renew(due) // Redis may be slow, and slots be lost meanwhile
 	}
 }
 
@@ -270,23 +279,30 @@ func (w *Renewer) All() {
 		h.mu.Unlock()
 	}
 	w.mu.Unlock()
-	w.renew(due)
+	w.loseAll(w.renew(due))
 }
 
-// renew renews Holds, each once.
-func (w *Renewer) renew(due []*Hold) {
+// renew renews Holds, each once. If w is driven, it returns those whose slots are lost; else
+// they are told as soon as it is known.
+func (w *Renewer) renew(due []*Hold) (lost []*Hold) {
 	byKeeper := make(map[Keeper][]*Renewal)
 	for _, h := range due {
 		byKeeper[h.Keeper] = append(byKeeper[h.Keeper], &Renewal{Hold: h, renewer: w})
 	}
 	for keeper, renewals := range byKeeper {
 		keeper.Renew(renewals)
+		for _, r := range renewals {
+			if r.lost {
+				lost = append(lost, r.Hold)
+			}
+		}
 	}
 	for _, h := range due {
 		h.mu.Lock()
 		h.queued = false
 		h.mu.Unlock()
 	}
+	return lost
 }
 
 // A Renewal is that of one Hold.
@@ -295,6 +311,7 @@ type Renewal struct {
 
 	renewer *Renewer
 	sent    []algorithm.Handle
+	lost    bool // its slots, of which nobody was told yet
 }
 
 // Begin is called when the Renewal is about to be sent. It returns the handles to renew; nil if
@@ -308,7 +325,9 @@ func (r *Renewal) Begin() []algorithm.Handle {
 // limit whose hold has ended keeps its handle, one whose slots are lost has the zero Handle); or
 // with an error if they are not known; or with neither if nothing was renewed.
 func (r *Renewal) End(handles []algorithm.Handle, err error) {
-	if r.renewed(r.sent, handles, err) {
+	r.lost = r.renewed(r.sent, handles, err)
+	if r.lost && !r.renewer.driven {
+		r.lost = false
 		r.renewer.lose(r.Hold)
 	}
 }

@@ -24,7 +24,7 @@ type Leases struct {
 	settle func([]*Closed) // it waits for the replies
 	events Events
 
-	settling atomic.Int32 // calls of settle that are under way
+	underWay atomic.Int32 // exchanges, and leases that are being closed and settled: Close waits for them
 
 	mu      sync.Mutex
 	open    map[*Lease]struct{}
@@ -138,6 +138,7 @@ func (ls *Leases) Begin(h *HotKey, seen *Lease, now Instant) *Exchange {
 	if !h.exchange.CompareAndSwap(nil, x) {
 		return nil
 	}
+	ls.underWay.Add(1)
 	if h.lease.Load() != seen {
 		x.End()
 		return nil
@@ -162,6 +163,7 @@ func (ls *Leases) Begin(h *HotKey, seen *Lease, now Instant) *Exchange {
 func (x *Exchange) End() {
 	x.Hot.exchange.Store(nil)
 	close(x.done)
+	x.leases.underWay.Add(-1)
 }
 
 // Awaited returns a channel that is closed when the exchange under way for h ends; nil if there is
@@ -260,6 +262,8 @@ func (le *Lease) margin() time.Duration {
 
 // close closes leases, and settles them.
 func (ls *Leases) close(all []*Lease, now Instant) {
+	ls.underWay.Add(1)
+	defer ls.underWay.Add(-1)
 	var closed []*Closed
 	for _, le := range all {
 		if c := ls.closeLease(le, now); c != nil {
@@ -267,8 +271,6 @@ func (ls *Leases) close(all []*Lease, now Instant) {
 		}
 	}
 	if len(closed) > 0 {
-		ls.settling.Add(1)
-		defer ls.settling.Add(-1)
 		ls.settle(closed)
 	}
 }
@@ -300,7 +302,7 @@ func (ls *Leases) Close() {
 	}
 	ls.mu.Unlock()
 	ls.close(all, ls.now())
-	for ls.settling.Load() > 0 { // each takes the Timeout at most
+	for ls.underWay.Load() > 0 { // each takes as long as a call to Redis at most
 		time.Sleep(time.Millisecond)
 	}
 }

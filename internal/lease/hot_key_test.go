@@ -3,6 +3,7 @@ package lease
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/limits"
@@ -65,5 +66,41 @@ func TestHotKeysBounded(t *testing.T) {
 		if table.count(table.set(table.hash(long)), table.hash(long), long, by, 3*time.Hour) != nil {
 			t.Fatal("a long key is kept")
 		}
+	}
+}
+
+// TestCloseWaits closes Leases while an exchange is in flight, and while another goroutine closes a
+// lease: Close waits for both, for what they have is to be given back.
+func TestCloseWaits(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(ls *Leases, gate chan struct{}){
+		"an exchange": func(ls *Leases, gate chan struct{}) {
+			h := &HotKey{}
+			h.asked(ls.Now().Mono, ls.d, 10, 10)
+			h.heard(1000)
+			x := ls.Begin(h, nil, ls.Now())
+			go func() {
+				<-gate
+				x.End()
+			}()
+		},
+		"a lease": func(ls *Leases, gate chan struct{}) {
+			ls.events.Closed = func(int64, int64) { <-gate }
+			le := &Lease{hot: &HotKey{}, lasts: ls.d, units: 1}
+			ls.open[le] = struct{}{}
+			go ls.close([]*Lease{le}, ls.Now())
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ls := New(100*time.Millisecond, func([]*Closed) {}, Events{})
+			gate := make(chan struct{})
+			begin(ls, gate)
+			synctest.Wait()
+			begun := time.Now()
+			time.AfterFunc(time.Second, func() { close(gate) })
+			if ls.Close(); time.Since(begun) < time.Second {
+				t.Errorf("%s: Close took %v", name, time.Since(begun))
+			}
+		})
 	}
 }

@@ -53,11 +53,9 @@ func (s *Store) Decide(ctx context.Context, d *Decision) error {
 	if d.Handles != nil {
 		d.M = algorithm.NewHoldID() // by which slots can be freed even if the reply is lost
 	}
+	x := d.Exchange
 	err := s.run(ctx, d)
-	if err == nil || replyLost(err) { // else nobody writes to d any more
-		return err
-	}
-	if x := d.Exchange; x != nil && x.Held > 0 && !x.settled {
+	if err != nil && x != nil && x.Held > 0 && !replyLost(err) && !x.settled { // an abandoned call still writes to d and x
 		s.leave(d, x.settlement(), time.Duration(x.Duration)*time.Microsecond)
 	}
 	return err

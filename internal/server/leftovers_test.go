@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -80,5 +81,37 @@ func TestLeftBehindClosed(t *testing.T) {
 	s.Close()
 	if n := client.sent.Load(); n != 1 {
 		t.Errorf("%d were freed, want 1", n)
+	}
+}
+
+// TestRenewalThatFails has renewals fail. Where Redis certainly has renewed nothing, they may be tried
+// again; else the handles are not known any more.
+func TestRenewalThatFails(t *testing.T) {
+	t.Parallel()
+	for err, lost := range map[error]bool{
+		redisError("READONLY You can't write against a read only replica."): false,
+		redisError("OOM command not allowed; other limits have changed"):    true,
+		errDial:  false,
+		errReply: true,
+	} {
+		withFake(t, func(t *testing.T, f *fake) {
+			f.set(fails(err))
+			s := f.store(time.Second)
+			ended := 0
+			s.RunAll(t.Context(), []Background{{
+				Limits: s.limits, Key: "k",
+				Begin: func() (algorithm.HoldCall, bool) {
+					return algorithm.HoldCall{Op: algorithm.OpRenew, N: 1, Handles: []algorithm.Handle{{A: 7, B: 8}}}, true
+				},
+				End: func(handles []algorithm.Handle, got error) {
+					if ended++; errors.Is(got, err) != lost || !lost && (handles != nil || got != nil) {
+						t.Errorf("%v: %v, %v", err, handles, got)
+					}
+				},
+			}})
+			if ended != 1 {
+				t.Errorf("%v: it ended %d times", err, ended)
+			}
+		})
 	}
 }

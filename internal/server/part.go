@@ -222,11 +222,14 @@ func (s *Store) runParts(ctx context.Context, sv *Server, parts []part) error {
 		cmds[i] = s.scriptOf(p).command(ctx, s.partArgs(p), p.keys())
 		_ = pipe.Process(ctx, cmds[i]) // it only queues the command
 	}
-	_, _ = pipe.Exec(ctx) // each command has its error
-	var err error
+	_, err := pipe.Exec(ctx)
 	replied := false
 	for i, p := range parts {
-		reply, failed := s.scriptOf(p).reply(ctx, s.servers.client, cmds[i], cmds[i].Err(), s.hooks.ScriptLoaded)
+		failed := cmds[i].Err()
+		if failed == nil && cmds[i].Val() == nil { // a hook of the client gave an error to nobody but Exec
+			failed = err
+		}
+		reply, failed := s.scriptOf(p).reply(ctx, s.servers.client, cmds[i], failed, s.hooks.ScriptLoaded)
 		if failed = s.partReplied(sv, p, reply, failed); failed == nil {
 			replied = true
 			continue
