@@ -2,7 +2,6 @@ package algorithm
 
 import (
 	"cmp"
-	"math/rand/v2"
 	"slices"
 )
 
@@ -45,9 +44,6 @@ func DefaultHold(e Evaluator) int64 {
 	_, window := e.Capacity()
 	return max(MinHold, min(MaxHold, window))
 }
-
-// NewHoldID returns an id for holds that begin.
-func NewHoldID() int64 { return 1 + rand.Int64N(1<<48) } // it is no secret, and only tells holds apart
 
 // expiry returns the expiry of a hold of a duration that begins at now.
 func expiry(now, duration int64) int64 {

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 )
 
@@ -272,6 +273,9 @@ type HoldCall struct {
 	// OpReserve A is for how long units are held, if it is not 0.
 	Handles []Handle
 }
+
+// NewHoldID returns an id for holds that begin.
+func NewHoldID() int64 { return 1 + rand.Int64N(1<<48) } // it is no secret, and only tells holds apart
 
 // Append appends the arguments of the call for so many limits.
 func (c HoldCall) Append(args []any, limits int) []any {
