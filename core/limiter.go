@@ -40,7 +40,8 @@ type Client interface {
 // A cost of 0 is always allowed and charges nothing; a denied request changes
 // nothing. A Limiter is safe for concurrent use.
 type Limiter struct {
-	*family
+	*family // what is read as l.x is mostly its
+
 	asked  []Limit       // as given
 	by     *limits.Set   // the same, ready to decide
 	store  *server.Store // of New, or nil
@@ -50,7 +51,7 @@ type Limiter struct {
 // A family is what a Limiter shares with those that With derives from it.
 type family struct {
 	name     string
-	states   string        // of the limits given to New or NewMemory; see limits.Set
+	states   string        // the States of the limits given to New: in memory their keys have no prefix
 	hold     time.Duration // as given to Hold, or 0
 	lease    time.Duration // as given to Lease, or 0
 	timeout  time.Duration

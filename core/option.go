@@ -193,7 +193,7 @@ func Processes(n int) Option {
 }
 
 // Hold sets for how long [Limiter.Reserve] holds units that are not settled, from 10
-// milliseconds to 1 hour: a sixth longer at most. The default of each limit is the time in which it
+// milliseconds to 1 hour; the expiry is rounded up by a sixth at most. The default of each limit is the time in which it
 // comes back whole, at least a second and at most 60 s. A longer hold suits work that
 // takes longer; a shorter one gives units sooner to others when a process has died. Of
 // [InFlight] there is [SlotTTL].
@@ -215,8 +215,8 @@ func Hold(d time.Duration) Option {
 // dies before, or cannot tell Redis in time.
 //
 // No more is ever admitted than the limits allow, in any window and by any number of
-// processes. Less may be: another process is denied the units that are out on leases, for d at
-// most, and large costs may be denied for as long as leases keep small ones served. A Reset or a
+// processes. Fewer may be: another process is denied the units that are out on leases, for d at
+// most, and a large cost may be denied again and again while leases serve small ones. A Reset or a
 // Cancel elsewhere and a lowered limit are noticed within d.
 //
 // A [LeakyBucket] and [InFlight] cannot be leased. [Limiter.Close] gives back what is leased.
@@ -228,9 +228,9 @@ func Lease(d time.Duration) Option {
 }
 
 // Clock has a Limiter of [NewMemory] go by another clock than that of the process, so that traffic
-// of another day can be replayed: decisions, holds, and the renewals of what is in use, which are made up for at
-// the next decision. Only Wait and its kin sleep in real time. A step back counts as no time. clock must be safe for
-// concurrent use. [New] refuses it: there the clock of Redis decides.
+// of another day can be replayed: decisions and holds go by it, and renewals that have become due
+// are made at the next decision. Only Wait and its kin sleep in real time. A step back counts as no
+// time. clock must be safe for concurrent use. [New] refuses it: there the clock of Redis decides.
 func Clock(clock func() time.Time) Option {
 	return setting{"clock", "Clock(nil)", clock != nil, "want a function", func(c *config) { c.clock = clock }}
 }

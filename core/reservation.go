@@ -18,11 +18,12 @@ const maxActual = 1_000_000_000
 // [InFlight]. On what was denied, or admitted by [FailOpen], and on nil they do nothing.
 //
 // They are sent even if their context has ended: it bounds only how long they wait for the
-// reply. Each is sent once. Their errors are [ErrUnavailable] if Redis could not answer, and that
+// reply (a context without a deadline that is canceled meanwhile is noticed within the Timeout).
+// Each is sent once. Their errors are [ErrUnavailable] if Redis could not answer, and that
 // of the context: what they were to end then may be held until it expires.
 //
-// Whoever drops a Reservation without ending it has its slots, and the units that Keep renews, renewed no
-// longer: they expire. A warning is logged, once for each Limiter.
+// After a Reservation was dropped without being ended, its slots and kept units are renewed no
+// longer, and expire. A warning is logged, once for each Limiter.
 type Reservation struct {
 	Result
 

@@ -68,7 +68,7 @@ type batch[T any] struct {
 	sent    []*Member[T] // those whose callers had not left when it was started
 	weight  int64        // of all members
 	started time.Time    // zero while it waits
-	ended   bool         // each member's outcome is its caller's, or else that of left
+	ended   bool         // its outcomes have been handed out
 	err     error        // of all members
 	done    chan struct{}
 }

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// A Pending is a call in a goroutine of its own. Its outcome is somebody's: of who waits for it,
-// or, once that has left, of late.
+// A Pending is a call in a goroutine of its own. Either its waiter takes the error, or, after the
+// waiter has left, late gets it.
 type Pending struct {
 	taken atomic.Bool // by who waits, or by late
 	done  chan struct{}

@@ -169,7 +169,7 @@ func (h *Hold) endInLease(actual int64) bool {
 		return false
 	case !h.Reserved: // they were charged
 		if actual == 0 {
-			h.lease.Give(h.N)
+			h.lease.Give(h.N) // a closed lease takes nothing back
 		}
 		return true
 	}

@@ -64,12 +64,12 @@ func (s *shard) find(key string, l *Limits, now int64) *entry {
 
 // add returns a new entry for key. If the shard is full, it evicts another.
 func (s *shard) add(key string, l *Limits, now int64) *entry {
-	by := now
+	until := now
 	if len(s.list) < s.capacity {
-		by -= retention
+		until -= retention
 	}
 	for range swept {
-		s.sweep(by)
+		s.sweep(until)
 	}
 	if len(s.list) >= s.capacity {
 		s.evict(now)
@@ -84,13 +84,12 @@ func (s *shard) add(key string, l *Limits, now int64) *entry {
 	return e
 }
 
-// sweep removes the next entry if its full limit was available again at the instant
-// by.
-func (s *shard) sweep(by int64) {
+// sweep removes the next entry if its full limit was available again at an instant.
+func (s *shard) sweep(until int64) {
 	if s.hand >= len(s.list) {
 		s.hand = 0
 	}
-	if s.hand < len(s.list) && s.list[s.hand].resetAt() <= by {
+	if s.hand < len(s.list) && s.list[s.hand].resetAt() <= until {
 		s.remove(s.list[s.hand]) // the last entry takes its place, and is next
 	} else {
 		s.hand++

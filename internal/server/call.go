@@ -166,7 +166,7 @@ var (
 // errPanicked is that of a call whose caller is to recover.
 var errPanicked = errors.New("a hook of the client panicked")
 
-// call makes a call in the background and waits for it no longer than d.
+// call makes a call, for d at most.
 func (s *Store) call(ctx context.Context, d time.Duration, f func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, d)
 	defer cancel()

@@ -8,8 +8,8 @@ import (
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
-// An Exchange is what a decision does besides, in the same run of the script: it settles the
-// lease before, which has ended, and then, after the decision, holds units for the next.
+// An Exchange is what a decision does besides, in the same run of the script: before it the last
+// lease, which has ended, is settled, and after it units are held for the next.
 type Exchange struct {
 	// Of the lease before Held units are held under Handles, and Spent of them were spent.
 	Held, Spent int64 // Held is 0 if there is nothing to settle
@@ -26,7 +26,7 @@ type Exchange struct {
 	settled bool // and Held need not be settled
 }
 
-// holds returns for how long the key then has holds at most, beside those of others.
+// holds returns how long units may be held for the new lease.
 func (l *Exchange) holds() time.Duration {
 	if l.Units == 0 {
 		return 0

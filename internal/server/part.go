@@ -116,9 +116,8 @@ func (s *Store) newBatchScripts() scripts {
 	undeclared := s.servers.cluster != nil // of a Cluster, their keys are of several hash slots
 	var each scripts
 	if !s.alwaysHold {
-		for mixed, into := range map[bool]*script{false: &each.decide, true: &each.decideEach} {
-			*into = newScript(algorithm.DecideScript(s.limits.members, algorithm.Form{Own: mixed, Undeclared: undeclared}), undeclared)
-		}
+		each.decide = newScript(algorithm.DecideScript(s.limits.members, algorithm.Form{Undeclared: undeclared}), undeclared)
+		each.decideEach = newScript(algorithm.DecideScript(s.limits.members, algorithm.Form{Own: true, Undeclared: undeclared}), undeclared)
 	}
 	each.hold = newScript(algorithm.HoldScript(s.limits.members, undeclared), undeclared)
 	return each
