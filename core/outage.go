@@ -66,7 +66,7 @@ func (f *fallback) share(asked []Limit) []Limit {
 // hooks returns what tells the observers and the log about Redis.
 func (f *family) hooks() server.Hooks {
 	return server.Hooks{
-		ScriptLoaded: func(ctx context.Context) { f.events.emit(ctx, Event{Kind: EventScriptLoad}) },
+		ScriptLoaded: func(ctx context.Context) { f.events.emitContained(ctx, Event{Kind: EventScriptLoad}) },
 		CallFailed: func(ctx context.Context, err error) {
 			f.events.logAt(ctx, slog.LevelDebug, "redislimit: a call to redis failed", "error", err)
 			f.events.emitContained(ctx, Event{Kind: EventOutage, Err: err})
