@@ -4,11 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/lease"
 )
 
 // TestObserveMoreThanOnce has an application's own observer and that of a package,
@@ -49,5 +55,79 @@ func TestFallbackShowsNoKey(t *testing.T) {
 		if text := fmt.Sprintf("%v %+v %#v %v %+v", e, e, e, e.Result, &e.Result); strings.Contains(text, secret) {
 			t.Errorf("the key is in %s", text)
 		}
+	}
+}
+
+// TestObserverPanics has observers that panic on what may happen in the background, where nobody
+// could recover: nothing ends, and it is logged once.
+func TestObserverPanics(t *testing.T) {
+	t.Parallel()
+	acquire := func(lim *Limiter) error {
+		r, err := lim.Acquire(context.Background(), "k", 1)
+		time.Sleep(time.Minute) // renewals fail, and the slot is lost
+		return errors.Join(err, r.Release(context.Background()))
+	}
+	allow := func(lim *Limiter) (err error) {
+		for range lease.HotAsks + 2 {
+			_, e := lim.Allow(context.Background(), "k")
+			err = errors.Join(err, e)
+		}
+		time.Sleep(time.Minute) // the lease ends
+		return err
+	}
+	for kind, c := range map[EventKind]struct {
+		client Client
+		opts   []Option
+		run    func(lim *Limiter) error
+	}{
+		EventSlots:    {&oneSlot{}, []Option{InFlight(1)}, acquire},
+		EventSlotLost: {&oneSlot{away: time.Second}, []Option{InFlight(1)}, acquire},
+		EventOutage:   {&oneSlot{away: time.Second}, []Option{InFlight(1)}, acquire},
+		EventLease:    {&exchanging{}, []Option{TokenBucket(PerSecond(1000)), Lease(hotFor)}, allow},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var log strings.Builder
+			observer := Observe(func(_ context.Context, e Event) {
+				if e.Kind == kind {
+					panic("its own mistake")
+				}
+			})
+			lim := MustNew(c.client, "x", append(c.opts, FailClosed(), Logger(slog.New(slog.NewTextHandler(&log, nil))), observer)...)
+			if err := c.run(lim); err != nil {
+				t.Errorf("%v: %v", kind, err)
+			}
+			_ = lim.Close()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if n := strings.Count(log.String(), "an observer panicked"); n != 1 {
+				t.Errorf("%v: logged %d times: %s", kind, n, log.String())
+			}
+		})
+	}
+}
+
+// TestFallbackOnOnce has limits of two algorithms, by With: the observer hears of an outage once.
+func TestFallbackOnOnce(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	defer func() { _ = client.Close() }()
+	var heard atomic.Int32
+	lim := MustNew(client, "x", TokenBucket(PerHour(9)), Observe(func(_ context.Context, e Event) {
+		if e.Kind == EventFallbackOn {
+			heard.Add(1)
+		}
+	}))
+	defer func() { _ = lim.Close() }()
+	derived, err := lim.With(FixedWindow(PerHour(9)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []*Limiter{derived, lim} {
+		if res, err := l.Allow(t.Context(), "k"); err != nil || res.Source != SourceFallback {
+			t.Error(res, err)
+		}
+	}
+	if n := heard.Load(); n != 1 {
+		t.Errorf("heard %d times of the outage", n)
 	}
 }

@@ -239,3 +239,64 @@ func TestLeftExchange(t *testing.T) {
 		time.Sleep(time.Second)
 	})
 }
+
+// A oneSlot is a Redis with one slot, which takes so long to free it, and goes away after some time.
+type oneSlot struct {
+	frees, away time.Duration
+
+	mu   sync.Mutex
+	held int64
+	gone time.Time // when it goes away
+}
+
+func (c *oneSlot) Process(_ context.Context, cmd redis.Cmder) error {
+	args := cmd.Args()
+	op := args[max(0, len(args)-5)]
+	if op == "7" {
+		time.Sleep(c.frees)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone.IsZero() {
+		c.gone = time.Now().Add(c.away)
+	}
+	if c.away > 0 && time.Now().After(c.gone) && op != "7" {
+		return noScriptError{}
+	}
+	held := c.held
+	switch op {
+	case "1":
+		c.held = 1
+	case "7":
+		c.held = 0
+	}
+	return set(cmd, 1-held, 1_800_000_000_000_000, 0, 0, 0, held, slowA, slowB)
+}
+
+// TestWokenWhenFree has a slot be given back by a caller that does not wait for the reply: who waits
+// for the slot is woken by that, and does not ask too early, be denied, and sleep for a second.
+func TestWokenWhenFree(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lim := MustNew(&oneSlot{frees: 100 * time.Millisecond}, "x", InFlight(1))
+		first, err := lim.Acquire(t.Context(), "k", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun, left := time.Now(), make(chan struct{})
+		go func() {
+			r, err := lim.AcquireWait(context.Background(), "k", 1)
+			if took := time.Since(begun); err != nil || took != 100*time.Millisecond {
+				t.Errorf("%v after %v", err, took)
+			}
+			_ = r.Release(context.Background())
+			close(left)
+		}()
+		synctest.Wait()
+		ctx, leave := context.WithCancel(t.Context())
+		leave()
+		_ = first.Release(ctx)
+		<-left
+		_ = lim.Close()
+	})
+}

@@ -3,6 +3,7 @@ package lease
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/limits"
@@ -66,4 +67,46 @@ func TestHotKeysBounded(t *testing.T) {
 			t.Fatal("a long key is kept")
 		}
 	}
+}
+
+// TestCloseWaits closes Leases while an exchange is in flight, and while another goroutine closes a
+// lease: Close waits for both, for what they have is to be given back.
+func TestCloseWaits(t *testing.T) {
+	t.Parallel()
+	for _, exchange := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			begun := time.Now()
+			ls := New(hotFor, func([]*Closed) {}, Events{Closed: func(int64, int64) { time.Sleep(time.Second) }})
+			h := &HotKey{remaining: 1000}
+			if exchange {
+				h.asked(ls.Now().Mono, ls.d, 10, 10)
+				time.AfterFunc(time.Second, ls.Begin(h, nil, ls.Now()).End)
+			} else {
+				le := &Lease{hot: h, lasts: ls.d, units: 1}
+				ls.open[le] = struct{}{}
+				go ls.close([]*Lease{le}, ls.Now())
+			}
+			synctest.Wait()
+			if ls.Close(); time.Since(begun) < time.Second {
+				t.Errorf("an exchange: %v; Close took %v", exchange, time.Since(begun))
+			}
+		})
+	}
+}
+
+// TestClosedInTime has a lease end while Redis is slow to settle another: it is closed in time.
+func TestClosedInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ls := New(hotFor, func([]*Closed) { time.Sleep(time.Second) }, Events{Closed: func(int64, int64) {}})
+		for range 2 {
+			ls.add(&Lease{hot: &HotKey{}, lasts: hotFor, units: 1, sent: ls.Now(), granted: ls.Now()})
+			time.Sleep(hotFor / 2)
+		}
+		time.Sleep(hotFor / 2)
+		if n := ls.Open(); n != 0 {
+			t.Errorf("%d leases are open", n)
+		}
+		ls.Close()
+	})
 }

@@ -16,6 +16,7 @@ import (
 // A scripted client replies to scripts as a test says, one reply after another.
 type scripted struct {
 	replies [][]int64
+	fails   error    // of a script of several calls, if it is not nil
 	ops     []string // of the calls of each script, such as "312"
 }
 
@@ -31,12 +32,51 @@ func (c *scripted) Process(_ context.Context, cmd redis.Cmder) error {
 		ops.WriteString(op)
 	}
 	c.ops = append(c.ops, ops.String())
+	if keys > 1 && c.fails != nil {
+		return c.fails
+	}
 	if len(c.replies) == 0 {
 		return errors.New("no more replies")
 	}
 	cmd.(interface{ SetVal(val []int64) }).SetVal(c.replies[0])
 	c.replies = c.replies[1:]
 	return nil
+}
+
+// exchange returns a Store over c, and a Decision that exchanges a lease.
+func (c *scripted) exchange() (*Store, *Decision) {
+	limit := algorithm.Member{Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(algorithm.Numbers{Count: 10, Period: 1e6}), Hold: 1e6}
+	limits := NewLimits([]algorithm.Member{limit}, []string{"x"})
+	s := NewStore(c, Config{Prefix: "rl", Limiter: "x", Limits: limits, Timeout: time.Minute, MaxBatch: 1})
+	d := NewDecision(limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
+	d.Exchange = &Exchange{Held: 5, Spent: 3, Handles: []algorithm.Handle{{A: 7, B: 1_800_000_000_000_000}}, Units: 4, Duration: 1e5}
+	return s, d
+}
+
+// TestExchangeNotSent has exchanges that were not carried out: the lease before is settled all the
+// same, by itself, unless the reply may be lost.
+func TestExchangeNotSent(t *testing.T) {
+	t.Parallel()
+	lost := errors.New("EOF")
+	for err, want := range map[error][]string{
+		ErrBreakerOpen: {"3"},
+		redisError("NOPERM no permission for this key"): {"312", "3"},
+		lost: {"312"},
+	} {
+		client := &scripted{fails: err, replies: [][]int64{{1, 1_800_000_000_000_000, 0, 0, 0, 0, 0, 0}}}
+		s, d := client.exchange()
+		if errors.Is(err, ErrBreakerOpen) {
+			s.servers.whole.downFor.Store(int64(forAll))
+		}
+		if got := s.Decide(context.Background(), d); !errors.Is(got, err) {
+			t.Errorf("%v, want %v", got, err)
+		}
+		s.servers.whole.downFor.Store(0)
+		s.Close() // it waits
+		if !slices.Equal(client.ops, want) {
+			t.Errorf("%v: sent %q, want %q", err, client.ops, want)
+		}
+	}
 }
 
 // TestExchange has Redis carry out some of the calls by which a lease is exchanged. The rest is
@@ -66,12 +106,8 @@ func TestExchange(t *testing.T) {
 		"part of the lease": {[][]int64{slices.Concat(done, done, partly)}, []string{"312"}, nil, false},
 	} {
 		client := &scripted{replies: c.replies}
-		limit := algorithm.Member{Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(algorithm.Numbers{Count: 10, Period: 1e6}), Hold: 1e6}
-		limits := NewLimits([]algorithm.Member{limit}, []string{"x"})
-		s := NewStore(client, Config{Prefix: "rl", Limiter: "x", Limits: limits, Timeout: time.Minute, MaxBatch: 1})
-		lease := &Exchange{Held: 5, Spent: 3, Handles: []algorithm.Handle{{A: 7, B: at}}, Units: 4, Duration: 1e5}
-		d := NewDecision(limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
-		d.Exchange = lease
+		s, d := client.exchange()
+		lease := d.Exchange
 		err := s.Decide(context.Background(), d)
 		s.Close()
 		if !errors.Is(err, c.err) || !slices.Equal(client.ops, c.ops) {

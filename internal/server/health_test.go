@@ -21,6 +21,8 @@ type fake struct {
 	client *redis.Client
 	stores []*tested
 
+	pipeline func(cmds []redis.Cmder) error // answers pipelines, if it is not nil
+
 	mu     sync.Mutex
 	answer func(ctx context.Context) error // nil: it decides
 	asked  []time.Time
@@ -77,9 +79,14 @@ func (f *fake) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook changes nothing.
+// ProcessPipelineHook answers pipelines, if it is to.
 func (f *fake) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if f.pipeline == nil {
+			return next(ctx, cmds)
+		}
+		return f.pipeline(cmds)
+	}
 }
 
 // set sets the answer from now on.
@@ -375,6 +382,21 @@ func TestFailureFromBefore(t *testing.T) {
 			t.Errorf("after that: %v", err)
 		}
 		hasty.wantChanges(t, "open", "closed")
+	})
+}
+
+// A probe in a hash slot that moves says nothing about the server: it stays up.
+func TestProbeThatSaysNothing(t *testing.T) {
+	t.Parallel()
+	withFake(t, func(t *testing.T, f *fake) {
+		s := f.store(time.Second)
+		f.set(fails(redisError("TRYAGAIN Multiple keys request during rehashing of slot")))
+		s.servers.whole.want(s.Store, "k") // as after a reply that this process was too busy to see
+		time.Sleep(time.Minute)
+		if n := f.sent(); n == 0 {
+			t.Error("there was no probe")
+		}
+		s.wantChanges(t)
 	})
 }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -80,5 +81,32 @@ func TestLeftBehindClosed(t *testing.T) {
 	s.Close()
 	if n := client.sent.Load(); n != 1 {
 		t.Errorf("%d were freed, want 1", n)
+	}
+}
+
+// TestRenewalThatFails has renewals fail. Where Redis certainly has renewed nothing, they may be tried
+// again; else the handles are not known any more.
+func TestRenewalThatFails(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]error{
+		redisError("READONLY You can't write against a read only replica."): nil,
+		redisError("OOM command not allowed; other limits have changed"):    redisError("OOM command not allowed; other limits have changed"),
+		errDial:  nil,
+		errReply: errReply,
+	} {
+		withFake(t, func(t *testing.T, f *fake) {
+			f.set(fails(err))
+			s := f.store(time.Second)
+			call := algorithm.HoldCall{Op: algorithm.OpRenew, N: 1, Handles: []algorithm.Handle{{A: 7, B: 8}}}
+			s.RunAll(t.Context(), []Background{{
+				Limits: s.limits, Key: "k",
+				Begin: func() (algorithm.HoldCall, bool) { return call, true },
+				End: func(handles []algorithm.Handle, got error) {
+					if !errors.Is(got, want) || want == nil && handles != nil {
+						t.Errorf("%v: %v, %v; want %v", err, handles, got, want)
+					}
+				},
+			}})
+		})
 	}
 }

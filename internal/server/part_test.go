@@ -2,9 +2,14 @@ package server
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
 // TestBatchEndsInTime has two callers share a batch that no server answers, of which
@@ -41,4 +46,39 @@ func TestBatchEndsInTime(t *testing.T) {
 			t.Errorf("%d scripts were sent, want 4 alone and a batch", n)
 		}
 	})
+}
+
+// TestParts has a batch of two scripts fail. Its error is that of what was sent last, by which the
+// breaker goes, and by which slots are freed; that of the pipeline counts where it is the only one.
+func TestParts(t *testing.T) {
+	t.Parallel()
+	noScript := redisError("NOSCRIPT No matching script.")
+	for name, c := range map[string]struct {
+		first, each error                       // of the pipeline, and of its commands
+		then        func(context.Context) error // the answer to what is sent after it
+		want        error
+	}{
+		"silent after NOSCRIPT":   {noScript, noScript, silence, context.DeadlineExceeded},
+		"one answered":            {noScript, noScript, nil, nil}, // the other reply is too short
+		"a hook tells Exec alone": {errDial, nil, nil, errDial},
+	} {
+		withFake(t, func(t *testing.T, f *fake) {
+			f.pipeline = func(cmds []redis.Cmder) error {
+				for _, cmd := range cmds {
+					cmd.SetErr(c.each)
+				}
+				return c.first
+			}
+			f.set(c.then)
+			s := f.store(time.Second)
+			plain := &member{Call: NewDecision(s.limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})}
+			held := &member{Call: NewDecision(s.limits, "k", algorithm.HoldCall{Op: algorithm.OpReserve, N: 1})}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			err := s.runParts(ctx, s.servers.whole, []part{{members: []*member{plain}}, {members: []*member{held}, needsHold: true}})
+			if !errors.Is(err, c.want) || held.Err == nil || (plain.Err == nil) != (c.want == nil) {
+				t.Errorf("%s: %v, want %v; of each %v and %v", name, err, c.want, plain.Err, held.Err)
+			}
+		})
+	}
 }

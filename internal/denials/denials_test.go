@@ -1,0 +1,31 @@
+package denials
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/limits"
+)
+
+// TestForget has a key forgotten while denials are in flight: its own, which may be from before, is
+// not remembered; that of another key is, or on a busy process hardly any would be.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	by := limits.New("x", []limits.Limit{{Kind: algorithm.FixedWindow, Numbers: algorithm.Numbers{Count: 9, Period: 1e6}}})
+	c := New[int](1000)
+	other := "other"
+	for i := 0; i < 1000 && c.generation(other) == c.generation("k"); i++ { // some keys share a generation
+		other = fmt.Sprint(i)
+	}
+	before := map[string]Stamp{"k": c.Stamp("k", time.Time{}), other: c.Stamp(other, time.Time{})}
+	c.Forget("k", by)
+	for key, stamp := range before {
+		r := Request{Key: key, N: 1, Limits: by}
+		c.Put(r, 1, time.Minute, stamp)
+		if d := c.Get(r); (d != nil) != (key == other) {
+			t.Errorf("%q: remembered %v", key, d != nil)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package hold
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/limits"
+)
+
+// A fakeKeeper has renewals wait for a gate, and carries them out as a test says.
+type fakeKeeper struct {
+	gate     chan struct{}
+	renew    func(handles []algorithm.Handle) []algorithm.Handle
+	renewals atomic.Int32
+	ended    []Ending
+}
+
+func (k *fakeKeeper) End(_ context.Context, e Ending) error {
+	k.ended = append(k.ended, e)
+	return nil
+}
+
+func (k *fakeKeeper) Renew(all []*Renewal) {
+	for _, r := range all {
+		if handles := r.Begin(); handles != nil {
+			k.renewals.Add(1)
+			<-k.gate
+			r.End(k.renew(handles), nil)
+		}
+	}
+}
+
+// slotTTL is for how long slots and units are held.
+const slotTTL = 12 * time.Second
+
+// keep returns a Renewer of a Hold of one slot and one unit. Each renewal gives them other handles.
+func (k *fakeKeeper) keep(now func() time.Time, driven bool) (w *Renewer, h *Hold, slots *atomic.Int64) {
+	slots = new(atomic.Int64)
+	w = NewRenewer(Events{
+		Slots: func(_ *Hold, n int64) { slots.Add(n) },
+		Freed: func(*Hold) {},
+		Lost:  func(*Hold) {},
+	}, now, driven)
+	h = New(limits.New("x", []limits.Limit{
+		{Kind: algorithm.InFlight, Numbers: algorithm.Numbers{Burst: 9}, Hold: slotTTL},
+		{Kind: algorithm.FixedWindow, Numbers: algorithm.Numbers{Count: 9, Period: 1e6}, Hold: slotTTL},
+	}), "k", 1, true, now())
+	copy(h.Handles(), []algorithm.Handle{{A: 1, B: 1}, {A: 1, B: 1}})
+	h.Keeper = k
+	k.gate = make(chan struct{})
+	k.renew = func([]algorithm.Handle) []algorithm.Handle { return []algorithm.Handle{{A: 2, B: 2}, {A: 2, B: 2}} }
+	w.Add(h)
+	w.Keep(h)
+	return w, h, slots
+}
+
+// wantSettled checks that all was settled, by the handles that a renewal gave it.
+func (k *fakeKeeper) wantSettled(t *testing.T) {
+	t.Helper()
+	if len(k.ended) != 1 || k.ended[0].Op != algorithm.OpSettle || k.ended[0].Handles[0].A != 2 || k.ended[0].Handles[1].A != 2 {
+		t.Errorf("ended %+v", k.ended)
+	}
+}
+
+// TestDropWhileEnding drops a Hold whose End waits for a renewal: it ends all the same, and its
+// slots are given back once.
+func TestDropWhileEnding(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := &fakeKeeper{}
+		w, h, slots := k.keep(time.Now, false)
+		time.Sleep(slotTTL / 3)
+		ctx, leave := context.WithCancel(t.Context())
+		leave()
+		if err := w.End(ctx, h, 0); err == nil || w.Drop(h) || slots.Load() != 0 {
+			t.Errorf("%v, or it was dropped; %d slots", err, slots.Load())
+		}
+		close(k.gate)
+		synctest.Wait()
+		k.wantSettled(t)
+	})
+}
+
+// TestRenewedAgain has a renewal that is not carried out: another is, before what is held expires.
+func TestRenewedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := &fakeKeeper{}
+		w, h, _ := k.keep(time.Now, false)
+		carriedOut := k.renew
+		k.renew = func([]algorithm.Handle) []algorithm.Handle {
+			k.renew = carriedOut
+			return nil
+		}
+		close(k.gate)
+		time.Sleep(slotTTL - time.Second)
+		_ = w.End(t.Context(), h, 0)
+		k.wantSettled(t)
+	})
+}
+
+// TestRenewedOnce renews what the timer is renewing: that does nothing.
+func TestRenewedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := &fakeKeeper{}
+		w, _, _ := k.keep(time.Now, false)
+		defer w.Close()
+		time.Sleep(slotTTL / 3)
+		go w.All()
+		go w.Look()
+		synctest.Wait()
+		if n := k.renewals.Load(); n != 1 {
+			t.Errorf("%d renewals, want 1", n)
+		}
+		close(k.gate)
+	})
+}
+
+// TestLookTogether goes by a clock of its own: who looks while another renews waits for that, for
+// it would decide by what is about to be renewed. An observer that is told of a loss may look.
+func TestLookTogether(t *testing.T) {
+	t.Parallel()
+	var now atomic.Int64
+	k := &fakeKeeper{}
+	w, _, _ := k.keep(func() time.Time { return time.Unix(now.Load(), 0) }, true)
+	k.renew = func([]algorithm.Handle) []algorithm.Handle { return make([]algorithm.Handle, 2) } // lost
+	looked := make(chan string, 3)
+	look := func(who string) {
+		w.Look()
+		looked <- who
+	}
+	w.events.Lost = func(*Hold) { look("the observer") }
+	now.Store(3600)
+	go look("the first")
+	for k.renewals.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	go look("the second")
+	select {
+	case who := <-looked:
+		t.Errorf("%s has looked before it was renewed", who)
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(k.gate)
+	for range 3 {
+		select {
+		case <-looked:
+		case <-time.After(10 * time.Second):
+			t.Fatal("one waits for ever")
+		}
+	}
+}
+
+// TestNothingToRenew keeps places in a queue, which are charged and do not expire.
+func TestNothingToRenew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := &fakeKeeper{gate: make(chan struct{})}
+		w := NewRenewer(Events{}, time.Now, false)
+		h := New(limits.New("x", []limits.Limit{
+			{Kind: algorithm.LeakyBucket, Numbers: algorithm.Numbers{Count: 9, Period: 1e6, Burst: 9}, Hold: slotTTL},
+		}), "k", 1, true, time.Now())
+		h.Keeper = k
+		w.Keep(h)
+		time.Sleep(2 * slotTTL)
+		if n := k.renewals.Load(); n != 0 {
+			t.Errorf("%d renewals", n)
+		}
+		w.Close()
+		close(k.gate)
+	})
+}
