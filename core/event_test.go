@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,114 +58,76 @@ func TestFallbackShowsNoKey(t *testing.T) {
 	}
 }
 
-// A lockedLog is a log that goroutines write to.
-type lockedLog struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lockedLog) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
 // TestObserverPanics has observers that panic on what may happen in the background, where nobody
 // could recover: nothing ends, and it is logged once.
 func TestObserverPanics(t *testing.T) {
 	t.Parallel()
-	slots := func(t *testing.T, lim *Limiter) *Reservation {
-		t.Helper()
-		r, err := lim.Acquire(t.Context(), "k", 1)
-		if err != nil || !r.Allowed {
-			t.Fatal(r, err)
+	acquire := func(lim *Limiter) error {
+		r, err := lim.Acquire(context.Background(), "k", 1)
+		time.Sleep(time.Minute) // renewals fail, and the slot is lost
+		return errors.Join(err, r.Release(context.Background()))
+	}
+	allow := func(lim *Limiter) (err error) {
+		for range lease.HotAsks + 2 {
+			_, e := lim.Allow(context.Background(), "k")
+			err = errors.Join(err, e)
 		}
-		return r
+		time.Sleep(time.Minute) // the lease ends
+		return err
 	}
 	for kind, c := range map[EventKind]struct {
 		client Client
 		opts   []Option
-		run    func(t *testing.T, lim *Limiter)
+		run    func(lim *Limiter) error
 	}{
-		EventSlots: {&oneSlot{}, []Option{InFlight(1)}, func(t *testing.T, lim *Limiter) {
-			if err := slots(t, lim).Release(t.Context()); err != nil {
-				t.Error(err)
-			}
-		}},
-		EventSlotLost: {&oneSlot{away: time.Second}, []Option{InFlight(1)}, func(t *testing.T, lim *Limiter) {
-			ctx, cancel := slots(t, lim).Context(t.Context())
-			defer cancel()
-			time.Sleep(time.Minute)
-			if !errors.Is(context.Cause(ctx), ErrSlotLost) {
-				t.Error("the slots are not lost")
-			}
-		}},
-		EventOutage: {&oneSlot{away: time.Second}, []Option{InFlight(1)}, func(t *testing.T, lim *Limiter) {
-			slots(t, lim)
-			time.Sleep(time.Minute) // renewals fail
-		}},
-		EventLease: {&exchanging{}, []Option{TokenBucket(PerSecond(1000)), Lease(hotFor)}, func(t *testing.T, lim *Limiter) {
-			for range lease.HotAsks + 2 {
-				if _, err := lim.Allow(t.Context(), "k"); err != nil {
-					t.Error(err)
-				}
-			}
-			time.Sleep(time.Minute) // the lease ends
-		}},
+		EventSlots:    {&oneSlot{}, []Option{InFlight(1)}, acquire},
+		EventSlotLost: {&oneSlot{away: time.Second}, []Option{InFlight(1)}, acquire},
+		EventOutage:   {&oneSlot{away: time.Second}, []Option{InFlight(1)}, acquire},
+		EventLease:    {&exchanging{}, []Option{TokenBucket(PerSecond(1000)), Lease(hotFor)}, allow},
 	} {
-		t.Run(kind.String(), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				var log lockedLog
-				var heard sync.Map
-				lim := MustNew(c.client, "x", append(c.opts, FailClosed(), Logger(slog.New(slog.NewTextHandler(&log, nil))),
-					Observe(func(_ context.Context, e Event) {
-						if e.Kind == kind {
-							heard.Store(e.Kind, true)
-							panic("an observer")
-						}
-					}))...)
-				c.run(t, lim)
-				_ = lim.Close()
-				time.Sleep(time.Minute)
-				if _, ok := heard.Load(kind); !ok || strings.Count(log.text.String(), "an observer panicked") != 1 {
-					t.Errorf("heard %v; logged %s", ok, log.text.String())
+		synctest.Test(t, func(t *testing.T) {
+			var log strings.Builder
+			observer := Observe(func(_ context.Context, e Event) {
+				if e.Kind == kind {
+					panic("its own mistake")
 				}
 			})
+			lim := MustNew(c.client, "x", append(c.opts, FailClosed(), Logger(slog.New(slog.NewTextHandler(&log, nil))), observer)...)
+			if err := c.run(lim); err != nil {
+				t.Errorf("%v: %v", kind, err)
+			}
+			_ = lim.Close()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if n := strings.Count(log.String(), "an observer panicked"); n != 1 {
+				t.Errorf("%v: logged %d times: %s", kind, n, log.String())
+			}
 		})
 	}
 }
 
-// TestFallbackOnOnce has Limiters of several algorithms, derived from one: its observer hears once
-// of an outage, and that of another Limiter over the client, too.
+// TestFallbackOnOnce has limits of two algorithms, by With: the observer hears of an outage once.
 func TestFallbackOnOnce(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer func() { _ = client.Close() }()
-	var mu sync.Mutex
-	heard := make(map[string]int)
-	observer := Observe(func(_ context.Context, e Event) {
+	var heard atomic.Int32
+	lim := MustNew(client, "x", TokenBucket(PerHour(9)), Observe(func(_ context.Context, e Event) {
 		if e.Kind == EventFallbackOn {
-			mu.Lock()
-			defer mu.Unlock()
-			heard[e.Limiter]++
+			heard.Add(1)
 		}
-	})
-	quiet := Logger(slog.New(slog.DiscardHandler))
-	one, other := MustNew(client, "one", TokenBucket(PerHour(9)), observer, quiet), MustNew(client, "other", TokenBucket(PerHour(9)), observer, quiet)
-	defer func() { _, _ = one.Close(), other.Close() }()
-	derived, err := one.With(FixedWindow(PerHour(9)))
+	}))
+	defer func() { _ = lim.Close() }()
+	derived, err := lim.With(FixedWindow(PerHour(9)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, lim := range []*Limiter{derived, one, other} {
-		if res, err := lim.Allow(t.Context(), "k"); err != nil || res.Source != SourceFallback {
+	for _, l := range []*Limiter{derived, lim} {
+		if res, err := l.Allow(t.Context(), "k"); err != nil || res.Source != SourceFallback {
 			t.Error(res, err)
 		}
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	if heard["one"] != 1 || heard["other"] != 1 {
-		t.Errorf("heard %v, want each once", heard)
+	if n := heard.Load(); n != 1 {
+		t.Errorf("heard %d times of the outage", n)
 	}
 }

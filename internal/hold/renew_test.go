@@ -2,7 +2,6 @@ package hold
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,18 +11,15 @@ import (
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
-// A fakeKeeper carries out renewals as a test says, and notes how Holds end.
+// A fakeKeeper has renewals wait for a gate, and carries them out as a test says.
 type fakeKeeper struct {
-	renew    func(handles []algorithm.Handle) ([]algorithm.Handle, error)
+	gate     chan struct{}
+	renew    func(handles []algorithm.Handle) []algorithm.Handle
 	renewals atomic.Int32
-
-	mu    sync.Mutex
-	ended []Ending
+	ended    []Ending
 }
 
 func (k *fakeKeeper) End(_ context.Context, e Ending) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.ended = append(k.ended, e)
 	return nil
 }
@@ -32,128 +28,96 @@ func (k *fakeKeeper) Renew(all []*Renewal) {
 	for _, r := range all {
 		if handles := r.Begin(); handles != nil {
 			k.renewals.Add(1)
-			r.End(k.renew(handles))
+			<-k.gate
+			r.End(k.renew(handles), nil)
 		}
 	}
-}
-
-// next is a renewal that is carried out: each handle is another one then.
-func next(handles []algorithm.Handle) ([]algorithm.Handle, error) {
-	for i := range handles {
-		handles[i].A++
-	}
-	return handles, nil
 }
 
 // slotTTL is for how long slots and units are held.
 const slotTTL = 12 * time.Second
 
-// reserved returns a Hold of one slot and one unit, which k has.
-func reserved(k Keeper, now time.Time) *Hold {
-	set := limits.New("x", []limits.Limit{
-		{Kind: algorithm.InFlight, Numbers: algorithm.Numbers{Burst: 9}, Name: "slots", Hold: slotTTL},
-		{Kind: algorithm.FixedWindow, Numbers: algorithm.Numbers{Count: 9, Period: 1e6}, Name: "units", Hold: slotTTL},
-	})
-	h := New(set, "k", 1, true, now)
-	copy(h.Handles(), []algorithm.Handle{{A: 1, B: 1}, {A: 1, B: 1}})
-	h.Keeper = k
-	return h
-}
-
-// counted are Events that count slots.
-func counted(slots *atomic.Int64) Events {
-	return Events{
+// keep returns a Renewer of a Hold of one slot and one unit. Each renewal gives them other handles.
+func (k *fakeKeeper) keep(now func() time.Time, driven bool) (w *Renewer, h *Hold, slots *atomic.Int64) {
+	slots = new(atomic.Int64)
+	w = NewRenewer(Events{
 		Slots: func(_ *Hold, n int64) { slots.Add(n) },
 		Freed: func(*Hold) {},
 		Lost:  func(*Hold) {},
+	}, now, driven)
+	h = New(limits.New("x", []limits.Limit{
+		{Kind: algorithm.InFlight, Numbers: algorithm.Numbers{Burst: 9}, Hold: slotTTL},
+		{Kind: algorithm.FixedWindow, Numbers: algorithm.Numbers{Count: 9, Period: 1e6}, Hold: slotTTL},
+	}), "k", 1, true, now())
+	copy(h.Handles(), []algorithm.Handle{{A: 1, B: 1}, {A: 1, B: 1}})
+	h.Keeper = k
+	k.gate = make(chan struct{})
+	k.renew = func([]algorithm.Handle) []algorithm.Handle { return []algorithm.Handle{{A: 2, B: 2}, {A: 2, B: 2}} }
+	w.Add(h)
+	w.Keep(h)
+	return w, h, slots
+}
+
+// wantSettled checks that all was settled, by the handles that a renewal gave it.
+func (k *fakeKeeper) wantSettled(t *testing.T) {
+	t.Helper()
+	if len(k.ended) != 1 || k.ended[0].Op != algorithm.OpSettle || k.ended[0].Handles[0].A != 2 || k.ended[0].Handles[1].A != 2 {
+		t.Errorf("ended %+v", k.ended)
 	}
 }
 
-// TestDropWhileEnding drops a Hold whose End waits for a renewal: it ends all the same, with the
-// handles of that renewal, and its slots are given back once.
+// TestDropWhileEnding drops a Hold whose End waits for a renewal: it ends all the same, and its
+// slots are given back once.
 func TestDropWhileEnding(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		gate, slots := make(chan struct{}), atomic.Int64{}
-		k := &fakeKeeper{renew: func(handles []algorithm.Handle) ([]algorithm.Handle, error) {
-			<-gate
-			return next(handles)
-		}}
-		w := NewRenewer(counted(&slots), time.Now, false)
-		h := reserved(k, time.Now())
-		w.Add(h)
-		w.Keep(h)
+		k := &fakeKeeper{}
+		w, h, slots := k.keep(time.Now, false)
 		time.Sleep(slotTTL / 3)
 		ctx, leave := context.WithCancel(t.Context())
 		leave()
-		if err := w.End(ctx, h, 0); err == nil || k.renewals.Load() != 1 || len(k.ended) != 0 {
-			t.Errorf("%v, %d renewals; ended %v", err, k.renewals.Load(), k.ended)
+		if err := w.End(ctx, h, 0); err == nil || w.Drop(h) || slots.Load() != 0 {
+			t.Errorf("%v, or it was dropped; %d slots", err, slots.Load())
 		}
-		if w.Drop(h) || slots.Load() != 0 {
-			t.Errorf("it was dropped; %d slots", slots.Load())
-		}
-		close(gate)
+		close(k.gate)
 		synctest.Wait()
-		if len(k.ended) != 1 || k.ended[0].Op != algorithm.OpSettle || k.ended[0].Handles[0].A != 2 || k.ended[0].Handles[1].A != 2 {
-			t.Errorf("ended %+v", k.ended)
-		}
+		k.wantSettled(t)
 	})
 }
 
-// TestRenewedAgain has a renewal that is not carried out, as by a server that is only read: the
-// next one is, before what is held expires.
+// TestRenewedAgain has a renewal that is not carried out: another is, before what is held expires.
 func TestRenewedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		refused, slots := false, atomic.Int64{}
-		k := &fakeKeeper{renew: func(handles []algorithm.Handle) ([]algorithm.Handle, error) {
-			if !refused {
-				refused = true
-				return nil, nil
-			}
-			return next(handles)
-		}}
-		w := NewRenewer(counted(&slots), time.Now, false)
-		h := reserved(k, time.Now())
-		w.Add(h)
-		w.Keep(h)
+		k := &fakeKeeper{}
+		w, h, _ := k.keep(time.Now, false)
+		carriedOut := k.renew
+		k.renew = func([]algorithm.Handle) []algorithm.Handle {
+			k.renew = carriedOut
+			return nil
+		}
+		close(k.gate)
 		time.Sleep(slotTTL - time.Second)
-		if n := k.renewals.Load(); n < 2 || slots.Load() != 1 {
-			t.Errorf("%d renewals, %d slots", n, slots.Load())
-		}
 		_ = w.End(t.Context(), h, 0)
-		if e := k.ended[0]; e.Op != algorithm.OpSettle || e.Handles[0].A < 2 || e.Handles[1].A < 2 {
-			t.Errorf("ended %+v", e)
-		}
+		k.wantSettled(t)
 	})
 }
 
-// TestRenewedOnce has a test and the timer renew at the same time.
+// TestRenewedOnce renews what the timer is renewing: that does nothing.
 func TestRenewedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		gate, slots := make(chan struct{}), atomic.Int64{}
-		k := &fakeKeeper{renew: func(handles []algorithm.Handle) ([]algorithm.Handle, error) {
-			<-gate
-			return next(handles)
-		}}
-		w := NewRenewer(counted(&slots), time.Now, false)
-		h := reserved(k, time.Now())
-		w.Add(h)
-		time.Sleep(slotTTL / 3) // the timer's renewal is in flight
-		w.Look()
-		w.All()
+		k := &fakeKeeper{}
+		w, _, _ := k.keep(time.Now, false)
+		defer w.Close()
+		time.Sleep(slotTTL / 3)
+		go w.All()
+		go w.Look()
+		synctest.Wait()
 		if n := k.renewals.Load(); n != 1 {
 			t.Errorf("%d renewals, want 1", n)
 		}
-		close(gate)
-		synctest.Wait()
-		w.All()
-		if n := k.renewals.Load(); n != 2 {
-			t.Errorf("%d renewals after that, want 2", n)
-		}
-		_ = w.End(t.Context(), h, 0)
-		time.Sleep(time.Minute) // the timer finds nothing to renew
+		close(k.gate)
 	})
 }
 
@@ -162,40 +126,52 @@ func TestRenewedOnce(t *testing.T) {
 func TestLookTogether(t *testing.T) {
 	t.Parallel()
 	var now atomic.Int64
-	var slots atomic.Int64
-	begun, gate, told := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	k := &fakeKeeper{renew: func(handles []algorithm.Handle) ([]algorithm.Handle, error) {
-		close(begun)
-		<-gate
-		handles[0] = algorithm.Handle{} // the slot is lost
-		return handles, nil
-	}}
-	events := counted(&slots)
-	w := NewRenewer(events, func() time.Time { return time.Unix(now.Load(), 0) }, true)
-	w.events.Lost = func(*Hold) {
+	k := &fakeKeeper{}
+	w, _, _ := k.keep(func() time.Time { return time.Unix(now.Load(), 0) }, true)
+	k.renew = func([]algorithm.Handle) []algorithm.Handle { return make([]algorithm.Handle, 2) } // lost
+	looked := make(chan string, 3)
+	look := func(who string) {
 		w.Look()
-		close(told)
+		looked <- who
 	}
-	w.Add(reserved(k, time.Unix(0, 0)))
+	w.events.Lost = func(*Hold) { look("the observer") }
 	now.Store(3600)
-	go w.Look()
-	<-begun
-	second := make(chan struct{})
-	go func() {
-		w.Look()
-		close(second)
-	}()
+	go look("the first")
+	for k.renewals.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	go look("the second")
 	select {
-	case <-second:
-		t.Error("the second has looked before the first has renewed")
+	case who := <-looked:
+		t.Errorf("%s has looked before it was renewed", who)
 	case <-time.After(50 * time.Millisecond):
 	}
-	close(gate)
-	for name, done := range map[string]chan struct{}{"the second": second, "the observer": told} {
+	close(k.gate)
+	for range 3 {
 		select {
-		case <-done:
+		case <-looked:
 		case <-time.After(10 * time.Second):
-			t.Errorf("%s waits for ever", name)
+			t.Fatal("one waits for ever")
 		}
 	}
+}
+
+// TestNothingToRenew keeps places in a queue, which are charged and do not expire.
+func TestNothingToRenew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := &fakeKeeper{gate: make(chan struct{})}
+		w := NewRenewer(Events{}, time.Now, false)
+		h := New(limits.New("x", []limits.Limit{
+			{Kind: algorithm.LeakyBucket, Numbers: algorithm.Numbers{Count: 9, Period: 1e6, Burst: 9}, Hold: slotTTL},
+		}), "k", 1, true, time.Now())
+		h.Keeper = k
+		w.Keep(h)
+		time.Sleep(2 * slotTTL)
+		if n := k.renewals.Load(); n != 0 {
+			t.Errorf("%d renewals", n)
+		}
+		w.Close()
+		close(k.gate)
+	})
 }

@@ -73,34 +73,40 @@ func TestHotKeysBounded(t *testing.T) {
 // lease: Close waits for both, for what they have is to be given back.
 func TestCloseWaits(t *testing.T) {
 	t.Parallel()
-	for name, begin := range map[string]func(ls *Leases, gate chan struct{}){
-		"an exchange": func(ls *Leases, gate chan struct{}) {
-			h := &HotKey{}
-			h.asked(ls.Now().Mono, ls.d, 10, 10)
-			h.heard(1000)
-			x := ls.Begin(h, nil, ls.Now())
-			go func() {
-				<-gate
-				x.End()
-			}()
-		},
-		"a lease": func(ls *Leases, gate chan struct{}) {
-			ls.events.Closed = func(int64, int64) { <-gate }
-			le := &Lease{hot: &HotKey{}, lasts: ls.d, units: 1}
-			ls.open[le] = struct{}{}
-			go ls.close([]*Lease{le}, ls.Now())
-		},
-	} {
+	for _, exchange := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			ls := New(100*time.Millisecond, func([]*Closed) {}, Events{})
-			gate := make(chan struct{})
-			begin(ls, gate)
-			synctest.Wait()
 			begun := time.Now()
-			time.AfterFunc(time.Second, func() { close(gate) })
+			ls := New(hotFor, func([]*Closed) {}, Events{Closed: func(int64, int64) { time.Sleep(time.Second) }})
+			h := &HotKey{remaining: 1000}
+			if exchange {
+				h.asked(ls.Now().Mono, ls.d, 10, 10)
+				time.AfterFunc(time.Second, ls.Begin(h, nil, ls.Now()).End)
+			} else {
+				le := &Lease{hot: h, lasts: ls.d, units: 1}
+				ls.open[le] = struct{}{}
+				go ls.close([]*Lease{le}, ls.Now())
+			}
+			synctest.Wait()
 			if ls.Close(); time.Since(begun) < time.Second {
-				t.Errorf("%s: Close took %v", name, time.Since(begun))
+				t.Errorf("an exchange: %v; Close took %v", exchange, time.Since(begun))
 			}
 		})
 	}
+}
+
+// TestClosedInTime has a lease end while Redis is slow to settle another: it is closed in time.
+func TestClosedInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ls := New(hotFor, func([]*Closed) { time.Sleep(time.Second) }, Events{Closed: func(int64, int64) {}})
+		for range 2 {
+			ls.add(&Lease{hot: &HotKey{}, lasts: hotFor, units: 1, sent: ls.Now(), granted: ls.Now()})
+			time.Sleep(hotFor / 2)
+		}
+		time.Sleep(hotFor / 2)
+		if n := ls.Open(); n != 0 {
+			t.Errorf("%d leases are open", n)
+		}
+		ls.Close()
+	})
 }

@@ -48,63 +48,37 @@ func TestBatchEndsInTime(t *testing.T) {
 	})
 }
 
-// TestParts has a batch of two scripts fail: its error is that of what was sent last, by which the
-// breaker goes, and what is freed. It has none if one of them got a reply.
+// TestParts has a batch of two scripts fail. Its error is that of what was sent last, by which the
+// breaker goes, and by which slots are freed; that of the pipeline counts where it is the only one.
 func TestParts(t *testing.T) {
 	t.Parallel()
 	noScript := redisError("NOSCRIPT No matching script.")
 	for name, c := range map[string]struct {
-		err      error                       // of the pipeline
-		alone    bool                        // and not of its commands
-		answer   func(context.Context) error // to what is sent after the pipeline
-		want     error
-		wantEach error // of what needs the script hold
+		first, each error                       // of the pipeline, and of its commands
+		then        func(context.Context) error // the answer to what is sent after it
+		want        error
 	}{
-		"silent after NOSCRIPT":   {noScript, false, silence, context.DeadlineExceeded, context.DeadlineExceeded},
-		"refused after NOSCRIPT":  {noScript, false, fails(errMemory), errMemory, errMemory},
-		"one answered":            {noScript, false, failsEverySecond(errMemory), nil, errMemory},
-		"a hook tells Exec alone": {errDial, true, nil, errDial, errDial},
+		"silent after NOSCRIPT":   {noScript, noScript, silence, context.DeadlineExceeded},
+		"one answered":            {noScript, noScript, nil, nil}, // the other reply is too short
+		"a hook tells Exec alone": {errDial, nil, nil, errDial},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			withFake(t, func(t *testing.T, f *fake) {
-				f.pipeline = func(cmds []redis.Cmder) error {
-					for _, cmd := range cmds {
-						if !c.alone {
-							cmd.SetErr(c.err)
-						}
-					}
-					return c.err
+		withFake(t, func(t *testing.T, f *fake) {
+			f.pipeline = func(cmds []redis.Cmder) error {
+				for _, cmd := range cmds {
+					cmd.SetErr(c.each)
 				}
-				f.set(c.answer)
-				s := f.store(time.Second)
-				var parts []part
-				for _, op := range []algorithm.Op{algorithm.OpCharge, algorithm.OpReserve} {
-					d := NewDecision(s.limits, "k", algorithm.HoldCall{Op: op, N: 1})
-					parts = append(parts, part{needsHold: op == algorithm.OpReserve, members: []*member{{Call: d}}})
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				err := s.runParts(ctx, s.servers.whole, parts)
-				if !errors.Is(err, c.want) || c.want == nil && parts[0].members[0].Err != nil {
-					t.Errorf("%v, want %v", err, c.want)
-				}
-				var of *partError
-				if got := parts[1].members[0].Err; !errors.As(got, &of) || !errors.Is(of.error, c.wantEach) {
-					t.Errorf("of the second %v, want %v", got, c.wantEach)
-				}
-			})
+				return c.first
+			}
+			f.set(c.then)
+			s := f.store(time.Second)
+			plain := &member{Call: NewDecision(s.limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})}
+			held := &member{Call: NewDecision(s.limits, "k", algorithm.HoldCall{Op: algorithm.OpReserve, N: 1})}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			err := s.runParts(ctx, s.servers.whole, []part{{members: []*member{plain}}, {members: []*member{held}, needsHold: true}})
+			if !errors.Is(err, c.want) || held.Err == nil || (plain.Err == nil) != (c.want == nil) {
+				t.Errorf("%s: %v, want %v; of each %v and %v", name, err, c.want, plain.Err, held.Err)
+			}
 		})
-	}
-}
-
-// failsEverySecond is the answer of a server that replies with err to each second script.
-func failsEverySecond(err error) func(context.Context) error {
-	n := 0
-	return func(context.Context) error {
-		if n++; n%2 == 0 {
-			return err
-		}
-		return nil
 	}
 }
