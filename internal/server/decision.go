@@ -68,23 +68,25 @@ func (s *Store) End(ctx context.Context, d *Decision, ended func()) error {
 	if ctx.Done() != nil {
 		sent = context.WithoutCancel(ctx)
 	}
-	run := func() error {
-		err := s.run(sent, d)
-		if ended != nil {
-			ended()
-		}
-		return err
-	}
 	if !s.hasLessTime(ctx) {
-		return run()
+		return s.runTo(sent, d, ended)
 	}
 	if !s.leftovers.begin() {
 		return ErrQueue
 	}
 	return batch.Beside(ctx, func() error {
 		defer s.leftovers.end()
-		return run()
+		return s.runTo(sent, d, ended)
 	}, nil)
+}
+
+// runTo runs d, and then calls ended, unless that is nil.
+func (s *Store) runTo(ctx context.Context, d *Decision, ended func()) error {
+	err := s.run(ctx, d)
+	if ended != nil {
+		ended()
+	}
+	return err
 }
 
 // Reset forgets what was charged to k, and keeps what is held.
