@@ -72,8 +72,9 @@ type Event struct {
 // happens: it must be fast and safe for concurrent use. Given more than once, all
 // the observers are called, in that order. Without an observer events cost nothing.
 //
-// The observer's panic is its caller's for [EventDecision] and [EventKeyFallback]. All else may happen in the background, or on behalf of another Limiter
-// over the client: there a panic is logged, once for each Limiter.
+// The observer's panic is its caller's for [EventDecision] and [EventKeyFallback]. All else may
+// happen in the background, or on behalf of another Limiter over the client: there a panic is
+// logged, once for each Limiter.
 func Observe(observer func(ctx context.Context, e Event)) Option { return observeOption(observer) }
 
 type observeOption func(ctx context.Context, e Event)

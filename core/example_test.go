@@ -255,7 +255,8 @@ func ExampleLimiter_AcquireWait() {
 
 	r, err := lim.AcquireWait(ctx, "report:2025", 1)
 	if err != nil {
-		log.Fatal(err) // ctx has ended, or Redis does not answer
+		fmt.Println(err) // ctx has ended, or Redis does not answer
+		return
 	}
 	defer func() { _ = r.Release(ctx) }()
 	work, cancel := r.Context(ctx)

@@ -445,7 +445,7 @@ func TestBeside(t *testing.T) {
 					t.Errorf("late: %v", err)
 				}
 			})
-			if took := time.Since(begun); took != min(10, time.Duration(left))*time.Millisecond {
+			if took := time.Since(begun); took != min(10*time.Millisecond, time.Duration(left)*time.Millisecond) {
 				t.Errorf("left after %d ms: it took %v", left, took)
 			}
 			time.Sleep(20 * time.Millisecond)

@@ -208,13 +208,6 @@ func TestSlotMoves(t *testing.T) {
 	}
 }
 
-func do(t testing.TB, node *redis.Client, args ...any) {
-	t.Helper()
-	if err := node.Do(t.Context(), args...).Err(); err != nil {
-		t.Fatalf("%v: %v", args, err)
-	}
-}
-
 // A node of a Cluster that does not run scripts with keys of several slots is found out once, with keys that are no user's. Its
 // batches are pipelines, from then on without another attempt.
 func TestUndeclaredRefused(t *testing.T) {

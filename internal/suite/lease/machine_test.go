@@ -177,8 +177,6 @@ func (s *spend) is(units int64) {
 	}
 }
 
-func (s *spend) units() int64 { return s.each[0].Units }
-
 // crossed reports whether some of what is held for s has expired.
 func (s *spend) crossed() bool {
 	for _, e := range s.each {

@@ -37,7 +37,7 @@ func TestTimeoutHandlerInOutage(t *testing.T) {
 			running.Go(func() {
 				for start := time.Now(); time.Since(start) < lasts; time.Sleep(20 * time.Millisecond) {
 					known, begun := watch.count(core.EventFallbackOn) > 0, time.Now()
-					response, err := service.Client().Get(service.URL) //nolint:noctx // its end is what is tested
+					response, err := service.Client().Get(service.URL)
 					if err != nil {
 						t.Error(err)
 						return
