@@ -84,28 +84,3 @@ func Example_name() {
 	fmt.Println(limit.Name())
 	// Output: api
 }
-
-// Twemproxy closes a connection on which it gets a command that it does not know, and
-// go-redis begins each connection with one.
-func Example_twemproxy() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:22121", Protocol: 2, DisableIdentity: true})
-	rdb.AddHook(withoutHello{})
-	_ = core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
-}
-
-type withoutHello struct{}
-
-func (withoutHello) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "hello" {
-			return nil
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (withoutHello) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (withoutHello) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
