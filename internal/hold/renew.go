@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/batch"
 )
 
 // Events are called when something happens to slots. No lock is held.
@@ -132,17 +133,10 @@ func (w *Renewer) End(ctx context.Context, h *Hold, actual int64) error {
 	case renewing == nil:
 		return w.send(ctx, h, actual)
 	}
-	done := make(chan error, 1)
-	go func() {
+	return batch.Beside(ctx, func() error {
 		<-renewing // it takes the Timeout at most
-		done <- w.send(context.WithoutCancel(ctx), h, actual)
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+		return w.send(context.WithoutCancel(ctx), h, actual)
+	}, nil)
 }
 
 // send ends what h has.
