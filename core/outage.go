@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/redislimit/redislimit/internal/memory"
 	"github.com/redislimit/redislimit/internal/server"
@@ -71,29 +72,36 @@ func (f *family) hooks() server.Hooks {
 			f.events.logAt(ctx, slog.LevelDebug, "redislimit: a call to redis failed", "error", err)
 			f.events.emitContained(ctx, Event{Kind: EventOutage, Err: err})
 		},
-		BreakerChange: f.breakerChanged,
+		ServerChanged: f.serverChanged,
 	}
 }
 
-// breakerChanged emits what happened to a server, and logs it if no other limiter
+// serverChanged emits what happened to a server, and logs it if no other limiter
 // over the same client does.
-func (f *family) breakerChanged(ctx context.Context, c server.Change) {
-	e := Event{Kind: EventBreaker, Server: c.Server, Err: c.Cause, Detail: c.To.String()}
-	f.events.emitContained(ctx, e)
-	switch {
-	case c.From == server.BreakerClosed:
-		message := "redislimit: redis does not answer: " + f.policy.String() + " decides"
-		if errors.Is(c.Cause, ErrUnsupported) {
-			message = "redislimit: redis cannot be used: " + f.policy.String() + " decides"
-		}
+func (f *family) serverChanged(ctx context.Context, c server.Change) {
+	log := func(level slog.Level, message string, more ...any) {
 		if c.Log {
-			f.events.logAt(ctx, slog.LevelWarn, message, "server", c.Server, "error", c.Cause)
+			f.events.logAt(ctx, level, "redislimit: "+message, append([]any{"server", c.Server}, more...)...)
 		}
-		f.events.emitContained(ctx, Event{Kind: EventFallbackOn, Server: c.Server, Err: c.Cause, Detail: f.policy.String()})
-	case c.To == server.BreakerClosed:
-		if c.Log {
-			f.events.logAt(ctx, slog.LevelInfo, "redislimit: redis answers again", "server", c.Server)
-		}
-		f.events.emitContained(ctx, Event{Kind: EventFallbackOff, Server: c.Server})
 	}
+	message := "redis does not answer: " + f.policy.String() + " decides"
+	if errors.Is(c.Cause, ErrUnsupported) {
+		message = "redis cannot be used: " + f.policy.String() + " decides"
+	}
+	switch c.Kind {
+	case server.WentDown:
+		log(slog.LevelWarn, message, "error", c.Cause)
+		f.events.emitContained(ctx, Event{Kind: EventBreaker, Server: c.Server, Err: c.Cause, Detail: "open"})
+		f.events.emitContained(ctx, Event{Kind: EventFallbackOn, Server: c.Server, Err: c.Cause, Detail: f.policy.String()})
+		return
+	case server.StillDown:
+		log(slog.LevelWarn, message, "error", c.Cause, "for", c.Lasted.Round(time.Millisecond))
+		return
+	case server.CameBack:
+		log(slog.LevelInfo, "redis answers again", "after", c.Lasted.Round(time.Millisecond))
+	case server.Replaced:
+		log(slog.LevelInfo, "another server has its keys now", "after", c.Lasted.Round(time.Millisecond))
+	}
+	f.events.emitContained(ctx, Event{Kind: EventBreaker, Server: c.Server, Detail: "closed"})
+	f.events.emitContained(ctx, Event{Kind: EventFallbackOff, Server: c.Server})
 }

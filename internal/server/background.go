@@ -48,8 +48,7 @@ func (s *Store) runOn(ctx context.Context, sv *Server, calls []Background) {
 	places := make(chan struct{}, maxInFlight)
 	for chunk := range slices.Chunk(calls, size) {
 		places <- struct{}{}
-		if !sv.up(s.timeout) {
-			sv.want(s, chunk[0].Key)
+		if !sv.await(ctx, s, chunk[0].Key, s.deadlines.timer().done) {
 			break
 		}
 		inFlight.Go(func() {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"runtime"
 	"sync"
@@ -80,7 +81,7 @@ func (s script) reply(ctx context.Context, client Client, cmd onceCmd, err error
 		cmd = s.send(ctx, args)
 		err = client.Process(ctx, cmd)
 	}
-	return cmd.Val(), err
+	return cmd.Val(), unsent(err)
 }
 
 // A onceCmd is sent once. go-redis repeats other commands when their reply is
@@ -176,34 +177,61 @@ func (s *Store) call(ctx context.Context, d time.Duration, f func(context.Contex
 	return batch.Beside(bounded, func() error { return f(bounded) }, nil)
 }
 
-// A failure is a call that a server did not answer well.
-type failure struct {
-	err     error
-	begun   time.Time
-	given   time.Duration // how long the server had
-	timeout bool
-	certain bool // one is enough to know that the server is down
-	ignore  bool // it says nothing about the server
-	late    bool // this process was too busy to notice a reply in time
-	partly  bool // the server answers, and has carried out some of the call: that is no outage for others
+// callTime returns how long a call to sv may take.
+func (s *Store) callTime(sv *Server) time.Duration {
+	if sv.far.Load() {
+		return s.farDeadlines.timeout
+	}
+	return s.timeout
 }
 
-// classify returns what the error of a call that was begun at an instant says about
-// the server, which was given so long.
-func (s *Store) classify(err error, given time.Duration, begun time.Time) *failure {
-	f := &failure{err: err, begun: begun, given: given, timeout: isTimeout(err)}
+// outcome returns what the error of a call says about sv, which was given so long, and the error
+// to show.
+func (s *Store) outcome(sv *Server, err error, given time.Duration, begun time.Time) (outcome, error) {
+	var reply redis.Error
 	switch {
-	case f.timeout:
-		f.err = s.timeoutError(err, given)
-		f.late = time.Since(begun) > given+max(given/4, 50*time.Millisecond) || processBusy()
-	case errors.Is(err, ErrUnsupported), isDial(err), hasCode(err, "LOADING", "READONLY", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN"):
-		f.certain = true
-	case errors.Is(err, algorithm.ErrPartly):
-		f.partly = true
-	case hasCode(err, "TRYAGAIN", "CLUSTERDOWN Hash slot not served"):
-		f.ignore = true
+	case isTimeout(err):
+		late := time.Since(begun) > given+max(given/4, 50*time.Millisecond) || processBusy()
+		if err = s.timeoutError(err, given); late || sv.far.Load() {
+			return unsure, err
+		}
+		return silent, err
+	case errors.Is(err, ErrUnsupported), hasCode(err, cannotDecide...):
+		return unable, err
+	case errors.As(err, &reply), errors.Is(err, algorithm.ErrPartly), errors.Is(err, algorithm.ErrReply), errors.Is(err, redis.ErrPoolExhausted):
+		return unclear, err
+	case isBroken(err):
+		return broken, err
 	}
-	return f
+	return unable, err
+}
+
+// cannotDecide are the replies of a server that decides nothing, whatever it is asked.
+var cannotDecide = []string{
+	"LOADING", "READONLY", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN", "BUSY", "NOAUTH", "WRONGPASS", "NOPERM", "CLUSTERDOWN The cluster is down",
+}
+
+// isBroken reports whether err is of a connection that was made once.
+func isBroken(err error) bool {
+	var op *net.OpError
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.As(err, &op) && (op.Op == "read" || op.Op == "write")
+}
+
+// An unsentError is that of a command that the server did not get.
+type unsentError struct{ error }
+
+func (e unsentError) Unwrap() error { return e.error }
+
+func isUnsent(err error) bool { return errors.As(err, new(unsentError)) }
+
+// unsent marks the error of a single command of which not all could be sent.
+func unsent(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "write" {
+		return unsentError{err}
+	}
+	return err
 }
 
 // processBusy reports whether goroutines wait long for a processor: the reply of a
@@ -259,18 +287,24 @@ func (s *Store) timeoutError(err error, given time.Duration) error {
 	return fmt.Errorf("no answer from redis within %v%s: %w", given.Round(time.Microsecond), pool, context.DeadlineExceeded)
 }
 
-// finish records how a call on k ended that was begun at an instant, and returns
+// finish records how a call for d ended that was begun at an instant, and returns
 // its error for the caller. ctx gives the hooks its values.
-func (s *Store) finish(ctx context.Context, sv *Server, k string, err error, begun time.Time) error {
+func (s *Store) finish(ctx context.Context, sv *Server, d *Decision, err error, begun time.Time) error {
 	if err == nil {
-		sv.succeeded()
+		sv.answered(s, begun, d)
 		return nil
 	}
-	ctx = context.WithoutCancel(ctx)
-	f := s.classify(s.explain(ctx, err), s.timeout, begun)
-	sv.failed(ctx, s, k, f)
-	if s.hooks.CallFailed != nil && !f.ignore {
-		s.hooks.CallFailed(ctx, f.err)
+	err = s.explain(ctx, err)
+	o, err := s.outcome(sv, err, s.timeout, begun)
+	if reply := redis.Error(nil); d.Op > algorithm.OpReserve && errors.As(err, &reply) {
+		o = unclear // a server that decides may refuse what ends a hold
 	}
-	return f.err
+	sv.ended(s, d.Key, o, begun, err)
+	if s.hooks.CallFailed != nil && !moving(err) {
+		s.hooks.CallFailed(context.WithoutCancel(ctx), err)
+	}
+	return err
 }
+
+// moving reports whether err is of a hash slot that is being moved.
+func moving(err error) bool { return hasCode(err, "TRYAGAIN", "CLUSTERDOWN Hash slot not served") }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -102,33 +103,59 @@ func (s *Store) hasLessTime(ctx context.Context) bool {
 
 func (s *Store) run(ctx context.Context, d *Decision) error {
 	sv := s.servers.of(ctx, s, d.Key)
-	if !sv.up(s.timeout) {
-		sv.want(s, d.Key)
-		return ErrBreakerOpen
+	if sv.up() {
+		if err := s.ask(ctx, sv, d, nil); !isUnsent(err) {
+			return err
+		}
 	}
-	b := s.batcher(sv)
-	if b == nil {
-		return s.askAlone(ctx, sv, d, nil)
-	}
-	place, how := b.Enter(ctx, d)
-	switch how {
-	case batch.Full:
-		return ErrQueue
-	case batch.Alone:
-		return s.askAlone(ctx, sv, d, b)
-	default:
-		return s.askInBatch(ctx, sv, d, place)
-	}
+	over := s.deadlines.timer()
+	return s.whileUp(ctx, sv, d.Key, over, func() error { return s.ask(ctx, s.servers.of(ctx, s, d.Key), d, over) })
 }
 
-// askInBatch waits for the batch that has d, for the timeout at most.
-func (s *Store) askInBatch(ctx context.Context, sv *Server, d *Decision, place batch.Place[*Decision]) error {
-	over := s.deadlines.timer()
+// whileUp calls ask once sv is up, and again if nothing was sent. It takes until over.
+func (s *Store) whileUp(ctx context.Context, sv *Server, k string, over *sharedTimer, ask func() error) error {
+	err := ErrBreakerOpen
+	for sv.await(ctx, s, k, over.done) {
+		if err = ask(); !isUnsent(err) {
+			return err
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case ended(over.done):
+		return s.timeoutError(context.DeadlineExceeded, s.timeout)
+	}
+	return err
+}
+
+// ask has sv decide. The caller waits until over, or for the timeout.
+func (s *Store) ask(ctx context.Context, sv *Server, d *Decision, over *sharedTimer) error {
+	b, how := s.batcher(sv), batch.Alone
+	var place batch.Place[*Decision]
+	if b != nil {
+		place, how = b.Enter(ctx, d)
+	}
+	switch {
+	case how == batch.Full:
+		return ErrQueue
+	case how == batch.Alone && over == nil:
+		return s.askAlone(ctx, sv, d, b)
+	case how == batch.Alone:
+		return s.askUntil(ctx, over, sv, d, b)
+	case over == nil:
+		over = s.deadlines.timer()
+	}
+	return s.askInBatch(ctx, sv, d, place, over)
+}
+
+// askInBatch waits for the batch that has d, until over at most.
+func (s *Store) askInBatch(ctx context.Context, sv *Server, d *Decision, place batch.Place[*Decision], over *sharedTimer) error {
 	sv.checkSharding(ctx, s)
 	err := place.Wait(ctx, over.done)
 	switch {
 	case errors.Is(err, batch.ErrRetryAlone):
-		return s.askAgain(ctx, sv, d, over)
+		return s.askUntil(ctx, over, sv, d, nil)
 	case errors.Is(err, batch.ErrOver) && place.Started():
 		return s.timeoutError(context.DeadlineExceeded, s.timeout)
 	case errors.Is(err, batch.ErrOver):
@@ -137,10 +164,10 @@ func (s *Store) askInBatch(ctx context.Context, sv *Server, d *Decision, place b
 	return err
 }
 
-// askAgain makes a call for d alone, which a batch has not carried out. Its caller waits until over
-// for both: the call may take its whole timeout beside that.
-func (s *Store) askAgain(ctx context.Context, sv *Server, d *Decision, over *sharedTimer) error {
-	alone := func() error { return s.askAlone(context.WithoutCancel(ctx), sv, d, nil) }
+// askUntil makes a call for d alone, whose caller has waited before: only until over. The call may take
+// its whole timeout beside that.
+func (s *Store) askUntil(ctx context.Context, over *sharedTimer, sv *Server, d *Decision, b *batcher) error {
+	alone := func() error { return s.askAlone(context.WithoutCancel(ctx), sv, d, b) }
 	asked := batch.Go(alone, func(err error) { s.abandoned(d, err) })
 	select {
 	case <-asked.Done():
@@ -156,10 +183,11 @@ func (s *Store) askAgain(ctx context.Context, sv *Server, d *Decision, over *sha
 // noticed when it returns, because to wait beside a goroutine, even one that is parked for it, took
 // a lone call 39 % longer. Any other client is waited for in a goroutine, which is abandoned after
 // the timeout; it holds a connection of the client's pool until the read timeout, so that there
-// are at most as many of them as the pool has connections.
+// are at most as many of them as the pool has connections. So is a server that is far: the
+// connection is made although its first caller has left.
 func (s *Store) askAlone(ctx context.Context, sv *Server, d *Decision, b *batcher) error {
 	switch {
-	case !s.servers.ctxDeadlines:
+	case !s.servers.ctxDeadlines || sv.far.Load():
 		return s.askBeside(ctx, sv, d, b)
 	case s.hasLessTime(ctx):
 		return batch.Beside(ctx, func() error { return s.askInline(ctx, sv, d, b) }, func(err error) { s.abandoned(d, err) })
@@ -188,7 +216,12 @@ func (s *Store) called(d *Decision, b *batcher, returned bool) {
 
 func (s *Store) askBeside(ctx context.Context, sv *Server, d *Decision, b *batcher) error {
 	begun, bounded := time.Now(), s.deadlines.with(ctx)
-	asked := batch.Go(func() error { return s.evaluate(bounded, d) }, func(err error) { s.leftBehind(d, err) })
+	asked := batch.Go(func() error { return s.evaluate(s.callContext(ctx, sv), d) }, func(err error) {
+		if err == nil {
+			sv.answered(s, begun, d)
+		}
+		s.leftBehind(d, err)
+	})
 	end := func() error {
 		returned := false
 		defer func() { s.called(d, b, returned) }()
@@ -212,13 +245,28 @@ func (s *Store) askBeside(ctx context.Context, sv *Server, d *Decision, b *batch
 	return end()
 }
 
+// callContext returns the context of a call to sv, which goes on for longer than its caller waits where
+// a new connection may take longer.
+func (s *Store) callContext(ctx context.Context, sv *Server) context.Context {
+	if sv.far.Load() {
+		return s.farDeadlines.with(ctx)
+	}
+	return s.deadlines.with(ctx)
+}
+
+// wrote reports whether d has changed something, once it is answered.
+func (d *Decision) wrote() bool {
+	charges := d.Op == algorithm.OpCharge || d.Op == algorithm.OpReserve
+	return charges && d.N > 0 && !slices.ContainsFunc(d.Answers, func(a algorithm.Answer) bool { return !a.Admits })
+}
+
 // answered records how a call for d ended that was begun at an instant, and returns its error for
 // the caller.
 func (s *Store) answered(ctx context.Context, sv *Server, d *Decision, err error, begun time.Time) error {
 	if err == nil && s.servers.cluster != nil {
 		s.servers.topologyKnown.Store(true)
 	}
-	if err = s.finish(ctx, sv, d.Key, err, begun); err != nil {
+	if err = s.finish(ctx, sv, d, err, begun); err != nil {
 		s.leftBehind(d, err)
 	}
 	return err

@@ -60,18 +60,18 @@ func TestExchangeNotSent(t *testing.T) {
 	lost := errors.New("EOF")
 	for err, want := range map[error][]string{
 		ErrBreakerOpen: {"3"},
-		redisError("NOPERM no permission for this key"): {"312", "3"},
+		redisError("WRONGTYPE Operation against a key"): {"312", "3"},
 		lost: {"312"},
 	} {
 		client := &scripted{fails: err, replies: [][]int64{{1, 1_800_000_000_000_000, 0, 0, 0, 0, 0, 0}}}
 		s, d := client.exchange()
 		if errors.Is(err, ErrBreakerOpen) {
-			s.servers.whole.downFor.Store(int64(forAll))
+			s.servers.whole.state.Store(uint32(down))
 		}
 		if got := s.Decide(context.Background(), d); !errors.Is(got, err) {
 			t.Errorf("%v, want %v", got, err)
 		}
-		s.servers.whole.downFor.Store(0)
+		s.servers.whole.state.Store(uint32(up))
 		s.Close() // it waits
 		if !slices.Equal(client.ops, want) {
 			t.Errorf("%v: sent %q, want %q", err, client.ops, want)

@@ -1,228 +1,271 @@
 package server
 
 import (
-	"context"
-	"math"
-	"sync"
-	"sync/atomic"
+	"errors"
+	"slices"
+	"strings"
 	"time"
+	"unicode"
+
+	"github.com/redis/go-redis/v9"
 )
 
-// A BreakerState is what a circuit breaker does: closed, the server is asked; open,
-// it is not; half-open, a probe asks whether it answers again.
-type BreakerState uint8
-
-// The states.
-const (
-	BreakerClosed BreakerState = iota
-	BreakerHalfOpen
-	BreakerOpen
-)
-
-func (s BreakerState) String() string { return [...]string{"closed", "half-open", "open"}[s] }
+// A state is what a process does with its decisions on the keys of one server.
+type state uint8
 
 const (
-	// The pause between two probes of a server grows from firstPause to longestPause.
-	firstPause   = 250 * time.Millisecond
-	longestPause = 5 * time.Second
-	// Probes end when no decision has wanted the server for idleAfter, or for the
-	// pause between probes if that is longer.
-	idleAfter = time.Second
-	// probePatience is how long a probe waits at least.
-	probePatience = 500 * time.Millisecond
-	// probeTurns is how often the goroutines of a probe have to wait for a processor at
-	// most, with a new connection to make.
-	probeTurns = 20
-	// tolerated is how many errors in a row do not open the breaker. A single timeout
-	// opens it, and so does an error that leaves no doubt.
-	tolerated = 2
-	// forAll is longer than any timeout.
-	forAll = time.Duration(math.MaxInt64 / 4)
+	up      state = iota // it asks the server
+	doubted              // they wait: probes go one after the other, until one says how it is
+	down                 // the outage policy decides, until a probe is answered
+	back                 // the policy decides until it is told that the server answers again
 )
 
-// A Server is what is known of one server: the circuit breaker to it, and whether a script
-// may have the keys of several decisions.
-//
-// A server that did not answer within some time is down for all callers that would
-// wait for at most twice as long: callers share what is known, but not their
-// patience. A more patient caller still asks it. While the server is down no other
-// decision asks it: a goroutine probes it in the background, as long as decisions
-// want it.
-type Server struct {
-	addr    string
-	servers *Servers
-	gone    atomic.Bool // it is no longer part of the Cluster
+// An outcome is what the end of a call says about the server that was asked.
+type outcome uint8
 
-	sharding sharding
+const (
+	answered outcome = iota // in time, and something was written: a server that is read-only, or full, can read
+	slow                    // answered, too late
+	unclear                 // it says nothing
+	broken                  // the connection has ended: it may have been idle for too long
+	unsure                  // not answered in time, which may be for a new connection or a busy process
+	silent                  // not answered in time
+	unable                  // no connection can be made, or the server says that it cannot decide
+)
 
-	downFor     atomic.Int64 // it did not answer within this time; 0 if it is up
-	failures    atomic.Int32 // in a row
-	wantedAt    atomic.Int64 // when a decision last wanted it while it was down, since started
-	recoveredAt atomic.Int64 // when it was last found up again, since started
-	announced   atomic.Bool  // that it is down: probes come after that
-	probing     atomic.Bool
+const (
+	// doubtLasts is how long a server is doubted at most, and so how long a new connection may take.
+	doubtLasts = 3 * time.Second
+	// connectTime is what a probe has to make a connection to a server that is far: TCP, TLS, HELLO and more.
+	connectTime = 5 * time.Second
+	// While a server is down the next probe begins after a hundredth of the outage, from
+	// probePause to longestPause. There are maxProbes at a time, one of which has the connectTime.
+	probePause   = 100 * time.Millisecond
+	longestPause = time.Second
+	maxProbes    = 5
+	// A server that no decision has wanted for quietAfter is probed each quietPause. The next
+	// decision has it probed at once, and waits for wakePause.
+	quietAfter = time.Second
+	quietPause = 5 * time.Second
+	wakePause  = 100 * time.Millisecond
+	// logPause is the time between two outages that are logged, with as many causes as maxCauses.
+	logPause  = time.Minute
+	maxCauses = 5
+)
 
-	mu   sync.Mutex
-	stop context.CancelFunc // of the probes
+// health is whether a server answers, as far as a process knows: a state machine without a clock.
+// What is done, and when, it says in next. Instants are since started.
+type health struct {
+	state state
+	since time.Duration // when it came to be in that state
+	cause error         // why it is down, as last seen
+	cold  bool          // it has never answered
+	pool  int           // connections of the client's pool: as many may be idle, and dead
+	dead  int           // how many were, since it is doubted
+
+	probes   int           // in flight
+	probing  bool          // one of them was begun in this state
+	patient  bool          // one of them has the connectTime
+	hurried  bool          // while it is doubted: a probe has no more time than a decision
+	nextAt   time.Duration // when the next probe is due
+	wantedAt time.Duration // when a decision last wanted the server
+	wakeAt   time.Duration // when one wanted it after a while in which none did
+
+	told     bool // that it is down
+	toldAt   time.Duration
+	logged   bool          // this outage is
+	loggedAt time.Duration // when the beginning of one last was
+	causes   []string      // those logged
+	wentDown time.Duration
 }
 
-var started = time.Now()
-
-func newServer(s *Servers, addr string) *Server {
-	sv := &Server{addr: addr, servers: s}
-	sv.recoveredAt.Store(math.MinInt64)
-	return sv
-}
-
-// up reports whether callers that would wait so long may ask the server.
-func (sv *Server) up(patience time.Duration) bool {
-	down := sv.downFor.Load()
-	return down == 0 || int64(patience) > 2*down
-}
-
-// want notes that st wanted a decision on k while the server is down, and has it
-// probed.
-func (sv *Server) want(st *Store, k string) {
-	sv.wantedAt.Store(int64(time.Since(started)))
-	if !sv.probing.Load() && (sv.downFor.Load() == 0 || sv.announced.Load()) {
-		sv.probe(st, k)
+// enter changes the state.
+func (h *health) enter(s state, now time.Duration) {
+	h.state, h.since, h.dead, h.nextAt, h.probing = s, now, 0, now, false
+	if s == down {
+		h.wentDown, h.wantedAt = now, now
 	}
 }
 
-// succeeded records a call that the server answered.
-func (sv *Server) succeeded() {
-	if sv.failures.Load() != 0 {
-		sv.failures.Store(0)
-	}
-}
-
-// failed records a call of st on k that the server did not answer well.
-func (sv *Server) failed(ctx context.Context, st *Store, k string, f *failure) {
+// ended takes the end of a call that was begun at an instant, of a decision or a probe. What was
+// begun before the server came to be in its state says nothing about it any more.
+func (h *health) ended(o outcome, begun, now time.Duration, cause error) {
+	first := h.cold && o <= slow
+	h.cold = h.cold && !first
 	switch {
-	case f.ignore, f.partly, f.begun.Sub(started) < time.Duration(sv.recoveredAt.Load()): // it has recovered since
-		return
-	case f.late: // this process was too busy to see the answer in time, or there was none
-	case f.certain:
-		sv.down(ctx, st, f.err, forAll)
-	case f.timeout:
-		sv.down(ctx, st, f.err, f.given)
-	case sv.failures.Add(1) > tolerated:
-		sv.down(ctx, st, f.err, forAll)
+	case first && h.state == doubted: // a process's first call makes a connection, and may take longer
+		h.enter(up, now)
+	case begun < h.since || o == unclear:
+	case h.state == up && (o == broken || o == unsure):
+		h.cause, h.hurried = cause, o == broken
+		h.enter(doubted, now)
+	case h.state == up && o > unsure:
+		h.cause = cause
+		h.enter(down, now)
+	case h.state == doubted:
+		h.doubtedEnded(o, now, cause)
+	case h.state == down && o == answered:
+		h.enter(back, now)
+	case h.state == down && cause != nil:
+		h.cause = cause
+	}
+}
+
+func (h *health) doubtedEnded(o outcome, now time.Duration, cause error) {
+	if cause != nil {
+		h.cause = cause
+	}
+	switch {
+	case o == answered:
+		h.enter(up, now)
+	case o == broken && h.dead < h.pool:
+		h.dead++
+	case o == unsure:
+		h.hurried = false
 	default:
-		return
-	}
-	sv.want(st, k)
-}
-
-// down records that the server is down for callers that wait no longer than d.
-func (sv *Server) down(ctx context.Context, st *Store, cause error, d time.Duration) {
-	for {
-		before := sv.downFor.Load()
-		if before >= int64(d) {
-			return
-		}
-		if sv.downFor.CompareAndSwap(before, int64(d)) {
-			if before == 0 {
-				sv.notify(ctx, st, BreakerClosed, BreakerOpen, cause)
-				sv.announced.Store(true)
-			}
-			return
-		}
+		h.enter(down, now)
 	}
 }
 
-// notify tells all stores of the client of a change, which by noticed.
-func (sv *Server) notify(ctx context.Context, by *Store, from, to BreakerState, cause error) {
-	for _, st := range sv.servers.subscribers(by) {
-		if st.hooks.BreakerChange != nil {
-			st.hooks.BreakerChange(ctx, Change{Server: sv.addr, From: from, To: to, Cause: cause, Log: st == by})
-		}
-	}
-}
-
-// probe starts to probe the server in the background, with keys of st that are in
-// the hash slot of k, unless that is under way.
-func (sv *Server) probe(st *Store, k string) {
-	sv.mu.Lock()
-	defer sv.mu.Unlock()
-	if sv.probing.Load() {
-		return
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	sv.probing.Store(true)
-	sv.stop = stop
-	go sv.runProbes(ctx, stop, st, k)
-}
-
-func (sv *Server) stopProbes() {
-	sv.mu.Lock()
-	defer sv.mu.Unlock()
-	if sv.stop != nil {
-		sv.stop()
-	}
-}
-
-// runProbes probes the server until it is up, or no decision wants it any more.
-func (sv *Server) runProbes(ctx context.Context, stop context.CancelFunc, st *Store, k string) {
-	defer stop()
-	defer sv.probing.Store(false)
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		if sv.probeOnce(ctx, st, k) {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
-		if idle := time.Since(started) - time.Duration(sv.wantedAt.Load()); idle > max(pause, idleAfter) {
-			return
-		}
-	}
-}
-
-// probeOnce asks the server once, and reports whether it is up.
-func (sv *Server) probeOnce(ctx context.Context, st *Store, k string) bool {
-	isDown := sv.downFor.Load() != 0
-	if isDown {
-		sv.notify(ctx, st, BreakerOpen, BreakerHalfOpen, nil)
-	}
-	begun := time.Now()
-	patience := max(st.timeout, probePatience)
-	if isDown && sv.servers.learnTopology(ctx, sv, st, k) {
-		sv.recovered(ctx, st)
-		return true // each node has a Server of its own from now on
-	}
-	f := st.probe(ctx, k, patience)
-	if f != nil && f.late && ctx.Err() == nil { // in a busy process a reply takes longer to be seen
-		begun = time.Now()
-		f = st.probe(ctx, k, max(4*patience, probeTurns*schedulingDelay()))
-	}
-	took := time.Since(begun)
+// wanted notes that a decision wants the server. It returns how long that may wait for a change.
+func (h *health) wanted(now time.Duration) time.Duration {
+	quiet := now-h.wantedAt > quietAfter
+	h.wantedAt = now
 	switch {
-	case ctx.Err() != nil:
-	case f == nil && (!isDown || took < time.Duration(sv.downFor.Load())):
-		sv.failures.Store(0)
-		if isDown {
-			sv.recovered(ctx, st)
-		}
-		return true
-	case f != nil && f.ignore:
-	case f != nil && f.timeout:
-		sv.down(ctx, st, f.err, f.given)
-	case f != nil:
-		sv.down(ctx, st, f.err, forAll)
+	case h.state == doubted:
+		return h.since + doubtLasts - now
+	case h.state == up:
+		return 0
+	case h.state == back:
+		return wakePause
+	case quiet:
+		h.wakeAt, h.nextAt = now, now
 	}
-	if isDown {
-		sv.notify(ctx, st, BreakerHalfOpen, BreakerOpen, nil)
-	}
-	return false
+	return max(0, h.wakeAt+wakePause-now)
 }
 
-// recovered records that a probe found the server up again.
-func (sv *Server) recovered(ctx context.Context, st *Store) {
-	sv.recoveredAt.Store(int64(time.Since(started)))
-	sv.announced.Store(false)
-	sv.notify(ctx, st, BreakerHalfOpen, BreakerClosed, nil)
-	sv.downFor.Store(0)
+// An action is what is to be done about a server.
+type action uint8
+
+const (
+	wait     action = iota // for an event, or as long as next says
+	probe                  // the server, as long as a decision would wait
+	probeFar               // the server, and give it the connectTime
+	sayDown                // that the outage policy decides
+	sayCause               // that it does for another reason
+	sayStill               // that it still does: the beginning was not logged
+	sayBack                // that the server answers again
+	rest                   // nothing: it is up
+)
+
+// next returns what is to be done, and if that is to wait, for how long at most.
+func (h *health) next(now time.Duration) (action, time.Duration) {
+	if h.state == doubted && now-h.since >= doubtLasts {
+		h.enter(down, now)
+	}
+	if say := h.say(now); say != wait {
+		return say, 0
+	}
+	switch {
+	case h.state == up:
+		return rest, 0
+	case h.state == back:
+		return wait, 0
+	case h.probes == maxProbes, h.state == doubted && h.probing:
+		return wait, h.deadline(now)
+	case now < h.nextAt:
+		return wait, h.nextAt - now
+	}
+	pause := min(max(probePause, (now-h.wentDown)/100), longestPause)
+	if now-h.wantedAt > quietAfter {
+		pause = quietPause
+	}
+	h.nextAt = now + pause
+	if h.state == doubted {
+		h.nextAt = now // one after the other
+	}
+	h.probes, h.probing = h.probes+1, true
+	if h.state == doubted && h.hurried || h.state == down && h.patient {
+		return probe, 0
+	}
+	h.patient = true
+	return probeFar, 0
+}
+
+// deadline returns for how long nothing need be done but take what ends.
+func (h *health) deadline(now time.Duration) time.Duration {
+	if h.state == doubted {
+		return h.since + doubtLasts - now
+	}
+	return longestPause
+}
+
+// probed takes the end of a probe.
+func (h *health) probed(far bool, o outcome, begun, now time.Duration, cause error) {
+	h.probes--
+	h.patient = h.patient && !far
+	h.probing = h.probing && begun < h.since
+	h.ended(o, begun, now, cause)
+}
+
+// say returns what is to be said, or wait. Whoever is told that a server is down is told of its end.
+func (h *health) say(now time.Duration) action {
+	switch {
+	case h.state <= doubted:
+	case !h.told:
+		h.told, h.toldAt, h.causes = true, now, nil
+		h.logged = h.loggedAt == 0 || now-h.loggedAt >= logPause
+		if h.logged {
+			h.loggedAt = now
+			h.newCause()
+		}
+		return sayDown
+	case h.state == back:
+		h.told = false
+		return sayBack
+	case !h.logged && now-h.loggedAt >= logPause:
+		h.logged, h.loggedAt = true, now
+		h.newCause()
+		return sayStill
+	case h.logged && len(h.causes) < maxCauses && h.newCause():
+		return sayCause
+	}
+	return wait
+}
+
+// said takes that the end of an outage has been told: decisions go to the server from now on.
+func (h *health) said(now time.Duration) {
+	if h.state == back && !h.told {
+		h.enter(up, now)
+	}
+}
+
+// newCause notes the cause, and reports whether this outage has not had its like.
+func (h *health) newCause() bool {
+	kind := likeness(h.cause)
+	if slices.Contains(h.causes, kind) {
+		return false
+	}
+	h.causes = append(h.causes, kind)
+	return true
+}
+
+// likeness returns what two causes have in common that a person would call the same.
+func likeness(err error) string {
+	var reply redis.Error
+	switch {
+	case err == nil:
+		return ""
+	case isTimeout(err):
+		return "timeout"
+	case errors.As(err, &reply):
+		code, _, _ := strings.Cut(reply.Error(), " ")
+		return code
+	}
+	return strings.Map(func(r rune) rune { // ports differ
+		if unicode.IsDigit(r) {
+			return -1
+		}
+		return r
+	}, err.Error())
 }

@@ -37,14 +37,14 @@ func (s *Store) work(d *Decision) int64 {
 
 // runBatch makes the calls of all members in one round trip.
 func (s *Store) runBatch(ctx context.Context, sv *Server, members []*member) error {
-	begun, bounded := time.Now(), s.deadlines.with(ctx)
+	begun, call := time.Now(), s.callContext(ctx, sv)
 	run := func() error {
 		if s.servers.cluster != nil && !sv.knownTogether() {
-			return s.runPipeline(bounded, members)
+			return s.runPipeline(call, members)
 		}
-		return s.runScripts(bounded, sv, members)
+		return s.runScripts(call, sv, members)
 	}
-	err := s.waitFor(bounded, run, members)
+	err := s.waitFor(ctx, sv, run, members)
 	if batch.Panicked(err) { // a hook of the client, and the caller that is to recover may have left
 		if s.hooks.CallFailed != nil {
 			s.hooks.CallFailed(ctx, batch.Contain(err))
@@ -52,7 +52,7 @@ func (s *Store) runBatch(ctx context.Context, sv *Server, members []*member) err
 		s.leaveAll(members, batch.Contain(err))
 		return err
 	}
-	if err = s.finish(ctx, sv, members[0].Call.Key, err, begun); err != nil {
+	if err = s.finish(ctx, sv, members[0].Call, err, begun); err != nil {
 		s.leaveAll(members, err)
 		return err // and an abandoned call may still write to the members
 	}
@@ -60,13 +60,19 @@ func (s *Store) runBatch(ctx context.Context, sv *Server, members []*member) err
 	return nil
 }
 
-// waitFor waits until run has ended, or bounded has: a client that does not end a call with its
-// context is not waited for any longer.
-func (s *Store) waitFor(bounded context.Context, run func() error, members []*member) error {
-	if s.servers.ctxDeadlines {
+// waitFor waits until run has ended, for the timeout at most: a client that does not end a call with its
+// context is not waited for any longer, nor a connection to a server that is far.
+func (s *Store) waitFor(ctx context.Context, sv *Server, run func() error, members []*member) error {
+	if s.servers.ctxDeadlines && !sv.far.Load() {
 		return batch.Catch(run)
 	}
-	asked := batch.Go(run, func(err error) { s.leaveAll(members, err) })
+	begun, bounded := time.Now(), s.deadlines.with(ctx)
+	asked := batch.Go(run, func(err error) {
+		if err == nil {
+			sv.answered(s, begun, members[0].Call)
+		}
+		s.leaveAll(members, err)
+	})
 	select {
 	case <-asked.Done():
 	case <-bounded.Done():
@@ -98,12 +104,12 @@ func (s *Store) finishEach(ctx context.Context, sv *Server, members []*member, b
 				if finished == nil {
 					finished = make(map[*partError]error)
 				}
-				finished[p] = s.finish(ctx, sv, m.Call.Key, p.error, begun)
+				finished[p] = s.finish(ctx, sv, m.Call, p.error, begun)
 			}
 			m.Err = finished[p]
 			s.leftBehind(m.Call, m.Err)
 		default:
-			m.Err = s.finish(ctx, sv, m.Call.Key, m.Err, begun)
+			m.Err = s.finish(ctx, sv, m.Call, m.Err, begun)
 			s.leftBehind(m.Call, m.Err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 	"weak"
 
 	"github.com/redis/go-redis/v9"
@@ -24,6 +25,7 @@ type Servers struct {
 
 	whole         *Server // a single server, or a Cluster before its topology is known
 	topologyKnown atomic.Bool
+	reloadedAt    atomic.Int64                       // the topology, because a node was down; since started
 	byAddr        atomic.Pointer[map[string]*Server] // the nodes of a Cluster, the shards of a Ring; copied when it changes
 
 	mu     sync.Mutex
@@ -31,34 +33,41 @@ type Servers struct {
 	open   int                   // of the stores, those not closed
 }
 
-// shared has the Servers of each client. It keeps neither alive.
+// shared has the Servers of each client and Timeout. It keeps neither alive.
 var shared struct {
 	sync.Mutex
-	byClient map[any]weak.Pointer[Servers] // by a weak pointer to the client
+	byClient map[sharedKey]weak.Pointer[Servers]
+}
+
+// A sharedKey is who shares what is known of servers. Limiters with another Timeout find out by
+// themselves: what is down for one may be up for another.
+type sharedKey struct {
+	client  any // a weak pointer
+	timeout time.Duration
 }
 
 // serversOf returns the Servers of client. Of clients that are not go-redis's own
 // nothing is known that could tell two of them apart: each call gets its own.
-func serversOf(client Client) *Servers {
+func serversOf(client Client, timeout time.Duration) *Servers {
 	switch c := client.(type) {
 	case *redis.Client:
-		return sharedServers(weak.Make(c), client)
+		return sharedServers(sharedKey{weak.Make(c), timeout}, client)
 	case *redis.ClusterClient:
-		return sharedServers(weak.Make(c), client)
+		return sharedServers(sharedKey{weak.Make(c), timeout}, client)
 	case *redis.Ring:
-		return sharedServers(weak.Make(c), client)
+		return sharedServers(sharedKey{weak.Make(c), timeout}, client)
 	}
 	return newServers(client)
 }
 
-func sharedServers(key any, client Client) *Servers {
+func sharedServers(key sharedKey, client Client) *Servers {
 	shared.Lock()
 	defer shared.Unlock()
 	if s := shared.byClient[key].Value(); s != nil {
 		return s
 	}
 	if shared.byClient == nil {
-		shared.byClient = make(map[any]weak.Pointer[Servers])
+		shared.byClient = make(map[sharedKey]weak.Pointer[Servers])
 	}
 	s := newServers(client)
 	shared.byClient[key] = weak.Make(s)
@@ -67,7 +76,7 @@ func sharedServers(key any, client Client) *Servers {
 }
 
 // forgetServers removes the entry of Servers that are no longer used.
-func forgetServers(key any) {
+func forgetServers(key sharedKey) {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.byClient[key].Value() == nil {
@@ -77,16 +86,16 @@ func forgetServers(key any) {
 
 func newServers(client Client) *Servers {
 	s := &Servers{client: client}
-	addr := ""
+	addr, single := "", (*redis.Client)(nil)
 	switch c := client.(type) {
 	case *redis.Client:
-		addr, s.ctxDeadlines = c.Options().Addr, c.Options().ContextTimeoutEnabled
+		single, addr, s.ctxDeadlines = c, c.Options().Addr, c.Options().ContextTimeoutEnabled
 	case *redis.ClusterClient:
 		s.cluster, s.ctxDeadlines = c, c.Options().ContextTimeoutEnabled
 	case *redis.Ring:
 		s.ring, s.ctxDeadlines = c, c.Options().ContextTimeoutEnabled
 	}
-	s.whole = newServer(s, addr)
+	s.whole = newServer(s, addr, single)
 	s.byAddr.Store(&map[string]*Server{})
 	return s
 }
@@ -111,9 +120,9 @@ func (s *Servers) remove() {
 	if !last {
 		return
 	}
-	s.whole.stopProbes()
+	s.whole.stopAttending()
 	for _, sv := range *s.byAddr.Load() {
-		sv.stopProbes()
+		sv.stopAttending()
 	}
 }
 
@@ -122,14 +131,27 @@ func (s *Servers) subscribers(by *Store) []*Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := []*Store{by}
-	told := map[any]bool{by.owner: by.owner != nil}
 	for _, w := range s.stores {
-		if st := w.Value(); st != nil && st != by && !told[st.owner] {
+		if st := w.Value(); st != nil && !slices.ContainsFunc(all, st.sameOwner) {
 			all = append(all, st)
-			told[st.owner] = st.owner != nil
 		}
 	}
 	return all
+}
+
+// anotherStore returns a Store to probe a server with, if any is open that any server may be probed with.
+func (s *Servers) anotherStore() *Store {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cluster != nil || s.ring != nil {
+		return nil // its keys may be of other servers
+	}
+	for _, w := range s.stores {
+		if st := w.Value(); st != nil && !st.closed.Load() {
+			return st
+		}
+	}
+	return nil
 }
 
 // of returns the server that has st's Redis keys of the user's key k.
@@ -151,17 +173,40 @@ func (s *Servers) of(ctx context.Context, st *Store, k string) *Server {
 	return s.addServer(addr, node)
 }
 
-// learnTopology reports whether sv stands for a Cluster of which only now is known
-// which node has which keys. It asks the Cluster, and so is for the background only.
-func (s *Servers) learnTopology(ctx context.Context, sv *Server, st *Store, k string) bool {
-	if s.cluster == nil || sv != s.whole {
-		return false
+// node returns the client with which to probe sv, or that another server has the keys of k now.
+// It may ask a Cluster, and so is for the background only.
+func (s *Servers) node(ctx context.Context, sv *Server, st *Store, k string) (client Client, moved bool) {
+	var node *redis.Client
+	var err error
+	switch {
+	case s.ring != nil:
+		node, err = s.ring.GetShardClientForKey(st.slotKey(k))
+	case s.cluster != nil:
+		s.reloadTopology(ctx)
+		if node, err = s.cluster.MasterForKey(ctx, st.slotKey(k)); err == nil {
+			s.topologyKnown.Store(true)
+		}
 	}
-	if _, err := s.cluster.MasterForKey(ctx, st.slotKey(k)); err != nil {
-		return false
+	switch known := sv.node.Value(); {
+	case s.ring == nil && s.cluster == nil:
+		return s.client, false
+	case err == nil && node.Options().Addr != sv.addr:
+		return nil, true
+	case known == nil:
+		return s.client, false
+	default:
+		return known, false
 	}
-	s.topologyKnown.Store(true)
-	return true
+}
+
+// reloadTopology has a Cluster's topology read anew while a node is down: go-redis would do so
+// once a minute.
+func (s *Servers) reloadTopology(ctx context.Context) {
+	now := int64(time.Since(started))
+	last := s.reloadedAt.Load()
+	if s.topologyKnown.Load() && now-last >= int64(reloadPause) && s.reloadedAt.CompareAndSwap(last, now) {
+		s.cluster.ReloadState(ctx)
+	}
 }
 
 // addServer returns a new Server for a node. It is forgotten once go-redis has
@@ -173,7 +218,7 @@ func (s *Servers) addServer(addr string, node *redis.Client) *Server {
 	if sv := old[addr]; sv != nil {
 		return sv
 	}
-	sv := newServer(s, addr)
+	sv := newServer(s, addr, node)
 	next := maps.Clone(old)
 	next[addr] = sv
 	s.byAddr.Store(&next)
@@ -205,6 +250,9 @@ func (sv *Server) setApart() { sv.sharding.state.Store(keysApart) }
 
 // knownTogether reports whether it is known that one script may have them.
 func (sv *Server) knownTogether() bool { return sv.sharding.state.Load() == keysTogether }
+
+// reloadPause is the time between two times that a Cluster's topology is read because a node is down.
+const reloadPause = time.Second
 
 const (
 	// maxInFlight is how many calls and batches are in flight before others wait. With
@@ -261,9 +309,6 @@ func (s *Store) newBatcher(sv *Server) *batcher {
 		most.InFlight = maxInFlightOfNode
 	}
 	return batch.New(most, s.work, func(ctx context.Context, members []*member) error {
-		if !sv.up(s.timeout) {
-			return ErrBreakerOpen
-		}
-		return s.runBatch(ctx, sv, members)
+		return s.whileUp(ctx, sv, members[0].Call.Key, s.deadlines.timer(), func() error { return s.runBatch(ctx, sv, members) })
 	}, s.abandoned)
 }

@@ -23,12 +23,12 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // stores. It would notice a client that is kept for ever.
 func TestServersOfAClient(t *testing.T) {
 	t.Parallel()
-	key := func() any {
+	key := func() sharedKey {
 		a, b := redis.NewClient(&redis.Options{}), redis.NewClient(&redis.Options{})
 		defer func() { _, _ = a.Close(), b.Close() }()
-		s := serversOf(a)
-		if s != serversOf(a) || s == serversOf(b) {
-			t.Error("one client has one Servers, and each its own")
+		s := serversOf(a, time.Second)
+		if s != serversOf(a, time.Second) || s == serversOf(b, time.Second) || s == serversOf(a, time.Minute) {
+			t.Error("one client and Timeout have one Servers, and each its own")
 		}
 		shared.Lock()
 		defer shared.Unlock()
@@ -38,7 +38,7 @@ func TestServersOfAClient(t *testing.T) {
 			}
 		}
 		t.Error("the client is not known")
-		return nil
+		return sharedKey{}
 	}()
 	eventually(t, "what is known of a client ends with it", func() bool {
 		shared.Lock()

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -13,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/batch"
 )
 
 // A Config says what a [Store] decides, and how.
@@ -31,15 +31,27 @@ type Config struct {
 type Hooks struct {
 	ScriptLoaded  func(ctx context.Context)            // Redis did not have a script
 	CallFailed    func(ctx context.Context, err error) // Redis did not answer a call that was made
-	BreakerChange func(ctx context.Context, c Change)
+	ServerChanged func(ctx context.Context, c Change)
 }
 
-// A Change is that of the circuit breaker of one server.
+// A ChangeKind is what has happened to a server.
+type ChangeKind uint8
+
+// What happens to a server.
+const (
+	WentDown  ChangeKind = iota
+	StillDown            // for another cause; or it went down when nothing could be logged
+	CameBack
+	Replaced // another server of the Cluster has its keys now
+)
+
+// A Change is that of one server. Each WentDown is followed by a CameBack or Replaced.
 type Change struct {
-	Server   string // its address; empty for what is not known yet, or never
-	From, To BreakerState
-	Cause    error // why it opened
-	Log      bool  // for one of the stores over a client only
+	Kind   ChangeKind
+	Server string        // its address; empty for what is not known yet, or never
+	Cause  error         // why it is down
+	Lasted time.Duration // for how long it has been
+	Log    bool          // for one of the stores over a client only, and once a minute
 }
 
 // A Store decides for the keys of one limiter. What it does is atomic for each
@@ -57,14 +69,15 @@ type Store struct {
 	keysWithHolds heldKeys
 	alwaysHold    bool // a limit has slots: all calls take the script hold
 
-	deadlines deadlines
-	leftovers leftovers
-	maxBatch  int
-	single    *batcher                             // of one server
-	byServer  atomic.Pointer[map[*Server]*batcher] // of a Cluster; copied when it changes
-	mu        sync.Mutex                           // held where byServer changes
-	closed    atomic.Bool
-	driven    bool // by a test: nothing goes on beside its calls
+	deadlines    deadlines
+	farDeadlines deadlines // of calls to a server that is far
+	leftovers    leftovers
+	maxBatch     int
+	single       *batcher                             // of one server
+	byServer     atomic.Pointer[map[*Server]*batcher] // of a Cluster; copied when it changes
+	mu           sync.Mutex                           // held where byServer changes
+	closed       atomic.Bool
+	driven       bool // by a test: nothing goes on beside its calls
 
 	head string // a Redis key up to the user's key: "rl:api:{"
 }
@@ -72,7 +85,7 @@ type Store struct {
 // NewStore returns the Store of one limiter over client. It sends nothing.
 func NewStore(client Client, c Config) *Store {
 	s := &Store{
-		servers:    serversOf(client),
+		servers:    serversOf(client, c.Timeout),
 		limits:     c.Limits,
 		holdScript: newScript(algorithm.HoldScript(c.Limits.members, false), false),
 		alwaysHold: slices.ContainsFunc(c.Limits.members, func(l algorithm.Member) bool { return l.Slots }),
@@ -87,6 +100,7 @@ func NewStore(client Client, c Config) *Store {
 	}
 	s.batchScripts = s.newBatchScripts()
 	s.deadlines.timeout = c.Timeout
+	s.farDeadlines.timeout = max(c.Timeout, connectTime)
 	s.keysWithHolds.init()
 	s.byServer.Store(&map[*Server]*batcher{})
 	if _, ok := client.(*redis.Client); ok {
@@ -109,9 +123,20 @@ func (s *Store) Close() {
 // needs it: for a test that plays the network.
 func (s *Store) Drive() { s.driven = true }
 
+// sameOwner reports whether who is told of s is told of other.
+func (s *Store) sameOwner(other *Store) bool {
+	return s == other || s.owner != nil && s.owner == other.owner
+}
+
+func (s *Store) notify(ctx context.Context, c Change) {
+	if s.hooks.ServerChanged != nil {
+		s.hooks.ServerChanged(ctx, c)
+	}
+}
+
 // probe decides on one unit of keys that nothing else uses, in the hash slot of k:
 // it takes all that a decision takes. It returns nil if the server is well.
-func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *failure {
+func (s *Store) probe(ctx context.Context, client Client, k string) error {
 	keys := s.appendKeys(make([]any, scriptArgs, 16), k, s.limits)
 	unique := strconv.FormatUint(rand.Uint64(), 36)
 	for i := scriptArgs; i < len(keys); i++ {
@@ -122,27 +147,9 @@ func (s *Store) probe(ctx context.Context, k string, patience time.Duration) *fa
 	if s.alwaysHold {
 		script = s.holdScript
 	}
-	begun := time.Now()
-	asked := batch.Go(func() error {
-		return s.call(ctx, patience, func(ctx context.Context) error {
-			_, err := script.run(ctx, s.servers.client, args, len(s.limits.tails), s.hooks.ScriptLoaded)
-			if err == nil {
-				del := redis.NewIntCmd(ctx, append([]any{"del"}, keys[scriptArgs:]...)...)
-				_ = s.servers.client.Process(ctx, del) // they have a TTL
-			}
-			return err
-		})
-	}, nil)
-	select {
-	case <-asked.Done():
-	case <-ctx.Done():
+	_, err := script.run(ctx, client, args, len(s.limits.tails), s.hooks.ScriptLoaded)
+	if reply := redis.Error(nil); err == nil || errors.As(err, &reply) { // it may have failed before it gave them a TTL
+		_ = client.Process(ctx, redis.NewIntCmd(ctx, append([]any{"del"}, keys[scriptArgs:]...)...))
 	}
-	err := batch.Catch(func() error { return asked.Take(ctx.Err()) })
-	if err == nil {
-		if s.servers.cluster != nil {
-			s.servers.topologyKnown.Store(true)
-		}
-		return nil
-	}
-	return s.classify(s.explain(ctx, err), patience, begun)
+	return err
 }

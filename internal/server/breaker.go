@@ -1,0 +1,369 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"weak"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/batch"
+)
+
+// A Server is what is known of one server: the circuit breaker to it, whether it is far,
+// and whether a script may have the keys of several decisions.
+type Server struct {
+	addr    string
+	node    weak.Pointer[redis.Client] // or nil, where the client itself is asked
+	servers *Servers
+	gone    atomic.Bool // it is no longer part of the Cluster
+
+	sharding sharding
+
+	state atomic.Uint32 // health.state
+	// far is whether a new connection may take longer than the Timeout: then a call goes on
+	// when its caller has left. It is until the server has answered ten times as fast.
+	far      atomic.Bool
+	wantedAt atomic.Int64 // health.wantedAt, or a little before
+	wakeAt   atomic.Int64 // health.wakeAt
+
+	mu       sync.Mutex
+	health   health
+	wanting  weak.Pointer[Store] // the last that wanted it
+	key      string              // and for which key
+	attended bool                // by a goroutine: whenever it is not up
+	changed  chan struct{}       // closed when health.state changes
+	wake     chan struct{}       // has something for that goroutine to look at
+	stop     context.CancelFunc
+	told     []*Store // that the server is down: to be told of the end
+}
+
+var started = time.Now()
+
+func sinceStarted(t time.Time) time.Duration { return t.Sub(started) }
+
+const (
+	// farFactor is how many round trips a first decision takes, or more.
+	farFactor = 10
+	// wantedPause is the time in which one decision notes for all that the server is wanted.
+	wantedPause = 20 * time.Millisecond
+	// poolOfOthers is how many connections a client may have that is none of go-redis's.
+	poolOfOthers = 10
+)
+
+func newServer(s *Servers, addr string, node *redis.Client) *Server {
+	sv := &Server{addr: addr, servers: s, changed: make(chan struct{}), wake: make(chan struct{}, 1)}
+	sv.health = health{cold: true, pool: poolOfOthers}
+	if node != nil {
+		sv.node, sv.health.pool = weak.Make(node), node.Options().PoolSize
+	}
+	sv.far.Store(true)
+	return sv
+}
+
+// up reports whether decisions ask the server.
+func (sv *Server) up() bool { return state(sv.state.Load()) == up }
+
+// answered takes a call for d that was begun at an instant, and answered.
+func (sv *Server) answered(st *Store, begun time.Time, d *Decision) {
+	if sv.up() && !sv.far.Load() {
+		return
+	}
+	now := time.Now()
+	o := answered
+	switch took := now.Sub(begun); {
+	case took > st.timeout:
+		o = slow
+	case took*farFactor <= st.timeout:
+		sv.far.Store(false)
+	}
+	if d.wrote() {
+		sv.ended(st, d.Key, o, begun, nil)
+	}
+}
+
+// ended takes what the end of a call of st on k says.
+func (sv *Server) ended(st *Store, k string, o outcome, begun time.Time, cause error) {
+	sv.update(st, k, func(h *health, now time.Duration) { h.ended(o, sinceStarted(begun), now, cause) })
+}
+
+// update changes the health, and has the server attended to if it is not up.
+func (sv *Server) update(st *Store, k string, change func(h *health, now time.Duration)) {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	before := sv.health.state
+	change(&sv.health, sinceStarted(time.Now()))
+	if st != nil && k != "" {
+		sv.wanting, sv.key = weak.Make(st), k
+	}
+	sv.publish(before)
+	if sv.health.state == up {
+		return
+	}
+	if !sv.attended {
+		ctx, stop := context.WithCancel(context.Background())
+		sv.attended, sv.stop = true, stop
+		go sv.attend(ctx)
+	}
+	select {
+	case sv.wake <- struct{}{}:
+	default:
+	}
+}
+
+// publish tells who waits that the state is no longer that before. It is called with mu held.
+func (sv *Server) publish(before state) {
+	if sv.health.state != before {
+		sv.state.Store(uint32(sv.health.state))
+		close(sv.changed)
+		sv.changed = make(chan struct{})
+	}
+}
+
+// want notes that a decision of st on k wants the server, which is not up. It returns how
+// long that may wait, and for what.
+func (sv *Server) want(st *Store, k string) (time.Duration, <-chan struct{}) {
+	if state(sv.state.Load()) == down {
+		now := int64(sinceStarted(time.Now()))
+		if now < sv.wantedAt.Load()+int64(wantedPause) && now > sv.wakeAt.Load()+int64(wakePause) {
+			return 0, nil // noted already
+		}
+	}
+	var left time.Duration
+	var changed <-chan struct{}
+	sv.update(st, k, func(h *health, now time.Duration) {
+		left, changed = h.wanted(now), sv.changed
+		sv.wantedAt.Store(int64(h.wantedAt))
+		sv.wakeAt.Store(int64(h.wakeAt))
+	})
+	return left, changed
+}
+
+// await waits while the server is doubted, and for a moment where it has not been wanted for a
+// while, until over at most. It reports whether the server is up.
+func (sv *Server) await(ctx context.Context, st *Store, k string, over <-chan struct{}) bool {
+	for !sv.up() {
+		left, changed := sv.want(st, k)
+		if left <= 0 {
+			return sv.up()
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-over:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ended(over) || ctx.Err() != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func ended(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// attend does what health says, until the server is up or no Store is left.
+func (sv *Server) attend(ctx context.Context) {
+	defer sv.stop()
+	for {
+		do, pause, st, k := sv.next()
+		if len(sv.told) > 0 && do != sayBack {
+			sv.tell(ctx, st)
+		}
+		switch do {
+		case rest:
+			return
+		case probe, probeFar:
+			go sv.probe(ctx, st, k, do == probeFar)
+		case sayDown, sayCause, sayStill, sayBack:
+			sv.say(ctx, st, k, do)
+		case wait:
+			timer := time.NewTimer(pause)
+			select {
+			case <-sv.wake:
+			case <-timer.C:
+			}
+			timer.Stop()
+		}
+	}
+}
+
+// next returns what is to be done, and with what Store and key.
+func (sv *Server) next() (action, time.Duration, *Store, string) {
+	sv.mu.Lock()
+	st := sv.wanting.Value()
+	sv.mu.Unlock()
+	if st == nil || st.closed.Load() {
+		st = sv.servers.anotherStore()
+	}
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	before := sv.health.state
+	do, pause := sv.health.next(sinceStarted(time.Now()))
+	sv.publish(before)
+	if st == nil { // nobody is left to be told, or to probe with
+		do, sv.told, sv.health.told = rest, nil, false
+	}
+	sv.attended = do != rest
+	return do, pause, st, sv.key
+}
+
+// probe asks the server once, and again if that took longer than a decision may: its connection
+// is made then.
+func (sv *Server) probe(ctx context.Context, st *Store, k string, far bool) {
+	patience := st.timeout
+	if far {
+		patience = max(patience, connectTime)
+	}
+	begun := time.Now()
+	o, err := sv.ask(ctx, st, k, patience)
+	if took := time.Since(begun); o == answered && took > st.timeout {
+		begun = time.Now()
+		if o, err = sv.ask(ctx, st, k, st.timeout); o == answered {
+			sv.far.Store(true)
+		}
+	} else if o == answered && took*farFactor <= st.timeout {
+		sv.far.Store(false)
+	}
+	sv.update(nil, "", func(h *health, now time.Duration) { h.probed(far, o, sinceStarted(begun), now, err) })
+}
+
+// ask has the server decide on keys that nothing else uses.
+func (sv *Server) ask(ctx context.Context, st *Store, k string, patience time.Duration) (outcome, error) {
+	client, moved := sv.servers.node(ctx, sv, st, k)
+	if moved {
+		return answered, nil
+	}
+	begun := time.Now()
+	err := batch.Contain(batch.Catch(func() error {
+		return st.call(ctx, patience, func(ctx context.Context) error {
+			if err := sv.dial(ctx); err != nil {
+				return err
+			}
+			return st.probe(ctx, client, k)
+		})
+	}))
+	if err == nil {
+		return answered, nil
+	}
+	err = st.explain(ctx, err)
+	o, err := st.outcome(sv, err, patience, begun)
+	return o, err
+}
+
+// dial makes a connection of its own and closes it, if no connection could be made before:
+// go-redis's pool tries but once a second after a few.
+func (sv *Server) dial(ctx context.Context) error {
+	node := sv.node.Value()
+	sv.mu.Lock()
+	cause := sv.health.cause
+	sv.mu.Unlock()
+	if node == nil || !isDial(cause) {
+		return nil
+	}
+	conn, err := node.Options().Dialer(ctx, node.Options().Network, node.Options().Addr)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err
+}
+
+// say tells of an outage. Of the limiters over the client all are told when it begins and ends, and
+// one of them logs that.
+func (sv *Server) say(ctx context.Context, st *Store, k string, do action) {
+	sv.mu.Lock()
+	c := Change{Cause: sv.health.cause, Lasted: sinceStarted(time.Now()) - sv.health.wentDown, Log: sv.health.logged}
+	sv.mu.Unlock()
+	c.Server = sv.address(ctx, c.Cause)
+	switch do {
+	case sayDown:
+		sv.tell(ctx, st)
+	case sayBack:
+		c.Kind, c.Cause = CameBack, nil
+		if _, moved := sv.servers.node(ctx, sv, st, k); moved && sv != sv.servers.whole {
+			c.Kind = Replaced
+		}
+		for _, told := range sv.told {
+			told.notify(ctx, c)
+			c.Log = false
+		}
+		sv.told = nil
+		sv.update(nil, "", (*health).said)
+	default:
+		c.Kind = StillDown
+		sv.told[0].notify(ctx, c)
+	}
+}
+
+// tell has those told that the server is down who do not know it yet.
+func (sv *Server) tell(ctx context.Context, st *Store) {
+	if st == nil {
+		return
+	}
+	sv.mu.Lock()
+	c := Change{Cause: sv.health.cause, Log: sv.health.logged && len(sv.told) == 0}
+	sv.mu.Unlock()
+	for _, other := range sv.servers.subscribers(st) {
+		if slices.ContainsFunc(sv.told, other.sameOwner) {
+			continue
+		}
+		if c.Server == "" {
+			c.Server = sv.address(ctx, c.Cause)
+		}
+		other.notify(ctx, c)
+		sv.told, c.Log = append(sv.told, other), false
+	}
+}
+
+// failoverAddr is what go-redis says is the address of Sentinel's master.
+const failoverAddr = "FailoverClient"
+
+// address returns the server's address, or that of Sentinel's master as its error or a new connection has it.
+func (sv *Server) address(ctx context.Context, cause error) string {
+	node := sv.node.Value()
+	if sv.addr != failoverAddr || node == nil {
+		return sv.addr
+	}
+	var op *net.OpError
+	if !errors.As(cause, &op) || op.Addr == nil {
+		ctx, cancel := context.WithTimeout(ctx, wakePause)
+		defer cancel()
+		conn, err := node.Options().Dialer(ctx, node.Options().Network, sv.addr)
+		if err == nil {
+			defer func() { _ = conn.Close() }()
+			return conn.RemoteAddr().String()
+		}
+		if !errors.As(err, &op) || op.Addr == nil {
+			return sv.addr
+		}
+	}
+	return op.Addr.String()
+}
+
+// stopAttending ends what goes on in the background.
+func (sv *Server) stopAttending() {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	if !sv.attended {
+		return
+	}
+	sv.stop()
+	select {
+	case sv.wake <- struct{}{}:
+	default:
+	}
+}
