@@ -188,7 +188,7 @@ func (sv *Server) attend(ctx context.Context) {
 		case rest:
 			return
 		case probe, probeFar:
-			go sv.probe(ctx, st, k, do == probeFar)
+			go sv.probe(ctx, time.Now(), st, k, do == probeFar)
 		case sayDown, sayCause, sayStill, sayBack:
 			sv.say(ctx, st, k, do)
 		case wait:
@@ -224,12 +224,11 @@ func (sv *Server) next() (action, time.Duration, *Store, string) {
 
 // probe asks the server once, and again if that took longer than a decision may: its connection
 // is made then.
-func (sv *Server) probe(ctx context.Context, st *Store, k string, far bool) {
+func (sv *Server) probe(ctx context.Context, begun time.Time, st *Store, k string, far bool) {
 	patience := st.timeout
 	if far {
 		patience = max(patience, connectTime)
 	}
-	begun := time.Now()
 	o, err := sv.ask(ctx, st, k, patience)
 	if took := time.Since(begun); o == answered && took > st.timeout {
 		begun = time.Now()
@@ -260,9 +259,10 @@ func (sv *Server) ask(ctx context.Context, st *Store, k string, patience time.Du
 	if err == nil {
 		return answered, nil
 	}
-	err = st.explain(ctx, err)
-	o, err := st.outcome(sv, err, patience, begun)
-	return o, err
+	if ctx.Err() != nil { // nobody attends to the server any more
+		return unclear, nil
+	}
+	return st.outcome(sv, st.explain(ctx, err), patience, begun)
 }
 
 // dial makes a connection of its own and closes it, if no connection could be made before:

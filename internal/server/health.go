@@ -42,7 +42,7 @@ const (
 	// probePause to longestPause. There are maxProbes at a time, one of which has the connectTime.
 	probePause   = 100 * time.Millisecond
 	longestPause = time.Second
-	maxProbes    = 5
+	maxProbes    = 8
 	// A server that no decision has wanted for quietAfter is probed each quietPause. The next
 	// decision has it probed at once, and waits for wakePause.
 	quietAfter = time.Second
