@@ -127,6 +127,10 @@ func TestFallbackOnOnce(t *testing.T) {
 			t.Error(res, err)
 		}
 	}
+	for begun := time.Now(); heard.Load() == 0 && time.Since(begun) < 10*time.Second; { // it is told in the background
+		time.Sleep(time.Millisecond)
+	}
+	_ = lim.Close()
 	if n := heard.Load(); n != 1 {
 		t.Errorf("heard %d times of the outage", n)
 	}

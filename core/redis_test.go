@@ -93,19 +93,26 @@ func TestUnsupportedServer(t *testing.T) {
 		"READONLY You can't write against a read only replica.":                                            false,
 	} {
 		var log strings.Builder
+		told := make(chan struct{})
 		lim := MustNew(fakeClient(func(cmd redis.Cmder) error {
 			if cmd.Name() == "info" {
 				cmd.(*redis.StringCmd).SetVal("# Server\r\nredis_version:3.2.1\r\n")
 				return nil
 			}
 			return replyError(reply)
-		}), "api", TokenBucket(PerMinute(100)), FailClosed(), Logger(slog.New(slog.NewTextHandler(&log, nil))))
+		}), "api", TokenBucket(PerMinute(100)), FailClosed(), Logger(slog.New(slog.NewTextHandler(&log, nil))), Observe(func(_ context.Context, e Event) {
+			if e.Kind == EventFallbackOn {
+				close(told)
+			}
+		}))
 		var err error
 		for range 4 {
 			if _, e := lim.Allow(context.Background(), "k"); err == nil {
 				err = e
 			}
 		}
+		<-told // in the background, after it is logged
+		_ = lim.Close()
 		if !isUnavailable(err) || errors.Is(err, ErrUnsupported) != unsupported {
 			t.Errorf("%s: %v", reply, err)
 		}

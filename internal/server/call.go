@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -196,7 +197,7 @@ func (s *Store) outcome(sv *Server, err error, given time.Duration, begun time.T
 			return unsure, err
 		}
 		return silent, err
-	case errors.Is(err, ErrUnsupported), hasCode(err, cannotDecide...):
+	case errors.Is(err, ErrUnsupported), hasCode(err, cannotDecide...), hasCode(err, "NOPERM") && strings.Contains(err.Error(), "'eval"):
 		return unable, err
 	case errors.As(err, &reply), errors.Is(err, algorithm.ErrPartly), errors.Is(err, algorithm.ErrReply), errors.Is(err, redis.ErrPoolExhausted):
 		return unclear, err
@@ -208,7 +209,7 @@ func (s *Store) outcome(sv *Server, err error, given time.Duration, begun time.T
 
 // cannotDecide are the replies of a server that decides nothing, whatever it is asked.
 var cannotDecide = []string{
-	"LOADING", "READONLY", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN", "BUSY", "NOAUTH", "WRONGPASS", "NOPERM", "CLUSTERDOWN The cluster is down",
+	"LOADING", "READONLY", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN", "BUSY", "NOAUTH", "WRONGPASS", "CLUSTERDOWN The cluster is down",
 }
 
 // isBroken reports whether err is of a connection that was made once.

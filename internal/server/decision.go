@@ -101,26 +101,20 @@ func (s *Store) hasLessTime(ctx context.Context) bool {
 	return ok && time.Until(deadline) < s.timeout || ctx.Err() != nil
 }
 
+// run has d be decided, until the timeout: at once if its server is up, else when it is. What could not
+// be sent is sent again.
 func (s *Store) run(ctx context.Context, d *Decision) error {
-	sv := s.servers.of(ctx, s, d.Key)
+	sv, over := s.servers.of(ctx, s, d.Key), s.deadlines.timer()
+	err := error(unsentError{ErrBreakerOpen})
 	if sv.up() {
-		if err := s.ask(ctx, sv, d, nil); !isUnsent(err) {
-			return err
-		}
+		err = s.ask(ctx, sv, d, over, true)
 	}
-	over := s.deadlines.timer()
-	return s.whileUp(ctx, sv, d.Key, over, func() error { return s.ask(ctx, s.servers.of(ctx, s, d.Key), d, over) })
-}
-
-// whileUp calls ask once sv is up, and again if nothing was sent. It takes until over.
-func (s *Store) whileUp(ctx context.Context, sv *Server, k string, over *sharedTimer, ask func() error) error {
-	err := ErrBreakerOpen
-	for sv.await(ctx, s, k, over.done) {
-		if err = ask(); !isUnsent(err) {
-			return err
-		}
+	for isUnsent(err) && sv.await(ctx, s, d.Key, over.done) {
+		sv = s.servers.of(ctx, s, d.Key)
+		err = s.ask(ctx, sv, d, over, false)
 	}
 	switch {
+	case !isUnsent(err):
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case ended(over.done):
@@ -129,8 +123,8 @@ func (s *Store) whileUp(ctx context.Context, sv *Server, k string, over *sharedT
 	return err
 }
 
-// ask has sv decide. The caller waits until over, or for the timeout.
-func (s *Store) ask(ctx context.Context, sv *Server, d *Decision, over *sharedTimer) error {
+// ask has sv decide. The caller waits until over; of a first call that is its whole timeout.
+func (s *Store) ask(ctx context.Context, sv *Server, d *Decision, over *sharedTimer, first bool) error {
 	b, how := s.batcher(sv), batch.Alone
 	var place batch.Place[*Decision]
 	if b != nil {
@@ -139,12 +133,10 @@ func (s *Store) ask(ctx context.Context, sv *Server, d *Decision, over *sharedTi
 	switch {
 	case how == batch.Full:
 		return ErrQueue
-	case how == batch.Alone && over == nil:
-		return s.askAlone(ctx, sv, d, b)
+	case how == batch.Alone && first:
+		return s.askAlone(ctx, sv, d, b, over)
 	case how == batch.Alone:
 		return s.askUntil(ctx, over, sv, d, b)
-	case over == nil:
-		over = s.deadlines.timer()
 	}
 	return s.askInBatch(ctx, sv, d, place, over)
 }
@@ -167,7 +159,7 @@ func (s *Store) askInBatch(ctx context.Context, sv *Server, d *Decision, place b
 // askUntil makes a call for d alone, whose caller has waited before: only until over. The call may take
 // its whole timeout beside that.
 func (s *Store) askUntil(ctx context.Context, over *sharedTimer, sv *Server, d *Decision, b *batcher) error {
-	alone := func() error { return s.askAlone(context.WithoutCancel(ctx), sv, d, b) }
+	alone := func() error { return s.askAlone(context.WithoutCancel(ctx), sv, d, b, s.deadlines.timer()) }
 	asked := batch.Go(alone, func(err error) { s.abandoned(d, err) })
 	select {
 	case <-asked.Done():
@@ -185,20 +177,21 @@ func (s *Store) askUntil(ctx context.Context, over *sharedTimer, sv *Server, d *
 // the timeout; it holds a connection of the client's pool until the read timeout, so that there
 // are at most as many of them as the pool has connections. So is a server that is far: the
 // connection is made although its first caller has left.
-func (s *Store) askAlone(ctx context.Context, sv *Server, d *Decision, b *batcher) error {
+func (s *Store) askAlone(ctx context.Context, sv *Server, d *Decision, b *batcher, over *sharedTimer) error {
+	bounded := deadlineContext{ctx, over}
 	switch {
 	case !s.servers.ctxDeadlines || sv.far.Load():
-		return s.askBeside(ctx, sv, d, b)
+		return s.askBeside(bounded, sv, d, b)
 	case s.hasLessTime(ctx):
-		return batch.Beside(ctx, func() error { return s.askInline(ctx, sv, d, b) }, func(err error) { s.abandoned(d, err) })
+		return batch.Beside(ctx, func() error { return s.askInline(bounded, sv, d, b) }, func(err error) { s.abandoned(d, err) })
 	}
-	return s.askInline(ctx, sv, d, b)
+	return s.askInline(bounded, sv, d, b)
 }
 
-func (s *Store) askInline(ctx context.Context, sv *Server, d *Decision, b *batcher) error {
+func (s *Store) askInline(ctx deadlineContext, sv *Server, d *Decision, b *batcher) error {
 	begun, returned := time.Now(), false
 	defer func() { s.called(d, b, returned) }()
-	err := s.answered(ctx, sv, d, s.evaluate(s.deadlines.with(ctx), d), begun)
+	err := s.answered(ctx.Context, sv, d, s.evaluate(ctx, d), begun)
 	returned = true
 	return err
 }
@@ -214,8 +207,8 @@ func (s *Store) called(d *Decision, b *batcher, returned bool) {
 	}
 }
 
-func (s *Store) askBeside(ctx context.Context, sv *Server, d *Decision, b *batcher) error {
-	begun, bounded := time.Now(), s.deadlines.with(ctx)
+func (s *Store) askBeside(bounded deadlineContext, sv *Server, d *Decision, b *batcher) error {
+	begun, ctx := time.Now(), bounded.Context
 	asked := batch.Go(func() error { return s.evaluate(s.callContext(ctx, sv), d) }, func(err error) {
 		if err == nil {
 			sv.answered(s, begun, d)

@@ -574,7 +574,8 @@ func TestErrorsThatOpen(t *testing.T) {
 	for err, opens := range map[error]bool{
 		errDial: true, errMemory: true, redisError("READONLY You can't write"): true, redisError("LOADING dataset"): true,
 		redisError("MISCONF errors writing"): true, redisError("NOREPLICAS not enough"): true, redisError("MASTERDOWN link"): true,
-		redisError("ERR unknown command"): true, errReply: true, redisError("NOPERM no permission"): true, redisError("BUSY script"): true,
+		redisError("ERR unknown command"): true, errReply: true, redisError("NOPERM no permission to run the 'evalsha' command"): true,
+		redisError("NOPERM no permission for this key"): false, redisError("BUSY script"): true,
 		redisError("CLUSTERDOWN Hash slot not served"): false, redisError("WRONGTYPE Operation against a key"): false,
 		algorithm.ErrReply: false, redisError("MOVED 1 127.0.0.1:7000"): false,
 	} {

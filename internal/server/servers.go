@@ -309,6 +309,9 @@ func (s *Store) newBatcher(sv *Server) *batcher {
 		most.InFlight = maxInFlightOfNode
 	}
 	return batch.New(most, s.work, func(ctx context.Context, members []*member) error {
-		return s.whileUp(ctx, sv, members[0].Call.Key, s.deadlines.timer(), func() error { return s.runBatch(ctx, sv, members) })
+		if !sv.up() { // each member waits by itself, as long as it may
+			return unsentError{ErrBreakerOpen}
+		}
+		return s.runBatch(ctx, sv, members)
 	}, s.abandoned)
 }
