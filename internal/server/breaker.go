@@ -37,10 +37,11 @@ type Server struct {
 	wanting  weak.Pointer[Store] // the last that wanted it
 	key      string              // and for which key
 	attended bool                // by a goroutine: whenever it is not up
+	closed   bool                // the client is
 	changed  chan struct{}       // closed when health.state changes
 	wake     chan struct{}       // has something for that goroutine to look at
 	stop     context.CancelFunc
-	told     []*Store // that the server is down: to be told of the end
+	told     []weak.Pointer[Store] // that the server is down: to be told of the end
 }
 
 var started = time.Now()
@@ -215,8 +216,8 @@ func (sv *Server) next() (action, time.Duration, *Store, string) {
 	before := sv.health.state
 	do, pause := sv.health.next(sinceStarted(time.Now()))
 	sv.publish(before)
-	if st == nil { // nobody is left to be told, or to probe with
-		do, sv.told, sv.health.told = rest, nil, false
+	if st == nil || sv.closed { // nobody is left to be told, or nothing to probe with
+		do, sv.told, sv.health.told, sv.closed = rest, nil, false, false
 	}
 	sv.attended = do != rest
 	return do, pause, st, sv.key
@@ -238,7 +239,10 @@ func (sv *Server) probe(ctx context.Context, begun time.Time, st *Store, k strin
 	} else if o == answered && took*farFactor <= st.timeout {
 		sv.far.Store(false)
 	}
-	sv.update(nil, "", func(h *health, now time.Duration) { h.probed(far, o, sinceStarted(begun), now, err) })
+	sv.update(nil, "", func(h *health, now time.Duration) {
+		h.probed(far, o, sinceStarted(begun), now, err)
+		sv.closed = errors.Is(err, redis.ErrClosed)
+	})
 }
 
 // ask has the server decide on keys that nothing else uses.
@@ -297,15 +301,17 @@ func (sv *Server) say(ctx context.Context, st *Store, k string, do action) {
 		if _, moved := sv.servers.node(ctx, sv, st, k); moved && sv != sv.servers.whole {
 			c.Kind = Replaced
 		}
-		for _, told := range sv.told {
-			told.notify(ctx, c)
-			c.Log = false
+		for _, w := range sv.told {
+			if told := w.Value(); told != nil {
+				told.notify(ctx, c)
+				c.Log = false
+			}
 		}
 		sv.told = nil
 		sv.update(nil, "", (*health).said)
 	default:
 		c.Kind = StillDown
-		sv.told[0].notify(ctx, c)
+		st.notify(ctx, c)
 	}
 }
 
@@ -318,14 +324,14 @@ func (sv *Server) tell(ctx context.Context, st *Store) {
 	c := Change{Cause: sv.health.cause, Log: sv.health.logged && len(sv.told) == 0}
 	sv.mu.Unlock()
 	for _, other := range sv.servers.subscribers(st) {
-		if slices.ContainsFunc(sv.told, other.sameOwner) {
+		if slices.ContainsFunc(sv.told, func(w weak.Pointer[Store]) bool { return other.sameOwner(w.Value()) }) {
 			continue
 		}
 		if c.Server == "" {
 			c.Server = sv.address(ctx, c.Cause)
 		}
 		other.notify(ctx, c)
-		sv.told, c.Log = append(sv.told, other), false
+		sv.told, c.Log = append(sv.told, weak.Make(other)), false
 	}
 }
 

@@ -111,8 +111,8 @@ func TestSlotOutlastsLostReplies(t *testing.T) {
 	}
 }
 
-// The reply to a decision is lost: it is not repeated, and the slot that it took is freed in the background, by its id. A Release
-// that cannot be sent is not repeated either, and its slot not renewed, so that it expires. It would notice a slot that leaks for
+// The reply to a decision is lost: the slot that it took is freed in the background, by its id, once Redis answers again. A Release
+// that cannot be sent is not repeated, and its slot not renewed, so that it expires. It would notice a slot that leaks for
 // as long as the process lives.
 func TestLostSlotsAreFreed(t *testing.T) {
 	t.Parallel()
@@ -120,20 +120,16 @@ func TestLostSlotsAreFreed(t *testing.T) {
 	if err := take(t, e.lim, 1).Release(t.Context()); err != nil {             // Redis has the script now
 		t.Fatal(err)
 	}
-	sent := e.proxy.Count("EVALSHA")
-	e.proxy.DropReply("EVALSHA") // also that of what frees the slot
+	e.proxy.DropReply("EVALSHA")
 	r := take(t, e.lim, 1)
 	if !r.Allowed || r.Source != core.SourceFallback {
 		t.Fatalf("%+v; want a decision of the fallback", r)
 	}
-	check.Eventually(t, "the slot is freed", func() bool { return e.proxy.Count("EVALSHA") == sent+2 && e.expires(t) == 0 })
+	e.proxy.Pass()
+	check.Eventually(t, "the slot is freed", func() bool { return e.expires(t) == 0 })
 	if err := r.Release(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if n := e.proxy.Count("EVALSHA") - sent; n != 2 {
-		t.Errorf("%d scripts were sent, want that which took the slot, and that which freed it", n)
-	}
-	e.proxy.Pass()
 
 	for r = take(t, e.lim, 1); r.Source != core.SourceRedis; r = take(t, e.lim, 1) { // the circuit breaker is open
 		if err := r.Release(t.Context()); err != nil {
