@@ -33,8 +33,8 @@
 //	           see [Lease]
 //	decision   admitted or denied, and what remains: a Result
 //	batch      decisions that share a round trip to Redis
-//	circuit breaker   closed: Redis is asked; open: it is not, for a while after it
-//	           failed; half-open: one call tries whether it answers again
+//	circuit breaker   closed: Redis is asked; open: it is not, from when it fails until a
+//	           probe in the background is answered
 //	outage policy     what decides while Redis does not: [FailLocal], [FailOpen], [FailClosed]
 //	fallback   the limits in this process's memory that FailLocal decides with
 //	deny cache denials that this process remembers, and repeats without asking Redis

@@ -22,8 +22,8 @@ const (
 	EventFallbackOn
 	// EventFallbackOff is when Redis decides again.
 	EventFallbackOff
-	// EventBreaker is a change of the circuit breaker, to the state in Detail: "open",
-	// "half-open" or "closed".
+	// EventBreaker is a change of the circuit breaker, to the state in Detail: "open"
+	// or "closed".
 	EventBreaker
 	// EventScriptLoad is when Redis did not have the script and it was sent whole.
 	EventScriptLoad

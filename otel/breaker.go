@@ -10,9 +10,8 @@ import (
 
 // The states of a circuit breaker, as values of the attribute.
 const (
-	closed   = "closed"
-	halfOpen = "half_open"
-	open     = "open"
+	closed = "closed"
+	open   = "open"
 )
 
 // breakers keeps the state of each limiter's circuit breaker.
@@ -22,12 +21,12 @@ type breakers struct {
 }
 
 // A breaker is the state of one limiter's circuit breakers, one for each of its servers.
-// The worst of them is reported. The attributes are made once, so that every increment
+// It is reported as open while any is. The attributes are made once, so that every increment
 // and its decrement use the same series.
 type breaker struct {
-	servers map[string]string // the state of each server that is not closed
-	state   string            // the worst of them
-	down    map[string]bool   // the servers for which the fallback is on
+	open    map[string]bool // the servers to which it is open
+	state   string          // open if there are any
+	down    map[string]bool // the servers for which the fallback is on
 	limiter metric.MeasurementOption
 	states  map[string]metric.MeasurementOption
 }
@@ -42,34 +41,25 @@ func (b *breakers) register(ctx context.Context, i *instruments, limiter string)
 // change records that the limiter's breaker to a server went to a state, named as in
 // core.Event.Detail.
 func (b *breakers) change(ctx context.Context, i *instruments, limiter, server, to string) {
-	if to == "half-open" {
-		to = halfOpen
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	br := b.get(ctx, i, limiter)
-	if _, known := br.states[to]; !known {
-		return
+	switch to {
+	case open:
+		br.open[server] = true
+	case closed:
+		delete(br.open, server)
 	}
-	_, wasOpen := br.servers[server]
-	switch {
-	case to == closed:
-		delete(br.servers, server)
-	case to == open || wasOpen: // a breaker never goes from closed to half-open: that event is late
-		br.servers[server] = to
+	now := closed
+	if len(br.open) > 0 {
+		now = open
 	}
-	worst := closed
-	for _, state := range br.servers {
-		if state == open || worst == closed {
-			worst = state
-		}
-	}
-	if worst == br.state {
+	if now == br.state {
 		return
 	}
 	i.state.Add(ctx, -1, br.states[br.state])
-	i.state.Add(ctx, 1, br.states[worst])
-	br.state = worst
+	i.state.Add(ctx, 1, br.states[now])
+	br.state = now
 }
 
 // fallback records that the limiter's fallback for a server is on, or off. It is reported
@@ -100,13 +90,13 @@ func (b *breakers) get(ctx context.Context, i *instruments, limiter string) *bre
 	}
 	name := limiterName(limiter)
 	br := &breaker{
-		servers: make(map[string]string),
+		open:    make(map[string]bool),
 		state:   closed,
 		down:    make(map[string]bool),
 		limiter: metric.WithAttributeSet(attribute.NewSet(name)),
-		states:  make(map[string]metric.MeasurementOption, 3),
+		states:  make(map[string]metric.MeasurementOption, 2),
 	}
-	for _, state := range []string{closed, halfOpen, open} {
+	for _, state := range []string{closed, open} {
 		br.states[state] = metric.WithAttributeSet(attribute.NewSet(name, stateKey.String(state)))
 		i.state.Add(ctx, 0, br.states[state])
 	}

@@ -128,7 +128,7 @@ func TestEvents(t *testing.T) {
 		"a breaker, in another order than it happened": {
 			core.EventBreaker,
 			[]core.Event{
-				{Detail: "open"}, {Detail: "closed"}, {Detail: "half-open"}, {}, {Detail: "ajar"},
+				{Detail: "closed"}, {Detail: "open"}, {Detail: "closed"}, {}, {Detail: "ajar"},
 				{Kind: core.EventFallbackOff}, // it was never on
 			},
 			breakerSeries("api", 0, "closed"),
@@ -136,8 +136,7 @@ func TestEvents(t *testing.T) {
 		"breakers of two servers": {
 			core.EventBreaker,
 			[]core.Event{
-				{Server: "a", Detail: "open"}, {Server: "b", Detail: "open"}, {Server: "a", Detail: "half-open"}, {Server: "b", Detail: "half-open"},
-				{Server: "b", Detail: "open"}, {Server: "a", Detail: "closed"},
+				{Server: "a", Detail: "open"}, {Server: "b", Detail: "open"}, {Server: "a", Detail: "closed"},
 				{Kind: core.EventFallbackOn, Server: "a"}, {Kind: core.EventFallbackOn, Server: "b"}, {Kind: core.EventFallbackOff, Server: "a"},
 			},
 			breakerSeries("api", 1, "open"),
@@ -160,7 +159,7 @@ func TestEvents(t *testing.T) {
 // breakerSeries are those of a limiter's breaker.
 func breakerSeries(limiter string, fallback int64, state string) map[string]int64 {
 	all := map[string]int64{"fallback.active{limiter.name=" + limiter + "}": fallback}
-	for _, each := range []string{"closed", "half_open", "open"} {
+	for _, each := range []string{"closed", "open"} {
 		all["breaker.state{breaker.state="+each+" limiter.name="+limiter+"}"] = 0
 	}
 	all["breaker.state{breaker.state="+state+" limiter.name="+limiter+"}"] = 1

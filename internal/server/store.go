@@ -125,7 +125,7 @@ func (s *Store) Drive() { s.driven = true }
 
 // sameOwner reports whether who is told of s is told of other.
 func (s *Store) sameOwner(other *Store) bool {
-	return s == other || s.owner != nil && s.owner == other.owner
+	return other != nil && (s == other || s.owner != nil && s.owner == other.owner)
 }
 
 func (s *Store) notify(ctx context.Context, c Change) {
