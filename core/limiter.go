@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"log/slog"
@@ -70,6 +71,7 @@ type family struct {
 	derived  derived
 
 	dropLogged sync.Once // that a Reservation was dropped
+	overload   overload
 
 	mu     sync.Mutex
 	stores map[string]*server.Store // of New, by the algorithms of their limits
@@ -220,6 +222,8 @@ func (l *Limiter) failure(ctx context.Context, err error) error {
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.Is(err, server.ErrQueue), errors.Is(err, server.ErrSentLate):
+		l.overloaded()
 	}
 	return fmt.Errorf("%w: limiter %q: %w", ErrUnavailable, l.name, err)
 }
