@@ -40,7 +40,9 @@ func (w *watcher) Enabled(_ context.Context, level slog.Level) bool { return lev
 func (w *watcher) Handle(_ context.Context, r slog.Record) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.lines[r.Level]++
+	if !strings.Contains(r.Message, "this process is overloaded") { // that is no outage
+		w.lines[r.Level]++
+	}
 	return nil
 }
 
