@@ -89,7 +89,7 @@ func TestEvents(t *testing.T) {
 		events []core.Event
 		want   map[string]int64
 	}{
-		"keys": {core.EventKeyFallback, []core.Event{{}, {}}, map[string]int64{"key.fallbacks{limiter.name=api}": 2}},
+		"keys":                       {core.EventKeyFallback, []core.Event{{}, {}}, map[string]int64{"key.fallbacks{limiter.name=api}": 2}},
 		"an overload of two seconds": {core.EventOverload, []core.Event{{Cost: 700}, {Cost: 74}}, map[string]int64{"overload.calls{limiter.name=api}": 774}},
 		"slots of two limits": {
 			core.EventSlots,

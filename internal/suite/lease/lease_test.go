@@ -264,13 +264,13 @@ func TestLeaseGivesBack(t *testing.T) {
 			how  func(l *leaser)
 			left int64
 		}{
-			"idle":  {func(l *leaser) { pass(d, leased*7/8, l); l.CloseOld() }, 1000 - 9 - 3},
+			"idle": {func(l *leaser) { pass(d, leased*7/8, l); l.CloseOld() }, 1000 - 9 - 3},
 			"close": {func(l *leaser) {
 				if err := l.Close(); err != nil {
 					t.Error(err)
 				}
 			}, 1000 - 9 - 3},
-			"dies":  {func(l *leaser) { l.Abandon(); pass(d, 2*leased, l) }, 1000 - 9 - 8},
+			"dies": {func(l *leaser) { l.Abandon(); pass(d, 2*leased, l) }, 1000 - 9 - 8},
 			"late": {func(l *leaser) {
 				pass(d, 2*leased, l)
 				_ = l.Close()
