@@ -41,12 +41,17 @@ const (
 	// [Lease]. It is negative where a lease has ended: Spent of its units were spent, and
 	// the others are given back.
 	EventLease
+	// EventOverload is Cost calls that this process could not send to Redis in time, because
+	// too many wait in it: Redis is not at fault. The outage policy made these decisions.
+	// There is at most one such event a second.
+	EventOverload
 )
 
 // String returns the kind's name, such as "decision".
 func (k EventKind) String() string {
 	names := [...]string{
 		"", "decision", "outage", "fallback_on", "fallback_off", "breaker", "script_load", "key_fallback", "slots", "slot_lost", "lease",
+		"overload",
 	}
 	if int(k) < len(names) {
 		return names[k]
@@ -60,7 +65,7 @@ type Event struct {
 	Kind    EventKind     // what it is about; the kind says which of the other fields are set
 	Limiter string        // the Limiter's name
 	Result  Result        // of an EventDecision; the zero Result if Err is set. Of an EventSlots the Name alone
-	Cost    int64         // of an EventDecision, EventSlots, EventSlotLost or EventLease, in units
+	Cost    int64         // of an EventDecision, EventSlots, EventSlotLost or EventLease, in units; of an EventOverload, in calls
 	Spent   int64         // of an EventLease that is the end of a lease, in units
 	Took    time.Duration // of an EventDecision: how long it took to make
 	Err     error         // why, where something went wrong

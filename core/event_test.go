@@ -135,3 +135,74 @@ func TestFallbackOnOnce(t *testing.T) {
 		t.Errorf("heard %d times of the outage", n)
 	}
 }
+
+// slowly has a client of Redis admit everything, by itself, after a time.
+type slowly struct {
+	atOnce
+
+	takes time.Duration
+}
+
+func (h slowly) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		keys, ok := cmd.Args()[2].(int)
+		if !ok {
+			return errors.New("no script")
+		}
+		time.Sleep(h.takes)
+		return set(cmd, slices.Repeat([]int64{1, 1_800_000_000_000_000, 0, 0, 0}, keys)...)
+	}
+}
+
+func (h slowly) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if eval, ok := cmd.(*redis.Cmd); ok { // whether a script has all of its keys
+				eval.SetVal(int64(eval.Args()[2].(int)))
+			}
+		}
+		return nil
+	}
+}
+
+// TestOverload has a process ask more of Redis than it gets in time, for some minutes. The events count each call that it
+// could not send, one event a second; the log has a line a minute. Redis is well, and not blamed.
+func TestOverload(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const lasts, every, callers = 150 * time.Second, 500 * time.Millisecond, 200
+		client := redis.NewClient(&redis.Options{})
+		defer func() { _ = client.Close() }()
+		client.AddHook(slowly{takes: 200 * time.Millisecond})
+		var events, told, failed, blamed atomic.Int64
+		var log strings.Builder
+		lim := MustNew(client, "x", TokenBucket(PerSecond(1e6)), FailClosed(), MaxBatch(10), Logger(slog.New(slog.NewTextHandler(&log, nil))),
+			Observe(func(_ context.Context, e Event) {
+				switch {
+				case e.Kind == EventOverload && e.Err != nil:
+					events.Add(1)
+					told.Add(e.Cost)
+				case e.Kind == EventDecision && e.Err != nil:
+					failed.Add(1)
+				case e.Kind != EventDecision:
+					blamed.Add(1)
+				}
+			}))
+		for begun := time.Now(); time.Since(begun) < lasts; time.Sleep(every) {
+			for range callers {
+				go func() { _, _ = lim.Allow(context.Background(), "k") }()
+			}
+		}
+		time.Sleep(time.Minute)
+		_ = lim.Close()
+		if n, seconds := events.Load(), int64(lasts/time.Second); failed.Load() == 0 || told.Load() != failed.Load() || n > seconds || n < seconds/2 {
+			t.Errorf("%d decisions failed, %d of %d events tell of %d", failed.Load(), n, seconds, told.Load())
+		}
+		if n := blamed.Load(); n > 0 {
+			t.Errorf("%d events blame Redis", n)
+		}
+		if n := strings.Count(log.String(), "this process is overloaded: FailClosed decides"); n != 3 {
+			t.Errorf("%d lines, want one a minute: %s", n, log.String())
+		}
+	})
+}

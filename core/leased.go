@@ -127,14 +127,17 @@ func (f *family) leaseEvents() lease.Events {
 	}
 }
 
-// settleLeases settles leases that were closed, within the Timeout.
-func (f *family) settleLeases(all []*lease.Closed) {
+// settleLeases settles leases that were closed, within the Timeout. It returns those that it could not, or
+// does not know of.
+func (f *family) settleLeases(all []*lease.Closed) (failed []*lease.Closed) {
 	byStore := make(map[*server.Store][]server.Background)
-	for _, c := range all {
+	settled := make([]bool, len(all))
+	for i, c := range all {
 		store := f.storeOf(c.Limits)
 		call := algorithm.HoldCall{Op: algorithm.OpSettle, N: c.Held, M: c.Spent, Handles: c.Handles}
 		byStore[store] = append(byStore[store], server.Background{
 			Limits: c.Limits.Server, Key: c.Key, Begin: func() (algorithm.HoldCall, bool) { return call, true },
+			End: func(handles []algorithm.Handle, err error) { settled[i] = handles != nil && err == nil },
 		})
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
@@ -144,4 +147,10 @@ func (f *family) settleLeases(all []*lease.Closed) {
 		stores.Go(func() { store.RunAll(ctx, calls) })
 	}
 	stores.Wait()
+	for i, c := range all {
+		if !settled[i] {
+			failed = append(failed, c)
+		}
+	}
+	return failed
 }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"log/slog"
@@ -70,6 +71,7 @@ type family struct {
 	derived  derived
 
 	dropLogged sync.Once // that a Reservation was dropped
+	overload   overload
 
 	mu     sync.Mutex
 	stores map[string]*server.Store // of New, by the algorithms of their limits
@@ -200,16 +202,23 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 // leases, which are given back first. It waits a [Timeout] at most for these, and one for what
 // callers left behind. It does not close the client. Decisions after it are as before, but
 // nothing is leased and nothing renewed.
+//
+// The error is [ErrUnavailable] if leases could not be given back: it says how many units of how many
+// keys are charged though nobody has spent them. All is closed all the same.
 func (l *Limiter) Close() error {
 	l.renewer.Close()
-	l.leases.Close()
+	lost := l.leases.Close()
 	l.mu.Lock()
 	stores := slices.Collect(maps.Values(l.stores))
 	l.mu.Unlock()
 	for _, s := range stores {
 		s.Close()
 	}
-	return nil
+	if lost.Keys == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: limiter %q: %d leased units could not be given back (keys: %d): they are charged within %v",
+		ErrUnavailable, l.name, lost.Units, lost.Keys, l.lease+l.lease/6)
 }
 
 // failure returns an error of the store as users see it: ErrUnavailable, or that of the caller's own
@@ -220,6 +229,8 @@ func (l *Limiter) failure(ctx context.Context, err error) error {
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.Is(err, server.ErrQueue), errors.Is(err, server.ErrSentLate):
+		l.overloaded()
 	}
 	return fmt.Errorf("%w: limiter %q: %w", ErrUnavailable, l.name, err)
 }

@@ -99,6 +99,8 @@ func (o *observer) observe(ctx context.Context, e core.Event) {
 		o.slotsLost.Add(ctx, e.Cost, metric.WithAttributes(limiterName(e.Limiter)))
 	case core.EventLease:
 		o.lease(ctx, e)
+	case core.EventOverload:
+		o.overload.Add(ctx, e.Cost, metric.WithAttributes(limiterName(e.Limiter)))
 	}
 }
 

@@ -49,6 +49,7 @@ func TestInstruments(t *testing.T) {
 		"redislimit.key.fallbacks":        "{fallback}, counter",
 		"redislimit.slots.held":           "{slot}, up-down counter",
 		"redislimit.slots.lost":           "{slot}, counter",
+		"redislimit.overload.calls":       "{call}, counter",
 		"redislimit.lease.grants":         "{lease}, counter",
 		"redislimit.lease.units.held":     "{unit}, up-down counter",
 		"redislimit.lease.units.spent":    "{unit}, counter",
@@ -88,7 +89,8 @@ func TestEvents(t *testing.T) {
 		events []core.Event
 		want   map[string]int64
 	}{
-		"keys": {core.EventKeyFallback, []core.Event{{}, {}}, map[string]int64{"key.fallbacks{limiter.name=api}": 2}},
+		"keys":                       {core.EventKeyFallback, []core.Event{{}, {}}, map[string]int64{"key.fallbacks{limiter.name=api}": 2}},
+		"an overload of two seconds": {core.EventOverload, []core.Event{{Cost: 700}, {Cost: 74}}, map[string]int64{"overload.calls{limiter.name=api}": 774}},
 		"slots of two limits": {
 			core.EventSlots,
 			[]core.Event{
@@ -304,7 +306,7 @@ func TestRefused(t *testing.T) { // not parallel: it sets what is global
 	t.Cleanup(func() { otel.SetErrorHandler(before) })
 
 	lim := core.MustNew(noRedis(t), "api", core.TokenBucket(core.PerHour(9)), otellimit.Observe(otellimit.MeterProvider(refusing{})))
-	if len(handled) != 13 || !errors.Is(handled[0], errRefused) {
+	if len(handled) != 14 || !errors.Is(handled[0], errRefused) {
 		t.Errorf("handled errors %v, want one for each instrument", handled)
 	}
 	if res, err := allow(t, lim, 4); err != nil || !res.Allowed {

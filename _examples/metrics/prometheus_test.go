@@ -73,18 +73,19 @@ func TestPrometheus(t *testing.T) {
 	panels := readDashboard(t)
 
 	// Some requests are denied, fewer than an alert is about.
-	unhealthy := []string{"Alerts", "Failures of Redis", "Requests without a decision", "Share without the key", "Slots lost"}
+	unhealthy := []string{"Alerts", "Failures of Redis", "Requests without a decision", "Share without the key", "Slots lost", "Not sent in time"}
 	p.wantPanels(panels, func(title string) bool { return !slices.Contains(unhealthy, title) })
 	p.wantNone()
 
 	load.misused.Store(true)
 	slow := load.slowRedis()
 	p.wantAlerts(map[string]string{
-		"RateLimitDeniesMany":  "demo-user",
-		"RateLimitKeysMissing": "demo-key",
-		"RateLimiterSlow":      "demo-user",
+		"RateLimitDeniesMany":   "demo-user",
+		"RateLimitKeysMissing":  "demo-key",
+		"RateLimiterSlow":       "demo-user",
+		"RateLimiterOverloaded": "demo-closed",
 	})
-	p.wantPanels(panels, func(title string) bool { return title == "Share without the key" })
+	p.wantPanels(panels, func(title string) bool { return title == "Share without the key" || title == "Not sent in time" })
 	slow()
 	load.misused.Store(false)
 
@@ -95,7 +96,9 @@ func TestPrometheus(t *testing.T) {
 		"RateLimiterFailsRequests": "demo-closed",
 		"RateLimitSlotsLost":       "demo-slots",
 	})
-	p.wantPanels(panels, func(title string) bool { return slices.Contains(unhealthy, title) && title != "Share without the key" })
+	p.wantPanels(panels, func(title string) bool {
+		return slices.Contains(unhealthy, title) && title != "Share without the key" && title != "Not sent in time"
+	})
 	redis.Resume()
 	p.wantEnd("RateLimitsWithoutRedis")
 
@@ -184,6 +187,9 @@ func startLoad(t *testing.T, server *redistest.Instance) *load {
 			for n := range work {
 				l.request(ctx, n)
 				_, _ = failClosed.Allow(ctx, "anything")
+				if l.misused.Load() { // an overload takes more than this machine has
+					failClosed.Emit(ctx, core.Event{Kind: core.EventOverload, Cost: 1})
+				}
 				_, _ = leased.Allow(ctx, "anything")
 			}
 		})

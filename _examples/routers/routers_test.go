@@ -1,21 +1,13 @@
 package routers
 
 import (
-	"context"
 	"errors"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/redislimit/redislimit/core"
@@ -127,45 +119,4 @@ func call(t *testing.T, h http.Handler, option connect.ClientOption) (*connect.R
 	defer s.Close()
 	client := connect.NewClient[wrapperspb.StringValue, wrapperspb.StringValue](s.Client(), s.URL+greet, option)
 	return client.CallUnary(t.Context(), connect.NewRequest(wrapperspb.String("world")))
-}
-
-func TestGRPC(t *testing.T) {
-	server := grpc.NewServer(grpc.ChainUnaryInterceptor(GRPC(limiter(t, 2))))
-	server.RegisterService(&grpc.ServiceDesc{
-		ServiceName: "greet.v1.GreetService", HandlerType: (*any)(nil),
-		Methods: []grpc.MethodDesc{{MethodName: "Greet", Handler: func(_ any, ctx context.Context, decode func(any) error, limited grpc.UnaryServerInterceptor) (any, error) {
-			request := &wrapperspb.StringValue{}
-			if err := decode(request); err != nil {
-				return nil, err
-			}
-			return limited(ctx, request, &grpc.UnaryServerInfo{FullMethod: greet}, func(context.Context, any) (any, error) { return request, nil })
-		}}},
-	}, nil)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(server.Stop)
-	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	for i, want := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted} {
-		err := conn.Invoke(t.Context(), greet, wrapperspb.String("x"), &wrapperspb.StringValue{})
-		if status.Code(err) != want {
-			t.Errorf("call %d: %v, want %v", i, err, want)
-		}
-		if want == codes.OK {
-			continue
-		}
-		details := status.Convert(err).Details()
-		if len(details) != 1 {
-			t.Fatalf("details: %v", details)
-		}
-		if retry, ok := details[0].(*errdetails.RetryInfo); !ok || retry.GetRetryDelay().AsDuration() > time.Hour || retry.GetRetryDelay().AsDuration() < 59*time.Minute {
-			t.Errorf("details: %v", details)
-		}
-	}
 }

@@ -59,6 +59,7 @@ type Batcher[T any] struct {
 	waiting   []*batch[T]   // all but the last are full
 	calls     int           // in those that wait
 	roundTrip time.Duration // of the last batches that were answered
+	answered  time.Time     // when the last one was
 }
 
 // A batch is calls that go together.
@@ -186,7 +187,8 @@ func (b *Batcher[T]) end(ended *batch[T]) {
 		}
 	}
 	if ended.err == nil { // a moving average of the round trips that were answered
-		b.roundTrip += (time.Since(ended.started) - b.roundTrip) / 4
+		b.answered = time.Now()
+		b.roundTrip += (b.answered.Sub(ended.started) - b.roundTrip) / 4
 	}
 	b.mu.Unlock()
 	for _, m := range left {
@@ -198,18 +200,17 @@ func (b *Batcher[T]) end(ended *batch[T]) {
 	}
 }
 
-// Started reports whether the batch has been started.
-func (p Place[T]) Started() bool {
-	p.batcher.mu.Lock()
-	defer p.batcher.mu.Unlock()
-	return !p.batch.started.IsZero()
+// A Left is what a caller knows that has left its batch.
+type Left struct {
+	Started  time.Time // when the batch was; zero if it waits
+	Answered time.Time // when one was last answered
 }
 
 // Wait waits until the batch returns. A caller leaves it when ctx ends, or over is closed: a call
 // that waits is then not sent, and one that was sent goes on. If the batch panicked, it panics for
 // the caller whose context the batch has, and is an error for the others: what was sent may have
 // been carried out, and is not sent again.
-func (p Place[T]) Wait(ctx context.Context, over <-chan struct{}) error {
+func (p Place[T]) Wait(ctx context.Context, over <-chan struct{}) (Left, error) {
 	var err error
 	select {
 	case <-p.batch.done:
@@ -218,27 +219,29 @@ func (p Place[T]) Wait(ctx context.Context, over <-chan struct{}) error {
 	case <-over:
 		err = ErrOver
 	}
-	if err != nil && p.abandon() {
-		return err
+	if err != nil {
+		if left, gone := p.abandon(); gone {
+			return left, err
+		}
 	}
 	<-p.batch.done
 	switch err := p.batch.err; {
 	case err == nil:
 	case p.index == 0:
-		return Rethrow(err)
+		return Left{}, Rethrow(err)
 	default:
-		return Contain(err)
+		return Left{}, Contain(err)
 	}
-	return p.batch.members[p.index].Err
+	return Left{}, p.batch.members[p.index].Err
 }
 
 // abandon has the outcome of the call be nobody's. It reports false if it is the caller's already.
-func (p Place[T]) abandon() bool {
+func (p Place[T]) abandon() (l Left, gone bool) {
 	p.batcher.mu.Lock()
 	defer p.batcher.mu.Unlock()
 	if p.batch.ended {
-		return false
+		return l, false
 	}
 	p.batch.members[p.index].left = true
-	return true
+	return Left{p.batch.started, p.batcher.answered}, true
 }

@@ -109,7 +109,7 @@ func (p *server) call(ctx context.Context, key string) *caller {
 	}
 	p.callers.Go(func() {
 		defer func() { c.panic, c.ended = recover(), true }()
-		c.err = place.Wait(ctx, nil)
+		_, c.err = place.Wait(ctx, nil)
 	})
 	synctest.Wait()
 	return c
@@ -310,7 +310,7 @@ func TestTooLateToLeave(t *testing.T) {
 		gone, leave := context.WithCancel(t.Context())
 		leave()
 		for range 50 { // which of the two is seen first is left to chance
-			if err := place.Wait(gone, nil); err != nil {
+			if _, err := place.Wait(gone, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -402,7 +402,7 @@ func TestCrowd(t *testing.T) {
 					if way == Alone {
 						time.Sleep(time.Millisecond)
 						b.Leave()
-					} else if err := place.Wait(ctx, nil); err == nil && out != i*calls+j {
+					} else if _, err := place.Wait(ctx, nil); err == nil && out != i*calls+j {
 						t.Errorf("caller %d has the answer %d, want %d", i, out, i*calls+j)
 					} else if err != nil {
 						gone.Add(1)

@@ -75,7 +75,7 @@ func TestOver(t *testing.T) {
 	t.Parallel()
 	withServer(t, 10, func(t *testing.T, p *server) {
 		p.fill()
-		leave := func(key string) (Place[call], error) {
+		leave := func(key string) (Left, error) {
 			var answer string
 			place, _ := p.Enter(t.Context(), call{key, &answer})
 			if key == "sent" {
@@ -83,16 +83,14 @@ func TestOver(t *testing.T) {
 			}
 			over := make(chan struct{})
 			close(over)
-			return place, place.Wait(t.Context(), over)
+			return place.Wait(t.Context(), over)
 		}
-		unsent, err := leave("unsent")
-		if !errors.Is(err, ErrOver) || unsent.Started() {
-			t.Errorf("before it is sent: %v, started %v", err, unsent.Started())
+		if left, err := leave("unsent"); !errors.Is(err, ErrOver) || !left.Started.IsZero() {
+			t.Errorf("before it is sent: %v, started %v", err, left.Started)
 		}
 		patient := p.call(t.Context(), "patient")
-		sent, err := leave("sent")
-		if !errors.Is(err, ErrOver) || !sent.Started() {
-			t.Errorf("after it: %v, started %v", err, sent.Started())
+		if left, err := leave("sent"); !errors.Is(err, ErrOver) || left.Started.IsZero() {
+			t.Errorf("after it: %v, started %v", err, left.Started)
 		}
 		p.sent("patientsent")
 		p.end(0, nil)

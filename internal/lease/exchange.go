@@ -21,7 +21,7 @@ type Leases struct {
 	d      time.Duration
 	hot    *hotKeys
 	now    func() Instant
-	settle func([]*Closed) // it waits for the replies
+	settle func([]*Closed) (failed []*Closed) // it waits for the replies
 	events Events
 
 	underWay atomic.Int32 // exchanges, and leases that are being closed and settled: Close waits for them
@@ -30,12 +30,13 @@ type Leases struct {
 	open    map[*Lease]struct{}
 	running bool // the goroutine that closes them
 	closed  bool // no more are taken
+	lost    Lost // since it is closed
 	driven  bool // by a test: there is no such goroutine, and nobody waits for an exchange
 }
 
 // New returns the Leases of a limiter, which last for d. settle has Redis settle what was
-// closed.
-func New(d time.Duration, settle func([]*Closed), events Events) *Leases {
+// closed, and returns what it could not.
+func New(d time.Duration, settle func([]*Closed) (failed []*Closed), events Events) *Leases {
 	begun := time.Now()
 	return &Leases{
 		d: d, hot: newHotKeys(d), settle: settle, events: events, open: make(map[*Lease]struct{}),
@@ -271,7 +272,19 @@ func (ls *Leases) close(all []*Lease, now Instant) {
 		}
 	}
 	if len(closed) > 0 {
-		ls.settle(closed)
+		ls.lose(ls.settle(closed))
+	}
+}
+
+// lose notes what could not be given back.
+func (ls *Leases) lose(failed []*Closed) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, c := range failed {
+		if ls.closed && c.Held > c.Spent {
+			ls.lost.Keys++
+			ls.lost.Units += c.Held - c.Spent
+		}
 	}
 }
 
@@ -289,10 +302,14 @@ func (ls *Leases) Drop(key string) {
 	ls.close(all, ls.now())
 }
 
-// Close closes all leases, and waits until they are settled. No more are taken.
-func (ls *Leases) Close() {
+// Lost is what Redis charges though it was not spent.
+type Lost struct{ Keys, Units int64 }
+
+// Close closes all leases, and waits until they are settled. No more are taken. It returns what could
+// not be given back.
+func (ls *Leases) Close() (lost Lost) {
 	if ls == nil {
-		return
+		return lost
 	}
 	ls.mu.Lock()
 	ls.closed = true
@@ -305,6 +322,10 @@ func (ls *Leases) Close() {
 	for ls.underWay.Load() > 0 { // each takes as long as a call to Redis at most
 		time.Sleep(time.Millisecond)
 	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	lost, ls.lost = ls.lost, lost
+	return lost
 }
 
 // Drive has leases go by a clock of a test, and none be closed in the background.

@@ -76,7 +76,7 @@ func TestCloseWaits(t *testing.T) {
 	for _, exchange := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			begun := time.Now()
-			ls := New(hotFor, func([]*Closed) {}, Events{Closed: func(int64, int64) { time.Sleep(time.Second) }})
+			ls := New(hotFor, func([]*Closed) []*Closed { return nil }, Events{Closed: func(int64, int64) { time.Sleep(time.Second) }})
 			h := &HotKey{remaining: 1000}
 			if exchange {
 				h.asked(ls.Now().Mono, ls.d, 10, 10)
@@ -98,7 +98,7 @@ func TestCloseWaits(t *testing.T) {
 func TestClosedInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ls := New(hotFor, func([]*Closed) { time.Sleep(time.Second) }, Events{Closed: func(int64, int64) {}})
+		ls := New(hotFor, func([]*Closed) []*Closed { time.Sleep(time.Second); return nil }, Events{Closed: func(int64, int64) {}})
 		for range 2 {
 			ls.add(&Lease{hot: &HotKey{}, lasts: hotFor, units: 1, sent: ls.Now(), granted: ls.Now()})
 			time.Sleep(hotFor / 2)

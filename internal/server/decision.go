@@ -144,16 +144,37 @@ func (s *Store) ask(ctx context.Context, sv *Server, d *Decision, over *sharedTi
 // askInBatch waits for the batch that has d, until over at most.
 func (s *Store) askInBatch(ctx context.Context, sv *Server, d *Decision, place batch.Place[*Decision], over *sharedTimer) error {
 	sv.checkSharding(ctx, s)
-	err := place.Wait(ctx, over.done)
+	left, err := place.Wait(ctx, over.done)
 	switch {
 	case errors.Is(err, batch.ErrRetryAlone):
 		return s.askUntil(ctx, over, sv, d, nil)
-	case errors.Is(err, batch.ErrOver) && place.Started():
-		return s.timeoutError(context.DeadlineExceeded, s.timeout)
 	case errors.Is(err, batch.ErrOver):
-		return ErrQueue
+		return s.tooLate(left, over.since)
 	}
 	return err
+}
+
+// The errors of decisions that waited in this process, beside ErrQueue.
+var (
+	// ErrSentLate says that one waited for most of its time before it was sent. That is not the server's fault, either.
+	ErrSentLate = errors.New("too many decisions are waiting in this process: this one was sent late")
+	// errHeldUp is the server's fault, though nothing was sent.
+	errHeldUp = errors.New("not sent: redis does not answer what was sent before")
+)
+
+// tooLate returns the error of a decision that has waited since an instant for as long as it may, by what took most of that:
+// this process, if others were answered meanwhile, or the server.
+func (s *Store) tooLate(left batch.Left, since time.Time) error {
+	answers := left.Answered.Sub(since) > s.timeout/4
+	switch unsent := left.Started.IsZero(); {
+	case unsent && answers:
+		return ErrQueue
+	case unsent:
+		return errHeldUp
+	case answers && left.Started.Sub(since) > s.timeout/2:
+		return ErrSentLate
+	}
+	return s.timeoutError(context.DeadlineExceeded, s.timeout)
 }
 
 // askUntil makes a call for d alone, whose caller has waited before: only until over. The call may take

@@ -1,7 +1,11 @@
 package server
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,4 +57,51 @@ func TestHeldKeys(t *testing.T) {
 		h.add(beside[1], time.Second)
 		expect("another", "-", "-", "held")
 	})
+}
+
+// TestQueue has more decisions than are sent in time. Those that are not say whose fault it is: this
+// process's, if the server answers others, or the server's, if it answers none.
+func TestQueue(t *testing.T) {
+	t.Parallel()
+	const timeout, callers = 500 * time.Millisecond, 1000
+	slow := func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil }
+	for name, c := range map[string]struct {
+		answer func(context.Context) error
+		want   []error // of those that are not answered
+		not    []error
+	}{
+		"slow": {slow, []error{ErrQueue, ErrSentLate}, []error{errHeldUp, context.DeadlineExceeded}},
+		"hung": {silence, []error{errHeldUp, context.DeadlineExceeded}, []error{ErrQueue, ErrSentLate}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withFake(t, func(t *testing.T, f *fake) {
+				f.set(c.answer)
+				s := f.store(timeout)
+				s.maxBatch = 10
+				s.single = s.newBatcher(s.servers.whole)
+				s.servers.whole.sharding.state.Store(keysTogether)
+				errs := make([]error, callers)
+				var all sync.WaitGroup
+				for i := range callers {
+					all.Go(func() {
+						var took time.Duration
+						if took, errs[i] = s.decide(t.Context()); took > timeout+timeout/64 {
+							t.Errorf("a caller waited for %v", took)
+						}
+					})
+				}
+				all.Wait()
+				for _, want := range c.want {
+					if !slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, want) }) {
+						t.Errorf("no decision says: %v", want)
+					}
+				}
+				for _, not := range c.not {
+					if i := slices.IndexFunc(errs, func(err error) bool { return errors.Is(err, not) }); i >= 0 {
+						t.Errorf("a decision says: %v", errs[i])
+					}
+				}
+			})
+		})
+	}
 }

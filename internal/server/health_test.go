@@ -96,7 +96,7 @@ func (f *fake) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 			}
 		}
 		const now, minute = 1_800_000_000_000_000, 60_000_000
-		once.SetVal([]int64{1, now, 0, now, minute})
+		once.SetVal(slices.Repeat([]int64{1, now, 0, now, minute}, cmd.Args()[2].(int))) // for each key
 		return nil
 	}
 }

@@ -102,7 +102,8 @@ func (d *Decision) leftover(err error) (call algorithm.HoldCall, left bool) {
 func replyLost(err error) bool {
 	var reply redis.Error
 	switch {
-	case errors.Is(err, ErrBreakerOpen), errors.Is(err, ErrQueue), errors.Is(err, batch.ErrRetryAlone), isDial(err), isUnsent(err):
+	case errors.Is(err, ErrBreakerOpen), errors.Is(err, ErrQueue), errors.Is(err, errHeldUp), errors.Is(err, batch.ErrRetryAlone),
+		isDial(err), isUnsent(err):
 		return false
 	case errors.Is(err, algorithm.ErrPartly):
 		return true

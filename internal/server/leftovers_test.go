@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,7 +24,8 @@ type freeing struct {
 func (c *freeing) Process(_ context.Context, cmd redis.Cmder) error {
 	c.sent.Add(1)
 	time.Sleep(c.takes)
-	cmd.(interface{ SetVal(val []int64) }).SetVal([]int64{1, 1_800_000_000_000_000, 0, 0, 0, 0, 0, 0})
+	cmd.(interface{ SetVal(val []int64) }).SetVal(
+		slices.Repeat([]int64{1, 1_800_000_000_000_000, 0, 0, 0, 0, 0, 0}, cmd.Args()[2].(int)))
 	return nil
 }
 
@@ -82,6 +84,41 @@ func TestLeftBehindClosed(t *testing.T) {
 	if n := client.sent.Load(); n != 1 {
 		t.Errorf("%d were freed, want 1", n)
 	}
+}
+
+// TestRenewalsInTime renews the slots of 20,000 requests, 50 ms away: all before any expires. They are due after a third of
+// their 10 s.
+func TestRenewalsInTime(t *testing.T) {
+	t.Parallel()
+	const renewals, left = 20_000, 10 * time.Second * 2 / 3
+	synctest.Test(t, func(t *testing.T) {
+		s := (&freeing{takes: 50 * time.Millisecond}).leave(0, 0)
+		s.maxBatch = 128
+		s.single = s.newBatcher(s.servers.whole)
+		s.servers.whole.sharding.state.Store(keysTogether)
+		var ended atomic.Int64
+		calls := make([]Background, renewals)
+		for i := range calls {
+			handles := []algorithm.Handle{{A: 7, B: 8}}
+			calls[i] = Background{
+				Limits: s.limits, Key: "k",
+				Begin: func() (algorithm.HoldCall, bool) {
+					return algorithm.HoldCall{Op: algorithm.OpRenew, N: 1, Handles: handles}, true
+				},
+				End: func(_ []algorithm.Handle, err error) {
+					if err == nil {
+						ended.Add(1)
+					}
+				},
+			}
+		}
+		begun := time.Now()
+		s.RunAll(t.Context(), calls)
+		if took := time.Since(begun); ended.Load() != renewals || took > left/2 {
+			t.Errorf("%d renewed, in %v, of which half is for a busy machine: want all in %v", ended.Load(), took, left/2)
+		}
+		s.Close()
+	})
 }
 
 // TestRenewalThatFails has renewals fail. Where Redis certainly has renewed nothing, they may be tried

@@ -82,7 +82,7 @@ func TestNotSentTooLate(t *testing.T) {
 		wait func(t *check.Round, c *caller, timeout time.Duration)
 		sent []int
 	}{
-		"waiting in this process": {func(t *check.Round, c *caller, timeout time.Duration) {
+		"redis does not answer what was sent before": {func(t *check.Round, c *caller, timeout time.Duration) {
 			for range 2 * maxInFlight {
 				c.allow("before", 1)
 			}
@@ -95,7 +95,7 @@ func TestNotSentTooLate(t *testing.T) {
 			check.Rounds(t, []time.Duration{time.Second, 4 * time.Second, 16 * time.Second}, func(t *check.Round, timeout time.Duration) {
 				s := newBackend(server.Client(t), 1)
 				s.findOut(t)
-				name := fmt.Sprintf("late-%v-%.7s", timeout, why)
+				name := fmt.Sprintf("late-%v-%.5s", timeout, why)
 				lim := core.MustNew(s.client, name, tenPerHour, core.FailClosed(), core.Timeout(timeout), core.MaxBatch(2))
 				s.awaitRedis(t, lim)
 				calls := s.caller(t, lim)

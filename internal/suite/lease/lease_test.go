@@ -264,9 +264,13 @@ func TestLeaseGivesBack(t *testing.T) {
 			how  func(l *leaser)
 			left int64
 		}{
-			"idle":  {func(l *leaser) { pass(d, leased*7/8, l); l.CloseOld() }, 1000 - 9 - 3},
-			"close": {func(l *leaser) { _ = l.Close() }, 1000 - 9 - 3},
-			"dies":  {func(l *leaser) { l.Abandon(); pass(d, 2*leased, l) }, 1000 - 9 - 8},
+			"idle": {func(l *leaser) { pass(d, leased*7/8, l); l.CloseOld() }, 1000 - 9 - 3},
+			"close": {func(l *leaser) {
+				if err := l.Close(); err != nil {
+					t.Error(err)
+				}
+			}, 1000 - 9 - 3},
+			"dies": {func(l *leaser) { l.Abandon(); pass(d, 2*leased, l) }, 1000 - 9 - 8},
 			"late": {func(l *leaser) {
 				pass(d, 2*leased, l)
 				_ = l.Close()
@@ -436,6 +440,28 @@ func TestLeaseRedisAway(t *testing.T) {
 	}
 	if _, err := l.Allow(context.Background(), "k"); !errors.Is(err, core.ErrUnavailable) {
 		t.Errorf("after the lease: %v", err)
+	}
+}
+
+// TestLeaseNotGivenBack closes a limiter while Redis does not answer. Close says what it could not give back, which Redis
+// charges once it expires; and says so once.
+func TestLeaseNotGivenBack(t *testing.T) {
+	client := redistest.Server(t).Client(t)
+	away := &wire{Driven: conformance.NewDriven(client)}
+	l, other := leasePair(t, away, core.TokenBucket(thousand))
+	_ = l.allowN(t, 3)
+	away.down = true
+	err := l.Close()
+	if !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "5 leased units could not be given back (keys: 1)") {
+		t.Errorf("%v; 5 units were not spent", err)
+	}
+	if again := l.Close(); again != nil {
+		t.Errorf("closed again: %v", again)
+	}
+	away.down = false
+	pass(away.Driven, 2*leased, l)
+	if left := remaining(t, other); left != 1000-9-8 {
+		t.Errorf("%d remain, want what the lease had to be charged", left)
 	}
 }
 

@@ -22,16 +22,17 @@ func TestBurst(t *testing.T) {
 		t.Skip("tens of thousands of goroutines")
 	}
 	check.IdleRounds(t, func(t *check.Round) {
-		const burst = 20_000
+		const burst = 100_000 // more than may wait
 		e := newEnv(t, setup{})
 		l, watch := watched(e.server.Client(t), "burst", core.FixedWindow(core.PerHour(1e9)), core.FailClosed(), core.DenyCache(0))
 		awaitRedis(t, l, "k")
-		var byRedis, queued, other atomic.Int64
+		var byRedis, queued, other, slowest atomic.Int64
 		var callers sync.WaitGroup
 		begin := make(chan struct{})
 		for i := range burst {
 			callers.Go(func() {
 				<-begin
+				start := time.Now()
 				switch _, err := l.Allow(t.Context(), fmt.Sprint("k", i%1000)); {
 				case err == nil:
 					byRedis.Add(1)
@@ -40,12 +41,24 @@ func TestBurst(t *testing.T) {
 				default:
 					other.Add(1)
 				}
+				for took := int64(time.Since(start)); ; {
+					if most := slowest.Load(); took <= most || slowest.CompareAndSwap(most, took) {
+						break
+					}
+				}
 			})
 		}
 		close(begin)
 		callers.Wait()
-		t.Logf("%d at once: %d decided by Redis, %d not sent, %d without an answer", burst, byRedis.Load(), queued.Load(), other.Load())
+		t.Logf("%d at once: %d decided by Redis, %d not sent, %d without an answer; the slowest after %v",
+			burst, byRedis.Load(), queued.Load(), other.Load(), time.Duration(slowest.Load()))
 		watch.wantOutages(t, 0)
+		if queued.Load() > 0 {
+			check.Eventually(t, "an event tells of what was not sent", func() bool { return watch.count(core.EventOverload) > 0 })
+		}
+		if most := time.Duration(slowest.Load()); most > 500*time.Millisecond+slack { // the default Timeout
+			t.Errorf("a caller waited for %v", most)
+		}
 		awaitRedis(t, l, "k")
 	})
 }

@@ -48,7 +48,7 @@ func (w *watcher) Handle(_ context.Context, r slog.Record) error {
 		return true
 	})
 	w.texts = append(w.texts, line)
-	if !strings.Contains(line, " for=") { // another cause of an outage that was told
+	if !strings.Contains(line, " for=") && !strings.Contains(line, "this process is overloaded") { // another cause, and no outage
 		w.lines[r.Level]++
 	}
 	return nil
