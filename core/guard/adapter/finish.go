@@ -41,7 +41,7 @@ func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
 		v.logFailure(ctx, "redislimit: not settled", v.reservation.Settle(ctx, actual))
 	}()
 	switch {
-	case status == StatusClientGone && v.state.gone.Load(): // of a middleware further in: no handler has run
+	case status == int(v.state.refused.Load()): // by a middleware further in: no handler has run
 		actual = 0
 	case g.settings.CountIf != nil && !g.settings.CountIf(status):
 		actual = 0

@@ -74,10 +74,11 @@ func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdi
 		if slots, _ := hook.NeedsEnd(v.limiter); slots {
 			v.Context, v.cancel = v.reservation.Context(r.Context())
 		}
-	case v.Status == http.StatusServiceUnavailable && g.settings.Headers.Sets != 0:
+	case v.Status == http.StatusServiceUnavailable || v.Status == StatusClientGone:
+		state.refused.Store(int32(v.Status)) //nolint:gosec // it fits
+	}
+	if v.Status == http.StatusServiceUnavailable && g.settings.Headers.Sets != 0 {
 		h.Set(headerRetryAfter, "1") // soon: when the server answers again is not known
-	case v.Status == StatusClientGone:
-		state.gone.Store(true)
 	}
 	return v
 }

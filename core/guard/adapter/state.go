@@ -14,7 +14,7 @@ import (
 type RequestState struct {
 	limiter atomic.Pointer[core.Limiter] // of the middleware that ran last
 	cost    atomic.Pointer[int64]        // that SetCost was last given, or nil
-	gone    atomic.Bool                  // the client left before a middleware called its handler
+	refused atomic.Int32                 // the status with which a middleware called no handler, without a denial
 
 	// Middlewares of one request can run at the same time: one inside of
 	// http.TimeoutHandler goes on after the timeout, and a handler may serve several
