@@ -185,8 +185,8 @@ func (g *Guard) record(h Header, res *core.Result, state *RequestState) {
 
 // keyOf returns the key of r. A request without one is counted by the fallback, so that
 // leaving out a credential does not avoid the limit. That is normal for some requests,
-// where the error is ErrNoKey itself. A Func that wraps ErrNoKey says that no request
-// will ever have its key, as Route does where it is mounted too early: that is logged
+// where the error is ErrNoKey itself. A Func that wraps ErrNoKey says that perhaps no request
+// will ever have its key, as Route and User do where they are mounted too early: that is logged
 // once.
 func (g *Guard) keyOf(r keyfunc.Request) (string, error) {
 	key, err := keyBy(g.key, r)
