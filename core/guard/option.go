@@ -114,6 +114,8 @@ func CountIf(count func(status int) bool) Option {
 // more than 1e9 is charged. Either is logged, once. What [CountIf] says of requests whose handler
 // did not begin is true here: they are charged 0, and so is, with CountIf, one that does not
 // count. Of several middlewares, each with CostAfter charges the cost, and the others ignore it.
+// Where a handler serves several requests in one, serve them one after the other: while they run at
+// the same time, the last cost is that of each.
 //
 // The limiter uses [core.Limiter.Reserve], so what is said there of holds applies. A
 // LeakyBucket keeps its charge, unless the cost is 0.

@@ -49,6 +49,7 @@ type Verdict struct {
 	limiter     *core.Limiter      // that decided
 	reservation *core.Reservation  // that Finish ends; nil of a plain decision
 	cost        int64              // what was asked for
+	others      *cost              // what SetCost was given for another request, where a handler serves several in one
 	state       *RequestState      // of the request
 	cancel      context.CancelFunc // of Context
 }
@@ -135,6 +136,9 @@ func (g *Guard) ask(ctx context.Context, key string, v *Verdict) {
 	slots, queue := hook.NeedsEnd(v.limiter)
 	switch {
 	case g.reserves():
+		if set := v.state.cost.Load(); set != nil && set.charged.Load() {
+			v.others = set
+		}
 		if v.reservation, v.Err = v.limiter.Reserve(ctx, key, v.cost); v.Err == nil {
 			v.reservation.Keep() // a response may take long
 		}
