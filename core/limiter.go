@@ -95,7 +95,7 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 		return nil, fmt.Errorf("redislimit: limiter %q: the client is nil: pass a *redis.Client or another go-redis client", name)
 	}
 	if _, queues := client.(redis.Pipeliner); queues {
-		return nil, fmt.Errorf("redislimit: limiter %q: the client is a %T, which sends nothing until Exec: pass the client that it was made by", name, client)
+		return nil, fmt.Errorf("redislimit: limiter %q: the client is a %T, which sends nothing until Exec: pass the client of which it is", name, client)
 	}
 	f := newFamily(name, c)
 	f.policy = c.policy

@@ -177,7 +177,7 @@ func TestGRPCEnds(t *testing.T) {
 	limited := func(ctx context.Context, handler func()) error {
 		_, err := GRPC(lim)(ctx, nil, nil, func(context.Context, any) (any, error) {
 			handler()
-			return nil, nil
+			return struct{}{}, nil
 		})
 		return err
 	}

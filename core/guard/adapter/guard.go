@@ -76,7 +76,7 @@ func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdi
 			v.Context, v.cancel = v.reservation.Context(r.Context())
 		}
 	case v.Status == http.StatusServiceUnavailable || v.Status == StatusClientGone:
-		state.refused.Store(int32(v.Status)) //nolint:gosec // it fits
+		state.refused.Store(int32(v.Status))
 	}
 	if v.Status == http.StatusServiceUnavailable && g.settings.Headers.Sets != 0 {
 		h.Set(headerRetryAfter, "1") // soon: when the server answers again is not known
