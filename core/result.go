@@ -161,15 +161,14 @@ func (c call) fill(res *Result, by *limits.Set, answers []algorithm.Answer, sour
 
 // fillOne fills res with what limit i answered.
 func (c call) fillOne(res *Result, by *limits.Set, i int, a *algorithm.Answer, charged bool) {
-	e, o, soonest := by.Members[i].Evaluator, a.Observation, int64(algorithm.Never)
+	e, o := by.Members[i].Evaluator, a.Observation
 	if a.Held > 0 {
-		if !a.Admits && e.Outcome(o, 0, false, false).Remaining >= c.n {
-			soonest = algorithm.HeldRetry // all that is held may be given back
-		}
 		o = e.WithHeld(o, c.n, a.Held)
 	}
 	out := e.Outcome(o, c.n, a.Admits, charged)
-	out.RetryAfter = min(out.RetryAfter, soonest)
+	if a.Held > 0 && !a.Admits && e.Outcome(a.Observation, 0, false, false).Remaining >= c.n {
+		out.RetryAfter = min(out.RetryAfter, algorithm.HeldRetry) // all that is held may be given back
+	}
 	res.Allowed = a.Admits
 	res.Limit, res.Remaining = by.Capacities[i], out.Remaining
 	res.RetryAfter = Never
