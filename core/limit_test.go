@@ -32,6 +32,8 @@ func TestNewRefuses(t *testing.T) {
 		{"long prefix", someClient, "api", []Option{fine, Prefix(strings.Repeat("p", 65))}, []string{"Prefix", "ppp"}},
 		{"nil client", nil, "api", []Option{fine}, []string{"client", "nil", "*redis.Client"}},
 		{"typed nil client", (*redis.Client)(nil), "api", []Option{fine}, []string{"client", "nil"}},
+		{"a pipeline", someClient.Pipeline(), "api", []Option{fine}, []string{"*redis.Pipeline", "Exec"}},
+		{"a transaction", someClient.TxPipeline(), "api", []Option{fine}, []string{"*redis.Pipeline", "Exec"}},
 		{"no limit", someClient, "api", nil, []string{"no limit", "at least one"}},
 		{"nil option", someClient, "api", []Option{fine, nil}, []string{"option 2", "nil"}},
 		{"empty Limit", someClient, "api", []Option{Limit{}}, []string{"Limit{}", "TokenBucket"}},
@@ -141,6 +143,18 @@ func TestLimitAccessors(t *testing.T) {
 	limits[0] = Limit{}
 	if lim.Limits()[0].Name() != "token-1m" {
 		t.Error("Limits returned its own slice")
+	}
+}
+
+// TestDerivedAreBounded asks for more different limits than are remembered.
+func TestDerivedAreBounded(t *testing.T) {
+	t.Parallel()
+	var d derived
+	for hash := range uint64(2*maxDerived + 10) {
+		d.put(hash, &Limiter{})
+		if len(d.byHash) > maxDerived || len(d.byHash) != d.count {
+			t.Fatalf("after %d limits, %d are remembered, and %d counted", hash+1, len(d.byHash), d.count)
+		}
 	}
 }
 

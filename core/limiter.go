@@ -96,6 +96,9 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 	if isNil(client) {
 		return nil, fmt.Errorf("redislimit: limiter %q: the client is nil: pass a *redis.Client or another go-redis client", name)
 	}
+	if _, queues := client.(redis.Pipeliner); queues {
+		return nil, fmt.Errorf("redislimit: limiter %q: the client is a %T, which sends nothing until Exec: pass the client of which it is", name, client)
+	}
 	f := newFamily(name, c)
 	f.policy = c.policy
 	f.fallback = newFallback(c)
@@ -182,7 +185,9 @@ func (l *Limiter) Peek(ctx context.Context, key string) (res Result, err error) 
 
 // Reset forgets what was charged to key: its full limit is available again, but for
 // what is held by [Limiter.Reserve] and the slots of [InFlight], of which it frees none.
-// Errors are those of [Limiter.AllowN]; while Redis does not answer, only what this
+// A key that was never charged is no error, so take the one that is: what a middleware counts by
+// has its kind, such as "user:alice", and the functions of package keyfunc that begin with For
+// make it. Errors are those of [Limiter.AllowN]; while Redis does not answer, only what this
 // process knows is forgotten.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err := (call{key: key}).check(ctx); err != nil {

@@ -56,8 +56,9 @@ func (l *Limiter) Acquire(ctx context.Context, key string, n int64) (*Reservatio
 // Units are held for a while only; see [Hold]. If they are not settled by then,
 // because the process died or was slow, they are charged: what is admitted is to be
 // settled before that, or kept by [Reservation.Keep]. While units are held, the RetryAfter and
-// ResetAfter of others are estimates: as if what is held had been charged. Slots of [InFlight]
-// are taken as by Acquire.
+// ResetAfter of others are estimates: as if what is held had been charged. Where only that denies,
+// which may be over at any time, RetryAfter is a second at most. Slots of [InFlight] are taken as
+// by Acquire.
 //
 // A [LeakyBucket] has places in a queue and holds nothing: there n units are charged.
 //

@@ -166,6 +166,9 @@ func (c call) fillOne(res *Result, by *limits.Set, i int, a *algorithm.Answer, c
 		o = e.WithHeld(o, c.n, a.Held)
 	}
 	out := e.Outcome(o, c.n, a.Admits, charged)
+	if a.Held > 0 && !a.Admits && e.Outcome(a.Observation, 0, false, false).Remaining >= c.n {
+		out.RetryAfter = min(out.RetryAfter, algorithm.HeldRetry) // all that is held may be given back
+	}
 	res.Allowed = a.Admits
 	res.Limit, res.Remaining = by.Capacities[i], out.Remaining
 	res.RetryAfter = Never

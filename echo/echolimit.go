@@ -78,7 +78,7 @@ func Key(f func(echo.Context) (string, error)) keyfunc.Func { return framework.K
 func Request(c echo.Context) keyfunc.Request { return &request{c: c, state: stateIn(c)} }
 
 // Result returns the decision about the request of c: the tightest one of stacked
-// middlewares. It reports false if no limiter decided.
+// middlewares, also of those that set no headers. It reports false if no limiter decided.
 func Result(c echo.Context) (core.Result, bool) { return stateIn(c).Result() }
 
 // SetCost sets what the request of c really costs: the middlewares with

@@ -86,7 +86,7 @@ func Key(f func(fiber.Ctx) (string, error)) keyfunc.Func {
 func Request(c fiber.Ctx) keyfunc.Request { return request{c} }
 
 // Result returns the decision about the request of c: the tightest one of stacked
-// middlewares. It reports false if no limiter decided.
+// middlewares, also of those that set no headers. It reports false if no limiter decided.
 func Result(c fiber.Ctx) (core.Result, bool) {
 	return stateIn(c).Result()
 }

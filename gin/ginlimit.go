@@ -67,7 +67,7 @@ func Key(f func(*gin.Context) (string, error)) keyfunc.Func { return framework.K
 func Request(c *gin.Context) keyfunc.Request { return request{c} }
 
 // Result returns the decision about the request of c: the tightest one of stacked
-// middlewares. It reports false if no limiter decided.
+// middlewares, also of those that set no headers. It reports false if no limiter decided.
 func Result(c *gin.Context) (core.Result, bool) {
 	return stateIn(c).Result()
 }

@@ -66,16 +66,16 @@ func ForBearer(token string, o ...CredentialOption) string {
 	return newCredential("bearer:", o).digest(token)
 }
 
-// ForCookie returns the key under which [Cookie], with the same options, counts the
-// cookie's value: for Peek and Reset without a request.
-func ForCookie(value string, o ...CredentialOption) string {
-	return newCredential("cookie:", o).digest(value)
+// ForCookie returns the key under which [Cookie] of this name, with the same options, counts
+// the value: for Peek and Reset without a request.
+func ForCookie(name, value string, o ...CredentialOption) string {
+	return cookieCredential("ForCookie", name, o).digest(value)
 }
 
-// ForQuery returns the key under which [Query], with the same options, counts the
-// parameter's value: for Peek and Reset without a request.
-func ForQuery(value string, o ...CredentialOption) string {
-	return newCredential("query:", o).digest(value)
+// ForQuery returns the key under which [Query] of this name, with the same options, counts
+// the value: for Peek and Reset without a request.
+func ForQuery(name, value string, o ...CredentialOption) string {
+	return queryCredential("ForQuery", name, o).digest(value)
 }
 
 // Bearer returns a Func that counts by the token in "Authorization: Bearer ..."
@@ -88,17 +88,25 @@ func Bearer(o ...CredentialOption) Func {
 // Cookie returns a Func that counts by the value of the cookie called name, as a
 // digest. The notes on [APIKey] hold here too.
 func Cookie(name string, o ...CredentialOption) Func {
-	mustToken("Cookie", "cookie", name, "session")
-	c := newCredential("cookie:", o)
+	c := cookieCredential("Cookie", name, o)
 	return func(r Request) (string, error) { return c.key(r.Cookie(name)) }
+}
+
+func cookieCredential(f, name string, o []CredentialOption) *credential {
+	mustToken(f, "cookie", name, "session")
+	return newCredential("cookie:"+name+":", o)
 }
 
 // Query returns a Func that counts by the query parameter called name, as a
 // digest. The notes on [APIKey] hold here too.
 func Query(name string, o ...CredentialOption) Func {
-	mustName("Query", name, "api_key")
-	c := newCredential("query:", o)
+	c := queryCredential("Query", name, o)
 	return func(r Request) (string, error) { return c.key(r.Query(name)) }
+}
+
+func queryCredential(f, name string, o []CredentialOption) *credential {
+	mustName(f, name, "api_key")
+	return newCredential("query:"+name+":", o)
 }
 
 // BasicAuth returns a Func that counts by the user name of HTTP Basic

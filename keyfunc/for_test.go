@@ -54,8 +54,8 @@ func siblings() map[string][]sibling {
 	for _, o := range [][]CredentialOption{nil, {Secret("pepper")}, {Secret([]byte("salt")), Known(func(string) bool { return true })}} {
 		all["APIKey"] = append(all["APIKey"], sibling{APIKey("K", o...), with("K", "s3cret"), ForAPIKey("s3cret", o...)})
 		all["Bearer"] = append(all["Bearer"], sibling{Bearer(o...), with("Authorization", "Bearer s3cret"), ForBearer("s3cret", o...)})
-		all["Cookie"] = append(all["Cookie"], sibling{Cookie("c", o...), fakeRequest{cookies: "s3cret"}, ForCookie("s3cret", o...)})
-		all["Query"] = append(all["Query"], sibling{Query("q", o...), fakeRequest{query: "s3cret"}, ForQuery("s3cret", o...)})
+		all["Cookie"] = append(all["Cookie"], sibling{Cookie("c", o...), fakeRequest{cookies: "s3cret"}, ForCookie("c", "s3cret", o...)})
+		all["Query"] = append(all["Query"], sibling{Query("q", o...), fakeRequest{query: "s3cret"}, ForQuery("q", "s3cret", o...)})
 	}
 	for _, addr := range []string{"192.0.2.1", "::ffff:192.0.2.1", "64:ff9b::192.0.2.1", "2001:db8::1", "fe80::1%eth0"} {
 		r, parsed := fakeRequest{remote: addr}, netip.MustParseAddr(addr)

@@ -20,8 +20,9 @@ import (
 // unix socket, are all counted as "ip:unix".
 //
 // If a header entry is not an address, reading stops and the last trusted address is
-// the client's. Without options, one warning is logged if a private peer sends
-// X-Forwarded-For or Forwarded; see [LoggingRequest].
+// the client's. One warning is logged if requests seem to come through a proxy that no option
+// names: a private peer, or with [TrustedProxies] any other one, sends X-Forwarded-For or
+// Forwarded; or these come, and the header that the options read does not. See [LoggingRequest].
 func IP(opts ...IPOption) Func {
 	c := newIPConfig(opts)
 	return func(r Request) (string, error) { return c.key("ip:", c.clientOf(r)), nil }
@@ -88,7 +89,7 @@ func mustBits(option string, bits, most int) {
 type ipConfig struct {
 	bits4, bits6 int
 	trust        trust
-	warning      *proxyWarning // nil if a proxy or a header is trusted
+	warning      proxyWarning
 }
 
 func newIPConfig(opts []IPOption) *ipConfig {
@@ -100,20 +101,17 @@ func newIPConfig(opts []IPOption) *ipConfig {
 		opt(c)
 	}
 	c.trust.check()
-	if c.trust.none() {
-		c.warning = &proxyWarning{}
-	}
 	return c
 }
 
 // clientOf returns the client's address; the zero Addr is a unix socket.
 func (c *ipConfig) clientOf(r Request) netip.Addr {
 	remote := parsePeer(r.RemoteAddr())
-	if c.warning != nil {
-		c.warning.check(r, remote)
-		return remote
+	client, named := c.trust.clientOf(r, remote)
+	if !named {
+		c.warning.check(r, remote, &c.trust)
 	}
-	return c.trust.clientOf(r, remote)
+	return client
 }
 
 // key returns the key of addr, or of its network.

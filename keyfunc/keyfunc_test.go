@@ -151,6 +151,22 @@ func TestJoinDigestsLongParts(t *testing.T) {
 	}
 }
 
+// TestNamesAreInKeys has two parameters, cookies and headers with the same value: what they name is not
+// the same client.
+func TestNamesAreInKeys(t *testing.T) {
+	t.Parallel()
+	sent := fakeRequest{query: "7", cookies: "7", header: http.Header{"User": {"7"}, "Guest": {"7"}}}
+	for kind, of := range map[string]func(name string) Func{
+		"Query": func(name string) Func { return Query(name) }, "Cookie": func(name string) Func { return Cookie(name) }, "Header": Header,
+	} {
+		user, err := of("user")(sent)
+		guest, err2 := of("guest")(sent)
+		if err != nil || err2 != nil || user == guest {
+			t.Errorf("%s: user 7 is %q, %v, and guest 7 %q, %v", kind, user, err, guest, err2)
+		}
+	}
+}
+
 // FuzzJoin holds that different parts never make the same key.
 func FuzzJoin(f *testing.F) {
 	f.Add("a:b", "c", "a", "b:c")
@@ -217,23 +233,33 @@ func TestPanics(t *testing.T) {
 		`Secret: the key is empty`:                     func() { Secret("") },
 		"APIKey":                                       func() { APIKey("") },
 		`APIKey("X API"): no header can have this name, because of the ' ': want one such as "X-API-Key"`: func() { APIKey("X API") },
-		`APIKey("X-API-Key:")`:                  func() { APIKey("X-API-Key:") },
-		`Header("X-Ténant")`:                    func() { Header("X-Ténant") },
-		`Header("X-Tenant\n"): no header`:       func() { Header("X-Tenant\n") },
-		`Header("host"): net/http`:              func() { Header("host") },
-		`Cookie("a;b"): no cookie`:              func() { Cookie("a;b") },
-		`ForHeader("X Tenant")`:                 func() { ForHeader("X Tenant", "acme") },
-		`ForJoin()`:                             func() { ForJoin() },
-		`ForIP: the zero Addr: check the error`: func() { ForIP(netip.Addr{}) },
-		`ForPeer: the zero Addr`:                func() { ForPeer(netip.Addr{}) },
-		`without an address, such as those on a unix socket, is "peer:unix"`: func() { ForPeer(netip.Addr{}) },
-		"CredentialOption": func() { APIKey("X-API-Key", nil) },
-		"Known":            func() { Known(nil) },
-		"User":             func() { User(nil) },
-		"Join":             func() { Join() },
-		"Func 2":           func() { Join(IP(), nil) },
-		"FirstOf":          func() { FirstOf() },
-		"Func 1":           func() { FirstOf(nil) },
+		`APIKey("X-API-Key:")`:            func() { APIKey("X-API-Key:") },
+		`Header("X-Ténant")`:              func() { Header("X-Ténant") },
+		`Header("X-Tenant\n"): no header`: func() { Header("X-Tenant\n") },
+		`Header("host"): net/http`:        func() { Header("host") },
+		`Cookie("a;b"): no cookie`:        func() { Cookie("a;b") },
+		`ForCookie("a;b"): no cookie`:     func() { ForCookie("a;b", "v") },
+		`ForQuery("")`:                    func() { ForQuery("", "v") },
+		`Header("X-Forwarded-For"): a client can write any address into it: use IP with TrustedProxies`:  func() { Header("x-forwarded-for") },
+		`Header("Forwarded"): a client can write any address into it: use IP with TrustedProxies`:        func() { Header("Forwarded") },
+		`Header("X-Real-Ip"): a client can write any address into it: use IP(TrustedHeader("X-Real-Ip")`: func() { Header("X-Real-IP") },
+		`Header("True-Client-Ip"): a client`:                                                                          func() { Header("True-Client-IP") },
+		`ForHeader("Cf-Connecting-Ip"): a client`:                                                                     func() { ForHeader("CF-Connecting-IP", "192.0.2.1") },
+		`Header("Authorization"): it would be stored as it is`:                                                        func() { Header("authorization") },
+		`Header("Proxy-Authorization"): it would be stored`:                                                           func() { Header("Proxy-Authorization") },
+		`Header("Cookie"): it would be stored as it is, with its credential: use Bearer, BasicAuth, Cookie or APIKey`: func() { Header("Cookie") },
+		`ForHeader("X Tenant")`:                                                                                       func() { ForHeader("X Tenant", "acme") },
+		`ForJoin()`:                                                                                                   func() { ForJoin() },
+		`ForIP: the zero Addr: check the error`:                                                                       func() { ForIP(netip.Addr{}) },
+		`ForPeer: the zero Addr`:                                                                                      func() { ForPeer(netip.Addr{}) },
+		`without an address, such as those on a unix socket, is "peer:unix"`:                                          func() { ForPeer(netip.Addr{}) },
+		"CredentialOption":                                                                                            func() { APIKey("X-API-Key", nil) },
+		"Known":                                                                                                       func() { Known(nil) },
+		"User":                                                                                                        func() { User(nil) },
+		"Join":                                                                                                        func() { Join() },
+		"Func 2":                                                                                                      func() { Join(IP(), nil) },
+		"FirstOf":                                                                                                     func() { FirstOf() },
+		"Func 1":                                                                                                      func() { FirstOf(nil) },
 	} {
 		func() {
 			defer func() {

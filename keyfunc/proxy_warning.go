@@ -13,33 +13,45 @@ type proxyWarning struct {
 	logged  atomic.Bool
 }
 
-func (w *proxyWarning) check(r Request, remote netip.Addr) {
-	if w.logged.Load() || !proxyLike(remote) {
+// check looks at a request whose client trust could not name.
+func (w *proxyWarning) check(r Request, remote netip.Addr, trust *trust) {
+	if w.logged.Load() || trust.none() && !proxyLike(remote) {
 		return
 	}
-	header := "X-Forwarded-For"
-	if r.Header(header) == "" {
-		if header = "Forwarded"; r.Header(header) == "" {
-			return
+	sent := ""
+	for _, header := range [...]string{"X-Forwarded-For", "Forwarded", trust.reads()} {
+		if r.Header(header) != "" {
+			sent = header
+			break
 		}
+	}
+	if sent == "" {
+		return
 	}
 	lr, ok := r.(LoggingRequest)
 	if !ok {
 		return
 	}
 	if logger := lr.Logger(); logger != nil && !w.logged.Swap(true) {
-		logger.WarnContext(r.Context(), "redislimit: a private peer sent "+header+w.advice(), "peer", r.RemoteAddr())
+		logger.WarnContext(r.Context(), "redislimit: "+w.text(sent, remote, trust), "peer", r.RemoteAddr())
 	}
 }
 
-func (w *proxyWarning) advice() string {
-	if w.forPeer {
-		return ", and requests without a key are counted by their peer's address: " +
+func (w *proxyWarning) text(sent string, remote netip.Addr, trust *trust) string {
+	switch {
+	case w.forPeer:
+		return "a private peer sent " + sent + ", and requests without a key are counted by their peer's address: " +
 			"behind a proxy all of them are counted as one. Consider guard.Fallback(keyfunc.IP(keyfunc.TrustedProxies(...))) " +
 			"with the addresses of your proxies."
+	case trust.none():
+		return "a private peer sent " + sent + ", which IP() does not use: behind a proxy all clients are counted as one. " +
+			"Consider keyfunc.TrustedProxies with the addresses of your proxies, TrustedHops or TrustedHeader."
+	case trust.hasProxies() && !trust.trusts(remote):
+		return "a peer that TrustedProxies does not name sent " + sent + ": if it is a proxy of yours, all its clients are counted as one. " +
+			"Then add its address."
 	}
-	return ", which IP() does not use: behind a proxy all clients are counted as one. " +
-		"Consider keyfunc.TrustedProxies with the addresses of your proxies, TrustedHops or TrustedHeader."
+	return "a peer sent " + sent + ", but not " + trust.reads() + ", from which IP takes the client: behind a proxy that does not set it " +
+		"all clients are counted as one. Have it set, or give IP the options for what your proxies do send."
 }
 
 // proxyLike reports whether a reverse proxy is likely to have this address.

@@ -163,37 +163,51 @@ func (t *trust) trusts(addr netip.Addr) bool {
 	return false
 }
 
-// clientOf returns the client's address of r, whose peer is remote.
-func (t *trust) clientOf(r Request, remote netip.Addr) netip.Addr {
+// reads returns the name of the header that has the client's address.
+func (t *trust) reads() string {
 	switch {
-	case t.hasProxies() && !t.trusts(remote):
-		return remote
 	case t.header != "":
-		if lines := r.HeaderValues(t.header); len(lines) == 1 {
-			if addr := parseNode(strings.TrimSpace(lines[0])); addr.IsValid() {
-				return addr
-			}
-		}
-		return remote
+		return t.header
+	case t.forwarded:
+		return "Forwarded"
 	}
-	return t.walk(r, remote)
+	return "X-Forwarded-For"
 }
 
-// walk follows the addresses in the header from the nearest proxy on, as far as they
+// clientOf returns the client's address of r, whose peer is remote. It reports false if that is
+// remote because there is no header to trust.
+func (t *trust) clientOf(r Request, remote netip.Addr) (client netip.Addr, named bool) {
+	if t.none() || t.hasProxies() && !t.trusts(remote) {
+		return remote, false
+	}
+	lines := r.HeaderValues(t.reads())
+	switch {
+	case len(lines) == 0:
+		return remote, false
+	case t.header == "":
+		return t.walk(lines, remote), true
+	case len(lines) == 1:
+		if addr := parseNode(strings.TrimSpace(lines[0])); addr.IsValid() {
+			return addr, true
+		}
+	}
+	return remote, true
+}
+
+// walk follows the addresses in the lines of the header from the nearest proxy on, as far as they
 // are trusted. No library does this for us: those that exist take an http.Header, which
 // not every framework has. They also read Forwarded from the left, so that a quote
 // which the client never closes hides what the proxy wrote.
-func (t *trust) walk(r Request, remote netip.Addr) netip.Addr {
-	name, next := "X-Forwarded-For", lastNode
+func (t *trust) walk(lines []string, remote netip.Addr) netip.Addr {
+	next := lastNode
 	if t.forwarded {
-		name, next = "Forwarded", lastElement
+		next = lastElement
 	}
 	limit := maxHops
 	if t.hops > 0 {
 		limit = t.hops
 	}
 	client, hop := remote, 0
-	lines := r.HeaderValues(name)
 	for _, line := range slices.Backward(lines) {
 		for rest, more := line, true; more; hop++ {
 			var node string

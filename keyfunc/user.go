@@ -4,23 +4,34 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"sync/atomic"
 )
 
 // User returns a Func that counts by the identity which your authentication
 // stored under key in the request's context: a string, an integer or a
 // [fmt.Stringer]. If nothing or an empty string is stored, the error is [ErrNoKey]; a
 // value of another type is an error, too. Mount the middleware after the
-// authentication.
+// authentication: as long as nothing was stored for any request, the middleware logs that, once.
 func User(key any) Func {
 	if key == nil {
 		panic("keyfunc: User(nil): want the key under which authentication stores the user")
 	}
+	missing := fmt.Errorf("%w: nothing is stored under the key of User: mount the middleware after the authentication; "+
+		"if some requests need none, this is no mistake", ErrNoKey)
+	var seen atomic.Bool // that authentication stores something
 	return func(r Request) (string, error) {
-		id, err := identity(r.Value(key))
+		value := r.Value(key)
+		if value == nil && !seen.Load() {
+			return "", missing
+		}
+		id, err := identity(value)
 		switch {
 		case err != nil:
 			return "", fmt.Errorf("keyfunc: User(%v): %w", key, err)
-		case id == "":
+		case value != nil && !seen.Load():
+			seen.Store(true)
+		}
+		if id == "" {
 			return "", ErrNoKey
 		}
 		return ForUser(id), nil

@@ -76,7 +76,7 @@ func Key(f func(*http.Request) (string, error)) keyfunc.Func { return framework.
 func Request(r *http.Request) keyfunc.Request { return request{r} }
 
 // Result returns the decision about the request whose context ctx is: the tightest
-// one of stacked middlewares. It reports false if no limiter decided.
+// one of stacked middlewares, also of those that set no headers. It reports false if no limiter decided.
 func Result(ctx context.Context) (core.Result, bool) {
 	return stateIn(ctx).Result()
 }

@@ -41,7 +41,11 @@ func main() {
 	if err != nil {
 		log.Fatal(err, "; choose another address, such as -addr 127.0.0.1:8081")
 	}
+	handler := page.routes()
 	host, port, _ := net.SplitHostPort(listener.Addr().String()) // a TCP address can be split
+	if net.ParseIP(host).IsLoopback() {
+		handler = noNames(handler)
+	}
 	if net.ParseIP(host).IsUnspecified() {
 		host = "localhost" // not all clients can connect to [::]
 	}
@@ -50,7 +54,7 @@ func main() {
 	if *inBrowser {
 		openBrowser(at)
 	}
-	if err := serveUntilSignal(listener, page.routes()); err != nil {
+	if err := serveUntilSignal(listener, handler); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -236,6 +236,45 @@ func TestPageIsStrict(t *testing.T) {
 	}
 }
 
+// TestOtherSites has pages of other sites ask in the name of the user's browser: they open no session, and read nothing
+// under a name of their own.
+func TestOtherSites(t *testing.T) {
+	t.Parallel()
+	p, _ := serve(t, embeddedRedis(t))
+	h := noNames(p.routes())
+	for _, c := range []struct {
+		path, host, site, origin string
+		want                     int
+	}{
+		{"/events?rate=no", "127.0.0.1:8080", "cross-site", "", http.StatusForbidden}, // an image
+		{"/events?rate=no", "127.0.0.1:8080", "cross-site", "http://evil.example", http.StatusForbidden},
+		{"/events?rate=no", "127.0.0.1:8080", "", "http://evil.example", http.StatusForbidden},
+		{"/events?rate=no", "127.0.0.1:8080", "same-origin", "", http.StatusBadRequest}, // which it has read
+		{"/events?rate=no", "localhost:8080", "none", "", http.StatusBadRequest},
+		{"/events?rate=no", "127.0.0.1:8080", "", "", http.StatusBadRequest}, // curl
+		{"/", "127.0.0.1:8080", "cross-site", "", http.StatusOK},             // a link
+		{"/", "localhost", "none", "", http.StatusOK},
+		{"/", "[::1]:8080", "none", "", http.StatusOK},
+		{"/", "[::1]", "none", "", http.StatusOK},
+		{"/", "evil.example:8080", "same-origin", "", http.StatusForbidden},
+		{"/events?rate=no", "evil.example", "same-origin", "", http.StatusForbidden},
+		{"/", "127.0.0.1.evil.example:8080", "same-origin", "", http.StatusForbidden},
+	} {
+		r := httptest.NewRequest(http.MethodGet, c.path, nil)
+		r.Host = c.host
+		for name, value := range map[string]string{"Sec-Fetch-Site": c.site, "Origin": c.origin} {
+			if value != "" {
+				r.Header.Set(name, value)
+			}
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != c.want {
+			t.Errorf("%+v: status %d, %s", c, w.Code, w.Body)
+		}
+	}
+}
+
 // TestNothingIsLeft closes pages while leaky buckets hold requests, and checks that no
 // goroutine is left over. It looks at all goroutines of the process, so it is not
 // parallel.

@@ -3,7 +3,10 @@ package main
 import (
 	"embed"
 	"io/fs"
+	"net"
 	"net/http"
+	"net/netip"
+	"strings"
 
 	"github.com/redislimit/redislimit/internal/demo/look"
 )
@@ -23,13 +26,43 @@ func (p *playground) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /palette.css", protect(http.HandlerFunc(palette)))
 	mux.Handle("GET /", protect(http.FileServerFS(files)))
-	mux.HandleFunc("GET /events", p.follow)
+	mux.HandleFunc("GET /events", sameSite(p.follow))
 	mux.HandleFunc("PUT /sessions/{id}", p.adjust)
 	mux.HandleFunc("POST /sessions/{id}/redis/{state}", p.stop)
 	mux.HandleFunc("POST /hit", p.hit)
 	mux.HandleFunc("POST /hit/{lane}", p.hit)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	return http.NewCrossOriginProtection().Handler(mux)
+}
+
+// sameSite refuses what another site has a browser ask for, as [http.CrossOriginProtection] does, but GET, too: each
+// stream of events is a session, and a page of another site could take them all.
+func sameSite(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		asked := r.Clone(r.Context())
+		asked.Method = http.MethodPost
+		if err := http.NewCrossOriginProtection().Check(asked); err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
+			return
+		}
+		next(w, r)
+	}
+}
+
+// noNames refuses requests for a host with a name, other than localhost: a site whose name is made to resolve to this
+// machine would be of the same origin (DNS rebinding).
+func noNames(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = strings.Trim(r.Host, "[]") // without a port
+		}
+		if _, err := netip.ParseAddr(host); err != nil && host != "localhost" {
+			http.Error(w, "The playground listens on this machine only: open it as localhost, or set -addr.", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // protect sets the security headers of the page and its files.

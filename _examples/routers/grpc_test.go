@@ -114,3 +114,49 @@ func TestGRPCDeadline(t *testing.T) {
 		}
 	}
 }
+
+// TestGRPCEnds has calls of a limiter with a queue and slots: each waits for its turn, and gives back what it has.
+func TestGRPCEnds(t *testing.T) {
+	const interval = 50 * time.Millisecond
+	lim := core.MustNewMemory("example", core.LeakyBucket(core.Per(1, interval), core.Burst(9)), core.InFlight(2))
+	limited := func(ctx context.Context, handler func()) error {
+		_, err := GRPC(lim)(ctx, nil, nil, func(context.Context, any) (any, error) {
+			handler()
+			return struct{}{}, nil
+		})
+		return err
+	}
+	start := time.Now()
+	if err := limited(t.Context(), func() {
+		if err := limited(t.Context(), func() {
+			if took := time.Since(start); took < interval {
+				t.Errorf("the second call was served after %v, want %v", took, interval)
+			}
+			if err := limited(t.Context(), func() { t.Error("a third slot of two") }); status.Code(err) != codes.ResourceExhausted {
+				t.Error(err)
+			}
+		}); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Error(err)
+	}
+	if err := limited(t.Context(), func() {
+		leaves, leave := context.WithTimeout(t.Context(), interval/10)
+		defer leave()
+		if err := limited(leaves, func() { t.Error("who leaves the queue is served") }); err == nil {
+			t.Error("who leaves the queue is told of no error")
+		}
+	}); err != nil {
+		t.Error(err)
+	}
+	res, err := lim.Peek(t.Context(), "no address")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for each := range res.All() {
+		if each.Name == "inflight" && each.Remaining != 2 {
+			t.Errorf("%d slots are free, want 2", each.Remaining)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/danielgtaylor/huma/v2"
@@ -108,17 +109,26 @@ func hello(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "hel
 // grpc.ChainUnaryInterceptor. Denied clients see RESOURCE_EXHAUSTED and when to try again.
 func GRPC(lim *core.Limiter) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		res, err := lim.Allow(ctx, addressOf(ctx))
+		r, err := lim.Acquire(ctx, addressOf(ctx), 1)
 		if err != nil {
 			return nil, status.Error(codes.Unavailable, "the rate limiter is unavailable") // as FailClosed wants it
 		}
-		if !res.Allowed {
+		if !r.Allowed {
 			denied := status.New(codes.ResourceExhausted, "too many requests")
-			if detailed, err := denied.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(res.RetryAfter)}); err == nil {
+			if detailed, err := denied.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(r.RetryAfter)}); err == nil {
 				denied = detailed
 			}
 			return nil, denied.Err()
 		}
+		defer func() { _ = r.Release(ctx) }() // slots of InFlight
+		select {
+		case <-time.After(r.Delay): // of a LeakyBucket
+		case <-ctx.Done():
+			_ = r.Cancel(ctx)
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+		ctx, cancel := r.Context(ctx) // it ends if slots are lost
+		defer cancel()
 		return next(ctx, request)
 	}
 }

@@ -89,6 +89,39 @@ func TestCountIfPanics(t *testing.T) {
 	})
 }
 
+// TestSubRequests has a handler serve several requests in one, as a batch does: the cost of one is not that
+// of the next, which sets none. The middleware around them all charges what was set last.
+func TestSubRequests(t *testing.T) {
+	t.Parallel()
+	limiter := func(name string) *core.Limiter {
+		lim, err := core.NewMemory(name, core.FixedWindow(core.PerHour(100)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lim
+	}
+	outer, inner := limiter("outer"), limiter("inner")
+	costs := map[string]int64{"/a": 7, "/b": 9}
+	one := httplimit.Middleware(inner, keyfunc.IP(), guard.CostAfter())(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if cost, ok := costs[r.URL.Path]; ok {
+			httplimit.SetCost(r.Context(), cost)
+		}
+	}))
+	all := httplimit.Middleware(outer, keyfunc.IP(), guard.CostAfter())(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		for _, path := range []string{"/a", "/none", "/none", "/b", "/none"} {
+			part := r.Clone(r.Context())
+			part.URL.Path = path
+			one.ServeHTTP(httptest.NewRecorder(), part)
+		}
+	}))
+	get(all, "/")
+	for lim, want := range map[*core.Limiter]int64{inner: 100 - 7 - 1 - 1 - 9 - 1, outer: 100 - 9} {
+		if res, err := lim.Peek(t.Context(), "ip:192.0.2.1"); err != nil || res.Remaining != want {
+			t.Errorf("%s: %d left, %v; want %d", lim.Name(), res.Remaining, err, want)
+		}
+	}
+}
+
 // TestContextOfSlots has the context of a request that holds a slot end with it.
 func TestContextOfSlots(t *testing.T) {
 	t.Parallel()

@@ -90,7 +90,7 @@ func LimiterFor(limiter func(keyfunc.Request) (*core.Limiter, error)) Option {
 // limit of 5 also admits at most 5 at a time. count must be safe for concurrent use. It
 // is asked once for each admitted request; a panic is a 500, and a connection that the
 // handler took over a 101. A request whose client leaves before its handler has begun does not
-// count.
+// count, nor one that an inner middleware answers with 503, because its limiter could not decide.
 //
 // The limiter uses [core.Limiter.Reserve], so what is said there of holds applies. With
 // a LeakyBucket, requests that do not count leave a gap in the queue.
@@ -111,9 +111,11 @@ func CountIf(count func(status int) bool) Option {
 //
 // If a handler does not call SetCost, the estimate is charged; if it calls it several
 // times, the last cost. A negative cost is a mistake: the estimate is charged; and no
-// more than 1e9 is charged. Either is logged, once. A request whose client leaves before its
-// handler has begun is charged 0, and with [CountIf] one that does not count. Of several middlewares, each with CostAfter charges
-// the cost, and the others ignore it.
+// more than 1e9 is charged. Either is logged, once. What [CountIf] says of requests whose handler
+// did not begin is true here: they are charged 0, and so is, with CountIf, one that does not
+// count. Of several middlewares, each with CostAfter charges the cost, and the others ignore it.
+// Where a handler serves several requests in one, serve them one after the other: while they run at
+// the same time, the last cost is that of each.
 //
 // The limiter uses [core.Limiter.Reserve], so what is said there of holds applies. A
 // LeakyBucket keeps its charge, unless the cost is 0.

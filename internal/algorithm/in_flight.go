@@ -12,9 +12,9 @@ var InFlight = &Kind{
 	holdLua: inFlightLua, work: func(int64) int64 { return 1 },
 }
 
-// SlotRetry is the RetryAfter while all slots are taken, in microseconds: when one will
-// be free is not known.
-const SlotRetry = 1_000_000
+// HeldRetry bounds the RetryAfter of what is denied only because of what is held, slots or
+// units, in microseconds: when that is given back is not known.
+const HeldRetry = 1_000_000
 
 // An inFlight decides for [InFlight]. Its only state is what is held.
 //
@@ -33,7 +33,7 @@ func (f *inFlight) Outcome(o Observation, n int64, admits, charged bool) Outcome
 	case n > f.limit:
 		out.RetryAfter = Never
 	case !admits && n > 0:
-		out.RetryAfter = SlotRetry
+		out.RetryAfter = HeldRetry
 	}
 	held := o.A
 	if charged {

@@ -41,7 +41,7 @@ func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
 		v.logFailure(ctx, "redislimit: not settled", v.reservation.Settle(ctx, actual))
 	}()
 	switch {
-	case status == StatusClientGone && v.state.gone.Load(): // of a middleware further in: no handler has run
+	case status == int(v.state.refused.Load()): // by a middleware further in: no handler has run
 		actual = 0
 	case g.settings.CountIf != nil && !g.settings.CountIf(status):
 		actual = 0
@@ -53,20 +53,21 @@ func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
 // actualCost returns the cost that a handler set, or what was reserved.
 func (g *Guard) actualCost(ctx context.Context, v Verdict) int64 {
 	set := v.state.cost.Load()
-	if set == nil {
+	if set == nil || set == v.others {
 		return v.cost
 	}
-	actual := *set
+	set.charged.Store(true)
+	actual := set.n
 	switch {
 	case actual < 0:
 		actual = v.cost
 	case actual > maxCost:
 		actual = maxCost
 	}
-	if actual != *set {
+	if actual != set.n {
 		g.wrongCostLogged.Do(func() {
 			logError(ctx, v.limiter, "redislimit: a wrong cost was given to SetCost; this is logged once",
-				core.ErrInvalidCost, "cost", *set, "charged", actual)
+				core.ErrInvalidCost, "cost", set.n, "charged", actual)
 		})
 	}
 	return actual

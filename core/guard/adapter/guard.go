@@ -49,6 +49,7 @@ type Verdict struct {
 	limiter     *core.Limiter      // that decided
 	reservation *core.Reservation  // that Finish ends; nil of a plain decision
 	cost        int64              // what was asked for
+	others      *cost              // what SetCost was given for another request, where a handler serves several in one
 	state       *RequestState      // of the request
 	cancel      context.CancelFunc // of Context
 }
@@ -74,10 +75,11 @@ func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdi
 		if slots, _ := hook.NeedsEnd(v.limiter); slots {
 			v.Context, v.cancel = v.reservation.Context(r.Context())
 		}
-	case v.Status == http.StatusServiceUnavailable && g.settings.Headers.Sets != 0:
+	case v.Status == http.StatusServiceUnavailable || v.Status == StatusClientGone:
+		state.refused.Store(int32(v.Status))
+	}
+	if v.Status == http.StatusServiceUnavailable && g.settings.Headers.Sets != 0 {
 		h.Set(headerRetryAfter, "1") // soon: when the server answers again is not known
-	case v.Status == StatusClientGone:
-		state.gone.Store(true)
 	}
 	return v
 }
@@ -134,6 +136,9 @@ func (g *Guard) ask(ctx context.Context, key string, v *Verdict) {
 	slots, queue := hook.NeedsEnd(v.limiter)
 	switch {
 	case g.reserves():
+		if set := v.state.cost.Load(); set != nil && set.charged.Load() {
+			v.others = set
+		}
 		if v.reservation, v.Err = v.limiter.Reserve(ctx, key, v.cost); v.Err == nil {
 			v.reservation.Keep() // a response may take long
 		}
@@ -184,8 +189,8 @@ func (g *Guard) record(h Header, res *core.Result, state *RequestState) {
 
 // keyOf returns the key of r. A request without one is counted by the fallback, so that
 // leaving out a credential does not avoid the limit. That is normal for some requests,
-// where the error is ErrNoKey itself. A Func that wraps ErrNoKey says that no request
-// will ever have its key, as Route does where it is mounted too early: that is logged
+// where the error is ErrNoKey itself. A Func that wraps ErrNoKey says that perhaps no request
+// will ever have its key, as Route and User do where they are mounted too early: that is logged
 // once.
 func (g *Guard) keyOf(r keyfunc.Request) (string, error) {
 	key, err := keyBy(g.key, r)

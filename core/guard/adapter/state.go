@@ -13,8 +13,8 @@ import (
 // keeps one with each request, for handlers and for stacked middlewares.
 type RequestState struct {
 	limiter atomic.Pointer[core.Limiter] // of the middleware that ran last
-	cost    atomic.Pointer[int64]        // that SetCost was last given, or nil
-	gone    atomic.Bool                  // the client left before a middleware called its handler
+	cost    atomic.Pointer[cost]         // that SetCost was last given, or nil
+	refused atomic.Int32                 // the status with which a middleware called no handler, without a denial
 
 	// Middlewares of one request can run at the same time: one inside of
 	// http.TimeoutHandler goes on after the timeout, and a handler may serve several
@@ -25,6 +25,12 @@ type RequestState struct {
 	ietf       shown       // and of this
 	values     [3]string   // the X-RateLimit headers that the first middleware set
 	text       [64]byte    // in which they are formatted
+}
+
+// A cost is what SetCost was given.
+type cost struct {
+	n       int64
+	charged atomic.Bool // by a middleware that is through
 }
 
 // Result returns the tightest decision. It reports false if there is none.
@@ -51,7 +57,7 @@ func (s *RequestState) Logger() *slog.Logger {
 // function SetCost of an adapter calls it. It does nothing if s is nil.
 func (s *RequestState) SetCost(n int64) {
 	if s != nil {
-		s.cost.Store(&n)
+		s.cost.Store(&cost{n: n})
 	}
 }
 

@@ -91,7 +91,7 @@ func methodsAndQuery(t *testing.T, apps Apps) {
 		if status := send(Request{Peer: direct, Method: "POST", Target: "/a?x=1&key=issued&key=2"}); status != 200 {
 			t.Errorf("%s: status %d", name, status)
 		}
-		want := "join:method:POST,route:/a,query:" + keyfunc.ForAPIKey("issued")[len("apikey:"):]
+		want := "join:method:POST,route:/a,query:key:" + keyfunc.ForAPIKey("issued")[len("apikey:"):]
 		if res, _ := lim.Peek(t.Context(), want); res.Allowed {
 			t.Errorf("%s: %s was not charged", name, want)
 		}
@@ -106,23 +106,32 @@ func proxyWarning(t *testing.T, apps Apps) {
 	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
 	defer slog.SetDefault(old)
 	const byIP, byPeer = "which IP() does not use", "guard.Fallback(keyfunc.IP(keyfunc.TrustedProxies("
-	trusting := keyfunc.IP(keyfunc.TrustedProxies("10.0.0.1", "unix"))
+	const notNamed, notSent = "that TrustedProxies does not name sent", "from which IP takes the client"
+	here, elsewhere, edge := keyfunc.TrustedProxies("10.0.0.1", "unix"), keyfunc.TrustedProxies("10.244.0.0/16"), keyfunc.TrustedHeader("X-Real-IP")
 	for header, value := range map[string]string{xff: "198.51.100.7", fwd: "for=198.51.100.7"} {
+		only := func(sent, warning string) string { return map[bool]string{true: warning}[header == sent] }
 		for name, newApp := range apps.Default {
 			for i, c := range []struct {
 				peer    string
 				f       keyfunc.Func
 				warning string
 			}{
-				{proxy, keyfunc.IP(), byIP},
-				{"127.0.0.1:1", keyfunc.IP(), byIP},
-				{socket, keyfunc.IP(), byIP},
-				{direct, keyfunc.IP(), ""},
-				{proxy, trusting, ""},
+				{proxy, ip(), byIP},
+				{"127.0.0.1:1", ip(), byIP},
+				{socket, ip(), byIP},
+				{direct, ip(), ""},
+				{proxy, ip(here), only(fwd, notSent)},
+				{proxy, ip(here, keyfunc.Forwarded()), only(xff, notSent)},
+				{direct, ip(keyfunc.TrustedHops(1)), only(fwd, notSent)},
+				{proxy, ip(elsewhere), notNamed},
+				{direct, ip(elsewhere), notNamed},
+				{proxy, ip(elsewhere, edge), notNamed},
+				{proxy, ip(edge), notSent},
+				{proxy, ip(here, edge), notSent},
 				{proxy, keyed, byPeer},
-				{socket, keyfunc.Join(keyed, trusting), byPeer},
+				{socket, keyfunc.Join(keyed, ip(here)), byPeer},
 				{direct, keyed, ""},
-				{proxy, keyfunc.FirstOf(keyed, trusting), ""},
+				{proxy, keyfunc.FirstOf(keyed, ip(here)), only(fwd, notSent)},
 			} {
 				out.Reset()
 				send := newApp.send(limiter(t, 100), c.f)

@@ -246,5 +246,5 @@ var credentials = []row{
 // The digests of "issued", each under its kind.
 var (
 	bearer = "bearer:" + keyfunc.ForAPIKey("issued")[len("apikey:"):]
-	cookie = "cookie:" + keyfunc.ForAPIKey("issued")[len("apikey:"):]
+	cookie = "cookie:session:" + keyfunc.ForAPIKey("issued")[len("apikey:"):]
 )

@@ -19,6 +19,7 @@ func keyCases() []testCase {
 		{"User", func(b *testbed) { users(b, UserKey) }, nil},
 		{"TypedUser", func(b *testbed) { users(b, TypedUserKey) }, nil},
 		{"MissingKey", missingKey, nil},
+		{"OutsideAuthentication", outsideAuthentication, nil},
 		{"Fallback", fallback, nil},
 		{"NativeKey", nativeKey, nil},
 		{"NativeRequest", nativeRequest, nil},
@@ -75,6 +76,22 @@ func missingKey(b *testbed) {
 	}
 	b.wantLeft(lim, fallbackKey, 0)
 	b.wantLeft(lim, ipKey, 2)
+	if b.logs.count("level=WARN") > 0 { // requests without a user are no mistake
+		b.Errorf("the log has %s", b.logs.text.String())
+	}
+}
+
+// outsideAuthentication mounts a limit by user where no user is known yet: all users are
+// counted by their address, which is logged once.
+func outsideAuthentication(b *testbed) {
+	limit := b.fixed(2)
+	limit.Key = keyfunc.User(UserKey)
+	s := b.serve(App{Use: []Mount{limit, Auth{}}, Routes: []Route{{Path: "/a"}}})
+	s.getEach("/a", []keyedRequest{{user("alice"), 200}, {user("bob"), 200}, {user("carol"), 429}})
+	b.wantLeft(limit.Limiter, fallbackKey, 0)
+	if b.logs.count("level=WARN") != 1 || b.logs.count("mount the middleware after the authentication") != 1 {
+		b.Errorf("the log has %s", b.logs.text.String())
+	}
 }
 
 // fallback counts requests without their key by another one, and those without that one

@@ -18,10 +18,11 @@ func loggerCases() []testCase {
 // cause, however many requests, with the limiter's name, and nothing in the default logger.
 func logger(b *testbed) {
 	for cause, limit := range map[string]Limit{
-		"which IP() does not use": {Key: keyfunc.IP()},
-		"guard.Fallback":          {Key: keyfunc.User("nobody")},
-		"secret detail":           {Key: b.broken().Key},
-		"peer's address instead":  {Key: func(keyfunc.Request) (string, error) { return "", fmt.Errorf("%w: never", keyfunc.ErrNoKey) }},
+		"which IP() does not use":  {Key: keyfunc.IP()},
+		"guard.Fallback":           {Key: keyfunc.APIKey("X-Nobody")},
+		"secret detail":            {Key: b.broken().Key},
+		"after the authentication": {Key: keyfunc.User("nobody")},
+		"peer's address instead":   {Key: func(keyfunc.Request) (string, error) { return "", fmt.Errorf("%w: never", keyfunc.ErrNoKey) }},
 		"by the Fallback instead": {
 			Key:     func(keyfunc.Request) (string, error) { return "", fmt.Errorf("%w: never", keyfunc.ErrNoKey) },
 			Options: []guard.Option{guard.Fallback(keyfunc.Global())},
@@ -40,7 +41,7 @@ func logger(b *testbed) {
 			limit.Limiter = b.limiter(core.FixedWindow(core.PerMinute(9)), core.Logger(slog.New(slog.NewTextHandler(&own, nil))))
 			s := b.behind(limit)
 			for range 3 {
-				if cause == "peer's address instead" { // through a proxy there would be two causes
+				if cause == "peer's address instead" || cause == "after the authentication" { // through a proxy there would be two causes
 					s.get("/a")
 				} else {
 					s.get("/a", "X-Forwarded-For: 203.0.113.9")

@@ -17,6 +17,7 @@ func stackCases() []testCase {
 		{"StackedSets", stackedSets, nil},
 		{"Groups", groups, nil},
 		{"StackedGivesBack", stackedGivesBack, nil},
+		{"StackedInOutage", stackedInOutage, nil},
 	}
 }
 
@@ -115,6 +116,34 @@ func stackedGivesBack(b *testbed) {
 	b.wantLeft(middle.Limiter, ipKey, 1)
 	b.wantLeft(own.Limiter, ipKey, 0)
 	saw.want(b, 200, 200, 418, 418, 200, 200, 429, 429, 429, 429)
+}
+
+// stackedInOutage has an inner limit be without a decision. The outer ones, which have one, do not
+// charge what no handler served, but the 503 of a handler they do.
+func stackedInOutage(b *testbed) {
+	for name, outer := range map[string]guard.Option{
+		"CountIf":   guard.CountIf(func(status int) bool { return status != http.StatusTooManyRequests }),
+		"CostAfter": guard.CostAfter(),
+	} {
+		b.each(name, func(b *testbed) {
+			shared, err := core.NewMemory("shared", core.FixedWindow(core.PerHour(9)))
+			if err != nil {
+				b.Fatal(err)
+			}
+			s := b.serve(App{Use: []Mount{Limit{Limiter: shared, Key: keyfunc.IP(), Options: []guard.Option{outer}}, b.fixed(9)}, Routes: []Route{
+				{Path: "/a"}, {Path: "/busy", Handler: Handler{Do: Fail, Status: http.StatusServiceUnavailable}},
+			}})
+			s.get("/a").wantServed()
+			s.get("/busy").wantStatus(http.StatusServiceUnavailable)
+			b.untilLeft(shared, ipKey, 7)
+			b.redis.SetError("LOADING")
+			for range 3 {
+				s.get("/a").wantStatus(http.StatusServiceUnavailable)
+			}
+			s.close()
+			b.untilLeft(shared, ipKey, 7)
+		})
+	}
 }
 
 // groups limits a group of routes and, within, one of them once more.

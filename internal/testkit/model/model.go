@@ -343,6 +343,9 @@ func (m *Model) evaluate(now, n int64) Outcome {
 	return out
 }
 
+// heldRetry is the longest RetryAfter, in µs, of what is denied only because of what is held.
+const heldRetry = 1_000_000
+
 // judge is the answer of one limit alone: that of its algorithm, with all that is held
 // charged.
 func judge(l Limit, s *state, now, n int64) Verdict {
@@ -357,6 +360,10 @@ func judge(l Limit, s *state, now, n int64) Verdict {
 		v.Never = true
 	case new(big.Rat).Add(used, whole(n)).Cmp(whole(v.Limit)) > 0:
 		v.RetryAfter = charged.retry(l, v.At, n)
+		plain := new(big.Rat).Add(s.used(l, v.At), whole(n))
+		if plain.Cmp(whole(v.Limit)) <= 0 && v.RetryAfter.Cmp(whole(heldRetry)) > 0 {
+			v.RetryAfter = whole(heldRetry)
+		}
 	default:
 		v.Admits = true
 		if l.queues() {
