@@ -132,9 +132,12 @@ func (f *family) settleLeases(all []*lease.Closed) {
 	byStore := make(map[*server.Store][]server.Background)
 	for _, c := range all {
 		store := f.storeOf(c.Limits)
-		call := algorithm.HoldCall{Op: algorithm.OpSettle, N: c.Held, M: c.Spent, Handles: c.Handles}
+		call := algorithm.HoldCall{Op: algorithm.OpSettle, N: c.Held, M: c.Spent}
 		byStore[store] = append(byStore[store], server.Background{
-			Limits: c.Limits.Server, Key: c.Key, Begin: func() (algorithm.HoldCall, bool) { return call, true },
+			Limits: c.Limits.Server, Key: c.Key, Begin: func() (algorithm.HoldCall, bool) {
+				call.Handles = c.Over(f.leases.Now())
+				return call, true
+			},
 		})
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)

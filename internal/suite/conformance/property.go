@@ -76,8 +76,9 @@ type trial struct {
 type charge struct {
 	grant
 
-	want  model.Outcome
-	spend int // its number in the judges
+	want      model.Outcome
+	spend     int  // its number in the judges
+	forgotten bool // Redis need not know any more that what was held has expired
 }
 
 // A spec is one limit, in a form that can be changed.
@@ -125,7 +126,7 @@ func sequence(t *testing.T, s Store, seed uint64, family string) {
 			}
 		}
 		tr.notef("everything held expires, and a reset")
-		s.Advance(3 * time.Hour)
+		s.Advance(3*time.Hour + micros(max(tr.latest, tr.now)-tr.now))
 		tr.reset(t)
 		s.unstored(t)
 	}
@@ -322,8 +323,8 @@ func (tr *trial) lose(t *testing.T) {
 	tr.forgetNow()
 }
 
-// forget drops what has expired if its limit has been whole since: it is then no longer
-// known that it was charged.
+// forget drops what has expired if its limit has been whole since, and the clock has then
+// stepped back before the expiry: Redis no longer knows that it was charged.
 func (tr *trial) forget() {
 	tr.latest = max(tr.latest, tr.now)
 	for i := range tr.specs {
@@ -331,12 +332,17 @@ func (tr *trial) forget() {
 			tr.whole = tr.now
 		}
 	}
+	for k := range tr.held {
+		c := &tr.held[k]
+		for i, s := range tr.specs {
+			if c.n > 0 && !s.queues() && c.want.Expiry(i) <= tr.latest {
+				c.forgotten = c.forgotten || tr.model.Whole(i, tr.now) || c.want.Expiry(i)+s.shortest-1 <= tr.latest
+			}
+		}
+	}
 	tr.held = slices.DeleteFunc(tr.held, func(c charge) bool {
 		for i, s := range tr.specs {
-			if c.n == 0 || s.queues() || c.want.Expiry(i) > tr.latest {
-				continue
-			}
-			if tr.model.Whole(i, tr.now) || c.want.Expiry(i)+s.shortest-1 <= tr.latest {
+			if c.forgotten && !s.queues() && c.want.Expiry(i) > tr.now {
 				return true
 			}
 		}
