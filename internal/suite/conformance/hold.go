@@ -25,6 +25,7 @@ func holdCases() []testCase {
 	return slices.Concat(
 		holds("Lost", settleAfterLoss), holds("TTL", holdTTL), holds("ClockBack", holdClockBack), holds("Many", holdMany),
 		holds("Huge", hugeHolds), holds("Less", holdExpiresUnderLess), holds("Late", settleLate), holds("OwnClock", settleByOwnClock),
+		holds("WindowBefore", holdAfterWindow),
 		[]testCase{{"Hold/Record", foreignRecords}, {"Hold/NewestInstant", holdBehindNewest}},
 	)
 }
@@ -146,6 +147,27 @@ func holdClockBack(t *testing.T, s Store, limit maker) {
 	remains(t, lim, "k", left-20)
 	settle(t, res, 0)
 	remains(t, lim, "k", left)
+}
+
+// holdAfterWindow reserves when all that was charged has left the window. The clock steps back into that: as much is used of it as of
+// a key of which nothing was reserved.
+func holdAfterWindow(t *testing.T, s Store, limit maker) {
+	if s.Redis == nil || s.ForgetsByClock {
+		t.Skip("the clock does not step back")
+	}
+	lim := s.limiter(t, "window", limit(tenPerTen))
+	allowN(t, lim, "plain", 9)
+	s.Advance(allowN(t, lim, "k", 9).ResetAfter)
+	reserve(t, lim, "k", 1)
+	s.Advance(-2 * time.Second)
+	left := peek(t, lim, "plain").Remaining
+	if left == 10 {
+		t.Error("the step is too small")
+	}
+	remains(t, lim, "k", left-1)
+	if res := allowN(t, lim, "k", left); res.Allowed {
+		t.Errorf("beyond what was left: %+v", res)
+	}
 }
 
 // holdMany has many callers at once charge, reserve and settle, on several keys.
