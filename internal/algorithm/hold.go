@@ -74,6 +74,11 @@ func Over(members []Member, handles []Handle, passed, duration int64) []Handle {
 	return over
 }
 
+// HasExpired reports whether a hold in s has expired, and is to be charged.
+func (s *State) HasExpired(now int64) bool {
+	return s.holds != nil && len(s.holds.list) > 0 && s.holds.list[0].expiry <= now
+}
+
 // held returns the units of all holds in s.
 func (s *State) held() int64 {
 	sum := int64(0)
@@ -118,6 +123,9 @@ func expire(l Evaluator, s *State, now int64) {
 
 // force charges n units at now, whether they fit or not.
 func force(l Evaluator, s *State, now, n int64) {
+	if n == 0 {
+		return // what is stored may be of other limits
+	}
 	o, _ := l.Evaluate(s, now, 0)
 	if n = l.MaxCharge(o, n); n > 0 {
 		l.Charge(s, o, n)

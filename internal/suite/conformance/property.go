@@ -165,7 +165,11 @@ func (tr *trial) act(t *testing.T) bool {
 		return tr.reserve(t)
 	case p < 15:
 		tr.notef("peek")
-		return tr.compare(t, peek(t, tr.lim, "k"), tr.model.Peek(tr.now))
+		same := tr.compare(t, peek(t, tr.lim, "k"), tr.model.Peek(tr.now))
+		if tr.IntN(2) == 0 {
+			tr.glance(t)
+		}
+		return same
 	case p < 19 && len(tr.held) > 0:
 		tr.settle(t)
 	case p < 21 && len(tr.charged)+len(tr.held) > 0:
@@ -204,6 +208,28 @@ func (tr *trial) acquire(t *testing.T) bool {
 		}
 	}
 	return tr.compare(t, c.Result, c.want)
+}
+
+// glance has limits of other numbers look at the key, and deny: that changes nothing. What has expired has been charged.
+func (tr *trial) glance(t *testing.T) {
+	var others []core.Limit
+	for i, s := range tr.specs {
+		next := tr.spec(s.kind)
+		if next.unnamed = s.unnamed; s.unnamed {
+			next.period = s.period
+		}
+		limit, ok := next.limit(i).(core.Limit)
+		if !ok {
+			return
+		}
+		others = append(others, limit)
+	}
+	tr.notef("others look")
+	lim := with(t, tr.lim, others...)
+	peek(t, lim, "k")
+	if res := allowN(t, lim, "k", math.MaxInt64); res.Allowed {
+		t.Errorf("others: %+v", res)
+	}
 }
 
 func (tr *trial) reserve(t *testing.T) bool {
