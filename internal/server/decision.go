@@ -23,7 +23,8 @@ type Decision struct {
 	Answers  []algorithm.Answer // of what decides
 	Exchange *Exchange          // what is done besides, or nil
 
-	inline [1]algorithm.Answer // of most Answers: one allocation less
+	place  atomic.Pointer[batcher] // where it is one of the calls in flight; nil if it is none, or no longer
+	inline [1]algorithm.Answer     // of most Answers: one allocation less
 }
 
 // NewDecision returns the Decision of a call.
@@ -108,14 +109,15 @@ func (s *Store) run(ctx context.Context, d *Decision) error {
 	}
 	b := s.batcher(sv)
 	if b == nil {
-		return s.askAlone(ctx, sv, d, nil)
+		return s.askAlone(ctx, sv, d)
 	}
 	place, how := b.Enter(ctx, d)
 	switch how {
 	case batch.Full:
 		return ErrQueue
 	case batch.Alone:
-		return s.askAlone(ctx, sv, d, b)
+		d.place.Store(b)
+		return s.askAlone(ctx, sv, d)
 	default:
 		return s.askInBatch(ctx, sv, d, place)
 	}
@@ -140,7 +142,7 @@ func (s *Store) askInBatch(ctx context.Context, sv *Server, d *Decision, place b
 // askAgain makes a call for d alone, which a batch has not carried out. Its caller waits until over
 // for both: the call may take its whole timeout beside that.
 func (s *Store) askAgain(ctx context.Context, sv *Server, d *Decision, over *sharedTimer) error {
-	alone := func() error { return s.askAlone(context.WithoutCancel(ctx), sv, d, nil) }
+	alone := func() error { return s.askAlone(context.WithoutCancel(ctx), sv, d) }
 	asked := batch.Go(alone, func(err error) { s.abandoned(d, err) })
 	select {
 	case <-asked.Done():
@@ -151,47 +153,52 @@ func (s *Store) askAgain(ctx context.Context, sv *Server, d *Decision, over *sha
 	return asked.Take(s.timeoutError(context.DeadlineExceeded, s.timeout))
 }
 
-// askAlone makes a call for d alone. It has a place among those in flight in b, unless that is nil.
+// leavePlace has another call begin in the place of d, if it has one.
+func (d *Decision) leavePlace() {
+	if b := d.place.Swap(nil); b != nil {
+		b.Leave()
+	}
+}
+
+// askAlone makes a call for d alone, which may have a place among those in flight.
 // A client that ends a call with its context's deadline is waited for: a caller that cancels is
 // noticed when it returns, because to wait beside a goroutine, even one that is parked for it, took
 // a lone call 39 % longer. Any other client is waited for in a goroutine, which is abandoned after
 // the timeout; it holds a connection of the client's pool until the read timeout, so that there
 // are at most as many of them as the pool has connections.
-func (s *Store) askAlone(ctx context.Context, sv *Server, d *Decision, b *batcher) error {
+func (s *Store) askAlone(ctx context.Context, sv *Server, d *Decision) error {
 	switch {
 	case !s.servers.ctxDeadlines:
-		return s.askBeside(ctx, sv, d, b)
+		return s.askBeside(ctx, sv, d)
 	case s.hasLessTime(ctx):
-		return batch.Beside(ctx, func() error { return s.askInline(ctx, sv, d, b) }, func(err error) { s.abandoned(d, err) })
+		return batch.Beside(ctx, func() error { return s.askInline(ctx, sv, d) }, func(err error) { s.abandoned(d, err) })
 	}
-	return s.askInline(ctx, sv, d, b)
+	return s.askInline(ctx, sv, d)
 }
 
-func (s *Store) askInline(ctx context.Context, sv *Server, d *Decision, b *batcher) error {
+func (s *Store) askInline(ctx context.Context, sv *Server, d *Decision) error {
 	begun, returned := time.Now(), false
-	defer func() { s.called(d, b, returned) }()
+	defer func() { s.called(d, returned) }()
 	err := s.answered(ctx, sv, d, s.evaluate(s.deadlines.with(ctx), d), begun)
 	returned = true
 	return err
 }
 
-// called has another call begin after one for d, unless b is nil. One that did not return has
-// panicked, in a hook of the client: its reply is lost.
-func (s *Store) called(d *Decision, b *batcher, returned bool) {
-	if b != nil {
-		b.Leave()
-	}
+// called has another call begin after one for d. One that did not return has panicked, in a hook of
+// the client: its reply is lost.
+func (s *Store) called(d *Decision, returned bool) {
+	d.leavePlace()
 	if !returned {
 		s.leftBehind(d, errPanicked)
 	}
 }
 
-func (s *Store) askBeside(ctx context.Context, sv *Server, d *Decision, b *batcher) error {
+func (s *Store) askBeside(ctx context.Context, sv *Server, d *Decision) error {
 	begun, bounded := time.Now(), s.deadlines.with(ctx)
 	asked := batch.Go(func() error { return s.evaluate(bounded, d) }, func(err error) { s.leftBehind(d, err) })
 	end := func() error {
 		returned := false
-		defer func() { s.called(d, b, returned) }()
+		defer func() { s.called(d, returned) }()
 		err := s.answered(ctx, sv, d, asked.Take(context.DeadlineExceeded), begun)
 		returned = true
 		return err
@@ -225,7 +232,7 @@ func (s *Store) answered(ctx context.Context, sv *Server, d *Decision, err error
 }
 
 // evaluate runs the script for one decision. While a hash slot moves and has only
-// some of the keys, the server says so, and is asked again.
+// some of the keys, the server says so, and is asked again: others need not wait for that.
 func (s *Store) evaluate(ctx context.Context, d *Decision) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		if d.Exchange != nil && d.Exchange.undone {
@@ -247,7 +254,10 @@ func (s *Store) evaluate(ctx context.Context, d *Decision) error {
 			}
 			return err
 		}
-		if !hasCode(err, "TRYAGAIN") || !sleep(ctx, pause) {
+		if !hasCode(err, "TRYAGAIN") {
+			return err
+		}
+		if d.leavePlace(); !sleep(ctx, pause) {
 			return err
 		}
 	}
