@@ -25,6 +25,9 @@ func holdCall(e hold.Ending) algorithm.HoldCall {
 type redisKeeper struct{ store *server.Store }
 
 func (k redisKeeper) End(ctx context.Context, e hold.Ending) error {
+	if e.Op == algorithm.OpSettle {
+		e.Handles = algorithm.Over(e.Set.Members, e.Handles, e.Passed.Microseconds(), 0)
+	}
 	return k.store.End(ctx, server.NewDecision(e.Set.Server, e.Key, holdCall(e)), e.Freed)
 }
 

@@ -134,9 +134,12 @@ func (f *family) settleLeases(all []*lease.Closed) (failed []*lease.Closed) {
 	settled := make([]bool, len(all))
 	for i, c := range all {
 		store := f.storeOf(c.Limits)
-		call := algorithm.HoldCall{Op: algorithm.OpSettle, N: c.Held, M: c.Spent, Handles: c.Handles}
+		call := algorithm.HoldCall{Op: algorithm.OpSettle, N: c.Held, M: c.Spent}
 		byStore[store] = append(byStore[store], server.Background{
-			Limits: c.Limits.Server, Key: c.Key, Begin: func() (algorithm.HoldCall, bool) { return call, true },
+			Limits: c.Limits.Server, Key: c.Key, Begin: func() (algorithm.HoldCall, bool) {
+				call.Handles = c.Over(f.leases.Now())
+				return call, true
+			},
 			End: func(handles []algorithm.Handle, err error) { settled[i] = handles != nil && err == nil },
 		})
 	}

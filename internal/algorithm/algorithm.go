@@ -137,6 +137,16 @@ type State struct {
 	holds   *holds // nil if there are none
 }
 
+// Seen returns a copy of s that another Evaluator may take over and evaluate, and s stays as it is.
+func (s *State) Seen() State {
+	seen := *s
+	if s.log != nil {
+		entries := *s.log
+		seen.log = &entries
+	}
+	return seen
+}
+
 // An Outcome is the numbers of a core.Result that differ from decision to decision,
 // in units and microseconds. It has four words, as an Observation.
 type Outcome struct {

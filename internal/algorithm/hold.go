@@ -21,9 +21,8 @@ import (
 // holds are those of one limit of one key. In Redis they are a record beside what the
 // algorithm stores; lua/hold.lua does there what this file does in memory.
 type holds struct {
-	id      int64  // of these holds: after a loss of the state other holds have another
-	charged int64  // the latest expiry that was charged
-	list    []hold // by expiry; those that were not charged
+	id   int64  // of these holds: after a loss of the state other holds have another
+	list []hold // by expiry; those that were not charged
 }
 
 // A hold is all units that expire at the same instant, of any number of calls.
@@ -50,6 +49,34 @@ func expiry(now, duration int64) int64 {
 	step := max(1, duration/expirySteps)
 	end := now + duration
 	return end + (step-end%step)%step
+}
+
+// Over returns the handles for an OpSettle that is sent to Redis when so many microseconds have
+// passed by the clocks of this process since the reply came by which units are held: for a duration,
+// or if that is 0 for the Hold of each limit. The expiry of what cannot last any more is negative. So
+// a hold that was charged is not charged again, although Redis no longer knows of it and its clock
+// has stepped back.
+func Over(members []Member, handles []Handle, passed, duration int64) []Handle {
+	var over []Handle // a copy
+	for i, m := range members {
+		lasts := cmp.Or(duration, m.Hold)
+		if m.Slots || m.Delays || passed <= lasts+lasts/expirySteps { // the expiry was rounded up
+			continue
+		}
+		if over == nil {
+			over = slices.Clone(handles)
+		}
+		over[i].B = -handles[i].B
+	}
+	if over == nil {
+		return handles
+	}
+	return over
+}
+
+// HasExpired reports whether a hold in s has expired, and is to be charged.
+func (s *State) HasExpired(now int64) bool {
+	return s.holds != nil && len(s.holds.list) > 0 && s.holds.list[0].expiry <= now
 }
 
 // held returns the units of all holds in s.
@@ -87,16 +114,18 @@ func expire(l Evaluator, s *State, now int64) {
 	for len(h.list) > 0 && h.list[0].expiry <= now {
 		first := h.list[0]
 		h.list = h.list[1:]
-		h.charged = first.expiry
 		force(l, s, first.expiry, first.n)
 	}
-	if _, window := l.Capacity(); len(h.list) == 0 && (h.charged == 0 || h.charged+window <= now) {
+	if len(h.list) == 0 {
 		s.holds = nil
 	}
 }
 
 // force charges n units at now, whether they fit or not.
 func force(l Evaluator, s *State, now, n int64) {
+	if n == 0 {
+		return // what is stored may be of other limits
+	}
 	o, _ := l.Evaluate(s, now, 0)
 	if n = l.MaxCharge(o, n); n > 0 {
 		l.Charge(s, o, n)
@@ -112,7 +141,6 @@ func (m Member) Reserve(s *State, now, n int64) Handle {
 	if !m.Slots {
 		end = expiry(now, m.Hold)
 	}
-	end = max(end, s.holds.charged+1)
 	s.add(end, n)
 	return Handle{s.holds.id, end}
 }
@@ -146,14 +174,15 @@ func (s *State) take(handle Handle, n int64) bool {
 }
 
 // Settle ends the hold of a handle, of n units, and charges actual units at now in its place. If
-// the hold has expired, and so was charged, it charges only what exceeds it.
+// the hold has expired, it charges only what exceeds it: whether its charge is still stored does
+// not matter. What was lost before it expired is charged in full until then.
 func (m Member) Settle(s *State, now, n, actual int64, handle Handle) {
 	m.Expire(s, now)
-	if !s.take(handle, n) && s.holds != nil && s.holds.id == handle.A && handle.B <= s.holds.charged {
+	if !s.take(handle, n) && handle.B <= now {
 		actual = max(0, actual-n)
 	}
 	force(m.Evaluator, s, now, actual)
-	if s.holds != nil && len(s.holds.list) == 0 && s.holds.charged == 0 {
+	if s.holds != nil && len(s.holds.list) == 0 {
 		s.holds = nil
 	}
 }

@@ -31,7 +31,8 @@ type Ending struct {
 	N       int64        // units that are held or were charged
 	Actual  int64        // of OpSettle: what is charged in their place
 	Handles []algorithm.Handle
-	Freed   func() // called when slots have been freed, or nil
+	Passed  time.Duration // since the reply by which units are held, by the clocks of this process
+	Freed   func()        // called when slots have been freed, or nil
 }
 
 // A Lease is where units come from that were leased. Each method reports false if the lease has
@@ -66,6 +67,7 @@ type Hold struct {
 	onLost      []func()      // called then
 	asked       time.Time     // when the call was sent by which it is held
 	begun       time.Time     // when the last renewal was
+	heard       time.Time     // when the reply came by which units are held
 	queued      bool          // a renewal is about to begin, or is in flight
 	renewing    chan struct{} // closed when the renewal in flight has ended; nil if there is none
 }
@@ -138,14 +140,14 @@ func (h *Hold) begin(now time.Time) []algorithm.Handle {
 
 // renewed ends a renewal of the handles sent. It has the handles now; with neither these nor an
 // error nothing was renewed. It reports whether slots were lost.
-func (h *Hold) renewed(sent, now []algorithm.Handle, err error) (lost bool) {
+func (h *Hold) renewed(sent, now []algorithm.Handle, heard time.Time, err error) (lost bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case err != nil:
 		h.handlesLost, h.lease = h.keep || h.lease != nil, nil
 	case now != nil:
-		h.asked, h.lease = h.begun, nil
+		h.asked, h.lease, h.heard = h.begun, nil, heard
 		for i, m := range h.Set.Members {
 			switch {
 			case sent[i] == algorithm.Handle{}: // it was not to be renewed
@@ -176,10 +178,10 @@ func (h *Hold) endInLease(actual int64) bool {
 	return h.renewing == nil && actual <= h.N && h.lease.Settle(h.N, actual)
 }
 
-// ending returns how h ends whose work cost actual units; ok is false if there is nothing to
+// ending returns how h ends at now, whose work cost actual units; ok is false if there is nothing to
 // send. The lock is held, and h has been marked as ended.
-func (h *Hold) ending(actual int64) (e Ending, ok bool) {
-	e = Ending{Set: h.Set, Key: h.Key, N: h.N, Handles: h.current(true)}
+func (h *Hold) ending(now time.Time, actual int64) (e Ending, ok bool) {
+	e = Ending{Set: h.Set, Key: h.Key, N: h.N, Handles: h.current(true), Passed: passed(h.heard, now)}
 	switch {
 	case h.handlesLost: // units are charged when they expire
 		e.Op, e.Handles = algorithm.OpRelease, h.current(false)
@@ -193,6 +195,12 @@ func (h *Hold) ending(actual int64) (e Ending, ok bool) {
 	}
 	e.Op, e.Handles = algorithm.OpRelease, h.current(false)
 	return e, h.slots
+}
+
+// passed returns how long ago an instant was, by the clock that says more: the monotonic one may
+// stand while the machine is suspended, and the wall clock may be set.
+func passed(since, now time.Time) time.Duration {
+	return max(now.Sub(since), now.Round(0).Sub(since))
 }
 
 // OnLost has f called when the slots are lost before h ends, at once if they were.

@@ -55,6 +55,9 @@ func (w *Renewer) Add(h *Hold) {
 	if h.slots {
 		w.events.Slots(h, h.N)
 	}
+	if h.Reserved {
+		h.heard = w.now()
+	}
 	if h.slots || h.lease != nil && h.Reserved {
 		w.add(h)
 	}
@@ -141,8 +144,9 @@ func (w *Renewer) End(ctx context.Context, h *Hold, actual int64) error {
 
 // send ends what h has.
 func (w *Renewer) send(ctx context.Context, h *Hold, actual int64) error {
+	now := w.now()
 	h.mu.Lock()
-	e, ok := h.ending(actual)
+	e, ok := h.ending(now, actual)
 	hadSlots, handlesLost := h.slots, h.handlesLost
 	h.slots = false
 	h.mu.Unlock()
@@ -319,7 +323,7 @@ func (r *Renewal) Begin() []algorithm.Handle {
 // limit whose hold has ended keeps its handle, one whose slots are lost has the zero Handle); or
 // with an error if they are not known; or with neither if nothing was renewed.
 func (r *Renewal) End(handles []algorithm.Handle, err error) {
-	r.lost = r.renewed(r.sent, handles, err)
+	r.lost = r.renewed(r.sent, handles, r.renewer.now(), err)
 	if r.lost && !r.renewer.driven {
 		r.lost = false
 		r.renewer.lose(r.Hold)

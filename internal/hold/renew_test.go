@@ -103,6 +103,29 @@ func TestRenewedAgain(t *testing.T) {
 	})
 }
 
+// TestPassed ends a Hold some time after it was renewed: that began anew when the reply came. The clock that says more counts.
+func TestPassed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := &fakeKeeper{}
+		w, h, _ := k.keep(time.Now, false)
+		time.Sleep(slotTTL / 3) // the renewal is sent
+		time.Sleep(time.Second)
+		close(k.gate)
+		synctest.Wait()
+		time.Sleep(time.Second / 2)
+		_ = w.End(t.Context(), h, 0)
+		if k.wantSettled(t); !t.Failed() && k.ended[0].Passed != time.Second/2 {
+			t.Errorf("%v have passed, want 500ms", k.ended[0].Passed)
+		}
+	})
+	begun := time.Now()
+	suspended := begun.Round(0).Add(time.Hour) // as the wall clock says
+	if got := max(passed(begun, suspended), passed(suspended, begun.Add(2*time.Hour))); got != time.Hour {
+		t.Errorf("%v have passed, want 1h", got)
+	}
+}
+
 // TestRenewedOnce renews what the timer is renewing: that does nothing.
 func TestRenewedOnce(t *testing.T) {
 	t.Parallel()

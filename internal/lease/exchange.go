@@ -146,7 +146,7 @@ func (ls *Leases) Begin(h *HotKey, seen *Lease, now Instant) *Exchange {
 	}
 	if seen != nil {
 		if c := ls.closeLease(seen, now); c != nil {
-			x.Held, x.Spent, x.Handles = c.Held, c.Spent, c.Handles
+			x.Held, x.Spent, x.Handles = c.Held, c.Spent, c.Over(now)
 		}
 	}
 	if !ls.isClosed() {

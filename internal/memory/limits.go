@@ -1,6 +1,8 @@
 package memory
 
 import (
+	"fmt"
+
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/key"
 )
@@ -9,21 +11,26 @@ import (
 // a key, whatever their numbers are.
 type Limits struct {
 	members []algorithm.Member
-	group   string            // what keys begin with, so that limits of other names have other entries
+	grouped bool              // keys begin with head, so that limits of other names have other entries
+	head    string            // a NUL, the group and its length
 	unused  []algorithm.State // the states of a key without an entry
 }
 
 // NewLimits returns the Limits of members. group is the same for limits of the same
 // names and kinds: the empty one for those of most decisions.
 func NewLimits(members []algorithm.Member, group string) *Limits {
-	return &Limits{members: members, group: group, unused: make([]algorithm.State, len(members))}
+	return &Limits{
+		members: members, grouped: group != "", head: fmt.Sprintf("\x00%d:%s", len(group), group),
+		unused: make([]algorithm.State, len(members)),
+	}
 }
 
-// local returns the form in which a key is stored.
+// local returns the form in which a key is stored. It is that of no other key of any group: those
+// without a head do not begin with a NUL, and a head says where it ends.
 func (l *Limits) local(k string) string {
 	k = key.Local(k)
-	if l.group != "" {
-		k = l.group + k
+	if l.grouped || k[0] == 0 {
+		k = l.head + k
 	}
 	return k
 }
@@ -31,8 +38,12 @@ func (l *Limits) local(k string) string {
 // evaluate writes the answer of each limit to answers, and reports whether all admit n.
 func (l *Limits) evaluate(e *entry, now, n int64, answers []algorithm.Answer) bool {
 	states := l.unused
-	if e != nil {
+	switch {
+	case e == nil:
+	case e.limits == l:
 		states = e.states
+	default:
+		states = l.seen(e, now)
 	}
 	admits := true
 	for i := range l.members {
@@ -42,9 +53,25 @@ func (l *Limits) evaluate(e *entry, now, n int64, answers []algorithm.Answer) bo
 	return admits
 }
 
-// adopt has l take over an entry that limits of other numbers decided last. What is used
-// stays used.
+// seen returns the states of an entry that limits of other numbers have charged, as they are for l.
+// The entry stays as it is: l may admit nothing.
+func (l *Limits) seen(e *entry, now int64) []algorithm.State {
+	states := make([]algorithm.State, len(e.states))
+	for i := range states {
+		states[i] = e.states[i].Seen()
+		l.members[i].Adopt(&states[i], e.limits.members[i].Evaluator, now)
+	}
+	return states
+}
+
+// adopt has l take over an entry, which it charges. What is used stays used.
 func (l *Limits) adopt(e *entry, now int64) {
+	if e.limits != l {
+		l.convert(e, now)
+	}
+}
+
+func (l *Limits) convert(e *entry, now int64) {
 	for i := range l.members {
 		l.members[i].Adopt(&e.states[i], e.limits.members[i].Evaluator, now)
 	}

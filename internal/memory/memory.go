@@ -62,40 +62,41 @@ func (m *Store) shard(k string) *shard {
 	return &m.shards[i]
 }
 
-// open locks the shard of the user's key k. It returns that, the entry of the key or nil, the
-// key as it is stored, and the instant.
-func (m *Store) open(l *Limits, k string) (s *shard, e *entry, stored string, now int64) {
+// lock locks the shard of the user's key k. It returns that, the key as it is stored, and the
+// instant.
+func (m *Store) lock(l *Limits, k string) (s *shard, stored string, now int64) {
 	stored = l.local(k)
 	s = m.shard(stored)
 	now = m.now() // before the lock is taken, which is then held for less time
 	s.Lock()
-	now = s.clamp(now)
-	return s, s.find(stored, l, now), stored, now
+	return s, stored, s.clamp(now)
 }
 
 // Decide evaluates each of l for n units of the user's key k, and writes its answer
 // to answers. If all limits admit n and charge is set, it charges n.
 func (m *Store) Decide(l *Limits, k string, n int64, charge bool, answers []algorithm.Answer) {
-	s, e, k, now := m.open(l, k)
+	s, k, now := m.lock(l, k)
+	defer s.Unlock()
+	e := s.find(k, l, now)
 	if !l.evaluate(e, now, n, answers) || !charge {
-		s.Unlock()
 		return
 	}
 	if e == nil {
 		e = s.add(k, l, now)
 	}
+	l.adopt(e, now)
 	for i := range l.members {
 		l.members[i].Charge(&e.states[i], answers[i].Observation, n)
 	}
-	s.Unlock()
 }
 
 // Hold decides as Decide does, but holds n units instead of charging them: those of
 // every limit if c is OpReserve, else only slots. It writes the handles of what it held or
 // charged to those of c, and reports whether c was admitted.
 func (m *Store) Hold(l *Limits, k string, c algorithm.HoldCall, answers []algorithm.Answer) bool {
-	s, e, k, now := m.open(l, k)
+	s, k, now := m.lock(l, k)
 	defer s.Unlock()
+	e := s.find(k, l, now)
 	n, op, handles := c.N, c.Op, c.Handles
 	if !l.evaluate(e, now, n, answers) {
 		return false
@@ -107,6 +108,7 @@ func (m *Store) Hold(l *Limits, k string, c algorithm.HoldCall, answers []algori
 		if member.Slots || op == algorithm.OpReserve && !member.Delays {
 			handles[i] = member.Reserve(&e.states[i], now, n)
 		} else {
+			l.adopt(e, now)
 			member.Charge(&e.states[i], answers[i].Observation, n)
 			handles[i] = member.ChargeHandle(answers[i].Observation, n)
 		}
@@ -116,8 +118,9 @@ func (m *Store) Hold(l *Limits, k string, c algorithm.HoldCall, answers []algori
 
 // End does what an OpSettle, OpRefund or OpRelease says.
 func (m *Store) End(l *Limits, k string, c algorithm.HoldCall) {
-	s, e, k, now := m.open(l, k)
+	s, k, now := m.lock(l, k)
 	defer s.Unlock()
+	e := s.find(k, l, now)
 	if e == nil {
 		if c.Op != algorithm.OpSettle || c.M == 0 {
 			return
@@ -130,8 +133,12 @@ func (m *Store) End(l *Limits, k string, c algorithm.HoldCall) {
 		case member.Slots:
 			member.Settle(state, now, c.N, 0, handle)
 		case c.Op == algorithm.OpRefund, c.Op == algorithm.OpSettle && member.Delays && c.M == 0:
+			l.adopt(e, now)
 			member.Refund(state, now, c.N, handle)
 		case c.Op == algorithm.OpSettle && !member.Delays:
+			if c.M > 0 {
+				l.adopt(e, now)
+			}
 			member.Settle(state, now, c.N, c.M, handle)
 		}
 	}
@@ -142,8 +149,9 @@ func (m *Store) End(l *Limits, k string, c algorithm.HoldCall) {
 // went on by much at once, what has expired since is renewed as if that had been in time.
 func (m *Store) Renew(l *Limits, k string, n int64, handles []algorithm.Handle) []algorithm.Handle {
 	renewed := slices.Clone(handles)
-	s, e, _, now := m.open(l, k)
+	s, k, now := m.lock(l, k)
 	defer s.Unlock()
+	e := s.find(k, l, now)
 	for i, member := range l.members {
 		if member.Slots {
 			renewed[i] = algorithm.Handle{}
@@ -165,8 +173,9 @@ func (m *Store) Renew(l *Limits, k string, n int64, handles []algorithm.Handle) 
 
 // Reset forgets what was charged to k, and keeps what is held.
 func (m *Store) Reset(l *Limits, k string) {
-	s, e, _, now := m.open(l, k)
+	s, k, now := m.lock(l, k)
 	defer s.Unlock()
+	e := s.find(k, l, now)
 	if e == nil {
 		return
 	}

@@ -34,7 +34,7 @@ type shard struct {
 
 // An entry is the state of one key.
 type entry struct {
-	limits *Limits           // by which it was decided last
+	limits *Limits           // by which it was charged last
 	states []algorithm.State // one for each limit
 	inline [1]algorithm.State
 	key    string
@@ -53,13 +53,23 @@ func (s *shard) clamp(now int64) int64 {
 	return s.latest
 }
 
-// find returns the entry of key, for a decision by l, or nil if there is none.
+// find returns the entry of key, or nil if there is none. If holds have expired, l is to charge
+// them.
 func (s *shard) find(key string, l *Limits, now int64) *entry {
 	e := s.entries[key]
-	if e != nil && e.limits != l {
+	if e != nil && e.limits != l && e.hasExpired(now) {
 		l.adopt(e, now)
 	}
 	return e
+}
+
+func (e *entry) hasExpired(now int64) bool {
+	for i := range e.states {
+		if e.states[i].HasExpired(now) {
+			return true
+		}
+	}
+	return false
 }
 
 // add returns a new entry for key. If the shard is full, it evicts another.

@@ -99,7 +99,7 @@ func (s *Store) runMembers(ctx context.Context, sv *Server, members []*member) [
 	for i, m := range members {
 		errs[i] = m.Err
 		if !together || errors.Is(m.Err, batch.ErrRetryAlone) {
-			errs[i] = batch.Contain(batch.Catch(func() error { return s.askAlone(ctx, sv, m.Call, nil, s.deadlines.timer()) }))
+			errs[i] = batch.Contain(batch.Catch(func() error { return s.askAlone(ctx, sv, m.Call, s.deadlines.timer()) }))
 		}
 	}
 	return errs

@@ -24,7 +24,8 @@ type Decision struct {
 	Answers  []algorithm.Answer // of what decides
 	Exchange *Exchange          // what is done besides, or nil
 
-	inline [1]algorithm.Answer // of most Answers: one allocation less
+	place  atomic.Pointer[batcher] // where it is one of the calls in flight; nil if it is none, or no longer
+	inline [1]algorithm.Answer     // of most Answers: one allocation less
 }
 
 // NewDecision returns the Decision of a call.
@@ -133,12 +134,14 @@ func (s *Store) ask(ctx context.Context, sv *Server, d *Decision, over *sharedTi
 	switch {
 	case how == batch.Full:
 		return ErrQueue
-	case how == batch.Alone && first:
-		return s.askAlone(ctx, sv, d, b, over)
-	case how == batch.Alone:
-		return s.askUntil(ctx, over, sv, d, b)
+	case how != batch.Alone:
+		return s.askInBatch(ctx, sv, d, place, over)
 	}
-	return s.askInBatch(ctx, sv, d, place, over)
+	d.place.Store(b)
+	if !first {
+		return s.askUntil(ctx, sv, d, over)
+	}
+	return s.askAlone(ctx, sv, d, over)
 }
 
 // askInBatch waits for the batch that has d, until over at most.
@@ -147,7 +150,7 @@ func (s *Store) askInBatch(ctx context.Context, sv *Server, d *Decision, place b
 	left, err := place.Wait(ctx, over.done)
 	switch {
 	case errors.Is(err, batch.ErrRetryAlone):
-		return s.askUntil(ctx, over, sv, d, nil)
+		return s.askUntil(ctx, sv, d, over)
 	case errors.Is(err, batch.ErrOver):
 		return s.tooLate(left, over.since)
 	}
@@ -179,8 +182,8 @@ func (s *Store) tooLate(left batch.Left, since time.Time) error {
 
 // askUntil makes a call for d alone, whose caller has waited before: only until over. The call may take
 // its whole timeout beside that.
-func (s *Store) askUntil(ctx context.Context, over *sharedTimer, sv *Server, d *Decision, b *batcher) error {
-	alone := func() error { return s.askAlone(context.WithoutCancel(ctx), sv, d, b, s.deadlines.timer()) }
+func (s *Store) askUntil(ctx context.Context, sv *Server, d *Decision, over *sharedTimer) error {
+	alone := func() error { return s.askAlone(context.WithoutCancel(ctx), sv, d, s.deadlines.timer()) }
 	asked := batch.Go(alone, func(err error) { s.abandoned(d, err) })
 	select {
 	case <-asked.Done():
@@ -191,44 +194,49 @@ func (s *Store) askUntil(ctx context.Context, over *sharedTimer, sv *Server, d *
 	return asked.Take(s.timeoutError(context.DeadlineExceeded, s.timeout))
 }
 
-// askAlone makes a call for d alone. It has a place among those in flight in b, unless that is nil.
+// leavePlace has another call begin in the place of d, if it has one.
+func (d *Decision) leavePlace() {
+	if b := d.place.Swap(nil); b != nil {
+		b.Leave()
+	}
+}
+
+// askAlone makes a call for d alone, which may have a place among those in flight.
 // A client that ends a call with its context's deadline is waited for: a caller that cancels is
 // noticed when it returns, because to wait beside a goroutine, even one that is parked for it, took
 // a lone call 39 % longer. Any other client is waited for in a goroutine, which is abandoned after
 // the timeout; it holds a connection of the client's pool until the read timeout, so that there
 // are at most as many of them as the pool has connections. So is a server that is far: the
 // connection is made although its first caller has left.
-func (s *Store) askAlone(ctx context.Context, sv *Server, d *Decision, b *batcher, over *sharedTimer) error {
+func (s *Store) askAlone(ctx context.Context, sv *Server, d *Decision, over *sharedTimer) error {
 	bounded := deadlineContext{ctx, over}
 	switch {
 	case !s.servers.ctxDeadlines || sv.far.Load():
-		return s.askBeside(bounded, sv, d, b)
+		return s.askBeside(bounded, sv, d)
 	case s.hasLessTime(ctx):
-		return batch.Beside(ctx, func() error { return s.askInline(bounded, sv, d, b) }, func(err error) { s.abandoned(d, err) })
+		return batch.Beside(ctx, func() error { return s.askInline(bounded, sv, d) }, func(err error) { s.abandoned(d, err) })
 	}
-	return s.askInline(bounded, sv, d, b)
+	return s.askInline(bounded, sv, d)
 }
 
-func (s *Store) askInline(ctx deadlineContext, sv *Server, d *Decision, b *batcher) error {
+func (s *Store) askInline(ctx deadlineContext, sv *Server, d *Decision) error {
 	begun, returned := time.Now(), false
-	defer func() { s.called(d, b, returned) }()
+	defer func() { s.called(d, returned) }()
 	err := s.answered(ctx.Context, sv, d, s.evaluate(ctx, d), begun)
 	returned = true
 	return err
 }
 
-// called has another call begin after one for d, unless b is nil. One that did not return has
-// panicked, in a hook of the client: its reply is lost.
-func (s *Store) called(d *Decision, b *batcher, returned bool) {
-	if b != nil {
-		b.Leave()
-	}
+// called has another call begin after one for d. One that did not return has panicked, in a hook of
+// the client: its reply is lost.
+func (s *Store) called(d *Decision, returned bool) {
+	d.leavePlace()
 	if !returned {
 		s.leftBehind(d, errPanicked)
 	}
 }
 
-func (s *Store) askBeside(bounded deadlineContext, sv *Server, d *Decision, b *batcher) error {
+func (s *Store) askBeside(bounded deadlineContext, sv *Server, d *Decision) error {
 	begun, ctx := time.Now(), bounded.Context
 	asked := batch.Go(func() error { return s.evaluate(s.callContext(ctx, sv), d) }, func(err error) {
 		if err == nil {
@@ -238,7 +246,7 @@ func (s *Store) askBeside(bounded deadlineContext, sv *Server, d *Decision, b *b
 	})
 	end := func() error {
 		returned := false
-		defer func() { s.called(d, b, returned) }()
+		defer func() { s.called(d, returned) }()
 		err := s.answered(ctx, sv, d, asked.Take(context.DeadlineExceeded), begun)
 		returned = true
 		return err
@@ -287,7 +295,7 @@ func (s *Store) answered(ctx context.Context, sv *Server, d *Decision, err error
 }
 
 // evaluate runs the script for one decision. While a hash slot moves and has only
-// some of the keys, the server says so, and is asked again.
+// some of the keys, the server says so, and is asked again: others need not wait for that.
 func (s *Store) evaluate(ctx context.Context, d *Decision) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		if d.Exchange != nil && d.Exchange.undone {
@@ -309,7 +317,10 @@ func (s *Store) evaluate(ctx context.Context, d *Decision) error {
 			}
 			return err
 		}
-		if !hasCode(err, "TRYAGAIN") || !sleep(ctx, pause) {
+		if !hasCode(err, "TRYAGAIN") {
+			return err
+		}
+		if d.leavePlace(); !sleep(ctx, pause) {
 			return err
 		}
 	}

@@ -7,7 +7,8 @@
 --            '1'  decide on n, and charge them; slots are held, with the id m
 --            '2'  decide on n, and hold them; m is the id of the holds if there are none yet, and of slots; the first of a
 --                 limit's two numbers is for how long, if that is not the duration of its holds, or else 0
---            '3'  settle: charge m in place of n units held
+--            '3'  settle: charge m in place of n units held, and where their hold is over, only what exceeds it: whether that was
+--                 charged is no longer known then, if the key has expired since. A negative expiry has passed, whatever `now` is
 --            '4'  take back n units that were charged
 --            '5'  forget what was charged
 --            '6'  hold n units for longer

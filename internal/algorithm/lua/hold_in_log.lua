@@ -25,7 +25,8 @@ local function write(key, record, _, last)
     if before then redis.call('ZREM', key, before) end
     record.text, records = text, text and 1 or 0
   end
-  if text or before then redis.call('PEXPIREAT', key, math.ceil(last / 1000)) end
+  -- An instant that has passed would remove the key at once, although a charge may follow.
+  if text or before then redis.call('PEXPIREAT', key, math.ceil(math.max(last, started + 100000) / 1000)) end
 end
 
 -- replace removes a foreign value, and the record with it: write stores that again.

@@ -21,9 +21,11 @@ local function load(key)
   return record or parse()
 end
 
--- write stores what is charged, if that is needed until an instant, and the record. The key is kept until `last`.
+-- write stores what is charged and the record, as long as one of them is needed. The key is kept until `last`. Beside a record
+-- a window that has ended stays, too: if the clock steps back, it is open again.
 local function write(key, record, needed, last)
-  local text, main = format(record), needed and value or nil
+  local text = format(record)
+  local main = (needed or text) and value or nil
   value = main
   if text or main then
     return server.pcall('SET', key, (main or '') .. (text or ''), 'PX', math.ceil(math.max(1, last - now) / 1000) + grace).err
@@ -32,7 +34,7 @@ local function write(key, record, needed, last)
   server.call('DEL', key)
 end
 
--- replace has a foreign value replaced: write does that.
-local function replace() end
+-- replace drops a foreign value.
+local function replace() value = false end
 
 local function clear() value, expires = false, nil end

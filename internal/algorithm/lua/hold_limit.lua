@@ -76,12 +76,9 @@ local function act(key, op, all, n, m, a, b)
   elseif op == '2' then
     id, expiry = add_hold(n, m, a > 0 and a or nil)
   elseif op == '3' then
-    changed = m > 0
-    if take(record, a, b, n) then
-      changed = true
-    elseif record.id == a and b <= record.charged then
-      m = math.max(0, m - n)
-    end
+    changed = take(record, a, math.abs(b), n) -- it is negative if the hold is over by the clock of the process
+    if not changed and (b <= now or record.id == a and b <= record.charged) then m = math.max(0, m - n) end
+    changed = changed or m > 0
     err = charge_at(key, now, m)
   elseif op == '4' then
     changed = true

@@ -1,6 +1,7 @@
 package coalesce
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -170,6 +171,48 @@ func TestKeysOfOneDecisionApart(t *testing.T) {
 		redistest.MoveKey(t, from, to, key)
 	}
 	a.want(t, "when its keys are together", true, 8)
+}
+
+// As many decisions as may be in flight to a node have their keys apart, and are tried again until they are together. Others of
+// that node do not wait for that: a slot that moves is no full queue.
+func TestOthersWhileKeysAreApart(t *testing.T) {
+	t.Parallel()
+	client := redistest.ClusterClient(t, redistest.Cluster(t))
+	s := onCluster(client)
+	lim := s.limiter(t, "others", tenEach...)
+	keys, from, to := keysOfOne(t, client, 2)
+	moves, stays := keys[0], keys[1]
+	for _, a := range s.batch(t, lim, []request{{moves, 1, false}}) {
+		a.want(t, "at home", true, 9)
+	}
+	slot := client.ClusterKeySlot(t.Context(), moves).Val()
+	redistest.BeginMove(t, slot, from, to)
+	stored := from.ClusterGetKeysInSlot(t.Context(), int(slot), 10).Val()
+	redistest.MoveKey(t, from, to, stored[0])
+	s.gate.Hold(t)
+	var apart []*answer
+	for range maxInFlightOfNode {
+		apart = append(apart, start(t.Context(), request{moves, 1, false}.of(lim)))
+		s.gate.Await(t, 1)
+	}
+	s.gate.Release(t, maxInFlightOfNode)
+	s.gate.Await(t, maxInFlightOfNode) // each once more
+	s.gate.Open()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // less than theirs
+	defer cancel()
+	for range 5 {
+		if res, err := lim.Allow(ctx, stays); err != nil || !res.Allowed {
+			t.Fatalf("%+v, %v", res, err)
+		}
+	}
+	for _, key := range stored[1:] {
+		redistest.MoveKey(t, from, to, key)
+	}
+	for _, a := range apart {
+		if a.await(t); a.err != nil || !a.Allowed {
+			t.Errorf("when its keys are together: %+v, %v", a.Result, a.err)
+		}
+	}
 }
 
 // A slot moves while decisions on its keys, and what holds them, share scripts with others: to where the node says that it is

@@ -24,7 +24,8 @@ func holdCases() []testCase {
 	}
 	return slices.Concat(
 		holds("Lost", settleAfterLoss), holds("TTL", holdTTL), holds("ClockBack", holdClockBack), holds("Many", holdMany),
-		holds("Huge", hugeHolds), holds("Less", holdExpiresUnderLess),
+		holds("Huge", hugeHolds), holds("Less", holdExpiresUnderLess), holds("Late", settleLate), holds("OwnClock", settleByOwnClock),
+		holds("WindowBefore", holdAfterWindow),
 		[]testCase{{"Hold/Record", foreignRecords}, {"Hold/NewestInstant", holdBehindNewest}},
 	)
 }
@@ -46,10 +47,61 @@ func settleAfterLoss(t *testing.T, s Store, limit maker) {
 	settle(t, others, 0)
 	remains(t, lim, "k", 6)
 	reserve(t, lim, "k", 2)
-	s.Advance(12 * time.Second) // they expire, which is no charge of what was lost
+	s.Advance(12 * time.Second) // they expire, and so would what was lost: who settles it now is too late
 	before := peek(t, lim, "k").Remaining
-	settle(t, lostLong, 1)
-	remains(t, lim, "k", before-1)
+	settle(t, lostLong, 3)
+	remains(t, lim, "k", before-2)
+}
+
+// settleLate settles long after the hold has expired, and was charged: only what exceeds it is charged then, whoever has touched
+// the key meanwhile, and whether anything of it is still stored.
+func settleLate(t *testing.T, s Store, limit maker) {
+	for i, late := range []time.Duration{1200 * time.Millisecond, 2500 * time.Millisecond, time.Minute, 100 * 24 * time.Hour} {
+		for _, meanwhile := range []string{"nothing", "a Peek", "a charge", "a Reset", "another hold"} {
+			lim := s.limiter(t, fmt.Sprint("late", i), limit(core.PerSecond(100)))
+			key := strings.TrimPrefix(meanwhile, "a ")
+			held, more := reserve(t, lim, key, 60), reserve(t, lim, key, 10)
+			s.Advance(late)
+			switch meanwhile {
+			case "a Peek":
+				peek(t, lim, key)
+			case "a charge":
+				allowN(t, lim, key, 1)
+			case "a Reset":
+				if err := lim.Reset(t.Context(), key); err != nil {
+					t.Fatal(err)
+				}
+			case "another hold":
+				settle(t, reserve(t, lim, key, 5), 5)
+			}
+			before := peek(t, lim, key).Remaining
+			settle(t, held, 60)
+			remains(t, lim, key, before)
+			settle(t, more, 12)
+			remains(t, lim, key, before-2)
+		}
+	}
+}
+
+// settleByOwnClock settles what is over by the clock of the process, when Redis has forgotten it, and its clock shows an earlier
+// instant than the expiry: after a step back, or a failover. What has just been reserved is not over.
+func settleByOwnClock(t *testing.T, s Store, limit maker) {
+	if s.Clock == nil {
+		t.Skip("it has one clock, or a slow one")
+	}
+	lim := s.limiter(t, "own", limit(core.PerHour(100)), limits.Hold(20*time.Millisecond, limit(core.PerHour(100))))
+	held, known := reserve(t, lim, "k", 60), reserve(t, lim, "known", 60)
+	s.Redis.Del(t.Context(), "rl:own:{k}:"+lim.Limits()[0].Name())
+	time.Sleep(30 * time.Millisecond)
+	settle(t, held, 63)
+	remains(t, lim, "k", 97)
+	settle(t, known, 10)
+	remains(t, lim, "known", 90)
+	lim = s.limiter(t, "later", limit(core.PerHour(100)), limits.Hold(time.Minute, limit(core.PerHour(100))))
+	held = reserve(t, lim, "k", 60)
+	s.Redis.Del(t.Context(), s.keys(t)...)
+	settle(t, held, 63)
+	remains(t, lim, "k", 37)
 }
 
 // holdTTL compares the TTL of a key with what it will be once all holds are charged.
@@ -95,6 +147,27 @@ func holdClockBack(t *testing.T, s Store, limit maker) {
 	remains(t, lim, "k", left-20)
 	settle(t, res, 0)
 	remains(t, lim, "k", left)
+}
+
+// holdAfterWindow reserves when all that was charged has left the window. The clock steps back into that: as much is used of it as of
+// a key of which nothing was reserved.
+func holdAfterWindow(t *testing.T, s Store, limit maker) {
+	if s.Redis == nil || s.ForgetsByClock {
+		t.Skip("the clock does not step back")
+	}
+	lim := s.limiter(t, "window", limit(tenPerTen))
+	allowN(t, lim, "plain", 9)
+	s.Advance(allowN(t, lim, "k", 9).ResetAfter)
+	reserve(t, lim, "k", 1)
+	s.Advance(-2 * time.Second)
+	left := peek(t, lim, "plain").Remaining
+	if left == 10 {
+		t.Error("the step is too small")
+	}
+	remains(t, lim, "k", left-1)
+	if res := allowN(t, lim, "k", left); res.Allowed {
+		t.Errorf("beyond what was left: %+v", res)
+	}
 }
 
 // holdMany has many callers at once charge, reserve and settle, on several keys.

@@ -21,7 +21,37 @@ func inputCases() []testCase {
 		{"Input/Errors", inputErrors},
 		{"Input/Keys", inputKeys},
 		{"Input/Apart", apart},
+		{"Input/Collisions", collisions},
 		{"Input/Printed", printed},
+	}
+}
+
+// collisions has keys that contain what the memory puts before those of derived limiters: none is the key of another.
+func collisions(t *testing.T, s Store) {
+	if s.Redis != nil {
+		t.Skip("each limit has a key of its own")
+	}
+	a, b := core.TokenBucket(tenPerTen, core.Name("a")), core.FixedWindow(tenPerTen, core.Name("b"))
+	lim := s.limiter(t, "collisions", core.FixedWindow(tenPerTen))
+	both := with(t, lim, a, b)
+	all := map[*core.Limiter][]string{with(t, lim, a): nil, with(t, lim, b): nil, both: nil, lim: nil}
+	for l := range all {
+		for _, group := range []string{"token_bucket a\x00", "fixed_window b\x00", "token_bucket a\x00fixed_window b\x00", "\x00"} {
+			all[l] = append(all[l], group+"k", fmt.Sprintf("\x00%d:%sk", len(group), group), "\x000:"+group+"k")
+		}
+		all[l] = append(all[l], "k", "\x000:k", "\x000:\x000:k")
+	}
+	for l, keys := range all {
+		for _, key := range keys {
+			allowN(t, l, key, 3)
+		}
+	}
+	for l, keys := range all {
+		for _, key := range keys {
+			if res := peek(t, l, key); res.Remaining != 7 {
+				t.Errorf("%q of %v: %d remain, want 7", key, l.Limits(), res.Remaining)
+			}
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ func logCases() []testCase {
 		{"Log/Mixed", logMixed},
 		{"Log/OneInstant", logInOneMicrosecond},
 		{"Log/RefundLate", logRefundLate},
+		{"Log/RefundAfterReset", logRefundAfterReset},
 		{"Log/Expired", logExpired},
 	}
 }
@@ -113,6 +114,21 @@ func logRefundLate(t *testing.T, s Store) {
 	if res := peek(t, lim, "k"); res.Remaining != 3999 {
 		t.Errorf("another charge was given back: %+v", res)
 	}
+}
+
+// logRefundAfterReset gives back a charge that a Reset has forgotten, when a greater one has got its number: of that nothing is
+// given back.
+func logRefundAfterReset(t *testing.T, s Store) {
+	lim := s.limiter(t, "forgotten", core.SlidingWindowLog(core.PerMinute(1000)))
+	allowN(t, lim, "k", 42)
+	old := acquire(t, lim, "k", 57) // at the same instant: it has the next number
+	s.Advance(time.Microsecond)
+	if err := lim.Reset(t.Context(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	allowN(t, lim, "k", 811)
+	cancel(t, old)
+	remains(t, lim, "k", 189)
 }
 
 // logExpired has many charges that have left the window, as of a key that was not

@@ -16,6 +16,7 @@ func withCases() []testCase {
 	return slices.Concat(
 		each("With/Change", withChange),
 		each("With/Batches", withBatches),
+		each("With/Looks", withLooks),
 		[]testCase{{"With/Several", withSeveral}, {"With/Period", withPeriod}, {"With/ManyTimes", changedManyTimes}},
 	)
 }
@@ -54,6 +55,32 @@ func withChange(t *testing.T, s Store, limit maker) {
 	if got := five.Limits()[0].Capacity(); got != 5 || five.Name() != lim.Name() {
 		t.Errorf("%s has limits of %d", five.Name(), got)
 	}
+}
+
+// withLooks has limits of other numbers look at what is used, deny, hold and settle for nothing. None of that charges anything: what
+// is used stays as it is.
+func withLooks(t *testing.T, s Store, limit maker) {
+	lim := s.limiter(t, "with", limit(core.PerHour(100)), core.Options(limits.Hold(time.Minute, limit(core.PerHour(100)))))
+	ten, faster := with(t, lim, limit(core.PerHour(10))), with(t, lim, limit(core.Per(200, time.Hour)))
+	before := allowN(t, lim, "k", 100)
+	look := func(what string) {
+		t.Helper()
+		if res := peek(t, lim, "k"); res.Allowed || res.Remaining != 0 || res.ResetAfter != before.ResetAfter {
+			t.Errorf("after %s: %+v, before %+v", what, res, before)
+		}
+	}
+	peek(t, ten, "k")
+	look("a Peek")
+	if res := allowN(t, ten, "k", 1); res.Allowed {
+		t.Errorf("of 10: %+v", res)
+	}
+	look("a denial")
+	if limits.Named(limit(tenPerTen).Algorithm()).Kind.Delays {
+		return // its places are charged
+	}
+	cancel(t, reserve(t, ten, "k", 1))
+	cancel(t, reserve(t, faster, "k", 1))
+	look("a hold")
 }
 
 // withBatches has many callers at once charge, reserve and settle by limits of many numbers.

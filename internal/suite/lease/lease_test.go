@@ -190,6 +190,33 @@ func leasePair(t *testing.T, client core.Client, limits ...core.Option) (l *leas
 	return l, other
 }
 
+// TestLeaseSettledLate settles a lease, of which 3 units were spent, when Redis has lost the key, and its clock shows an instant before
+// the expiry. What is over by a clock of the process has been charged; what is not is charged now.
+func TestLeaseSettledLate(t *testing.T) {
+	client := redistest.Server(t).Client(t)
+	for name, settle := range map[string]func(l *leaser) (asked int64){
+		"by the next request": func(l *leaser) int64 { l.allowN(t, 1); return 1 },
+		"in the background":   func(l *leaser) int64 { l.CloseOld(); return 0 },
+	} {
+		for passed, charged := range map[time.Duration]int64{leased * 9 / 10: 3, 2 * leased: 0} {
+			client.FlushAll(context.Background())
+			l, other := leasePair(t, conformance.NewDriven(client), core.TokenBucket(thousand))
+			for range 3 {
+				if res := l.allowN(t, 1); res.Source != core.SourceLease {
+					t.Fatalf("decided by %v", res.Source)
+				}
+			}
+			client.FlushDB(context.Background())
+			l.wall += passed
+			asked := settle(l)
+			_ = l.Close() // a lease that it took is given back
+			if left := remaining(t, other); left != 1000-charged-asked {
+				t.Errorf("%s, after %v: %d remain, want %d", name, passed, left, 1000-charged-asked)
+			}
+		}
+	}
+}
+
 // TestLeaseEnds has each clock of a process end its lease: whichever says that more time has
 // passed.
 func TestLeaseEnds(t *testing.T) {

@@ -5,8 +5,7 @@
 //
 // A Model is not safe for concurrent use. It keeps its state for ever, also which holds
 // expired. Redis drops a key that is not needed: a test that lets keys expire must not
-// turn the clock back past that, nor settle what expired so long ago that its limit has
-// been whole again since.
+// turn the clock back past that.
 package model
 
 import (
@@ -167,8 +166,8 @@ func (m *Model) Refund(now int64, o Outcome) {
 }
 
 // Settle ends the hold of o and charges what it really cost, whether that fits or not.
-// What has been charged when the hold expired is not charged again, and not given back.
-// Only the first settlement or refund of an Outcome or its copies does anything.
+// What has been charged when the hold expired is not charged again, and not given back:
+// that depends on the time alone, and not on what is still stored. Only the first settlement or refund of an Outcome or its copies does anything.
 func (m *Model) Settle(now int64, o Outcome, actual int64) {
 	switch {
 	case actual < 0:
@@ -207,7 +206,7 @@ func (m *Model) take(o Outcome) *receipt {
 }
 
 // Reset forgets what is charged, and keeps what is held. Where nothing is held it
-// forgets all, so that what expired before it and is settled later counts as lost.
+// forgets all.
 func (m *Model) Reset(now int64) {
 	m.expire(now, m.limits)
 	for i := range m.states {
@@ -298,11 +297,11 @@ func (s *state) settle(l Limit, now int64, back ticket, actual int64) {
 	due := actual
 	switch {
 	case back.units == 0: // nothing was held
-	case back.id != s.id: // the hold was lost, and nothing was charged for it
-	case s.charged(back.expiry):
-		due = max(0, actual-back.units)
-	default:
+	case back.id == s.id && !s.charged(back.expiry):
 		s.take(back.expiry, back.units)
+	case back.id == s.id || back.expiry <= now:
+		due = max(0, actual-back.units)
+	default: // the hold was lost while it would last, and nothing was charged for it
 	}
 	if due > 0 {
 		s.charge(l, s.clock(now), due)

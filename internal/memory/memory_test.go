@@ -1,0 +1,48 @@
+package memory
+
+import (
+	"testing"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+)
+
+// A faulty Evaluator panics.
+type faulty struct{ algorithm.Evaluator }
+
+func (faulty) Evaluate(*algorithm.State, int64, int64) (algorithm.Observation, bool) {
+	panic("a fault")
+}
+
+// TestPanicHoldsNoLock has a decision panic, as a fault in an algorithm would: the other keys are decided on.
+func TestPanicHoldsNoLock(t *testing.T) {
+	t.Parallel()
+	well := algorithm.Member{
+		Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(algorithm.Numbers{Count: 1, Period: 3600e6}), Hold: 60e6,
+	}
+	ill := well
+	ill.Evaluator = faulty{well.Evaluator}
+	m, by, answers := New(1, nil), NewLimits([]algorithm.Member{ill}, ""), make([]algorithm.Answer, 1)
+	call := algorithm.HoldCall{Op: algorithm.OpReserve, N: 1, Handles: make([]algorithm.Handle, 1)}
+	for name, panics := range map[string]func(){
+		"Decide": func() { m.Decide(by, "k", 1, true, answers) },
+		"Hold":   func() { m.Hold(by, "k", call, answers) },
+		"End":    func() { m.End(by, "k", algorithm.HoldCall{Op: algorithm.OpSettle, N: 1, M: 2, Handles: call.Handles}) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s did not panic", name)
+				}
+			}()
+			panics()
+		}()
+		if !m.shards[0].TryLock() {
+			t.Fatalf("after a panic of %s the lock is held", name)
+		}
+		m.shards[0].Unlock()
+		m.Decide(NewLimits([]algorithm.Member{well}, ""), name, 1, true, answers)
+		if !answers[0].Admits {
+			t.Errorf("after a panic of %s: %+v", name, answers)
+		}
+	}
+}
