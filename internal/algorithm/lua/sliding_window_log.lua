@@ -46,6 +46,7 @@ local function evaluate(key, c, n)
   local t = newest > now and newest or now
   local from = t - period + 1
   local used = count(key, from, top)
+  if number == latest + ahead then return false, t, used, t + 1, newest end -- the next number would be foreign
   if used + cost <= limit then return true, t, used, t > number and t or number + 1, newest, top end
   if cost > limit then return false, t, used, 0, newest end
   local stay = limit - cost -- units that may stay: it admits when all but the newest `stay` have left

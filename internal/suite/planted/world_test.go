@@ -3,6 +3,7 @@ package planted
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -44,10 +45,18 @@ const key = "planted:{k}"
 // begin is the clock's at first: ahead of the server's, so that no key expires by itself.
 const begin = 3_000_000_000_123_456
 
-func newWorld(t testing.TB, client *redis.Client, seed uint64) *world {
+// variants are the limits of every algorithm.
+func variants() []limits.Variant { return append(limits.All(), limits.Slots()...) }
+
+func newWorld(t testing.TB, client *redis.Client, seed uint64, of ...limits.Variant) *world {
+	client.Del(t.Context(), key, key+"2")
+	return newWorldBeside(t, client, seed, of...)
+}
+
+// newWorldBeside finds what another has stored.
+func newWorldBeside(t testing.TB, client *redis.Client, seed uint64, of ...limits.Variant) *world {
 	w := &world{Rand: rand.New(rand.NewPCG(seed, 24)), t: t, client: client, now: begin}
-	variants := append(limits.All(), limits.Slots()...)
-	v := variants[w.IntN(len(variants))]
+	v := pick(w, of...)
 	w.named = w.IntN(2) == 0
 	w.members = []algorithm.Member{w.member(v)}
 	w.before, w.keys = w.members[0], []string{key}
@@ -312,9 +321,10 @@ func (w *world) end() {
 	}
 }
 
-// advance moves the clock. What was charged may count no more then, and so may slots.
+// advance moves the clock. What was charged may count no more then; what is held does until it expires.
 func (w *world) advance() {
 	_, window := w.members[0].Capacity()
 	w.now += pick[int64](w, 1, 1000, 1_000_000, w.members[0].Hold/2, w.members[0].Hold+w.members[0].Hold/5, window/2, window, 2*window)
-	w.charged, w.grants = 0, nil
+	w.charged = 0
+	w.grants = slices.DeleteFunc(w.grants, func(g grant) bool { return g.charged || g.handles[0].B <= w.now })
 }
