@@ -203,6 +203,9 @@ func IsHeld(reply []int64) bool { return len(reply) > 0 && reply[0] == isHeld }
 // not be repeated.
 var ErrPartly = errors.New("redis has changed some of the limits, and failed then")
 
+// ErrReply is the error of a reply that the scripts never give: it is one call's, and says nothing about the server.
+var ErrReply = errors.New("unexpected reply from redis")
+
 // DecodeReply reads the reply to one decision. It refuses what the script never replies:
 // a faulty proxy might, or another version of this library.
 func DecodeReply(reply []int64, limits []Member, into []Answer) error {
@@ -216,7 +219,7 @@ func DecodeReply(reply []int64, limits []Member, into []Answer) error {
 		n := reply[i*replyLen : (i+1)*replyLen]
 		o := Observation{At: n[1], A: n[2], B: n[3], C: n[4]}
 		if n[0] < 0 || n[0] > 1 || o.At < 0 || o.At >= maxInstant || !m.Valid(o) {
-			return fmt.Errorf("unexpected reply from redis: %v", n)
+			return fmt.Errorf("%w: %v", ErrReply, n)
 		}
 		into[i] = Answer{Admits: n[0] == 1, Observation: o}
 	}
@@ -246,7 +249,7 @@ func DecodeHoldReply(reply []int64, call HoldCall, limits []Member, answers []An
 		decides := op <= OpReserve
 		if n[0] < 0 || n[0] > 1 || held < 0 || held >= maxInstant || handle.A < 0 || handle.B < 0 ||
 			decides && (o.At < 0 || o.At >= maxInstant || !m.Valid(o)) {
-			return fmt.Errorf("unexpected reply from redis: %v", n)
+			return fmt.Errorf("%w: %v", ErrReply, n)
 		}
 		if decides {
 			answers[i] = Answer{n[0] == 1, o, held}
@@ -296,7 +299,7 @@ func (c HoldCall) Append(args []any, limits int) []any {
 
 // UnexpectedLength returns the error for a reply of the wrong length.
 func UnexpectedLength(got, want int) error {
-	return fmt.Errorf("unexpected reply of %d numbers from redis, want %d", got, want)
+	return fmt.Errorf("%w: %d numbers, want %d", ErrReply, got, want)
 }
 
 // ReplyLen returns how many integers the reply to one decision has.

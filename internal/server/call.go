@@ -185,7 +185,7 @@ type failure struct {
 	certain bool // one is enough to know that the server is down
 	ignore  bool // it says nothing about the server
 	late    bool // this process was too busy to notice a reply in time
-	partly  bool // the server answers, and has carried out some of the call: that is no outage for others
+	partly  bool // the server answers, and has carried out some of the call, or none: that is no outage for others
 }
 
 // classify returns what the error of a call that was begun at an instant says about
@@ -198,8 +198,10 @@ func (s *Store) classify(err error, given time.Duration, begun time.Time) *failu
 		f.late = time.Since(begun) > given+max(given/4, 50*time.Millisecond) || processBusy()
 	case errors.Is(err, ErrUnsupported), isDial(err), hasCode(err, "LOADING", "READONLY", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN"):
 		f.certain = true
-	case errors.Is(err, algorithm.ErrPartly):
+	case errors.Is(err, algorithm.ErrPartly), errors.Is(err, algorithm.ErrReply):
 		f.partly = true
+	case replies(err, faults): // also an unexpected reply
+		f.partly, f.err = true, fmt.Errorf("%w: %w", algorithm.ErrReply, err)
 	case hasCode(err, "TRYAGAIN", "CLUSTERDOWN Hash slot not served"):
 		f.ignore = true
 	}

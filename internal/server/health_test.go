@@ -326,14 +326,15 @@ func TestCallIsNotItsCaller(t *testing.T) {
 }
 
 // Errors that leave no doubt open the breaker at once, others after the third in a
-// row, and those of a slot that moves never.
+// row, and those of a slot that moves or of one call never.
 func TestErrorsThatOpen(t *testing.T) {
 	t.Parallel()
 	for err, after := range map[error]int{
 		errDial: 1, errMemory: 1, redisError("READONLY You can't write"): 1, redisError("LOADING dataset"): 1,
 		redisError("MISCONF errors writing"): 1, redisError("NOREPLICAS not enough"): 1, redisError("MASTERDOWN link"): 1,
 		redisError("ERR unknown command"): 1, errReply: 3, redisError("NOPERM no permission"): 3, redisError("BUSY script"): 3,
-		redisError("CLUSTERDOWN Hash slot not served"): 0,
+		redisError("CLUSTERDOWN Hash slot not served"): 0, redisError("WRONGTYPE Operation against a key"): 0, algorithm.ErrReply: 0,
+		redisError("ERR user_script:9: attempt to compare nil with number"): 0,
 	} {
 		t.Run(err.Error(), func(t *testing.T) {
 			t.Parallel()
