@@ -40,9 +40,7 @@ local function restate(value, c)
   -- '+0' stands in for the f of a value without one; of a value with one it is not matched.
   local count, period, ends, f = string.match(value .. '+0', '^B1 (%d+)/?(%d*) (%d+)%+([^+]+)')
   count, period, ends, f = tonumber(count or 0), tonumber(period or '') or ARGV[c + 4], tonumber(ends or ''), tonumber(f or '')
-  if not (f and count > 0 and count <= 1e9 and period >= 1000 and period <= ahead and ends < 2 ^ 53 and f >= 0 and f < count) then
-    return 0, 0, value
-  end
+  if not (f and count > 0 and period > 0 and ends < 2 ^ 53 and f >= 0 and f < count) then return 0, 0, value end
   if ends < now then return 0, 0 end
   local p, q = lowest(count, period)
   local P, Q = lowest(tonumber(string.match(ARGV[c], ' (%d+)')), ARGV[c + 4])

@@ -58,8 +58,8 @@ func knownValues() []known {
 	values := []known{
 		{"a rate of 400 digits", "token_bucket", text("B1 %s %d", nines, begin+1000)},
 		{"a period of 400 digits", "gcra", text("B1 7/%s %d+3", nines, begin+1000)},
-		{"an instant that is padded", "fixed_window", text("F1 0 %s%d", strings.Repeat("0", 80), begin)},
-		{"an instant that is padded", counter, text("C1 %s%d 0 0", strings.Repeat("0", 80), begin)},
+		{"an instant that is padded", "fixed_window", text("F1 0 %s%d", strings.Repeat("0", 79), begin)},
+		{"an instant that is padded", counter, text("C1 %s%d 0 0", strings.Repeat("0", 77), begin)},
 		{"a window of 9e15 us", "fixed_window", text("F1 1 %d %d", begin, int64(6e15))},
 		{"a window in 400 days", "fixed_window", text("F1 0 %d", begin+ahead)},
 		{"a window before of 2^31-1 units", counter, text("C1 %d 1 %d", begin, int64(math.MaxInt32))},
@@ -78,6 +78,14 @@ func knownValues() []known {
 		{"slots until 1e22", "in_flight", set(at(5000, "s1"), atScore(1e22, "s2"), atScore(1e23, "s3"))},
 		{"a slot of no name", "in_flight", set(at(5000, "s1"), at(6000, "x"))},
 		{"a sum that is none", "in_flight", set(at(5000, "+"), at(6000, "x"))},
+	}
+	for _, n := range []int{10, 16, 17, 20, 30, 50, 70} {
+		few := nines[:n]
+		values = append(values,
+			known{fmt.Sprintf("a rate of %d digits", n), "token_bucket", text("B1 %s %d", few, begin+ahead)},
+			known{fmt.Sprintf("a rate of %d digits and parts", n), "gcra", text("B1 %s %d+%s", few, begin+ahead, few[1:])},
+			known{fmt.Sprintf("a period of %d digits", n), "gcra", text("B1 7/%s %d+3", few, begin+ahead)},
+			known{fmt.Sprintf("a rate and a period of %d digits", n), "leaky_bucket", text("B1 %s/%s7 %d", few[:min(n, 35)], few[:min(n, 35)], begin+ahead)})
 	}
 	for _, v := range variants() {
 		prefix := map[string]string{"fixed_window": "F1 0 %d", "fixed_window_aligned": "F1 0 %d", counter: "C1 %d 0 0"}[v.Name]
