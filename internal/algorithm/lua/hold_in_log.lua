@@ -19,10 +19,10 @@ end
 -- write stores the record. The key is kept until `last`.
 local function write(key, record, _, last)
   local before, text = record.text, format(record)
-  if text ~= before or text and records == 0 then -- a charge may have replaced a foreign value, and the record in it
+  if text ~= before then
     local added = text and redis.pcall('ZADD', key, '+inf', text) or frees(key)
     if type(added) == 'table' then return added.err end
-    if before and before ~= text then redis.call('ZREM', key, before) end
+    if before then redis.call('ZREM', key, before) end
     record.text, records = text, text and 1 or 0
   end
   if text or before then redis.call('PEXPIREAT', key, math.ceil(last / 1000)) end

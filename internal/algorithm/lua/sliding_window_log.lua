@@ -90,7 +90,6 @@ local function charge(key, c, n, t, used, number, newest, top, foreign)
     done = redis.pcall('SET', key, '', 'PX', 1000)
     if done.err then return done.err end
     redis.call('DEL', key)
-    records = 0
   end
   if top == 0 and ARGV[n] == '1' then
     done = redis.pcall('ZADD', key, t, number)

@@ -98,6 +98,7 @@ func knownValues() []known {
 		for name, record := range map[string]string{
 			"9000 holds that have expired": holdsOf(9000, 1, begin-9000), "9000 holds of 2^40 units": holdsOf(9000, 1<<40, begin+1000),
 			"all was charged": fmt.Sprintf("|5 %d", 1<<53-1), "all of 400 days was charged": fmt.Sprintf("|5 %d", begin+ahead-1),
+			"a hold of 30 digits":           fmt.Sprintf("|5 0 %d:%s", begin+1000, nines[:30]),
 			"as many holds as there can be": holdsOf(64, 1, begin+1000), "a hold in 400 days": fmt.Sprintf("|5 0 %d:1", begin+ahead),
 		} {
 			switch {
@@ -173,7 +174,8 @@ func TestLongValues(t *testing.T) {
 				for _, put := range []func(*world) redis.Cmder{
 					func(w *world) redis.Cmder { return w.client.Set(t.Context(), key, value, 0) },
 					set(at(0, "%s", value)), set(atScore(math.Inf(1), value)),
-					set(at(-1e9, "%s", value), at(0, "%d", begin)), set(atScore(-5, "+"), at(-1e9, "%s", value), at(10, "s1:5")),
+					set(at(-1e15, "%s", value), at(0, "%d", begin)), set(atScore(-5, "+"), at(-1e15, "%s", value), at(10, "s1:5")),
+					set(at(-1e15, "%s", value), at(0, "%d:2", begin), atScore(-(begin+1<<50), fmt.Sprint(begin, "*1"))),
 				} {
 					w := newWorld(t, client, 1, v)
 					w.plant, w.loose = value[:30], true
