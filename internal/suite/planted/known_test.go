@@ -141,6 +141,22 @@ func TestExpiredSlots(t *testing.T) {
 	w.goOn()
 }
 
+// TestSlotWithoutEnd has a planted slot that never expires beside one that does: it is removed when the next is taken.
+func TestSlotWithoutEnd(t *testing.T) {
+	t.Parallel()
+	client := redistest.Server(t).Client(t)
+	w := newWorld(t, client, 1, limits.Named("in_flight"))
+	three := algorithm.Member{Kind: algorithm.InFlight, Evaluator: algorithm.InFlight.New(algorithm.Numbers{Count: 3, Burst: 3}), Hold: 1_000_000}
+	w.members = []algorithm.Member{three}
+	client.ZAdd(t.Context(), key, at(5000, "s1"), atScore(math.Inf(1), "s2"))
+	for i := range 3 {
+		w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpReserve, N: 1, M: w.id(), Handles: make([]algorithm.Handle, 1)})
+		if taken := min(i+1, 2); len(w.older) != taken {
+			t.Errorf("%d slots were taken, want %d: %v", len(w.older), taken, client.ZRangeWithScores(t.Context(), key, 0, -1).Val())
+		}
+	}
+}
+
 // cpu returns how much processor time the server has used.
 func cpu(t *testing.T, client *redis.Client) time.Duration {
 	t.Helper()
