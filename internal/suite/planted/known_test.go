@@ -182,7 +182,8 @@ func TestLongValues(t *testing.T) {
 	ones := strings.Repeat("1", long)
 	texts := []string{
 		ones, "B1 " + ones + "x", "B1 1" + ones + " " + ones, "F1 1 " + ones + "x", "F1 " + ones, "C1 " + ones + "x", "C1 1 1" + ones + "x",
-		"|" + ones + "x", "|1 " + ones + "x", holdsOf(long/20, 1, begin-long), "F1 0 1" + holdsOf(long/20, 1, begin-long), ones + ":x", "s" + ones + "x", ":" + ones + "x",
+		"|" + ones + "x", "|1 " + ones + "x",
+		holdsOf(long/20, 1, begin-long), "F1 0 1" + holdsOf(long/20, 1, begin-long), ones + ":x", "s" + ones + "x", ":" + ones + "x",
 	}
 	for _, v := range variants() {
 		for i, value := range texts {

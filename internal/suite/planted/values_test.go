@@ -19,7 +19,8 @@ func (w *world) number() string {
 	if w.IntN(3) == 0 {
 		return pick(w, "", "0", "nan", "inf", "-inf", "-5", "1e99", "1.5", "0x10", " 7", strings.Repeat("9", 400), strings.Repeat("9", 30))
 	}
-	base := pick[int64](w, 0, w.now, w.now+ahead, w.now+2*ahead, 1<<53, 7<<50, 1<<40, 1<<31, 1<<30, 1_000_000_000, w.capacity(), ahead, w.now+3_600_000_000)
+	base := pick[int64](w, 0, w.now, w.now+ahead, w.now+2*ahead, w.now+3_600_000_000,
+		1<<53, 7<<50, 1<<40, 1<<31, 1<<30, 1_000_000_000, w.capacity(), ahead)
 	base += pick[int64](w, 0, 0, 1, -1, 2, -2, 1000, 1_000_000)
 	return fmt.Sprintf(pick(w, "%.0f", "%.0f", "%.0f", "%.0f", "%.0f", "%.0f", "00%.0f", "%g", "%.1f", "+%.0f"), float64(base))
 }
@@ -84,7 +85,8 @@ func (w *world) score() float64 {
 
 // entry returns one of a damaged sorted set.
 func (w *world) entry() redis.Z {
-	member := pick(w, w.number()+":"+w.number(), w.number()+"*"+pick(w, "1", "4", w.number()), "s"+w.number(), "s5:"+w.number(), "+", w.record(), w.likely())
+	member := pick(w, w.number()+":"+w.number(), w.number()+"*"+pick(w, "1", "4", w.number()),
+		"s"+w.number(), "s5:"+w.number(), "+", w.record(), w.likely())
 	return redis.Z{Score: w.score(), Member: member}
 }
 
