@@ -136,6 +136,15 @@ func (m *emitter) logAt(ctx context.Context, level slog.Level, message string, a
 	m.log().Log(ctx, level, message, append(attrs, "limiter", m.limiter)...)
 }
 
+// minutely is what happens once a minute at most.
+type minutely struct{ last atomic.Int64 }
+
+// due reports whether it may happen, and has it be so no more for a minute.
+func (m *minutely) due() bool {
+	now, last := time.Now().Unix(), m.last.Load()
+	return (now < last || now-last >= 60) && m.last.CompareAndSwap(last, now)
+}
+
 // Emit passes an Event of an adapter on to the observers of the Limiter, with the
 // Limiter's name. With no observer it does nothing.
 func (l *Limiter) Emit(ctx context.Context, e Event) { l.events.emit(ctx, e) }

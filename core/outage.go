@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/memory"
 	"github.com/redislimit/redislimit/internal/server"
 )
@@ -67,10 +68,15 @@ func (f *fallback) share(asked []Limit) []Limit {
 
 // hooks returns what tells the observers and the log about Redis.
 func (f *family) hooks() server.Hooks {
+	var unexpected minutely
 	return server.Hooks{
 		ScriptLoaded: func(ctx context.Context) { f.events.emitContained(ctx, Event{Kind: EventScriptLoad}) },
 		CallFailed: func(ctx context.Context, err error) {
-			f.events.logAt(ctx, slog.LevelDebug, "redislimit: a call to redis failed", "error", err)
+			level, message := slog.LevelDebug, "redislimit: a call to redis failed"
+			if errors.Is(err, algorithm.ErrReply) && unexpected.due() {
+				level, message = slog.LevelWarn, "redislimit: redis replied what the scripts never reply: "+f.policy.String()+" decides"
+			}
+			f.events.logAt(ctx, level, message, "error", err)
 			f.events.emitContained(ctx, Event{Kind: EventOutage, Err: err})
 		},
 		ServerChanged: f.serverChanged,

@@ -1,11 +1,15 @@
 package core
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -38,6 +42,39 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, res, err)
 		}
 	}
+}
+
+// TestUnexpectedReply has a client that gives wrong replies for one key: each is an error of its call, one line a minute is
+// logged, and other keys go on.
+func TestUnexpectedReply(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		client := fakeClient(func(cmd redis.Cmder) error {
+			if strings.Contains(fmt.Sprint(cmd.Args()...), "planted") {
+				return set(cmd, 1, 1, 1<<62, 1<<62, 0)
+			}
+			return set(cmd, 1, 1_800_000_000_000_000, 0, 0, 0)
+		})
+		lim := MustNew(client, "api", TokenBucket(PerMinute(100)), FailClosed(), Logger(slog.New(slog.NewTextHandler(&log, nil))))
+		for minute := 1; minute <= 2; minute++ {
+			for range 20 {
+				for range 5 {
+					if res, err := lim.Allow(t.Context(), "planted"); !isUnavailable(err) || strings.Contains(err.Error(), "breaker") {
+						t.Errorf("%+v, %v", res, err)
+					}
+				}
+				if res, err := lim.Allow(t.Context(), "k"); err != nil || !res.Allowed {
+					t.Errorf("another key: %+v, %v", res, err)
+				}
+				time.Sleep(time.Second)
+			}
+			if lines := strings.Count(log.String(), "\n"); lines != minute {
+				t.Errorf("%d lines in %d minutes: %s", lines, minute, log.String())
+			}
+			time.Sleep(time.Minute)
+		}
+	})
 }
 
 func set(cmd redis.Cmder, reply ...int64) error {

@@ -33,9 +33,38 @@
 //     14 digits.
 //   - Constants of type int64 are numbers in Lua. A cost is a string, which becomes a
 //     number where it is added.
-//   - evaluate checks all that it reads: a value of another type, another form, numbers
-//     that are too large.
+//   - evaluate checks all that it reads; see "Foreign values".
 //   - Each write sets an expiry: the time until the full limit is available again, and
 //     a grace. It returns the error of the write, or nil.
 //   - A stored string begins with a letter and a version that no other algorithm has.
+//
+// # Foreign values
+//
+// Somebody else may write to a key: an older version, an operator, an attacker. What is
+// there counts as nothing stored unless a script may have written it. No value makes a
+// script fail, or take longer than its own values do, but for what Redis takes to read the
+// value. internal/suite/planted holds these rules:
+//
+//   - Foreign is a key of another type, another form, and what is too long: 100 bytes, and
+//     40 and 32 for each of 64 holds of a record. The length is looked at before a pattern
+//     is matched, because many patterns take quadratic time.
+//   - Foreign is an instant more than 400 days, the longest period, ahead of the clock. So
+//     what was stored before the clock stepped back stays, also across a failover, but not
+//     what was stored under a clock that was wrong by years. Only the debt of a bucket may
+//     end later, until 2^53: Settle may charge any cost.
+//   - Foreign are units beyond what any limit holds: 2^30 in a window or a record.
+//   - What is written over a value that was accepted is accepted, too, whatever comes next:
+//     else the next decision would start afresh, and more than the limit be admitted. So
+//     digits are not padded, counters have room up to their bound, and a full record
+//     takes further units into a hold that it has.
+//   - Of a sorted set the ends decide: of a log the newest entry, and of slots the sum and
+//     the first member. No decision reads more. What else is there counts as its score says:
+//     as units of a log until it leaves the window, as a slot until it expires, and it is removed
+//     then. A slot more than 400 days ahead is removed when a slot is taken.
+//   - A charge, a hold and a denial replace a foreign value, and a TTL is set. Reset deletes
+//     it. Peek, and the end of what is not there, leave it.
+//
+// What is in the form of the scripts is believed: a debt of a hundred years, the id of holds,
+// the sum of slots that are taken several at a time. It may deny for as long as it says.
+// With a sum below the truth more slots than the limit can be taken, until those end.
 package algorithm

@@ -203,7 +203,7 @@ func IsHeld(reply []int64) bool { return len(reply) > 0 && reply[0] == isHeld }
 // not be repeated.
 var ErrPartly = errors.New("redis has changed some of the limits, and failed then")
 
-// ErrReply is the error of a reply that the script never makes.
+// ErrReply is the error of a reply that the scripts never give: it is one call's, and says nothing about the server.
 var ErrReply = errors.New("unexpected reply from redis")
 
 // DecodeReply reads the reply to one decision. It refuses what the script never replies:

@@ -199,6 +199,8 @@ func (s *Store) outcome(sv *Server, err error, given time.Duration, begun time.T
 		return silent, err
 	case errors.Is(err, ErrUnsupported), hasCode(err, cannotDecide...), hasCode(err, "NOPERM") && strings.Contains(err.Error(), "'eval"):
 		return unable, err
+	case replies(err, faults):
+		return unclear, fmt.Errorf("%w: %w", algorithm.ErrReply, err)
 	case errors.As(err, &reply), errors.Is(err, algorithm.ErrPartly), errors.Is(err, algorithm.ErrReply), errors.Is(err, redis.ErrPoolExhausted):
 		return unclear, err
 	case isBroken(err):

@@ -24,8 +24,9 @@ type Decision struct {
 	Answers  []algorithm.Answer // of what decides
 	Exchange *Exchange          // what is done besides, or nil
 
-	place  atomic.Pointer[batcher] // where it is one of the calls in flight; nil if it is none, or no longer
-	inline [1]algorithm.Answer     // of most Answers: one allocation less
+	place  interface{ Leave() } // where it is one of the calls in flight, or nil
+	left   atomic.Bool          // it is no longer
+	inline [1]algorithm.Answer  // of most Answers: one allocation less
 }
 
 // NewDecision returns the Decision of a call.
@@ -137,7 +138,10 @@ func (s *Store) ask(ctx context.Context, sv *Server, d *Decision, over *sharedTi
 	case how != batch.Alone:
 		return s.askInBatch(ctx, sv, d, place, over)
 	}
-	d.place.Store(b)
+	if b != nil {
+		d.place = b
+		d.left.Store(false)
+	}
 	if !first {
 		return s.askUntil(ctx, sv, d, over)
 	}
@@ -196,8 +200,8 @@ func (s *Store) askUntil(ctx context.Context, sv *Server, d *Decision, over *sha
 
 // leavePlace has another call begin in the place of d, if it has one.
 func (d *Decision) leavePlace() {
-	if b := d.place.Swap(nil); b != nil {
-		b.Leave()
+	if d.place != nil && !d.left.Swap(true) {
+		d.place.Leave()
 	}
 }
 

@@ -577,6 +577,7 @@ func TestErrorsThatOpen(t *testing.T) {
 		redisError("ERR unknown command"): true, errReply: true, redisError("NOPERM no permission to run the 'evalsha' command"): true,
 		redisError("NOPERM no permission for this key"): false, redisError("BUSY script"): true,
 		redisError("CLUSTERDOWN Hash slot not served"): false, redisError("WRONGTYPE Operation against a key"): false,
+		redisError("ERR user_script:9: attempt to compare nil with number"): false,
 		algorithm.ErrReply: false, redisError("MOVED 1 127.0.0.1:7000"): false,
 	} {
 		t.Run(err.Error(), func(t *testing.T) {

@@ -34,16 +34,23 @@ var unsupported = []string{
 	"non deterministic",
 }
 
+// faults is what servers reply where a script met a value that it does not understand. The scripts allow for any value: such
+// a reply is of one call, and says nothing about the server.
+var faults = []string{"wrongtype", "attempt to ", "not an integer", "not a valid float", "invalid expire"}
+
 // permanent reports whether err is of a server that lacks what the scripts need.
 // What it replies while it is loading, read-only, busy or out of memory is none of
 // unsupported.
-func permanent(err error) bool {
+func permanent(err error) bool { return replies(err, unsupported) }
+
+// replies reports whether err is a server's, and has one of the phrases.
+func replies(err error, phrases []string) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
 		return false
 	}
 	text := strings.ToLower(reply.Error())
-	return slices.ContainsFunc(unsupported, func(phrase string) bool { return strings.Contains(text, phrase) })
+	return slices.ContainsFunc(phrases, func(phrase string) bool { return strings.Contains(text, phrase) })
 }
 
 // serverVersion returns "valkey 8.1.1" or "redis 6.0.16" from the reply to INFO.

@@ -73,6 +73,7 @@ local function debt(key, c)
   local form, value = ARGV[c], redis.pcall('GET', key)
   if not value then return 0, 0 end
   if value.err then return 0, 0, mistyped(value.err) end
+  if #value > longest then return 0, 0, value end
   if string.sub(value, 1, #form) ~= form then return restate(value, c) end
   local ends, f = tonumber(string.sub(value, #form + 1)), 0
   if not ends then

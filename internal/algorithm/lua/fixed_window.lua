@@ -16,9 +16,9 @@ local function evaluate(key, c, n)
     value = nil
   end
   if value then
-    used, digits, length = string.match(value, '^F1 (%d+) (%d+) ?(%d*)$')
+    used, digits, length = string.match(#value <= longest and value or '', '^F1 (%d+) ([1-9]%d*) ?(%d*)$')
     used, start, length = tonumber(used), tonumber(digits or 0), tonumber(length or 0) or period
-    if used and used + start + length < 2 ^ 53 then
+    if used and used <= 2 ^ 30 and start <= latest and length >= 1000 and length <= ahead then
       local begins = start
       if kind == 'aligned' or kind == 'aligned named' then begins = start - start % length end
       if begins > now then t = begins end

@@ -40,5 +40,5 @@ end
 -- clear removes all but the record.
 local function clear(key)
   frees(key)
-  redis.call('ZREMRANGEBYRANK', key, 0, -1 - records)
+  if records == 0 then redis.call('DEL', key) else redis.call('ZREMRANGEBYRANK', key, 0, -2) end
 end

@@ -53,9 +53,8 @@ local function add_hold(n, id, lasts)
   local expiry = now + lasts
   expiry = math.max(expiry + (step - expiry % step) % step, record.charged + 1)
   if #record.list == 0 and record.charged == 0 then record.id = id end
-  hold(record, expiry, n)
   changed = true
-  return record.id, expiry
+  return record.id, hold(record, expiry, n)
 end
 
 -- act does what a call asks for, after it was decided whether all limits admit. It returns an error, or by what n units

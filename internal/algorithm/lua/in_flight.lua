@@ -11,7 +11,7 @@ local function name(id, n) return string.format(n == 1 and 's%.0f' or 's%.0f:%.0
 -- add_extra changes how many units there are beyond one for each member.
 local function add_extra(key, units)
   if units == 0 then return end
-  extra = extra + units
+  extra = math.max(0, extra + units)
   if extra > 0 then redis.call('ZADD', key, -extra, '+') else redis.call('ZREM', key, '+') end
 end
 
@@ -44,10 +44,9 @@ local function open(key)
     foreign = mistyped(first.err)
     return
   end
-  local member, expiry = first[1], tonumber(first[2])
-  if member == '+' then extra, lowest, member, expiry = -expiry, 1, first[3], tonumber(first[4]) end
-  if first[1] and not (member and string.find(member, '^s%d+:?%d*$') and expiry >= 0 and expiry < 2 ^ 53 and
-      extra >= 0 and extra < 2 ^ 40) then
+  local member, expiry = first[1], tonumber(first[2]) or 2 ^ 53 -- miniredis: nil for a number like 9e+18
+  if member == '+' and expiry < 0 then extra, lowest, member, expiry = -expiry, 1, first[3], tonumber(first[4]) or 2 ^ 53 end
+  if first[1] and not (member and expiry >= 0 and expiry <= latest and extra % 1 == 0 and extra < 2 ^ 40) then
     foreign, extra = true, 0
   elseif member and expiry <= now then
     remove_expired(key, lowest)
@@ -66,8 +65,9 @@ local function hold(key, n, id)
   local added = redis.pcall('ZADD', key, expiry, name(id, n))
   if type(added) == 'table' then return added.err end
   add_extra(key, n - 1)
-  local last = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
-  redis.call('PEXPIREAT', key, math.ceil(last / 1000))
+  local last = tonumber(redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]) or 2 ^ 53 -- miniredis: nil for inf
+  if last > latest then redis.call('ZREMRANGEBYRANK', key, -1, -1) end -- no slot of ours; one is removed at a time
+  redis.call('PEXPIREAT', key, math.ceil(math.min(last, latest) / 1000))
   return nil, id, expiry
 end
 

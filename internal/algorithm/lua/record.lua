@@ -1,21 +1,25 @@
 -- The record of the holds of a limit: '|id charged expiry:units ...'. `id` tells these holds from those of
 -- another time, after the state was lost; `charged` is the latest expiry that was charged; then the holds by
--- expiry, all units that expire at one instant together.
+-- expiry, all units that expire at one instant together. There are at most `most_holds` of them: about eight for each
+-- duration of holds in use. A longer record is foreign, and so is one with more units than any limit has.
+local most_holds = 64
 
 -- parse returns the record in `text`, an empty one for nil, or nil if it is foreign.
 local function parse(text)
   local record = { id = 0, charged = 0, list = {}, held = 0, text = text }
   if not text then return record end
+  if #text > 32 * most_holds + 40 then return nil end
   local id, charged, rest = string.match(text, '^|(%d+) (%d+)([ :%d]*)$')
   if not id then return nil end
   record.id, record.charged = tonumber(id) or 2 ^ 53, tonumber(charged) or 2 ^ 53 -- miniredis: nil for a number of 20 digits
-  if record.id >= 2 ^ 53 or record.charged >= 2 ^ 53 then return nil end
+  if record.id >= 2 ^ 53 or record.charged >= latest then return nil end
   local last = record.charged
   for expiry, units in string.gmatch(rest, ' (%d+):(%d+)') do
     expiry, units = tonumber(expiry) or 2 ^ 53, tonumber(units) or 0
-    if expiry <= last or expiry >= 2 ^ 53 or units < 1 or units > 2 ^ 40 then return nil end
     record.list[#record.list + 1] = { expiry, units }
-    record.held, last = record.held + units, expiry
+    record.held = record.held + units
+    if expiry <= last or expiry > latest or units < 1 or record.held > 2 ^ 30 or #record.list > most_holds then return nil end
+    last = expiry
   end
   return record
 end
@@ -28,13 +32,18 @@ local function format(record)
   return table.concat(parts, ' ')
 end
 
--- hold adds units to a record, until `expiry`.
+-- hold adds units to a record, until `expiry`, or where the record is full until another. It returns which.
 local function hold(record, expiry, units)
-  local i = 1
-  while record.list[i] and record.list[i][1] < expiry do i = i + 1 end
-  if not record.list[i] or record.list[i][1] > expiry then table.insert(record.list, i, { expiry, 0 }) end
-  record.list[i][2] = record.list[i][2] + units
+  local list, i = record.list, 1
+  while list[i] and list[i][1] < expiry do i = i + 1 end
+  if #list >= most_holds then
+    i = math.min(i, #list)
+  elseif not list[i] or list[i][1] > expiry then
+    table.insert(list, i, { expiry, 0 })
+  end
+  list[i][2] = list[i][2] + units
   record.held = record.held + units
+  return list[i][1]
 end
 
 -- take takes units off the hold until `expiry` of the record `id`. It returns nothing if there is none.

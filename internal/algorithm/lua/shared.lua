@@ -2,6 +2,11 @@
 -- decision takes. When it is above `most`, the script makes no further decision: Redis does nothing else meanwhile.
 local spent, most = 0, 1500
 
+-- Foreign values count as nothing stored: doc.go says what is foreign. Nothing stored is further `ahead` of the clock than
+-- the longest period, but for the debt of a bucket; no text is longer than `longest`, but for the record of the holds.
+local ahead, longest = 34560000000000, 100
+local latest = now + ahead
+
 -- records is how many of the newest members of a sorted set are no charges.
 local records = 0
 

@@ -18,14 +18,14 @@ local function find(key, c)
     value = nil
   end
   if value then
-    if string.sub(value, 1, #form) == form then
-      digits, current, before = string.match(value, '^(%d+) (%d+) (%d+)$', #form + 1)
+    if #value <= longest and string.sub(value, 1, #form) == form then
+      digits, current, before = string.match(value, '^([1-9]%d*) (%d+) (%d+)$', #form + 1)
       opened, current, before = tonumber(digits or ''), tonumber(current), tonumber(before)
     else -- of another period: nothing is used, but t is no earlier than the window
-      length, opened = string.match(value, '^C1 (%d+) (%d+) %d+ %d+$')
+      length, opened = string.match(#value <= longest and value or '', '^C1 (%d+) (%d+) %d+ %d+$')
       length, opened, current, before = tonumber(length or 0), tonumber(opened or ''), 0, 0
     end
-    if not (opened and opened < 2 ^ 53 and length > 0 and current + before <= 2 ^ 31) then
+    if not (opened and opened <= latest and length >= 1000 and length <= ahead and current <= 2 ^ 30 and before <= 2 ^ 30) then
       opened, foreign = nil, value
     elseif opened > now then
       t = math.max(now, opened - opened % length)

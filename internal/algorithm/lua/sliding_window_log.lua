@@ -32,18 +32,21 @@ local function evaluate(key, c, n)
   local number, newest, top = tonumber(last[1]), tonumber(last[2]), 0
   if newest and not number then
     number = tonumber(string.match(last[1], '^(%d+):%d+$') or '')
-    local lowest = redis.call('ZRANGE', key, 0, 0)[1]
+    local lowest = tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) or -2 ^ 200 -- miniredis: nil for -9e+18
     spent = spent + 8
-    if not string.find(lowest, '^%d+:?%d*$') then top = tonumber(string.match(lowest, '^%d+%*(%d+)$') or '') or 2 ^ 53 end
+    if lowest < 0 then top = 1 end
+    while top > 0 and top < 2 ^ 16 and lowest < -2 ^ 53 * top * top * top do top = top * 2 end
+  elseif newest and string.find(last[1], '%D') then
+    number = nil
   end
-  if not (number and newest and newest >= 0 and number >= newest and number < 7 * 2 ^ 50 and
-      number % 1 == 0 and newest % 1 == 0 and top <= 2 ^ 16) then
+  if not (number and newest and newest >= 0 and newest <= latest and newest % 1 == 0 and number >= newest and number <= latest + ahead) then
     foreign = foreign or last[1]
     return cost <= limit, now, 0, now, 0, 0, foreign, foreign
   end
   local t = newest > now and newest or now
   local from = t - period + 1
   local used = count(key, from, top)
+  if number == latest + ahead then return false, t, used, t + 1, newest end -- the next number would be foreign
   if used + cost <= limit then return true, t, used, t > number and t or number + 1, newest, top end
   if cost > limit then return false, t, used, 0, newest end
   local stay = limit - cost -- units that may stay: it admits when all but the newest `stay` have left
@@ -97,7 +100,7 @@ local function charge(key, c, n, t, used, number, newest, top, foreign)
     done = redis.pcall('ZADD', key, unpack(list))
   end
   if type(done) == 'table' then return done.err end
-  if newest > 0 and top == 0 then
+  if newest > 0 and top == 0 and added == 1 then
     local expired = redis.call('ZCARD', key) - used - added - records
     if expired > 0 then
       if expired > 1000 then expired = 1000 end
@@ -106,7 +109,7 @@ local function charge(key, c, n, t, used, number, newest, top, foreign)
     end
   elseif newest > 0 then
     for _, member in ipairs(redis.call('ZRANGEBYSCORE', key, 0, t - period, 'LIMIT', 0, 100)) do
-      local first, units = string.match(member, '^(%d+):?(%d*)$')
+      local first, units = string.match(string.sub(member, 1, 40), '^(%d+):?(%d*)$')
       local gone = entries(tonumber(first or 0), tonumber(units or '') or 1)
       spent = spent + 2 + #gone
       redis.call('ZREM', key, member, unpack(gone))

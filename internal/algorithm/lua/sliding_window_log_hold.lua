@@ -14,7 +14,7 @@ end
 
 -- needed returns the instant until which what is charged is needed: t is that of a decision, from which on it is.
 local function needed(key, c, _, t)
-  return (t or redis.call('ZRANGE', key, -1 - records, -1 - records, 'WITHSCORES')[2] or now) + ARGV[c + 1]
+  return (t or math.min(redis.pcall('ZRANGE', key, -1 - records, -1 - records, 'WITHSCORES')[2] or now, latest)) + ARGV[c + 1]
 end
 
 -- tail returns for how much longer the key is needed once units were charged.

@@ -1,0 +1,216 @@
+package planted
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+// A known value is one that did harm once, or would do it if a rule were weaker.
+type known struct {
+	name, of string
+	put      func(w *world) redis.Cmder
+}
+
+func text(format string, args ...any) func(*world) redis.Cmder {
+	return func(w *world) redis.Cmder {
+		return w.client.Set(w.t.Context(), key, strings.ReplaceAll(fmt.Sprintf(format, args...), "FORM ", w.form()), 0)
+	}
+}
+
+// form is with what a bucket's own value begins.
+func (w *world) form() string { return fmt.Sprint(w.members[0].Constants()[0]) }
+
+func set(entries ...redis.Z) func(*world) redis.Cmder {
+	return func(w *world) redis.Cmder { return w.client.ZAdd(w.t.Context(), key, entries...) }
+}
+
+// at is the score of an entry so many microseconds after the clock.
+func at(after float64, format string, args ...any) redis.Z {
+	return redis.Z{Score: begin + after, Member: fmt.Sprintf(format, args...)}
+}
+
+func atScore(score float64, member string) redis.Z { return redis.Z{Score: score, Member: member} }
+
+// holdsOf is a record of holds, of units each, that expire one after the other from an instant on.
+func holdsOf(n int, units, from int64) string {
+	var b strings.Builder
+	b.WriteString("|5 0")
+	for i := range n {
+		fmt.Fprintf(&b, " %d:%d", from+int64(i), units)
+	}
+	return b.String()
+}
+
+func knownValues() []known {
+	const log, counter = "sliding_window_log", "sliding_window_counter"
+	nines := strings.Repeat("9", 400)
+	newest := at(0, "%d", begin)
+	values := []known{
+		{"a rate of 400 digits", "token_bucket", text("B1 %s %d", nines, begin+1000)},
+		{"a period of 400 digits", "gcra", text("B1 7/%s %d+3", nines, begin+1000)},
+		{"an instant that is padded", "fixed_window", text("F1 0 %s%d", strings.Repeat("0", 79), begin)},
+		{"an instant that is padded", counter, text("C1 %s%d 0 0", strings.Repeat("0", 77), begin)},
+		{"a window of 9e15 us", "fixed_window", text("F1 1 %d %d", begin, int64(6e15))},
+		{"a window in 400 days", "fixed_window", text("F1 0 %d", begin+ahead)},
+		{"a window in a thousand years", counter, text("C1 %s 0 0", nines[:30])},
+		{"a window of another period, in a thousand years", counter, text("C1 5000 %s 0 0", nines[:30])},
+		{"a window of 2^31 units and more", counter, text("C1 %d %d 0", begin, int64(math.MaxInt32)+2)},
+		{"a window before of 2^31 units and more", counter, text("C1 %d 0 %d", begin, int64(math.MaxInt32)+2)},
+		{"the last number", log, set(at(0, "%d", 7<<50-1))},
+		{"the last number of 400 days", log, set(at(0, "%d", begin+2*ahead))},
+		{"an entry in 400 days", log, set(at(ahead, "%d", begin+ahead))},
+		{"a number that remains the last", log, set(at(10, "%d+", begin/10), at(10, "300000000012346e1"), at(10, "3000000000123466.0"))},
+		{"a number in another form", log, set(at(20, "300000000012348e1"))},
+		{"an entry below all", log, set(newest, atScore(-1e300, "x"))},
+		{"a part below all", log, set(newest, atScore(-1e300, "5*1"))},
+		{"a part at -inf", log, set(newest, atScore(math.Inf(-1), "5*1"))},
+		{"parts beside a plain entry", log, set(at(0, "%d:5", begin), at(1, "%d", begin+1), atScore(-(begin+1<<50)*64, strconv.Itoa(begin)+"*4"))},
+		{"an entry that is not ours, and a record", log, set(at(5, "x"), atScore(math.Inf(1), holdsOf(2, 1, begin-1)))},
+		{"two records", log, set(newest, atScore(math.Inf(1), holdsOf(1, 1, begin+50)), atScore(math.Inf(1), holdsOf(2, 1, begin+60)))},
+		{"slots until inf", "in_flight", set(at(5000, "s1"), atScore(math.Inf(1), "s2"))},
+		{"slots until 1e22", "in_flight", set(at(5000, "s1"), atScore(1e22, "s2"), atScore(1e23, "s3"))},
+		{"a slot of no name", "in_flight", set(at(5000, "s1"), at(6000, "x"))},
+		{"a sum that is none", "in_flight", set(at(5000, "+"), at(6000, "x"))},
+	}
+	for _, n := range []int{10, 16, 17, 20, 30, 50, 70} {
+		few := nines[:n]
+		values = append(values,
+			known{fmt.Sprintf("a rate of %d digits", n), "token_bucket", text("B1 %s %d", few, begin+ahead)},
+			known{fmt.Sprintf("a rate of %d digits and parts", n), "gcra", text("B1 %s %d+%s", few, begin+ahead, few[1:])},
+			known{fmt.Sprintf("a period of %d digits", n), "gcra", text("B1 7/%s %d+3", few, begin+ahead)},
+			known{fmt.Sprintf("a rate and a period of %d digits", n), "leaky_bucket", text("B1 %s/%s7 %d", few[:min(n, 35)], few[:min(n, 35)], begin+ahead)})
+	}
+	for _, v := range variants() {
+		prefix := map[string]string{"fixed_window": "F1 0 %d", "fixed_window_aligned": "F1 0 %d", counter: "C1 %d 0 0"}[v.Name]
+		if v.Kind.Bucket {
+			prefix = "FORM %d"
+		}
+		for name, record := range map[string]string{
+			"9000 holds that have expired": holdsOf(9000, 1, begin-9000), "9000 holds of 2^40 units": holdsOf(9000, 1<<40, begin+1000),
+			"all was charged": fmt.Sprintf("|5 %d", 1<<53-1), "all of 400 days was charged": fmt.Sprintf("|5 %d", begin+ahead-1),
+			"a hold of 30 digits":           fmt.Sprintf("|5 0 %d:%s", begin+1000, nines[:30]),
+			"as many holds as there can be": holdsOf(64, 1, begin+1000), "a hold in 400 days": fmt.Sprintf("|5 0 %d:1", begin+ahead),
+		} {
+			switch {
+			case v.Kind.Slots:
+			case v.Name == log:
+				values = append(values, known{name, v.Name, set(newest, atScore(math.Inf(1), record))})
+			default:
+				values = append(values, known{name, v.Name, text("%s", fmt.Sprintf(prefix, begin)+record)})
+			}
+		}
+	}
+	return values
+}
+
+// TestKnown goes on from each known value in many ways.
+func TestKnown(t *testing.T) {
+	t.Parallel()
+	client := redistest.Server(t).Client(t)
+	for _, k := range knownValues() {
+		t.Run(k.of+"/"+k.name, func(t *testing.T) {
+			for seed := range uint64(10) {
+				w := newWorld(t, client, seed, limits.Named(k.of))
+				w.plant = k.name
+				if err := k.put(w).Err(); err != nil {
+					t.Fatal(err)
+				}
+				w.goOn()
+			}
+		})
+	}
+}
+
+// TestExpiredSlots has slots expire whose units are no number that a call can have: the sum is 0 then, and not less.
+func TestExpiredSlots(t *testing.T) {
+	t.Parallel()
+	client := redistest.Server(t).Client(t)
+	w := newWorld(t, client, 1, limits.Named("in_flight"))
+	w.plant, w.loose = "s1 of 30 digits", true
+	client.ZAdd(t.Context(), key, atScore(-4, "+"), at(-5, "s1:%s", strings.Repeat("9", 30)), at(5000, "s2:5"))
+	w.goOn()
+}
+
+// TestSlotWithoutEnd has a planted slot that never expires beside one that does: it is removed when the next is taken.
+func TestSlotWithoutEnd(t *testing.T) {
+	t.Parallel()
+	client := redistest.Server(t).Client(t)
+	w := newWorld(t, client, 1, limits.Named("in_flight"))
+	three := algorithm.Member{Kind: algorithm.InFlight, Evaluator: algorithm.InFlight.New(algorithm.Numbers{Count: 3, Burst: 3}), Hold: 1_000_000}
+	w.members = []algorithm.Member{three}
+	client.ZAdd(t.Context(), key, at(5000, "s1"), atScore(math.Inf(1), "s2"))
+	for i := range 3 {
+		w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpReserve, N: 1, M: w.id(), Handles: make([]algorithm.Handle, 1)})
+		if taken := min(i+1, 2); len(w.older) != taken {
+			t.Errorf("%d slots were taken, want %d: %v", len(w.older), taken, client.ZRangeWithScores(t.Context(), key, 0, -1).Val())
+		}
+	}
+}
+
+// cpu returns how much processor time the server has used.
+func cpu(t *testing.T, client *redis.Client) time.Duration {
+	t.Helper()
+	sum := 0.0
+	for line := range strings.SplitSeq(client.Info(t.Context(), "cpu").Val(), "\r\n") {
+		if name, value, _ := strings.Cut(line, ":"); name == "used_cpu_user" || name == "used_cpu_sys" {
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += n
+		}
+	}
+	return time.Duration(sum * float64(time.Second))
+}
+
+// TestLongValues measures the server's processor time for each operation on values that are much longer than the scripts
+// write: it must not grow with more than their length, as reading them does.
+func TestLongValues(t *testing.T) {
+	t.Parallel()
+	client := redistest.Server(t).Client(t)
+	const long = 1 << 18
+	ones := strings.Repeat("1", long)
+	texts := []string{
+		ones, "B1 " + ones + "x", "B1 1" + ones + " " + ones, "F1 1 " + ones + "x", "F1 " + ones, "C1 " + ones + "x", "C1 1 1" + ones + "x",
+		"|" + ones + "x", "|1 " + ones + "x",
+		holdsOf(long/20, 1, begin-long), "F1 0 1" + holdsOf(long/20, 1, begin-long), ones + ":x", "s" + ones + "x", ":" + ones + "x",
+	}
+	for _, v := range variants() {
+		for i, value := range texts {
+			t.Run(fmt.Sprintf("%s/%d", v.Name, i), func(t *testing.T) {
+				for _, put := range []func(*world) redis.Cmder{
+					func(w *world) redis.Cmder { return w.client.Set(t.Context(), key, value, 0) },
+					set(at(0, "%s", value)), set(atScore(math.Inf(1), value)),
+					set(at(-1e15, "%s", value), at(0, "%d", begin)), set(atScore(-5, "+"), at(-1e15, "%s", value), at(10, "s1:5")),
+					set(at(-1e15, "%s", value), at(0, "%d:2", begin), atScore(-(begin+1<<50), fmt.Sprint(begin, "*1"))),
+				} {
+					w := newWorld(t, client, 1, v)
+					w.plant, w.loose = value[:30], true
+					if err := put(w).Err(); err != nil {
+						t.Fatal(err)
+					}
+					before := cpu(t, client)
+					for op := algorithm.OpEvaluate; op <= algorithm.OpRelease; op++ {
+						w.hold(w.members, algorithm.HoldCall{Op: op, N: 1, M: 1, Handles: make([]algorithm.Handle, len(w.members))})
+					}
+					if !v.Kind.Slots {
+						w.decide(w.members, algorithm.OpCharge, 1, 2)
+					}
+					if took := cpu(t, client) - before; took > 100*time.Millisecond {
+						t.Fatalf("10 operations on %s took the server %v", w.plant, took)
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package planted
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+// history makes something stored, plants a value in its place, and goes on.
+func history(t testing.TB, client *redis.Client, seed uint64, raw string) {
+	t.Helper()
+	w := newWorld(t, client, seed, variants()...)
+	own := w.members
+	w.members = append([]algorithm.Member{w.before}, own[1:]...)
+	for range w.IntN(5) {
+		w.step()
+	}
+	w.members = own
+	w.planted(raw)
+	if w.IntN(4) == 0 {
+		w.reset()
+	}
+	w.goOn()
+}
+
+// goOn has a limiter do what it may after a value was planted: nothing fails, what is admitted from then on stays within
+// the limit, and what is written expires. Then the clock goes on, and it is so again.
+func (w *world) goOn() {
+	for range pick(w, 1, 1, 3) {
+		for range 1 + w.IntN(12) {
+			w.step()
+		}
+		w.advance()
+	}
+	w.reset()
+}
+
+// reset forgets what was charged.
+func (w *world) reset() {
+	w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpReset, N: 1})
+	w.charged = 0
+}
+
+// TestPlanted plants values by fixed seeds: FuzzPlanted goes on.
+func TestPlanted(t *testing.T) {
+	t.Parallel()
+	client := redistest.Server(t).Client(t)
+	runs, err := strconv.Atoi(os.Getenv("REDISLIMIT_PLANTED_RUNS"))
+	if err != nil {
+		runs = 600
+	}
+	for seed := range uint64(runs) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { history(t, client, seed, "") })
+	}
+}
+
+// TestValueOfAnother has a limiter of each algorithm find what one of each other algorithm has stored, under each operation.
+func TestValueOfAnother(t *testing.T) {
+	t.Parallel()
+	client := redistest.Server(t).Client(t)
+	for _, of := range variants() {
+		for _, other := range variants() {
+			t.Run(of.Name+" after "+other.Name, func(t *testing.T) {
+				for op := algorithm.OpEvaluate; op <= algorithm.OpRelease; op++ {
+					for seed := range uint64(2) {
+						another := newWorld(t, client, seed, other)
+						for range 3 {
+							another.step()
+						}
+						w := newWorldBeside(t, client, seed, of)
+						w.plant = fmt.Sprintf("%q", another.dump())
+						w.loose = true // buckets take over what another has stored, and it its ends
+						call := algorithm.HoldCall{Op: op, N: 1, M: w.id(), Handles: make([]algorithm.Handle, len(w.members))}
+						w.hold(w.members, call)
+						w.goOn()
+					}
+				}
+			})
+		}
+	}
+}
+
+// FuzzPlanted plants random values of every type, mutations of the scripts' own among them, and texts.
+func FuzzPlanted(f *testing.F) {
+	client := redistest.Server(f).Client(f)
+	f.Add(uint64(1), "")
+	f.Add(uint64(2), "B1 10 "+strings.Repeat("9", 400))
+	f.Add(uint64(3), fmt.Sprintf("F1 3 %d|5 %d %d:3", begin, begin-1, begin+1))
+	f.Fuzz(func(t *testing.T, seed uint64, raw string) { history(t, client, seed, raw) })
+}

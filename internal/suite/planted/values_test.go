@@ -1,0 +1,158 @@
+package planted
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ahead is how far ahead of the clock something stored may be, in microseconds.
+const ahead = 34_560_000_000_000
+
+// number returns one that a damaged value may have: at the bounds of what is valid, or beyond.
+func (w *world) number() string {
+	if w.IntN(3) == 0 {
+		return pick(w, "", "0", "nan", "inf", "-inf", "-5", "1e99", "1.5", "0x10", " 7", strings.Repeat("9", 400), strings.Repeat("9", 30))
+	}
+	base := pick[int64](w, 0, w.now, w.now+ahead, w.now+2*ahead, w.now+3_600_000_000,
+		1<<53, 7<<50, 1<<40, 1<<31, 1<<30, 1_000_000_000, w.capacity(), ahead)
+	base += pick[int64](w, 0, 0, 1, -1, 2, -2, 1000, 1_000_000)
+	return fmt.Sprintf(pick(w, "%.0f", "%.0f", "%.0f", "%.0f", "%.0f", "%.0f", "00%.0f", "%g", "%.1f", "+%.0f"), float64(base))
+}
+
+// record returns holds as they are stored, or nearly so.
+func (w *world) record() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "|%s %s", pick(w, "1", "5", w.number()), pick(w, "0", "0", w.number()))
+	expiry := w.now + pick[int64](w, -100, 1, 1_000_000)
+	for range pick(w, 0, 1, 2, 5, 63, 64, 65, 200) {
+		fmt.Fprintf(&b, " %d:%s", expiry, pick(w, "1", "1", "1", w.number()))
+		expiry += 1 + w.Int64N(1000)
+	}
+	return b.String()
+}
+
+// likely returns a text that some algorithm may have written, or nearly so.
+func (w *world) likely() string {
+	n := func() string { return pick(w, "3", strconv.FormatInt(w.now+w.Int64N(2_000_000), 10), w.number()) }
+	return pick(w,
+		"B1 "+n()+" "+n(), "B1 "+n()+" "+n()+"+"+n(), "B1 "+n()+"/"+n()+" "+n()+"+"+n(), "F1 "+n()+" "+n(), "F1 "+n()+" "+n()+" "+n(),
+		"C1 "+n()+" "+n()+" "+n(), "C1 "+n()+" "+n()+" "+n()+" "+n(), "Z9 "+n(), n(), "", "hello", "|", w.record())
+}
+
+var digits = regexp.MustCompile(`\d+`)
+
+// mutate changes a text that a limiter wrote.
+func (w *world) mutate(text string) string {
+	for range 1 + w.IntN(2) {
+		at, end := w.IntN(len(text)+1), w.IntN(len(text)+1)
+		at, end = min(at, end), max(at, end)
+		switch all := digits.FindAllStringIndex(text, -1); w.IntN(8) {
+		case 0, 1, 2:
+			if len(all) > 0 {
+				its := pick(w, all...)
+				text = text[:its[0]] + w.number() + text[its[1]:]
+			}
+		case 3:
+			text = text[:at] + text[end:]
+		case 4:
+			text = text[:at] + string(rune(w.IntN(128))) + text[at:]
+		case 5:
+			text = text[:end] + strings.Repeat(text[at:end], w.IntN(60)) + text[end:]
+		case 6:
+			record, _, _ := strings.Cut(text, "|")
+			text = record + w.record()
+		case 7:
+			text = w.likely()
+		}
+	}
+	return text
+}
+
+// score returns one of a damaged sorted set.
+func (w *world) score() float64 {
+	n, err := strconv.ParseFloat(w.number(), 64)
+	if err != nil || math.IsNaN(n) {
+		return float64(w.now + pick[int64](w, 0, -1000, 500_000))
+	}
+	return pick(w, 1, 1, -1, 1e9) * n
+}
+
+// entry returns one of a damaged sorted set.
+func (w *world) entry() redis.Z {
+	member := pick(w, w.number()+":"+w.number(), w.number()+"*"+pick(w, "1", "4", w.number()),
+		"s"+w.number(), "s5:"+w.number(), "+", w.record(), w.likely())
+	return redis.Z{Score: w.score(), Member: member}
+}
+
+// damage changes a sorted set that a limiter wrote.
+func (w *world) damage(set []redis.Z) []redis.Z {
+	for range 1 + w.IntN(3) {
+		if len(set) == 0 {
+			set = append(set, w.entry())
+		}
+		switch i := w.IntN(len(set)); w.IntN(6) {
+		case 0:
+			set[i].Score = w.score()
+		case 1:
+			set[i].Member = w.mutate(fmt.Sprint(set[i].Member))
+		case 2:
+			set[i].Member = w.number()
+		case 3:
+			set = slices.Delete(set, i, i+1)
+		default:
+			set = append(set, w.entry())
+		}
+	}
+	return set
+}
+
+// planted replaces what is stored by a mutation of it, or by something else.
+func (w *world) planted(raw string) {
+	ctx, c := w.t.Context(), w.client
+	text, set := c.Get(ctx, key).Val(), c.ZRangeWithScores(ctx, key, 0, -1).Val()
+	c.Del(ctx, key)
+	w.plant = fmt.Sprintf("instead of %q %v at %d: ", text, set, w.now)
+	what := w.IntN(12)
+	switch {
+	case raw != "":
+		w.plant = fmt.Sprintf("%q at %d", raw, w.now)
+		c.Set(ctx, key, raw, 0)
+	case what == 0:
+		w.plant += "list"
+		c.RPush(ctx, key, w.likely(), "1")
+	case what == 1:
+		w.plant += pick(w, "set", "hash", "stream")
+		switch {
+		case strings.HasSuffix(w.plant, "set"):
+			c.SAdd(ctx, key, w.likely())
+		case strings.HasSuffix(w.plant, "hash"):
+			c.HSet(ctx, key, "a", "1")
+		default:
+			c.XAdd(ctx, &redis.XAddArgs{Stream: key, Values: []string{"a", "1"}})
+		}
+	case what < 4 || text == "" && len(set) == 0 && what < 8:
+		text = w.likely()
+		w.plant += fmt.Sprintf("%q", text)
+		c.Set(ctx, key, text, 0)
+	case what < 5 || text == "":
+		set = w.damage(set)
+		w.plant += fmt.Sprint(set)
+		if len(set) > 0 {
+			c.ZAdd(ctx, key, set...)
+		}
+	default:
+		text = w.mutate(text)
+		w.plant += fmt.Sprintf("%q", text)
+		c.Set(ctx, key, text, 0)
+	}
+	// What one call's sum of units says is believed: see package algorithm.
+	w.loose = w.IntN(8) == 0 || w.members[0].Slots && slices.ContainsFunc(set, func(z redis.Z) bool {
+		return strings.ContainsAny(fmt.Sprint(z.Member), "+:")
+	})
+}

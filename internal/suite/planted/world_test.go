@@ -1,0 +1,330 @@
+package planted
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
+)
+
+// A world is one limiter, whose first limit is under test, at a clock that the test moves. It runs the scripts
+// themselves, so that each operation meets each value, and counts what they admit once a value is planted.
+type world struct {
+	*rand.Rand
+
+	t       testing.TB
+	client  *redis.Client
+	now     int64
+	members []algorithm.Member // the second, of a key that nobody plants, is beside it in some worlds
+	keys    []string
+	before  algorithm.Member // the same key under another rate, or the first member
+	named   bool
+	plant   string  // what was planted
+	charged int64   // since then, or since the clock moved
+	grants  []grant // what is held since then
+	older   []grant // and before
+	loose   bool    // what is admitted is not counted: planted sums, and the ends of what was held before, change it
+}
+
+// A grant is what a decision charged or held.
+type grant struct {
+	n       int64
+	handles []algorithm.Handle
+	charged bool // and not held
+}
+
+const key = "planted:{k}"
+
+// begin is the clock's at first: ahead of the server's, so that no key expires by itself.
+const begin = 3_000_000_000_123_456
+
+// variants are the limits of every algorithm.
+func variants() []limits.Variant { return append(limits.All(), limits.Slots()...) }
+
+func newWorld(t testing.TB, client *redis.Client, seed uint64, of ...limits.Variant) *world {
+	client.Del(t.Context(), key, key+"2")
+	return newWorldBeside(t, client, seed, of...)
+}
+
+// newWorldBeside finds what another has stored.
+func newWorldBeside(t testing.TB, client *redis.Client, seed uint64, of ...limits.Variant) *world {
+	w := &world{Rand: rand.New(rand.NewPCG(seed, 24)), t: t, client: client, now: begin}
+	v := pick(w, of...)
+	w.named = w.IntN(2) == 0
+	w.members = []algorithm.Member{w.member(v)}
+	w.before, w.keys = w.members[0], []string{key}
+	if w.named && w.IntN(2) == 0 {
+		w.before = w.member(v)
+	}
+	if w.IntN(4) == 0 {
+		w.members, w.keys = append(w.members, w.member(limits.Named("gcra"))), append(w.keys, key+"2")
+	}
+	return w
+}
+
+func (w *world) member(v limits.Variant) algorithm.Member {
+	for {
+		n := algorithm.Numbers{
+			Count: pick[int64](w, 1, 3, 10, 1000, 99_991, 1_000_000_000), Period: pick[int64](w, 1000, 10_000_000, 86_400_000_000, 34_560_000_000_000),
+			Aligned: v.Aligned, Named: w.named,
+		}
+		if n.Burst = n.Count; v.Kind.Validate == nil || v.Kind.Validate(n) == nil {
+			m := algorithm.Member{Kind: v.Kind, Evaluator: v.Kind.New(n)}
+			m.Hold = algorithm.DefaultHold(m.Evaluator)
+			return m
+		}
+	}
+}
+
+func pick[T any](w *world, from ...T) T { return from[w.IntN(len(from))] }
+
+func (w *world) capacity() int64 {
+	units, _ := w.members[0].Capacity()
+	return units
+}
+
+// run runs a script and returns its reply.
+func (w *world) run(script string, keys []string, args []any) []int64 {
+	w.t.Helper()
+	const clock = "local now, grace = tonumber(table.remove(ARGV)), 1e11\n"
+	rest, ok := strings.CutPrefix(script, algorithm.Clock)
+	if !ok {
+		w.t.Fatal("a script that does not begin with algorithm.Clock")
+	}
+	reply, err := redis.NewScript(clock+rest).Run(w.t.Context(), w.client, keys, append(args, strconv.FormatInt(w.now, 10))...).Int64Slice()
+	if err != nil {
+		w.fatalf("%v", err)
+	}
+	return reply
+}
+
+func (w *world) fatalf(format string, args ...any) {
+	w.t.Helper()
+	w.t.Fatalf("%s: %s; planted %s", w.members[0].Name, fmt.Sprintf(format, args...), w.plant)
+}
+
+func constants(members []algorithm.Member, durations bool) []any {
+	var args []any
+	for _, m := range members {
+		args = append(args, m.Constants()...)
+		if durations {
+			args = append(args, m.Hold)
+		}
+	}
+	return args
+}
+
+// decide makes plain decisions on n, so many in one script.
+func (w *world) decide(members []algorithm.Member, op algorithm.Op, n int64, several int) {
+	var keys []string
+	for range several {
+		keys = append(keys, w.keys[:len(members)]...)
+	}
+	args := append(constants(members, false), string(op))
+	for _, m := range members {
+		args = m.Cost(args, n)
+	}
+	was := w.dump()
+	reply := w.run(algorithm.DecideScript(members, algorithm.Form{}), keys, args)
+	for size := len(reply) / several; len(reply) > 0; reply = reply[size:] {
+		if algorithm.IsHeld(reply) {
+			w.hold(members, algorithm.HoldCall{Op: op, N: n, Handles: make([]algorithm.Handle, len(members))})
+			continue
+		}
+		answers := make([]algorithm.Answer, len(members))
+		if err := algorithm.DecodeReply(reply[:size], members, answers); err != nil {
+			w.fatalf("a decision on %d: %v", n, err)
+		}
+		var handles []algorithm.Handle
+		for i, m := range members {
+			handles = append(handles, m.ChargeHandle(answers[i].Observation, n))
+		}
+		w.decided(members, algorithm.HoldCall{Op: op, N: n, Handles: handles}, answers, was)
+	}
+}
+
+// hold makes calls of the script hold, all in one.
+func (w *world) hold(members []algorithm.Member, calls ...algorithm.HoldCall) {
+	var keys []string
+	args := constants(members, true)
+	for _, c := range calls {
+		keys = append(keys, w.keys[:len(members)]...)
+		args = c.Append(args, len(members))
+	}
+	was := w.dump()
+	reply := w.run(algorithm.HoldScript(members, false), keys, args)
+	size := algorithm.HoldReplyLen(len(members))
+	if len(reply) != size*len(calls) {
+		w.fatalf("a reply of %d numbers", len(reply))
+	}
+	for i, c := range calls {
+		answers := make([]algorithm.Answer, len(members))
+		if algorithm.Undone(reply[size*i:]) {
+			w.fatalf("operation %c was not done", c.Op)
+		}
+		if err := algorithm.DecodeHoldReply(reply[size*i:size*(i+1)], c, members, answers); err != nil {
+			w.fatalf("operation %c: %v", c.Op, err)
+		}
+		if c.Op <= algorithm.OpReserve {
+			w.decided(members, c, answers, was)
+		}
+	}
+}
+
+// decided counts what a decision has admitted, and looks for a TTL.
+func (w *world) decided(members []algorithm.Member, c algorithm.HoldCall, answers []algorithm.Answer, was string) {
+	w.t.Helper()
+	admits := true
+	for _, a := range answers {
+		admits = admits && a.Admits
+	}
+	if c.Op == algorithm.OpEvaluate {
+		return
+	}
+	if wrote := w.dump() != was && !members[0].Slots; admits || wrote {
+		if ttl := w.client.PTTL(w.t.Context(), key).Val(); ttl == -1 || admits && ttl < 0 {
+			w.fatalf("operation %c on %d, admitted: %v: the TTL is %d", c.Op, c.N, admits, ttl)
+		}
+	}
+	if !admits {
+		return
+	}
+	if w.plant == "" {
+		w.older = append(w.older, grant{c.N, c.Handles, c.Op == algorithm.OpCharge})
+		return
+	}
+	held := int64(0)
+	for _, g := range w.grants {
+		if !g.charged {
+			held += g.n
+		}
+	}
+	if !w.loose && w.charged+held+c.N > w.capacity() {
+		w.fatalf("%d of %d units, %d more were charged and %d held", c.N, w.capacity(), w.charged, held)
+	}
+	charged := !members[0].Slots && (c.Op == algorithm.OpCharge || members[0].Delays)
+	if charged {
+		w.charged += c.N
+	}
+	w.grants = append(w.grants, grant{c.N, c.Handles, charged})
+}
+
+// dump returns what is stored at the key.
+func (w *world) dump() string { return w.client.Dump(w.t.Context(), key).Val() }
+
+// takeGrant removes one of those that are held or charged, and returns it.
+func (w *world) takeGrant(charged bool) (grant, bool) {
+	for i, g := range w.grants {
+		if g.charged == charged {
+			w.grants = append(w.grants[:i:i], w.grants[i+1:]...)
+			return g, true
+		}
+	}
+	return grant{}, false
+}
+
+// id returns one for holds or slots.
+func (w *world) id() int64 { return 1 + w.Int64N(1<<48) }
+
+// cost returns units to ask for.
+func (w *world) cost() int64 {
+	return pick[int64](w, 1, 1, 1, 2, 5, w.capacity(), (w.capacity()+1)/2, max(1, w.capacity()-1), w.capacity()+1)
+}
+
+// step does one thing that a limiter may do.
+func (w *world) step() {
+	members, n := w.members, w.cost()
+	slots := members[0].Slots
+	handles := make([]algorithm.Handle, len(members))
+	call := func(op algorithm.Op) algorithm.HoldCall {
+		return algorithm.HoldCall{Op: op, N: n, M: w.id(), Handles: handles}
+	}
+	switch what := w.IntN(12); {
+	case what < 3 && !slots:
+		w.decide(members, pick(w, algorithm.OpCharge, algorithm.OpCharge, algorithm.OpEvaluate), n, 1)
+	case what < 4 && !slots:
+		w.decide(members, algorithm.OpCharge, n, 3)
+	case what < 5:
+		w.hold(members, call(algorithm.OpEvaluate))
+	case what < 6:
+		w.hold(members, call(algorithm.OpCharge))
+	case what < 8:
+		w.hold(members, call(algorithm.OpReserve))
+	case what < 9:
+		w.exchange(n)
+	case what < 10:
+		w.stray(pick(w, algorithm.OpSettle, algorithm.OpRenew, algorithm.OpRelease, algorithm.OpRefund))
+	default:
+		w.end()
+	}
+}
+
+// stray ends or renews what is not there, or, where nothing is counted, what was held before.
+func (w *world) stray(op algorithm.Op) {
+	g := grant{n: 1 + w.Int64N(9), handles: make([]algorithm.Handle, len(w.members))}
+	for i := range g.handles {
+		g.handles[i] = algorithm.Handle{A: pick[int64](w, 0, 1, 1<<48), B: pick[int64](w, 0, 1, w.now, 1<<53)}
+	}
+	if w.loose && len(w.older) > 0 {
+		g = pick(w, w.older...)
+		if len(g.handles) != len(w.members) {
+			return
+		}
+	}
+	call := algorithm.HoldCall{Op: op, N: g.n, Handles: append([]algorithm.Handle(nil), g.handles...)}
+	if op == algorithm.OpSettle && !w.members[0].Slots && !w.members[0].Delays {
+		call.M = pick[int64](w, 0, g.n, g.n+1)
+	}
+	w.hold(w.members, call)
+}
+
+// exchange settles one lease and takes another beside a decision, as leases do.
+func (w *world) exchange(n int64) {
+	size := len(w.members)
+	calls := []algorithm.HoldCall{
+		{Op: algorithm.OpCharge, N: 1, M: w.id(), Handles: make([]algorithm.Handle, size)},
+		{Op: algorithm.OpReserve, N: n, M: w.id(), Handles: make([]algorithm.Handle, size)},
+	}
+	if g, ok := w.takeGrant(false); ok && !w.members[0].Slots {
+		calls = append([]algorithm.HoldCall{{Op: algorithm.OpSettle, N: g.n, M: g.n / 2, Handles: g.handles}}, calls...)
+		w.charged += g.n / 2
+	} else if ok {
+		w.grants = append(w.grants, g)
+	}
+	w.hold(w.members, calls...)
+}
+
+// end settles, renews, releases or takes back one of the grants.
+func (w *world) end() {
+	g, ok := w.takeGrant(w.IntN(3) == 0)
+	switch {
+	case !ok:
+	case g.charged:
+		w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpRefund, N: g.n, Handles: g.handles})
+		w.charged -= g.n
+	case w.IntN(2) == 0:
+		w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpRenew, N: g.n, Handles: g.handles}) // the new handles
+		w.grants = append(w.grants, g)
+	case w.members[0].Slots:
+		w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpRelease, N: g.n, Handles: g.handles})
+	default:
+		actual := pick(w, 0, g.n, g.n/2, g.n+1)
+		w.charged += actual
+		w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpSettle, N: g.n, M: actual, Handles: g.handles})
+	}
+}
+
+// advance moves the clock. What was charged may count no more then; what is held does until it expires.
+func (w *world) advance() {
+	_, window := w.members[0].Capacity()
+	w.now += pick[int64](w, 1, 1000, 1_000_000, w.members[0].Hold/2, w.members[0].Hold+w.members[0].Hold/5, window/2, window, 2*window)
+	w.charged = 0
+	w.grants = slices.DeleteFunc(w.grants, func(g grant) bool { return g.charged || g.handles[0].B <= w.now })
+}
