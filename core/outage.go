@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/memory"
 	"github.com/redislimit/redislimit/internal/server"
 )
@@ -68,13 +67,13 @@ func (f *fallback) share(asked []Limit) []Limit {
 
 // hooks returns what tells the observers and the log about Redis.
 func (f *family) hooks() server.Hooks {
-	var unexpected minutely
+	var alone minutely
 	return server.Hooks{
 		ScriptLoaded: func(ctx context.Context) { f.events.emitContained(ctx, Event{Kind: EventScriptLoad}) },
-		CallFailed: func(ctx context.Context, err error) {
+		CallFailed: func(ctx context.Context, err error, thisAlone bool) {
 			level, message := slog.LevelDebug, "redislimit: a call to redis failed"
-			if errors.Is(err, algorithm.ErrReply) && unexpected.due() {
-				level, message = slog.LevelWarn, "redislimit: redis replied what the scripts never reply: "+f.policy.String()+" decides"
+			if thisAlone && alone.due() { // no line about the server will tell of it
+				level, message = slog.LevelWarn, "redislimit: redis answers, but refused a call"
 			}
 			f.events.logAt(ctx, level, message, "error", err)
 			f.events.emitContained(ctx, Event{Kind: EventOutage, Err: err})
@@ -116,8 +115,8 @@ func (f *family) serverChanged(ctx context.Context, c server.Change) {
 // An overload is calls that this process could not send to Redis in time. They are told of together: one event and one line
 // for each would cost a process time that has too little.
 type overload struct {
-	calls  atomic.Int64 // not told of yet
-	logged atomic.Bool  // within the last minute
+	calls atomic.Int64 // not told of yet
+	log   minutely
 }
 
 func (f *family) overloaded() {
@@ -129,10 +128,9 @@ func (f *family) overloaded() {
 func (f *family) tellOverload() {
 	ctx, calls := context.Background(), f.overload.calls.Swap(0)
 	f.events.emitContained(ctx, Event{Kind: EventOverload, Cost: calls, Err: server.ErrQueue})
-	if f.overload.logged.Swap(true) {
+	if !f.overload.log.due() {
 		return
 	}
-	time.AfterFunc(time.Minute, func() { f.overload.logged.Store(false) })
 	f.events.logAt(ctx, slog.LevelWarn, "redislimit: this process is overloaded: "+f.policy.String()+" decides",
 		"error", server.ErrQueue, "calls in a second", calls)
 }

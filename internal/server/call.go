@@ -304,7 +304,7 @@ func (s *Store) finish(ctx context.Context, sv *Server, d *Decision, err error, 
 	}
 	sv.ended(s, d.Key, o, begun, err)
 	if s.hooks.CallFailed != nil && !moving(err) {
-		s.hooks.CallFailed(context.WithoutCancel(ctx), err)
+		s.hooks.CallFailed(context.WithoutCancel(ctx), err, o == unclear)
 	}
 	return err
 }

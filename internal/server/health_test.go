@@ -166,7 +166,7 @@ func (f *fake) store(timeout time.Duration) *tested {
 	s := &tested{}
 	c := testConfig(timeout)
 	c.Hooks = Hooks{
-		CallFailed: func(_ context.Context, err error) {
+		CallFailed: func(_ context.Context, err error, _ bool) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.errs = append(s.errs, err)

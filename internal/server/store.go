@@ -29,8 +29,9 @@ type Config struct {
 // Hooks are called when something happens, in the goroutine that noticed it. Any may
 // be nil.
 type Hooks struct {
-	ScriptLoaded  func(ctx context.Context)            // Redis did not have a script
-	CallFailed    func(ctx context.Context, err error) // Redis did not answer a call that was made
+	ScriptLoaded func(ctx context.Context) // Redis did not have a script
+	// CallFailed is for each call that was made and failed; alone says that it tells nothing of the server.
+	CallFailed    func(ctx context.Context, err error, alone bool)
 	ServerChanged func(ctx context.Context, c Change)
 }
 
