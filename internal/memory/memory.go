@@ -85,7 +85,7 @@ func (m *Store) Decide(l *Limits, k string, n int64, charge bool, answers []algo
 		e = s.add(k, l, now)
 	}
 	for i := range l.members {
-		l.members[i].Charge(&e.states[i], answers[i].Observation, n)
+		l.members[i].Charge(&e.states[i], &answers[i], n)
 	}
 	s.Unlock()
 }
@@ -107,8 +107,7 @@ func (m *Store) Hold(l *Limits, k string, c algorithm.HoldCall, answers []algori
 		if member.Slots || op == algorithm.OpReserve && !member.Delays {
 			handles[i] = member.Reserve(&e.states[i], now, n)
 		} else {
-			member.Charge(&e.states[i], answers[i].Observation, n)
-			handles[i] = member.ChargeHandle(answers[i].Observation, n)
+			handles[i] = member.Acquire(&e.states[i], &answers[i], n)
 		}
 	}
 	return true
