@@ -81,13 +81,14 @@ func GCRA(r Rate, o ...BucketOption) Limit { return newBucket(algorithm.GCRA, r,
 // which one leaves every period/count, however they came in. The [Result.Delay] of an
 // admitted request says how long to wait for its turn, and the middleware holds it
 // that long. A request that does not fit into the queue is denied. LeakyBucket
-// protects a backend that cannot take bursts.
+// protects a backend that cannot take bursts. Who leaves the queue before its turn gives
+// its place to the next that comes; see [Reservation.Cancel].
 //
 // The default Burst is what drains in one second, at least 1, so that no request
 // is held for longer unless asked.
 //
-// It keeps one string of about 25 bytes per key, and a decision takes constant
-// time. The queue is virtual: no process holds it, and no process drains it.
+// It keeps one string of about 45 bytes per key, and more while places in the queue are
+// free, 128 at most. The queue is virtual: no process holds it, and no process drains it.
 //
 // The algorithm is the leaky bucket as a queue of J. Turner, "New Directions in
 // Communications", 1986.

@@ -130,6 +130,8 @@ func (r *Reservation) Settle(ctx context.Context, actual int64) error {
 // exactly. What Acquire charged is taken back as far as it can be told apart from later charges:
 //
 //   - of a bucket only while nobody has charged on top of it, and then what has not drained;
+//   - of a [LeakyBucket] the place, for the next who comes, unless it has begun (a Delay of 0 begins
+//     at once), or the queue was reset, evicted or changed its rate since;
 //   - of a window or a log only to the window that was charged, and of a [SlidingWindowCounter]
 //     only while that is the current one;
 //   - of a lease while that lives; see [Lease].

@@ -93,7 +93,7 @@ func LimiterFor(limiter func(keyfunc.Request) (*core.Limiter, error)) Option {
 // count, nor one that an inner middleware answers with 503, because its limiter could not decide.
 //
 // The limiter uses [core.Limiter.Reserve], so what is said there of holds applies. With
-// a LeakyBucket, requests that do not count leave a gap in the queue.
+// a LeakyBucket, requests that do not count have had their place, and leave a gap in the queue.
 //
 // Requests that an inner limiter denies are also charged by the outer ones. If those
 // shall count only what the inner one admits, give them a count that returns
@@ -118,7 +118,7 @@ func CountIf(count func(status int) bool) Option {
 // the same time, the last cost is that of each.
 //
 // The limiter uses [core.Limiter.Reserve], so what is said there of holds applies. A
-// LeakyBucket keeps its charge, unless the cost is 0.
+// LeakyBucket keeps its charge.
 func CostAfter() Option {
 	return option("CostAfter", func(s *settings.Settings) { s.CostAfter = true })
 }

@@ -78,7 +78,8 @@ type Evaluator interface {
 	// Outcome returns the outcome of a decision on n units that observed o. admits and
 	// charged say whether this limit admits them, and whether they were charged.
 	Outcome(o Observation, n int64, admits, charged bool) Outcome
-	// ChargeHandle returns the handle of the charge of n units that followed o, for Refund.
+	// ChargeHandle returns the handle of the charge of n units that followed o, for Refund. Where
+	// Kind.Delays is set, the reply of Redis has it.
 	ChargeHandle(o Observation, n int64) Handle
 	// WithHeld returns o as it would be if held units had been charged before the
 	// decision on n units.
@@ -133,8 +134,8 @@ type Answer struct {
 // without charges. Unlike in Redis the clock never steps back.
 type State struct {
 	A, B, C int64
-	log     *logEntries
-	holds   *holds // nil if there are none
+	log     *logEntries // of a queue its free places
+	holds   *holds      // nil if there are none
 }
 
 // Seen returns a copy of s that another Evaluator may take over and evaluate, and s stays as it is.

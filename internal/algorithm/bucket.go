@@ -10,30 +10,31 @@ import (
 //go:embed lua/bucket.lua
 var bucketLua string
 
+//go:embed lua/bucket_decide.lua
+var bucketDecideLua string
+
+//go:embed lua/bucket_span.lua
+var spanLua string
+
 //go:embed lua/bucket_refund.lua
 var bucketRefundLua string
 
 //go:embed lua/bucket_hold.lua
 var bucketHoldLua string
 
-// TokenBucket, LeakyBucket and GCRA are the three bucket algorithms. They decide
+// TokenBucket and GCRA, and LeakyBucket, are the three bucket algorithms. They decide
 // alike and store alike: the one instant at which the full capacity is available
 // again. GCRA calls it the theoretical arrival time; a token bucket is full then, and
 // a leaky bucket empty. A leaky bucket also delays what it admits, and has another
-// default capacity.
+// default capacity: see queue.go.
 var (
 	TokenBucket = &Kind{
 		Name: "token_bucket", Tag: "token", Bucket: true, Validate: validateBucket, New: newBucket,
-		decideLua: bucketLua, refundLua: bucketRefundLua, holdLua: bucketHoldLua, costArgs: 2,
-	}
-	LeakyBucket = &Kind{
-		Name: "leaky_bucket", Tag: "leaky", Bucket: true, Validate: validateBucket, New: newLeakyBucket,
-		Delays: true, Unleasable: "its units are places in a queue", Burst: drainedInOneSecond,
-		decideLua: bucketLua, refundLua: bucketRefundLua, holdLua: bucketHoldLua, costArgs: 2,
+		decideLua: bucketLua + bucketDecideLua, refundLua: bucketRefundLua, holdLua: spanLua + bucketHoldLua, costArgs: 2,
 	}
 	GCRA = &Kind{
 		Name: "gcra", Tag: "gcra", Bucket: true, Validate: validateBucket, New: newBucket,
-		decideLua: bucketLua, refundLua: bucketRefundLua, holdLua: bucketHoldLua, costArgs: 2,
+		decideLua: bucketLua + bucketDecideLua, refundLua: bucketRefundLua, holdLua: spanLua + bucketHoldLua, costArgs: 2,
 	}
 )
 
@@ -76,18 +77,11 @@ type bucket struct {
 	unit     ratio  // the time of one unit
 	unitCost span   // the same as a span
 	maxDebt  span   // the debt when nothing remains
-	delays   bool   // an admitted request waits for as long as the debt before it
 	form     string // a version and the rate, with which a value in Redis begins
 	period   int64
 }
 
 func newBucket(l Numbers) Evaluator { return makeBucket(l) }
-
-func newLeakyBucket(l Numbers) Evaluator {
-	b := makeBucket(l)
-	b.delays = true
-	return b
-}
 
 func makeBucket(l Numbers) *bucket {
 	b := &bucket{capacity: l.Burst, unit: newRatio(l.Count, l.Period), period: l.Period}
@@ -222,8 +216,6 @@ func (b *bucket) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 		out.RetryAfter = Never
 	case !admits && n > 0:
 		out.RetryAfter = b.unit.sub(b.unit.add(debt, b.cost(n)), b.maxDebt).micros()
-	case b.delays && n > 0:
-		out.Delay = debt.micros()
 	}
 	if charged {
 		debt = b.unit.add(debt, b.cost(n))
@@ -266,12 +258,15 @@ func (r ratio) times(n int64) span {
 	return span{int64(w), int64(f)}
 }
 
-// units returns how many whole units take no longer than s.
+// units returns how many whole units take no longer than s, if that can be told.
 func (r ratio) units(s span) int64 {
 	hi, lo := bits.Mul64(uint64(s.w), uint64(r.q))
 	lo, carry := bits.Add64(lo, uint64(s.f), 0)
+	if hi+carry >= uint64(r.p) {
+		return huge
+	}
 	n, _ := bits.Div64(hi+carry, lo, uint64(r.p))
-	return int64(n)
+	return int64(min(n, huge))
 }
 
 func (r ratio) add(a, b span) span {

@@ -102,6 +102,23 @@ func (a *Answer) Evaluate(l Evaluator, s *State, now, n int64) {
 	a.Observation, a.Admits = l.Evaluate(s, now, min(n, maxUnits)+a.Held) // min: the sum must not overflow
 }
 
+// Charge charges n units that a admits. Of a queue a then has the largest place that is left.
+func (m Member) Charge(s *State, a *Answer, n int64) {
+	m.Evaluator.Charge(s, a.Observation, n)
+	if q, ok := m.Evaluator.(*queue); ok {
+		a.C = q.left(s, a.C)
+	}
+}
+
+// Acquire is Charge, and returns the handle of the charge.
+func (m Member) Acquire(s *State, a *Answer, n int64) Handle {
+	m.Charge(s, a, n)
+	if q, ok := m.Evaluator.(*queue); ok {
+		return q.handle(a.Observation, n, s.C)
+	}
+	return m.ChargeHandle(a.Observation, n)
+}
+
 // Expire charges the holds that have expired, in order: each at its expiry, or at the
 // newest instant in s if that is later.
 func (m Member) Expire(s *State, now int64) { expire(m.Evaluator, s, now) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
@@ -56,6 +57,7 @@ type Form struct {
 // is simpler, and so faster.
 func DecideScript(limits []Member, f Form) string {
 	c := newComposer(f)
+	fmt.Fprintf(&c.text, "local each = %d\n", replyEach(limits))
 	if len(limits) > 1 {
 		c.addSeveral(limits)
 		return c.finish(decideAllLua)
@@ -183,8 +185,12 @@ func (c *composer) addSeveral(limits []Member) {
 	c.add("local limits = {" + table.String() + "}")
 }
 
-// replyLen is how many integers a script replies for each limit.
-const replyLen = 5
+// How many integers a script replies for each limit.
+const (
+	replyLen      = 5
+	queueReplyLen = 7 // where one of the limits is a queue
+	holdReplyLen  = 8 // of HoldScript
+)
 
 // What a script replies instead of 1 or 0.
 const (
@@ -207,27 +213,49 @@ var ErrPartly = errors.New("redis has changed some of the limits, and failed the
 var ErrReply = errors.New("unexpected reply from redis")
 
 // DecodeReply reads the reply to one decision. It refuses what the script never replies:
-// a faulty proxy might, or another version of this library.
-func DecodeReply(reply []int64, limits []Member, into []Answer) error {
-	if len(reply) != replyLen*len(limits) {
-		return UnexpectedLength(len(reply), replyLen*len(limits))
+// a faulty proxy might, or another version of this library. It writes the handles of what was charged
+// to those of the call, if they are not nil.
+func DecodeReply(reply []int64, call HoldCall, limits []Member, into []Answer) error {
+	size := replyEach(limits)
+	if len(reply) != size*len(limits) {
+		return UnexpectedLength(len(reply), size*len(limits))
 	}
 	if reply[0] == partly {
 		return ErrPartly
 	}
 	for i, m := range limits {
-		n := reply[i*replyLen : (i+1)*replyLen]
-		o := Observation{At: n[1], A: n[2], B: n[3], C: n[4]}
-		if n[0] < 0 || n[0] > 1 || o.At < 0 || o.At >= maxInstant || !m.Valid(o) {
+		n := reply[i*size : (i+1)*size]
+		o, ok := m.observation(n)
+		if n[0] < 0 || n[0] > 1 || !ok {
 			return fmt.Errorf("%w: %v", ErrReply, n)
 		}
 		into[i] = Answer{Admits: n[0] == 1, Observation: o}
+		if call.Handles != nil {
+			call.Handles[i] = m.chargeHandle(o, call.N, n)
+		}
 	}
 	return nil
 }
 
-// holdReplyLen is how many integers HoldScript replies for each limit.
-const holdReplyLen = 8
+// chargeHandle returns the handle of n units that were charged after o, from the integers of one limit.
+func (m Member) chargeHandle(o Observation, n int64, reply []int64) Handle {
+	if q, ok := m.Evaluator.(*queue); ok {
+		return q.handle(o, n, reply[6])
+	}
+	return m.ChargeHandle(o, n)
+}
+
+// observation returns what a decision observed, from the integers of one limit, and whether it is valid.
+func (m Member) observation(n []int64) (Observation, bool) {
+	o := Observation{At: n[1], A: n[2], B: n[3], C: n[4]}
+	if m.Delays {
+		if before, largest := n[4], n[5]; before|largest|n[6] < 0 || max(before, largest) >= 1<<packed {
+			return o, false
+		}
+		o.C = pack(n[4], n[5])
+	}
+	return o, o.At >= 0 && o.At < maxInstant && m.Valid(o)
+}
 
 // HoldReplyLen returns how many integers the reply of HoldScript to one call has.
 func HoldReplyLen(limits int) int { return holdReplyLen * limits }
@@ -245,11 +273,13 @@ func DecodeHoldReply(reply []int64, call HoldCall, limits []Member, answers []An
 	for i, m := range limits {
 		n := reply[i*holdReplyLen : (i+1)*holdReplyLen]
 		held, handle := n[5], Handle{n[6], n[7]}
-		o := Observation{At: n[1], A: n[2], B: n[3], C: n[4]}
+		o, ok := m.observation(n)
 		decides := op <= OpReserve
-		if n[0] < 0 || n[0] > 1 || held < 0 || held >= maxInstant || handle.A < 0 || handle.B < 0 ||
-			decides && (o.At < 0 || o.At >= maxInstant || !m.Valid(o)) {
+		if n[0] < 0 || n[0] > 1 || held < 0 || held >= maxInstant || handle.A < 0 || handle.B < 0 || decides && !ok {
 			return fmt.Errorf("%w: %v", ErrReply, n)
+		}
+		if m.Delays {
+			held = 0 // there it is the largest free place
 		}
 		if decides {
 			answers[i] = Answer{n[0] == 1, o, held}
@@ -259,7 +289,7 @@ func DecodeHoldReply(reply []int64, call HoldCall, limits []Member, answers []An
 		case m.Slots: // the zero Handle if they were lost
 			handles[i] = handle
 		case op == OpCharge || op == OpReserve && m.Delays:
-			handles[i] = m.ChargeHandle(o, call.N)
+			handles[i] = m.chargeHandle(o, call.N, n)
 		case op == OpReserve || op == OpRenew && handle.A > 0:
 			handles[i] = handle
 		}
@@ -303,4 +333,11 @@ func UnexpectedLength(got, want int) error {
 }
 
 // ReplyLen returns how many integers the reply to one decision has.
-func ReplyLen(limits int) int { return replyLen * limits }
+func ReplyLen(limits []Member) int { return replyEach(limits) * len(limits) }
+
+func replyEach(limits []Member) int {
+	if slices.ContainsFunc(limits, func(m Member) bool { return m.Delays }) {
+		return queueReplyLen
+	}
+	return replyLen
+}

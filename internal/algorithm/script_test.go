@@ -30,6 +30,7 @@ func FuzzDecodeReply(f *testing.F) {
 	f.Add([]byte(nil), int64(1))
 	f.Add(make([]byte, 8*5), int64(1))
 	f.Add(make([]byte, 8*15), int64(3))
+	f.Add(make([]byte, 8*8), int64(1))
 	for _, numbers := range [][]int64{
 		{1, 1_800_000_000_000_000, 0, 0, 0}, {0, 1_800_000_000_000_000, 60_000_000, 0, 0},
 		{1, 1_800_000_000_000_000, 0, 1_800_000_000_000_000, 60_000_000}, {2, 0, 0, 0, 0},
@@ -48,7 +49,7 @@ func FuzzDecodeReply(f *testing.F) {
 		}
 		for _, m := range members() {
 			answers := make([]algorithm.Answer, 1)
-			if err := algorithm.DecodeReply(reply, []algorithm.Member{m}, answers); err != nil {
+			if err := algorithm.DecodeReply(reply, algorithm.HoldCall{N: n, Handles: make([]algorithm.Handle, 1)}, []algorithm.Member{m}, answers); err != nil {
 				continue
 			}
 			for _, charged := range []bool{false, answers[0].Admits} {

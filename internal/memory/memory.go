@@ -86,7 +86,7 @@ func (m *Store) Decide(l *Limits, k string, n int64, charge bool, answers []algo
 	}
 	l.adopt(e, now)
 	for i := range l.members {
-		l.members[i].Charge(&e.states[i], answers[i].Observation, n)
+		l.members[i].Charge(&e.states[i], &answers[i], n)
 	}
 }
 
@@ -109,8 +109,7 @@ func (m *Store) Hold(l *Limits, k string, c algorithm.HoldCall, answers []algori
 			handles[i] = member.Reserve(&e.states[i], now, n)
 		} else {
 			l.adopt(e, now)
-			member.Charge(&e.states[i], answers[i].Observation, n)
-			handles[i] = member.ChargeHandle(answers[i].Observation, n)
+			handles[i] = member.Acquire(&e.states[i], &answers[i], n)
 		}
 	}
 	return true

@@ -360,13 +360,7 @@ func (s *Store) decodeOne(reply []int64, d *Decision, needsHold bool) error {
 		}
 		return err
 	}
-	err := algorithm.DecodeReply(reply, members, d.Answers)
-	if err == nil && d.Handles != nil {
-		for i, m := range members {
-			d.Handles[i] = m.ChargeHandle(d.Answers[i].Observation, d.N)
-		}
-	}
-	return err
+	return algorithm.DecodeReply(reply, d.HoldCall, members, d.Answers)
 }
 
 // heldFor is for how long a key is taken to have holds after some were seen.

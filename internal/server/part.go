@@ -311,10 +311,9 @@ func retryAlone(members []*member) {
 func refused(err error) bool { return hasCode(err, "CROSSSLOT", "NOPERM", "TRYAGAIN") }
 
 func (s *Store) decode(reply []int64, members []*member, needsHold bool) error {
-	limits := len(s.limits.members)
-	size := algorithm.ReplyLen(limits)
+	size := algorithm.ReplyLen(s.limits.members)
 	if needsHold {
-		size = algorithm.HoldReplyLen(limits)
+		size = algorithm.HoldReplyLen(len(s.limits.members))
 	}
 	calls := 0
 	for _, m := range members {

@@ -18,22 +18,26 @@ local function decide()
     local shift = own and own(at) - 1 or 0
     charged = 0
     for i = 1, size do
-      local limit, admits, t, a, b, c, u, v, foreign = limits[i], false, 0, 0, 0, 0
+      local limit, admits, t, a, b, c, u, v, foreign, free = limits[i], false, 0, 0, 0, 0
       if not skip then
-        admits, t, a, b, c, u, v, foreign = limit.evaluate(KEYS[base + i], limit.constants + shift, at + limit.cost)
+        admits, t, a, b, c, u, v, foreign, free = limit.evaluate(KEYS[base + i], limit.constants + shift, at + limit.cost)
       end
       all = all and admits
       if foreign and foreign ~= true and string.find(foreign, '|', 1, true) then held = true end
       local f = found[i]
       f[1], f[2], f[3], f[4], f[5], f[6], f[7] = t, a, b, c, u, v, foreign
-      local r = 5 * (base + i)
-      reply[r - 4], reply[r - 3], reply[r - 2], reply[r - 1], reply[r] = admits and 1 or 0, t, a, b, c
+      local r = each * (base + i - 1)
+      reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4], reply[r + 5] = admits and 1 or 0, t, a, b, c
+      if each == 7 then reply[r + 6], reply[r + 7] = free or 0, 0 end
     end
     for i = 1, charging and not held and size or 0 do
       local limit = limits[i]
       if all then
         charged = i
-        err = limit.charge(KEYS[base + i], limit.constants + shift, at + limit.cost, unpack(found[i], 1, 6))
+        local free, epoch
+        err, free, epoch = limit.charge(KEYS[base + i], limit.constants + shift, at + limit.cost, unpack(found[i], 1, 6))
+        local r = each * (base + i)
+        if free then reply[r - 1], reply[r] = free, epoch end
         if err then
           charged = i - 1
           break
@@ -44,9 +48,9 @@ local function decide()
     end
     if err and count == size then return { err = charged > 0 and err .. '; other limits have changed' or err } end
     if held then
-      reply[5 * base + 1] = 3
+      reply[each * base + 1] = 3
     elseif skip or err then
-      reply[5 * base + 1] = charged > 0 and 4 or 2
+      reply[each * base + 1] = charged > 0 and 4 or 2
     end
     base, at = base + size, at + step
   end
@@ -55,8 +59,8 @@ end
 if count == size then return decide() or reply end
 while base < count do
   if not pcall(decide) then -- the decision there has failed, and is the only one to do so
-    for r = 5 * base + 1, 5 * (base + size) do reply[r] = 0 end
-    reply[5 * base + 1] = charged > 0 and 4 or 2
+    for r = each * base + 1, each * (base + size) do reply[r] = 0 end
+    reply[each * base + 1] = charged > 0 and 4 or 2
     base, at = base + size, at + step
   end
 end

@@ -14,7 +14,7 @@
 --            '6'  hold n units for longer
 --            '7'  free n slots
 -- Replies  {done, t, a, b, c, held, id, expiry} for each limit of each call, in one list. `done` is 1 or 0: whether
---          the limit admits, of operations that decide. `held` is the units held besides. If there are several calls,
+--          the limit admits, of operations that decide. `held` is the units held besides, of a queue the largest free place. If there are several calls,
 --          one that comes after `most` was spent, or after `full` was set, or that failed before it changed anything,
 --          replies 2; one that failed later replies 4.
 
@@ -37,11 +37,11 @@ local function run()
     end
     for i = 1, err and 0 or size do
       local r, x = 8 * (base + i), at + 1 + 2 * i
-      local id, expiry
+      local id, expiry, free
       acting = true
-      err, id, expiry = limits[i].act(KEYS[base + i], op, all, n, m, tonumber(ARGV[x]), tonumber(ARGV[x + 1]))
+      err, id, expiry, free = limits[i].act(KEYS[base + i], op, all, n, m, tonumber(ARGV[x]), tonumber(ARGV[x + 1]))
       if err then break end
-      if id then reply[r - 1], reply[r] = id, expiry end
+      if id then reply[r - 2], reply[r - 1], reply[r] = free or reply[r - 2], id, expiry or 0 end
       wrote = true
     end
     if err and not several then return { err = wrote and err .. '; other limits have changed' or err } end

@@ -38,11 +38,13 @@ local function open(key)
   if #list == 0 and record.charged + ARGV[c + 1] <= now then record.charged = 0 end
 end
 
--- decide returns whether n units are admitted, the instant, the Observation and the units held.
+-- decide returns whether n units are admitted, the instant, the Observation and the units held, or of a queue the largest
+-- free place.
 local function decide(key, n)
   span(c, scratch, n + record.held)
-  admits, t, x, y, z, u, v, foreign = evaluate(key, c, scratch)
-  return admits, t, x, y, z, record.held
+  local free
+  admits, t, x, y, z, u, v, foreign, free = evaluate(key, c, scratch)
+  return admits, t, x, y, z, free or record.held
 end
 
 -- add_hold holds n units, for `lasts` if that is given. It returns the id of the holds and the expiry, by which the hold is found again. An expiry
@@ -58,9 +60,9 @@ local function add_hold(n, id, lasts)
 end
 
 -- act does what a call asks for, after it was decided whether all limits admit. It returns an error, or by what n units
--- are held.
+-- are held. Of a queue that is the epoch, and then comes the largest free place.
 local function act(key, op, all, n, m, a, b)
-  local err, id, expiry
+  local err, id, expiry, free
   if queues and op == '2' then op = '1' end
   if queues and op == '3' then op = m == 0 and '4' or '0' end
   if foreign and op ~= '0' then
@@ -71,7 +73,7 @@ local function act(key, op, all, n, m, a, b)
     -- nothing is charged or held
   elseif op == '1' then
     changed = true
-    if record.held == 0 then err = charge(key, c, scratch, t, x, y, z, u, v) else err = charge_at(key, now, n) end
+    if record.held == 0 then err, free, id = charge(key, c, scratch, t, x, y, z, u, v) else err = charge_at(key, now, n) end
   elseif op == '2' then
     id, expiry = add_hold(n, m, a > 0 and a or nil)
   elseif op == '3' then
@@ -91,7 +93,7 @@ local function act(key, op, all, n, m, a, b)
     id, expiry = add_hold(n, a)
   end
   if changed and not err then err = close(key) end
-  return err, id, expiry
+  return err, id, expiry, free
 end
 
 return { open = open, decide = decide, act = act }

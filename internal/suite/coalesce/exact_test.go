@@ -79,6 +79,7 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 	name = fmt.Sprintf("%x", name)[max(0, 2*len(name)-60):]
 	lim := s.limiter(t, name, opts...)
 	single := s.limiter(t, name, append(opts, core.Prefix("single"), core.MaxBatch(1))...)
+	var leaving [][2]*core.Reservation // in a batch, and by itself
 	for range 6 {
 		requests, alike := make([]request, 1+r.IntN(24)), r.IntN(3) == 0 // all of one cost, though some only look
 		for i := range requests {
@@ -95,18 +96,32 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 			return requests[i].of(lim)
 		}
 		for i, q := range requests {
-			acquired[i] = !q.peek && r.IntN(8) == 0
+			acquired[i] = !q.peek && r.IntN(4) == 0
 			c.enqueue(fmt.Sprintf("%+v", q), of(i, lim))
 		}
-		for i, got := range c.send() {
+		for _, r := range leaving { // the script of these comes after that of the decisions
+			c.settle(r[0], 0)
+		}
+		var next [][2]*core.Reservation
+		for i, got := range c.send()[:len(requests)] {
 			want, err := of(i, single)(t.Context())
 			if got.err != nil || err != nil || view(got.Result) != view(want.Result) {
 				t.Fatalf("%+v, the %d. of %+v:\ngot  %s, %v\nwant %s, %v", requests[i], i+1, requests, view(got.Result), got.err, view(want.Result), err)
 			}
-			if acquired[i] { // taken back once all decisions are made
+			switch {
+			case !acquired[i]:
+			case i%2 == 0 && want.Allowed && requests[i].n > 0:
+				next = append(next, [2]*core.Reservation{got.held, want})
+			default: // taken back once all decisions are made
 				t.Cleanup(func() { takenBack(t, lim, single, requests[i].key, got.held, want) })
 			}
 		}
+		for _, r := range leaving {
+			if err := r[1].Cancel(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		leaving = next
 		s.advance(time.Duration(r.Int64N(period)) * time.Microsecond / time.Duration(1+r.IntN(8)))
 	}
 }

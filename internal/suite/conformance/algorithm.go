@@ -89,10 +89,14 @@ func ends(t *testing.T, s Store, limit maker) {
 		if queue {
 			c.used = c.inQueue
 		}
-		key := fmt.Sprint("k", i)
+		key, before := fmt.Sprint("k", i), int64(0)
+		if queue { // a place that has begun is not given back
+			before, c.used = 1, c.used+1
+			allowN(t, lim, key, before)
+		}
 		g := c.take(t, lim, key, c.n)
 		if g.Allowed {
-			remains(t, other, key, 10-c.n)
+			remains(t, other, key, 10-c.n-before)
 		}
 		for range 2 {
 			c.end(t, g)

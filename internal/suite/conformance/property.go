@@ -34,11 +34,15 @@ func Properties(t *testing.T, open Opener) {
 		}
 		runs = n
 	}
-	families := []string{"several"}
+	families := []string{"several", queueFamily}
 	for _, v := range limits.All() {
 		families = append(families, v.Name)
 	}
 	for _, family := range families {
+		runs := runs
+		if family == queueFamily {
+			runs = (runs + 1) / 2 // they are longer
+		}
 		t.Run(family, func(t *testing.T) {
 			for seed := range uint64(runs) {
 				t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -67,6 +71,8 @@ type trial struct {
 	excess    int64              // what was settled beyond what was reserved, in all
 	judges    []*spends.Recorder // one for each limit; none when limits have changed, or state was lost
 	rewritten bool               // something was reserved, settled, taken back or reset
+	busy      bool               // a queue from which many leave; see queue.go
+	served    []turn             // of the calls that have not left, if the limits are one queue
 	back      bool               // the clock has stepped back
 	refunded  bool               // a charge was refunded
 	trace     []string
@@ -79,6 +85,7 @@ type charge struct {
 	want      model.Outcome
 	spend     int  // its number in the judges
 	forgotten bool // Redis need not know any more that what was held has expired
+	turn      turn
 }
 
 // A spec is one limit, in a form that can be changed.
@@ -100,6 +107,10 @@ func sequence(t *testing.T, s Store, seed uint64, family string) {
 			algorithms = append(algorithms, all[tr.IntN(len(all))].Name)
 		}
 	}
+	steps := 60
+	if family == queueFamily {
+		tr.busy, algorithms, steps = true, []string{"leaky_bucket"}, 120
+	}
 	hold := tr.hold()
 	for _, kind := range algorithms {
 		next := tr.spec(kind)
@@ -114,7 +125,7 @@ func sequence(t *testing.T, s Store, seed uint64, family string) {
 		tr.judges = append(tr.judges, spends.NewRecorder(s.judge(), tr.now))
 	}
 	end := tr.now + (50 * 365 * 24 * time.Hour).Microseconds()
-	for range 60 {
+	for range steps {
 		if tr.now > end || !tr.step(t) || t.Failed() {
 			break
 		}
@@ -156,6 +167,9 @@ func (tr *trial) step(t *testing.T) bool {
 }
 
 func (tr *trial) act(t *testing.T) bool {
+	if tr.busy {
+		return tr.actInQueue(t)
+	}
 	switch p := tr.IntN(24); {
 	case p < 3:
 		return tr.allow(t)
@@ -203,6 +217,7 @@ func (tr *trial) acquire(t *testing.T) bool {
 	tr.last = c.Result
 	if c.Allowed && n > 0 {
 		tr.judge(c.Result, func(j *spends.Recorder, _ int, at int64) { c.spend = j.Allow(at, n) })
+		c.turn = tr.serve(t, c.Result, n)
 		if c.want.Allowed {
 			tr.charged = append(tr.charged, c)
 		}
@@ -307,6 +322,7 @@ func (tr *trial) cancel(t *testing.T) {
 	c := (*from)[i]
 	*from = slices.Delete(*from, i, i+1)
 	tr.notef("cancel #%d, of %d at %s, reserved: %v", i, c.n, c.At.UTC(), c.reserved)
+	tr.leave(c.turn)
 	tr.settled(c, 0)
 	cancel(t, c.grant)
 	if c.n > 0 {
@@ -321,6 +337,7 @@ func (tr *trial) reset(t *testing.T) {
 		t.Error(err)
 	}
 	tr.model.Reset(tr.now)
+	tr.served = nil
 	tr.forgetNow()
 	for _, j := range tr.judges {
 		j.Reset()
@@ -345,7 +362,7 @@ func (tr *trial) lose(t *testing.T) {
 		tr.notef("%s is lost", key)
 		tr.store.Redis.Del(t.Context(), key)
 		tr.model.Lose(i)
-		tr.judges = nil
+		tr.judges, tr.served = nil, nil
 	}
 	tr.forgetNow()
 }
@@ -402,7 +419,11 @@ func (tr *trial) advance() {
 	s := tr.specs[tr.IntN(len(tr.specs))]
 	unit := max(1, s.period/s.count)
 	var d int64
-	switch tr.IntN(13) {
+	kind := tr.IntN(13)
+	if tr.busy && kind > 3 && tr.IntN(8) > 0 {
+		kind = []int{0, 3, 7}[kind%3] // mostly not at all, by a unit, or by a few
+	}
+	switch kind {
 	case 0, 1:
 	case 2:
 		d = 1
@@ -434,7 +455,7 @@ func (tr *trial) advance() {
 		if tr.refunded {
 			tr.judges = nil
 		}
-		tr.back = true
+		tr.back, tr.served = true, nil
 	}
 	for i, j := range tr.judges {
 		j.Next(d, func(t int64) int64 { return tr.model.Clock(i, t) })
@@ -461,6 +482,9 @@ func (tr *trial) cost() int64 {
 	capacity := int64(math.MaxInt64)
 	for _, s := range tr.specs {
 		capacity = min(capacity, s.capacity())
+	}
+	if tr.busy && tr.IntN(8) > 0 {
+		return 1 + tr.Int64N(3)*tr.Int64N(2)
 	}
 	switch tr.IntN(10) {
 	case 0:
@@ -551,7 +575,7 @@ func (tr *trial) change(t *testing.T) {
 		tr.specs[i] = old
 		return
 	}
-	tr.judges = nil
+	tr.judges, tr.served = nil, nil
 	if tr.store.ForgetsByClock || gridded && next.period != old.period {
 		// A window that starts afresh with a new period would do so once more by what began
 		// before that, and what an old Limiter charges may be needed for longer.
@@ -602,6 +626,8 @@ func (tr *trial) spec(kind string) spec {
 		switch {
 		case kind == "sliding_window_log":
 			s.count = tr.upTo(100_000)
+		case tr.busy:
+			s.count, s.burst = tr.upTo(1000), 2+tr.upTo(400)
 		case limits.Named(kind).Kind.Bucket:
 			s.burst = tr.upTo(1e9)
 			if tr.IntN(3) == 0 {

@@ -138,15 +138,11 @@ func (w *world) decide(members []algorithm.Member, op algorithm.Op, n int64, sev
 			w.hold(members, algorithm.HoldCall{Op: op, N: n, Handles: make([]algorithm.Handle, len(members))})
 			continue
 		}
-		answers := make([]algorithm.Answer, len(members))
-		if err := algorithm.DecodeReply(reply[:size], members, answers); err != nil {
+		call, answers := algorithm.HoldCall{Op: op, N: n, Handles: make([]algorithm.Handle, len(members))}, make([]algorithm.Answer, len(members))
+		if err := algorithm.DecodeReply(reply[:size], call, members, answers); err != nil {
 			w.fatalf("a decision on %d: %v", n, err)
 		}
-		var handles []algorithm.Handle
-		for i, m := range members {
-			handles = append(handles, m.ChargeHandle(answers[i].Observation, n))
-		}
-		w.decided(members, algorithm.HoldCall{Op: op, N: n, Handles: handles}, answers, was)
+		w.decided(members, call, answers, was)
 	}
 }
 

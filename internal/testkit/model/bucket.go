@@ -2,17 +2,15 @@ package model
 
 import "math/big"
 
-// The bucket algorithms have the same model.
+// These two have the same model. That of LeakyBucket is made of it.
 var (
 	TokenBucket = register("token_bucket", algorithm{new: newBucket, bucket: true})
-	LeakyBucket = register("leaky_bucket", algorithm{new: newBucket, bucket: true, queues: true})
 	GCRA        = register("gcra", algorithm{new: newBucket, bucket: true})
 )
 
-// bucket is the store of token bucket, leaky bucket and GCRA: the debt, which is what
+// bucket is the store of token bucket and GCRA: the debt, which is what
 // was used and has not drained yet, at the instant when it was written, with the rate
-// of that moment. The tokens are the capacity less the debt, the queue is the debt, and
-// the TAT is instant + debt*T/L.
+// of that moment. The tokens are the capacity less the debt, and the TAT is instant + debt*T/L.
 type bucket struct {
 	stored  bool
 	debt    *big.Rat // units

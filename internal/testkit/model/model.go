@@ -75,6 +75,8 @@ type ticket struct {
 	start, length int64    // windows: the one that was charged
 	charge        int64    // log: the number of the charge
 	ends          *big.Rat // buckets: when the debt ends, after the charge
+	epoch         int      // queues: the time between two that it was empty
+	place         place    // queues: when it is served
 
 	held   bool
 	id     int // of the holds
@@ -357,6 +359,9 @@ func judge(l Limit, s *state, now, n int64) Verdict {
 		v.Admits = true
 	case n > v.Limit:
 		v.Never = true
+	case l.queues() && charged.(*queue).begins(l, v.At, n) != nil:
+		v.Admits = true
+		v.Delay.Sub(charged.(*queue).begins(l, v.At, n), whole(v.At))
 	case new(big.Rat).Add(used, whole(n)).Cmp(whole(v.Limit)) > 0:
 		v.RetryAfter = charged.retry(l, v.At, n)
 		plain := new(big.Rat).Add(s.used(l, v.At), whole(n))
@@ -377,5 +382,8 @@ func (v *Verdict) describe(l Limit, s *state) {
 	charged := s.asCharged(l, v.At)
 	left := floor(new(big.Rat).Sub(whole(v.Limit), charged.used(l, v.At)))
 	v.Remaining = max(0, left)
+	if q, ok := charged.(*queue); ok {
+		v.Remaining = max(v.Remaining, q.largest(l, v.At))
+	}
 	v.ResetAfter = charged.reset(l, v.At)
 }

@@ -190,6 +190,77 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
+// What is taken back of a queue is a free place, unless it has begun or the queue is another.
+func TestQueue(t *testing.T) {
+	limit := bucketOf(model.LeakyBucket, 1, 10, 8)
+	k := newKey(t, limit)
+	var at []model.Outcome // at 1000, 1010 to 1060
+	for i := range 7 {
+		delay := ""
+		if i > 0 {
+			delay = fmt.Sprintf(" delay=%d", 10*i)
+		}
+		at = append(at, k.take(1000, 1, fmt.Sprintf("ok t=1000 left=%d/8 reset=%d%s", 7-i, 10*i+10, delay)))
+	}
+	k.Refund(1000, at[0]) // it has begun
+	k.Refund(1000, at[2])
+	k.Refund(1000, at[4])
+	k.peek(1000, "ok t=1000 left=1/8 reset=70 delay=20")
+	k.Refund(1000, at[3]) // the three are one place
+	k.peek(1000, "ok t=1000 left=3/8 reset=70 delay=20")
+	k.take(1000, 4, "no t=1000 left=3/8 retry=30 reset=70")
+	taken := k.take(1000, 2, "ok t=1000 left=1/8 reset=70 delay=20")
+	k.take(1000, 1, "ok t=1000 left=1/8 reset=70 delay=40")
+	k.Refund(1001, taken)
+	k.Refund(1001, at[6]) // the last: the queue is shorter
+	k.peek(1001, "ok t=1001 left=2/8 reset=59 delay=19")
+	k.take(1021, 2, "ok t=1021 left=2/8 reset=59 delay=39") // one of the free two has begun
+	k.peek(1021, "ok t=1021 left=2/8 reset=59 delay=9")
+	k.peek(1031, "ok t=1031 left=3/8 reset=49 delay=49")
+
+	k = newKey(t, limit)
+	k.take(1000, 1, "ok t=1000 left=7/8 reset=10")
+	old := k.take(1000, 1, "ok t=1000 left=6/8 reset=20 delay=10")
+	k.Reset(1000)
+	k.take(1000, 3, "ok t=1000 left=5/8 reset=30")
+	k.Refund(1000, old)
+	k.peek(1000, "ok t=1000 left=5/8 reset=30 delay=30")
+
+	k = newKey(t, limit) // another rate is another queue
+	k.take(1000, 1, "ok t=1000 left=7/8 reset=10")
+	old = k.take(1000, 1, "ok t=1000 left=6/8 reset=20 delay=10")
+	last := k.take(1000, 1, "ok t=1000 left=5/8 reset=30 delay=20")
+	k.Refund(1000, old)
+	k.Change(bucketOf(model.LeakyBucket, 1, 20, 8))
+	k.take(1000, 1, "ok t=1000 left=4/8 reset=80 delay=60") // not in the free place
+	k.Refund(1000, last)
+	k.peek(1000, "ok t=1000 left=4/8 reset=80 delay=80")
+}
+
+// At most 128 free places are kept: the latest are dropped.
+func TestQueueKeeps(t *testing.T) {
+	k := model.New(bucketOf(model.LeakyBucket, 1, 10, 1000))
+	var all []model.Outcome
+	for range 300 {
+		all = append(all, k.Decide(1000, 1))
+	}
+	for i := 299 - 2; i > 0; i -= 2 { // 149 places of one unit
+		k.Refund(1000, all[i])
+	}
+	free := 0
+	for range 149 {
+		if d := k.Decide(1000, 1).Each[0].Delay; d.Cmp(big.NewRat(2990, 1)) < 0 {
+			free++
+			if want := big.NewRat(int64(20*free-10), 1); d.Cmp(want) != 0 {
+				t.Errorf("free place %d begins in %v, want %v", free, d, want)
+			}
+		}
+	}
+	if free != 128 {
+		t.Errorf("%d free places, want 128", free)
+	}
+}
+
 func TestExpiry(t *testing.T) {
 	const second = 1_000_000
 	for _, c := range []struct {

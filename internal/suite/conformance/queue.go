@@ -1,0 +1,201 @@
+package conformance
+
+import (
+	"math/big"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+// queueFamily is a LeakyBucket from which most callers leave before it is their turn.
+const queueFamily = "queue"
+
+// A turn is when a call is served: so many units of a queue, from an instant.
+type turn struct {
+	from  int64
+	units int64
+	rate  *big.Rat // units per microsecond; nil if this is no turn
+}
+
+// end is when the next may be served.
+func (s turn) end() int64 {
+	took := new(big.Rat).Quo(new(big.Rat).SetInt64(s.units), s.rate)
+	return s.from + ceil(took).Microseconds()
+}
+
+// serve notes when a call is served, if it does not leave before, and judges that nobody else is then.
+func (tr *trial) serve(t *testing.T, got core.Result, n int64) turn {
+	t.Helper()
+	if len(tr.specs) > 1 || !tr.specs[0].queues() {
+		return turn{}
+	}
+	s := turn{got.At.Add(got.Delay).UnixMicro(), n, big.NewRat(tr.specs[0].count, tr.specs[0].period)}
+	for _, other := range tr.served {
+		if s.from+2 < other.end() && other.from+2 < s.end() { // 2: both are rounded up
+			t.Errorf("%d units are served from %d to %d, and %d from %d to %d", n, s.from, s.end(), other.units, other.from, other.end())
+		}
+	}
+	tr.served = append(tr.served, s)
+	return s
+}
+
+// leave has a call not be served, unless it is already.
+func (tr *trial) leave(s turn) {
+	if s.rate != nil && s.from > tr.now {
+		tr.served = slices.DeleteFunc(tr.served, func(other turn) bool { return other.from == s.from && other.units == s.units && other.rate == s.rate })
+	}
+}
+
+func (tr *trial) actInQueue(t *testing.T) bool {
+	switch p := tr.IntN(100); {
+	case p < 52:
+		return tr.acquire(t)
+	case p < 92 && len(tr.charged) > 0:
+		tr.cancel(t)
+	case p < 94:
+		return tr.reserve(t)
+	case p < 96:
+		tr.notef("peek")
+		return tr.compare(t, peek(t, tr.lim, "k"), tr.model.Peek(tr.now))
+	case p < 97:
+		tr.reset(t)
+	case p < 98 && tr.store.Redis != nil:
+		tr.lose(t)
+	case p < 99 && tr.store.Redis != nil:
+		tr.change(t)
+	case len(tr.held) > 0:
+		tr.settle(t)
+	}
+	return true
+}
+
+func queueCases() []testCase {
+	return []testCase{
+		{"Queue/Overload", overloadedQueue},
+		{"Queue/Left", leftQueue},
+		{"Queue/Keeps", keptPlaces},
+		{"Queue/Lowered", loweredQueue},
+		{"Queue/Epochs", epochs},
+		{"Queue/Beside", besideQueue},
+	}
+}
+
+// overloadedQueue offers twice what the queue serves, for 20 s, by callers that leave after 2 s. They leave their places to
+// those who come next: nearly all that the rate allows is served meanwhile.
+func overloadedQueue(t *testing.T, s Store) {
+	const offered, interval, patience = 400, 50 * time.Millisecond, 2 * time.Second
+	lim := s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(10), core.Burst(50)))
+	served := 0
+	waiting := make([]grant, offered)
+	for i := range offered {
+		if gone := i - int(patience/interval); gone >= 0 && waiting[gone].Delay > patience {
+			cancel(t, waiting[gone])
+		}
+		waiting[i] = acquire(t, lim, "k", 1)
+		if waiting[i].Allowed && waiting[i].Delay <= patience && time.Duration(i)*interval+waiting[i].Delay < offered*interval {
+			served++
+		}
+		s.Advance(interval)
+	}
+	if t.Logf("%d are served, 200 are possible", served); served < 190 || served > 200 {
+		t.Errorf("%d are served, 200 are possible", served)
+	}
+}
+
+// leftQueue has 30 callers leave together: the next is served at once.
+func leftQueue(t *testing.T, s Store) {
+	lim := s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(10), core.Burst(50)))
+	var all []grant
+	for range 30 {
+		all = append(all, acquire(t, lim, "k", 1))
+	}
+	s.Advance(300 * time.Millisecond)
+	for _, g := range all {
+		cancel(t, g)
+	}
+	if res := allowN(t, lim, "k", 1); !res.Allowed || res.Delay > 100*time.Millisecond {
+		t.Errorf("%+v, want to be served at once", res)
+	}
+}
+
+// besideQueue gives back a place of a queue beside another limit.
+func besideQueue(t *testing.T, s Store) {
+	lim := s.limiter(t, "queue", core.FixedWindow(core.PerDay(10)), core.LeakyBucket(core.PerSecond(1), core.Burst(20)))
+	allowN(t, lim, "k", 1)
+	left := acquire(t, lim, "k", 2)
+	allowN(t, lim, "k", 1)
+	cancel(t, left)
+	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		if res := acquire(t, lim, "k", 1); res.Delay != want {
+			t.Errorf("%+v, want a Delay of %v", res.Result, want)
+		}
+	}
+}
+
+// keptPlaces frees more places than are kept: those furthest away stay gaps.
+func keptPlaces(t *testing.T, s Store) {
+	lim := s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(1), core.Burst(1000)))
+	var all []grant
+	for range 300 {
+		all = append(all, acquire(t, lim, "k", 1))
+	}
+	for i := 297; i > 0; i -= 2 {
+		cancel(t, all[i])
+	}
+	for i := 1; i < 298; i += 2 {
+		want := time.Duration(i) * time.Second
+		if i > 2*128 {
+			want = time.Duration(300+(i-2*128)/2) * time.Second
+		}
+		if res := allowN(t, lim, "k", 1); res.Delay != want {
+			t.Fatalf("%+v, want a Delay of %v", res, want)
+		}
+	}
+}
+
+// loweredQueue lowers the capacity: what is above it is never admitted, although a place is free that is.
+func loweredQueue(t *testing.T, s Store) {
+	if s.Redis == nil {
+		t.Skip("in memory each Limiter has keys of its own")
+	}
+	lim := s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(1), core.Burst(20), core.Name("a")))
+	allowN(t, lim, "k", 1)
+	left := acquire(t, lim, "k", 9)
+	allowN(t, lim, "k", 10)
+	cancel(t, left)
+	lower := s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(1), core.Burst(5), core.Name("a")))
+	if res := peek(t, lower, "k"); res.Remaining != 5 || res.Delay != time.Second {
+		t.Errorf("%+v, want 5 to remain", res)
+	}
+	for _, res := range []core.Result{allowN(t, lower, "k", 6), reserve(t, lower, "k", 6).Result} {
+		if res.Allowed || res.RetryAfter != core.Never {
+			t.Errorf("%+v, want it never to be admitted", res)
+		}
+	}
+	if res := allowN(t, lower, "k", 5); !res.Allowed || res.Remaining != 4 || res.Delay != time.Second {
+		t.Errorf("%+v, want the free place", res)
+	}
+}
+
+// epochs changes the rate, forth and back, in one instant: a place of before is not one of now.
+func epochs(t *testing.T, s Store) {
+	if s.Redis == nil {
+		t.Skip("in memory each Limiter has keys of its own")
+	}
+	with := func(rate int64) *core.Limiter {
+		return s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(rate), core.Burst(20), core.Name("a")))
+	}
+	slow, fast := with(1), with(2)
+	allowN(t, slow, "k", 1)
+	old := acquire(t, slow, "k", 1)
+	allowN(t, slow, "k", 1)
+	allowN(t, fast, "k", 1)
+	allowN(t, slow, "k", 3)
+	before := peek(t, slow, "k")
+	cancel(t, old)
+	if res := peek(t, slow, "k"); res.Delay != before.Delay || res.Remaining != before.Remaining {
+		t.Errorf("%+v, and before an old place was given back %+v", res, before)
+	}
+}
