@@ -269,14 +269,14 @@ func (sv *Server) ask(ctx context.Context, st *Store, k string, patience time.Du
 	return st.outcome(sv, st.explain(ctx, err), patience, begun)
 }
 
-// dial makes a connection of its own and closes it, if no connection could be made before:
-// go-redis's pool tries but once a second after a few.
+// dial makes a connection of its own and closes it, where the pool would have to make one: that tries
+// but once a second after a few failures, and a name that nobody resolves keeps a place of it for seconds.
 func (sv *Server) dial(ctx context.Context) error {
 	node := sv.node.Value()
 	sv.mu.Lock()
 	cause := sv.health.cause
 	sv.mu.Unlock()
-	if node == nil || !isDial(cause) {
+	if node == nil || !isDial(cause) && node.PoolStats().IdleConns > 0 {
 		return nil
 	}
 	conn, err := node.Options().Dialer(ctx, node.Options().Network, node.Options().Addr)
