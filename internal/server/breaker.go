@@ -264,7 +264,7 @@ func (sv *Server) ask(ctx context.Context, st *Store, k string, patience time.Du
 		return answered, nil
 	}
 	if ctx.Err() != nil { // nobody attends to the server any more
-		return unclear, nil
+		return unclear, err
 	}
 	return st.outcome(sv, st.explain(ctx, err), patience, begun)
 }

@@ -136,7 +136,7 @@ func inputs() []input {
 // key is what distinguishes worlds: instants count from now.
 func (w *world) key() string {
 	h := w.health
-	last := action(rest)
+	last := rest
 	if len(w.said) > 0 {
 		last = w.said[len(w.said)-1]
 	}
