@@ -109,7 +109,7 @@ func (sv *Server) update(st *Store, k string, change func(h *health, now time.Du
 	if !sv.attended {
 		ctx, stop := context.WithCancel(context.Background())
 		sv.attended, sv.stop = true, stop
-		go sv.attend(ctx)
+		go sv.attend(ctx, stop)
 	}
 	select {
 	case sv.wake <- struct{}{}:
@@ -178,8 +178,8 @@ func ended(c <-chan struct{}) bool {
 }
 
 // attend does what health says, until the server is up or no Store is left.
-func (sv *Server) attend(ctx context.Context) {
-	defer sv.stop()
+func (sv *Server) attend(ctx context.Context, stop context.CancelFunc) {
+	defer stop()
 	for {
 		do, pause, st, k := sv.next()
 		if len(sv.told) > 0 && do != sayBack {

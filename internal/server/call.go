@@ -165,6 +165,9 @@ var (
 	ErrQueue = errors.New("too many decisions are waiting in this process")
 )
 
+// errNotUp is that of a decision that waits until its server is up, or known to be down.
+var errNotUp error = unsentError{ErrBreakerOpen}
+
 // errPanicked is that of a call whose caller is to recover.
 var errPanicked = errors.New("a hook of the client panicked")
 
@@ -226,10 +229,13 @@ type unsentError struct{ error }
 
 func (e unsentError) Unwrap() error { return e.error }
 
-func isUnsent(err error) bool { return errors.As(err, new(unsentError)) }
+func isUnsent(err error) bool { return err != nil && errors.As(err, new(unsentError)) }
 
 // unsent marks the error of a single command of which not all could be sent.
 func unsent(err error) error {
+	if err == nil {
+		return nil
+	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "write" {
 		return unsentError{err}

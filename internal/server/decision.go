@@ -107,7 +107,7 @@ func (s *Store) hasLessTime(ctx context.Context) bool {
 // be sent is sent again.
 func (s *Store) run(ctx context.Context, d *Decision) error {
 	sv, over := s.servers.of(ctx, s, d.Key), s.deadlines.timer()
-	err := error(unsentError{ErrBreakerOpen})
+	err := errNotUp
 	if sv.up() {
 		err = s.ask(ctx, sv, d, over, true)
 	}

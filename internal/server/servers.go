@@ -310,7 +310,7 @@ func (s *Store) newBatcher(sv *Server) *batcher {
 	}
 	return batch.New(most, s.work, func(ctx context.Context, members []*member) error {
 		if !sv.up() { // each member waits by itself, as long as it may
-			return unsentError{ErrBreakerOpen}
+			return errNotUp
 		}
 		return s.runBatch(ctx, sv, members)
 	}, s.abandoned)
