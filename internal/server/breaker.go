@@ -182,12 +182,13 @@ func (sv *Server) attend(ctx context.Context, stop context.CancelFunc) {
 	defer stop()
 	for {
 		do, pause, st, k := sv.next()
+		if do == rest { // from here on another goroutine may attend
+			return
+		}
 		if len(sv.told) > 0 && do != sayBack {
 			sv.tell(ctx, st)
 		}
 		switch do {
-		case rest:
-			return
 		case probe, probeFar:
 			go sv.probe(ctx, time.Now(), st, k, do == probeFar)
 		case sayDown, sayCause, sayStill, sayBack:
