@@ -22,7 +22,7 @@ type benchmark struct {
 	processes  []*process // with the callers; none: this one
 	contenders []*contender
 	tracks     []*track
-	usedUp     map[usedUp]bool
+	asked      map[asked]bool
 	progress   io.Writer
 }
 
@@ -161,18 +161,22 @@ func (b *benchmark) addr(ctx context.Context, c cell) (string, error) {
 	return b.proxy.addr, nil
 }
 
-// ready makes a contender's limiter over rdb and verifies its decisions. Where the
-// cell is about denials, it first uses up the limits, over a connection without
-// latency.
+// ready makes a contender's limiter over rdb and verifies its decisions. What is to be done
+// once for each key comes before, over a connection without latency: where the cell is about
+// denials, that uses up the limits.
 func (b *benchmark) ready(ctx context.Context, c *contender, in cell, near, rdb, stock redis.UniversalClient, addr string) (*runner, error) {
 	r := &runner{contender: c, cell: in, processes: b.processes}
 	r.keys = r.keysOf()
+	first := c.first
 	if in.scenario == denied && c.limits {
-		lim, err := c.make(&setup{in, near, near, b.server.addr, in.limit(), c.id})
+		first = c.make
+	}
+	if first != nil {
+		lim, err := first(&setup{in, near, near, b.server.addr, in.limit(), c.id})
 		if err != nil {
 			return nil, err
 		}
-		if err := b.useUp(ctx, in, r.keys, lim); err != nil {
+		if err := b.askOnce(ctx, in, r.keys, lim); err != nil {
 			return nil, err
 		}
 	}
@@ -183,8 +187,8 @@ func (b *benchmark) ready(ctx context.Context, c *contender, in cell, near, rdb,
 	return r, r.verify(ctx)
 }
 
-// useUp charges each key once, which uses up a scarce limit.
-func (b *benchmark) useUp(ctx context.Context, in cell, keys []string, lim limiter) error {
+// askOnce asks for each key that was not asked for in an earlier cell. This uses up a scarce limit.
+func (b *benchmark) askOnce(ctx context.Context, in cell, keys []string, lim limiter) error {
 	const callers = 16
 	var running sync.WaitGroup
 	var next atomic.Int64
@@ -193,7 +197,7 @@ func (b *benchmark) useUp(ctx context.Context, in cell, keys []string, lim limit
 		running.Go(func() {
 			attempt := lim()
 			for i := next.Add(1) - 1; i < int64(len(keys)); i = next.Add(1) - 1 {
-				if b.usedUp[usedUp{keys[i], in.cluster}] {
+				if b.asked[asked{keys[i], in.cluster}] {
 					continue
 				}
 				if _, err := attempt(ctx, keys[i]); err != nil {
@@ -206,13 +210,13 @@ func (b *benchmark) useUp(ctx context.Context, in cell, keys []string, lim limit
 	running.Wait()
 	close(errs)
 	for _, key := range keys {
-		b.usedUp[usedUp{key, in.cluster}] = true
+		b.asked[asked{key, in.cluster}] = true
 	}
 	return <-errs
 }
 
-// usedUp is a key that was used up for an earlier cell, on the server or on the Cluster.
-type usedUp struct {
+// asked is a key that was asked for before an earlier cell, on the server or on the Cluster.
+type asked struct {
 	key     string
 	cluster bool
 }

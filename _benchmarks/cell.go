@@ -20,6 +20,7 @@ type cell struct {
 	zipf      float64       // key number i is asked for in proportion to i^-zipf; 0: all alike
 	processes int           // each with so many callers; 0: this one
 	cluster   bool          // on a Cluster of three masters
+	batch     int           // decisions of this library in one round trip at most; 0: as many as by default
 }
 
 func (c cell) limit() limit {
@@ -62,7 +63,11 @@ func (c cell) String() string {
 	if c.cluster {
 		network = "a Cluster of three masters"
 	}
-	return fmt.Sprintf("%s, %s, all %s, %s", callers, keys, c.scenario, network)
+	title := fmt.Sprintf("%s, %s, all %s, %s", callers, keys, c.scenario, network)
+	if c.batch > 0 {
+		title += fmt.Sprintf(", batches of %d", c.batch)
+	}
+	return title
 }
 
 // essential returns the cells of a run without flags. The first two are those of the
@@ -81,6 +86,15 @@ func essential() []cell {
 	}
 }
 
+// inRedis returns the cells of -redis-cpu: decisions sent alone, and in batches that are always
+// full, so that it does not matter when a process sends one.
+func inRedis() []cell {
+	return []cell{
+		{callers: 1, keys: 10_000, scenario: admitted},
+		{callers: 256, keys: 10_000, scenario: admitted, batch: 64},
+	}
+}
+
 // matrix returns the cells for all combinations of the values.
 func (c *chosen) matrix() []cell {
 	all := make([]cell, 0, len(c.callers)*len(c.zipfs)*len(c.keys)*len(c.scenarios)*len(c.latencies))
@@ -89,7 +103,7 @@ func (c *chosen) matrix() []cell {
 			for _, k := range c.keys {
 				for _, z := range c.zipfs {
 					for _, callers := range c.callers {
-						all = append(all, cell{callers, k, s, l, z, c.processes, c.cluster})
+						all = append(all, cell{callers, k, s, l, z, c.processes, c.cluster, 0})
 					}
 				}
 			}

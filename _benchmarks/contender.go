@@ -36,6 +36,8 @@ type contender struct {
 	// excuses reports whether an error is normal for it under contention. Such errors
 	// are counted and shown; any other error ends the run.
 	excuses func(error) bool
+	// first makes a limiter that is asked once for each key before anything is timed; nil: none.
+	first func(*setup) (limiter, error)
 	// make makes the limiter.
 	make func(*setup) (limiter, error)
 

@@ -28,10 +28,10 @@ func metrics() []metric {
 		{id: "rate", title: "decisions/s", higher: true, of: func(s *slice) float64 { return float64(s.decisions) / s.took.Seconds() }},
 		{id: "p50_us", title: "p50 µs", digits: 2, of: quantile(50)},
 		{id: "p99_us", title: "p99 µs", digits: 2, of: quantile(99)},
+		{id: "redis_cpu_us", title: "Redis CPU µs", digits: 2, of: per(func(u usage) float64 { return u.redisCPU })},
 		{id: "allocs", title: "allocs", digits: 1, of: per(func(u usage) float64 { return float64(u.mallocs) })},
 		{id: "client_cpu_us", title: "client CPU µs", digits: 2, of: per(func(u usage) float64 { return u.clientCPU })},
 		{id: "cpu_us", title: "both CPU µs", digits: 2, of: per(func(u usage) float64 { return u.clientCPU + u.redisCPU })},
-		{id: "redis_cpu_us", title: "Redis CPU µs", digits: 2, of: per(func(u usage) float64 { return u.redisCPU })},
 		{id: "commands", title: "commands", digits: 2, plain: true, of: per(func(u usage) float64 { return u.commands })},
 		{id: "reads", title: "reads", digits: 2, plain: true, of: per(func(u usage) float64 { return u.reads })},
 		{id: "failed", title: "failed %", digits: 1, plain: true, of: func(s *slice) float64 {

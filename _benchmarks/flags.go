@@ -18,6 +18,7 @@ type options struct {
 	json, svg  string
 	processes  int
 	early      bool
+	redisCPU   bool
 }
 
 // errFlag is the error of a wrong command line.
@@ -33,6 +34,7 @@ func parse(args []string) (*options, error) {
 	which := f.String("contenders", "", "a regular expression: only the contenders that match, also those of -full")
 	f.IntVar(&o.processes, "processes", 1, "how many processes have so many callers each; with 2 or more no latency can be added")
 	f.BoolVar(&o.early, "early", false, "instead of cells: with 2 or more processes, how many requests are denied too early because of leases")
+	f.BoolVar(&o.redisCPU, "redis-cpu", false, "what decisions take of Redis's CPU, alone and in batches of 64; takes under a minute")
 	f.IntVar(&o.rounds, "rounds", 11, "number of rounds; the tables have the medians over them")
 	f.DurationVar(&o.slice, "slice", 120*time.Millisecond, "how long each contender is measured in a round")
 	f.StringVar(&o.json, "json", "", "the file for all medians")
@@ -41,8 +43,11 @@ func parse(args []string) (*options, error) {
 		return nil, err
 	}
 	if f.NArg() > 0 || !o.isValid() || o.processes > 1 && (*quick || *full || given.cluster || given.latency != "") ||
-		given.cluster && given.latency != "" {
+		given.cluster && given.latency != "" || o.redisCPU && (*quick || *full || o.processes > 1 || given != (axes{})) {
 		return nil, fmt.Errorf("%w: see -help", errFlag)
+	}
+	if o.redisCPU && *which == "" {
+		*which = shownInRedis
 	}
 	pattern, err := regexp.Compile(*which)
 	if err != nil {
@@ -77,6 +82,8 @@ func (o *options) chooseCells(given axes, quick, full bool) ([]cell, error) {
 			{callers: 16, keys: 1, scenario: denied, latency: time.Millisecond},
 			{callers: 64, keys: 10_000, scenario: admitted, cluster: true},
 		}, nil
+	case o.redisCPU:
+		return inRedis(), nil
 	case full:
 		return chosen.matrix(), nil
 	case given != (axes{}):

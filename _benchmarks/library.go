@@ -47,6 +47,10 @@ func rate(l limit) core.Rate { return core.Per(l.count, l.period) }
 // allVariants is the algorithm that is measured in every variant without -full too.
 const allVariants = "TokenBucket"
 
+// shownInRedis are the contenders of -redis-cpu.
+const shownInRedis = `^(TokenBucket|GCRA|FixedWindow|SlidingWindowCounter|TokenBucket \+ FixedWindow|` +
+	`InFlight, Acquire and Release|TokenBucket, Reserve and Settle|TokenBucket, keys with a hold), coalesced$`
+
 func library() []*contender {
 	var all []*contender
 	for _, a := range limits.Plain() {
@@ -63,7 +67,7 @@ func library() []*contender {
 	}
 	for _, v := range variants() {
 		if v.everyday {
-			all = append(all, v.twoLimits(), v.denyCache(), v.inFlight(), v.manyNumbers(), v.lease(100*time.Millisecond), v.lease(time.Second))
+			all = append(all, v.twoLimits(), v.denyCache(), v.inFlight(), v.held(), v.manyNumbers(), v.lease(100*time.Millisecond), v.lease(time.Second))
 		}
 	}
 	return all
@@ -135,12 +139,40 @@ func (v variant) inFlight() *contender {
 	}
 }
 
-// twoLimits is a limiter with two limits.
+// held makes ordinary decisions on keys of which a unit is held all the time: a hundred keys, so
+// that the process has seen each of them lately, as is usual where units are held.
+func (v variant) held() *contender {
+	open := func(w *setup) (*core.Limiter, error) {
+		return v.open(w, core.DenyCache(0), core.Hold(time.Hour), core.TokenBucket(rate(w.limit)))
+	}
+	return &contender{
+		name: "TokenBucket, keys with a hold, " + v.name, kind: ours, limits: true, only: isAdmitted,
+		first: func(w *setup) (limiter, error) {
+			lim, err := open(w)
+			return shared(func(ctx context.Context, key string) (bool, error) {
+				r, err := lim.Reserve(ctx, hundredth(key), 1)
+				return err == nil && r.Allowed, err
+			}), err
+		},
+		make: func(w *setup) (limiter, error) {
+			lim, err := open(w)
+			return shared(func(ctx context.Context, key string) (bool, error) {
+				res, err := lim.Allow(ctx, hundredth(key))
+				return res.Allowed, err
+			}), err
+		},
+	}
+}
+
+// hundredth returns the key of a hundred: without the last two digits.
+func hundredth(key string) string { return key[:len(key)-2] }
+
+// twoLimits is a limiter with two limits, of which one is for a day.
 func (v variant) twoLimits() *contender {
 	return &contender{
 		name: "TokenBucket + FixedWindow, " + v.name, kind: ours, everyday: true, limits: true,
 		make: func(w *setup) (limiter, error) {
-			return v.limiter(w, core.DenyCache(0), core.TokenBucket(rate(w.limit)), core.FixedWindow(rate(w.limit)))
+			return v.limiter(w, core.DenyCache(0), core.TokenBucket(rate(w.limit)), core.FixedWindow(core.PerDay(w.limit.count)))
 		},
 	}
 }
@@ -178,6 +210,9 @@ func (v variant) open(w *setup, options ...core.Option) (*core.Limiter, error) {
 		return nil, err
 	}
 	options = append(append(options, core.FailClosed(), core.Timeout(10*time.Second)), v.options...)
+	if w.batch > 0 {
+		options = append(options, core.MaxBatch(w.batch))
+	}
 	return core.New(client, w.name(), options...)
 }
 

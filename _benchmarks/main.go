@@ -53,7 +53,7 @@ func program(ctx context.Context, args []string) error {
 	defer srv.stop()
 	b := &benchmark{
 		config: o.config, server: srv, contenders: o.contenders,
-		tracks: newTracks(o.mostCallers()), usedUp: map[usedUp]bool{}, progress: os.Stderr,
+		tracks: newTracks(o.mostCallers()), asked: map[asked]bool{}, progress: os.Stderr,
 	}
 	defer func() {
 		if b.proxy != nil {

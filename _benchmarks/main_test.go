@@ -3,11 +3,14 @@ package main
 import (
 	"encoding/json"
 	"encoding/xml"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/redislimit/redislimit/core"
 )
 
 // built returns the program.
@@ -53,6 +56,72 @@ func TestQuick(t *testing.T) {
 	}
 }
 
+// TestRedisCPU runs the program with -redis-cpu.
+func TestRedisCPU(t *testing.T) {
+	program, medians := built(t), filepath.Join(t.TempDir(), "medians.json")
+	out, err := exec.CommandContext(t.Context(), program, "-redis-cpu", "-rounds", "1", "-slice", "50ms", "-json", medians).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var rep report
+	if text, err := os.ReadFile(medians); err != nil || json.Unmarshal(text, &rep) != nil || len(rep.Cells) != 2 {
+		t.Fatalf("-json: %v\n%s", err, text)
+	}
+	own, _ := os.ReadFile("/proc/self/schedstat")
+	counted := len(own) > 0 && own[0] != '0'
+	for i, c := range rep.Cells {
+		if len(c.Contenders) != 9 {
+			t.Errorf("%d contenders, want %s and 8", len(c.Contenders), incr)
+		}
+		for _, s := range c.Contenders {
+			if cpu, ok := s.Median["redis_cpu_us"]; ok != counted || ok && !(cpu > 0.1 && cpu < 10_000) {
+				t.Errorf("cell %d, %s: Redis CPU %v", i, s.Name, cpu)
+			}
+			if reads := s.Median["reads"]; s.Kind == ours && (i == 0) != (reads > 0.9) {
+				t.Errorf("cell %d, %s: %v reads a decision", i, s.Name, reads)
+			}
+		}
+	}
+	if !math.IsNaN(threadCPU([]int{os.Getpid(), -1})) {
+		t.Error("the CPU time of a process that does not exist is known")
+	}
+}
+
+// TestHeld has a unit held of each key that the contender for it decides on. The batches of a cell
+// are the limiter's: one of 1,001 is refused.
+func TestHeld(t *testing.T) {
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip(err)
+	}
+	srv, err := startServer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.stop()
+	in := cell{callers: 1, keys: 200, scenario: admitted}
+	rdb := connect(in, []*server{srv}, srv.addr, true)
+	defer func() { _ = rdb.Close() }()
+	b, c := &benchmark{server: srv, asked: map[asked]bool{}}, variants()[0].held()
+	r, err := b.ready(t.Context(), c, in, rdb, rdb, rdb, srv.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &setup{in, rdb, rdb, srv.addr, in.limit(), c.id}
+	lim, err := core.New(rdb, w.name(), core.TokenBucket(rate(w.limit)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.batch = 1001
+	if _, err := c.make(&setup{in, rdb, rdb, srv.addr, in.limit(), c.id}); err == nil {
+		t.Error("batches of 1,001 are accepted")
+	}
+	for _, i := range []int{0, 199} {
+		if res, err := lim.Peek(t.Context(), hundredth(r.keys[i])); err != nil || res.Remaining >= res.Limit {
+			t.Errorf("key %d: %+v, %v; nothing is held", i, res, err)
+		}
+	}
+}
+
 // TestProcesses runs the program with callers in two processes.
 func TestProcesses(t *testing.T) {
 	program := built(t)
@@ -94,6 +163,10 @@ func TestParse(t *testing.T) {
 		{"", 9},
 		{"-quick", 5},
 		{"-full", 32},
+		{"-redis-cpu", 2},
+		{"-redis-cpu -quick", 0},
+		{"-redis-cpu -callers 1", 0},
+		{"-redis-cpu -processes 2", 0},
 		{"-callers 1,64", 2},
 		{"-callers 16 -keys 1,10000 -scenarios denied -latency 0s,1ms", 4},
 		{"-zipf 0,1.1", 4},
@@ -160,7 +233,7 @@ func TestNumbers(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
 		grouped(0): "0", grouped(999): "999", grouped(1000): "1,000", grouped(1234567.8): "1,234,568",
-		fixed(0.123, 2): "0.12", fixed(12.345, 2): "12.3", fixed(123.45, 2): "123", fixed(12345, 2): "12,345",
+		fixed(math.NaN(), 2): "–", fixed(0.123, 2): "0.12", fixed(12.345, 2): "12.3", fixed(123.45, 2): "123", fixed(12345, 2): "12,345",
 		ratio(0.456): "0.46", ratio(1): "1.0", ratio(1234): "1,234",
 	} {
 		if got != want {

@@ -102,7 +102,7 @@ func (r *runner) measureProcesses(ctx context.Context, m *meter, d time.Duration
 	if _, err := together(r.processes, o); err != nil {
 		return nil, err
 	}
-	before, err := m.redis(ctx)
+	before, err := m.read(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -111,11 +111,11 @@ func (r *runner) measureProcesses(ctx context.Context, m *meter, d time.Duration
 	if err != nil {
 		return nil, err
 	}
-	after, err := m.redis(ctx)
+	after, err := m.readBack(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &slice{track: track{latencies: hdrhistogram.New(1, slowest, 2)}, used: after.since(before)}
+	s := &slice{track: track{latencies: hdrhistogram.New(1, slowest, 2)}, used: after.since(before).withOwn(usage{})}
 	for _, a := range accounts {
 		s.decisions += a.Decisions
 		s.allowed += a.Allowed

@@ -33,9 +33,11 @@ func (s *summary) text(i int, m metric) string {
 	return fmt.Sprintf("%s (%s, %s)", fixed(s.value[i], m.digits), ratio(s.toIncr[i]), ratio(s.toPeer[i]))
 }
 
-// fixed writes v with digits after the point, and fewer for large values.
+// fixed writes v with digits after the point, and fewer for large values, or – for what is unknown.
 func fixed(v float64, digits int) string {
 	switch {
+	case math.IsNaN(v):
+		return "–"
 	case v >= 1000:
 		return grouped(v)
 	case v >= 100:

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
+	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -14,12 +16,14 @@ import (
 // A meter reads what this process and Redis have used so far.
 type meter struct {
 	servers []*redis.Client // clients of its own, not of a contender
+	pids    []int
 }
 
 func newMeter(servers []*server) *meter {
 	m := &meter{}
 	for _, s := range servers {
 		m.servers = append(m.servers, redis.NewClient(&redis.Options{Addr: s.addr}))
+		m.pids = append(m.pids, s.cmd.Process.Pid)
 	}
 	return m
 }
@@ -30,32 +34,49 @@ func (m *meter) close() {
 	}
 }
 
-// usage is what has been used up to an instant. Its own reading is counted too:
-// three commands to each server for each slice.
+// usage is what has been used up to an instant. Its own reading is among the commands and
+// reads: two of each to each server for each slice.
 type usage struct {
 	mallocs   uint64
 	clientCPU float64 // in microseconds, as are all times here
-	redisCPU  float64
+	redisCPU  float64 // of the threads that run commands; NaN where the system does not say it
 	commands  float64 // run by Redis, those of scripts included
 	reads     float64 // of its sockets: about the round trips
 }
 
-// read reads Redis first and this process last; readBack does it in the opposite
+// read asks Redis first and reads this process last; readBack does it in the opposite
 // order, so that neither is charged for reading the other.
 func (m *meter) read(ctx context.Context) (usage, error) {
 	u, err := m.redis(ctx)
+	u.redisCPU = threadCPU(m.pids)
 	return u.withOwn(ownUsage()), err
 }
 
 func (m *meter) readBack(ctx context.Context) (usage, error) {
-	own := ownUsage()
+	own, cpu := ownUsage(), threadCPU(m.pids)
 	u, err := m.redis(ctx)
+	u.redisCPU = cpu
 	return u.withOwn(own), err
 }
 
 func (u usage) withOwn(own usage) usage {
 	u.mallocs, u.clientCPU = own.mallocs, own.clientCPU
 	return u
+}
+
+// threadCPU returns the CPU time of these processes' main threads, in which Redis runs all
+// commands, as the kernel counts it in nanoseconds. Linux says it, but not every container does.
+func threadCPU(pids []int) float64 {
+	sum := 0.0
+	for _, pid := range pids {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/schedstat", pid))
+		ran, _, _ := strings.Cut(string(text), " ")
+		if err != nil || ran == "0" { // as a kernel says that does not count
+			return math.NaN()
+		}
+		sum += number(ran) / 1e3
+	}
+	return sum
 }
 
 // ownUsage returns the usage of this process.
@@ -91,7 +112,7 @@ func (m *meter) redis(ctx context.Context) (usage, error) {
 
 // addUsage adds what one server has used.
 func addUsage(ctx context.Context, rdb *redis.Client, u *usage) error {
-	for _, section := range []string{"stats", "cpu", "commandstats"} {
+	for _, section := range []string{"stats", "commandstats"} {
 		info, err := infoOf(ctx, rdb, section)
 		if err != nil {
 			return err
@@ -100,8 +121,6 @@ func addUsage(ctx context.Context, rdb *redis.Client, u *usage) error {
 			switch {
 			case name == "total_reads_processed":
 				u.reads += number(value)
-			case name == "used_cpu_user" || name == "used_cpu_sys":
-				u.redisCPU += 1e6 * number(value)
 			case strings.HasPrefix(name, "cmdstat_"):
 				calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
 				u.commands += number(calls)
@@ -114,7 +133,7 @@ func addUsage(ctx context.Context, rdb *redis.Client, u *usage) error {
 func number(s string) float64 {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil {
-		panic(err) // Redis writes numbers only
+		panic(err) // Redis and the kernel write numbers only
 	}
 	return f
 }
