@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"sync"
@@ -272,6 +273,8 @@ func (sv *Server) ask(ctx context.Context, st *Store, k string, patience time.Du
 
 // dial makes a connection of its own and closes it, where the pool would have to make one: that tries
 // but once a second after a few failures, and a name that nobody resolves keeps a place of it for seconds.
+// It sends a PING, too, where the server did not answer and calls do not end in time: each probe
+// would keep a connection of the pool for seconds, until there is none left.
 func (sv *Server) dial(ctx context.Context) error {
 	node := sv.node.Value()
 	sv.mu.Lock()
@@ -281,10 +284,20 @@ func (sv *Server) dial(ctx context.Context) error {
 		return nil
 	}
 	conn, err := node.Options().Dialer(ctx, node.Options().Network, node.Options().Addr)
-	if err == nil {
-		_ = conn.Close()
+	if err != nil {
+		return err
 	}
-	return err
+	defer func() { _ = conn.Close() }()
+	if sv.servers.ctxDeadlines || !isTimeout(cause) {
+		return nil
+	}
+	deadline, _ := ctx.Deadline()
+	_ = conn.SetDeadline(deadline)
+	_, _ = io.WriteString(conn, "PING\r\n")
+	if _, err = conn.Read(make([]byte, 1)); isTimeout(err) { // anything else is an answer
+		return err
+	}
+	return nil
 }
 
 // say tells of an outage. Of the limiters over the client all are told when it begins and ends, and

@@ -30,6 +30,7 @@ type fake struct {
 
 	refuses bool // connections
 	dialed  int
+	pings   int
 }
 
 var (
@@ -63,7 +64,7 @@ func fails(err error) func(context.Context) error {
 	return func(context.Context) error { return err }
 }
 
-// dial makes a connection that nothing is sent on.
+// dial makes a connection of no pool.
 func (f *fake) dial(context.Context, string, string) (net.Conn, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -71,8 +72,31 @@ func (f *fake) dial(context.Context, string, string) (net.Conn, error) {
 	if f.refuses {
 		return nil, errDial
 	}
-	conn, _ := net.Pipe()
+	conn, end := net.Pipe()
+	go f.pong(end)
 	return conn, nil
+}
+
+// pong answers a PING, if a decision would be answered.
+func (f *fake) pong(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	ping := make([]byte, len("PING\r\n"))
+	if _, err := conn.Read(ping); err != nil {
+		return
+	}
+	f.mu.Lock()
+	f.pings++
+	answer := f.answer
+	f.mu.Unlock()
+	if answer != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), connectTime)
+		defer cancel()
+		if isTimeout(answer(ctx)) {
+			_, _ = conn.Read(ping) // until it is closed
+			return
+		}
+	}
+	_, _ = conn.Write([]byte("+PONG\r\n"))
 }
 
 // DialHook changes nothing: no connection is made.
