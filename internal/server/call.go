@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -200,7 +199,7 @@ func (s *Store) outcome(sv *Server, err error, given time.Duration, begun time.T
 			return unsure, err
 		}
 		return silent, err
-	case errors.Is(err, ErrUnsupported), hasCode(err, cannotDecide...), hasCode(err, "NOPERM") && strings.Contains(err.Error(), "'eval"):
+	case errors.Is(err, ErrUnsupported), s.decidesNothing(err):
 		return unable, err
 	case replies(err, faults):
 		return unclear, fmt.Errorf("%w: %w", algorithm.ErrReply, err)
@@ -210,11 +209,6 @@ func (s *Store) outcome(sv *Server, err error, given time.Duration, begun time.T
 		return broken, err
 	}
 	return unable, err
-}
-
-// cannotDecide are the replies of a server that decides nothing, whatever it is asked.
-var cannotDecide = []string{
-	"LOADING", "READONLY", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN", "BUSY", "NOAUTH", "WRONGPASS", "CLUSTERDOWN The cluster is down",
 }
 
 // isBroken reports whether err is of a connection that was made once.

@@ -15,9 +15,12 @@ import (
 var ErrUnsupported = errors.New("the server cannot run the scripts of redislimit, which need Redis 6.0 or newer, or Valkey")
 
 // explain returns an ErrUnsupported with the server's version for an error that no
-// retry will make go away, and err for any other.
+// retry will make go away, and any other with a hint, if there is one for it.
 func (s *Store) explain(ctx context.Context, err error) error {
 	if !permanent(err) {
+		if r := s.refusal(err); r != nil && r.hint != "" {
+			return fmt.Errorf("%w (%s)", err, r.hint)
+		}
 		return err
 	}
 	version := "of unknown version"
@@ -26,6 +29,56 @@ func (s *Store) explain(ctx context.Context, err error) error {
 		version = serverVersion(info.Val())
 	}
 	return fmt.Errorf("%w; this server is %s: %w", ErrUnsupported, version, err)
+}
+
+// A refusal is what a server replies that decides nothing: how that begins, and what a person can do
+// about it, if the reply does not say so.
+type refusal struct{ begins, hint string }
+
+var refusals = []refusal{
+	{"LOADING", ""},
+	{"READONLY", "a replica: connect to the master"},
+	{"OOM", ""},
+	{"MISCONF", ""},
+	{"NOREPLICAS", ""},
+	{"MASTERDOWN", "a replica: connect to the master"},
+	{"BUSY", ""},
+	{"CLUSTERDOWN The cluster is down", ""},
+	{"NOAUTH", needsPassword},
+	{"Protocol error: unauthenticated", needsPassword},
+	{"WRONGPASS", wrongPassword},
+	{"invalid password", wrongPassword},
+	{"invalid username-password pair", wrongPassword},
+	{"NOPERM", "the Redis user lacks this right: docs/operating.md lists what it must be allowed"},
+	{"DB index is out of range", "the server has fewer databases: see Options.DB"},
+	{"SELECT is not allowed in cluster mode", "a node of a Cluster has database 0 only: see Options.DB"},
+	{"DENIED", ""},
+}
+
+// ofCluster is what a client of one server gets from a node of a Cluster for the keys of the others.
+var ofCluster = refusal{"MOVED", "a node of a Cluster: use redis.NewClusterClient"}
+
+const (
+	needsPassword = "the server wants a password: set Options.Password"
+	wrongPassword = "the server does not take this Options.Username and Options.Password"
+)
+
+// refusal returns which err is, or nil.
+func (s *Store) refusal(err error) *refusal {
+	if i := slices.IndexFunc(refusals, func(r refusal) bool { return redis.HasErrorPrefix(err, r.begins) }); i >= 0 {
+		return &refusals[i]
+	}
+	if s.servers.cluster == nil && redis.HasErrorPrefix(err, ofCluster.begins) {
+		return &ofCluster
+	}
+	return nil
+}
+
+// decidesNothing reports whether err is of a server that decides nothing, whatever it is asked. It may
+// also lack a right that only some calls need.
+func (s *Store) decidesNothing(err error) bool {
+	r := s.refusal(err)
+	return r != nil && (r.begins != "NOPERM" || strings.Contains(err.Error(), "'eval"))
 }
 
 // unsupported is what servers reply to a script or an option that they do not know.
