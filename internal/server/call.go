@@ -202,8 +202,12 @@ func (s *Store) outcome(sv *Server, err error, given time.Duration, begun time.T
 	case errors.Is(err, ErrUnsupported), s.decidesNothing(err):
 		return unable, err
 	case replies(err, faults):
-		return unclear, fmt.Errorf("%w: %w", algorithm.ErrReply, err)
-	case errors.As(err, &reply), errors.Is(err, algorithm.ErrPartly), errors.Is(err, algorithm.ErrReply), errors.Is(err, redis.ErrPoolExhausted):
+		return replied, fmt.Errorf("%w: %w", algorithm.ErrReply, err)
+	case replies(err, lackRight):
+		return replied, fmt.Errorf("%w: %w", ErrRight, err)
+	case errors.As(err, &reply), errors.Is(err, algorithm.ErrPartly), errors.Is(err, algorithm.ErrReply):
+		return replied, err
+	case errors.Is(err, redis.ErrPoolExhausted):
 		return unclear, err
 	case isBroken(err):
 		return broken, err
@@ -300,11 +304,11 @@ func (s *Store) finish(ctx context.Context, sv *Server, d *Decision, err error, 
 	err = s.explain(ctx, err)
 	o, err := s.outcome(sv, err, s.timeout, begun)
 	if reply := redis.Error(nil); d.Op > algorithm.OpReserve && errors.As(err, &reply) {
-		o = unclear // a server that decides may refuse what ends a hold
+		o = replied // a server that decides may refuse what ends a hold
 	}
 	sv.ended(s, d.Key, o, begun, err)
 	if s.hooks.CallFailed != nil && !moving(err) {
-		s.hooks.CallFailed(context.WithoutCancel(ctx), err, o == unclear)
+		s.hooks.CallFailed(context.WithoutCancel(ctx), err, o == replied || o == unclear)
 	}
 	return err
 }

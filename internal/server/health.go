@@ -26,6 +26,7 @@ type outcome uint8
 const (
 	answered outcome = iota // in time, and something was written: a server that is read-only, or full, can read
 	slow                    // answered, too late
+	replied                 // with an error of that call: it is there, and may decide other calls
 	unclear                 // it says nothing
 	broken                  // the connection has ended: it may have been idle for too long
 	unsure                  // not answered in time, which may be for a new connection or a busy process
@@ -116,7 +117,7 @@ func (h *health) doubtedEnded(o outcome, now time.Duration, cause error) {
 		h.cause = cause
 	}
 	switch {
-	case o == answered:
+	case o == answered || o == replied: // on a connection that is not dead
 		h.enter(up, now)
 	case o == broken && h.dead < h.pool:
 		h.dead++

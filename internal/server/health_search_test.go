@@ -111,8 +111,8 @@ type input struct {
 }
 
 func inputs() []input {
-	outcomes := []string{"answered", "slow", "unclear", "broken", "unsure", "silent", "unable"}
-	cause := map[outcome]error{slow: io.ErrNoProgress, broken: io.EOF, unsure: errReply, silent: errReply, unable: errDial}
+	outcomes := []string{"answered", "slow", "replied", "unclear", "broken", "unsure", "silent", "unable"}
+	cause := map[outcome]error{slow: io.ErrNoProgress, replied: errReply, broken: io.EOF, unsure: errReply, silent: errReply, unable: errDial}
 	all := []input{{"wanted", func(w *world) { w.health.wanted(w.now) }}}
 	for _, pause := range []time.Duration{time.Millisecond, probePause, quietAfter + 1, doubtLasts, logPause} {
 		all = append(all, input{pause.String(), func(w *world) { w.now += pause }})
@@ -208,7 +208,7 @@ func justified(name string, before *health, w *world) error {
 	ok := false
 	switch h.state {
 	case up:
-		ok = before.state == doubted && (fresh && is("answered") || before.cold && (is("answered") || is("slow")))
+		ok = before.state == doubted && (fresh && (is("answered") || is("replied")) || before.cold && (is("answered") || is("slow")))
 	case doubted:
 		ok = before.state == up && (is("broken") || is("unsure"))
 	case down:

@@ -645,21 +645,28 @@ func TestEndRefused(t *testing.T) {
 	})
 }
 
-// A probe in a hash slot that moves says nothing about the server.
-func TestProbeThatSaysNothing(t *testing.T) {
+// A reply, be it an error of that call, ends the doubt about a connection: decisions do not wait for more.
+func TestReplyEndsDoubt(t *testing.T) {
 	t.Parallel()
 	withFake(t, func(t *testing.T, f *fake) {
 		s := f.store(time.Second)
 		s.warm(t)
-		f.set(fails(io.EOF))
-		go func() { _, _ = s.decide(t.Context()) }()
-		time.Sleep(time.Millisecond)
-		f.set(fails(redisError("TRYAGAIN Multiple keys request during rehashing of slot")))
-		time.Sleep(time.Second)
-		f.set(nil)
-		if _, err := s.decide(t.Context()); err != nil {
-			t.Error(err)
+		dead := true
+		f.set(func(context.Context) error {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if dead {
+				dead = false
+				return io.EOF
+			}
+			return redisError("TRYAGAIN Multiple keys request during rehashing of slot")
+		})
+		_, _ = s.decide(t.Context())
+		synctest.Wait()
+		if !s.servers.whole.up() {
+			t.Error("it is doubted though it replied")
 		}
+		s.wantChanges(t)
 	})
 }
 

@@ -49,7 +49,7 @@ var refusals = []refusal{
 	{"WRONGPASS", wrongPassword},
 	{"invalid password", wrongPassword},
 	{"invalid username-password pair", wrongPassword},
-	{"NOPERM", "the Redis user lacks this right: docs/operating.md lists what it must be allowed"},
+	{noPermission, ""},
 	{"DB index is out of range", "the server has fewer databases: see Options.DB"},
 	{"SELECT is not allowed in cluster mode", "a node of a Cluster has database 0 only: see Options.DB"},
 	{"DENIED", ""},
@@ -59,6 +59,7 @@ var refusals = []refusal{
 var ofCluster = refusal{"MOVED", "a node of a Cluster: use redis.NewClusterClient"}
 
 const (
+	noPermission  = "NOPERM"
 	needsPassword = "the server wants a password: set Options.Password"
 	wrongPassword = "the server does not take this Options.Username and Options.Password"
 )
@@ -78,8 +79,14 @@ func (s *Store) refusal(err error) *refusal {
 // also lack a right that only some calls need.
 func (s *Store) decidesNothing(err error) bool {
 	r := s.refusal(err)
-	return r != nil && (r.begins != "NOPERM" || strings.Contains(err.Error(), "'eval"))
+	return r != nil && (r.begins != noPermission || strings.Contains(err.Error(), "'eval"))
 }
+
+// ErrRight is the error of a call for which the Redis user lacks a right.
+var ErrRight = errors.New("the Redis user lacks a right (docs/operating.md lists what it must be allowed)")
+
+// lackRight is what servers reply then, also where a script wanted it: those do not say which.
+var lackRight = []string{"noperm", "the user executing the script can't", "no permission"}
 
 // unsupported is what servers reply to a script or an option that they do not know.
 var unsupported = []string{
