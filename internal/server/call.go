@@ -199,12 +199,10 @@ func (s *Store) outcome(sv *Server, err error, given time.Duration, begun time.T
 			return unsure, err
 		}
 		return silent, err
-	case errors.Is(err, ErrUnsupported), s.decidesNothing(err):
+	case errors.Is(err, ErrUnsupported), decidesNothing(err):
 		return unable, err
 	case replies(err, faults):
 		return replied, fmt.Errorf("%w: %w", algorithm.ErrReply, err)
-	case replies(err, lackRight):
-		return replied, fmt.Errorf("%w: %w", ErrRight, err)
 	case errors.As(err, &reply), errors.Is(err, algorithm.ErrPartly), errors.Is(err, algorithm.ErrReply):
 		return replied, err
 	case errors.Is(err, redis.ErrPoolExhausted):

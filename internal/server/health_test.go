@@ -602,7 +602,7 @@ func TestErrorsThatOpen(t *testing.T) {
 		redisError("NOPERM no permission for this key"): false, redisError("BUSY script"): true,
 		redisError("CLUSTERDOWN Hash slot not served"): false, redisError("WRONGTYPE Operation against a key"): false,
 		redisError("ERR user_script:9: attempt to compare nil with number"): false,
-		algorithm.ErrReply: false, redisError("MOVED 1 127.0.0.1:7000"): true, redisError("ERR DB index is out of range"): true,
+		algorithm.ErrReply: false, redisError("MOVED 1 127.0.0.1:7000"): false, redisError("ERR DB index is out of range"): true,
 		redisError("ERR Protocol error: unauthenticated multibulk length"): true,
 	} {
 		t.Run(err.Error(), func(t *testing.T) {

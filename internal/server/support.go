@@ -18,8 +18,8 @@ var ErrUnsupported = errors.New("the server cannot run the scripts of redislimit
 // retry will make go away, and any other with a hint, if there is one for it.
 func (s *Store) explain(ctx context.Context, err error) error {
 	if !permanent(err) {
-		if r := s.refusal(err); r != nil && r.hint != "" {
-			return fmt.Errorf("%w (%s)", err, r.hint)
+		if hint := s.hint(err); hint != "" {
+			return fmt.Errorf("%w (%s)", err, hint)
 		}
 		return err
 	}
@@ -49,44 +49,43 @@ var refusals = []refusal{
 	{"WRONGPASS", wrongPassword},
 	{"invalid password", wrongPassword},
 	{"invalid username-password pair", wrongPassword},
-	{noPermission, ""},
 	{"DB index is out of range", "the server has fewer databases: see Options.DB"},
 	{"SELECT is not allowed in cluster mode", "a node of a Cluster has database 0 only: see Options.DB"},
 	{"DENIED", ""},
 }
 
-// ofCluster is what a client of one server gets from a node of a Cluster for the keys of the others.
-var ofCluster = refusal{"MOVED", "a node of a Cluster: use redis.NewClusterClient"}
-
 const (
-	noPermission  = "NOPERM"
 	needsPassword = "the server wants a password: set Options.Password"
 	wrongPassword = "the server does not take this Options.Username and Options.Password"
+	lacksRight    = "the Redis user lacks a right: docs/operating.md lists what it must be allowed"
+	ofCluster     = "a node of a Cluster: use redis.NewClusterClient"
 )
 
-// refusal returns which err is, or nil.
-func (s *Store) refusal(err error) *refusal {
-	if i := slices.IndexFunc(refusals, func(r refusal) bool { return redis.HasErrorPrefix(err, r.begins) }); i >= 0 {
-		return &refusals[i]
-	}
-	if s.servers.cluster == nil && redis.HasErrorPrefix(err, ofCluster.begins) {
-		return &ofCluster
-	}
-	return nil
-}
-
-// decidesNothing reports whether err is of a server that decides nothing, whatever it is asked. It may
-// also lack a right that only some calls need.
-func (s *Store) decidesNothing(err error) bool {
-	r := s.refusal(err)
-	return r != nil && (r.begins != noPermission || strings.Contains(err.Error(), "'eval"))
-}
-
-// ErrRight is the error of a call for which the Redis user lacks a right.
-var ErrRight = errors.New("the Redis user lacks a right (docs/operating.md lists what it must be allowed)")
-
-// lackRight is what servers reply then, also where a script wanted it: those do not say which.
+// lackRight is what servers reply who do not allow a command, also where a script wanted it: those do
+// not say which.
 var lackRight = []string{"noperm", "the user executing the script can't", "no permission"}
+
+// decidesNothing reports whether err is of a server that decides nothing, whatever it is asked.
+func decidesNothing(err error) bool {
+	return slices.ContainsFunc(refusals, func(r refusal) bool { return redis.HasErrorPrefix(err, r.begins) }) ||
+		hasCode(err, "NOPERM") && strings.Contains(err.Error(), "'eval")
+}
+
+// hint returns what a person can do about err, or "".
+func (s *Store) hint(err error) string {
+	for _, r := range refusals {
+		if redis.HasErrorPrefix(err, r.begins) {
+			return r.hint
+		}
+	}
+	switch {
+	case replies(err, lackRight):
+		return lacksRight
+	case s.servers.cluster == nil && hasCode(err, "MOVED"):
+		return ofCluster
+	}
+	return ""
+}
 
 // unsupported is what servers reply to a script or an option that they do not know.
 var unsupported = []string{
