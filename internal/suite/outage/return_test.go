@@ -1,0 +1,478 @@
+package outage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+// What follows is how soon Redis decides again, and how little is refused until then.
+
+// many is a limit that is never reached.
+func many() core.Option { return core.FixedWindow(core.PerHour(1e9)) }
+
+// byRedis makes a decision, and reports whether Redis made it.
+func byRedis(tb testing.TB, l *core.Limiter) bool {
+	tb.Helper()
+	res, err := l.Allow(tb.Context(), "k")
+	return err == nil && res.Source == core.SourceRedis
+}
+
+// While requests want it Redis decides within 200 ms of its return, whichever way it was away.
+func TestServerReturns(t *testing.T) {
+	t.Parallel()
+	lasts := []time.Duration{4 * time.Second, 8 * time.Second, 12 * time.Second}
+	if testing.Short() {
+		lasts = lasts[:1]
+	}
+	ways := []fault{
+		killed(),
+		{name: "paused", on: func(_ testing.TB, e *env) { e.server.Pause() }, off: func(_ testing.TB, e *env) { e.server.Resume() }},
+		{name: "silence", on: func(_ testing.TB, e *env) { e.proxy.Silence() }, off: pass},
+		{name: "blackhole", on: func(_ testing.TB, e *env) { e.proxy.Blackhole() }, off: pass},
+	}
+	check.Rounds(t, timeouts[1:], func(t *check.Round, timeout time.Duration) {
+		var running sync.WaitGroup
+		for _, way := range ways {
+			for _, contextTimeout := range []bool{false, true} {
+				for _, lasts := range lasts {
+					running.Go(func() {
+						name := fmt.Sprint(way.name, ", ", clientName(contextTimeout), ", ", lasts)
+						returns(t.Part(name), way, contextTimeout, lasts, timeout)
+					})
+				}
+			}
+		}
+		running.Wait()
+	})
+}
+
+func returns(t *check.Round, way fault, contextTimeout bool, lasts, timeout time.Duration) {
+	e := newEnv(t, withContextTimeout(contextTimeout))
+	l, watch := watched(e.rdb, "returns", many(), core.FailClosed(), core.Timeout(timeout))
+	awaitRedis(t, l, "k")
+	way.on(t, e)
+	for begun := time.Now(); time.Since(begun) < lasts; time.Sleep(100 * time.Millisecond) {
+		if byRedis(t, l) {
+			t.Error("Redis has decided while it was away")
+		}
+	}
+	way.off(t, e)
+	begun := time.Now()
+	for !byRedis(t, l) && time.Since(begun) < check.Patience {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if took := time.Since(begun); took > max(200*time.Millisecond, timeout*2/5) {
+		t.Errorf("Redis decides after %v", took)
+	}
+	watch.wantOutages(t, 1)
+}
+
+// The first request after an outage in which there was none is decided by Redis, if it is back.
+func TestFirstAfterQuietOutage(t *testing.T) {
+	t.Parallel()
+	check.IdleRounds(t, func(t *check.Round) {
+		e := newEnv(t, setup{})
+		l, watch := watched(e.rdb, "quiet", many(), core.FailClosed())
+		awaitRedis(t, l, "k")
+		e.proxy.Refuse()
+		check.Eventually(t, "it is down", func() bool {
+			return !byRedis(t, l) && watch.count(core.EventFallbackOn) == 1
+		})
+		time.Sleep(2500 * time.Millisecond) // probes are seldom now
+		e.proxy.Pass()
+		time.Sleep(300 * time.Millisecond)
+		if !byRedis(t, l) {
+			t.Error("the first was not decided by Redis")
+		}
+		watch.wantOutages(t, 1)
+	})
+}
+
+// A server so far that a new connection takes longer than the Timeout decides all the same.
+func TestFarConnections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("8 s of round trips")
+	}
+	t.Parallel()
+	check.IdleRounds(t, func(t *check.Round) {
+		var running sync.WaitGroup
+		for _, contextTimeout := range []bool{false, true} {
+			for timeout, roundTrip := range map[time.Duration]time.Duration{500 * time.Millisecond: 130 * time.Millisecond, time.Second: 400 * time.Millisecond} {
+				for _, tls := range []bool{false, true} {
+					running.Go(func() {
+						name := fmt.Sprint(roundTrip, " of ", timeout, ", TLS ", tls, ", ", clientName(contextTimeout))
+						farConnections(t.Part(name), roundTrip, timeout, setup{tls: tls, options: withContextTimeout(contextTimeout).options})
+					})
+				}
+			}
+		}
+		running.Wait()
+	})
+}
+
+func farConnections(t *check.Round, roundTrip, timeout time.Duration, s setup) {
+	e := newEnv(t, s)
+	e.proxy.Latency(roundTrip / 2)
+	l, watch := watched(e.rdb, "far", many(), core.FailClosed(), core.Timeout(timeout))
+	var decided, refused, first atomic.Int64
+	var callers sync.WaitGroup
+	begun := time.Now()
+	for range 8 {
+		callers.Go(func() {
+			for time.Since(begun) < 8*time.Second {
+				at := first.Load()
+				counts := at > 0 && time.Since(begun) > time.Duration(at)+2*time.Second // other connections are made until then
+				switch good := byRedis(t, l); {
+				case good && counts:
+					decided.Add(1)
+				case good:
+					first.CompareAndSwap(0, int64(time.Since(begun)))
+				case counts:
+					refused.Add(1)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	share := float64(decided.Load()) / float64(decided.Load()+refused.Load())
+	t.Logf("the first after %v, %.2f %% of %d from 2 s later", time.Duration(first.Load()), 100*share, decided.Load()+refused.Load())
+	if !(share >= 0.99) {
+		t.Errorf("Redis decided %.2f %%, the first after %v", 100*share, time.Duration(first.Load()))
+	}
+	watch.wantOutages(t, 0)
+}
+
+// idle makes as many idle connections.
+func idle(tb testing.TB, rdb *redis.Client, n int) {
+	tb.Helper()
+	var running sync.WaitGroup
+	for range n {
+		running.Go(func() {
+			if err := rdb.Do(tb.Context(), "blpop", "none", "0.5").Err(); err != redis.Nil {
+				tb.Error(err)
+			}
+		})
+	}
+	running.Wait()
+	if got := int(rdb.PoolStats().IdleConns); got < n {
+		tb.Errorf("%d idle connections, want %d", got, n)
+	}
+}
+
+// Idle TLS connections look alive when they are dead. However many there are Redis decides within half a second of its return,
+// and no outage is seen where it only closed them.
+func TestDeadConnections(t *testing.T) {
+	t.Parallel()
+	const dead = 20
+	for name, cut := range map[string]func(testing.TB, *env){
+		"restarted": func(tb testing.TB, e *env) {
+			tb.Helper()
+			e.server.Stop()
+			e.server.Start(tb)
+		},
+		"idle for too long": func(tb testing.TB, e *env) {
+			tb.Helper()
+			e.do(tb, "CONFIG SET timeout 1")
+			check.Eventually(tb, "the server closes what is idle", func() bool {
+				list, err := e.admin.ClientList(tb.Context()).Result()
+				return err == nil && strings.Count(list, "\n") <= 1 // the admin's own
+			})
+			e.do(tb, "CONFIG SET timeout 0")
+		},
+	} {
+		for _, tls := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", TLS ", tls), func(t *testing.T) {
+				t.Parallel()
+				check.Rounds(t, timeouts[1:], func(t *check.Round, timeout time.Duration) {
+					e := newEnv(t, setup{tls: tls, options: func(o *redis.Options) { o.PoolSize = 2 * dead }})
+					l, watch := watched(e.rdb, "dead", many(), core.FailClosed(), core.Timeout(timeout))
+					awaitRedis(t, l, "k")
+					idle(t, e.rdb, dead)
+					cut(t, e)
+					begun, refused := time.Now(), 0
+					for !byRedis(t, l) && time.Since(begun) < check.Patience {
+						refused++
+					}
+					took := time.Since(begun)
+					t.Logf("%d refused, Redis decides after %v", refused, took)
+					if took > timeout || refused > 1 || refused > 0 && !tls {
+						t.Errorf("%d refused, Redis decides after %v", refused, took)
+					}
+					watch.wantOutages(t, 0)
+				})
+			})
+		}
+	}
+}
+
+// All connections are cut once, under load: what is refused was in flight.
+func TestConnectionsCutOnce(t *testing.T) {
+	t.Parallel()
+	const callers = 32
+	for _, roundTrip := range []time.Duration{0, 20 * time.Millisecond, 100 * time.Millisecond} {
+		t.Run(roundTrip.String(), func(t *testing.T) {
+			t.Parallel()
+			check.Rounds(t, timeouts[2:], func(t *check.Round, timeout time.Duration) {
+				e := newEnv(t, setup{})
+				e.proxy.Latency(roundTrip / 2)
+				l, watch := watched(e.rdb, "cut", many(), core.FailClosed(), core.Timeout(timeout))
+				awaitRedis(t, l, "k")
+				var refused, decided atomic.Int64
+				var running sync.WaitGroup
+				end := make(chan struct{})
+				for range callers {
+					running.Go(func() {
+						for {
+							select {
+							case <-end:
+								return
+							default:
+							}
+							if byRedis(t, l) {
+								decided.Add(1)
+							} else {
+								refused.Add(1)
+							}
+						}
+					})
+				}
+				check.Eventually(t, "they are decided", func() bool { return decided.Load() > 10*callers })
+				refused.Store(0)
+				e.do(t, "CLIENT KILL TYPE normal SKIPME yes")
+				before := decided.Load()
+				check.Eventually(t, "they are decided again", func() bool { return decided.Load() > before+10*callers })
+				time.Sleep(timeout / 4)
+				close(end)
+				running.Wait()
+				t.Logf("%v: %d refused", roundTrip, refused.Load())
+				if n := refused.Load(); n > callers {
+					t.Errorf("%d refused, and %d were in flight at most", n, callers)
+				}
+				watch.wantOutages(t, 0)
+			})
+		})
+	}
+}
+
+// The replica of a master that does not return decides within 3 s of its promotion: the master was killed, or it hangs. The
+// client has go-redis's defaults, with which by itself it would miss that for a minute.
+func TestMasterDoesNotReturn(t *testing.T) {
+	t.Parallel()
+	for name, away := range map[string]func(*redistest.Instance){"killed": (*redistest.Instance).Stop, "hung": (*redistest.Instance).Pause} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check.Rounds(t, failoverTimeouts, func(t *check.Round, timeout time.Duration) {
+				c := redistest.ClusterWithReplicas(t)
+				l, watch := watched(c.Client(t), "promoted", many(), core.FailClosed(), core.Timeout(timeout))
+				awaitRedis(t, l, "k")
+				old := c.Owner("{k}")
+				other := c.Nodes[0]
+				if other == old {
+					other = c.Nodes[1]
+				}
+				view := other.Client(t)
+				away(old)
+				var promoted, decided time.Time
+				check.Within(t, failoverLimit, "Redis decides again", func() bool {
+					if promoted.IsZero() && ownerOf(t.Context(), view, "{k}") != old.Addr {
+						promoted = time.Now()
+					}
+					if byRedis(t, l) && watch.count(core.EventFallbackOn) > 0 {
+						decided = time.Now()
+					}
+					return !promoted.IsZero() && !decided.IsZero()
+				})
+				took := decided.Sub(promoted)
+				t.Logf("%s: Redis decides %v after the promotion", name, took)
+				if took > 3*time.Second {
+					t.Errorf("Redis decides %v after the promotion", took)
+				}
+				check.Eventually(t, "the end is told", func() bool { return watch.count(core.EventFallbackOff) > 0 })
+				watch.wantOutages(t, 1)
+			})
+		})
+	}
+}
+
+// ownerOf returns the address of the master of key, as a node sees it; "" if it has none.
+func ownerOf(ctx context.Context, view *redis.Client, key string) string {
+	slot := int(view.ClusterKeySlot(ctx, key).Val())
+	for _, s := range view.ClusterSlots(ctx).Val() {
+		if s.Start <= slot && slot <= s.End {
+			return s.Nodes[0].Addr
+		}
+	}
+	return ""
+}
+
+// The log says why Redis does not decide in words that a person can act on.
+func TestCauseIsClear(t *testing.T) {
+	t.Parallel()
+	type trouble struct {
+		setup setup
+		on    func(testing.TB, *env)
+		want  string
+	}
+	admin := func(command string) func(testing.TB, *env) {
+		return func(tb testing.TB, e *env) {
+			tb.Helper()
+			for _, c := range append(strings.Split(command, "; "), "CLIENT KILL TYPE normal SKIPME yes") {
+				e.do(tb, c)
+			}
+		}
+	}
+	for name, c := range map[string]trouble{
+		"certificate": {setup{tls: true}, badCertificate().on, "x509: malformed"},
+		"no password": {setup{}, admin("ACL SETUSER default resetpass >secret"), "set Options.Password"},
+		"wrong password": {
+			setup{options: func(o *redis.Options) { o.Password = "once right" }}, admin("ACL SETUSER default resetpass >secret"),
+			"Options.Username and Options.Password",
+		},
+		"no right":    {setup{}, admin("ACL SETUSER default -evalsha -eval"), "'evalsha'"},
+		"no write":    {setup{}, admin("ACL SETUSER default -set"), "lacks a right"},
+		"no database": {setup{options: func(o *redis.Options) { o.DB = 99 }}, admin("PING"), "see Options.DB"},
+		"read-only":   {setup{}, admin("REPLICAOF 127.0.0.1 1"), "connect to the master"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check.Rounds(t, timeouts[1:], func(t *check.Round, timeout time.Duration) {
+				e := newEnv(t, c.setup)
+				l, watch := watched(e.rdb, "cause", many(), core.Timeout(timeout))
+				if name != "no database" {
+					awaitRedis(t, l, "k")
+				}
+				c.on(t, e)
+				check.Within(t, 10*time.Second, "a line says "+c.want, func() bool {
+					_, _ = l.Allow(t.Context(), "k")
+					return slices.ContainsFunc(watch.warnings(), func(line string) bool { return strings.Contains(line, c.want) })
+				})
+				time.Sleep(500 * time.Millisecond)
+				if lines := watch.warnings(); len(lines) > 2 { // at first it may be known only that connections have ended
+					t.Errorf("%d lines: %q", len(lines), lines)
+				}
+			})
+		})
+	}
+}
+
+// warnings returns what was logged as such.
+func (w *watcher) warnings() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(w.texts), func(s string) bool { return strings.HasPrefix(s, "on: ") })
+}
+
+// What the Redis user may not do fails, and is told, and is no outage. Nothing stays of probes for good.
+func TestRightIsMissing(t *testing.T) {
+	t.Parallel()
+	const calls = 20
+	check.Rounds(t, timeouts[1:], func(t *check.Round, timeout time.Duration) {
+		e := newEnv(t, setup{config: []string{"--user", "default", "on", "nopass", "~*", "+@all", "-zrem"}})
+		l, watch := watched(e.rdb, "slots", core.InFlight(2*calls), core.FailClosed(), core.Timeout(timeout))
+		for range calls {
+			r, err := l.Acquire(t.Context(), "k", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Release(t.Context()) == nil {
+				t.Error("a slot was freed without the right to")
+			}
+		}
+		if n := watch.count(core.EventOutage); n != calls {
+			t.Errorf("%d failed calls were reported, want %d", n, calls)
+		}
+		if lines := watch.warnings(); len(lines) != 1 || !strings.Contains(lines[0], "lacks a right") || watch.count(core.EventFallbackOn) > 0 {
+			t.Errorf("%q, want one line, and no outage", lines)
+		}
+		e.do(t, "DEL rl:slots:{k}:inflight")
+		e.do(t, "ACL SETUSER default -pexpireat -pexpire")
+		e.proxy.Refuse()
+		check.Eventually(t, "it is down", func() bool {
+			_, _ = l.Acquire(t.Context(), "k", 1)
+			return watch.count(core.EventFallbackOn) > 0
+		})
+		before := e.proxy.Count("EVALSHA")
+		e.proxy.Pass()
+		check.Eventually(t, "it is probed", func() bool { return e.proxy.Count("EVALSHA") > before })
+		check.Eventually(t, "probes leave nothing", func() bool { return len(e.admin.Keys(t.Context(), "*probe*").Val()) == 0 })
+	})
+}
+
+// A client of one server that talks to a node of a Cluster decides by what that has, and one line says what is wrong.
+func TestNodeOfCluster(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Cluster(t)[0]})
+	t.Cleanup(func() { _ = rdb.Close() })
+	check.Rounds(t, timeouts[1:], func(t *check.Round, timeout time.Duration) {
+		l, watch := watched(rdb, "node", many(), core.Timeout(timeout))
+		for i := range 100 {
+			_, _ = l.Allow(t.Context(), fmt.Sprint("k", i))
+		}
+		lines := watch.warnings()
+		if len(lines) != 1 || !strings.Contains(lines[0], "NewClusterClient") || watch.count(core.EventFallbackOn) > 0 {
+			t.Errorf("%q, want one line that says what to use, and no outage", lines)
+		}
+	})
+}
+
+// A caller in a hurry opens nothing in a spike, and a round trip that stays long is used.
+func TestSpikeOpensNothing(t *testing.T) {
+	t.Parallel()
+	for _, contextTimeout := range []bool{false, true} {
+		t.Run(clientName(contextTimeout), func(t *testing.T) {
+			t.Parallel()
+			check.IdleRounds(t, func(t *check.Round) {
+				e := newEnv(t, withContextTimeout(contextTimeout))
+				l, watch := watched(e.rdb, "spike", many(), core.FailClosed())
+				awaitRedis(t, l, "k")
+				e.proxy.Latency(150 * time.Millisecond)
+				ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+				defer cancel()
+				if _, err := l.Allow(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, core.ErrUnavailable) {
+					t.Errorf("in a spike: %v", err)
+				}
+				time.Sleep(300 * time.Millisecond) // its connection is free again
+				e.proxy.Latency(65 * time.Millisecond)
+				for range 10 {
+					if !byRedis(t, l) {
+						t.Error("Redis is not asked though it answers within 130 ms")
+					}
+				}
+				watch.wantOutages(t, 0)
+			})
+		})
+	}
+}
+
+// The line about a master behind Sentinel has its address. Requests that are rare hear of the end of the outage, too.
+func TestSentinelsMasterIsNamed(t *testing.T) {
+	t.Parallel()
+	check.Rounds(t, failoverTimeouts, func(t *check.Round, timeout time.Duration) {
+		g := redistest.Sentinel(t)
+		l, watch := watched(g.Client(t), "named", many(), core.FailClosed(), core.Timeout(timeout))
+		awaitRedis(t, l, "k")
+		master := g.Master()
+		master.Stop()
+		_ = byRedis(t, l)
+		check.Eventually(t, "it is down", func() bool { return watch.count(core.EventFallbackOn) > 0 })
+		if lines := watch.warnings(); len(lines) == 0 || !strings.Contains(lines[0], master.Addr) {
+			t.Errorf("%q, want the address of the master, %s", lines, master.Addr)
+		}
+		check.Within(t, failoverLimit, "another master", func() bool { return g.Master() != master })
+		check.Eventually(t, "the end is told though nothing is asked", func() bool { return watch.count(core.EventFallbackOff) > 0 })
+		watch.wantOutages(t, 1)
+	})
+}
