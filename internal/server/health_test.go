@@ -645,6 +645,28 @@ func TestEndRefused(t *testing.T) {
 	})
 }
 
+// A timeout that is noticed late, as in a busy process, opens nothing by itself: a probe does, if it is not answered.
+func TestLateTimeout(t *testing.T) {
+	t.Parallel()
+	for answers, changes := range map[bool][]string{true: nil, false: {"down"}} {
+		withFake(t, func(t *testing.T, f *fake) {
+			s := f.store(500 * time.Millisecond)
+			s.servers.ctxDeadlines = true
+			s.warm(t)
+			f.set(func(context.Context) error {
+				time.Sleep(time.Second)
+				if answers {
+					f.set(nil)
+				}
+				return context.DeadlineExceeded
+			})
+			_, _ = s.decide(t.Context())
+			time.Sleep(2 * doubtLasts)
+			s.wantChanges(t, changes...)
+		})
+	}
+}
+
 // A reply, be it an error of that call, ends the doubt about a connection: decisions do not wait for more.
 func TestReplyEndsDoubt(t *testing.T) {
 	t.Parallel()

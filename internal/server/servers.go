@@ -200,12 +200,18 @@ func (s *Servers) node(ctx context.Context, sv *Server, st *Store, k string) (cl
 }
 
 // reloadTopology has a Cluster's topology read anew while a node is down: go-redis would do so
-// once a minute.
+// once a minute. Not by ReloadState: that may ask the node that is down, and where it hangs no other is
+// asked until go-redis's ReadTimeout.
 func (s *Servers) reloadTopology(ctx context.Context) {
 	now := int64(time.Since(started))
 	last := s.reloadedAt.Load()
 	if s.topologyKnown.Load() && now-last >= int64(reloadPause) && s.reloadedAt.CompareAndSwap(last, now) {
-		s.cluster.ReloadState(ctx)
+		ctx = context.WithoutCancel(ctx)
+		go func() {
+			_ = batch.Catch(func() error { // hooks of the client may panic
+				return s.cluster.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil })
+			})
+		}()
 	}
 }
 
