@@ -161,7 +161,7 @@ func idle(tb testing.TB, rdb *redis.Client, n int) {
 	var running sync.WaitGroup
 	for range n {
 		running.Go(func() {
-			if err := rdb.Do(tb.Context(), "blpop", "none", "0.5").Err(); err != redis.Nil {
+			if err := rdb.Do(tb.Context(), "blpop", "none", "0.5").Err(); !errors.Is(err, redis.Nil) {
 				tb.Error(err)
 			}
 		})
@@ -310,7 +310,7 @@ func TestMasterDoesNotReturn(t *testing.T) {
 // ownerOf returns the address of the master of key, as a node sees it; "" if it has none.
 func ownerOf(ctx context.Context, view *redis.Client, key string) string {
 	slot := int(view.ClusterKeySlot(ctx, key).Val())
-	for _, s := range view.ClusterSlots(ctx).Val() {
+	for _, s := range view.ClusterSlots(ctx).Val() { //nolint:staticcheck // Redis 6 has no other
 		if s.Start <= slot && slot <= s.End {
 			return s.Nodes[0].Addr
 		}
