@@ -493,6 +493,40 @@ func TestFarServer(t *testing.T) {
 	}
 }
 
+// A new connection to a server that is back may take longer than a decision may: one probe at a time has the time.
+func TestFarServerIsBack(t *testing.T) {
+	t.Parallel()
+	withFake(t, func(t *testing.T, f *fake) {
+		s := f.store(time.Second)
+		s.warm(t)
+		f.set(fails(errDial))
+		_, _ = s.decide(t.Context())
+		connected := false
+		f.set(func(ctx context.Context) error {
+			f.mu.Lock()
+			takes := 1600 * time.Millisecond
+			if connected {
+				takes = 400 * time.Millisecond
+			}
+			f.mu.Unlock()
+			select {
+			case <-time.After(takes):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			connected = true
+			return nil
+		})
+		time.Sleep(4 * time.Second)
+		if _, err := s.decide(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.wantChanges(t, "down", "back")
+	})
+}
+
 // While a server comes and goes one outage a minute is logged.
 func TestFlappingLog(t *testing.T) {
 	t.Parallel()
