@@ -281,6 +281,9 @@ func healthIsShared(t *testing.T, f *fake, away func(context.Context) error) {
 		}
 		s.wantChanges(t, "down", "back")
 	}
+	if f.pings == 0 {
+		t.Error("each probe that is not answered keeps a connection of the pool")
+	}
 	if len(a.logged)+len(b.logged) != 2 || len(a.errs)+len(b.errs) != 1 {
 		t.Errorf("%v and %v are logged, want two lines in all; failed calls: %v, %v", a.logged, b.logged, a.errs, b.errs)
 	}
@@ -579,6 +582,7 @@ func TestToldLater(t *testing.T) {
 		s.warm(t)
 		f.set(fails(errMemory))
 		_, _ = s.decide(t.Context())
+		s.wantChanges(t, "down")
 		later := f.store(500 * time.Millisecond)
 		for range 10 {
 			_, _ = later.decide(t.Context())
