@@ -194,7 +194,7 @@ func (sv *Server) attend(ctx context.Context, stop context.CancelFunc) {
 			go sv.probe(ctx, time.Now(), st, k, do == probeFar)
 		case sayDown, sayCause, sayStill, sayBack:
 			sv.say(ctx, st, k, do)
-		case wait:
+		case wait, rest:
 			timer := time.NewTimer(pause)
 			select {
 			case <-sv.wake:
