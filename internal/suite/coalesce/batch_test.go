@@ -102,7 +102,9 @@ func TestNotSentTooLate(t *testing.T) {
 				c.wait(t, calls, timeout)
 				begun, late := time.Now(), calls.allow("k", 1)
 				late.wantUnavailable(t, "the one that waited")
-				if took := time.Since(begun); late.err != nil && !strings.Contains(late.err.Error(), why) || took > timeout*5/4 {
+				told := late.err == nil || strings.Contains(late.err.Error(), why) ||
+					c.sent == nil && strings.Contains(late.err.Error(), "no answer from redis") // a busy process doubts the server, and has it wait
+				if took := time.Since(begun); !told || took > timeout*5/4 {
 					t.Errorf("it got %v after %v, want what it waited for", late.err, took)
 				}
 				for _, before := range calls.all[:len(calls.all)-1] {
