@@ -22,7 +22,7 @@ func TestBurst(t *testing.T) {
 		t.Skip("tens of thousands of goroutines")
 	}
 	check.IdleRounds(t, func(t *check.Round) {
-		const burst = 100_000 // more than may wait
+		const burst = 70_000 // more than may wait
 		e := newEnv(t, setup{})
 		l, watch := watched(e.server.Client(t), "burst", core.FixedWindow(core.PerHour(1e9)), core.FailClosed(), core.DenyCache(0))
 		awaitRedis(t, l, "k")
