@@ -47,7 +47,7 @@ func (s *Store) runBatch(ctx context.Context, sv *Server, members []*member) err
 	err := s.waitFor(ctx, sv, run, members)
 	if batch.Panicked(err) { // a hook of the client, and the caller that is to recover may have left
 		if s.hooks.CallFailed != nil {
-			s.hooks.CallFailed(ctx, batch.Contain(err), true)
+			s.hooks.CallFailed(ctx, batch.Contain(err), false)
 		}
 		s.leaveAll(members, batch.Contain(err))
 		return err

@@ -32,18 +32,15 @@ func byRedis(tb testing.TB, l *core.Limiter) bool {
 
 // While requests want it Redis decides within 200 ms of its return, whichever way it was away.
 func TestServerReturns(t *testing.T) {
-	t.Parallel()
-	lasts := []time.Duration{4 * time.Second, 8 * time.Second, 12 * time.Second}
-	if testing.Short() {
-		lasts = lasts[:1]
-	}
+	const timeout = 500 * time.Millisecond
+	lasts := []time.Duration{4 * time.Second} // and by a driven clock for longer: TestServerIsBack (internal/server)
 	ways := []fault{
 		killed(),
 		{name: "paused", on: func(_ testing.TB, e *env) { e.server.Pause() }, off: func(_ testing.TB, e *env) { e.server.Resume() }},
 		{name: "silence", on: func(_ testing.TB, e *env) { e.proxy.Silence() }, off: pass},
 		{name: "blackhole", on: func(_ testing.TB, e *env) { e.proxy.Blackhole() }, off: pass},
 	}
-	check.Rounds(t, timeouts[1:], func(t *check.Round, timeout time.Duration) {
+	check.IdleRounds(t, func(t *check.Round) {
 		var running sync.WaitGroup
 		for _, way := range ways {
 			for _, contextTimeout := range []bool{false, true} {
