@@ -2,7 +2,7 @@
 // backed by Redis. A limit holds across all machines that serve, because the count
 // is kept in Redis and each decision is one atomic script.
 //
-//	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+//	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 //	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
 //	http.Handle("/", httplimit.Middleware(lim, keyfunc.IP())(mux))
 //

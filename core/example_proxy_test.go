@@ -11,7 +11,7 @@ import (
 // Twemproxy closes a connection on which it gets a command that it does not know,
 // and go-redis begins each connection with one.
 func ExampleNew_twemproxy() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:22121", Protocol: 2, DisableIdentity: true})
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:22121", Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true})
 	rdb.AddHook(withoutHello{})
 	_ = core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
 }

@@ -17,7 +17,7 @@ import (
 
 var (
 	ctx = context.Background()
-	rdb = redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	rdb = redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 )
 
 // A hundred requests a minute for each user, in all processes together.

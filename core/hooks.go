@@ -1,6 +1,7 @@
 package core
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -48,4 +49,12 @@ var _ = hook.SetHeld(func(reservation any) (expiries []int64, n int64) {
 var _ = hook.SetNeedsEnd(func(limiter any) (slots, queue bool) {
 	by := limiter.(*Limiter).by //nolint:forcetypeassert // package adapter passes it
 	return by.Slots, by.Queues
+})
+
+var _ = hook.SetSettleLater(func(ctx context.Context, reservation any, actual int64) error {
+	r, ok := reservation.(*Reservation)
+	if !ok {
+		panic(fmt.Sprintf("core: a %T is no Reservation", reservation))
+	}
+	return r.settleLater(ctx, actual)
 })

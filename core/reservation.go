@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/batch"
 	"github.com/redislimit/redislimit/internal/hold"
 )
 
@@ -111,6 +113,10 @@ func (l *Limiter) chargeLater(c call, to target) {
 // it back as Cancel says. Acquire's n keeps it, and any other cost is [ErrInvalidCost], which ends
 // nothing.
 func (r *Reservation) Settle(ctx context.Context, actual int64) error {
+	return r.settle(ctx, actual, nil)
+}
+
+func (r *Reservation) settle(ctx context.Context, actual int64, later hold.Background) error {
 	if r == nil || r.hold == nil {
 		return nil
 	}
@@ -123,7 +129,33 @@ func (r *Reservation) Settle(ctx context.Context, actual int64) error {
 	l := r.limiter
 	l.catchUp()
 	defer l.denials.Forget(r.hold.Key, r.hold.Set)
-	return l.failure(ctx, l.renewer.End(ctx, r.hold, actual))
+	return l.failure(ctx, l.renewer.End(ctx, r.hold, actual, later))
+}
+
+// settleLater is Settle for a middleware, whose client is not to wait: it is sent in the background
+// where the next such request is decided alike before and after it, because it fits beside what is
+// held, and beside what is charged instead. Slots are missed. If it is lost, what is held is charged.
+func (r *Reservation) settleLater(ctx context.Context, actual int64) error {
+	if r == nil || r.hold == nil {
+		return nil
+	}
+	redis, ok := r.hold.Keeper.(redisKeeper)
+	if !ok || r.hold.HasSlots() || r.remaining() < max(r.hold.N, actual) {
+		return r.Settle(ctx, actual)
+	}
+	return r.settle(ctx, actual, func(send func() error) bool {
+		return redis.store.Later(send, r.settled)
+	})
+}
+
+// settled ends a Settle that nobody waited for. Its error has been told of as that of any call.
+func (r *Reservation) settled(err error) {
+	ctx, l := context.Background(), r.limiter
+	l.denials.Forget(r.hold.Key, r.hold.Set)
+	if batch.Panicked(err) { // there is nobody to recover
+		l.events.logAt(ctx, slog.LevelError, "redislimit: a hook of the client panicked", "panic", err)
+	}
+	_ = l.failure(ctx, err) // it counts what was too much for this process
 }
 
 // Cancel is Settle with a cost of 0: the work was not done. What Reserve held is free again,

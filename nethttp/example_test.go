@@ -16,7 +16,7 @@ import (
 )
 
 func ExampleMiddleware() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
 
 	mux := http.NewServeMux()
@@ -57,7 +57,7 @@ func ExampleOnDenied() {
 
 // With FailClosed no request is served while Redis does not answer. The status is 503.
 func ExampleOnError() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 	lim := core.MustNew(rdb, "logins", core.FixedWindow(core.PerMinute(5)), core.FailClosed())
 
 	unavailable := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "try again soon") }

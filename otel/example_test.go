@@ -10,7 +10,7 @@ import (
 )
 
 func Example() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)), otellimit.Observe())
 
 	_, _ = lim.Allow(context.Background(), "user:alice")

@@ -138,11 +138,17 @@ func connect(redisURL string) (rdb redis.UniversalClient) {
 	}
 	switch query := u.Query(); {
 	case query.Has("master_name"):
-		rdb = redis.NewFailoverClient(must(redis.ParseFailoverURL(redisURL)))
+		opt := must(redis.ParseFailoverURL(redisURL))
+		opt.ContextTimeoutEnabled = true // saves a goroutine for each decision
+		rdb = redis.NewFailoverClient(opt)
 	case query.Has("addr"):
-		rdb = redis.NewClusterClient(must(redis.ParseClusterURL(redisURL)))
+		opt := must(redis.ParseClusterURL(redisURL))
+		opt.ContextTimeoutEnabled = true
+		rdb = redis.NewClusterClient(opt)
 	default:
-		rdb = redis.NewClient(must(redis.ParseURL(redisURL)))
+		opt := must(redis.ParseURL(redisURL))
+		opt.ContextTimeoutEnabled = true
+		rdb = redis.NewClient(opt)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -38,6 +38,7 @@ func connect(shared redis.UniversalClient, timeout time.Duration) (*backend, err
 			options.Dialer = redis.NewDialer(&redis.Options{DialTimeout: options.DialTimeout, TLSConfig: options.TLSConfig})
 		}
 		options.Dialer = b.link.through(options.Dialer)
+		options.ContextTimeoutEnabled = true
 		b.client = redis.NewClusterClient(&options)
 	default:
 		return nil, fmt.Errorf("a client of type %T cannot be stopped", shared)

@@ -92,8 +92,9 @@ func LimiterFor(limiter func(keyfunc.Request) (*core.Limiter, error)) Option {
 // handler took over a 101. A request whose client leaves before its handler has begun does not
 // count, nor one that an inner middleware answers with 503, because its limiter could not decide.
 //
-// The limiter uses [core.Limiter.Reserve], so what is said there of holds applies. With
-// a LeakyBucket, requests that do not count have had their place, and leave a gap in the queue.
+// The limiter uses [core.Limiter.Reserve], so what is said there of holds applies. The response waits
+// for Redis only where that could decide about the next request. With a LeakyBucket, requests that
+// do not count have had their place, and leave a gap in the queue.
 //
 // Requests that an inner limiter denies are also charged by the outer ones. If those
 // shall count only what the inner one admits, give them a count that returns

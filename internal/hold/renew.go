@@ -110,10 +110,14 @@ func (w *Renewer) forget(h *Hold) {
 	delete(w.kept, h)
 }
 
+// A Background runs what Redis is to be asked in the background. It reports false, and runs nothing, if it
+// cannot.
+type Background func(send func() error) bool
+
 // End ends h, whose work cost actual units: they are charged in place of what is held, and slots
 // are free. Only the first call does something. It waits for a renewal in flight that gives h
-// other handles. ctx bounds only the waiting.
-func (w *Renewer) End(ctx context.Context, h *Hold, actual int64) error {
+// other handles. ctx bounds only the waiting; with later, which may be nil, there is none.
+func (w *Renewer) End(ctx context.Context, h *Hold, actual int64, later Background) error {
 	h.mu.Lock()
 	if h.ended {
 		h.mu.Unlock()
@@ -133,13 +137,20 @@ func (w *Renewer) End(ctx context.Context, h *Hold, actual int64) error {
 	switch {
 	case inLease:
 		return nil
+	case later != nil && later(func() error { return w.sendAfter(ctx, renewing, h, actual) }):
+		return nil
 	case renewing == nil:
 		return w.send(ctx, h, actual)
 	}
-	return batch.Beside(ctx, func() error {
+	return batch.Beside(ctx, func() error { return w.sendAfter(ctx, renewing, h, actual) }, nil)
+}
+
+// sendAfter ends what h has after a renewal that is in flight, if there is one, whatever becomes of ctx.
+func (w *Renewer) sendAfter(ctx context.Context, renewing chan struct{}, h *Hold, actual int64) error {
+	if renewing != nil {
 		<-renewing // it takes the Timeout at most
-		return w.send(context.WithoutCancel(ctx), h, actual)
-	}, nil)
+	}
+	return w.send(context.WithoutCancel(ctx), h, actual)
 }
 
 // send ends what h has.

@@ -76,7 +76,7 @@ func TestDropWhileEnding(t *testing.T) {
 		time.Sleep(slotTTL / 3)
 		ctx, leave := context.WithCancel(t.Context())
 		leave()
-		if err := w.End(ctx, h, 0); err == nil || w.Drop(h) || slots.Load() != 0 {
+		if err := w.End(ctx, h, 0, nil); err == nil || w.Drop(h) || slots.Load() != 0 {
 			t.Errorf("%v, or it was dropped; %d slots", err, slots.Load())
 		}
 		close(k.gate)
@@ -98,7 +98,7 @@ func TestRenewedAgain(t *testing.T) {
 		}
 		close(k.gate)
 		time.Sleep(slotTTL - time.Second)
-		_ = w.End(t.Context(), h, 0)
+		_ = w.End(t.Context(), h, 0, nil)
 		k.wantSettled(t)
 	})
 }
@@ -114,7 +114,7 @@ func TestPassed(t *testing.T) {
 		close(k.gate)
 		synctest.Wait()
 		time.Sleep(time.Second / 2)
-		_ = w.End(t.Context(), h, 0)
+		_ = w.End(t.Context(), h, 0, nil)
 		if k.wantSettled(t); !t.Failed() && k.ended[0].Passed != time.Second/2 {
 			t.Errorf("%v have passed, want 500ms", k.ended[0].Passed)
 		}

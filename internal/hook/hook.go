@@ -3,6 +3,7 @@
 package hook
 
 import (
+	"context"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -70,6 +71,15 @@ var NeedsEnd func(limiter any) (slots, queue bool)
 // SetNeedsEnd sets NeedsEnd.
 func SetNeedsEnd(f func(limiter any) (slots, queue bool)) bool {
 	NeedsEnd = f
+	return true
+}
+
+// SettleLater is the Settle of a *core.Reservation, but need not wait for the reply.
+var SettleLater func(ctx context.Context, reservation any, actual int64) error
+
+// SetSettleLater sets SettleLater.
+func SetSettleLater(f func(ctx context.Context, reservation any, actual int64) error) bool {
+	SettleLater = f
 	return true
 }
 

@@ -150,6 +150,19 @@ func (ls *leftovers) begin() bool {
 	return true
 }
 
+// Later runs f, which asks Redis, in a goroutine that Close waits for, and then ended with its error. It
+// reports false, and runs nothing, if there are too many.
+func (s *Store) Later(f func() error, ended func(error)) bool {
+	if s.driven || !s.leftovers.begin() {
+		return false
+	}
+	go func() {
+		defer s.leftovers.end()
+		ended(batch.Catch(f))
+	}()
+	return true
+}
+
 func (ls *leftovers) end() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

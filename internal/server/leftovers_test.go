@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/batch"
 )
 
 // A freeing client counts what it is sent, each of which takes so long.
@@ -83,6 +84,30 @@ func TestLeftBehindClosed(t *testing.T) {
 	s.Close()
 	if n := client.sent.Load(); n != 1 {
 		t.Errorf("%d were freed, want 1", n)
+	}
+}
+
+// TestLaterPanics has a hook of the client panic in the background, where nobody could recover: it is an error. Close waits.
+func TestLaterPanics(t *testing.T) {
+	t.Parallel()
+	s := (&freeing{}).leave(0, 0)
+	var ended atomic.Bool
+	s.Later(func() error { panic("of a hook") }, func(err error) {
+		time.Sleep(10 * time.Millisecond)
+		ended.Store(batch.Panicked(err))
+	})
+	if s.Close(); !ended.Load() {
+		t.Error("no error of a panic when Close has returned")
+	}
+}
+
+// TestLaterBounded has too much go on in the background: the caller is to wait.
+func TestLaterBounded(t *testing.T) {
+	t.Parallel()
+	s := (&freeing{}).leave(0, 0)
+	s.leftovers.sending = maxLeftovers
+	if s.Later(func() error { return nil }, func(error) {}) {
+		t.Error("more runs in the background than there may")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
 )
 
 // maxCost bounds what SetCost charges: what a Limiter settles at most.
@@ -24,7 +25,8 @@ func (g *Guard) reserves() bool { return g.settings.CountIf != nil || g.settings
 // Finish settles what Check reserved for v, and frees its slots, when the response has
 // ended with this status. It must be called even if the handler panicked, which is a 500,
 // or took over the connection, which is a 101. Only the first call for a request does something.
-// ctx bounds only how long it waits for the reply of Redis.
+// ctx bounds only how long it waits for the reply of Redis, which it does where it frees slots, or
+// decides about the next request.
 func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
 	if v.Context != nil {
 		defer v.cancel()
@@ -38,7 +40,7 @@ func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
 	}
 	actual := v.cost
 	defer func() { // also if CountIf panics: otherwise the units stay held
-		v.logFailure(ctx, "redislimit: not settled", v.reservation.Settle(ctx, actual))
+		v.logFailure(ctx, "redislimit: not settled", hook.SettleLater(ctx, v.reservation, actual))
 	}()
 	switch {
 	case status == int(v.state.refused.Load()): // by a middleware further in: no handler has run

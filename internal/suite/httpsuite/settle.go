@@ -7,9 +7,12 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
@@ -27,6 +30,7 @@ func settleCases() []testCase {
 		{"CostAfterUnset", costAfterUnset, nil},
 		{"CostAfterWrong", costAfterWrong, nil},
 		{"CostAfterStacked", costAfterStacked, nil},
+		{"SettledLater", settledLater, nil},
 		{"InFlight", inFlight, nil},
 		{"InFlightStacked", inFlightStacked, nil},
 		{"InFlightLost", inFlightLost, nil},
@@ -202,7 +206,7 @@ func costAfter(b *testbed) {
 	ans = s.get("/short")
 	ans.wantServed()
 	ans.wantHeaders("1000", "0", "1800000482", "")
-	b.wantLeft(lim, ipKey, 480)
+	b.untilLeft(lim, ipKey, 480)
 }
 
 // costAfterUnset charges what was reserved where no cost is set, and where no middleware
@@ -211,9 +215,9 @@ func costAfterUnset(b *testbed) {
 	limit := after(b.fixed(9), 4)
 	s := b.behind(limit, Route{Path: "/unset"}, Route{Path: "/nothing", Handler: Handler{Costs: []int64{0}}})
 	s.get("/nothing").wantServed()
-	b.wantLeft(limit.Limiter, ipKey, 9)
+	b.untilLeft(limit.Limiter, ipKey, 9)
 	s.get("/unset").wantServed()
-	b.wantLeft(limit.Limiter, ipKey, 5)
+	b.untilLeft(limit.Limiter, ipKey, 5)
 
 	b.serve(App{Routes: []Route{{Path: "/a", Handler: Handler{Costs: []int64{3, -1}}}}}).get("/a").wantServed()
 	if n := b.logs.count("level="); n != 0 {
@@ -229,7 +233,7 @@ func costAfterWrong(b *testbed) {
 			s := b.behind(after(Limit{Limiter: lim, Key: keyfunc.IP()}, 4), Route{Path: "/a", Handler: Handler{Costs: []int64{3, c.cost}}})
 			for range 2 {
 				s.get("/a").wantServed()
-				b.wantLeft(lim, ipKey, 1_000_000_000-c.charged)
+				b.untilLeft(lim, ipKey, 1_000_000_000-c.charged)
 				b.advance(2000 * time.Second)
 			}
 			want := fmt.Sprintf("cost=%d charged=%d limiter=api", c.cost, c.charged)
@@ -246,21 +250,93 @@ func costAfterStacked(b *testbed) {
 	requests, tokens := b.namedFixed("requests", 9), after(b.namedFixed("tokens", 100), 10)
 	failures, money := failedLogins(b.named("failures", core.FixedWindow(core.PerMinute(9)))), after(b.namedFixed("money", 50), 1)
 	failures.Options = []guard.Option{guard.CountIf(func(status int) bool { return status >= 400 })}
-	wantLeft := func(ofRequests, ofTokens, ofFailures, ofMoney int64) {
+	untilLeft := func(ofRequests, ofTokens, ofFailures, ofMoney int64) {
 		b.Helper()
-		b.wantLeft(requests.Limiter, ipKey, ofRequests)
-		b.wantLeft(tokens.Limiter, ipKey, ofTokens)
-		b.wantLeft(failures.Limiter, ipKey, ofFailures)
-		b.wantLeft(money.Limiter, ipKey, ofMoney)
+		b.untilLeft(requests.Limiter, ipKey, ofRequests)
+		b.untilLeft(tokens.Limiter, ipKey, ofTokens)
+		b.untilLeft(failures.Limiter, ipKey, ofFailures)
+		b.untilLeft(money.Limiter, ipKey, ofMoney)
 	}
 	s := b.serve(App{Use: []Mount{requests, tokens, failures, money}, Routes: []Route{{Path: "/a", Handler: Handler{Costs: []int64{42}}}}})
 	s.get("/a").wantServed()
-	wantLeft(8, 58, 9, 8)
+	untilLeft(8, 58, 9, 8)
 
 	// An inner limit denies: to the outer ones that is how the request ended.
 	money = after(b.namedFixed("money", 50), 51)
 	b.serve(App{Use: []Mount{requests, tokens, failures, money}, Routes: []Route{{Path: "/a"}}}).get("/a").wantDenied()
-	wantLeft(7, 48, 8, 8)
+	untilLeft(7, 48, 8, 8)
+}
+
+// settledLater has a response end while Redis takes long to settle it: it ends without waiting where the next request is
+// decided alike meanwhile, and else it waits.
+func settledLater(b *testbed) {
+	const units = 3 // of each request; those that cost nothing return
+	for name, c := range map[string]struct {
+		limits  []core.Option
+		countIf bool
+		cost    int64 // that the handler sets
+		waits   bool
+	}{
+		"FreesNothing":  {limits: []core.Option{core.FixedWindow(core.PerMinute(2 * units))}, cost: units},
+		"NextFits":      {limits: []core.Option{core.FixedWindow(core.PerMinute(2 * units))}, countIf: true},
+		"NextMissesIt":  {limits: []core.Option{core.FixedWindow(core.PerMinute(2*units - 1))}, countIf: true, waits: true},
+		"DebtThatFits":  {limits: []core.Option{core.GCRA(core.PerHour(3 * units))}, cost: 2 * units},
+		"Debt":          {limits: []core.Option{core.GCRA(core.PerHour(3 * units))}, cost: 2*units + 1, waits: true},
+		"TheTighterOne": {limits: []core.Option{core.FixedWindow(core.PerMinute(100)), core.GCRA(core.PerHour(units))}, countIf: true, waits: true},
+		"Slots":         {limits: []core.Option{core.InFlight(100), core.FixedWindow(core.PerMinute(100))}, countIf: true, waits: true},
+		"CostsNothing":  {limits: []core.Option{core.FixedWindow(core.PerMinute(2 * units))}},
+	} {
+		b.each(name, func(b *testbed) {
+			lim := b.limiter(c.limits...)
+			limit := after(Limit{Limiter: lim, Key: keyfunc.IP()}, units, guard.CountIf(func(int) bool { return !c.countIf }))
+			s, end := b.waiting(Handler{Costs: []int64{c.cost}}, limit)
+			defer s.close()
+			settles := make(chan struct{}, 100)
+			answers, open := b.gate()
+			defer open()
+			b.redis.Server().SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
+				if strings.HasPrefix(cmd, "EVAL") {
+					settles <- struct{}{}
+					<-answers
+				}
+				return false
+			})
+			ended := make(chan answer)
+			go func() { ended <- end() }()
+			<-settles
+			if c.waits {
+				select {
+				case <-ended:
+					b.Fatal("it has not waited")
+				case <-time.After(50 * time.Millisecond):
+				}
+				open()
+			}
+			if ans := <-ended; ans.status != http.StatusOK {
+				b.Errorf("status %d", ans.status)
+			}
+			open()
+			want := int64(0)
+			if !c.countIf {
+				want = c.cost
+			}
+			b.untilUsed(lim, want)
+		})
+	}
+}
+
+// untilUsed waits until so many units of each limit with a rate are used.
+func (b *testbed) untilUsed(lim *core.Limiter, want int64) {
+	b.Helper()
+	b.until(fmt.Sprintf("%d used", want), func() bool {
+		res, err := lim.Peek(b.Context(), ipKey)
+		for each := range res.All() {
+			if err != nil || each.Window > 0 && each.Limit-each.Remaining != min(want, each.Limit) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // inFlight has a slot, alone and beside a rate, which keeps its charge. The headers are of
@@ -407,6 +483,7 @@ func settledInOutage(b *testbed) {
 			ans.wantServed()
 			ans.wantHidden("secret detail")
 			s.close()
+			_ = limit.Limiter.Close() // it waits for what is sent in the background
 			b.redis.SetError("")
 			if n := b.logs.count("not settled") + b.logs.count("not released"); n != 0 {
 				b.Errorf("%d lines logged about the request, besides the outage", n)

@@ -22,7 +22,7 @@ import (
 // this package, so that they are not part of the documentation of another.
 
 var (
-	rdb = redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	rdb = redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 	mux = http.NewServeMux()
 	old http.Handler
 	ctx = context.Background()

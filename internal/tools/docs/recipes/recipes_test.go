@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	}
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // some Examples are about outages and mistakes
 	server.SetTime(time.Unix(1_800_000_000, 0))
-	rdb = redis.NewClient(&redis.Options{Addr: server.Addr()})
+	rdb = redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
 	status := m.Run()
 	_ = rdb.Close()
 	server.Close()

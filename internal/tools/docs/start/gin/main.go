@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
 
 	r := gin.Default()

@@ -1,0 +1,136 @@
+package httpsuite_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+	"github.com/redislimit/redislimit/keyfunc"
+	httplimit "github.com/redislimit/redislimit/nethttp"
+)
+
+// farAway is how long a command takes to Redis, and its reply from there.
+const farAway = 10 * time.Millisecond
+
+// A settling process serves requests whose query says how they end, far from Redis or near.
+type settling struct {
+	http.Handler
+
+	lim *core.Limiter
+}
+
+func newSettling(t *testing.T, addr string, options ...core.Option) settling {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	lim := core.MustNew(client, "api", append(options, core.FailClosed(), core.DenyCache(0), core.Timeout(time.Minute))...)
+	t.Cleanup(func() {
+		_ = lim.Close()
+		_ = client.Close()
+	})
+	failures := guard.CountIf(func(status int) bool { return status == http.StatusUnauthorized })
+	return settling{httplimit.Middleware(lim, keyfunc.Global(), failures, guard.CostAfter())(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			status, _ := strconv.Atoi(r.URL.Query().Get("status"))
+			cost, _ := strconv.ParseInt(r.URL.Query().Get("cost"), 10, 64)
+			httplimit.SetCost(r.Context(), cost)
+			w.WriteHeader(status)
+		})), lim}
+}
+
+func (p settling) get(t *testing.T, query string) int {
+	t.Helper()
+	w := httptest.NewRecorder()
+	p.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/?"+query, nil))
+	return w.Code
+}
+
+// TestSettledFarAway has a client that waits for each response and asks again at once, through a process that is near Redis
+// and overtakes what the far one settles. It is never denied too early, nor admitted for longer than its debt allows.
+func TestSettledFarAway(t *testing.T) {
+	t.Parallel()
+	redisServer := redistest.Server(t).Addr
+	proxy := faultproxy.New(t, redisServer)
+	proxy.Latency(farAway)
+	for _, c := range []struct {
+		query    string
+		requests []int // the statuses: a 401 costs as many units as the query says
+	}{
+		{"cost=1", []int{200, 200, 200, 200, 200, 401, 200, 401, 200, 200, 200, 200, 401, 429, 429}},
+		{"cost=2", []int{200, 401, 200, 200, 401, 429, 429}},
+		{"cost=30", []int{200, 200, 401, 429, 429}},
+	} {
+		for _, first := range []int{0, 1} {
+			options := []core.Option{core.FixedWindow(core.PerDay(3), core.Name(strconv.Itoa(first)+strings.ReplaceAll(c.query, "=", "-"))), core.Hold(time.Minute)}
+			both := []settling{newSettling(t, proxy.Addr(), options...), newSettling(t, redisServer, options...)}
+			for i, want := range c.requests {
+				ends := want
+				if want == http.StatusTooManyRequests {
+					ends = http.StatusOK // if it is admitted
+				}
+				if got := both[(i+first)%2].get(t, c.query+"&status="+strconv.Itoa(ends)); got != want {
+					t.Errorf("%s, request %d: status %d, want %d", c.query, i, got, want)
+				}
+				if (i+first)%2 == 1 { // the one after the next is not promised to find it settled
+					_ = both[0].lim.Close()
+				}
+			}
+		}
+	}
+}
+
+// TestOneRoundTrip has responses end after one round trip to Redis where two are made. Close waits for the others.
+func TestOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	addr := redistest.Server(t).Addr
+	proxy := faultproxy.New(t, addr)
+	proxy.Latency(farAway)
+	limit := core.FixedWindow(core.PerDay(1000))
+	far, near := newSettling(t, proxy.Addr(), limit), newSettling(t, addr, limit)
+	const requests = 20
+	fastest, gone := time.Hour, 0
+	for i := range requests {
+		begun := time.Now()
+		if i%2 == 0 {
+			far.get(t, "status=401&cost=2")
+		} else { // its client leaves while it is served
+			ctx, leave := context.WithCancel(t.Context())
+			r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/?status=401&cost=3", nil)
+			far.ServeHTTP(leaving{httptest.NewRecorder(), leave}, r)
+			gone++
+		}
+		fastest = min(fastest, time.Since(begun))
+	}
+	if fastest >= 4*farAway {
+		t.Errorf("a response takes %v, which is more than a round trip of %v", fastest, 2*farAway)
+	}
+	t.Logf("a response takes %v, a round trip %v", fastest, 2*farAway)
+	if err := far.lim.Close(); err != nil {
+		t.Error(err)
+	}
+	res, err := near.lim.Peek(t.Context(), keyfunc.ForGlobal())
+	if want := int64(1000 - 2*(requests-gone) - 3*gone); err != nil || res.Remaining != want {
+		t.Errorf("%d left after Close, %v; want %d", res.Remaining, err, want)
+	}
+}
+
+// A leaving client is gone when the header is written.
+type leaving struct {
+	http.ResponseWriter
+
+	leave func()
+}
+
+func (l leaving) WriteHeader(status int) {
+	l.leave()
+	l.ResponseWriter.WriteHeader(status)
+}
