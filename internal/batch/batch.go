@@ -1,6 +1,7 @@
 // Package batch lets calls to one server share round trips. While few calls are in
 // flight each goes alone, at once; beyond that calls wait, and those that wait go
-// together when one in flight returns.
+// together when one in flight returns. Where round trips are short, fewer batches than
+// calls are in flight: they are larger then.
 package batch
 
 import (
@@ -36,6 +37,13 @@ const (
 	maxInFlightSlow = 16
 	// slow is a long round trip.
 	slow = 5 * time.Millisecond
+	// short is a short one: to wait for it costs less than a larger batch saves. With 0.3 ms of
+	// network latency and 16 callers, two batches in flight did a tenth less than four.
+	short = 250 * time.Microsecond
+	// lookAfter is when it is looked whether all in flight hang, and stalled for how long
+	// nothing has begun then. To look each ms took as much of the process's CPU as larger batches save.
+	lookAfter = 5 * time.Millisecond
+	stalled   = time.Millisecond
 	// maxWaiting bounds how many calls wait.
 	maxWaiting = 1 << 16
 )
@@ -43,6 +51,7 @@ const (
 // A Bound limits the size of batches, and their number.
 type Bound struct {
 	InFlight int   // calls and batches that are in flight before others wait
+	Batches  int   // those in flight once a batch is, where round trips are short
 	Calls    int   // of one batch
 	Weight   int64 // of one batch; a call that weighs more by itself is a batch of its own
 }
@@ -56,10 +65,14 @@ type Batcher[T any] struct {
 
 	mu        sync.Mutex
 	inFlight  int
+	batches   int           // of those in flight
 	waiting   []*batch[T]   // all but the last are full
 	calls     int           // in those that wait
-	roundTrip time.Duration // of the last batches that were answered
+	roundTrip time.Duration // the shortest of the last batches that were answered
 	answered  time.Time     // when the last one was
+	began     time.Time     // when a batch last did
+	timer     *time.Timer   // calls look; made when it is first needed
+	looking   bool          // it runs
 }
 
 // A batch is calls that go together.
@@ -101,7 +114,7 @@ const (
 func (b *Batcher[T]) Enter(ctx context.Context, call T) (Place[T], Way) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.inFlight < b.most.InFlight {
+	if len(b.waiting) == 0 && b.inFlight < b.room() {
 		b.inFlight++
 		return Place[T]{}, Alone
 	}
@@ -118,11 +131,24 @@ func (b *Batcher[T]) Enter(ctx context.Context, call T) (Place[T], Way) {
 	to.weight += weight
 	b.calls++
 	place := Place[T]{b, to, len(to.members) - 1}
-	if b.full() && b.roundTrip > slow && b.inFlight < maxInFlightSlow {
-		b.inFlight++
+	if b.inFlight < b.room() {
 		go b.runBatches(b.take())
+	} else {
+		b.lookLater()
 	}
 	return place, Batched
+}
+
+// room returns how many calls and batches may be in flight. The lock is held.
+func (b *Batcher[T]) room() int {
+	full := len(b.waiting) > 0 && b.full()
+	switch {
+	case full && b.roundTrip > slow:
+		return maxInFlightSlow
+	case !full && b.batches > 0 && b.roundTrip < short:
+		return b.most.Batches
+	}
+	return b.most.InFlight
 }
 
 // full reports whether the first batch that waits takes no more calls. The lock is held.
@@ -130,22 +156,50 @@ func (b *Batcher[T]) full() bool {
 	return len(b.waiting) > 1 || len(b.waiting[0].members) == b.most.Calls
 }
 
-// Leave starts the next batch, if one waits.
+// Leave ends a call that went alone. It starts the next batch, if one waits.
 func (b *Batcher[T]) Leave() {
-	if next := b.next(); next != nil {
+	b.mu.Lock()
+	next := b.next()
+	b.mu.Unlock()
+	if next != nil {
 		go b.runBatches(next)
 	}
 }
 
-// next takes the batch that is to start after another has returned, if there is one.
+// next takes the batch that is to start after another has returned, if there is one. The lock is held.
 func (b *Batcher[T]) next() *batch[T] {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.waiting) == 0 || b.inFlight > b.most.InFlight && !b.full() {
-		b.inFlight--
-		return nil
+	b.inFlight--
+	if len(b.waiting) > 0 && b.inFlight < b.room() {
+		return b.take()
 	}
-	return b.take()
+	b.lookLater()
+	return nil
+}
+
+// lookLater has look called, if a batch waits though as many as usual are not in flight. The lock is held.
+func (b *Batcher[T]) lookLater() {
+	if b.looking || len(b.waiting) == 0 || b.room() >= b.most.InFlight {
+		return
+	}
+	b.looking = true
+	if b.timer == nil {
+		b.timer = time.AfterFunc(lookAfter, b.look)
+		return
+	}
+	b.timer.Reset(lookAfter)
+}
+
+// look starts the first batch that waits, if those in flight may hang.
+func (b *Batcher[T]) look() {
+	b.mu.Lock()
+	b.looking = false
+	var next *batch[T]
+	if len(b.waiting) > 0 && b.inFlight < b.most.InFlight && time.Since(b.began) >= stalled {
+		next = b.take()
+	}
+	b.lookLater()
+	b.mu.Unlock()
+	b.runBatches(next)
 }
 
 // take takes the first batch that waits. The lock is held.
@@ -153,6 +207,8 @@ func (b *Batcher[T]) take() *batch[T] {
 	first := b.waiting[0]
 	b.waiting[0] = nil // its members are not to be kept in memory for longer than their callers
 	b.waiting = b.waiting[1:]
+	b.inFlight++
+	b.batches++
 	b.calls -= len(first.members)
 	first.sent = make([]*Member[T], 0, len(first.members))
 	for i := range first.members {
@@ -160,19 +216,24 @@ func (b *Batcher[T]) take() *batch[T] {
 			first.sent = append(first.sent, &first.members[i])
 		}
 	}
-	first.started = time.Now()
+	b.began = time.Now()
+	first.started = b.began
 	return first
 }
 
-// runBatches runs a batch and then those that have come to wait meanwhile.
+// runBatches runs a batch, unless it is nil, and then those that have come to wait meanwhile.
 func (b *Batcher[T]) runBatches(next *batch[T]) {
-	for ; next != nil; next = b.next() {
+	for next != nil {
 		if len(next.sent) > 0 {
 			next.err = Catch(func() error { return b.run(next.ctx, next.sent) })
 			b.end(next)
 		}
 		close(next.done)
 		runtime.Gosched() // callers that have their answer may call again, and share the next batch
+		b.mu.Lock()
+		b.batches--
+		next = b.next()
+		b.mu.Unlock()
 	}
 }
 
@@ -186,9 +247,13 @@ func (b *Batcher[T]) end(ended *batch[T]) {
 			left = append(left, m)
 		}
 	}
-	if ended.err == nil { // a moving average of the round trips that were answered
+	if ended.err == nil { // the shortest is not that of a busy process; it is forgotten within some 50 batches
 		b.answered = time.Now()
-		b.roundTrip += (b.answered.Sub(ended.started) - b.roundTrip) / 4
+		if took := b.answered.Sub(ended.started); took < b.roundTrip || b.roundTrip == 0 {
+			b.roundTrip = took
+		} else {
+			b.roundTrip += b.roundTrip / 64
+		}
 	}
 	b.mu.Unlock()
 	for _, m := range left {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-const maxInFlight = 4
+const maxInFlight, maxBatches = 4, 2
 
 // A call is what one caller asks.
 type call struct {
@@ -37,7 +37,7 @@ type server struct {
 
 func newServer(t *testing.T, maxBatch int) *server {
 	p := &server{t: t, fails: map[string]error{}}
-	p.Batcher = New(Bound{maxInFlight, maxBatch, 100}, weigh, p.run, p.left)
+	p.Batcher = New(Bound{maxInFlight, maxBatches, maxBatch, 100}, weigh, p.run, p.left)
 	return p
 }
 
@@ -157,36 +157,51 @@ func withServer(t *testing.T, maxBatch int, test func(*testing.T, *server)) {
 	synctest.Test(t, func(t *testing.T) { test(t, newServer(t, maxBatch)) }) // fails where a goroutine is left
 }
 
-// While four calls are in flight others wait. Then they go in the order in which
-// they came, as many together as may, one batch for each that returns.
+// While four calls are in flight others wait. Then they go in the order in which they came, as
+// many together as may. A full batch goes when one of four in flight returns. So does one that is
+// not, but where round trips are short: there it goes when but one other is in flight.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	withServer(t, 3, func(t *testing.T, p *server) {
-		p.fill()
-		var callers []*caller
-		for i := range 8 {
-			callers = append(callers, p.call(t.Context(), string(rune('a'+i))))
-			time.Sleep(time.Second)
-		}
-		p.sent()
-		p.start()
-		p.sent("abc")
-		p.start()
-		p.sent("abc", "def")
-		p.end(1, nil)
-		p.sent("abc", "def", "gh")
-		if callers[0].ended || !callers[3].ended || callers[6].ended {
-			t.Errorf("ended: %v, %v, %v; want only what has returned", callers[0].ended, callers[3].ended, callers[6].ended)
-		}
-		p.end(0, nil)
-		p.end(2, nil)
-		p.idle(2)
-		for i, c := range callers {
-			if c.err != nil || len(c.answer) != 1 {
-				t.Errorf("caller %d: %v, %q", i, c.err, c.answer)
+	for _, roundTrip := range []time.Duration{short / 2, 2 * short} {
+		withServer(t, 3, func(t *testing.T, p *server) {
+			p.fill()
+			p.roundTrip = roundTrip
+			var callers []*caller
+			for i := range 8 {
+				callers = append(callers, p.call(t.Context(), string(rune('a'+i))))
+				time.Sleep(time.Second)
 			}
-		}
-	})
+			p.sent()
+			p.start()
+			p.sent("abc")
+			p.start()
+			p.sent("abc", "def")
+			time.Sleep(roundTrip)
+			p.end(1, nil)
+			if roundTrip < short {
+				p.sent("abc", "def")
+				p.start()
+				p.sent("abc", "def")
+				p.start()
+			} else {
+				p.sent("abc", "def", "gh")
+				p.start()
+				p.start()
+			}
+			p.sent("abc", "def", "gh")
+			if callers[0].ended || !callers[3].ended || callers[6].ended {
+				t.Errorf("ended: %v, %v, %v; want only what has returned", callers[0].ended, callers[3].ended, callers[6].ended)
+			}
+			p.end(0, nil)
+			p.end(2, nil)
+			p.idle(0)
+			for i, c := range callers {
+				if c.err != nil || len(c.answer) != 1 {
+					t.Errorf("caller %d: %v, %q", i, c.err, c.answer)
+				}
+			}
+		})
+	}
 }
 
 // A batch is full, too, where the next call is too heavy for it. One that is too
@@ -382,7 +397,7 @@ func TestCrowd(t *testing.T) {
 			out *int
 		}
 		var left, gone atomic.Int64
-		b := New(Bound{maxInFlight, most, 100}, func(sum) int64 { return 1 }, func(_ context.Context, members []*Member[sum]) error {
+		b := New(Bound{maxInFlight, maxBatches, most, 100}, func(sum) int64 { return 1 }, func(_ context.Context, members []*Member[sum]) error {
 			if len(members) < 1 || len(members) > most {
 				t.Errorf("%d members", len(members))
 			}

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -50,10 +53,98 @@ func TestLongRoundTrips(t *testing.T) {
 	}
 }
 
+// Where round trips are short, half as much is sent to a server that many call as where they are
+// not, also after they have been long for a while: the batches are larger.
+func TestShortRoundTrips(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var takes, sent atomic.Int64
+		send := func() {
+			time.Sleep(time.Duration(takes.Load() * (100 + sent.Add(1)%7) / 100)) // hardly two end at the same time
+		}
+		b := New(Bound{maxInFlight, maxBatches, 100, 100}, func(int) int64 { return 1 }, func(context.Context, []*Member[int]) error {
+			send()
+			return nil
+		}, nil)
+		ctx, stop := context.WithCancel(t.Context())
+		var callers sync.WaitGroup
+		defer callers.Wait()
+		defer stop()
+		takes.Store(int64(short / 2))
+		for range 16 {
+			callers.Go(func() {
+				for ctx.Err() == nil {
+					if place, way := b.Enter(ctx, 1); way == Batched {
+						_, _ = place.Wait(t.Context(), nil)
+					} else {
+						send()
+						b.Leave()
+					}
+				}
+			})
+		}
+		for i, phase := range []struct {
+			takes time.Duration
+			want  int64
+		}{{short / 2, maxBatches}, {4 * short, maxInFlight}, {short / 2, maxBatches}} {
+			const roundTrips = 200
+			takes.Store(int64(phase.takes))
+			time.Sleep(roundTrips * phase.takes)
+			before := sent.Load()
+			time.Sleep(roundTrips * phase.takes)
+			if got, want := sent.Load()-before, roundTrips*phase.want; got < want*9/10 || got > want*11/10 {
+				t.Errorf("phase %d, round trips of %v: %d sent in %d of them, want about %d", i, phase.takes, got, roundTrips, want)
+			}
+		}
+	})
+}
+
+// Where round trips are short and those in flight hang, what waits goes soon, until as many as may
+// are in flight; one that returns is replaced soon.
+func TestHang(t *testing.T) {
+	t.Parallel()
+	withServer(t, 10, func(t *testing.T, p *server) {
+		p.fill()
+		p.roundTrip = short / 2
+		p.call(t.Context(), "a")
+		for range 3 {
+			p.start()
+		}
+		p.sent("a") // beside one that went alone
+		p.call(t.Context(), "b")
+		time.Sleep(lookAfter - stalled/2)
+		p.end(0, nil)
+		p.sent("a", "b")
+		p.call(t.Context(), "c")
+		time.Sleep(stalled)
+		synctest.Wait()
+		p.sent("a", "b") // the last one has just begun
+		time.Sleep(lookAfter)
+		synctest.Wait()
+		p.sent("a", "b", "c")
+		p.call(t.Context(), "d")
+		time.Sleep(lookAfter)
+		synctest.Wait()
+		p.sent("a", "b", "c", "d")
+		p.call(t.Context(), "e")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		p.sent("a", "b", "c", "d")
+		p.end(1, nil)
+		time.Sleep(lookAfter)
+		synctest.Wait()
+		p.sent("a", "b", "c", "d", "e")
+		for _, i := range []int{2, 3, 4} {
+			p.end(i, nil)
+		}
+		p.idle(1)
+	})
+}
+
 // No more calls wait than may.
 func TestFull(t *testing.T) {
 	t.Parallel()
-	b := New(Bound{maxInFlight, 1000, 1e9}, func(int) int64 { return 1 }, func(context.Context, []*Member[int]) error { return nil }, nil)
+	b := New(Bound{maxInFlight, maxBatches, 1000, 1e9}, func(int) int64 { return 1 }, func(context.Context, []*Member[int]) error { return nil }, nil)
 	var batched, full int
 	for range maxInFlight + maxWaiting + 5000 {
 		switch _, way := b.Enter(t.Context(), 1); way {

@@ -112,9 +112,9 @@ func (d *Decision) appendCalls(args []any) []any {
 // appendKeys appends the Redis key of each of l. They differ only outside the
 // braces, so a Cluster keeps them in one hash slot.
 func (s *Store) appendKeys(dst []any, k string, l *Limits) []any {
-	k = s.head + key.Encode(k)
+	k = key.Encode(k)
 	for _, tail := range l.tails {
-		dst = append(dst, k+tail)
+		dst = append(dst, s.head+k+tail)
 	}
 	return dst
 }

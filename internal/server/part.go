@@ -96,9 +96,11 @@ func (s *Store) leaveAll(members []*member, err error) {
 func (s *Store) finishEach(ctx context.Context, sv *Server, members []*member, begun time.Time) {
 	var finished map[*partError]error
 	for _, m := range members {
-		var p *partError
+		if m.Err == nil || errors.Is(m.Err, batch.ErrRetryAlone) {
+			continue
+		}
+		var p *partError // it escapes: not declared for those without an error
 		switch {
-		case m.Err == nil, errors.Is(m.Err, batch.ErrRetryAlone):
 		case errors.As(m.Err, &p):
 			if _, known := finished[p]; !known {
 				if finished == nil {

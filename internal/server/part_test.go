@@ -82,3 +82,29 @@ func TestParts(t *testing.T) {
 		})
 	}
 }
+
+// TestBatchAllocates bounds what a plain decision allocates in a batch: itself, and for each limit a key and its argument.
+func TestBatchAllocates(t *testing.T) {
+	withFake(t, func(t *testing.T, f *fake) {
+		s := f.store(time.Second)
+		s.servers.whole.sharding.state.Store(keysTogether)
+		const callers = 64
+		batch := func(size int) float64 {
+			members := make([]*member, size)
+			for i := range members {
+				members[i] = &member{}
+			}
+			return testing.AllocsPerRun(100, func() {
+				for _, m := range members {
+					m.Call = NewDecision(s.limits, "alice@example.com@192.0.2.17:8080", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
+				}
+				if err := s.runBatch(t.Context(), s.servers.whole, members); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+		if n := (batch(2*callers) - batch(callers)) / callers; n > 3 {
+			t.Errorf("%.2f allocations a decision, want 3", n)
+		}
+	})
+}
