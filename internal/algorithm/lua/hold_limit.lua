@@ -1,7 +1,5 @@
 
--- What hold.lua does with a limit. `c` and `duration` are the positions of its constants and of the duration of its
--- holds in ARGV, and `scratch` is where the cost of some units can be written; `queues` is true for a limit whose units
--- cannot be held.
+-- What hold.lua does with a limit. `duration` is that of its holds, and `queues` is true for a limit whose units cannot be held.
 local record, changed
 local admits, t, x, y, z, u, v, foreign -- what evaluate returned, of a call that decides
 
@@ -9,15 +7,15 @@ local admits, t, x, y, z, u, v, foreign -- what evaluate returned, of a call tha
 local function charge_at(key, instant, units)
   local before = now
   now = instant
-  local err = units > 0 and force(key, c, scratch, units) or nil
+  local err = units > 0 and force(key, units) or nil
   now = before
   return err
 end
 
 -- close writes what has changed. The key is kept for as long as it is needed once everything held is charged.
 local function close(key)
-  local last, till = record.list[#record.list], expires or needed(key, c, scratch, t, x, y, z)
-  return write(key, record, till, last and math.max(till or now, last[1]) + tail(c, scratch, record.held) or till or now)
+  local last, till = record.list[#record.list], expires or needed(key, t, x, y, z)
+  return write(key, record, till, last and math.max(till or now, last[1]) + tail(record.held) or till or now)
 end
 
 -- open reads the key, and charges the holds that have expired.
@@ -35,22 +33,21 @@ local function open(key)
     spent = spent + work
     return close(key)
   end
-  if #list == 0 and record.charged + ARGV[c + 1] <= now then record.charged = 0 end
+  if #list == 0 and record.charged + window <= now then record.charged = 0 end
 end
 
 -- decide returns whether n units are admitted, the instant, the Observation and the units held, or of a queue the largest
 -- free place.
 local function decide(key, n)
-  span(c, scratch, n + record.held)
   local free
-  admits, t, x, y, z, u, v, foreign, free = evaluate(key, c, scratch)
+  admits, t, x, y, z, u, v, foreign, free = evaluate(key, cost(n + record.held))
   return admits, t, x, y, z, free or record.held
 end
 
 -- add_hold holds n units, for `lasts` if that is given. It returns the id of the holds and the expiry, by which the hold is found again. An expiry
 -- is later than those that were charged already, although the clock may have stepped back.
 local function add_hold(n, id, lasts)
-  lasts = lasts or ARGV[duration]
+  lasts = lasts or duration
   local step = math.max(1, math.floor(lasts / 6))
   local expiry = now + lasts
   expiry = math.max(expiry + (step - expiry % step) % step, record.charged + 1)
@@ -73,7 +70,7 @@ local function act(key, op, all, n, m, a, b)
     -- nothing is charged or held
   elseif op == '1' then
     changed = true
-    if record.held == 0 then err, free, id = charge(key, c, scratch, t, x, y, z, u, v) else err = charge_at(key, now, n) end
+    if record.held == 0 then err, free, id = charge(key, n, t, x, y, z, u, v) else err = charge_at(key, now, n) end
   elseif op == '2' then
     id, expiry = add_hold(n, m, a > 0 and a or nil)
   elseif op == '3' then
@@ -83,8 +80,7 @@ local function act(key, op, all, n, m, a, b)
     err = charge_at(key, now, m)
   elseif op == '4' then
     changed = true
-    span(c, scratch, n)
-    err = refund(key, c, scratch, a, b)
+    err = refund(key, n, a, b)
   elseif op == '5' then
     changed = true
     clear(key, record)

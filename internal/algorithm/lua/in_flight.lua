@@ -3,7 +3,7 @@
 -- 's123', or 's123:5' if it holds 5 units. Its score is the instant at which they are free again. Each call has a
 -- member of its own, so that it can be renewed although the reply to the last renewal was lost. If some hold several
 -- units, the member '+' has as its score, negative, how many units there are beyond one for each member.
--- Constants: limit. `duration` is the position of the duration of the slots in ARGV.
+-- Constants: limit. `duration` is that of the slots.
 local foreign, extra
 
 local function name(id, n) return string.format(n == 1 and 's%.0f' or 's%.0f:%.0f', id, n) end
@@ -56,12 +56,12 @@ end
 local function decide(key, n)
   local held = 0
   if not foreign then held = redis.call('ZCARD', key) + extra - (extra > 0 and 1 or 0) end
-  return n + held <= ARGV[c], now, 0, 0, 0, held
+  return n + held <= limit, now, 0, 0, 0, held
 end
 
 -- hold adds a member, which expires a slot's duration from now. The key is kept until its latest slot is free.
 local function hold(key, n, id)
-  local expiry = now + ARGV[duration]
+  local expiry = now + duration
   local added = redis.pcall('ZADD', key, expiry, name(id, n))
   if type(added) == 'table' then return added.err end
   add_extra(key, n - 1)

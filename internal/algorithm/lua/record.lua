@@ -4,6 +4,8 @@
 -- duration of holds in use. A longer record is foreign, and so is one with more units than any limit has.
 local most_holds = 64
 
+local spent = 0
+
 -- parse returns the record in `text`, an empty one for nil, or nil if it is foreign.
 local function parse(text)
   local record = { id = 0, charged = 0, list = {}, held = 0, text = text }
