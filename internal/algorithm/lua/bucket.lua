@@ -99,13 +99,17 @@ if v > 0 then text = text .. string.format('+%.17g', v) end
 
 -- cost returns the debt that some units add. From 2^53 on it is not exact, and never fits.
 local count = tonumber(string.match(form, ' (%d+)'))
-local part = (period % count) / (count / q) -- of a unit, in parts of 1/q beyond its whole microseconds
+local each, part = math.floor(period / count), (period % count) / (count / q) -- of a unit: microseconds, and beyond them parts of 1/q
 local function cost(units)
-  units = math.min(units, 2 ^ 38)
-  local parts = part * math.floor(units / 2 ^ 16) -- the product itself may be beyond 2^53
-  local rest = parts % q * 2 ^ 16 + part * (units % 2 ^ 16)
-  local w = units * math.floor(period / count) + math.floor(parts / q) * 2 ^ 16 + math.floor(rest / q)
-  return math.min(w, 2 ^ 53), rest % q
+  if units > 2 ^ 38 then units = 2 ^ 38 end
+  local low = units % 2 ^ 16 -- the product itself may be beyond 2^53
+  local parts = part * ((units - low) / 2 ^ 16)
+  local over = parts % q
+  local rest = over * 2 ^ 16 + part * low
+  local f = rest % q
+  local w = units * each + (parts - over) / q * 2 ^ 16 + (rest - f) / q
+  if w > 2 ^ 53 then w = 2 ^ 53 end
+  return w, f
 end
 --- hold
 

@@ -29,7 +29,7 @@ local function run()
     acting = false
     for i = 1, size do
       local r, admits, t, a, b, c, held = 8 * (base + i), not decides, 0, 0, 0, 0, 0
-      err = err or limits[i].open(KEYS[base + i])
+      err = err or limits[i].open(KEYS[base + i], op, n)
       if decides and not err then admits, t, a, b, c, held = limits[i].decide(KEYS[base + i], n) end
       all = all and admits
       reply[r - 7], reply[r - 6], reply[r - 5], reply[r - 4] = admits and 1 or 0, t, a, b

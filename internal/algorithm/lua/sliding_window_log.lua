@@ -165,7 +165,7 @@ local function tail() return period end
 -- have the number.
 local function refund(key, units, number)
   local list = entries(number, units)
-  frees(key)
+  frees('ZADD', key, 'XX', '0', '')
   local done = redis.pcall('ZREM', key, list[1], units == 1 and number or list[1])
   if type(done) == 'table' then
     mistyped(done.err)
