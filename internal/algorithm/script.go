@@ -205,7 +205,8 @@ func (m Member) holdFunctions() string {
 		"local admits, t, a, b, c, u, v, foreign, largest\n" + l.evaluate +
 		"return admits, t, a, b, c, u, v, foreign, largest\nend\n" +
 		"local function charge(key, " + l.cost[0] + ", t, a, b, c, u, v, foreign)\nlocal err, largest\n" + first + l.charge + last +
-		"return err, " + strings.Join(append([]string{"largest"}, l.keeps...), ", ") + "\nend\n" + l.hold + l.refund + holdLimitLua
+		"return err, " + strings.Join(append([]string{"largest"}, l.keeps...), ", ") + "\nend\n" + l.hold +
+		strings.Replace(holdLimitLua, "-- REFUND\n", l.refund, 1) // inside: a function that is not used takes its time, too
 }
 
 // holdWidth is how many arguments of HoldScript a call takes, and holdWidthEach how many

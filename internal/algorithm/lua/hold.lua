@@ -18,7 +18,7 @@
 --          one that comes after `most` was spent, or after `full` was set, or that failed before it changed anything,
 --          replies 2; one that failed later replies 4.
 
-local reply, count, base, at, size, acting = {}, #KEYS, 0, first, #limits, false
+local reply, count, base, at, size, acting = { 0, 0, 0, 0, 0, 0, 0, 0 }, #KEYS, 0, first, #limits, false
 
 -- run makes the calls from that on whose keys begin after `base`. It returns the error of the only one.
 local function run()

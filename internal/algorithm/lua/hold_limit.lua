@@ -51,7 +51,7 @@ local function decide(key, n)
 end
 
 -- hold holds n units, for `lasts`. It returns the id of the holds and the expiry, by which the hold is found again. An expiry
--- is later than those that were charged already, although the clock may have stepped back.
+-- is later than those that were charged already, although the clock may have stepped back. In a full list it is another's.
 local function hold(n, new, lasts)
   local step = math.max(1, math.floor(lasts / 6))
   local expiry = now + lasts
@@ -59,16 +59,33 @@ local function hold(n, new, lasts)
   if held == 0 and charged == 0 then id = new end
   list = list or unfold(held, first, rest)
   held, changed = held + n, true
-  return id, add(list, expiry, n)
+  local i = 1
+  while list[i] and list[i] < expiry do i = i + 2 end
+  if #list >= 2 * most_holds then
+    i = math.min(i, #list - 1)
+  elseif list[i] ~= expiry then
+    table.insert(list, i, 0)
+    table.insert(list, i, expiry)
+  end
+  list[i + 1] = list[i + 1] + n
+  return id, list[i]
 end
 
 -- drop takes n units off the hold of a handle. It returns nothing if there is none.
 local function drop(of, expiry, n)
   if of ~= id or held == 0 then return end
   list = list or unfold(held, first, rest)
-  if not take(list, expiry, n) then return end
-  held = held - n
-  return true
+  for i = 1, #list, 2 do
+    if list[i] == expiry and list[i + 1] >= n then
+      held = held - n
+      list[i + 1] = list[i + 1] - n
+      if list[i + 1] == 0 then
+        table.remove(list, i)
+        table.remove(list, i)
+      end
+      return true
+    end
+  end
 end
 
 -- act does what a call asks for, after it was decided whether all limits admit. It returns an error, or by what n units
@@ -95,6 +112,7 @@ local function act(key, op, all, n, m, a, b)
     changed = changed or m > 0
     err = charge_at(key, now, m)
   elseif op == '4' then
+-- REFUND
     changed, err = true, refund(key, n, a, b)
   elseif op == '5' then
     changed = true

@@ -25,14 +25,18 @@ local function keep(text, form, q, period, w, f, epoch)
     return n
   end
 
-  local units, _, list = count(now + w - epoch, f), pcall(cjson.decode, '[' .. text .. ']')
-  local n, last = type(list) == 'table' and #list or 1, -1
-  if n % 2 == 1 or n > 256 then return end
+  local units, list, size = count(now + w - epoch, f), {}, 0
+  for digits in string.gmatch(text, '%d+') do
+    list[#list + 1] = tonumber(digits) or 2 ^ 53 -- miniredis: nil for a number of 20 digits
+    size = size + #digits + 1
+  end
+  local n, last = #list, -1
+  if n % 2 == 1 or n > 256 or size ~= #text + math.min(n, 1) then return end
   for i = 1, n do
     if list[i] <= last or list[i] >= units then return end
     last = list[i]
   end
-  spent = spent + n / 8
+  spent = spent + n / 4
   local begun, from = units - count(w, f), 1
   while from < n and list[from + 1] <= begun do from = from + 2 end
   if list[from] then list[from] = math.max(list[from], begun) end

@@ -40,34 +40,6 @@ local function fold(id, charged, held, list)
   return text
 end
 
--- add adds units to a list, until `expiry`, or where the list is full until another. It returns which.
-local function add(list, expiry, units)
-  local i = 1
-  while list[i] and list[i] < expiry do i = i + 2 end
-  if #list >= 2 * most_holds then
-    i = math.min(i, #list - 1)
-  elseif list[i] ~= expiry then
-    table.insert(list, i, 0)
-    table.insert(list, i, expiry)
-  end
-  list[i + 1] = list[i + 1] + units
-  return list[i]
-end
-
--- take takes units off the hold until `expiry` of a list. It returns nothing if there is none.
-local function take(list, expiry, units)
-  for i = 1, #list, 2 do
-    if list[i] == expiry and list[i + 1] >= units then
-      list[i + 1] = list[i + 1] - units
-      if list[i + 1] == 0 then
-        table.remove(list, i)
-        table.remove(list, i)
-      end
-      return true
-    end
-  end
-end
-
 -- full is set where a call of several writes what needs no memory, and Redis has none: it then refuses no write after
 -- that one, so that no call may follow. Redis looks once, before a script.
 local full, probed = false, false
