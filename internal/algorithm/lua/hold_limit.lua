@@ -57,7 +57,7 @@ local function hold(n, new, lasts)
   local expiry = now + lasts
   expiry = math.max(expiry + (step - expiry % step) % step, charged + 1)
   if held == 0 and charged == 0 then id = new end
-  list = list or unfold(held, first, rest)
+  list = held == 0 and { expiry, 0 } or list or unfold(held, first, rest)
   held, changed = held + n, true
   local i = 1
   while list[i] and list[i] < expiry do i = i + 2 end
@@ -79,7 +79,9 @@ local function drop(of, expiry, n)
     if list[i] == expiry and list[i + 1] >= n then
       held = held - n
       list[i + 1] = list[i + 1] - n
-      if list[i + 1] == 0 then
+      if held == 0 then
+        list = {}
+      elseif list[i + 1] == 0 then
         table.remove(list, i)
         table.remove(list, i)
       end
