@@ -21,7 +21,7 @@ var LeakyBucket = &Kind{
 func queueText() luaText {
 	q := parseLua(queueLua)
 	own := strings.Replace(q.functions[0], "-- length\n", bucketText.length, 1) // inside a function: most decisions do not need it
-	q.functions = append(bucketText.functions, own)
+	q.functions = []string{bucketText.functions[0], own}
 	q.hold = bucketText.hold
 	return q
 }

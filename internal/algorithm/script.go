@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -83,9 +84,11 @@ func DecideScript(limits []Member, f Form) string {
 		}
 		fmt.Fprintf(&c.text, "local first, step = %d, #ARGV > %d and %d or 0\n", c.constants+1, c.constants+width, width)
 	}
-	fmt.Fprintf(&c.text, "local each, size = %d, %d\n", each, len(limits))
-	parts := strings.NewReplacer("-- ZEROS", strings.Repeat("0, ", each*len(limits)), "-- FUNCTIONS\n", functions.text.String(),
-		"-- EVALUATE\n", evaluate.String(), "-- CHARGE\n", charge.String(), "-- DENY\n", deny.String())
+	fmt.Fprintf(&functions.text, "local each, size = %d, %d\n", each, len(limits))
+	parts := strings.NewReplacer(
+		"-- ZEROS", strings.Repeat("0, ", each*len(limits)), "-- SIZE", strconv.Itoa(len(limits)),
+		"-- FUNCTIONS\n", functions.text.String(), "-- EVALUATE\n", evaluate.String(), "-- CHARGE\n", charge.String(), "-- DENY\n", deny.String(),
+	)
 	return c.text.String() + parts.Replace(decideLua)
 }
 
@@ -114,8 +117,8 @@ func (c *composer) arguments(m Member, i, width int) string {
 // kept returns the names of what evaluate finds for charge, as they are in the texts, and those of the i-th limit.
 func (m Member) kept(i int) (names, own string) {
 	all := slices.Concat([]string{"t", "a", "b", "c", "u", "v", "foreign"}, m.lua.keeps)
-	names = strings.Join(all, ", ")
-	return names, strings.ReplaceAll(names+",", ",", fmt.Sprint(i)+",")[:len(names)+len(all)*len(fmt.Sprint(i))]
+	number := strconv.Itoa(i)
+	return strings.Join(all, ", "), strings.Join(all, number+", ") + number
 }
 
 // evaluateText returns the text that evaluates m, the i-th limit of several or the only one.
@@ -130,8 +133,11 @@ func (m Member) evaluateText(arguments string, i, each int, several bool) string
 	}
 	text += m.lua.evaluate + "if not admits then all = false end\n" +
 		"if foreign and foreign ~= true and string.find(foreign, '|', 1, true) then held = true end\n"
-	for r, value := range []string{"admits and 1 or 0", "t", "a", "b", "c", "largest or 0", "0"}[:each] {
-		text += fmt.Sprintf("reply[r + %d] = %s\n", (i-1)*each+r+1, value)
+	r := (i - 1) * each
+	text += fmt.Sprintf("reply[r + %d], reply[r + %d], reply[r + %d] = admits and 1 or 0, t, a\n", r+1, r+2, r+3) +
+		fmt.Sprintf("reply[r + %d], reply[r + %d] = b, c\n", r+4, r+5)
+	if each == queueReplyLen {
+		text += fmt.Sprintf("reply[r + %d], reply[r + %d] = largest or 0, 0\n", r+6, r+7)
 	}
 	if several {
 		text += own + " = " + names + "\nend\n"

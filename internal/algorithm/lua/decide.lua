@@ -19,14 +19,13 @@
 --             It writes nothing.
 --   charge    charges what evaluate admitted, or sets `err` to the error of Redis.
 
--- What survives a decision that fails.
-local base, at, charged, spent, reply = 0, first, 0, 0, { -- ZEROS }
+local base, at, charged, spent = 0, first, 0, 0 -- what survives a decision that fails
 
 -- decide makes the decisions from that on whose keys begin after `base`. It replies `why` for the first, if it has failed. It
--- returns the error of the only one. What it uses often are its own locals: Lua takes long for each that functions share.
-local function decide(why)
+-- returns the error of the only one. It is given what it can be: Lua takes long for each local that functions share.
+local function decide(why, now, grace, step, reply)
 -- FUNCTIONS
-  local reply, count, err, held = reply, #KEYS, nil, nil
+  local count, err, held = #KEYS, nil, nil
   while base < count do
     local r, all = each * base, true
     charged = 0
@@ -54,7 +53,7 @@ local function decide(why)
   end
 end
 
-if #KEYS == size then return decide() or reply end
-local why
-while not pcall(decide, why) do why = charged > 0 and 4 or 2 end -- the decision at `base` has failed, and is the only one to do so
+local why, reply = nil, { -- ZEROS }
+if #KEYS == -- SIZE then return decide(nil, now, grace, step, reply) or reply end
+while not pcall(decide, why, now, grace, step, reply) do why = charged > 0 and 4 or 2 end -- the decision at `base` has failed, and is the only one to do so
 return reply
