@@ -27,11 +27,8 @@ type Kind struct {
 
 	New func(Numbers) Evaluator // makes a limit ready to decide
 
-	decideLua string // its Lua file, with evaluate and charge
-	refundLua string // what a refund needs besides
-	holdLua   string // what holds need besides
-	storesLog bool   // a sorted set is stored, and not a string
-	costArgs  int    // how many arguments Cost appends
+	lua       luaText // its Lua file
+	storesLog bool    // a sorted set is stored, and not a string
 
 	work func(n int64) int64 // see Work; nil if it is the same for any cost
 }

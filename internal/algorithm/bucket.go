@@ -10,17 +10,7 @@ import (
 //go:embed lua/bucket.lua
 var bucketLua string
 
-//go:embed lua/bucket_decide.lua
-var bucketDecideLua string
-
-//go:embed lua/bucket_span.lua
-var spanLua string
-
-//go:embed lua/bucket_refund.lua
-var bucketRefundLua string
-
-//go:embed lua/bucket_hold.lua
-var bucketHoldLua string
+var bucketText = parseLua(bucketLua)
 
 // TokenBucket and GCRA, and LeakyBucket, are the three bucket algorithms. They decide
 // alike and store alike: the one instant at which the full capacity is available
@@ -30,11 +20,11 @@ var bucketHoldLua string
 var (
 	TokenBucket = &Kind{
 		Name: "token_bucket", Tag: "token", Bucket: true, Validate: validateBucket, New: newBucket,
-		decideLua: bucketLua + bucketDecideLua, refundLua: bucketRefundLua, holdLua: spanLua + bucketHoldLua, costArgs: 2,
+		lua: bucketText,
 	}
 	GCRA = &Kind{
 		Name: "gcra", Tag: "gcra", Bucket: true, Validate: validateBucket, New: newBucket,
-		decideLua: bucketLua + bucketDecideLua, refundLua: bucketRefundLua, holdLua: spanLua + bucketHoldLua, costArgs: 2,
+		lua: bucketText,
 	}
 )
 

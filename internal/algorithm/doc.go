@@ -13,8 +13,8 @@
 //
 // A decision has two steps. First each limit is evaluated, without changing it: does
 // it admit the cost? If all limits admit, each is charged. In memory these steps are
-// [Evaluator].Evaluate and Charge; in Redis they are the functions evaluate and charge
-// of the algorithm's Lua file, which lua/decide.lua calls. Both give the same
+// [Evaluator].Evaluate and Charge; in Redis they are the parts evaluate and charge
+// of the algorithm's Lua file, which script.go puts into lua/decide.lua. Both give the same
 // [Observation], from which Outcome computes the numbers that users see.
 //
 // All times are integers in microseconds, and instants count from the Unix epoch.
@@ -25,18 +25,18 @@
 // in memory, the arguments of the script, and what its reply means. The capacity is the
 // rate's count, or a bucket's burst: the suites rely on that.
 //
-// lua/ramp.lua has evaluate and charge, lua/ramp_refund.lua has refund, and
-// lua/ramp_hold.lua what holds need besides. lua/decide.lua and lua/hold.lua call these,
-// and say what they are given and return. In these files:
+// lua/ramp.lua has parts, each below a line like "--- evaluate": the names of its constants and its
+// cost; functions, for what is rare; evaluate and charge, which are no functions, as lua/decide.lua
+// says; hold and refund, functions that lua/hold_limit.lua calls. In these files:
 //
 //   - A Lua number holds integers up to 2^53 only, so what divides, or multiplies large
-//     numbers, is done in Go. Large numbers are written with %.0f: otherwise Lua keeps
-//     14 digits.
-//   - Constants of type int64 are numbers in Lua. A cost is a string, which becomes a
-//     number where it is added.
+//     numbers, is done in Go. Large numbers are written by the format
+//     in whole: otherwise Lua keeps 14 digits, and Redis takes long for a number as an argument.
+//   - Constants of type int64 are numbers in Lua, and so is each cost.
+//   - "a, b = nil, a" is not exchanged by gopher-lua, which miniredis uses: it assigns one after the other.
 //   - evaluate checks all that it reads; see "Foreign values".
 //   - Each write sets an expiry: the time until the full limit is available again, and
-//     a grace. It returns the error of the write, or nil.
+//     a grace.
 //   - A stored string begins with a letter and a version that no other algorithm has.
 //
 // # Foreign values
@@ -47,7 +47,7 @@
 // value. internal/suite/planted holds these rules:
 //
 //   - Foreign is a key of another type, another form, and what is too long: 100 bytes, and
-//     40 and 32 for each of 64 holds of a record. The length is looked at before a pattern
+//     70 and 32 for each of 64 holds of a record. The length is looked at before a pattern
 //     is matched, because many patterns take quadratic time.
 //   - Foreign is an instant more than 400 days, the longest period, ahead of the clock. So
 //     what was stored before the clock stepped back stays, also across a failover, but not
@@ -58,6 +58,8 @@
 //     else the next decision would start afresh, and more than the limit be admitted. So
 //     digits are not padded, counters have room up to their bound, and a full record
 //     takes further units into a hold that it has.
+//   - Of a record the head decides, its sum and its first expiry: a plain decision reads no more. Where the holds that
+//     follow contradict it, all units expire first.
 //   - Of a sorted set the ends decide: of a log the newest entry, and of slots the sum and
 //     the first member. No decision reads more. What else is there counts as its score says:
 //     as units of a log until it leaves the window, as a slot until it expires, and it is removed

@@ -5,20 +5,16 @@ import _ "embed"
 //go:embed lua/fixed_window.lua
 var fixedWindowLua string
 
-//go:embed lua/fixed_window_refund.lua
-var fixedWindowRefundLua string
-
-//go:embed lua/window_hold.lua
-var windowHoldLua string
-
-//go:embed lua/fixed_window_hold.lua
-var fixedWindowHoldLua string
+// windowLua is what windows have in common of what holds need.
+//
+//go:embed lua/window.lua
+var windowLua string
 
 // FixedWindow counts the units in windows, which begin with the first admitted
 // request, or at multiples of the period if they are aligned.
 var FixedWindow = &Kind{
 	Name: "fixed_window", Tag: "fixed", Aligns: true, New: newFixedWindow,
-	decideLua: fixedWindowLua, refundLua: fixedWindowRefundLua, holdLua: windowHoldLua + fixedWindowHoldLua, costArgs: 1,
+	lua: parseLua(fixedWindowLua).window(),
 }
 
 // A fixedWindow decides for [FixedWindow].

@@ -9,16 +9,21 @@ import (
 //go:embed lua/queue.lua
 var queueLua string
 
-//go:embed lua/queue_refund.lua
-var queueRefundLua string
-
 // LeakyBucket is a bucket whose units have places in a queue: an admitted request waits for
 // its own. A place that is given back before it begins is free for the next request.
 var LeakyBucket = &Kind{
 	Name: "leaky_bucket", Tag: "leaky", Bucket: true, Validate: validateBucket, New: newQueue,
 	Delays: true, Unleasable: "its units are places in a queue", Burst: drainedInOneSecond,
-	decideLua: bucketLua + strings.Replace(queueLua, "-- length\n", spanLua, 1), // inside a function: most decisions do not need it
-	refundLua: spanLua + queueRefundLua, holdLua: bucketHoldLua, costArgs: 2,
+	lua: queueText(),
+}
+
+// queueText is that of a bucket, but for what places in a queue need.
+func queueText() luaText {
+	q := parseLua(queueLua)
+	own := strings.Replace(q.functions[0], "-- length\n", bucketText.length, 1) // inside a function: most decisions do not need it
+	q.functions = []string{bucketText.functions[0], own}
+	q.hold = bucketText.hold
+	return q
 }
 
 // maxFree is how many free places a queue keeps. Beyond that the latest stay gaps.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -21,8 +22,6 @@ var (
 	undeclaredLua string
 	//go:embed lua/decide.lua
 	decideLua string
-	//go:embed lua/decide_all.lua
-	decideAllLua string
 	//go:embed lua/record.lua
 	recordLua string
 	//go:embed lua/hold.lua
@@ -53,54 +52,168 @@ type Form struct {
 	Undeclared bool
 }
 
-// DecideScript returns the script that decides limits. The script for a single limit
-// is simpler, and so faster.
+// DecideScript returns the script that decides limits.
 func DecideScript(limits []Member, f Form) string {
 	c := newComposer(f)
-	fmt.Fprintf(&c.text, "local each = %d\n", replyEach(limits))
-	if len(limits) > 1 {
-		c.addSeveral(limits)
-		return c.finish(decideAllLua)
+	functions := &composer{added: make(map[string]bool)}
+	functions.add(sharedLua)
+	var evaluate, charge, deny strings.Builder
+	width, each := 1, replyEach(limits) // the first argument says whether to charge
+	for _, m := range limits {
+		width += len(m.lua.cost)
 	}
-	c.add(limits[0].decideLua)
-	c.addConstants(limits[0])
-	return c.finish(decideLua)
+	for i, m := range limits {
+		for _, text := range m.lua.functions {
+			functions.addOnce(text)
+		}
+		arguments := c.arguments(m, i+1, width)
+		evaluate.WriteString(m.evaluateText(arguments, i+1, each, len(limits) > 1))
+		charge.WriteString(m.chargeText(arguments, i+1, each, len(limits) > 1))
+		foreign := "foreign"
+		if len(limits) > 1 {
+			foreign = fmt.Sprint("foreign", i+1)
+		}
+		fmt.Fprintf(&deny, "if %s then redis.pcall('SET', KEYS[base + %d], '', 'PX', 1000) end -- it may have no TTL\n", foreign, i+1)
+	}
+	if f.Own {
+		fmt.Fprintf(&c.text, "local first, step = 1, %d\n", width+c.constants)
+	} else {
+		c.addNumbers()
+		for i := range width - 1 { // the cost: once for all decisions, or at least for the first
+			fmt.Fprintf(&c.text, "ARGV[%d] = ARGV[%[1]d] + 0\n", c.constants+2+i)
+		}
+		fmt.Fprintf(&c.text, "local first, step = %d, #ARGV > %d and %d or 0\n", c.constants+1, c.constants+width, width)
+	}
+	fmt.Fprintf(&functions.text, "local each, size = %d, %d\n", each, len(limits))
+	parts := strings.NewReplacer(
+		"-- ZEROS", strings.Repeat("0, ", each*len(limits)), "-- SIZE", strconv.Itoa(len(limits)),
+		"-- FUNCTIONS\n", functions.text.String(), "-- EVALUATE\n", evaluate.String(), "-- CHARGE\n", charge.String(), "-- DENY\n", deny.String(),
+	)
+	return c.text.String() + parts.Replace(decideLua)
+}
+
+// arguments returns the definition of the names by which the text of m, the i-th limit, finds what it is given.
+func (c *composer) arguments(m Member, i, width int) string {
+	values := []string{fmt.Sprintf("KEYS[base + %d]", i)}
+	for _, constant := range m.Constants() {
+		_, number := constant.(int64)
+		c.addConstant(number)
+		switch {
+		case c.own && number:
+			values = append(values, fmt.Sprintf("ARGV[at + %d] + 0", width+c.constants-1))
+		case c.own:
+			values = append(values, fmt.Sprintf("ARGV[at + %d]", width+c.constants-1))
+		default:
+			values = append(values, fmt.Sprintf("ARGV[%d]", c.constants))
+		}
+	}
+	for range m.lua.cost {
+		c.costs++
+		values = append(values, fmt.Sprintf("ARGV[at + %d] + 0", c.costs))
+	}
+	return "local key, " + strings.Join(slices.Concat(m.lua.constants, m.lua.cost), ", ") + " = " + strings.Join(values, ", ") + "\n"
+}
+
+// kept returns the names of what evaluate finds for charge, as they are in the texts, and those of the i-th limit.
+func (m Member) kept(i int) (names, own string) {
+	all := slices.Concat([]string{"t", "a", "b", "c", "u", "v", "foreign"}, m.lua.keeps)
+	number := strconv.Itoa(i)
+	return strings.Join(all, ", "), strings.Join(all, number+", ") + number
+}
+
+// evaluateText returns the text that evaluates m, the i-th limit of several or the only one.
+func (m Member) evaluateText(arguments string, i, each int, several bool) string {
+	names, own := m.kept(i)
+	text := arguments + "local admits, largest, " + names + "\n"
+	if several {
+		text = "local " + own + "\ndo\n" + text
+	}
+	if !m.storesLog {
+		text += "local value = redis.pcall('GET', key)\nif value and value.err then\nforeign = mistyped(value.err)\nvalue = nil\nend\n"
+	}
+	text += m.lua.evaluate + "if not admits then all = false end\n" +
+		"if foreign and foreign ~= true and string.find(foreign, '|', 1, true) then held = true end\n"
+	r := (i - 1) * each
+	text += fmt.Sprintf("reply[r + %d], reply[r + %d], reply[r + %d] = admits and 1 or 0, t, a\n", r+1, r+2, r+3) +
+		fmt.Sprintf("reply[r + %d], reply[r + %d] = b, c\n", r+4, r+5)
+	if each == queueReplyLen {
+		text += fmt.Sprintf("reply[r + %d], reply[r + %d] = largest or 0, 0\n", r+6, r+7)
+	}
+	if several {
+		text += own + " = " + names + "\nend\n"
+	}
+	return text
+}
+
+// chargeText returns the text that charges m, the i-th limit of several or the only one.
+func (m Member) chargeText(arguments string, i, each int, several bool) string {
+	text := fmt.Sprintf("charged = %d\nlocal text, lasts\n", i)
+	if several {
+		names, own := m.kept(i)
+		text += arguments + "local largest, " + names + " = nil, " + own + "\n"
+	}
+	text += m.lua.charge
+	if !m.storesLog {
+		text += "err = redis.pcall('SET', key, text, 'PX', string.format(whole, lasts / 1000 + grace + 1)).err\n"
+	}
+	if m.Delays {
+		text += fmt.Sprintf("reply[r + %d], reply[r + %d] = largest or 0, epoch\n", i*each-1, i*each)
+	}
+	if several {
+		return "if not err then\n" + text + "end\n"
+	}
+	return text
 }
 
 // HoldScript returns the script for all that is more than a plain decision: holds,
 // decisions on keys that have holds, refunds and resets. For undeclared see [Form].
 func HoldScript(limits []Member, undeclared bool) string {
 	c := newComposer(Form{Undeclared: undeclared})
+	c.add(sharedLua)
 	fmt.Fprintf(&c.text, "local several = #KEYS > %d\n", len(limits))
 	c.add(recordLua)
-	added := make(map[*Kind]bool)
 	var table strings.Builder
-	for i, m := range limits {
-		switch {
-		case added[m.Kind]:
-		case m.Slots:
-			c.add("local function " + m.Name + "(c, duration, queues, scratch)\n" + m.holdLua + "end")
-		default:
-			storage := holdInStringLua
-			if m.storesLog {
-				storage = holdInLogLua
-			}
-			c.add("local function " + m.Name + "(c, duration, queues, scratch)\nlocal started, now = now, now\n" +
-				storage + m.decideLua + m.refundLua + m.holdLua + holdLimitLua + "end")
+	for _, m := range limits {
+		c.addOnce("local function " + m.Name + "(" + strings.Join(m.lua.constants, ", ") + ", duration, queues)\n" + m.holdFunctions() + "end")
+		fmt.Fprintf(&table, "%s(", m.Name)
+		for _, constant := range m.Constants() {
+			_, number := constant.(int64)
+			c.addConstant(number)
+			fmt.Fprintf(&table, "ARGV[%d], ", c.constants)
 		}
-		added[m.Kind] = true
-		constants := c.constants + 1
-		c.addConstants(m)
-		c.addNumber() // the duration
-		fmt.Fprintf(&table, "%s(%d, %d, %v, #ARGV + %d), ", m.Name, constants, c.constants, m.Delays, 1+maxCostArgs*i)
+		c.addConstant(true) // the duration
+		fmt.Fprintf(&table, "ARGV[%d], %v), ", c.constants, m.Delays)
 	}
-	c.add("local limits = {" + table.String() + "}")
-	c.width = holdWidth + holdWidthEach*len(limits)
-	return c.finish(holdLua)
+	c.addNumbers()
+	c.add("local limits = { " + strings.TrimSuffix(table.String(), ", ") + " }")
+	fmt.Fprintf(&c.text, "local first, width = %d, %d\n", c.constants+1, holdWidth+holdWidthEach*len(limits))
+	c.add(holdLua)
+	return c.text.String()
 }
 
-// maxCostArgs is how many arguments the cost of a limit takes at most.
-const maxCostArgs = 2
+// holdFunctions returns what HoldScript needs of m: the texts of its algorithm as functions.
+func (m Member) holdFunctions() string {
+	l := m.lua
+	if m.Slots {
+		return l.hold
+	}
+	storage, first, last := holdInStringLua, "local text, lasts\n", "value, expires = text, now + lasts\n"
+	if m.storesLog {
+		storage, first, last = holdInLogLua, "", ""
+	}
+	keeps, none := "", ""
+	for _, name := range l.keeps {
+		keeps += "local " + name + "\n"
+		none += name + " = nil\n"
+	}
+	return "local started, now, window = now, now, " + l.constants[1] + "\n" + storage + strings.Join(l.functions, "\n") + keeps +
+		"local function evaluate(key, " + strings.Join(l.cost, ", ") + ")\n" + none +
+		"local admits, t, a, b, c, u, v, foreign, largest\n" + l.evaluate +
+		"return admits, t, a, b, c, u, v, foreign, largest\nend\n" +
+		"local function charge(key, " + l.cost[0] + ", t, a, b, c, u, v, foreign)\nlocal err, largest\n" + first + l.charge + last +
+		"return err, " + strings.Join(append([]string{"largest"}, l.keeps...), ", ") + "\nend\n" + l.hold +
+		strings.Replace(holdLimitLua, "-- REFUND\n", l.refund, 1) // inside: a function that is not used takes its time, too
+}
 
 // holdWidth is how many arguments of HoldScript a call takes, and holdWidthEach how many
 // more for each limit.
@@ -109,80 +222,94 @@ const (
 	holdWidthEach = 2
 )
 
+// A luaText is the file of an algorithm, by its parts.
+type luaText struct {
+	constants, cost                []string // their names, in order
+	keeps                          []string // what else evaluate finds for charge
+	functions                      []string // for what is rare
+	evaluate, charge, hold, refund string
+	length                         string // of a bucket
+}
+
+// parseLua divides a file where a line begins with "---".
+func parseLua(text string) luaText {
+	var l luaText
+	parts := strings.Split(text, "\n--- ")
+	for _, part := range parts[1:] {
+		head, body, _ := strings.Cut(part+"\n", "\n")
+		name, list, _ := strings.Cut(head, " ")
+		switch name {
+		case "constants":
+			l.constants = strings.Split(list, ", ")
+		case "cost":
+			l.cost = strings.Split(list, ", ")
+		case "keeps":
+			l.keeps = strings.Split(list, ", ")
+		case "functions":
+			l.functions = []string{body}
+		case "evaluate":
+			l.evaluate = body
+		case "charge":
+			l.charge = body
+		case "length":
+			l.length = body
+		case "hold":
+			l.hold = l.length + body
+		case "refund":
+			l.refund = body
+		}
+	}
+	return l
+}
+
+// window returns l with what all windows need for holds.
+func (l luaText) window() luaText {
+	l.hold = windowLua + l.hold
+	return l
+}
+
 // A composer puts a script together: what all begin with, the functions of the
 // algorithms, and the part that calls them.
 type composer struct {
 	text      strings.Builder
+	added     map[string]bool
 	constants int   // how many arguments the constants of the limits so far take
 	numbers   []int // which of them are numbers
-	width     int   // how many arguments a decision takes, with the limits so far
-	mixed     bool  // each decision has constants of its own
+	costs     int   // how many their costs take
+	own       bool  // each decision has constants of its own
 }
 
 func newComposer(f Form) *composer {
-	c := &composer{width: 1, mixed: f.Own} // the first says whether to charge
+	c := &composer{own: f.Own, added: make(map[string]bool)}
 	c.add(Clock)
 	if f.Undeclared {
 		c.add(undeclaredLua)
 	}
-	c.add(sharedLua)
 	return c
 }
 
 func (c *composer) add(lua string) { c.text.WriteString(lua + "\n") }
 
-// addConstants adds m, whose constants and cost come after those of the limits so far.
-func (c *composer) addConstants(m Member) {
-	for _, constant := range m.Constants() {
-		if _, number := constant.(int64); number {
-			c.addNumber()
-		} else {
-			c.constants++
-		}
+func (c *composer) addOnce(lua string) {
+	if !c.added[lua] {
+		c.added[lua] = true
+		c.add(lua)
 	}
-	c.width += m.costArgs
 }
 
-func (c *composer) addNumber() {
+// addConstant adds one more, and whether it is a number.
+func (c *composer) addConstant(number bool) {
 	c.constants++
-	c.numbers = append(c.numbers, c.constants)
+	if number {
+		c.numbers = append(c.numbers, c.constants)
+	}
 }
 
-// finish ends the script with lua, the part that decides or holds, and returns it. Before
-// that part the constants that are numbers are converted: once for all decisions, or in
-// a mixed script by the Lua function own, which returns where those of a decision begin.
-func (c *composer) finish(lua string) string {
-	if c.mixed {
-		c.add("local function own(at)")
-		for _, i := range c.numbers {
-			fmt.Fprintf(&c.text, "ARGV[at + %d] = ARGV[at + %[1]d] + 0\n", c.width+i-1)
-		}
-		fmt.Fprintf(&c.text, "return at + %d\nend\nlocal first, width = 1, %d\n\n%s", c.width, c.width+c.constants, lua)
-		return c.text.String()
-	}
+// addNumbers converts the constants that are numbers, once for all decisions.
+func (c *composer) addNumbers() {
 	for _, i := range c.numbers {
 		fmt.Fprintf(&c.text, "ARGV[%d] = ARGV[%[1]d] + 0\n", i)
 	}
-	fmt.Fprintf(&c.text, "local first, width, own = %d, %d, nil\n\n%s", c.constants+1, c.width, lua)
-	return c.text.String()
-}
-
-// addSeveral adds the definition of `limits`: a table of limits, each with the
-// functions of its algorithm and the positions at which its constants and its cost
-// begin.
-func (c *composer) addSeveral(limits []Member) {
-	added := make(map[*Kind]bool)
-	var table strings.Builder
-	for _, m := range limits {
-		if !added[m.Kind] {
-			added[m.Kind] = true
-			c.add("local function " + m.Name + "(constants, cost)\n" + m.decideLua +
-				"return { constants = constants, cost = cost, evaluate = evaluate, charge = charge }\nend")
-		}
-		fmt.Fprintf(&table, "%s(%d, %d), ", m.Name, c.constants+1, c.width)
-		c.addConstants(m)
-	}
-	c.add("local limits = {" + table.String() + "}")
 }
 
 // How many integers a script replies for each limit.

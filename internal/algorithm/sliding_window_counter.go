@@ -9,18 +9,12 @@ import (
 //go:embed lua/sliding_window_counter.lua
 var slidingWindowCounterLua string
 
-//go:embed lua/sliding_window_counter_refund.lua
-var slidingWindowCounterRefundLua string
-
-//go:embed lua/sliding_window_counter_hold.lua
-var slidingWindowCounterHoldLua string
-
 // SlidingWindowCounter counts the units in the current aligned window and in the
 // one before. The latter are weighted by the part of that window which lies within the
 // last period.
 var SlidingWindowCounter = &Kind{
 	Name: "sliding_window_counter", Tag: "counter", New: newCounter,
-	decideLua: slidingWindowCounterLua, refundLua: slidingWindowCounterRefundLua, holdLua: windowHoldLua + slidingWindowCounterHoldLua, costArgs: 1,
+	lua: parseLua(slidingWindowCounterLua).window(),
 }
 
 // A counter decides for [SlidingWindowCounter].

@@ -10,16 +10,10 @@ import (
 //go:embed lua/sliding_window_log.lua
 var slidingWindowLogLua string
 
-//go:embed lua/sliding_window_log_refund.lua
-var slidingWindowLogRefundLua string
-
-//go:embed lua/sliding_window_log_hold.lua
-var slidingWindowLogHoldLua string
-
 // SlidingWindowLog remembers when each charge was made, and of how many units.
 var SlidingWindowLog = &Kind{
 	Name: "sliding_window_log", Tag: "log", Validate: validateLog, New: newLog,
-	decideLua: slidingWindowLogLua, refundLua: slidingWindowLogRefundLua, holdLua: slidingWindowLogHoldLua, storesLog: true, costArgs: 1,
+	lua: parseLua(slidingWindowLogLua), storesLog: true,
 	work: workOfLog,
 }
 

@@ -3,13 +3,16 @@
 -- and parts of 1/q: so a decision only adds and compares, and nothing is rounded.
 -- Value: a string, FORM .. 'ends' or FORM .. 'ends+f', the instant at which the debt ends. FORM is a version and the
 -- count, and the period for a limit whose key does not contain it: 'B1 count ' or 'B1 count/period '.
--- Constants: FORM, the capacity as a debt (W, F), q, the period. Cost: the debt that it adds (w, f).
+-- Constants: FORM, the capacity as a debt (W, F), q, the period. Cost: the debt that it adds (dw, df).
 -- Observes: the debt (w, f). It is above the capacity if more was charged than fits, or after a step back of the clock.
+--- constants form, W, F, q, period
+--- cost dw, df
+--- functions
 
--- restate returns the debt of a value that was stored at another rate (p/q) at the present one (P/Q), or a
--- debt of 0 and the value if it is foreign. The units used stay used, up to the capacity: what parts of 1/Q cannot hold is
--- rounded up to a binary fraction of a part, with so few bits that sums stay exact.
-local function restate(value, c)
+-- unusual returns the debt of a value with parts or of another rate, and the value if it is foreign. What was stored at
+-- another rate (p/q) is restated at the present one (P/Q). The units used stay used, up to the capacity: what parts of 1/Q cannot
+-- hold is rounded up to a binary fraction of a part, with so few bits that sums stay exact.
+local function unusual(value, form, limitW, limitF, parts, present)
   -- muldiv returns the quotient and the remainder of x * y / z. The product itself may be beyond 2^53.
   local function muldiv(x, y, z)
     local whole, part = math.floor(x / z), x % z
@@ -37,13 +40,21 @@ local function restate(value, c)
     return period / a, count / a
   end
 
+  if #value > longest then return 0, 0, value end
+  if string.sub(value, 1, #form) == form and string.find(value, '+', 1, true) then
+    local ends, f = string.match(value, '^(%d+)%+([^+]+)$', #form + 1)
+    ends, f = tonumber(ends or ''), tonumber(f or '')
+    if not (f and f >= 0 and f < parts) or ends >= 2 ^ 53 then return 0, 0, value end
+    if ends < now then return 0, 0 end
+    return ends - now, f
+  end
   -- '+0' stands in for the f of a value without one; of a value with one it is not matched.
   local count, period, ends, f = string.match(value .. '+0', '^B1 (%d+)/?(%d*) (%d+)%+([^+]+)')
-  count, period, ends, f = tonumber(count or 0), tonumber(period or '') or ARGV[c + 4], tonumber(ends or ''), tonumber(f or '')
+  count, period, ends, f = tonumber(count or 0), tonumber(period or '') or present, tonumber(ends or ''), tonumber(f or '')
   if not (f and count > 0 and period > 0 and ends < 2 ^ 53 and f >= 0 and f < count) then return 0, 0, value end
   if ends < now then return 0, 0 end
   local p, q = lowest(count, period)
-  local P, Q = lowest(tonumber(string.match(ARGV[c], ' (%d+)')), ARGV[c + 4])
+  local P, Q = lowest(tonumber(string.match(form, ' (%d+)')), present)
   -- The debt in units: whole ones, and a rest in parts of 1/p of a unit, which may have a fraction itself.
   local units, rest = muldiv(ends - now, q, p)
   rest = rest + f
@@ -64,6 +75,71 @@ local function restate(value, c)
   W = W + math.floor(F / Q)
   F = F % Q + fraction
   if F >= Q then W, F = W + 1, F - Q end
-  if W > ARGV[c + 1] or (W == ARGV[c + 1] and F > ARGV[c + 2]) then return ARGV[c + 1], ARGV[c + 2] end
+  if W > limitW or (W == limitW and F > limitF) then return limitW, limitF end
   return W, F
+end
+--- evaluate
+local w, f = 0, 0
+if value then
+  local ends = #value <= longest and string.sub(value, 1, #form) == form and tonumber(string.sub(value, #form + 1))
+  if not ends or ends % 1 ~= 0 or ends >= 2 ^ 53 then
+    w, f, foreign = unusual(value, form, W, F, q, period)
+  elseif ends > now then
+    w = ends - now
+  end
+end
+u, v = w + dw, f + df
+if v >= q then u, v = u + 1, v - q end
+if f > 0 then f = math.ceil(f) end
+admits, t, a, b, c = u < W or (u == W and v <= F), now, w, f, 0
+--- charge
+text, lasts = form .. string.format(whole, now + u), u + 1
+if v > 0 then text = text .. string.format('+%.17g', v) end
+--- length
+
+-- cost returns the debt that some units add. From 2^53 on it is not exact, and never fits.
+local count = tonumber(string.match(form, ' (%d+)'))
+local each, part = math.floor(period / count), (period % count) / (count / q) -- of a unit: microseconds, and beyond them parts of 1/q
+local function cost(units)
+  if units > 2 ^ 38 then units = 2 ^ 38 end
+  local low = units % 2 ^ 16 -- the product itself may be beyond 2^53
+  local parts = part * ((units - low) / 2 ^ 16)
+  local over = parts % q
+  local rest = over * 2 ^ 16 + part * low
+  local f = rest % q
+  local w = units * each + (parts - over) / q * 2 ^ 16 + (rest - f) / q
+  if w > 2 ^ 53 then w = 2 ^ 53 end
+  return w, f
+end
+--- hold
+
+-- force charges units whether they fit or not, as far as the instant at which the debt ends can be stored.
+local function force(key, units)
+  local dw, df = cost(units)
+  local _, _, _, _, _, x, y = evaluate(key, dw, df)
+  if now + x >= 2 ^ 53 then x, y = 2 ^ 53 - 1 - now, 0 end
+  return charge(key, 0, now, 0, 0, 0, x, y)
+end
+
+-- needed returns the instant until which what is charged is needed, or nil if it is not. A debt that was stored at
+-- another rate ends when it says, and not at this limit's rate.
+local function needed(key, t, w, f)
+  if not t then return needed(key, select(2, evaluate(key, 0, 0))) end
+  if w + f == 0 then return end
+  if string.sub(value, 1, #form) == form then return now + w + 1 end
+  return tonumber(string.match(value, '^B1 %S+ (%d+)')) + 1
+end
+
+-- tail returns for how much longer the key is needed once units were charged.
+local function tail(units) return cost(units) + 1 end
+--- refund
+
+-- refund subtracts the cost from the debt if the debt still ends at `ends` and `f`: nothing was charged since.
+local function refund(key, n, ends, f)
+  local dw, df = cost(n)
+  local _, _, _, part, _, w, rest = evaluate(key, 0, 0)
+  if w + rest == 0 or now + w + math.floor(part / q) ~= ends or part % q ~= f then return end
+  w, rest = w - dw, rest - df
+  if rest < 0 then w, rest = w - 1, rest + q end
+  if w < 0 or w + rest == 0 then clear(key) else return charge(key, 0, now, 0, 0, 0, w, rest) end
 end

@@ -5,43 +5,49 @@
 -- charged first, which tells it from the same window before a reset.
 -- Constants: limit, period, and a kind: '' for a window that begins with its first request, 'aligned' for
 -- an aligned one; 'named' or 'aligned named' if the length is stored. Cost: the units.
--- Observes: used, start, length.
-
-local function evaluate(key, c, n)
-  local limit, period, kind, t = ARGV[c], ARGV[c + 1], ARGV[c + 2], now
-  local used, start, length, digits = 0, now, period, nil
-  local value, foreign = redis.pcall('GET', key), nil
-  if value and value.err then
-    foreign = mistyped(value.err)
-    value = nil
+-- Observes: used, start, length. For charge u is the digits of the start, if it is stored.
+--- constants limit, period, kind
+--- cost n
+--- evaluate
+t, a, b, c = now, 0, now, period
+if value then
+  a, u, c = string.match(#value <= longest and value or '', '^F1 (%d+) ([1-9]%d*) ?(%d*)$')
+  a, b, c = tonumber(a), tonumber(u or 0), c == '' and period or tonumber(c or 0)
+  if a and a <= 2 ^ 30 and b <= latest and c >= 1000 and c <= ahead then
+    local begins = b
+    if kind == 'aligned' or kind == 'aligned named' then begins = b - b % c end
+    if begins > now then t = begins end
+  else
+    a, b, c, u, foreign = 0, now, period, nil, value
   end
-  if value then
-    used, digits, length = string.match(#value <= longest and value or '', '^F1 (%d+) ([1-9]%d*) ?(%d*)$')
-    used, start, length = tonumber(used), tonumber(digits or 0), tonumber(length or 0) or period
-    if used and used <= 2 ^ 30 and start <= latest and length >= 1000 and length <= ahead then
-      local begins = start
-      if kind == 'aligned' or kind == 'aligned named' then begins = start - start % length end
-      if begins > now then t = begins end
-    else
-      used, start, length, digits, foreign = 0, now, period, nil, value
-    end
-  end
-  if kind == 'aligned' or kind == 'aligned named' then
-    if start - start % period ~= t - t % period or length ~= period then used, start, length, digits = 0, t, period, nil end
-  elseif t >= start + length then
-    used, start, length, digits = 0, t, period, nil
-  end
-  return used + ARGV[n] <= limit, t, used, start, length, digits, nil, foreign
 end
+if kind == 'aligned' or kind == 'aligned named' then
+  if b - b % period ~= t - t % period or c ~= period then a, b, c, u = 0, t, period, nil end
+elseif t >= b + c then
+  a, b, c, u = 0, t, period, nil
+end
+admits = a + n <= limit
+--- charge
+text = string.format('F1 %d %s', a + n, u or string.format(whole, b)) -- the digits as they were read
+if kind == 'named' or kind == 'aligned named' then text = text .. string.format(' ' .. whole, c) end
+lasts = b + c - now
+if kind == 'aligned' or kind == 'aligned named' then lasts = lasts - b % c end
+--- hold
 
--- save writes `digits`, the start as it was read, or else formats it: `..` keeps only 14 digits of a number.
-local function save(key, kind, used, start, length, digits)
-  local value = 'F1 ' .. used .. ' ' .. (digits or string.format('%.0f', start))
-  if kind == 'named' or kind == 'aligned named' then value = value .. ' ' .. length end
+-- needed returns the instant until which what is charged is needed, or nil if it is not.
+local function needed(key, t, used, start, length)
+  if not t then return needed(key, select(2, evaluate(key, 0))) end
   if kind == 'aligned' or kind == 'aligned named' then start = start - start % length end
-  return redis.pcall('SET', key, value, 'PX', math.ceil((start + length - now) / 1000) + grace).err
+  if used > 0 then return start + length end
 end
 
-local function charge(key, c, n, _, used, start, length, digits)
-  return save(key, ARGV[c + 2], used + ARGV[n], start, length, digits)
+-- tail returns for how much longer the key is needed once units were charged.
+local function tail() return period end
+--- refund
+
+-- refund subtracts the units from the window that was opened at `id`, if that is the current one.
+local function refund(key, n, id)
+  local _, t, used, start, length, digits = evaluate(key, 0)
+  if start ~= id then return end
+  if used - n < 1 then clear(key) else return charge(key, -n, t, used, start, length, digits) end
 end

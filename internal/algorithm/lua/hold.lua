@@ -18,7 +18,7 @@
 --          one that comes after `most` was spent, or after `full` was set, or that failed before it changed anything,
 --          replies 2; one that failed later replies 4.
 
-local reply, count, base, at, size, acting = {}, #KEYS, 0, first, #limits, false
+local reply, count, base, at, size, acting = { 0, 0, 0, 0, 0, 0, 0, 0 }, #KEYS, 0, first, #limits, false
 
 -- run makes the calls from that on whose keys begin after `base`. It returns the error of the only one.
 local function run()
@@ -29,7 +29,7 @@ local function run()
     acting = false
     for i = 1, size do
       local r, admits, t, a, b, c, held = 8 * (base + i), not decides, 0, 0, 0, 0, 0
-      err = err or limits[i].open(KEYS[base + i])
+      err = err or limits[i].open(KEYS[base + i], op, n)
       if decides and not err then admits, t, a, b, c, held = limits[i].decide(KEYS[base + i], n) end
       all = all and admits
       reply[r - 7], reply[r - 6], reply[r - 5], reply[r - 4] = admits and 1 or 0, t, a, b

@@ -1,35 +1,42 @@
-
 -- leaky_bucket is a bucket whose units have places in a queue. A place that was given back, and has not begun, is free
 -- for who comes next.
 -- Value: that of a bucket, ' epoch', and if there are free places ' first,next,first,next ...', in order. The epoch is the
 -- instant at which the queue was last empty, or changed its rate. Units are counted from there; a place is so many of them in
 -- a row, from `first` to before `next`. No two free places touch, and none touches the end.
--- Observes: the debt, and how many units before the end a free place begins that is taken, or 0.
-local epoch, free -- of the value that was read last; the epoch is nil if the queue is empty
+-- Observes: the debt, and how many units before the end a free place begins that is taken, or 0. `largest` is the largest free
+-- place. For charge `epoch` is that of the value, nil if the queue is empty, and `free` the free places.
+--- constants form, W, F, q, period
+--- cost dw, df
+--- keeps epoch, free
+--- functions
 local newest = 0 -- the newest epoch seen: in one script all have the same `now`
 
 -- keep reads the free places of a queue, and drops what has begun of them. It returns nothing if they are foreign.
-local function keep(text, c, w, f)
+local function keep(text, form, q, period, w, f, epoch)
 -- length
 
   -- count returns how many whole units take no longer than a span.
   local function count(w, f)
-    local n = math.max(0, math.floor((w + f / ARGV[c + 3]) * (string.match(ARGV[c], ' (%d+)') / ARGV[c + 4])))
-    local x, y = length(c, n + 1)
+    local n = math.max(0, math.floor((w + f / q) * (string.match(form, ' (%d+)') / period)))
+    local x, y = cost(n + 1)
     if x < w or (x == w and y <= f) then return n + 1 end
-    x, y = length(c, n)
+    x, y = cost(n)
     if x > w or (x == w and y > f) then return n - 1 end
     return n
   end
 
-  local units, _, list = count(now + w - epoch, f), pcall(cjson.decode, '[' .. text .. ']')
-  local n, last = type(list) == 'table' and #list or 1, -1
-  if n % 2 == 1 or n > 256 then return end
+  local units, list, size = count(now + w - epoch, f), {}, 0
+  for digits in string.gmatch(text, '%d+') do
+    list[#list + 1] = tonumber(digits) or 2 ^ 53 -- miniredis: nil for a number of 20 digits
+    size = size + #digits + 1
+  end
+  local n, last = #list, -1
+  if n % 2 == 1 or n > 256 or size ~= #text + math.min(n, 1) then return end
   for i = 1, n do
     if list[i] <= last or list[i] >= units then return end
     last = list[i]
   end
-  spent = spent + n / 8
+  spent = spent + n / 4
   local begun, from = units - count(w, f), 1
   while from < n and list[from + 1] <= begun do from = from + 2 end
   if list[from] then list[from] = math.max(list[from], begun) end
@@ -38,24 +45,21 @@ local function keep(text, c, w, f)
   return list
 end
 
--- read returns the debt, and the value if it is foreign, or true for one of another type.
-local function read(key, c)
-  local form, value = ARGV[c], redis.pcall('GET', key)
-  epoch, free = nil, nil
-  if not value then return 0, 0 end
-  if value.err then return 0, 0, mistyped(value.err) end
+-- unusual_queue returns the debt of a value with parts, free places, or of another rate; the value if it is
+-- foreign; the epoch and the free places.
+local function unusual_queue(value, form, W, F, q, period)
   if #value > longest + 256 * 14 then return 0, 0, value end
   local at = #value > #form and string.sub(value, 1, #form) == form and string.find(value, ' ', #form + 1, true)
   if not at then -- of another rate, or foreign
     local other, born = string.match(value, '^(B1 %S+ %S+) (%d+)')
     newest = math.max(newest, born or 0)
-    return restate(other or value, c)
+    return unusual(other or value, form, W, F, q, period)
   end
-  local ends, f, born, list = tonumber(string.sub(value, #form + 1, at - 1)), 0, tonumber(string.sub(value, at)), nil
+  local ends, f, born, list, free = tonumber(string.sub(value, #form + 1, at - 1)), 0, tonumber(string.sub(value, at)), nil, nil
   if not ends then
     ends, f = string.match(value, '^(%d+)%+([^ +]+) ', #form + 1)
     ends, f = tonumber(ends or ''), tonumber(f or '')
-    if not (f and f >= 0 and f < ARGV[c + 3]) then return 0, 0, value end
+    if not (f and f >= 0 and f < q) then return 0, 0, value end
   end
   if not born then
     born, list = string.match(value, '^(%d+) ([%d,]+)$', at + 1)
@@ -64,61 +68,106 @@ local function read(key, c)
   if ends % 1 ~= 0 or ends >= 2 ^ 53 or not born or born % 1 ~= 0 or born < 0 or born >= 2 ^ 53 then return 0, 0, value end
   if born > newest then newest = born end
   if ends < now or (ends == now and f == 0) then return 0, 0 end
-  epoch = born
   if list then
-    free = keep(list, c, ends - now, math.ceil(f)) -- as Go does
-    if not free then
-      epoch = nil
-      return 0, 0, value
-    end
+    free = keep(list, form, q, period, ends - now, math.ceil(f), born) -- as Go does
+    if not free then return 0, 0, value end
   end
-  return ends - now, f
+  return ends - now, f, nil, born, free
 end
 
-local function evaluate(key, c, n)
-  local W, F, q = ARGV[c + 1], ARGV[c + 2], ARGV[c + 3]
-  local w, f, foreign = read(key, c)
-  local x, y = w + ARGV[n], f + ARGV[n + 1]
-  if y >= q then x, y = x + 1, y - q end
-  local admits, before, largest = x < W or (x == W and y <= F), 0, 0
-  if free then
-    local cw, cf = tonumber(ARGV[n]), tonumber(ARGV[n + 1])
-    local cost = (cw < W or (cw == W and cf <= F)) and free.count(cw, cf) or 0
-    for i = 1, #free, 2 do
-      local size = free[i + 1] - free[i]
-      if cost > 0 and before == 0 and size >= cost then
-        free.taken, free.cost, admits, before, x, y = i, cost, true, free.units - free[i], w, f
-      end
-      if size > largest then largest = size end
+-- find_place takes the first free place that is large enough for a cost. It returns how many units before the end it
+-- begins, or 0 if there is none, and the largest free place.
+local function find_place(free, W, F, dw, df)
+  local before, largest = 0, 0
+  local cost = (dw < W or (dw == W and df <= F)) and free.count(dw, df) or 0
+  for i = 1, #free, 2 do
+    local size = free[i + 1] - free[i]
+    if cost > 0 and before == 0 and size >= cost then
+      free.taken, free.cost, before = i, cost, free.units - free[i]
     end
+    if size > largest then largest = size end
   end
-  return admits, now, w, f == 0 and 0 or math.ceil(f), before, x, y, foreign, largest
+  return before, largest
 end
 
--- charge returns besides an error the largest free place that is left, and the epoch.
-local function charge(key, c, _, _, _, _, _, w, f)
-  local form, largest, taken = ARGV[c], 0, free and free.taken
+-- take_place changes the free places once that is taken which find_place has found. It returns the largest that is left.
+local function take_place(free)
+  local taken, largest = free.taken, 0
   if taken then
     free[taken] = free[taken] + free.cost
     if free[taken] == free[taken + 1] then
       table.remove(free, taken)
       table.remove(free, taken)
     end
-  elseif not epoch or (now + w - epoch > 128 * ARGV[c + 1] and
-      (now + w - epoch) * (string.match(form, ' (%d+)') / ARGV[c + 4]) > 2 ^ 37) then -- so many units can be counted
-    epoch, free = now > newest and now or newest + 1, nil
-    newest = epoch
   end
-  local value
-  if f > 0 then
-    value = string.format('%s%.0f+%.17g %.0f', form, now + w, f, epoch)
+  for i = 1, #free, 2 do largest = math.max(largest, free[i + 1] - free[i]) end
+  return largest
+end
+--- evaluate
+local w, f, born = 0, 0, nil
+if value then
+  local ends
+  if #value <= longest and string.sub(value, 1, #form) == form then
+    ends, born = string.match(value, '^(%d+) (%d+)$', #form + 1)
+    ends, born = tonumber(ends or ''), tonumber(born or '')
+  end
+  if not (ends and born) or ends >= 2 ^ 53 or born >= 2 ^ 53 then
+    w, f, foreign, epoch, free = unusual_queue(value, form, W, F, q, period)
   else
-    value = string.format('%s%d %d', form, now + w, epoch)
-    if #value < #form + 33 then value = string.format('%s%.0f %.0f', form, now + w, epoch) end -- %d has 32 bits on some platforms
+    if born > newest then newest = born end
+    if ends > now then w, epoch = ends - now, born end
   end
-  if free then
-    for i = 1, #free, 2 do largest = math.max(largest, free[i + 1] - free[i]) end
-    if free[1] then value = value .. ' ' .. table.concat(free, ',') end
+end
+u, v = w + dw, f + df
+if v >= q then u, v = u + 1, v - q end
+admits, t, a, b, c = u < W or (u == W and v <= F), now, w, f > 0 and math.ceil(f) or 0, 0
+if free then
+  c, largest = find_place(free, W, F, dw, df)
+  if c > 0 then admits, u, v = true, w, f end
+end
+--- charge
+-- It sets `largest` to the largest free place that is left, and `epoch`.
+if not (free and free.taken) and (not epoch or (now + u - epoch > 128 * W and
+    (now + u - epoch) * (string.match(form, ' (%d+)') / period) > 2 ^ 37)) then -- so many units can be counted
+  epoch, free = now > newest and now or newest + 1, nil
+  newest = epoch
+end
+text, lasts = form .. string.format(whole, now + u), u + 1
+if v > 0 then text = text .. string.format('+%.17g', v) end
+text = text .. string.format(' ' .. whole, epoch)
+if free then
+  largest = take_place(free)
+  if free[1] then text = text .. ' ' .. table.concat(free, ',') end
+end
+--- refund
+
+-- refund frees the place of n units before `next`, unless it has begun or is of another epoch.
+local function refund(key, n, born, next)
+  local _, _, _, _, _, w, f = evaluate(key, 0, 0)
+  if not epoch or epoch ~= born then return end
+  free = free or keep('', form, q, period, w, math.ceil(f), epoch)
+  local first, units = next - n, free.units
+  if first < 0 or first >= next or next > units then return end
+  local x, y = cost(units - first)
+  if x > w or (x == w and y >= math.ceil(f)) then return end
+  local i = 1
+  while free[i] and free[i] < next do i = i + 2 end
+  if i > 1 and free[i - 1] > first then return end -- it is free
+  table.insert(free, i, next)
+  table.insert(free, i, first)
+  for at = i + 1, i - 1, -2 do -- merge with the next, and with the one before
+    if free[at] and free[at] == free[at + 1] then
+      table.remove(free, at)
+      table.remove(free, at)
+    end
   end
-  return redis.pcall('SET', key, value, 'PX', math.ceil((w + 1) / 1000) + grace).err, largest, epoch
+  if free[#free] == units then -- the queue is shorter
+    x, y = cost(units - free[#free - 1])
+    w, f = w - x, f - y
+    if f < 0 then w, f = w - 1, f + q end
+    free[#free] = nil
+    free[#free] = nil
+  end
+  for at = #free, 257, -1 do free[at] = nil end -- at most 128: the latest stay gaps
+  return charge(key, 0, now, 0, 0, 0, w, f) -- which writes it
 end

@@ -1,6 +1,12 @@
--- spent counts the commands, of about a microsecond each, of the decisions so far, beyond the few that any
--- decision takes. When it is above `most`, the script makes no further decision: Redis does nothing else meanwhile.
-local spent, most = 0, 1500
+-- Locals are faster than globals.
+local KEYS, ARGV, redis, string, tonumber = KEYS, ARGV, redis, string, tonumber
+
+-- Integers become text by '%d': Redis and Lua take several times as long. It has 32 bits on some platforms.
+local whole = #string.format('%d', 2 ^ 40) == 13 and '%d' or '%.0f'
+
+-- When `spent`, the commands, of about a microsecond each, of the decisions so far, beyond the few that any
+-- decision takes, is above `most`, the script makes no further decision: Redis does nothing else meanwhile.
+local most = 1500
 
 -- Foreign values count as nothing stored: doc.go says what is foreign. Nothing stored is further `ahead` of the clock than
 -- the longest period, but for the debt of a bucket; no text is longer than `longest`, but for the record of the holds.
@@ -8,7 +14,7 @@ local ahead, longest = 34560000000000, 100
 local latest = now + ahead
 
 -- records is how many of the newest members of a sorted set are no charges.
-local records = 0
+local records, newest_rank = 0, '-1'
 
 -- mistyped returns true for the error of reading a key of another type, and raises any other error.
 local function mistyped(err)

@@ -8,14 +8,17 @@
 -- no other shares. Redis counts the units since any instant with one command for each w, and a refund only
 -- removes the entries of its charge, wherever they are.
 -- While units are held, the last member is the record of the holds (hold.lua), with the score +inf: `records` is
--- then 1, and else 0.
+-- then 1, and else 0, and `newest_rank` is where the last charge is.
 -- Constants: limit, period. Cost: the units.
 -- Observes: the units in the window; the number of the charge if it admits, and else the instant at which it
--- will; the instant of the newest charge.
+-- will; the instant of the newest charge. For charge u is `top`, the largest w in the set, or 0.
+--- constants limit, period
+--- cost n
+--- functions
 
--- count returns the units charged from an instant on. `top` is the largest w in the set, or 0.
-local function count(key, from, top)
-  local units, w = redis.call('ZCOUNT', key, from, 2 ^ 53), 1
+-- count_parts returns the units of parts up to `top`, charged from an instant on.
+local function count_parts(key, from, top)
+  local units, w = 0, 1
   while w <= top do
     local scale = w * w * w
     spent = spent + 1
@@ -25,45 +28,31 @@ local function count(key, from, top)
   return units
 end
 
-local function evaluate(key, c, n)
-  local limit, period, cost = ARGV[c], ARGV[c + 1], tonumber(ARGV[n])
-  local last = redis.pcall('ZRANGE', key, -1 - records, -1 - records, 'WITHSCORES')
-  local foreign = last.err and mistyped(last.err)
-  local number, newest, top = tonumber(last[1]), tonumber(last[2]), 0
-  if newest and not number then
-    number = tonumber(string.match(last[1], '^(%d+):%d+$') or '')
-    local lowest = tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) or -2 ^ 200 -- miniredis: nil for -9e+18
-    spent = spent + 8
-    if lowest < 0 then top = 1 end
-    while top > 0 and top < 2 ^ 16 and lowest < -2 ^ 53 * top * top * top do top = top * 2 end
-  elseif newest and string.find(last[1], '%D') then
-    number = nil
-  end
-  if not (number and newest and newest >= 0 and newest <= latest and newest % 1 == 0 and number >= newest and number <= latest + ahead) then
-    foreign = foreign or last[1]
-    return cost <= limit, now, 0, now, 0, 0, foreign, foreign
-  end
-  local t = newest > now and newest or now
-  local from = t - period + 1
-  local used = count(key, from, top)
-  if number == latest + ahead then return false, t, used, t + 1, newest end -- the next number would be foreign
-  if used + cost <= limit then return true, t, used, t > number and t or number + 1, newest, top end
-  if cost > limit then return false, t, used, 0, newest end
-  local stay = limit - cost -- units that may stay: it admits when all but the newest `stay` have left
-  if top == 0 then return false, t, used, redis.call('ZRANGE', key, -stay - 1 - records, -stay - 1 - records, 'WITHSCORES')[2] + period, newest end
-  -- It admits when the charge at rank `high` has left, and does not yet when that at `low` has.
+-- several_units returns the number of the last charge, if that has the form of one of several units, and the largest w.
+local function several_units(key, last)
+  local lowest, top = tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) or -2 ^ 200, 0 -- miniredis: nil for -9e+18
+  spent = spent + 8
+  if lowest < 0 then top = 1 end
+  while top > 0 and top < 2 ^ 16 and lowest < -2 ^ 53 * top * top * top do top = top * 2 end
+  return tonumber(string.match(last, '^(%d+):%d+$') or ''), top
+end
+
+-- admits_at returns when all but the newest `stay` units have left.
+local function admits_at(key, from, period, stay, top, newest)
+  if top == 0 then return redis.call('ZRANGE', key, -stay - 1 - records, -stay - 1 - records, 'WITHSCORES')[2] + period end
+  -- They have when the charge at rank `high` has left, and have not yet when that at `low` has.
   local low, high, step, last_to_leave = -redis.call('ZCOUNT', key, from, 2 ^ 53) - 1 - records, -1 - records, 1, newest
   while high - low > 1 do
     spent = spent + 4
     local rank = math.min(low + step, math.floor((low + high) / 2))
     local at = redis.call('ZRANGE', key, rank, rank, 'WITHSCORES')[2] + 0
-    if count(key, at + 1, top) <= stay then
+    if redis.call('ZCOUNT', key, at + 1, 2 ^ 53) + count_parts(key, at + 1, top) <= stay then
       high, last_to_leave, step = rank, at, 2 ^ 53
     else
       low, step = rank, step * 2
     end
   end
-  return false, t, used, last_to_leave + period, newest
+  return last_to_leave + period
 end
 
 -- entries returns the members of a charge, with the score before each if there is an instant.
@@ -82,38 +71,105 @@ local function entries(number, units, at)
   return list
 end
 
--- charge begins with a write that Redis refuses while it is out of memory: after any other write it would refuse
--- none. It removes what has left the window in parts, so that it takes a bounded time.
-local function charge(key, c, n, t, used, number, newest, top, foreign)
-  local period, added, done = ARGV[c + 1], 1, nil
-  if foreign then
-    done = redis.pcall('SET', key, '', 'PX', 1000)
-    if done.err then return done.err end
-    redis.call('DEL', key)
+-- remove_parts removes some of the charges that have left the window, where some are of several units.
+local function remove_parts(key, till)
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', key, 0, till, 'LIMIT', 0, 100)) do
+    local first, units = string.match(string.sub(member, 1, 40), '^(%d+):?(%d*)$')
+    local gone = entries(tonumber(first or 0), tonumber(units or '') or 1)
+    spent = spent + 2 + #gone
+    redis.call('ZREM', key, member, unpack(gone))
   end
-  if top == 0 and ARGV[n] == '1' then
-    done = redis.pcall('ZADD', key, t, number)
+end
+--- evaluate
+local last, top = redis.pcall('ZRANGE', key, newest_rank, newest_rank, 'WITHSCORES'), 0
+if last.err then foreign = mistyped(last.err) end
+local number, newest = tonumber(last[1]), tonumber(last[2])
+if newest and not number then
+  number, top = several_units(key, last[1])
+elseif newest and string.find(last[1], '%D') then
+  number = nil
+end
+if number and newest and newest >= 0 and newest <= latest and newest % 1 == 0 and number >= newest and number <= latest + ahead then
+  t = newest > now and newest or now
+  local from = t - period + 1
+  a, c, u = redis.call('ZCOUNT', key, string.format(whole, from), '9007199254740992'), newest, top
+  if top > 0 then a = a + count_parts(key, from, top) end
+  admits = a + n <= limit
+  if number == latest + ahead then -- the next number would be foreign
+    admits, b = false, t + 1
+  elseif admits then
+    b = t > number and t or number + 1
   else
-    local list = entries(number, tonumber(ARGV[n]), t)
+    b = n > limit and 0 or admits_at(key, from, period, limit - n, top, newest)
+  end
+else
+  foreign = foreign or last[1]
+  admits, t, a, b, c, u = n <= limit, now, 0, now, 0, 0
+end
+--- charge
+-- It begins with a write that Redis refuses while it is out of memory: after any other write it would refuse
+-- none. It removes what has left the window in parts, so that it takes a bounded time.
+if foreign then
+  err = redis.pcall('SET', key, '', 'PX', 1000).err
+  if not err then redis.call('DEL', key) end
+end
+if not err then
+  local single, added, done = u == 0 and n == 1, 1, nil
+  if single then
+    local at = string.format(whole, t)
+    done = redis.pcall('ZADD', key, at, b == t and at or string.format(whole, b))
+  else
+    local list = entries(b, n, t)
     added = #list / 2
     spent = spent + added
     done = redis.pcall('ZADD', key, unpack(list))
   end
-  if type(done) == 'table' then return done.err end
-  if newest > 0 and top == 0 and added == 1 then
-    local expired = redis.call('ZCARD', key) - used - added - records
+  err = type(done) == 'table' and done.err or nil
+  if not err and c > 0 and u == 0 and added == 1 then
+    local expired = math.min(redis.call('ZCARD', key) - a - 1 - records, 1000)
     if expired > 0 then
-      if expired > 1000 then expired = 1000 end
       spent = spent + expired / 4
-      redis.call('ZREMRANGEBYRANK', key, added - 1, added + expired - 2)
+      redis.call('ZREMRANGEBYRANK', key, 0, expired - 1)
     end
-  elseif newest > 0 then
-    for _, member in ipairs(redis.call('ZRANGEBYSCORE', key, 0, t - period, 'LIMIT', 0, 100)) do
-      local first, units = string.match(string.sub(member, 1, 40), '^(%d+):?(%d*)$')
-      local gone = entries(tonumber(first or 0), tonumber(units or '') or 1)
-      spent = spent + 2 + #gone
-      redis.call('ZREM', key, member, unpack(gone))
-    end
+  elseif not err and c > 0 then
+    remove_parts(key, t - period)
   end
-  if records == 0 then redis.call('PEXPIREAT', key, math.ceil((t + period) / 1000)) end -- else the record is needed for longer
+  -- A record is needed for longer.
+  if not err and records == 0 then redis.call('PEXPIREAT', key, string.format(whole, (t + period) / 1000 + 1)) end
+end
+--- hold
+
+local function cost(units) return units end
+
+-- force charges units whether they fit or not, as many as the largest limit of a log at most: this limit may be a smaller
+-- one than that by which they were held.
+local function force(key, units)
+  units = math.min(units, 100000)
+  local own = limit
+  limit = 2 ^ 53
+  local _, t, used, number, newest, top, _, foreign = evaluate(key, units)
+  limit = own
+  return charge(key, units, t, used, number, newest, top, nil, foreign)
+end
+
+-- needed returns the instant until which what is charged is needed: t is that of a decision, from which on it is.
+local function needed(key, t)
+  return (t or math.min(redis.pcall('ZRANGE', key, newest_rank, newest_rank, 'WITHSCORES')[2] or now, latest)) + period
+end
+
+-- tail returns for how much longer the key is needed once units were charged.
+local function tail() return period end
+--- refund
+
+-- refund removes the entries of the charge of a number, if it is in the set with as many units: after a reset another may
+-- have the number.
+local function refund(key, units, number)
+  local list = entries(number, units)
+  frees('ZADD', key, 'XX', '0', '')
+  local done = redis.pcall('ZREM', key, list[1], units == 1 and number or list[1])
+  if type(done) == 'table' then
+    mistyped(done.err)
+  elseif done > 0 and list[2] then
+    redis.call('ZREM', key, unpack(list, 2))
+  end
 end

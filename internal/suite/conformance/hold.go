@@ -124,6 +124,16 @@ func holdTTL(t *testing.T, s Store, limit maker) {
 			t.Errorf("%s expires %v after it was settled", key, expires.Sub(res.At))
 		}
 	}
+	reserve(t, lim, "two", 1)
+	s.Advance(5 * time.Second)
+	before = time.Now()
+	reserve(t, lim, "two", 1)
+	res.Result = allowN(t, lim, "two", 1) // of the record it reads the head
+	for _, key := range s.keys(t) {
+		if least := res.At.Add(6*time.Second + 2*time.Second - s.blur(before)); strings.Contains(key, "two") && s.expiry(t, key).Before(least) {
+			t.Errorf("%s expires %v after a charge beside two holds", key, s.expiry(t, key).Sub(res.At))
+		}
+	}
 }
 
 // holdClockBack turns the clock back after a hold has expired: a hold that begins then
@@ -246,8 +256,9 @@ func foreignRecords(t *testing.T, s Store) {
 	main, record, _ := strings.Cut(s.Redis.Get(ctx, stored).Val(), "|")
 	settle(t, held, 0)
 	for _, planted := range []string{
-		"|", "||", main + "|", main + "|x", main + "|1", main + "|1 2 3", main + "|1 0 5:0", main + "|99999999999999999999 0 5:1", "|1 0 nan:nan",
-		main + "|" + record + "|" + record, "B1 10 5+nan|" + record, main + "|1 0 5:99999999999999999999",
+		"|", "||", main + "|", main + "|x", main + "|H1", main + "|H1 1 2 3", main + "|H1 1 0 5 0", main + "|H1 1 0 0 5", main + "|H1 1 0 nan nan",
+		main + "|H1 99999999999999999999 0 1 5", "|1 0 5:1", main + "|" + record + "|" + record, "B1 10 5+nan|" + record,
+		main + "|H1 1 0 99999999999999999999 5", main + "|H1 1 0 9 5 6:99999999999999999999",
 	} {
 		if err := s.Redis.Set(ctx, stored, planted, 0).Err(); err != nil {
 			t.Fatal(err)

@@ -44,8 +44,8 @@ func atScore(score float64, member string) redis.Z { return redis.Z{Score: score
 // holdsOf is a record of holds, of units each, that expire one after the other from an instant on.
 func holdsOf(n int, units, from int64) string {
 	var b strings.Builder
-	b.WriteString("|5 0")
-	for i := range n {
+	fmt.Fprintf(&b, "|H1 5 0 %d %d", int64(n)*units, from)
+	for i := 1; i < n; i++ {
 		fmt.Fprintf(&b, " %d:%d", from+int64(i), units)
 	}
 	return b.String()
@@ -97,9 +97,10 @@ func knownValues() []known {
 		}
 		for name, record := range map[string]string{
 			"9000 holds that have expired": holdsOf(9000, 1, begin-9000), "9000 holds of 2^40 units": holdsOf(9000, 1<<40, begin+1000),
-			"all was charged": fmt.Sprintf("|5 %d", 1<<53-1), "all of 400 days was charged": fmt.Sprintf("|5 %d", begin+ahead-1),
-			"a hold of 30 digits":           fmt.Sprintf("|5 0 %d:%s", begin+1000, nines[:30]),
-			"as many holds as there can be": holdsOf(64, 1, begin+1000), "a hold in 400 days": fmt.Sprintf("|5 0 %d:1", begin+ahead),
+			"all was charged": fmt.Sprintf("|H1 5 %d 0 0", 1<<53-1), "all of 400 days was charged": fmt.Sprintf("|H1 5 %d 0 0", begin+ahead-1),
+			"holds of more than their sum":  fmt.Sprintf("|H1 5 0 3 %d %d:7", begin+1000, begin+2000),
+			"a hold of 30 digits":           fmt.Sprintf("|H1 5 0 7 %d %d:%s", begin+1000, begin+1001, nines[:30]),
+			"as many holds as there can be": holdsOf(64, 1, begin+1000), "a hold in 400 days": fmt.Sprintf("|H1 5 0 1 %d", begin+ahead),
 		} {
 			switch {
 			case v.Kind.Slots:
@@ -182,7 +183,7 @@ func TestLongValues(t *testing.T) {
 	ones := strings.Repeat("1", long)
 	texts := []string{
 		ones, "B1 " + ones + "x", "B1 1" + ones + " " + ones, "F1 1 " + ones + "x", "F1 " + ones, "C1 " + ones + "x", "C1 1 1" + ones + "x",
-		"|" + ones + "x", "|1 " + ones + "x",
+		"|" + ones + "x", "|H1 " + ones + "x", "|H1 1 1 1 1" + ones + "x", "|H1 1 0 1 1 " + ones + ":x",
 		holdsOf(long/20, 1, begin-long), "F1 0 1" + holdsOf(long/20, 1, begin-long), ones + ":x", "s" + ones + "x", ":" + ones + "x",
 	}
 	for _, v := range variants() {

@@ -92,6 +92,6 @@ func FuzzPlanted(f *testing.F) {
 	client := redistest.Server(f).Client(f)
 	f.Add(uint64(1), "")
 	f.Add(uint64(2), "B1 10 "+strings.Repeat("9", 400))
-	f.Add(uint64(3), fmt.Sprintf("F1 3 %d|5 %d %d:3", begin, begin-1, begin+1))
+	f.Add(uint64(3), fmt.Sprintf("F1 3 %d|H1 5 %d 3 %d", begin, begin-1, begin+1))
 	f.Fuzz(func(t *testing.T, seed uint64, raw string) { history(t, client, seed, raw) })
 }

@@ -28,11 +28,11 @@ func (w *world) number() string {
 // record returns holds as they are stored, or nearly so.
 func (w *world) record() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "|%s %s", pick(w, "1", "5", w.number()), pick(w, "0", "0", w.number()))
-	expiry := w.now + pick[int64](w, -100, 1, 1_000_000)
-	for range pick(w, 0, 1, 2, 5, 63, 64, 65, 200) {
-		fmt.Fprintf(&b, " %d:%s", expiry, pick(w, "1", "1", "1", w.number()))
+	expiry, further := w.now+pick[int64](w, -100, 1, 1_000_000), pick(w, 0, 0, 1, 4, 62, 63, 64, 200)
+	fmt.Fprintf(&b, "|H1 %s %s %s %d", pick(w, "1", "5", w.number()), pick(w, "0", "0", w.number()), pick(w, strconv.Itoa(1+further), w.number()), expiry)
+	for range further {
 		expiry += 1 + w.Int64N(1000)
+		fmt.Fprintf(&b, " %d:%s", expiry, pick(w, "1", "1", "1", w.number()))
 	}
 	return b.String()
 }
