@@ -11,6 +11,13 @@
 --- functions
 local newest = 0 -- the newest epoch seen: in one script all have the same `now`
 
+-- rounded returns a debt without a fraction of a part, as Go has it.
+local function rounded(w, f, q)
+  f = math.ceil(f)
+  if f == q then return w + 1, 0 end
+  return w, f
+end
+
 -- keep reads the free places of a queue, and drops what has begun of them. It returns nothing if they are foreign.
 local function keep(text, form, q, period, w, f, epoch)
 -- length
@@ -69,7 +76,8 @@ local function unusual_queue(value, form, W, F, q, period)
   if born > newest then newest = born end
   if ends < now or (ends == now and f == 0) then return 0, 0 end
   if list then
-    free = keep(list, form, q, period, ends - now, math.ceil(f), born) -- as Go does
+    local x, y = rounded(ends - now, f, q)
+    free = keep(list, form, q, period, x, y, born)
     if not free then return 0, 0, value end
   end
   return ends - now, f, nil, born, free
@@ -145,11 +153,12 @@ end
 local function refund(key, n, born, next)
   local _, _, _, _, _, w, f = evaluate(key, 0, 0)
   if not epoch or epoch ~= born then return end
-  free = free or keep('', form, q, period, w, math.ceil(f), epoch)
+  local W, F = rounded(w, f, q)
+  free = free or keep('', form, q, period, W, F, epoch)
   local first, units = next - n, free.units
   if first < 0 or first >= next or next > units then return end
   local x, y = cost(units - first)
-  if x > w or (x == w and y >= math.ceil(f)) then return end
+  if x > W or (x == W and y >= F) then return end
   local i = 1
   while free[i] and free[i] < next do i = i + 2 end
   if i > 1 and free[i - 1] > first then return end -- it is free

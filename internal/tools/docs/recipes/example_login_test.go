@@ -78,6 +78,12 @@ func Example_login() {
 	try("Alice", "guess-2")
 	try("alice", "right")
 	try("ALICE", "guess-3")
+	for { // a response does not wait until what it held is charged
+		res, err := logins.Peek(context.Background(), loginKey("alice", keyfunc.ForIP(netip.MustParseAddr("192.0.2.1"))))
+		if err != nil || res.RetryAfter > time.Second {
+			break
+		}
+	}
 	try("alice", "right")
 	fmt.Println(unlock(context.Background(), "alice", netip.MustParseAddr("192.0.2.1")))
 	try("alice", "right")
