@@ -45,6 +45,9 @@ func Properties(t *testing.T, open Opener) {
 		}
 		t.Run(family, func(t *testing.T) {
 			for seed := range uint64(runs) {
+				if int(seed) == runs-1 { // and one that has found something
+					seed = max(seed, found[family])
+				}
 				t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 					open(t, func(t *testing.T, s Store) { sequence(t, s, seed, family) })
 				})
@@ -52,6 +55,10 @@ func Properties(t *testing.T, open Opener) {
 		})
 	}
 }
+
+// found has seeds that have found something, and are beyond the usual number of runs: one of each family. That of the
+// leaky bucket cancels what was acquired after a change of rate, where the debt was rounded up to a whole microsecond.
+var found = map[string]uint64{"leaky_bucket": 112}
 
 // A trial is one random sequence.
 type trial struct {
