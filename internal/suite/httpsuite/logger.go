@@ -54,7 +54,7 @@ func logger(b *testbed) {
 			if n := own.count("level="); n != want || own.count(cause) != want || own.count("limiter=api") != want {
 				b.Errorf("%d lines in the limiter's logger, want %d with %q: %s", n, want, cause, own.text.String())
 			}
-			if b.logs.count("level=") > 0 {
+			if b.logs.count(cause) > 0 {
 				b.Errorf("the default logger has %s", b.logs.text.String())
 			}
 		})

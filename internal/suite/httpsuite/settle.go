@@ -220,7 +220,7 @@ func costAfterUnset(b *testbed) {
 	b.untilLeft(limit.Limiter, ipKey, 5)
 
 	b.serve(App{Routes: []Route{{Path: "/a", Handler: Handler{Costs: []int64{3, -1}}}}}).get("/a").wantServed()
-	if n := b.logs.count("level="); n != 0 {
+	if n := b.logs.lines(""); n != 0 {
 		b.Errorf("%d lines logged: %s", n, b.logs.text.String())
 	}
 }
@@ -237,7 +237,7 @@ func costAfterWrong(b *testbed) {
 				b.advance(2000 * time.Second)
 			}
 			want := fmt.Sprintf("cost=%d charged=%d limiter=api", c.cost, c.charged)
-			if n := b.logs.count("level="); n != 1 || b.logs.count(want) != 1 {
+			if n := b.logs.lines(""); n != 1 || b.logs.count(want) != 1 {
 				b.Errorf("%d lines logged, want 1, with %q: %s", n, want, b.logs.text.String())
 			}
 		})

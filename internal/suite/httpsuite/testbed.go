@@ -123,3 +123,17 @@ func (l *logs) count(part string) int {
 	defer l.mu.Unlock()
 	return strings.Count(l.text.String(), part)
 }
+
+// lines counts those of a level, without those of outages: they are told in the background, and may be of a test before,
+// whose server has ended.
+func (l *logs) lines(level string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for line := range strings.Lines(l.text.String()) {
+		if strings.Contains(line, "level="+level) && !strings.Contains(line, `msg="redislimit: redis `) {
+			n++
+		}
+	}
+	return n
+}

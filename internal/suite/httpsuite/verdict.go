@@ -58,7 +58,7 @@ func never(b *testbed) {
 		ans.wantDenied()
 		ans.wantHeaders("3", "3", "1800000013", "")
 	}
-	if n := b.logs.count("level="); n != 1 || b.logs.count("limiter=api limit=token-1m capacity=3 cost=4") != 1 {
+	if n := b.logs.lines(""); n != 1 || b.logs.count("limiter=api limit=token-1m capacity=3 cost=4") != 1 {
 		b.Errorf("%d lines logged, want 1, about the cost: %s", n, b.logs.text.String())
 	}
 }
