@@ -36,6 +36,15 @@ func TestOutage(t *testing.T) {
 	for _, lim := range limiters {
 		want["fallback.active{limiter.name="+lim.Name()+"}"] = 1
 	}
+	until(t, "the outage is told", func() bool { // in the background
+		all := m.values()
+		for _, lim := range limiters {
+			if all["fallback.active{limiter.name="+lim.Name()+"}"] != 1 {
+				return false
+			}
+		}
+		return true
+	})
 	m.wantOf([]string{"decisions", "redis.failures", "fallback.active"}, want)
 	during := m.values()
 	for _, lim := range limiters {
@@ -53,6 +62,15 @@ func TestOutage(t *testing.T) {
 		awaitRedis(t, lim)
 		maps.Copy(want, breakerSeries(lim.Name(), 0, "closed"))
 	}
+	until(t, "the end is told", func() bool {
+		all := m.values()
+		for _, lim := range limiters {
+			if all["fallback.active{limiter.name="+lim.Name()+"}"] != 0 {
+				return false
+			}
+		}
+		return true
+	})
 	m.wantOf([]string{"breaker.state", "fallback.active"}, want)
 }
 
@@ -89,4 +107,14 @@ func TestErrorTypes(t *testing.T) {
 	_, _ = allow(t, lim, 1)
 	slow.wantOf([]string{"redis.failures"}, map[string]int64{"redis.failures{error.type=timeout limiter.name=api}": 1})
 	server.Resume()
+}
+
+// until waits until that holds.
+func until(tb testing.TB, what string, holds func() bool) {
+	tb.Helper()
+	for begun := time.Now(); !holds(); time.Sleep(time.Millisecond) {
+		if time.Since(begun) > 30*time.Second {
+			tb.Fatalf("not within 30 s: %s", what)
+		}
+	}
 }
