@@ -256,7 +256,7 @@ func foreignRecords(t *testing.T, s Store) {
 	main, record, _ := strings.Cut(s.Redis.Get(ctx, stored).Val(), "|")
 	settle(t, held, 0)
 	for _, planted := range []string{
-		"|", "||", main + "|", main + "|x", main + "|H1", main + "|H1 1 2 3", main + "|H1 1 0 5 0", main + "|H1 1 0 0 5", main + "|H1 1 0 nan nan",
+		"|", "||", main + "|", main + "|x", main + "|H1", main + "|H1 1 2 3", main + "|H1 1 0 5 0", main + "|H1 1 0 0 5", main + "|H1 1 0 5 nan",
 		main + "|H1 99999999999999999999 0 1 5", "|1 0 5:1", main + "|" + record + "|" + record, "B1 10 5+nan|" + record,
 		main + "|H1 1 0 99999999999999999999 5", main + "|H1 1 0 9 5 6:99999999999999999999",
 	} {
