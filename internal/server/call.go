@@ -65,7 +65,8 @@ func (s script) send(ctx context.Context, args []any) onceCmd {
 // run runs the script.
 func (s script) run(ctx context.Context, client Client, args []any, keys int, loaded func(context.Context)) ([]int64, error) {
 	cmd := s.command(ctx, args, keys)
-	return s.reply(ctx, client, cmd, client.Process(ctx, cmd), loaded)
+	reply, err := s.reply(ctx, client, cmd, client.Process(ctx, cmd), loaded)
+	return reply, unsent(err) // of a pipeline some commands may have been sent
 }
 
 // reply returns the reply to cmd, which was sent and returned err. EVAL follows only
@@ -81,7 +82,7 @@ func (s script) reply(ctx context.Context, client Client, cmd onceCmd, err error
 		cmd = s.send(ctx, args)
 		err = client.Process(ctx, cmd)
 	}
-	return cmd.Val(), unsent(err)
+	return cmd.Val(), err
 }
 
 // A onceCmd is sent once. go-redis repeats other commands when their reply is

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -52,6 +53,7 @@ func TestBatchEndsInTime(t *testing.T) {
 // breaker goes, and by which slots are freed; that of the pipeline counts where it is the only one.
 func TestParts(t *testing.T) {
 	t.Parallel()
+	errWrite := &net.OpError{Op: "write", Err: errors.New("broken pipe")}
 	noScript := redisError("NOSCRIPT No matching script.")
 	for name, c := range map[string]struct {
 		first, each error                       // of the pipeline, and of its commands
@@ -61,6 +63,7 @@ func TestParts(t *testing.T) {
 		"silent after NOSCRIPT":   {noScript, noScript, silence, context.DeadlineExceeded},
 		"one answered":            {noScript, noScript, nil, nil}, // the other reply is too short
 		"a hook tells Exec alone": {errDial, nil, nil, errDial},
+		"not all could be sent":   {errWrite, errWrite, nil, errWrite}, // but some may have been
 	} {
 		withFake(t, func(t *testing.T, f *fake) {
 			f.pipeline = func(cmds []redis.Cmder) error {
@@ -78,6 +81,9 @@ func TestParts(t *testing.T) {
 			err := s.runParts(ctx, s.servers.whole, []part{{members: []*member{plain}}, {members: []*member{held}, needsHold: true}})
 			if !errors.Is(err, c.want) || held.Err == nil || (plain.Err == nil) != (c.want == nil) {
 				t.Errorf("%s: %v, want %v; of each %v and %v", name, err, c.want, plain.Err, held.Err)
+			}
+			if isUnsent(err) || isUnsent(plain.Err) || isUnsent(held.Err) {
+				t.Errorf("%s: it would be sent again: %v, %v, %v", name, err, plain.Err, held.Err)
 			}
 		})
 	}
