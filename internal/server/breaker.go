@@ -112,6 +112,11 @@ func (sv *Server) update(st *Store, k string, change func(h *health, now time.Du
 		sv.attended, sv.stop = true, stop
 		go sv.attend(ctx, stop)
 	}
+	sv.look()
+}
+
+// look has whoever attends look at what has changed.
+func (sv *Server) look() {
 	select {
 	case sv.wake <- struct{}{}:
 	default:
@@ -303,37 +308,35 @@ func (sv *Server) dial(ctx context.Context) error {
 // say tells of an outage. Of the limiters over the client all are told when it begins and ends, and
 // one of them logs that.
 func (sv *Server) say(ctx context.Context, st *Store, k string, do action) {
+	if do == sayDown {
+		sv.tell(ctx, st)
+		return
+	}
 	sv.mu.Lock()
 	c := Change{Cause: sv.health.cause, Lasted: sinceStarted(time.Now()) - sv.health.wentDown, Log: sv.health.logged}
 	sv.mu.Unlock()
 	c.Server = sv.address(ctx, c.Cause)
-	switch do {
-	case sayDown:
-		sv.tell(ctx, st)
-	case sayBack:
-		c.Kind, c.Cause = CameBack, nil
-		if _, moved := sv.servers.node(ctx, sv, st, k); moved && sv != sv.servers.whole {
-			c.Kind = Replaced
-		}
-		for _, w := range sv.told {
-			if told := w.Value(); told != nil {
-				told.notify(ctx, c)
-				c.Log = false
-			}
-		}
-		sv.told = nil
-		sv.update(nil, "", (*health).said)
-	default:
+	if do != sayBack {
 		c.Kind = StillDown
 		st.notify(ctx, c)
+		return
 	}
+	c.Kind, c.Cause = CameBack, nil
+	if _, moved := sv.servers.node(ctx, sv, st, k); moved && sv != sv.servers.whole {
+		c.Kind = Replaced
+	}
+	for _, w := range sv.told {
+		if told := w.Value(); told != nil {
+			told.notify(ctx, c)
+			c.Log = false
+		}
+	}
+	sv.told = nil
+	sv.update(nil, "", (*health).said)
 }
 
 // tell has those told that the server is down who do not know it yet.
 func (sv *Server) tell(ctx context.Context, st *Store) {
-	if st == nil {
-		return
-	}
 	sv.mu.Lock()
 	c := Change{Cause: sv.health.cause, Log: sv.health.logged && len(sv.told) == 0}
 	sv.mu.Unlock()
@@ -378,12 +381,8 @@ func (sv *Server) address(ctx context.Context, cause error) string {
 func (sv *Server) stopAttending() {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
-	if !sv.attended {
-		return
-	}
-	sv.stop()
-	select {
-	case sv.wake <- struct{}{}:
-	default:
+	if sv.attended {
+		sv.stop()
+		sv.look()
 	}
 }

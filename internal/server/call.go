@@ -115,12 +115,10 @@ func (c deadlineContext) Done() <-chan struct{} { return c.done }
 
 // Err returns nil until then.
 func (c deadlineContext) Err() error {
-	select {
-	case <-c.done:
+	if ended(c.done) {
 		return context.DeadlineExceeded
-	default:
-		return nil
 	}
+	return nil
 }
 
 // deadlines makes contexts of calls that may all take as long.

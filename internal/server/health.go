@@ -72,8 +72,7 @@ type health struct {
 	wantedAt time.Duration // when a decision last wanted the server
 	wakeAt   time.Duration // when one wanted it after a while in which none did
 
-	told     bool // that it is down
-	toldAt   time.Duration
+	told     bool          // that it is down
 	logged   bool          // this outage is
 	loggedAt time.Duration // when the beginning of one last was
 	causes   []string      // those logged
@@ -214,7 +213,7 @@ func (h *health) say(now time.Duration) action {
 	switch {
 	case h.state <= doubted:
 	case !h.told:
-		h.told, h.toldAt, h.causes = true, now, nil
+		h.told, h.causes = true, nil
 		h.logged = h.loggedAt == 0 || now-h.loggedAt >= logPause
 		if h.logged {
 			h.loggedAt = now
