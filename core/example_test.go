@@ -45,7 +45,7 @@ func ExampleNew() {
 		core.FixedWindow(core.PerDay(5000), core.Aligned()),
 		core.FailClosed(), core.Timeout(200*time.Millisecond))
 	fmt.Println(lim.Limits(), err)
-	// Output: [token_bucket 10/1s fixed_window 5000/1d] <nil>
+	// Output: [token_bucket 10/1s burst=30 fixed_window 5000/1d aligned] <nil>
 }
 
 // Tests need no Redis, and no time: they may replay another day.
@@ -165,6 +165,20 @@ func ExampleParseRate() {
 	// redislimit: rate "0/m": the count is 0, allowed is 1 to 1000000000
 }
 
+// Limits may come from a configuration: a Limit is its text in JSON, YAML, TOML and flags, too.
+func ExampleParseLimit() {
+	limit, err := core.ParseLimit("token_bucket 100/m  name=api burst=200")
+	fmt.Println(limit, err)
+	fmt.Println(limit == core.TokenBucket(core.PerMinute(100), core.Burst(200), core.Name("api")))
+
+	_, err = core.ParseLimit("token_bucket 100/m burst=0")
+	fmt.Println(err)
+	// Output:
+	// token_bucket 100/1m burst=200 name=api <nil>
+	// true
+	// redislimit: limit "token_bucket 100/m burst=0": burst=0: allowed is 1 to 1000000000
+}
+
 // Burst is what may come at once; the rate is what comes in the long run.
 func ExampleBurst() {
 	for _, limit := range []core.Limit{
@@ -176,7 +190,7 @@ func ExampleBurst() {
 	}
 	// Output:
 	// token_bucket 60/1m capacity 60
-	// token_bucket 60/1m capacity 5
+	// token_bucket 60/1m burst=5 capacity 5
 	// leaky_bucket 50/1s capacity 50
 }
 

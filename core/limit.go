@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -179,15 +178,6 @@ func (l Limit) Capacity() int64 {
 	return l.rate.count
 }
 
-// String returns the algorithm and the rate, such as "token_bucket 100/1m", or how many
-// there may be at a time: "in_flight 10".
-func (l Limit) String() string {
-	if l.kind != nil && l.kind.Slots {
-		return l.Algorithm() + " " + strconv.FormatInt(l.burst, 10)
-	}
-	return l.Algorithm() + " " + l.rate.String()
-}
-
 func (l Limit) apply(c *config) { c.limits = append(c.limits, l) }
 
 // numbers returns what the algorithm needs to know of l.
@@ -214,7 +204,7 @@ func (l Limit) holds() bool { return !l.kind.Slots && !l.kind.Delays }
 func (l Limit) validate() error {
 	switch {
 	case l.kind == nil:
-		return errors.New("a Limit{}: make it with FixedWindow, TokenBucket or another algorithm")
+		return errors.New("make it with FixedWindow, TokenBucket or another algorithm")
 	case !slices.Contains(algorithm.Kinds, l.kind):
 		return fmt.Errorf("the algorithm %q is not registered: add it to algorithm.Kinds", l.kind.Name)
 	case l.mistake != "":

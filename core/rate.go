@@ -45,22 +45,30 @@ func Per(n int64, period time.Duration) Rate { return Rate{n, period} }
 // whatever [time.ParseDuration] reads. The error for anything else, or for what is
 // out of a Rate's bounds, says what is allowed.
 func ParseRate(s string) (Rate, error) {
+	r, err := parseRate(s)
+	if err != nil {
+		return Rate{}, fmt.Errorf("redislimit: %w", err)
+	}
+	return r, nil
+}
+
+func parseRate(s string) (Rate, error) {
 	count, period, found := strings.Cut(s, "/")
 	if !found {
-		return Rate{}, fmt.Errorf("redislimit: rate %.40q: want COUNT/PERIOD, as in \"100/m\" or \"5/10s\"", s)
+		return Rate{}, fmt.Errorf("rate %.40q: want COUNT/PERIOD, as in \"100/m\" or \"5/10s\"", s)
 	}
 	n, err := strconv.ParseInt(count, 10, 64)
 	if err != nil {
-		return Rate{}, fmt.Errorf("redislimit: rate %.40q: the count must be a whole number from 1 to %d", s, maxCount)
+		return Rate{}, fmt.Errorf("rate %.40q: the count must be a whole number from 1 to %d", s, maxCount)
 	}
 	d, err := parsePeriod(period)
 	if err != nil {
-		return Rate{}, fmt.Errorf("redislimit: rate %.40q: the period must be a unit (ms, s, m, h, d, or sec, min, hour, day) "+
+		return Rate{}, fmt.Errorf("rate %.40q: the period must be a unit (ms, s, m, h, d, or sec, min, hour, day) "+
 			"or a duration, as in \"10s\" or \"1h30m\"", s)
 	}
 	r := Rate{n, d}
 	if err := r.validate(); err != nil {
-		return Rate{}, fmt.Errorf("redislimit: rate %.40q: %w", s, err)
+		return Rate{}, fmt.Errorf("rate %.40q: %w", s, err)
 	}
 	return r, nil
 }

@@ -126,7 +126,7 @@ func TestInFlightIsChecked(t *testing.T) {
 		}
 	}
 	limit := core.InFlight(10, core.SlotTTL(time.Minute), core.Name("slow"))
-	if limit.String() != "in_flight 10" || limit.Name() != "slow" || limit.Capacity() != 10 || limit.Rate() != (core.Rate{}) || limit.Algorithm() != "in_flight" {
+	if limit.String() != "in_flight 10 slot_ttl=1m name=slow" || limit.Name() != "slow" || limit.Capacity() != 10 || limit.Rate() != (core.Rate{}) || limit.Algorithm() != "in_flight" {
 		t.Errorf("%v, %q, %d, %v, %q", limit, limit.Name(), limit.Capacity(), limit.Rate(), limit.Algorithm())
 	}
 	if limit != core.InFlight(10, core.SlotTTL(time.Minute), core.Name("slow")) || limit == core.InFlight(10, core.Name("slow")) {

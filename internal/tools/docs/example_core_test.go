@@ -25,7 +25,7 @@ func Example_severalLimits() {
 		core.FixedWindow(core.PerDay(5000), core.Aligned()))
 
 	fmt.Println(lim.Limits(), err)
-	// Output: [token_bucket 10/1s fixed_window 5000/1d] <nil>
+	// Output: [token_bucket 10/1s burst=30 fixed_window 5000/1d aligned] <nil>
 }
 
 func Example_lease() {

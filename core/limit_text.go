@@ -1,0 +1,179 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+)
+
+// A limitWord is an option of a Limit in text.
+type limitWord struct {
+	name  string                               // it ends in "=" if a value follows
+	of    func(k *algorithm.Kind) bool         // the algorithms that take it
+	read  func(l *Limit, value string)         // gives the option to l, which notes what is wrong with it
+	value func(l Limit) (text string, is bool) // of the option, and whether l has it
+}
+
+// limitWords are all of them, in the order in which they are written. A value that is no
+// number or duration is read as 0, which each of these options refuses.
+var limitWords = []limitWord{
+	{
+		"burst=", func(k *algorithm.Kind) bool { return k.Bucket },
+		func(l *Limit, value string) { n, _ := strconv.ParseInt(value, 10, 64); Burst(n).bucket(l) },
+		func(l Limit) (string, bool) { return strconv.FormatInt(l.burst, 10), l.burst != 0 },
+	},
+	{
+		"aligned", func(k *algorithm.Kind) bool { return k.Aligns },
+		func(l *Limit, _ string) { Aligned().window(l) },
+		func(l Limit) (string, bool) { return "", l.aligned },
+	},
+	{
+		"slot_ttl=", func(k *algorithm.Kind) bool { return k.Slots },
+		func(l *Limit, value string) { d, _ := time.ParseDuration(value); SlotTTL(d).inFlight(l) },
+		func(l Limit) (string, bool) { return formatPeriod(l.slotTTL), l.slotTTL != 0 },
+	},
+	{
+		"name=", func(*algorithm.Kind) bool { return true },
+		func(l *Limit, value string) { Name(value).bucket(l) },
+		func(l Limit) (string, bool) { return l.name, l.name != "" },
+	},
+}
+
+// ParseLimit reads a Limit as a configuration file writes it: the algorithm, the rate as
+// [ParseRate] reads it, and then options in any order, with spaces between them:
+//
+//	token_bucket 100/1m burst=200 name=api
+//	fixed_window 5000/1d aligned
+//	in_flight 10 slot_ttl=30s
+//
+// The options are burst= ([Burst]), aligned ([Aligned]), slot_ttl= ([SlotTTL]) and name=
+// ([Name]). The Limit is one that [New] accepts, and equal to that of the constructor. The
+// error for anything else names the word that is wrong, and says what is allowed.
+func ParseLimit(text string) (Limit, error) {
+	l, err := parseLimit(strings.Fields(text))
+	if err != nil {
+		return Limit{}, fmt.Errorf("redislimit: limit %.80q: %w", text, err)
+	}
+	return l, nil
+}
+
+func parseLimit(words []string) (Limit, error) {
+	if len(words) == 0 {
+		return Limit{}, errors.New("want an algorithm and a rate, as in \"token_bucket 100/1m\"")
+	}
+	i := slices.IndexFunc(algorithm.Kinds, func(k *algorithm.Kind) bool { return k.Name == words[0] })
+	if i < 0 {
+		return Limit{}, fmt.Errorf("%s: allowed are %s", plain(words[0]), listed(algorithm.Kinds, func(k *algorithm.Kind) string { return k.Name }))
+	}
+	l, err := parseAmount(algorithm.Kinds[i], words[1:])
+	if err != nil {
+		return Limit{}, err
+	}
+	for _, word := range words[2:] {
+		if err := l.read(word); err != nil {
+			return Limit{}, err
+		}
+	}
+	return l, l.validate()
+}
+
+// parseAmount returns the Limit of an algorithm without options: words begin with its rate,
+// or with the number of its slots.
+func parseAmount(k *algorithm.Kind, words []string) (Limit, error) {
+	switch {
+	case len(words) == 0 && k.Slots:
+		return Limit{}, fmt.Errorf("%s: want how many at a time, as in \"%s 10\"", k.Name, k.Name)
+	case len(words) == 0:
+		return Limit{}, fmt.Errorf("%s: want a rate, as in \"%s 100/1m\"", k.Name, k.Name)
+	case k.Slots:
+		n, _ := strconv.ParseInt(words[0], 10, 64)
+		l := InFlight(n)
+		return l, l.mistakeIn(k.Name + " " + words[0])
+	}
+	r, err := parseRate(words[0])
+	return newLimit(k, r), err
+}
+
+// read gives the option of a word to l.
+func (l *Limit) read(word string) error {
+	name, value, found := strings.Cut(word, "=")
+	if found {
+		name += "="
+	}
+	var taken []limitWord
+	for _, w := range limitWords {
+		if !w.of(l.kind) {
+			continue
+		}
+		if w.name == name {
+			w.read(l, value)
+			return l.mistakeIn(word)
+		}
+		taken = append(taken, w)
+	}
+	return fmt.Errorf("%s: %s takes %s", plain(word), l.kind.Name, listed(taken, func(w limitWord) string { return w.name }))
+}
+
+// mistakeIn returns what is wrong with the option of a word: what is said of it in Go, as in
+// "Burst(0): allowed is ...", under the word's name.
+func (l *Limit) mistakeIn(word string) error {
+	if l.mistake == "" {
+		return nil
+	}
+	_, allowed, _ := strings.Cut(l.mistake, ": ")
+	return fmt.Errorf("%s: %s", plain(word), allowed)
+}
+
+// plain returns a word as an error can show it: short, and what cannot be printed escaped.
+func plain(word string) string {
+	quoted := fmt.Sprintf("%.80q", word)
+	return quoted[1 : len(quoted)-1]
+}
+
+func listed[T any](all []T, name func(T) string) string {
+	names := make([]string, len(all))
+	for i, one := range all {
+		names[i] = name(one)
+	}
+	return strings.Join(names, ", ")
+}
+
+// String returns the Limit in the form that [ParseLimit] reads, with the options that were
+// given, as in "token_bucket 100/1m burst=200 name=api". What New refuses cannot be read
+// back: of a Limit with a wrong option it has no options, and Limit{} is "Limit{}".
+func (l Limit) String() string {
+	if l.kind == nil {
+		return "Limit{}"
+	}
+	words := []string{l.kind.Name, l.rate.String()}
+	if l.kind.Slots {
+		words[1] = strconv.FormatInt(l.burst, 10)
+	}
+	for _, w := range limitWords {
+		if value, is := w.value(l); is && w.of(l.kind) && l.mistake == "" {
+			words = append(words, w.name+value)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// MarshalText writes what [Limit.String] returns. It is an error for a Limit that New
+// refuses, and so for Limit{}.
+func (l Limit) MarshalText() ([]byte, error) {
+	if err := l.validate(); err != nil {
+		return nil, fmt.Errorf("redislimit: limit %v: %w", l, err)
+	}
+	return []byte(l.String()), nil
+}
+
+// UnmarshalText reads what [ParseLimit] reads, so that a Limit can be a field of a
+// configuration.
+func (l *Limit) UnmarshalText(text []byte) (err error) {
+	*l, err = ParseLimit(string(text))
+	return err
+}

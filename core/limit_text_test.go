@@ -1,0 +1,210 @@
+package core
+
+import (
+	"encoding/json"
+	"flag"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+// limitTexts are Limits and what they print.
+var limitTexts = map[string]Limit{
+	"token_bucket 100/1m":                          TokenBucket(PerMinute(100)),
+	"token_bucket 100/1m burst=200 name=api":       TokenBucket(PerMinute(100), Name("api"), Burst(200)),
+	"token_bucket 100/1m burst=100":                TokenBucket(PerMinute(100), Burst(100)),
+	"gcra 5/1500us burst=1000000000":               GCRA(Per(5, 1500*time.Microsecond), Burst(1e9)),
+	"leaky_bucket 50/1s burst=10 name=a.b_C-9":     LeakyBucket(PerSecond(50), Burst(10), Name("a.b_C-9")),
+	"fixed_window 5000/1d aligned":                 FixedWindow(PerDay(5000), Aligned()),
+	"fixed_window 5000/90s aligned name=aligned":   FixedWindow(Per(5000, 90*time.Second), Name("aligned"), Aligned()),
+	"sliding_window_log 5/1h":                      SlidingWindowLog(PerHour(5)),
+	"sliding_window_counter 1000/1ms name=counter": SlidingWindowCounter(Per(1000, time.Millisecond), Name("counter")),
+	"in_flight 10":                                 InFlight(10),
+	"in_flight 10 slot_ttl=30s":                    InFlight(10, SlotTTL(30*time.Second)),
+	"in_flight 1 slot_ttl=10000001ns name=one":     InFlight(1, Name("one"), SlotTTL(10*time.Millisecond+1)),
+	"in_flight 1000000000 slot_ttl=1h":             InFlight(1e9, SlotTTL(time.Hour)),
+}
+
+func TestParseLimit(t *testing.T) {
+	t.Parallel()
+	for text, want := range limitTexts {
+		if text != want.String() {
+			t.Errorf("%q prints %q", text, want)
+		}
+		readAs(t, text, want)
+	}
+	for text, want := range map[string]Limit{
+		"  fixed_window\t5000/day   name=x  aligned\n": FixedWindow(PerDay(5000), Aligned(), Name("x")),
+		"in_flight 10 slot_ttl=0.5m":                   InFlight(10, SlotTTL(30*time.Second)),
+	} {
+		readAs(t, text, want)
+	}
+}
+
+func readAs(t *testing.T, text string, want Limit) {
+	t.Helper()
+	if got, err := ParseLimit(text); err != nil || got != want {
+		t.Errorf("ParseLimit(%q) = %v, %v; want %v", text, got, err, want)
+	}
+}
+
+// TestParseLimitRefuses makes every mistake in a text: the error must name the word, and what is allowed.
+func TestParseLimitRefuses(t *testing.T) {
+	t.Parallel()
+	const names = `1 to 64 letters, digits and "_.-"`
+	for text, want := range map[string]string{
+		"":                                    `want an algorithm and a rate, as in "token_bucket 100/1m"`,
+		" \n":                                 `want an algorithm and a rate, as in "token_bucket 100/1m"`,
+		"token_bucket":                        `token_bucket: want a rate, as in "token_bucket 100/1m"`,
+		"in_flight":                           `in_flight: want how many at a time, as in "in_flight 10"`,
+		"100/1m":                              "100/1m: allowed are fixed_window, ",
+		"Token_Bucket 100/1m":                 "Token_Bucket: allowed are fixed_window, ",
+		"\x1b[2J 100/1m":                      `\x1b[2J: allowed are fixed_window, `,
+		"Limit{}":                             "Limit{}: allowed are fixed_window, ",
+		"gcra burst=5 100/1m":                 `rate "burst=5": want COUNT/PERIOD`,
+		"gcra 100":                            `rate "100": want COUNT/PERIOD`,
+		"gcra 0/1m":                           `rate "0/1m": the count is 0, allowed is 1 to 1000000000`,
+		"gcra 5/401d":                         "allowed is 1ms to 400 days",
+		"gcra 1 / m":                          `rate "1": want COUNT/PERIOD`,
+		"sliding_window_log 100001/1m":        "allows at most 100000",
+		"in_flight 0":                         "in_flight 0: allowed is 1 to 1000000000",
+		"in_flight 10/1m":                     "in_flight 10/1m: allowed is 1 to 1000000000",
+		"in_flight 1 slot_ttl=9ms":            "slot_ttl=9ms: allowed is 10ms to 1h0m0s",
+		"in_flight 1 slot_ttl=30":             "slot_ttl=30: allowed is 10ms to 1h0m0s",
+		"in_flight 1 slot_ttl=1s slot_ttl=2s": "slot_ttl=2s: give it once",
+		"in_flight 1 burst=2":                 "burst=2: in_flight takes slot_ttl=, name=",
+		"gcra 1/m burst=0":                    "burst=0: allowed is 1 to 1000000000",
+		"gcra 1/m burst=1000000001":           "burst=1000000001: allowed is 1 to 1000000000",
+		"gcra 1/m burst=99999999999999999999": "burst=99999999999999999999: allowed is 1 to 1000000000",
+		"gcra 1/m burst=":                     "burst=: allowed is 1 to 1000000000",
+		"gcra 1/m burst=1.5":                  "burst=1.5: allowed is 1 to 1000000000",
+		"gcra 1/m burst=7 burst=8":            "burst=8: give it once",
+		"gcra 1/d burst=36501":                "36501 takes longer to drain than the 100 years allowed",
+		"gcra 1/m burst":                      "burst: gcra takes burst=, name=",
+		"gcra 1/m aligned":                    "aligned: gcra takes burst=, name=",
+		"gcra 1/m bust=5":                     "bust=5: gcra takes burst=, name=",
+		"gcra 1/m burst = 5":                  "burst: gcra takes burst=, name=",
+		"gcra 1/m Burst=5":                    "Burst=5: gcra takes burst=, name=",
+		"gcra 1/m 5/s":                        "5/s: gcra takes burst=, name=",
+		"fixed_window 1/m aligned name=x aligned": "aligned: give it once",
+		"fixed_window 1/m aligned=true":           "aligned=true: fixed_window takes aligned, name=",
+		"fixed_window 1/m name=":                  "name=: allowed are " + names,
+		"fixed_window 1/m name=a:b":               "name=a:b: allowed are " + names,
+		"fixed_window 1/m name=a=b":               "name=a=b: allowed are " + names,
+		"fixed_window 1/m name=a name=b":          "name=b: give it once",
+		"fixed_window 1/m\u200b":                  "the period must be a unit",
+		"fixed_window 1/m name=\"a\"":             `name=\"a\": allowed are ` + names,
+		strings.Repeat("x", 1<<16):                "allowed are fixed_window, ",
+		"gcra 1/m " + strings.Repeat("é", 1e5):    "gcra takes burst=, name=",
+	} {
+		got, err := ParseLimit(text)
+		switch {
+		case err == nil || got != (Limit{}):
+			t.Errorf("ParseLimit(%.80q) = %v, %v; want an error", text, got, err)
+		case !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "redislimit: limit "):
+			t.Errorf("ParseLimit(%.80q): the error does not say %q: %v", text, want, err)
+		case len(err.Error()) > 600:
+			t.Errorf("ParseLimit(%.80q): an error of %d bytes", text, len(err.Error()))
+		}
+	}
+}
+
+// TestWrongLimitText has what New refuses: it prints without its options, and is never marshaled.
+func TestWrongLimitText(t *testing.T) {
+	t.Parallel()
+	for text, l := range map[string]Limit{
+		"Limit{}":               {},
+		"token_bucket 1/1m":     TokenBucket(PerMinute(1), Name(strings.Repeat("x", 1<<16)), Burst(5)),
+		"token_bucket 0/1m":     TokenBucket(PerMinute(0)),
+		"in_flight 0":           InFlight(0),
+		"fixed_window 0/0d":     FixedWindow(Rate{}),
+		"gcra 1/1d burst=40000": GCRA(PerDay(1), Burst(40_000)),
+	} {
+		if l.String() != text {
+			t.Errorf("%q prints %q", text, l)
+		}
+		if text, err := l.MarshalText(); err == nil || !strings.Contains(err.Error(), l.String()) {
+			t.Errorf("%v is marshaled as %q, %v", l, text, err)
+		}
+	}
+}
+
+// TestLimitFields reads Limits by packages that know nothing of them.
+func TestLimitFields(t *testing.T) {
+	t.Parallel()
+	type config struct {
+		Limits map[string][]Limit `json:"limits"`
+	}
+	const text = `{"limits":{"api":["token_bucket 100/1m burst=200","in_flight 10"]}}`
+	var c config
+	if err := json.Unmarshal([]byte(text), &c); err != nil || len(c.Limits["api"]) != 2 || c.Limits["api"][1] != InFlight(10) {
+		t.Errorf("%v, %v", c, err)
+	}
+	if again, err := json.Marshal(c); err != nil || string(again) != text {
+		t.Errorf("%s, %v", again, err)
+	}
+	for _, wrong := range []string{`{"limits":{"api":[""]}}`, `{"limits":{"api":["gcra 1/m burst=0"]}}`} {
+		if err := json.Unmarshal([]byte(wrong), &c); err == nil || !strings.Contains(err.Error(), "redislimit: limit ") {
+			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+	if _, err := json.Marshal(config{map[string][]Limit{"api": {TokenBucket(PerMinute(1), Burst(0))}}}); err == nil {
+		t.Error("a wrong Limit was marshaled")
+	}
+
+	var l Limit
+	flags := flag.NewFlagSet("service", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.TextVar(&l, "limit", GCRA(PerMinute(5)), "the limit")
+	if shown := flags.Lookup("limit").DefValue; l != GCRA(PerMinute(5)) || shown != "gcra 5/1m" {
+		t.Errorf("the default is %v, shown as %q", l, shown)
+	}
+	if err := flags.Parse([]string{"-limit", "fixed_window 5/d aligned"}); err != nil || l != FixedWindow(PerDay(5), Aligned()) {
+		t.Errorf("%v, %v", l, err)
+	}
+	if err := flags.Parse([]string{"-limit", "fixed_window 5/d burst=1"}); err == nil {
+		t.Errorf("read as %v", l)
+	}
+}
+
+// FuzzParseLimit reads texts, and the same numbers as options of a constructor: what is accepted
+// prints back, and is parsed to an equal Limit.
+func FuzzParseLimit(f *testing.F) {
+	for text := range limitTexts {
+		f.Add(text, int64(100), int64(time.Minute), int64(5), "api")
+	}
+	for _, text := range []string{"", "gcra 1/m burst=0", "gcra 1/m  name=a  burst=2 ", "in_flight 10/1m", "gcra 1/m =", "\xff"} {
+		f.Add(text, int64(1), int64(24*time.Hour), int64(0), "")
+	}
+	f.Fuzz(func(t *testing.T, text string, count, period, n int64, name string) {
+		if l, err := ParseLimit(text); err == nil {
+			checkText(t, l)
+			if err := l.validate(); err != nil {
+				t.Fatalf("ParseLimit(%q) = %v: %v", text, l, err)
+			}
+		}
+		r := Per(count, time.Duration(period))
+		for _, l := range []Limit{
+			TokenBucket(r, Burst(n)), GCRA(r, Name(name)), LeakyBucket(r, Name(name), Burst(n)), FixedWindow(r, Aligned(), Name(name)),
+			SlidingWindowCounter(r), InFlight(count, SlotTTL(time.Duration(period)), Name(name)),
+		} {
+			checkText(t, l)
+		}
+	})
+}
+
+// checkText checks that New accepts l if and only if it is marshaled, and that it then reads back.
+func checkText(t *testing.T, l Limit) {
+	t.Helper()
+	text, err := l.MarshalText()
+	if wrong := l.validate(); wrong != nil {
+		if err == nil || !strings.HasSuffix(err.Error(), wrong.Error()) {
+			t.Fatalf("%v is marshaled: %q, %v", l, text, err)
+		}
+		return
+	}
+	if again, err2 := ParseLimit(string(text)); err != nil || err2 != nil || again != l || string(text) != l.String() {
+		t.Fatalf("%v is marshaled as %q, %v, which reads back as %v, %v", l, text, err, again, err2)
+	}
+}
