@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -17,6 +18,7 @@ func withCases() []testCase {
 		each("With/Change", withChange),
 		each("With/Batches", withBatches),
 		each("With/Looks", withLooks),
+		eachWithSlots("With/Reserve", withReserve),
 		[]testCase{{"With/Several", withSeveral}, {"With/Period", withPeriod}, {"With/ManyTimes", changedManyTimes}},
 	)
 }
@@ -54,6 +56,39 @@ func withChange(t *testing.T, s Store, limit maker) {
 	remains(t, twenty, "other", 19)
 	if got := five.Limits()[0].Capacity(); got != 5 || five.Name() != lim.Name() {
 		t.Errorf("%s has limits of %d", five.Name(), got)
+	}
+}
+
+// withReserve keeps the last 3 of 10 units for what matters: what may be shed goes by the same limit of 7.
+func withReserve(t *testing.T, s Store, limit maker) {
+	lim, smaller := s.limiter(t, "with", limit(tenPerTen)), limit(core.Per(7, 10*time.Second))
+	bucket := limits.Named(smaller.Algorithm())
+	if bucket.Kind.Bucket {
+		smaller = bucket.With(tenPerTen, limits.Settings{Burst: 7})
+	}
+	shed := with(t, lim, smaller)
+	ask := func(of *core.Limiter, allowed bool, left int64) {
+		t.Helper()
+		g := acquire(t, of, "k", 1)
+		if g.Allowed != allowed || g.Result.Remaining != left {
+			t.Errorf("by %v, %d left: %+v", of.Limits(), left, g.Result)
+		}
+		if g.Allowed {
+			t.Cleanup(func() { _ = g.Release(context.Background()) })
+		}
+	}
+	for left := int64(6); left >= 0; left-- {
+		ask(shed, true, left)
+	}
+	for left := int64(2); left >= 0; left-- {
+		ask(shed, false, 0)
+		ask(lim, true, left)
+	}
+	ask(lim, false, 0)
+	if bucket.Kind.Bucket { // what comes back is for what matters first
+		s.Advance(3 * time.Second)
+		ask(shed, false, 0)
+		ask(lim, true, 2)
 	}
 }
 
