@@ -70,7 +70,7 @@ func withReserve(t *testing.T, s Store, limit maker) {
 	ask := func(of *core.Limiter, allowed bool, left int64) {
 		t.Helper()
 		g := acquire(t, of, "k", 1)
-		if g.Allowed != allowed || g.Result.Remaining != left {
+		if g.Allowed != allowed || g.Remaining != left {
 			t.Errorf("by %v, %d left: %+v", of.Limits(), left, g.Result)
 		}
 		if g.Allowed {
