@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
@@ -75,70 +74,6 @@ func Example_tiers() {
 	// Output:
 	// alice 60
 	// bob 6000
-}
-
-// customers are the limits of customers, as a table in a database has them.
-type customers struct {
-	query     func(context.Context) (map[string]int64, error) // requests per minute
-	perMinute atomic.Pointer[map[string]int64]
-}
-
-// reload reads the table: before the service starts, and then every minute.
-func (c *customers) reload(ctx context.Context) error {
-	perMinute, err := c.query(ctx)
-	if err != nil {
-		return err // what was read before stays
-	}
-	c.perMinute.Store(&perMinute)
-	return nil
-}
-
-// of returns the number of a customer, and whether the table has one.
-func (c *customers) of(customer string) (perMinute int64, known bool) {
-	perMinute, known = (*c.perMinute.Load())[customer]
-	return perMinute, known
-}
-
-func Example_customers() {
-	mux := newMux()
-	ctx := context.Background()
-	rows := map[string]int64{"acme": 250, "initech": 1000}
-	query := func(context.Context) (map[string]int64, error) { return rows, nil }
-
-	table := &customers{query: query}
-	if err := table.reload(ctx); err != nil {
-		panic(err)
-	}
-	lim := core.MustNew(rdb, "customers", core.TokenBucket(core.PerMinute(60), core.Name("requests")))
-	byCustomer := guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
-		u, _ := r.Value(userKey{}).(user)
-		n, known := table.of(u.name)
-		if !known {
-			return lim, nil
-		}
-		return lim.With(core.TokenBucket(core.PerMinute(n), core.Name("requests")))
-	})
-	handler := authenticate(httplimit.Middleware(lim, keyfunc.User(userKey{}), byCustomer)(mux))
-
-	ask := func(name string) {
-		fmt.Print(name, " ")
-		show(get(handler, "/", "User: "+name), "X-RateLimit-Limit", "X-RateLimit-Remaining")
-	}
-	for _, name := range []string{"acme", "initech", "alice"} {
-		ask(name)
-	}
-	rows = map[string]int64{"acme": 500, "initech": 0}
-	if err := table.reload(ctx); err != nil {
-		panic(err)
-	}
-	ask("acme")
-	ask("initech")
-	// Output:
-	// acme 200 250 249
-	// initech 200 1000 999
-	// alice 200 60 59
-	// acme 200 500 498
-	// initech 500
 }
 
 func Example_severalLimits() {

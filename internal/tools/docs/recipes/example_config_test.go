@@ -1,0 +1,252 @@
+package recipes_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"gopkg.in/yaml.v3"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/keyfunc"
+	httplimit "github.com/redislimit/redislimit/nethttp"
+)
+
+// A limitsFile has limits in YAML, which may change while the service runs.
+type limitsFile struct {
+	path string
+	lim  *core.Limiter                // whose limits are those of the file
+	now  atomic.Pointer[core.Limiter] // by the limits that were read last
+	text []byte                       // that was read last, right or wrong
+}
+
+// read reads the file, if it has changed. If something in it is wrong, the limits stay.
+func (f *limitsFile) read() error {
+	text, err := os.ReadFile(f.path)
+	if err != nil || bytes.Equal(text, f.text) {
+		return err
+	}
+	f.text = text
+	var config struct {
+		Limits []core.Limit `yaml:"limits"`
+	}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		return err
+	}
+	lim, err := f.lim.With(config.Limits...)
+	if err == nil {
+		f.now.Store(lim)
+	}
+	return err
+}
+
+// follow reads the file now and then.
+func (f *limitsFile) follow(ctx context.Context) {
+	tick := time.NewTicker(10 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := f.read(); err != nil {
+			f.lim.Logger().Error("the limits stay as they are", "file", f.path, "error", err)
+		}
+	}
+}
+
+// limitedBy serves next by the limits of a file.
+func limitedBy(ctx context.Context, path string, lim *core.Limiter, next http.Handler) (http.Handler, error) {
+	file := &limitsFile{path: path, lim: lim}
+	if err := file.read(); err != nil {
+		return nil, err
+	}
+	go file.follow(ctx)
+	current := guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) { return file.now.Load(), nil })
+	return httplimit.Middleware(lim, keyfunc.IP(), current)(next), nil
+}
+
+// lines are those of a log.
+type lines chan string
+
+func (l lines) Write(text []byte) (int, error) {
+	l <- string(text)
+	return len(text), nil
+}
+
+func (l lines) all() (all []string) {
+	for len(l) > 0 {
+		all = append(all, <-l)
+	}
+	return all
+}
+
+// TestLimitsFile changes the file, and makes a mistake in it.
+func TestLimitsFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		log := make(lines, 100)
+		lim := core.MustNewMemory("api", core.TokenBucket(core.PerMinute(1)), core.Logger(slog.New(slog.NewTextHandler(log, nil))))
+		if _, err := limitedBy(t.Context(), path, lim, newMux()); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("without the file: %v", err)
+		}
+		write("limits:\n- token_bucket 100/1m burst=200 name=requests\n- fixed_window 5000/1d aligned\n")
+		handler, err := limitedBy(t.Context(), path, lim, newMux())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range []struct{ text, limit, left, logged string }{
+			{"", "200", "199", ""},
+			{"limits: [token_bucket 100/1m burst=300 name=requests]", "300", "299", ""},
+			{"limits: [token_bucket 100/1m burst=0 name=requests]", "300", "299", "burst=0: allowed is 1 to 1000000000"},
+			{"limits: []", "300", "299", "no limit given"},
+			{"limits: [", "300", "299", "yaml"},
+			{"limits: [token_bucket 100/1m burst=400 name=requests]", "400", "399", ""},
+		} {
+			if step.text != "" {
+				write(step.text)
+			}
+			time.Sleep(time.Minute) // takes no time, and refills the bucket
+			synctest.Wait()
+			w := get(handler, "/")
+			if limit, left := w.Header().Get("X-RateLimit-Limit"), w.Header().Get("X-RateLimit-Remaining"); limit != step.limit || left != step.left {
+				t.Errorf("%q: %s of %s left", step.text, left, limit)
+			}
+			if got := log.all(); len(got) != min(1, len(step.logged)) || !strings.Contains(strings.Join(got, ""), step.logged) {
+				t.Errorf("%q: logged is %q, want one line with %q", step.text, got, step.logged)
+			}
+		}
+	})
+}
+
+// contracts are limits of customers, as the Redis hash "contracts" has them. They are remembered for a minute.
+type contracts struct {
+	rdb *redis.Client
+
+	mu    sync.Mutex
+	known map[string]contract // of 10,000 customers at most
+}
+
+type contract struct {
+	limit core.Limit // Limit{} for a customer who has none
+	until time.Time
+}
+
+func (c *contracts) of(ctx context.Context, customer string) core.Limit {
+	c.mu.Lock()
+	old := c.known[customer]
+	c.mu.Unlock()
+	if time.Now().Before(old.until) {
+		return old.limit
+	}
+	limit, err := c.read(context.WithoutCancel(ctx), customer)
+	lasts := time.Minute
+	if err != nil {
+		slog.Error("the limit stays as it is", "customer", customer, "error", err)
+		limit, lasts = old.limit, 5*time.Second
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil || len(c.known) >= 10_000 {
+		c.known = make(map[string]contract)
+	}
+	c.known[customer] = contract{limit, time.Now().Add(lasts)}
+	return limit
+}
+
+func (c *contracts) read(ctx context.Context, customer string) (limit core.Limit, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	text, err := c.rdb.HGet(ctx, "contracts", customer).Result()
+	if errors.Is(err, redis.Nil) {
+		return core.Limit{}, nil
+	}
+	if err != nil {
+		return core.Limit{}, err
+	}
+	return core.ParseLimit(text)
+}
+
+func Example_customers() {
+	mux := newMux()
+	ctx := context.Background()
+	rdb.HSet(ctx, "contracts",
+		"acme", "token_bucket 250/1m name=requests", "initech", "token_bucket 1000/1m burst=2000 name=requests")
+
+	table := &contracts{rdb: rdb}
+	lim := core.MustNew(rdb, "customers", core.TokenBucket(core.PerMinute(60), core.Name("requests")))
+	byCustomer := guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
+		u, _ := r.Value(userKey{}).(user)
+		limit := table.of(r.Context(), u.name)
+		if limit == (core.Limit{}) {
+			return lim, nil
+		}
+		return lim.With(limit)
+	})
+	handler := authenticate(httplimit.Middleware(lim, keyfunc.User(userKey{}), byCustomer)(mux))
+
+	ask := func(names ...string) {
+		for _, name := range names {
+			fmt.Print(name, " ")
+			show(get(handler, "/", "User: "+name), "X-RateLimit-Limit", "X-RateLimit-Remaining")
+		}
+	}
+	ask("acme", "initech", "alice")
+	rdb.HSet(ctx, "contracts", "acme", "token_bucket 500/1m name=requests", "initech", "token_bucket 0/1m name=requests")
+	ask("acme")
+	for name, c := range table.known {
+		table.known[name] = contract{limit: c.limit}
+	}
+	fmt.Println("a minute later")
+	ask("acme", "initech")
+	// Output:
+	// acme 200 250 249
+	// initech 200 2000 1999
+	// alice 200 60 59
+	// acme 200 250 248
+	// a minute later
+	// acme 200 500 497
+	// initech 200 2000 1998
+}
+
+func Example_reserve() {
+	hello := newMux()
+	mux := http.NewServeMux()
+
+	lim := core.MustNew(rdb, "shop", core.TokenBucket(core.PerSecond(100), core.Burst(10), core.Name("backend")))
+	lesser, err := lim.With(core.TokenBucket(core.PerSecond(100), core.Burst(7), core.Name("backend")))
+	if err != nil {
+		panic(err)
+	}
+	mux.Handle("POST /orders", httplimit.Middleware(lim, keyfunc.Global())(hello))
+	mux.Handle("GET /suggestions", httplimit.Middleware(lesser, keyfunc.Global())(hello))
+
+	count := map[string]map[int]int{"GET": {}, "POST": {}}
+	for range 20 {
+		count["GET"][get(mux, "/suggestions").Code]++
+	}
+	for range 20 {
+		count["POST"][send(mux, http.MethodPost, "/orders", "").Code]++
+	}
+	fmt.Println(count)
+	// Output: map[GET:map[200:7 429:13] POST:map[200:3 429:17]]
+}
