@@ -136,8 +136,10 @@ const (
 	// XRateLimit is X-RateLimit-Limit, -Remaining and -Reset, as GitHub and most APIs
 	// since send them.
 	XRateLimit HeaderSet = 1 << iota
-	// IETF is RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers,
-	// as structured fields (RFC 9651).
+	// IETF is RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11,
+	// as structured fields (RFC 9651). Of a limit that admits, t is when it is available in full, or
+	// later: what remains, spread over t, is no faster than the limit itself. Of one that denies it
+	// is as Retry-After.
 	IETF
 )
 

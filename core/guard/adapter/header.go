@@ -12,8 +12,8 @@ import (
 	"github.com/redislimit/redislimit/core/guard/internal/settings"
 )
 
-// The names of the headers, as net/http writes them. Retry-After is RFC 9110,
-// section 10.2.3.
+// The names of the headers, as net/http writes them. Retry-After is RFC 9110, section 10.2.3; ietf.go
+// names the draft of Ratelimit and Ratelimit-Policy.
 const (
 	headerLimit      = "X-Ratelimit-Limit"
 	headerRemaining  = "X-Ratelimit-Remaining"

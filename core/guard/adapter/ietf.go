@@ -7,8 +7,9 @@ import (
 	"github.com/redislimit/redislimit/core/guard/internal/format"
 )
 
-// setIETF lists every limit in RateLimit-Policy and RateLimit. The items are
-// strings of RFC 9651; a valid name has no character that would need escaping.
+// setIETF lists every limit in RateLimit-Policy and RateLimit, as draft-ietf-httpapi-ratelimit-headers-11
+// of 23 May 2026 has them. The items are strings of RFC 9651; a valid name has no character that
+// would need escaping.
 func setIETF(h Header, res *core.Result) {
 	several := format.SeveralLimits(res)
 	policy, state := make([]byte, 0, 128), make([]byte, 0, 128)
@@ -29,7 +30,7 @@ func setIETF(h Header, res *core.Result) {
 		state = appendParameter(state, 'r', each.Remaining)
 		switch {
 		case each.Allowed && each.Window > 0:
-			state = appendParameter(state, 't', format.SecondsCeil(each.ResetAfter))
+			state = appendParameter(state, 't', max(format.SecondsCeil(each.ResetAfter), atPace(&each)))
 		case each.Allowed: // slots
 		case each.RetryAfter != core.Never:
 			state = appendParameter(state, 't', format.RetrySeconds(&each))
@@ -37,6 +38,13 @@ func setIETF(h Header, res *core.Result) {
 	}
 	h.Set(headerPolicy, string(policy))
 	h.Set(headerRateLimit, string(state))
+}
+
+// atPace returns in how many seconds what remains of a limit comes back at its rate. A smaller t would
+// show a faster pace than q and w do: section 6 of the draft asks for a cap. The product is below
+// 2^63: a window is of 100 years at most, and a limit of 1e9.
+func atPace(each *core.Result) int64 {
+	return (format.SecondsCeil(each.Window)*each.Remaining + each.Limit - 1) / each.Limit
 }
 
 func appendParameter(b []byte, name byte, value int64) []byte {

@@ -97,7 +97,7 @@ func Example_severalLimits() {
 	// Retry-After: 1
 	// X-RateLimit-Limit: 30
 	// RateLimit-Policy: "public-api-burst";q=30;w=3, "public-api-quota";q=5000;w=86400
-	// RateLimit: "public-api-burst";r=0;t=1, "public-api-quota";r=4970;t=57600
+	// RateLimit: "public-api-burst";r=0;t=1, "public-api-quota";r=4970;t=85882
 }
 
 func Example_protectBackend() {
