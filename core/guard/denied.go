@@ -2,6 +2,7 @@ package guard
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/redislimit/redislimit/core"
 )
@@ -13,6 +14,9 @@ type DeniedError struct {
 	Result core.Result
 	// Hidden is whether clients are to see nothing of the limit: the middleware has NoHeaders.
 	Hidden bool
+	// RetryAfter is what the header Retry-After says: Result.RetryAfter in whole seconds, rounded
+	// up, and by [RetryJitter] and [MaxRetryAfter]. It is 0 if there is no such header.
+	RetryAfter time.Duration
 }
 
 // Error names the limiter and the limit, and no key.

@@ -193,6 +193,21 @@ func ExampleHeaders() {
 	// RateLimit: "api";r=1;t=3600
 }
 
+// Clients of a limit by the hour look in every minute. The Result has the whole wait.
+func ExampleMaxRetryAfter() {
+	denied := func(w http.ResponseWriter, r *http.Request) {
+		res, _ := httplimit.Result(r.Context())
+		_, _ = fmt.Fprint(w, "denied for ", res.RetryAfter.Round(time.Minute))
+	}
+	h := limited(hello, guard.MaxRetryAfter(time.Minute), guard.RetryAfterMs(), httplimit.OnDenied(http.HandlerFunc(denied)))
+
+	get(h, "/")
+	get(h, "/")
+	w := get(h, "/")
+	fmt.Println(w.Header().Get("Retry-After"), w.Header().Get("Retry-After-Ms"), w.Body)
+	// Output: 60 60000 denied for 1h0m0s
+}
+
 // An error handler answers with the same body as the middleware.
 func ExampleProblem() {
 	render := func(w http.ResponseWriter, status int, err error) {

@@ -9,6 +9,7 @@ package guard
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard/internal/settings"
@@ -167,6 +168,39 @@ func HeadersOnDenial() Option {
 // ResetDelta writes X-RateLimit-Reset, of [XRateLimit], in seconds from now instead of Unix time.
 func ResetDelta() Option {
 	return option("ResetDelta", func(s *settings.Settings) { s.Headers.Delta = true })
+}
+
+// RetryJitter spreads clients that are denied together: each is told to come back later by a random
+// share of its wait, share at most, which is above 0 and up to 1. With 0.2 the Retry-After of a minute
+// is one of 60 to 72 seconds. It is never earlier than without; below 5 s no whole second is within a
+// fifth, and [RetryAfterMs] alone spreads. Denials of any source have it, and a 503.
+//
+// Within an answer, Retry-After, Retry-After-Ms, the t of IETF's limits that deny and the
+// "retry-after" of a [Problem] have one draw. X-RateLimit-Reset, which says when the whole limit is
+// back, and the [core.Result] stay exact.
+func RetryJitter(share float64) Option {
+	if !(share > 0 && share <= 1) { // NaN, too
+		panic(fmt.Sprintf("guard: RetryJitter(%v): allowed is above 0 to 1, such as 0.2 for up to a fifth later", share))
+	}
+	return option("RetryJitter", func(s *settings.Settings) { s.Headers.Jitter = share })
+}
+
+// MaxRetryAfter bounds what clients are told to wait: what is longer is sent as d, or with
+// [RetryJitter] as a little less than d, so that these spread as well. Some clients give up, or ignore
+// what is said, where it is more than a minute. Who comes back is denied again, and told again. It
+// is for all that RetryJitter is for; what can never be admitted still has no Retry-After. d is in
+// whole seconds.
+func MaxRetryAfter(d time.Duration) Option {
+	if d < time.Second || d%time.Second != 0 {
+		panic(fmt.Sprintf("guard: MaxRetryAfter(%v): allowed are whole seconds from 1s", d))
+	}
+	return option("MaxRetryAfter", func(s *settings.Settings) { s.Headers.MaxRetry = d })
+}
+
+// RetryAfterMs adds Retry-After-Ms, in milliseconds, wherever Retry-After is sent. Clients of OpenAI's
+// and Azure's interfaces read it first.
+func RetryAfterMs() Option {
+	return option("RetryAfterMs", func(s *settings.Settings) { s.Headers.Millis = true })
 }
 
 // ExposeHeaders lists the headers in Access-Control-Expose-Headers, so that

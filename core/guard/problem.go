@@ -41,6 +41,9 @@ func Problem(status int, err error) []byte {
 	}
 	if denied := (*DeniedError)(nil); errors.As(err, &denied) && !denied.Hidden {
 		details.extend(&denied.Result)
+		if denied.RetryAfter > 0 {
+			details.RetryAfter = format.SecondsCeil(denied.RetryAfter)
+		}
 	}
 	body, _ := json.Marshal(details) // strings and integers always marshal
 	return append(body, '\n')

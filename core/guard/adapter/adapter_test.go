@@ -1,9 +1,11 @@
 package adapter_test
 
 import (
+	"math"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -33,10 +35,17 @@ func TestPanics(t *testing.T) {
 		"CountIf(nil)":        func() { guard.CountIf(nil) },
 		"Headers(0)":          func() { guard.Headers(0) },
 		"Headers(4)":          func() { guard.Headers(4) },
-		"OnDenied(nil)":       func() { other.OnDenied((func())(nil)) },
-		"OnError(nil)":        func() { framework.OnError(nil) },
-		"Key(nil)":            func() { framework.Key(nil) },
-		"OnDenied has a func": func() { framework.New(lim, keyfunc.IP(), other.OnDenied(func() {})) },
+		"RetryJitter(0): allowed is above 0 to 1":              func() { guard.RetryJitter(0) },
+		"RetryJitter(-0.2)":                                    func() { guard.RetryJitter(-0.2) },
+		"RetryJitter(20)":                                      func() { guard.RetryJitter(20) },
+		"RetryJitter(NaN)":                                     func() { guard.RetryJitter(math.NaN()) },
+		"MaxRetryAfter(0s): allowed are whole seconds from 1s": func() { guard.MaxRetryAfter(0) },
+		"MaxRetryAfter(1.5s)":                                  func() { guard.MaxRetryAfter(1500 * time.Millisecond) },
+		"MaxRetryAfter(-1m0s)":                                 func() { guard.MaxRetryAfter(-time.Minute) },
+		"OnDenied(nil)":                                        func() { other.OnDenied((func())(nil)) },
+		"OnError(nil)":                                         func() { framework.OnError(nil) },
+		"Key(nil)":                                             func() { framework.Key(nil) },
+		"OnDenied has a func":                                  func() { framework.New(lim, keyfunc.IP(), other.OnDenied(func() {})) },
 		"otherlimit: Key wants a func(), but the requests of this middleware are adapter_test.callRequest over *adapter_test.call": func() {
 			_, _ = adapter.Adapter[func(), func()]("otherlimit").Key(func(func()) (string, error) { return "called", nil })(callRequest{&call{}})
 		},
@@ -47,6 +56,12 @@ func TestPanics(t *testing.T) {
 		"guard: OnDenied and OnDenied: give it once":             func() { mount(framework.OnDenied(handler), framework.OnDenied(handler)) },
 		"guard: OnError and OnError: give it once":               func() { mount(framework.OnError(handler), framework.OnError(handler)) },
 		"guard: DryRun and DryRun: give it once":                 func() { mount(guard.DryRun(), guard.DryRun()) },
+		"guard: RetryJitter and RetryJitter: give it once":       func() { mount(guard.RetryJitter(1), guard.RetryJitter(0.1)) },
+		"guard: MaxRetryAfter and MaxRetryAfter: give it once":   func() { mount(guard.MaxRetryAfter(1e9), guard.MaxRetryAfter(2e9)) },
+		"guard: RetryAfterMs and RetryAfterMs: give it once":     func() { mount(guard.RetryAfterMs(), guard.RetryAfterMs()) },
+		"guard: NoHeaders and RetryJitter: choose one":           func() { mount(guard.NoHeaders(), guard.RetryJitter(0.2)) },
+		"guard: NoHeaders and MaxRetryAfter: choose one":         func() { mount(guard.MaxRetryAfter(1e9), guard.NoHeaders()) },
+		"guard: NoHeaders and RetryAfterMs: choose one":          func() { mount(guard.NoHeaders(), guard.RetryAfterMs()) },
 		"guard: NoHeaders and Headers: choose one":               func() { mount(guard.NoHeaders(), guard.Headers(guard.IETF)) },
 		"guard: NoHeaders and HeadersOnDenial: choose one":       func() { mount(guard.HeadersOnDenial(), guard.NoHeaders()) },
 		"guard: NoHeaders and ResetDelta: choose one":            func() { mount(guard.ResetDelta(), guard.NoHeaders()) },

@@ -3,6 +3,7 @@ package adapter
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -62,8 +63,15 @@ func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdi
 		return v
 	}
 	g.decide(r, &v)
+	draw := 0.0
+	if v.Status != 0 && g.settings.Headers.Jitter > 0 {
+		draw = rand.Float64() //nolint:gosec // nobody gains by guessing it
+	}
+	if v.Status == http.StatusTooManyRequests {
+		v.Err = g.denied(&v.Result, draw)
+	}
 	if v.Result.Source != core.SourceNone {
-		g.record(h, &v.Result, state)
+		g.record(h, &v.Result, draw, state)
 	}
 	if g.settings.DryRun {
 		v.Status, v.Err = 0, nil
@@ -79,7 +87,7 @@ func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdi
 		state.refused.Store(int32(v.Status))
 	}
 	if v.Status == http.StatusServiceUnavailable && g.settings.Headers.Sets != 0 {
-		h.Set(headerRetryAfter, "1") // soon: when the server answers again is not known
+		headers(g.settings.Headers).setRetry(h, time.Second, draw) // soon: when the server answers again is not known
 	}
 	return v
 }
@@ -104,11 +112,21 @@ func (g *Guard) decide(r keyfunc.Request, v *Verdict) {
 	case v.Err != nil:
 		v.Status = http.StatusServiceUnavailable // the limiter logs an outage, once
 	case !v.Result.Allowed:
-		v.Status, v.Err = http.StatusTooManyRequests, &guard.DeniedError{Result: v.Result, Hidden: g.settings.Headers.Sets == 0}
+		v.Status = http.StatusTooManyRequests
 		if v.Result.RetryAfter == core.Never {
 			g.logNever(r.Context(), &v.Result, v.cost)
 		}
 	}
+}
+
+// denied returns the error of a denied request.
+func (g *Guard) denied(res *core.Result, draw float64) error {
+	o := headers(g.settings.Headers)
+	err := &guard.DeniedError{Result: *res, Hidden: o.Sets == 0}
+	if !err.Hidden && res.RetryAfter != core.Never {
+		err.RetryAfter = time.Duration(o.retryIn(res.RetryAfter, time.Second, draw)) * time.Second
+	}
+	return err
 }
 
 // chooseLimiter has the limiter of LimiterFor decide. It reports false if there was an error.
@@ -176,14 +194,14 @@ func statusOf(ended error) int {
 
 // record keeps res for handlers, and writes it into the headers. Both have the
 // tightest decision so far.
-func (g *Guard) record(h Header, res *core.Result, state *RequestState) {
+func (g *Guard) record(h Header, res *core.Result, draw float64, state *RequestState) {
 	state.mu.Lock()
 	defer state.mu.Unlock()
 	if state.result.Source == core.SourceNone || res.Tighter(state.result) {
 		state.result = *res
 	}
 	if !g.settings.DryRun && g.settings.Headers.Sets != 0 {
-		headers(g.settings.Headers).set(h, res, state)
+		headers(g.settings.Headers).set(h, res, draw, state)
 	}
 }
 

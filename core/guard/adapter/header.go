@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
@@ -19,6 +20,7 @@ const (
 	headerRemaining  = "X-Ratelimit-Remaining"
 	headerReset      = "X-Ratelimit-Reset"
 	headerRetryAfter = "Retry-After"
+	headerRetryMs    = "Retry-After-Ms"
 	headerPolicy     = "Ratelimit-Policy"
 	headerRateLimit  = "Ratelimit"
 	headerExpose     = "Access-Control-Expose-Headers"
@@ -34,8 +36,8 @@ const (
 type headers settings.Headers
 
 // set writes res, except where the headers have a tighter Result of a middleware
-// further out.
-func (o headers) set(h Header, res *core.Result, state *RequestState) {
+// further out. draw is that of the answer: see retryIn.
+func (o headers) set(h Header, res *core.Result, draw float64, state *RequestState) {
 	if o.OnDenial && res.Allowed {
 		return
 	}
@@ -43,14 +45,40 @@ func (o headers) set(h Header, res *core.Result, state *RequestState) {
 		o.setXRateLimit(h, res, state)
 	}
 	if o.Sets&ietf != 0 && state.ietf.replace(res) {
-		setIETF(h, res)
+		o.setIETF(h, res, draw)
 	}
 	if !res.Allowed && res.RetryAfter != core.Never {
-		h.Set(headerRetryAfter, strconv.FormatInt(format.RetrySeconds(res), 10))
+		o.setRetry(h, res.RetryAfter, draw)
 	}
 	if o.Expose {
 		o.setExposed(h)
 	}
+}
+
+// setRetry says when to come back: after d, or by the options for crowds.
+func (o headers) setRetry(h Header, d time.Duration, draw float64) {
+	h.Set(headerRetryAfter, strconv.FormatInt(o.retryIn(d, time.Second, draw), 10))
+	if o.Millis {
+		h.Set(headerRetryMs, strconv.FormatInt(o.retryIn(d, time.Millisecond, draw), 10))
+	}
+}
+
+// retryIn returns in how many units a client is told to come back that would be admitted after d:
+// no earlier, at least 1, because clients take 0 for "at once", and with RetryJitter at most that
+// share of d later. draw, from 0 to 1, says where between; all parts of an answer have the same.
+// What is longer than MaxRetryAfter becomes that, or by the jitter less: clients denied together
+// would all come back after it. Whole units are drawn evenly, so that seconds spread as well.
+func (o headers) retryIn(d, unit time.Duration, draw float64) int64 {
+	from, to := d, d+time.Duration(float64(d)*o.Jitter)
+	if o.MaxRetry > 0 && from > o.MaxRetry {
+		from = time.Duration(float64(o.MaxRetry) / (1 + o.Jitter))
+	}
+	if o.MaxRetry > 0 {
+		to = min(to, o.MaxRetry)
+	}
+	first := max(1, format.Ceil(from, unit))
+	last := max(first, int64(to/unit))
+	return first + int64(draw*float64(last-first+1))
 }
 
 // setXRateLimit formats the three numbers, of slots two, in one string, for one allocation. It
@@ -107,6 +135,9 @@ func (o headers) reset(res *core.Result) int64 {
 // setExposed adds the headers in use to those that the application already exposes.
 func (o headers) setExposed(h Header) {
 	names := []string{headerRetryAfter}
+	if o.Millis {
+		names = append(names, headerRetryMs)
+	}
 	if o.Sets&xRateLimit != 0 {
 		names = append(names, "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
 	}

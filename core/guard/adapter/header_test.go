@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/redislimit/redislimit/core"
 )
@@ -53,11 +54,38 @@ func TestRetryAfterIsNeverZero(t *testing.T) {
 	t.Parallel()
 	h := http.Header{}
 	denied := core.Result{Source: core.SourceDenyCache, Limiter: "api", Limit: 1}
-	headers{Sets: xRateLimit | ietf}.set(h, &denied, &RequestState{})
+	headers{Sets: xRateLimit | ietf}.set(h, &denied, 0, &RequestState{})
 	if got := h.Get("Retry-After"); got != "1" {
 		t.Errorf("Retry-After: %q, want 1", got)
 	}
 	if got, want := h.Get("RateLimit"), `"api";r=0;t=1`; got != want {
 		t.Errorf("RateLimit: %q, want %q", got, want)
+	}
+}
+
+// TestRetryIn compares random waits with what RetryJitter and MaxRetryAfter promise, in both units.
+func TestRetryIn(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 100_000 {
+		d := time.Duration(random.Int64N(1 << (10 + random.IntN(50)))).Truncate(time.Microsecond) // up to 36 years
+		o := headers{Jitter: []float64{0, 0.2, 1}[random.IntN(3)], MaxRetry: []time.Duration{0, 1, 60, 3600}[random.IntN(4)] * time.Second}
+		draw := random.Float64()
+		for _, unit := range []time.Duration{time.Second, time.Millisecond} {
+			got := time.Duration(o.retryIn(d, unit, draw)) * unit
+			least, most := d, max((d+unit-1).Truncate(unit), unit, d+time.Duration(float64(d)*o.Jitter))
+			if o.MaxRetry > 0 && d > o.MaxRetry {
+				least = time.Duration(float64(o.MaxRetry) / (1 + o.Jitter))
+			}
+			if o.MaxRetry > 0 {
+				most = min(most, o.MaxRetry)
+			}
+			if got < max(least, unit) || got > most {
+				t.Fatalf("%+v: %v is sent as %v, want %v to %v", o, d, got, least, most)
+			}
+			if sooner := o.retryIn(d-unit, unit, draw); d <= o.MaxRetry && time.Duration(sooner)*unit > got {
+				t.Fatalf("%+v: %v is sent as %v, and %v as more", o, d, got, d-unit)
+			}
+		}
 	}
 }

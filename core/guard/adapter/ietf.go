@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard/internal/format"
@@ -10,7 +11,7 @@ import (
 // setIETF lists every limit in RateLimit-Policy and RateLimit, as draft-ietf-httpapi-ratelimit-headers-11
 // of 23 May 2026 has them. The items are strings of RFC 9651; a valid name has no character that
 // would need escaping.
-func setIETF(h Header, res *core.Result) {
+func (o headers) setIETF(h Header, res *core.Result, draw float64) {
 	several := format.SeveralLimits(res)
 	policy, state := make([]byte, 0, 128), make([]byte, 0, 128)
 	for each := range res.All() {
@@ -33,7 +34,8 @@ func setIETF(h Header, res *core.Result) {
 			state = appendParameter(state, 't', max(format.SecondsCeil(each.ResetAfter), atPace(&each)))
 		case each.Allowed: // slots
 		case each.RetryAfter != core.Never:
-			state = appendParameter(state, 't', format.RetrySeconds(&each))
+			t := o.retryIn(each.RetryAfter, time.Second, draw)
+			state = appendParameter(state, 't', min(t, o.retryIn(res.RetryAfter, time.Second, draw))) // Retry-After is no earlier than any t
 		}
 	}
 	h.Set(headerPolicy, string(policy))

@@ -14,6 +14,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 	"github.com/redislimit/redislimit/keyfunc"
 	httplimit "github.com/redislimit/redislimit/nethttp"
@@ -133,4 +134,87 @@ type leaving struct {
 func (l leaving) WriteHeader(status int) {
 	l.leave()
 	l.ResponseWriter.WriteHeader(status)
+}
+
+// A lockout serves logins that are checked until a test sends the status with which one of them ends.
+type lockout struct {
+	http.Handler
+
+	lim     *core.Limiter
+	checked chan struct{}
+	ends    chan int
+	ended   chan *httptest.ResponseRecorder
+}
+
+func newLockout(client *redis.Client, name string, limit core.Option) lockout {
+	lim := core.MustNew(client, name, limit, core.FailClosed(), core.Timeout(time.Minute)) // it remembers denials
+	l := lockout{lim: lim, checked: make(chan struct{}), ends: make(chan int), ended: make(chan *httptest.ResponseRecorder)}
+	failures := guard.CountIf(func(status int) bool { return status == http.StatusUnauthorized })
+	l.Handler = httplimit.Middleware(lim, keyfunc.Global(), failures)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		l.checked <- struct{}{}
+		w.WriteHeader(<-l.ends)
+	}))
+	return l
+}
+
+// login sends a login, and returns its response if it is denied, or nil once it is checked.
+func (l lockout) login(t *testing.T) *httptest.ResponseRecorder {
+	go func() {
+		w := httptest.NewRecorder()
+		l.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/login", nil))
+		l.ended <- w
+	}()
+	select {
+	case <-l.checked:
+		return nil
+	case w := <-l.ended:
+		return w
+	}
+}
+
+// end has one of those that are checked end, and waits until that is settled: others have used the rest since it was admitted,
+// so its response may end before.
+func (l lockout) end(status int) {
+	l.ends <- status
+	<-l.ended
+	_ = l.lim.Close()
+}
+
+// TestHeldLogins has as many logins under way as may fail in a quarter of an hour. Another one is told to come back in a second,
+// and passes as soon as one of them has ended without counting. Those that have failed deny for longer.
+func TestHeldLogins(t *testing.T) {
+	t.Parallel()
+	const failures = 5
+	client := redistest.Server(t).Client(t)
+	for _, v := range limits.Plain() {
+		if v.Kind.Delays {
+			continue
+		}
+		t.Run(v.Name, func(t *testing.T) {
+			t.Parallel()
+			l := newLockout(client, v.Name, v.Limit(core.Per(failures, 15*time.Minute)))
+			for range failures {
+				if w := l.login(t); w != nil {
+					t.Fatal(w)
+				}
+			}
+			for range 3 {
+				for range 2 {
+					if w := l.login(t); w == nil || w.Header().Get("Retry-After") != "1" {
+						t.Fatalf("%+v; want it denied for a second", w)
+					}
+				}
+				l.end(http.StatusOK)
+				if w := l.login(t); w != nil {
+					t.Fatalf("%+v; want it admitted: another has just ended", w)
+				}
+			}
+			for range failures {
+				l.end(http.StatusUnauthorized)
+			}
+			if w := l.login(t); w == nil || len(w.Header().Get("Retry-After")) < 3 { // 180 s and more
+				t.Errorf("%+v; want it denied until a failure has drained", w)
+			}
+		})
+	}
 }

@@ -18,7 +18,7 @@ type testCase struct {
 // Exercise runs every case through the adapter a.
 func Exercise(t *testing.T, a Adapter) {
 	for _, c := range slices.Concat(
-		verdictCases(), keyCases(), failureCases(), headerCases(), ietfCases(), dryRunCases(), answerCases(), resultCases(),
+		verdictCases(), keyCases(), failureCases(), headerCases(), ietfCases(), retryCases(), dryRunCases(), answerCases(), resultCases(),
 		endingCases(), settleCases(), writerCases(), stackCases(), routeCases(), methodCases(),
 		connectionCases(), delayCases(), reuseCases(), loggerCases(),
 	) {

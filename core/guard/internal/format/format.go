@@ -9,11 +9,14 @@ import (
 
 // SecondsCeil returns d in whole seconds, rounded up: a client that waits that
 // long is never early.
-func SecondsCeil(d time.Duration) int64 {
+func SecondsCeil(d time.Duration) int64 { return Ceil(d, time.Second) }
+
+// Ceil returns d in whole units, rounded up.
+func Ceil(d, unit time.Duration) int64 {
 	if d <= 0 {
 		return 0
 	}
-	return int64((d-1)/time.Second) + 1
+	return int64((d-1)/unit) + 1
 }
 
 // RetrySeconds returns RetryAfter in whole seconds, and at least 1: clients take 0

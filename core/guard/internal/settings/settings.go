@@ -3,6 +3,7 @@ package settings
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/keyfunc"
@@ -30,6 +31,10 @@ type Headers struct {
 	OnDenial bool  // and on nothing else
 	Delta    bool
 	Expose   bool
+
+	Jitter   float64       // by what share of it Retry-After may be later
+	MaxRetry time.Duration // the longest one, or 0
+	Millis   bool          // Retry-After-Ms, too
 }
 
 // Give notes that an option is given. It panics if it was given before.
@@ -46,7 +51,7 @@ func (s *Settings) Give(option string) {
 // Check panics if an option has no effect because of another.
 func (s *Settings) Check(xRateLimit uint8) {
 	if s.given["NoHeaders"] {
-		for _, option := range []string{"Headers", "HeadersOnDenial", "ResetDelta", "ExposeHeaders"} {
+		for _, option := range []string{"Headers", "HeadersOnDenial", "ResetDelta", "ExposeHeaders", "RetryJitter", "MaxRetryAfter", "RetryAfterMs"} {
 			if s.given[option] {
 				panic(fmt.Sprintf("guard: NoHeaders and %s: choose one", option))
 			}
