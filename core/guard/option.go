@@ -170,10 +170,10 @@ func ResetDelta() Option {
 	return option("ResetDelta", func(s *settings.Settings) { s.Headers.Delta = true })
 }
 
-// RetryJitter spreads clients that are denied together: each is told to come back later by a random
-// share of its wait, share at most, which is above 0 and up to 1. With 0.2 the Retry-After of a minute
-// is one of 60 to 72 seconds. It is never earlier than without; below 5 s no whole second is within a
-// fifth, and [RetryAfterMs] alone spreads. Denials of any source have it, and a 503.
+// RetryJitter spreads clients that are denied together: each is told to come back later by a random part
+// of its wait, up to this share of it, which is above 0 and at most 1. With 0.2 the Retry-After of a
+// minute is one of 60 to 72 seconds, and never earlier than without. Below 5 s no whole second is within
+// a fifth: there [RetryAfterMs] alone spreads. Denials of any source have it, and a 503.
 //
 // Within an answer, Retry-After, Retry-After-Ms, the t of IETF's limits that deny and the
 // "retry-after" of a [Problem] have one draw. X-RateLimit-Reset, which says when the whole limit is
@@ -187,9 +187,11 @@ func RetryJitter(share float64) Option {
 
 // MaxRetryAfter bounds what clients are told to wait: what is longer is sent as d, or with
 // [RetryJitter] as a little less than d, so that these spread as well. Some clients give up, or ignore
-// what is said, where it is more than a minute. Who comes back is denied again, and told again. It
-// is for all that RetryJitter is for; what can never be admitted still has no Retry-After. d is in
-// whole seconds.
+// what is said, where it is more than a minute. Who comes back too early is denied again.
+//
+// It bounds all that RetryJitter changes, the RetryAfter of a [DeniedError] and "retry-after" of its
+// [Problem] among them; the Result has the whole wait. What can never be admitted still has no
+// Retry-After. d is in whole seconds, from one on.
 func MaxRetryAfter(d time.Duration) Option {
 	if d < time.Second || d%time.Second != 0 {
 		panic(fmt.Sprintf("guard: MaxRetryAfter(%v): allowed are whole seconds from 1s", d))

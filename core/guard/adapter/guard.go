@@ -65,7 +65,7 @@ func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdi
 	g.decide(r, &v)
 	draw := 0.0
 	if v.Status != 0 && g.settings.Headers.Jitter > 0 {
-		draw = rand.Float64() //nolint:gosec // nobody gains by guessing it
+		draw = rand.Float64()
 	}
 	if v.Status == http.StatusTooManyRequests {
 		v.Err = g.denied(&v.Result, draw)

@@ -69,7 +69,7 @@ func TestRetryIn(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 100_000 {
 		d := time.Duration(random.Int64N(1 << (10 + random.IntN(50)))).Truncate(time.Microsecond) // up to 36 years
-		o := headers{Jitter: []float64{0, 0.2, 1}[random.IntN(3)], MaxRetry: []time.Duration{0, 1, 60, 3600}[random.IntN(4)] * time.Second}
+		o := headers{Jitter: []float64{0, 0.2, 1}[random.IntN(3)], MaxRetry: []time.Duration{0, time.Second, time.Minute, time.Hour}[random.IntN(4)]}
 		draw := random.Float64()
 		for _, unit := range []time.Duration{time.Second, time.Millisecond} {
 			got := time.Duration(o.retryIn(d, unit, draw)) * unit

@@ -89,7 +89,7 @@ func retryJitter(b *testbed) {
 	} {
 		b.each(c.name, func(b *testbed) {
 			limit := b.fixed(1)
-			limit.Options = append(c.options, guard.RetryAfterMs(), guard.Headers(guard.IETF|guard.XRateLimit))
+			limit.Options = slices.Concat(c.options, []guard.Option{guard.RetryAfterMs(), guard.Headers(guard.IETF | guard.XRateLimit)})
 			s := b.behind(limit)
 			s.get("/a").wantServed()
 			b.advance(c.later)
