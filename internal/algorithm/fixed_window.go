@@ -5,16 +5,11 @@ import _ "embed"
 //go:embed lua/fixed_window.lua
 var fixedWindowLua string
 
-// windowLua is what windows have in common of what holds need.
-//
-//go:embed lua/window.lua
-var windowLua string
-
 // FixedWindow counts the units in windows, which begin with the first admitted
 // request, or at multiples of the period if they are aligned.
 var FixedWindow = &Kind{
 	Name: "fixed_window", Tag: "fixed", Aligns: true, New: newFixedWindow,
-	lua: parseLua(fixedWindowLua).window(),
+	lua: parseLua(fixedWindowLua),
 }
 
 // A fixedWindow decides for [FixedWindow].

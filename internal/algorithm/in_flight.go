@@ -9,7 +9,7 @@ var inFlightLua string
 // until it is released, or until it expires because its holder does not renew it.
 var InFlight = &Kind{
 	Name: "in_flight", Tag: "inflight", Slots: true, Unleasable: "a slot is held until its work has ended", New: newInFlight,
-	lua: luaText{constants: []string{"limit"}, hold: inFlightLua}, work: func(int64) int64 { return 1 },
+	lua: parseLua(inFlightLua), work: func(int64) int64 { return 1 },
 }
 
 // HeldRetry bounds the RetryAfter of what is denied only because of what is held, slots or

@@ -20,9 +20,11 @@ var LeakyBucket = &Kind{
 // queueText is that of a bucket, but for what places in a queue need.
 func queueText() luaText {
 	q := parseLua(queueLua)
-	own := strings.Replace(q.functions[0], "-- length\n", bucketText.length, 1) // inside a function: most decisions do not need it
-	q.functions = []string{bucketText.functions[0], own}
-	q.hold = bucketText.hold
+	own := strings.Replace(q.functions[0], "-- length\n", bucketText.parts["length"], 1) // inside a function: most decisions do not need it
+	q.functions = []string{bucketText.parts["rare"], own}
+	for _, name := range []string{"length", "force", "less", "needed", "tail"} {
+		q.parts[name] = bucketText.parts[name]
+	}
 	return q
 }
 

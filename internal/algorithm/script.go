@@ -32,6 +32,8 @@ var (
 	holdInStringLua string
 	//go:embed lua/hold_in_log.lua
 	holdInLogLua string
+
+	holdLimit, holdInString, holdInLog = parseLua(holdLimitLua), parseLua(holdInStringLua), parseLua(holdInLogLua)
 )
 
 // A Member is one of the limits of a limiter.
@@ -116,7 +118,7 @@ func (c *composer) arguments(m Member, i, width int) string {
 
 // kept returns the names of what evaluate finds for charge, as they are in the texts, and those of the i-th limit.
 func (m Member) kept(i int) (names, own string) {
-	all := slices.Concat([]string{"t", "a", "b", "c", "u", "v", "foreign"}, m.lua.keeps)
+	all := slices.Concat(found, m.lua.keeps)
 	number := strconv.Itoa(i)
 	return strings.Join(all, ", "), strings.Join(all, number+", ") + number
 }
@@ -131,7 +133,7 @@ func (m Member) evaluateText(arguments string, i, each int, several bool) string
 	if !m.storesLog {
 		text += "local value = redis.pcall('GET', key)\nif value and value.err then\nforeign = mistyped(value.err)\nvalue = nil\nend\n"
 	}
-	text += m.lua.evaluate + "if not admits then all = false end\n" +
+	text += m.lua.parts["evaluate"] + "if not admits then all = false end\n" +
 		"if foreign and foreign ~= true and string.find(foreign, '|', 1, true) then held = true end\n"
 	r := (i - 1) * each
 	text += fmt.Sprintf("reply[r + %d], reply[r + %d], reply[r + %d] = admits and 1 or 0, t, a\n", r+1, r+2, r+3) +
@@ -152,7 +154,7 @@ func (m Member) chargeText(arguments string, i, each int, several bool) string {
 		names, own := m.kept(i)
 		text += arguments + "local largest, " + names + " = nil, " + own + "\n"
 	}
-	text += m.lua.charge
+	text += m.lua.parts["charge"]
 	if !m.storesLog {
 		text += "err = redis.pcall('SET', key, text, 'PX', string.format(whole, lasts / 1000 + grace + 1)).err\n"
 	}
@@ -169,51 +171,99 @@ func (m Member) chargeText(arguments string, i, each int, several bool) string {
 // decisions on keys that have holds, refunds and resets. For undeclared see [Form].
 func HoldScript(limits []Member, undeclared bool) string {
 	c := newComposer(Form{Undeclared: undeclared})
-	c.add(sharedLua)
-	fmt.Fprintf(&c.text, "local several = #KEYS > %d\n", len(limits))
-	c.add(recordLua)
-	var table strings.Builder
-	for _, m := range limits {
-		c.addOnce("local function " + m.Name + "(" + strings.Join(m.lua.constants, ", ") + ", duration, queues)\n" + m.holdFunctions() + "end")
-		fmt.Fprintf(&table, "%s(", m.Name)
-		for _, constant := range m.Constants() {
-			_, number := constant.(int64)
-			c.addConstant(number)
-			fmt.Fprintf(&table, "ARGV[%d], ", c.constants)
+	functions := &composer{added: make(map[string]bool)}
+	functions.add(sharedLua)
+	functions.add(recordLua)
+	var look, act strings.Builder
+	for i, m := range limits {
+		for _, text := range m.lua.functions {
+			functions.addOnce(text)
 		}
-		c.addConstant(true) // the duration
-		fmt.Fprintf(&table, "ARGV[%d], %v), ", c.constants, m.Delays)
+		constants, arguments := c.holdArguments(m, i)
+		first, then, keeps := m.holdTexts()
+		first = arguments + first
+		if len(limits) == 1 {
+			functions.text.WriteString(constants)
+		} else {
+			constants += fmt.Sprintf("local r = r + %d\n", holdReplyLen*i)
+			names := strings.Join(keeps, ", ")
+			first = fmt.Sprintf("local kept%d\ndo\n%skept%d = { %s }\nend\n", i, constants+first, i, names)
+			then = fmt.Sprintf("if not err then\n%slocal %s = unpack(kept%d, 1, %d)\n%swrote = not err or wrote\nend\n",
+				constants+arguments, names, i, len(keeps), then)
+		}
+		look.WriteString(first)
+		act.WriteString(then)
 	}
 	c.addNumbers()
-	c.add("local limits = { " + strings.TrimSuffix(table.String(), ", ") + " }")
-	fmt.Fprintf(&c.text, "local first, width = %d, %d\n", c.constants+1, holdWidth+holdWidthEach*len(limits))
-	c.add(holdLua)
+	fmt.Fprintf(&c.text, "local first, width, size = %d, %d, %d\n", c.constants+1, holdWidth+holdWidthEach*len(limits), len(limits))
+	c.text.WriteString(fill(holdLua,
+		"-- ZEROS", strings.Repeat("0, ", holdReplyLen*len(limits)), "-- WIDTH", strconv.Itoa(holdReplyLen*len(limits)),
+		"-- FUNCTIONS\n", functions.text.String(), "-- LOOK\n", look.String(), "-- ACT\n", act.String()))
 	return c.text.String()
 }
 
-// holdFunctions returns what HoldScript needs of m: the texts of its algorithm as functions.
-func (m Member) holdFunctions() string {
-	l := m.lua
-	if m.Slots {
-		return l.hold
+// holdArguments is arguments for HoldScript: what is the same for all calls, and what is not.
+func (c *composer) holdArguments(m Member, i int) (constants, each string) {
+	var values []string
+	for _, constant := range append(m.Constants(), int64(0)) { // the last is the duration
+		_, number := constant.(int64)
+		c.addConstant(number)
+		values = append(values, fmt.Sprintf("ARGV[%d]", c.constants))
 	}
-	storage, first, last := holdInStringLua, "local text, lasts\n", "value, expires = text, now + lasts\n"
-	if m.storesLog {
-		storage, first, last = holdInLogLua, "", ""
-	}
-	keeps, none := "", ""
-	for _, name := range l.keeps {
-		keeps += "local " + name + "\n"
-		none += name + " = nil\n"
-	}
-	return "local started, now, window = now, now, " + l.constants[1] + "\n" + storage + strings.Join(l.functions, "\n") + keeps +
-		"local function evaluate(key, " + strings.Join(l.cost, ", ") + ")\n" + none +
-		"local admits, t, a, b, c, u, v, foreign, largest\n" + l.evaluate +
-		"return admits, t, a, b, c, u, v, foreign, largest\nend\n" +
-		"local function charge(key, " + l.cost[0] + ", t, a, b, c, u, v, foreign)\nlocal err, largest\n" + first + l.charge + last +
-		"return err, " + strings.Join(append([]string{"largest"}, l.keeps...), ", ") + "\nend\n" + l.hold +
-		strings.Replace(holdLimitLua, "-- REFUND\n", l.refund, 1) // inside: a function that is not used takes its time, too
+	constants = "local " + strings.Join(append(slices.Clone(m.lua.constants), "duration"), ", ") + " = " + strings.Join(values, ", ") + "\n"
+	at := holdWidth + holdWidthEach*i
+	each = fmt.Sprintf("local key, handle, expiry = KEYS[base + %d], ARGV[at + %d] + 0, ARGV[at + %d] + 0\n", i+1, at, at+1)
+	return constants + m.lua.parts["length"], each + m.lua.parts["operation"]
 }
+
+// holdTexts returns what HoldScript does with m, before and after it is known whether all limits admit, and the names of what
+// the first text finds for the second.
+func (m Member) holdTexts() (look, act string, keeps []string) {
+	look, act, keeps = m.lua.parts["look"], m.lua.parts["act"], m.lua.keeps
+	if !m.Slots {
+		look, act, keeps = m.chargedTexts()
+	}
+	held := "held"
+	if m.Delays {
+		held = "largest or held"
+		act += "if charges and op == '1' then reply[r + 6], reply[r + 7] = largest or reply[r + 6], epoch end\n"
+	}
+	return look + "reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4] = 1, 0, 0, 0\n" +
+		"reply[r + 5], reply[r + 6], reply[r + 7], reply[r + 8] = 0, 0, 0, 0\n" +
+		"if decides then\nif not admits then reply[r + 1], all = 0, false end\n" +
+		"reply[r + 2], reply[r + 3], reply[r + 4], reply[r + 5], reply[r + 6] = t, a, b, c, " + held + "\nend\n", act, keeps
+}
+
+// chargedTexts is holdTexts for limits whose units are charged.
+func (m Member) chargedTexts() (look, act string, keeps []string) {
+	l, storage, charge := m.lua, holdInString, "local text, lasts\n"
+	if m.storesLog {
+		storage, charge = holdInLog, ""
+	}
+	cost := "local n = ask\n"
+	if m.Bucket {
+		cost = "local dw, df = cost(ask)\n"
+	}
+	finds := slices.Concat([]string{"admits", "largest"}, found, l.keeps)
+	keeps = slices.Concat(holdLimit.keeps, storage.keeps, finds)
+	parts := []string{
+		"-- LOADED\n", storage.parts["loaded"], "-- LOAD\n", storage.parts["load"],
+		"WINDOW", l.constants[1],
+		"-- EVALUATE\n", cost + "local " + strings.Join(finds, ", ") + "\n" + l.parts["evaluate"],
+		"-- CHARGE\n", charge + l.parts["charge"] + storage.parts["charged"],
+		"-- FORCE\n", l.parts["force"], "-- LESS\n", l.parts["less"], "-- REFUND\n", l.parts["refund"], "-- NEEDED\n", l.parts["needed"],
+		"-- REPLACE\n", storage.parts["replace"], "-- CLOSE\n", holdLimit.parts["close"],
+		"-- CLEAR\n", storage.parts["clear"], "-- WRITE\n", storage.parts["write"], "TAIL", l.parts["tail"],
+	}
+	look, act = holdLimit.parts["look"], holdLimit.parts["act"]
+	for range 2 { // a part may contain others
+		look, act = fill(look, parts...), fill(act, parts...)
+	}
+	return look, act, keeps
+}
+
+// fill returns text with each placeholder replaced by what follows it.
+func fill(text string, parts ...string) string { return strings.NewReplacer(parts...).Replace(text) }
 
 // holdWidth is how many arguments of HoldScript a call takes, and holdWidthEach how many
 // more for each limit.
@@ -222,20 +272,21 @@ const (
 	holdWidthEach = 2
 )
 
-// A luaText is the file of an algorithm, by its parts.
+// found is what the evaluate of every algorithm finds for its charge.
+var found = []string{"t", "a", "b", "c", "u", "v", "foreign"}
+
+// A luaText is the file of an algorithm, by its parts: each begins with a line like "--- evaluate".
 type luaText struct {
-	constants, cost                []string // their names, in order
-	keeps                          []string // what else evaluate finds for charge
-	functions                      []string // for what is rare
-	evaluate, charge, hold, refund string
-	length                         string // of a bucket
+	constants, cost []string // their names, in order
+	keeps           []string // what else evaluate finds for charge
+	functions       []string
+	parts           map[string]string
 }
 
-// parseLua divides a file where a line begins with "---".
+// parseLua returns the parts of a file. What is rare stands where the text needs it: creating a function takes its time.
 func parseLua(text string) luaText {
-	var l luaText
-	parts := strings.Split(text, "\n--- ")
-	for _, part := range parts[1:] {
+	l := luaText{parts: make(map[string]string)}
+	for _, part := range strings.Split(text, "\n--- ")[1:] {
 		head, body, _ := strings.Cut(part+"\n", "\n")
 		name, list, _ := strings.Cut(head, " ")
 		switch name {
@@ -247,24 +298,13 @@ func parseLua(text string) luaText {
 			l.keeps = strings.Split(list, ", ")
 		case "functions":
 			l.functions = []string{body}
-		case "evaluate":
-			l.evaluate = body
-		case "charge":
-			l.charge = body
-		case "length":
-			l.length = body
-		case "hold":
-			l.hold = l.length + body
-		case "refund":
-			l.refund = body
+		case "tail":
+			l.parts[name] = list
+		default:
+			l.parts[name] = body
 		}
 	}
-	return l
-}
-
-// window returns l with what all windows need for holds.
-func (l luaText) window() luaText {
-	l.hold = windowLua + l.hold
+	l.parts["evaluate"] = strings.Replace(l.parts["evaluate"], "-- RARE\n", l.parts["rare"], 1)
 	return l
 }
 

@@ -14,7 +14,7 @@ var slidingWindowCounterLua string
 // last period.
 var SlidingWindowCounter = &Kind{
 	Name: "sliding_window_counter", Tag: "counter", New: newCounter,
-	lua: parseLua(slidingWindowCounterLua).window(),
+	lua: parseLua(slidingWindowCounterLua),
 }
 
 // A counter decides for [SlidingWindowCounter].

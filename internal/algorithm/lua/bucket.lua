@@ -7,7 +7,7 @@
 -- Observes: the debt (w, f). It is above the capacity if more was charged than fits, or after a step back of the clock.
 --- constants form, W, F, q, period
 --- cost dw, df
---- functions
+--- rare
 
 -- unusual returns the debt of a value with parts or of another rate, and the value if it is foreign. What was stored at
 -- another rate (p/q) is restated at the present one (P/Q). The units used stay used, up to the capacity: what parts of 1/Q cannot
@@ -83,6 +83,7 @@ local w, f = 0, 0
 if value then
   local ends = #value <= longest and string.sub(value, 1, #form) == form and tonumber(string.sub(value, #form + 1))
   if not ends or ends % 1 ~= 0 or ends >= 2 ^ 53 then
+-- RARE
     w, f, foreign = unusual(value, form, W, F, q, period)
   elseif ends > now then
     w = ends - now
@@ -111,35 +112,26 @@ local function cost(units)
   if w > 2 ^ 53 then w = 2 ^ 53 end
   return w, f
 end
---- hold
-
--- force charges units whether they fit or not, as far as the instant at which the debt ends can be stored.
-local function force(key, units)
-  local dw, df = cost(units)
-  local _, _, _, _, _, x, y = evaluate(key, dw, df)
-  if now + x >= 2 ^ 53 then x, y = 2 ^ 53 - 1 - now, 0 end
-  return charge(key, 0, now, 0, 0, 0, x, y)
+--- force
+if now + u >= 2 ^ 53 then u, v = 2 ^ 53 - 1 - now, 0 end -- the last instant that can be stored
+--- less
+if held > 0 then -- it was asked on these, too
+  local dw, df = cost(held)
+  u, v = u - dw, v - df
+  if v < 0 then u, v = u - 1, v + q end
 end
-
--- needed returns the instant until which what is charged is needed, or nil if it is not. A debt that was stored at
--- another rate ends when it says, and not at this limit's rate.
-local function needed(key, t, w, f)
-  if not t then return needed(key, select(2, evaluate(key, 0, 0))) end
-  if w + f == 0 then return end
-  if string.sub(value, 1, #form) == form then return now + w + 1 end
-  return tonumber(string.match(value, '^B1 %S+ (%d+)')) + 1
-end
-
--- tail returns for how much longer the key is needed once units were charged.
-local function tail(units) return cost(units) + 1 end
+--- needed
+-- A debt that was stored at another rate ends when it says, and not at this limit's rate.
+if a + b > 0 then till = (string.sub(value, 1, #form) == form and now + a or tonumber(string.match(value, '^B1 %S+ (%d+)'))) + 1 end
+--- tail cost(held) + 1
 --- refund
-
--- refund subtracts the cost from the debt if the debt still ends at `ends` and `f`: nothing was charged since.
-local function refund(key, n, ends, f)
-  local dw, df = cost(n)
-  local _, _, _, part, _, w, rest = evaluate(key, 0, 0)
-  if w + rest == 0 or now + w + math.floor(part / q) ~= ends or part % q ~= f then return end
-  w, rest = w - dw, rest - df
-  if rest < 0 then w, rest = w - 1, rest + q end
-  if w < 0 or w + rest == 0 then clear(key) else return charge(key, 0, now, 0, 0, 0, w, rest) end
+-- It subtracts the cost from the debt if the debt still ends at `handle` and `expiry`: nothing was charged since.
+if u + v > 0 and now + u + math.floor(b / q) == handle and b % q == expiry then
+  local dw, df = cost(units)
+  u, v = u - dw, v - df
+  if v < 0 then u, v = u - 1, v + q end
+  charges = u >= 0 and u + v > 0
+  if not charges then
+-- CLEAR
+  end
 end

@@ -32,22 +32,19 @@ text = string.format('F1 %d %s', a + n, u or string.format(whole, b)) -- the dig
 if kind == 'named' or kind == 'aligned named' then text = text .. string.format(' ' .. whole, c) end
 lasts = b + c - now
 if kind == 'aligned' or kind == 'aligned named' then lasts = lasts - b % c end
---- hold
-
--- needed returns the instant until which what is charged is needed, or nil if it is not.
-local function needed(key, t, used, start, length)
-  if not t then return needed(key, select(2, evaluate(key, 0))) end
-  if kind == 'aligned' or kind == 'aligned named' then start = start - start % length end
-  if used > 0 then return start + length end
+--- force
+n = math.min(n, 2 ^ 30 - a) -- more than any limit
+--- needed
+if a > 0 then
+  till = b + c
+  if kind == 'aligned' or kind == 'aligned named' then till = till - b % c end
 end
-
--- tail returns for how much longer the key is needed once units were charged.
-local function tail() return period end
+--- tail period
 --- refund
-
--- refund subtracts the units from the window that was opened at `id`, if that is the current one.
-local function refund(key, n, id)
-  local _, t, used, start, length, digits = evaluate(key, 0)
-  if start ~= id then return end
-  if used - n < 1 then clear(key) else return charge(key, -n, t, used, start, length, digits) end
+-- It subtracts the units from the window that was opened at `handle`, if that is the current one.
+if b == handle then
+  n, charges = -units, a > units
+  if not charges then
+-- CLEAR
+  end
 end

@@ -1,130 +1,117 @@
-
--- What hold.lua does with a limit. `duration` is that of its holds, and `queues` is true for a limit whose units cannot be held.
-local changed
-local admits, t, x, y, z, u, v, foreign -- what evaluate returned, of a call that decides
-
--- charge_at charges units at an instant, whether they fit or not.
-local function charge_at(key, instant, units)
-  local before = now
-  now = instant
-  local err = units > 0 and force(key, units) or nil
-  now = before
-  return err
-end
-
--- close writes what has changed. The key is kept for as long as it is needed once everything held is charged.
-local function close(key)
-  local till, last = expires or needed(key, t, x, y, z), first
-  if list then
-    last = list[#list - 1]
-  elseif rest ~= '' then
-    last = math.min(tonumber(string.match(string.sub(rest, -32), ' (%d+):%d+$') or '') or latest, latest)
+-- What hold.lua does with a limit whose units are charged. The texts of its algorithm, and of how that is stored, are put in
+-- the place of the words in capitals. `duration` is that of the limit's holds.
+--- keeps record, id, charged, held, first, rest, list, expires, ask, dropped
+--- look
+local record, id, charged, held, first, rest = '', 0, 0, 0, 0, ''
+local list -- the holds, where they were looked at
+local expires -- until when what is charged is needed, where that was written
+-- LOAD
+if record ~= '' then
+  id, charged, held, first, rest = parse(record)
+  if id then
+-- LOADED
+  else
+    record, id, charged, held, first, rest = '', 0, 0, 0, 0, ''
   end
-  return write(key, list and fold(id, charged, held, list) or text, till, held > 0 and math.max(till or now, last) + tail(held) or till or now)
 end
-
--- open reads the key, and charges the holds that have expired.
-local function open(key)
-  now = started -- a call that failed may have left another
-  changed, t, foreign, list, expires, spent = false, nil, nil, nil, nil, spent + work
-  load(key)
-  if held > 0 and first <= now then
-    list = unfold(held, first, rest)
-    while list[1] and list[1] <= now do
-      local expiry, units = table.remove(list, 1), table.remove(list, 1)
-      local err = charge_at(key, expiry, units)
-      if err then return err end
-      held, charged = held - units, expiry
-    end
-    spent = spent + work
-    return close(key)
+if held == 0 and charged > 0 and charged + WINDOW <= now then charged, list = 0, {} end
+if held > 0 and first <= now and not err then -- each hold that has expired is charged at the instant when it did
+  list = unfold(held, first, rest)
+  while list[1] and list[1] <= now and not err do
+    local now, ask = table.remove(list, 1), table.remove(list, 1)
+-- EVALUATE
+-- FORCE
+-- CHARGE
+    held, charged = held - ask, now
   end
-  if held == 0 and charged > 0 and charged + window <= now then charged, list = 0, {} end
-end
-
--- decide returns whether n units are admitted, the instant, the Observation and the units held, or of a queue the largest
--- free place.
-local function decide(key, n)
-  local largest
-  admits, t, x, y, z, u, v, foreign, largest = evaluate(key, cost(n + held))
-  return admits, t, x, y, z, largest or held
-end
-
--- hold holds n units, for `lasts`. It returns the id of the holds and the expiry, by which the hold is found again. An expiry
--- is later than those that were charged already, although the clock may have stepped back. In a full list it is another's.
-local function hold(n, new, lasts)
-  local step = math.max(1, math.floor(lasts / 6))
-  local expiry = now + lasts
-  expiry = math.max(expiry + (step - expiry % step) % step, charged + 1)
-  if held == 0 and charged == 0 then id = new end
-  list = held == 0 and { expiry, 0 } or list or unfold(held, first, rest)
-  held, changed = held + n, true
-  local i = 1
-  while list[i] and list[i] < expiry do i = i + 2 end
-  if #list >= 2 * most_holds then
-    i = math.min(i, #list - 1)
-  elseif list[i] ~= expiry then
-    table.insert(list, i, 0)
-    table.insert(list, i, expiry)
+  spent = spent + work
+  if not err then
+    local till = expires
+-- CLOSE
   end
-  list[i + 1] = list[i + 1] + n
-  return id, list[i]
 end
 
--- drop takes n units off the hold of a handle. It returns nothing if there is none.
-local function drop(of, expiry, n)
-  if of ~= id or held == 0 then return end
+-- `ask` is on how many units the algorithm is asked. What a hold leaves is known before: `dropped` is whether it was there.
+local ask, dropped = decides and units + held or 0, false
+if handle == id and held > 0 and (op == '3' or op == '6') then
   list = list or unfold(held, first, rest)
   for i = 1, #list, 2 do
-    if list[i] == expiry and list[i + 1] >= n then
-      held = held - n
-      list[i + 1] = list[i + 1] - n
+    if list[i] == math.abs(expiry) and list[i + 1] >= units then
+      held, dropped = held - units, true
+      list[i + 1] = list[i + 1] - units
       if held == 0 then
         list = {}
       elseif list[i + 1] == 0 then
         table.remove(list, i)
         table.remove(list, i)
       end
-      return true
+      break
     end
   end
 end
-
--- act does what a call asks for, after it was decided whether all limits admit. It returns an error, or by what n units
--- are held. Of a queue that is the epoch, and then comes the largest free place.
-local function act(key, op, all, n, m, a, b)
-  local err, handle, expiry, largest
-  if queues and op == '2' then op = '1' end
-  if queues and op == '3' then op = m == 0 and '4' or '0' end
-  if foreign and op ~= '0' then
-    changed, err = true, replace(key)
-    if not all then err = nil end
-  end
-  if op <= '2' and not all then op = '0' end
-  if err then
-    return err
-  elseif op == '1' then
-    changed = true
-    if held == 0 then err, largest, handle = charge(key, n, t, x, y, z, u, v) else err = charge_at(key, now, n) end
-  elseif op == '2' then
-    handle, expiry = hold(n, m, a > 0 and a or duration)
-  elseif op == '3' then
-    changed = drop(a, math.abs(b), n) -- it is negative if the hold is over by the clock of the process
-    if not changed and (b <= now or id == a and b <= charged) then m = math.max(0, m - n) end
-    changed = changed or m > 0
-    err = charge_at(key, now, m)
-  elseif op == '4' then
--- REFUND
-    changed, err = true, refund(key, n, a, b)
-  elseif op == '5' then
-    changed = true
-    clear(key)
-    if held == 0 then charged, list = 0, {} end
-  elseif op == '6' and not queues and drop(a, b, n) then
-    handle, expiry = hold(n, a, duration)
-  end
-  if changed and not err then err = close(key) end
-  return err, handle, expiry, largest
+if op == '3' then
+  ask = given
+  if not dropped and (expiry <= now or id == handle and expiry <= charged) then ask = math.max(0, given - units) end
 end
-
-return { open = open, decide = decide, act = act }
+-- EVALUATE
+--- act
+local n, charges, changed = op == '3' and ask or units, false, dropped
+if foreign and op ~= '0' then
+  foreign, changed = nil, true
+-- REPLACE
+end
+if err or decides and not all then -- nothing
+elseif op == '1' then
+  charges = units > 0 or held == 0
+-- LESS
+elseif op == '2' or op == '6' and dropped then
+  -- An expiry is later than those that were charged, although the clock may have stepped back. In a full list it is another's.
+  local lasts = op == '2' and handle > 0 and handle or duration
+  local step = math.max(1, math.floor(lasts / 6))
+  local expiry, i = now + lasts, 1
+  expiry = math.max(expiry + (step - expiry % step) % step, charged + 1)
+  if held == 0 and charged == 0 then id = op == '2' and given or handle end
+  list = held == 0 and { expiry, 0 } or list or unfold(held, first, rest)
+  held, changed = held + units, true
+  while list[i] and list[i] < expiry do i = i + 2 end
+  if #list >= 128 then
+    i = math.min(i, #list - 1)
+  elseif list[i] ~= expiry then
+    table.insert(list, i, 0)
+    table.insert(list, i, expiry)
+  end
+  list[i + 1] = list[i + 1] + units
+  reply[r + 7], reply[r + 8] = id, list[i]
+elseif op == '3' and ask > 0 then
+  charges = true
+-- FORCE
+elseif op == '4' then
+  changed = true
+-- REFUND
+elseif op == '5' then
+  changed = true
+-- CLEAR
+  if held == 0 then charged, list = 0, {} end
+end
+if charges then
+  changed = true
+-- CHARGE
+end
+if changed and not err then
+  local till = expires -- the instant until which what is charged is needed, or nil
+  if not till then
+-- NEEDED
+  end
+-- CLOSE
+end
+--- close
+local last, before = first, record
+if list then
+  last = list[#list - 1]
+  record = fold(id, charged, held, list)
+elseif rest ~= '' then
+  last = math.min(tonumber(string.match(string.sub(rest, -32), ' (%d+):%d+$') or '') or latest, latest)
+end
+-- The key is kept until `last`: as long as it is needed once everything held is charged.
+last = held > 0 and math.max(till or now, last) + TAIL or till or now
+-- WRITE

@@ -8,6 +8,8 @@
 --- constants form, W, F, q, period
 --- cost dw, df
 --- keeps epoch, free
+--- operation
+local op = op == '2' and '1' or op == '3' and given == 0 and '4' or (op == '1' or op == '4' or op == '5') and op or '0'
 --- functions
 local newest = 0 -- the newest epoch seen: in one script all have the same `now`
 
@@ -149,10 +151,8 @@ if free then
 end
 --- refund
 
--- refund frees the place of n units before `next`, unless it has begun or is of another epoch.
-local function refund(key, n, born, next)
-  local _, _, _, _, _, w, f = evaluate(key, 0, 0)
-  if not epoch or epoch ~= born then return end
+-- release frees the place of n units before `next`, unless it has begun. It returns the debt that is left.
+local function release(n, next, w, f)
   local W, F = rounded(w, f, q)
   free = free or keep('', form, q, period, W, F, epoch)
   local first, units = next - n, free.units
@@ -178,5 +178,10 @@ local function refund(key, n, born, next)
     free[#free] = nil
   end
   for at = #free, 257, -1 do free[at] = nil end -- at most 128: the latest stay gaps
-  return charge(key, 0, now, 0, 0, 0, w, f) -- which writes it
+  return w, f
+end
+if epoch and epoch == handle then
+  local w, f = release(units, expiry, u, v)
+  charges = w ~= nil
+  if charges then u, v = w, f end
 end

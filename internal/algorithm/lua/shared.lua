@@ -1,5 +1,5 @@
 -- Locals are faster than globals.
-local KEYS, ARGV, redis, string, tonumber = KEYS, ARGV, redis, string, tonumber
+local KEYS, ARGV, redis, string, math, tonumber = KEYS, ARGV, redis, string, math, tonumber
 
 -- Integers become text by '%d': Redis and Lua take several times as long. It has 32 bits on some platforms.
 local whole = #string.format('%d', 2 ^ 40) == 13 and '%d' or '%.0f'

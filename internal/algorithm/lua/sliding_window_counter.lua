@@ -7,16 +7,6 @@
 -- stored, and v the start of the window.
 --- constants limit, period, form
 --- cost n
---- functions
-
--- exceeds returns whether before * left > free * period, that is, whether the window before weighs more than
--- is free. The products may be beyond 2^53: each is compared in two parts, so nothing is rounded.
-local function exceeds(before, left, free, period)
-  local low, rest = before * (left % 2 ^ 23), free * (period % 2 ^ 23)
-  local weight = before * math.floor(left / 2 ^ 23) + math.floor(low / 2 ^ 23)
-  local room = free * math.floor(period / 2 ^ 23) + math.floor(rest / 2 ^ 23)
-  return weight > room or (weight == room and low % 2 ^ 23 > rest % 2 ^ 23)
-end
 --- evaluate
 t = now
 if value then
@@ -42,27 +32,29 @@ elseif c < v then
   a, c, u = 0, t, nil
 end
 local free = limit - a - n
-admits = free >= b or (free >= 0 and not exceeds(b, period - t + v, free, period))
+admits = free >= b
+if not admits and free >= 0 then -- b * left <= free * period? The products may be beyond 2^53: each is compared in two parts
+  local left = period - t + v
+  local low, rest = b * (left % 2 ^ 23), free * (period % 2 ^ 23)
+  local weight = b * math.floor(left / 2 ^ 23) + math.floor(low / 2 ^ 23)
+  local room = free * math.floor(period / 2 ^ 23) + math.floor(rest / 2 ^ 23)
+  admits = weight < room or (weight == room and low % 2 ^ 23 <= rest % 2 ^ 23)
+end
 --- charge
 text = form .. string.format('%s %d %d', u or string.format(whole, c), a + n, b) -- the digits as they were read
 lasts = v + period * (a + n > 0 and 2 or 1) - now
---- hold
-
--- needed returns the instant until which what is charged is needed, or nil if it is not.
-local function needed(key, t, current, before)
-  if not t then return needed(key, select(2, evaluate(key, 0))) end
-  if current + before > 0 then return t - t % period + period * (current > 0 and 2 or 1) end
-end
-
--- tail returns for how much longer the key is needed once units were charged.
-local function tail() return 2 * period end
+--- force
+n = math.min(n, 2 ^ 30 - a) -- more than any limit
+--- needed
+if a + b > 0 then till = v + period * (a > 0 and 2 or 1) end
+--- tail 2 * period
 --- refund
-
--- refund subtracts the units from the window that was opened at `id`, while it is the current one: of the one before it
+-- It subtracts the units from the window that was opened at `handle`, while it is the current one: of the one before it
 -- is not known whether it is the same, after a reset.
-local function refund(key, n, id)
-  local _, t, current, before, opened, digits, start = evaluate(key, 0)
-  if not digits or opened ~= id or current == 0 then return end
-  n = math.min(n, current)
-  if current - n + before == 0 then clear(key) else return charge(key, -n, t, current, before, opened, digits, start) end
+if u and c == handle and a > 0 then
+  n = -math.min(units, a)
+  charges = a + n + b > 0
+  if not charges then
+-- CLEAR
+  end
 end

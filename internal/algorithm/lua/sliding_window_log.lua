@@ -11,7 +11,7 @@
 -- then 1, and else 0, and `newest_rank` is where the last charge is.
 -- Constants: limit, period. Cost: the units.
 -- Observes: the units in the window; the number of the charge if it admits, and else the instant at which it
--- will; the instant of the newest charge. For charge u is `top`, the largest w in the set, or 0.
+-- will; the instant of the newest charge. For charge u is `top`, the largest w in the set, or 0. v is the last number.
 --- constants limit, period
 --- cost n
 --- functions
@@ -92,7 +92,7 @@ end
 if number and newest and newest >= 0 and newest <= latest and newest % 1 == 0 and number >= newest and number <= latest + ahead then
   t = newest > now and newest or now
   local from = t - period + 1
-  a, c, u = redis.call('ZCOUNT', key, string.format(whole, from), '9007199254740992'), newest, top
+  a, c, u, v = redis.call('ZCOUNT', key, string.format(whole, from), '9007199254740992'), newest, top, number
   if top > 0 then a = a + count_parts(key, from, top) end
   admits = a + n <= limit
   if number == latest + ahead then -- the next number would be foreign
@@ -112,6 +112,7 @@ end
 if foreign then
   err = redis.pcall('SET', key, '', 'PX', 1000).err
   if not err then redis.call('DEL', key) end
+  records, newest_rank = 0, '-1'
 end
 if not err then
   local single, added, done = u == 0 and n == 1, 1, nil
@@ -137,39 +138,21 @@ if not err then
   -- A record is needed for longer.
   if not err and records == 0 then redis.call('PEXPIREAT', key, string.format(whole, (t + period) / 1000 + 1)) end
 end
---- hold
-
-local function cost(units) return units end
-
--- force charges units whether they fit or not, as many as the largest limit of a log at most: this limit may be a smaller
--- one than that by which they were held.
-local function force(key, units)
-  units = math.min(units, 100000)
-  local own = limit
-  limit = 2 ^ 53
-  local _, t, used, number, newest, top, _, foreign = evaluate(key, units)
-  limit = own
-  return charge(key, units, t, used, number, newest, top, nil, foreign)
-end
-
--- needed returns the instant until which what is charged is needed: t is that of a decision, from which on it is.
-local function needed(key, t)
-  return (t or math.min(redis.pcall('ZRANGE', key, newest_rank, newest_rank, 'WITHSCORES')[2] or now, latest)) + period
-end
-
--- tail returns for how much longer the key is needed once units were charged.
-local function tail() return period end
+--- force
+-- It is at most the largest limit of a log: this limit may be a smaller one than that by which they were held.
+n = math.min(n, 100000)
+if not admits and v and v ~= latest + ahead then b = t > v and t or v + 1 end
+--- needed
+till = (c > 0 and c or now) + period
+--- tail period
 --- refund
-
--- refund removes the entries of the charge of a number, if it is in the set with as many units: after a reset another may
--- have the number.
-local function refund(key, units, number)
-  local list = entries(number, units)
-  frees('ZADD', key, 'XX', '0', '')
-  local done = redis.pcall('ZREM', key, list[1], units == 1 and number or list[1])
-  if type(done) == 'table' then
-    mistyped(done.err)
-  elseif done > 0 and list[2] then
-    redis.call('ZREM', key, unpack(list, 2))
-  end
+-- It removes the entries of the charge with the number `handle`, if it is in the set with as many units: after a reset
+-- another may have the number.
+local gone = entries(handle, units)
+frees('ZADD', key, 'XX', '0', '')
+local done = redis.pcall('ZREM', key, gone[1], units == 1 and handle or gone[1])
+if type(done) == 'table' then
+  mistyped(done.err)
+elseif done > 0 and gone[2] then
+  redis.call('ZREM', key, unpack(gone, 2))
 end

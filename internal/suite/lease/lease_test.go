@@ -532,7 +532,7 @@ func TestColdKeyBesideHot(t *testing.T) {
 	}
 	slow := 0
 	for _, digest := range recorded.sent {
-		if strings.Contains(d.Source(digest), "hold n units for longer") {
+		if strings.Contains(d.Source(digest), "hold the units for longer") {
 			slow++
 		}
 	}

@@ -163,7 +163,7 @@ func (h *history) calls(cmd redis.Cmder) []call {
 			h.t.Fatal("a script that is not known")
 		}
 	}
-	if !strings.Contains(text, "hold n units for longer") {
+	if !strings.Contains(text, "hold the units for longer") {
 		return nil
 	}
 	width := 3 + 2*len(h.limits)
