@@ -17,6 +17,7 @@ var _ = hook.SetDriver(func(limiter any) hook.Driver {
 	}
 	return hook.Driver{
 		Renew: l.renewer.All,
+		Clock: l.renewer.Clock,
 		Drive: func(wall, mono func() time.Duration) {
 			l.leases.Drive(func() lease.Instant { return lease.Instant{Wall: wall(), Mono: mono(), Read: time.Now()} })
 			l.renewer.Drive()

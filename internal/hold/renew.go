@@ -49,6 +49,9 @@ func (w *Renewer) Drive() {
 	w.driven = true
 }
 
+// Clock has w go by a clock of a test.
+func (w *Renewer) Clock(now func() time.Time) { w.now = now }
+
 // Add has the slots of h renewed until it ends. Units that h has reserved from a lease get a hold
 // of their own before the lease ends.
 func (w *Renewer) Add(h *Hold) {

@@ -30,6 +30,8 @@ func SetNewLimit(f func(*algorithm.Kind, int64, time.Duration, LimitSettings) an
 type Driver struct {
 	// Renew renews at once all that is kept from expiring, as the limiter does now and then.
 	Renew func()
+	// Clock has what is held go by a clock of a test.
+	Clock func(now func() time.Time)
 	// Drive has leases go by clocks of a test, and closes and renews none in the background. Renewals
 	// and settlements are sent one after the other.
 	Drive func(wall, mono func() time.Duration)
