@@ -144,6 +144,32 @@ func TestRenewedOnce(t *testing.T) {
 	})
 }
 
+// TestAllInOrder renews in the order of the replies, so that random histories are the same in each run.
+func TestAllInOrder(t *testing.T) {
+	t.Parallel()
+	k, at := &fakeKeeper{}, int64(0)
+	w, first, _ := k.keep(func() time.Time { at++; return time.Unix(at, 0) }, true)
+	close(k.gate)
+	for i := range int64(20) {
+		h := New(first.Set, "k", 1, true, time.Time{})
+		copy(h.Handles(), []algorithm.Handle{{A: 2 + i, B: 1}, {A: 1, B: 1}})
+		h.Keeper = k
+		w.Add(h)
+	}
+	last := int64(0)
+	k.renew = func(handles []algorithm.Handle) []algorithm.Handle {
+		if handles[0].A != last+1 {
+			t.Errorf("%d is renewed after %d", handles[0].A, last)
+		}
+		last++
+		return handles
+	}
+	w.All()
+	if last != 21 {
+		t.Errorf("%d renewals, want 21", last)
+	}
+}
+
 // TestLookTogether goes by a clock of its own: who looks while another renews waits for that, for
 // it would decide by what is about to be renewed. An observer that is told of a loss may look.
 func TestLookTogether(t *testing.T) {
