@@ -61,13 +61,13 @@ func TestRetriedAloneWithinTheTimeout(t *testing.T) {
 					return
 				}
 				server.Pause() // they are not answered
+				defer server.Resume()
 				s.gate.Open()
 				a.wantUnavailable(t, "one")
 				b.wantUnavailable(t, "the other")
 				if took := time.Since(begun); took > timeout*5/4 {
 					t.Errorf("they waited for %v, with a Timeout of %v", took, timeout)
 				}
-				server.Resume()
 			})
 		})
 	}

@@ -38,7 +38,7 @@ func oneNode(t testing.TB) *backend {
 // do runs a command behind the Limiter's back.
 func (s *backend) do(t testing.TB, args ...any) {
 	t.Helper()
-	if err := s.client.Do(t.Context(), args...).Err(); err != nil {
+	if err := s.client.Do(context.WithoutCancel(t.Context()), args...).Err(); err != nil {
 		t.Errorf("%v: %v", args, err)
 	}
 }

@@ -88,14 +88,14 @@ func run(tb testing.TB, f func(r *Round)) []string {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
 	r := &Round{TB: tb, record: &record{ctx: ctx}}
-	defer r.cleanUp()
-	defer cancel()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		f(r)
 	}()
 	<-done
+	cancel()
+	r.cleanUp() // which may fail, too: the next round needs what it cleans up
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.failures)
