@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { check.RunParallel(m, 8) }
 
-// soon is how long what is left behind may take to be free, and how long on a machine that was late
+// soon is how long after the last request what is left behind may take to be free, and how long on a machine that was late
 // meanwhile: all holds and slots last for a minute, unless a test is about their end.
 var soon = []time.Duration{2 * time.Second, 10 * time.Second, 30 * time.Second}
 
@@ -66,8 +66,14 @@ func (e *env) away(roundTrip time.Duration) {
 // quiet waits until nothing is sent any more: what callers have left goes on, and is then freed.
 func (e *env) quiet(t testing.TB) {
 	t.Helper()
+	silent := e.silence()
+	check.Within(t, patient, "nothing is sent any more", func() bool { return silent() > 10*roundTrip })
+}
+
+// silence returns a function that returns for how long nothing was sent.
+func (e *env) silence() func() time.Duration {
 	last, since := int64(0), time.Now()
-	check.Within(t, patient, "nothing is sent any more", func() bool {
+	return func() time.Duration {
 		sent := int64(0)
 		for _, p := range e.proxies {
 			sent += p.Requests()
@@ -75,8 +81,8 @@ func (e *env) quiet(t testing.TB) {
 		if sent != last {
 			last, since = sent, time.Now()
 		}
-		return time.Since(since) > 10*roundTrip
-	})
+		return time.Since(since)
+	}
 }
 
 var names atomic.Int64 // of limiters: each has keys of its own
@@ -134,20 +140,24 @@ func (l *limiter) stored() core.Result {
 // remains returns how many units of the only limit remain.
 func (l *limiter) remains() int64 { return l.stored().Remaining }
 
-// is waits until what is stored of each limit is as it should be.
+// is waits until what is stored of each limit is as it should be, soon after the last that was sent: on a slow machine it takes
+// long to free what hundreds have left, one after the other.
 func (l *limiter) is(what string, holds func(core.Result) bool) {
 	l.t.Helper()
 	var wrong core.Result
-	if !check.Within(l.t, l.env.soon, what, func() bool {
+	silent, right := l.env.silence(), false
+	check.Within(l.t, patient, what, func() bool {
+		over := silent() > l.env.soon
+		right = true
 		for r := range l.stored().All() {
 			if !holds(r) {
-				wrong = r
-				return false
+				wrong, right = r, false
 			}
 		}
-		return true
-	}) {
-		l.t.Logf("%s: %d of %d remain", wrong.Name, wrong.Remaining, wrong.Limit)
+		return right || over
+	})
+	if !right {
+		l.t.Errorf("%s: not within %v: %s: %d of %d remain", what, l.env.soon, wrong.Name, wrong.Remaining, wrong.Limit)
 	}
 }
 
