@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	startLimit = 10 * time.Second // for a server to answer
+	startLimit = time.Minute // for a server to answer; one may be made to load for a while
 	pollEvery  = 5 * time.Millisecond
 	attempts   = 5 // at a port, or a cluster, that no other process takes meanwhile
 )
