@@ -25,7 +25,7 @@ func TestLateReply(t *testing.T) {
 			for _, batch := range []int{1, 2} {
 				t.Run(fmt.Sprintf("%s, ContextTimeoutEnabled %v, MaxBatch(%d)", name, contextTimeout, batch), func(t *testing.T) {
 					t.Parallel()
-					check.Rounds(t, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}, func(t *check.Round, timeout time.Duration) {
+					check.Rounds(t, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second}, func(t *check.Round, timeout time.Duration) {
 						late(t, open(t, p, contextTimeout), contextTimeout, core.Options(core.FailLocal(), core.MaxBatch(batch), core.Timeout(timeout)), timeout)
 					})
 				})
@@ -44,7 +44,8 @@ func late(t *check.Round, e *env, contextTimeout bool, opts core.Option, timeout
 	expires := e.limiter(t, window, opts, core.Hold(hold))
 	e.away(4 * roundTrip)
 	together(60, func(i int) { // there are connections and scripts, and it is known that a round trip is long
-		if r, err := []*limiter{inFlight, held, expires}[i%3].Reserve(t.Context(), "k", 1); err != nil || r.Cancel(t.Context()) != nil {
+		r, err := []*limiter{inFlight, held, expires}[i%3].Reserve(t.Context(), "k", 1)
+		if err = errors.Join(err, r.Cancel(t.Context())); err != nil { // a nil one has nothing to end
 			t.Error(err)
 		}
 	})
