@@ -195,12 +195,18 @@ func HoldScript(limits []Member, undeclared bool) string {
 		act.WriteString(then)
 	}
 	c.addNumbers()
-	fmt.Fprintf(&c.text, "local first, width, size = %d, %d, %d\n", c.constants+1, holdWidth+holdWidthEach*len(limits), len(limits))
+	fmt.Fprintf(&c.text, holdBegin+" = %d, %d, %d\n", c.constants+1, holdWidth+holdWidthEach*len(limits), len(limits))
 	c.text.WriteString(fill(holdLua,
 		"-- ZEROS", strings.Repeat("0, ", holdReplyLen*len(limits)), "-- WIDTH", strconv.Itoa(holdReplyLen*len(limits)),
 		"-- FUNCTIONS\n", functions.text.String(), "-- LOOK\n", look.String(), "-- ACT\n", act.String()))
 	return c.text.String()
 }
+
+// holdBegin is in each HoldScript, and in no DecideScript.
+const holdBegin = "local first, width, size"
+
+// IsHoldScript reports whether a script is one of HoldScript, and not of DecideScript. Tests look at what is sent.
+func IsHoldScript(script string) bool { return strings.Contains(script, holdBegin) }
 
 // holdArguments is arguments for HoldScript: what is the same for all calls, and what is not.
 func (c *composer) holdArguments(m Member, i int) (constants, each string) {

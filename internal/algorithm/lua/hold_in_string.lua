@@ -3,10 +3,10 @@
 --- load
 local value = redis.pcall('GET', key)
 if value and value.err then value = mistyped(value.err) and 'foreign' end
-local at = value and string.find(value, '|', 1, true)
-if at then record = string.sub(value, at) end
+local bar = value and string.find(value, '|', 1, true)
+if bar then record = string.sub(value, bar) end
 --- loaded
-value = at > 1 and string.sub(value, 1, at - 1)
+value = bar > 1 and string.sub(value, 1, bar - 1)
 --- charged
 value, expires = text, now + lasts
 --- replace

@@ -1,5 +1,6 @@
--- What hold.lua does with a limit whose units are charged. The texts of its algorithm, and of how that is stored, are put in
--- the place of the words in capitals. `duration` is that of the limit's holds.
+-- What hold.lua does with a limit whose units are charged. The parts of its algorithm, of hold_in_string.lua or hold_in_log.lua,
+-- and of this file take the place of the words in capitals; doc.go says what each finds and sets. `duration` is that of the
+-- limit's holds.
 --- keeps record, id, charged, held, first, rest, list, expires, ask, dropped
 --- look
 local record, id, charged, held, first, rest = '', 0, 0, 0, 0, ''
@@ -31,7 +32,8 @@ if held > 0 and first <= now and not err then -- each hold that has expired is c
   end
 end
 
--- `ask` is on how many units the algorithm is asked. What a hold leaves is known before: `dropped` is whether it was there.
+-- `ask` is on how many units the algorithm is asked. A Settle and a renewal take their units off the hold before that: what
+-- is stored is written at the end only. `dropped` is whether these were held.
 local ask, dropped = decides and units + held or 0, false
 if handle == id and held > 0 and (op == '3' or op == '6') then
   list = list or unfold(held, first, rest)
@@ -56,11 +58,12 @@ end
 -- EVALUATE
 --- act
 local n, charges, changed = op == '3' and ask or units, false, dropped
-if foreign and op ~= '0' then
+if foreign and (ask > 0 or decides and op ~= '0') then -- who ends what is not there leaves it
   foreign, changed = nil, true
 -- REPLACE
 end
-if err or decides and not all then -- nothing
+if err or decides and not all then
+  -- Nothing is charged. A foreign value that was replaced is written below.
 elseif op == '1' then
   charges = units > 0 or held == 0
 -- LESS
@@ -74,7 +77,7 @@ elseif op == '2' or op == '6' and dropped then
   list = held == 0 and { expiry, 0 } or list or unfold(held, first, rest)
   held, changed = held + units, true
   while list[i] and list[i] < expiry do i = i + 2 end
-  if #list >= 128 then
+  if #list >= 128 then -- of 64 holds
     i = math.min(i, #list - 1)
   elseif list[i] ~= expiry then
     table.insert(list, i, 0)
@@ -86,7 +89,7 @@ elseif op == '3' and ask > 0 then
   charges = true
 -- FORCE
 elseif op == '4' then
-  changed = true
+  changed = not foreign
 -- REFUND
 elseif op == '5' then
   changed = true

@@ -49,7 +49,7 @@ if decides or units > 1 or op == '6' or op == '5' then -- who frees one unit nee
 end
 local admits, t, a, b, c = units + held <= limit, now, 0, 0, 0
 --- act
-if foreign and op ~= '0' then -- it may have no TTL
+if foreign and (op == '5' or decides and op ~= '0') then -- it may have no TTL
   local done = redis.pcall('SET', key, '', 'PX', 1000)
   if all then
     err = done.err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
@@ -163,7 +164,7 @@ func (h *history) calls(cmd redis.Cmder) []call {
 			h.t.Fatal("a script that is not known")
 		}
 	}
-	if !strings.Contains(text, "hold the units for longer") {
+	if !algorithm.IsHoldScript(text) {
 		return nil
 	}
 	width := 3 + 2*len(h.limits)
@@ -177,7 +178,11 @@ func (h *history) calls(cmd redis.Cmder) []call {
 	var calls []call
 	for i := range count {
 		a := argv[width*i:]
-		calls = append(calls, call{fmt.Sprint(a[0]), number(a[1]), number(a[2]), number(a[4])})
+		c := call{fmt.Sprint(a[0]), number(a[1]), number(a[2]), number(a[4])}
+		if c.n == 0 && (c.op == string(algorithm.OpReserve) || c.op == string(algorithm.OpRenew)) {
+			h.t.Errorf("a hold of no units: %+v", c)
+		}
+		calls = append(calls, c)
 	}
 	return calls
 }

@@ -158,6 +158,22 @@ func TestSlotWithoutEnd(t *testing.T) {
 	}
 }
 
+// TestHoldOfQueue has a planted hold beside a full queue with free places. Units are never held of a queue: the next takes a place, and
+// the queue is as long as before, so that it remains a value of its own.
+func TestHoldOfQueue(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, redistest.Server(t).Client(t), 1, limits.Named("leaky_bucket"))
+	ten := algorithm.Numbers{Count: 10, Period: 10_000_000, Burst: 10}
+	w.members, w.keys = []algorithm.Member{{Kind: algorithm.LeakyBucket, Evaluator: algorithm.LeakyBucket.New(ten), Hold: 1_000_000}}, w.keys[:1]
+	w.plant = "a hold beside 8 free places"
+	if err := text("FORM %d %d 0,8|H1 5 0 1 %d", begin+10_000_000, begin, begin+5_000_000)(w).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 12 {
+		w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpCharge, N: 1, M: w.id(), Handles: make([]algorithm.Handle, 1)})
+	}
+}
+
 // cpu returns how much processor time the server has used.
 func cpu(t *testing.T, client *redis.Client) time.Duration {
 	t.Helper()

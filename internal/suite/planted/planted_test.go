@@ -3,6 +3,7 @@ package planted
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -83,6 +84,28 @@ func TestValueOfAnother(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// TestEndsLeaveForeign ends and renews what is not there: a foreign value stays as it is.
+func TestEndsLeaveForeign(t *testing.T) {
+	t.Parallel()
+	client := redistest.Server(t).Client(t)
+	for _, v := range variants() {
+		for _, op := range []algorithm.Op{algorithm.OpSettle, algorithm.OpRefund, algorithm.OpRenew, algorithm.OpRelease} {
+			for n := range int64(2) {
+				w := newWorld(t, client, 1, v)
+				client.RPush(t.Context(), key, "a list")
+				if n == 1 && v.Name != "sliding_window_log" && !v.Kind.Slots {
+					client.Set(t.Context(), key, "a text", 0)
+				}
+				was := w.dump()
+				w.hold(w.members, algorithm.HoldCall{Op: op, N: 1 + n, Handles: slices.Repeat([]algorithm.Handle{{A: 1, B: 1}}, len(w.members))})
+				if w.dump() != was {
+					t.Errorf("%s: operation %c on %d units changed it", v.Name, op, 1+n)
+				}
+			}
 		}
 	}
 }
