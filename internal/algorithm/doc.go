@@ -25,9 +25,32 @@
 // in memory, the arguments of the script, and what its reply means. The capacity is the
 // rate's count, or a bucket's burst: the suites rely on that.
 //
-// lua/ramp.lua has parts, each below a line like "--- evaluate": the names of its constants and its
-// cost; functions, for what is rare; evaluate and charge, which are no functions, as lua/decide.lua
-// says; hold and refund, functions that lua/hold_limit.lua calls. In these files:
+// lua/ramp.lua has parts, each below a line like "--- evaluate". script.go puts their texts
+// into the scripts, where they find some names and set others. Both scripts have
+//
+//	constants  the names of what Constants returns. The second is the time after which a charge counts no more, about
+//	cost       the names of what Cost appends
+//	keeps      the names of what evaluate finds for charge, beyond those that lua/decide.lua lists; may be missing
+//	functions  functions for what is rare, once for all limits of a script; may be missing
+//	evaluate   sets what lua/decide.lua says
+//	charge     charges what evaluate admitted, as lua/decide.lua says
+//
+// The others are for lua/hold_limit.lua. There evaluate is asked on `ask` units, as `n` or as the cost
+// of a bucket, and `now` may be the instant at which a hold expired:
+//
+//	force   after evaluate, before a charge that need not fit: changes what evaluate found to what can be stored
+//	less    before a charge beside `held` units, on which evaluate was asked, too: takes them off what it found. For
+//	        buckets: all others charge `n`
+//	needed  sets `till`, the instant until which what evaluate found is needed, if it is
+//	tail    in the same line: for how much longer a key is needed once the units `held` have been charged
+//	refund  takes back `units` that were charged under `handle` and `expiry`: by a charge, for which it sets `charges`
+//	        and what charge finds; by -- CLEAR, where nothing is left; or by itself
+//
+// Buckets have three more: rare, a function that evaluate creates where it needs it; length, the function
+// cost(units); and operation, by which a queue does something else where it holds nothing. Slots have no
+// state but what is held: lua/in_flight.lua has parts look and act in place of those of lua/hold_limit.lua.
+//
+// In these files:
 //
 //   - A Lua number holds integers up to 2^53 only, so what divides, or multiplies large
 //     numbers, is done in Go. Large numbers are written by the format
@@ -65,7 +88,7 @@
 //     as units of a log until it leaves the window, as a slot until it expires, and it is removed
 //     then. A slot more than 400 days ahead is removed when a slot is taken.
 //   - A charge, a hold and a denial replace a foreign value, and a TTL is set. Reset deletes
-//     it. Peek, and the end of what is not there, leave it.
+//     it. Peek, and the end or renewal of what is not there, leave it.
 //
 // What is in the form of the scripts is believed: a debt of a hundred years, the id of holds,
 // the sum of slots that are taken several at a time. It may deny for as long as it says.

@@ -1,6 +1,11 @@
--- What hold.lua does with a limit whose units are charged. The parts of its algorithm, of hold_in_string.lua or hold_in_log.lua,
--- and of this file take the place of the words in capitals; doc.go says what each finds and sets. `duration` is that of the
--- limit's holds.
+-- What hold.lua does with a limit whose units are charged. `duration` is that of its holds. The parts of its algorithm, which
+-- doc.go describes, and of hold_in_string.lua or hold_in_log.lua take the place of the words in capitals:
+--   LOAD      reads the key, and sets `record` if there may be one; LOADED follows if it is
+--   EVALUATE  asks the algorithm on `ask` units
+--   CHARGE    charges them, and sets `expires`
+--   REPLACE   drops a foreign value
+--   CLEAR     drops all that was charged
+--   CLOSE     writes what has changed. What is charged is needed until `till`, or not at all if that is nil
 --- keeps record, id, charged, held, first, rest, list, expires, ask, dropped
 --- look
 local record, id, charged, held, first, rest = '', 0, 0, 0, 0, ''

@@ -174,6 +174,24 @@ func TestHoldOfQueue(t *testing.T) {
 	}
 }
 
+// TestHoldInFullRecord has as many holds as are read again. Further units are held with those of one of these, and can be settled.
+func TestHoldInFullRecord(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, redistest.Server(t).Client(t), 1, limits.Named("token_bucket"))
+	thousand := algorithm.Numbers{Count: 1000, Period: 10_000_000, Burst: 1000}
+	w.members, w.keys = []algorithm.Member{{Kind: algorithm.TokenBucket, Evaluator: algorithm.TokenBucket.New(thousand), Hold: 1_000_000}}, w.keys[:1]
+	w.plant = holdsOf(64, 1, begin+1000)
+	if err := text("%s", w.plant)(w).Err(); err != nil {
+		t.Fatal(err)
+	}
+	handles := make([]algorithm.Handle, 1)
+	w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpReserve, N: 3, M: w.id(), Handles: handles})
+	w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpSettle, N: 3, Handles: handles})
+	if got := w.client.Get(t.Context(), key).Val(); got != w.plant {
+		t.Errorf("after 3 units were held and given back: %q", got)
+	}
+}
+
 // cpu returns how much processor time the server has used.
 func cpu(t *testing.T, client *redis.Client) time.Duration {
 	t.Helper()
