@@ -31,7 +31,7 @@
 //	constants  the names of what Constants returns. The second is the time after which a charge counts no more, about
 //	cost       the names of what Cost appends
 //	keeps      the names of what evaluate finds for charge, beyond those that lua/decide.lua lists; may be missing
-//	functions  functions for what is rare, once for all limits of a script; may be missing
+//	functions  for what is rare; they stand once for all limits of a script; may be missing
 //	evaluate   sets what lua/decide.lua says
 //	charge     charges what evaluate admitted, as lua/decide.lua says
 //

@@ -210,8 +210,9 @@ func IsHoldScript(script string) bool { return strings.Contains(script, holdBegi
 
 // holdArguments is arguments for HoldScript: what is the same for all calls, and what is not.
 func (c *composer) holdArguments(m Member, i int) (constants, each string) {
-	var values []string
-	for _, constant := range append(m.Constants(), int64(0)) { // the last is the duration
+	all := append(m.Constants(), int64(0)) // the last is the duration
+	values := make([]string, 0, len(all))
+	for _, constant := range all {
 		_, number := constant.(int64)
 		c.addConstant(number)
 		values = append(values, fmt.Sprintf("ARGV[%d]", c.constants))
