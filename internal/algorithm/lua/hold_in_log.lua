@@ -29,7 +29,7 @@ if record ~= before then
   if not err and before ~= '' then redis.call('ZREM', key, before) end
   records, newest_rank = record == '' and 0 or 1, record == '' and '-1' or '-2'
 end
--- An instant that has passed would remove the key at once, although a charge may follow.
+-- An instant that has passed would remove the key at once, before what follows in this call.
 if not err and (record ~= '' or before ~= '') then
   redis.call('PEXPIREAT', key, string.format(whole, math.max(last, now + 100000) / 1000 + 1))
 end

@@ -111,6 +111,8 @@ func foreign(t *testing.T, s Store, limit maker) {
 		"version":                         func() error { return s.Redis.Set(ctx, key, "Z9 1 2 3 4 5 6 7", 0).Err() },
 		"F1 infinite":                     func() error { return s.Redis.Set(ctx, key, "F1 1e99 99999999999999999999 1", 0).Err() },
 		"F1 huge":                         func() error { return s.Redis.Set(ctx, key, "F1 99999999999999999999 9999999999999999999 1", 0).Err() },
+		"F1 in 500 days":                  func() error { return s.Redis.Set(ctx, key, fmt.Sprintf("F1 10 %d", now+43_200_000_000_000), 0).Err() },
+		"F1 of 500 days":                  func() error { return s.Redis.Set(ctx, key, fmt.Sprintf("F1 10 %d 43200000000000", now), 0).Err() },
 		"B1 rate of 0, 2 numbers":         func() error { return s.Redis.Set(ctx, key, "B1 0 1 2", 0).Err() },
 		"B1 nan after a number":           func() error { return s.Redis.Set(ctx, key, "B1 10 1 nan", 0).Err() },
 		"B1 a number and a part too many": func() error { return s.Redis.Set(ctx, key, "B1 10 1 8000000000000000+10", 0).Err() },
