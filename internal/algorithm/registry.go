@@ -4,6 +4,7 @@ package algorithm
 // every suite and tool runs over this list, in this order.
 var Kinds = []*Kind{
 	FixedWindow,
+	Calendar,
 	SlidingWindowLog,
 	SlidingWindowCounter,
 	TokenBucket,
