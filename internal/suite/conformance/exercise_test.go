@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
@@ -24,17 +26,19 @@ func exercise(t *testing.T, open conformance.Opener) {
 func TestMiniredis(t *testing.T) {
 	exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
 		m := mini.Redis(t)
-		now := time.UnixMicro(1_800_000_012_345_678)
-		m.SetTime(now)
+		var now atomic.Int64
+		now.Store(1_800_000_012_345_678)
+		clock := func() time.Time { return time.UnixMicro(now.Load()) }
+		m.SetTime(clock())
 		client := redis.NewClient(&redis.Options{Addr: m.Addr()})
 		defer func() { _ = client.Close() }()
 		run(t, conformance.Store{
 			New: func(name string, opts ...core.Option) (*core.Limiter, error) {
-				return core.New(client, name, append(opts, onlyRedis...)...)
+				return core.New(client, name, append(append(opts, hook.Wall(clock).(core.Option)), onlyRedis...)...)
 			},
 			Advance: func(d time.Duration) {
-				now = now.Add(d)
-				m.SetTime(now)
+				now.Add(d.Microseconds())
+				m.SetTime(clock())
 			},
 			ForgetsByClock: true,
 			Redis:          client,
@@ -84,7 +88,7 @@ func onRedis(client redis.UniversalClient) conformance.Store {
 	driven := conformance.NewDriven(client)
 	return conformance.Store{
 		New: func(name string, opts ...core.Option) (*core.Limiter, error) {
-			return core.New(driven, name, append(opts, onlyRedis...)...)
+			return core.New(driven, name, append(append(opts, driven.Wall()), onlyRedis...)...)
 		},
 		Advance: driven.Advance,
 		Clock:   driven.Now,

@@ -561,8 +561,9 @@ func (tr *trial) change(t *testing.T) {
 	old := tr.specs[i]
 	next := tr.spec(old.kind)
 	next.unnamed, next.hold = old.unnamed, old.hold
-	if old.unnamed || tr.store.ForgetsByClock && old.kind == "sliding_window_log" || tr.IntN(3) == 0 {
-		next.period = old.period // a log of a longer period may need entries that have expired
+	needs := old.kind == "sliding_window_log" || old.kind == "fixed_window_calendar"
+	if old.unnamed || tr.store.ForgetsByClock && needs || tr.IntN(3) == 0 {
+		next.period = old.period // of a longer period may be needed what has expired
 	} else if tr.IntN(2) == 0 {
 		next.count, next.burst = old.count, old.burst
 	}
@@ -673,7 +674,7 @@ func (s spec) model() model.Limit {
 // judge returns what may be spent, by the definition of the algorithm.
 func (s spec) judge() spends.Limit {
 	kinds := map[string]spends.Kind{
-		"fixed_window": spends.Windows, "fixed_window_aligned": spends.Aligned,
+		"fixed_window": spends.Windows, "fixed_window_aligned": spends.Aligned, "fixed_window_calendar": spends.Aligned,
 		"sliding_window_log": spends.Log, "sliding_window_counter": spends.Counter,
 	}
 	kind, ok := kinds[s.kind]
