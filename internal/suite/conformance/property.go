@@ -561,8 +561,8 @@ func (tr *trial) change(t *testing.T) {
 	old := tr.specs[i]
 	next := tr.spec(old.kind)
 	next.unnamed, next.hold = old.unnamed, old.hold
-	needs := old.kind == "sliding_window_log" || old.kind == "fixed_window_calendar"
-	if old.unnamed || tr.store.ForgetsByClock && needs || tr.IntN(3) == 0 {
+	keeps := old.unnamed || tr.store.ForgetsByClock && old.kind == "sliding_window_log" || old.kind == "fixed_window_calendar"
+	if keeps || tr.IntN(3) == 0 {
 		next.period = old.period // of a longer period may be needed what has expired
 	} else if tr.IntN(2) == 0 {
 		next.count, next.burst = old.count, old.burst
@@ -578,8 +578,8 @@ func (tr *trial) change(t *testing.T) {
 	expires := tr.store.ForgetsByClock && tr.model.Held(i) > 0 && slower
 	// A window of another period keeps the clock from going back only until a hold is written.
 	gridded := old.kind == "fixed_window_aligned" || old.kind == "sliding_window_counter"
-	keeps := gridded && next.period != old.period && tr.rewritten && tr.now < tr.latest
-	if next.limit(i) == nil || !tr.fits(tr.excess) || expires || keeps {
+	stays := gridded && next.period != old.period && tr.rewritten && tr.now < tr.latest
+	if next.limit(i) == nil || !tr.fits(tr.excess) || expires || stays {
 		tr.specs[i] = old
 		return
 	}
