@@ -19,7 +19,8 @@ var Calendar = &Kind{
 // A calendarWindow decides for [Calendar]. In Redis the window is that of Redis's clock, among those around the
 // clock of this process.
 //
-//	Observation  A the used units, B when the window was charged first, C how long after that it ends
+//	Observation  A the used units, B when the window was charged first, C how long after that it ends,
+//	             which is negative where Redis's clock has stepped back since by more than a window
 //	State        A the used units, B when the window was charged first, C its end
 type calendarWindow struct {
 	fixedWindow
@@ -46,6 +47,11 @@ func (w *calendarWindow) Evaluate(s *State, now, n int64) (Observation, bool) {
 	}
 	fits := used+min(n, w.limit+1) <= w.limit // min: the sum must not overflow
 	return Observation{At: now, A: used, B: opened, C: end - opened}, fits
+}
+
+func (w *calendarWindow) Valid(o Observation) bool {
+	used, opened, end := o.A, o.B, w.end(o)
+	return used >= 0 && used < maxInstant && opened >= 0 && opened < maxInstant && end > o.At && end <= o.At+w.period
 }
 
 // Constants has any windows: they move.

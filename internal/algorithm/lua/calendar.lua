@@ -4,7 +4,7 @@
 -- a time zone do not reset each other again and again.
 -- Constants: limit; period, which no window is longer than; and the windows around the sender's time: one is from
 -- `starts` to `ends`, and there is one before it and one after. Cost: the units.
--- Observes: used, opened, and how long after that the window ends. For charge u is the digits of `opened`, if it is stored.
+-- Observes: used, opened, and how long after that the window ends, which may be negative after a step back. For charge u is the digits of `opened`, if it is stored.
 --- constants limit, period, before, starts, ends, after
 --- cost n
 --- check
@@ -14,9 +14,9 @@ t, a, b = now, 0, now
 if value then
   a, u = string.match(#value <= longest and value or '', '^W1 (%d+) ([1-9]%d*)$')
   a, b = tonumber(a), tonumber(u or 0)
-  if a and a <= 2 ^ 30 and b <= latest then -- after a step back of the clock the window is still that in which they were charged
+  if a and a <= 2 ^ 30 and b <= latest then
+    -- After a step back of the clock it is still the window in which they were charged, or the last one that is known.
     if b >= ends then t = math.max(now, ends) elseif b >= starts then t = math.max(now, starts) end
-    b = math.min(b, after - 1) -- they are charged in the last window that is known, or after it
   else
     a, b, u, foreign = 0, now, nil, value
   end
