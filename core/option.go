@@ -238,9 +238,11 @@ func Clock(clock func() time.Time) Option {
 	return setting{"clock", "Clock(nil)", clock != nil, "want a function", func(c *config) { c.clock = clock }}
 }
 
-var _ = hook.SetWall(func(now func() time.Time) any {
-	return setting{"wall", "Wall", true, "", func(c *config) { c.wall = now }}
-})
+type wallOption func() time.Time
+
+func (w wallOption) apply(c *config) { c.wall = w }
+
+var _ = hook.SetWall(func(now func() time.Time) any { return wallOption(now) })
 
 // Logger sets where the Limiter and its middleware log: one line when Redis fails
 // and one when it answers again, never one for each request. The default is

@@ -2,6 +2,7 @@ package calendar_test
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +52,75 @@ func shown(zone string, w calendar.Windows) []time.Time {
 		all = append(all, time.UnixMicro(at).In(loc))
 	}
 	return all
+}
+
+// TestKnown has days of which almanacs know when they began, and how long they were.
+func TestKnown(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		zone, day, begins string
+		unit              calendar.Unit
+		lasts             time.Duration
+	}{
+		{"Europe/Berlin", "2026-03-29", "2026-03-28T23:00:00Z", calendar.Day, 23 * time.Hour},
+		{"Europe/Berlin", "2026-10-25", "2026-10-24T22:00:00Z", calendar.Day, 25 * time.Hour},
+		{"Europe/Berlin", "2024-02-29", "2024-01-31T23:00:00Z", calendar.Month, 29 * 24 * time.Hour},
+		{"Europe/Berlin", "2026-10-25", "2026-10-18T22:00:00Z", calendar.Week, 7*24*time.Hour + time.Hour},
+		{"Australia/Lord_Howe", "2026-04-05", "2026-04-04T13:00:00Z", calendar.Day, 24*time.Hour + 30*time.Minute},
+		{"Asia/Kathmandu", "2026-01-01", "2025-12-31T18:15:00Z", calendar.Day, 24 * time.Hour},
+		{"America/Sao_Paulo", "2018-11-04", "2018-11-04T03:00:00Z", calendar.Day, 23 * time.Hour},        // at one o'clock
+		{"America/Sao_Paulo", "2018-02-17", "2018-02-17T02:00:00Z", calendar.Day, 25 * time.Hour},        // from midnight to 23 o'clock again
+		{"America/Havana", "2026-11-01", "2026-11-01T04:00:00Z", calendar.Day, 25 * time.Hour},           // with two midnights
+		{"Asia/Beirut", "2022-03-27", "2022-03-26T22:00:00Z", calendar.Day, 23 * time.Hour},              // without midnight
+		{"Africa/Cairo", "2023-04-28", "2023-04-27T22:00:00Z", calendar.Day, 23 * time.Hour},             // without midnight
+		{"America/St_Johns", "2010-11-07", "2010-11-07T02:30:00Z", calendar.Day, 25 * time.Hour},         // back at one past midnight
+		{"Pacific/Apia", "2011-12-29", "2011-12-29T10:00:00Z", calendar.Day, 24 * time.Hour},             // and then comes the 31st
+		{"Pacific/Apia", "2011-12-31", "2011-12-30T10:00:00Z", calendar.Day, 24 * time.Hour},             // after the 29th
+		{"Pacific/Apia", "2011-12-31", "2011-12-26T10:00:00Z", calendar.Week, 6 * 24 * time.Hour},        // without a Friday
+		{"Pacific/Kwajalein", "1993-08-22", "1993-08-21T12:00:00Z", calendar.Day, 24 * time.Hour},        // after the 20th
+		{"Pacific/Kwajalein", "1993-08-25", "1993-08-01T12:00:00Z", calendar.Month, 30 * 24 * time.Hour}, // of 31 days
+		{"UTC", "2026-11-22", "2026-11-16T00:00:00Z", calendar.Week, 7 * 24 * time.Hour},
+	} {
+		loc, err := time.LoadLocation(c.zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		noon, _ := time.ParseInLocation("2006-01-02 15", c.day+" 12", loc)
+		all, err := calendar.In(c.zone, c.unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := all.Around(noon.UnixMicro())
+		begins, lasts := time.UnixMicro(w.Start).UTC().Format(time.RFC3339), time.Duration(w.Next-w.Start)*time.Microsecond
+		if begins != c.begins || lasts != c.lasts {
+			t.Errorf("%s, %v of %s begins %s and lasts %v, want %s and %v", c.zone, c.unit, c.day, begins, lasts, c.begins, c.lasts)
+		}
+	}
+}
+
+// TestUnknown has zones that are no zones, or not the same on each machine.
+func TestUnknown(t *testing.T) {
+	t.Parallel()
+	for _, zone := range []string{"", "Local", "localtime", "Europe/Berlinn", "../UTC", "/UTC", "UTC\x00", "CEST+1 ", strings.Repeat("x", 1<<16)} {
+		if c, err := calendar.In(zone, calendar.Day); err == nil || c != nil || len(err.Error()) > 200 {
+			t.Errorf("%.40q: %v, %v", zone, c, err)
+		}
+	}
+}
+
+// TestCached finds the windows of an instant again: that takes no arithmetic of time.
+func TestCached(t *testing.T) {
+	c, err := calendar.In("Europe/Berlin", calendar.Month)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := c.Around(1_800_000_000_000_000).Start
+	if n := testing.AllocsPerRun(100, func() { c.Around(at); c.Length(at - 1) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if c.Around(at) != c.Around(at+1) {
+		t.Error("the windows of an instant are not kept")
+	}
 }
 
 // TestTransitions looks at the windows around the instants at which a zone's clock is put forward or back, in 80 years.

@@ -4,7 +4,8 @@
 -- a time zone do not reset each other again and again.
 -- Constants: limit; period, which no window is longer than; and the windows around the sender's time: one is from
 -- `starts` to `ends`, and there is one before it and one after. Cost: the units.
--- Observes: used, opened, and how long after that the window ends, which may be negative after a step back. For charge u is the digits of `opened`, if it is stored.
+-- Observes: used, opened, and how long after that the window ends, which may be negative after a step back. For charge u is
+-- the digits of `opened`, if it is stored.
 --- constants limit, period, before, starts, ends, after
 --- cost n
 --- check

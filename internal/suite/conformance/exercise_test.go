@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -34,7 +35,7 @@ func TestMiniredis(t *testing.T) {
 		defer func() { _ = client.Close() }()
 		run(t, conformance.Store{
 			New: func(name string, opts ...core.Option) (*core.Limiter, error) {
-				return core.New(client, name, append(append(opts, hook.Wall(clock).(core.Option)), onlyRedis...)...)
+				return core.New(client, name, append(append(onlyRedis, hook.Wall(clock).(core.Option)), opts...)...)
 			},
 			Advance: func(d time.Duration) {
 				now.Add(d.Microseconds())
@@ -81,14 +82,14 @@ func TestRedis(t *testing.T) {
 
 // onlyRedis are the options with which each decision is by Redis: there is no deny
 // cache, whose clock is not the driven one, and no fallback.
-var onlyRedis = []core.Option{core.DenyCache(0), core.FailClosed(), core.Timeout(time.Minute)}
+var onlyRedis = slices.Clip([]core.Option{core.DenyCache(0), core.FailClosed(), core.Timeout(time.Minute)})
 
 // onRedis is the Store on a real Redis with a driven clock.
 func onRedis(client redis.UniversalClient) conformance.Store {
 	driven := conformance.NewDriven(client)
 	return conformance.Store{
 		New: func(name string, opts ...core.Option) (*core.Limiter, error) {
-			return core.New(driven, name, append(append(opts, driven.Wall()), onlyRedis...)...)
+			return core.New(driven, name, append(append(onlyRedis, driven.Wall()), opts...)...)
 		},
 		Advance: driven.Advance,
 		Clock:   driven.Now,
