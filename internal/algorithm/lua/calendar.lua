@@ -30,8 +30,8 @@ if b < start then a, b, u = 0, t, nil end
 c = c - b
 admits = a + n <= limit
 --- charge
-text = string.format('W1 %d %s', a + n, u or string.format(whole, b)) -- the digits as they were read
-lasts = b + c - now
+text = string.format('W1 %d %s', n + a, u or string.format(whole, b)) -- the digits as they were read
+lasts = c + b - now
 --- force
 n = math.min(n, 2 ^ 30 - a) -- more than any limit
 --- needed
