@@ -98,6 +98,17 @@ func TestKnown(t *testing.T) {
 	}
 }
 
+// TestBackOverMidnight has a clock that is put back by an hour at one past midnight: what comes again is of the new day.
+func TestBackOverMidnight(t *testing.T) {
+	midnight := time.Date(2010, 11, 7, 2, 30, 0, 0, time.UTC)
+	const before = -time.Microsecond // and the windows are looked for anew after it
+	for _, d := range []time.Duration{30 * time.Minute, before, time.Minute, before, 0, before, time.Hour, before, 2 * time.Hour} {
+		for _, u := range units {
+			check(t, "America/St_Johns", u, midnight.Add(d).UnixMicro())
+		}
+	}
+}
+
 // TestUnknown has zones that are no zones, or not the same on each machine.
 func TestUnknown(t *testing.T) {
 	t.Parallel()
