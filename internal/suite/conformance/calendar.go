@@ -97,8 +97,10 @@ func wrongClock(t *testing.T, s Store) {
 	settle(t, held, 1)
 	remains(t, now, "k", 4)
 	s.Advance(-24 * time.Hour) // what was charged still counts, for a process whose clock has stepped back and for one whose has not
-	remains(t, now, "k", 4)
-	remains(t, s.limiter(t, "clocks", limit, wallAt(at)), "k", 4)
+	right, ahead := peek(t, now, "k"), peek(t, s.limiter(t, "clocks", limit, wallAt(at)), "k")
+	if right.Remaining != 4 || right.ResetAfter != 24*time.Hour || right != ahead {
+		t.Errorf("after a step back: %+v, want %+v", ahead, right)
+	}
 }
 
 func wallAt(now time.Time) core.Option {
