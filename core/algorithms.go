@@ -10,6 +10,7 @@ import (
 // window of the rate's period. A window opens with its first admitted request
 // and lasts for the period; with [Aligned] windows start at multiples of the
 // period since the Unix epoch. It suits published quotas, such as 5000 a day.
+// With [PerWeek], [PerMonth] or [In] its windows are those of a calendar.
 //
 // It is the cheapest algorithm and the coarsest: around the boundary of two
 // windows up to twice the limit may pass within one period. It keeps one string
@@ -19,7 +20,7 @@ func FixedWindow(r Rate, o ...WindowOption) Limit {
 	for _, option := range o {
 		l.use(option == nil, func() { option.window(&l) })
 	}
-	return l
+	return l.normal()
 }
 
 // SlidingWindowLog returns a [Limit] that is exact in every window: in no period,

@@ -1,12 +1,15 @@
 package core
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/calendar"
 	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/key"
 )
@@ -19,6 +22,7 @@ type Limit struct {
 	rate    Rate
 	burst   int64 // as asked for; 0 for the default; of InFlight its slots
 	aligned bool
+	zone    string        // as given to In; of PerWeek and PerMonth "" for UTC
 	slotTTL time.Duration // of InFlight, as asked for; 0 for the default
 	name    string        // as asked for; "" for the default
 	mistake string        // the first option that is wrong
@@ -28,7 +32,7 @@ type Limit struct {
 // [Name].
 type BucketOption interface{ bucket(l *Limit) }
 
-// A WindowOption adjusts a [FixedWindow]: [Aligned] or [Name].
+// A WindowOption adjusts a [FixedWindow]: [Aligned], [In] or [Name].
 type WindowOption interface{ window(l *Limit) }
 
 // An InFlightOption adjusts an [InFlight]: [SlotTTL] or [Name].
@@ -72,6 +76,55 @@ func (alignedOption) window(l *Limit) {
 	l.aligned = true
 }
 
+type zoneOption string
+
+// In makes the windows of a [FixedWindow] those of a time zone's calendar: they begin at local
+// midnight with [PerDay], on Monday with [PerWeek], on the first with [PerMonth]. The zone is an IANA
+// name, such as "Europe/Berlin"; without In it is UTC for PerWeek and PerMonth. Such windows are [Aligned].
+//
+// A window begins with the first instant of its local day, so a day may have 23 or 25 hours. Redis's clock
+// decides which window it is, among those around the time of this process: where the two are further apart
+// than a window, the error is [ErrUnavailable]. Zones come from the system, or from the program if it imports
+// time/tzdata.
+func In(zone string) WindowOption { return zoneOption(zone) }
+
+func (z zoneOption) window(l *Limit) {
+	zone := string(z)
+	if l.zone != "" {
+		l.fail(fmt.Sprintf("In(%q) and In(%.80q): give it once", l.zone, zone))
+	}
+	if _, err := calendar.In(zone, calendar.Day); err != nil {
+		l.fail(fmt.Sprintf("In(%.80q): want the IANA name of a time zone that this machine knows, or the program by time/tzdata, "+
+			"such as \"Europe/Berlin\": %v", zone, err))
+	}
+	if l.rate.unit == 0 && l.rate.period != day {
+		l.fail(fmt.Sprintf("In(%.80q): allowed with PerDay, PerWeek and PerMonth: a calendar has no windows of %v", zone, l.rate.period))
+	}
+	l.zone = zone
+}
+
+// normal returns l in the one form of all that mean the same, after its options.
+func (l Limit) normal() Limit {
+	if l.calendar() > 0 {
+		l.aligned = false // they all are
+	}
+	if l.rate.unit > 0 && l.zone == "UTC" {
+		l.zone = ""
+	}
+	return l
+}
+
+// calendar returns of which windows of a calendar l is, or 0.
+func (l Limit) calendar() calendar.Unit {
+	switch {
+	case l.rate.unit > 0:
+		return l.rate.unit
+	case l.zone != "":
+		return calendar.Day
+	}
+	return 0
+}
+
 type slotTTLOption time.Duration
 
 // SlotTTL sets for how long a slot of an [InFlight] is held that is not renewed, from 10 milliseconds
@@ -93,8 +146,8 @@ type nameOption string
 
 // Name sets the Limit's name in results and in its Redis keys: letters,
 // digits and "_.-", at most 64. A named Limit keeps its state when its period
-// changes. The default is the algorithm and the period, such as "token-1m", and
-// "inflight" of an [InFlight].
+// changes. The default is the algorithm and the period, such as "token-1m",
+// "month-Europe.Berlin" of windows of a calendar, and "inflight" of an [InFlight].
 func Name(name string) LimitOption { return nameOption(name) }
 
 func (n nameOption) bucket(l *Limit)   { n.apply(l) }
@@ -148,6 +201,12 @@ func (l Limit) Name() string {
 	if l.kind.Slots {
 		return tag
 	}
+	if unit := l.calendar(); unit > 0 && l.zone != even {
+		if l.zone == "" || l.zone == "UTC" {
+			return unit.String()
+		}
+		return unit.String() + "-" + strings.NewReplacer("/", ".", "+", "_").Replace(l.zone)
+	}
 	if l.aligned {
 		tag = "aligned"
 	}
@@ -182,9 +241,24 @@ func (l Limit) apply(c *config) { c.limits = append(c.limits, l) }
 
 // numbers returns what the algorithm needs to know of l.
 func (l Limit) numbers() algorithm.Numbers {
-	return algorithm.Numbers{
+	n := algorithm.Numbers{
 		Count: l.rate.count, Period: l.rate.micros(), Burst: l.Capacity(), Aligned: l.aligned, Named: l.name != "",
 	}
+	if unit := l.calendar(); unit > 0 && l.zone != even {
+		n.Calendar, _ = calendar.In(cmp.Or(l.zone, "UTC"), unit) // In has looked for it
+	}
+	return n
+}
+
+// even is the zone of limits of the module's own suites, whose windows are multiples of any period.
+const even = "even"
+
+// form returns the Kind that decides for l.
+func (l Limit) form() *algorithm.Kind {
+	if l.calendar() > 0 {
+		return algorithm.Calendar
+	}
+	return l.kind
 }
 
 // shared returns l for one of n processes that share it: 1/n of its numbers, at
@@ -216,6 +290,9 @@ func (l Limit) validate() error {
 	if err := l.rate.validate(); err != nil {
 		return err
 	}
+	if l.rate.unit > 0 && l.kind != algorithm.FixedWindow {
+		return fmt.Errorf("only FixedWindow takes PerWeek and PerMonth: a %v of the calendar is not of a fixed length", l.rate.unit)
+	}
 	if l.kind.Validate != nil {
 		return l.kind.Validate(l.numbers())
 	}
@@ -226,6 +303,9 @@ func (l Limit) validate() error {
 // for each.
 var _ = hook.SetNewLimit(func(k *algorithm.Kind, count int64, period time.Duration, s hook.LimitSettings) any {
 	l := newLimit(k, Per(count, period))
+	if k == algorithm.Calendar {
+		l.kind, l.zone = algorithm.FixedWindow, even
+	}
 	if k.Slots {
 		l, s.Burst = newLimit(k, Rate{}), count
 	}

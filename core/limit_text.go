@@ -33,6 +33,11 @@ var limitWords = []limitWord{
 		func(l Limit) (string, bool) { return "", l.aligned },
 	},
 	{
+		"in=", func(k *algorithm.Kind) bool { return k.Aligns },
+		func(l *Limit, value string) { In(value).window(l) },
+		func(l Limit) (string, bool) { return l.zone, l.zone != "" },
+	},
+	{
 		"slot_ttl=", func(k *algorithm.Kind) bool { return k.Slots },
 		func(l *Limit, value string) { d, _ := time.ParseDuration(value); SlotTTL(d).inFlight(l) },
 		func(l Limit) (string, bool) { return formatPeriod(l.slotTTL), l.slotTTL != 0 },
@@ -49,9 +54,10 @@ var limitWords = []limitWord{
 //
 //	token_bucket 100/1m burst=200 name=api
 //	fixed_window 5000/1d aligned
+//	fixed_window 10000/month in=Europe/Berlin
 //	in_flight 10 slot_ttl=30s
 //
-// The options are burst= ([Burst]), aligned ([Aligned]), slot_ttl= ([SlotTTL]) and name=
+// The options are burst= ([Burst]), aligned ([Aligned]), in= ([In]), slot_ttl= ([SlotTTL]) and name=
 // ([Name]). The Limit is one that [New] accepts, and equal to that of the constructor. The
 // error for anything else names the word that is wrong, and says what is allowed.
 func ParseLimit(text string) (Limit, error) {
@@ -79,6 +85,7 @@ func parseLimit(words []string) (Limit, error) {
 			return Limit{}, err
 		}
 	}
+	l = l.normal()
 	return l, l.validate()
 }
 

@@ -17,6 +17,11 @@ var limitTexts = map[string]Limit{
 	"gcra 5/1500us burst=1000000000":               GCRA(Per(5, 1500*time.Microsecond), Burst(1e9)),
 	"leaky_bucket 50/1s burst=10 name=a.b_C-9":     LeakyBucket(PerSecond(50), Burst(10), Name("a.b_C-9")),
 	"fixed_window 5000/1d aligned":                 FixedWindow(PerDay(5000), Aligned()),
+	"fixed_window 10000/month":                     FixedWindow(PerMonth(10_000), In("UTC"), Aligned()),
+	"fixed_window 10000/month in=Europe/Berlin":    FixedWindow(PerMonth(10_000), In("Europe/Berlin")),
+	"fixed_window 5000/week in=Asia/Kathmandu":     FixedWindow(PerWeek(5000), Aligned(), In("Asia/Kathmandu")),
+	"fixed_window 5000/1d in=Etc/GMT+5 name=day":   FixedWindow(PerDay(5000), Name("day"), In("Etc/GMT+5")),
+	"fixed_window 5000/1d in=UTC":                  FixedWindow(PerDay(5000), In("UTC")),
 	"fixed_window 5000/90s aligned name=aligned":   FixedWindow(Per(5000, 90*time.Second), Name("aligned"), Aligned()),
 	"sliding_window_log 5/1h":                      SlidingWindowLog(PerHour(5)),
 	"sliding_window_counter 1000/1ms name=counter": SlidingWindowCounter(Per(1000, time.Millisecond), Name("counter")),
@@ -35,8 +40,10 @@ func TestParseLimit(t *testing.T) {
 		readAs(t, text, want)
 	}
 	for text, want := range map[string]Limit{
-		"  fixed_window\t5000/day   name=x  aligned\n": FixedWindow(PerDay(5000), Aligned(), Name("x")),
-		"in_flight 10 slot_ttl=0.5m":                   InFlight(10, SlotTTL(30*time.Second)),
+		"  fixed_window\t5000/day   name=x  aligned\n":   FixedWindow(PerDay(5000), Aligned(), Name("x")),
+		"fixed_window 5000/day in=Europe/Berlin aligned": FixedWindow(PerDay(5000), In("Europe/Berlin")),
+		"fixed_window 5000/week in=UTC":                  FixedWindow(PerWeek(5000)),
+		"in_flight 10 slot_ttl=0.5m":                     InFlight(10, SlotTTL(30*time.Second)),
 	} {
 		readAs(t, text, want)
 	}
@@ -88,7 +95,18 @@ func TestParseLimitRefuses(t *testing.T) {
 		"gcra 1/m Burst=5":                    "Burst=5: gcra takes burst=, name=",
 		"gcra 1/m 5/s":                        "5/s: gcra takes burst=, name=",
 		"fixed_window 1/m aligned name=x aligned": "aligned: give it once",
-		"fixed_window 1/m aligned=true":           "aligned=true: fixed_window takes aligned, name=",
+		"fixed_window 1/m aligned=true":           "aligned=true: fixed_window takes aligned, in=, name=",
+		"fixed_window 1/month in=Local":           `in=Local: want the IANA name of a time zone that this machine knows`,
+		"fixed_window 1/month in=":                `in=: want the IANA name of a time zone that this machine knows`,
+		"fixed_window 1/d in=Europe/Berlinn":      `in=Europe/Berlinn: want the IANA name of a time zone that this machine knows`,
+		"fixed_window 1/d in=../UTC":              `in=../UTC: want the IANA name`,
+		"fixed_window 1/h in=UTC":                 `in=UTC: allowed with PerDay, PerWeek and PerMonth: a calendar has no windows of 1h0m0s`,
+		"fixed_window 1/7d in=UTC":                `in=UTC: allowed with PerDay, PerWeek and PerMonth`,
+		"fixed_window 1/d in=UTC in=Asia/Tokyo":   "in=Asia/Tokyo: give it once",
+		"gcra 1/month":                            "only FixedWindow takes PerWeek and PerMonth: a month of the calendar is not of a fixed length",
+		"sliding_window_log 1/week":               "only FixedWindow takes PerWeek and PerMonth",
+		"gcra 1/d in=UTC":                         "in=UTC: gcra takes burst=, name=",
+		"calendar 1/d":                            "calendar: allowed are fixed_window, ",
 		"fixed_window 1/m name=":                  "name=: allowed are " + names,
 		"fixed_window 1/m name=a:b":               "name=a:b: allowed are " + names,
 		"fixed_window 1/m name=a=b":               "name=a=b: allowed are " + names,

@@ -109,7 +109,8 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 	}
 	f.newStore = func(limits *server.Limits) *server.Store {
 		return server.NewStore(client, server.Config{
-			Prefix: c.prefix, Limiter: name, Limits: limits, Timeout: c.timeout, MaxBatch: c.maxBatch, Owner: f, Hooks: f.hooks(),
+			Prefix: c.prefix, Limiter: name, Limits: limits, Timeout: c.timeout, MaxBatch: c.maxBatch,
+			Clock: c.wall, Owner: f, Hooks: f.hooks(),
 		})
 	}
 	return f.limiter(c.limits), nil // last: another limiter over the client may call the hooks at once

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/key"
 )
 
@@ -18,6 +19,7 @@ type Option interface{ apply(c *config) }
 // config is what the options of a Limiter add up to.
 type config struct {
 	clock     func() time.Time // nil for that of the process
+	wall      func() time.Time // by which windows of a calendar are sent to Redis; nil for that of the process
 	limits    []Limit
 	prefix    string
 	entries   int
@@ -235,6 +237,12 @@ func Lease(d time.Duration) Option {
 func Clock(clock func() time.Time) Option {
 	return setting{"clock", "Clock(nil)", clock != nil, "want a function", func(c *config) { c.clock = clock }}
 }
+
+type wallOption func() time.Time
+
+func (w wallOption) apply(c *config) { c.wall = w }
+
+var _ = hook.SetWall(func(now func() time.Time) any { return wallOption(now) })
 
 // Logger sets where the Limiter and its middleware log: one line when Redis fails
 // and one when it answers again, never one for each request. The default is

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redislimit/redislimit/internal/calendar"
 )
 
 // What the arithmetic holds exactly, and New therefore accepts.
@@ -22,27 +24,36 @@ const (
 type Rate struct {
 	count  int64
 	period time.Duration
+	unit   calendar.Unit // of PerWeek and PerMonth, whose windows are those of a calendar
 }
 
 // PerSecond returns the Rate of n units per second.
-func PerSecond(n int64) Rate { return Rate{n, time.Second} }
+func PerSecond(n int64) Rate { return Per(n, time.Second) }
 
 // PerMinute returns the Rate of n units per minute.
-func PerMinute(n int64) Rate { return Rate{n, time.Minute} }
+func PerMinute(n int64) Rate { return Per(n, time.Minute) }
 
 // PerHour returns the Rate of n units per hour.
-func PerHour(n int64) Rate { return Rate{n, time.Hour} }
+func PerHour(n int64) Rate { return Per(n, time.Hour) }
 
 // PerDay returns the Rate of n units per 24 hours.
-func PerDay(n int64) Rate { return Rate{n, day} }
+func PerDay(n int64) Rate { return Per(n, day) }
+
+// PerWeek returns the Rate of n units per week of a calendar, from Monday on. Only a
+// [FixedWindow] takes it: of the others Per(n, 7*24*time.Hour) is a rate of as much.
+func PerWeek(n int64) Rate { return Rate{n, 7 * day, calendar.Week} }
+
+// PerMonth returns the Rate of n units per month of a calendar. Only a [FixedWindow] takes it:
+// for the others, a month is not of a fixed length. Its Period is 31 days.
+func PerMonth(n int64) Rate { return Rate{n, 31 * day, calendar.Month} }
 
 // Per returns the Rate of n units per period.
-func Per(n int64, period time.Duration) Rate { return Rate{n, period} }
+func Per(n int64, period time.Duration) Rate { return Rate{count: n, period: period} }
 
 // ParseRate reads a Rate as a configuration file writes it: a count, a slash and
 // a period, as in "100/m", "5/10s" or "1000/24h". The period is a unit (ms, s, m,
-// h or d; sec, min, hour or day; second or minute), a number of days ("7d"), or
-// whatever [time.ParseDuration] reads. The error for anything else, or for what is
+// h or d; sec, min, hour or day; second or minute), a number of days ("7d"), whatever
+// [time.ParseDuration] reads, or week or month, for [PerWeek] and [PerMonth]. The error for anything else, or for what is
 // out of a Rate's bounds, says what is allowed.
 func ParseRate(s string) (Rate, error) {
 	r, err := parseRate(s)
@@ -63,10 +74,16 @@ func parseRate(s string) (Rate, error) {
 	}
 	d, err := parsePeriod(period)
 	if err != nil {
-		return Rate{}, fmt.Errorf("rate %.40q: the period must be a unit (ms, s, m, h, d, or sec, min, hour, day) "+
+		return Rate{}, fmt.Errorf("rate %.40q: the period must be a unit (ms, s, m, h, d, or sec, min, hour, day, week, month) "+
 			"or a duration, as in \"10s\" or \"1h30m\"", s)
 	}
-	r := Rate{n, d}
+	r := Per(n, d)
+	switch period {
+	case calendar.Week.String():
+		r = PerWeek(n)
+	case calendar.Month.String():
+		r = PerMonth(n)
+	}
 	if err := r.validate(); err != nil {
 		return Rate{}, fmt.Errorf("rate %.40q: %w", s, err)
 	}
@@ -76,7 +93,7 @@ func parseRate(s string) (Rate, error) {
 // Count returns the units allowed per period.
 func (r Rate) Count() int64 { return r.count }
 
-// Period returns the time in which Count units are allowed.
+// Period returns the time in which Count units are allowed: of [PerMonth], 31 days.
 func (r Rate) Period() time.Duration { return r.period }
 
 // UnmarshalText reads what [ParseRate] reads, so that a Rate can be a field of a
@@ -91,7 +108,11 @@ func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // String returns the Rate in the form that [ParseRate] reads, as in "100/1m".
 func (r Rate) String() string {
-	return strconv.FormatInt(r.count, 10) + "/" + formatPeriod(r.period)
+	period := formatPeriod(r.period)
+	if r.unit > 0 {
+		period = r.unit.String()
+	}
+	return strconv.FormatInt(r.count, 10) + "/" + period
 }
 
 func (r Rate) validate() error {
@@ -133,6 +154,7 @@ var periodUnits = []struct {
 // periodWords are other words for a period.
 var periodWords = map[string]time.Duration{
 	"sec": time.Second, "second": time.Second, "min": time.Minute, "minute": time.Minute, "hour": time.Hour, "day": day,
+	"week": 7 * day, "month": 31 * day,
 }
 
 func parsePeriod(s string) (time.Duration, error) {

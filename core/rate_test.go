@@ -20,6 +20,8 @@ func TestParseRate(t *testing.T) {
 		"7/7d":            Per(7, 7*24*time.Hour),
 		"3/1h30m":         Per(3, 90*time.Minute),
 		"1/ms":            Per(1, time.Millisecond),
+		"5/week":          PerWeek(5),
+		"10000/month":     PerMonth(10_000),
 		"1/1500us":        Per(1, 1500*time.Microsecond),
 		"1000000000/400d": Per(1e9, 400*24*time.Hour),
 	} {
@@ -29,7 +31,7 @@ func TestParseRate(t *testing.T) {
 		}
 	}
 	for _, s := range []string{
-		"", "/", "100", "100/", "/m", "m/100", "100 / m", "100/fortnight", "0/m", "-1/m", "1.5/m", "1e3/m", "1000000001/m",
+		"", "/", "100", "100/", "/m", "m/100", "100 / m", "100/fortnight", "100/1month", "0/month", "0/m", "-1/m", "1.5/m", "1e3/m", "1000000001/m",
 		"9223372036854775808/m", "1/0s", "1/-1s", "1/999us", "1/1ns", "1/401d", "1/99999999d", "1/-1d", "1/m/m", "1/1.0000001s",
 		"0x10/m", "1/d7", "１/m", strings.Repeat("9", 1<<16) + "/m",
 	} {
@@ -42,7 +44,7 @@ func TestParseRate(t *testing.T) {
 }
 
 func FuzzParseRate(f *testing.F) {
-	for _, s := range []string{"100/m", "5/10s", "1000/24h", "7/d", "1/1500us", "/", "1/1h30m"} {
+	for _, s := range []string{"100/m", "5/10s", "1000/24h", "7/d", "1/1500us", "/", "1/1h30m", "5/week", "5/month"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -41,7 +41,7 @@ type Result struct {
 	// it. Only LeakyBucket asks for it; of several limits it is the largest.
 	Delay time.Duration
 	// Window is the time in which the whole Limit comes back at the limit's rate: the
-	// period of a window, the time in which a full bucket drains; 0 of InFlight, which
+	// length of the present window, the time in which a full bucket drains; 0 of InFlight, which
 	// has no rate.
 	Window time.Duration
 	// At is the instant of the decision by the clock that decided, Redis's own.
@@ -176,6 +176,9 @@ func (c call) fillOne(res *Result, by *limits.Set, i int, a *algorithm.Answer, c
 		res.RetryAfter = micros(out.RetryAfter)
 	}
 	res.ResetAfter, res.Delay, res.Window = micros(out.ResetAfter), micros(out.Delay), by.Windows[i]
+	if length := by.Members[i].Length; length != nil {
+		res.Window = micros(length(e, o))
+	}
 	res.At = time.UnixMicro(a.At)
 	res.Limiter, res.Name = by.Limiter, by.Names[i]
 }

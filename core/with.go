@@ -118,7 +118,7 @@ func (f *family) limiter(asked []Limit) *Limiter {
 func newSet(limiter string, asked []Limit, hold time.Duration) *limits.Set {
 	all := make([]limits.Limit, len(asked))
 	for i, l := range asked {
-		all[i] = limits.Limit{Kind: l.kind, Numbers: l.numbers(), Name: l.Name(), Hold: hold}
+		all[i] = limits.Limit{Kind: l.form(), Numbers: l.numbers(), Name: l.Name(), Hold: hold}
 		if l.kind.Slots {
 			all[i].Hold = cmp.Or(l.slotTTL, defaultSlotTTL)
 		}

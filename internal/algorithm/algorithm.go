@@ -1,6 +1,10 @@
 package algorithm
 
-import "math"
+import (
+	"math"
+
+	"github.com/redislimit/redislimit/internal/calendar"
+)
 
 // Numbers are those of one limit.
 type Numbers struct {
@@ -8,6 +12,8 @@ type Numbers struct {
 	Burst         int64 // the capacity of a bucket
 	Aligned       bool  // fixed windows start at multiples of the period since the Unix epoch
 	Named         bool  // the limit has a name of its own, so that its Redis key does not contain the period
+
+	Calendar *calendar.Calendar // of which a calendar window is one; nil: its windows are multiples of the period
 }
 
 // A Kind is one of the algorithms: what all limits of it have in common.
@@ -18,6 +24,7 @@ type Kind struct {
 	Bucket bool // it takes Burst
 	Delays bool // an admitted request waits for its turn in a queue; its units cannot be held
 	Aligns bool // its windows can be aligned
+	Moves  bool // its constants are those of an instant; see Member.ConstantsAt
 	Slots  bool // its units are slots, which are given back when the work has ended; it has no rate
 	// Unleasable is why its units cannot be leased; empty if they can.
 	Unleasable string
@@ -26,6 +33,9 @@ type Kind struct {
 	Validate func(Numbers) error             // what is refused beyond the bounds of every limit; nil for nothing
 
 	New func(Numbers) Evaluator // makes a limit ready to decide
+
+	// Length returns that of the window in which o was observed, where windows differ; else it is nil.
+	Length func(e Evaluator, o Observation) int64
 
 	lua       luaText // its Lua file
 	storesLog bool    // a sorted set is stored, and not a string

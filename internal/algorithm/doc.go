@@ -6,6 +6,7 @@
 //	registry.go    the list of all algorithms; one that is not in it does not exist
 //	bucket.go      token bucket and GCRA, in exact fractions of a microsecond; with lua/bucket.lua
 //	queue.go       leaky bucket: a bucket whose units have places in a queue; with lua/queue.lua
+//	calendar.go    fixed windows of a calendar: its constants move with the time at which a script is sent
 //	fixed_window.go, sliding_window_counter.go, sliding_window_log.go, with their lua/
 //	hold.go        units that are admitted and not charged yet, with lua/hold.lua
 //	in_flight.go   slots, with lua/in_flight.lua

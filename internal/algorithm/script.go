@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -41,6 +42,17 @@ type Member struct {
 	*Kind
 	Evaluator
 	Hold int64 // for how long its units are held, in microseconds
+}
+
+// ConstantsAt returns the constants of a script that is sent at now, by the clock of this process, and from and until when
+// they are the same.
+func (m Member) ConstantsAt(now int64) (args []any, from, until int64) {
+	if w, ok := m.Evaluator.(interface {
+		constantsAt(now int64) (args []any, from, until int64)
+	}); ok {
+		return w.constantsAt(now)
+	}
+	return m.Constants(), math.MinInt64, math.MaxInt64
 }
 
 // A Form is how a script is given constants and keys.
@@ -133,7 +145,7 @@ func (m Member) evaluateText(arguments string, i, each int, several bool) string
 	if !m.storesLog {
 		text += "local value = redis.pcall('GET', key)\nif value and value.err then\nforeign = mistyped(value.err)\nvalue = nil\nend\n"
 	}
-	text += m.lua.parts["evaluate"] + "if not admits then all = false end\n" +
+	text += m.lua.parts["check"] + m.lua.parts["evaluate"] + "if not admits then all = false end\n" +
 		"if foreign and foreign ~= true and string.find(foreign, '|', 1, true) then held = true end\n"
 	r := (i - 1) * each
 	text += fmt.Sprintf("reply[r + %d], reply[r + %d], reply[r + %d] = admits and 1 or 0, t, a\n", r+1, r+2, r+3) +
@@ -262,7 +274,7 @@ func (m Member) chargedTexts() (look, act string, keeps []string) {
 		"-- REPLACE\n", storage.parts["replace"], "-- CLOSE\n", holdLimit.parts["close"],
 		"-- CLEAR\n", storage.parts["clear"], "-- WRITE\n", storage.parts["write"], "TAIL", l.parts["tail"],
 	}
-	look, act = holdLimit.parts["look"], holdLimit.parts["act"]
+	look, act = l.parts["check"]+holdLimit.parts["look"], holdLimit.parts["act"]
 	for range 2 { // a part may contain others
 		look, act = fill(look, parts...), fill(act, parts...)
 	}

@@ -2,6 +2,7 @@ package algorithm_test
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -11,7 +12,7 @@ import (
 // of a microsecond.
 func members() []algorithm.Member {
 	var all []algorithm.Member
-	for _, k := range algorithm.Kinds {
+	for _, k := range append(slices.Clone(algorithm.Kinds), algorithm.Calendar) {
 		for _, count := range []int64{3, 7, 90} {
 			l := algorithm.Numbers{Count: count, Period: 60_000_000, Burst: count}
 			all = append(all, algorithm.Member{Kind: k, Evaluator: k.New(l)})

@@ -26,6 +26,16 @@ func SetNewLimit(f func(*algorithm.Kind, int64, time.Duration, LimitSettings) an
 	return true
 }
 
+// Wall returns the core.Option that has a limiter of core.New find the windows of a calendar by a clock of the
+// module's own suites, which also drive that of Redis.
+var Wall func(now func() time.Time) any
+
+// SetWall sets Wall.
+func SetWall(f func(now func() time.Time) any) bool {
+	Wall = f
+	return true
+}
+
 // A Driver is what tests do to a core.Limiter in place of its clocks and timers.
 type Driver struct {
 	// Renew renews at once all that is kept from expiring, as the limiter does now and then.

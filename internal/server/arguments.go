@@ -2,7 +2,9 @@ package server
 
 import (
 	"fmt"
+	"math"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/key"
@@ -11,29 +13,64 @@ import (
 // Limits are limits in the form in which scripts are given them. Those of one Store are
 // of the same kinds, in the same order, and differ in their numbers and names.
 type Limits struct {
-	members   []algorithm.Member
-	tails     []string // what follows the user's key in the Redis key of each: "}:token-1m"
-	constants []any    // of all, as text
-	durations []any    // the same for the script hold: each limit's constants and the duration of its holds
-	unitCost  []any    // of all, as text
+	members  []algorithm.Member
+	tails    []string // what follows the user's key in the Redis key of each: "}:token-1m"
+	unitCost []any    // of all, as text
+	moves    bool     // the constants of one are those of an instant
+	latest   atomic.Pointer[constants]
+}
+
+// constants are those of all limits, as text, for what is sent from an instant on and before another.
+type constants struct {
+	plain       []any
+	hold        []any // for the script hold: each limit's constants and the duration of its holds
+	from, until int64
 }
 
 // NewLimits returns the Limits of members. names are what the Redis keys end with.
 func NewLimits(members []algorithm.Member, names []string) *Limits {
 	l := &Limits{members: members}
+	l.latest.Store(l.newConstants(0))
 	for i, m := range members {
 		l.tails = append(l.tails, "}:"+names[i])
-		for _, constant := range m.Constants() {
-			text := any(fmt.Sprint(constant))
-			l.constants = append(l.constants, text)
-			l.durations = append(l.durations, text)
-		}
-		l.durations = append(l.durations, strconv.FormatInt(m.Hold, 10))
+		l.moves = l.moves || m.Moves
 		for _, cost := range m.Cost(nil, 1) {
 			l.unitCost = append(l.unitCost, fmt.Sprint(cost))
 		}
 	}
 	return l
+}
+
+func (l *Limits) newConstants(now int64) *constants {
+	c := &constants{from: math.MinInt64, until: math.MaxInt64}
+	for _, m := range l.members {
+		args, from, until := m.ConstantsAt(now)
+		c.from, c.until = max(c.from, from), min(c.until, until)
+		for _, constant := range args {
+			text := any(fmt.Sprint(constant))
+			c.plain, c.hold = append(c.plain, text), append(c.hold, text)
+		}
+		c.hold = append(c.hold, strconv.FormatInt(m.Hold, 10))
+	}
+	return c
+}
+
+// constants returns those of what is sent at now. They are kept: a decision does not find out what month it is.
+func (l *Limits) constants(now int64) *constants {
+	c := l.latest.Load()
+	if now < c.from || now >= c.until {
+		c = l.newConstants(now)
+		l.latest.Store(c)
+	}
+	return c
+}
+
+// now returns the time of this process in microseconds, once for all that is sent together, if a constant depends on it.
+func (s *Store) now() int64 {
+	if !s.limits.moves {
+		return 0
+	}
+	return s.clock().UnixMicro()
 }
 
 // appendCost appends whether to charge, and the cost for each limit.
@@ -77,7 +114,7 @@ func (d *Decision) keys() int { return d.calls() * len(d.Limits.tails) }
 
 // args returns the arguments of a script for one decision.
 func (s *Store) args(d *Decision, needsHold bool) []any {
-	return d.append(s.appendCallKeys(make([]any, scriptArgs, 16), d), needsHold)
+	return d.append(s.appendCallKeys(make([]any, scriptArgs, 16), d), needsHold, s.now())
 }
 
 // appendCallKeys appends the Redis keys of d, once for each of its calls.
@@ -89,11 +126,12 @@ func (s *Store) appendCallKeys(dst []any, d *Decision) []any {
 }
 
 // append appends what follows the keys.
-func (d *Decision) append(args []any, needsHold bool) []any {
+func (d *Decision) append(args []any, needsHold bool, now int64) []any {
+	c := d.Limits.constants(now)
 	if needsHold {
-		return d.appendCalls(append(args, d.Limits.durations...))
+		return d.appendCalls(append(args, c.hold...))
 	}
-	return d.Limits.appendCost(append(args, d.Limits.constants...), d.HoldCall)
+	return d.Limits.appendCost(append(args, c.plain...), d.HoldCall)
 }
 
 // appendCalls appends the arguments of all calls of d.

@@ -259,24 +259,25 @@ type partError struct{ error }
 // partArgs returns the arguments of p's script.
 func (s *Store) partArgs(p part) []any {
 	first, alike := p.members[0].Call, true
-	limits, size := first.Limits, len(first.Limits.members)
-	args := make([]any, scriptArgs, scriptArgs+len(limits.durations)+len(p.members)*(3+3*size))
+	limits, size, now := first.Limits, len(first.Limits.members), s.now()
+	constants := limits.constants(now)
+	args := make([]any, scriptArgs, scriptArgs+len(constants.hold)+len(p.members)*(3+3*size))
 	for _, m := range p.members {
 		args = s.appendCallKeys(args, m.Call)
 		alike = alike && m.Call.N == first.N && m.Call.Op == first.Op
 	}
 	switch {
 	case p.needsHold:
-		args = append(args, limits.durations...)
+		args = append(args, constants.hold...)
 		for _, m := range p.members {
 			args = m.Call.appendCalls(args)
 		}
 	case p.mixed:
 		for _, m := range p.members {
-			args = append(m.Call.Limits.appendCost(args, m.Call.HoldCall), m.Call.Limits.constants...)
+			args = append(m.Call.Limits.appendCost(args, m.Call.HoldCall), m.Call.Limits.constants(now).plain...)
 		}
 	default:
-		args = append(args, limits.constants...)
+		args = append(args, constants.plain...)
 		for _, m := range p.members {
 			args = limits.appendCost(args, m.Call.HoldCall)
 			if alike {

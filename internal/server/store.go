@@ -18,11 +18,12 @@ import (
 
 // A Config says what a [Store] decides, and how.
 type Config struct {
-	Prefix, Limiter string        // what the Redis keys begin with
-	Limits          *Limits       // of the kinds that the Store decides by
-	Timeout         time.Duration // for one decision, all in all
-	MaxBatch        int           // decisions in one round trip; 1: none share
-	Owner           any           // whose hooks these are: of several Stores of one, one is told of servers
+	Prefix, Limiter string           // what the Redis keys begin with
+	Limits          *Limits          // of the kinds that the Store decides by
+	Timeout         time.Duration    // for one decision, all in all
+	MaxBatch        int              // decisions in one round trip; 1: none share
+	Clock           func() time.Time // for limits that need this process's; nil: its own
+	Owner           any              // whose hooks these are: of several Stores of one, one is told of servers
 	Hooks           Hooks
 }
 
@@ -61,6 +62,7 @@ type Store struct {
 	servers *Servers
 	limits  *Limits // those of probes
 	timeout time.Duration
+	clock   func() time.Time
 	hooks   Hooks
 	owner   any
 
@@ -91,10 +93,14 @@ func NewStore(client Client, c Config) *Store {
 		holdScript: newScript(algorithm.HoldScript(c.Limits.members, false), false),
 		alwaysHold: slices.ContainsFunc(c.Limits.members, func(l algorithm.Member) bool { return l.Slots }),
 		timeout:    c.Timeout,
+		clock:      c.Clock,
 		maxBatch:   c.MaxBatch,
 		hooks:      c.Hooks,
 		owner:      c.Owner,
 		head:       c.Prefix + ":" + c.Limiter + ":{",
+	}
+	if s.clock == nil {
+		s.clock = time.Now
 	}
 	if !s.alwaysHold {
 		s.decideScript = newScript(algorithm.DecideScript(c.Limits.members, algorithm.Form{}), false)
@@ -144,7 +150,7 @@ func (s *Store) probe(ctx context.Context, client Client, k string) error {
 		keys[i] = fmt.Sprint(keys[i], "~probe-", unique)
 	}
 	d := NewDecision(s.limits, k, algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
-	args, script := d.append(slices.Clone(keys), s.alwaysHold), s.decideScript
+	args, script := d.append(slices.Clone(keys), s.alwaysHold, s.now()), s.decideScript
 	if s.alwaysHold {
 		script = s.holdScript
 	}

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"reflect"
+	"strconv"
 	"testing"
 	"time"
 
@@ -86,6 +87,32 @@ func TestRetryIn(t *testing.T) {
 			if sooner := o.retryIn(d-unit, unit, draw); d <= o.MaxRetry && time.Duration(sooner)*unit > got {
 				t.Fatalf("%+v: %v is sent as %v, and %v as more", o, d, got, d-unit)
 			}
+		}
+	}
+}
+
+// TestHeadersOfACalendar has a day of 23 hours: X-RateLimit-Reset is its end, and w its length.
+func TestHeadersOfACalendar(t *testing.T) {
+	t.Parallel()
+	zone, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := func() time.Time { return time.Date(2026, 3, 29, 1, 0, 0, 0, zone) }
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerDay(10), core.In("Europe/Berlin")), core.Clock(now))
+	res, err := lim.AllowN(t.Context(), "k", 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := http.Header{}
+	headers{Sets: xRateLimit | ietf}.set(h, &res, 0, &RequestState{})
+	for name, want := range map[string]string{
+		"X-RateLimit-Reset": strconv.FormatInt(time.Date(2026, 3, 30, 0, 0, 0, 0, zone).Unix(), 10),
+		"RateLimit-Policy":  `"api";q=10;w=` + strconv.Itoa(int((23 * time.Hour).Seconds())),
+		"RateLimit":         `"api";r=0;t=` + strconv.Itoa(int((22 * time.Hour).Seconds())),
+	} {
+		if got := h.Get(name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
@@ -32,6 +33,7 @@ type backend struct {
 	client  redis.UniversalClient
 	gate    *gate.Gate
 	advance func(time.Duration) // the clock
+	now     func() time.Time    // what it shows, if it is driven
 	nodes   int                 // how many servers it has
 	known   bool                // that one server has all keys
 }
@@ -60,6 +62,9 @@ func onBoth(t *testing.T, open func(client redis.UniversalClient, nodes int) *ba
 func (s *backend) limiter(t testing.TB, name string, options ...core.Option) *core.Limiter {
 	t.Helper()
 	s.findOut(t)
+	if s.now != nil {
+		options = append(options, hook.Wall(s.now).(core.Option)) //nolint:forcetypeassert // it is one
+	}
 	lim := core.MustNew(s.client, name, append(exactly, options...)...)
 	for range 2 { // the nodes are known, and each has the script
 		for _, key := range s.keys(t, 1) {

@@ -21,7 +21,7 @@ import (
 func driven(client redis.UniversalClient, nodes int) *backend {
 	d := conformance.NewDriven(nil)
 	s := newBackend(client, nodes) // first: it sees what was asked for
-	s.advance = d.Advance
+	s.advance, s.now = d.Advance, d.Now
 	client.AddHook(d)
 	return s
 }
@@ -41,6 +41,7 @@ func TestExact(t *testing.T) {
 		client := redis.NewClient(&redis.Options{Addr: m.Addr()})
 		defer func() { _ = client.Close() }()
 		s := newBackend(client, 1)
+		s.now = func() time.Time { return now }
 		s.advance = func(d time.Duration) {
 			now = now.Add(d)
 			m.SetTime(now)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/hook"
 )
 
 // A Driven client gives scripts on a real Redis a driven clock: one that the test
@@ -37,6 +38,9 @@ func NewDriven(client core.Client) *Driven {
 
 // Now returns the time of the clock.
 func (d *Driven) Now() time.Time { return time.UnixMicro(d.now.Load()) }
+
+// Wall has a limiter find the windows of a calendar by the clock.
+func (d *Driven) Wall() core.Option { return hook.Wall(d.Now).(core.Option) } //nolint:forcetypeassert // it is one
 
 // Advance moves the clock.
 func (d *Driven) Advance(by time.Duration) { d.now.Add(by.Microseconds()) }

@@ -2,6 +2,8 @@ package conformance_test
 
 import (
 	"context"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
@@ -24,17 +27,19 @@ func exercise(t *testing.T, open conformance.Opener) {
 func TestMiniredis(t *testing.T) {
 	exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
 		m := mini.Redis(t)
-		now := time.UnixMicro(1_800_000_012_345_678)
-		m.SetTime(now)
+		var now atomic.Int64
+		now.Store(1_800_000_012_345_678)
+		clock := func() time.Time { return time.UnixMicro(now.Load()) }
+		m.SetTime(clock())
 		client := redis.NewClient(&redis.Options{Addr: m.Addr()})
 		defer func() { _ = client.Close() }()
 		run(t, conformance.Store{
 			New: func(name string, opts ...core.Option) (*core.Limiter, error) {
-				return core.New(client, name, append(opts, onlyRedis...)...)
+				return core.New(client, name, append(append(onlyRedis, hook.Wall(clock).(core.Option)), opts...)...)
 			},
 			Advance: func(d time.Duration) {
-				now = now.Add(d)
-				m.SetTime(now)
+				now.Add(d.Microseconds())
+				m.SetTime(clock())
 			},
 			ForgetsByClock: true,
 			Redis:          client,
@@ -77,14 +82,14 @@ func TestRedis(t *testing.T) {
 
 // onlyRedis are the options with which each decision is by Redis: there is no deny
 // cache, whose clock is not the driven one, and no fallback.
-var onlyRedis = []core.Option{core.DenyCache(0), core.FailClosed(), core.Timeout(time.Minute)}
+var onlyRedis = slices.Clip([]core.Option{core.DenyCache(0), core.FailClosed(), core.Timeout(time.Minute)})
 
 // onRedis is the Store on a real Redis with a driven clock.
 func onRedis(client redis.UniversalClient) conformance.Store {
 	driven := conformance.NewDriven(client)
 	return conformance.Store{
 		New: func(name string, opts ...core.Option) (*core.Limiter, error) {
-			return core.New(driven, name, append(opts, onlyRedis...)...)
+			return core.New(driven, name, append(append(onlyRedis, driven.Wall()), opts...)...)
 		},
 		Advance: driven.Advance,
 		Clock:   driven.Now,

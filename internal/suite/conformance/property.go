@@ -99,9 +99,10 @@ type charge struct {
 type spec struct {
 	kind                 string
 	count, period, burst int64
-	hold                 int64 // of all limits of a Limiter; 0: the default
-	shortest             int64 // the shortest time in which it has come back whole
-	unnamed              bool  // its key contains the period, which then cannot change
+	hold                 int64  // of all limits of a Limiter; 0: the default
+	shortest             int64  // the shortest time in which it has come back whole
+	unnamed              bool   // its key contains the period, which then cannot change
+	zone, unit           string // of windows of a calendar; none: they are as long as the period
 }
 
 func sequence(t *testing.T, s Store, seed uint64, family string) {
@@ -237,9 +238,10 @@ func (tr *trial) glance(t *testing.T) {
 	var others []core.Limit
 	for i, s := range tr.specs {
 		next := tr.spec(s.kind)
-		if next.unnamed = s.unnamed; s.unnamed {
+		if next.unnamed = s.unnamed; s.unnamed || s.zone != next.zone {
 			next.period = s.period
 		}
+		next.zone, next.unit = s.zone, s.unit
 		limit, ok := next.limit(i).(core.Limit)
 		if !ok {
 			return
@@ -446,6 +448,9 @@ func (tr *trial) advance() {
 		d = tr.Int64N(unit*4 + 1)
 	case 8:
 		d = tr.Int64N(2*s.period + 1)
+		if s.zone != "" { // to where its clock is put forward or back
+			d = tr.Int64N(200 * 86_400_000_000)
+		}
 	case 9:
 		d = -min(tr.goesBack(), tr.Int64N(s.period+1))
 	case 10, 11:
@@ -560,9 +565,10 @@ func (tr *trial) change(t *testing.T) {
 	i := tr.IntN(len(tr.specs))
 	old := tr.specs[i]
 	next := tr.spec(old.kind)
-	next.unnamed, next.hold = old.unnamed, old.hold
-	if old.unnamed || tr.store.ForgetsByClock && old.kind == "sliding_window_log" || tr.IntN(3) == 0 {
-		next.period = old.period // a log of a longer period may need entries that have expired
+	next.unnamed, next.hold, next.zone, next.unit = old.unnamed, old.hold, old.zone, old.unit
+	keeps := old.unnamed || tr.store.ForgetsByClock && old.kind == "sliding_window_log" || old.kind == "fixed_window_calendar"
+	if keeps || tr.IntN(3) == 0 {
+		next.period = old.period // of a longer period may be needed what has expired
 	} else if tr.IntN(2) == 0 {
 		next.count, next.burst = old.count, old.burst
 	}
@@ -577,8 +583,8 @@ func (tr *trial) change(t *testing.T) {
 	expires := tr.store.ForgetsByClock && tr.model.Held(i) > 0 && slower
 	// A window of another period keeps the clock from going back only until a hold is written.
 	gridded := old.kind == "fixed_window_aligned" || old.kind == "sliding_window_counter"
-	keeps := gridded && next.period != old.period && tr.rewritten && tr.now < tr.latest
-	if next.limit(i) == nil || !tr.fits(tr.excess) || expires || keeps {
+	stays := gridded && next.period != old.period && tr.rewritten && tr.now < tr.latest
+	if next.limit(i) == nil || !tr.fits(tr.excess) || expires || stays {
 		tr.specs[i] = old
 		return
 	}
@@ -633,6 +639,9 @@ func (tr *trial) spec(kind string) spec {
 		switch {
 		case kind == "sliding_window_log":
 			s.count = tr.upTo(100_000)
+		case kind == "fixed_window_calendar" && tr.IntN(2) == 0:
+			s.zone, s.unit = zones[tr.IntN(len(zones))], units[tr.IntN(len(units))]
+			s.period = s.rate().Period().Microseconds()
 		case tr.busy:
 			s.count, s.burst = tr.upTo(1000), 2+tr.upTo(400)
 		case limits.Named(kind).Kind.Bucket:
@@ -659,6 +668,12 @@ func (s spec) limit(i int) core.Option {
 		settings.Name = "limit" + strconv.Itoa(i)
 	}
 	limit := limits.Named(s.kind).With(core.Per(s.count, micros(s.period)), settings)
+	if s.zone != "" {
+		limit = core.FixedWindow(s.rate(), core.In(s.zone))
+		if !s.unnamed {
+			limit = core.FixedWindow(s.rate(), core.Name(settings.Name), core.In(s.zone))
+		}
+	}
 	if !limits.Accepts(limit) {
 		return nil
 	}
@@ -667,20 +682,41 @@ func (s spec) limit(i int) core.Option {
 
 func (s spec) model() model.Limit {
 	v := limits.Named(s.kind)
-	return model.Limit{Algorithm: model.Algorithm(v.Kind.Name), Count: s.count, Period: s.period, Burst: s.burst, Aligned: v.Aligned, Hold: s.hold}
+	return model.Limit{
+		Algorithm: model.Algorithm(v.Kind.Name), Count: s.count, Period: s.period, Burst: s.burst, Aligned: v.Aligned,
+		Zone: s.zone, Unit: s.unit, Hold: s.hold,
+	}
+}
+
+// Of these zones days are not all of 24 hours: some change at midnight, by half an hour, or at other times for weeks.
+var (
+	zones = []string{
+		"Europe/Berlin", "Australia/Lord_Howe", "Asia/Beirut", "Africa/Cairo", "America/Havana", "Asia/Kathmandu",
+		"Africa/Casablanca", "America/Santiago", "Pacific/Chatham", "America/Scoresbysund", "UTC",
+	}
+	units = []string{"day", "week", "month"}
+)
+
+// rate returns that of windows of a calendar.
+func (s spec) rate() core.Rate {
+	return map[string]func(int64) core.Rate{"day": core.PerDay, "week": core.PerWeek, "month": core.PerMonth}[s.unit](s.count)
 }
 
 // judge returns what may be spent, by the definition of the algorithm.
 func (s spec) judge() spends.Limit {
 	kinds := map[string]spends.Kind{
-		"fixed_window": spends.Windows, "fixed_window_aligned": spends.Aligned,
+		"fixed_window": spends.Windows, "fixed_window_aligned": spends.Aligned, "fixed_window_calendar": spends.Aligned,
 		"sliding_window_log": spends.Log, "sliding_window_counter": spends.Counter,
 	}
 	kind, ok := kinds[s.kind]
 	if !ok && s.burst == 0 {
 		panic("conformance: no definition of " + s.kind)
 	}
-	return spends.Limit{Kind: kind, Count: s.count, Period: s.period, Capacity: s.capacity()} // 0: a bucket
+	l := spends.Limit{Kind: kind, Count: s.count, Period: s.period, Capacity: s.capacity()} // 0: a bucket
+	if s.zone != "" {
+		l.Window = func(t int64) (start, end int64) { return model.Window(s.zone, s.unit, t) }
+	}
+	return l
 }
 
 // queues reports whether s holds nothing, and charges what is reserved.

@@ -149,6 +149,7 @@ type limit struct {
 
 var kinds = map[string]spends.Kind{
 	"token_bucket": spends.Bucket, "gcra": spends.Bucket, "fixed_window": spends.Windows, "fixed_window_aligned": spends.Aligned,
+	"fixed_window_calendar":  spends.Aligned,
 	"sliding_window_counter": spends.Counter, "sliding_window_log": spends.Log,
 }
 
@@ -172,8 +173,12 @@ func newHistory(t *testing.T, w *world, seed uint64) *history {
 		if !ok {
 			t.Fatalf("say how %s is judged", v.Name)
 		}
+		period := historyPeriods[i]
+		if v.Kind.Moves { // a request is not on its way for longer than a window
+			period *= 4
+		}
 		h.limits = append(h.limits, &limit{
-			Variant: v, name: fmt.Sprint("x", i), period: historyPeriods[i], kind: kind,
+			Variant: v, name: fmt.Sprint("x", i), period: period, kind: kind,
 			factor: func(count int64) int64 { return count * int64(2+i) / 2 },
 		})
 	}
@@ -296,7 +301,7 @@ func (h *history) verify() {
 		_ = m.Close()
 	}
 	h.pass(3 * leased)
-	probe := core.MustNew(h.driven, "lease", limitOptions(h.with(historyCount, 1), core.FailClosed(), core.Timeout(time.Minute))...)
+	probe := core.MustNew(h.driven, "lease", limitOptions(h.with(historyCount, 1), h.driven.Wall(), core.FailClosed(), core.Timeout(time.Minute))...)
 	_, err := probe.Peek(context.Background(), "k")
 	h.pass(3 * historyPeriods[len(historyPeriods)-1])
 	res, err2 := probe.Peek(context.Background(), "k")

@@ -57,9 +57,18 @@ func (w *wire) Process(ctx context.Context, cmd redis.Cmder) error {
 	return err
 }
 
+// wall has a limiter over client go by its clock, if it is driven.
+func wall(client core.Client) core.Option {
+	if d, ok := client.(interface{ Wall() core.Option }); ok {
+		return d.Wall()
+	}
+	return core.Options()
+}
+
 func newLeaser(t *testing.T, client core.Client, opts ...core.Option) *leaser {
 	t.Helper()
-	lim, err := core.New(client, "lease", append(opts, core.Lease(leased), core.FailClosed(), core.Timeout(10*time.Second), core.DenyCache(0))...)
+	opts = append(opts, wall(client), core.Lease(leased), core.FailClosed(), core.Timeout(10*time.Second), core.DenyCache(0))
+	lim, err := core.New(client, "lease", opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +141,7 @@ func TestLease(t *testing.T) {
 	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
 		counted := &wire{Driven: d}
 		l := newLeaser(t, counted, limit(thousand))
-		other := core.MustNew(d, "lease", limit(thousand), core.FailClosed())
+		other := core.MustNew(d, "lease", limit(thousand), d.Wall(), core.FailClosed())
 		used := l.heat(t)
 		if used != 9 {
 			t.Errorf("%d requests made the key hot, want 9", used)
@@ -184,7 +193,7 @@ func TestLease(t *testing.T) {
 func leasePair(t *testing.T, client core.Client, limits ...core.Option) (l *leaser, other *core.Limiter) {
 	t.Helper()
 	l = newLeaser(t, client, limits...)
-	other, err := core.New(client, "lease", append(limits, core.FailClosed())...)
+	other, err := core.New(client, "lease", append(limits, wall(client), core.FailClosed())...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -418,7 +427,7 @@ func TestLeaseNearLimit(t *testing.T) {
 	near := func(t *testing.T, d *conformance.Driven, limits ...core.Option) {
 		t.Helper()
 		l := newLeaser(t, d, limits...)
-		other := core.MustNew(d, "lease", append(limits, core.FailClosed())...)
+		other := core.MustNew(d, "lease", append(limits, d.Wall(), core.FailClosed())...)
 		admitted := int64(0)
 		for l.allowN(t, 1).Allowed {
 			if admitted++; admitted > most {

@@ -33,7 +33,9 @@ func (h *history) boot(id int) *machine {
 	if h.random.IntN(3) == 0 {
 		m.rate = 1 - 0.001*float64(h.random.IntN(2)) // slow: the dangerous direction
 	}
-	lim, err := core.New(m, "lease", limitOptions(h.with(h.count, 1), core.Lease(leased), core.FailClosed(),
+	wrong := time.Duration(h.random.Int64N(int64(historyPeriods[0]))) - historyPeriods[0]/2 // by its clock it may be another window
+	clock := hook.Wall(func() time.Time { return h.driven.Now().Add(wrong) }).(core.Option) //nolint:forcetypeassert // it is one
+	lim, err := core.New(m, "lease", limitOptions(h.with(h.count, 1), clock, core.Lease(leased), core.FailClosed(),
 		core.Timeout(time.Minute), core.DenyCache(0), core.Hold(2*leased), core.MaxBatch(1))...)
 	if err != nil {
 		h.t.Fatal(err)

@@ -52,7 +52,7 @@ func holdsOf(n int, units, from int64) string {
 }
 
 func knownValues() []known {
-	const log, counter = "sliding_window_log", "sliding_window_counter"
+	const log, counter, calendar = "sliding_window_log", "sliding_window_counter", "fixed_window_calendar"
 	nines := strings.Repeat("9", 400)
 	newest := at(0, "%d", begin)
 	values := []known{
@@ -62,6 +62,12 @@ func knownValues() []known {
 		{"an instant that is padded", counter, text("C1 %s%d 0 0", strings.Repeat("0", 77), begin)},
 		{"a window of 9e15 us", "fixed_window", text("F1 1 %d %d", begin, int64(6e15))},
 		{"a window in 400 days", "fixed_window", text("F1 0 %d", begin+ahead)},
+		{"a window in 400 days", calendar, text("W1 1 %d", begin+ahead)},
+		{"a window in a thousand years", calendar, text("W1 1 %s", nines[:30])},
+		{"an instant that is padded", calendar, text("W1 0 %s%d", strings.Repeat("0", 79), begin)},
+		{"a window of 2^31 units and more", calendar, text("W1 %d %d", int64(math.MaxInt32)+2, begin)},
+		{"a window of the epoch", calendar, text("W1 1 1")},
+		{"another's window", calendar, text("F1 1 %d", begin)},
 		{"a window in a thousand years", counter, text("C1 %s 0 0", nines[:30])},
 		{"a window of another period, in a thousand years", counter, text("C1 5000 %s 0 0", nines[:30])},
 		{"a window of 2^31 units and more", counter, text("C1 %d %d 0", begin, int64(math.MaxInt32)+2)},
@@ -91,7 +97,7 @@ func knownValues() []known {
 			known{fmt.Sprintf("a rate and a period of %d digits", n), "leaky_bucket", text("B1 %s/%s7 %d", few[:min(n, 35)], few[:min(n, 35)], begin+ahead)})
 	}
 	for _, v := range variants() {
-		prefix := map[string]string{"fixed_window": "F1 0 %d", "fixed_window_aligned": "F1 0 %d", counter: "C1 %d 0 0"}[v.Name]
+		prefix := map[string]string{"fixed_window": "F1 0 %d", "fixed_window_aligned": "F1 0 %d", calendar: "W1 0 %d", counter: "C1 %d 0 0"}[v.Name]
 		if v.Kind.Bucket {
 			prefix = "FORM %d"
 		}

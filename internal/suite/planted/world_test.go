@@ -110,10 +110,11 @@ func (w *world) fatalf(format string, args ...any) {
 	w.t.Fatalf("%s: %s; planted %s", w.members[0].Name, fmt.Sprintf(format, args...), w.plant)
 }
 
-func constants(members []algorithm.Member, durations bool) []any {
+func (w *world) constants(members []algorithm.Member, durations bool) []any {
 	var args []any
 	for _, m := range members {
-		args = append(args, m.Constants()...)
+		constants, _, _ := m.ConstantsAt(w.now)
+		args = append(args, constants...)
 		if durations {
 			args = append(args, m.Hold)
 		}
@@ -127,7 +128,7 @@ func (w *world) decide(members []algorithm.Member, op algorithm.Op, n int64, sev
 	for range several {
 		keys = append(keys, w.keys[:len(members)]...)
 	}
-	args := append(constants(members, false), string(op))
+	args := append(w.constants(members, false), string(op))
 	for _, m := range members {
 		args = m.Cost(args, n)
 	}
@@ -149,7 +150,7 @@ func (w *world) decide(members []algorithm.Member, op algorithm.Op, n int64, sev
 // hold makes calls of the script hold, all in one.
 func (w *world) hold(members []algorithm.Member, calls ...algorithm.HoldCall) {
 	var keys []string
-	args := constants(members, true)
+	args := w.constants(members, true)
 	for _, c := range calls {
 		keys = append(keys, w.keys[:len(members)]...)
 		args = c.Append(args, len(members))

@@ -34,7 +34,7 @@ func All() []Variant {
 		}
 		all = append(all, Variant{k.Name, k, false})
 		if k.Aligns {
-			all = append(all, Variant{k.Name + "_aligned", k, true})
+			all = append(all, Variant{k.Name + "_aligned", k, true}, Variant{k.Name + "_calendar", algorithm.Calendar, false})
 		}
 	}
 	return all
@@ -54,20 +54,23 @@ func Slots() []Variant {
 // Aligned returns one variant of every registered algorithm: windows are aligned where
 // they can be.
 func Aligned() []Variant {
-	return slices.DeleteFunc(All(), func(v Variant) bool { return v.Kind.Aligns && !v.Aligned })
+	return slices.DeleteFunc(All(), func(v Variant) bool { return v.Kind.Aligns && !v.Aligned || v.Kind.Moves })
 }
 
 // Plain returns the variant of every registered algorithm that its constructor makes
 // without options.
 func Plain() []Variant {
-	return slices.DeleteFunc(All(), func(v Variant) bool { return v.Aligned })
+	return slices.DeleteFunc(All(), func(v Variant) bool { return v.Aligned || v.Kind.Moves })
 }
 
 // Constructor returns the algorithm's name in Go and in the documents, such as
 // "TokenBucket".
 func Constructor(k *algorithm.Kind) string {
-	if k == algorithm.GCRA {
+	switch k {
+	case algorithm.GCRA:
 		return "GCRA"
+	case algorithm.Calendar:
+		k = algorithm.FixedWindow
 	}
 	var name strings.Builder
 	for word := range strings.SplitSeq(k.Name, "_") {

@@ -25,7 +25,7 @@ func (b *bucket) clone() store {
 	return &c
 }
 
-func (b *bucket) clock(now int64) int64 { return now }
+func (b *bucket) clock(_ Limit, now int64) int64 { return now }
 
 // debtAt returns the debt at t. It drains at the stored rate even if the limit has been
 // changed since: a change applies to what is used after it. Before instant, after a

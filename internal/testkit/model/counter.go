@@ -19,7 +19,7 @@ func (s *slidingCounter) clone() store {
 
 // clock is never before the later window, whatever its period was: what is used in
 // which of the windows before it is not stored.
-func (s *slidingCounter) clock(now int64) int64 {
+func (s *slidingCounter) clock(_ Limit, now int64) int64 {
 	if s.stored {
 		return max(now, s.start)
 	}

@@ -20,7 +20,7 @@ func (w *fixedWindow) clone() store {
 
 // clock is never before the window: the count of an earlier window is no longer stored,
 // and its units would be admitted twice.
-func (w *fixedWindow) clock(now int64) int64 {
+func (w *fixedWindow) clock(_ Limit, now int64) int64 {
 	if w.stored {
 		return max(now, w.start)
 	}

@@ -26,10 +26,12 @@ func register(name Algorithm, a algorithm) Algorithm {
 // Limit is an algorithm with its numbers.
 type Limit struct {
 	Algorithm Algorithm
-	Count     int64 // L, units per period
-	Period    int64 // T, microseconds
-	Burst     int64 // B, the capacity of a bucket; 0 for the others
-	Aligned   bool  // FixedWindow only: windows start at multiples of Period
+	Count     int64  // L, units per period
+	Period    int64  // T, microseconds
+	Burst     int64  // B, the capacity of a bucket; 0 for the others
+	Aligned   bool   // FixedWindow only: windows start at multiples of Period
+	Zone      string // Calendar only: the time zone of its windows, and how long they are; none: those of Period
+	Unit      string
 	Hold      int64 // for how long Reserve holds units, microseconds; 0: the default
 }
 

@@ -25,7 +25,7 @@ func (s *slidingLog) clone() store {
 	return &c
 }
 
-func (s *slidingLog) clock(now int64) int64 {
+func (s *slidingLog) clock(_ Limit, now int64) int64 {
 	if len(s.runs) == 0 {
 		return now
 	}

@@ -83,11 +83,11 @@ type ticket struct {
 	expiry int64
 }
 
-// store is what is charged to one limit. All six algorithms admit n when used + n is at
+// store is what is charged to one limit. All algorithms admit n when used + n is at
 // most the capacity: they differ in what counts as used, and for how long.
 type store interface {
 	clone() store
-	clock(now int64) int64                // t, the instant of a decision
+	clock(l Limit, now int64) int64       // t, the instant of a decision
 	used(l Limit, t int64) *big.Rat       // units that count at t
 	retry(l Limit, t, n int64) *big.Rat   // until n fits; n does not fit at t, but can
 	reset(l Limit, t int64) *big.Rat      // until nothing counts any more
@@ -227,7 +227,7 @@ func (m *Model) Whole(i int, now int64) bool {
 	s := state{store: m.states[i].clone(), holds: m.states[i].holds}
 	s.live = slices.Clone(s.live)
 	s.expire(l, now)
-	return s.reset(l, s.clock(now)).Sign() == 0
+	return s.reset(l, s.clock(l, now)).Sign() == 0
 }
 
 // Held returns how many units are held of limit i, and not charged yet.
@@ -241,7 +241,7 @@ func (m *Model) Lose(i int) {
 
 // Clock returns the instant at which limit i would decide when the server's clock says
 // now: it is never before the newest one stored.
-func (m *Model) Clock(i int, now int64) int64 { return m.states[i].clock(now) }
+func (m *Model) Clock(i int, now int64) int64 { return m.states[i].clock(m.limits[i], now) }
 
 // Window returns the window of a FixedWindow that was opened last, and has not been
 // forgotten since.
@@ -278,7 +278,7 @@ func (m *Model) expire(now int64, limits []Limit) {
 
 func (s *state) expire(l Limit, now int64) {
 	for _, due := range s.due(now) {
-		s.charge(l, s.clock(due.expiry), due.units)
+		s.charge(l, s.clock(l, due.expiry), due.units)
 	}
 }
 
@@ -306,14 +306,14 @@ func (s *state) settle(l Limit, now int64, back ticket, actual int64) {
 	default: // the hold was lost while it would last, and nothing was charged for it
 	}
 	if due > 0 {
-		s.charge(l, s.clock(now), due)
+		s.charge(l, s.clock(l, now), due)
 	}
 }
 
 // giveBack refunds a charge, unless all charges of its time have been forgotten.
 func (s *state) giveBack(l Limit, now int64, back ticket) {
 	if back.units > 0 && back.resets == s.resets {
-		s.refund(l, s.clock(now), back)
+		s.refund(l, s.clock(l, now), back)
 	}
 }
 
@@ -350,7 +350,7 @@ const heldRetry = 1_000_000
 // judge is the answer of one limit alone: that of its algorithm, with all that is held
 // charged.
 func judge(l Limit, s *state, now, n int64) Verdict {
-	v := Verdict{At: s.clock(now), Limit: l.capacity(), RetryAfter: new(big.Rat), Delay: new(big.Rat)}
+	v := Verdict{At: s.clock(l, now), Limit: l.capacity(), RetryAfter: new(big.Rat), Delay: new(big.Rat)}
 	v.describe(l, s)
 	charged := s.asCharged(l, v.At)
 	used := charged.used(l, v.At)

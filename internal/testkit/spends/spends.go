@@ -19,7 +19,7 @@ type Kind int
 const (
 	Bucket  Kind = iota // in every interval [a,b]: Capacity + (b-a)*Count/Period
 	Windows             // in every window as it was opened, and between two windows: Capacity
-	Aligned             // in every window that begins at a multiple of Period: Capacity
+	Aligned             // in every window that begins at a multiple of Period, or that Window returns: Capacity
 	Log                 // in every interval [a,a+Period): Capacity
 	Counter             // at every spend in a window, weighed with what was spent in the one before: Capacity
 )
@@ -28,6 +28,8 @@ const (
 type Limit struct {
 	Kind                    Kind
 	Count, Period, Capacity int64
+
+	Window func(t int64) (start, end int64) // of Aligned, where windows are not multiples of Period: that which has t
 }
 
 // History is what happened to one limit of a key, in steps that are numbered upwards from 1.
@@ -200,7 +202,11 @@ func (p *prefix) windows() error {
 func (p *prefix) aligned() error {
 	for _, a := range p.starts() {
 		start := windowStart(a, p.limit.Period)
-		if err := p.window(start, start+p.limit.Period); err != nil {
+		end := start + p.limit.Period
+		if p.limit.Window != nil {
+			start, end = p.limit.Window(a)
+		}
+		if err := p.window(start, end); err != nil {
 			return err
 		}
 	}

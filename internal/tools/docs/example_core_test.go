@@ -79,6 +79,12 @@ func Example_aligned() {
 	// Output: aligned-1d
 }
 
+func Example_calendar() {
+	limit := core.FixedWindow(core.PerMonth(10_000), core.In("Europe/Berlin"))
+	fmt.Println(limit.Name())
+	// Output: month-Europe.Berlin
+}
+
 func Example_name() {
 	limit := core.TokenBucket(core.PerMinute(100), core.Name("api"))
 	fmt.Println(limit.Name())
