@@ -22,7 +22,7 @@ func queueText() luaText {
 	q := parseLua(queueLua)
 	own := strings.Replace(q.functions[0], "-- length\n", bucketText.parts["length"], 1) // inside a function: most decisions do not need it
 	q.functions = []string{bucketText.parts["rare"], own}
-	for _, name := range []string{"length", "force", "less", "needed", "tail"} {
+	for _, name := range []string{"length", "force", "less", "needed", "tail", "retry"} {
 		q.parts[name] = bucketText.parts[name]
 	}
 	return q

@@ -88,7 +88,7 @@ func NewStore(client Client, c Config) *Store {
 	s := &Store{
 		servers:    serversOf(client, c.Timeout),
 		limits:     c.Limits,
-		holdScript: newScript(algorithm.HoldScript(c.Limits.members, false), false),
+		holdScript: newScript(algorithm.HoldScript(c.Limits.members, algorithm.Form{Bans: c.Limits.bans}), false),
 		alwaysHold: slices.ContainsFunc(c.Limits.members, func(l algorithm.Member) bool { return l.Slots }),
 		timeout:    c.Timeout,
 		maxBatch:   c.MaxBatch,
@@ -97,7 +97,7 @@ func NewStore(client Client, c Config) *Store {
 		head:       c.Prefix + ":" + c.Limiter + ":{",
 	}
 	if !s.alwaysHold {
-		s.decideScript = newScript(algorithm.DecideScript(c.Limits.members, algorithm.Form{}), false)
+		s.decideScript = newScript(algorithm.DecideScript(c.Limits.members, algorithm.Form{Bans: c.Limits.bans}), false)
 	}
 	s.batchScripts = s.newBatchScripts()
 	s.deadlines.timeout = c.Timeout
