@@ -20,6 +20,8 @@ type call struct {
 	key string
 	n   int64
 	op  algorithm.Op
+
+	waits bool // until it is admitted, so that its denial bans nobody
 }
 
 // request returns c as the deny cache knows it.
@@ -87,7 +89,7 @@ func (l *Limiter) decideUnobserved(ctx context.Context, c call, to target) error
 	switch {
 	case l.memory != nil:
 		l.catchUp()
-		l.decideInMemory(l.memory, c, to)
+		l.decideInMemory(ctx, l.memory, c, to)
 		return nil
 	case l.leases != nil && c.op != algorithm.OpEvaluate:
 		return l.decideLeased(ctx, c, to)
@@ -120,7 +122,7 @@ func (l *Limiter) repeatDenial(c call, to target) bool {
 
 // ask decides in Redis, or by the outage policy. With x, which may be nil, a lease is exchanged.
 func (l *Limiter) ask(ctx context.Context, c call, to target, stamp denials.Stamp, x *lease.Exchange) error {
-	d := server.NewDecision(l.by.Server, c.key, algorithm.HoldCall{Op: c.op, N: c.n})
+	d := server.NewDecision(l.by.Server, c.key, algorithm.HoldCall{Op: c.op, N: c.n, Bans: l.bansOn(c, l.by)})
 	h := to.newHold(l, c, l.by)
 	if h != nil {
 		d.Handles = h.Handles()
@@ -131,12 +133,20 @@ func (l *Limiter) ask(ctx context.Context, c call, to target, stamp denials.Stam
 	if err := l.store.Decide(ctx, d); err != nil {
 		return l.withoutRedis(ctx, c, to, err)
 	}
-	c.fill(to.Result, l.by, d.Answers, SourceRedis)
+	ban := d.Ban()
+	if ban.Until > 0 {
+		fillBanned(to.Result, l.by, d.Answers, ban, SourceRedis)
+	} else {
+		c.fill(to.Result, l.by, d.Answers, SourceRedis)
+	}
 	switch {
 	case c.op == algorithm.OpEvaluate:
 	case to.Allowed:
 		to.ends(h, l.keeper)
-	default:
+	case ban.Until > 0:
+		l.denials.Put(denials.Request{Key: c.key, N: 1, Limits: l.by}, *to.Result, to.RetryAfter, stamp)
+		l.began(ctx, ban, to.Result)
+	case len(l.bans) == 0 || l.by.Exceeded(c.n) > 0: // else the next denial may ban: it is for Redis to make
 		l.denials.Put(c.request(l.by), *to.Result, l.by.DeniedFor(d.Answers, c.n), stamp)
 	}
 	if x != nil {
@@ -166,16 +176,20 @@ func (l *Limiter) withoutRedis(ctx context.Context, c call, to target, err error
 	case failOpen:
 		*to.Result = Result{Allowed: true, Limiter: l.name, Name: l.by.Names[0], At: time.Now()}
 	default:
-		l.decideInMemory(l.fallback.store, c, to)
+		l.decideInMemory(ctx, l.fallback.store, c, to)
 	}
 	return nil
 }
 
 // decideInMemory decides by the state in s: that of NewMemory, or of FailLocal.
-func (l *Limiter) decideInMemory(s *memory.Store, c call, to target) {
+func (l *Limiter) decideInMemory(ctx context.Context, s *memory.Store, c call, to target) {
 	by, source := l.by, SourceMemory
 	if s != l.memory {
 		by, source = l.by.Fallback, SourceFallback
+	}
+	if l.bans != nil {
+		l.decideOrBan(ctx, memoryKeeper{s}, by, c, to)
+		return
 	}
 	var inline [1]algorithm.Answer // it needs no allocation: it stays on the stack
 	answers := inline[:]

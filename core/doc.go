@@ -29,6 +29,7 @@
 //	hold       units that are admitted and not charged yet, because their cost is known
 //	           later: Reserve holds them, [Reservation.Settle] charges the true cost
 //	slot       a unit of InFlight: it is held from the decision until the work ends
+//	ban        everything is denied to a key for a while, because it was denied; see [Ban]
 //	lease      units held for a process, which decides on a hot key by itself while they last;
 //	           see [Lease]
 //	decision   admitted or denied, and what remains: a Result

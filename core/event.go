@@ -45,13 +45,16 @@ const (
 	// too many wait in it: Redis is not at fault. The outage policy made these decisions.
 	// There is at most one such event a second.
 	EventOverload
+	// EventBan is a ban that has begun in this process, for as long as Took says: by a denial, which is the Result, or by
+	// [Limiter.Block]; of [Limiter.Unblock] Took is 0. See [Ban].
+	EventBan
 )
 
 // String returns the kind's name, such as "decision".
 func (k EventKind) String() string {
 	names := [...]string{
 		"", "decision", "outage", "fallback_on", "fallback_off", "breaker", "script_load", "key_fallback", "slots", "slot_lost", "lease",
-		"overload",
+		"overload", "ban",
 	}
 	if int(k) < len(names) {
 		return names[k]
@@ -64,10 +67,10 @@ func (k EventKind) String() string {
 type Event struct {
 	Kind    EventKind     // what it is about; the kind says which of the other fields are set
 	Limiter string        // the Limiter's name
-	Result  Result        // of an EventDecision; the zero Result if Err is set. Of an EventSlots the Name alone
+	Result  Result        // of an EventDecision; the zero Result if Err is set. Of an EventBan the denial. Of an EventSlots the Name alone
 	Cost    int64         // of an EventDecision, EventSlots, EventSlotLost or EventLease, in units; of an EventOverload, in calls
 	Spent   int64         // of an EventLease that is the end of a lease, in units
-	Took    time.Duration // of an EventDecision: how long it took to make
+	Took    time.Duration // of an EventDecision: how long it took to make. Of an EventBan: how long it lasts
 	Err     error         // why, where something went wrong
 	Detail  string        // of an EventBreaker: its new state
 	Server  string        // of an EventBreaker, EventFallbackOn or EventFallbackOff: the server's address, where it is known

@@ -16,6 +16,8 @@ import (
 type keeper interface {
 	hold.Keeper
 	Reset(ctx context.Context, by *limits.Set, key string) error
+	// Block bans key for so many microseconds; 0 ends its ban.
+	Block(ctx context.Context, by *limits.Set, key string, lasts int64) error
 }
 
 func holdCall(e hold.Ending) algorithm.HoldCall {
@@ -33,6 +35,10 @@ func (k redisKeeper) End(ctx context.Context, e hold.Ending) error {
 
 func (k redisKeeper) Reset(ctx context.Context, by *limits.Set, key string) error {
 	return k.store.Reset(ctx, by.Server, key)
+}
+
+func (k redisKeeper) Block(ctx context.Context, by *limits.Set, key string, lasts int64) error {
+	return k.store.Block(ctx, by.Server, key, lasts)
 }
 
 func (k redisKeeper) Renew(all []*hold.Renewal) {
@@ -61,6 +67,11 @@ func (k memoryKeeper) Reset(_ context.Context, by *limits.Set, key string) error
 	return nil
 }
 
+func (k memoryKeeper) Block(_ context.Context, by *limits.Set, key string, lasts int64) error {
+	k.store.Block(by.Memory, key, lasts)
+	return nil
+}
+
 func (k memoryKeeper) Renew(all []*hold.Renewal) {
 	for _, r := range all {
 		if handles := r.Begin(); handles != nil {
@@ -82,6 +93,8 @@ func (k stubKeeper) End(_ context.Context, e hold.Ending) error {
 func (k stubKeeper) Reset(_ context.Context, _ *limits.Set, key string) error {
 	return k.call("Reset", key, 0)
 }
+
+func (k stubKeeper) Block(context.Context, *limits.Set, string, int64) error { return nil } // its denials are the test's
 
 func (k stubKeeper) Renew([]*hold.Renewal) {} // nothing expires
 

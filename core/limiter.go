@@ -39,7 +39,7 @@ type Client interface {
 // bytes or not plain ASCII is stored as a digest. Every Redis key has a TTL.
 //
 // A cost of 0 is always allowed and charges nothing; a denied request changes
-// nothing. A Limiter is safe for concurrent use.
+// nothing, but with the option [Ban]. A Limiter is safe for concurrent use.
 type Limiter struct {
 	*family // what is read as l.x is mostly its
 
@@ -47,6 +47,7 @@ type Limiter struct {
 	by     *limits.Set   // the same, ready to decide
 	store  *server.Store // of New, or nil
 	keeper keeper
+	looks  bool // its denials ban nobody
 }
 
 // A family is what a Limiter shares with those that With derives from it.
@@ -55,6 +56,7 @@ type family struct {
 	states   string        // the States of the limits given to New: in memory their keys have no prefix
 	hold     time.Duration // as given to Hold, or 0
 	lease    time.Duration // as given to Lease, or 0
+	bans     algorithm.Bans
 	timeout  time.Duration
 	memory   *memory.Store // of NewMemory, or nil
 	now      func() time.Time
@@ -118,7 +120,7 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 
 func newFamily(name string, c *config) *family {
 	f := &family{
-		name: name, hold: c.hold, lease: c.lease, timeout: c.timeout, driven: c.clock != nil,
+		name: name, hold: c.hold, lease: c.lease, bans: c.bans, timeout: c.timeout, driven: c.clock != nil,
 		events:  &emitter{limiter: name, observe: c.observe, logger: c.logger},
 		derived: derived{seed: maphash.MakeSeed()},
 	}
@@ -156,7 +158,7 @@ func (l *Limiter) Logger() *slog.Logger { return l.events.log() }
 
 // Allow is [Limiter.AllowN] with a cost of 1.
 func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error) {
-	err = l.allow(ctx, call{key, 1, algorithm.OpCharge}, &res)
+	err = l.allow(ctx, call{key: key, n: 1, op: algorithm.OpCharge}, &res)
 	return res, err
 }
 
@@ -172,7 +174,7 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error)
 // Redis has the whole [Timeout] for a call. A caller whose ctx ends before that gets the context's
 // error, while the call goes on: the outage policy never decides for it.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, err error) {
-	err = l.allow(ctx, call{key, n, algorithm.OpCharge}, &res)
+	err = l.allow(ctx, call{key: key, n: n, op: algorithm.OpCharge}, &res)
 	return res, err
 }
 
@@ -180,7 +182,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, 
 // are what [Limiter.Allow] would return now, all else is as it is before that call.
 // Errors are those of [Limiter.AllowN].
 func (l *Limiter) Peek(ctx context.Context, key string) (res Result, err error) {
-	err = l.allow(ctx, call{key, 1, algorithm.OpEvaluate}, &res)
+	err = l.allow(ctx, call{key: key, n: 1, op: algorithm.OpEvaluate}, &res)
 	return res, err
 }
 

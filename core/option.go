@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/key"
 )
@@ -28,6 +29,7 @@ type config struct {
 	timeout   time.Duration
 	hold      time.Duration // 0 for each limit's default
 	lease     time.Duration // 0 for none
+	bans      algorithm.Bans
 	denied    int
 	maxBatch  int
 	observe   func(context.Context, Event)
@@ -166,7 +168,7 @@ func MaxBatch(n int) Option {
 // another process is seen within a second; one through this Limiter, at once. The
 // cache only denies: it never admits anything. For a cost that is larger than the
 // one that Redis denied, RetryAfter is a lower bound. Of a cost above the capacity
-// Remaining is what Redis last said.
+// Remaining is what Redis last said. With [Ban] only bans are remembered: other denials are for Redis to make.
 func DenyCache(entries int) Option {
 	return setting{
 		"deny cache", fmt.Sprintf("DenyCache(%d)", entries), entries >= 0 && entries <= 1e7,

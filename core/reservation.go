@@ -44,7 +44,7 @@ type Reservation struct {
 // A denial is a Reservation that is not Allowed. Errors are those of AllowN, and there is no
 // Reservation then.
 func (l *Limiter) Acquire(ctx context.Context, key string, n int64) (*Reservation, error) {
-	return l.acquire(ctx, call{key, n, algorithm.OpCharge})
+	return l.acquire(ctx, call{key: key, n: n, op: algorithm.OpCharge})
 }
 
 // Reserve decides as [Limiter.AllowN] does on n units, whose true cost is known only
@@ -67,7 +67,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, n int64) (*Reservatio
 // Errors are those of AllowN. After [ErrUnavailable] n units may be held, and are charged when
 // the hold expires.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservation, error) {
-	return l.acquire(ctx, call{key, n, algorithm.OpReserve})
+	return l.acquire(ctx, call{key: key, n: n, op: algorithm.OpReserve})
 }
 
 // acquire decides on c, and returns what it admits.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -352,6 +353,11 @@ func TestOptionsThatSayNothing(t *testing.T) {
 		"Clock: an option of NewMemory":                      {limit, core.Clock(time.Now)},
 		"Clock(nil): want a function":                        {limit, core.Clock(nil)},
 		"Lease(20ms): limit in_flight 1 cannot be leased":    {limit, core.InFlight(1), core.Lease(20 * time.Millisecond)},
+		"Ban([1h0m0s]) and Ban([]): give it once":            {limit, core.Ban(time.Hour), core.Ban()},
+		"Ban([1m0s 1s]): allowed is 1ms to 8760h0m0s, and":   {limit, core.Ban(time.Minute, time.Second)},
+		"Ban([0s]): allowed is 1ms to 8760h0m0s, and none":   {limit, core.Ban(0)},
+		"Ban([1h0m0s 8760h0m0.000000001s]): allowed is 1ms":  {limit, core.Ban(time.Hour, 365*24*time.Hour+1)},
+		"m0s]): allowed are 100 levels":                      {limit, core.Ban(slices.Repeat([]time.Duration{time.Minute}, 101)...)},
 		"Processes(2): an option of FailLocal, not of FailO": {limit, core.Processes(2), core.FailOpen()},
 	} {
 		lim, err := core.New(client, "api", opts...)

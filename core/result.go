@@ -26,6 +26,9 @@ const Never time.Duration = math.MaxInt64
 type Result struct {
 	// Allowed reports whether the request was admitted.
 	Allowed bool
+	// Banned reports whether the key is banned, as [Ban] says: until RetryAfter is over. Then
+	// Remaining is 0, ResetAfter is RetryAfter, and all limits deny.
+	Banned bool
 	// Limit is the capacity of the limit that this describes, in units.
 	Limit int64
 	// Remaining is how many whole units are left now: never negative, never above

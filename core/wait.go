@@ -22,7 +22,7 @@ func (l *Limiter) Wait(ctx context.Context, key string) (Result, error) { return
 // the Delay does, the place in the queue is given back. A Limiter with [InFlight] refuses: use
 // [Limiter.AcquireWait].
 func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, err error) {
-	c := call{key, n, algorithm.OpCharge}
+	c := call{key, n, algorithm.OpCharge, true}
 	switch {
 	case l.by.Slots:
 		return Result{}, errNeedsEnd
@@ -44,12 +44,12 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, e
 // and ctx bounds only the waiting. Who waits for a slot of [InFlight] is woken when one is given
 // back in this process, and else asks each second.
 func (l *Limiter) AcquireWait(ctx context.Context, key string, n int64) (*Reservation, error) {
-	return l.acquireWait(ctx, call{key, n, algorithm.OpCharge})
+	return l.acquireWait(ctx, call{key, n, algorithm.OpCharge, true})
 }
 
 // ReserveWait is [Limiter.Reserve] when it is the caller's turn: it waits as [Limiter.WaitN] does.
 func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64) (*Reservation, error) {
-	return l.acquireWait(ctx, call{key, n, algorithm.OpReserve})
+	return l.acquireWait(ctx, call{key, n, algorithm.OpReserve, true})
 }
 
 // acquireWait acquires c when it is its turn, and waits for its Delay.

@@ -99,17 +99,17 @@ func (f *family) limiter(asked []Limit) *Limiter {
 	case f.stub != nil:
 		l.keeper = stubKeeper{f.stub}
 	case f.memory != nil:
-		l.by.Memory = memory.NewLimits(l.by.Members, f.groupOf(l.by))
+		l.by.Memory = memory.NewLimits(l.by.Members, f.groupOf(l.by), f.bans)
 		l.keeper = memoryKeeper{f.memory}
 	default:
-		l.by.Server = server.NewLimits(l.by.Members, l.by.Names)
+		l.by.Server = server.NewLimits(l.by.Members, l.by.Names, f.bans)
 		l.store = f.storeOf(l.by)
 		l.keeper = redisKeeper{l.store}
 	}
 	if f.fallback != nil {
 		l.by.Fallback = newSet(f.name, f.fallback.share(asked), f.hold)
 		l.by.Fallback.Names = l.by.Names
-		l.by.Fallback.Memory = memory.NewLimits(l.by.Fallback.Members, f.groupOf(l.by))
+		l.by.Fallback.Memory = memory.NewLimits(l.by.Fallback.Members, f.groupOf(l.by), f.bans)
 	}
 	return l
 }

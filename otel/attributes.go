@@ -19,6 +19,7 @@ const (
 	remainingKey attribute.Key = "redislimit.limit.remaining"
 	outcomeKey   attribute.Key = "redislimit.decision.outcome"
 	sourceKey    attribute.Key = "redislimit.decision.source"
+	causeKey     attribute.Key = "redislimit.ban.cause"
 	stateKey     attribute.Key = "redislimit.breaker.state"
 	errorTypeKey attribute.Key = "error.type"
 )

@@ -14,6 +14,7 @@ type instruments struct {
 	duration     metric.Float64Histogram
 	failures     metric.Int64Counter
 	overload     metric.Int64Counter
+	bans         metric.Int64Counter
 	scriptLoads  metric.Int64Counter
 	keyFallbacks metric.Int64Counter
 	slots        metric.Int64UpDownCounter
@@ -36,6 +37,8 @@ func newInstruments(m metric.Meter) *instruments {
 			"Calls that Redis did not answer. While the circuit breaker is open no call is made, so none is counted."),
 		overload: counter(m, "redislimit.overload.calls", "{call}",
 			"Calls that this process could not send to Redis in time, because too many wait in it. Redis is not at fault."),
+		bans: counter(m, "redislimit.bans", "{ban}",
+			"Bans that began in this process, by a denial or by Block."),
 		scriptLoads: counter(m, "redislimit.script.loads", "{load}",
 			"How often Redis did not have the script, so that it was sent whole."),
 		keyFallbacks: counter(m, "redislimit.key.fallbacks", "{fallback}",

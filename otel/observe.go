@@ -101,7 +101,21 @@ func (o *observer) observe(ctx context.Context, e core.Event) {
 		o.lease(ctx, e)
 	case core.EventOverload:
 		o.overload.Add(ctx, e.Cost, metric.WithAttributes(limiterName(e.Limiter)))
+	case core.EventBan:
+		o.ban(ctx, e)
 	}
+}
+
+// ban counts a ban that has begun.
+func (o *observer) ban(ctx context.Context, e core.Event) {
+	if e.Took == 0 || e.Err != nil { // one has ended, or Redis did not answer
+		return
+	}
+	cause := "denial"
+	if e.Result.Source == core.SourceNone {
+		cause = "block"
+	}
+	o.bans.Add(ctx, 1, metric.WithAttributes(limiterName(e.Limiter), causeKey.String(cause)))
 }
 
 // lease records the beginning of a lease, or its end.

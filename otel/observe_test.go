@@ -38,7 +38,7 @@ func TestInstruments(t *testing.T) {
 	m := newMeter(t)
 	lim := core.MustNew(noRedis(t), "api", core.TokenBucket(core.PerHour(1)), m.observe())
 	for kind := range core.EventKind(20) {
-		lim.Emit(t.Context(), core.Event{Kind: kind, Cost: 1})
+		lim.Emit(t.Context(), core.Event{Kind: kind, Cost: 1, Took: time.Second})
 		lim.Emit(t.Context(), core.Event{Kind: kind, Cost: -1})
 	}
 	want := map[string]string{
@@ -50,6 +50,7 @@ func TestInstruments(t *testing.T) {
 		"redislimit.slots.held":           "{slot}, up-down counter",
 		"redislimit.slots.lost":           "{slot}, counter",
 		"redislimit.overload.calls":       "{call}, counter",
+		"redislimit.bans":                 "{ban}, counter",
 		"redislimit.lease.grants":         "{lease}, counter",
 		"redislimit.lease.units.held":     "{unit}, up-down counter",
 		"redislimit.lease.units.spent":    "{unit}, counter",
@@ -91,6 +92,14 @@ func TestEvents(t *testing.T) {
 	}{
 		"keys":                       {core.EventKeyFallback, []core.Event{{}, {}}, map[string]int64{"key.fallbacks{limiter.name=api}": 2}},
 		"an overload of two seconds": {core.EventOverload, []core.Event{{Cost: 700}, {Cost: 74}}, map[string]int64{"overload.calls{limiter.name=api}": 774}},
+		"bans by denials and by hand, of which one has ended, and one failed": {
+			core.EventBan,
+			[]core.Event{
+				{Took: time.Minute, Result: core.Result{Source: core.SourceRedis}}, {Took: time.Hour, Result: core.Result{Source: core.SourceFallback}},
+				{Took: time.Hour}, {}, {Took: time.Hour, Err: core.ErrUnavailable},
+			},
+			map[string]int64{"bans{ban.cause=denial limiter.name=api}": 2, "bans{ban.cause=block limiter.name=api}": 1},
+		},
 		"slots of two limits": {
 			core.EventSlots,
 			[]core.Event{
@@ -306,7 +315,7 @@ func TestRefused(t *testing.T) { // not parallel: it sets what is global
 	t.Cleanup(func() { otel.SetErrorHandler(before) })
 
 	lim := core.MustNew(noRedis(t), "api", core.TokenBucket(core.PerHour(9)), otellimit.Observe(otellimit.MeterProvider(refusing{})))
-	if len(handled) != 14 || !errors.Is(handled[0], errRefused) {
+	if len(handled) != 15 || !errors.Is(handled[0], errRefused) {
 		t.Errorf("handled errors %v, want one for each instrument", handled)
 	}
 	if res, err := allow(t, lim, 4); err != nil || !res.Allowed {

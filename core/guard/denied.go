@@ -21,5 +21,8 @@ type DeniedError struct {
 
 // Error names the limiter and the limit, and no key.
 func (e *DeniedError) Error() string {
+	if e.Result.Banned {
+		return fmt.Sprintf("redislimit: limiter %q: banned for %v", e.Result.Limiter, e.Result.RetryAfter)
+	}
 	return fmt.Sprintf("redislimit: limiter %q: limit %q exceeded", e.Result.Limiter, e.Result.Name)
 }

@@ -26,7 +26,7 @@ type problem struct {
 
 // Problem returns the body of a response with status: problem details (RFC 9457), and a
 // newline. Those of a 429 have the type which the IETF draft on rate limit headers
-// registers for exceeded quotas.
+// registers for exceeded quotas, and during a ban (see [core.Ban]) that for abnormal usage.
 //
 // If err is or wraps a [DeniedError], there are also the names of the limits that
 // denied, as they are in RateLimit-Policy ("violated-policies", of the draft), the
@@ -40,6 +40,10 @@ func Problem(status int, err error) []byte {
 		details.Title = "Request cannot be satisfied as assigned quota has been exceeded"
 	}
 	if denied := (*DeniedError)(nil); errors.As(err, &denied) && !denied.Hidden {
+		if denied.Result.Banned && status == http.StatusTooManyRequests {
+			details.Type = "https://iana.org/assignments/http-problem-types#abnormal-usage-detected"
+			details.Title = "Request not satisfied due to detection of abnormal request pattern"
+		}
 		details.extend(&denied.Result)
 		if denied.RetryAfter > 0 {
 			details.RetryAfter = format.SecondsCeil(denied.RetryAfter)

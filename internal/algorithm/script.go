@@ -64,6 +64,8 @@ type Form struct {
 	// last one is their number. So they may be in several hash slots of one server of a
 	// Cluster. Such a script is for several decisions: for one it could not reply the error.
 	Undeclared bool
+	// Bans: those of the limiter, whose key comes after those of the limits.
+	Bans Bans
 }
 
 // DecideScript returns the script that decides limits.
@@ -72,16 +74,20 @@ func DecideScript(limits []Member, f Form) string {
 	functions := &composer{added: make(map[string]bool)}
 	functions.add(sharedLua)
 	var evaluate, charge, deny strings.Builder
-	width, each := 1, replyEach(limits) // the first argument says whether to charge
+	width, each, size := 1, replyEach(limits), len(limits) // the first argument says whether to charge
 	for _, m := range limits {
 		width += len(m.lua.cost)
+	}
+	ban := f.Bans.text(width, each)
+	if f.Bans != nil {
+		width, size = width+1, size+1
 	}
 	for i, m := range limits {
 		for _, text := range m.lua.functions {
 			functions.addOnce(text)
 		}
 		arguments := c.arguments(m, i+1, width)
-		evaluate.WriteString(m.evaluateText(arguments, i+1, each, len(limits) > 1))
+		evaluate.WriteString(m.evaluateText(arguments, ban["denied"], i+1, each, len(limits) > 1))
 		charge.WriteString(m.chargeText(arguments, i+1, each, len(limits) > 1))
 		foreign := "foreign"
 		if len(limits) > 1 {
@@ -98,10 +104,11 @@ func DecideScript(limits []Member, f Form) string {
 		}
 		fmt.Fprintf(&c.text, "local first, step = %d, #ARGV > %d and %d or 0\n", c.constants+1, c.constants+width, width)
 	}
-	fmt.Fprintf(&functions.text, "local each, size = %d, %d\n", each, len(limits))
+	fmt.Fprintf(&functions.text, "local each, size = %d, %d\n", each, size)
 	parts := strings.NewReplacer(
-		"-- ZEROS", strings.Repeat("0, ", each*len(limits)), "-- SIZE", strconv.Itoa(len(limits)),
-		"-- FUNCTIONS\n", functions.text.String(), "-- EVALUATE\n", evaluate.String(), "-- CHARGE\n", charge.String(), "-- DENY\n", deny.String(),
+		"-- ZEROS", strings.Repeat("0, ", each*size), "-- SIZE", strconv.Itoa(size),
+		"-- FUNCTIONS\n", functions.text.String(), "-- EVALUATE\n", evaluate.String(), "-- CHARGE\n", charge.String(),
+		"-- DENY\n", deny.String()+ban["begin"], "-- LOOK\n", ban["look"], "-- BAN\n", ban["reply"],
 	)
 	return c.text.String() + parts.Replace(decideLua)
 }
@@ -135,8 +142,8 @@ func (m Member) kept(i int) (names, own string) {
 	return strings.Join(all, ", "), strings.Join(all, number+", ") + number
 }
 
-// evaluateText returns the text that evaluates m, the i-th limit of several or the only one.
-func (m Member) evaluateText(arguments string, i, each int, several bool) string {
+// evaluateText returns the text that evaluates m, the i-th limit of several or the only one. denied is for where it denies.
+func (m Member) evaluateText(arguments, denied string, i, each int, several bool) string {
 	names, own := m.kept(i)
 	text := arguments + "local admits, largest, " + names + "\n"
 	if several {
@@ -145,7 +152,10 @@ func (m Member) evaluateText(arguments string, i, each int, several bool) string
 	if !m.storesLog {
 		text += "local value = redis.pcall('GET', key)\nif value and value.err then\nforeign = mistyped(value.err)\nvalue = nil\nend\n"
 	}
-	text += m.lua.parts["check"] + m.lua.parts["evaluate"] + "if not admits then all = false end\n" +
+	if denied != "" {
+		denied = "\n" + strings.Replace(denied, "-- RETRY\n", m.lua.parts["retry"], 1)
+	}
+	text += m.lua.parts["check"] + m.lua.parts["evaluate"] + "if not admits then all = false " + denied + "end\n" +
 		"if foreign and foreign ~= true and string.find(foreign, '|', 1, true) then held = true end\n"
 	r := (i - 1) * each
 	text += fmt.Sprintf("reply[r + %d], reply[r + %d], reply[r + %d] = admits and 1 or 0, t, a\n", r+1, r+2, r+3) +
@@ -180,19 +190,24 @@ func (m Member) chargeText(arguments string, i, each int, several bool) string {
 }
 
 // HoldScript returns the script for all that is more than a plain decision: holds,
-// decisions on keys that have holds, refunds and resets. For undeclared see [Form].
-func HoldScript(limits []Member, undeclared bool) string {
-	c := newComposer(Form{Undeclared: undeclared})
+// decisions on keys that have holds, refunds and resets. Each decision has the same constants.
+func HoldScript(limits []Member, f Form) string {
+	c := newComposer(f)
 	functions := &composer{added: make(map[string]bool)}
 	functions.add(sharedLua)
 	functions.add(recordLua)
 	var look, act strings.Builder
+	width, size := holdWidth+holdWidthEach*len(limits), len(limits)
+	ban := f.Bans.text(width, holdReplyLen)
+	if f.Bans != nil {
+		width, size = width+1, size+1
+	}
 	for i, m := range limits {
 		for _, text := range m.lua.functions {
 			functions.addOnce(text)
 		}
 		constants, arguments := c.holdArguments(m, i)
-		first, then, keeps := m.holdTexts()
+		first, then, keeps := m.holdTexts(ban["denied"])
 		first = arguments + first
 		if len(limits) == 1 {
 			functions.text.WriteString(constants)
@@ -207,10 +222,15 @@ func HoldScript(limits []Member, undeclared bool) string {
 		act.WriteString(then)
 	}
 	c.addNumbers()
-	fmt.Fprintf(&c.text, holdBegin+" = %d, %d, %d\n", c.constants+1, holdWidth+holdWidthEach*len(limits), len(limits))
+	fmt.Fprintf(&c.text, holdBegin+" = %d, %d, %d\n", c.constants+1, width, size)
+	unless := "    if not err then\n" // what is done at all
+	if f.Bans != nil {
+		unless = ban["hold"]
+	}
 	c.text.WriteString(fill(holdLua,
-		"-- ZEROS", strings.Repeat("0, ", holdReplyLen*len(limits)), "-- WIDTH", strconv.Itoa(holdReplyLen*len(limits)),
-		"-- FUNCTIONS\n", functions.text.String(), "-- LOOK\n", look.String(), "-- ACT\n", act.String()))
+		"-- ZEROS", strings.Repeat("0, ", holdReplyLen*size), "-- WIDTH", strconv.Itoa(holdReplyLen*size),
+		"-- FUNCTIONS\n", functions.text.String(), "    if not err then\n-- LOOK\n", unless+look.String(),
+		"-- ACT\n", act.String()+ban["begin"], "-- BAN\n", ban["reply"]))
 	return c.text.String()
 }
 
@@ -236,11 +256,17 @@ func (c *composer) holdArguments(m Member, i int) (constants, each string) {
 }
 
 // holdTexts returns what HoldScript does with m, before and after it is known whether all limits admit, and the names of what
-// the first text finds for the second.
-func (m Member) holdTexts() (look, act string, keeps []string) {
+// the first text finds for the second. denied is for where it denies: slots never do by what is charged.
+func (m Member) holdTexts(denied string) (look, act string, keeps []string) {
 	look, act, keeps = m.lua.parts["look"], m.lua.parts["act"], m.lua.keeps
-	if !m.Slots {
+	if m.Slots {
+		denied = ""
+	} else {
 		look, act, keeps = m.chargedTexts()
+	}
+	if denied != "" { // it is asked again, without what is held
+		evaluate, _ := m.asked()
+		denied = "\nlocal ask = units\n" + evaluate + "if not admits then\n" + strings.Replace(denied, "-- RETRY\n", m.lua.parts["retry"], 1) + "end\n"
 	}
 	held := "held"
 	if m.Delays {
@@ -249,7 +275,7 @@ func (m Member) holdTexts() (look, act string, keeps []string) {
 	}
 	return look + "reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4] = 1, 0, 0, 0\n" +
 		"reply[r + 5], reply[r + 6], reply[r + 7], reply[r + 8] = 0, 0, 0, 0\n" +
-		"if decides then\nif not admits then reply[r + 1], all = 0, false end\n" +
+		"if decides then\nif not admits then reply[r + 1], all = 0, false " + denied + "end\n" +
 		"reply[r + 2], reply[r + 3], reply[r + 4], reply[r + 5], reply[r + 6] = t, a, b, c, " + held + "\nend\n", act, keeps
 }
 
@@ -259,16 +285,12 @@ func (m Member) chargedTexts() (look, act string, keeps []string) {
 	if m.storesLog {
 		storage, charge = holdInLog, ""
 	}
-	cost := "local n = ask\n"
-	if m.Bucket {
-		cost = "local dw, df = cost(ask)\n"
-	}
-	finds := slices.Concat([]string{"admits", "largest"}, found, l.keeps)
+	evaluate, finds := m.asked()
 	keeps = slices.Concat(holdLimit.keeps, storage.keeps, finds)
 	parts := []string{
 		"-- LOADED\n", storage.parts["loaded"], "-- LOAD\n", storage.parts["load"],
 		"WINDOW", l.constants[1],
-		"-- EVALUATE\n", cost + "local " + strings.Join(finds, ", ") + "\n" + l.parts["evaluate"],
+		"-- EVALUATE\n", evaluate,
 		"-- CHARGE\n", charge + l.parts["charge"] + storage.parts["charged"],
 		"-- FORCE\n", l.parts["force"], "-- LESS\n", l.parts["less"], "-- REFUND\n", l.parts["refund"], "-- NEEDED\n", l.parts["needed"],
 		"-- REPLACE\n", storage.parts["replace"], "-- CLOSE\n", holdLimit.parts["close"],
@@ -279,6 +301,16 @@ func (m Member) chargedTexts() (look, act string, keeps []string) {
 		look, act = fill(look, parts...), fill(act, parts...)
 	}
 	return look, act, keeps
+}
+
+// asked returns the text that evaluates m for so many units as `ask` says, and the names of what it finds.
+func (m Member) asked() (text string, finds []string) {
+	cost := "local n = ask\n"
+	if m.Bucket {
+		cost = "local dw, df = cost(ask)\n"
+	}
+	finds = slices.Concat([]string{"admits", "largest"}, found, m.lua.keeps)
+	return cost + "local " + strings.Join(finds, ", ") + "\n" + m.lua.parts["evaluate"], finds
 }
 
 // fill returns text with each placeholder replaced by what follows it.
@@ -383,6 +415,7 @@ const (
 	undone = 2 // nothing was done: it failed, or the calls before it took long
 	isHeld = 3 // nothing was done: the key has holds, so HoldScript must decide
 	partly = 4 // it failed, and something has changed
+	// 5: nothing was done, because the key is banned; see CutBan
 )
 
 // Undone reports whether reply, to one of several calls, says that nothing was done.
@@ -486,6 +519,7 @@ func DecodeHoldReply(reply []int64, call HoldCall, limits []Member, answers []An
 // A HoldCall is one call of HoldScript.
 type HoldCall struct {
 	Op   Op
+	Bans bool  // a denial of n units bans, if what is charged denies them: for limiters with Bans
 	N, M int64 // units; for OpSettle the actual cost, and for what holds the id of holds, or 0 for any
 	// Handles are those of what OpSettle, OpRefund, OpRenew and OpRelease are about, one for
 	// each limit. For what decides they are where the reply's are written, if they are not nil; of

@@ -86,6 +86,15 @@ func SetNeedsEnd(f func(limiter any) (slots, queue bool)) bool {
 	return true
 }
 
+// Looking returns the *core.Limiter that decides as limiter does, and whose denials ban nobody.
+var Looking func(limiter any) any
+
+// SetLooking sets Looking.
+func SetLooking(f func(limiter any) any) bool {
+	Looking = f
+	return true
+}
+
 // SettleLater is the Settle of a *core.Reservation, but need not wait for the reply.
 var SettleLater func(ctx context.Context, reservation any, actual int64) error
 

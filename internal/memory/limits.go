@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/key"
 )
 
 // Limits are limits by which a Store decides. Those of the same names share the state of
@@ -14,37 +13,41 @@ type Limits struct {
 	grouped bool              // keys begin with head, so that limits of other names have other entries
 	head    string            // a NUL, the group and its length
 	unused  []algorithm.State // the states of a key without an entry
+	bans    algorithm.Bans
 }
 
 // NewLimits returns the Limits of members. group is the same for limits of the same
 // names and kinds: the empty one for those of most decisions.
-func NewLimits(members []algorithm.Member, group string) *Limits {
+func NewLimits(members []algorithm.Member, group string, bans algorithm.Bans) *Limits {
 	return &Limits{
-		members: members, grouped: group != "", head: fmt.Sprintf("\x00%d:%s", len(group), group),
+		bans: bans, members: members, grouped: group != "", head: fmt.Sprintf("\x00%d:%s", len(group), group),
 		unused: make([]algorithm.State, len(members)),
 	}
 }
 
-// local returns the form in which a key is stored. It is that of no other key of any group: those
+// stored returns the form in which a key of key.Local is stored. It is that of no other key of any group: those
 // without a head do not begin with a NUL, and a head says where it ends.
-func (l *Limits) local(k string) string {
-	k = key.Local(k)
+func (l *Limits) stored(k string) string {
 	if l.grouped || k[0] == 0 {
 		k = l.head + k
 	}
 	return k
 }
 
-// evaluate writes the answer of each limit to answers, and reports whether all admit n.
-func (l *Limits) evaluate(e *entry, now, n int64, answers []algorithm.Answer) bool {
-	states := l.unused
+// states returns those of an entry, which may be nil, as they are for l.
+func (l *Limits) states(e *entry, now int64) []algorithm.State {
 	switch {
 	case e == nil:
+		return l.unused
 	case e.limits == l:
-		states = e.states
-	default:
-		states = l.seen(e, now)
+		return e.states
 	}
+	return l.seen(e, now)
+}
+
+// evaluate writes the answer of each limit to answers, and reports whether all admit n.
+func (l *Limits) evaluate(e *entry, now, n int64, answers []algorithm.Answer) bool {
+	states := l.states(e, now)
 	admits := true
 	for i := range l.members {
 		answers[i].Evaluate(l.members[i].Evaluator, &states[i], now, n)

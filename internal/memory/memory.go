@@ -4,6 +4,7 @@
 //
 //	memory.go  Store: decides, holds, refunds, resets
 //	limits.go  Limits: by which a Store decides; how the state of a key passes from one to another
+//	ban.go     the bans of keys
 //	shard.go   a part of the keys, under one lock: which are removed, which evicted
 package memory
 
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/key"
 )
 
 // The keys are divided among shards, each under a lock of its own: one for every
@@ -65,9 +67,9 @@ func (m *Store) shard(k string) *shard {
 // lock locks the shard of the user's key k. It returns that, the key as it is stored, and the
 // instant.
 func (m *Store) lock(l *Limits, k string) (s *shard, stored string, now int64) {
-	stored = l.local(k)
-	s = m.shard(stored)
-	now = m.now() // before the lock is taken, which is then held for less time
+	k = key.Local(k)
+	s, stored = m.shard(k), l.stored(k) // what a key has with other limits, and its ban, are in the same shard
+	now = m.now()                       // before the lock is taken, which is then held for less time
 	s.Lock()
 	return s, stored, s.clamp(now)
 }
@@ -96,6 +98,10 @@ func (m *Store) Decide(l *Limits, k string, n int64, charge bool, answers []algo
 func (m *Store) Hold(l *Limits, k string, c algorithm.HoldCall, answers []algorithm.Answer) bool {
 	s, k, now := m.lock(l, k)
 	defer s.Unlock()
+	return s.hold(l, k, now, c, answers)
+}
+
+func (s *shard) hold(l *Limits, k string, now int64, c algorithm.HoldCall, answers []algorithm.Answer) bool {
 	e := s.find(k, l, now)
 	n, op, handles := c.N, c.Op, c.Handles
 	if !l.evaluate(e, now, n, answers) {

@@ -18,6 +18,7 @@ type Limits struct {
 	unitCost []any    // of all, as text
 	moves    bool     // the constants of one are those of an instant
 	latest   atomic.Pointer[constants]
+	bans     algorithm.Bans
 }
 
 // constants are those of all limits, as text, for what is sent from an instant on and before another.
@@ -27,9 +28,12 @@ type constants struct {
 	from, until int64
 }
 
+// banTail is what the Redis key of a ban ends with. No name of a limit has a "~".
+const banTail = "}:~ban"
+
 // NewLimits returns the Limits of members. names are what the Redis keys end with.
-func NewLimits(members []algorithm.Member, names []string) *Limits {
-	l := &Limits{members: members}
+func NewLimits(members []algorithm.Member, names []string, bans algorithm.Bans) *Limits {
+	l := &Limits{members: members, bans: bans}
 	l.latest.Store(l.newConstants(0))
 	for i, m := range members {
 		l.tails = append(l.tails, "}:"+names[i])
@@ -37,6 +41,9 @@ func NewLimits(members []algorithm.Member, names []string) *Limits {
 		for _, cost := range m.Cost(nil, 1) {
 			l.unitCost = append(l.unitCost, fmt.Sprint(cost))
 		}
+	}
+	if bans != nil {
+		l.tails = append(l.tails, banTail)
 	}
 	return l
 }
@@ -81,12 +88,35 @@ func (l *Limits) appendCost(dst []any, c algorithm.HoldCall) []any {
 		dst = append(dst, "0")
 	}
 	if c.N == 1 {
-		return append(dst, l.unitCost...)
+		return l.appendBans(append(dst, l.unitCost...), c)
 	}
 	for _, m := range l.members {
 		dst = m.Cost(dst, c.N)
 	}
-	return dst
+	return l.appendBans(dst, c)
+}
+
+// appendBans appends whether a denial bans, for a limiter with bans.
+func (l *Limits) appendBans(dst []any, c algorithm.HoldCall) []any {
+	switch {
+	case l.bans == nil:
+		return dst
+	case c.Bans:
+		return append(dst, "1")
+	}
+	return append(dst, "0")
+}
+
+// replyLen returns how many integers the reply to one call has, and how many of them are about the ban.
+func (l *Limits) replyLen(needsHold bool) (all, ban int) {
+	size := len(l.members)
+	if all = algorithm.ReplyLen(l.members); needsHold {
+		all = algorithm.HoldReplyLen(size)
+	}
+	if l.bans != nil {
+		ban = all / size
+	}
+	return all + ban, ban
 }
 
 // work returns about how many microseconds of Redis a decision on n units takes.
@@ -136,15 +166,19 @@ func (d *Decision) append(args []any, needsHold bool, now int64) []any {
 
 // appendCalls appends the arguments of all calls of d.
 func (d *Decision) appendCalls(args []any) []any {
-	limits := len(d.Limits.members)
+	l := d.Limits
 	if d.Exchange != nil && d.Exchange.Held > 0 {
-		args = d.Exchange.settlement().Append(args, limits)
+		args = l.appendCall(args, d.Exchange.settlement())
 	}
-	args = d.Append(args, limits)
+	args = l.appendCall(args, d.HoldCall)
 	if d.Exchange != nil && d.Exchange.Units > 0 {
-		args = d.Exchange.reservation(limits).Append(args, limits)
+		args = l.appendCall(args, d.Exchange.reservation(len(l.members)))
 	}
 	return args
+}
+
+func (l *Limits) appendCall(args []any, c algorithm.HoldCall) []any {
+	return l.appendBans(c.Append(args, len(l.members)), c)
 }
 
 // appendKeys appends the Redis key of each of l. They differ only outside the

@@ -21,7 +21,7 @@ type Decision struct {
 	// handles of what is held or charged are written.
 	algorithm.HoldCall
 
-	Answers  []algorithm.Answer // of what decides
+	Answers  []algorithm.Answer // of what decides; where the key was banned before, they say nothing
 	Exchange *Exchange          // what is done besides, or nil
 
 	place  interface{ Leave() } // where it is one of the calls in flight, or nil
@@ -35,10 +35,18 @@ func NewDecision(l *Limits, k string, c algorithm.HoldCall) *Decision {
 	if c.Op > algorithm.OpReserve {
 		return d
 	}
-	if d.Answers = d.inline[:]; len(l.members) > len(d.inline) {
-		d.Answers = make([]algorithm.Answer, len(l.members))
+	if d.Answers = d.inline[:]; len(l.members) > len(d.inline) || l.bans != nil {
+		d.Answers = make([]algorithm.Answer, len(l.members), len(l.members)+1)
 	}
 	return d
+}
+
+// Ban returns that of the key. It is kept behind the Answers: without bans a Decision is no larger for it.
+func (d *Decision) Ban() algorithm.Ban {
+	if d.Limits.bans == nil {
+		return algorithm.Ban{}
+	}
+	return d.Answers[:len(d.Answers)+1][len(d.Answers)].Ban()
 }
 
 // Decide evaluates each limit for the units of the call. If all admit them, it charges or holds them
@@ -95,6 +103,11 @@ func (s *Store) runTo(ctx context.Context, d *Decision, ended func()) error {
 // Reset forgets what was charged to k, and keeps what is held.
 func (s *Store) Reset(ctx context.Context, l *Limits, k string) error {
 	return s.run(ctx, NewDecision(l, k, algorithm.HoldCall{Op: algorithm.OpReset}))
+}
+
+// Block bans k for so many microseconds; 0 ends its ban, and the levels.
+func (s *Store) Block(ctx context.Context, l *Limits, k string, lasts int64) error {
+	return s.run(ctx, NewDecision(l, k, algorithm.HoldCall{Op: algorithm.OpBlock, N: lasts}))
 }
 
 // hasLessTime reports whether ctx ends before a call that begins now.
@@ -349,11 +362,15 @@ func (s *Store) needsHold(d *Decision) bool {
 
 // decodeOne reads the reply to d.
 func (s *Store) decodeOne(reply []int64, d *Decision, needsHold bool) error {
-	members := d.Limits.members
-	switch {
-	case d.Exchange != nil:
+	if d.Exchange != nil {
 		return s.decodeExchange(reply, d)
-	case needsHold:
+	}
+	reply, banned, err := d.cutBan(reply, needsHold)
+	if banned || err != nil {
+		return err
+	}
+	members := d.Limits.members
+	if needsHold {
 		err := algorithm.DecodeHoldReply(reply, d.HoldCall, members, d.Answers)
 		if err == nil && d.Op == algorithm.OpReserve {
 			s.keysWithHolds.add(d.Key, heldFor)
@@ -361,6 +378,23 @@ func (s *Store) decodeOne(reply []int64, d *Decision, needsHold bool) error {
 		return err
 	}
 	return algorithm.DecodeReply(reply, d.HoldCall, members, d.Answers)
+}
+
+// cutBan sets the Ban of d from the reply to a call, and returns the rest of it. If the key was banned before, that says
+// nothing.
+func (d *Decision) cutBan(reply []int64, needsHold bool) (rest []int64, banned bool, err error) {
+	if d.Limits.bans == nil {
+		return reply, false, nil
+	}
+	all, ban := d.Limits.replyLen(needsHold)
+	if len(reply) != all {
+		return nil, false, algorithm.UnexpectedLength(len(reply), all)
+	}
+	rest, b, err := algorithm.CutBan(reply, ban)
+	if err == nil && d.Answers != nil {
+		d.Answers[:len(d.Answers)+1][len(d.Answers)].Observation = b.Observation()
+	}
+	return rest, b.Until > 0 && !b.Began, err
 }
 
 // heldFor is for how long a key is taken to have holds after some were seen.

@@ -46,7 +46,7 @@ func (c *scripted) Process(_ context.Context, cmd redis.Cmder) error {
 // exchange returns a Store over c, and a Decision that exchanges a lease.
 func (c *scripted) exchange() (*Store, *Decision) {
 	limit := algorithm.Member{Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(algorithm.Numbers{Count: 10, Period: 1e6}), Hold: 1e6}
-	limits := NewLimits([]algorithm.Member{limit}, []string{"x"})
+	limits := NewLimits([]algorithm.Member{limit}, []string{"x"}, nil)
 	s := NewStore(c, Config{Prefix: "rl", Limiter: "x", Limits: limits, Timeout: time.Minute, MaxBatch: 1})
 	d := NewDecision(limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
 	d.Exchange = &Exchange{Held: 5, Spent: 3, Handles: []algorithm.Handle{{A: 7, B: 1_800_000_000_000_000}}, Units: 4, Duration: 1e5}

@@ -182,7 +182,7 @@ func testConfig(timeout time.Duration) Config {
 	limit := algorithm.Numbers{Count: 100, Period: 60_000_000}
 	return Config{
 		Prefix: "rl", Limiter: "test", Timeout: timeout, MaxBatch: 1,
-		Limits: NewLimits([]algorithm.Member{{Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(limit)}}, []string{"fixed"}),
+		Limits: NewLimits([]algorithm.Member{{Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(limit)}}, []string{"fixed"}, nil),
 	}
 }
 

@@ -33,7 +33,7 @@ func (c *freeing) Process(_ context.Context, cmd redis.Cmder) error {
 // leave has callers of a Store leave, so many in each of so many goroutines, whose replies are lost.
 func (c *freeing) leave(goroutines, each int) *Store {
 	limit := algorithm.Member{Kind: algorithm.InFlight, Evaluator: algorithm.InFlight.New(algorithm.Numbers{Burst: 10}), Hold: 1e7}
-	limits := NewLimits([]algorithm.Member{limit}, []string{"x"})
+	limits := NewLimits([]algorithm.Member{limit}, []string{"x"}, nil)
 	s := NewStore(c, Config{Prefix: "rl", Limiter: "x", Limits: limits, Timeout: time.Minute, MaxBatch: 1})
 	var all sync.WaitGroup
 	for range goroutines {

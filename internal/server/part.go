@@ -123,11 +123,13 @@ type scripts struct{ decide, decideEach, hold script }
 func (s *Store) newBatchScripts() scripts {
 	undeclared := s.servers.cluster != nil // of a Cluster, their keys are of several hash slots
 	var each scripts
+	form := algorithm.Form{Undeclared: undeclared, Bans: s.limits.bans}
+	each.hold = newScript(algorithm.HoldScript(s.limits.members, form), undeclared)
 	if !s.alwaysHold {
-		each.decide = newScript(algorithm.DecideScript(s.limits.members, algorithm.Form{Undeclared: undeclared}), undeclared)
-		each.decideEach = newScript(algorithm.DecideScript(s.limits.members, algorithm.Form{Own: true, Undeclared: undeclared}), undeclared)
+		each.decide = newScript(algorithm.DecideScript(s.limits.members, form), undeclared)
+		form.Own = true
+		each.decideEach = newScript(algorithm.DecideScript(s.limits.members, form), undeclared)
 	}
-	each.hold = newScript(algorithm.HoldScript(s.limits.members, undeclared), undeclared)
 	return each
 }
 
@@ -264,7 +266,7 @@ func (s *Store) partArgs(p part) []any {
 	args := make([]any, scriptArgs, scriptArgs+len(constants.hold)+len(p.members)*(3+3*size))
 	for _, m := range p.members {
 		args = s.appendCallKeys(args, m.Call)
-		alike = alike && m.Call.N == first.N && m.Call.Op == first.Op
+		alike = alike && m.Call.N == first.N && m.Call.Op == first.Op && m.Call.Bans == first.Bans
 	}
 	switch {
 	case p.needsHold:
@@ -314,10 +316,7 @@ func retryAlone(members []*member) {
 func refused(err error) bool { return hasCode(err, "CROSSSLOT", "NOPERM", "TRYAGAIN") }
 
 func (s *Store) decode(reply []int64, members []*member, needsHold bool) error {
-	size := algorithm.ReplyLen(s.limits.members)
-	if needsHold {
-		size = algorithm.HoldReplyLen(len(s.limits.members))
-	}
+	size, _ := s.limits.replyLen(needsHold)
 	calls := 0
 	for _, m := range members {
 		calls += m.Call.calls()

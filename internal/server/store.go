@@ -90,7 +90,7 @@ func NewStore(client Client, c Config) *Store {
 	s := &Store{
 		servers:    serversOf(client, c.Timeout),
 		limits:     c.Limits,
-		holdScript: newScript(algorithm.HoldScript(c.Limits.members, false), false),
+		holdScript: newScript(algorithm.HoldScript(c.Limits.members, algorithm.Form{Bans: c.Limits.bans}), false),
 		alwaysHold: slices.ContainsFunc(c.Limits.members, func(l algorithm.Member) bool { return l.Slots }),
 		timeout:    c.Timeout,
 		clock:      c.Clock,
@@ -103,7 +103,7 @@ func NewStore(client Client, c Config) *Store {
 		s.clock = time.Now
 	}
 	if !s.alwaysHold {
-		s.decideScript = newScript(algorithm.DecideScript(c.Limits.members, algorithm.Form{}), false)
+		s.decideScript = newScript(algorithm.DecideScript(c.Limits.members, algorithm.Form{Bans: c.Limits.bans}), false)
 	}
 	s.batchScripts = s.newBatchScripts()
 	s.deadlines.timeout = c.Timeout

@@ -152,18 +152,22 @@ func (g *Guard) chooseLimiter(r keyfunc.Request, v *Verdict) bool {
 // may have to be given back has a Reservation; others need none, which saves an allocation.
 func (g *Guard) ask(ctx context.Context, key string, v *Verdict) {
 	slots, queue := hook.NeedsEnd(v.limiter)
+	lim := v.limiter
+	if g.settings.DryRun {
+		lim, _ = hook.Looking(lim).(*core.Limiter)
+	}
 	switch {
 	case g.reserves():
 		if set := v.state.cost.Load(); set != nil && set.charged.Load() {
 			v.others = set
 		}
-		if v.reservation, v.Err = v.limiter.Reserve(ctx, key, v.cost); v.Err == nil {
+		if v.reservation, v.Err = lim.Reserve(ctx, key, v.cost); v.Err == nil {
 			v.reservation.Keep() // a response may take long
 		}
 	case slots || queue:
-		v.reservation, v.Err = v.limiter.Acquire(ctx, key, v.cost)
+		v.reservation, v.Err = lim.Acquire(ctx, key, v.cost)
 	default:
-		v.Result, v.Err = v.limiter.AllowN(ctx, key, v.cost)
+		v.Result, v.Err = lim.AllowN(ctx, key, v.cost)
 	}
 	if v.reservation != nil {
 		v.Result = v.reservation.Result

@@ -93,6 +93,8 @@ u, v = w + dw, f + df
 if v >= q then u, v = u + 1, v - q end
 if f > 0 then f = math.ceil(f) end
 admits, t, a, b, c = u < W or (u == W and v <= F), now, w, f, 0
+--- retry
+retry = now + a + dw - W + math.ceil((b + df - F) / q)
 --- charge
 text, lasts = form .. string.format(whole, now + u), u + 1
 if v > 0 then text = text .. string.format('+%.17g', v) end

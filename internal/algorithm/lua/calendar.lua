@@ -32,6 +32,8 @@ admits = a + n <= limit
 --- charge
 text = string.format('W1 %d %s', n + a, u or string.format(whole, b)) -- the digits as they were read
 lasts = c + b - now
+--- retry
+retry = b + c
 --- force
 n = math.min(n, 2 ^ 30 - a) -- more than any limit
 --- needed
@@ -39,7 +41,7 @@ if a > 0 then till = b + c end
 --- tail period
 --- refund
 -- It subtracts the units from the window that was charged first at `handle`, if that is the current one.
-if b == handle then
+if handle == b then
   n, charges = -units, a > units
   if not charges then
 -- CLEAR

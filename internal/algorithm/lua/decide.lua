@@ -30,6 +30,7 @@ local function decide(why, now, grace, step, reply)
     local r, all = each * base, true
     charged = 0
     if spent > most then why = why or 2 end
+-- LOOK
     if not why then
 -- EVALUATE
       if held then
@@ -49,6 +50,7 @@ local function decide(why, now, grace, step, reply)
       reply[r + 1] = why
       why = nil -- not in one assignment: gopher-lua
     end
+-- BAN
     base, at = base + size, at + step
   end
 end

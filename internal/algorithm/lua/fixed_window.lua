@@ -27,6 +27,9 @@ elseif t >= b + c then
   a, b, c, u = 0, t, period, nil
 end
 admits = a + n <= limit
+--- retry
+retry = b + c
+if kind == 'aligned' or kind == 'aligned named' then retry = retry - b % c end
 --- charge
 text = string.format('F1 %d %s', a + n, u or string.format(whole, b)) -- the digits as they were read
 if kind == 'named' or kind == 'aligned named' then text = text .. string.format(' ' .. whole, c) end

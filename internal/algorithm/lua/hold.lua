@@ -45,6 +45,7 @@ local function run(now, grace, several, reply)
       for i = r + 2, r + -- WIDTH do reply[i] = 0 end
       reply[r + 1] = wrote and 4 or 2
     end
+-- BAN
     base, at = base + size, at + width
   end
 end

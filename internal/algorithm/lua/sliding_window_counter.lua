@@ -40,6 +40,14 @@ if not admits and free >= 0 then -- b * left <= free * period? The products may 
   local room = free * math.floor(period / 2 ^ 23) + math.floor(rest / 2 ^ 23)
   admits = weight < room or (weight == room and low % 2 ^ 23 <= rest % 2 ^ 23)
 end
+--- retry
+local weighs, room = b, limit - a - n
+retry = v + period
+if room < 0 then weighs, room, retry = a, limit - n, retry + period end
+-- When `weighs` units weigh no more than `room`. The product of that and the period may be beyond 2^53.
+local high = room * math.floor(period / 2 ^ 22)
+local low = high % weighs * 2 ^ 22 + room * (period % 2 ^ 22)
+retry = retry - math.floor(high / weighs) * 2 ^ 22 - math.floor(low / weighs)
 --- charge
 text = form .. string.format('%s %d %d', u or string.format(whole, c), a + n, b) -- the digits as they were read
 lasts = v + period * (a + n > 0 and 2 or 1) - now

@@ -106,6 +106,8 @@ else
   foreign = foreign or last[1]
   admits, t, a, b, c, u = n <= limit, now, 0, now, 0, 0
 end
+--- retry
+retry = b
 --- charge
 -- It begins with a write that Redis refuses while it is out of memory: after any other write it would refuse
 -- none. It removes what has left the window in parts, so that it takes a bounded time.

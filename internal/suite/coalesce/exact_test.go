@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
@@ -70,11 +71,17 @@ func exact(t *testing.T, s *backend) {
 func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	var opts []core.Option
+	var others []core.Limit // of other numbers, for some of the decisions
 	var most, period int64
 	for i, v := range variants {
-		most, period = 1+r.Int64N(60), 1000+r.Int64N(60_000_000)
+		most, period = 1+r.Int64N(60), 2000+r.Int64N(60_000_000)
 		rate := core.Per(most, time.Duration(period)*time.Microsecond)
 		opts = append(opts, v.With(rate, limits.Settings{Burst: most, Name: fmt.Sprint("limit", i)}))
+		other := v.With(core.Per(most+2, rate.Period()), limits.Settings{Burst: most + 2, Name: fmt.Sprint("limit", i)})
+		others = append(others, other)
+	}
+	if seed%2 == 1 {
+		opts = append(opts, core.Ban(time.Duration(period)*time.Microsecond/2, time.Duration(period)*time.Microsecond))
 	}
 	name := t.Name()[len("TestExact/"):]
 	name = fmt.Sprintf("%x", name)[max(0, 2*len(name)-60):]
@@ -84,13 +91,22 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 	for range 6 {
 		requests, alike := make([]request, 1+r.IntN(24)), r.IntN(3) == 0 // all of one cost, though some only look
 		for i := range requests {
-			requests[i] = request{key: fmt.Sprint("key", r.IntN(4)), n: 1, peek: r.IntN(6) == 0}
+			requests[i] = request{key: fmt.Sprint("key", r.IntN(4)), n: 1, peek: r.IntN(6) == 0 && (!alike || seed%4 != 1)}
 			if r.IntN(3) > 0 && !alike {
 				requests[i].n = r.Int64N(min(most+3, 100))
 			}
 		}
 		c, acquired := s.caller(t, lim), make([]bool, len(requests))
 		of := func(i int, lim *core.Limiter) call {
+			if seed%4 == 3 && i%3 == 1 {
+				var err error
+				if lim, err = lim.With(others...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if i%5 == 2 { // its denials ban nobody
+				lim, _ = hook.Looking(lim).(*core.Limiter)
+			}
 			if acquired[i] {
 				return requests[i].acquire(lim)
 			}
@@ -148,8 +164,8 @@ func view(r core.Result) string {
 	all := slices.Collect(r.All())
 	var text strings.Builder
 	for _, e := range append([]core.Result{r}, all...) {
-		fmt.Fprintf(&text, "{%s allowed %v limit %d remaining %d retry %v reset %v delay %v window %v at %d source %v}",
-			e.Name, e.Allowed, e.Limit, e.Remaining, e.RetryAfter, e.ResetAfter, e.Delay, e.Window, e.At.UnixMicro(), e.Source)
+		fmt.Fprintf(&text, "{%s allowed %v banned %v limit %d remaining %d retry %v reset %v delay %v window %v at %d source %v}",
+			e.Name, e.Allowed, e.Banned, e.Limit, e.Remaining, e.RetryAfter, e.ResetAfter, e.Delay, e.Window, e.At.UnixMicro(), e.Source)
 	}
 	return text.String()
 }

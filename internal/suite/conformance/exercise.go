@@ -43,7 +43,7 @@ type testCase struct {
 func Exercise(t *testing.T, open Opener) {
 	t.Helper()
 	var cases []testCase
-	for _, more := range [][]testCase{algorithmCases(), inputCases(), stateCases(), holdCases(), inFlightCases(), withCases(), logCases(), queueCases(), calendarCases()} {
+	for _, more := range [][]testCase{algorithmCases(), inputCases(), stateCases(), holdCases(), inFlightCases(), withCases(), logCases(), queueCases(), calendarCases(), banCases()} {
 		cases = append(cases, more...)
 	}
 	for _, c := range cases {

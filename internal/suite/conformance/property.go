@@ -82,6 +82,7 @@ type trial struct {
 	served    []turn             // of the calls that have not left, if the limits are one queue
 	back      bool               // the clock has stepped back
 	refunded  bool               // a charge was refunded
+	bans      []int64            // as given to Ban, or nil
 	trace     []string
 }
 
@@ -119,6 +120,9 @@ func sequence(t *testing.T, s Store, seed uint64, family string) {
 	if family == queueFamily {
 		tr.busy, algorithms, steps = true, []string{"leaky_bucket"}, 120
 	}
+	if seed%4 == 3 && family != queueFamily {
+		tr.bans, steps = tr.levels(), 150
+	}
 	hold := tr.hold()
 	for _, kind := range algorithms {
 		next := tr.spec(kind)
@@ -147,6 +151,7 @@ func sequence(t *testing.T, s Store, seed uint64, family string) {
 		tr.notef("everything held expires, and a reset")
 		s.Advance(3*time.Hour + micros(max(tr.latest, tr.now)-tr.now))
 		tr.reset(t)
+		tr.unblock(t)
 		s.unstored(t)
 	}
 	if t.Failed() {
@@ -178,6 +183,10 @@ func (tr *trial) act(t *testing.T) bool {
 	if tr.busy {
 		return tr.actInQueue(t)
 	}
+	if tr.bans != nil && tr.IntN(24) == 0 {
+		tr.block(t)
+		return true
+	}
 	switch p := tr.IntN(24); {
 	case p < 3:
 		return tr.allow(t)
@@ -200,7 +209,7 @@ func (tr *trial) act(t *testing.T) bool {
 		tr.reset(t)
 	case p < 23 && tr.store.Redis != nil && tr.IntN(3) == 0:
 		tr.lose(t)
-	case tr.store.Redis != nil:
+	case tr.store.Redis != nil && tr.bans == nil: // what is rounded then would be in the end of a ban
 		tr.change(t)
 	}
 	return true
@@ -365,6 +374,12 @@ func (tr *trial) forgetNow() {
 func (tr *trial) lose(t *testing.T) {
 	i := tr.IntN(len(tr.specs))
 	for _, key := range tr.store.keys(t) {
+		if strings.HasSuffix(key, ":~ban") {
+			tr.notef("the ban is lost")
+			tr.store.Redis.Del(t.Context(), key)
+			tr.model.Unblock()
+			continue
+		}
 		if len(tr.specs) > 1 && !strings.HasSuffix(key, ":limit"+strconv.Itoa(i)) {
 			continue
 		}
@@ -429,6 +444,9 @@ func (tr *trial) advance() {
 	unit := max(1, s.period/s.count)
 	var d int64
 	kind := tr.IntN(13)
+	if tr.bans != nil && tr.IntN(4) == 0 {
+		kind = 13
+	}
 	if tr.busy && kind > 3 && tr.IntN(8) > 0 {
 		kind = []int{0, 3, 7}[kind%3] // mostly not at all, by a unit, or by a few
 	}
@@ -462,6 +480,12 @@ func (tr *trial) advance() {
 				d = max(0, c.want.Expiry(i)-tr.now-tr.Int64N(2))
 			}
 		}
+	case 13: // to the end of a ban, or when all is forgotten, or just before
+		if until, forgotten := tr.model.BanEnds(); until > tr.now || tr.IntN(2) == 0 {
+			d = max(0, until-tr.now-tr.Int64N(2))
+		} else {
+			d = max(0, forgotten-tr.now-tr.Int64N(2))
+		}
 	}
 	if d < 0 {
 		if tr.refunded {
@@ -486,7 +510,8 @@ func (tr *trial) goesBack() int64 {
 	if tr.store.Redis == nil || tr.store.ForgetsByClock {
 		return 0
 	}
-	return max(0, tr.now-tr.whole)
+	until, _ := tr.model.BanEnds()
+	return max(0, min(tr.now-tr.whole, tr.now+(400*24*time.Hour).Microseconds()-until)) // further ahead a ban is foreign
 }
 
 // cost returns a random cost: mostly one that can be admitted, often what remains.
@@ -523,8 +548,8 @@ func (tr *trial) compare(t *testing.T, got core.Result, want model.Outcome) bool
 	if tr.changed && want.Allowed && !got.Allowed && got.RetryAfter == time.Microsecond {
 		return false
 	}
-	if got.Allowed != want.Allowed {
-		t.Errorf("Allowed %v, want %v", got.Allowed, want.Allowed)
+	if got.Allowed != want.Allowed || got.Banned != want.Banned {
+		t.Errorf("Allowed %v, Banned %v, want %v, %v", got.Allowed, got.Banned, want.Allowed, want.Banned)
 	}
 	i := 0
 	for each := range got.All() {
@@ -621,9 +646,14 @@ func (tr *trial) remake(t *testing.T) {
 	if hold := tr.specs[0].hold; hold > 0 && holds {
 		opts = append(opts, core.Hold(micros(hold)))
 	}
+	if tr.bans != nil {
+		opts = append(opts, ban(tr.bans))
+		tr.notef("bans %v", tr.bans)
+	}
 	tr.lim = tr.store.limiter(t, "property", opts...)
 	if tr.model == nil {
 		tr.model = model.New(limits...)
+		tr.model.Ban(tr.bans...)
 		return
 	}
 	tr.model.Change(limits...)

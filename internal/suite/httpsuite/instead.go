@@ -1,9 +1,11 @@
 package httpsuite
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
@@ -15,6 +17,7 @@ func answerCases() []testCase {
 	return []testCase{
 		{"Problem", problem, nil},
 		{"ProblemMembers", problemMembers, nil},
+		{"Ban", ban, nil},
 		{"ErrorHandler", errorHandler, nil},
 		{"OnDenied", onDenied, nil},
 		{"OnError", onError, nil},
@@ -92,6 +95,35 @@ func problemMembers(b *testbed) {
 			}
 		})
 	}
+}
+
+// ban has a denial ban a client, who is told that it is one, and until when. A dry run bans nobody.
+func ban(b *testbed) {
+	limit := Limit{
+		Limiter: b.limiter(core.FixedWindow(core.PerMinute(1)), core.Ban(time.Hour)), Key: keyfunc.IP(),
+		Options: []guard.Option{guard.Headers(guard.XRateLimit | guard.IETF)},
+	}
+	looks := b.behind(dry(limit))
+	for range 3 {
+		looks.get("/a").wantServed()
+	}
+	if res, err := limit.Limiter.Peek(context.Background(), ipKey); res.Allowed || res.Banned || err != nil {
+		b.Errorf("after a dry run %+v, %v", res, err)
+	}
+	s := b.behind(limit)
+	for range 2 {
+		ans := s.get("/a")
+		ans.wantDenied()
+		ans.wantHeaders("1", "0", "1800003613", "3600")
+		ans.wantHeader("RateLimit", `"api";r=0;t=3600`)
+		body := `{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected",` +
+			`"title":"Request not satisfied due to detection of abnormal request pattern","status":429,` +
+			`"violated-policies":["api"],"limit":1,"retry-after":3600}` + "\n"
+		if !strings.HasSuffix(ans.body, body) && b.adapter.Problem {
+			b.Errorf("body %q, want %q", ans.body, body)
+		}
+	}
+	looks.get("/a").wantServed() // with the limiter's own Result for its handler
 }
 
 // errorHandler has the app render the errors of the frameworks that have them.

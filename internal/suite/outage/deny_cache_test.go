@@ -1,6 +1,8 @@
 package outage
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -395,5 +397,80 @@ func TestDenialIsNotFloodedAway(t *testing.T) {
 	// It is asked for once a second, as the cache must, however many others came.
 	if most := 2 + int(time.Since(start)/time.Second); asked > most {
 		t.Errorf("the denied key was asked for %d times in %v, want at most %d", asked, time.Since(start), most)
+	}
+}
+
+// TestBansAreSeen has one process ban a key, or block it, and another see that within a second, or the time of its lease. What
+// it remembers says that it is a ban, and never keeps a denial from Redis that would ban.
+func TestBansAreSeen(t *testing.T) {
+	t.Parallel()
+	ctx, e := t.Context(), newEnv(t, setup{})
+	options := []core.Option{core.Ban(time.Hour), core.Lease(300 * time.Millisecond)}
+	one, two := denied(e, "bans", core.PerHour(1000), options...), denied(e, "bans", core.PerHour(1000), options...)
+	t.Cleanup(func() { _, _ = one.Close(), two.Close() })
+	within := func(d time.Duration, l *core.Limiter, banned bool) {
+		t.Helper()
+		for begun := time.Now(); ; time.Sleep(time.Millisecond) {
+			before := time.Now()
+			res, err := l.Allow(ctx, "k")
+			if err != nil || res.Banned && (res.Allowed || res.RetryAfter > time.Hour || res.RetryAfter < 50*time.Minute) {
+				t.Fatalf("%+v, %v", res, err)
+			}
+			switch {
+			case res.Banned == banned:
+				return
+			case before.Sub(begun) > d+slack/10:
+				t.Fatalf("%v later %+v, want banned %v", before.Sub(begun), res, banned)
+			}
+		}
+	}
+	lease := func(l *core.Limiter) {
+		t.Helper()
+		for range 200 {
+			res, err := l.Allow(ctx, "k")
+			if err != nil || !res.Allowed {
+				t.Fatalf("%+v, %v", res, err)
+			}
+			if res.Source == core.SourceLease {
+				return
+			}
+		}
+		t.Error("nothing was leased")
+	}
+	lease(two)
+	if err := one.Block(ctx, "k", time.Hour); err != nil {
+		t.Error(err)
+	}
+	within(0, one, true)
+	within(300*time.Millisecond, two, true)
+	promptly(t, func(t *check.Round) {
+		if res, err := two.Allow(ctx, "k"); err != nil || !res.Banned || res.Source != core.SourceDenyCache {
+			_, _ = two.Allow(ctx, "k") // that is remembered now
+			t.Errorf("%+v, %v", res, err)
+		}
+	})
+	if err := one.Unblock(ctx, "k"); err != nil {
+		t.Error(err)
+	}
+	within(0, one, false)
+	within(time.Second, two, false)
+	lease(two)
+	if err := two.Block(ctx, "k", time.Hour); err != nil {
+		t.Error(err)
+	}
+	if res, err := two.Allow(ctx, "k"); err != nil || !res.Banned {
+		t.Errorf("the process that has blocked goes on: %+v, %v", res, err)
+	}
+
+	few := denied(e, "few", core.PerHour(1), core.Ban(time.Hour))
+	want(t, few, "k", 1, true, core.SourceRedis)
+	want(t, few, "k", 2, false, core.SourceRedis)
+	brief, cancel := context.WithTimeout(ctx, slack)
+	defer cancel()
+	if _, err := few.Wait(brief, "k"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	if res := want(t, few, "k", 1, false, core.SourceRedis); !res.Banned {
+		t.Errorf("the denial of who waits was repeated: %+v", res)
 	}
 }

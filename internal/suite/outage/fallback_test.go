@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -87,4 +88,31 @@ func TestResetInOutage(t *testing.T) {
 			t.Errorf("Reset: %v, want ErrUnavailable", err)
 		}
 	}
+}
+
+// A process bans by itself while Redis is away: of the limits that it enforces alone, and by hand. It would notice a ban
+// for a cost that is above its share of a limit, and a Block that is lost in an outage.
+func TestBansInOutage(t *testing.T) {
+	t.Parallel()
+	l, _ := watched(brokenClient{}, "bans", core.FixedWindow(core.PerMinute(40)), core.FailLocal(), core.Processes(4), core.Ban(time.Hour))
+	denied := func(n int64, banned bool) {
+		t.Helper()
+		res, err := l.AllowN(t.Context(), "k", n)
+		if err != nil || res.Allowed || res.Banned != banned || res.Source != core.SourceFallback {
+			t.Errorf("%d: %+v, %v; want a denial, banned %v", n, res, err, banned)
+		}
+	}
+	denied(11, false)
+	if n := admittedLocally(t, l); n != 10 {
+		t.Errorf("the process admits %d by itself, want 10", n)
+	}
+	denied(1, true)
+	if err := l.Unblock(t.Context(), "k"); !errors.Is(err, core.ErrUnavailable) {
+		t.Errorf("Unblock: %v, want ErrUnavailable", err)
+	}
+	denied(11, false)
+	if err := l.Block(t.Context(), "k", time.Minute); !errors.Is(err, core.ErrUnavailable) {
+		t.Errorf("Block: %v, want ErrUnavailable", err)
+	}
+	denied(11, true)
 }

@@ -156,7 +156,7 @@ func (w *world) hold(members []algorithm.Member, calls ...algorithm.HoldCall) {
 		args = c.Append(args, len(members))
 	}
 	was := w.dump()
-	reply := w.run(algorithm.HoldScript(members, false), keys, args)
+	reply := w.run(algorithm.HoldScript(members, algorithm.Form{}), keys, args)
 	size := algorithm.HoldReplyLen(len(members))
 	if len(reply) != size*len(calls) {
 		w.fatalf("a reply of %d numbers", len(reply))

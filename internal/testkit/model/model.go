@@ -18,6 +18,7 @@ import (
 type Model struct {
 	limits []Limit
 	states []state // one per limit, in the same order
+	bans   bans
 }
 
 // A state is what is stored of one limit: what is charged, and what is held.
@@ -30,6 +31,7 @@ type state struct {
 // Outcome is the decision on one call.
 type Outcome struct {
 	Allowed bool
+	Banned  bool      // so that nothing of the limits is told
 	Each    []Verdict // one per limit, in the order given to New
 
 	receipt *receipt // nil when nothing was charged or reserved
@@ -121,8 +123,17 @@ func (m *Model) decide(now, n int64, reserve bool) Outcome {
 	if n < 0 {
 		panic(fmt.Sprintf("model: cost %d is negative", n))
 	}
+	if now < m.bans.until {
+		out := Outcome{}
+		m.banned(now, &out)
+		return out
+	}
 	m.expire(now, m.limits)
 	out := m.evaluate(now, n)
+	if from, bans := m.counts(now, n); bans && !out.Allowed {
+		m.bans.begin(now, from)
+		m.banned(now, &out)
+	}
 	if !out.Allowed || n == 0 && !reserve {
 		return out
 	}
@@ -144,7 +155,11 @@ func (m *Model) decide(now, n int64, reserve bool) Outcome {
 
 // Peek answers as Decide(now, 1) would, but charges nothing: Remaining and ResetAfter
 // are as they are before that.
-func (m *Model) Peek(now int64) Outcome {
+func (m *Model) Peek(now int64) (out Outcome) {
+	if now < m.bans.until {
+		m.banned(now, &out)
+		return out
+	}
 	m.expire(now, m.limits)
 	return m.evaluate(now, 1)
 }

@@ -359,3 +359,36 @@ func TestSeveralLimitsChargeTogether(t *testing.T) {
 	k.Refund(1000, again)
 	k.peek(1000, "ok t=1000 left=2/3 reset=10 delay=10", "ok t=1000 left=1/2 reset=100")
 }
+
+// TestBans has levels rise, repeat and be forgotten, by a limit of one unit in 100 µs.
+func TestBans(t *testing.T) {
+	window := model.Limit{Algorithm: model.FixedWindow, Count: 1, Period: 100, Hold: 600}
+	k := newKey(t, window)
+	k.Ban(50, 300)
+	k.take(1000, 1, "ok t=1000 left=0/1 reset=100")
+	k.take(1000, 2, "never t=1000 left=0/1 reset=100")      // it fits never, and bans nobody
+	k.take(1030, 1, "no t=1030 left=0/1 retry=70 reset=70") // until the limit admits it, which is later than 50
+	k.take(1090, 1, "no t=1090 left=0/1 retry=10 reset=10") // longer it does not get
+	k.take(1099, 0, "no t=1099 left=0/1 retry=1 reset=1")
+	k.Reset(1099)
+	k.peek(1099, "no t=1099 left=0/1 retry=1 reset=1")
+	k.take(1100, 1, "ok t=1100 left=0/1 reset=100")
+	k.take(1169, 1, "no t=1169 left=0/1 retry=300 reset=300") // before 1170, when all would have been forgotten
+	k.take(1469, 1, "ok t=1469 left=0/1 reset=100")
+	k.take(1470, 1, "no t=1470 left=0/1 retry=300 reset=300") // the last one repeats
+	k.take(2069, 1, "ok t=2069 left=0/1 reset=100")
+	k.take(2070, 1, "no t=2070 left=0/1 retry=99 reset=99") // 1770 + 300: the first again, and the limit's own time is later
+	k.Block(2080, 1000)
+	k.take(3079, 1, "no t=3079 left=0/1 retry=1 reset=1")
+	k.take(3080, 1, "ok t=3080 left=0/1 reset=100")
+	k.take(3081, 1, "no t=3081 left=0/1 retry=300 reset=300") // a Block leaves the levels
+	k.Unblock()
+	k.take(3082, 1, "no t=3082 left=0/1 retry=98 reset=98")
+
+	k = newKey(t, window)
+	k.Ban(50)
+	held := k.reserve(1000, 1, "ok t=1000 left=0/1 reset=100")
+	k.take(1000, 1, "no t=1000 left=0/1 retry=100 reset=100")
+	k.Settle(1000, held, 0)
+	k.take(1000, 1, "ok t=1000 left=0/1 reset=100") // what was only held has banned nobody
+}

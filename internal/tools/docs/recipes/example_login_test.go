@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -62,12 +63,14 @@ func Example_login() {
 		}
 	})
 
-	logins := core.MustNew(rdb, "logins", core.SlidingWindowLog(core.Per(3, 15*time.Minute)), core.FailClosed())
+	logins := core.MustNew(rdb, "logins", core.SlidingWindowLog(core.Per(3, 15*time.Minute)), core.FailClosed(),
+		core.Ban(15*time.Minute, time.Hour, 24*time.Hour)) // who is denied, and goes on after it, waits longer each time
 	failed := guard.CountIf(func(status int) bool { return status == http.StatusUnauthorized })
 	login := httplimit.Middleware(logins, byLogin(formName), failed)(checkPassword)
 
 	unlock := func(ctx context.Context, name string, address netip.Addr) error {
-		return logins.Reset(ctx, loginKey(name, keyfunc.ForIP(address)))
+		key := loginKey(name, keyfunc.ForIP(address))
+		return errors.Join(logins.Unblock(ctx, key), logins.Reset(ctx, key))
 	}
 
 	try := func(name, password string) {

@@ -1,0 +1,154 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/limits"
+)
+
+// The bounds of Ban and Block, and of how many levels there are.
+const (
+	minBan    = time.Millisecond
+	maxBan    = algorithm.MaxBan * time.Microsecond
+	maxLevels = 100
+)
+
+// Ban has a denial ban its key: for the first of these times, whatever the limits say meanwhile; denied again
+// after that, for the next; the last one repeats. A ban ends no sooner than the same request would be admitted, so that
+// who comes back at its RetryAfter is not banned again. All levels are forgotten together, when the key was not denied
+// for as long as its last ban lasted, after its end.
+//
+//	core.New(rdb, "login", core.FixedWindow(core.PerHour(5)), core.Ban(10*time.Minute, time.Hour, 24*time.Hour))
+//
+// During a ban everything is denied, a cost of 0, too, and changes nothing: the ban gets no longer. What ends
+// a [Reservation] is done all the same. [Limiter.Reset] keeps a ban, and [Limiter.Unblock] ends it. If Redis refuses to
+// write a ban, the denial stands.
+//
+// Only a denial by what is charged bans: not one by units that are held for a moment, or by [InFlight], nor of a cost
+// above the capacity. Who waits ([Limiter.Wait] and its kin) or only looks ([Limiter.Peek], a middleware with
+// DryRun) is denied during a ban, and bans nobody.
+//
+// Whoever can send another's key can have him banned. So ban what its sender cannot choose, such as his address, or the
+// address and the user's name together; never the name of a user alone.
+//
+// The times are from a millisecond to a year, none shorter than the one before. Without any, only
+// [Limiter.Block] bans. All processes must have the option; one with a [Lease] or the deny cache sees the ban of another
+// process within the time of the lease, or a second. With [FailLocal] each process bans by itself while Redis is away.
+func Ban(levels ...time.Duration) Option {
+	bans, allow := make(algorithm.Bans, len(levels)), ""
+	for i, d := range levels {
+		if bans[i] = d.Microseconds(); !validBan(d) || i > 0 && d < levels[i-1] {
+			allow = fmt.Sprintf("allowed is %v to %v, and none shorter than the one before", minBan, maxBan)
+		}
+	}
+	if len(levels) > maxLevels {
+		allow = fmt.Sprintf("allowed are %d levels", maxLevels)
+	}
+	return setting{"bans", fmt.Sprintf("Ban(%v)", levels), allow == "", allow, func(c *config) { c.bans = bans }}
+}
+
+func validBan(d time.Duration) bool { return d >= minBan && d <= maxBan }
+
+var errNoBan = errors.New("without the option Ban no key can be blocked: give it to all processes, as Ban() for this alone")
+
+// Block bans key by hand, in all processes, for d from now, from a millisecond to a year: a ban that it has is made
+// longer or shorter. Levels stay as they are. The Limiter must have the option [Ban]. Errors are else those of
+// [Limiter.Reset]; while Redis does not answer, only this process blocks.
+func (l *Limiter) Block(ctx context.Context, key string, d time.Duration) error {
+	if !validBan(d) {
+		return fmt.Errorf("redislimit: limiter %q: Block(%v): allowed is %v to %v", l.name, d, minBan, maxBan)
+	}
+	return l.block(ctx, key, d)
+}
+
+// Unblock ends the ban of key, and forgets its levels. Errors are those of [Limiter.Block].
+func (l *Limiter) Unblock(ctx context.Context, key string) error { return l.block(ctx, key, 0) }
+
+// block blocks key for d, or unblocks it if that is 0.
+func (l *Limiter) block(ctx context.Context, key string, d time.Duration) error {
+	if l.bans == nil {
+		return fmt.Errorf("redislimit: limiter %q: %w", l.name, errNoBan)
+	}
+	if err := (call{key: key}).check(ctx); err != nil {
+		return err
+	}
+	defer l.denials.Forget(key, l.by)
+	l.leases.Drop(key)
+	if l.fallback != nil {
+		l.fallback.store.Block(l.by.Fallback.Memory, key, d.Microseconds())
+	}
+	err := l.failure(ctx, l.keeper.Block(ctx, l.by, key, d.Microseconds()))
+	l.events.emit(ctx, Event{Kind: EventBan, Took: d, Err: err})
+	return err
+}
+
+// bansOn reports whether a denial of c by limits bans its key.
+func (l *Limiter) bansOn(c call, by *limits.Set) bool {
+	return len(l.bans) > 0 && !l.looks && !c.waits && c.op != algorithm.OpEvaluate && by.Exceeded(c.n) == 0
+}
+
+// decideOrBan is decideInMemory for a Limiter with bans.
+func (l *Limiter) decideOrBan(ctx context.Context, k memoryKeeper, by *limits.Set, c call, to target) {
+	source := SourceMemory
+	if k.store != l.memory {
+		source = SourceFallback
+	}
+	asked, h := algorithm.HoldCall{Op: c.op, N: c.n, Bans: l.bansOn(c, by)}, to.newHold(l, c, by)
+	if h != nil {
+		h.SlotsMove, asked.Handles = true, h.Handles()
+	}
+	answers := make([]algorithm.Answer, len(by.Members))
+	ban, admitted := k.store.DecideOrBan(by.Memory, c.key, asked, answers)
+	if ban.Until > 0 {
+		fillBanned(to.Result, by, answers, ban, source)
+		l.began(ctx, ban, to.Result)
+		return
+	}
+	c.fill(to.Result, by, answers, source)
+	if admitted {
+		to.ends(h, k)
+	}
+}
+
+// fillBanned fills res for a key that is banned. Nothing of it is told but until when: the name is that of the limit
+// whose denial has banned it, or else of the first.
+func fillBanned(res *Result, by *limits.Set, answers []algorithm.Answer, b algorithm.Ban, source Source) {
+	all, chosen := make([]Result, len(by.Members)), -1
+	left := micros(b.Until - b.At)
+	for i := range all {
+		all[i] = Result{
+			Banned: true, Limit: by.Capacities[i], RetryAfter: left, ResetAfter: left, Window: by.Windows[i],
+			At: time.UnixMicro(b.At), Limiter: by.Limiter, Name: by.Names[i], Source: source,
+		}
+		if chosen < 0 && !answers[i].Admits {
+			chosen = i
+		}
+	}
+	*res = all[max(chosen, 0)]
+	if len(all) > 1 {
+		res.all = &all
+	}
+}
+
+// began tells the observers of a ban that a denial has begun.
+func (l *Limiter) began(ctx context.Context, b algorithm.Ban, res *Result) {
+	if b.Began {
+		l.events.emitContained(ctx, Event{Kind: EventBan, Result: *res, Took: res.RetryAfter})
+	}
+}
+
+// A middleware that only looks, as DryRun has it, bans nobody.
+var _ = hook.SetLooking(func(limiter any) any {
+	l := limiter.(*Limiter) //nolint:forcetypeassert // package adapter passes it
+	if len(l.bans) == 0 {
+		return l
+	}
+	looking := *l
+	looking.looks = true
+	return &looking
+})
