@@ -61,7 +61,11 @@ type Calendar struct {
 	latest  atomic.Pointer[Windows] // around the instant that was asked for last
 }
 
-var known sync.Map // a zone and unit to its *Calendar
+var known = struct {
+	sync.Mutex
+
+	calendars map[kind]*Calendar
+}{calendars: make(map[kind]*Calendar)}
 
 type kind struct {
 	zone string
@@ -71,17 +75,18 @@ type kind struct {
 // In returns the Calendar of a zone of the IANA database. That of a zone that this machine does not
 // know is an error.
 func In(zone string, u Unit) (*Calendar, error) {
-	if c, ok := known.Load(kind{zone, u}); ok {
-		return c.(*Calendar), nil
+	known.Lock()
+	defer known.Unlock()
+	if c := known.calendars[kind{zone, u}]; c != nil {
+		return c, nil
 	}
 	loc, err := load(zone)
 	if err != nil {
 		return nil, err
 	}
-	c, _ := known.LoadOrStore(kind{zone, u}, &Calendar{longest: u.Longest(), around: func(at int64) Windows {
-		return around(loc, u, at)
-	}})
-	return c.(*Calendar), nil
+	c := &Calendar{longest: u.Longest(), around: func(at int64) Windows { return around(loc, u, at) }}
+	known.calendars[kind{zone, u}] = c
+	return c, nil
 }
 
 // load returns a zone that is the same wherever it is known.

@@ -63,7 +63,7 @@ func (s *backend) limiter(t testing.TB, name string, options ...core.Option) *co
 	t.Helper()
 	s.findOut(t)
 	if s.now != nil {
-		options = append(options, hook.Wall(s.now).(core.Option)) //nolint:forcetypeassert // it is one
+		options = append(options, hook.Wall(s.now).(core.Option))
 	}
 	lim := core.MustNew(s.client, name, append(exactly, options...)...)
 	for range 2 { // the nodes are known, and each has the script

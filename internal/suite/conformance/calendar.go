@@ -104,7 +104,7 @@ func wrongClock(t *testing.T, s Store) {
 }
 
 func wallAt(now time.Time) core.Option {
-	return hook.Wall(func() time.Time { return now }).(core.Option) //nolint:forcetypeassert // it is one
+	return hook.Wall(func() time.Time { return now }).(core.Option)
 }
 
 // otherZone has two processes with other data of a zone, for which two zones stand: each window of either begins afresh once,

@@ -40,7 +40,7 @@ func NewDriven(client core.Client) *Driven {
 func (d *Driven) Now() time.Time { return time.UnixMicro(d.now.Load()) }
 
 // Wall has a limiter find the windows of a calendar by the clock.
-func (d *Driven) Wall() core.Option { return hook.Wall(d.Now).(core.Option) } //nolint:forcetypeassert // it is one
+func (d *Driven) Wall() core.Option { return hook.Wall(d.Now).(core.Option) }
 
 // Advance moves the clock.
 func (d *Driven) Advance(by time.Duration) { d.now.Add(by.Microseconds()) }

@@ -34,7 +34,7 @@ func (h *history) boot(id int) *machine {
 		m.rate = 1 - 0.001*float64(h.random.IntN(2)) // slow: the dangerous direction
 	}
 	wrong := time.Duration(h.random.Int64N(int64(historyPeriods[0]))) - historyPeriods[0]/2 // by its clock it may be another window
-	clock := hook.Wall(func() time.Time { return h.driven.Now().Add(wrong) }).(core.Option) //nolint:forcetypeassert // it is one
+	clock := hook.Wall(func() time.Time { return h.driven.Now().Add(wrong) }).(core.Option)
 	lim, err := core.New(m, "lease", limitOptions(h.with(h.count, 1), clock, core.Lease(leased), core.FailClosed(),
 		core.Timeout(time.Minute), core.DenyCache(0), core.Hold(2*leased), core.MaxBatch(1))...)
 	if err != nil {
