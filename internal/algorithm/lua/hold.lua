@@ -52,7 +52,7 @@ end
 
 local reply = { -- ZEROS }
 if #KEYS == size then return run(now, grace, false, reply) or reply end
-while not pcall(run, now, grace, true, reply) do -- the call at `base` has failed, and is the only one to do so
+while base < #KEYS and not pcall(run, now, grace, true, reply) do -- the call at `base` has failed, and is the only one to do so
   local r = 8 * base
   for i = r + 2, r + -- WIDTH do reply[i] = 0 end
   reply[r + 1] = acting and 4 or 2

@@ -1,6 +1,7 @@
 package planted
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strconv"
@@ -253,5 +254,22 @@ func TestLongValues(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestWrongConstants runs the script of holds with constants that no limit has: every call fails, and the script ends.
+func TestWrongConstants(t *testing.T) {
+	t.Parallel()
+	client := redistest.Server(t).Client(t)
+	members := []algorithm.Member{{Kind: algorithm.TokenBucket, Evaluator: algorithm.TokenBucket.New(algorithm.Numbers{Count: 1, Period: 1e6, Burst: 1})}}
+	args := []any{"no form", 1, 1, 1, 1, 1}
+	for range 2 {
+		args = algorithm.HoldCall{Op: algorithm.OpReserve, N: 1}.Append(args, 1)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	reply, err := redis.NewScript(algorithm.HoldScript(members, algorithm.Form{})).Run(ctx, client, []string{"k", "l"}, args...).Int64Slice()
+	if size := algorithm.HoldReplyLen(1); err != nil || len(reply) != 2*size || !algorithm.Undone(reply) || !algorithm.Undone(reply[size:]) {
+		t.Errorf("%v, %v; want two calls that were not done", reply, err)
 	}
 }
