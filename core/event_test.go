@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -43,14 +44,23 @@ func TestObserveMoreThanOnce(t *testing.T) {
 func TestFallbackShowsNoKey(t *testing.T) {
 	t.Parallel()
 	const secret = "alice@example.org"
-	var events []Event
+	var (
+		mu     sync.Mutex // the outage is told in the background
+		events []Event
+	)
 	lim := MustNew(fakeClient(func(redis.Cmder) error { return errors.New("away") }), "api", TokenBucket(PerMinute(9)),
-		Observe(func(_ context.Context, e Event) { events = append(events, e) }))
+		Observe(func(_ context.Context, e Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			events = append(events, e)
+		}))
 	defer func() { _ = lim.Close() }()
 	res, err := lim.Allow(t.Context(), secret)
 	if err != nil || res.Source != SourceFallback {
 		t.Fatal(res, err)
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	for _, e := range append(events, Event{Result: res}) {
 		if text := fmt.Sprintf("%v %+v %#v %v %+v", e, e, e, e.Result, &e.Result); strings.Contains(text, secret) {
 			t.Errorf("the key is in %s", text)
