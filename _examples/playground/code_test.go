@@ -18,7 +18,7 @@ import (
 // of the lane.
 func TestCode(t *testing.T) {
 	t.Parallel()
-	for n, c := range []config{defaults(), {Rate: 7, Burst: 1, Traffic: 1, Shape: steady}} {
+	for n, c := range []config{defaults(), {Rate: 7, Burst: 1, Traffic: 1, Shape: steady, Ban: true}} {
 		dir := t.TempDir()
 		var calls, want strings.Builder
 		for i, p := range plans(c) {
@@ -29,11 +29,15 @@ func TestCode(t *testing.T) {
 			if !strings.Contains(code, p.expression()) || !strings.Contains(code, p.code) {
 				t.Errorf("%s: the program lacks its limit:\n%s", p.name, code)
 			}
+			bans := c.Ban && p.group == algorithms
+			if strings.Contains(code, "\t\tcore.Ban(") != bans {
+				t.Errorf("%s with %+v: whether it bans:\n%s", p.name, c, code)
+			}
 			file := filepath.Join(dir, fmt.Sprintf("copied%d.go", i))
 			if err := os.WriteFile(file, []byte(code), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if n == 0 { // the others differ in numbers only
+			if n == 0 || bans && i == 0 { // the others differ in numbers only
 				run(t, "vet", file)
 			}
 			fmt.Fprintf(&calls, "\tfmt.Println(describe(%s))\n", p.expression())

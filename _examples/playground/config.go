@@ -28,6 +28,7 @@ type config struct {
 	Burst   int64 `json:"burst"`   // capacity of the three buckets
 	Traffic int64 `json:"traffic"` // requests per period; see shape
 	Shape   shape `json:"shape"`
+	Ban     bool  `json:"ban"` // who is denied by an algorithm, for 6 s and then 12 s
 }
 
 func defaults() config { return config{Rate: 10, Burst: 10, Traffic: 15, Shape: boundary} }
@@ -48,6 +49,7 @@ func configOf(query url.Values) (config, error) {
 	if query.Has("shape") {
 		c.Shape = shape(query.Get("shape"))
 	}
+	c.Ban = query.Get("ban") == "true"
 	return c, c.validate()
 }
 

@@ -11,7 +11,7 @@ func TestReadConfig(t *testing.T) {
 	for _, test := range []struct{ body, wrong string }{
 		{`{}`, ""},
 		{`{"rate":40,"burst":20,"traffic":60,"shape":"steady"}`, ""},
-		{`{"rate":2,"burst":1,"traffic":1,"shape":"clients"}`, ""},
+		{`{"rate":2,"burst":1,"traffic":1,"shape":"clients","ban":true}`, ""},
 		{`{"rate":41}`, "rate is 41: allowed is 2 to 40"},
 		{`{"rate":-1}`, "rate is -1"},
 		{`{"burst":0}`, "burst is 0: allowed is 1 to 20"},

@@ -50,8 +50,9 @@ type decision struct {
 	By      string  `json:"by"` // "traffic" or "hand"
 	At      float64 `json:"at"`
 	Allowed bool    `json:"allowed"`
-	Delay   float64 `json:"delay"` // ms
-	Used    float64 `json:"used"`  // units, including this request; -1 if nobody counts
+	Delay   float64 `json:"delay"`  // ms
+	Used    float64 `json:"used"`   // units, including this request; -1 if nobody counts, or the client is banned
+	Banned  float64 `json:"banned"` // ms, how long still; 0 if the client is not banned
 	Source  string  `json:"source"`
 }
 
@@ -81,10 +82,12 @@ type levels struct {
 	Levels map[string]level `json:"levels"` // by lane
 }
 
-// A level is how much of a limit was used at an instant, in units.
+// A level is how much of a limit was used at an instant, in units, or for how long a ban
+// goes on; like those of a decision.
 type level struct {
-	At   float64 `json:"at"`
-	Used float64 `json:"used"`
+	At     float64 `json:"at"`
+	Used   float64 `json:"used"`
+	Banned float64 `json:"banned"`
 }
 
 func (hello) name() string    { return "hello" }

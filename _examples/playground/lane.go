@@ -39,7 +39,11 @@ type plan struct {
 func plans(c config) []plan {
 	all := make([]plan, 0, len(limits.Aligned())+4)
 	for _, v := range limits.Aligned() {
-		all = append(all, plan{name: v.Kind.Name, group: algorithms, variant: v, rate: c.Rate, burst: c.Burst})
+		p := plan{name: v.Kind.Name, group: algorithms, variant: v, rate: c.Rate, burst: c.Burst}
+		if c.Ban {
+			p.code, p.option = "core.Ban(6*time.Second, 12*time.Second)", core.Ban(6*time.Second, 12*time.Second)
+		}
+		all = append(all, p)
 	}
 	for _, p := range []plan{
 		// With a small burst the limit shows soon after the policy has begun to decide.
@@ -153,9 +157,12 @@ func (l *lane) answer(ctx context.Context, h hit) response {
 	return response{l.name, h.client, h.by, a.status, a.lines(), string(a.body)}
 }
 
-// used returns how much of the limit is used, in units. For a bucket it has a
-// fraction, so that its curve falls smoothly.
+// used returns how much of the limit is used, in units; -1 if nobody says. For a bucket
+// it has a fraction, so that its curve falls smoothly.
 func (l *lane) used(r core.Result) float64 {
+	if r.Limit == 0 || r.Banned {
+		return -1
+	}
 	if l.variant.Kind.Bucket {
 		return r.ResetAfter.Seconds() * float64(l.rate) / period.Seconds()
 	}
@@ -171,16 +178,22 @@ func (l *lane) decision(h hit, e core.Event) decision {
 		At:      millis(r.At),
 		Allowed: r.Allowed,
 		Delay:   float64(r.Delay) / float64(time.Millisecond),
-		Used:    -1,
+		Used:    l.used(r),
+		Banned:  banned(r),
 		Source:  r.Source.String(),
-	}
-	if r.Limit > 0 {
-		d.Used = l.used(r)
 	}
 	if e.Err != nil || r.Source == core.SourceNone || r.Source == core.SourceFallback {
 		d.At = millis(l.clock()) // Redis has not said what time it is
 	}
 	return d
+}
+
+// banned returns how long a key is banned, in milliseconds; 0 if it is not.
+func banned(r core.Result) float64 {
+	if !r.Banned {
+		return 0
+	}
+	return float64(r.RetryAfter) / float64(time.Millisecond)
 }
 
 // millis returns an instant as in JavaScript: milliseconds since the Unix epoch.

@@ -186,6 +186,35 @@ func TestHit(t *testing.T) {
 	}
 }
 
+// TestBan sends requests by hand until one is denied: its client is then banned, where algorithms decide.
+func TestBan(t *testing.T) {
+	t.Parallel()
+	_, url := serve(t, embeddedRedis(t))
+	p := follow(t, url, "shape=hand&rate=2&burst=2&ban=true")
+	h := next[hello](p)
+	r := reply{}
+	for r.status != http.StatusTooManyRequests {
+		r = do(t, http.MethodPost, url+"/hit/gcra?session="+h.ID, "")
+	}
+	if got := r.header.Get("Retry-After"); got != "6" {
+		t.Errorf("banned for %q s\n%s", got, r.body)
+	}
+	d := next[decision](p)
+	for d.Lane != "gcra" || d.Allowed {
+		d = next[decision](p)
+	}
+	if d.Banned != 6000 || d.Used != -1 {
+		t.Fatalf("decision: %+v", d)
+	}
+	l := next[levels](p).Levels
+	for l["gcra"].Used >= 0 {
+		l = next[levels](p).Levels
+	}
+	if l["gcra"].Banned == 0 || l["fail_open"].Banned != 0 {
+		t.Errorf("levels: %+v", l)
+	}
+}
+
 func TestWrongRequests(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t, embeddedRedis(t))

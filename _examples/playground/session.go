@@ -267,7 +267,7 @@ func levelsOf(ctx context.Context, client string, lanes []*lane) levels {
 			if r.Source != core.SourceRedis {
 				at = l.clock()
 			}
-			e.Levels[l.name] = level{At: millis(at), Used: l.used(r)}
+			e.Levels[l.name] = level{millis(at), l.used(r), banned(r)}
 		}
 	}
 	return e

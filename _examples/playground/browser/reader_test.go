@@ -18,7 +18,7 @@ func TestKeyboard(t *testing.T) {
 	p := open(t, server.url+"/?shape=hand&rate=30", desktop, height)
 	p.until("live", `document.getElementById("state").textContent === "Live"`)
 	p.do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab)) // the links to documents
-	for _, want := range []string{"shape=hand", "rate", "burst", "send-one", "send-ten", "pause", "stop", "lane-choice", "hand-answer", "traffic-answer"} {
+	for _, want := range []string{"shape=hand", "rate", "burst", "ban", "send-one", "send-ten", "pause", "stop", "lane-choice", "hand-answer", "traffic-answer"} {
 		p.do(chromedp.KeyEvent(kb.Tab))
 		if got := eval[string](p, focused); got != want {
 			t.Errorf("Tab leads to %s, want %s", got, want)
@@ -67,13 +67,13 @@ func TestNames(t *testing.T) {
 		role := text(node.Role)
 		roles[role]++
 		switch role {
-		case "button", "radio", "slider", "combobox", "image", "canvas", "region", "form", "group":
+		case "button", "radio", "slider", "checkbox", "combobox", "image", "canvas", "region", "form", "group":
 			if text(node.Name) == "" {
 				t.Errorf("a %s without a name", role)
 			}
 		}
 	}
-	for role, want := range map[string]int{"button": 4 + 10, "radio": 5, "slider": 3, "combobox": 1, "status": 4, "main": 1} {
+	for role, want := range map[string]int{"button": 4 + 10, "radio": 5, "slider": 3, "checkbox": 1, "combobox": 1, "status": 4, "main": 1} {
 		if roles[role] != want {
 			t.Errorf("%d of role %s, want %d; all: %v", roles[role], role, want, roles)
 		}

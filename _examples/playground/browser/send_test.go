@@ -35,3 +35,30 @@ func TestSend(t *testing.T) {
 	server.stop(t)
 	p.allowMessages()
 }
+
+// TestBan asks for bans, and sends until there is one: the page says so, for as long as it lasts.
+func TestBan(t *testing.T) {
+	t.Parallel()
+	server := start(t)
+	p := open(t, server.url+"/?shape=hand&rate=2&burst=2", desktop, height)
+	p.until("live", `document.getElementById("state").textContent === "Live"`)
+	p.do(chromedp.Click(chromedp.CSS("#ban")))
+	p.until("bans, in the address and from the server", `location.search.includes("ban=true") &&
+		document.getElementById("summary").textContent.startsWith("Who goes beyond 2 per 5 s is banned for 6 s")`)
+	p.do(chromedp.Click(chromedp.CSS("#send-ten")))
+	const because = `document.querySelector("[data-lane=gcra] .because")`
+	p.until("a ban, in the colour of denials", because+`.textContent.match(/^banned for [1-6] s$/) !== null &&
+		getComputedStyle(`+because+`).color === getComputedStyle(document.getElementById("stop")).color`)
+	p.until("a denial as long as the ban", `document.getElementById("hand-answer").textContent.match(/^Retry-After: [56]$/m) !== null`)
+	p.redrawn()
+	p.wordsApart("banned")
+	p.keep("playground-banned.png")
+	p.do(chromedp.Click(chromedp.CSS("[data-lane=gcra] .code")))
+	if got := eval[string](p, `document.getElementById("code-text").textContent`); !strings.Contains(got, "\n\t\tcore.Ban(6*time.Second, 12*time.Second),\n") {
+		t.Errorf("no ban in the code:\n%s", got)
+	}
+	p.do(chromedp.Click(chromedp.CSS("#code-close")))
+	p.until("the end of the ban", "!"+because+`.textContent.startsWith("banned")`)
+	server.stop(t)
+	p.allowMessages()
+}

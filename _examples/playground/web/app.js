@@ -74,7 +74,8 @@ function follow() {
       const level = e.levels[lane.id]
       if (!level) continue
       heard(level.at)
-      lane.history.level(e.client, level.at, level.used)
+      lane.history.ban({ client: e.client, ...level })
+      lane.history.level(e.client, level.at, level.used < 0 ? null : level.used)
     }
   })
   on("counted", (e) => lanes.find((lane) => lane.id === e.lane)?.tally.add(e))

@@ -43,7 +43,8 @@ export function draw(canvas, history, view) {
   c.beginPath()
   c.rect(gutter, 0, width - gutter, height)
   c.clip()
-  drawOutages(plot)
+  drawTimes(plot, view.outages, plot.colour.away, "Redis stopped")
+  drawTimes(plot, history.bans, plot.colour.denied, "banned", 0.13)
   drawBand(plot)
   drawWindows(plot)
   if (view.tally) drawTally({ ...plot, row })
@@ -100,14 +101,17 @@ function put({ c, words, right, colour }, text, x, y, { tone }) {
   words.push(box)
 }
 
-function drawOutages(plot) {
-  const { c, x, left, height, now, span, outages, colour } = plot
-  for (const { from, to } of outages) {
+// drawTimes marks outages, or bans.
+function drawTimes(plot, times, fill, text, alpha = 1) {
+  const { c, x, left, height, now, span } = plot
+  for (const { from, to } of times) {
     const [start, end] = [Math.max(left, x(from)), x(Math.min(to, now))]
     if (end <= start || from > now || to < now - span) continue
-    c.fillStyle = colour.away
+    c.fillStyle = fill
+    c.globalAlpha = alpha
     c.fillRect(start, strip, end - start, height)
-    if (end - start > 70) say(plot, "Redis stopped", (start + end) / 2)
+    c.globalAlpha = 1
+    if (end - start > 70) say(plot, text, (start + end) / 2, { tone: alpha < 1 ? fill : plot.colour.muted })
   }
 }
 

@@ -28,13 +28,14 @@ export class Controls {
   restore() {
     for (const [name, value] of new URLSearchParams(location.search)) {
       const field = this.form.elements.namedItem(name)
+      if (field?.type === "checkbox") field.checked = value === "true"
       if (field instanceof RadioNodeList || field?.type === "range") field.value = value
     }
   }
 
   config() {
-    const { rate, burst, traffic, shape } = this.form.elements
-    return { rate: rate.valueAsNumber, burst: burst.valueAsNumber, traffic: traffic.valueAsNumber, shape: shape.value || "boundary" }
+    const { rate, burst, traffic, shape, ban } = this.form.elements
+    return { rate: rate.valueAsNumber, burst: burst.valueAsNumber, traffic: traffic.valueAsNumber, shape: shape.value || "boundary", ban: ban.checked }
   }
 
   describe() {

@@ -9,6 +9,7 @@ export class History {
 
   marks = []  // {at, served, client, allowed, delay, hand, counted}, by time of decision
   levels = {} // by client: [{at, used}]; used is null where nobody counts
+  bans = []   // of client a: {from, to}
   since = 0   // when the current configuration began
   totals = { admitted: 0, denied: 0, held: 0 }
 
@@ -16,6 +17,8 @@ export class History {
   restart(at) {
     this.since = at
     this.totals = { admitted: 0, denied: 0, held: 0 }
+    const ban = this.banned(at)
+    if (ban) ban.to = at
   }
 
   decide(d) {
@@ -23,10 +26,24 @@ export class History {
     insert(this.marks, { at: d.at, served: d.at + d.delay, client: d.client, allowed: d.allowed, delay: d.delay, hand: d.by === "hand", counted })
     this.totals[d.allowed ? "admitted" : "denied"]++
     if (d.delay > 0) this.totals.held++
+    this.ban(d)
     if (d.used < 0) return this.level(d.client, d.at, null)
     if (!d.allowed) return
     this.level(d.client, d.at, Math.max(0, d.used - 1)) // so that the curve rises vertically
     this.level(d.client, d.at, d.used)
+  }
+
+  // ban notes how long the client of a decision or a level is banned. What is served ends a ban: without Redis it is forgotten.
+  ban({ client, at, banned, allowed }) {
+    const last = this.bans.at(-1)
+    if (client !== "a" || !banned && !allowed || at < last?.from) return
+    if (at < last?.to) last.to = at + banned
+    else if (banned > 0) this.bans.push({ from: at, to: at + banned })
+  }
+
+  // banned returns the ban that goes on at an instant, if there is one.
+  banned(at) {
+    return this.bans.find(({ from, to }) => from <= at && at < to)
   }
 
   level(client, at, used) {
@@ -43,6 +60,7 @@ export class History {
       const first = list.findIndex((m) => m.at > now - kept)
       if (first > 0) list.splice(0, first)
     }
+    this.bans = this.bans.filter(({ to }) => to > now - kept)
   }
 
   // served returns when requests of a client were served, of those that Redis has decided since the last restart.

@@ -59,10 +59,13 @@ function aboutAlgorithm(lane, now, { period, config, away }) {
   const { most, broken, because } = lane.verdict
   const { denied } = history.totals
   section.dataset.peak = most.count
+  const ban = history.banned(now)
+  const banned = ban && `banned for ${Math.ceil((ban.to - now) / 1000)} s`
+  section.classList.toggle("banned", Boolean(ban))
   return {
     count: [strong(most.count, broken), ` at most in ${period / 1000} s`],
     more: lane.leaky ? `waiting ${history.waiting(now)}, denied ${denied}` : `denied ${denied}`,
-    because: broken ? "breaks its promise: a bug!" : away ? "this process counts" : most.count > 0 ? because : "",
+    because: broken ? "breaks its promise: a bug!" : banned ?? (away ? "this process counts" : most.count > 0 ? because : ""),
   }
 }
 
@@ -108,6 +111,7 @@ export function summary(lanes, { period, config }) {
   const algorithms = lanes.filter((lane) => lane.group === "algorithms")
   const limit = `${rate} per ${period / 1000} s`
   const fixed = algorithms.find((lane) => lane.windows)
+  if (config.ban) return `Who goes beyond ${limit} is banned for 6 s, and the next time for 12 s: meanwhile everything is denied.`
   switch (shape) {
     case "hand":
       return `No traffic but yours: press Send one, or Send ten. The limit is ${limit}.`
