@@ -13,7 +13,7 @@ var calendarLua string
 // know both by one name.
 var Calendar = &Kind{
 	Name: "calendar", Tag: "calendar", Moves: true, New: newCalendarWindow, Length: windowLength,
-	lua: parseLua(calendarLua),
+	lua: parseLua(calendarLua).with(FixedWindow.lua, "force", "refund"),
 }
 
 // A calendarWindow decides for [Calendar]. In Redis the window is that of Redis's clock, among those around the

@@ -22,10 +22,7 @@ func queueText() luaText {
 	q := parseLua(queueLua)
 	own := strings.Replace(q.functions[0], "-- length\n", bucketText.parts["length"], 1) // inside a function: most decisions do not need it
 	q.functions = []string{bucketText.parts["rare"], own}
-	for _, name := range []string{"length", "force", "needed", "tail", "retry"} { // and not "less": nothing is held
-		q.parts[name] = bucketText.parts[name]
-	}
-	return q
+	return q.with(bucketText, "length", "force", "needed", "tail", "retry") // and not "less": nothing is held
 }
 
 // maxFree is how many free places a queue keeps. Beyond that the latest stay gaps.

@@ -105,12 +105,11 @@ func DecideScript(limits []Member, f Form) string {
 		fmt.Fprintf(&c.text, "local first, step = %d, #ARGV > %d and %d or 0\n", c.constants+1, c.constants+width, width)
 	}
 	fmt.Fprintf(&functions.text, "local each, size = %d, %d\n", each, size)
-	parts := strings.NewReplacer(
+	c.text.WriteString(fill(decideLua,
 		"-- ZEROS", strings.Repeat("0, ", each*size), "-- SIZE", strconv.Itoa(size),
 		"-- FUNCTIONS\n", functions.text.String(), "-- EVALUATE\n", evaluate.String(), "-- CHARGE\n", charge.String(),
-		"-- DENY\n", deny.String()+ban["begin"], "-- LOOK\n", ban["look"], "-- BAN\n", ban["reply"],
-	)
-	return c.text.String() + parts.Replace(decideLua)
+		"-- DENY\n", deny.String()+ban["begin"], "-- LOOK\n", ban["look"], "-- BAN\n", ban["reply"]))
+	return c.text.String()
 }
 
 // arguments returns the definition of the names by which the text of m, the i-th limit, finds what it is given.
@@ -153,7 +152,7 @@ func (m Member) evaluateText(arguments, denied string, i, each int, several bool
 		text += "local value = redis.pcall('GET', key)\nif value and value.err then\nforeign = mistyped(value.err)\nvalue = nil\nend\n"
 	}
 	if denied != "" {
-		denied = "\n" + strings.Replace(denied, "-- RETRY\n", m.lua.parts["retry"], 1)
+		denied = "\n" + fill(denied, "-- RETRY\n", m.lua.parts["retry"])
 	}
 	text += m.lua.parts["check"] + m.lua.parts["evaluate"] + "if not admits then all = false " + denied + "end\n" +
 		"if foreign and foreign ~= true and string.find(foreign, '|', 1, true) then held = true end\n"
@@ -266,7 +265,7 @@ func (m Member) holdTexts(denied string) (look, act string, keeps []string) {
 	}
 	if denied != "" { // it is asked again, without what is held
 		evaluate, _ := m.asked()
-		denied = "\nlocal ask = units\n" + evaluate + "if not admits then\n" + strings.Replace(denied, "-- RETRY\n", m.lua.parts["retry"], 1) + "end\n"
+		denied = "\nlocal ask = units\n" + evaluate + "if not admits then\n" + fill(denied, "-- RETRY\n", m.lua.parts["retry"]) + "end\n"
 	}
 	held := "held"
 	if m.Delays {
@@ -356,6 +355,14 @@ func parseLua(text string) luaText {
 		}
 	}
 	l.parts["evaluate"] = strings.Replace(l.parts["evaluate"], "-- RARE\n", l.parts["rare"], 1)
+	return l
+}
+
+// with returns l with parts of another file.
+func (l luaText) with(other luaText, names ...string) luaText {
+	for _, name := range names {
+		l.parts[name] = other.parts[name]
+	}
 	return l
 }
 

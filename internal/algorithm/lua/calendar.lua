@@ -5,7 +5,7 @@
 -- Constants: limit; period, which no window is longer than; and the windows around the sender's time: one is from
 -- `starts` to `ends`, and there is one before it and one after. Cost: the units.
 -- Observes: used, opened, and how long after that the window ends, which may be negative after a step back. For charge u is
--- the digits of `opened`, if it is stored.
+-- the digits of `opened`, if it is stored. The parts force and refund are those of fixed_window.
 --- constants limit, period, before, starts, ends, after
 --- cost n
 --- check
@@ -34,16 +34,6 @@ text = string.format('W1 %d %s', n + a, u or string.format(whole, b)) -- the dig
 lasts = c + b - now
 --- retry
 retry = b + c
---- force
-n = math.min(n, 2 ^ 30 - a) -- more than any limit
 --- needed
 if a > 0 then till = b + c end
 --- tail period
---- refund
--- It subtracts the units from the window that was charged first at `handle`, if that is the current one.
-if handle == b then
-  n, charges = -units, a > units
-  if not charges then
--- CLEAR
-  end
-end
