@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/redis/go-redis/v9"
 
@@ -115,6 +116,16 @@ func NewStore(client Client, c Config) *Store {
 	}
 	s.servers.add(s)
 	return s
+}
+
+// HasOtherNumbers reports whether another limiter over the client counts on the same keys by other numbers.
+func (s *Store) HasOtherNumbers() bool {
+	s.servers.mu.Lock()
+	defer s.servers.mu.Unlock()
+	return slices.ContainsFunc(s.servers.stores, func(w weak.Pointer[Store]) bool {
+		other := w.Value()
+		return other != nil && !other.closed.Load() && other.head == s.head && !other.sameOwner(s) && other.limits.differ(s.limits)
+	})
 }
 
 // Close ends what runs in the background for s, unless other limiters over its
