@@ -46,3 +46,37 @@ func ExampleCalls() {
 	fmt.Printf("%+v\n", limittest.Calls(lim))
 	// Output: [{Method:AllowN Key:ip:192.0.2.1 Cost:4}]
 }
+
+// A client comes twice a second, and another now and then: which of two limits suits both?
+func ExampleReplay() {
+	began := time.Date(2025, 12, 31, 23, 0, 0, 0, time.UTC)
+	arrivals := func(yield func(limittest.Arrival) bool) {
+		for i := range 600 {
+			key := "heavy"
+			if i%60 == 0 {
+				key = "light"
+			}
+			if !yield(limittest.Arrival{Time: began.Add(time.Duration(i) * 500 * time.Millisecond), Key: key, Cost: 1}) {
+				return
+			}
+		}
+	}
+	reports, err := limittest.Replay(arrivals, core.TokenBucket(core.PerMinute(60)), core.TokenBucket(core.PerMinute(150)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, r := range reports {
+		fmt.Println(r.Limits, "denies", r.Denied, "of", r.Arrivals)
+		for _, k := range r.Keys {
+			fmt.Printf("  %s: %d of %d, and uses %.0f %%\n", k.Key, k.Denied, k.Arrivals, 100*k.Peak)
+		}
+	}
+	// Output:
+	// [token_bucket 60/1m] denies 231 of 600
+	//   heavy: 231 of 590, and uses 100 %
+	//   light: 0 of 10, and uses 2 %
+	// [token_bucket 150/1m] denies 0 of 600
+	//   heavy: 0 of 590, and uses 1 %
+	//   light: 0 of 10, and uses 1 %
+}

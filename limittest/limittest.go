@@ -10,6 +10,8 @@
 // They go wherever a [core.Limiter] goes: under the middleware of each framework, with
 // all its options, and into code that calls the limiter itself. To test that a limit
 // really limits, use [core.NewMemory] with testing/synctest: that decides as Redis does.
+//
+// [Replay] says what limits would have done to the requests of a log.
 package limittest
 
 import (

@@ -1,0 +1,219 @@
+package limittest_test
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/internal/testkit/model"
+	"github.com/redislimit/redislimit/limittest"
+)
+
+// TestReplayExact replays random logs, and compares each number of the reports with the exact model.
+func TestReplayExact(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		log := randomLog(rand.New(rand.NewPCG(seed, 1)), 600, 4)
+		var alone []core.Option
+		var want []limittest.Report
+		for _, v := range limits.Aligned() {
+			l := v.Limit(core.Per(7, 10*time.Second))
+			alone, want = append(alone, l), append(want, byModel(log, l))
+		}
+		both := []core.Limit{
+			core.TokenBucket(core.Per(9, 10*time.Second)), core.LeakyBucket(core.Per(20, 10*time.Second), core.Burst(6)),
+		}
+		alone, want = append(alone, core.Options(both[0], both[1])), append(want, byModel(log, both...))
+		got, err := limittest.Replay(slices.Values(log), alone...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range want {
+			if got, want := fmt.Sprintf("%+v", got[i]), fmt.Sprintf("%+v", want[i]); got != want {
+				t.Errorf("seed %d:\n%s\nwant\n%s", seed, got, want)
+			}
+		}
+	}
+}
+
+// randomLog returns arrivals of some keys, a few of them late.
+func randomLog(r *rand.Rand, n, keys int) []limittest.Arrival {
+	now, log := y2k, make([]limittest.Arrival, n)
+	for i := range log {
+		now = now.Add(time.Duration(r.IntN(1_500_000)) * time.Microsecond)
+		at := now
+		if r.IntN(10) == 0 {
+			at = at.Add(-time.Duration(r.IntN(5000)) * time.Millisecond)
+		}
+		log[i] = limittest.Arrival{Time: at, Key: fmt.Sprint("key", r.IntN(keys)), Cost: 1 + r.Int64N(4)*r.Int64N(3)}
+	}
+	return log
+}
+
+// byModel returns the report of a limiter by the model, which has one key.
+func byModel(log []limittest.Arrival, together ...core.Limit) limittest.Report {
+	report := limittest.Report{Limits: together, Arrivals: int64(len(log))}
+	var numbers []model.Limit
+	for _, l := range together {
+		n := model.Limit{Algorithm: model.Algorithm(l.Algorithm()), Count: l.Rate().Count(), Period: l.Rate().Period().Microseconds()}
+		if limits.Named(l.Algorithm()).Kind.Bucket {
+			n.Burst = l.Capacity()
+		}
+		n.Aligned = strings.HasPrefix(l.Name(), "aligned")
+		numbers = append(numbers, n)
+	}
+	models, keys := map[string]*model.Model{}, map[string]*limittest.KeyReport{}
+	now := log[0].Time
+	for _, a := range log {
+		if a.Time.Before(now) {
+			report.Late++
+			report.LateBy = max(report.LateBy, now.Sub(a.Time))
+		} else {
+			now = a.Time
+		}
+		if models[a.Key] == nil {
+			models[a.Key], keys[a.Key] = model.New(numbers...), &limittest.KeyReport{Key: a.Key}
+		}
+		count(&report, keys[a.Key], models[a.Key].Decide(now.UnixMicro(), a.Cost))
+	}
+	for _, k := range keys {
+		report.Keys = append(report.Keys, *k)
+	}
+	slices.SortFunc(report.Keys, func(a, b limittest.KeyReport) int {
+		switch {
+		case a.Denied != b.Denied:
+			return int(b.Denied - a.Denied)
+		case a.Peak > b.Peak:
+			return -1
+		case a.Peak < b.Peak:
+			return 1
+		}
+		return strings.Compare(a.Key, b.Key)
+	})
+	return report
+}
+
+// count adds a decision of the model to the report.
+func count(report *limittest.Report, k *limittest.KeyReport, o model.Outcome) {
+	k.Arrivals++
+	if !o.Allowed {
+		report.Denied++
+		k.Denied++
+	}
+	var retry time.Duration
+	for _, v := range o.Each {
+		k.Peak = max(k.Peak, float64(v.Limit-v.Remaining)/float64(v.Limit))
+		if o.Allowed {
+			report.LongestDelay = max(report.LongestDelay, rounded(v.Delay))
+		} else if v.Never {
+			return
+		}
+		retry = max(retry, rounded(v.RetryAfter))
+	}
+	report.LongestRetry = max(report.LongestRetry, retry)
+}
+
+// rounded returns microseconds as a Result has them.
+func rounded(us *big.Rat) time.Duration {
+	n, rest := new(big.Int).DivMod(us.Num(), us.Denom(), new(big.Int))
+	return time.Duration(n.Int64()+int64(rest.Sign())) * time.Microsecond
+}
+
+// TestReplayMany has far more keys than a limiter of NewMemory holds by default: none may be evicted.
+func TestReplayMany(t *testing.T) {
+	t.Parallel()
+	const keys = 250_000
+	arrivals := func(yield func(limittest.Arrival) bool) {
+		for i := range 2 * keys {
+			if !yield(limittest.Arrival{Time: y2k, Key: fmt.Sprint(i % keys), Cost: 1}) {
+				return
+			}
+		}
+	}
+	got, err := limittest.Replay(arrivals, core.FixedWindow(core.PerDay(1)))
+	if err != nil || got[0].Denied != keys || len(got[0].Keys) != keys {
+		t.Errorf("%v: %d of %d keys denied, want all", err, got[0].Denied, len(got[0].Keys))
+	}
+}
+
+// TestReplayRefuses names what is wrong, and where.
+func TestReplayRefuses(t *testing.T) {
+	t.Parallel()
+	good := limittest.Arrival{Time: y2k, Key: "a", Cost: 1}
+	bucket := core.TokenBucket(core.PerMinute(1))
+	for want, c := range map[string]struct {
+		arrivals []limittest.Arrival
+		limiters []core.Option
+	}{
+		"no limit given":  {nil, nil},
+		"the count is 0":  {nil, []core.Option{core.TokenBucket(core.PerMinute(0))}},
+		"option 1 is nil": {nil, []core.Option{nil}},
+		"Clock(nil)":      {nil, []core.Option{core.Options(bucket, core.Clock(nil))}},
+		"limit in_flight 2: a log does not say how long": {nil, []core.Option{core.Options(bucket, core.InFlight(2))}},
+		"arrival 2: ": {[]limittest.Arrival{good, {Time: y2k, Cost: 1}}, []core.Option{bucket}},
+		"the cost is not allowed: it is 0: leave out": {[]limittest.Arrival{{Time: y2k, Key: "a"}}, []core.Option{bucket}},
+		"the time is 0001":                            {[]limittest.Arrival{{Key: "a", Cost: 1}}, []core.Option{bucket}},
+		"the time is 2200":                            {[]limittest.Arrival{{Time: y2k.AddDate(200, 0, 0), Key: "a", Cost: 1}}, []core.Option{bucket}},
+	} {
+		got, err := limittest.Replay(slices.Values(c.arrivals), c.limiters...)
+		if got != nil || err == nil || !strings.HasPrefix(err.Error(), "limittest: Replay: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v, %v; want %q", got, err, want)
+		}
+	}
+	_, err := limittest.Replay(slices.Values([]limittest.Arrival{{Time: y2k, Cost: 1}}), bucket)
+	if !errors.Is(err, core.ErrInvalidKey) {
+		t.Error(err)
+	}
+}
+
+// TestReplayEmpty has a log without arrivals, and one whose times are the first and the last that there may be.
+func TestReplayEmpty(t *testing.T) {
+	t.Parallel()
+	bucket := core.TokenBucket(core.PerMinute(1))
+	got, err := limittest.Replay(slices.Values([]limittest.Arrival(nil)), bucket)
+	if err != nil || len(got) != 1 || got[0].Arrivals != 0 || len(got[0].Keys) != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	first, last := time.Unix(0, 0), time.Date(2199, 12, 31, 23, 59, 59, 0, time.UTC)
+	log := []limittest.Arrival{{first, "a", 1}, {first, "a", 1}, {last, "a", 1}, {last, "a", 1}}
+	for _, v := range limits.Aligned() {
+		got, err = limittest.Replay(slices.Values(log), v.Limit(core.PerDay(1)))
+		if err != nil || got[0].Denied != 2 {
+			t.Errorf("%s: %+v, %v", v.Name, got, err)
+		}
+	}
+}
+
+// BenchmarkReplay says how many arrivals a second there are with one limit.
+func BenchmarkReplay(b *testing.B) {
+	keys := make([]string, 10_000)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("10.0.%d.%d", i/256, i%256)
+	}
+	for _, v := range limits.Aligned() {
+		b.Run(v.Name, func(b *testing.B) {
+			b.ReportAllocs()
+			r := rand.New(rand.NewPCG(1, 1))
+			arrivals := iter.Seq[limittest.Arrival](func(yield func(limittest.Arrival) bool) {
+				for i := range b.N {
+					at := y2k.Add(time.Duration(i) * time.Millisecond)
+					if !yield(limittest.Arrival{Time: at, Key: keys[r.IntN(len(keys))], Cost: 1}) {
+						return
+					}
+				}
+			})
+			if _, err := limittest.Replay(arrivals, v.Limit(core.PerMinute(10))); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "arrivals/s")
+		})
+	}
+}
