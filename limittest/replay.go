@@ -42,7 +42,7 @@ type Report struct {
 type KeyReport struct {
 	Key              string // as in the log
 	Arrivals, Denied int64  // how many there were, and how many of them would have been denied
-	// Peak is the largest share of a limit that was in use after a decision, from 0 to 1.
+	// Peak is the largest share of a limit that was in use at a time, from 0 to 1.
 	Peak float64
 }
 
@@ -99,7 +99,6 @@ type run struct {
 
 	report Report
 	keys   []KeyReport // by their ids
-	many   bool        // it has several limits
 }
 
 func (r *replay) add(option core.Option) error {
@@ -114,7 +113,7 @@ func (r *replay) add(option core.Option) error {
 			return fmt.Errorf("limit %v: a log does not say how long requests took, so it is not known when a slot is free again", l)
 		}
 	}
-	r.runs = append(r.runs, &run{Limiter: lim, report: Report{Limits: limits}, many: len(limits) > 1})
+	r.runs = append(r.runs, &run{Limiter: lim, report: Report{Limits: limits}})
 	return nil
 }
 
@@ -160,26 +159,18 @@ func (r *run) decide(id int, key string, cost int64) error {
 	}
 	k := &r.keys[id]
 	if res.Allowed {
+		// Of several limits res is that of which the largest share is in use, and only admissions add to that.
+		k.Peak = max(k.Peak, float64(res.Limit-res.Remaining)/float64(res.Limit))
 		r.report.LongestDelay = max(r.report.LongestDelay, res.Delay)
-	} else {
-		k.Denied++
-		r.report.Denied++
-		if res.RetryAfter != core.Never {
-			r.report.LongestRetry = max(r.report.LongestRetry, res.RetryAfter)
-		}
-	}
-	if !r.many {
-		k.Peak = max(k.Peak, inUse(res))
 		return nil
 	}
-	for each := range res.All() {
-		k.Peak = max(k.Peak, inUse(each))
+	k.Denied++
+	r.report.Denied++
+	if res.RetryAfter != core.Never {
+		r.report.LongestRetry = max(r.report.LongestRetry, res.RetryAfter)
 	}
 	return nil
 }
-
-// inUse returns the share of a limit that is in use.
-func inUse(res core.Result) float64 { return float64(res.Limit-res.Remaining) / float64(res.Limit) }
 
 func (r *replay) reports() []Report {
 	reports := make([]Report, len(r.runs))

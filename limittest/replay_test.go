@@ -130,7 +130,7 @@ func rounded(us *big.Rat) time.Duration {
 // TestReplayMany has far more keys than a limiter of NewMemory holds by default: none may be evicted.
 func TestReplayMany(t *testing.T) {
 	t.Parallel()
-	const keys = 250_000
+	const keys = 120_000 // 100,000 is the default
 	arrivals := func(yield func(limittest.Arrival) bool) {
 		for i := range 2 * keys {
 			if !yield(limittest.Arrival{Time: y2k, Key: fmt.Sprint(i % keys), Cost: 1}) {

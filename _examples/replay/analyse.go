@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/limittest"
+)
+
+// slots is into how many parts the time of a log is divided for the pictures.
+const slots = 120
+
+// An analysis is all that is shown.
+type analysis struct {
+	*traffic
+
+	deny   float64 // a percentage
+	top    int
+	limits []judged
+	came   [slots]int64
+}
+
+// A judged limit is what one limit would have done.
+type judged struct {
+	limittest.Report
+
+	limit      core.Limit
+	period     time.Duration
+	keysDenied int
+	denied     [slots]int64
+	busiest    []int64 // the most units of each key within a period of the limit
+	sorted     []int64 // the same, in order
+
+	byRequests, byKeys found // the smallest limits of this kind
+}
+
+func analyse(t *traffic, c config, p *progress) (*analysis, error) {
+	a := &analysis{traffic: t, deny: c.deny, top: c.top, limits: make([]judged, len(c.limits))}
+	options := make([]core.Option, len(c.limits))
+	for i, l := range c.limits {
+		j := &a.limits[i]
+		j.limit, j.period = l, l.Rate().Period()
+		options[i] = core.Options(l, core.Observe(func(_ context.Context, e core.Event) {
+			if !e.Result.Allowed {
+				j.denied[a.slot(e.Result.At.UnixMicro())]++
+			}
+		}))
+	}
+	for _, r := range t.requests {
+		a.came[a.slot(r.at)]++
+	}
+	reports, err := limittest.Replay(t.arrivals(t.requests, func(done int) {
+		p.say("replaying", float64(done)/float64(len(t.requests)))
+	}), options...)
+	if err != nil {
+		return nil, err
+	}
+	for i, report := range reports {
+		j := &a.limits[i]
+		j.Report, j.keysDenied = report, keysDenied(report)
+		j.busiest = t.busiest(j.period)
+		j.sorted = slices.Sorted(slices.Values(j.busiest))
+		s := newSearch(t, j.limit, p)
+		share := c.deny / 100
+		if j.byRequests, err = s.smallest(func(o outcome) bool { return float64(o.denied) < share*float64(len(t.requests)) }); err != nil {
+			return nil, err
+		}
+		if j.byKeys, err = s.smallest(func(o outcome) bool { return float64(o.keys) < share*float64(len(t.keys)) }); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// slot returns in which part of the log an instant is.
+func (a *analysis) slot(at int64) int {
+	first, last := a.requests[0].at, a.requests[len(a.requests)-1].at
+	return int(slots * (at - first) / (last - first + 1))
+}
+
+func keysDenied(r limittest.Report) int {
+	return sort.Search(len(r.Keys), func(i int) bool { return r.Keys[i].Denied == 0 })
+}
+
+// atQuantile returns the most that so large a share of the keys used within the limit's period.
+func (j *judged) atQuantile(q float64) int64 {
+	return j.sorted[min(int(q*float64(len(j.sorted))), len(j.sorted)-1)]
+}
+
+// coarse reports whether the log has whole seconds, and a limit has a period for which that matters.
+func (a *analysis) coarse() bool {
+	return !a.part && slices.ContainsFunc(a.limits, func(j judged) bool { return j.period < 10*time.Second })
+}
+
+// leftOut says which lines are not counted.
+func (t *traffic) leftOut() string {
+	text := fmt.Sprintf("%s read", count(t.lines, "line"))
+	for _, s := range t.skipped {
+		text += fmt.Sprintf("; %s %s, the first is line %s", plural(s.lines, "is", "are"), s.why, grouped(int64(s.first)))
+	}
+	for _, b := range t.broken {
+		text += "; " + b
+	}
+	return text
+}

@@ -1,0 +1,416 @@
+package main
+
+import (
+	"compress/gzip"
+	"flag"
+	"fmt"
+	"html"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/limittest"
+)
+
+var update = flag.Bool("update", false, "write testdata/golden.txt")
+
+// replayed returns what the program prints.
+func replayed(t *testing.T, input string, args ...string) string {
+	t.Helper()
+	var out strings.Builder
+	if err := run(args, strings.NewReader(input), &out, nil); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func generated(t *testing.T, n int) string {
+	t.Helper()
+	return replayed(t, "", "-generate", fmt.Sprint(n))
+}
+
+// TestGolden compares what is printed of a made log with the file. After a change of it: go test ./_examples/replay -update.
+func TestGolden(t *testing.T) {
+	got := replayed(t, generated(t, 20_000),
+		"-limit", "token_bucket 100/1m", "-limit", "fixed_window 1000/1h aligned", "-limit", "leaky_bucket 100/1m burst=10", "-top", "4")
+	golden := filepath.Join("testdata", "golden.txt")
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil || got != string(want) {
+		t.Errorf("%v; got\n%s\nwant\n%s", err, got, want)
+	}
+}
+
+// TestFormats writes the same requests in each format, and reads the same from it.
+func TestFormats(t *testing.T) {
+	t.Parallel()
+	combined := generated(t, 2000)
+	want := replayed(t, combined)
+	var object, csv, semicolons strings.Builder
+	csv.WriteString("Time,ip,agent\n")
+	semicolons.WriteString("\ufeffid;when;who\n")
+	for line := range strings.Lines(combined) {
+		c := &combinedLine{}
+		c.read(t, line)
+		at, err := time.Parse(layouts[0], c.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&object, "{\"request\": {\"remote_ip\": %q, \"n\": 1}, \"ts\": %d.0, \"x\": null}\n", c.ip, at.Unix())
+		fmt.Fprintf(&csv, "%s,\"%s\",\"a \"\"quoted\"\", one\"\r\n", at.Format(time.RFC3339), c.ip)
+		fmt.Fprintf(&semicolons, "7; %d ;%s\n", at.UnixNano(), c.ip)
+	}
+	for name, c := range map[string]struct {
+		input string
+		args  []string
+	}{
+		"gzip":           {zip(combined), nil},
+		"gzip, in parts": {zip(combined[:99]) + zip(combined[99:]), []string{"-format", "nginx", "-key", "remote_addr"}},
+		"JSON":           {object.String(), nil},
+		"JSON, by names": {object.String(), []string{"-key", "request.remote_ip", "-time", "ts", "-cost", "request.n"}},
+		"CSV":            {csv.String(), nil},
+		"CSV, by number": {semicolons.String(), []string{"-key", "3", "-time", "2"}},
+		"CSV, by names":  {semicolons.String(), []string{"-key", "who", "-time", "WHEN"}},
+	} {
+		got := replayed(t, c.input, c.args...)
+		if withoutLines(got) != withoutLines(want) {
+			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
+		}
+	}
+}
+
+// A combinedLine is read here by other means than in the program.
+type combinedLine struct{ ip, at string }
+
+func (c *combinedLine) read(t *testing.T, line string) {
+	t.Helper()
+	var day, zone string
+	if n, err := fmt.Sscanf(line, "%s - - [%s %5s]", &c.ip, &day, &zone); n != 3 {
+		t.Fatal(line, err)
+	}
+	c.at = day + " " + zone
+}
+
+// withoutLines removes what is said of the lines, which a header adds to.
+func withoutLines(text string) string {
+	first, rest, _ := strings.Cut(text, "\n")
+	_, rest, _ = strings.Cut(rest, "\n")
+	return first + rest
+}
+
+// TestLeftOut has lines that cannot be read: each is counted, with the reason, and none is fatal.
+func TestLeftOut(t *testing.T) {
+	t.Parallel()
+	const good = `192.0.2.1 - bob [16/Nov/2026:10:00:00 +0100] "GET /a?b HTTP/1.1" 200 5 "-" "a \"b\""` + "\n"
+	long := strings.Repeat("x", 3*maxLine) + "\n"
+	for name, c := range map[string]struct{ input, want string }{
+		"long":       {good + long + good + strings.Repeat("y", maxLine), "4 lines read; 2 are longer than 65536 bytes, the first is line 2\n"},
+		"foreign":    {good + "\x00\xff\n\n" + good + "Nov 16 sshd[7]: hello", "5 lines read; 2 are not of the combined format, the first is line 2\n"},
+		"time":       {good + strings.Replace(good, "Nov", "Foo", 1), "; 1 is with a time that cannot be read (-time says which field it is), the first is line 2\n"},
+		"old":        {good + strings.Replace(good, "2026", "1926", 1), "; 1 is with a time that cannot be read"},
+		"no key":     {good + strings.Replace(good, "192.0.2.1", "-", 1), "; 1 is without a key (-key says which field it is)"},
+		"cut gzip":   {zip(generated(t, 2000))[:9000], "; the standard input ends early: unexpected EOF\n"},
+		"JSON":       {`{"ts": 1763280000, "ip": "a"}` + "\n" + `{"ts": 1763280000, "ip": {"a": 1}}` + "\n[]\n" + `{"ts": null}`, "; 1 is without a key"},
+		"JSON, time": {`{"ts": 1763280000, "ip": "a"}` + "\n" + `{"ts": {}, "ip": "a"}` + "\n" + `{"ts": "1e30", "ip": "a"}`, "; 1 is without a time"},
+		"CSV":        {"ts,ip\n1763280000,a\n1763280000,\"a\n1763280000\n", "; 1 is not CSV, the first is line 3; 1 is without a key"},
+	} {
+		if got := replayed(t, c.input); !strings.Contains(got, c.want) {
+			t.Errorf("%s:\n%s\nwant %q", name, got, c.want)
+		}
+	}
+	costs := replayed(t, good+strings.Replace(good, " 5 ", " 0 ", 1)+strings.Replace(good, " 5 ", " - ", 1)+strings.Replace(good, " 5 ", " -7 ", 1),
+		"-cost", "body_bytes_sent", "-limit", "token_bucket 7/1d")
+	if want := "; 2 are with a cost of 0, which is free, the first is line 2; 1 is without a cost in \"body_bytes_sent\""; !strings.Contains(costs, want) {
+		t.Errorf("costs:\n%s\nwant %q", costs, want)
+	}
+	if !strings.Contains(costs, "5 of 7\n") {
+		t.Errorf("a cost of 5 is not 5 of 7:\n%s", costs)
+	}
+}
+
+func zip(text string) string {
+	var b strings.Builder
+	z := gzip.NewWriter(&b)
+	_, _ = io.WriteString(z, text)
+	_ = z.Close()
+	return b.String()
+}
+
+// TestOutOfOrder turns a log around: it is sorted, and the result is the same.
+func TestOutOfOrder(t *testing.T) {
+	t.Parallel()
+	var lines, turned []string
+	for i := range 100 {
+		lines = append(lines, fmt.Sprintf("{\"ts\": %d, \"ip\": \"a\"}\n", 1763280000+i))
+		turned = append([]string{lines[i]}, turned...)
+	}
+	want := replayed(t, strings.Join(lines, ""), "-limit", "fixed_window 7/1m")
+	got := replayed(t, strings.Join(turned, ""), "-limit", "fixed_window 7/1m")
+	const note = "99 requests were out of order, by 1m39s at most; they are sorted\n"
+	if !strings.Contains(got, note) || strings.Replace(got, note, "", 1) != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
+// TestMistakes has flags and files that cannot be used: each error says what is wrong.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	flag.CommandLine.SetOutput(io.Discard)
+	for want, args := range map[string][]string{
+		"a log does not say how long requests took": {"-limit", "in_flight 10", filepath.Join("testdata", "three.log")},
+		"-deny 0: want":           {"-deny", "0"},
+		`-format "xml": want`:     {"-format", "xml"},
+		"no such file":            {"nowhere.log"},
+		"there is no request: 0 ": {},
+		`3 are without a key in "ip", the first is line 1`: {"-key", "ip", filepath.Join("testdata", "three.log")},
+	} {
+		err := run(args, strings.NewReader(""), io.Discard, nil)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", args, err, want)
+		}
+	}
+}
+
+// TestKeys counts by other fields than the address.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]string{
+		"remote_addr":                 "3 requests of 2 keys",
+		"http_user_agent":             "3 requests of 1 key ",
+		"remote_user":                 "1 request of 1 key ",
+		"path":                        "3 requests of 2 keys",
+		"remote_addr,http_user_agent": "3 requests of 2 keys",
+	} {
+		if got := replayed(t, "", "-key", key, filepath.Join("testdata", "three.log")); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q", key, got)
+		}
+	}
+	hostile := replayed(t, strings.Repeat(`{"ts": 1763280000, "ip": "\u001b[2J<script>"}`+"\n", 3), "-limit", "fixed_window 1/1h")
+	if strings.Contains(hostile, "\x1b") || !strings.Contains(hostile, `"\x1b[2J<script>"`) {
+		t.Errorf("a terminal would obey a key:\n%q", hostile)
+	}
+}
+
+// TestSmallest finds limits that are known: key i comes i times at one instant, one comes 500 times.
+func TestSmallest(t *testing.T) {
+	t.Parallel()
+	tr := newTraffic()
+	at := time.Unix(1763280000, 0)
+	for i := range 100 {
+		for range i + 1 {
+			tr.add(at, fmt.Appendf(nil, "key %d", i), 1)
+		}
+	}
+	for range 500 {
+		tr.add(at, []byte("heavy"), 1)
+	}
+	for text, want := range map[string][3]string{ // nothing denied; less than 10 % of 5,550 requests (552 are); of 101 keys
+		"token_bucket 7/1m":                  {"token_bucket 500/1m", "token_bucket 84/1m", "token_bucket 91/1m"},
+		"token_bucket 7/1m burst=14":         {"token_bucket 250/1m burst=500", "token_bucket 42/1m burst=84", "token_bucket 46/1m burst=92"},
+		"fixed_window 1/1h aligned":          {"fixed_window 500/1h aligned", "fixed_window 84/1h aligned", "fixed_window 91/1h aligned"},
+		"sliding_window_log 100/1s":          {"sliding_window_log 500/1s", "sliding_window_log 84/1s", "sliding_window_log 91/1s"},
+		"gcra 100000000/1s name=x":           {"gcra 500/1s name=x", "gcra 84/1s name=x", "gcra 91/1s name=x"},
+		"sliding_window_counter 900/1d":      {"sliding_window_counter 500/1d", "sliding_window_counter 84/1d", "sliding_window_counter 91/1d"},
+		"leaky_bucket 60/1m burst=60":        {"leaky_bucket 500/1m burst=500", "leaky_bucket 84/1m burst=84", "leaky_bucket 91/1m burst=91"},
+		"fixed_window 3/month in=Asia/Tokyo": {"fixed_window 500/month in=Asia/Tokyo", "fixed_window 84/month in=Asia/Tokyo", "fixed_window 91/month in=Asia/Tokyo"},
+	} {
+		like, err := core.ParseLimit(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newSearch(tr, like, nil)
+		for i, enough := range []func(outcome) bool{
+			func(o outcome) bool { return o.denied == 0 },
+			func(o outcome) bool { return float64(o.denied) < 0.1*5550 },
+			func(o outcome) bool { return float64(o.keys) < 0.1*101 },
+		} {
+			f, err := s.smallest(enough)
+			if err != nil || !f.ok || f.limit.String() != want[i] {
+				t.Errorf("%s: %v, %v, %+v; want %s", text, f.limit, err, f.ok, want[i])
+			}
+		}
+	}
+}
+
+// TestSmallestNone needs a limit that the algorithm refuses.
+func TestSmallestNone(t *testing.T) {
+	t.Parallel()
+	got := replayed(t, `{"ts": 1763280000, "ip": "a", "n": 2000000000}`, "-cost", "n", "-limit", "sliding_window_log 100/1s", "-limit", "gcra 1/1s")
+	if !strings.Contains(got, "none: sliding_window_log 100000/1s is too small") || !strings.Contains(got, "none: gcra 1000000000/1s is too small") {
+		t.Error(got)
+	}
+}
+
+// TestMonotone tries every count on random logs. With costs of 1 a larger limit never denies more, and with any costs never more
+// keys, so that halving finds what is smallest; with other costs a larger limit may deny more requests.
+func TestMonotone(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"token_bucket 1/10s", "token_bucket 2/10s burst=3", "fixed_window 1/10s", "fixed_window 1/10s aligned", "sliding_window_log 1/10s",
+		"sliding_window_counter 1/10s", "leaky_bucket 1/10s", "gcra 3/10s burst=2",
+	} {
+		like, _ := core.ParseLimit(text)
+		for seed := range uint64(15) {
+			for _, cost := range []int64{1, 9} {
+				tr := randomTraffic(rand.New(rand.NewPCG(seed, uint64(cost))), cost)
+				byKeys := checkAll(t, tr, like, cost)
+				f, err := newSearch(tr, like, nil).smallest(func(o outcome) bool { return o.keys < 2 })
+				if err != nil || f.limit.Rate().Count() != byKeys {
+					t.Errorf("%s, seed %d: %v, %v; want a count of %d", text, seed, f.limit, err, byKeys)
+				}
+			}
+		}
+	}
+}
+
+func randomTraffic(r *rand.Rand, cost int64) *traffic {
+	tr := newTraffic()
+	at := time.Unix(1763280000, 0)
+	for range 150 {
+		at = at.Add(time.Duration(r.IntN(2500)) * time.Millisecond)
+		tr.add(at, fmt.Appendf(nil, "key %d", r.IntN(4)), 1+r.Int64N(cost))
+	}
+	return tr
+}
+
+// checkAll tries the counts from 1 on, and returns the first by which fewer than two keys are denied.
+func checkAll(t *testing.T, tr *traffic, like core.Limit, cost int64) (first int64) {
+	t.Helper()
+	before := outcome{denied: 1 << 40, keys: math.MaxInt}
+	for n := int64(1); ; n++ {
+		limit, err := withCount(like, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reports, err := limittest.Replay(tr.arrivals(tr.requests, func(int) {}), limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := outcome{denied: reports[0].Denied, keys: keysDenied(reports[0])}
+		if o.keys > before.keys || cost == 1 && o.denied > before.denied {
+			t.Errorf("%v denies %d of %d keys, a smaller one %d of %d", limit, o.denied, o.keys, before.denied, before.keys)
+		}
+		if first == 0 && o.keys < 2 {
+			first = n
+		}
+		if before = o; o.denied == 0 {
+			return first
+		}
+	}
+}
+
+// TestCrowding is why of requests with other costs only their keys are found exactly: a large one that is admitted takes the
+// room of small ones.
+func TestCrowding(t *testing.T) {
+	t.Parallel()
+	tr := newTraffic()
+	at := time.Unix(1763280000, 0)
+	tr.add(at, []byte("a"), 9)
+	for range 8 {
+		tr.add(at, []byte("a"), 1)
+	}
+	for count, denied := range map[int64]int64{8: 1, 9: 8} {
+		reports, err := limittest.Replay(tr.arrivals(tr.requests, func(int) {}), core.FixedWindow(core.PerHour(count)))
+		if err != nil || reports[0].Denied != denied {
+			t.Errorf("%d an hour: %+v, %v; want %d denied", count, reports, err, denied)
+		}
+	}
+}
+
+// TestPage writes the page, in which keys are escaped.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "replay.html")
+	input := generated(t, 5000) + strings.Repeat(strings.Replace(generated(t, 1), "10.0.0.0", "<script>", 1), 300)
+	replayed(t, input, "-o", name, "-limit", "token_bucket 100/1m", "-limit", "sliding_window_log 9/1h")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := html.UnescapeString(string(text))
+	for _, want := range []string{
+		"<h2>token_bucket 100/1m</h2>", "<h2>sliding_window_log 9/1h</h2>", "in any minute", "in any hour", "default-src 'none'", "101–128 ▲", "--served",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	if strings.Contains(string(text), "<script") || strings.Contains(string(text), "ZgotmplZ") {
+		t.Error("a key is not escaped, or the template refuses a value")
+	}
+}
+
+// TestBusiest has a key whose busiest period lies across others.
+func TestBusiest(t *testing.T) {
+	t.Parallel()
+	tr := newTraffic()
+	for _, seconds := range []int64{0, 50, 59, 60, 70, 109, 110, 300} {
+		tr.add(time.Unix(1763280000+seconds, 0), []byte("a"), 2)
+	}
+	tr.add(time.Unix(1763280301, 0), []byte("b"), 3)
+	if got := tr.busiest(time.Minute); got[0] != 10 || got[1] != 3 {
+		t.Errorf("%v, want 10 and 3", got)
+	}
+}
+
+// TestProgress has a bar on a terminal, and none elsewhere.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	p := &progress{out: &out}
+	p.say("reading", 0.5)
+	p.say("reading", 0.6) // too soon
+	p.end()
+	if want := "\r\x1b[Kreading [##########..........] 50 %\r\x1b[K"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+	f, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	if newProgress(f) != nil {
+		t.Error("a bar in a file")
+	}
+}
+
+// FuzzLine reads any line in any format: nothing panics, and what is read is an arrival that Replay takes.
+func FuzzLine(f *testing.F) {
+	for _, line := range []string{
+		`192.0.2.1 - - [16/Nov/2026:10:00:00 +0100] "GET / HTTP/1.1" 200 5 "-" "a"`,
+		`192.0.2.1 - - [16/Nov/2026:10:00:00 +0100] "\`, "{\"ts\": 1e300, \"ip\": \"a\"}", `{"ts":-1,"ip":{}}`, `{"ts": 1763280000123456789, "ip": true}`,
+		`"a","b`, "1763280000;x;\"y\"", "2026-11-16T10:00:00Z,a,7", `{"time":"9999-01-01 00:00:00","user":"\ud800"}`, "\ufeff{}", "\t\t", `""`,
+	} {
+		f.Add(line, "")
+		f.Add(line, "7")
+	}
+	f.Fuzz(func(t *testing.T, line, more string) {
+		for name := range formats {
+			for _, s := range []source{{format: name}, {format: name, key: "2,a.b", time: "1", cost: "3"}, {format: name, key: "1", time: "1"}} {
+				tr := newTraffic()
+				if err := s.readOne("fuzz", strings.NewReader(line+"\n"+more+"\n"+line), tr); err != nil {
+					continue // not gzip, though it begins like it
+				}
+				tr.sort()
+				if _, err := limittest.Replay(tr.arrivals(tr.requests, func(int) {}), core.GCRA(core.PerMinute(1))); err != nil {
+					t.Errorf("%s: %q, %q: %v", name, line, more, err)
+				}
+				for _, skipped := range tr.skipped {
+					if skipped.lines < 1 || skipped.first < 1 || skipped.first > tr.lines {
+						t.Errorf("%s: %q: %+v of %d lines", name, line, skipped, tr.lines)
+					}
+				}
+			}
+		}
+	})
+}
