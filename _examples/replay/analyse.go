@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
@@ -98,12 +99,9 @@ func (a *analysis) coarse() bool {
 
 // leftOut says which lines are not counted.
 func (t *traffic) leftOut() string {
-	text := fmt.Sprintf("%s read", count(t.lines, "line"))
+	says := []string{count(t.lines, "line") + " read"}
 	for _, s := range t.skipped {
-		text += fmt.Sprintf("; %s %s, the first is line %s", plural(s.lines, "is", "are"), s.why, grouped(int64(s.first)))
+		says = append(says, fmt.Sprintf("%s %s, the first is line %s", plural(s.lines, "is", "are"), s.why, grouped(int64(s.first))))
 	}
-	for _, b := range t.broken {
-		text += "; " + b
-	}
-	return text
+	return strings.Join(append(says, t.broken...), "; ")
 }

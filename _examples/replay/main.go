@@ -48,7 +48,9 @@ func (l *limitFlags) Set(text string) error {
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("replay: ")
-	if err := run(os.Args[1:], os.Stdin, os.Stdout, newProgress(os.Stderr)); err != nil {
+	p := newProgress(os.Stderr)
+	if err := run(os.Args[1:], os.Stdin, os.Stdout, p); err != nil {
+		p.end()
 		log.Fatal(err)
 	}
 }
@@ -62,8 +64,8 @@ func run(args []string, stdin io.Reader, stdout io.Writer, p *progress) error {
 	if err != nil {
 		return err
 	}
-	out := bufio.NewWriter(stdout)
 	if c.generate > 0 {
+		out := bufio.NewWriter(stdout)
 		err = generate(out, c.generate)
 		return errors.Join(err, out.Flush())
 	}
@@ -76,8 +78,7 @@ func run(args []string, stdin io.Reader, stdout io.Writer, p *progress) error {
 		return err
 	}
 	p.end()
-	writeTables(out, a)
-	if err := out.Flush(); err != nil || c.page == "" {
+	if _, err := io.WriteString(stdout, a.text()); err != nil || c.page == "" {
 		return err
 	}
 	return writePage(c.page, a)
@@ -85,13 +86,10 @@ func run(args []string, stdin io.Reader, stdout io.Writer, p *progress) error {
 
 func parseFlags(args []string) (c config, files []string, err error) {
 	flags := flag.NewFlagSet("replay", flag.ContinueOnError)
-	flags.Usage = func() {
-		fmt.Fprint(flags.Output(), "usage: replay [flags] [file ...]; without a file it reads the standard input\n")
-		flags.PrintDefaults()
-	}
+	flags.SetOutput(io.Discard) // an error is shown once, without all flags
 	flags.Var(&c.limits, "limit", "a `limit`, as in \"token_bucket 100/1m burst=200\"; may be given several times (default \"token_bucket 100/1m\")")
 	flags.StringVar(&c.from.format, "format", "", "nginx, json or csv; by default the first line tells")
-	flags.StringVar(&c.from.key, "key", "", "`field` of who is counted, or several with commas between them; by default the client's address.\n"+
+	flags.StringVar(&c.from.key, "key", "", "`field` of who is counted, or several with commas between them; by default the client's address, as keyfunc.IP counts it.\n"+
 		"Of nginx: "+strings.Join(nginxFields, ", ")+".\nOf JSON a name, or names with dots between them; of CSV a name in the first line, or a number")
 	flags.StringVar(&c.from.time, "time", "", "`field` of the time, in JSON and CSV; by default one of the usual names")
 	flags.StringVar(&c.from.cost, "cost", "", "`field` of the cost, such as body_bytes_sent; by default a request costs 1")
@@ -99,7 +97,13 @@ func parseFlags(args []string) (c config, files []string, err error) {
 	flags.IntVar(&c.top, "top", 5, "how many of the keys that are denied most are shown")
 	flags.StringVar(&c.page, "o", "", "writes a page with pictures to this `file`, such as replay.html")
 	flags.IntVar(&c.generate, "generate", 0, "writes a log of so many `lines` in place of reading one: most clients are people, four are not")
-	if err := flags.Parse(args); err != nil {
+	err = flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		_, _ = fmt.Fprint(os.Stderr, "usage: replay [flags] [file ...]; without a file it reads the standard input\n")
+		flags.SetOutput(os.Stderr)
+		flags.PrintDefaults()
+	}
+	if err != nil {
 		return c, nil, err
 	}
 	if len(c.limits) == 0 {

@@ -100,7 +100,7 @@ func (a *analysis) limitView(j *judged, most int64) limitView {
 	}
 	v.Words = fmt.Sprintf("Most is denied in part %d of %d: %d of %d requests.", worst+1, slots, j.denied[worst], a.came[worst])
 	for _, f := range j.smallest() {
-		v.Smallest = append(v.Smallest, smallestView{f.of, f.text(), f.requests(j), f.keys(j)})
+		v.Smallest = append(v.Smallest, smallestView{f.of, f.text(), f.requests(j), f.keysOf(j)})
 	}
 	return v
 }

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redislimit/redislimit/keyfunc"
 )
 
 // maxLine is the longest line that is read. Longer ones are left out.
@@ -59,7 +62,7 @@ func (s source) readOne(name string, from io.Reader, t *traffic) error {
 		}
 		in = bufio.NewReaderSize(unzipped, maxLine)
 	}
-	l := &lines{source: s, traffic: t}
+	l := &lines{from: s, to: t}
 	for {
 		line, err := in.ReadSlice('\n')
 		if len(line) > 0 {
@@ -85,8 +88,8 @@ func (s source) readOne(name string, from io.Reader, t *traffic) error {
 
 // lines adds the lines of one log to the traffic.
 type lines struct {
-	source
-	*traffic
+	from source
+	to   *traffic
 
 	format   format
 	keys     []string // the fields that make the key
@@ -101,26 +104,27 @@ func (l *lines) add(line []byte) {
 		return
 	}
 	if why := l.request(line); why != "" {
-		l.skip(why)
+		l.to.skip(why)
 	}
 }
 
 // begin chooses the format by the first line. It reports whether that is a request, and no header.
 func (l *lines) begin(line []byte) bool {
-	name := l.source.format
+	name := l.from.format
 	if name == "" {
 		name = guess(line)
 	}
 	l.format = formats[name]()
-	if c, ok := l.format.(*commas); ok && !(isNumber(l.source.key) && isNumber(l.source.time)) {
+	if c, ok := l.format.(*commas); ok && !isNumber(l.from.key, l.from.time) {
 		c.header(line)
 		return false
 	}
 	return true
 }
 
-func isNumber(text string) bool {
-	for each := range strings.SplitSeq(text, ",") {
+// isNumber reports whether fields are all given by their numbers.
+func isNumber(fields ...string) bool {
+	for each := range strings.SplitSeq(strings.Join(fields, ","), ",") {
 		if _, err := strconv.ParseUint(each, 10, 16); err != nil {
 			return false
 		}
@@ -133,42 +137,42 @@ func (l *lines) request(line []byte) (why string) {
 	if !l.format.parse(line) {
 		return "not " + l.format.name()
 	}
-	text := l.find(l.source.time, timeNames)
+	text := l.find(l.from.time, timeNames)
 	if len(text) == 0 {
-		return "without a time" + hint(l.source.time, "-time")
+		return "without a time" + hint(l.from.time, "-time")
 	}
 	if !bytes.Equal(text, l.timeText) {
 		at, ok := parseTime(string(text))
 		if !ok {
-			return "with a time that cannot be read" + hint(l.source.time, "-time")
+			return "with a time that cannot be read" + hint(l.from.time, "-time")
 		}
 		l.at, l.timeText = at, append(l.timeText[:0], text...)
 	}
 	if !l.findKey() {
-		return "without a key" + hint(l.source.key, "-key")
+		return "without a key" + hint(l.from.key, "-key")
 	}
 	cost := int64(1)
-	if l.source.cost != "" {
+	if l.from.cost != "" {
 		var err error
-		if cost, err = strconv.ParseInt(string(l.format.field(l.source.cost)), 10, 64); err != nil || cost < 0 {
-			return "without a cost in " + strconv.Quote(l.source.cost)
+		if cost, err = strconv.ParseInt(string(l.format.field(l.from.cost)), 10, 64); err != nil || cost < 0 {
+			return "without a cost in " + strconv.Quote(l.from.cost)
 		}
 	}
 	if cost == 0 {
 		return "with a cost of 0, which is free"
 	}
-	l.traffic.add(l.at, l.key, cost)
+	l.to.add(l.at, l.key, cost)
 	return ""
 }
 
 // findKey sets the key of the line. Logs write "-" where there is nothing.
 func (l *lines) findKey() bool {
-	if l.source.key == "" {
-		l.key = append(l.key[:0], l.find("", keyNames)...)
+	if l.from.key == "" {
+		l.key = append(l.key[:0], client(l.find("", keyNames))...)
 		return len(l.key) > 0 && string(l.key) != "-"
 	}
 	if l.keys == nil {
-		l.keys = strings.Split(l.source.key, ",")
+		l.keys = strings.Split(l.from.key, ",")
 	}
 	l.key = l.key[:0]
 	for i, name := range l.keys {
@@ -179,9 +183,25 @@ func (l *lines) findKey() bool {
 		if i > 0 {
 			l.key = append(l.key, ' ')
 		}
-		l.key = append(l.key, value...)
+		l.key = append(l.key, client(value)...)
 	}
 	return true
+}
+
+// client returns an address as keyfunc.IP counts it: without a port, and of IPv6 the network. Other values stay.
+func client(value []byte) []byte {
+	if bytes.IndexByte(value, ':') < 0 {
+		return value
+	}
+	addr, err := netip.ParseAddr(string(value))
+	if err != nil {
+		both, err := netip.ParseAddrPort(string(value))
+		if err != nil {
+			return value
+		}
+		addr = both.Addr()
+	}
+	return []byte(strings.TrimPrefix(keyfunc.ForIP(addr), "ip:"))
 }
 
 // find returns the field of a name, or if that is empty the first of the usual ones that there is.

@@ -51,6 +51,26 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// TestRecipe does what docs/recipes.md says: the log has a million lines, and the limit that it finds denies four clients, who are no
+// people.
+func TestRecipe(t *testing.T) {
+	t.Parallel()
+	recipes, err := os.ReadFile(filepath.Join("..", "..", "docs", "recipes.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := generated(t, 1_000_000)
+	if got := replayed(t, log, "-limit", "token_bucket 100/1m"); !strings.Contains(string(recipes), "```\n"+got+"```\n") {
+		t.Errorf("docs/recipes.md does not have\n%s", got)
+	}
+	got := replayed(t, log, "-limit", "token_bucket 60/1m", "-top", "9")
+	_, denied, _ := strings.Cut(got, "Denied most by")
+	denied, _, _ = strings.Cut(denied, "\n\n")
+	if strings.Count(denied, "\n") != 5 || strings.Contains(denied, "\n10.") {
+		t.Errorf("60 a minute denies people\n%s", got)
+	}
+}
+
 // TestFormats writes the same requests in each format, and reads the same from it.
 func TestFormats(t *testing.T) {
 	t.Parallel()
@@ -165,11 +185,11 @@ func TestOutOfOrder(t *testing.T) {
 // TestMistakes has flags and files that cannot be used: each error says what is wrong.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
-	flag.CommandLine.SetOutput(io.Discard)
 	for want, args := range map[string][]string{
 		"a log does not say how long requests took": {"-limit", "in_flight 10", filepath.Join("testdata", "three.log")},
 		"-deny 0: want":           {"-deny", "0"},
 		`-format "xml": want`:     {"-format", "xml"},
+		"allowed are fixed_window": {"-limit", "bucket 7"},
 		"no such file":            {"nowhere.log"},
 		"there is no request: 0 ": {},
 		`3 are without a key in "ip", the first is line 1`: {"-key", "ip", filepath.Join("testdata", "three.log")},
@@ -194,6 +214,11 @@ func TestKeys(t *testing.T) {
 		if got := replayed(t, "", "-key", key, filepath.Join("testdata", "three.log")); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %q", key, got)
 		}
+	}
+	addresses := `{"ts": 1, "ip": "192.0.2.1:99"}` + "\n" + `{"ts": 1, "ip": "192.0.2.1"}` + "\n" + `{"ts": 1, "ip": "::ffff:192.0.2.1"}` + "\n" +
+		`{"ts": 1, "ip": "[2001:db8::1]:99"}` + "\n" + `{"ts": 1, "ip": "2001:db8::ffff:2"}` + "\n"
+	if got := replayed(t, addresses, "-limit", "fixed_window 1/1h"); !strings.HasPrefix(got, "5 requests of 2 keys") || !strings.Contains(got, "2001:db8::/64 ") {
+		t.Errorf("one client and one network are\n%s", got)
 	}
 	hostile := replayed(t, strings.Repeat(`{"ts": 1763280000, "ip": "\u001b[2J<script>"}`+"\n", 3), "-limit", "fixed_window 1/1h")
 	if strings.Contains(hostile, "\x1b") || !strings.Contains(hostile, `"\x1b[2J<script>"`) {

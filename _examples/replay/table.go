@@ -9,23 +9,32 @@ import (
 	"time"
 )
 
-// writeTables writes what people read on a terminal.
-func writeTables(w io.Writer, a *analysis) {
-	for _, line := range a.summary() {
-		fmt.Fprintln(w, line)
-	}
-	fmt.Fprintln(w)
-	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "limit\trequests denied\tkeys denied\tlongest wait\tpeak use")
+// text is what people read on a terminal.
+func (a *analysis) text() string {
+	var b strings.Builder
+	b.WriteString(strings.Join(a.summary(), "\n") + "\n\n")
+	limits := [][]string{{"limit", "requests denied", "keys denied", "longest wait", "peak use"}}
 	for _, j := range a.limits {
-		fmt.Fprintf(table, "%v\t%s\t%s\t%s\t%s\n", j.limit, share(j.Denied, j.Arrivals), share(int64(j.keysDenied), int64(len(j.Keys))), j.wait(), j.peak())
+		limits = append(limits, []string{
+			j.limit.String(), share(j.Denied, j.Arrivals), share(int64(j.keysDenied), int64(len(j.Keys))), j.wait(), j.peak(),
+		})
 	}
-	_ = table.Flush()
+	align(&b, limits)
 	for i := range a.limits {
-		a.limits[i].writeTop(w, a.top)
+		a.limits[i].writeTop(&b, a.top)
 	}
-	writeUse(w, a)
-	writeSmallest(w, a)
+	a.writeUse(&b)
+	a.writeSmallest(&b)
+	return b.String()
+}
+
+// align writes a table.
+func align(b *strings.Builder, rows [][]string) {
+	w := tabwriter.NewWriter(b, 0, 0, 3, ' ', 0)
+	for _, row := range rows {
+		_, _ = io.WriteString(w, strings.Join(row, "\t")+"\n")
+	}
+	_ = w.Flush()
 }
 
 // summary says what was read.
@@ -64,17 +73,16 @@ func (j *judged) peak() string {
 	return fmt.Sprintf("%s of %s", grouped(int64(most*float64(capacity)+0.5)), grouped(capacity))
 }
 
-func (j *judged) writeTop(w io.Writer, top int) {
+func (j *judged) writeTop(b *strings.Builder, top int) {
 	if top = min(top, j.keysDenied); top <= 0 {
 		return
 	}
-	fmt.Fprintf(w, "\nDenied most by %v\n", j.limit)
-	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "key\trequests\tdenied")
+	fmt.Fprintf(b, "\nDenied most by %v\n", j.limit)
+	rows := [][]string{{"key", "requests", "denied"}}
 	for _, k := range j.Keys[:top] {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", shown(k.Key), grouped(k.Arrivals), share(k.Denied, k.Arrivals))
+		rows = append(rows, []string{shown(k.Key), grouped(k.Arrivals), share(k.Denied, k.Arrivals)})
 	}
-	_ = table.Flush()
+	align(b, rows)
 }
 
 // The quantiles that are shown of what keys use.
@@ -84,39 +92,37 @@ var quantiles = []struct {
 }{{0.5, "half of them"}, {0.9, "90 %"}, {0.99, "99 %"}, {0.999, "99.9 %"}, {1, "all"}}
 
 // writeUse says for each period how much keys use.
-func writeUse(w io.Writer, a *analysis) {
-	seen := map[time.Duration]bool{}
-	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprint(table, "\nWhat a key uses at most\t")
+func (a *analysis) writeUse(b *strings.Builder) {
+	rows := [][]string{{"What a key uses at most"}}
 	for _, q := range quantiles {
-		fmt.Fprintf(table, "%s\t", q.name)
+		rows[0] = append(rows[0], q.name)
 	}
-	fmt.Fprintln(table)
+	seen := map[time.Duration]bool{}
 	for _, j := range a.limits {
 		if seen[j.period] {
 			continue
 		}
 		seen[j.period] = true
-		fmt.Fprintf(table, "in any %s\t", period(j.period))
+		row := []string{"in any " + period(j.period)}
 		for _, q := range quantiles {
-			fmt.Fprintf(table, "%s\t", grouped(j.atQuantile(q.at)))
+			row = append(row, grouped(j.atQuantile(q.at)))
 		}
-		fmt.Fprintln(table)
+		rows = append(rows, row)
 	}
-	_ = table.Flush()
+	b.WriteByte('\n')
+	align(b, rows)
 }
 
-func writeSmallest(w io.Writer, a *analysis) {
-	fmt.Fprintf(w, "\nThe smallest limits that deny less than %v %%\n", a.deny)
-	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "\tlimit\trequests denied\tkeys denied")
+func (a *analysis) writeSmallest(b *strings.Builder) {
+	fmt.Fprintf(b, "\nThe smallest limits that deny less than %v %%\n", a.deny)
+	rows := [][]string{{"", "limit", "requests denied", "keys denied"}}
 	for i := range a.limits {
 		j := &a.limits[i]
 		for _, f := range j.smallest() {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", f.of, f.text(), f.requests(j), f.keys(j))
+			rows = append(rows, []string{f.of, f.text(), f.requests(j), f.keysOf(j)})
 		}
 	}
-	_ = table.Flush()
+	align(b, rows)
 }
 
 // A smallest is one of the smallest limits, and of what it denies little.
@@ -136,9 +142,9 @@ func (f smallest) text() string {
 	return f.limit.String()
 }
 
-func (f smallest) requests(j *judged) string { return share(f.outcome.denied, j.Arrivals) }
+func (f smallest) requests(j *judged) string { return share(f.denied, j.Arrivals) }
 
-func (f smallest) keys(j *judged) string { return share(int64(f.outcome.keys), int64(len(j.Keys))) }
+func (f smallest) keysOf(j *judged) string { return share(int64(f.keys), int64(len(j.Keys))) }
 
 // share writes a part of all, as in "120 (1.5 %)".
 func share(part, all int64) string {
@@ -179,15 +185,12 @@ func short(d time.Duration) string {
 	return d.Round(100 * time.Microsecond).String()
 }
 
-// period writes that of a limit, such as "1m0s" as "minute".
+// period writes that of a limit, such as "minute" or "5m".
 func period(d time.Duration) string {
-	switch d {
-	case time.Second:
-		return "second"
-	case time.Minute:
-		return "minute"
-	case time.Hour:
-		return "hour"
+	for name, unit := range map[string]time.Duration{"second": time.Second, "minute": time.Minute, "hour": time.Hour} {
+		if d == unit {
+			return name
+		}
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")
 }
