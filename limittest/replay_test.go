@@ -20,7 +20,7 @@ import (
 // TestReplayExact replays random logs, and compares each number of the reports with the exact model.
 func TestReplayExact(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(20) {
+	for seed := range uint64(10) {
 		log := randomLog(rand.New(rand.NewPCG(seed, 1)), 600, 4)
 		var alone []core.Option
 		var want []limittest.Report
