@@ -115,5 +115,10 @@ func parseFlags(args []string) (c config, files []string, err error) {
 	case c.from.format != "" && formats[c.from.format] == nil:
 		return c, nil, fmt.Errorf("-format %q: want nginx, json or csv", c.from.format)
 	}
+	for _, file := range flags.Args() {
+		if strings.HasPrefix(file, "-") {
+			return c, nil, fmt.Errorf("%s: flags come before the files", file)
+		}
+	}
 	return c, flags.Args(), nil
 }
