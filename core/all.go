@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/hook"
 )
 
 // A Keyed is a key of a Limiter, as [Limiter.On] returns it for [All] and its kin.
@@ -134,8 +135,8 @@ func newTogether(ctx context.Context, n int64, keys []Keyed) (*together, error) 
 			return nil, errNoLimiter
 		}
 		if k.limiter.by.Queues {
-			return nil, fmt.Errorf("redislimit: limiter %q: a LeakyBucket cannot decide together with others: "+
-				"a place in its queue cannot be given back exactly", k.limiter.name)
+			return nil, &hook.WrongLimitError{Err: fmt.Errorf("redislimit: limiter %q: a LeakyBucket cannot decide together with others: "+
+				"a place in its queue cannot be given back exactly", k.limiter.name)}
 		}
 		if err := (call{key: k.key, n: min(n, k.own)}).check(ctx); err != nil {
 			return nil, err
