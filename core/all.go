@@ -159,8 +159,11 @@ func (k Keyed) isOf(m member) bool { return k.limiter.by == m.limiter.by && k.ke
 
 // reserve reserves all, or nothing.
 func (t *together) reserve(ctx context.Context) (*Reservation, error) {
-	r := &Reservation{together: t}
-	kept := false
+	r, kept := new(Reservation), false
+	if t.remembersDenial(ctx, &r.Result) {
+		return r, nil
+	}
+	r.together = t
 	defer func() {
 		if !kept { // also after a panic of a client's hook
 			_ = r.cancelLater(ctx)
@@ -186,21 +189,36 @@ func (t *together) reserve(ctx context.Context) (*Reservation, error) {
 	return r, nil
 }
 
+// remembersDenial reports whether this process remembers that one of them denies. Else a client that repeats what is
+// denied would have units of the others held again and again.
+func (t *together) remembersDenial(ctx context.Context, res *Result) bool {
+	for _, m := range t.members {
+		l, c := m.limiter, m.call(t.n)
+		if l.leases == nil && l.repeatDenial(c, target{Result: res}) {
+			l.events.emit(ctx, Event{Kind: EventDecision, Result: *res, Cost: c.n})
+			return true
+		}
+	}
+	return false
+}
+
+// call returns the call that reserves the units of m.
+func (m *member) call(n int64) call { return call{key: m.key, n: m.cost(n), op: algorithm.OpReserve} }
+
 // maxPause bounds for how long what others hold for a moment is waited for.
 const maxPause = 20 * time.Millisecond
 
 // reserve reserves the units of m. What others hold may deny them until these have asked for all they
 // need: so it waits about as long as that has taken here, and asks once more.
 func (m *member) reserve(ctx context.Context, n int64, began time.Time) (*Reservation, error) {
-	c := call{key: m.key, n: m.cost(n), op: algorithm.OpReserve}
-	r, err := m.limiter.acquire(ctx, c)
+	r, err := m.limiter.acquire(ctx, m.call(n))
 	if err != nil || r.Allowed || r.Banned || r.Source == SourceDenyCache || r.RetryAfter > micros(algorithm.HeldRetry) {
 		return r, err
 	}
 	if sleep(ctx, min(2*time.Since(began), maxPause), nil) != nil {
 		return r, ctx.Err()
 	}
-	return m.limiter.acquire(ctx, c)
+	return m.limiter.acquire(ctx, m.call(n))
 }
 
 // result returns the tightest Result of all that admitted.
