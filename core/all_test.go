@@ -200,6 +200,38 @@ func TestAllThatLeave(t *testing.T) {
 	}
 }
 
+// TestAllInOrder has keys be asked for in one order, whatever that of the arguments; and a caller who leaves after the last one
+// has admitted it, who is charged nowhere.
+func TestAllInOrder(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	ctx, leave := context.WithCancel(t.Context())
+	observed := func(name string) *core.Limiter {
+		return named(t, name, core.FixedWindow(core.PerDay(10)), core.Observe(func(_ context.Context, e core.Event) {
+			if asked = append(asked, e.Limiter); len(asked) == 9 {
+				leave()
+			}
+		}))
+	}
+	a, b := observed("a"), observed("b")
+	for _, keys := range [][]core.Keyed{
+		{a.On("1"), b.On("k"), b.On("1")}, {b.On("k"), a.On("1"), b.On("1")}, {b.On("1"), b.On("k"), a.On("1")},
+	} {
+		_, err := core.All(ctx, 1, keys...)
+		if errors.Is(err, context.Canceled) != (len(asked) == 9) {
+			t.Error(err)
+		}
+	}
+	if got := strings.Join(asked, ""); got != "abbabbabb" || left(t, b)[0] != 8 {
+		t.Errorf("asked were %s, %d remain", got, left(t, b)[0])
+	}
+	for _, key := range []string{"1", "k"} {
+		if res, err := b.Peek(t.Context(), key); err != nil || res.Remaining != 8 {
+			t.Errorf("%s: %+v, %v", key, res, err)
+		}
+	}
+}
+
 // TestReservationSize bounds what is allocated for each: one of several keys pays for itself.
 func TestReservationSize(t *testing.T) {
 	t.Parallel()
