@@ -222,8 +222,8 @@ func TestAllInOrder(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := strings.Join(asked, ""); got != "abbabbabb" || left(t, b)[0] != 8 {
-		t.Errorf("asked were %s, %d remain", got, left(t, b)[0])
+	if got := strings.Join(asked, ""); got != "abbabbabb" {
+		t.Errorf("asked were %s", got)
 	}
 	for _, key := range []string{"1", "k"} {
 		if res, err := b.Peek(t.Context(), key); err != nil || res.Remaining != 8 {
