@@ -225,7 +225,7 @@ func (m *member) reserve(ctx context.Context, n int64, began time.Time) (*Reserv
 func (t *together) result() Result {
 	all := make([]Result, 0, len(t.members))
 	for _, m := range t.members {
-		for each := range m.held.Result.All() {
+		for each := range m.held.All() {
 			if each.Source != SourceNone { // of FailOpen
 				all = append(all, each)
 			}
@@ -259,15 +259,15 @@ func each(members []member, f func(member) error) (err error) {
 	return f(members[0])
 }
 
-// context is [Reservation.Context] of several.
-func (t *together) context(ctx context.Context) (context.Context, context.CancelFunc) {
-	cancels := make([]context.CancelFunc, len(t.members))
-	for i, m := range t.members {
-		ctx, cancels[i] = m.held.Context(ctx)
+// contextOf is [Reservation.Context] of several.
+func contextOf(ctx context.Context, members []member) (context.Context, context.CancelFunc) {
+	if len(members) == 0 {
+		return ctx, func() {}
 	}
+	ctx, cancel := members[0].held.Context(ctx)
+	ctx, others := contextOf(ctx, members[1:])
 	return ctx, func() {
-		for _, cancel := range slices.Backward(cancels) {
-			cancel()
-		}
+		others()
+		cancel()
 	}
 }

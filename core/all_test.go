@@ -8,13 +8,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/testkit/mini"
 )
 
 // named returns a Limiter of ten a day, or of limits.
@@ -231,24 +229,6 @@ func TestAllInOrder(t *testing.T) {
 		if res, err := b.Peek(t.Context(), key); err != nil || res.Remaining != 8 {
 			t.Errorf("%s: %+v, %v", key, res, err)
 		}
-	}
-}
-
-// TestReserveAllInAnOutage has the first member's Redis fail at the end: the others end all the same.
-func TestReserveAllInAnOutage(t *testing.T) {
-	t.Parallel()
-	server := mini.Redis(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
-	t.Cleanup(func() { _ = client.Close() })
-	a := core.MustNew(client, "a", core.FixedWindow(core.PerDay(10)), core.Timeout(time.Minute))
-	z := named(t, "z", core.InFlight(5))
-	r, err := core.ReserveAll(t.Context(), 2, a.On("k"), z.On("k"))
-	if err != nil || !r.Allowed || left(t, z)[0] != 3 {
-		t.Fatalf("%+v, %v", r, err)
-	}
-	server.SetError("LOADING")
-	if err := r.Cancel(t.Context()); !errors.Is(err, core.ErrUnavailable) || left(t, z)[0] != 5 {
-		t.Errorf("%v, %d slots are free", err, left(t, z)[0])
 	}
 }
 

@@ -231,7 +231,7 @@ func (r *Reservation) Keep() {
 //	defer cancel()
 func (r *Reservation) Context(ctx context.Context) (context.Context, context.CancelFunc) {
 	if r.isTogether() {
-		return r.together.context(ctx)
+		return contextOf(ctx, r.together.members)
 	}
 	if r == nil || r.hold == nil || !r.hold.HasSlots() {
 		return ctx, func() {}

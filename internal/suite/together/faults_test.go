@@ -3,6 +3,7 @@ package together
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -51,6 +52,19 @@ func (p *place) lostReplies(t *testing.T) {
 	}
 	c.wantWithin(t)
 	c.wantExpired(t)
+}
+
+// halfAway has the first of two servers be away when a reservation ends: what the other has of it ends all the same.
+func (p *place) halfAway(t *testing.T) {
+	c := p.crowd(core.FixedWindow(core.Per(perUser, long)), core.FixedWindow(core.Per(perOrg, long)))
+	r, err := core.ReserveAll(t.Context(), 2, c.users.On(user(0)), c.org.On("org"))
+	if err != nil || !r.Allowed {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	p.proxies[1].Refuse()
+	if err := r.Cancel(t.Context()); !errors.Is(err, core.ErrUnavailable) || used(t, c.users, user(0)) != 0 {
+		t.Errorf("%v, %d are used", err, used(t, c.users, user(0)))
+	}
 }
 
 // wantExpired waits until nothing is held any more. What was admitted is used, at least; none is used beyond its limit.

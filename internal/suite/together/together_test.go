@@ -196,6 +196,9 @@ func TestTogether(t *testing.T) {
 			t.Run("Reserved", p.reserved)
 			t.Run("LostReplies", p.lostReplies)
 			t.Run("Repeated", p.repeated)
+			if p.name == "Two" {
+				t.Run("HalfAway", p.halfAway)
+			}
 		})
 	}
 }
