@@ -299,8 +299,11 @@ func (g *Guard) logNever(ctx context.Context, res *core.Result, cost int64) {
 		return
 	}
 	g.neverLogged.Do(func() {
-		g.limiter.Logger().WarnContext(ctx, "redislimit: denied a cost that is above the capacity, so that it can never be admitted; this is logged once",
-			"limiter", res.Limiter, "limit", res.Name, "capacity", res.Limit, "cost", cost)
+		attrs := []any{"limiter", res.Limiter, "limit", res.Name, "capacity", res.Limit}
+		if g.members == nil { // a member may have another cost
+			attrs = append(attrs, "cost", cost)
+		}
+		g.limiter.Logger().WarnContext(ctx, "redislimit: denied a cost that is above the capacity, so that it can never be admitted; this is logged once", attrs...)
 	})
 }
 
