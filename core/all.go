@@ -55,8 +55,8 @@ func add(a, b int64) int64 {
 // They are asked one after the other, in the order of their names and keys, whatever that of the
 // arguments: units are held as by [Limiter.Reserve] until all have admitted, and given back if one does
 // not. Such a hold may deny another call for a moment, with a RetryAfter of a second at most. So a denial
-// that may be over within a second is asked for once more. What a
-// process held that dies meanwhile, or takes longer than the [Hold], is charged.
+// that may be over within a second is asked for once more. A process that dies meanwhile leaves what
+// it held, which is charged when it expires.
 //
 // While Redis does not answer each goes by its own outage policy: with a [FailClosed] that cannot decide
 // the error is [ErrUnavailable], and nothing is kept. Other errors are those of [Limiter.AllowN]. A Limiter
