@@ -303,7 +303,8 @@ func (g *Guard) logNever(ctx context.Context, res *core.Result, cost int64) {
 		if g.members == nil { // a member may have another cost
 			attrs = append(attrs, "cost", cost)
 		}
-		g.limiter.Logger().WarnContext(ctx, "redislimit: denied a cost that is above the capacity, so that it can never be admitted; this is logged once", attrs...)
+		g.limiter.Logger().WarnContext(ctx,
+			"redislimit: denied a cost that is above the capacity, so that it can never be admitted; this is logged once", attrs...)
 	})
 }
 
