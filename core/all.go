@@ -52,7 +52,8 @@ func add(a, b int64) int64 {
 // The Result is the tightest, as [Result.Tighter] says, and [Result.All] has those of all limits. A denial
 // is that of the first Limiter that denies. Of one key twice the costs add up.
 //
-// They are asked one after the other, in the order of their names and keys, whatever that of the
+// Limiters over one server, and over one client with one [Timeout], are asked by one script, which takes about as long as one
+// with so many limits does. Others, and those with a [Lease], are asked one after the other, in the order of their names and keys, whatever that of the
 // arguments: units are held as by [Limiter.Reserve] until all have admitted, and given back if one does
 // not. Such a hold may deny another call for a moment, with a RetryAfter of a second at most. So a denial
 // that may be over within a second is asked for once more. A process that dies meanwhile leaves what
@@ -71,6 +72,10 @@ func All(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
 		if m.limiter.by.Slots {
 			return Result{}, errAllNeedsEnd
 		}
+	}
+	var res Result
+	if done, err := t.decideJointly(ctx, &res); done || err != nil {
+		return res, err
 	}
 	r, err := t.reserve(ctx)
 	if err != nil {
@@ -114,6 +119,7 @@ type together struct {
 	n       int64
 	fixed   bool // Settle takes 0 and n alone, as after Acquire
 	members []member
+	lost    error // of Redis, if it has failed to decide on all of them at once
 }
 
 // A member is one key of them.
@@ -172,7 +178,7 @@ func (t *together) reserve(ctx context.Context) (*Reservation, error) {
 	began := time.Now()
 	for i := range t.members {
 		m := &t.members[i]
-		held, err := m.reserve(ctx, t.n, began)
+		held, err := m.reserve(ctx, t, began)
 		if err == nil && held.Allowed {
 			m.held = held
 			err = ctx.Err() // who has left is charged nothing
@@ -210,15 +216,18 @@ const maxPause = 20 * time.Millisecond
 
 // reserve reserves the units of m. What others hold may deny them until these have asked for all they
 // need: so it waits about as long as that has taken here, and asks once more.
-func (m *member) reserve(ctx context.Context, n int64, began time.Time) (*Reservation, error) {
-	r, err := m.limiter.acquire(ctx, m.call(n))
+func (m *member) reserve(ctx context.Context, t *together, began time.Time) (*Reservation, error) {
+	if t.lost != nil {
+		return m.limiter.acquireWithout(ctx, m.call(t.n), t.lost)
+	}
+	r, err := m.limiter.acquire(ctx, m.call(t.n))
 	if err != nil || r.Allowed || r.Banned || r.Source == SourceDenyCache || r.RetryAfter > micros(algorithm.HeldRetry) {
 		return r, err
 	}
 	if sleep(ctx, min(2*time.Since(began), maxPause), nil) != nil {
 		return r, ctx.Err()
 	}
-	return m.limiter.acquire(ctx, m.call(n))
+	return m.limiter.acquire(ctx, m.call(t.n))
 }
 
 // result returns the tightest Result of all that admitted.

@@ -77,12 +77,16 @@ func (l *Limiter) acquire(ctx context.Context, c call) (*Reservation, error) {
 		return nil, err
 	}
 	r := &Reservation{limiter: l}
-	to := target{&r.Result, r}
-	if err := l.decide(ctx, c, to); err != nil {
+	return l.acquired(c, r, l.decide(ctx, c, target{&r.Result, r}))
+}
+
+// acquired returns r, which has been decided on, unless that failed.
+func (l *Limiter) acquired(c call, r *Reservation, err error) (*Reservation, error) {
+	if err != nil {
 		return nil, err
 	}
 	if c.n == 0 && c.op == algorithm.OpReserve { // nothing is held, and what it cost is charged
-		l.chargeLater(c, to)
+		l.chargeLater(c, target{&r.Result, r})
 	}
 	if r.hold != nil {
 		l.renewer.Add(r.hold)
