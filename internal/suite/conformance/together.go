@@ -3,10 +3,12 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/model"
 )
@@ -299,4 +302,135 @@ func (s Store) findTogether(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	t.Fatal("two keys are never asked for by one command")
+}
+
+// asks asks for keys at once, by one command, which admits or not.
+func (s Store) asks(t *testing.T, admits bool, keys ...core.Keyed) core.Result {
+	t.Helper()
+	for range 2 { // the first may send a script that is new, in place of the other
+		if _, err := core.All(t.Context(), math.MaxInt64, keys...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := s.Commands()
+	res, err := core.All(t.Context(), 1, keys...)
+	if err != nil || res.Allowed != admits {
+		t.Errorf("%+v, %v, want admitted %v", res, err, admits)
+	}
+	if n := s.Commands() - before; n != 1 {
+		t.Errorf("%d commands, want one", n)
+	}
+	return res
+}
+
+// TogetherMost asks for as many keys at once as one script may have, of the limits that take the most variables, with bans;
+// and for one more, which takes longer.
+func TogetherMost(t *testing.T, s Store) {
+	s.findTogether(t)
+	var keys []core.Keyed
+	var all []*core.Limiter
+	for i := range 4 {
+		lim := s.limiter(t, fmt.Sprint("most", i), core.TokenBucket(core.PerDay(10)), core.SlidingWindowLog(core.PerDay(10)), core.Ban(time.Hour))
+		all, keys = append(all, lim), append(keys, lim.On("k"+fmt.Sprint(i)))
+	}
+	s.asks(t, true, keys...)
+	held := reserve(t, all[3], "k3", 1)
+	if !held.Allowed {
+		t.Fatal(held.Result)
+	}
+	s.asks(t, true, keys...)
+	one := s.limiter(t, "one-more", core.GCRA(core.PerDay(10)))
+	if res, err := core.All(t.Context(), 1, append(keys, one.On("k"))...); err != nil || !res.Allowed {
+		t.Errorf("one more: %+v, %v", res, err)
+	}
+	settle(t, held, 0)
+	s.settled(t, 7, all[3], "k3")
+	s.settled(t, 9, one, "k")
+	if res := allowN(t, all[1], "k1", 8); res.Allowed || !res.Banned {
+		t.Errorf("%+v", res)
+	}
+	if res := s.asks(t, false, keys...); !res.Banned || res.Limiter != "most1" || res.RetryAfter != 24*time.Hour {
+		t.Errorf("%+v", res)
+	}
+	s.settled(t, 7, all[3], "k3")
+}
+
+// settled waits until what is settled in the background is, and so much remains.
+func (s Store) settled(t *testing.T, want int64, lim *core.Limiter, key string) {
+	t.Helper()
+	check.Within(t, time.Minute, fmt.Sprintf("%d of %s remain", want, lim.Name()), func() bool { return peek(t, lim, key).Remaining == want })
+}
+
+// TogetherNumbers asks for one key by two different numbers: both units are charged to it, one after the other.
+func TogetherNumbers(t *testing.T, s Store) {
+	s.findTogether(t)
+	for _, v := range limits.Plain() {
+		if v.Kind.Delays {
+			continue
+		}
+		lim := s.limiter(t, v.Name, v.With(core.PerDay(10), limits.Settings{Name: "plan", Burst: 10}))
+		less := with(t, lim, v.With(core.PerDay(9), limits.Settings{Name: "plan", Burst: 9}))
+		if res, err := core.All(t.Context(), 2, lim.On("k"), less.On("k").Cost(3)); err != nil || !res.Allowed {
+			t.Errorf("%s: %+v, %v", v.Name, res, err)
+		}
+		s.settled(t, 5, lim, "k")
+		res, err := core.All(t.Context(), 1, lim.On("k"), less.On("k").Cost(4)) // together one too many of nine
+		if err != nil || res.Allowed {
+			t.Errorf("%s: %+v, %v", v.Name, res, err)
+		}
+		s.settled(t, 5, lim, "k")
+	}
+}
+
+// TogetherBatches has many callers at once, of keys, numbers and costs of their own, some with what is held: each is answered and
+// charged as if it were alone.
+func TogetherBatches(t *testing.T, s Store) {
+	s.findTogether(t)
+	first := s.limiter(t, "first-of-two", core.GCRA(core.PerDay(1000)), core.Ban(time.Hour), core.Hold(time.Hour))
+	second := s.limiter(t, "second-of-two", core.FixedWindow(core.PerDay(1000)), core.SlidingWindowLog(core.PerDay(1000)))
+	var all sync.WaitGroup
+	before := s.Commands()
+	const callers, times = 60, 3
+	for i := range int64(callers) {
+		a, b := first, second
+		if i%2 == 0 {
+			a = with(t, first, core.GCRA(core.PerDay(100+i)))
+			b = with(t, second, core.FixedWindow(core.PerDay(200+i)), core.SlidingWindowLog(core.PerDay(300+i)))
+		}
+		all.Go(func() {
+			k := fmt.Sprint("k", i)
+			if i%5 == 0 {
+				reserve(t, a, k, 7)
+			}
+			for n := range int64(times) {
+				res, err := core.All(t.Context(), 1, a.On(k).Cost(1+i%4), b.On("of "+k).Cost(2+i%3))
+				results := slices.Collect(res.All())
+				if err != nil || !res.Allowed || len(results) != 3 || results[0].Remaining != a.Limits()[0].Capacity()-(n+1)*(1+i%4)-7*b2i(i%5 == 0) ||
+					results[2].Remaining != b.Limits()[1].Capacity()-(n+1)*(2+i%3) {
+					t.Errorf("%d: %+v, %v", i, results, err)
+				}
+			}
+			denied, err := core.All(t.Context(), 1, a.On(k), b.On("of "+k).Cost(b.Limits()[0].Capacity()))
+			if err != nil || denied.Allowed || denied.Limiter != "second-of-two" {
+				t.Errorf("%d: %+v, %v", i, denied, err)
+			}
+		})
+	}
+	all.Wait()
+	if n := s.Commands() - before; n > callers*(times+1) {
+		t.Errorf("%d commands for %d decisions, want fewer: they share them", n, callers*(times+1))
+	}
+	for i := range int64(callers) {
+		want := 1000 - times*(1+i%4) - 7*b2i(i%5 == 0)
+		if res := peek(t, first, fmt.Sprint("k", i)); i%2 == 1 && (res.Remaining != want || res.Banned) {
+			t.Errorf("%d: %+v, want %d left", i, res, want)
+		}
+	}
+}
+
+func b2i(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
 }

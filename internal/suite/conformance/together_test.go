@@ -20,7 +20,7 @@ func TestTogether(t *testing.T) {
 		t.Parallel()
 		server := redistest.Server(t)
 		direct := server.Client(t)
-		conformance.Together(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
+		together(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
 			if err := direct.FlushAll(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -30,7 +30,7 @@ func TestTogether(t *testing.T) {
 		})
 	})
 	t.Run("Miniredis", func(t *testing.T) {
-		conformance.Together(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
+		together(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
 			m := mini.Redis(t)
 			var now atomic.Int64
 			now.Store(1_800_000_012_345_678)
@@ -49,6 +49,16 @@ func TestTogether(t *testing.T) {
 	})
 }
 
+func together(t *testing.T, open conformance.Opener) {
+	t.Helper()
+	t.Run("Properties", func(t *testing.T) { conformance.Together(t, open) })
+	for name, run := range map[string]func(*testing.T, conformance.Store){
+		"Most": conformance.TogetherMost, "Numbers": conformance.TogetherNumbers, "Batches": conformance.TogetherBatches,
+	} {
+		t.Run(name, func(t *testing.T) { open(t, run) })
+	}
+}
+
 // counted is s with Limiters over client, whose commands are counted before the hooks.
 func counted(client *redis.Client, s conformance.Store, hooks ...redis.Hook) conformance.Store {
 	count := new(conformance.Counter)
@@ -61,4 +71,35 @@ func counted(client *redis.Client, s conformance.Store, hooks ...redis.Hook) con
 		return core.New(client, name, append(append(onlyRedis, hook.Wall(s.Clock).(core.Option)), opts...)...)
 	}
 	return s
+}
+
+// TestTogetherOneKey has limiters of a Cluster and a Ring decide about one key together: it is of one server, and one script
+// decides. Two keys may be of two servers.
+func TestTogetherOneKey(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": redistest.Server(t).Addr, "two": redistest.Server(t).Addr}})
+	defer func() { _ = ring.Close() }()
+	for name, client := range map[string]redis.UniversalClient{"Cluster": redistest.ClusterClient(t, redistest.Cluster(t)), "Ring": ring} {
+		count := new(conformance.Counter)
+		client.AddHook(count)
+		day := core.MustNew(client, "day", core.FixedWindow(core.PerDay(10)), core.FailClosed())
+		hour := core.MustNew(client, "hour", core.SlidingWindowLog(core.PerHour(100)), core.FailClosed())
+		ask := func(cost int64, other string) (core.Result, int64) {
+			before := count.Sent()
+			res, err := core.All(t.Context(), 1, day.On("k").Cost(cost), hour.On(other))
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			return res, count.Sent() - before
+		}
+		ask(11, "k") // the script
+		if res, n := ask(3, "k"); !res.Allowed || n != 1 || res.Remaining != 7 {
+			t.Errorf("%s: %d commands, %+v", name, n, res)
+		}
+		if res, n := ask(8, "k"); res.Allowed || n != 1 {
+			t.Errorf("%s: %d commands, %+v", name, n, res)
+		}
+		if res, n := ask(4, "other"); !res.Allowed || n < 2 || res.Remaining != 3 {
+			t.Errorf("%s, two keys: %d commands, %+v", name, n, res)
+		}
+	}
 }
