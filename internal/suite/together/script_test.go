@@ -3,6 +3,8 @@ package together
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -56,5 +58,57 @@ func TestScriptLost(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestScriptTold has each limiter tell of what it decided: of an admission both, of a denial who denies. That is repeated by
+// this process, for as long as a denial of that limiter alone.
+func TestScriptTold(t *testing.T) {
+	proxy := faultproxy.New(t, redistest.Server(t).Addr)
+	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	var told []string
+	var limiters []*core.Limiter
+	for i, name := range []string{"user", "org"} {
+		limiters = append(limiters, core.MustNew(client, name, core.FixedWindow(core.Per(perUser-int64(i), long)), core.Observe(func(_ context.Context, e core.Event) {
+			if e.Kind == core.EventDecision {
+				told = append(told, fmt.Sprint(e.Result.Limiter, " ", e.Result.Allowed, " ", e.Cost, " ", e.Result.Source))
+			}
+		})))
+	}
+	ask := func(key string, cost int64) (core.Result, int64) {
+		told = nil
+		before := proxy.Requests()
+		res, err := core.All(t.Context(), cost, limiters[0].On(key), limiters[1].On(key+" of org").Cost(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res, proxy.Requests() - before
+	}
+	tries := 0
+	check.Within(t, patient, "two keys go by one script", func() bool {
+		tries++
+		_, sent := ask(fmt.Sprint(tries), 1)
+		return sent == 1
+	})
+	for i, c := range []struct {
+		cost    int64
+		allowed bool
+		sent    int64
+		told    []string
+	}{
+		{2, true, 1, []string{"org true 1 redis", "user true 2 redis"}},
+		{perUser, false, 1, []string{"user false 5 redis"}},
+		{perUser, false, 0, []string{"user false 5 deny_cache"}},
+		{1, true, 1, []string{"org true 1 redis", "user true 1 redis"}},
+		{1, true, 1, []string{"org true 1 redis", "user true 1 redis"}},
+		{1, true, 1, []string{"org true 1 redis", "user true 1 redis"}},
+		{1, false, 1, []string{"org false 1 redis", "user false 1 redis"}},
+		{1, false, 0, []string{"org false 1 deny_cache"}},
+	} {
+		res, sent := ask("k", c.cost)
+		if res.Allowed != c.allowed || sent != c.sent || !slices.Equal(told, c.told) {
+			t.Errorf("%d: %+v, %d commands, told %q, want %q", i, res, sent, told, c.told)
+		}
 	}
 }
