@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/denials"
 	"github.com/redislimit/redislimit/internal/hook"
 )
 
@@ -126,7 +127,8 @@ type together struct {
 type member struct {
 	Keyed
 
-	held *Reservation // nil until it is admitted
+	held  *Reservation  // nil until it is admitted
+	stamp denials.Stamp // of a decision on all by one script
 }
 
 // newTogether checks a call, and puts its keys into the order in which all callers ask for them: if two

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/denials"
 	"github.com/redislimit/redislimit/internal/server"
 )
 
@@ -16,13 +15,12 @@ type joint struct {
 	n       int64
 	store   *server.Store
 	parts   []server.Part
-	stamps  []denials.Stamp
 }
 
 // joint returns the decision by which all are charged or none, or nil if there is none: keys of several servers, in
 // memory, of leases, whose units this process has, and what costs nothing, which an overdrawn limit admits, too.
 func (t *together) joint(ctx context.Context) *joint {
-	j := &joint{members: t.members, n: t.n, parts: make([]server.Part, len(t.members)), stamps: make([]denials.Stamp, len(t.members))}
+	j := &joint{members: t.members, n: t.n, parts: make([]server.Part, len(t.members))}
 	for i := range t.members {
 		m := &t.members[i]
 		l, c := m.limiter, m.call(t.n)
@@ -36,8 +34,9 @@ func (t *together) joint(ctx context.Context) *joint {
 	if j.store = server.Together(ctx, j.parts); j.store == nil {
 		return nil
 	}
-	for i, m := range t.members {
-		j.stamps[i] = m.limiter.denials.Stamp(m.key, time.Time{})
+	for i := range t.members {
+		m := &t.members[i]
+		m.stamp = m.limiter.denials.Stamp(m.key, time.Time{})
 	}
 	return j
 }
@@ -48,13 +47,14 @@ func (j *joint) decide(ctx context.Context, res *Result) error {
 	if err := j.store.DecideAll(ctx, j.parts); err != nil {
 		return err
 	}
-	took, admitted, barred := time.Since(began), true, false
+	took, admitted, barred, limits := time.Since(began), true, false, 0
 	for _, p := range j.parts {
+		limits += len(p.Answers)
 		admitted = admitted && p.Admitted()
 		ban := p.Ban()
 		barred = barred || ban.Until > 0 && !ban.Began
 	}
-	var all []Result
+	all := make([]Result, 0, limits)
 	for i := range j.members {
 		if barred && j.parts[i].Ban().Until == 0 {
 			continue // it was not asked
@@ -85,7 +85,7 @@ func (j *joint) answer(ctx context.Context, i int, admitted bool) (res Result) {
 		c.fill(&res, l.by, d.Answers, SourceRedis)
 	}
 	if !res.Allowed {
-		l.remember(ctx, c, d, &res, j.stamps[i])
+		l.remember(ctx, c, d, &res, m.stamp)
 	}
 	return res
 }

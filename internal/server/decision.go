@@ -24,7 +24,7 @@ type Decision struct {
 	Answers  []algorithm.Answer // of what decides; where the key was banned before, they say nothing
 	Exchange *Exchange          // what is done besides, or nil
 
-	others []*Decision // those of other limiters that are made together with it, by a Store of Together
+	others []Part // those of other limiters that are made together with it, by a Store of Together
 
 	place  interface{ Leave() } // where it is one of the calls in flight, or nil
 	left   atomic.Bool          // it is no longer
@@ -298,7 +298,7 @@ func (s *Store) callContext(ctx context.Context, sv *Server) context.Context {
 // wrote reports whether d has changed something, once it is answered.
 func (d *Decision) wrote() bool {
 	charges := d.Op == algorithm.OpCharge || d.Op == algorithm.OpReserve
-	return charges && d.N > 0 && d.Admitted() && !slices.ContainsFunc(d.others, func(o *Decision) bool { return !o.Admitted() })
+	return charges && d.N > 0 && d.Admitted() && !slices.ContainsFunc(d.others, func(o Part) bool { return !o.Admitted() })
 }
 
 // Admitted reports whether all limits of d admit.

@@ -113,12 +113,8 @@ func newTogether(parts []Part) *Store {
 
 // DecideAll decides on all parts, by what Together returned for them.
 func (s *Store) DecideAll(ctx context.Context, parts []Part) error {
-	d := parts[0].Decision
-	d.others = make([]*Decision, len(parts)-1)
-	for i := range d.others {
-		d.others[i] = parts[i+1].Decision
-	}
-	return s.Decide(ctx, d)
+	parts[0].others = parts[1:]
+	return s.Decide(ctx, parts[0].Decision)
 }
 
 // prober returns the Store that probes the server of s.
@@ -146,35 +142,40 @@ func (s *Store) needsHoldTogether(d *Decision) bool {
 	if s.stores[0].keysWithHolds.has(d.Key) {
 		return true
 	}
-	for i, o := range d.others {
-		if s.stores[i+1].keysWithHolds.has(o.Key) {
+	for _, o := range d.others {
+		if o.Store.keysWithHolds.has(o.Key) {
 			return true
 		}
 	}
 	return s.keysWithHolds.cells.Load() != nil && s.keysWithHolds.has(d.allKeys())
 }
 
+// part returns the decision on the i-th of the keys.
+func (d *Decision) part(i int) *Decision {
+	if i == 0 {
+		return d
+	}
+	return d.others[i-1].Decision
+}
+
 // sameLimits reports whether d and other, of one Store, decide by the same limits.
 func (d *Decision) sameLimits(other *Decision) bool {
 	return d.Limits == other.Limits &&
-		slices.EqualFunc(d.others, other.others, func(a, b *Decision) bool { return a.Limits == b.Limits })
+		slices.EqualFunc(d.others, other.others, func(a, b Part) bool { return a.Limits == b.Limits })
 }
 
 // asks reports whether d and other, which decide by the same limits, ask for the same.
 func (d *Decision) asks(other *Decision) bool {
 	return d.N == other.N && d.Op == other.Op && d.Bans == other.Bans &&
-		slices.EqualFunc(d.others, other.others, func(a, b *Decision) bool { return a.asks(b) })
+		slices.EqualFunc(d.others, other.others, func(a, b Part) bool { return a.asks(b.Decision) })
 }
 
 // appendKeysTogether appends the Redis keys of d: those of all limits, and then those of bans.
 func (s *Store) appendKeysTogether(dst []any, d *Decision) []any {
 	var bans []any
-	for i, part := range s.stores {
-		o := d
-		if i > 0 {
-			o = d.others[i-1]
-		}
-		k, limits := part.head+key.Encode(o.Key), len(o.Limits.members)
+	for i, store := range s.stores {
+		o := d.part(i)
+		k, limits := store.head+key.Encode(o.Key), len(o.Limits.members)
 		for _, tail := range o.Limits.tails[:limits] {
 			dst = append(dst, k+tail)
 		}
@@ -204,16 +205,17 @@ func (d *Decision) appendOwnUnits(args []any) []any {
 
 // decodeTogether reads the reply to a decision on several keys.
 func (d *Decision) decodeTogether(reply []int64, needsHold bool) error {
-	all, size := append([]*Decision{d}, d.others...), 0
-	for _, o := range all {
-		its, ban := o.Limits.replyLen(needsHold)
+	size := 0
+	for i := range len(d.others) + 1 {
+		its, ban := d.part(i).Limits.replyLen(needsHold)
 		size += its - ban
 	}
 	if len(reply) < size {
 		return algorithm.UnexpectedLength(len(reply), size)
 	}
 	bans, barred := reply[size:], false
-	for _, o := range all {
+	for i := range len(d.others) + 1 {
+		o := d.part(i)
 		_, length := o.Limits.replyLen(needsHold)
 		if length == 0 {
 			continue
@@ -231,7 +233,8 @@ func (d *Decision) decodeTogether(reply []int64, needsHold bool) error {
 	if barred { // the limits were not asked
 		return nil
 	}
-	for _, o := range all {
+	for i := range len(d.others) + 1 {
+		o := d.part(i)
 		its, ban := o.Limits.replyLen(needsHold)
 		decode := algorithm.DecodeReply
 		if needsHold {
