@@ -50,15 +50,19 @@ func add(a, b int64) int64 {
 //
 //	res, err := core.All(ctx, 1, perUser.On("user:alice"), perOrg.On("org:acme"))
 //
-// The Result is the tightest, as [Result.Tighter] says, and [Result.All] has those of all limits. A denial
-// is that of the first Limiter that denies. Of one key twice the costs add up.
+// The Result is the tightest, as [Result.Tighter] says, and [Result.All] has those of all limits that were
+// asked. Of one key twice the costs add up.
 //
-// Limiters over one server, and over one client with one [Timeout], are asked by one script, which takes about as long as one
-// with so many limits does. Others, and those with a [Lease], are asked one after the other, in the order of their names and keys, whatever that of the
+// Limiters over one client, whose server is one, and with one [Timeout] are asked by one script, which takes Redis
+// as long as one Limiter of so many limits. So are those of a Cluster or a Ring about one and the same key. As
+// with [Limiter.AllowN], a caller who leaves may be charged.
+//
+// Others are asked one after the other, in the order of their names and keys, whatever that of the
 // arguments: units are held as by [Limiter.Reserve] until all have admitted, and given back if one does
-// not. Such a hold may deny another call for a moment, with a RetryAfter of a second at most. So a denial
-// that may be over within a second is asked for once more. A process that dies meanwhile leaves what
-// it held, which is charged when it expires.
+// not. A denial is then that of the first Limiter that denies. Such a hold may deny another call for a moment,
+// with a RetryAfter of a second at most. So a denial that may be over within a second is asked for once more. A
+// process that dies meanwhile leaves what it held, which is charged when it expires. So it is with a [Lease],
+// with a cost of 0, with more than 12 limits and bans in all, and for the first calls over a client.
 //
 // While Redis does not answer each goes by its own outage policy: with a [FailClosed] that cannot decide
 // the error is [ErrUnavailable], and nothing is kept. Other errors are those of [Limiter.AllowN]. A Limiter
