@@ -107,7 +107,7 @@ func (g *group) step(t *testing.T) bool {
 		tr.forget()
 	}
 	g.store.Advance(micros(d))
-	ok := true
+	var ok bool
 	if g.IntN(3) == 0 {
 		ok = one.act(t)
 	} else {
@@ -304,7 +304,7 @@ func (s Store) findTogether(t *testing.T) {
 	t.Fatal("two keys are never asked for by one command")
 }
 
-// asks asks for keys at once, by one command, which admits or not.
+// asks decides about keys by one command, which is to admit or not.
 func (s Store) asks(t *testing.T, admits bool, keys ...core.Keyed) core.Result {
 	t.Helper()
 	for range 2 { // the first may send a script that is new, in place of the other
