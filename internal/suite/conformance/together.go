@@ -344,7 +344,9 @@ func TogetherMost(t *testing.T, s Store) {
 		t.Errorf("one more: %+v, %v", res, err)
 	}
 	settle(t, held, 0)
-	s.settled(t, 7, all[3], "k3")
+	for i, lim := range all {
+		s.settled(t, 7, lim, fmt.Sprint("k", i))
+	}
 	s.settled(t, 9, one, "k")
 	if res := allowN(t, all[1], "k1", 8); res.Allowed || !res.Banned {
 		t.Errorf("%+v", res)
