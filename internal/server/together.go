@@ -49,7 +49,8 @@ func Together(ctx context.Context, parts []Part) *Store {
 		}
 		oneKey = oneKey && p.Key == parts[0].Key
 	}
-	if !oneKey && !first.oneServer(ctx) {
+	// Of one user's key all Redis keys have one hash slot. A proxy may not know of slots.
+	if oneSlot := oneKey && (first.servers.cluster != nil || first.servers.ring != nil); !oneSlot && !first.oneServer(ctx) {
 		return nil
 	}
 	return first.together(parts)

@@ -1,6 +1,9 @@
 package conformance_test
 
 import (
+	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -98,6 +101,17 @@ func TestTogetherOneKey(t *testing.T) {
 		if res, n := ask(8, "k"); res.Allowed || n != 1 {
 			t.Errorf("%s: %d commands, %+v", name, n, res)
 		}
+		var all sync.WaitGroup
+		for i := range int64(64) { // on a Cluster some share a batch
+			all.Go(func() {
+				k := fmt.Sprint("k", i)
+				res, err := core.All(t.Context(), 1, day.On(k).Cost(1+i%9), hour.On(k).Cost(i+1))
+				if each := slices.Collect(res.All()); err != nil || !res.Allowed || each[0].Remaining != 9-i%9 || each[1].Remaining != 99-i {
+					t.Errorf("%s, %s: %+v, %v", name, k, each, err)
+				}
+			})
+		}
+		all.Wait()
 		if res, n := ask(4, "other"); !res.Allowed || n < 2 || res.Remaining != 3 {
 			t.Errorf("%s, two keys: %d commands, %+v", name, n, res)
 		}
