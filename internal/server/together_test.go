@@ -44,6 +44,7 @@ func TestTogether(t *testing.T) {
 		"two keys of two":     {[]Part{a, on(b, "j")}, true, false},
 		"two keys of one":     {[]Part{a, on(a, "j")}, true, false},
 		"one key of one":      {[]Part{a, on(b, "j"), on(a, "k")}, false, false},
+		"by other numbers":    {[]Part{a, {a.Store, open(one, "a", time.Second, algorithm.GCRA).Decision}}, false, false},
 		"another client":      {[]Part{a, open(other, "b", time.Second, algorithm.GCRA)}, false, false},
 		"another timeout":     {[]Part{a, open(one, "b", time.Minute, algorithm.GCRA)}, false, false},
 		"slots":               {[]Part{a, open(one, "b", time.Second, algorithm.InFlight)}, false, false},

@@ -354,6 +354,13 @@ func TogetherMost(t *testing.T, s Store) {
 	if res := s.asks(t, false, keys...); !res.Banned || res.Limiter != "most1" || res.RetryAfter != 24*time.Hour {
 		t.Errorf("%+v", res)
 	}
+	if err := all[2].Block(t.Context(), "k2", 48*time.Hour); err != nil {
+		t.Error(err)
+	}
+	res := s.asks(t, false, keys[:3]...) // of k3 this process remembers that it has had holds
+	if n := len(slices.Collect(res.All())); n != 4 || res.Limiter != "most2" || res.RetryAfter != 48*time.Hour {
+		t.Errorf("of two that ban the longer one is told: %+v, %d limits", res, n)
+	}
 	s.settled(t, 7, all[3], "k3")
 }
 
@@ -384,49 +391,59 @@ func TogetherNumbers(t *testing.T, s Store) {
 	}
 }
 
-// TogetherBatches has many callers at once, of keys, numbers and costs of their own, some with what is held: each is answered and
-// charged as if it were alone.
+// TogetherBatches has many callers at once, of keys and costs of their own, some with what is held: each is answered and charged
+// as if it were alone. First all are by the same numbers and differ in one cost; then by others for one of the two limiters.
 func TogetherBatches(t *testing.T, s Store) {
 	s.findTogether(t)
 	first := s.limiter(t, "first-of-two", core.GCRA(core.PerDay(1000)), core.Ban(time.Hour), core.Hold(time.Hour))
 	second := s.limiter(t, "second-of-two", core.FixedWindow(core.PerDay(1000)), core.SlidingWindowLog(core.PerDay(1000)))
-	var all sync.WaitGroup
+	const callers = 60
+	var used [callers][2]int64
+	for i := range int64(callers / 5) {
+		reserve(t, first, fmt.Sprint("k", 5*i), 7)
+		used[5*i][0] = 7
+	}
 	before := s.Commands()
-	const callers, times = 60, 3
-	for i := range int64(callers) {
-		a, b := first, second
-		if i%2 == 0 {
-			a = with(t, first, core.GCRA(core.PerDay(100+i)))
-			b = with(t, second, core.FixedWindow(core.PerDay(200+i)), core.SlidingWindowLog(core.PerDay(300+i)))
-		}
-		all.Go(func() {
-			k := fmt.Sprint("k", i)
-			if i%5 == 0 {
-				reserve(t, a, k, 7)
+	for round := range int64(4) {
+		var all sync.WaitGroup
+		for i := range int64(callers) {
+			a, b, costs := first, second, [2]int64{1 + i%4*b2i(round > 0), 2 + i%3}
+			if round == 2 && i%2 == 0 {
+				a = with(t, first, core.GCRA(core.PerDay(100+i)))
 			}
-			for n := range int64(times) {
-				res, err := core.All(t.Context(), 1, a.On(k).Cost(1+i%4), b.On("of "+k).Cost(2+i%3))
+			if round == 3 && i%2 == 0 {
+				b = with(t, second, core.FixedWindow(core.PerDay(200+i)), core.SlidingWindowLog(core.PerDay(300+i)))
+			}
+			used[i][0], used[i][1] = used[i][0]+costs[0], used[i][1]+costs[1]
+			all.Go(func() {
+				k := fmt.Sprint("k", i)
+				res, err := core.All(t.Context(), 1, a.On(k).Cost(costs[0]), b.On("of "+k).Cost(costs[1]))
 				results := slices.Collect(res.All())
-				if err != nil || !res.Allowed || len(results) != 3 || results[0].Remaining != a.Limits()[0].Capacity()-(n+1)*(1+i%4)-7*b2i(i%5 == 0) ||
-					results[2].Remaining != b.Limits()[1].Capacity()-(n+1)*(2+i%3) {
+				if err != nil || !res.Allowed || len(results) != 3 {
 					t.Errorf("%d: %+v, %v", i, results, err)
+					return
 				}
-			}
-			denied, err := core.All(t.Context(), 1, a.On(k), b.On("of "+k).Cost(b.Limits()[0].Capacity()))
-			if err != nil || denied.Allowed || denied.Limiter != "second-of-two" {
-				t.Errorf("%d: %+v, %v", i, denied, err)
-			}
-		})
-	}
-	all.Wait()
-	if n := s.Commands() - before; n > callers*(times+1) {
-		t.Errorf("%d commands for %d decisions, want fewer: they share them", n, callers*(times+1))
-	}
-	for i := range int64(callers) {
-		want := 1000 - times*(1+i%4) - 7*b2i(i%5 == 0)
-		if res := peek(t, first, fmt.Sprint("k", i)); i%2 == 1 && (res.Remaining != want || res.Banned) {
-			t.Errorf("%d: %+v, want %d left", i, res, want)
+				for l, limit := range append(a.Limits(), b.Limits()...) {
+					if want := limit.Capacity() - used[i][min(l, 1)]; results[l].Remaining != want && round != 2 { // other rates are rounded
+						t.Errorf("%d: %+v, want %d left", i, results[l], want)
+					}
+				}
+				denied, err := core.All(t.Context(), 1, a.On(k), b.On("of "+k).Cost(b.Limits()[0].Capacity()))
+				if err != nil || denied.Allowed || denied.Limiter != "second-of-two" {
+					t.Errorf("%d: %+v, %v", i, denied, err)
+				}
+			})
 		}
+		all.Wait()
+	}
+	if n := s.Commands() - before; n > callers*8 {
+		t.Errorf("%d commands for %d decisions, want fewer: they share them", n, callers*8)
+	}
+	for i := range callers {
+		if res := peek(t, first, fmt.Sprint("k", i)); res.Banned {
+			t.Errorf("%d: another's denial has banned it: %+v", i, res)
+		}
+		remains(t, second, fmt.Sprint("of k", i), 1000-used[i][1])
 	}
 }
 
