@@ -354,11 +354,15 @@ func TogetherMost(t *testing.T, s Store) {
 	if res := s.asks(t, false, keys...); !res.Banned || res.Limiter != "most1" || res.RetryAfter != 24*time.Hour {
 		t.Errorf("%+v", res)
 	}
-	if err := all[2].Block(t.Context(), "k2", 48*time.Hour); err != nil {
-		t.Error(err)
+	var banned []core.Keyed // other keys: of those the process remembers that they have had holds
+	for i, lim := range all[:2] {
+		if err := lim.Block(t.Context(), "b", time.Duration(i+1)*time.Hour); err != nil {
+			t.Error(err)
+		}
+		banned = append(banned, lim.On("b"))
 	}
-	res := s.asks(t, false, keys[:3]...) // of k3 this process remembers that it has had holds
-	if n := len(slices.Collect(res.All())); n != 4 || res.Limiter != "most2" || res.RetryAfter != 48*time.Hour {
+	res := s.asks(t, false, append(banned, all[2].On("b"))...)
+	if n := len(slices.Collect(res.All())); n != 4 || res.Limiter != "most1" || res.RetryAfter != 2*time.Hour {
 		t.Errorf("of two that ban the longer one is told: %+v, %d limits", res, n)
 	}
 	s.settled(t, 7, all[3], "k3")

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
@@ -110,5 +112,55 @@ func TestScriptTold(t *testing.T) {
 		if res.Allowed != c.allowed || sent != c.sent || !slices.Equal(told, c.told) {
 			t.Errorf("%d: %+v, %d commands, told %q, want %q", i, res, sent, told, c.told)
 		}
+	}
+}
+
+// refusing is a hook by which Redis seems to refuse what it has just done.
+type refusing struct{ on atomic.Bool }
+
+func (r *refusing) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r *refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (r *refusing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err == nil && r.on.Swap(false) {
+			err = refusal{}
+			cmd.SetErr(err)
+		}
+		return err
+	}
+}
+
+type refusal struct{}
+
+func (refusal) Error() string { return "ERR refused" }
+func (refusal) RedisError()   {}
+
+// TestScriptRefused has Redis refuse one call, and answer others: it is not asked again about a call on which it has decided.
+func TestScriptRefused(t *testing.T) {
+	client, refuses := redistest.Server(t).Client(t), new(refusing)
+	client.AddHook(refuses)
+	user := core.MustNew(client, "user", core.FixedWindow(core.Per(perUser, long)))
+	org := core.MustNew(client, "org", core.GCRA(core.Per(perOrg, long)))
+	sent := new(conformance.Counter)
+	client.AddHook(sent)
+	tries := 0
+	check.Within(t, patient, "two keys go by one script", func() bool {
+		tries++
+		before, key := sent.Sent(), fmt.Sprint(tries)
+		_, err := core.All(t.Context(), 1, user.On(key), org.On(key+" of org"))
+		return err == nil && sent.Sent() == before+1
+	})
+	refuses.on.Store(true)
+	res, err := core.All(t.Context(), 1, user.On("k"), org.On("k of org"))
+	if err != nil || !res.Allowed || res.Source != core.SourceFallback {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if a, b := used(t, user, "k"), used(t, org, "k of org"); a != 1 || b != 1 {
+		t.Errorf("%d and %d charged, want 1 and 1", a, b)
 	}
 }
