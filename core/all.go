@@ -62,7 +62,7 @@ func add(a, b int64) int64 {
 // not. A denial is then that of the first Limiter that denies. Such a hold may deny another call for a moment,
 // with a RetryAfter of a second at most. So a denial that may be over within a second is asked for once more. A
 // process that dies meanwhile leaves what it held, which is charged when it expires. So it is with a [Lease],
-// with a cost of 0, with more than 12 limits and bans in all, and for the first calls over a client.
+// with a cost of 0, and with more than 12 limits and bans in all.
 //
 // While Redis does not answer each goes by its own outage policy: with a [FailClosed] that cannot decide
 // the error is [ErrUnavailable], and nothing is kept. Other errors are those of [Limiter.AllowN]. A Limiter

@@ -19,26 +19,27 @@ type joint struct {
 
 // joint returns the decision by which all are charged or none, or nil if there is none: keys of several servers, in
 // memory, of leases, whose units this process has, and what costs nothing, which an overdrawn limit admits, too.
-func (t *together) joint(ctx context.Context) *joint {
+func (t *together) joint(ctx context.Context) (*joint, error) {
 	j := &joint{members: t.members, n: t.n, parts: make([]server.Part, len(t.members))}
 	for i := range t.members {
 		m := &t.members[i]
 		l, c := m.limiter, m.call(t.n)
 		if l.store == nil || l.leases != nil || c.n == 0 {
-			return nil
+			return nil, nil
 		}
 		c.op = algorithm.OpCharge
 		asked := algorithm.HoldCall{Op: c.op, N: c.n, Bans: l.bansOn(c, l.by)}
 		j.parts[i] = server.Part{Store: l.store, Decision: server.NewDecision(l.by.Server, c.key, asked)}
 	}
-	if j.store = server.Together(ctx, j.parts); j.store == nil {
-		return nil
+	var err error
+	if j.store, err = server.Together(ctx, j.parts); j.store == nil {
+		return nil, err
 	}
 	for i := range t.members {
 		m := &t.members[i]
 		m.stamp = m.limiter.denials.Stamp(m.key, time.Time{})
 	}
-	return j
+	return j, nil
 }
 
 // decide writes the tightest Result of all limits to res. If the server does not decide, the error is its.
@@ -98,9 +99,10 @@ func (t *together) decideJointly(ctx context.Context, res *Result) (done bool, e
 		c.op = algorithm.OpCharge
 		return true, t.members[0].limiter.allow(ctx, c, res)
 	}
-	j := t.joint(ctx)
+	j, lost := t.joint(ctx)
 	switch {
 	case j == nil:
+		t.lost = lost
 		return false, nil
 	case t.remembersDenial(ctx, res):
 		return true, nil

@@ -30,42 +30,43 @@ type Part struct {
 }
 
 // Together returns the Store that decides on all parts by one script: all are charged, or none. It is nil where no
-// script may have all the keys: they are of several servers, or it is not known yet that they are of one. Then
-// each is to be decided on alone.
-func Together(ctx context.Context, parts []Part) *Store {
+// script may have all the keys: they are of several servers, or may be. Then each is to be decided on alone. The
+// first call finds out, within the timeout: the error is that of a server that does not answer.
+func Together(ctx context.Context, parts []Part) (*Store, error) {
 	if len(parts) < 2 {
-		return nil
+		return nil, nil
 	}
 	first, keys, oneKey := parts[0].Store, 0, true
 	for i, p := range parts {
 		keys += len(p.Limits.tails)
 		if p.Store.servers != first.servers || p.Store.alwaysHold || keys > maxTogether {
-			return nil
+			return nil, nil
 		}
 		for _, before := range parts[:i] {
 			if p.Store.head == before.Store.head && p.Key == before.Key {
-				return nil // by other numbers: both would charge what is stored now
+				return nil, nil // by other numbers: both would charge what is stored now
 			}
 		}
 		oneKey = oneKey && p.Key == parts[0].Key
 	}
 	// Of one user's key all Redis keys have one hash slot. A proxy may not know of slots.
-	if oneSlot := oneKey && (first.servers.cluster != nil || first.servers.ring != nil); !oneSlot && !first.oneServer(ctx) {
-		return nil
+	if !oneKey || first.servers.cluster == nil && first.servers.ring == nil {
+		if one, err := first.oneServer(ctx); !one {
+			return nil, err
+		}
 	}
-	return first.together(parts)
+	return first.together(parts), nil
 }
 
-// oneServer reports whether one script may have any keys. The first time it is found out beside the calls.
-func (s *Store) oneServer(ctx context.Context) bool {
-	if _, one := s.servers.client.(*redis.Client); !one {
-		return false
-	}
+// oneServer reports whether one script may have any keys.
+func (s *Store) oneServer(ctx context.Context) (bool, error) {
 	sv := s.servers.whole
-	if sv.up() {
-		sv.checkSharding(ctx, s)
+	if _, one := s.servers.client.(*redis.Client); !one || sv.knownTogether() || !sv.up() {
+		return one && sv.knownTogether(), nil
 	}
-	return sv.knownTogether()
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	return sv.together(ctx, s)
 }
 
 // together returns the Store for the stores of parts. What their limits are may differ from call to call, as in one Store.

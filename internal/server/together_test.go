@@ -58,9 +58,9 @@ func TestTogether(t *testing.T) {
 		for state, want := range map[int32]bool{shardingUnknown: c.unknown, keysApart: c.unknown, keysTogether: c.together} {
 			server.sharding.state.Store(state)
 			server.state.Store(uint32(down)) // nothing is found out
-			got := Together(t.Context(), c.parts)
-			if (got != nil) != want || got != Together(t.Context(), c.parts) {
-				t.Errorf("%s, %d: %v, want %v, and the same again", name, state, got != nil, want)
+			got, err := Together(t.Context(), c.parts)
+			if again, _ := Together(t.Context(), c.parts); err != nil || (got != nil) != want || got != again {
+				t.Errorf("%s, %d: %v, %v, want %v, and the same again", name, state, got != nil, err, want)
 			}
 		}
 	}
