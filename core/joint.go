@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -17,7 +18,7 @@ type joint struct {
 	parts   []server.Part
 }
 
-// joint returns the decision by which all are charged or none, or nil if there is none: keys of several servers, in
+// joint returns the decision by which all are charged or none. The error is server.ErrApart if there is none: keys of several servers, in
 // memory, of leases, whose units this process has, and what costs nothing, which an overdrawn limit admits, too.
 func (t *together) joint(ctx context.Context) (*joint, error) {
 	j := &joint{members: t.members, n: t.n, parts: make([]server.Part, len(t.members))}
@@ -25,14 +26,14 @@ func (t *together) joint(ctx context.Context) (*joint, error) {
 		m := &t.members[i]
 		l, c := m.limiter, m.call(t.n)
 		if l.store == nil || l.leases != nil || c.n == 0 {
-			return nil, nil
+			return nil, server.ErrApart
 		}
 		c.op = algorithm.OpCharge
 		asked := algorithm.HoldCall{Op: c.op, N: c.n, Bans: l.bansOn(c, l.by)}
 		j.parts[i] = server.Part{Store: l.store, Decision: server.NewDecision(l.by.Server, c.key, asked)}
 	}
 	var err error
-	if j.store, err = server.Together(ctx, j.parts); j.store == nil {
+	if j.store, err = server.Together(ctx, j.parts); err != nil {
 		return nil, err
 	}
 	for i := range t.members {
@@ -100,17 +101,16 @@ func (t *together) decideJointly(ctx context.Context, res *Result) (done bool, e
 		return true, t.members[0].limiter.allow(ctx, c, res)
 	}
 	j, lost := t.joint(ctx)
-	switch {
-	case j == nil:
+	if lost == nil {
+		if t.remembersDenial(ctx, res) {
+			return true, nil
+		}
+		lost = j.decide(ctx, res)
+	}
+	if !errors.Is(lost, server.ErrApart) {
 		t.lost = lost
-		return false, nil
-	case t.remembersDenial(ctx, res):
-		return true, nil
 	}
-	if t.lost = j.decide(ctx, res); t.lost == nil {
-		return true, nil
-	}
-	return false, nil
+	return lost == nil, nil
 }
 
 // acquireWithout is acquire after Redis has failed to decide: the outage policy does.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -23,36 +24,42 @@ const (
 
 var storeNumber atomic.Uint64
 
+// ErrApart says that keys are to be decided on one by one: they are of several servers, or may be.
+var ErrApart = errors.New("no script may have all these keys")
+
 // A Part is a key of one Store that is decided on together with those of others.
 type Part struct {
 	Store *Store
 	*Decision
 }
 
-// Together returns the Store that decides on all parts by one script: all are charged, or none. It is nil where no
-// script may have all the keys: they are of several servers, or may be. Then each is to be decided on alone. The
-// first call finds out, within the timeout: the error is that of a server that does not answer.
+// Together returns the Store that decides on all parts by one script: all are charged, or none. The error is
+// ErrApart where no script may have all the keys, or that of a server that does not answer: the first call finds out, within
+// the timeout, that it is one.
 func Together(ctx context.Context, parts []Part) (*Store, error) {
 	if len(parts) < 2 {
-		return nil, nil
+		return nil, ErrApart
 	}
 	first, keys, oneKey := parts[0].Store, 0, true
 	for i, p := range parts {
 		keys += len(p.Limits.tails)
 		if p.Store.servers != first.servers || p.Store.alwaysHold || keys > maxTogether {
-			return nil, nil
+			return nil, ErrApart
 		}
 		for _, before := range parts[:i] {
 			if p.Store.head == before.Store.head && p.Key == before.Key {
-				return nil, nil // by other numbers: both would charge what is stored now
+				return nil, ErrApart // by other numbers: both would charge what is stored now
 			}
 		}
 		oneKey = oneKey && p.Key == parts[0].Key
 	}
 	// Of one user's key all Redis keys have one hash slot. A proxy may not know of slots.
 	if !oneKey || first.servers.cluster == nil && first.servers.ring == nil {
-		if one, err := first.oneServer(ctx); !one {
+		switch one, err := first.oneServer(ctx); {
+		case err != nil:
 			return nil, err
+		case !one:
+			return nil, ErrApart
 		}
 	}
 	return first.together(parts), nil

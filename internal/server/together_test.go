@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -59,7 +60,7 @@ func TestTogether(t *testing.T) {
 			server.sharding.state.Store(state)
 			server.state.Store(uint32(down)) // nothing is found out
 			got, err := Together(t.Context(), c.parts)
-			if again, _ := Together(t.Context(), c.parts); err != nil || (got != nil) != want || got != again {
+			if again, _ := Together(t.Context(), c.parts); errors.Is(err, ErrApart) == want || (got != nil) != want || got != again {
 				t.Errorf("%s, %d: %v, %v, want %v, and the same again", name, state, got != nil, err, want)
 			}
 		}
