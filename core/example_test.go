@@ -391,6 +391,15 @@ func ExampleLimiter_Reset() {
 	// Output: true 9
 }
 
+// At its start a service asks whether Redis can decide. It may run without: the outage policy decides then.
+func ExampleLimiter_Check() {
+	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
+
+	if err := lim.Check(ctx); err != nil {
+		log.Print(err)
+	}
+}
+
 // Customers have limits of their own, which may change while the program runs.
 func ExampleLimiter_With() {
 	lim := core.MustNewMemory("api", core.TokenBucket(core.PerMinute(60)))

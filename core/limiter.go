@@ -115,7 +115,12 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 			Clock: c.wall, Owner: f, Hooks: f.hooks(),
 		})
 	}
-	return f.limiter(c.limits), nil // last: another limiter over the client may call the hooks at once
+	l := f.limiter(c.limits) // last: another limiter over the client may call the hooks at once
+	if l.store.HasOtherNumbers() {
+		f.events.logAt(context.Background(), slog.LevelWarn, "redislimit: another Limiter of this name over this client has other numbers: "+
+			"they count together, so give one another name, or change numbers by With")
+	}
+	return l, nil
 }
 
 func newFamily(name string, c *config) *family {

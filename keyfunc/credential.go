@@ -31,11 +31,11 @@ func Known(known func(string) bool) CredentialOption {
 }
 
 // Secret makes the digests HMAC-SHA256 under the given key, so that credentials cannot
-// be guessed from the keys in Redis. All processes that share a limit need the same
-// one.
+// be guessed from the keys in Redis. The key has 16 bytes or more, and is random. All
+// processes that share a limit need the same one.
 func Secret[K string | []byte](key K) CredentialOption {
-	if len(key) == 0 {
-		panic("keyfunc: Secret: the key is empty: want a random one of 16 bytes or more")
+	if len(key) < 16 {
+		panic(fmt.Sprintf("keyfunc: Secret: the key has %d bytes: want a random one of 16 bytes or more", len(key)))
 	}
 	secret := []byte(string(key))
 	return func(c *credential) { c.secret = secret }

@@ -51,7 +51,7 @@ func siblings() map[string][]sibling {
 		// The key is that of one of its Funcs, which has its own For... function.
 		"FirstOf": {{FirstOf(BasicAuth(), Global()), fakeRequest{}, ForGlobal()}},
 	}
-	for _, o := range [][]CredentialOption{nil, {Secret("pepper")}, {Secret([]byte("salt")), Known(func(string) bool { return true })}} {
+	for _, o := range [][]CredentialOption{nil, {Secret("pepper of 16 bytes or more")}, {Secret([]byte("salt of 16 bytes or more")), Known(func(string) bool { return true })}} {
 		all["APIKey"] = append(all["APIKey"], sibling{APIKey("K", o...), with("K", "s3cret"), ForAPIKey("s3cret", o...)})
 		all["Bearer"] = append(all["Bearer"], sibling{Bearer(o...), with("Authorization", "Bearer s3cret"), ForBearer("s3cret", o...)})
 		all["Cookie"] = append(all["Cookie"], sibling{Cookie("c", o...), fakeRequest{cookies: "s3cret"}, ForCookie("c", "s3cret", o...)})
@@ -90,7 +90,7 @@ func TestForElsewhere(t *testing.T) {
 	if len(made) != len(all) {
 		t.Errorf("the rows are about %d functions; those that make a Func are %q", len(all), made)
 	}
-	if ForAPIKey("s") == ForAPIKey("s", Secret("pepper")) || ForAPIKey("s", Secret("a")) == ForAPIKey("s", Secret("b")) {
+	if ForAPIKey("s") == ForAPIKey("s", Secret("pepper of 16 bytes or more")) || ForAPIKey("s", Secret("a of 16 bytes or more")) == ForAPIKey("s", Secret("b of 16 bytes or more")) {
 		t.Error("a secret does not change the digest")
 	}
 }

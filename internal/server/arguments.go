@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -46,6 +47,16 @@ func NewLimits(members []algorithm.Member, names []string, bans algorithm.Bans) 
 		l.tails = append(l.tails, banTail)
 	}
 	return l
+}
+
+// differ reports whether a limit of other with the same Redis key has other numbers.
+func (l *Limits) differ(other *Limits) bool {
+	for i, m := range l.members {
+		if j := slices.Index(other.tails, l.tails[i]); j >= 0 && !slices.Equal(m.Constants(), other.members[j].Constants()) {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *Limits) newConstants(now int64) *constants {

@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -24,16 +22,19 @@ type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// A script is a Lua script and the digest by which Redis knows it, both as
-// arguments of a command.
+// A script is a Lua script and how Redis is asked to run it: by the digest by which Redis
+// knows it, or as a whole. All are arguments of a command.
 type script struct {
-	source, sha any
-	undeclared  bool // see algorithm.Form
+	name, text any // "evalsha" and the digest, or "eval" and the source
+	source     any
+	undeclared bool // see algorithm.Form
 }
 
 func newScript(source string, undeclared bool) script {
-	sum := sha1.Sum([]byte(source))
-	return script{source, hex.EncodeToString(sum[:]), undeclared}
+	if sha := Digest(source); sha != "" {
+		return script{"evalsha", sha, source, undeclared}
+	}
+	return script{"eval", source, source, undeclared}
 }
 
 // scriptArgs is how many of a script's arguments command fills in.
@@ -42,7 +43,7 @@ const scriptArgs = 3
 // command returns the command that runs the script, if Redis has it, on as many
 // keys as are given. The first scriptArgs of args are filled in.
 func (s script) command(ctx context.Context, args []any, keys int) onceCmd {
-	args[0], args[1], args[2] = "evalsha", s.sha, keys
+	args[0], args[1], args[2] = s.name, s.text, keys
 	if s.undeclared {
 		args[2] = 0
 		args = append(args, keys)

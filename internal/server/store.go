@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/redis/go-redis/v9"
 
@@ -131,6 +132,16 @@ func (s *Store) init() {
 	if _, ok := s.servers.client.(*redis.Client); ok {
 		s.single = s.newBatcher(s.servers.whole)
 	}
+}
+
+// HasOtherNumbers reports whether another limiter over the client counts on the same keys by other numbers.
+func (s *Store) HasOtherNumbers() bool {
+	s.servers.mu.Lock()
+	defer s.servers.mu.Unlock()
+	return slices.ContainsFunc(s.servers.stores, func(w weak.Pointer[Store]) bool {
+		other := w.Value()
+		return other != nil && !other.closed.Load() && other.head == s.head && !other.sameOwner(s) && other.limits.differ(s.limits)
+	})
 }
 
 // Close ends what runs in the background for s, unless other limiters over its

@@ -2,10 +2,12 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -59,6 +61,8 @@ const (
 	wrongPassword = "the server does not take this Options.Username and Options.Password"
 	lacksRight    = "the Redis user lacks a right: docs/operating.md lists what it must be allowed"
 	ofCluster     = "a node of a Cluster: use redis.NewClusterClient"
+	noTLS         = "perhaps the server does not speak TLS at this port: take its TLS port, or leave out Options.TLSConfig"
+	nobody        = "nothing listens at this address: see Options.Addr, and whether Redis runs"
 )
 
 // lackRight is what servers reply who do not allow a command, also where a script wanted it: those do
@@ -83,6 +87,10 @@ func (s *Store) hint(err error) string {
 		return lacksRight
 	case s.servers.cluster == nil && hasCode(err, "MOVED"):
 		return ofCluster
+	case errors.As(err, new(tls.RecordHeaderError)):
+		return noTLS
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return nobody
 	}
 	return ""
 }
@@ -114,11 +122,7 @@ func replies(err error, phrases []string) bool {
 
 // serverVersion returns "valkey 8.1.1" or "redis 6.0.16" from the reply to INFO.
 func serverVersion(info string) string {
-	fields := map[string]string{}
-	for line := range strings.Lines(info) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		fields[name] = value
-	}
+	fields := infoFields(info)
 	switch {
 	case fields["valkey_version"] != "":
 		return "valkey " + fields["valkey_version"]
@@ -126,4 +130,14 @@ func serverVersion(info string) string {
 		return "redis " + fields["redis_version"]
 	}
 	return "of unknown version"
+}
+
+// infoFields returns the fields of the reply to INFO.
+func infoFields(info string) map[string]string {
+	fields := map[string]string{}
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		fields[name] = value
+	}
+	return fields
 }

@@ -35,7 +35,7 @@ func TestCredentialStaysSecret(t *testing.T) {
 
 	for i, f := range []keyfunc.Func{
 		keyfunc.APIKey("X-API-Key"), keyfunc.Bearer(), keyfunc.Cookie("session"), keyfunc.Query("key"),
-		keyfunc.APIKey("X-API-Key", keyfunc.Secret("pepper")), keyfunc.APIKey("X-API-Key", keyfunc.Known(func(string) bool { return false })),
+		keyfunc.APIKey("X-API-Key", keyfunc.Secret("pepper of 16 bytes or more")), keyfunc.APIKey("X-API-Key", keyfunc.Known(func(string) bool { return false })),
 		keyfunc.Join(keyfunc.Bearer(), keyfunc.IP()),
 	} {
 		lim := core.MustNew(client, fmt.Sprint("leak", i), core.FixedWindow(core.PerHour(1)), core.FailClosed(), core.DenyCache(0),

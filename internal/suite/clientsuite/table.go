@@ -218,7 +218,7 @@ var credentials = []row{
 	{keyed, six, []string{"X-API-Key: "}, "peer:2001:db8::/64"},
 	{keyed, socket, nil, "peer:unix"},
 	{keyfunc.APIKey("X-API-Key"), direct, []string{"X-API-Key: 203.0.113.9"}, keyfunc.ForAPIKey("203.0.113.9")},
-	{keyfunc.APIKey("X-API-Key", keyfunc.Secret("pepper")), direct, []string{"X-API-Key: issued"}, keyfunc.ForAPIKey("issued", keyfunc.Secret([]byte("pepper")))},
+	{keyfunc.APIKey("X-API-Key", keyfunc.Secret("pepper of 16 bytes or more")), direct, []string{"X-API-Key: issued"}, keyfunc.ForAPIKey("issued", keyfunc.Secret([]byte("pepper of 16 bytes or more")))},
 	{keyfunc.Bearer(keyfunc.Known(known)), direct, []string{"Authorization: Bearer issued"}, bearer},
 	{keyfunc.Bearer(keyfunc.Known(known)), direct, []string{"Authorization: bEARER  issued"}, bearer},
 	{keyfunc.Bearer(keyfunc.Known(known)), direct, []string{"Authorization: Basic issued"}, "peer:203.0.113.9"},

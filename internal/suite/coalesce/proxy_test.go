@@ -181,4 +181,7 @@ func TestTwemproxy(t *testing.T) {
 		}
 		left("after a Reset", 10)
 	}
+	if err := lim.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "a proxy before several servers") {
+		t.Errorf("Check: %v", err)
+	}
 }

@@ -2,8 +2,6 @@ package conformance
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +13,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/server"
 )
 
 // A Driven client gives scripts on a real Redis a driven clock: one that the test
@@ -133,8 +132,7 @@ func (d *Driven) driven(ctx context.Context, cmd redis.Cmder) redis.Cmder {
 		source, _ = known.(string)
 	case "eval":
 		source, _ = args[1].(string)
-		sum := sha1.Sum([]byte(source))
-		d.sources.Store(hex.EncodeToString(sum[:]), source)
+		d.sources.Store(server.Digest(source), source)
 	default:
 		return cmd
 	}

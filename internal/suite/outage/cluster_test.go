@@ -122,20 +122,25 @@ func nodeAway(t *check.Round, s servers, callers int, timeout time.Duration, awa
 		runs = append(runs, run)
 	}
 	back := away(t, node)
-	end := time.Now().Add(lasts)
+	var over atomic.Bool
 	pause := time.Duration(float64(callers) / perSecond * float64(time.Second))
 	var running sync.WaitGroup
 	for _, run := range runs {
 		for i := range callers {
 			running.Go(func() {
 				time.Sleep(pause * time.Duration(i) / time.Duration(callers))
-				for n := i; time.Now().Before(end); n++ {
+				for n := i; !over.Load(); n++ {
 					run.call(t, keys[n%len(keys)], owners[keys[n%len(keys)]] == node)
 					time.Sleep(pause)
 				}
 			})
 		}
 	}
+	time.Sleep(lasts)
+	for _, run := range runs { // a busy process doubts the server for seconds before it calls that an outage
+		check.Eventually(t, "the outage is reported", func() bool { return run.watch.count(core.EventFallbackOn) > 0 })
+	}
+	over.Store(true)
 	running.Wait()
 	back()
 	for _, run := range runs {

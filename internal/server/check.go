@@ -1,0 +1,149 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/batch"
+)
+
+// Check has the server decide once, on keys that nothing else uses. It returns why it cannot, or
+// what a person should change though it can.
+func (s *Store) Check(ctx context.Context) (advice []string, cannot error) {
+	const key = "~check"
+	err := batch.Contain(batch.Catch(func() error {
+		return s.call(ctx, max(s.timeout, connectTime), func(ctx context.Context) error { return s.probe(ctx, s.servers.client, key) })
+	}))
+	switch {
+	case err == nil:
+		return s.advice(ctx), nil
+	case isTimeout(err):
+		err = s.timeoutError(err, max(s.timeout, connectTime))
+		if c, ok := s.servers.client.(*redis.Client); ok && c.Options().TLSConfig != nil {
+			err = fmt.Errorf("%w (%s)", err, noTLS)
+		}
+	case errors.Is(err, io.EOF), isBroken(err):
+		err = fmt.Errorf("%w (the server ended the connection: if it wants TLS, set Options.TLSConfig)", err)
+	}
+	if replies(err, lackRight) {
+		if missing := s.missingRights(ctx, key); missing != "" {
+			return nil, fmt.Errorf("%w (the Redis user may not run %s)", err, missing)
+		}
+	}
+	return nil, s.explain(ctx, err)
+}
+
+// commandsOf finds the commands of a script.
+var commandsOf = regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`)
+
+// tryCommands returns which of the commands ARGV the user may not run. Each is tried with
+// arguments that change nothing: as many as it takes, for those are counted first.
+const tryCommands = `
+local missing, words = {}, {}
+for i = 2, 5 do words[i] = KEYS[1] end
+for _, name in ipairs(ARGV) do
+	words[1] = name
+	for n = 5, 1, -1 do
+		local reply = redis.pcall(unpack(words, 1, n))
+		local err = type(reply) == 'table' and reply.err or ''
+		if not string.find(string.lower(err), 'number of arg') then
+			err = string.lower(err)
+			if string.find(err, 'permission') or string.find(err, "can't run") then missing[#missing + 1] = name end
+			break
+		end
+	end
+end
+return missing` //nolint:dupword // of Lua
+
+// missingRights returns which commands of the scripts the Redis user may not run, or "" if that
+// cannot be found out.
+func (s *Store) missingRights(ctx context.Context, k string) string {
+	args := []any{"eval", tryCommands, 1, s.head + k + "}:~check"}
+	for _, source := range []any{s.decideScript.source, s.holdScript.source} {
+		text, _ := source.(string)
+		for _, m := range commandsOf.FindAllStringSubmatch(text, -1) {
+			if !slices.Contains(args, any(m[1])) {
+				args = append(args, m[1])
+			}
+		}
+	}
+	cmd := redis.NewStringSliceCmd(ctx, args...)
+	_ = s.call(ctx, s.timeout, func(ctx context.Context) error { return s.servers.client.Process(ctx, cmd) })
+	return strings.ToLower(strings.Join(cmd.Val(), ", "))
+}
+
+// advice returns what is wrong with a server that decides. What the user may not ask is left out.
+func (s *Store) advice(ctx context.Context) (all []string) {
+	idle, known := s.idleTime()
+	if known && !s.servers.ctxDeadlines {
+		all = append(all, "ContextTimeoutEnabled of the client's options is off, and each call takes a second goroutine: set it")
+	}
+	if s.servers.cluster == nil && known {
+		if together, err := s.servers.whole.together(ctx, s); err == nil && !together && s.servers.ring == nil {
+			all = append(all, "a proxy before several servers: each decision is sent alone, so connect to the servers themselves, by a Ring or a Cluster")
+		}
+	}
+	var mu sync.Mutex
+	s.eachServer(ctx, func(ctx context.Context, node *redis.Client) error {
+		found := adviceOf(ctx, node, idle)
+		mu.Lock()
+		defer mu.Unlock()
+		for _, line := range found {
+			if !slices.Contains(all, line) {
+				all = append(all, line)
+			}
+		}
+		return nil
+	})
+	return all
+}
+
+// adviceOf looks at the settings of one server.
+func adviceOf(ctx context.Context, node *redis.Client, idle time.Duration) (all []string) {
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	memory := infoFields(node.Info(ctx, "memory").Val())
+	if policy := memory["maxmemory_policy"]; policy != "" && policy != "noeviction" && memory["maxmemory"] != "0" {
+		all = append(all, fmt.Sprintf("maxmemory-policy %s: a full server forgets limits: set noeviction", policy))
+	}
+	seconds, _ := strconv.Atoi(node.ConfigGet(ctx, "timeout").Val()["timeout"])
+	if ends := time.Duration(seconds) * time.Second; ends > 0 && (idle <= 0 || idle >= ends) {
+		all = append(all, fmt.Sprintf("the server ends connections that are idle for %v: set Options.ConnMaxIdleTime below that", ends))
+	}
+	return all
+}
+
+// idleTime returns for how long the client keeps idle connections, if it is one of go-redis's own.
+func (s *Store) idleTime() (time.Duration, bool) {
+	switch c := s.servers.client.(type) {
+	case *redis.Client:
+		return c.Options().ConnMaxIdleTime, true
+	case *redis.ClusterClient:
+		return c.Options().ConnMaxIdleTime, true
+	case *redis.Ring:
+		return c.Options().ConnMaxIdleTime, true
+	}
+	return 0, false
+}
+
+// eachServer calls f for each server that has keys.
+func (s *Store) eachServer(ctx context.Context, f func(context.Context, *redis.Client) error) {
+	switch c := s.servers.client.(type) {
+	case *redis.Client:
+		_ = f(ctx, c)
+	case *redis.ClusterClient:
+		_ = c.ForEachMaster(ctx, f)
+	case *redis.Ring:
+		_ = c.ForEachShard(ctx, f)
+	}
+}

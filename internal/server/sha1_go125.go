@@ -1,0 +1,20 @@
+//go:build !go1.26
+
+package server
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+)
+
+// Digest returns the digest by which Redis knows a script, or "" where the process is held to
+// FIPS 140 (GODEBUG=fips140=only): Go panics there, and each call sends the whole script.
+func Digest(source string) (digest string) {
+	defer func() {
+		if recover() != nil {
+			digest = ""
+		}
+	}()
+	sum := sha1.Sum([]byte(source))
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,92 @@
+package outage
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+// Check says in one line what is wrong, and what to do about it.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	well := func(o *redis.Options) { o.ContextTimeoutEnabled = true }
+	options := func(more func(*redis.Options)) setup {
+		return setup{options: func(o *redis.Options) { well(o); more(o) }}
+	}
+	type trouble struct {
+		setup setup
+		admin string // commands
+		want  string // in the only line, or "" for none
+	}
+	for name, c := range map[string]trouble{
+		"well":           {setup{options: well}, "PING", ""},
+		"defaults":       {setup{}, "PING", "ContextTimeoutEnabled"},
+		"no password":    {setup{options: well}, "ACL SETUSER default resetpass >secret", "!set Options.Password"},
+		"wrong password": {options(func(o *redis.Options) { o.Password = "wrong" }), "ACL SETUSER default resetpass >secret", "!Options.Username and Options.Password"},
+		"no database":    {options(func(o *redis.Options) { o.DB = 99 }), "PING", "!see Options.DB"},
+		"read-only":      {setup{options: well}, "REPLICAOF 127.0.0.1 1", "!connect to the master"},
+		"no eval":        {setup{options: well}, "ACL SETUSER default -evalsha -eval", "!'evalsha'"},
+		"no set":         {setup{options: well}, "ACL SETUSER default -set", "!may not run set)"},
+		"no zadd, del":   {setup{options: well}, "ACL SETUSER default -zadd -del", "!may not run del, zadd)"},
+		"no keys":        {setup{options: well}, "ACL SETUSER default resetkeys ~other:*", "!lacks a right"},
+		"no info":        {setup{options: well}, "ACL SETUSER default -info -config", ""},
+		"evicts":         {setup{options: well}, "CONFIG SET maxmemory 100mb maxmemory-policy allkeys-lru", "set noeviction"},
+		"ends idle":      {setup{options: well}, "CONFIG SET timeout 60", "set Options.ConnMaxIdleTime below"},
+		"ends idle late": {options(func(o *redis.Options) { o.ConnMaxIdleTime = 30 * time.Second }), "CONFIG SET timeout 60", ""},
+		"no TLS":         {options(func(o *redis.Options) { o.TLSConfig = newTerminator(t, "").client }), "PING", "!does not speak TLS"},
+		"nobody":         {options(func(o *redis.Options) { o.Addr = "127.0.0.1:1" }), "PING", "!see Options.Addr"},
+		"wants TLS":      {options(func(o *redis.Options) { o.Addr = newTerminator(t, o.Addr).addr }), "PING", "!set Options.TLSConfig"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t, c.setup)
+			for command := range strings.SplitSeq(c.admin, "; ") {
+				e.do(t, command)
+			}
+			lim := core.MustNew(e.rdb, "check", core.TokenBucket(core.PerMinute(10)), core.SlidingWindowLog(core.PerMinute(10)))
+			wantCheck(t, lim, c.want)
+			expiring(t, e.admin)
+		})
+	}
+}
+
+func wantCheck(tb testing.TB, lim *core.Limiter, want string) {
+	tb.Helper()
+	err := lim.Check(tb.Context())
+	want, cannot := strings.CutPrefix(want, "!")
+	switch {
+	case want == "" && err == nil:
+	case err == nil || want == "" || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n"):
+		tb.Errorf("Check: %v, want one line with %q", err, want)
+	case errors.Is(err, core.ErrUnavailable) != cannot:
+		tb.Errorf("Check: %v: is ErrUnavailable %v, want %v", err, !cannot, cannot)
+	}
+}
+
+func TestCheckServers(t *testing.T) {
+	t.Parallel()
+	addrs := redistest.Cluster(t)
+	cluster := redistest.ClusterClient(t, addrs)
+	limit := core.FixedWindow(core.PerMinute(10))
+	wantCheck(t, core.MustNew(cluster, "check", limit), "ContextTimeoutEnabled")
+
+	moved := slices.IndexFunc(addrs, func(addr string) bool {
+		node := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+		defer func() { _ = node.Close() }()
+		err := core.MustNew(node, "check", limit).Check(t.Context())
+		return err != nil && errors.Is(err, core.ErrUnavailable) && strings.Contains(err.Error(), "use redis.NewClusterClient")
+	})
+	if moved < 0 {
+		t.Error("no node of a Cluster behind NewClient is told of")
+	}
+
+	memory, _ := core.NewMemory("check", limit)
+	wantCheck(t, memory, "")
+}
