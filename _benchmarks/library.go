@@ -48,7 +48,7 @@ func rate(l limit) core.Rate { return core.Per(l.count, l.period) }
 const allVariants = "TokenBucket"
 
 // shownInRedis are the contenders of -redis-cpu.
-const shownInRedis = `^(TokenBucket|GCRA|FixedWindow|SlidingWindowCounter|TokenBucket \+ FixedWindow|` +
+const shownInRedis = `^(TokenBucket|GCRA|FixedWindow|SlidingWindowCounter|TokenBucket \+ FixedWindow|All of TokenBucket and FixedWindow|` +
 	`InFlight, Acquire and Release|TokenBucket, Reserve and Settle|TokenBucket, keys with a hold), coalesced$`
 
 func library() []*contender {
@@ -67,7 +67,7 @@ func library() []*contender {
 	}
 	for _, v := range variants() {
 		if v.everyday {
-			all = append(all, v.twoLimits(), v.denyCache(), v.inFlight(), v.held(), v.manyNumbers(), v.lease(100*time.Millisecond), v.lease(time.Second))
+			all = append(all, v.twoLimits(), v.all(), v.denyCache(), v.inFlight(), v.held(), v.manyNumbers(), v.lease(100*time.Millisecond), v.lease(time.Second))
 		}
 	}
 	return all
@@ -173,6 +173,24 @@ func (v variant) twoLimits() *contender {
 		name: "TokenBucket + FixedWindow, " + v.name, kind: ours, everyday: true, limits: true,
 		make: func(w *setup) (limiter, error) {
 			return v.limiter(w, core.DenyCache(0), core.TokenBucket(rate(w.limit)), core.FixedWindow(core.PerDay(w.limit.count)))
+		},
+	}
+}
+
+// all is the same two limits as those of two limiters, each with a key of its own.
+func (v variant) all() *contender {
+	return &contender{
+		name: "All of TokenBucket and FixedWindow, " + v.name, kind: ours, limits: true,
+		make: func(w *setup) (limiter, error) {
+			one, err := v.open(w, core.DenyCache(0), core.TokenBucket(rate(w.limit)))
+			if err != nil {
+				return nil, err
+			}
+			other, err := v.open(w, core.DenyCache(0), core.FixedWindow(core.PerDay(w.limit.count)))
+			return shared(func(ctx context.Context, key string) (bool, error) {
+				res, err := core.All(ctx, 1, one.On(key), other.On("of:"+key))
+				return res.Allowed, err
+			}), err
 		},
 	}
 }

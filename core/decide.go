@@ -143,17 +143,26 @@ func (l *Limiter) ask(ctx context.Context, c call, to target, stamp denials.Stam
 	case c.op == algorithm.OpEvaluate:
 	case to.Allowed:
 		to.ends(h, l.keeper)
-	case ban.Until > 0:
-		l.denials.Put(denials.Request{Key: c.key, N: 1, Limits: l.by}, *to.Result, to.RetryAfter, stamp)
-		l.began(ctx, ban, to.Result)
-	case len(l.bans) == 0 || l.by.Exceeded(c.n) > 0: // else the next denial may ban: it is for Redis to make
-		l.denials.Put(c.request(l.by), *to.Result, l.by.DeniedFor(d.Answers, c.n), stamp)
+	default:
+		l.remember(ctx, c, d, to.Result, stamp)
 	}
 	if x != nil {
 		l.leases.Heard(x.Hot, to.admitted(c), to.remaining())
 		x.Granted(d.Answers, to.admitted(c))
 	}
 	return nil
+}
+
+// remember takes a denial of c by Redis: it may be repeated, and may have begun a ban.
+func (l *Limiter) remember(ctx context.Context, c call, d *server.Decision, res *Result, stamp denials.Stamp) {
+	ban := d.Ban()
+	switch {
+	case ban.Until > 0:
+		l.denials.Put(denials.Request{Key: c.key, N: 1, Limits: l.by}, *res, res.RetryAfter, stamp)
+		l.began(ctx, ban, res)
+	case len(l.bans) == 0 || l.by.Exceeded(c.n) > 0: // else the next denial may ban: it is for Redis to make
+		l.denials.Put(c.request(l.by), *res, l.by.DeniedFor(d.Answers, c.n), stamp)
+	}
 }
 
 // ends has the Reservation, if there is one, end what was charged or held for it.

@@ -306,6 +306,46 @@ func ExampleLimiter_Reserve() {
 }
 
 // A job that costs more than was reserved, and than the limit, leaves a debt.
+func ExampleAll() {
+	perUser := core.MustNewMemory("user", core.FixedWindow(core.PerHour(5)))
+	perOrg := core.MustNewMemory("org", core.FixedWindow(core.PerHour(12)))
+
+	for _, n := range []int64{4, 3} {
+		res, err := core.All(ctx, n, perUser.On("user:alice"), perOrg.On("org:acme"))
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(n, res.Allowed, res.Limiter)
+	}
+	res, _ := perOrg.Peek(ctx, "org:acme")
+	fmt.Println(res.Remaining)
+	// Output:
+	// 4 true user
+	// 3 false user
+	// 8
+}
+
+// An answer of a model costs tokens, how many is known at its end, and is one call in any case.
+func ExampleReserveAll() {
+	tokens := core.MustNewMemory("tokens", core.FixedWindow(core.PerHour(1000)))
+	calls := core.MustNewMemory("calls", core.FixedWindow(core.PerHour(100)))
+
+	r, err := core.ReserveAll(ctx, 500, tokens.On("user:alice"), calls.On("user:alice").Cost(1))
+	if err != nil || !r.Allowed {
+		log.Fatal("come back later")
+	}
+	if err := r.Settle(ctx, 120); err != nil {
+		log.Print(err)
+	}
+	for _, lim := range []*core.Limiter{tokens, calls} {
+		res, _ := lim.Peek(ctx, "user:alice")
+		fmt.Println(lim.Name(), res.Remaining)
+	}
+	// Output:
+	// tokens 880
+	// calls 99
+}
+
 func ExampleReservation_Settle() {
 	lim := core.MustNewMemory("tokens", core.TokenBucket(core.PerHour(1000)))
 

@@ -57,5 +57,8 @@ var _ = hook.SetSettleLater(func(ctx context.Context, reservation any, actual in
 	if !ok {
 		panic(fmt.Sprintf("core: a %T is no Reservation", reservation))
 	}
+	if actual == hook.Canceled {
+		return r.cancelLater(ctx)
+	}
 	return r.settleLater(ctx, actual)
 })

@@ -15,8 +15,8 @@ import (
 // maxActual bounds the cost that Settle charges.
 const maxActual = 1_000_000_000
 
-// A Reservation is what [Limiter.Acquire] or [Limiter.Reserve] admitted, and is to be ended, once,
-// by Settle, Cancel or Release: the first of them counts, and all of them free its slots of
+// A Reservation is what [Limiter.Acquire], [Limiter.Reserve] or their kin admitted, and is to be ended,
+// once, by Settle, Cancel or Release: the first of them counts, and all of them free its slots of
 // [InFlight]. On what was denied, or admitted by [FailOpen], and on nil they do nothing.
 //
 // They are sent even if their context has ended: it bounds only how long they wait for the
@@ -29,8 +29,9 @@ const maxActual = 1_000_000_000
 type Reservation struct {
 	Result
 
-	limiter *Limiter
-	hold    *hold.Hold // nil if there is nothing to end
+	limiter  *Limiter
+	hold     *hold.Hold // nil if there is nothing to end
+	together *together  // those of several keys, which are ended in its place; or nil
 }
 
 // Acquire decides and charges as [Limiter.AllowN] does. What it admits has an end: the slots of
@@ -76,12 +77,16 @@ func (l *Limiter) acquire(ctx context.Context, c call) (*Reservation, error) {
 		return nil, err
 	}
 	r := &Reservation{limiter: l}
-	to := target{&r.Result, r}
-	if err := l.decide(ctx, c, to); err != nil {
+	return l.acquired(c, r, l.decide(ctx, c, target{&r.Result, r}))
+}
+
+// acquired returns r, which has been decided on, unless that failed.
+func (l *Limiter) acquired(c call, r *Reservation, err error) (*Reservation, error) {
+	if err != nil {
 		return nil, err
 	}
 	if c.n == 0 && c.op == algorithm.OpReserve { // nothing is held, and what it cost is charged
-		l.chargeLater(c, to)
+		l.chargeLater(c, target{&r.Result, r})
 	}
 	if r.hold != nil {
 		l.renewer.Add(r.hold)
@@ -113,8 +118,13 @@ func (l *Limiter) chargeLater(c call, to target) {
 // it back as Cancel says. Acquire's n keeps it, and any other cost is [ErrInvalidCost], which ends
 // nothing.
 func (r *Reservation) Settle(ctx context.Context, actual int64) error {
+	if r.isTogether() {
+		return r.together.settle(ctx, actual, (*Reservation).Settle)
+	}
 	return r.settle(ctx, actual, nil)
 }
+
+func (r *Reservation) isTogether() bool { return r != nil && r.together != nil }
 
 func (r *Reservation) settle(ctx context.Context, actual int64, later hold.Background) error {
 	if r == nil || r.hold == nil {
@@ -136,6 +146,9 @@ func (r *Reservation) settle(ctx context.Context, actual int64, later hold.Backg
 // where the next such request is decided alike before and after it, because it fits beside what is
 // held, and beside what is charged instead. Slots are missed. If it is lost, what is held is charged.
 func (r *Reservation) settleLater(ctx context.Context, actual int64) error {
+	if r.isTogether() {
+		return r.together.settle(ctx, actual, (*Reservation).settleLater)
+	}
 	if r == nil || r.hold == nil {
 		return nil
 	}
@@ -146,6 +159,14 @@ func (r *Reservation) settleLater(ctx context.Context, actual int64) error {
 	return r.settle(ctx, actual, func(send func() error) bool {
 		return redis.store.Later(send, r.settled)
 	})
+}
+
+// cancelLater is Cancel as settleLater is Settle.
+func (r *Reservation) cancelLater(ctx context.Context) error {
+	if r.isTogether() {
+		return each(r.together.members, func(m member) error { return m.held.settleLater(ctx, 0) })
+	}
+	return r.settleLater(ctx, 0)
 }
 
 // settled ends a Settle that nobody waited for. Its error has been told of as that of any call.
@@ -167,10 +188,18 @@ func (r *Reservation) settled(err error) {
 //   - of a window or a log only to the window that was charged, and of a [SlidingWindowCounter]
 //     only while that is the current one;
 //   - of a lease while that lives; see [Lease].
-func (r *Reservation) Cancel(ctx context.Context) error { return r.Settle(ctx, 0) }
+func (r *Reservation) Cancel(ctx context.Context) error {
+	if r.isTogether() {
+		return each(r.together.members, func(m member) error { return m.held.Cancel(ctx) })
+	}
+	return r.Settle(ctx, 0)
+}
 
 // Release is Settle with the cost that was asked for: the work was done.
 func (r *Reservation) Release(ctx context.Context) error {
+	if r.isTogether() {
+		return each(r.together.members, func(m member) error { return m.held.Release(ctx) })
+	}
 	if r == nil || r.hold == nil {
 		return nil
 	}
@@ -181,6 +210,12 @@ func (r *Reservation) Release(ctx context.Context) error {
 // outlast the [Hold]: each third of it. The middleware calls it. If Redis does not answer meanwhile,
 // the hold expires and is charged. Slots of [InFlight] are renewed without it.
 func (r *Reservation) Keep() {
+	if r.isTogether() {
+		for _, m := range r.together.members {
+			m.held.Keep()
+		}
+		return
+	}
 	if r == nil || r.hold == nil || !r.hold.Reserved || r.hold.N == 0 || !r.hold.Set.Units {
 		return
 	}
@@ -199,6 +234,9 @@ func (r *Reservation) Keep() {
 //	ctx, cancel := r.Context(ctx)
 //	defer cancel()
 func (r *Reservation) Context(ctx context.Context) (context.Context, context.CancelFunc) {
+	if r.isTogether() {
+		return contextOf(ctx, r.together.members)
+	}
 	if r == nil || r.hold == nil || !r.hold.HasSlots() {
 		return ctx, func() {}
 	}

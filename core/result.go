@@ -29,6 +29,8 @@ type Result struct {
 	// Banned reports whether the key is banned, as [Ban] says: until RetryAfter is over. Then
 	// Remaining is 0, ResetAfter is RetryAfter, and all limits deny.
 	Banned bool
+	// Source says who decided.
+	Source Source
 	// Limit is the capacity of the limit that this describes, in units.
 	Limit int64
 	// Remaining is how many whole units are left now: never negative, never above
@@ -53,8 +55,6 @@ type Result struct {
 	Limiter string
 	// Name is the name of the limit that this describes; see [Limit.Name].
 	Name string
-	// Source says who decided.
-	Source Source
 
 	all *[]Result // of several limits
 }

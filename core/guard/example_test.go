@@ -129,17 +129,23 @@ func ExampleCostAfter() {
 	// 429 0
 }
 
-// Requests that an inner limit denies are not to use up an outer one that is shared: it
-// does not count what is answered with 429.
-func ExampleCountIf_admitted() {
-	shared, _ := core.NewMemory("shared", core.FixedWindow(core.PerHour(1000)))
-	admitted := guard.CountIf(func(status int) bool { return status != http.StatusTooManyRequests })
-	h := httplimit.Middleware(shared, keyfunc.Global(), admitted)(limited(hello)) // two an hour for each address
+// A user's limit and that of his organization decide together: who is denied uses up nothing of what others share.
+func ExampleAnd() {
+	perUser := core.MustNewMemory("user", core.FixedWindow(core.PerHour(2)))
+	perOrg := core.MustNewMemory("org", core.FixedWindow(core.PerHour(1000)))
+	everybody := core.MustNewMemory("everybody", core.FixedWindow(core.PerHour(9000)))
+	type userKey struct{} // where authentication stores the user
+	org := func(keyfunc.Request) (string, error) { return "org:acme", nil }
+
+	limited := httplimit.Middleware(perUser, keyfunc.User(userKey{}),
+		guard.And(perOrg, org), guard.And(everybody, keyfunc.Global()))
+	h := limited(http.HandlerFunc(hello))
 
 	for range 10 {
-		get(h, "/")
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		h.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithValue(r.Context(), userKey{}, "alice")))
 	}
-	res, _ := shared.Peek(context.Background(), keyfunc.ForGlobal())
+	res, _ := perOrg.Peek(context.Background(), "org:acme")
 	fmt.Println(res.Remaining)
 	// Output: 998
 }

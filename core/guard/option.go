@@ -97,9 +97,8 @@ func LimiterFor(limiter func(keyfunc.Request) (*core.Limiter, error)) Option {
 // for Redis only where that could decide about the next request. With a LeakyBucket, requests that
 // do not count have had their place, and leave a gap in the queue.
 //
-// Requests that an inner limiter denies are also charged by the outer ones. If those
-// shall count only what the inner one admits, give them a count that returns
-// status != http.StatusTooManyRequests.
+// Requests that an inner limiter denies are also charged by the outer ones: limits that are to decide
+// together are given by [And].
 func CountIf(count func(status int) bool) Option {
 	settings.MustFunc(count == nil, "CountIf", "reports which status counts")
 	return option("CountIf", func(s *settings.Settings) { s.CountIf = count })

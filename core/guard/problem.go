@@ -55,10 +55,9 @@ func Problem(status int, err error) []byte {
 
 // extend adds the members about a denial.
 func (p *problem) extend(res *core.Result) {
-	several := format.SeveralLimits(res)
 	for each := range res.All() {
 		if !each.Allowed {
-			p.ViolatedPolicies = append(p.ViolatedPolicies, format.PolicyName(&each, several))
+			p.ViolatedPolicies = append(p.ViolatedPolicies, format.PolicyName(res, &each))
 		}
 	}
 	p.Limit = res.Limit

@@ -3,6 +3,7 @@ package algorithm
 import (
 	_ "embed"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -112,6 +113,65 @@ func (b Bans) text(flag, each int) map[string]string {
 		parts["denied"], parts["begin"] = "", ""
 	}
 	return parts
+}
+
+// banTexts are those of all limiters with bans of a script.
+type banTexts struct {
+	count                    int      // how many these are
+	denied                   []string // for each limit
+	look, hold, begin, reply string
+}
+
+// banTexts returns those of a script for so many limits. The calls of a limiter with bans say by an argument whether a denial
+// bans: it is at flag for the first. each is how many integers are replied for each limit.
+func (f Form) banTexts(limits, flag, each int) (all banTexts) {
+	groups := f.Groups
+	if groups == nil {
+		groups = []Group{{limits, f.Bans}}
+	}
+	var unless string
+	var banned []string // when one is
+	for _, g := range groups {
+		parts, condition := g.Bans.text(flag+all.count, each), "ban == 1"
+		if g.Bans != nil {
+			all.count++
+			unless = parts["unless"]
+			if f.Groups != nil {
+				condition = ownNames(parts, all.count, limits)
+			}
+			banned = append(banned, condition)
+		}
+		for range g.Limits {
+			all.denied = append(all.denied, parts["denied"])
+		}
+		all.look, all.hold = all.look+parts["look"], all.hold+parts["hold"]
+		all.begin, all.reply = all.begin+parts["begin"], all.reply+parts["reply"]
+	}
+	condition := strings.Join(banned, " or ")
+	if len(banned) > 1 {
+		condition = "(" + condition + ")"
+	}
+	all.hold += strings.ReplaceAll(unless, "ban == 1", condition)
+	return all
+}
+
+var banNames = regexp.MustCompile(`\b(bans?|ban_ends|ban_level|ban_lasts|till)\b`)
+
+// ownNames gives the i-th ban of a script names of its own, a key and a block of the reply behind those of all limits. All
+// bans are read, also where a key is banned. It returns the condition that this one is.
+func ownNames(parts map[string]string, i, limits int) string {
+	block := limits
+	if i > 1 {
+		block = 1 // behind the one before
+	}
+	values := strings.NewReplacer("KEYS[base + size]", fmt.Sprintf("KEYS[base + %d]", limits+i), "(size - 1)", strconv.Itoa(block),
+		"if not why then", "if not why or why == 5 then")
+	for name, text := range parts {
+		if name != "unless" {
+			parts[name] = values.Replace(banNames.ReplaceAllString(text, fmt.Sprintf("${1}_%d", i)))
+		}
+	}
+	return fmt.Sprintf("ban_%d == 1", i)
 }
 
 // CutBan divides the reply to one call of a limiter with bans: the last integers, so many, are about the ban.

@@ -66,6 +66,15 @@ type Form struct {
 	Undeclared bool
 	// Bans: those of the limiter, whose key comes after those of the limits.
 	Bans Bans
+	// Groups are the limiters whose limits are decided together, each on a key and a cost of its own; nil for
+	// one limiter. Each has its Bans, whose keys come after those of all limits.
+	Groups []Group
+}
+
+// A Group is one of several limiters, of those that a script decides together.
+type Group struct {
+	Limits int // how many it has
+	Bans   Bans
 }
 
 // DecideScript returns the script that decides limits.
@@ -78,16 +87,14 @@ func DecideScript(limits []Member, f Form) string {
 	for _, m := range limits {
 		width += len(m.lua.cost)
 	}
-	ban := f.Bans.text(width, each)
-	if f.Bans != nil {
-		width, size = width+1, size+1
-	}
+	ban := f.banTexts(len(limits), width, each)
+	width, size = width+ban.count, size+ban.count
 	for i, m := range limits {
 		for _, text := range m.lua.functions {
 			functions.addOnce(text)
 		}
 		arguments := c.arguments(m, i+1, width)
-		evaluate.WriteString(m.evaluateText(arguments, ban["denied"], i+1, each, len(limits) > 1))
+		evaluate.WriteString(m.evaluateText(arguments, ban.denied[i], i+1, each, len(limits) > 1))
 		charge.WriteString(m.chargeText(arguments, i+1, each, len(limits) > 1))
 		foreign := "foreign"
 		if len(limits) > 1 {
@@ -108,7 +115,7 @@ func DecideScript(limits []Member, f Form) string {
 	c.text.WriteString(fill(decideLua,
 		"-- ZEROS", strings.Repeat("0, ", each*size), "-- SIZE", strconv.Itoa(size),
 		"-- FUNCTIONS\n", functions.text.String(), "-- EVALUATE\n", evaluate.String(), "-- CHARGE\n", charge.String(),
-		"-- DENY\n", deny.String()+ban["begin"], "-- LOOK\n", ban["look"], "-- BAN\n", ban["reply"]))
+		"-- DENY\n", deny.String()+ban.begin, "-- LOOK\n", ban.look, "-- BAN\n", ban.reply))
 	return c.text.String()
 }
 
@@ -197,16 +204,17 @@ func HoldScript(limits []Member, f Form) string {
 	functions.add(recordLua)
 	var look, act strings.Builder
 	width, size := holdWidth+holdWidthEach*len(limits), len(limits)
-	ban := f.Bans.text(width, holdReplyLen)
-	if f.Bans != nil {
-		width, size = width+1, size+1
-	}
+	ban := f.banTexts(len(limits), width, holdReplyLen)
+	width, size = width+ban.count, size+ban.count
 	for i, m := range limits {
 		for _, text := range m.lua.functions {
 			functions.addOnce(text)
 		}
 		constants, arguments := c.holdArguments(m, i)
-		first, then, keeps := m.holdTexts(ban["denied"])
+		if f.Groups != nil {
+			arguments += "local units = expiry -- each has its own\n"
+		}
+		first, then, keeps := m.holdTexts(ban.denied[i])
 		first = arguments + first
 		if len(limits) == 1 {
 			functions.text.WriteString(constants)
@@ -223,13 +231,13 @@ func HoldScript(limits []Member, f Form) string {
 	c.addNumbers()
 	fmt.Fprintf(&c.text, holdBegin+" = %d, %d, %d\n", c.constants+1, width, size)
 	unless := "    if not err then\n" // what is done at all
-	if f.Bans != nil {
-		unless = ban["hold"]
+	if ban.count > 0 {
+		unless = ban.hold
 	}
 	c.text.WriteString(fill(holdLua,
 		"-- ZEROS", strings.Repeat("0, ", holdReplyLen*size), "-- WIDTH", strconv.Itoa(holdReplyLen*size),
 		"-- FUNCTIONS\n", functions.text.String(), "    if not err then\n-- LOOK\n", unless+look.String(),
-		"-- ACT\n", act.String()+ban["begin"], "-- BAN\n", ban["reply"]))
+		"-- ACT\n", act.String()+ban.begin, "-- BAN\n", ban.reply))
 	return c.text.String()
 }
 
@@ -543,7 +551,7 @@ func (c HoldCall) Append(args []any, limits int) []any {
 	if m == 0 && (c.Op == OpReserve || c.Op == OpCharge) {
 		m = NewHoldID()
 	}
-	args = append(args, string(c.Op), min(c.N, maxInstant), m) // more fits nowhere, and Lua would round it
+	args = append(args, string(c.Op), c.Units(), m)
 	for i := range limits {
 		if c.Handles != nil {
 			args = append(args, c.Handles[i].A, c.Handles[i].B)
@@ -553,6 +561,9 @@ func (c HoldCall) Append(args []any, limits int) []any {
 	}
 	return args
 }
+
+// Units returns how many units a script is given: more fits nowhere, and Lua would round it.
+func (c HoldCall) Units() int64 { return min(c.N, maxInstant) }
 
 // UnexpectedLength returns the error for a reply of the wrong length.
 func UnexpectedLength(got, want int) error {

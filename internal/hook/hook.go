@@ -95,6 +95,9 @@ func SetLooking(f func(limiter any) any) bool {
 	return true
 }
 
+// Canceled is the cost with which SettleLater cancels: with And that is more than a cost of 0.
+const Canceled = -1
+
 // SettleLater is the Settle of a *core.Reservation, but need not wait for the reply.
 var SettleLater func(ctx context.Context, reservation any, actual int64) error
 
@@ -104,7 +107,7 @@ func SetSettleLater(f func(ctx context.Context, reservation any, actual int64) e
 	return true
 }
 
-// A WrongLimitError is the error of core.Limiter.With.
+// A WrongLimitError is the error of core.Limiter.With, and of core.All about limits that cannot decide together.
 type WrongLimitError struct{ Err error }
 
 func (e *WrongLimitError) Error() string { return e.Err.Error() }

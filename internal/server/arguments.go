@@ -85,26 +85,57 @@ func (l *Limits) constants(now int64) *constants {
 
 // now returns the time of this process in microseconds, once for all that is sent together, if a constant depends on it.
 func (s *Store) now() int64 {
-	if !s.limits.moves {
+	if !s.moves {
 		return 0
 	}
 	return s.clock().UnixMicro()
 }
 
+// replyLen returns how many integers the reply to one call has.
+func (s *Store) replyLen(needsHold bool) int {
+	if s.stores == nil {
+		all, _ := s.limits.replyLen(needsHold)
+		return all
+	}
+	sum := 0
+	for _, part := range s.stores {
+		sum += part.replyLen(needsHold)
+	}
+	return sum
+}
+
 // appendCost appends whether to charge, and the cost for each limit.
-func (l *Limits) appendCost(dst []any, c algorithm.HoldCall) []any {
-	if c.Op == algorithm.OpCharge {
+func (d *Decision) appendCost(dst []any) []any {
+	if d.Op == algorithm.OpCharge {
 		dst = append(dst, "1")
 	} else {
 		dst = append(dst, "0")
 	}
-	if c.N == 1 {
-		return l.appendBans(append(dst, l.unitCost...), c)
+	dst = d.Limits.appendUnits(dst, d.N)
+	for _, o := range d.others {
+		dst = o.Limits.appendUnits(dst, o.N)
+	}
+	return d.appendBans(dst)
+}
+
+// appendUnits appends the cost of n units for each limit.
+func (l *Limits) appendUnits(dst []any, n int64) []any {
+	if n == 1 {
+		return append(dst, l.unitCost...)
 	}
 	for _, m := range l.members {
-		dst = m.Cost(dst, c.N)
+		dst = m.Cost(dst, n)
 	}
-	return l.appendBans(dst, c)
+	return dst
+}
+
+// appendBans appends whether a denial bans, for each limiter with bans.
+func (d *Decision) appendBans(dst []any) []any {
+	dst = d.Limits.appendBans(dst, d.HoldCall)
+	for _, o := range d.others {
+		dst = o.Limits.appendBans(dst, o.HoldCall)
+	}
+	return dst
 }
 
 // appendBans appends whether a denial bans, for a limiter with bans.
@@ -151,7 +182,13 @@ func (d *Decision) calls() int {
 	return calls
 }
 
-func (d *Decision) keys() int { return d.calls() * len(d.Limits.tails) }
+func (d *Decision) keys() int {
+	keys := d.calls() * len(d.Limits.tails)
+	for _, o := range d.others {
+		keys += len(o.Limits.tails)
+	}
+	return keys
+}
 
 // args returns the arguments of a script for one decision.
 func (s *Store) args(d *Decision, needsHold bool) []any {
@@ -160,6 +197,9 @@ func (s *Store) args(d *Decision, needsHold bool) []any {
 
 // appendCallKeys appends the Redis keys of d, once for each of its calls.
 func (s *Store) appendCallKeys(dst []any, d *Decision) []any {
+	if s.stores != nil {
+		return s.appendKeysTogether(dst, d)
+	}
 	for range d.calls() {
 		dst = s.appendKeys(dst, d.Key, d.Limits)
 	}
@@ -168,15 +208,35 @@ func (s *Store) appendCallKeys(dst []any, d *Decision) []any {
 
 // append appends what follows the keys.
 func (d *Decision) append(args []any, needsHold bool, now int64) []any {
-	c := d.Limits.constants(now)
+	args = d.appendConstants(args, needsHold, now)
 	if needsHold {
-		return d.appendCalls(append(args, c.hold...))
+		return d.appendCalls(args)
 	}
-	return d.Limits.appendCost(append(args, c.plain...), d.HoldCall)
+	return d.appendCost(args)
+}
+
+// appendConstants appends those of all limits.
+func (d *Decision) appendConstants(args []any, needsHold bool, now int64) []any {
+	args = append(args, d.Limits.constants(now).of(needsHold)...)
+	for _, o := range d.others {
+		args = append(args, o.Limits.constants(now).of(needsHold)...)
+	}
+	return args
+}
+
+// of returns those for the script hold, or for the other.
+func (c *constants) of(needsHold bool) []any {
+	if needsHold {
+		return c.hold
+	}
+	return c.plain
 }
 
 // appendCalls appends the arguments of all calls of d.
 func (d *Decision) appendCalls(args []any) []any {
+	if d.others != nil {
+		return d.appendCallTogether(args)
+	}
 	l := d.Limits
 	if d.Exchange != nil && d.Exchange.Held > 0 {
 		args = l.appendCall(args, d.Exchange.settlement())

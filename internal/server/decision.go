@@ -24,6 +24,8 @@ type Decision struct {
 	Answers  []algorithm.Answer // of what decides; where the key was banned before, they say nothing
 	Exchange *Exchange          // what is done besides, or nil
 
+	others []Part // those of other limiters that are made together with it, by a Store of Together
+
 	place  interface{ Leave() } // where it is one of the calls in flight, or nil
 	left   atomic.Bool          // it is no longer
 	inline [1]algorithm.Answer  // of most Answers: one allocation less
@@ -296,7 +298,12 @@ func (s *Store) callContext(ctx context.Context, sv *Server) context.Context {
 // wrote reports whether d has changed something, once it is answered.
 func (d *Decision) wrote() bool {
 	charges := d.Op == algorithm.OpCharge || d.Op == algorithm.OpReserve
-	return charges && d.N > 0 && !slices.ContainsFunc(d.Answers, func(a algorithm.Answer) bool { return !a.Admits })
+	return charges && d.N > 0 && d.Admitted() && !slices.ContainsFunc(d.others, func(o Part) bool { return !o.Admitted() })
+}
+
+// Admitted reports whether all limits of d admit.
+func (d *Decision) Admitted() bool {
+	return !slices.ContainsFunc(d.Answers, func(a algorithm.Answer) bool { return !a.Admits })
 }
 
 // answered records how a call for d ended that was begun at an instant, and returns its error for
@@ -326,7 +333,7 @@ func (s *Store) evaluate(ctx context.Context, d *Decision) error {
 		reply, err := script.run(ctx, s.servers.client, s.args(d, needsHold), d.keys(), s.hooks.ScriptLoaded)
 		switch {
 		case err == nil && !needsHold && algorithm.IsHeld(reply):
-			s.keysWithHolds.add(d.Key, heldFor)
+			s.keysWithHolds.add(d.allKeys(), heldFor)
 			continue
 		case err == nil:
 			if err = s.decodeOne(reply, d, needsHold); errors.Is(err, batch.ErrRetryAlone) {
@@ -357,6 +364,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // needsHold reports whether d takes the script hold.
 func (s *Store) needsHold(d *Decision) bool {
+	if s.stores != nil {
+		return s.needsHoldTogether(d)
+	}
 	return s.alwaysHold || d.Op >= algorithm.OpReserve || d.Exchange != nil || s.keysWithHolds.has(d.Key)
 }
 
@@ -364,6 +374,9 @@ func (s *Store) needsHold(d *Decision) bool {
 func (s *Store) decodeOne(reply []int64, d *Decision, needsHold bool) error {
 	if d.Exchange != nil {
 		return s.decodeExchange(reply, d)
+	}
+	if d.others != nil {
+		return d.decodeTogether(reply, needsHold)
 	}
 	reply, banned, err := d.cutBan(reply, needsHold)
 	if banned || err != nil {
@@ -392,9 +405,13 @@ func (d *Decision) cutBan(reply []int64, needsHold bool) (rest []int64, banned b
 	}
 	rest, b, err := algorithm.CutBan(reply, ban)
 	if err == nil && d.Answers != nil {
-		d.Answers[:len(d.Answers)+1][len(d.Answers)].Observation = b.Observation()
+		d.setBan(b)
 	}
 	return rest, b.Until > 0 && !b.Began, err
+}
+
+func (d *Decision) setBan(b algorithm.Ban) {
+	d.Answers[:len(d.Answers)+1][len(d.Answers)].Observation = b.Observation()
 }
 
 // heldFor is for how long a key is taken to have holds after some were seen.

@@ -29,6 +29,9 @@ type (
 // work returns about how many microseconds of Redis a decision takes.
 func (s *Store) work(d *Decision) int64 {
 	sum := d.Limits.work(d.N)
+	for _, o := range d.others {
+		sum += o.Limits.work(o.N)
+	}
 	if s.needsHold(d) {
 		sum *= holdWork
 	}
@@ -123,12 +126,13 @@ type scripts struct{ decide, decideEach, hold script }
 func (s *Store) newBatchScripts() scripts {
 	undeclared := s.servers.cluster != nil // of a Cluster, their keys are of several hash slots
 	var each scripts
-	form := algorithm.Form{Undeclared: undeclared, Bans: s.limits.bans}
-	each.hold = newScript(algorithm.HoldScript(s.limits.members, form), undeclared)
+	form, members := s.form, s.members
+	form.Undeclared = undeclared
+	each.hold = newScript(algorithm.HoldScript(members, form), undeclared)
 	if !s.alwaysHold {
-		each.decide = newScript(algorithm.DecideScript(s.limits.members, form), undeclared)
+		each.decide = newScript(algorithm.DecideScript(members, form), undeclared)
 		form.Own = true
-		each.decideEach = newScript(algorithm.DecideScript(s.limits.members, form), undeclared)
+		each.decideEach = newScript(algorithm.DecideScript(members, form), undeclared)
 	}
 	return each
 }
@@ -192,15 +196,14 @@ func (s *Store) parts(members []*member) []part {
 	plain := part{members: make([]*member, 0, len(members))}
 	var held []part
 	for _, m := range members {
-		limits := m.Call.Limits
 		if !s.needsHold(m.Call) {
-			if len(plain.members) > 0 && limits != plain.members[0].Call.Limits {
+			if len(plain.members) > 0 && !m.Call.sameLimits(plain.members[0].Call) {
 				plain.mixed = true
 			}
 			plain.members = append(plain.members, m)
 			continue
 		}
-		i := slices.IndexFunc(held, func(p part) bool { return p.members[0].Call.Limits == limits })
+		i := slices.IndexFunc(held, func(p part) bool { return p.members[0].Call.sameLimits(m.Call) })
 		if i < 0 {
 			i, held = len(held), append(held, part{needsHold: true})
 		}
@@ -260,30 +263,26 @@ type partError struct{ error }
 
 // partArgs returns the arguments of p's script.
 func (s *Store) partArgs(p part) []any {
-	first, alike := p.members[0].Call, true
-	limits, size, now := first.Limits, len(first.Limits.members), s.now()
-	constants := limits.constants(now)
-	args := make([]any, scriptArgs, scriptArgs+len(constants.hold)+len(p.members)*(3+3*size))
+	first, alike, now := p.members[0].Call, true, s.now()
+	size := len(s.members)
+	args := make([]any, scriptArgs, scriptArgs+len(first.Limits.constants(now).hold)+len(p.members)*(3+3*size))
 	for _, m := range p.members {
 		args = s.appendCallKeys(args, m.Call)
-		alike = alike && m.Call.N == first.N && m.Call.Op == first.Op && m.Call.Bans == first.Bans
+		alike = alike && m.Call.asks(first)
 	}
-	switch {
-	case p.needsHold:
-		args = append(args, constants.hold...)
-		for _, m := range p.members {
+	if !p.mixed {
+		args = first.appendConstants(args, p.needsHold, now)
+	}
+	for _, m := range p.members {
+		switch {
+		case p.needsHold:
 			args = m.Call.appendCalls(args)
-		}
-	case p.mixed:
-		for _, m := range p.members {
-			args = append(m.Call.Limits.appendCost(args, m.Call.HoldCall), m.Call.Limits.constants(now).plain...)
-		}
-	default:
-		args = append(args, constants.plain...)
-		for _, m := range p.members {
-			args = limits.appendCost(args, m.Call.HoldCall)
+		case p.mixed:
+			args = m.Call.appendConstants(m.Call.appendCost(args), false, now)
+		default:
+			args = m.Call.appendCost(args)
 			if alike {
-				break // once for all
+				return args // once for all
 			}
 		}
 	}
@@ -316,7 +315,7 @@ func retryAlone(members []*member) {
 func refused(err error) bool { return hasCode(err, "CROSSSLOT", "NOPERM", "TRYAGAIN") }
 
 func (s *Store) decode(reply []int64, members []*member, needsHold bool) error {
-	size, _ := s.limits.replyLen(needsHold)
+	size := s.replyLen(needsHold)
 	calls := 0
 	for _, m := range members {
 		calls += m.Call.calls()
@@ -338,7 +337,7 @@ func (s *Store) decodeMember(reply []int64, d *Decision, needsHold bool) error {
 	case d.Exchange == nil && algorithm.Undone(reply):
 		return batch.ErrRetryAlone
 	case !needsHold && algorithm.IsHeld(reply):
-		s.keysWithHolds.add(d.Key, heldFor)
+		s.keysWithHolds.add(d.allKeys(), heldFor)
 		return batch.ErrRetryAlone
 	}
 	return s.decodeOne(reply, d, needsHold)

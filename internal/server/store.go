@@ -67,6 +67,10 @@ type Store struct {
 	hooks   Hooks
 	owner   any
 
+	members []algorithm.Member // by which it decides: of one limiter, or of several
+	form    algorithm.Form
+	stores  []*Store // those of which it is Together, or nil
+
 	decideScript  script
 	holdScript    script // see algorithm.HoldScript
 	batchScripts  scripts
@@ -80,6 +84,9 @@ type Store struct {
 	single       *batcher                             // of one server
 	byServer     atomic.Pointer[map[*Server]*batcher] // of a Cluster; copied when it changes
 	mu           sync.Mutex                           // held where byServer changes
+	withOthers   atomic.Pointer[map[string]*Store]    // see Together; copied when it changes
+	number       uint64                               // by which those know the Store
+	moves        bool                                 // a constant is that of an instant
 	closed       atomic.Bool
 	driven       bool // by a test: nothing goes on beside its calls
 
@@ -89,33 +96,42 @@ type Store struct {
 // NewStore returns the Store of one limiter over client. It sends nothing.
 func NewStore(client Client, c Config) *Store {
 	s := &Store{
-		servers:    serversOf(client, c.Timeout),
-		limits:     c.Limits,
-		holdScript: newScript(algorithm.HoldScript(c.Limits.members, algorithm.Form{Bans: c.Limits.bans}), false),
-		alwaysHold: slices.ContainsFunc(c.Limits.members, func(l algorithm.Member) bool { return l.Slots }),
-		timeout:    c.Timeout,
-		clock:      c.Clock,
-		maxBatch:   c.MaxBatch,
-		hooks:      c.Hooks,
-		owner:      c.Owner,
-		head:       c.Prefix + ":" + c.Limiter + ":{",
+		servers:  serversOf(client, c.Timeout),
+		limits:   c.Limits,
+		members:  c.Limits.members,
+		form:     algorithm.Form{Bans: c.Limits.bans},
+		timeout:  c.Timeout,
+		clock:    c.Clock,
+		maxBatch: c.MaxBatch,
+		hooks:    c.Hooks,
+		owner:    c.Owner,
+		head:     c.Prefix + ":" + c.Limiter + ":{",
+		moves:    c.Limits.moves,
+		number:   storeNumber.Add(1),
 	}
 	if s.clock == nil {
 		s.clock = time.Now
 	}
-	if !s.alwaysHold {
-		s.decideScript = newScript(algorithm.DecideScript(c.Limits.members, algorithm.Form{Bans: c.Limits.bans}), false)
-	}
-	s.batchScripts = s.newBatchScripts()
-	s.deadlines.timeout = c.Timeout
-	s.farDeadlines.timeout = max(c.Timeout, connectTime)
-	s.keysWithHolds.init()
-	s.byServer.Store(&map[*Server]*batcher{})
-	if _, ok := client.(*redis.Client); ok {
-		s.single = s.newBatcher(s.servers.whole)
-	}
+	s.init()
 	s.servers.add(s)
 	return s
+}
+
+// init makes what a Store of these members needs.
+func (s *Store) init() {
+	s.alwaysHold = slices.ContainsFunc(s.members, func(l algorithm.Member) bool { return l.Slots })
+	s.holdScript = newScript(algorithm.HoldScript(s.members, s.form), false)
+	if !s.alwaysHold {
+		s.decideScript = newScript(algorithm.DecideScript(s.members, s.form), false)
+	}
+	s.batchScripts = s.newBatchScripts()
+	s.deadlines.timeout = s.timeout
+	s.farDeadlines.timeout = max(s.timeout, connectTime)
+	s.keysWithHolds.init()
+	s.byServer.Store(&map[*Server]*batcher{})
+	if _, ok := s.servers.client.(*redis.Client); ok {
+		s.single = s.newBatcher(s.servers.whole)
+	}
 }
 
 // HasOtherNumbers reports whether another limiter over the client counts on the same keys by other numbers.

@@ -7,6 +7,7 @@
 //
 //	adapter.go        Adapter: the options, key functions and Guards of one framework
 //	guard.go          Check: the decision
+//	and.go            limiters that decide together
 //	finish.go         Finish: limits that charge when the response ends, and slots
 //	state.go          RequestState: what the middlewares of one request know of each other
 //	header.go, ietf.go, lines.go   headers
@@ -37,23 +38,15 @@ type Adapter[N, H any] string
 // are among opts. It panics if lim, key or an option is nil, or if an option is wrong or of
 // another adapter: a program with such a mistake must not run with a route unlimited.
 func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) (*Guard, Handlers[H]) {
-	switch {
-	case lim == nil:
-		panic("guard: the limiter is nil: make one with core.New")
-	case key == nil:
-		panic("guard: the key function is nil: choose one, such as keyfunc.IP()")
-	}
+	settings.MustLimit(lim, key)
 	s := settings.Settings{Headers: settings.Headers{Sets: xRateLimit}}
-	for _, opt := range opts {
-		if opt == nil {
-			panic("guard: a nil Option: leave it out")
-		}
-		opt(&s)
-	}
+	settings.Apply(&s, opts)
 	s.Check(xRateLimit)
 	a.mustBeOwn("OnDenied", s.OnDenied)
 	a.mustBeOwn("OnError", s.OnError)
-	return &Guard{limiter: lim, key: key, peer: keyfunc.Peer(), settings: s}, Handlers[H]{s.OnDenied, s.OnError}
+	g := &Guard{limiter: lim, key: key, peer: keyfunc.Peer(), settings: s}
+	g.addMembers()
+	return g, Handlers[H]{s.OnDenied, s.OnError}
 }
 
 func (a Adapter[N, H]) mustBeOwn(option string, handler any) {

@@ -20,6 +20,7 @@ func TestPanics(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	lim := core.MustNew(client, "api", core.TokenBucket(core.PerMinute(1)))
+	queue := core.MustNew(client, "queue", core.LeakyBucket(core.PerMinute(1)))
 	const framework, other = adapter.Adapter[*http.Request, http.Handler]("httplimit"), adapter.Adapter[any, func()]("otherlimit")
 	mount := func(options ...guard.Option) { framework.New(lim, keyfunc.IP(), options...) }
 	handler := http.NotFoundHandler()
@@ -52,20 +53,29 @@ func TestPanics(t *testing.T) {
 		"httplimit: OnError has a func(), want a http.Handler: use httplimit.OnError": func() {
 			framework.New(lim, keyfunc.IP(), other.OnError(func() {}))
 		},
-		"guard: Skip and Skip: give it once":                     func() { mount(guard.Skip(never), guard.Skip(never)) },
-		"guard: OnDenied and OnDenied: give it once":             func() { mount(framework.OnDenied(handler), framework.OnDenied(handler)) },
-		"guard: OnError and OnError: give it once":               func() { mount(framework.OnError(handler), framework.OnError(handler)) },
-		"guard: DryRun and DryRun: give it once":                 func() { mount(guard.DryRun(), guard.DryRun()) },
-		"guard: RetryJitter and RetryJitter: give it once":       func() { mount(guard.RetryJitter(1), guard.RetryJitter(0.1)) },
-		"guard: MaxRetryAfter and MaxRetryAfter: give it once":   func() { mount(guard.MaxRetryAfter(1e9), guard.MaxRetryAfter(2e9)) },
-		"guard: RetryAfterMs and RetryAfterMs: give it once":     func() { mount(guard.RetryAfterMs(), guard.RetryAfterMs()) },
-		"guard: NoHeaders and RetryJitter: choose one":           func() { mount(guard.NoHeaders(), guard.RetryJitter(0.2)) },
-		"guard: NoHeaders and MaxRetryAfter: choose one":         func() { mount(guard.MaxRetryAfter(1e9), guard.NoHeaders()) },
-		"guard: NoHeaders and RetryAfterMs: choose one":          func() { mount(guard.NoHeaders(), guard.RetryAfterMs()) },
-		"guard: NoHeaders and Headers: choose one":               func() { mount(guard.NoHeaders(), guard.Headers(guard.IETF)) },
-		"guard: NoHeaders and HeadersOnDenial: choose one":       func() { mount(guard.HeadersOnDenial(), guard.NoHeaders()) },
-		"guard: NoHeaders and ResetDelta: choose one":            func() { mount(guard.ResetDelta(), guard.NoHeaders()) },
-		"guard: NoHeaders and ExposeHeaders: choose one":         func() { mount(guard.NoHeaders(), guard.ExposeHeaders()) },
+		"guard: Skip and Skip: give it once":                   func() { mount(guard.Skip(never), guard.Skip(never)) },
+		"guard: OnDenied and OnDenied: give it once":           func() { mount(framework.OnDenied(handler), framework.OnDenied(handler)) },
+		"guard: OnError and OnError: give it once":             func() { mount(framework.OnError(handler), framework.OnError(handler)) },
+		"guard: DryRun and DryRun: give it once":               func() { mount(guard.DryRun(), guard.DryRun()) },
+		"guard: RetryJitter and RetryJitter: give it once":     func() { mount(guard.RetryJitter(1), guard.RetryJitter(0.1)) },
+		"guard: MaxRetryAfter and MaxRetryAfter: give it once": func() { mount(guard.MaxRetryAfter(1e9), guard.MaxRetryAfter(2e9)) },
+		"guard: RetryAfterMs and RetryAfterMs: give it once":   func() { mount(guard.RetryAfterMs(), guard.RetryAfterMs()) },
+		"guard: NoHeaders and RetryJitter: choose one":         func() { mount(guard.NoHeaders(), guard.RetryJitter(0.2)) },
+		"guard: NoHeaders and MaxRetryAfter: choose one":       func() { mount(guard.MaxRetryAfter(1e9), guard.NoHeaders()) },
+		"guard: NoHeaders and RetryAfterMs: choose one":        func() { mount(guard.NoHeaders(), guard.RetryAfterMs()) },
+		"guard: NoHeaders and Headers: choose one":             func() { mount(guard.NoHeaders(), guard.Headers(guard.IETF)) },
+		"guard: NoHeaders and HeadersOnDenial: choose one":     func() { mount(guard.HeadersOnDenial(), guard.NoHeaders()) },
+		"guard: NoHeaders and ResetDelta: choose one":          func() { mount(guard.ResetDelta(), guard.NoHeaders()) },
+		"guard: NoHeaders and ExposeHeaders: choose one":       func() { mount(guard.NoHeaders(), guard.ExposeHeaders()) },
+		"guard: And with CountIf: give it to the middleware": func() {
+			mount(guard.And(lim, keyfunc.IP(), guard.CountIf(func(int) bool { return true })))
+		},
+		"guard: And with And: give it to the middleware":         func() { mount(guard.And(lim, keyfunc.IP(), guard.And(lim, keyfunc.IP()))) },
+		`guard: And: limiter "queue" has a LeakyBucket`:          func() { mount(guard.And(queue, keyfunc.IP())) },
+		`And: limiter "queue" has a LeakyBucket: a place in its`: func() { framework.New(queue, keyfunc.IP(), guard.And(lim, keyfunc.IP())) },
+		"guard: the limiter is nil":                              func() { guard.And(nil, keyfunc.IP()) },
+		"guard: the key function is nil":                         func() { guard.And(lim, nil) },
+		"guard: a nil Option":                                    func() { guard.And(lim, keyfunc.IP(), nil) },
 		"guard: ResetDelta: it is for XRateLimit, which Headers": func() { mount(guard.ResetDelta(), guard.Headers(guard.IETF)) },
 	} {
 		func() {

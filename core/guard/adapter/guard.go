@@ -26,6 +26,7 @@ type Guard struct {
 	key      keyfunc.Func
 	peer     keyfunc.Func // for requests that have neither that key nor the one of Fallback
 	settings settings.Settings
+	members  []*Guard // of guard.And: what these decide by
 
 	wrongLimits                                               messages
 	noKeyLogged, negativeLogged, neverLogged, wrongCostLogged sync.Once
@@ -50,6 +51,7 @@ type Verdict struct {
 	limiter     *core.Limiter      // that decided
 	reservation *core.Reservation  // that Finish ends; nil of a plain decision
 	cost        int64              // what was asked for
+	slots       bool               // it takes slots
 	others      *cost              // what SetCost was given for another request, where a handler serves several in one
 	state       *RequestState      // of the request
 	cancel      context.CancelFunc // of Context
@@ -79,10 +81,8 @@ func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdi
 		v.await(r.Context())
 	}
 	switch {
-	case v.Status == 0 && v.reservation != nil:
-		if slots, _ := hook.NeedsEnd(v.limiter); slots {
-			v.Context, v.cancel = v.reservation.Context(r.Context())
-		}
+	case v.Status == 0 && v.reservation != nil && v.slots:
+		v.Context, v.cancel = v.reservation.Context(r.Context())
 	case v.Status == http.StatusServiceUnavailable || v.Status == StatusClientGone:
 		state.refused.Store(int32(v.Status))
 	}
@@ -94,18 +94,16 @@ func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdi
 
 // decide asks the limiter about r.
 func (g *Guard) decide(r keyfunc.Request, v *Verdict) {
-	if g.settings.LimiterFor != nil && !g.chooseLimiter(r, v) {
-		return
-	}
-	key, err := g.keyOf(r)
-	if err != nil {
-		v.Err = err
-		logError(r.Context(), g.limiter, "redislimit: the key function failed", err)
-		v.Status = http.StatusInternalServerError
+	key, ok := g.choose(r, v)
+	if !ok {
 		return
 	}
 	v.cost = g.costOf(r)
-	g.ask(r.Context(), key, v)
+	if g.members == nil {
+		g.ask(r.Context(), key, v)
+	} else if !g.askAll(r, key, v) {
+		return
+	}
 	switch ended := r.Context().Err(); {
 	case v.Err != nil && ended != nil:
 		v.Status = statusOf(ended)
@@ -129,38 +127,55 @@ func (g *Guard) denied(res *core.Result, draw float64) error {
 	return err
 }
 
+// choose returns the key of r, and has v be decided by its limiter. It reports false if there was an error.
+func (g *Guard) choose(r keyfunc.Request, v *Verdict) (string, bool) {
+	if g.settings.LimiterFor != nil && !g.chooseLimiter(r, v) {
+		return "", false
+	}
+	key, err := g.keyOf(r)
+	if err != nil {
+		logError(r.Context(), g.limiter, "redislimit: the key function failed", err)
+		v.Status, v.Err = http.StatusInternalServerError, err
+	}
+	return key, err == nil
+}
+
 // chooseLimiter has the limiter of LimiterFor decide. It reports false if there was an error.
 func (g *Guard) chooseLimiter(r keyfunc.Request, v *Verdict) bool {
 	lim, err := g.settings.LimiterFor(r)
-	switch wrong := (*hook.WrongLimitError)(nil); {
+	switch {
 	case err == nil && lim != nil:
 		v.limiter = lim
 		v.state.limiter.Store(lim)
-	case err == nil:
-	case !errors.As(err, &wrong):
+	case err != nil && !g.isWrong(r.Context(), v, err):
 		logError(r.Context(), g.limiter, "redislimit: LimiterFor failed", err)
-	case g.wrongLimits.isNew(err.Error()):
-		logError(r.Context(), g.limiter, "redislimit: a wrong limit in LimiterFor; requests with it are answered with 500, and this is logged once", err)
-	}
-	if err != nil {
 		v.Status, v.Err = http.StatusInternalServerError, err
 	}
 	return err == nil
+}
+
+// isWrong reports whether err is due to the limits that LimiterFor chose. That is logged once, and answered with 500.
+func (g *Guard) isWrong(ctx context.Context, v *Verdict, err error) bool {
+	wrong := (*hook.WrongLimitError)(nil)
+	if !errors.As(err, &wrong) {
+		return false
+	}
+	if g.wrongLimits.isNew(err.Error()) {
+		logError(ctx, g.limiter, "redislimit: a wrong limit in LimiterFor; requests with it are answered with 500, and this is logged once", err)
+	}
+	v.Status, v.Err = http.StatusInternalServerError, err
+	return true
 }
 
 // ask has the limiter decide. It charges at once, unless the cost is known only at the end. What
 // may have to be given back has a Reservation; others need none, which saves an allocation.
 func (g *Guard) ask(ctx context.Context, key string, v *Verdict) {
 	slots, queue := hook.NeedsEnd(v.limiter)
-	lim := v.limiter
-	if g.settings.DryRun {
-		lim, _ = hook.Looking(lim).(*core.Limiter)
-	}
+	v.slots = slots
+	lim := g.asked(v.limiter)
 	switch {
 	case g.reserves():
-		if set := v.state.cost.Load(); set != nil && set.charged.Load() {
-			v.others = set
-		}
+		v.noteCost()
 		if v.reservation, v.Err = lim.Reserve(ctx, key, v.cost); v.Err == nil {
 			v.reservation.Keep() // a response may take long
 		}
@@ -171,6 +186,21 @@ func (g *Guard) ask(ctx context.Context, key string, v *Verdict) {
 	}
 	if v.reservation != nil {
 		v.Result = v.reservation.Result
+	}
+}
+
+// asked returns the limiter to ask in place of lim: with DryRun one that bans nobody.
+func (g *Guard) asked(lim *core.Limiter) *core.Limiter {
+	if g.settings.DryRun {
+		lim, _ = hook.Looking(lim).(*core.Limiter)
+	}
+	return lim
+}
+
+// noteCost notes what SetCost was given for a request before this one.
+func (v *Verdict) noteCost() {
+	if set := v.state.cost.Load(); set != nil && set.charged.Load() {
+		v.others = set
 	}
 }
 
@@ -269,8 +299,12 @@ func (g *Guard) logNever(ctx context.Context, res *core.Result, cost int64) {
 		return
 	}
 	g.neverLogged.Do(func() {
-		g.limiter.Logger().WarnContext(ctx, "redislimit: denied a cost that is above the capacity, so that it can never be admitted; this is logged once",
-			"limiter", res.Limiter, "limit", res.Name, "capacity", res.Limit, "cost", cost)
+		attrs := []any{"limiter", res.Limiter, "limit", res.Name, "capacity", res.Limit}
+		if g.members == nil { // a member may have another cost
+			attrs = append(attrs, "cost", cost)
+		}
+		g.limiter.Logger().WarnContext(ctx,
+			"redislimit: denied a cost that is above the capacity, so that it can never be admitted; this is logged once", attrs...)
 	})
 }
 

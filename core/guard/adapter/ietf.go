@@ -12,10 +12,9 @@ import (
 // of 23 May 2026 has them. The items are strings of RFC 9651; a valid name has no character that
 // would need escaping.
 func (o headers) setIETF(h Header, res *core.Result, draw float64) {
-	several := format.SeveralLimits(res)
 	policy, state := make([]byte, 0, 128), make([]byte, 0, 128)
 	for each := range res.All() {
-		name := format.PolicyName(&each, several)
+		name := format.PolicyName(res, &each)
 		if len(policy) > 0 {
 			policy, state = append(policy, ", "...), append(state, ", "...)
 		}

@@ -1,6 +1,7 @@
 -- What decide.lua and hold.lua do besides for a limiter with bans: the last key of a call has the ban of the user's key.
 -- Value: a string, 'X1 ends level lasts': until when the ban lasts, how many there were before all were forgotten, and for how
 -- long it lasts, in microseconds. All is forgotten when nothing was denied for as long after its end: so long is its TTL.
+-- Of several limiters that decide together each has all of this, but for `unless`, which is there once.
 -- Argument: the last of a call, 1 if a denial of it bans. hold.lua has one operation more:
 --            '8'  ban by hand, for so many microseconds as there are units, or end the ban
 -- Replies a block of its own: 0, or 1 where the key was banned, 2 where this denial has banned it; the instant; the end.
@@ -41,6 +42,7 @@ if not err and (decides or op == '8') then
     ban = 1
   end
 end
+--- unless
 if ban == 1 or op == '8' then
   for i = r + 2, r + 8 * size do reply[i] = 0 end
   reply[r + 1] = ban == 1 and 5 or 1

@@ -29,6 +29,8 @@ type Store struct {
 	// Redis reads and writes the keys directly. It is nil for a store in memory, of
 	// which each Limiter has its own.
 	Redis redis.UniversalClient
+	// Commands returns how many commands and pipelines the Limiters have sent; only Together needs it.
+	Commands func() int64
 }
 
 // An Opener makes a Store, runs one case on it and closes it.

@@ -26,14 +26,7 @@ import (
 // REDISLIMIT_PROPERTY_RUNS sets how many there are for each algorithm.
 func Properties(t *testing.T, open Opener) {
 	t.Helper()
-	runs := 60
-	if s := os.Getenv("REDISLIMIT_PROPERTY_RUNS"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		runs = n
-	}
+	runs := propertyRuns(t)
 	families := []string{"several", queueFamily}
 	for _, v := range limits.All() {
 		families = append(families, v.Name)
@@ -56,6 +49,19 @@ func Properties(t *testing.T, open Opener) {
 	}
 }
 
+func propertyRuns(t *testing.T) int {
+	t.Helper()
+	s := os.Getenv("REDISLIMIT_PROPERTY_RUNS")
+	if s == "" {
+		return 60
+	}
+	runs, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runs
+}
+
 // found has seeds that have found something, and are beyond the usual number of runs: one of each family. That of the
 // leaky bucket cancels what was acquired after a change of rate, where the debt was rounded up to a whole microsecond.
 var found = map[string]uint64{"leaky_bucket": 112}
@@ -64,6 +70,7 @@ var found = map[string]uint64{"leaky_bucket": 112}
 type trial struct {
 	*rand.Rand
 	store     Store
+	name      string // of its Limiter
 	specs     []spec
 	lim       *core.Limiter
 	model     *model.Model
@@ -107,7 +114,7 @@ type spec struct {
 }
 
 func sequence(t *testing.T, s Store, seed uint64, family string) {
-	tr := &trial{Rand: rand.New(rand.NewPCG(seed, 1)), store: s}
+	tr := &trial{Rand: rand.New(rand.NewPCG(seed, 1)), store: s, name: "property"}
 	algorithms := []string{family}
 	if family == "several" {
 		algorithms = nil
@@ -123,19 +130,7 @@ func sequence(t *testing.T, s Store, seed uint64, family string) {
 	if seed%4 == 3 && family != queueFamily {
 		tr.bans, steps = tr.levels(), 150
 	}
-	hold := tr.hold()
-	for _, kind := range algorithms {
-		next := tr.spec(kind)
-		next.hold, next.shortest = hold, next.window()
-		tr.specs = append(tr.specs, next)
-	}
-	tr.specs[0].unnamed = len(tr.specs) == 1 && seed%2 == 1
-	tr.remake(t)
-	tr.now = peek(t, tr.lim, "k").At.UnixMicro()
-	tr.latest = tr.now
-	for _, s := range tr.specs {
-		tr.judges = append(tr.judges, spends.NewRecorder(s.judge(), tr.now))
-	}
+	tr.begin(t, algorithms, seed%2 == 1)
 	end := tr.now + (50 * 365 * 24 * time.Hour).Microseconds()
 	for range steps {
 		if tr.now > end || !tr.step(t) || t.Failed() {
@@ -162,11 +157,36 @@ func sequence(t *testing.T, s Store, seed uint64, family string) {
 	}
 }
 
+// begin makes the Limiter, of these algorithms, and the model.
+func (tr *trial) begin(t *testing.T, algorithms []string, unnamed bool) {
+	t.Helper()
+	hold := tr.hold()
+	for _, kind := range algorithms {
+		next := tr.spec(kind)
+		next.hold, next.shortest = hold, next.window()
+		tr.specs = append(tr.specs, next)
+	}
+	tr.specs[0].unnamed = len(tr.specs) == 1 && unnamed
+	tr.remake(t)
+	tr.now = peek(t, tr.lim, "k").At.UnixMicro()
+	tr.latest = tr.now
+	for _, s := range tr.specs {
+		tr.judges = append(tr.judges, spends.NewRecorder(s.judge(), tr.now))
+	}
+}
+
 // step does one random thing. It reports whether the sequence goes on.
 func (tr *trial) step(t *testing.T) bool {
 	tr.advance()
 	tr.forget()
 	ok := tr.act(t)
+	tr.check(t)
+	return ok
+}
+
+// check judges what was admitted so far.
+func (tr *trial) check(t *testing.T) {
+	t.Helper()
 	tr.forget()
 	for i, j := range tr.judges {
 		if start, end, opened := tr.model.Window(i); opened {
@@ -176,7 +196,6 @@ func (tr *trial) step(t *testing.T) bool {
 			t.Errorf("limit %d: more was admitted than may be spent: %v", i, err)
 		}
 	}
-	return ok
 }
 
 func (tr *trial) act(t *testing.T) bool {
@@ -374,6 +393,9 @@ func (tr *trial) forgetNow() {
 func (tr *trial) lose(t *testing.T) {
 	i := tr.IntN(len(tr.specs))
 	for _, key := range tr.store.keys(t) {
+		if !strings.HasPrefix(key, "rl:"+tr.name+":") {
+			continue
+		}
 		if strings.HasSuffix(key, ":~ban") {
 			tr.notef("the ban is lost")
 			tr.store.Redis.Del(t.Context(), key)
@@ -440,6 +462,13 @@ func (tr *trial) hold() int64 {
 // advance moves the clock: not at all, a little, far, back, or to an instant at which a
 // decision changes.
 func (tr *trial) advance() {
+	d := tr.stride()
+	tr.move(d)
+	tr.store.Advance(micros(d))
+}
+
+// stride returns by how much to move it.
+func (tr *trial) stride() int64 {
 	s := tr.specs[tr.IntN(len(tr.specs))]
 	unit := max(1, s.period/s.count)
 	var d int64
@@ -487,6 +516,11 @@ func (tr *trial) advance() {
 			d = max(0, forgotten-tr.now-tr.Int64N(2))
 		}
 	}
+	return d
+}
+
+// move takes that the clock is moved by d.
+func (tr *trial) move(d int64) {
 	if d < 0 {
 		if tr.refunded {
 			tr.judges = nil
@@ -497,7 +531,6 @@ func (tr *trial) advance() {
 		j.Next(d, func(t int64) int64 { return tr.model.Clock(i, t) })
 	}
 	tr.now += d
-	tr.store.Advance(micros(d))
 	if d != 0 {
 		tr.notef("clock %+d", d)
 	}
@@ -650,7 +683,7 @@ func (tr *trial) remake(t *testing.T) {
 		opts = append(opts, ban(tr.bans))
 		tr.notef("bans %v", tr.bans)
 	}
-	tr.lim = tr.store.limiter(t, "property", opts...)
+	tr.lim = tr.store.limiter(t, tr.name, opts...)
 	if tr.model == nil {
 		tr.model = model.New(limits...)
 		tr.model.Ban(tr.bans...)

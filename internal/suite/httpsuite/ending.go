@@ -35,6 +35,7 @@ type mode struct {
 	units     bool // and requests in a window
 	costAfter bool
 	countIf   func(status int) bool
+	and       bool // another limiter decides, too, by a cost of 1
 }
 
 func modes() []mode {
@@ -48,7 +49,15 @@ func modes() []mode {
 		{name: "InFlight", slots: true},
 		{name: "InFlightPlain", slots: true, units: true},
 		{name: "InFlightCostAfterCountIf", slots: true, units: true, costAfter: true, countIf: successes},
+		{name: "And", units: true, and: true},
+		{name: "AndInFlight", slots: true, units: true, and: true},
+		{name: "AndCostAfterCountIf", units: true, costAfter: true, countIf: successes, and: true},
 	}
+}
+
+// member is the other limiter.
+func (b *testbed) member() *core.Limiter {
+	return b.named("member", core.FixedWindow(core.PerMinute(quota)))
 }
 
 // limit returns a limit of the mode. No slot is renewed by itself during a test.
@@ -66,6 +75,9 @@ func (m mode) limit(b *testbed, saw *statusLog) Limit {
 	}
 	if m.countIf != nil {
 		options = append(options, saw.counts(m.countIf))
+	}
+	if m.and {
+		options = append(options, guard.And(b.member(), keyfunc.IP(), estimate(1)))
 	}
 	return Limit{Limiter: b.limiter(limits...), Key: keyfunc.IP(), Options: options}
 }
@@ -206,6 +218,9 @@ func (b *testbed) ends(e ending, m mode, point MountPoint) {
 	b.untilLeftOfEach(limit.Limiter, want)
 	s.close()
 	b.wantLeftOfEach(limit.Limiter, want)
+	if m.and {
+		b.untilLeft(b.member(), ipKey, quota-min(1, m.charged(cost, status)))
+	}
 	if m.countIf != nil {
 		saw.want(b, status)
 	}

@@ -68,6 +68,7 @@ func leaversOver(t *testing.T, a Adapter, client *redis.Client) {
 		{"All", [][]core.Option{{flight, window, held}}, [][]guard.Option{{guard.CostAfter(), estimate(7), counted}}, realCost},
 		{"Queue", [][]core.Option{{flight, slow}}, [][]guard.Option{nil}, 0},
 		{"Stacked", [][]core.Option{{window, held}, {narrow}}, [][]guard.Option{{admitted}, nil}, 1},
+		{"And", [][]core.Option{{window, held}, {narrow, held}}, [][]guard.Option{{guard.CostAfter(), estimate(7), counted}, {estimate(1)}}, realCost},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var ran atomic.Int64
@@ -80,6 +81,9 @@ func leaversOver(t *testing.T, a Adapter, client *redis.Client) {
 				all = append(all, lim)
 				mounts = append(mounts, Limit{Limiter: lim, Key: keyfunc.Global(), Options: c.with[i]})
 			}
+			if c.name == "And" { // the second decides with the first
+				mounts = []Mount{Limit{Limiter: all[0], Key: keyfunc.Global(), Options: append(c.with[0], guard.And(all[1], keyfunc.Global(), c.with[1]...))}}
+			}
 			server := a.Start(t, App{Use: mounts, Routes: []Route{
 				{Path: "/a", Handler: Handler{Takes: handlerTakes, Calls: &ran, Costs: []int64{realCost}}},
 			}})
@@ -90,6 +94,9 @@ func leaversOver(t *testing.T, a Adapter, client *redis.Client) {
 			settled := func() bool {
 				left = leftOfEach(t, all[0])
 				if left[0] != slots && c.limits[0][0] == core.Option(flight) {
+					return false
+				}
+				if c.name == "And" && leftOfEach(t, all[1])[0] != leavers/3-ran.Load() {
 					return false
 				}
 				return c.cost == 0 || left[len(left)-1] == units-c.cost*ran.Load()

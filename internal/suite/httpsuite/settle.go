@@ -408,7 +408,7 @@ func inFlightLost(b *testbed) {
 
 // settledModes are those in which something is open while a request is served.
 func settledModes() []mode {
-	return slices.DeleteFunc(modes(), func(m mode) bool { return m.name == "Plain" })
+	return slices.DeleteFunc(modes(), func(m mode) bool { return m.name == "Plain" || m.and })
 }
 
 // settledByTier charges and frees with the limiter that decided, one of a tier's own or

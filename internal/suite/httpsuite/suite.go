@@ -19,7 +19,7 @@ type testCase struct {
 func Exercise(t *testing.T, a Adapter) {
 	for _, c := range slices.Concat(
 		verdictCases(), keyCases(), failureCases(), headerCases(), ietfCases(), retryCases(), dryRunCases(), answerCases(), resultCases(),
-		endingCases(), settleCases(), writerCases(), stackCases(), routeCases(), methodCases(),
+		endingCases(), settleCases(), writerCases(), stackCases(), andCases(), routeCases(), methodCases(),
 		connectionCases(), delayCases(), reuseCases(), loggerCases(),
 	) {
 		t.Run(c.name, func(t *testing.T) {

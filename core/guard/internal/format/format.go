@@ -23,20 +23,17 @@ func Ceil(d, unit time.Duration) int64 {
 // for "at once".
 func RetrySeconds(res *core.Result) int64 { return max(1, SecondsCeil(res.RetryAfter)) }
 
-// SeveralLimits reports whether res is of more than one limit.
-func SeveralLimits(res *core.Result) bool {
+// PolicyName returns the name of the policy of one limit of res: that of the limiter and, if res has several limits of
+// that, of the limit.
+func PolicyName(res, one *core.Result) string {
 	limits := 0
-	for range res.All() {
-		limits++
+	for each := range res.All() {
+		if each.Limiter == one.Limiter {
+			limits++
+		}
 	}
-	return limits > 1
-}
-
-// PolicyName returns the name of a limit's policy: that of the limiter and, if there are
-// several limits, of the limit.
-func PolicyName(each *core.Result, several bool) string {
-	if several {
-		return each.Limiter + "-" + each.Name
+	if limits > 1 {
+		return one.Limiter + "-" + one.Name
 	}
-	return each.Limiter
+	return one.Limiter
 }

@@ -21,8 +21,17 @@ type Settings struct {
 	Headers    Headers
 	OnDenied   any // a handler of the framework's type, or nil
 	OnError    any // likewise
+	Members    []Member
 
 	given map[string]bool
+}
+
+// A Member is a limiter that decides together with that of the middleware. Its Settings have no more than a
+// Cost, a Fallback and a LimiterFor.
+type Member struct {
+	Limiter  *core.Limiter
+	Key      keyfunc.Func
+	Settings Settings
 }
 
 // Headers says which headers a response has, and how they are written.
@@ -46,6 +55,40 @@ func (s *Settings) Give(option string) {
 		s.given = make(map[string]bool)
 	}
 	s.given[option] = true
+}
+
+// And adds a member. It panics if it has what only the whole middleware can have.
+func (s *Settings) And(m Member) {
+	for option := range m.Settings.given {
+		if option != "Cost" && option != "Fallback" && option != "LimiterFor" {
+			panic(fmt.Sprintf("guard: And with %s: give it to the middleware: And takes Cost, Fallback and LimiterFor", option))
+		}
+	}
+	s.Members = append(s.Members, m)
+	if s.given == nil {
+		s.given = make(map[string]bool)
+	}
+	s.given["And"] = true
+}
+
+// MustLimit panics if a limiter or the function of its keys is missing.
+func MustLimit(lim *core.Limiter, key keyfunc.Func) {
+	switch {
+	case lim == nil:
+		panic("guard: the limiter is nil: make one with core.New")
+	case key == nil:
+		panic("guard: the key function is nil: choose one, such as keyfunc.IP()")
+	}
+}
+
+// Apply applies options.
+func Apply[O ~func(*Settings)](s *Settings, opts []O) {
+	for _, opt := range opts {
+		if opt == nil {
+			panic("guard: a nil Option: leave it out")
+		}
+		opt(s)
+	}
 }
 
 // Check panics if an option has no effect because of another.

@@ -38,6 +38,7 @@ func Example_behindProxy() {
 type user struct {
 	name string
 	paid bool
+	org  string
 }
 
 func (u user) String() string { return u.name }
@@ -53,7 +54,9 @@ func authenticate(next http.Handler) http.Handler {
 }
 
 // userOf trusts what the client says.
-func userOf(r *http.Request) user { return user{r.Header.Get("User"), r.Header.Get("User") == "bob"} }
+func userOf(r *http.Request) user {
+	return user{r.Header.Get("User"), r.Header.Get("User") == "bob", "acme"}
+}
 
 func Example_tiers() {
 	mux := newMux()
@@ -98,6 +101,35 @@ func Example_severalLimits() {
 	// X-RateLimit-Limit: 30
 	// RateLimit-Policy: "public-api-burst";q=30;w=3, "public-api-quota";q=5000;w=86400
 	// RateLimit: "public-api-burst";r=0;t=1, "public-api-quota";r=4970;t=85882
+}
+
+func Example_usersOfAnOrganization() {
+	mux := newMux()
+
+	perUser := core.MustNew(rdb, "user", core.TokenBucket(core.PerMinute(5)))
+	perOrg := core.MustNew(rdb, "org", core.TokenBucket(core.PerMinute(12)))
+	org := func(r keyfunc.Request) (string, error) {
+		u, ok := r.Value(userKey{}).(user)
+		if !ok {
+			return "", keyfunc.ErrNoKey
+		}
+		return "org:" + u.org, nil
+	}
+	handler := authenticate(httplimit.Middleware(perUser, keyfunc.User(userKey{}), guard.And(perOrg, org))(mux))
+
+	for _, name := range []string{"alice", "bob", "carol"} {
+		served := 0
+		for range 20 {
+			if get(handler, "/", "User: "+name).Code == http.StatusOK {
+				served++
+			}
+		}
+		fmt.Println(name, served)
+	}
+	// Output:
+	// alice 5
+	// bob 5
+	// carol 2
 }
 
 func Example_protectBackend() {

@@ -1,0 +1,241 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+// named returns a Limiter of ten a day, or of limits.
+func named(t *testing.T, name string, opts ...core.Option) *core.Limiter {
+	t.Helper()
+	if len(opts) == 0 {
+		opts = []core.Option{core.FixedWindow(core.PerDay(10))}
+	}
+	return core.MustNewMemory(name, opts...)
+}
+
+// TestAll decides by two Limiters at once: what one of them denies is charged in none.
+func TestAll(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	perUser, perOrg := named(t, "user"), named(t, "org", core.FixedWindow(core.PerDay(12)))
+	for i, c := range []struct {
+		n           int64
+		keys        []core.Keyed
+		by          string // the Limiter that the Result describes
+		allowed     bool
+		limits      int // that it has
+		remaining   int64
+		users, orgs int64 // what remains of the key "k" of each
+	}{
+		{1, []core.Keyed{perUser.On("k"), perOrg.On("k")}, "user", true, 2, 9, 9, 11},
+		{4, []core.Keyed{perOrg.On("k"), perUser.On("k")}, "user", true, 2, 5, 5, 7},
+		{6, []core.Keyed{perOrg.On("k"), perUser.On("k")}, "user", false, 1, 5, 5, 7},
+		{1, []core.Keyed{perUser.On("k"), perOrg.On("k").Cost(7)}, "org", true, 2, 0, 4, 0},
+		{1, []core.Keyed{perUser.On("k"), perOrg.On("k")}, "org", false, 1, 0, 4, 0},
+		{0, []core.Keyed{perUser.On("k"), perOrg.On("k")}, "org", true, 2, 0, 4, 0},
+		{1, []core.Keyed{perUser.On("k"), perUser.On("k")}, "user", true, 1, 2, 2, 0},
+		{1, []core.Keyed{perUser.On("k").Cost(2), perUser.On("k")}, "user", false, 1, 2, 2, 0},
+		{1, []core.Keyed{perUser.On("k").Cost(1), perUser.On("other"), perUser.On("k").Cost(1)}, "user", true, 2, 0, 0, 0},
+		{math.MaxInt64, []core.Keyed{perUser.On("new"), perUser.On("new"), perUser.On("new").Cost(math.MaxInt64)}, "user", false, 1, 10, 0, 0},
+	} {
+		res, err := core.All(ctx, c.n, c.keys...)
+		if err != nil || res.Allowed != c.allowed || res.Limiter != c.by || res.Remaining != c.remaining {
+			t.Errorf("%d: %+v, %v", i, res, err)
+		}
+		if got := len(slices.Collect(res.All())); got != c.limits {
+			t.Errorf("%d: it has %d limits, want %d", i, got, c.limits)
+		}
+		if users, orgs := left(t, perUser)[0], left(t, perOrg)[0]; users != c.users || orgs != c.orgs {
+			t.Errorf("%d: %d and %d remain, want %d and %d", i, users, orgs, c.users, c.orgs)
+		}
+	}
+}
+
+// TestReserveAllEnds ends what was reserved and acquired together: each member as it was asked for.
+func TestReserveAllEnds(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	settle := func(n int64) func(*core.Reservation) error {
+		return func(r *core.Reservation) error { return r.Settle(ctx, n) }
+	}
+	cancel := func(r *core.Reservation) error { return r.Cancel(ctx) }
+	release := func(r *core.Reservation) error { return r.Release(ctx) }
+	for name, c := range map[string]struct {
+		take          func(context.Context, int64, ...core.Keyed) (*core.Reservation, error)
+		end           func(*core.Reservation) error
+		tokens, calls int64 // that are charged
+		err           error // then nothing has ended
+	}{
+		"Reserve, Release":           {core.ReserveAll, release, 3, 1, nil},
+		"Reserve, Cancel":            {core.ReserveAll, cancel, 0, 0, nil},
+		"Reserve, Settle of less":    {core.ReserveAll, settle(2), 2, 1, nil},
+		"Reserve, Settle of more":    {core.ReserveAll, settle(7), 7, 1, nil},
+		"Reserve, Settle of nothing": {core.ReserveAll, settle(0), 0, 1, nil},
+		"Reserve, Settle below 0":    {core.ReserveAll, settle(-1), 3, 1, core.ErrInvalidCost},
+		"Reserve, Settle of much":    {core.ReserveAll, settle(1e9 + 1), 3, 1, core.ErrInvalidCost},
+		"Acquire, Release":           {core.AcquireAll, release, 3, 1, nil},
+		"Acquire, Cancel":            {core.AcquireAll, cancel, 0, 0, nil},
+		"Acquire, Settle of all":     {core.AcquireAll, settle(3), 3, 1, nil},
+		"Acquire, Settle of nothing": {core.AcquireAll, settle(0), 0, 0, nil},
+		"Acquire, Settle of a part":  {core.AcquireAll, settle(2), 3, 1, core.ErrInvalidCost},
+	} {
+		tokens, calls, slots := named(t, "tokens"), named(t, "calls"), named(t, "slots", core.InFlight(5))
+		r, err := c.take(ctx, 3, slots.On("k").Cost(1), tokens.On("k"), calls.On("k").Cost(1))
+		if err != nil || !r.Allowed || left(t, tokens)[0] != 7 || left(t, calls)[0] != 9 || left(t, slots)[0] != 4 {
+			t.Fatalf("%s: %+v, %v", name, r, err)
+		}
+		free := int64(5)
+		if err := c.end(r); !errors.Is(err, c.err) {
+			t.Errorf("%s: %v", name, err)
+		} else if c.err != nil {
+			free = 4
+		}
+		for range 2 {
+			if a, b, s := left(t, tokens)[0], left(t, calls)[0], left(t, slots)[0]; a != 10-c.tokens || b != 10-c.calls || s != free {
+				t.Errorf("%s: %d, %d and %d remain, want %d, %d and %d", name, a, b, s, 10-c.tokens, 10-c.calls, free)
+			}
+			if c.err == nil {
+				_ = errors.Join(cancel(r), release(r), r.Settle(ctx, 3)) // the first end has counted
+			}
+		}
+	}
+}
+
+// TestAllRefuses has what cannot be decided together.
+func TestAllRefuses(t *testing.T) {
+	t.Parallel()
+	lim, queue, slots := named(t, "a"), named(t, "q", core.LeakyBucket(core.PerMinute(10))), named(t, "s", core.InFlight(5))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for want, ask := range map[string]func(context.Context) (core.Result, error){
+		"there is no key":       func(ctx context.Context) (core.Result, error) { return core.All(ctx, 1) },
+		"has no Limiter":        func(ctx context.Context) (core.Result, error) { return core.All(ctx, 1, lim.On("k"), core.Keyed{}) },
+		"key must not be empty": func(ctx context.Context) (core.Result, error) { return core.All(ctx, 1, lim.On("k"), lim.On("")) },
+		"it is -1":              func(ctx context.Context) (core.Result, error) { return core.All(ctx, -1, lim.On("k"), lim.On("k2")) },
+		"it is -2": func(ctx context.Context) (core.Result, error) {
+			return core.All(ctx, 1, lim.On("k"), lim.On("j").Cost(-2))
+		},
+		"cannot be given back":   func(ctx context.Context) (core.Result, error) { return core.All(ctx, 1, lim.On("k"), queue.On("k")) },
+		"use AcquireAll":         func(ctx context.Context) (core.Result, error) { return core.All(ctx, 1, lim.On("k"), slots.On("k")) },
+		context.Canceled.Error(): func(context.Context) (core.Result, error) { return core.All(ended, 1, lim.On("k"), lim.On("j")) },
+	} {
+		if res, err := ask(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, %v, want %q", res, err, want)
+		}
+		if n := left(t, lim)[0]; n != 10 {
+			t.Errorf("%s: %d remain", want, n)
+		}
+	}
+}
+
+// TestAllInAnOutage has a member in each mode of outage: each decides by its own, and with FailClosed nothing is kept.
+func TestAllInAnOutage(t *testing.T) {
+	t.Parallel()
+	away := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	t.Cleanup(func() { _ = away.Close() })
+	for name, c := range map[string]struct {
+		policy    core.Option
+		err       error
+		charged   int64
+		described string
+	}{
+		"local":  {core.FailLocal(), nil, 1, "z"},
+		"open":   {core.FailOpen(), nil, 1, "a"},
+		"closed": {core.FailClosed(), core.ErrUnavailable, 0, ""},
+	} {
+		a, z := named(t, "a"), core.MustNew(away, "z", core.FixedWindow(core.PerDay(5)), c.policy)
+		res, err := core.All(t.Context(), 1, z.On("k"), a.On("k"))
+		if !errors.Is(err, c.err) || res.Allowed != (c.err == nil) || res.Limiter != c.described || left(t, a)[0] != 10-c.charged {
+			t.Errorf("%s: %+v, %v, %d remain", name, res, err, left(t, a)[0])
+		}
+	}
+}
+
+// leaving is a client that does something to its caller before it answers.
+type leaving func(ctx context.Context, cmd redis.Cmder) error
+
+func (l leaving) Process(ctx context.Context, cmd redis.Cmder) error { return l(ctx, cmd) }
+
+// TestAllThatLeave ends in the middle of a decision: by a caller that leaves, or a hook that panics. Nothing is kept.
+func TestAllThatLeave(t *testing.T) {
+	t.Parallel()
+	for name, then := range map[string]func(cancel context.CancelFunc){
+		"left":     func(cancel context.CancelFunc) { cancel() },
+		"panicked": func(context.CancelFunc) { panic("a hook") },
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		var first sync.Once
+		a := named(t, "a")
+		z := core.MustNew(leaving(func(_ context.Context, cmd redis.Cmder) error {
+			first.Do(func() { // later calls are in the background
+				if a := left(t, a)[0]; a != 7 {
+					t.Errorf("%s: %d remain meanwhile", name, a)
+				}
+				then(cancel)
+			})
+			cmd.SetErr(errors.New("away"))
+			return cmd.Err()
+		}), "z", core.FixedWindow(core.PerDay(5)), core.FailOpen())
+		func() {
+			defer func() { _ = recover() }()
+			if res, err := core.All(ctx, 3, z.On("k"), a.On("k")); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %+v, %v", name, res, err)
+			}
+		}()
+		if a := left(t, a)[0]; a != 10 {
+			t.Errorf("%s: %d remain", name, a)
+		}
+		cancel()
+	}
+}
+
+// TestAllInOrder has keys be asked for in one order, whatever that of the arguments; and a caller who leaves after the last one
+// has admitted it, who is charged nowhere.
+func TestAllInOrder(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	ctx, leave := context.WithCancel(t.Context())
+	observed := func(name string) *core.Limiter {
+		return named(t, name, core.FixedWindow(core.PerDay(10)), core.Observe(func(_ context.Context, e core.Event) {
+			if asked = append(asked, e.Limiter); len(asked) == 9 {
+				leave()
+			}
+		}))
+	}
+	a, b := observed("a"), observed("b")
+	for _, keys := range [][]core.Keyed{
+		{a.On("1"), b.On("k"), b.On("1")}, {b.On("k"), a.On("1"), b.On("1")}, {b.On("1"), b.On("k"), a.On("1")},
+	} {
+		_, err := core.All(ctx, 1, keys...)
+		if errors.Is(err, context.Canceled) != (len(asked) == 9) {
+			t.Error(err)
+		}
+	}
+	if got := strings.Join(asked, ""); got != "abbabbabb" {
+		t.Errorf("asked were %s", got)
+	}
+	for _, key := range []string{"1", "k"} {
+		if res, err := b.Peek(t.Context(), key); err != nil || res.Remaining != 8 {
+			t.Errorf("%s: %+v, %v", key, res, err)
+		}
+	}
+}
+
+// TestReservationSize bounds what is allocated for each: one of several keys pays for itself.
+func TestReservationSize(t *testing.T) {
+	t.Parallel()
+	if size := unsafe.Sizeof(core.Reservation{}); size > 144 {
+		t.Errorf("a Reservation has %d bytes", size)
+	}
+}

@@ -1,0 +1,68 @@
+package server
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+)
+
+// TestTogether is who may decide together: one script charges what is stored once, and of one server.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	one, other := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	t.Cleanup(func() { _, _, _ = one.Close(), other.Close(), cluster.Close() })
+	open := func(c Client, name string, timeout time.Duration, kinds ...*algorithm.Kind) Part {
+		var members []algorithm.Member
+		var names []string
+		for _, k := range kinds {
+			members = append(members, algorithm.Member{Kind: k, Evaluator: k.New(algorithm.Numbers{Count: 1, Burst: 1, Period: 1e6})})
+			names = append(names, k.Name)
+		}
+		limits := NewLimits(members, names, nil)
+		config := Config{Prefix: "rl", Limiter: name, Limits: limits, Timeout: timeout, MaxBatch: 1}
+		return Part{NewStore(c, config), NewDecision(limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})}
+	}
+	many := make([]*algorithm.Kind, maxTogether)
+	for i := range many {
+		many[i] = algorithm.GCRA
+	}
+	on := func(p Part, key string) Part {
+		return Part{p.Store, NewDecision(p.Limits, key, p.HoldCall)}
+	}
+	a, b := open(one, "a", time.Second, algorithm.GCRA), open(one, "b", time.Second, algorithm.FixedWindow)
+	for name, c := range map[string]struct {
+		parts    []Part
+		together bool // once it is known that there is one server
+		unknown  bool // and before
+	}{
+		"one":                 {[]Part{a}, false, false},
+		"one key of two":      {[]Part{a, b}, true, false}, // a proxy may be before two servers
+		"two keys of two":     {[]Part{a, on(b, "j")}, true, false},
+		"two keys of one":     {[]Part{a, on(a, "j")}, true, false},
+		"one key of one":      {[]Part{a, on(b, "j"), on(a, "k")}, false, false},
+		"by other numbers":    {[]Part{a, {a.Store, open(one, "a", time.Second, algorithm.GCRA).Decision}}, false, false},
+		"another client":      {[]Part{a, open(other, "b", time.Second, algorithm.GCRA)}, false, false},
+		"another timeout":     {[]Part{a, open(one, "b", time.Minute, algorithm.GCRA)}, false, false},
+		"slots":               {[]Part{a, open(one, "b", time.Second, algorithm.InFlight)}, false, false},
+		"too many":            {[]Part{a, open(one, "b", time.Second, many...)}, false, false},
+		"as many as may be":   {[]Part{a, open(one, "b", time.Second, many[1:]...)}, true, false},
+		"one key, Cluster":    {[]Part{open(cluster, "a", time.Second, algorithm.GCRA), open(cluster, "b", time.Second, algorithm.GCRA)}, true, true},
+		"two keys, Cluster":   {[]Part{open(cluster, "a", time.Second, algorithm.GCRA), on(open(cluster, "b", time.Second, algorithm.GCRA), "j")}, false, false},
+		"a client of no kind": {[]Part{open(&scripted{}, "a", time.Second, algorithm.GCRA), open(&scripted{}, "b", time.Second, algorithm.GCRA)}, false, false},
+	} {
+		server := c.parts[0].Store.servers.whole
+		for state, want := range map[int32]bool{shardingUnknown: c.unknown, keysApart: c.unknown, keysTogether: c.together} {
+			server.sharding.state.Store(state)
+			server.state.Store(uint32(down)) // nothing is found out
+			got, err := Together(t.Context(), c.parts)
+			if again, _ := Together(t.Context(), c.parts); errors.Is(err, ErrApart) == want || (got != nil) != want || got != again {
+				t.Errorf("%s, %d: %v, %v, want %v, and the same again", name, state, got != nil, err, want)
+			}
+		}
+	}
+}

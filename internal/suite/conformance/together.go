@@ -1,0 +1,459 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/internal/testkit/model"
+)
+
+// Together compares core.All over limiters of one server with the exact model, as [Properties] does, over random histories
+// in which each of the keys is also decided on by itself, held, reset, evicted, planted and banned. Each decision is one
+// command. One that denies changes nothing.
+func Together(t *testing.T, open Opener) {
+	t.Helper()
+	for seed := range uint64(propertyRuns(t)) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			open(t, func(t *testing.T, s Store) { together(t, s, seed) })
+		})
+	}
+}
+
+// A group is trials of one history: what they have in common are the store and its clock.
+type group struct {
+	*rand.Rand
+	store  Store
+	trials []*trial
+}
+
+func together(t *testing.T, s Store, seed uint64) {
+	g := &group{Rand: rand.New(rand.NewPCG(seed, 2)), store: s}
+	all := slices.DeleteFunc(limits.All(), func(v limits.Variant) bool { return v.Kind.Delays })
+	for i := range 2 + g.IntN(3) {
+		tr := &trial{Rand: g.Rand, store: s, name: "member" + strconv.Itoa(i)}
+		var algorithms []string
+		for range 1 + g.IntN(2) {
+			algorithms = append(algorithms, all[g.IntN(len(all))].Name)
+		}
+		if seed%3 == 2 && g.IntN(2) == 0 {
+			tr.bans = tr.levels()
+		}
+		tr.begin(t, algorithms, true)
+		g.trials = append(g.trials, tr)
+	}
+	s.findTogether(t)
+	end := g.trials[0].now + (50 * 365 * 24 * time.Hour).Microseconds()
+	for range 60 {
+		if g.trials[0].now > end || !g.step(t) || t.Failed() {
+			break
+		}
+	}
+	if !t.Failed() {
+		g.end(t)
+	}
+	if t.Failed() {
+		for _, tr := range g.trials {
+			t.Logf("%s:", tr.name)
+			for _, line := range tr.trace {
+				t.Log(line)
+			}
+		}
+	}
+}
+
+// end has all that is stored expire, but for what a reset forgets.
+func (g *group) end(t *testing.T) {
+	t.Helper()
+	latest := int64(0)
+	for _, key := range g.store.keys(t) {
+		if g.store.Redis.PTTL(t.Context(), key).Val() == -1 {
+			t.Errorf("%s never expires", key)
+		}
+	}
+	for _, tr := range g.trials {
+		latest = max(latest, tr.latest, tr.now)
+	}
+	g.store.Advance(3*time.Hour + micros(latest-g.trials[0].now))
+	for _, tr := range g.trials {
+		tr.reset(t)
+		tr.unblock(t)
+	}
+	g.store.unstored(t)
+}
+
+// step moves the clock, and then asks all at once, or has one of them do something by itself.
+func (g *group) step(t *testing.T) bool {
+	one := g.trials[g.IntN(len(g.trials))]
+	d := one.stride()
+	for _, tr := range g.trials {
+		d = max(d, -tr.goesBack())
+	}
+	for _, tr := range g.trials {
+		tr.move(d)
+		tr.forget()
+	}
+	g.store.Advance(micros(d))
+	var ok bool
+	if g.IntN(3) == 0 {
+		ok = one.act(t)
+	} else {
+		ok = g.all(t)
+	}
+	for _, tr := range g.trials {
+		tr.check(t)
+	}
+	return ok
+}
+
+// all asks some of them at once. It reports whether the history goes on.
+func (g *group) all(t *testing.T) bool {
+	t.Helper()
+	g.Shuffle(len(g.trials), func(i, j int) { g.trials[i], g.trials[j] = g.trials[j], g.trials[i] })
+	trials := slices.Clone(g.trials[:2+g.IntN(len(g.trials)-1)])
+	slices.SortFunc(trials, func(a, b *trial) int { return strings.Compare(a.name, b.name) })
+	planted := g.IntN(8) == 0 && g.plant(t, trials)
+	var keys []core.Keyed
+	var asked []model.Asked
+	quiet := !planted // nothing but a charge or a ban can change what is stored
+	for _, tr := range trials {
+		n := max(1, tr.cost())
+		tr.notef("all, %d of %d", n, len(trials))
+		keys, asked = append(keys, tr.lim.On("k").Cost(n)), append(asked, model.Asked{Model: tr.model, N: n})
+		for i := range tr.specs {
+			quiet = quiet && tr.model.Held(i) == 0
+		}
+	}
+	before, commands := g.store.snapshot(t), g.store.Commands()
+	res, err := core.All(t.Context(), 1, keys...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sent := g.store.Commands() - commands; sent > 4 {
+		t.Errorf("%d commands, want one, but for scripts that are new, and one more where holds are found", sent)
+	}
+	want, allowed := model.All(trials[0].now, asked...)
+	if !allowed && quiet {
+		g.unchanged(t, before)
+	}
+	return compareAll(t, trials, asked, res, want, allowed)
+}
+
+// compareAll compares the Results of all limits with the model.
+func compareAll(t *testing.T, trials []*trial, asked []model.Asked, res core.Result, want []model.Outcome, allowed bool) bool {
+	t.Helper()
+	results := slices.Collect(res.All())
+	chosen := core.Result{}
+	for _, each := range results {
+		if each.Tighter(chosen) {
+			chosen = each
+		}
+	}
+	if res.Limiter != chosen.Limiter || res.Name != chosen.Name {
+		t.Errorf("the Result is that of %s %s, want %s %s", res.Limiter, res.Name, chosen.Limiter, chosen.Name)
+	}
+	rounded, off := false, false
+	for i, tr := range trials {
+		each := want[i].Each
+		if len(each) > len(results) {
+			t.Fatalf("%d results are missing", len(each)-len(results))
+		}
+		for k, got := range results[:len(each)] {
+			rounded = rounded || tr.changed
+			off = off || got.Allowed != each[k].Admits
+			if rounded && off { // a debt was rounded up
+				return false
+			}
+			tr.verdict(t, k, got, each[k], len(each) == 1 && res.Allowed == allowed)
+			if got.Limiter != tr.name || got.Banned != want[i].Banned {
+				t.Errorf("%s: banned %v, want %s: %v", got.Limiter, got.Banned, tr.name, want[i].Banned)
+			}
+			if res.Allowed && tr.judges != nil {
+				tr.judges[k].Allow(got.At.UnixMicro(), asked[i].N)
+			}
+		}
+		if len(each) > 0 {
+			tr.last = results[0]
+		}
+		results = results[len(each):]
+	}
+	if len(results) > 0 || res.Allowed != allowed {
+		t.Errorf("allowed %v, want %v; %d results too many", res.Allowed, allowed, len(results))
+	}
+	return true
+}
+
+// plant puts a foreign value in the place of one that is about to be read: that is as if nothing were stored.
+func (g *group) plant(t *testing.T, trials []*trial) bool {
+	t.Helper()
+	for _, tr := range trials {
+		if until, _ := tr.model.BanEnds(); until > tr.now {
+			return false // it would not be read
+		}
+	}
+	tr := trials[g.IntN(len(trials))]
+	prefix := "rl:" + tr.name + ":{k}:"
+	for _, key := range g.store.keys(t) {
+		if name, its := strings.CutPrefix(key, prefix); !its || name == "~ban" || len(tr.specs) != 1 {
+			continue
+		}
+		tr.notef("%s is planted", key)
+		g.store.Redis.Del(t.Context(), key)
+		switch g.IntN(3) {
+		case 0:
+			g.store.Redis.Set(t.Context(), key, "foreign", 0)
+		case 1:
+			g.store.Redis.RPush(t.Context(), key, "foreign")
+		case 2:
+			g.store.Redis.Set(t.Context(), key, "B1 |H1 7", 0)
+		}
+		tr.model.Lose(0)
+		tr.judges, tr.served = nil, nil
+		tr.forgetNow()
+		return true
+	}
+	return false
+}
+
+// A stored is a value, and for how long it lasts.
+type stored struct {
+	value string
+	lasts time.Duration
+}
+
+// snapshot returns all that is stored but for bans, and what was foreign.
+func (s Store) snapshot(t *testing.T) map[string]stored {
+	t.Helper()
+	all, values := make(map[string]stored), s.dump(t)
+	for i, key := range s.keys(t) {
+		if !strings.HasSuffix(key, ":~ban") && values[i] != "[]" { // that is what a denial makes of a foreign value, for a second
+			all[key] = stored{values[i], s.Redis.PTTL(t.Context(), key).Val()}
+		}
+	}
+	return all
+}
+
+// unchanged fails if something has changed since.
+func (g *group) unchanged(t *testing.T, before map[string]stored) {
+	t.Helper()
+	after := g.store.snapshot(t)
+	for key, was := range before {
+		if is := after[key]; is.value != was.value || is.lasts > was.lasts || is.lasts < was.lasts-time.Minute {
+			t.Errorf("%s was %+v, and after a denial is %+v", key, was, is)
+		}
+	}
+	if len(after) > len(before) {
+		t.Errorf("stored is %v, and was %v", after, before)
+	}
+}
+
+// A Counter is a hook that counts the commands of a client, and its pipelines.
+type Counter struct{ sent atomic.Int64 }
+
+// Sent returns how many there were.
+func (c *Counter) Sent() int64 { return c.sent.Load() }
+
+// DialHook does nothing: a redis.Hook needs it.
+func (c *Counter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook counts a command.
+func (c *Counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.sent.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook counts a pipeline.
+func (c *Counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.sent.Add(1)
+		return next(ctx, cmds)
+	}
+}
+
+// findTogether waits until it is known that one script may have keys of several limiters.
+func (s Store) findTogether(t *testing.T) {
+	t.Helper()
+	a, b := s.limiter(t, "first", core.FixedWindow(core.PerDay(1e6))), s.limiter(t, "second", core.FixedWindow(core.PerDay(1e6)))
+	for i := range 1000 {
+		before, key := s.Commands(), fmt.Sprint(i)
+		if _, err := core.All(t.Context(), 1, a.On(key), b.On(key+"b")); err != nil {
+			t.Fatal(err)
+		}
+		if s.Commands()-before == 1 {
+			_, _ = a.Close(), b.Close() // the calls before are settled in the background
+			s.Redis.FlushDB(t.Context())
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal("two keys are never asked for by one command")
+}
+
+// asks decides about keys by one command, which is to admit or not.
+func (s Store) asks(t *testing.T, admits bool, keys ...core.Keyed) core.Result {
+	t.Helper()
+	for range 2 { // the first may send a script that is new, in place of the other
+		if _, err := core.All(t.Context(), math.MaxInt64, keys...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := s.Commands()
+	res, err := core.All(t.Context(), 1, keys...)
+	if err != nil || res.Allowed != admits {
+		t.Errorf("%+v, %v, want admitted %v", res, err, admits)
+	}
+	if n := s.Commands() - before; n != 1 {
+		t.Errorf("%d commands, want one", n)
+	}
+	return res
+}
+
+// TogetherMost asks for as many keys at once as one script may have, of the limits that take the most variables, with bans;
+// and for one more, which takes longer.
+func TogetherMost(t *testing.T, s Store) {
+	s.findTogether(t)
+	var keys []core.Keyed
+	var all []*core.Limiter
+	for i := range 4 {
+		lim := s.limiter(t, fmt.Sprint("most", i), core.TokenBucket(core.PerDay(10)), core.SlidingWindowLog(core.PerDay(10)), core.Ban(time.Hour))
+		all, keys = append(all, lim), append(keys, lim.On("k"+fmt.Sprint(i)))
+	}
+	s.asks(t, true, keys...)
+	held := reserve(t, all[3], "k3", 1)
+	if !held.Allowed {
+		t.Fatal(held.Result)
+	}
+	s.asks(t, true, keys...)
+	one := s.limiter(t, "one-more", core.GCRA(core.PerDay(10)))
+	if res, err := core.All(t.Context(), 1, append(keys, one.On("k"))...); err != nil || !res.Allowed {
+		t.Errorf("one more: %+v, %v", res, err)
+	}
+	settle(t, held, 0)
+	for i, lim := range all {
+		s.settled(t, 7, lim, fmt.Sprint("k", i))
+	}
+	s.settled(t, 9, one, "k")
+	if res := allowN(t, all[1], "k1", 8); res.Allowed || !res.Banned {
+		t.Errorf("%+v", res)
+	}
+	if res := s.asks(t, false, keys...); !res.Banned || res.Limiter != "most1" || res.RetryAfter != 24*time.Hour {
+		t.Errorf("%+v", res)
+	}
+	var banned []core.Keyed // other keys: of those the process remembers that they have had holds
+	for i, lim := range all[:2] {
+		if err := lim.Block(t.Context(), "b", time.Duration(i+1)*time.Hour); err != nil {
+			t.Error(err)
+		}
+		banned = append(banned, lim.On("b"))
+	}
+	res := s.asks(t, false, append(banned, all[2].On("b"))...)
+	if n := len(slices.Collect(res.All())); n != 4 || res.Limiter != "most1" || res.RetryAfter != 2*time.Hour {
+		t.Errorf("of two that ban the longer one is told: %+v, %d limits", res, n)
+	}
+	s.settled(t, 7, all[3], "k3")
+}
+
+// settled waits until what is settled in the background is, and so much remains.
+func (s Store) settled(t *testing.T, want int64, lim *core.Limiter, key string) {
+	t.Helper()
+	check.Within(t, time.Minute, fmt.Sprintf("%d of %s remain", want, lim.Name()), func() bool { return peek(t, lim, key).Remaining == want })
+}
+
+// TogetherNumbers asks for one key by two different numbers: both units are charged to it, one after the other.
+func TogetherNumbers(t *testing.T, s Store) {
+	s.findTogether(t)
+	for _, v := range limits.Plain() {
+		if v.Kind.Delays {
+			continue
+		}
+		lim := s.limiter(t, v.Name, v.With(core.PerDay(10), limits.Settings{Name: "plan", Burst: 10}))
+		less := with(t, lim, v.With(core.PerDay(9), limits.Settings{Name: "plan", Burst: 9}))
+		if res, err := core.All(t.Context(), 2, lim.On("k"), less.On("k").Cost(3)); err != nil || !res.Allowed {
+			t.Errorf("%s: %+v, %v", v.Name, res, err)
+		}
+		s.settled(t, 5, lim, "k")
+		res, err := core.All(t.Context(), 1, lim.On("k"), less.On("k").Cost(4)) // together one too many of nine
+		if err != nil || res.Allowed {
+			t.Errorf("%s: %+v, %v", v.Name, res, err)
+		}
+		s.settled(t, 5, lim, "k")
+	}
+}
+
+// TogetherBatches has many callers at once, of keys and costs of their own, some with what is held: each is answered and charged
+// as if it were alone. First all are by the same numbers and differ in one cost; then by others for one of the two limiters.
+func TogetherBatches(t *testing.T, s Store) {
+	s.findTogether(t)
+	first := s.limiter(t, "first-of-two", core.GCRA(core.PerDay(1000)), core.Ban(time.Hour), core.Hold(time.Hour))
+	second := s.limiter(t, "second-of-two", core.FixedWindow(core.PerDay(1000)), core.SlidingWindowLog(core.PerDay(1000)))
+	const callers = 60
+	var used [callers][2]int64
+	for i := range int64(callers / 5) {
+		reserve(t, first, fmt.Sprint("k", 5*i), 7)
+		used[5*i][0] = 7
+	}
+	before := s.Commands()
+	for round := range int64(4) {
+		var all sync.WaitGroup
+		for i := range int64(callers) {
+			a, b, costs := first, second, [2]int64{1 + i%4*b2i(round > 0), 2 + i%3}
+			if round == 2 && i%2 == 0 {
+				a = with(t, first, core.GCRA(core.PerDay(100+i)))
+			}
+			if round == 3 && i%2 == 0 {
+				b = with(t, second, core.FixedWindow(core.PerDay(200+i)), core.SlidingWindowLog(core.PerDay(300+i)))
+			}
+			used[i][0], used[i][1] = used[i][0]+costs[0], used[i][1]+costs[1]
+			all.Go(func() {
+				k := fmt.Sprint("k", i)
+				res, err := core.All(t.Context(), 1, a.On(k).Cost(costs[0]), b.On("of "+k).Cost(costs[1]))
+				results := slices.Collect(res.All())
+				if err != nil || !res.Allowed || len(results) != 3 {
+					t.Errorf("%d: %+v, %v", i, results, err)
+					return
+				}
+				for l, limit := range append(a.Limits(), b.Limits()...) {
+					if want := limit.Capacity() - used[i][min(l, 1)]; results[l].Remaining != want && round != 2 { // other rates are rounded
+						t.Errorf("%d: %+v, want %d left", i, results[l], want)
+					}
+				}
+				denied, err := core.All(t.Context(), 1, a.On(k), b.On("of "+k).Cost(b.Limits()[0].Capacity()))
+				if err != nil || denied.Allowed || denied.Limiter != "second-of-two" {
+					t.Errorf("%d: %+v, %v", i, denied, err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	if n := s.Commands() - before; n > callers*8 {
+		t.Errorf("%d commands for %d decisions, want fewer: they share them", n, callers*8)
+	}
+	for i := range callers {
+		if res := peek(t, first, fmt.Sprint("k", i)); res.Banned {
+			t.Errorf("%d: another's denial has banned it: %+v", i, res)
+		}
+		remains(t, second, fmt.Sprint("of k", i), 1000-used[i][1])
+	}
+}
+
+func b2i(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}

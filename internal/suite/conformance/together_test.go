@@ -1,0 +1,119 @@
+package conformance_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/suite/conformance"
+	"github.com/redislimit/redislimit/internal/testkit/mini"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+// TestTogether has limiters of one server decide together by one script, over a client of go-redis's own.
+func TestTogether(t *testing.T) {
+	t.Run("Redis", func(t *testing.T) {
+		t.Parallel()
+		server := redistest.Server(t)
+		direct := server.Client(t)
+		together(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
+			if err := direct.FlushAll(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			client := server.Client(t)
+			driven := conformance.NewDriven(client)
+			run(t, counted(client, conformance.Store{Advance: driven.Advance, Clock: driven.Now, Redis: direct}, driven))
+		})
+	})
+	t.Run("Miniredis", func(t *testing.T) {
+		together(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
+			m := mini.Redis(t)
+			var now atomic.Int64
+			now.Store(1_800_000_012_345_678)
+			clock := func() time.Time { return time.UnixMicro(now.Load()) }
+			m.SetTime(clock())
+			direct, client := redis.NewClient(&redis.Options{Addr: m.Addr()}), redis.NewClient(&redis.Options{Addr: m.Addr()})
+			defer func() { _, _ = direct.Close(), client.Close() }()
+			run(t, counted(client, conformance.Store{
+				Advance: func(d time.Duration) {
+					now.Add(d.Microseconds())
+					m.SetTime(clock())
+				},
+				Clock: clock, ForgetsByClock: true, Redis: direct,
+			}))
+		})
+	})
+}
+
+func together(t *testing.T, open conformance.Opener) {
+	t.Helper()
+	t.Run("Properties", func(t *testing.T) { conformance.Together(t, open) })
+	for name, run := range map[string]func(*testing.T, conformance.Store){
+		"Most": conformance.TogetherMost, "Numbers": conformance.TogetherNumbers, "Batches": conformance.TogetherBatches,
+	} {
+		t.Run(name, func(t *testing.T) { open(t, run) })
+	}
+}
+
+// counted is s with Limiters over client, whose commands are counted before the hooks.
+func counted(client *redis.Client, s conformance.Store, hooks ...redis.Hook) conformance.Store {
+	count := new(conformance.Counter)
+	client.AddHook(count)
+	for _, h := range hooks {
+		client.AddHook(h)
+	}
+	s.Commands = count.Sent
+	s.New = func(name string, opts ...core.Option) (*core.Limiter, error) {
+		return core.New(client, name, append(append(onlyRedis, hook.Wall(s.Clock).(core.Option)), opts...)...)
+	}
+	return s
+}
+
+// TestTogetherOneKey has limiters of a Cluster and a Ring decide about one key together: it is of one server, and one script
+// decides. Two keys may be of two servers.
+func TestTogetherOneKey(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": redistest.Server(t).Addr, "two": redistest.Server(t).Addr}})
+	defer func() { _ = ring.Close() }()
+	for name, client := range map[string]redis.UniversalClient{"Cluster": redistest.ClusterClient(t, redistest.Cluster(t)), "Ring": ring} {
+		count := new(conformance.Counter)
+		client.AddHook(count)
+		day := core.MustNew(client, "day", core.FixedWindow(core.PerDay(10)), core.FailClosed())
+		hour := core.MustNew(client, "hour", core.SlidingWindowLog(core.PerHour(100)), core.FailClosed())
+		ask := func(cost int64, other string) (core.Result, int64) {
+			before := count.Sent()
+			res, err := core.All(t.Context(), 1, day.On("k").Cost(cost), hour.On(other))
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			return res, count.Sent() - before
+		}
+		ask(11, "k") // the script
+		if res, n := ask(3, "k"); !res.Allowed || n != 1 || res.Remaining != 7 {
+			t.Errorf("%s: %d commands, %+v", name, n, res)
+		}
+		if res, n := ask(8, "k"); res.Allowed || n != 1 {
+			t.Errorf("%s: %d commands, %+v", name, n, res)
+		}
+		var all sync.WaitGroup
+		for i := range int64(64) { // on a Cluster some share a batch
+			all.Go(func() {
+				k := fmt.Sprint("k", i)
+				res, err := core.All(t.Context(), 1, day.On(k).Cost(1+i%9), hour.On(k).Cost(i+1))
+				if each := slices.Collect(res.All()); err != nil || !res.Allowed || each[0].Remaining != 9-i%9 || each[1].Remaining != 99-i {
+					t.Errorf("%s, %s: %+v, %v", name, k, each, err)
+				}
+			})
+		}
+		all.Wait()
+		if res, n := ask(4, "other"); !res.Allowed || n < 2 || res.Remaining != 3 {
+			t.Errorf("%s, two keys: %d commands, %+v", name, n, res)
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package httpsuite
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// andCases are about limiters that decide together. How a response ends is in endingCases.
+func andCases() []testCase {
+	return []testCase{
+		{"And", and, nil},
+		{"AndOwn", andOwn, nil},
+		{"AndKeys", andKeys, nil},
+		{"AndHeld", andHeld, nil},
+		{"AndSlots", andSlots, nil},
+		{"AndOutage", andOutage, nil},
+		{"AndDryRun", andDryRun, nil},
+		{"AndQueue", andQueue, nil},
+	}
+}
+
+// and limits users and their organization: what one denies is charged in none, and the headers are the tightest's.
+func and(b *testbed) {
+	for _, name := range []string{"UserFirst", "OrgFirst"} {
+		b.each(name, func(b *testbed) {
+			perUser, perOrg := b.named("user", core.FixedWindow(core.PerMinute(2))), b.named("org", core.GCRA(core.PerMinute(3)))
+			sets := guard.Headers(guard.XRateLimit | guard.IETF)
+			limit := Limit{Limiter: perUser, Key: keyfunc.User(UserKey), Options: []guard.Option{guard.And(perOrg, keyfunc.Global()), sets}}
+			if name == "OrgFirst" {
+				limit = Limit{Limiter: perOrg, Key: keyfunc.Global(), Options: []guard.Option{sets, guard.And(perUser, keyfunc.User(UserKey))}}
+			}
+			s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: ShowResult}})
+			s.usersOfOrg(perUser, perOrg)
+		})
+	}
+}
+
+// usersOfOrg sends requests of users with two each, of whose organization there are three.
+func (s *servedApp) usersOfOrg(perUser, perOrg *core.Limiter) {
+	s.Helper()
+	const ofUser, ofOrg = `"user";q=2;w=60`, `"org";q=3;w=60`
+	for _, step := range []struct {
+		user                           string
+		status                         int
+		limit, remaining, reset, retry string
+		policy                         string
+		leftOfUser, leftOfOrg          int64
+	}{
+		{"alice", 200, "2", "1", "1800000073", "", ofUser, 1, 2},
+		{"alice", 200, "2", "0", "1800000073", "", ofUser, 0, 1},
+		{"alice", 429, "2", "0", "1800000073", "60", ofUser, 0, 1},
+		{"bob", 200, "3", "0", "1800000073", "", ofOrg, 1, 0},
+		{"carol", 429, "3", "0", "1800000073", "20", ofOrg, 2, 0},
+	} {
+		ans := s.get("/a", user(step.user))
+		if ans.status != step.status || (step.status == http.StatusOK) != strings.HasSuffix(ans.body, " remaining="+step.remaining+" delay=0s") {
+			s.Errorf("%s: %d %q, want %d", step.user, ans.status, ans.body, step.status)
+		}
+		ans.wantHeaders(step.limit, step.remaining, step.reset, step.retry)
+		if policies := ans.header.Get("RateLimit-Policy"); !strings.Contains(policies, step.policy) || step.status == http.StatusOK && len(policies) != len(ofUser+", "+ofOrg) {
+			s.Errorf("%s: policies %s, want %s", step.user, policies, step.policy)
+		}
+		s.untilLeft(perUser, "user:"+step.user, step.leftOfUser)
+		s.untilLeft(perOrg, keyfunc.ForGlobal(), step.leftOfOrg)
+	}
+}
+
+// andOwn has members with costs and limiters of their own, and one key of one limiter twice.
+func andOwn(b *testbed) {
+	tokens, calls, gold := b.named("tokens", core.FixedWindow(core.PerMinute(100))), b.namedFixed("calls", 5), b.namedFixed("gold", 50)
+	byTier := guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
+		return map[string]*core.Limiter{"gold": gold.Limiter}[r.Header("Tier")], nil
+	})
+	s := b.behind(Limit{Limiter: tokens, Key: keyfunc.IP(), Options: []guard.Option{
+		guard.Cost(func(r keyfunc.Request) int64 { n, _ := strconv.ParseInt(r.Header("Tokens"), 10, 64); return n }),
+		guard.And(calls.Limiter, keyfunc.IP(), estimate(1), byTier),
+		guard.And(tokens, keyfunc.Global()),
+		guard.And(tokens, keyfunc.Global(), estimate(4)),
+	}})
+	for _, step := range []struct {
+		tokens, tier              string
+		status                    int
+		own, shared, calls, golds int64 // what is left
+	}{
+		{"20", "", 200, 80, 76, 4, 50},
+		{"30", "gold", 200, 50, 42, 4, 49},
+		{"39", "", 429, 50, 42, 4, 49}, // with 4 it is 43
+		{"0", "", 200, 50, 38, 3, 49},
+		{"-1", "", 200, 49, 33, 2, 49},
+		{"101", "gold", 429, 49, 33, 2, 49},
+	} {
+		s.get("/a", "Tokens: "+step.tokens, "Tier: "+step.tier).wantStatus(step.status)
+		b.untilLeft(tokens, ipKey, step.own)
+		b.untilLeft(tokens, keyfunc.ForGlobal(), step.shared)
+		b.untilLeft(calls.Limiter, ipKey, step.calls)
+		b.untilLeft(gold.Limiter, ipKey, step.golds)
+	}
+	if n := b.logs.count("above the capacity"); n != 1 {
+		b.Errorf("%d lines about a cost above the capacity, want 1", n)
+	}
+}
+
+// andKeys has requests without the key of a member: they are counted by its Fallback, or the peer, and the log says whose
+// key is missing. If a key function fails, nothing is charged.
+func andKeys(b *testbed) {
+	device := func(r keyfunc.Request) (string, error) { return nativeKeyOf(r.Header(KeyHeader)) }
+	own := b.namedFixed("own", 9)
+	perUser, perDevice := b.namedFixed("user", 9), b.namedFixed("device", 9)
+	own.Options = []guard.Option{
+		guard.And(perUser.Limiter, keyfunc.User(UserKey), guard.Fallback(device)), guard.And(perDevice.Limiter, device),
+	}
+	s := b.behind(own)
+	s.getEach("/a", []keyedRequest{{user("alice"), 200}, {KeyHeader + ": one", 200}, {"", 200}, {KeyHeader + ": broken", 500}})
+	b.untilLeft(own.Limiter, ipKey, 6)
+	for key, left := range map[string]int64{"user:alice": 8, "one": 8, fallbackKey: 8} {
+		b.untilLeft(perUser.Limiter, key, left)
+	}
+	b.untilLeft(perDevice.Limiter, "one", 8)
+	b.untilLeft(perDevice.Limiter, fallbackKey, 7)
+	if n := b.logs.lines("WARN"); n > 0 {
+		b.Errorf("%d warnings, want none: %s", n, b.logs.text.String())
+	}
+
+	own.Options = []guard.Option{guard.And(perUser.Limiter, keyfunc.User(UserKey))}
+	b.serve(App{Use: []Mount{own, Auth{}}, Routes: []Route{{Path: "/a"}}}).get("/a", user("alice")).wantServed()
+	if b.logs.count("mount the middleware after the authentication") != 1 || b.logs.count(`limiter=user error="keyfunc: `) != 1 {
+		b.Errorf("the log does not say whose key is missing: %s", b.logs.text.String())
+	}
+}
+
+// andHeld has all of an organization's units be held by requests that are under way: others are told to come back in a
+// second, and pass when one of those has cost nothing.
+func andHeld(b *testbed) {
+	perOrg := b.namedFixed("org", 1)
+	limit := after(b.namedFixed("address", 9), 1, guard.And(perOrg.Limiter, keyfunc.Global()))
+	s, end := b.waiting(Handler{Costs: []int64{0}}, limit)
+	ans := s.get("/b")
+	ans.wantDenied()
+	ans.wantHeaders("1", "0", "1800000073", "1")
+	b.untilLeft(limit.Limiter, ipKey, 8) // what waits holds it
+	end().wantServed()
+	b.untilLeft(perOrg.Limiter, keyfunc.ForGlobal(), 1)
+	s.get("/b").wantServed()
+}
+
+// andSlots has slots be those of a member: they are free when the response has ended, and the units are charged. A slot that is
+// lost cancels the request.
+func andSlots(b *testbed) {
+	window, slots := b.namedFixed("window", 9), b.slots(1)
+	window.Options = []guard.Option{guard.And(slots.Limiter, keyfunc.Global())}
+	s, end := b.waiting(Handler{}, window)
+	ans := s.get("/b")
+	ans.wantDenied()
+	ans.wantHeaders("1", "0", "", "1")
+	b.untilLeft(window.Limiter, ipKey, 8)
+	end().wantServed()
+	b.untilLeft(slots.Limiter, keyfunc.ForGlobal(), 1)
+	b.untilLeft(window.Limiter, ipKey, 8)
+	s.get("/b").wantServed()
+	b.untilLeft(slots.Limiter, keyfunc.ForGlobal(), 1)
+	b.untilLeft(window.Limiter, ipKey, 7)
+	s.close()
+
+	var calls atomic.Int64
+	s = b.behind(window, Route{Path: "/a", Handler: Handler{Do: AwaitCause, Calls: &calls}})
+	_, done := s.start("/a")
+	b.until("the handler runs", func() bool { return calls.Load() == 1 })
+	b.redis.FlushAll()
+	hook.DriverOf(slots.Limiter).Renew()
+	(<-done).want(http.StatusOK, core.ErrSlotLost.Error())
+}
+
+// andOutage has a member's Redis be away: each goes by its own policy.
+func andOutage(b *testbed) {
+	for name, c := range map[string]struct {
+		policy core.Option
+		status int
+		left   int64
+		limit  string // in the headers
+	}{
+		"FailClosed": {core.FailClosed(), 503, 9, ""},
+		"FailOpen":   {core.FailOpen(), 200, 8, "9"},
+		"FailLocal":  {core.FailLocal(), 200, 8, "3"},
+	} {
+		b.each(name, func(b *testbed) {
+			b.redis.SetError("LOADING secret detail")
+			away := core.MustNew(b.client, "away", core.FixedWindow(core.PerMinute(3)), c.policy)
+			here := core.MustNewMemory("here", core.FixedWindow(core.PerMinute(9)))
+			s := b.behind(Limit{Limiter: away, Key: keyfunc.IP(), Options: []guard.Option{guard.And(here, keyfunc.IP())}})
+			ans := s.get("/a")
+			ans.wantStatus(c.status)
+			ans.wantHidden("secret detail")
+			ans.wantHeader("X-RateLimit-Limit", c.limit)
+			ans.wantHeader("Retry-After", map[int]string{503: "1"}[c.status])
+			b.untilLeft(here, ipKey, c.left)
+		})
+	}
+}
+
+// andDryRun serves what would be denied. What one member denies is charged in none.
+func andDryRun(b *testbed) {
+	wide, narrow := b.namedFixed("wide", 9), b.namedFixed("narrow", 1)
+	wide.Options = []guard.Option{guard.And(narrow.Limiter, keyfunc.IP()), guard.DryRun()}
+	s := b.behind(wide)
+	for range 3 {
+		ans := s.get("/a")
+		ans.wantServed()
+		ans.wantNoHeaders()
+	}
+	b.untilLeft(wide.Limiter, ipKey, 8)
+	b.untilLeft(narrow.Limiter, ipKey, 0)
+}
+
+// andQueue has LimiterFor choose a queue, where a place cannot be given back exactly: no request passes unlimited.
+func andQueue(b *testbed) {
+	window, queue := b.namedFixed("window", 9), b.named("queue", core.LeakyBucket(core.Per(1, time.Millisecond)))
+	chosen := guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) { return queue, nil })
+	window.Options = []guard.Option{guard.And(b.named("other", core.GCRA(core.PerMinute(5))), keyfunc.IP(), chosen)}
+	s := b.behind(window)
+	for range 2 {
+		ans := s.get("/a")
+		ans.wantStatus(http.StatusInternalServerError)
+		ans.wantNoHeaders()
+	}
+	b.untilLeft(window.Limiter, ipKey, 9)
+	if n := b.logs.count("cannot be given back exactly"); n != 1 {
+		b.Errorf("%d lines logged, want 1: %s", n, b.logs.text.String())
+	}
+}

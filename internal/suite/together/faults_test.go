@@ -1,0 +1,160 @@
+package together
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+func dialer(through map[string]string) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, through[addr])
+	}
+}
+
+// held is for how long units are held of those who died, or whose replies were lost.
+const held = 500 * time.Millisecond
+
+// lostReplies has replies be lost in the middle. No limit is exceeded; what was held for those who have no reply is charged when
+// it expires, and no more than that.
+func (p *place) lostReplies(t *testing.T) {
+	if len(p.proxies) == 0 {
+		t.Skip("in memory there are none")
+	}
+	c := p.crowd(core.TokenBucket(core.Per(perUser, long)), core.TokenBucket(core.Per(perOrg, long)), core.Hold(held))
+	var all sync.WaitGroup
+	for i := range callers {
+		if i == callers/4 {
+			for _, proxy := range p.proxies {
+				proxy.DropReply()
+			}
+		}
+		all.Go(func() { c.call(t.Context(), t, i) })
+		time.Sleep(tripTime / 4)
+	}
+	all.Wait()
+	for _, proxy := range p.proxies {
+		proxy.Pass()
+	}
+	c.wantWithin(t)
+	c.wantExpired(t)
+}
+
+// halfAway has the first of two servers be away when a reservation ends: what the other has of it ends all the same.
+func (p *place) halfAway(t *testing.T) {
+	c := p.crowd(core.FixedWindow(core.Per(perUser, long)), core.FixedWindow(core.Per(perOrg, long)))
+	r, err := core.ReserveAll(t.Context(), 2, c.users.On(user(0)), c.org.On("org"))
+	if err != nil || !r.Allowed {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	p.proxies[1].Refuse()
+	if err := r.Cancel(t.Context()); !errors.Is(err, core.ErrUnavailable) || used(t, c.users, user(0)) != 0 {
+		t.Errorf("%v, %d are used", err, used(t, c.users, user(0)))
+	}
+}
+
+// wantExpired waits until nothing is held any more. What was admitted is used, at least; none is used beyond its limit.
+func (c *crowd) wantExpired(t *testing.T) {
+	t.Helper()
+	time.Sleep(2 * held)
+	check.Within(t, patient, "Redis is asked again", func() bool {
+		_, err := c.org.Peek(t.Context(), "org")
+		_, other := c.users.Peek(t.Context(), "user:0")
+		return err == nil && other == nil
+	})
+	if n := used(t, c.org, "org"); n < c.all || n > perOrg {
+		t.Errorf("%d used of the organization, want %d to %d", n, c.all, perOrg)
+	}
+	for i := range users {
+		if n := used(t, c.users, user(i)); n < c.admitted[user(i)] || n > perUser {
+			t.Errorf("%s: %d used, want %d to %d", user(i), n, c.admitted[user(i)], perUser)
+		}
+	}
+	for key, lim := range map[string]*core.Limiter{"org": c.org, user(0): c.users} {
+		check.Within(t, patient, key+": nothing is held any more", func() bool {
+			res, err := lim.AllowN(t.Context(), key, lim.Limits()[0].Capacity())
+			return err == nil && (res.Allowed || res.RetryAfter > time.Second)
+		})
+	}
+}
+
+// doomedEnv has TestMain be a process of TestKilled, over the servers that it names.
+const doomedEnv = "REDISLIMIT_TOGETHER"
+
+func doomedCrowd(addrs []string) *crowd {
+	c := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs, IsClusterMode: len(addrs) > 1, PoolSize: callers})
+	newLimiter := func(name string, n int64) *core.Limiter {
+		return core.MustNew(c, name, core.GCRA(core.Per(n, long)), core.Hold(held), core.FailClosed(), core.Timeout(patient))
+	}
+	return &crowd{users: newLimiter("doomed-user", perUser), org: newLimiter("doomed-org", perOrg), admitted: map[string]int64{}}
+}
+
+// doomed says who is admitted, until it is killed.
+func doomed(addrs []string) {
+	c := doomedCrowd(addrs)
+	for i := range callers {
+		go func() {
+			for {
+				res, err := core.All(context.Background(), 1, c.users.On(user(i)), c.org.On("org"))
+				if err == nil && res.Allowed {
+					fmt.Println("admitted", user(i))
+				}
+			}
+		}()
+	}
+	fmt.Println("begun")
+	select {}
+}
+
+// TestKilled kills a process while its 80 callers are asking: those who were admitted are within each limit, and what it held
+// expires.
+func TestKilled(t *testing.T) {
+	for name, addrs := range map[string][]string{"Redis": {redistest.Server(t).Addr}, "Cluster": redistest.Cluster(t)} {
+		t.Run(name, func(t *testing.T) {
+			c := doomedCrowd(addrs)
+			for round := range 3 {
+				cmd := exec.CommandContext(t.Context(), os.Args[0])
+				cmd.Env = append(os.Environ(), doomedEnv+"="+strings.Join(addrs, ","))
+				out, err := cmd.StdoutPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err = cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				lines := bufio.NewScanner(out)
+				for lines.Scan() && lines.Text() != "begun" {
+					c.heard(lines.Text())
+				}
+				time.AfterFunc(time.Duration(round)*tripTime, func() { _ = cmd.Process.Kill() })
+				for lines.Scan() {
+					c.heard(lines.Text())
+				}
+				_ = cmd.Wait()
+				c.wantWithin(t)
+			}
+			c.wantExpired(t)
+			t.Logf("%d admitted, %d used", c.all, used(t, c.org, "org"))
+		})
+	}
+}
+
+func (c *crowd) heard(line string) {
+	if user, ok := strings.CutPrefix(line, "admitted "); ok {
+		c.add(user, 1)
+	}
+}

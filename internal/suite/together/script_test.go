@@ -1,0 +1,166 @@
+package together
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/suite/conformance"
+	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+// TestScriptLost loses the reply to the script that decides on two keys: what it charged stays, once in each, and each limiter
+// decides by its own outage policy.
+func TestScriptLost(t *testing.T) {
+	for name, c := range map[string]struct {
+		user, org core.Option
+		err       error
+		source    core.Source
+		left      int64 // of the user's share in this process
+	}{
+		"both local":       {core.FailLocal(), core.FailLocal(), nil, core.SourceFallback, 4},
+		"one open":         {core.FailLocal(), core.FailOpen(), nil, core.SourceFallback, 4},
+		"both open":        {core.FailOpen(), core.FailOpen(), nil, core.SourceNone, 0},
+		"one closed":       {core.FailLocal(), core.FailClosed(), core.ErrUnavailable, core.SourceNone, 0},
+		"the other closed": {core.FailClosed(), core.FailLocal(), core.ErrUnavailable, core.SourceNone, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := faultproxy.New(t, redistest.Server(t).Addr)
+			client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
+			t.Cleanup(func() { _ = client.Close() })
+			user := core.MustNew(client, "user", core.FixedWindow(core.Per(perUser, long)), core.Timeout(patient), c.user)
+			org := core.MustNew(client, "org", core.GCRA(core.Per(perOrg, long)), core.Timeout(patient), c.org)
+			check.Within(t, patient, "two keys go by one script", func() bool {
+				before := proxy.Requests()
+				_, err := core.All(t.Context(), 1e6, user.On("k"), org.On("k2"))
+				return err == nil && proxy.Requests() == before+1
+			})
+			proxy.DropReply()
+			res, err := core.All(t.Context(), 1, user.On("k"), org.On("k2"))
+			proxy.Pass()
+			if !errors.Is(err, c.err) || res.Source != c.source || err == nil && !res.Allowed || res.Remaining != c.left {
+				t.Errorf("%+v, %v", res, err)
+			}
+			for lim, key := range map[*core.Limiter]string{user: "k", org: "k2"} {
+				check.Within(t, patient, "Redis is asked again", func() bool {
+					res, err := lim.Peek(context.Background(), key)
+					return err == nil && res.Source == core.SourceRedis
+				})
+				if n := used(t, lim, key); n != 1 {
+					t.Errorf("%s: %d charged, want 1", lim.Name(), n)
+				}
+			}
+		})
+	}
+}
+
+// TestScriptTold has each limiter tell of what it decided: of an admission both, of a denial who denies. That is repeated by
+// this process, for as long as a denial of that limiter alone.
+func TestScriptTold(t *testing.T) {
+	proxy := faultproxy.New(t, redistest.Server(t).Addr)
+	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	var told []string
+	var limiters []*core.Limiter
+	for i, name := range []string{"user", "org"} {
+		limiters = append(limiters, core.MustNew(client, name, core.FixedWindow(core.Per(perUser-int64(i), long)), core.Observe(func(_ context.Context, e core.Event) {
+			if e.Kind == core.EventDecision {
+				told = append(told, fmt.Sprint(e.Result.Limiter, " ", e.Result.Allowed, " ", e.Cost, " ", e.Result.Source))
+			}
+		})))
+	}
+	ask := func(key string, cost int64) (core.Result, int64) {
+		told = nil
+		before := proxy.Requests()
+		res, err := core.All(t.Context(), cost, limiters[0].On(key), limiters[1].On(key+" of org").Cost(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res, proxy.Requests() - before
+	}
+	tries := 0
+	check.Within(t, patient, "two keys go by one script", func() bool {
+		tries++
+		_, sent := ask(fmt.Sprint(tries), 1)
+		return sent == 1
+	})
+	for i, c := range []struct {
+		cost    int64
+		allowed bool
+		sent    int64
+		told    []string
+	}{
+		{2, true, 1, []string{"org true 1 redis", "user true 2 redis"}},
+		{perUser, false, 1, []string{"user false 5 redis"}},
+		{perUser, false, 0, []string{"user false 5 deny_cache"}},
+		{1, true, 1, []string{"org true 1 redis", "user true 1 redis"}},
+		{1, true, 1, []string{"org true 1 redis", "user true 1 redis"}},
+		{1, true, 1, []string{"org true 1 redis", "user true 1 redis"}},
+		{1, false, 1, []string{"org false 1 redis", "user false 1 redis"}},
+		{1, false, 0, []string{"org false 1 deny_cache"}},
+	} {
+		res, sent := ask("k", c.cost)
+		if res.Allowed != c.allowed || sent != c.sent || !slices.Equal(told, c.told) {
+			t.Errorf("%d: %+v, %d commands, told %q, want %q", i, res, sent, told, c.told)
+		}
+	}
+}
+
+// refusing is a hook by which Redis seems to refuse what it has just done.
+type refusing struct{ on atomic.Bool }
+
+func (r *refusing) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r *refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (r *refusing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err == nil && r.on.Swap(false) {
+			err = refusal{}
+			cmd.SetErr(err)
+		}
+		return err
+	}
+}
+
+type refusal struct{}
+
+func (refusal) Error() string { return "ERR refused" }
+func (refusal) RedisError()   {}
+
+// TestScriptRefused has Redis refuse one call, and answer others: it is not asked again about a call on which it has decided.
+func TestScriptRefused(t *testing.T) {
+	client, refuses := redistest.Server(t).Client(t), new(refusing)
+	client.AddHook(refuses)
+	user := core.MustNew(client, "user", core.FixedWindow(core.Per(perUser, long)))
+	org := core.MustNew(client, "org", core.GCRA(core.Per(perOrg, long)))
+	sent := new(conformance.Counter)
+	client.AddHook(sent)
+	tries := 0
+	check.Within(t, patient, "two keys go by one script", func() bool {
+		tries++
+		before, key := sent.Sent(), fmt.Sprint(tries)
+		_, err := core.All(t.Context(), 1, user.On(key), org.On(key+" of org"))
+		return err == nil && sent.Sent() == before+1
+	})
+	refuses.on.Store(true)
+	res, err := core.All(t.Context(), 1, user.On("k"), org.On("k of org"))
+	if err != nil || !res.Allowed || res.Source != core.SourceFallback {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if a, b := used(t, user, "k"), used(t, org, "k of org"); a != 1 || b != 1 {
+		t.Errorf("%d and %d charged, want 1 and 1", a, b)
+	}
+}
