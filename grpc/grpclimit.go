@@ -6,9 +6,8 @@
 //		grpc.ChainStreamInterceptor(grpclimit.Stream(lim, keyfunc.IP())))
 //
 // Key functions see the metadata of a call as headers, its full method, such as
-// "/greet.v1.GreetService/Greet", as the path and the route, and POST as the method. A call has
-// no query and no cookies. What an interceptor further out stores in the context is there for
-// [keyfunc.User].
+// "/greet.v1.GreetService/Greet", as the path and the route, and POST as the method. What an
+// interceptor further out stores in the context is there for [keyfunc.User].
 //
 // A call that is not served ends with one of these codes:
 //

@@ -3,6 +3,7 @@ package grpclimit
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
@@ -36,7 +37,6 @@ func (q *request) Context() context.Context { return q.ctx }
 func (q *request) Method() string           { return "POST" } // as HTTP/2 has it
 func (q *request) Path() string             { return q.call.FullMethod }
 func (q *request) Query(string) string      { return "" }
-func (q *request) Cookie(string) string     { return "" }
 func (q *request) Value(key any) any        { return q.ctx.Value(key) }
 func (q *request) Unwrap() any              { return &q.call }
 func (q *request) Logger() *slog.Logger     { return q.state.guards().Logger() }
@@ -55,6 +55,15 @@ func (q *request) RemoteAddr() string {
 		return p.Addr.String()
 	}
 	return ""
+}
+
+// Cookie reads the metadata "cookie", which proxies for gRPC-Web hand on.
+func (q *request) Cookie(name string) string {
+	c, err := (&http.Request{Header: http.Header{"Cookie": q.HeaderValues("cookie")}}).Cookie(name)
+	if err != nil {
+		return ""
+	}
+	return c.Value
 }
 
 func (q *request) Header(name string) string { return first(q.HeaderValues(name)) }

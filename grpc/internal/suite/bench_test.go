@@ -113,14 +113,19 @@ func (b *testbed) start(options []grpc.ServerOption, mounts ...mount) {
 	}
 	server := grpc.NewServer(options...)
 	grpc_testing.RegisterTestServiceServer(server, &service{b: b})
+	b.app, b.stop = grpc_testing.NewTestServiceClient(dial(b.T, serveOn(b.T, server))), server.GracefulStop
+}
+
+// serveOn serves until the test ends, and returns where.
+func serveOn(t *testing.T, server *grpc.Server) (addr string) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	go func() { _ = server.Serve(listener) }()
-	conn := dial(b.T, listener.Addr().String())
-	b.app, b.stop = grpc_testing.NewTestServiceClient(conn), server.GracefulStop
-	b.Cleanup(server.Stop)
+	t.Cleanup(server.Stop)
+	return listener.Addr().String()
 }
 
 func dial(t *testing.T, addr string, options ...grpc.DialOption) *grpc.ClientConn {

@@ -67,7 +67,7 @@ func TestKeys(t *testing.T) {
 		"Route":        {keyfunc.Route(), nil, ""},
 		"Method":       {keyfunc.Method(), nil, "method:POST"},
 		"Global":       {keyfunc.Global(), nil, "global"},
-		"Cookie":       {keyfunc.Cookie("session"), []string{"cookie", "session=s1"}, peerKey},
+		"Cookie":       {keyfunc.Cookie("session"), []string{"cookie", "a=b; session=s1"}, keyfunc.ForCookie("session", "s1")},
 		"Native":       {grpclimit.Key(native), []string{"user", "bob"}, "user bob of /grpc.testing.TestService/"},
 		"NativeNone":   {grpclimit.Key(native), nil, peerKey},
 		"NativeWithin": {grpclimit.Key(within), []string{"user", "bob"}, "bob, " + ipKey},
@@ -151,13 +151,7 @@ func TestUnknownService(t *testing.T) {
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerDay(10)))
 	server := grpc.NewServer(grpc.ChainStreamInterceptor(grpclimit.Stream(lim, keyfunc.Route())),
 		grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error { return stream.SendMsg(&grpc_testing.Empty{}) }))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(server.Stop)
-	conn := dial(t, listener.Addr().String())
+	conn := dial(t, serveOn(t, server))
 	for _, method := range []string{"/a/b", "/c/d"} {
 		if err := conn.Invoke(t.Context(), method, &grpc_testing.Empty{}, &grpc_testing.Empty{}); err != nil {
 			t.Fatal(err)
