@@ -64,7 +64,7 @@ func limited(rdb core.Client) *grpc.Server {
 		if issued(r.Header("X-API-Key")) {
 			return paid, nil
 		}
-		return nil, nil // home
+		return nil, nil //nolint:nilnil // home
 	})
 	server := grpc.NewServer(
 		grpc.ChainUnaryInterceptor(grpclimit.Unary(home, byClient, tier, grpclimit.CountIf(served))),

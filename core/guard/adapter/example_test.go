@@ -82,7 +82,7 @@ func middleware(lim *core.Limiter, key keyfunc.Func, serve handler, options ...g
 func ExampleAdapter() {
 	lim, _ := core.NewMemory("calls", core.FixedWindow(core.PerHour(1)))
 	type tenant struct{}
-	byTenant := Key(func(ctx context.Context, c *call) (string, error) {
+	byTenant := Key(func(ctx context.Context, _ *call) (string, error) {
 		name, ok := ctx.Value(tenant{}).(string)
 		if !ok {
 			return "", keyfunc.ErrNoKey // it is counted by its peer's address

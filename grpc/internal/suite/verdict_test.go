@@ -82,6 +82,7 @@ func TestDetails(t *testing.T) {
 		details, retryMs string
 	}{
 		"Never":           {[]core.Option{core.FixedWindow(core.PerMinute(1))}, []guard.Option{cost}, `api: limit "fixed-1m" of 1 exceeded`, ""},
+		"NeverBounded":    {[]core.Option{core.FixedWindow(core.PerMinute(1))}, []guard.Option{cost, guard.MaxRetryAfter(time.Minute)}, `api: limit "fixed-1m" of 1 exceeded`, ""},
 		"NoHeaders":       {[]core.Option{core.FixedWindow(core.PerMinute(1))}, []guard.Option{guard.NoHeaders()}, "", ""},
 		"HeadersOnDenial": {[]core.Option{core.FixedWindow(core.PerMinute(1))}, []guard.Option{guard.HeadersOnDenial()}, `api: limit "fixed-1m" of 1 exceeded; retry in 1m0s`, ""},
 		"Bounded": {[]core.Option{core.FixedWindow(core.PerMinute(1))}, []guard.Option{guard.MaxRetryAfter(10 * time.Second), guard.RetryAfterMs()},
