@@ -38,7 +38,8 @@ const framework = adapter.Adapter[*Call, func(context.Context, error) error]("gr
 //
 // A call waits for a LeakyBucket's Delay. If the client leaves meanwhile, the wait ends and
 // the charge is refunded. Calls that hold slots of [core.InFlight] have a context that is
-// canceled, with the cause [core.ErrSlotLost], if the slots are lost.
+// canceled, with the cause [core.ErrSlotLost], if the slots are lost. A call that its handler
+// then ends with CANCELED is ABORTED for its client, which did not cancel it.
 //
 // It panics at once if lim or key is nil.
 func Unary(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) grpc.UnaryServerInterceptor {

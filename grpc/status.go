@@ -51,6 +51,9 @@ func (l *limit) serve(q *request, next func(context.Context) error) (err error) 
 	}()
 	err = next(ctx)
 	code = codeOf(err)
+	if code == codes.Canceled && errors.Is(context.Cause(ctx), core.ErrSlotLost) { // a client would take it for its own doing
+		code, err = codes.Aborted, status.Error(codes.Aborted, "the rate limiter's slot was lost")
+	}
 	return err
 }
 

@@ -181,17 +181,30 @@ func TestInFlight(t *testing.T) {
 	})
 }
 
-// TestSlotsLost has slots vanish from Redis: the handler's context ends, and says why.
+// TestSlotsLost has slots vanish from Redis: the handler's context ends, and says why. The client is not told that it canceled.
 func TestSlotsLost(t *testing.T) {
+	for want, returns := range map[codes.Code]func(context.Context) error{
+		codes.Aborted:  context.Context.Err,
+		codes.DataLoss: func(ctx context.Context) error { return status.Error(codes.DataLoss, context.Cause(ctx).Error()) },
+	} {
+		t.Run(want.String(), func(t *testing.T) { slotsLost(t, want, returns) })
+	}
+}
+
+func slotsLost(t *testing.T, want codes.Code, returns func(context.Context) error) {
+	t.Helper()
 	each(t, func(b *testbed) {
 		running := make(chan struct{})
+		var cause error
 		b.serve = func(ctx context.Context, _ func()) error {
 			close(running)
 			<-ctx.Done()
-			return context.Cause(ctx)
+			cause = context.Cause(ctx)
+			return returns(ctx)
 		}
 		lim := b.limiter("api", core.InFlight(1, core.SlotTTL(time.Hour)))
-		b.behind(by(lim))
+		var counted codes.Code
+		b.behind(by(lim, grpclimit.CountIf(func(code codes.Code) bool { counted = code; return true })))
 		var a answer
 		var calls sync.WaitGroup
 		calls.Go(func() { a = b.call() })
@@ -199,8 +212,10 @@ func TestSlotsLost(t *testing.T) {
 		b.redis.FlushAll()
 		hook.DriverOf(lim).Renew()
 		calls.Wait()
-		if a.want(codes.Unknown); a.status.Message() != core.ErrSlotLost.Error() {
-			b.Error(a.status)
+		b.stop()
+		a.want(want)
+		if !errors.Is(cause, core.ErrSlotLost) || counted != want {
+			b.Errorf("the handler's context ended with %v; CountIf saw %v", cause, counted)
 		}
 		untilLeft(b.T, lim, ipKey, 1)
 	})
