@@ -181,6 +181,26 @@ func TestInFlight(t *testing.T) {
 	})
 }
 
+// TestSlotsStacked has two limits hold slots: both are free when the call has ended.
+func TestSlotsStacked(t *testing.T) {
+	each(t, func(b *testbed) {
+		all := b.limiter("all", core.InFlight(5, core.SlotTTL(time.Hour)))
+		own := b.limiter("own", core.InFlight(2, core.SlotTTL(time.Hour)))
+		b.serve = func(ctx context.Context, send func()) error {
+			send()
+			wantLeft(b.T, all, ipKey, 4)
+			wantLeft(b.T, own, ipKey, 1)
+			return ctx.Err()
+		}
+		b.behind(by(all, guard.HeadersOnDenial()), by(own))
+		a := b.call()
+		a.want(codes.OK)
+		a.wantHeaders("2", "1", "", "") // slots are not reset
+		untilLeft(b.T, all, ipKey, 5)
+		untilLeft(b.T, own, ipKey, 2)
+	})
+}
+
 // TestSlotsLost has slots vanish from Redis: the handler's context ends, and says why. The client is not told that it canceled.
 func TestSlotsLost(t *testing.T) {
 	for want, returns := range map[codes.Code]func(context.Context) error{
