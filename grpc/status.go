@@ -65,7 +65,8 @@ type refusal struct {
 	http   int // the status of the Verdict
 }
 
-func (r *refusal) Error() string              { return r.err.Error() }
+// Error has no more than the status has: gRPC sends it to the client if an interceptor wraps the error.
+func (r *refusal) Error() string              { return r.status.String() }
 func (r *refusal) Unwrap() error              { return r.err }
 func (r *refusal) GRPCStatus() *status.Status { return r.status }
 

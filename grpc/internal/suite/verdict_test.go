@@ -145,6 +145,19 @@ func TestIETF(t *testing.T) {
 	})
 }
 
+// wraps is an interceptor that wraps errors: gRPC then sends their text.
+func wraps() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, message any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			reply, err := next(ctx, message)
+			return reply, fmt.Errorf("wrapped: %w", err)
+		}),
+		grpc.ChainStreamInterceptor(func(server any, inner grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+			return fmt.Errorf("wrapped: %w", next(server, inner))
+		}),
+	}
+}
+
 // TestFailures has calls without a decision. No client sees why.
 func TestFailures(t *testing.T) {
 	secret := func(keyfunc.Request) (string, error) { return "", errors.New("secret detail") }
@@ -154,7 +167,7 @@ func TestFailures(t *testing.T) {
 			each(t, func(b *testbed) {
 				b.serve = func(context.Context, func()) error { b.Error("it is served"); return nil }
 				lim := b.fixed(1)
-				b.behind(mount{lim, key, nil})
+				b.start(wraps(), mount{lim, key, nil})
 				a := b.call()
 				a.want(codes.Internal)
 				a.wantHeaders("", "", "", "")
