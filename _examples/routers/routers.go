@@ -1,6 +1,6 @@
 // Package routers shows the net/http middleware with routers and frameworks that are
-// built on net/http: chi, gorilla/mux, huma, Connect and gRPC-gateway; and a limiter in an
-// interceptor of gRPC. It is a Go module of its own; "go test -C _examples/routers ./..." runs it.
+// built on net/http: chi, gorilla/mux, huma, Connect and gRPC-gateway. It is a Go module of its own;
+// "go test -C _examples/routers ./..." runs it.
 package routers
 
 import (
@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
-	"time"
 
 	"connectrpc.com/connect"
 	"github.com/danielgtaylor/huma/v2"
@@ -17,12 +15,6 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/gorilla/mux"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/redislimit/redislimit/core"
@@ -104,42 +96,3 @@ func Gateway(lim *core.Limiter) (http.Handler, error) {
 }
 
 func hello(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "hello") }
-
-// GRPC limits the calls of a gRPC server by address: it is an interceptor for
-// grpc.ChainUnaryInterceptor. Denied clients see RESOURCE_EXHAUSTED and when to try again.
-func GRPC(lim *core.Limiter) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		r, err := lim.Acquire(ctx, addressOf(ctx), 1)
-		if err != nil {
-			return nil, status.Error(codes.Unavailable, "the rate limiter is unavailable") // as FailClosed wants it
-		}
-		if !r.Allowed {
-			denied := status.New(codes.ResourceExhausted, "too many requests")
-			if detailed, err := denied.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(r.RetryAfter)}); err == nil {
-				denied = detailed
-			}
-			return nil, denied.Err()
-		}
-		defer func() { _ = r.Release(ctx) }() // slots of InFlight
-		select {
-		case <-time.After(r.Delay): // of a LeakyBucket
-		case <-ctx.Done():
-			_ = r.Cancel(ctx)
-			return nil, status.FromContextError(ctx.Err()).Err()
-		}
-		ctx, cancel := r.Context(ctx) // it ends if slots are lost
-		defer cancel()
-		return next(ctx, request)
-	}
-}
-
-// addressOf returns the key of the client's address, or one that those without share.
-func addressOf(ctx context.Context) string {
-	client, _ := peer.FromContext(ctx)
-	if client != nil {
-		if address, err := netip.ParseAddrPort(client.Addr.String()); err == nil {
-			return keyfunc.ForIP(address.Addr())
-		}
-	}
-	return "no address"
-}

@@ -13,6 +13,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/keyfunc"
 	"github.com/redislimit/redislimit/limittest"
+	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
 // limiter allows n requests an hour.
@@ -103,6 +104,13 @@ func TestConnect(t *testing.T) {
 			var denied *connect.Error
 			if !errors.As(err, &denied) || denied.Code() != connect.CodeResourceExhausted || denied.Meta().Get("Retry-After") != "30" {
 				t.Errorf("%v, with %v", err, denied.Meta())
+			}
+			// Without OnDenied, and in an outage, clients have a plain status of HTTP.
+			for name, lim := range map[string]*core.Limiter{"denied": limittest.Deny(30e9), "outage": limittest.Unavailable()} {
+				plain := httplimit.Middleware(lim, keyfunc.IP())(http.NotFoundHandler())
+				if _, err := call(t, plain, option); connect.CodeOf(err) != connect.CodeUnavailable {
+					t.Errorf("%s, plainly: %v", name, err)
+				}
 			}
 		})
 	}

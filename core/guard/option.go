@@ -101,7 +101,7 @@ func LimiterFor(limiter func(keyfunc.Request) (*core.Limiter, error)) Option {
 // together are given by [And].
 func CountIf(count func(status int) bool) Option {
 	settings.MustFunc(count == nil, "CountIf", "reports which status counts")
-	return option("CountIf", func(s *settings.Settings) { s.CountIf = count })
+	return option("CountIf", func(s *settings.Settings) { s.CountIf = func(status, _ int) bool { return count(status) } })
 }
 
 // CostAfter charges what a request really cost, which its handler says with the

@@ -14,6 +14,7 @@
 package adapter
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -44,6 +45,9 @@ func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Op
 	s.Check(xRateLimit)
 	a.mustBeOwn("OnDenied", s.OnDenied)
 	a.mustBeOwn("OnError", s.OnError)
+	if s.Codes != "" && s.Codes != string(a) {
+		panic(fmt.Sprintf("%s: CountIf is that of %s: use guard.CountIf", a, s.Codes))
+	}
 	g := &Guard{limiter: lim, key: key, peer: keyfunc.Peer(), settings: s}
 	g.addMembers()
 	return g, Handlers[H]{s.OnDenied, s.OnError}
@@ -73,18 +77,38 @@ func (a Adapter[N, H]) OnError(h H) guard.Option {
 	}
 }
 
+// CountIf returns the option CountIf of an adapter whose requests end with codes of their own,
+// as those of gRPC do. count gets [Verdict.Code]. [guard.CountIf] gets the status as ever.
+func (a Adapter[N, H]) CountIf(count func(code int) bool) guard.Option {
+	settings.MustFunc(count == nil, "CountIf", "reports which code counts")
+	return func(s *settings.Settings) {
+		s.Give("CountIf")
+		s.CountIf, s.Codes = func(_, code int) bool { return count(code) }, string(a)
+	}
+}
+
 // Key returns the key function Key of the adapter. Under the middleware of another
 // adapter it panics at the first request.
 func (a Adapter[N, H]) Key(f func(N) (string, error)) keyfunc.Func {
 	settings.MustFunc(f == nil, "Key", "takes the key from a request")
-	return func(r keyfunc.Request) (string, error) {
-		native, ok := r.Unwrap().(N)
-		if !ok {
-			panic(fmt.Sprintf("%s: Key wants a %v, but the requests of this middleware are %T over %T: use the Key of the same adapter",
-				a, reflect.TypeFor[N](), r, r.Unwrap()))
-		}
-		return f(native)
+	return func(r keyfunc.Request) (string, error) { return f(a.native(r)) }
+}
+
+// ContextKey is Key for a framework whose handlers take a context beside the request, as
+// those of Hertz and gRPC do. f is called with the request's Context.
+func (a Adapter[N, H]) ContextKey(f func(context.Context, N) (string, error)) keyfunc.Func {
+	settings.MustFunc(f == nil, "Key", "takes the key from a request")
+	return func(r keyfunc.Request) (string, error) { return f(r.Context(), a.native(r)) }
+}
+
+// native returns the framework's own request.
+func (a Adapter[N, H]) native(r keyfunc.Request) N {
+	native, ok := r.Unwrap().(N)
+	if !ok {
+		panic(fmt.Sprintf("%s: Key wants a %v, but the requests of this middleware are %T over %T: use the Key of the same adapter",
+			a, reflect.TypeFor[N](), r, r.Unwrap()))
 	}
+	return native
 }
 
 func isNil(handler any) bool {

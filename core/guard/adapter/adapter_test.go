@@ -1,6 +1,7 @@
 package adapter_test
 
 import (
+	"context"
 	"math"
 	"net/http"
 	"strings"
@@ -48,7 +49,16 @@ func TestPanics(t *testing.T) {
 		"Key(nil)":                                             func() { framework.Key(nil) },
 		"OnDenied has a func":                                  func() { framework.New(lim, keyfunc.IP(), other.OnDenied(func() {})) },
 		"otherlimit: Key wants a func(), but the requests of this middleware are adapter_test.callRequest over *adapter_test.call": func() {
-			_, _ = adapter.Adapter[func(), func()]("otherlimit").Key(func(func()) (string, error) { return "called", nil })(callRequest{&call{}})
+			_, _ = adapter.Adapter[func(), func()]("otherlimit").Key(func(func()) (string, error) { return "called", nil })(callRequest{&call{}, nil})
+		},
+		"Key(nil): want a function that takes": func() { framework.ContextKey(nil) },
+		"otherlimit: Key wants a func()": func() {
+			_, _ = adapter.Adapter[func(), func()]("otherlimit").ContextKey(func(context.Context, func()) (string, error) { return "called", nil })(callRequest{&call{}, nil})
+		},
+		"CountIf(nil): want a function":                               func() { framework.CountIf(nil) },
+		"httplimit: CountIf is that of otherlimit: use guard.CountIf": func() { mount(other.CountIf(func(int) bool { return true })) },
+		"guard: CountIf and CountIf: give it once": func() {
+			mount(framework.CountIf(func(int) bool { return true }), guard.CountIf(func(int) bool { return true }))
 		},
 		"httplimit: OnError has a func(), want a http.Handler: use httplimit.OnError": func() {
 			framework.New(lim, keyfunc.IP(), other.OnError(func() {}))

@@ -1,6 +1,7 @@
 package adapter_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -19,10 +20,17 @@ type call struct {
 	state  adapter.RequestState
 }
 
-// A callRequest shows a call to key functions.
-type callRequest struct{ *call }
+// A handler serves calls. As those of Hertz it is given a context beside the request.
+type handler = func(context.Context, *call)
 
-func (callRequest) Context() context.Context     { return context.Background() }
+// A callRequest shows a call to key functions.
+type callRequest struct {
+	*call
+
+	ctx context.Context
+}
+
+func (c callRequest) Context() context.Context   { return c.ctx }
 func (callRequest) Method() string               { return "CALL" }
 func (callRequest) Path() string                 { return "/" }
 func (callRequest) Route() string                { return "" }
@@ -31,7 +39,7 @@ func (callRequest) Header(string) string         { return "" }
 func (callRequest) HeaderValues(string) []string { return nil }
 func (callRequest) Query(string) string          { return "" }
 func (callRequest) Cookie(string) string         { return "" }
-func (callRequest) Value(any) any                { return nil }
+func (c callRequest) Value(key any) any          { return c.ctx.Value(key) }
 func (c callRequest) Unwrap() any                { return c.call }
 func (c callRequest) Logger() *slog.Logger       { return c.state.Logger() }
 
@@ -42,24 +50,27 @@ func (c callHeaders) Get(name string) string { return c.reply[name] }
 func (c callHeaders) Set(name, value string) { c.reply[name] = value }
 func (c callHeaders) Del(name string)        { delete(c.reply, name) }
 
-const framework = adapter.Adapter[*call, func(*call)]("calllimit")
+const framework = adapter.Adapter[*call, handler]("calllimit")
 
 // OnDenied is the adapter's option, over the framework's own handlers.
-func OnDenied(handler func(*call)) guard.Option { return framework.OnDenied(handler) }
+func OnDenied(h handler) guard.Option { return framework.OnDenied(h) }
+
+// Key is the adapter's key function. Where handlers are given no context, it is framework.Key.
+func Key(f func(context.Context, *call) (string, error)) keyfunc.Func { return framework.ContextKey(f) }
 
 // middleware is the adapter: it asks the Guard, and does what the Verdict says.
-func middleware(lim *core.Limiter, key keyfunc.Func, serve func(*call), options ...guard.Option) func(*call) {
+func middleware(lim *core.Limiter, key keyfunc.Func, serve handler, options ...guard.Option) handler {
 	g, handlers := framework.New(lim, key, options...)
-	return func(c *call) {
-		verdict := g.Check(callRequest{c}, callHeaders{c}, &c.state)
+	return func(ctx context.Context, c *call) {
+		verdict := g.Check(callRequest{c, ctx}, callHeaders{c}, &c.state)
 		switch handler, ok := handlers.For(verdict); {
 		case verdict.Status == 0:
 			if g.NeedsFinish(verdict) {
-				defer func() { g.Finish(context.Background(), verdict, c.status) }()
+				defer func() { g.Finish(ctx, verdict, c.status) }() // after a panic this is to be 500
 			}
-			serve(c)
+			serve(cmp.Or(verdict.Context, ctx), c) // it ends if slots are lost
 		case ok:
-			handler(c)
+			handler(ctx, c)
 		default:
 			c.status = verdict.Status
 		}
@@ -70,15 +81,24 @@ func middleware(lim *core.Limiter, key keyfunc.Func, serve func(*call), options 
 // does what the Verdict says.
 func ExampleAdapter() {
 	lim, _ := core.NewMemory("calls", core.FixedWindow(core.PerHour(1)))
-	serve := middleware(lim, keyfunc.IP(), func(c *call) { c.status = 200 },
-		OnDenied(func(c *call) {
+	type tenant struct{}
+	byTenant := Key(func(ctx context.Context, _ *call) (string, error) {
+		name, ok := ctx.Value(tenant{}).(string)
+		if !ok {
+			return "", keyfunc.ErrNoKey // it is counted by its peer's address
+		}
+		return "tenant:" + name, nil
+	})
+	serve := middleware(lim, byTenant, func(_ context.Context, c *call) { c.status = 200 },
+		OnDenied(func(_ context.Context, c *call) {
 			res, _ := c.state.Result()
 			fmt.Println(c.sender, "is denied by", res.Name)
 		}))
 
+	ctx := context.WithValue(context.Background(), tenant{}, "acme")
 	for range 2 {
 		c := &call{sender: "192.0.2.1:4711", reply: map[string]string{}}
-		serve(c)
+		serve(ctx, c)
 		fmt.Println(c.status, c.reply["X-Ratelimit-Remaining"])
 	}
 	// Output:

@@ -45,7 +45,7 @@ func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
 	switch {
 	case status == int(v.state.refused.Load()): // by a middleware further in: no handler has run
 		actual = hook.Canceled
-	case g.settings.CountIf != nil && !g.settings.CountIf(status):
+	case g.settings.CountIf != nil && !g.settings.CountIf(status, v.Code):
 		actual = hook.Canceled
 	case g.settings.CostAfter:
 		actual = g.actualCost(ctx, v)

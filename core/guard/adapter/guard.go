@@ -47,7 +47,10 @@ type Verdict struct {
 	// it is canceled when slots of the request are lost, with [core.ErrSlotLost] as the
 	// cause, and by Finish.
 	Context context.Context //nolint:containedctx // it is that of the request
+	// Code is for [Adapter.CountIf]: with what the request ended, set before Finish.
+	Code int
 
+	draw        float64            // says where a Retry-After is between the earliest and the latest
 	limiter     *core.Limiter      // that decided
 	reservation *core.Reservation  // that Finish ends; nil of a plain decision
 	cost        int64              // what was asked for
@@ -65,15 +68,14 @@ func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdi
 		return v
 	}
 	g.decide(r, &v)
-	draw := 0.0
 	if v.Status != 0 && g.settings.Headers.Jitter > 0 {
-		draw = rand.Float64()
+		v.draw = rand.Float64()
 	}
 	if v.Status == http.StatusTooManyRequests {
-		v.Err = g.denied(&v.Result, draw)
+		v.Err = g.denied(&v.Result, v.draw)
 	}
 	if v.Result.Source != core.SourceNone {
-		g.record(h, &v.Result, draw, state)
+		g.record(h, &v.Result, v.draw, state)
 	}
 	if g.settings.DryRun {
 		v.Status, v.Err = 0, nil
@@ -87,7 +89,7 @@ func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdi
 		state.refused.Store(int32(v.Status))
 	}
 	if v.Status == http.StatusServiceUnavailable && g.settings.Headers.Sets != 0 {
-		headers(g.settings.Headers).setRetry(h, time.Second, draw) // soon: when the server answers again is not known
+		headers(g.settings.Headers).setRetry(h, unavailableRetry, v.draw) // soon: when the server answers again is not known
 	}
 	return v
 }
@@ -138,6 +140,22 @@ func (g *Guard) choose(r keyfunc.Request, v *Verdict) (string, bool) {
 		v.Status, v.Err = http.StatusInternalServerError, err
 	}
 	return key, err == nil
+}
+
+// unavailableRetry is when to come back after a 503.
+const unavailableRetry = time.Second
+
+// RetryIn returns for how long a client that is not served with the Verdict v is to wait, as
+// Retry-After-Ms says it where it is sent. It is 0 where there is no Retry-After.
+func (g *Guard) RetryIn(v Verdict) time.Duration {
+	wait := v.Result.RetryAfter
+	if v.Status == http.StatusServiceUnavailable {
+		wait = unavailableRetry
+	}
+	if o := headers(g.settings.Headers); o.Sets != 0 && wait > 0 && wait != core.Never {
+		return time.Duration(o.retryIn(wait, time.Millisecond, v.draw)) * time.Millisecond
+	}
+	return 0
 }
 
 // chooseLimiter has the limiter of LimiterFor decide. It reports false if there was an error.

@@ -1,6 +1,7 @@
 package clientsuite
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -34,6 +35,7 @@ func Table(t *testing.T, apps Apps) {
 			for i, r := range rows {
 				lim := limiter(t, 1)
 				send := newApp.send(lim, r.f)
+				r.want = strings.Replace(r.want, "method:GET", "method:"+cmp.Or(apps.Method, "GET"), 1)
 				if status := send(Request{Peer: r.peer, Header: r.header}); status != 200 {
 					t.Errorf("row %d: %+v: status %d", i, r, status)
 				}

@@ -48,6 +48,8 @@ type Apps struct {
 	// Refused are the names of trailers, in lower case, whose request the framework may
 	// answer with 400.
 	Refused []string
+	// Method is that of all requests, if there is only one.
+	Method string
 }
 
 // refuse reports whether a request with this trailer may be answered with 400.

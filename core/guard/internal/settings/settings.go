@@ -15,7 +15,8 @@ type Settings struct {
 	Skip       func(keyfunc.Request) bool
 	Cost       func(keyfunc.Request) int64
 	LimiterFor func(keyfunc.Request) (*core.Limiter, error)
-	CountIf    func(status int) bool
+	CountIf    func(status, code int) bool
+	Codes      string // the adapter whose codes CountIf is about, or "" for the status
 	CostAfter  bool
 	DryRun     bool
 	Headers    Headers

@@ -1,0 +1,282 @@
+package suite_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	grpclimit "github.com/redislimit/redislimit/grpc"
+	"github.com/redislimit/redislimit/internal/testkit/mini"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+const (
+	unaryMethod  = "/grpc.testing.TestService/UnaryCall"
+	streamMethod = "/grpc.testing.TestService/FullDuplexCall"
+	patience     = time.Minute // of clients, on a busy machine
+	ipKey        = "ip:127.0.0.1"
+	peerKey      = "peer:127.0.0.1"
+)
+
+// start is the instant at which the clock of Redis stands.
+var start = time.UnixMicro(1_800_000_012_345_678)
+
+// A mount is one limit, for unary calls and for streams.
+type mount struct {
+	lim  *core.Limiter
+	key  keyfunc.Func
+	opts []guard.Option
+}
+
+// by mounts a limit by address.
+func by(lim *core.Limiter, opts ...guard.Option) mount { return mount{lim, keyfunc.IP(), opts} }
+
+// A testbed has a Redis whose clock stands, and a service.
+type testbed struct {
+	*testing.T
+
+	redis  *miniredis.Miniredis
+	client *redis.Client
+	stream bool // whether its calls are streams
+	logs   *logs
+
+	// serve is what the service does. It is called with the context of the handler, and what sends a message of a stream.
+	serve func(ctx context.Context, send func()) error
+	app   grpc_testing.TestServiceClient
+	stop  func() // waits for the calls in flight
+}
+
+// each runs a test with unary calls and with streams.
+func each(t *testing.T, run func(b *testbed)) {
+	t.Helper()
+	for name, stream := range map[string]bool{"Unary": false, "Stream": true} {
+		t.Run(name, func(t *testing.T) {
+			server := mini.Redis(t)
+			server.SetTime(start)
+			client := redis.NewClient(&redis.Options{
+				Addr: server.Addr(), DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
+			})
+			t.Cleanup(func() { _ = client.Close() })
+			b := &testbed{T: t, redis: server, client: client, stream: stream, logs: &logs{}}
+			b.serve = func(context.Context, func()) error { return nil }
+			run(b)
+		})
+	}
+}
+
+// limiter makes one that only Redis decides for.
+func (b *testbed) limiter(name string, options ...core.Option) *core.Limiter {
+	b.Helper()
+	lim := core.MustNew(b.client, name, append([]core.Option{
+		core.FailClosed(), core.DenyCache(0), core.Timeout(patience), core.Logger(slog.New(slog.NewTextHandler(b.logs, nil))),
+	}, options...)...)
+	b.Cleanup(func() { _ = lim.Close() })
+	return lim
+}
+
+// fixed makes a limiter of n a minute.
+func (b *testbed) fixed(n int64) *core.Limiter {
+	b.Helper()
+	return b.limiter("api", core.FixedWindow(core.PerMinute(n)))
+}
+
+// behind starts a server behind limits, the outer one first.
+func (b *testbed) behind(mounts ...mount) {
+	b.Helper()
+	b.start(nil, mounts...)
+}
+
+// start is behind, with options of the server that come before the limits.
+func (b *testbed) start(options []grpc.ServerOption, mounts ...mount) {
+	b.Helper()
+	for _, m := range mounts {
+		options = append(options, grpc.ChainUnaryInterceptor(grpclimit.Unary(m.lim, m.key, m.opts...)),
+			grpc.ChainStreamInterceptor(grpclimit.Stream(m.lim, m.key, m.opts...)))
+	}
+	server := grpc.NewServer(options...)
+	grpc_testing.RegisterTestServiceServer(server, &service{b: b})
+	b.app, b.stop = grpc_testing.NewTestServiceClient(dial(b.T, serveOn(b.T, server))), server.GracefulStop
+}
+
+// serveOn serves until the test ends, and returns where.
+func serveOn(t *testing.T, server *grpc.Server) (addr string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return listener.Addr().String()
+}
+
+func dial(t *testing.T, addr string, options ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(addr, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// A service does what the testbed says.
+type service struct {
+	grpc_testing.UnimplementedTestServiceServer
+
+	b *testbed
+}
+
+func (s *service) UnaryCall(ctx context.Context, _ *grpc_testing.SimpleRequest) (*grpc_testing.SimpleResponse, error) {
+	if err := s.b.serve(ctx, func() {}); err != nil {
+		return nil, err
+	}
+	return &grpc_testing.SimpleResponse{}, nil
+}
+
+func (s *service) EmptyCall(context.Context, *grpc_testing.Empty) (*grpc_testing.Empty, error) {
+	return &grpc_testing.Empty{}, nil
+}
+
+func (s *service) FullDuplexCall(stream grpc_testing.TestService_FullDuplexCallServer) error {
+	return s.b.serve(stream.Context(), func() { _ = stream.Send(&grpc_testing.StreamingOutputCallResponse{}) })
+}
+
+// An answer is what a client gets of a call.
+type answer struct {
+	*testing.T
+
+	code            codes.Code
+	status          *status.Status
+	header, trailer metadata.MD
+}
+
+// call calls the service, with metadata in pairs.
+func (b *testbed) call(pairs ...string) answer {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(b.Context(), pairs...), patience)
+	defer cancel()
+	return b.callIn(ctx)
+}
+
+func (b *testbed) callIn(ctx context.Context) answer {
+	b.Helper()
+	a := answer{T: b.T}
+	var err error
+	if b.stream {
+		err = b.drain(ctx, &a)
+	} else {
+		_, err = b.app.UnaryCall(ctx, &grpc_testing.SimpleRequest{ResponseSize: 5}, grpc.Header(&a.header), grpc.Trailer(&a.trailer))
+	}
+	a.status = status.Convert(err)
+	a.code = a.status.Code()
+	return a
+}
+
+// drain reads a stream to its end.
+func (b *testbed) drain(ctx context.Context, a *answer) error {
+	stream, err := b.app.FullDuplexCall(ctx)
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	if stream != nil {
+		a.header, _ = stream.Header()
+		a.trailer = stream.Trailer()
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+func (a answer) want(code codes.Code) {
+	a.Helper()
+	if a.code != code {
+		a.Errorf("the call ended with %v (%v), want %v", a.code, a.status.Message(), code)
+	}
+}
+
+// wantHeaders checks the metadata about the limit: it is in the header of a call that is served, and in the trailer of others.
+func (a answer) wantHeaders(limit, remaining, reset, retryAfter string) {
+	a.Helper()
+	there, other := a.header, a.trailer
+	if a.code != codes.OK {
+		there, other = other, there
+	}
+	for name, want := range map[string]string{
+		"x-ratelimit-limit": limit, "x-ratelimit-remaining": remaining, "x-ratelimit-reset": reset, "retry-after": retryAfter,
+	} {
+		if got := strings.Join(there.Get(name), " and "); got != want {
+			a.Errorf("%s is %q, want %q", name, got, want)
+		}
+		if got := other.Get(name); got != nil {
+			a.Errorf("%s is also in %v", name, other)
+		}
+	}
+}
+
+// wantLeft checks what is left of a key in each limit.
+func wantLeft(t *testing.T, lim *core.Limiter, key string, want ...int64) {
+	t.Helper()
+	if got := left(t, lim, key); !slices.Equal(got, want) {
+		t.Errorf("%s of %s: %d left, want %d", key, lim.Name(), got, want)
+	}
+}
+
+// untilLeft is wantLeft for what is settled in the background.
+func untilLeft(t *testing.T, lim *core.Limiter, key string, want ...int64) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !slices.Equal(left(t, lim, key), want); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s of %s: %d left, want %d", key, lim.Name(), left(t, lim, key), want)
+		}
+	}
+}
+
+func left(t *testing.T, lim *core.Limiter, key string) (all []int64) {
+	t.Helper()
+	res, err := lim.Peek(context.Background(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for each := range res.All() {
+		all = append(all, each.Remaining)
+	}
+	return all
+}
+
+// logs is what limiters log.
+type logs struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logs) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *logs) count(part string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), part)
+}

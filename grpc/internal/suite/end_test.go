@@ -1,0 +1,332 @@
+package suite_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	grpclimit "github.com/redislimit/redislimit/grpc"
+	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// recovers is an interceptor that makes a panic INTERNAL, as those of go-grpc-middleware do.
+func recovers() []grpc.ServerOption {
+	recovered := func(err *error) {
+		if r := recover(); r != nil {
+			*err = status.Error(codes.Internal, fmt.Sprint(r))
+		}
+	}
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, message any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (reply any, err error) {
+			defer recovered(&err)
+			return next(ctx, message)
+		}),
+		grpc.ChainStreamInterceptor(func(server any, inner grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+			defer recovered(&err)
+			return next(server, inner)
+		}),
+	}
+}
+
+// TestCountIf ends calls in each way: CountIf sees the code that the client sees, and guard.CountIf the status that
+// gRPC-gateway would answer with.
+func TestCountIf(t *testing.T) {
+	statuses := map[codes.Code]int{
+		codes.OK: 200, codes.Canceled: 499, codes.Unknown: 500, codes.InvalidArgument: 400, codes.DeadlineExceeded: 504, codes.NotFound: 404,
+		codes.AlreadyExists: 409, codes.PermissionDenied: 403, codes.ResourceExhausted: 429, codes.FailedPrecondition: 400, codes.Aborted: 409,
+		codes.OutOfRange: 400, codes.Unimplemented: 501, codes.Internal: 500, codes.Unavailable: 503, codes.DataLoss: 500, codes.Unauthenticated: 401,
+	}
+	each(t, func(b *testbed) {
+		ends := map[string]func() error{
+			"error":    func() error { return errors.New("of the handler") },
+			"wrapped":  func() error { return fmt.Errorf("wrapped: %w", status.Error(codes.NotFound, "not here")) },
+			"canceled": func() error { return context.Canceled },
+			"late":     func() error { return fmt.Errorf("wrapped: %w", context.DeadlineExceeded) },
+			"panic":    func() error { panic("early") },
+			"unknown":  func() error { return status.Error(99, "a code of tomorrow") },
+		}
+		for code := range statuses {
+			ends[code.String()] = func() error { return status.Error(code, "of the handler") }
+		}
+		var end func() error
+		b.serve = func(context.Context, func()) error { return end() }
+		var sawCode codes.Code
+		var sawStatus int
+		byCode, byStatus := b.limiter("code", core.FixedWindow(core.PerDay(1000))), b.limiter("status", core.FixedWindow(core.PerDay(1000)))
+		b.start(recovers(),
+			by(byCode, grpclimit.CountIf(func(code codes.Code) bool { sawCode = code; return code == codes.Unauthenticated })),
+			by(byStatus, guard.CountIf(func(status int) bool { sawStatus = status; return status == 409 })))
+		for name, f := range ends {
+			end = f
+			a := b.call()
+			want, ok := statuses[a.code]
+			if !ok {
+				want = 500
+			}
+			if sawCode != a.code || sawStatus != want {
+				b.Errorf("%s: CountIf saw %v and %d; the client %v, which is %d", name, sawCode, sawStatus, a.code, want)
+			}
+			if len(a.header.Get("x-ratelimit-limit")) != 1 || len(a.trailer.Get("x-ratelimit-limit")) != 0 {
+				b.Errorf("%s: the header is %v, and the trailer %v", name, a.header, a.trailer)
+			}
+		}
+		untilLeft(b.T, byCode, ipKey, 999)
+		untilLeft(b.T, byStatus, ipKey, 998)
+	})
+}
+
+func estimate(n int64) guard.Option { return guard.Cost(func(keyfunc.Request) int64 { return n }) }
+
+func TestCostAfter(t *testing.T) {
+	each(t, func(b *testbed) {
+		var costs []int64
+		b.serve = func(ctx context.Context, send func()) error {
+			for _, n := range costs {
+				send()
+				grpclimit.SetCost(ctx, n)
+			}
+			return nil
+		}
+		lim := b.fixed(100)
+		b.behind(by(lim, guard.CostAfter(), estimate(5)))
+		for _, step := range []struct {
+			costs []int64
+			left  int64
+		}{{nil, 95}, {[]int64{3, 20}, 75}, {[]int64{0}, 75}, {[]int64{-1}, 70}, {[]int64{200}, 0}} {
+			costs = step.costs
+			b.call().want(codes.OK)
+			untilLeft(b.T, lim, ipKey, step.left)
+		}
+		b.call().want(codes.ResourceExhausted) // a debt
+	})
+}
+
+// TestInnerRefuses has an inner limit be without a decision, or deny: an outer one charges nothing for what no handler served.
+// The UNAVAILABLE of a handler it charges.
+func TestInnerRefuses(t *testing.T) {
+	for name, outer := range map[string]guard.Option{
+		"CountIf":       grpclimit.CountIf(func(code codes.Code) bool { return code != codes.ResourceExhausted }),
+		"CountIfStatus": guard.CountIf(func(status int) bool { return status != 429 }),
+		"CostAfter":     guard.CostAfter(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(b *testbed) {
+				var busy bool
+				b.serve = func(context.Context, func()) error {
+					if busy {
+						return status.Error(codes.Unavailable, "of the handler")
+					}
+					return nil
+				}
+				shared := core.MustNewMemory("shared", core.FixedWindow(core.PerDay(9)))
+				// Another code than UNAVAILABLE for an outage, as an application may choose.
+				own := grpclimit.OnError(func(context.Context, error) error { return status.Error(codes.Aborted, "later") })
+				b.behind(by(shared, outer), by(b.fixed(9), own))
+				b.call().want(codes.OK)
+				busy = true
+				b.call().want(codes.Unavailable)
+				untilLeft(b.T, shared, ipKey, 7)
+				b.redis.SetError("LOADING")
+				for range 3 {
+					b.call().want(codes.Aborted)
+				}
+				b.stop()
+				untilLeft(b.T, shared, ipKey, 7)
+			})
+		})
+	}
+}
+
+// TestInFlight has a call hold its slot until it ends, however it ends.
+func TestInFlight(t *testing.T) {
+	each(t, func(b *testbed) {
+		running, goOn := make(chan error), make(chan func() error)
+		b.serve = func(ctx context.Context, send func()) error {
+			send()
+			running <- ctx.Err()
+			return (<-goOn)()
+		}
+		lim := b.limiter("api", core.InFlight(1, core.SlotTTL(time.Hour)), core.FixedWindow(core.PerDay(9)))
+		b.start(recovers(), by(lim))
+		for i, end := range []func() error{
+			func() error { return nil },
+			func() error { return errors.New("of the handler") },
+			func() error { panic("early") },
+		} {
+			var first answer
+			var calls sync.WaitGroup
+			calls.Go(func() { first = b.call() })
+			if err := <-running; err != nil {
+				b.Error("the handler's context has ended: ", err)
+			}
+			denied := b.call()
+			denied.want(codes.ResourceExhausted)
+			denied.wantDetails(`api: limit "inflight" of 1 exceeded; retry in 1s`)
+			goOn <- end
+			calls.Wait()
+			first.want([]codes.Code{codes.OK, codes.Unknown, codes.Internal}[i])
+			untilLeft(b.T, lim, ipKey, 1, int64(8-i))
+		}
+	})
+}
+
+// TestSlotsStacked has two limits hold slots: both are free when the call has ended.
+func TestSlotsStacked(t *testing.T) {
+	each(t, func(b *testbed) {
+		all := b.limiter("all", core.InFlight(5, core.SlotTTL(time.Hour)))
+		own := b.limiter("own", core.InFlight(2, core.SlotTTL(time.Hour)))
+		b.serve = func(ctx context.Context, send func()) error {
+			send()
+			wantLeft(b.T, all, ipKey, 4)
+			wantLeft(b.T, own, ipKey, 1)
+			return ctx.Err()
+		}
+		b.behind(by(all, guard.HeadersOnDenial()), by(own))
+		a := b.call()
+		a.want(codes.OK)
+		a.wantHeaders("2", "1", "", "") // slots are not reset
+		untilLeft(b.T, all, ipKey, 5)
+		untilLeft(b.T, own, ipKey, 2)
+	})
+}
+
+// TestSlotsLost has slots vanish from Redis: the handler's context ends, and says why. The client is not told that it canceled.
+func TestSlotsLost(t *testing.T) {
+	for want, returns := range map[codes.Code]func(context.Context) error{
+		codes.Aborted:  context.Context.Err,
+		codes.DataLoss: func(ctx context.Context) error { return status.Error(codes.DataLoss, context.Cause(ctx).Error()) },
+	} {
+		t.Run(want.String(), func(t *testing.T) { slotsLost(t, want, returns) })
+	}
+}
+
+func slotsLost(t *testing.T, want codes.Code, returns func(context.Context) error) {
+	t.Helper()
+	each(t, func(b *testbed) {
+		running := make(chan struct{})
+		var cause error
+		b.serve = func(ctx context.Context, _ func()) error {
+			close(running)
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return returns(ctx)
+		}
+		lim := b.limiter("api", core.InFlight(1, core.SlotTTL(time.Hour)))
+		var counted codes.Code
+		b.behind(by(lim, grpclimit.CountIf(func(code codes.Code) bool { counted = code; return true })))
+		var a answer
+		var calls sync.WaitGroup
+		calls.Go(func() { a = b.call() })
+		<-running
+		b.redis.FlushAll()
+		hook.DriverOf(lim).Renew()
+		calls.Wait()
+		b.stop()
+		a.want(want)
+		if !errors.Is(cause, core.ErrSlotLost) || counted != want {
+			b.Errorf("the handler's context ended with %v; CountIf saw %v", cause, counted)
+		}
+		untilLeft(b.T, lim, ipKey, 1)
+	})
+}
+
+// TestHandlerLeft has the client leave while the handler works.
+func TestHandlerLeft(t *testing.T) {
+	each(t, func(b *testbed) {
+		running := make(chan struct{})
+		b.serve = func(ctx context.Context, _ func()) error {
+			close(running)
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		lim := b.limiter("api", core.InFlight(1, core.SlotTTL(time.Hour)), core.FixedWindow(core.PerDay(9)))
+		b.behind(by(lim, grpclimit.CountIf(func(code codes.Code) bool { return code != codes.Canceled })))
+		ctx, leave := context.WithCancel(b.Context())
+		var calls sync.WaitGroup
+		calls.Go(func() { b.callIn(ctx).want(codes.Canceled) })
+		<-running
+		leave()
+		calls.Wait()
+		untilLeft(b.T, lim, ipKey, 1, 9)
+	})
+}
+
+// TestDelay has calls wait for their turn, and give it back when their client leaves.
+func TestDelay(t *testing.T) {
+	const interval = 50 * time.Millisecond
+	each(t, func(b *testbed) {
+		lim := b.limiter("api", core.LeakyBucket(core.Per(1, interval), core.Burst(9)))
+		b.behind(by(lim))
+		began := time.Now()
+		for range 3 {
+			b.call().want(codes.OK) // the clock of Redis stands: their delays are 0, 50 and 100 ms
+		}
+		if took := time.Since(began); took < 3*interval {
+			b.Errorf("three calls took %v", took)
+		}
+	})
+}
+
+// TestLeftInQueue has clients not wait for their turn: it is given back.
+func TestLeftInQueue(t *testing.T) {
+	each(t, func(b *testbed) {
+		var decided, served atomic.Int64
+		b.serve = func(context.Context, func()) error { served.Add(1); return nil }
+		lim := b.limiter("api", core.LeakyBucket(core.Per(1, patience/2), core.Burst(3)), core.Observe(func(_ context.Context, e core.Event) {
+			if e.Kind == core.EventDecision {
+				decided.Add(1)
+			}
+		}))
+		b.behind(by(lim))
+		b.call().want(codes.OK)
+		ctx, leave := context.WithCancel(b.Context())
+		var calls sync.WaitGroup
+		calls.Go(func() { b.callIn(ctx).want(codes.Canceled) })
+		for decided.Load() < 2 {
+			time.Sleep(time.Millisecond)
+		}
+		wantLeft(b.T, lim, ipKey, 1)
+		leave()
+		calls.Wait()
+		untilLeft(b.T, lim, ipKey, 2)
+		b.stop()
+		if n := served.Load(); n != 1 {
+			b.Errorf("%d calls were served, want 1", n)
+		}
+	})
+}
+
+// TestLeft is about what the error is of a call whose client left before it was served. Where a deadline ends it, a server often
+// sees the client's reset first, so the interceptor is called without one.
+func TestLeft(t *testing.T) {
+	lim := core.MustNewMemory("api", core.LeakyBucket(core.Per(1, time.Hour), core.Burst(3)))
+	limited := grpclimit.Unary(lim, keyfunc.IP())
+	call := func(ctx context.Context) error {
+		_, err := limited(ctx, nil, &grpc.UnaryServerInfo{FullMethod: unaryMethod}, func(context.Context, any) (any, error) { return "served", nil })
+		return err
+	}
+	if err := call(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancelLate := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancelLate()
+	for want, ctx := range map[codes.Code]context.Context{codes.Canceled: canceled, codes.DeadlineExceeded: late} {
+		if err := call(ctx); status.Code(err) != want || !errors.Is(err, ctx.Err()) || len(status.Convert(err).Details()) > 0 {
+			t.Errorf("%v: %#v", ctx.Err(), err)
+		}
+	}
+	wantLeft(t, lim, "ip:unix", 2)
+}

@@ -1,0 +1,186 @@
+package suite_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	_ "google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	grpclimit "github.com/redislimit/redislimit/grpc"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// TestStacked has the tighter of two limits shown, once, whichever is outside; and the one that denies.
+func TestStacked(t *testing.T) {
+	for _, swap := range []bool{false, true} {
+		each(t, func(b *testbed) {
+			var shown int64
+			b.serve = func(ctx context.Context, send func()) error {
+				res, _ := grpclimit.Result(ctx)
+				shown = res.Limit
+				send()
+				return nil
+			}
+			loose, tight := by(b.limiter("loose", core.FixedWindow(core.PerMinute(7)))), by(b.limiter("tight", core.FixedWindow(core.PerMinute(2))))
+			if swap {
+				loose, tight = tight, loose
+			}
+			b.behind(loose, tight)
+			for _, remaining := range []string{"1", "0"} {
+				a := b.call()
+				a.want(codes.OK)
+				a.wantHeaders("2", remaining, "1800000073", "")
+				if shown != 2 {
+					b.Errorf("the handler saw a limit of %d", shown)
+				}
+			}
+			a := b.call()
+			a.want(codes.ResourceExhausted)
+			a.wantHeaders("2", "0", "1800000073", "60")
+			a.wantDetails(`tight: limit "fixed-1m" of 2 exceeded; retry in 1m0s`)
+		})
+	}
+}
+
+// TestStackedGivesBack has outer limits not count what an inner one denies.
+func TestStackedGivesBack(t *testing.T) {
+	each(t, func(b *testbed) {
+		shared := b.limiter("shared", core.TokenBucket(core.PerMinute(9)))
+		own := b.fixed(1)
+		b.behind(mount{shared, keyfunc.Global(), []guard.Option{grpclimit.CountIf(func(code codes.Code) bool { return code != codes.ResourceExhausted })}}, by(own))
+		b.call().want(codes.OK)
+		for range 2 {
+			b.call().want(codes.ResourceExhausted)
+		}
+		b.stop()
+		untilLeft(b.T, shared, keyfunc.ForGlobal(), 8)
+	})
+}
+
+// TestStackedSilently has a limit without headers beside one with headers: it neither shows nor hides the other.
+func TestStackedSilently(t *testing.T) {
+	each(t, func(b *testbed) {
+		b.behind(by(b.limiter("secret", core.FixedWindow(core.PerMinute(2))), guard.NoHeaders()), by(b.fixed(5)))
+		for _, remaining := range []string{"4", "3"} {
+			b.call().wantHeaders("5", remaining, "1800000073", "")
+		}
+		a := b.call()
+		a.want(codes.ResourceExhausted)
+		a.wantHeaders("", "", "", "")
+		a.wantDetails("")
+	})
+}
+
+// TestHandlersHeader has handlers send metadata of their own, in each way.
+func TestHandlersHeader(t *testing.T) {
+	own := metadata.Pairs("own", "1")
+	for name, c := range map[string]struct {
+		do      func(ctx context.Context, send func())
+		trailer bool // the header was sent without the limit's
+	}{
+		"SetHeader":  {func(ctx context.Context, _ func()) { _ = grpc.SetHeader(ctx, own) }, false},
+		"SetAndSend": {func(ctx context.Context, send func()) { _ = grpc.SetHeader(ctx, own); send() }, false},
+		"SendHeader": {func(ctx context.Context, _ func()) { _ = grpc.SendHeader(ctx, own) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(b *testbed) {
+				b.serve = func(ctx context.Context, send func()) error { c.do(ctx, send); return nil }
+				b.behind(by(b.fixed(2)))
+				a := b.call()
+				a.want(codes.OK)
+				if c.trailer {
+					a.header.Set("x-ratelimit-limit", a.trailer.Get("x-ratelimit-limit")...)
+				}
+				if strings.Join(a.header.Get("own"), "") != "1" || strings.Join(a.header.Get("x-ratelimit-limit"), "") != "2" {
+					b.Errorf("the header is %v, the trailer %v", a.header, a.trailer)
+				}
+			})
+		})
+	}
+}
+
+// TestStreamsOwnHeader has the handler send the header by its stream, before any message.
+func TestStreamsOwnHeader(t *testing.T) {
+	sent := make(chan struct{})
+	limited := grpclimit.Stream(core.MustNewMemory("api", core.FixedWindow(core.PerDay(2))), keyfunc.IP())
+	server := grpc.NewServer(grpc.StreamInterceptor(limited), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+		err := stream.SendHeader(metadata.Pairs("own", "1"))
+		<-sent
+		return err
+	}))
+	addr := serveOn(t, server)
+	stream, err := dial(t, addr).NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/a/b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, err := stream.Header()
+	close(sent)
+	if err != nil || strings.Join(header.Get("own"), "") != "1" || strings.Join(header.Get("x-ratelimit-limit"), "") != "2" {
+		t.Errorf("the header is %v, %v", header, err)
+	}
+	_ = stream.RecvMsg(&grpc_testing.Empty{})
+}
+
+// TestCompressor has a handler choose the compressor: gRPC wants its own transport in the context for that.
+func TestCompressor(t *testing.T) {
+	each(t, func(b *testbed) {
+		b.serve = func(ctx context.Context, _ func()) error { return grpc.SetSendCompressor(ctx, "gzip") }
+		b.behind(by(b.fixed(2)))
+		b.call().want(codes.OK)
+	})
+}
+
+// TestRetries has a client that repeats denied calls by gRPC's own retry policy, which ends with the first header.
+func TestRetries(t *testing.T) {
+	const policy = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 3, "initialBackoff": "0.001s",
+		"maxBackoff": "0.001s", "backoffMultiplier": 1, "retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]}`
+	var attempts atomic.Int64
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerDay(1)))
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(func(ctx context.Context, message any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		attempts.Add(1)
+		return next(ctx, message)
+	}, grpclimit.Unary(lim, keyfunc.IP())))
+	grpc_testing.RegisterTestServiceServer(server, &service{})
+	app := grpc_testing.NewTestServiceClient(dial(t, serveOn(t, server), grpc.WithDefaultServiceConfig(policy)))
+	for i, want := range []int64{1, 3} {
+		attempts.Store(0)
+		_, err := app.EmptyCall(t.Context(), &grpc_testing.Empty{})
+		if n := attempts.Load(); n != want {
+			t.Errorf("call %d: %d attempts, want %d: %v", i, n, want, err)
+		}
+	}
+}
+
+// TestAnsweredBetween has an interceptor between two limits answer what the inner one denies.
+func TestAnsweredBetween(t *testing.T) {
+	each(t, func(b *testbed) {
+		outer, inner := by(b.limiter("outer", core.FixedWindow(core.PerMinute(9)))), by(b.fixed(1))
+		b.start([]grpc.ServerOption{
+			grpc.ChainUnaryInterceptor(grpclimit.Unary(outer.lim, outer.key),
+				func(ctx context.Context, message any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+					reply, err := next(ctx, message)
+					if err != nil {
+						reply = &grpc_testing.SimpleResponse{}
+					}
+					return reply, nil
+				}),
+			grpc.ChainStreamInterceptor(grpclimit.Stream(outer.lim, outer.key),
+				func(server any, inner grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+					_ = next(server, inner)
+					return nil
+				}),
+		}, inner)
+		b.call().want(codes.OK)
+		a := b.call()
+		a.want(codes.OK)
+		a.wantHeaders("1", "0", "1800000073", "60")
+	})
+}

@@ -1,0 +1,181 @@
+package suite_test
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	grpclimit "github.com/redislimit/redislimit/grpc"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+type userKey struct{}
+
+// authenticated has interceptors that store the user, as the metadata "user" names it, in the context.
+func authenticated() []grpc.ServerOption {
+	in := func(ctx context.Context) context.Context {
+		if user := metadata.ValueFromIncomingContext(ctx, "user"); len(user) > 0 {
+			return context.WithValue(ctx, userKey{}, user[0])
+		}
+		return ctx
+	}
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, message any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			return next(in(ctx), message)
+		}),
+		grpc.ChainStreamInterceptor(func(server any, inner grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+			return next(server, &streamIn{inner, in(inner.Context())})
+		}),
+	}
+}
+
+type streamIn struct {
+	grpc.ServerStream
+
+	ctx context.Context
+}
+
+func (s *streamIn) Context() context.Context { return s.ctx }
+
+// TestKeys has each kind of key, and what it is made of.
+func TestKeys(t *testing.T) {
+	issued := keyfunc.Known(func(key string) bool { return key == "k1" })
+	for name, c := range map[string]struct {
+		key   keyfunc.Func
+		pairs []string
+		want  string // "" is that of the method
+	}{
+		"IP":           {keyfunc.IP(), []string{"x-forwarded-for", "192.0.2.1"}, ipKey},
+		"Proxy":        {keyfunc.IP(keyfunc.TrustedProxies("127.0.0.1")), []string{"x-forwarded-for", "192.0.2.1, 192.0.2.7"}, "ip:192.0.2.7"},
+		"TwoLines":     {keyfunc.IP(keyfunc.TrustedHops(2)), []string{"x-forwarded-for", "192.0.2.7", "x-forwarded-for", "192.0.2.8"}, "ip:192.0.2.7"},
+		"Edge":         {keyfunc.IP(keyfunc.TrustedProxies("127.0.0.1"), keyfunc.TrustedHeader("CF-Connecting-IP")), []string{"cf-connecting-ip", "192.0.2.9"}, "ip:192.0.2.9"},
+		"APIKey":       {keyfunc.APIKey("X-API-Key", issued), []string{"x-api-key", "k1"}, keyfunc.ForAPIKey("k1")},
+		"UnknownKey":   {keyfunc.APIKey("X-API-Key", issued), []string{"x-api-key", "k2"}, peerKey},
+		"Bearer":       {keyfunc.Bearer(), []string{"authorization", "Bearer t1"}, keyfunc.ForBearer("t1")},
+		"Header":       {keyfunc.Header("X-Tenant"), []string{"X-Tenant", "acme"}, keyfunc.ForHeader("X-Tenant", "acme")},
+		"Missing":      {keyfunc.Header("X-Tenant"), nil, peerKey},
+		"User":         {keyfunc.User(userKey{}), []string{"user", "alice"}, keyfunc.ForUser("alice")},
+		"NoUser":       {keyfunc.User(userKey{}), nil, peerKey},
+		"Route":        {keyfunc.Route(), nil, ""},
+		"Method":       {keyfunc.Method(), nil, "method:POST"},
+		"Global":       {keyfunc.Global(), nil, "global"},
+		"Cookie":       {keyfunc.Cookie("session"), []string{"cookie", "a=b; session=s1"}, keyfunc.ForCookie("session", "s1")},
+		"Native":       {grpclimit.Key(native), []string{"user", "bob"}, "user bob of /grpc.testing.TestService/"},
+		"NativeNone":   {grpclimit.Key(native), nil, peerKey},
+		"NativeWithin": {grpclimit.Key(within), []string{"user", "bob"}, "bob, " + ipKey},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(b *testbed) {
+				lim := b.fixed(2)
+				b.start(authenticated(), mount{lim, c.key, nil})
+				b.call(c.pairs...).want(codes.OK)
+				want := c.want
+				if want == "" {
+					want = keyfunc.ForRoute(map[bool]string{false: unaryMethod, true: streamMethod}[b.stream])
+				}
+				wantLeft(b.T, lim, want, 1)
+			})
+		})
+	}
+}
+
+// native is a key function over what gRPC has.
+func native(ctx context.Context, call *grpclimit.Call) (string, error) {
+	user, _ := ctx.Value(userKey{}).(string)
+	if user == "" {
+		return "", keyfunc.ErrNoKey
+	}
+	if _, ok := call.Server.(*service); !ok {
+		return "", core.ErrInvalidKey
+	}
+	return "user " + user + " of " + call.FullMethod[:len("/grpc.testing.TestService/")], nil
+}
+
+// within calls another key function.
+func within(ctx context.Context, call *grpclimit.Call) (string, error) {
+	address, err := keyfunc.IP()(grpclimit.Request(ctx, call))
+	return ctx.Value(userKey{}).(string) + ", " + address, err
+}
+
+// TestUnixSocket has a peer without an address.
+func TestUnixSocket(t *testing.T) {
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerMinute(2)))
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(grpclimit.Unary(lim, keyfunc.IP())))
+	grpc_testing.RegisterTestServiceServer(server, &service{})
+	socket := filepath.Join(t.TempDir(), "s")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	if _, err := grpc_testing.NewTestServiceClient(dial(t, "unix:"+socket)).EmptyCall(t.Context(), &grpc_testing.Empty{}); err != nil {
+		t.Fatal(err)
+	}
+	wantLeft(t, lim, "ip:unix", 1)
+}
+
+// TestCost charges by the message, and skips a method.
+func TestCost(t *testing.T) {
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerDay(10)))
+	each(t, func(b *testbed) {
+		if b.stream {
+			b.Skip("its messages come later")
+		}
+		b.behind(by(lim,
+			guard.Cost(func(r keyfunc.Request) int64 {
+				request, _ := r.Unwrap().(*grpclimit.Call).Message.(*grpc_testing.SimpleRequest)
+				return int64(request.GetResponseSize())
+			}),
+			guard.Skip(func(r keyfunc.Request) bool { return r.Path() == "/grpc.testing.TestService/EmptyCall" })))
+		for _, want := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted} {
+			b.call().want(want)
+		}
+		if _, err := b.app.EmptyCall(b.Context(), &grpc_testing.Empty{}); err != nil {
+			b.Error(err)
+		}
+		wantLeft(b.T, lim, ipKey, 0)
+	})
+}
+
+// TestUnknownService has clients invent methods, which a proxy serves: they are no routes.
+func TestUnknownService(t *testing.T) {
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerDay(10)))
+	server := grpc.NewServer(grpc.ChainStreamInterceptor(grpclimit.Stream(lim, keyfunc.Route())),
+		grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error { return stream.SendMsg(&grpc_testing.Empty{}) }))
+	conn := dial(t, serveOn(t, server))
+	for _, method := range []string{"/a/b", "/c/d"} {
+		if err := conn.Invoke(t.Context(), method, &grpc_testing.Empty{}, &grpc_testing.Empty{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantLeft(t, lim, peerKey, 8)
+	wantLeft(t, lim, keyfunc.ForRoute("/a/b"), 10)
+}
+
+// TestLimiterFor has a customer's own number.
+func TestLimiterFor(t *testing.T) {
+	each(t, func(b *testbed) {
+		lim := b.fixed(1)
+		b.behind(mount{lim, keyfunc.Header("user"), []guard.Option{guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
+			if r.Header("User") != "acme" {
+				return nil, nil //nolint:nilnil // the mounted one
+			}
+			return lim.With(core.FixedWindow(core.PerMinute(2)))
+		})}})
+		for _, step := range []struct {
+			user string
+			want codes.Code
+		}{{"acme", codes.OK}, {"acme", codes.OK}, {"acme", codes.ResourceExhausted}, {"b", codes.OK}, {"b", codes.ResourceExhausted}} {
+			b.call("user", step.user).want(step.want)
+		}
+	})
+}

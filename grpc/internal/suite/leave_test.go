@@ -1,0 +1,133 @@
+package suite_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/grpc/codes"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	grpclimit "github.com/redislimit/redislimit/grpc"
+	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// TestDeadline has clients whose deadlines (grpc-timeout) are shorter and longer than a decision takes. FailOpen is for
+// when Redis is away: it admits nothing beyond the limit because a client has little time.
+func TestDeadline(t *testing.T) {
+	const limit, calls = 5, 100
+	for _, far := range []time.Duration{5 * time.Millisecond, 130 * time.Millisecond} {
+		for _, deadline := range []time.Duration{3 * time.Millisecond, 150 * time.Millisecond, patience} {
+			t.Run(fmt.Sprintf("deadline=%v,redis=%v", deadline, far), func(t *testing.T) {
+				t.Parallel()
+				proxy := faultproxy.New(t, redistest.Server(t).Addr)
+				proxy.Latency(far / 2) // each way
+				rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: patience})
+				t.Cleanup(func() { _ = rdb.Close() })
+				lim := core.MustNew(rdb, "grpc", core.FixedWindow(core.PerHour(limit)), core.FailOpen(), core.Timeout(patience))
+				t.Cleanup(func() { _ = lim.Close() })
+				var admitted, late atomic.Int64
+				b := &testbed{T: t, serve: func(context.Context, func()) error { admitted.Add(1); return nil }}
+				b.behind(by(lim))
+				var callers sync.WaitGroup
+				for range calls / 10 {
+					callers.Go(func() {
+						for range 10 {
+							ctx, cancel := context.WithTimeout(t.Context(), deadline)
+							if a := b.callIn(ctx); a.code == codes.DeadlineExceeded || a.code == codes.Unavailable {
+								late.Add(1)
+							}
+							cancel()
+						}
+					})
+				}
+				callers.Wait()
+				b.stop()
+				n, left := admitted.Load(), late.Load()
+				if n > limit || n < limit && (left == 0 || deadline == patience) {
+					t.Errorf("%d of %d calls were admitted, want %d; the deadline ended %d before", n, calls, limit, left)
+				}
+			})
+		}
+	}
+}
+
+// TestLeavers has many clients leave before the decision, meanwhile, while they wait for their turn, while the handler
+// works, and after it. Then all slots are free, and what is charged is what the handlers that ran have cost.
+func TestLeavers(t *testing.T) {
+	const leavers, atOnce, units, slots, cost = 300, 50, 1_000_000, 50, 3
+	proxy := faultproxy.New(t, redistest.Server(t).Addr)
+	proxy.Latency(2 * time.Millisecond)
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: patience})
+	t.Cleanup(func() { _ = rdb.Close() })
+	window, flight := core.FixedWindow(core.PerDay(units)), core.InFlight(slots, core.SlotTTL(time.Hour))
+	slow := core.LeakyBucket(core.Per(10, time.Millisecond), core.Burst(units))
+	for name, c := range map[string]struct {
+		limits []core.Option
+		opts   []guard.Option
+		cost   int64 // of a handler that ran, in the last limit; 0 if that is not known
+	}{
+		"InFlight":  {[]core.Option{flight}, nil, 0},
+		"CostAfter": {[]core.Option{flight, window, core.Hold(time.Hour)}, []guard.Option{guard.CostAfter(), estimate(7)}, cost},
+		"Queue":     {[]core.Option{flight, slow}, nil, 0},
+	} {
+		for _, stream := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/stream=%t", name, stream), func(t *testing.T) {
+				lim := core.MustNew(rdb, "leavers", append(c.limits, core.FailClosed(), core.DenyCache(0), core.Timeout(patience))...)
+				t.Cleanup(func() { _ = lim.Close() })
+				key := func(keyfunc.Request) (string, error) { return t.Name(), nil }
+				var ran atomic.Int64
+				b := &testbed{T: t, stream: stream, serve: func(ctx context.Context, send func()) error {
+					ran.Add(1)
+					grpclimit.SetCost(ctx, cost)
+					send()
+					time.Sleep(5 * time.Millisecond)
+					return nil
+				}}
+				b.behind(mount{lim, key, c.opts})
+				leave(b, leavers, atOnce)
+				b.stop()
+				want := []int64{slots}
+				switch {
+				case c.cost > 0:
+					want = append(want, units-c.cost*ran.Load())
+				case len(c.limits) > 1:
+					want = append(want, units) // its turns are past
+				}
+				untilLeft(t, lim, t.Name(), want...)
+				if n := ran.Load(); n == 0 || n == leavers {
+					t.Errorf("%d handlers of %d ran: nobody left before, or all", n, leavers)
+				}
+			})
+		}
+	}
+}
+
+// leave makes calls that are canceled at random, but for one in ten, whose client awaits the answer.
+func leave(b *testbed, calls, atOnce int) {
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	random := rand.New(rand.NewPCG(1, 2))
+	places := make(chan struct{}, atOnce)
+	for i := range calls {
+		places <- struct{}{}
+		stays := time.Duration(random.Int64N(int64(20 * time.Millisecond)))
+		if i%10 == 0 {
+			stays = patience
+		}
+		clients.Go(func() {
+			defer func() { <-places }()
+			ctx, cancel := context.WithTimeout(b.Context(), stays)
+			defer cancel()
+			b.callIn(ctx)
+		})
+	}
+}

@@ -1,0 +1,328 @@
+package suite_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	grpclimit "github.com/redislimit/redislimit/grpc"
+	"github.com/redislimit/redislimit/keyfunc"
+	httplimit "github.com/redislimit/redislimit/nethttp"
+)
+
+// details describes those of an answer.
+func (a answer) details() string {
+	a.Helper()
+	var all []string
+	for _, detail := range a.status.Details() {
+		switch d := detail.(type) {
+		case *errdetails.RetryInfo:
+			all = append(all, "retry in "+d.GetRetryDelay().AsDuration().String())
+		case *errdetails.QuotaFailure:
+			for _, v := range d.GetViolations() {
+				all = append(all, v.GetSubject()+": "+v.GetDescription())
+			}
+		default:
+			a.Errorf("a detail %v", detail)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+func (a answer) wantDetails(want string) {
+	a.Helper()
+	if got := a.details(); got != want {
+		a.Errorf("the details are %q, want %q", got, want)
+	}
+}
+
+func TestAllowAndDeny(t *testing.T) {
+	each(t, func(b *testbed) {
+		b.serve = func(_ context.Context, send func()) error { send(); return nil }
+		b.behind(by(b.limiter("api", core.TokenBucket(core.PerMinute(3)))))
+		for i, remaining := range []string{"2", "1", "0"} {
+			a := b.call()
+			a.want(codes.OK)
+			a.wantHeaders("3", remaining, []string{"1800000033", "1800000053", "1800000073"}[i], "")
+		}
+		a := b.call()
+		a.want(codes.ResourceExhausted)
+		a.wantHeaders("3", "0", "1800000073", "20")
+		a.wantDetails(`api: limit "token-1m" of 3 exceeded; retry in 20s`)
+		if got := a.status.Message(); got != "too many requests" {
+			b.Errorf("the message is %q", got)
+		}
+		b.redis.SetTime(start.Add(19_999_999 * time.Microsecond))
+		a = b.call()
+		a.want(codes.ResourceExhausted)
+		a.wantHeaders("3", "0", "1800000073", "1") // whole seconds
+		a.wantDetails(`api: limit "token-1m" of 3 exceeded; retry in 1ms`)
+		b.redis.SetTime(start.Add(20 * time.Second))
+		b.call().want(codes.OK)
+	})
+}
+
+// TestDetails has denials of other kinds.
+func TestDetails(t *testing.T) {
+	cost := guard.Cost(func(keyfunc.Request) int64 { return 2 })
+	for name, c := range map[string]struct {
+		limits           []core.Option
+		opts             []guard.Option
+		details, retryMs string
+	}{
+		"Never":           {[]core.Option{core.FixedWindow(core.PerMinute(1))}, []guard.Option{cost}, `api: limit "fixed-1m" of 1 exceeded`, ""},
+		"NeverBounded":    {[]core.Option{core.FixedWindow(core.PerMinute(1))}, []guard.Option{cost, guard.MaxRetryAfter(time.Minute)}, `api: limit "fixed-1m" of 1 exceeded`, ""},
+		"NoHeaders":       {[]core.Option{core.FixedWindow(core.PerMinute(1))}, []guard.Option{guard.NoHeaders()}, "", ""},
+		"HeadersOnDenial": {[]core.Option{core.FixedWindow(core.PerMinute(1))}, []guard.Option{guard.HeadersOnDenial()}, `api: limit "fixed-1m" of 1 exceeded; retry in 1m0s`, ""},
+		"Bounded": {[]core.Option{core.FixedWindow(core.PerMinute(1))}, []guard.Option{guard.MaxRetryAfter(10 * time.Second), guard.RetryAfterMs()},
+			`api: limit "fixed-1m" of 1 exceeded; retry in 10s`, "10000"},
+		"Several": {[]core.Option{core.FixedWindow(core.PerMinute(1)), core.TokenBucket(core.PerHour(9)), core.FixedWindow(core.PerHour(1))}, nil,
+			`api: limit "fixed-1m" of 1 exceeded; api: limit "fixed-1h" of 1 exceeded; retry in 1h0m0s`, ""},
+		"Banned": {[]core.Option{core.FixedWindow(core.PerMinute(1)), core.Ban(time.Hour)}, nil, "api: banned; retry in 1h0m0s", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(b *testbed) {
+				b.behind(by(b.limiter("api", c.limits...), c.opts...))
+				b.call()
+				if name == "Banned" {
+					b.call()
+				}
+				a := b.call()
+				a.want(codes.ResourceExhausted)
+				a.wantDetails(c.details)
+				if got := strings.Join(a.trailer.Get("retry-after-ms"), ""); got != c.retryMs {
+					b.Errorf("retry-after-ms is %q, want %q", got, c.retryMs)
+				}
+				if name == "NoHeaders" {
+					a.wantHeaders("", "", "", "")
+				}
+			})
+		})
+	}
+}
+
+// TestJitter has one draw for an answer: RetryInfo says what the metadata says.
+func TestJitter(t *testing.T) {
+	each(t, func(b *testbed) {
+		b.behind(by(b.fixed(1), guard.RetryJitter(0.2), guard.RetryAfterMs()))
+		b.call()
+		drawn := map[string]bool{}
+		for range 20 {
+			a := b.call()
+			ms := strings.Join(a.trailer.Get("retry-after-ms"), "")
+			wait, err := time.ParseDuration(ms + "ms")
+			if err != nil || wait < time.Minute || wait > 72*time.Second {
+				b.Errorf("retry-after-ms is %q", ms)
+			}
+			a.wantDetails(fmt.Sprintf(`api: limit "fixed-1m" of 1 exceeded; retry in %v`, wait))
+			drawn[ms] = true
+		}
+		if len(drawn) < 2 {
+			b.Error("all are told the same")
+		}
+	})
+}
+
+func TestIETF(t *testing.T) {
+	each(t, func(b *testbed) {
+		b.behind(by(b.fixed(1), guard.Headers(guard.IETF)))
+		a := b.call()
+		a.wantHeaders("", "", "", "")
+		if got := a.header.Get("ratelimit"); len(got) != 1 || got[0] != `"api";r=0;t=60` || len(a.header.Get("ratelimit-policy")) != 1 {
+			b.Errorf("the header has %v", a.header)
+		}
+	})
+}
+
+// wraps is an interceptor that wraps errors: gRPC then sends their text.
+func wraps() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, message any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			reply, err := next(ctx, message)
+			return reply, fmt.Errorf("wrapped: %w", err)
+		}),
+		grpc.ChainStreamInterceptor(func(server any, inner grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+			return fmt.Errorf("wrapped: %w", next(server, inner))
+		}),
+	}
+}
+
+// TestFailures has calls without a decision. No client sees why.
+func TestFailures(t *testing.T) {
+	secret := func(keyfunc.Request) (string, error) { return "", errors.New("secret detail") }
+	empty := func(keyfunc.Request) (string, error) { return "", nil }
+	for name, key := range map[string]keyfunc.Func{"Error": secret, "EmptyKey": empty} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(b *testbed) {
+				b.serve = func(context.Context, func()) error { b.Error("it is served"); return nil }
+				lim := b.fixed(1)
+				b.start(wraps(), mount{lim, key, nil})
+				a := b.call()
+				a.want(codes.Internal)
+				a.wantHeaders("", "", "", "")
+				if a.details() != "" || strings.Contains(a.status.String(), "secret") {
+					b.Error(a.status)
+				}
+				if b.logs.count("level=ERROR") != 1 {
+					b.Errorf("the log has %s", b.logs.text.String())
+				}
+				wantLeft(t, lim, peerKey, 1)
+			})
+		})
+	}
+}
+
+func TestOutage(t *testing.T) {
+	each(t, func(b *testbed) {
+		b.behind(by(b.fixed(2)))
+		b.call().want(codes.OK)
+		b.redis.SetError("LOADING secret detail")
+		a := b.call()
+		a.want(codes.Unavailable)
+		a.wantHeaders("", "", "", "1")
+		a.wantDetails("retry in 1s")
+		if strings.Contains(a.status.String(), "secret") {
+			b.Error(a.status)
+		}
+		b.redis.SetError("")
+		for deadline := time.Now().Add(patience); b.call().code != codes.OK; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				b.Fatal("it is not served again")
+			}
+		}
+		b.call().want(codes.ResourceExhausted)
+	})
+}
+
+func TestOutagePolicies(t *testing.T) {
+	each(t, func(b *testbed) {
+		b.redis.SetError("LOADING")
+		b.serve = func(ctx context.Context, _ func()) error {
+			if res, ok := grpclimit.Result(ctx); ok {
+				return status.Error(codes.Aborted, res.Source.String())
+			}
+			return nil
+		}
+		b.behind(by(core.MustNew(b.client, "open", core.FixedWindow(core.PerMinute(1)), core.FailOpen())))
+		for range 2 {
+			a := b.call()
+			a.want(codes.OK)
+			a.wantHeaders("", "", "", "")
+		}
+		b.behind(by(core.MustNew(b.client, "local", core.FixedWindow(core.PerMinute(1)), core.FailLocal())))
+		b.call().want(codes.Aborted)
+		b.call().want(codes.ResourceExhausted)
+	})
+}
+
+func TestOnDenied(t *testing.T) {
+	each(t, func(b *testbed) {
+		failing := false
+		key := func(keyfunc.Request) (string, error) {
+			if failing {
+				return "", errors.New("secret detail")
+			}
+			return "a", nil
+		}
+		denied := grpclimit.OnDenied(func(ctx context.Context, err error) error {
+			var denied *guard.DeniedError
+			res, ok := grpclimit.Result(ctx)
+			if !errors.As(err, &denied) || !ok || res.Allowed || denied.Result.Limit != 1 || status.Code(err) != codes.ResourceExhausted {
+				b.Errorf("%v, about %v", err, res)
+			}
+			if len(metadata.ValueFromIncomingContext(ctx, "ask")) > 0 {
+				return nil
+			}
+			return status.Errorf(codes.FailedPrecondition, "not more than %d", res.Limit)
+		})
+		failed := grpclimit.OnError(func(_ context.Context, err error) error {
+			if errors.As(err, new(*guard.DeniedError)) || status.Code(err) != codes.Internal {
+				b.Error(err)
+			}
+			return fmt.Errorf("mine: %w", status.Error(codes.DataLoss, "lost"))
+		})
+		b.behind(mount{b.fixed(1), key, []guard.Option{denied, failed}})
+		b.call().want(codes.OK)
+		a := b.call()
+		a.want(codes.FailedPrecondition)
+		a.wantHeaders("1", "0", "1800000073", "60")
+		if got := a.status.Message(); got != "not more than 1" {
+			b.Errorf("the message is %q", got)
+		}
+		a = b.call("ask", "default")
+		a.want(codes.ResourceExhausted)
+		a.wantDetails(`api: limit "fixed-1m" of 1 exceeded; retry in 1m0s`)
+		failing = true
+		b.call().want(codes.DataLoss)
+	})
+}
+
+func TestDryRun(t *testing.T) {
+	each(t, func(b *testbed) {
+		var allowed []bool
+		b.serve = func(ctx context.Context, _ func()) error {
+			res, _ := grpclimit.Result(ctx)
+			allowed = append(allowed, res.Allowed)
+			return nil
+		}
+		b.behind(by(b.fixed(1), guard.DryRun()))
+		for range 2 {
+			a := b.call()
+			a.want(codes.OK)
+			a.wantHeaders("", "", "", "")
+		}
+		if fmt.Sprint(allowed) != "[true false]" {
+			b.Error("handlers saw", allowed)
+		}
+	})
+}
+
+// TestWrongOptions has mistakes of the program: it panics when it starts.
+func TestWrongOptions(t *testing.T) {
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerMinute(1)))
+	always := func(codes.Code) bool { return true }
+	for name, c := range map[string]struct {
+		make func()
+		want string
+	}{
+		"NoLimiter": {func() { grpclimit.Unary(nil, keyfunc.IP()) }, "the limiter is nil"},
+		"NoKey":     {func() { grpclimit.Stream(lim, nil) }, "the key function is nil"},
+		"NoCountIf": {func() { grpclimit.CountIf(nil) }, "CountIf(nil)"},
+		"Twice": {func() {
+			grpclimit.Unary(lim, keyfunc.IP(), grpclimit.CountIf(always), guard.CountIf(func(int) bool { return true }))
+		}, "CountIf and CountIf"},
+		"OfHTTP":    {func() { httplimit.Middleware(lim, keyfunc.IP(), grpclimit.CountIf(always)) }, "use guard.CountIf"},
+		"NoHandler": {func() { grpclimit.OnDenied(nil) }, "OnDenied(nil)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if got := fmt.Sprint(recover()); !strings.Contains(got, c.want) {
+					t.Errorf("the panic is %q, want %q", got, c.want)
+				}
+			}()
+			c.make()
+		})
+	}
+}
+
+// TestWithoutServer calls an interceptor as tests of a service do.
+func TestWithoutServer(t *testing.T) {
+	limited := grpclimit.Unary(core.MustNewMemory("api", core.FixedWindow(core.PerMinute(1))), keyfunc.IP())
+	for _, want := range []codes.Code{codes.OK, codes.ResourceExhausted} {
+		_, err := limited(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: unaryMethod}, func(context.Context, any) (any, error) { return "served", nil })
+		if status.Code(err) != want {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+}

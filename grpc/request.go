@@ -1,0 +1,155 @@
+package grpclimit
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/redislimit/redislimit/core/guard/adapter"
+)
+
+// A Call is what Unwrap of a [keyfunc.Request] returns here:
+//
+//	guard.Cost(func(r keyfunc.Request) int64 {
+//		batch, ok := r.Unwrap().(*grpclimit.Call).Message.(*pb.Batch)
+//		...
+type Call struct {
+	FullMethod string // such as "/greet.v1.GreetService/Greet"
+	Server     any    // the service, or nil if none has the method: see grpc.UnknownServiceHandler
+	Message    any    // the request of a unary call; nil of a stream
+}
+
+// A request is what key functions see of a call. It also holds a state, so that both are one
+// allocation.
+type request struct {
+	ctx   context.Context //nolint:containedctx // it is that of the call
+	call  Call
+	state *state // of all interceptors of the call
+	made  state  // what state points to in the outermost one
+}
+
+func (q *request) Context() context.Context { return q.ctx }
+func (q *request) Method() string           { return "POST" } // as HTTP/2 has it
+func (q *request) Path() string             { return q.call.FullMethod }
+func (q *request) Query(string) string      { return "" }
+func (q *request) Value(key any) any        { return q.ctx.Value(key) }
+func (q *request) Unwrap() any              { return &q.call }
+func (q *request) Logger() *slog.Logger     { return q.state.guards().Logger() }
+
+// Route returns the full method, but not that of a call without a service: the client may
+// have invented it.
+func (q *request) Route() string {
+	if q.call.Server == nil {
+		return ""
+	}
+	return q.call.FullMethod
+}
+
+func (q *request) RemoteAddr() string {
+	if p, ok := peer.FromContext(q.ctx); ok && p.Addr != nil {
+		return p.Addr.String()
+	}
+	return ""
+}
+
+// Cookie reads the metadata "cookie", which proxies for gRPC-Web hand on.
+func (q *request) Cookie(name string) string {
+	c, err := (&http.Request{Header: http.Header{"Cookie": q.HeaderValues("cookie")}}).Cookie(name)
+	if err != nil {
+		return ""
+	}
+	return c.Value
+}
+
+func (q *request) Header(name string) string { return first(q.HeaderValues(name)) }
+
+func (q *request) HeaderValues(name string) []string {
+	return metadata.ValueFromIncomingContext(q.ctx, name)
+}
+
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
+
+// A state is what the interceptors of one call know of each other.
+type state struct {
+	adapter.RequestState
+
+	header  metadata.MD // about the limits
+	sent    atomic.Bool // whether the header is: a stream may have a goroutine that sends
+	refused *refusal    // with which the innermost interceptor answered
+}
+
+// stateKey is the key of a call's context under which it has its state.
+type stateKey struct{}
+
+// stateIn returns the state of the call whose context ctx is, or nil before the first interceptor.
+func stateIn(ctx context.Context) *state {
+	s, _ := ctx.Value(stateKey{}).(*state)
+	return s
+}
+
+// guards returns what Guards know of the call, or nil before the first interceptor.
+func (s *state) guards() *adapter.RequestState {
+	if s == nil {
+		return nil
+	}
+	return &s.RequestState
+}
+
+// newRequest returns the request of a call, with the state that the call has or a new one.
+func newRequest(ctx context.Context, call Call) *request {
+	q := &request{ctx: ctx, call: call, state: stateIn(ctx)}
+	if q.state == nil {
+		q.state = &q.made
+		q.state.header = metadata.MD{}
+		q.ctx = context.WithValue(ctx, stateKey{}, q.state)
+	}
+	return q
+}
+
+// Get, Set and Del make state an adapter.Header.
+
+func (s *state) Get(name string) string { return first(s.header.Get(name)) }
+func (s *state) Set(name, value string) { s.header.Set(name, value) }
+func (s *state) Del(name string)        { s.header.Delete(name) }
+
+// send sends the headers, once: before the first message, or with the status err. Those of a call
+// that is not served go into the trailer. There clients find them with the error, and a header
+// would end their retries (gRPC's A6).
+func (s *state) send(ctx context.Context, err error) {
+	if len(s.header) == 0 || !s.sent.CompareAndSwap(false, true) {
+		return
+	}
+	if s.refused != nil && err != nil || grpc.SetHeader(ctx, s.header) != nil { // the handler may have sent a header
+		_ = grpc.SetTrailer(ctx, s.header) // fails only without a transport, as in a test of the handler
+	}
+}
+
+// A stream is what the handler gets. The headers go before its first message.
+type stream struct {
+	grpc.ServerStream
+
+	ctx   context.Context //nolint:containedctx // it is that of the stream
+	state *state
+}
+
+func (s *stream) Context() context.Context { return s.ctx }
+
+func (s *stream) SendHeader(md metadata.MD) error {
+	s.state.send(s.ctx, nil)
+	return s.ServerStream.SendHeader(md)
+}
+
+func (s *stream) SendMsg(m any) error {
+	s.state.send(s.ctx, nil)
+	return s.ServerStream.SendMsg(m)
+}

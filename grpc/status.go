@@ -1,0 +1,167 @@
+package grpclimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// A limit is one interceptor.
+type limit struct {
+	guard    *adapter.Guard
+	handlers adapter.Handlers[func(context.Context, error) error]
+}
+
+func newLimit(lim *core.Limiter, key keyfunc.Func, opts []guard.Option) *limit {
+	g, handlers := framework.New(lim, key, opts...)
+	return &limit{g, handlers}
+}
+
+// serve decides about a call, and has next serve it.
+func (l *limit) serve(q *request, next func(context.Context) error) (err error) {
+	if q.state == &q.made { // no interceptor is further out: all have decided when next returns
+		defer func() { q.state.send(q.ctx, err) }()
+	}
+	v := l.guard.Check(q, q.state, q.state.guards())
+	switch {
+	case v.Status != 0:
+		return l.refuse(q, v)
+	case !l.guard.NeedsFinish(v):
+		return next(q.ctx)
+	}
+	ctx, code := q.ctx, codes.Internal // of a panic
+	if v.Context != nil {
+		ctx = v.Context
+	}
+	defer func() {
+		v.Code = int(code)
+		l.guard.Finish(q.ctx, v, q.state.statusOf(code))
+	}()
+	err = next(ctx)
+	code = codeOf(err)
+	if code == codes.Canceled && errors.Is(context.Cause(ctx), core.ErrSlotLost) { // a client would take it for its own doing
+		code, err = codes.Aborted, status.Error(codes.Aborted, "the rate limiter's slot was lost")
+	}
+	return err
+}
+
+// A refusal is the error of a call that is not served.
+type refusal struct {
+	status *status.Status
+	err    error // why
+	code   codes.Code
+	http   int // the status of the Verdict
+}
+
+// Error has no more than the status has: gRPC sends it to the client if an interceptor wraps the error.
+func (r *refusal) Error() string              { return r.status.String() }
+func (r *refusal) Unwrap() error              { return r.err }
+func (r *refusal) GRPCStatus() *status.Status { return r.status }
+
+// refuse returns the error of a call with the Verdict v.
+func (l *limit) refuse(q *request, v adapter.Verdict) error {
+	r := &refusal{err: v.Err, http: v.Status}
+	r.status = l.status(q.ctx, v)
+	var err error = r
+	if handler, ok := l.handlers.For(v); ok {
+		if own := handler(q.ctx, err); own != nil {
+			err = own
+		}
+	}
+	r.code = codeOf(err)
+	q.state.refused = r
+	return err
+}
+
+// status returns what the client is told. It is never the text of an error, which may name what
+// clients must not know.
+func (l *limit) status(ctx context.Context, v adapter.Verdict) *status.Status {
+	s := status.New(codes.Internal, "the rate limiter failed")
+	var details []protoadapt.MessageV1
+	switch denied := (*guard.DeniedError)(nil); {
+	case v.Status == http.StatusTooManyRequests:
+		s = status.New(codes.ResourceExhausted, "too many requests")
+		if errors.As(v.Err, &denied) && !denied.Hidden {
+			details = append(details, quotaFailure(&denied.Result))
+		}
+	case v.Status == adapter.StatusClientGone:
+		return status.New(codes.Canceled, "the client has left")
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return status.New(codes.DeadlineExceeded, "the deadline came before the rate limiter's decision")
+	case v.Status == http.StatusServiceUnavailable:
+		s = status.New(codes.Unavailable, "the rate limiter is unavailable")
+	}
+	if wait := l.guard.RetryIn(v); wait > 0 {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
+	}
+	if detailed, err := s.WithDetails(details...); err == nil {
+		return detailed
+	}
+	return s
+}
+
+// quotaFailure names the limits that denied, as RateLimit-Policy names limiters.
+func quotaFailure(res *core.Result) *errdetails.QuotaFailure {
+	failure := &errdetails.QuotaFailure{}
+	for each := range res.All() {
+		if each.Allowed {
+			continue
+		}
+		description := fmt.Sprintf("limit %q of %d exceeded", each.Name, each.Limit)
+		if res.Banned {
+			description = "banned"
+		}
+		failure.Violations = append(failure.Violations, &errdetails.QuotaFailure_Violation{Subject: each.Limiter, Description: description})
+	}
+	return failure
+}
+
+// codeOf returns the code with which a server ends a call whose handler returned err.
+func codeOf(err error) codes.Code {
+	if s, ok := status.FromError(err); ok {
+		return s.Code()
+	}
+	return status.FromContextError(err).Code()
+}
+
+// statusOf returns the HTTP status that stands for a code with which the call ends. If it is that of an interceptor further
+// in, which called no handler, the Guard is told so by the status of that one's Verdict.
+func (s *state) statusOf(code codes.Code) int {
+	if s.refused != nil && s.refused.code == code {
+		return s.refused.http
+	}
+	if status, ok := statuses[code]; ok {
+		return status
+	}
+	return http.StatusInternalServerError
+}
+
+// statuses are those of gRPC-gateway. What is not here is 500.
+var statuses = map[codes.Code]int{
+	codes.OK:                 http.StatusOK,
+	codes.Canceled:           adapter.StatusClientGone,
+	codes.InvalidArgument:    http.StatusBadRequest,
+	codes.DeadlineExceeded:   http.StatusGatewayTimeout,
+	codes.NotFound:           http.StatusNotFound,
+	codes.AlreadyExists:      http.StatusConflict,
+	codes.PermissionDenied:   http.StatusForbidden,
+	codes.ResourceExhausted:  http.StatusTooManyRequests,
+	codes.FailedPrecondition: http.StatusBadRequest,
+	codes.Aborted:            http.StatusConflict,
+	codes.OutOfRange:         http.StatusBadRequest,
+	codes.Unimplemented:      http.StatusNotImplemented,
+	codes.Unavailable:        http.StatusServiceUnavailable,
+	codes.Unauthenticated:    http.StatusUnauthorized,
+}
