@@ -288,6 +288,40 @@ func TestTransportExtends(t *testing.T) {
 	}
 }
 
+// TestTransportLooksAgain has an answer come while the next request waits for its turn: that comes later than its turn, and is
+// charged once.
+func TestTransportLooksAgain(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]core.Option{"bans": {core.Ban()}, "without": nil} {
+		synctest.Test(t, func(t *testing.T) {
+			lim := limited(t, append(opts, core.FixedWindow(core.PerSecond(1)), core.FixedWindow(core.PerDay(10)))...)
+			p := newPartner(nil)
+			p.answer = func(_ *http.Request, n int) (*http.Response, error) {
+				if n > 1 {
+					return p.says(200), nil
+				}
+				time.Sleep(500 * time.Millisecond)
+				return p.says(429, "Retry-After: 10"), nil
+			}
+			rt := Transport(lim, byHost, Base(p))
+			var calls sync.WaitGroup
+			for range 2 {
+				calls.Go(func() { _, _ = get(t, t.Context(), rt, "http://partner/") })
+			}
+			calls.Wait()
+			if second := p.came[1]; second < 10500*time.Millisecond || second > 12*time.Second {
+				t.Errorf("%s: the second came after %v", name, second)
+			}
+			res, err := lim.Peek(t.Context(), "partner")
+			for each := range res.All() {
+				if err != nil || each.Limit == 10 && each.Remaining != 8 {
+					t.Errorf("%s: %d of a day's 10 are left after two requests, %v", name, each.Remaining, err)
+				}
+			}
+		})
+	}
+}
+
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
