@@ -20,27 +20,28 @@ const (
 	maxDrained           = 64 << 10 // bytes of the body of a response that is not returned, so that its connection is used again
 )
 
-// Transport returns an [http.RoundTripper] that sends requests no faster than lim allows, counted by key: for an
-// [http.Client] that calls an API with limits of its own. No key, "", is an error.
+// Transport returns an [http.RoundTripper] that sends requests no faster than lim allows, counted by key: for
+// clients of an API that has limits of its own.
 //
 //	client := &http.Client{
 //		Transport: httplimit.Transport(lim, func(r *http.Request) string { return r.URL.Host }),
 //		Timeout:   10 * time.Second,
 //	}
 //
-// A request waits for its turn as [core.Limiter.AcquireWait] does, within its context: it fails at once with
-// [context.DeadlineExceeded] if its turn comes later than its deadline, which the client's Timeout sets, too.
-// Each redirect is a request of its own. Slots of [core.InFlight] are held until the response's body is closed or read to its end.
+// A request waits for its turn as [core.Limiter.AcquireWait] does, within its context. It fails at once with
+// [context.DeadlineExceeded] if its turn comes after its deadline, which the client's Timeout sets, too. Each
+// redirect is a request of its own. Slots of [core.InFlight] are held until the response's body is closed or read
+// to its end.
 //
-// If the other side answers 429, or 503 with a Retry-After, nothing more is sent for that key until then, and up to a tenth
-// longer, so that not all come back together. Retry-After-Ms is understood, and a date is compared with
-// that of the response. A 429 that does not say for how long is one second. No more than [MaxRetryAfter] is
-// believed. If lim has the option [core.Ban], levels or none, this holds for all processes, by
-// [core.Limiter.BlockAtLeast]; else, and while Redis does not answer, for this one.
+// If the other side answers 429, or 503 with Retry-After or Retry-After-Ms, nothing is sent for that key until
+// then, and up to a tenth longer, so that not all come back together. A date is compared with that of the response.
+// A 429 that does not say for how long is for a second. No more than [MaxRetryAfter] is believed. If lim has the
+// option [core.Ban], with levels or none, all processes wait, by [core.Limiter.BlockAtLeast]; else, and while
+// Redis does not answer, this process. Requests that are under way go on.
 //
-// So whose 429 stops whom is for key to say. If the API counts by user, the key has the user.
+// So the key decides whose 429 stops whom: if the API counts by user, it has the user. A key of "" is an error.
 //
-// It panics at once if lim or key is nil, or an option is wrong.
+// Transport panics at once if lim or key is nil, or an option is wrong.
 func Transport(lim *core.Limiter, key func(*http.Request) string, opts ...TransportOption) http.RoundTripper {
 	if lim == nil || key == nil {
 		panic("httplimit: Transport needs a limiter and a key function")
@@ -79,16 +80,20 @@ func Base(next http.RoundTripper) TransportOption {
 	return transportOption("Base", next != nil, "what is not nil", func(t *transport) { t.base = next })
 }
 
-// MaxRetryAfter bounds for how long an answer of the other side holds back a key, from a millisecond to a day. The default is a minute.
+// MaxRetryAfter bounds for how long one answer holds back a key, from a millisecond to a day. The default is a
+// minute: what the other side says is not trusted beyond that.
 func MaxRetryAfter(d time.Duration) TransportOption {
 	allowed := fmt.Sprintf("%v to %v", time.Millisecond, longestMaxRetryAfter)
 	return transportOption("MaxRetryAfter", d >= time.Millisecond && d <= longestMaxRetryAfter, allowed, func(t *transport) { t.bound = d })
 }
 
-// Retries has a request be sent again, up to n times, from 0 (the default) to 10, after an answer that holds back its key, when
-// that is over: if its deadline is not before that, and it can be repeated. After a 429 that is if its
-// method is idempotent (or it has an Idempotency-Key) or it has GetBody, which [http.NewRequest] sets for a body in memory; after a
-// 503, which may come from behind a proxy where the work was done, only if it is idempotent. A body needs GetBody in any case.
+// Retries has a request be sent again after an answer that holds back its key, up to n times, from 0 (the default) to
+// 10. It waits until it is its turn again, and is charged again. The answer is returned instead if the request's
+// deadline comes first, or if it cannot be repeated:
+//
+//   - a body is sent again only with GetBody, which [http.NewRequest] sets for a body in memory;
+//   - after a 429 that, or an idempotent method or a header Idempotency-Key is enough;
+//   - after a 503 the method must be idempotent, or have that header: a proxy may answer so when the work was done.
 func Retries(n int) TransportOption {
 	return transportOption("Retries", n >= 0 && n <= maxRetries, fmt.Sprintf("0 to %d", maxRetries), func(t *transport) { t.retries = n })
 }
@@ -98,14 +103,15 @@ func Cost(f func(*http.Request) int64) TransportOption {
 	return transportOption("Cost", f != nil, "a function", func(t *transport) { t.cost = f })
 }
 
-// CountIf counts only some responses. Until a response has ended, as [CostAfter] says, its cost is reserved. A request without
-// a response is counted.
+// CountIf counts only some responses. Until a response has ended, as for [CostAfter], its cost is reserved. A
+// request without a response is counted.
 func CountIf(f func(*http.Response) bool) TransportOption {
 	return transportOption("CountIf", f != nil, "a function", func(t *transport) { t.countIf = f })
 }
 
-// CostAfter charges what f says that a request has cost, from 0 to 1e9, when the response's body has been closed or
-// read to its end: also the trailer is there then. Until then [Cost] is reserved, and that is charged if there is no response.
+// CostAfter charges what f says that a request has cost, from 0 to 1e9, when its response's body has been closed or
+// read to its end, so that the trailer is there. Until then [Cost] is reserved, and that is charged if there is no
+// response. A [core.LeakyBucket] charges Cost at once.
 func CostAfter(f func(*http.Response) int64) TransportOption {
 	return transportOption("CostAfter", f != nil, "a function", func(t *transport) { t.costAfter = f })
 }
@@ -144,8 +150,15 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if wait == 0 || sent > t.retries || !c.repeats(response, wait) {
 			return response, err
 		}
-		_, _ = io.CopyN(io.Discard, response.Body, maxDrained)
-		_ = response.Body.Close()
+		drop(response.Body)
+	}
+}
+
+// drop ends a response that nobody gets.
+func drop(body io.ReadCloser) {
+	if body != nil {
+		_, _ = io.CopyN(io.Discard, body, maxDrained)
+		_ = body.Close()
 	}
 }
 
@@ -224,7 +237,7 @@ func (t *transport) reserves() bool { return t.countIf != nil || t.costAfter != 
 // copyOf returns the request with a context, and if it is sent again with another body.
 func (c *call) copyOf(ctx context.Context, again bool) (*http.Request, error) {
 	r := c.request
-	if ctx != r.Context() || again {
+	if ctx.Done() != r.Context().Done() || again {
 		r = r.WithContext(ctx)
 	}
 	if again && r.GetBody != nil {
@@ -299,7 +312,7 @@ type pending struct {
 func (p *pending) watch(response *http.Response) {
 	p.response = response
 	switch {
-	case p.ctx == p.request.Context() && !p.reserves(): // no slots, and all is charged
+	case p.ctx.Done() == p.request.Context().Done() && !p.reserves(): // no slots, and all is charged
 	case response.Body == nil || response.Body == http.NoBody:
 		p.end()
 	default:
