@@ -415,6 +415,32 @@ func TestTransportRetries(t *testing.T) {
 	}
 }
 
+// An endless body counts what is read of it.
+type endless struct{ read, closed int }
+
+func (e *endless) Read(p []byte) (int, error) { e.read += len(p); return len(p), nil }
+func (e *endless) Close() error               { e.closed++; return nil }
+
+// TestTransportDrains has an answer that is dropped have a body without an end.
+func TestTransportDrains(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var body endless
+		rt := Transport(plenty(t), byHost, Retries(1), Base(roundTripper(func(*http.Request) (*http.Response, error) {
+			if body.closed == 0 {
+				return &http.Response{StatusCode: http.StatusTooManyRequests, Body: &body}, nil
+			}
+			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+		})))
+		if status, err := get(t, t.Context(), rt, "http://partner/"); status != http.StatusOK || err != nil {
+			t.Error(status, err)
+		}
+		if body.read > maxDrained || body.closed != 1 {
+			t.Errorf("%d bytes were read, and it was closed %d times", body.read, body.closed)
+		}
+	})
+}
+
 // TestTransportClosesBody ends calls in all ways but a response: the request's body is closed, and slots are free.
 func TestTransportClosesBody(t *testing.T) {
 	t.Parallel()

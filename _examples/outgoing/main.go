@@ -100,19 +100,18 @@ func call(client *http.Client, url string) (status int) {
 
 // show has the partner deny a call, and then starts the processes.
 func show(client *http.Client, redisURL string) {
+	program, err := os.Executable()
+	if err != nil {
+		log.Fatal(err)
+	}
 	var served, denied atomic.Int64
 	partner := httptest.NewServer(newPartner(&served, &denied))
 	defer partner.Close()
 	fmt.Println("the first call: status", call(client, partner.URL), "and now all wait for three seconds")
 
-	program, err := os.Executable()
-	if err != nil {
-		log.Fatal(err)
-	}
 	var processes sync.WaitGroup
 	for n := range 2 {
 		processes.Go(func() {
-			//nolint:gosec // it is this program
 			c := exec.Command(program, "-process", fmt.Sprint(n+1), "-partner", partner.URL, "-redis", redisURL)
 			c.Stdout, c.Stderr = os.Stdout, os.Stderr
 			if err := c.Run(); err != nil {
