@@ -36,8 +36,9 @@ const (
 // If the other side answers 429, or 503 with Retry-After or Retry-After-Ms, nothing is sent for that key until
 // then, and up to a tenth longer, so that not all come back together. A date is compared with that of the response.
 // A 429 that does not say for how long is for a second. No more than [MaxRetryAfter] is believed. If lim has the
-// option [core.Ban], with levels or none, all processes wait, by [core.Limiter.BlockAtLeast]; else, and while
-// Redis does not answer, this process. Requests that are under way go on.
+// option [core.Ban], with levels or none, all processes wait, by [core.Limiter.BlockAtLeast] (those with a
+// [core.Lease] may spend that first); else, and while Redis does not answer, this process. Requests that are under
+// way go on.
 //
 // So the key decides whose 429 stops whom: if the API counts by user, it has the user. A key of "" is an error.
 //
