@@ -60,17 +60,29 @@ var errNoBan = errors.New("without the option Ban no key can be blocked: give it
 // longer or shorter. Levels stay as they are. The Limiter must have the option [Ban]. Errors are else those of
 // [Limiter.Reset]; while Redis does not answer, only this process blocks.
 func (l *Limiter) Block(ctx context.Context, key string, d time.Duration) error {
-	if !validBan(d) {
-		return fmt.Errorf("redislimit: limiter %q: Block(%v): allowed is %v to %v", l.name, d, minBan, maxBan)
-	}
-	return l.block(ctx, key, d)
+	return l.block(ctx, key, d, false)
+}
+
+// BlockAtLeast is [Limiter.Block], but makes no ban shorter: of several the one that ends last counts, whichever process
+// is the first. It is for what others ask for, such as a Retry-After.
+func (l *Limiter) BlockAtLeast(ctx context.Context, key string, d time.Duration) error {
+	return l.block(ctx, key, d, true)
 }
 
 // Unblock ends the ban of key, and forgets its levels. Errors are those of [Limiter.Block].
-func (l *Limiter) Unblock(ctx context.Context, key string) error { return l.block(ctx, key, 0) }
+func (l *Limiter) Unblock(ctx context.Context, key string) error {
+	return l.setBan(ctx, key, 0, false)
+}
 
-// block blocks key for d, or unblocks it if that is 0.
-func (l *Limiter) block(ctx context.Context, key string, d time.Duration) error {
+func (l *Limiter) block(ctx context.Context, key string, d time.Duration, atLeast bool) error {
+	if !validBan(d) {
+		return fmt.Errorf("redislimit: limiter %q: Block(%v): allowed is %v to %v", l.name, d, minBan, maxBan)
+	}
+	return l.setBan(ctx, key, d, atLeast)
+}
+
+// setBan blocks key for d, or unblocks it if that is 0.
+func (l *Limiter) setBan(ctx context.Context, key string, d time.Duration, atLeast bool) error {
 	if l.bans == nil {
 		return fmt.Errorf("redislimit: limiter %q: %w", l.name, errNoBan)
 	}
@@ -80,9 +92,9 @@ func (l *Limiter) block(ctx context.Context, key string, d time.Duration) error 
 	defer l.denials.Forget(key, l.by)
 	l.leases.Drop(key)
 	if l.fallback != nil {
-		l.fallback.store.Block(l.by.Fallback.Memory, key, d.Microseconds())
+		l.fallback.store.Block(l.by.Fallback.Memory, key, d.Microseconds(), atLeast)
 	}
-	err := l.failure(ctx, l.keeper.Block(ctx, l.by, key, d.Microseconds()))
+	err := l.failure(ctx, l.keeper.Block(ctx, l.by, key, d.Microseconds(), atLeast))
 	l.events.emit(ctx, Event{Kind: EventBan, Took: d, Err: err})
 	return err
 }

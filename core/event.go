@@ -46,7 +46,8 @@ const (
 	// There is at most one such event a second.
 	EventOverload
 	// EventBan is a ban that has begun in this process, for as long as Took says: by a denial, which is the Result, or by
-	// [Limiter.Block]; of [Limiter.Unblock] Took is 0. See [Ban].
+	// [Limiter.Block]; of [Limiter.Unblock] Took is 0. [Limiter.BlockAtLeast] makes one each time, also where the ban that
+	// is there lasts longer. See [Ban].
 	EventBan
 )
 

@@ -16,8 +16,8 @@ import (
 type keeper interface {
 	hold.Keeper
 	Reset(ctx context.Context, by *limits.Set, key string) error
-	// Block bans key for so many microseconds; 0 ends its ban.
-	Block(ctx context.Context, by *limits.Set, key string, lasts int64) error
+	// Block bans key for so many microseconds, or with atLeast until its ban ends if that is later; 0 ends its ban.
+	Block(ctx context.Context, by *limits.Set, key string, lasts int64, atLeast bool) error
 }
 
 func holdCall(e hold.Ending) algorithm.HoldCall {
@@ -37,8 +37,8 @@ func (k redisKeeper) Reset(ctx context.Context, by *limits.Set, key string) erro
 	return k.store.Reset(ctx, by.Server, key)
 }
 
-func (k redisKeeper) Block(ctx context.Context, by *limits.Set, key string, lasts int64) error {
-	return k.store.Block(ctx, by.Server, key, lasts)
+func (k redisKeeper) Block(ctx context.Context, by *limits.Set, key string, lasts int64, atLeast bool) error {
+	return k.store.Block(ctx, by.Server, key, lasts, atLeast)
 }
 
 func (k redisKeeper) Renew(all []*hold.Renewal) {
@@ -67,8 +67,8 @@ func (k memoryKeeper) Reset(_ context.Context, by *limits.Set, key string) error
 	return nil
 }
 
-func (k memoryKeeper) Block(_ context.Context, by *limits.Set, key string, lasts int64) error {
-	k.store.Block(by.Memory, key, lasts)
+func (k memoryKeeper) Block(_ context.Context, by *limits.Set, key string, lasts int64, atLeast bool) error {
+	k.store.Block(by.Memory, key, lasts, atLeast)
 	return nil
 }
 
@@ -94,7 +94,7 @@ func (k stubKeeper) Reset(_ context.Context, _ *limits.Set, key string) error {
 	return k.call("Reset", key, 0)
 }
 
-func (k stubKeeper) Block(context.Context, *limits.Set, string, int64) error { return nil } // its denials are the test's
+func (k stubKeeper) Block(context.Context, *limits.Set, string, int64, bool) error { return nil } // its denials are the test's
 
 func (k stubKeeper) Renew([]*hold.Renewal) {} // nothing expires
 

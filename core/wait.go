@@ -19,7 +19,8 @@ func (l *Limiter) Wait(ctx context.Context, key string) (Result, error) { return
 // It returns at once with [ErrNeverAdmitted] if n is above the capacity, and with
 // [context.DeadlineExceeded] if the deadline of ctx comes before n units can be
 // admitted. Other errors are those of [Limiter.AllowN]. If ctx ends before
-// the Delay does, the place in the queue is given back. A Limiter with [InFlight] refuses: use
+// the Delay does, the place in the queue is given back. It waits for the end of a
+// [Ban], and bans nobody. A Limiter with [InFlight] refuses: use
 // [Limiter.AcquireWait].
 func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, err error) {
 	c := call{key, n, algorithm.OpCharge, true}
@@ -52,8 +53,22 @@ func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64) (*Reserv
 	return l.acquireWait(ctx, call{key, n, algorithm.OpReserve, true})
 }
 
-// acquireWait acquires c when it is its turn, and waits for its Delay.
+// acquireWait acquires c when it is its turn, and waits for its Delay. Whose key is banned meanwhile gives its place back,
+// and waits again.
 func (l *Limiter) acquireWait(ctx context.Context, c call) (*Reservation, error) {
+	for {
+		r, err := l.acquireInTurn(ctx, c)
+		if err != nil || r.Delay == 0 || l.bans == nil {
+			return r, err
+		}
+		if res, err := l.Peek(ctx, c.key); err != nil || !res.Banned {
+			return r, nil //nolint:nilerr // it was admitted, and nothing is known of a ban
+		}
+		_ = r.Cancel(ctx)
+	}
+}
+
+func (l *Limiter) acquireInTurn(ctx context.Context, c call) (*Reservation, error) {
 	var r *Reservation
 	err := l.waitForTurn(ctx, c, func() (*Result, error) {
 		var err error

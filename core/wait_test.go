@@ -3,6 +3,7 @@ package core_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -104,6 +105,44 @@ func TestWaitAtOnce(t *testing.T) {
 			t.Errorf("a cancelled context: %v", err)
 		}
 	})
+}
+
+// TestWaitBanned has the key of callers that wait be blocked, and then for longer: they go on when that is over, as fast as
+// the limit says. So do those who were admitted before and wait for their Delay.
+func TestWaitBanned(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []core.Limit{
+		core.TokenBucket(core.PerSecond(1), core.Burst(1)), core.GCRA(core.PerSecond(1), core.Burst(1)), core.FixedWindow(core.PerSecond(1)),
+		core.SlidingWindowLog(core.PerSecond(1)), core.LeakyBucket(core.PerSecond(1), core.Burst(5)),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			lim := memory(t, limit, core.Ban())
+			begun := time.Now()
+			var callers sync.WaitGroup
+			var mu sync.Mutex
+			var after []time.Duration
+			for range 4 {
+				callers.Go(func() {
+					if _, err := lim.Wait(t.Context(), "k"); err != nil {
+						t.Error(err)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					after = append(after, time.Since(begun))
+				})
+			}
+			for _, d := range []time.Duration{2 * time.Second, 5 * time.Second} {
+				time.Sleep(500 * time.Millisecond)
+				if err := lim.Block(t.Context(), "k", d); err != nil {
+					t.Error(err)
+				}
+			}
+			callers.Wait()
+			if want := []time.Duration{0, 6 * time.Second, 7 * time.Second, 8 * time.Second}; !slices.Equal(after, want) {
+				t.Errorf("%v: admitted after %v, want %v", limit, after, want)
+			}
+		})
+	}
 }
 
 // TestWaitLeaves has callers give up, as the first in the queue, in its middle and

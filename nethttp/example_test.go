@@ -81,6 +81,28 @@ func ExampleKey() {
 	// 429 {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["api"],"limit":1,"retry-after":3600}
 }
 
+// An API answers the first call with 429, and the second one when it is time. The caller sees only that.
+func ExampleTransport() {
+	calls := 0
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if calls++; calls == 1 {
+			w.Header().Set("Retry-After-Ms", "50")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	}))
+	defer api.Close()
+
+	lim, _ := core.NewMemory("api", core.TokenBucket(core.PerSecond(10)))
+	client := &http.Client{Transport: httplimit.Transport(lim,
+		func(r *http.Request) string { return r.URL.Host }, // each host has a limit of its own
+		httplimit.Retries(1))}
+	if response, err := client.Get(api.URL); err == nil {
+		_ = response.Body.Close()
+		fmt.Println(response.Status, "after", calls, "calls")
+	}
+	// Output: 200 OK after 2 calls
+}
+
 // A gateway to a language model knows the tokens of an answer when it has it. It reserves
 // 500 for each. An answer took 1200: until that is paid, the next request is denied.
 func ExampleSetCost() {

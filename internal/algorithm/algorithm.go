@@ -117,7 +117,7 @@ const (
 	OpReset                    // forget what was charged
 	OpRenew                    // hold for longer
 	OpRelease                  // free slots, and keep what other limits charged
-	OpBlock                    // ban by hand for n microseconds; 0 ends a ban
+	OpBlock                    // ban by hand for n microseconds, or until a ban ends that lasts longer; 0 ends a ban
 )
 
 // An Observation is the state of a limit that a decision found. What A, B and C are

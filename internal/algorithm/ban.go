@@ -59,12 +59,17 @@ func (b Bans) Begin(s *State, now, admitted int64) Ban {
 	return Ban{At: now, Until: s.A, Began: true}
 }
 
-// Block bans s by hand, for so long. The level stays.
-func (s *State) Block(now, lasts int64) {
+// Block bans s by hand, for so long. The level stays. With atLeast neither the ban nor its level ends sooner for it.
+func (s *State) Block(now, lasts int64, atLeast bool) {
 	if s.forgotten(now) {
-		s.B = 0
+		s.B, s.C = 0, 0
 	}
-	s.A, s.C = now+lasts, lasts
+	switch until := now + lasts; {
+	case !atLeast:
+		s.A, s.C = until, lasts
+	case until > s.A:
+		s.A, s.C = until, max(s.C, lasts)
+	}
 }
 
 // forgotten reports whether nothing was denied for as long as the last ban lasted, after its end.

@@ -59,12 +59,13 @@ func (m *Store) DecideOrBan(l *Limits, k string, c algorithm.HoldCall, answers [
 	return ban, false
 }
 
-// Block bans k by hand, for so many microseconds; 0 ends its ban, and the levels.
-func (m *Store) Block(l *Limits, k string, lasts int64) {
+// Block bans k by hand, for so many microseconds, or with atLeast until its ban ends if that is later; 0 ends its ban, and
+// the levels.
+func (m *Store) Block(l *Limits, k string, lasts int64, atLeast bool) {
 	s, _, now := m.lock(l, k)
 	defer s.Unlock()
 	if lasts > 0 {
-		s.banState(k, now).Block(now, lasts)
+		s.banState(k, now).Block(now, lasts, atLeast)
 	} else if e := s.entries[banKey(k)]; e != nil {
 		s.remove(e)
 	}

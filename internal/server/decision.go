@@ -107,9 +107,13 @@ func (s *Store) Reset(ctx context.Context, l *Limits, k string) error {
 	return s.run(ctx, NewDecision(l, k, algorithm.HoldCall{Op: algorithm.OpReset}))
 }
 
-// Block bans k for so many microseconds; 0 ends its ban, and the levels.
-func (s *Store) Block(ctx context.Context, l *Limits, k string, lasts int64) error {
-	return s.run(ctx, NewDecision(l, k, algorithm.HoldCall{Op: algorithm.OpBlock, N: lasts}))
+// Block bans k for so many microseconds, or with atLeast until its ban ends if that is later; 0 ends its ban, and the levels.
+func (s *Store) Block(ctx context.Context, l *Limits, k string, lasts int64, atLeast bool) error {
+	c := algorithm.HoldCall{Op: algorithm.OpBlock, N: lasts}
+	if atLeast {
+		c.M = 1
+	}
+	return s.run(ctx, NewDecision(l, k, c))
 }
 
 // hasLessTime reports whether ctx ends before a call that begins now.

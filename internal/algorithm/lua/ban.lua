@@ -3,7 +3,7 @@
 -- long it lasts, in microseconds. All is forgotten when nothing was denied for as long after its end: so long is its TTL.
 -- Of several limiters that decide together each has all of this, but for `unless`, which is there once.
 -- Argument: the last of a call, 1 if a denial of it bans. hold.lua has one operation more:
---            '8'  ban by hand, for so many microseconds as there are units, or end the ban
+--            '8'  ban by hand, for so many microseconds as there are units, or end the ban. If `given` is 1, nothing ends sooner
 -- Replies a block of its own: 0, or 1 where the key was banned, 2 where this denial has banned it; the instant; the end.
 --- read
 local value = redis.pcall('GET', KEYS[base + size])
@@ -32,9 +32,11 @@ local bans = ARGV[at + -- FLAG] + 0 == 1
 if not err and (decides or op == '8') then
 -- READ
   if op == '8' and units > 0 then
-    ban_ends, ban_lasts = now + units, units
+    if given == 0 or now + units > ban_ends then
+      ban_ends, ban_lasts = now + units, math.max(units, given * ban_lasts)
 -- WRITE
-    err = failed
+      err = failed
+    end
   elseif op == '8' then
     frees('SET', KEYS[base + size], '', 'NX')
     redis.call('DEL', KEYS[base + size])

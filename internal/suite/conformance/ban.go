@@ -43,11 +43,15 @@ func (tr *trial) block(t *testing.T) {
 		return
 	}
 	lasts := 1000 * tr.upTo(24*3600*1000)
-	tr.notef("block for %d", lasts)
-	if err := tr.lim.Block(t.Context(), "k", micros(lasts)); err != nil {
+	block, model, least := tr.lim.Block, tr.model.Block, tr.IntN(2) == 0
+	if least {
+		block, model = tr.lim.BlockAtLeast, tr.model.BlockAtLeast
+	}
+	tr.notef("block for %d, at least: %t", lasts, least)
+	if err := block(t.Context(), "k", micros(lasts)); err != nil {
 		t.Error(err)
 	}
-	tr.model.Block(tr.now, lasts)
+	model(tr.now, lasts)
 }
 
 func (tr *trial) unblock(t *testing.T) {
@@ -66,7 +70,8 @@ func (tr *trial) unblock(t *testing.T) {
 func banCases() []testCase {
 	return append(each("Ban/Who", whoIsBanned),
 		testCase{"Ban/Held", heldBansNobody}, testCase{"Ban/InFlight", slotsBanNobody}, testCase{"Ban/Levels", levelsRise},
-		testCase{"Ban/ByHand", blockByHand}, testCase{"Ban/Shared", banIsShared}, testCase{"Ban/Many", oneBanOfMany},
+		testCase{"Ban/ByHand", blockByHand}, testCase{"Ban/ByHandLevels", blockKeepsLevels},
+		testCase{"Ban/Shared", banIsShared}, testCase{"Ban/Many", oneBanOfMany},
 		testCase{"Ban/Foreign", foreignBans}, testCase{"Ban/Unwritten", banUnwritten}, testCase{"Ban/Events", banEvents},
 	)
 }
@@ -201,6 +206,14 @@ func blockByHand(t *testing.T, s Store) {
 	s.Advance(time.Minute)
 	allowN(t, lim, "k", 1)
 	banned(t, allowN(t, lim, "k", 1), 0) // without levels no denial bans
+	for _, block := range []struct{ lasts, want time.Duration }{
+		{time.Minute, time.Minute}, {time.Second, time.Minute}, {2 * time.Minute, 2 * time.Minute}, {time.Minute, 2 * time.Minute},
+	} {
+		if err := lim.BlockAtLeast(ctx, "k", block.lasts); err != nil {
+			t.Error(err)
+		}
+		banned(t, peek(t, lim, "k"), block.want)
+	}
 	if err := lim.Block(ctx, "k", time.Hour); err != nil {
 		t.Error(err)
 	}
@@ -208,7 +221,7 @@ func blockByHand(t *testing.T, s Store) {
 		t.Error(err)
 	}
 	banned(t, allowN(t, lim, "k", 1), 0)
-	for d, err := range map[time.Duration]error{0: lim.Block(ctx, "k", 0), -1: lim.Block(ctx, "k", -1), maxBan + 1: lim.Block(ctx, "k", maxBan+1)} {
+	for d, err := range map[time.Duration]error{0: lim.BlockAtLeast(ctx, "k", 0), -1: lim.Block(ctx, "k", -1), maxBan + 1: lim.Block(ctx, "k", maxBan+1)} {
 		if err == nil || !strings.Contains(err.Error(), "allowed is 1ms to 8760h0m0s") {
 			t.Errorf("Block for %v: %v", d, err)
 		}
@@ -222,6 +235,36 @@ func blockByHand(t *testing.T, s Store) {
 			t.Errorf("without Ban: %v", err)
 		}
 	}
+}
+
+// blockKeepsLevels bans by hand who was banned before: the next denial bans for the next level. After BlockAtLeast that is
+// so for as long as the longer one of the two bans.
+func blockKeepsLevels(t *testing.T, s Store) {
+	ctx := t.Context()
+	lim := s.limiter(t, "levels", core.TokenBucket(core.PerMinute(1)), core.Ban(time.Minute, time.Hour))
+	deny := func(lasts time.Duration) {
+		t.Helper()
+		allowN(t, lim, "k", 1)
+		banned(t, allowN(t, lim, "k", 1), lasts)
+	}
+	deny(time.Minute)
+	if err := lim.Block(ctx, "k", time.Second); err != nil {
+		t.Error(err)
+	}
+	s.Advance(time.Second)
+	deny(time.Hour)
+	s.Advance(time.Hour - time.Second)
+	if err := lim.BlockAtLeast(ctx, "k", 2*time.Second); err != nil {
+		t.Error(err)
+	}
+	s.Advance(2*time.Second + 59*time.Minute)
+	deny(time.Hour)
+	s.Advance(2 * time.Hour)
+	if err := lim.BlockAtLeast(ctx, "k", time.Second); err != nil { // all is forgotten, and for how long that ban lasted
+		t.Error(err)
+	}
+	s.Advance(2 * time.Second)
+	deny(time.Minute)
 }
 
 const maxBan = 365 * 24 * time.Hour

@@ -23,6 +23,14 @@ func (m *Model) Block(now, lasts int64) {
 	m.bans.until, m.bans.lasts = now+lasts, lasts
 }
 
+// BlockAtLeast bans by hand, and has nothing end sooner: not a ban, nor what is known of levels.
+func (m *Model) BlockAtLeast(now, lasts int64) {
+	m.bans.forget(now)
+	if now+lasts > m.bans.until {
+		m.bans.until, m.bans.lasts = now+lasts, max(m.bans.lasts, lasts)
+	}
+}
+
 // Unblock ends a ban, and its levels. So does the loss of the key that has them.
 func (m *Model) Unblock() { m.bans = bans{levels: m.bans.levels} }
 

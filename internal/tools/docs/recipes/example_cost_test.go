@@ -75,19 +75,3 @@ func Example_inFlight() {
 	running.Wait()
 	// Output: 429 2 0 1
 }
-
-// limitedTransport sends requests no faster than a limiter allows.
-type limitedTransport struct {
-	lim  *core.Limiter
-	next http.RoundTripper
-}
-
-func (t limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if _, err := t.lim.Wait(r.Context(), keyfunc.ForGlobal()); err != nil {
-		if r.Body != nil {
-			_ = r.Body.Close()
-		}
-		return nil, err
-	}
-	return t.next.RoundTrip(r)
-}

@@ -127,8 +127,12 @@ func Example_partner() {
 	partner := httptest.NewServer(newMux())
 	defer partner.Close()
 
-	lim := core.MustNew(rdb, "partner", core.TokenBucket(core.PerMinute(100), core.Burst(1)))
-	client := &http.Client{Transport: limitedTransport{lim, http.DefaultTransport}, Timeout: 10 * time.Second}
+	lim := core.MustNew(rdb, "partner", core.TokenBucket(core.PerMinute(100), core.Burst(1)), core.Ban())
+	account := func(*http.Request) string { return "our-account" } // by which the partner counts
+	client := &http.Client{
+		Transport: httplimit.Transport(lim, account, httplimit.Retries(2)),
+		Timeout:   10 * time.Second,
+	}
 
 	for range 2 {
 		r, _ := http.NewRequestWithContext(context.Background(), http.MethodGet, partner.URL, nil)

@@ -1,0 +1,250 @@
+// Package outgoing has httplimit.Transport call a server over connections, from several processes, on a real Redis.
+package outgoing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+	httplimit "github.com/redislimit/redislimit/nethttp"
+)
+
+// patient is a Timeout for busy machines.
+const patient = time.Minute
+
+func everything(*http.Request) string { return "partner" }
+
+// process returns what another process would have: a client of Redis, a Limiter, and an HTTP client.
+func process(t *testing.T, redis *redistest.Instance, limit core.Option, opts ...httplimit.TransportOption) (*core.Limiter, *http.Client) {
+	t.Helper()
+	lim := core.MustNew(redis.Client(t), "partner", limit, core.Ban(), core.FailOpen(), core.Timeout(patient))
+	base := &http.Transport{}
+	t.Cleanup(func() {
+		_ = lim.Close()
+		base.CloseIdleConnections()
+	})
+	return lim, &http.Client{Transport: httplimit.Transport(lim, everything, append(opts, httplimit.Base(base))...)}
+}
+
+func server(t *testing.T, handler http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(handler)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// get returns the status of an answer that was read to its end.
+func get(ctx context.Context, c *http.Client, url string) (int, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	response, err := c.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	_, err = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, err
+}
+
+// TestAllProcessesHoldBack has one process be told to wait. No request of any process comes before that is over, and all
+// that waited are served.
+func TestAllProcessesHoldBack(t *testing.T) {
+	t.Parallel()
+	const asked = 1500 * time.Millisecond
+	var answered atomic.Pointer[time.Time]
+	var soon, served atomic.Int64
+	url := server(t, func(w http.ResponseWriter, _ *http.Request) {
+		now := time.Now()
+		if answered.CompareAndSwap(nil, &now) {
+			w.Header().Set("Retry-After-Ms", fmt.Sprint(asked.Milliseconds()))
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		if now.Sub(*answered.Load()) < asked {
+			soon.Add(1)
+		}
+		served.Add(1)
+	})
+	redis := redistest.Server(t)
+	limit := core.TokenBucket(core.PerSecond(1000))
+	lim, one := process(t, redis, limit)
+	_, two := process(t, redis, limit)
+	if status, err := get(t.Context(), one, url); status != http.StatusTooManyRequests || err != nil {
+		t.Fatal(status, err)
+	}
+	// What another answer says does not shorten it.
+	if err := lim.BlockAtLeast(t.Context(), "partner", time.Millisecond); err != nil {
+		t.Error(err)
+	}
+	var calls sync.WaitGroup
+	for i := range 40 {
+		calls.Go(func() {
+			if status, err := get(t.Context(), []*http.Client{one, two}[i%2], url); status != http.StatusOK || err != nil {
+				t.Error(status, err)
+			}
+		})
+	}
+	calls.Wait()
+	if soon.Load() > 0 || served.Load() != 40 {
+		t.Errorf("%d of %d requests came too soon", soon.Load(), served.Load())
+	}
+}
+
+// TestHoldsBackWithoutRedis has Redis be gone when the other side asks to wait, and the outage policy admit everything: this
+// process waits by itself.
+func TestHoldsBackWithoutRedis(t *testing.T) {
+	t.Parallel()
+	const asked = time.Second
+	var answered atomic.Pointer[time.Time]
+	url := server(t, func(w http.ResponseWriter, _ *http.Request) {
+		now := time.Now()
+		switch before := answered.Swap(&now); {
+		case before == nil:
+			w.Header().Set("Retry-After-Ms", fmt.Sprint(asked.Milliseconds()))
+			w.WriteHeader(http.StatusTooManyRequests)
+		case now.Sub(*before) < asked:
+			t.Errorf("the next request came after %v", now.Sub(*before))
+		}
+	})
+	redis := redistest.Server(t)
+	_, client := process(t, redis, core.TokenBucket(core.PerSecond(1000)))
+	redis.Stop()
+	for _, want := range []int{http.StatusTooManyRequests, http.StatusOK} {
+		if status, err := get(t.Context(), client, url); status != want || err != nil {
+			t.Error(status, err)
+		}
+	}
+}
+
+// TestRetriesOverOneConnection has a request with a body be denied: it is sent again, whole, over the same connection, and
+// the caller hears nothing of the denial.
+func TestRetriesOverOneConnection(t *testing.T) {
+	t.Parallel()
+	var connections, calls atomic.Int64
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, err := io.ReadAll(r.Body)
+		if string(text) != "a body" || err != nil {
+			t.Errorf("%q, %v", text, err)
+		}
+		if calls.Add(1) < 3 {
+			w.Header().Set("Retry-After-Ms", "20")
+			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = io.WriteString(w, strings.Repeat("not now ", 1000))
+		}
+	}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	_, client := process(t, redistest.Server(t), core.TokenBucket(core.PerSecond(1000)), httplimit.Retries(2))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, strings.NewReader("a body"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusOK || calls.Load() != 3 || connections.Load() != 1 {
+		t.Errorf("status %d after %d calls over %d connections", response.StatusCode, calls.Load(), connections.Load())
+	}
+}
+
+// TestRedirectsCount has an answer redirect: the request that follows is charged, too.
+func TestRedirectsCount(t *testing.T) {
+	t.Parallel()
+	url := server(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/there" {
+			http.Redirect(w, r, "/there", http.StatusFound)
+		}
+	})
+	lim, client := process(t, redistest.Server(t), core.FixedWindow(core.PerHour(10)))
+	if status, err := get(t.Context(), client, url); status != http.StatusOK || err != nil {
+		t.Fatal(status, err)
+	}
+	if res, err := lim.Peek(t.Context(), "partner"); err != nil || res.Remaining != 8 {
+		t.Errorf("%+v, %v; want 8 left", res, err)
+	}
+}
+
+// TestSlotLost has Redis forget a slot while the answer is awaited: the request ends, since another process may have
+// sent one instead.
+func TestSlotLost(t *testing.T) {
+	t.Parallel()
+	came, leave := make(chan bool, 1), make(chan bool)
+	url := server(t, func(_ http.ResponseWriter, r *http.Request) {
+		came <- true
+		select {
+		case <-leave:
+		case <-r.Context().Done():
+		}
+	})
+	defer close(leave)
+	redis := redistest.Server(t)
+	_, client := process(t, redis, core.InFlight(1, core.SlotTTL(time.Second)))
+	go func() {
+		<-came
+		redis.Client(t).FlushAll(context.Background())
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	defer cancel()
+	if status, err := get(ctx, client, url); !errors.Is(err, core.ErrSlotLost) {
+		t.Errorf("%d, %v; want ErrSlotLost", status, err)
+	}
+}
+
+// TestCostsOfOtherProcesses has what a response costs be known when it ends: until then what is reserved counts in other
+// processes, and what was too much is free again.
+func TestCostsOfOtherProcesses(t *testing.T) {
+	t.Parallel()
+	came, answer := make(chan bool), make(chan bool)
+	url := server(t, func(w http.ResponseWriter, _ *http.Request) {
+		came <- true
+		<-answer
+		w.Header().Set("X-Tokens", "30")
+	})
+	redis := redistest.Server(t)
+	limit := core.FixedWindow(core.PerHour(100))
+	estimate := httplimit.Cost(func(*http.Request) int64 { return 80 })
+	_, client := process(t, redis, limit, estimate, httplimit.CostAfter(func(r *http.Response) int64 {
+		var n int64
+		_, _ = fmt.Sscan(r.Header.Get("X-Tokens"), &n)
+		return n
+	}))
+	other, _ := process(t, redis, limit)
+	left := func(want int64) {
+		t.Helper()
+		if res, err := other.Peek(t.Context(), "partner"); err != nil || res.Remaining != want {
+			t.Errorf("%d are left, %v; want %d", res.Remaining, err, want)
+		}
+	}
+	done := make(chan error)
+	go func() {
+		_, err := get(t.Context(), client, url)
+		done <- err
+	}()
+	<-came
+	left(20)
+	answer <- true
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	left(70)
+}

@@ -1,0 +1,379 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+const (
+	defaultMaxRetryAfter = time.Minute
+	longestMaxRetryAfter = 24 * time.Hour
+	maxRetries           = 10
+	maxDrained           = 64 << 10 // bytes of the body of a response that is not returned, so that its connection is used again
+)
+
+// Transport returns an [http.RoundTripper] that sends requests no faster than lim allows, counted by key: for
+// clients of an API that has limits of its own.
+//
+//	client := &http.Client{
+//		Transport: httplimit.Transport(lim, func(r *http.Request) string { return r.URL.Host }),
+//		Timeout:   10 * time.Second,
+//	}
+//
+// A request waits for its turn as [core.Limiter.AcquireWait] does, within its context. It fails at once with
+// [context.DeadlineExceeded] if its turn comes after its deadline, which the client's Timeout sets, too. Each
+// redirect is a request of its own. Slots of [core.InFlight] are held until the response's body is closed or read
+// to its end.
+//
+// If the other side answers 429, or 503 with Retry-After or Retry-After-Ms, nothing is sent for that key until
+// then, and up to a tenth longer, so that not all come back together. A date is compared with that of the response.
+// A 429 that does not say for how long is for a second. No more than [MaxRetryAfter] is believed. If lim has the
+// option [core.Ban], with levels or none, all processes wait, by [core.Limiter.BlockAtLeast] (those with a
+// [core.Lease] may spend that first); else, and while Redis does not answer, this process. Requests that are under
+// way go on.
+//
+// So the key decides whose 429 stops whom: if the API counts by user, it has the user. A key of "" is an error.
+//
+// Transport panics at once if lim or key is nil, or an option is wrong.
+func Transport(lim *core.Limiter, key func(*http.Request) string, opts ...TransportOption) http.RoundTripper {
+	if lim == nil || key == nil {
+		panic("httplimit: Transport needs a limiter and a key function")
+	}
+	t := &transport{lim: lim, key: key, base: http.DefaultTransport, bound: defaultMaxRetryAfter, paused: newPauses()}
+	given := make(map[string]bool)
+	for _, o := range opts {
+		switch {
+		case o.set == nil:
+			panic("httplimit: a nil option: leave it out")
+		case given[o.name]:
+			panic("httplimit: " + o.name + ": give it once")
+		}
+		given[o.name] = true
+		o.set(t)
+	}
+	return t
+}
+
+// A TransportOption configures a [Transport].
+type TransportOption struct {
+	name string
+	set  func(*transport)
+}
+
+// transportOption returns an option that must be valid.
+func transportOption(name string, valid bool, allowed string, set func(*transport)) TransportOption {
+	if !valid {
+		panic("httplimit: " + name + ": allowed is " + allowed)
+	}
+	return TransportOption{name, set}
+}
+
+// Base sets what sends the requests. The default is [http.DefaultTransport].
+func Base(next http.RoundTripper) TransportOption {
+	return transportOption("Base", next != nil, "what is not nil", func(t *transport) { t.base = next })
+}
+
+// MaxRetryAfter bounds for how long one answer holds back a key, from a millisecond to a day. The default is a
+// minute: what the other side says is not trusted beyond that.
+func MaxRetryAfter(d time.Duration) TransportOption {
+	allowed := fmt.Sprintf("%v to %v", time.Millisecond, longestMaxRetryAfter)
+	return transportOption("MaxRetryAfter", d >= time.Millisecond && d <= longestMaxRetryAfter, allowed, func(t *transport) { t.bound = d })
+}
+
+// Retries has a request be sent again after an answer that holds back its key, up to n times, from 0 (the default) to
+// 10. It waits until it is its turn again, and is charged again. The answer is returned instead if the request's
+// deadline comes first, or if it cannot be repeated:
+//
+//   - a body is sent again only with GetBody, which [http.NewRequest] sets for a body in memory;
+//   - after a 429 that, or an idempotent method or a header Idempotency-Key is enough;
+//   - after a 503 the method must be idempotent, or have that header: a proxy may answer so when the work was done.
+func Retries(n int) TransportOption {
+	return transportOption("Retries", n >= 0 && n <= maxRetries, fmt.Sprintf("0 to %d", maxRetries), func(t *transport) { t.retries = n })
+}
+
+// Cost sets what a request costs. The default is 1. With [CostAfter] it is an estimate.
+func Cost(f func(*http.Request) int64) TransportOption {
+	return transportOption("Cost", f != nil, "a function", func(t *transport) { t.cost = f })
+}
+
+// CountIf counts only some responses. Until a response has ended, as for [CostAfter], its cost is reserved. A
+// request without a response is counted.
+func CountIf(f func(*http.Response) bool) TransportOption {
+	return transportOption("CountIf", f != nil, "a function", func(t *transport) { t.countIf = f })
+}
+
+// CostAfter charges what f says that a request has cost, from 0 to 1e9, when its response's body has been closed or
+// read to its end, so that the trailer is there. Until then [Cost] is reserved, and that is charged if there is no
+// response. A [core.LeakyBucket] charges Cost at once.
+func CostAfter(f func(*http.Response) int64) TransportOption {
+	return transportOption("CostAfter", f != nil, "a function", func(t *transport) { t.costAfter = f })
+}
+
+type transport struct {
+	lim       *core.Limiter
+	key       func(*http.Request) string
+	base      http.RoundTripper
+	bound     time.Duration
+	retries   int
+	cost      func(*http.Request) int64  // nil for 1
+	countIf   func(*http.Response) bool  // or nil
+	costAfter func(*http.Response) int64 // or nil
+	paused    *pauses                    // without Redis
+
+	wrongCost sync.Once // it was logged
+}
+
+// CloseIdleConnections is for the method of [http.Client].
+func (t *transport) CloseIdleConnections() {
+	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
+}
+
+// RoundTrip sends r when it is its turn, and perhaps again.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	c := &call{transport: t, request: r, open: r.Body, n: 1}
+	defer c.closeBody()
+	c.key = t.key(r)
+	if t.cost != nil {
+		c.n = t.cost(r)
+	}
+	for sent := 1; ; sent++ {
+		response, wait, err := c.send(sent > 1)
+		if wait == 0 || sent > t.retries || !c.repeats(response, wait) {
+			return response, err
+		}
+		drop(response.Body)
+	}
+}
+
+// drop ends a response that nobody gets.
+func drop(body io.ReadCloser) {
+	if body != nil {
+		_, _ = io.CopyN(io.Discard, body, maxDrained)
+		_ = body.Close()
+	}
+}
+
+// A call is a request until there is a response to return.
+type call struct {
+	*transport
+
+	request *http.Request
+	open    io.Closer // the body that nobody has closed yet, or nil
+	key     string
+	n       int64
+}
+
+func (c *call) closeBody() {
+	if c.open != nil {
+		_ = c.open.Close()
+	}
+}
+
+// send sends the request when it is its turn. If the answer holds back the key, it returns for how long.
+func (c *call) send(again bool) (response *http.Response, wait time.Duration, err error) {
+	ctx := c.request.Context()
+	reservation, err := c.turn(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	p := &pending{call: c, reservation: reservation}
+	p.ctx, p.cancel = reservation.Context(ctx) // another one if there are slots, which may be lost
+	defer func() {
+		if p.response == nil { // an error or a panic
+			p.end()
+		}
+	}()
+	r, err := c.copyOf(p.ctx, again)
+	if err != nil {
+		return nil, 0, err
+	}
+	response, err = c.base.RoundTrip(r)
+	c.open = nil // that has closed it
+	if err != nil || response == nil {
+		return response, 0, err
+	}
+	if wait = c.asked(response); wait > 0 {
+		c.holdBack(wait)
+	}
+	response.Request = c.request
+	p.watch(response)
+	return response, wait, nil
+}
+
+// turn waits until it is the turn of the call, and its key is not held back.
+func (c *call) turn(ctx context.Context) (*core.Reservation, error) {
+	wait := c.lim.AcquireWait
+	if c.reserves() {
+		wait = c.lim.ReserveWait
+	}
+	for {
+		if err := c.paused.wait(ctx, c.key); err != nil {
+			return nil, err
+		}
+		r, err := wait(ctx, c.key, c.n)
+		if err != nil {
+			return nil, err
+		}
+		if c.paused.left(c.key) <= 0 {
+			r.Keep()
+			return r, nil
+		}
+		_ = r.Cancel(ctx) // an answer came meanwhile
+	}
+}
+
+// reserves reports whether what is charged is known only when the response has ended.
+func (t *transport) reserves() bool { return t.countIf != nil || t.costAfter != nil }
+
+// copyOf returns the request with a context, and if it is sent again with another body.
+func (c *call) copyOf(ctx context.Context, again bool) (*http.Request, error) {
+	r := c.request
+	if ctx.Done() != r.Context().Done() || again {
+		r = r.WithContext(ctx)
+	}
+	if again && r.GetBody != nil {
+		body, err := r.GetBody()
+		if err != nil {
+			return nil, err
+		}
+		r.Body, c.open = body, body
+	}
+	return r, nil
+}
+
+// asked returns for how long response holds back its key: never less than it says, if that is not beyond the bound.
+func (t *transport) asked(response *http.Response) time.Duration {
+	denied := response.StatusCode == http.StatusTooManyRequests
+	if !denied && response.StatusCode != http.StatusServiceUnavailable {
+		return 0
+	}
+	d := retryAfter(response.Header, time.Now(), t.bound)
+	switch {
+	case d > 0:
+		d = max(d, time.Millisecond)
+	case denied:
+		d = min(time.Second, t.bound)
+	default:
+		return 0
+	}
+	return d + rand.N(d/10+1)
+}
+
+// holdBack has no process send anything for the key, if the limiter has bans and Redis answers; else not this one.
+func (c *call) holdBack(d time.Duration) {
+	until := time.Now().Add(d)
+	// Though the request's context may end now: the next one must wait.
+	if c.lim.BlockAtLeast(context.WithoutCancel(c.request.Context()), c.key, d) != nil {
+		c.paused.extend(c.key, until)
+	}
+}
+
+// repeats reports whether the request can be sent again after response, which holds it back for so long.
+func (c *call) repeats(response *http.Response, wait time.Duration) bool {
+	r := c.request
+	if deadline, ok := r.Context().Deadline(); ok && time.Until(deadline) < wait {
+		return false
+	}
+	if r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {
+		return false
+	}
+	return idempotent(r) || response.StatusCode == http.StatusTooManyRequests && r.GetBody != nil
+}
+
+func idempotent(r *http.Request) bool {
+	switch r.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	return r.Header.Get("Idempotency-Key") != ""
+}
+
+// A pending is what a call has of the limiter until its response has ended.
+type pending struct {
+	*call
+
+	ctx         context.Context //nolint:containedctx // of the request
+	cancel      context.CancelFunc
+	reservation *core.Reservation
+	response    *http.Response // nil if there is none
+	once        sync.Once
+}
+
+// watch has p end with the body of response.
+func (p *pending) watch(response *http.Response) {
+	p.response = response
+	switch {
+	case p.ctx.Done() == p.request.Context().Done() && !p.reserves(): // no slots, and all is charged
+	case response.Body == nil || response.Body == http.NoBody:
+		p.end()
+	default:
+		b := &body{response.Body, p}
+		response.Body = b
+		if w, ok := b.ReadCloser.(io.Writer); ok { // of a 101
+			response.Body = struct {
+				*body
+				io.Writer
+			}{b, w}
+		}
+	}
+}
+
+// end frees the slots, and charges what the request has cost.
+func (p *pending) end() {
+	p.once.Do(func() {
+		defer p.cancel()
+		actual := p.n
+		defer func() { p.settle(actual) }() // also if a function of the user panics
+		switch {
+		case p.response == nil:
+		case p.countIf != nil && !p.countIf(p.response):
+			actual = 0
+		case p.costAfter != nil:
+			actual = p.costAfter(p.response)
+		}
+	})
+}
+
+func (p *pending) settle(actual int64) {
+	ctx := p.request.Context()
+	err := p.reservation.Settle(ctx, actual)
+	if !errors.Is(err, core.ErrInvalidCost) {
+		return
+	}
+	_ = p.reservation.Release(ctx)
+	p.wrongCost.Do(func() {
+		p.lim.Logger().ErrorContext(ctx, "redislimit: a wrong cost was given by CostAfter, and what was reserved is charged; this is logged once",
+			"error", err, "limiter", p.lim.Name())
+	})
+}
+
+// A body is that of a response that has something of the limiter until it ends.
+type body struct {
+	io.ReadCloser
+
+	pending *pending
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.pending.end()
+	}
+	return n, err
+}
+
+// Close ends what is pending, also if it panics.
+func (b *body) Close() error {
+	defer b.pending.end()
+	return b.ReadCloser.Close()
+}

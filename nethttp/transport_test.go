@@ -1,0 +1,723 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+// A partner is the other side. It notes when requests come, and answers as a test says.
+type partner struct {
+	answer func(r *http.Request, n int) (*http.Response, error) // to the nth; nil for 200
+
+	mu     sync.Mutex
+	begun  time.Time
+	came   []time.Duration
+	bodies []string
+	sent   []*sentBody
+}
+
+func newPartner(answer func(r *http.Request, n int) (*http.Response, error)) *partner {
+	return &partner{answer: answer, begun: time.Now()}
+}
+
+// A sentBody is that of a response.
+type sentBody struct {
+	io.Reader
+
+	closed int
+}
+
+func (b *sentBody) Close() error { b.closed++; return nil }
+
+func (p *partner) RoundTrip(r *http.Request) (*http.Response, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.came = append(p.came, time.Since(p.begun))
+	if r.Body != nil {
+		text, _ := io.ReadAll(r.Body)
+		p.bodies = append(p.bodies, string(text))
+		_ = r.Body.Close()
+	}
+	if p.answer == nil {
+		return p.says(200), nil
+	}
+	return p.answer(r, len(p.came))
+}
+
+// says returns a response with a status and headers such as "Retry-After: 5".
+func (p *partner) says(status int, headers ...string) *http.Response {
+	body := &sentBody{Reader: strings.NewReader("an answer")}
+	p.sent = append(p.sent, body)
+	h := make(http.Header)
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		h.Add(name, value)
+	}
+	return &http.Response{StatusCode: status, Header: h, Body: body, ContentLength: 9}
+}
+
+// wantClosed checks that all bodies of responses were closed once.
+func (p *partner) wantClosed(t *testing.T) {
+	t.Helper()
+	for i, b := range p.sent {
+		if b.closed != 1 {
+			t.Errorf("the body of response %d was closed %d times", i+1, b.closed)
+		}
+	}
+}
+
+// A watchedBody is that of a request.
+type watchedBody struct {
+	io.Reader
+
+	closed int
+}
+
+func (b *watchedBody) Close() error { b.closed++; return nil }
+
+func byHost(r *http.Request) string { return r.URL.Host }
+
+func plenty(t *testing.T, opts ...core.Option) *core.Limiter {
+	t.Helper()
+	lim, err := core.NewMemory("partner", append([]core.Option{core.TokenBucket(core.PerSecond(1000))}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lim
+}
+
+func limited(t *testing.T, opts ...core.Option) *core.Limiter {
+	t.Helper()
+	lim, err := core.NewMemory("partner", opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lim
+}
+
+func get(t *testing.T, ctx context.Context, rt http.RoundTripper, url string) (status int, err error) { //nolint:revive // as t is first
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := rt.RoundTrip(r)
+	if err != nil {
+		return 0, err
+	}
+	_, _ = io.Copy(io.Discard, response.Body)
+	_ = response.Body.Close()
+	return response.StatusCode, nil
+}
+
+// TestTransportWaits sends more than the limit at once: requests come at its rate, and one whose turn is after its deadline
+// fails at once.
+func TestTransportWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPartner(nil)
+		rt := Transport(limited(t, core.TokenBucket(core.PerSecond(2), core.Burst(1))), byHost, Base(p))
+		var calls sync.WaitGroup
+		for range 4 {
+			calls.Go(func() {
+				if status, err := get(t, t.Context(), rt, "http://partner/"); status != 200 || err != nil {
+					t.Errorf("%d, %v", status, err)
+				}
+			})
+		}
+		synctest.Wait()
+		brief, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+		defer cancel()
+		before := time.Now()
+		if _, err := get(t, brief, rt, "http://partner/"); !errors.Is(err, context.DeadlineExceeded) || time.Since(before) > 0 {
+			t.Errorf("%v after %v", err, time.Since(before))
+		}
+		calls.Wait()
+		if want := []time.Duration{0, 500e6, 1000e6, 1500e6}; !slices.Equal(p.came, want) {
+			t.Errorf("they came after %v, want %v", p.came, want)
+		}
+		p.wantClosed(t)
+	})
+}
+
+// TestTransportHoldsBack has the partner answer the first request, and looks when the next one comes: not before what the
+// answer says, at most a tenth later, and never beyond the bound. It is the same with bans, and without.
+func TestTransportHoldsBack(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		status int
+		header string
+		want   time.Duration
+	}{
+		{429, "Retry-After: 5", 5 * time.Second},
+		{429, "Retry-After-Ms: 350", 350 * time.Millisecond},
+		{429, "Retry-After-Ms: 0.01", time.Millisecond},
+		{429, "Retry-After: 0", time.Second},
+		{429, "Retry-After: NaN", time.Second},
+		{429, "X-Nothing: 1", time.Second},
+		{429, "Retry-After: 86400", time.Minute},
+		{503, "Retry-After: 5", 5 * time.Second},
+		{503, "Retry-After: Sun, 22 Nov 2099 23:00:08 GMT", time.Minute},
+		{503, "X-Nothing: 1", 0},
+		{503, "Retry-After: 0", 0},
+		{200, "Retry-After: 5", 0},
+		{301, "Retry-After: 5", 0},
+		{403, "Retry-After: 5", 0},
+	} {
+		for name, opts := range map[string][]core.Option{"bans": {core.Ban()}, "levels": {core.Ban(time.Hour)}, "without": nil} {
+			t.Run(fmt.Sprint(c.status, " ", c.header, " ", name), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					var p *partner
+					p = newPartner(func(_ *http.Request, n int) (*http.Response, error) {
+						if n == 1 {
+							return p.says(c.status, c.header), nil
+						}
+						return p.says(200), nil
+					})
+					rt := Transport(plenty(t, opts...), byHost, Base(p))
+					for _, host := range []string{"one", "one", "other", "one"} {
+						if _, err := get(t, t.Context(), rt, "http://"+host+"/"); err != nil {
+							t.Error(err)
+						}
+					}
+					if waited := p.came[1]; waited < c.want || waited > c.want+c.want/10+time.Microsecond {
+						t.Errorf("the next request came after %v, want %v or up to a tenth more", waited, c.want)
+					}
+					if p.came[2] != p.came[1] || p.came[3] != p.came[1] {
+						t.Errorf("those after it came after %v", p.came)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestTransportKeys has a key be held back: another is not.
+func TestTransportKeys(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]core.Option{"bans": {core.Ban()}, "without": nil} {
+		synctest.Test(t, func(t *testing.T) {
+			var p *partner
+			p = newPartner(func(*http.Request, int) (*http.Response, error) { return p.says(429, "Retry-After: 30"), nil })
+			lim := plenty(t, opts...)
+			rt := Transport(lim, byHost, Base(p))
+			for _, host := range []string{"alice", "bob"} {
+				if status, err := get(t, t.Context(), rt, "http://"+host+"/"); status != 429 || err != nil {
+					t.Errorf("%s, %s: %d, %v", name, host, status, err)
+				}
+			}
+			brief, cancel := context.WithTimeout(t.Context(), 29*time.Second)
+			defer cancel()
+			if _, err := get(t, brief, rt, "http://alice/"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", name, err)
+			}
+			leaves, leave := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, leave)
+			if _, err := get(t, leaves, rt, "http://bob/"); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if took := time.Since(p.begun); took != time.Second || len(p.came) != 2 {
+				t.Errorf("%s: after %v %d requests have come", name, took, len(p.came))
+			}
+			if res, err := lim.Peek(t.Context(), "carol"); err != nil || res.Banned {
+				t.Errorf("%+v, %v", res, err)
+			}
+		})
+	}
+}
+
+// TestTransportExtends has answers come late, in any order: the one that asks for the longest counts, and those who wait
+// meanwhile go on waiting.
+func TestTransportExtends(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]core.Option{"bans": {core.Ban()}, "without": nil} {
+		synctest.Test(t, func(t *testing.T) {
+			answers := map[string]struct {
+				after time.Duration
+				says  string
+			}{
+				"/a": {time.Second, "Retry-After: 10"}, "/b": {2 * time.Second, "Retry-After: 2"}, "/c": {8 * time.Second, "Retry-After: 20"},
+			}
+			var mu sync.Mutex
+			var late []time.Duration
+			begun := time.Now()
+			p := newPartner(nil)
+			base := roundTripper(func(r *http.Request) (*http.Response, error) {
+				a, ok := answers[r.URL.Path]
+				if ok {
+					time.Sleep(a.after - time.Since(begun))
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if ok {
+					return p.says(429, a.says), nil
+				}
+				late = append(late, time.Since(begun))
+				return p.says(200), nil
+			})
+			rt := Transport(plenty(t, opts...), byHost, Base(base))
+			var calls sync.WaitGroup
+			for path := range answers {
+				calls.Go(func() { _, _ = get(t, t.Context(), rt, "http://partner"+path) })
+			}
+			time.Sleep(2500 * time.Millisecond)
+			for range 3 {
+				calls.Go(func() {
+					if _, err := get(t, t.Context(), rt, "http://partner/later"); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			calls.Wait()
+			if first, last := late[0], late[len(late)-1]; len(late) != 3 || first < 28*time.Second || last > 31*time.Second {
+				t.Errorf("%s: they came after %v, want 28 s and up to 2 more", name, late)
+			}
+		})
+	}
+}
+
+// TestTransportLooksAgain has an answer come while the next request waits for its turn: that comes later than its turn, and is
+// charged once.
+func TestTransportLooksAgain(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]core.Option{"bans": {core.Ban()}, "without": nil} {
+		synctest.Test(t, func(t *testing.T) {
+			lim := limited(t, append(opts, core.FixedWindow(core.PerSecond(1)), core.FixedWindow(core.PerDay(10)))...)
+			p := newPartner(nil)
+			p.answer = func(_ *http.Request, n int) (*http.Response, error) {
+				if n > 1 {
+					return p.says(200), nil
+				}
+				time.Sleep(500 * time.Millisecond)
+				return p.says(429, "Retry-After: 10"), nil
+			}
+			rt := Transport(lim, byHost, Base(p))
+			var calls sync.WaitGroup
+			for range 2 {
+				calls.Go(func() { _, _ = get(t, t.Context(), rt, "http://partner/") })
+			}
+			calls.Wait()
+			if second := p.came[1]; second < 10500*time.Millisecond || second > 12*time.Second {
+				t.Errorf("%s: the second came after %v", name, second)
+			}
+			res, err := lim.Peek(t.Context(), "partner")
+			for each := range res.All() {
+				if err != nil || each.Limit == 10 && each.Remaining != 8 {
+					t.Errorf("%s: %d of a day's 10 are left after two requests, %v", name, each.Remaining, err)
+				}
+			}
+		})
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestTransportRetries has the partner deny all but the last request that may come.
+func TestTransportRetries(t *testing.T) {
+	t.Parallel()
+	type request struct{ method, body, header string } // a body of "stream" cannot be repeated
+	for _, c := range []struct {
+		request
+		retries, status, denials int
+		headers                  string
+		within                   time.Duration
+		want, sent               int
+	}{
+		{request{"GET", "", ""}, 0, 429, 1, "Retry-After: 5", time.Hour, 429, 1},
+		{request{"GET", "", ""}, 1, 429, 1, "Retry-After: 5", time.Hour, 200, 2},
+		{request{"GET", "", ""}, 1, 429, 1, "X-Nothing: 1", time.Hour, 200, 2},
+		{request{"GET", "", ""}, 3, 429, 9, "Retry-After: 5", time.Hour, 429, 4},
+		{request{"GET", "", ""}, 3, 429, 9, "Retry-After: 5", 4 * time.Second, 429, 1},
+		{request{"GET", "", ""}, 3, 429, 9, "Retry-After: 5", 8 * time.Second, 429, 2},
+		{request{"GET", "", ""}, 1, 503, 1, "Retry-After: 5", time.Hour, 200, 2},
+		{request{"GET", "", ""}, 1, 503, 1, "X-Nothing: 1", time.Hour, 503, 1},
+		{request{"GET", "", ""}, 1, 500, 1, "Retry-After: 5", time.Hour, 500, 1},
+		{request{"DELETE", "", ""}, 1, 503, 1, "Retry-After: 5", time.Hour, 200, 2},
+		{request{"PUT", "text", ""}, 2, 503, 2, "Retry-After: 5", time.Hour, 200, 3},
+		{request{"PUT", "stream", ""}, 1, 429, 1, "Retry-After: 5", time.Hour, 429, 1},
+		{request{"POST", "text", ""}, 1, 429, 1, "Retry-After: 5", time.Hour, 200, 2},
+		{request{"POST", "text", ""}, 1, 503, 1, "Retry-After: 5", time.Hour, 503, 1},
+		{request{"POST", "text", "Idempotency-Key"}, 1, 503, 1, "Retry-After: 5", time.Hour, 200, 2},
+		{request{"POST", "stream", "Idempotency-Key"}, 1, 429, 1, "Retry-After: 5", time.Hour, 429, 1},
+		{request{"POST", "", ""}, 1, 429, 1, "Retry-After: 5", time.Hour, 429, 1},
+	} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var p *partner
+				p = newPartner(func(_ *http.Request, n int) (*http.Response, error) {
+					if n <= c.denials {
+						return p.says(c.status, c.headers), nil
+					}
+					return p.says(200), nil
+				})
+				rt := Transport(plenty(t), byHost, Base(p), Retries(c.retries))
+				ctx, cancel := context.WithTimeout(t.Context(), c.within)
+				defer cancel()
+				r, err := http.NewRequestWithContext(ctx, c.method, "http://partner/", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var bodies []*watchedBody
+				body := func() (io.ReadCloser, error) {
+					b := &watchedBody{Reader: strings.NewReader(c.body)}
+					bodies = append(bodies, b)
+					return b, nil
+				}
+				if c.body != "" {
+					r.Body, _ = body()
+				}
+				if c.body == "text" {
+					r.GetBody = body
+				}
+				if c.header != "" {
+					r.Header.Set(c.header, "7")
+				}
+				before := r.Body
+				response, err := rt.RoundTrip(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if response.StatusCode != c.want || len(p.came) != c.sent || r.Body != before || response.Request != r {
+					t.Errorf("status %d of %d requests, want %d of %d", response.StatusCode, len(p.came), c.want, c.sent)
+				}
+				if text, err := io.ReadAll(response.Body); string(text) != "an answer" || err != nil {
+					t.Errorf("%q, %v", text, err)
+				}
+				_ = response.Body.Close()
+				p.wantClosed(t)
+				for i, b := range bodies {
+					if b.closed != 1 || p.bodies[i] != c.body {
+						t.Errorf("body %d was %q and closed %d times", i+1, p.bodies[i], b.closed)
+					}
+				}
+				for i, came := range p.came {
+					if i > 0 && c.headers == "Retry-After: 5" && came-p.came[i-1] < 5*time.Second {
+						t.Errorf("they came after %v", p.came)
+					}
+				}
+			})
+		})
+	}
+}
+
+// An endless body counts what is read of it.
+type endless struct{ read, closed int }
+
+func (e *endless) Read(p []byte) (int, error) { e.read += len(p); return len(p), nil }
+func (e *endless) Close() error               { e.closed++; return nil }
+
+// TestTransportDrains has an answer that is dropped have a body without an end.
+func TestTransportDrains(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var body endless
+		rt := Transport(plenty(t), byHost, Retries(1), Base(roundTripper(func(*http.Request) (*http.Response, error) {
+			if body.closed == 0 {
+				return &http.Response{StatusCode: http.StatusTooManyRequests, Body: &body}, nil
+			}
+			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+		})))
+		if status, err := get(t, t.Context(), rt, "http://partner/"); status != http.StatusOK || err != nil {
+			t.Error(status, err)
+		}
+		if body.read > maxDrained || body.closed != 1 {
+			t.Errorf("%d bytes were read, and it was closed %d times", body.read, body.closed)
+		}
+	})
+}
+
+// TestTransportClosesBody ends calls in all ways but a response: the request's body is closed, and slots are free.
+func TestTransportClosesBody(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("it failed")
+	ok := func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		url  string
+		base roundTripper
+		cost int64
+		want error
+	}{
+		"no key":         {t.Context(), "http:///", ok, 1, core.ErrInvalidKey},
+		"a wrong cost":   {t.Context(), "http://partner/", ok, -1, core.ErrInvalidCost},
+		"a great cost":   {t.Context(), "http://partner/", ok, 2, core.ErrNeverAdmitted},
+		"the caller":     {gone, "http://partner/", ok, 1, context.Canceled},
+		"the base":       {t.Context(), "http://partner/", func(*http.Request) (*http.Response, error) { return nil, failed }, 1, failed},
+		"the base panic": {t.Context(), "http://partner/", func(*http.Request) (*http.Response, error) { panic(failed) }, 1, failed},
+		"the key panic":  {t.Context(), "http://panic/", ok, 1, failed},
+	} {
+		lim := limited(t, core.InFlight(1))
+		key := func(r *http.Request) string {
+			if r.URL.Host == "panic" {
+				panic(failed)
+			}
+			return r.URL.Host
+		}
+		base := roundTripper(func(r *http.Request) (*http.Response, error) {
+			if response, err := c.base(r); err != nil {
+				_ = r.Body.Close() // as the contract of a RoundTripper says
+				return response, err
+			}
+			t.Errorf("%s: it was sent", name)
+			return nil, failed
+		})
+		rt := Transport(lim, key, Base(base), Cost(func(*http.Request) int64 { return c.cost }))
+		body := &watchedBody{Reader: strings.NewReader("text")}
+		r, err := http.NewRequestWithContext(c.ctx, http.MethodPost, c.url, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = func() (err error) {
+			defer func() {
+				if value := recover(); value != nil {
+					err = failed
+				}
+			}()
+			_, err = rt.RoundTrip(r) //nolint:bodyclose // there is no response
+			return err
+		}()
+		if !errors.Is(err, c.want) || body.closed != 1 {
+			t.Errorf("%s: %v, and the body was closed %d times", name, err, body.closed)
+		}
+		if res, err := lim.Peek(t.Context(), "partner"); err != nil || res.Remaining != 1 {
+			t.Errorf("%s: the slot is not free: %+v, %v", name, res, err)
+		}
+	}
+}
+
+// TestTransportSlots looks when slots are free: with the end of the body, however that is.
+func TestTransportSlots(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(b io.ReadCloser) (int64, error){
+		"read to its end": func(b io.ReadCloser) (int64, error) { return io.Copy(io.Discard, b) },
+		"closed":          func(b io.ReadCloser) (int64, error) { return 0, b.Close() },
+	} {
+		lim := limited(t, core.InFlight(2))
+		p := newPartner(nil)
+		rt := Transport(lim, byHost, Base(p), Cost(func(*http.Request) int64 { return 2 }))
+		free := func(when string, want int64) {
+			t.Helper()
+			if res, err := lim.Peek(t.Context(), "partner"); err != nil || res.Remaining != want {
+				t.Errorf("%s, %s: %d slots are free, %v; want %d", name, when, res.Remaining, err, want)
+			}
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://partner/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := rt.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		free("while the body is read", 0)
+		if n, err := io.CopyN(io.Discard, response.Body, 3); n != 3 || err != nil {
+			t.Error(err)
+		}
+		free("while the body is read", 0)
+		if _, err := end(response.Body); err != nil {
+			t.Error(err)
+		}
+		free("then", 2)
+		_ = response.Body.Close()
+		free("closed once more", 2)
+	}
+	lim := limited(t, core.InFlight(1))
+	for _, b := range []io.ReadCloser{nil, http.NoBody} {
+		rt := Transport(lim, byHost, Base(roundTripper(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusNoContent, Body: b}, nil
+		})))
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://partner/", nil)
+		response, err := rt.RoundTrip(r) //nolint:bodyclose // it has none
+		if err != nil || response.Body != b {
+			t.Error(err)
+		}
+		if res, err := lim.Peek(t.Context(), "partner"); err != nil || res.Remaining != 1 {
+			t.Errorf("without a body: %+v, %v", res, err)
+		}
+	}
+}
+
+// An upgraded is the body of a 101: a connection.
+type upgraded struct {
+	sentBody
+
+	wrote string
+}
+
+func (u *upgraded) Write(p []byte) (int, error) { u.wrote += string(p); return len(p), nil }
+
+// TestTransportUpgrade has a response take over the connection: it can be written, and its slot is free when it is closed.
+func TestTransportUpgrade(t *testing.T) {
+	t.Parallel()
+	connection := &upgraded{sentBody: sentBody{Reader: strings.NewReader("hello")}}
+	lim := limited(t, core.InFlight(1))
+	rt := Transport(lim, byHost, Base(roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusSwitchingProtocols, Body: connection}, nil
+	})))
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://partner/", nil)
+	response, err := rt.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, ok := response.Body.(io.Writer)
+	if !ok {
+		t.Fatalf("a %T cannot be written", response.Body)
+	}
+	if _, err := w.Write([]byte("hi")); err != nil || connection.wrote != "hi" {
+		t.Errorf("%q, %v", connection.wrote, err)
+	}
+	if res, err := lim.Peek(t.Context(), "partner"); err != nil || res.Remaining != 0 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	_ = response.Body.Close()
+	if res, err := lim.Peek(t.Context(), "partner"); err != nil || res.Remaining != 1 || connection.closed != 1 {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+// TestTransportCosts compares what is charged by the response, and what is reserved until then.
+func TestTransportCosts(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("it failed")
+	served := CountIf(func(r *http.Response) bool { return r.StatusCode == http.StatusOK })
+	seven := CostAfter(func(*http.Response) int64 { return 7 })
+	wrong := CostAfter(func(*http.Response) int64 { return -1 })
+	panics := CostAfter(func(*http.Response) int64 { panic(failed) })
+	for name, c := range map[string]struct {
+		status       int // 0 for an error
+		opts         []TransportOption
+		during, then int64 // remain of 100
+	}{
+		"plain":                  {200, nil, 97, 97},
+		"an error":               {0, nil, 97, 97},
+		"counted":                {200, []TransportOption{served}, 97, 97},
+		"not counted":            {500, []TransportOption{served}, 97, 100},
+		"an error is counted":    {0, []TransportOption{served}, 97, 97},
+		"known after":            {200, []TransportOption{seven}, 97, 93},
+		"an error costs as said": {0, []TransportOption{seven}, 97, 97},
+		"both":                   {200, []TransportOption{seven, served}, 97, 93},
+		"both, not counted":      {404, []TransportOption{seven, served}, 97, 100},
+		"a wrong cost":           {200, []TransportOption{wrong}, 97, 97},
+		"a panic":                {200, []TransportOption{panics}, 97, 97},
+	} {
+		lim := limited(t, core.FixedWindow(core.PerHour(100)))
+		remain := func(want int64) {
+			t.Helper()
+			if res, err := lim.Peek(t.Context(), "partner"); err != nil || res.Remaining != want {
+				t.Errorf("%s: %d remain, %v; want %d", name, res.Remaining, err, want)
+			}
+		}
+		p := newPartner(nil)
+		p.answer = func(*http.Request, int) (*http.Response, error) {
+			remain(c.during)
+			if c.status == 0 {
+				return nil, failed
+			}
+			return p.says(c.status), nil
+		}
+		rt := Transport(lim, byHost, append(c.opts, Base(p), Cost(func(*http.Request) int64 { return 3 }))...)
+		func() {
+			defer func() { _ = recover() }()
+			if _, err := get(t, t.Context(), rt, "http://partner/"); err != nil && c.status != 0 {
+				t.Errorf("%s: %v", name, err)
+			}
+		}()
+		remain(c.then)
+	}
+}
+
+// TestTransportForgets holds back more keys than this process remembers: those that end last stay.
+func TestTransportForgets(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPauses()
+		for i := range maxPauses + 100 {
+			p.extend(fmt.Sprint(i), time.Now().Add(time.Duration(i+1)*time.Second))
+		}
+		if p.left("99") > 0 || p.left("100") <= 0 || p.left(fmt.Sprint(maxPauses+99)) <= 0 || len(p.until) != maxPauses {
+			t.Errorf("%d are remembered, not the last", len(p.until))
+		}
+		time.Sleep(maxPauses * time.Second)
+		if p.extend("new", time.Now().Add(time.Second)); len(p.until) > 110 {
+			t.Errorf("%d are remembered, though most are over", len(p.until))
+		}
+	})
+}
+
+// TestTransportJitter has many get the same answer: they do not come back together, and none too soon.
+func TestTransportJitter(t *testing.T) {
+	t.Parallel()
+	p, seen := newPartner(nil), make(map[time.Duration]bool)
+	tr := &transport{bound: time.Minute}
+	for range 100 {
+		d := tr.asked(p.says(429, "Retry-After: 10")) //nolint:bodyclose // there is nothing to close
+		if seen[d] = true; d < 10*time.Second || d > 11*time.Second {
+			t.Errorf("%v, want 10 s to 11 s", d)
+		}
+	}
+	if len(seen) < 50 {
+		t.Errorf("100 answers make %d instants", len(seen))
+	}
+}
+
+// TestTransportOptions makes each mistake.
+func TestTransportOptions(t *testing.T) {
+	t.Parallel()
+	lim := plenty(t)
+	for want, f := range map[string]func(){
+		"httplimit: Transport needs a limiter and a key function":  func() { Transport(nil, byHost) },
+		"httplimit: Transport needs a limiter and a key function ": func() { Transport(lim, nil) },
+		"httplimit: Base: allowed is what is not nil":              func() { Base(nil) },
+		"httplimit: Retries: allowed is 0 to 10":                   func() { Retries(11) },
+		"httplimit: Retries: allowed is 0 to 10 ":                  func() { Retries(-1) },
+		"httplimit: MaxRetryAfter: allowed is 1ms to 24h0m0s":      func() { MaxRetryAfter(0) },
+		"httplimit: MaxRetryAfter: allowed is 1ms to 24h0m0s ":     func() { MaxRetryAfter(24*time.Hour + 1) },
+		"httplimit: Cost: allowed is a function":                   func() { Cost(nil) },
+		"httplimit: CountIf: allowed is a function":                func() { CountIf(nil) },
+		"httplimit: CostAfter: allowed is a function":              func() { CostAfter(nil) },
+		"httplimit: Retries: give it once":                         func() { Transport(lim, byHost, Retries(1), Retries(2)) },
+		"httplimit: a nil option: leave it out":                    func() { Transport(lim, byHost, TransportOption{}) },
+	} {
+		func() {
+			defer func() {
+				if got := fmt.Sprint(recover()); got != strings.TrimSpace(want) {
+					t.Errorf("%s, want %s", got, want)
+				}
+			}()
+			f()
+		}()
+	}
+	closes := &closer{}
+	client := &http.Client{Transport: Transport(lim, byHost, Base(closes))}
+	if client.CloseIdleConnections(); !closes.closed {
+		t.Error("idle connections stay open")
+	}
+	(&http.Client{Transport: Transport(lim, byHost, Base(newPartner(nil)))}).CloseIdleConnections()
+}
+
+type closer struct {
+	roundTripper
+
+	closed bool
+}
+
+func (c *closer) CloseIdleConnections() { c.closed = true }
