@@ -97,3 +97,33 @@ func (w *waiter) Done() <-chan struct{} {
 	w.once.Do(func() { close(w.waits) })
 	return w.Context.Done()
 }
+
+// TestSlotOfAnotherProcess has one process wait for the slot that another has: it notices soon when it is given back.
+func TestSlotOfAnotherProcess(t *testing.T) {
+	server := redistest.Server(t)
+	process := func() *core.Limiter {
+		lim := core.MustNew(server.Client(t), "line", core.InFlight(1), core.FailClosed(), core.Timeout(time.Minute))
+		t.Cleanup(func() { _ = lim.Close() })
+		return lim
+	}
+	mine, others := process(), process()
+	slot, err := others.Acquire(t.Context(), "k", 1)
+	if err != nil || !slot.Allowed {
+		t.Fatal(slot, err)
+	}
+	got := make(chan time.Time, 1)
+	go func() {
+		if _, err := mine.AcquireWait(t.Context(), "k", 1); err != nil {
+			t.Error(err)
+		}
+		got <- time.Now()
+	}()
+	time.Sleep(100 * time.Millisecond) // it polls by now
+	freed := time.Now()
+	if err := slot.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if took := check.Receive(t, "the slot is taken", got).Sub(freed); took > 700*time.Millisecond {
+		t.Errorf("it was noticed after %v", took)
+	}
+}
