@@ -20,6 +20,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/core/guard/internal/settings"
+	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
@@ -33,6 +34,9 @@ import (
 // these names.
 type Adapter[N, H any] string
 
+// maxWaiting is the default of guard.MaxWaiting.
+const maxWaiting = 1000
+
 // New returns the Guard of a middleware that limits by key, and the handlers that
 // are among opts. It panics if lim, key or an option is nil, or if an option is wrong or of
 // another adapter: a program with such a mistake must not run with a route unlimited.
@@ -43,7 +47,7 @@ func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Op
 	case key == nil:
 		panic("guard: the key function is nil: choose one, such as keyfunc.IP()")
 	}
-	s := settings.Settings{Headers: settings.Headers{Sets: xRateLimit}}
+	s := settings.Settings{Headers: settings.Headers{Sets: xRateLimit}, MaxWaiting: maxWaiting}
 	for _, opt := range opts {
 		if opt == nil {
 			panic("guard: a nil Option: leave it out")
@@ -51,6 +55,9 @@ func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Op
 		opt(&s)
 	}
 	s.Check(xRateLimit)
+	if _, queue := hook.NeedsEnd(lim); queue && s.WaitUpTo > 0 {
+		panic(fmt.Sprintf("guard: WaitUpTo: limiter %q has a LeakyBucket, which has requests wait in its own queue: bound that by core.Burst", lim.Name()))
+	}
 	a.mustBeOwn("OnDenied", s.OnDenied)
 	a.mustBeOwn("OnError", s.OnError)
 	return &Guard{limiter: lim, key: key, peer: keyfunc.Peer(), settings: s}, Handlers[H]{s.OnDenied, s.OnError}

@@ -156,14 +156,17 @@ func (g *Guard) ask(ctx context.Context, key string, v *Verdict) {
 	if g.settings.DryRun {
 		lim, _ = hook.Looking(lim).(*core.Limiter)
 	}
+	if set := v.state.cost.Load(); g.reserves() && set != nil && set.charged.Load() {
+		v.others = set
+	}
 	switch {
+	case g.settings.WaitUpTo > 0 && !g.settings.DryRun && !queue:
+		w := hook.Waiting{Key: key, N: v.cost, Reserve: g.reserves(), UpTo: g.settings.WaitUpTo, Most: g.settings.MaxWaiting}
+		var r any
+		r, v.Err = hook.WaitUpTo(ctx, lim, w, &v.Result)
+		v.reservation, _ = r.(*core.Reservation)
 	case g.reserves():
-		if set := v.state.cost.Load(); set != nil && set.charged.Load() {
-			v.others = set
-		}
-		if v.reservation, v.Err = lim.Reserve(ctx, key, v.cost); v.Err == nil {
-			v.reservation.Keep() // a response may take long
-		}
+		v.reservation, v.Err = lim.Reserve(ctx, key, v.cost)
 	case slots || queue:
 		v.reservation, v.Err = lim.Acquire(ctx, key, v.cost)
 	default:
@@ -171,6 +174,9 @@ func (g *Guard) ask(ctx context.Context, key string, v *Verdict) {
 	}
 	if v.reservation != nil {
 		v.Result = v.reservation.Result
+		if g.reserves() {
+			v.reservation.Keep() // a response may take long
+		}
 	}
 }
 
