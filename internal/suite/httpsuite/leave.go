@@ -66,6 +66,7 @@ func leaversOver(t *testing.T, a Adapter, client *redis.Client) {
 		{"CountIf", [][]core.Option{{window, held}}, [][]guard.Option{{counted}}, 1},
 		{"CostAfter", [][]core.Option{{window, held}}, [][]guard.Option{{guard.CostAfter(), estimate(7)}}, realCost},
 		{"All", [][]core.Option{{flight, window, held}}, [][]guard.Option{{guard.CostAfter(), estimate(7), counted}}, realCost},
+		{"WaitUpTo", [][]core.Option{{core.InFlight(40, core.SlotTTL(time.Hour)), window, held}}, [][]guard.Option{{guard.CostAfter(), estimate(7), counted, guard.WaitUpTo(leavesWithin / 2)}}, realCost},
 		{"Queue", [][]core.Option{{flight, slow}}, [][]guard.Option{nil}, 0},
 		{"Stacked", [][]core.Option{{window, held}, {narrow}}, [][]guard.Option{{admitted}, nil}, 1},
 	} {
@@ -89,7 +90,7 @@ func leaversOver(t *testing.T, a Adapter, client *redis.Client) {
 			var left []int64
 			settled := func() bool {
 				left = leftOfEach(t, all[0])
-				if left[0] != slots && c.limits[0][0] == core.Option(flight) {
+				if l := all[0].Limits()[0]; l.Algorithm() == flight.Algorithm() && left[0] != l.Capacity() {
 					return false
 				}
 				return c.cost == 0 || left[len(left)-1] == units-c.cost*ran.Load()
