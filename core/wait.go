@@ -96,6 +96,7 @@ type refusal struct {
 	wait   time.Duration // that it would, as far as it is known
 	last   *lastDenial   // by which that is known, or nil
 	waited bool          // already
+	took   time.Duration // the decision, if it was the caller's own
 }
 
 func (r *refusal) Error() string {
@@ -154,7 +155,7 @@ func (l *Limiter) waitForTurn(ctx context.Context, c call, p patience, ask func(
 // restAfter waits until the first of a line is to ask again, after it was denied.
 func (l *Limiter) restAfter(ctx context.Context, w *waiter, denial *lastDenial, freed <-chan struct{}) error {
 	if !denial.soon() && denial.RetryAfter > w.left() {
-		return &refusal{denial.RetryAfter, denial, w.waited}
+		return &refusal{wait: denial.RetryAfter, last: denial, waited: w.waited}
 	}
 	w.waited = true
 	late := denial.pause > w.left()
@@ -210,7 +211,8 @@ func (l *Limiter) waitUpTo(ctx context.Context, w hook.Waiting, res *Result) (*R
 	if w.Reserve {
 		c.op = algorithm.OpReserve
 	}
-	p := patience{time.Now().Add(w.UpTo), w.Most}
+	began := time.Now()
+	p := patience{began.Add(w.UpTo), w.Most}
 	if c.n == 0 || l.by.Exceeded(c.n) > 0 {
 		c.waits = false // it would be of no use
 		return l.askOnce(ctx, c, res)
@@ -221,7 +223,7 @@ func (l *Limiter) waitUpTo(ctx context.Context, w hook.Waiting, res *Result) (*R
 			return r, err
 		}
 		if !res.held && res.RetryAfter > w.UpTo {
-			return l.turnAway(ctx, c, &refusal{last: &lastDenial{Result: *res, by: l.by, at: time.Now()}}, res)
+			return l.turnAway(ctx, c, &refusal{last: &lastDenial{Result: *res, by: l.by, at: time.Now()}, took: time.Since(began)}, res)
 		}
 	}
 	// Its decisions are not given up: what they charge is taken back if the client has left.
@@ -267,6 +269,6 @@ func (l *Limiter) turnAway(ctx context.Context, c call, refused *refusal, res *R
 		res.Allowed = false
 	}
 	res.RetryAfter = max(res.RetryAfter, refused.wait)
-	l.events.emit(ctx, Event{Kind: EventDecision, Result: *res, Cost: c.n})
+	l.events.emit(ctx, Event{Kind: EventDecision, Result: *res, Cost: c.n, Took: refused.took})
 	return r, nil
 }

@@ -113,11 +113,11 @@ func (ls *waitLines) join(w *waiter) *refusal {
 	now := time.Now()
 	if q.last != nil && !q.last.soon() && !w.until.IsZero() {
 		if over := q.last.over(q.last.spent + q.units + w.n); over.After(w.until) {
-			return &refusal{over.Sub(now), q.last, false}
+			return &refusal{wait: over.Sub(now), last: q.last}
 		}
 	}
 	if w.most > 0 && len(q.waiters) >= w.most-ls.bounded {
-		return &refusal{0, q.last, false}
+		return &refusal{last: q.last}
 	}
 	if len(q.waiters) == 0 {
 		if ls.byKey == nil {

@@ -76,7 +76,8 @@ func (l *line) send(ctx context.Context, key string, numbers ...int) {
 			l.handler.ServeHTTP(w, r)
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			l.answers = append(l.answers, fmt.Sprintf("%d %d after %v, retry %s", n, w.Code, time.Since(came).Round(100*time.Millisecond), w.Header().Get("Retry-After")))
+			took := time.Since(came).Round(100 * time.Millisecond)
+			l.answers = append(l.answers, fmt.Sprintf("%d %d after %v, retry %s", n, w.Code, took, w.Header().Get("Retry-After")))
 		})
 		synctest.Wait()
 	}
@@ -204,7 +205,7 @@ func TestWaitUpToAtOnce(t *testing.T) {
 		"a nearer deadline":    {bucket, nil, time.Second / 2, "429 after 0s, retry 1"},
 		"above the capacity":   {bucket, []guard.Option{guard.Cost(func(keyfunc.Request) int64 { return 2 })}, time.Hour, "429 after 0s, retry "},
 		"a cost of 0":          {bucket, []guard.Option{guard.Cost(func(keyfunc.Request) int64 { return 0 })}, time.Hour, "200 after 0s, retry "},
-		"a ban that is longer": {[]core.Option{core.TokenBucket(core.PerMinute(1), core.Burst(1)), core.Ban(time.Hour)}, nil, time.Hour, "429 after 0s, retry 3600"},
+		"a ban that is longer": {[]core.Option{core.FixedWindow(core.PerMinute(1)), core.Ban(time.Hour)}, nil, time.Hour, "429 after 0s, retry 3600"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
