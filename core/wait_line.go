@@ -69,15 +69,14 @@ type lastDenial struct {
 	by    *limits.Set
 	at    time.Time
 	n     int64         // what was denied
-	spent int64         // what the line was admitted since
 	pause time.Duration // after which it is asked again
 }
 
 // soon reports whether it may be over at any time.
 func (d *lastDenial) soon() bool { return d.held || d.RetryAfter == Never }
 
-// over returns when units of the line are admitted, at the soonest: the last of so many, which the line wants
-// or has had since. A bucket has them one by one, and a window its limit at once.
+// over returns when the line is admitted that wants so many units, at the soonest. A bucket has them one by one, and a
+// window its limit at once.
 func (d *lastDenial) over(units int64) time.Time {
 	over := d.at.Add(d.RetryAfter)
 	i := max(0, slices.Index(d.by.Names, d.Name))
@@ -112,7 +111,7 @@ func (ls *waitLines) join(w *waiter) *refusal {
 	}
 	now := time.Now()
 	if q.last != nil && !q.last.soon() && !w.until.IsZero() {
-		if over := q.last.over(q.last.spent + q.units + w.n); over.After(w.until) {
+		if over := q.last.over(q.units + w.n); over.After(w.until) {
 			return &refusal{wait: over.Sub(now), last: q.last}
 		}
 	}
@@ -171,9 +170,7 @@ func (ls *waitLines) leave(w *waiter, admitted bool, remaining int64) {
 		delete(ls.byKey, w.key)
 		ls.count.Add(-1)
 		return
-	case admitted && q.last != nil:
-		q.last.spent += w.n
-	case i == 0:
+	case i == 0 && !admitted:
 		q.last = nil // another may want less
 	}
 	q.turns(remaining)
@@ -215,7 +212,7 @@ func (ls *waitLines) late(w *waiter) *refusal {
 	defer ls.mu.Unlock()
 	r := &refusal{last: w.line.last, waited: true}
 	if r.last != nil && !r.last.soon() {
-		r.wait = time.Until(r.last.over(r.last.spent + w.line.units))
+		r.wait = time.Until(r.last.over(w.line.units))
 	}
 	return r
 }
