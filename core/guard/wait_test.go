@@ -120,6 +120,23 @@ func TestWaitUpTo(t *testing.T) {
 	})
 }
 
+// TestWaitUpToInOrder has a request wait that wants more than the next, for which enough remains already: that goes behind it.
+func TestWaitUpToInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t, []core.Option{core.TokenBucket(core.PerSecond(1), core.Burst(2))}, guard.Cost(func(r keyfunc.Request) int64 {
+			if r.Header("Number") == "2" {
+				return 1
+			}
+			return 2
+		}))
+		l.send(t.Context(), "a", 0, 1)
+		time.Sleep(time.Second)
+		l.send(t.Context(), "a", 2)
+		l.want("0 200 after 0s, retry ", "1 200 after 2s, retry ", "2 200 after 2s, retry ")
+	})
+}
+
 // TestWaitUpToForWhatIsHeld has requests wait for slots, and for units that others have reserved. They are woken when these are given
 // back. Where that is not soon enough, they wait until the end, and are denied.
 func TestWaitUpToForWhatIsHeld(t *testing.T) {
@@ -252,9 +269,9 @@ func TestMaxWaiting(t *testing.T) {
 		}
 		l.all.Wait()
 		l.answers = nil
-		l.works = 0
-		l.send(t.Context(), "a", 60)
-		l.want("60 200 after 0s, retry ")
+		l.works = time.Second
+		l.send(t.Context(), "a", 60, 61) // all places are free again
+		l.want("60 200 after 1s, retry ", "61 200 after 2s, retry ")
 	})
 }
 
@@ -275,6 +292,15 @@ func TestWaitUpToBans(t *testing.T) {
 		l.answers = nil
 		l.send(t.Context(), "a", 4, 5, 6) // the last would have to wait for too long: it bans the key
 		l.want("6 429 after 0s, retry 60", "4 429 after 1s, retry 59", "5 429 after 1s, retry 59")
+
+		two := guard.Cost(func(keyfunc.Request) int64 { return 2 })
+		l = newLine(t, []core.Option{core.TokenBucket(core.PerSecond(1), core.Burst(2)), core.Ban(time.Minute)}, two)
+		l.send(t.Context(), "a", 0, 1)
+		time.Sleep(time.Second)
+		if res, err := l.lim.Allow(t.Context(), "header:Key:a"); err != nil || !res.Allowed { // so that the wait is in vain
+			t.Fatal(res, err)
+		}
+		l.want("0 200 after 0s, retry ", "1 429 after 2s, retry 1")
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,7 +14,10 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
+	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 	"github.com/redislimit/redislimit/keyfunc"
 	httplimit "github.com/redislimit/redislimit/nethttp"
@@ -90,6 +94,56 @@ func TestDeadlineOfServer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestGoneWhileAdmitted has a client leave while Redis admits it, after it has waited: what it was charged is taken back.
+func TestGoneWhileAdmitted(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	process := func(hooks ...redis.Hook) *core.Limiter {
+		client := server.Client(t)
+		for _, hook := range hooks {
+			client.AddHook(hook)
+		}
+		lim := core.MustNew(client, "api", core.InFlight(1, core.SlotTTL(time.Hour)), core.FixedWindow(core.PerDay(10)), core.Timeout(time.Minute))
+		t.Cleanup(func() { _ = lim.Close() })
+		return lim
+	}
+	var g gate.Gate
+	mine, others := process(&g), process()
+	slot, err := others.Acquire(t.Context(), keyfunc.ForGlobal(), 1)
+	if err != nil || !slot.Allowed {
+		t.Fatal(slot, err)
+	}
+	h := httplimit.Middleware(mine, keyfunc.Global(), guard.WaitUpTo(time.Minute))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	status := make(chan int, 1)
+	go func() {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		status <- w.Code
+	}()
+	time.Sleep(200 * time.Millisecond) // it waits by now, and asks again and again
+	g.Hold(t)
+	g.Await(t, 1)
+	if err := slot.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	time.Sleep(10 * time.Millisecond)
+	g.Open()
+	if got := check.Receive(t, "it has left", status); got != adapter.StatusClientGone {
+		t.Errorf("status %d", got)
+	}
+	check.Eventually(t, "only the first is charged", func() bool {
+		res, err := others.Peek(t.Context(), keyfunc.ForGlobal())
+		var left []int64
+		for each := range res.All() {
+			left = append(left, each.Remaining)
+		}
+		return err == nil && slices.Equal(left, []int64{1, 9})
+	})
 }
 
 // TestWaitUpToIsNoTimeout has Redis take longer for each reply than requests wait: that is no outage, and the policy decides nothing.
