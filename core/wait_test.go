@@ -165,9 +165,12 @@ func TestWaitLeaves(t *testing.T) {
 type slotsOfAll struct {
 	mu          sync.Mutex
 	free, calls int
+
+	roundTrip time.Duration
 }
 
 func (s *slotsOfAll) Call(method, _ string, _ int64) (time.Duration, error) {
+	time.Sleep(s.roundTrip)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls++
@@ -257,6 +260,29 @@ func TestSlotsAreShared(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLineAsksTogether has fifty callers come at once to a server that is far, and has enough for all: they do not take a round trip
+// each.
+func TestLineAsksTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all, slots := processes(t, 1, 50)
+		slots.roundTrip = 10 * time.Millisecond
+		begun := time.Now()
+		var callers sync.WaitGroup
+		for range 50 {
+			callers.Go(func() {
+				if _, err := all[0].AcquireWait(t.Context(), "k", 1); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		callers.Wait()
+		if took := time.Since(begun); took > 3*slots.roundTrip {
+			t.Errorf("it took %v", took)
+		}
+	})
 }
 
 // TestPollsAreBounded has keys wait for slots that another process keeps, for a minute: each asks about twenty times a second, and all

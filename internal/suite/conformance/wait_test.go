@@ -20,8 +20,8 @@ func TestFirstInLineGivesUp(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	var g gate.Gate
 	client.AddHook(&g)
-	lim := core.MustNew(client, "line", core.TokenBucket(core.PerHour(10)), core.FailClosed(), core.DenyCache(0), core.Timeout(time.Minute))
-	allowN(t, lim, "k", 5) // 5 are left: the first wants 10, and would wait for half an hour
+	lim := core.MustNew(client, "line", core.FixedWindow(core.PerHour(10)), core.FailClosed(), core.DenyCache(0), core.Timeout(time.Minute))
+	allowN(t, lim, "k", 5) // 5 are left: the first wants 10, and would wait for an hour
 
 	first, leave := context.WithCancel(t.Context())
 	defer leave()
