@@ -83,12 +83,21 @@ func (l *line) send(ctx context.Context, key string, numbers ...int) {
 	}
 }
 
+// take returns the answers so far, and forgets them.
+func (l *line) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	answers := l.answers
+	l.answers = nil
+	return answers
+}
+
 // want checks the answers, after all requests have ended.
 func (l *line) want(want ...string) {
 	l.Helper()
 	l.all.Wait()
-	if !slices.Equal(l.answers, want) {
-		l.Errorf("answers\n%s\nwant\n%s", strings.Join(l.answers, "\n"), strings.Join(want, "\n"))
+	if got := l.take(); !slices.Equal(got, want) {
+		l.Errorf("answers\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
@@ -257,14 +266,14 @@ func TestMaxWaiting(t *testing.T) {
 			{"d", []int{40, 41, 42}, []string{"42"}},
 			{"e", []int{50, 51}, []string{"51"}},
 		} {
-			l.answers = nil
+			l.take()
 			l.send(t.Context(), c.key, c.all...)
 			var now []string
 			for _, n := range c.now {
 				now = append(now, n+" 429 after 0s, retry 1")
 			}
-			if !slices.Equal(l.answers, now) {
-				t.Errorf("denied at once: %q, want %q", l.answers, now)
+			if got := l.take(); !slices.Equal(got, now) {
+				t.Errorf("denied at once: %q, want %q", got, now)
 			}
 		}
 		l.all.Wait()
@@ -283,13 +292,11 @@ func TestWaitUpToBans(t *testing.T) {
 		l := newLine(t, []core.Option{core.TokenBucket(core.PerSecond(1), core.Burst(1)), core.Ban(time.Minute)})
 		l.send(t.Context(), "a", 0, 1, 2)
 		l.want("0 200 after 0s, retry ", "1 200 after 1s, retry ", "2 200 after 2s, retry ")
-		l.answers = nil
 		if err := l.lim.Block(t.Context(), "header:Key:a", 1500*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
 		l.send(t.Context(), "a", 3)
 		l.want("3 200 after 1.5s, retry ")
-		l.answers = nil
 		l.send(t.Context(), "a", 4, 5, 6) // the last would have to wait for too long: it bans the key
 		l.want("6 429 after 0s, retry 60", "4 429 after 1s, retry 59", "5 429 after 1s, retry 59")
 

@@ -125,11 +125,13 @@ func TestGoneWhileAdmitted(t *testing.T) {
 		status <- w.Code
 	}()
 	time.Sleep(200 * time.Millisecond) // it waits by now, and asks again and again
-	g.Hold(t)
-	g.Await(t, 1)
+	g.HoldReplies(t)
+	g.Await(t, 1) // a denial
 	if err := slot.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	g.Release(t, 1)
+	g.Await(t, 1) // it is admitted
 	leave()
 	time.Sleep(10 * time.Millisecond)
 	g.Open()
