@@ -230,7 +230,7 @@ func (m *member) reserve(ctx context.Context, t *together, began time.Time) (*Re
 	if err != nil || r.Allowed || r.Banned || r.Source == SourceDenyCache || r.RetryAfter > micros(algorithm.HeldRetry) {
 		return r, err
 	}
-	if sleep(ctx, min(2*time.Since(began), maxPause), nil) != nil {
+	if sleep(ctx, min(2*time.Since(began), maxPause)) != nil {
 		return r, ctx.Err()
 	}
 	return m.limiter.acquire(ctx, m.call(t.n))

@@ -90,6 +90,7 @@ func (l *Limiter) setBan(ctx context.Context, key string, d time.Duration, atLea
 		return err
 	}
 	defer l.denials.Forget(key, l.by)
+	defer l.lines.forget(key)
 	l.leases.Drop(key)
 	if l.fallback != nil {
 		l.fallback.store.Block(l.by.Fallback.Memory, key, d.Microseconds(), atLeast)

@@ -73,6 +73,9 @@ func (l *Limiter) decide(ctx context.Context, c call, to target) error {
 	}
 	start := time.Now()
 	err := l.decideUnobserved(ctx, c, to)
+	if c.waits && err == nil && !to.Allowed {
+		return nil // it is asked again
+	}
 	l.events.emit(ctx, Event{Kind: EventDecision, Result: *to.Result, Cost: c.n, Took: time.Since(start), Err: err})
 	return err
 }

@@ -13,7 +13,8 @@ type EventKind uint8
 
 // The kinds of events.
 const (
-	// EventDecision is a decision, allowed or denied, of any [Source]; Peek makes none.
+	// EventDecision is a decision, allowed or denied, of any [Source]; Peek makes none. While a caller waits, what
+	// denies it is none: there is one when it is admitted, or its request is denied after all.
 	EventDecision EventKind = iota + 1
 	// EventOutage is a call that Redis did not answer, with the cause in Err. While
 	// the circuit breaker is open no calls are made, and there are no such events.

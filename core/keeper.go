@@ -87,7 +87,11 @@ func (k stubKeeper) End(_ context.Context, e hold.Ending) error {
 	if e.Op == algorithm.OpRelease {
 		actual = e.N
 	}
-	return k.call("Settle", e.Key, actual)
+	err := k.call("Settle", e.Key, actual)
+	if e.Freed != nil {
+		e.Freed()
+	}
+	return err
 }
 
 func (k stubKeeper) Reset(_ context.Context, _ *limits.Set, key string) error {

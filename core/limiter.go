@@ -67,7 +67,7 @@ type family struct {
 	fallback *fallback // of New with FailLocal, or nil
 	denials  *denials.Cache[Result]
 	events   *emitter
-	queues   waitQueues
+	lines    waitLines
 	leases   *lease.Leases // of New with Lease, or nil
 	renewer  *hold.Renewer
 	derived  derived
@@ -203,6 +203,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	}
 	l.catchUp()
 	defer l.denials.Forget(key, l.by)
+	defer l.lines.forget(key)
 	l.leases.Drop(key)
 	if l.fallback != nil {
 		l.fallback.store.Reset(l.by.Fallback.Memory, key)

@@ -138,7 +138,7 @@ func (r *Reservation) settle(ctx context.Context, actual int64, later hold.Backg
 	}
 	l := r.limiter
 	l.catchUp()
-	defer l.denials.Forget(r.hold.Key, r.hold.Set)
+	defer l.gaveBack(r.hold)
 	return l.failure(ctx, l.renewer.End(ctx, r.hold, actual, later))
 }
 
@@ -172,11 +172,19 @@ func (r *Reservation) cancelLater(ctx context.Context) error {
 // settled ends a Settle that nobody waited for. Its error has been told of as that of any call.
 func (r *Reservation) settled(err error) {
 	ctx, l := context.Background(), r.limiter
-	l.denials.Forget(r.hold.Key, r.hold.Set)
+	l.gaveBack(r.hold)
 	if batch.Panicked(err) { // there is nobody to recover
 		l.events.logAt(ctx, slog.LevelError, "redislimit: a hook of the client panicked", "panic", err)
 	}
 	_ = l.failure(ctx, err) // it counts what was too much for this process
+}
+
+// gaveBack has who was denied by the units of h ask again. Of slots it is told by the Renewer.
+func (l *Limiter) gaveBack(h *hold.Hold) {
+	l.denials.Forget(h.Key, h.Set)
+	if !h.HasSlots() {
+		l.lines.free(h.Key)
+	}
 }
 
 // Cancel is Settle with a cost of 0: the work was not done. What Reserve held is free again,
@@ -284,5 +292,5 @@ func (f *family) holdEvents() hold.Events {
 	lost := func(h *hold.Hold) {
 		f.events.emitContained(context.Background(), Event{Kind: EventSlotLost, Cost: h.N, Err: ErrSlotLost})
 	}
-	return hold.Events{Slots: slots, Lost: lost, Freed: func(h *hold.Hold) { f.queues.free(h.Key) }}
+	return hold.Events{Slots: slots, Lost: lost, Freed: func(h *hold.Hold) { f.lines.free(h.Key) }}
 }

@@ -56,7 +56,8 @@ type Result struct {
 	// Name is the name of the limit that this describes; see [Limit.Name].
 	Name string
 
-	all *[]Result // of several limits
+	held bool      // what denies may be over at any time: it is only held, or slots
+	all  *[]Result // of several limits
 }
 
 // All returns the Result of each limit, in the order given to [New]. There Allowed
@@ -169,8 +170,10 @@ func (c call) fillOne(res *Result, by *limits.Set, i int, a *algorithm.Answer, c
 		o = e.WithHeld(o, c.n, a.Held)
 	}
 	out := e.Outcome(o, c.n, a.Admits, charged)
+	res.held = !a.Admits && by.Members[i].Slots
 	if a.Held > 0 && !a.Admits && e.Outcome(a.Observation, 0, false, false).Remaining >= c.n {
 		out.RetryAfter = min(out.RetryAfter, algorithm.HeldRetry) // all that is held may be given back
+		res.held = true
 	}
 	res.Allowed = a.Admits
 	res.Limit, res.Remaining = by.Capacities[i], out.Remaining

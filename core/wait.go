@@ -2,10 +2,12 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/hook"
 )
 
 // Wait is [Limiter.WaitN] with a cost of 1.
@@ -13,12 +15,13 @@ func (l *Limiter) Wait(ctx context.Context, key string) (Result, error) { return
 
 // WaitN blocks until n units are admitted for key and their Delay is over, and
 // returns the Result that admitted them. After a denial it sleeps for RetryAfter. Of
-// the callers in this process that wait for the same key only the first asks, so
-// they are admitted in the order in which they came.
+// the callers in this process that wait for the same key only the first asks, and those behind it for
+// which enough remains, so they are admitted in the order in which they came. Other processes have lines of
+// their own.
 //
 // It returns at once with [ErrNeverAdmitted] if n is above the capacity, and with
 // [context.DeadlineExceeded] if the deadline of ctx comes before n units can be
-// admitted. Other errors are those of [Limiter.AllowN]. If ctx ends before
+// admitted, to this caller and those before it. Other errors are those of [Limiter.AllowN]. If ctx ends before
 // the Delay does, the place in the queue is given back. It waits for the end of a
 // [Ban], and bans nobody. A Limiter with [InFlight] refuses: use
 // [Limiter.AcquireWait].
@@ -34,7 +37,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, e
 		}
 		return r.Result, nil
 	}
-	err = l.waitForTurn(ctx, c, func() (*Result, error) {
+	err = l.waitForTurn(ctx, c, patience{}, func() (*Result, error) {
 		err := l.allow(ctx, c, &res)
 		return &res, err
 	})
@@ -42,13 +45,15 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, e
 }
 
 // AcquireWait is [Limiter.Acquire] when it is the caller's turn: it waits as [Limiter.WaitN] does,
-// and ctx bounds only the waiting. Who waits for a slot of [InFlight] is woken when one is given
-// back in this process, and else asks each second.
+// and ctx bounds only the waiting. Who waits for a slot of [InFlight], or for what others have reserved, is
+// woken when that is given back in this process. Where others may give it back, the first in each line asks about 20 times
+// a second, and all of them 1000 times at most. A process whose callers pass on slots to each other leaves them to other
+// processes for some 25 ms each half a second.
 func (l *Limiter) AcquireWait(ctx context.Context, key string, n int64) (*Reservation, error) {
 	return l.acquireWait(ctx, call{key, n, algorithm.OpCharge, true})
 }
 
-// ReserveWait is [Limiter.Reserve] when it is the caller's turn: it waits as [Limiter.WaitN] does.
+// ReserveWait is [Limiter.Reserve] when it is the caller's turn: it waits as [Limiter.AcquireWait] does.
 func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64) (*Reservation, error) {
 	return l.acquireWait(ctx, call{key, n, algorithm.OpReserve, true})
 }
@@ -57,7 +62,7 @@ func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64) (*Reserv
 // and waits again.
 func (l *Limiter) acquireWait(ctx context.Context, c call) (*Reservation, error) {
 	for {
-		r, err := l.acquireInTurn(ctx, c)
+		r, err := l.acquireOnce(ctx, c)
 		if err != nil || r.Delay == 0 || l.bans == nil {
 			return r, err
 		}
@@ -68,17 +73,11 @@ func (l *Limiter) acquireWait(ctx context.Context, c call) (*Reservation, error)
 	}
 }
 
-func (l *Limiter) acquireInTurn(ctx context.Context, c call) (*Reservation, error) {
-	var r *Reservation
-	err := l.waitForTurn(ctx, c, func() (*Result, error) {
-		var err error
-		if r, err = l.acquire(ctx, c); err != nil {
-			return nil, err
-		}
-		return &r.Result, nil
-	})
+// acquireOnce acquires c when it is its turn, and waits for its Delay.
+func (l *Limiter) acquireOnce(ctx context.Context, c call) (*Reservation, error) {
+	r, err := l.acquireInTurn(ctx, ctx, c, patience{})
 	if err == nil {
-		err = sleep(ctx, r.Delay, nil)
+		err = sleep(ctx, r.Delay)
 	}
 	if err != nil {
 		_ = r.Cancel(ctx) // the caller does not go on, so its units are free for others
@@ -87,9 +86,44 @@ func (l *Limiter) acquireInTurn(ctx context.Context, c call) (*Reservation, erro
 	return r, nil
 }
 
-// waitForTurn waits until the caller is the first in the queue of its key, and then
+// acquireInTurn acquires c when it is its turn. The waiting is within ctx, and each decision within asking.
+func (l *Limiter) acquireInTurn(ctx, asking context.Context, c call, p patience) (r *Reservation, err error) {
+	err = l.waitForTurn(ctx, c, p, func() (*Result, error) {
+		var err error
+		if r, err = l.acquire(asking, c); err != nil {
+			return nil, err
+		}
+		return &r.Result, nil
+	})
+	if err != nil {
+		return nil, err // the last was a denial
+	}
+	return r, nil
+}
+
+// A patience is for how long a caller waits beside its context, and beside how many others.
+type patience struct {
+	until time.Time // zero: for as long as its context
+	most  int       // 0: any number
+}
+
+// A refusal is the error of who would wait for too long, or of one too many.
+type refusal struct {
+	wait   time.Duration // that it would, as far as it is known
+	last   *lastDenial   // by which that is known, or nil
+	waited bool          // already
+	took   time.Duration // the decision, if it was the caller's own
+}
+
+func (r *refusal) Error() string {
+	return fmt.Sprintf("redislimit: %v to wait: %v", r.wait, context.DeadlineExceeded)
+}
+
+func (r *refusal) Unwrap() error { return context.DeadlineExceeded }
+
+// waitForTurn waits until it is the caller's turn in the line of its key, and then
 // asks until it is admitted.
-func (l *Limiter) waitForTurn(ctx context.Context, c call, ask func() (*Result, error)) error {
+func (l *Limiter) waitForTurn(ctx context.Context, c call, p patience, ask func() (*Result, error)) error {
 	if err := c.check(ctx); err != nil {
 		return err
 	}
@@ -98,51 +132,159 @@ func (l *Limiter) waitForTurn(ctx context.Context, c call, ask func() (*Result, 
 			return fmt.Errorf("%w: %d units of at most %d", ErrNeverAdmitted, c.n, capacity)
 		}
 	}
-	queue, err := l.queues.join(ctx, c.key)
-	if err != nil {
-		return err
+	w := &waiter{key: c.key, n: c.n, until: p.until, most: p.most}
+	if deadline, ok := ctx.Deadline(); ok && (w.until.IsZero() || deadline.Before(w.until)) {
+		w.until = deadline
 	}
-	defer l.queues.leave(c.key)
-	for {
-		var freed <-chan struct{}
-		if l.by.Slots {
-			freed = l.queues.awaitFreed(queue)
+	if refused := l.lines.join(w); refused != nil {
+		return refused
+	}
+	admitted, remaining := false, int64(0)
+	defer func() { l.lines.leave(w, admitted, remaining) }()
+	for first := false; ; {
+		if !first {
+			if woken, err := rest(ctx, w.left(), w.turn); err != nil {
+				return err
+			} else if !woken {
+				return l.lines.late(w)
+			}
 		}
+		freed := l.lines.asking(w)
 		res, err := ask()
-		if err != nil || res.Allowed {
+		if err != nil {
 			return err
 		}
-		wait := res.RetryAfter
-		if wait == Never { // n is above this process's share of the limit, while Redis is away
-			wait = time.Second
+		if res.Allowed {
+			admitted, remaining = true, res.remaining()
+			return nil
 		}
-		if freed == nil {
-			retryAt := time.Now().Add(wait)
-			queue.retryAt.Store(&retryAt)
+		var denial *lastDenial
+		if denial, first = l.lines.denied(w, res, l.by); !first {
+			continue // another asks, who came before
 		}
-		if err := sleep(ctx, wait, freed); err != nil {
+		if err := l.restAfter(ctx, w, denial, freed); err != nil {
 			return err
 		}
 	}
 }
 
-// sleep waits for d, or until early is closed. It returns an error at once if the deadline comes
-// before d.
-func sleep(ctx context.Context, d time.Duration, early <-chan struct{}) error {
-	if d <= 0 {
-		return nil
+// restAfter waits until the first of a line is to ask again, after it was denied.
+func (l *Limiter) restAfter(ctx context.Context, w *waiter, denial *lastDenial, freed <-chan struct{}) error {
+	if !denial.soon() && denial.RetryAfter > w.left() {
+		return &refusal{wait: denial.RetryAfter, last: denial, waited: w.waited}
 	}
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d && early == nil {
-		return fmt.Errorf("redislimit: %v to wait: %w", d, context.DeadlineExceeded)
+	w.waited = true
+	late := denial.pause > w.left()
+	woken, err := rest(ctx, min(denial.pause, w.left()), freed)
+	switch {
+	case err != nil:
+		return err
+	case woken:
+		_, err = rest(ctx, l.lines.woken(w), nil)
+		return err
+	case late:
+		return l.lines.late(w)
+	}
+	return nil
+}
+
+// rest waits for d, or until woken.
+func rest(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bool, err error) {
+	if d <= 0 {
+		return false, nil
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
-	case <-early:
-		return nil
+		return false, nil
+	case <-wake:
+		return true, nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return false, ctx.Err()
 	}
+}
+
+// sleep waits for d. It returns an error at once if the deadline comes before.
+func sleep(ctx context.Context, d time.Duration) error {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
+		return &refusal{wait: d}
+	}
+	_, err := rest(ctx, d, nil)
+	return err
+}
+
+// A middleware with WaitUpTo waits by this.
+var _ = hook.SetWaitUpTo(func(ctx context.Context, limiter any, w hook.Waiting, res any) (any, error) {
+	r, err := limiter.(*Limiter).waitUpTo(ctx, w, res.(*Result)) //nolint:forcetypeassert // package adapter passes them
+	return r, err
+})
+
+// waitUpTo decides for a request that waits if it is to be admitted within w.UpTo, and fills res. It waits behind those that
+// wait already.
+func (l *Limiter) waitUpTo(ctx context.Context, w hook.Waiting, res *Result) (*Reservation, error) {
+	c := call{w.Key, w.N, algorithm.OpCharge, true}
+	if w.Reserve {
+		c.op = algorithm.OpReserve
+	}
+	began := time.Now()
+	p := patience{began.Add(w.UpTo), w.Most}
+	if c.n == 0 || l.by.Exceeded(c.n) > 0 {
+		c.waits = false // it would be of no use
+		return l.askOnce(ctx, c, res)
+	}
+	if !l.lines.anyone(c.key) {
+		r, err := l.askOnce(ctx, c, res)
+		if err != nil || res.Allowed {
+			return r, err
+		}
+		if !res.held && res.RetryAfter > w.UpTo {
+			return l.turnAway(ctx, c, &refusal{last: &lastDenial{Result: *res, by: l.by, at: time.Now()}, took: time.Since(began)}, res)
+		}
+	}
+	// Its decisions are not given up: what they charge is taken back if the client has left.
+	r, err := l.acquireInTurn(ctx, context.WithoutCancel(ctx), c, p)
+	if refused := (*refusal)(nil); errors.As(err, &refused) {
+		return l.turnAway(ctx, c, refused, res)
+	}
+	*res = Result{}
+	if err == nil {
+		*res = r.Result
+	}
+	return r, err
+}
+
+// askOnce decides on c, and fills res. What is charged for good has no Reservation.
+func (l *Limiter) askOnce(ctx context.Context, c call, res *Result) (*Reservation, error) {
+	if c.op == algorithm.OpCharge && !l.by.Slots {
+		return nil, l.allow(ctx, c, res)
+	}
+	r, err := l.acquire(ctx, c)
+	if err == nil {
+		*res = r.Result
+	}
+	return r, err
+}
+
+// turnAway fills res with the denial of c, which was refused: with the last denial of the line, if that was by the same limits.
+// Who has not waited is denied as by any call where that may ban.
+func (l *Limiter) turnAway(ctx context.Context, c call, refused *refusal, res *Result) (r *Reservation, err error) {
+	last := refused.last
+	switch {
+	case len(l.bans) > 0 && !refused.waited:
+		c.waits = false
+		return l.askOnce(ctx, c, res)
+	case last != nil && last.by == l.by:
+		*res = last.Result
+		res.age(time.Since(last.at), last.Source)
+	default:
+		c.op = algorithm.OpEvaluate
+		if err = l.decideUnobserved(ctx, c, target{Result: res}); err != nil || res.Source == SourceNone {
+			return nil, err
+		}
+		res.Allowed = false
+	}
+	res.RetryAfter = max(res.RetryAfter, refused.wait)
+	l.events.emit(ctx, Event{Kind: EventDecision, Result: *res, Cost: c.n, Took: refused.took})
+	return r, nil
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
 )
 
 func memory(t *testing.T, opts ...core.Option) *core.Limiter {
@@ -195,4 +198,151 @@ func TestWaitLeaves(t *testing.T) {
 			t.Errorf("their charges were not refunded: %+v, %v", res, err)
 		}
 	})
+}
+
+// slotsOfAll are slots that several processes share: a stub in place of Redis, in the time of a bubble.
+type slotsOfAll struct {
+	mu          sync.Mutex
+	free, calls int
+
+	roundTrip time.Duration
+}
+
+func (s *slotsOfAll) Call(method, _ string, _ int64) (time.Duration, error) {
+	time.Sleep(s.roundTrip)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	switch {
+	case method == "Settle":
+		s.free++
+	case s.free == 0:
+		return time.Second, nil
+	default:
+		s.free--
+	}
+	return 0, nil
+}
+
+// processes returns the Limiters of several processes that share n slots.
+func processes(t *testing.T, count, n int) ([]*core.Limiter, *slotsOfAll) {
+	t.Helper()
+	slots := &slotsOfAll{free: n}
+	all := make([]*core.Limiter, count)
+	for i := range all {
+		lim, err := hook.NewStub("jobs", []core.Option{core.InFlight(max(1, int64(n)))}, slots)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[i] = lim.(*core.Limiter)
+	}
+	return all, slots
+}
+
+// TestSlotsOfOtherProcesses has six jobs of 100 ms wait for two slots, in some processes: there is hardly a pause.
+func TestSlotsOfOtherProcesses(t *testing.T) {
+	t.Parallel()
+	for _, count := range []int{1, 2, 3, 6} {
+		synctest.Test(t, func(t *testing.T) {
+			all, slots := processes(t, count, 2)
+			begun := time.Now()
+			var jobs sync.WaitGroup
+			for i := range 6 {
+				jobs.Go(func() {
+					r, err := all[i%count].AcquireWait(t.Context(), "k", 1)
+					if err != nil {
+						t.Error(err)
+					}
+					time.Sleep(100 * time.Millisecond)
+					_ = r.Release(t.Context())
+				})
+			}
+			jobs.Wait()
+			if took := time.Since(begun); took > 300*time.Millisecond+2*75*time.Millisecond || count == 1 && took != 300*time.Millisecond {
+				t.Errorf("%d processes: it took %v", count, took)
+			}
+			if slots.calls > 12+6+count*15 {
+				t.Errorf("%d processes: %d calls", count, slots.calls)
+			}
+		})
+	}
+}
+
+// TestSlotsAreShared has more callers wait than there are slots, in two processes, all the time: neither keeps the slots for itself.
+func TestSlotsAreShared(t *testing.T) {
+	t.Parallel()
+	for _, work := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			const jobs, n = 6000, 2
+			lasts := jobs / n * work
+			all, _ := processes(t, 2, n)
+			ctx, cancel := context.WithTimeout(t.Context(), lasts)
+			defer cancel()
+			var done [2]atomic.Int64
+			var callers sync.WaitGroup
+			for i := range 2 * 5 {
+				callers.Go(func() {
+					for {
+						r, err := all[i%2].AcquireWait(ctx, "k", 1)
+						if err != nil {
+							return
+						}
+						time.Sleep(work)
+						done[i%2].Add(1)
+						_ = r.Release(ctx)
+					}
+				})
+			}
+			callers.Wait()
+			if a, b := done[0].Load(), done[1].Load(); min(a, b) < jobs/8 || a+b < jobs*9/10 {
+				t.Errorf("%v each: one process did %d, and the other %d, of %d", work, a, b, jobs)
+			}
+		})
+	}
+}
+
+// TestLineAsksTogether has fifty callers come at once to a server that is far, and has enough for all: they do not take a round trip
+// each.
+func TestLineAsksTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all, slots := processes(t, 1, 50)
+		slots.roundTrip = 10 * time.Millisecond
+		begun := time.Now()
+		var callers sync.WaitGroup
+		for range 50 {
+			callers.Go(func() {
+				if _, err := all[0].AcquireWait(t.Context(), "k", 1); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		callers.Wait()
+		if took := time.Since(begun); took > 3*slots.roundTrip {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// TestPollsAreBounded has keys wait for slots that another process keeps, for a minute: each asks about twenty times a second, and all
+// of them together not above a thousand times a second.
+func TestPollsAreBounded(t *testing.T) {
+	t.Parallel()
+	for keys, most := range map[int]int{1: 60 * 25, 2000: 60 * 1100} {
+		synctest.Test(t, func(t *testing.T) {
+			all, slots := processes(t, 1, 0)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var callers sync.WaitGroup
+			for i := range keys {
+				for range 2 {
+					callers.Go(func() { _, _ = all[0].AcquireWait(ctx, strconv.Itoa(i), 1) })
+				}
+			}
+			callers.Wait()
+			if slots.calls > most || slots.calls < most/2 {
+				t.Errorf("%d keys: %d calls, want up to %d", keys, slots.calls, most)
+			}
+		})
+	}
 }

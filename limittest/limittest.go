@@ -62,7 +62,7 @@ func Unavailable(opts ...core.Option) *core.Limiter {
 // A Call is a call of a limiter's method; see [Calls].
 type Call struct {
 	// Method is "AllowN" (of Allow, AllowN, Wait and WaitN), "Peek", "Acquire" (also of
-	// AcquireWait, and of Wait and WaitN where there is a LeakyBucket), "Reserve" (also of
+	// AcquireWait, of Wait and WaitN where there is a LeakyBucket, and of a request that WaitUpTo has wait), "Reserve" (also of
 	// ReserveWait), "Settle" (also of Cancel and Release) or "Reset".
 	Method string
 	// Key is the key that was decided on: of Settle that of the Reservation.

@@ -18,7 +18,7 @@ import (
 //
 // While Redis does not answer, each limiter goes by its own outage policy. If one is [core.FailClosed], the
 // request is answered 503, and charged in none. A limiter with a LeakyBucket panics here, because a place in
-// its queue cannot be given back exactly.
+// its queue cannot be given back exactly. So does [WaitUpTo] beside it: who waits would hold units of the others.
 func And(lim *core.Limiter, key keyfunc.Func, opts ...Option) Option {
 	settings.MustLimit(lim, key)
 	m := settings.Member{Limiter: lim, Key: key}

@@ -60,6 +60,15 @@ func ExampleCost() {
 	// Output: 200 429
 }
 
+// A request that would be admitted within a second waits for that.
+func ExampleWaitUpTo() {
+	lim, _ := core.NewMemory("api", core.TokenBucket(core.PerSecond(20), core.Burst(1)))
+	h := httplimit.Middleware(lim, keyfunc.IP(), guard.WaitUpTo(time.Second))(http.HandlerFunc(hello))
+
+	fmt.Println(get(h, "/").Code, get(h, "/").Code, get(h, "/").Code)
+	// Output: 200 200 200
+}
+
 // Customers of the paid tier have a limiter of their own.
 func ExampleLimiterFor() {
 	paid, _ := core.NewMemory("paid", core.FixedWindow(core.PerHour(1000)))

@@ -129,6 +129,37 @@ func CostAfter() Option {
 // out a limit on live traffic. Handlers see the decision.
 func DryRun() Option { return option("DryRun", func(s *settings.Settings) { s.DryRun = true }) }
 
+// WaitUpTo has a request that would be denied, but admitted within d, wait for that: from a millisecond to a minute. It is
+// admitted then as any other, or leaves with its client, and nothing stays charged. Others are denied at once, as without it:
+// where it is known that the wait would be longer, where [MaxWaiting] requests wait already, during a ban that ends later, and
+// where the request's own deadline comes before.
+//
+// Requests with one key are admitted in the order in which they came, as far as one process can know: who comes while others
+// wait goes behind them, and other processes have lines of their own. A slot of [core.InFlight], and what [CountIf] and
+// [CostAfter] reserved, may be given back at any time: requests wait for it until d is over. They are woken when that happens
+// in this process, and else look as [core.Limiter.AcquireWait] does. The context of the waiting is the request's, and each
+// decision has the whole [core.Timeout]: d never chooses the outage policy.
+//
+// Who waits is not banned (see [core.Ban]), and who is denied at once may be. With [DryRun] nothing waits. A
+// [core.LeakyBucket] has a queue of its own, whose Burst bounds the wait: a limiter with one is refused, and one that
+// [LimiterFor] returns has requests wait for their Delay alone. Observers are told of one decision for each request, the last
+// one.
+func WaitUpTo(d time.Duration) Option {
+	if d < time.Millisecond || d > time.Minute {
+		panic(fmt.Sprintf("guard: WaitUpTo(%v): allowed is 1ms to 1m0s", d))
+	}
+	return option("WaitUpTo", func(s *settings.Settings) { s.WaitUpTo = d })
+}
+
+// MaxWaiting bounds how many requests wait by [WaitUpTo] in the limiter of this process at a time, from 1 to a million; the
+// default is 1000. More are denied at once. One key takes no more of the places than are left for all others.
+func MaxWaiting(n int) Option {
+	if n < 1 || n > 1_000_000 {
+		panic(fmt.Sprintf("guard: MaxWaiting(%d): allowed is 1 to 1000000", n))
+	}
+	return option("MaxWaiting", func(s *settings.Settings) { s.MaxWaiting = n })
+}
+
 // A HeaderSet is a choice of headers.
 type HeaderSet uint8
 

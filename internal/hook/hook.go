@@ -107,6 +107,24 @@ func SetSettleLater(f func(ctx context.Context, reservation any, actual int64) e
 	return true
 }
 
+// A Waiting is what a request asks for that may wait.
+type Waiting struct {
+	Key     string
+	N       int64
+	Reserve bool          // it is settled when its true cost is known
+	UpTo    time.Duration // it waits
+	Most    int           // requests that may wait at a time
+}
+
+// WaitUpTo decides about w by a *core.Limiter, fills the *core.Result res, and returns the *core.Reservation, which may be nil.
+var WaitUpTo func(ctx context.Context, limiter any, w Waiting, res any) (reservation any, err error)
+
+// SetWaitUpTo sets WaitUpTo.
+func SetWaitUpTo(f func(ctx context.Context, limiter any, w Waiting, res any) (reservation any, err error)) bool {
+	WaitUpTo = f
+	return true
+}
+
 // A WrongLimitError is the error of core.Limiter.With, and of core.All about limits that cannot decide together.
 type WrongLimitError struct{ Err error }
 

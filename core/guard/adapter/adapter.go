@@ -22,6 +22,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/core/guard/internal/settings"
+	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
@@ -35,14 +36,20 @@ import (
 // these names.
 type Adapter[N, H any] string
 
+// maxWaiting is the default of guard.MaxWaiting.
+const maxWaiting = 1000
+
 // New returns the Guard of a middleware that limits by key, and the handlers that
 // are among opts. It panics if lim, key or an option is nil, or if an option is wrong or of
 // another adapter: a program with such a mistake must not run with a route unlimited.
 func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) (*Guard, Handlers[H]) {
 	settings.MustLimit(lim, key)
-	s := settings.Settings{Headers: settings.Headers{Sets: xRateLimit}}
+	s := settings.Settings{Headers: settings.Headers{Sets: xRateLimit}, MaxWaiting: maxWaiting}
 	settings.Apply(&s, opts)
 	s.Check(xRateLimit)
+	if _, queue := hook.NeedsEnd(lim); queue && s.WaitUpTo > 0 {
+		panic(fmt.Sprintf("guard: WaitUpTo: limiter %q has a LeakyBucket, which has requests wait in its own queue: bound that by core.Burst", lim.Name()))
+	}
 	a.mustBeOwn("OnDenied", s.OnDenied)
 	a.mustBeOwn("OnError", s.OnError)
 	if s.Codes != "" && s.Codes != string(a) {

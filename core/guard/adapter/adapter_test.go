@@ -71,6 +71,7 @@ func TestPanics(t *testing.T) {
 		"guard: MaxRetryAfter and MaxRetryAfter: give it once": func() { mount(guard.MaxRetryAfter(1e9), guard.MaxRetryAfter(2e9)) },
 		"guard: RetryAfterMs and RetryAfterMs: give it once":   func() { mount(guard.RetryAfterMs(), guard.RetryAfterMs()) },
 		"guard: NoHeaders and RetryJitter: choose one":         func() { mount(guard.NoHeaders(), guard.RetryJitter(0.2)) },
+		"guard: And and WaitUpTo: choose one":                  func() { mount(guard.And(lim, keyfunc.Global()), guard.WaitUpTo(time.Second)) },
 		"guard: NoHeaders and MaxRetryAfter: choose one":       func() { mount(guard.MaxRetryAfter(1e9), guard.NoHeaders()) },
 		"guard: NoHeaders and RetryAfterMs: choose one":        func() { mount(guard.NoHeaders(), guard.RetryAfterMs()) },
 		"guard: NoHeaders and Headers: choose one":             func() { mount(guard.NoHeaders(), guard.Headers(guard.IETF)) },

@@ -191,12 +191,17 @@ func (g *Guard) ask(ctx context.Context, key string, v *Verdict) {
 	slots, queue := hook.NeedsEnd(v.limiter)
 	v.slots = slots
 	lim := g.asked(v.limiter)
-	switch {
-	case g.reserves():
+	if g.reserves() {
 		v.noteCost()
-		if v.reservation, v.Err = lim.Reserve(ctx, key, v.cost); v.Err == nil {
-			v.reservation.Keep() // a response may take long
-		}
+	}
+	switch {
+	case g.settings.WaitUpTo > 0 && !g.settings.DryRun && !queue:
+		w := hook.Waiting{Key: key, N: v.cost, Reserve: g.reserves(), UpTo: g.settings.WaitUpTo, Most: g.settings.MaxWaiting}
+		var r any
+		r, v.Err = hook.WaitUpTo(ctx, lim, w, &v.Result)
+		v.reservation, _ = r.(*core.Reservation)
+	case g.reserves():
+		v.reservation, v.Err = lim.Reserve(ctx, key, v.cost)
 	case slots || queue:
 		v.reservation, v.Err = lim.Acquire(ctx, key, v.cost)
 	default:
@@ -204,6 +209,9 @@ func (g *Guard) ask(ctx context.Context, key string, v *Verdict) {
 	}
 	if v.reservation != nil {
 		v.Result = v.reservation.Result
+		if g.reserves() {
+			v.reservation.Keep() // a response may take long
+		}
 	}
 }
 

@@ -20,8 +20,8 @@ func TestFirstInLineGivesUp(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	var g gate.Gate
 	client.AddHook(&g)
-	lim := core.MustNew(client, "line", core.TokenBucket(core.PerHour(10)), core.FailClosed(), core.DenyCache(0), core.Timeout(time.Minute))
-	allowN(t, lim, "k", 5) // 5 are left: the first wants 10, and would wait for half an hour
+	lim := core.MustNew(client, "line", core.FixedWindow(core.PerHour(10)), core.FailClosed(), core.DenyCache(0), core.Timeout(time.Minute))
+	allowN(t, lim, "k", 5) // 5 are left: the first wants 10, and would wait for an hour
 
 	first, leave := context.WithCancel(t.Context())
 	defer leave()
@@ -96,4 +96,34 @@ func newWaiter(ctx context.Context) *waiter {
 func (w *waiter) Done() <-chan struct{} {
 	w.once.Do(func() { close(w.waits) })
 	return w.Context.Done()
+}
+
+// TestSlotOfAnotherProcess has one process wait for the slot that another has: it notices soon when it is given back.
+func TestSlotOfAnotherProcess(t *testing.T) {
+	server := redistest.Server(t)
+	process := func() *core.Limiter {
+		lim := core.MustNew(server.Client(t), "line", core.InFlight(1), core.FailClosed(), core.Timeout(time.Minute))
+		t.Cleanup(func() { _ = lim.Close() })
+		return lim
+	}
+	mine, others := process(), process()
+	slot, err := others.Acquire(t.Context(), "k", 1)
+	if err != nil || !slot.Allowed {
+		t.Fatal(slot, err)
+	}
+	got := make(chan time.Time, 1)
+	go func() {
+		if _, err := mine.AcquireWait(t.Context(), "k", 1); err != nil {
+			t.Error(err)
+		}
+		got <- time.Now()
+	}()
+	time.Sleep(100 * time.Millisecond) // it polls by now
+	freed := time.Now()
+	if err := slot.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if took := check.Receive(t, "the slot is taken", got).Sub(freed); took > 700*time.Millisecond {
+		t.Errorf("it was noticed after %v", took)
+	}
 }

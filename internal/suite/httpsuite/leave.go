@@ -55,7 +55,7 @@ func leaversOver(t *testing.T, a Adapter, client *redis.Client) {
 	admitted := guard.CountIf(func(status int) bool { return status != http.StatusTooManyRequests })
 	window, narrow := core.FixedWindow(core.PerDay(units)), core.FixedWindow(core.PerDay(leavers/3))
 	held, slow := core.Hold(time.Hour), core.LeakyBucket(core.Per(10, time.Millisecond), core.Burst(units))
-	flight := core.InFlight(slots, core.SlotTTL(time.Hour))
+	flight, narrowFlight := core.InFlight(slots, core.SlotTTL(time.Hour)), core.InFlight(5*7, core.SlotTTL(time.Hour))
 	for _, c := range []struct {
 		name   string
 		limits [][]core.Option // of each middleware, the outer one first
@@ -66,6 +66,7 @@ func leaversOver(t *testing.T, a Adapter, client *redis.Client) {
 		{"CountIf", [][]core.Option{{window, held}}, [][]guard.Option{{counted}}, 1},
 		{"CostAfter", [][]core.Option{{window, held}}, [][]guard.Option{{guard.CostAfter(), estimate(7)}}, realCost},
 		{"All", [][]core.Option{{flight, window, held}}, [][]guard.Option{{guard.CostAfter(), estimate(7), counted}}, realCost},
+		{"WaitUpTo", [][]core.Option{{narrowFlight, window, held}}, [][]guard.Option{{guard.CostAfter(), estimate(7), counted, guard.WaitUpTo(leavesWithin / 2)}}, realCost},
 		{"Queue", [][]core.Option{{flight, slow}}, [][]guard.Option{nil}, 0},
 		{"Stacked", [][]core.Option{{window, held}, {narrow}}, [][]guard.Option{{admitted}, nil}, 1},
 		{"And", [][]core.Option{{window, held}, {narrow, held}}, [][]guard.Option{{guard.CostAfter(), estimate(7), counted}, {estimate(1)}}, realCost},
@@ -93,7 +94,7 @@ func leaversOver(t *testing.T, a Adapter, client *redis.Client) {
 			var left []int64
 			settled := func() bool {
 				left = leftOfEach(t, all[0])
-				if left[0] != slots && c.limits[0][0] == core.Option(flight) {
+				if l := all[0].Limits()[0]; l.Algorithm() == flight.Algorithm() && left[0] != l.Capacity() {
 					return false
 				}
 				if c.name == "And" && leftOfEach(t, all[1])[0] != leavers/3-ran.Load() {

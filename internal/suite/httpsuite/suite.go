@@ -20,7 +20,7 @@ func Exercise(t *testing.T, a Adapter) {
 	for _, c := range slices.Concat(
 		verdictCases(), keyCases(), failureCases(), headerCases(), ietfCases(), retryCases(), dryRunCases(), answerCases(), resultCases(),
 		endingCases(), settleCases(), writerCases(), stackCases(), andCases(), routeCases(), methodCases(),
-		connectionCases(), delayCases(), reuseCases(), loggerCases(),
+		connectionCases(), delayCases(), waitCases(), reuseCases(), loggerCases(),
 	) {
 		t.Run(c.name, func(t *testing.T) {
 			b := newTestbed(t, a)

@@ -4,14 +4,20 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/core/guard/adapter"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
+	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 	"github.com/redislimit/redislimit/keyfunc"
 	httplimit "github.com/redislimit/redislimit/nethttp"
@@ -85,6 +91,108 @@ func TestDeadlineOfServer(t *testing.T) {
 				if got[status] != n {
 					t.Errorf("the second wave: %v, want %v", got, c.then)
 				}
+			}
+		})
+	}
+}
+
+// TestGoneWhileAdmitted has a client leave while Redis admits it, after it has waited: what it was charged is taken back.
+func TestGoneWhileAdmitted(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	process := func(hooks ...redis.Hook) *core.Limiter {
+		client := server.Client(t)
+		for _, hook := range hooks {
+			client.AddHook(hook)
+		}
+		lim := core.MustNew(client, "api", core.InFlight(1, core.SlotTTL(time.Hour)), core.FixedWindow(core.PerDay(10)), core.Timeout(time.Minute))
+		t.Cleanup(func() { _ = lim.Close() })
+		return lim
+	}
+	var g gate.Gate
+	mine, others := process(&g), process()
+	slot, err := others.Acquire(t.Context(), keyfunc.ForGlobal(), 1)
+	if err != nil || !slot.Allowed {
+		t.Fatal(slot, err)
+	}
+	h := httplimit.Middleware(mine, keyfunc.Global(), guard.WaitUpTo(time.Minute))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	status := make(chan int, 1)
+	go func() {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		status <- w.Code
+	}()
+	time.Sleep(200 * time.Millisecond) // it waits by now, and asks again and again
+	g.HoldReplies(t)
+	g.Await(t, 1) // a denial
+	if err := slot.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g.Release(t, 1)
+	g.Await(t, 1) // it is admitted
+	leave()
+	time.Sleep(10 * time.Millisecond)
+	g.Open()
+	if got := check.Receive(t, "it has left", status); got != adapter.StatusClientGone {
+		t.Errorf("status %d", got)
+	}
+	check.Eventually(t, "only the first is charged", func() bool {
+		res, err := others.Peek(t.Context(), keyfunc.ForGlobal())
+		var left []int64
+		for each := range res.All() {
+			left = append(left, each.Remaining)
+		}
+		return err == nil && slices.Equal(left, []int64{1, 9})
+	})
+}
+
+// TestWaitUpToIsNoTimeout has Redis take longer for each reply than requests wait: that is no outage, and the policy decides nothing.
+func TestWaitUpToIsNoTimeout(t *testing.T) {
+	t.Parallel()
+	const slots, requests = 2, 20
+	for name, policy := range map[string]core.Option{"FailOpen": core.FailOpen(), "FailLocal": core.FailLocal(), "FailClosed": core.FailClosed()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := faultproxy.New(t, redistest.Server(t).Addr)
+			client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true})
+			t.Cleanup(func() { _ = client.Close() })
+			var failed atomic.Int64
+			lim := core.MustNew(client, "api", core.InFlight(slots), policy, core.Timeout(time.Minute), core.Observe(func(_ context.Context, e core.Event) {
+				if e.Kind == core.EventOutage || e.Kind == core.EventDecision && e.Result.Source != core.SourceRedis {
+					failed.Add(1)
+				}
+			}))
+			t.Cleanup(func() { _ = lim.Close() })
+			proxy.Latency(50 * time.Millisecond)
+			var running, most atomic.Int64
+			h := httplimit.Middleware(lim, keyfunc.Global(), guard.WaitUpTo(20*time.Millisecond))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				if n := running.Add(1); n > slots {
+					most.Store(n)
+				}
+				time.Sleep(10 * time.Millisecond)
+				running.Add(-1)
+			}))
+			var all sync.WaitGroup
+			var served atomic.Int64
+			for range requests {
+				all.Go(func() {
+					w := httptest.NewRecorder()
+					h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+					if w.Code == http.StatusOK {
+						served.Add(1)
+					} else if w.Code != http.StatusTooManyRequests {
+						t.Errorf("status %d", w.Code)
+					}
+				})
+			}
+			all.Wait()
+			if served.Load() < slots || most.Load() > 0 || failed.Load() > 0 {
+				t.Errorf("%d were served, up to %d at a time; %d outages", served.Load(), most.Load(), failed.Load())
+			}
+			if res, err := lim.Peek(t.Context(), keyfunc.ForGlobal()); err != nil || res.Remaining != slots {
+				t.Errorf("%d slots are free, %v", res.Remaining, err)
 			}
 		})
 	}

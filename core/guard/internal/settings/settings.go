@@ -19,6 +19,8 @@ type Settings struct {
 	Codes      string // the adapter whose codes CountIf is about, or "" for the status
 	CostAfter  bool
 	DryRun     bool
+	WaitUpTo   time.Duration // 0: a denied request does not wait
+	MaxWaiting int           // with WaitUpTo
 	Headers    Headers
 	OnDenied   any // a handler of the framework's type, or nil
 	OnError    any // likewise
@@ -100,6 +102,12 @@ func (s *Settings) Check(xRateLimit uint8) {
 				panic(fmt.Sprintf("guard: NoHeaders and %s: choose one", option))
 			}
 		}
+	}
+	if s.given["MaxWaiting"] && !s.given["WaitUpTo"] {
+		panic("guard: MaxWaiting: it is for WaitUpTo, which is missing")
+	}
+	if s.given["WaitUpTo"] && s.given["And"] {
+		panic("guard: And and WaitUpTo: choose one: what one limiter has would be held while another is waited for")
 	}
 	if s.given["ResetDelta"] && s.Headers.Sets&xRateLimit == 0 {
 		panic("guard: ResetDelta: it is for XRateLimit, which Headers leaves out")

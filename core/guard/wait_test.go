@@ -1,0 +1,358 @@
+package guard_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/keyfunc"
+	httplimit "github.com/redislimit/redislimit/nethttp"
+)
+
+// A line is a service whose requests wait, in the time of a bubble.
+type line struct {
+	*testing.T
+
+	lim     *core.Limiter
+	handler http.Handler
+	works   time.Duration // each request does
+	cost    *int64        // of each, unless it is nil
+	all     sync.WaitGroup
+
+	mu      sync.Mutex
+	answers []string     // such as "200 1s", in the order in which they were given
+	served  []int        // the numbers of requests, in the order in which they were
+	counted map[bool]int // what observers were told
+}
+
+const upTo = 2100 * time.Millisecond
+
+// newLine returns a line whose requests wait for upTo at most, by the header Key.
+func newLine(t *testing.T, limits []core.Option, opts ...guard.Option) *line {
+	t.Helper()
+	l := &line{T: t, counted: make(map[bool]int)}
+	l.lim = core.MustNewMemory("api", append(limits, core.Observe(func(_ context.Context, e core.Event) {
+		if e.Kind == core.EventDecision {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.counted[e.Result.Allowed]++
+		}
+	}))...)
+	t.Cleanup(func() { _ = l.lim.Close() })
+	l.handler = httplimit.Middleware(l.lim, keyfunc.Header("Key"), append(opts, guard.WaitUpTo(upTo))...)(
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			n, _ := strconv.Atoi(r.Header.Get("Number"))
+			l.mu.Lock()
+			l.served = append(l.served, n)
+			l.mu.Unlock()
+			time.Sleep(l.works)
+			if l.cost != nil {
+				httplimit.SetCost(r.Context(), *l.cost)
+			}
+		}))
+	return l
+}
+
+// send sends requests, of which each stands in line before the next comes.
+func (l *line) send(ctx context.Context, key string, numbers ...int) {
+	l.Helper()
+	for _, n := range numbers {
+		l.all.Go(func() {
+			r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+			r.Header.Set("Key", key)
+			r.Header.Set("Number", strconv.Itoa(n))
+			w := httptest.NewRecorder()
+			came := time.Now()
+			l.handler.ServeHTTP(w, r)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			took := time.Since(came).Round(100 * time.Millisecond)
+			l.answers = append(l.answers, fmt.Sprintf("%d %d after %v, retry %s", n, w.Code, took, w.Header().Get("Retry-After")))
+		})
+		synctest.Wait()
+	}
+}
+
+// take returns the answers so far, and forgets them.
+func (l *line) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	answers := l.answers
+	l.answers = nil
+	return answers
+}
+
+// want checks the answers, after all requests have ended.
+func (l *line) want(want ...string) {
+	l.Helper()
+	l.all.Wait()
+	if got := l.take(); !slices.Equal(got, want) {
+		l.Errorf("answers\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func (l *line) left(key string) int64 {
+	l.Helper()
+	res, err := l.lim.Peek(l.Context(), "header:Key:"+key)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return res.Remaining
+}
+
+// TestWaitUpTo has six requests of one second's rate at once: those wait that are admitted within two, in order, and the
+// others are told at once when they would be. Observers see one decision of each.
+func TestWaitUpTo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t, []core.Option{core.TokenBucket(core.PerSecond(2), core.Burst(1))})
+		l.send(t.Context(), "a", 0, 1, 2, 3, 4, 5, 6)
+		l.send(t.Context(), "b", 7)
+		l.want("0 200 after 0s, retry ", "5 429 after 0s, retry 3", "6 429 after 0s, retry 3", "7 200 after 0s, retry ",
+			"1 200 after 500ms, retry ", "2 200 after 1s, retry ", "3 200 after 1.5s, retry ", "4 200 after 2s, retry ")
+		if want := map[bool]int{true: 6, false: 2}; l.counted[true] != want[true] || l.counted[false] != want[false] {
+			t.Errorf("observers were told of %v, want %v", l.counted, want)
+		}
+		if !slices.Equal(l.served, []int{0, 7, 1, 2, 3, 4}) {
+			t.Errorf("served %v", l.served)
+		}
+	})
+}
+
+// TestWaitUpToInOrder has a request wait that wants more than the next, for which enough remains already: that goes behind it.
+func TestWaitUpToInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t, []core.Option{core.TokenBucket(core.PerSecond(1), core.Burst(2))}, guard.Cost(func(r keyfunc.Request) int64 {
+			if r.Header("Number") == "2" {
+				return 1
+			}
+			return 2
+		}))
+		l.send(t.Context(), "a", 0, 1)
+		time.Sleep(time.Second)
+		l.send(t.Context(), "a", 2)
+		l.want("0 200 after 0s, retry ", "1 200 after 2s, retry ", "2 200 after 2s, retry ")
+	})
+}
+
+// TestWaitUpToForWhatIsHeld has requests wait for slots, and for units that others have reserved. They are woken when these are given
+// back. Where that is not soon enough, they wait until the end, and are denied.
+func TestWaitUpToForWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	window := core.FixedWindow(core.PerDay(1))
+	for name, c := range map[string]struct {
+		limits []core.Option
+		opts   []guard.Option
+	}{
+		"InFlight":        {[]core.Option{core.InFlight(1)}, nil},
+		"InFlight, rate":  {[]core.Option{core.InFlight(1), core.FixedWindow(core.PerDay(100))}, nil},
+		"CountIf":         {[]core.Option{window}, []guard.Option{guard.CountIf(func(int) bool { return false })}},
+		"CostAfter":       {[]core.Option{window}, []guard.Option{guard.CostAfter()}},
+		"all of them":     {[]core.Option{core.InFlight(1), window}, []guard.Option{guard.CostAfter(), guard.CountIf(func(int) bool { return false })}},
+		"InFlight, a ban": {[]core.Option{core.InFlight(1), core.Ban(time.Hour)}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l := newLine(t, c.limits, c.opts...)
+				l.works = 600 * time.Millisecond // now and then a slot is left to other processes for a moment
+				if name == "CostAfter" {
+					l.cost = new(int64)
+				}
+				l.send(t.Context(), "a", 0, 1, 2, 3, 4)
+				l.want("0 200 after 600ms, retry ", "1 200 after 1.2s, retry ", "2 200 after 1.8s, retry ",
+					"4 429 after 2.1s, retry 1", "3 200 after 2.4s, retry ")
+				if !slices.Equal(l.served, []int{0, 1, 2, 3}) {
+					t.Errorf("served %v", l.served)
+				}
+				if left := l.left("a"); left == 0 {
+					t.Error("something stays held")
+				}
+			})
+		})
+	}
+}
+
+// TestWaitUpToLeavers has clients leave, of whom one is the first in line and one is not: nobody else waits for longer, and nothing
+// stays charged.
+func TestWaitUpToLeavers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t, []core.Option{core.TokenBucket(core.PerSecond(1), core.Burst(1))})
+		ctx, leave := context.WithCancel(t.Context())
+		time.AfterFunc(500*time.Millisecond, leave)
+		l.send(t.Context(), "a", 0)
+		l.send(ctx, "a", 1)
+		l.send(t.Context(), "a", 2)
+		time.Sleep(600 * time.Millisecond)
+		l.send(t.Context(), "a", 3)
+		l.want("0 200 after 0s, retry ", "1 499 after 500ms, retry ", "2 200 after 1s, retry ", "3 200 after 1.4s, retry ")
+		if left := l.left("a"); left != 0 {
+			t.Errorf("%d are left", left)
+		}
+
+		slots := newLine(t, []core.Option{core.InFlight(1)})
+		slots.works = time.Second
+		ctx, leave = context.WithCancel(t.Context())
+		time.AfterFunc(500*time.Millisecond, leave)
+		slots.send(t.Context(), "a", 0)
+		slots.send(ctx, "a", 1, 2)
+		slots.send(t.Context(), "a", 3)
+		slots.all.Wait()
+		if !slices.Equal(slots.served, []int{0, 3}) || slots.left("a") != 1 {
+			t.Errorf("served %v, %d slots are free", slots.served, slots.left("a"))
+		}
+	})
+}
+
+// TestWaitUpToAtOnce has what does not wait.
+func TestWaitUpToAtOnce(t *testing.T) {
+	t.Parallel()
+	bucket := []core.Option{core.TokenBucket(core.PerSecond(1), core.Burst(1))}
+	for name, c := range map[string]struct {
+		limits []core.Option
+		opts   []guard.Option
+		within time.Duration // the last request ends by itself
+		want   string        // of the last request
+	}{
+		"DryRun":               {bucket, []guard.Option{guard.DryRun()}, time.Hour, "200 after 0s, retry "},
+		"a later window":       {[]core.Option{core.FixedWindow(core.PerMinute(1))}, nil, time.Hour, "429 after 0s, retry 60"},
+		"a nearer deadline":    {bucket, nil, time.Second / 2, "429 after 0s, retry 1"},
+		"above the capacity":   {bucket, []guard.Option{guard.Cost(func(keyfunc.Request) int64 { return 2 })}, time.Hour, "429 after 0s, retry "},
+		"a cost of 0":          {bucket, []guard.Option{guard.Cost(func(keyfunc.Request) int64 { return 0 })}, time.Hour, "200 after 0s, retry "},
+		"a ban that is longer": {[]core.Option{core.FixedWindow(core.PerMinute(1)), core.Ban(time.Hour)}, nil, time.Hour, "429 after 0s, retry 3600"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l := newLine(t, c.limits, c.opts...)
+				l.send(context.Background(), "a", 0)
+				l.all.Wait()
+				l.answers = nil
+				ctx, cancel := context.WithTimeout(t.Context(), c.within)
+				defer cancel()
+				l.send(ctx, "a", 1)
+				l.want("1 " + c.want)
+			})
+		})
+	}
+}
+
+// TestMaxWaiting has more requests than may wait. A key takes no more places than are left for the others.
+func TestMaxWaiting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t, []core.Option{core.InFlight(1)}, guard.MaxWaiting(8))
+		l.works = upTo
+		for _, c := range []struct {
+			key string
+			all []int
+			now []string
+		}{
+			{"a", []int{10, 11, 12, 13, 14, 15}, []string{"15"}},
+			{"b", []int{20, 21, 22, 23, 24}, []string{"23", "24"}},
+			{"c", []int{30, 31, 32}, []string{"32"}},
+			{"d", []int{40, 41, 42}, []string{"42"}},
+			{"e", []int{50, 51}, []string{"51"}},
+		} {
+			l.take()
+			l.send(t.Context(), c.key, c.all...)
+			var now []string
+			for _, n := range c.now {
+				now = append(now, n+" 429 after 0s, retry 1")
+			}
+			if got := l.take(); !slices.Equal(got, now) {
+				t.Errorf("denied at once: %q, want %q", got, now)
+			}
+		}
+		l.all.Wait()
+		l.answers = nil
+		l.works = time.Second
+		l.send(t.Context(), "a", 60, 61) // all places are free again
+		l.want("60 200 after 1s, retry ", "61 200 after 2s, retry ")
+	})
+}
+
+// TestWaitUpToBans has who waits be banned by nobody, also if that was in vain, and who does not wait be banned as ever. A ban that
+// ends soon enough is waited for.
+func TestWaitUpToBans(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t, []core.Option{core.TokenBucket(core.PerSecond(1), core.Burst(1)), core.Ban(time.Minute)})
+		l.send(t.Context(), "a", 0, 1, 2)
+		l.want("0 200 after 0s, retry ", "1 200 after 1s, retry ", "2 200 after 2s, retry ")
+		if err := l.lim.Block(t.Context(), "header:Key:a", 1500*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		l.send(t.Context(), "a", 3)
+		l.want("3 200 after 1.5s, retry ")
+		l.send(t.Context(), "a", 4, 5, 6) // the last would have to wait for too long: it bans the key
+		l.want("6 429 after 0s, retry 60", "4 429 after 1s, retry 59", "5 429 after 1s, retry 59")
+
+		two := guard.Cost(func(keyfunc.Request) int64 { return 2 })
+		l = newLine(t, []core.Option{core.TokenBucket(core.PerSecond(1), core.Burst(2)), core.Ban(time.Minute)}, two)
+		l.send(t.Context(), "a", 0, 1)
+		time.Sleep(time.Second)
+		if res, err := l.lim.Allow(t.Context(), "header:Key:a"); err != nil || !res.Allowed { // so that the wait is in vain
+			t.Fatal(res, err)
+		}
+		l.want("0 200 after 0s, retry ", "1 429 after 2s, retry 1")
+	})
+}
+
+// TestWaitUpToReset has a limit be reset: who waits is admitted at once.
+func TestWaitUpToReset(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t, []core.Option{core.FixedWindow(core.Per(1, 2*time.Second))})
+		l.send(t.Context(), "a", 0, 1)
+		time.Sleep(time.Second)
+		if err := l.lim.Reset(t.Context(), "header:Key:a"); err != nil {
+			t.Fatal(err)
+		}
+		l.want("0 200 after 0s, retry ", "1 200 after 1s, retry ")
+	})
+}
+
+// TestWaitUpToMounted has every mistake that mounting reports, and a limiter with a queue of its own that LimiterFor returns.
+func TestWaitUpToMounted(t *testing.T) {
+	t.Parallel()
+	queue := core.MustNewMemory("queue", core.LeakyBucket(core.PerMinute(1), core.Burst(1)))
+	api := core.MustNewMemory("api", core.FixedWindow(core.PerMinute(1)))
+	for want, mount := range map[string]func(){
+		"WaitUpTo(0s): allowed is 1ms to 1m0s":             func() { guard.WaitUpTo(0) },
+		"WaitUpTo(1m1s): allowed is 1ms to 1m0s":           func() { guard.WaitUpTo(61 * time.Second) },
+		"MaxWaiting(0): allowed is 1 to 1000000":           func() { guard.MaxWaiting(0) },
+		"MaxWaiting(1000001): allowed is 1 to 1000000":     func() { guard.MaxWaiting(1_000_001) },
+		"WaitUpTo and WaitUpTo: give it once":              func() { httplimit.Middleware(api, keyfunc.IP(), guard.WaitUpTo(1e9), guard.WaitUpTo(1e9)) },
+		"MaxWaiting: it is for WaitUpTo, which is missing": func() { httplimit.Middleware(api, keyfunc.IP(), guard.MaxWaiting(1)) },
+		`WaitUpTo: limiter "queue" has a LeakyBucket`:      func() { httplimit.Middleware(queue, keyfunc.IP(), guard.WaitUpTo(1e9)) },
+	} {
+		func() {
+			defer func() {
+				if text := fmt.Sprint(recover()); !strings.Contains(text, want) {
+					t.Errorf("%q, want %q", text, want)
+				}
+			}()
+			mount()
+		}()
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t, []core.Option{core.FixedWindow(core.PerMinute(1))}, guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) {
+			return core.MustNewMemory("queue", core.LeakyBucket(core.PerMinute(60), core.Burst(5))), nil
+		}))
+		l.send(t.Context(), "a", 0)
+		l.want("0 200 after 0s, retry ")
+	})
+}

@@ -1,0 +1,108 @@
+package httpsuite
+
+import (
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// waitCases are about requests that wait by WaitUpTo.
+func waitCases() []testCase {
+	return []testCase{
+		{"WaitUpTo", waitUpTo, nil},
+		{"WaitUpToReleased", waitUpToReleased, nil},
+		{"GoneWhileWaiting", goneWhileWaiting, []Ability{Gone}},
+	}
+}
+
+// waits is for so short that the answer is there if it does not wait, but on a busy machine. Then the test proves less.
+const waits = 50 * time.Millisecond
+
+// stillWaits checks that there is no answer yet.
+func (b *testbed) stillWaits(done <-chan answer) {
+	b.Helper()
+	select {
+	case ans := <-done:
+		b.Errorf("it does not wait: status %d, %v", ans.status, ans.header)
+	case <-time.After(waits):
+	}
+}
+
+// waitUpTo has a request wait for the next window. One that would wait for too long is denied as ever.
+func waitUpTo(b *testbed) {
+	const window = 300 * time.Millisecond
+	limit := Limit{
+		Limiter: b.limiter(core.FixedWindow(core.Per(1, window))), Key: keyfunc.IP(),
+		Options: []guard.Option{guard.WaitUpTo(testTimeout)},
+	}
+	s := b.behind(limit)
+	s.get("/a").wantServed()
+	_, done := s.start("/a")
+	b.stillWaits(done)
+	b.advance(window)
+	ans := <-done
+	ans.wantServed()
+	ans.wantHeaders("1", "0", "1800000013", "")
+	b.wantLeft(limit.Limiter, ipKey, 0)
+
+	limit.Limiter = b.named("slow", core.FixedWindow(core.PerMinute(1)))
+	s = b.behind(limit)
+	s.get("/a").wantServed()
+	ans = s.get("/a")
+	ans.wantDenied()
+	ans.wantHeaders("1", "0", "1800000073", "60")
+}
+
+// waitUpToReleased has a request wait for what another holds, until that has ended.
+func waitUpToReleased(b *testbed) {
+	nothing := guard.CountIf(func(int) bool { return false })
+	for name, c := range map[string]struct {
+		limit  core.Option
+		option []guard.Option
+	}{
+		"InFlight":  {core.InFlight(1), nil},
+		"CountIf":   {core.FixedWindow(core.PerDay(1)), []guard.Option{nothing}},
+		"CostAfter": {core.FixedWindow(core.PerDay(1)), []guard.Option{guard.CostAfter()}},
+	} {
+		b.each(name, func(b *testbed) {
+			limit := Limit{Limiter: b.limiter(c.limit), Key: keyfunc.IP(), Options: append(c.option, guard.WaitUpTo(testTimeout))}
+			s, end := b.waiting(Handler{Costs: []int64{0}}, limit)
+			b.wantLeft(limit.Limiter, ipKey, 0)
+			_, done := s.start("/b")
+			b.stillWaits(done)
+			end().wantStatus(http.StatusOK)
+			ans := <-done
+			ans.wantServed()
+			if want := int64(1); name != "CostAfter" { // which charged the second its estimate
+				b.untilLeftOfEach(limit.Limiter, []int64{want})
+			}
+		})
+	}
+}
+
+// goneWhileWaiting has a client leave while it waits: it holds nothing, and its handler does not run.
+func goneWhileWaiting(b *testbed) {
+	var calls atomic.Int64
+	limit := Limit{Limiter: b.limiter(core.InFlight(1)), Key: keyfunc.IP(), Options: []guard.Option{guard.WaitUpTo(testTimeout)}}
+	gate, open := b.gate()
+	s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: Wait, Gate: gate, Calls: &calls}})
+	b.Cleanup(open)
+	_, first := s.start("/a")
+	b.until("the handler runs", func() bool { return calls.Load() == 1 })
+	leave, second := s.start("/a")
+	b.stillWaits(second)
+	leave()
+	<-second
+	open()
+	<-first
+	b.untilLeftOfEach(limit.Limiter, []int64{1})
+	s.close()
+	b.wantLeftOfEach(limit.Limiter, []int64{1})
+	if n := calls.Load(); n != 1 {
+		b.Errorf("the handler ran %d times, want 1", n)
+	}
+}
