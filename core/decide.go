@@ -68,12 +68,12 @@ func (l *Limiter) allow(ctx context.Context, c call, res *Result) error {
 
 // decide decides on c, charges or holds its units if they are admitted, and emits the event.
 func (l *Limiter) decide(ctx context.Context, c call, to target) error {
-	if l.events.observe == nil || c.op == algorithm.OpEvaluate {
+	if len(l.events.observers) == 0 || c.op == algorithm.OpEvaluate {
 		return l.decideUnobserved(ctx, c, to)
 	}
 	start := time.Now()
 	err := l.decideUnobserved(ctx, c, to)
-	l.events.emit(ctx, Event{Kind: EventDecision, Result: *to.Result, Cost: c.n, Took: time.Since(start), Err: err})
+	l.events.emit(ctx, c.key, Event{Kind: EventDecision, Result: *to.Result, Cost: c.n, Took: time.Since(start), Err: err})
 	return err
 }
 
@@ -145,7 +145,7 @@ func (l *Limiter) ask(ctx context.Context, c call, to target, stamp denials.Stam
 		to.ends(h, l.keeper)
 	case ban.Until > 0:
 		l.denials.Put(denials.Request{Key: c.key, N: 1, Limits: l.by}, *to.Result, to.RetryAfter, stamp)
-		l.began(ctx, ban, to.Result)
+		l.began(ctx, c.key, ban, to.Result)
 	case len(l.bans) == 0 || l.by.Exceeded(c.n) > 0: // else the next denial may ban: it is for Redis to make
 		l.denials.Put(c.request(l.by), *to.Result, l.by.DeniedFor(d.Answers, c.n), stamp)
 	}

@@ -104,6 +104,33 @@ func SetSettleLater(f func(ctx context.Context, reservation any, actual int64) e
 	return true
 }
 
+// An Inspection is what package admin shows of a *core.Limiter that nobody else needs.
+type Inspection struct {
+	Policy  string // that decides in an outage; empty without Redis
+	Bans    bool   // it has the option Ban
+	Servers []ServerState
+}
+
+// A ServerState is what this process knows of a server.
+type ServerState struct {
+	Addr  string
+	State string // "up", "doubted" (a call failed, and probes find out), "down"
+	Since time.Time
+	Cause error // why it is not up
+}
+
+// Inspect returns the Inspection of a *core.Limiter.
+var Inspect func(limiter any) Inspection
+
+// HeldOf returns how many units of each limit of a *core.Limiter are held for a key. It may ask Redis.
+var HeldOf func(ctx context.Context, limiter any, key string) ([]int64, error)
+
+// SetInspect sets Inspect and HeldOf.
+func SetInspect(inspect func(any) Inspection, held func(context.Context, any, string) ([]int64, error)) bool {
+	Inspect, HeldOf = inspect, held
+	return true
+}
+
 // A WrongLimitError is the error of core.Limiter.With.
 type WrongLimitError struct{ Err error }
 
