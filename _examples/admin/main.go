@@ -31,14 +31,17 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// limit is that of each client of the API; -limit sets another.
-var limit = core.TokenBucket(core.PerMinute(120), core.Burst(20))
+var (
+	// limit is that of each client of the API; -limit sets another.
+	limit = core.TokenBucket(core.PerMinute(120), core.Burst(20))
+	// password is that of the user admin.
+	password = cmp.Or(os.Getenv("ADMIN_PASSWORD"), rand.Text())
+)
 
 func main() {
 	flag.TextVar(&limit, "limit", limit, "`limit` of each client, such as \"fixed_window 1000/1h\"")
 	made := flag.Bool("traffic", true, "make up clients")
-	password := cmp.Or(os.Getenv("ADMIN_PASSWORD"), rand.Text())
-	rdb, listener := start(password)
+	rdb, listener := start()
 	watch := admin.NewWatch()
 	shared := core.Options(core.ObserveKeys(watch.Observe), core.Timeout(5*time.Second)) // for busy laptops; the default is right for services
 	api := core.MustNew(rdb, "api", limit, core.FixedWindow(core.PerDay(10_000)), shared)
@@ -47,19 +50,18 @@ func main() {
 	if *made {
 		go traffic(api, login)
 	}
-	server := &http.Server{Handler: routes(api, login, watch, password), ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: routes(api, login, watch), ReadHeaderTimeout: 5 * time.Second}
 	serve(listener, server.Serve, server.Shutdown)
 }
 
 // try is printed at the start.
-const try = `
-  URL/limits/ in a browser, as admin with the password PASSWORD
-  curl -i URL/hello
-  curl -i -u alice:wrong -X POST URL/login
-  curl -s -u admin:PASSWORD URL/limits/data.json
+var try = `
+URL/limits/ in a browser, as admin with the password ` + password + `; and the sixth guess of another password is banned:
+  for i in 1 2 3 4 5 6; do curl -s -u alice:$i -X POST -o /dev/null -w '%{http_code}\n' URL/login; done
+  curl -s -u admin:` + password + ` URL/limits/data.json
 `
 
-func routes(api, login *core.Limiter, watch *admin.Watch, password string) http.Handler {
+func routes(api, login *core.Limiter, watch *admin.Watch) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /hello", httplimit.Middleware(api, keyfunc.FirstOf(keyfunc.Header("X-Client"), keyfunc.IP()))(
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "Hello.") })))
@@ -108,7 +110,7 @@ func traffic(api, login *core.Limiter) {
 // What follows is not about limits: flags, the connection to Redis, start and stop.
 
 // start reads the flags, connects to Redis and listens.
-func start(password string) (redis.UniversalClient, net.Listener) {
+func start() (redis.UniversalClient, net.Listener) {
 	log.SetFlags(0)
 	addr := flag.String("addr", "127.0.0.1:8080", "`address` to listen on")
 	redisURL := flag.String("redis", "", "`URL` of Redis, such as redis://localhost:6379; for a Cluster with ?addr=host:port,\n"+
@@ -127,7 +129,7 @@ func start(password string) (redis.UniversalClient, net.Listener) {
 		host = "localhost"
 	}
 	at := "http://" + net.JoinHostPort(host, port)
-	fmt.Printf("Listening on %s, try:\n%s", at, strings.NewReplacer("URL", at, "PASSWORD", password).Replace(try))
+	fmt.Printf("Listening on %s, try:\n%s", at, strings.ReplaceAll(try, "URL", at))
 	return rdb, listener
 }
 
