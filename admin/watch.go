@@ -14,7 +14,7 @@ import (
 // A Watch counts what limiters decide in this process: how many, how fast, by whom and for which keys. [Handler] shows
 // it. It is safe for concurrent use.
 //
-// Its memory is bounded: about 40 kB for each limiter, and of keys at most 2,048, each by its first 512 bytes.
+// Its memory is bounded: for each limiter about 40 kB and 2,048 keys, each by its first 512 bytes.
 type Watch struct {
 	began  time.Time
 	byName atomic.Pointer[map[string]*watched] // copied when it changes

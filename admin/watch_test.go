@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -305,6 +306,29 @@ func TestServers(t *testing.T) {
 	}
 	if w := ask(h, http.MethodPost, "reset", alice); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("stopped: %d %s", w.Code, w.Body)
+	}
+}
+
+// TestServersOfCluster has keys of several nodes: each node that was asked is shown, and nothing else.
+func TestServersOfCluster(t *testing.T) {
+	t.Parallel()
+	addrs := redistest.Cluster(t)
+	h, watch := page()
+	lim := core.MustNew(redistest.ClusterClient(t, addrs), "api", core.FixedWindow(core.PerHour(10)), core.Timeout(20*time.Second))
+	t.Cleanup(func() { _ = lim.Close() })
+	watch.Add(lim)
+	for i := range 50 {
+		_, err := lim.Allow(t.Context(), fmt.Sprint(i))
+		must(t, err)
+	}
+	s := see(t, h)[0]
+	if len(s.Servers) != len(addrs) {
+		t.Errorf("%+v, want %v", s.Servers, addrs)
+	}
+	for _, sv := range s.Servers {
+		if sv.State != "up" || !slices.Contains(addrs, sv.Addr) {
+			t.Errorf("%+v, of %v", sv, addrs)
+		}
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package hook gives packages limittest and adapter, and this module's own suites and tools,
+// Package hook gives packages limittest, adapter and admin, and this module's own suites and tools,
 // access to what core does not export. Importing package core sets it.
 package hook
 
