@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -50,6 +51,21 @@ func TestAdminViews(t *testing.T) {
 	p.do(chromedp.Click(chromedp.CSS("[data-limiter=api] .denied.keys button")))
 	p.until("the key", `document.getElementById("found-key").textContent === "ip:192.0.2.1"`)
 	p.until("each of its limits", `document.querySelectorAll("#found .limit").length === 2`)
+	tree, err := chromedp.Call(p.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range tree.Nodes {
+		if node.Ignored || node.Role == nil {
+			continue
+		}
+		switch role := text(node.Role); role {
+		case "button", "combobox", "textbox", "image", "meter", "region", "complementary", "main", "group", "dialog":
+			if text(node.Name) == "" {
+				t.Errorf("a %s without a name", role)
+			}
+		}
+	}
 	for _, v := range views {
 		p.prefer("prefers-color-scheme", v.scheme)
 		p.do(chromedp.EmulateViewport(v.width, v.height))
