@@ -286,7 +286,7 @@ func TestActions(t *testing.T) {
 
 func changes(t *testing.T, limiter func(name string, opts ...core.Option) *core.Limiter, source string) {
 	var log safeBuffer
-	lim := limiter("api", core.FixedWindow(core.PerHour(10)), core.InFlight(4), core.Ban(time.Hour), core.Hold(time.Hour),
+	lim := limiter("api", core.FixedWindow(core.PerHour(10)), core.InFlight(4, core.SlotTTL(time.Minute)), core.Ban(time.Hour), core.Hold(time.Hour),
 		core.Logger(slog.New(slog.NewTextHandler(&log, nil))))
 	t.Cleanup(func() { _ = lim.Close() })
 	h, _ := page(lim)
@@ -302,7 +302,7 @@ func changes(t *testing.T, limiter func(name string, opts ...core.Option) *core.
 	for i, want := range []struct {
 		limit                     string
 		capacity, remaining, held int64
-	}{{"fixed_window 10/1h", 10, 7, 2}, {"in_flight 4", 4, 1, 3}} {
+	}{{"fixed_window 10/1h", 10, 7, 2}, {"in_flight 4 slot_ttl=1m", 4, 1, 3}} {
 		if got := s.Limits[i]; got.Limit != want.limit || got.Capacity != want.capacity || got.Remaining != want.remaining || got.Held != want.held {
 			t.Errorf("%+v, want %+v", got, want)
 		}
