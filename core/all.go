@@ -207,7 +207,7 @@ func (t *together) remembersDenial(ctx context.Context, res *Result) bool {
 	for _, m := range t.members {
 		l, c := m.limiter, m.call(t.n)
 		if l.leases == nil && l.repeatDenial(c, target{Result: res}) {
-			l.events.emit(ctx, Event{Kind: EventDecision, Result: *res, Cost: c.n})
+			l.events.emit(ctx, c.key, Event{Kind: EventDecision, Result: *res, Cost: c.n})
 			return true
 		}
 	}

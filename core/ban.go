@@ -96,7 +96,7 @@ func (l *Limiter) setBan(ctx context.Context, key string, d time.Duration, atLea
 		l.fallback.store.Block(l.by.Fallback.Memory, key, d.Microseconds(), atLeast)
 	}
 	err := l.failure(ctx, l.keeper.Block(ctx, l.by, key, d.Microseconds(), atLeast))
-	l.events.emit(ctx, Event{Kind: EventBan, Took: d, Err: err})
+	l.events.emit(ctx, key, Event{Kind: EventBan, Took: d, Err: err})
 	return err
 }
 
@@ -119,7 +119,7 @@ func (l *Limiter) decideOrBan(ctx context.Context, k memoryKeeper, by *limits.Se
 	ban, admitted := k.store.DecideOrBan(by.Memory, c.key, asked, answers)
 	if ban.Until > 0 {
 		fillBanned(to.Result, by, answers, ban, source)
-		l.began(ctx, ban, to.Result)
+		l.began(ctx, c.key, ban, to.Result)
 		return
 	}
 	c.fill(to.Result, by, answers, source)
@@ -149,9 +149,9 @@ func fillBanned(res *Result, by *limits.Set, answers []algorithm.Answer, b algor
 }
 
 // began tells the observers of a ban that a denial has begun.
-func (l *Limiter) began(ctx context.Context, b algorithm.Ban, res *Result) {
+func (l *Limiter) began(ctx context.Context, key string, b algorithm.Ban, res *Result) {
 	if b.Began {
-		l.events.emitContained(ctx, Event{Kind: EventBan, Result: *res, Took: res.RetryAfter})
+		l.events.emitContained(ctx, key, Event{Kind: EventBan, Result: *res, Took: res.RetryAfter})
 	}
 }
 

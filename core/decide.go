@@ -68,7 +68,7 @@ func (l *Limiter) allow(ctx context.Context, c call, res *Result) error {
 
 // decide decides on c, charges or holds its units if they are admitted, and emits the event.
 func (l *Limiter) decide(ctx context.Context, c call, to target) error {
-	if l.events.observe == nil || c.op == algorithm.OpEvaluate {
+	if len(l.events.observers) == 0 || c.op == algorithm.OpEvaluate {
 		return l.decideUnobserved(ctx, c, to)
 	}
 	start := time.Now()
@@ -76,7 +76,7 @@ func (l *Limiter) decide(ctx context.Context, c call, to target) error {
 	if c.waits && err == nil && !to.Allowed {
 		return nil // it is asked again
 	}
-	l.events.emit(ctx, Event{Kind: EventDecision, Result: *to.Result, Cost: c.n, Took: time.Since(start), Err: err})
+	l.events.emit(ctx, c.key, Event{Kind: EventDecision, Result: *to.Result, Cost: c.n, Took: time.Since(start), Err: err})
 	return err
 }
 
@@ -162,7 +162,7 @@ func (l *Limiter) remember(ctx context.Context, c call, d *server.Decision, res 
 	switch {
 	case ban.Until > 0:
 		l.denials.Put(denials.Request{Key: c.key, N: 1, Limits: l.by}, *res, res.RetryAfter, stamp)
-		l.began(ctx, ban, res)
+		l.began(ctx, c.key, ban, res)
 	case len(l.bans) == 0 || l.by.Exceeded(c.n) > 0: // else the next denial may ban: it is for Redis to make
 		l.denials.Put(c.request(l.by), *res, l.by.DeniedFor(d.Answers, c.n), stamp)
 	}

@@ -85,49 +85,60 @@ type Event struct {
 // The observer's panic is its caller's for [EventDecision] and [EventKeyFallback]. All else may
 // happen in the background, or on behalf of another Limiter over the client: there a panic is
 // logged, once for each Limiter.
-func Observe(observer func(ctx context.Context, e Event)) Option { return observeOption(observer) }
+func Observe(observer func(ctx context.Context, e Event)) Option {
+	return observerOption{"Observe", observer, nil}
+}
 
-type observeOption func(ctx context.Context, e Event)
+// ObserveKeys is [Observe] for an observer that also gets the key: that of an [EventDecision] or
+// [EventBan], and of all other events none. Keys are personal data, and clients choose them: have them
+// in no metric. The page of package admin shows those that are denied most.
+func ObserveKeys(observer func(ctx context.Context, key string, e Event)) Option {
+	return observerOption{"ObserveKeys", nil, observer}
+}
 
-func (observer observeOption) apply(c *config) {
-	first := c.observe
-	switch {
-	case observer == nil:
-		c.failf("Observe(nil): want a function")
-	case first == nil:
-		c.observe = observer
-	default:
-		c.observe = func(ctx context.Context, e Event) {
-			first(ctx, e)
-			observer(ctx, e)
-		}
+// An observerOption has one of two functions.
+type observerOption struct {
+	option string
+	plain  func(ctx context.Context, e Event)
+	keyed  func(ctx context.Context, key string, e Event)
+}
+
+func (o observerOption) apply(c *config) {
+	if o.plain == nil && o.keyed == nil {
+		c.failf("%s(nil): want a function", o.option)
 	}
+	c.observers = append(c.observers, o)
 }
 
 // An emitter passes events to the observers and messages to the logger.
 type emitter struct {
-	limiter string
-	observe func(ctx context.Context, e Event)
-	logger  *slog.Logger // nil for slog.Default
+	limiter   string
+	observers []observerOption
+	logger    *slog.Logger // nil for slog.Default
 
 	panicked atomic.Bool // it has been logged that an observer did
 }
 
-func (m *emitter) emit(ctx context.Context, e Event) {
-	if m.observe != nil {
-		e.Limiter = m.limiter
-		m.observe(ctx, e)
+// emit passes on an event of a key; key is empty where it has none.
+func (m *emitter) emit(ctx context.Context, key string, e Event) {
+	e.Limiter = m.limiter
+	for _, o := range m.observers {
+		if o.plain != nil {
+			o.plain(ctx, e)
+		} else {
+			o.keyed(ctx, key, e)
+		}
 	}
 }
 
 // emitContained is emit where an observer's panic is nobody else's.
-func (m *emitter) emitContained(ctx context.Context, e Event) {
+func (m *emitter) emitContained(ctx context.Context, key string, e Event) {
 	defer func() {
 		if value := recover(); value != nil && !m.panicked.Swap(true) {
 			m.logAt(ctx, slog.LevelError, "redislimit: an observer panicked", "panic", value, "stack", string(debug.Stack()))
 		}
 	}()
-	m.emit(ctx, e)
+	m.emit(ctx, key, e)
 }
 
 func (m *emitter) log() *slog.Logger {
@@ -152,4 +163,4 @@ func (m *minutely) due() bool {
 
 // Emit passes an Event of an adapter on to the observers of the Limiter, with the
 // Limiter's name. With no observer it does nothing.
-func (l *Limiter) Emit(ctx context.Context, e Event) { l.events.emit(ctx, e) }
+func (l *Limiter) Emit(ctx context.Context, e Event) { l.events.emit(ctx, "", e) }

@@ -39,6 +39,42 @@ func TestObserveMoreThanOnce(t *testing.T) {
 	}
 }
 
+// TestObserveKeys has observers of both kinds: they are called in their order, and one gets the key of each decision and
+// ban. Of what has none it is empty.
+func TestObserveKeys(t *testing.T) {
+	t.Parallel()
+	var heard []string
+	lim, err := NewMemory("api", FixedWindow(PerHour(1)), Ban(time.Hour),
+		ObserveKeys(func(_ context.Context, key string, e Event) {
+			heard = append(heard, fmt.Sprintf("%v of %q by %s", e.Kind, key, e.Limiter))
+		}),
+		Observe(func(_ context.Context, e Event) { heard = append(heard, e.Kind.String()) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, first := lim.Allow(t.Context(), "user:alice")
+	_, second := lim.Allow(t.Context(), "user:alice")
+	blocked := lim.Block(t.Context(), "user:bob", time.Hour)
+	lim.Emit(t.Context(), Event{Kind: EventKeyFallback})
+	if err := errors.Join(first, second, blocked); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		`decision of "user:alice" by api`, "decision",
+		`ban of "user:alice" by api`, "ban", `decision of "user:alice" by api`, "decision",
+		`ban of "user:bob" by api`, "ban",
+		`key_fallback of "" by api`, "key_fallback",
+	}
+	if !slices.Equal(heard, want) {
+		t.Errorf("heard %q, want %q", heard, want)
+	}
+	for option, want := range map[string]Option{"Observe(nil): want a function": Observe(nil), "ObserveKeys(nil): want a function": ObserveKeys(nil)} {
+		if _, err := NewMemory("api", FixedWindow(PerHour(1)), want); err == nil || !strings.Contains(err.Error(), option) {
+			t.Errorf("%v, want %s", err, option)
+		}
+	}
+}
+
 // TestFallbackShowsNoKey prints the Event of a decision by the fallback, and its Result.
 // The conformance suite has those of Redis and of memory.
 func TestFallbackShowsNoKey(t *testing.T) {

@@ -478,6 +478,19 @@ func ExampleObserve() {
 	// Output: 3 denied
 }
 
+// The key is for what is kept apart from metrics, such as an audit of logins.
+func ExampleObserveKeys() {
+	lim := core.MustNewMemory("login", core.FixedWindow(core.PerHour(2)), core.ObserveKeys(func(_ context.Context, key string, e core.Event) {
+		if e.Kind == core.EventDecision && !e.Result.Allowed {
+			fmt.Println("denied:", key)
+		}
+	}))
+	for range 3 {
+		_, _ = lim.Allow(ctx, "user:alice")
+	}
+	// Output: denied: user:alice
+}
+
 // A Limiter logs one line when Redis fails, and one when it answers again.
 func ExampleLogger() {
 	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))

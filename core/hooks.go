@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/lease"
+	"github.com/redislimit/redislimit/internal/server"
 )
 
 // The module's own suites drive leases and renewals by clocks of their own.
@@ -62,3 +64,32 @@ var _ = hook.SetSettleLater(func(ctx context.Context, reservation any, actual in
 	}
 	return r.settleLater(ctx, actual)
 })
+
+var _ = hook.SetInspect(
+	func(limiter any) hook.Inspection {
+		l := limiter.(*Limiter) //nolint:forcetypeassert // package admin passes it
+		seen := hook.Inspection{Bans: l.bans != nil}
+		if l.store != nil {
+			seen.Policy, seen.Servers = l.policy.String(), l.store.Servers()
+		}
+		return seen
+	},
+	func(ctx context.Context, limiter any, key string) ([]int64, error) {
+		l := limiter.(*Limiter) //nolint:forcetypeassert // package admin passes it
+		answers := make([]algorithm.Answer, len(l.by.Members))
+		switch {
+		case l.memory != nil:
+			l.memory.Decide(l.by.Memory, key, 1, false, answers)
+		case l.store != nil:
+			d := server.NewDecision(l.by.Server, key, algorithm.HoldCall{Op: algorithm.OpEvaluate, N: 1})
+			if err := l.store.Decide(ctx, d); err != nil {
+				return nil, l.failure(ctx, err)
+			}
+			copy(answers, d.Answers)
+		}
+		held := make([]int64, len(answers))
+		for i := range answers {
+			held[i] = answers[i].Held
+		}
+		return held, nil
+	})

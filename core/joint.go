@@ -67,7 +67,7 @@ func (j *joint) decide(ctx context.Context, res *Result) error {
 		}
 		if admitted || !one.Allowed {
 			m := &j.members[i]
-			m.limiter.events.emit(ctx, Event{Kind: EventDecision, Result: one, Cost: m.cost(j.n), Took: took})
+			m.limiter.events.emit(ctx, m.key, Event{Kind: EventDecision, Result: one, Cost: m.cost(j.n), Took: took})
 		}
 	}
 	*res = combine(all, admitted)
@@ -117,6 +117,6 @@ func (t *together) decideJointly(ctx context.Context, res *Result) (done bool, e
 func (l *Limiter) acquireWithout(ctx context.Context, c call, lost error) (*Reservation, error) {
 	r, start := &Reservation{limiter: l}, time.Now()
 	err := l.withoutRedis(ctx, c, target{&r.Result, r}, lost)
-	l.events.emit(ctx, Event{Kind: EventDecision, Result: r.Result, Cost: c.n, Took: time.Since(start), Err: err})
+	l.events.emit(ctx, c.key, Event{Kind: EventDecision, Result: r.Result, Cost: c.n, Took: time.Since(start), Err: err})
 	return l.acquired(c, r, err)
 }

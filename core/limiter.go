@@ -126,7 +126,7 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 func newFamily(name string, c *config) *family {
 	f := &family{
 		name: name, hold: c.hold, lease: c.lease, bans: c.bans, timeout: c.timeout, driven: c.clock != nil,
-		events:  &emitter{limiter: name, observe: c.observe, logger: c.logger},
+		events:  &emitter{limiter: name, observers: c.observers, logger: c.logger},
 		derived: derived{seed: maphash.MakeSeed()},
 	}
 	if f.now = c.clock; f.now == nil {

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,7 +31,7 @@ type config struct {
 	bans      algorithm.Bans
 	denied    int
 	maxBatch  int
-	observe   func(context.Context, Event)
+	observers []observerOption
 	logger    *slog.Logger
 
 	given   map[string]string // the text of each setting, by what it sets

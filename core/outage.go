@@ -69,14 +69,14 @@ func (f *fallback) share(asked []Limit) []Limit {
 func (f *family) hooks() server.Hooks {
 	var alone minutely
 	return server.Hooks{
-		ScriptLoaded: func(ctx context.Context) { f.events.emitContained(ctx, Event{Kind: EventScriptLoad}) },
+		ScriptLoaded: func(ctx context.Context) { f.events.emitContained(ctx, "", Event{Kind: EventScriptLoad}) },
 		CallFailed: func(ctx context.Context, err error, thisAlone bool) {
 			level, message := slog.LevelDebug, "redislimit: a call to redis failed"
 			if thisAlone && alone.due() { // no line about the server will tell of it
 				level, message = slog.LevelWarn, "redislimit: redis answers, but refused a call"
 			}
 			f.events.logAt(ctx, level, message, "error", err)
-			f.events.emitContained(ctx, Event{Kind: EventOutage, Err: err})
+			f.events.emitContained(ctx, "", Event{Kind: EventOutage, Err: err})
 		},
 		ServerChanged: f.serverChanged,
 	}
@@ -97,8 +97,8 @@ func (f *family) serverChanged(ctx context.Context, c server.Change) {
 	switch c.Kind {
 	case server.WentDown:
 		log(slog.LevelWarn, message, "error", c.Cause)
-		f.events.emitContained(ctx, Event{Kind: EventBreaker, Server: c.Server, Err: c.Cause, Detail: "open"})
-		f.events.emitContained(ctx, Event{Kind: EventFallbackOn, Server: c.Server, Err: c.Cause, Detail: f.policy.String()})
+		f.events.emitContained(ctx, "", Event{Kind: EventBreaker, Server: c.Server, Err: c.Cause, Detail: "open"})
+		f.events.emitContained(ctx, "", Event{Kind: EventFallbackOn, Server: c.Server, Err: c.Cause, Detail: f.policy.String()})
 		return
 	case server.StillDown:
 		log(slog.LevelWarn, message, "error", c.Cause, "for", c.Lasted.Round(time.Millisecond))
@@ -108,8 +108,8 @@ func (f *family) serverChanged(ctx context.Context, c server.Change) {
 	case server.Replaced:
 		log(slog.LevelInfo, "another server has its keys now", "after", c.Lasted.Round(time.Millisecond))
 	}
-	f.events.emitContained(ctx, Event{Kind: EventBreaker, Server: c.Server, Detail: "closed"})
-	f.events.emitContained(ctx, Event{Kind: EventFallbackOff, Server: c.Server})
+	f.events.emitContained(ctx, "", Event{Kind: EventBreaker, Server: c.Server, Detail: "closed"})
+	f.events.emitContained(ctx, "", Event{Kind: EventFallbackOff, Server: c.Server})
 }
 
 // An overload is calls that this process could not send to Redis in time. They are told of together: one event and one line
@@ -127,7 +127,7 @@ func (f *family) overloaded() {
 
 func (f *family) tellOverload() {
 	ctx, calls := context.Background(), f.overload.calls.Swap(0)
-	f.events.emitContained(ctx, Event{Kind: EventOverload, Cost: calls, Err: server.ErrQueue})
+	f.events.emitContained(ctx, "", Event{Kind: EventOverload, Cost: calls, Err: server.ErrQueue})
 	if !f.overload.log.due() {
 		return
 	}

@@ -280,17 +280,17 @@ var errNeedsEnd = errors.New("redislimit: slots of InFlight are taken until the 
 // holdEvents are what the observers are told of slots.
 func (f *family) holdEvents() hold.Events {
 	slots := func(h *hold.Hold, n int64) {
-		if f.events.observe == nil {
+		if len(f.events.observers) == 0 {
 			return
 		}
 		for i, m := range h.Set.Members {
 			if m.Slots {
-				f.events.emitContained(context.Background(), Event{Kind: EventSlots, Result: Result{Limiter: f.name, Name: h.Set.Names[i]}, Cost: n})
+				f.events.emitContained(context.Background(), "", Event{Kind: EventSlots, Result: Result{Limiter: f.name, Name: h.Set.Names[i]}, Cost: n})
 			}
 		}
 	}
 	lost := func(h *hold.Hold) {
-		f.events.emitContained(context.Background(), Event{Kind: EventSlotLost, Cost: h.N, Err: ErrSlotLost})
+		f.events.emitContained(context.Background(), "", Event{Kind: EventSlotLost, Cost: h.N, Err: ErrSlotLost})
 	}
 	return hold.Events{Slots: slots, Lost: lost, Freed: func(h *hold.Hold) { f.lines.free(h.Key) }}
 }

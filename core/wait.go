@@ -285,6 +285,6 @@ func (l *Limiter) turnAway(ctx context.Context, c call, refused *refusal, res *R
 		res.Allowed = false
 	}
 	res.RetryAfter = max(res.RetryAfter, refused.wait)
-	l.events.emit(ctx, Event{Kind: EventDecision, Result: *res, Cost: c.n, Took: refused.took})
+	l.events.emit(ctx, c.key, Event{Kind: EventDecision, Result: *res, Cost: c.n, Took: refused.took})
 	return r, nil
 }

@@ -1,4 +1,4 @@
-// Package hook gives packages limittest and adapter, and this module's own suites and tools,
+// Package hook gives packages limittest, adapter and admin, and this module's own suites and tools,
 // access to what core does not export. Importing package core sets it.
 package hook
 
@@ -104,6 +104,33 @@ var SettleLater func(ctx context.Context, reservation any, actual int64) error
 // SetSettleLater sets SettleLater.
 func SetSettleLater(f func(ctx context.Context, reservation any, actual int64) error) bool {
 	SettleLater = f
+	return true
+}
+
+// An Inspection is what package admin shows of a *core.Limiter that nobody else needs.
+type Inspection struct {
+	Policy  string // that decides in an outage; empty without Redis
+	Bans    bool   // it has the option Ban
+	Servers []ServerState
+}
+
+// A ServerState is what this process knows of a server.
+type ServerState struct {
+	Addr  string
+	State string // "up", "doubted" (a call failed, and probes find out), "down"
+	Since time.Time
+	Cause error // why it is not up
+}
+
+// Inspect returns the Inspection of a *core.Limiter.
+var Inspect func(limiter any) Inspection
+
+// HeldOf returns how many units of each limit of a *core.Limiter are held for a key. It may ask Redis.
+var HeldOf func(ctx context.Context, limiter any, key string) ([]int64, error)
+
+// SetInspect sets Inspect and HeldOf.
+func SetInspect(inspect func(any) Inspection, held func(context.Context, any, string) ([]int64, error)) bool {
+	Inspect, HeldOf = inspect, held
 	return true
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/batch"
+	"github.com/redislimit/redislimit/internal/hook"
 )
 
 // Servers is what this process knows of the servers behind one client. All limiters
@@ -323,4 +325,28 @@ func (s *Store) newBatcher(sv *Server) *batcher {
 		}
 		return s.runBatch(ctx, sv, members)
 	}, s.abandoned)
+}
+
+// Servers returns how the servers behind the client are, as far as this process knows.
+func (s *Store) Servers() []hook.ServerState {
+	servers := slices.SortedFunc(maps.Values(*s.servers.byAddr.Load()), func(a, b *Server) int { return strings.Compare(a.addr, b.addr) })
+	if len(servers) == 0 || !s.servers.whole.up() {
+		servers = append(servers, s.servers.whole)
+	}
+	states := make([]hook.ServerState, len(servers))
+	for i, sv := range servers {
+		states[i] = sv.asSeen()
+	}
+	return states
+}
+
+func (sv *Server) asSeen() hook.ServerState {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	name := [...]string{up: "up", doubted: "doubted", down: "down", back: "down"}[sv.health.state]
+	seen := hook.ServerState{Addr: sv.addr, State: name}
+	if sv.health.state != up {
+		seen.Since, seen.Cause = started.Add(sv.health.since), sv.health.cause
+	}
+	return seen
 }

@@ -20,18 +20,18 @@ const (
 
 var listening = regexp.MustCompile(`^Listening on (http://127\.0\.0\.1:\d+), try:$`)
 
-// build builds the playground.
-func build(dir string) (binary string, err error) {
-	binary = filepath.Join(dir, "playground")
+// build builds an example.
+func build(dir, name string) (binary string, err error) {
+	binary = filepath.Join(dir, name)
 	cmd := exec.CommandContext(context.Background(), "go", "build", "-o", binary, ".")
-	cmd.Dir = ".."
+	cmd.Dir = filepath.Join("..", "..", name)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	return binary, nil
 }
 
-// An app is a running playground.
+// An app is a running example.
 type app struct {
 	url  string
 	cmd  *exec.Cmd
@@ -41,7 +41,12 @@ type app struct {
 // start starts a playground that ends with the test.
 func start(t *testing.T) *app {
 	t.Helper()
-	cmd := exec.CommandContext(context.Background(), shared.binary, "-addr", "127.0.0.1:0", "-redis", "")
+	return startApp(t, shared.playground, "-redis", "")
+}
+
+func startApp(t *testing.T, binary string, flags ...string) *app {
+	t.Helper()
+	cmd := exec.CommandContext(context.Background(), binary, append(flags, "-addr", "127.0.0.1:0")...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -64,14 +69,14 @@ func start(t *testing.T) *app {
 	select {
 	case a.url = <-url:
 	case err := <-a.done:
-		t.Fatalf("the playground ended before it listened: %v", err)
+		t.Fatalf("%s ended before it listened: %v", binary, err)
 	case <-time.After(startLimit):
-		t.Fatalf("the playground does not listen after %v", startLimit)
+		t.Fatalf("%s does not listen after %v", binary, startLimit)
 	}
 	return a
 }
 
-// stop sends SIGTERM, and fails the test if the playground does not end without error.
+// stop sends SIGTERM, and fails the test if the app does not end without error.
 func (a *app) stop(t *testing.T) {
 	t.Helper()
 	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -80,9 +85,9 @@ func (a *app) stop(t *testing.T) {
 	select {
 	case err := <-a.done:
 		if err != nil {
-			t.Errorf("the playground after SIGTERM: %v", err)
+			t.Errorf("after SIGTERM: %v", err)
 		}
 	case <-time.After(stopLimit):
-		t.Errorf("the playground still runs %v after SIGTERM", stopLimit)
+		t.Errorf("it still runs %v after SIGTERM", stopLimit)
 	}
 }

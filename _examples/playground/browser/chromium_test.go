@@ -22,8 +22,8 @@ const (
 
 // shared is what all tests use.
 var shared struct {
-	binary  string
-	browser context.Context
+	playground, admin string // programs
+	browser           context.Context
 }
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -44,9 +44,11 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	if shared.binary, err = build(dir); err != nil {
-		log.Print(err)
-		return 1
+	for name, binary := range map[string]*string{"playground": &shared.playground, "admin": &shared.admin} {
+		if *binary, err = build(dir, name); err != nil {
+			log.Print(err)
+			return 1
+		}
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
@@ -170,7 +172,7 @@ func (p *tab) until(what, expression string) {
 	p.t.Helper()
 	for end := time.Now().Add(limit); !eval[bool](p, expression); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			p.t.Fatalf("after %v still not: %s; the page's summary: %s", limit, what, eval[string](p, `document.getElementById("summary").textContent`))
+			p.t.Fatalf("after %v still not: %s; the page says: %s", limit, what, eval[string](p, `(document.getElementById("summary") ?? document.body).innerText`))
 		}
 	}
 }

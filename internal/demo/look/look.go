@@ -1,5 +1,5 @@
-// Package look has the colours and the typeface that the playground and the pictures of
-// the documents share.
+// Package look has the colours and the typeface that the playground, the page of package admin and the
+// pictures of the documents share.
 package look
 
 import (
@@ -13,8 +13,6 @@ import (
 //go:embed palette.css
 var CSS string
 
-var property = regexp.MustCompile(`--(\w+): ([^;]+);`)
-
 // Values returns the custom properties without the leading "--", by name: those for
 // light, and those that differ for dark.
 func Values() (light, dark map[string]string) {
@@ -23,6 +21,7 @@ func Values() (light, dark map[string]string) {
 }
 
 func values(css string) map[string]string {
+	property := regexp.MustCompile(`--(\w+): ([^;]+);`) // here: a service with the page of package admin need not run it
 	all := make(map[string]string)
 	for _, match := range property.FindAllStringSubmatch(css, -1) {
 		all[match[1]] = match[2]

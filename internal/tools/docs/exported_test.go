@@ -16,7 +16,7 @@ import (
 // Example can be shown as a program. Examples are for what users do, not for each name.
 func TestExportedNames(t *testing.T) {
 	t.Parallel()
-	for _, folder := range []string{"core", "core/guard", "core/guard/adapter", "keyfunc", "nethttp", "gin", "echo", "echov5", "fiber", "fiberv3", "grpc", "limittest", "otel"} {
+	for _, folder := range []string{"admin", "core", "core/guard", "core/guard/adapter", "keyfunc", "nethttp", "gin", "echo", "echov5", "fiber", "fiberv3", "grpc", "limittest", "otel"} {
 		names, err := filepath.Glob(filepath.Join("..", "..", "..", filepath.FromSlash(folder), "*.go"))
 		if err != nil || len(names) == 0 {
 			t.Fatal(folder, err)

@@ -1,0 +1,201 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"mime"
+	"net/http"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
+)
+
+// maxBody bounds what is posted.
+const maxBody = 64 << 10
+
+// posted is what is posted: a key in one of three ways.
+type posted struct {
+	Limiter string `json:"limiter"`
+	Key     string `json:"key"`
+	ID      []byte `json:"id"` // the key whatever its bytes are, in base64
+	Parts   []part `json:"parts"`
+	For     string `json:"for"` // of block, such as "1h30m"
+}
+
+// actions are what is done to a key.
+var actions = map[string]func(ctx context.Context, l *core.Limiter, key string, d time.Duration) error{
+	"lookup": func(context.Context, *core.Limiter, string, time.Duration) error { return nil },
+	"reset": func(ctx context.Context, l *core.Limiter, key string, _ time.Duration) error {
+		return l.Reset(ctx, key)
+	},
+	"block": func(ctx context.Context, l *core.Limiter, key string, d time.Duration) error {
+		return l.Block(ctx, key, d)
+	},
+	"unblock": func(ctx context.Context, l *core.Limiter, key string, _ time.Duration) error {
+		return l.Unblock(ctx, key)
+	},
+}
+
+// act does what is posted, and replies how the key is then.
+func (h *handler) act(w http.ResponseWriter, r *http.Request, name string) {
+	var (
+		p   posted
+		d   time.Duration
+		key string
+	)
+	l, err := h.read(w, r, &p)
+	if err == nil {
+		key, err = h.watch.keyPosted(p)
+	}
+	if err == nil && name == "block" {
+		d, err = time.ParseDuration(p.For)
+	}
+	if err == nil {
+		err = actions[name](r.Context(), l, key, d)
+		if name != "lookup" {
+			logDone(r, l, name, key, d, err)
+		}
+	}
+	var s state
+	if err == nil {
+		s, err = stateOf(r.Context(), l, key)
+	}
+	if err != nil {
+		reply(w, statusOf(err), map[string]string{"error": err.Error()})
+		return
+	}
+	reply(w, http.StatusOK, s)
+}
+
+func logDone(r *http.Request, l *core.Limiter, name, key string, d time.Duration, err error) {
+	attrs := []any{"limiter", l.Name(), "peer", r.RemoteAddr, "key", key}
+	if d != 0 {
+		attrs = append(attrs, "for", d)
+	}
+	if err != nil {
+		attrs = append(attrs, "error", err)
+	}
+	l.Logger().Log(r.Context(), slog.LevelInfo, "redislimit: admin: "+name, attrs...)
+}
+
+// A refusal is the error of a request that is not looked at further.
+type refusal struct {
+	status int
+	text   string
+}
+
+func (e refusal) Error() string { return e.text }
+
+func statusOf(err error) int {
+	var refused refusal
+	switch {
+	case errors.As(err, &refused):
+		return refused.status
+	case errors.Is(err, core.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusBadRequest
+}
+
+// read reads what is posted, and returns its limiter. A form of another site can post no JSON, and a script there is
+// asked about by its browser first.
+func (h *handler) read(w http.ResponseWriter, r *http.Request, p *posted) (*core.Limiter, error) {
+	if err := h.origin.Check(r); err != nil {
+		return nil, refusal{http.StatusForbidden, err.Error()}
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return nil, refusal{http.StatusUnsupportedMediaType, "want Content-Type: application/json"}
+	}
+	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	body.DisallowUnknownFields()
+	if err := body.Decode(p); err != nil {
+		return nil, err
+	}
+	seen := (*h.watch.byName.Load())[p.Limiter]
+	if seen == nil {
+		return nil, refusal{http.StatusNotFound, fmt.Sprintf("no limiter is called %.80q", p.Limiter)}
+	}
+	return seen.limiter, nil
+}
+
+// keyPosted returns the key that is posted.
+func (w *Watch) keyPosted(p posted) (string, error) {
+	switch {
+	case p.Key != "":
+		return p.Key, nil
+	case len(p.ID) > 0:
+		return string(p.ID), nil
+	}
+	return w.keyOf(p.Parts)
+}
+
+// A state is how a key stands. Times to wait are in seconds; -1 is for ever.
+type state struct {
+	Limiter    string       `json:"limiter"`
+	Key        string       `json:"key"`
+	ID         []byte       `json:"id"`
+	At         time.Time    `json:"at"` // by the clock of who says so
+	Source     string       `json:"source"`
+	Allowed    bool         `json:"allowed"` // a request of cost 1 would be
+	RetryAfter float64      `json:"retryAfter"`
+	Banned     *time.Time   `json:"bannedUntil,omitempty"`
+	Limits     []limitState `json:"limits"` // none where FailOpen admits everything
+}
+
+type limitState struct {
+	Limit      string  `json:"limit"`
+	Allowed    bool    `json:"allowed"`
+	Capacity   int64   `json:"capacity"`
+	Remaining  int64   `json:"remaining"`
+	Held       int64   `json:"held"` // of what is used: reserved, or slots
+	RetryAfter float64 `json:"retryAfter"`
+	ResetAfter float64 `json:"resetAfter"`
+}
+
+// stateOf returns how a key stands.
+func stateOf(ctx context.Context, l *core.Limiter, key string) (state, error) {
+	res, err := l.Peek(ctx, key)
+	if err != nil {
+		return state{}, err
+	}
+	s := state{
+		Limiter: l.Name(), Key: key, ID: []byte(key), At: res.At, Source: res.Source.String(),
+		Allowed: res.Allowed, RetryAfter: seconds(res.RetryAfter), Limits: []limitState{},
+	}
+	if res.Banned {
+		until := res.At.Add(res.RetryAfter)
+		s.Banned = &until
+	}
+	if res.Source == core.SourceNone {
+		return s, nil
+	}
+	var held []int64
+	if res.Source != core.SourceFallback {
+		if held, err = hook.HeldOf(ctx, l, key); err != nil {
+			return state{}, err
+		}
+	}
+	limits := l.Limits()
+	for each := range res.All() {
+		i := len(s.Limits)
+		one := limitState{
+			limits[i].String(), each.Allowed, each.Limit, each.Remaining, 0, seconds(each.RetryAfter), seconds(each.ResetAfter),
+		}
+		if held != nil {
+			one.Held = held[i]
+		}
+		s.Limits = append(s.Limits, one)
+	}
+	return s, nil
+}
+
+func seconds(d time.Duration) float64 {
+	if d == core.Never {
+		return -1
+	}
+	return d.Seconds()
+}

@@ -1,0 +1,75 @@
+package admin_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	"github.com/redislimit/redislimit/admin"
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// The page is for the administrators, of whom the service keeps sessions.
+func Example() {
+	watch := admin.NewWatch()
+	lim := core.MustNewMemory("api", core.TokenBucket(core.PerMinute(100)), core.ObserveKeys(watch.Observe))
+	watch.Add(lim)
+
+	isAdmin := func(r *http.Request) bool {
+		session, err := r.Cookie("session")
+		return err == nil && session.Value == "that of an administrator"
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/limits/", admin.Handler(isAdmin, watch))
+
+	for _, session := range []string{"", "that of an administrator"} {
+		r := httptest.NewRequest(http.MethodGet, "/limits/", http.NoBody)
+		r.AddCookie(&http.Cookie{Name: "session", Value: session})
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, r)
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// 403
+	// 200
+}
+
+// What the page does, programs can do, too.
+func ExampleHandler() {
+	watch := admin.NewWatch()
+	lim := core.MustNewMemory("login", core.FixedWindow(core.PerHour(5)), core.Ban())
+	watch.Add(lim)
+	server := httptest.NewServer(admin.Handler(func(*http.Request) bool { return true }, watch))
+	defer server.Close()
+
+	body := `{"limiter": "login", "parts": [{"by": "ip", "value": "192.0.2.1"}, {"by": "basic", "value": "alice"}], "for": "1h"}`
+	response, err := http.Post(server.URL+"/block", "application/json", strings.NewReader(body))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, _ = io.Copy(io.Discard, response.Body)
+	_ = response.Body.Close()
+
+	res, err := lim.Peek(context.Background(), "join:ip:192.0.2.1,basic:alice")
+	fmt.Println(response.StatusCode, res.Banned, err)
+	// Output: 200 true <nil>
+}
+
+// Where keys must not be on the page, the Watch gets none.
+func ExampleWatch_Observe() {
+	watch := admin.NewWatch()
+	withoutKeys := core.Observe(func(ctx context.Context, e core.Event) { watch.Observe(ctx, "", e) })
+	watch.Add(core.MustNewMemory("api", core.TokenBucket(core.PerMinute(100)), withoutKeys))
+}
+
+// The keys of an API that are digests with a secret are looked up by the API key.
+func ExampleWatch_LookUp() {
+	secret := keyfunc.Secret("a random text of 16 bytes or more")
+	watch := admin.NewWatch()
+	watch.LookUp("API key", func(value string) string { return keyfunc.ForAPIKey(value, secret) })
+}

@@ -1,0 +1,355 @@
+package admin_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redislimit/redislimit/admin"
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+func everybody(*http.Request) bool { return true }
+
+// page returns the page of limiters that everybody may see, and the Watch.
+func page(lims ...*core.Limiter) (http.Handler, *admin.Watch) {
+	watch := admin.NewWatch()
+	watch.Add(lims...)
+	return admin.Handler(everybody, watch), watch
+}
+
+// ask sends a request as the page does, but for headers.
+func ask(h http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "http://admin.test/limits/"+path, strings.NewReader(body))
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// A state is what the handler says of a key.
+type state struct {
+	Key         string    `json:"key"`
+	Source      string    `json:"source"`
+	Allowed     bool      `json:"allowed"`
+	RetryAfter  float64   `json:"retryAfter"`
+	BannedUntil time.Time `json:"bannedUntil"`
+	Limits      []struct {
+		Limit     string `json:"limit"`
+		Capacity  int64  `json:"capacity"`
+		Remaining int64  `json:"remaining"`
+		Held      int64  `json:"held"`
+	} `json:"limits"`
+}
+
+// do posts, and returns the state of the key.
+func do(t *testing.T, h http.Handler, what, body string) (s state) {
+	t.Helper()
+	w := ask(h, http.MethodPost, what, body)
+	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil || w.Code != http.StatusOK {
+		t.Fatalf("%s %s: %d %s", what, body, w.Code, w.Body)
+	}
+	return s
+}
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var (
+	files   = []string{"", "app.js", "style.css", "palette.css", "icon.svg", "data.json"}
+	actions = []string{"lookup", "reset", "block", "unblock"}
+)
+
+const alice = `{"limiter":"api","key":"alice","for":"1h"}`
+
+// TestAllow has a function that lets in nobody: there is nothing to see, and nothing is done.
+func TestAllow(t *testing.T) {
+	t.Parallel()
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(5)), core.Ban())
+	_, watch := page(lim)
+	h := admin.Handler(func(r *http.Request) bool { return r.Header.Get("Session") == "admin" }, watch)
+	for _, path := range append(slices.Concat(files, actions), "other") {
+		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodOptions} {
+			if w := ask(h, method, path, alice); w.Code != http.StatusForbidden || strings.Contains(w.Body.String(), "api") {
+				t.Errorf("%s %s by nobody: %d %s", method, path, w.Code, w.Body)
+			}
+		}
+	}
+	if res, err := lim.Peek(t.Context(), "alice"); err != nil || res.Banned {
+		t.Error(res, err)
+	}
+	if w := ask(h, http.MethodGet, "data.json", "", "Session", "admin"); w.Code != http.StatusOK {
+		t.Error(w.Code, w.Body)
+	}
+	for text, make := range map[string]func(){
+		"who may see":           func() { admin.Handler(nil, watch) },
+		"the Watch is nil":      func() { admin.Handler(everybody, nil) },
+		"a Limiter is nil":      func() { watch.Add(nil) },
+		"a label and a functio": func() { watch.LookUp("x", nil) },
+	} {
+		func() {
+			defer func() {
+				if value, _ := recover().(string); !strings.Contains(value, text) {
+					t.Errorf("it panics with %q, want %q", value, text)
+				}
+			}()
+			make()
+		}()
+	}
+}
+
+// TestHeaders checks what keeps other pages and caches away from each file.
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	h, _ := page()
+	for _, path := range files {
+		w := ask(h, http.MethodGet, path, "")
+		if w.Code != http.StatusOK || w.Body.Len() == 0 {
+			t.Errorf("%q: %d, %d bytes", path, w.Code, w.Body.Len())
+		}
+		for name, want := range map[string]string{
+			"Content-Security-Policy": "frame-ancestors 'none'", "X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff",
+			"Referrer-Policy": "no-referrer", "Cache-Control": "no-store", "Cross-Origin-Resource-Policy": "same-origin",
+		} {
+			if got := w.Header().Get(name); !strings.Contains(got, want) {
+				t.Errorf("%q: %s is %q, want %q", path, name, got, want)
+			}
+		}
+		if policy := w.Header().Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+			t.Errorf("%q: the policy is %s", path, policy)
+		}
+	}
+	for _, path := range []string{"other", "web", "web/index.html/x", "..%2fadmin.go"} {
+		if w := ask(h, http.MethodGet, path, ""); w.Code != http.StatusNotFound {
+			t.Errorf("%q: %d", path, w.Code)
+		}
+	}
+}
+
+// TestOtherSites sends what a page of another site can have a browser send: no key changes, whatever the page knows.
+func TestOtherSites(t *testing.T) {
+	t.Parallel()
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(5)), core.Ban())
+	h, _ := page(lim)
+	_, err := lim.AllowN(t.Context(), "alice", 3)
+	must(t, err, lim.Block(t.Context(), "bob", time.Hour))
+	for _, what := range actions {
+		body := strings.Replace(alice, "alice", map[string]string{"unblock": "bob"}[what]+map[bool]string{true: "", false: "alice"}[what == "unblock"], 1)
+		for name, request := range map[string]struct {
+			method  string
+			headers []string
+			status  int
+		}{
+			"GET":                   {http.MethodGet, nil, http.StatusMethodNotAllowed},
+			"HEAD":                  {http.MethodHead, nil, http.StatusMethodNotAllowed},
+			"PUT":                   {http.MethodPut, nil, http.StatusMethodNotAllowed},
+			"another site":          {http.MethodPost, []string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
+			"another subdomain":     {http.MethodPost, []string{"Sec-Fetch-Site", "same-site"}, http.StatusForbidden},
+			"another origin":        {http.MethodPost, []string{"Sec-Fetch-Site", "", "Origin", "http://evil.test"}, http.StatusForbidden},
+			"an opaque origin":      {http.MethodPost, []string{"Sec-Fetch-Site", "", "Origin", "null"}, http.StatusForbidden},
+			"a form":                {http.MethodPost, []string{"Content-Type", "application/x-www-form-urlencoded"}, http.StatusUnsupportedMediaType},
+			"a form with text":      {http.MethodPost, []string{"Content-Type", "text/plain"}, http.StatusUnsupportedMediaType},
+			"no type at all":        {http.MethodPost, []string{"Content-Type", ""}, http.StatusUnsupportedMediaType},
+			"a form of a new sort":  {http.MethodPost, []string{"Content-Type", "multipart/form-data; boundary=x"}, http.StatusUnsupportedMediaType},
+			"a type that is broken": {http.MethodPost, []string{"Content-Type", "application/json; x"}, http.StatusUnsupportedMediaType},
+		} {
+			if w := ask(h, request.method, what+"?limiter=api&key=alice", body, request.headers...); w.Code != request.status {
+				t.Errorf("%s by %s: %d %s", what, name, w.Code, w.Body)
+			}
+		}
+	}
+	if res, err := lim.Peek(t.Context(), "alice"); err != nil || res.Banned || res.Remaining != 2 {
+		t.Error("alice:", res, err)
+	}
+	if res, err := lim.Peek(t.Context(), "bob"); err != nil || !res.Banned {
+		t.Error("bob:", res, err)
+	}
+}
+
+// TestMistakes posts what cannot be done.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	h, _ := page(core.MustNewMemory("api", core.FixedWindow(core.PerHour(5))), core.MustNewMemory("bans", core.FixedWindow(core.PerHour(5)), core.Ban()))
+	for _, test := range []struct {
+		what, body string
+		status     int
+		says       string
+	}{
+		{"lookup", `{"limiter":"other","key":"x"}`, 404, "other"},
+		{"lookup", `{"limiter":"api"}`, 400, "no key"},
+		{"lookup", `{"limiter":"api","kee":"x"}`, 400, "kee"},
+		{"lookup", `{`, 400, "unexpected EOF"},
+		{"lookup", `{"limiter":"api","key":"` + strings.Repeat("x", 1<<20) + `"}`, 400, "too large"},
+		{"lookup", `{"limiter":"api","parts":[{"by":"shoe size","value":"46"}]}`, 400, "shoe size"},
+		{"lookup", `{"limiter":"api","parts":[{"by":"ip","value":"nowhere"}]}`, 400, "nowhere"},
+		{"lookup", `{"limiter":"api","parts":[{"by":"user","value":""}]}`, 400, "the value is empty"},
+		{"lookup", `{"limiter":"api","parts":[{"by":"cookie","value":"x"}]}`, 400, "want a name"},
+		{"lookup", `{"limiter":"api","parts":[{"by":"header","name":"X-Forwarded-For","value":"x"}]}`, 400, "any address"},
+		{"block", alice, 400, "without the option Ban"},
+		{"block", `{"limiter":"bans","key":"x"}`, 400, "duration"},
+		{"block", `{"limiter":"bans","key":"x","for":"-1s"}`, 400, "allowed is"},
+		{"block", `{"limiter":"bans","key":"x","for":"9000h"}`, 400, "allowed is"},
+	} {
+		w := ask(h, http.MethodPost, test.what, test.body)
+		var got struct {
+			Error string `json:"error"`
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != test.status || !strings.Contains(got.Error, test.says) {
+			t.Errorf("%s %.80s: %d %s, want %d with %q", test.what, test.body, w.Code, w.Body, test.status, test.says)
+		}
+	}
+}
+
+// TestLookUp names keys by their parts: they are those of the key functions.
+func TestLookUp(t *testing.T) {
+	t.Parallel()
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(5)))
+	h, watch := page(lim)
+	secret := keyfunc.Secret("pepper, 16 bytes or more")
+	watch.LookUp("our key", func(value string) string { return keyfunc.ForAPIKey(value, secret) })
+	addr, addr6 := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8:1:2:3::4")
+	for parts, want := range map[string]string{
+		`{"by":"key","value":"any thing"}`:                             "any thing",
+		`{"by":"our key","value":"s3cret"}`:                            keyfunc.ForAPIKey("s3cret", secret),
+		`{"by":"apikey","value":"s3cret"}`:                             keyfunc.ForAPIKey("s3cret"),
+		`{"by":"bearer","value":"s3cret"}`:                             keyfunc.ForBearer("s3cret"),
+		`{"by":"cookie","name":"session","value":"s3cret"}`:            keyfunc.ForCookie("session", "s3cret"),
+		`{"by":"query","name":"api_key","value":"s3cret"}`:             keyfunc.ForQuery("api_key", "s3cret"),
+		`{"by":"header","name":"x-tenant","value":"acme"}`:             keyfunc.ForHeader("X-Tenant", "acme"),
+		`{"by":"basic","value":"alice"}`:                               keyfunc.ForBasicAuth("alice"),
+		`{"by":"user","value":"alice"}`:                                keyfunc.ForUser("alice"),
+		`{"by":"route","value":"/users/{id}"}`:                         keyfunc.ForRoute("/users/{id}"),
+		`{"by":"method","value":"POST"}`:                               keyfunc.ForMethod("POST"),
+		`{"by":"global"}`:                                              keyfunc.ForGlobal(),
+		`{"by":"peer","value":"192.0.2.1"}`:                            keyfunc.ForPeer(addr),
+		`{"by":"ip","value":"192.0.2.1"}`:                              keyfunc.ForIP(addr),
+		`{"by":"ip","value":"192.0.2.1/24"}`:                           keyfunc.ForIP(addr, keyfunc.IPv4Prefix(24)),
+		`{"by":"ip","value":"2001:db8:1:2:3::4"}`:                      keyfunc.ForIP(addr6),
+		`{"by":"ip","value":"2001:db8:1:2:3::4/56"}`:                   keyfunc.ForIP(addr6, keyfunc.IPv6Prefix(56)),
+		`{"by":"ip","value":"192.0.2.1"},{"by":"user","value":"a,b%"}`: keyfunc.ForJoin(keyfunc.ForIP(addr), keyfunc.ForUser("a,b%")),
+	} {
+		_, err := lim.AllowN(t.Context(), want, 5)
+		must(t, err)
+		if s := do(t, h, "lookup", `{"limiter":"api","parts":[`+parts+`]}`); s.Key != want || s.Allowed || s.RetryAfter <= 0 {
+			t.Errorf("%s: %+v, want %q denied", parts, s, want)
+		}
+		must(t, lim.Reset(t.Context(), want))
+	}
+	const bytes = "\xff\xfe\x00"
+	_, err := lim.AllowN(t.Context(), bytes, 5)
+	must(t, err)
+	if s := do(t, h, "reset", `{"limiter":"api","id":"//4A"}`); !s.Allowed {
+		t.Errorf("by its bytes: %+v", s)
+	}
+	if res, err := lim.Peek(t.Context(), bytes); err != nil || res.Remaining != 5 {
+		t.Error(res, err)
+	}
+}
+
+// TestActions looks at keys of which units are used, held and banned, in memory and in Redis, and changes them.
+func TestActions(t *testing.T) {
+	t.Parallel()
+	t.Run("memory", func(t *testing.T) {
+		t.Parallel()
+		changes(t, core.MustNewMemory, "memory")
+	})
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		client := redistest.Server(t).Client(t)
+		changes(t, func(name string, opts ...core.Option) *core.Limiter {
+			return core.MustNew(client, name, append(opts, core.FailClosed(), core.Timeout(time.Minute))...)
+		}, "redis")
+	})
+}
+
+func changes(t *testing.T, limiter func(name string, opts ...core.Option) *core.Limiter, source string) {
+	var log safeBuffer
+	lim := limiter("api", core.FixedWindow(core.PerHour(10)), core.InFlight(4, core.SlotTTL(time.Minute)), core.Ban(time.Hour), core.Hold(time.Hour),
+		core.Logger(slog.New(slog.NewTextHandler(&log, nil))))
+	t.Cleanup(func() { _ = lim.Close() })
+	h, _ := page(lim)
+	ctx := t.Context()
+	slot, first := lim.Acquire(ctx, "alice", 1)
+	held, second := lim.Reserve(ctx, "alice", 2)
+	must(t, first, second)
+	s := do(t, h, "lookup", alice)
+	want := state{Key: "alice", Source: source, Allowed: true}
+	if s.Key != want.Key || s.Source != want.Source || !s.Allowed || len(s.Limits) != 2 {
+		t.Fatalf("%+v", s)
+	}
+	for i, want := range []struct {
+		limit                     string
+		capacity, remaining, held int64
+	}{{"fixed_window 10/1h", 10, 7, 2}, {"in_flight 4 slot_ttl=1m", 4, 1, 3}} {
+		if got := s.Limits[i]; got.Limit != want.limit || got.Capacity != want.capacity || got.Remaining != want.remaining || got.Held != want.held {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	must(t, held.Cancel(ctx))
+	if s := do(t, h, "reset", alice); s.Limits[0].Remaining != 10 || s.Limits[0].Held != 0 || s.Limits[1].Held != 1 {
+		t.Errorf("after Reset: %+v", s)
+	}
+	before := time.Now()
+	s = do(t, h, "block", alice)
+	if s.Allowed || s.RetryAfter > 3600 || s.RetryAfter < 3500 || s.BannedUntil.Before(before.Add(50*time.Minute)) {
+		t.Errorf("blocked: %+v", s)
+	}
+	if s := do(t, h, "lookup", strings.Replace(alice, "alice", "bob", 1)); !s.Allowed || !s.BannedUntil.IsZero() {
+		t.Errorf("another key: %+v", s)
+	}
+	if s := do(t, h, "unblock", alice); !s.Allowed || !s.BannedUntil.IsZero() {
+		t.Errorf("unblocked: %+v", s)
+	}
+	must(t, slot.Release(ctx))
+	var lines []string
+	for line := range strings.Lines(log.String()) {
+		_, line, _ = strings.Cut(strings.TrimSpace(line), "msg=")
+		lines = append(lines, line)
+	}
+	const peer = `peer=192.0.2.1:1234 key=alice`
+	if want := []string{
+		`"redislimit: admin: reset" limiter=api ` + peer, `"redislimit: admin: block" limiter=api ` + peer + " for=1h0m0s",
+		`"redislimit: admin: unblock" limiter=api ` + peer,
+	}; !reflect.DeepEqual(lines, want) {
+		t.Errorf("the log has %q, want %q", lines, want)
+	}
+}
+
+type safeBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.String()
+}

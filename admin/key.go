@@ -1,0 +1,126 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// A kind is one of the ways to name a key.
+type kind struct {
+	By    string `json:"by"`              // its name in JSON
+	Label string `json:"label"`           // and on the page
+	Name  string `json:"name,omitempty"`  // what its name is the name of; empty if it has none
+	Value string `json:"value,omitempty"` // an example of its value; empty if it has none
+
+	key func(name, value string) (string, error)
+}
+
+// kinds are those of package keyfunc. ForJoin is several of them.
+var kinds = []kind{
+	{"key", "Key", "", "user:alice", func(_, v string) (string, error) { return v, nil }},
+	{"ip", "IP address", "", "192.0.2.1, or 2001:db8::/56", ipKey},
+	{"user", "User", "", "alice", plain(keyfunc.ForUser)},
+	{"apikey", "API key", "", "the key itself", plain(func(v string) string { return keyfunc.ForAPIKey(v) })},
+	{"bearer", "Bearer token", "", "the token itself", plain(func(v string) string { return keyfunc.ForBearer(v) })},
+	{"basic", "Basic auth user", "", "alice", plain(keyfunc.ForBasicAuth)},
+	{"cookie", "Cookie", "cookie", "its value", func(n, v string) (string, error) { return keyfunc.ForCookie(n, v), nil }},
+	{"query", "Query parameter", "parameter", "its value", func(n, v string) (string, error) { return keyfunc.ForQuery(n, v), nil }},
+	{"header", "Header", "header", "its value", func(n, v string) (string, error) { return keyfunc.ForHeader(n, v), nil }},
+	{"route", "Route", "", "/users/{id}", plain(keyfunc.ForRoute)},
+	{"method", "Method", "", "POST", plain(keyfunc.ForMethod)},
+	{"peer", "Peer address", "", "192.0.2.1", peerKey},
+	{"global", "All requests", "", "", func(string, string) (string, error) { return keyfunc.ForGlobal(), nil }},
+}
+
+func plain(key func(string) string) func(_, v string) (string, error) {
+	return func(_, v string) (string, error) { return key(v), nil }
+}
+
+// ipKey takes an address, or a network of keyfunc.IPv4Prefix or IPv6Prefix.
+func ipKey(_, v string) (string, error) {
+	network, err := netip.ParsePrefix(v)
+	if err != nil {
+		addr, err := netip.ParseAddr(v)
+		if err != nil {
+			return "", err
+		}
+		return keyfunc.ForIP(addr), nil
+	}
+	bits := keyfunc.IPv6Prefix
+	if network.Addr().Is4() {
+		bits = keyfunc.IPv4Prefix
+	}
+	return keyfunc.ForIP(network.Addr(), bits(network.Bits())), nil
+}
+
+func peerKey(_, v string) (string, error) {
+	addr, err := netip.ParseAddr(v)
+	if err != nil {
+		return "", err
+	}
+	return keyfunc.ForPeer(addr), nil
+}
+
+// LookUp has the page look keys up by one more thing, under a label, where a key function of the program makes them:
+// package admin does not know the secret of an API key's digest.
+//
+//	watch.LookUp("API key, ours", func(value string) string {
+//		return keyfunc.ForAPIKey(value, keyfunc.Secret(secret))
+//	})
+func (w *Watch) LookUp(label string, key func(value string) string) {
+	if label == "" || key == nil {
+		panic(fmt.Sprintf("admin: LookUp(%q): want a label and a function", label))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	with := append([]kind{{By: label, Label: label, Value: "its value", key: plain(key)}}, *w.kinds.Load()...)
+	w.kinds.Store(&with)
+}
+
+// A part is what a key is made of; a key of several is joined.
+type part struct {
+	By    string `json:"by"`
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// keyOf returns the key that the key function of a middleware makes of parts.
+func (w *Watch) keyOf(parts []part) (string, error) {
+	keys := make([]string, len(parts))
+	for i, p := range parts {
+		at := slices.IndexFunc(*w.kinds.Load(), func(k kind) bool { return k.By == p.By })
+		if at < 0 {
+			return "", fmt.Errorf("nothing is looked up by %.80q", p.By)
+		}
+		k := (*w.kinds.Load())[at]
+		if k.Value != "" && p.Value == "" {
+			return "", fmt.Errorf("%s: the value is empty", k.Label)
+		}
+		var err error
+		if keys[i], err = k.keyOf(p); err != nil {
+			return "", fmt.Errorf("%s: %w", k.Label, err)
+		}
+	}
+	switch {
+	case len(keys) == 0:
+		return "", errors.New("no key is given")
+	case len(keys) == 1:
+		return keys[0], nil
+	}
+	return keyfunc.ForJoin(keys...), nil
+}
+
+// keyOf makes the key of a part. Package keyfunc panics where a program has made a mistake; here a person has.
+func (k kind) keyOf(p part) (key string, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = errors.New(strings.TrimPrefix(fmt.Sprint(value), "keyfunc: "))
+		}
+	}()
+	return k.key(p.Name, p.Value)
+}

@@ -1,0 +1,62 @@
+package admin
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A ring counts several things in each of its slots of time, the last ones of which it keeps. Counting takes no lock.
+type ring struct {
+	every time.Duration
+	mu    sync.Mutex // held while a slot becomes another one
+	slots []slot
+}
+
+type slot struct {
+	number atomic.Int64 // of the time since the Watch began, from 1
+	counts []atomic.Uint32
+}
+
+// newRing returns one that keeps n slots of so many counts, and the present one.
+func newRing(every time.Duration, n, counts int) *ring {
+	r := &ring{every: every, slots: make([]slot, n+1)}
+	for i := range r.slots {
+		r.slots[i].counts = make([]atomic.Uint32, counts)
+	}
+	return r
+}
+
+// at returns the counts of an instant, since the Watch began.
+func (r *ring) at(now time.Duration) []atomic.Uint32 {
+	number := int64(now/r.every) + 1
+	s := &r.slots[number%int64(len(r.slots))]
+	if s.number.Load() != number {
+		r.begin(s, number)
+	}
+	return s.counts
+}
+
+func (r *ring) begin(s *slot, number int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.number.Load() >= number { // of another caller, or the caller was late
+		return
+	}
+	for i := range s.counts {
+		s.counts[i].Store(0)
+	}
+	s.number.Store(number)
+}
+
+// last calls f with each slot before the present one in which something was counted, the oldest first.
+func (r *ring) last(now time.Duration, f func(i int, counts []atomic.Uint32)) {
+	n, present := int64(len(r.slots)), int64(now/r.every)+1
+	for i := range n - 1 {
+		number := present - (n - 1) + i
+		s := &r.slots[((number%n)+n)%n]
+		if s.number.Load() == number {
+			f(int(i), s.counts)
+		}
+	}
+}

@@ -1,0 +1,366 @@
+package admin_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/admin"
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+// A shown is what data.json has of a limiter.
+type shown struct {
+	Name       string         `json:"name"`
+	Outage     string         `json:"outage"`
+	Limits     []string       `json:"limits"`
+	Bans       bool           `json:"bans"`
+	Decisions  []int          `json:"decisions"`
+	Denied     []int          `json:"denied"`
+	Sources    map[string]int `json:"sources"`
+	P50        float64        `json:"p50"`
+	P99        float64        `json:"p99"`
+	MostAsked  []shownKey     `json:"mostAsked"`
+	MostDenied []shownKey     `json:"mostDenied"`
+	Servers    []struct {
+		Addr  string `json:"addr"`
+		State string `json:"state"`
+		Error string `json:"error"`
+	} `json:"servers"`
+}
+
+type shownKey struct {
+	Key   string `json:"key"`
+	ID    []byte `json:"id"`
+	Count int64  `json:"count"`
+	Over  int64  `json:"over"`
+}
+
+func (s shown) sums() (decisions, denied int) {
+	for i, n := range s.Decisions {
+		decisions, denied = decisions+n, denied+s.Denied[i]
+	}
+	return decisions, denied
+}
+
+// see returns what the page shows of its limiters.
+func see(t *testing.T, h http.Handler) []shown {
+	t.Helper()
+	var data struct {
+		Limiters []shown `json:"limiters"`
+	}
+	w := ask(h, http.MethodGet, "data.json", "")
+	if err := json.Unmarshal(w.Body.Bytes(), &data); err != nil || w.Code != http.StatusOK {
+		t.Fatal(err, w.Code, w.Body)
+	}
+	return data.Limiters
+}
+
+// TestCounts has a limiter decide for some minutes, and looks at what is shown of each second.
+func TestCounts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		watch := admin.NewWatch()
+		h := admin.Handler(everybody, watch)
+		lim := core.MustNewMemory("api", core.FixedWindow(core.PerDay(100)), core.Ban(time.Hour), core.ObserveKeys(watch.Observe))
+		defer func() { _ = lim.Close() }()
+		if all := see(t, h); len(all) != 0 {
+			t.Errorf("before Add: %+v", all)
+		}
+		_, _ = lim.Allow(t.Context(), "early") // counts nowhere
+		watch.Add(core.MustNewMemory("other", core.FixedWindow(core.PerDay(1))), lim)
+		for range 12 { // a second each
+			for range 10 {
+				_, _ = lim.Allow(t.Context(), "heavy")
+			}
+			_, _ = lim.Allow(t.Context(), "light")
+			_, _ = lim.Peek(t.Context(), "looked at")
+			time.Sleep(time.Second)
+		}
+		s := see(t, h)[0]
+		if decisions, denied := s.sums(); s.Name != "api" || decisions != 132 || denied != 20 {
+			t.Errorf("%s: %d decisions, %d denied, want 132 and 20", s.Name, decisions, denied)
+		}
+		if n := len(s.Decisions); n != 300 || s.Decisions[n-1] != 11 || s.Decisions[n-12] != 11 || s.Decisions[n-13] != 0 || s.Denied[n-3] != 0 || s.Denied[n-1] != 10 {
+			t.Errorf("of the last seconds: %v, denied %v", s.Decisions[n-14:], s.Denied[n-14:])
+		}
+		if want := (map[string]int{"memory": 132}); fmt.Sprint(s.Sources) != fmt.Sprint(want) || s.Limits[0] != "fixed_window 100/1d" || !s.Bans || s.Outage != "" || len(s.Servers) != 0 {
+			t.Errorf("%+v", s)
+		}
+		for name, got := range map[string][]shownKey{"heavy 120, light 12": s.MostAsked, "heavy 20": s.MostDenied} {
+			var words []string
+			for _, k := range got {
+				words = append(words, fmt.Sprint(k.Key, " ", k.Count-k.Over))
+			}
+			if strings.Join(words, ", ") != name {
+				t.Errorf("%q, want %q", words, name)
+			}
+		}
+		time.Sleep(4*time.Minute + 50*time.Second) // of the 12 seconds 2 are over
+		if decisions, _ := see(t, h)[0].sums(); decisions != 110 {
+			t.Errorf("later: %d decisions", decisions)
+		}
+		time.Sleep(10 * time.Minute)
+		if s := see(t, h)[0]; len(s.MostAsked) != 0 || s.P50 != 0 || len(s.Sources) != 0 {
+			t.Errorf("in the end: %+v", s)
+		}
+		for range 320 {
+			_, _ = lim.Allow(t.Context(), "late")
+			time.Sleep(time.Second)
+		}
+		if decisions, _ := see(t, h)[0].sums(); decisions != 300 {
+			t.Errorf("%d decisions in 300 s, want one in each", decisions)
+		}
+	})
+}
+
+// TestSources has events of each kind of decision, and their latencies.
+func TestSources(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, watch := page(core.MustNewMemory("api", core.FixedWindow(core.PerDay(1))))
+		for i := range 100 {
+			e := core.Event{Kind: core.EventDecision, Limiter: "api", Took: time.Millisecond, Result: core.Result{Allowed: true, Source: core.Source(i % 6)}}
+			switch {
+			case i >= 97:
+				e.Took = time.Second
+			case i >= 90:
+				e.Err, e.Result = errors.New("away"), core.Result{}
+			}
+			watch.Observe(t.Context(), "", e)
+			watch.Observe(t.Context(), "k", core.Event{Kind: core.EventOutage, Limiter: "api"})
+			watch.Observe(t.Context(), "k", core.Event{Kind: core.EventDecision, Limiter: "another"})
+		}
+		time.Sleep(time.Second)
+		s := see(t, h)[0]
+		if want := "map[deny_cache:16 error:7 fallback:15 lease:15 memory:16 none:15 redis:16]"; fmt.Sprint(s.Sources) != want {
+			t.Errorf("%v, want %s", s.Sources, want)
+		}
+		if s.P50 < 0.001 || s.P50 > 0.00125 || s.P99 < 1 || s.P99 > 1.25 || len(s.MostAsked) != 0 {
+			t.Errorf("median %v, p99 %v, keys %v", s.P50, s.P99, s.MostAsked)
+		}
+	})
+}
+
+// TestHeavyHitters has a few keys among very many others: they are found, and for how often they were asked for there are
+// bounds. Keys may be long, and parts of something long: the memory that they take is bounded.
+func TestHeavyHitters(t *testing.T) { // not beside others, which take memory too
+	h, watch := page(core.MustNewMemory("api", core.FixedWindow(core.PerDay(1))))
+	decided := func(key string, allowed bool) {
+		watch.Observe(t.Context(), key, core.Event{Kind: core.EventDecision, Limiter: "api", Result: core.Result{Allowed: allowed}})
+	}
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	const n = 200_000
+	random := rand.New(rand.NewPCG(1, 2))
+	long := strings.Repeat("x", 4000)
+	before, want := heap(), map[string]int64{}
+	for i := range n {
+		key := fmt.Sprintf("%d %s", random.Uint64(), long) // all of them new
+		if i%20 < 4 {
+			key = fmt.Sprint("heavy", i%20) // 5 % each
+			want[key]++
+		}
+		decided(key, i%20 != 3)
+	}
+	if grown := int64(heap()) - int64(before); grown > 1<<20 {
+		t.Errorf("%d keys of 4 kB take %d bytes", n, grown)
+	}
+	s := see(t, h)[0]
+	for _, k := range s.MostAsked[:4] {
+		if w := want[k.Key]; w == 0 || k.Count < w || k.Count-k.Over > w || k.Over > n/200 {
+			t.Errorf("%.20s: %d to %d, want %d", k.Key, k.Count-k.Over, k.Count, w)
+		}
+	}
+	if k := s.MostAsked[5]; len(k.Key) != 512 || k.ID != nil {
+		t.Errorf("a long key has %d bytes, and the id %q", len(k.Key), k.ID)
+	}
+	if len(s.MostDenied) != 1 || s.MostDenied[0].Key != "heavy3" || s.MostDenied[0].Count != n/20 {
+		t.Errorf("%+v", s.MostDenied)
+	}
+}
+
+// TestObserveAllocatesNothing but for keys that are new.
+func TestObserveAllocatesNothing(t *testing.T) {
+	_, watch := page(core.MustNewMemory("api", core.FixedWindow(core.PerDay(1))))
+	e := core.Event{Kind: core.EventDecision, Limiter: "api"}
+	watch.Observe(t.Context(), "alice", e)
+	if got := testing.AllocsPerRun(1000, func() { watch.Observe(t.Context(), "alice", e) }); got != 0 {
+		t.Errorf("%v allocations, want none", got)
+	}
+}
+
+// TestTogether has many goroutines decide, look and add: for the race detector, and nothing is lost.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, watch := page()
+		lim := core.MustNewMemory("api", core.FixedWindow(core.PerDay(1e6)), core.ObserveKeys(watch.Observe))
+		defer func() { _ = lim.Close() }()
+		watch.Add(lim)
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				for j := range 500 {
+					_, _ = lim.Allow(t.Context(), fmt.Sprint("key", (i+j)%100))
+					if j%50 == 0 {
+						see(t, h)
+						watch.Add(core.MustNewMemory(fmt.Sprint("l", i), core.FixedWindow(core.PerDay(1))))
+						watch.LookUp("more", func(v string) string { return v })
+						time.Sleep(time.Second)
+					}
+				}
+			})
+		}
+		all.Wait()
+		time.Sleep(time.Second)
+		if decisions, _ := see(t, h)[0].sums(); decisions != 8*500 {
+			t.Errorf("%d decisions, want %d", decisions, 8*500)
+		}
+	})
+}
+
+// commands counts what is sent to Redis.
+type commands struct {
+	mu   sync.Mutex
+	sent map[string]int
+	n    atomic.Int64
+}
+
+func (c *commands) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *commands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.mu.Lock()
+		c.sent[cmd.Name()]++
+		c.mu.Unlock()
+		c.n.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// TestServers looks at a Redis that answers, and then does not. What the page shows takes no command of Redis, a look-up
+// takes scripts, and nothing scans.
+func TestServers(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	client, sent := server.Client(t), &commands{sent: map[string]int{}}
+	client.AddHook(sent)
+	h, watch := page()
+	lim := core.MustNew(client, "api", core.FixedWindow(core.PerHour(10)), core.Timeout(20*time.Second), core.ObserveKeys(watch.Observe))
+	t.Cleanup(func() { _ = lim.Close() })
+	watch.Add(lim)
+	_, err := lim.Allow(t.Context(), "alice")
+	must(t, err)
+	before := sent.n.Load()
+	if s := see(t, h)[0]; len(s.Servers) != 1 || s.Servers[0].Addr != server.Addr || s.Servers[0].State != "up" || s.Outage != "FailLocal" {
+		t.Errorf("%+v", s)
+	}
+	if n := sent.n.Load() - before; n != 0 {
+		t.Errorf("the page takes %d commands", n)
+	}
+	if s := do(t, h, "lookup", alice); s.Source != "redis" || s.Limits[0].Remaining != 9 {
+		t.Errorf("%+v", s)
+	}
+	if n := sent.n.Load() - before; n > 2 {
+		t.Errorf("a look-up takes %d commands", n)
+	}
+	sent.mu.Lock()
+	for name := range sent.sent {
+		if name != "eval" && name != "evalsha" && name != "hello" && name != "client" {
+			t.Errorf("it sends %q", name)
+		}
+	}
+	sent.mu.Unlock()
+	server.Stop()
+	_, err = lim.Allow(t.Context(), "alice")
+	must(t, err)
+	if s := see(t, h)[0]; s.Servers[0].State == "up" || !strings.Contains(s.Servers[0].Error, "refused") {
+		t.Errorf("stopped: %+v", s.Servers)
+	}
+	if s := do(t, h, "lookup", alice); s.Source != "fallback" {
+		t.Errorf("stopped: %+v", s)
+	}
+	if w := ask(h, http.MethodPost, "reset", alice); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("stopped: %d %s", w.Code, w.Body)
+	}
+}
+
+// TestServersOfCluster has keys of several nodes: each node that was asked is shown, and nothing else.
+func TestServersOfCluster(t *testing.T) {
+	t.Parallel()
+	addrs := redistest.Cluster(t)
+	h, watch := page()
+	lim := core.MustNew(redistest.ClusterClient(t, addrs), "api", core.FixedWindow(core.PerHour(10)), core.Timeout(20*time.Second))
+	t.Cleanup(func() { _ = lim.Close() })
+	watch.Add(lim)
+	for i := range 50 {
+		_, err := lim.Allow(t.Context(), fmt.Sprint(i))
+		must(t, err)
+	}
+	s := see(t, h)[0]
+	if len(s.Servers) != len(addrs) {
+		t.Errorf("%+v, want %v", s.Servers, addrs)
+	}
+	for _, sv := range s.Servers {
+		if sv.State != "up" || !slices.Contains(addrs, sv.Addr) {
+			t.Errorf("%+v, of %v", sv, addrs)
+		}
+	}
+}
+
+// BenchmarkDecision is what the Watch costs a decision, in memory and in Redis, of 64 callers.
+func BenchmarkDecision(b *testing.B) {
+	for _, where := range []string{"memory", "redis"} {
+		for _, how := range []string{"none", "Observe", "Watch"} {
+			b.Run(where+"/"+how, func(b *testing.B) {
+				watch := admin.NewWatch()
+				opts := []core.Option{core.TokenBucket(core.PerSecond(1000)), map[string]core.Option{
+					"none": core.Options(), "Observe": core.Observe(func(context.Context, core.Event) {}), "Watch": core.ObserveKeys(watch.Observe),
+				}[how]}
+				lim := core.MustNewMemory("api", opts...)
+				if where == "redis" {
+					client := redistest.Server(b).Client(b)
+					client.Options().ContextTimeoutEnabled = true
+					lim = core.MustNew(client, "api", append(opts, core.DenyCache(0))...)
+				}
+				defer func() { _ = lim.Close() }()
+				watch.Add(lim)
+				var keys [64]string
+				for i := range keys {
+					keys[i] = fmt.Sprint("ip:192.0.2.", i)
+				}
+				b.ReportAllocs()
+				b.SetParallelism(max(1, 64/runtime.GOMAXPROCS(0)))
+				b.RunParallel(func(pb *testing.PB) {
+					for i := 0; pb.Next(); i++ {
+						_, _ = lim.Allow(context.Background(), keys[i%len(keys)])
+					}
+				})
+			})
+		}
+	}
+}
