@@ -33,10 +33,15 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, e
 		}
 		return r.Result, nil
 	}
+	begun, err := l.beginWait(ctx, c)
+	if err != nil {
+		return Result{}, err
+	}
 	err = l.waitForTurn(ctx, c, func() (*Result, error) {
 		err := l.allow(ctx, c, &res)
 		return &res, err
 	})
+	l.endWait(ctx, c, begun, &res, err)
 	return res, err
 }
 
@@ -54,8 +59,12 @@ func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64) (*Reserv
 
 // acquireWait acquires c when it is its turn, and waits for its Delay.
 func (l *Limiter) acquireWait(ctx context.Context, c call) (*Reservation, error) {
+	begun, err := l.beginWait(ctx, c)
+	if err != nil {
+		return nil, err
+	}
 	var r *Reservation
-	err := l.waitForTurn(ctx, c, func() (*Result, error) {
+	err = l.waitForTurn(ctx, c, func() (*Result, error) {
 		var err error
 		if r, err = l.acquire(ctx, c); err != nil {
 			return nil, err
@@ -67,22 +76,44 @@ func (l *Limiter) acquireWait(ctx context.Context, c call) (*Reservation, error)
 	}
 	if err != nil {
 		_ = r.Cancel(ctx) // the caller does not go on, so its units are free for others
+		l.endWait(ctx, c, begun, nil, err)
 		return nil, err
 	}
+	l.endWait(ctx, c, begun, &r.Result, nil)
 	return r, nil
+}
+
+// beginWait refuses a call that can never be admitted, and returns when the wait begins, for the observers.
+func (l *Limiter) beginWait(ctx context.Context, c call) (begun time.Time, err error) {
+	if err := c.check(ctx); err != nil {
+		return begun, err
+	}
+	for _, capacity := range l.by.Capacities {
+		if c.n > capacity {
+			return begun, fmt.Errorf("%w: %d units of at most %d", ErrNeverAdmitted, c.n, capacity)
+		}
+	}
+	if l.events.observe != nil {
+		begun = time.Now()
+	}
+	return begun, nil
+}
+
+// endWait tells the observers of a wait, which res has admitted if there is no error.
+func (l *Limiter) endWait(ctx context.Context, c call, begun time.Time, res *Result, err error) {
+	if l.events.observe == nil {
+		return
+	}
+	e := Event{Kind: EventWait, Cost: c.n, Took: time.Since(begun), Err: err}
+	if err == nil {
+		e.Result = *res
+	}
+	l.events.emit(ctx, e)
 }
 
 // waitForTurn waits until the caller is the first in the queue of its key, and then
 // asks until it is admitted.
 func (l *Limiter) waitForTurn(ctx context.Context, c call, ask func() (*Result, error)) error {
-	if err := c.check(ctx); err != nil {
-		return err
-	}
-	for _, capacity := range l.by.Capacities {
-		if c.n > capacity {
-			return fmt.Errorf("%w: %d units of at most %d", ErrNeverAdmitted, c.n, capacity)
-		}
-	}
 	queue, err := l.queues.join(ctx, c.key)
 	if err != nil {
 		return err
