@@ -270,7 +270,7 @@ func TestPageIsStrict(t *testing.T) {
 func TestOtherSites(t *testing.T) {
 	t.Parallel()
 	p, _ := serve(t, embeddedRedis(t))
-	h := noNames(p.routes())
+	h := noNames(p.routes(), "demo.example")
 	for _, c := range []struct {
 		path, host, site, origin string
 		want                     int
@@ -285,6 +285,9 @@ func TestOtherSites(t *testing.T) {
 		{"/", "localhost", "none", "", http.StatusOK},
 		{"/", "[::1]:8080", "none", "", http.StatusOK},
 		{"/", "[::1]", "none", "", http.StatusOK},
+		{"/", "demo.example:8080", "none", "", http.StatusOK}, // its own name
+		{"/", "demo.example.evil.example", "none", "", http.StatusForbidden},
+		{"/", "", "none", "", http.StatusForbidden},
 		{"/", "evil.example:8080", "same-origin", "", http.StatusForbidden},
 		{"/events?rate=no", "evil.example", "same-origin", "", http.StatusForbidden},
 		{"/", "127.0.0.1.evil.example:8080", "same-origin", "", http.StatusForbidden},
