@@ -218,14 +218,9 @@ func TestLimiterForIsLogged(t *testing.T) {
 func TestDelayIsTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var waits, cancels []core.Event
+		heard := map[core.EventKind][]core.Event{}
 		lim := core.MustNewMemory("queue", core.LeakyBucket(core.PerSecond(1), core.Burst(9)), core.Observe(func(_ context.Context, e core.Event) {
-			switch e.Kind {
-			case core.EventWait:
-				waits = append(waits, e)
-			case core.EventCancel:
-				cancels = append(cancels, e)
-			}
+			heard[e.Kind] = append(heard[e.Kind], e)
 		}))
 		h := httplimit.Middleware(lim, keyfunc.IP())(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		for range 2 { // the first has no Delay
@@ -234,6 +229,7 @@ func TestDelayIsTold(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/4)
 		defer cancel()
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
+		waits, cancels := heard[core.EventWait], heard[core.EventCancel]
 		if len(waits) != 2 || len(cancels) != 1 || cancels[0].Cost != 1 {
 			t.Fatalf("heard of %+v and %+v", waits, cancels)
 		}
