@@ -50,13 +50,19 @@ const (
 	// [Limiter.Block]; of [Limiter.Unblock] Took is 0. [Limiter.BlockAtLeast] makes one each time, also where the ban that
 	// is there lasts longer. See [Ban].
 	EventBan
+	// EventCancel is a [Reservation] that was cancelled, or settled at 0, and gives back its Cost units. That Redis
+	// has heard of it, it does not say. A caller that left before it had one makes an EventDecision with an Err.
+	EventCancel
+	// EventWait is the end of a wait, of Took: of [Limiter.Wait] and its kin, or of a middleware for the Delay of a
+	// [LeakyBucket]. Result is what admitted it, the zero Result if Err says why it was given up.
+	EventWait
 )
 
 // String returns the kind's name, such as "decision".
 func (k EventKind) String() string {
 	names := [...]string{
 		"", "decision", "outage", "fallback_on", "fallback_off", "breaker", "script_load", "key_fallback", "slots", "slot_lost", "lease",
-		"overload", "ban",
+		"overload", "ban", "cancel", "wait",
 	}
 	if int(k) < len(names) {
 		return names[k]
@@ -69,10 +75,10 @@ func (k EventKind) String() string {
 type Event struct {
 	Kind    EventKind     // what it is about; the kind says which of the other fields are set
 	Limiter string        // the Limiter's name
-	Result  Result        // of an EventDecision; the zero Result if Err is set. Of an EventBan the denial. Of an EventSlots the Name alone
-	Cost    int64         // of an EventDecision, EventSlots, EventSlotLost or EventLease, in units; of an EventOverload, in calls
+	Result  Result        // of an EventDecision or EventWait; the zero Result if Err is set. Of an EventBan the denial. Of an EventSlots the Name alone
+	Cost    int64         // in units, of all kinds that say so, of an EventDecision and an EventWait; of an EventOverload, in calls
 	Spent   int64         // of an EventLease that is the end of a lease, in units
-	Took    time.Duration // of an EventDecision: how long it took to make. Of an EventBan: how long it lasts
+	Took    time.Duration // of an EventDecision: how long it took to make. Of an EventBan or EventWait: how long it lasts
 	Err     error         // why, where something went wrong
 	Detail  string        // of an EventBreaker: its new state
 	Server  string        // of an EventBreaker, EventFallbackOn or EventFallbackOff: the server's address, where it is known
@@ -82,7 +88,7 @@ type Event struct {
 // happens: it must be fast and safe for concurrent use. Given more than once, all
 // the observers are called, in that order. Without an observer events cost nothing.
 //
-// The observer's panic is its caller's for [EventDecision] and [EventKeyFallback]. All else may
+// The observer's panic is its caller's for [EventDecision], [EventWait] and [EventKeyFallback]. All else may
 // happen in the background, or on behalf of another Limiter over the client: there a panic is
 // logged, once for each Limiter.
 func Observe(observer func(ctx context.Context, e Event)) Option {

@@ -277,7 +277,7 @@ func drop(d dropped) {
 // errNeedsEnd is that of the methods that return no Reservation.
 var errNeedsEnd = errors.New("redislimit: slots of InFlight are taken until the work ends: use Acquire or AcquireWait")
 
-// holdEvents are what the observers are told of slots.
+// holdEvents are what the observers are told of slots, and of what is cancelled.
 func (f *family) holdEvents() hold.Events {
 	slots := func(h *hold.Hold, n int64) {
 		if len(f.events.observers) == 0 {
@@ -292,5 +292,10 @@ func (f *family) holdEvents() hold.Events {
 	lost := func(h *hold.Hold) {
 		f.events.emitContained(context.Background(), "", Event{Kind: EventSlotLost, Cost: h.N, Err: ErrSlotLost})
 	}
-	return hold.Events{Slots: slots, Lost: lost, Freed: func(h *hold.Hold) { f.lines.free(h.Key) }}
+	canceled := func(h *hold.Hold) {
+		if len(f.events.observers) > 0 {
+			f.events.emitContained(context.Background(), "", Event{Kind: EventCancel, Cost: h.N})
+		}
+	}
+	return hold.Events{Slots: slots, Lost: lost, Canceled: canceled, Freed: func(h *hold.Hold) { f.lines.free(h.Key) }}
 }

@@ -37,10 +37,15 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, e
 		}
 		return r.Result, nil
 	}
+	begun, err := l.beginWait(ctx, c)
+	if err != nil {
+		return Result{}, err
+	}
 	err = l.waitForTurn(ctx, c, patience{}, func() (*Result, error) {
 		err := l.allow(ctx, c, &res)
 		return &res, err
 	})
+	l.endWait(ctx, c, begun, &res, err)
 	return res, err
 }
 
@@ -58,9 +63,24 @@ func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64) (*Reserv
 	return l.acquireWait(ctx, call{key, n, algorithm.OpReserve, true})
 }
 
-// acquireWait acquires c when it is its turn, and waits for its Delay. Whose key is banned meanwhile gives its place back,
-// and waits again.
+// acquireWait acquires c when it is its turn, and tells the observers of the wait.
 func (l *Limiter) acquireWait(ctx context.Context, c call) (*Reservation, error) {
+	begun, err := l.beginWait(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	r, err := l.acquireUnbanned(ctx, c)
+	if err != nil {
+		l.endWait(ctx, c, begun, nil, err)
+		return nil, err
+	}
+	l.endWait(ctx, c, begun, &r.Result, nil)
+	return r, nil
+}
+
+// acquireUnbanned acquires c when it is its turn, and waits for its Delay. Whose key is banned meanwhile gives its place
+// back, and waits again.
+func (l *Limiter) acquireUnbanned(ctx context.Context, c call) (*Reservation, error) {
 	for {
 		r, err := l.acquireOnce(ctx, c)
 		if err != nil || r.Delay == 0 || l.bans == nil {
@@ -84,6 +104,34 @@ func (l *Limiter) acquireOnce(ctx context.Context, c call) (*Reservation, error)
 		return nil, err
 	}
 	return r, nil
+}
+
+// beginWait refuses a call that can never be admitted, and returns when the wait begins, for the observers.
+func (l *Limiter) beginWait(ctx context.Context, c call) (begun time.Time, err error) {
+	if err := c.check(ctx); err != nil {
+		return begun, err
+	}
+	for _, capacity := range l.by.Capacities {
+		if c.n > capacity {
+			return begun, fmt.Errorf("%w: %d units of at most %d", ErrNeverAdmitted, c.n, capacity)
+		}
+	}
+	if len(l.events.observers) > 0 {
+		begun = time.Now()
+	}
+	return begun, nil
+}
+
+// endWait tells the observers of a wait, which res has admitted if there is no error.
+func (l *Limiter) endWait(ctx context.Context, c call, begun time.Time, res *Result, err error) {
+	if len(l.events.observers) == 0 {
+		return
+	}
+	e := Event{Kind: EventWait, Cost: c.n, Took: time.Since(begun), Err: err}
+	if err == nil {
+		e.Result = *res
+	}
+	l.events.emit(ctx, c.key, e)
 }
 
 // acquireInTurn acquires c when it is its turn. The waiting is within ctx, and each decision within asking.
@@ -124,14 +172,6 @@ func (r *refusal) Unwrap() error { return context.DeadlineExceeded }
 // waitForTurn waits until it is the caller's turn in the line of its key, and then
 // asks until it is admitted.
 func (l *Limiter) waitForTurn(ctx context.Context, c call, p patience, ask func() (*Result, error)) error {
-	if err := c.check(ctx); err != nil {
-		return err
-	}
-	for _, capacity := range l.by.Capacities {
-		if c.n > capacity {
-			return fmt.Errorf("%w: %d units of at most %d", ErrNeverAdmitted, c.n, capacity)
-		}
-	}
 	w := &waiter{key: c.key, n: c.n, until: p.until, most: p.most}
 	if deadline, ok := ctx.Deadline(); ok && (w.until.IsZero() || deadline.Before(w.until)) {
 		w.until = deadline
@@ -244,12 +284,15 @@ func (l *Limiter) waitUpTo(ctx context.Context, w hook.Waiting, res *Result) (*R
 	}
 	// Its decisions are not given up: what they charge is taken back if the client has left.
 	r, err := l.acquireInTurn(ctx, context.WithoutCancel(ctx), c, p)
-	if refused := (*refusal)(nil); errors.As(err, &refused) {
+	refused := (*refusal)(nil)
+	if *res = (Result{}); err == nil {
+		*res = r.Result
+	} else if errors.As(err, &refused) && !refused.waited {
 		return l.turnAway(ctx, c, refused, res)
 	}
-	*res = Result{}
-	if err == nil {
-		*res = r.Result
+	l.endWait(ctx, c, began, res, err)
+	if refused != nil {
+		return l.turnAway(ctx, c, refused, res)
 	}
 	return r, err
 }

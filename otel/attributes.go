@@ -35,6 +35,7 @@ type outcome string
 const (
 	allowed outcome = "allowed"
 	denied  outcome = "denied"
+	banned  outcome = "banned"
 	failed  outcome = "error"
 )
 
@@ -44,6 +45,8 @@ func outcomeOf(e core.Event) outcome {
 		return failed
 	case e.Result.Allowed:
 		return allowed
+	case e.Result.Banned:
+		return banned
 	}
 	return denied
 }

@@ -15,6 +15,8 @@ type instruments struct {
 	failures     metric.Int64Counter
 	overload     metric.Int64Counter
 	bans         metric.Int64Counter
+	canceled     metric.Int64Counter
+	waits        metric.Float64Histogram
 	scriptLoads  metric.Int64Counter
 	keyFallbacks metric.Int64Counter
 	slots        metric.Int64UpDownCounter
@@ -31,14 +33,21 @@ func newInstruments(m metric.Meter) *instruments {
 	return &instruments{
 		count: counter(m, "redislimit.decisions", "{decision}",
 			"Decisions, by the limit that denied or is the tightest."),
-		duration: histogram(m, "redislimit.decision.duration", "s",
-			"How long decisions took."),
+		// From a decision in memory up to the default of core.Timeout.
+		duration: histogram(m, "redislimit.decision.duration", "How long decisions took.",
+			10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6,
+			1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1),
 		failures: counter(m, "redislimit.redis.failures", "{failure}",
 			"Calls that Redis did not answer. While the circuit breaker is open no call is made, so none is counted."),
 		overload: counter(m, "redislimit.overload.calls", "{call}",
 			"Calls that this process could not send to Redis in time, because too many wait in it. Redis is not at fault."),
 		bans: counter(m, "redislimit.bans", "{ban}",
 			"Bans that began in this process, by a denial or by Block."),
+		canceled: counter(m, "redislimit.reservations.canceled", "{reservation}",
+			"Reservations that gave back all of their units, because they were cancelled or cost nothing."),
+		// Up to what clients, and those who write them, have patience for.
+		waits: histogram(m, "redislimit.wait.duration", "How long callers waited to be admitted, or until they gave up.",
+			1e-3, 5e-3, 25e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10, 30, 60, 300),
 		scriptLoads: counter(m, "redislimit.script.loads", "{load}",
 			"How often Redis did not have the script, so that it was sent whole."),
 		keyFallbacks: counter(m, "redislimit.key.fallbacks", "{fallback}",
@@ -71,14 +80,10 @@ func counter(m metric.Meter, name, unit, description string) metric.Int64Counter
 	return c
 }
 
-// histogram makes a histogram with buckets in seconds, from a decision in memory
-// up to the default of core.Timeout. OpenTelemetry's default buckets are for
-// milliseconds.
-func histogram(m metric.Meter, name, unit, description string) metric.Float64Histogram {
-	h, err := m.Float64Histogram(name, metric.WithUnit(unit), metric.WithDescription(description),
-		metric.WithExplicitBucketBoundaries(
-			10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6,
-			1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1))
+// histogram makes a histogram with bounds in seconds. OpenTelemetry's own are for milliseconds.
+func histogram(m metric.Meter, name, description string, bounds ...float64) metric.Float64Histogram {
+	h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description),
+		metric.WithExplicitBucketBoundaries(bounds...))
 	if err != nil {
 		otel.Handle(err)
 		return noop.Float64Histogram{}

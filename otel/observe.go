@@ -20,6 +20,7 @@ import (
 	"context"
 
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/redislimit/redislimit/core"
@@ -103,7 +104,20 @@ func (o *observer) observe(ctx context.Context, e core.Event) {
 		o.overload.Add(ctx, e.Cost, metric.WithAttributes(limiterName(e.Limiter)))
 	case core.EventBan:
 		o.ban(ctx, e)
+	case core.EventCancel:
+		o.canceled.Add(ctx, 1, metric.WithAttributes(limiterName(e.Limiter)))
+	case core.EventWait:
+		o.waited(ctx, e)
 	}
+}
+
+// waited records a wait. Who was admitted has no error.
+func (o *observer) waited(ctx context.Context, e core.Event) {
+	attributes := []attribute.KeyValue{limiterName(e.Limiter)}
+	if e.Err != nil {
+		attributes = append(attributes, errorType(e.Err))
+	}
+	o.waits.Record(ctx, e.Took.Seconds(), metric.WithAttributes(attributes...))
 }
 
 // ban counts a ban that has begun.

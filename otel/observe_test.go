@@ -42,21 +42,23 @@ func TestInstruments(t *testing.T) {
 		lim.Emit(t.Context(), core.Event{Kind: kind, Cost: -1})
 	}
 	want := map[string]string{
-		"redislimit.decisions":            "{decision}, counter",
-		"redislimit.decision.duration":    "s, histogram",
-		"redislimit.redis.failures":       "{failure}, counter",
-		"redislimit.script.loads":         "{load}, counter",
-		"redislimit.key.fallbacks":        "{fallback}, counter",
-		"redislimit.slots.held":           "{slot}, up-down counter",
-		"redislimit.slots.lost":           "{slot}, counter",
-		"redislimit.overload.calls":       "{call}, counter",
-		"redislimit.bans":                 "{ban}, counter",
-		"redislimit.lease.grants":         "{lease}, counter",
-		"redislimit.lease.units.held":     "{unit}, up-down counter",
-		"redislimit.lease.units.spent":    "{unit}, counter",
-		"redislimit.lease.units.returned": "{unit}, counter",
-		"redislimit.fallback.active":      "1, up-down counter",
-		"redislimit.breaker.state":        "1, up-down counter",
+		"redislimit.decisions":             "{decision}, counter",
+		"redislimit.decision.duration":     "s, histogram",
+		"redislimit.redis.failures":        "{failure}, counter",
+		"redislimit.script.loads":          "{load}, counter",
+		"redislimit.key.fallbacks":         "{fallback}, counter",
+		"redislimit.slots.held":            "{slot}, up-down counter",
+		"redislimit.slots.lost":            "{slot}, counter",
+		"redislimit.overload.calls":        "{call}, counter",
+		"redislimit.bans":                  "{ban}, counter",
+		"redislimit.reservations.canceled": "{reservation}, counter",
+		"redislimit.wait.duration":         "s, histogram",
+		"redislimit.lease.grants":          "{lease}, counter",
+		"redislimit.lease.units.held":      "{unit}, up-down counter",
+		"redislimit.lease.units.spent":     "{unit}, counter",
+		"redislimit.lease.units.returned":  "{unit}, counter",
+		"redislimit.fallback.active":       "1, up-down counter",
+		"redislimit.breaker.state":         "1, up-down counter",
 	}
 	got := map[string]string{}
 	for name, metric := range m.collected() {
@@ -100,6 +102,16 @@ func TestEvents(t *testing.T) {
 			},
 			map[string]int64{"bans{ban.cause=denial limiter.name=api}": 2, "bans{ban.cause=block limiter.name=api}": 1},
 		},
+		"waits, of which two were given up": {
+			core.EventWait,
+			[]core.Event{{Took: time.Second}, {}, {Err: context.Canceled}, {Err: fmt.Errorf("user:alice: %w", context.DeadlineExceeded)}},
+			map[string]int64{
+				"wait.duration{limiter.name=api}":                     2,
+				"wait.duration{error.type=canceled limiter.name=api}": 1,
+				"wait.duration{error.type=timeout limiter.name=api}":  1,
+			},
+		},
+		"what is cancelled": {core.EventCancel, []core.Event{{Cost: 500}, {Cost: 1}}, map[string]int64{"reservations.canceled{limiter.name=api}": 2}},
 		"slots of two limits": {
 			core.EventSlots,
 			[]core.Event{
@@ -195,6 +207,58 @@ func TestDecisions(t *testing.T) {
 		"decisions{decision.outcome=denied decision.source=memory limit.name=token-1h limiter.name=api}":  3,
 		"decision.duration{decision.outcome=allowed decision.source=memory limiter.name=api}":             2,
 		"decision.duration{decision.outcome=denied decision.source=memory limiter.name=api}":              3,
+	})
+}
+
+// TestBan has a key denied, and so banned: from then on its decisions have an outcome of their own.
+func TestBan(t *testing.T) {
+	t.Parallel()
+	m := newMeter(t)
+	rdb := redistest.Server(t).Client(t)
+	lim := core.MustNew(rdb, "login", core.FixedWindow(core.PerHour(2), core.Name("hourly")), core.Ban(time.Hour),
+		core.Timeout(time.Minute), m.observe())
+	if res, err := allow(t, lim, 5); err != nil || !res.Banned {
+		t.Fatal(res, err)
+	}
+	if err := lim.Block(t.Context(), "user:bob", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if err := lim.Unblock(t.Context(), "user:bob"); err != nil {
+		t.Fatal(err)
+	}
+	m.wantOf([]string{"decisions", "bans"}, map[string]int64{
+		"decisions{decision.outcome=allowed decision.source=redis limit.name=hourly limiter.name=login}":     2,
+		"decisions{decision.outcome=banned decision.source=redis limit.name=hourly limiter.name=login}":      1,
+		"decisions{decision.outcome=banned decision.source=deny_cache limit.name=hourly limiter.name=login}": 2,
+		"bans{ban.cause=denial limiter.name=login}":                                                          1,
+		"bans{ban.cause=block limiter.name=login}":                                                           1,
+	})
+}
+
+// TestWait has callers wait, of whom one gives up, and one that is admitted give back what it took.
+func TestWait(t *testing.T) {
+	t.Parallel()
+	m := newMeter(t)
+	lim := core.MustNewMemory("api", core.TokenBucket(core.PerMinute(1), core.Burst(2)), m.observe())
+	for range 2 {
+		r, err := lim.AcquireWait(t.Context(), "user:alice", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Cancel(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _ = allow(t, lim, 2)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, err := lim.Wait(ctx, "user:alice"); !errors.Is(err, context.DeadlineExceeded) { // at once
+		t.Fatal(err)
+	}
+	m.wantOf([]string{"wait.duration", "reservations.canceled"}, map[string]int64{
+		"wait.duration{limiter.name=api}":                    2,
+		"wait.duration{error.type=timeout limiter.name=api}": 1,
+		"reservations.canceled{limiter.name=api}":            2,
 	})
 }
 
@@ -315,7 +379,7 @@ func TestRefused(t *testing.T) { // not parallel: it sets what is global
 	t.Cleanup(func() { otel.SetErrorHandler(before) })
 
 	lim := core.MustNew(noRedis(t), "api", core.TokenBucket(core.PerHour(9)), otellimit.Observe(otellimit.MeterProvider(refusing{})))
-	if len(handled) != 15 || !errors.Is(handled[0], errRefused) {
+	if len(handled) != 17 || !errors.Is(handled[0], errRefused) {
 		t.Errorf("handled errors %v, want one for each instrument", handled)
 	}
 	if res, err := allow(t, lim, 4); err != nil || !res.Allowed {

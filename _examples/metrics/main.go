@@ -53,6 +53,11 @@ const try = `
   curl -i -u alice:any URL/user
 5 a second and 20 a minute with each API key:
   curl -i -H 'X-API-Key: demo-key-1' URL/key
+3 wrong passwords a minute from each address, and who goes on is banned for a minute:
+  curl -i -u alice:secret URL/login
+  for i in $(seq 5); do curl -s -o /dev/null -w '%{http_code}\n' -u alice:wrong URL/login; done
+2 a second from each address, and who comes faster waits:
+  for i in $(seq 3); do curl -s URL/queue; done
 the metrics of all that:
   curl -s URL/metrics
 `
@@ -75,15 +80,21 @@ func routes(rdb core.Client, metrics http.Handler, options ...core.Option) http.
 	home := core.MustNew(rdb, "demo-home", core.TokenBucket(core.Per(10, 10*time.Second)), settings)
 	user := core.MustNew(rdb, "demo-user", core.FixedWindow(core.PerMinute(5)), settings)
 	apiKey := core.MustNew(rdb, "demo-key", core.GCRA(core.PerSecond(5)), core.SlidingWindowLog(core.PerMinute(20)), settings)
+	login := core.MustNew(rdb, "demo-login", core.FixedWindow(core.PerMinute(3)), core.Ban(time.Minute), settings)
+	queue := core.MustNew(rdb, "demo-queue", core.LeakyBucket(core.PerSecond(2), core.Burst(10)), settings)
 
 	byIP := httplimit.Middleware(home, keyfunc.IP())
 	byUser := httplimit.Middleware(user, keyfunc.User(userKey{}))
 	byKey := httplimit.Middleware(apiKey, keyfunc.APIKey("X-API-Key", keyfunc.Known(issued)))
+	byFailures := httplimit.Middleware(login, keyfunc.IP(), guard.CountIf(func(status int) bool { return status == http.StatusUnauthorized }))
+	inOrder := httplimit.Middleware(queue, keyfunc.IP())
 
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", byIP(say("hello")))
 	mux.Handle("GET /user", authenticate(byUser(say("hello, user"))))
 	mux.Handle("GET /key", byKey(say("hello, key")))
+	mux.Handle("GET /login", byFailures(http.HandlerFunc(logIn)))
+	mux.Handle("GET /queue", inOrder(say("hello, it is your turn")))
 	mux.Handle("GET /healthz", say("ok"))
 	mux.Handle("GET /metrics", metrics) // in production: on an address that only Prometheus can reach
 	return mux
@@ -101,14 +112,27 @@ func authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, _, _ := r.BasicAuth()
 		if user == "" {
-			w.Header().Set("WWW-Authenticate", `Basic realm="demo"`)
-			w.Header().Set("Content-Type", guard.ProblemType)
-			w.WriteHeader(http.StatusUnauthorized)
-			_, _ = w.Write(guard.Problem(http.StatusUnauthorized, nil))
+			challenge(w)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
 	})
+}
+
+// logIn accepts one password.
+func logIn(w http.ResponseWriter, r *http.Request) {
+	if _, password, _ := r.BasicAuth(); password != "secret" {
+		challenge(w)
+		return
+	}
+	_, _ = fmt.Fprintln(w, "hello, you are logged in")
+}
+
+func challenge(w http.ResponseWriter) {
+	w.Header().Set("WWW-Authenticate", `Basic realm="demo"`)
+	w.Header().Set("Content-Type", guard.ProblemType)
+	w.WriteHeader(http.StatusUnauthorized)
+	_, _ = w.Write(guard.Problem(http.StatusUnauthorized, nil))
 }
 
 // issued reports whether an API key is one that this service has issued.

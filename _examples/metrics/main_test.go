@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redislimit/redislimit/internal/testkit/mini"
 )
@@ -38,12 +39,17 @@ func run(t *testing.T) (s server, stop func()) {
 // get requests a path, as a user unless user is empty.
 func (s server) get(path, user string) (status int, body string) {
 	s.t.Helper()
+	return s.getAs(path, user, "x")
+}
+
+func (s server) getAs(path, user, password string) (status int, body string) {
+	s.t.Helper()
 	r, err := http.NewRequestWithContext(context.WithoutCancel(s.t.Context()), http.MethodGet, s.URL+path, http.NoBody)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	if user != "" {
-		r.SetBasicAuth(user, "x")
+		r.SetBasicAuth(user, password)
 	}
 	resp, err := s.Client().Do(r)
 	if err != nil {
@@ -64,6 +70,17 @@ func (s server) times(n int, path, user string) {
 	}
 }
 
+// ban has a user send wrong passwords until he is banned. Until what he sent before has been counted, he is only denied.
+func (s server) ban(user string) {
+	s.t.Helper()
+	for begun := time.Now(); time.Since(begun) < time.Minute; time.Sleep(10 * time.Millisecond) {
+		if _, body := s.get("/login", user); strings.Contains(body, "abnormal-usage") {
+			return
+		}
+	}
+	s.t.Error("nobody is banned")
+}
+
 // TestDocument compares docs/metrics.md with /metrics: every metric and label that the
 // document names, in Prometheus's spelling and in OpenTelemetry's, is served, and every
 // metric that is served is named. What the metrics count is tested in package otel; no key is
@@ -77,6 +94,9 @@ func TestDocument(t *testing.T) {
 	s, stop := run(t)
 	s.times(7, "/user", "alice")
 	s.times(1, "/key", "")
+	_, _ = s.getAs("/login", "alice", "secret") // it does not count
+	s.times(2, "/queue", "")                    // the second waits
+	s.ban("alice")
 	stop()
 	s.times(3, "/user", "bob")
 	_, served := s.get("/metrics", "")
@@ -92,8 +112,8 @@ func TestDocument(t *testing.T) {
 		t.Fatalf("too few names found: %v, %v", names, dotted)
 	}
 	for _, name := range names {
-		if regexp.MustCompile(`^redislimit_(slots|lease|overload|bans?)_`).MatchString(name) {
-			continue // of InFlight, Lease and Ban, which the app does not use, and of overloads; otel's tests have them
+		if regexp.MustCompile(`^redislimit_(slots|lease|overload)_`).MatchString(name) {
+			continue // of InFlight and Lease, which the app does not use, and of overloads; otel's tests have them
 		}
 		if !regexp.MustCompile(`\b` + name + `\b`).MatchString(served) {
 			t.Errorf("the document has %s, /metrics does not", name)
@@ -101,8 +121,8 @@ func TestDocument(t *testing.T) {
 	}
 	for _, name := range dotted {
 		if name[1] == "redislimit.limit.capacity" || name[1] == "redislimit.limit.remaining" ||
-			regexp.MustCompile(`^redislimit\.(slots|lease|overload|bans?)\b`).MatchString(name[1]) {
-			continue // attributes of spans only, and metrics of InFlight, Lease, Ban and overloads only
+			regexp.MustCompile(`^redislimit\.(slots|lease|overload)\b`).MatchString(name[1]) {
+			continue // attributes of spans only, and metrics of InFlight, Lease and overloads only
 		}
 		if !strings.Contains(served, strings.ReplaceAll(name[1], ".", "_")) {
 			t.Errorf("the document has %s, /metrics does not have it", name[1])

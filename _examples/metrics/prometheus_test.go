@@ -73,19 +73,22 @@ func TestPrometheus(t *testing.T) {
 	panels := readDashboard(t)
 
 	// Some requests are denied, fewer than an alert is about.
-	unhealthy := []string{"Alerts", "Failures of Redis", "Requests without a decision", "Share without the key", "Slots lost", "Not sent in time"}
-	p.wantPanels(panels, func(title string) bool { return !slices.Contains(unhealthy, title) })
+	unhealthy := []string{"Alerts", "Failures of Redis", "Requests without a decision", "Slots lost"}
+	misuse := []string{"Share without the key", "Not sent in time", "Bans that begin", "Denied because banned", "Given up and cancelled"}
+	p.wantPanels(panels, func(title string) bool { return !slices.Contains(unhealthy, title) && !slices.Contains(misuse, title) })
 	p.wantNone()
 
 	load.misused.Store(true)
 	slow := load.slowRedis()
 	p.wantAlerts(map[string]string{
-		"RateLimitDeniesMany":   "demo-user",
-		"RateLimitKeysMissing":  "demo-key",
-		"RateLimiterSlow":       "demo-user",
-		"RateLimiterOverloaded": "demo-closed",
+		"RateLimitDeniesMany":    "demo-user",
+		"RateLimitKeysMissing":   "demo-key",
+		"RateLimiterSlow":        "demo-user",
+		"RateLimiterOverloaded":  "demo-closed",
+		"RateLimitBansMany":      "demo-bans",
+		"RateLimitWaitersGiveUp": "demo-waits",
 	})
-	p.wantPanels(panels, func(title string) bool { return title == "Share without the key" || title == "Not sent in time" })
+	p.wantPanels(panels, func(title string) bool { return slices.Contains(misuse, title) })
 	slow()
 	load.misused.Store(false)
 
@@ -96,9 +99,7 @@ func TestPrometheus(t *testing.T) {
 		"RateLimiterFailsRequests": "demo-closed",
 		"RateLimitSlotsLost":       "demo-slots",
 	})
-	p.wantPanels(panels, func(title string) bool {
-		return slices.Contains(unhealthy, title) && title != "Share without the key" && title != "Not sent in time"
-	})
+	p.wantPanels(panels, func(title string) bool { return slices.Contains(unhealthy, title) })
 	redis.Resume()
 	p.wantEnd("RateLimitsWithoutRedis")
 
@@ -159,6 +160,8 @@ func startLoad(t *testing.T, server *redistest.Instance) *load {
 	settings := core.Options(core.Timeout(2*time.Second), telemetry)
 	failClosed := core.MustNew(rdb, "demo-closed", core.TokenBucket(core.PerSecond(1000)), core.FailClosed(), settings)
 	leased := core.MustNew(rdb, "demo-lease", core.TokenBucket(core.PerSecond(1000)), core.Lease(time.Second), settings)
+	bans := core.MustNew(rdb, "demo-bans", core.FixedWindow(core.PerMinute(1)), core.Ban(time.Minute), settings)
+	waits := core.MustNew(rdb, "demo-waits", core.TokenBucket(core.PerMinute(1)), settings)
 	slots := core.MustNew(rdb, "demo-slots", core.InFlight(2, core.SlotTTL(3*time.Second)), settings)
 	l := &load{t: t, redis: server, app: httptest.NewServer(routes(rdb, metrics, settings))}
 
@@ -168,7 +171,9 @@ func startLoad(t *testing.T, server *redistest.Instance) *load {
 		cancel()
 		running.Wait()
 		l.app.Close()
-		_, _, _ = failClosed.Close(), leased.Close(), slots.Close()
+		for _, lim := range []*core.Limiter{failClosed, leased, bans, waits, slots} {
+			_ = lim.Close()
+		}
 		_ = rdb.Close()
 	})
 	work := make(chan int)
@@ -191,6 +196,7 @@ func startLoad(t *testing.T, server *redistest.Instance) *load {
 					failClosed.Emit(ctx, core.Event{Kind: core.EventOverload, Cost: 1})
 				}
 				_, _ = leased.Allow(ctx, "anything")
+				l.banAndWait(ctx, bans, waits, fmt.Sprint(n))
 			}
 		})
 	}
@@ -204,6 +210,22 @@ func startLoad(t *testing.T, server *redistest.Instance) *load {
 		_ = r.Release(ctx) // it was lost
 	})
 	return l
+}
+
+// banAndWait has a key of its own wait, and give back what it got. If it is misused, another key is banned, and a second
+// caller gives up.
+func (l *load) banAndWait(ctx context.Context, bans, waits *core.Limiter, key string) {
+	if r, err := waits.AcquireWait(ctx, key, 1); err == nil && !l.misused.Load() {
+		_ = r.Cancel(ctx)
+	}
+	_, _ = bans.Allow(ctx, key)
+	if !l.misused.Load() {
+		return
+	}
+	_, _ = bans.Allow(ctx, key)
+	soon, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	_, _ = waits.Wait(soon, key)
 }
 
 func sleep(ctx context.Context, d time.Duration) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -11,27 +12,44 @@ import (
 	"github.com/redislimit/redislimit/internal/demo/embedded"
 )
 
-// A backend is the Redis of one session: a client of its own, over a link of its own.
+// A backend is the Redis of one session: clients of its own, over a link of its own.
 type backend struct {
 	client   redis.UniversalClient
+	others   [members]redis.UniversalClient // of the processes, each its own
 	link     *link
 	embedded *miniredis.Miniredis // nil if Redis is elsewhere
 	timeout  time.Duration        // of each decision
+	stands   atomic.Pointer[time.Time]
 }
 
 // connect makes a client like shared. If that is nil, it starts an embedded Redis.
 func connect(shared redis.UniversalClient, timeout time.Duration) (*backend, error) {
 	b := &backend{link: newLink(), timeout: timeout}
-	switch shared := shared.(type) {
-	case nil:
+	if shared == nil {
 		server, err := embedded.Start()
 		if err != nil {
 			return nil, err
 		}
 		b.embedded = server
-		b.client = b.single(&redis.Options{Addr: server.Addr()})
+		embedded := redis.NewClient(&redis.Options{Addr: server.Addr()})
+		defer func() { _ = embedded.Close() }()
+		shared = embedded
+	}
+	var err error
+	if b.client, err = b.like(shared); err != nil {
+		return nil, err
+	}
+	for i := range b.others {
+		b.others[i], _ = b.like(shared) // as before
+	}
+	return b, nil
+}
+
+// like makes a client like shared, over the link.
+func (b *backend) like(shared redis.UniversalClient) (redis.UniversalClient, error) {
+	switch shared := shared.(type) {
 	case *redis.Client:
-		b.client = b.single(shared.Options())
+		return b.single(shared.Options()), nil
 	case *redis.ClusterClient:
 		options := *shared.Options()
 		if options.Dialer == nil {
@@ -39,11 +57,9 @@ func connect(shared redis.UniversalClient, timeout time.Duration) (*backend, err
 		}
 		options.Dialer = b.link.through(options.Dialer)
 		options.ContextTimeoutEnabled = true
-		b.client = redis.NewClusterClient(&options)
-	default:
-		return nil, fmt.Errorf("a client of type %T cannot be stopped", shared)
+		return redis.NewClusterClient(&options), nil
 	}
-	return b, nil
+	return nil, fmt.Errorf("a client of type %T cannot be stopped", shared)
 }
 
 // single makes a client of one server. It does not repeat what failed, so that the page
@@ -60,20 +76,32 @@ func (b *backend) single(like *redis.Options) *redis.Client {
 	return redis.NewClient(&options)
 }
 
-// close ends the client, and the embedded Redis.
+// close ends the clients, and the embedded Redis.
 func (b *backend) close() {
 	_ = b.client.Close() // its connections end with it
+	for _, client := range b.others {
+		_ = client.Close()
+	}
 	if b.embedded != nil {
 		b.embedded.Close()
 	}
 }
 
-// setTime has the clock of the embedded Redis stand still at t. The zero time lets it
-// run. Keys do not expire meanwhile; no decision depends on that.
+// setTime has the clock of the embedded Redis, and now, stand still at t. The zero time lets
+// them run. Keys do not expire meanwhile; no decision depends on that.
 func (b *backend) setTime(t time.Time) {
+	b.stands.Store(&t)
 	b.embedded.ClockTTL(false) // it would see the clock jump
 	b.embedded.SetTime(t)
 	b.embedded.ClockTTL(t.IsZero())
+}
+
+// now is the clock of limiters in memory.
+func (b *backend) now() time.Time {
+	if t := b.stands.Load(); t != nil && !t.IsZero() {
+		return *t
+	}
+	return time.Now()
 }
 
 // clock returns Redis's clock, estimated from one call. The windows follow it.

@@ -3,8 +3,10 @@ package main
 import (
 	_ "embed"
 	"fmt"
+	"go/format"
 	"strings"
 	"text/template"
+	"time"
 
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
@@ -12,24 +14,48 @@ import (
 //go:embed program.go.tmpl
 var programText string
 
-// expression returns the limit of a plan in Go.
-func (p plan) expression() string {
-	arguments := []string{fmt.Sprintf("core.Per(%d, %d*time.Second)", p.rate, int(period.Seconds()))}
-	if p.variant.Kind.Bucket {
-		arguments = append(arguments, fmt.Sprintf("core.Burst(%d)", p.burst))
+// expression returns the limit in Go.
+func (n numbers) expression() string {
+	if n.variant.Kind.Slots {
+		return fmt.Sprintf("core.%s(%d)", limits.Constructor(n.variant.Kind), n.rate)
 	}
-	if p.variant.Aligned {
+	arguments := []string{fmt.Sprintf("core.Per(%d, %d*time.Second)", n.rate, int(n.period/time.Second))}
+	if n.variant.Kind.Bucket {
+		arguments = append(arguments, fmt.Sprintf("core.Burst(%d)", n.burst))
+	}
+	if n.variant.Aligned {
 		arguments = append(arguments, "core.Aligned()")
 	}
-	return fmt.Sprintf("core.%s(%s)", limits.Constructor(p.variant.Kind), strings.Join(arguments, ", "))
+	return fmt.Sprintf("core.%s(%s)", limits.Constructor(n.variant.Kind), strings.Join(arguments, ", "))
 }
 
-// program returns a program that has the limit of a plan.
+// lines returns the limits of a plan and its option in Go.
+func (p plan) lines() []string {
+	var lines []string
+	for _, n := range p.limits {
+		lines = append(lines, n.expression())
+	}
+	if p.code != "" {
+		lines = append(lines, p.code)
+	}
+	return lines
+}
+
+// program returns a program that has the limits of a plan.
 func (p plan) program() string {
 	var b strings.Builder
 	t := template.Must(template.New("program").Parse(programText))
-	if err := t.Execute(&b, map[string]string{"Limit": p.expression(), "Option": p.code}); err != nil {
+	lines := p.lines()
+	values := map[string]any{"Lines": lines, "Memory": p.memory, "Timed": strings.Contains(strings.Join(lines, ""), "time.")}
+	if p.cost > 1 { // else it is the default
+		values["Cost"] = p.cost
+	}
+	if err := t.Execute(&b, values); err != nil {
 		panic(err) // not reached: the template is tested
 	}
-	return b.String()
+	formatted, err := format.Source([]byte(b.String()))
+	if err != nil {
+		panic(err) // nor this
+	}
+	return string(formatted)
 }

@@ -18,7 +18,7 @@ import (
 // of the lane.
 func TestCode(t *testing.T) {
 	t.Parallel()
-	for n, c := range []config{defaults(), {Rate: 7, Burst: 1, Traffic: 1, Shape: steady, Ban: true}} {
+	for n, c := range []config{defaults(), {Rate: 7, Burst: 1, Traffic: 1, Cost: 3, Shape: steady, Ban: true}} {
 		dir := t.TempDir()
 		var calls, want strings.Builder
 		for i, p := range plans(c) {
@@ -26,22 +26,28 @@ func TestCode(t *testing.T) {
 			if formatted, err := format.Source([]byte(code)); err != nil || string(formatted) != code {
 				t.Errorf("%s: not as gofmt has it (%v):\n%s", p.name, err, code)
 			}
-			if !strings.Contains(code, p.expression()) || !strings.Contains(code, p.code) {
-				t.Errorf("%s: the program lacks its limit:\n%s", p.name, code)
+			for i, n := range p.limits {
+				if !strings.Contains(code, "\t\t"+n.expression()+",\n") || !strings.Contains(code, p.code) {
+					t.Errorf("%s: the program lacks its limit %d:\n%s", p.name, i, code)
+				}
+				fmt.Fprintf(&calls, "\tfmt.Println(describe(%s))\n", n.expression())
+				want.WriteString(describe(n.limit()) + "\n")
 			}
-			bans := c.Ban && p.group == algorithms
+			bans := c.Ban && p.group == algorithms && p.name != "in_flight"
 			if strings.Contains(code, "\t\tcore.Ban(") != bans {
 				t.Errorf("%s with %+v: whether it bans:\n%s", p.name, c, code)
+			}
+			costs := c.Cost > 1 && p.group == algorithms
+			if strings.Contains(code, "{ return 3 }") != costs {
+				t.Errorf("%s with %+v: what it costs:\n%s", p.name, c, code)
 			}
 			file := filepath.Join(dir, fmt.Sprintf("copied%d.go", i))
 			if err := os.WriteFile(file, []byte(code), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if n == 0 || bans && i == 0 { // the others differ in numbers only
+			if n == 0 || costs && (i == 0 || !bans) { // the others differ in numbers only
 				run(t, "vet", file)
 			}
-			fmt.Fprintf(&calls, "\tfmt.Println(describe(%s))\n", p.expression())
-			want.WriteString(describe(p.limitOf()) + "\n")
 		}
 		file := filepath.Join(dir, "limits.go")
 		if err := os.WriteFile(file, fmt.Appendf(nil, printer, calls.String()), 0o600); err != nil {
@@ -99,7 +105,11 @@ func TestLinks(t *testing.T) {
 			links = append(links, found[1]+"#"+found[2])
 		}
 	}
-	if len(links) < len(plans(defaults())) {
+	lanes := map[string]bool{}
+	for _, p := range plans(defaults()) {
+		lanes[p.name] = true
+	}
+	if len(links) < len(lanes) {
 		t.Errorf("only %v", links)
 	}
 	for _, link := range links {

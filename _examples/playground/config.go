@@ -20,6 +20,7 @@ const (
 	minRate, maxRate       = 2, 40
 	minBurst, maxBurst     = 1, 20
 	minTraffic, maxTraffic = 1, 60
+	minCost, maxCost       = 1, 5
 )
 
 // A config is the values of the page's controls.
@@ -27,17 +28,18 @@ type config struct {
 	Rate    int64 `json:"rate"`    // units per period, for all algorithms
 	Burst   int64 `json:"burst"`   // capacity of the three buckets
 	Traffic int64 `json:"traffic"` // requests per period; see shape
+	Cost    int64 `json:"cost"`    // units per request
 	Shape   shape `json:"shape"`
 	Ban     bool  `json:"ban"` // who is denied by an algorithm, for 6 s and then 12 s
 }
 
-func defaults() config { return config{Rate: 10, Burst: 10, Traffic: 15, Shape: boundary} }
+func defaults() config { return config{Rate: 10, Burst: 10, Traffic: 15, Cost: 1, Shape: boundary} }
 
 // configOf returns the configuration in the query of a page's address, where what is
 // not given has its default.
 func configOf(query url.Values) (config, error) {
 	c := defaults()
-	for name, value := range map[string]*int64{"rate": &c.Rate, "burst": &c.Burst, "traffic": &c.Traffic} {
+	for name, value := range map[string]*int64{"rate": &c.Rate, "burst": &c.Burst, "traffic": &c.Traffic, "cost": &c.Cost} {
 		if !query.Has(name) {
 			continue
 		}
@@ -74,6 +76,7 @@ func (c config) validate() error {
 		{"rate", c.Rate, minRate, maxRate},
 		{"burst", c.Burst, minBurst, maxBurst},
 		{"traffic", c.Traffic, minTraffic, maxTraffic},
+		{"cost", c.Cost, minCost, maxCost},
 	} {
 		if field.n < field.low || field.n > field.high {
 			return fmt.Errorf("%s is %d: allowed is %d to %d", field.name, field.n, field.low, field.high)

@@ -15,6 +15,7 @@ func TestReadConfig(t *testing.T) {
 		{`{"rate":41}`, "rate is 41: allowed is 2 to 40"},
 		{`{"rate":-1}`, "rate is -1"},
 		{`{"burst":0}`, "burst is 0: allowed is 1 to 20"},
+		{`{"cost":6}`, "cost is 6: allowed is 1 to 5"},
 		{`{"traffic":61}`, "traffic is 61: allowed is 1 to 60"},
 		{`{"traffic":1e30}`, "not the JSON of a configuration"},
 		{`{"shape":"square"}`, `shape is "square": allowed are steady, bursts, boundary, clients, hand`},
@@ -56,6 +57,7 @@ func TestPageHasTheSameBounds(t *testing.T) {
 		fmt.Sprintf(`name="rate" min="%d" max="%d" value="%d"`, minRate, maxRate, d.Rate),
 		fmt.Sprintf(`name="burst" min="%d" max="%d" value="%d"`, minBurst, maxBurst, d.Burst),
 		fmt.Sprintf(`name="traffic" min="%d" max="%d" value="%d"`, minTraffic, maxTraffic, d.Traffic),
+		fmt.Sprintf(`name="cost" min="%d" max="%d" value="%d"`, minCost, maxCost, d.Cost),
 		fmt.Sprintf(`value="%s" checked`, d.Shape),
 	} {
 		if !strings.Contains(string(page), want) {

@@ -27,6 +27,9 @@ type described struct {
 	Bucket  bool   `json:"bucket"`  // its capacity is the burst
 	Delays  bool   `json:"delays"`  // it holds what it admits until its turn has come
 	Windows bool   `json:"windows"` // it counts in windows, which begin at multiples of the period
+	Slots   bool   `json:"slots"`   // what it admits is in flight until its work ends
+	Second  bool   `json:"second"`  // it has a second limit
+	Members int    `json:"members"` // how many processes it shows; 0 for one
 }
 
 // changed reports a new configuration, and when it took effect.
@@ -52,6 +55,9 @@ type decision struct {
 	Allowed bool    `json:"allowed"`
 	Delay   float64 `json:"delay"`  // ms
 	Used    float64 `json:"used"`   // units, including this request; -1 if nobody counts, or the client is banned
+	Also    float64 `json:"also"`   // how much of a second limit is used, from 0 to 1; like Used
+	Second  bool    `json:"second"` // that limit has denied it
+	Member  int     `json:"member"` // the process that has decided, from 1; 0 in lanes of one process
 	Banned  float64 `json:"banned"` // ms, how long still; 0 if the client is not banned
 	Source  string  `json:"source"`
 }
@@ -87,6 +93,7 @@ type levels struct {
 type level struct {
 	At     float64 `json:"at"`
 	Used   float64 `json:"used"`
+	Also   float64 `json:"also"`
 	Banned float64 `json:"banned"`
 }
 

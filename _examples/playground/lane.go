@@ -4,9 +4,11 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/keyfunc"
@@ -19,51 +21,98 @@ const clientHeader = "X-Client"
 // The groups of lanes. The page has a section for each.
 const (
 	algorithms = "algorithms"
+	processes  = "processes"
 	policies   = "policies" // outage policies
 	leases     = "leases"
 )
 
-// A plan says what the limiter of a lane is made of.
-type plan struct {
-	name    string // of the lane: that of its algorithm or of its option
-	group   string
+const (
+	oneRedis = "one_redis" // the lane of processes over one Redis
+
+	members = 3           // how many processes there are
+	work    = time.Second // how long a request is in flight, where that is limited
+)
+
+// numbers are those of a limit.
+type numbers struct {
 	variant limits.Variant
-	rate    int64  // units per period
-	burst   int64  // of a bucket
-	code    string // the option in Go, if it has one
-	option  core.Option
+	rate    int64 // units per period
+	burst   int64 // of a bucket
+	period  time.Duration
 }
 
-// plans returns a plan for each algorithm, one for each outage policy, and one with
-// leases.
+func (n numbers) limit() core.Limit {
+	return n.variant.With(core.Per(n.rate, n.period), limits.Settings{Burst: n.burst})
+}
+
+// used returns how much of the limit is used, in units; -1 if nobody says. For a bucket
+// it has a fraction, so that its curve falls smoothly.
+func (n numbers) used(r core.Result) float64 {
+	if r.Limit == 0 || r.Banned {
+		return -1
+	}
+	if n.variant.Kind.Bucket {
+		return r.ResetAfter.Seconds() * float64(n.rate) / n.period.Seconds()
+	}
+	return float64(r.Limit - r.Remaining)
+}
+
+// A plan says what the limiter of a lane is made of.
+type plan struct {
+	name   string // of the lane: that of its algorithm, of its option, or of what it shows
+	group  string
+	limits []numbers // the first is drawn
+	cost   int64     // of a request that it answers, in units
+	code   string    // the option in Go, if it has one
+	option core.Option
+	member int  // in which process it is, from 1; 0 in lanes of one process
+	memory bool // each process counts by itself
+}
+
+func (p plan) kind() *algorithm.Kind { return p.limits[0].variant.Kind }
+
+// answers reports whether the lane has requests of the page's own, and shows their responses.
+func (p plan) answers() bool { return p.group == algorithms || p.group == policies }
+
+// plans returns a plan for each algorithm and one for two limits, one for each process with Redis and without, one
+// for each outage policy, and one with leases.
 func plans(c config) []plan {
-	all := make([]plan, 0, len(limits.Aligned())+4)
-	for _, v := range limits.Aligned() {
-		p := plan{name: v.Kind.Name, group: algorithms, variant: v, rate: c.Rate, burst: c.Burst}
-		if c.Ban {
+	bucket := numbers{limits.Named(algorithm.TokenBucket.Name), c.Rate, c.Burst, period}
+	log := numbers{limits.Named(algorithm.SlidingWindowLog.Name), c.Rate, 0, period}
+	longer := numbers{log.variant, c.Rate * 3 / 2, 0, 3 * period}
+	var all []plan
+	for _, v := range slices.Concat(limits.Aligned(), limits.Slots()) {
+		all = append(all, plan{name: v.Kind.Name, limits: []numbers{{v, c.Rate, c.Burst, period}}})
+	}
+	all = append(all, plan{name: "two_limits", limits: []numbers{bucket, longer}})
+	for i := range all {
+		p := &all[i]
+		p.group, p.cost = algorithms, c.Cost
+		if c.Ban && !p.kind().Slots { // which bans nobody
 			p.code, p.option = "core.Ban(6*time.Second, 12*time.Second)", core.Ban(6*time.Second, 12*time.Second)
 		}
-		all = append(all, p)
 	}
-	for _, p := range []plan{
-		// With a small burst the limit shows soon after the policy has begun to decide.
-		{name: "fail_local", group: policies, rate: c.Rate, burst: 2, code: "core.FailLocal()", option: core.FailLocal()},
-		{name: "fail_open", group: policies, rate: c.Rate, burst: 2, code: "core.FailOpen()", option: core.FailOpen()},
-		{name: "fail_closed", group: policies, rate: c.Rate, burst: 2, code: "core.FailClosed()", option: core.FailClosed()},
-		{name: "lease", group: leases, rate: 2 * hotTraffic, burst: 2 * hotTraffic, code: "core.Lease(time.Second)", option: core.Lease(time.Second)},
-	} {
-		p.variant = limits.Named(algorithm.TokenBucket.Name)
-		all = append(all, p)
+	for n := range members {
+		all = append(all,
+			plan{name: oneRedis, group: processes, member: n + 1, limits: []numbers{log}, code: "core.Processes(3)", option: core.Processes(members)},
+			plan{name: "by_itself", group: processes, member: n + 1, limits: []numbers{log}, memory: true})
 	}
-	return all
+	small, hot := bucket, bucket
+	small.burst = 2 // the limit shows soon after the policy has begun to decide
+	hot.rate, hot.burst = 2*hotTraffic, 2*hotTraffic
+	return append(all,
+		plan{name: "fail_local", group: policies, cost: 1, limits: []numbers{small}, code: "core.FailLocal()", option: core.FailLocal()},
+		plan{name: "fail_open", group: policies, cost: 1, limits: []numbers{small}, code: "core.FailOpen()", option: core.FailOpen()},
+		plan{name: "fail_closed", group: policies, cost: 1, limits: []numbers{small}, code: "core.FailClosed()", option: core.FailClosed()},
+		plan{name: "lease", group: leases, limits: []numbers{hot}, code: "core.Lease(time.Second)", option: core.Lease(time.Second)},
+	)
 }
 
 // A lane is one limiter, with a handler that it limits. The page draws one chart for
-// each lane.
+// each name of a lane.
 type lane struct {
 	plan
 
-	limit   core.Limit
 	limiter *core.Limiter
 	handler http.Handler
 	clock   func() time.Time // Redis's
@@ -76,33 +125,45 @@ type lane struct {
 func newLanes(b *backend, id string, c config, clock func() time.Time, observe func(hit, decision), options ...core.Option) ([]*lane, error) {
 	var lanes []*lane
 	for _, p := range plans(c) {
-		l := &lane{plan: p, limit: p.limitOf(), clock: clock}
-		watch := core.Observe(func(ctx context.Context, e core.Event) {
-			if p.group == leases {
-				l.counter.count(e)
-			} else if h, ok := ctx.Value(hitKey{}).(hit); ok && e.Kind == core.EventDecision {
-				observe(h, l.decision(h, e))
-			}
-		})
+		l := &lane{plan: p, clock: clock}
 		all := append([]core.Option{
-			l.limit, watch, core.Prefix("play:" + id), core.Timeout(b.timeout),
+			core.Prefix("play:" + id), core.Timeout(b.timeout), l.watch(observe),
 			core.Logger(slog.New(slog.DiscardHandler)), // the page shows outages; it makes many
 		}, options...)
 		if p.option != nil {
 			all = append(all, p.option)
 		}
+		for _, n := range p.limits {
+			all = append(all, n.limit())
+		}
 		var err error
-		if l.limiter, err = core.New(b.client, p.name, all...); err != nil {
+		switch {
+		case p.memory:
+			l.limiter, err = core.NewMemory(p.name, append(all, core.Clock(b.now))...)
+		case p.member > 0:
+			l.limiter, err = core.New(b.others[p.member-1], p.name, all...)
+		default:
+			l.limiter, err = core.New(b.client, p.name, all...)
+		}
+		if err != nil {
 			return nil, err
 		}
-		l.handler = httplimit.Middleware(l.limiter, httplimit.Key(clientKey))(http.HandlerFunc(served))
+		l.handler = httplimit.Middleware(l.limiter, httplimit.Key(clientKey), guard.Cost(func(keyfunc.Request) int64 { return p.cost }))(
+			http.HandlerFunc(l.serveAdmitted))
 		lanes = append(lanes, l)
 	}
 	return lanes, nil
 }
 
-func (p plan) limitOf() core.Limit {
-	return p.variant.With(core.Per(p.rate, period), limits.Settings{Burst: p.burst})
+// watch returns the option that has observe called for every decision.
+func (l *lane) watch(observe func(hit, decision)) core.Option {
+	return core.Observe(func(ctx context.Context, e core.Event) {
+		if l.group == leases {
+			l.counter.count(e)
+		} else if h, ok := ctx.Value(hitKey{}).(hit); ok && e.Kind == core.EventDecision {
+			observe(h, l.decision(h, e))
+		}
+	})
 }
 
 func closeLanes(lanes []*lane) {
@@ -112,11 +173,21 @@ func closeLanes(lanes []*lane) {
 }
 
 func (l *lane) described() described {
-	kind := l.variant.Kind
-	return described{l.name, l.group, kind.Bucket, kind.Delays, l.variant.Aligned}
+	kind := l.kind()
+	d := described{
+		Name: l.name, Group: l.group, Bucket: kind.Bucket, Delays: kind.Delays, Windows: l.limits[0].variant.Aligned, Slots: kind.Slots,
+		Second: len(l.limits) > 1,
+	}
+	if l.member > 0 {
+		d.Members = members
+	}
+	return d
 }
 
-func served(w http.ResponseWriter, _ *http.Request) {
+func (l *lane) serveAdmitted(w http.ResponseWriter, r *http.Request) {
+	if l.kind().Slots {
+		sleep(r.Context(), work)
+	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = w.Write([]byte("served\n"))
 }
@@ -157,20 +228,24 @@ func (l *lane) answer(ctx context.Context, h hit) response {
 	return response{l.name, h.client, h.by, a.status, a.lines(), string(a.body)}
 }
 
-// used returns how much of the limit is used, in units; -1 if nobody says. For a bucket
-// it has a fraction, so that its curve falls smoothly.
-func (l *lane) used(r core.Result) float64 {
-	if r.Limit == 0 || r.Banned {
-		return -1
+// used returns how much of the first limit is used, in units, and of the second, if there is one, as a share of it; -1 if
+// nobody says.
+func (l *lane) used(r core.Result) (used, also float64) {
+	i := 0
+	for each := range r.All() {
+		if i == 0 {
+			used = l.limits[0].used(each)
+		} else if also = l.limits[i].used(each); also > 0 {
+			also /= float64(each.Limit)
+		}
+		i++
 	}
-	if l.variant.Kind.Bucket {
-		return r.ResetAfter.Seconds() * float64(l.rate) / period.Seconds()
-	}
-	return float64(r.Limit - r.Remaining)
+	return used, also
 }
 
 func (l *lane) decision(h hit, e core.Event) decision {
 	r := e.Result
+	used, also := l.used(r)
 	d := decision{
 		Lane:    l.name,
 		Client:  h.client,
@@ -178,14 +253,22 @@ func (l *lane) decision(h hit, e core.Event) decision {
 		At:      millis(r.At),
 		Allowed: r.Allowed,
 		Delay:   float64(r.Delay) / float64(time.Millisecond),
-		Used:    l.used(r),
+		Used:    used,
+		Also:    also,
+		Second:  !r.Allowed && len(l.limits) > 1 && r.Name == l.limits[1].limit().Name(),
+		Member:  l.member,
 		Banned:  banned(r),
 		Source:  r.Source.String(),
 	}
-	if e.Err != nil || r.Source == core.SourceNone || r.Source == core.SourceFallback {
+	if e.Err != nil || !byRedis(r) {
 		d.At = millis(l.clock()) // Redis has not said what time it is
 	}
 	return d
+}
+
+// byRedis reports whether a Result is Redis's, perhaps of before.
+func byRedis(r core.Result) bool {
+	return r.Source == core.SourceRedis || r.Source == core.SourceDenyCache
 }
 
 // banned returns how long a key is banned, in milliseconds; 0 if it is not.

@@ -17,6 +17,15 @@ import (
 // embeddedRedis starts the embedded Redis of the playground.
 func embeddedRedis(t *testing.T) *redis.Client { return clientOf(t, mini.Redis(t)) }
 
+// backendOf returns a backend whose clients are all the same.
+func backendOf(client *redis.Client) *backend {
+	b := &backend{client: client, timeout: time.Minute}
+	for i := range b.others {
+		b.others[i] = client
+	}
+	return b
+}
+
 func clientOf(t *testing.T, server *miniredis.Miniredis) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
@@ -32,7 +41,7 @@ func TestAttackOnEachAlgorithm(t *testing.T) {
 	admitted := make(map[string][]time.Duration)
 	c := defaults()
 	var now time.Duration
-	lanes, err := newLanes(&backend{client: clientOf(t, server), timeout: time.Minute}, "test", c, time.Now, func(_ hit, d decision) {
+	lanes, err := newLanes(backendOf(clientOf(t, server)), "test", c, time.Now, func(_ hit, d decision) {
 		if d.Allowed {
 			admitted[d.Lane] = append(admitted[d.Lane], now+time.Duration(d.Delay*float64(time.Millisecond)))
 		}
@@ -46,7 +55,10 @@ func TestAttackOnEachAlgorithm(t *testing.T) {
 			now = time.Duration(n)*period + a.at
 			server.SetTime(start.Add(now))
 			for _, l := range streams(c, lanes)[algorithms].lanes {
-				if l.variant.Kind.Delays { // its handler would hold the request in real time
+				if l.kind().Slots {
+					continue // its work takes real time
+				}
+				if l.kind().Delays { // its handler would hold the request in real time
 					if r, err := l.limiter.Allow(t.Context(), keyOf(a.client)); err == nil && r.Allowed {
 						admitted[l.name] = append(admitted[l.name], now+r.Delay)
 					}
@@ -63,6 +75,8 @@ func TestAttackOnEachAlgorithm(t *testing.T) {
 		"token_bucket":           {10, 13},
 		"gcra":                   {10, 13},
 		"leaky_bucket":           {10, 10},
+		"two_limits":             {10, 13},
+		"in_flight":              {0, 0},
 	}
 	for _, l := range streams(c, lanes)[algorithms].lanes {
 		want, ok := bounds[l.name]
@@ -97,8 +111,8 @@ func TestLaneAnswersAsTheMiddlewareDoes(t *testing.T) {
 	t.Parallel()
 	client := embeddedRedis(t)
 	var observed []decision
-	c := config{Rate: 2, Burst: 2, Traffic: 1, Shape: byHand}
-	lanes, err := newLanes(&backend{client: client, timeout: time.Minute}, "test", c, time.Now, func(_ hit, d decision) { observed = append(observed, d) })
+	c := config{Rate: 2, Burst: 2, Traffic: 1, Cost: 1, Shape: byHand}
+	lanes, err := newLanes(backendOf(client), "test", c, time.Now, func(_ hit, d decision) { observed = append(observed, d) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +140,7 @@ func TestLaneAnswersAsTheMiddlewareDoes(t *testing.T) {
 	}
 	// With another configuration of the same session, used units stay used.
 	c.Rate = 3
-	lanes, err = newLanes(&backend{client: client, timeout: time.Minute}, "test", c, time.Now, func(hit, decision) {})
+	lanes, err = newLanes(backendOf(client), "test", c, time.Now, func(hit, decision) {})
 	if err != nil {
 		t.Fatal(err)
 	}

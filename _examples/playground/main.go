@@ -41,11 +41,9 @@ func main() {
 	if err != nil {
 		log.Fatal(err, "; choose another address, such as -addr 127.0.0.1:8081")
 	}
-	handler := page.routes()
+	given, _, _ := net.SplitHostPort(*addr)
+	name, _ := os.Hostname()
 	host, port, _ := net.SplitHostPort(listener.Addr().String()) // a TCP address can be split
-	if net.ParseIP(host).IsLoopback() {
-		handler = noNames(handler)
-	}
 	if net.ParseIP(host).IsUnspecified() {
 		host = "localhost" // not all clients can connect to [::]
 	}
@@ -54,7 +52,7 @@ func main() {
 	if *inBrowser {
 		openBrowser(at)
 	}
-	if err := serveUntilSignal(listener, handler); err != nil {
+	if err := serveUntilSignal(listener, noNames(page.routes(), given, name)); err != nil {
 		log.Fatal(err)
 	}
 }

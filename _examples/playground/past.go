@@ -30,7 +30,7 @@ type past struct {
 func playPast(ctx context.Context, b *backend, id string, c config, start time.Time, clock func() time.Time) ([]event, time.Time, error) {
 	p := &past{backend: b, config: c, last: make(map[string]response)}
 	var err error
-	p.lanes, err = newLanes(b, id, c, time.Now, func(_ hit, d decision) { p.events = append(p.events, d) },
+	p.lanes, err = newLanes(b, id, c, b.now, func(_ hit, d decision) { p.events = append(p.events, d) },
 		core.DenyCache(0)) // it goes by the clock of this process
 	if err != nil {
 		return nil, time.Time{}, err
@@ -64,8 +64,14 @@ func (p *past) play(ctx context.Context, from, until, start time.Time) error {
 		if group == leases { // they go by the clock of this process
 			continue
 		}
-		for _, m := range s.between(from, until, start) {
-			steps = append(steps, step{m.at, func(ctx context.Context) error { return p.send(ctx, m.client, s.lanes) }})
+		for i, m := range s.between(from, until, start) {
+			steps = append(steps, step{m.at, func(ctx context.Context) error {
+				if group == processes {
+					askMember(withHit(ctx, hit{m.client, "traffic"}), s.lanes, i, m.client)
+					return ctx.Err()
+				}
+				return p.send(ctx, m.client, s.lanes)
+			}})
 		}
 	}
 	for at := from; at.Before(until); at = at.Add(pastPeeks) {
@@ -84,8 +90,11 @@ func (p *past) play(ctx context.Context, from, until, start time.Time) error {
 func (p *past) send(ctx context.Context, client string, lanes []*lane) error {
 	h := hit{client, "traffic"}
 	for _, l := range lanes {
-		if l.variant.Kind.Delays { // its handler would hold the request in real time
-			if _, err := l.limiter.Allow(withHit(ctx, h), keyOf(client)); err != nil {
+		switch kind := l.kind(); {
+		case kind.Slots: // its work takes real time
+			continue
+		case kind.Delays: // its handler would hold the request in real time
+			if _, err := l.limiter.AllowN(withHit(ctx, h), keyOf(client), l.cost); err != nil {
 				return err
 			}
 			continue
@@ -93,6 +102,25 @@ func (p *past) send(ctx context.Context, client string, lanes []*lane) error {
 		p.last[l.name] = l.answer(ctx, h)
 	}
 	return ctx.Err()
+}
+
+// warm has the processes that count by themselves count the traffic of the last period, which others have decided on.
+func warm(ctx context.Context, b *backend, c config, lanes []*lane, live, start time.Time) {
+	defer b.setTime(time.Time{})
+	s := streams(c, slices.DeleteFunc(slices.Clone(lanes), func(l *lane) bool { return !l.memory }))[processes]
+	for i, m := range s.between(live.Add(-period), live, start) {
+		b.setTime(m.at)
+		askMember(ctx, s.lanes, i, m.client)
+	}
+}
+
+// askMember has the process whose turn it is, the nth time, decide in each lane.
+func askMember(ctx context.Context, lanes []*lane, n int, client string) {
+	for _, l := range lanes {
+		if l.member == n%members+1 {
+			l.decide(ctx, client)
+		}
+	}
 }
 
 func (p *past) peek(ctx context.Context) error {

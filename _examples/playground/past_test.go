@@ -32,7 +32,7 @@ func TestPast(t *testing.T) {
 			served[d.Lane] = append(served[d.Lane], time.Duration((d.At+d.Delay)*float64(time.Millisecond)))
 		}
 	}
-	if before < 40*lanesOfAll || after < 20*lanesOfAll {
+	if before < 40*answering || after < 20*answering {
 		t.Errorf("%d decisions of the past, and %d live ones", before, after)
 	}
 	for lane, most := range map[string]int{"fixed_window": 20, "sliding_window_log": 10, "token_bucket": 20, "leaky_bucket": 10, "fail_open": 12} {

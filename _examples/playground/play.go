@@ -14,11 +14,13 @@ type stream struct {
 }
 
 // streams returns the traffic of each group: for the algorithms that of the page's
-// controls, for the outage policies a steady one of twice the limit, so that each shows
-// at once, and for leases one that makes a key hot.
+// controls, for each of the processes as much as the limit, for the outage policies a
+// steady one of twice the limit, so that each shows at once, and for leases one that
+// makes a key hot.
 func streams(c config, lanes []*lane) map[string]*stream {
 	all := map[string]*stream{
 		algorithms: {config: c},
+		processes:  {config: config{Rate: c.Rate, Traffic: members * c.Rate, Shape: steady}},
 		policies:   {config: config{Rate: c.Rate, Traffic: 2 * c.Rate, Shape: steady}},
 		leases:     {config: config{Rate: 2 * hotTraffic, Traffic: hotTraffic, Shape: steady}},
 	}

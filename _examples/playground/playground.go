@@ -127,7 +127,7 @@ func (p *playground) hit(w http.ResponseWriter, r *http.Request) {
 	_, lanes := s.current()
 	name := r.PathValue("lane")
 	for _, l := range lanes {
-		if l.name == name && l.group != leases {
+		if l.name == name && l.answers() {
 			chosen = l
 		}
 	}

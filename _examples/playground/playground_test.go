@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,9 +19,9 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// lanesOfAll is how many lanes a page has beside that with leases: one for each algorithm
-// and each outage policy.
-var lanesOfAll = len(limits.Aligned()) + 3
+// answering is how many lanes of a page answer requests: one for each algorithm, with slots and without, one of two
+// limits, and one for each outage policy. Two more have several processes, and one has leases.
+var answering = len(limits.Aligned()) + len(limits.Slots()) + 4
 
 // serve starts a playground over a Redis, or as main does without -redis if it is nil.
 func serve(t *testing.T, client redis.UniversalClient) (*playground, string) {
@@ -120,7 +121,7 @@ func TestStream(t *testing.T) {
 	_, url := serve(t, embeddedRedis(t))
 	p := follow(t, url, "")
 	h := next[hello](p)
-	if h.Config != defaults() || h.Period != 5000 || h.ID == "" || len(h.Lanes) != lanesOfAll+1 {
+	if h.Config != defaults() || h.Period != 5000 || h.ID == "" || len(h.Lanes) != answering+3 {
 		t.Errorf("hello: %+v", h)
 	}
 	next[changed](p)
@@ -132,7 +133,7 @@ func TestStream(t *testing.T) {
 		t.Errorf("changed: %+v", c)
 	}
 	d := next[decision](p)
-	for d.At < c.At { // some were under way
+	for d.At < c.At || d.Member > 0 { // some were under way
 		d = next[decision](p)
 	}
 	if d.Client != clientA || d.By != "traffic" || d.Used < 0 || d.Source != "redis" && d.Source != "deny_cache" {
@@ -148,8 +149,77 @@ func TestStream(t *testing.T) {
 		t.Errorf("response: %+v", r)
 	}
 	l := next[levels](p)
-	if len(l.Levels) != lanesOfAll || l.Levels["gcra"].At == 0 {
+	if len(l.Levels) != answering+2 || l.Levels["gcra"].At == 0 {
 		t.Errorf("levels: %+v", l)
+	}
+}
+
+// TestProcesses counts what three processes admit: over one Redis the limit together, and by themselves each.
+func TestProcesses(t *testing.T) {
+	t.Parallel()
+	_, url := serve(t, nil)
+	p := follow(t, url, "shape=hand&rate=10")
+	h := next[hello](p)
+	served := map[string]map[int][]time.Duration{oneRedis: {}, "by_itself": {}}
+	for last := h.At; last < h.At+8000; {
+		d := next[decision](p)
+		if served[d.Lane] == nil {
+			continue
+		}
+		if last = d.At; d.Allowed {
+			served[d.Lane][d.Member] = append(served[d.Lane][d.Member], time.Duration(d.At*float64(time.Millisecond)))
+		}
+	}
+	for lane, want := range map[string][2]int{oneRedis: {10, 10}, "by_itself": {30, 33}} { // the second is told when it has decided
+		got := mostInAPeriod(slices.Concat(served[lane][1], served[lane][2], served[lane][3]))
+		if got < want[0] || got > want[1] { // in the past, at least
+			t.Errorf("%s: %d in a period, want %d", lane, got, want)
+		}
+		for member := 1; member <= members; member++ {
+			if all := served[lane][member]; len(all) == 0 || all[len(all)-1] < time.Duration(h.At*float64(time.Millisecond)) {
+				t.Errorf("%s: process %d serves nothing live", lane, member)
+			}
+		}
+	}
+}
+
+// TestCost has requests that cost three units each, and one that costs more than a bucket holds.
+func TestCost(t *testing.T) {
+	t.Parallel()
+	_, url := serve(t, embeddedRedis(t))
+	p := follow(t, url, "shape=hand&rate=10&burst=2&cost=3")
+	h := next[hello](p)
+	if r := do(t, http.MethodPost, url+"/hit/in_flight?session="+h.ID, ""); r.status != http.StatusOK || r.header.Get("X-RateLimit-Remaining") != "7" {
+		t.Errorf("status %d, %v", r.status, r.header)
+	}
+	want := map[string]float64{"fixed_window": 3, "sliding_window_log": 3, "in_flight": 3, "gcra": 0, "token_bucket": 0, "two_limits": 0}
+	for len(want) > 0 {
+		d := next[decision](p)
+		if used, ok := want[d.Lane]; ok && (d.Used != used || d.Allowed != (used > 0)) {
+			t.Errorf("decision: %+v, want %v used", d, used)
+		}
+		delete(want, d.Lane)
+	}
+}
+
+// TestTwoLimits sends requests until the second limit denies one: the page is told which.
+func TestTwoLimits(t *testing.T) {
+	t.Parallel()
+	_, url := serve(t, embeddedRedis(t))
+	p := follow(t, url, "shape=hand&rate=2&burst=20") // the second admits 3 in 15 s
+	h := next[hello](p)
+	for n := 1; n <= 4; n++ {
+		r := do(t, http.MethodPost, url+"/hit/two_limits?session="+h.ID, "")
+		if (r.status == http.StatusOK) != (n <= 3) {
+			t.Errorf("request %d: status %d", n, r.status)
+		}
+		d := next[decision](p)
+		for d.Lane != "two_limits" {
+			d = next[decision](p)
+		}
+		if want := float64(min(n, 3)) / 3; d.Also != want || d.Used == 0 || d.Second != (n > 3) {
+			t.Errorf("request %d: %+v", n, d)
+		}
 	}
 }
 
@@ -165,7 +235,7 @@ func TestHit(t *testing.T) {
 		t.Errorf("status %d, %v", r.status, r.header)
 	}
 	decided := map[string]int{}
-	for len(decided) < lanesOfAll {
+	for len(decided) < answering {
 		if d := next[decision](p); d.By == "hand" {
 			decided[d.Lane]++
 		}
@@ -270,7 +340,7 @@ func TestPageIsStrict(t *testing.T) {
 func TestOtherSites(t *testing.T) {
 	t.Parallel()
 	p, _ := serve(t, embeddedRedis(t))
-	h := noNames(p.routes())
+	h := noNames(p.routes(), "demo.example")
 	for _, c := range []struct {
 		path, host, site, origin string
 		want                     int
@@ -285,6 +355,9 @@ func TestOtherSites(t *testing.T) {
 		{"/", "localhost", "none", "", http.StatusOK},
 		{"/", "[::1]:8080", "none", "", http.StatusOK},
 		{"/", "[::1]", "none", "", http.StatusOK},
+		{"/", "demo.example:8080", "none", "", http.StatusOK}, // its own name
+		{"/", "demo.example.evil.example", "none", "", http.StatusForbidden},
+		{"/", "", "none", "", http.StatusForbidden},
 		{"/", "evil.example:8080", "same-origin", "", http.StatusForbidden},
 		{"/events?rate=no", "evil.example", "same-origin", "", http.StatusForbidden},
 		{"/", "127.0.0.1.evil.example:8080", "same-origin", "", http.StatusForbidden},

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/redislimit/redislimit/internal/demo/look"
@@ -49,16 +50,16 @@ func sameSite(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// noNames refuses requests for a host with a name, other than localhost: a site whose name is made to resolve to this
-// machine would be of the same origin (DNS rebinding).
-func noNames(next http.Handler) http.Handler {
+// noNames refuses requests for a host with a name that is not localhost, nor one of own: a site whose name is made to
+// resolve to this machine would be of the same origin (DNS rebinding).
+func noNames(next http.Handler, own ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
 		if err != nil {
 			host = strings.Trim(r.Host, "[]") // without a port
 		}
-		if _, err := netip.ParseAddr(host); err != nil && host != "localhost" {
-			http.Error(w, "The playground listens on this machine only: open it as localhost, or set -addr.", http.StatusForbidden)
+		if _, err := netip.ParseAddr(host); err != nil && host != "localhost" && !slices.Contains(own, host) {
+			http.Error(w, "The playground does not know this name of its host: open it by its address, or give the name in -addr.", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	queued    = 4096                   // events that may wait for a page
+	queued    = 8192                   // events that may wait for a page
 	peekEvery = 200 * time.Millisecond // how often the levels are read
 	tooLate   = 250 * time.Millisecond // a request of the traffic that is later than this is left out
 )
@@ -67,6 +67,9 @@ func newSession(ctx context.Context, shared redis.UniversalClient, timeout time.
 	if err == nil {
 		err = s.set(c)
 	}
+	if err == nil && len(s.past) > 0 {
+		warm(ctx, s.backend, c, s.lanes, s.live, s.start)
+	}
 	if err != nil {
 		s.close()
 		return nil, err
@@ -108,10 +111,10 @@ func (s *session) current() (config, []*lane) {
 }
 
 // watch sends the page an event when the limiters notice that Redis has stopped, or that
-// it answers again. All of them notice at once.
+// it answers again. All of them notice at once, but for the processes, which have clients of their own.
 func (s *session) watch(_ context.Context, e core.Event) {
 	away := e.Kind == core.EventFallbackOn
-	if !away && e.Kind != core.EventFallbackOff {
+	if !away && e.Kind != core.EventFallbackOff || e.Limiter == oneRedis {
 		return
 	}
 	s.mu.Lock()
@@ -158,7 +161,9 @@ func (s *session) run(ctx context.Context) error {
 	c, lanes := s.current()
 	start := hello{ID: s.id, Period: float64(period.Milliseconds()), Config: c, At: millis(s.clock())}
 	for _, l := range lanes {
-		start.Lanes = append(start.Lanes, l.described())
+		if l.member <= 1 { // the processes of a lane are drawn together
+			start.Lanes = append(start.Lanes, l.described())
+		}
 	}
 	s.emit(start)
 	since := s.live
@@ -197,12 +202,18 @@ func (s *session) play(ctx context.Context) {
 	defer stop()
 	for group, t := range streams(c, lanes) {
 		s.tasks.Go(func() {
+			n := 0 // of requests to the processes
 			for a := range t.traffic(traffic, start, live, s.clock) {
-				if group == leases { // one after the other: nearly all are made here
+				switch group {
+				case leases: // one after the other: nearly all are made here
 					t.lanes[0].decide(ctx, a.client)
-					continue
+				case processes:
+					turn := n
+					n++
+					s.tasks.Go(func() { askMember(withHit(ctx, hit{a.client, "traffic"}), t.lanes, turn, a.client) })
+				default:
+					s.send(ctx, hit{a.client, "traffic"}, t.lanes, nil)
 				}
-				s.send(ctx, hit{a.client, "traffic"}, t.lanes, nil)
 			}
 		})
 	}
@@ -221,7 +232,7 @@ func (s *session) play(ctx context.Context) {
 // send sends a request to several lanes at the same time.
 func (s *session) send(ctx context.Context, h hit, lanes []*lane, but *lane) {
 	for _, l := range lanes {
-		if l.group == leases || but != nil && l.name == but.name {
+		if !l.answers() || but != nil && l.name == but.name {
 			continue
 		}
 		s.tasks.Go(func() {
@@ -262,13 +273,19 @@ func levelsOf(ctx context.Context, client string, lanes []*lane) levels {
 		if l.group == leases { // it would ask Redis, which they need not
 			continue
 		}
-		if r, err := l.limiter.Peek(ctx, keyOf(client)); err == nil && r.Limit > 0 {
-			at := r.At
-			if r.Source != core.SourceRedis {
-				at = l.clock()
-			}
-			e.Levels[l.name] = level{millis(at), l.used(r), banned(r)}
+		r, err := l.limiter.Peek(ctx, keyOf(client))
+		if err != nil || r.Limit == 0 {
+			continue
 		}
+		now := level{At: millis(r.At), Banned: banned(r)}
+		now.Used, now.Also = l.used(r)
+		if !byRedis(r) {
+			now.At = millis(l.clock())
+			if l.member > 1 { // each process has a count of its own
+				now.Used += e.Levels[l.name].Used
+			}
+		}
+		e.Levels[l.name] = now
 	}
 	return e
 }

@@ -212,3 +212,32 @@ func TestLimiterForIsLogged(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestDelayIsTold has a request wait for its turn, and another leave while it does: the observer hears of both waits, and
+// of the place that is given back.
+func TestDelayIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		heard := map[core.EventKind][]core.Event{}
+		lim := core.MustNewMemory("queue", core.LeakyBucket(core.PerSecond(1), core.Burst(9)), core.Observe(func(_ context.Context, e core.Event) {
+			heard[e.Kind] = append(heard[e.Kind], e)
+		}))
+		h := httplimit.Middleware(lim, keyfunc.IP())(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		for range 2 { // the first has no Delay
+			get(h, "/")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/4)
+		defer cancel()
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
+		waits, cancels := heard[core.EventWait], heard[core.EventCancel]
+		if len(waits) != 2 || len(cancels) != 1 || cancels[0].Cost != 1 {
+			t.Fatalf("heard of %+v and %+v", waits, cancels)
+		}
+		if e := waits[0]; e.Took != time.Second || !e.Result.Allowed || e.Err != nil || e.Limiter != "queue" {
+			t.Errorf("heard of %+v", e)
+		}
+		if e := waits[1]; e.Took != time.Second/4 || e.Result.Allowed || !errors.Is(e.Err, context.DeadlineExceeded) {
+			t.Errorf("heard of %+v", e)
+		}
+	})
+}

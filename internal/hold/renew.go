@@ -10,11 +10,13 @@ import (
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
-// Events are called when something happens to slots. No lock is held.
+// Events are called when something happens to slots, or a Hold is cancelled. No lock is held.
 type Events struct {
 	Slots func(h *Hold, n int64) // this process holds n more; negative: fewer
 	Freed func(h *Hold)          // others may have the slots
 	Lost  func(h *Hold)
+
+	Canceled func(h *Hold) // its units are given back
 }
 
 // idleLook is when a Renewer looks again at the latest.
@@ -136,6 +138,9 @@ func (w *Renewer) End(ctx context.Context, h *Hold, actual int64, later Backgrou
 	w.forget(h)
 	if slots {
 		w.events.Slots(h, -h.N)
+	}
+	if actual == 0 && h.N > 0 {
+		w.events.Canceled(h)
 	}
 	switch {
 	case inLease:

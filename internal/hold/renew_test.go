@@ -44,6 +44,8 @@ func (k *fakeKeeper) keep(now func() time.Time, driven bool) (w *Renewer, h *Hol
 		Slots: func(_ *Hold, n int64) { slots.Add(n) },
 		Freed: func(*Hold) {},
 		Lost:  func(*Hold) {},
+
+		Canceled: func(*Hold) {},
 	}, now, driven)
 	h = New(limits.New("x", []limits.Limit{
 		{Kind: algorithm.InFlight, Numbers: algorithm.Numbers{Burst: 9}, Hold: slotTTL},

@@ -41,8 +41,11 @@ func TestBoundaryAttack(t *testing.T) {
 		}
 	}
 
+	p.until("requests in flight", laneOf("in_flight", "peak")+" > 7")
 	p.until("all served by the leaky bucket, and the attack still on screen",
 		`document.querySelector("[data-lane=leaky_bucket] .more").textContent.startsWith("waiting 0")`)
+	p.do(chromedp.EmulateViewport(desktop, 1170)) // with the processes
+	p.redrawn()
 	light := p.keep("playground-attack.png")
 	if os.Getenv(picturesEnv) != "" {
 		picture := slim(t, light)

@@ -34,6 +34,11 @@ func TestPromises(t *testing.T) {
 		{"more than is refilled", "{bucket: true}", times(start, 40, 10) + times(start+1000, 100, 3), true, ""},
 		{"one by one", "{bucket: true, leaky: true}", times(start, 500, 12), false, "one each 0.5 s"},
 		{"two at once", "{bucket: true, leaky: true}", times(start, 500, 3) + times(start+1100, 500, 3), true, ""},
+		{"ten at once, and again when their work has ended", "{slots: true}", times(start, 10, 10) + times(start+1001, 10, 10), false, "free when done"},
+		{"eleven at once", "{slots: true}", times(start, 90, 11), true, ""},
+		{"a bucket, and fifteen in 15 s", "{bucket: true, second: true}", times(start, 40, 10) + times(start+5000, 500, 5), false, "15 at most in 15 s"},
+		{"sixteen in 15 s", "{bucket: true, second: true}", times(start, 40, 10) + times(start+5000, 500, 6), true, ""},
+		{"a bucket that overflows beside", "{bucket: true, second: true}", times(start, 40, 12), true, ""},
 	} {
 		expression := fmt.Sprintf(`import("./promise.js").then(({ verdict }) => verdict(%s, [%s], { rate: 10, burst: 10 }, 5000))`, test.lane, test.times)
 		got := await[struct {

@@ -2,7 +2,10 @@ package browser
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+
+	"github.com/chromedp/chromedp"
 )
 
 // TestShapes checks what the other shapes of traffic do to the lanes.
@@ -46,4 +49,62 @@ func TestShapes(t *testing.T) {
 			p.keep("playground-" + test.shape + ".png")
 		})
 	}
+}
+
+// TestProcesses watches three processes: over one Redis they serve the limit together, and by themselves three times that.
+// In an outage each takes its third.
+func TestProcesses(t *testing.T) {
+	t.Parallel()
+	server := start(t)
+	p := open(t, server.url+"/?shape=hand&rate=12", desktop, height)
+	const count = `document.querySelector("[data-lane=%s] .count").textContent.match(/^(%s) of (2[5-9]|3\d) served$/) !== null`
+	p.until("the limit over one Redis", fmt.Sprintf(count, "one_redis", "1[0-2]"))
+	p.until("three limits by themselves", fmt.Sprintf(count, "by_itself", "2[5-9]|3\\d"))
+	p.do(chromedp.Click(chromedp.CSS("#processes-section .code"))) // brings it into view
+	if got := eval[string](p, `document.getElementById("code-text").textContent`); !strings.Contains(got, "\n\t\tcore.Processes(3),\n") {
+		t.Errorf("no Processes in the code:\n%s", got)
+	}
+	p.do(chromedp.Click(chromedp.CSS("#code-close")))
+	p.redrawn()
+	p.wordsApart("processes")
+	p.keep("playground-processes.png")
+	p.do(chromedp.Click(chromedp.CSS("#outage .stop")))
+	p.until("a third for each", fmt.Sprintf(count, "one_redis", "[89]|1[0-3]")+` &&
+		document.querySelector("[data-lane=one_redis] .because").textContent === "each takes a third of the limit"`)
+	p.do(chromedp.Click(chromedp.CSS("#outage .stop")))
+	p.until("Redis, again", `document.getElementById("redis").textContent === "Redis answers"`)
+	p.until("the limit over one Redis, again", fmt.Sprintf(count, "one_redis", "1[0-2]"))
+}
+
+// TestCost has requests that cost three units each: all algorithms keep their promise, counted in requests, and what costs
+// more than the limit is never admitted.
+func TestCost(t *testing.T) {
+	t.Parallel()
+	server := start(t)
+	p := open(t, server.url+"/?shape=bursts&cost=3&traffic=20&rate=20&burst=20", desktop, height)
+	p.until("the words", `document.getElementById("summary").textContent.startsWith("20 at once, with a limit of 20 units per 5 s, 3 each")`)
+	const more = "([6-9]|1[0-3])"
+	for lane, most := range map[string]string{
+		"sliding_window_log": "6", "in_flight": "6", "leaky_bucket": "[67]",
+		"fixed_window": more, "sliding_window_counter": more, "token_bucket": more, "gcra": more, "two_limits": more, // in two bursts
+	} {
+		p.until(lane+" serves what fits", fmt.Sprintf(`document.querySelector("[data-lane=%s] .count").textContent.match(/^%s at/) !== null`, lane, most))
+	}
+	p.until("what both limits deny", `
+		document.querySelector("[data-lane=two_limits] .more").textContent.match(/^denied [1-9]\d*, [1-9]\d* by the second$/) !== null`)
+	if broken := eval[int](p, `document.querySelectorAll(".broken").length`); broken > 0 {
+		t.Errorf("%d promises are broken: %s", broken, eval[string](p, `document.querySelector("main").innerText`))
+	}
+	p.do(chromedp.Click(chromedp.CSS("[data-lane=in_flight] .code")))
+	for _, line := range []string{"\n\t\tcore.InFlight(20),\n", "guard.Cost(func(keyfunc.Request) int64 { return 3 })"} {
+		if got := eval[string](p, `document.getElementById("code-text").textContent`); !strings.Contains(got, line) {
+			t.Errorf("no %q in the code:\n%s", line, got)
+		}
+	}
+	p.do(chromedp.Click(chromedp.CSS("#code-close")))
+	p.redrawn()
+	p.wordsApart("cost")
+	p.keep("playground-cost.png")
+	p.load(server.url + "/?shape=steady&cost=5&rate=3")
+	p.until("never", `document.getElementById("summary").textContent.endsWith("it can never be admitted.")`)
 }

@@ -95,3 +95,44 @@ func (p *tab) wordsApart(view string) {
 		p.t.Errorf("%s: words touch: %v", view, touching)
 	}
 }
+
+// TestStopIsSeen presses Stop at the top of the page: the charts of the outage come into view, whole, and stay there.
+func TestStopIsSeen(t *testing.T) {
+	t.Parallel()
+	server := start(t)
+	for name, size := range map[string][2]int64{"desktop": {desktop, height}, "laptop": {1366, 650}, "phone": {phoneWidth, phoneHeight}} {
+		p := open(t, server.url+"/", size[0], size[1])
+		p.until("live", `document.getElementById("state").textContent === "Live"`)
+		p.until("at the top", "scrollY === 0 && document.documentElement.scrollHeight > innerHeight")
+		p.do(chromedp.Click(chromedp.CSS("#stop")))
+		p.until("the charts of the outage", inView)
+		p.until("traffic without Redis", `document.querySelector("[data-lane=fail_open] .count").textContent.match(/^(\d\d) of \1 served$/) !== null`)
+		if !eval[bool](p, inView) {
+			t.Errorf("%s: a chart of the outage is not in view", name)
+		}
+		p.keep(fmt.Sprintf("playground-stop-%s.png", name))
+	}
+}
+
+// inView is whether no part of a chart of the outage policies, nor its words, is hidden.
+const inView = `(() => {
+	const bottom = innerWidth < 900 ? document.querySelector(".buttons").getBoundingClientRect().top : innerHeight
+	const top = document.querySelector("header").getBoundingClientRect().bottom
+	return [...document.querySelectorAll("#policies .lane")].map((e) => e.getBoundingClientRect()).every((r) => r.top >= top && r.bottom <= bottom)
+})()`
+
+// TestResponses has a long response and a short one: both are shown whole.
+func TestResponses(t *testing.T) {
+	t.Parallel()
+	server := start(t)
+	for _, width := range []int64{desktop, phoneWidth} {
+		p := open(t, server.url+"/?shape=hand&rate=2", width, height)
+		p.until("live", `document.getElementById("state").textContent === "Live"`)
+		p.do(chromedp.Click(chromedp.CSS("#send-ten")))
+		p.until("a denial", `document.getElementById("hand-answer").textContent.trim().endsWith("}")`)
+		if cut := eval[[]string](p, `[...document.querySelectorAll(".answers pre")]
+			.filter((e) => e.scrollHeight > e.clientHeight || e.scrollWidth > e.clientWidth).map((e) => e.id)`); len(cut) > 0 {
+			t.Errorf("%d px wide: %v are cut", width, cut)
+		}
+	}
+}

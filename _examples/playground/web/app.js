@@ -2,7 +2,7 @@
 import { colours, draw } from "./chart.js"
 import { Code } from "./code.js"
 import { Controls } from "./controls.js"
-import { makeLanes, showLane, summary } from "./lanes.js"
+import { inRequests, makeLanes, showLane, summary } from "./lanes.js"
 import { hot } from "./lease.js"
 import { Panel } from "./panel.js"
 
@@ -16,6 +16,7 @@ const dark = matchMedia("(prefers-color-scheme: dark)")
 const page = {
   session: "", state: "connecting", period: 5000, config: controls.config(), ahead: -Infinity, paused: 0, colour: colours(),
   stopped: false, // by this page
+  pressed: false, // Stop was, and the limiters have not noticed
   away: false,    // to the limiters
   back: false,    // started again, and they have not noticed
   outages: [],    // [{from, to}], by Redis's clock
@@ -36,7 +37,7 @@ function follow() {
     if (lanes.length === 0) {
       lanes.push(...makeLanes(e.lanes, e.period))
       for (const lane of lanes) lane.section.querySelector(".code").addEventListener("click", () => code.open(lane))
-      panel.offer(lanes.filter((lane) => lane.group !== "leases"))
+      panel.offer(lanes.filter((lane) => lane.group === "algorithms" || lane.group === "policies"))
     }
     page.session = panel.session = e.id
     page.period = e.period
@@ -50,7 +51,11 @@ function follow() {
   on("changed", (e) => {
     page.config = e.config
     code.programs = e.code
-    for (const lane of lanes) lane.history.restart(e.at)
+    write("processes-text", `Each of three processes gets ${e.config.rate} requests in 5 s from one client, whose limit is ${e.config.rate}. Only what they share can hold it.`)
+    for (const lane of lanes) {
+      lane.history.restart(e.at)
+      if (lane.group === "algorithms") lane.history.cost = e.config.cost
+    }
   })
   on("outage", ({ state, at }) => {
     heard(at)
@@ -64,6 +69,9 @@ function follow() {
     page.turned = at
     document.body.dataset.outage = "seen"
     showRedis()
+    if (state !== "noticed" || !page.pressed) return // by then what is on the page has its size
+    page.pressed = false
+    byId("outage").scrollIntoView({ block: "nearest", behavior: still.matches ? "auto" : "smooth" })
   })
   on("decision", (e) => {
     heard(e.at)
@@ -75,7 +83,7 @@ function follow() {
       if (!level) continue
       heard(level.at)
       lane.history.ban({ client: e.client, ...level })
-      lane.history.level(e.client, level.at, level.used < 0 ? null : level.used)
+      lane.history.read({ client: e.client, ...level })
     }
   })
   on("counted", (e) => lanes.find((lane) => lane.id === e.lane)?.tally.add(e))
@@ -107,7 +115,7 @@ function showRedis() {
       : page.away ? "Redis does not answer. Each limiter follows its outage policy; the algorithms above fail local."
         : page.stopped ? "Redis is stopped. The next request will notice."
           : "Press Stop Redis. These three get the same steady traffic, twice their limit.")
-  write("stop", page.stopped ? "Start Redis" : "Stop Redis")
+  for (const button of document.querySelectorAll(".stop")) button.textContent = page.stopped ? "Start Redis" : "Stop Redis"
   byId("redis").className = stopped ? "stopped" : ""
   document.body.dataset.redis = stopped ? "stopped" : "answers"
 }
@@ -127,10 +135,12 @@ function adjust(config) {
   send("PUT", "", JSON.stringify(config))
 }
 
-byId("stop").addEventListener("click", () => {
-  send("POST", page.stopped ? "/redis/start" : "/redis/stop")
-  if (!page.stopped) byId("outage").scrollIntoView({ block: "nearest", behavior: still.matches ? "auto" : "smooth" })
-})
+for (const button of document.querySelectorAll(".stop")) {
+  button.addEventListener("click", () => {
+    page.pressed = !page.stopped
+    send("POST", page.stopped ? "/redis/start" : "/redis/stop")
+  })
+}
 
 byId("pause").addEventListener("click", () => {
   if (page.ahead === -Infinity) return
@@ -145,13 +155,15 @@ const behind = 150 // ms
 function render() {
   const now = page.paused || page.lost || clock() - behind
   for (const lane of lanes) {
-    const width = lane.canvas.clientWidth
+    const { canvas: { clientWidth: width }, group, windows, slots, second } = lane
+    const capacity = group === "leases" ? hot : group === "policies" ? 2 : lane.bucket ? page.config.burst : page.config.rate
     lane.words = draw(lane.canvas, lane.history, {
-      now, span: Math.min(20, Math.max(10, width / 40)) * 1000, period: page.period, limit: page.config.rate, windows: lane.windows,
-      capacity: lane.group === "leases" ? hot : lane.group === "policies" ? 2 : lane.bucket ? page.config.burst : page.config.rate,
-      clients: page.config.shape === "clients" && lane.group === "algorithms" ? ["a", "b"] : ["a"],
-      promised: lane.group === "algorithms", broken: lane.verdict?.broken ?? false,
-      tally: lane.group === "leases" ? lane.tally : null, outages: page.outages, colour: page.colour,
+      now, span: Math.min(20, Math.max(10, width / 40)) * 1000, period: page.period, windows, slots, second,
+      limit: page.config.rate, fits: group === "algorithms" ? inRequests(page.config).rate : page.config.rate,
+      capacity, top: lane.id === "by_itself" ? 3 * capacity : capacity,
+      rows: lane.rows.length > 0 ? lane.rows : page.config.shape === "clients" && group === "algorithms" ? ["a", "b"] : ["a"],
+      promised: group === "algorithms" && !slots || group === "processes", broken: lane.verdict?.broken ?? false,
+      tally: group === "leases" ? lane.tally : null, outages: page.outages, colour: page.colour,
     })
   }
 }

@@ -16,7 +16,7 @@ export function colours() {
 }
 
 // draw draws a view, and returns where it has put words, as [left, top, right, bottom]. The view is
-// {now, span, period, clients, capacity, limit, windows, outages, promised, broken, tally, colour}.
+// {now, span, period, rows, capacity, top, limit, fits, windows, slots, second, outages, promised, broken, tally, colour}.
 export function draw(canvas, history, view) {
   const ratio = window.devicePixelRatio || 1
   const [width, height] = [canvas.clientWidth, canvas.clientHeight]
@@ -29,14 +29,12 @@ export function draw(canvas, history, view) {
   c.clearRect(0, 0, width, height)
   c.font = size + view.colour.font
   c.textBaseline = "middle"
-  const rows = view.clients.length + 1
   const plot = {
     ...view, c, width, height, history, left: gutter, right: width - 4, words: [],
     x: (at) => plot.right - ((view.now - at) / view.span) * (plot.right - gutter),
-    base: height - rows * row - 4,
-    top: strip + 8,
+    base: height - (view.rows.length + 1) * row - 4,
     // Space above the limit for units above it after a change.
-    y: (level) => plot.base - (Math.min(level, view.capacity * 1.2) / view.capacity) * (plot.base - plot.top),
+    y: (level) => plot.base - (Math.min(level, view.top * 1.2) / view.top) * (plot.base - strip - 8),
   }
   drawAxis(plot)
   c.save()
@@ -50,17 +48,18 @@ export function draw(canvas, history, view) {
   if (view.tally) drawTally({ ...plot, row })
   else drawRequests(plot)
   c.restore()
-  if (view.clients.length > 1) view.clients.forEach((client, i) => number(plot, client, plot.base + 4 + (i + 0.5) * row))
+  if (view.rows.length > 1) view.rows.forEach((client, i) => number(plot, client, plot.base + 4 + (i + 0.5) * row))
   return plot.words
 }
 
 function drawRequests(plot) {
-  const { clients, base } = plot
-  for (const client of clients) drawLevel(plot, client)
-  drawWaiting(plot)
+  const { rows, base, second } = plot
+  for (const client of second ? ["a", "also"] : ["a", "b"]) drawLevel(plot, client)
+  if (plot.slots) drawWork(plot)
+  else drawWaiting(plot)
   drawLimit(plot)
-  clients.forEach((client, i) => drawMarks(plot, client, true, base + 4 + (i + 0.5) * row))
-  drawMarks(plot, null, false, base + 4 + (clients.length + 0.5) * row)
+  rows.forEach((client, i) => drawMarks(plot, client, true, base + 4 + (i + 0.5) * row))
+  drawMarks(plot, null, false, base + 4 + (rows.length + 0.5) * row)
 }
 
 // drawAxis writes the limit and zero beside the plot.
@@ -117,10 +116,10 @@ function drawTimes(plot, times, fill, text, alpha = 1) {
 
 // drawBand marks the period with most requests, if they are more than the limit.
 function drawBand(plot) {
-  const { c, x, history, now, span, period, limit, height, promised, broken, colour } = plot
+  const { c, x, history, now, span, period, fits, height, promised, broken, colour } = plot
   if (!promised) return
   const most = densest(history.served("a").filter((at) => at > now - span && at <= now), period)
-  if (most.count <= limit) return
+  if (most.count <= fits) return
   const [left, right] = [x(most.from) - 5, x(most.to) + 5]
   c.globalAlpha = broken ? 0.16 : 0.09
   c.fillStyle = broken ? colour.broken : colour.ink
@@ -144,18 +143,19 @@ function drawWindows(plot) {
 }
 
 // drawLevel draws the curve of a client, with gaps where nobody counted.
-function drawLevel({ c, x, y, base, now, span, colour, history }, client) {
+function drawLevel({ c, x, y, base, now, span, colour, history, capacity }, client) {
+  const scale = client === "also" ? capacity : 1
   const points = (history.levels[client] ?? []).filter((p) => p.at > now - span - 1000 && p.at <= now)
   c.strokeStyle = c.fillStyle = colour.served
   c.lineWidth = 1.5
   for (const part of split(points)) {
-    c.setLineDash(client === "b" ? [2, 3] : [])
+    c.setLineDash(client !== "a" ? [2, 3] : [])
     c.beginPath()
-    for (const p of part) c.lineTo(x(p.at), y(p.used))
+    for (const p of part) c.lineTo(x(p.at), y(scale * p.used))
     c.globalAlpha = 0.75
     c.stroke()
     c.setLineDash([])
-    if (client !== "b") {
+    if (client === "a") {
       c.lineTo(x(part.at(-1).at), base)
       c.lineTo(x(part[0].at), base)
       c.globalAlpha = 0.13
@@ -188,6 +188,17 @@ function drawWaiting({ c, x, y, now, span, period, limit, colour, history }) {
   }
 }
 
+// drawWork draws each request from its arrival to the end of its work, at its place among the slots.
+function drawWork({ c, x, y, now, span, colour, history }) {
+  c.strokeStyle = colour.served
+  c.lineWidth = 1.25
+  for (const m of history.marks) {
+    if (!m.allowed || m.used < 0 || m.ends < now - span || m.at > now) continue
+    line(c, x(m.at), y(m.used), x(Math.min(m.ends, now)), y(m.used))
+    if (m.ends <= now) line(c, x(m.ends), y(m.used) - 2, x(m.ends), y(m.used) + 2)
+  }
+}
+
 function drawLimit({ c, y, left, right, capacity, colour }) {
   c.strokeStyle = colour.ink
   c.globalAlpha = 0.7
@@ -202,7 +213,7 @@ function drawLimit({ c, y, left, right, capacity, colour }) {
 function drawMarks(plot, client, allowed, y) {
   const { c, x, right, now, span, colour, history } = plot
   const when = allowed ? "served" : "at"
-  const marks = history.marks.filter((m) => m.allowed === allowed && (!client || m.client === client) && m[when] > now - span && m[when] <= now)
+  const marks = history.marks.filter((m) => m.allowed === allowed && (!client || m.row === client) && m[when] > now - span && m[when] <= now)
   if (allowed) marks.sort((a, b) => a.served - b.served)
   let first = 0
   marks.forEach((m, i) => {

@@ -14,7 +14,7 @@ export class Code {
     byId("code-title").textContent = `${lane.name} in Go`
     byId("code-text").replaceChildren(...(this.programs[lane.id] ?? "").split(/(?<=\n)/).map(part))
     byId("code-docs").href = lane.docs
-    byId("code-docs").textContent = { algorithms: "About this algorithm", policies: "About outages", leases: "About leases" }[lane.group]
+    byId("code-docs").textContent = { algorithms: "About this algorithm", processes: "What is stored in Redis", policies: "About outages", leases: "About leases" }[lane.group]
     byId("code").showModal()
     this.copy()
   }

@@ -34,14 +34,17 @@ export class Controls {
   }
 
   config() {
-    const { rate, burst, traffic, shape, ban } = this.form.elements
-    return { rate: rate.valueAsNumber, burst: burst.valueAsNumber, traffic: traffic.valueAsNumber, shape: shape.value || "boundary", ban: ban.checked }
+    const { rate, burst, traffic, cost, shape, ban } = this.form.elements
+    return {
+      rate: rate.valueAsNumber, burst: burst.valueAsNumber, traffic: traffic.valueAsNumber, cost: cost.valueAsNumber,
+      shape: shape.value || "boundary", ban: ban.checked,
+    }
   }
 
   describe() {
     const c = this.config()
     document.getElementById("shape-hint").textContent = hints[c.shape]
-    const words = { traffic: `${c.traffic} per 5 s`, rate: `${c.rate} per 5 s`, burst: `${c.burst}` }
+    const words = { traffic: `${c.traffic} per 5 s`, rate: `${c.rate} per 5 s`, burst: `${c.burst}`, cost: `${c.cost} each` }
     for (const [name, text] of Object.entries(words)) {
       document.getElementById(`${name}-value`).textContent = text
       this.form.elements[name].setAttribute("aria-valuetext", text)

@@ -2,35 +2,47 @@
 const kept = 60_000
 
 export class History {
-  // window is the length of the windows that the lane counts in, if it counts in windows.
-  constructor(window = 0) {
+  // window is the length of the windows that the lane counts in, if it counts in windows; work is how long a request is
+  // in flight, if that is limited.
+  constructor({ window = 0, work = 0 } = {}) {
     this.window = window
+    this.work = work
   }
 
-  marks = []  // {at, served, client, allowed, delay, hand, counted}, by time of decision
-  levels = {} // by client: [{at, used}]; used is null where nobody counts
+  marks = []  // {at, served, ends, client, row, allowed, delay, used, hand, counted}, by time of decision
+  levels = {} // by client: [{at, used}]; used is null where nobody counts. "also" is a second limit's, for client a
+  cost = 1    // of a request
   bans = []   // of client a: {from, to}
   since = 0   // when the current configuration began
-  totals = { admitted: 0, denied: 0, held: 0 }
+  totals = none()
 
   // restart resets the counts, for a new configuration.
   restart(at) {
     this.since = at
-    this.totals = { admitted: 0, denied: 0, held: 0 }
+    this.totals = none()
     const ban = this.banned(at)
     if (ban) ban.to = at
   }
 
   decide(d) {
     const counted = d.source !== "fallback" && d.source !== "none" // in Redis
-    insert(this.marks, { at: d.at, served: d.at + d.delay, client: d.client, allowed: d.allowed, delay: d.delay, hand: d.by === "hand", counted })
+    insert(this.marks, {
+      at: d.at, served: d.at + d.delay, ends: d.at + this.work, client: d.client, row: d.member ? String(d.member) : d.client,
+      allowed: d.allowed, delay: d.delay, used: d.used, hand: d.by === "hand", counted,
+    })
     this.totals[d.allowed ? "admitted" : "denied"]++
+    if (d.second) this.totals.second++
     if (d.delay > 0) this.totals.held++
+    if (d.member) return // the level is that of all processes
     this.ban(d)
-    if (d.used < 0) return this.level(d.client, d.at, null)
-    if (!d.allowed) return
-    this.level(d.client, d.at, Math.max(0, d.used - 1)) // so that the curve rises vertically
-    this.level(d.client, d.at, d.used)
+    if (d.allowed && d.used >= 0) this.level(d.client, d.at, Math.max(0, d.used - this.cost)) // so that the curve rises vertically
+    if (d.allowed || d.used < 0) this.read(d)
+  }
+
+  // read notes how much of the limits is used, as a decision or the server's look at it says.
+  read({ client, at, used, also }) {
+    this.level(client, at, used < 0 ? null : used)
+    if (client === "a") this.level("also", at, also < 0 ? null : also)
   }
 
   // ban notes how long the client of a decision or a level is banned. What is served ends a ban: without Redis it is forgotten.
@@ -81,7 +93,13 @@ export class History {
   waiting(now) {
     return this.marks.filter((m) => m.allowed && m.at <= now && m.served > now).length
   }
+
+  inFlight(now) {
+    return this.marks.filter((m) => m.allowed && m.at <= now && m.ends > now).length
+  }
 }
+
+const none = () => ({ admitted: 0, denied: 0, second: 0, held: 0 })
 
 // densest finds the period with most of the instants: their number, and the first and the last of them.
 export function densest(times, period) {

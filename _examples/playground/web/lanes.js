@@ -1,7 +1,7 @@
 // The lanes, one for each limiter: their names, their texts on the page, and the summary of all.
-import { History } from "./history.js"
+import { densest, History } from "./history.js"
 import { Tally } from "./lease.js"
-import { verdict } from "./promise.js"
+import { verdict, work } from "./promise.js"
 
 const docs = "https://github.com/redislimit/redislimit/blob/main/docs/"
 
@@ -13,6 +13,10 @@ const texts = {
   token_bucket: ["Token bucket", "Lets a burst pass, and refills at the rate.", "algorithms.md#tokenbucket"],
   gcra: ["GCRA", "A token bucket by its other name.", "algorithms.md#gcra"],
   leaky_bucket: ["Leaky bucket", "Queues a burst, and serves it evenly.", "algorithms.md#leakybucket"],
+  in_flight: ["In flight", "Counts work that goes on: each takes 1 s.", "algorithms.md#inflight"],
+  two_limits: ["Two limits", "A token bucket, and a log of 15 s, dotted: both must admit.", "algorithms.md#several-limits-at-once"],
+  one_redis: ["Over one Redis", "A row for each process. All of them count together.", "operating.md#what-is-stored-in-redis"],
+  by_itself: ["Each by itself", "The same in memory: none knows of the others.", "operating.md#what-is-stored-in-redis"],
   fail_local: ["Fail local, the default", "Each process goes on limiting by itself.", "operating.md#when-redis-does-not-answer"],
   fail_open: ["Fail open", "Everything passes.", "operating.md#when-redis-does-not-answer"],
   fail_closed: ["Fail closed", "Nothing passes: logins and payments.", "operating.md#when-redis-does-not-answer"],
@@ -22,7 +26,7 @@ const texts = {
 // makeLanes makes the lanes that the server has. One without texts here has its name only.
 export function makeLanes(described, period) {
   const template = document.getElementById("lane")
-  return described.map(({ name: id, group, bucket, delays, windows }) => {
+  return described.map(({ name: id, group, bucket, delays, windows, slots, second, members }) => {
     const [name, why, about] = texts[id] ?? [capital(id.replaceAll("_", " ")), "", "algorithms.md"]
     const section = template.content.firstElementChild.cloneNode(true)
     const title = section.querySelector("h3")
@@ -33,8 +37,9 @@ export function makeLanes(described, period) {
     section.querySelector(".code").setAttribute("aria-label", `Copy as Go: ${name}`)
     document.getElementById(group).append(section)
     return {
-      id, name, group, bucket, leaky: delays, windows, exact: id === "sliding_window_log", docs: docs + about,
-      section, history: new History(windows ? period : 0), tally: new Tally(), canvas: section.querySelector("canvas"),
+      id, name, group, bucket, leaky: delays, windows, slots, second, exact: id === "sliding_window_log", docs: docs + about,
+      rows: Array.from({ length: members }, (_, i) => String(i + 1)),
+      section, history: new History({ window: windows ? period : 0, work: slots ? work : 0 }), tally: new Tally(), canvas: section.querySelector("canvas"),
     }
   })
 }
@@ -45,7 +50,7 @@ const capital = (text) => text[0].toUpperCase() + text.slice(1)
 export function showLane(lane, now, page) {
   const { history, section } = lane
   const [count, more, because] = [".count", ".more", ".because"].map((name) => section.querySelector(name))
-  const texts = { algorithms: aboutAlgorithm, policies: aboutPolicy, leases: aboutLease }[lane.group](lane, now, page)
+  const texts = { algorithms: aboutAlgorithm, processes: aboutProcesses, policies: aboutPolicy, leases: aboutLease }[lane.group](lane, now, page)
   write(count, texts.count)
   write(more, [texts.more ?? ""])
   write(because, [texts.because ?? ""])
@@ -55,17 +60,36 @@ export function showLane(lane, now, page) {
 
 function aboutAlgorithm(lane, now, { period, config, away }) {
   const { history, section } = lane
-  lane.verdict = verdict(lane, history.served("a"), config, period)
+  lane.verdict = verdict(lane, history.served("a"), inRequests(config), period)
   const { most, broken, because } = lane.verdict
-  const { denied } = history.totals
+  const { denied, second } = history.totals
   section.dataset.peak = most.count
   const ban = history.banned(now)
   const banned = ban && `banned for ${Math.ceil((ban.to - now) / 1000)} s`
   section.classList.toggle("banned", Boolean(ban))
   return {
-    count: [strong(most.count, broken), ` at most in ${period / 1000} s`],
-    more: lane.leaky ? `waiting ${history.waiting(now)}, denied ${denied}` : `denied ${denied}`,
+    count: [strong(most.count, broken), lane.slots ? " at once" : ` at most in ${period / 1000} s`],
+    more: lane.leaky ? `waiting ${history.waiting(now)}, denied ${denied}`
+      : lane.slots ? `in flight ${history.inFlight(now)}, denied ${denied}`
+        : lane.second ? `denied ${denied}, ${second} by the second`
+          : `denied ${denied}`,
     because: broken ? "breaks its promise: a bug!" : banned ?? (away ? "this process counts" : most.count > 0 ? because : ""),
+  }
+}
+
+// inRequests returns the numbers of a configuration in requests, of which each costs several units.
+export const inRequests = ({ rate, burst, cost }) => ({ rate: rate / cost, burst: burst / cost })
+
+function aboutProcesses(lane, now, { period, config, away, turned }) {
+  const { history } = lane
+  const from = Math.max(now - period, turned, history.since)
+  const broken = lane.id === "one_redis" && densest(history.served("a"), period).count > config.rate
+  lane.verdict = { broken }
+  const together = away ? "each takes a third of the limit" : "Redis counts for all of them"
+  return {
+    count: [strong(history.servedIn("a", from, now), broken), ` of ${history.askedIn("a", from, now)} served`],
+    more: `limit ${config.rate}`,
+    because: broken ? "breaks its promise: a bug!" : lane.id === "one_redis" ? together : "each admits the limit",
   }
 }
 
@@ -107,11 +131,13 @@ function write(element, parts) {
 
 // summary says what to see in the charts.
 export function summary(lanes, { period, config }) {
-  const { shape, traffic, rate, burst } = config
+  const { shape, traffic, cost, ban } = config
+  const { rate } = inRequests(config)
   const algorithms = lanes.filter((lane) => lane.group === "algorithms")
-  const limit = `${rate} per ${period / 1000} s`
+  const limit = `${config.rate} ${cost > 1 ? "units " : ""}per ${period / 1000} s${cost > 1 ? `, ${cost} each` : ""}`
   const fixed = algorithms.find((lane) => lane.windows)
-  if (config.ban) return `Who goes beyond ${limit} is banned for 6 s, and the next time for 12 s: meanwhile everything is denied.`
+  if (cost > config.rate) return `A request costs ${cost} units, and the limit is ${config.rate} in ${period / 1000} s: it can never be admitted.`
+  if (ban) return `Who goes beyond ${limit} is banned for 6 s, and the next time for 12 s: meanwhile everything is denied.`
   switch (shape) {
     case "hand":
       return `No traffic but yours: press Send one, or Send ten. The limit is ${limit}.`
@@ -123,7 +149,8 @@ export function summary(lanes, { period, config }) {
       if (traffic <= rate) return `Steady traffic within the limit of ${limit}: all algorithms let all of it pass.`
       return `Steady traffic of ${traffic} per ${period / 1000} s, with a limit of ${limit}: all deny about the same number, and differ in which.`
     case "bursts":
-      return `${traffic} at once, with a limit of ${limit}: the leaky bucket spreads them, one each ${+(period / 1000 / rate).toFixed(2)} s; the others serve what fits at once.`
+      return `${traffic} at once, with a limit of ${limit}: the leaky bucket spreads them, one each ${+(period / 1000 / rate).toFixed(2)} s; ` +
+        "the others serve what fits at once."
   }
   const { count = 0, from, to } = fixed?.verdict?.most ?? {}
   if (count <= rate) return "Bursts on both sides of a window boundary: watch the fixed window."

@@ -34,11 +34,11 @@ export class Panel {
     if (lane === this.choice.value) this.show()
   }
 
-  // hit sends one request to the chosen lane; the server passes it on to the others. While a leaky bucket holds
+  // hit sends one request to the chosen lane; the server passes it on to the others. While a lane holds
   // several, only the server sends the next request: the browser would wait for a free connection.
   async hit() {
     const id = this.choice.value
-    const direct = this.waiting < heldAtOnce || !this.lanes.find((lane) => lane.id === id)?.leaky
+    const direct = this.waiting < heldAtOnce || !this.holds(id)
     document.body.dataset.hand = "seen"
     this.sent++
     this.waiting++
@@ -61,6 +61,12 @@ export class Panel {
     this.show()
   }
 
+  // holds reports whether requests to a lane are answered late.
+  holds(id) {
+    const lane = this.lanes.find((lane) => lane.id === id)
+    return lane?.leaky || lane?.slots
+  }
+
   count(id, status) {
     this.counts[id][status === 200 ? "served" : "denied"]++
   }
@@ -69,6 +75,8 @@ export class Panel {
     const id = this.choice.value
     write("traffic-answer", this.traffic[id] ?? "None yet.")
     write("hand-answer", this.hand[id] ?? "Press Send one.")
+    const box = document.getElementById("traffic-answer")
+    box.style.minHeight = `${box.offsetHeight}px` // short and long ones alternate: what is below stands still
     const { served, denied } = this.counts[id] ?? { served: 0, denied: 0 }
     const parts = [`${served} of your ${this.sent} served`, `${denied} denied`]
     if (this.sent > served + denied) parts.push(`${this.sent - served - denied} waiting`)

@@ -2,11 +2,27 @@
 import { densest } from "./history.js"
 
 // verdict says how many requests a lane served at most in any period, why these were admitted, and whether that breaks the
-// algorithm's own promise. times are when it served them, in order.
+// algorithm's own promise. times are when it served them, in order. rate and burst are in requests, which may be a fraction
+// where one costs several units. Of slots it is how many were in flight at once.
 export function verdict(lane, times, { rate, burst }, period) {
-  const most = densest(times, period)
-  const judge = lane.leaky ? queue : lane.bucket ? bucket : lane.exact ? log : windows
+  const most = densest(times, lane.slots ? work : period)
+  const judge = lane.slots ? flight : lane.leaky ? queue : lane.second ? both : lane.bucket ? bucket : lane.exact ? log : windows
   return { most, ...judge(times, most, { rate, burst, period, lane }) }
+}
+
+// work is how long the server has a request in flight, at least, where that is limited.
+export const work = 1000 // ms
+
+// Slots admit no more at a time than there are.
+function flight(times, most, { rate }) {
+  return { broken: most.count > rate, because: "free when done" }
+}
+
+// Both limits are kept: the bucket, and the server's second, of half as much again in three periods.
+function both(times, most, { rate, burst, period }) {
+  const first = bucket(times, most, { rate, burst, period })
+  const longer = densest(times, 3 * period).count
+  return { broken: first.broken || longer > 1.5 * rate, because: `${longer} at most in ${3 * period / 1000} s` }
 }
 
 // A log admits no more than the limit in any period.
@@ -23,14 +39,16 @@ function windows(times, most, { rate, period, lane }) {
   const boundary = Math.floor(most.to / period) * period
   const after = times.filter((at) => at >= Math.max(boundary, most.from) && at <= most.to).length
   if (lane.windows) return { broken, because: `${most.count - after} + ${after}, around a boundary` }
-  return { broken, because: `${rate} + ${most.count - rate}: it estimates the log` }
+  const fits = Math.floor(rate)
+  return { broken, because: `${fits} + ${most.count - fits}: it estimates the log` }
 }
 
 // A bucket admits its burst, and what is refilled meanwhile.
 function bucket(times, most, { rate, burst, period }) {
   const broken = overflows(times, burst, period / rate)
-  if (most.count <= burst) return { broken, because: `within the burst of ${burst}` }
-  return { broken, because: `burst ${burst} + ${most.count - burst} refilled` }
+  const fits = Math.floor(burst)
+  if (most.count <= fits) return { broken, because: `within the burst of ${fits}` }
+  return { broken, because: `burst ${fits} + ${most.count - fits} refilled` }
 }
 
 // A queue serves one at a time.

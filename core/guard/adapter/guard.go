@@ -235,7 +235,12 @@ func (v *Verdict) noteCost() {
 func (v *Verdict) await(ctx context.Context) {
 	err := ctx.Err()
 	if err == nil && v.Result.Delay > 0 {
-		err = sleep(ctx, v.Result.Delay)
+		e, begun := core.Event{Kind: core.EventWait, Cost: v.cost}, time.Now()
+		if err = sleep(ctx, v.Result.Delay); err == nil {
+			e.Result = v.Result
+		}
+		e.Took, e.Err = time.Since(begun), err
+		v.limiter.Emit(ctx, e)
 	}
 	if err != nil {
 		v.Status, v.Err = statusOf(err), err

@@ -1,0 +1,134 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+// heard returns an option that keeps the events of a kind.
+func heard(kind core.EventKind, events *[]core.Event) core.Option {
+	return core.Observe(func(_ context.Context, e core.Event) {
+		if e.Kind == kind {
+			*events = append(*events, e)
+		}
+	})
+}
+
+// TestCancelIsTold has each way to end a Reservation: the observer hears of those that give back all of its units, once.
+func TestCancelIsTold(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	for name, c := range map[string]struct {
+		n    int64
+		end  func(r *core.Reservation)
+		want []int64
+	}{
+		"Cancel":               {3, func(r *core.Reservation) { _ = r.Cancel(ctx) }, []int64{3}},
+		"Settle at 0":          {3, func(r *core.Reservation) { _ = r.Settle(ctx, 0) }, []int64{3}},
+		"Cancel twice":         {3, func(r *core.Reservation) { _, _ = r.Cancel(ctx), r.Cancel(ctx) }, []int64{3}},
+		"Release":              {3, func(r *core.Reservation) { _ = r.Release(ctx) }, nil},
+		"Settle of a part":     {3, func(r *core.Reservation) { _ = r.Settle(ctx, 1) }, nil},
+		"Cancel after Release": {3, func(r *core.Reservation) { _, _ = r.Release(ctx), r.Cancel(ctx) }, nil},
+		"Release of nothing":   {0, func(r *core.Reservation) { _ = r.Release(ctx) }, nil},
+		"Cancel of a denial":   {9, func(r *core.Reservation) { _ = r.Cancel(ctx) }, nil},
+	} {
+		var events []core.Event
+		lim := memory(t, core.FixedWindow(core.PerDay(5)), core.InFlight(5), heard(core.EventCancel, &events))
+		r, err := lim.Reserve(ctx, "k", c.n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.end(r)
+		var costs []int64
+		for _, e := range events {
+			costs = append(costs, e.Cost)
+		}
+		if !slices.Equal(costs, c.want) {
+			t.Errorf("%s: heard of %d units, want %d", name, costs, c.want)
+		}
+	}
+}
+
+// TestWaitIsTold has callers wait, at most 5 s: the observer hears how long, and who gave up.
+func TestWaitIsTold(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		limit core.Limit
+		n     int64
+		after int // calls of the same cost before
+		want  time.Duration
+		err   error
+	}{
+		"admitted at once":        {core.TokenBucket(core.PerSecond(1), core.Burst(2)), 1, 1, 0, nil},
+		"after a denial":          {core.TokenBucket(core.PerSecond(1), core.Burst(2)), 2, 1, 2 * time.Second, nil},
+		"for a Delay":             {core.LeakyBucket(core.PerSecond(1), core.Burst(9)), 1, 3, 3 * time.Second, nil},
+		"for a slot, until later": {core.InFlight(1), 1, 1, 5 * time.Second, context.DeadlineExceeded},
+		"too long for it":         {core.TokenBucket(core.PerMinute(1), core.Burst(2)), 2, 1, 0, context.DeadlineExceeded},
+		"never":                   {core.TokenBucket(core.PerMinute(1), core.Burst(2)), 3, 0, -1, core.ErrNeverAdmitted},
+		"not a cost":              {core.LeakyBucket(core.PerMinute(1)), -1, 0, -1, core.ErrInvalidCost},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var events []core.Event
+			lim := memory(t, c.limit, heard(core.EventWait, &events))
+			defer func() { _ = lim.Close() }()
+			for range c.after {
+				if _, err := lim.Acquire(t.Context(), "k", c.n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			r, err := lim.AcquireWait(ctx, "k", c.n)
+			if err == nil {
+				defer func() { _ = r.Release(ctx) }()
+			}
+			if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if c.want < 0 {
+				if len(events) > 0 {
+					t.Errorf("%s: heard of %+v", name, events)
+				}
+				return
+			}
+			if len(events) != 1 {
+				t.Fatalf("%s: heard of %d waits", name, len(events))
+			}
+			e := events[0]
+			if e.Took != c.want || e.Cost != c.n || e.Limiter != "test" || e.Result.Allowed != (err == nil) || !errors.Is(e.Err, c.err) {
+				t.Errorf("%s: heard of %+v, want %v", name, e, c.want)
+			}
+		})
+	}
+}
+
+// TestWaitNIsTold has a caller of WaitN, which has no Reservation, wait its turn.
+func TestWaitNIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var events []core.Event
+		lim := memory(t, core.TokenBucket(core.PerSecond(1), core.Burst(1)), heard(core.EventWait, &events))
+		for range 2 {
+			if _, err := lim.Wait(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second/2, cancel)
+		_, err := lim.Wait(ctx, "k")
+		if !errors.Is(err, context.Canceled) || len(events) != 3 {
+			t.Fatalf("%v; heard of %d waits", err, len(events))
+		}
+		for i, want := range []time.Duration{0, time.Second, time.Second / 2} {
+			if e := events[i]; e.Took != want || e.Result.Allowed != (e.Err == nil) || (e.Err != nil) != (i == 2) {
+				t.Errorf("heard of %+v, want %v", e, want)
+			}
+		}
+	})
+}
