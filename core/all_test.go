@@ -208,6 +208,9 @@ func TestAllInOrder(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	observed := func(name string) *core.Limiter {
 		return named(t, name, core.FixedWindow(core.PerDay(10)), core.Observe(func(_ context.Context, e core.Event) {
+			if e.Kind != core.EventDecision {
+				return
+			}
 			if asked = append(asked, e.Limiter); len(asked) == 9 {
 				leave()
 			}
