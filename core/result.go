@@ -31,6 +31,7 @@ type Result struct {
 	Banned bool
 	// Source says who decided.
 	Source Source
+	held   bool // what denies may be over at any time: it is only held, or slots
 	// Limit is the capacity of the limit that this describes, in units.
 	Limit int64
 	// Remaining is how many whole units are left now: never negative, never above
@@ -56,8 +57,7 @@ type Result struct {
 	// Name is the name of the limit that this describes; see [Limit.Name].
 	Name string
 
-	held bool      // what denies may be over at any time: it is only held, or slots
-	all  *[]Result // of several limits
+	all *[]Result // of several limits
 }
 
 // All returns the Result of each limit, in the order given to [New]. There Allowed

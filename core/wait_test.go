@@ -131,7 +131,7 @@ func TestWaitBanned(t *testing.T) {
 					}
 					mu.Lock()
 					defer mu.Unlock()
-					after = append(after, time.Since(begun))
+					after = append(after, time.Since(begun).Round(time.Millisecond))
 				})
 			}
 			for _, d := range []time.Duration{2 * time.Second, 5 * time.Second} {
