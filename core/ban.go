@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -42,7 +43,7 @@ const (
 func Ban(levels ...time.Duration) Option {
 	bans, allow := make(algorithm.Bans, len(levels)), ""
 	for i, d := range levels {
-		if bans[i] = d.Microseconds(); !validBan(d) || i > 0 && d < levels[i-1] {
+		if bans[i] = d.Microseconds(); !validBan(d) || !slices.IsSorted(levels) {
 			allow = fmt.Sprintf("allowed is %v to %v, and none shorter than the one before", minBan, maxBan)
 		}
 	}

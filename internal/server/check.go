@@ -48,6 +48,8 @@ var commandsOf = regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`)
 
 // tryCommands returns which of the commands ARGV the user may not run. Each is tried with
 // arguments that change nothing: as many as it takes, for those are counted first.
+//
+//nolint:dupword // Lua has many ends
 const tryCommands = `
 local missing, words = {}, {}
 for i = 2, 5 do words[i] = KEYS[1] end
@@ -63,7 +65,7 @@ for _, name in ipairs(ARGV) do
 		end
 	end
 end
-return missing` //nolint:dupword // of Lua
+return missing`
 
 // missingRights returns which commands of the scripts the Redis user may not run, or "" if that
 // cannot be found out.
