@@ -70,8 +70,8 @@ func TestRedisCPU(t *testing.T) {
 	own, _ := os.ReadFile("/proc/self/schedstat")
 	counted := len(own) > 0 && own[0] != '0'
 	for i, c := range rep.Cells {
-		if len(c.Contenders) != 9 {
-			t.Errorf("%d contenders, want %s and 8", len(c.Contenders), incr)
+		if len(c.Contenders) != 10 {
+			t.Errorf("%d contenders, want %s and 9", len(c.Contenders), incr)
 		}
 		for _, s := range c.Contenders {
 			if cpu, ok := s.Median["redis_cpu_us"]; ok != counted || ok && !(cpu > 0.1 && cpu < 10_000) {
