@@ -53,8 +53,8 @@ const (
 	// EventCancel is a [Reservation] that was cancelled, or settled at 0, and gives back its Cost units. That Redis
 	// has heard of it, it does not say. A caller that left before it had one makes an EventDecision with an Err.
 	EventCancel
-	// EventWait is the end of a wait, of Took: of [Limiter.Wait] and its kin, or of a middleware for the Delay of a
-	// [LeakyBucket]. Result is what admitted it, the zero Result if Err says why it was given up.
+	// EventWait is the end of a wait, of Took: of [Limiter.Wait] and its kin, or of a request in a middleware, for the
+	// Delay of a [LeakyBucket] or by its option WaitUpTo. Result is what admitted it, the zero Result if Err says why it was given up.
 	EventWait
 )
 

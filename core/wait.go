@@ -282,6 +282,9 @@ func (l *Limiter) waitUpTo(ctx context.Context, w hook.Waiting, res *Result) (*R
 			return l.turnAway(ctx, c, &refusal{last: &lastDenial{Result: *res, by: l.by, at: time.Now()}, took: time.Since(began)}, res)
 		}
 	}
+	if err := c.check(ctx); err != nil {
+		return nil, err
+	}
 	// Its decisions are not given up: what they charge is taken back if the client has left.
 	r, err := l.acquireInTurn(ctx, context.WithoutCancel(ctx), c, p)
 	refused := (*refusal)(nil)

@@ -356,3 +356,28 @@ func TestWaitUpToMounted(t *testing.T) {
 		l.want("0 200 after 0s, retry ")
 	})
 }
+
+// TestWaitUpToIsTold has observers be told of each request that waited, and of no other.
+func TestWaitUpToIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var told []string
+		l := newLine(t, []core.Option{core.TokenBucket(core.PerSecond(1), core.Burst(1)), core.Observe(func(_ context.Context, e core.Event) {
+			if e.Kind == core.EventWait {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, fmt.Sprint(e.Took, " ", e.Result.Allowed, " ", e.Err))
+			}
+		})})
+		l.send(t.Context(), "k", 1, 2)
+		leaving, leave := context.WithCancel(t.Context())
+		time.AfterFunc(500*time.Millisecond, leave)
+		l.send(leaving, "k", 3)
+		l.send(t.Context(), "k", 4) // it would wait for too long
+		l.all.Wait()
+		if want := []string{"500ms false context canceled", "1s true <nil>"}; !slices.Equal(told, want) {
+			t.Errorf("told: %q, want %q", told, want)
+		}
+	})
+}

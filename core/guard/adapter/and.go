@@ -33,7 +33,6 @@ func (g *Guard) askAll(r keyfunc.Request, key string, v *Verdict) bool {
 	ctx := r.Context()
 	switch {
 	case g.reserves():
-		v.noteCost()
 		if v.reservation, v.Err = core.ReserveAll(ctx, v.cost, keys...); v.Err == nil {
 			v.reservation.Keep()
 		}

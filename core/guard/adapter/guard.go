@@ -101,6 +101,9 @@ func (g *Guard) decide(r keyfunc.Request, v *Verdict) {
 		return
 	}
 	v.cost = g.costOf(r)
+	if g.reserves() {
+		v.noteCost()
+	}
 	if g.members == nil {
 		g.ask(r.Context(), key, v)
 	} else if !g.askAll(r, key, v) {
@@ -191,9 +194,6 @@ func (g *Guard) ask(ctx context.Context, key string, v *Verdict) {
 	slots, queue := hook.NeedsEnd(v.limiter)
 	v.slots = slots
 	lim := g.asked(v.limiter)
-	if g.reserves() {
-		v.noteCost()
-	}
 	switch {
 	case g.settings.WaitUpTo > 0 && !g.settings.DryRun && !queue:
 		w := hook.Waiting{Key: key, N: v.cost, Reserve: g.reserves(), UpTo: g.settings.WaitUpTo, Most: g.settings.MaxWaiting}
