@@ -43,9 +43,10 @@ const (
 func Ban(levels ...time.Duration) Option {
 	bans, allow := make(algorithm.Bans, len(levels)), ""
 	for i, d := range levels {
-		if bans[i] = d.Microseconds(); !validBan(d) || !slices.IsSorted(levels) {
-			allow = fmt.Sprintf("allowed is %v to %v, and none shorter than the one before", minBan, maxBan)
-		}
+		bans[i] = d.Microseconds()
+	}
+	if !slices.IsSorted(levels) || slices.ContainsFunc(levels, func(d time.Duration) bool { return !validBan(d) }) {
+		allow = fmt.Sprintf("allowed is %v to %v, and none shorter than the one before", minBan, maxBan)
 	}
 	if len(levels) > maxLevels {
 		allow = fmt.Sprintf("allowed are %d levels", maxLevels)

@@ -293,9 +293,7 @@ func (f *family) holdEvents() hold.Events {
 		f.events.emitContained(context.Background(), "", Event{Kind: EventSlotLost, Cost: h.N, Err: ErrSlotLost})
 	}
 	canceled := func(h *hold.Hold) {
-		if len(f.events.observers) > 0 {
-			f.events.emitContained(context.Background(), "", Event{Kind: EventCancel, Cost: h.N})
-		}
+		f.events.emitContained(context.Background(), "", Event{Kind: EventCancel, Cost: h.N})
 	}
 	return hold.Events{Slots: slots, Lost: lost, Canceled: canceled, Freed: func(h *hold.Hold) { f.lines.free(h.Key) }}
 }

@@ -160,11 +160,10 @@ func (f Form) banTexts(limits, flag, each int) (all banTexts) {
 	return all
 }
 
-var banNames = regexp.MustCompile(`\b(bans?|ban_ends|ban_level|ban_lasts|till)\b`)
-
 // ownNames gives the i-th ban of a script names of its own, a key and a block of the reply behind those of all limits. All
 // bans are read, also where a key is banned. It returns the condition that this one is.
 func ownNames(parts map[string]string, i, limits int) string {
+	names := regexp.MustCompile(`\b(bans?|ban_ends|ban_level|ban_lasts|till)\b`) // here, for few need it
 	block := limits
 	if i > 1 {
 		block = 1 // behind the one before
@@ -173,7 +172,7 @@ func ownNames(parts map[string]string, i, limits int) string {
 		"if not why then", "if not why or why == 5 then")
 	for name, text := range parts {
 		if name != "unless" {
-			parts[name] = values.Replace(banNames.ReplaceAllString(text, fmt.Sprintf("${1}_%d", i)))
+			parts[name] = values.Replace(names.ReplaceAllString(text, fmt.Sprintf("${1}_%d", i)))
 		}
 	}
 	return fmt.Sprintf("ban_%d == 1", i)

@@ -2,9 +2,7 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strconv"
@@ -32,7 +30,7 @@ func (s *Store) Check(ctx context.Context) (advice []string, cannot error) {
 		if c, ok := s.servers.client.(*redis.Client); ok && c.Options().TLSConfig != nil {
 			err = fmt.Errorf("%w (%s)", err, noTLS)
 		}
-	case errors.Is(err, io.EOF), isBroken(err):
+	case isBroken(err):
 		err = fmt.Errorf("%w (the server ended the connection: if it wants TLS, set Options.TLSConfig)", err)
 	}
 	if replies(err, lackRight) {
@@ -42,9 +40,6 @@ func (s *Store) Check(ctx context.Context) (advice []string, cannot error) {
 	}
 	return nil, s.explain(ctx, err)
 }
-
-// commandsOf finds the commands of a script.
-var commandsOf = regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`)
 
 // tryCommands returns which of the commands ARGV the user may not run. Each is tried with
 // arguments that change nothing: as many as it takes, for those are counted first.
@@ -70,10 +65,11 @@ return missing`
 // missingRights returns which commands of the scripts the Redis user may not run, or "" if that
 // cannot be found out.
 func (s *Store) missingRights(ctx context.Context, k string) string {
+	commands := regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`)
 	args := []any{"eval", tryCommands, 1, s.head + k + "}:~check"}
 	for _, source := range []any{s.decideScript.source, s.holdScript.source} {
 		text, _ := source.(string)
-		for _, m := range commandsOf.FindAllStringSubmatch(text, -1) {
+		for _, m := range commands.FindAllStringSubmatch(text, -1) {
 			if !slices.Contains(args, any(m[1])) {
 				args = append(args, m[1])
 			}
