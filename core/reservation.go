@@ -142,8 +142,12 @@ func (r *Reservation) settle(ctx context.Context, actual int64, later hold.Backg
 	return l.failure(ctx, l.renewer.End(ctx, r.hold, actual, later))
 }
 
+// fewLeft is how many such requests must fit beside one that is settled in the background. A client
+// sends several before that arrives, and a login is not to be denied by units that are free.
+const fewLeft = 16
+
 // settleLater is Settle for a middleware, whose client is not to wait: it is sent in the background
-// where the next such request is decided alike before and after it, because it fits beside what is
+// where the next requests are decided alike before and after it, because they fit beside what is
 // held, and beside what is charged instead. Slots are missed. If it is lost, what is held is charged.
 func (r *Reservation) settleLater(ctx context.Context, actual int64) error {
 	if r.isTogether() {
@@ -153,7 +157,7 @@ func (r *Reservation) settleLater(ctx context.Context, actual int64) error {
 		return nil
 	}
 	redis, ok := r.hold.Keeper.(redisKeeper)
-	if !ok || r.hold.HasSlots() || r.remaining() < max(r.hold.N, actual) {
+	if !ok || r.hold.HasSlots() || r.remaining()/fewLeft < max(r.hold.N, actual) {
 		return r.Settle(ctx, actual)
 	}
 	return r.settle(ctx, actual, func(send func() error) bool {

@@ -267,24 +267,25 @@ func costAfterStacked(b *testbed) {
 	untilLeft(7, 48, 8, 8)
 }
 
-// settledLater has a response end while Redis takes long to settle it: it ends without waiting where the next request is
-// decided alike meanwhile, and else it waits.
+// settledLater has a response end while Redis takes long to settle it: it ends without waiting where the next sixteen such
+// requests are decided alike meanwhile, and else it waits.
 func settledLater(b *testbed) {
 	const units = 3 // of each request; those that cost nothing return
+	const next = 16 * units
 	for name, c := range map[string]struct {
 		limits  []core.Option
 		countIf bool
 		cost    int64 // that the handler sets
 		waits   bool
 	}{
-		"FreesNothing":  {limits: []core.Option{core.FixedWindow(core.PerMinute(2 * units))}, cost: units},
-		"NextFits":      {limits: []core.Option{core.FixedWindow(core.PerMinute(2 * units))}, countIf: true},
-		"NextMissesIt":  {limits: []core.Option{core.FixedWindow(core.PerMinute(2*units - 1))}, countIf: true, waits: true},
-		"DebtThatFits":  {limits: []core.Option{core.GCRA(core.PerHour(3 * units))}, cost: 2 * units},
-		"Debt":          {limits: []core.Option{core.GCRA(core.PerHour(3 * units))}, cost: 2*units + 1, waits: true},
+		"FreesNothing":  {limits: []core.Option{core.FixedWindow(core.PerMinute(units + next))}, cost: units},
+		"NextFits":      {limits: []core.Option{core.FixedWindow(core.PerMinute(units + next))}, countIf: true},
+		"NextMissesIt":  {limits: []core.Option{core.FixedWindow(core.PerMinute(units + next - 1))}, countIf: true, waits: true},
+		"DebtThatFits":  {limits: []core.Option{core.GCRA(core.PerHour(units + 2*next))}, cost: 2 * units},
+		"Debt":          {limits: []core.Option{core.GCRA(core.PerHour(units + 2*next))}, cost: 2*units + 1, waits: true},
 		"TheTighterOne": {limits: []core.Option{core.FixedWindow(core.PerMinute(100)), core.GCRA(core.PerHour(units))}, countIf: true, waits: true},
 		"Slots":         {limits: []core.Option{core.InFlight(100), core.FixedWindow(core.PerMinute(100))}, countIf: true, waits: true},
-		"CostsNothing":  {limits: []core.Option{core.FixedWindow(core.PerMinute(2 * units))}},
+		"CostsNothing":  {limits: []core.Option{core.FixedWindow(core.PerMinute(units + next))}},
 	} {
 		b.each(name, func(b *testbed) {
 			lim := b.limiter(c.limits...)
