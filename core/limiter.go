@@ -174,7 +174,8 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error)
 // Errors are [ErrInvalidCost] for a negative n, [ErrInvalidKey] for an empty
 // key, the context's own error once it has ended, and with [FailClosed]
 // [ErrUnavailable] when Redis could not answer. After ErrUnavailable and the context's error n
-// may have been charged. A Limiter with [InFlight] refuses: use [Limiter.Acquire].
+// may have been charged; for a context that had ended before, nothing is sent. A Limiter with
+// [InFlight] refuses: use [Limiter.Acquire].
 //
 // Redis has the whole [Timeout] for a call. A caller whose ctx ends before that gets the context's
 // error, while the call goes on: the outage policy never decides for it.

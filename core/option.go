@@ -122,7 +122,8 @@ func Prefix(prefix string) Option {
 //
 // A call to Redis always has its whole Timeout. A caller with less time gets the error of its
 // context: it is answered 503, or nothing if it has left, and never by the outage policy. So give
-// requests more time than the Timeout.
+// requests more time than the Timeout. With ContextTimeoutEnabled one that is canceled, and had no
+// nearer deadline, may wait until its call ends.
 func Timeout(d time.Duration) Option {
 	return setting{
 		"timeout", fmt.Sprintf("Timeout(%v)", d), d >= time.Millisecond && d <= time.Minute,
