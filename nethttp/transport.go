@@ -37,8 +37,8 @@ const (
 // then, and up to a tenth longer, so that not all come back together. A date is compared with that of the response.
 // A 429 that does not say for how long is for a second. No more than [MaxRetryAfter] is believed. If lim has the
 // option [core.Ban], with levels or none, all processes wait, by [core.Limiter.BlockAtLeast] (those with a
-// [core.Lease] may spend that first); else, and while Redis does not answer, this process. Requests that are under
-// way go on.
+// [core.Lease] may spend that first); else, and while Redis does not answer, this process, which remembers 10,000
+// keys. Requests that are under way go on. Of an answer that is dropped 64 kB are read.
 //
 // So the key decides whose 429 stops whom: if the API counts by user, it has the user. A key of "" is an error.
 //
