@@ -248,7 +248,8 @@ var _ = hook.SetWall(func(now func() time.Time) any { return wallOption(now) })
 
 // Logger sets where the Limiter and its middleware log: one line when Redis fails
 // and one when it answers again, never one for each request. The default is
-// [slog.Default], as it is at the time.
+// [slog.Default], as it is at the time. go-redis logs its failed connections itself,
+// unless redis.SetLogger says otherwise.
 func Logger(logger *slog.Logger) Option {
 	return setting{
 		"logger", "Logger(nil)", logger != nil, "want a *slog.Logger",

@@ -8,7 +8,6 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/keyfunc"
-	"github.com/redislimit/redislimit/limittest"
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
@@ -39,26 +38,4 @@ func TestLimited(t *testing.T) {
 			t.Errorf("after 30 s: %d", got)
 		}
 	})
-}
-
-func TestDenied(t *testing.T) {
-	w := get(newService(limittest.Deny(30*time.Second)), "/")
-	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "30" {
-		t.Errorf("%d, %v", w.Code, w.Header())
-	}
-}
-
-func TestUnavailable(t *testing.T) {
-	if w := get(newService(limittest.Unavailable()), "/"); w.Code != http.StatusServiceUnavailable {
-		t.Errorf("%d, %v", w.Code, w.Header())
-	}
-}
-
-func TestAsked(t *testing.T) {
-	lim := limittest.Allow()
-	get(newService(lim), "/")
-	calls := limittest.Calls(lim)
-	if len(calls) != 1 || calls[0].Key != "ip:192.0.2.1" || calls[0].Cost != 1 {
-		t.Errorf("%+v", calls)
-	}
 }
