@@ -3,7 +3,6 @@ package docs_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,14 +25,6 @@ func Example_severalLimits() {
 
 	fmt.Println(lim.Limits(), err)
 	// Output: [token_bucket 10/1s burst=30 fixed_window 5000/1d aligned] <nil>
-}
-
-func Example_lease() {
-	lim, err := core.New(rdb, "api", core.TokenBucket(core.PerSecond(50_000)), core.Lease(100*time.Millisecond))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = lim.Close() }() // gives back what is not spent
 }
 
 func Example_calendar() {
