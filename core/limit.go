@@ -145,9 +145,11 @@ func (d slotTTLOption) inFlight(l *Limit) {
 type nameOption string
 
 // Name sets the Limit's name in results and in its Redis keys: letters,
-// digits and "_.-", at most 64. A named Limit keeps its state when its period
-// changes. The default is the algorithm and the period, such as "token-1m",
-// "month-Europe.Berlin" of windows of a calendar, and "inflight" of an [InFlight].
+// digits and "_.-", at most 64. A named Limit keeps what is used when its period
+// changes, but [Aligned] windows and a [SlidingWindowCounter] start a new count, and
+// windows of a calendar keep what was charged in the new one. The default is the
+// algorithm and the period, such as "token-1m", "month-Europe.Berlin" of windows of a
+// calendar, and "inflight" of an [InFlight].
 func Name(name string) LimitOption { return nameOption(name) }
 
 func (n nameOption) bucket(l *Limit)   { n.apply(l) }

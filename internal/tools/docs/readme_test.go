@@ -12,14 +12,8 @@ import (
 	"testing"
 )
 
-// goBlock matches a Go snippet, and what follows the language on its first line.
-var goBlock = regexp.MustCompile("(?s)```go( [^\n]*)?\n(.*?)```")
-
-// before marks a snippet of another library, as in "```go before". It is not compiled
-// here, because the library must not depend on other rate limiters; it was compiled
-// with the version that the document names. A snippet that mentions redislimit is
-// never exempt.
-const before = " before"
+// goBlock matches a Go snippet, whatever follows the language on its first line.
+var goBlock = regexp.MustCompile("(?s)```go(?: [^\n]*)?\n(.*?)```")
 
 // TestGoBlocks checks that each Go snippet of the documents is part of an Example
 // function or an example app, line by line, so that it is compiled.
@@ -38,15 +32,9 @@ func TestGoBlocks(t *testing.T) {
 			continue
 		}
 		for _, block := range goBlock.FindAllStringSubmatch(text, -1) {
-			mark, code := block[1], block[2]
-			switch {
-			case mark == before && !strings.Contains(code, "redislimit"):
-			case mark != "":
-				t.Errorf("%s: a snippet marked %q has the code\n%s", path, mark, code)
-			case !slices.ContainsFunc(compiled, func(text string) bool { return strings.Contains(text, unindented(code)) }):
+			blocks++
+			if code := unindented(block[1]); !slices.ContainsFunc(compiled, func(text string) bool { return strings.Contains(text, code) }) {
 				t.Errorf("%s: no Example function has the code\n%s", path, code)
-			default:
-				blocks++
 			}
 		}
 	}
