@@ -17,6 +17,7 @@
 //   - [github.com/redislimit/redislimit/fiber]: for Fiber v2, package fiberlimit
 //   - github.com/redislimit/redislimit/echov5 and fiberv3: for Echo v5 and Fiber v3, modules of their own
 //   - github.com/redislimit/redislimit/grpc: interceptors for gRPC servers, a module of its own
+//   - [github.com/redislimit/redislimit/admin]: a page that shows who is denied, and blocks and unblocks
 //   - [github.com/redislimit/redislimit/limittest]: limiters for tests of your own service
 //   - github.com/redislimit/redislimit/otel: OpenTelemetry metrics, a module of its own
 package redislimit

@@ -26,7 +26,8 @@ import (
 
 // A Client is what a [Limiter] needs of a Redis client. *redis.Client,
 // *redis.ClusterClient, *redis.Ring and redis.UniversalClient of go-redis v9 have
-// it. Redis must be 6.0 or newer.
+// it. Redis must be 6.0 or newer. Set ContextTimeoutEnabled in its options: without it, each
+// lone call takes a second goroutine, so that it can end in time.
 type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }

@@ -1,5 +1,6 @@
 // Package echolimit is rate limiting for Echo v5: one line of middleware.
 //
+//	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
 //	e.Use(echolimit.Middleware(lim, keyfunc.IP()))
 package echolimit
 

@@ -1,5 +1,6 @@
 // Package fiberlimit is rate limiting for Fiber v2: one line of middleware.
 //
+//	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
 //	app.Use(fiberlimit.Middleware(lim, keyfunc.IP()))
 package fiberlimit
 

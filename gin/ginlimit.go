@@ -1,5 +1,6 @@
 // Package ginlimit is rate limiting for Gin: one line of middleware.
 //
+//	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
 //	r.Use(ginlimit.Middleware(lim, keyfunc.IP()))
 package ginlimit
 

@@ -1,6 +1,7 @@
 // Package grpclimit is rate limiting for gRPC servers: one line for unary calls, and one for
 // streams.
 //
+//	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
 //	grpc.NewServer(
 //		grpc.ChainUnaryInterceptor(grpclimit.Unary(lim, keyfunc.IP())),
 //		grpc.ChainStreamInterceptor(grpclimit.Stream(lim, keyfunc.IP())))

@@ -2,6 +2,10 @@
 // request: the client's address ([IP]), an authenticated user ([User]), an API
 // key ([APIKey]), or several of these, composed with [Join] and [FirstOf].
 //
+//	httplimit.Middleware(lim, keyfunc.FirstOf(keyfunc.APIKey("X-API-Key"), keyfunc.IP()))
+//
+// No header is trusted by default: behind a proxy, tell IP of it, as by [TrustedProxies].
+//
 // Keys are tagged by kind, as in "ip:192.0.2.1" and "user:alice", so that keys of
 // different kinds are never the same. The package does not depend on Redis or on any
 // web framework: it reads a [Request], which each adapter provides.

@@ -1,5 +1,6 @@
 // Package httplimit is rate limiting for net/http: one line of middleware.
 //
+//	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
 //	http.Handle("/", httplimit.Middleware(lim, keyfunc.IP())(mux))
 package httplimit
 
