@@ -21,10 +21,7 @@ bench: ## what needs no Redis, and then a quick look at the library beside its p
 	go run -C _benchmarks . -quick
 
 fuzz: ## each fuzz test for FUZZTIME (10s)
-	@grep -rHoE '^func Fuzz[A-Za-z0-9_]+' --include='*_test.go' . | while IFS=: read -r file found; do \
-		echo "== $${found#func } ($${file%/*})"; \
-		go test -C "$${file%/*}" -run '^$$' -fuzz "^$${found#func }\$$" -fuzztime $(FUZZTIME) . || exit 1; \
-	done
+	bash .ci/fuzz $(FUZZTIME)
 
 ci: ## all that CI does; on Debian, as root: it installs what it needs
 	bash .ci/run
