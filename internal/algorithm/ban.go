@@ -106,7 +106,7 @@ func (b Bans) text(flag, each int) map[string]string {
 	if b == nil {
 		return nil
 	}
-	parts := parseLua(banLua).parts
+	parts := parseLua(strings.Replace(banLua, "-- NEWER\n", newerLua, 1)).parts
 	levels := strings.Trim(strings.ReplaceAll(fmt.Sprint([]int64(b)), " ", ", "), "[]")
 	values := strings.NewReplacer(
 		"-- READ\n", parts["read"], "-- WRITE\n", parts["write"], "-- LEVELS", levels, "-- LONGEST", strconv.FormatInt(MaxBan, 10),

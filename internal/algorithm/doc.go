@@ -61,7 +61,8 @@
 //   - evaluate checks all that it reads; see "Foreign values".
 //   - Each write sets an expiry: the time until the full limit is available again, and
 //     a grace.
-//   - A stored string begins with a letter and a version that no other algorithm has.
+//   - A stored string begins with a letter and a version that no other algorithm has: those in lua/newer.lua. A test
+//     compares what is stored with docs/stored.md.
 //
 // # Foreign values
 //
@@ -90,6 +91,7 @@
 //     then. A slot more than 400 days ahead is removed when a slot is taken.
 //   - A charge, a hold and a denial replace a foreign value, and a TTL is set. Reset deletes
 //     it. Peek, and the end or renewal of what is not there, leave it.
+//   - One exception: a version that is not known, which lua/newer.lua finds, is an error, and stays.
 //
 // What is in the form of the scripts is believed: a debt of a hundred years, the id of holds,
 // the sum of slots that are taken several at a time. It may deny for as long as it says.

@@ -23,6 +23,8 @@ var (
 	undeclaredLua string
 	//go:embed lua/decide.lua
 	decideLua string
+	//go:embed lua/newer.lua
+	newerLua string
 	//go:embed lua/record.lua
 	recordLua string
 	//go:embed lua/hold.lua
@@ -162,7 +164,7 @@ func (m Member) evaluateText(arguments, denied string, i, each int, several bool
 		denied = "\n" + fill(denied, "-- RETRY\n", m.lua.parts["retry"])
 	}
 	text += m.lua.parts["check"] + m.lua.parts["evaluate"] + "if not admits then all = false " + denied + "end\n" +
-		"if foreign and foreign ~= true and string.find(foreign, '|', 1, true) then held = true end\n"
+		"if foreign and foreign ~= true then\n" + newerLua + "if string.find(foreign, '|', 1, true) then held = true end\nend\n"
 	r := (i - 1) * each
 	text += fmt.Sprintf("reply[r + %d], reply[r + %d], reply[r + %d] = admits and 1 or 0, t, a\n", r+1, r+2, r+3) +
 		fmt.Sprintf("reply[r + %d], reply[r + %d] = b, c\n", r+4, r+5)
@@ -265,7 +267,7 @@ func (c *composer) holdArguments(m Member, i int) (constants, each string) {
 // holdTexts returns what HoldScript does with m, before and after it is known whether all limits admit, and the names of what
 // the first text finds for the second. denied is for where it denies: slots never do by what is charged.
 func (m Member) holdTexts(denied string) (look, act string, keeps []string) {
-	look, act, keeps = m.lua.parts["look"], m.lua.parts["act"], m.lua.keeps
+	look, act, keeps = fill(m.lua.parts["look"], "-- NEWER\n", newerLua), m.lua.parts["act"], m.lua.keeps
 	if m.Slots {
 		denied = ""
 	} else {
@@ -317,7 +319,8 @@ func (m Member) asked() (text string, finds []string) {
 		cost = "local dw, df = cost(ask)\n"
 	}
 	finds = slices.Concat([]string{"admits", "largest"}, found, m.lua.keeps)
-	return cost + "local " + strings.Join(finds, ", ") + "\n" + m.lua.parts["evaluate"], finds
+	return cost + "local " + strings.Join(finds, ", ") + "\n" + m.lua.parts["evaluate"] +
+		"if foreign and foreign ~= true and op ~= '5' then\n" + newerLua + "end\n", finds
 }
 
 // fill returns text with each placeholder replaced by what follows it.

@@ -14,6 +14,9 @@ elseif value then
   ends, level, lasts = tonumber(ends), tonumber(level), tonumber(lasts)
   if ends and level and lasts and ends <= latest and level <= 2 ^ 30 and lasts <= ahead and now < ends + lasts then
     ban_ends, ban_level, ban_lasts = ends, level, lasts
+  elseif not ends then
+    local foreign = value
+-- NEWER
   end
 end
 --- write
@@ -29,19 +32,18 @@ end
 --- hold
 local ban, ban_ends, ban_level, ban_lasts, till = 0, 0, 0, 0, 0
 local bans = ARGV[at + -- FLAG] + 0 == 1
-if not err and (decides or op == '8') then
+if err then
+elseif op == '8' and units == 0 then
+  frees('SET', KEYS[base + size], '', 'NX')
+  redis.call('DEL', KEYS[base + size])
+elseif decides or op == '8' then
 -- READ
-  if op == '8' and units > 0 then
-    if given == 0 or now + units > ban_ends then
-      ban_ends, ban_lasts = now + units, math.max(units, given * ban_lasts)
+  if decides then
+    if now < ban_ends then ban = 1 end
+  elseif given == 0 or now + units > ban_ends then
+    ban_ends, ban_lasts = now + units, math.max(units, given * ban_lasts)
 -- WRITE
-      err = failed
-    end
-  elseif op == '8' then
-    frees('SET', KEYS[base + size], '', 'NX')
-    redis.call('DEL', KEYS[base + size])
-  elseif now < ban_ends then
-    ban = 1
+    err = failed
   end
 end
 --- unless

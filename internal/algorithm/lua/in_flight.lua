@@ -29,7 +29,7 @@ if decides or units > 1 or op == '6' or op == '5' then -- who frees one unit nee
       extra, lowest, member, expires = -expires, 1, members[3], tonumber(members[4]) or 2 ^ 53
     end
     if not empty and not (member and expires >= 0 and expires <= latest and extra % 1 == 0 and extra < 2 ^ 40) then
-      foreign, extra = true, 0
+      foreign, extra = member or true, 0
     elseif member and expires <= now then
       -- Up to 1000 members that have expired are removed, the lowest but for '+': that takes a bounded time, and the
       -- others count until the next call.
@@ -44,6 +44,9 @@ if decides or units > 1 or op == '6' or op == '5' then -- who frees one unit nee
       extra = add_extra(key, extra, -freed)
       spent = spent + (last - lowest) / 2
     end
+  end
+  if foreign and foreign ~= true and op ~= '5' then
+-- NEWER
   end
   if decides and not (foreign or empty) then held = redis.call('ZCARD', key) + extra - (extra > 0 and 1 or 0) end
 end

@@ -139,6 +139,7 @@ end
 -- It sets `largest` to the largest free place that is left, and `epoch`.
 if not (free and free.taken) and (not epoch or (now + u - epoch > 128 * W and
     (now + u - epoch) * (string.match(form, ' (%d+)') / period) > 2 ^ 37)) then -- so many units can be counted
+  if newest > latest then newest = 0 end -- of a foreign value: the next would be foreign, too
   epoch, free = now > newest and now or newest + 1, nil
   newest = epoch
 end

@@ -324,7 +324,7 @@ func foreignBans(t *testing.T, s Store) {
 	lim := s.limiter(t, "foreign", core.FixedWindow(core.PerMinute(1)), core.Ban(time.Hour, 2*time.Hour))
 	now := peek(t, lim, "k").At.UnixMicro()
 	for _, value := range []string{
-		"", "banned", "X1", "X2 9000000000000000 0 60000000", fmt.Sprintf("X1 %d 1", now+1e9), fmt.Sprintf("X1 %d 1 1 1", now+1e9),
+		"", "banned", "X1", fmt.Sprintf("X1 %d 1", now+1e9), fmt.Sprintf("X1 %d 1 1 1", now+1e9),
 		fmt.Sprintf("X1 %d 1 1000000", now+401*24*3600*1e6), "X1 99999999999999999999 1 1", fmt.Sprintf("X1 %d 1 99999999999999999999", now+1e9),
 		fmt.Sprintf("X1 %d 99999999999 1000000", now+1e9), fmt.Sprintf("X1 %d -1 1000000", now+1e9), fmt.Sprintf("X1 %d 1 0x10", now+1e9),
 		strings.Repeat("X1 1 ", 1e6), fmt.Sprintf("X1 %d 1 1000000", now-1e6), "a set",

@@ -58,6 +58,7 @@ func knownValues() []known {
 	newest := at(0, "%d", begin)
 	values := []known{
 		{"a rate of 400 digits", "token_bucket", text("B1 %s %d", nines, begin+1000)},
+		{"an epoch of 400 digits", "leaky_bucket", text("B1 7 %d %s", begin+1000, nines)},
 		{"a period of 400 digits", "gcra", text("B1 7/%s %d+3", nines, begin+1000)},
 		{"an instant that is padded", "fixed_window", text("F1 0 %s%d", strings.Repeat("0", 79), begin)},
 		{"an instant that is padded", counter, text("C1 %s%d 0 0", strings.Repeat("0", 77), begin)},
@@ -93,6 +94,7 @@ func knownValues() []known {
 		few := nines[:n]
 		values = append(values,
 			known{fmt.Sprintf("a rate of %d digits", n), "token_bucket", text("B1 %s %d", few, begin+ahead)},
+			known{fmt.Sprintf("an epoch of %d digits", n), "leaky_bucket", text("B1 7 %d %s", begin+1000, few)},
 			known{fmt.Sprintf("a rate of %d digits and parts", n), "gcra", text("B1 %s %d+%s", few, begin+ahead, few[1:])},
 			known{fmt.Sprintf("a period of %d digits", n), "gcra", text("B1 7/%s %d+3", few, begin+ahead)},
 			known{fmt.Sprintf("a rate and a period of %d digits", n), "leaky_bucket", text("B1 %s/%s7 %d", few[:min(n, 35)], few[:min(n, 35)], begin+ahead)})
