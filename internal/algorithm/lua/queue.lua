@@ -11,6 +11,7 @@
 --- operation
 local op = op == '2' and '1' or op == '3' and given == 0 and '4' or (op == '1' or op == '4' or op == '5') and op or '0'
 --- functions
+local without, with_parts = whole .. ' ' .. whole, whole .. '+%.17g ' .. whole
 local newest = 0 -- the newest epoch seen: in one script all have the same `now`
 
 -- rounded returns a debt without a fraction of a part, as Go has it.
@@ -119,9 +120,9 @@ if value then
   local ends
   if #value <= longest and string.sub(value, 1, #form) == form then
     ends, born = string.match(value, '^(%d+) (%d+)$', #form + 1)
-    ends, born = tonumber(ends or ''), tonumber(born or '')
+    ends, born = tonumber(ends), tonumber(born)
   end
-  if not (ends and born) or ends >= 2 ^ 53 or born >= 2 ^ 53 then
+  if not born or ends >= 2 ^ 53 or born >= 2 ^ 53 then
     w, f, foreign, epoch, free = unusual_queue(value, form, W, F, q, period)
   else
     if born > newest then newest = born end
@@ -143,9 +144,7 @@ if not (free and free.taken) and (not epoch or (now + u - epoch > 128 * W and
   epoch, free = now > newest and now or newest + 1, nil
   newest = epoch
 end
-text, lasts = form .. string.format(whole, now + u), u + 1
-if v > 0 then text = text .. string.format('+%.17g', v) end
-text = text .. string.format(' ' .. whole, epoch)
+text, lasts = form .. (v > 0 and string.format(with_parts, now + u, v, epoch) or string.format(without, now + u, epoch)), u + 1
 if free then
   largest = take_place(free)
   if free[1] then text = text .. ' ' .. table.concat(free, ',') end
