@@ -65,6 +65,14 @@ var _ = hook.SetSettleLater(func(ctx context.Context, reservation any, actual in
 	return r.settleLater(ctx, actual)
 })
 
+var _ = hook.SetWarn(
+	func(ctx context.Context, limiter any, message string) {
+		limiter.(*Limiter).warnOnce(ctx, message) //nolint:forcetypeassert // package adapter passes it
+	},
+	func(limiter, other any) bool {
+		return limiter.(*Limiter).countsAs(other.(*Limiter)) //nolint:forcetypeassert // package adapter passes them
+	})
+
 var _ = hook.SetInspect(
 	func(limiter any) hook.Inspection {
 		l := limiter.(*Limiter) //nolint:forcetypeassert // package admin passes it

@@ -72,8 +72,8 @@ type family struct {
 	renewer  *hold.Renewer
 	derived  derived
 
-	dropLogged sync.Once // that a Reservation was dropped
-	overload   overload
+	warned   sync.Map // the messages that are logged once
+	overload overload
 
 	mu     sync.Mutex
 	stores map[string]*server.Store // of New, by the algorithms of their limits
@@ -233,6 +233,19 @@ func (l *Limiter) Close() error {
 	}
 	return fmt.Errorf("%w: limiter %q: %d leased units could not be given back (keys: %d): they are charged within %v",
 		ErrUnavailable, l.name, lost.Units, lost.Keys, l.lease+l.lease/6)
+}
+
+// warnOnce logs a message, but not again for this name.
+func (f *family) warnOnce(ctx context.Context, message string) {
+	if _, before := f.warned.LoadOrStore(message, true); !before {
+		f.events.logAt(ctx, slog.LevelWarn, "redislimit: "+message+"; this is logged once")
+	}
+}
+
+// countsAs reports whether what l charges to a key is charged to what other counts there: it is the same Limiter, or
+// another one of its name and limits over the client. Those of With are apart.
+func (l *Limiter) countsAs(other *Limiter) bool {
+	return l == other || l.family != other.family && l.store != nil && other.store != nil && l.store.SharesKeys(other.store) && l.by.States == other.by.States
 }
 
 // failure returns an error of the store as users see it: ErrUnavailable, or that of the caller's own

@@ -107,6 +107,18 @@ func SetSettleLater(f func(ctx context.Context, reservation any, actual int64) e
 	return true
 }
 
+// WarnOnce has a *core.Limiter log a message, and those of its name not again.
+var WarnOnce func(ctx context.Context, limiter any, message string)
+
+// CountsAs reports whether two *core.Limiters have the same counts.
+var CountsAs func(limiter, other any) bool
+
+// SetWarn sets WarnOnce and CountsAs.
+func SetWarn(warn func(ctx context.Context, limiter any, message string), same func(limiter, other any) bool) bool {
+	WarnOnce, CountsAs = warn, same
+	return true
+}
+
 // An Inspection is what package admin shows of a *core.Limiter that nobody else needs.
 type Inspection struct {
 	Policy  string // that decides in an outage; empty without Redis

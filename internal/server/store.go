@@ -144,6 +144,11 @@ func (s *Store) HasOtherNumbers() bool {
 	})
 }
 
+// SharesKeys reports whether other is of a limiter of the same name over the same client.
+func (s *Store) SharesKeys(other *Store) bool {
+	return s.head == other.head && s.servers == other.servers
+}
+
 // Close ends what runs in the background for s, unless other limiters over its
 // client need it. It waits until what was left behind is freed, for the timeout at most.
 func (s *Store) Close() {
