@@ -49,9 +49,9 @@ var _ = hook.SetHeld(func(reservation any) (expiries []int64, n int64) {
 	return expiries, r.hold.N
 })
 
-var _ = hook.SetNeedsEnd(func(limiter any) (slots, queue bool) {
+var _ = hook.SetNeedsEnd(func(limiter any) (slots, queue, units bool) {
 	by := limiter.(*Limiter).by //nolint:forcetypeassert // package adapter passes it
-	return by.Slots, by.Queues
+	return by.Slots, by.Queues, by.Units
 })
 
 var _ = hook.SetSettleLater(func(ctx context.Context, reservation any, actual int64) error {

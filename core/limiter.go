@@ -116,11 +116,29 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 		})
 	}
 	l := f.limiter(c.limits) // last: another limiter over the client may call the hooks at once
-	if l.store.HasOtherNumbers() {
-		f.events.logAt(context.Background(), slog.LevelWarn, "redislimit: another Limiter of this name over this client has other numbers: "+
+	l.warnOfMistakes(c)
+	return l, nil
+}
+
+// manyOpen is how many limiters over one client no service needs.
+const manyOpen = 1000
+
+// warnOfMistakes logs what may be meant, but hardly is.
+func (l *Limiter) warnOfMistakes(c *config) {
+	ctx := context.Background()
+	others, open := l.store.Others()
+	if others {
+		l.events.logAt(ctx, slog.LevelWarn, "redislimit: another Limiter of this name over this client has other numbers: "+
 			"they count together, so give one another name, or change numbers by With")
 	}
-	return l, nil
+	if open == manyOpen {
+		l.events.logAt(ctx, slog.LevelWarn, "redislimit: many Limiters over this client were made and not closed: "+
+			"make each once, and not for each request; numbers of a customer's own are those of With", "limiters", open)
+	}
+	if i := slices.IndexFunc(c.limits, func(limit Limit) bool { return limit.tooSmallFor(int64(c.processes)) }); i >= 0 {
+		l.events.logAt(ctx, slog.LevelWarn, "redislimit: "+c.given["processes"]+" is more than a limit has units: "+
+			"while Redis does not answer, each process admits one all the same", "limit", c.limits[i].Name())
+	}
 }
 
 func newFamily(name string, c *config) *family {

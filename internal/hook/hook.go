@@ -76,12 +76,12 @@ func SetHeld(f func(reservation any) (expiries []int64, n int64)) bool {
 	return true
 }
 
-// NeedsEnd reports whether a *core.Limiter has slots, which are taken until the work ends, and
-// whether it has a queue, where a place may be given back.
-var NeedsEnd func(limiter any) (slots, queue bool)
+// NeedsEnd reports whether a *core.Limiter has slots, which are taken until the work ends, whether
+// it has a queue, where a place may be given back, and units, which may be charged in another number.
+var NeedsEnd func(limiter any) (slots, queue, units bool)
 
 // SetNeedsEnd sets NeedsEnd.
-func SetNeedsEnd(f func(limiter any) (slots, queue bool)) bool {
+func SetNeedsEnd(f func(limiter any) (slots, queue, units bool)) bool {
 	NeedsEnd = f
 	return true
 }

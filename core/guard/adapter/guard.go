@@ -198,7 +198,7 @@ func (g *Guard) isWrong(ctx context.Context, v *Verdict, err error) bool {
 // ask has the limiter decide. It charges at once, unless the cost is known only at the end. What
 // may have to be given back has a Reservation; others need none, which saves an allocation.
 func (g *Guard) ask(ctx context.Context, key string, v *Verdict) {
-	slots, queue := hook.NeedsEnd(v.limiter)
+	slots, queue, _ := hook.NeedsEnd(v.limiter)
 	v.slots = slots
 	lim := g.asked(v.limiter)
 	switch {
