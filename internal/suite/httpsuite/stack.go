@@ -151,7 +151,7 @@ func stackedInOutage(b *testbed) {
 // those that only look so.
 func stackedTwice(b *testbed) {
 	for name, want := range map[string]int{
-		"the same limiter": 1, "with another one": 1, "two of one name": 1, "what it costs": 1, "what failed": 1, "chosen": 1,
+		"the same limiter": 1, "with another one": 1, "behind another one": 1, "two of one name": 1, "what it costs": 1, "what failed": 1, "chosen": 1,
 		"by two keys": 0, "limits of its own": 0, "another limiter": 0, "two that decide as one": 0, "a look": 0, "not this request": 0,
 	} {
 		b.each(name, func(b *testbed) {
@@ -177,13 +177,14 @@ func (b *testbed) mountedTwice(how string) []Mount {
 	with := func(l Limit, options ...guard.Option) Limit { l.Options = options; return l }
 	by := func(key keyfunc.Func) Limit { return Limit{Limiter: api.Limiter, Key: key} }
 	costs := func(n int64) guard.Option { return guard.Cost(func(keyfunc.Request) int64 { return n }) }
-	contract, err := api.Limiter.With(core.FixedWindow(core.PerHour(80)))
+	contract, err := api.Limiter.With(core.FixedWindow(core.PerMinute(80)))
 	if err != nil {
 		b.Fatal(err)
 	}
 	return map[string][]Mount{
 		"the same limiter":       {api, api},
 		"with another one":       {api, other, api},
+		"behind another one":     {other, api, api},
 		"two of one name":        {api, b.fixed(90)},
 		"what it costs":          {api, with(api, costs(2), guard.CostAfter())},
 		"what failed":            {failedLogins(api.Limiter), failedLogins(api.Limiter)},
