@@ -49,9 +49,9 @@ var _ = hook.SetHeld(func(reservation any) (expiries []int64, n int64) {
 	return expiries, r.hold.N
 })
 
-var _ = hook.SetNeedsEnd(func(limiter any) (slots, queue bool) {
+var _ = hook.SetNeedsEnd(func(limiter any) (slots, queue, units bool) {
 	by := limiter.(*Limiter).by //nolint:forcetypeassert // package adapter passes it
-	return by.Slots, by.Queues
+	return by.Slots, by.Queues, by.Units
 })
 
 var _ = hook.SetSettleLater(func(ctx context.Context, reservation any, actual int64) error {
@@ -64,6 +64,14 @@ var _ = hook.SetSettleLater(func(ctx context.Context, reservation any, actual in
 	}
 	return r.settleLater(ctx, actual)
 })
+
+var _ = hook.SetWarn(
+	func(ctx context.Context, limiter any, message string) {
+		limiter.(*Limiter).warnOnce(ctx, message) //nolint:forcetypeassert // package adapter passes it
+	},
+	func(limiter, other any) bool {
+		return limiter.(*Limiter).countsAs(other.(*Limiter)) //nolint:forcetypeassert // package adapter passes them
+	})
 
 var _ = hook.SetInspect(
 	func(limiter any) hook.Inspection {

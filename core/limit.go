@@ -274,6 +274,11 @@ func (l Limit) shared(n int64) Limit {
 	return l
 }
 
+// tooSmallFor reports whether l has not one unit for each of n processes.
+func (l Limit) tooSmallFor(n int64) bool {
+	return l.Capacity() < n || !l.kind.Slots && l.rate.count < n
+}
+
 // holds reports whether [Limiter.Reserve] holds units of l, rather than slots or places in a queue.
 func (l Limit) holds() bool { return !l.kind.Slots && !l.kind.Delays }
 

@@ -73,8 +73,8 @@ type family struct {
 	renewer  *hold.Renewer
 	derived  derived
 
-	dropLogged sync.Once // that a Reservation was dropped
-	overload   overload
+	warned   sync.Map // the messages that are logged once
+	overload overload
 
 	mu     sync.Mutex
 	stores map[string]*server.Store // of New, by the algorithms of their limits
@@ -117,11 +117,29 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 		})
 	}
 	l := f.limiter(c.limits) // last: another limiter over the client may call the hooks at once
-	if l.store.HasOtherNumbers() {
-		f.events.logAt(context.Background(), slog.LevelWarn, "redislimit: another Limiter of this name over this client has other numbers: "+
+	l.warnOfMistakes(c)
+	return l, nil
+}
+
+// manyOpen is how many limiters over one client no service needs.
+const manyOpen = 1000
+
+// warnOfMistakes logs what may be meant, but hardly is.
+func (l *Limiter) warnOfMistakes(c *config) {
+	ctx := context.Background()
+	others, open := l.store.Others()
+	if others {
+		l.events.logAt(ctx, slog.LevelWarn, "redislimit: another Limiter of this name over this client has other numbers: "+
 			"they count together, so give one another name, or change numbers by With")
 	}
-	return l, nil
+	if open == manyOpen {
+		l.events.logAt(ctx, slog.LevelWarn, "redislimit: many Limiters over this client were made and not closed: "+
+			"make each once, and not for each request; numbers of a customer's own are those of With", "limiters", open)
+	}
+	if i := slices.IndexFunc(c.limits, func(limit Limit) bool { return limit.tooSmallFor(int64(c.processes)) }); i >= 0 {
+		l.events.logAt(ctx, slog.LevelWarn, "redislimit: "+c.given["processes"]+" is more than a limit has units: "+
+			"while Redis does not answer, each process admits one all the same", "limit", c.limits[i].Name())
+	}
 }
 
 func newFamily(name string, c *config) *family {
@@ -235,6 +253,19 @@ func (l *Limiter) Close() error {
 	}
 	return fmt.Errorf("%w: limiter %q: %d leased units could not be given back (keys: %d): they are charged within %v",
 		ErrUnavailable, l.name, lost.Units, lost.Keys, l.lease+l.lease/6)
+}
+
+// warnOnce logs a message, but not again for this name.
+func (f *family) warnOnce(ctx context.Context, message string) {
+	if _, before := f.warned.LoadOrStore(message, true); !before {
+		f.events.logAt(ctx, slog.LevelWarn, "redislimit: "+message+"; this is logged once")
+	}
+}
+
+// countsAs reports whether what l charges to a key is charged to what other counts there: it is the same Limiter, or
+// another one of its name and limits over the client. Those of With are apart.
+func (l *Limiter) countsAs(other *Limiter) bool {
+	return l == other || l.family != other.family && l.store != nil && other.store != nil && l.store.SharesKeys(other.store) && l.by.States == other.by.States
 }
 
 // failure returns an error of the store as users see it: ErrUnavailable, or that of the caller's own

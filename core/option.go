@@ -270,16 +270,26 @@ func configure(name string, opts []Option) (*config, error) {
 	if c.mistake == nil {
 		c.mistake = checkLimits(c.limits, c.lease)
 	}
+	if c.mistake == nil {
+		c.checkEffects()
+	}
+	if c.mistake != nil {
+		return nil, fmt.Errorf("redislimit: limiter %q: %w", name, c.mistake)
+	}
+	return c, nil
+}
+
+// checkEffects refuses options that have no effect on the limits.
+func (c *config) checkEffects() {
 	if c.processes > 1 && c.policy != failLocal {
 		c.failf("%s: an option of FailLocal, not of %v", c.given["processes"], c.policy)
 	}
 	if c.hold > 0 && !slices.ContainsFunc(c.limits, Limit.holds) {
 		c.failf("%s: no limit holds units: slots of InFlight have a SlotTTL, and a LeakyBucket has places in a queue", c.given["hold"])
 	}
-	if c.mistake != nil {
-		return nil, fmt.Errorf("redislimit: limiter %q: %w", name, c.mistake)
+	if len(c.bans) > 0 && !slices.ContainsFunc(c.limits, func(l Limit) bool { return !l.kind.Slots }) {
+		c.failf("%s: a denial by InFlight bans nobody: give it a limit with a rate, or Ban() for Block alone", c.given["bans"])
 	}
-	return c, nil
 }
 
 // forRedis checks what only a Limiter of New has.

@@ -188,3 +188,47 @@ func TestOtherNumbers(t *testing.T) {
 		_, _ = lim.Close(), other.Close()
 	}
 }
+
+// TestMistakesAtStart has Limiters that New accepts, and tells of.
+func TestMistakesAtStart(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	for name, c := range map[string]struct {
+		opts []Option
+		want int
+	}{
+		"a share of each":  {[]Option{TokenBucket(PerMinute(50)), InFlight(50), Processes(50)}, 0},
+		"none of a window": {[]Option{FixedWindow(PerMinute(49)), Processes(50)}, 1},
+		"none of slots":    {[]Option{FixedWindow(PerMinute(500)), InFlight(49), Processes(50)}, 1},
+		"none of a rate":   {[]Option{TokenBucket(PerMinute(49), Burst(500)), Processes(50)}, 1},
+		"none of a burst":  {[]Option{TokenBucket(PerMinute(500), Burst(49)), Processes(50)}, 1},
+		"one process":      {[]Option{LeakyBucket(PerMinute(1))}, 0},
+	} {
+		var log bytes.Buffer
+		_ = MustNew(client, "start", append(c.opts, Logger(slog.New(slog.NewTextHandler(&log, nil))))...).Close()
+		if n := strings.Count(log.String(), "level=WARN"); n != c.want || strings.Count(log.String(), "Processes(50) is more than a limit has units") != n {
+			t.Errorf("%s: %d warnings, want %d: %s", name, n, c.want, log.String())
+		}
+	}
+}
+
+// TestLimiterForEachRequest has a service make a Limiter for each request, which is logged once. Those that are closed are
+// none too many.
+func TestLimiterForEachRequest(t *testing.T) {
+	t.Parallel()
+	for _, closes := range []bool{true, false} {
+		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+		kept := MustNew(client, "kept", FixedWindow(PerMinute(10)))
+		var log bytes.Buffer
+		for range manyOpen + 10 {
+			lim := MustNew(client, "each", FixedWindow(PerMinute(10)), Logger(slog.New(slog.NewTextHandler(&log, nil))))
+			if closes {
+				_ = lim.Close()
+			}
+		}
+		if n, want := strings.Count(log.String(), "\n"), map[bool]int{false: 1}[closes]; n != want || strings.Count(log.String(), "make each once") != n {
+			t.Errorf("closed %t: %d warnings, want %d: %s", closes, n, want, log.String())
+		}
+		_ = kept.Close()
+	}
+}

@@ -271,10 +271,7 @@ type dropped struct {
 
 func drop(d dropped) {
 	if f := d.of; f.renewer.Drop(d.hold) {
-		f.dropLogged.Do(func() {
-			f.events.log().WarnContext(context.Background(),
-				"redislimit: a Reservation was dropped without Settle, Cancel or Release: what it holds expires; this is logged once", "limiter", f.name)
-		})
+		f.warnOnce(context.Background(), "a Reservation was dropped without Settle, Cancel or Release: what it holds expires")
 	}
 }
 

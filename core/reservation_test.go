@@ -353,6 +353,8 @@ func TestOptionsThatSayNothing(t *testing.T) {
 		"Clock: an option of NewMemory":                      {limit, core.Clock(time.Now)},
 		"Clock(nil): want a function":                        {limit, core.Clock(nil)},
 		"Lease(20ms): limit in_flight 1 cannot be leased":    {limit, core.InFlight(1), core.Lease(20 * time.Millisecond)},
+		"Ban([1h0m0s]): a denial by InFlight bans nobody":    {core.InFlight(1), core.Ban(time.Hour)},
+		"limit Limit{}: make it with":                        {core.Limit{}, core.Hold(time.Second), core.Ban(time.Hour)},
 		"Ban([1h0m0s]) and Ban([]): give it once":            {limit, core.Ban(time.Hour), core.Ban()},
 		"Ban([1m0s 1s]): allowed is 1ms to 8760h0m0s, and":   {limit, core.Ban(time.Minute, time.Second)},
 		"Ban([0s]): allowed is 1ms to 8760h0m0s, and none":   {limit, core.Ban(0)},

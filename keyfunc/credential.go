@@ -27,7 +27,10 @@ func Known(known func(string) bool) CredentialOption {
 	if known == nil {
 		panic("keyfunc: Known(nil): want a function that reports whether a credential was issued")
 	}
-	return func(c *credential) { c.known = known }
+	return func(c *credential) {
+		mustOnce("Known", c.known != nil)
+		c.known = known
+	}
 }
 
 // Secret makes the digests HMAC-SHA256 under the given key, so that credentials cannot
@@ -38,7 +41,10 @@ func Secret[K string | []byte](key K) CredentialOption {
 		panic(fmt.Sprintf("keyfunc: Secret: the key has %d bytes: want a random one of 16 bytes or more", len(key)))
 	}
 	secret := []byte(string(key))
-	return func(c *credential) { c.secret = secret }
+	return func(c *credential) {
+		mustOnce("Secret", c.secret != nil)
+		c.secret = secret
+	}
 }
 
 // APIKey returns a Func that counts by the API key in the header called name,

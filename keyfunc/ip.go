@@ -1,6 +1,7 @@
 package keyfunc
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 )
@@ -22,7 +23,8 @@ import (
 // If a header entry is not an address, reading stops and the last trusted address is
 // the client's. One warning is logged if requests seem to come through a proxy that no option
 // names: a private peer, or with [TrustedProxies] any other one, sends X-Forwarded-For or
-// Forwarded; or these come, and the header that the options read does not. See [LoggingRequest].
+// Forwarded; or these come, and the header that the options read does not; or it has fewer addresses than
+// TrustedHops, or takes for the client a private one that stands behind another. See [LoggingRequest].
 func IP(opts ...IPOption) Func {
 	c := newIPConfig(opts)
 	return func(r Request) (string, error) { return c.key("ip:", c.clientOf(r)), nil }
@@ -68,19 +70,32 @@ type IPOption func(*ipConfig)
 // (RFC 6177).
 func IPv6Prefix(bits int) IPOption {
 	mustBits("IPv6Prefix", bits, 128)
-	return func(c *ipConfig) { c.bits6 = bits }
+	return func(c *ipConfig) {
+		mustOnce("IPv6Prefix", c.bits6 > 0)
+		c.bits6 = bits
+	}
 }
 
 // IPv4Prefix sets how many bits of an IPv4 address are one client, from 1 to 32.
 // The default is 32, a single address.
 func IPv4Prefix(bits int) IPOption {
 	mustBits("IPv4Prefix", bits, 32)
-	return func(c *ipConfig) { c.bits4 = bits }
+	return func(c *ipConfig) {
+		mustOnce("IPv4Prefix", c.bits4 > 0)
+		c.bits4 = bits
+	}
 }
 
 func mustBits(option string, bits, most int) {
 	if bits < 1 || bits > most {
 		panic(fmt.Sprintf("keyfunc: %s(%d): allowed is 1 to %d", option, bits, most))
+	}
+}
+
+// mustOnce panics if an option is given again: the first would be without effect.
+func mustOnce(option string, again bool) {
+	if again {
+		panic("keyfunc: " + option + " and " + option + ": give it once")
 	}
 }
 
@@ -93,7 +108,7 @@ type ipConfig struct {
 }
 
 func newIPConfig(opts []IPOption) *ipConfig {
-	c := &ipConfig{bits4: 32, bits6: 64}
+	c := &ipConfig{}
 	for _, opt := range opts {
 		if opt == nil {
 			panic("keyfunc: IP: a nil IPOption: leave it out")
@@ -101,15 +116,16 @@ func newIPConfig(opts []IPOption) *ipConfig {
 		opt(c)
 	}
 	c.trust.check()
+	c.bits4, c.bits6 = cmp.Or(c.bits4, 32), cmp.Or(c.bits6, 64)
 	return c
 }
 
 // clientOf returns the client's address; the zero Addr is a unix socket.
 func (c *ipConfig) clientOf(r Request) netip.Addr {
 	remote := parsePeer(r.RemoteAddr())
-	client, named := c.trust.clientOf(r, remote)
-	if !named {
-		c.warning.check(r, remote, &c.trust)
+	client, doubt := c.trust.clientOf(r, remote)
+	if doubt != noDoubt {
+		c.warning.check(r, remote, doubt, &c.trust)
 	}
 	return client
 }

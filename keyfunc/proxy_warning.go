@@ -13,13 +13,13 @@ type proxyWarning struct {
 	logged  atomic.Bool
 }
 
-// check looks at a request whose client trust could not name.
-func (w *proxyWarning) check(r Request, remote netip.Addr, trust *trust) {
+// check looks at a request whose client trust could not name, or not surely.
+func (w *proxyWarning) check(r Request, remote netip.Addr, why doubt, trust *trust) {
 	if w.logged.Load() || trust.none() && !proxyLike(remote) {
 		return
 	}
 	sent := ""
-	for _, header := range [...]string{"X-Forwarded-For", "Forwarded", trust.reads()} {
+	for _, header := range [...]string{trust.reads(), "X-Forwarded-For", "Forwarded"} {
 		if r.Header(header) != "" {
 			sent = header
 			break
@@ -33,12 +33,18 @@ func (w *proxyWarning) check(r Request, remote netip.Addr, trust *trust) {
 		return
 	}
 	if logger := lr.Logger(); logger != nil && !w.logged.Swap(true) {
-		logger.WarnContext(r.Context(), "redislimit: "+w.text(sent, remote, trust), "peer", r.RemoteAddr())
+		logger.WarnContext(r.Context(), "redislimit: "+w.text(sent, remote, why, trust), "peer", r.RemoteAddr())
 	}
 }
 
-func (w *proxyWarning) text(sent string, remote netip.Addr, trust *trust) string {
+func (w *proxyWarning) text(sent string, remote netip.Addr, why doubt, trust *trust) string {
 	switch {
+	case why == tooFew:
+		return "a peer sent " + sent + " with fewer addresses than TrustedHops: a client can then add some, and choose by which it is counted. " +
+			"Count only the proxies that every request passes."
+	case why == privateProxy:
+		return "a peer sent " + sent + " in which a private address is taken for the client, and stands behind another: if it is a proxy of yours, " +
+			"all its clients are counted as one. Then add it to TrustedProxies, or to TrustedHops."
 	case w.forPeer:
 		return "a private peer sent " + sent + ", and requests without a key are counted by their peer's address: " +
 			"behind a proxy all of them are counted as one. Consider guard.Fallback(keyfunc.IP(keyfunc.TrustedProxies(...))) " +

@@ -99,7 +99,10 @@ func TrustedHops(n int) IPOption {
 	if n < 1 || n > maxHops {
 		panic(fmt.Sprintf("keyfunc: TrustedHops(%d): allowed is 1 to %d", n, maxHops))
 	}
-	return func(c *ipConfig) { c.trust.hops = n }
+	return func(c *ipConfig) {
+		mustOnce("TrustedHops", c.trust.hops > 0)
+		c.trust.hops = n
+	}
 }
 
 // TrustedHeader says that your own edge sets the header called name, whatever the
@@ -118,7 +121,10 @@ func TrustedHeader(name string) IPOption {
 		panic("keyfunc: TrustedHeader(\"" + name + "\"): proxies append to this header what clients sent: " +
 			"use Forwarded() with TrustedProxies or TrustedHops")
 	}
-	return func(c *ipConfig) { c.trust.header = name }
+	return func(c *ipConfig) {
+		mustOnce("TrustedHeader", c.trust.header != "")
+		c.trust.header = name
+	}
 }
 
 // Forwarded reads the header Forwarded (RFC 7239) instead of X-Forwarded-For. It
@@ -174,31 +180,40 @@ func (t *trust) reads() string {
 	return "X-Forwarded-For"
 }
 
-// clientOf returns the client's address of r, whose peer is remote. It reports false if that is
-// remote because there is no header to trust.
-func (t *trust) clientOf(r Request, remote netip.Addr) (client netip.Addr, named bool) {
+// A doubt is why an address is perhaps not the client's.
+type doubt uint8
+
+const (
+	noDoubt      doubt = iota
+	notNamed           // it is the peer's: there is no header to trust
+	tooFew             // the header has fewer addresses than TrustedHops
+	privateProxy       // it is private, and another one stands before it
+)
+
+// clientOf returns the client's address of r, whose peer is remote.
+func (t *trust) clientOf(r Request, remote netip.Addr) (netip.Addr, doubt) {
 	if t.none() || t.hasProxies() && !t.trusts(remote) {
-		return remote, false
+		return remote, notNamed
 	}
 	lines := r.HeaderValues(t.reads())
 	switch {
 	case len(lines) == 0:
-		return remote, false
+		return remote, notNamed
 	case t.header == "":
-		return t.walk(lines, remote), true
+		return t.walk(lines, remote)
 	case len(lines) == 1:
 		if addr := parseNode(strings.TrimSpace(lines[0])); addr.IsValid() {
-			return addr, true
+			return addr, noDoubt
 		}
 	}
-	return remote, true
+	return remote, noDoubt
 }
 
 // walk follows the addresses in the lines of the header from the nearest proxy on, as far as they
 // are trusted. No library does this for us: those that exist take an http.Header, which
 // not every framework has. They also read Forwarded from the left, so that a quote
 // which the client never closes hides what the proxy wrote.
-func (t *trust) walk(lines []string, remote netip.Addr) netip.Addr {
+func (t *trust) walk(lines []string, remote netip.Addr) (netip.Addr, doubt) {
 	next := lastNode
 	if t.forwarded {
 		next = lastElement
@@ -208,19 +223,32 @@ func (t *trust) walk(lines []string, remote netip.Addr) netip.Addr {
 		limit = t.hops
 	}
 	client, hop := remote, 0
-	for _, line := range slices.Backward(lines) {
+	for i, line := range slices.Backward(lines) {
 		for rest, more := line, true; more; hop++ {
 			var node string
 			rest, node, more = next(rest)
 			addr := parseNode(node)
-			if !addr.IsValid() || hop == limit {
-				return client
+			switch {
+			case !addr.IsValid():
+				return client, noDoubt
+			case hop == limit:
+				return client, t.doubt(client, t.hops > 0)
+			case t.hops == 0 && !t.trusts(addr):
+				return addr, t.doubt(addr, more || i > 0)
 			}
 			client = addr
-			if t.hops == 0 && !t.trusts(addr) {
-				return client
-			}
 		}
 	}
-	return client
+	if hop < t.hops {
+		return client, tooFew
+	}
+	return client, noDoubt
+}
+
+// doubt returns what there is about a client, which stands behind another address or not.
+func (*trust) doubt(client netip.Addr, behind bool) doubt {
+	if behind && proxyLike(client) {
+		return privateProxy
+	}
+	return noDoubt
 }

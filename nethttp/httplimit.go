@@ -32,6 +32,9 @@ const framework = adapter.Adapter[*http.Request, http.Handler]("httplimit")
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(http.Handler) http.Handler {
 	g, handlers := framework.New(lim, key, opts...)
 	return func(next http.Handler) http.Handler {
+		if next == nil {
+			panic("httplimit: the handler to limit is nil: for the default of http.ListenAndServe pass http.DefaultServeMux")
+		}
 		return http.HandlerFunc(func(w http.ResponseWriter, outer *http.Request) {
 			r, state := withState(outer)
 			// The server removes the temporary files that it finds in outer, and r may be a copy. This is deferred

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
 )
 
 const (
@@ -58,6 +59,12 @@ func Transport(lim *core.Limiter, key func(*http.Request) string, opts ...Transp
 		}
 		given[o.name] = true
 		o.set(t)
+	}
+	switch _, queue, units := hook.NeedsEnd(lim); {
+	case !units && t.costAfter != nil:
+		panic("httplimit: CostAfter: no limit of the limiter charges another cost later: InFlight has slots, and a LeakyBucket keeps its charge")
+	case !units && !queue && t.countIf != nil:
+		panic("httplimit: CountIf: the limiter has InFlight alone, whose slots are freed whatever the response is: give it a limit to count by")
 	}
 	return t
 }

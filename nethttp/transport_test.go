@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/keyfunc"
 )
 
 // A partner is the other side. It notes when requests come, and answers as a test says.
@@ -682,7 +683,8 @@ func TestTransportJitter(t *testing.T) {
 // TestTransportOptions makes each mistake.
 func TestTransportOptions(t *testing.T) {
 	t.Parallel()
-	lim := plenty(t)
+	lim, queue := plenty(t), core.MustNewMemory("queue", core.LeakyBucket(core.PerMinute(1)))
+	Transport(queue, byHost, CountIf(func(*http.Response) bool { return false }))
 	for want, f := range map[string]func(){
 		"httplimit: Transport needs a limiter and a key function":  func() { Transport(nil, byHost) },
 		"httplimit: Transport needs a limiter and a key function ": func() { Transport(lim, nil) },
@@ -695,7 +697,16 @@ func TestTransportOptions(t *testing.T) {
 		"httplimit: CountIf: allowed is a function":                func() { CountIf(nil) },
 		"httplimit: CostAfter: allowed is a function":              func() { CostAfter(nil) },
 		"httplimit: Retries: give it once":                         func() { Transport(lim, byHost, Retries(1), Retries(2)) },
-		"httplimit: a nil option: leave it out":                    func() { Transport(lim, byHost, TransportOption{}) },
+		"httplimit: CostAfter: no limit of the limiter charges another cost later: InFlight has slots, and a LeakyBucket keeps its charge": func() {
+			Transport(queue, byHost, CostAfter(func(*http.Response) int64 { return 1 }))
+		},
+		"httplimit: CountIf: the limiter has InFlight alone, whose slots are freed whatever the response is: give it a limit to count by": func() {
+			Transport(core.MustNewMemory("slots", core.InFlight(1)), byHost, CountIf(func(*http.Response) bool { return false }))
+		},
+		"httplimit: the handler to limit is nil: for the default of http.ListenAndServe pass http.DefaultServeMux": func() {
+			Middleware(lim, keyfunc.IP())(nil)
+		},
+		"httplimit: a nil option: leave it out": func() { Transport(lim, byHost, TransportOption{}) },
 	} {
 		func() {
 			defer func() {

@@ -63,6 +63,9 @@ func MeterProvider(provider metric.MeterProvider) Option {
 func Observe(options ...Option) core.Option {
 	c := &config{provider: otel.GetMeterProvider()}
 	for _, option := range options {
+		if option == nil {
+			panic("otellimit: a nil Option: leave it out")
+		}
 		option.apply(c)
 	}
 	return core.Observe(newObserver(newInstruments(c.provider.Meter(scope))).observe)

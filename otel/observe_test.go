@@ -394,3 +394,14 @@ func noRedis(tb testing.TB) *redis.Client {
 	tb.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
+
+// TestNilOption has a nil Option say what is wrong.
+func TestNilOption(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if got := fmt.Sprint(recover()); got != "otellimit: a nil Option: leave it out" {
+			t.Error(got)
+		}
+	}()
+	otellimit.Observe(nil)
+}

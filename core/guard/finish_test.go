@@ -122,6 +122,63 @@ func TestSubRequests(t *testing.T) {
 	}
 }
 
+// TestCountedTwice has one middleware, as a variable, mounted at two places that a request passes. A handler that serves
+// several requests in one has it count each of them.
+func TestCountedTwice(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		serve func(w http.ResponseWriter, r *http.Request, next http.Handler)
+		want  int
+	}{
+		"mounted twice": {func(w http.ResponseWriter, r *http.Request, next http.Handler) { next.ServeHTTP(w, r) }, 1},
+		"several in one": {func(_ http.ResponseWriter, r *http.Request, next http.Handler) {
+			for range 3 {
+				next.ServeHTTP(httptest.NewRecorder(), r.Clone(r.Context()))
+			}
+		}, 0},
+	} {
+		var logs strings.Builder
+		lim, err := core.NewMemory("api", core.FixedWindow(core.PerHour(100)), core.Logger(slog.New(slog.NewTextHandler(&logs, nil))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		limited := httplimit.Middleware(lim, keyfunc.IP())
+		inner := limited(http.HandlerFunc(hello))
+		h := limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, inner) }))
+		for range 2 {
+			get(h, "/")
+		}
+		if n := strings.Count(logs.String(), "a request is counted twice"); n != c.want {
+			t.Errorf("%s: %d warnings, want %d: %s", name, n, c.want, logs.String())
+		}
+	}
+}
+
+// TestSetCostLate has a goroutine of the handler say what the request cost when the response has ended.
+func TestSetCostLate(t *testing.T) {
+	t.Parallel()
+	var logs strings.Builder
+	lim, err := core.NewMemory("api", core.FixedWindow(core.PerHour(100)), core.Logger(slog.New(slog.NewTextHandler(&logs, nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var of context.Context
+	h := httplimit.Middleware(lim, keyfunc.IP(), guard.CostAfter())(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		of = r.Context()
+		httplimit.SetCost(of, 2)
+	}))
+	for range 2 {
+		get(h, "/")
+		httplimit.SetCost(of, 40)
+	}
+	if n := strings.Count(logs.String(), "SetCost was called when the response had ended"); n != 1 || strings.Count(logs.String(), "\n") != 1 {
+		t.Errorf("%d warnings, want 1: %s", n, logs.String())
+	}
+	if res, err := lim.Peek(t.Context(), "ip:192.0.2.1"); err != nil || res.Remaining != 96 {
+		t.Errorf("%d left, %v; want 96", res.Remaining, err)
+	}
+}
+
 // TestContextOfSlots has the context of a request that holds a slot end with it.
 func TestContextOfSlots(t *testing.T) {
 	t.Parallel()

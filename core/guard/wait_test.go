@@ -160,7 +160,7 @@ func TestWaitUpToForWhatIsHeld(t *testing.T) {
 		"CountIf":         {[]core.Option{window}, []guard.Option{guard.CountIf(func(int) bool { return false })}},
 		"CostAfter":       {[]core.Option{window}, []guard.Option{guard.CostAfter()}},
 		"all of them":     {[]core.Option{core.InFlight(1), window}, []guard.Option{guard.CostAfter(), guard.CountIf(func(int) bool { return false })}},
-		"InFlight, a ban": {[]core.Option{core.InFlight(1), core.Ban(time.Hour)}, nil},
+		"InFlight, a ban": {[]core.Option{core.InFlight(1), core.FixedWindow(core.PerDay(100)), core.Ban(time.Hour)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -76,12 +76,12 @@ func SetHeld(f func(reservation any) (expiries []int64, n int64)) bool {
 	return true
 }
 
-// NeedsEnd reports whether a *core.Limiter has slots, which are taken until the work ends, and
-// whether it has a queue, where a place may be given back.
-var NeedsEnd func(limiter any) (slots, queue bool)
+// NeedsEnd reports whether a *core.Limiter has slots, which are taken until the work ends, whether
+// it has a queue, where a place may be given back, and units, which may be charged in another number.
+var NeedsEnd func(limiter any) (slots, queue, units bool)
 
 // SetNeedsEnd sets NeedsEnd.
-func SetNeedsEnd(f func(limiter any) (slots, queue bool)) bool {
+func SetNeedsEnd(f func(limiter any) (slots, queue, units bool)) bool {
 	NeedsEnd = f
 	return true
 }
@@ -104,6 +104,18 @@ var SettleLater func(ctx context.Context, reservation any, actual int64) error
 // SetSettleLater sets SettleLater.
 func SetSettleLater(f func(ctx context.Context, reservation any, actual int64) error) bool {
 	SettleLater = f
+	return true
+}
+
+// WarnOnce has a *core.Limiter log a message, and those of its name not again.
+var WarnOnce func(ctx context.Context, limiter any, message string)
+
+// CountsAs reports whether two *core.Limiters have the same counts.
+var CountsAs func(limiter, other any) bool
+
+// SetWarn sets WarnOnce and CountsAs.
+func SetWarn(warn func(ctx context.Context, limiter any, message string), same func(limiter, other any) bool) bool {
+	WarnOnce, CountsAs = warn, same
 	return true
 }
 

@@ -134,14 +134,20 @@ func (s *Store) init() {
 	}
 }
 
-// HasOtherNumbers reports whether another limiter over the client counts on the same keys by other numbers.
-func (s *Store) HasOtherNumbers() bool {
+// Others reports whether another limiter over the client counts on the same keys by other numbers, and how many stores over
+// the client are open.
+func (s *Store) Others() (numbers bool, open int) {
 	s.servers.mu.Lock()
 	defer s.servers.mu.Unlock()
 	return slices.ContainsFunc(s.servers.stores, func(w weak.Pointer[Store]) bool {
 		other := w.Value()
 		return other != nil && !other.closed.Load() && other.head == s.head && !other.sameOwner(s) && other.limits.differ(s.limits)
-	})
+	}), s.servers.open
+}
+
+// SharesKeys reports whether other is of a limiter of the same name over the same client.
+func (s *Store) SharesKeys(other *Store) bool {
+	return s.head == other.head && s.servers == other.servers
 }
 
 // Close ends what runs in the background for s, unless other limiters over its

@@ -52,6 +52,7 @@ var refusals = []refusal{
 	{"invalid password", wrongPassword},
 	{"invalid username-password pair", wrongPassword},
 	{"DB index is out of range", "the server has fewer databases: see Options.DB"},
+	{"This instance has cluster support disabled", "one server, no Cluster: use redis.NewClient"},
 	{"SELECT is not allowed in cluster mode", "a node of a Cluster has database 0 only: see Options.DB"},
 	{"DENIED", ""},
 }

@@ -22,10 +22,15 @@ func TestPanics(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	lim := core.MustNew(client, "api", core.TokenBucket(core.PerMinute(1)))
 	queue := core.MustNew(client, "queue", core.LeakyBucket(core.PerMinute(1)))
+	slots := core.MustNew(client, "slots", core.InFlight(1))
 	const framework, other = adapter.Adapter[*http.Request, http.Handler]("httplimit"), adapter.Adapter[any, func()]("otherlimit")
 	mount := func(options ...guard.Option) { framework.New(lim, keyfunc.IP(), options...) }
 	handler := http.NotFoundHandler()
 	never := func(keyfunc.Request) bool { return false }
+	chosen := guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) { return lim, nil })
+	framework.New(slots, keyfunc.IP(), guard.CostAfter(), chosen)
+	framework.New(slots, keyfunc.IP(), guard.CostAfter(), guard.And(lim, keyfunc.IP()))
+	framework.New(queue, keyfunc.IP(), guard.CountIf(func(int) bool { return true }))
 	for want, f := range map[string]func(){
 		"limiter is nil":      func() { framework.New(nil, keyfunc.IP()) },
 		"key function is nil": func() { framework.New(lim, nil) },
@@ -87,6 +92,11 @@ func TestPanics(t *testing.T) {
 		"guard: the limiter is nil":                              func() { guard.And(nil, keyfunc.IP()) },
 		"guard: the key function is nil":                         func() { guard.And(lim, nil) },
 		"guard: a nil Option":                                    func() { guard.And(lim, keyfunc.IP(), nil) },
+		`guard: CostAfter: no limit of limiter "queue"`:          func() { framework.New(queue, keyfunc.IP(), guard.CostAfter()) },
+		`guard: CostAfter: no limit of limiter "slots"`:          func() { framework.New(slots, keyfunc.IP(), guard.CostAfter()) },
+		`guard: CountIf: limiter "slots" has InFlight alone`: func() {
+			framework.New(slots, keyfunc.IP(), guard.CountIf(func(int) bool { return true }))
+		},
 		"guard: ResetDelta: it is for XRateLimit, which Headers": func() { mount(guard.ResetDelta(), guard.Headers(guard.IETF)) },
 	} {
 		func() {

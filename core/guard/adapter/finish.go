@@ -38,6 +38,9 @@ func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
 		v.logFailure(ctx, "redislimit: not released", v.reservation.Release(ctx))
 		return
 	}
+	if g.settings.CostAfter {
+		v.state.charges.Store(hasCharged)
+	}
 	actual := v.cost
 	defer func() { // also if CountIf panics: otherwise the units stay held
 		v.logFailure(ctx, "redislimit: not settled", hook.SettleLater(ctx, v.reservation, actual))

@@ -64,10 +64,13 @@ type Verdict struct {
 func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdict) {
 	v.limiter, v.state = g.limiter, state
 	state.limiter.Store(v.limiter)
+	if g.settings.CostAfter {
+		state.charges.Store(chargesLater)
+	}
 	if g.settings.Skip != nil && g.settings.Skip(r) {
 		return v
 	}
-	g.decide(r, &v)
+	key := g.decide(r, &v)
 	if v.Status != 0 && g.settings.Headers.Jitter > 0 {
 		v.draw = rand.Float64()
 	}
@@ -75,7 +78,10 @@ func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdi
 		v.Err = g.denied(&v.Result, v.draw)
 	}
 	if v.Result.Source != core.SourceNone {
-		g.record(h, &v.Result, v.draw, state)
+		if g.record(h, &v, key) {
+			hook.WarnOnce(r.Context(), v.limiter, "a request is counted twice: two middlewares that it passes have this limiter and the same key: "+
+				"remove one, or give it a limiter of another name")
+		}
 	}
 	if g.settings.DryRun {
 		v.Status, v.Err = 0, nil
@@ -94,11 +100,11 @@ func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdi
 	return v
 }
 
-// decide asks the limiter about r.
-func (g *Guard) decide(r keyfunc.Request, v *Verdict) {
+// decide asks the limiter about r, and returns its key.
+func (g *Guard) decide(r keyfunc.Request, v *Verdict) (key string) {
 	key, ok := g.choose(r, v)
 	if !ok {
-		return
+		return ""
 	}
 	v.cost = g.costOf(r)
 	if g.reserves() {
@@ -107,7 +113,7 @@ func (g *Guard) decide(r keyfunc.Request, v *Verdict) {
 	if g.members == nil {
 		g.ask(r.Context(), key, v)
 	} else if !g.askAll(r, key, v) {
-		return
+		return key
 	}
 	switch ended := r.Context().Err(); {
 	case v.Err != nil && ended != nil:
@@ -120,6 +126,7 @@ func (g *Guard) decide(r keyfunc.Request, v *Verdict) {
 			g.logNever(r.Context(), &v.Result, v.cost)
 		}
 	}
+	return key
 }
 
 // denied returns the error of a denied request.
@@ -191,7 +198,7 @@ func (g *Guard) isWrong(ctx context.Context, v *Verdict, err error) bool {
 // ask has the limiter decide. It charges at once, unless the cost is known only at the end. What
 // may have to be given back has a Reservation; others need none, which saves an allocation.
 func (g *Guard) ask(ctx context.Context, key string, v *Verdict) {
-	slots, queue := hook.NeedsEnd(v.limiter)
+	slots, queue, _ := hook.NeedsEnd(v.limiter)
 	v.slots = slots
 	lim := g.asked(v.limiter)
 	switch {
@@ -257,17 +264,19 @@ func statusOf(ended error) int {
 	return StatusClientGone
 }
 
-// record keeps res for handlers, and writes it into the headers. Both have the
-// tightest decision so far.
-func (g *Guard) record(h Header, res *core.Result, draw float64, state *RequestState) {
+// record keeps the Result for handlers, and writes it into the headers. Both have the
+// tightest decision so far. It reports whether the request was counted by this limiter and key before.
+func (g *Guard) record(h Header, v *Verdict, key string) (again bool) {
+	state, res := v.state, &v.Result
 	state.mu.Lock()
 	defer state.mu.Unlock()
 	if state.result.Source == core.SourceNone || res.Tighter(state.result) {
 		state.result = *res
 	}
 	if !g.settings.DryRun && g.settings.Headers.Sets != 0 {
-		headers(g.settings.Headers).set(h, res, draw, state)
+		headers(g.settings.Headers).set(h, res, v.draw, state)
 	}
+	return res.Allowed && (v.cost > 0 || g.settings.CostAfter) && state.countsAgain(h, v.limiter, key)
 }
 
 // keyOf returns the key of r. A request without one is counted by the fallback, so that

@@ -1,12 +1,16 @@
 package adapter
 
 import (
+	"context"
 	"log/slog"
+	"net/http"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
 )
 
 // A RequestState is what the middlewares of one request have decided so far. An adapter
@@ -14,6 +18,7 @@ import (
 type RequestState struct {
 	limiter atomic.Pointer[core.Limiter] // of the middleware that ran last
 	cost    atomic.Pointer[cost]         // that SetCost was last given, or nil
+	charges atomic.Int32                 // whether what SetCost is given is charged: 0 where no middleware has CostAfter
 	refused atomic.Int32                 // the status with which a middleware called no handler, without a denial
 
 	// Middlewares of one request can run at the same time: one inside of
@@ -25,6 +30,45 @@ type RequestState struct {
 	ietf       shown       // and of this
 	values     [3]string   // the X-RateLimit headers that the first middleware set
 	text       [64]byte    // in which they are formatted
+	header     uintptr     // to which the first middleware wrote
+	counted    [2]counted  // by those that came first
+}
+
+// With CostAfter, charges says whether the middleware has charged already.
+const (
+	chargesLater int32 = 1 + iota
+	hasCharged
+)
+
+// A counted is by what a middleware has counted the request.
+type counted struct {
+	limiter *core.Limiter
+	key     string
+}
+
+// countsAgain reports whether a middleware further out has counted the request by lim and key, and notes that they
+// have. A handler that serves several requests in one has another header for each of them: those do not count.
+func (s *RequestState) countsAgain(h Header, lim *core.Limiter, key string) bool {
+	header := uintptr(1)
+	if h, ok := h.(http.Header); ok {
+		header = reflect.ValueOf(h).Pointer()
+	}
+	if s.header == 0 {
+		s.header = header
+	}
+	if s.header != header {
+		return false
+	}
+	for i := range s.counted {
+		switch c := &s.counted[i]; {
+		case c.limiter == nil:
+			*c = counted{lim, key}
+			return false
+		case c.key == key && hook.CountsAs(c.limiter, lim):
+			return true
+		}
+	}
+	return false
 }
 
 // A cost is what SetCost was given.
@@ -56,8 +100,21 @@ func (s *RequestState) Logger() *slog.Logger {
 // SetCost has the middlewares of the request with [guard.CostAfter] charge n units. The
 // function SetCost of an adapter calls it. It does nothing if s is nil.
 func (s *RequestState) SetCost(n int64) {
-	if s != nil {
-		s.cost.Store(&cost{n: n})
+	if s == nil {
+		return
+	}
+	s.cost.Store(&cost{n: n})
+	switch s.charges.Load() {
+	case 0:
+		s.warn("SetCost was called in a request that passes no middleware with guard.CostAfter: without it the cost is ignored")
+	case hasCharged:
+		s.warn("SetCost was called when the response had ended, and what was reserved had been charged: call it before that")
+	}
+}
+
+func (s *RequestState) warn(message string) {
+	if lim := s.limiter.Load(); lim != nil {
+		hook.WarnOnce(context.Background(), lim, message)
 	}
 }
 

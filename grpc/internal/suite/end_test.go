@@ -112,6 +112,36 @@ func TestCostAfter(t *testing.T) {
 	})
 }
 
+// TestWarnings has interceptors that count a call twice, and handlers whose SetCost is ignored: each is logged once.
+func TestWarnings(t *testing.T) {
+	each(t, func(b *testbed) {
+		setter := func(context.Context) {}
+		b.serve = func(ctx context.Context, _ func()) error {
+			setter(ctx)
+			return nil
+		}
+		want := func(n int, warning string) {
+			b.Helper()
+			for range 2 {
+				b.call().want(codes.OK)
+			}
+			if b.logs.count("level=WARN") != n || b.logs.count(warning) != min(n, 1) {
+				b.Errorf("logged are not %d lines, with %q once: %s", n, warning, b.logs.text.String())
+			}
+		}
+		lim, other := b.fixed(100), b.limiter("other", core.FixedWindow(core.PerMinute(100)))
+		b.behind(by(lim), by(other), mount{lim, keyfunc.Global(), nil})
+		want(0, "a request is counted twice")
+		b.behind(by(lim), by(other), by(lim))
+		want(1, "a request is counted twice")
+		setter = func(ctx context.Context) { grpclimit.SetCost(ctx, 2) }
+		b.behind(by(lim, guard.CostAfter()))
+		want(1, "a request is counted twice")
+		b.behind(by(lim))
+		want(2, "guard.CostAfter")
+	})
+}
+
 // TestInnerRefuses has an inner limit be without a decision, or deny: an outer one charges nothing for what no handler served.
 // The UNAVAILABLE of a handler it charges.
 func TestInnerRefuses(t *testing.T) {

@@ -153,3 +153,44 @@ func proxyWarning(t *testing.T, apps Apps) {
 		}
 	}
 }
+
+// doubtfulClient looks for the one warning where the options count too many proxies, or too few: where a private address
+// is taken for the client that stands behind another one.
+func doubtfulClient(t *testing.T, apps Apps) {
+	var out strings.Builder
+	old := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
+	defer slog.SetDefault(old)
+	const tooFew, private = "X-Forwarded-For with fewer addresses than TrustedHops", "X-Forwarded-For in which a private address is taken"
+	here, hops, forwarded := keyfunc.TrustedProxies("10.0.0.1"), keyfunc.TrustedHops, keyfunc.Forwarded()
+	for name, newApp := range apps.Default {
+		for i, c := range []struct {
+			f       keyfunc.Func
+			header  []string
+			warning string
+		}{
+			{ip(hops(2)), []string{xff + "198.51.100.7"}, tooFew},
+			{ip(hops(3)), []string{xff + "198.51.100.7", xff + "10.244.0.9"}, tooFew},
+			{ip(hops(2), forwarded), []string{fwd + "for=198.51.100.7", xff + "198.51.100.7"}, strings.Replace(tooFew, "X-Forwarded-For", "Forwarded", 1)},
+			{ip(hops(1)), []string{xff + "198.51.100.7, 10.244.0.9"}, private},
+			{ip(hops(1)), []string{xff + "198.51.100.7", xff + "10.244.0.9"}, private},
+			{ip(here), []string{xff + "198.51.100.7, 10.244.0.9, 10.0.0.1"}, private},
+			{ip(here), []string{xff + "198.51.100.7", xff + "10.244.0.9"}, private},
+			{ip(hops(1)), []string{xff + "10.244.0.9"}, ""}, // a client of the same network
+			{ip(here), []string{xff + "10.244.0.9, 10.0.0.1"}, ""},
+			{ip(hops(2)), []string{xff + "198.51.100.7, 10.244.0.9"}, ""},
+			{ip(hops(1)), []string{xff + "10.244.0.9, 198.51.100.7"}, ""}, // what a client writes
+			{ip(here), []string{xff + "10.244.0.9, 198.51.100.7"}, ""},
+			{ip(hops(2)), []string{xff + "unknown"}, ""},
+		} {
+			out.Reset()
+			send := newApp.send(limiter(t, 100), c.f)
+			for range 3 {
+				send(Request{Peer: proxy, Header: c.header})
+			}
+			if lines, want := strings.Count(out.String(), "\n"), min(1, len(c.warning)); lines != want || strings.Count(out.String(), c.warning) < want {
+				t.Errorf("%s %d: %d lines, want %d with %q: %s", name, i, lines, want, c.warning, out.String())
+			}
+		}
+	}
+}

@@ -14,6 +14,7 @@ func Exercise(t *testing.T, apps Apps) {
 		{"Forged", forgedHeaders},
 		{"MethodsAndQuery", methodsAndQuery},
 		{"ProxyWarning", proxyWarning},
+		{"DoubtfulClient", doubtfulClient},
 		{"TableOverConnections", everyRowOverConnections},
 		{"RawRequests", rawRequests},
 		{"TrailerEndsWithItsRequest", trailerEndsWithItsRequest},

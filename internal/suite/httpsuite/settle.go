@@ -29,6 +29,7 @@ func settleCases() []testCase {
 		{"CostAfter", costAfter, nil},
 		{"CostAfterUnset", costAfterUnset, nil},
 		{"CostAfterWrong", costAfterWrong, nil},
+		{"CostAfterMissing", costAfterMissing, nil},
 		{"CostAfterStacked", costAfterStacked, nil},
 		{"SettledLater", settledLater, nil},
 		{"InFlight", inFlight, nil},
@@ -222,6 +223,33 @@ func costAfterUnset(b *testbed) {
 	b.serve(App{Routes: []Route{{Path: "/a", Handler: Handler{Costs: []int64{3, -1}}}}}).get("/a").wantServed()
 	if n := b.logs.lines(""); n != 0 {
 		b.Errorf("%d lines logged: %s", n, b.logs.text.String())
+	}
+}
+
+// costAfterMissing sets a cost that no middleware charges, which is logged once, and costs that one does, or would have.
+func costAfterMissing(b *testbed) {
+	skipped := guard.Skip(func(keyfunc.Request) bool { return true })
+	for name, c := range map[string]struct {
+		options [2][]guard.Option // of the outer and the inner middleware
+		want    int
+	}{
+		"nobody":      {[2][]guard.Option{{estimate(2)}, {guard.CountIf(func(int) bool { return true })}}, 1},
+		"the outer":   {[2][]guard.Option{{guard.CostAfter()}, nil}, 0},
+		"the inner":   {[2][]guard.Option{nil, {guard.CostAfter()}}, 0},
+		"not of this": {[2][]guard.Option{nil, {guard.CostAfter(), skipped}}, 0},
+	} {
+		b.each(name, func(b *testbed) {
+			outer, inner := b.namedFixed("outer", 90), b.namedFixed("inner", 90)
+			outer.Options, inner.Options = c.options[0], c.options[1]
+			s := b.serve(App{Use: []Mount{outer, inner}, Routes: []Route{{Path: "/a", Handler: Handler{Costs: []int64{3, 4}}}}})
+			for range 3 {
+				s.get("/a").wantServed()
+			}
+			s.close()
+			if n := b.logs.lines("WARN"); n != c.want || b.logs.count("passes no middleware with guard.CostAfter") != n {
+				b.Errorf("%d warnings, want %d: %s", n, c.want, b.logs.text.String())
+			}
+		})
 	}
 }
 

@@ -77,6 +77,10 @@ func TestCheckServers(t *testing.T) {
 	limit := core.FixedWindow(core.PerMinute(10))
 	wantCheck(t, core.MustNew(cluster, "check", limit), "ContextTimeoutEnabled")
 
+	plain := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{redistest.Server(t).Addr}, ContextTimeoutEnabled: true})
+	defer func() { _ = plain.Close() }()
+	wantCheck(t, core.MustNew(plain, "check", limit), "!one server, no Cluster: use redis.NewClient")
+
 	moved := slices.IndexFunc(addrs, func(addr string) bool {
 		node := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 		defer func() { _ = node.Close() }()
