@@ -18,15 +18,6 @@ func Example_contextTimeoutEnabled() {
 	_ = rdb
 }
 
-func Example_severalLimits() {
-	lim, err := core.New(rdb, "public-api",
-		core.TokenBucket(core.PerSecond(10), core.Burst(30)),
-		core.FixedWindow(core.PerDay(5000), core.Aligned()))
-
-	fmt.Println(lim.Limits(), err)
-	// Output: [token_bucket 10/1s burst=30 fixed_window 5000/1d aligned] <nil>
-}
-
 func Example_calendar() {
 	limit := core.FixedWindow(core.PerMonth(10_000), core.In("Europe/Berlin"))
 	fmt.Println(limit.Name())
