@@ -131,30 +131,3 @@ func Example_usersOfAnOrganization() {
 	// bob 5
 	// carol 2
 }
-
-func Example_protectBackend() {
-	mux := newMux()
-
-	each := core.MustNew(rdb, "each", core.TokenBucket(core.PerMinute(3)))
-	backend := core.MustNew(rdb, "backend", core.TokenBucket(core.PerSecond(5)))
-	perClient := httplimit.Middleware(each, keyfunc.IP(keyfunc.TrustedProxies("192.0.2.0/24")))
-	inAll := httplimit.Middleware(backend, keyfunc.Global(), guard.HeadersOnDenial())
-	handler := perClient(inAll(mux))
-
-	for range 5 {
-		fmt.Println("a greedy client:", get(handler, "/", "X-Forwarded-For: 203.0.113.7").Code)
-	}
-	for i := range 3 {
-		fmt.Print("another: ")
-		show(get(handler, "/", fmt.Sprintf("X-Forwarded-For: 203.0.113.%d", 10+i)), "Retry-After")
-	}
-	// Output:
-	// a greedy client: 200
-	// a greedy client: 200
-	// a greedy client: 200
-	// a greedy client: 429
-	// a greedy client: 429
-	// another: 200
-	// another: 200
-	// another: 429 1
-}
