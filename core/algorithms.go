@@ -131,7 +131,7 @@ func newBucket(k *algorithm.Kind, r Rate, o []BucketOption) Limit {
 // RetryAfter is one second: when a slot is given back is not known. A denial is never
 // repeated by the deny cache. [Limiter.Reset] frees no slots.
 //
-// It keeps a sorted set with one member of about 100 bytes for each call that is under
+// It keeps a sorted set with one member of 30 to 140 bytes for each call that is under
 // way, and a decision takes logarithmic time.
 func InFlight(n int64, o ...InFlightOption) Limit {
 	l := Limit{kind: algorithm.InFlight, burst: n}

@@ -117,8 +117,9 @@ func Prefix(prefix string) Option {
 // whatever the options of the client. After that the outage policy decides. A decision that
 // waits for another request's lease first may take two. The default is 500
 // ms. A timeout much shorter would mistake a busy machine for an outage, and each
-// process would then count separately. An outage costs one timeout: after that the
-// server is asked in the background, and no decision waits for it.
+// process would then count separately. An outage costs one timeout, or those of 3 s if the
+// process has never reached the server. After that it is asked in the background, and no decision
+// waits but the first after a second without any, for 100 ms at most.
 //
 // A call to Redis always has its whole Timeout. A caller with less time gets the error of its
 // context: it is answered 503, or nothing if it has left, and never by the outage policy. So give
@@ -219,8 +220,8 @@ func Hold(d time.Duration) Option {
 // units. What is not spent is given back when the lease ends, or is charged if this process
 // dies before, or cannot tell Redis in time.
 //
-// No more is ever admitted than the limits allow, in any window and by any number of
-// processes. Fewer may be: another process is denied the units that are out on leases, for d at
+// No more is admitted than the limits allow, in any window and by any number of processes, while Redis
+// keeps its writes and its clock does not step forward. Fewer may be: another process is denied the units that are out on leases, for d at
 // most, and a large cost may be denied again and again while leases serve small ones. A Reset or a
 // Cancel elsewhere and a lowered limit are noticed within d.
 //
