@@ -395,7 +395,10 @@ func ExampleLimiter_Reset() {
 func ExampleLimiter_Check() {
 	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
 
-	if err := lim.Check(ctx); err != nil {
+	switch err := lim.Check(ctx); {
+	case errors.Is(err, core.ErrUnavailable): // the outage policy decides until this is mended
+		log.Print(err) // with FailClosed rather log.Fatal
+	case err != nil: // advice
 		log.Print(err)
 	}
 }
