@@ -16,11 +16,7 @@ import (
 // windows up to twice the limit may pass within one period. It keeps one string
 // of about 25 bytes per key, and a decision takes constant time.
 func FixedWindow(r Rate, o ...WindowOption) Limit {
-	l := newLimit(algorithm.FixedWindow, r)
-	for _, option := range o {
-		l.use(option == nil, func() { option.window(&l) })
-	}
-	return l.normal()
+	return with(newLimit(algorithm.FixedWindow, r), o).normal()
 }
 
 // SlidingWindowLog returns a [Limit] that is exact in every window: in no period,
@@ -33,7 +29,7 @@ func FixedWindow(r Rate, o ...WindowOption) Limit {
 // 120 bytes, and a few entries for a charge of several units: 11 for 100,000. New
 // refuses a count above 100,000: use [SlidingWindowCounter] there.
 func SlidingWindowLog(r Rate, o ...LimitOption) Limit {
-	return newLimit(algorithm.SlidingWindowLog, r).with(o)
+	return with(newLimit(algorithm.SlidingWindowLog, r), o)
 }
 
 // SlidingWindowCounter returns a [Limit] that comes close to a sliding window in
@@ -48,7 +44,7 @@ func SlidingWindowLog(r Rate, o ...LimitOption) Limit {
 // The algorithm became known by Cloudflare, "How we built rate limiting capable
 // of scaling to millions of domains", 2017.
 func SlidingWindowCounter(r Rate, o ...LimitOption) Limit {
-	return newLimit(algorithm.SlidingWindowCounter, r).with(o)
+	return with(newLimit(algorithm.SlidingWindowCounter, r), o)
 }
 
 // TokenBucket returns a [Limit] that admits bursts, and the rate after them:
@@ -65,7 +61,7 @@ func SlidingWindowCounter(r Rate, o ...LimitOption) Limit {
 //
 // The algorithm is the token bucket of traffic policing, as in Tanenbaum's
 // "Computer Networks" or RFC 2697.
-func TokenBucket(r Rate, o ...BucketOption) Limit { return newBucket(algorithm.TokenBucket, r, o) }
+func TokenBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorithm.TokenBucket, r), o) }
 
 // GCRA returns a [Limit] that admits as [TokenBucket] does, by its other
 // definition: the generic cell rate algorithm keeps the theoretical arrival time
@@ -76,7 +72,7 @@ func TokenBucket(r Rate, o ...BucketOption) Limit { return newBucket(algorithm.T
 //
 // The algorithm is that of ITU-T Recommendation I.371 and the ATM Forum's Traffic
 // Management Specification 4.0.
-func GCRA(r Rate, o ...BucketOption) Limit { return newBucket(algorithm.GCRA, r, o) }
+func GCRA(r Rate, o ...BucketOption) Limit { return with(newLimit(algorithm.GCRA, r), o) }
 
 // LeakyBucket returns a [Limit] that shapes traffic: a queue of [Burst] units from
 // which one leaves every period/count, however they came in. The [Result.Delay] of an
@@ -93,15 +89,7 @@ func GCRA(r Rate, o ...BucketOption) Limit { return newBucket(algorithm.GCRA, r,
 //
 // The algorithm is the leaky bucket as a queue of J. Turner, "New Directions in
 // Communications", 1986.
-func LeakyBucket(r Rate, o ...BucketOption) Limit { return newBucket(algorithm.LeakyBucket, r, o) }
-
-func newBucket(k *algorithm.Kind, r Rate, o []BucketOption) Limit {
-	l := newLimit(k, r)
-	for _, option := range o {
-		l.use(option == nil, func() { option.bucket(&l) })
-	}
-	return l
-}
+func LeakyBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorithm.LeakyBucket, r), o) }
 
 // InFlight returns a [Limit] of how many may be under way at a time: n units, from 1 to
 // 1e9, are slots. An admitted request takes as many as it costs, and gives them back
@@ -138,8 +126,5 @@ func InFlight(n int64, o ...InFlightOption) Limit {
 	if n < 1 || n > maxCount {
 		l.fail(fmt.Sprintf("InFlight(%d): allowed is 1 to %d", n, maxCount))
 	}
-	for _, option := range o {
-		l.use(option == nil, func() { option.inFlight(&l) })
-	}
-	return l
+	return with(l, o)
 }

@@ -158,7 +158,7 @@ func (l *Limiter) began(ctx context.Context, key string, b algorithm.Ban, res *R
 }
 
 // A middleware that only looks, as DryRun has it, bans nobody.
-var _ = hook.SetLooking(func(limiter any) any {
+var _ = hook.Set(&hook.Looking, func(limiter any) any {
 	l := limiter.(*Limiter) //nolint:forcetypeassert // package adapter passes it
 	if len(l.bans) == 0 {
 		return l

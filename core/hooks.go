@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -12,11 +11,8 @@ import (
 )
 
 // The module's own suites drive leases and renewals by clocks of their own.
-var _ = hook.SetDriver(func(limiter any) hook.Driver {
-	l, ok := limiter.(*Limiter)
-	if !ok {
-		panic(fmt.Sprintf("core: a %T is no Limiter", limiter))
-	}
+var _ = hook.Set(&hook.DriverOf, func(limiter any) hook.Driver {
+	l := limiter.(*Limiter) //nolint:forcetypeassert // the suites pass it
 	return hook.Driver{
 		Renew: l.renewer.All,
 		Clock: l.renewer.Clock,
@@ -35,11 +31,8 @@ var _ = hook.SetDriver(func(limiter any) hook.Driver {
 	}
 })
 
-var _ = hook.SetHeld(func(reservation any) (expiries []int64, n int64) {
-	r, ok := reservation.(*Reservation)
-	if !ok {
-		panic(fmt.Sprintf("core: a %T is no Reservation", reservation))
-	}
+var _ = hook.Set(&hook.Held, func(reservation any) (expiries []int64, n int64) {
+	r := reservation.(*Reservation) //nolint:forcetypeassert // the suites pass it
 	if r.hold == nil {
 		return nil, 0
 	}
@@ -49,55 +42,52 @@ var _ = hook.SetHeld(func(reservation any) (expiries []int64, n int64) {
 	return expiries, r.hold.N
 })
 
-var _ = hook.SetNeedsEnd(func(limiter any) (slots, queue, units bool) {
+var _ = hook.Set(&hook.NeedsEnd, func(limiter any) (slots, queue, units bool) {
 	by := limiter.(*Limiter).by //nolint:forcetypeassert // package adapter passes it
 	return by.Slots, by.Queues, by.Units
 })
 
-var _ = hook.SetSettleLater(func(ctx context.Context, reservation any, actual int64) error {
-	r, ok := reservation.(*Reservation)
-	if !ok {
-		panic(fmt.Sprintf("core: a %T is no Reservation", reservation))
-	}
+var _ = hook.Set(&hook.SettleLater, func(ctx context.Context, reservation any, actual int64) error {
+	r := reservation.(*Reservation) //nolint:forcetypeassert // package adapter passes it
 	if actual == hook.Canceled {
 		return r.cancelLater(ctx)
 	}
 	return r.settleLater(ctx, actual)
 })
 
-var _ = hook.SetWarn(
-	func(ctx context.Context, limiter any, message string) {
-		limiter.(*Limiter).warnOnce(ctx, message) //nolint:forcetypeassert // package adapter passes it
-	},
-	func(limiter, other any) bool {
-		return limiter.(*Limiter).countsAs(other.(*Limiter)) //nolint:forcetypeassert // package adapter passes them
-	})
+var _ = hook.Set(&hook.WarnOnce, func(ctx context.Context, limiter any, message string) {
+	limiter.(*Limiter).warnOnce(ctx, message) //nolint:forcetypeassert // package adapter passes it
+})
 
-var _ = hook.SetInspect(
-	func(limiter any) hook.Inspection {
-		l := limiter.(*Limiter) //nolint:forcetypeassert // package admin passes it
-		seen := hook.Inspection{Bans: l.bans != nil}
-		if l.store != nil {
-			seen.Policy, seen.Servers = l.policy.String(), l.store.Servers()
+var _ = hook.Set(&hook.CountsAs, func(limiter, other any) bool {
+	return limiter.(*Limiter).countsAs(other.(*Limiter)) //nolint:forcetypeassert // package adapter passes them
+})
+
+var _ = hook.Set(&hook.Inspect, func(limiter any) hook.Inspection {
+	l := limiter.(*Limiter) //nolint:forcetypeassert // package admin passes it
+	seen := hook.Inspection{Bans: l.bans != nil}
+	if l.store != nil {
+		seen.Policy, seen.Servers = l.policy.String(), l.store.Servers()
+	}
+	return seen
+})
+
+var _ = hook.Set(&hook.HeldOf, func(ctx context.Context, limiter any, key string) ([]int64, error) {
+	l := limiter.(*Limiter) //nolint:forcetypeassert // package admin passes it
+	answers := make([]algorithm.Answer, len(l.by.Members))
+	switch {
+	case l.memory != nil:
+		l.memory.Decide(l.by.Memory, key, 1, false, answers)
+	case l.store != nil:
+		d := server.NewDecision(l.by.Server, key, algorithm.HoldCall{Op: algorithm.OpEvaluate, N: 1})
+		if err := l.store.Decide(ctx, d); err != nil {
+			return nil, l.failure(ctx, err)
 		}
-		return seen
-	},
-	func(ctx context.Context, limiter any, key string) ([]int64, error) {
-		l := limiter.(*Limiter) //nolint:forcetypeassert // package admin passes it
-		answers := make([]algorithm.Answer, len(l.by.Members))
-		switch {
-		case l.memory != nil:
-			l.memory.Decide(l.by.Memory, key, 1, false, answers)
-		case l.store != nil:
-			d := server.NewDecision(l.by.Server, key, algorithm.HoldCall{Op: algorithm.OpEvaluate, N: 1})
-			if err := l.store.Decide(ctx, d); err != nil {
-				return nil, l.failure(ctx, err)
-			}
-			copy(answers, d.Answers)
-		}
-		held := make([]int64, len(answers))
-		for i := range answers {
-			held[i] = answers[i].Held
-		}
-		return held, nil
-	})
+		copy(answers, d.Answers)
+	}
+	held := make([]int64, len(answers))
+	for i := range answers {
+		held[i] = answers[i].Held
+	}
+	return held, nil
+})

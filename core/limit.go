@@ -30,13 +30,22 @@ type Limit struct {
 
 // A BucketOption adjusts a [TokenBucket], a [GCRA] or a [LeakyBucket]: [Burst] or
 // [Name].
-type BucketOption interface{ bucket(l *Limit) }
+type BucketOption interface {
+	limitOption
+	bucket()
+}
 
 // A WindowOption adjusts a [FixedWindow]: [Aligned], [In] or [Name].
-type WindowOption interface{ window(l *Limit) }
+type WindowOption interface {
+	limitOption
+	window()
+}
 
 // An InFlightOption adjusts an [InFlight]: [SlotTTL] or [Name].
-type InFlightOption interface{ inFlight(l *Limit) }
+type InFlightOption interface {
+	limitOption
+	inFlight()
+}
 
 // A LimitOption adjusts a [Limit] of any algorithm: [Name].
 type LimitOption interface {
@@ -45,6 +54,8 @@ type LimitOption interface {
 	InFlightOption
 }
 
+type limitOption interface{ set(l *Limit) }
+
 type burstOption int64
 
 // Burst sets the capacity of a bucket: how many units may be used at once when none
@@ -52,7 +63,9 @@ type burstOption int64
 // [LeakyBucket] what drains in a second. The capacity must drain within 100 years.
 func Burst(n int64) BucketOption { return burstOption(n) }
 
-func (n burstOption) bucket(l *Limit) {
+func (burstOption) bucket() {}
+
+func (n burstOption) set(l *Limit) {
 	switch {
 	case n < 1 || n > maxCount:
 		l.fail(fmt.Sprintf("Burst(%d): allowed is 1 to %d", n, maxCount))
@@ -69,7 +82,9 @@ type alignedOption struct{}
 // first request.
 func Aligned() WindowOption { return alignedOption{} }
 
-func (alignedOption) window(l *Limit) {
+func (alignedOption) window() {}
+
+func (alignedOption) set(l *Limit) {
 	if l.aligned {
 		l.fail("Aligned() and Aligned(): give it once")
 	}
@@ -88,7 +103,9 @@ type zoneOption string
 // time/tzdata.
 func In(zone string) WindowOption { return zoneOption(zone) }
 
-func (z zoneOption) window(l *Limit) {
+func (zoneOption) window() {}
+
+func (z zoneOption) set(l *Limit) {
 	zone := string(z)
 	if l.zone != "" {
 		l.fail(fmt.Sprintf("In(%q) and In(%.80q): give it once", l.zone, zone))
@@ -132,7 +149,9 @@ type slotTTLOption time.Duration
 // long Redis may be away until those who work lose theirs. Work may take longer.
 func SlotTTL(d time.Duration) InFlightOption { return slotTTLOption(d) }
 
-func (d slotTTLOption) inFlight(l *Limit) {
+func (slotTTLOption) inFlight() {}
+
+func (d slotTTLOption) set(l *Limit) {
 	switch ttl := time.Duration(d); {
 	case ttl < minHold || ttl > maxHold:
 		l.fail(fmt.Sprintf("SlotTTL(%v): allowed is %v to %v", ttl, minHold, maxHold))
@@ -152,11 +171,11 @@ type nameOption string
 // calendar, and "inflight" of an [InFlight].
 func Name(name string) LimitOption { return nameOption(name) }
 
-func (n nameOption) bucket(l *Limit)   { n.apply(l) }
-func (n nameOption) window(l *Limit)   { n.apply(l) }
-func (n nameOption) inFlight(l *Limit) { n.apply(l) }
+func (nameOption) bucket()   {}
+func (nameOption) window()   {}
+func (nameOption) inFlight() {}
 
-func (n nameOption) apply(l *Limit) {
+func (n nameOption) set(l *Limit) {
 	switch {
 	case l.name != "":
 		l.fail(fmt.Sprintf("Name(%q) and Name(%.80q): give it once", l.name, string(n)))
@@ -168,22 +187,16 @@ func (n nameOption) apply(l *Limit) {
 
 func newLimit(k *algorithm.Kind, r Rate) Limit { return Limit{kind: k, rate: r} }
 
-// with returns l with options that any algorithm takes.
-func (l Limit) with(options []LimitOption) Limit {
+// with returns l with options.
+func with[O limitOption](l Limit, options []O) Limit {
 	for _, option := range options {
-		l.use(option == nil, func() { option.bucket(&l) })
+		if any(option) == nil {
+			l.fail("a nil option: leave it out")
+		} else {
+			option.set(&l)
+		}
 	}
 	return l
-}
-
-// use applies an option, unless it is nil. The caller says whether it is, because
-// options of buckets and of windows have no method in common.
-func (l *Limit) use(isNil bool, apply func()) {
-	if isNil {
-		l.fail("a nil option: leave it out")
-		return
-	}
-	apply()
 }
 
 // fail notes a mistake for New to report.
@@ -308,7 +321,7 @@ func (l Limit) validate() error {
 
 // The module's own suites make limits of registered algorithms without a constructor
 // for each.
-var _ = hook.SetNewLimit(func(k *algorithm.Kind, count int64, period time.Duration, s hook.LimitSettings) any {
+var _ = hook.Set(&hook.NewLimit, func(k *algorithm.Kind, count int64, period time.Duration, s hook.LimitSettings) any {
 	l := newLimit(k, Per(count, period))
 	if k == algorithm.Calendar {
 		l.kind, l.zone = algorithm.FixedWindow, even

@@ -24,27 +24,27 @@ type limitWord struct {
 var limitWords = []limitWord{
 	{
 		"burst=", func(k *algorithm.Kind) bool { return k.Bucket },
-		func(l *Limit, value string) { n, _ := strconv.ParseInt(value, 10, 64); Burst(n).bucket(l) },
+		func(l *Limit, value string) { n, _ := strconv.ParseInt(value, 10, 64); Burst(n).set(l) },
 		func(l Limit) (string, bool) { return strconv.FormatInt(l.burst, 10), l.burst != 0 },
 	},
 	{
 		"aligned", func(k *algorithm.Kind) bool { return k.Aligns },
-		func(l *Limit, _ string) { Aligned().window(l) },
+		func(l *Limit, _ string) { Aligned().set(l) },
 		func(l Limit) (string, bool) { return "", l.aligned },
 	},
 	{
 		"in=", func(k *algorithm.Kind) bool { return k.Aligns },
-		func(l *Limit, value string) { In(value).window(l) },
+		func(l *Limit, value string) { In(value).set(l) },
 		func(l Limit) (string, bool) { return l.zone, l.zone != "" },
 	},
 	{
 		"slot_ttl=", func(k *algorithm.Kind) bool { return k.Slots },
-		func(l *Limit, value string) { d, _ := time.ParseDuration(value); SlotTTL(d).inFlight(l) },
+		func(l *Limit, value string) { d, _ := time.ParseDuration(value); SlotTTL(d).set(l) },
 		func(l Limit) (string, bool) { return formatPeriod(l.slotTTL), l.slotTTL != 0 },
 	},
 	{
 		"name=", func(*algorithm.Kind) bool { return true },
-		func(l *Limit, value string) { Name(value).bucket(l) },
+		func(l *Limit, value string) { Name(value).set(l) },
 		func(l Limit) (string, bool) { return l.name, l.name != "" },
 	},
 }

@@ -245,7 +245,7 @@ type wallOption func() time.Time
 
 func (w wallOption) apply(c *config) { c.wall = w }
 
-var _ = hook.SetWall(func(now func() time.Time) any { return wallOption(now) })
+var _ = hook.Set(&hook.Wall, func(now func() time.Time) any { return wallOption(now) })
 
 // Logger sets where the Limiter and its middleware log: one line when Redis fails
 // and one when it answers again, never one for each request. The default is

@@ -9,19 +9,18 @@ import (
 )
 
 // The Limiters of package limittest have a stub in place of Redis and of memory.
-var _ = hook.SetStub(
-	func(name string, opts any, s hook.Stub) (any, error) {
-		c, err := configure(name, []Option{options(opts.([]Option)), anyLimit{}}) //nolint:forcetypeassert // limittest passes it
-		if err != nil {
-			return nil, err
-		}
-		f := newFamily(name, c)
-		f.stub = s
-		f.renewer.Close() // nothing expires
-		return f.limiter(c.limits), nil
-	},
-	func(l any) hook.Stub { return l.(*Limiter).stub }, //nolint:forcetypeassert // limittest passes it
-)
+var _ = hook.Set(&hook.NewStub, func(name string, opts any, s hook.Stub) (any, error) {
+	c, err := configure(name, []Option{options(opts.([]Option)), anyLimit{}}) //nolint:forcetypeassert // limittest passes it
+	if err != nil {
+		return nil, err
+	}
+	f := newFamily(name, c)
+	f.stub = s
+	f.renewer.Close() // nothing expires
+	return f.limiter(c.limits), nil
+})
+
+var _ = hook.Set(&hook.StubOf, func(l any) hook.Stub { return l.(*Limiter).stub }) //nolint:forcetypeassert // limittest passes it
 
 // anyLimit is a limit that is hardly ever reached, if no other was given.
 type anyLimit struct{}

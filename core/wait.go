@@ -255,7 +255,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // A middleware with WaitUpTo waits by this.
-var _ = hook.SetWaitUpTo(func(ctx context.Context, limiter any, w hook.Waiting, res any) (any, error) {
+var _ = hook.Set(&hook.WaitUpTo, func(ctx context.Context, limiter any, w hook.Waiting, res any) (any, error) {
 	r, err := limiter.(*Limiter).waitUpTo(ctx, w, res.(*Result)) //nolint:forcetypeassert // package adapter passes them
 	return r, err
 })

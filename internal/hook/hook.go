@@ -9,6 +9,12 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
+// Set sets one of the functions below. Package core calls it for each, as it is initialized.
+func Set[F any](hook *F, f F) bool {
+	*hook = f
+	return true
+}
+
 // LimitSettings are what the options of a core.Limit set; zero is the default.
 type LimitSettings struct {
 	Burst   int64
@@ -20,21 +26,9 @@ type LimitSettings struct {
 // constructor in core or not.
 var NewLimit func(k *algorithm.Kind, count int64, period time.Duration, s LimitSettings) any
 
-// SetNewLimit sets NewLimit.
-func SetNewLimit(f func(*algorithm.Kind, int64, time.Duration, LimitSettings) any) bool {
-	NewLimit = f
-	return true
-}
-
 // Wall returns the core.Option that has a limiter of core.New find the windows of a calendar by a clock of the
 // module's own suites, which also drive that of Redis.
 var Wall func(now func() time.Time) any
-
-// SetWall sets Wall.
-func SetWall(f func(now func() time.Time) any) bool {
-	Wall = f
-	return true
-}
 
 // A Driver is what tests do to a core.Limiter in place of its clocks and timers.
 type Driver struct {
@@ -60,40 +54,16 @@ type Driver struct {
 // DriverOf returns the Driver of a core.Limiter.
 var DriverOf func(limiter any) Driver
 
-// SetDriver sets DriverOf.
-func SetDriver(f func(limiter any) Driver) bool {
-	DriverOf = f
-	return true
-}
-
 // Held returns until when units are held for a *core.Reservation, of each limit (nothing if none
 // are), and how many were charged or reserved.
 var Held func(reservation any) (expiries []int64, n int64)
-
-// SetHeld sets Held.
-func SetHeld(f func(reservation any) (expiries []int64, n int64)) bool {
-	Held = f
-	return true
-}
 
 // NeedsEnd reports whether a *core.Limiter has slots, which are taken until the work ends, whether
 // it has a queue, where a place may be given back, and units, which may be charged in another number.
 var NeedsEnd func(limiter any) (slots, queue, units bool)
 
-// SetNeedsEnd sets NeedsEnd.
-func SetNeedsEnd(f func(limiter any) (slots, queue, units bool)) bool {
-	NeedsEnd = f
-	return true
-}
-
 // Looking returns the *core.Limiter that decides as limiter does, and whose denials ban nobody.
 var Looking func(limiter any) any
-
-// SetLooking sets Looking.
-func SetLooking(f func(limiter any) any) bool {
-	Looking = f
-	return true
-}
 
 // Canceled is the cost with which SettleLater cancels: with And that is more than a cost of 0.
 const Canceled = -1
@@ -101,23 +71,11 @@ const Canceled = -1
 // SettleLater is the Settle of a *core.Reservation, but need not wait for the reply.
 var SettleLater func(ctx context.Context, reservation any, actual int64) error
 
-// SetSettleLater sets SettleLater.
-func SetSettleLater(f func(ctx context.Context, reservation any, actual int64) error) bool {
-	SettleLater = f
-	return true
-}
-
 // WarnOnce has a *core.Limiter log a message, and those of its name not again.
 var WarnOnce func(ctx context.Context, limiter any, message string)
 
 // CountsAs reports whether two *core.Limiters have the same counts.
 var CountsAs func(limiter, other any) bool
-
-// SetWarn sets WarnOnce and CountsAs.
-func SetWarn(warn func(ctx context.Context, limiter any, message string), same func(limiter, other any) bool) bool {
-	WarnOnce, CountsAs = warn, same
-	return true
-}
 
 // An Inspection is what package admin shows of a *core.Limiter that nobody else needs.
 type Inspection struct {
@@ -140,12 +98,6 @@ var Inspect func(limiter any) Inspection
 // HeldOf returns how many units of each limit of a *core.Limiter are held for a key. It may ask Redis.
 var HeldOf func(ctx context.Context, limiter any, key string) ([]int64, error)
 
-// SetInspect sets Inspect and HeldOf.
-func SetInspect(inspect func(any) Inspection, held func(context.Context, any, string) ([]int64, error)) bool {
-	Inspect, HeldOf = inspect, held
-	return true
-}
-
 // A Waiting is what a request asks for that may wait.
 type Waiting struct {
 	Key     string
@@ -157,12 +109,6 @@ type Waiting struct {
 
 // WaitUpTo decides about w by a *core.Limiter, fills the *core.Result res, and returns the *core.Reservation, which may be nil.
 var WaitUpTo func(ctx context.Context, limiter any, w Waiting, res any) (reservation any, err error)
-
-// SetWaitUpTo sets WaitUpTo.
-func SetWaitUpTo(f func(ctx context.Context, limiter any, w Waiting, res any) (reservation any, err error)) bool {
-	WaitUpTo = f
-	return true
-}
 
 // A WrongLimitError is the error of core.Limiter.With, and of core.All about limits that cannot decide together.
 type WrongLimitError struct{ Err error }

@@ -16,9 +16,3 @@ var NewStub func(name string, opts any, s Stub) (any, error)
 
 // StubOf returns the Stub that answers for a *core.Limiter, or nil.
 var StubOf func(limiter any) Stub
-
-// SetStub sets NewStub and StubOf.
-func SetStub(newStub func(string, any, Stub) (any, error), stubOf func(any) Stub) bool {
-	NewStub, StubOf = newStub, stubOf
-	return true
-}
