@@ -178,16 +178,14 @@ func ownNames(parts map[string]string, i, limits int) string {
 	return fmt.Sprintf("ban_%d == 1", i)
 }
 
-// CutBan divides the reply to one call of a limiter with bans: the last integers, so many, are about the ban.
-func CutBan(reply []int64, each int) (rest []int64, b Ban, err error) {
-	rest = reply[:len(reply)-each]
-	n := reply[len(rest):]
+// DecodeBan reads the integers about the ban, at the end of the reply to one call of a limiter with bans.
+func DecodeBan(n []int64) (b Ban, err error) {
 	if n[0] == 0 {
-		return rest, Ban{}, nil
+		return b, nil
 	}
 	b = Ban{At: n[1], Until: n[2], Began: n[0] == 2}
 	if n[0] < 0 || n[0] > 2 || b.At < 0 || b.Until <= b.At || b.Until >= maxInstant {
-		return rest, Ban{}, fmt.Errorf("%w: a ban of %v", ErrReply, n)
+		return Ban{}, fmt.Errorf("%w: a ban of %v", ErrReply, n)
 	}
-	return rest, b, nil
+	return b, nil
 }

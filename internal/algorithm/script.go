@@ -433,7 +433,7 @@ const (
 	undone = 2 // nothing was done: it failed, or the calls before it took long
 	isHeld = 3 // nothing was done: the key has holds, so HoldScript must decide
 	partly = 4 // it failed, and something has changed
-	// 5: nothing was done, because the key is banned; see CutBan
+	// 5: nothing was done, because the key is banned; see DecodeBan
 )
 
 // Undone reports whether reply, to one of several calls, says that nothing was done.

@@ -20,6 +20,8 @@ type Limits struct {
 	moves    bool     // the constants of one are those of an instant
 	latest   atomic.Pointer[constants]
 	bans     algorithm.Bans
+
+	replyEach int // integers of the reply to a plain decision, for each
 }
 
 // constants are those of all limits, as text, for what is sent from an instant on and before another.
@@ -34,7 +36,7 @@ const banTail = "}:~ban"
 
 // NewLimits returns the Limits of members. names are what the Redis keys end with.
 func NewLimits(members []algorithm.Member, names []string, bans algorithm.Bans) *Limits {
-	l := &Limits{members: members, bans: bans}
+	l := &Limits{members: members, bans: bans, replyEach: algorithm.ReplyLen(members) / len(members)}
 	l.latest.Store(l.newConstants(0))
 	for i, m := range members {
 		l.tails = append(l.tails, "}:"+names[i])
@@ -93,13 +95,10 @@ func (s *Store) now() int64 {
 
 // replyLen returns how many integers the reply to one call has.
 func (s *Store) replyLen(needsHold bool) int {
-	if s.stores == nil {
-		all, _ := s.limits.replyLen(needsHold)
-		return all
-	}
 	sum := 0
 	for _, part := range s.stores {
-		sum += part.replyLen(needsHold)
+		all, _ := part.limits.replyLen(needsHold)
+		sum += all
 	}
 	return sum
 }
@@ -111,8 +110,7 @@ func (d *Decision) appendCost(dst []any) []any {
 	} else {
 		dst = append(dst, "0")
 	}
-	dst = d.Limits.appendUnits(dst, d.N)
-	for _, o := range d.others {
+	for o := d; o != nil; o = o.next {
 		dst = o.Limits.appendUnits(dst, o.N)
 	}
 	return d.appendBans(dst)
@@ -131,8 +129,7 @@ func (l *Limits) appendUnits(dst []any, n int64) []any {
 
 // appendBans appends whether a denial bans, for each limiter with bans.
 func (d *Decision) appendBans(dst []any) []any {
-	dst = d.Limits.appendBans(dst, d.HoldCall)
-	for _, o := range d.others {
+	for o := d; o != nil; o = o.next {
 		dst = o.Limits.appendBans(dst, o.HoldCall)
 	}
 	return dst
@@ -151,14 +148,14 @@ func (l *Limits) appendBans(dst []any, c algorithm.HoldCall) []any {
 
 // replyLen returns how many integers the reply to one call has, and how many of them are about the ban.
 func (l *Limits) replyLen(needsHold bool) (all, ban int) {
-	size := len(l.members)
-	if all = algorithm.ReplyLen(l.members); needsHold {
-		all = algorithm.HoldReplyLen(size)
+	each := l.replyEach
+	if needsHold {
+		each = algorithm.HoldReplyLen(1)
 	}
 	if l.bans != nil {
-		ban = all / size
+		ban = each
 	}
-	return all + ban, ban
+	return each*len(l.members) + ban, ban
 }
 
 // work returns about how many microseconds of Redis a decision on n units takes.
@@ -182,12 +179,13 @@ func (d *Decision) calls() int {
 	return calls
 }
 
+// keys returns how many Redis keys d has.
 func (d *Decision) keys() int {
-	keys := d.calls() * len(d.Limits.tails)
-	for _, o := range d.others {
+	keys := 0
+	for o := d; o != nil; o = o.next {
 		keys += len(o.Limits.tails)
 	}
-	return keys
+	return keys * d.calls()
 }
 
 // args returns the arguments of a script for one decision.
@@ -197,11 +195,8 @@ func (s *Store) args(d *Decision, needsHold bool) []any {
 
 // appendCallKeys appends the Redis keys of d, once for each of its calls.
 func (s *Store) appendCallKeys(dst []any, d *Decision) []any {
-	if s.stores != nil {
-		return s.appendKeysTogether(dst, d)
-	}
 	for range d.calls() {
-		dst = s.appendKeys(dst, d.Key, d.Limits)
+		dst = s.appendKeys(dst, d)
 	}
 	return dst
 }
@@ -217,8 +212,7 @@ func (d *Decision) append(args []any, needsHold bool, now int64) []any {
 
 // appendConstants appends those of all limits.
 func (d *Decision) appendConstants(args []any, needsHold bool, now int64) []any {
-	args = append(args, d.Limits.constants(now).of(needsHold)...)
-	for _, o := range d.others {
+	for o := d; o != nil; o = o.next {
 		args = append(args, o.Limits.constants(now).of(needsHold)...)
 	}
 	return args
@@ -234,7 +228,7 @@ func (c *constants) of(needsHold bool) []any {
 
 // appendCalls appends the arguments of all calls of d.
 func (d *Decision) appendCalls(args []any) []any {
-	if d.others != nil {
+	if d.next != nil {
 		return d.appendCallTogether(args)
 	}
 	l := d.Limits
@@ -252,12 +246,19 @@ func (l *Limits) appendCall(args []any, c algorithm.HoldCall) []any {
 	return l.appendBans(c.Append(args, len(l.members)), c)
 }
 
-// appendKeys appends the Redis key of each of l. They differ only outside the
-// braces, so a Cluster keeps them in one hash slot.
-func (s *Store) appendKeys(dst []any, k string, l *Limits) []any {
-	k = key.Encode(k)
-	for _, tail := range l.tails {
-		dst = append(dst, s.head+k+tail)
+// appendKeys appends the Redis keys of one call of d: those of all limits, and then those of bans. Those of one
+// user's key differ only outside the braces, so a Cluster keeps them in one hash slot.
+func (s *Store) appendKeys(dst []any, d *Decision) []any {
+	for i, o := 0, d; o != nil; i, o = i+1, o.next {
+		head, k := s.stores[i].head, key.Encode(o.Key)
+		for _, tail := range o.Limits.tails[:len(o.Limits.members)] {
+			dst = append(dst, head+k+tail)
+		}
+	}
+	for i, o := 0, d; o != nil; i, o = i+1, o.next {
+		if o.Limits.bans != nil {
+			dst = append(dst, s.stores[i].head+key.Encode(o.Key)+banTail)
+		}
 	}
 	return dst
 }

@@ -101,7 +101,7 @@ func (sv *Server) update(st *Store, k string, change func(h *health, now time.Du
 	before := sv.health.state
 	change(&sv.health, sinceStarted(time.Now()))
 	if st != nil && k != "" {
-		sv.wanting, sv.key = weak.Make(st.prober()), k
+		sv.wanting, sv.key = weak.Make(st.stores[0]), k
 	}
 	sv.publish(before)
 	if sv.health.state == up {

@@ -24,7 +24,7 @@ type Decision struct {
 	Answers  []algorithm.Answer // of what decides; where the key was banned before, they say nothing
 	Exchange *Exchange          // what is done besides, or nil
 
-	others []Part // those of other limiters that are made together with it, by a Store of Together
+	next *Decision // of those that are made together, by a Store of Together; or nil
 
 	place  interface{ Leave() } // where it is one of the calls in flight, or nil
 	left   atomic.Bool          // it is no longer
@@ -302,7 +302,10 @@ func (s *Store) callContext(ctx context.Context, sv *Server) context.Context {
 // wrote reports whether d has changed something, once it is answered.
 func (d *Decision) wrote() bool {
 	charges := d.Op == algorithm.OpCharge || d.Op == algorithm.OpReserve
-	return charges && d.N > 0 && d.Admitted() && !slices.ContainsFunc(d.others, func(o Part) bool { return !o.Admitted() })
+	for o := d; charges && o != nil; o = o.next {
+		charges = o.Admitted()
+	}
+	return charges && d.N > 0
 }
 
 // Admitted reports whether all limits of d admit.
@@ -366,12 +369,17 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// needsHold reports whether d takes the script hold.
+// needsHold reports whether d takes the script hold: also where one of several keys has holds.
 func (s *Store) needsHold(d *Decision) bool {
-	if s.stores != nil {
-		return s.needsHoldTogether(d)
+	if s.alwaysHold || d.Op >= algorithm.OpReserve || d.Exchange != nil {
+		return true
 	}
-	return s.alwaysHold || d.Op >= algorithm.OpReserve || d.Exchange != nil || s.keysWithHolds.has(d.Key)
+	for i, o := 0, d; o != nil; i, o = i+1, o.next {
+		if s.stores[i].keysWithHolds.has(o.Key) {
+			return true
+		}
+	}
+	return d.next != nil && s.keysWithHolds.cells.Load() != nil && s.keysWithHolds.has(d.allKeys())
 }
 
 // decodeOne reads the reply to d.
@@ -379,39 +387,60 @@ func (s *Store) decodeOne(reply []int64, d *Decision, needsHold bool) error {
 	if d.Exchange != nil {
 		return s.decodeExchange(reply, d)
 	}
-	if d.others != nil {
-		return d.decodeTogether(reply, needsHold)
+	banned, err := d.decode(reply, needsHold)
+	if err == nil && !banned && d.Op == algorithm.OpReserve {
+		s.keysWithHolds.add(d.Key, heldFor)
 	}
-	reply, banned, err := d.cutBan(reply, needsHold)
-	if banned || err != nil {
-		return err
-	}
-	members := d.Limits.members
-	if needsHold {
-		err := algorithm.DecodeHoldReply(reply, d.HoldCall, members, d.Answers)
-		if err == nil && d.Op == algorithm.OpReserve {
-			s.keysWithHolds.add(d.Key, heldFor)
-		}
-		return err
-	}
-	return algorithm.DecodeReply(reply, d.HoldCall, members, d.Answers)
+	return err
 }
 
-// cutBan sets the Ban of d from the reply to a call, and returns the rest of it. If the key was banned before, that says
-// nothing.
-func (d *Decision) cutBan(reply []int64, needsHold bool) (rest []int64, banned bool, err error) {
-	if d.Limits.bans == nil {
-		return reply, false, nil
+// decode reads the reply to one call of d: that of all limits, and then that of bans. If a key was banned before, no limit
+// was asked.
+func (d *Decision) decode(reply []int64, needsHold bool) (banned bool, err error) {
+	size, bans := 0, 0
+	for o := d; o != nil; o = o.next {
+		all, ban := o.Limits.replyLen(needsHold)
+		size, bans = size+all, bans+ban
 	}
-	all, ban := d.Limits.replyLen(needsHold)
-	if len(reply) != all {
-		return nil, false, algorithm.UnexpectedLength(len(reply), all)
+	if len(reply) != size {
+		return false, algorithm.UnexpectedLength(len(reply), size)
 	}
-	rest, b, err := algorithm.CutBan(reply, ban)
-	if err == nil && d.Answers != nil {
-		d.setBan(b)
+	if bans > 0 {
+		if banned, err = d.decodeBans(reply[size-bans:], needsHold); banned || err != nil {
+			return banned, err
+		}
 	}
-	return rest, b.Until > 0 && !b.Began, err
+	decode := algorithm.DecodeReply
+	if needsHold {
+		decode = algorithm.DecodeHoldReply
+	}
+	for o := d; o != nil; o = o.next {
+		all, ban := o.Limits.replyLen(needsHold)
+		if err := decode(reply[:all-ban], o.HoldCall, o.Limits.members, o.Answers); err != nil {
+			return false, err
+		}
+		reply = reply[all-ban:]
+	}
+	return false, nil
+}
+
+// decodeBans sets the Ban of d, and of those that are made together with it. It reports whether one was there before.
+func (d *Decision) decodeBans(reply []int64, needsHold bool) (before bool, err error) {
+	for o := d; o != nil; o = o.next {
+		_, length := o.Limits.replyLen(needsHold)
+		if length == 0 {
+			continue
+		}
+		ban, err := algorithm.DecodeBan(reply[:length])
+		if err != nil {
+			return false, err
+		}
+		if o.Answers != nil {
+			o.setBan(ban)
+		}
+		before, reply = before || ban.Until > 0 && !ban.Began, reply[length:]
+	}
+	return before, nil
 }
 
 func (d *Decision) setBan(b algorithm.Ban) {

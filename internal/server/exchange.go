@@ -53,7 +53,7 @@ func (l *Exchange) reservation(limits int) algorithm.HoldCall {
 // that of the decision: it is batch.ErrRetryAlone if that was not made.
 func (s *Store) decodeExchange(reply []int64, d *Decision) error {
 	l, members := d.Exchange, d.Limits.members
-	size, _ := d.Limits.replyLen(true)
+	size, ban := d.Limits.replyLen(true)
 	if len(reply) != size*d.calls() {
 		return algorithm.UnexpectedLength(len(reply), size*d.calls())
 	}
@@ -66,18 +66,14 @@ func (s *Store) decodeExchange(reply []int64, d *Decision) error {
 		l.undone = true
 		return batch.ErrRetryAlone
 	}
-	its, banned, err := d.cutBan(reply[:size], true)
-	if banned || err != nil {
-		return err
-	}
-	if err := algorithm.DecodeHoldReply(its, d.HoldCall, members, d.Answers); err != nil {
+	if banned, err := d.decode(reply[:size], true); banned || err != nil {
 		return err
 	}
 	if l.Units > 0 {
 		call := l.reservation(len(members))
 		answers, grant := make([]algorithm.Answer, len(members)), call.Handles
 		clear(grant)
-		admits := algorithm.DecodeHoldReply(reply[size:size+len(its)], call, members, answers) == nil
+		admits := algorithm.DecodeHoldReply(reply[size:2*size-ban], call, members, answers) == nil
 		for i := range answers {
 			admits = admits && answers[i].Admits && grant[i].B > 0
 		}

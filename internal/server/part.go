@@ -28,8 +28,8 @@ type (
 
 // work returns about how many microseconds of Redis a decision takes.
 func (s *Store) work(d *Decision) int64 {
-	sum := d.Limits.work(d.N)
-	for _, o := range d.others {
+	sum := int64(0)
+	for o := d; o != nil; o = o.next {
 		sum += o.Limits.work(o.N)
 	}
 	if s.needsHold(d) {

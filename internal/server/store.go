@@ -69,7 +69,7 @@ type Store struct {
 
 	members []algorithm.Member // by which it decides: of one limiter, or of several
 	form    algorithm.Form
-	stores  []*Store // those of which it is Together, or nil
+	stores  []*Store // those of which it is Together, or itself alone; the first of them probes the server
 
 	decideScript  script
 	holdScript    script // see algorithm.HoldScript
@@ -112,6 +112,7 @@ func NewStore(client Client, c Config) *Store {
 	if s.clock == nil {
 		s.clock = time.Now
 	}
+	s.stores = []*Store{s}
 	s.init()
 	s.servers.add(s)
 	return s
@@ -177,17 +178,17 @@ func (s *Store) notify(ctx context.Context, c Change) {
 // probe decides on one unit of keys that nothing else uses, in the hash slot of k:
 // it takes all that a decision takes. It returns nil if the server is well.
 func (s *Store) probe(ctx context.Context, client Client, k string) error {
-	keys := s.appendKeys(make([]any, scriptArgs, 16), k, s.limits)
+	d := NewDecision(s.limits, k, algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
+	keys := s.appendKeys(make([]any, scriptArgs, 16), d)
 	unique := strconv.FormatUint(rand.Uint64(), 36)
 	for i := scriptArgs; i < len(keys); i++ {
 		keys[i] = fmt.Sprint(keys[i], "~probe-", unique)
 	}
-	d := NewDecision(s.limits, k, algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
 	args, script := d.append(slices.Clone(keys), s.alwaysHold, s.now()), s.decideScript
 	if s.alwaysHold {
 		script = s.holdScript
 	}
-	_, err := script.run(ctx, client, args, len(s.limits.tails), s.hooks.ScriptLoaded)
+	_, err := script.run(ctx, client, args, d.keys(), s.hooks.ScriptLoaded)
 	if reply := redis.Error(nil); err == nil || errors.As(err, &reply) { // it may have failed before it gave them a TTL
 		_ = client.Process(ctx, redis.NewIntCmd(ctx, append([]any{"del"}, keys[scriptArgs:]...)...))
 	}

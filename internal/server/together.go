@@ -5,14 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"maps"
-	"slices"
 	"strings"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/key"
 )
 
 const (
@@ -122,137 +120,41 @@ func newTogether(parts []Part) *Store {
 
 // DecideAll decides on all parts, by what Together returned for them.
 func (s *Store) DecideAll(ctx context.Context, parts []Part) error {
-	parts[0].others = parts[1:]
-	return s.Decide(ctx, parts[0].Decision)
-}
-
-// prober returns the Store that probes the server of s.
-func (s *Store) prober() *Store {
-	if s.stores != nil {
-		return s.stores[0]
+	for i, p := range parts[1:] {
+		parts[i].next = p.Decision
 	}
-	return s
+	return s.Decide(ctx, parts[0].Decision)
 }
 
 // allKeys returns a text that is that of no other keys.
 func (d *Decision) allKeys() string {
-	if d.others == nil {
+	if d.next == nil {
 		return d.Key
 	}
-	keys := []string{d.Key}
-	for _, o := range d.others {
+	var keys []string
+	for o := d; o != nil; o = o.next {
 		keys = append(keys, o.Key)
 	}
 	return strings.Join(keys, "\x00")
 }
 
-// needsHoldTogether reports whether one of the keys has holds.
-func (s *Store) needsHoldTogether(d *Decision) bool {
-	if s.stores[0].keysWithHolds.has(d.Key) {
-		return true
-	}
-	for _, o := range d.others {
-		if o.Store.keysWithHolds.has(o.Key) {
-			return true
-		}
-	}
-	return s.keysWithHolds.cells.Load() != nil && s.keysWithHolds.has(d.allKeys())
-}
-
-// part returns the decision on the i-th of the keys.
-func (d *Decision) part(i int) *Decision {
-	if i == 0 {
-		return d
-	}
-	return d.others[i-1].Decision
-}
-
 // sameLimits reports whether d and other, of one Store, decide by the same limits.
 func (d *Decision) sameLimits(other *Decision) bool {
-	return d.Limits == other.Limits &&
-		slices.EqualFunc(d.others, other.others, func(a, b Part) bool { return a.Limits == b.Limits })
+	return d == nil || d.Limits == other.Limits && d.next.sameLimits(other.next)
 }
 
 // asks reports whether d and other, which decide by the same limits, ask for the same.
 func (d *Decision) asks(other *Decision) bool {
-	return d.N == other.N && d.Op == other.Op && d.Bans == other.Bans &&
-		slices.EqualFunc(d.others, other.others, func(a, b Part) bool { return a.asks(b.Decision) })
-}
-
-// appendKeysTogether appends the Redis keys of d: those of all limits, and then those of bans.
-func (s *Store) appendKeysTogether(dst []any, d *Decision) []any {
-	var bans []any
-	for i, store := range s.stores {
-		o := d.part(i)
-		k, limits := store.head+key.Encode(o.Key), len(o.Limits.members)
-		for _, tail := range o.Limits.tails[:limits] {
-			dst = append(dst, k+tail)
-		}
-		for _, tail := range o.Limits.tails[limits:] {
-			bans = append(bans, k+tail)
-		}
-	}
-	return append(dst, bans...)
+	return d == nil || d.N == other.N && d.Op == other.Op && d.Bans == other.Bans && d.next.asks(other.next)
 }
 
 // appendCallTogether appends the arguments of the script hold, in which each limit has units of its own.
 func (d *Decision) appendCallTogether(args []any) []any {
 	args = append(args, string(d.Op), 0, 0)
-	args = d.appendOwnUnits(args)
-	for _, o := range d.others {
-		args = o.appendOwnUnits(args)
+	for o := d; o != nil; o = o.next {
+		for range o.Limits.members {
+			args = append(args, 0, o.Units())
+		}
 	}
 	return d.appendBans(args)
-}
-
-func (d *Decision) appendOwnUnits(args []any) []any {
-	for range d.Limits.members {
-		args = append(args, 0, d.Units())
-	}
-	return args
-}
-
-// decodeTogether reads the reply to a decision on several keys.
-func (d *Decision) decodeTogether(reply []int64, needsHold bool) error {
-	size := 0
-	for i := range len(d.others) + 1 {
-		its, ban := d.part(i).Limits.replyLen(needsHold)
-		size += its - ban
-	}
-	if len(reply) < size {
-		return algorithm.UnexpectedLength(len(reply), size)
-	}
-	bans, barred := reply[size:], false
-	for i := range len(d.others) + 1 {
-		o := d.part(i)
-		_, length := o.Limits.replyLen(needsHold)
-		if length == 0 {
-			continue
-		}
-		if len(bans) < length {
-			return algorithm.UnexpectedLength(len(bans), length)
-		}
-		_, b, err := algorithm.CutBan(bans[:length], length)
-		if err != nil {
-			return err
-		}
-		o.setBan(b)
-		bans, barred = bans[length:], barred || b.Until > 0 && !b.Began
-	}
-	if barred { // the limits were not asked
-		return nil
-	}
-	for i := range len(d.others) + 1 {
-		o := d.part(i)
-		its, ban := o.Limits.replyLen(needsHold)
-		decode := algorithm.DecodeReply
-		if needsHold {
-			decode = algorithm.DecodeHoldReply
-		}
-		if err := decode(reply[:its-ban], o.HoldCall, o.Limits.members, o.Answers); err != nil {
-			return err
-		}
-		reply = reply[its-ban:]
-	}
-	return nil
 }
