@@ -43,7 +43,7 @@ func (s *Store) runBatch(ctx context.Context, sv *Server, members []*member) err
 	begun, call := time.Now(), s.callContext(ctx, sv)
 	run := func() error {
 		if s.servers.cluster != nil && !sv.knownTogether() {
-			return s.runPipeline(call, members)
+			return s.runParts(call, sv, s.lone(members)) // it runs no script with keys of several hash slots, or that is not known yet
 		}
 		return s.runScripts(call, sv, members)
 	}
@@ -141,6 +141,7 @@ func (s *Store) newBatchScripts() scripts {
 type part struct {
 	needsHold bool
 	mixed     bool // of limits with different numbers
+	lone      bool // one of many, each with a script of its own
 	members   []*member
 }
 
@@ -215,6 +216,15 @@ func (s *Store) parts(members []*member) []part {
 	return append([]part{plain}, held...) // holds that are made after them do not concern plain decisions
 }
 
+// lone returns a part for each of members.
+func (s *Store) lone(members []*member) []part {
+	parts := make([]part, len(members))
+	for i, m := range members {
+		parts[i] = part{needsHold: s.needsHold(m.Call), lone: true, members: members[i : i+1]}
+	}
+	return parts
+}
+
 func (s *Store) runPart(ctx context.Context, sv *Server, p part) error {
 	reply, err := s.scriptOf(p).run(ctx, s.servers.client, s.partArgs(p), p.keys(), s.hooks.ScriptLoaded)
 	return s.partReplied(sv, p, reply, err)
@@ -240,6 +250,11 @@ func (s *Store) runParts(ctx context.Context, sv *Server, parts []part) error {
 		failed := cmds[i].Err()
 		if failed == nil && cmds[i].Val() == nil { // a hook of the client gave an error to nobody but Exec
 			failed = err
+		}
+		if p.lone && hasCode(failed, "NOSCRIPT") { // to send scripts one after the other would take many round trips
+			retryAlone(p.members)
+			replied = true
+			continue
 		}
 		reply, failed := s.scriptOf(p).reply(ctx, s.servers.client, cmds[i], failed, s.hooks.ScriptLoaded)
 		if failed = s.partReplied(sv, p, reply, failed); failed == nil {
@@ -341,35 +356,4 @@ func (s *Store) decodeMember(reply []int64, d *Decision, needsHold bool) error {
 		return batch.ErrRetryAlone
 	}
 	return s.decodeOne(reply, d, needsHold)
-}
-
-// runPipeline decides on each member in a script of its own, all in one pipeline to the
-// server of a Cluster that has them: where it runs no script with keys of several hash slots,
-// or that is not known yet. It returns an error only if no script got a reply.
-func (s *Store) runPipeline(ctx context.Context, members []*member) error {
-	pipe := s.servers.cluster.Pipeline()
-	cmds := make([]onceCmd, len(members))
-	needsHold := make([]bool, len(members))
-	for i, m := range members {
-		script := s.decideScript
-		if needsHold[i] = s.needsHold(m.Call); needsHold[i] {
-			script = s.holdScript
-		}
-		cmds[i] = script.command(ctx, s.args(m.Call, needsHold[i]), m.Call.keys())
-		_ = pipe.Process(ctx, cmds[i]) // it only queues the command
-	}
-	_, err := pipe.Exec(ctx)
-	for i, m := range members {
-		switch cmd := cmds[i]; {
-		case cmd.Err() == nil:
-			m.Err = s.decodeMember(cmd.Val(), m.Call, needsHold[i])
-			err = nil
-		case hasCode(cmd.Err(), "NOSCRIPT", "TRYAGAIN"):
-			m.Err = batch.ErrRetryAlone
-			err = nil
-		default:
-			m.Err = cmd.Err()
-		}
-	}
-	return err
 }
