@@ -95,7 +95,7 @@ func (l *Limiter) setBan(ctx context.Context, key string, d time.Duration, atLea
 	defer l.lines.forget(key)
 	l.leases.Drop(key)
 	if l.fallback != nil {
-		l.fallback.store.Block(l.by.Fallback.Memory, key, d.Microseconds(), atLeast)
+		l.fallback.Block(l.by.Fallback.Memory, key, d.Microseconds(), atLeast)
 	}
 	err := l.failure(ctx, l.keeper.Block(ctx, l.by, key, d.Microseconds(), atLeast))
 	l.events.emit(ctx, key, Event{Kind: EventBan, Took: d, Err: err})

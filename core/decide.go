@@ -104,7 +104,7 @@ func (l *Limiter) decideUnobserved(ctx context.Context, c call, to target) error
 
 // catchUp renews what the option Clock has made due since the last call.
 func (l *Limiter) catchUp() {
-	if l.driven {
+	if l.clock != nil {
 		l.renewer.Look()
 	}
 }
@@ -188,7 +188,7 @@ func (l *Limiter) withoutRedis(ctx context.Context, c call, to target, err error
 	case failOpen:
 		*to.Result = Result{Allowed: true, Limiter: l.name, Name: l.by.Names[0], At: time.Now()}
 	default:
-		l.decideInMemory(ctx, l.fallback.store, c, to)
+		l.decideInMemory(ctx, l.fallback, c, to)
 	}
 	return nil
 }

@@ -147,6 +147,9 @@ func (m *emitter) emitContained(ctx context.Context, key string, e Event) {
 	m.emit(ctx, key, e)
 }
 
+// tell passes on an event of no key and no caller.
+func (m *emitter) tell(e Event) { m.emitContained(context.Background(), "", e) }
+
 func (m *emitter) log() *slog.Logger {
 	if m.logger == nil {
 		return slog.Default()

@@ -120,12 +120,8 @@ func (l *Limiter) spend(c call, to target, le *lease.Lease, now lease.Instant) b
 // leaseEvents are what the observers are told of leases.
 func (f *family) leaseEvents() lease.Events {
 	return lease.Events{
-		Opened: func(units int64) {
-			f.events.emitContained(context.Background(), "", Event{Kind: EventLease, Cost: units})
-		},
-		Closed: func(units, spent int64) {
-			f.events.emitContained(context.Background(), "", Event{Kind: EventLease, Cost: -units, Spent: spent})
-		},
+		Opened: func(units int64) { f.events.tell(Event{Kind: EventLease, Cost: units}) },
+		Closed: func(units, spent int64) { f.events.tell(Event{Kind: EventLease, Cost: -units, Spent: spent}) },
 	}
 }
 

@@ -53,19 +53,15 @@ type Limiter struct {
 
 // A family is what a Limiter shares with those that With derives from it.
 type family struct {
+	config
+
 	name     string
 	states   string        // the States of the limits given to New: in memory their keys have no prefix
-	hold     time.Duration // as given to Hold, or 0
-	lease    time.Duration // as given to Lease, or 0
-	bans     algorithm.Bans
-	timeout  time.Duration
 	memory   *memory.Store // of NewMemory, or nil
 	now      func() time.Time
-	driven   bool      // now is that of the option Clock
 	stub     hook.Stub // of package limittest, or nil
 	newStore func(*server.Limits) *server.Store
-	policy   outagePolicy
-	fallback *fallback // of New with FailLocal, or nil
+	fallback *memory.Store // of New with FailLocal, or nil
 	denials  *denials.Cache[Result]
 	events   *emitter
 	lines    waitLines
@@ -103,8 +99,9 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 		return nil, fmt.Errorf("redislimit: limiter %q: the client is a %T, which sends nothing until Exec: pass the client of which it is", name, client)
 	}
 	f := newFamily(name, c)
-	f.policy = c.policy
-	f.fallback = newFallback(c)
+	if c.policy == failLocal {
+		f.fallback = memory.New(c.entries, nil)
+	}
 	f.denials = denials.New[Result](c.denied)
 	f.stores = make(map[string]*server.Store)
 	if c.lease > 0 {
@@ -137,21 +134,21 @@ func (l *Limiter) warnOfMistakes(c *config) {
 			"make each once, and not for each request; numbers of a customer's own are those of With", "limiters", open)
 	}
 	if i := slices.IndexFunc(c.limits, func(limit Limit) bool { return limit.tooSmallFor(int64(c.processes)) }); i >= 0 {
-		l.events.logAt(ctx, slog.LevelWarn, "redislimit: "+c.given["processes"]+" is more than a limit has units: "+
+		l.events.logAt(ctx, slog.LevelWarn, "redislimit: "+c.given["Processes"]+" is more than a limit has units: "+
 			"while Redis does not answer, each process admits one all the same", "limit", c.limits[i].Name())
 	}
 }
 
 func newFamily(name string, c *config) *family {
 	f := &family{
-		name: name, hold: c.hold, lease: c.lease, bans: c.bans, timeout: c.timeout, driven: c.clock != nil,
+		config: *c, name: name,
 		events:  &emitter{limiter: name, observers: c.observers, logger: c.logger},
 		derived: derived{seed: maphash.MakeSeed()},
 	}
 	if f.now = c.clock; f.now == nil {
 		f.now = time.Now
 	}
-	f.renewer = hold.NewRenewer(f.holdEvents(), f.now, f.driven)
+	f.renewer = hold.NewRenewer(f.holdEvents(), f.now, c.clock != nil)
 	f.states = newSet(name, c.limits, c.hold).States
 	return f
 }
@@ -226,7 +223,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	defer l.lines.forget(key)
 	l.leases.Drop(key)
 	if l.fallback != nil {
-		l.fallback.store.Reset(l.by.Fallback.Memory, key)
+		l.fallback.Reset(l.by.Fallback.Memory, key)
 	}
 	return l.failure(ctx, l.keeper.Reset(ctx, l.by, key))
 }

@@ -50,12 +50,10 @@ const (
 	defaultTimeout = 500 * time.Millisecond
 )
 
-// The bounds of Hold, SlotTTL and Lease.
+// The bounds of Hold and SlotTTL.
 const (
-	minHold  = 10 * time.Millisecond
-	maxHold  = time.Hour
-	minLease = 10 * time.Millisecond
-	maxLease = time.Second
+	minHold = 10 * time.Millisecond
+	maxHold = time.Hour
 )
 
 // A setting is an Option that sets one thing.
@@ -79,6 +77,11 @@ func (s setting) apply(c *config) {
 	}
 	c.given[s.sets] = s.text
 	s.set(c)
+}
+
+// within returns an Option that is allowed from least to most.
+func within[T int | time.Duration](name string, v, least, most T, set func(c *config)) Option {
+	return setting{name, fmt.Sprintf("%s(%v)", name, v), v >= least && v <= most, fmt.Sprintf("allowed is %v to %v", least, most), set}
 }
 
 func (c *config) failf(format string, args ...any) {
@@ -126,11 +129,7 @@ func Prefix(prefix string) Option {
 // requests more time than the Timeout. With ContextTimeoutEnabled one that is canceled, and had no
 // nearer deadline, may wait until its call ends.
 func Timeout(d time.Duration) Option {
-	return setting{
-		"timeout", fmt.Sprintf("Timeout(%v)", d), d >= time.Millisecond && d <= time.Minute,
-		fmt.Sprintf("allowed is %v to %v", time.Millisecond, time.Minute),
-		func(c *config) { c.timeout = d },
-	}
+	return within("Timeout", d, time.Millisecond, time.Minute, func(c *config) { c.timeout = d })
 }
 
 // MaxBatch sets how many decisions of this process may share a round trip to Redis,
@@ -156,10 +155,7 @@ func Timeout(d time.Duration) Option {
 // panics does so for that caller; the others get [ErrUnavailable], or what the outage
 // policy decides.
 func MaxBatch(n int) Option {
-	return setting{
-		"batch size", fmt.Sprintf("MaxBatch(%d)", n), n >= 1 && n <= 1000, "allowed is 1 to 1000",
-		func(c *config) { c.maxBatch = n },
-	}
+	return within("MaxBatch", n, 1, 1000, func(c *config) { c.maxBatch = n })
 }
 
 // DenyCache sets how many denied keys each process remembers, from 0 (none) to
@@ -171,31 +167,21 @@ func MaxBatch(n int) Option {
 // one that Redis denied, RetryAfter is a lower bound. Of a cost above the capacity
 // Remaining is what Redis last said. With [Ban] only bans are remembered: other denials are for Redis to make.
 func DenyCache(entries int) Option {
-	return setting{
-		"deny cache", fmt.Sprintf("DenyCache(%d)", entries), entries >= 0 && entries <= 1e7,
-		fmt.Sprintf("allowed is 0 to %d", int(1e7)),
-		func(c *config) { c.denied = entries },
-	}
+	return within("DenyCache", entries, 0, 1e7, func(c *config) { c.denied = entries })
 }
 
 // Entries sets how many keys are held in this process at most, from 1 to 1e8: by a
 // Limiter of [NewMemory], and by [FailLocal] while Redis does not answer. The
 // default is 100,000, at about 200 bytes each.
 func Entries(n int) Option {
-	return setting{
-		"entries", fmt.Sprintf("Entries(%d)", n), n >= 1 && n <= 1e8, fmt.Sprintf("allowed is 1 to %d", int(1e8)),
-		func(c *config) { c.entries = n },
-	}
+	return within("Entries", n, 1, 1e8, func(c *config) { c.entries = n })
 }
 
 // Processes sets how many processes share the limits, from 1 to 1e6: with
 // [FailLocal] each then enforces 1/n of them, at least one unit: where n is above a limit, n
 // processes admit n. The default is 1.
 func Processes(n int) Option {
-	return setting{
-		"processes", fmt.Sprintf("Processes(%d)", n), n >= 1 && n <= 1e6, fmt.Sprintf("allowed is 1 to %d", int(1e6)),
-		func(c *config) { c.processes = n },
-	}
+	return within("Processes", n, 1, 1e6, func(c *config) { c.processes = n })
 }
 
 // Hold sets for how long [Limiter.Reserve] holds units that are not settled, from 10
@@ -204,10 +190,7 @@ func Processes(n int) Option {
 // takes longer; a shorter one gives units sooner to others when a process has died. Of
 // [InFlight] there is [SlotTTL].
 func Hold(d time.Duration) Option {
-	return setting{
-		"hold", fmt.Sprintf("Hold(%v)", d), d >= minHold && d <= maxHold, fmt.Sprintf("allowed is %v to %v", minHold, maxHold),
-		func(c *config) { c.hold = d },
-	}
+	return within("Hold", d, minHold, maxHold, func(c *config) { c.hold = d })
 }
 
 // Lease has this process decide on hot keys by itself, and never over the limit: it reserves
@@ -227,10 +210,7 @@ func Hold(d time.Duration) Option {
 //
 // A [LeakyBucket] and [InFlight] cannot be leased. [Limiter.Close] gives back what is leased.
 func Lease(d time.Duration) Option {
-	return setting{
-		"lease", fmt.Sprintf("Lease(%v)", d), d >= minLease && d <= maxLease, fmt.Sprintf("allowed is %v to %v", minLease, maxLease),
-		func(c *config) { c.lease = d },
-	}
+	return within("Lease", d, 10*time.Millisecond, time.Second, func(c *config) { c.lease = d })
 }
 
 // Clock has a Limiter of [NewMemory] go by another clock than that of the process, so that traffic
@@ -283,10 +263,10 @@ func configure(name string, opts []Option) (*config, error) {
 // checkEffects refuses options that have no effect on the limits.
 func (c *config) checkEffects() {
 	if c.processes > 1 && c.policy != failLocal {
-		c.failf("%s: an option of FailLocal, not of %v", c.given["processes"], c.policy)
+		c.failf("%s: an option of FailLocal, not of %v", c.given["Processes"], c.policy)
 	}
 	if c.hold > 0 && !slices.ContainsFunc(c.limits, Limit.holds) {
-		c.failf("%s: no limit holds units: slots of InFlight have a SlotTTL, and a LeakyBucket has places in a queue", c.given["hold"])
+		c.failf("%s: no limit holds units: slots of InFlight have a SlotTTL, and a LeakyBucket has places in a queue", c.given["Hold"])
 	}
 	if len(c.bans) > 0 && !slices.ContainsFunc(c.limits, func(l Limit) bool { return !l.kind.Slots }) {
 		c.failf("%s: a denial by InFlight bans nobody: give it a limit with a rate, or Ban() for Block alone", c.given["bans"])
@@ -298,8 +278,8 @@ func (c *config) forRedis(name string) error {
 	switch {
 	case c.clock != nil:
 		c.failf("Clock: an option of NewMemory: here the clock of Redis decides")
-	case c.given["entries"] != "" && c.policy != failLocal:
-		c.failf("%s: an option of NewMemory and FailLocal, not of %v", c.given["entries"], c.policy)
+	case c.given["Entries"] != "" && c.policy != failLocal:
+		c.failf("%s: an option of NewMemory and FailLocal, not of %v", c.given["Entries"], c.policy)
 	default:
 		return nil
 	}

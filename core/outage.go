@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redislimit/redislimit/internal/memory"
 	"github.com/redislimit/redislimit/internal/server"
 )
 
@@ -42,25 +41,11 @@ func policy(p outagePolicy) Option {
 	return setting{"outage policy", p.String(), true, "", func(c *config) { c.policy = p }}
 }
 
-// A fallback decides in this process while Redis does not: each limit, or this
-// process's share of it.
-type fallback struct {
-	store     *memory.Store
-	processes int64
-}
-
-func newFallback(c *config) *fallback {
-	if c.policy != failLocal {
-		return nil
-	}
-	return &fallback{memory.New(c.entries, nil), int64(c.processes)}
-}
-
-// share returns this process's share of limits.
-func (f *fallback) share(asked []Limit) []Limit {
+// share returns this process's share of limits, by which the fallback decides.
+func (f *family) share(asked []Limit) []Limit {
 	shared := make([]Limit, len(asked))
 	for i, limit := range asked {
-		shared[i] = limit.shared(f.processes)
+		shared[i] = limit.shared(int64(f.processes))
 	}
 	return shared
 }

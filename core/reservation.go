@@ -103,7 +103,7 @@ func (l *Limiter) chargeLater(c call, to target) {
 	switch to.Source {
 	case SourceNone:
 	case SourceFallback:
-		to.ends(to.newHold(l, c, l.by.Fallback), memoryKeeper{l.fallback.store})
+		to.ends(to.newHold(l, c, l.by.Fallback), memoryKeeper{l.fallback})
 	default:
 		to.ends(to.newHold(l, c, l.by), l.keeper)
 	}
@@ -286,15 +286,15 @@ func (f *family) holdEvents() hold.Events {
 		}
 		for i, m := range h.Set.Members {
 			if m.Slots {
-				f.events.emitContained(context.Background(), "", Event{Kind: EventSlots, Result: Result{Limiter: f.name, Name: h.Set.Names[i]}, Cost: n})
+				f.events.tell(Event{Kind: EventSlots, Result: Result{Limiter: f.name, Name: h.Set.Names[i]}, Cost: n})
 			}
 		}
 	}
 	lost := func(h *hold.Hold) {
-		f.events.emitContained(context.Background(), "", Event{Kind: EventSlotLost, Cost: h.N, Err: ErrSlotLost})
+		f.events.tell(Event{Kind: EventSlotLost, Cost: h.N, Err: ErrSlotLost})
 	}
 	canceled := func(h *hold.Hold) {
-		f.events.emitContained(context.Background(), "", Event{Kind: EventCancel, Cost: h.N})
+		f.events.tell(Event{Kind: EventCancel, Cost: h.N})
 	}
 	return hold.Events{Slots: slots, Lost: lost, Canceled: canceled, Freed: func(h *hold.Hold) { f.lines.free(h.Key) }}
 }

@@ -107,7 +107,7 @@ func (f *family) limiter(asked []Limit) *Limiter {
 		l.keeper = redisKeeper{l.store}
 	}
 	if f.fallback != nil {
-		l.by.Fallback = newSet(f.name, f.fallback.share(asked), f.hold)
+		l.by.Fallback = newSet(f.name, f.share(asked), f.hold)
 		l.by.Fallback.Names = l.by.Names
 		l.by.Fallback.Memory = memory.NewLimits(l.by.Fallback.Members, f.groupOf(l.by), f.bans)
 	}
