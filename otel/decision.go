@@ -3,6 +3,7 @@ package otellimit
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -36,9 +37,7 @@ type decisions struct {
 }
 
 func (d *decisions) get(k kind) (a *attributes, known bool) {
-	if byKind := d.byKind.Load(); byKind != nil {
-		a, known = (*byKind)[k]
-	}
+	a, known = (*d.byKind.Load())[k]
 	return a, known
 }
 
@@ -48,10 +47,7 @@ func (d *decisions) add(k kind) *attributes {
 	if a, known := d.get(k); known {
 		return a
 	}
-	byKind := map[kind]*attributes{}
-	if before := d.byKind.Load(); before != nil {
-		maps.Copy(byKind, *before)
-	}
+	byKind := maps.Clone(*d.byKind.Load())
 	a := k.attributes()
 	byKind[k] = a
 	d.byKind.Store(&byKind)
@@ -70,7 +66,7 @@ func (k kind) attributes() *attributes {
 	if k.errorType != "" {
 		base = append(base, errorTypeKey.String(k.errorType))
 	}
-	duration := metric.WithAttributeSet(attribute.NewSet(append([]attribute.KeyValue(nil), base...)...))
+	duration := metric.WithAttributeSet(attribute.NewSet(slices.Clone(base)...))
 	if k.limit != "" { // a decision that failed has no limit
 		base = append(base, limit)
 	}

@@ -80,7 +80,9 @@ type observer struct {
 }
 
 func newObserver(i *instruments) *observer {
-	return &observer{instruments: i, breakers: breakers{byLimiter: make(map[string]*breaker)}}
+	o := &observer{instruments: i, breakers: breakers{byLimiter: make(map[string]*breaker)}}
+	o.decisions.byKind.Store(&map[kind]*attributes{})
+	return o
 }
 
 func (o *observer) observe(ctx context.Context, e core.Event) {

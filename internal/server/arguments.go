@@ -90,14 +90,14 @@ func (s *Store) now() int64 {
 	if !s.moves {
 		return 0
 	}
-	return s.clock().UnixMicro()
+	return s.Clock().UnixMicro()
 }
 
 // replyLen returns how many integers the reply to one call has.
 func (s *Store) replyLen(needsHold bool) int {
 	sum := 0
 	for _, part := range s.stores {
-		all, _ := part.limits.replyLen(needsHold)
+		all, _ := part.Limits.replyLen(needsHold)
 		sum += all
 	}
 	return sum

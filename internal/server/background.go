@@ -41,8 +41,8 @@ func (s *Store) RunAll(ctx context.Context, all []Background) {
 func (s *Store) runOn(ctx context.Context, sv *Server, calls []Background) {
 	size, b := 1, s.batcher(sv)
 	if b != nil {
-		work := s.work(NewDecision(s.limits, "", algorithm.HoldCall{Op: algorithm.OpSettle, N: 1}))
-		size = max(1, min(s.maxBatch, int(maxWork/work)))
+		work := s.work(NewDecision(s.Limits, "", algorithm.HoldCall{Op: algorithm.OpSettle, N: 1}))
+		size = max(1, min(s.MaxBatch, int(maxWork/work)))
 	}
 	var inFlight sync.WaitGroup
 	places := make(chan struct{}, maxInFlight)

@@ -79,9 +79,9 @@ func (sv *Server) answered(st *Store, begun time.Time, d *Decision) {
 	now := time.Now()
 	o := answered
 	switch took := now.Sub(begun); {
-	case took > st.timeout:
+	case took > st.Timeout:
 		o = slow
-	case took*farFactor <= st.timeout:
+	case took*farFactor <= st.Timeout:
 		sv.far.Store(false)
 	}
 	if d.wrote() {
@@ -233,17 +233,17 @@ func (sv *Server) next() (action, time.Duration, *Store, string) {
 // probe asks the server once, and again if that took longer than a decision may: its connection
 // is made then.
 func (sv *Server) probe(ctx context.Context, begun time.Time, st *Store, k string, far bool) {
-	patience := st.timeout
+	patience := st.Timeout
 	if far {
 		patience = max(patience, connectTime)
 	}
 	o, err := sv.ask(ctx, st, k, patience)
-	if took := time.Since(begun); o == answered && took > st.timeout {
+	if took := time.Since(begun); o == answered && took > st.Timeout {
 		begun = time.Now()
-		if o, err = sv.ask(ctx, st, k, st.timeout); o == answered {
+		if o, err = sv.ask(ctx, st, k, st.Timeout); o == answered {
 			sv.far.Store(true)
 		}
-	} else if o == answered && took*farFactor <= st.timeout {
+	} else if o == answered && took*farFactor <= st.Timeout {
 		sv.far.Store(false)
 	}
 	sv.update(nil, "", func(h *health, now time.Duration) {

@@ -185,7 +185,7 @@ func (s *Store) callTime(sv *Server) time.Duration {
 	if sv.far.Load() {
 		return s.farDeadlines.timeout
 	}
-	return s.timeout
+	return s.Timeout
 }
 
 // outcome returns what the error of a call says about sv, which was given so long, and the error
@@ -300,13 +300,13 @@ func (s *Store) finish(ctx context.Context, sv *Server, d *Decision, err error, 
 		return nil
 	}
 	err = s.explain(ctx, err)
-	o, err := s.outcome(sv, err, s.timeout, begun)
+	o, err := s.outcome(sv, err, s.Timeout, begun)
 	if reply := redis.Error(nil); d.Op > algorithm.OpReserve && errors.As(err, &reply) {
 		o = replied // a server that decides may refuse what ends a hold
 	}
 	sv.ended(s, d.Key, o, begun, err)
-	if s.hooks.CallFailed != nil && !moving(err) {
-		s.hooks.CallFailed(context.WithoutCancel(ctx), err, o == replied || o == unclear)
+	if s.Hooks.CallFailed != nil && !moving(err) {
+		s.Hooks.CallFailed(context.WithoutCancel(ctx), err, o == replied || o == unclear)
 	}
 	return err
 }

@@ -20,13 +20,13 @@ import (
 func (s *Store) Check(ctx context.Context) (advice []string, cannot error) {
 	const key = "~check"
 	err := batch.Contain(batch.Catch(func() error {
-		return s.call(ctx, max(s.timeout, connectTime), func(ctx context.Context) error { return s.probe(ctx, s.servers.client, key) })
+		return s.call(ctx, max(s.Timeout, connectTime), func(ctx context.Context) error { return s.probe(ctx, s.servers.client, key) })
 	}))
 	switch {
 	case err == nil:
 		return s.advice(ctx), nil
 	case isTimeout(err):
-		err = s.timeoutError(err, max(s.timeout, connectTime))
+		err = s.timeoutError(err, max(s.Timeout, connectTime))
 		if c, ok := s.servers.client.(*redis.Client); ok && c.Options().TLSConfig != nil {
 			err = fmt.Errorf("%w (%s)", err, noTLS)
 		}
@@ -76,7 +76,7 @@ func (s *Store) missingRights(ctx context.Context, k string) string {
 		}
 	}
 	cmd := redis.NewStringSliceCmd(ctx, args...)
-	_ = s.call(ctx, s.timeout, func(ctx context.Context) error { return s.servers.client.Process(ctx, cmd) })
+	_ = s.call(ctx, s.Timeout, func(ctx context.Context) error { return s.servers.client.Process(ctx, cmd) })
 	return strings.ToLower(strings.Join(cmd.Val(), ", "))
 }
 

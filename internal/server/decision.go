@@ -119,7 +119,7 @@ func (s *Store) Block(ctx context.Context, l *Limits, k string, lasts int64, atL
 // hasLessTime reports whether ctx ends before a call that begins now.
 func (s *Store) hasLessTime(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
-	return ok && time.Until(deadline) < s.timeout || ctx.Err() != nil
+	return ok && time.Until(deadline) < s.Timeout || ctx.Err() != nil
 }
 
 // run has d be decided, until the timeout: at once if its server is up, else when it is. What could not
@@ -139,7 +139,7 @@ func (s *Store) run(ctx context.Context, d *Decision) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case ended(over.done):
-		return s.timeoutError(context.DeadlineExceeded, s.timeout)
+		return s.timeoutError(context.DeadlineExceeded, s.Timeout)
 	}
 	return err
 }
@@ -191,16 +191,16 @@ var (
 // tooLate returns the error of a decision that has waited since an instant for as long as it may, by what took most of that:
 // this process, if others were answered meanwhile, or the server.
 func (s *Store) tooLate(left batch.Left, since time.Time) error {
-	answers := left.Answered.Sub(since) > s.timeout/4
+	answers := left.Answered.Sub(since) > s.Timeout/4
 	switch unsent := left.Started.IsZero(); {
 	case unsent && answers:
 		return ErrQueue
 	case unsent:
 		return errHeldUp
-	case answers && left.Started.Sub(since) > s.timeout/2:
+	case answers && left.Started.Sub(since) > s.Timeout/2:
 		return ErrSentLate
 	}
-	return s.timeoutError(context.DeadlineExceeded, s.timeout)
+	return s.timeoutError(context.DeadlineExceeded, s.Timeout)
 }
 
 // askUntil makes a call for d alone, whose caller has waited before: only until over. The call may take
@@ -214,7 +214,7 @@ func (s *Store) askUntil(ctx context.Context, sv *Server, d *Decision, over *sha
 	case <-ctx.Done():
 		return asked.Take(ctx.Err())
 	}
-	return asked.Take(s.timeoutError(context.DeadlineExceeded, s.timeout))
+	return asked.Take(s.timeoutError(context.DeadlineExceeded, s.Timeout))
 }
 
 // leavePlace has another call begin in the place of d, if it has one.
@@ -337,7 +337,7 @@ func (s *Store) evaluate(ctx context.Context, d *Decision) error {
 		if needsHold {
 			script = s.holdScript
 		}
-		reply, err := script.run(ctx, s.servers.client, s.args(d, needsHold), d.keys(), s.hooks.ScriptLoaded)
+		reply, err := script.run(ctx, s.servers.client, s.args(d, needsHold), d.keys(), s.Hooks.ScriptLoaded)
 		switch {
 		case err == nil && !needsHold && algorithm.IsHeld(reply):
 			s.keysWithHolds.add(d.allKeys(), heldFor)

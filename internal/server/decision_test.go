@@ -77,7 +77,7 @@ func TestQueue(t *testing.T) {
 			withFake(t, func(t *testing.T, f *fake) {
 				f.set(c.answer)
 				s := f.store(timeout)
-				s.maxBatch = 10
+				s.MaxBatch = 10
 				s.single = s.newBatcher(s.servers.whole)
 				s.servers.whole.sharding.state.Store(keysTogether)
 				errs := make([]error, callers)

@@ -79,7 +79,7 @@ func TestLeftBehindClosed(t *testing.T) {
 	client := &freeing{}
 	s := client.leave(0, 0)
 	s.Close()
-	d := NewDecision(s.limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1, M: 7, Handles: make([]algorithm.Handle, 1)})
+	d := NewDecision(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1, M: 7, Handles: make([]algorithm.Handle, 1)})
 	s.leftBehind(d, errPanicked)
 	s.Close()
 	if n := client.sent.Load(); n != 1 {
@@ -118,7 +118,7 @@ func TestRenewalsInTime(t *testing.T) {
 	const renewals, left = 20_000, 10 * time.Second * 2 / 3
 	synctest.Test(t, func(t *testing.T) {
 		s := (&freeing{takes: 50 * time.Millisecond}).leave(0, 0)
-		s.maxBatch = 128
+		s.MaxBatch = 128
 		s.single = s.newBatcher(s.servers.whole)
 		s.servers.whole.sharding.state.Store(keysTogether)
 		var ended atomic.Int64
@@ -126,7 +126,7 @@ func TestRenewalsInTime(t *testing.T) {
 		for i := range calls {
 			handles := []algorithm.Handle{{A: 7, B: 8}}
 			calls[i] = Background{
-				Limits: s.limits, Key: "k",
+				Limits: s.Limits, Key: "k",
 				Begin: func() (algorithm.HoldCall, bool) {
 					return algorithm.HoldCall{Op: algorithm.OpRenew, N: 1, Handles: handles}, true
 				},
@@ -161,7 +161,7 @@ func TestRenewalThatFails(t *testing.T) {
 			s := f.store(time.Second)
 			call := algorithm.HoldCall{Op: algorithm.OpRenew, N: 1, Handles: []algorithm.Handle{{A: 7, B: 8}}}
 			s.RunAll(t.Context(), []Background{{
-				Limits: s.limits, Key: "k",
+				Limits: s.Limits, Key: "k",
 				Begin: func() (algorithm.HoldCall, bool) { return call, true },
 				End: func(handles []algorithm.Handle, got error) {
 					if !errors.Is(got, want) || want == nil && handles != nil {

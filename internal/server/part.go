@@ -49,8 +49,8 @@ func (s *Store) runBatch(ctx context.Context, sv *Server, members []*member) err
 	}
 	err := s.waitFor(ctx, sv, run, members)
 	if batch.Panicked(err) { // a hook of the client, and the caller that is to recover may have left
-		if s.hooks.CallFailed != nil {
-			s.hooks.CallFailed(ctx, batch.Contain(err), false)
+		if s.Hooks.CallFailed != nil {
+			s.Hooks.CallFailed(ctx, batch.Contain(err), false)
 		}
 		s.leaveAll(members, batch.Contain(err))
 		return err
@@ -226,7 +226,7 @@ func (s *Store) lone(members []*member) []part {
 }
 
 func (s *Store) runPart(ctx context.Context, sv *Server, p part) error {
-	reply, err := s.scriptOf(p).run(ctx, s.servers.client, s.partArgs(p), p.keys(), s.hooks.ScriptLoaded)
+	reply, err := s.scriptOf(p).run(ctx, s.servers.client, s.partArgs(p), p.keys(), s.Hooks.ScriptLoaded)
 	return s.partReplied(sv, p, reply, err)
 }
 
@@ -256,7 +256,7 @@ func (s *Store) runParts(ctx context.Context, sv *Server, parts []part) error {
 			replied = true
 			continue
 		}
-		reply, failed := s.scriptOf(p).reply(ctx, s.servers.client, cmds[i], failed, s.hooks.ScriptLoaded)
+		reply, failed := s.scriptOf(p).reply(ctx, s.servers.client, cmds[i], failed, s.Hooks.ScriptLoaded)
 		if failed = s.partReplied(sv, p, reply, failed); failed == nil {
 			replied = true
 			continue

@@ -27,7 +27,7 @@ func TestBatchEndsInTime(t *testing.T) {
 			return nil
 		})
 		s := f.store(timeout)
-		s.maxBatch = 128
+		s.MaxBatch = 128
 		s.single = s.newBatcher(s.servers.whole)
 		s.servers.whole.sharding.state.Store(keysTogether)
 		var callers sync.WaitGroup
@@ -74,8 +74,8 @@ func TestParts(t *testing.T) {
 			}
 			f.set(c.then)
 			s := f.store(time.Second)
-			plain := &member{Call: NewDecision(s.limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})}
-			held := &member{Call: NewDecision(s.limits, "k", algorithm.HoldCall{Op: algorithm.OpReserve, N: 1})}
+			plain := &member{Call: NewDecision(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})}
+			held := &member{Call: NewDecision(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpReserve, N: 1})}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			err := s.runParts(ctx, s.servers.whole, []part{{members: []*member{plain}}, {members: []*member{held}, needsHold: true}})
@@ -102,7 +102,7 @@ func TestBatchAllocates(t *testing.T) {
 			}
 			return testing.AllocsPerRun(100, func() {
 				for _, m := range members {
-					m.Call = NewDecision(s.limits, "alice@example.com@192.0.2.17:8080", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
+					m.Call = NewDecision(s.Limits, "alice@example.com@192.0.2.17:8080", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
 				}
 				if err := s.runBatch(t.Context(), s.servers.whole, members); err != nil {
 					t.Fatal(err)

@@ -36,10 +36,11 @@ type Servers struct {
 }
 
 // shared has the Servers of each client and Timeout. It keeps neither alive.
-var shared struct {
+var shared = struct {
 	sync.Mutex
+
 	byClient map[sharedKey]weak.Pointer[Servers]
-}
+}{byClient: make(map[sharedKey]weak.Pointer[Servers])}
 
 // A sharedKey is who shares what is known of servers. Limiters with another Timeout find out by
 // themselves: what is down for one may be up for another.
@@ -51,25 +52,21 @@ type sharedKey struct {
 // serversOf returns the Servers of client. Of clients that are not go-redis's own
 // nothing is known that could tell two of them apart: each call gets its own.
 func serversOf(client Client, timeout time.Duration) *Servers {
+	key := sharedKey{timeout: timeout}
 	switch c := client.(type) {
 	case *redis.Client:
-		return sharedServers(sharedKey{weak.Make(c), timeout}, client)
+		key.client = weak.Make(c)
 	case *redis.ClusterClient:
-		return sharedServers(sharedKey{weak.Make(c), timeout}, client)
+		key.client = weak.Make(c)
 	case *redis.Ring:
-		return sharedServers(sharedKey{weak.Make(c), timeout}, client)
+		key.client = weak.Make(c)
+	default:
+		return newServers(client)
 	}
-	return newServers(client)
-}
-
-func sharedServers(key sharedKey, client Client) *Servers {
 	shared.Lock()
 	defer shared.Unlock()
 	if s := shared.byClient[key].Value(); s != nil {
 		return s
-	}
-	if shared.byClient == nil {
-		shared.byClient = make(map[sharedKey]weak.Pointer[Servers])
 	}
 	s := newServers(client)
 	shared.byClient[key] = weak.Make(s)
@@ -281,7 +278,7 @@ const (
 // alone. Only of go-redis's own clients it is known which keys may be in one script
 // or pipeline.
 func (s *Store) batcher(sv *Server) *batcher {
-	if s.maxBatch == 1 {
+	if s.MaxBatch == 1 {
 		return nil
 	}
 	if s.servers.cluster == nil {
@@ -315,7 +312,7 @@ func (s *Store) addBatcher(sv *Server) *batcher {
 }
 
 func (s *Store) newBatcher(sv *Server) *batcher {
-	most := batch.Bound{InFlight: maxInFlight, Batches: maxBatches, Calls: s.maxBatch, Weight: maxWork}
+	most := batch.Bound{InFlight: maxInFlight, Batches: maxBatches, Calls: s.MaxBatch, Weight: maxWork}
 	if s.servers.cluster != nil {
 		most.InFlight = maxInFlightOfNode
 	}

@@ -60,13 +60,9 @@ type Change struct {
 // A Store decides for the keys of one limiter. What it does is atomic for each
 // key, and the server's clock decides. It is safe for concurrent use.
 type Store struct {
-	servers *Servers
-	limits  *Limits // those of probes
-	timeout time.Duration
-	clock   func() time.Time
-	hooks   Hooks
-	owner   any
+	Config // its Limits are those of probes
 
+	servers *Servers
 	members []algorithm.Member // by which it decides: of one limiter, or of several
 	form    algorithm.Form
 	stores  []*Store // those of which it is Together, or itself alone; the first of them probes the server
@@ -80,7 +76,6 @@ type Store struct {
 	deadlines    deadlines
 	farDeadlines deadlines // of calls to a server that is far
 	leftovers    leftovers
-	maxBatch     int
 	single       *batcher                             // of one server
 	byServer     atomic.Pointer[map[*Server]*batcher] // of a Cluster; copied when it changes
 	mu           sync.Mutex                           // held where byServer changes
@@ -96,21 +91,11 @@ type Store struct {
 // NewStore returns the Store of one limiter over client. It sends nothing.
 func NewStore(client Client, c Config) *Store {
 	s := &Store{
-		servers:  serversOf(client, c.Timeout),
-		limits:   c.Limits,
-		members:  c.Limits.members,
-		form:     algorithm.Form{Bans: c.Limits.bans},
-		timeout:  c.Timeout,
-		clock:    c.Clock,
-		maxBatch: c.MaxBatch,
-		hooks:    c.Hooks,
-		owner:    c.Owner,
-		head:     c.Prefix + ":" + c.Limiter + ":{",
-		moves:    c.Limits.moves,
-		number:   storeNumber.Add(1),
+		Config: c, servers: serversOf(client, c.Timeout), head: c.Prefix + ":" + c.Limiter + ":{", number: storeNumber.Add(1),
+		members: c.Limits.members, form: algorithm.Form{Bans: c.Limits.bans}, moves: c.Limits.moves,
 	}
-	if s.clock == nil {
-		s.clock = time.Now
+	if s.Clock == nil {
+		s.Clock = time.Now
 	}
 	s.stores = []*Store{s}
 	s.init()
@@ -126,8 +111,8 @@ func (s *Store) init() {
 		s.decideScript = newScript(algorithm.DecideScript(s.members, s.form), false)
 	}
 	s.batchScripts = s.newBatchScripts()
-	s.deadlines.timeout = s.timeout
-	s.farDeadlines.timeout = max(s.timeout, connectTime)
+	s.deadlines.timeout = s.Timeout
+	s.farDeadlines.timeout = max(s.Timeout, connectTime)
 	s.keysWithHolds.init()
 	s.byServer.Store(&map[*Server]*batcher{})
 	if _, ok := s.servers.client.(*redis.Client); ok {
@@ -142,7 +127,7 @@ func (s *Store) Others() (numbers bool, open int) {
 	defer s.servers.mu.Unlock()
 	return slices.ContainsFunc(s.servers.stores, func(w weak.Pointer[Store]) bool {
 		other := w.Value()
-		return other != nil && !other.closed.Load() && other.head == s.head && !other.sameOwner(s) && other.limits.differ(s.limits)
+		return other != nil && !other.closed.Load() && other.head == s.head && !other.sameOwner(s) && other.Limits.differ(s.Limits)
 	}), s.servers.open
 }
 
@@ -154,7 +139,7 @@ func (s *Store) SharesKeys(other *Store) bool {
 // Close ends what runs in the background for s, unless other limiters over its
 // client need it. It waits until what was left behind is freed, for the timeout at most.
 func (s *Store) Close() {
-	s.leftovers.wait(s.timeout)
+	s.leftovers.wait(s.Timeout)
 	if !s.closed.Swap(true) {
 		s.servers.remove()
 	}
@@ -166,19 +151,19 @@ func (s *Store) Drive() { s.driven = true }
 
 // sameOwner reports whether who is told of s is told of other.
 func (s *Store) sameOwner(other *Store) bool {
-	return other != nil && (s == other || s.owner != nil && s.owner == other.owner)
+	return other != nil && (s == other || s.Owner != nil && s.Owner == other.Owner)
 }
 
 func (s *Store) notify(ctx context.Context, c Change) {
-	if s.hooks.ServerChanged != nil {
-		s.hooks.ServerChanged(ctx, c)
+	if s.Hooks.ServerChanged != nil {
+		s.Hooks.ServerChanged(ctx, c)
 	}
 }
 
 // probe decides on one unit of keys that nothing else uses, in the hash slot of k:
 // it takes all that a decision takes. It returns nil if the server is well.
 func (s *Store) probe(ctx context.Context, client Client, k string) error {
-	d := NewDecision(s.limits, k, algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
+	d := NewDecision(s.Limits, k, algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
 	keys := s.appendKeys(make([]any, scriptArgs, 16), d)
 	unique := strconv.FormatUint(rand.Uint64(), 36)
 	for i := scriptArgs; i < len(keys); i++ {
@@ -188,7 +173,7 @@ func (s *Store) probe(ctx context.Context, client Client, k string) error {
 	if s.alwaysHold {
 		script = s.holdScript
 	}
-	_, err := script.run(ctx, client, args, d.keys(), s.hooks.ScriptLoaded)
+	_, err := script.run(ctx, client, args, d.keys(), s.Hooks.ScriptLoaded)
 	if reply := redis.Error(nil); err == nil || errors.As(err, &reply) { // it may have failed before it gave them a TTL
 		_ = client.Process(ctx, redis.NewIntCmd(ctx, append([]any{"del"}, keys[scriptArgs:]...)...))
 	}

@@ -27,7 +27,7 @@ func (s *Store) explain(ctx context.Context, err error) error {
 	}
 	version := "of unknown version"
 	info := redis.NewStringCmd(ctx, "info", "server")
-	if s.call(ctx, s.timeout, func(ctx context.Context) error { return s.servers.client.Process(ctx, info) }) == nil {
+	if s.call(ctx, s.Timeout, func(ctx context.Context) error { return s.servers.client.Process(ctx, info) }) == nil {
 		version = serverVersion(info.Val())
 	}
 	return fmt.Errorf("%w; this server is %s: %w", ErrUnsupported, version, err)

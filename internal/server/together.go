@@ -69,7 +69,7 @@ func (s *Store) oneServer(ctx context.Context) (bool, error) {
 	if _, one := s.servers.client.(*redis.Client); !one || sv.knownTogether() || !sv.up() {
 		return one && sv.knownTogether(), nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 	return sv.together(ctx, s)
 }
@@ -101,16 +101,13 @@ func (s *Store) together(parts []Part) *Store {
 // the first of them probes it.
 func newTogether(parts []Part) *Store {
 	first := parts[0].Store
-	s := &Store{
-		servers: first.servers, limits: first.limits, timeout: first.timeout, clock: first.clock, hooks: first.hooks, owner: first.owner,
-		head: first.head, maxBatch: first.maxBatch,
-	}
+	s := &Store{Config: first.Config, servers: first.servers, head: first.head}
 	for _, p := range parts {
 		part := p.Store
 		if part.moves && !s.moves {
-			s.moves, s.clock = true, part.clock
+			s.moves, s.Clock = true, part.Clock
 		}
-		s.maxBatch = min(s.maxBatch, part.maxBatch)
+		s.MaxBatch = min(s.MaxBatch, part.MaxBatch)
 		s.stores, s.members = append(s.stores, part), append(s.members, part.members...)
 		s.form.Groups = append(s.form.Groups, algorithm.Group{Limits: len(part.members), Bans: part.form.Bans})
 	}
