@@ -107,26 +107,12 @@ func (l *Limiter) bansOn(c call, by *limits.Set) bool {
 	return len(l.bans) > 0 && !l.looks && !c.waits && c.op != algorithm.OpEvaluate && by.Exceeded(c.n) == 0
 }
 
-// decideOrBan is decideInMemory for a Limiter with bans.
-func (l *Limiter) decideOrBan(ctx context.Context, k memoryKeeper, by *limits.Set, c call, to target) {
-	source := SourceMemory
-	if k.store != l.memory {
-		source = SourceFallback
-	}
-	asked, h := algorithm.HoldCall{Op: c.op, N: c.n, Bans: l.bansOn(c, by)}, to.newHold(l, c, by)
-	if h != nil {
-		h.SlotsMove, asked.Handles = true, h.Handles()
-	}
-	answers := make([]algorithm.Answer, len(by.Members))
-	ban, admitted := k.store.DecideOrBan(by.Memory, c.key, asked, answers)
+// fillOrBan is fill, unless the key is banned.
+func (c call) fillOrBan(res *Result, by *limits.Set, answers []algorithm.Answer, ban algorithm.Ban, source Source) {
 	if ban.Until > 0 {
-		fillBanned(to.Result, by, answers, ban, source)
-		l.began(ctx, c.key, ban, to.Result)
-		return
-	}
-	c.fill(to.Result, by, answers, source)
-	if admitted {
-		to.ends(h, k)
+		fillBanned(res, by, answers, ban, source)
+	} else {
+		c.fill(res, by, answers, source)
 	}
 }
 

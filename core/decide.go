@@ -24,11 +24,6 @@ type call struct {
 	waits bool // until it is admitted, so that its denial bans nobody
 }
 
-// request returns c as the deny cache knows it.
-func (c call) request(by *limits.Set) denials.Request {
-	return denials.Request{Key: c.key, N: c.n, Limits: by}
-}
-
 func (c call) check(ctx context.Context) error {
 	switch {
 	case c.n < 0:
@@ -114,7 +109,7 @@ func (l *Limiter) repeatDenial(c call, to target) bool {
 	if c.op == algorithm.OpEvaluate {
 		return false
 	}
-	d := l.denials.Get(c.request(l.by))
+	d := l.denials.Get(denials.Request{Key: c.key, N: c.n, Limits: l.by})
 	if d == nil {
 		return false
 	}
@@ -136,12 +131,7 @@ func (l *Limiter) ask(ctx context.Context, c call, to target, stamp denials.Stam
 	if err := l.store.Decide(ctx, d); err != nil {
 		return l.withoutRedis(ctx, c, to, err)
 	}
-	ban := d.Ban()
-	if ban.Until > 0 {
-		fillBanned(to.Result, l.by, d.Answers, ban, SourceRedis)
-	} else {
-		c.fill(to.Result, l.by, d.Answers, SourceRedis)
-	}
+	c.fillOrBan(to.Result, l.by, d.Answers, d.Ban(), SourceRedis)
 	switch {
 	case c.op == algorithm.OpEvaluate:
 	case to.Allowed:
@@ -164,7 +154,7 @@ func (l *Limiter) remember(ctx context.Context, c call, d *server.Decision, res 
 		l.denials.Put(denials.Request{Key: c.key, N: 1, Limits: l.by}, *res, res.RetryAfter, stamp)
 		l.began(ctx, c.key, ban, res)
 	case len(l.bans) == 0 || l.by.Exceeded(c.n) > 0: // else the next denial may ban: it is for Redis to make
-		l.denials.Put(c.request(l.by), *res, l.by.DeniedFor(d.Answers, c.n), stamp)
+		l.denials.Put(denials.Request{Key: c.key, N: c.n, Limits: l.by}, *res, l.by.DeniedFor(d.Answers, c.n), stamp)
 	}
 }
 
@@ -199,24 +189,25 @@ func (l *Limiter) decideInMemory(ctx context.Context, s *memory.Store, c call, t
 	if s != l.memory {
 		by, source = l.by.Fallback, SourceFallback
 	}
-	if l.bans != nil {
-		l.decideOrBan(ctx, memoryKeeper{s}, by, c, to)
-		return
-	}
 	var inline [1]algorithm.Answer // it needs no allocation: it stays on the stack
 	answers := inline[:]
 	if len(by.Members) > len(inline) {
 		answers = make([]algorithm.Answer, len(by.Members))
 	}
-	if h := to.newHold(l, c, by); h != nil {
-		h.SlotsMove = true
-		admitted := s.Hold(by.Memory, c.key, algorithm.HoldCall{Op: c.op, N: c.n, Handles: h.Handles()}, answers)
+	h := to.newHold(l, c, by)
+	if h == nil && l.bans == nil {
+		s.Decide(by.Memory, c.key, c.n, c.op == algorithm.OpCharge, answers)
 		c.fill(to.Result, by, answers, source)
-		if admitted {
-			to.ends(h, memoryKeeper{s})
-		}
 		return
 	}
-	s.Decide(by.Memory, c.key, c.n, c.op == algorithm.OpCharge, answers)
-	c.fill(to.Result, by, answers, source)
+	asked := algorithm.HoldCall{Op: c.op, N: c.n, Bans: l.bansOn(c, by)}
+	if h != nil {
+		h.SlotsMove, asked.Handles = true, h.Handles()
+	}
+	ban, admitted := s.Hold(by.Memory, c.key, asked, answers)
+	c.fillOrBan(to.Result, by, answers, ban, source)
+	l.began(ctx, c.key, ban, to.Result)
+	if admitted {
+		to.ends(h, memoryKeeper{s})
+	}
 }

@@ -83,7 +83,7 @@ var _ = hook.Set(&hook.HeldOf, func(ctx context.Context, limiter any, key string
 		if err := l.store.Decide(ctx, d); err != nil {
 			return nil, l.failure(ctx, err)
 		}
-		copy(answers, d.Answers)
+		answers = d.Answers
 	}
 	held := make([]int64, len(answers))
 	for i := range answers {

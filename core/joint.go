@@ -77,15 +77,11 @@ func (j *joint) decide(ctx context.Context, res *Result) error {
 // answer returns the Result of the i-th key, and remembers its denial.
 func (j *joint) answer(ctx context.Context, i int, admitted bool) (res Result) {
 	m, d := &j.members[i], j.parts[i].Decision
-	l, c, ban := m.limiter, m.call(j.n), d.Ban()
-	if ban.Until > 0 {
-		fillBanned(&res, l.by, d.Answers, ban, SourceRedis)
-	} else {
-		if !admitted {
-			c.op = algorithm.OpEvaluate // another denies
-		}
-		c.fill(&res, l.by, d.Answers, SourceRedis)
+	l, c := m.limiter, m.call(j.n)
+	if !admitted {
+		c.op = algorithm.OpEvaluate // another denies
 	}
+	c.fillOrBan(&res, l.by, d.Answers, d.Ban(), SourceRedis)
 	if !res.Allowed {
 		l.remember(ctx, c, d, &res, m.stamp)
 	}

@@ -154,11 +154,8 @@ func newFamily(name string, c *config) *family {
 }
 
 func isNil(client Client) bool {
-	if client == nil {
-		return true
-	}
 	v := reflect.ValueOf(client)
-	return v.Kind() == reflect.Pointer && v.IsNil()
+	return client == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // MustNew is [New] for one-liners at program start: it panics where New returns

@@ -290,11 +290,10 @@ func (f *family) holdEvents() hold.Events {
 			}
 		}
 	}
-	lost := func(h *hold.Hold) {
-		f.events.tell(Event{Kind: EventSlotLost, Cost: h.N, Err: ErrSlotLost})
+	return hold.Events{
+		Slots:    slots,
+		Freed:    func(h *hold.Hold) { f.lines.free(h.Key) },
+		Lost:     func(h *hold.Hold) { f.events.tell(Event{Kind: EventSlotLost, Cost: h.N, Err: ErrSlotLost}) },
+		Canceled: func(h *hold.Hold) { f.events.tell(Event{Kind: EventCancel, Cost: h.N}) },
 	}
-	canceled := func(h *hold.Hold) {
-		f.events.tell(Event{Kind: EventCancel, Cost: h.N})
-	}
-	return hold.Events{Slots: slots, Lost: lost, Canceled: canceled, Freed: func(h *hold.Hold) { f.lines.free(h.Key) }}
 }

@@ -82,28 +82,22 @@ func (l *Limiter) acquireWait(ctx context.Context, c call) (*Reservation, error)
 // back, and waits again.
 func (l *Limiter) acquireUnbanned(ctx context.Context, c call) (*Reservation, error) {
 	for {
-		r, err := l.acquireOnce(ctx, c)
-		if err != nil || r.Delay == 0 || l.bans == nil {
-			return r, err
+		r, err := l.acquireInTurn(ctx, ctx, c, patience{})
+		if err == nil {
+			err = sleep(ctx, r.Delay)
+		}
+		if err != nil {
+			_ = r.Cancel(ctx) // the caller does not go on, so its units are free for others
+			return nil, err
+		}
+		if r.Delay == 0 || l.bans == nil {
+			return r, nil
 		}
 		if res, err := l.Peek(ctx, c.key); err != nil || !res.Banned {
 			return r, nil //nolint:nilerr // it was admitted, and nothing is known of a ban
 		}
 		_ = r.Cancel(ctx)
 	}
-}
-
-// acquireOnce acquires c when it is its turn, and waits for its Delay.
-func (l *Limiter) acquireOnce(ctx context.Context, c call) (*Reservation, error) {
-	r, err := l.acquireInTurn(ctx, ctx, c, patience{})
-	if err == nil {
-		err = sleep(ctx, r.Delay)
-	}
-	if err != nil {
-		_ = r.Cancel(ctx) // the caller does not go on, so its units are free for others
-		return nil, err
-	}
-	return r, nil
 }
 
 // beginWait refuses a call that can never be admitted, and returns when the wait begins, for the observers.

@@ -29,13 +29,16 @@ func (s *shard) banState(k string, now int64) *algorithm.State {
 	return &e.states[0]
 }
 
-// DecideOrBan is Decide and Hold for limits with bans: c has Handles for what may be held. It returns the ban of k too, and
-// evaluates nothing where that was there before.
-func (m *Store) DecideOrBan(l *Limits, k string, c algorithm.HoldCall, answers []algorithm.Answer) (ban algorithm.Ban, admitted bool) {
+// Hold decides as Decide does, but holds n units instead of charging them: those of every limit if c is OpReserve, else
+// only slots. It writes the handles of what it held or charged to those of c, if they are not nil. For limits with bans it
+// returns that of k too, and evaluates nothing where that was there before.
+func (m *Store) Hold(l *Limits, k string, c algorithm.HoldCall, answers []algorithm.Answer) (ban algorithm.Ban, admitted bool) {
 	s, stored, now := m.lock(l, k)
 	defer s.Unlock()
-	if ban = s.ban(k, now); ban.Until > 0 {
-		return ban, false
+	if l.bans != nil {
+		if ban = s.ban(k, now); ban.Until > 0 {
+			return ban, false
+		}
 	}
 	switch {
 	case c.Op == algorithm.OpEvaluate:

@@ -92,15 +92,6 @@ func (m *Store) Decide(l *Limits, k string, n int64, charge bool, answers []algo
 	}
 }
 
-// Hold decides as Decide does, but holds n units instead of charging them: those of
-// every limit if c is OpReserve, else only slots. It writes the handles of what it held or
-// charged to those of c, and reports whether c was admitted.
-func (m *Store) Hold(l *Limits, k string, c algorithm.HoldCall, answers []algorithm.Answer) bool {
-	s, k, now := m.lock(l, k)
-	defer s.Unlock()
-	return s.hold(l, k, now, c, answers)
-}
-
 func (s *shard) hold(l *Limits, k string, now int64, c algorithm.HoldCall, answers []algorithm.Answer) bool {
 	e := s.find(k, l, now)
 	n, op, handles := c.N, c.Op, c.Handles
