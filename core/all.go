@@ -73,10 +73,8 @@ func All(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	for _, m := range t.members {
-		if m.limiter.by.Slots {
-			return Result{}, errAllNeedsEnd
-		}
+	if slices.ContainsFunc(t.members, func(m member) bool { return m.limiter.by.Slots }) {
+		return Result{}, errAllNeedsEnd
 	}
 	var res Result
 	if done, err := t.decideJointly(ctx, &res); done || err != nil {

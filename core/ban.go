@@ -89,15 +89,9 @@ func (l *Limiter) setBan(ctx context.Context, key string, d time.Duration, atLea
 		return fmt.Errorf("redislimit: limiter %q: %w", l.name, errNoBan)
 	}
 	if err := (call{key: key}).check(ctx); err != nil {
-		return err
+		return err // nothing has happened
 	}
-	defer l.denials.Forget(key, l.by)
-	defer l.lines.forget(key)
-	l.leases.Drop(key)
-	if l.fallback != nil {
-		l.fallback.Block(l.by.Fallback.Memory, key, d.Microseconds(), atLeast)
-	}
-	err := l.failure(ctx, l.keeper.Block(ctx, l.by, key, d.Microseconds(), atLeast))
+	err := l.change(ctx, key, func(k keeper, by *limits.Set) error { return k.Block(ctx, by, key, d.Microseconds(), atLeast) })
 	l.events.emit(ctx, key, Event{Kind: EventBan, Took: d, Err: err})
 	return err
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"runtime/debug"
@@ -150,12 +151,7 @@ func (m *emitter) emitContained(ctx context.Context, key string, e Event) {
 // tell passes on an event of no key and no caller.
 func (m *emitter) tell(e Event) { m.emitContained(context.Background(), "", e) }
 
-func (m *emitter) log() *slog.Logger {
-	if m.logger == nil {
-		return slog.Default()
-	}
-	return m.logger
-}
+func (m *emitter) log() *slog.Logger { return cmp.Or(m.logger, slog.Default()) }
 
 func (m *emitter) logAt(ctx context.Context, level slog.Level, message string, attrs ...any) {
 	m.log().Log(ctx, level, message, append(attrs, "limiter", m.limiter)...)

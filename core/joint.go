@@ -12,16 +12,16 @@ import (
 // A joint is a decision on all keys by one script of one server: nothing is held, and nobody is denied by what
 // another call has for a moment.
 type joint struct {
-	members []member
-	n       int64
-	store   *server.Store
-	parts   []server.Part
+	*together
+
+	store *server.Store
+	parts []server.Part
 }
 
 // joint returns the decision by which all are charged or none. The error is server.ErrApart if there is none: keys of several servers, in
 // memory, of leases, whose units this process has, and what costs nothing, which an overdrawn limit admits, too.
 func (t *together) joint(ctx context.Context) (*joint, error) {
-	j := &joint{members: t.members, n: t.n, parts: make([]server.Part, len(t.members))}
+	j := &joint{together: t, parts: make([]server.Part, len(t.members))}
 	for i := range t.members {
 		m := &t.members[i]
 		l, c := m.limiter, m.call(t.n)
@@ -31,16 +31,11 @@ func (t *together) joint(ctx context.Context) (*joint, error) {
 		c.op = algorithm.OpCharge
 		asked := algorithm.HoldCall{Op: c.op, N: c.n, Bans: l.bansOn(c, l.by)}
 		j.parts[i] = server.Part{Store: l.store, Decision: server.NewDecision(l.by.Server, c.key, asked)}
+		m.stamp = l.denials.Stamp(m.key, time.Time{})
 	}
 	var err error
-	if j.store, err = server.Together(ctx, j.parts); err != nil {
-		return nil, err
-	}
-	for i := range t.members {
-		m := &t.members[i]
-		m.stamp = m.limiter.denials.Stamp(m.key, time.Time{})
-	}
-	return j, nil
+	j.store, err = server.Together(ctx, j.parts)
+	return j, err
 }
 
 // decide writes the tightest Result of all limits to res. If the server does not decide, the error is its.

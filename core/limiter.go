@@ -212,6 +212,11 @@ func (l *Limiter) Peek(ctx context.Context, key string) (res Result, err error) 
 // make it. Errors are those of [Limiter.AllowN]; while Redis does not answer, only what this
 // process knows is forgotten.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
+	return l.change(ctx, key, func(k keeper, by *limits.Set) error { return k.Reset(ctx, by, key) })
+}
+
+// change has a keeper change what is stored of key, and forgets what this process knows of that.
+func (l *Limiter) change(ctx context.Context, key string, do func(k keeper, by *limits.Set) error) error {
 	if err := (call{key: key}).check(ctx); err != nil {
 		return err
 	}
@@ -220,9 +225,9 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	defer l.lines.forget(key)
 	l.leases.Drop(key)
 	if l.fallback != nil {
-		l.fallback.Reset(l.by.Fallback.Memory, key)
+		_ = do(memoryKeeper{l.fallback}, l.by.Fallback) // memory never fails
 	}
-	return l.failure(ctx, l.keeper.Reset(ctx, l.by, key))
+	return l.failure(ctx, do(l.keeper, l.by))
 }
 
 // Close ends the background work of the Limiter: probes, unless another open Limiter uses the

@@ -221,11 +221,9 @@ func Clock(clock func() time.Time) Option {
 	return setting{"clock", "Clock(nil)", clock != nil, "want a function", func(c *config) { c.clock = clock }}
 }
 
-type wallOption func() time.Time
-
-func (w wallOption) apply(c *config) { c.wall = w }
-
-var _ = hook.Set(&hook.Wall, func(now func() time.Time) any { return wallOption(now) })
+var _ = hook.Set(&hook.Wall, func(now func() time.Time) any {
+	return setting{"wall", "Wall", true, "", func(c *config) { c.wall = now }}
+})
 
 // Logger sets where the Limiter and its middleware log: one line when Redis fails
 // and one when it answers again, never one for each request. The default is

@@ -77,13 +77,7 @@ func parseRate(s string) (Rate, error) {
 		return Rate{}, fmt.Errorf("rate %.40q: the period must be a unit (ms, s, m, h, d, or sec, min, hour, day, week, month) "+
 			"or a duration, as in \"10s\" or \"1h30m\"", s)
 	}
-	r := Per(n, d)
-	switch period {
-	case calendar.Week.String():
-		r = PerWeek(n)
-	case calendar.Month.String():
-		r = PerMonth(n)
-	}
+	r := Rate{n, d, calendarUnits[period]}
 	if err := r.validate(); err != nil {
 		return Rate{}, fmt.Errorf("rate %.40q: %w", s, err)
 	}
@@ -156,6 +150,8 @@ var periodWords = map[string]time.Duration{
 	"sec": time.Second, "second": time.Second, "min": time.Minute, "minute": time.Minute, "hour": time.Hour, "day": day,
 	"week": 7 * day, "month": 31 * day,
 }
+
+var calendarUnits = map[string]calendar.Unit{"week": calendar.Week, "month": calendar.Month}
 
 func parsePeriod(s string) (time.Duration, error) {
 	if d, ok := periodWords[s]; ok {
