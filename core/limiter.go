@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -69,8 +70,9 @@ type family struct {
 	renewer  *hold.Renewer
 	derived  derived
 
-	warned   sync.Map // the messages that are logged once
-	overload overload
+	warned      sync.Map     // the messages that are logged once
+	overloads   atomic.Int64 // calls that could not be sent in time, and are not told of yet
+	overloadLog minutely
 
 	mu     sync.Mutex
 	stores map[string]*server.Store // of New, by the algorithms of their limits
@@ -143,6 +145,7 @@ func newFamily(name string, c *config) *family {
 	f := &family{
 		config: *c, name: name,
 		events:  &emitter{limiter: name, observers: c.observers, logger: c.logger},
+		lines:   waitLines{byKey: make(map[string]*waitLine)},
 		derived: derived{seed: maphash.MakeSeed()},
 	}
 	if f.now = c.clock; f.now == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/server"
@@ -97,23 +96,18 @@ func (f *family) serverChanged(ctx context.Context, c server.Change) {
 	f.events.emitContained(ctx, "", Event{Kind: EventFallbackOff, Server: c.Server})
 }
 
-// An overload is calls that this process could not send to Redis in time. They are told of together: one event and one line
-// for each would cost a process time that has too little.
-type overload struct {
-	calls atomic.Int64 // not told of yet
-	log   minutely
-}
-
+// overloaded counts a call that this process could not send to Redis in time. They are told of together: one event and one
+// line for each would cost a process time that has too little.
 func (f *family) overloaded() {
-	if f.overload.calls.Add(1) == 1 {
+	if f.overloads.Add(1) == 1 {
 		time.AfterFunc(time.Second, f.tellOverload)
 	}
 }
 
 func (f *family) tellOverload() {
-	ctx, calls := context.Background(), f.overload.calls.Swap(0)
+	ctx, calls := context.Background(), f.overloads.Swap(0)
 	f.events.emitContained(ctx, "", Event{Kind: EventOverload, Cost: calls, Err: server.ErrQueue})
-	if !f.overload.log.due() {
+	if !f.overloadLog.due() {
 		return
 	}
 	f.events.logAt(ctx, slog.LevelWarn, "redislimit: this process is overloaded: "+f.policy.String()+" decides",

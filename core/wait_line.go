@@ -119,9 +119,6 @@ func (ls *waitLines) join(w *waiter) *refusal {
 		return &refusal{last: q.last}
 	}
 	if len(q.waiters) == 0 {
-		if ls.byKey == nil {
-			ls.byKey = make(map[string]*waitLine)
-		}
 		ls.byKey[w.key] = q
 		ls.count.Add(1)
 	}
