@@ -243,20 +243,22 @@ func (s *Store) askAlone(ctx context.Context, sv *Server, d *Decision, over *sha
 }
 
 func (s *Store) askInline(ctx deadlineContext, sv *Server, d *Decision) error {
-	begun, returned := time.Now(), false
-	defer func() { s.called(d, returned) }()
-	err := s.answered(ctx.Context, sv, d, s.evaluate(ctx, d), begun)
-	returned = true
-	return err
+	return s.ends(ctx.Context, sv, d, time.Now(), func() error { return s.evaluate(ctx, d) })
 }
 
-// called has another call begin after one for d. One that did not return has panicked, in a hook of
-// the client: its reply is lost.
-func (s *Store) called(d *Decision, returned bool) {
-	d.leavePlace()
-	if !returned {
-		s.leftBehind(d, errPanicked)
-	}
+// ends waits for a call for d that was begun at an instant, records how it ended, and has another begin. One that does not
+// return has panicked, in a hook of the client: its reply is lost.
+func (s *Store) ends(ctx context.Context, sv *Server, d *Decision, begun time.Time, call func() error) error {
+	returned := false
+	defer func() {
+		d.leavePlace()
+		if !returned {
+			s.leftBehind(d, errPanicked)
+		}
+	}()
+	err := s.answered(ctx, sv, d, call(), begun)
+	returned = true
+	return err
 }
 
 func (s *Store) askBeside(bounded deadlineContext, sv *Server, d *Decision) error {
@@ -268,11 +270,7 @@ func (s *Store) askBeside(bounded deadlineContext, sv *Server, d *Decision) erro
 		s.leftBehind(d, err)
 	})
 	end := func() error {
-		returned := false
-		defer func() { s.called(d, returned) }()
-		err := s.answered(ctx, sv, d, asked.Take(context.DeadlineExceeded), begun)
-		returned = true
-		return err
+		return s.ends(ctx, sv, d, begun, func() error { return asked.Take(context.DeadlineExceeded) })
 	}
 	select {
 	case <-asked.Done():

@@ -69,18 +69,15 @@ func (s *Store) waitFor(ctx context.Context, sv *Server, run func() error, membe
 	if s.servers.ctxDeadlines && !sv.far.Load() {
 		return batch.Catch(run)
 	}
-	begun, bounded := time.Now(), s.deadlines.with(ctx)
-	asked := batch.Go(run, func(err error) {
-		if err == nil {
-			sv.answered(s, begun, members[0].Call)
-		}
-		s.leaveAll(members, err)
+	begun := time.Now()
+	return batch.Catch(func() error {
+		return batch.Beside(s.deadlines.with(ctx), run, func(err error) {
+			if err == nil {
+				sv.answered(s, begun, members[0].Call)
+			}
+			s.leaveAll(members, err)
+		})
 	})
-	select {
-	case <-asked.Done():
-	case <-bounded.Done():
-	}
-	return batch.Catch(func() error { return asked.Take(context.DeadlineExceeded) })
 }
 
 // leaveAll frees what is held for members that all got an error, or whose reply comes too late.
