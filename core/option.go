@@ -190,7 +190,7 @@ func Entries(n int) Option {
 
 // Processes sets how many processes share the limits, from 1 to 1e6: with
 // [FailLocal] each then enforces 1/n of them, at least one unit: where n is above a limit, n
-// processes admit n. The default is 1.
+// processes admit n, and New logs it. The default is 1.
 func Processes(n int) Option {
 	return setting{
 		"processes", fmt.Sprintf("Processes(%d)", n), n >= 1 && n <= 1e6, fmt.Sprintf("allowed is 1 to %d", int(1e6)),
