@@ -267,7 +267,8 @@ func (f *family) warnOnce(ctx context.Context, message string) {
 // countsAs reports whether what l charges to a key is charged to what other counts there: it is the same Limiter, or
 // another one of its name and limits over the client. Those of With are apart.
 func (l *Limiter) countsAs(other *Limiter) bool {
-	return l == other || l.family != other.family && l.store != nil && other.store != nil && l.store.SharesKeys(other.store) && l.by.States == other.by.States
+	return l == other || l.family != other.family && l.store != nil && other.store != nil &&
+		l.store.SharesKeys(other.store) && l.by.States == other.by.States
 }
 
 // failure returns an error of the store as users see it: ErrUnavailable, or that of the caller's own

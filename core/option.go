@@ -179,7 +179,7 @@ func Entries(n int) Option {
 
 // Processes sets how many processes share the limits, from 1 to 1e6: with
 // [FailLocal] each then enforces 1/n of them, at least one unit: where n is above a limit, n
-// processes admit n. The default is 1.
+// processes admit n, and New logs it. The default is 1.
 func Processes(n int) Option {
 	return within("Processes", n, 1, 1e6, func(c *config) { c.processes = n })
 }

@@ -7,11 +7,11 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
 )
 
 const (
@@ -60,10 +60,13 @@ func Transport(lim *core.Limiter, key func(*http.Request) string, opts ...Transp
 		given[o.name] = true
 		o.set(t)
 	}
-	switch _, queue, units := hook.NeedsEnd(lim); {
-	case !units && t.costAfter != nil:
+	only := func(algorithms ...string) bool {
+		return !slices.ContainsFunc(lim.Limits(), func(l core.Limit) bool { return !slices.Contains(algorithms, l.Algorithm()) })
+	}
+	switch {
+	case t.costAfter != nil && only("in_flight", "leaky_bucket"):
 		panic("httplimit: CostAfter: no limit of the limiter charges another cost later: InFlight has slots, and a LeakyBucket keeps its charge")
-	case !units && !queue && t.countIf != nil:
+	case t.countIf != nil && only("in_flight"):
 		panic("httplimit: CountIf: the limiter has InFlight alone, whose slots are freed whatever the response is: give it a limit to count by")
 	}
 	return t

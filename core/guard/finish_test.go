@@ -162,14 +162,14 @@ func TestSetCostLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var of context.Context
+	var requests []*http.Request
 	h := httplimit.Middleware(lim, keyfunc.IP(), guard.CostAfter())(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		of = r.Context()
-		httplimit.SetCost(of, 2)
+		requests = append(requests, r)
+		httplimit.SetCost(r.Context(), 2)
 	}))
-	for range 2 {
+	for i := range 2 {
 		get(h, "/")
-		httplimit.SetCost(of, 40)
+		httplimit.SetCost(requests[i].Context(), 40)
 	}
 	if n := strings.Count(logs.String(), "SetCost was called when the response had ended"); n != 1 || strings.Count(logs.String(), "\n") != 1 {
 		t.Errorf("%d warnings, want 1: %s", n, logs.String())

@@ -119,7 +119,7 @@ func CountIf(count func(status int) bool) Option {
 // the same time, the last cost is that of each.
 //
 // The limiter uses [core.Limiter.Reserve], so what is said there of holds applies. A
-// LeakyBucket keeps its charge.
+// LeakyBucket keeps its charge: a limiter of these and InFlight alone is refused.
 func CostAfter() Option {
 	return option("CostAfter", func(s *settings.Settings) { s.CostAfter = true })
 }

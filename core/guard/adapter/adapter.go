@@ -53,9 +53,11 @@ func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Op
 	case queue && s.WaitUpTo > 0:
 		panic(fmt.Sprintf("guard: WaitUpTo: limiter %q has a LeakyBucket, which has requests wait in its own queue: bound that by core.Burst", lim.Name()))
 	case !units && s.CostAfter && alone:
-		panic(fmt.Sprintf("guard: CostAfter: no limit of limiter %q charges another cost later: InFlight has slots, and a LeakyBucket keeps its charge", lim.Name()))
+		panic(fmt.Sprintf("guard: CostAfter: no limit of limiter %q charges another cost later: InFlight has slots, "+
+			"and a LeakyBucket keeps its charge", lim.Name()))
 	case !units && !queue && s.CountIf != nil && alone:
-		panic(fmt.Sprintf("guard: CountIf: limiter %q has InFlight alone, whose slots are freed however a request ends: give it a limit to count by", lim.Name()))
+		panic(fmt.Sprintf("guard: CountIf: limiter %q has InFlight alone, whose slots are freed however a request ends: "+
+			"give it a limit to count by", lim.Name()))
 	}
 	a.mustBeOwn("OnDenied", s.OnDenied)
 	a.mustBeOwn("OnError", s.OnError)

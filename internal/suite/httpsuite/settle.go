@@ -528,7 +528,7 @@ func settledInOutage(b *testbed) {
 	}
 	b.each("FailOpen", func(b *testbed) {
 		b.redis.SetError(cause)
-		lim := core.MustNew(b.client, "api", core.InFlight(1), core.FailOpen())
+		lim := core.MustNew(b.client, "api", core.InFlight(1), core.FixedWindow(core.PerMinute(9)), core.FailOpen())
 		s, end := b.waiting(Handler{}, after(Limit{Limiter: lim, Key: keyfunc.IP()}, 1))
 		ans := s.get("/b")
 		ans.wantServed()
