@@ -1,9 +1,7 @@
 package main
 
 import (
-	"net/http"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -105,49 +103,4 @@ func mostInAPeriod(times []time.Duration) int {
 		most = max(most, last-first+1)
 	}
 	return most
-}
-
-func TestLaneAnswersAsTheMiddlewareDoes(t *testing.T) {
-	t.Parallel()
-	client := embeddedRedis(t)
-	var observed []decision
-	c := config{Rate: 2, Burst: 2, Traffic: 1, Cost: 1, Shape: byHand}
-	lanes, err := newLanes(backendOf(client), "test", c, time.Now, func(_ hit, d decision) { observed = append(observed, d) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	gcra := lanes[4]
-	for _, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
-		a := gcra.serve(t.Context(), hit{clientA, "traffic"})
-		if a.status != want {
-			t.Errorf("status %d, want %d", a.status, want)
-		}
-		headers := strings.Join(a.lines(), "\n")
-		for _, line := range []string{"X-Ratelimit-Limit: 2", "X-Ratelimit-Remaining: ", "X-Ratelimit-Reset: "} {
-			if !strings.Contains(headers, line) {
-				t.Errorf("no %q in\n%s", line, headers)
-			}
-		}
-		if denied := strings.Contains(headers, "Retry-After: "); denied != (want == http.StatusTooManyRequests) {
-			t.Errorf("status %d with\n%s", want, headers)
-		}
-	}
-	if a := gcra.serve(t.Context(), hit{clientB, "traffic"}); a.status != http.StatusOK {
-		t.Errorf("another client: status %d", a.status)
-	}
-	if len(observed) != 4 || observed[0].Lane != "gcra" || !observed[0].Allowed || observed[2].Allowed || observed[3].Client != clientB || observed[0].Source != "redis" {
-		t.Errorf("observed: %+v", observed)
-	}
-	// With another configuration of the same session, used units stay used.
-	c.Rate = 3
-	lanes, err = newLanes(backendOf(client), "test", c, time.Now, func(hit, decision) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a := lanes[0].serve(t.Context(), hit{clientA, "traffic"}); a.status != http.StatusOK {
-		t.Errorf("an unused lane: status %d", a.status)
-	}
-	if a := lanes[4].serve(t.Context(), hit{clientA, "traffic"}); a.status != http.StatusTooManyRequests {
-		t.Errorf("after a change: status %d", a.status)
-	}
 }

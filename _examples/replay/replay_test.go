@@ -315,24 +315,6 @@ func checkAll(t *testing.T, tr *traffic, like core.Limit, cost int64) (first int
 	}
 }
 
-// TestCrowding is why of requests with other costs only their keys are found exactly: a large one that is admitted takes the
-// room of small ones.
-func TestCrowding(t *testing.T) {
-	t.Parallel()
-	tr := newTraffic()
-	at := time.Unix(1763280000, 0)
-	tr.add(at, []byte("a"), 9)
-	for range 8 {
-		tr.add(at, []byte("a"), 1)
-	}
-	for count, denied := range map[int64]int64{8: 1, 9: 8} {
-		reports, err := limittest.Replay(tr.arrivals(tr.requests, func(int) {}), core.FixedWindow(core.PerHour(count)))
-		if err != nil || reports[0].Denied != denied {
-			t.Errorf("%d an hour: %+v, %v; want %d denied", count, reports, err, denied)
-		}
-	}
-}
-
 // TestPage writes the page, in which keys are escaped.
 func TestPage(t *testing.T) {
 	t.Parallel()

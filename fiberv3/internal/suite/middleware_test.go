@@ -16,6 +16,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
 	fiberlimit "github.com/redislimit/redislimit/fiberv3"
+	"github.com/redislimit/redislimit/internal/suite/httpsuite"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
@@ -60,15 +61,7 @@ func get(t *testing.T, url string) (int, string) {
 // left returns what is left of the slots and of the units.
 func left(t *testing.T, lim *core.Limiter) []int64 {
 	t.Helper()
-	res, err := lim.Peek(t.Context(), keyfunc.ForIP(netip.MustParseAddr("127.0.0.1")))
-	if err != nil {
-		t.Error(err)
-	}
-	var left []int64
-	for each := range res.All() {
-		left = append(left, each.Remaining)
-	}
-	return left
+	return httpsuite.LeftOfEach(t, lim, keyfunc.ForIP(netip.MustParseAddr("127.0.0.1")))
 }
 
 // TestTimeout has Fiber's Timeout answer while the handler goes on with the fiber.Ctx. For

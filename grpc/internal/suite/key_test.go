@@ -160,22 +160,3 @@ func TestUnknownService(t *testing.T) {
 	wantLeft(t, lim, peerKey, 8)
 	wantLeft(t, lim, keyfunc.ForRoute("/a/b"), 10)
 }
-
-// TestLimiterFor has a customer's own number.
-func TestLimiterFor(t *testing.T) {
-	each(t, func(b *testbed) {
-		lim := b.fixed(1)
-		b.behind(mount{lim, keyfunc.Header("user"), []guard.Option{guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
-			if r.Header("User") != "acme" {
-				return nil, nil //nolint:nilnil // the mounted one
-			}
-			return lim.With(core.FixedWindow(core.PerMinute(2)))
-		})}})
-		for _, step := range []struct {
-			user string
-			want codes.Code
-		}{{"acme", codes.OK}, {"acme", codes.OK}, {"acme", codes.ResourceExhausted}, {"b", codes.OK}, {"b", codes.ResourceExhausted}} {
-			b.call("user", step.user).want(step.want)
-		}
-	})
-}

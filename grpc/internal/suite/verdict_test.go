@@ -315,14 +315,3 @@ func TestWrongOptions(t *testing.T) {
 		})
 	}
 }
-
-// TestWithoutServer calls an interceptor as tests of a service do.
-func TestWithoutServer(t *testing.T) {
-	limited := grpclimit.Unary(core.MustNewMemory("api", core.FixedWindow(core.PerMinute(1))), keyfunc.IP())
-	for _, want := range []codes.Code{codes.OK, codes.ResourceExhausted} {
-		_, err := limited(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: unaryMethod}, func(context.Context, any) (any, error) { return "served", nil })
-		if status.Code(err) != want {
-			t.Errorf("%v, want %v", err, want)
-		}
-	}
-}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
@@ -45,14 +46,13 @@ func left(t testing.TB, lim *core.Limiter, want map[string]int64) {
 	}
 }
 
-// holding are limits of 1000 and a few units in a period, which can be held: each alone and all together.
-func holding(period time.Duration) map[string][]core.Option { return holdingOf(limits.All(), period) }
-
-func holdingOf(variants []limits.Variant, period time.Duration) map[string][]core.Option {
+// holding are limits of 1000 and a few units in a period, which can be held: each alone and all together. On a Cluster, where
+// the algorithms are the same, a text and a log: a probe of a node goes by its own clock, and not by that of a calendar.
+func (s *backend) holding(period time.Duration) map[string][]core.Option {
 	all := map[string][]core.Option{}
 	var several []core.Option
-	for _, v := range variants {
-		if v.Kind.Delays {
+	for _, v := range limits.All() {
+		if v.Kind.Delays || s.nodes > 1 && v.Kind != algorithm.TokenBucket && v.Kind != algorithm.SlidingWindowLog {
 			continue
 		}
 		all[v.Name] = []core.Option{v.Limit(core.Per(1000, period))}
@@ -68,7 +68,7 @@ func holdingOf(variants []limits.Variant, period time.Duration) map[string][]cor
 func TestHoldsInBatch(t *testing.T) {
 	t.Parallel()
 	onBoth(t, newBackend, func(t *testing.T, s *backend) {
-		for name, options := range holding(aYear) {
+		for name, options := range s.holding(aYear) {
 			t.Run(name, func(t *testing.T) { holdsInBatch(t, s, s.limiter(t, "holds-"+name, options...)) })
 		}
 	})
@@ -79,7 +79,7 @@ func TestHoldsInBatch(t *testing.T) {
 func TestLateInBatch(t *testing.T) {
 	t.Parallel()
 	onBoth(t, driven, func(t *testing.T, s *backend) {
-		for name, options := range holding(10 * time.Second) {
+		for name, options := range s.holding(10 * time.Second) {
 			t.Run(name, func(t *testing.T) {
 				lim := s.limiter(t, "late-"+name, append(options, core.Hold(time.Second))...)
 				remain, held := map[string]int64{}, map[string]*core.Reservation{}
@@ -152,7 +152,7 @@ func holdsInBatch(t *testing.T, s *backend, lim *core.Limiter) {
 func TestHoldsOfOthers(t *testing.T) {
 	t.Parallel()
 	onBoth(t, newBackend, func(t *testing.T, s *backend) {
-		for name, options := range holding(aYear) {
+		for name, options := range s.holding(aYear) {
 			t.Run(name, func(t *testing.T) {
 				lim, ok := s.limiter(t, "others-"+name, options...), must(t)
 				other := core.MustNew(s.client, "others-"+name, append(slices.Clone(exactly), options...)...)
@@ -195,7 +195,7 @@ func TestHoldsOfOthers(t *testing.T) {
 func TestHoldsUnderScriptFlush(t *testing.T) {
 	t.Parallel()
 	onBoth(t, newBackend, func(t *testing.T, s *backend) {
-		lim := s.limiter(t, "flushed", holding(aYear)["several"]...)
+		lim := s.limiter(t, "flushed", s.holding(aYear)["several"]...)
 		done := make(chan struct{})
 		var flushing, callers sync.WaitGroup
 		flushing.Go(func() {
@@ -296,11 +296,7 @@ func TestHeldInPart(t *testing.T) {
 func TestHoldsOutOfMemory(t *testing.T) {
 	t.Parallel()
 	onBoth(t, driven, func(t *testing.T, s *backend) {
-		variants := limits.All()
-		if s.nodes > 1 { // a probe of a node goes by its own clock
-			variants = slices.DeleteFunc(variants, func(v limits.Variant) bool { return v.Kind.Moves })
-		}
-		for name, options := range holdingOf(variants, time.Hour) {
+		for name, options := range s.holding(time.Hour) {
 			t.Run(name, func(t *testing.T) { holdsOutOfMemory(t, s, name, options) })
 		}
 	})

@@ -18,7 +18,6 @@ func algorithmCases() []testCase {
 		eachWithSlots("Costs", costs),
 		eachWithSlots("Concurrent", concurrent),
 		each("Ends", ends),
-		each("ClockBack", clockBack),
 		[]testCase{{"Describes", describes}},
 	)
 }
@@ -107,26 +106,6 @@ func ends(t *testing.T, s Store, limit maker) {
 		if c.used == 0 && s.Redis != nil && slices.Contains(s.keys(t), "rl:ends:{"+key+"}:"+lim.Limits()[0].Name()) {
 			t.Errorf("%s: all was given back, and stored is %v", c.name, s.dump(t))
 		}
-	}
-}
-
-// clockBack steps the clock back after a key was used up: that refills nothing, and
-// prolongs no denial by more than the step.
-func clockBack(t *testing.T, s Store, limit maker) {
-	if s.Redis == nil {
-		t.Skip("the clock of a store in memory never steps back")
-	}
-	lim := s.limiter(t, "back", limit(tenPerTen))
-	s.Advance(-time.Hour)
-	allowN(t, lim, "k", 10)
-	full := allowN(t, lim, "k", 1)
-	s.Advance(-3 * time.Second)
-	if res := allowN(t, lim, "k", 1); res.Allowed || res.Remaining != 0 {
-		t.Errorf("after a step back: %+v", res)
-	}
-	s.Advance(3*time.Second + full.RetryAfter)
-	if res := allowN(t, lim, "k", 1); !res.Allowed {
-		t.Errorf("after the step and RetryAfter: %+v", res)
 	}
 }
 

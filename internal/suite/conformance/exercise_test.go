@@ -17,15 +17,15 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// exercise runs the whole suite.
-func exercise(t *testing.T, open conformance.Opener) {
+// exercise runs the whole suite, with so many random histories.
+func exercise(t *testing.T, runs int, open conformance.Opener) {
 	t.Helper()
 	conformance.Exercise(t, open)
-	t.Run("Properties", func(t *testing.T) { conformance.Properties(t, open) })
+	t.Run("Properties", func(t *testing.T) { conformance.Properties(t, open, runs) })
 }
 
 func TestMiniredis(t *testing.T) {
-	exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
+	exercise(t, conformance.Runs(t)/4+1, func(t *testing.T, run func(*testing.T, conformance.Store)) {
 		m := mini.Redis(t)
 		var now atomic.Int64
 		now.Store(1_800_000_012_345_678)
@@ -48,7 +48,7 @@ func TestMiniredis(t *testing.T) {
 }
 
 func TestMemory(t *testing.T) {
-	exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
+	exercise(t, conformance.Runs(t), func(t *testing.T, run func(*testing.T, conformance.Store)) {
 		synctest.Test(t, func(t *testing.T) {
 			run(t, conformance.Store{New: core.NewMemory, Advance: time.Sleep})
 		})
@@ -58,7 +58,7 @@ func TestMemory(t *testing.T) {
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	client := redistest.ClusterClient(t, redistest.Cluster(t))
-	exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
+	exercise(t, conformance.Runs(t)/4+1, func(t *testing.T, run func(*testing.T, conformance.Store)) {
 		err := client.ForEachMaster(context.Background(), func(ctx context.Context, node *redis.Client) error {
 			return node.FlushAll(ctx).Err()
 		})
@@ -72,7 +72,7 @@ func TestCluster(t *testing.T) {
 func TestRedis(t *testing.T) {
 	t.Parallel()
 	client := redistest.Server(t).Client(t)
-	exercise(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
+	exercise(t, conformance.Runs(t), func(t *testing.T, run func(*testing.T, conformance.Store)) {
 		if err := client.FlushAll(context.Background()).Err(); err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,6 @@ func inFlightCases() []testCase {
 	return []testCase{
 		{"InFlight/Random", slotsAtRandom},
 		{"InFlight/Ends", slotEnds},
-		{"InFlight/Expires", slotsExpire},
 		{"InFlight/Renewed", slotsAreRenewed},
 		{"InFlight/ClockSteps", slotsOutlastSteps},
 		{"InFlight/Described", slotsDescribed},
@@ -286,30 +285,6 @@ func slotEnds(t *testing.T, s Store) {
 			t.Fatal(c.name)
 		}
 	}
-}
-
-// slotsExpire has a process die: its slots are free when Hold is over, to the microsecond. If it releases them then, it
-// takes nothing from who has them now.
-func slotsExpire(t *testing.T, s Store) {
-	dies := s.limiter(t, "slots", core.InFlight(2, core.SlotTTL(long)))
-	lives := s.others(t, dies, core.InFlight(2, core.SlotTTL(long)))
-	first := acquire(t, dies, "k", 1)
-	s.Advance(time.Minute)
-	second := acquire(t, lives, "k", 1)
-	_ = dies.Close()
-	s.Advance(long - time.Minute - time.Microsecond)
-	want(t, acquire(t, lives, "k", 1).Result, false, 0, time.Second, 0)
-	s.Advance(time.Microsecond)
-	third := acquire(t, lives, "k", 1)
-	want(t, third.Result, true, 0, 0, 0)
-	release(t, first)
-	want(t, peek(t, lives, "k"), false, 0, time.Second, 0)
-	s.Advance(time.Minute)
-	remains(t, lives, "k", 1) // the second has expired, too
-	release(t, second)
-	release(t, third)
-	want(t, peek(t, lives, "k"), true, 2, 0, 0)
-	s.unstored(t)
 }
 
 // slotsAreRenewed has work that takes much longer than the hold, also where Redis forgets its scripts.

@@ -22,11 +22,10 @@ import (
 // sequences of steps of the clock, costs, reservations, settlements, peeks, refunds,
 // resets, evictions and changed limits, for each algorithm and for several limits
 // together. What was admitted is also judged by itself, as [spends] does. Each sequence
-// is a subtest that is named by its seed, and so can be repeated.
-// REDISLIMIT_PROPERTY_RUNS sets how many there are for each algorithm.
-func Properties(t *testing.T, open Opener) {
+// is a subtest that is named by its seed, and so can be repeated. Each algorithm has so
+// many runs: see [Runs].
+func Properties(t *testing.T, open Opener, runs int) {
 	t.Helper()
-	runs := propertyRuns(t)
 	families := []string{"several", queueFamily}
 	for _, v := range limits.All() {
 		families = append(families, v.Name)
@@ -49,7 +48,9 @@ func Properties(t *testing.T, open Opener) {
 	}
 }
 
-func propertyRuns(t *testing.T) int {
+// Runs is how many histories there are of each algorithm: 60, or REDISLIMIT_PROPERTY_RUNS. A store that runs the scripts
+// that another one runs, too, has a quarter of them.
+func Runs(t *testing.T) int {
 	t.Helper()
 	s := os.Getenv("REDISLIMIT_PROPERTY_RUNS")
 	if s == "" {

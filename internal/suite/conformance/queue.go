@@ -74,11 +74,9 @@ func (tr *trial) actInQueue(t *testing.T) bool {
 func queueCases() []testCase {
 	return []testCase{
 		{"Queue/Overload", overloadedQueue},
-		{"Queue/Left", leftQueue},
 		{"Queue/Keeps", keptPlaces},
 		{"Queue/Lowered", loweredQueue},
 		{"Queue/Epochs", epochs},
-		{"Queue/Beside", besideQueue},
 	}
 }
 
@@ -101,36 +99,6 @@ func overloadedQueue(t *testing.T, s Store) {
 	}
 	if t.Logf("%d are served, 200 are possible", served); served < 190 || served > 200 {
 		t.Errorf("%d are served, 200 are possible", served)
-	}
-}
-
-// leftQueue has 30 callers leave together: the next is served at once.
-func leftQueue(t *testing.T, s Store) {
-	lim := s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(10), core.Burst(50)))
-	var all []grant
-	for range 30 {
-		all = append(all, acquire(t, lim, "k", 1))
-	}
-	s.Advance(300 * time.Millisecond)
-	for _, g := range all {
-		cancel(t, g)
-	}
-	if res := allowN(t, lim, "k", 1); !res.Allowed || res.Delay > 100*time.Millisecond {
-		t.Errorf("%+v, want to be served at once", res)
-	}
-}
-
-// besideQueue gives back a place of a queue beside another limit.
-func besideQueue(t *testing.T, s Store) {
-	lim := s.limiter(t, "queue", core.FixedWindow(core.PerDay(10)), core.LeakyBucket(core.PerSecond(1), core.Burst(20)))
-	allowN(t, lim, "k", 1)
-	left := acquire(t, lim, "k", 2)
-	allowN(t, lim, "k", 1)
-	cancel(t, left)
-	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
-		if res := acquire(t, lim, "k", 1); res.Delay != want {
-			t.Errorf("%+v, want a Delay of %v", res.Result, want)
-		}
 	}
 }
 

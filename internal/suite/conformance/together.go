@@ -24,9 +24,9 @@ import (
 // Together compares core.All over limiters of one server with the exact model, as [Properties] does, over random histories
 // in which each of the keys is also decided on by itself, held, reset, evicted, planted and banned. Each decision is one
 // command. One that denies changes nothing.
-func Together(t *testing.T, open Opener) {
+func Together(t *testing.T, open Opener, runs int) {
 	t.Helper()
-	for seed := range uint64(propertyRuns(t)) {
+	for seed := range uint64(runs) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			open(t, func(t *testing.T, s Store) { together(t, s, seed) })
 		})

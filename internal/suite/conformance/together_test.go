@@ -23,7 +23,7 @@ func TestTogether(t *testing.T) {
 		t.Parallel()
 		server := redistest.Server(t)
 		direct := server.Client(t)
-		together(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
+		together(t, conformance.Runs(t), func(t *testing.T, run func(*testing.T, conformance.Store)) {
 			if err := direct.FlushAll(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -33,7 +33,7 @@ func TestTogether(t *testing.T) {
 		})
 	})
 	t.Run("Miniredis", func(t *testing.T) {
-		together(t, func(t *testing.T, run func(*testing.T, conformance.Store)) {
+		together(t, conformance.Runs(t)/4+1, func(t *testing.T, run func(*testing.T, conformance.Store)) {
 			m := mini.Redis(t)
 			var now atomic.Int64
 			now.Store(1_800_000_012_345_678)
@@ -52,9 +52,9 @@ func TestTogether(t *testing.T) {
 	})
 }
 
-func together(t *testing.T, open conformance.Opener) {
+func together(t *testing.T, runs int, open conformance.Opener) {
 	t.Helper()
-	t.Run("Properties", func(t *testing.T) { conformance.Together(t, open) })
+	t.Run("Properties", func(t *testing.T) { conformance.Together(t, open, runs) })
 	for name, run := range map[string]func(*testing.T, conformance.Store){
 		"Most": conformance.TogetherMost, "Numbers": conformance.TogetherNumbers, "Batches": conformance.TogetherBatches,
 	} {

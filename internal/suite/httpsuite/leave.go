@@ -93,11 +93,11 @@ func leaversOver(t *testing.T, a Adapter, client *redis.Client) {
 
 			var left []int64
 			settled := func() bool {
-				left = leftOfEach(t, all[0])
+				left = LeftOfEach(t, all[0], keyfunc.ForGlobal())
 				if l := all[0].Limits()[0]; l.Algorithm() == flight.Algorithm() && left[0] != l.Capacity() {
 					return false
 				}
-				if c.name == "And" && leftOfEach(t, all[1])[0] != leavers/3-ran.Load() {
+				if c.name == "And" && LeftOfEach(t, all[1], keyfunc.ForGlobal())[0] != leavers/3-ran.Load() {
 					return false
 				}
 				return c.cost == 0 || left[len(left)-1] == units-c.cost*ran.Load()
@@ -112,18 +112,6 @@ func leaversOver(t *testing.T, a Adapter, client *redis.Client) {
 			}
 		})
 	}
-}
-
-func leftOfEach(t *testing.T, lim *core.Limiter) (left []int64) {
-	t.Helper()
-	res, err := lim.Peek(t.Context(), keyfunc.ForGlobal())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for each := range res.All() {
-		left = append(left, each.Remaining)
-	}
-	return left
 }
 
 // leaveAll sends requests, each over a connection of its own, which is closed at random: but for one in ten, which awaits

@@ -3,7 +3,6 @@ package httpsuite
 import (
 	"net/http"
 
-	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/keyfunc"
 )
@@ -12,7 +11,6 @@ import (
 func resultCases() []testCase {
 	return []testCase{
 		{"Result", result, nil},
-		{"ResultOfSeveral", resultOfSeveral, nil},
 	}
 }
 
@@ -30,13 +28,4 @@ func result(b *testbed) {
 	s.send(http.MethodOptions, "/a").want(http.StatusOK, "no result")
 	s.get("/a").want(http.StatusOK, "fixed-1m allowed=true limit=9 remaining=1 delay=0s")
 	s.get("/bare").want(http.StatusOK, "no result") // nothing stays in what the framework reuses
-}
-
-// resultOfSeveral describes the tightest limit.
-func resultOfSeveral(b *testbed) {
-	lim := b.limiter(core.FixedWindow(core.PerHour(9)), core.FixedWindow(core.PerMinute(2), core.Name("tight")))
-	s := b.behind(Limit{Limiter: lim, Key: keyfunc.IP()}, Route{Path: "/a", Handler: Handler{Do: ShowResult}})
-	ans := s.get("/a")
-	ans.want(http.StatusOK, "tight allowed=true limit=2 remaining=1 delay=0s")
-	ans.wantHeaders("2", "1", "1800000073", "")
 }

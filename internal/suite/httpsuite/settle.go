@@ -38,7 +38,6 @@ func settleCases() []testCase {
 		{"SettledByTier", settledByTier, nil},
 		{"SettledInDryRun", settledInDryRun, nil},
 		{"SettledInOutage", settledInOutage, nil},
-		{"LimitsByRequest", limitsByRequest, nil},
 		{"LimitsByRequestFail", limitsByRequestFail, nil},
 	}
 }
@@ -535,43 +534,6 @@ func settledInOutage(b *testbed) {
 		ans.wantNoHeaders()
 		end().wantServed()
 	})
-}
-
-// limitsByRequest has each customer limited by a number of its own, which its headers
-// show, and which may change: what was used stays used.
-func limitsByRequest(b *testbed) {
-	limit := Limit{
-		Limiter: b.limiter(core.FixedWindow(core.PerMinute(1))),
-		Key:     func(r keyfunc.Request) (string, error) { return "customer:" + r.Header("Customer"), nil },
-	}
-	limit.Options = []guard.Option{guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
-		n, err := strconv.ParseInt(r.Header("Number"), 10, 64)
-		if err != nil {
-			return nil, nil //nolint:nilnil,nilerr // the limiter that is mounted
-		}
-		return limit.Limiter.With(core.FixedWindow(core.PerMinute(n)), core.GCRA(core.PerHour(100)))
-	})}
-	s := b.behind(limit)
-	for _, step := range []struct {
-		customer, number string
-		status           int
-		limit, remaining string
-	}{
-		{"acme", "2", http.StatusOK, "2", "1"},
-		{"initech", "4", http.StatusOK, "4", "3"},
-		{"unknown", "", http.StatusOK, "1", "0"},
-		{"acme", "2", http.StatusOK, "2", "0"},
-		{"acme", "2", http.StatusTooManyRequests, "2", "0"},
-		{"initech", "4", http.StatusOK, "4", "2"},
-		{"unknown", "", http.StatusTooManyRequests, "1", "0"},
-		{"acme", "5", http.StatusOK, "5", "2"},
-		{"acme", "3", http.StatusTooManyRequests, "3", "0"},
-	} {
-		ans := s.get("/a", "Customer: "+step.customer, "Number: "+step.number)
-		ans.wantStatus(step.status)
-		ans.wantHeader("X-RateLimit-Limit", step.limit)
-		ans.wantHeader("X-RateLimit-Remaining", step.remaining)
-	}
 }
 
 // limitsByRequestFail has numbers that are wrong, or none: no request passes unlimited.

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
 	"github.com/redislimit/redislimit/keyfunc"
 )
@@ -89,10 +90,8 @@ func (b *testbed) left(lim *core.Limiter, key string) int64 {
 // until waits for what another goroutine is about to do.
 func (b *testbed) until(what string, done func() bool) {
 	b.Helper()
-	for deadline := time.Now().Add(testTimeout); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			b.Fatalf("still not: %s", what)
-		}
+	if !check.Eventually(b, what, done) {
+		b.FailNow()
 	}
 }
 

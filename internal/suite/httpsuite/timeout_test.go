@@ -15,6 +15,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/core/guard/adapter"
+	"github.com/redislimit/redislimit/internal/suite/httpsuite"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
 	"github.com/redislimit/redislimit/internal/testkit/gate"
@@ -139,12 +140,7 @@ func TestGoneWhileAdmitted(t *testing.T) {
 		t.Errorf("status %d", got)
 	}
 	check.Eventually(t, "only the first is charged", func() bool {
-		res, err := others.Peek(t.Context(), keyfunc.ForGlobal())
-		var left []int64
-		for each := range res.All() {
-			left = append(left, each.Remaining)
-		}
-		return err == nil && slices.Equal(left, []int64{1, 9})
+		return slices.Equal(httpsuite.LeftOfEach(t, others, keyfunc.ForGlobal()), []int64{1, 9})
 	})
 }
 

@@ -334,10 +334,6 @@ func TestCauseIsClear(t *testing.T) {
 	for name, c := range map[string]trouble{
 		"certificate": {setup{tls: true}, badCertificate().on, "x509: malformed"},
 		"no password": {setup{}, admin("ACL SETUSER default resetpass >secret"), "set Options.Password"},
-		"wrong password": {
-			setup{options: func(o *redis.Options) { o.Password = "once right" }}, admin("ACL SETUSER default resetpass >secret"),
-			"Options.Username and Options.Password",
-		},
 		"no right":    {setup{}, admin("ACL SETUSER default -evalsha -eval"), "'evalsha'"},
 		"no write":    {setup{}, admin("ACL SETUSER default -set"), "lacks a right"},
 		"no database": {setup{options: func(o *redis.Options) { o.DB = 99 }}, admin("PING"), "see Options.DB"},

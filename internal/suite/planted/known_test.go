@@ -129,7 +129,7 @@ func TestKnown(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	for _, k := range knownValues() {
 		t.Run(k.of+"/"+k.name, func(t *testing.T) {
-			for seed := range uint64(10) {
+			for seed := range uint64(4) {
 				w := newWorld(t, client, seed, limits.Named(k.of))
 				w.plant = k.name
 				if err := k.put(w).Err(); err != nil {

@@ -70,18 +70,15 @@ func TestValueOfAnother(t *testing.T) {
 		for _, other := range variants() {
 			t.Run(of.Name+" after "+other.Name, func(t *testing.T) {
 				for op := algorithm.OpEvaluate; op <= algorithm.OpRelease; op++ {
-					for seed := range uint64(2) {
-						another := newWorld(t, client, seed, other)
-						for range 3 {
-							another.step()
-						}
-						w := newWorldBeside(t, client, seed, of)
-						w.plant = fmt.Sprintf("%q", another.dump())
-						w.loose = true // buckets take over what another has stored, and it its ends
-						call := algorithm.HoldCall{Op: op, N: 1, M: w.id(), Handles: make([]algorithm.Handle, len(w.members))}
-						w.hold(w.members, call)
-						w.goOn()
+					another := newWorld(t, client, uint64(op), other)
+					for range 3 {
+						another.step()
 					}
+					w := newWorldBeside(t, client, uint64(op), of)
+					w.plant = fmt.Sprintf("%q", another.dump())
+					w.loose = true // buckets take over what another has stored, and it its ends
+					w.hold(w.members, algorithm.HoldCall{Op: op, N: 1, M: w.id(), Handles: make([]algorithm.Handle, len(w.members))})
+					w.goOn()
 				}
 			})
 		}

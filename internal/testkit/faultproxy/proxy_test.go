@@ -4,19 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -229,44 +225,4 @@ func TestDropReplyRunsAll(t *testing.T) {
 	if got := value(t, direct); int64(got) != p.Count("incr") || got == 0 {
 		t.Errorf("%d ran of %d passed", got, p.Count("incr"))
 	}
-}
-
-// Every fault in any order, under load: nothing is stuck, each success ran, and nothing stays behind.
-func TestSwitchUnderLoad(t *testing.T) {
-	base := runtime.NumGoroutine()
-	t.Run("load", func(t *testing.T) {
-		p, _, direct := setup(t)
-		faults := []func(){
-			func() { p.Latency(3 * time.Millisecond) }, p.Silence, p.Blackhole, func() { p.HalfReply() },
-			func() { p.DropReply() }, func() { p.DropReply("incr") }, p.Reset, p.Refuse,
-		}
-		c := redis.NewClient(&redis.Options{
-			Addr: p.Addr(), MaxRetries: -1, DialTimeout: 50 * time.Millisecond, ReadTimeout: 50 * time.Millisecond, PoolSize: 16,
-		})
-		defer func() { _ = c.Close() }()
-		var callers sync.WaitGroup
-		var ok atomic.Int64
-		end := time.Now().Add(time.Second)
-		for range 16 {
-			callers.Go(func() {
-				for time.Now().Before(end) {
-					if incr(t, c) == nil {
-						ok.Add(1)
-					}
-				}
-			})
-		}
-		for time.Now().Before(end) {
-			faults[rand.IntN(len(faults))]()
-			time.Sleep(10 * time.Millisecond)
-			p.Pass()
-			time.Sleep(5 * time.Millisecond)
-		}
-		callers.Wait()
-		if got := int64(value(t, direct)); ok.Load() == 0 || got < ok.Load() || got > p.Count("incr") {
-			t.Errorf("%d succeeded, %d ran, %d passed: want them to grow", ok.Load(), got, p.Count("incr"))
-		}
-		mends(t, p, c)
-	})
-	check.NoGoroutineLeft(t, base)
 }
