@@ -221,9 +221,12 @@ func Clock(clock func() time.Time) Option {
 	return setting{"clock", "Clock(nil)", clock != nil, "want a function", func(c *config) { c.clock = clock }}
 }
 
-var _ = hook.Set(&hook.Wall, func(now func() time.Time) any {
-	return setting{"wall", "Wall", true, "", func(c *config) { c.wall = now }}
-})
+var _ = hook.Set(&hook.Wall, func(now func() time.Time) any { return wall(now) })
+
+// A wall is the clock of a test, and may be given again.
+type wall func() time.Time
+
+func (w wall) apply(c *config) { c.wall = w }
 
 // Logger sets where the Limiter and its middleware log: one line when Redis fails
 // and one when it answers again, never one for each request. The default is

@@ -63,7 +63,7 @@ func goneWhileDelayed(b *testbed) {
 	} {
 		b.each(name, func(b *testbed) {
 			var calls, decided atomic.Int64
-			lim := b.limiter(core.LeakyBucket(core.Per(1, testTimeout/2), core.Burst(3)), core.InFlight(5, core.SlotTTL(time.Hour)),
+			lim := b.limiter(core.LeakyBucket(core.Per(1, testTimeout/2), core.Burst(3)), core.InFlight(5, core.SlotTTL(time.Hour)), core.FixedWindow(core.PerHour(9)),
 				core.Observe(func(_ context.Context, e core.Event) {
 					if e.Kind == core.EventDecision {
 						decided.Add(1)
@@ -71,13 +71,13 @@ func goneWhileDelayed(b *testbed) {
 				}))
 			s := b.behind(Limit{Limiter: lim, Key: keyfunc.IP(), Options: options}, Route{Path: "/a", Handler: Handler{Calls: &calls}})
 			s.get("/a").wantServed()
-			b.untilLeftOfEach(lim, []int64{2, 5})
+			b.untilLeftOfEach(lim, []int64{2, 5, 8})
 			leave, done := s.start("/a")
 			b.until("in the queue", func() bool { return decided.Load() == 2 })
-			b.wantLeftOfEach(lim, []int64{1, 4})
+			b.wantLeftOfEach(lim, []int64{1, 4, 7})
 			leave()
 			<-done
-			b.untilLeftOfEach(lim, []int64{2, 5})
+			b.untilLeftOfEach(lim, []int64{2, 5, 8})
 			s.close()
 			if n := calls.Load(); n != 1 {
 				b.Errorf("the handler ran %d times, want 1", n)
