@@ -16,19 +16,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
 // left returns how many units of each limit remain.
-func left(t *testing.T, lim *core.Limiter) (all []int64) {
+func left(t *testing.T, lim *core.Limiter) []int64 {
 	t.Helper()
-	res, err := lim.Peek(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for r := range res.All() {
-		all = append(all, r.Remaining)
-	}
-	return all
+	return limits.Left(t, lim, "k")
 }
 
 // TestReservationEnds has each way to end what Acquire and Reserve admitted, of which only the first counts.

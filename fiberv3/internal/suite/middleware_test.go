@@ -16,7 +16,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
 	fiberlimit "github.com/redislimit/redislimit/fiberv3"
-	"github.com/redislimit/redislimit/internal/suite/httpsuite"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
@@ -61,7 +61,7 @@ func get(t *testing.T, url string) (int, string) {
 // left returns what is left of the slots and of the units.
 func left(t *testing.T, lim *core.Limiter) []int64 {
 	t.Helper()
-	return httpsuite.LeftOfEach(t, lim, keyfunc.ForIP(netip.MustParseAddr("127.0.0.1")))
+	return limits.Left(t, lim, keyfunc.ForIP(netip.MustParseAddr("127.0.0.1")))
 }
 
 // TestTimeout has Fiber's Timeout answer while the handler goes on with the fiber.Ctx. For

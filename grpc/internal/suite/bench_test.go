@@ -24,6 +24,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
 	grpclimit "github.com/redislimit/redislimit/grpc"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
 	"github.com/redislimit/redislimit/keyfunc"
 )
@@ -236,7 +237,7 @@ func (a answer) wantHeaders(limit, remaining, reset, retryAfter string) {
 // wantLeft checks what is left of a key in each limit.
 func wantLeft(t *testing.T, lim *core.Limiter, key string, want ...int64) {
 	t.Helper()
-	if got := left(t, lim, key); !slices.Equal(got, want) {
+	if got := limits.Left(t, lim, key); !slices.Equal(got, want) {
 		t.Errorf("%s of %s: %d left, want %d", key, lim.Name(), got, want)
 	}
 }
@@ -244,23 +245,11 @@ func wantLeft(t *testing.T, lim *core.Limiter, key string, want ...int64) {
 // untilLeft is wantLeft for what is settled in the background.
 func untilLeft(t *testing.T, lim *core.Limiter, key string, want ...int64) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !slices.Equal(left(t, lim, key), want); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); !slices.Equal(limits.Left(t, lim, key), want); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s of %s: %d left, want %d", key, lim.Name(), left(t, lim, key), want)
+			t.Fatalf("%s of %s: %d left, want %d", key, lim.Name(), limits.Left(t, lim, key), want)
 		}
 	}
-}
-
-func left(t *testing.T, lim *core.Limiter, key string) (all []int64) {
-	t.Helper()
-	res, err := lim.Peek(context.Background(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for each := range res.All() {
-		all = append(all, each.Remaining)
-	}
-	return all
 }
 
 // logs is what limiters log.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
 // inFlightCases take slots and give them back.
@@ -38,11 +39,7 @@ const long = time.Hour
 // remainsOf compares what remains of each limit of a key, in the order of the limits.
 func remainsOf(t *testing.T, lim *core.Limiter, key string, want ...int64) {
 	t.Helper()
-	var got []int64
-	for each := range peek(t, lim, key).All() {
-		got = append(got, each.Remaining)
-	}
-	if !slices.Equal(got, want) {
+	if got := limits.Left(t, lim, key); !slices.Equal(got, want) {
 		t.Errorf("%s: %d remain, want %d", key, got, want)
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
@@ -227,22 +227,9 @@ func (b *testbed) ends(e ending, m mode, point MountPoint) {
 	}
 }
 
-// LeftOfEach returns what is left of each limit of lim.
-func LeftOfEach(t testing.TB, lim *core.Limiter, key string) (left []int64) {
-	t.Helper()
-	res, err := lim.Peek(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for each := range res.All() {
-		left = append(left, each.Remaining)
-	}
-	return left
-}
-
 func (b *testbed) wantLeftOfEach(lim *core.Limiter, want []int64) {
 	b.Helper()
-	if got := LeftOfEach(b, lim, ipKey); !slices.Equal(got, want) {
+	if got := limits.Left(b, lim, ipKey); !slices.Equal(got, want) {
 		b.Errorf("%d left of each limit, want %d", got, want)
 	}
 }
@@ -250,7 +237,7 @@ func (b *testbed) wantLeftOfEach(lim *core.Limiter, want []int64) {
 // untilLeftOfEach waits until a response that has ended is settled.
 func (b *testbed) untilLeftOfEach(lim *core.Limiter, want []int64) {
 	b.Helper()
-	b.until(fmt.Sprintf("%d left of each limit", want), func() bool { return slices.Equal(LeftOfEach(b, lim, ipKey), want) })
+	b.until(fmt.Sprintf("%d left of each limit", want), func() bool { return slices.Equal(limits.Left(b, lim, ipKey), want) })
 }
 
 // A statusLog has the statuses that a CountIf was asked about.

@@ -18,6 +18,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 	"github.com/redislimit/redislimit/keyfunc"
 )
@@ -93,11 +94,11 @@ func leaversOver(t *testing.T, a Adapter, client *redis.Client) {
 
 			var left []int64
 			settled := func() bool {
-				left = LeftOfEach(t, all[0], keyfunc.ForGlobal())
+				left = limits.Left(t, all[0], keyfunc.ForGlobal())
 				if l := all[0].Limits()[0]; l.Algorithm() == flight.Algorithm() && left[0] != l.Capacity() {
 					return false
 				}
-				if c.name == "And" && LeftOfEach(t, all[1], keyfunc.ForGlobal())[0] != leavers/3-ran.Load() {
+				if c.name == "And" && limits.Left(t, all[1], keyfunc.ForGlobal())[0] != leavers/3-ran.Load() {
 					return false
 				}
 				return c.cost == 0 || left[len(left)-1] == units-c.cost*ran.Load()

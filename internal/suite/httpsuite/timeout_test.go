@@ -15,10 +15,10 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/core/guard/adapter"
-	"github.com/redislimit/redislimit/internal/suite/httpsuite"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
 	"github.com/redislimit/redislimit/internal/testkit/gate"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 	"github.com/redislimit/redislimit/keyfunc"
 	httplimit "github.com/redislimit/redislimit/nethttp"
@@ -140,7 +140,7 @@ func TestGoneWhileAdmitted(t *testing.T) {
 		t.Errorf("status %d", got)
 	}
 	check.Eventually(t, "only the first is charged", func() bool {
-		return slices.Equal(httpsuite.LeftOfEach(t, others, keyfunc.ForGlobal()), []int64{1, 9})
+		return slices.Equal(limits.Left(t, others, keyfunc.ForGlobal()), []int64{1, 9})
 	})
 }
 

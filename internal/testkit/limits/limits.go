@@ -3,8 +3,10 @@
 package limits
 
 import (
+	"context"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
@@ -123,4 +125,17 @@ func Hold(d time.Duration, all ...core.Limit) core.Option {
 func Accepts(l core.Limit) bool {
 	_, err := core.NewMemory("try", l, core.Entries(1))
 	return err == nil
+}
+
+// Left returns how many units of each limit of lim are left for a key.
+func Left(t testing.TB, lim *core.Limiter, key string) (left []int64) {
+	t.Helper()
+	res, err := lim.Peek(context.Background(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for each := range res.All() {
+		left = append(left, each.Remaining)
+	}
+	return left
 }
