@@ -232,9 +232,9 @@ func (t *trust) walk(lines []string, remote netip.Addr) (netip.Addr, doubt) {
 			case !addr.IsValid():
 				return client, noDoubt
 			case hop == limit:
-				return client, t.doubt(client, t.hops > 0)
+				return client, doubtOf(client, t.hops > 0)
 			case t.hops == 0 && !t.trusts(addr):
-				return addr, t.doubt(addr, more || i > 0)
+				return addr, doubtOf(addr, more || i > 0)
 			}
 			client = addr
 		}
@@ -245,8 +245,8 @@ func (t *trust) walk(lines []string, remote netip.Addr) (netip.Addr, doubt) {
 	return client, noDoubt
 }
 
-// doubt returns what there is about a client, which stands behind another address or not.
-func (*trust) doubt(client netip.Addr, behind bool) doubt {
+// doubtOf returns what there is about a client, which stands behind another address or not.
+func doubtOf(client netip.Addr, behind bool) doubt {
 	if behind && proxyLike(client) {
 		return privateProxy
 	}

@@ -256,8 +256,8 @@ func (s *Store) appendKeys(dst []any, d *Decision) []any {
 		}
 	}
 	for i, o := 0, d; o != nil; i, o = i+1, o.next {
-		if o.Limits.bans != nil {
-			dst = append(dst, s.stores[i].head+key.Encode(o.Key)+banTail)
+		for _, tail := range o.Limits.tails[len(o.Limits.members):] {
+			dst = append(dst, s.stores[i].head+key.Encode(o.Key)+tail)
 		}
 	}
 	return dst
