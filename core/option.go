@@ -203,10 +203,10 @@ func Hold(d time.Duration) Option {
 // units. What is not spent is given back when the lease ends, or is charged if this process
 // dies before, or cannot tell Redis in time.
 //
-// No more is admitted than the limits allow, in any window and by any number of processes, while Redis
-// keeps its writes and its clock does not step forward. Fewer may be: another process is denied the units that are out on leases, for d at
-// most, and a large cost may be denied again and again while leases serve small ones. A Reset or a
-// Cancel elsewhere and a lowered limit are noticed within d.
+// No more is admitted than the limits allow, in any window and by any number of processes, while
+// Redis keeps its writes and its clock does not step forward. Fewer may be: another process is denied
+// the units that are out on leases, for d at most, and a large cost may be denied again and again while
+// leases serve small ones. A Reset or a Cancel elsewhere and a lowered limit are noticed within d.
 //
 // A [LeakyBucket] and [InFlight] cannot be leased. [Limiter.Close] gives back what is leased.
 func Lease(d time.Duration) Option {

@@ -6,13 +6,13 @@ import (
 	"log/slog"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 // TestSlotsAreRenewedInTheBackground has work that takes a hundred times the hold, in the
@@ -150,20 +150,6 @@ func TestTighterSlots(t *testing.T) {
 
 // textLogger returns a logger, and what it has logged so far.
 func textLogger() (*slog.Logger, func() string) {
-	var mu sync.Mutex
-	var text strings.Builder
-	w := writerFunc(func(line []byte) (int, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		return text.Write(line)
-	})
-	return slog.New(slog.NewTextHandler(w, nil)), func() string {
-		mu.Lock()
-		defer mu.Unlock()
-		return text.String()
-	}
+	var log check.Log
+	return slog.New(slog.NewTextHandler(&log, nil)), log.String
 }
-
-type writerFunc func(line []byte) (int, error)
-
-func (f writerFunc) Write(line []byte) (int, error) { return f(line) }

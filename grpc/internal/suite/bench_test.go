@@ -8,7 +8,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +23,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
 	grpclimit "github.com/redislimit/redislimit/grpc"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
 	"github.com/redislimit/redislimit/keyfunc"
@@ -57,7 +57,7 @@ type testbed struct {
 	redis  *miniredis.Miniredis
 	client *redis.Client
 	stream bool // whether its calls are streams
-	logs   *logs
+	logs   *check.Log
 
 	// serve is what the service does. It is called with the context of the handler, and what sends a message of a stream.
 	serve func(ctx context.Context, send func()) error
@@ -76,7 +76,7 @@ func each(t *testing.T, run func(b *testbed)) {
 				Addr: server.Addr(), DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
 			})
 			t.Cleanup(func() { _ = client.Close() })
-			b := &testbed{T: t, redis: server, client: client, stream: stream, logs: &logs{}}
+			b := &testbed{T: t, redis: server, client: client, stream: stream, logs: &check.Log{}}
 			b.serve = func(context.Context, func()) error { return nil }
 			run(b)
 		})
@@ -250,22 +250,4 @@ func untilLeft(t *testing.T, lim *core.Limiter, key string, want ...int64) {
 			t.Fatalf("%s of %s: %d left, want %d", key, lim.Name(), limits.Left(t, lim, key), want)
 		}
 	}
-}
-
-// logs is what limiters log.
-type logs struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logs) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-func (l *logs) count(part string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), part)
 }

@@ -125,8 +125,8 @@ func TestWarnings(t *testing.T) {
 			for range 2 {
 				b.call().want(codes.OK)
 			}
-			if b.logs.count("level=WARN") != n || b.logs.count(warning) != min(n, 1) {
-				b.Errorf("logged are not %d lines, with %q once: %s", n, warning, b.logs.text.String())
+			if b.logs.Count("level=WARN") != n || b.logs.Count(warning) != min(n, 1) {
+				b.Errorf("logged are not %d lines, with %q once: %s", n, warning, b.logs.String())
 			}
 		}
 		lim, other := b.fixed(100), b.limiter("other", core.FixedWindow(core.PerMinute(100)))

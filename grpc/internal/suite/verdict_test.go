@@ -174,8 +174,8 @@ func TestFailures(t *testing.T) {
 				if a.details() != "" || strings.Contains(a.status.String(), "secret") {
 					b.Error(a.status)
 				}
-				if b.logs.count("level=ERROR") != 1 {
-					b.Errorf("the log has %s", b.logs.text.String())
+				if b.logs.Count("level=ERROR") != 1 {
+					b.Errorf("the log has %s", b.logs.String())
 				}
 				wantLeft(t, lim, peerKey, 1)
 			})

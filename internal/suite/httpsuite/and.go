@@ -103,7 +103,7 @@ func andOwn(b *testbed) {
 		b.untilLeft(calls.Limiter, ipKey, step.calls)
 		b.untilLeft(gold.Limiter, ipKey, step.golds)
 	}
-	if n := b.logs.count("above the capacity"); n != 1 {
+	if n := b.logs.Count("above the capacity"); n != 1 {
 		b.Errorf("%d lines about a cost above the capacity, want 1", n)
 	}
 }
@@ -126,13 +126,13 @@ func andKeys(b *testbed) {
 	b.untilLeft(perDevice.Limiter, "one", 8)
 	b.untilLeft(perDevice.Limiter, fallbackKey, 7)
 	if n := b.logs.lines("WARN"); n > 0 {
-		b.Errorf("%d warnings, want none: %s", n, b.logs.text.String())
+		b.Errorf("%d warnings, want none: %s", n, b.logs.String())
 	}
 
 	own.Options = []guard.Option{guard.And(perUser.Limiter, keyfunc.User(UserKey))}
 	b.serve(App{Use: []Mount{own, Auth{}}, Routes: []Route{{Path: "/a"}}}).get("/a", user("alice")).wantServed()
-	if b.logs.count("mount the middleware after the authentication") != 1 || b.logs.count(`limiter=user error="keyfunc: `) != 1 {
-		b.Errorf("the log does not say whose key is missing: %s", b.logs.text.String())
+	if b.logs.Count("mount the middleware after the authentication") != 1 || b.logs.Count(`limiter=user error="keyfunc: `) != 1 {
+		b.Errorf("the log does not say whose key is missing: %s", b.logs.String())
 	}
 }
 
@@ -231,7 +231,7 @@ func andQueue(b *testbed) {
 		ans.wantNoHeaders()
 	}
 	b.untilLeft(window.Limiter, ipKey, 9)
-	if n := b.logs.count("cannot be given back exactly"); n != 1 {
-		b.Errorf("%d lines logged, want 1: %s", n, b.logs.text.String())
+	if n := b.logs.Count("cannot be given back exactly"); n != 1 {
+		b.Errorf("%d lines logged, want 1: %s", n, b.logs.String())
 	}
 }

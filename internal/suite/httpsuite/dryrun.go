@@ -53,7 +53,7 @@ func dryRunFails(b *testbed) {
 		ans.wantServed()
 		ans.wantNoHeaders()
 		ans.wantHidden("redis detail")
-		return b.logs.count("redis detail") > 0
+		return b.logs.Count("redis detail") > 0
 	})
 }
 

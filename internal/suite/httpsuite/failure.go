@@ -35,7 +35,7 @@ func (a answer) wantHidden(cause string) {
 // wantLogged checks that the log has it.
 func (b *testbed) wantLogged(cause string) {
 	b.Helper()
-	if b.logs.count(cause) == 0 {
+	if b.logs.Count(cause) == 0 {
 		b.Errorf("nothing is logged about %s", cause)
 	}
 }
@@ -83,7 +83,7 @@ func unavailable(b *testbed) {
 		ans.wantStatus(http.StatusServiceUnavailable)
 		ans.wantHeaders("", "", "", "1")
 		ans.wantHidden("secret detail")
-		return b.logs.count("secret detail") > 0
+		return b.logs.Count("secret detail") > 0
 	})
 	b.redis.SetError("")
 	b.until("served again", func() bool { return s.get("/a").status == http.StatusOK }) // the circuit breaker may be open
@@ -128,7 +128,7 @@ func failLocalShare(b *testbed) {
 	lim := core.MustNew(b.client, "api", core.FixedWindow(core.PerMinute(10)), core.FailLocal(), core.Processes(10))
 	cost := guard.Cost(func(keyfunc.Request) int64 { return 5 })
 	b.behind(Limit{Limiter: lim, Key: keyfunc.IP(), Options: []guard.Option{cost}}).get("/a").wantDenied()
-	if b.logs.count("can never be admitted") > 0 {
-		b.Errorf("the log has %s", b.logs.text.String())
+	if b.logs.Count("can never be admitted") > 0 {
+		b.Errorf("the log has %s", b.logs.String())
 	}
 }

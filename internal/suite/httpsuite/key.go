@@ -77,7 +77,7 @@ func missingKey(b *testbed) {
 	b.wantLeft(lim, fallbackKey, 0)
 	b.wantLeft(lim, ipKey, 2)
 	if b.logs.lines("WARN") > 0 { // requests without a user are no mistake
-		b.Errorf("the log has %s", b.logs.text.String())
+		b.Errorf("the log has %s", b.logs.String())
 	}
 }
 
@@ -89,8 +89,8 @@ func outsideAuthentication(b *testbed) {
 	s := b.serve(App{Use: []Mount{limit, Auth{}}, Routes: []Route{{Path: "/a"}}})
 	s.getEach("/a", []keyedRequest{{user("alice"), 200}, {user("bob"), 200}, {user("carol"), 429}})
 	b.wantLeft(limit.Limiter, fallbackKey, 0)
-	if b.logs.lines("WARN") != 1 || b.logs.count("mount the middleware after the authentication") != 1 {
-		b.Errorf("the log has %s", b.logs.text.String())
+	if b.logs.lines("WARN") != 1 || b.logs.Count("mount the middleware after the authentication") != 1 {
+		b.Errorf("the log has %s", b.logs.String())
 	}
 }
 
@@ -139,7 +139,7 @@ func nativeRequest(b *testbed) {
 		send(http.MethodGet, "/a", KeyHeader+": login", user("alice"), "Demo-Line: 1").wantServed()
 	b.wantLeft(lim, "login,join:"+ipKey+",user:alice,header:Demo-Line:1", 1)
 	b.behind(Limit{Limiter: lim, NativeKey: true, Key: keyfunc.IP()}).send(http.MethodGet, "/a", KeyHeader+": proxied", "X-Forwarded-For: 192.0.2.1").wantServed()
-	if n := b.logs.count("limiter=api"); n != 1 {
+	if n := b.logs.Count("limiter=api"); n != 1 {
 		b.Errorf("%d warnings with the limiter's name: Request has its logger", n)
 	}
 }

@@ -51,11 +51,11 @@ func logger(b *testbed) {
 			if cause == "secret detail" { // an error of the key function is logged each time: its request is not served
 				want = 3
 			}
-			if n := own.count("level="); n != want || own.count(cause) != want || own.count("limiter=api") != want {
-				b.Errorf("%d lines in the limiter's logger, want %d with %q: %s", n, want, cause, own.text.String())
+			if n := own.Count("level="); n != want || own.Count(cause) != want || own.Count("limiter=api") != want {
+				b.Errorf("%d lines in the limiter's logger, want %d with %q: %s", n, want, cause, own.String())
 			}
-			if b.logs.count(cause) > 0 {
-				b.Errorf("the default logger has %s", b.logs.text.String())
+			if b.logs.Count(cause) > 0 {
+				b.Errorf("the default logger has %s", b.logs.String())
 			}
 		})
 	}

@@ -221,7 +221,7 @@ func costAfterUnset(b *testbed) {
 
 	b.serve(App{Routes: []Route{{Path: "/a", Handler: Handler{Costs: []int64{3, -1}}}}}).get("/a").wantServed()
 	if n := b.logs.lines(""); n != 0 {
-		b.Errorf("%d lines logged: %s", n, b.logs.text.String())
+		b.Errorf("%d lines logged: %s", n, b.logs.String())
 	}
 }
 
@@ -245,8 +245,8 @@ func costAfterMissing(b *testbed) {
 				s.get("/a").wantServed()
 			}
 			s.close()
-			if n := b.logs.lines("WARN"); n != c.want || b.logs.count("passes no middleware with guard.CostAfter") != n {
-				b.Errorf("%d warnings, want %d: %s", n, c.want, b.logs.text.String())
+			if n := b.logs.lines("WARN"); n != c.want || b.logs.Count("passes no middleware with guard.CostAfter") != n {
+				b.Errorf("%d warnings, want %d: %s", n, c.want, b.logs.String())
 			}
 		})
 	}
@@ -264,8 +264,8 @@ func costAfterWrong(b *testbed) {
 				b.advance(2000 * time.Second)
 			}
 			want := fmt.Sprintf("cost=%d charged=%d limiter=api", c.cost, c.charged)
-			if n := b.logs.lines(""); n != 1 || b.logs.count(want) != 1 {
-				b.Errorf("%d lines logged, want 1, with %q: %s", n, want, b.logs.text.String())
+			if n := b.logs.lines(""); n != 1 || b.logs.Count(want) != 1 {
+				b.Errorf("%d lines logged, want 1, with %q: %s", n, want, b.logs.String())
 			}
 		})
 	}
@@ -513,7 +513,7 @@ func settledInOutage(b *testbed) {
 			s.close()
 			_ = limit.Limiter.Close() // it waits for what is sent in the background
 			b.redis.SetError("")
-			if n := b.logs.count("not settled") + b.logs.count("not released"); n != 0 {
+			if n := b.logs.Count("not settled") + b.logs.Count("not released"); n != 0 {
 				b.Errorf("%d lines logged about the request, besides the outage", n)
 			}
 			b.until("Redis is asked again", func() bool {

@@ -164,8 +164,8 @@ func stackedTwice(b *testbed) {
 				s.get(path, user("alice")).wantServed()
 			}
 			s.close()
-			if n := b.logs.lines("WARN"); n != want || b.logs.count("a request is counted twice") != n {
-				b.Errorf("%d warnings, want %d: %s", n, want, b.logs.text.String())
+			if n := b.logs.lines("WARN"); n != want || b.logs.Count("a request is counted twice") != n {
+				b.Errorf("%d warnings, want %d: %s", n, want, b.logs.String())
 			}
 		})
 	}

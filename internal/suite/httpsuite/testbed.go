@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -96,10 +95,7 @@ func (b *testbed) until(what string, done func() bool) {
 }
 
 // logs is what was logged during a test.
-type logs struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
+type logs struct{ check.Log }
 
 // captureLogs takes the default logger for the time of the test.
 func captureLogs(t *testing.T) *logs {
@@ -110,26 +106,11 @@ func captureLogs(t *testing.T) *logs {
 	return l
 }
 
-// Write makes logs a writer for a handler.
-func (l *logs) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-func (l *logs) count(part string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), part)
-}
-
 // lines counts those of a level, without those of outages: they are told in the background, and may be of a test before,
 // whose server has ended.
 func (l *logs) lines(level string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	n := 0
-	for line := range strings.Lines(l.text.String()) {
+	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, "level="+level) && !strings.Contains(line, `msg="redislimit: redis `) {
 			n++
 		}

@@ -58,8 +58,8 @@ func never(b *testbed) {
 		ans.wantDenied()
 		ans.wantHeaders("3", "3", "1800000013", "")
 	}
-	if n := b.logs.lines(""); n != 1 || b.logs.count("limiter=api limit=token-1m capacity=3 cost=4") != 1 {
-		b.Errorf("%d lines logged, want 1, about the cost: %s", n, b.logs.text.String())
+	if n := b.logs.lines(""); n != 1 || b.logs.Count("limiter=api limit=token-1m capacity=3 cost=4") != 1 {
+		b.Errorf("%d lines logged, want 1, about the cost: %s", n, b.logs.String())
 	}
 }
 
@@ -120,7 +120,7 @@ func cost(b *testbed) {
 		ans.wantStatus(step.status)
 		ans.wantHeader("X-RateLimit-Remaining", step.remaining)
 	}
-	if n := b.logs.count("level=ERROR"); n != 1 {
+	if n := b.logs.Count("level=ERROR"); n != 1 {
 		b.Errorf("%d errors logged, want 1, about the negative cost", n)
 	}
 }
