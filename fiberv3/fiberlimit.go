@@ -42,10 +42,17 @@ const framework = adapter.Adapter[fiber.Ctx, fiber.Handler]("fiberlimit")
 // A request that Fiber's Timeout answers is over for the limiter, although its handler
 // goes on.
 //
+// Fiber has what is mounted by Use see also what fasthttp refused, such as a body above
+// BodyLimit. The middleware does not count it, and does not pass it on. What sets headers on
+// the answer, as CORS does, belongs before it.
+//
 // It panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber.Handler {
 	g, handlers := framework.New(lim, key, opts...)
 	return func(c fiber.Ctx) error {
+		if refused(c) {
+			return nil // Fiber answers it
+		}
 		q := &request{c}
 		verdict := g.Check(q, (*header)(q), withState(c))
 		switch handler, ok := handlers.For(verdict); {

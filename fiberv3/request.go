@@ -80,15 +80,32 @@ func (q request) Route() string {
 	return route.Path
 }
 
-// useField is the index of the field that is true for a route registered by Use, or
-// nil in a Fiber that has no such field.
-var useField = func() []int {
-	field, ok := reflect.TypeFor[fiber.Route]().FieldByName("use")
+// refused reports whether fasthttp refused the request. Fiber shows such a request to
+// whatever is mounted by Use, mostly without its headers: the key would be the proxy. Only
+// a field that Fiber does not export tells. Where that is not found, in a later Fiber or in an
+// application's own context, refused reports false, so that no limit is skipped.
+func refused(c fiber.Ctx) bool {
+	ctx, want := reflect.Indirect(reflect.ValueOf(c)), reflect.TypeFor[fiber.DefaultCtx]()
+	if ctx.Type() != want {
+		ctx = reflect.Indirect(ctx.FieldByName("DefaultCtx")) // embedded in an application's own
+	}
+	return refusedField != nil && ctx.IsValid() && ctx.Type() == want && ctx.FieldByIndex(refusedField).Bool()
+}
+
+var (
+	useField     = boolField[fiber.Route]("use")                         // of a route registered by Use
+	refusedField = boolField[fiber.DefaultCtx]("shouldSkipNonUseRoutes") // of a request that fasthttp refused
+)
+
+// boolField returns the index of a field of T that Fiber does not export, or nil in a
+// Fiber that has no such field.
+func boolField[T any](name string) []int {
+	field, ok := reflect.TypeFor[T]().FieldByName(name)
 	if !ok || field.Type.Kind() != reflect.Bool {
 		return nil
 	}
 	return field.Index
-}()
+}
 
 // A header is the headers of the response to a request, with which it shares memory.
 type header request

@@ -48,3 +48,51 @@ func TestGivenBack(t *testing.T) {
 		t.Errorf("the context of the middleware around has the error %v", err)
 	}
 }
+
+// ownCtx and others are contexts of an application's own: Fiber's documents embed the first.
+type (
+	ownCtx     struct{ fiber.DefaultCtx }
+	pointerCtx struct{ *fiber.DefaultCtx }
+	hiddenCtx  struct{ fiber.CustomCtx } // nothing tells what fasthttp refused
+)
+
+// TestRefused has fasthttp refuse a request whose headers are whole. Who is behind the
+// middleware sees it if it was charged: guessed passwords are never free.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		context func(*fiber.App) fiber.CustomCtx
+		charged int64
+	}{
+		"default": {func(app *fiber.App) fiber.CustomCtx { return fiber.NewDefaultCtx(app) }, 0},
+		"own":     {func(app *fiber.App) fiber.CustomCtx { return &ownCtx{*fiber.NewDefaultCtx(app)} }, 0},
+		"pointer": {func(app *fiber.App) fiber.CustomCtx { return pointerCtx{fiber.NewDefaultCtx(app)} }, 0},
+		"hidden":  {func(app *fiber.App) fiber.CustomCtx { return &hiddenCtx{fiber.NewDefaultCtx(app)} }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lim := core.MustNewMemory("api", core.FixedWindow(core.PerDay(10)))
+			var before, behind int64
+			app := fiber.NewWithCustomCtx(c.context)
+			app.Use(func(c fiber.Ctx) error {
+				before++
+				return c.Next()
+			}, fiberlimit.Middleware(lim, keyfunc.IP()), func(c fiber.Ctx) error {
+				behind++
+				return c.Next()
+			})
+			app.Handler() // has the routes ready
+			var ctx fasthttp.RequestCtx
+			ctx.Init(&fasthttp.Request{}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1234}, nil)
+			app.Server().ErrorHandler(&ctx, fasthttp.ErrBodyTooLarge)
+			res, err := lim.Peek(t.Context(), "ip:192.0.2.1")
+			if err != nil || before != 1 || behind != c.charged || 10-res.Remaining != c.charged {
+				t.Errorf("before the middleware %d, want 1; behind it %d, and charged %d, want %d of both, %v",
+					before, behind, 10-res.Remaining, c.charged, err)
+			}
+			if status := ctx.Response.StatusCode(); status != fiber.StatusRequestEntityTooLarge {
+				t.Errorf("status %d, want 413", status)
+			}
+		})
+	}
+}

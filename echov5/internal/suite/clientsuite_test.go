@@ -34,6 +34,14 @@ var apps = clientsuite.Apps{
 			return clientsuite.HTTPApp(e)
 		},
 	},
+	Impatient: map[string]clientsuite.NewApp{
+		"echo": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
+			e := echo.New()
+			e.Pre(echolimit.Middleware(lim, key))
+			e.Any("/a", func(c *echo.Context) error { return c.NoContent(http.StatusOK) })
+			return clientsuite.ImpatientHTTPApp(e)
+		},
+	},
 }
 
 func newEcho(lim *core.Limiter, key keyfunc.Func) *echo.Echo {

@@ -44,6 +44,22 @@ var apps = clientsuite.Apps{
 			return newFiberApp(lim, key, fiber.Config{Immutable: true})
 		},
 	},
+	Impatient: map[string]clientsuite.NewApp{
+		"fiber": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
+			return newImpatientApp(lim, key, fiber.Config{})
+		},
+		"fiber, streamed bodies": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
+			return newImpatientApp(lim, key, fiber.Config{StreamRequestBody: true})
+		},
+	},
+}
+
+func newImpatientApp(lim *core.Limiter, key keyfunc.Func, config fiber.Config) fiberApp {
+	config.ReadTimeout = clientsuite.ReadTimeout
+	f := fiber.New(config)
+	f.Use(fiberlimit.Middleware(lim, key))
+	f.All("/a", func(c fiber.Ctx) error { return c.SendStatus(http.StatusOK) })
+	return fiberApp{f}
 }
 
 type fiberApp struct{ *fiber.App }

@@ -88,6 +88,32 @@ var apps = clientsuite.Apps{
 			})
 		},
 	},
+	Impatient: map[string]clientsuite.NewApp{
+		"nethttp": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
+			mux := http.NewServeMux()
+			mux.HandleFunc("/a", func(http.ResponseWriter, *http.Request) {})
+			return clientsuite.ImpatientHTTPApp(httplimit.Middleware(lim, key)(mux))
+		},
+		"gin": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
+			gin.SetMode(gin.ReleaseMode)
+			r := gin.New()
+			r.Use(ginlimit.Middleware(lim, key))
+			r.Any("/a", func(c *gin.Context) { c.Status(http.StatusOK) })
+			return clientsuite.ImpatientHTTPApp(r)
+		},
+		"echo": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
+			e := echo.New()
+			e.Pre(echolimit.Middleware(lim, key))
+			e.Any("/a", func(c echo.Context) error { return c.NoContent(http.StatusOK) })
+			return clientsuite.ImpatientHTTPApp(e)
+		},
+		"fiber": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
+			f := fiber.New(fiber.Config{DisableStartupMessage: true, ReadTimeout: clientsuite.ReadTimeout})
+			f.Use(fiberlimit.Middleware(lim, key))
+			f.All("/a", func(c *fiber.Ctx) error { return c.SendStatus(http.StatusOK) })
+			return fiberApp{f}
+		},
+	},
 }
 
 type fiberApp struct{ *fiber.App }

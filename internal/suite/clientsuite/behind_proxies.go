@@ -14,13 +14,8 @@ import (
 // headers, and the trailer of a chunked body, which HAProxy passes on. Each request is
 // counted by what the proxy says, in every configuration of every framework.
 func realProxies(t *testing.T, apps Apps) {
-	const client = "127.0.0.77" // all of 127.0.0.0/8 is the loopback on Linux only
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}, Timeout: AnswerLimit}
-	if l, err := net.Listen("tcp", client+":0"); err != nil {
-		t.Skip("needs a second loopback address: ", err)
-	} else {
-		_ = l.Close()
-	}
+	const client = "127.0.0.77"
+	dialer := dialerFrom(t, client)
 	behind := keyfunc.TrustedProxies("127.0.0.1")
 	forged := []string{
 		xff + "6.6.6.6", fwd + "for=6.6.6.6", "X-Real-IP: 6.6.6.6", "X-Tenant: globex", "X-API-Key: issued", "CF-Connecting-IP: 6.6.6.6",
@@ -38,13 +33,8 @@ func realProxies(t *testing.T, apps Apps) {
 			keys := map[string]*keySwitch{}
 			c := newCounter(t)
 			for name, newApp := range apps.all() {
-				l, err := net.Listen("tcp", "127.0.0.1:0")
-				if err != nil {
-					t.Fatal(err)
-				}
 				keys[name] = &keySwitch{}
-				listen(t, newApp(c.lim, keys[name].key), l)
-				names, backends = append(names, name), append(backends, l.Addr().String())
+				names, backends = append(names, name), append(backends, listenTCP(t, newApp(c.lim, keys[name].key)))
 			}
 			for i, address := range kind.Start(t, backends...) {
 				for _, option := range []struct {
@@ -89,15 +79,43 @@ func realProxies(t *testing.T, apps Apps) {
 	}
 }
 
-func (c counter) sendFrom(dialer net.Dialer, address, raw string) int {
-	c.Helper()
-	ctx, cancel := context.WithTimeout(c.Context(), AnswerLimit)
+// dialerFrom returns a dialer whose connections come from address, on the loopback.
+func dialerFrom(t *testing.T, address string) net.Dialer {
+	t.Helper()
+	l, err := net.Listen("tcp", address+":0")
+	if err != nil { // all of 127.0.0.0/8 is the loopback on Linux only
+		t.Skip("needs more loopback addresses: ", err)
+	}
+	_ = l.Close()
+	return net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: AnswerLimit}
+}
+
+// listenTCP serves a until the test ends, and returns its address.
+func listenTCP(t *testing.T, a App) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listen(t, a, l)
+	return l.Addr().String()
+}
+
+// dialFrom returns a connection to address, and ends the test if there is none.
+func dialFrom(t *testing.T, dialer net.Dialer, address string) *Conn {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), AnswerLimit)
 	defer cancel()
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
-		c.Fatal(err)
+		t.Fatal(err)
 	}
-	client := newConn(conn)
+	return newConn(conn)
+}
+
+func (c counter) sendFrom(dialer net.Dialer, address, raw string) int {
+	c.Helper()
+	client := dialFrom(c.T, dialer, address)
 	defer client.Close()
 	return client.Send(raw)
 }

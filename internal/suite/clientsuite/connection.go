@@ -20,6 +20,9 @@ import (
 // AnswerLimit is how long a server may take for an answer, on a busy machine.
 const AnswerLimit = 10 * time.Second
 
+// ReadTimeout is how long the server of an impatient application waits for a request.
+const ReadTimeout = time.Second
+
 // A Server is an application that parses what comes over its connections.
 type Server struct {
 	keySwitch
@@ -61,8 +64,11 @@ func listen(tb testing.TB, a App, l net.Listener) {
 // Dial returns a connection to the server from peer, in the form of [Request].
 func (s *Server) Dial(peer string) *Conn {
 	client, server := net.Pipe()
-	s.peers <- peerConn{server, peerAddr(peer)}
-	return newConn(client)
+	conn := newConn(client)
+	served := make(chan struct{})
+	conn.served = served
+	s.peers <- &peerConn{server, peerAddr(peer), sync.OnceFunc(func() { close(served) })}
+	return conn
 }
 
 // A peerListener accepts what is sent to it.
@@ -97,20 +103,27 @@ func (l *peerListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0
 type peerConn struct {
 	net.Conn
 
-	peer net.Addr
+	peer  net.Addr
+	ended func()
 }
 
-func (c peerConn) RemoteAddr() net.Addr { return c.peer }
+func (c *peerConn) RemoteAddr() net.Addr { return c.peer }
+
+func (c *peerConn) Close() error {
+	c.ended()
+	return c.Conn.Close()
+}
 
 // A Conn is a client's connection.
 type Conn struct {
 	conn   net.Conn
 	reader *bufio.Reader
+	served <-chan struct{} // closed when the server closes its end; nil of a connection to a proxy
 }
 
 func newConn(conn net.Conn) *Conn {
 	_ = conn.SetDeadline(time.Now().Add(AnswerLimit)) // of a connection just made
-	return &Conn{conn, bufio.NewReader(conn)}
+	return &Conn{conn: conn, reader: bufio.NewReader(conn)}
 }
 
 // Close closes the connection.

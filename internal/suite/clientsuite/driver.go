@@ -45,6 +45,9 @@ type Apps struct {
 	Default map[string]NewApp
 	// Configured are those in a configuration that changes how requests are parsed.
 	Configured map[string]NewApp
+	// Impatient are those whose middleware sees every request that the framework shows to
+	// any, and whose server reads a request for no longer than ReadTimeout.
+	Impatient map[string]NewApp
 	// Refused are the names of trailers, in lower case, whose request the framework may
 	// answer with 400.
 	Refused []string
@@ -76,6 +79,11 @@ func (n NewApp) send(lim *core.Limiter, key keyfunc.Func) Send {
 // HTTPApp returns the App of a framework that stands on net/http.
 func HTTPApp(h http.Handler) App {
 	return &httpApp{http.Server{Handler: h, ReadHeaderTimeout: AnswerLimit}}
+}
+
+// ImpatientHTTPApp is HTTPApp for [Apps].Impatient.
+func ImpatientHTTPApp(h http.Handler) App {
+	return &httpApp{http.Server{Handler: h, ReadTimeout: ReadTimeout}}
 }
 
 type httpApp struct{ http.Server }

@@ -19,6 +19,8 @@ func Exercise(t *testing.T, apps Apps) {
 		{"RawRequests", rawRequests},
 		{"TrailerEndsWithItsRequest", trailerEndsWithItsRequest},
 		{"RealProxies", realProxies},
+		{"Refused", refusedRequests},
+		{"RefusedBehindProxies", refusedBehindProxies},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, apps) })
 	}

@@ -33,6 +33,7 @@ const Tenant = "acme"
 // sets X-Real-IP to it and X-Tenant to Tenant, and removes X-API-Key.
 type Kind struct {
 	Name    string
+	Asks    bool // HEAD /a, every half second
 	program string
 	args    func(config string) []string
 	config  func(dir string, hops []hop) string
@@ -44,14 +45,31 @@ type hop struct{ listen, backend string }
 // Kinds are all that there are.
 func Kinds() []Kind {
 	return []Kind{
-		{"HAProxy", "haproxy", func(config string) []string { return []string{"-db", "-q", "-f", config} }, haproxy},
-		{"nginx", "nginx", func(config string) []string { return []string{"-p", filepath.Dir(config), "-c", config} }, nginx},
+		haproxyKind("HAProxy", ""),
+		{"nginx", false, "nginx", func(config string) []string { return []string{"-p", filepath.Dir(config), "-c", config} }, nginx},
 	}
 }
 
-func haproxy(_ string, hops []hop) string {
+// Checking are those that try a server every half second, by a connection or by HEAD /a, and pass nothing to one that
+// does not answer well.
+func Checking() []Kind {
+	const each = " default-server check inter 500ms rise 1 fall 1\n"
+	byHTTP := haproxyKind("HAProxy that asks", each+" option httpchk\n http-check send meth HEAD uri /a ver HTTP/1.1 hdr Host example.com\n")
+	byHTTP.Asks = true
+	return []Kind{haproxyKind("HAProxy that connects", each), byHTTP}
+}
+
+func haproxyKind(name, defaults string) Kind {
+	return Kind{
+		Name: name, program: "haproxy", args: func(config string) []string { return []string{"-db", "-q", "-f", config} },
+		config: func(_ string, hops []hop) string { return haproxy(defaults, hops) },
+	}
+}
+
+func haproxy(defaults string, hops []hop) string {
 	var b strings.Builder
 	b.WriteString("defaults\n mode http\n timeout connect 10s\n timeout client 10s\n timeout server 10s\n option forwardfor\n")
+	b.WriteString(defaults)
 	for i, h := range hops {
 		_, _ = fmt.Fprintf(&b, `frontend f%d
  bind %s
