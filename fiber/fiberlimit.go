@@ -93,7 +93,8 @@ func Result(c *fiber.Ctx) (core.Result, bool) {
 // several calls the last one counts. A negative n is a mistake: it is logged, and
 // what was reserved is charged.
 //
-// c must be valid: where the handler has returned, use [CostSetter].
+// When the handler has returned, c is no longer valid: n is lost, or counts for another
+// request that has c by then. Use [CostSetter] there.
 func SetCost(c *fiber.Ctx, n int64) { stateIn(c).SetCost(n) }
 
 // CostSetter returns [SetCost] for the request of c. It can be called when the handler has

@@ -106,8 +106,12 @@ func (h header) SetBytes(name string, value []byte) { h.c.Response().Header.SetB
 // stateKey is the key under which a *fiber.Ctx has its adapter.RequestState.
 type stateKey struct{}
 
-// stateIn returns the adapter.RequestState of c, or nil before the first middleware.
+// stateIn returns the adapter.RequestState of c, or nil before the first middleware, and
+// when Fiber has taken c back: a panic in a streamed body's writer would end the process.
 func stateIn(c *fiber.Ctx) *adapter.RequestState {
+	if c.Context() == nil {
+		return nil
+	}
 	state, _ := c.Locals(stateKey{}).(*adapter.RequestState)
 	return state
 }

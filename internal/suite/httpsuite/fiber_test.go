@@ -170,6 +170,18 @@ func cookiesFiber(tb testing.TB, ctx *fasthttp.RequestCtx) (keyfunc.Request, fun
 	return fiberlimit.Request(c), func(name string) string { return c.Cookies(name) }
 }
 
+// TestFiberTakenBack sets the cost with a fiber.Ctx that Fiber has taken back, as the writer
+// of a streamed body may. No more comes of it than of a request without a limiter.
+func TestFiberTakenBack(t *testing.T) {
+	app := fiber.New()
+	c := app.AcquireCtx(fasthttpsuite.NewContext())
+	app.ReleaseCtx(c)
+	fiberlimit.SetCost(c, 3)
+	if res, ok := fiberlimit.Result(c); ok {
+		t.Errorf("a decision: %+v", res)
+	}
+}
+
 func TestFiberDroppedRequest(t *testing.T) {
 	fasthttpsuite.DroppedRequest(t, func(limit httpsuite.Limit) fasthttp.RequestHandler {
 		app := fiber.New()
