@@ -82,7 +82,7 @@ type family struct {
 // their counts, in whatever process they are; the name also appears in headers,
 // events and metrics. It has 1 to 64 letters, digits and "_.-".
 //
-// The options are one or more limits, such as [TokenBucket] or [FixedWindow],
+// The options are 1 to 12 limits, such as [TokenBucket] or [FixedWindow],
 // and settings, such as [Prefix]. Of several limits all must admit a
 // request, or none is charged. Any mistake in the configuration is an error that
 // names the option, its value and what is allowed. New sends nothing to Redis.
