@@ -128,8 +128,9 @@ func (l *Limiter) warnOfMistakes(c *config) {
 	ctx := context.Background()
 	others, open := l.store.Others()
 	if others {
-		l.events.logAt(ctx, slog.LevelWarn, "redislimit: another Limiter of this name over this client has other numbers: "+
-			"they count together, so give one another name, or change numbers by With")
+		l.events.logAt(ctx, slog.LevelWarn, "redislimit: another Limiter of this name over this client has other numbers on the same keys: "+
+			"they count together, or, if the algorithm is another, too, each discards what the other has counted; "+
+			"so give one another name, or change numbers by With")
 	}
 	if open == manyOpen {
 		l.events.logAt(ctx, slog.LevelWarn, "redislimit: many Limiters over this client were made and not closed: "+
