@@ -96,7 +96,8 @@ func LeakyBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorit
 // when its work has ended. It is asked by [Limiter.Acquire] or [Limiter.Reserve], and the middleware does
 // so by itself, and gives them back when the response ends, however it ends. It suits endpoints that are slow, or work that must
 // not be done twice at once, and stands well beside a limit with a rate: of several
-// limits all admit, or none is charged.
+// limits all admit, or none is charged. There a cost of 60 takes 60 slots, too. Where a request is to take
+// one slot, whatever it costs, give InFlight a Limiter of its own, and ask both by [AcquireAll]: slots.On(key).Cost(1).
 //
 //	r, err := lim.Acquire(ctx, key, 1)
 //	// ... if r.Allowed:

@@ -57,8 +57,9 @@ func add(a, b int64) int64 {
 // as long as one Limiter of so many limits. So are those of a Cluster or a Ring about one and the same key. As
 // with [Limiter.AllowN], a caller who leaves may be charged.
 //
-// Others are asked one after the other, in the order of their names and keys, whatever that of the
-// arguments: units are held as by [Limiter.Reserve] until all have admitted, and given back if one does
+// Others are asked one after the other: the smallest [Limit.Capacity] first, then by name and key, whatever
+// the order of the arguments. So who is over his own limit takes nothing of a larger one that he shares. Units
+// are held as by [Limiter.Reserve] until all have admitted, and given back if one does
 // not. A denial is then that of the first Limiter that denies. Such a hold may deny another call for a moment,
 // with a RetryAfter of a second at most. So a denial that may be over within a second is asked for once more. A
 // process that dies meanwhile leaves what it held, which is charged when it expires. So it is with a [Lease],
@@ -134,7 +135,8 @@ type member struct {
 }
 
 // newTogether checks a call, and puts its keys into the order in which all callers ask for them: if two
-// wait for each other's units, one of them has all that it needs.
+// wait for each other's units, one of them has all that it needs. Who is denied by his own limit is to hold nothing of
+// what he shares meanwhile, and that has the larger capacity: else he may use it up anyway.
 func newTogether(ctx context.Context, n int64, keys []Keyed) (*together, error) {
 	if len(keys) == 0 {
 		return nil, errNoKeys
@@ -159,7 +161,8 @@ func newTogether(ctx context.Context, n int64, keys []Keyed) (*together, error) 
 		t.members = append(t.members, member{Keyed: k})
 	}
 	slices.SortStableFunc(t.members, func(a, b member) int {
-		return cmp.Or(cmp.Compare(a.limiter.name, b.limiter.name), cmp.Compare(a.key, b.key))
+		capacity := cmp.Compare(slices.Min(a.limiter.by.Capacities), slices.Min(b.limiter.by.Capacities))
+		return cmp.Or(capacity, cmp.Compare(a.limiter.name, b.limiter.name), cmp.Compare(a.key, b.key))
 	})
 	return t, nil
 }

@@ -145,18 +145,19 @@ func TestAllInAnOutage(t *testing.T) {
 	away := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	t.Cleanup(func() { _ = away.Close() })
 	for name, c := range map[string]struct {
-		policy    core.Option
-		err       error
-		charged   int64
-		described string
+		policy  core.Option
+		err     error
+		charged int64
+		limits  int // of the Result
 	}{
-		"local":  {core.FailLocal(), nil, 1, "z"},
-		"open":   {core.FailOpen(), nil, 1, "a"},
-		"closed": {core.FailClosed(), core.ErrUnavailable, 0, ""},
+		"local":  {core.FailLocal(), nil, 1, 2},
+		"open":   {core.FailOpen(), nil, 1, 1},
+		"closed": {core.FailClosed(), core.ErrUnavailable, 0, 1},
 	} {
-		a, z := named(t, "a"), core.MustNew(away, "z", core.FixedWindow(core.PerDay(5)), c.policy)
+		a, z := named(t, "a"), core.MustNew(away, "z", core.FixedWindow(core.PerDay(50)), c.policy) // a is asked first
 		res, err := core.All(t.Context(), 1, z.On("k"), a.On("k"))
-		if !errors.Is(err, c.err) || res.Allowed != (c.err == nil) || res.Limiter != c.described || left(t, a)[0] != 10-c.charged {
+		n := len(slices.Collect(res.All()))
+		if !errors.Is(err, c.err) || res.Allowed != (c.err == nil) || n != c.limits || left(t, a)[0] != 10-c.charged {
 			t.Errorf("%s: %+v, %v, %d remain", name, res, err, left(t, a)[0])
 		}
 	}
@@ -186,7 +187,7 @@ func TestAllThatLeave(t *testing.T) {
 			})
 			cmd.SetErr(errors.New("away"))
 			return cmd.Err()
-		}), "z", core.FixedWindow(core.PerDay(5)), core.FailOpen())
+		}), "z", core.FixedWindow(core.PerDay(50)), core.FailOpen())
 		func() {
 			defer func() { _ = recover() }()
 			if res, err := core.All(ctx, 3, z.On("k"), a.On("k")); !errors.Is(err, context.Canceled) {
@@ -200,32 +201,32 @@ func TestAllThatLeave(t *testing.T) {
 	}
 }
 
-// TestAllInOrder has keys be asked for in one order, whatever that of the arguments; and a caller who leaves after the last one
-// has admitted it, who is charged nowhere.
+// TestAllInOrder has keys be asked for in one order, the smallest capacity first, whatever that of the arguments; and a caller who
+// leaves after the last one has admitted it, who is charged nowhere.
 func TestAllInOrder(t *testing.T) {
 	t.Parallel()
 	var asked []string
 	ctx, leave := context.WithCancel(t.Context())
-	observed := func(name string) *core.Limiter {
-		return named(t, name, core.FixedWindow(core.PerDay(10)), core.Observe(func(_ context.Context, e core.Event) {
+	observed := func(name string, capacity int64) *core.Limiter {
+		return named(t, name, core.FixedWindow(core.PerDay(100)), core.FixedWindow(core.PerHour(capacity)), core.Observe(func(_ context.Context, e core.Event) {
 			if e.Kind != core.EventDecision {
 				return
 			}
-			if asked = append(asked, e.Limiter); len(asked) == 9 {
+			if asked = append(asked, e.Limiter); len(asked) == 12 {
 				leave()
 			}
 		}))
 	}
-	a, b := observed("a"), observed("b")
+	a, b, z := observed("a", 10), observed("b", 10), observed("z", 9)
 	for _, keys := range [][]core.Keyed{
-		{a.On("1"), b.On("k"), b.On("1")}, {b.On("k"), a.On("1"), b.On("1")}, {b.On("1"), b.On("k"), a.On("1")},
+		{a.On("1"), b.On("k"), b.On("1"), z.On("1")}, {z.On("1"), b.On("k"), a.On("1"), b.On("1")}, {b.On("1"), b.On("k"), z.On("1"), a.On("1")},
 	} {
 		_, err := core.All(ctx, 1, keys...)
-		if errors.Is(err, context.Canceled) != (len(asked) == 9) {
+		if errors.Is(err, context.Canceled) != (len(asked) == 12) {
 			t.Error(err)
 		}
 	}
-	if got := strings.Join(asked, ""); got != "abbabbabb" {
+	if got := strings.Join(asked, ""); got != "zabbzabbzabb" {
 		t.Errorf("asked were %s", got)
 	}
 	for _, key := range []string{"1", "k"} {

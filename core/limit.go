@@ -165,10 +165,11 @@ type nameOption string
 
 // Name sets the Limit's name in results and in its Redis keys: letters,
 // digits and "_.-", at most 64. A named Limit keeps what is used when its period
-// changes, but [Aligned] windows and a [SlidingWindowCounter] start a new count, and
-// windows of a calendar keep what was charged in the new one. The default is the
-// algorithm and the period, such as "token-1m", "month-Europe.Berlin" of windows of a
-// calendar, and "inflight" of an [InFlight].
+// changes, but [Aligned] windows and a [SlidingWindowCounter] start a new count, and so do
+// windows of a calendar, unless the count began in the new one: what was used today stays when
+// a day becomes a month, and hardly when a month becomes a day. Another algorithm starts a new
+// count, too. The default is the algorithm and the period, such as "token-1m",
+// "month-Europe.Berlin" of windows of a calendar, and "inflight" of an [InFlight].
 func Name(name string) LimitOption { return nameOption(name) }
 
 func (nameOption) bucket()   {}

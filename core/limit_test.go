@@ -35,6 +35,7 @@ func TestNewRefuses(t *testing.T) {
 		{"a pipeline", someClient.Pipeline(), "api", []Option{fine}, []string{"*redis.Pipeline", "Exec"}},
 		{"a transaction", someClient.TxPipeline(), "api", []Option{fine}, []string{"*redis.Pipeline", "Exec"}},
 		{"no limit", someClient, "api", nil, []string{"no limit", "at least one"}},
+		{"too many limits", someClient, "api", limitsOf(13), []string{"13 limits", "allowed are 12", "another Limiter"}},
 		{"nil option", someClient, "api", []Option{fine, nil}, []string{"option 2", "nil"}},
 		{"empty Limit", someClient, "api", []Option{Limit{}}, []string{"Limit{}", "TokenBucket"}},
 		{"zero rate", someClient, "api", []Option{TokenBucket(PerMinute(0))}, []string{"count is 0", "1 to 1000000000"}},
@@ -90,6 +91,14 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
+// limitsOf returns so many.
+func limitsOf(n int) (all []Option) {
+	for i := range n {
+		all = append(all, TokenBucket(Per(1, time.Duration(i+1)*time.Second)))
+	}
+	return all
+}
+
 // TestNewAccepts has configurations that are just within the bounds.
 func TestNewAccepts(t *testing.T) {
 	t.Parallel()
@@ -103,6 +112,7 @@ func TestNewAccepts(t *testing.T) {
 		{TokenBucket(PerDay(1)), FailLocal(), Processes(3), Timeout(time.Millisecond), DenyCache(1)},
 		{TokenBucket(PerDay(1)), FailOpen(), DenyCache(0)},
 		{TokenBucket(PerDay(1)), Options(FailLocal(), Options(Prefix("a"), Entries(5))), Timeout(time.Minute)},
+		append(limitsOf(12), Ban(time.Hour)),
 		{SlidingWindowLog(PerMinute(100_000))}, {LeakyBucket(Per(1e9, time.Millisecond))},
 		{TokenBucket(PerSecond(10), Burst(30)), FixedWindow(PerDay(5000), Aligned()), Prefix("my.app:v1")},
 	} {

@@ -82,7 +82,7 @@ type family struct {
 // their counts, in whatever process they are; the name also appears in headers,
 // events and metrics. It has 1 to 64 letters, digits and "_.-".
 //
-// The options are one or more limits, such as [TokenBucket] or [FixedWindow],
+// The options are 1 to 12 limits, such as [TokenBucket] or [FixedWindow],
 // and settings, such as [Prefix]. Of several limits all must admit a
 // request, or none is charged. Any mistake in the configuration is an error that
 // names the option, its value and what is allowed. New sends nothing to Redis.
@@ -128,8 +128,9 @@ func (l *Limiter) warnOfMistakes(c *config) {
 	ctx := context.Background()
 	others, open := l.store.Others()
 	if others {
-		l.events.logAt(ctx, slog.LevelWarn, "redislimit: another Limiter of this name over this client has other numbers: "+
-			"they count together, so give one another name, or change numbers by With")
+		l.events.logAt(ctx, slog.LevelWarn, "redislimit: another Limiter of this name over this client has other numbers on the same keys: "+
+			"they count together, or, if the algorithm is another, too, each discards what the other has counted; "+
+			"so give one another name, or change numbers by With")
 	}
 	if open == manyOpen {
 		l.events.logAt(ctx, slog.LevelWarn, "redislimit: many Limiters over this client were made and not closed: "+

@@ -14,7 +14,7 @@ import (
 // opts are what the other limiter may have of its own: [Cost], instead of that of the middleware, which
 // also [CostAfter] then leaves as it is; [LimiterFor]; and [Fallback], for requests without its key. All
 // other options are those of the middleware, and are for all of them. The headers and the Result are the
-// tightest's, and a denial's those of the limiter that denied.
+// tightest's, and a denial's those of the limiter that denied. Of one key of one limiter twice the costs add up.
 //
 // While Redis does not answer, each limiter goes by its own outage policy. If one is [core.FailClosed], the
 // request is answered 503, and charged in none. A limiter with a LeakyBucket panics here, because a place in

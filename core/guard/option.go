@@ -40,7 +40,8 @@ func Skip(skip func(keyfunc.Request) bool) Option {
 
 // Cost sets how many units a request costs; the default is 1. A cost of 0 is
 // always allowed. A negative cost is a mistake: 1 is charged. A cost above the capacity
-// is denied, whatever remains, and has no Retry-After. Each of the two is logged once.
+// is denied, whatever remains, and has no Retry-After. Each of the two is logged once. A limiter with
+// InFlight gives a request as many slots as it costs: see [core.InFlight].
 //
 // The ContentLength of net/http is -1 where the client does not say it, as with chunked
 // bodies: a cost by it needs a value of its own for these, or a client avoids the cost.

@@ -39,6 +39,10 @@ var (
 	holdLimit, holdInString, holdInLog = parseLua(holdLimitLua), parseLua(holdInStringLua), parseLua(holdInLogLua)
 )
 
+// MaxLimits bounds the limits of a limiter, and the limits and bans that several decide by together: a Lua function has 200
+// variables, and queues take the most.
+const MaxLimits = 12
+
 // A Member is one of the limits of a limiter.
 type Member struct {
 	*Kind

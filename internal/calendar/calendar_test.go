@@ -112,7 +112,11 @@ func TestBackOverMidnight(t *testing.T) {
 // TestUnknown has zones that are no zones, or not the same on each machine.
 func TestUnknown(t *testing.T) {
 	t.Parallel()
-	for _, zone := range []string{"", "Local", "localtime", "Europe/Berlinn", "../UTC", "/UTC", "UTC\x00", "CEST+1 ", strings.Repeat("x", 1<<16)} {
+	for _, zone := range []string{
+		"", "Local", "localtime", "Europe/Berlinn", "../UTC", "/UTC", "UTC\x00", "UTC\n", "CEST+1 ", strings.Repeat("X", 1<<16),
+		"Europe//Berlin", "Europe/Berlin/", "./UTC", "europe/Berlin", "Europe/berlin", "right/Europe/Berlin", "posix/Europe/Berlin", "posixrules",
+		"Europe" + strings.Repeat("/", 60) + "Berlin",
+	} {
 		if c, err := calendar.In(zone, calendar.Day); err == nil || c != nil || len(err.Error()) > 200 {
 			t.Errorf("%.40q: %v, %v", zone, c, err)
 		}

@@ -98,18 +98,17 @@ func (s *Store) hint(err error) string {
 
 // unsupported is what servers reply to a script or an option that they do not know.
 var unsupported = []string{
-	"syntax error", "unknown command", "unknown redis command", "wrong number of arg", "compiling script",
-	"non deterministic",
+	"syntax error", "unknown command", "unknown redis command", "wrong number of arg", "non deterministic",
 }
 
-// faults is what servers reply where a script met a value that it does not understand. The scripts allow for any value: such
-// a reply is of one call, and says nothing about the server.
-var faults = []string{"wrongtype", "attempt to ", "not an integer", "not a valid float", "invalid expire"}
+// faults is what servers reply where a script met a value that it does not understand, or is wrong itself. The scripts allow for
+// any value, and all compile: such a reply is of one limiter's calls, and says nothing about the server.
+var faults = []string{"wrongtype", "attempt to ", "not an integer", "not a valid float", "invalid expire", "compiling script"}
 
 // permanent reports whether err is of a server that lacks what the scripts need.
 // What it replies while it is loading, read-only, busy or out of memory is none of
-// unsupported.
-func permanent(err error) bool { return replies(err, unsupported) }
+// unsupported. The syntax error of a script that does not compile is none of the server.
+func permanent(err error) bool { return replies(err, unsupported) && !replies(err, faults) }
 
 // replies reports whether err is a server's, and has one of the phrases.
 func replies(err error, phrases []string) bool {

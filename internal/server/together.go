@@ -13,12 +13,8 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-const (
-	// maxTogether bounds the Redis keys of a decision on several: a Lua function has 200 variables.
-	maxTogether = 12
-	// maxStoresTogether bounds how many combinations a Store remembers. Beyond that it forgets them all.
-	maxStoresTogether = 1000
-)
+// maxStoresTogether bounds how many combinations a Store remembers. Beyond that it forgets them all.
+const maxStoresTogether = 1000
 
 var storeNumber atomic.Uint64
 
@@ -41,7 +37,7 @@ func Together(ctx context.Context, parts []Part) (*Store, error) {
 	first, keys, oneKey := parts[0].Store, 0, true
 	for i, p := range parts {
 		keys += len(p.Limits.tails)
-		if p.Store.servers != first.servers || p.Store.alwaysHold || keys > maxTogether {
+		if p.Store.servers != first.servers || p.Store.alwaysHold || keys > algorithm.MaxLimits {
 			return nil, ErrApart
 		}
 		for _, before := range parts[:i] {
@@ -76,7 +72,7 @@ func (s *Store) oneServer(ctx context.Context) (bool, error) {
 
 // together returns the Store for the stores of parts. What their limits are may differ from call to call, as in one Store.
 func (s *Store) together(parts []Part) *Store {
-	var inline [8 * maxTogether]byte
+	var inline [8 * algorithm.MaxLimits]byte
 	id := inline[:0]
 	for _, p := range parts {
 		id = binary.AppendUvarint(id, p.Store.number)

@@ -27,7 +27,7 @@ func TestTogether(t *testing.T) {
 		config := Config{Prefix: "rl", Limiter: name, Limits: limits, Timeout: timeout, MaxBatch: 1}
 		return Part{NewStore(c, config), NewDecision(limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})}
 	}
-	many := make([]*algorithm.Kind, maxTogether)
+	many := make([]*algorithm.Kind, algorithm.MaxLimits)
 	for i := range many {
 		many[i] = algorithm.GCRA
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/model"
@@ -327,6 +328,19 @@ func (s Store) asks(t *testing.T, admits bool, keys ...core.Keyed) core.Result {
 // and for one more, which takes longer.
 func TogetherMost(t *testing.T, s Store) {
 	s.findTogether(t)
+	for _, v := range limits.All() {
+		for count, bans := range map[int]core.Option{algorithm.MaxLimits: core.Options(), algorithm.MaxLimits / 2: core.Ban(time.Hour)} {
+			var keys []core.Keyed
+			for i := range count {
+				if !v.Kind.Delays {
+					keys = append(keys, s.limiter(t, fmt.Sprintf("%s-%d-%d", v.Name, count, i), v.Limit(core.PerDay(10)), bans).On("k"))
+				}
+			}
+			if keys != nil {
+				s.asks(t, true, keys...)
+			}
+		}
+	}
 	var keys []core.Keyed
 	var all []*core.Limiter
 	for i := range 4 {

@@ -211,6 +211,8 @@ func TestTogether(t *testing.T) {
 			t.Run("Reserved", p.reserved)
 			t.Run("LostReplies", p.lostReplies)
 			t.Run("Repeated", p.repeated)
+			t.Run("Over/Slots", func(t *testing.T) { p.over(t, core.InFlight(2), 2) })
+			t.Run("Over/Held", func(t *testing.T) { p.over(t, core.FixedWindow(core.PerHour(5)), 5) })
 			if p.name == "Two" {
 				t.Run("HalfAway", p.halfAway)
 			}
@@ -326,4 +328,57 @@ func (p *place) requests() (n int64) {
 		n += proxy.Requests()
 	}
 	return n
+}
+
+// over has users who call once each, while 256 callers of one user are over his limit: that by what he works on, and not by what
+// he has used, so no denial is remembered. They take nothing of the organization, and all others are served.
+func (p *place) over(t *testing.T, own core.Limit, taken int) {
+	const attackers, others = 256, 40
+	c := p.crowd(own, core.TokenBucket(core.Per(100, long)))
+	reserve := func(user string) *core.Reservation {
+		r, err := core.ReserveAll(t.Context(), 1, c.org.On("org"), c.users.On(user))
+		if err != nil {
+			t.Error(err)
+			return &core.Reservation{}
+		}
+		return r
+	}
+	var works []*core.Reservation
+	for range taken {
+		works = append(works, reserve("attacker"))
+	}
+	var attack, all sync.WaitGroup
+	var ended atomic.Bool
+	for range attackers {
+		attack.Go(func() {
+			for !ended.Load() {
+				if reserve("attacker").Allowed {
+					t.Error("the attacker is admitted beyond his limit")
+				}
+			}
+		})
+	}
+	for i := range others {
+		all.Go(func() {
+			user := fmt.Sprint("user:", i)
+			r := reserve(user)
+			if !r.Allowed {
+				t.Errorf("%s is denied: %+v", user, r.Result)
+				return
+			}
+			c.add(user, 1)
+			if err := r.Settle(t.Context(), 1); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	ended.Store(true)
+	attack.Wait()
+	for _, r := range works {
+		if err := r.Cancel(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	check.Within(t, patient, "nothing is held any more", func() bool { return used(t, c.org, "org") == c.all && used(t, c.users, "attacker") == 0 })
 }

@@ -1,0 +1,114 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/internal/testkit/mini"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+// TestMost has Limiters of as many limits as one may have, of each algorithm and of all of them, with bans: no script of theirs is
+// too large for a server, alone or in a batch, and every operation changes all limits or none.
+func TestMost(t *testing.T) {
+	t.Parallel()
+	clients := map[string]redis.UniversalClient{
+		"Redis": redistest.Server(t).Client(t), "Cluster": redistest.ClusterClient(t, redistest.Cluster(t)),
+		"Miniredis": redis.NewClient(&redis.Options{Addr: mini.Redis(t).Addr(), ReadTimeout: time.Minute}),
+	}
+	t.Cleanup(func() { _ = clients["Miniredis"].Close() })
+	every := append(limits.All(), limits.Slots()...)
+	sets := map[string][]limits.Variant{"all": every, "all_charged": limits.All()}
+	for _, v := range every {
+		sets[v.Name] = []limits.Variant{v}
+	}
+	for place, client := range clients {
+		for name, variants := range sets {
+			t.Run(place+"/"+name, func(t *testing.T) { mostOf(t, client, name, variants) })
+		}
+	}
+}
+
+func mostOf(t *testing.T, client redis.UniversalClient, name string, variants []limits.Variant) {
+	t.Helper()
+	made := func(n int64) (all []core.Limit) {
+		for i := range algorithm.MaxLimits {
+			v := variants[i%len(variants)]
+			all = append(all, v.With(core.Per(n, 400*24*time.Hour), limits.Settings{Burst: n, Name: fmt.Sprint("limit", i)}))
+		}
+		return all
+	}
+	var bans []time.Duration
+	if slices.ContainsFunc(variants, func(v limits.Variant) bool { return !v.Kind.Slots }) {
+		bans = append(bans, time.Hour)
+	}
+	options := []core.Option{core.Ban(bans...), core.FailClosed(), core.Timeout(time.Minute), core.DenyCache(0)}
+	for _, l := range made(100) {
+		options = append(options, l)
+	}
+	lim := core.MustNew(client, name, options...)
+	t.Cleanup(func() { _ = lim.Close() })
+	other, err := lim.With(made(90)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	everyOperation(t, lim, "alone")
+	var all sync.WaitGroup
+	for i := range 12 {
+		all.Go(func() { everyOperation(t, []*core.Limiter{lim, other}[i%2], fmt.Sprint("k", i)) })
+	}
+	all.Wait()
+}
+
+// everyOperation makes each, and looks at what is left of every limit.
+func everyOperation(t *testing.T, lim *core.Limiter, key string) {
+	t.Helper()
+	ctx := t.Context()
+	var r *core.Reservation
+	take := func(n int64, take func(context.Context, string, int64) (*core.Reservation, error)) func() error {
+		return func() (err error) {
+			if r, err = take(ctx, key, n); err == nil && !r.Allowed {
+				err = fmt.Errorf("%+v", r.Result)
+			}
+			return err
+		}
+	}
+	for i, op := range []struct {
+		do           func() error
+		units, slots int64 // used afterwards
+	}{
+		{take(2, lim.Acquire), 2, 2},
+		{func() error { return r.Release(ctx) }, 2, 0},
+		{take(3, lim.Reserve), 5, 3},
+		{func() error { return r.Cancel(ctx) }, 2, 0},
+		{take(4, lim.Acquire), 6, 4},
+		{func() error { return r.Cancel(ctx) }, 2, 0},
+		{func() error { return errors.Join(lim.Block(ctx, key, time.Hour), lim.Unblock(ctx, key)) }, 2, 0},
+		{func() error { return lim.Reset(ctx, key) }, 0, 0},
+	} {
+		if err := op.do(); err != nil {
+			t.Errorf("%s, %d: %v", key, i, err)
+			return
+		}
+		for j, left := range limits.Left(t, lim, key) {
+			l := lim.Limits()[j]
+			used := op.units
+			if l.Algorithm() == algorithm.InFlight.Name {
+				used = op.slots
+			}
+			if got := l.Capacity() - left; got != used {
+				t.Errorf("%s, %d: %d of %v are used, want %d", key, i, got, l, used)
+			}
+		}
+	}
+}
