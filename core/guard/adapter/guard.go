@@ -146,7 +146,7 @@ func (g *Guard) choose(r keyfunc.Request, v *Verdict) (string, bool) {
 	}
 	key, err := g.keyOf(r)
 	if err != nil {
-		logError(r.Context(), g.limiter, "redislimit: the key function failed", err)
+		hook.ErrorMinutely(r.Context(), g.limiter, "the key function failed", err)
 		v.Status, v.Err = http.StatusInternalServerError, err
 	}
 	return key, err == nil
@@ -176,7 +176,7 @@ func (g *Guard) chooseLimiter(r keyfunc.Request, v *Verdict) bool {
 		v.limiter = lim
 		v.state.limiter.Store(lim)
 	case err != nil && !g.isWrong(r.Context(), v, err):
-		logError(r.Context(), g.limiter, "redislimit: LimiterFor failed", err)
+		hook.ErrorMinutely(r.Context(), g.limiter, "LimiterFor failed", err)
 		v.Status, v.Err = http.StatusInternalServerError, err
 	}
 	return err == nil
