@@ -71,6 +71,7 @@ type family struct {
 	derived  derived
 
 	warned      sync.Map     // the messages that are logged once, or once a minute
+	sampled     atomic.Bool  // a Reservation is watched that has nothing to renew
 	overloads   atomic.Int64 // calls that could not be sent in time, and are not told of yet
 	overloadLog minutely
 
