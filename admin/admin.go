@@ -11,10 +11,12 @@
 package admin
 
 import (
+	"cmp"
 	"embed"
 	"encoding/json"
-	"io/fs"
+	"mime"
 	"net/http"
+	"path"
 	"strings"
 
 	"github.com/redislimit/redislimit/internal/demo/look"
@@ -51,18 +53,12 @@ func Handler(allow func(*http.Request) bool, watch *Watch) http.Handler {
 	case watch == nil:
 		panic("admin: Handler: the Watch is nil: pass what NewWatch returned")
 	}
-	files, err := fs.Sub(web, "web")
-	if err != nil {
-		panic(err) // not reached: "web" is a valid path
-	}
-	h := &handler{allow, watch, http.FileServerFS(files), http.NewCrossOriginProtection()}
-	return h
+	return &handler{allow, watch, http.NewCrossOriginProtection()}
 }
 
 type handler struct {
 	allow  func(*http.Request) bool
 	watch  *Watch
-	files  http.Handler
 	origin *http.CrossOriginProtection
 }
 
@@ -96,10 +92,19 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header.Set("Content-Type", "text/css; charset=utf-8")
 		_, _ = w.Write([]byte(look.CSS))
 	default:
-		asked := r.Clone(r.Context())
-		asked.URL.Path = "/" + name
-		h.files.ServeHTTP(w, asked)
+		file(w, cmp.Or(name, "index.html"))
 	}
+}
+
+// file replies with a file of the page. An http.FileServer would take Cache-Control away where there is none.
+func file(w http.ResponseWriter, name string) {
+	content, err := web.ReadFile("web/" + name)
+	if err != nil {
+		http.Error(w, "There is no such file.", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
+	_, _ = w.Write(content)
 }
 
 func reply(w http.ResponseWriter, status int, value any) {

@@ -141,9 +141,9 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("%q: the policy is %s", path, policy)
 		}
 	}
-	for _, path := range []string{"other", "web", "web/index.html/x", "..%2fadmin.go"} {
-		if w := ask(h, http.MethodGet, path, ""); w.Code != http.StatusNotFound {
-			t.Errorf("%q: %d", path, w.Code)
+	for _, path := range []string{"other", "web", "web/index.html/x", "..%2fadmin.go", "x/..", "x/."} {
+		if w := ask(h, http.MethodGet, path, ""); w.Code != http.StatusNotFound || w.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("%q: %d, %v", path, w.Code, w.Header())
 		}
 	}
 }

@@ -158,12 +158,16 @@ func (m *emitter) logAt(ctx context.Context, level slog.Level, message string, a
 }
 
 // minutely is what happens once a minute at most.
-type minutely struct{ last atomic.Int64 }
+type minutely struct{ last, asked atomic.Int64 }
 
-// due reports whether it may happen, and has it be so no more for a minute.
-func (m *minutely) due() bool {
+// due returns 0 if it may not happen now, and else how often it was to since it last did.
+func (m *minutely) due() int64 {
+	m.asked.Add(1)
 	now, last := time.Now().Unix(), m.last.Load()
-	return (now < last || now-last >= 60) && m.last.CompareAndSwap(last, now)
+	if now >= last && now-last < 60 || !m.last.CompareAndSwap(last, now) {
+		return 0
+	}
+	return m.asked.Swap(0)
 }
 
 // Emit passes an Event of an adapter on to the observers of the Limiter, with the

@@ -59,6 +59,10 @@ var _ = hook.Set(&hook.WarnOnce, func(ctx context.Context, limiter any, message 
 	limiter.(*Limiter).warnOnce(ctx, message) //nolint:forcetypeassert // package adapter passes it
 })
 
+var _ = hook.Set(&hook.ErrorMinutely, func(ctx context.Context, limiter any, message string, err error) {
+	limiter.(*Limiter).errorMinutely(ctx, message, err) //nolint:forcetypeassert // package adapter passes it
+})
+
 var _ = hook.Set(&hook.CountsAs, func(limiter, other any) bool {
 	return limiter.(*Limiter).countsAs(other.(*Limiter)) //nolint:forcetypeassert // package adapter passes them
 })

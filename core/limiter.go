@@ -70,7 +70,8 @@ type family struct {
 	renewer  *hold.Renewer
 	derived  derived
 
-	warned      sync.Map     // the messages that are logged once
+	warned      sync.Map     // the messages that are logged once, or once a minute
+	sampled     atomic.Bool  // a Reservation is watched that has nothing to renew
 	overloads   atomic.Int64 // calls that could not be sent in time, and are not told of yet
 	overloadLog minutely
 
@@ -262,6 +263,14 @@ func (l *Limiter) Close() error {
 func (f *family) warnOnce(ctx context.Context, message string) {
 	if _, before := f.warned.LoadOrStore(message, true); !before {
 		f.events.logAt(ctx, slog.LevelWarn, "redislimit: "+message+"; this is logged once")
+	}
+}
+
+// errorMinutely logs an error once a minute, whatever clients do, with how many had this message since it was logged.
+func (f *family) errorMinutely(ctx context.Context, message string, err error) {
+	m, _ := f.warned.LoadOrStore(message, new(minutely))
+	if n := m.(*minutely).due(); n > 0 { //nolint:forcetypeassert // no message is logged in two ways
+		f.events.logAt(ctx, slog.LevelError, "redislimit: "+message, "error", err, "requests", n)
 	}
 }
 

@@ -56,7 +56,7 @@ func (f *family) hooks() server.Hooks {
 		ScriptLoaded: func(ctx context.Context) { f.events.emitContained(ctx, "", Event{Kind: EventScriptLoad}) },
 		CallFailed: func(ctx context.Context, err error, thisAlone bool) {
 			level, message := slog.LevelDebug, "redislimit: a call to redis failed"
-			if thisAlone && alone.due() { // no line about the server will tell of it
+			if thisAlone && alone.due() > 0 { // no line about the server will tell of it
 				level, message = slog.LevelWarn, "redislimit: redis answers, but refused a call"
 			}
 			f.events.logAt(ctx, level, message, "error", err)
@@ -107,7 +107,7 @@ func (f *family) overloaded() {
 func (f *family) tellOverload() {
 	ctx, calls := context.Background(), f.overloads.Swap(0)
 	f.events.emitContained(ctx, "", Event{Kind: EventOverload, Cost: calls, Err: server.ErrQueue})
-	if !f.overloadLog.due() {
+	if f.overloadLog.due() == 0 {
 		return
 	}
 	f.events.logAt(ctx, slog.LevelWarn, "redislimit: this process is overloaded: "+f.policy.String()+" decides",

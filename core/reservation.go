@@ -25,7 +25,8 @@ const maxActual = 1_000_000_000
 // of the context: what they were to end then may be held until it expires.
 //
 // After a Reservation was dropped without being ended, its slots and kept units are renewed no
-// longer, and expire. A warning is logged, once for each Limiter.
+// longer, and expire. A warning is logged, once for each Limiter. Of those with units that are not kept,
+// one at a time is watched.
 type Reservation struct {
 	Result
 
@@ -90,8 +91,11 @@ func (l *Limiter) acquired(c call, r *Reservation, err error) (*Reservation, err
 	}
 	if r.hold != nil {
 		l.renewer.Add(r.hold)
-		if r.hold.HasSlots() {
-			l.watch(r)
+		switch {
+		case r.hold.HasSlots():
+			l.watch(r, drop)
+		case r.hold.HasUnits() && !l.sampled.Load() && !l.sampled.Swap(true): // to watch each takes too long
+			l.watch(r, sample)
 		}
 	}
 	return r, nil
@@ -138,7 +142,7 @@ func (r *Reservation) settle(ctx context.Context, actual int64, later hold.Backg
 	}
 	l := r.limiter
 	l.catchUp()
-	defer l.gaveBack(r.hold)
+	defer func() { l.gaveBack(r.hold) }() // r is in use until then, and not dropped
 	return l.failure(ctx, l.renewer.End(ctx, r.hold, actual, later))
 }
 
@@ -228,12 +232,12 @@ func (r *Reservation) Keep() {
 		}
 		return
 	}
-	if r == nil || r.hold == nil || !r.hold.Reserved || r.hold.N == 0 || !r.hold.Set.Units {
+	if r == nil || r.hold == nil || !r.hold.HasUnits() {
 		return
 	}
 	r.limiter.renewer.Keep(r.hold)
 	if !r.hold.HasSlots() {
-		r.limiter.watch(r)
+		r.limiter.watch(r, drop)
 	}
 }
 
@@ -260,8 +264,10 @@ func (r *Reservation) Context(ctx context.Context) (context.Context, context.Can
 	}
 }
 
-// watch stops the renewals of r when it has been dropped: nobody can end it any more.
-func (l *Limiter) watch(r *Reservation) { runtime.AddCleanup(r, drop, dropped{l.family, r.hold}) }
+// watch has f be called when nobody has r any more.
+func (l *Limiter) watch(r *Reservation, f func(dropped)) {
+	runtime.AddCleanup(r, f, dropped{l.family, r.hold})
+}
 
 // A dropped is what is left of a Reservation that nobody has any more.
 type dropped struct {
@@ -269,10 +275,24 @@ type dropped struct {
 	hold *hold.Hold
 }
 
+// drop stops its renewals: nobody can end it any more.
 func drop(d dropped) {
-	if f := d.of; f.renewer.Drop(d.hold) {
-		f.warnOnce(context.Background(), "a Reservation was dropped without Settle, Cancel or Release: what it holds expires")
+	if d.of.renewer.Drop(d.hold) {
+		d.warn()
 	}
+}
+
+// sample finds out whether it was ended, and if so has another one be watched.
+func sample(d dropped) {
+	if d.hold.Ended() {
+		d.of.sampled.Store(false)
+	} else {
+		d.warn()
+	}
+}
+
+func (d dropped) warn() {
+	d.of.warnOnce(context.Background(), "a Reservation was dropped without Settle, Cancel or Release: what it holds expires, and units are charged then")
 }
 
 // errNeedsEnd is that of the methods that return no Reservation.

@@ -192,7 +192,7 @@ func TestDropped(t *testing.T) {
 		for range 3 {
 			r, _ := lim.Reserve(t.Context(), "k", 1)
 			r.Keep()
-			r, _ = lim.Reserve(t.Context(), "k", 10) // ended, or never kept: no reason to warn
+			r, _ = lim.Reserve(t.Context(), "k", 10)
 			_ = r.Cancel(t.Context())
 		}
 	}()
@@ -208,6 +208,55 @@ func TestDropped(t *testing.T) {
 	}
 	if n := strings.Count(logged(), "dropped without Settle"); n != 1 {
 		t.Errorf("it is logged %d times: %s", n, logged())
+	}
+}
+
+// TestDroppedUnits drops a Reservation of units that nobody renews, after others that were ended or have nothing to end:
+// it is logged.
+func TestDroppedUnits(t *testing.T) {
+	t.Parallel()
+	for name, limit := range map[string]core.Limit{
+		"bucket": core.TokenBucket(core.PerDay(1e5)), "window": core.FixedWindow(core.PerDay(1e5)), "log": core.SlidingWindowLog(core.PerDay(1e5)),
+	} {
+		logger, logged := textLogger()
+		lim := memory(t, limit, core.Logger(logger))
+		collect := func(reserve func() *core.Reservation) {
+			for range 8 {
+				for range 5 {
+					reserve()
+				}
+				runtime.GC()
+			}
+		}
+		for _, end := range []func(r *core.Reservation){
+			func(r *core.Reservation) { _ = r.Settle(t.Context(), 3) },
+			func(r *core.Reservation) { _ = r.Cancel(t.Context()) },
+			func(r *core.Reservation) { _ = r.Release(t.Context()) },
+		} {
+			collect(func() *core.Reservation {
+				r, _ := lim.Reserve(t.Context(), "k", 2)
+				end(r)
+				r, _ = core.ReserveAll(t.Context(), 1, lim.On("k"), lim.On("l"))
+				end(r)
+				return r
+			})
+		}
+		for _, n := range []int64{0, 1e7} { // nothing is held
+			collect(func() *core.Reservation { r, _ := lim.Reserve(t.Context(), "k", n); return r })
+		}
+		collect(func() *core.Reservation { r, _ := lim.Acquire(t.Context(), "k", 1); return r })
+		if logged() != "" {
+			t.Errorf("%s: %s", name, logged())
+		}
+		for deadline := time.Now().Add(30 * time.Second); logged() == ""; time.Sleep(time.Millisecond) {
+			collect(func() *core.Reservation { r, _ := lim.Reserve(t.Context(), "k", 1); return r })
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: nothing is logged", name)
+			}
+		}
+		if n := strings.Count(logged(), "dropped without Settle"); n != 1 {
+			t.Errorf("%s: it is logged %d times: %s", name, n, logged())
+		}
 	}
 }
 

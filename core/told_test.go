@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,6 +105,48 @@ func TestWaitIsTold(t *testing.T) {
 			if e.Took != c.want || e.Cost != c.n || e.Limiter != "test" || e.Result.Allowed != (err == nil) || !errors.Is(e.Err, c.err) {
 				t.Errorf("%s: heard of %+v, want %v", name, e, c.want)
 			}
+		})
+	}
+}
+
+// TestLongWait has calls wait. Those that wait for more than a day because they have no deadline are logged, once.
+func TestLongWait(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	for name, c := range map[string]struct {
+		limit    core.Limit
+		deadline time.Duration // 0: none
+		lines    int
+	}{
+		"a used-up window":    {core.FixedWindow(core.Per(1, 30*day)), 0, 1},
+		"a turn in a queue":   {core.LeakyBucket(core.Per(1, 30*day), core.Burst(9)), 0, 1},
+		"with a deadline":     {core.FixedWindow(core.Per(1, 30*day)), 40 * day, 0},
+		"no longer than that": {core.SlidingWindowLog(core.Per(1, day)), 0, 0},
+		"for a slot":          {core.InFlight(1), 0, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			logger, logged := textLogger()
+			lim := memory(t, c.limit, core.Logger(logger))
+			defer func() { _ = lim.Close() }()
+			first, err := lim.AcquireWait(t.Context(), "k", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			if c.deadline > 0 {
+				ctx, cancel = context.WithTimeout(t.Context(), c.deadline)
+			}
+			defer cancel()
+			for range 2 {
+				go func() { _, _ = lim.AcquireWait(ctx, "k", 1) }()
+				go func() { _, _ = lim.AcquireWait(ctx, "other", 1) }()
+			}
+			time.Sleep(time.Minute)
+			if n := strings.Count(logged(), "waits for more than a day"); n != c.lines {
+				t.Errorf("%s: %d lines: %s", name, n, logged())
+			}
+			cancel()
+			_ = first.Release(t.Context())
 		})
 	}
 }

@@ -84,6 +84,7 @@ func (l *Limiter) acquireUnbanned(ctx context.Context, c call) (*Reservation, er
 	for {
 		r, err := l.acquireInTurn(ctx, ctx, c, patience{})
 		if err == nil {
+			l.warnIfLong(ctx, r.Delay)
 			err = sleep(ctx, r.Delay)
 		}
 		if err != nil {
@@ -158,6 +159,10 @@ type refusal struct {
 }
 
 func (r *refusal) Error() string {
+	if r.last != nil && r.last.held {
+		return fmt.Sprintf("redislimit: what others hold was not given back in time (each Reservation is to be ended, "+
+			"and the body of each response to be closed): %v", context.DeadlineExceeded)
+	}
 	return fmt.Sprintf("redislimit: %v to wait: %v", r.wait, context.DeadlineExceeded)
 }
 
@@ -207,6 +212,7 @@ func (l *Limiter) restAfter(ctx context.Context, w *waiter, denial *lastDenial, 
 	if !denial.soon() && denial.RetryAfter > w.left() {
 		return &refusal{wait: denial.RetryAfter, last: denial, waited: w.waited}
 	}
+	l.warnIfLong(ctx, denial.pause)
 	w.waited = true
 	late := denial.pause > w.left()
 	woken, err := rest(ctx, min(denial.pause, w.left()), freed)
@@ -220,6 +226,16 @@ func (l *Limiter) restAfter(ctx context.Context, w *waiter, denial *lastDenial, 
 		return l.lines.late(w)
 	}
 	return nil
+}
+
+// longWait is for how long hardly anybody means to wait.
+const longWait = 24 * time.Hour
+
+// warnIfLong warns of a wait for d without a deadline.
+func (l *Limiter) warnIfLong(ctx context.Context, d time.Duration) {
+	if _, bounded := ctx.Deadline(); d > longWait && !bounded {
+		l.warnOnce(ctx, "a call waits for more than a day, because its context has no deadline: with one it fails at once if that comes before its turn")
+	}
 }
 
 // rest waits for d, or until woken.

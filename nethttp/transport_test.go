@@ -557,6 +557,36 @@ func TestTransportSlots(t *testing.T) {
 	}
 }
 
+// TestTransportUnclosed has a response whose body is not closed: who waits for what it holds is told what to do.
+func TestTransportUnclosed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		limit  core.Limit
+		option TransportOption
+	}{
+		"InFlight": {core.InFlight(1), Retries(0)},
+		"CountIf":  {core.FixedWindow(core.PerDay(1)), CountIf(func(*http.Response) bool { return false })},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			lim := limited(t, c.limit)
+			defer func() { _ = lim.Close() }()
+			rt := Transport(lim, byHost, Base(newPartner(nil)), c.option)
+			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://partner/", nil)
+			response, err := rt.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = response.Body.Close() }()
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			_, err = get(t, ctx, rt, "http://partner/")
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the body of each response to be closed") {
+				t.Errorf("%s: the error is %v", name, err)
+			}
+		})
+	}
+}
+
 // An upgraded is the body of a 101: a connection.
 type upgraded struct {
 	sentBody

@@ -87,6 +87,16 @@ func (h *Hold) Handles() []algorithm.Handle { return h.handles }
 // HasSlots reports whether slots were taken.
 func (h *Hold) HasSlots() bool { return h.Set.Slots && h.N > 0 }
 
+// HasUnits reports whether units were reserved.
+func (h *Hold) HasUnits() bool { return h.Reserved && h.N > 0 && h.Set.Units }
+
+// Ended reports whether somebody has ended h.
+func (h *Hold) Ended() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ended
+}
+
 // FromLease has the units be those of a lease that was asked for at an instant. If they are
 // reserved, handles are those of the lease.
 func (h *Hold) FromLease(l Lease, handles []algorithm.Handle, asked time.Time) {

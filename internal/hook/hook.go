@@ -74,6 +74,9 @@ var SettleLater func(ctx context.Context, reservation any, actual int64) error
 // WarnOnce has a *core.Limiter log a message, and those of its name not again.
 var WarnOnce func(ctx context.Context, limiter any, message string)
 
+// ErrorMinutely has a *core.Limiter log an error, and how many requests had one with this message, once a minute at most.
+var ErrorMinutely func(ctx context.Context, limiter any, message string, err error)
+
 // CountsAs reports whether two *core.Limiters have the same counts.
 var CountsAs func(limiter, other any) bool
 

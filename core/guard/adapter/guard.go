@@ -3,6 +3,7 @@ package adapter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -146,7 +147,7 @@ func (g *Guard) choose(r keyfunc.Request, v *Verdict) (string, bool) {
 	}
 	key, err := g.keyOf(r)
 	if err != nil {
-		logError(r.Context(), g.limiter, "redislimit: the key function failed", err)
+		hook.ErrorMinutely(r.Context(), g.limiter, "the key function failed", err)
 		v.Status, v.Err = http.StatusInternalServerError, err
 	}
 	return key, err == nil
@@ -176,7 +177,7 @@ func (g *Guard) chooseLimiter(r keyfunc.Request, v *Verdict) bool {
 		v.limiter = lim
 		v.state.limiter.Store(lim)
 	case err != nil && !g.isWrong(r.Context(), v, err):
-		logError(r.Context(), g.limiter, "redislimit: LimiterFor failed", err)
+		hook.ErrorMinutely(r.Context(), g.limiter, "LimiterFor failed", err)
 		v.Status, v.Err = http.StatusInternalServerError, err
 	}
 	return err == nil
@@ -205,8 +206,10 @@ func (g *Guard) ask(ctx context.Context, key string, v *Verdict) {
 	case g.settings.WaitUpTo > 0 && !g.settings.DryRun && !queue:
 		w := hook.Waiting{Key: key, N: v.cost, Reserve: g.reserves(), UpTo: g.settings.WaitUpTo, Most: g.settings.MaxWaiting}
 		var r any
+		came := time.Now()
 		r, v.Err = hook.WaitUpTo(ctx, lim, w, &v.Result)
 		v.reservation, _ = r.(*core.Reservation)
+		v.warnIfCutOff(ctx, time.Since(came))
 	case g.reserves():
 		v.reservation, v.Err = lim.Reserve(ctx, key, v.cost)
 	case slots || queue:
@@ -242,7 +245,11 @@ func (v *Verdict) noteCost() {
 func (v *Verdict) await(ctx context.Context) {
 	err := ctx.Err()
 	if err == nil && v.Result.Delay > 0 {
-		e, begun := core.Event{Kind: core.EventWait, Cost: v.cost}, time.Now()
+		e, begun, wait := core.Event{Kind: core.EventWait, Cost: v.cost}, time.Now(), v.Result.Delay
+		if deadline, ok := ctx.Deadline(); ok {
+			wait = min(wait, deadline.Sub(begun))
+		}
+		v.warnIfCutOff(ctx, wait)
 		if err = sleep(ctx, v.Result.Delay); err == nil {
 			e.Result = v.Result
 		}
@@ -253,6 +260,16 @@ func (v *Verdict) await(ctx context.Context) {
 		v.Status, v.Err = statusOf(err), err
 		v.logFailure(ctx, "redislimit: not canceled", v.reservation.Cancel(ctx))
 	}
+}
+
+// warnIfCutOff warns of a wait that is longer than net/http gives a response: the handler may run, and its client gets nothing.
+func (v *Verdict) warnIfCutOff(ctx context.Context, wait time.Duration) {
+	server, _ := ctx.Value(http.ServerContextKey).(*http.Server)
+	if server == nil || server.WriteTimeout <= 0 || wait <= server.WriteTimeout {
+		return
+	}
+	hook.WarnOnce(ctx, v.limiter, fmt.Sprintf("a request waits for longer than the server's WriteTimeout, %v: its client gets no response, unless a "+
+		"handler moves that deadline by http.ResponseController. Raise it, or have requests wait for less", server.WriteTimeout))
 }
 
 // statusOf returns the status of a request whose context ended before it was served: with

@@ -81,7 +81,7 @@ func startEcho(_ *testing.T, app httpsuite.App) *httpsuite.Server {
 	for _, route := range app.Routes {
 		e.Any(httpsuite.Colons(route.Path), handlerEcho(route.Handler), mountEcho(route.Use)...)
 	}
-	return httpsuite.ServeHTTP(e, app.HTTP2)
+	return httpsuite.ServeHTTP(e, app)
 }
 
 // recoverEcho makes a panic an error, as Echo's own middleware does.

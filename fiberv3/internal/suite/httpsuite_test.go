@@ -87,7 +87,7 @@ func fiberFramework() httpsuite.Adapter {
 }
 
 func startFiber(t *testing.T, app httpsuite.App) *httpsuite.Server {
-	config := fiber.Config{}
+	config := fiber.Config{WriteTimeout: app.WriteTimeout}
 	if app.Renders {
 		config.ErrorHandler = renderFiber
 	}

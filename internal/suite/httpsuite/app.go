@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
@@ -65,6 +66,8 @@ type App struct {
 	Renders bool
 	// HTTP2 serves HTTP/2 over TLS.
 	HTTP2 bool
+	// WriteTimeout is that of the server.
+	WriteTimeout time.Duration
 }
 
 // A Group is routes with a common prefix and common mounts.

@@ -14,12 +14,13 @@ import (
 
 // What the adapters of several frameworks need to serve an App.
 
-// ServeHTTP serves with net/http, on which all but Fiber stand.
-func ServeHTTP(h http.Handler, http2 bool) *Server {
+// ServeHTTP serves app by h with net/http, on which all but Fiber stand.
+func ServeHTTP(h http.Handler, app App) *Server {
 	s := httptest.NewUnstartedServer(h)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // a panic after the header is meant
-	s.EnableHTTP2 = http2
-	if http2 {
+	s.Config.WriteTimeout = app.WriteTimeout
+	s.EnableHTTP2 = app.HTTP2
+	if app.HTTP2 {
 		s.StartTLS()
 	} else {
 		s.Start()

@@ -37,7 +37,7 @@ func fiberFramework() httpsuite.Adapter {
 }
 
 func startFiber(t *testing.T, app httpsuite.App) *httpsuite.Server {
-	config := fiber.Config{DisableStartupMessage: true}
+	config := fiber.Config{DisableStartupMessage: true, WriteTimeout: app.WriteTimeout}
 	if app.Renders {
 		config.ErrorHandler = renderFiber
 	}

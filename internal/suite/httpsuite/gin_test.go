@@ -42,7 +42,7 @@ func startGin(_ *testing.T, app httpsuite.App) *httpsuite.Server {
 		handleGin(engine.Group(group.Prefix, mountGin(group.Use)...), group.Routes)
 	}
 	handleGin(engine, app.Routes)
-	return httpsuite.ServeHTTP(engine, app.HTTP2)
+	return httpsuite.ServeHTTP(engine, app)
 }
 
 // renderGin is the error handler of a Gin app: it is registered first, and renders

@@ -35,7 +35,7 @@ func startNetHTTP(_ *testing.T, app httpsuite.App) *httpsuite.Server {
 	if app.Recover {
 		handler = recoverNetHTTP(handler)
 	}
-	return httpsuite.ServeHTTP(handler, app.HTTP2)
+	return httpsuite.ServeHTTP(handler, app)
 }
 
 func handleNetHTTP(mux *http.ServeMux, prefix string, routes []httpsuite.Route) {

@@ -550,7 +550,7 @@ func limitsByRequestFail(b *testbed) {
 		return limit.Limiter.With(core.FixedWindow(core.PerMinute(n)))
 	})}
 	s := b.behind(limit)
-	for _, number := range []string{"0", "-7", "", "down"} {
+	for _, number := range []string{"0", "-7", "down", ""} {
 		ans := s.get("/a", "Number: "+number)
 		ans.wantStatus(http.StatusInternalServerError)
 		ans.wantNoHeaders()

@@ -1,6 +1,7 @@
 package httpsuite
 
 import (
+	"context"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,8 @@ func waitCases() []testCase {
 		{"WaitUpTo", waitUpTo, nil},
 		{"WaitUpToReleased", waitUpToReleased, nil},
 		{"GoneWhileWaiting", goneWhileWaiting, []Ability{Gone}},
+		{"CutOff", cutOff, nil},
+		{"CutOffHTTP2", cutOffHTTP2, []Ability{HTTP2}},
 	}
 }
 
@@ -81,6 +84,55 @@ func waitUpToReleased(b *testbed) {
 				b.untilLeftOfEach(limit.Limiter, []int64{want})
 			}
 		})
+	}
+}
+
+// cutOff has requests wait for longer than the server gives a response. One line is logged where clients get nothing.
+func cutOff(b *testbed) {
+	b.each("Delay", func(b *testbed) { cutOffAfter(b, queued(b), false) })
+	b.each("WaitUpTo", func(b *testbed) {
+		lim := b.limiter(core.InFlight(1))
+		held, err := lim.Acquire(b.Context(), ipKey, 1)
+		if err != nil {
+			b.Fatal(err)
+		}
+		key := func(r keyfunc.Request) (string, error) {
+			time.AfterFunc(cutOffWait, func() { _ = held.Release(context.Background()) })
+			return keyfunc.IP()(r)
+		}
+		cutOffAfter(b, Limit{Limiter: lim, Key: key, Options: []guard.Option{guard.WaitUpTo(testTimeout)}}, false)
+	})
+}
+
+func cutOffHTTP2(b *testbed) { cutOffAfter(b, queued(b), true) }
+
+// A request waits for cutOffWait, and its server gives it a fifth of that.
+const cutOffWait = 250 * time.Millisecond
+
+// queued is a limit whose next request waits for cutOffWait.
+func queued(b *testbed) Limit {
+	b.Helper()
+	lim := b.limiter(core.LeakyBucket(core.Per(1, cutOffWait), core.Burst(9)))
+	if r, err := lim.Acquire(b.Context(), ipKey, 1); err != nil || !r.Allowed {
+		b.Fatal(r, err)
+	}
+	return Limit{Limiter: lim, Key: keyfunc.IP()}
+}
+
+func cutOffAfter(b *testbed, limit Limit, http2 bool) {
+	b.Helper()
+	s := b.serve(App{Use: []Mount{limit}, Routes: []Route{{Path: "/a"}, {Path: "/b"}}, HTTP2: http2, WriteTimeout: cutOffWait / 5})
+	s.server.Transport.DisableKeepAlives = true // over a connection that was used it would send the request again
+	want := 1
+	if b.adapter.Lacks[ResponseWriter] != "" { // fasthttp counts from when the response is ready
+		want = 0
+	}
+	if _, err := s.try(b.Context(), http.MethodGet, "/a"); (err != nil) != (want > 0) {
+		b.Errorf("the client gets %v", err)
+	}
+	_, _ = s.try(b.Context(), http.MethodGet, "/b")
+	if got := b.logs.Count("WriteTimeout"); got != want {
+		b.Errorf("%d lines, want %d: %s", got, want, b.logs.String())
 	}
 }
 

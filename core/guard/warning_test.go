@@ -1,0 +1,91 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/keyfunc"
+	httplimit "github.com/redislimit/redislimit/nethttp"
+)
+
+// logged returns an option that keeps what is logged.
+func logged() (core.Option, *check.Log) {
+	log := new(check.Log)
+	return core.Logger(slog.New(slog.NewTextHandler(log, nil))), log
+}
+
+// TestFailuresAreCounted has requests fail as often as clients like: a line a minute says how many did.
+func TestFailuresAreCounted(t *testing.T) {
+	t.Parallel()
+	fails := errors.New("it fails")
+	for message, c := range map[string]struct {
+		key    keyfunc.Func
+		option guard.Option
+	}{
+		"the key function failed": {func(keyfunc.Request) (string, error) { return "", fails }, guard.HeadersOnDenial()},
+		"LimiterFor failed":       {keyfunc.IP(), guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) { return nil, fails })},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			logger, log := logged()
+			h := httplimit.Middleware(core.MustNewMemory("api", core.FixedWindow(core.PerDay(10)), logger), c.key, c.option)(http.NotFoundHandler())
+			for range 181 { // the last comes after three minutes
+				if w := get(h, "/"); w.Code != http.StatusInternalServerError {
+					t.Fatal(w.Code)
+				}
+				time.Sleep(time.Second)
+			}
+			for part, want := range map[string]int{message: 4, "it fails": 4, "limiter=api": 4, "level=ERROR": 4, "requests=1 ": 1, "requests=60 ": 3} {
+				if n := log.Count(part); n != want {
+					t.Errorf("%s: %q is logged %d times, want %d: %s", message, part, n, want, log)
+				}
+			}
+		})
+	}
+}
+
+// TestCutOff has requests wait for ten seconds under servers that give a response less or more time. What other adapters
+// do is in httpsuite.
+func TestCutOff(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		server   *http.Server
+		deadline time.Duration // 0: none
+		lines    int
+	}{
+		"less":                       {&http.Server{WriteTimeout: 5 * time.Second}, 0, 1}, //nolint:gosec // nothing is served
+		"as much":                    {&http.Server{WriteTimeout: 10 * time.Second}, 0, 0},
+		"any":                        {&http.Server{}, 0, 0},
+		"no server":                  {nil, 0, 0},
+		"a deadline before":          {&http.Server{WriteTimeout: 5 * time.Second}, 3 * time.Second, 0},
+		"a deadline that is too far": {&http.Server{WriteTimeout: 5 * time.Second}, 7 * time.Second, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			logger, log := logged()
+			lim := core.MustNewMemory("api", core.LeakyBucket(core.Per(1, 10*time.Second), core.Burst(9)), logger)
+			defer func() { _ = lim.Close() }()
+			h := httplimit.Middleware(lim, keyfunc.Global())(http.NotFoundHandler())
+			get(h, "/")
+			ctx, cancel := context.WithCancel(context.WithValue(t.Context(), http.ServerContextKey, c.server))
+			if c.deadline > 0 {
+				ctx, cancel = context.WithTimeout(ctx, c.deadline)
+			}
+			defer cancel()
+			for range 2 {
+				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+			}
+			if n := strings.Count(log.String(), "\n"); n != c.lines || log.Count("WriteTimeout, 5s") != n {
+				t.Errorf("%s: %d lines, want %d: %s", name, n, c.lines, log)
+			}
+		})
+	}
+}
