@@ -18,7 +18,8 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, 
 	ctx, response := c.Request().Context(), c.Response()
 	var once sync.Once
 	finish := func(status int) { once.Do(func() { g.Finish(ctx, v, status) }) }
-	returned, status := false, 0
+	status := 0
+	var stop func() bool // once the error is left to others to answer
 	writer := &hijackable{ResponseWriter: response.Writer}
 	response.Writer = writer
 	response.Before(func() {
@@ -26,7 +27,8 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, 
 			return // this response reaches nobody
 		}
 		status = response.Status
-		if returned {
+		if stop != nil {
+			stop()
 			finish(status)
 		}
 	})
@@ -40,7 +42,6 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, 
 	}
 	panicked := true
 	defer func() {
-		returned = true
 		if response.Writer == writer { // and not that of a middleware further in, which left its own
 			response.Writer = writer.ResponseWriter
 		}
@@ -54,7 +55,7 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, 
 		case err == nil:
 			finish(http.StatusOK) // nothing was written: net/http sends 200
 		default:
-			adapter.WhenOver(ctx, func() { finish(http.StatusOK) })
+			stop = g.WhenOver(ctx, func() { finish(http.StatusOK) })
 		}
 	}()
 	err = next(c)

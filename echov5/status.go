@@ -45,7 +45,7 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, 
 		case err == nil:
 			g.Finish(ctx, v, http.StatusOK) // nothing was written: net/http sends 200
 		default:
-			w.whenAnswered(ctx, err, func(status int) { g.Finish(ctx, v, status) })
+			w.whenAnswered(ctx, err, g, v)
 		}
 	}()
 	err = next(c)
@@ -53,15 +53,19 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, 
 	return err
 }
 
-// whenAnswered calls finish, once, with the status with which the application answers
-// err. If it does not answer, net/http sends 200 at the end of the request.
-func (w *writer) whenAnswered(ctx context.Context, err error, finish func(status int)) {
+// whenAnswered finishes, once, with the status with which the application answers err.
+// If it does not answer, net/http sends 200 at the end of the request.
+func (w *writer) whenAnswered(ctx context.Context, err error, g *adapter.Guard, v adapter.Verdict) {
 	if w.response == nil { // what the status will be, as far as it can be known
 		_, status := echo.ResolveResponseStatus(w.ResponseWriter, err)
-		finish(status)
+		g.Finish(ctx, v, status)
 		return
 	}
 	var once sync.Once
-	w.response.Before(func() { once.Do(func() { finish(cmp.Or(w.response.Status, http.StatusOK)) }) })
-	adapter.WhenOver(ctx, func() { once.Do(func() { finish(http.StatusOK) }) })
+	finish := func(status int) { once.Do(func() { g.Finish(ctx, v, status) }) }
+	stop := g.WhenOver(ctx, func() { finish(http.StatusOK) })
+	w.response.Before(func() {
+		stop()
+		finish(cmp.Or(w.response.Status, http.StatusOK))
+	})
 }

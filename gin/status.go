@@ -42,7 +42,7 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c *gin.Context) {
 		case panicked:
 			g.Finish(ctx, v, http.StatusInternalServerError)
 		case len(c.Errors) > 0:
-			c.Writer = whenAnswered(ctx, c.Writer, func(status int) { g.Finish(ctx, v, status) })
+			c.Writer = whenAnswered(ctx, c.Writer, g, v)
 		default:
 			g.Finish(ctx, v, c.Writer.Status())
 		}
@@ -69,21 +69,27 @@ func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap is for http.ResponseController.
 func (h *hijackable) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
-// An unanswered response calls finish when it is answered, at the latest at the end
-// of the request: Gin itself then sends the status that was set, or 200.
+// An unanswered response calls finish when it is answered, at the latest after the
+// request: Gin itself then sends the status that was set, or 200.
 type unanswered struct {
 	gin.ResponseWriter
 
 	status atomic.Int64
 	finish func() // once
+	stop   func() bool
 }
 
-func whenAnswered(ctx context.Context, w gin.ResponseWriter, finish func(status int)) *unanswered {
+func whenAnswered(ctx context.Context, w gin.ResponseWriter, g *adapter.Guard, v adapter.Verdict) *unanswered {
 	u := &unanswered{ResponseWriter: w}
 	u.status.Store(int64(w.Status()))
-	u.finish = sync.OnceFunc(func() { finish(int(u.status.Load())) })
-	adapter.WhenOver(ctx, u.finish)
+	u.finish = sync.OnceFunc(func() { g.Finish(ctx, v, int(u.status.Load())) })
+	u.stop = g.WhenOver(ctx, u.finish)
 	return u
+}
+
+func (u *unanswered) answered() {
+	u.stop()
+	u.finish()
 }
 
 // Unwrap is for http.ResponseController.
@@ -96,15 +102,15 @@ func (u *unanswered) WriteHeader(code int) {
 
 func (u *unanswered) WriteHeaderNow() {
 	u.ResponseWriter.WriteHeaderNow()
-	u.finish()
+	u.answered()
 }
 
 func (u *unanswered) Write(b []byte) (int, error) {
-	defer u.finish()
+	defer u.answered()
 	return u.ResponseWriter.Write(b)
 }
 
 func (u *unanswered) WriteString(s string) (int, error) {
-	defer u.finish()
+	defer u.answered()
 	return u.ResponseWriter.WriteString(s)
 }

@@ -63,6 +63,43 @@ func TestLongRequest(t *testing.T) {
 	}
 }
 
+// TestWhenOver has requests end while the application may still answer: one whose status says what is charged
+// waits a second for it, and slots are free at once.
+func TestWhenOver(t *testing.T) {
+	t.Parallel()
+	counted := guard.CountIf(func(int) bool { return true })
+	for name, c := range map[string]struct {
+		limit   core.Option
+		options []guard.Option
+		want    time.Duration
+	}{
+		"InFlight":  {core.InFlight(1), nil, 0},
+		"CountIf":   {core.FixedWindow(core.PerDay(1)), []guard.Option{counted}, time.Second},
+		"CostAfter": {core.FixedWindow(core.PerDay(1)), []guard.Option{guard.CostAfter()}, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				lim := core.MustNewMemory("api", c.limit)
+				defer func() { _ = lim.Close() }()
+				g, _ := adapter.Adapter[*http.Request, http.Handler]("httplimit").New(lim, keyfunc.Global(), c.options...)
+				ctx, end := context.WithCancel(t.Context())
+				over := make(chan time.Time, 2)
+				note := func() { over <- time.Now() }
+				g.WhenOver(ctx, note)
+				stop := g.WhenOver(ctx, note)
+				time.Sleep(time.Hour) // the client may leave at any time
+				stop()
+				ended := time.Now()
+				end()
+				if took := (<-over).Sub(ended); took != c.want || len(over) > 0 {
+					t.Errorf("after %v, want %v; %d were stopped and called", took, c.want, len(over))
+				}
+			})
+		})
+	}
+}
+
 // TestCountIfPanics has the user's own function panic: what was held is charged, and not
 // held for ever.
 func TestCountIfPanics(t *testing.T) {

@@ -87,16 +87,17 @@ func (v *Verdict) logFailure(ctx context.Context, message string, err error) {
 	}
 }
 
-// answerTime is for how long an answer is awaited to a request whose client has left.
+// answerTime is for how long an answer is awaited when the client has left, or the request is over.
 const answerTime = time.Second
 
-// WhenOver calls f when the request with the context ctx is over: for adapters of frameworks that
-// answer an error further out, and perhaps never, f is what happens without an answer. If ctx has
-// ended already, because the client has left, f is called after a second.
-func WhenOver(ctx context.Context, f func()) {
-	if ctx.Err() != nil {
-		time.AfterFunc(answerTime, f)
-		return
+// WhenOver has f called after the request with the context ctx, unless stop is called before: for adapters
+// of frameworks that answer an error further out, and perhaps never, f is what happens without an answer.
+// Where the status decides what is charged, f waits a second longer: ctx ends, too, when the client leaves,
+// who would otherwise choose the status while the application answers.
+func (g *Guard) WhenOver(ctx context.Context, f func()) (stop func() bool) {
+	wait := time.Duration(0)
+	if g.reserves() {
+		wait = answerTime
 	}
-	context.AfterFunc(ctx, f)
+	return context.AfterFunc(ctx, func() { time.AfterFunc(wait, f) })
 }

@@ -127,6 +127,7 @@ func endings() []ending {
 		{name: "FrameworkError", handler: Handler{Do: Fail, Status: 403}, status: 403},
 		{name: "FrameworkError502", handler: Handler{Do: Fail, Status: 502}, status: 502},
 		{name: "RenderedError", handler: Handler{Do: Throw}, status: 418},
+		{name: "RenderedToNobody", handler: Handler{Do: ThrowGone}, status: 418, waits: true, leaves: true, needs: Gone},
 		{name: "Error", handler: Handler{Do: Throw}, bare: true}, // Gin leaves it at 200
 		{name: "Panic", handler: Handler{Do: Panic}, status: 500},
 		{name: "PanicLate", handler: Handler{Do: PanicLate}}, // what was written is sent, or is taken back

@@ -44,6 +44,7 @@ const (
 	Silent                   // return, and write nothing
 	Fail                     // fail with Status, by the framework's own error if it has one
 	Throw                    // fail with errTeapot, which the app renders
+	ThrowGone                // so that the app renders it when the client has left
 	Panic                    // panic before anything is written
 	PanicLate                // panic after something was written
 	Stream                   // write and flush "one", wait for Gate, write "two"
@@ -87,6 +88,12 @@ type Context interface { //nolint:interfacebloat // a framework has many more
 
 var errTeapot = errors.New("the app's own error")
 
+// A goneError is an errTeapot that takes until the client has left to render.
+type goneError struct{ gone <-chan struct{} }
+
+func (goneError) Error() string { return errTeapot.Error() }
+func (goneError) Unwrap() error { return errTeapot }
+
 // Serve handles a request as h describes.
 func (h Handler) Serve(c Context) error {
 	if h.Calls != nil {
@@ -109,6 +116,8 @@ func (h Handler) Serve(c Context) error {
 		return c.Fail(h.Status)
 	case Throw:
 		return c.Throw(fmt.Errorf("wrapped: %w", errTeapot))
+	case ThrowGone:
+		return c.Throw(fmt.Errorf("wrapped: %w", goneError{c.Gone()}))
 	case PanicLate:
 		_ = c.Write(http.StatusOK, "partial") // the panic is next
 		panic("late")
@@ -165,7 +174,12 @@ func show(res core.Result, ok bool) string {
 // answer with status.
 func Render(err error, status int) (int, string) {
 	var denied *guard.DeniedError
+	var gone goneError
 	switch {
+	case errors.As(err, &gone):
+		<-gone.gone
+		time.Sleep(10 * time.Millisecond) // others notice it, too
+		return http.StatusTeapot, "teapot"
 	case errors.Is(err, errTeapot):
 		return http.StatusTeapot, "teapot"
 	case errors.As(err, &denied):

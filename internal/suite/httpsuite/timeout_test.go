@@ -53,7 +53,12 @@ func TestDeadlineOfServer(t *testing.T) {
 			proxy := faultproxy.New(t, redistest.Server(t).Addr)
 			client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
 			t.Cleanup(func() { _ = client.Close() })
-			lim := core.MustNew(client, "api", c.limits...)
+			open := make(chan struct{}, 1)
+			lim := core.MustNew(client, "api", append(c.limits, core.Observe(func(_ context.Context, e core.Event) {
+				if e.Kind == core.EventBreaker && e.Detail == "open" {
+					open <- struct{}{}
+				}
+			}))...)
 			t.Cleanup(func() { _ = lim.Close() })
 			h := c.within(httplimit.Middleware(lim, keyfunc.Global())(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 			ask := func() (statuses map[int]int) {
@@ -82,7 +87,7 @@ func TestDeadlineOfServer(t *testing.T) {
 			if got := ask(); got[http.StatusServiceUnavailable] != wave {
 				t.Errorf("the first wave: %v, want %d times 503", got, wave)
 			}
-			time.Sleep(time.Second - deadline) // the calls take the Timeout, of 500 ms
+			check.Receive(t, "the breaker opens", open) // after the Timeout, of 500 ms, or 3 s later where the process is busy
 			began := time.Now()
 			got := ask()
 			if took := time.Since(began); took > deadline {

@@ -103,7 +103,9 @@ func TestPassCountsCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err := through.Pipelined(t.Context(), func(pipe redis.Pipeliner) error {
+	conn := through.Conn() // a pipeline of the client may make a connection of its own, which says hello
+	defer func() { _ = conn.Close() }()
+	_, err := conn.Pipelined(t.Context(), func(pipe redis.Pipeliner) error {
 		for i := range 1000 {
 			pipe.Set(t.Context(), fmt.Sprint("key:", i), strings.Repeat("*1\r\n$4\r\nINCR\r\n", i), 0)
 		}
