@@ -90,7 +90,7 @@ func (h *Hold) HasSlots() bool { return h.Set.Slots && h.N > 0 }
 // FromLease has the units be those of a lease that was asked for at an instant. If they are
 // reserved, handles are those of the lease.
 func (h *Hold) FromLease(l Lease, handles []algorithm.Handle, asked time.Time) {
-	h.lease, h.begun = l, asked
+	h.lease, h.begun, h.asked = l, asked, asked
 	copy(h.handles, handles)
 }
 
