@@ -377,6 +377,37 @@ func TestClock(t *testing.T) {
 	}
 }
 
+// TestClockJumps has a clock go on by more than what is held lasts: all that is in use is renewed, in whatever order.
+func TestClockJumps(t *testing.T) {
+	t.Parallel()
+	now := time.Date(1999, 12, 31, 22, 0, 0, 0, time.UTC)
+	lim := memory(t, core.FixedWindow(core.PerDay(100)), core.InFlight(20), core.Hold(2*time.Second), core.Clock(func() time.Time { return now }))
+	var all []*core.Reservation
+	for i := range 20 {
+		now = now.Add(time.Second)
+		r, err := lim.Reserve(t.Context(), "k", 1)
+		if err != nil || !r.Allowed {
+			t.Fatal(r, err)
+		}
+		if i%2 == 0 { // it is to be renewed before the slot of one that came earlier
+			r.Keep()
+		}
+		all = append(all, r)
+	}
+	for range 3 {
+		now = now.Add(time.Hour)
+		if got := left(t, lim); got[0] != 80 || got[1] != 0 {
+			t.Errorf("%d remain while 20 are in use", got)
+		}
+	}
+	for _, r := range all {
+		_ = r.Settle(t.Context(), 0)
+	}
+	if got := left(t, lim); got[0] != 90 || got[1] != 20 {
+		t.Errorf("%d remain, want that all is given back that was kept", got)
+	}
+}
+
 // TestOptionsThatSayNothing has options that would be ignored, or are given twice.
 func TestOptionsThatSayNothing(t *testing.T) {
 	t.Parallel()

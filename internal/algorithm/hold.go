@@ -205,7 +205,7 @@ func (m Member) Settle(s *State, now, n, actual int64, handle Handle) {
 }
 
 // Renew moves n units from the hold of a handle to one that begins at now, and returns the new
-// handle. It reports false if the hold has ended. Expire must have been called before.
+// handle. It reports false if the hold has ended. What has expired is renewed, too, unless Expire was called before.
 func (m Member) Renew(s *State, now, n int64, handle Handle) (Handle, bool) {
 	if !s.take(handle, n) {
 		return Handle{}, false

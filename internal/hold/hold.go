@@ -100,7 +100,7 @@ func (h *Hold) Ended() bool {
 // FromLease has the units be those of a lease that was asked for at an instant. If they are
 // reserved, handles are those of the lease.
 func (h *Hold) FromLease(l Lease, handles []algorithm.Handle, asked time.Time) {
-	h.lease, h.begun = l, asked
+	h.lease, h.begun, h.asked = l, asked, asked
 	copy(h.handles, handles)
 }
 

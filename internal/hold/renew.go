@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -250,7 +251,7 @@ func (w *Renewer) loseAll(lost []*Hold) {
 
 // due returns the Holds that are to be renewed at now, and those whose slots are lost. It sets
 // the timer for when to look again.
-func (w *Renewer) due(now time.Time) (due, lost []*Hold) {
+func (w *Renewer) due(now time.Time) (due []*Renewal, lost []*Hold) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	next := idleLook
@@ -266,8 +267,7 @@ func (w *Renewer) due(now time.Time) (due, lost []*Hold) {
 		case h.slots && left <= 0 && !w.driven: // by a clock of its own it is renewed late instead
 			lost = append(lost, h)
 		case !h.queued && now.Sub(h.begun) >= h.lasts()/4:
-			h.queued = true
-			due = append(due, h)
+			due = append(due, w.queue(h))
 		}
 		if every := h.lasts() / 12; w.every == 0 || every < w.every {
 			w.every = every
@@ -285,27 +285,32 @@ func (w *Renewer) due(now time.Time) (due, lost []*Hold) {
 
 // All renews all Holds at once.
 func (w *Renewer) All() {
-	var due []*Hold
+	var due []*Renewal
 	w.mu.Lock()
 	for h := range w.kept {
 		h.mu.Lock()
 		if !h.queued {
-			h.queued = true
-			due = append(due, h)
+			due = append(due, w.queue(h))
 		}
 		h.mu.Unlock()
 	}
 	w.mu.Unlock()
-	slices.SortFunc(due, func(a, b *Hold) int { return a.heard.Compare(b.heard) }) // a suite's history is the same in each run
 	w.loseAll(w.renew(due))
 }
 
-// renew renews Holds, each once. If w is driven, it returns those whose slots are lost; else
-// they are told as soon as it is known.
-func (w *Renewer) renew(due []*Hold) (lost []*Hold) {
+// queue returns the Renewal of h, which is about to begin. The lock of h is held.
+func (w *Renewer) queue(h *Hold) *Renewal {
+	h.queued = true
+	return &Renewal{Hold: h, renewer: w, expires: h.asked.Add(h.lasts())}
+}
+
+// renew makes renewals, those with the least time left first: Redis may be far. If w is driven, it returns the Holds whose slots
+// are lost; else they are told as soon as it is known.
+func (w *Renewer) renew(due []*Renewal) (lost []*Hold) {
+	slices.SortFunc(due, func(a, b *Renewal) int { return cmp.Or(a.expires.Compare(b.expires), a.heard.Compare(b.heard)) })
 	byKeeper := make(map[Keeper][]*Renewal)
-	for _, h := range due {
-		byKeeper[h.Keeper] = append(byKeeper[h.Keeper], &Renewal{Hold: h, renewer: w})
+	for _, r := range due {
+		byKeeper[r.Keeper] = append(byKeeper[r.Keeper], r)
 	}
 	for keeper, renewals := range byKeeper {
 		keeper.Renew(renewals)
@@ -315,10 +320,10 @@ func (w *Renewer) renew(due []*Hold) (lost []*Hold) {
 			}
 		}
 	}
-	for _, h := range due {
-		h.mu.Lock()
-		h.queued = false
-		h.mu.Unlock()
+	for _, r := range due {
+		r.mu.Lock()
+		r.queued = false
+		r.mu.Unlock()
 	}
 	return lost
 }
@@ -328,6 +333,7 @@ type Renewal struct {
 	*Hold
 
 	renewer *Renewer
+	expires time.Time // what is renewed
 	sent    []algorithm.Handle
 	lost    bool // its slots, of which nobody was told yet
 }

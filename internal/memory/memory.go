@@ -142,7 +142,8 @@ func (m *Store) End(l *Limits, k string, c algorithm.HoldCall) {
 
 // Renew holds n units for longer, and returns their new handles: a limit whose hold has ended
 // keeps its handle, and one whose slots are lost has the zero Handle. By a clock of its own that
-// went on by much at once, what has expired since is renewed as if that had been in time.
+// went on by much at once, what has expired since is renewed as if that had been in time: nothing
+// is expired here, for others are renewed after this one.
 func (m *Store) Renew(l *Limits, k string, n int64, handles []algorithm.Handle) []algorithm.Handle {
 	renewed := slices.Clone(handles)
 	s, k, now := m.lock(l, k)
@@ -155,9 +156,7 @@ func (m *Store) Renew(l *Limits, k string, n int64, handles []algorithm.Handle) 
 		if e == nil || member.Delays {
 			continue
 		}
-		if m.clock != nil && handles[i].B > 0 {
-			member.Expire(&e.states[i], min(now, handles[i].B-1))
-		} else {
+		if m.clock == nil {
 			member.Expire(&e.states[i], now)
 		}
 		if handle, ok := member.Renew(&e.states[i], now, n, handles[i]); ok {

@@ -3,15 +3,15 @@ package server
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
+	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
 // A Background is a call that no caller waits for: a renewal, or the settlement of a lease. It is
-// sent once, with as many others as may go together in one script. One for a server that is down is
+// sent once, in a round trip with many others where they may share one. One for a server that is down is
 // not sent.
 type Background struct {
 	Limits *Limits
@@ -38,28 +38,53 @@ func (s *Store) RunAll(ctx context.Context, all []Background) {
 	servers.Wait()
 }
 
+// maxScripts is how many scripts of calls in the background are in one round trip, at most.
+const maxScripts = 16
+
+// runOn makes calls of one server: a few beside each other where each goes alone, and else batches.
 func (s *Store) runOn(ctx context.Context, sv *Server, calls []Background) {
-	size, b := 1, s.batcher(sv)
-	if b != nil {
-		work := s.work(NewDecision(s.Limits, "", algorithm.HoldCall{Op: algorithm.OpSettle, N: 1}))
-		size = max(1, min(s.MaxBatch, int(maxWork/work)))
+	if s.batcher(sv) != nil {
+		s.runBatches(ctx, sv, calls)
+		return
 	}
 	var inFlight sync.WaitGroup
 	places := make(chan struct{}, maxInFlight)
-	for chunk := range slices.Chunk(calls, size) {
+	for i := range calls {
 		places <- struct{}{}
-		if !sv.await(ctx, s, chunk[0].Key, s.deadlines.timer().done) {
+		if !s.awaits(ctx, sv, calls[i:]) {
 			break
 		}
 		inFlight.Go(func() {
 			defer func() { <-places }()
-			s.runChunk(ctx, sv, chunk)
+			s.runChunk(ctx, sv, calls[i:i+1])
 		})
 		if s.driven {
 			inFlight.Wait()
 		}
 	}
 	inFlight.Wait()
+}
+
+// runBatches makes calls in one batch after the other: where a server is far, more of them in flight would need connections that
+// take too long to make. Each is twice as large as the last, as far as it takes no longer.
+func (s *Store) runBatches(ctx context.Context, sv *Server, calls []Background) {
+	shortest := s.Timeout
+	for size := s.perScript; len(calls) > 0 && s.awaits(ctx, sv, calls); {
+		chunk, begun := calls[:min(size, len(calls))], time.Now()
+		s.runChunk(ctx, sv, chunk)
+		calls = calls[len(chunk):]
+		took := time.Since(begun)
+		if shortest = min(shortest, took); took < shortest+s.Timeout/16 {
+			size = min(2*size, s.perScript*maxScripts)
+		} else {
+			size = max(size/2, s.perScript)
+		}
+	}
+}
+
+// awaits reports whether the server is up for the first of calls.
+func (s *Store) awaits(ctx context.Context, sv *Server, calls []Background) bool {
+	return sv.await(ctx, s, calls[0].Key, s.deadlines.timer().done)
 }
 
 // runChunk makes calls that go together.

@@ -305,11 +305,22 @@ func (s *Store) finish(ctx context.Context, sv *Server, d *Decision, err error, 
 		o = replied // a server that decides may refuse what ends a hold
 	}
 	sv.ended(s, d.Key, o, begun, err)
-	if s.Hooks.CallFailed != nil && !moving(err) {
+	if s.Hooks.CallFailed != nil && (!moving(err) || s.servers.stuck(time.Now())) {
 		s.Hooks.CallFailed(context.WithoutCancel(ctx), err, o == replied || o == unclear)
 	}
 	return err
 }
 
-// moving reports whether err is of a hash slot that is being moved.
+// moving reports whether err is of a hash slot that is being moved, or that no node has.
 func moving(err error) bool { return hasCode(err, "TRYAGAIN", "CLUSTERDOWN Hash slot not served") }
+
+// stuck takes an error of a hash slot that is being moved. It reports whether there have been such errors for too long.
+func (s *Servers) stuck(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.movingLast) > logPause {
+		s.movingSince = now
+	}
+	s.movingLast = now
+	return now.Sub(s.movingSince) >= doubtLasts
+}

@@ -114,6 +114,9 @@ func adviceOf(ctx context.Context, node *redis.Client, idle time.Duration) (all 
 	if policy := memory["maxmemory_policy"]; policy != "" && policy != "noeviction" && memory["maxmemory"] != "0" {
 		all = append(all, fmt.Sprintf("maxmemory-policy %s: a full server forgets limits: set noeviction", policy))
 	}
+	if ok, _ := strconv.Atoi(infoFields(node.ClusterInfo(ctx).Val())["cluster_slots_ok"]); ok > 0 && ok < 16384 {
+		all = append(all, fmt.Sprintf("%d of the Cluster's 16384 hash slots are on no node that answers: redis-cli --cluster check says which", 16384-ok))
+	}
 	seconds, _ := strconv.Atoi(node.ConfigGet(ctx, "timeout").Val()["timeout"])
 	if ends := time.Duration(seconds) * time.Second; ends > 0 && (idle <= 0 || idle >= ends) {
 		all = append(all, fmt.Sprintf("the server ends connections that are idle for %v: set Options.ConnMaxIdleTime below that", ends))

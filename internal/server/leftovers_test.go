@@ -22,12 +22,32 @@ type freeing struct {
 	sent  atomic.Int64
 }
 
-func (c *freeing) Process(_ context.Context, cmd redis.Cmder) error {
+func (c *freeing) Process(_ context.Context, cmd redis.Cmder) error { return c.reply(cmd) }
+
+func (c *freeing) reply(cmds ...redis.Cmder) error {
 	c.sent.Add(1)
 	time.Sleep(c.takes)
-	cmd.(interface{ SetVal(val []int64) }).SetVal(
-		slices.Repeat([]int64{1, 1_800_000_000_000_000, 0, 0, 0, 0, 0, 0}, cmd.Args()[2].(int)))
+	for _, cmd := range cmds {
+		cmd.(interface{ SetVal(val []int64) }).SetVal(
+			slices.Repeat([]int64{1, 1_800_000_000_000_000, 0, 0, 0, 0, 0, 0}, cmd.Args()[2].(int)))
+	}
 	return nil
+}
+
+// Pipeline returns one that takes as long as one call.
+func (c *freeing) Pipeline() redis.Pipeliner {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	client.AddHook(c)
+	_ = client.Close() // it has no server
+	return client.Pipeline()
+}
+
+func (c *freeing) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (c *freeing) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+// ProcessPipelineHook answers in the place of a server.
+func (c *freeing) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) error { return c.reply(cmds...) }
 }
 
 // leave has callers of a Store leave, so many in each of so many goroutines, whose replies are lost.
@@ -111,14 +131,15 @@ func TestLaterBounded(t *testing.T) {
 	}
 }
 
-// TestRenewalsInTime renews the slots of 20,000 requests, 50 ms away: all before any expires. They are due after a third of
+// TestRenewalsInTime renews the slots of 20,000 requests, 200 ms away: all before any expires. They are due after a third of
 // their 10 s.
 func TestRenewalsInTime(t *testing.T) {
 	t.Parallel()
 	const renewals, left = 20_000, 10 * time.Second * 2 / 3
 	synctest.Test(t, func(t *testing.T) {
-		s := (&freeing{takes: 50 * time.Millisecond}).leave(0, 0)
+		s := (&freeing{takes: 200 * time.Millisecond}).leave(0, 0)
 		s.MaxBatch = 128
+		s.init()
 		s.single = s.newBatcher(s.servers.whole)
 		s.servers.whole.sharding.state.Store(keysTogether)
 		var ended atomic.Int64

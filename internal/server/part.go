@@ -201,7 +201,9 @@ func (s *Store) parts(members []*member) []part {
 			plain.members = append(plain.members, m)
 			continue
 		}
-		i := slices.IndexFunc(held, func(p part) bool { return p.members[0].Call.sameLimits(m.Call) })
+		i := slices.IndexFunc(held, func(p part) bool {
+			return len(p.members) < s.perScript && p.members[0].Call.sameLimits(m.Call)
+		})
 		if i < 0 {
 			i, held = len(held), append(held, part{needsHold: true})
 		}

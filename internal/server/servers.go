@@ -33,6 +33,8 @@ type Servers struct {
 	mu     sync.Mutex
 	stores []weak.Pointer[Store] // those to notify
 	open   int                   // of the stores, those not closed
+
+	movingSince, movingLast time.Time // errors of hash slots that are being moved, without a pause of a logPause
 }
 
 // shared has the Servers of each client and Timeout. It keeps neither alive.

@@ -72,6 +72,7 @@ type Store struct {
 	batchScripts  scripts
 	keysWithHolds heldKeys
 	alwaysHold    bool // a limit has slots: all calls take the script hold
+	perScript     int  // calls of one unit that one script hold makes
 
 	deadlines    deadlines
 	farDeadlines deadlines // of calls to a server that is far
@@ -111,6 +112,11 @@ func (s *Store) init() {
 		s.decideScript = newScript(algorithm.DecideScript(s.members, s.form), false)
 	}
 	s.batchScripts = s.newBatchScripts()
+	work := int64(0)
+	for _, l := range s.members {
+		work += l.Work(1) * holdWork
+	}
+	s.perScript = max(1, min(s.MaxBatch, int(maxWork/work)))
 	s.deadlines.timeout = s.Timeout
 	s.farDeadlines.timeout = max(s.Timeout, connectTime)
 	s.keysWithHolds.init()

@@ -63,6 +63,7 @@ const (
 	lacksRight    = "the Redis user lacks a right: docs/operating.md lists what it must be allowed"
 	ofCluster     = "a node of a Cluster: use redis.NewClusterClient"
 	noTLS         = "perhaps the server does not speak TLS at this port: take its TLS port, or leave out Options.TLSConfig"
+	noSlot        = "a hash slot is on no node, or its move has stopped: redis-cli --cluster check says which"
 	nobody        = "nothing listens at this address: see Options.Addr, and whether Redis runs"
 )
 
@@ -86,6 +87,8 @@ func (s *Store) hint(err error) string {
 	switch {
 	case replies(err, lackRight):
 		return lacksRight
+	case moving(err):
+		return noSlot
 	case s.servers.cluster == nil && hasCode(err, "MOVED"):
 		return ofCluster
 	case errors.As(err, new(tls.RecordHeaderError)):

@@ -7,18 +7,19 @@
 -- Replies a block of its own: 0, or 1 where the key was banned, 2 where this denial has banned it; the instant; the end.
 --- read
 local value = redis.pcall('GET', KEYS[base + size])
+local foreign = value
 if value and value.err then
   mistyped(value.err)
 elseif value then
   local ends, level, lasts = string.match(#value <= longest and value or '', '^X1 (%d+) (%d+) (%d+)$')
   ends, level, lasts = tonumber(ends), tonumber(level), tonumber(lasts)
   if ends and level and lasts and ends <= latest and level <= 2 ^ 30 and lasts <= ahead and now < ends + lasts then
-    ban_ends, ban_level, ban_lasts = ends, level, lasts
+    ban_ends, ban_level, ban_lasts, foreign = ends, level, lasts, nil
   elseif not ends then
-    local foreign = value
 -- NEWER
   end
 end
+if foreign then redis.pcall('DEL', KEYS[base + size]) end -- it may have no TTL, and not every key is denied one day
 --- write
 local text = string.format('X1 ' .. whole .. ' %d ' .. whole, ban_ends, ban_level, ban_lasts)
 local failed = redis.pcall('SET', KEYS[base + size], text, 'PX', string.format(whole, 2 * ban_lasts / 1000 + grace + 1)).err

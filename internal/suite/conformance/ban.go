@@ -315,7 +315,7 @@ func oneBanOfMany(t *testing.T, s Store) {
 	}
 }
 
-// foreignBans has values where the ban of a key is that no script writes: they are no bans, and a ban replaces them.
+// foreignBans has values where the ban of a key is that no script writes: they are no bans, and are deleted.
 func foreignBans(t *testing.T, s Store) {
 	if s.Redis == nil {
 		t.Skip("nobody else writes to the memory")
@@ -337,6 +337,9 @@ func foreignBans(t *testing.T, s Store) {
 		}
 		if res := allowN(t, lim, "k", 1); !res.Allowed {
 			t.Errorf("%.40q bans: %+v", value, res)
+		}
+		if n := s.Redis.Exists(ctx, key).Val(); n != 0 {
+			t.Errorf("%.40q stays, without a TTL, where nobody is denied", value)
 		}
 		banned(t, allowN(t, lim, "k", 1), time.Hour)
 		if ttl := s.Redis.PTTL(ctx, key).Val(); ttl < time.Hour {

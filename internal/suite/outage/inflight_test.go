@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -222,5 +223,45 @@ func TestSlotDenialsAreNotRemembered(t *testing.T) {
 		if again := take(t, l, 1); again.Allowed != (name != "both deny") {
 			t.Errorf("%s: after the Release: %+v", name, again)
 		}
+	}
+}
+
+// Redis is far from one moment on, and two hundred times as many slots are held as a script renews: each is renewed before it
+// expires, the connections that there are suffice, and nobody takes Redis for one that is down.
+func TestManySlotsFarAway(t *testing.T) {
+	t.Parallel()
+	for _, contextTimeout := range []bool{true, false} {
+		t.Run(clientName(contextTimeout), func(t *testing.T) {
+			t.Parallel()
+			check.Rounds(t, timeouts[1:], func(t *check.Round, timeout time.Duration) {
+				const batch, slots = 8, 200 * 8
+				e := newEnv(t, withContextTimeout(contextTimeout))
+				l, watch := watched(e.rdb, "slots", core.InFlight(slots), core.MaxBatch(batch), core.Timeout(timeout))
+				defer func() { _ = l.Close() }()
+				awaitRedis(t, l, "k")
+				held := make([]*core.Reservation, slots)
+				var taking sync.WaitGroup
+				for caller := range 32 {
+					taking.Go(func() {
+						for i := caller; i < slots; i += 32 {
+							held[i] = take(t, l, 1)
+						}
+					})
+				}
+				taking.Wait()
+				e.proxy.Latency(100 * time.Millisecond)
+				time.Sleep(12 * time.Second) // a slot lasts for 10
+				if res, err := l.Peek(t.Context(), "k"); err != nil || res.Source != core.SourceRedis || res.Remaining != 0 {
+					t.Errorf("%+v, %v; want none of %d slots free", res, err, slots)
+				}
+				if n := watch.count(core.EventSlotLost); n != 0 {
+					t.Errorf("%d slots were lost", n)
+				}
+				watch.wantOutages(t, 0)
+				for _, r := range held {
+					r.Keep() // nobody has dropped it
+				}
+			})
+		})
 	}
 }

@@ -3,6 +3,8 @@ package outage
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -122,4 +124,57 @@ func holderOf(t *check.Round, client *redis.ClusterClient, slot int64) (holder, 
 		t.Fatalf("slot %d: keys on %v, not on %v", slot, holder, other)
 	}
 	return holder, other
+}
+
+// No node has a slot any more: for a moment it may be on its way, and then each call is told of as failed, and a line says what to
+// do. Check says so, too, and other keys are decided by Redis.
+func TestSlotOfNoNode(t *testing.T) {
+	t.Parallel()
+	const hint = "redis-cli --cluster check"
+	addrs := redistest.Cluster(t)
+	client := redistest.ClusterClient(t, addrs)
+	l, watch := limiter(client, "nobody")
+	for _, key := range []string{"k", "other"} {
+		awaitRedis(t, l, key)
+	}
+	slot := client.ClusterKeySlot(t.Context(), "k").Val()
+	if err := client.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
+		if err := node.ConfigSet(ctx, "cluster-require-full-coverage", "no").Err(); err != nil {
+			return err
+		}
+		return node.ClusterDelSlots(ctx, int(slot)).Err()
+	}); err != nil {
+		t.Fatal(err)
+	}
+	source := func(key string) core.Source {
+		res, err := l.Allow(t.Context(), key)
+		if err != nil {
+			t.Error(err)
+		}
+		return res.Source
+	}
+	check.Eventually(t, "the slot is on no node", func() bool { return source("k") == core.SourceFallback })
+	begun := time.Now()
+	if n := watch.count(core.EventOutage); n > 0 && time.Since(begun) < time.Second {
+		t.Errorf("%d failed calls are told of at once: %v", n, watch.causes)
+	}
+	check.Eventually(t, "it is told of", func() bool {
+		source("k")
+		time.Sleep(50 * time.Millisecond)
+		return watch.count(core.EventOutage) > 0
+	})
+	if took := time.Since(begun); took < 2*time.Second {
+		t.Errorf("told of after %v, want 3s: it might be on its way", took)
+	}
+	if by := source("other"); by != core.SourceRedis {
+		t.Errorf("a key of another slot is decided by %v", by)
+	}
+	watch.mu.Lock()
+	if lines := strings.Join(watch.texts, "\n"); strings.Count(lines, hint) != 1 || watch.lines[slog.LevelWarn] != 1 {
+		t.Errorf("want one line with a hint: %s", lines)
+	}
+	watch.mu.Unlock()
+	if err := l.Check(t.Context()); err == nil || !strings.Contains(err.Error(), hint) {
+		t.Errorf("Check: %v", err)
+	}
 }

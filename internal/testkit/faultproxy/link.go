@@ -10,6 +10,7 @@ import (
 
 const (
 	chunkSize  = 64 << 10        // above the 32 KiB that go-redis writes at once
+	onTheWay   = 64              // chunks of one direction, with a latency
 	drainLimit = 5 * time.Second // for the server to finish what it was sent
 )
 
@@ -44,29 +45,47 @@ func (l *link) run() {
 	}
 	var replies sync.WaitGroup
 	replies.Go(func() {
-		pump(server, l.reply)
+		l.pump(server, l.reply)
 		if !l.swallows(l.proxy.current()) { // else the client must not notice even that the server has gone
 			l.end()
 		}
 	})
-	pump(l.client, l.request)
+	l.pump(l.client, l.request)
 	l.end()
 	replies.Wait()
 }
 
-// pump hands on what arrives, until the stream ends or handle returns false.
-func pump(from io.Reader, handle func(chunk []byte) bool) {
-	buf := make([]byte, chunkSize)
-	for {
-		n, err := from.Read(buf)
-		if n > 0 && !handle(buf[:n]) || err != nil {
+// pump hands on what arrives, each chunk once the latency has passed since it did, until the stream ends or handle returns
+// false.
+func (l *link) pump(from io.Reader, handle func(chunk []byte, f fault) bool) {
+	type arrival struct {
+		chunk []byte
+		at    time.Time
+	}
+	line := make(chan arrival, onTheWay)
+	go func() { // until the link ends
+		defer close(line)
+		for {
+			buf := make([]byte, chunkSize)
+			n, err := from.Read(buf)
+			select {
+			case line <- arrival{buf[:n], time.Now()}:
+			case <-l.ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	for a := range line {
+		if f := l.hold(a.at); len(a.chunk) > 0 && !handle(a.chunk, f) {
 			return
 		}
 	}
 }
 
-func (l *link) request(chunk []byte) bool {
-	f := l.hold()
+func (l *link) request(chunk []byte, f fault) bool {
 	if f.kind == reset {
 		abort(l.client)
 		return false
@@ -85,8 +104,8 @@ func (l *link) request(chunk []byte) bool {
 	return err == nil
 }
 
-func (l *link) reply(chunk []byte) bool {
-	if l.swallows(l.hold()) {
+func (l *link) reply(chunk []byte, f fault) bool {
+	if l.swallows(f) {
 		return true
 	}
 	l.mu.Lock()
@@ -110,14 +129,14 @@ func (l *link) reply(chunk []byte) bool {
 	return err == nil
 }
 
-// hold waits for the latency and returns the fault after it: one switched on meanwhile applies already.
-func (l *link) hold() fault {
+// hold waits for the latency since an instant and returns the fault after it: one switched on meanwhile applies already.
+func (l *link) hold(since time.Time) fault {
 	f := l.proxy.current()
 	if f.delay == 0 {
 		return f
 	}
 	select {
-	case <-time.After(f.delay):
+	case <-time.After(time.Until(since.Add(f.delay))):
 	case <-l.ctx.Done():
 	}
 	return l.proxy.current()
