@@ -1,0 +1,270 @@
+// Weight counts how large the library is, and how much of it four operations run. It fails where that has grown
+// beyond budget.txt, whose history says why.
+//
+//	go run ./internal/tools/weight         # compares
+//	go run ./internal/tools/weight -write  # writes budget.txt as it is now
+//
+// A line of budget.txt is a room with its lines of Go and Lua, without comments and tests; or a path, with the
+// functions, files and statements of core and internal that it runs.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"go/scanner"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	module = "github.com/redislimit/redislimit"
+	file   = "internal/tools/weight/budget.txt"
+	runs   = 5 // of each path; the median counts
+)
+
+// paths are the operations, and by how many percent each may be above its budget: what goes on in the background is not
+// the same in every run.
+var paths = map[string]int64{"path:allow": 0, "path:reserve": 0, "path:lease": 2, "path:outage": 2}
+
+// A budget is what each room and path may have. The last of several numbers counts.
+type budget map[string][]int64
+
+func main() {
+	write := flag.Bool("write", false, "write "+file)
+	flag.Parse()
+	if err := run(*write); err != nil {
+		fmt.Fprintln(os.Stderr, "weight:", err)
+		os.Exit(1)
+	}
+}
+
+func run(write bool) error {
+	now, err := rooms(os.DirFS("."))
+	if err != nil {
+		return err
+	}
+	if err := measure(now); err != nil {
+		return err
+	}
+	if write {
+		return os.WriteFile(file, []byte(now.String()), 0o644)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	allowed, err := parse(string(text))
+	if err != nil {
+		return err
+	}
+	fmt.Print(now)
+	return now.within(allowed)
+}
+
+// within returns an error that names what is above allowed.
+func (b budget) within(allowed budget) error {
+	var all []error
+	for _, name := range slices.Sorted(maps.Keys(b)) {
+		if has, may := last(b[name]), last(allowed[name]); has > may+may*paths[name]/100 {
+			all = append(all, fmt.Errorf("%s has grown from %d to %d: make it smaller, or say in the commit of %s what for", name, may, has, file))
+		}
+	}
+	return errors.Join(all...)
+}
+
+func last(numbers []int64) int64 {
+	if len(numbers) == 0 {
+		return 0
+	}
+	return numbers[len(numbers)-1]
+}
+
+func (b budget) String() string {
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(b)) {
+		fmt.Fprintln(&text, name, strings.Trim(fmt.Sprint(b[name]), "[]"))
+	}
+	return text.String()
+}
+
+func parse(text string) (budget, error) {
+	b := make(budget)
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		for _, field := range fields[1:] {
+			number, err := strconv.ParseInt(field, 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", line, err)
+			}
+			b[fields[0]] = append(b[fields[0]], number)
+		}
+	}
+	return b, nil
+}
+
+// rooms returns the lines of each room below root: a folder of the module, or of internal.
+func rooms(root fs.FS) (budget, error) {
+	b := make(budget)
+	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir():
+			if base := path.Base(name); base != "." && strings.ContainsAny(base[:1], "._") ||
+				path.Base(path.Dir(name)) == "internal" && slices.Contains([]string{"demo", "suite", "testkit", "tools"}, base) {
+				return fs.SkipDir
+			}
+			return nil
+		case strings.HasSuffix(name, "_test.go"), path.Ext(name) != ".go" && path.Ext(name) != ".lua":
+			return nil
+		}
+		text, err := fs.ReadFile(root, name)
+		if err != nil {
+			return err
+		}
+		parts, depth := strings.Split(path.Dir(name), "/"), 1
+		if parts[0] == "internal" || strings.HasPrefix(name, "core/guard/") {
+			depth = 2
+		}
+		room := strings.Join(parts[:depth], "/")
+		if b[room] == nil {
+			b[room] = []int64{0}
+		}
+		if path.Ext(name) == ".lua" {
+			b[room][0] += luaLines(string(text))
+		} else {
+			b[room][0] += goLines(text)
+		}
+		return nil
+	})
+	return b, err
+}
+
+// goLines returns how many lines of Go have more than a comment.
+func goLines(text []byte) int64 {
+	files := token.NewFileSet()
+	f := files.AddFile("", -1, len(text))
+	var s scanner.Scanner
+	s.Init(f, text, nil, 0) // leaves out comments
+	lines := make(map[int]bool)
+	for {
+		at, tok, literal := s.Scan()
+		switch {
+		case tok == token.EOF:
+			return int64(len(lines))
+		case tok == token.SEMICOLON && literal == "\n": // not written
+			continue
+		}
+		for i := range 1 + strings.Count(literal, "\n") {
+			lines[f.Line(at)+i] = true
+		}
+	}
+}
+
+// luaLines does the same for the library's Lua. It has no comments of several lines, and "---" declares something.
+func luaLines(text string) (n int64) {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && (!strings.HasPrefix(line, "--") || strings.HasPrefix(line, "---")) {
+			n++
+		}
+	}
+	return n
+}
+
+// measure runs each path, and adds what it took.
+func measure(b budget) error {
+	work, err := os.MkdirTemp("", "weight")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	binary := filepath.Join(work, "path")
+	engine := module + "/core," + module + "/internal/..."
+	if _, err := command("", "go", "build", "-cover", "-covermode=atomic", "-coverpkg="+engine, "-o", binary, "./internal/tools/weight/path"); err != nil {
+		return err
+	}
+	for name := range paths {
+		var all [][]int64
+		for i := range runs {
+			took, err := runPath(binary, name, filepath.Join(work, fmt.Sprint(name, i)))
+			if err != nil {
+				return err
+			}
+			all = append(all, took)
+		}
+		slices.SortFunc(all, func(x, y []int64) int { return int(last(x) - last(y)) })
+		b[name] = all[runs/2]
+	}
+	return nil
+}
+
+// runPath returns the functions, files and statements that one run of a path took.
+func runPath(binary, name, dir string) ([]int64, error) {
+	exit := filepath.Join(dir, "exit") // where the program writes what it took all in all
+	if err := os.MkdirAll(exit, 0o700); err != nil {
+		return nil, err
+	}
+	if _, err := command(exit, binary, strings.TrimPrefix(name, "path:"), dir); err != nil {
+		return nil, err
+	}
+	functions, err := command("", "go", "tool", "covdata", "func", "-i="+dir)
+	if err != nil {
+		return nil, err
+	}
+	profile := filepath.Join(dir, "profile.txt")
+	if _, err := command("", "go", "tool", "covdata", "textfmt", "-i="+dir, "-o="+profile); err != nil {
+		return nil, err
+	}
+	blocks, err := os.ReadFile(profile)
+	if err != nil {
+		return nil, err
+	}
+	return count(functions, string(blocks)), nil
+}
+
+// count reads the profiles of functions and blocks.
+func count(functions, blocks string) []int64 {
+	ran, files, statements := int64(0), map[string]bool{}, int64(0)
+	for line := range strings.Lines(functions) { // file:line: name percent
+		if f := strings.Fields(line); strings.HasPrefix(line, module) && ours(line) && f[len(f)-1] != "0.0%" {
+			ran++
+		}
+	}
+	for line := range strings.Lines(blocks) { // file:range statements count
+		f := strings.Fields(line)
+		if len(f) != 3 || f[2] == "0" || !ours(line) {
+			continue
+		}
+		n, _ := strconv.ParseInt(f[1], 10, 64)
+		name, _, _ := strings.Cut(line, ":")
+		files[name], statements = true, statements+n
+	}
+	return []int64{ran, int64(len(files)), statements}
+}
+
+// ours reports whether a line of a profile is of the library, and not of the program that measures it.
+func ours(line string) bool {
+	return !strings.HasPrefix(line, module+"/internal/tools/") && !strings.HasPrefix(line, module+"/internal/demo/")
+}
+
+// command returns the output of a program, which writes its own coverage to dir.
+func command(dir, name string, args ...string) (string, error) {
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), "GOCOVERDIR="+dir)
+	var problem strings.Builder
+	cmd.Stderr = &problem
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w\n%s", filepath.Base(name), strings.Join(args, " "), err, problem.String())
+	}
+	return string(out), err
+}
