@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"syscall"
@@ -63,6 +64,8 @@ const (
 	lacksRight    = "the Redis user lacks a right: docs/operating.md lists what it must be allowed"
 	ofCluster     = "a node of a Cluster: use redis.NewClusterClient"
 	noTLS         = "perhaps the server does not speak TLS at this port: take its TLS port, or leave out Options.TLSConfig"
+	noAddress     = "Options.Addr is host:port: redis.ParseURL takes a URL"
+	noRedis       = "no Redis, but another service, answers at this address: see Options.Addr"
 	noSlot        = "a hash slot is on no node, or its move has stopped: redis-cli --cluster check says which"
 	nobody        = "nothing listens at this address: see Options.Addr, and whether Redis runs"
 )
@@ -95,6 +98,10 @@ func (s *Store) hint(err error) string {
 		return noTLS
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return nobody
+	case errors.As(err, new(*net.AddrError)), strings.Contains(err.Error(), "unknown port"):
+		return noAddress
+	case strings.Contains(err.Error(), "HTTP/1."):
+		return noRedis
 	}
 	return ""
 }

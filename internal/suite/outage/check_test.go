@@ -2,6 +2,8 @@ package outage
 
 import (
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +22,9 @@ func TestCheck(t *testing.T) {
 	options := func(more func(*redis.Options)) setup {
 		return setup{options: func(o *redis.Options) { well(o); more(o) }}
 	}
+	server := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	web := server.Listener.Addr().String()
 	type trouble struct {
 		setup setup
 		admin string // commands
@@ -42,6 +47,10 @@ func TestCheck(t *testing.T) {
 		"ends idle late": {options(func(o *redis.Options) { o.ConnMaxIdleTime = 30 * time.Second }), "CONFIG SET timeout 60", ""},
 		"no TLS":         {options(func(o *redis.Options) { o.TLSConfig = newTerminator(t, "").client }), "PING", "!does not speak TLS"},
 		"nobody":         {options(func(o *redis.Options) { o.Addr = "127.0.0.1:1" }), "PING", "!see Options.Addr"},
+		"a URL":          {options(func(o *redis.Options) { o.Addr = "redis://" + o.Addr }), "PING", "!redis.ParseURL"},
+		"a URL, no port": {options(func(o *redis.Options) { o.Addr = "redis://localhost/0" }), "PING", "!redis.ParseURL"},
+		"no port":        {options(func(o *redis.Options) { o.Addr = "localhost" }), "PING", "!redis.ParseURL"},
+		"speaks HTTP":    {options(func(o *redis.Options) { o.Addr = web }), "PING", "!another service"},
 		"wants TLS":      {options(func(o *redis.Options) { o.Addr = newTerminator(t, o.Addr).addr }), "PING", "!set Options.TLSConfig"},
 	} {
 		t.Run(name, func(t *testing.T) {
