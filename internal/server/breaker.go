@@ -230,17 +230,17 @@ func (sv *Server) next() (action, time.Duration, *Store, string) {
 	return do, pause, st, sv.key
 }
 
-// probe asks the server once, and again if that took longer than a decision may: its connection
-// is made then.
+// probe asks the server. A connection that has to be made, or a script that the server does not have, may take longer
+// than a decision may: then it asks again, which takes one round trip.
 func (sv *Server) probe(ctx context.Context, begun time.Time, st *Store, k string, far bool) {
 	patience := st.Timeout
-	if far {
-		patience = max(patience, connectTime)
+	if far || sv.far.Load() && state(sv.state.Load()) == doubted {
+		patience = st.farDeadlines.timeout
 	}
-	o, err := sv.ask(ctx, st, k, patience)
+	o, err := sv.ask(ctx, st, k, patience, true)
 	if took := time.Since(begun); o == answered && took > st.Timeout {
 		begun = time.Now()
-		if o, err = sv.ask(ctx, st, k, st.Timeout); o == answered {
+		if o, err = sv.ask(ctx, st, k, st.Timeout, false); o == answered {
 			sv.far.Store(true)
 		}
 	} else if o == answered && took*farFactor <= st.Timeout {
@@ -252,8 +252,8 @@ func (sv *Server) probe(ctx context.Context, begun time.Time, st *Store, k strin
 	})
 }
 
-// ask has the server decide on keys that nothing else uses.
-func (sv *Server) ask(ctx context.Context, st *Store, k string, patience time.Duration) (outcome, error) {
+// ask has the server decide on keys that nothing else uses. dial is whether it may take a connection beside the pool first.
+func (sv *Server) ask(ctx context.Context, st *Store, k string, patience time.Duration, dial bool) (outcome, error) {
 	client, moved := sv.servers.node(ctx, sv, st, k)
 	if moved {
 		return answered, nil
@@ -261,8 +261,10 @@ func (sv *Server) ask(ctx context.Context, st *Store, k string, patience time.Du
 	begun := time.Now()
 	err := batch.Contain(batch.Catch(func() error {
 		return st.call(ctx, patience, func(ctx context.Context) error {
-			if err := sv.dial(ctx); err != nil {
-				return err
+			if dial {
+				if err := sv.dial(ctx); err != nil {
+					return err
+				}
 			}
 			return st.probe(ctx, client, k)
 		})
@@ -276,7 +278,7 @@ func (sv *Server) ask(ctx context.Context, st *Store, k string, patience time.Du
 	return st.outcome(sv, st.explain(ctx, err), patience, begun)
 }
 
-// dial makes a connection of its own and closes it, where the pool would have to make one: that tries
+// dial makes a connection of its own and closes it, where the pool has failed to make one: that tries
 // but once a second after a few failures, and a name that nobody resolves keeps a place of it for seconds.
 // It sends a PING, too, where the server did not answer and calls do not end in time: each probe
 // would keep a connection of the pool for seconds, until there is none left.
@@ -285,7 +287,7 @@ func (sv *Server) dial(ctx context.Context) error {
 	sv.mu.Lock()
 	cause := sv.health.cause
 	sv.mu.Unlock()
-	if node == nil || !isDial(cause) && node.PoolStats().IdleConns > 0 {
+	if node == nil || !isDial(cause) && (!isTimeout(cause) || node.PoolStats().IdleConns > 0) {
 		return nil
 	}
 	conn, err := node.Options().Dialer(ctx, node.Options().Network, node.Options().Addr)

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/batch"
 )
 
 // A Config says what a [Store] decides, and how.
@@ -118,7 +118,7 @@ func (s *Store) init() {
 	}
 	s.perScript = max(1, min(s.MaxBatch, int(maxWork/work)))
 	s.deadlines.timeout = s.Timeout
-	s.farDeadlines.timeout = max(s.Timeout, connectTime)
+	s.farDeadlines.timeout = max(farFactor*s.Timeout, connectTime)
 	s.keysWithHolds.init()
 	s.byServer.Store(&map[*Server]*batcher{})
 	if _, ok := s.servers.client.(*redis.Client); ok {
@@ -166,22 +166,31 @@ func (s *Store) notify(ctx context.Context, c Change) {
 	}
 }
 
-// probe decides on one unit of keys that nothing else uses, in the hash slot of k:
-// it takes all that a decision takes. It returns nil if the server is well.
+// probe decides on one unit of keys that nothing else uses, in the hash slot of k: it takes all that
+// a decision takes, in one round trip. It returns nil if the server is well. The limits are so short
+// that the keys expire soon.
 func (s *Store) probe(ctx context.Context, client Client, k string) error {
-	d := NewDecision(s.Limits, k, algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
-	keys := s.appendKeys(make([]any, scriptArgs, 16), d)
-	unique := strconv.FormatUint(rand.Uint64(), 36)
-	for i := scriptArgs; i < len(keys); i++ {
-		keys[i] = fmt.Sprint(keys[i], "~probe-", unique)
+	members, unique := slices.Clone(s.Limits.members), strconv.FormatUint(rand.Uint64(), 36)
+	for i, m := range members {
+		members[i].Evaluator = m.New(algorithm.Numbers{Count: 1, Period: algorithm.MinHold, Burst: 1})
+		members[i].Hold = algorithm.MinHold
 	}
-	args, script := d.append(slices.Clone(keys), s.alwaysHold, s.now()), s.decideScript
+	l := NewLimits(members, make([]string, len(members)), s.Limits.bans)
+	for i, tail := range s.Limits.tails {
+		l.tails[i] = tail + "~probe-" + unique
+	}
+	d := NewDecision(l, k, algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
+	args, script := s.args(d, s.alwaysHold), s.decideScript
 	if s.alwaysHold {
 		script = s.holdScript
 	}
+	keys := slices.Clone(args[scriptArgs : scriptArgs+d.keys()])
 	_, err := script.run(ctx, client, args, d.keys(), s.Hooks.ScriptLoaded)
-	if reply := redis.Error(nil); err == nil || errors.As(err, &reply) { // it may have failed before it gave them a TTL
-		_ = client.Process(ctx, redis.NewIntCmd(ctx, append([]any{"del"}, keys[scriptArgs:]...)...))
+	if reply := redis.Error(nil); errors.As(err, &reply) { // it may have failed before it gave them a TTL
+		ctx := context.WithoutCancel(ctx)
+		go func() {
+			_ = batch.Catch(func() error { return client.Process(ctx, redis.NewIntCmd(ctx, append([]any{"del"}, keys...)...)) })
+		}()
 	}
 	return err
 }
