@@ -194,7 +194,7 @@ func testConfig(timeout time.Duration) Config {
 func (f *fake) store(timeout time.Duration) *tested {
 	s := &tested{}
 	c := testConfig(timeout)
-	c.Hooks = Hooks{
+	c.Hooks = &Hooks{
 		CallFailed: func(_ context.Context, err error, _ bool) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -358,12 +358,15 @@ func TestStoresClose(t *testing.T) {
 		synctest.Wait()
 		s.Close()
 		s.Close()
+		s.wantChanges(t, "down", "back")
+		other.wantChanges(t, "down")
 		f.sent()
 		time.Sleep(time.Minute)
 		if f.sent() == 0 {
 			t.Error("no probes though a store is open")
 		}
 		other.Close()
+		other.wantChanges(t, "down", "back")
 		synctest.Wait()
 		f.sent()
 		time.Sleep(time.Minute)
@@ -376,6 +379,27 @@ func TestStoresClose(t *testing.T) {
 			t.Errorf("a store that comes later: %v", err)
 		}
 		late.wantChanges(t, "down", "back")
+		s.wantChanges(t, "down", "back")
+	})
+}
+
+// A client that is closed before its limiters is one outage, which is told and logged once, and ends with them.
+func TestClientCloses(t *testing.T) {
+	t.Parallel()
+	withFake(t, func(t *testing.T, f *fake) {
+		s := f.store(500 * time.Millisecond)
+		s.warm(t)
+		f.set(fails(redis.ErrClosed))
+		for range 1000 {
+			_, _ = s.decide(t.Context())
+			time.Sleep(10 * time.Millisecond)
+		}
+		s.wantChanges(t, "down")
+		if want := []string{"down 0s"}; !slices.Equal(s.logged, want) {
+			t.Errorf("logged %q, want %q", s.logged, want)
+		}
+		s.Close()
+		s.wantChanges(t, "down", "back")
 	})
 }
 
@@ -561,13 +585,35 @@ func TestFlappingLog(t *testing.T) {
 	})
 }
 
-// A cause that is another is logged, and so is how long it took.
+// An outage of a moment does not keep a real one out of the log.
+func TestLoggedAfterMoment(t *testing.T) {
+	t.Parallel()
+	withFake(t, func(t *testing.T, f *fake) {
+		s := f.store(500 * time.Millisecond)
+		s.warm(t)
+		for _, lasts := range []time.Duration{time.Millisecond, 5 * time.Second, 5 * time.Second} {
+			f.set(fails(errMemory))
+			for range lasts / time.Millisecond {
+				_, _ = s.decide(t.Context())
+				time.Sleep(time.Millisecond)
+			}
+			f.set(nil)
+			time.Sleep(5 * time.Second)
+			s.warm(t)
+		}
+		if want := []string{"down 0s", "back 0s", "still 1s", "back 5s"}; !slices.Equal(s.logged, want) {
+			t.Errorf("logged %q, want %q", s.logged, want)
+		}
+	})
+}
+
+// A cause that is another is logged, and so is how long it took. That the client closed a connection is none.
 func TestCausesLogged(t *testing.T) {
 	t.Parallel()
 	withFake(t, func(t *testing.T, f *fake) {
 		s := f.store(500 * time.Millisecond)
 		s.warm(t)
-		for _, err := range []error{errDial, errMemory, errDial, errMemory} {
+		for _, err := range []error{errDial, errMemory, errDial, net.ErrClosed, errMemory} {
 			f.set(fails(err))
 			for range 20 {
 				_, _ = s.decide(t.Context())
@@ -577,7 +623,7 @@ func TestCausesLogged(t *testing.T) {
 		f.set(nil)
 		time.Sleep(10 * time.Second)
 		s.warm(t)
-		if want := []string{"down 0s", "still 2s", "back 10s"}; len(s.logged) != 3 || s.logged[1] != want[1] {
+		if want := []string{"down 0s", "still 2s", "back 12s"}; len(s.logged) != 3 || s.logged[1] != want[1] {
 			t.Errorf("logged %q, want %q", s.logged, want)
 		}
 	})

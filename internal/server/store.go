@@ -24,8 +24,7 @@ type Config struct {
 	Timeout         time.Duration    // for one decision, all in all
 	MaxBatch        int              // decisions in one round trip; 1: none share
 	Clock           func() time.Time // for limits that need this process's; nil: its own
-	Owner           any              // whose hooks these are: of several Stores of one, one is told of servers
-	Hooks           Hooks
+	Hooks           *Hooks           // or nil; of several Stores with the same, they are called once for a server
 }
 
 // Hooks are called when something happens, in the goroutine that noticed it. Any may
@@ -98,6 +97,9 @@ func NewStore(client Client, c Config) *Store {
 	if s.Clock == nil {
 		s.Clock = time.Now
 	}
+	if s.Hooks == nil {
+		s.Hooks = &Hooks{}
+	}
 	s.stores = []*Store{s}
 	s.init()
 	s.servers.add(s)
@@ -133,7 +135,7 @@ func (s *Store) Others() (numbers bool, open int) {
 	defer s.servers.mu.Unlock()
 	return slices.ContainsFunc(s.servers.stores, func(w weak.Pointer[Store]) bool {
 		other := w.Value()
-		return other != nil && !other.closed.Load() && other.head == s.head && !other.sameOwner(s) && other.Limits.differ(s.Limits)
+		return other != nil && !other.closed.Load() && other.head == s.head && other.Hooks != s.Hooks && other.Limits.differ(s.Limits)
 	}), s.servers.open
 }
 
@@ -155,14 +157,9 @@ func (s *Store) Close() {
 // needs it: for a test that plays the network.
 func (s *Store) Drive() { s.driven = true }
 
-// sameOwner reports whether who is told of s is told of other.
-func (s *Store) sameOwner(other *Store) bool {
-	return other != nil && (s == other || s.Owner != nil && s.Owner == other.Owner)
-}
-
-func (s *Store) notify(ctx context.Context, c Change) {
-	if s.Hooks.ServerChanged != nil {
-		s.Hooks.ServerChanged(ctx, c)
+func (h *Hooks) notify(ctx context.Context, c Change) {
+	if h != nil && h.ServerChanged != nil { // nil: nobody has it any more
+		h.ServerChanged(ctx, c)
 	}
 }
 

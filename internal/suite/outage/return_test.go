@@ -462,7 +462,7 @@ func TestSpikeOpensNothing(t *testing.T) {
 	}
 }
 
-// The line about a master behind Sentinel has its address. Requests that are rare hear of the end of the outage, too.
+// The lines about a master behind Sentinel have its address: of the one that went, and of the one that came. Requests that are rare hear of the end of the outage, too.
 func TestSentinelsMasterIsNamed(t *testing.T) {
 	t.Parallel()
 	check.Rounds(t, failoverTimeouts, func(t *check.Round, timeout time.Duration) {
@@ -480,6 +480,9 @@ func TestSentinelsMasterIsNamed(t *testing.T) {
 		check.Eventually(t, "the end is told though nothing is asked", func() bool { return watch.count(core.EventFallbackOff) > 0 })
 		if !byRedis(t, l) { // l is in use until here: a Limiter that nobody has is told nothing
 			t.Error("the new master does not decide")
+		}
+		if lines := watch.warnings(); !strings.Contains(lines[len(lines)-1], "server="+g.Master().Addr) {
+			t.Errorf("%q, want the last to name %s", lines, g.Master().Addr)
 		}
 		watch.wantOutages(t, 1)
 	})
