@@ -22,7 +22,7 @@ const (
 	EventOutage
 	// EventFallbackOn is when the outage policy begins to decide, with the cause in Err.
 	EventFallbackOn
-	// EventFallbackOff is when Redis decides again.
+	// EventFallbackOff is when Redis decides again, or the Limiter is closed before it does. One follows each EventFallbackOn.
 	EventFallbackOff
 	// EventBreaker is a change of the circuit breaker, to the state in Detail: "open"
 	// or "closed".

@@ -110,10 +110,11 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 	if c.lease > 0 {
 		f.leases = lease.New(c.lease, f.settleLeases, f.leaseEvents())
 	}
+	hooks := f.hooks()
 	f.newStore = func(limits *server.Limits) *server.Store {
 		return server.NewStore(client, server.Config{
 			Prefix: c.prefix, Limiter: name, Limits: limits, Timeout: c.timeout, MaxBatch: c.maxBatch,
-			Clock: c.wall, Owner: f, Hooks: f.hooks(),
+			Clock: c.wall, Hooks: hooks,
 		})
 	}
 	l := f.limiter(c.limits) // last: another limiter over the client may call the hooks at once

@@ -50,9 +50,9 @@ func (f *family) share(asked []Limit) []Limit {
 }
 
 // hooks returns what tells the observers and the log about Redis.
-func (f *family) hooks() server.Hooks {
+func (f *family) hooks() *server.Hooks {
 	var alone minutely
-	return server.Hooks{
+	return &server.Hooks{
 		ScriptLoaded: func(ctx context.Context) { f.events.emitContained(ctx, "", Event{Kind: EventScriptLoad}) },
 		CallFailed: func(ctx context.Context, err error, thisAlone bool) {
 			level, message := slog.LevelDebug, "redislimit: a call to redis failed"

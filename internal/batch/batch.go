@@ -32,8 +32,8 @@ type Member[T any] struct {
 }
 
 const (
-	// maxInFlightSlow is how many batches are in flight where round trips are long and
-	// a full batch waits.
+	// maxInFlightSlow is how many batches are in flight where round trips are long: one begins when it is full, or
+	// so that they begin evenly. To wait for a place may take another round trip, for which a caller may not have the time.
 	maxInFlightSlow = 16
 	// slow is a long round trip.
 	slow = 5 * time.Millisecond
@@ -176,25 +176,36 @@ func (b *Batcher[T]) next() *batch[T] {
 	return nil
 }
 
-// lookLater has look called, if a batch waits though as many as usual are not in flight. The lock is held.
+// beside returns how many may be in flight where a batch waits, and for how long nothing has begun before one begins.
+// The lock is held.
+func (b *Batcher[T]) beside() (most int, after time.Duration) {
+	if b.roundTrip > slow {
+		return maxInFlightSlow, max(lookAfter, b.roundTrip/maxInFlightSlow)
+	}
+	return b.most.InFlight, stalled
+}
+
+// lookLater has look called, if a batch waits though more may be in flight. The lock is held.
 func (b *Batcher[T]) lookLater() {
-	if b.looking || len(b.waiting) == 0 || b.room() >= b.most.InFlight {
+	most, after := b.beside()
+	if b.looking || len(b.waiting) == 0 || b.room() >= most {
 		return
 	}
 	b.looking = true
+	after = max(lookAfter, after)
 	if b.timer == nil {
-		b.timer = time.AfterFunc(lookAfter, b.look)
+		b.timer = time.AfterFunc(after, b.look)
 		return
 	}
-	b.timer.Reset(lookAfter)
+	b.timer.Reset(after)
 }
 
-// look starts the first batch that waits, if those in flight may hang.
+// look starts the first batch that waits, if nothing has begun for a while.
 func (b *Batcher[T]) look() {
 	b.mu.Lock()
 	b.looking = false
 	var next *batch[T]
-	if len(b.waiting) > 0 && b.inFlight < b.most.InFlight && time.Since(b.began) >= stalled {
+	if most, after := b.beside(); len(b.waiting) > 0 && b.inFlight < most && time.Since(b.began) >= after {
 		next = b.take()
 	}
 	b.lookLater()

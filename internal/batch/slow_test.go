@@ -53,6 +53,43 @@ func TestLongRoundTrips(t *testing.T) {
 	}
 }
 
+// Where round trips are long, what waits goes after a part of one: its callers may not have the time to wait for another to end.
+func TestBeginEvenly(t *testing.T) {
+	t.Parallel()
+	const roundTrip = 200 * time.Millisecond
+	withServer(t, 100, func(t *testing.T, p *server) {
+		p.fill()
+		p.roundTrip = roundTrip
+		p.call(t.Context(), "a")
+		p.call(t.Context(), "b")
+		time.Sleep(roundTrip / maxInFlightSlow)
+		synctest.Wait()
+		p.sent("ab")
+		p.call(t.Context(), "c")
+		time.Sleep(roundTrip/maxInFlightSlow - 1)
+		synctest.Wait()
+		p.sent("ab")
+		time.Sleep(1)
+		synctest.Wait()
+		p.sent("ab", "c")
+		for range 100 {
+			p.call(t.Context(), "")
+			time.Sleep(roundTrip / maxInFlightSlow)
+			synctest.Wait()
+		}
+		if p.inFlight != maxInFlightSlow {
+			t.Errorf("%d in flight, want %d", p.inFlight, maxInFlightSlow)
+		}
+		for range maxInFlight {
+			p.start()
+		}
+		for i := 0; i < len(p.batches); i++ {
+			p.end(i, nil)
+		}
+		p.idle(0)
+	})
+}
+
 // Where round trips are short, half as much is sent to a server that many call as where they are
 // not, also after they have been long for a while: the batches are larger.
 func TestShortRoundTrips(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,7 +27,7 @@ type Server struct {
 
 	state atomic.Uint32 // health.state
 	// far is whether a new connection may take longer than the Timeout: then a call goes on
-	// when its caller has left. It is until the server has answered ten times as fast.
+	// when its caller has left. A new server is, until it has answered ten times as fast.
 	far      atomic.Bool
 	wantedAt atomic.Int64 // health.wantedAt, or a little before
 	wakeAt   atomic.Int64 // health.wakeAt
@@ -38,11 +37,14 @@ type Server struct {
 	wanting  weak.Pointer[Store] // the last that wanted it
 	key      string              // and for which key
 	attended bool                // by a goroutine: whenever it is not up
-	closed   bool                // the client is
+	stop     context.CancelFunc  // ends its probes
 	changed  chan struct{}       // closed when health.state changes
 	wake     chan struct{}       // has something for that goroutine to look at
-	stop     context.CancelFunc
-	told     []weak.Pointer[Store] // that the server is down: to be told of the end
+
+	// Of the goroutine that attends alone: who was told that the server is down, and is to be told of the
+	// end; and Servers.changes of then.
+	told   []weak.Pointer[Hooks]
+	toldOf uint64
 }
 
 var started = time.Now()
@@ -104,6 +106,11 @@ func (sv *Server) update(st *Store, k string, change func(h *health, now time.Du
 		sv.wanting, sv.key = weak.Make(st.stores[0]), k
 	}
 	sv.publish(before)
+	sv.look()
+}
+
+// look has the server attended to if it is not up, and whoever attends look at what has changed. It is called with mu held.
+func (sv *Server) look() {
 	if sv.health.state == up {
 		return
 	}
@@ -112,11 +119,6 @@ func (sv *Server) update(st *Store, k string, change func(h *health, now time.Du
 		sv.attended, sv.stop = true, stop
 		go sv.attend(ctx, stop)
 	}
-	sv.look()
-}
-
-// look has whoever attends look at what has changed.
-func (sv *Server) look() {
 	select {
 	case sv.wake <- struct{}{}:
 	default:
@@ -187,19 +189,17 @@ func ended(c <-chan struct{}) bool {
 func (sv *Server) attend(ctx context.Context, stop context.CancelFunc) {
 	defer stop()
 	for {
-		do, pause, st, k := sv.next()
-		if do == rest { // from here on another goroutine may attend
-			return
-		}
-		if len(sv.told) > 0 && do != sayBack {
-			sv.tell(ctx, st)
-		}
+		do, pause, st, k := sv.next(ctx)
 		switch do {
+		case rest: // from here on another goroutine may attend
+			return
 		case probe, probeFar:
 			go sv.probe(ctx, time.Now(), st, k, do == probeFar)
-		case sayDown, sayCause, sayStill, sayBack:
+		case sayDown:
+			sv.tell(ctx, st)
+		case sayCause, sayStill, sayBack:
 			sv.say(ctx, st, k, do)
-		case wait, rest:
+		case wait:
 			timer := time.NewTimer(pause)
 			select {
 			case <-sv.wake:
@@ -210,50 +210,56 @@ func (sv *Server) attend(ctx context.Context, stop context.CancelFunc) {
 	}
 }
 
-// next returns what is to be done, and with what Store and key.
-func (sv *Server) next() (action, time.Duration, *Store, string) {
+// next returns what is to be done, and with what Store and key. Where no Store is left it is to tell that to who was told
+// that the server is down.
+func (sv *Server) next(ctx context.Context) (do action, pause time.Duration, st *Store, k string) {
 	sv.mu.Lock()
-	st := sv.wanting.Value()
+	st = sv.wanting.Value()
 	sv.mu.Unlock()
 	if st == nil || st.closed.Load() {
 		st = sv.servers.anotherStore()
 	}
+	changes := sv.servers.changes.Load()
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
 	before := sv.health.state
-	do, pause := sv.health.next(sinceStarted(time.Now()))
-	sv.publish(before)
-	if st == nil || sv.closed { // nobody is left to be told, or nothing to probe with
-		do, sv.told, sv.health.told, sv.closed = rest, nil, false, false
+	switch h := &sv.health; {
+	case h.told && (st == nil || h.state == down && changes != sv.toldOf):
+		do, h.told = sayDown, st != nil
+	case st == nil || ctx.Err() != nil:
+		do = rest
+	default:
+		do, pause = h.next(sinceStarted(time.Now()))
 	}
+	if do == sayDown {
+		sv.toldOf = changes
+	}
+	sv.publish(before)
 	sv.attended = do != rest
 	return do, pause, st, sv.key
 }
 
-// probe asks the server once, and again if that took longer than a decision may: its connection
-// is made then.
+// probe asks the server. A connection that has to be made, or a script that the server does not have, may take longer
+// than a decision may: then it asks again, which takes one round trip.
 func (sv *Server) probe(ctx context.Context, begun time.Time, st *Store, k string, far bool) {
 	patience := st.Timeout
-	if far {
-		patience = max(patience, connectTime)
+	if far || sv.far.Load() && state(sv.state.Load()) == doubted {
+		patience = st.farDeadlines.timeout
 	}
-	o, err := sv.ask(ctx, st, k, patience)
+	o, err := sv.ask(ctx, st, k, patience, true)
 	if took := time.Since(begun); o == answered && took > st.Timeout {
 		begun = time.Now()
-		if o, err = sv.ask(ctx, st, k, st.Timeout); o == answered {
+		if o, err = sv.ask(ctx, st, k, st.Timeout, false); o == answered {
 			sv.far.Store(true)
 		}
 	} else if o == answered && took*farFactor <= st.Timeout {
 		sv.far.Store(false)
 	}
-	sv.update(nil, "", func(h *health, now time.Duration) {
-		h.probed(far, o, sinceStarted(begun), now, err)
-		sv.closed = errors.Is(err, redis.ErrClosed)
-	})
+	sv.update(nil, "", func(h *health, now time.Duration) { h.probed(far, o, sinceStarted(begun), now, err) })
 }
 
-// ask has the server decide on keys that nothing else uses.
-func (sv *Server) ask(ctx context.Context, st *Store, k string, patience time.Duration) (outcome, error) {
+// ask has the server decide on keys that nothing else uses. dial is whether it may take a connection beside the pool first.
+func (sv *Server) ask(ctx context.Context, st *Store, k string, patience time.Duration, dial bool) (outcome, error) {
 	client, moved := sv.servers.node(ctx, sv, st, k)
 	if moved {
 		return answered, nil
@@ -261,8 +267,10 @@ func (sv *Server) ask(ctx context.Context, st *Store, k string, patience time.Du
 	begun := time.Now()
 	err := batch.Contain(batch.Catch(func() error {
 		return st.call(ctx, patience, func(ctx context.Context) error {
-			if err := sv.dial(ctx); err != nil {
-				return err
+			if dial {
+				if err := sv.dial(ctx); err != nil {
+					return err
+				}
 			}
 			return st.probe(ctx, client, k)
 		})
@@ -276,7 +284,7 @@ func (sv *Server) ask(ctx context.Context, st *Store, k string, patience time.Du
 	return st.outcome(sv, st.explain(ctx, err), patience, begun)
 }
 
-// dial makes a connection of its own and closes it, where the pool would have to make one: that tries
+// dial makes a connection of its own and closes it, where the pool has failed to make one: that tries
 // but once a second after a few failures, and a name that nobody resolves keeps a place of it for seconds.
 // It sends a PING, too, where the server did not answer and calls do not end in time: each probe
 // would keep a connection of the pool for seconds, until there is none left.
@@ -285,7 +293,7 @@ func (sv *Server) dial(ctx context.Context) error {
 	sv.mu.Lock()
 	cause := sv.health.cause
 	sv.mu.Unlock()
-	if node == nil || !isDial(cause) && node.PoolStats().IdleConns > 0 {
+	if node == nil || !isDial(cause) && (!isTimeout(cause) || node.PoolStats().IdleConns > 0) {
 		return nil
 	}
 	conn, err := node.Options().Dialer(ctx, node.Options().Network, node.Options().Addr)
@@ -308,23 +316,19 @@ func (sv *Server) dial(ctx context.Context) error {
 // say tells of an outage. Of the limiters over the client all are told when it begins and ends, and
 // one of them logs that.
 func (sv *Server) say(ctx context.Context, st *Store, k string, do action) {
-	if do == sayDown {
-		sv.tell(ctx, st)
-		return
-	}
 	sv.mu.Lock()
-	c := Change{Cause: sv.health.cause, Lasted: sinceStarted(time.Now()) - sv.health.wentDown, Log: sv.health.logged}
+	c := Change{Kind: StillDown, Cause: sv.health.cause, Lasted: sinceStarted(time.Now()) - sv.health.wentDown, Log: sv.health.logged}
 	sv.mu.Unlock()
-	c.Server = sv.address(ctx, c.Cause)
 	if do != sayBack {
-		c.Kind = StillDown
-		st.notify(ctx, c)
+		c.Server = sv.address(ctx, c.Cause)
+		st.Hooks.notify(ctx, c)
 		return
 	}
 	c.Kind, c.Cause = CameBack, nil
 	if _, moved := sv.servers.node(ctx, sv, st, k); moved && sv != sv.servers.whole {
 		c.Kind = Replaced
 	}
+	c.Server = sv.address(ctx, nil) // behind Sentinel another one than went down
 	for _, w := range sv.told {
 		if told := w.Value(); told != nil {
 			told.notify(ctx, c)
@@ -335,20 +339,31 @@ func (sv *Server) say(ctx context.Context, st *Store, k string, do action) {
 	sv.update(nil, "", (*health).said)
 }
 
-// tell has those told that the server is down who do not know it yet.
+// tell has those told that the server is down who do not know it yet, and those of the end who have closed since: all, if st
+// is nil.
 func (sv *Server) tell(ctx context.Context, st *Store) {
+	ctx = context.WithoutCancel(ctx) // of the last, which has closed
 	sv.mu.Lock()
 	c := Change{Cause: sv.health.cause, Log: sv.health.logged && len(sv.told) == 0}
+	end := Change{Kind: CameBack, Lasted: sinceStarted(time.Now()) - sv.health.wentDown}
 	sv.mu.Unlock()
+	c.Server = sv.address(ctx, c.Cause)
+	end.Server = c.Server
+	know := make(map[*Hooks]bool, len(sv.told))
+	for _, w := range sv.told {
+		know[w.Value()] = true
+	}
+	sv.told = nil
 	for _, other := range sv.servers.subscribers(st) {
-		if slices.ContainsFunc(sv.told, func(w weak.Pointer[Store]) bool { return other.sameOwner(w.Value()) }) {
-			continue
+		if !know[other] {
+			other.notify(ctx, c)
+			c.Log = false
 		}
-		if c.Server == "" {
-			c.Server = sv.address(ctx, c.Cause)
-		}
-		other.notify(ctx, c)
-		sv.told, c.Log = append(sv.told, weak.Make(other)), false
+		delete(know, other)
+		sv.told = append(sv.told, weak.Make(other))
+	}
+	for gone := range know {
+		gone.notify(ctx, end)
 	}
 }
 
@@ -377,12 +392,12 @@ func (sv *Server) address(ctx context.Context, cause error) string {
 	return op.Addr.String()
 }
 
-// stopAttending ends what goes on in the background.
-func (sv *Server) stopAttending() {
+// storeClosed has those told that have closed. With the last one probes end.
+func (sv *Server) storeClosed(last bool) {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
-	if sv.attended {
+	if last && sv.attended {
 		sv.stop()
-		sv.look()
 	}
+	sv.look()
 }

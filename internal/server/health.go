@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -49,8 +50,10 @@ const (
 	quietAfter = time.Second
 	quietPause = 5 * time.Second
 	wakePause  = 100 * time.Millisecond
-	// logPause is the time between two outages that are logged, with as many causes as maxCauses.
+	// logPause is the time between two outages that are logged, with as many causes as maxCauses. One that was over
+	// within a moment does not count for one that is not.
 	logPause  = time.Minute
+	moment    = time.Second
 	maxCauses = 5
 )
 
@@ -68,6 +71,7 @@ type health struct {
 	probing  bool          // one of them was begun in this state
 	patient  bool          // one of them has the connectTime
 	hurried  bool          // while it is doubted: a probe has no more time than a decision
+	closed   bool          // the client is: there is nothing to probe with
 	nextAt   time.Duration // when the next probe is due
 	wantedAt time.Duration // when a decision last wanted the server
 	wakeAt   time.Duration // when one wanted it after a while in which none did
@@ -75,6 +79,7 @@ type health struct {
 	told     bool          // that it is down
 	logged   bool          // this outage is
 	loggedAt time.Duration // when the beginning of one last was
+	longAt   time.Duration // when that of one last was that took longer than a moment
 	causes   []string      // those logged
 	wentDown time.Duration
 }
@@ -155,7 +160,7 @@ const (
 	sayCause               // that it does for another reason
 	sayStill               // that it still does: the beginning was not logged
 	sayBack                // that the server answers again
-	rest                   // nothing: it is up
+	rest                   // nothing: it is up, or nothing can be done
 )
 
 // next returns what is to be done, and if that is to wait, for how long at most.
@@ -167,7 +172,8 @@ func (h *health) next(now time.Duration) (action, time.Duration) {
 		return say, 0
 	}
 	switch {
-	case h.state == up:
+	case h.state == up, h.closed:
+		h.closed = false
 		return rest, 0
 	case h.state == back:
 		return wait, 0
@@ -205,6 +211,7 @@ func (h *health) probed(far bool, o outcome, begun, now time.Duration, cause err
 	h.probes--
 	h.patient = h.patient && !far
 	h.probing = h.probing && begun < h.since
+	h.closed = errors.Is(cause, redis.ErrClosed)
 	h.ended(o, begun, now, cause)
 }
 
@@ -221,9 +228,11 @@ func (h *health) say(now time.Duration) action {
 		}
 		return sayDown
 	case h.state == back:
-		h.told = false
+		if h.told = false; h.logged && now-h.wentDown >= moment {
+			h.longAt = h.loggedAt
+		}
 		return sayBack
-	case !h.logged && now-h.loggedAt >= logPause:
+	case !h.logged && now-h.wentDown >= moment && (h.longAt == 0 || now-h.longAt >= logPause):
 		h.logged, h.loggedAt = true, now
 		h.newCause()
 		return sayStill
@@ -243,7 +252,7 @@ func (h *health) said(now time.Duration) {
 // newCause notes the cause, and reports whether this outage has not had its like.
 func (h *health) newCause() bool {
 	kind := likeness(h.cause)
-	if slices.Contains(h.causes, kind) {
+	if slices.Contains(h.causes, kind) || errors.Is(h.cause, net.ErrClosed) { // go-redis closes connections to Sentinel's old master
 		return false
 	}
 	h.causes = append(h.causes, kind)

@@ -17,6 +17,7 @@ type world struct {
 	probes  []flight      // in flight
 	said    []action      // but wait
 	linesAt time.Duration // when the last beginning was logged
+	longAt  time.Duration // likewise, of those that took longer than a moment
 }
 
 // A flight is a probe in flight.
@@ -77,11 +78,18 @@ func (w *world) say(do action) error {
 	w.said = append(w.said, do)
 	switch {
 	case do == sayDown && w.health.logged, do == sayStill:
-		if w.linesAt > 0 && w.now-w.linesAt < logPause {
+		before := w.linesAt
+		if do == sayStill {
+			before = w.longAt
+		}
+		if before > 0 && w.now-before < logPause {
 			return errors.New("two outages are logged in a minute")
 		}
 		w.linesAt = w.now
 	case do == sayBack:
+		if w.health.logged && w.now-w.health.wentDown >= moment {
+			w.longAt = w.linesAt
+		}
 		if w.health.state == up {
 			return errors.New("decisions ask the server before it is said that it answers")
 		}
@@ -146,7 +154,7 @@ func (w *world) key() string {
 	}
 	ago := func(t time.Duration) time.Duration { return min(w.now-t, 2*logPause) }
 	return fmt.Sprint(h.state, ago(h.since), h.cold, h.dead, h.probing, h.patient, h.hurried, ago(h.nextAt), ago(h.wantedAt), ago(h.wakeAt),
-		h.told, h.logged, ago(h.loggedAt), h.causes, likeness(h.cause), last, ages)
+		h.told, h.logged, ago(h.loggedAt), ago(h.longAt), h.causes, likeness(h.cause), last, ages)
 }
 
 // All that can happen to a server in some steps is tried. Whatever happened, decisions are back at a server

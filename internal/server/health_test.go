@@ -106,18 +106,23 @@ func (f *fake) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (f *fake) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		once, decision := cmd.(onceCmd)
-		if !decision {
+		if !decision && cmd.Name() != "del" {
 			return nil
 		}
 		f.mu.Lock()
 		answer := f.answer
-		f.asked = append(f.asked, time.Now())
+		if decision {
+			f.asked = append(f.asked, time.Now())
+		}
 		f.mu.Unlock()
 		if answer != nil {
 			if err := answer(ctx); err != nil {
 				cmd.SetErr(err)
 				return err
 			}
+		}
+		if !decision {
+			return nil
 		}
 		const now, minute = 1_800_000_000_000_000, 60_000_000
 		once.SetVal(slices.Repeat([]int64{1, now, 0, now, minute}, cmd.Args()[2].(int))) // for each key
@@ -189,7 +194,7 @@ func testConfig(timeout time.Duration) Config {
 func (f *fake) store(timeout time.Duration) *tested {
 	s := &tested{}
 	c := testConfig(timeout)
-	c.Hooks = Hooks{
+	c.Hooks = &Hooks{
 		CallFailed: func(_ context.Context, err error, _ bool) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -353,12 +358,15 @@ func TestStoresClose(t *testing.T) {
 		synctest.Wait()
 		s.Close()
 		s.Close()
+		s.wantChanges(t, "down", "back")
+		other.wantChanges(t, "down")
 		f.sent()
 		time.Sleep(time.Minute)
 		if f.sent() == 0 {
 			t.Error("no probes though a store is open")
 		}
 		other.Close()
+		other.wantChanges(t, "down", "back")
 		synctest.Wait()
 		f.sent()
 		time.Sleep(time.Minute)
@@ -371,6 +379,27 @@ func TestStoresClose(t *testing.T) {
 			t.Errorf("a store that comes later: %v", err)
 		}
 		late.wantChanges(t, "down", "back")
+		s.wantChanges(t, "down", "back")
+	})
+}
+
+// A client that is closed before its limiters is one outage, which is told and logged once, and ends with them.
+func TestClientCloses(t *testing.T) {
+	t.Parallel()
+	withFake(t, func(t *testing.T, f *fake) {
+		s := f.store(500 * time.Millisecond)
+		s.warm(t)
+		f.set(fails(redis.ErrClosed))
+		for range 1000 {
+			_, _ = s.decide(t.Context())
+			time.Sleep(10 * time.Millisecond)
+		}
+		s.wantChanges(t, "down")
+		if want := []string{"down 0s"}; !slices.Equal(s.logged, want) {
+			t.Errorf("logged %q, want %q", s.logged, want)
+		}
+		s.Close()
+		s.wantChanges(t, "down", "back")
 	})
 }
 
@@ -496,38 +525,42 @@ func TestFarServer(t *testing.T) {
 	}
 }
 
-// A new connection to a server that is back may take longer than a decision may: one probe at a time has the time.
+// A new connection to a server that is back may take longer than a decision may: one probe at a time has the time. It is
+// back if a round trip fits the timeout.
 func TestFarServerIsBack(t *testing.T) {
 	t.Parallel()
-	withFake(t, func(t *testing.T, f *fake) {
-		s := f.store(time.Second)
-		s.warm(t)
-		f.set(fails(errDial))
-		_, _ = s.decide(t.Context())
-		connected := false
-		f.set(func(ctx context.Context) error {
-			f.mu.Lock()
-			takes := 1600 * time.Millisecond
-			if connected {
-				takes = 400 * time.Millisecond
+	for _, ctxDeadlines := range []bool{false, true} {
+		withFake(t, func(t *testing.T, f *fake) {
+			s := f.store(time.Second)
+			s.servers.ctxDeadlines = ctxDeadlines
+			s.warm(t)
+			f.set(fails(errDial))
+			_, _ = s.decide(t.Context())
+			connected := false
+			f.set(func(ctx context.Context) error {
+				f.mu.Lock()
+				takes := 3600 * time.Millisecond
+				if connected {
+					takes = 900 * time.Millisecond
+				}
+				f.mu.Unlock()
+				select {
+				case <-time.After(takes):
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				connected = true
+				return nil
+			})
+			time.Sleep(5 * time.Second)
+			if _, err := s.decide(t.Context()); err != nil {
+				t.Error(err)
 			}
-			f.mu.Unlock()
-			select {
-			case <-time.After(takes):
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			connected = true
-			return nil
+			s.wantChanges(t, "down", "back")
 		})
-		time.Sleep(4 * time.Second)
-		if _, err := s.decide(t.Context()); err != nil {
-			t.Error(err)
-		}
-		s.wantChanges(t, "down", "back")
-	})
+	}
 }
 
 // While a server comes and goes one outage a minute is logged.
@@ -552,13 +585,35 @@ func TestFlappingLog(t *testing.T) {
 	})
 }
 
-// A cause that is another is logged, and so is how long it took.
+// An outage of a moment does not keep a real one out of the log.
+func TestLoggedAfterMoment(t *testing.T) {
+	t.Parallel()
+	withFake(t, func(t *testing.T, f *fake) {
+		s := f.store(500 * time.Millisecond)
+		s.warm(t)
+		for _, lasts := range []time.Duration{time.Millisecond, 5 * time.Second, 5 * time.Second} {
+			f.set(fails(errMemory))
+			for range lasts / time.Millisecond {
+				_, _ = s.decide(t.Context())
+				time.Sleep(time.Millisecond)
+			}
+			f.set(nil)
+			time.Sleep(5 * time.Second)
+			s.warm(t)
+		}
+		if want := []string{"down 0s", "back 0s", "still 1s", "back 5s"}; !slices.Equal(s.logged, want) {
+			t.Errorf("logged %q, want %q", s.logged, want)
+		}
+	})
+}
+
+// A cause that is another is logged, and so is how long it took. That the client closed a connection is none.
 func TestCausesLogged(t *testing.T) {
 	t.Parallel()
 	withFake(t, func(t *testing.T, f *fake) {
 		s := f.store(500 * time.Millisecond)
 		s.warm(t)
-		for _, err := range []error{errDial, errMemory, errDial, errMemory} {
+		for _, err := range []error{errDial, errMemory, errDial, net.ErrClosed, errMemory} {
 			f.set(fails(err))
 			for range 20 {
 				_, _ = s.decide(t.Context())
@@ -568,7 +623,7 @@ func TestCausesLogged(t *testing.T) {
 		f.set(nil)
 		time.Sleep(10 * time.Second)
 		s.warm(t)
-		if want := []string{"down 0s", "still 2s", "back 10s"}; len(s.logged) != 3 || s.logged[1] != want[1] {
+		if want := []string{"down 0s", "still 2s", "back 12s"}; len(s.logged) != 3 || s.logged[1] != want[1] {
 			t.Errorf("logged %q, want %q", s.logged, want)
 		}
 	})

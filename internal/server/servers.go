@@ -30,9 +30,10 @@ type Servers struct {
 	reloadedAt    atomic.Int64                       // the topology, because a node was down; since started
 	byAddr        atomic.Pointer[map[string]*Server] // the nodes of a Cluster, the shards of a Ring; copied when it changes
 
-	mu     sync.Mutex
-	stores []weak.Pointer[Store] // those to notify
-	open   int                   // of the stores, those not closed
+	mu      sync.Mutex
+	stores  []weak.Pointer[Store] // those to notify, unless they are closed
+	open    int                   // of the stores, those not closed
+	changes atomic.Uint64         // how often a Store was made or closed
 
 	movingSince, movingLast time.Time // errors of hash slots that are being moved, without a pause of a logPause
 }
@@ -110,31 +111,33 @@ func (s *Servers) add(st *Store) {
 	}
 	s.stores = append(s.stores, weak.Make(st))
 	s.open++
+	s.changes.Add(1)
 }
 
-// remove notes that a Store is closed. With the last one probes end.
+// remove notes that a Store is closed.
 func (s *Servers) remove() {
 	s.mu.Lock()
 	s.open--
 	last := s.open == 0
 	s.mu.Unlock()
-	if !last {
-		return
-	}
-	s.whole.stopAttending()
+	s.changes.Add(1)
+	s.whole.storeClosed(last)
 	for _, sv := range *s.byAddr.Load() {
-		sv.stopAttending()
+		sv.storeClosed(last)
 	}
 }
 
-// subscribers returns the stores to notify: by, and one of each other owner.
-func (s *Servers) subscribers(by *Store) []*Store {
+// subscribers returns whom to notify, each once: by first. Without it, nobody.
+func (s *Servers) subscribers(by *Store) []*Hooks {
+	if by == nil {
+		return nil
+	}
+	all, known := []*Hooks{by.Hooks}, map[*Hooks]bool{by.Hooks: true}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := []*Store{by}
 	for _, w := range s.stores {
-		if st := w.Value(); st != nil && !slices.ContainsFunc(all, st.sameOwner) {
-			all = append(all, st)
+		if st := w.Value(); st != nil && !st.closed.Load() && !known[st.Hooks] {
+			all, known[st.Hooks] = append(all, st.Hooks), true
 		}
 	}
 	return all

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/batch"
 )
 
 // A Config says what a [Store] decides, and how.
@@ -24,8 +24,7 @@ type Config struct {
 	Timeout         time.Duration    // for one decision, all in all
 	MaxBatch        int              // decisions in one round trip; 1: none share
 	Clock           func() time.Time // for limits that need this process's; nil: its own
-	Owner           any              // whose hooks these are: of several Stores of one, one is told of servers
-	Hooks           Hooks
+	Hooks           *Hooks           // or nil; of several Stores with the same, they are called once for a server
 }
 
 // Hooks are called when something happens, in the goroutine that noticed it. Any may
@@ -98,6 +97,9 @@ func NewStore(client Client, c Config) *Store {
 	if s.Clock == nil {
 		s.Clock = time.Now
 	}
+	if s.Hooks == nil {
+		s.Hooks = &Hooks{}
+	}
 	s.stores = []*Store{s}
 	s.init()
 	s.servers.add(s)
@@ -118,7 +120,7 @@ func (s *Store) init() {
 	}
 	s.perScript = max(1, min(s.MaxBatch, int(maxWork/work)))
 	s.deadlines.timeout = s.Timeout
-	s.farDeadlines.timeout = max(s.Timeout, connectTime)
+	s.farDeadlines.timeout = max(farFactor*s.Timeout, connectTime)
 	s.keysWithHolds.init()
 	s.byServer.Store(&map[*Server]*batcher{})
 	if _, ok := s.servers.client.(*redis.Client); ok {
@@ -133,7 +135,7 @@ func (s *Store) Others() (numbers bool, open int) {
 	defer s.servers.mu.Unlock()
 	return slices.ContainsFunc(s.servers.stores, func(w weak.Pointer[Store]) bool {
 		other := w.Value()
-		return other != nil && !other.closed.Load() && other.head == s.head && !other.sameOwner(s) && other.Limits.differ(s.Limits)
+		return other != nil && !other.closed.Load() && other.head == s.head && other.Hooks != s.Hooks && other.Limits.differ(s.Limits)
 	}), s.servers.open
 }
 
@@ -155,33 +157,37 @@ func (s *Store) Close() {
 // needs it: for a test that plays the network.
 func (s *Store) Drive() { s.driven = true }
 
-// sameOwner reports whether who is told of s is told of other.
-func (s *Store) sameOwner(other *Store) bool {
-	return other != nil && (s == other || s.Owner != nil && s.Owner == other.Owner)
-}
-
-func (s *Store) notify(ctx context.Context, c Change) {
-	if s.Hooks.ServerChanged != nil {
-		s.Hooks.ServerChanged(ctx, c)
+func (h *Hooks) notify(ctx context.Context, c Change) {
+	if h != nil && h.ServerChanged != nil { // nil: nobody has it any more
+		h.ServerChanged(ctx, c)
 	}
 }
 
-// probe decides on one unit of keys that nothing else uses, in the hash slot of k:
-// it takes all that a decision takes. It returns nil if the server is well.
+// probe decides on one unit of keys that nothing else uses, in the hash slot of k: it takes all that
+// a decision takes, in one round trip. It returns nil if the server is well. The limits are so short
+// that the keys expire soon.
 func (s *Store) probe(ctx context.Context, client Client, k string) error {
-	d := NewDecision(s.Limits, k, algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
-	keys := s.appendKeys(make([]any, scriptArgs, 16), d)
-	unique := strconv.FormatUint(rand.Uint64(), 36)
-	for i := scriptArgs; i < len(keys); i++ {
-		keys[i] = fmt.Sprint(keys[i], "~probe-", unique)
+	members, unique := slices.Clone(s.Limits.members), strconv.FormatUint(rand.Uint64(), 36)
+	for i, m := range members {
+		members[i].Evaluator = m.New(algorithm.Numbers{Count: 1, Period: algorithm.MinHold, Burst: 1})
+		members[i].Hold = algorithm.MinHold
 	}
-	args, script := d.append(slices.Clone(keys), s.alwaysHold, s.now()), s.decideScript
+	l := NewLimits(members, make([]string, len(members)), s.Limits.bans)
+	for i, tail := range s.Limits.tails {
+		l.tails[i] = tail + "~probe-" + unique
+	}
+	d := NewDecision(l, k, algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
+	args, script := s.args(d, s.alwaysHold), s.decideScript
 	if s.alwaysHold {
 		script = s.holdScript
 	}
+	keys := slices.Clone(args[scriptArgs : scriptArgs+d.keys()])
 	_, err := script.run(ctx, client, args, d.keys(), s.Hooks.ScriptLoaded)
-	if reply := redis.Error(nil); err == nil || errors.As(err, &reply) { // it may have failed before it gave them a TTL
-		_ = client.Process(ctx, redis.NewIntCmd(ctx, append([]any{"del"}, keys[scriptArgs:]...)...))
+	if reply := redis.Error(nil); errors.As(err, &reply) { // it may have failed before it gave them a TTL
+		ctx := context.WithoutCancel(ctx)
+		go func() {
+			_ = batch.Catch(func() error { return client.Process(ctx, redis.NewIntCmd(ctx, append([]any{"del"}, keys...)...)) })
+		}()
 	}
 	return err
 }

@@ -98,21 +98,26 @@ func TestFirstAfterQuietOutage(t *testing.T) {
 	})
 }
 
-// A server so far that a new connection takes longer than the Timeout decides all the same.
+// A server whose round trip fits the Timeout decides, though a new connection to it takes several times as long: soon, and soon
+// after all connections were cut.
 func TestFarConnections(t *testing.T) {
 	if testing.Short() {
-		t.Skip("8 s of round trips")
+		t.Skip("18 s of round trips")
 	}
 	t.Parallel()
+	const timeout = 500 * time.Millisecond
 	check.IdleRounds(t, func(t *check.Round) {
 		var running sync.WaitGroup
-		for _, contextTimeout := range []bool{false, true} {
-			for timeout, roundTrip := range map[time.Duration]time.Duration{500 * time.Millisecond: 130 * time.Millisecond, time.Second: 400 * time.Millisecond} {
-				for _, tls := range []bool{false, true} {
-					running.Go(func() {
-						name := fmt.Sprint(roundTrip, " of ", timeout, ", TLS ", tls, ", ", clientName(contextTimeout))
-						farConnections(t.Part(name), roundTrip, timeout, setup{tls: tls, options: withContextTimeout(contextTimeout).options})
-					})
+		for _, share := range []int{50, 70, 90} {
+			for _, callers := range []int{1, 8, 64} {
+				for _, contextTimeout := range []bool{false, true} {
+					for _, tls := range []bool{false, true} {
+						running.Go(func() {
+							name := fmt.Sprintf("%d %% of the Timeout, %d callers, TLS %t, %s", share, callers, tls, clientName(contextTimeout))
+							s := setup{tls: tls, options: withContextTimeout(contextTimeout).options}
+							farConnections(t.Part(name), timeout*time.Duration(share)/100, timeout, callers, s)
+						})
+					}
 				}
 			}
 		}
@@ -120,34 +125,41 @@ func TestFarConnections(t *testing.T) {
 	})
 }
 
-func farConnections(t *check.Round, roundTrip, timeout time.Duration, s setup) {
+func farConnections(t *check.Round, roundTrip, timeout time.Duration, callers int, s setup) {
+	const settled, cut, again, end = 6 * time.Second, 9 * time.Second, 15 * time.Second, 18 * time.Second // connections are made until settled
 	e := newEnv(t, s)
 	e.proxy.Latency(roundTrip / 2)
 	l, watch := watched(e.rdb, "far", many(), core.FailClosed(), core.Timeout(timeout))
-	var decided, refused, first atomic.Int64
-	var callers sync.WaitGroup
+	var decided, refused [2]atomic.Int64 // before they are cut, and after that
+	var running sync.WaitGroup
 	begun := time.Now()
-	for range 8 {
-		callers.Go(func() {
-			for time.Since(begun) < 8*time.Second {
-				at := first.Load()
-				counts := at > 0 && time.Since(begun) > time.Duration(at)+2*time.Second // other connections are made until then
-				switch good := byRedis(t, l); {
+	for range callers {
+		running.Go(func() {
+			for time.Since(begun) < end {
+				good, at, phase := byRedis(t, l), time.Since(begun), 0
+				if at > cut {
+					phase = 1
+				}
+				switch counts := at > settled && at < cut || at > again; {
 				case good && counts:
-					decided.Add(1)
-				case good:
-					first.CompareAndSwap(0, int64(time.Since(begun)))
+					decided[phase].Add(1)
 				case counts:
-					refused.Add(1)
+					refused[phase].Add(1)
+				}
+				if !good {
+					time.Sleep(20 * time.Millisecond)
 				}
 			}
 		})
 	}
-	callers.Wait()
-	share := float64(decided.Load()) / float64(decided.Load()+refused.Load())
-	t.Logf("the first after %v, %.2f %% of %d from 2 s later", time.Duration(first.Load()), 100*share, decided.Load()+refused.Load())
-	if !(share >= 0.99) {
-		t.Errorf("Redis decided %.2f %%, the first after %v", 100*share, time.Duration(first.Load()))
+	time.Sleep(cut)
+	e.do(t, "CLIENT KILL TYPE normal SKIPME yes")
+	running.Wait()
+	for phase := range decided {
+		good, bad := decided[phase].Load(), refused[phase].Load()
+		if bad > good/100 || good == 0 {
+			t.Errorf("cut %d times, Redis decided %d, and %d were refused", phase, good, bad)
+		}
 	}
 	watch.wantOutages(t, 0)
 }
@@ -450,7 +462,7 @@ func TestSpikeOpensNothing(t *testing.T) {
 	}
 }
 
-// The line about a master behind Sentinel has its address. Requests that are rare hear of the end of the outage, too.
+// The lines about a master behind Sentinel have its address: of the one that went, and of the one that came. Requests that are rare hear of the end of the outage, too.
 func TestSentinelsMasterIsNamed(t *testing.T) {
 	t.Parallel()
 	check.Rounds(t, failoverTimeouts, func(t *check.Round, timeout time.Duration) {
@@ -468,6 +480,9 @@ func TestSentinelsMasterIsNamed(t *testing.T) {
 		check.Eventually(t, "the end is told though nothing is asked", func() bool { return watch.count(core.EventFallbackOff) > 0 })
 		if !byRedis(t, l) { // l is in use until here: a Limiter that nobody has is told nothing
 			t.Error("the new master does not decide")
+		}
+		if lines := watch.warnings(); !strings.Contains(lines[len(lines)-1], "server="+g.Master().Addr) {
+			t.Errorf("%q, want the last to name %s", lines, g.Master().Addr)
 		}
 		watch.wantOutages(t, 1)
 	})
