@@ -124,6 +124,8 @@ func (p *server) end(i int, err error) {
 func (p *server) sent(want ...string) {
 	p.t.Helper()
 	var got []string
+	p.mu.Lock() // a timer may start the next, and knows of nobody who has looked
+	defer p.mu.Unlock()
 	for _, f := range p.batches {
 		got = append(got, strings.Join(f, ""))
 	}
