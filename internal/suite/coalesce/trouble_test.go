@@ -102,7 +102,7 @@ func TestCommands(t *testing.T) {
 func TestWorkOfBatch(t *testing.T) {
 	t.Parallel()
 	s := onRedis(t)
-	logs := make([]core.Option, 20)
+	logs := make([]core.Option, 12)
 	for i := range logs {
 		logs[i] = core.SlidingWindowLog(core.PerHour(10_000), core.Name(fmt.Sprint("limit", i)))
 	}
@@ -114,8 +114,8 @@ func TestWorkOfBatch(t *testing.T) {
 	}
 	sent, _ := s.gate.Sent()
 	sent = sent[maxInFlight:]
-	if len(sent) != 20 || slices.Max(sent) != 2*len(logs) {
-		t.Errorf("scripts of %v keys, want 20 for the 40 decisions", sent)
+	if len(sent) != 10 || slices.Max(sent) != 4*len(logs) {
+		t.Errorf("scripts of %v keys, want 10 for the 40 decisions", sent)
 	}
 	if res, err := lim.Peek(t.Context(), "k"); err != nil || res.Remaining != 6000 {
 		t.Errorf("%+v, %v; want 6000 remaining", res, err)
