@@ -216,7 +216,7 @@ func (h slowly) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipe
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const lasts, every, callers = 150 * time.Second, 500 * time.Millisecond, 500
+		const lasts, every, callers = 150 * time.Second, 500 * time.Millisecond, 450
 		client := redis.NewClient(&redis.Options{})
 		defer func() { _ = client.Close() }()
 		client.AddHook(slowly{takes: 200 * time.Millisecond})
