@@ -145,11 +145,6 @@ func (sv *Server) seenTogether(ctx context.Context, client pipeliner, head strin
 	if len(keys) < 2 {
 		return shardingUnknown, nil // a server with few slots
 	}
-	if c, ok := client.(*redis.Client); ok { // whose own pipelines may take a connection that is yet to be made
-		conn := c.Conn()
-		defer func() { _ = conn.Close() }()
-		client = conn
-	}
 	pipe := client.Pipeline()
 	for _, k := range keys {
 		pipe.Set(ctx, k, 1, shardingTTL)

@@ -1,12 +1,9 @@
 package coalesce
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,25 +70,6 @@ func TestRetriedAloneWithinTheTimeout(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// What is found out before the first batch goes over a connection that is there: to make another to a server that is far takes
-// several round trips, which the batch may not have.
-func TestFoundOutOverThePool(t *testing.T) {
-	t.Parallel()
-	var dialed atomic.Int64
-	client := redis.NewClient(&redis.Options{
-		Addr: redistest.Server(t).Addr, PoolSize: 1,
-		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			dialed.Add(1)
-			return new(net.Dialer).DialContext(ctx, network, addr)
-		},
-	})
-	t.Cleanup(func() { _ = client.Close() })
-	newBackend(client, 1).findOut(t)
-	if n := dialed.Load(); n != 1 {
-		t.Errorf("%d connections were made, for a pool of one", n)
 	}
 }
 
