@@ -33,7 +33,7 @@ type Member[T any] struct {
 
 const (
 	// maxInFlightSlow is how many batches are in flight where round trips are long: one begins when it is full, or
-	// so that they begin evenly. To wait for a place may take another round trip, for which a caller may not have the time.
+	// where the server is far, so that they begin evenly.
 	maxInFlightSlow = 16
 	// slow is a long round trip.
 	slow = 5 * time.Millisecond
@@ -54,6 +54,8 @@ type Bound struct {
 	Batches  int   // those in flight once a batch is, where round trips are short
 	Calls    int   // of one batch
 	Weight   int64 // of one batch; a call that weighs more by itself is a batch of its own
+	// Far is from which round trip on a caller may not have the time to wait for another to end, before its own.
+	Far time.Duration
 }
 
 // A Batcher batches the calls to one server. It is safe for concurrent use.
@@ -179,8 +181,8 @@ func (b *Batcher[T]) next() *batch[T] {
 // beside returns how many may be in flight where a batch waits, and for how long nothing has begun before one begins.
 // The lock is held.
 func (b *Batcher[T]) beside() (most int, after time.Duration) {
-	if b.roundTrip > slow {
-		return maxInFlightSlow, max(lookAfter, b.roundTrip/maxInFlightSlow)
+	if b.roundTrip > b.most.Far {
+		return maxInFlightSlow, b.roundTrip / maxInFlightSlow
 	}
 	return b.most.InFlight, stalled
 }

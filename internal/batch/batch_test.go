@@ -13,7 +13,10 @@ import (
 	"time"
 )
 
-const maxInFlight, maxBatches = 4, 2
+const (
+	maxInFlight, maxBatches = 4, 2
+	far                     = 100 * time.Millisecond
+)
 
 // A call is what one caller asks.
 type call struct {
@@ -37,7 +40,7 @@ type server struct {
 
 func newServer(t *testing.T, maxBatch int) *server {
 	p := &server{t: t, fails: map[string]error{}}
-	p.Batcher = New(Bound{maxInFlight, maxBatches, maxBatch, 100}, weigh, p.run, p.left)
+	p.Batcher = New(Bound{maxInFlight, maxBatches, maxBatch, 100, far}, weigh, p.run, p.left)
 	return p
 }
 
@@ -399,7 +402,7 @@ func TestCrowd(t *testing.T) {
 			out *int
 		}
 		var left, gone atomic.Int64
-		b := New(Bound{maxInFlight, maxBatches, most, 100}, func(sum) int64 { return 1 }, func(_ context.Context, members []*Member[sum]) error {
+		b := New(Bound{maxInFlight, maxBatches, most, 100, far}, func(sum) int64 { return 1 }, func(_ context.Context, members []*Member[sum]) error {
 			if len(members) < 1 || len(members) > most {
 				t.Errorf("%d members", len(members))
 			}

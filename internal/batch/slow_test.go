@@ -56,7 +56,7 @@ func TestLongRoundTrips(t *testing.T) {
 // Where round trips are long, what waits goes after a part of one: its callers may not have the time to wait for another to end.
 func TestBeginEvenly(t *testing.T) {
 	t.Parallel()
-	const roundTrip = 200 * time.Millisecond
+	const roundTrip = 2 * far
 	withServer(t, 100, func(t *testing.T, p *server) {
 		p.fill()
 		p.roundTrip = roundTrip
@@ -99,7 +99,7 @@ func TestShortRoundTrips(t *testing.T) {
 		send := func() {
 			time.Sleep(time.Duration(takes.Load() * (100 + sent.Add(1)%7) / 100)) // hardly two end at the same time
 		}
-		b := New(Bound{maxInFlight, maxBatches, 100, 100}, func(int) int64 { return 1 }, func(context.Context, []*Member[int]) error {
+		b := New(Bound{maxInFlight, maxBatches, 100, 100, far}, func(int) int64 { return 1 }, func(context.Context, []*Member[int]) error {
 			send()
 			return nil
 		}, nil)
@@ -181,7 +181,7 @@ func TestHang(t *testing.T) {
 // No more calls wait than may.
 func TestFull(t *testing.T) {
 	t.Parallel()
-	b := New(Bound{maxInFlight, maxBatches, 1000, 1e9}, func(int) int64 { return 1 }, func(context.Context, []*Member[int]) error { return nil }, nil)
+	b := New(Bound{maxInFlight, maxBatches, 1000, 1e9, far}, func(int) int64 { return 1 }, func(context.Context, []*Member[int]) error { return nil }, nil)
 	var batched, full int
 	for range maxInFlight + maxWaiting + 5000 {
 		switch _, way := b.Enter(t.Context(), 1); way {
