@@ -37,7 +37,6 @@ type Server struct {
 	wanting  weak.Pointer[Store] // the last that wanted it
 	key      string              // and for which key
 	attended bool                // by a goroutine: whenever it is not up
-	stop     context.CancelFunc  // ends its probes
 	changed  chan struct{}       // closed when health.state changes
 	wake     chan struct{}       // has something for that goroutine to look at
 
@@ -115,9 +114,8 @@ func (sv *Server) look() {
 		return
 	}
 	if !sv.attended {
-		ctx, stop := context.WithCancel(context.Background())
-		sv.attended, sv.stop = true, stop
-		go sv.attend(ctx, stop)
+		sv.attended = true
+		go sv.attend()
 	}
 	select {
 	case sv.wake <- struct{}{}:
@@ -185,11 +183,12 @@ func ended(c <-chan struct{}) bool {
 	}
 }
 
-// attend does what health says, until the server is up or no Store is left.
-func (sv *Server) attend(ctx context.Context, stop context.CancelFunc) {
+// attend does what health says, until the server is up or there is no Store to probe it with. Its probes end with it.
+func (sv *Server) attend() {
+	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	for {
-		do, pause, st, k := sv.next(ctx)
+		do, pause, st, k := sv.next()
 		switch do {
 		case rest: // from here on another goroutine may attend
 			return
@@ -210,23 +209,19 @@ func (sv *Server) attend(ctx context.Context, stop context.CancelFunc) {
 	}
 }
 
-// next returns what is to be done, and with what Store and key. Where no Store is left it is to tell that to who was told
-// that the server is down.
-func (sv *Server) next(ctx context.Context) (do action, pause time.Duration, st *Store, k string) {
+// next returns what is to be done, and with what Store and key.
+func (sv *Server) next() (do action, pause time.Duration, st *Store, k string) {
 	sv.mu.Lock()
+	defer sv.mu.Unlock()
 	st = sv.wanting.Value()
-	sv.mu.Unlock()
 	if st == nil || st.closed.Load() {
 		st = sv.servers.anotherStore()
 	}
-	changes := sv.servers.changes.Load()
-	sv.mu.Lock()
-	defer sv.mu.Unlock()
-	before := sv.health.state
+	changes, before := sv.servers.changes.Load(), sv.health.state
 	switch h := &sv.health; {
-	case h.told && (st == nil || h.state == down && changes != sv.toldOf):
-		do, h.told = sayDown, st != nil
-	case st == nil || ctx.Err() != nil:
+	case h.told && changes != sv.toldOf && (st == nil || h.state == down):
+		do = sayDown
+	case st == nil:
 		do = rest
 	default:
 		do, pause = h.next(sinceStarted(time.Now()))
@@ -339,10 +334,9 @@ func (sv *Server) say(ctx context.Context, st *Store, k string, do action) {
 	sv.update(nil, "", (*health).said)
 }
 
-// tell has those told that the server is down who do not know it yet, and those of the end who have closed since: all, if st
-// is nil.
+// tell has those told that the server is down who do not know it yet, st first if it is not nil, and those of the end who have
+// closed since.
 func (sv *Server) tell(ctx context.Context, st *Store) {
-	ctx = context.WithoutCancel(ctx) // of the last, which has closed
 	sv.mu.Lock()
 	c := Change{Cause: sv.health.cause, Log: sv.health.logged && len(sv.told) == 0}
 	end := Change{Kind: CameBack, Lasted: sinceStarted(time.Now()) - sv.health.wentDown}
@@ -393,11 +387,8 @@ func (sv *Server) address(ctx context.Context, cause error) string {
 }
 
 // storeClosed has those told that have closed. With the last one probes end.
-func (sv *Server) storeClosed(last bool) {
+func (sv *Server) storeClosed() {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
-	if last && sv.attended {
-		sv.stop()
-	}
 	sv.look()
 }

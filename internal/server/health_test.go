@@ -383,6 +383,54 @@ func TestStoresClose(t *testing.T) {
 	})
 }
 
+// A store that is made just when the last one closes is told of no outage without its end, though nobody asks it.
+func TestStoresReplaced(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		withFake(t, func(t *testing.T, f *fake) {
+			s := f.store(500 * time.Millisecond)
+			s.warm(t)
+			f.set(fails(errMemory))
+			_, _ = s.decide(t.Context())
+			synctest.Wait()
+			s.Close()
+			late := f.store(500 * time.Millisecond)
+			synctest.Wait()
+			f.set(nil)
+			time.Sleep(time.Minute)
+			s.wantChanges(t, "down", "back")
+			if len(late.changes)%2 != 0 {
+				t.Errorf("told %q", late.changes)
+			}
+		})
+	}
+}
+
+// Where one of several stores over a Cluster closes, those that are open are told of no end.
+func TestStoresOfClusterClose(t *testing.T) {
+	t.Parallel()
+	withFake(t, func(t *testing.T, f *fake) {
+		a, b := f.store(500*time.Millisecond), f.store(500*time.Millisecond)
+		a.servers.cluster = redis.NewClusterClient(&redis.ClusterOptions{
+			ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) { return nil, errDial },
+		})
+		defer func() { _ = a.servers.cluster.Close() }()
+		a.warm(t)
+		f.set(fails(errMemory))
+		_, _ = b.decide(t.Context())
+		_, _ = a.decide(t.Context())
+		synctest.Wait()
+		a.Close()
+		a.wantChanges(t, "down", "back")
+		b.wantChanges(t, "down")
+		f.set(nil)
+		time.Sleep(time.Second)
+		_, _ = b.decide(t.Context())
+		b.wantChanges(t, "down", "back")
+		a.wantChanges(t, "down", "back")
+	})
+}
+
 // A client that is closed before its limiters is one outage, which is told and logged once, and ends with them.
 func TestClientCloses(t *testing.T) {
 	t.Parallel()

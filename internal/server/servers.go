@@ -118,24 +118,21 @@ func (s *Servers) add(st *Store) {
 func (s *Servers) remove() {
 	s.mu.Lock()
 	s.open--
-	last := s.open == 0
 	s.mu.Unlock()
 	s.changes.Add(1)
-	s.whole.storeClosed(last)
+	s.whole.storeClosed()
 	for _, sv := range *s.byAddr.Load() {
-		sv.storeClosed(last)
+		sv.storeClosed()
 	}
 }
 
-// subscribers returns whom to notify, each once: by first. Without it, nobody.
+// subscribers returns whom to notify, each once: by first, if it is not nil.
 func (s *Servers) subscribers(by *Store) []*Hooks {
-	if by == nil {
-		return nil
-	}
-	all, known := []*Hooks{by.Hooks}, map[*Hooks]bool{by.Hooks: true}
+	var all []*Hooks
+	known := make(map[*Hooks]bool)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, w := range s.stores {
+	for _, w := range append([]weak.Pointer[Store]{weak.Make(by)}, s.stores...) {
 		if st := w.Value(); st != nil && !st.closed.Load() && !known[st.Hooks] {
 			all, known[st.Hooks] = append(all, st.Hooks), true
 		}
