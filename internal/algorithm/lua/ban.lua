@@ -13,8 +13,9 @@ if value and value.err then
 elseif value then
   local ends, level, lasts = string.match(#value <= longest and value or '', '^X1 (%d+) (%d+) (%d+)$')
   ends, level, lasts = tonumber(ends), tonumber(level), tonumber(lasts)
-  if ends and level and lasts and ends <= latest and level <= 2 ^ 30 and lasts <= ahead and now < ends + lasts then
-    ban_ends, ban_level, ban_lasts, foreign = ends, level, lasts, nil
+  if ends and level and lasts and ends <= latest and level <= 2 ^ 30 and lasts <= ahead then
+    foreign = nil -- though it may be forgotten: if the clock steps back, it is not
+    if now < ends + lasts then ban_ends, ban_level, ban_lasts = ends, level, lasts end
   elseif not ends then
 -- NEWER
   end
