@@ -20,8 +20,15 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-func TestAdapters(t *testing.T)    { clientsuite.Exercise(t, apps) }
-func FuzzLeftOfProxy(f *testing.F) { clientsuite.LeftOfProxy(f, apps) }
+func TestAdapters(t *testing.T) {
+	gin.SetMode(gin.ReleaseMode) // otherwise it prints every route
+	clientsuite.Exercise(t, apps)
+}
+
+func FuzzLeftOfProxy(f *testing.F) {
+	gin.SetMode(gin.ReleaseMode)
+	clientsuite.LeftOfProxy(f, apps)
+}
 
 var apps = clientsuite.Apps{
 	Default: map[string]clientsuite.NewApp{
@@ -31,7 +38,6 @@ var apps = clientsuite.Apps{
 			return clientsuite.HTTPApp(mux)
 		},
 		"gin": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
-			gin.SetMode(gin.ReleaseMode)
 			r := gin.New()
 			r.Any("/a", ginlimit.Middleware(lim, key), func(c *gin.Context) { c.Status(http.StatusOK) })
 			return clientsuite.HTTPApp(r)
@@ -57,7 +63,6 @@ var apps = clientsuite.Apps{
 			}))
 		},
 		"gin, body read before": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
-			gin.SetMode(gin.ReleaseMode)
 			r := gin.New()
 			readsBody := func(c *gin.Context) { _, _ = io.Copy(io.Discard, c.Request.Body) }
 			r.Any("/a", readsBody, ginlimit.Middleware(lim, key), func(c *gin.Context) { c.Status(http.StatusOK) })
@@ -95,7 +100,6 @@ var apps = clientsuite.Apps{
 			return clientsuite.ImpatientHTTPApp(httplimit.Middleware(lim, key)(mux))
 		},
 		"gin": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
-			gin.SetMode(gin.ReleaseMode)
 			r := gin.New()
 			r.Use(ginlimit.Middleware(lim, key))
 			r.Any("/a", func(c *gin.Context) { c.Status(http.StatusOK) })

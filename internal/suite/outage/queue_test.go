@@ -83,10 +83,14 @@ func far(t *check.Round, offered int) float64 {
 	l, watch := watched(e.rdb, "far", core.FixedWindow(core.PerHour(1e9)), core.FailOpen(), core.DenyCache(0))
 	awaitRedis(t, l, "k")
 	check.Eventually(t, "the connections are made", func() bool { return e.rdb.PoolStats().IdleConns >= connections })
-	// A connection says hello when it is first used, which takes several round trips: not part of this.
+	// A connection says hello when it is first used, which takes several round trips: not part of this. From go-redis 9.23 on
+	// pipelines have connections of their own.
 	var hello sync.WaitGroup
 	for range connections {
 		hello.Go(func() { _ = e.rdb.Do(t.Context(), "blpop", "none", "0.3").Err() })
+		hello.Go(func() {
+			_, _ = e.rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error { return p.Do(t.Context(), "blpop", "none", "0.3").Err() })
+		})
 	}
 	hello.Wait()
 	e.proxy.Latency(oneWay)
