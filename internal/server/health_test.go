@@ -733,8 +733,8 @@ func TestCallIsNotItsCaller(t *testing.T) {
 	}
 }
 
-// tooLarge is what Redis replies to a script that is none.
-const tooLarge = redisError("ERR Error compiling script (new function): user_script:1146: function at line 133 has more than 200 local variables")
+// errTooLarge is what Redis replies to a script that is none.
+const errTooLarge = redisError("ERR Error compiling script (new function): user_script:1146: function at line 133 has more than 200 local variables")
 
 // Errors of a server that decides nothing open the breaker at once, and those of one call never.
 func TestErrorsThatOpen(t *testing.T) {
@@ -745,7 +745,7 @@ func TestErrorsThatOpen(t *testing.T) {
 		redisError("ERR unknown command"): true, errReply: true, redisError("NOPERM no permission to run the 'evalsha' command"): true,
 		redisError("NOPERM no permission for this key"): false, redisError("BUSY script"): true,
 		redisError("CLUSTERDOWN Hash slot not served"): false, redisError("WRONGTYPE Operation against a key"): false,
-		redisError("ERR user_script:9: attempt to compare nil with number"): false, tooLarge: false,
+		redisError("ERR user_script:9: attempt to compare nil with number"): false, errTooLarge: false,
 		redisError("ERR Error compiling script (new function): <string> line:1(column:2) near '42':   syntax error "): false,
 		algorithm.ErrReply: false, redisError("MOVED 1 127.0.0.1:7000"): false, redisError("ERR DB index is out of range"): true,
 		redisError("ERR Protocol error: unauthenticated multibulk length"): true,
