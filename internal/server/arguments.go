@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"sync/atomic"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -20,14 +19,12 @@ type Limits struct {
 	moves    bool     // the constants of one are those of an instant
 	latest   atomic.Pointer[constants]
 	bans     algorithm.Bans
-
-	replyEach int // integers of the reply to a plain decision, for each
+	slots    bool // one has slots: no call is a plain decision
 }
 
 // constants are those of all limits, as text, for what is sent from an instant on and before another.
 type constants struct {
-	plain       []any
-	hold        []any // for the script hold: each limit's constants and the duration of its holds
+	all         []any
 	from, until int64
 }
 
@@ -36,11 +33,11 @@ const banTail = "}:~ban"
 
 // NewLimits returns the Limits of members. names are what the Redis keys end with.
 func NewLimits(members []algorithm.Member, names []string, bans algorithm.Bans) *Limits {
-	l := &Limits{members: members, bans: bans, replyEach: algorithm.ReplyLen(members) / len(members)}
+	l := &Limits{members: members, bans: bans}
 	l.latest.Store(l.newConstants(0))
 	for i, m := range members {
 		l.tails = append(l.tails, "}:"+names[i])
-		l.moves = l.moves || m.Moves
+		l.moves, l.slots = l.moves || m.Moves, l.slots || m.Slots
 		for _, cost := range m.Cost(nil, 1) {
 			l.unitCost = append(l.unitCost, fmt.Sprint(cost))
 		}
@@ -67,10 +64,8 @@ func (l *Limits) newConstants(now int64) *constants {
 		args, from, until := m.ConstantsAt(now)
 		c.from, c.until = max(c.from, from), min(c.until, until)
 		for _, constant := range args {
-			text := any(fmt.Sprint(constant))
-			c.plain, c.hold = append(c.plain, text), append(c.hold, text)
+			c.all = append(c.all, fmt.Sprint(constant))
 		}
-		c.hold = append(c.hold, strconv.FormatInt(m.Hold, 10))
 	}
 	return c
 }
@@ -91,16 +86,6 @@ func (s *Store) now() int64 {
 		return 0
 	}
 	return s.Clock().UnixMicro()
-}
-
-// replyLen returns how many integers the reply to one call has.
-func (s *Store) replyLen(needsHold bool) int {
-	sum := 0
-	for _, part := range s.stores {
-		all, _ := part.Limits.replyLen(needsHold)
-		sum += all
-	}
-	return sum
 }
 
 // appendCost appends whether to charge, and the cost for each limit.
@@ -146,16 +131,9 @@ func (l *Limits) appendBans(dst []any, c algorithm.HoldCall) []any {
 	return append(dst, "0")
 }
 
-// replyLen returns how many integers the reply to one call has, and how many of them are about the ban.
-func (l *Limits) replyLen(needsHold bool) (all, ban int) {
-	each := l.replyEach
-	if needsHold {
-		each = algorithm.HoldReplyLen(1)
-	}
-	if l.bans != nil {
-		ban = each
-	}
-	return each*len(l.members) + ban, ban
+// plain reports whether d is a decision that holds nothing, and is alone.
+func (d *Decision) plain() bool {
+	return d.Op <= algorithm.OpCharge && d.Exchange == nil && !d.Limits.slots
 }
 
 // work returns about how many microseconds of Redis a decision on n units takes.
@@ -188,67 +166,73 @@ func (d *Decision) keys() int {
 	return keys * d.calls()
 }
 
-// args returns the arguments of a script for one decision.
-func (s *Store) args(d *Decision, needsHold bool) []any {
-	return d.append(s.appendCallKeys(make([]any, scriptArgs, 16), d), needsHold, s.now())
+// args returns the arguments of the script for d alone.
+func (s *Store) args(d *Decision) []any {
+	now := s.now()
+	args := d.appendConstants(s.appendKeys(make([]any, scriptArgs, 16), d), now)
+	return d.appendCalls(args, false, now)
 }
 
-// appendCallKeys appends the Redis keys of d, once for each of its calls.
-func (s *Store) appendCallKeys(dst []any, d *Decision) []any {
-	for range d.calls() {
-		dst = s.appendKeys(dst, d)
+// batchArgs returns the arguments of the script for members: those that are no plain decisions stand before those that are. If
+// their limits are mixed, each call has constants of its own.
+func (s *Store) batchArgs(members []*member, mixed bool) []any {
+	last, alike, now := members[len(members)-1].Call, !mixed, s.now()
+	args := make([]any, scriptArgs, scriptArgs+len(last.Limits.constants(now).all)+len(members)*(3+3*len(s.members)))
+	for _, m := range members {
+		args = s.appendKeys(args, m.Call)
+		alike = alike && (!m.Call.plain() || m.Call.asks(last))
 	}
-	return dst
-}
-
-// append appends what follows the keys.
-func (d *Decision) append(args []any, needsHold bool, now int64) []any {
-	args = d.appendConstants(args, needsHold, now)
-	if needsHold {
-		return d.appendCalls(args)
+	if !mixed {
+		args = last.appendConstants(args, now)
 	}
-	return d.appendCost(args)
+	for _, m := range members {
+		args = m.Call.appendCalls(args, mixed, now)
+		if alike && m.Call.plain() {
+			break // once for all
+		}
+	}
+	return args
 }
 
 // appendConstants appends those of all limits.
-func (d *Decision) appendConstants(args []any, needsHold bool, now int64) []any {
+func (d *Decision) appendConstants(args []any, now int64) []any {
 	for o := d; o != nil; o = o.next {
-		args = append(args, o.Limits.constants(now).of(needsHold)...)
+		args = append(args, o.Limits.constants(now).all...)
 	}
 	return args
 }
 
-// of returns those for the script hold, or for the other.
-func (c *constants) of(needsHold bool) []any {
-	if needsHold {
-		return c.hold
+// appendCalls appends the arguments of all calls of d, each with its own constants or without.
+func (d *Decision) appendCalls(args []any, own bool, now int64) []any {
+	if d.plain() {
+		if args = d.appendCost(args); own {
+			args = d.appendConstants(args, now)
+		}
+		return args
 	}
-	return c.plain
-}
-
-// appendCalls appends the arguments of all calls of d.
-func (d *Decision) appendCalls(args []any) []any {
-	if d.next != nil {
-		return d.appendCallTogether(args)
+	x := d.Exchange
+	if x != nil && x.Held > 0 {
+		args = d.appendCall(args, x.settlement(), own, now)
 	}
-	l := d.Limits
-	if d.Exchange != nil && d.Exchange.Held > 0 {
-		args = l.appendCall(args, d.Exchange.settlement())
-	}
-	args = l.appendCall(args, d.HoldCall)
-	if d.Exchange != nil && d.Exchange.Units > 0 {
-		args = l.appendCall(args, d.Exchange.reservation(len(l.members)))
+	args = d.appendCall(args, d.HoldCall, own, now)
+	if x != nil && x.Units > 0 {
+		args = d.appendCall(args, x.reservation(len(d.Limits.members)), own, now)
 	}
 	return args
 }
 
-func (l *Limits) appendCall(args []any, c algorithm.HoldCall) []any {
-	return l.appendBans(c.Append(args, len(l.members)), c)
+func (d *Decision) appendCall(args []any, c algorithm.HoldCall, own bool, now int64) []any {
+	args = d.Limits.appendBans(c.Append(args, d.Limits.members), c)
+	if own {
+		args = d.appendConstants(args, now)
+	}
+	return args
 }
 
-// appendKeys appends the Redis keys of one call of d: those of all limits, and then those of bans. Those of one
+// appendKeys appends the Redis keys of d, once for each of its calls: those of all limits, and then those of bans. Those of one
 // user's key differ only outside the braces, so a Cluster keeps them in one hash slot.
 func (s *Store) appendKeys(dst []any, d *Decision) []any {
+	begin := len(dst)
 	for i, o := 0, d; o != nil; i, o = i+1, o.next {
 		head, k := s.stores[i].head, key.Encode(o.Key)
 		for _, tail := range o.Limits.tails[:len(o.Limits.members)] {
@@ -259,6 +243,10 @@ func (s *Store) appendKeys(dst []any, d *Decision) []any {
 		for _, tail := range o.Limits.tails[len(o.Limits.members):] {
 			dst = append(dst, s.stores[i].head+key.Encode(o.Key)+tail)
 		}
+	}
+	once := dst[begin:]
+	for range d.calls() - 1 {
+		dst = append(dst, once...)
 	}
 	return dst
 }

@@ -2,7 +2,7 @@
 // and nothing of limiters, results and outage policies.
 //
 //	store.go      Store: what decides for one limiter, and the probe of a server
-//	decision.go   Decision: one call, from its caller to the reply; which keys have had holds lately
+//	decision.go   Decision: one call, from its caller to the reply
 //	arguments.go  what scripts are given: Redis keys, numbers and costs
 //	call.go       sends a script, within the timeout, and says whose fault an error is
 //	leftovers.go  frees what is held for callers that have left

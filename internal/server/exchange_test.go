@@ -17,7 +17,7 @@ import (
 type scripted struct {
 	replies [][]int64
 	fails   error    // of a script of several calls, if it is not nil
-	ops     []string // of the calls of each script, such as "312"
+	ops     []string // of the calls of each script, such as "3+12"
 }
 
 func (c *scripted) Process(_ context.Context, cmd redis.Cmder) error {
@@ -27,8 +27,11 @@ func (c *scripted) Process(_ context.Context, cmd redis.Cmder) error {
 		return errors.New("no script")
 	}
 	var ops strings.Builder
-	for i := range keys { // each call has three arguments, and two for its limit
-		op, _ := args[len(args)-5*(keys-i)].(string)
+	for at := scriptArgs + keys + 3; at < len(args); at += 2 { // behind three constants
+		op, _ := args[at].(string)
+		if op > "1" || op[0] == '+' {
+			at += 4
+		}
 		ops.WriteString(op)
 	}
 	c.ops = append(c.ops, ops.String())
@@ -60,10 +63,10 @@ func TestExchangeNotSent(t *testing.T) {
 	lost := errors.New("EOF")
 	for err, want := range map[error][]string{
 		ErrBreakerOpen: {"3"},
-		redisError("WRONGTYPE Operation against a key"): {"312", "3"},
-		lost: {"312"},
+		redisError("WRONGTYPE Operation against a key"): {"3+12", "3"},
+		lost: {"3+12"},
 	} {
-		client := &scripted{fails: err, replies: [][]int64{{1, 1_800_000_000_000_000, 0, 0, 0, 0, 0, 0}}}
+		client := &scripted{fails: err, replies: [][]int64{{7, 1_800_000_000_000_000, 0, 0, 0, 0, 0, 0}}}
 		s, d := client.exchange()
 		if errors.Is(err, ErrBreakerOpen) {
 			s.servers.whole.state.Store(uint32(down))
@@ -85,11 +88,12 @@ func TestExchange(t *testing.T) {
 	t.Parallel()
 	const at = 1_800_000_000_000_000
 	var (
-		done    = []int64{1, at, 0, at, 1e6, 0, 0, 0}
-		granted = []int64{1, at, 0, at, 1e6, 0, 7, at + 1000}
-		refused = []int64{0, at, 0, at, 1e6, 0, 0, 0}
-		nothing = []int64{2, 0, 0, 0, 0, 0, 0, 0}
-		partly  = []int64{4, 0, 0, 0, 0, 0, 0, 0}
+		done    = []int64{7, at, 0, at, 1e6, 0, 0, 0}
+		plain   = []int64{1, at, 0, at, 1e6}
+		granted = []int64{7, at, 0, at, 1e6, 0, 7, at + 1000}
+		refused = []int64{6, at, 0, at, 1e6, 0, 0, 0}
+		nothing = []int64{2, 0, 0, 0, 0}
+		partly  = []int64{4, 0, 0, 0, 0}
 	)
 	for name, c := range map[string]struct {
 		replies [][]int64
@@ -97,13 +101,13 @@ func TestExchange(t *testing.T) {
 		err     error
 		grant   bool
 	}{
-		"all":               {[][]int64{slices.Concat(done, done, granted)}, []string{"312"}, nil, true},
-		"no lease":          {[][]int64{slices.Concat(done, done, refused)}, []string{"312"}, nil, false},
-		"no time for it":    {[][]int64{slices.Concat(done, done, nothing)}, []string{"312"}, nil, false},
-		"not the decision":  {[][]int64{slices.Concat(done, nothing, nothing), done}, []string{"312", "1"}, nil, false},
-		"nothing":           {[][]int64{slices.Concat(nothing, nothing, nothing), done, done}, []string{"312", "3", "1"}, nil, false},
-		"part of a charge":  {[][]int64{slices.Concat(done, partly, nothing)}, []string{"312"}, algorithm.ErrPartly, false},
-		"part of the lease": {[][]int64{slices.Concat(done, done, partly)}, []string{"312"}, nil, false},
+		"all":               {[][]int64{slices.Concat(done, done, granted)}, []string{"3+12"}, nil, true},
+		"no lease":          {[][]int64{slices.Concat(done, done, refused)}, []string{"3+12"}, nil, false},
+		"no time for it":    {[][]int64{slices.Concat(done, done, nothing)}, []string{"3+12"}, nil, false},
+		"not the decision":  {[][]int64{slices.Concat(done, nothing, nothing), plain}, []string{"3+12", "1"}, nil, false},
+		"nothing":           {[][]int64{slices.Concat(nothing, nothing, nothing), done, plain}, []string{"3+12", "3", "1"}, nil, false},
+		"part of a charge":  {[][]int64{slices.Concat(done, partly, nothing)}, []string{"3+12"}, algorithm.ErrPartly, false},
+		"part of the lease": {[][]int64{slices.Concat(done, done, partly)}, []string{"3+12"}, nil, false},
 	} {
 		client := &scripted{replies: c.replies}
 		s, d := client.exchange()

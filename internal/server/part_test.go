@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/batch"
 )
 
 // TestBatchEndsInTime has two callers share a batch that no server answers, of which
@@ -49,21 +50,19 @@ func TestBatchEndsInTime(t *testing.T) {
 	})
 }
 
-// TestParts has a batch of two scripts fail. Its error is that of what was sent last, by which the
+// TestEachFails has a pipeline of two scripts fail. Its error is that of what was sent last, by which the
 // breaker goes, and by which slots are freed; that of the pipeline counts where it is the only one.
-func TestParts(t *testing.T) {
+func TestEachFails(t *testing.T) {
 	t.Parallel()
 	errWrite := &net.OpError{Op: "write", Err: errors.New("broken pipe")}
 	noScript := redisError("NOSCRIPT No matching script.")
 	for name, c := range map[string]struct {
-		first, each error                       // of the pipeline, and of its commands
-		then        func(context.Context) error // the answer to what is sent after it
+		first, each error // of the pipeline, and of its commands
 		want        error
 	}{
-		"silent after NOSCRIPT":   {noScript, noScript, silence, context.DeadlineExceeded},
-		"one answered":            {noScript, noScript, nil, nil}, // the other reply is too short
-		"a hook tells Exec alone": {errDial, nil, nil, errDial},
-		"not all could be sent":   {errWrite, errWrite, nil, errWrite}, // but some may have been
+		"NOSCRIPT":                {noScript, noScript, nil}, // each is sent again, alone
+		"a hook tells Exec alone": {errDial, nil, errDial},
+		"not all could be sent":   {errWrite, errWrite, errWrite}, // but some may have been
 	} {
 		withFake(t, func(t *testing.T, f *fake) {
 			f.pipeline = func(cmds []redis.Cmder) error {
@@ -72,14 +71,11 @@ func TestParts(t *testing.T) {
 				}
 				return c.first
 			}
-			f.set(c.then)
 			s := f.store(time.Second)
 			plain := &member{Call: NewDecision(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})}
 			held := &member{Call: NewDecision(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpReserve, N: 1})}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			err := s.runParts(ctx, s.servers.whole, []part{{members: []*member{plain}}, {members: []*member{held}, needsHold: true}})
-			if !errors.Is(err, c.want) || held.Err == nil || (plain.Err == nil) != (c.want == nil) {
+			err := s.runEach(t.Context(), s.servers.whole, [][]*member{{plain}, {held}})
+			if !errors.Is(err, c.want) || errors.Is(held.Err, batch.ErrRetryAlone) != (c.want == nil) || held.Err == nil || plain.Err == nil {
 				t.Errorf("%s: %v, want %v; of each %v and %v", name, err, c.want, plain.Err, held.Err)
 			}
 			if isUnsent(err) || isUnsent(plain.Err) || isUnsent(held.Err) {

@@ -82,7 +82,9 @@ end
 local w, f = 0, 0
 if value then
   local ends = #value <= longest and string.sub(value, 1, #form) == form and tonumber(string.sub(value, #form + 1))
-  if not ends or ends % 1 ~= 0 or ends >= 2 ^ 53 then
+  if not ends and string.find(value, '|', 1, true) then
+    foreign = value -- or it has a record
+  elseif not ends or ends % 1 ~= 0 or ends >= 2 ^ 53 then
 -- RARE
     w, f, foreign = unusual(value, form, W, F, q, period)
   elseif ends > now then

@@ -11,9 +11,10 @@
 --- evaluate
 t, a, b, c = now, 0, now, period
 if value then
-  a, u, c = string.match(#value <= longest and value or '', '^F1 (%d+) ([1-9]%d*) ?(%d*)$')
+  local after -- no '$': with a record behind it, the pattern would be tried again for each digit
+  a, u, c, after = string.match(#value <= longest and value or '', '^F1 (%d+) ([1-9]%d*) ?(%d*)()')
   a, b, c = tonumber(a), tonumber(u or 0), c == '' and period or tonumber(c or 0)
-  if a and a <= 2 ^ 30 and b <= latest and c >= 1000 and c <= ahead then
+  if a and after > #value and a <= 2 ^ 30 and b <= latest and c >= 1000 and c <= ahead then
     local begins = b
     if kind == 'aligned' or kind == 'aligned named' then begins = b - b % c end
     if begins > now then t = begins end

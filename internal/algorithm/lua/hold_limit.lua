@@ -1,7 +1,7 @@
--- What hold.lua does with a limit whose units are charged. `duration` is that of its holds. The parts of its algorithm, which
+-- What hold.lua does with a limit whose units are charged. The parts of its algorithm, which
 -- doc.go describes, and of hold_in_string.lua or hold_in_log.lua take the place of the words in capitals:
 --   LOAD      reads the key, and sets `record` if there may be one; LOADED follows if it is
---   EVALUATE  asks the algorithm on `ask` units
+--   EVALUATE  asks the algorithm on `ask` units, and beside them on the cost of a plain decision
 --   CHARGE    charges them, and sets `expires`
 --   REPLACE   drops a foreign value
 --   CLEAR     drops all that was charged
@@ -13,7 +13,7 @@ local list -- the holds, where they were looked at
 local expires -- until when what is charged is needed, where that was written
 -- LOAD
 if record ~= '' then
-  id, charged, held, first, rest = parse(record)
+  id, charged, held, first, rest = holds.parse(record)
   if id then
 -- LOADED
   else
@@ -22,9 +22,9 @@ if record ~= '' then
 end
 if held == 0 and charged > 0 and charged + WINDOW <= now then charged, list = 0, {} end
 if held > 0 and first <= now and not err then -- each hold that has expired is charged at the instant when it did
-  list = unfold(held, first, rest)
+  list = holds.unfold(held, first, rest)
   while list[1] and list[1] <= now and not err do
-    local now, ask = table.remove(list, 1), table.remove(list, 1)
+    local now, ask, other = table.remove(list, 1), table.remove(list, 1), true
 -- EVALUATE
 -- FORCE
 -- CHARGE
@@ -39,9 +39,9 @@ end
 
 -- `ask` is on how many units the algorithm is asked. A Settle and a renewal take their units off the hold before that: what
 -- is stored is written at the end only. `dropped` is whether these were held.
-local ask, dropped = decides and units + held or 0, false
+local ask, dropped = decides and (other and units + held or held) or 0, false
 if handle == id and held > 0 and (op == '3' or op == '6') then
-  list = list or unfold(held, first, rest)
+  list = list or holds.unfold(held, first, rest)
   for i = 1, #list, 2 do
     if list[i] == math.abs(expiry) and list[i + 1] >= units then
       held, dropped = held - units, true
@@ -74,12 +74,11 @@ elseif op == '1' then
 -- LESS
 elseif op == '2' or op == '6' and dropped then
   -- An expiry is later than those that were charged, although the clock may have stepped back. In a full list it is another's.
-  local lasts = op == '2' and handle > 0 and handle or duration
-  local step = math.max(1, math.floor(lasts / 6))
-  local expiry, i = now + lasts, 1
+  local step = math.max(1, math.floor(duration / 6))
+  local expiry, i = now + duration, 1
   expiry = math.max(expiry + (step - expiry % step) % step, charged + 1)
   if held == 0 and charged == 0 then id = op == '2' and given or handle end
-  list = held == 0 and { expiry, 0 } or list or unfold(held, first, rest)
+  list = held == 0 and { expiry, 0 } or list or holds.unfold(held, first, rest)
   held, changed = held + units, true
   while list[i] and list[i] < expiry do i = i + 2 end
   if #list >= 128 then -- of 64 holds
@@ -116,7 +115,7 @@ end
 local last, before = first, record
 if list then
   last = list[#list - 1]
-  record = fold(id, charged, held, list)
+  record = holds.fold(id, charged, held, list)
 elseif rest ~= '' then
   last = math.min(tonumber(string.match(string.sub(rest, -32), ' (%d+):%d+$') or '') or latest, latest)
 end
