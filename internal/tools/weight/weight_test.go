@@ -66,13 +66,18 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-func TestCount(t *testing.T) {
+func TestRead(t *testing.T) {
 	t.Parallel()
 	const functions = module + "/core/a.go:10:\tAllow\t\t50.0%\n" + module + "/core/a.go:20:\tPeek\t0.0%\n" +
 		module + "/internal/tools/weight/path/main.go:3:\tmain\t100.0%\ntotal\t(statements)\t50.0%\n"
-	const blocks = "mode: atomic\n" + module + "/core/a.go:10.1,12.2 3 1\n" + module + "/core/a.go:12.2,13.2 4 70\n" +
+	const blocks = "mode: atomic\n" + module + "/core/a.go:10.1,12.2 3 1\n" + module + "/core/a.go:12.2,13.2 4 0\n" +
 		module + "/core/a.go:20.1,22.2 5 0\n" + module + "/core/b.go:1.1,2.2 1 1\n" + module + "/internal/tools/weight/path/main.go:3.1,4.1 9 1\n"
-	if got, want := count(functions, blocks), []int64{1, 2, 8}; !slices.Equal(got, want) {
+	first := read(functions, blocks)
+	if got, want := first.count(), []int64{1, 2, 4}; !slices.Equal(got, want) {
 		t.Errorf("functions, files, statements: %v, want %v", got, want)
+	}
+	second := read(functions, "mode: atomic\n"+module+"/core/b.go:1.1,2.2 1 1\n"+module+"/core/c.go:1.1,2.2 1 1\n")
+	if got, want := parts(nil).and(first).and(second).count(), []int64{1, 2, 1}; !slices.Equal(got, want) {
+		t.Errorf("functions, files, statements of both: %v, want %v", got, want)
 	}
 }
