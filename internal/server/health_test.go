@@ -557,7 +557,7 @@ func TestFarServer(t *testing.T) {
 						}
 						f.mu.Lock()
 						asked++
-						if err != nil {
+						if err != nil && time.Since(begun) > 5*time.Second { // connections are made by then
 							failed++
 						}
 						f.mu.Unlock()
@@ -565,7 +565,7 @@ func TestFarServer(t *testing.T) {
 				})
 			}
 			callers.Wait()
-			if failed > 8 || asked < 150 {
+			if failed > 0 || asked < 150 {
 				t.Errorf("%d of %d decisions failed", failed, asked)
 			}
 			s.wantChanges(t)
