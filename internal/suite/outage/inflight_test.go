@@ -100,7 +100,7 @@ func TestSlotOutlastsLostReplies(t *testing.T) {
 		if ctx.Err() != nil || e.lost.Load() != 0 {
 			t.Fatalf("%s: the slot was lost: %v", name, context.Cause(ctx))
 		}
-		if other := core.MustNew(e.admin, "slots", core.InFlight(1), core.FailClosed()); take(t, other, 1).Allowed {
+		if other := core.MustNew(e.admin, "slots", core.InFlight(1), core.FailClosed(), core.Timeout(time.Minute)); take(t, other, 1).Allowed {
 			t.Fatalf("%s: another has the slot", name)
 		}
 	}
