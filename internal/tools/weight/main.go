@@ -31,9 +31,9 @@ const (
 	runs   = 5 // of each path; what all of them ran counts: what goes on beside the operation is not the same in each
 )
 
-// paths are the operations, and by how many percent each may be above its budget: which of them wait for whom is not
-// the same on every machine.
-var paths = map[string]int64{"path:allow": 0, "path:reserve": 0, "path:lease": 2, "path:outage": 2}
+// paths are the operations, and by how many percent each may be above its budget: who waits for whom is not the same in
+// every run. Five runs of an outage have had 691 to 746 statements in common, of the same code.
+var paths = map[string]int64{"path:allow": 0, "path:reserve": 0, "path:lease": 2, "path:outage": 10}
 
 // A budget is what each room and path may have. The last of several numbers counts.
 type budget map[string][]int64
