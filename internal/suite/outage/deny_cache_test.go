@@ -379,19 +379,22 @@ func TestDenialIsNotFloodedAway(t *testing.T) {
 		}
 		want(t, l, fmt.Sprint("newcomer:", i), 1, true, core.SourceRedis)
 		const attackers = 10
-		each := make(chan int, between)
+		each, wrong := make(chan int, between), make(chan string, attackers)
 		for j := 1; j <= between; j++ {
 			each <- i + j
 		}
 		close(each)
-		if n := concurrently(attackers, func() (ok bool) {
+		concurrently(attackers, func() bool {
 			for j := range each {
-				res, err := l.Allow(t.Context(), fmt.Sprint("attacker:", j))
-				ok = ok || err != nil || res.Allowed
+				if res, err := l.Allow(t.Context(), fmt.Sprint("attacker:", j)); err != nil || res.Allowed {
+					wrong <- fmt.Sprintf("attacker %d was not denied: %+v, %v", j, res, err)
+					return false
+				}
 			}
-			return ok
-		}); n > 0 {
-			t.Fatal("an attacker's key was not denied")
+			return true
+		})
+		if len(wrong) > 0 {
+			t.Fatal(<-wrong)
 		}
 	}
 	// It is asked for once a second, as the cache must, however many others came.

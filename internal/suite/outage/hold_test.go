@@ -128,26 +128,28 @@ func lossy() []core.Option {
 // what was acknowledged, and at most what was sent once. It would notice a Settle or a Reserve that is sent again.
 func TestHoldsWithLostReplies(t *testing.T) {
 	t.Parallel()
-	for on, open := range map[string]func(*testing.T) (client redis.UniversalClient, auditor core.Client, proxies []*faultproxy.Proxy){
+	for on, open := range map[string]func(testing.TB) (client redis.UniversalClient, auditor core.Client, proxies []*faultproxy.Proxy){
 		"Redis": lossyServer, "Cluster": lossyCluster,
 	} {
 		t.Run(on, func(t *testing.T) {
 			t.Parallel()
-			client, admin, proxies := open(t)
-			l, _ := watched(client, "lossy", append(lossy(), core.FailClosed(), core.Timeout(timeouts[0]), core.Hold(time.Hour))...)
-			auditor := core.MustNew(admin, "lossy", append(lossy(), core.FailClosed(), core.Timeout(time.Minute))...)
-			loseReplies(t, l, auditor, proxies)
+			check.Rounds(t, timeouts, func(t *check.Round, timeout time.Duration) {
+				client, admin, proxies := open(t)
+				l, _ := watched(client, "lossy", append(lossy(), core.FailClosed(), core.Timeout(timeout), core.Hold(time.Hour))...)
+				auditor := core.MustNew(admin, "lossy", append(lossy(), core.FailClosed(), core.Timeout(time.Minute))...)
+				loseReplies(t, l, auditor, proxies)
+			})
 		})
 	}
 }
 
-func lossyServer(t *testing.T) (redis.UniversalClient, core.Client, []*faultproxy.Proxy) {
+func lossyServer(t testing.TB) (redis.UniversalClient, core.Client, []*faultproxy.Proxy) {
 	e := newEnv(t, setup{})
 	return e.rdb, e.admin, []*faultproxy.Proxy{e.proxy}
 }
 
 // lossyCluster has a proxy before each node.
-func lossyCluster(t *testing.T) (redis.UniversalClient, core.Client, []*faultproxy.Proxy) {
+func lossyCluster(t testing.TB) (redis.UniversalClient, core.Client, []*faultproxy.Proxy) {
 	addrs := redistest.Cluster(t)
 	before := map[string]*faultproxy.Proxy{}
 	var all []*faultproxy.Proxy
@@ -168,7 +170,7 @@ func lossyCluster(t *testing.T) (redis.UniversalClient, core.Client, []*faultpro
 	return client, redistest.ClusterClient(t, addrs), all
 }
 
-func loseReplies(t *testing.T, l, auditor *core.Limiter, proxies []*faultproxy.Proxy) {
+func loseReplies(t testing.TB, l, auditor *core.Limiter, proxies []*faultproxy.Proxy) {
 	const keys, callers, lasts = 12, 24, 3 * time.Second
 	awaitRedis(t, l, "first")
 	end := time.Now().Add(lasts)

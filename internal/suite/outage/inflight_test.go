@@ -79,7 +79,11 @@ func (e *slotEnv) renewUntil(t testing.TB, before float64) {
 // It would notice a holder that loses its slot because it does not know where it is.
 func TestSlotOutlastsLostReplies(t *testing.T) {
 	t.Parallel()
-	e := newSlotEnv(t, time.Hour, core.FailClosed(), core.Timeout(timeouts[0]))
+	check.Rounds(t, timeouts, slotOutlastsLostReplies)
+}
+
+func slotOutlastsLostReplies(t *check.Round, timeout time.Duration) {
+	e := newSlotEnv(t, time.Hour, core.FailClosed(), core.Timeout(timeout))
 	r := take(t, e.lim, 1)
 	ctx, cancel := r.Context(t.Context())
 	defer cancel()
@@ -87,7 +91,7 @@ func TestSlotOutlastsLostReplies(t *testing.T) {
 	for name, fault := range map[string]func(){
 		"reply dropped": func() { e.proxy.DropReply("evalsha", "eval") },
 		"half a reply":  func() { e.proxy.HalfReply("evalsha", "eval") },
-		"slow":          func() { e.proxy.Latency(2 * timeouts[0]) },
+		"slow":          func() { e.proxy.Latency(2 * timeout) },
 		"silent":        e.proxy.Silence,
 		"refused":       e.proxy.Refuse,
 	} {
