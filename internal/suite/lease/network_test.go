@@ -100,6 +100,9 @@ func (h *history) chargedAt(expiry int64, after int) int {
 	return 0
 }
 
+// firstCall is where a script says at which argument its calls begin.
+var firstCall = regexp.MustCompile(`local first = (\d+)`)
+
 var storedWindow = regexp.MustCompile(`^F1 (\d+) (\d+)`)
 
 // executed notes what a script did.
@@ -149,13 +152,13 @@ func (h *history) noteWindow(i int, l *limit) {
 	}
 }
 
-// A call is one of the script for holds.
+// A call is one of a script that is no plain decision.
 type call struct {
 	op           string
 	n, m, expiry int64 // the expiry is that of the first limit
 }
 
-// calls returns those of a script; nil if it is one that decides.
+// calls returns those of a script; nil if it makes a plain decision.
 func (h *history) calls(cmd redis.Cmder) []call {
 	args := cmd.Args()
 	text := fmt.Sprint(args[1])
@@ -164,21 +167,17 @@ func (h *history) calls(cmd redis.Cmder) []call {
 			h.t.Fatal("a script that is not known")
 		}
 	}
-	if !algorithm.IsHoldScript(text) {
-		return nil
-	}
-	width := 3 + 2*len(h.limits)
+	width := 3 + 3*len(h.limits)
 	keys, _ := strconv.Atoi(fmt.Sprint(args[2]))
-	count := keys / len(h.limits)
-	argv := args[len(args)-width*count:]
+	first, _ := strconv.Atoi(firstCall.FindStringSubmatch(text)[1])
+	argv := args[3+keys+first-1:]
 	number := func(v any) int64 {
 		n, _ := strconv.ParseInt(fmt.Sprint(v), 10, 64)
 		return n
 	}
 	var calls []call
-	for i := range count {
-		a := argv[width*i:]
-		c := call{fmt.Sprint(a[0]), number(a[1]), number(a[2]), number(a[4])}
+	for ; len(argv) >= width && argv[0] != "0" && argv[0] != "1"; argv = argv[width:] {
+		c := call{strings.TrimPrefix(fmt.Sprint(argv[0]), "+"), number(argv[1]), number(argv[2]), number(argv[4])}
 		if c.n == 0 && (c.op == string(algorithm.OpReserve) || c.op == string(algorithm.OpRenew)) {
 			h.t.Errorf("a hold of no units: %+v", c)
 		}

@@ -1,0 +1,191 @@
+package algorithm
+
+import (
+	_ "embed"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+//go:embed lua/ban.lua
+var banLua string
+
+// MaxBan bounds a ban, in microseconds: however far a debt reaches, it ends within a year. So what is
+// written is never foreign, though the clock may step back by weeks.
+const MaxBan = 365 * 24 * 3600 * 1_000_000
+
+// Bans say for how long the denials of a limiter ban a key, in microseconds: the first one, the next, and
+// so on; the last repeats. Without any only Block does. A limiter without bans has nil.
+type Bans []int64
+
+// A Ban is one that a decision has found, or begun. The zero Ban is none.
+type Ban struct {
+	At, Until int64
+	Began     bool // with this decision
+}
+
+// Observation returns b as an Observation, and Ban returns it again.
+func (b Ban) Observation() Observation {
+	o := Observation{At: b.At, A: b.Until}
+	if b.Began {
+		o.B = 1
+	}
+	return o
+}
+
+// Ban returns the Ban of which o is the Observation.
+func (o Observation) Ban() Ban { return Ban{At: o.At, Until: o.A, Began: o.B > 0} }
+
+// In memory the state of a key's ban is a State: A is until when it lasts, B how many there were before all were
+// forgotten, and C how long it lasts. In Redis it is lua/ban.lua that does what this file does.
+
+// Ban returns the ban of s that lasts at now.
+func (s *State) Ban(now int64) Ban {
+	if now >= s.A {
+		return Ban{}
+	}
+	return Ban{At: now, Until: s.A}
+}
+
+// Begin bans s because of a denial at now of what would be admitted from an instant on.
+func (b Bans) Begin(s *State, now, admitted int64) Ban {
+	if s.forgotten(now) {
+		s.B = 0
+	}
+	lasts := b[min(s.B, int64(len(b)-1))]
+	s.C = min(max(lasts, admitted-now), MaxBan)
+	s.A, s.B = now+s.C, min(s.B+1, maxUnits)
+	return Ban{At: now, Until: s.A, Began: true}
+}
+
+// Block bans s by hand, for so long. The level stays. With atLeast neither the ban nor its level ends sooner for it.
+func (s *State) Block(now, lasts int64, atLeast bool) {
+	if s.forgotten(now) {
+		s.B, s.C = 0, 0
+	}
+	switch until := now + lasts; {
+	case !atLeast:
+		s.A, s.C = until, lasts
+	case until > s.A:
+		s.A, s.C = until, max(s.C, lasts)
+	}
+}
+
+// forgotten reports whether nothing was denied for as long as the last ban lasted, after its end.
+func (s *State) forgotten(now int64) bool { return now >= s.A+s.C }
+
+// BanMember is the limit of which such a State is in memory. It never decides.
+var BanMember = Member{Kind: &Kind{}, Evaluator: banned{}}
+
+type banned struct{ Evaluator }
+
+// ResetAt returns when all is forgotten.
+func (banned) ResetAt(s *State) int64 { return s.A + s.C }
+
+// Usage has what is banned be evicted last.
+func (banned) Usage(s *State, now int64) float64 {
+	if now < s.A {
+		return 2
+	}
+	return 1
+}
+
+// Bars returns from when on n units would be admitted by what is charged to s alone, if that denies them now.
+func (m Member) Bars(s *State, now, n int64) (from int64, denies bool) {
+	o, admits := m.Evaluate(s, now, n)
+	if admits {
+		return 0, false
+	}
+	return o.At + m.Outcome(o, n, false, false).RetryAfter, true
+}
+
+// text returns the parts of lua/ban.lua for a limiter whose calls say by an argument at flag whether a denial bans; empty
+// ones for a limiter without bans. each is how many integers are replied for each limit.
+func (b Bans) text(flag, each int) map[string]string {
+	if b == nil {
+		return nil
+	}
+	parts := parseLua(strings.Replace(banLua, "-- NEWER\n", newerLua, 1)).parts
+	levels := strings.Trim(strings.ReplaceAll(fmt.Sprint([]int64(b)), " ", ", "), "[]")
+	values := strings.NewReplacer(
+		"-- READ\n", parts["read"], "-- WRITE\n", parts["write"], "-- LEVELS", levels, "-- LONGEST", strconv.FormatInt(MaxBan, 10),
+		"-- FLAG", strconv.Itoa(flag), "-- EACH", strconv.Itoa(each))
+	for name, text := range parts {
+		parts[name] = values.Replace(text)
+	}
+	if len(b) == 0 {
+		parts["denied"], parts["begin"] = "", ""
+	}
+	return parts
+}
+
+// banTexts are those of all limiters with bans of a script.
+type banTexts struct {
+	count                    int      // how many these are
+	denied                   []string // for each limit
+	look, hold, begin, reply string
+}
+
+// banTexts returns those of a script for so many limits. The calls of a limiter with bans say by an argument whether a denial
+// bans: it is at flag for the first. each is how many integers are replied for each limit.
+func (f Form) banTexts(limits, flag, each int) (all banTexts) {
+	groups := f.Groups
+	if groups == nil {
+		groups = []Group{{limits, f.Bans}}
+	}
+	var unless string
+	var banned []string // when one is
+	for _, g := range groups {
+		parts, condition := g.Bans.text(flag+all.count, each), "ban == 1"
+		if g.Bans != nil {
+			all.count++
+			unless = parts["unless"]
+			if f.Groups != nil {
+				condition = ownNames(parts, all.count, limits)
+			}
+			banned = append(banned, condition)
+		}
+		for range g.Limits {
+			all.denied = append(all.denied, parts["denied"])
+		}
+		all.look, all.hold = all.look+parts["look"], all.hold+parts["hold"]
+		all.begin, all.reply = all.begin+parts["begin"], all.reply+parts["reply"]
+	}
+	condition := strings.Join(banned, " or ")
+	if len(banned) > 1 {
+		condition = "(" + condition + ")"
+	}
+	all.hold += strings.ReplaceAll(unless, "ban == 1", condition)
+	return all
+}
+
+// ownNames gives the i-th ban of a script names of its own, a key and a block of the reply behind those of all limits. All
+// bans are read, also where a key is banned. It returns the condition that this one is.
+func ownNames(parts map[string]string, i, limits int) string {
+	names := regexp.MustCompile(`\b(bans?|ban_ends|ban_level|ban_lasts|till)\b`) // here, for few need it
+	block := limits
+	if i > 1 {
+		block = 1 // behind the one before
+	}
+	values := strings.NewReplacer("KEYS[base + size]", fmt.Sprintf("KEYS[base + %d]", limits+i), "(size - 1)", strconv.Itoa(block),
+		"if not why then", "if not why or why == 5 then")
+	for name, text := range parts {
+		if name != "unless" {
+			parts[name] = values.Replace(names.ReplaceAllString(text, fmt.Sprintf("${1}_%d", i)))
+		}
+	}
+	return fmt.Sprintf("ban_%d == 1", i)
+}
+
+// DecodeBan reads the integers about the ban, at the end of the reply to one call of a limiter with bans.
+func DecodeBan(n []int64) (b Ban, err error) {
+	if n[0] == 0 {
+		return b, nil
+	}
+	b = Ban{At: n[1], Until: n[2], Began: n[0] == 2}
+	if n[0] < 0 || n[0] > 2 || b.At < 0 || b.Until <= b.At || b.Until >= maxInstant {
+		return Ban{}, fmt.Errorf("%w: a ban of %v", ErrReply, n)
+	}
+	return b, nil
+}

@@ -1,0 +1,290 @@
+package algorithm
+
+import (
+	_ "embed"
+	"fmt"
+	"math/big"
+	"math/bits"
+)
+
+//go:embed lua/bucket.lua
+var bucketLua string
+
+var bucketText = parseLua(bucketLua)
+
+// TokenBucket and GCRA, and LeakyBucket, are the three bucket algorithms. They decide
+// alike and store alike: the one instant at which the full capacity is available
+// again. GCRA calls it the theoretical arrival time; a token bucket is full then, and
+// a leaky bucket empty. A leaky bucket also delays what it admits, and has another
+// default capacity: see queue.go.
+var (
+	TokenBucket = &Kind{
+		Name: "token_bucket", Tag: "token", Bucket: true, Validate: validateBucket, New: newBucket,
+		lua: bucketText,
+	}
+	GCRA = &Kind{
+		Name: "gcra", Tag: "gcra", Bucket: true, Validate: validateBucket, New: newBucket,
+		lua: bucketText,
+	}
+)
+
+// maxDrainYears bounds the time in which a full bucket drains: beyond it
+// microseconds since the epoch would not be exact in Redis.
+const maxDrainYears = 100
+
+func validateBucket(l Numbers) error {
+	const year = 365 * 24 * 3600 * 1_000_000
+	if newRatio(l.Count, l.Period).times(l.Burst).w > maxDrainYears*year {
+		return fmt.Errorf("a burst of %d takes longer to drain than the %d years allowed: lower Burst or raise the rate",
+			l.Burst, maxDrainYears)
+	}
+	return nil
+}
+
+// drainedInOneSecond returns the units that drain in one second, from 1 to 1e9: the
+// default capacity of a leaky bucket.
+func drainedInOneSecond(count, period int64) int64 {
+	if count < 1 || period < 1 {
+		return 1 // the rate is refused elsewhere
+	}
+	hi, lo := bits.Mul64(uint64(count), 1_000_000)
+	if hi >= uint64(period) {
+		return 1_000_000_000
+	}
+	n, _ := bits.Div64(hi, lo, uint64(period))
+	return min(max(1, int64(n)), 1_000_000_000)
+}
+
+// A bucket decides for the bucket algorithms. It measures what is used as a debt: the
+// time until the full capacity is available again. A charge adds the time of its
+// units to the debt, which shrinks as time passes.
+//
+//	Observation  the debt: A whole microseconds and B parts of 1/q. It is above the
+//	             capacity if more was charged than fits
+//	State        the instant at which the debt ends: A and B likewise
+type bucket struct {
+	capacity int64
+	unit     ratio  // the time of one unit
+	unitCost span   // the same as a span
+	maxDebt  span   // the debt when nothing remains
+	form     string // a version and the rate, with which a value in Redis begins
+	period   int64
+}
+
+func newBucket(l Numbers) Evaluator { return makeBucket(l) }
+
+func makeBucket(l Numbers) *bucket {
+	b := &bucket{capacity: l.Burst, unit: newRatio(l.Count, l.Period), period: l.Period}
+	b.unitCost, b.maxDebt = b.unit.times(1), b.unit.times(b.capacity)
+	b.form = fmt.Sprintf("B1 %d ", l.Count)
+	if l.Named {
+		b.form = fmt.Sprintf("B1 %d/%d ", l.Count, l.Period)
+	}
+	return b
+}
+
+// cost returns the debt that n units add, or huge if they are above the capacity.
+func (b *bucket) cost(n int64) span {
+	switch {
+	case n == 1:
+		return b.unitCost
+	case n > b.capacity:
+		return span{w: huge}
+	}
+	return b.unit.times(n)
+}
+
+// debt returns what remains at now of the debt of s.
+func (b *bucket) debt(s *State, now int64) span {
+	if s.A < now {
+		return span{}
+	}
+	return span{s.A - now, s.B}
+}
+
+func (b *bucket) Evaluate(s *State, now, n int64) (Observation, bool) {
+	debt := b.debt(s, now)
+	admits := !b.maxDebt.less(b.unit.add(debt, b.cost(n)))
+	return Observation{At: now, A: debt.w, B: debt.f}, admits
+}
+
+func (b *bucket) Charge(s *State, o Observation, n int64) {
+	cost := b.unitCost
+	if n != 1 {
+		cost = b.unit.times(n) // it may be above the capacity
+	}
+	debt := b.unit.add(span{o.A, o.B}, cost)
+	s.A, s.B = o.At+debt.w, debt.f
+}
+
+// Refund reduces the debt only if the charge is the last: what drained since, and what
+// others were charged on top, cannot be told apart otherwise.
+func (b *bucket) Refund(s *State, now, n int64, id Handle) {
+	if id != (Handle{s.A, s.B}) {
+		return
+	}
+	debt := b.unit.sub(b.debt(s, now), b.cost(n))
+	s.A, s.B = now+debt.w, debt.f
+}
+
+func (b *bucket) ResetAt(s *State) int64 { return span{s.A, s.B}.micros() }
+
+func (b *bucket) Usage(s *State, now int64) float64 {
+	return float64(b.debt(s, now).w) / float64(b.maxDebt.w+1)
+}
+
+func (b *bucket) Constants() []any {
+	return []any{b.form, b.maxDebt.w, b.maxDebt.f, b.unit.q, b.period}
+}
+
+func (b *bucket) Cost(args []any, n int64) []any {
+	cost := b.cost(n)
+	return append(args, cost.w, cost.f)
+}
+
+func (b *bucket) Valid(o Observation) bool {
+	return o.A >= 0 && o.A < maxInstant && o.B >= 0 && o.B <= b.unit.q
+}
+
+// ChargeHandle is the instant at which the debt ends with the charge.
+func (b *bucket) ChargeHandle(o Observation, n int64) Handle {
+	debt := b.unit.add(span{o.A, o.B}, b.cost(n))
+	return Handle{o.At + debt.w, debt.f}
+}
+
+func (b *bucket) WithHeld(o Observation, _, held int64) Observation {
+	debt := b.unit.add(span{o.A, o.B}, b.unit.times(held))
+	o.A, o.B = min(debt.w, maxInstant), debt.f
+	return o
+}
+
+func (b *bucket) DeniedFor(o Observation, n, _ int64) int64 {
+	return b.Outcome(o, n, false, false).RetryAfter
+}
+
+// Adopt converts the debt to the present rate, up to the capacity. It is rounded up to
+// parts of 1/q.
+func (b *bucket) Adopt(s *State, before Evaluator, now int64) bool {
+	old, ok := before.(*bucket)
+	if !ok {
+		return false
+	}
+	if old.unit == b.unit {
+		return true
+	}
+	debt := old.debt(s, now)
+	parts := new(big.Int).Mul(big.NewInt(debt.w), big.NewInt(old.unit.q))
+	parts.Add(parts, big.NewInt(debt.f)) // parts/p units are used
+	parts.Mul(parts, big.NewInt(b.unit.p))
+	parts.Add(parts, big.NewInt(old.unit.p-1))
+	parts.Quo(parts, big.NewInt(old.unit.p))
+	w, f := new(big.Int).QuoRem(parts, big.NewInt(b.unit.q), new(big.Int))
+	debt = b.maxDebt
+	if w.IsInt64() && (span{w.Int64(), f.Int64()}).less(debt) {
+		debt = span{w.Int64(), f.Int64()}
+	}
+	s.A, s.B = now+debt.w, debt.f
+	return true
+}
+
+// MaxCharge bounds the debt by the latest instant at which it can end.
+func (b *bucket) MaxCharge(o Observation, n int64) int64 {
+	left := span{w: max(0, maxInstant-1-o.At-o.A)}
+	if b.unit.times(n).less(left) {
+		return n
+	}
+	return min(n, b.unit.units(left))
+}
+
+func (b *bucket) Capacity() (units, window int64) { return b.capacity, b.maxDebt.micros() }
+
+func (b *bucket) Outcome(o Observation, n int64, admits, charged bool) Outcome {
+	debt := span{o.A, o.B}
+	var out Outcome
+	switch {
+	case n > b.capacity:
+		out.RetryAfter = Never
+	case !admits && n > 0:
+		out.RetryAfter = b.unit.sub(b.unit.add(debt, b.cost(n)), b.maxDebt).micros()
+	}
+	if charged {
+		debt = b.unit.add(debt, b.cost(n))
+	}
+	out.Remaining = b.unit.units(b.unit.sub(b.maxDebt, debt))
+	out.ResetAfter = debt.micros()
+	return out
+}
+
+// A ratio is the time of one unit, period/count microseconds, as p/q in lowest terms.
+// Every sum of such times is a multiple of 1/q, and so is exact as a [span].
+type ratio struct{ p, q int64 }
+
+func newRatio(count, period int64) ratio {
+	for a, b := period, count; ; a, b = b, a%b { // Euclid: a becomes the greatest common divisor
+		if b == 0 {
+			return ratio{period / a, count / a}
+		}
+	}
+}
+
+// A span is an amount of time: w whole microseconds and f parts of 1/q, which are
+// less than one.
+type span struct{ w, f int64 }
+
+// huge stands for any time that is too long to be exact. It is longer than the maxDebt
+// of any bucket that is allowed.
+const huge = 1 << 60
+
+// times returns the time that n units take, or huge.
+func (r ratio) times(n int64) span {
+	hi, lo := bits.Mul64(uint64(n), uint64(r.p))
+	if hi >= uint64(r.q) {
+		return span{w: huge}
+	}
+	w, f := bits.Div64(hi, lo, uint64(r.q))
+	if w > huge {
+		return span{w: huge}
+	}
+	return span{int64(w), int64(f)}
+}
+
+// units returns how many whole units take no longer than s, if that can be told.
+func (r ratio) units(s span) int64 {
+	hi, lo := bits.Mul64(uint64(s.w), uint64(r.q))
+	lo, carry := bits.Add64(lo, uint64(s.f), 0)
+	if hi+carry >= uint64(r.p) {
+		return huge
+	}
+	n, _ := bits.Div64(hi+carry, lo, uint64(r.p))
+	return int64(min(n, huge))
+}
+
+func (r ratio) add(a, b span) span {
+	s := span{a.w + b.w, a.f + b.f}
+	if s.f >= r.q {
+		s.w, s.f = s.w+1, s.f-r.q
+	}
+	return s
+}
+
+// sub returns a-b, or zero where b is longer.
+func (r ratio) sub(a, b span) span {
+	if a.less(b) {
+		return span{}
+	}
+	s := span{a.w - b.w, a.f - b.f}
+	if s.f < 0 {
+		s.w, s.f = s.w-1, s.f+r.q
+	}
+	return s
+}
+
+func (s span) less(o span) bool { return s.w < o.w || s.w == o.w && s.f < o.f }
+
+// micros returns s in whole microseconds, rounded up.
+func (s span) micros() int64 {
+	if s.f > 0 {
+		return s.w + 1
+	}
+	return s.w
+}

@@ -1,0 +1,82 @@
+package algorithm
+
+import (
+	_ "embed"
+
+	"github.com/redislimit/redislimit/internal/calendar"
+)
+
+//go:embed lua/calendar.lua
+var calendarLua string
+
+// Calendar is a [FixedWindow] whose windows are those of a calendar, such as the months of a time zone. Users
+// know both by one name.
+var Calendar = &Kind{
+	Name: "calendar", Tag: "calendar", Moves: true, New: newCalendarWindow, Length: windowLength,
+	lua: parseLua(calendarLua).with(FixedWindow.lua, "force", "refund"),
+}
+
+// A calendarWindow decides for [Calendar]. In Redis the window is that of Redis's clock, among those around the
+// clock of this process.
+//
+//	Observation  A the used units, B when the window was charged first, C how long after that it ends,
+//	             which is negative where Redis's clock has stepped back since by more than a window
+//	State        A the used units, B when the window was charged first, C its end
+type calendarWindow struct {
+	fixedWindow
+
+	calendar *calendar.Calendar
+}
+
+func newCalendarWindow(l Numbers) Evaluator {
+	c := l.Calendar
+	if c == nil {
+		c = calendar.Even(l.Period)
+	}
+	return &calendarWindow{fixedWindow{limit: l.Count, period: c.Longest()}, c}
+}
+
+func (w *calendarWindow) Evaluate(s *State, now, n int64) (Observation, bool) {
+	around := w.calendar.Around(now)
+	used, opened, end := s.A, s.B, around.Next
+	switch {
+	case opened >= end: // what was held is charged after others
+		end = s.C
+	case opened < around.Start || used == 0:
+		used, opened = 0, now
+	}
+	fits := used+min(n, w.limit+1) <= w.limit // min: the sum must not overflow
+	return Observation{At: now, A: used, B: opened, C: end - opened}, fits
+}
+
+func (w *calendarWindow) Valid(o Observation) bool {
+	used, opened, end := o.A, o.B, w.end(o)
+	return used >= 0 && used < maxInstant && opened >= 0 && opened < maxInstant && end > o.At && end <= o.At+w.period
+}
+
+// Constants has any windows: they move.
+func (w *calendarWindow) Constants() []any { return w.constants(&calendar.Windows{}) }
+
+func (w *calendarWindow) constants(c *calendar.Windows) []any {
+	return []any{w.limit, w.period, c.Before, c.Start, c.Next, c.End}
+}
+
+func (w *calendarWindow) constantsAt(now int64) (args []any, from, until int64) {
+	c := w.calendar.Around(now)
+	return w.constants(c), c.Start, c.Next
+}
+
+// Adopt keeps what was charged in the window of this calendar.
+func (w *calendarWindow) Adopt(s *State, before Evaluator, now int64) bool {
+	_, ok := before.(*calendarWindow)
+	s.C = w.calendar.Around(max(now, s.B)).Next
+	return ok
+}
+
+func windowLength(e Evaluator, o Observation) int64 {
+	w, ok := e.(*calendarWindow)
+	if !ok {
+		return 0
+	}
+	return w.calendar.Length(w.end(o) - 1)
+}

@@ -1,0 +1,68 @@
+package algorithm
+
+import _ "embed"
+
+//go:embed lua/in_flight.lua
+var inFlightLua string
+
+// InFlight limits how many units are in use at a time. Its units are slots: each is held
+// until it is released, or until it expires because its holder does not renew it.
+var InFlight = &Kind{
+	Name: "in_flight", Tag: "inflight", Slots: true, Unleasable: "a slot is held until its work has ended", New: newInFlight,
+	lua: parseLua(inFlightLua), work: func(int64) int64 { return 1 },
+}
+
+// HeldRetry bounds the RetryAfter of what is denied only because of what is held, slots or
+// units, in microseconds: when that is given back is not known.
+const HeldRetry = 1_000_000
+
+// An inFlight decides for [InFlight]. Its only state is what is held.
+//
+//	Observation  A the held units, which only WithHeld writes
+type inFlight struct{ limit int64 }
+
+func newInFlight(l Numbers) Evaluator { return &inFlight{l.Burst} }
+
+func (f *inFlight) Evaluate(_ *State, now, n int64) (Observation, bool) {
+	return Observation{At: now}, n <= f.limit
+}
+
+func (f *inFlight) Outcome(o Observation, n int64, admits, charged bool) Outcome {
+	var out Outcome
+	switch {
+	case n > f.limit:
+		out.RetryAfter = Never
+	case !admits && n > 0:
+		out.RetryAfter = HeldRetry
+	}
+	held := o.A
+	if charged {
+		held += n
+	}
+	out.Remaining = max(0, f.limit-held)
+	return out
+}
+
+func (f *inFlight) WithHeld(o Observation, _, held int64) Observation {
+	o.A += held
+	return o
+}
+
+func (f *inFlight) Constants() []any                       { return []any{f.limit} }
+func (f *inFlight) Capacity() (units, window int64)        { return f.limit, 0 }
+func (f *inFlight) Valid(o Observation) bool               { return o.A == 0 && o.B == 0 && o.C == 0 }
+func (f *inFlight) Cost(args []any, n int64) []any         { return append(args, min(n, f.limit+1)) }
+func (f *inFlight) ResetAt(*State) int64                   { return 0 }
+func (f *inFlight) Usage(*State, int64) float64            { return 0 } // but for what is held
+func (f *inFlight) ChargeHandle(Observation, int64) Handle { return Handle{} }
+func (f *inFlight) Charge(*State, Observation, int64)      {}
+func (f *inFlight) Refund(*State, int64, int64, Handle)    {}
+
+// Adopt has nothing to restate.
+func (f *inFlight) Adopt(*State, Evaluator, int64) bool { return true }
+
+// DeniedFor is 0: a slot may be released at any time.
+func (f *inFlight) DeniedFor(Observation, int64, int64) int64 { return 0 }
+
+// MaxCharge is 0: what is held is freed when it expires, and never charged.
+func (f *inFlight) MaxCharge(Observation, int64) int64 { return 0 }

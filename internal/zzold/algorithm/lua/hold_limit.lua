@@ -1,0 +1,125 @@
+-- What hold.lua does with a limit whose units are charged. `duration` is that of its holds. The parts of its algorithm, which
+-- doc.go describes, and of hold_in_string.lua or hold_in_log.lua take the place of the words in capitals:
+--   LOAD      reads the key, and sets `record` if there may be one; LOADED follows if it is
+--   EVALUATE  asks the algorithm on `ask` units
+--   CHARGE    charges them, and sets `expires`
+--   REPLACE   drops a foreign value
+--   CLEAR     drops all that was charged
+--   CLOSE     writes what has changed. What is charged is needed until `till`, or not at all if that is nil
+--- keeps record, id, charged, held, first, rest, list, expires, ask, dropped
+--- look
+local record, id, charged, held, first, rest = '', 0, 0, 0, 0, ''
+local list -- the holds, where they were looked at
+local expires -- until when what is charged is needed, where that was written
+-- LOAD
+if record ~= '' then
+  id, charged, held, first, rest = parse(record)
+  if id then
+-- LOADED
+  else
+    record, id, charged, held, first, rest = '', 0, 0, 0, 0, ''
+  end
+end
+if held == 0 and charged > 0 and charged + WINDOW <= now then charged, list = 0, {} end
+if held > 0 and first <= now and not err then -- each hold that has expired is charged at the instant when it did
+  list = unfold(held, first, rest)
+  while list[1] and list[1] <= now and not err do
+    local now, ask = table.remove(list, 1), table.remove(list, 1)
+-- EVALUATE
+-- FORCE
+-- CHARGE
+    held, charged = held - ask, now
+  end
+  spent = spent + work
+  if not err then
+    local till = expires
+-- CLOSE
+  end
+end
+
+-- `ask` is on how many units the algorithm is asked. A Settle and a renewal take their units off the hold before that: what
+-- is stored is written at the end only. `dropped` is whether these were held.
+local ask, dropped = decides and units + held or 0, false
+if handle == id and held > 0 and (op == '3' or op == '6') then
+  list = list or unfold(held, first, rest)
+  for i = 1, #list, 2 do
+    if list[i] == math.abs(expiry) and list[i + 1] >= units then
+      held, dropped = held - units, true
+      list[i + 1] = list[i + 1] - units
+      if held == 0 then
+        list = {}
+      elseif list[i + 1] == 0 then
+        table.remove(list, i)
+        table.remove(list, i)
+      end
+      break
+    end
+  end
+end
+if op == '3' then
+  ask = given
+  if not dropped and (expiry <= now or id == handle and expiry <= charged) then ask = math.max(0, given - units) end
+end
+-- EVALUATE
+--- act
+local n, charges, changed = op == '3' and ask or units, false, dropped
+if foreign and (ask > 0 or decides and op ~= '0') then -- who ends what is not there leaves it
+  foreign, changed = nil, true
+-- REPLACE
+end
+if err or decides and not all then
+  -- Nothing is charged. A foreign value that was replaced is written below.
+elseif op == '1' then
+  charges = units > 0 or held == 0
+-- LESS
+elseif op == '2' or op == '6' and dropped then
+  -- An expiry is later than those that were charged, although the clock may have stepped back. In a full list it is another's.
+  local lasts = op == '2' and handle > 0 and handle or duration
+  local step = math.max(1, math.floor(lasts / 6))
+  local expiry, i = now + lasts, 1
+  expiry = math.max(expiry + (step - expiry % step) % step, charged + 1)
+  if held == 0 and charged == 0 then id = op == '2' and given or handle end
+  list = held == 0 and { expiry, 0 } or list or unfold(held, first, rest)
+  held, changed = held + units, true
+  while list[i] and list[i] < expiry do i = i + 2 end
+  if #list >= 128 then -- of 64 holds
+    i = math.min(i, #list - 1)
+  elseif list[i] ~= expiry then
+    table.insert(list, i, 0)
+    table.insert(list, i, expiry)
+  end
+  list[i + 1] = list[i + 1] + units
+  reply[r + 7], reply[r + 8] = id, list[i]
+elseif op == '3' and ask > 0 then
+  charges = true
+-- FORCE
+elseif op == '4' then
+  changed = not foreign
+-- REFUND
+elseif op == '5' then
+  changed = true
+-- CLEAR
+  if held == 0 then charged, list = 0, {} end
+end
+if charges then
+  changed = true
+-- CHARGE
+end
+if changed and not err then
+  local till = expires -- the instant until which what is charged is needed, or nil
+  if not till then
+-- NEEDED
+  end
+-- CLOSE
+end
+--- close
+local last, before = first, record
+if list then
+  last = list[#list - 1]
+  record = fold(id, charged, held, list)
+elseif rest ~= '' then
+  last = math.min(tonumber(string.match(string.sub(rest, -32), ' (%d+):%d+$') or '') or latest, latest)
+end
+-- The key is kept until `last`: as long as it is needed once everything held is charged.
+last = held > 0 and math.max(till or now, last) + TAIL or till or now
+-- WRITE

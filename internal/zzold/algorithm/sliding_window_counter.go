@@ -1,0 +1,169 @@
+package algorithm
+
+import (
+	_ "embed"
+	"fmt"
+	"math/bits"
+)
+
+//go:embed lua/sliding_window_counter.lua
+var slidingWindowCounterLua string
+
+// SlidingWindowCounter counts the units in the current aligned window and in the
+// one before. The latter are weighted by the part of that window which lies within the
+// last period.
+var SlidingWindowCounter = &Kind{
+	Name: "sliding_window_counter", Tag: "counter", New: newCounter,
+	lua: parseLua(slidingWindowCounterLua),
+}
+
+// A counter decides for [SlidingWindowCounter].
+//
+//	Observation, State  A the units in the current window, B those in the window
+//	                    before, C when the current window was charged first
+type counter struct {
+	limit, period int64
+	form          string // what is stored begins with it
+}
+
+func newCounter(l Numbers) Evaluator {
+	c := &counter{limit: l.Count, period: l.Period, form: "C1 "}
+	if l.Named {
+		c.form = fmt.Sprintf("C1 %d ", c.period)
+	}
+	return c
+}
+
+// start returns the start of the window in which an instant is.
+func (c *counter) start(at int64) int64 { return at - at%c.period }
+
+// at returns the units in the window of now, those in the one before, and when the
+// window of now was charged first, or now.
+func (c *counter) at(s *State, now int64) (current, before, opened int64) {
+	start, stored := c.start(now), c.start(s.C)
+	switch {
+	case start > stored+c.period:
+		return 0, 0, now
+	case start > stored:
+		return 0, s.A, now
+	}
+	return s.A, s.B, s.C
+}
+
+func (c *counter) Evaluate(s *State, now, n int64) (Observation, bool) {
+	o := Observation{At: now}
+	o.A, o.B, o.C = c.at(s, now)
+	return o, n <= c.limit && c.fitsAt(o, n) <= now
+}
+
+func (c *counter) Charge(s *State, o Observation, n int64) { s.A, s.B, s.C = o.A+n, o.B, o.C }
+
+// Refund takes back from the window that was charged, while it is the current one: of the
+// one before it is not known whether it is the same, after a reset.
+func (c *counter) Refund(s *State, now, n int64, window Handle) {
+	if c.start(s.C) == c.start(now) && s.C == window.A {
+		s.A = max(0, s.A-n)
+	}
+}
+
+func (c *counter) ResetAt(s *State) int64 {
+	switch {
+	case s.A > 0:
+		return c.start(s.C) + 2*c.period
+	case s.B > 0:
+		return c.start(s.C) + c.period
+	}
+	return 0
+}
+
+func (c *counter) Usage(s *State, now int64) float64 {
+	current, before, _ := c.at(s, now)
+	covered := float64(c.start(now)+c.period-now) / float64(c.period)
+	return (float64(current) + float64(before)*covered) / float64(c.limit)
+}
+
+func (c *counter) Constants() []any { return []any{c.limit, c.period, c.form} }
+
+func (c *counter) Cost(args []any, n int64) []any { return append(args, min(n, c.limit+1)) }
+
+func (c *counter) Valid(o Observation) bool {
+	current, before, opened := o.A, o.B, o.C
+	return current >= 0 && current <= 1<<31 && before >= 0 && before <= 1<<31 && opened >= 0 && c.start(opened) == c.start(o.At)
+}
+
+// ChargeHandle is the instant at which the window was charged first: after a reset it is
+// another.
+func (c *counter) ChargeHandle(o Observation, _ int64) Handle { return Handle{A: o.C} }
+
+func (c *counter) WithHeld(o Observation, _, held int64) Observation {
+	o.A += held
+	return o
+}
+
+func (c *counter) DeniedFor(o Observation, n, _ int64) int64 {
+	return c.Outcome(o, n, false, false).RetryAfter
+}
+
+// Adopt keeps the counts of windows of the same period.
+func (c *counter) Adopt(_ *State, before Evaluator, _ int64) bool {
+	old, ok := before.(*counter)
+	return ok && old.period == c.period
+}
+
+func (c *counter) MaxCharge(o Observation, n int64) int64 { return min(n, max(0, maxUnits-o.A)) }
+
+func (c *counter) Capacity() (units, window int64) { return c.limit, c.period }
+
+func (c *counter) Outcome(o Observation, n int64, admits, charged bool) Outcome {
+	current, before := o.A, o.B
+	var out Outcome
+	switch {
+	case n > c.limit:
+		out.RetryAfter = Never
+	case !admits && n > 0:
+		out.RetryAfter = c.fitsAt(o, n) - o.At
+	}
+	if charged {
+		current += n
+	}
+	left := c.start(o.At) + c.period - o.At // of the current window
+	weight := divCeil(before, left, c.period)
+	out.Remaining = min(max(0, c.limit-current-weight), c.limit)
+	switch {
+	case current > 0:
+		out.ResetAfter = left + c.period
+	case before > 0:
+		out.ResetAfter = left
+	}
+	return out
+}
+
+// fitsAt returns the first instant at which n units would fit if nothing else came.
+func (c *counter) fitsAt(o Observation, n int64) int64 {
+	current, before, start := o.A, o.B, c.start(o.At)
+	if free := c.limit - current - n; free >= 0 {
+		return max(o.At, start+c.fadedAfter(before, free))
+	}
+	return start + c.period + c.fadedAfter(current, c.limit-n)
+}
+
+// fadedAfter returns how long after the start of a window the units of the one before
+// weigh no more than free.
+func (c *counter) fadedAfter(before, free int64) int64 {
+	if before <= free {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(free), uint64(c.period))
+	covered, _ := bits.Div64(hi, lo, uint64(before)) // less than the period, as free is less than before
+	return c.period - int64(covered)
+}
+
+// divCeil returns a*b/c rounded up, for b at most c.
+func divCeil(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	q, rest := bits.Div64(hi, lo, uint64(c))
+	if rest > 0 {
+		q++
+	}
+	return int64(q)
+}

@@ -1,0 +1,192 @@
+package algorithm
+
+import (
+	_ "embed"
+	"fmt"
+	"math/bits"
+	"slices"
+)
+
+//go:embed lua/sliding_window_log.lua
+var slidingWindowLogLua string
+
+// SlidingWindowLog remembers when each charge was made, and of how many units.
+var SlidingWindowLog = &Kind{
+	Name: "sliding_window_log", Tag: "log", Validate: validateLog, New: newLog,
+	lua: parseLua(slidingWindowLogLua), storesLog: true,
+	work: workOfLog,
+}
+
+// maxLog is the largest count of a sliding window log, whose memory grows with the
+// charges in its window. The Lua file allows for units of up to 17 bits.
+const maxLog = 100_000
+
+// workOfLog grows with the entries of a charge: one for each power of two in the
+// units after its first.
+func workOfLog(n int64) int64 {
+	if n <= 1 {
+		return 4
+	}
+	return 16 + 2*int64(bits.OnesCount64(uint64(n-1)))
+}
+
+func validateLog(l Numbers) error {
+	if l.Count > maxLog {
+		return fmt.Errorf("the count is %d, a sliding window log allows at most %d: use SlidingWindowCounter", l.Count, maxLog)
+	}
+	return nil
+}
+
+// A log decides for [SlidingWindowLog]. Each charge has a number of its own: the
+// instant of the charge, or the next number after the newest charge's if that is
+// later.
+//
+//	Observation  A the units in the window; B the number of the charge if the log admits,
+//	             and else the instant at which it will; C the instant of the newest charge
+//	State        A the sum of the units in its log
+type log struct{ limit, period int64 }
+
+func newLog(l Numbers) Evaluator { return &log{limit: l.Count, period: l.Period} }
+
+// A logEntry is one charge: its instant, its number and its units.
+type logEntry struct{ at, number, n int64 }
+
+// logEntries are the charges in a log, the oldest first.
+type logEntries []logEntry
+
+// entries returns the charges in s.
+func entries(s *State) logEntries {
+	if s.log == nil {
+		return nil
+	}
+	return *s.log
+}
+
+func (l *log) Evaluate(s *State, now, n int64) (Observation, bool) {
+	log := entries(s)
+	for len(log) > 0 && log[0].at <= now-l.period {
+		s.A -= log[0].n
+		log = log[1:]
+		*s.log = log
+	}
+	o := Observation{At: now, A: s.A, B: now}
+	admits := n <= l.limit && s.A+n <= l.limit
+	if len(log) == 0 {
+		return o, admits
+	}
+	newest := log[len(log)-1]
+	o.B, o.C = max(now, newest.number+1), newest.at
+	if !admits && n <= l.limit {
+		o.B = l.admittedAt(log, s.A+n-l.limit) + l.period
+	}
+	return o, admits
+}
+
+// admittedAt returns when the last of the n oldest units was admitted.
+func (l *log) admittedAt(log logEntries, n int64) int64 {
+	for _, e := range log {
+		if n -= e.n; n <= 0 {
+			return e.at
+		}
+	}
+	return 0 // not reached: there are at least n
+}
+
+func (l *log) Charge(s *State, o Observation, n int64) {
+	s.A += n
+	if s.log == nil {
+		s.log = new(logEntries)
+	}
+	number := o.At
+	if last := len(*s.log) - 1; last >= 0 {
+		number = max(number, (*s.log)[last].number+1)
+	}
+	*s.log = append(*s.log, logEntry{o.At, number, n})
+}
+
+func (l *log) Refund(s *State, _, n int64, id Handle) {
+	for i, e := range entries(s) {
+		if e.number == id.A && e.n == n {
+			s.A -= n
+			*s.log = slices.Delete(*s.log, i, i+1)
+			return
+		}
+	}
+}
+
+func (l *log) ResetAt(s *State) int64 {
+	log := entries(s)
+	if len(log) == 0 {
+		return 0
+	}
+	return log[len(log)-1].at + l.period
+}
+
+func (l *log) Usage(s *State, now int64) float64 {
+	if l.ResetAt(s) <= now {
+		return 0
+	}
+	return float64(s.A) / float64(l.limit)
+}
+
+func (l *log) Constants() []any { return []any{l.limit, l.period} }
+
+func (l *log) Cost(args []any, n int64) []any { return append(args, min(n, l.limit+1)) }
+
+func (l *log) Valid(o Observation) bool {
+	return o.A >= 0 && o.A < maxInstant && o.B >= 0 && o.B < maxInstant && o.C >= 0 && o.C <= o.At
+}
+
+// ChargeHandle is the number of the charge.
+func (l *log) ChargeHandle(o Observation, _ int64) Handle { return Handle{A: o.B} }
+
+// WithHeld also sets when the log will admit n. Held units count as charged now, so if
+// some must leave the window first, that is in a period.
+func (l *log) WithHeld(o Observation, n, held int64) Observation {
+	if o.A+held+n > l.limit && held+n > l.limit {
+		o.B = o.At + l.period
+	}
+	o.A += held
+	if held > 0 {
+		o.C = o.At
+	}
+	return o
+}
+
+// DeniedFor is 0 while something is held: o tells only when the log admits n beside that.
+func (l *log) DeniedFor(o Observation, n, held int64) int64 {
+	if held > 0 {
+		return 0
+	}
+	return l.Outcome(o, n, false, false).RetryAfter
+}
+
+// Adopt keeps the charges that are still there.
+func (l *log) Adopt(_ *State, before Evaluator, _ int64) bool {
+	_, ok := before.(*log)
+	return ok
+}
+
+// MaxCharge does not depend on l: what is charged may have been held under a larger limit.
+func (l *log) MaxCharge(_ Observation, n int64) int64 { return min(n, maxLog) }
+
+func (l *log) Capacity() (units, window int64) { return l.limit, l.period }
+
+func (l *log) Outcome(o Observation, n int64, admits, charged bool) Outcome {
+	var out Outcome
+	switch {
+	case n > l.limit:
+		out.RetryAfter = Never
+	case !admits && n > 0:
+		out.RetryAfter = max(0, o.B-o.At)
+	}
+	used, newest := o.A, o.C
+	if charged {
+		used, newest = used+n, o.At
+	}
+	out.Remaining = max(0, l.limit-used)
+	if used > 0 {
+		out.ResetAfter = max(0, newest+l.period-o.At)
+	}
+	return out
+}
