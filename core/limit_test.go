@@ -15,6 +15,13 @@ var someClient = redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	fine := TokenBucket(PerMinute(100))
+	const url = "redis://me:secret@localhost"
+	ofURL := redis.NewClient(&redis.Options{Addr: url})
+	defer ofURL.Close()
+	clusterOfURL := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"localhost:1", url}})
+	defer clusterOfURL.Close()
+	ringOfURL := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": url}})
+	defer ringOfURL.Close()
 	for _, c := range []struct {
 		name   string
 		client Client
@@ -34,6 +41,9 @@ func TestNewRefuses(t *testing.T) {
 		{"typed nil client", (*redis.Client)(nil), "api", []Option{fine}, []string{"client", "nil"}},
 		{"a pipeline", someClient.Pipeline(), "api", []Option{fine}, []string{"*redis.Pipeline", "Exec"}},
 		{"a transaction", someClient.TxPipeline(), "api", []Option{fine}, []string{"*redis.Pipeline", "Exec"}},
+		{"a URL", ofURL, "api", []Option{fine}, []string{"host:port", "redis.ParseURL", "!secret"}},
+		{"a URL of a Cluster", clusterOfURL, "api", []Option{fine}, []string{"redis.ParseURL", "!secret"}},
+		{"a URL of a Ring", ringOfURL, "api", []Option{fine}, []string{"redis.ParseURL", "!secret"}},
 		{"no limit", someClient, "api", nil, []string{"no limit", "at least one"}},
 		{"too many limits", someClient, "api", limitsOf(13), []string{"13 limits", "allowed are 12", "another Limiter"}},
 		{"nil option", someClient, "api", []Option{fine, nil}, []string{"option 2", "nil"}},
@@ -84,8 +94,8 @@ func TestNewRefuses(t *testing.T) {
 			continue
 		}
 		for _, part := range c.want {
-			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%s: the error does not say %q: %v", c.name, part, err)
+			if word, not := strings.CutPrefix(part, "!"); strings.Contains(err.Error(), word) == not {
+				t.Errorf("%s: the error must (with ! it must not) say %q: %v", c.name, part, err)
 			}
 		}
 	}

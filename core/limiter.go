@@ -9,6 +9,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -101,6 +102,9 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 	if _, queues := client.(redis.Pipeliner); queues {
 		return nil, fmt.Errorf("redislimit: limiter %q: the client is a %T, which sends nothing until Exec: pass the client of which it is", name, client)
 	}
+	if slices.ContainsFunc(addressesOf(client), isURL) {
+		return nil, fmt.Errorf("redislimit: limiter %q: an address of the client is a URL: Options.Addr is host:port, and redis.ParseURL makes Options of a URL", name)
+	}
 	f := newFamily(name, c)
 	if c.policy == failLocal {
 		f.fallback = memory.New(c.entries, nil)
@@ -121,6 +125,22 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 	l.warnOfMistakes(c)
 	return l, nil
 }
+
+// addressesOf returns the addresses that a client of go-redis's own was given. A URL among them, which no dialer
+// understands, would have its password in the log of each outage.
+func addressesOf(client Client) []string {
+	switch c := client.(type) {
+	case *redis.Client:
+		return []string{c.Options().Addr}
+	case *redis.ClusterClient:
+		return c.Options().Addrs
+	case *redis.Ring:
+		return slices.Collect(maps.Values(c.Options().Addrs))
+	}
+	return nil
+}
+
+func isURL(addr string) bool { return strings.Contains(addr, "://") }
 
 // manyOpen is how many limiters over one client no service needs.
 const manyOpen = 1000

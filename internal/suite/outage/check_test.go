@@ -47,8 +47,6 @@ func TestCheck(t *testing.T) {
 		"ends idle late": {options(func(o *redis.Options) { o.ConnMaxIdleTime = 30 * time.Second }), "CONFIG SET timeout 60", ""},
 		"no TLS":         {options(func(o *redis.Options) { o.TLSConfig = newTerminator(t, "").client }), "PING", "!does not speak TLS"},
 		"nobody":         {options(func(o *redis.Options) { o.Addr = "127.0.0.1:1" }), "PING", "!see Options.Addr"},
-		"a URL":          {options(func(o *redis.Options) { o.Addr = "redis://" + o.Addr }), "PING", "!redis.ParseURL"},
-		"a URL, no port": {options(func(o *redis.Options) { o.Addr = "redis://localhost/0" }), "PING", "!redis.ParseURL"},
 		"no port":        {options(func(o *redis.Options) { o.Addr = "localhost" }), "PING", "!redis.ParseURL"},
 		"speaks HTTP":    {options(func(o *redis.Options) { o.Addr = web }), "PING", "!another service"},
 		"wants TLS":      {options(func(o *redis.Options) { o.Addr = newTerminator(t, o.Addr).addr }), "PING", "!set Options.TLSConfig"},
