@@ -3,7 +3,7 @@ package algorithm
 import (
 	_ "embed"
 	"fmt"
-	"math/big"
+	"math"
 	"math/bits"
 )
 
@@ -60,8 +60,10 @@ func drainedInOneSecond(count, period int64) int64 {
 // units to the debt, which shrinks as time passes.
 //
 //	Observation  the debt: A whole microseconds and B parts of 1/q. It is above the
-//	             capacity if more was charged than fits
-//	State        the instant at which the debt ends: A and B likewise
+//	             capacity if more was charged than fits. C is when it ends as it is
+//	             stored, if that is at another rate, and else 0
+//	State        the instant at which the debt ends: A and B likewise. C is the rate at
+//	             which it is stored, as [bucket].stored
 type bucket struct {
 	capacity int64
 	unit     ratio  // the time of one unit
@@ -69,6 +71,8 @@ type bucket struct {
 	maxDebt  span   // the debt when nothing remains
 	form     string // a version and the rate, with which a value in Redis begins
 	period   int64
+	rate     float64 // units in a microsecond
+	stored   int64   // the bits of the rate
 }
 
 func newBucket(l Numbers) Evaluator { return makeBucket(l) }
@@ -76,6 +80,8 @@ func newBucket(l Numbers) Evaluator { return makeBucket(l) }
 func makeBucket(l Numbers) *bucket {
 	b := &bucket{capacity: l.Burst, unit: newRatio(l.Count, l.Period), period: l.Period}
 	b.unitCost, b.maxDebt = b.unit.times(1), b.unit.times(b.capacity)
+	b.rate = float64(b.unit.q) / float64(b.unit.p)
+	b.stored = int64(math.Float64bits(b.rate))
 	b.form = fmt.Sprintf("B1 %d ", l.Count)
 	if l.Named {
 		b.form = fmt.Sprintf("B1 %d/%d ", l.Count, l.Period)
@@ -102,25 +108,57 @@ func (b *bucket) debt(s *State, now int64) span {
 	return span{s.A - now, s.B}
 }
 
-func (b *bucket) Evaluate(s *State, now, n int64) (Observation, bool) {
+// observe returns the debt of s at now. What another rate has left of it takes another time: the units used stay used.
+// It is rounded up, as in Lua.
+func (b *bucket) observe(s *State, now int64) Observation {
 	debt := b.debt(s, now)
-	admits := !b.maxDebt.less(b.unit.add(debt, b.cost(n)))
-	return Observation{At: now, A: debt.w, B: debt.f}, admits
+	o := Observation{At: now, A: debt.w, B: debt.f}
+	if s.C != b.stored && debt != (span{}) {
+		o.C = debt.micros()
+		restated := float64(o.C) * (rateOf(s) / b.rate) * (1 + 1.0/(1<<50))
+		o.A, o.B = int64(min(math.Ceil(restated), maxInstant-1)), 0
+	}
+	return o
 }
 
+func rateOf(s *State) float64 { return math.Float64frombits(uint64(s.C)) }
+
+func (b *bucket) Evaluate(s *State, now, n int64) (Observation, bool) {
+	o := b.observe(s, now)
+	return o, b.admits(o, n)
+}
+
+func (b *bucket) admits(o Observation, n int64) bool {
+	return !b.maxDebt.less(b.unit.add(span{o.A, o.B}, b.cost(n)))
+}
+
+// keeps reports whether what is charged after o keeps the rate that is stored: a faster one, of which more is used than
+// this limit could have admitted. Another limit has promised how that drains.
+func (b *bucket) keeps(o Observation) bool { return o.C > 0 && o.C < o.A && o.A > b.maxDebt.w }
+
 func (b *bucket) Charge(s *State, o Observation, n int64) {
+	if b.keeps(o) {
+		added := math.Floor(float64(n)/rateOf(s)) + 1
+		s.A, s.B = o.At+int64(min(float64(o.C)+added, float64(maxInstant-1-o.At))), 0
+		return
+	}
+	debt := b.charged(o, n)
+	s.A, s.B, s.C = o.At+debt.w, debt.f, b.stored
+}
+
+// charged returns the debt of o with n units more, which may be above the capacity.
+func (b *bucket) charged(o Observation, n int64) span {
 	cost := b.unitCost
 	if n != 1 {
-		cost = b.unit.times(n) // it may be above the capacity
+		cost = b.unit.times(n)
 	}
-	debt := b.unit.add(span{o.A, o.B}, cost)
-	s.A, s.B = o.At+debt.w, debt.f
+	return b.unit.add(span{o.A, o.B}, cost)
 }
 
 // Refund reduces the debt only if the charge is the last: what drained since, and what
 // others were charged on top, cannot be told apart otherwise.
 func (b *bucket) Refund(s *State, now, n int64, id Handle) {
-	if id != (Handle{s.A, s.B}) {
+	if id != (Handle{s.A, s.B}) || s.C != b.stored {
 		return
 	}
 	debt := b.unit.sub(b.debt(s, now), b.cost(n))
@@ -143,7 +181,7 @@ func (b *bucket) Cost(args []any, n int64) []any {
 }
 
 func (b *bucket) Valid(o Observation) bool {
-	return o.A >= 0 && o.A < maxInstant && o.B >= 0 && o.B <= b.unit.q
+	return o.A >= 0 && o.A < maxInstant && o.B >= 0 && o.B <= b.unit.q && o.C >= 0 && o.C < maxInstant && (o.C == 0 || o.A > 0)
 }
 
 // ChargeHandle is the instant at which the debt ends with the charge.
@@ -154,41 +192,43 @@ func (b *bucket) ChargeHandle(o Observation, n int64) Handle {
 
 func (b *bucket) WithHeld(o Observation, _, held int64) Observation {
 	debt := b.unit.add(span{o.A, o.B}, b.unit.times(held))
-	o.A, o.B = min(debt.w, maxInstant), debt.f
+	debt.w = min(debt.w, maxInstant)
+	if b.keeps(o) {
+		o.C = scaled(debt.w, o)
+	} else {
+		o.C = 0 // at this rate, once it is charged
+	}
+	o.A, o.B = debt.w, debt.f
 	return o
 }
 
+// scaled returns in which time a part of the debt of o drains at the rate that is stored.
+func scaled(debt int64, o Observation) int64 {
+	hi, lo := bits.Mul64(uint64(debt), uint64(o.C))
+	lo, carry := bits.Add64(lo, uint64(o.A-1), 0)
+	time, _ := bits.Div64(hi+carry, lo, uint64(o.A))
+	return int64(time)
+}
+
+// DeniedFor is shorter than RetryAfter where the stored rate is slower: whoever charges next may have this one.
 func (b *bucket) DeniedFor(o Observation, n, _ int64) int64 {
+	if o.C > o.A {
+		o.C = 0
+	}
 	return b.Outcome(o, n, false, false).RetryAfter
 }
 
-// Adopt converts the debt to the present rate, up to the capacity. It is rounded up to
-// parts of 1/q.
-func (b *bucket) Adopt(s *State, before Evaluator, now int64) bool {
-	old, ok := before.(*bucket)
-	if !ok {
-		return false
-	}
-	if old.unit == b.unit {
-		return true
-	}
-	debt := old.debt(s, now)
-	parts := new(big.Int).Mul(big.NewInt(debt.w), big.NewInt(old.unit.q))
-	parts.Add(parts, big.NewInt(debt.f)) // parts/p units are used
-	parts.Mul(parts, big.NewInt(b.unit.p))
-	parts.Add(parts, big.NewInt(old.unit.p-1))
-	parts.Quo(parts, big.NewInt(old.unit.p))
-	w, f := new(big.Int).QuoRem(parts, big.NewInt(b.unit.q), new(big.Int))
-	debt = b.maxDebt
-	if w.IsInt64() && (span{w.Int64(), f.Int64()}).less(debt) {
-		debt = span{w.Int64(), f.Int64()}
-	}
-	s.A, s.B = now+debt.w, debt.f
-	return true
+// Adopt has nothing to restate: s says at which rate it is stored.
+func (b *bucket) Adopt(_ *State, before Evaluator, _ int64) bool {
+	_, ok := before.(*bucket)
+	return ok
 }
 
 // MaxCharge bounds the debt by the latest instant at which it can end.
 func (b *bucket) MaxCharge(o Observation, n int64) int64 {
+	if b.keeps(o) {
+		return n // Charge bounds it
+	}
 	left := span{w: max(0, maxInstant-1-o.At-o.A)}
 	if b.unit.times(n).less(left) {
 		return n
@@ -198,7 +238,20 @@ func (b *bucket) MaxCharge(o Observation, n int64) int64 {
 
 func (b *bucket) Capacity() (units, window int64) { return b.capacity, b.maxDebt.micros() }
 
+// Outcome has what is stored at another rate drain at that, until somebody is charged.
 func (b *bucket) Outcome(o Observation, n int64, admits, charged bool) Outcome {
+	out := b.outcome(o, n, admits, charged)
+	if o.C > 0 && !charged {
+		out.ResetAfter = o.C
+		if out.RetryAfter > 0 && out.RetryAfter != Never {
+			out.RetryAfter = scaled(out.RetryAfter, o)
+		}
+	}
+	return out
+}
+
+// outcome is that at this rate alone.
+func (b *bucket) outcome(o Observation, n int64, admits, charged bool) Outcome {
 	debt := span{o.A, o.B}
 	var out Outcome
 	switch {

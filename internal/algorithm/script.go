@@ -304,7 +304,7 @@ func (m Member) chargedTexts() (look, act string, keeps []string) {
 		"-- LOADED\n", storage.parts["loaded"], "-- LOAD\n", storage.parts["load"],
 		"WINDOW", l.constants[1],
 		"-- EVALUATE\n", evaluate,
-		"-- CHARGE\n", charge + l.parts["charge"] + storage.parts["charged"],
+		"-- CHARGE\n", charge + l.parts["charge"] + l.parts["forced"] + storage.parts["charged"],
 		"-- FORCE\n", l.parts["force"], "-- LESS\n", l.parts["less"], "-- REFUND\n", l.parts["refund"], "-- NEEDED\n", l.parts["needed"],
 		"-- REPLACE\n", storage.parts["replace"], "-- CLOSE\n", holdLimit.parts["close"],
 		"-- CLEAR\n", storage.parts["clear"], "-- WRITE\n", storage.parts["write"], "TAIL", l.parts["tail"],

@@ -57,13 +57,14 @@ end
 
 -- unusual_queue returns the debt of a value with parts, free places, or of another rate; the value if it is
 -- foreign; the epoch and the free places.
-local function unusual_queue(value, form, W, F, q, period)
+local function unusual_queue(value, form, q, period)
   if #value > longest + 256 * 14 then return 0, 0, value end
   local at = #value > #form and string.sub(value, 1, #form) == form and string.find(value, ' ', #form + 1, true)
   if not at then -- of another rate, or foreign
     local other, born = string.match(value, '^(B1 %S+ %S+) (%d+)')
     newest = math.max(newest, born or 0)
-    return unusual(other or value, form, W, F, q, period)
+    local w, f, foreign, left = unusual(other or value, form, q, period)
+    return left or w, f, foreign -- delays were promised: the places that are taken stay where they are
   end
   local ends, f, born, list, free = tonumber(string.sub(value, #form + 1, at - 1)), 0, tonumber(string.sub(value, at)), nil, nil
   if not ends then
@@ -123,7 +124,7 @@ if value then
     ends, born = tonumber(ends), tonumber(born)
   end
   if not born or ends >= 2 ^ 53 or born >= 2 ^ 53 then
-    w, f, foreign, epoch, free = unusual_queue(value, form, W, F, q, period)
+    w, f, foreign, epoch, free = unusual_queue(value, form, q, period)
   else
     if born > newest then newest = born end
     if ends > now then w, epoch = ends - now, born end
