@@ -426,17 +426,8 @@ func (m *machine) askOften() {
 	}
 }
 
-// change changes the limits for all processes. Those of buckets are only raised: what they
-// are lowered by is forgotten of their debts.
+// change changes the limits for all processes, down and up again.
 func (h *history) change() {
-	bucket := slices.ContainsFunc(h.limits, func(l *limit) bool { return l.kind == spends.Bucket })
-	switch {
-	case h.count < historyCount:
-		h.count = historyCount
-	case !bucket:
-		h.count = historyCount / 2
-	default:
-		return
-	}
+	h.count = historyCount + historyCount/2 - h.count
 	h.happened("limit changed")
 }
