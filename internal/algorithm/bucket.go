@@ -1,6 +1,7 @@
 package algorithm
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"math"
@@ -60,10 +61,10 @@ func drainedInOneSecond(count, period int64) int64 {
 // units to the debt, which shrinks as time passes.
 //
 //	Observation  the debt: A whole microseconds and B parts of 1/q. It is above the
-//	             capacity if more was charged than fits. C is when it ends as it is
-//	             stored, if that is at another rate, and else 0
+//	             capacity if more was charged than fits. Of what is stored at another
+//	             rate, C is when it ends; else C is 0
 //	State        the instant at which the debt ends: A and B likewise. C is the rate at
-//	             which it is stored, as [bucket].stored
+//	             which it is stored, as in bucket
 type bucket struct {
 	capacity int64
 	unit     ratio  // the time of one unit
@@ -71,8 +72,7 @@ type bucket struct {
 	maxDebt  span   // the debt when nothing remains
 	form     string // a version and the rate, with which a value in Redis begins
 	period   int64
-	rate     float64 // units in a microsecond
-	stored   int64   // the bits of the rate
+	rate     int64 // units in a microsecond: the bits of a float64
 }
 
 func newBucket(l Numbers) Evaluator { return makeBucket(l) }
@@ -80,8 +80,7 @@ func newBucket(l Numbers) Evaluator { return makeBucket(l) }
 func makeBucket(l Numbers) *bucket {
 	b := &bucket{capacity: l.Burst, unit: newRatio(l.Count, l.Period), period: l.Period}
 	b.unitCost, b.maxDebt = b.unit.times(1), b.unit.times(b.capacity)
-	b.rate = float64(b.unit.q) / float64(b.unit.p)
-	b.stored = int64(math.Float64bits(b.rate))
+	b.rate = int64(math.Float64bits(float64(l.Count) / float64(l.Period)))
 	b.form = fmt.Sprintf("B1 %d ", l.Count)
 	if l.Named {
 		b.form = fmt.Sprintf("B1 %d/%d ", l.Count, l.Period)
@@ -89,13 +88,10 @@ func makeBucket(l Numbers) *bucket {
 	return b
 }
 
-// cost returns the debt that n units add, or huge if they are above the capacity.
+// cost returns the debt that n units add, or huge.
 func (b *bucket) cost(n int64) span {
-	switch {
-	case n == 1:
+	if n == 1 {
 		return b.unitCost
-	case n > b.capacity:
-		return span{w: huge}
 	}
 	return b.unit.times(n)
 }
@@ -108,57 +104,50 @@ func (b *bucket) debt(s *State, now int64) span {
 	return span{s.A - now, s.B}
 }
 
-// observe returns the debt of s at now. What another rate has left of it takes another time: the units used stay used.
-// It is rounded up, as in Lua.
-func (b *bucket) observe(s *State, now int64) Observation {
-	debt := b.debt(s, now)
-	o := Observation{At: now, A: debt.w, B: debt.f}
-	if s.C != b.stored && debt != (span{}) {
-		o.C = debt.micros()
-		restated := float64(o.C) * (rateOf(s) / b.rate) * (1 + 1.0/(1<<50))
-		o.A, o.B = int64(min(math.Ceil(restated), maxInstant-1)), 0
-	}
-	return o
-}
-
-func rateOf(s *State) float64 { return math.Float64frombits(uint64(s.C)) }
-
+// Evaluate restates what another rate has left. The units that are used stay used: they
+// take another time.
 func (b *bucket) Evaluate(s *State, now, n int64) (Observation, bool) {
-	o := b.observe(s, now)
-	return o, b.admits(o, n)
+	debt, left := b.debt(s, now), int64(0)
+	if s.C != b.rate {
+		left = debt.micros()
+		debt = span{w: up(float64(left) * (rate(s.C) / rate(b.rate)))}
+	}
+	o, admits := b.observe(debt, now, n)
+	o.C = left
+	return o, admits
 }
 
-func (b *bucket) admits(o Observation, n int64) bool {
-	return !b.maxDebt.less(b.unit.add(span{o.A, o.B}, b.cost(n)))
+// observe returns what Evaluate does where a debt is at this rate.
+func (b *bucket) observe(debt span, now, n int64) (Observation, bool) {
+	admits := !b.maxDebt.less(b.unit.add(debt, b.cost(n)))
+	return Observation{At: now, A: debt.w, B: debt.f}, admits
 }
 
-// keeps reports whether what is charged after o keeps the rate that is stored: a faster one, of which more is used than
-// this limit could have admitted. Another limit has promised how that drains.
-func (b *bucket) keeps(o Observation) bool { return o.C > 0 && o.C < o.A && o.A > b.maxDebt.w }
+func rate(bits int64) float64 { return math.Float64frombits(uint64(bits)) }
 
+// up rounds a time up, by more than its own factors were rounded. So does Lua.
+func up(micros float64) int64 {
+	return int64(math.Ceil(min(micros*(1+1.0/(1<<50)), maxInstant-1)))
+}
+
+// Charge takes over what another rate has left, but for a faster one of which more is
+// used than this limit could have admitted: others were promised how that drains.
 func (b *bucket) Charge(s *State, o Observation, n int64) {
+	end := b.ChargeHandle(o, n)
 	if b.keeps(o) {
-		added := math.Floor(float64(n)/rateOf(s)) + 1
-		s.A, s.B = o.At+int64(min(float64(o.C)+added, float64(maxInstant-1-o.At))), 0
-		return
+		end = Handle{A: o.At + o.C + up(float64(n)/rate(s.C))}
+	} else {
+		s.C = b.rate
 	}
-	debt := b.charged(o, n)
-	s.A, s.B, s.C = o.At+debt.w, debt.f, b.stored
+	s.A, s.B = min(end.A, maxInstant-1), end.B
 }
 
-// charged returns the debt of o with n units more, which may be above the capacity.
-func (b *bucket) charged(o Observation, n int64) span {
-	cost := b.unitCost
-	if n != 1 {
-		cost = b.unit.times(n)
-	}
-	return b.unit.add(span{o.A, o.B}, cost)
-}
+func (b *bucket) keeps(o Observation) bool { return o.C > 0 && o.C < o.A && o.A > b.maxDebt.w }
 
 // Refund reduces the debt only if the charge is the last: what drained since, and what
 // others were charged on top, cannot be told apart otherwise.
 func (b *bucket) Refund(s *State, now, n int64, id Handle) {
-	if id != (Handle{s.A, s.B}) || s.C != b.stored {
+	if id != (Handle{s.A, s.B}) || s.C != b.rate {
 		return
 	}
 	debt := b.unit.sub(b.debt(s, now), b.cost(n))
@@ -181,7 +170,7 @@ func (b *bucket) Cost(args []any, n int64) []any {
 }
 
 func (b *bucket) Valid(o Observation) bool {
-	return o.A >= 0 && o.A < maxInstant && o.B >= 0 && o.B <= b.unit.q && o.C >= 0 && o.C < maxInstant && (o.C == 0 || o.A > 0)
+	return o.A >= 0 && o.A < maxInstant && o.B >= 0 && o.B < b.unit.q && o.C >= 0 && o.C < maxInstant
 }
 
 // ChargeHandle is the instant at which the debt ends with the charge.
@@ -191,26 +180,23 @@ func (b *bucket) ChargeHandle(o Observation, n int64) Handle {
 }
 
 func (b *bucket) WithHeld(o Observation, _, held int64) Observation {
-	debt := b.unit.add(span{o.A, o.B}, b.unit.times(held))
-	debt.w = min(debt.w, maxInstant)
+	debt := b.unit.add(span{o.A, o.B}, b.cost(held))
+	left := int64(0)
 	if b.keeps(o) {
-		o.C = scaled(debt.w, o)
-	} else {
-		o.C = 0 // at this rate, once it is charged
+		left = o.drains(debt.w)
 	}
-	o.A, o.B = debt.w, debt.f
-	return o
+	return Observation{o.At, min(debt.w, maxInstant), debt.f, left}
 }
 
-// scaled returns in which time a part of the debt of o drains at the rate that is stored.
-func scaled(debt int64, o Observation) int64 {
-	hi, lo := bits.Mul64(uint64(debt), uint64(o.C))
-	lo, carry := bits.Add64(lo, uint64(o.A-1), 0)
-	time, _ := bits.Div64(hi+carry, lo, uint64(o.A))
-	return int64(time)
+// drains returns in which time a part of the debt of o drains at the rate that is stored.
+func (o Observation) drains(debt int64) int64 {
+	if o.C == 0 {
+		return debt
+	}
+	return up(float64(debt) * (float64(o.C) / float64(o.A)))
 }
 
-// DeniedFor is shorter than RetryAfter where the stored rate is slower: whoever charges next may have this one.
+// DeniedFor goes by the faster of both rates: whoever charges next may restate.
 func (b *bucket) DeniedFor(o Observation, n, _ int64) int64 {
 	if o.C > o.A {
 		o.C = 0
@@ -224,47 +210,26 @@ func (b *bucket) Adopt(_ *State, before Evaluator, _ int64) bool {
 	return ok
 }
 
-// MaxCharge bounds the debt by the latest instant at which it can end.
-func (b *bucket) MaxCharge(o Observation, n int64) int64 {
-	if b.keeps(o) {
-		return n // Charge bounds it
-	}
-	left := span{w: max(0, maxInstant-1-o.At-o.A)}
-	if b.unit.times(n).less(left) {
-		return n
-	}
-	return min(n, b.unit.units(left))
-}
+// MaxCharge is all: Charge bounds when a debt ends.
+func (b *bucket) MaxCharge(_ Observation, n int64) int64 { return n }
 
 func (b *bucket) Capacity() (units, window int64) { return b.capacity, b.maxDebt.micros() }
 
-// Outcome has what is stored at another rate drain at that, until somebody is charged.
+// Outcome has all drain at the rate that is stored, until something is charged.
 func (b *bucket) Outcome(o Observation, n int64, admits, charged bool) Outcome {
-	out := b.outcome(o, n, admits, charged)
-	if o.C > 0 && !charged {
-		out.ResetAfter = o.C
-		if out.RetryAfter > 0 && out.RetryAfter != Never {
-			out.RetryAfter = scaled(out.RetryAfter, o)
-		}
-	}
-	return out
-}
-
-// outcome is that at this rate alone.
-func (b *bucket) outcome(o Observation, n int64, admits, charged bool) Outcome {
 	debt := span{o.A, o.B}
 	var out Outcome
 	switch {
 	case n > b.capacity:
 		out.RetryAfter = Never
 	case !admits && n > 0:
-		out.RetryAfter = b.unit.sub(b.unit.add(debt, b.cost(n)), b.maxDebt).micros()
+		out.RetryAfter = o.drains(b.unit.sub(b.unit.add(debt, b.cost(n)), b.maxDebt).micros())
 	}
 	if charged {
-		debt = b.unit.add(debt, b.cost(n))
+		debt, o.C = b.unit.add(debt, b.cost(n)), 0
 	}
 	out.Remaining = b.unit.units(b.unit.sub(b.maxDebt, debt))
-	out.ResetAfter = debt.micros()
+	out.ResetAfter = cmp.Or(o.C, debt.micros())
 	return out
 }
 

@@ -73,9 +73,7 @@ func waiting(free logEntries, i int, begun int64) logEntry {
 }
 
 func (q *queue) Evaluate(s *State, now, n int64) (Observation, bool) {
-	debt := q.debt(s, now)
-	o := Observation{At: now, A: debt.w, B: debt.f}
-	admits := q.admits(o, n)
+	o, admits := q.observe(q.debt(s, now), now, n)
 	free := entries(s)
 	if len(free) == 0 {
 		return o, admits
@@ -100,8 +98,8 @@ func (q *queue) Charge(s *State, o Observation, n int64) {
 		if o.A == 0 && o.B == 0 || s.A-s.C > q.longest {
 			s.C, s.log = o.At, nil
 		}
-		debt := q.charged(o, n)
-		s.A, s.B = o.At+debt.w, debt.f
+		end := q.ChargeHandle(o, n)
+		s.A, s.B = end.A, end.B
 		return
 	}
 	all, _ := q.trim(s, o.At)
@@ -179,7 +177,8 @@ func (q *queue) Refund(s *State, now, n int64, id Handle) {
 
 func (q *queue) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 	before, largest := unpack(o.C)
-	out := q.outcome(o, n, admits, charged && before == 0)
+	o.C = 0
+	out := q.bucket.Outcome(o, n, admits, charged && before == 0)
 	if admits && n > 0 && n <= q.capacity {
 		out.Delay = q.unit.sub(span{o.A, o.B}, q.unit.times(before)).micros()
 	}
@@ -189,9 +188,7 @@ func (q *queue) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 
 // Valid reports so of what DecodeReply has packed.
 func (q *queue) Valid(o Observation) bool {
-	packed := o.C
-	o.C = 0
-	return packed >= 0 && q.bucket.Valid(o)
+	return o.C >= 0 && q.bucket.Valid(Observation{A: o.A, B: o.B})
 }
 
 func (q *queue) DeniedFor(o Observation, n, _ int64) int64 {

@@ -4,47 +4,46 @@
 -- Value: a string, FORM .. 'ends' or FORM .. 'ends+f', the instant at which the debt ends. FORM is a version and the
 -- count, and the period for a limit whose key does not contain it: 'B1 count ' or 'B1 count/period '.
 -- Constants: FORM, the capacity as a debt (W, F), q, the period. Cost: the debt that it adds (dw, df).
--- Observes: the debt (w, f). It is above the capacity if more was charged than fits, or after a step back of the clock. If what
--- is stored is of another rate, c is when it ends.
+-- Observes: the debt (w, f). It is above the capacity if more was charged than fits, or after a step back of the clock. Of what
+-- is stored at another rate, c is when it ends; else c is 0.
 --- constants form, W, F, q, period
 --- cost dw, df
 --- rare
 
--- unusual returns the debt of a value with parts or of another rate, the value if it is foreign, and, of another rate, how much
--- time is left until it says that the debt ends. The units used stay used: the debt is what they take at the present rate,
--- rounded up, by no more than 4 microseconds.
+-- unusual returns the debt of a value with parts or of another rate; of another rate, how long that takes at it; and the value
+-- if it is foreign. Units that are used stay used: the debt is the time that they take at the present rate, rounded up.
 local function unusual(value, form, parts, present)
-  -- '+0' stands in for the f of a value without one; of a value with one it is not matched.
-  local count, period, ends, f = string.match(#value <= longest and value .. '+0' or '', '^B1 (%d+)/?(%d*) (%d+)%+([^+]+)')
+  -- '+0' stands in for the f of a value without one.
+  local count, period, ends, f = string.match(#value <= longest and value .. '+0' or '', '^B1 (%d+)/?(%d*) (%d+)%+([^+]+)%+?0?$')
   count, period, ends, f = tonumber(count or 0), tonumber(period or '') or present, tonumber(ends or ''), tonumber(f or '')
   local own = string.sub(value, 1, #form) == form
-  if not (f and count > 0 and period > 0 and ends < 2 ^ 53 and f >= 0 and f < (own and parts or count)) then return 0, 0, value end
-  if ends < now then return 0, 0 end
-  if own then return ends - now, f end
-  local left, rate = ends - now + (f > 0 and 1 or 0), string.match(form, ' (%d+)') / present
-  return math.min(math.ceil(left * (count / period / rate) * (1 + 2 ^ -50)), 2 ^ 53 - 1), 0, nil, left
+  if not (f and count > 0 and period > 0 and ends < 2 ^ 53 and f >= 0 and f < (own and parts or count)) then return 0, 0, 0, value end
+  if ends < now then return 0, 0, 0 end
+  f = math.ceil(f) -- older versions wrote fractions of parts
+  if own then return ends - now + math.floor(f / parts), f % parts, 0 end
+  local left, rate = ends - now + math.min(f, 1), string.match(form, ' (%d+)') / present
+  return math.min(math.ceil(left * (count / period / rate) * (1 + 2 ^ -50)), 2 ^ 53 - 1), 0, left
 end
 --- evaluate
-local w, f, left = 0, 0
+local w, f, left = 0, 0, 0
 if value then
   local ends = #value <= longest and string.sub(value, 1, #form) == form and tonumber(string.sub(value, #form + 1))
   if not ends or ends % 1 ~= 0 or ends >= 2 ^ 53 then
 -- RARE
-    w, f, foreign, left = unusual(value, form, q, period)
+    w, f, left, foreign = unusual(value, form, q, period)
   elseif ends > now then
     w = ends - now
   end
 end
 u, v = w + dw, f + df
 if v >= q then u, v = u + 1, v - q end
-if f > 0 then f = math.ceil(f) end
-admits, t, a, b, c = u < W or (u == W and v <= F), now, w, f, left or 0
+admits, t, a, b, c = u < W or (u == W and v <= F), now, w, f, left
 --- retry
 retry = now + a + dw - W + math.ceil((b + df - F) / q)
-if c > 0 then retry = now + math.ceil((retry - now) * c / a) end -- it drains at the rate stored
+if c > 0 then retry = now + math.ceil((retry - now) * (c / a) * (1 + 2 ^ -50)) end -- it drains at the rate that is stored
 --- charge
 text, lasts = form .. string.format(whole, now + u), u + 1
-if v > 0 then text = text .. string.format('+%.17g', v) end
+if v > 0 then text = text .. '+' .. v end
 --- length
 
 -- cost returns the debt that some units add. From 2^53 on it is not exact, and never fits.
@@ -70,10 +69,10 @@ if held > 0 then -- it was asked on these, too
   if v < 0 then u, v = u - 1, v + q end
 end
 --- forced
--- A limit that could not have admitted what is used does not slow down how that drains: another was promised a faster rate.
-if c < a and c > 0 and a > W then
+-- Where more is used than this limit could have admitted, it does not slow down how that drains: others were promised that.
+if c > 0 and c < a and a > W then
   local stored, count, per = string.match(value, '^(B1 (%d+)/?(%d*) )')
-  u = math.min(c + math.floor(ask * (tonumber(per) or period) / count) + 1, 2 ^ 53 - 1 - now)
+  u = math.min(c + math.ceil(ask / (count / (tonumber(per) or period)) * (1 + 2 ^ -50)), 2 ^ 53 - 1 - now)
   text, lasts = stored .. string.format(whole, now + u), u + 1
 end
 --- needed
@@ -81,7 +80,7 @@ if a + b > 0 then till = now + (c > 0 and c or a) + 1 end
 --- tail cost(held) + 1
 --- refund
 -- It subtracts the cost from the debt if the debt still ends at `handle` and `expiry`: nothing was charged since.
-if c == 0 and u + v > 0 and now + u + math.floor(b / q) == handle and b % q == expiry then
+if c == 0 and u + v > 0 and now + u == handle and v == expiry then
   local dw, df = cost(units)
   u, v = u - dw, v - df
   if v < 0 then u, v = u - 1, v + q end

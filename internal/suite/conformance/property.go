@@ -595,15 +595,18 @@ func (tr *trial) compare(t *testing.T, got core.Result, want model.Outcome) bool
 
 func (tr *trial) verdict(t *testing.T, i int, got core.Result, want model.Verdict, only bool) {
 	t.Helper()
-	slack := time.Duration(0)
-	if tr.changed && tr.model.Held(i) > 0 { // it is not charged, and rounded with what is
-		slack = 4 * time.Microsecond
+	early, late := time.Duration(0), time.Duration(0)
+	if tr.changed { // doubles are rounded up
+		late = 4 * time.Microsecond
+		if tr.model.Held(i) > 0 { // it is not charged, and rounded with what is
+			early = late
+		}
 	}
 	retry := ceil(want.RetryAfter)
 	if want.Never {
-		retry, slack = core.Never, 0
+		retry, late = core.Never, 0
 	}
-	off := func(got, want time.Duration) bool { return (got - want).Abs() > slack }
+	off := func(got, want time.Duration) bool { return got < want-early || got-want > late }
 	if got.Allowed != want.Admits || got.At.UnixMicro() != want.At || got.Limit != want.Limit ||
 		got.Remaining != want.Remaining ||
 		off(got.RetryAfter, retry) ||

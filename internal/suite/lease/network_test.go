@@ -78,7 +78,7 @@ func (m *machine) transit() {
 
 // An execution is what Redis did for one call.
 type execution struct {
-	settles bool // it settles a reservation; else it decides
+	settled *spend // what it settles; nil: it decides
 	step    int
 	at      []int64 // on the scale by which each limit is judged
 }
@@ -121,14 +121,17 @@ func (h *history) executed(m *machine, cmd redis.Cmder) {
 		switch {
 		case c.op <= "2":
 			decides = true
-		case c.op == "3" && (m.running == nil || !m.running.settles):
+		case c.op == "3" && (m.running == nil || m.running.settled == nil):
 			h.settled(m, c, step)
 		case c.op == "5":
 			h.resets = append(h.resets, step)
 		}
 	}
-	if x := m.running; x != nil && x.settles != decides {
+	if x := m.running; x != nil && (x.settled == nil) == decides {
 		x.step, x.at = h.next(), h.instants()
+		if x.settled != nil { // now: the reply may come after the expiry
+			x.settled.charge(x.step)
+		}
 	}
 	for i, l := range h.limits {
 		if l.kind == spends.Windows {

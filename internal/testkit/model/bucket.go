@@ -55,24 +55,28 @@ func (b *bucket) debt(l Limit, t int64) *big.Rat {
 		return b.left(t)
 	}
 	left := ceil(b.left(t)) // what ends within a microsecond takes all of it
+	debt := up(float64(left) * (b.by.float() / l.float()))
 	exact := l.drain(new(big.Rat).Mul(whole(left), b.by.rate()))
-	rates := float64(b.by.Count) / float64(b.by.Period) / (float64(l.Count) / float64(l.Period))
-	rounded := min(math.Ceil(float64(left)*rates*(1+1.0/(1<<50))), 1<<53-1)
-	debt := whole(int64(rounded))
-	if rounded < 1<<51 && (debt.Cmp(exact) < 0 || debt.Cmp(new(big.Rat).Add(exact, whole(4))) > 0) {
+	if off := new(big.Rat).Sub(whole(debt), exact); debt < 1<<51 && (off.Sign() < 0 || off.Cmp(whole(4)) > 0) {
 		panic(fmt.Sprintf("model: a debt of %v is %v", exact, debt))
 	}
-	return debt
+	return whole(debt)
 }
 
-// retry goes by the rate stored: a change applies to what is used after it.
+// float is the rate in doubles, as Lua has it.
+func (l Limit) float() float64 { return float64(l.Count) / float64(l.Period) }
+
+// up rounds up a time in doubles.
+func up(micros float64) int64 { return int64(min(math.Ceil(micros*(1+1.0/(1<<50))), 1<<53-1)) }
+
+// retry goes by the rate that is stored: a change applies to what is used after it.
 func (b *bucket) retry(l Limit, t, n int64) *big.Rat {
-	over := b.debt(l, t)
-	over.Add(over, l.drain(whole(n-l.Burst)))
+	debt := b.debt(l, t)
+	over := new(big.Rat).Add(debt, l.drain(whole(n-l.Burst)))
 	if b.other(l, t) {
 		over = whole(ceil(over))
 		over.Mul(over, whole(ceil(b.left(t))))
-		over.Quo(over, b.debt(l, t))
+		over.Quo(over, debt)
 	}
 	return over
 }
@@ -84,8 +88,8 @@ func (b *bucket) reset(_ Limit, t int64) *big.Rat { return b.left(t) }
 func (b *bucket) charge(l Limit, t, n int64) ticket {
 	debt := b.debt(l, t)
 	if b.other(l, t) && debt.Cmp(l.drain(whole(l.Burst))) > 0 && b.by.rate().Cmp(l.rate()) > 0 {
-		added := math.Floor(float64(n)*float64(b.by.Period)/float64(b.by.Count)) + 1
-		b.ends = whole(t + ceil(b.left(t)) + int64(added))
+		added := up(float64(n) / b.by.float())
+		b.ends = whole(t + ceil(b.left(t)) + added)
 	} else {
 		debt.Add(debt, l.drain(whole(n)))
 		b.write(l, debt.Add(debt, whole(t)))
