@@ -18,6 +18,7 @@ func withCases() []testCase {
 		each("With/Batches", withBatches),
 		eachWithSlots("With/Reserve", withReserve),
 		each("With/Forced", withForced),
+		each("With/Drains", withDrains),
 		[]testCase{{"With/Several", withSeveral}, {"With/Period", withPeriod}, {"With/ManyTimes", changedManyTimes}},
 	)
 }
@@ -97,6 +98,46 @@ func withForced(t *testing.T, s Store, limit maker) {
 		settle(t, reserve(t, small, "k", 1), 1)
 		if res := peek(t, small, "k"); res.Remaining < 48 || res.ResetAfter < 50*24*time.Hour/100 {
 			t.Errorf("%+v", res)
+		}
+	}
+}
+
+// withDrains changes the rate of a bucket of which all is used. That drains at the rate before, until somebody charges.
+func withDrains(t *testing.T, s Store, limit maker) {
+	kind := limits.Named(limit(tenPerTen).Algorithm())
+	if !kind.Kind.Bucket || kind.Kind.Delays {
+		t.Skip("of a window its end tells, and delays stay as promised")
+	}
+	named := limits.Settings{Name: "plan"}
+	hour := s.limiter(t, "drains", kind.With(core.PerHour(10_000), named))
+	minute := with(t, hour, kind.With(core.PerMinute(100), named))
+	about := func(what string, got, want time.Duration) {
+		t.Helper()
+		if got < want || got > want+4*time.Microsecond {
+			t.Errorf("%s is %v, want %v", what, got, want)
+		}
+	}
+	for _, c := range []struct {
+		key           string
+		before, after *core.Limiter
+		all, n        int64
+		retry, reset  time.Duration // of n after all was used
+	}{
+		{"lowered", hour, minute, 10_000, 1, 9901 * time.Hour / 10_000, time.Hour},
+		{"raised", minute, hour, 100, 10_000, time.Minute, time.Minute},
+	} {
+		allowN(t, c.before, c.key, c.all)
+		res := allowN(t, c.after, c.key, c.n)
+		about(c.key+": RetryAfter", res.RetryAfter, c.retry)
+		about(c.key+": ResetAfter", res.ResetAfter, c.reset)
+		early := 5 * time.Microsecond
+		s.Advance(res.RetryAfter - early)
+		if res := allowN(t, c.after, c.key, c.n); res.Allowed {
+			t.Errorf("%s: admitted too early: %+v", c.key, res)
+		}
+		s.Advance(early)
+		if res := allowN(t, c.after, c.key, c.n); !res.Allowed {
+			t.Errorf("%s: %+v", c.key, res)
 		}
 	}
 }
