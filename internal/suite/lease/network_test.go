@@ -48,6 +48,8 @@ func (m *machine) Process(ctx context.Context, cmd redis.Cmder) error {
 	m.running = running
 	if cmd.Err() == nil {
 		h.executed(m, cmd)
+	} else if strings.Contains(err.Error(), "wrong by more than a window") { // it was on its way for as long
+		return fail("refused by a calendar", lostError{})
 	}
 	m.transit()
 	if err == nil && h.random.IntN(40) == 0 {
