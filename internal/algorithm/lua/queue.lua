@@ -51,16 +51,15 @@ end
 -- unusual_queue returns the debt of a value with parts, free places, or of another rate; the value if it is
 -- foreign; the epoch and the free places. Delays were promised: those of another rate stay as they are, in no epoch.
 local function unusual_queue(value, form, q, period)
-  local debt, born, rest = string.match(#value <= longest + 256 * 14 and value or '', '^(B1 %S+ %S+) (%d+)(.*)$')
+  local debt, born, list = string.match(#value <= longest + 256 * 14 and value or '', '^(B1 %S+ %S+) (%d+) ?([%d,]*)$')
   local w, f, left, foreign = unusual(debt or value, form, q, period)
   born = tonumber(born or 0) or 2 ^ 53 -- miniredis: nil for a number of 20 digits
   if foreign or born >= 2 ^ 53 then return 0, 0, value end
   newest = math.max(newest, born)
   if left > 0 then return left, 0 end
   if not debt or w + f == 0 then return w, f end
-  local list, free = string.match(rest, '^ ([%d,]+)$'), nil
-  if list then free = keep(list, form, q, period, w, f, born) end
-  if rest ~= '' and not free then return 0, 0, value end
+  local free = list ~= '' and keep(list, form, q, period, w, f, born) or nil
+  if list ~= '' and not free then return 0, 0, value end
   return w, f, nil, born, free
 end
 
