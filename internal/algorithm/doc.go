@@ -47,8 +47,9 @@
 //	refund  takes back `units` that were charged under `handle` and `expiry`: by a charge, for which it sets `charges`
 //	        and what charge finds; by -- CLEAR, where nothing is left; or by itself
 //
-// Buckets have three more: rare, a function that evaluate creates where it needs it; length, the function
-// cost(units); and operation, by which a queue does something else where it holds nothing. Slots have no
+// Buckets have four more: rare, a function that evaluate creates where it needs it; length, the function
+// cost(units); forced, behind charge, by which it keeps another rate; and operation, by which a queue does
+// something else where it holds nothing. Slots have no
 // state but what is held: lua/in_flight.lua has parts look and act in place of those of lua/hold_limit.lua.
 //
 // In these files:
