@@ -13,16 +13,24 @@
 -- unusual returns the debt of a value with parts or of another rate; of another rate, how long that takes at it; and the value
 -- if it is foreign. Units that are used stay used: the debt is the time that they take at the present rate, rounded up.
 local function unusual(value, form, parts, present)
-  -- '+0' stands in for the f of a value without one.
-  local count, period, ends, f = string.match(#value <= longest and value .. '+0' or '', '^B1 (%d+)/?(%d*) (%d+)%+([^+]+)%+?0?$')
-  count, period, ends, f = tonumber(count or 0), tonumber(period or '') or present, tonumber(ends or ''), tonumber(f or '')
-  local own = string.sub(value, 1, #form) == form
-  if not (f and count > 0 and period > 0 and ends < 2 ^ 53 and f >= 0 and f < (own and parts or count)) then return 0, 0, 0, value end
+  local text = #value <= longest and value .. '+0' or '' -- it stands in for the f of a value without one
+  local own, count, period, ends, f = string.sub(value, 1, #form) == form, parts, present, nil, nil
+  if own then
+    ends, f = string.match(text, '^(%d+)%+([^+]+)%+?0?$', #form + 1)
+  else
+    count, period, ends, f = string.match(text, '^B1 (%d+)/?(%d*) (%d+)%+([^+]+)%+?0?$')
+    count, period = tonumber(count or 0), tonumber(period or '') or present
+  end
+  ends, f = tonumber(ends or ''), tonumber(f or '')
+  if not (f and count > 0 and period > 0 and ends < 2 ^ 53 and f >= 0 and f < count) then return 0, 0, 0, value end
   if ends < now then return 0, 0, 0 end
+  if not own then
+    local left, rate = ends - now + (f > 0 and 1 or 0), string.match(form, ' (%d+)') / present
+    return math.min(math.ceil(left * (count / period / rate) * (1 + 2 ^ -50)), 2 ^ 53 - 1), 0, left
+  end
   f = math.ceil(f) -- older versions wrote fractions of parts
-  if own then return ends - now + math.floor(f / parts), f % parts, 0 end
-  local left, rate = ends - now + math.min(f, 1), string.match(form, ' (%d+)') / present
-  return math.min(math.ceil(left * (count / period / rate) * (1 + 2 ^ -50)), 2 ^ 53 - 1), 0, left
+  if f == parts then return ends - now + 1, 0, 0 end
+  return ends - now, f, 0
 end
 --- evaluate
 local w, f, left = 0, 0, 0
