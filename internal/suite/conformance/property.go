@@ -83,6 +83,7 @@ type trial struct {
 	held      []charge           // what can be settled, too
 	changed   bool               // a bucket's rate was changed
 	most      int64              // the largest capacity that there has been
+	slowest   *big.Rat           // the longest time of a unit of a bucket that there has been: who ends a hold of then charges at that
 	excess    int64              // what was settled beyond what was reserved, in all
 	judges    []*spends.Recorder // one for each limit; none when limits have changed, or state was lost
 	rewritten bool               // something was reserved, settled, taken back or reset
@@ -598,8 +599,8 @@ func (tr *trial) verdict(t *testing.T, i int, got core.Result, want model.Verdic
 	early, late := time.Duration(0), time.Duration(0)
 	if tr.changed { // doubles are rounded up
 		late = 4 * time.Microsecond
-		if tr.model.Held(i) > 0 { // it is not charged, and rounded with what is
-			early = late
+		if tr.model.Held(i) > 0 { // it is not charged, and takes what was rounded as many times as it is longer
+			early = late + time.Duration(float64(late)*float64(max(ceil(want.RetryAfter), ceil(want.ResetAfter)))/float64(micros(tr.specs[i].window())))
 		}
 	}
 	retry := ceil(want.RetryAfter)
@@ -668,7 +669,7 @@ func (tr *trial) remake(t *testing.T) {
 	var opts []core.Option
 	var limits []model.Limit
 	for i, s := range tr.specs {
-		tr.most = max(tr.most, s.capacity())
+		tr.most, tr.slowest = max(tr.most, s.capacity()), tr.slower(s)
 		opts = append(opts, s.limit(i))
 		limits = append(limits, s.model())
 		tr.notef("limit %d: %+v", i, s)
@@ -796,12 +797,21 @@ func (s spec) window() int64 {
 func (tr *trial) fits(excess int64) bool {
 	for _, s := range tr.specs {
 		units := max(tr.most, s.capacity()) + excess
-		years := new(big.Rat).Mul(big.NewRat(units, 1), big.NewRat(s.period, s.count))
+		years := new(big.Rat).Mul(big.NewRat(units, 1), tr.slower(s))
 		if s.burst > 0 && years.Cmp(big.NewRat(3_000_000_000_000_000, 1)) > 0 || s.burst == 0 && units > 1<<30 {
 			return false
 		}
 	}
 	return true
+}
+
+// slower returns the slowest, or the time of a unit of s if that is longer.
+func (tr *trial) slower(s spec) *big.Rat {
+	unit := big.NewRat(s.period, s.count)
+	if tr.slowest != nil && (s.burst == 0 || unit.Cmp(tr.slowest) < 0) {
+		return tr.slowest
+	}
+	return unit
 }
 
 func (s spec) capacity() int64 {
