@@ -47,7 +47,7 @@ func TestLeaseHistories(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(families)) {
 		t.Run(name, func(t *testing.T) {
 			w := &world{client: client, variants: families[name]}
-			w.judgeHistories(t, number(t, "REDISLIMIT_LEASE_STEPS", 1500))
+			w.judgeHistories(t, number(t, "REDISLIMIT_LEASE_STEPS", 2000))
 		})
 	}
 }
