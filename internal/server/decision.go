@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"hash/maphash"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -56,15 +54,11 @@ func (d *Decision) Ban() algorithm.Ban {
 // Decide evaluates each limit for the units of the call. If all admit them, it charges or holds them
 // as the operation says. While the server is down the error is [ErrBreakerOpen].
 //
-// With an Exchange the same run of the script settles one lease and takes another. Decisions on
-// the key that are made meanwhile take the script hold.
+// With an Exchange the same run of the script settles one lease and takes another.
 //
 // A call takes the timeout at most. A caller with less time leaves it, with the error of ctx: what
 // was held for the caller is freed when the reply comes.
 func (s *Store) Decide(ctx context.Context, d *Decision) error {
-	if d.Exchange != nil {
-		s.keysWithHolds.add(d.Key, d.Exchange.holds())
-	}
 	if d.Handles != nil {
 		d.M = algorithm.NewHoldID() // by which slots can be freed even if the reply is lost
 	}
@@ -222,147 +216,84 @@ func (d *Decision) Admitted() bool {
 	return !slices.ContainsFunc(d.Answers, func(a algorithm.Answer) bool { return !a.Admits })
 }
 
-// needsHold reports whether d takes the script hold: also where one of several keys has holds.
-func (s *Store) needsHold(d *Decision) bool {
-	if s.alwaysHold || d.Op >= algorithm.OpReserve || d.Exchange != nil {
-		return true
-	}
-	for i, o := 0, d; o != nil; i, o = i+1, o.next {
-		if s.stores[i].keysWithHolds.has(o.Key) {
-			return true
-		}
-	}
-	return d.next != nil && s.keysWithHolds.cells.Load() != nil && s.keysWithHolds.has(d.allKeys())
+// plain reports whether d is a decision that holds nothing, and nothing is done besides: the script has a quick way for it.
+func (d *Decision) plain() bool {
+	return d.Op <= algorithm.OpCharge && d.Exchange == nil && !d.Limits.slots
 }
 
-// decodeOne reads the reply to d. The error is batch.ErrRetryAlone if it is to be asked again.
-func (s *Store) decodeOne(reply []int64, d *Decision, needsHold bool) error {
-	switch {
-	case d.Exchange != nil:
-		return s.decodeExchange(reply, d)
-	case !needsHold && algorithm.IsHeld(reply):
-		s.keysWithHolds.add(d.allKeys(), heldFor)
+// A reader reads the reply to several calls, of which some were read.
+type reader struct {
+	left         []int64
+	limits, bans int   // of each call
+	err          error // it is not as long as it should be
+}
+
+// next returns the reply to the next call: that of all limits, and that of bans.
+func (r *reader) next() (limits, bans []int64) {
+	if r.err == nil {
+		limits, bans, r.left, r.err = algorithm.SplitReply(r.left, r.limits, r.bans)
+	}
+	return limits, bans
+}
+
+// decode reads the reply to d. The error is batch.ErrRetryAlone if nothing was done. To a single call no script replies so.
+func (d *Decision) decode(r *reader, alone bool) error {
+	x := d.Exchange
+	if x != nil && x.Held > 0 {
+		settled, _ := r.next()
+		x.settled = !algorithm.Undone(settled)
+	}
+	limits, bans := r.next()
+	var granted []int64
+	if x != nil && x.Units > 0 {
+		granted, _ = r.next()
+	}
+	if r.err != nil {
+		return r.err
+	}
+	if algorithm.Undone(limits) && (x != nil || !alone) {
+		if x != nil {
+			x.undone = true
+		}
 		return batch.ErrRetryAlone
 	}
-	banned, err := d.decode(reply, needsHold)
-	if err == nil && !banned && d.Op == algorithm.OpReserve {
-		s.keysWithHolds.add(d.Key, heldFor)
-	}
-	return err
-}
-
-// decode reads the reply to one call of d: that of all limits, and then that of bans. If a key was banned before, no limit
-// was asked.
-func (d *Decision) decode(reply []int64, needsHold bool) (banned bool, err error) {
-	size, bans := 0, 0
-	for o := d; o != nil; o = o.next {
-		all, ban := o.Limits.replyLen(needsHold)
-		size, bans = size+all, bans+ban
-	}
-	if len(reply) != size {
-		return false, algorithm.UnexpectedLength(len(reply), size)
-	}
-	if bans > 0 {
-		if banned, err = d.decodeBans(reply[size-bans:], needsHold); banned || err != nil {
-			return banned, err
+	if len(bans) > 0 {
+		if banned, err := d.decodeBans(bans); banned || err != nil {
+			return err // no limit was asked
 		}
 	}
-	decode := algorithm.DecodeReply
-	if needsHold {
-		decode = algorithm.DecodeHoldReply
-	}
-	for o := d; o != nil; o = o.next {
-		all, ban := o.Limits.replyLen(needsHold)
-		if err := decode(reply[:all-ban], o.HoldCall, o.Limits.members, o.Answers); err != nil {
-			return false, err
+	each := len(limits) / r.limits
+	for o := d; o != nil; o = o.next { // those of each limiter after the other's
+		size := each * len(o.Limits.members)
+		if err := algorithm.DecodeReply(limits[:size], o.HoldCall, o.Limits.members, o.Answers); err != nil {
+			return err
 		}
-		reply = reply[all-ban:]
+		limits = limits[size:]
 	}
-	return false, nil
+	if granted != nil {
+		x.granted(granted, d.Limits.members)
+	}
+	return nil
 }
 
 // decodeBans sets the Ban of d, and of those that are made together with it. It reports whether one was there before.
-func (d *Decision) decodeBans(reply []int64, needsHold bool) (before bool, err error) {
+func (d *Decision) decodeBans(reply []int64) (before bool, err error) {
 	for o := d; o != nil; o = o.next {
-		_, length := o.Limits.replyLen(needsHold)
-		if length == 0 {
+		if o.Limits.bans == nil {
 			continue
 		}
-		ban, err := algorithm.DecodeBan(reply[:length])
-		if err != nil {
+		var ban algorithm.Ban
+		if ban, reply, err = algorithm.DecodeBan(reply); err != nil {
 			return false, err
 		}
 		if o.Answers != nil {
 			o.setBan(ban)
 		}
-		before, reply = before || ban.Until > 0 && !ban.Began, reply[length:]
+		before = before || ban.Until > 0 && !ban.Began
 	}
 	return before, nil
 }
 
 func (d *Decision) setBan(b algorithm.Ban) {
 	d.Answers[:len(d.Answers)+1][len(d.Answers)].Observation = b.Observation()
-}
-
-// heldFor is for how long a key is taken to have holds after some were seen.
-const heldFor = 10 * time.Second
-
-// heldCells is how many cells there are for the keys that have holds.
-const heldCells = 4096
-
-// heldKeys remembers which keys have had holds lately: their decisions take the script
-// hold, and a first try with the faster one would cost a round trip.
-type heldKeys struct {
-	seed  maphash.Seed
-	begun time.Time
-	cells atomic.Pointer[[heldCells]atomic.Uint64] // made with the first hold: most limiters hold nothing
-}
-
-// A cell is the tag of its key, or 0 where it stands for all of its keys, because it had to
-// remember more than one: the script hold decides for any key. Below that is until when,
-// in milliseconds since begun.
-const heldUntilBits = 40
-
-func (h *heldKeys) init() { h.seed, h.begun = maphash.MakeSeed(), time.Now() }
-
-// at returns the cell of k, and its tag.
-func (h *heldKeys) at(cells *[heldCells]atomic.Uint64, k string) (cell *atomic.Uint64, tag uint64) {
-	hash := maphash.String(h.seed, k)
-	return &cells[hash%heldCells], hash>>heldUntilBits | 1
-}
-
-func (h *heldKeys) now() uint64 { return uint64(time.Since(h.begun) / time.Millisecond) }
-
-// add remembers k for so long, or for longer if it is already.
-func (h *heldKeys) add(k string, lasts time.Duration) {
-	cells := h.cells.Load()
-	if cells == nil {
-		h.cells.CompareAndSwap(nil, new([heldCells]atomic.Uint64))
-		cells = h.cells.Load()
-	}
-	cell, own := h.at(cells, k)
-	now := h.now()
-	for {
-		old, tag, until := cell.Load(), own, now+uint64(lasts/time.Millisecond)+1
-		if oldTag, oldUntil := old>>heldUntilBits, old%(1<<heldUntilBits); oldUntil > now {
-			until = max(until, oldUntil)
-			if oldTag != own {
-				tag = 0
-			}
-		}
-		if cell.CompareAndSwap(old, tag<<heldUntilBits|until) {
-			return
-		}
-	}
-}
-
-func (h *heldKeys) has(k string) bool {
-	cells := h.cells.Load()
-	if cells == nil {
-		return false
-	}
-	cell, own := h.at(cells, k)
-	old := cell.Load()
-	tag, until := old>>heldUntilBits, old%(1<<heldUntilBits)
-	return until > 0 && (tag == own || tag == 0) && h.now() < until
 }

@@ -2,7 +2,7 @@
 // and nothing of limiters, results and outage policies.
 //
 //	store.go      Store: what decides for one limiter, and the probe of a server
-//	decision.go   Decision: one call, from its caller to the reply; which keys have had holds lately
+//	decision.go   Decision: one call, from its caller to the reply
 //	arguments.go  what scripts are given: Redis keys, numbers and costs
 //	send.go       the one way to Redis: who waits for a call, and for how long, and how its end is recorded
 //	call.go       a script and its deadline; whose fault an error is

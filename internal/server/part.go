@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,9 +16,9 @@ import (
 // about: Redis does nothing else meanwhile.
 const maxWork = 1200
 
-// holdWork is how many times as long a call of the script hold takes: 6 to 11 us for a
+// otherWork is how many times as long a call takes that is no plain decision: 6 to 11 us for a
 // limit, beside others in one script.
-const holdWork = 3
+const otherWork = 3
 
 type batcher = batch.Batcher[*Decision]
 
@@ -27,159 +28,93 @@ func (s *Store) work(d *Decision) int64 {
 	for o := d; o != nil; o = o.next {
 		sum += o.Limits.work(o.N)
 	}
-	if s.needsHold(d) {
-		sum *= holdWork
+	if !d.plain() {
+		sum *= otherWork
 	}
 	return sum * int64(d.calls())
 }
 
-// scripts are those for several decisions.
-type scripts struct{ decide, decideEach, hold script }
-
-func (s *Store) newBatchScripts() scripts {
-	undeclared := s.servers.cluster != nil // of a Cluster, their keys are of several hash slots
-	var each scripts
-	form, members := s.form, s.members
-	form.Undeclared = undeclared
-	each.hold = newScript(algorithm.HoldScript(members, form), undeclared)
-	if !s.alwaysHold {
-		each.decide = newScript(algorithm.DecideScript(members, form), undeclared)
-		form.Own = true
-		each.decideEach = newScript(algorithm.DecideScript(members, form), undeclared)
-	}
-	return each
-}
-
-// A part is the members of a batch that go in one script.
-type part struct {
-	needsHold bool
-	mixed     bool // of limits with different numbers
-	lone      bool // one of many, each with a script of its own
-	members   []*Decision
-}
-
-// scriptOf returns the script for p. Where there is one decision only, a Cluster is to
-// redirect it if its slot has moved.
-func (s *Store) scriptOf(p part) script {
-	one := len(p.members) == 1
-	switch {
-	case p.needsHold && one:
-		return s.holdScript
-	case p.needsHold:
-		return s.batchScripts.hold
-	case p.mixed:
-		return s.batchScripts.decideEach
-	case one:
-		return s.decideScript
-	}
-	return s.batchScripts.decide
-}
-
-// carry makes the calls of all members in one round trip: by one script where it may have the keys of all. Plain
-// decisions share one script. Calls that need holds go in one more script for each Limits: with that a plain decision took
-// about twice as long. If the server refuses a script as a whole, each of its members is to be sent alone. The error is
-// that of all: of one alone, or if no script got a reply.
+// carry makes the calls of all members in one round trip: by one script where it may have the keys of all. If the server refuses
+// that as a whole, each of them is to be sent alone. What is done in the background may take several scripts. The error is that
+// of all: of one alone, or if no script got a reply.
 func (s *Store) carry(ctx context.Context, sv *Server, members []*Decision) error {
-	if len(members) == 1 {
-		p := part{needsHold: s.needsHold(members[0]), members: members}
-		reply, err := s.runPart(ctx, p)
-		if err == nil {
-			err = s.decodeOne(reply, members[0], p.needsHold)
-			members[0].err = err
+	switch {
+	case len(members) == 1:
+	case s.servers.cluster != nil && !sv.knownTogether():
+		return s.runEach(ctx, sv, 1, members) // it runs no script with keys of several hash slots, or that is not known yet
+	default:
+		if together, err := sv.together(ctx, s); err != nil {
+			return err
+		} else if !together {
+			retryAlone(members)
+			return nil
 		}
-		return err
+		members = plainLast(members)
+		if !members[len(members)-1].plain() && len(members) > s.perScript {
+			return s.runEach(ctx, sv, s.perScript, members)
+		}
 	}
-	if s.servers.cluster != nil && !sv.knownTogether() {
-		return s.runParts(ctx, sv, s.lone(members)) // it runs no script with keys of several hash slots, or that is not known yet
+	script, args, keys := s.scriptOf(members)
+	reply, err := script.run(ctx, s.servers.client, args, keys, s.Hooks.ScriptLoaded)
+	if err = s.replied(sv, members, reply, err, len(members) == 1); len(members) == 1 {
+		err = cmp.Or(err, members[0].err)
 	}
-	if together, err := sv.together(ctx, s); err != nil {
-		return err
-	} else if !together {
-		retryAlone(members)
-		return nil
-	}
-	parts := s.parts(members)
-	if len(parts) == 1 {
-		reply, err := s.runPart(ctx, parts[0])
-		return s.partReplied(sv, parts[0], reply, err)
-	}
-	return s.runParts(ctx, sv, parts)
+	return err
 }
 
-// parts divides members by the scripts that they take.
-func (s *Store) parts(members []*Decision) []part {
-	plain := part{members: make([]*Decision, 0, len(members))}
-	var held []part
+// plainLast returns members in the order in which the script takes them.
+func plainLast(members []*Decision) []*Decision {
+	if !slices.ContainsFunc(members, func(d *Decision) bool { return !d.plain() }) {
+		return members
+	}
+	var plain, others []*Decision
 	for _, m := range members {
-		if !s.needsHold(m) {
-			if len(plain.members) > 0 && !m.sameLimits(plain.members[0]) {
-				plain.mixed = true
-			}
-			plain.members = append(plain.members, m)
-			continue
+		if m.plain() {
+			plain = append(plain, m)
+		} else {
+			others = append(others, m)
 		}
-		i := slices.IndexFunc(held, func(p part) bool { return len(p.members) < s.perScript && p.members[0].sameLimits(m) })
-		if i < 0 {
-			i, held = len(held), append(held, part{needsHold: true})
-		}
-		held[i].members = append(held[i].members, m)
 	}
-	if len(plain.members) == 0 {
-		return held
-	}
-	return append([]part{plain}, held...) // holds that are made after them do not concern plain decisions
-}
-
-// lone returns a part for each of members.
-func (s *Store) lone(members []*Decision) []part {
-	parts := make([]part, len(members))
-	for i, m := range members {
-		parts[i] = part{needsHold: s.needsHold(m), lone: true, members: members[i : i+1]}
-	}
-	return parts
-}
-
-// runPart runs the script of one part.
-func (s *Store) runPart(ctx context.Context, p part) ([]int64, error) {
-	args, keys := s.partArgs(p)
-	return s.scriptOf(p).run(ctx, s.servers.client, args, keys, s.Hooks.ScriptLoaded)
+	return append(others, plain...)
 }
 
 // A pipeliner is a client that sends several commands at once.
 type pipeliner interface{ Pipeline() redis.Pipeliner }
 
-func (s *Store) runParts(ctx context.Context, sv *Server, parts []part) error {
+// runEach makes the calls of members in one round trip, by a script for each so many of them.
+func (s *Store) runEach(ctx context.Context, sv *Server, size int, members []*Decision) error {
 	client, ok := s.servers.client.(pipeliner)
 	if !ok {
 		return fmt.Errorf("a batch over a client of type %T", s.servers.client) // not reached: see batcher
 	}
 	pipe := client.Pipeline()
-	cmds := make([]onceCmd, len(parts))
-	for i, p := range parts {
-		args, keys := s.partArgs(p)
-		cmds[i] = s.scriptOf(p).command(ctx, args, keys)
+	chunks := slices.Collect(slices.Chunk(members, size))
+	cmds, scripts := make([]onceCmd, len(chunks)), make([]script, len(chunks))
+	for i, chunk := range chunks {
+		script, args, keys := s.scriptOf(chunk)
+		cmds[i], scripts[i] = script.command(ctx, args, keys), script
 		_ = pipe.Process(ctx, cmds[i]) // it only queues the command
 	}
 	_, err := pipe.Exec(ctx)
 	replied := false
-	for i, p := range parts {
+	for i, chunk := range chunks {
 		failed := cmds[i].Err()
 		if failed == nil && cmds[i].Val() == nil { // a hook of the client gave an error to nobody but Exec
 			failed = err
 		}
-		if p.lone && hasCode(failed, "NOSCRIPT") { // to send scripts one after the other would take many round trips
-			retryAlone(p.members)
+		if size == 1 && hasCode(failed, "NOSCRIPT") { // to send scripts one after the other would take many round trips
+			retryAlone(chunk)
 			replied = true
 			continue
 		}
-		reply, failed := s.scriptOf(p).reply(ctx, s.servers.client, cmds[i], failed, s.Hooks.ScriptLoaded)
-		if failed = s.partReplied(sv, p, reply, failed); failed == nil {
+		reply, failed := scripts[i].reply(ctx, s.servers.client, cmds[i], failed, s.Hooks.ScriptLoaded)
+		if failed = s.replied(sv, chunk, reply, failed, false); failed == nil {
 			replied = true
 			continue
 		}
 		err = failed
 		failed = &partError{failed}
-		for _, m := range p.members {
+		for _, m := range chunk {
 			m.err = failed
 		}
 	}
@@ -189,47 +124,26 @@ func (s *Store) runParts(ctx context.Context, sv *Server, parts []part) error {
 	return err
 }
 
-// A partError is that of all members of a part.
+// A partError is that of all members of one of several scripts.
 type partError struct{ error }
 
-// partArgs returns the arguments of p's script, and how many of them are Redis keys.
-func (s *Store) partArgs(p part) (args []any, keys int) {
-	first, alike, now := p.members[0], true, s.now()
-	args = make([]any, scriptArgs, scriptArgs+len(first.Limits.constants(now).hold)+len(p.members)*(3+3*len(s.members)))
-	for i, m := range p.members {
-		args = s.appendCallKeys(args, m)
-		alike = alike && (i == 0 || m.asks(first))
-	}
-	keys = len(args) - scriptArgs
-	if !p.mixed {
-		args = first.appendConstants(args, p.needsHold, now)
-	}
-	for _, m := range p.members {
-		switch {
-		case p.needsHold:
-			args = m.appendCalls(args)
-		case p.mixed:
-			args = m.appendConstants(m.appendCost(args), false, now)
-		default:
-			args = m.appendCost(args)
-			if alike {
-				return args, keys // once for all
-			}
-		}
-	}
-	return args, keys
-}
-
-// partReplied reads the reply to p, or the error that came instead.
-func (s *Store) partReplied(sv *Server, p part, reply []int64, err error) error {
+// replied reads the reply to the calls of members, or the error that came instead. What goes alone is not sent again for it.
+func (s *Store) replied(sv *Server, members []*Decision, reply []int64, err error, alone bool) error {
 	switch {
 	case err == nil:
-		return s.decode(reply, p.members, p.needsHold)
-	case refused(err):
+		all := reader{left: reply, limits: len(s.members), bans: s.bans}
+		for _, m := range members {
+			m.err = m.decode(&all, alone)
+		}
+		if all.err == nil && len(all.left) > 0 {
+			return algorithm.UnexpectedLength(len(reply), len(reply)-len(all.left))
+		}
+		return all.err
+	case !alone && refused(err):
 		if redis.HasErrorPrefix(err, "CROSSSLOT") {
 			sv.setApart()
 		}
-		retryAlone(p.members)
+		retryAlone(members)
 		return nil
 	}
 	return err
@@ -244,22 +158,3 @@ func retryAlone(members []*Decision) {
 // refused reports whether the server has run nothing, because of one of the keys. What it
 // refuses to a script that runs has another code.
 func refused(err error) bool { return hasCode(err, "CROSSSLOT", "NOPERM", "TRYAGAIN") }
-
-func (s *Store) decode(reply []int64, members []*Decision, needsHold bool) error {
-	size := s.replyLen(needsHold)
-	calls := 0
-	for _, m := range members {
-		calls += m.calls()
-	}
-	if len(reply) != size*calls {
-		return algorithm.UnexpectedLength(len(reply), size*calls)
-	}
-	for _, m := range members {
-		its := reply[:size*m.calls()]
-		if m.err = batch.ErrRetryAlone; m.Exchange != nil || !algorithm.Undone(its) {
-			m.err = s.decodeOne(its, m, needsHold)
-		}
-		reply = reply[len(its):]
-	}
-	return nil
-}

@@ -74,11 +74,14 @@ func TestParts(t *testing.T) {
 			}
 			f.set(c.then)
 			s := f.store(time.Second)
-			plain := NewDecision(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
-			held := NewDecision(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpReserve, N: 1})
+			var members []*Decision // two by each script
+			for _, op := range []algorithm.Op{algorithm.OpCharge, algorithm.OpCharge, algorithm.OpReserve, algorithm.OpReserve} {
+				members = append(members, NewDecision(s.Limits, "k", algorithm.HoldCall{Op: op, N: 1}))
+			}
+			plain, held := members[0], members[3]
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			err := s.runParts(ctx, s.servers.whole, []part{{members: []*Decision{plain}}, {members: []*Decision{held}, needsHold: true}})
+			err := s.runEach(ctx, s.servers.whole, 2, members)
 			if !errors.Is(err, c.want) || held.err == nil || (plain.err == nil) != (c.want == nil) {
 				t.Errorf("%s: %v, want %v; of each %v and %v", name, err, c.want, plain.err, held.err)
 			}
