@@ -17,11 +17,9 @@ func TestNewRefuses(t *testing.T) {
 	fine := TokenBucket(PerMinute(100))
 	const url = "redis://me:secret@localhost"
 	ofURL := redis.NewClient(&redis.Options{Addr: url})
-	defer ofURL.Close()
 	clusterOfURL := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"localhost:1", url}})
-	defer clusterOfURL.Close()
 	ringOfURL := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": url}})
-	defer ringOfURL.Close()
+	defer func() { _, _, _ = ofURL.Close(), clusterOfURL.Close(), ringOfURL.Close() }()
 	for _, c := range []struct {
 		name   string
 		client Client

@@ -103,7 +103,8 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 		return nil, fmt.Errorf("redislimit: limiter %q: the client is a %T, which sends nothing until Exec: pass the client of which it is", name, client)
 	}
 	if slices.ContainsFunc(addressesOf(client), isURL) {
-		return nil, fmt.Errorf("redislimit: limiter %q: an address of the client is a URL: Options.Addr is host:port, and redis.ParseURL makes Options of a URL", name)
+		return nil, fmt.Errorf("redislimit: limiter %q: an address of the client is a URL: Options.Addr is host:port, "+
+			"and redis.ParseURL makes Options of a URL", name)
 	}
 	f := newFamily(name, c)
 	if c.policy == failLocal {
