@@ -20,27 +20,27 @@ type HoldCall struct {
 // NewHoldID returns an id for holds that begin.
 func NewHoldID() int64 { return 1 + rand.Int64N(1<<48) } // it is no secret, and only tells holds apart
 
-// Append appends the arguments of a call that is no plain decision.
-func (c HoldCall) Append(args []any, limits []Member) []any {
+// Append appends the arguments of a call that is no plain decision. holds say for how long the units of each limit are held: they
+// are the same for all calls, and take memory once.
+func (c HoldCall) Append(args, holds []any) []any {
 	m := c.M
 	if m == 0 && (c.Op == OpReserve || c.Op == OpCharge) {
 		m = NewHoldID()
 	}
 	args = append(args, string(c.Op), min(c.N, maxInstant), m) // more units fit nowhere, and Lua would round them
-	for i, limit := range limits {
+	for i, hold := range holds {
 		var h Handle
 		if c.Handles != nil {
 			h = c.Handles[i]
 		}
 		if c.Op == OpCharge || c.Op == OpReserve && h.A == 0 {
-			h.A = limit.Hold
+			args = append(args, hold, h.B)
+		} else {
+			args = append(args, h.A, h.B)
 		}
-		args = append(args, h.A, h.B)
 	}
 	if c.Op == OpRenew {
-		for _, limit := range limits {
-			args = append(args, limit.Hold)
-		}
+		args = append(args, holds...)
 	}
 	return args
 }

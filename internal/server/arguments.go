@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -16,6 +17,7 @@ type Limits struct {
 	members  []algorithm.Member
 	tails    []string // what follows the user's key in the Redis key of each: "}:token-1m"
 	unitCost []any    // of all, as text
+	holds    []any    // for how long units of each are held, as text
 	moves    bool     // the constants of one are those of an instant
 	latest   atomic.Pointer[constants]
 	bans     algorithm.Bans
@@ -37,6 +39,7 @@ func NewLimits(members []algorithm.Member, names []string, bans algorithm.Bans) 
 	l.latest.Store(l.newConstants(0))
 	for i, m := range members {
 		l.tails = append(l.tails, "}:"+names[i])
+		l.holds = append(l.holds, strconv.FormatInt(m.Hold, 10))
 		l.moves, l.slots = l.moves || m.Moves, l.slots || m.Slots
 		for _, cost := range m.Cost(nil, 1) {
 			l.unitCost = append(l.unitCost, fmt.Sprint(cost))
@@ -173,7 +176,7 @@ func (d *Decision) appendCalls(args []any, mixed bool, now int64) []any {
 // limiter with bans has one more, whether a denial bans.
 func (d *Decision) appendCall(args []any, c algorithm.HoldCall, mixed bool, now int64) []any {
 	if c.Op > algorithm.OpCharge || d.Limits.slots {
-		args = c.Append(args, d.Limits.members)
+		args = c.Append(args, d.Limits.holds)
 	} else {
 		args = append(args, flag(c.Op == algorithm.OpCharge))
 		for o := d; o != nil; o = o.next {

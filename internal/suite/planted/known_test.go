@@ -266,7 +266,7 @@ func TestWrongConstants(t *testing.T) {
 	members := []algorithm.Member{{Kind: algorithm.TokenBucket, Evaluator: algorithm.TokenBucket.New(algorithm.Numbers{Count: 1, Period: 1e6, Burst: 1})}}
 	args := []any{"no form", 1, 1, 1, 1}
 	for range 2 {
-		args = algorithm.HoldCall{Op: algorithm.OpReserve, N: 1}.Append(args, members)
+		args = algorithm.HoldCall{Op: algorithm.OpReserve, N: 1}.Append(args, holds(members))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

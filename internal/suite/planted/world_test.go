@@ -137,10 +137,19 @@ func (w *world) hold(members []algorithm.Member, calls ...algorithm.HoldCall) {
 	w.call(members, args, calls)
 }
 
+// holds returns for how long units of each are held.
+func holds(members []algorithm.Member) []any {
+	all := make([]any, len(members))
+	for i, m := range members {
+		all[i] = m.Hold
+	}
+	return all
+}
+
 // appendCall appends the arguments of a call.
 func appendCall(args []any, members []algorithm.Member, c algorithm.HoldCall) []any {
 	if c.Op > algorithm.OpCharge || slices.ContainsFunc(members, func(m algorithm.Member) bool { return m.Slots }) {
-		return c.Append(args, members)
+		return c.Append(args, holds(members))
 	}
 	args = append(args, string(c.Op))
 	for _, m := range members {
