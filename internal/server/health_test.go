@@ -751,7 +751,7 @@ func TestErrorsThatOpen(t *testing.T) {
 		redisError("ERR user_script:9: attempt to compare nil with number"): false, errTooLarge: false,
 		redisError("ERR Error compiling script (new function): <string> line:1(column:2) near '42':   syntax error "): false,
 		algorithm.ErrReply: false, redisError("MOVED 1 127.0.0.1:7000"): false, redisError("ERR DB index is out of range"): true,
-		redisError("ERR Protocol error: unauthenticated multibulk length"): true, redisError("ERR "+tairRefuses): true,
+		redisError("ERR Protocol error: unauthenticated multibulk length"): true, redisError("ERR " + tairRefuses): true,
 	} {
 		t.Run(err.Error(), func(t *testing.T) {
 			t.Parallel()
