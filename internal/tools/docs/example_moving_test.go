@@ -2,6 +2,7 @@ package docs_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -47,7 +48,7 @@ func Example_moved() {
 // moved has all that the tables of docs/moving.md name, as TestMovingRows checks.
 func moved(
 	ctx context.Context, r keyfunc.Request, res core.Result, lim *core.Limiter, limits []core.Limit, f func(keyfunc.Request) bool,
-	fs []keyfunc.Func, cidrs []string, name, key string, n, rate, burst, max int64, d, period time.Duration, h http.Handler,
+	fs []keyfunc.Func, cidrs []string, name, key string, n, rate, burst int64, d, period time.Duration, h http.Handler,
 ) []any {
 	allow, err := lim.Allow(ctx, key)
 	allowN, _ := lim.AllowN(ctx, key, n)
@@ -57,9 +58,9 @@ func moved(
 	known := func(string) bool { return true }
 	counted := func(int) bool { return true }
 	return []any{
-		allow, allowN, err == core.ErrInvalidCost, lim.Peek, lim.Reset, parsed, with, made, res.RetryAfter == core.Never, r.Method() == "GET", //nolint:errorlint // not asked
+		allow, allowN, errors.Is(err, core.ErrInvalidCost), lim.Peek, lim.Reset, parsed, with, made, res.RetryAfter == core.Never, r.Method() == "GET",
 		core.Prefix(name), core.Timeout(d), core.FailClosed(), core.Observe(nil), core.Per(n, d), core.Per(1, 2*time.Second), core.Per(n, period),
-		core.TokenBucket(core.PerSecond(max), core.Burst(n)), core.GCRA(core.Per(rate, period), core.Burst(burst)), core.Burst(n),
+		core.TokenBucket(core.PerSecond(n), core.Burst(burst)), core.GCRA(core.Per(rate, period), core.Burst(burst)), core.Burst(n),
 		core.FixedWindow(core.Per(n, d)), core.SlidingWindowCounter(core.Per(n, d)),
 		keyfunc.IP(), keyfunc.IP(keyfunc.IPv4Prefix(int(n)), keyfunc.IPv6Prefix(int(n))), keyfunc.IP(keyfunc.TrustedProxies("10.0.0.0/16")),
 		keyfunc.IP(keyfunc.TrustedProxies(cidrs...)), keyfunc.IP(keyfunc.TrustedHeader(name)),
