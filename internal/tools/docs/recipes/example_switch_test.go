@@ -128,17 +128,16 @@ func Example_costBySize() {
 	// 200 8733
 }
 
-// toolOf returns the tool that a request to an MCP server calls. It reads a body of at most 1 MiB, and puts it back.
-func toolOf(r *http.Request) string {
+// toolOf returns the tool that a request to an MCP server calls. It reads a body of at most 1 MiB, and puts it back. Names are
+// compared exactly, as maps do: of a struct a client could hide the tool behind another spelling, such as "NAME".
+func toolOf(r *http.Request) (tool string) {
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, 1<<20))
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	var call struct {
-		Params struct{ Name string }
+	var call, params map[string]json.RawMessage
+	if err == nil && json.Unmarshal(body, &call) == nil && json.Unmarshal(call["params"], &params) == nil {
+		_ = json.Unmarshal(params["name"], &tool) // "" if it is no text
 	}
-	if err != nil || json.Unmarshal(body, &call) != nil {
-		return ""
-	}
-	return call.Params.Name
+	return tool
 }
 
 func Example_tools() {
@@ -160,7 +159,7 @@ func Example_tools() {
 	})
 	handler := authenticate(httplimit.Middleware(all, keyfunc.User(userKey{}), byTool)(mcp))
 
-	for _, name := range []string{"search", "export", "export", "export", "other"} {
+	for _, name := range []string{"search", "export", `export","NAME":"other`, "export", "other"} {
 		call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `"}}`
 		w := send(handler, http.MethodPost, "/mcp", call, "User: dave")
 		fmt.Println(name, w.Code, w.Header().Get("X-RateLimit-Limit"), w.Body.String() == fmt.Sprint(len(call)))
@@ -168,7 +167,7 @@ func Example_tools() {
 	// Output:
 	// search 200 60 true
 	// export 200 2 true
-	// export 200 2 true
+	// export","NAME":"other 200 2 true
 	// export 429 2 false
 	// other 200 300 true
 }
