@@ -36,7 +36,7 @@ func untilReset(h http.Header, denied bool, now time.Time, bound time.Duration) 
 	sent := sentAt(h, now)
 	for _, prefix := range []string{"X-RateLimit-", "RateLimit-"} {
 		remaining := h.Values(prefix + "Remaining")
-		if !slices.Contains(remaining, "0") && !(denied && len(remaining) == 0) {
+		if !slices.Contains(remaining, "0") && (!denied || len(remaining) > 0) {
 			continue
 		}
 		for _, value := range h.Values(prefix + "Reset") {
