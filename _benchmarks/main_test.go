@@ -44,7 +44,7 @@ func TestQuick(t *testing.T) {
 	}
 	var rep report
 	text, err := os.ReadFile(medians)
-	if err != nil || json.Unmarshal(text, &rep) != nil || len(rep.Cells) != 5 || !rep.Cells[4].Cluster {
+	if err != nil || json.Unmarshal(text, &rep) != nil || len(rep.Cells) != 6 || !rep.Cells[5].Cluster {
 		t.Errorf("-json: %v\n%s", err, text)
 	}
 	text, err = os.ReadFile(chart)
@@ -160,8 +160,8 @@ func TestParse(t *testing.T) {
 		args  string
 		cells int // 0: an error
 	}{
-		{"", 9},
-		{"-quick", 5},
+		{"", 10},
+		{"-quick", 6},
 		{"-full", 32},
 		{"-redis-cpu", 2},
 		{"-redis-cpu -quick", 0},
