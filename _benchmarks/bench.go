@@ -8,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // A benchmark measures cells, one after the other, on one Redis, or one Cluster.
@@ -60,16 +58,14 @@ func (b *benchmark) measure(ctx context.Context, c cell) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	addr, err := b.addr(ctx, c)
+	addrs, err := b.addrs(ctx, c, servers)
 	if err != nil {
 		return result{}, err
 	}
-	rdb := connect(c, servers, addr, true)
-	defer func() { _ = rdb.Close() }()
-	stock := connect(c, servers, addr, false)
-	defer func() { _ = stock.Close() }()
-	near := connect(c, servers, b.server.addr, false)
-	defer func() { _ = near.Close() }()
+	far := connect(c, addrs...)
+	defer far.close()
+	near := connect(c, addrsOf(servers)...)
+	defer near.close()
 	meter := newMeter(servers)
 	defer meter.close()
 	var runners []*runner
@@ -77,7 +73,7 @@ func (b *benchmark) measure(ctx context.Context, c cell) (result, error) {
 		if contender.only != nil && !contender.only(c) {
 			continue
 		}
-		r, err := b.ready(ctx, contender, c, near, rdb, stock, addr)
+		r, err := b.ready(ctx, contender, c, near, far)
 		if err != nil {
 			return result{}, fmt.Errorf("%s: %s: %w", c, contender.name, err)
 		}
@@ -130,25 +126,13 @@ func (b *benchmark) servers(ctx context.Context, c cell) ([]*server, error) {
 	return b.cluster, err
 }
 
-// connect returns a client of a cell with a connection to each server for each caller.
-func connect(c cell, servers []*server, addr string, deadlines bool) redis.UniversalClient {
-	if !c.cluster {
-		return redis.NewClient(&redis.Options{Addr: addr, PoolSize: c.callers + 1, ContextTimeoutEnabled: deadlines})
-	}
-	var addrs []string
-	for _, s := range servers {
-		addrs = append(addrs, s.addr)
-	}
-	return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, PoolSize: c.callers + 1, ContextTimeoutEnabled: deadlines})
-}
-
-// addr returns the address that the clients of a cell connect to.
-func (b *benchmark) addr(ctx context.Context, c cell) (string, error) {
+// addrs returns the addresses that the clients of a cell connect to.
+func (b *benchmark) addrs(ctx context.Context, c cell, servers []*server) ([]string, error) {
 	if c.latency == 0 {
-		return b.server.addr, nil
+		return addrsOf(servers), nil
 	}
 	if b.proxy != nil && b.proxy.latency == c.latency {
-		return b.proxy.addr, nil
+		return []string{b.proxy.addr}, nil
 	}
 	if b.proxy != nil {
 		b.proxy.kill()
@@ -156,15 +140,23 @@ func (b *benchmark) addr(ctx context.Context, c cell) (string, error) {
 	var err error
 	b.proxy, err = startProxy(ctx, b.server.addr, c.latency)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return b.proxy.addr, nil
+	return []string{b.proxy.addr}, nil
 }
 
-// ready makes a contender's limiter over rdb and verifies its decisions. What is to be done
-// once for each key comes before, over a connection without latency: where the cell is about
+func addrsOf(servers []*server) []string {
+	var addrs []string
+	for _, s := range servers {
+		addrs = append(addrs, s.addr)
+	}
+	return addrs
+}
+
+// ready makes a contender's limiter over far and verifies its decisions. What is to be done
+// once for each key comes before, over near, without latency: where the cell is about
 // denials, that uses up the limits.
-func (b *benchmark) ready(ctx context.Context, c *contender, in cell, near, rdb, stock redis.UniversalClient, addr string) (*runner, error) {
+func (b *benchmark) ready(ctx context.Context, c *contender, in cell, near, far *clients) (*runner, error) {
 	r := &runner{contender: c, cell: in, processes: b.processes}
 	r.keys = r.keysOf()
 	first := c.first
@@ -172,7 +164,7 @@ func (b *benchmark) ready(ctx context.Context, c *contender, in cell, near, rdb,
 		first = c.make
 	}
 	if first != nil {
-		lim, err := first(&setup{in, near, near, b.server.addr, in.limit(), c.id})
+		lim, err := first(&setup{in, near, in.limit(), c.id})
 		if err != nil {
 			return nil, err
 		}
@@ -181,7 +173,7 @@ func (b *benchmark) ready(ctx context.Context, c *contender, in cell, near, rdb,
 		}
 	}
 	var err error
-	if r.limiter, err = c.make(&setup{in, rdb, stock, addr, in.limit(), c.id}); err != nil {
+	if r.limiter, err = c.make(&setup{in, far, in.limit(), c.id}); err != nil {
 		return nil, err
 	}
 	return r, r.verify(ctx)

@@ -70,11 +70,12 @@ func (c cell) String() string {
 	return title
 }
 
-// essential returns the cells of a run without flags. The first two are those of the
+// essential returns the cells of a run without flags. The first three are those of the
 // chart; each of the others differs from one of them in one value.
 func essential() []cell {
 	return []cell{
 		{callers: 1, keys: 10_000, scenario: admitted},
+		{callers: fewCallers, keys: 10_000, scenario: admitted},
 		{callers: 64, keys: 10_000, scenario: admitted},
 		{callers: 256, keys: 10_000, scenario: admitted},
 		{callers: 64, keys: 1, scenario: admitted},

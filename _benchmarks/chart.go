@@ -15,18 +15,23 @@ var chartTemplate string
 
 // The measures of the chart, in pixels.
 const (
-	rowHeight  = 24
-	rowsTop    = 112
-	leftStart  = 310 // of the bars of throughput
-	leftWidth  = 226
-	rightStart = 606 // of the bars of latency
-	rightWidth = 206
+	rowHeight = 24
+	rowsTop   = 112
+	barWidth  = 160 // of the longest bar of a panel
+	barGap    = 6   // to the figure behind it
+)
+
+// The chart has a panel for few callers, where a client that pipelines by itself may be ahead, one for
+// many, and one for a single caller.
+const (
+	fewCallers  = 8
+	manyCallers = 64
 )
 
 // A chart is what the template draws.
 type chart struct {
+	Panels  []panel
 	Rows    []chartRow
-	Ticks   []tick
 	Height  int
 	Bottom  int // of the rows
 	Machine machine
@@ -34,80 +39,101 @@ type chart struct {
 	Best    string // the description, for screen readers
 }
 
-// A chartRow is one contender: its throughput to the left, its latency to the
-// right.
-type chartRow struct {
-	Name, Kind       string
-	Y                int
-	Ratio, P50       string
-	RatioBar, P50Bar string
-	RatioEnd, P50End string
+// A panel has a bar for each contender.
+type panel struct {
+	X           int
+	Title, Note string
+	Ticks       []tick
 }
 
-// A tick is a line across the bars of throughput.
+// A tick is a line across the bars of a panel.
 type tick struct{ X, Class string }
+
+// A chartRow is one contender.
+type chartRow struct {
+	Name, Kind string
+	Y          int
+	Bars       []bar
+}
+
+// A bar is a contender's figure in a panel.
+type bar struct {
+	X                int
+	Width, End, Text string
+}
 
 // charted are the contenders that the chart shows, under the names of docs/performance.md:
 // those that one chooses between, and not every variant.
 var charted = map[string]string{
-	incr:                     incr,
-	"TokenBucket, coalesced": "TokenBucket",
-	"ulule/limiter":          "ulule/limiter",
-	"redis_rate":             "redis_rate",
-	"throttled":              "throttled",
-	"fiber limiter":          "Fiber's limiter",
-	"go-chi/httprate":        "httprate",
+	incr:                        incr,
+	"raw INCR, rueidis":         "raw INCR, rueidis",
+	"raw INCR, AutoPipeline":    "raw INCR, AutoPipeline",
+	"TokenBucket, coalesced":    "TokenBucket",
+	"rueidislimiter, rewritten": "rueidislimiter, rewritten",
+	"redis_rate, AutoPipeline":  "redis_rate, AutoPipeline",
+	"ulule/limiter":             "ulule/limiter",
+	"redis_rate":                "redis_rate",
+	"throttled":                 "throttled",
+	"fiber limiter":             "Fiber's limiter",
+	"go-chi/httprate":           "httprate",
 }
 
-// A standing is a contender's figures in the two cells of the chart.
+// A standing is a contender's figures in the cells of the chart.
 type standing struct {
 	*contender
 
-	ratio, p50 float64
+	few, many, p50 float64
 }
 
-// draw makes the chart: throughput at 64 callers as a share of raw INCR, and the
+// draw makes the chart: throughput at few and at many callers as a share of raw INCR, and the
 // median latency of a single caller.
 func draw(m machine, results []result) (string, error) {
 	all := standings(results)
 	if len(all) == 0 {
 		return "", errNoChart
 	}
-	most, slowestP50 := 1.0, 0.0
+	most, slowest := 1.0, 0.0
 	for _, s := range all {
-		most, slowestP50 = max(most, s.ratio), max(slowestP50, s.p50)
+		most, slowest = max(most, s.few, s.many), max(slowest, s.p50)
 	}
-	c := chart{Machine: m, GoRedis: m.Modules["github.com/redis/go-redis/v9"], Best: description(all)}
-	for i, s := range all {
-		left, right := leftWidth*s.ratio/most, rightWidth*s.p50/slowestP50
-		c.Rows = append(c.Rows, chartRow{
-			Name: charted[s.name], Kind: string(s.kind), Y: rowsTop + i*rowHeight,
-			Ratio: fmt.Sprintf("%.2f", s.ratio), P50: fmt.Sprintf("%.0f µs", s.p50),
-			RatioBar: pixels(left), P50Bar: pixels(right),
-			RatioEnd: pixels(leftStart + left + 6), P50End: pixels(rightStart + right + 6),
-		})
+	const few, many, one = 200, 415, 636 // where the panels begin
+	const times = "raw INCR = 1; longer is better"
+	c := chart{
+		Machine: m, GoRedis: m.Modules["github.com/redis/go-redis/v9"], Best: description(all),
+		Bottom: rowsTop + len(all)*rowHeight, Panels: []panel{
+			{few, fmt.Sprintf("Decisions/s, %d callers", fewCallers), times, ticks(few, most)},
+			{many, fmt.Sprintf("Decisions/s, %d callers", manyCallers), times, ticks(many, most)},
+			{one, "Median latency, 1 caller", "shorter is better", []tick{{pixels(one), "grid"}}},
+		},
 	}
-	c.Bottom = rowsTop + len(all)*rowHeight
 	c.Height = c.Bottom + 58
-	c.Ticks = ticks(most)
+	for i, s := range all {
+		c.Rows = append(c.Rows, chartRow{charted[s.name], string(s.kind), rowsTop + i*rowHeight, []bar{
+			barOf(few, s.few/most, fmt.Sprintf("%.2f", s.few)), barOf(many, s.many/most, fmt.Sprintf("%.2f", s.many)),
+			barOf(one, s.p50/slowest, fmt.Sprintf("%.0f µs", s.p50)),
+		}})
+	}
 	var b strings.Builder
 	err := template.Must(template.New("chart").Parse(chartTemplate)).Execute(&b, c)
 	return b.String(), err
 }
 
-// standings returns the charted contenders that are in both cells, the fastest first.
+func barOf(x int, share float64, text string) bar {
+	width := barWidth * share
+	return bar{x, pixels(width), pixels(float64(x) + width + barGap), text}
+}
+
+// standings returns the charted contenders that are in all its cells, the fastest of many first.
 func standings(results []result) []standing {
-	many, one := find(results, 64), find(results, 1)
 	rate, p50 := metricIndex("rate"), metricIndex("p50_us")
 	var all []standing
-	for _, m := range many {
-		for _, o := range one {
-			if o.name == m.name && charted[m.name] != "" && !math.IsNaN(m.toIncr[rate]) {
-				all = append(all, standing{m.contender, m.toIncr[rate], o.value[p50]})
-			}
+	for _, many := range find(results, manyCallers) {
+		few, one := summaryOf(many.name, find(results, fewCallers)), summaryOf(many.name, find(results, 1))
+		if few != nil && one != nil && charted[many.name] != "" && !math.IsNaN(many.toIncr[rate]) {
+			all = append(all, standing{many.contender, few.toIncr[rate], many.toIncr[rate], one.value[p50]})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b standing) int { return cmp.Compare(b.ratio, a.ratio) })
+	slices.SortStableFunc(all, func(a, b standing) int { return cmp.Compare(b.many, a.many) })
 	return all
 }
 
@@ -120,30 +146,49 @@ func find(results []result, callers int) []*summary {
 	return nil
 }
 
+func summaryOf(name string, all []*summary) *summary {
+	if i := slices.IndexFunc(all, func(s *summary) bool { return s.name == name }); i >= 0 {
+		return all[i]
+	}
+	return nil
+}
+
 func metricIndex(id string) int {
 	return slices.IndexFunc(metrics(), func(m metric) bool { return m.id == id })
 }
 
-// description is the first thing that the chart shows, as a sentence.
+// description is the first thing that the chart shows, in words.
 func description(all []standing) string {
-	best := map[kind]string{}
+	return fmt.Sprintf("At %d callers, %s At %d callers, %s",
+		manyCallers, first(all, func(s standing) float64 { return s.many }), fewCallers, first(all, func(s standing) float64 { return s.few }))
+}
+
+// first says which of this library and which of its peers is the fastest, by a ratio.
+func first(all []standing, ratio func(standing) float64) string {
+	best := map[kind]standing{}
 	for _, s := range all {
-		if best[s.kind] == "" {
-			best[s.kind] = fmt.Sprintf("%s with %.2f times the decisions a second of raw INCR", charted[s.name], s.ratio)
+		if b, ok := best[s.kind]; !ok || ratio(s) > ratio(b) {
+			best[s.kind] = s
 		}
 	}
-	return fmt.Sprintf("At 64 callers, the first of this library is %s; of its peers, %s.", best[ours], best[peer])
+	say := func(k kind) string {
+		if s, ok := best[k]; ok {
+			return fmt.Sprintf("%s with %.2f times the decisions a second of raw INCR", charted[s.name], ratio(s))
+		}
+		return "none"
+	}
+	return fmt.Sprintf("the first of this library is %s; of its peers, %s.", say(ours), say(peer))
 }
 
 // ticks returns a line at 1, the throughput of raw INCR, and at other round ratios.
-func ticks(most float64) []tick {
+func ticks(x int, most float64) []tick {
 	step := 0.25
 	for most/step > 6 {
 		step *= 2
 	}
 	var all []tick
 	for v := 0.0; v <= most; v += step {
-		t := tick{X: pixels(leftStart + leftWidth*v/most), Class: "grid"}
+		t := tick{X: pixels(float64(x) + barWidth*v/most), Class: "grid"}
 		if v == 1 { // steps are powers of two: exact
 			t.Class = "incr"
 		}

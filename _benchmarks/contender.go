@@ -56,10 +56,8 @@ func shared(d decide) limiter { return func() decide { return d } }
 // A setup is what a contender makes its limiter from.
 type setup struct {
 	cell
+	*clients
 
-	rdb   redis.UniversalClient // a connection for each caller to each server, and ContextTimeoutEnabled
-	stock redis.UniversalClient // with go-redis's default options
-	addr  string                // of a single server
 	limit limit
 	id    int
 }
@@ -91,6 +89,11 @@ func raws() []*contender {
 		}},
 		{name: incr, kind: raw, everyday: true, make: func(w *setup) (limiter, error) {
 			return shared(func(ctx context.Context, key string) (bool, error) { return true, w.rdb.Incr(ctx, key).Err() }), nil
+		}},
+		{name: "raw INCR, rueidis", kind: raw, everyday: true, make: rueidisIncr},
+		{name: "raw INCR, AutoPipeline", kind: raw, everyday: true, make: func(w *setup) (limiter, error) {
+			auto, err := w.rdb.AutoPipeline()
+			return shared(func(ctx context.Context, key string) (bool, error) { return true, auto.Incr(ctx, key).Err() }), err
 		}},
 		{name: "raw INCR and DECR", kind: raw, everyday: true, pair: true, only: isAdmitted, make: func(w *setup) (limiter, error) {
 			return shared(func(ctx context.Context, key string) (bool, error) {

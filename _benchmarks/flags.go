@@ -38,7 +38,7 @@ func parse(args []string) (*options, error) {
 	f.IntVar(&o.rounds, "rounds", 11, "number of rounds; the tables have the medians over them")
 	f.DurationVar(&o.slice, "slice", 120*time.Millisecond, "how long each contender is measured in a round")
 	f.StringVar(&o.json, "json", "", "the file for all medians")
-	f.StringVar(&o.svg, "svg", "", "the file for the chart; it needs the cells with 64 callers and with 1 caller, 10000 keys, admitted, 0s")
+	f.StringVar(&o.svg, "svg", "", "the file for the chart; it needs the cells with 1, 8 and 64 callers, 10000 keys, admitted, 0s")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -77,6 +77,7 @@ func (o *options) chooseCells(given axes, quick, full bool) ([]cell, error) {
 		o.rounds, o.slice = 1, 20*time.Millisecond
 		return []cell{
 			{callers: 1, keys: 10_000, scenario: admitted},
+			{callers: fewCallers, keys: 10_000, scenario: admitted},
 			{callers: 64, keys: 10_000, scenario: admitted},
 			{callers: 16, keys: 10_000, scenario: admitted, zipf: zipf},
 			{callers: 16, keys: 1, scenario: denied, latency: time.Millisecond},
@@ -139,7 +140,7 @@ func (a *axes) define(f *flag.FlagSet) {
 
 func (a *axes) read() (*chosen, error) {
 	c := &chosen{
-		[]int{1, 16, 64, 256}, []int{10_000, 1}, []string{admitted, denied}, []time.Duration{0, time.Millisecond}, []float64{0}, 0, a.cluster,
+		[]int{1, fewCallers, 64, 256}, []int{10_000, 1}, []string{admitted, denied}, []time.Duration{0, time.Millisecond}, []float64{0}, 0, a.cluster,
 	}
 	var err1, err2, err3, err4, err5 error
 	positive := func(s string) (int, error) {

@@ -12,6 +12,7 @@ require (
 	github.com/gomodule/redigo v1.8.9
 	github.com/krishna-kudari/ratelimit v1.3.0
 	github.com/redis/go-redis/v9 v9.22.0
+	github.com/redis/rueidis v1.0.79
 	github.com/redislimit/redislimit v0.0.0
 	github.com/sethvargo/go-limiter v0.7.1
 	github.com/sethvargo/go-redisstore v0.3.0
@@ -40,7 +41,7 @@ require (
 	github.com/yuin/gopher-lua v1.1.1 // indirect
 	github.com/zeebo/xxh3 v1.1.0 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
-	golang.org/x/sys v0.46.0 // indirect
+	golang.org/x/sys v0.47.0 // indirect
 )
 
 replace github.com/redislimit/redislimit => ../

@@ -2,12 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
@@ -243,17 +240,6 @@ func allow(lim *core.Limiter) limiter {
 
 func direct(w *setup) (core.Client, error) { return w.rdb, nil }
 
-var errClient = errors.New("a client of another type")
-
 // autopipelined uses go-redis's AutoPipeliner, another way to share round trips. Its
 // blocking call does not watch the context.
-func autopipelined(w *setup) (core.Client, error) {
-	if c, ok := w.rdb.(*redis.ClusterClient); ok {
-		return c.AutoPipeline()
-	}
-	c, ok := w.rdb.(*redis.Client)
-	if !ok {
-		return nil, errClient
-	}
-	return c.AutoPipeline()
-}
+func autopipelined(w *setup) (core.Client, error) { return w.rdb.AutoPipeline() }

@@ -44,7 +44,7 @@ func TestQuick(t *testing.T) {
 	}
 	var rep report
 	text, err := os.ReadFile(medians)
-	if err != nil || json.Unmarshal(text, &rep) != nil || len(rep.Cells) != 5 || !rep.Cells[4].Cluster {
+	if err != nil || json.Unmarshal(text, &rep) != nil || len(rep.Cells) != 6 || !rep.Cells[5].Cluster {
 		t.Errorf("-json: %v\n%s", err, text)
 	}
 	text, err = os.ReadFile(chart)
@@ -99,20 +99,20 @@ func TestHeld(t *testing.T) {
 	}
 	defer srv.stop()
 	in := cell{callers: 1, keys: 200, scenario: admitted}
-	rdb := connect(in, []*server{srv}, srv.addr, true)
-	defer func() { _ = rdb.Close() }()
+	both := connect(in, srv.addr)
+	defer both.close()
 	b, c := &benchmark{server: srv, asked: map[asked]bool{}}, variants()[0].held()
-	r, err := b.ready(t.Context(), c, in, rdb, rdb, rdb, srv.addr)
+	r, err := b.ready(t.Context(), c, in, both, both)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &setup{in, rdb, rdb, srv.addr, in.limit(), c.id}
-	lim, err := core.New(rdb, w.name(), core.TokenBucket(rate(w.limit)))
+	w := &setup{in, both, in.limit(), c.id}
+	lim, err := core.New(both.rdb, w.name(), core.TokenBucket(rate(w.limit)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	in.batch = 1001
-	if _, err := c.make(&setup{in, rdb, rdb, srv.addr, in.limit(), c.id}); err == nil {
+	if _, err := c.make(&setup{in, both, in.limit(), c.id}); err == nil {
 		t.Error("batches of 1,001 are accepted")
 	}
 	for _, i := range []int{0, 199} {
@@ -160,8 +160,8 @@ func TestParse(t *testing.T) {
 		args  string
 		cells int // 0: an error
 	}{
-		{"", 9},
-		{"-quick", 5},
+		{"", 10},
+		{"-quick", 6},
 		{"-full", 32},
 		{"-redis-cpu", 2},
 		{"-redis-cpu -quick", 0},

@@ -18,6 +18,8 @@ import (
 func peers() []*contender {
 	return []*contender{
 		{name: "redis_rate", kind: peer, everyday: true, limits: true, make: redisRate},
+		{name: "redis_rate, AutoPipeline", kind: peer, everyday: true, limits: true, make: redisRatePipelined},
+		{name: "rueidislimiter, rewritten", kind: peer, everyday: true, limits: true, make: rueidisWindow},
 		{name: "ulule/limiter", kind: peer, everyday: true, limits: true, make: ululeLimiter},
 		{name: "throttled", kind: peer, everyday: true, limits: true, make: throttledGCRA, excuses: gaveUp},
 		{name: "go-chi/httprate", kind: peer, everyday: true, limits: true, make: httprateLimiter, only: isSingle},
@@ -30,12 +32,24 @@ func peers() []*contender {
 }
 
 func redisRate(w *setup) (limiter, error) {
-	lim := redis_rate.NewLimiter(w.rdb)
+	return redisRateLimiter(w, redis_rate.NewLimiter(w.rdb)), nil
+}
+
+// redisRatePipelined has go-redis send the commands of callers that wait in one pipeline.
+func redisRatePipelined(w *setup) (limiter, error) {
+	auto, err := w.rdb.AutoPipeline()
+	if err != nil {
+		return nil, err
+	}
+	return redisRateLimiter(w, redis_rate.NewLimiter(auto)), nil
+}
+
+func redisRateLimiter(w *setup, lim *redis_rate.Limiter) limiter {
 	limit := redis_rate.Limit{Rate: int(w.limit.count), Burst: int(w.limit.count), Period: w.limit.period}
 	return shared(func(ctx context.Context, key string) (bool, error) {
 		res, err := lim.Allow(ctx, key, limit)
 		return err == nil && res.Allowed > 0, err
-	}), nil
+	})
 }
 
 func ululeLimiter(w *setup) (limiter, error) {

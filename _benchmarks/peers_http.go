@@ -21,7 +21,7 @@ import (
 func httprateLimiter(w *setup) (limiter, error) {
 	client, ok := w.rdb.(*redis.Client)
 	if !ok {
-		return nil, errClient
+		return nil, errors.New("a client of another type")
 	}
 	var failed atomic.Pointer[error]
 	lim := httprate.NewRateLimiter(int(w.limit.count), w.limit.period, httprateredis.WithRedisLimitCounter(&httprateredis.Config{

@@ -14,7 +14,7 @@ import (
 func redisstoreKept(w *setup) (limiter, error) {
 	pool := &redis.Pool{
 		MaxIdle: w.callers + 1, IdleTimeout: 5 * time.Minute, DialContext: func(ctx context.Context) (redis.Conn, error) {
-			return redis.DialContext(ctx, "tcp", w.addr)
+			return redis.DialContext(ctx, "tcp", w.addrs[0])
 		},
 	}
 	store, err := redisstore.NewWithPool(redisstoreConfig(w), pool)
@@ -36,7 +36,7 @@ func poolExhausted(err error) bool { return strings.Contains(err.Error(), "conne
 func redisstoreConfig(w *setup) *redisstore.Config {
 	return &redisstore.Config{
 		Tokens: uint64(w.limit.count), Interval: max(w.limit.period, 24*time.Hour),
-		Dial: func() (redis.Conn, error) { return redis.Dial("tcp", w.addr) },
+		Dial: func() (redis.Conn, error) { return redis.Dial("tcp", w.addrs[0]) },
 	}
 }
 

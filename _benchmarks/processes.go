@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"github.com/redis/go-redis/v9"
 )
 
 // processEnv makes this program one of several processes with callers: the address of Redis.
@@ -154,10 +153,10 @@ type worker struct {
 	addr       string
 	contenders []*contender
 
-	cell       cell // the last one
-	rdb, stock *redis.Client
-	runners    map[int]*runner // in that, by contender
-	tracks     []*track
+	cell    cell // the last one
+	clients *clients
+	runners map[int]*runner // in that, by contender
+	tracks  []*track
 }
 
 func (w *worker) carryOut(o order) (account, error) {
@@ -173,7 +172,7 @@ func (w *worker) carryOut(o order) (account, error) {
 		r = &runner{contender: w.contenders[o.Contender], cell: c}
 		r.keys = r.keysOf()
 		var err error
-		if r.limiter, err = r.make(&setup{c, w.rdb, w.stock, w.addr, c.limit(), r.id}); err != nil {
+		if r.limiter, err = r.make(&setup{c, w.clients, c.limit(), r.id}); err != nil {
 			return account{}, err
 		}
 		w.runners[o.Contender] = r
@@ -201,9 +200,7 @@ func (w *worker) carryOut(o order) (account, error) {
 // enter begins with another cell.
 func (w *worker) enter(c cell) {
 	if w.runners != nil {
-		_, _ = w.rdb.Close(), w.stock.Close()
+		w.clients.close()
 	}
-	w.cell, w.runners, w.tracks = c, map[int]*runner{}, newTracks(c.callers)
-	w.rdb = redis.NewClient(&redis.Options{Addr: w.addr, PoolSize: c.callers + 1, ContextTimeoutEnabled: true})
-	w.stock = redis.NewClient(&redis.Options{Addr: w.addr, PoolSize: c.callers + 1})
+	w.cell, w.clients, w.runners, w.tracks = c, connect(c, w.addr), map[int]*runner{}, newTracks(c.callers)
 }

@@ -39,7 +39,7 @@ type contenderReport struct {
 }
 
 // errNoChart is the error of a run that has not measured what the chart shows.
-var errNoChart = errors.New("-svg: the chart needs the cells with 1 and 64 callers, 10,000 keys, all admitted, without latency, and raw INCR")
+var errNoChart = errors.New("-svg: the chart needs the cells with 1, 8 and 64 callers, 10,000 keys, all admitted, without latency, and raw INCR")
 
 // save writes the files that the flags ask for.
 func (o *options) save(m machine, results []result) error {

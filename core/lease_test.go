@@ -21,7 +21,6 @@ const hotFor = 100 * time.Millisecond
 
 // exchanging is a client that admits everything, and lets a test hold back the requests that take leases.
 type exchanging struct {
-	plain     any           // the first script that was sent: the one that decides
 	asked     atomic.Int32  // scripts that took no lease
 	exchanges atomic.Int32  // and those that did
 	gate      chan struct{} // an exchange waits for it, if it is not nil
@@ -35,18 +34,14 @@ func (c *exchanging) Process(ctx context.Context, cmd redis.Cmder) error {
 	if !ok {
 		return errors.New("no script")
 	}
-	if c.plain == nil {
-		c.plain = args[1]
-	}
 	if calls == 1 {
 		if key, _ := args[3].(string); !strings.Contains(key, "~probe") { // of the breaker, in the background
 			c.asked.Add(1)
 		}
-		reply := []int64{1, at, 0, 0, 0}
-		if args[1] != c.plain {
-			reply = append(reply, 0, 0, 0)
+		if op, _ := args[len(args)-5].(string); op > "1" && len(op) == 1 {
+			return set(cmd, 7, at, 0, 0, 0, 0, 0, 0)
 		}
-		return set(cmd, reply...)
+		return set(cmd, 1, at, 0, 0, 0)
 	}
 	c.exchanges.Add(1)
 	if c.gate != nil {
@@ -63,7 +58,7 @@ func (c *exchanging) Process(ctx context.Context, cmd redis.Cmder) error {
 	}
 	reply := make([]int64, 0, 8*calls)
 	for range calls {
-		reply = append(reply, 1, at, 0, 0, 0, 0, 7, at+1_000_000)
+		reply = append(reply, 7, at, 0, 0, 0, 0, 7, at+1_000_000)
 	}
 	return set(cmd, reply...)
 }

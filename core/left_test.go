@@ -17,7 +17,7 @@ import (
 	"github.com/redislimit/redislimit/internal/lease"
 )
 
-// A slowRedis admits each call of the script hold for one limit when a test says so, and notes the rest.
+// A slowRedis admits each call that is no plain decision, for one limit, when a test says so, and notes the rest.
 type slowRedis struct {
 	gate   chan struct{} // a decision waits for it
 	panics bool          // then
@@ -37,12 +37,12 @@ func (c *slowRedis) Process(_ context.Context, cmd redis.Cmder) error {
 		return nil
 	}
 	if key, _ := args[3].(string); strings.Contains(key, "~probe") {
-		return set(cmd, 1, 1_800_000_000_000_000, 0, 0, 0, 0, 0, 0)
+		return set(cmd, 7, 1_800_000_000_000_000, 0, 0, 0, 0, 0, 0)
 	}
 	last := len(args) - 5
 	op, _ := args[last].(string)
 	m, _ := args[last+2].(int64)
-	if len(op) != 1 { // the script that only charges
+	if len(op) != 1 { // a plain decision
 		<-c.gate
 		return set(cmd, 1, 1_800_000_000_000_000, 0, 0, 0)
 	}
@@ -54,7 +54,7 @@ func (c *slowRedis) Process(_ context.Context, cmd redis.Cmder) error {
 		if c.panics {
 			panic("a hook")
 		}
-		return set(cmd, 1, 1_800_000_000_000_000, 0, 0, 0, 0, slowA, slowB)
+		return set(cmd, 7, 1_800_000_000_000_000, 0, 0, 0, 0, slowA, slowB)
 	}
 	time.Sleep(c.frees)
 	c.mu.Lock()
@@ -64,7 +64,7 @@ func (c *slowRedis) Process(_ context.Context, cmd redis.Cmder) error {
 		handle = "id"
 	}
 	c.sent = append(c.sent, fmt.Sprint(op, " ", m, " ", handle))
-	return set(cmd, 1, 1_800_000_000_000_000, 0, 0, 0, 0, 0, 0)
+	return set(cmd, 7, 1_800_000_000_000_000, 0, 0, 0, 0, 0, 0)
 }
 
 // others returns what was sent but for decisions.
@@ -270,7 +270,7 @@ func (c *oneSlot) Process(_ context.Context, cmd redis.Cmder) error {
 	case "7":
 		c.held = 0
 	}
-	return set(cmd, 1-held, 1_800_000_000_000_000, 0, 0, 0, held, slowA, slowB)
+	return set(cmd, 7-held, 1_800_000_000_000_000, 0, 0, 0, held, slowA, slowB)
 }
 
 // TestWokenWhenFree has a slot be given back by a caller that does not wait for the reply: who waits

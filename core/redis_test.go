@@ -125,6 +125,7 @@ func TestUnsupportedServer(t *testing.T) {
 		"ERR syntax error": true,
 		"ERR Error running script (call to f_1): @user_script:1: ERR unknown command 'X'":                  true,
 		"ERR Write commands not allowed after non deterministic commands. Call redis.replicate_commands()": true,
+		"ERR This Redis command is not allowed from script script: 53aa7d, on @user_script:13.":            true, // TIME, of some servers
 		"OOM command not allowed when used memory > 'maxmemory'.":                                          false,
 		"LOADING Redis is loading the dataset in memory":                                                   false,
 		"READONLY You can't write against a read only replica.":                                            false,

@@ -28,7 +28,8 @@ import (
 //
 // A key whose numbers change keeps the units that it has used, as with any live change
 // of a limit. That is only so for a limit of the same name: an unnamed one of another
-// period has another name, so give limits whose period may change a [Name].
+// period has another name, so give limits whose period may change a [Name]. What was used
+// of a bucket comes back at the rate of the limit that charged last.
 //
 // Close of any closes all. A wrong limit is an error that names it, as in [New].
 func (l *Limiter) With(asked ...Limit) (*Limiter, error) {

@@ -6,7 +6,7 @@ go 1.25.0
 
 require (
 	github.com/labstack/echo/v5 v5.2.1
-	github.com/redislimit/redislimit v0.0.0-00010101000000-000000000000 // a release has the library's tag here
+	github.com/redislimit/redislimit v0.0.0-20261124035539-80a1ddf7f992 // a commit of main: see .ci/get; a release has its tag here
 )
 
 require (

@@ -7,7 +7,7 @@ go 1.25.0
 require (
 	github.com/gofiber/fiber/v3 v3.3.0
 	github.com/redis/go-redis/v9 v9.22.0 // tests
-	github.com/redislimit/redislimit v0.0.0-00010101000000-000000000000 // a release has the library's tag here
+	github.com/redislimit/redislimit v0.0.0-20261124035539-80a1ddf7f992 // a commit of main: see .ci/get; a release has its tag here
 	github.com/valyala/fasthttp v1.71.0
 )
 

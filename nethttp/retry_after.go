@@ -3,6 +3,7 @@ package httplimit
 import (
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,10 +19,7 @@ func retryAfter(h http.Header, now time.Time, bound time.Duration) time.Duration
 	if longest > 0 { // it says the same, and is not rounded to seconds
 		return longest
 	}
-	sent, err := httpDate(h.Get("Date"))
-	if err != nil {
-		sent = now
-	}
+	sent := sentAt(h, now)
 	for _, value := range h.Values("Retry-After") {
 		longest = max(longest, duration(value, time.Second, bound))
 		if at, err := httpDate(value); err == nil {
@@ -29,6 +27,55 @@ func retryAfter(h http.Header, now time.Time, bound time.Duration) time.Duration
 		}
 	}
 	return longest
+}
+
+// untilReset returns when a limit comes back that is used up by h, in at most bound; 0 if h does not say so. Where denied is
+// set, a Reset without a Remaining counts, too.
+func untilReset(h http.Header, denied bool, now time.Time, bound time.Duration) time.Duration {
+	var longest time.Duration
+	sent := sentAt(h, now)
+	for _, prefix := range []string{"X-RateLimit-", "RateLimit-"} {
+		remaining := h.Values(prefix + "Remaining")
+		if !slices.Contains(remaining, "0") && (!denied || len(remaining) > 0) {
+			continue
+		}
+		for _, value := range h.Values(prefix + "Reset") {
+			d := duration(value, time.Second, math.MaxInt64)
+			if d >= firstUnix {
+				d = time.Unix(0, int64(d)).Sub(sent)
+			}
+			longest = max(longest, min(d, bound))
+		}
+	}
+	for _, line := range h.Values("RateLimit") {
+		for limit := range strings.SplitSeq(line, ",") { // "name";r=0;t=30
+			var remaining, reset string
+			for parameter := range strings.SplitSeq(limit, ";") {
+				switch name, value, _ := strings.Cut(strings.TrimSpace(parameter), "="); name {
+				case "r":
+					remaining = value
+				case "t":
+					reset = value
+				}
+			}
+			if remaining == "0" {
+				longest = max(longest, duration(reset, time.Second, bound))
+			}
+		}
+	}
+	return longest
+}
+
+// firstUnix is the least Reset that is taken for Unix time, of the year 2001. A smaller one is from now.
+const firstUnix = 1e9 * time.Second
+
+// sentAt returns when an answer was sent, by the other side's clock, which its dates are of; now if it does not say.
+func sentAt(h http.Header, now time.Time) time.Time {
+	sent, err := httpDate(h.Get("Date"))
+	if err != nil {
+		return now
+	}
+	return sent
 }
 
 // duration returns so many units of time, rounded up, at most bound; 0 if value is not a plain number. Some write seconds

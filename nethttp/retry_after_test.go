@@ -58,9 +58,69 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+// TestTransportSaysStop has answers as these APIs document them, sent at Unix time 1_800_000_000, and some that are not a stop.
+func TestTransportSaysStop(t *testing.T) {
+	t.Parallel()
+	const date = "|Date: Fri, 15 Jan 2027 08:00:00 GMT"
+	for _, c := range []struct {
+		api     string
+		status  int
+		headers string
+		want    time.Duration
+	}{
+		{"GitHub, primary limit", 403, "X-RateLimit-Limit: 60|X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1800000042", 42 * time.Second},
+		{"GitHub, primary limit", 429, "X-RateLimit-Limit: 60|X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1800003600", time.Minute},
+		{"GitHub, secondary limit", 403, "Retry-After: 30|X-RateLimit-Remaining: 4987|X-RateLimit-Reset: 1800003600", 30 * time.Second},
+		{"GitHub, secondary limit", 403, "Retry-After: 30|X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1800003600", 30 * time.Second},
+		{"GitHub, no permission", 403, "X-RateLimit-Limit: 5000|X-RateLimit-Remaining: 4987|X-RateLimit-Reset: 1800003600", 0},
+		{"GitLab", 429, "RateLimit-Limit: 60|RateLimit-Observed: 67|RateLimit-Remaining: 0|RateLimit-Reset: 1800000030|RateLimit-ResetTime: Fri, 15 Jan 2027 08:00:30 GMT|Retry-After: 30", 30 * time.Second},
+		{"GitLab, before Retry-After", 429, "RateLimit-Limit: 60|RateLimit-Observed: 67|RateLimit-Remaining: 0|RateLimit-Reset: 1800000030", 30 * time.Second},
+		{"GitLab, another limit's headers", 429, "RateLimit-Limit: 600|RateLimit-Remaining: 595|RateLimit-Reset: 1800000060", time.Second},
+		{"Discord", 429, "Retry-After: 44|X-RateLimit-Limit: 10|X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1800000043.57|X-RateLimit-Reset-After: 43.57|X-RateLimit-Bucket: abcd1234|X-RateLimit-Scope: user", 44 * time.Second},
+		{"Discord, global", 429, "Retry-After: 44|X-RateLimit-Global: true|X-RateLimit-Scope: global", 44 * time.Second},
+		{"Slack", 429, "Retry-After: 30", 30 * time.Second},
+		{"Stripe", 429, "Stripe-Rate-Limited-Reason: global-rate", time.Second},
+		{"OpenAI", 429, "Retry-After-Ms: 1200|Retry-After: 2|X-RateLimit-Remaining-Requests: 0|X-RateLimit-Reset-Requests: 1.2s|X-RateLimit-Reset-Tokens: 6m0s", 1200 * time.Millisecond},
+		{"OpenAI, overloaded", 503, "Retry-After: 5", 5 * time.Second},
+		{"OpenAI, another reset", 429, "X-RateLimit-Remaining-Tokens: 0|X-RateLimit-Reset-Tokens: 6m0s", time.Second},
+		{"IETF draft", 429, `RateLimit: "default";r=0;t=50`, 50 * time.Second},
+		{"IETF draft", 403, `RateLimit: "burst" ; r=0 ; t=5, "daily";r=7;t=55, "hourly";t=20;r=0|RateLimit: "user";r=0;t=9`, 20 * time.Second},
+		{"IETF draft, not used up", 403, `RateLimit: "default";r=1;t=50`, 0},
+		{"IETF draft, no time", 403, `RateLimit: "default";r=0`, 0},
+		{"drafts before the seventh", 403, "RateLimit-Remaining: 0|RateLimit-Reset: 12", 12 * time.Second},
+		{"seconds from now", 403, "X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1.5", 1500 * time.Millisecond},
+		{"a Reset alone", 429, "X-RateLimit-Reset: 12", 12 * time.Second},
+		{"a Reset alone", 403, "X-RateLimit-Reset: 12", 0},
+		{"no Reset", 403, "X-RateLimit-Remaining: 0", 0},
+		{"several lines", 403, "X-RateLimit-Remaining: 5|X-RateLimit-Remaining: 0|X-RateLimit-Reset: 3|X-RateLimit-Reset: 9", 9 * time.Second},
+		{"not when it is served", 200, "X-RateLimit-Remaining: 0|X-RateLimit-Reset: 12", 0},
+		{"not when it fails", 503, "X-RateLimit-Remaining: 0|X-RateLimit-Reset: 12", 0},
+		{"the past", 403, "X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1799999999", 0},
+		{"the past", 429, "X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1799999999", time.Second},
+		{"the last of the years", 403, "X-RateLimit-Remaining: 0|X-RateLimit-Reset: 99999999999999999999", time.Minute},
+		{"31 years from now", 403, "X-RateLimit-Remaining: 0|X-RateLimit-Reset: 999999999", time.Minute},
+		{"no number", 403, "X-RateLimit-Remaining: 0|X-RateLimit-Reset: -5|RateLimit-Remaining: 0|RateLimit-Reset: soon", 0},
+	} {
+		h := make(http.Header)
+		for line := range strings.SplitSeq(c.headers+date, "|") {
+			name, value, _ := strings.Cut(line, ": ")
+			h.Add(name, value)
+		}
+		tr := &transport{bound: time.Minute}
+		if got := tr.asked(&http.Response{StatusCode: c.status, Header: h}); got < c.want || got > c.want+c.want/10 {
+			t.Errorf("%s: %d with %q: %v, want %v or up to a tenth more", c.api, c.status, c.headers, got, c.want)
+		}
+	}
+	now := time.Unix(1_800_000_000, 0)
+	without := http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"1800000042"}} // no Date
+	if got := untilReset(without, false, now, time.Minute); got != 42*time.Second {
+		t.Errorf("by this machine's clock: %v", got)
+	}
+}
+
 // FuzzRetryAfter has headers of any form: what is believed is within the bound, and a plain number means what it says.
 func FuzzRetryAfter(f *testing.F) {
-	for _, value := range []string{"7", "1.5", "-1", "NaN", "1e9", "Sun, 22 Nov 2026 23:00:08 GMT", "Sun Nov 22 23:00:08 2026", "Sunday, 22-Nov-26 23:00:08 GMT"} {
+	for _, value := range []string{"7", "1.5", "-1", "NaN", "1e9", "Sun, 22 Nov 2026 23:00:08 GMT", "Sun Nov 22 23:00:08 2026", "Sunday, 22-Nov-26 23:00:08 GMT", "1800000000", `"default";r=0;t=9`} {
 		f.Add(value, "350", "Sun, 22 Nov 2026 23:00:00 GMT", int64(time.Minute))
 		f.Add("5", value, value, int64(time.Millisecond))
 	}
@@ -69,8 +129,9 @@ func FuzzRetryAfter(f *testing.F) {
 		limit := max(time.Duration(bound), time.Millisecond)
 		now := time.Date(2026, 11, 22, 23, 0, 0, 0, time.UTC)
 		got := retryAfter(http.Header{"Retry-After": {after}, "Retry-After-Ms": {ms}, "Date": {date}}, now, limit)
-		if got < 0 || got > limit {
-			t.Fatalf("%v, and the bound is %v", got, limit)
+		reset := untilReset(http.Header{"X-Ratelimit-Reset": {after}, "Ratelimit-Reset": {ms}, "Ratelimit": {date}, "Date": {date}}, true, now, limit)
+		if got < 0 || got > limit || reset < 0 || reset > limit {
+			t.Fatalf("%v, and until the reset %v, and the bound is %v", got, reset, limit)
 		}
 		for value, unit := range map[string]time.Duration{after: time.Second, ms: time.Millisecond} {
 			if n, err := strconv.ParseUint(value, 10, 63); err == nil {

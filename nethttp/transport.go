@@ -34,9 +34,11 @@ const (
 // redirect is a request of its own. Slots of [core.InFlight] are held until the response's body is closed or read
 // to its end.
 //
-// If the other side answers 429, or 503 with Retry-After or Retry-After-Ms, nothing is sent for that key until
-// then, and up to a tenth longer, so that not all come back together. A date is compared with that of the response.
-// A 429 that does not say for how long is for a second. No more than [MaxRetryAfter] is believed. If lim has the
+// If the other side answers 429, or 503 or 403 with Retry-After or Retry-After-Ms, nothing is sent for that key until
+// then, and up to a tenth longer, so that not all come back together. A 403 or 429 without these may have
+// X-RateLimit-Remaining or RateLimit-Remaining of 0 and the Reset, in seconds from now or in Unix time, or RateLimit
+// with r=0 and t, as in the IETF draft. A 429 that does not say for how long is for a second; any other 403 is
+// the caller's. Times are compared with the Date of the response. No more than [MaxRetryAfter] is believed. If lim has the
 // option [core.Ban], with levels or none, all processes wait, by [core.Limiter.BlockAtLeast] (those with a
 // [core.Lease] may spend that first); else, and while Redis does not answer, this process, which remembers 10,000
 // keys. Requests that are under way go on. Of an answer that is dropped 64 kB are read.
@@ -92,7 +94,7 @@ func Base(next http.RoundTripper) TransportOption {
 }
 
 // MaxRetryAfter bounds for how long one answer holds back a key, from a millisecond to a day. The default is a
-// minute: what the other side says is not trusted beyond that.
+// minute: what the other side says is not trusted beyond that. GitHub's limits may come back only after an hour.
 func MaxRetryAfter(d time.Duration) TransportOption {
 	allowed := fmt.Sprintf("%v to %v", time.Millisecond, longestMaxRetryAfter)
 	return transportOption("MaxRetryAfter", d >= time.Millisecond && d <= longestMaxRetryAfter, allowed, func(t *transport) { t.bound = d })
@@ -104,7 +106,7 @@ func MaxRetryAfter(d time.Duration) TransportOption {
 //
 //   - a body is sent again only with GetBody, which [http.NewRequest] sets for a body in memory;
 //   - after a 429 that, or an idempotent method or a header Idempotency-Key is enough;
-//   - after a 503 the method must be idempotent, or have that header: a proxy may answer so when the work was done.
+//   - after a 503 or 403 the method must be idempotent, or have that header: a proxy may answer so when the work was done.
 func Retries(n int) TransportOption {
 	return transportOption("Retries", n >= 0 && n <= maxRetries, fmt.Sprintf("0 to %d", maxRetries), func(t *transport) { t.retries = n })
 }
@@ -264,10 +266,14 @@ func (c *call) copyOf(ctx context.Context, again bool) (*http.Request, error) {
 // asked returns for how long response holds back its key: never less than it says, if that is not beyond the bound.
 func (t *transport) asked(response *http.Response) time.Duration {
 	denied := response.StatusCode == http.StatusTooManyRequests
-	if !denied && response.StatusCode != http.StatusServiceUnavailable {
+	refused := response.StatusCode == http.StatusForbidden
+	if !denied && !refused && response.StatusCode != http.StatusServiceUnavailable {
 		return 0
 	}
 	d := retryAfter(response.Header, time.Now(), t.bound)
+	if d == 0 && (denied || refused) {
+		d = untilReset(response.Header, denied, time.Now(), t.bound)
+	}
 	switch {
 	case d > 0:
 		d = max(d, time.Millisecond)

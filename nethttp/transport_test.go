@@ -174,7 +174,8 @@ func TestTransportHoldsBack(t *testing.T) {
 		{503, "Retry-After: 0", 0},
 		{200, "Retry-After: 5", 0},
 		{301, "Retry-After: 5", 0},
-		{403, "Retry-After: 5", 0},
+		{403, "Retry-After: 5", 5 * time.Second},
+		{403, "X-Nothing: 1", 0},
 	} {
 		for name, opts := range map[string][]core.Option{"bans": {core.Ban()}, "levels": {core.Ban(time.Hour)}, "without": nil} {
 			t.Run(fmt.Sprint(c.status, " ", c.header, " ", name), func(t *testing.T) {
@@ -347,6 +348,10 @@ func TestTransportRetries(t *testing.T) {
 		{request{"GET", "", ""}, 1, 503, 1, "Retry-After: 5", time.Hour, 200, 2},
 		{request{"GET", "", ""}, 1, 503, 1, "X-Nothing: 1", time.Hour, 503, 1},
 		{request{"GET", "", ""}, 1, 500, 1, "Retry-After: 5", time.Hour, 500, 1},
+		{request{"GET", "", ""}, 1, 403, 1, "Retry-After: 5", time.Hour, 200, 2},
+		{request{"GET", "", ""}, 1, 403, 1, "X-Nothing: 1", time.Hour, 403, 1},
+		{request{"POST", "text", ""}, 1, 403, 1, "Retry-After: 5", time.Hour, 403, 1},
+		{request{"POST", "text", "Idempotency-Key"}, 1, 403, 1, "Retry-After: 5", time.Hour, 200, 2},
 		{request{"DELETE", "", ""}, 1, 503, 1, "Retry-After: 5", time.Hour, 200, 2},
 		{request{"PUT", "text", ""}, 2, 503, 2, "Retry-After: 5", time.Hour, 200, 3},
 		{request{"PUT", "stream", ""}, 1, 429, 1, "Retry-After: 5", time.Hour, 429, 1},

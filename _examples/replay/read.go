@@ -137,7 +137,7 @@ func (l *lines) request(line []byte) (why string) {
 	if !l.format.parse(line) {
 		return "not " + l.format.name()
 	}
-	text := l.find(l.from.time, timeNames)
+	text, _ := l.find(l.from.time, timeNames)
 	if len(text) == 0 {
 		return "without a time" + hint(l.from.time, "-time")
 	}
@@ -168,8 +168,13 @@ func (l *lines) request(line []byte) (why string) {
 // findKey sets the key of the line. Logs write "-" where there is nothing.
 func (l *lines) findKey() bool {
 	if l.from.key == "" {
-		l.key = append(l.key[:0], client(l.find("", keyNames))...)
-		return len(l.key) > 0 && string(l.key) != "-"
+		value, name := l.find("", keyNames)
+		l.key = append(l.key[:0], client(value)...)
+		if len(l.key) == 0 || string(l.key) == "-" {
+			return false
+		}
+		l.to.counted(name)
+		return true
 	}
 	if l.keys == nil {
 		l.keys = strings.Split(l.from.key, ",")
@@ -185,6 +190,7 @@ func (l *lines) findKey() bool {
 		}
 		l.key = append(l.key, client(value)...)
 	}
+	l.to.counted(l.from.key)
 	return true
 }
 
@@ -204,17 +210,17 @@ func client(value []byte) []byte {
 	return []byte(strings.TrimPrefix(keyfunc.ForIP(addr), "ip:"))
 }
 
-// find returns the field of a name, or if that is empty the first of the usual ones that there is.
-func (l *lines) find(name string, usual []string) []byte {
+// find returns the field of a name, or if that is empty the first of the usual ones that there is, and its name.
+func (l *lines) find(name string, usual []string) (value []byte, found string) {
 	if name != "" {
-		return l.format.field(name)
+		return l.format.field(name), name
 	}
 	for _, name := range usual {
 		if value := l.format.field(name); len(value) > 0 {
-			return value
+			return value, name
 		}
 	}
-	return nil
+	return nil, ""
 }
 
 func hint(given, name string) string {

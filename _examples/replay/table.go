@@ -41,7 +41,7 @@ func align(b *strings.Builder, rows [][]string) {
 func (a *analysis) summary() []string {
 	span := a.last().Sub(a.first()).Round(time.Second)
 	lines := []string{
-		fmt.Sprintf("%s of %s in %v: %s to %s UTC", count(len(a.requests), "request"), count(len(a.keys), "key"), span,
+		fmt.Sprintf("%s of %s by %s in %v: %s to %s UTC", count(len(a.requests), "request"), count(len(a.keys), "key"), strings.Join(a.fields, " or "), span,
 			a.first().Format(time.DateTime), a.last().Format(time.DateTime)),
 		a.leftOut(),
 	}

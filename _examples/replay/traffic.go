@@ -22,6 +22,7 @@ type traffic struct {
 	requests []request
 	keys     []string
 	ids      map[string]uint32 // of each key its place in keys
+	fields   []string          // of which the keys were read
 
 	lines   int
 	skipped []skipped     // what is left out, in the order in which it was found first
@@ -46,6 +47,13 @@ func (t *traffic) skip(why string) {
 		t.skipped = append(t.skipped, skipped{why: why, first: t.lines})
 	}
 	t.skipped[i].lines++
+}
+
+// counted notes the field of a key.
+func (t *traffic) counted(field string) {
+	if !slices.Contains(t.fields, field) {
+		t.fields = append(t.fields, field)
+	}
 }
 
 // add adds a request. No limit has room for a cost of more than 1e9, so that is what it is then.

@@ -130,6 +130,7 @@ function keys(list, limiter, all) {
       name.type = "button"
       name.addEventListener("click", () => post("lookup", { limiter: limiter.name, id: k.id }))
     }
+    name.title = name.textContent
     const row = make("li", "", name, make("span", "", k.over ? `${number(k.count - k.over)}–${number(k.count)}` : number(k.count)))
     row.style.setProperty("--share", `${100 * k.count / most}%`)
     return row

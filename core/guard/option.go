@@ -169,9 +169,11 @@ const (
 	// since send them.
 	XRateLimit HeaderSet = 1 << iota
 	// IETF is RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11,
-	// as structured fields (RFC 9651). Of a limit that admits, t is when it is available in full, or
-	// later: what remains, spread over t, is no faster than the limit itself. Of one that denies it
-	// is as Retry-After.
+	// as structured fields (RFC 9651). It follows the newest version of the draft, whatever that changes: its authors
+	// think of other names for r and t (github.com/ietf-wg-httpapi/ratelimit-headers/pull/164).
+	//
+	// Of a limit that admits, t is when it is available in full, or later: what remains, spread over t, is no faster than
+	// the limit itself. Of one that denies it is as Retry-After.
 	IETF
 )
 

@@ -100,17 +100,17 @@ func (m Member) Bars(s *State, now, n int64) (from int64, denies bool) {
 	return o.At + m.Outcome(o, n, false, false).RetryAfter, true
 }
 
-// text returns the parts of lua/ban.lua for a limiter whose calls say by an argument at flag whether a denial bans; empty
-// ones for a limiter without bans. each is how many integers are replied for each limit.
-func (b Bans) text(flag, each int) map[string]string {
+// text returns the parts of lua/ban.lua for a limiter whose calls say whether a denial bans by so manyth an argument from the
+// last. They are empty ones for a limiter without bans.
+func (b Bans) text(flag int) map[string]string {
 	if b == nil {
 		return nil
 	}
-	parts := parseLua(strings.Replace(banLua, "-- NEWER\n", newerLua, 1)).parts
+	parts := parseLua(strings.ReplaceAll(banLua, "-- NEWER\n", newerLua)).parts
 	levels := strings.Trim(strings.ReplaceAll(fmt.Sprint([]int64(b)), " ", ", "), "[]")
 	values := strings.NewReplacer(
 		"-- READ\n", parts["read"], "-- WRITE\n", parts["write"], "-- LEVELS", levels, "-- LONGEST", strconv.FormatInt(MaxBan, 10),
-		"-- FLAG", strconv.Itoa(flag), "-- EACH", strconv.Itoa(each))
+		"-- FLAG", strconv.Itoa(flag))
 	for name, text := range parts {
 		parts[name] = values.Replace(text)
 	}
@@ -122,70 +122,58 @@ func (b Bans) text(flag, each int) map[string]string {
 
 // banTexts are those of all limiters with bans of a script.
 type banTexts struct {
-	count                    int      // how many these are
-	denied                   []string // for each limit
-	look, hold, begin, reply string
+	count                                     int      // how many these are
+	denied                                    []string // for each limit
+	look, again, block, blocked, begin, reply string
 }
 
-// banTexts returns those of a script for so many limits. The calls of a limiter with bans say by an argument whether a denial
-// bans: it is at flag for the first. each is how many integers are replied for each limit.
-func (f Form) banTexts(limits, flag, each int) (all banTexts) {
+// banTexts returns those of a script for so many limits, whose calls have so many constants behind them.
+func (f Form) banTexts(limits, constants int) (all banTexts) {
 	groups := f.Groups
 	if groups == nil {
 		groups = []Group{{limits, f.Bans}}
 	}
-	var unless string
-	var banned []string // when one is
 	for _, g := range groups {
-		parts, condition := g.Bans.text(flag+all.count, each), "ban == 1"
 		if g.Bans != nil {
 			all.count++
-			unless = parts["unless"]
-			if f.Groups != nil {
-				condition = ownNames(parts, all.count, limits)
+		}
+	}
+	next := 0
+	for _, g := range groups {
+		parts := g.Bans.text(constants + all.count - next)
+		if g.Bans != nil {
+			if next++; f.Groups != nil {
+				ownNames(parts, limits+next)
+			} else { // no other limiter's key is blocked with it
+				all.block, all.blocked = parts["block"], "end\n"
 			}
-			banned = append(banned, condition)
 		}
 		for range g.Limits {
 			all.denied = append(all.denied, parts["denied"])
 		}
-		all.look, all.hold = all.look+parts["look"], all.hold+parts["hold"]
+		all.look, all.again = all.look+parts["look"], all.again+parts["again"]
 		all.begin, all.reply = all.begin+parts["begin"], all.reply+parts["reply"]
 	}
-	condition := strings.Join(banned, " or ")
-	if len(banned) > 1 {
-		condition = "(" + condition + ")"
-	}
-	all.hold += strings.ReplaceAll(unless, "ban == 1", condition)
 	return all
 }
 
-// ownNames gives the i-th ban of a script names of its own, a key and a block of the reply behind those of all limits. All
-// bans are read, also where a key is banned. It returns the condition that this one is.
-func ownNames(parts map[string]string, i, limits int) string {
+// ownNames gives a ban names of its own, and a key. All bans are read, also where a key is banned.
+func ownNames(parts map[string]string, key int) {
 	names := regexp.MustCompile(`\b(bans?|ban_ends|ban_level|ban_lasts|till)\b`) // here, for few need it
-	block := limits
-	if i > 1 {
-		block = 1 // behind the one before
-	}
-	values := strings.NewReplacer("KEYS[base + size]", fmt.Sprintf("KEYS[base + %d]", limits+i), "(size - 1)", strconv.Itoa(block),
-		"if not why then", "if not why or why == 5 then")
+	values := strings.NewReplacer("KEYS[base + size]", fmt.Sprintf("KEYS[base + %d]", key), "not why and", "(not why or why == 5) and")
 	for name, text := range parts {
-		if name != "unless" {
-			parts[name] = values.Replace(names.ReplaceAllString(text, fmt.Sprintf("${1}_%d", i)))
-		}
+		parts[name] = values.Replace(names.ReplaceAllString(text, fmt.Sprintf("${1}_%d", key)))
 	}
-	return fmt.Sprintf("ban_%d == 1", i)
 }
 
-// DecodeBan reads the integers about the ban, at the end of the reply to one call of a limiter with bans.
-func DecodeBan(n []int64) (b Ban, err error) {
-	if n[0] == 0 {
-		return b, nil
+// DecodeBan reads the next of what a reply says of bans, and returns what follows.
+func DecodeBan(n []int64) (b Ban, rest []int64, err error) {
+	if rest = n[banReplyLen:]; n[0] == 0 {
+		return b, rest, nil
 	}
 	b = Ban{At: n[1], Until: n[2], Began: n[0] == 2}
 	if n[0] < 0 || n[0] > 2 || b.At < 0 || b.Until <= b.At || b.Until >= maxInstant {
-		return Ban{}, fmt.Errorf("%w: a ban of %v", ErrReply, n)
+		return Ban{}, nil, fmt.Errorf("%w: a ban of %v", ErrReply, n[:banReplyLen])
 	}
-	return b, nil
+	return b, rest, nil
 }

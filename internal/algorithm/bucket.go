@@ -1,9 +1,10 @@
 package algorithm
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
-	"math/big"
+	"math"
 	"math/bits"
 )
 
@@ -60,8 +61,10 @@ func drainedInOneSecond(count, period int64) int64 {
 // units to the debt, which shrinks as time passes.
 //
 //	Observation  the debt: A whole microseconds and B parts of 1/q. It is above the
-//	             capacity if more was charged than fits
-//	State        the instant at which the debt ends: A and B likewise
+//	             capacity if more was charged than fits. Of what is stored at another
+//	             rate, C is when it ends; else C is 0
+//	State        the instant at which the debt ends: A and B likewise. C is the rate at
+//	             which it is stored, as in bucket
 type bucket struct {
 	capacity int64
 	unit     ratio  // the time of one unit
@@ -69,6 +72,7 @@ type bucket struct {
 	maxDebt  span   // the debt when nothing remains
 	form     string // a version and the rate, with which a value in Redis begins
 	period   int64
+	rate     int64 // units in a microsecond: the bits of a float64
 }
 
 func newBucket(l Numbers) Evaluator { return makeBucket(l) }
@@ -76,6 +80,7 @@ func newBucket(l Numbers) Evaluator { return makeBucket(l) }
 func makeBucket(l Numbers) *bucket {
 	b := &bucket{capacity: l.Burst, unit: newRatio(l.Count, l.Period), period: l.Period}
 	b.unitCost, b.maxDebt = b.unit.times(1), b.unit.times(b.capacity)
+	b.rate = int64(math.Float64bits(float64(l.Count) / float64(l.Period)))
 	b.form = fmt.Sprintf("B1 %d ", l.Count)
 	if l.Named {
 		b.form = fmt.Sprintf("B1 %d/%d ", l.Count, l.Period)
@@ -83,13 +88,10 @@ func makeBucket(l Numbers) *bucket {
 	return b
 }
 
-// cost returns the debt that n units add, or huge if they are above the capacity.
+// cost returns the debt that n units add, or huge.
 func (b *bucket) cost(n int64) span {
-	switch {
-	case n == 1:
+	if n == 1 {
 		return b.unitCost
-	case n > b.capacity:
-		return span{w: huge}
 	}
 	return b.unit.times(n)
 }
@@ -102,25 +104,50 @@ func (b *bucket) debt(s *State, now int64) span {
 	return span{s.A - now, s.B}
 }
 
+// Evaluate restates what another rate has left. The units that are used stay used: they
+// take another time.
 func (b *bucket) Evaluate(s *State, now, n int64) (Observation, bool) {
-	debt := b.debt(s, now)
+	debt, left := b.debt(s, now), int64(0)
+	if s.C != b.rate {
+		left = debt.micros()
+		debt = span{w: up(float64(left) * (rate(s.C) / rate(b.rate)))}
+	}
+	o, admits := b.observe(debt, now, n)
+	o.C = left
+	return o, admits
+}
+
+// observe returns what Evaluate does where a debt is at this rate.
+func (b *bucket) observe(debt span, now, n int64) (Observation, bool) {
 	admits := !b.maxDebt.less(b.unit.add(debt, b.cost(n)))
 	return Observation{At: now, A: debt.w, B: debt.f}, admits
 }
 
-func (b *bucket) Charge(s *State, o Observation, n int64) {
-	cost := b.unitCost
-	if n != 1 {
-		cost = b.unit.times(n) // it may be above the capacity
-	}
-	debt := b.unit.add(span{o.A, o.B}, cost)
-	s.A, s.B = o.At+debt.w, debt.f
+func rate(bits int64) float64 { return math.Float64frombits(uint64(bits)) }
+
+// up rounds a time up, by more than its own factors were rounded. So does Lua.
+func up(micros float64) int64 {
+	return int64(math.Ceil(min(micros*(1+1.0/(1<<50)), maxInstant-1)))
 }
+
+// Charge takes over what another rate has left, but for a faster one of which more is
+// used than this limit could have admitted: others were promised how that drains.
+func (b *bucket) Charge(s *State, o Observation, n int64) {
+	end := b.ChargeHandle(o, n)
+	if b.keeps(o) {
+		end = Handle{A: o.At + o.C + up(float64(n)/rate(s.C))}
+	} else {
+		s.C = b.rate
+	}
+	s.A, s.B = min(end.A, maxInstant-1), end.B
+}
+
+func (b *bucket) keeps(o Observation) bool { return o.C > 0 && o.C < o.A && o.A > b.maxDebt.w }
 
 // Refund reduces the debt only if the charge is the last: what drained since, and what
 // others were charged on top, cannot be told apart otherwise.
 func (b *bucket) Refund(s *State, now, n int64, id Handle) {
-	if id != (Handle{s.A, s.B}) {
+	if id != (Handle{s.A, s.B}) || s.C != b.rate {
 		return
 	}
 	debt := b.unit.sub(b.debt(s, now), b.cost(n))
@@ -143,7 +170,7 @@ func (b *bucket) Cost(args []any, n int64) []any {
 }
 
 func (b *bucket) Valid(o Observation) bool {
-	return o.A >= 0 && o.A < maxInstant && o.B >= 0 && o.B <= b.unit.q
+	return o.A >= 0 && o.A < maxInstant && o.B >= 0 && o.B < b.unit.q && o.C >= 0 && o.C < maxInstant
 }
 
 // ChargeHandle is the instant at which the debt ends with the charge.
@@ -153,51 +180,42 @@ func (b *bucket) ChargeHandle(o Observation, n int64) Handle {
 }
 
 func (b *bucket) WithHeld(o Observation, _, held int64) Observation {
-	debt := b.unit.add(span{o.A, o.B}, b.unit.times(held))
-	o.A, o.B = min(debt.w, maxInstant), debt.f
-	return o
+	debt := b.unit.add(span{o.A, o.B}, b.cost(held))
+	left := int64(0)
+	if b.keeps(o) {
+		left = o.drains(debt.w)
+	}
+	return Observation{o.At, min(debt.w, maxInstant), debt.f, left}
 }
 
+// drains returns in which time a part of the debt of o drains at the rate that is stored.
+func (o Observation) drains(debt int64) int64 {
+	if o.C == 0 {
+		return debt
+	}
+	return up(float64(debt) * (float64(o.C) / float64(o.A)))
+}
+
+// DeniedFor goes by the faster of both rates: whoever charges next may restate.
 func (b *bucket) DeniedFor(o Observation, n, _ int64) int64 {
+	if o.C > o.A {
+		o.C = 0
+	}
 	return b.Outcome(o, n, false, false).RetryAfter
 }
 
-// Adopt converts the debt to the present rate, up to the capacity. It is rounded up to
-// parts of 1/q.
-func (b *bucket) Adopt(s *State, before Evaluator, now int64) bool {
-	old, ok := before.(*bucket)
-	if !ok {
-		return false
-	}
-	if old.unit == b.unit {
-		return true
-	}
-	debt := old.debt(s, now)
-	parts := new(big.Int).Mul(big.NewInt(debt.w), big.NewInt(old.unit.q))
-	parts.Add(parts, big.NewInt(debt.f)) // parts/p units are used
-	parts.Mul(parts, big.NewInt(b.unit.p))
-	parts.Add(parts, big.NewInt(old.unit.p-1))
-	parts.Quo(parts, big.NewInt(old.unit.p))
-	w, f := new(big.Int).QuoRem(parts, big.NewInt(b.unit.q), new(big.Int))
-	debt = b.maxDebt
-	if w.IsInt64() && (span{w.Int64(), f.Int64()}).less(debt) {
-		debt = span{w.Int64(), f.Int64()}
-	}
-	s.A, s.B = now+debt.w, debt.f
-	return true
+// Adopt has nothing to restate: s says at which rate it is stored.
+func (b *bucket) Adopt(_ *State, before Evaluator, _ int64) bool {
+	_, ok := before.(*bucket)
+	return ok
 }
 
-// MaxCharge bounds the debt by the latest instant at which it can end.
-func (b *bucket) MaxCharge(o Observation, n int64) int64 {
-	left := span{w: max(0, maxInstant-1-o.At-o.A)}
-	if b.unit.times(n).less(left) {
-		return n
-	}
-	return min(n, b.unit.units(left))
-}
+// MaxCharge is all: Charge bounds when a debt ends.
+func (b *bucket) MaxCharge(_ Observation, n int64) int64 { return n }
 
 func (b *bucket) Capacity() (units, window int64) { return b.capacity, b.maxDebt.micros() }
 
+// Outcome has all drain at the rate that is stored, until something is charged.
 func (b *bucket) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 	debt := span{o.A, o.B}
 	var out Outcome
@@ -205,13 +223,13 @@ func (b *bucket) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 	case n > b.capacity:
 		out.RetryAfter = Never
 	case !admits && n > 0:
-		out.RetryAfter = b.unit.sub(b.unit.add(debt, b.cost(n)), b.maxDebt).micros()
+		out.RetryAfter = o.drains(b.unit.sub(b.unit.add(debt, b.cost(n)), b.maxDebt).micros())
 	}
 	if charged {
-		debt = b.unit.add(debt, b.cost(n))
+		debt, o.C = b.unit.add(debt, b.cost(n)), 0
 	}
 	out.Remaining = b.unit.units(b.unit.sub(b.maxDebt, debt))
-	out.ResetAfter = debt.micros()
+	out.ResetAfter = cmp.Or(o.C, debt.micros())
 	return out
 }
 

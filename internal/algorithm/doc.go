@@ -15,7 +15,8 @@
 // A decision has two steps. First each limit is evaluated, without changing it: does
 // it admit the cost? If all limits admit, each is charged. In memory these steps are
 // [Evaluator].Evaluate and Charge; in Redis they are the parts evaluate and charge
-// of the algorithm's Lua file, which script.go puts into lua/decide.lua. Both give the same
+// of the algorithm's Lua file, which script.go puts into lua/decide.lua. All but plain decisions on
+// keys without holds are a branch of the same script, lua/hold.lua. Memory and Redis give the same
 // [Observation], from which Outcome computes the numbers that users see.
 //
 // All times are integers in microseconds, and instants count from the Unix epoch.
@@ -27,7 +28,8 @@
 // rate's count, or a bucket's burst: the suites rely on that.
 //
 // lua/ramp.lua has parts, each below a line like "--- evaluate". script.go puts their texts
-// into the scripts, where they find some names and set others. Both scripts have
+// into the script, where they find some names and set others. They stand in it for plain decisions, and again
+// for all others:
 //
 //	constants  the names of what Constants returns. The second is the time after which a charge counts no more, about
 //	cost       the names of what Cost appends
@@ -47,8 +49,9 @@
 //	refund  takes back `units` that were charged under `handle` and `expiry`: by a charge, for which it sets `charges`
 //	        and what charge finds; by -- CLEAR, where nothing is left; or by itself
 //
-// Buckets have three more: rare, a function that evaluate creates where it needs it; length, the function
-// cost(units); and operation, by which a queue does something else where it holds nothing. Slots have no
+// Buckets have four more: rare, a function that evaluate creates where it needs it; length, the function
+// cost(units); forced, behind charge, by which it keeps another rate; and operation, by which a queue does
+// something else where it holds nothing. Slots have no
 // state but what is held: lua/in_flight.lua has parts look and act in place of those of lua/hold_limit.lua.
 //
 // In these files:

@@ -73,7 +73,7 @@ func waiting(free logEntries, i int, begun int64) logEntry {
 }
 
 func (q *queue) Evaluate(s *State, now, n int64) (Observation, bool) {
-	o, admits := q.bucket.Evaluate(s, now, n)
+	o, admits := q.observe(q.debt(s, now), now, n)
 	free := entries(s)
 	if len(free) == 0 {
 		return o, admits
@@ -98,7 +98,8 @@ func (q *queue) Charge(s *State, o Observation, n int64) {
 		if o.A == 0 && o.B == 0 || s.A-s.C > q.longest {
 			s.C, s.log = o.At, nil
 		}
-		q.bucket.Charge(s, o, n)
+		end := q.ChargeHandle(o, n)
+		s.A, s.B = end.A, end.B
 		return
 	}
 	all, _ := q.trim(s, o.At)
@@ -176,6 +177,7 @@ func (q *queue) Refund(s *State, now, n int64, id Handle) {
 
 func (q *queue) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 	before, largest := unpack(o.C)
+	o.C = 0
 	out := q.bucket.Outcome(o, n, admits, charged && before == 0)
 	if admits && n > 0 && n <= q.capacity {
 		out.Delay = q.unit.sub(span{o.A, o.B}, q.unit.times(before)).micros()
@@ -185,16 +187,23 @@ func (q *queue) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 }
 
 // Valid reports so of what DecodeReply has packed.
-func (q *queue) Valid(o Observation) bool { return o.C >= 0 && q.bucket.Valid(o) }
+func (q *queue) Valid(o Observation) bool {
+	return o.C >= 0 && q.bucket.Valid(Observation{A: o.A, B: o.B})
+}
 
-// Adopt begins an epoch where the rate is another.
+func (q *queue) DeniedFor(o Observation, n, _ int64) int64 {
+	return q.Outcome(o, n, false, false).RetryAfter
+}
+
+// Adopt begins an epoch where the rate is another. Delays were promised: the places that are taken stay where they are.
 func (q *queue) Adopt(s *State, before Evaluator, now int64) bool {
 	old, ok := before.(*queue)
 	if !ok {
 		return false
 	}
 	if old.unit != q.unit {
+		s.A, s.B = span{s.A, s.B}.micros(), 0
 		s.C, s.log = max(now, s.C+1), nil
 	}
-	return q.bucket.Adopt(s, &old.bucket, now)
+	return true
 }

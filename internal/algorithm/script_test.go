@@ -50,7 +50,7 @@ func FuzzDecodeReply(f *testing.F) {
 		}
 		for _, m := range members() {
 			answers := make([]algorithm.Answer, 1)
-			if err := algorithm.DecodeReply(reply, algorithm.HoldCall{N: n, Handles: make([]algorithm.Handle, 1)}, []algorithm.Member{m}, answers); err != nil {
+			if err := algorithm.DecodeReply(reply, algorithm.HoldCall{Op: algorithm.OpCharge, N: n, Handles: make([]algorithm.Handle, 1)}, []algorithm.Member{m}, answers); err != nil {
 				continue
 			}
 			for _, charged := range []bool{false, answers[0].Admits} {

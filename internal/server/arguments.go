@@ -17,17 +17,16 @@ type Limits struct {
 	members  []algorithm.Member
 	tails    []string // what follows the user's key in the Redis key of each: "}:token-1m"
 	unitCost []any    // of all, as text
+	holds    []any    // for how long units of each are held, as text
 	moves    bool     // the constants of one are those of an instant
 	latest   atomic.Pointer[constants]
 	bans     algorithm.Bans
-
-	replyEach int // integers of the reply to a plain decision, for each
+	slots    bool // one has slots: no call is a plain decision
 }
 
 // constants are those of all limits, as text, for what is sent from an instant on and before another.
 type constants struct {
-	plain       []any
-	hold        []any // for the script hold: each limit's constants and the duration of its holds
+	all         []any
 	from, until int64
 }
 
@@ -36,11 +35,12 @@ const banTail = "}:~ban"
 
 // NewLimits returns the Limits of members. names are what the Redis keys end with.
 func NewLimits(members []algorithm.Member, names []string, bans algorithm.Bans) *Limits {
-	l := &Limits{members: members, bans: bans, replyEach: algorithm.ReplyLen(members) / len(members)}
+	l := &Limits{members: members, bans: bans}
 	l.latest.Store(l.newConstants(0))
 	for i, m := range members {
 		l.tails = append(l.tails, "}:"+names[i])
-		l.moves = l.moves || m.Moves
+		l.holds = append(l.holds, strconv.FormatInt(m.Hold, 10))
+		l.moves, l.slots = l.moves || m.Moves, l.slots || m.Slots
 		for _, cost := range m.Cost(nil, 1) {
 			l.unitCost = append(l.unitCost, fmt.Sprint(cost))
 		}
@@ -67,10 +67,8 @@ func (l *Limits) newConstants(now int64) *constants {
 		args, from, until := m.ConstantsAt(now)
 		c.from, c.until = max(c.from, from), min(c.until, until)
 		for _, constant := range args {
-			text := any(fmt.Sprint(constant))
-			c.plain, c.hold = append(c.plain, text), append(c.hold, text)
+			c.all = append(c.all, fmt.Sprint(constant))
 		}
-		c.hold = append(c.hold, strconv.FormatInt(m.Hold, 10))
 	}
 	return c
 }
@@ -93,29 +91,6 @@ func (s *Store) now() int64 {
 	return s.Clock().UnixMicro()
 }
 
-// replyLen returns how many integers the reply to one call has.
-func (s *Store) replyLen(needsHold bool) int {
-	sum := 0
-	for _, part := range s.stores {
-		all, _ := part.Limits.replyLen(needsHold)
-		sum += all
-	}
-	return sum
-}
-
-// appendCost appends whether to charge, and the cost for each limit.
-func (d *Decision) appendCost(dst []any) []any {
-	if d.Op == algorithm.OpCharge {
-		dst = append(dst, "1")
-	} else {
-		dst = append(dst, "0")
-	}
-	for o := d; o != nil; o = o.next {
-		dst = o.Limits.appendUnits(dst, o.N)
-	}
-	return d.appendBans(dst)
-}
-
 // appendUnits appends the cost of n units for each limit.
 func (l *Limits) appendUnits(dst []any, n int64) []any {
 	if n == 1 {
@@ -125,37 +100,6 @@ func (l *Limits) appendUnits(dst []any, n int64) []any {
 		dst = m.Cost(dst, n)
 	}
 	return dst
-}
-
-// appendBans appends whether a denial bans, for each limiter with bans.
-func (d *Decision) appendBans(dst []any) []any {
-	for o := d; o != nil; o = o.next {
-		dst = o.Limits.appendBans(dst, o.HoldCall)
-	}
-	return dst
-}
-
-// appendBans appends whether a denial bans, for a limiter with bans.
-func (l *Limits) appendBans(dst []any, c algorithm.HoldCall) []any {
-	switch {
-	case l.bans == nil:
-		return dst
-	case c.Bans:
-		return append(dst, "1")
-	}
-	return append(dst, "0")
-}
-
-// replyLen returns how many integers the reply to one call has, and how many of them are about the ban.
-func (l *Limits) replyLen(needsHold bool) (all, ban int) {
-	each := l.replyEach
-	if needsHold {
-		each = algorithm.HoldReplyLen(1)
-	}
-	if l.bans != nil {
-		ban = each
-	}
-	return each*len(l.members) + ban, ban
 }
 
 // work returns about how many microseconds of Redis a decision on n units takes.
@@ -179,85 +123,103 @@ func (d *Decision) calls() int {
 	return calls
 }
 
-// keys returns how many Redis keys d has.
-func (d *Decision) keys() int {
-	keys := 0
-	for o := d; o != nil; o = o.next {
-		keys += len(o.Limits.tails)
+// scriptOf returns the script that makes the calls of members, its arguments, and how many of these are Redis keys. Plain
+// decisions that ask for the same are the last call of the script, which stands once for all of them.
+func (s *Store) scriptOf(members []*Decision) (script script, args []any, keys int) {
+	last, now := members[len(members)-1], s.now()
+	args = make([]any, scriptArgs, scriptArgs+len(last.Limits.constants(now).all)+len(members)*(3+3*len(s.members)))
+	alike, mixed := true, false
+	for _, m := range members {
+		args = s.appendKeys(args, m)
+		alike = alike && (!m.plain() || m.asks(last))
+		mixed = mixed || !m.sameLimits(last)
 	}
-	return keys * d.calls()
-}
-
-// args returns the arguments of a script for one decision.
-func (s *Store) args(d *Decision, needsHold bool) []any {
-	return d.append(s.appendCallKeys(make([]any, scriptArgs, 16), d), needsHold, s.now())
-}
-
-// appendCallKeys appends the Redis keys of d, once for each of its calls.
-func (s *Store) appendCallKeys(dst []any, d *Decision) []any {
-	for range d.calls() {
-		dst = s.appendKeys(dst, d)
+	keys, script = len(args)-scriptArgs, s.script // of one call: a Cluster is to redirect it if its slot has moved
+	if len(members) > 1 {
+		script = s.batchScript
 	}
-	return dst
-}
-
-// append appends what follows the keys.
-func (d *Decision) append(args []any, needsHold bool, now int64) []any {
-	args = d.appendConstants(args, needsHold, now)
-	if needsHold {
-		return d.appendCalls(args)
+	if mixed {
+		script = s.mixedScript
+	} else {
+		args = last.appendConstants(args, now)
 	}
-	return d.appendCost(args)
+	for _, m := range members {
+		if args = m.appendCalls(args, mixed, now); alike && !mixed && m.plain() {
+			break
+		}
+	}
+	return script, args, keys
 }
 
 // appendConstants appends those of all limits.
-func (d *Decision) appendConstants(args []any, needsHold bool, now int64) []any {
+func (d *Decision) appendConstants(args []any, now int64) []any {
 	for o := d; o != nil; o = o.next {
-		args = append(args, o.Limits.constants(now).of(needsHold)...)
+		args = append(args, o.Limits.constants(now).all...)
 	}
 	return args
 }
 
-// of returns those for the script hold, or for the other.
-func (c *constants) of(needsHold bool) []any {
-	if needsHold {
-		return c.hold
+// appendCalls appends the arguments of all calls of d, in a script of limits with other numbers each with its own constants.
+func (d *Decision) appendCalls(args []any, mixed bool, now int64) []any {
+	x := d.Exchange
+	if x != nil && x.Held > 0 {
+		args = d.appendCall(args, x.settlement(), mixed, now)
 	}
-	return c.plain
-}
-
-// appendCalls appends the arguments of all calls of d.
-func (d *Decision) appendCalls(args []any) []any {
-	if d.next != nil {
-		return d.appendCallTogether(args)
-	}
-	l := d.Limits
-	if d.Exchange != nil && d.Exchange.Held > 0 {
-		args = l.appendCall(args, d.Exchange.settlement())
-	}
-	args = l.appendCall(args, d.HoldCall)
-	if d.Exchange != nil && d.Exchange.Units > 0 {
-		args = l.appendCall(args, d.Exchange.reservation(len(l.members)))
+	args = d.appendCall(args, d.HoldCall, mixed, now)
+	if x != nil && x.Units > 0 {
+		args = d.appendCall(args, x.reservation(len(d.Limits.members)), mixed, now)
 	}
 	return args
 }
 
-func (l *Limits) appendCall(args []any, c algorithm.HoldCall) []any {
-	return l.appendBans(c.Append(args, len(l.members)), c)
+// appendCall appends the arguments of one of them: of a plain decision whether to charge, and the cost for each limit. Each
+// limiter with bans has one more, whether a denial bans.
+func (d *Decision) appendCall(args []any, c algorithm.HoldCall, mixed bool, now int64) []any {
+	if c.Op > algorithm.OpCharge || d.Limits.slots {
+		args = c.Append(args, d.Limits.holds)
+	} else {
+		args = append(args, flag(c.Op == algorithm.OpCharge))
+		for o := d; o != nil; o = o.next {
+			args = o.Limits.appendUnits(args, o.N)
+		}
+	}
+	for o := d; o != nil; o = o.next {
+		if o.Limits.bans != nil {
+			args = append(args, flag(o.Bans && (c.Bans || o != d)))
+		}
+	}
+	if mixed {
+		args = d.appendConstants(args, now)
+	}
+	return args
 }
 
-// appendKeys appends the Redis keys of one call of d: those of all limits, and then those of bans. Those of one
+func flag(b bool) any {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+// appendKeys appends the Redis keys of d, once for each of its calls: those of all limits, and then those of bans. Those of one
 // user's key differ only outside the braces, so a Cluster keeps them in one hash slot.
 func (s *Store) appendKeys(dst []any, d *Decision) []any {
+	begin := len(dst)
 	for i, o := 0, d; o != nil; i, o = i+1, o.next {
 		head, k := s.stores[i].head, key.Encode(o.Key)
 		for _, tail := range o.Limits.tails[:len(o.Limits.members)] {
 			dst = append(dst, head+k+tail)
 		}
 	}
-	for i, o := 0, d; o != nil; i, o = i+1, o.next {
+	for i, o := 0, d; o != nil && s.bans > 0; i, o = i+1, o.next {
 		for _, tail := range o.Limits.tails[len(o.Limits.members):] {
 			dst = append(dst, s.stores[i].head+key.Encode(o.Key)+tail)
+		}
+	}
+	if d.Exchange != nil {
+		once := dst[begin:]
+		for range d.calls() - 1 {
+			dst = append(dst, once...)
 		}
 	}
 	return dst

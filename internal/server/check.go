@@ -67,12 +67,9 @@ return missing`
 func (s *Store) missingRights(ctx context.Context, k string) string {
 	commands := regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`)
 	args := []any{"eval", tryCommands, 1, s.head + k + "}:~check"}
-	for _, source := range []any{s.decideScript.source, s.holdScript.source} {
-		text, _ := source.(string)
-		for _, m := range commands.FindAllStringSubmatch(text, -1) {
-			if !slices.Contains(args, any(m[1])) {
-				args = append(args, m[1])
-			}
+	for _, m := range commands.FindAllStringSubmatch(fmt.Sprint(s.script.source), -1) {
+		if !slices.Contains(args, any(m[1])) {
+			args = append(args, m[1])
 		}
 	}
 	cmd := redis.NewStringSliceCmd(ctx, args...)

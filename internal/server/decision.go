@@ -1,11 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"hash/maphash"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -26,14 +25,15 @@ type Decision struct {
 
 	next *Decision // of those that are made together, by a Store of Together; or nil
 
-	place  interface{ Leave() } // where it is one of the calls in flight, or nil
-	left   atomic.Bool          // it is no longer
-	inline [1]algorithm.Answer  // of most Answers: one allocation less
+	err    error               // its own, of a call that was made for several
+	self   [1]*Decision        // the members of a batch of one
+	inline [1]algorithm.Answer // of most Answers: one allocation less
 }
 
 // NewDecision returns the Decision of a call.
 func NewDecision(l *Limits, k string, c algorithm.HoldCall) *Decision {
 	d := &Decision{Limits: l, Key: k, HoldCall: c}
+	d.self[0] = d
 	if c.Op > algorithm.OpReserve {
 		return d
 	}
@@ -54,20 +54,16 @@ func (d *Decision) Ban() algorithm.Ban {
 // Decide evaluates each limit for the units of the call. If all admit them, it charges or holds them
 // as the operation says. While the server is down the error is [ErrBreakerOpen].
 //
-// With an Exchange the same run of the script settles one lease and takes another. Decisions on
-// the key that are made meanwhile take the script hold.
+// With an Exchange the same run of the script settles one lease and takes another.
 //
 // A call takes the timeout at most. A caller with less time leaves it, with the error of ctx: what
 // was held for the caller is freed when the reply comes.
 func (s *Store) Decide(ctx context.Context, d *Decision) error {
-	if d.Exchange != nil {
-		s.keysWithHolds.add(d.Key, d.Exchange.holds())
-	}
 	if d.Handles != nil {
 		d.M = algorithm.NewHoldID() // by which slots can be freed even if the reply is lost
 	}
 	x := d.Exchange
-	err := s.run(ctx, d)
+	err := s.run(ctx, d, s.deadlines.timer())
 	if err != nil && x != nil && x.Held > 0 && !replyLost(err) && !x.settled { // an abandoned call still writes to d and x
 		s.leave(d, x.settlement(), time.Duration(x.Duration)*time.Microsecond)
 	}
@@ -95,7 +91,7 @@ func (s *Store) End(ctx context.Context, d *Decision, ended func()) error {
 
 // runTo runs d, and then calls ended, unless that is nil.
 func (s *Store) runTo(ctx context.Context, d *Decision, ended func()) error {
-	err := s.run(ctx, d)
+	err := s.run(ctx, d, s.deadlines.timer())
 	if ended != nil {
 		ended()
 	}
@@ -104,7 +100,7 @@ func (s *Store) runTo(ctx context.Context, d *Decision, ended func()) error {
 
 // Reset forgets what was charged to k, and keeps what is held.
 func (s *Store) Reset(ctx context.Context, l *Limits, k string) error {
-	return s.run(ctx, NewDecision(l, k, algorithm.HoldCall{Op: algorithm.OpReset}))
+	return s.run(ctx, NewDecision(l, k, algorithm.HoldCall{Op: algorithm.OpReset}), s.deadlines.timer())
 }
 
 // Block bans k for so many microseconds, or with atLeast until its ban ends if that is later; 0 ends its ban, and the levels.
@@ -113,7 +109,7 @@ func (s *Store) Block(ctx context.Context, l *Limits, k string, lasts int64, atL
 	if atLeast {
 		c.M = 1
 	}
-	return s.run(ctx, NewDecision(l, k, c))
+	return s.run(ctx, NewDecision(l, k, c), s.deadlines.timer())
 }
 
 // hasLessTime reports whether ctx ends before a call that begins now.
@@ -122,62 +118,65 @@ func (s *Store) hasLessTime(ctx context.Context) bool {
 	return ok && time.Until(deadline) < s.Timeout || ctx.Err() != nil
 }
 
-// run has d be decided, until the timeout: at once if its server is up, else when it is. What could not
-// be sent is sent again.
-func (s *Store) run(ctx context.Context, d *Decision) error {
-	sv, over := s.servers.of(ctx, s, d.Key), s.deadlines.timer()
-	err := errNotUp
+// run has d be decided, until over: at once if its server is up, else when it is. What the server did not get, or did not
+// carry out, is sent again.
+func (s *Store) run(ctx context.Context, d *Decision, over *sharedTimer) error {
+	sv, err := s.servers.of(ctx, s, d.Key), errNotUp
 	if sv.up() {
-		err = s.ask(ctx, sv, d, over, true)
-	}
-	for isUnsent(err) && sv.await(ctx, s, d.Key, over.done) {
-		sv = s.servers.of(ctx, s, d.Key)
 		err = s.ask(ctx, sv, d, over, false)
 	}
-	switch {
-	case !isUnsent(err):
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case ended(over.done):
-		return s.timeoutError(context.DeadlineExceeded, s.Timeout)
+	for pause := time.Millisecond; err != nil; pause = min(2*pause, 20*time.Millisecond) {
+		switch {
+		case errors.Is(err, batch.ErrRetryAlone):
+			s.withoutExchange(ctx, d, over)
+		case again(err):
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-over.done:
+				return s.failed(ctx, sv, d, err, over.since)
+			}
+		case !isUnsent(err):
+			return err
+		case sv.await(ctx, s, d.Key, over.done):
+			sv = s.servers.of(ctx, s, d.Key)
+		case ended(over.done):
+			return cmp.Or(ctx.Err(), s.timeoutError(context.DeadlineExceeded, s.Timeout))
+		default:
+			return cmp.Or(ctx.Err(), err)
+		}
+		err = s.ask(ctx, sv, d, over, again(err))
 	}
-	return err
+	return nil
 }
 
-// ask has sv decide. The caller waits until over; of a first call that is its whole timeout.
-func (s *Store) ask(ctx context.Context, sv *Server, d *Decision, over *sharedTimer, first bool) error {
-	b, how := s.batcher(sv), batch.Alone
-	var place batch.Place[*Decision]
-	if b != nil {
-		place, how = b.Enter(ctx, d)
+// again reports whether the call of an error is to be sent again, alone: it was not carried out, or a hash slot that is moving
+// has only some of its keys.
+func again(err error) bool { return errors.Is(err, batch.ErrRetryAlone) || hasCode(err, "TRYAGAIN") }
+
+// ask has sv decide: alone, or with others if it may wait for them. The caller waits until over.
+func (s *Store) ask(ctx context.Context, sv *Server, d *Decision, over *sharedTimer, alone bool) error {
+	way, place := batch.Alone, batch.Place[*Decision]{}
+	if b := s.batcher(sv); b != nil && !alone {
+		place, way = b.Enter(ctx, d)
 	}
-	switch {
-	case how == batch.Full:
+	switch way {
+	case batch.Full:
 		return ErrQueue
-	case how != batch.Alone:
-		return s.askInBatch(ctx, sv, d, place, over)
+	case batch.Alone:
+		return s.send(ctx, sv, d.self[:], place, over)
+	case batch.Batched:
 	}
-	if b != nil {
-		d.place = b
-		d.left.Store(false)
-	}
-	if !first {
-		return s.askUntil(ctx, sv, d, over)
-	}
-	return s.askAlone(ctx, sv, d, over)
-}
-
-// askInBatch waits for the batch that has d, until over at most.
-func (s *Store) askInBatch(ctx context.Context, sv *Server, d *Decision, place batch.Place[*Decision], over *sharedTimer) error {
 	sv.checkSharding(ctx, s)
 	left, err := place.Wait(ctx, over.done)
 	switch {
-	case errors.Is(err, batch.ErrRetryAlone):
-		return s.askUntil(ctx, sv, d, over)
 	case errors.Is(err, batch.ErrOver):
 		return s.tooLate(left, over.since)
+	case err != nil:
+		return err
 	}
-	return err
+	return d.err
 }
 
 // The errors of decisions that waited in this process, beside ErrQueue.
@@ -203,100 +202,6 @@ func (s *Store) tooLate(left batch.Left, since time.Time) error {
 	return s.timeoutError(context.DeadlineExceeded, s.Timeout)
 }
 
-// askUntil makes a call for d alone, whose caller has waited before: only until over. The call may take
-// its whole timeout beside that.
-func (s *Store) askUntil(ctx context.Context, sv *Server, d *Decision, over *sharedTimer) error {
-	alone := func() error { return s.askAlone(context.WithoutCancel(ctx), sv, d, s.deadlines.timer()) }
-	asked := batch.Go(alone, func(err error) { s.abandoned(d, err) })
-	select {
-	case <-asked.Done():
-	case <-over.done:
-	case <-ctx.Done():
-		return asked.Take(ctx.Err())
-	}
-	return asked.Take(s.timeoutError(context.DeadlineExceeded, s.Timeout))
-}
-
-// leavePlace has another call begin in the place of d, if it has one.
-func (d *Decision) leavePlace() {
-	if d.place != nil && !d.left.Swap(true) {
-		d.place.Leave()
-	}
-}
-
-// askAlone makes a call for d alone, which may have a place among those in flight.
-// A client that ends a call with its context's deadline is waited for: a caller that cancels is
-// noticed when it returns, because to wait beside a goroutine, even one that is parked for it, took
-// a lone call 39 % longer. Any other client is waited for in a goroutine, which is abandoned after
-// the timeout; it holds a connection of the client's pool until the read timeout, so that there
-// are at most as many of them as the pool has connections. So is a server that is far: the
-// connection is made although its first caller has left.
-func (s *Store) askAlone(ctx context.Context, sv *Server, d *Decision, over *sharedTimer) error {
-	bounded := deadlineContext{ctx, over}
-	switch {
-	case !s.servers.ctxDeadlines || sv.far.Load():
-		return s.askBeside(bounded, sv, d)
-	case s.hasLessTime(ctx):
-		return batch.Beside(ctx, func() error { return s.askInline(bounded, sv, d) }, func(err error) { s.abandoned(d, err) })
-	}
-	return s.askInline(bounded, sv, d)
-}
-
-func (s *Store) askInline(ctx deadlineContext, sv *Server, d *Decision) error {
-	return s.ends(ctx.Context, sv, d, time.Now(), func() error { return s.evaluate(ctx, d) })
-}
-
-// ends waits for a call for d that was begun at an instant, records how it ended, and has another begin. One that does not
-// return has panicked, in a hook of the client: its reply is lost.
-func (s *Store) ends(ctx context.Context, sv *Server, d *Decision, begun time.Time, call func() error) error {
-	returned := false
-	defer func() {
-		d.leavePlace()
-		if !returned {
-			s.leftBehind(d, errPanicked)
-		}
-	}()
-	err := s.answered(ctx, sv, d, call(), begun)
-	returned = true
-	return err
-}
-
-func (s *Store) askBeside(bounded deadlineContext, sv *Server, d *Decision) error {
-	begun, ctx := time.Now(), bounded.Context
-	asked := batch.Go(func() error { return s.evaluate(s.callContext(ctx, sv), d) }, func(err error) {
-		if err == nil {
-			sv.answered(s, begun, d)
-		}
-		s.leftBehind(d, err)
-	})
-	end := func() error {
-		return s.ends(ctx, sv, d, begun, func() error { return asked.Take(context.DeadlineExceeded) })
-	}
-	select {
-	case <-asked.Done():
-	case <-bounded.Done():
-	case <-ctx.Done():
-		go func() { // the rest of the timeout, for others: is the server well?
-			select {
-			case <-asked.Done():
-			case <-bounded.Done():
-			}
-			s.abandoned(d, batch.Catch(end))
-		}()
-		return ctx.Err()
-	}
-	return end()
-}
-
-// callContext returns the context of a call to sv, which goes on for longer than its caller waits where
-// a new connection may take longer.
-func (s *Store) callContext(ctx context.Context, sv *Server) context.Context {
-	if sv.far.Load() {
-		return s.farDeadlines.with(ctx)
-	}
-	return s.deadlines.with(ctx)
-}
-
 // wrote reports whether d has changed something, once it is answered.
 func (d *Decision) wrote() bool {
 	charges := d.Op == algorithm.OpCharge || d.Op == algorithm.OpReserve
@@ -311,199 +216,84 @@ func (d *Decision) Admitted() bool {
 	return !slices.ContainsFunc(d.Answers, func(a algorithm.Answer) bool { return !a.Admits })
 }
 
-// answered records how a call for d ended that was begun at an instant, and returns its error for
-// the caller.
-func (s *Store) answered(ctx context.Context, sv *Server, d *Decision, err error, begun time.Time) error {
-	if err == nil && s.servers.cluster != nil {
-		s.servers.topologyKnown.Store(true)
-	}
-	if err = s.finish(ctx, sv, d, err, begun); err != nil {
-		s.leftBehind(d, err)
-	}
-	return err
+// plain reports whether d is a decision that holds nothing, and nothing is done besides: the script has a quick way for it.
+func (d *Decision) plain() bool {
+	return d.Op <= algorithm.OpCharge && d.Exchange == nil && !d.Limits.slots
 }
 
-// evaluate runs the script for one decision. While a hash slot moves and has only
-// some of the keys, the server says so, and is asked again: others need not wait for that.
-func (s *Store) evaluate(ctx context.Context, d *Decision) error {
-	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		if d.Exchange != nil && d.Exchange.undone {
-			s.withoutExchange(ctx, d)
+// A reader reads the reply to several calls, of which some were read.
+type reader struct {
+	left         []int64
+	limits, bans int   // of each call
+	err          error // it is not as long as it should be
+}
+
+// next returns the reply to the next call: that of all limits, and that of bans.
+func (r *reader) next() (limits, bans []int64) {
+	if r.err == nil {
+		limits, bans, r.left, r.err = algorithm.SplitReply(r.left, r.limits, r.bans)
+	}
+	return limits, bans
+}
+
+// decode reads the reply to d. The error is batch.ErrRetryAlone if nothing was done. To a single call no script replies so.
+func (d *Decision) decode(r *reader, alone bool) error {
+	x := d.Exchange
+	if x != nil && x.Held > 0 {
+		settled, _ := r.next()
+		x.settled = !algorithm.Undone(settled)
+	}
+	limits, bans := r.next()
+	var granted []int64
+	if x != nil && x.Units > 0 {
+		granted, _ = r.next()
+	}
+	if r.err != nil {
+		return r.err
+	}
+	if algorithm.Undone(limits) && (x != nil || !alone) {
+		if x != nil {
+			x.undone = true
 		}
-		needsHold := s.needsHold(d)
-		script := s.decideScript
-		if needsHold {
-			script = s.holdScript
+		return batch.ErrRetryAlone
+	}
+	if len(bans) > 0 {
+		if banned, err := d.decodeBans(bans); banned || err != nil {
+			return err // no limit was asked
 		}
-		reply, err := script.run(ctx, s.servers.client, s.args(d, needsHold), d.keys(), s.Hooks.ScriptLoaded)
-		switch {
-		case err == nil && !needsHold && algorithm.IsHeld(reply):
-			s.keysWithHolds.add(d.allKeys(), heldFor)
-			continue
-		case err == nil:
-			if err = s.decodeOne(reply, d, needsHold); errors.Is(err, batch.ErrRetryAlone) {
-				continue // without the exchange
-			}
+	}
+	each := len(limits) / r.limits
+	for o := d; o != nil; o = o.next { // those of each limiter after the other's
+		size := each * len(o.Limits.members)
+		if err := algorithm.DecodeReply(limits[:size], o.HoldCall, o.Limits.members, o.Answers); err != nil {
 			return err
 		}
-		if !hasCode(err, "TRYAGAIN") {
-			return err
-		}
-		if d.leavePlace(); !sleep(ctx, pause) {
-			return err
-		}
+		limits = limits[size:]
 	}
-}
-
-// sleep reports whether ctx lasted for as long as d.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
+	if granted != nil {
+		x.granted(granted, d.Limits.members)
 	}
-}
-
-// needsHold reports whether d takes the script hold: also where one of several keys has holds.
-func (s *Store) needsHold(d *Decision) bool {
-	if s.alwaysHold || d.Op >= algorithm.OpReserve || d.Exchange != nil {
-		return true
-	}
-	for i, o := 0, d; o != nil; i, o = i+1, o.next {
-		if s.stores[i].keysWithHolds.has(o.Key) {
-			return true
-		}
-	}
-	return d.next != nil && s.keysWithHolds.cells.Load() != nil && s.keysWithHolds.has(d.allKeys())
-}
-
-// decodeOne reads the reply to d.
-func (s *Store) decodeOne(reply []int64, d *Decision, needsHold bool) error {
-	if d.Exchange != nil {
-		return s.decodeExchange(reply, d)
-	}
-	banned, err := d.decode(reply, needsHold)
-	if err == nil && !banned && d.Op == algorithm.OpReserve {
-		s.keysWithHolds.add(d.Key, heldFor)
-	}
-	return err
-}
-
-// decode reads the reply to one call of d: that of all limits, and then that of bans. If a key was banned before, no limit
-// was asked.
-func (d *Decision) decode(reply []int64, needsHold bool) (banned bool, err error) {
-	size, bans := 0, 0
-	for o := d; o != nil; o = o.next {
-		all, ban := o.Limits.replyLen(needsHold)
-		size, bans = size+all, bans+ban
-	}
-	if len(reply) != size {
-		return false, algorithm.UnexpectedLength(len(reply), size)
-	}
-	if bans > 0 {
-		if banned, err = d.decodeBans(reply[size-bans:], needsHold); banned || err != nil {
-			return banned, err
-		}
-	}
-	decode := algorithm.DecodeReply
-	if needsHold {
-		decode = algorithm.DecodeHoldReply
-	}
-	for o := d; o != nil; o = o.next {
-		all, ban := o.Limits.replyLen(needsHold)
-		if err := decode(reply[:all-ban], o.HoldCall, o.Limits.members, o.Answers); err != nil {
-			return false, err
-		}
-		reply = reply[all-ban:]
-	}
-	return false, nil
+	return nil
 }
 
 // decodeBans sets the Ban of d, and of those that are made together with it. It reports whether one was there before.
-func (d *Decision) decodeBans(reply []int64, needsHold bool) (before bool, err error) {
+func (d *Decision) decodeBans(reply []int64) (before bool, err error) {
 	for o := d; o != nil; o = o.next {
-		_, length := o.Limits.replyLen(needsHold)
-		if length == 0 {
+		if o.Limits.bans == nil {
 			continue
 		}
-		ban, err := algorithm.DecodeBan(reply[:length])
-		if err != nil {
+		var ban algorithm.Ban
+		if ban, reply, err = algorithm.DecodeBan(reply); err != nil {
 			return false, err
 		}
 		if o.Answers != nil {
 			o.setBan(ban)
 		}
-		before, reply = before || ban.Until > 0 && !ban.Began, reply[length:]
+		before = before || ban.Until > 0 && !ban.Began
 	}
 	return before, nil
 }
 
 func (d *Decision) setBan(b algorithm.Ban) {
 	d.Answers[:len(d.Answers)+1][len(d.Answers)].Observation = b.Observation()
-}
-
-// heldFor is for how long a key is taken to have holds after some were seen.
-const heldFor = 10 * time.Second
-
-// heldCells is how many cells there are for the keys that have holds.
-const heldCells = 4096
-
-// heldKeys remembers which keys have had holds lately: their decisions take the script
-// hold, and a first try with the faster one would cost a round trip.
-type heldKeys struct {
-	seed  maphash.Seed
-	begun time.Time
-	cells atomic.Pointer[[heldCells]atomic.Uint64] // made with the first hold: most limiters hold nothing
-}
-
-// A cell is the tag of its key, or 0 where it stands for all of its keys, because it had to
-// remember more than one: the script hold decides for any key. Below that is until when,
-// in milliseconds since begun.
-const heldUntilBits = 40
-
-func (h *heldKeys) init() { h.seed, h.begun = maphash.MakeSeed(), time.Now() }
-
-// at returns the cell of k, and its tag.
-func (h *heldKeys) at(cells *[heldCells]atomic.Uint64, k string) (cell *atomic.Uint64, tag uint64) {
-	hash := maphash.String(h.seed, k)
-	return &cells[hash%heldCells], hash>>heldUntilBits | 1
-}
-
-func (h *heldKeys) now() uint64 { return uint64(time.Since(h.begun) / time.Millisecond) }
-
-// add remembers k for so long, or for longer if it is already.
-func (h *heldKeys) add(k string, lasts time.Duration) {
-	cells := h.cells.Load()
-	if cells == nil {
-		h.cells.CompareAndSwap(nil, new([heldCells]atomic.Uint64))
-		cells = h.cells.Load()
-	}
-	cell, own := h.at(cells, k)
-	now := h.now()
-	for {
-		old, tag, until := cell.Load(), own, now+uint64(lasts/time.Millisecond)+1
-		if oldTag, oldUntil := old>>heldUntilBits, old%(1<<heldUntilBits); oldUntil > now {
-			until = max(until, oldUntil)
-			if oldTag != own {
-				tag = 0
-			}
-		}
-		if cell.CompareAndSwap(old, tag<<heldUntilBits|until) {
-			return
-		}
-	}
-}
-
-func (h *heldKeys) has(k string) bool {
-	cells := h.cells.Load()
-	if cells == nil {
-		return false
-	}
-	cell, own := h.at(cells, k)
-	old := cell.Load()
-	tag, until := old>>heldUntilBits, old%(1<<heldUntilBits)
-	return until > 0 && (tag == own || tag == 0) && h.now() < until
 }

@@ -27,9 +27,11 @@ func (c *scripted) Process(_ context.Context, cmd redis.Cmder) error {
 		return errors.New("no script")
 	}
 	var ops strings.Builder
-	for i := range keys { // each call has three arguments, and two for its limit
-		op, _ := args[len(args)-5*(keys-i)].(string)
-		ops.WriteString(op)
+	for at := scriptArgs + keys + 3; at < len(args); at += 2 { // behind three constants: a cost, or four more arguments
+		op, _ := args[at].(string)
+		if ops.WriteString(op); op > "1" {
+			at += 3
+		}
 	}
 	c.ops = append(c.ops, ops.String())
 	if keys > 1 && c.fails != nil {
@@ -63,7 +65,7 @@ func TestExchangeNotSent(t *testing.T) {
 		redisError("WRONGTYPE Operation against a key"): {"312", "3"},
 		lost: {"312"},
 	} {
-		client := &scripted{fails: err, replies: [][]int64{{1, 1_800_000_000_000_000, 0, 0, 0, 0, 0, 0}}}
+		client := &scripted{fails: err, replies: [][]int64{{7, 1_800_000_000_000_000, 0, 0, 0, 0, 0, 0}}}
 		s, d := client.exchange()
 		if errors.Is(err, ErrBreakerOpen) {
 			s.servers.whole.state.Store(uint32(down))
@@ -85,11 +87,12 @@ func TestExchange(t *testing.T) {
 	t.Parallel()
 	const at = 1_800_000_000_000_000
 	var (
-		done    = []int64{1, at, 0, at, 1e6, 0, 0, 0}
-		granted = []int64{1, at, 0, at, 1e6, 0, 7, at + 1000}
-		refused = []int64{0, at, 0, at, 1e6, 0, 0, 0}
-		nothing = []int64{2, 0, 0, 0, 0, 0, 0, 0}
-		partly  = []int64{4, 0, 0, 0, 0, 0, 0, 0}
+		done    = []int64{7, at, 0, at, 1e6, 0, 0, 0}
+		plain   = []int64{1, at, 0, at, 1e6}
+		granted = []int64{7, at, 0, at, 1e6, 0, 7, at + 1000}
+		refused = []int64{6, at, 0, at, 1e6, 0, 0, 0}
+		nothing = []int64{2, 0, 0, 0, 0}
+		partly  = []int64{4, 0, 0, 0, 0}
 	)
 	for name, c := range map[string]struct {
 		replies [][]int64
@@ -100,8 +103,8 @@ func TestExchange(t *testing.T) {
 		"all":               {[][]int64{slices.Concat(done, done, granted)}, []string{"312"}, nil, true},
 		"no lease":          {[][]int64{slices.Concat(done, done, refused)}, []string{"312"}, nil, false},
 		"no time for it":    {[][]int64{slices.Concat(done, done, nothing)}, []string{"312"}, nil, false},
-		"not the decision":  {[][]int64{slices.Concat(done, nothing, nothing), done}, []string{"312", "1"}, nil, false},
-		"nothing":           {[][]int64{slices.Concat(nothing, nothing, nothing), done, done}, []string{"312", "3", "1"}, nil, false},
+		"not the decision":  {[][]int64{slices.Concat(done, nothing, nothing), plain}, []string{"312", "1"}, nil, false},
+		"nothing":           {[][]int64{slices.Concat(nothing, nothing, nothing), done, plain}, []string{"312", "3", "1"}, nil, false},
 		"part of a charge":  {[][]int64{slices.Concat(done, partly, nothing)}, []string{"312"}, algorithm.ErrPartly, false},
 		"part of the lease": {[][]int64{slices.Concat(done, done, partly)}, []string{"312"}, nil, false},
 	} {
@@ -119,5 +122,17 @@ func TestExchange(t *testing.T) {
 		if err == nil && (!d.Answers[0].Admits || d.Answers[0].At != at) {
 			t.Errorf("%s: %+v", name, d.Answers[0])
 		}
+	}
+}
+
+// TestUndoneAlone has a single call be replied what only one of several is: that is no reply, and it is not sent again.
+func TestUndoneAlone(t *testing.T) {
+	t.Parallel()
+	client := &scripted{replies: [][]int64{{2, 0, 0, 0, 0}}}
+	s, d := client.exchange()
+	defer s.Close()
+	d.Exchange = nil
+	if err := s.Decide(context.Background(), d); !errors.Is(err, algorithm.ErrReply) || len(client.ops) != 1 {
+		t.Errorf("sent %v, %v", client.ops, err)
 	}
 }

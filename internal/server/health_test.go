@@ -736,6 +736,9 @@ func TestCallIsNotItsCaller(t *testing.T) {
 // errTooLarge is what Redis replies to a script that is none.
 const errTooLarge = redisError("ERR Error compiling script (new function): user_script:1146: function at line 133 has more than 200 local variables")
 
+// tairRefuses is what the proxy of a Tair replies to each script.
+const tairRefuses = "bad lua script for redis cluster, all the keys that the script uses should be passed using the KEYS array, and KEYS should not be in expression"
+
 // Errors of a server that decides nothing open the breaker at once, and those of one call never.
 func TestErrorsThatOpen(t *testing.T) {
 	t.Parallel()
@@ -748,7 +751,7 @@ func TestErrorsThatOpen(t *testing.T) {
 		redisError("ERR user_script:9: attempt to compare nil with number"): false, errTooLarge: false,
 		redisError("ERR Error compiling script (new function): <string> line:1(column:2) near '42':   syntax error "): false,
 		algorithm.ErrReply: false, redisError("MOVED 1 127.0.0.1:7000"): false, redisError("ERR DB index is out of range"): true,
-		redisError("ERR Protocol error: unauthenticated multibulk length"): true,
+		redisError("ERR Protocol error: unauthenticated multibulk length"): true, redisError("ERR " + tairRefuses): true,
 	} {
 		t.Run(err.Error(), func(t *testing.T) {
 			t.Parallel()

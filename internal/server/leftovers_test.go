@@ -32,7 +32,7 @@ func (c *freeing) reply(cmds ...redis.Cmder) error {
 			return errReply // a script that takes Redis too long
 		}
 		cmd.(interface{ SetVal(val []int64) }).SetVal(
-			slices.Repeat([]int64{1, 1_800_000_000_000_000, 0, 0, 0, 0, 0, 0}, cmd.Args()[2].(int)))
+			slices.Repeat([]int64{7, 1_800_000_000_000_000, 0, 0, 0, 0, 0, 0}, cmd.Args()[2].(int)))
 	}
 	return nil
 }

@@ -64,14 +64,13 @@ type Store struct {
 	servers *Servers
 	members []algorithm.Member // by which it decides: of one limiter, or of several
 	form    algorithm.Form
+	bans    int      // how many limiters with bans it decides for
 	stores  []*Store // those of which it is Together, or itself alone; the first of them probes the server
 
-	decideScript  script
-	holdScript    script // see algorithm.HoldScript
-	batchScripts  scripts
-	keysWithHolds heldKeys
-	alwaysHold    bool // a limit has slots: all calls take the script hold
-	perScript     int  // calls of one unit that one script hold makes
+	script      script // for one call
+	batchScript script // for several
+	mixedScript script // for several by limits of different numbers
+	perScript   int    // calls of one unit, and no plain decisions, that one script makes
 
 	deadlines    deadlines
 	farDeadlines deadlines // of calls to a server that is far
@@ -108,20 +107,24 @@ func NewStore(client Client, c Config) *Store {
 
 // init makes what a Store of these members needs.
 func (s *Store) init() {
-	s.alwaysHold = slices.ContainsFunc(s.members, func(l algorithm.Member) bool { return l.Slots })
-	s.holdScript = newScript(algorithm.HoldScript(s.members, s.form), false)
-	if !s.alwaysHold {
-		s.decideScript = newScript(algorithm.DecideScript(s.members, s.form), false)
+	for _, part := range s.stores {
+		if part.form.Bans != nil {
+			s.bans++
+		}
 	}
-	s.batchScripts = s.newBatchScripts()
+	form := s.form
+	s.script = newScript(algorithm.Script(s.members, form), false)
+	form.Undeclared = s.servers.cluster != nil // of a Cluster, their keys are of several hash slots
+	s.batchScript = newScript(algorithm.Script(s.members, form), form.Undeclared)
+	form.Own = true
+	s.mixedScript = newScript(algorithm.Script(s.members, form), form.Undeclared)
 	work := int64(0)
 	for _, l := range s.members {
-		work += l.Work(1) * holdWork
+		work += l.Work(1) * otherWork
 	}
 	s.perScript = max(1, min(s.MaxBatch, int(maxWork/work)))
 	s.deadlines.timeout = s.Timeout
 	s.farDeadlines.timeout = max(farFactor*s.Timeout, connectTime)
-	s.keysWithHolds.init()
 	s.byServer.Store(&map[*Server]*batcher{})
 	if _, ok := s.servers.client.(*redis.Client); ok {
 		s.single = s.newBatcher(s.servers.whole)
@@ -177,16 +180,14 @@ func (s *Store) probe(ctx context.Context, client Client, k string) error {
 		l.tails[i] = tail + "~probe-" + unique
 	}
 	d := NewDecision(l, k, algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
-	args, script := s.args(d, s.alwaysHold), s.decideScript
-	if s.alwaysHold {
-		script = s.holdScript
-	}
-	keys := slices.Clone(args[scriptArgs : scriptArgs+d.keys()])
-	_, err := script.run(ctx, client, args, d.keys(), s.Hooks.ScriptLoaded)
+	script, args, keys := s.scriptOf(d.self[:])
+	_, err := script.run(ctx, client, args, keys, s.Hooks.ScriptLoaded)
 	if reply := redis.Error(nil); errors.As(err, &reply) { // it may have failed before it gave them a TTL
 		ctx := context.WithoutCancel(ctx)
 		go func() {
-			_ = batch.Catch(func() error { return client.Process(ctx, redis.NewIntCmd(ctx, append([]any{"del"}, keys...)...)) })
+			_ = batch.Catch(func() error {
+				return client.Process(ctx, redis.NewIntCmd(ctx, append([]any{"del"}, args[scriptArgs:scriptArgs+keys]...)...))
+			})
 		}()
 	}
 	return err

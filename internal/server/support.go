@@ -56,6 +56,7 @@ var refusals = []refusal{
 	{"This instance has cluster support disabled", "one server, no Cluster: use redis.NewClient"},
 	{"SELECT is not allowed in cluster mode", "a node of a Cluster has database 0 only: see Options.DB"},
 	{"DENIED", ""},
+	{"bad lua script for redis cluster", "the proxy of a Tair: set its script_check_enable to 0, or connect to the nodes by redis.NewClusterClient"},
 }
 
 const (
@@ -108,7 +109,7 @@ func (s *Store) hint(err error) string {
 
 // unsupported is what servers reply to a script or an option that they do not know.
 var unsupported = []string{
-	"syntax error", "unknown command", "unknown redis command", "wrong number of arg", "non deterministic",
+	"syntax error", "unknown command", "unknown redis command", "wrong number of arg", "non deterministic", "not allowed from script",
 }
 
 // faults is what servers reply where a script met a value that it does not understand, or is wrong itself. The scripts allow for

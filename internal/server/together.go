@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"maps"
-	"strings"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -37,7 +36,7 @@ func Together(ctx context.Context, parts []Part) (*Store, error) {
 	first, keys, oneKey := parts[0].Store, 0, true
 	for i, p := range parts {
 		keys += len(p.Limits.tails)
-		if p.Store.servers != first.servers || p.Store.alwaysHold || keys > algorithm.MaxLimits {
+		if p.Store.servers != first.servers || p.Limits.slots || keys > algorithm.MaxLimits {
 			return nil, ErrApart
 		}
 		for _, before := range parts[:i] {
@@ -119,18 +118,6 @@ func (s *Store) DecideAll(ctx context.Context, parts []Part) error {
 	return s.Decide(ctx, parts[0].Decision)
 }
 
-// allKeys returns a text that is that of no other keys.
-func (d *Decision) allKeys() string {
-	if d.next == nil {
-		return d.Key
-	}
-	var keys []string
-	for o := d; o != nil; o = o.next {
-		keys = append(keys, o.Key)
-	}
-	return strings.Join(keys, "\x00")
-}
-
 // sameLimits reports whether d and other, of one Store, decide by the same limits.
 func (d *Decision) sameLimits(other *Decision) bool {
 	return d == nil || d.Limits == other.Limits && d.next.sameLimits(other.next)
@@ -139,15 +126,4 @@ func (d *Decision) sameLimits(other *Decision) bool {
 // asks reports whether d and other, which decide by the same limits, ask for the same.
 func (d *Decision) asks(other *Decision) bool {
 	return d == nil || d.N == other.N && d.Op == other.Op && d.Bans == other.Bans && d.next.asks(other.next)
-}
-
-// appendCallTogether appends the arguments of the script hold, in which each limit has units of its own.
-func (d *Decision) appendCallTogether(args []any) []any {
-	args = append(args, string(d.Op), 0, 0)
-	for o := d; o != nil; o = o.next {
-		for range o.Limits.members {
-			args = append(args, 0, o.Units())
-		}
-	}
-	return d.appendBans(args)
 }

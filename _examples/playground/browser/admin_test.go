@@ -66,6 +66,10 @@ func TestAdminViews(t *testing.T) {
 			}
 		}
 	}
+	p.until("a joined key, whole", `(() => {
+		const key = document.querySelector("[data-limiter=login] .asked.keys .key")
+		return key?.title.startsWith("join:ip:198.51.100.7,") && key.title === key.textContent && key.firstChild.scrollHeight <= key.firstChild.clientHeight + 1
+	})()`)
 	for _, v := range views {
 		p.prefer("prefers-color-scheme", v.scheme)
 		p.do(chromedp.EmulateViewport(v.width, v.height))

@@ -62,9 +62,10 @@ function drawRequests(plot) {
   drawMarks(plot, null, false, base + 4 + (rows.length + 0.5) * row)
 }
 
-// drawAxis writes the limit and zero beside the plot.
+// drawAxis writes the limit and zero beside the plot, and its top, where that is more.
 function drawAxis(plot) {
-  const { c, left, right, base, y, capacity, colour } = plot
+  const { c, left, right, base, y, capacity, top, colour } = plot
+  if (top > capacity) number(plot, top, y(top))
   number(plot, capacity, y(capacity))
   number(plot, 0, base - 4)
   c.strokeStyle = colour.line

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/labstack/echo/v5"
+	"github.com/labstack/echo/v5/middleware"
 
 	"github.com/redislimit/redislimit/core"
 	echolimit "github.com/redislimit/redislimit/echov5"
@@ -124,6 +125,18 @@ func middlewareEcho(mount httpsuite.Mount) echo.MiddlewareFunc {
 		})
 	case httpsuite.SetHeader:
 		return beforeEcho(func(c *echo.Context) { c.Response().Header().Set(m.Name, m.Value) })
+	case httpsuite.Log:
+		return middleware.RequestLoggerWithConfig(middleware.RequestLoggerConfig{
+			LogStatus: true, HandleError: true,
+			LogValuesFunc: func(_ *echo.Context, v middleware.RequestLoggerValues) error {
+				m.Saw(v.Status)
+				return nil
+			},
+		})
+	case httpsuite.CORS:
+		return middleware.CORS("*")
+	case httpsuite.Compress:
+		return middleware.Gzip()
 	case httpsuite.Limit:
 		key := httpsuite.KeyOf(m, echolimit.Key, echolimit.Request, func(c *echo.Context) string { return c.Request().Header.Get(httpsuite.KeyHeader) })
 		return echolimit.Middleware(m.Limiter, key, httpsuite.Options(m, handlerEcho, echolimit.OnDenied, echolimit.OnError)...)

@@ -1,10 +1,10 @@
 -- What decide.lua and hold.lua do besides for a limiter with bans: the last key of a call has the ban of the user's key.
 -- Value: a string, 'X1 ends level lasts': until when the ban lasts, how many there were before all were forgotten, and for how
 -- long it lasts, in microseconds. All is forgotten when nothing was denied for as long after its end: so long is its TTL.
--- Of several limiters that decide together each has all of this, but for `unless`, which is there once.
+-- Of several limiters that decide together each has all of this, but for `block`.
 -- Argument: the last of a call, 1 if a denial of it bans. hold.lua has one operation more:
 --            '8'  ban by hand, for so many microseconds as there are units, or end the ban. If `given` is 1, nothing ends sooner
--- Replies a block of its own: 0, or 1 where the key was banned, 2 where this denial has banned it; the instant; the end.
+-- Replies, after all limits: 0, or 1 where the key was banned, 2 where this denial has banned it; the instant; the end.
 --- read
 local value = redis.pcall('GET', KEYS[base + size])
 local foreign = value
@@ -26,33 +26,27 @@ local text = string.format('X1 ' .. whole .. ' %d ' .. whole, ban_ends, ban_leve
 local failed = redis.pcall('SET', KEYS[base + size], text, 'PX', string.format(whole, 2 * ban_lasts / 1000 + grace + 1)).err
 --- look
 local ban, ban_ends, ban_level, ban_lasts, till = 0, 0, 0, 0, 0 -- `till` is when all would admit that deny by what is charged
-local bans = ARGV[at + -- FLAG] + 0 == 1
-if not why then
+local bans = ARGV[at + width - -- FLAG] + 0 == 1
+if not why and op <= '2' then
 -- READ
   if now < ban_ends then ban, why = 1, 5 end
 end
---- hold
-local ban, ban_ends, ban_level, ban_lasts, till = 0, 0, 0, 0, 0
-local bans = ARGV[at + -- FLAG] + 0 == 1
-if err then
-elseif op == '8' and units == 0 then
-  frees('SET', KEYS[base + size], '', 'NX')
-  redis.call('DEL', KEYS[base + size])
-elseif decides or op == '8' then
+--- block
+if op == '8' then
+  why = 1 -- it is done
+  if units == 0 then
+    redis.call('DEL', KEYS[base + size])
+  else
 -- READ
-  if decides then
-    if now < ban_ends then ban = 1 end
-  elseif given == 0 or now + units > ban_ends then
-    ban_ends, ban_lasts = now + units, math.max(units, given * ban_lasts)
+    if given == 0 or now + units > ban_ends then
+      ban_ends, ban_lasts = now + units, math.max(units, given * ban_lasts)
 -- WRITE
-    err = failed
+      err = failed
+    end
   end
-end
---- unless
-if ban == 1 or op == '8' then
-  for i = r + 2, r + 8 * size do reply[i] = 0 end
-  reply[r + 1] = ban == 1 and 5 or 1
-elseif not err then
+else
+--- again
+till = 0 -- it is asked again
 --- denied
 if bans then
   local retry
@@ -69,6 +63,5 @@ if till > 0 and not err then
   if not failed then ban = 2 end -- else the denial stands
 end
 --- reply
-r = r + -- EACH * (size - 1)
 reply[r + 1], reply[r + 2], reply[r + 3] = ban, now, ban_ends
-for i = r + 4, r + -- EACH do reply[i] = 0 end
+r = r + 3

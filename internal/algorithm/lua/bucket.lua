@@ -4,100 +4,54 @@
 -- Value: a string, FORM .. 'ends' or FORM .. 'ends+f', the instant at which the debt ends. FORM is a version and the
 -- count, and the period for a limit whose key does not contain it: 'B1 count ' or 'B1 count/period '.
 -- Constants: FORM, the capacity as a debt (W, F), q, the period. Cost: the debt that it adds (dw, df).
--- Observes: the debt (w, f). It is above the capacity if more was charged than fits, or after a step back of the clock.
+-- Observes: the debt (w, f). It is above the capacity if more was charged than fits, or after a step back of the clock. Of what
+-- is stored at another rate, c is when it ends; else c is 0.
 --- constants form, W, F, q, period
 --- cost dw, df
 --- rare
 
--- unusual returns the debt of a value with parts or of another rate, and the value if it is foreign. What was stored at
--- another rate (p/q) is restated at the present one (P/Q). The units used stay used, up to the capacity: what parts of 1/Q cannot
--- hold is rounded up to a binary fraction of a part, with so few bits that sums stay exact.
-local function unusual(value, form, limitW, limitF, parts, present)
-  -- muldiv returns the quotient and the remainder of x * y / z. The product itself may be beyond 2^53.
-  local function muldiv(x, y, z)
-    local whole, part = math.floor(x / z), x % z
-    local quotient, rest, bit = 0, 0, 2 ^ 50
-    while bit >= 1 do
-      quotient, rest = quotient * 2, rest * 2
-      if rest >= z then quotient, rest = quotient + 1, rest - z end
-      if y >= bit then
-        y, quotient, rest = y - bit, quotient + whole, rest + part
-        if rest >= z then quotient, rest = quotient + 1, rest - z end
-      end
-      bit = bit / 2
-    end
-    return quotient, rest
+-- unusual returns the debt of a value with parts or of another rate; of another rate, how long that takes at it; and the value
+-- if it is foreign. Units that are used stay used: the debt is the time that they take at the present rate, rounded up.
+local function unusual(value, form, parts, present)
+  local text = #value <= longest and value .. '+0' or '' -- it stands in for the f of a value without one
+  local own, count, period, ends, f = string.sub(value, 1, #form) == form, parts, present, nil, nil
+  if own then
+    ends, f = string.match(text, '^(%d+)%+([^+]+)%+?0?$', #form + 1)
+  else
+    count, period, ends, f = string.match(text, '^B1 (%d+)/?(%d*) (%d+)%+([^+]+)%+?0?$')
+    count, period = tonumber(count or 0), tonumber(period or '') or present
   end
-
-  -- lowest returns period/count in lowest terms.
-  local function lowest(count, period)
-    local a, b = period, count
-    while b > 0 do
-      local rest = a % b
-      a = b
-      b = rest
-    end
-    return period / a, count / a
+  ends, f = tonumber(ends or ''), tonumber(f or '')
+  if not (f and count > 0 and period > 0 and ends < 2 ^ 53 and f >= 0 and f < count) then return 0, 0, 0, value end
+  if ends < now then return 0, 0, 0 end
+  if not own then
+    local left, rate = ends - now + (f > 0 and 1 or 0), string.match(form, ' (%d+)') / present
+    return math.min(math.ceil(left * (count / period / rate) * (1 + 2 ^ -50)), 2 ^ 53 - 1), 0, left
   end
-
-  if #value > longest then return 0, 0, value end
-  if string.sub(value, 1, #form) == form and string.find(value, '+', 1, true) then
-    local ends, f = string.match(value, '^(%d+)%+([^+]+)$', #form + 1)
-    ends, f = tonumber(ends or ''), tonumber(f or '')
-    if not (f and f >= 0 and f < parts) or ends >= 2 ^ 53 then return 0, 0, value end
-    if ends < now then return 0, 0 end
-    return ends - now, f
-  end
-  -- '+0' stands in for the f of a value without one; of a value with one it is not matched.
-  local count, period, ends, f = string.match(value .. '+0', '^B1 (%d+)/?(%d*) (%d+)%+([^+]+)')
-  count, period, ends, f = tonumber(count or 0), tonumber(period or '') or present, tonumber(ends or ''), tonumber(f or '')
-  if not (f and count > 0 and period > 0 and ends < 2 ^ 53 and f >= 0 and f < count) then return 0, 0, value end
-  if ends < now then return 0, 0 end
-  local p, q = lowest(count, period)
-  local P, Q = lowest(tonumber(string.match(form, ' (%d+)')), present)
-  -- The debt in units: whole ones, and a rest in parts of 1/p of a unit, which may have a fraction itself.
-  local units, rest = muldiv(ends - now, q, p)
-  rest = rest + f
-  units = units + math.floor(rest / p)
-  rest = rest % p
-  -- The same at the present rate: the whole units, and then the rest.
-  local W, F = muldiv(units, P, Q)
-  local whole = math.floor(rest)
-  local more, left = muldiv(whole, P, p)
-  local fraction = left / p + (rest - whole) * P / p
-  F = F + more + math.floor(fraction)
-  fraction = fraction % 1
-  if fraction > 0 then
-    local _, exponent = math.frexp(Q)
-    local grid = 2 ^ (50 - exponent)
-    fraction = (math.floor(fraction * grid) + 1) / grid
-  end
-  W = W + math.floor(F / Q)
-  F = F % Q + fraction
-  if F >= Q then W, F = W + 1, F - Q end
-  if W > limitW or (W == limitW and F > limitF) then return limitW, limitF end
-  return W, F
+  f = math.ceil(f) -- older versions wrote fractions of parts
+  if f == parts then return ends - now + 1, 0, 0 end
+  return ends - now, f, 0
 end
 --- evaluate
-local w, f = 0, 0
+local w, f, left = 0, 0, 0
 if value then
   local ends = #value <= longest and string.sub(value, 1, #form) == form and tonumber(string.sub(value, #form + 1))
   if not ends or ends % 1 ~= 0 or ends >= 2 ^ 53 then
 -- RARE
-    w, f, foreign = unusual(value, form, W, F, q, period)
+    w, f, left, foreign = unusual(value, form, q, period)
   elseif ends > now then
     w = ends - now
   end
 end
 u, v = w + dw, f + df
 if v >= q then u, v = u + 1, v - q end
-if f > 0 then f = math.ceil(f) end
-admits, t, a, b, c = u < W or (u == W and v <= F), now, w, f, 0
+admits, t, a, b, c = u < W or (u == W and v <= F), now, w, f, left
 --- retry
 retry = now + a + dw - W + math.ceil((b + df - F) / q)
+if c > 0 then retry = now + math.ceil((retry - now) * (c / a) * (1 + 2 ^ -50)) end -- it drains at the rate that is stored
 --- charge
 text, lasts = form .. string.format(whole, now + u), u + 1
-if v > 0 then text = text .. string.format('+%.17g', v) end
+if v > 0 then text = text .. '+' .. v end
 --- length
 
 -- cost returns the debt that some units add. From 2^53 on it is not exact, and never fits.
@@ -122,13 +76,19 @@ if held > 0 then -- it was asked on these, too
   u, v = u - dw, v - df
   if v < 0 then u, v = u - 1, v + q end
 end
+--- forced
+-- Where more is used than this limit could have admitted, it does not slow down how that drains: others were promised that.
+if c > 0 and c < a and a > W then
+  local stored, count, per = string.match(value, '^(B1 (%d+)/?(%d*) )')
+  u = math.min(c + math.ceil(ask / (count / (tonumber(per) or period)) * (1 + 2 ^ -50)), 2 ^ 53 - 1 - now)
+  text, lasts = stored .. string.format(whole, now + u), u + 1
+end
 --- needed
--- A debt that was stored at another rate ends when it says, and not at this limit's rate.
-if a + b > 0 then till = (string.sub(value, 1, #form) == form and now + a or tonumber(string.match(value, '^B1 %S+ (%d+)'))) + 1 end
+if a + b > 0 then till = now + (c > 0 and c or a) + 1 end
 --- tail cost(held) + 1
 --- refund
 -- It subtracts the cost from the debt if the debt still ends at `handle` and `expiry`: nothing was charged since.
-if u + v > 0 and now + u + math.floor(b / q) == handle and b % q == expiry then
+if c == 0 and u + v > 0 and now + u == handle and v == expiry then
   local dw, df = cost(units)
   u, v = u - dw, v - df
   if v < 0 then u, v = u - 1, v + q end

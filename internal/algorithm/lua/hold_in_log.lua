@@ -2,9 +2,9 @@
 --- keeps records, newest_rank
 --- load
 records, newest_rank = 0, '-1'
-local last = redis.pcall('ZRANGE', key, '-1', '-1', 'WITHSCORES')
-if last.err then mistyped(last.err) end
-if last[2] == 'inf' then record = last[1] end
+if not value then value = redis.pcall('ZRANGE', key, '-1', '-1', 'WITHSCORES') end
+if value.err then mistyped(value.err) end
+if value[2] == 'inf' then record = value[1] end
 --- loaded
 records, newest_rank = 1, '-2'
 --- charged
@@ -20,11 +20,10 @@ else
   record, records, newest_rank = '', 0, '-1'
 end
 --- clear
-frees('ZADD', key, 'XX', '0', '')
 if records == 0 then redis.call('DEL', key) else redis.call('ZREMRANGEBYRANK', key, 0, -2) end
 --- write
 if record ~= before then
-  local added = record ~= '' and redis.pcall('ZADD', key, '+inf', record) or frees('ZADD', key, 'XX', '0', '')
+  local added = record ~= '' and redis.pcall('ZADD', key, '+inf', record)
   err = type(added) == 'table' and added.err or nil
   if not err and before ~= '' then redis.call('ZREM', key, before) end
   records, newest_rank = record == '' and 0 or 1, record == '' and '-1' or '-2'

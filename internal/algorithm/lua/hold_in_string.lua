@@ -1,8 +1,8 @@
 -- What is charged is a string, and behind it is the record of the holds.
 --- keeps value
 --- load
-local value = redis.pcall('GET', key)
-if value and value.err then value = mistyped(value.err) and 'foreign' end
+if value == nil then value = redis.pcall('GET', key) end
+if value and value.err then value = mistyped(value.err) end
 local bar = value and string.find(value, '|', 1, true)
 if bar then record = string.sub(value, bar) end
 --- loaded
@@ -18,6 +18,5 @@ value, expires, a, b = nil, nil, 0, 0
 if till or record ~= '' then
   err = redis.pcall('SET', key, (value or '') .. record, 'PX', string.format(whole, math.max(0, last - now) / 1000 + grace + 1)).err
 else
-  frees('SET', key, '', 'NX')
   redis.call('DEL', key)
 end

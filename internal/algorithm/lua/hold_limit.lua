@@ -1,7 +1,7 @@
--- What hold.lua does with a limit whose units are charged. `duration` is that of its holds. The parts of its algorithm, which
+-- What hold.lua does with a limit whose units are charged. The parts of its algorithm, which
 -- doc.go describes, and of hold_in_string.lua or hold_in_log.lua take the place of the words in capitals:
 --   LOAD      reads the key, and sets `record` if there may be one; LOADED follows if it is
---   EVALUATE  asks the algorithm on `ask` units
+--   EVALUATE  asks the algorithm on `ask` units, and beside them on the cost of a plain decision
 --   CHARGE    charges them, and sets `expires`
 --   REPLACE   drops a foreign value
 --   CLEAR     drops all that was charged
@@ -24,7 +24,7 @@ if held == 0 and charged > 0 and charged + WINDOW <= now then charged, list = 0,
 if held > 0 and first <= now and not err then -- each hold that has expired is charged at the instant when it did
   list = unfold(held, first, rest)
   while list[1] and list[1] <= now and not err do
-    local now, ask = table.remove(list, 1), table.remove(list, 1)
+    local now, ask, plain = table.remove(list, 1), table.remove(list, 1), false
 -- EVALUATE
 -- FORCE
 -- CHARGE
@@ -39,7 +39,7 @@ end
 
 -- `ask` is on how many units the algorithm is asked. A Settle and a renewal take their units off the hold before that: what
 -- is stored is written at the end only. `dropped` is whether these were held.
-local ask, dropped = decides and units + held or 0, false
+local ask, dropped = decides and (plain and held or units + held) or 0, false
 if handle == id and held > 0 and (op == '3' or op == '6') then
   list = list or unfold(held, first, rest)
   for i = 1, #list, 2 do
@@ -74,9 +74,8 @@ elseif op == '1' then
 -- LESS
 elseif op == '2' or op == '6' and dropped then
   -- An expiry is later than those that were charged, although the clock may have stepped back. In a full list it is another's.
-  local lasts = op == '2' and handle > 0 and handle or duration
-  local step = math.max(1, math.floor(lasts / 6))
-  local expiry, i = now + lasts, 1
+  local step = math.max(1, math.floor(duration / 6))
+  local expiry, i = now + duration, 1
   expiry = math.max(expiry + (step - expiry % step) % step, charged + 1)
   if held == 0 and charged == 0 then id = op == '2' and given or handle end
   list = held == 0 and { expiry, 0 } or list or unfold(held, first, rest)

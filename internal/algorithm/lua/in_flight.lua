@@ -1,9 +1,9 @@
--- in_flight: what hold.lua does with a limit of slots, which has no state but what is held.
+-- in_flight: what hold.lua does with a limit of slots, which has no state but what is held. No call on it is plain.
 -- Value: a sorted set with a member for each call that holds slots: 's' and the id that the caller gave it, as in
 -- 's123', or 's123:5' if it holds 5 units. Its score is the instant at which they are free again. Each call has a
 -- member of its own, so that it can be renewed although the reply to the last renewal was lost. If some hold several
 -- units, the member '+' has as its score, negative, how many units there are beyond one for each member.
--- Constants: limit. `duration` is that of the slots.
+-- Constants: limit.
 --- constants limit
 --- functions
 
@@ -29,7 +29,7 @@ if decides or units > 1 or op == '6' or op == '5' then -- who frees one unit nee
       extra, lowest, member, expires = -expires, 1, members[3], tonumber(members[4]) or 2 ^ 53
     end
     if not empty and not (member and expires >= 0 and expires <= latest and extra % 1 == 0 and extra < 2 ^ 40) then
-      foreign, extra = member or true, 0
+      foreign, extra = member or '+', 0
     elseif member and expires <= now then
       -- Up to 1000 members that have expired are removed, the lowest but for '+': that takes a bounded time, and the
       -- others count until the next call.
@@ -39,13 +39,12 @@ if decides or units > 1 or op == '6' or op == '5' then -- who frees one unit nee
           freed = freed + (tonumber(string.match(gone, ':(%d+)$') or '') or 1) - 1
         end
       end
-      frees('ZADD', key, 'XX', '0', '')
       redis.call('ZREMRANGEBYRANK', key, lowest, last)
       extra = add_extra(key, extra, -freed)
       spent = spent + (last - lowest) / 2
     end
   end
-  if foreign and foreign ~= true and op ~= '5' then
+  if foreign and op ~= '5' then
 -- NEWER
   end
   if decides and not (foreign or empty) then held = redis.call('ZCARD', key) + extra - (extra > 0 and 1 or 0) end
@@ -64,7 +63,6 @@ local takes = all and (op == '1' or op == '2') and not err
 local id = takes and given or handle
 local member = string.format(units == 1 and 's' .. whole or 's' .. whole .. ':' .. whole, id, units)
 if not (err or decides or op == '5' or foreign or id == 0) then -- reset keeps what is held
-  frees('ZADD', key, 'XX', '0', '')
   local removed = redis.pcall('ZREM', key, member)
   if type(removed) == 'table' then
     mistyped(removed.err)

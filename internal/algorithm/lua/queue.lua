@@ -11,15 +11,8 @@
 --- operation
 local op = op == '2' and '1' or op == '3' and given == 0 and '4' or (op == '1' or op == '4' or op == '5') and op or '0'
 --- functions
-local without, with_parts = whole .. ' ' .. whole, whole .. '+%.17g ' .. whole
+local without, with_parts = whole .. ' ' .. whole, whole .. '+%d ' .. whole
 local newest = 0 -- the newest epoch seen: in one script all have the same `now`
-
--- rounded returns a debt without a fraction of a part, as Go has it.
-local function rounded(w, f, q)
-  f = math.ceil(f)
-  if f == q then return w + 1, 0 end
-  return w, f
-end
 
 -- keep reads the free places of a queue, and drops what has begun of them. It returns nothing if they are foreign.
 local function keep(text, form, q, period, w, f, epoch)
@@ -56,34 +49,18 @@ local function keep(text, form, q, period, w, f, epoch)
 end
 
 -- unusual_queue returns the debt of a value with parts, free places, or of another rate; the value if it is
--- foreign; the epoch and the free places.
-local function unusual_queue(value, form, W, F, q, period)
-  if #value > longest + 256 * 14 then return 0, 0, value end
-  local at = #value > #form and string.sub(value, 1, #form) == form and string.find(value, ' ', #form + 1, true)
-  if not at then -- of another rate, or foreign
-    local other, born = string.match(value, '^(B1 %S+ %S+) (%d+)')
-    newest = math.max(newest, born or 0)
-    return unusual(other or value, form, W, F, q, period)
-  end
-  local ends, f, born, list, free = tonumber(string.sub(value, #form + 1, at - 1)), 0, tonumber(string.sub(value, at)), nil, nil
-  if not ends then
-    ends, f = string.match(value, '^(%d+)%+([^ +]+) ', #form + 1)
-    ends, f = tonumber(ends or ''), tonumber(f or '')
-    if not (f and f >= 0 and f < q) then return 0, 0, value end
-  end
-  if not born then
-    born, list = string.match(value, '^(%d+) ([%d,]+)$', at + 1)
-    born = tonumber(born or '')
-  end
-  if ends % 1 ~= 0 or ends >= 2 ^ 53 or not born or born % 1 ~= 0 or born < 0 or born >= 2 ^ 53 then return 0, 0, value end
-  if born > newest then newest = born end
-  if ends < now or (ends == now and f == 0) then return 0, 0 end
-  if list then
-    local x, y = rounded(ends - now, f, q)
-    free = keep(list, form, q, period, x, y, born)
-    if not free then return 0, 0, value end
-  end
-  return ends - now, f, nil, born, free
+-- foreign; the epoch and the free places. Delays were promised: those of another rate stay as they are, in no epoch.
+local function unusual_queue(value, form, q, period)
+  local debt, born, list = string.match(#value <= longest + 256 * 14 and value or '', '^(B1 %S+ %S+) (%d+) ?([%d,]*)$')
+  local w, f, left, foreign = unusual(debt or value, form, q, period)
+  born = tonumber(born or 0) or 2 ^ 53 -- miniredis: nil for a number of 20 digits
+  if foreign or born >= 2 ^ 53 then return 0, 0, value end
+  newest = math.max(newest, born)
+  if left > 0 then return left, 0 end
+  if not debt or w + f == 0 then return w, f end
+  local free = list ~= '' and keep(list, form, q, period, w, f, born) or nil
+  if list ~= '' and not free then return 0, 0, value end
+  return w, f, nil, born, free
 end
 
 -- find_place takes the first free place that is large enough for a cost. It returns how many units before the end it
@@ -123,7 +100,7 @@ if value then
     ends, born = tonumber(ends), tonumber(born)
   end
   if not born or ends >= 2 ^ 53 or born >= 2 ^ 53 then
-    w, f, foreign, epoch, free = unusual_queue(value, form, W, F, q, period)
+    w, f, foreign, epoch, free = unusual_queue(value, form, q, period)
   else
     if born > newest then newest = born end
     if ends > now then w, epoch = ends - now, born end
@@ -131,7 +108,7 @@ if value then
 end
 u, v = w + dw, f + df
 if v >= q then u, v = u + 1, v - q end
-admits, t, a, b, c = u < W or (u == W and v <= F), now, w, f > 0 and math.ceil(f) or 0, 0
+admits, t, a, b, c = u < W or (u == W and v <= F), now, w, f, 0
 if free then
   c, largest = find_place(free, W, F, dw, df)
   if c > 0 then admits, u, v = true, w, f end
@@ -153,12 +130,11 @@ end
 
 -- release frees the place of n units before `next`, unless it has begun. It returns the debt that is left.
 local function release(n, next, w, f)
-  local W, F = rounded(w, f, q)
-  free = free or keep('', form, q, period, W, F, epoch)
+  free = free or keep('', form, q, period, w, f, epoch)
   local first, units = next - n, free.units
   if first < 0 or first >= next or next > units then return end
   local x, y = cost(units - first)
-  if x > W or (x == W and y >= F) then return end
+  if x > w or (x == w and y >= f) then return end
   local i = 1
   while free[i] and free[i] < next do i = i + 2 end
   if i > 1 and free[i - 1] > first then return end -- it is free

@@ -7,7 +7,7 @@
 local head = '|H1 ' .. whole .. ' ' .. whole .. ' ' .. whole .. ' ' .. whole
 
 -- parse returns the head of a record and the text that follows, or nothing if it is foreign.
-local function parse(text)
+function parse(text)
   if #text > 32 * 64 + 70 then return end
   local id, charged, held, first, rest = string.match(text, '^|H1 (%d+) (%d+) (%d+) (%d+)([ :%d]*)$')
   id, charged, held, first = tonumber(id or ''), tonumber(charged or ''), tonumber(held or ''), tonumber(first or '')
@@ -17,7 +17,7 @@ local function parse(text)
 end
 
 -- unfold returns the holds of a record in one list: expiry, units, expiry, units ...
-local function unfold(held, first, rest)
+function unfold(held, first, rest)
   local list = held > 0 and { first, held } or {}
   if rest == '' then return list end
   for expiry, units in string.gmatch(rest, ' (%d+):(%d+)') do
@@ -31,20 +31,9 @@ local function unfold(held, first, rest)
 end
 
 -- fold returns the text of a record, '' if there is nothing to know.
-local function fold(id, charged, held, list)
+function fold(id, charged, held, list)
   if held == 0 and charged == 0 then return '' end
   local text = string.format(head, id, charged, held, list[1] or 0)
   for i = 3, #list, 2 do text = text .. string.format(' ' .. whole .. ':' .. whole, list[i], list[i + 1]) end
   return text
 end
-
--- frees finds out whether Redis is full, by a command that writes nothing, before the first write of one of several calls that
--- needs no memory. Redis looks once, before a script: it then refuses no write after that one, so that no call may follow.
-local function frees(...)
-  if several and not probed then
-    local reply = redis.pcall(...)
-    full, probed = type(reply) == 'table' and reply.err and string.find(reply.err, 'OOM', 1, true) ~= nil, true
-  end
-end
-
-local work = 10 -- about how many microseconds it takes to charge what has expired, or to look at slots

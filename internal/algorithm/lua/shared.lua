@@ -16,8 +16,8 @@ local latest = now + ahead
 -- records is how many of the newest members of a sorted set are no charges.
 local records, newest_rank = 0, '-1'
 
--- mistyped returns true for the error of reading a key of another type, and raises any other error.
+-- mistyped returns a foreign value for the error of reading a key of another type, and raises any other error.
 local function mistyped(err)
   if not string.find(err, 'WRONGTYPE', 1, true) then error(err) end
-  return true
+  return 'foreign'
 end

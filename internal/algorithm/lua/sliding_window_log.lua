@@ -82,9 +82,10 @@ local function remove_parts(key, till)
 end
 --- evaluate
 local last, top = redis.pcall('ZRANGE', key, newest_rank, newest_rank, 'WITHSCORES'), 0
+value = last
 if last.err then foreign = mistyped(last.err) end
 local number, newest = tonumber(last[1]), tonumber(last[2])
-if newest and not number then
+if newest and not number and newest <= latest then -- else it is foreign, or a record
   number, top = several_units(key, last[1])
 elseif newest and string.find(last[1], '%D') then
   number = nil
@@ -151,7 +152,6 @@ till = (c > 0 and c or now) + period
 -- It removes the entries of the charge with the number `handle`, if it is in the set with as many units: after a reset
 -- another may have the number.
 local gone = entries(handle, units)
-frees('ZADD', key, 'XX', '0', '')
 local done = redis.pcall('ZREM', key, gone[1], units == 1 and handle or gone[1])
 if type(done) == 'table' then
   mistyped(done.err)

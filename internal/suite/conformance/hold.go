@@ -237,9 +237,6 @@ func hugeHolds(t *testing.T, s Store, limit maker) {
 // holdExpiresUnderLess has a process whose limit is smaller notice first that what was held by
 // a larger one has expired. All of it is charged.
 func holdExpiresUnderLess(t *testing.T, s Store, limit maker) {
-	if limits.Named(limit(tenPerTen).Algorithm()).Kind.Bucket {
-		t.Skip("of a bucket whose rate is lowered no more stays used than its capacity")
-	}
 	lim := s.limiter(t, "hold", limit(core.PerHour(100)), limits.Hold(6*time.Second, limit(core.PerHour(100))))
 	reserve(t, lim, "k", 60)
 	s.Advance(8 * time.Second)

@@ -99,7 +99,7 @@ func documentedSizes(t *testing.T) (map[string][3]size, string) {
 	section, _, _ = strings.Cut(section, "\n## ")
 	version := regexp.MustCompile(`Redis \S+ \(jemalloc \S+\)`).FindString(section)
 	documented := map[string][3]size{}
-	for _, row := range regexp.MustCompile(`(?m)^\| (\w+) \| ((?:about )?[\d,]+) \| ((?:about )?[\d,]+) \| ((?:about )?[\d,]+) \|$`).FindAllStringSubmatch(section, -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\| (\w+(?:, \w+)*) \| ((?:about )?[\d,]+) \| ((?:about )?[\d,]+) \| ((?:about )?[\d,]+) \|$`).FindAllStringSubmatch(section, -1) {
 		var sizes [3]size
 		for i, text := range row[2:] {
 			digits, about := strings.CutPrefix(text, "about ")
@@ -109,7 +109,9 @@ func documentedSizes(t *testing.T) (map[string][3]size, string) {
 			}
 			sizes[i] = size{bytes, about}
 		}
-		documented[row[1]] = sizes
+		for name := range strings.SplitSeq(row[1], ", ") {
+			documented[name] = sizes
+		}
 	}
 	if version == "" || len(documented) == 0 {
 		t.Fatal("docs/operating.md has no table of the memory that a key takes, or does not name the Redis")

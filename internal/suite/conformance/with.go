@@ -17,6 +17,8 @@ func withCases() []testCase {
 	return slices.Concat(
 		each("With/Batches", withBatches),
 		eachWithSlots("With/Reserve", withReserve),
+		each("With/Forced", withForced),
+		each("With/Drains", withDrains),
 		[]testCase{{"With/Several", withSeveral}, {"With/Period", withPeriod}, {"With/ManyTimes", changedManyTimes}},
 	)
 }
@@ -60,6 +62,83 @@ func withReserve(t *testing.T, s Store, limit maker) {
 		s.Advance(3 * time.Second)
 		ask(shed, false, 0)
 		ask(lim, true, 2)
+	}
+}
+
+// withForced has a limit of a tenth end what it holds, where a larger one has used more than it could admit. What is used stays
+// used, and what somebody was promised of a bucket drains as it did.
+func withForced(t *testing.T, s Store, limit maker) {
+	kind := limits.Named(limit(tenPerTen).Algorithm()).Kind
+	if kind.Delays {
+		t.Skip("nothing is held in a queue")
+	}
+	big := s.limiter(t, "forced", limit(core.PerDay(1000)))
+	small := with(t, big, limit(core.PerDay(100)))
+	for end, left := range map[string]int64{"settled": 99, "released": 100, "expired": 99} {
+		held := reserve(t, small, end, 1)
+		allowN(t, big, end, 900)
+		switch end {
+		case "settled":
+			settle(t, held, 1)
+		case "released":
+			settle(t, held, 0)
+		case "expired":
+			s.Advance(75 * time.Second)
+			peek(t, small, end)
+		}
+		s.Advance(time.Second) // what is charged then may be rounded up to a microsecond
+		remains(t, big, end, left)
+		res := allowN(t, small, end, 1)
+		if res.Allowed || kind.Bucket && res.RetryAfter > 802*24*time.Hour/1000 { // 802 units are to drain at the larger rate
+			t.Errorf("%s: %+v", end, res)
+		}
+	}
+	if kind.Bucket { // and what it could have admitted drains at its own rate, without a plain decision, too
+		allowN(t, big, "k", 50)
+		settle(t, reserve(t, small, "k", 1), 1)
+		if res := peek(t, small, "k"); res.Remaining < 48 || res.ResetAfter < 50*24*time.Hour/100 {
+			t.Errorf("%+v", res)
+		}
+	}
+}
+
+// withDrains changes the rate of a bucket of which all is used. That drains at the rate before, until somebody charges.
+func withDrains(t *testing.T, s Store, limit maker) {
+	kind := limits.Named(limit(tenPerTen).Algorithm())
+	if !kind.Kind.Bucket || kind.Kind.Delays {
+		t.Skip("of a window its end tells, and delays stay as promised")
+	}
+	named := limits.Settings{Name: "plan"}
+	hour := s.limiter(t, "drains", kind.With(core.PerHour(10_000), named))
+	minute := with(t, hour, kind.With(core.PerMinute(100), named))
+	about := func(what string, got, want time.Duration) {
+		t.Helper()
+		if got < want || got > want+4*time.Microsecond {
+			t.Errorf("%s is %v, want %v", what, got, want)
+		}
+	}
+	for _, c := range []struct {
+		key           string
+		before, after *core.Limiter
+		all, n        int64
+		retry, reset  time.Duration // of n after all was used
+	}{
+		{"lowered", hour, minute, 10_000, 1, 9901 * time.Hour / 10_000, time.Hour},
+		{"raised", minute, hour, 100, 10_000, time.Minute, time.Minute},
+	} {
+		allowN(t, c.before, c.key, c.all)
+		res := allowN(t, c.after, c.key, c.n)
+		about(c.key+": RetryAfter", res.RetryAfter, c.retry)
+		about(c.key+": ResetAfter", res.ResetAfter, c.reset)
+		early := 5 * time.Microsecond
+		s.Advance(res.RetryAfter - early)
+		if res := allowN(t, c.after, c.key, c.n); res.Allowed {
+			t.Errorf("%s: admitted too early: %+v", c.key, res)
+		}
+		s.Advance(early)
+		if res := allowN(t, c.after, c.key, c.n); !res.Allowed {
+			t.Errorf("%s: %+v", c.key, res)
+		}
 	}
 }
 
@@ -129,15 +208,16 @@ func withPeriod(t *testing.T, s Store) {
 		k = plan(bucket(core.PerMinute(10)).Algorithm(), bucket(core.PerMinute(10), name, ten), bucket(core.PerHour(10), name, ten))
 		allowN(t, minute, k, 4)
 		s.Advance(9 * time.Second) // one and a half tokens come back at the old rate
-		want(t, allowN(t, hour, k, 1), true, 6, 0, 21*time.Minute)
-		want(t, peek(t, minute, k), true, 6, 0, 21*time.Second)
+		want(t, allowN(t, hour, k, 1), true, 6, 0, 21*time.Minute+time.Microsecond)
+		want(t, peek(t, minute, k), true, 6, 0, 21*time.Minute+time.Microsecond) // until minute is charged
 	}
 
-	// What the new rate cannot tell is rounded up: of a unit of 10/3 ms 4/3 µs are left, which are 2.8 µs of one of 7 ms.
-	k = plan("rounded", core.TokenBucket(core.Per(3, 10*time.Millisecond), name), core.TokenBucket(core.Per(1, 7*time.Millisecond), name))
+	// Of a unit of 10/3 ms 4/3 µs are left. Two drain at that rate, and would take 4.2 of one of 7 ms.
+	k = plan("rounded", core.TokenBucket(core.Per(3, 10*time.Millisecond), name), core.TokenBucket(core.Per(2, 14*time.Millisecond), name))
 	allowN(t, minute, k, 1)
 	s.Advance(3332 * time.Microsecond)
-	want(t, allowN(t, hour, k, 0), true, 0, 0, 3*time.Microsecond)
+	want(t, allowN(t, hour, k, 0), true, 1, 0, 2*time.Microsecond)
+	want(t, allowN(t, hour, k, 1), true, 0, 0, 7005*time.Microsecond)
 
 	k = plan("aligned", core.FixedWindow(core.PerMinute(10), name, aligned), core.FixedWindow(core.PerHour(10), name, aligned))
 	allowN(t, minute, k, 4)
@@ -158,22 +238,22 @@ func withPeriod(t *testing.T, s Store) {
 }
 
 // changedManyTimes changes a half-used bucket again and again between rates without a
-// common denominator: what is used becomes neither less nor more.
+// common denominator: what is used becomes not less, and more by a few microseconds of a rate each time.
 func changedManyTimes(t *testing.T, s Store) {
 	if s.Redis == nil {
 		t.Skip("no state outlives a Limiter in memory")
 	}
 	for _, v := range limits.All() {
-		if !v.Kind.Bucket {
+		if !v.Kind.Bucket || v.Kind.Delays { // a queue keeps its delays
 			continue
 		}
 		kind := v.Name
 		var lims []*core.Limiter
-		for _, count := range []int64{7, 1_000_000_000, 3, 999_999_937, 11} {
+		for _, count := range []int64{7, 1_000_000, 3, 999_983, 11} {
 			lims = append(lims, s.limiter(t, kind, v.With(core.PerHour(count), limits.Settings{Burst: 100_000})))
 		}
 		allowN(t, lims[0], "k", 1000)
-		s.Advance(12345678901 * time.Microsecond) // drains 24 units and a fraction
+		s.Advance(12500678901 * time.Microsecond) // drains 24 units and a fraction
 		before := peek(t, lims[0], "k")
 		for range 30 {
 			for _, lim := range lims {
@@ -184,9 +264,11 @@ func changedManyTimes(t *testing.T, s Store) {
 				cancel(t, g)
 			}
 		}
+		g := acquire(t, lims[0], "k", 1) // from then on it drains at this rate again
+		cancel(t, g)
 		after := peek(t, lims[0], "k")
 		if after.Remaining != before.Remaining || after.ResetAfter < before.ResetAfter ||
-			after.ResetAfter > before.ResetAfter+time.Microsecond {
+			after.ResetAfter > before.ResetAfter+time.Minute {
 			t.Errorf("%s: %+v after 150 changes, before %+v", kind, after, before)
 		}
 	}

@@ -84,7 +84,7 @@ type Route struct {
 	Handler Handler
 }
 
-// A Mount is a middleware: [Auth], [SetHeader] or [Limit].
+// A Mount is a middleware: [Auth], [SetHeader], [Log], [CORS], [Compress] or [Limit].
 type Mount interface{ mount() }
 
 // Auth is authentication that trusts UserHeader: it stores the user under UserKey and
@@ -93,6 +93,15 @@ type Auth struct{}
 
 // SetHeader sets a header of the response, as a CORS middleware does.
 type SetHeader struct{ Name, Value string }
+
+// Log tells the status of each response, as a log of requests has it.
+type Log struct{ Saw func(status int) }
+
+// CORS answers preflights, and lets scripts of all origins read responses: the framework's own, or as it is done there.
+type CORS struct{}
+
+// Compress compresses responses: the framework's own, or as it is done there.
+type Compress struct{}
 
 // Limit is the adapter's Middleware.
 type Limit struct {
@@ -108,6 +117,9 @@ type Limit struct {
 
 func (Auth) mount()      {}
 func (SetHeader) mount() {}
+func (Log) mount()       {}
+func (CORS) mount()      {}
+func (Compress) mount()  {}
 func (Limit) mount()     {}
 
 // UserHeader is where [Auth] finds the user, KeyHeader where a native key function

@@ -1,6 +1,7 @@
 package httpsuite
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"io"
@@ -32,6 +33,58 @@ func ServeHTTP(h http.Handler, app App) *Server {
 func SignIn(r *http.Request, key any, user string) *http.Request {
 	ctx := context.WithValue(r.Context(), TypedUserKey, user)
 	return r.WithContext(context.WithValue(ctx, key, user))
+}
+
+// AllowOrigins lets scripts of all origins read a response, and reports whether the request is a preflight, which is
+// answered with 204.
+func AllowOrigins(h http.Header, r *http.Request) (preflight bool) {
+	h.Set("Access-Control-Allow-Origin", "*")
+	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
+}
+
+// A Zipper is a response writer that compresses what is written, until it is closed.
+type Zipper struct {
+	http.ResponseWriter
+	*gzip.Writer
+}
+
+// Zip returns w as a compression middleware hands it on.
+func Zip(w http.ResponseWriter) Zipper {
+	w.Header().Set("Content-Encoding", "gzip")
+	return Zipper{w, gzip.NewWriter(w)}
+}
+
+// Header is that of the response.
+func (z Zipper) Header() http.Header { return z.ResponseWriter.Header() }
+
+// WriteHeader takes back the length of what is not compressed.
+func (z Zipper) WriteHeader(status int) {
+	z.Header().Del("Content-Length")
+	z.ResponseWriter.WriteHeader(status)
+}
+
+// Write compresses b.
+func (z Zipper) Write(b []byte) (int, error) { return z.Writer.Write(b) }
+
+// A statusWriter knows the status that was written.
+type statusWriter struct {
+	http.ResponseWriter
+
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// LogTo has next answer, and tells saw the status.
+func LogTo(saw func(status int), next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := &statusWriter{w, http.StatusOK}
+		next.ServeHTTP(s, r)
+		saw(s.status)
+	})
 }
 
 // Colons writes /users/{id} as /users/:id.

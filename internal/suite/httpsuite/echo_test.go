@@ -93,6 +93,36 @@ func middlewareEcho(mount httpsuite.Mount) echo.MiddlewareFunc {
 		})
 	case httpsuite.SetHeader:
 		return beforeEcho(func(c echo.Context) { c.Response().Header().Set(m.Name, m.Value) })
+	case httpsuite.Log:
+		return func(next echo.HandlerFunc) echo.HandlerFunc {
+			return func(c echo.Context) error {
+				if err := next(c); err != nil {
+					c.Error(err) // as Echo's own does
+				}
+				m.Saw(c.Response().Status)
+				return nil
+			}
+		}
+	case httpsuite.CORS:
+		return func(next echo.HandlerFunc) echo.HandlerFunc {
+			return func(c echo.Context) error {
+				if httpsuite.AllowOrigins(c.Response().Header(), c.Request()) {
+					return c.NoContent(http.StatusNoContent)
+				}
+				return next(c)
+			}
+		}
+	case httpsuite.Compress:
+		return func(next echo.HandlerFunc) echo.HandlerFunc {
+			return func(c echo.Context) error {
+				z := httpsuite.Zip(c.Response().Writer)
+				c.Response().Writer = z
+				if err := next(c); err != nil {
+					c.Error(err)
+				}
+				return z.Close()
+			}
+		}
 	case httpsuite.Limit:
 		key := httpsuite.KeyOf(m, echolimit.Key, echolimit.Request, func(c echo.Context) string { return c.Request().Header.Get(httpsuite.KeyHeader) })
 		return echolimit.Middleware(m.Limiter, key, httpsuite.Options(m, handlerEcho, echolimit.OnDenied, echolimit.OnError)...)

@@ -250,11 +250,15 @@ type statusLog struct {
 // counts is a CountIf that records the statuses before it asks counted.
 func (s *statusLog) counts(counted func(status int) bool) guard.Option {
 	return guard.CountIf(func(status int) bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.statuses = append(s.statuses, status)
+		s.add(status)
 		return counted(status)
 	})
+}
+
+func (s *statusLog) add(status int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.statuses = append(s.statuses, status)
 }
 
 // want checks, after the server was closed, that CountIf was asked about these

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/middleware/compress"
+	"github.com/gofiber/fiber/v2/middleware/cors"
 	"github.com/gofiber/fiber/v2/middleware/recover"
 	"github.com/valyala/fasthttp"
 
@@ -107,6 +109,18 @@ func middlewareFiber(mount httpsuite.Mount) fiber.Handler {
 			c.Set(m.Name, m.Value)
 			return c.Next()
 		}
+	case httpsuite.Log:
+		return func(c *fiber.Ctx) error {
+			if err := c.Next(); err != nil { // as Fiber's own does
+				_ = c.App().ErrorHandler(c, err)
+			}
+			m.Saw(c.Response().StatusCode())
+			return nil
+		}
+	case httpsuite.CORS:
+		return cors.New()
+	case httpsuite.Compress:
+		return compress.New()
 	case httpsuite.Limit:
 		key := httpsuite.KeyOf(m, fiberlimit.Key, fiberlimit.Request, func(c *fiber.Ctx) string { return c.Get(httpsuite.KeyHeader) })
 		return fiberlimit.Middleware(m.Limiter, key, httpsuite.Options(m, handlerFiber, fiberlimit.OnDenied, fiberlimit.OnError)...)

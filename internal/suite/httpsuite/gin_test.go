@@ -79,12 +79,41 @@ func middlewareGin(mount httpsuite.Mount) gin.HandlerFunc {
 		}
 	case httpsuite.SetHeader:
 		return func(c *gin.Context) { c.Header(m.Name, m.Value) }
+	case httpsuite.Log:
+		return func(c *gin.Context) {
+			c.Next()
+			m.Saw(c.Writer.Status())
+		}
+	case httpsuite.CORS:
+		return func(c *gin.Context) {
+			if httpsuite.AllowOrigins(c.Writer.Header(), c.Request) {
+				c.AbortWithStatus(http.StatusNoContent)
+			}
+		}
+	case httpsuite.Compress:
+		return func(c *gin.Context) {
+			z := httpsuite.Zip(c.Writer)
+			c.Writer = ginZipper{c.Writer, z}
+			c.Next()
+			_ = z.Close() // fails only if the client has left
+		}
 	case httpsuite.Limit:
 		key := httpsuite.KeyOf(m, ginlimit.Key, ginlimit.Request, func(c *gin.Context) string { return c.GetHeader(httpsuite.KeyHeader) })
 		return ginlimit.Middleware(m.Limiter, key, httpsuite.Options(m, handlerGin, ginlimit.OnDenied, ginlimit.OnError)...)
 	}
 	panic(fmt.Sprintf("a mount %T", mount))
 }
+
+// A ginZipper is gin's writer that compresses.
+type ginZipper struct {
+	gin.ResponseWriter
+
+	z httpsuite.Zipper
+}
+
+func (g ginZipper) WriteHeader(status int)            { g.z.WriteHeader(status) }
+func (g ginZipper) Write(b []byte) (int, error)       { return g.z.Write(b) }
+func (g ginZipper) WriteString(s string) (int, error) { return g.z.Write([]byte(s)) }
 
 func handlerGin(h httpsuite.Handler) gin.HandlerFunc {
 	return func(c *gin.Context) {

@@ -65,6 +65,26 @@ func middlewareNetHTTP(mount httpsuite.Mount) func(http.Handler) http.Handler {
 			w.Header().Set(m.Name, m.Value)
 			return r
 		})
+	case httpsuite.Log:
+		return func(next http.Handler) http.Handler { return httpsuite.LogTo(m.Saw, next) }
+	case httpsuite.CORS:
+		return func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if httpsuite.AllowOrigins(w.Header(), r) {
+					w.WriteHeader(http.StatusNoContent)
+					return
+				}
+				next.ServeHTTP(w, r)
+			})
+		}
+	case httpsuite.Compress:
+		return func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				z := httpsuite.Zip(w)
+				next.ServeHTTP(z, r)
+				_ = z.Close() // fails only if the client has left
+			})
+		}
 	case httpsuite.Limit:
 		key := httpsuite.KeyOf(m, httplimit.Key, httplimit.Request, func(r *http.Request) string { return r.Header.Get(httpsuite.KeyHeader) })
 		return httplimit.Middleware(m.Limiter, key, httpsuite.Options(m, handlerNetHTTP, httplimit.OnDenied, httplimit.OnError)...)

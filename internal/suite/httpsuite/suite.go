@@ -19,7 +19,7 @@ type testCase struct {
 func Exercise(t *testing.T, a Adapter) {
 	for _, c := range slices.Concat(
 		verdictCases(), keyCases(), failureCases(), headerCases(), ietfCases(), retryCases(), dryRunCases(), answerCases(), resultCases(),
-		endingCases(), settleCases(), writerCases(), stackCases(), andCases(), routeCases(), methodCases(),
+		endingCases(), settleCases(), writerCases(), stackCases(), andCases(), orderCases(), routeCases(), methodCases(),
 		connectionCases(), delayCases(), waitCases(), reuseCases(), loggerCases(),
 	) {
 		t.Run(c.name, func(t *testing.T) {

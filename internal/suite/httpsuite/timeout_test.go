@@ -198,3 +198,61 @@ func TestWaitUpToIsNoTimeout(t *testing.T) {
 		})
 	}
 }
+
+// TestTimeoutHandler has http.TimeoutHandler answer for handlers that go on: inside of it a limit of requests in flight holds,
+// and no request waits for what comes after its deadline; outside slots are free when it answers, and a cost that is set later is ignored.
+func TestTimeoutHandler(t *testing.T) {
+	t.Parallel()
+	const slots, deadline = 2, 50 * time.Millisecond
+	within := func(next http.Handler) http.Handler { return http.TimeoutHandler(next, deadline, "too late") }
+	for _, outside := range []bool{true, false} {
+		lim := core.MustNewMemory("api", core.InFlight(slots), core.FixedWindow(core.PerDay(100)))
+		var running, most atomic.Int64
+		end := make(chan struct{})
+		var handlers sync.WaitGroup
+		var handler http.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			handlers.Add(1)
+			defer handlers.Done()
+			most.Store(max(most.Load(), running.Add(1))) // they begin one after the other
+			<-end
+			httplimit.SetCost(r.Context(), 10)
+			running.Add(-1)
+		})
+		limit := httplimit.Middleware(lim, keyfunc.Global(), guard.CostAfter())
+		if outside {
+			handler = limit(within(handler))
+		} else {
+			handler = within(limit(handler))
+		}
+		statuses := make(map[int]int)
+		for range 3 * slots {
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+			statuses[w.Code]++
+		}
+		wantMost, wantDenied, wantLeft := int64(slots), 2*slots, int64(100-10*slots)
+		if outside {
+			wantMost, wantDenied, wantLeft = 3*slots, 0, 100-3*slots
+		}
+		if most.Load() != wantMost || statuses[http.StatusTooManyRequests] != wantDenied || statuses[http.StatusServiceUnavailable] != 3*slots-wantDenied {
+			t.Errorf("outside %t: %d at a time, and %v", outside, most.Load(), statuses)
+		}
+		close(end)
+		handlers.Wait()
+		check.Eventually(t, "what is charged", func() bool {
+			return slices.Equal(limits.Left(t, lim, keyfunc.ForGlobal()), []int64{slots, wantLeft})
+		})
+	}
+	t.Run("waits", func(t *testing.T) {
+		t.Parallel()
+		lim := core.MustNewMemory("api", core.FixedWindow(core.Per(1, 30*time.Second)))
+		handler := within(httplimit.Middleware(lim, keyfunc.Global(), guard.WaitUpTo(time.Minute))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+		for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+			if w.Code != want {
+				t.Errorf("status %d, want %d", w.Code, want)
+			}
+		}
+	})
+}

@@ -47,7 +47,7 @@ func TestLeaseHistories(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(families)) {
 		t.Run(name, func(t *testing.T) {
 			w := &world{client: client, variants: families[name]}
-			w.judgeHistories(t, number(t, "REDISLIMIT_LEASE_STEPS", 1500))
+			w.judgeHistories(t, number(t, "REDISLIMIT_LEASE_STEPS", 2000))
 		})
 	}
 }
@@ -132,7 +132,6 @@ type history struct {
 	counts  map[string]int
 
 	machines []*machine
-	count    int64 // of the limits, which may be changed: up to historyCount
 }
 
 // A limit is one of those of the key.
@@ -160,7 +159,7 @@ func newHistory(t *testing.T, w *world, seed uint64) *history {
 	}
 	h := &history{
 		world: w, t: t, driven: conformance.NewDriven(w.client), random: rand.New(rand.NewPCG(seed, 17)), seed: seed,
-		counts: make(map[string]int), count: historyCount,
+		counts: make(map[string]int),
 	}
 	variants := w.variants
 	if all := leasable(); variants == nil {
@@ -184,9 +183,6 @@ func newHistory(t *testing.T, w *world, seed uint64) *history {
 	}
 	h.driven.Advance(time.Date(2090, 1, 1, 0, 0, 0, h.random.IntN(1e9), time.UTC).Sub(h.driven.Now())) // the same in each run
 	h.latest = h.driven.Now()
-	if h.random.IntN(4) == 0 {
-		h.count /= 2
-	}
 	for i := range 3 {
 		h.machines = append(h.machines, h.boot(i))
 	}
@@ -303,7 +299,9 @@ func (h *history) verify() {
 	h.pass(3 * leased)
 	probe := core.MustNew(h.driven, "lease", limitOptions(h.with(historyCount, 1), h.driven.Wall(), core.FailClosed(), core.Timeout(time.Minute))...)
 	_, err := probe.Peek(context.Background(), "k")
-	h.pass(3 * historyPeriods[len(historyPeriods)-1])
+	for _, l := range h.limits { // of a calendar they are longer than historyPeriods
+		h.pass(3 * l.period)
+	}
 	res, err2 := probe.Peek(context.Background(), "k")
 	if err != nil || err2 != nil {
 		h.t.Fatal(err, err2)
@@ -396,7 +394,8 @@ func (h *history) act() {
 	case what < 81:
 		m.die()
 	case what < 82:
-		h.change()
+		m.change()
+		h.happened("limit changed")
 	case what < 90:
 		h.pass(time.Duration(h.random.Int64N(int64(leased))))
 	case what < 92:
@@ -424,19 +423,4 @@ func (m *machine) askOften() {
 			m.renew()
 		}
 	}
-}
-
-// change changes the limits for all processes. Those of buckets are only raised: what they
-// are lowered by is forgotten of their debts.
-func (h *history) change() {
-	bucket := slices.ContainsFunc(h.limits, func(l *limit) bool { return l.kind == spends.Bucket })
-	switch {
-	case h.count < historyCount:
-		h.count = historyCount
-	case !bucket:
-		h.count = historyCount / 2
-	default:
-		return
-	}
-	h.happened("limit changed")
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/check"
@@ -459,6 +458,7 @@ func TestLeaseOfWith(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.Advance(10 * time.Microsecond) // a change of rate is rounded up by less
 	res, err := lower.Allow(context.Background(), "k")
 	if err != nil || res.Source != core.SourceRedis || res.Limit != 20 || res.Remaining != 20-9-8-1 {
 		t.Errorf("by other numbers: %+v, %v", res, err)
@@ -514,40 +514,6 @@ func TestColdKey(t *testing.T) {
 			}
 		}
 		pass(d, leased+time.Millisecond, l)
-	}
-}
-
-// TestColdKeyBesideHot has other keys decided by the plain script while hundreds are leased, which
-// take a slower one.
-func TestColdKeyBesideHot(t *testing.T) {
-	const keys = 400
-	d := conformance.NewDriven(redistest.Server(t).Client(t))
-	recorded := &wire{Driven: d}
-	l := newLeaser(t, recorded, core.TokenBucket(thousand))
-	l.Heat(1, 8)
-	ask := func(key string) {
-		if res, err := l.Allow(context.Background(), key); err != nil || !res.Allowed {
-			t.Fatal(res, err)
-		}
-	}
-	for i := range 2 * keys {
-		ask(fmt.Sprint("hot", i/2))
-	}
-	if n := l.Open(); n < keys*3/4 {
-		t.Fatalf("%d keys are leased", n)
-	}
-	recorded.sent = nil
-	for i := range keys {
-		ask(fmt.Sprint("cold", i))
-	}
-	slow := 0
-	for _, digest := range recorded.sent {
-		if algorithm.IsHoldScript(d.Source(digest)) {
-			slow++
-		}
-	}
-	if len(recorded.sent) != keys || slow > keys/20 {
-		t.Errorf("for %d keys that are not hot %d scripts were sent, %d of them the slower one", keys, len(recorded.sent), slow)
 	}
 }
 

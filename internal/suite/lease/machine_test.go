@@ -3,6 +3,7 @@ package lease_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
@@ -17,6 +18,7 @@ type machine struct {
 
 	h       *history
 	id      int
+	count   int64 // of its limits: up to historyCount
 	rate    float64
 	setBy   time.Duration // the wall clock was set
 	slept   time.Duration // while the monotonic clock stood
@@ -30,12 +32,13 @@ type machine struct {
 
 func (h *history) boot(id int) *machine {
 	m := &machine{h: h, id: id, granted: make(map[any]int), rate: 1 + (h.random.Float64()*2-1)*0.001, sleeps: h.random.IntN(2) == 0}
+	m.change()
 	if h.random.IntN(3) == 0 {
 		m.rate = 1 - 0.001*float64(h.random.IntN(2)) // slow: the dangerous direction
 	}
 	wrong := time.Duration(h.random.Int64N(int64(historyPeriods[0]))) - historyPeriods[0]/2 // by its clock it may be another window
 	clock := hook.Wall(func() time.Time { return h.driven.Now().Add(wrong) }).(core.Option)
-	lim, err := core.New(m, "lease", limitOptions(h.with(h.count, 1), clock, core.Lease(leased), core.FailClosed(),
+	lim, err := core.New(m, "lease", limitOptions(h.with(m.count, 1), clock, core.Lease(leased), core.FailClosed(),
 		core.Timeout(time.Minute), core.DenyCache(0), core.Hold(2*leased), core.MaxBatch(1))...)
 	if err != nil {
 		h.t.Fatal(err)
@@ -99,6 +102,9 @@ func (m *machine) setWall() {
 		m.goesOn(leased/2 + time.Duration(m.h.random.Int64N(int64(leased))))
 	}
 }
+
+// change has the machine go by limits of another rate and capacity than the others, as while a new version is rolled out.
+func (m *machine) change() { m.count = historyCount >> m.h.random.IntN(3) }
 
 // die ends the process. Another one begins.
 func (m *machine) die() {
@@ -189,10 +195,10 @@ func (s *spend) crossed() bool {
 	return false
 }
 
-// execute has the machine make a call, and returns what Redis did for it.
-func (m *machine) execute(settles bool, call func(ctx context.Context)) *execution {
+// execute has the machine make a call, which settles something or decides, and returns what Redis did for it.
+func (m *machine) execute(settled *spend, call func(ctx context.Context)) *execution {
 	before := m.running
-	x := &execution{settles: settles, at: make([]int64, len(m.h.limits))}
+	x := &execution{settled: settled, at: make([]int64, len(m.h.limits))}
 	m.running = x
 	call(context.Background())
 	m.running = before
@@ -207,7 +213,7 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 		share = 3
 		h.happened("other numbers by With")
 	}
-	of := h.with(h.count, share)
+	of := h.with(m.count, share)
 	lim, err := m.With(of...)
 	if err != nil {
 		h.t.Fatal(err)
@@ -217,7 +223,7 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 		decide = lim.Reserve
 	}
 	var res *core.Reservation
-	x := m.execute(false, func(ctx context.Context) { res, err = decide(ctx, "k", n) })
+	x := m.execute(nil, func(ctx context.Context) { res, err = decide(ctx, "k", n) })
 	lease := hook.DriverOf(lim).Latest("k")
 	if _, known := m.granted[lease]; !known {
 		m.granted[lease] = x.step
@@ -228,6 +234,8 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 	var down lostError
 	switch {
 	case errors.As(err, &down):
+		return nil
+	case err != nil && strings.Contains(err.Error(), "more than a window of the calendar"): // it slept for so long
 		return nil
 	case err != nil:
 		h.t.Fatalf("seed %d: %v", h.seed, err)
@@ -322,7 +330,7 @@ func (m *machine) settleOne(s *spend) {
 		}
 	}
 	var err error
-	x := m.execute(true, func(ctx context.Context) { err = s.res.Settle(ctx, actual) })
+	x := m.execute(s, func(ctx context.Context) { err = s.res.Settle(ctx, actual) })
 	switch {
 	case x.step == 0 && err == nil:
 		h.happened("settled in its lease")
@@ -339,7 +347,6 @@ func (m *machine) settleOne(s *spend) {
 			l.debts = append(l.debts, spends.Debt{Units: actual - n, Step: x.step, At: x.at[i]})
 		}
 	}
-	s.charge(x.step)
 }
 
 // renew holds what the machine has reserved, and keeps or has of a lease, by itself or anew.

@@ -48,6 +48,8 @@ func (m *machine) Process(ctx context.Context, cmd redis.Cmder) error {
 	m.running = running
 	if cmd.Err() == nil {
 		h.executed(m, cmd)
+	} else if strings.Contains(err.Error(), "wrong by more than a window") { // it was on its way for as long
+		return fail("refused by a calendar", lostError{})
 	}
 	m.transit()
 	if err == nil && h.random.IntN(40) == 0 {
@@ -78,7 +80,7 @@ func (m *machine) transit() {
 
 // An execution is what Redis did for one call.
 type execution struct {
-	settles bool // it settles a reservation; else it decides
+	settled *spend // what it settles; nil: it decides
 	step    int
 	at      []int64 // on the scale by which each limit is judged
 }
@@ -100,6 +102,12 @@ func (h *history) chargedAt(expiry int64, after int) int {
 	return 0
 }
 
+// firstCall is where a script says at which argument its calls begin, and plainWidth how many a plain decision takes.
+var (
+	firstCall  = regexp.MustCompile(`local first, last = (\d+)`)
+	plainWidth = regexp.MustCompile(`local width, other = plain and (\d+)`)
+)
+
 var storedWindow = regexp.MustCompile(`^F1 (\d+) (\d+)`)
 
 // executed notes what a script did.
@@ -114,21 +122,23 @@ func (h *history) executed(m *machine, cmd redis.Cmder) {
 		}
 	}
 	h.runs = append(h.runs, run{step, now})
-	calls := h.calls(cmd)
-	decides := calls == nil
-	for _, c := range calls {
+	decides := false
+	for _, c := range h.calls(cmd) {
 		step = h.next()
 		switch {
 		case c.op <= "2":
 			decides = true
-		case c.op == "3" && (m.running == nil || !m.running.settles):
+		case c.op == "3" && (m.running == nil || m.running.settled == nil):
 			h.settled(m, c, step)
 		case c.op == "5":
 			h.resets = append(h.resets, step)
 		}
 	}
-	if x := m.running; x != nil && x.settles != decides {
+	if x := m.running; x != nil && (x.settled == nil) == decides {
 		x.step, x.at = h.next(), h.instants()
+		if x.settled != nil { // now: the reply may come after the expiry
+			x.settled.charge(x.step)
+		}
 	}
 	for i, l := range h.limits {
 		if l.kind == spends.Windows {
@@ -149,14 +159,14 @@ func (h *history) noteWindow(i int, l *limit) {
 	}
 }
 
-// A call is one of the script for holds.
+// A call is one of a script. Of a plain decision there is no more than the operation.
 type call struct {
 	op           string
 	n, m, expiry int64 // the expiry is that of the first limit
 }
 
-// calls returns those of a script; nil if it is one that decides.
-func (h *history) calls(cmd redis.Cmder) []call {
+// calls returns those of a script.
+func (h *history) calls(cmd redis.Cmder) (calls []call) {
 	args := cmd.Args()
 	text := fmt.Sprint(args[1])
 	if cmd.Name() == "evalsha" {
@@ -164,25 +174,24 @@ func (h *history) calls(cmd redis.Cmder) []call {
 			h.t.Fatal("a script that is not known")
 		}
 	}
-	if !algorithm.IsHoldScript(text) {
-		return nil
-	}
-	width := 3 + 2*len(h.limits)
-	keys, _ := strconv.Atoi(fmt.Sprint(args[2]))
-	count := keys / len(h.limits)
-	argv := args[len(args)-width*count:]
 	number := func(v any) int64 {
 		n, _ := strconv.ParseInt(fmt.Sprint(v), 10, 64)
 		return n
 	}
-	var calls []call
-	for i := range count {
-		a := argv[width*i:]
-		c := call{fmt.Sprint(a[0]), number(a[1]), number(a[2]), number(a[4])}
+	argv := args[3+number(args[2])+number(firstCall.FindStringSubmatch(text)[1])-1:]
+	for len(argv) > 0 {
+		c, width := call{op: fmt.Sprint(argv[0])}, number(plainWidth.FindStringSubmatch(text)[1])
+		if c.op > string(algorithm.OpCharge) {
+			c.n, c.m, c.expiry = number(argv[1]), number(argv[2]), number(argv[4])
+			width = int64(3 + 2*len(h.limits))
+		}
+		if c.op == string(algorithm.OpRenew) {
+			width += int64(len(h.limits))
+		}
 		if c.n == 0 && (c.op == string(algorithm.OpReserve) || c.op == string(algorithm.OpRenew)) {
 			h.t.Errorf("a hold of no units: %+v", c)
 		}
-		calls = append(calls, c)
+		calls, argv = append(calls, c), argv[width:]
 	}
 	return calls
 }

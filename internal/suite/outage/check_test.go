@@ -1,6 +1,7 @@
 package outage
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -98,6 +99,34 @@ func TestCheckServers(t *testing.T) {
 		t.Error("no node of a Cluster behind NewClient is told of")
 	}
 
+	tair := redis.NewClient(&redis.Options{Addr: redistest.Server(t).Addr, ContextTimeoutEnabled: true})
+	defer func() { _ = tair.Close() }()
+	tair.AddHook(tairProxy{})
+	wantCheck(t, core.MustNew(tair, "check", limit), "!set its script_check_enable to 0")
+
 	memory, _ := core.NewMemory("check", limit)
 	wantCheck(t, memory, "")
+}
+
+// A tairProxy refuses scripts as Tair's proxy does whose script_check_enable is 1.
+type tairProxy struct{}
+
+func (tairProxy) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (tairProxy) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (tairProxy) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != "eval" && cmd.Name() != "evalsha" {
+			return next(ctx, cmd)
+		}
+		return tairError{}
+	}
+}
+
+type tairError struct{}
+
+func (tairError) RedisError() {}
+func (tairError) Error() string {
+	return "ERR bad lua script for redis cluster, all the keys that the script uses should be passed using the KEYS array, and KEYS should not be in expression"
 }

@@ -259,19 +259,19 @@ func TestLongValues(t *testing.T) {
 	}
 }
 
-// TestWrongConstants runs the script of holds with constants that no limit has: every call fails, and the script ends.
+// TestWrongConstants runs the script with constants that no limit has: every call fails, and the script ends.
 func TestWrongConstants(t *testing.T) {
 	t.Parallel()
 	client := redistest.Server(t).Client(t)
 	members := []algorithm.Member{{Kind: algorithm.TokenBucket, Evaluator: algorithm.TokenBucket.New(algorithm.Numbers{Count: 1, Period: 1e6, Burst: 1})}}
-	args := []any{"no form", 1, 1, 1, 1, 1}
+	args := []any{"no form", 1, 1, 1, 1}
 	for range 2 {
-		args = algorithm.HoldCall{Op: algorithm.OpReserve, N: 1}.Append(args, 1)
+		args = algorithm.HoldCall{Op: algorithm.OpReserve, N: 1}.Append(args, holds(members))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	reply, err := redis.NewScript(algorithm.HoldScript(members, algorithm.Form{})).Run(ctx, client, []string{"k", "l"}, args...).Int64Slice()
-	if size := algorithm.HoldReplyLen(1); err != nil || len(reply) != 2*size || !algorithm.Undone(reply) || !algorithm.Undone(reply[size:]) {
+	reply, err := redis.NewScript(algorithm.Script(members, algorithm.Form{})).Run(ctx, client, []string{"k", "l"}, args...).Int64Slice()
+	if err != nil || len(reply) != 2*5 || !algorithm.Undone(reply) || !algorithm.Undone(reply[5:]) {
 		t.Errorf("%v, %v; want two calls that were not done", reply, err)
 	}
 }

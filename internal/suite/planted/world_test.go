@@ -110,68 +110,75 @@ func (w *world) fatalf(format string, args ...any) {
 	w.t.Fatalf("%s: %s; planted %s", w.members[0].Name, fmt.Sprintf(format, args...), w.plant)
 }
 
-func (w *world) constants(members []algorithm.Member, durations bool) []any {
+func (w *world) constants(members []algorithm.Member) []any {
 	var args []any
 	for _, m := range members {
 		constants, _, _ := m.ConstantsAt(w.now)
 		args = append(args, constants...)
-		if durations {
-			args = append(args, m.Hold)
-		}
 	}
 	return args
 }
 
 // decide makes plain decisions on n, so many in one script.
 func (w *world) decide(members []algorithm.Member, op algorithm.Op, n int64, several int) {
-	var keys []string
-	for range several {
-		keys = append(keys, w.keys[:len(members)]...)
+	calls := make([]algorithm.HoldCall, several)
+	for i := range calls {
+		calls[i] = algorithm.HoldCall{Op: op, N: n, Handles: make([]algorithm.Handle, len(members))}
 	}
-	args := append(w.constants(members, false), string(op))
-	for _, m := range members {
-		args = m.Cost(args, n)
-	}
-	was := w.dump()
-	reply := w.run(algorithm.DecideScript(members, algorithm.Form{}), keys, args)
-	for size := len(reply) / several; len(reply) > 0; reply = reply[size:] {
-		if algorithm.IsHeld(reply) {
-			w.hold(members, algorithm.HoldCall{Op: op, N: n, Handles: make([]algorithm.Handle, len(members))})
-			continue
-		}
-		call, answers := algorithm.HoldCall{Op: op, N: n, Handles: make([]algorithm.Handle, len(members))}, make([]algorithm.Answer, len(members))
-		if err := algorithm.DecodeReply(reply[:size], call, members, answers); err != nil {
-			w.fatalf("a decision on %d: %v", n, err)
-		}
-		w.decided(members, call, answers, was)
-	}
+	w.call(members, appendCall(w.constants(members), members, calls[0]), calls)
 }
 
-// hold makes calls of the script hold, all in one.
+// hold makes calls, all in one script.
 func (w *world) hold(members []algorithm.Member, calls ...algorithm.HoldCall) {
-	var keys []string
-	args := w.constants(members, true)
+	args := w.constants(members)
 	for _, c := range calls {
-		keys = append(keys, w.keys[:len(members)]...)
-		args = c.Append(args, len(members))
+		args = appendCall(args, members, c)
 	}
+	w.call(members, args, calls)
+}
+
+// holds returns for how long units of each are held.
+func holds(members []algorithm.Member) []any {
+	all := make([]any, len(members))
+	for i, m := range members {
+		all[i] = m.Hold
+	}
+	return all
+}
+
+// appendCall appends the arguments of a call.
+func appendCall(args []any, members []algorithm.Member, c algorithm.HoldCall) []any {
+	if c.Op > algorithm.OpCharge || slices.ContainsFunc(members, func(m algorithm.Member) bool { return m.Slots }) {
+		return c.Append(args, holds(members))
+	}
+	args = append(args, string(c.Op))
+	for _, m := range members {
+		args = m.Cost(args, c.N)
+	}
+	return args
+}
+
+func (w *world) call(members []algorithm.Member, args []any, calls []algorithm.HoldCall) {
 	was := w.dump()
-	reply := w.run(algorithm.HoldScript(members, algorithm.Form{}), keys, args)
-	size := algorithm.HoldReplyLen(len(members))
-	if len(reply) != size*len(calls) {
-		w.fatalf("a reply of %d numbers", len(reply))
-	}
-	for i, c := range calls {
+	left := w.run(algorithm.Script(members, algorithm.Form{}), slices.Repeat(w.keys[:len(members)], len(calls)), args)
+	for _, c := range calls {
 		answers := make([]algorithm.Answer, len(members))
-		if algorithm.Undone(reply[size*i:]) {
+		reply, _, rest, err := algorithm.SplitReply(left, len(members), 0)
+		if err == nil && algorithm.Undone(reply) {
 			w.fatalf("operation %c was not done", c.Op)
 		}
-		if err := algorithm.DecodeHoldReply(reply[size*i:size*(i+1)], c, members, answers); err != nil {
-			w.fatalf("operation %c: %v", c.Op, err)
+		if err == nil {
+			err = algorithm.DecodeReply(reply, c, members, answers)
 		}
-		if c.Op <= algorithm.OpReserve {
+		if err != nil {
+			w.fatalf("operation %c on %d: %v", c.Op, c.N, err)
+		}
+		if left = rest; c.Op <= algorithm.OpReserve {
 			w.decided(members, c, answers, was)
 		}
+	}
+	if len(left) > 0 {
+		w.fatalf("a reply with %d numbers more", len(left))
 	}
 }
 

@@ -1,6 +1,10 @@
 package model
 
-import "math/big"
+import (
+	"fmt"
+	"math"
+	"math/big"
+)
 
 // These two have the same model. That of LeakyBucket is made of it.
 var (
@@ -8,14 +12,12 @@ var (
 	GCRA        = register("gcra", algorithm{new: newBucket, bucket: true})
 )
 
-// bucket is the store of token bucket and GCRA: the debt, which is what
-// was used and has not drained yet, at the instant when it was written, with the rate
-// of that moment. The tokens are the capacity less the debt, and the TAT is instant + debt*T/L.
+// bucket is the store of token bucket and GCRA: when the units that were used will all have drained, at the rate of the
+// limit that was charged last. The tokens are the capacity less what is used, and the TAT is that instant.
 type bucket struct {
-	stored  bool
-	debt    *big.Rat // units
-	instant int64
-	rate    *big.Rat // units per microsecond, in force when this was written
+	stored bool
+	ends   *big.Rat
+	by     Limit // whose rate it is
 }
 
 func newBucket() store { return &bucket{} }
@@ -27,67 +29,87 @@ func (b *bucket) clone() store {
 
 func (b *bucket) clock(_ Limit, now int64) int64 { return now }
 
-// debtAt returns the debt at t. It drains at the stored rate even if the limit has been
-// changed since: a change applies to what is used after it. Before instant, after a
-// step back of the clock, the debt is larger, because it ends at the same time.
-func (b *bucket) debtAt(t int64) *big.Rat {
-	if !b.stored {
+// left is the time after t until all has drained. It is longer after a step back of the clock.
+func (b *bucket) left(t int64) *big.Rat {
+	if !b.stored || b.ends.Cmp(whole(t)) < 0 {
 		return new(big.Rat)
 	}
-	drained := new(big.Rat).Mul(whole(t-b.instant), b.rate)
-	debt := drained.Sub(b.debt, drained)
-	if debt.Sign() < 0 {
-		return new(big.Rat)
-	}
-	return debt
+	return new(big.Rat).Sub(b.ends, whole(t))
 }
 
-// used is the debt, which may be above the capacity: by what was settled for more than
-// was held, by a step back of the clock, or by a lowered burst. Only a debt of another
-// rate is at most the capacity.
+// other reports whether anything is left at another rate than that of l.
+func (b *bucket) other(l Limit, t int64) bool {
+	return b.left(t).Sign() > 0 && b.by.rate().Cmp(l.rate()) != 0
+}
+
+// used are the units that have not drained at t. They may be more than the capacity: by what was settled for more than
+// was held, by a step back of the clock, or by a lowered limit.
 func (b *bucket) used(l Limit, t int64) *big.Rat {
-	debt := b.debtAt(t)
-	if full := whole(l.Burst); b.stored && b.rate.Cmp(l.rate()) != 0 && debt.Cmp(full) > 0 {
-		return full
+	return new(big.Rat).Mul(b.debt(l, t), l.rate())
+}
+
+// debt is the time that the used units take at the rate of l. What was charged at another rate is a whole number of
+// microseconds, at most 4 above the exact one.
+func (b *bucket) debt(l Limit, t int64) *big.Rat {
+	if !b.other(l, t) {
+		return b.left(t)
 	}
-	return debt
+	left := ceil(b.left(t)) // what ends within a microsecond takes all of it
+	debt := up(float64(left) * (b.by.float() / l.float()))
+	exact := l.drain(new(big.Rat).Mul(whole(left), b.by.rate()))
+	if off := new(big.Rat).Sub(whole(debt), exact); debt < 1<<51 && (off.Sign() < 0 || off.Cmp(whole(4)) > 0) {
+		panic(fmt.Sprintf("model: a debt of %v is %v", exact, debt))
+	}
+	return whole(debt)
 }
 
+// float is the rate in doubles, as Lua has it.
+func (l Limit) float() float64 { return float64(l.Count) / float64(l.Period) }
+
+// up rounds up a time in doubles.
+func up(micros float64) int64 { return int64(min(math.Ceil(micros*(1+1.0/(1<<50))), 1<<53-1)) }
+
+// retry goes by the rate that is stored: a change applies to what is used after it.
 func (b *bucket) retry(l Limit, t, n int64) *big.Rat {
-	over := b.used(l, t)
-	over.Add(over, whole(n-l.Burst))
-	return l.drain(over)
+	debt := b.debt(l, t)
+	over := new(big.Rat).Add(debt, l.drain(whole(n-l.Burst)))
+	if b.other(l, t) {
+		over = whole(ceil(over))
+		over.Mul(over, whole(ceil(b.left(t))))
+		over.Quo(over, debt)
+	}
+	return over
 }
 
-func (b *bucket) reset(l Limit, t int64) *big.Rat { return l.drain(b.used(l, t)) }
+func (b *bucket) reset(_ Limit, t int64) *big.Rat { return b.left(t) }
 
+// charge has all drain at the rate of l. Only where that is slower, and more is used than l could have admitted, all drains as
+// it did: then these n units are charged whether they fit or not.
 func (b *bucket) charge(l Limit, t, n int64) ticket {
-	debt := b.used(l, t)
-	b.write(l, t, debt.Add(debt, whole(n)))
-	return ticket{units: n, ends: b.ends()}
+	debt := b.debt(l, t)
+	if b.other(l, t) && debt.Cmp(l.drain(whole(l.Burst))) > 0 && b.by.rate().Cmp(l.rate()) > 0 {
+		added := up(float64(n) / b.by.float())
+		b.ends = whole(t + ceil(b.left(t)) + added)
+	} else {
+		debt.Add(debt, l.drain(whole(n)))
+		b.write(l, debt.Add(debt, whole(t)))
+	}
+	return ticket{units: n, ends: b.ends}
 }
 
 // refund gives back what has not drained of a charge on top of which nothing was
-// charged: the debt still ends when that charge made it end.
+// charged: all has still drained when that charge says.
 func (b *bucket) refund(l Limit, t int64, back ticket) {
-	if !b.stored || b.ends().Cmp(back.ends) != 0 {
+	if !b.stored || b.by.rate().Cmp(l.rate()) != 0 || b.ends.Cmp(back.ends) != 0 {
 		return
 	}
-	switch debt := b.debtAt(t); {
-	case debt.Sign() == 0: // all has drained
-	case debt.Cmp(whole(back.units)) <= 0:
+	switch left := b.left(t); {
+	case left.Sign() == 0: // all has drained
+	case left.Cmp(l.drain(whole(back.units))) <= 0:
 		*b = bucket{}
 	default:
-		b.write(l, t, debt.Sub(debt, whole(back.units)))
+		b.write(l, new(big.Rat).Sub(b.ends, l.drain(whole(back.units))))
 	}
 }
 
-func (b *bucket) write(l Limit, t int64, debt *big.Rat) {
-	b.stored, b.debt, b.instant, b.rate = true, debt, t, l.rate()
-}
-
-// ends is when the debt is gone at the stored rate.
-func (b *bucket) ends() *big.Rat {
-	drained := new(big.Rat).Quo(b.debt, b.rate)
-	return drained.Add(drained, whole(b.instant))
-}
+func (b *bucket) write(l Limit, ends *big.Rat) { b.stored, b.ends, b.by = true, ends, l }

@@ -16,9 +16,8 @@ const maxFree = 128
 type queue struct {
 	bucket
 
-	count, period int64   // the rate
-	epoch         int     // how often the queue has been empty, or changed its rate, when a charge came
-	free          []place // in order; no two of them touch, and none touches the end
+	epoch int     // how often the queue has been empty, or changed its rate, when a charge came
+	free  []place // in order; no two of them touch, and none touches the end
 }
 
 // A place is when a charge is served.
@@ -32,7 +31,30 @@ func (q *queue) clone() store {
 
 // has reports whether q is at l's rate, and not empty.
 func (q *queue) has(l Limit, t int64) bool {
-	return q.count == l.Count && q.period == l.Period && q.debtAt(t).Sign() > 0
+	return q.left(t).Sign() > 0 && q.by.Count == l.Count && q.by.Period == l.Period
+}
+
+// restate has l take over what another rate has left. Delays were promised: the places that are taken stay where they are.
+func (q *queue) restate(l Limit, t int64) bucket {
+	if q.other(l, t) {
+		return bucket{stored: true, ends: whole(ceil(q.ends)), by: l}
+	}
+	return q.bucket
+}
+
+func (q *queue) used(l Limit, t int64) *big.Rat {
+	b := q.restate(l, t)
+	return b.used(l, t)
+}
+
+func (q *queue) reset(l Limit, t int64) *big.Rat {
+	b := q.restate(l, t)
+	return b.reset(l, t)
+}
+
+func (q *queue) retry(l Limit, t, n int64) *big.Rat {
+	b := q.restate(l, t)
+	return b.retry(l, t, n)
 }
 
 // open are the free places that have not begun. Of one that is partly past, the last units are left.
@@ -97,11 +119,11 @@ func (q *queue) charge(l Limit, t, n int64) ticket {
 			q.free = slices.Delete(q.free, i, i+1)
 		}
 	} else {
+		q.bucket = q.restate(l, t)
 		q.bucket.charge(l, t, n)
-		taken.to = q.ends()
+		taken.to = q.ends
 		taken.from = new(big.Rat).Sub(taken.to, l.drain(whole(n)))
 	}
-	q.count, q.period = l.Count, l.Period
 	return ticket{units: n, epoch: q.epoch, place: taken}
 }
 
@@ -120,9 +142,8 @@ func (q *queue) refund(l Limit, t int64, back ticket) {
 			q.free = append(q.free, p)
 		}
 	}
-	if last := len(q.free) - 1; q.free[last].to.Cmp(q.ends()) == 0 {
-		left := new(big.Rat).Sub(q.free[last].from, whole(t))
-		q.write(l, t, left.Mul(left, l.rate()))
+	if last := len(q.free) - 1; q.free[last].to.Cmp(q.ends) == 0 {
+		q.write(l, q.free[last].from)
 		q.free = q.free[:last]
 	}
 	q.free = q.free[:min(len(q.free), maxFree)]

@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"os"
 	"path"
 	"regexp"
 	"strings"
@@ -29,6 +30,23 @@ func TestLinks(t *testing.T) {
 			if at, ok := texts[target]; !ok || match[2] != "" && !anchors(at)[match[2]] {
 				t.Errorf("%s: the link %s does not resolve", name, match[0])
 			}
+		}
+	}
+}
+
+// TestRunbooks checks that each alert leads to a heading of docs/operating.md.
+func TestRunbooks(t *testing.T) {
+	t.Parallel()
+	rules, err := os.ReadFile("../../../docs/prometheus/rules.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	headings := anchors(files(t)["docs/operating.md"])
+	for _, rule := range strings.Split(string(rules), "- alert: ")[1:] {
+		name, _, _ := strings.Cut(rule, "\n")
+		_, url, _ := strings.Cut(rule, "runbook_url: https://github.com/redislimit/redislimit/blob/main/docs/operating.md")
+		if anchor, _, _ := strings.Cut(url, "\n"); !headings[anchor] {
+			t.Errorf("%s: no heading %q in docs/operating.md", name, anchor)
 		}
 	}
 }

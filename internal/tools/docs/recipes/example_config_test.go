@@ -224,7 +224,7 @@ func Example_customers() {
 	// alice 200 60 59
 	// acme 200 250 248
 	// a minute later
-	// acme 200 500 497
+	// acme 200 500 496
 	// initech 200 2000 1998
 }
 

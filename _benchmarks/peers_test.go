@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestPipelining has 64 callers ask at once by each way that pipelines by itself. They share round trips.
+// A limiter admits as many as its limit says, of one key; each call of INCR adds one.
+func TestPipelining(t *testing.T) {
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip(err)
+	}
+	srv, err := startServer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.stop()
+	m := newMeter([]*server{srv})
+	defer m.close()
+	const callers, requests, most = 64, 200, 1000
+	in := cell{callers: callers, keys: 1, scenario: admitted}
+	ways := map[string]bool{
+		"rueidislimiter, rewritten": true, "redis_rate, AutoPipeline": true, "raw INCR, rueidis": true, "raw INCR, AutoPipeline": true,
+	}
+	tried := 0
+	for _, c := range contenders() {
+		if !ways[c.name] {
+			continue
+		}
+		tried++
+		t.Run(c.name, func(t *testing.T) {
+			both := connect(in, srv.addr)
+			defer both.close()
+			lim, err := c.make(&setup{in, both, limit{most, time.Hour}, c.id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			key := fmt.Sprintf("user:%d", c.id)
+			before, err := m.read(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var allowed atomic.Int64
+			var running sync.WaitGroup
+			for range callers {
+				running.Go(func() {
+					for attempt, n := lim(), 0; n < requests; n++ {
+						ok, err := attempt(t.Context(), key)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if ok {
+							allowed.Add(1)
+						}
+					}
+				})
+			}
+			running.Wait()
+			after, err := m.readBack(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := int64(callers * requests)
+			if c.limits {
+				want = most
+			} else if n, err := both.rdb.Get(t.Context(), key).Int64(); err != nil || n != want {
+				t.Errorf("INCR has counted %d, %v", n, err)
+			}
+			if allowed.Load() != want {
+				t.Errorf("%d admitted, want %d", allowed.Load(), want)
+			}
+			if reads := after.since(before).reads / (callers * requests); reads > 0.5 {
+				t.Errorf("%.2f reads a decision: they share no round trips", reads)
+			}
+		})
+	}
+	if tried != len(ways) {
+		t.Errorf("%d of %d are contenders", tried, len(ways))
+	}
+}
+
+// TestWindow has a window of rueidislimiter's way end, and the next begin. Nothing of it stays.
+func TestWindow(t *testing.T) {
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip(err)
+	}
+	srv, err := startServer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.stop()
+	in := cell{callers: 1, keys: 1, scenario: admitted}
+	both := connect(in, srv.addr)
+	defer both.close()
+	lim, err := rueidisWindow(&setup{in, both, limit{1, 2 * time.Second}, 0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	attempt := lim()
+	for i, want := range []bool{true, false, true, false} {
+		if i == 2 {
+			time.Sleep(2010 * time.Millisecond)
+		}
+		if allowed, err := attempt(t.Context(), "user:alice"); err != nil || allowed != want {
+			t.Errorf("request %d: %v, %v", i, allowed, err)
+		}
+	}
+	for _, key := range both.rdb.Keys(t.Context(), "*").Val() {
+		if left := both.rdb.PTTL(t.Context(), key).Val(); left <= 0 || left > 3*time.Second {
+			t.Errorf("%s expires in %v", key, left)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package httpsuite
+
+import (
+	"compress/gzip"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+// orderCases are the rows of the table in docs/guide.md: what is right if a limit is inside of another middleware, or
+// outside, and what goes wrong otherwise. That of http.TimeoutHandler is TestTimeoutHandler.
+func orderCases() []testCase {
+	return []testCase{
+		{"OrderRecover", orderRecover, nil},
+		{"OrderLog", orderLog, nil},
+		{"OrderCORS", orderCORS, nil},
+		{"OrderAuth", orderAuth, nil},
+		{"OrderCompression", orderCompression, nil},
+	}
+}
+
+// ordered serves /a behind mounts, the outermost first.
+func (b *testbed) ordered(mounts ...Mount) *servedApp {
+	b.Helper()
+	return b.serve(App{Use: mounts, Routes: []Route{{Path: "/a", Handler: Handler{Body: longBody}}}, Recover: true, Renders: true})
+}
+
+// longBody is long enough to be compressed.
+var longBody = strings.Repeat("served again and again ", 100)
+
+// orderRecover has a key function panic inside of what recovers: that is a 500. Otherwise the connection ends, or the
+// process, on Fiber.
+func orderRecover(b *testbed) {
+	limit := b.fixed(9)
+	limit.Key = func(r keyfunc.Request) (string, error) { return r.Header("Parts")[:2], nil }
+	s := b.ordered(limit)
+	s.get("/a").wantStatus(http.StatusInternalServerError)
+	s.get("/a", "Parts: one").want(http.StatusOK, longBody)
+	if b.adapter.Lacks[ResponseWriter] != "" {
+		return
+	}
+	bare := b.serve(App{Use: []Mount{limit}, Routes: []Route{{Path: "/a"}}})
+	if ans, err := bare.try(b.Context(), http.MethodGet, "/a"); err == nil {
+		b.Errorf("without recover: %d", ans.status)
+	}
+}
+
+// orderLog has a log see the denials that are inside of it, and no others.
+func orderLog(b *testbed) {
+	for _, outside := range []bool{true, false} {
+		b.redis.FlushAll()
+		var saw statusLog
+		mounts := []Mount{Log{saw.add}, b.fixed(1)}
+		want := []int{http.StatusOK, http.StatusTooManyRequests}
+		if !outside {
+			slices.Reverse(mounts)
+			want = want[:1]
+		}
+		s := b.ordered(mounts...)
+		s.get("/a").want(http.StatusOK, longBody)
+		s.get("/a")
+		s.close()
+		saw.want(b, want...)
+	}
+}
+
+// orderCORS has a script's browser ask first whether it may send what it then sends, with its key.
+func orderCORS(b *testbed) {
+	preflight := []string{"Origin: https://app.example", "Access-Control-Request-Method: GET", "Access-Control-Request-Headers: x-api-key"}
+	skip := guard.Skip(func(r keyfunc.Request) bool {
+		return r.Method() == http.MethodOptions && r.Header("Access-Control-Request-Method") != ""
+	})
+	for name, c := range map[string]struct {
+		outside  bool
+		options  []guard.Option
+		charged  int64 // to the peer, for a preflight
+		readable bool  // is the denial, by scripts
+	}{
+		"outside": {outside: true, readable: true},
+		"inside":  {charged: 1},
+		"skipped": {options: []guard.Option{skip}},
+	} {
+		b.each(name, func(b *testbed) {
+			limit := b.fixed(1)
+			limit.Key, limit.Options = keyfunc.APIKey("X-API-Key"), c.options
+			mounts := []Mount{CORS{}, limit}
+			if !c.outside {
+				slices.Reverse(mounts)
+			}
+			s := b.ordered(mounts...)
+			if ans := s.send(http.MethodOptions, "/a", preflight...); ans.status != http.StatusNoContent {
+				b.Errorf("the preflight: %d", ans.status)
+			}
+			b.wantLeft(limit.Limiter, fallbackKey, 1-c.charged)
+			key := []string{preflight[0], "X-API-Key: one"}
+			s.get("/a", key...).want(http.StatusOK, longBody)
+			ans := s.get("/a", key...)
+			ans.wantDenied()
+			if got := ans.header.Get("Access-Control-Allow-Origin"); (got != "") != c.readable {
+				b.Errorf("Access-Control-Allow-Origin of a denial: %q", got)
+			}
+		})
+	}
+}
+
+// orderAuth has a limit by user outside of the authentication find nobody.
+func orderAuth(b *testbed) {
+	for _, outside := range []bool{true, false} {
+		b.redis.FlushAll()
+		limit := b.fixed(9)
+		limit.Key = keyfunc.User(UserKey)
+		mounts := []Mount{Auth{}, limit}
+		if !outside {
+			slices.Reverse(mounts)
+		}
+		b.ordered(mounts...).get("/a", user("alice"))
+		key := map[bool]string{true: "user:alice", false: fallbackKey}[outside]
+		b.wantLeft(limit.Limiter, key, 8)
+	}
+}
+
+// orderCompression has a body that is compressed, and a denial that can be read, on either side.
+func orderCompression(b *testbed) {
+	for name, outside := range map[string]bool{"outside": true, "inside": false} {
+		b.eachWriter(1, func(b *testbed, limit Limit) {
+			mounts := []Mount{Compress{}, limit}
+			if !outside {
+				slices.Reverse(mounts)
+			}
+			s := b.ordered(mounts...)
+			ans := s.get("/a", "Accept-Encoding: gzip")
+			if ans.header.Get("Content-Encoding") != "gzip" || unzipped(ans) != longBody {
+				b.Errorf("%s: %d with %v, %d bytes", name, ans.status, ans.header, len(ans.body))
+			}
+			ans = s.get("/a", "Accept-Encoding: gzip")
+			ans.wantDenied()
+			ans.wantHeaders("1", "0", "1800000073", "60")
+			if body := unzipped(ans); !strings.Contains(body, "quota") && !strings.Contains(body, "denied: ") {
+				b.Errorf("%s: the denial says %q", name, body)
+			}
+		})
+	}
+}
+
+// unzipped returns the body of ans as the client reads it.
+func unzipped(ans answer) string {
+	if ans.header.Get("Content-Encoding") != "gzip" {
+		return ans.body
+	}
+	r, err := gzip.NewReader(strings.NewReader(ans.body))
+	if err != nil {
+		return err.Error()
+	}
+	body, err := io.ReadAll(r)
+	if err != nil {
+		return err.Error()
+	}
+	return string(body)
+}
