@@ -138,6 +138,10 @@ func (s *Store) failEach(ctx context.Context, c calls) {
 // leaveAll frees what is held for members that all got an error, or whose reply comes too late.
 func (s *Store) leaveAll(members []*Decision, err error) {
 	for _, m := range members {
-		s.leftBehind(m, cmp.Or(err, m.err))
+		of := err
+		if of == nil { // else an abandoned call may still write to m
+			of = m.err
+		}
+		s.leftBehind(m, of)
 	}
 }
