@@ -68,6 +68,8 @@ func haproxyKind(name, defaults string) Kind {
 
 func haproxy(defaults string, hops []hop) string {
 	var b strings.Builder
+	// Else another HAProxy that was given the same port has part of its connections, and nobody is told.
+	b.WriteString("global\n noreuseport\n")
 	b.WriteString("defaults\n mode http\n timeout connect 10s\n timeout client 10s\n timeout server 10s\n option forwardfor\n")
 	b.WriteString(defaults)
 	for i, h := range hops {
