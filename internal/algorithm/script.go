@@ -119,8 +119,8 @@ func Script(limits []Member, f Form) string {
 		made = recordLua + made
 	}
 	return c.begin(plain) + fill(decideLua,
-		"-- ZEROS", strings.Repeat("0, ", zeros)+strings.Repeat("nil, ", 3*len(limits)), "-- LIMITS", strconv.Itoa(len(limits)), "-- SIZE", strconv.Itoa(size),
-		"-- PLAIN", isPlain, "-- WIDTHS", fmt.Sprintf("%d or op == '6' and %d or %d", plain, other+len(limits), other),
+		"-- ZEROS", strings.Repeat("0, ", zeros)+strings.Repeat("nil, ", 3*len(limits)), "-- LIMITS", strconv.Itoa(len(limits)),
+		"-- SIZE", strconv.Itoa(size), "-- PLAIN", isPlain, "-- WIDTHS", fmt.Sprintf("%d or op == '6' and %d or %d", plain, other+len(limits), other),
 		"-- FUNCTIONS\n", sharedLua+c.functions.String(), "-- HOLDS\n", c.holds.String(), "-- VALUES\n", c.values.String(), "-- LOOK\n", ban.look,
 		"-- EVALUATE\n", c.evaluate.String(), "-- CHARGE\n", c.charge.String(), "-- DENY\n", c.deny.String(),
 		"-- OTHER\n", ban.again+fill(holdLua, "-- FUNCTIONS\n", made, "-- BLOCK\n", ban.block,
@@ -148,21 +148,22 @@ type composer struct {
 
 // begin returns what stands before decide.lua. Arguments that are for many calls become numbers there.
 func (c *composer) begin(plain int) string {
-	text := Clock + "\n"
+	var text strings.Builder
+	text.WriteString(Clock + "\n")
 	if c.Undeclared {
-		text += undeclaredLua + "\n"
+		text.WriteString(undeclaredLua + "\n")
 	}
 	if c.Own {
-		return text + "local first = 1\n"
+		return text.String() + "local first = 1\n"
 	}
 	for _, i := range c.numbers {
-		text += fmt.Sprintf("ARGV[%d] = ARGV[%[1]d] + 0\n", i)
+		_, _ = fmt.Fprintf(&text, "ARGV[%d] = ARGV[%[1]d] + 0\n", i)
 	}
-	text += fmt.Sprintf("local first, last = %d, #ARGV - %d\nif #KEYS > 1 then\n", c.constants+1, plain-1)
+	_, _ = fmt.Fprintf(&text, "local first, last = %d, #ARGV - %d\nif #KEYS > 1 then\n", c.constants+1, plain-1)
 	for i := range c.costs {
-		text += fmt.Sprintf("ARGV[last + %d] = ARGV[last + %[1]d] + 0\n", i+1)
+		_, _ = fmt.Fprintf(&text, "ARGV[last + %d] = ARGV[last + %[1]d] + 0\n", i+1)
 	}
-	return text + "end\n"
+	return text.String() + "end\n"
 }
 
 // add adds m, the limit at index i. denied is for where it denies: slots never do by what is charged.
@@ -199,7 +200,8 @@ func (c *composer) add(m Member, i int, denied string) {
 // define returns the definition of the names by which the texts of m find its constants, and of those of its key and costs. Of a
 // call that is no plain decision the costs are other numbers, which nobody reads.
 func (c *composer) define(m Member, i int) (given, each string) {
-	constants, values := make([]string, 0, 5), []string{fmt.Sprintf("KEYS[base + %d]", i+1)}
+	constants := make([]string, 0, 5)
+	values := append(make([]string, 0, 1+len(m.lua.cost)), fmt.Sprintf("KEYS[base + %d]", i+1))
 	for _, constant := range m.Constants() {
 		c.given++
 		value := fmt.Sprintf("ARGV[%d]", c.given)
@@ -318,7 +320,8 @@ func (c *composer) addOther(m Member, i int, given, denied string) {
 		held = "largest or held"
 		act += "if charges and op == '1' then reply[r + 6], reply[r + 7] = largest or reply[r + 6], epoch end\n"
 	}
-	look = asks + look + fmt.Sprintf("if decides then\nlocal done = %d\nif not admits then done, all = %d, false %send\n", otherReply+1, otherReply, denied) +
+	look = asks + look + fmt.Sprintf("if decides then\nlocal done = %d\nif not admits then done, all = %d, false %send\n",
+		otherReply+1, otherReply, denied) +
 		"reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4] = done, t, a, b\nreply[r + 5], reply[r + 6] = c, " + held + "\nelse\n" +
 		fmt.Sprintf("reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4] = %d, 0, 0, 0\n", otherReply+1) +
 		"reply[r + 5], reply[r + 6] = 0, 0\nend\nreply[r + 7], reply[r + 8] = 0, 0\n"
@@ -367,6 +370,7 @@ func (m Member) chargedTexts() (look, act string, keeps []string) {
 func (m Member) asked() (cost, evaluate string, finds []string) {
 	cost = "local n = plain and n + ask or ask\n"
 	if m.Bucket {
+		//nolint:dupword // Lua has many ends
 		cost = "local w, f = cost(ask)\nif plain then\nw, f = w + dw, f + df\nif f >= q then w, f = w + 1, f - q end\nend\nlocal dw, df = w, f\n"
 	}
 	finds = slices.Concat([]string{"admits", "largest"}, found, m.lua.keeps)

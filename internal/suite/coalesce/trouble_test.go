@@ -379,7 +379,7 @@ func hookPanics(t *testing.T, s *backend, name string, when int32, end func()) {
 		if i == alone {
 			lim = slots // which are freed in the background
 		}
-		if a := start(t.Context(), request{key: "k", n: 1}.acquire(lim)).await(t); !a.ended() || a.panicked != nil && a.panicked != http.ErrAbortHandler {
+		if a := start(t.Context(), request{key: "k", n: 1}.acquire(lim)).await(t); !a.ended() || a.panicked != nil && a.panicked != any(http.ErrAbortHandler) {
 			t.Errorf("caller %d, alone: %+v, %v, panicked: %.100v", i, a.held, a.err, a.panicked)
 		}
 	}

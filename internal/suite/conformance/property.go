@@ -585,7 +585,7 @@ func (tr *trial) compare(t *testing.T, got core.Result, want model.Outcome) bool
 	}
 	i := 0
 	for each := range got.All() {
-		tr.verdict(t, i, each, want.Each[i], len(want.Each) == 1)
+		tr.verdict(t, i, each, want.Each[i])
 		i++
 	}
 	if i != len(want.Each) {
@@ -594,7 +594,7 @@ func (tr *trial) compare(t *testing.T, got core.Result, want model.Outcome) bool
 	return true
 }
 
-func (tr *trial) verdict(t *testing.T, i int, got core.Result, want model.Verdict, only bool) {
+func (tr *trial) verdict(t *testing.T, i int, got core.Result, want model.Verdict) {
 	t.Helper()
 	early, late := time.Duration(0), time.Duration(0)
 	if tr.changed { // doubles are rounded up

@@ -189,7 +189,7 @@ func compareAll(t *testing.T, trials []*trial, asked []model.Asked, res core.Res
 			if rounded && off { // a debt was rounded up
 				return false
 			}
-			tr.verdict(t, k, got, each[k], len(each) == 1 && res.Allowed == allowed)
+			tr.verdict(t, k, got, each[k])
 			if got.Limiter != tr.name || got.Banned != want[i].Banned {
 				t.Errorf("%s: banned %v, want %s: %v", got.Limiter, got.Banned, tr.name, want[i].Banned)
 			}
