@@ -19,17 +19,9 @@ var ErrRetryAlone = errors.New("to be sent again, alone")
 // ErrOver is the error of a caller that has waited for its batch as long as it may.
 var ErrOver = errors.New("the batch took too long")
 
-// A RunFunc carries out the members of one batch, of which it changes nothing but their Err: that
-// is the error of one member alone, and the error that it returns is that of all.
-type RunFunc[T any] func(ctx context.Context, members []*Member[T]) error
-
-// A Member is one call of a batch.
-type Member[T any] struct {
-	Call T
-	Err  error
-
-	left bool // its caller has left
-}
+// A RunFunc carries out the calls of one batch. The error that it returns is that of all; what becomes of
+// one alone the call itself keeps.
+type RunFunc[T any] func(ctx context.Context, calls []T) error
 
 const (
 	// maxInFlightSlow is how many batches are in flight where round trips are long: one begins when it is full, or
@@ -80,13 +72,20 @@ type Batcher[T any] struct {
 // A batch is calls that go together.
 type batch[T any] struct {
 	ctx     context.Context //nolint:containedctx // that of the first caller, which may leave before the batch ends
-	members []Member[T]
-	sent    []*Member[T] // those whose callers had not left when it was started
-	weight  int64        // of all members
-	started time.Time    // zero while it waits
-	ended   bool         // its outcomes have been handed out
-	err     error        // of all members
+	members []member[T]
+	sent    []T       // the calls whose callers had not left when it was started
+	weight  int64     // of all members
+	started time.Time // zero while it waits
+	ended   bool      // its outcomes have been handed out
+	err     error     // of all members
 	done    chan struct{}
+}
+
+// A member is one call of a batch.
+type member[T any] struct {
+	call T
+	sent bool
+	left bool // its caller has left
 }
 
 // New returns a Batcher of batches that run carries out. left is called with the outcome of
@@ -95,7 +94,8 @@ func New[T any](most Bound, weigh func(T) int64, run RunFunc[T], left func(call 
 	return &Batcher[T]{most: most, weigh: weigh, run: run, left: left}
 }
 
-// A Place is where a call waits: its batch, and which member of that it is.
+// A Place is where a call waits: its batch, and which member of that it is. Of one that goes alone it is its place
+// among those in flight; the zero Place is none.
 type Place[T any] struct {
 	batcher *Batcher[T]
 	batch   *batch[T]
@@ -108,17 +108,17 @@ type Way uint8
 // The ways to send a call.
 const (
 	Batched Way = iota // in a batch: the caller waits at its Place
-	Alone              // at once: the caller makes the call, and calls Leave
+	Alone              // at once: the caller makes the call, and then leaves its Place
 	Full               // not at all: too many calls wait already
 )
 
-// Enter returns how a call is sent, and its Place if that is in a batch.
+// Enter returns how a call is sent, and its Place.
 func (b *Batcher[T]) Enter(ctx context.Context, call T) (Place[T], Way) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.waiting) == 0 && b.inFlight < b.room() {
 		b.inFlight++
-		return Place[T]{}, Alone
+		return Place[T]{batcher: b}, Alone
 	}
 	if b.calls >= maxWaiting {
 		return Place[T]{}, Full
@@ -129,7 +129,7 @@ func (b *Batcher[T]) Enter(ctx context.Context, call T) (Place[T], Way) {
 		last++
 	}
 	to := b.waiting[last]
-	to.members = append(to.members, Member[T]{Call: call})
+	to.members = append(to.members, member[T]{call: call})
 	to.weight += weight
 	b.calls++
 	place := Place[T]{b, to, len(to.members) - 1}
@@ -159,12 +159,15 @@ func (b *Batcher[T]) full() bool {
 }
 
 // Leave ends a call that went alone. It starts the next batch, if one waits.
-func (b *Batcher[T]) Leave() {
-	b.mu.Lock()
-	next := b.next()
-	b.mu.Unlock()
+func (p Place[T]) Leave() {
+	if p.batcher == nil {
+		return
+	}
+	p.batcher.mu.Lock()
+	next := p.batcher.next()
+	p.batcher.mu.Unlock()
 	if next != nil {
-		go b.runBatches(next)
+		go p.batcher.runBatches(next)
 	}
 }
 
@@ -223,10 +226,10 @@ func (b *Batcher[T]) take() *batch[T] {
 	b.inFlight++
 	b.batches++
 	b.calls -= len(first.members)
-	first.sent = make([]*Member[T], 0, len(first.members))
+	first.sent = make([]T, 0, len(first.members))
 	for i := range first.members {
-		if !first.members[i].left {
-			first.sent = append(first.sent, &first.members[i])
+		if m := &first.members[i]; !m.left {
+			m.sent, first.sent = true, append(first.sent, m.call)
 		}
 	}
 	b.began = time.Now()
@@ -236,28 +239,40 @@ func (b *Batcher[T]) take() *batch[T] {
 
 // runBatches runs a batch, unless it is nil, and then those that have come to wait meanwhile.
 func (b *Batcher[T]) runBatches(next *batch[T]) {
+	defer func() {
+		if next != nil { // a hook of the client has ended this goroutine
+			next.err = errExited
+			b.end(next)
+			go b.runBatches(b.after(next))
+		}
+	}()
 	for next != nil {
 		if len(next.sent) > 0 {
 			next.err = Catch(func() error { return b.run(next.ctx, next.sent) })
 			b.end(next)
 		}
-		close(next.done)
-		runtime.Gosched() // callers that have their answer may call again, and share the next batch
-		b.mu.Lock()
-		b.batches--
-		next = b.next()
-		b.mu.Unlock()
+		next = b.after(next)
 	}
 }
 
-// end gives the members' outcomes to their callers, and to left what is nobody's.
+// after lets the callers of a batch go, and returns the next, if one is to start.
+func (b *Batcher[T]) after(ended *batch[T]) *batch[T] {
+	close(ended.done)
+	runtime.Gosched() // callers that have their answer may call again, and share the next batch
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.batches--
+	return b.next()
+}
+
+// end gives the outcomes to the callers, and to left what is nobody's.
 func (b *Batcher[T]) end(ended *batch[T]) {
-	var left []*Member[T]
+	var left []T
 	b.mu.Lock()
 	ended.ended = true
-	for _, m := range ended.sent {
-		if m.left {
-			left = append(left, m)
+	for _, m := range ended.members {
+		if m.left && m.sent {
+			left = append(left, m.call)
 		}
 	}
 	if ended.err == nil { // the shortest is not that of a busy process; it is forgotten within some 50 batches
@@ -269,12 +284,8 @@ func (b *Batcher[T]) end(ended *batch[T]) {
 		}
 	}
 	b.mu.Unlock()
-	for _, m := range left {
-		if ended.err != nil {
-			b.left(m.Call, Contain(ended.err))
-		} else {
-			b.left(m.Call, m.Err)
-		}
+	for _, call := range left {
+		b.left(call, Contain(ended.err))
 	}
 }
 
@@ -284,7 +295,7 @@ type Left struct {
 	Answered time.Time // when one was last answered
 }
 
-// Wait waits until the batch returns. A caller leaves it when ctx ends, or over is closed: a call
+// Wait waits until the batch returns, and returns its error. A caller leaves it when ctx ends, or over is closed: a call
 // that waits is then not sent, and one that was sent goes on. If the batch panicked, it panics for
 // the caller whose context the batch has, and is an error for the others: what was sent may have
 // been carried out, and is not sent again.
@@ -303,14 +314,10 @@ func (p Place[T]) Wait(ctx context.Context, over <-chan struct{}) (Left, error) 
 		}
 	}
 	<-p.batch.done
-	switch err := p.batch.err; {
-	case err == nil:
-	case p.index == 0:
-		return Left{}, Rethrow(err)
-	default:
-		return Left{}, Contain(err)
+	if p.index == 0 {
+		return Left{}, Rethrow(p.batch.err)
 	}
-	return Left{}, p.batch.members[p.index].Err
+	return Left{}, Contain(p.batch.err)
 }
 
 // abandon has the outcome of the call be nobody's. It reports false if it is the caller's already.

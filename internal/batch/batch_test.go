@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ const (
 type call struct {
 	key    string
 	answer *string
+	err    *error // its own
 }
 
 // A server is a Batcher whose batches a test holds, and lets return.
@@ -48,7 +50,7 @@ func newServer(t *testing.T, maxBatch int) *server {
 func (p *server) left(c call, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.behind = append(p.behind, fmt.Sprint(c.key, " ", err))
+	p.behind = append(p.behind, fmt.Sprint(c.key, " ", cmp.Or(err, *c.err)))
 }
 
 // weigh returns 60 for a call whose key is "heavy", 101 for "too heavy", and else 1.
@@ -63,10 +65,10 @@ func weigh(c call) int64 {
 }
 
 // run carries out a batch: it returns when the test says so.
-func (p *server) run(ctx context.Context, members []*Member[call]) error {
+func (p *server) run(ctx context.Context, calls []call) error {
 	var keys []string
-	for _, m := range members {
-		keys = append(keys, m.Call.key)
+	for _, c := range calls {
+		keys = append(keys, c.key)
 	}
 	returns := make(chan error)
 	p.mu.Lock()
@@ -74,9 +76,8 @@ func (p *server) run(ctx context.Context, members []*Member[call]) error {
 	p.values = append(p.values, ctx)
 	p.mu.Unlock()
 	err := <-returns
-	for _, m := range members {
-		m.Err = p.fails[m.Call.key]
-		*m.Call.answer = m.Call.key
+	for _, c := range calls {
+		*c.err, *c.answer = p.fails[c.key], c.key
 	}
 	if err != nil && strings.HasPrefix(err.Error(), "panic") {
 		panic(err)
@@ -97,6 +98,7 @@ func (p *server) fill() {
 // A caller is one that waits, and how that ended.
 type caller struct {
 	answer string
+	own    error
 	err    error
 	ended  bool
 	panic  any
@@ -106,13 +108,15 @@ type caller struct {
 func (p *server) call(ctx context.Context, key string) *caller {
 	p.t.Helper()
 	c := &caller{}
-	place, way := p.Enter(ctx, call{key, &c.answer})
+	place, way := p.Enter(ctx, call{key, &c.answer, &c.own})
 	if way != Batched {
 		p.t.Fatalf("%s need not wait", key)
 	}
 	p.callers.Go(func() {
 		defer func() { c.panic, c.ended = recover(), true }()
-		_, c.err = place.Wait(ctx, nil)
+		if _, c.err = place.Wait(ctx, nil); c.err == nil {
+			c.err = c.own
+		}
 	})
 	synctest.Wait()
 	return c
@@ -137,12 +141,15 @@ func (p *server) sent(want ...string) {
 	}
 }
 
+// leave has a call return that went alone.
+func (p *server) leave() { Place[call]{batcher: p.Batcher}.Leave() }
+
 // idle has as many calls return as are still in flight, and checks that nothing waits or is in flight then, so that the next
 // call goes alone.
 func (p *server) idle(alone int) {
 	p.t.Helper()
 	for range alone {
-		p.Leave()
+		p.leave()
 	}
 	p.callers.Wait()
 	synctest.Wait()
@@ -153,7 +160,7 @@ func (p *server) idle(alone int) {
 
 // start has the next batch start.
 func (p *server) start() {
-	p.Leave()
+	p.leave()
 	synctest.Wait()
 }
 
@@ -235,7 +242,7 @@ func TestAgain(t *testing.T) {
 			p.fill()
 			p.call(t.Context(), "a")
 			for range maxInFlight {
-				p.Leave()
+				p.leave()
 			}
 			synctest.Wait()
 			p.end(len(p.returns)-1, nil)
@@ -324,7 +331,7 @@ func TestTooLateToLeave(t *testing.T) {
 	t.Parallel()
 	withServer(t, 3, func(t *testing.T, p *server) {
 		p.fill()
-		place, _ := p.Enter(t.Context(), call{"a", new(string)})
+		place, _ := p.Enter(t.Context(), call{"a", new(string), new(error)})
 		p.start()
 		p.end(0, nil)
 		gone, leave := context.WithCancel(t.Context())
@@ -402,13 +409,13 @@ func TestCrowd(t *testing.T) {
 			out *int
 		}
 		var left, gone atomic.Int64
-		b := New(Bound{maxInFlight, maxBatches, most, 100, far}, func(sum) int64 { return 1 }, func(_ context.Context, members []*Member[sum]) error {
-			if len(members) < 1 || len(members) > most {
-				t.Errorf("%d members", len(members))
+		b := New(Bound{maxInFlight, maxBatches, most, 100, far}, func(sum) int64 { return 1 }, func(_ context.Context, calls []sum) error {
+			if len(calls) < 1 || len(calls) > most {
+				t.Errorf("%d calls", len(calls))
 			}
 			time.Sleep(time.Millisecond)
-			for _, m := range members {
-				*m.Call.out += m.Call.n
+			for _, c := range calls {
+				*c.out += c.n
 			}
 			return nil
 		}, func(sum, error) { left.Add(1) })
@@ -421,7 +428,7 @@ func TestCrowd(t *testing.T) {
 					place, way := b.Enter(ctx, sum{i*calls + j, &out})
 					if way == Alone {
 						time.Sleep(time.Millisecond)
-						b.Leave()
+						place.Leave()
 					} else if _, err := place.Wait(ctx, nil); err == nil && out != i*calls+j {
 						t.Errorf("caller %d has the answer %d, want %d", i, out, i*calls+j)
 					} else if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"sync/atomic"
 )
@@ -21,14 +22,17 @@ type Pending struct {
 func Go(f func() error, late func(error)) *Pending {
 	p := &Pending{done: make(chan struct{})}
 	go func() {
-		err := Catch(f)
-		switch {
-		case p.taken.CompareAndSwap(false, true):
-			p.err = err
-			close(p.done)
-		case late != nil:
-			late(Contain(err))
-		}
+		err := errExited
+		defer func() {
+			switch {
+			case p.taken.CompareAndSwap(false, true):
+				p.err = err
+				close(p.done)
+			case late != nil:
+				late(Contain(err))
+			}
+		}()
+		err = Catch(f)
 	}()
 	return p
 }
@@ -43,6 +47,12 @@ func (p *Pending) Take(orElse error) error {
 		return orElse
 	}
 	<-p.done
+	if p.err == nil {
+		return nil
+	}
+	if own := (*panicError)(nil); errors.As(p.err, &own) && own.Unwrap() != nil && !errors.As(own.Unwrap(), new(runtime.Error)) {
+		panic(own.value) // the caller may compare it, as net/http does with ErrAbortHandler
+	}
 	return Rethrow(p.err)
 }
 
@@ -56,6 +66,9 @@ func Beside(ctx context.Context, f func() error, late func(error)) error {
 	}
 	return p.Take(ctx.Err())
 }
+
+// errExited is that of a call that ended its goroutine by [runtime.Goexit].
+var errExited = errors.New("a hook of the client ended the goroutine")
 
 // A panicError carries a panic from a goroutine of ours to the caller, who can
 // recover it: in ours nobody could, and the process would end.
@@ -88,14 +101,23 @@ func Panicked(err error) bool { return errors.As(err, new(*panicError)) }
 // Contain returns err, or if it is of a panic that Catch caught, an error that only
 // tells of it.
 func Contain(err error) error {
+	if err == nil {
+		return nil // and nothing escapes
+	}
 	if p := (*panicError)(nil); errors.As(err, &p) {
 		return fmt.Errorf("the call was shared with one that panicked: %v", p.value)
 	}
 	return err
 }
 
-// Rethrow returns err, or panics if err is of a panic that Catch caught.
+// Rethrow returns err, or panics if err is of a panic that Catch caught. It ends its goroutine if the call did so.
 func Rethrow(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errExited):
+		runtime.Goexit()
+	}
 	if p := (*panicError)(nil); errors.As(err, &p) {
 		panic(p)
 	}

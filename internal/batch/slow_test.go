@@ -99,7 +99,7 @@ func TestShortRoundTrips(t *testing.T) {
 		send := func() {
 			time.Sleep(time.Duration(takes.Load() * (100 + sent.Add(1)%7) / 100)) // hardly two end at the same time
 		}
-		b := New(Bound{maxInFlight, maxBatches, 100, 100, far}, func(int) int64 { return 1 }, func(context.Context, []*Member[int]) error {
+		b := New(Bound{maxInFlight, maxBatches, 100, 100, far}, func(int) int64 { return 1 }, func(context.Context, []int) error {
 			send()
 			return nil
 		}, nil)
@@ -115,7 +115,7 @@ func TestShortRoundTrips(t *testing.T) {
 						_, _ = place.Wait(t.Context(), nil)
 					} else {
 						send()
-						b.Leave()
+						place.Leave()
 					}
 				}
 			})
@@ -181,7 +181,7 @@ func TestHang(t *testing.T) {
 // No more calls wait than may.
 func TestFull(t *testing.T) {
 	t.Parallel()
-	b := New(Bound{maxInFlight, maxBatches, 1000, 1e9, far}, func(int) int64 { return 1 }, func(context.Context, []*Member[int]) error { return nil }, nil)
+	b := New(Bound{maxInFlight, maxBatches, 1000, 1e9, far}, func(int) int64 { return 1 }, func(context.Context, []int) error { return nil }, nil)
 	var batched, full int
 	for range maxInFlight + maxWaiting + 5000 {
 		switch _, way := b.Enter(t.Context(), 1); way {
@@ -205,7 +205,7 @@ func TestOver(t *testing.T) {
 		p.fill()
 		leave := func(key string) (Left, error) {
 			var answer string
-			place, _ := p.Enter(t.Context(), call{key, &answer})
+			place, _ := p.Enter(t.Context(), call{key, &answer, new(error)})
 			if key == "sent" {
 				p.start()
 			}

@@ -179,35 +179,12 @@ func (d *Decision) calls() int {
 	return calls
 }
 
-// keys returns how many Redis keys d has.
-func (d *Decision) keys() int {
-	keys := 0
-	for o := d; o != nil; o = o.next {
-		keys += len(o.Limits.tails)
-	}
-	return keys * d.calls()
-}
-
-// args returns the arguments of a script for one decision.
-func (s *Store) args(d *Decision, needsHold bool) []any {
-	return d.append(s.appendCallKeys(make([]any, scriptArgs, 16), d), needsHold, s.now())
-}
-
 // appendCallKeys appends the Redis keys of d, once for each of its calls.
 func (s *Store) appendCallKeys(dst []any, d *Decision) []any {
 	for range d.calls() {
 		dst = s.appendKeys(dst, d)
 	}
 	return dst
-}
-
-// append appends what follows the keys.
-func (d *Decision) append(args []any, needsHold bool, now int64) []any {
-	args = d.appendConstants(args, needsHold, now)
-	if needsHold {
-		return d.appendCalls(args)
-	}
-	return d.appendCost(args)
 }
 
 // appendConstants appends those of all limits.

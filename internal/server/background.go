@@ -89,11 +89,11 @@ func (s *Store) awaits(ctx context.Context, sv *Server, calls []Background) bool
 
 // runChunk makes calls that go together.
 func (s *Store) runChunk(ctx context.Context, sv *Server, chunk []Background) {
-	var members []*member
+	var members []*Decision
 	var begun []Background
 	for _, c := range chunk {
 		if call, ok := c.Begin(); ok {
-			members = append(members, &member{Call: NewDecision(c.Limits, c.Key, call)})
+			members = append(members, NewDecision(c.Limits, c.Key, call))
 			begun = append(begun, c)
 		}
 	}
@@ -103,28 +103,27 @@ func (s *Store) runChunk(ctx context.Context, sv *Server, chunk []Background) {
 		case err != nil && !replyLost(err): // nothing was renewed, and may be the next time
 			end(nil, nil)
 		default:
-			end(members[i].Call.Handles, err)
+			end(members[i].Handles, err)
 		}
 	}
 }
 
 // runMembers returns the error of each member.
-func (s *Store) runMembers(ctx context.Context, sv *Server, members []*member) []error {
+func (s *Store) runMembers(ctx context.Context, sv *Server, members []*Decision) []error {
 	errs := make([]error, len(members))
 	together := len(members) > 1
 	if together {
 		sv.checkSharding(ctx, s)
-		if err := batch.Contain(s.runBatch(ctx, sv, members)); err != nil {
+		if err := batch.Contain(s.sendBatch(ctx, sv, members)); err != nil {
 			for i := range errs {
 				errs[i] = err // the call was abandoned, and may still write to the members
 			}
 			return errs
 		}
 	}
-	for i, m := range members {
-		errs[i] = m.Err
-		if !together || errors.Is(m.Err, batch.ErrRetryAlone) {
-			errs[i] = batch.Contain(batch.Catch(func() error { return s.askAlone(ctx, sv, m.Call, s.deadlines.timer()) }))
+	for i, d := range members {
+		if errs[i] = d.err; !together || errors.Is(d.err, batch.ErrRetryAlone) {
+			errs[i] = batch.Contain(batch.Catch(func() error { return s.run(ctx, d, s.deadlines.timer()) }))
 		}
 	}
 	return errs

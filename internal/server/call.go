@@ -129,13 +129,11 @@ type deadlines struct {
 	mu      sync.Mutex
 }
 
-// with returns the context of a call that begins now: at most timeout/64 shorter
-// than timeout, because it shares its timer.
-func (d *deadlines) with(ctx context.Context) context.Context { return deadlineContext{ctx, d.timer()} }
-
 // timer returns the timer of what begins now.
-func (d *deadlines) timer() *sharedTimer {
-	now := time.Now()
+func (d *deadlines) timer() *sharedTimer { return d.at(time.Now()) }
+
+// at returns the timer of what begins at an instant, which is now.
+func (d *deadlines) at(now time.Time) *sharedTimer {
 	t := d.current.Load()
 	if t == nil || now.Sub(t.since) > d.timeout/64 {
 		t = d.next(now)
@@ -292,13 +290,9 @@ func (s *Store) timeoutError(err error, given time.Duration) error {
 	return fmt.Errorf("no answer from redis within %v%s: %w", given.Round(time.Microsecond), pool, context.DeadlineExceeded)
 }
 
-// finish records how a call for d ended that was begun at an instant, and returns
-// its error for the caller. ctx gives the hooks its values.
-func (s *Store) finish(ctx context.Context, sv *Server, d *Decision, err error, begun time.Time) error {
-	if err == nil {
-		sv.answered(s, begun, d)
-		return nil
-	}
+// failed records that a call for d failed that was begun at an instant, and returns its error for the
+// caller. ctx gives the hooks its values.
+func (s *Store) failed(ctx context.Context, sv *Server, d *Decision, err error, begun time.Time) error {
 	err = s.explain(ctx, err)
 	o, err := s.outcome(sv, err, s.Timeout, begun)
 	if reply := redis.Error(nil); d.Op > algorithm.OpReserve && errors.As(err, &reply) {

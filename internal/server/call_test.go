@@ -18,11 +18,11 @@ func TestDeadlines(t *testing.T) {
 		type key struct{}
 		ctx := context.WithValue(t.Context(), key{}, "caller's")
 		began := time.Now()
-		first := b.with(ctx)
+		first := deadlineContext{ctx, b.timer()}
 		time.Sleep(timeout / 64)
-		second := b.with(ctx)
+		second := deadlineContext{ctx, b.timer()}
 		time.Sleep(time.Nanosecond)
-		third := b.with(ctx)
+		third := deadlineContext{ctx, b.timer()}
 		for i, want := range []time.Duration{timeout, timeout, timeout + timeout/64 + 1} {
 			c := []context.Context{first, second, third}[i]
 			if deadline, ok := c.Deadline(); !ok || deadline.Sub(began) != want {
@@ -37,7 +37,7 @@ func TestDeadlines(t *testing.T) {
 		}
 		earlier, cancel := context.WithTimeout(ctx, timeout/2)
 		cancel()
-		if c := b.with(earlier); c.Err() != nil || c.Value(key{}) != "caller's" {
+		if c := (deadlineContext{earlier, b.timer()}); c.Err() != nil || c.Value(key{}) != "caller's" {
 			t.Errorf("a call ends with its caller: %v", c.Err())
 		}
 		<-first.Done()

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"hash/maphash"
@@ -26,14 +27,15 @@ type Decision struct {
 
 	next *Decision // of those that are made together, by a Store of Together; or nil
 
-	place  interface{ Leave() } // where it is one of the calls in flight, or nil
-	left   atomic.Bool          // it is no longer
-	inline [1]algorithm.Answer  // of most Answers: one allocation less
+	err    error               // its own, of a call that was made for several
+	self   [1]*Decision        // the members of a batch of one
+	inline [1]algorithm.Answer // of most Answers: one allocation less
 }
 
 // NewDecision returns the Decision of a call.
 func NewDecision(l *Limits, k string, c algorithm.HoldCall) *Decision {
 	d := &Decision{Limits: l, Key: k, HoldCall: c}
+	d.self[0] = d
 	if c.Op > algorithm.OpReserve {
 		return d
 	}
@@ -67,7 +69,7 @@ func (s *Store) Decide(ctx context.Context, d *Decision) error {
 		d.M = algorithm.NewHoldID() // by which slots can be freed even if the reply is lost
 	}
 	x := d.Exchange
-	err := s.run(ctx, d)
+	err := s.run(ctx, d, s.deadlines.timer())
 	if err != nil && x != nil && x.Held > 0 && !replyLost(err) && !x.settled { // an abandoned call still writes to d and x
 		s.leave(d, x.settlement(), time.Duration(x.Duration)*time.Microsecond)
 	}
@@ -95,7 +97,7 @@ func (s *Store) End(ctx context.Context, d *Decision, ended func()) error {
 
 // runTo runs d, and then calls ended, unless that is nil.
 func (s *Store) runTo(ctx context.Context, d *Decision, ended func()) error {
-	err := s.run(ctx, d)
+	err := s.run(ctx, d, s.deadlines.timer())
 	if ended != nil {
 		ended()
 	}
@@ -104,7 +106,7 @@ func (s *Store) runTo(ctx context.Context, d *Decision, ended func()) error {
 
 // Reset forgets what was charged to k, and keeps what is held.
 func (s *Store) Reset(ctx context.Context, l *Limits, k string) error {
-	return s.run(ctx, NewDecision(l, k, algorithm.HoldCall{Op: algorithm.OpReset}))
+	return s.run(ctx, NewDecision(l, k, algorithm.HoldCall{Op: algorithm.OpReset}), s.deadlines.timer())
 }
 
 // Block bans k for so many microseconds, or with atLeast until its ban ends if that is later; 0 ends its ban, and the levels.
@@ -113,7 +115,7 @@ func (s *Store) Block(ctx context.Context, l *Limits, k string, lasts int64, atL
 	if atLeast {
 		c.M = 1
 	}
-	return s.run(ctx, NewDecision(l, k, c))
+	return s.run(ctx, NewDecision(l, k, c), s.deadlines.timer())
 }
 
 // hasLessTime reports whether ctx ends before a call that begins now.
@@ -122,62 +124,65 @@ func (s *Store) hasLessTime(ctx context.Context) bool {
 	return ok && time.Until(deadline) < s.Timeout || ctx.Err() != nil
 }
 
-// run has d be decided, until the timeout: at once if its server is up, else when it is. What could not
-// be sent is sent again.
-func (s *Store) run(ctx context.Context, d *Decision) error {
-	sv, over := s.servers.of(ctx, s, d.Key), s.deadlines.timer()
-	err := errNotUp
+// run has d be decided, until over: at once if its server is up, else when it is. What the server did not get, or did not
+// carry out, is sent again.
+func (s *Store) run(ctx context.Context, d *Decision, over *sharedTimer) error {
+	sv, err := s.servers.of(ctx, s, d.Key), errNotUp
 	if sv.up() {
-		err = s.ask(ctx, sv, d, over, true)
-	}
-	for isUnsent(err) && sv.await(ctx, s, d.Key, over.done) {
-		sv = s.servers.of(ctx, s, d.Key)
 		err = s.ask(ctx, sv, d, over, false)
 	}
-	switch {
-	case !isUnsent(err):
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case ended(over.done):
-		return s.timeoutError(context.DeadlineExceeded, s.Timeout)
+	for pause := time.Millisecond; err != nil; pause = min(2*pause, 20*time.Millisecond) {
+		switch {
+		case errors.Is(err, batch.ErrRetryAlone):
+			s.withoutExchange(ctx, d, over)
+		case again(err):
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-over.done:
+				return s.failed(ctx, sv, d, err, over.since)
+			}
+		case !isUnsent(err):
+			return err
+		case sv.await(ctx, s, d.Key, over.done):
+			sv = s.servers.of(ctx, s, d.Key)
+		case ended(over.done):
+			return cmp.Or(ctx.Err(), s.timeoutError(context.DeadlineExceeded, s.Timeout))
+		default:
+			return cmp.Or(ctx.Err(), err)
+		}
+		err = s.ask(ctx, sv, d, over, again(err))
 	}
-	return err
+	return nil
 }
 
-// ask has sv decide. The caller waits until over; of a first call that is its whole timeout.
-func (s *Store) ask(ctx context.Context, sv *Server, d *Decision, over *sharedTimer, first bool) error {
-	b, how := s.batcher(sv), batch.Alone
-	var place batch.Place[*Decision]
-	if b != nil {
-		place, how = b.Enter(ctx, d)
+// again reports whether the call of an error is to be sent again, alone: it was not carried out, or a hash slot that is moving
+// has only some of its keys.
+func again(err error) bool { return errors.Is(err, batch.ErrRetryAlone) || hasCode(err, "TRYAGAIN") }
+
+// ask has sv decide: alone, or with others if it may wait for them. The caller waits until over.
+func (s *Store) ask(ctx context.Context, sv *Server, d *Decision, over *sharedTimer, alone bool) error {
+	way, place := batch.Alone, batch.Place[*Decision]{}
+	if b := s.batcher(sv); b != nil && !alone {
+		place, way = b.Enter(ctx, d)
 	}
-	switch {
-	case how == batch.Full:
+	switch way {
+	case batch.Full:
 		return ErrQueue
-	case how != batch.Alone:
-		return s.askInBatch(ctx, sv, d, place, over)
+	case batch.Alone:
+		return s.send(ctx, sv, d.self[:], place, over)
+	case batch.Batched:
 	}
-	if b != nil {
-		d.place = b
-		d.left.Store(false)
-	}
-	if !first {
-		return s.askUntil(ctx, sv, d, over)
-	}
-	return s.askAlone(ctx, sv, d, over)
-}
-
-// askInBatch waits for the batch that has d, until over at most.
-func (s *Store) askInBatch(ctx context.Context, sv *Server, d *Decision, place batch.Place[*Decision], over *sharedTimer) error {
 	sv.checkSharding(ctx, s)
 	left, err := place.Wait(ctx, over.done)
 	switch {
-	case errors.Is(err, batch.ErrRetryAlone):
-		return s.askUntil(ctx, sv, d, over)
 	case errors.Is(err, batch.ErrOver):
 		return s.tooLate(left, over.since)
+	case err != nil:
+		return err
 	}
-	return err
+	return d.err
 }
 
 // The errors of decisions that waited in this process, beside ErrQueue.
@@ -203,100 +208,6 @@ func (s *Store) tooLate(left batch.Left, since time.Time) error {
 	return s.timeoutError(context.DeadlineExceeded, s.Timeout)
 }
 
-// askUntil makes a call for d alone, whose caller has waited before: only until over. The call may take
-// its whole timeout beside that.
-func (s *Store) askUntil(ctx context.Context, sv *Server, d *Decision, over *sharedTimer) error {
-	alone := func() error { return s.askAlone(context.WithoutCancel(ctx), sv, d, s.deadlines.timer()) }
-	asked := batch.Go(alone, func(err error) { s.abandoned(d, err) })
-	select {
-	case <-asked.Done():
-	case <-over.done:
-	case <-ctx.Done():
-		return asked.Take(ctx.Err())
-	}
-	return asked.Take(s.timeoutError(context.DeadlineExceeded, s.Timeout))
-}
-
-// leavePlace has another call begin in the place of d, if it has one.
-func (d *Decision) leavePlace() {
-	if d.place != nil && !d.left.Swap(true) {
-		d.place.Leave()
-	}
-}
-
-// askAlone makes a call for d alone, which may have a place among those in flight.
-// A client that ends a call with its context's deadline is waited for: a caller that cancels is
-// noticed when it returns, because to wait beside a goroutine, even one that is parked for it, took
-// a lone call 39 % longer. Any other client is waited for in a goroutine, which is abandoned after
-// the timeout; it holds a connection of the client's pool until the read timeout, so that there
-// are at most as many of them as the pool has connections. So is a server that is far: the
-// connection is made although its first caller has left.
-func (s *Store) askAlone(ctx context.Context, sv *Server, d *Decision, over *sharedTimer) error {
-	bounded := deadlineContext{ctx, over}
-	switch {
-	case !s.servers.ctxDeadlines || sv.far.Load():
-		return s.askBeside(bounded, sv, d)
-	case s.hasLessTime(ctx):
-		return batch.Beside(ctx, func() error { return s.askInline(bounded, sv, d) }, func(err error) { s.abandoned(d, err) })
-	}
-	return s.askInline(bounded, sv, d)
-}
-
-func (s *Store) askInline(ctx deadlineContext, sv *Server, d *Decision) error {
-	return s.ends(ctx.Context, sv, d, time.Now(), func() error { return s.evaluate(ctx, d) })
-}
-
-// ends waits for a call for d that was begun at an instant, records how it ended, and has another begin. One that does not
-// return has panicked, in a hook of the client: its reply is lost.
-func (s *Store) ends(ctx context.Context, sv *Server, d *Decision, begun time.Time, call func() error) error {
-	returned := false
-	defer func() {
-		d.leavePlace()
-		if !returned {
-			s.leftBehind(d, errPanicked)
-		}
-	}()
-	err := s.answered(ctx, sv, d, call(), begun)
-	returned = true
-	return err
-}
-
-func (s *Store) askBeside(bounded deadlineContext, sv *Server, d *Decision) error {
-	begun, ctx := time.Now(), bounded.Context
-	asked := batch.Go(func() error { return s.evaluate(s.callContext(ctx, sv), d) }, func(err error) {
-		if err == nil {
-			sv.answered(s, begun, d)
-		}
-		s.leftBehind(d, err)
-	})
-	end := func() error {
-		return s.ends(ctx, sv, d, begun, func() error { return asked.Take(context.DeadlineExceeded) })
-	}
-	select {
-	case <-asked.Done():
-	case <-bounded.Done():
-	case <-ctx.Done():
-		go func() { // the rest of the timeout, for others: is the server well?
-			select {
-			case <-asked.Done():
-			case <-bounded.Done():
-			}
-			s.abandoned(d, batch.Catch(end))
-		}()
-		return ctx.Err()
-	}
-	return end()
-}
-
-// callContext returns the context of a call to sv, which goes on for longer than its caller waits where
-// a new connection may take longer.
-func (s *Store) callContext(ctx context.Context, sv *Server) context.Context {
-	if sv.far.Load() {
-		return s.farDeadlines.with(ctx)
-	}
-	return s.deadlines.with(ctx)
-}
-
 // wrote reports whether d has changed something, once it is answered.
 func (d *Decision) wrote() bool {
 	charges := d.Op == algorithm.OpCharge || d.Op == algorithm.OpReserve
@@ -309,62 +220,6 @@ func (d *Decision) wrote() bool {
 // Admitted reports whether all limits of d admit.
 func (d *Decision) Admitted() bool {
 	return !slices.ContainsFunc(d.Answers, func(a algorithm.Answer) bool { return !a.Admits })
-}
-
-// answered records how a call for d ended that was begun at an instant, and returns its error for
-// the caller.
-func (s *Store) answered(ctx context.Context, sv *Server, d *Decision, err error, begun time.Time) error {
-	if err == nil && s.servers.cluster != nil {
-		s.servers.topologyKnown.Store(true)
-	}
-	if err = s.finish(ctx, sv, d, err, begun); err != nil {
-		s.leftBehind(d, err)
-	}
-	return err
-}
-
-// evaluate runs the script for one decision. While a hash slot moves and has only
-// some of the keys, the server says so, and is asked again: others need not wait for that.
-func (s *Store) evaluate(ctx context.Context, d *Decision) error {
-	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		if d.Exchange != nil && d.Exchange.undone {
-			s.withoutExchange(ctx, d)
-		}
-		needsHold := s.needsHold(d)
-		script := s.decideScript
-		if needsHold {
-			script = s.holdScript
-		}
-		reply, err := script.run(ctx, s.servers.client, s.args(d, needsHold), d.keys(), s.Hooks.ScriptLoaded)
-		switch {
-		case err == nil && !needsHold && algorithm.IsHeld(reply):
-			s.keysWithHolds.add(d.allKeys(), heldFor)
-			continue
-		case err == nil:
-			if err = s.decodeOne(reply, d, needsHold); errors.Is(err, batch.ErrRetryAlone) {
-				continue // without the exchange
-			}
-			return err
-		}
-		if !hasCode(err, "TRYAGAIN") {
-			return err
-		}
-		if d.leavePlace(); !sleep(ctx, pause) {
-			return err
-		}
-	}
-}
-
-// sleep reports whether ctx lasted for as long as d.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // needsHold reports whether d takes the script hold: also where one of several keys has holds.
@@ -380,10 +235,14 @@ func (s *Store) needsHold(d *Decision) bool {
 	return d.next != nil && s.keysWithHolds.cells.Load() != nil && s.keysWithHolds.has(d.allKeys())
 }
 
-// decodeOne reads the reply to d.
+// decodeOne reads the reply to d. The error is batch.ErrRetryAlone if it is to be asked again.
 func (s *Store) decodeOne(reply []int64, d *Decision, needsHold bool) error {
-	if d.Exchange != nil {
+	switch {
+	case d.Exchange != nil:
 		return s.decodeExchange(reply, d)
+	case !needsHold && algorithm.IsHeld(reply):
+		s.keysWithHolds.add(d.allKeys(), heldFor)
+		return batch.ErrRetryAlone
 	}
 	banned, err := d.decode(reply, needsHold)
 	if err == nil && !banned && d.Op == algorithm.OpReserve {

@@ -4,7 +4,8 @@
 //	store.go      Store: what decides for one limiter, and the probe of a server
 //	decision.go   Decision: one call, from its caller to the reply; which keys have had holds lately
 //	arguments.go  what scripts are given: Redis keys, numbers and costs
-//	call.go       sends a script, within the timeout, and says whose fault an error is
+//	send.go       the one way to Redis: who waits for a call, and for how long, and how its end is recorded
+//	call.go       a script and its deadline; whose fault an error is
 //	leftovers.go  frees what is held for callers that have left
 //	part.go       decisions that share a round trip: one script on a server, and on each node of a Cluster
 //	sharding.go   finds out whether one script may have the keys of several decisions

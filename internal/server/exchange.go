@@ -84,14 +84,17 @@ func (s *Store) decodeExchange(reply []int64, d *Decision) error {
 	return nil
 }
 
-// withoutExchange has d go on without its Exchange, after some of its calls were not carried out. It
-// settles the lease before if that was not: the decision goes by what is held.
-func (s *Store) withoutExchange(ctx context.Context, d *Decision) {
+// withoutExchange has d go on without its Exchange, if that was not carried out. It settles the lease before if that was not:
+// the decision goes by what is held.
+func (s *Store) withoutExchange(ctx context.Context, d *Decision, over *sharedTimer) {
 	l := d.Exchange
+	if l == nil || !l.undone {
+		return
+	}
 	d.Exchange = nil
 	if l.Held > 0 && !l.settled {
 		l.settled = true // once
 		// Where it fails, so does the decision; what is held is charged when it expires.
-		_ = s.evaluate(ctx, NewDecision(d.Limits, d.Key, l.settlement()))
+		_ = s.run(ctx, NewDecision(d.Limits, d.Key, l.settlement()), over)
 	}
 }

@@ -59,7 +59,7 @@ func (s *Store) leave(d *Decision, call algorithm.HoldCall, within time.Duration
 
 // abandoned frees what is held for d, whose caller left before it ended. After an error that is done.
 func (s *Store) abandoned(d *Decision, err error) {
-	if err == nil {
+	if err == nil && d.err == nil {
 		s.leftBehind(d, nil)
 	}
 }

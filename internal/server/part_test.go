@@ -74,16 +74,16 @@ func TestParts(t *testing.T) {
 			}
 			f.set(c.then)
 			s := f.store(time.Second)
-			plain := &member{Call: NewDecision(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})}
-			held := &member{Call: NewDecision(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpReserve, N: 1})}
+			plain := NewDecision(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
+			held := NewDecision(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpReserve, N: 1})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			err := s.runParts(ctx, s.servers.whole, []part{{members: []*member{plain}}, {members: []*member{held}, needsHold: true}})
-			if !errors.Is(err, c.want) || held.Err == nil || (plain.Err == nil) != (c.want == nil) {
-				t.Errorf("%s: %v, want %v; of each %v and %v", name, err, c.want, plain.Err, held.Err)
+			err := s.runParts(ctx, s.servers.whole, []part{{members: []*Decision{plain}}, {members: []*Decision{held}, needsHold: true}})
+			if !errors.Is(err, c.want) || held.err == nil || (plain.err == nil) != (c.want == nil) {
+				t.Errorf("%s: %v, want %v; of each %v and %v", name, err, c.want, plain.err, held.err)
 			}
-			if isUnsent(err) || isUnsent(plain.Err) || isUnsent(held.Err) {
-				t.Errorf("%s: it would be sent again: %v, %v, %v", name, err, plain.Err, held.Err)
+			if isUnsent(err) || isUnsent(plain.err) || isUnsent(held.err) {
+				t.Errorf("%s: it would be sent again: %v, %v, %v", name, err, plain.err, held.err)
 			}
 		})
 	}
@@ -96,15 +96,12 @@ func TestBatchAllocates(t *testing.T) {
 		s.servers.whole.sharding.state.Store(keysTogether)
 		const callers = 64
 		batch := func(size int) float64 {
-			members := make([]*member, size)
-			for i := range members {
-				members[i] = &member{}
-			}
+			members := make([]*Decision, size)
 			return testing.AllocsPerRun(100, func() {
-				for _, m := range members {
-					m.Call = NewDecision(s.Limits, "alice@example.com@192.0.2.17:8080", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
+				for i := range members {
+					members[i] = NewDecision(s.Limits, "alice@example.com@192.0.2.17:8080", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
 				}
-				if err := s.runBatch(t.Context(), s.servers.whole, members); err != nil {
+				if err := s.sendBatch(t.Context(), s.servers.whole, members); err != nil {
 					t.Fatal(err)
 				}
 			})

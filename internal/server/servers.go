@@ -318,11 +318,11 @@ func (s *Store) newBatcher(sv *Server) *batcher {
 	if s.servers.cluster != nil {
 		most.InFlight = maxInFlightOfNode
 	}
-	return batch.New(most, s.work, func(ctx context.Context, members []*member) error {
+	return batch.New(most, s.work, func(ctx context.Context, members []*Decision) error {
 		if !sv.up() { // each member waits by itself, as long as it may
 			return errNotUp
 		}
-		return s.runBatch(ctx, sv, members)
+		return s.sendBatch(ctx, sv, members)
 	}, s.abandoned)
 }
 

@@ -177,16 +177,15 @@ func (s *Store) probe(ctx context.Context, client Client, k string) error {
 		l.tails[i] = tail + "~probe-" + unique
 	}
 	d := NewDecision(l, k, algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
-	args, script := s.args(d, s.alwaysHold), s.decideScript
-	if s.alwaysHold {
-		script = s.holdScript
-	}
-	keys := slices.Clone(args[scriptArgs : scriptArgs+d.keys()])
-	_, err := script.run(ctx, client, args, d.keys(), s.Hooks.ScriptLoaded)
+	p := part{needsHold: s.alwaysHold, members: d.self[:]}
+	args, keys := s.partArgs(p)
+	_, err := s.scriptOf(p).run(ctx, client, args, keys, s.Hooks.ScriptLoaded)
 	if reply := redis.Error(nil); errors.As(err, &reply) { // it may have failed before it gave them a TTL
 		ctx := context.WithoutCancel(ctx)
 		go func() {
-			_ = batch.Catch(func() error { return client.Process(ctx, redis.NewIntCmd(ctx, append([]any{"del"}, keys...)...)) })
+			_ = batch.Catch(func() error {
+				return client.Process(ctx, redis.NewIntCmd(ctx, append([]any{"del"}, args[scriptArgs:scriptArgs+keys]...)...))
+			})
 		}()
 	}
 	return err

@@ -152,6 +152,9 @@ func (a *answer) await(t testing.TB) *answer {
 	return a
 }
 
+// ended reports whether a hook ended the call: it panicked, or its goroutine is gone.
+func (a *answer) ended() bool { return a.panicked != nil || a.held == nil && a.err == nil }
+
 // A call is of a Limiter. What returns no Result has nil.
 type call func(ctx context.Context) (*core.Reservation, error)
 

@@ -3,6 +3,8 @@ package coalesce
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -315,68 +317,78 @@ func TestCrossSlot(t *testing.T) {
 	}
 }
 
-// A hook that panics, before a command is sent or after its reply, does so for one caller of a batch only, the one whose context the
-// batch has. The others have an error, nothing is sent twice, and the process and the Limiter live.
+// A hook that panics, or ends its goroutine as t.FailNow does, before a command is sent or after its reply, does so for one caller of
+// a batch only, the one whose context the batch has. The others have an error. One that goes alone gets the very value. Nothing is
+// sent twice, no slot is lost, no place in flight either, and the process and the Limiter live.
 func TestHookPanics(t *testing.T) {
 	t.Parallel()
 	server, cluster := redistest.Server(t).Addr, redistest.Cluster(t)
-	for _, contextTimeout := range []bool{false, true} {
-		for when, name := range map[int32]string{beforeSent: "before", afterReply: "after"} {
-			name += fmt.Sprint("-", contextTimeout)
-			t.Run(name, func(t *testing.T) {
-				client := redis.NewClient(&redis.Options{Addr: server, ContextTimeoutEnabled: contextTimeout})
-				defer func() { _ = client.Close() }()
-				hookPanics(t, newBackend(client, 1), name, when)
-			})
-			t.Run(name+", Cluster", func(t *testing.T) {
-				client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster, ContextTimeoutEnabled: contextTimeout})
-				defer func() { _ = client.Close() }()
-				hookPanics(t, onCluster(client), name, when)
-			})
+	for how, end := range map[string]func(){"panic": func() { panic(http.ErrAbortHandler) }, "exit": runtime.Goexit} {
+		for _, contextTimeout := range []bool{false, true} {
+			for when, name := range map[int32]string{beforeSent: "before", afterReply: "after"} {
+				name += fmt.Sprint("-", how, "-", contextTimeout)
+				t.Run(name, func(t *testing.T) {
+					client := redis.NewClient(&redis.Options{Addr: server, ContextTimeoutEnabled: contextTimeout})
+					defer func() { _ = client.Close() }()
+					hookPanics(t, newBackend(client, 1), name, when, end)
+				})
+				t.Run(name+", Cluster", func(t *testing.T) {
+					client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster, ContextTimeoutEnabled: contextTimeout})
+					defer func() { _ = client.Close() }()
+					hookPanics(t, onCluster(client), name, when, end)
+				})
+			}
 		}
 	}
 }
 
-func hookPanics(t *testing.T, s *backend, name string, when int32) {
-	const callers = 6
-	var panics atomic.Int32 // when
+func hookPanics(t *testing.T, s *backend, name string, when int32, end func()) {
+	const callers, alone = 6, maxInFlight + 1
+	var next atomic.Int32 // when the next command's hook panics
 	s.client.AddHook(gate.Around(func(_ []redis.Cmder, send func() error) error {
-		if panics.Load() == beforeSent {
-			panic("a hook's own mistake")
+		if next.CompareAndSwap(beforeSent, never) {
+			end()
 		}
 		err := send()
-		if panics.Load() == afterReply {
-			panic("a hook's own mistake")
+		if next.CompareAndSwap(afterReply, never) {
+			end()
 		}
 		return err
 	}))
-	lim := s.limiter(t, name, tenPerHour)
+	lim := s.limiter(t, name, core.FixedWindow(core.PerHour(100)))
+	slots := s.limiter(t, name+"-slots", core.InFlight(alone))
 	c := s.caller(t, lim)
 	for range callers {
 		c.allow("k", 1)
 	}
 	c.gather()
-	panics.Store(when)
+	next.Store(when)
 	s.gate.Open()
 	for i, a := range c.all {
-		a.await(t)
-		if panicked := a.panicked != nil; panicked != (i == 0) {
-			t.Errorf("caller %d: panicked: %v, want that of the first only", i, a.panicked)
+		if a.await(t); a.ended() != (i == 0) {
+			t.Errorf("caller %d: %+v, %v, panicked: %.100v, want that of the first only", i, a.held, a.err, a.panicked)
 		}
 		if i > 0 {
 			a.wantUnavailable(t, fmt.Sprint("caller ", i))
-			if !strings.Contains(fmt.Sprint(a.err), "a hook's own mistake") {
-				t.Errorf("caller %d: %v; want what happened", i, a.err)
-			}
 		}
 	}
-	if a := start(t.Context(), request{key: "k", n: 1}.of(lim)).await(t); a.panicked == nil {
-		t.Errorf("a caller alone: %+v, %v; want a panic", a.Result, a.err)
+	for i := range alone + 1 {
+		next.Store(when)
+		lim := lim
+		if i == alone {
+			lim = slots // which are freed in the background
+		}
+		if a := start(t.Context(), request{key: "k", n: 1}.acquire(lim)).await(t); !a.ended() || a.panicked != nil && a.panicked != http.ErrAbortHandler {
+			t.Errorf("caller %d, alone: %+v, %v, panicked: %.100v", i, a.held, a.err, a.panicked)
+		}
 	}
-	panics.Store(never)
-	left := int64(10)
+	check.Eventually(t, "no slot is lost", func() bool {
+		res, err := slots.Peek(t.Context(), "k")
+		return err == nil && res.Remaining == alone
+	})
+	left := int64(100)
 	if when == afterReply {
-		left -= callers + 1 // each once
+		left -= callers + alone // each once
 	}
 	for i, o := range s.batch(t, lim, []request{{"k", 1, false}, {"k", 1, false}}) {
 		o.want(t, "after the panics", true, left-1-int64(i))
@@ -389,3 +401,56 @@ const (
 	beforeSent
 	afterReply
 )
+
+// A caller that goes alone and cancels is let go at once, and his call goes on in its place. Only where the client itself ends
+// calls with their context, and the server is not far, he is noticed when the call returns.
+func TestLoneCallerCancels(t *testing.T) {
+	t.Parallel()
+	addr := redistest.Server(t).Addr
+	for _, contextTimeout := range []bool{false, true} {
+		for _, far := range []bool{false, true} {
+			name := fmt.Sprint("contextTimeout-", contextTimeout, "-far-", far)
+			t.Run(name, func(t *testing.T) {
+				client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: contextTimeout})
+				defer func() { _ = client.Close() }()
+				s := newBackend(client, 1)
+				s.known = far // a server that was not asked yet may be far
+				lim := core.MustNew(client, name, append(exactly, tenPerHour)...)
+				if !far {
+					lim = s.limiter(t, name, tenPerHour)
+				}
+				s.gate.Hold(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				left := start(ctx, request{key: "k", n: 1}.of(lim))
+				s.gate.Await(t, 1)
+				cancel()
+				atOnce := !contextTimeout || far
+				if atOnce {
+					left.wantEnded(t, "one that left", context.Canceled)
+				}
+				for range maxInFlight - 1 {
+					start(t.Context(), request{key: "busy", peek: true}.of(lim))
+					s.gate.Await(t, 1)
+				}
+				all := []*answer{enqueue(t.Context(), t, "the next", request{key: "k", n: 1}.of(lim)), enqueue(t.Context(), t, "another", request{key: "k", n: 1}.of(lim))}
+				if !atOnce && len(left.done) > 0 {
+					t.Errorf("%+v, %v before the call returned", left.Result, left.err)
+				}
+				s.gate.Open()
+				if !atOnce {
+					all = append(all, left)
+				}
+				for _, o := range all {
+					if o.await(t); o.err != nil || !o.Allowed {
+						t.Errorf("%+v, %v", o.Result, o.err)
+					}
+				}
+				s.sent(t, 2) // his place was taken
+				check.Eventually(t, "all three are charged", func() bool {
+					res, err := lim.Peek(t.Context(), "k")
+					return err == nil && res.Remaining == 7
+				})
+			})
+		}
+	}
+}

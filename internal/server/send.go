@@ -1,0 +1,143 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redislimit/redislimit/internal/batch"
+)
+
+// send makes the calls of members in one round trip, and records how that ended. This is the one way to Redis of all that
+// decides: a caller who goes alone sends for himself, in his own goroutine. A caller waits until over, or if that is nil
+// for the whole call.
+//
+// A client that ends a call with its context's deadline is waited for: a caller that cancels is
+// noticed when it returns, because to wait beside a goroutine, even one that is parked for it, took
+// a lone call 39 % longer. Any other client is waited for beside a goroutine, and so is a server that is far, whose
+// connection is made although its first caller has left; and a caller with less time, or who has waited before, leaves the
+// call: it may take its whole timeout.
+func (s *Store) send(ctx context.Context, sv *Server, members []*Decision, place batch.Place[*Decision], over *sharedTimer) error {
+	c := calls{sv, members, place, time.Now()}
+	timer := s.deadlines.at(c.begun)
+	if over == nil {
+		over = timer
+	}
+	if !s.servers.ctxDeadlines || sv.far.Load() || timer != over || s.hasLessTime(ctx) {
+		return s.sendBeside(ctx, c, timer, over)
+	}
+	return s.ends(ctx, c, func() error { return s.carry(deadlineContext{ctx, timer}, sv, members) })
+}
+
+// calls are those of one round trip.
+type calls struct {
+	sv      *Server
+	members []*Decision
+	place   batch.Place[*Decision] // of one that goes alone
+	begun   time.Time
+}
+
+// sendBeside makes the calls in a goroutine, which is abandoned after the timeout: it holds a connection of the client's pool
+// until the read timeout, so that there are at most as many of them as the pool has connections.
+func (s *Store) sendBeside(ctx context.Context, c calls, timer, over *sharedTimer) error {
+	lasts := timer
+	if c.sv.far.Load() { // a new connection may take longer
+		lasts = s.farDeadlines.at(c.begun)
+	}
+	call := deadlineContext{ctx, lasts}
+	asked := batch.Go(func() error { return s.carry(call, c.sv, c.members) }, func(err error) {
+		if err == nil {
+			c.sv.answered(s, c.begun, c.members[0])
+		}
+		s.leaveAll(c.members, err)
+	})
+	end := func() error {
+		return s.ends(ctx, c, func() error { return asked.Take(context.DeadlineExceeded) })
+	}
+	select {
+	case <-asked.Done():
+	case <-over.done:
+	case <-ctx.Done():
+	}
+	if ended(asked.Done()) || over == timer && ended(over.done) {
+		return end()
+	}
+	go func() { // the rest of the timeout, for others: is the server well?
+		select {
+		case <-asked.Done():
+		case <-timer.done:
+		}
+		s.abandoned(c.members[0], batch.Catch(end))
+	}()
+	return cmp.Or(ctx.Err(), s.timeoutError(context.DeadlineExceeded, s.Timeout))
+}
+
+// ends waits until the calls have ended, records how, and has another begin. Those that do not return have panicked,
+// in a hook of the client: the replies are lost.
+func (s *Store) ends(ctx context.Context, c calls, wait func() error) error {
+	returned := false
+	defer func() {
+		c.place.Leave()
+		if !returned {
+			s.leaveAll(c.members, errPanicked)
+		}
+	}()
+	err := wait()
+	switch {
+	case err == nil:
+		if s.servers.cluster != nil {
+			s.servers.topologyKnown.Store(true)
+		}
+		c.sv.answered(s, c.begun, c.members[0])
+		if len(c.members) > 1 {
+			s.failEach(ctx, c)
+		}
+	case !again(err):
+		err = s.failed(ctx, c.sv, c.members[0], err, c.begun)
+		s.leaveAll(c.members, err) // and an abandoned call may still write to them
+	}
+	returned = true
+	return err
+}
+
+// sendBatch is send for members of several callers: where a hook panics, the one that is to recover may have left.
+func (s *Store) sendBatch(ctx context.Context, sv *Server, members []*Decision) error {
+	err := batch.Catch(func() error { return s.send(ctx, sv, members, batch.Place[*Decision]{}, nil) })
+	if batch.Panicked(err) && s.Hooks.CallFailed != nil {
+		s.Hooks.CallFailed(ctx, batch.Contain(err), false)
+	}
+	return err
+}
+
+// failEach records the members that have an error of their own. That of a part is one
+// failure of the server, and not one for each of its members.
+func (s *Store) failEach(ctx context.Context, c calls) {
+	var known map[*partError]error
+	for _, m := range c.members {
+		if m.err == nil || errors.Is(m.err, batch.ErrRetryAlone) {
+			continue
+		}
+		var p *partError // it escapes: not declared for those without an error
+		switch {
+		case !errors.As(m.err, &p):
+			m.err = s.failed(ctx, c.sv, m, m.err, c.begun)
+		case known[p] != nil:
+			m.err = known[p]
+		default:
+			m.err = s.failed(ctx, c.sv, m, p.error, c.begun)
+			if known == nil {
+				known = make(map[*partError]error)
+			}
+			known[p] = m.err
+		}
+		s.leftBehind(m, m.err)
+	}
+}
+
+// leaveAll frees what is held for members that all got an error, or whose reply comes too late.
+func (s *Store) leaveAll(members []*Decision, err error) {
+	for _, m := range members {
+		s.leftBehind(m, cmp.Or(err, m.err))
+	}
+}
