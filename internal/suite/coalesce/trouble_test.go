@@ -420,14 +420,20 @@ func TestLoneCallerCancels(t *testing.T) {
 					lim = s.limiter(t, name, tenPerHour)
 				}
 				s.gate.Hold(t)
-				ctx, cancel := context.WithCancel(t.Context())
+				lasts := time.Hour
+				if far {
+					lasts = time.Second / 2
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), lasts)
+				defer cancel()
 				left := start(ctx, request{key: "k", n: 1}.of(lim))
 				s.gate.Await(t, 1)
-				cancel()
-				atOnce := !contextTimeout || far
-				if atOnce {
+				if far {
+					left.wantEnded(t, "one whose deadline has passed", context.DeadlineExceeded)
+				} else if cancel(); !contextTimeout {
 					left.wantEnded(t, "one that left", context.Canceled)
 				}
+				atOnce := !contextTimeout || far
 				for range maxInFlight - 1 {
 					start(t.Context(), request{key: "busy", peek: true}.of(lim))
 					s.gate.Await(t, 1)
