@@ -1,11 +1,13 @@
 package lease
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
@@ -76,11 +78,15 @@ func TestCloseWaits(t *testing.T) {
 	for _, exchange := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			begun := time.Now()
-			ls := New(hotFor, func([]*Closed) []*Closed { return nil }, Events{Closed: func(int64, int64) { time.Sleep(time.Second) }})
+			take := func(context.Context, *limits.Set, string, int64) ([]algorithm.Answer, []algorithm.Handle, int64) {
+				time.Sleep(time.Second)
+				return nil, nil, 0
+			}
+			ls := New(hotFor, take, func([]*Closed) []*Closed { return nil }, Events{Closed: func(int64, int64) { time.Sleep(time.Second) }})
 			h := &HotKey{remaining: 1000}
 			if exchange {
 				h.asked(ls.Now().Mono, ls.d, 10, 10)
-				time.AfterFunc(time.Second, ls.Begin(h, nil, ls.Now()).End)
+				ls.Exchange(t.Context(), h, nil, ls.Now())
 			} else {
 				le := &Lease{hot: h, lasts: ls.d, units: 1}
 				ls.open[le] = struct{}{}
@@ -98,7 +104,7 @@ func TestCloseWaits(t *testing.T) {
 func TestClosedInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ls := New(hotFor, func([]*Closed) []*Closed { time.Sleep(time.Second); return nil }, Events{Closed: func(int64, int64) {}})
+		ls := New(hotFor, nil, func([]*Closed) []*Closed { time.Sleep(time.Second); return nil }, Events{Closed: func(int64, int64) {}})
 		for range 2 {
 			ls.add(&Lease{hot: &HotKey{}, lasts: hotFor, units: 1, sent: ls.Now(), granted: ls.Now()})
 			time.Sleep(hotFor / 2)

@@ -167,26 +167,6 @@ func (l *Limits) work(n int64) int64 {
 	return sum
 }
 
-// calls returns how many calls of the script d takes.
-func (d *Decision) calls() int {
-	calls := 1
-	if d.Exchange != nil && d.Exchange.Held > 0 {
-		calls++
-	}
-	if d.Exchange != nil && d.Exchange.Units > 0 {
-		calls++
-	}
-	return calls
-}
-
-// appendCallKeys appends the Redis keys of d, once for each of its calls.
-func (s *Store) appendCallKeys(dst []any, d *Decision) []any {
-	for range d.calls() {
-		dst = s.appendKeys(dst, d)
-	}
-	return dst
-}
-
 // appendConstants appends those of all limits.
 func (d *Decision) appendConstants(args []any, needsHold bool, now int64) []any {
 	for o := d; o != nil; o = o.next {
@@ -203,20 +183,12 @@ func (c *constants) of(needsHold bool) []any {
 	return c.plain
 }
 
-// appendCalls appends the arguments of all calls of d.
-func (d *Decision) appendCalls(args []any) []any {
+// appendCall appends the arguments of d for the script hold.
+func (d *Decision) appendCall(args []any) []any {
 	if d.next != nil {
 		return d.appendCallTogether(args)
 	}
-	l := d.Limits
-	if d.Exchange != nil && d.Exchange.Held > 0 {
-		args = l.appendCall(args, d.Exchange.settlement())
-	}
-	args = l.appendCall(args, d.HoldCall)
-	if d.Exchange != nil && d.Exchange.Units > 0 {
-		args = l.appendCall(args, d.Exchange.reservation(len(l.members)))
-	}
-	return args
+	return d.Limits.appendCall(args, d.HoldCall)
 }
 
 func (l *Limits) appendCall(args []any, c algorithm.HoldCall) []any {

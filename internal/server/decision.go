@@ -22,8 +22,7 @@ type Decision struct {
 	// handles of what is held or charged are written.
 	algorithm.HoldCall
 
-	Answers  []algorithm.Answer // of what decides; where the key was banned before, they say nothing
-	Exchange *Exchange          // what is done besides, or nil
+	Answers []algorithm.Answer // of what decides; where the key was banned before, they say nothing
 
 	next *Decision // of those that are made together, by a Store of Together; or nil
 
@@ -56,24 +55,13 @@ func (d *Decision) Ban() algorithm.Ban {
 // Decide evaluates each limit for the units of the call. If all admit them, it charges or holds them
 // as the operation says. While the server is down the error is [ErrBreakerOpen].
 //
-// With an Exchange the same run of the script settles one lease and takes another. Decisions on
-// the key that are made meanwhile take the script hold.
-//
 // A call takes the timeout at most. A caller with less time leaves it, with the error of ctx: what
 // was held for the caller is freed when the reply comes.
 func (s *Store) Decide(ctx context.Context, d *Decision) error {
-	if d.Exchange != nil {
-		s.keysWithHolds.add(d.Key, d.Exchange.holds())
-	}
 	if d.Handles != nil {
 		d.M = algorithm.NewHoldID() // by which slots can be freed even if the reply is lost
 	}
-	x := d.Exchange
-	err := s.run(ctx, d, s.deadlines.timer())
-	if err != nil && x != nil && x.Held > 0 && !replyLost(err) && !x.settled { // an abandoned call still writes to d and x
-		s.leave(d, x.settlement(), time.Duration(x.Duration)*time.Microsecond)
-	}
-	return err
+	return s.run(ctx, d, s.deadlines.timer())
 }
 
 // End does what an OpSettle, OpRefund or OpRelease says, and then calls ended, unless that is nil.
@@ -134,7 +122,6 @@ func (s *Store) run(ctx context.Context, d *Decision, over *sharedTimer) error {
 	for pause := time.Millisecond; err != nil; pause = min(2*pause, 20*time.Millisecond) {
 		switch {
 		case errors.Is(err, batch.ErrRetryAlone):
-			s.withoutExchange(ctx, d, over)
 		case again(err):
 			select {
 			case <-time.After(pause):
@@ -224,7 +211,7 @@ func (d *Decision) Admitted() bool {
 
 // needsHold reports whether d takes the script hold: also where one of several keys has holds.
 func (s *Store) needsHold(d *Decision) bool {
-	if s.alwaysHold || d.Op >= algorithm.OpReserve || d.Exchange != nil {
+	if s.alwaysHold || d.Op >= algorithm.OpReserve {
 		return true
 	}
 	for i, o := 0, d; o != nil; i, o = i+1, o.next {
@@ -237,10 +224,7 @@ func (s *Store) needsHold(d *Decision) bool {
 
 // decodeOne reads the reply to d. The error is batch.ErrRetryAlone if it is to be asked again.
 func (s *Store) decodeOne(reply []int64, d *Decision, needsHold bool) error {
-	switch {
-	case d.Exchange != nil:
-		return s.decodeExchange(reply, d)
-	case !needsHold && algorithm.IsHeld(reply):
+	if !needsHold && algorithm.IsHeld(reply) {
 		s.keysWithHolds.add(d.allKeys(), heldFor)
 		return batch.ErrRetryAlone
 	}

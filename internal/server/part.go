@@ -30,7 +30,7 @@ func (s *Store) work(d *Decision) int64 {
 	if s.needsHold(d) {
 		sum *= holdWork
 	}
-	return sum * int64(d.calls())
+	return sum
 }
 
 // scripts are those for several decisions.
@@ -197,7 +197,7 @@ func (s *Store) partArgs(p part) (args []any, keys int) {
 	first, alike, now := p.members[0], true, s.now()
 	args = make([]any, scriptArgs, scriptArgs+len(first.Limits.constants(now).hold)+len(p.members)*(3+3*len(s.members)))
 	for i, m := range p.members {
-		args = s.appendCallKeys(args, m)
+		args = s.appendKeys(args, m)
 		alike = alike && (i == 0 || m.asks(first))
 	}
 	keys = len(args) - scriptArgs
@@ -207,7 +207,7 @@ func (s *Store) partArgs(p part) (args []any, keys int) {
 	for _, m := range p.members {
 		switch {
 		case p.needsHold:
-			args = m.appendCalls(args)
+			args = m.appendCall(args)
 		case p.mixed:
 			args = m.appendConstants(m.appendCost(args), false, now)
 		default:
@@ -247,19 +247,14 @@ func refused(err error) bool { return hasCode(err, "CROSSSLOT", "NOPERM", "TRYAG
 
 func (s *Store) decode(reply []int64, members []*Decision, needsHold bool) error {
 	size := s.replyLen(needsHold)
-	calls := 0
-	for _, m := range members {
-		calls += m.calls()
-	}
-	if len(reply) != size*calls {
-		return algorithm.UnexpectedLength(len(reply), size*calls)
+	if len(reply) != size*len(members) {
+		return algorithm.UnexpectedLength(len(reply), size*len(members))
 	}
 	for _, m := range members {
-		its := reply[:size*m.calls()]
-		if m.err = batch.ErrRetryAlone; m.Exchange != nil || !algorithm.Undone(its) {
-			m.err = s.decodeOne(its, m, needsHold)
+		if m.err = batch.ErrRetryAlone; !algorithm.Undone(reply) {
+			m.err = s.decodeOne(reply[:size], m, needsHold)
 		}
-		reply = reply[len(its):]
+		reply = reply[size:]
 	}
 	return nil
 }

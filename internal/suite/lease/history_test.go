@@ -175,7 +175,7 @@ func newHistory(t *testing.T, w *world, seed uint64) *history {
 		}
 		period := historyPeriods[i]
 		if v.Kind.Moves { // a request is not on its way for longer than a window
-			period *= 4
+			period *= 6
 		}
 		h.limits = append(h.limits, &limit{
 			Variant: v, name: fmt.Sprint("x", i), period: period, kind: kind,

@@ -37,6 +37,9 @@ func (m *machine) Process(ctx context.Context, cmd redis.Cmder) error {
 	}
 	running := m.running
 	defer func() { m.running = running }()
+	if running != nil {
+		running.sent = true
+	}
 	m.transit()
 	if h.random.IntN(60) == 0 {
 		return fail("request lost", lostError{})
@@ -78,10 +81,14 @@ func (m *machine) transit() {
 
 // An execution is what Redis did for one call.
 type execution struct {
-	settles bool // it settles a reservation; else it decides
-	step    int
-	at      []int64 // on the scale by which each limit is judged
+	share int64 // of the limits that it decides by, or settles
+	sent  bool  // something
+	step  int
+	at    []int64 // on the scale by which each limit is judged
 }
+
+// settles is the share of an execution that settles a reservation.
+const settles = 0
 
 // A run is one of a script: at which step, and when by Redis's clock.
 type run struct {
@@ -119,15 +126,20 @@ func (h *history) executed(m *machine, cmd redis.Cmder) {
 	for _, c := range calls {
 		step = h.next()
 		switch {
+		case c.op == string(algorithm.OpReserve) && c.lasts > 0: // a lease
+			decides = true
+			if admitted(cmd, len(h.limits)) {
+				m.taken[m.running.share] = step
+			}
 		case c.op <= "2":
 			decides = true
-		case c.op == "3" && (m.running == nil || !m.running.settles):
+		case c.op == "3" && (m.running == nil || m.running.share != settles):
 			h.settled(m, c, step)
 		case c.op == "5":
 			h.resets = append(h.resets, step)
 		}
 	}
-	if x := m.running; x != nil && x.settles != decides {
+	if x := m.running; x != nil && (x.share == settles) != decides {
 		x.step, x.at = h.next(), h.instants()
 	}
 	for i, l := range h.limits {
@@ -135,6 +147,17 @@ func (h *history) executed(m *machine, cmd redis.Cmder) {
 			h.noteWindow(i, l)
 		}
 	}
+}
+
+// admitted reports whether the script has held units for its only call.
+func admitted(cmd redis.Cmder, limits int) bool {
+	reply := cmd.(interface{ Val() []int64 }).Val()
+	for i := range limits {
+		if reply[i*algorithm.HoldReplyLen(1)] != 1 {
+			return false
+		}
+	}
+	return true
 }
 
 // noteWindow notes the window of l that was opened last.
@@ -151,8 +174,8 @@ func (h *history) noteWindow(i int, l *limit) {
 
 // A call is one of the script for holds.
 type call struct {
-	op           string
-	n, m, expiry int64 // the expiry is that of the first limit
+	op                  string
+	n, m, lasts, expiry int64 // the last two are those of the first limit: what a lease is held for, and what else has a handle
 }
 
 // calls returns those of a script; nil if it is one that decides.
@@ -178,7 +201,7 @@ func (h *history) calls(cmd redis.Cmder) []call {
 	var calls []call
 	for i := range count {
 		a := argv[width*i:]
-		c := call{fmt.Sprint(a[0]), number(a[1]), number(a[2]), number(a[4])}
+		c := call{fmt.Sprint(a[0]), number(a[1]), number(a[2]), number(a[3]), number(a[4])}
 		if c.n == 0 && (c.op == string(algorithm.OpReserve) || c.op == string(algorithm.OpRenew)) {
 			h.t.Errorf("a hold of no units: %+v", c)
 		}
