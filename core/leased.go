@@ -31,7 +31,7 @@ func (l *Limiter) decideLeased(ctx context.Context, c call, to target) error {
 			return l.ask(ctx, c, to, l.denials.Stamp(c.key, now.Read))
 		}
 	}
-	l.leases.Exchange(context.WithoutCancel(ctx), hot, seen, now)
+	l.leases.Exchange(ctx, hot, seen, now)
 	if granted := l.leases.Awaited(hot, c.n); granted != nil {
 		over := time.NewTimer(l.timeout)
 		defer over.Stop()

@@ -119,6 +119,7 @@ func (ls *Leases) closeLease(le *Lease, now Instant) *Closed {
 	if held == 0 {
 		return nil
 	}
+	le.hot.settling.Add(1)
 	return &Closed{Lease: le, Limits: le.hot.limits, Key: le.hot.key, Held: held, Spent: held - left}
 }
 
@@ -131,45 +132,49 @@ type exchange struct {
 // Exchange closes the lease that was seen of a hot key, and takes another, beside the requests that wait for it. It does
 // nothing if there is nothing to exchange, or another request does it.
 func (ls *Leases) Exchange(ctx context.Context, h *HotKey, seen *Lease, now Instant) {
+	if h.exchange.Load() != nil {
+		return
+	}
 	x := &exchange{done: make(chan struct{})}
-	if h.exchange.Load() != nil || !h.exchange.CompareAndSwap(nil, x) {
+	if !h.exchange.CompareAndSwap(nil, x) {
 		return
 	}
 	ls.underWay.Add(1)
 	old, units := ls.change(h, seen, now)
+	givesBack := old != nil && old.Spent < old.Held
 	x.room.Store(units)
+	if givesBack && units == 0 {
+		x.room.Store(maxLeased) // all wait for what becomes free
+	}
 	run := func() {
 		defer ls.underWay.Add(-1)
-		if len(old) > 0 && (units == 0 || old[0].Spent < old[0].Held) { // what was not spent is free before more is asked for
-			ls.lose(ls.settle(old))
-			old = nil
+		switch {
+		case givesBack: // before more is asked for
+			ls.settleClosed(old)
+		case old != nil: // it frees nothing: nobody waits for it
+			defer ls.settleClosed(old)
 		}
+		defer close(x.done) // also where a hook of the client panics, or ends the goroutine
+		defer h.exchange.Store(nil)
 		if units > 0 {
-			_ = batch.Catch(func() error { ls.takeLease(ctx, h, units); return nil }) // a hook of the client may panic
-		}
-		h.exchange.Store(nil)
-		close(x.done)
-		if len(old) > 0 {
-			ls.lose(ls.settle(old))
+			_ = batch.Catch(func() error { ls.takeLease(context.WithoutCancel(ctx), h, units); return nil })
 		}
 	}
-	if ls.driven || len(old) == 0 && units == 0 {
+	if ls.driven || old == nil && units == 0 {
 		run()
 	} else {
 		go run()
 	}
 }
 
-// change closes the lease that was seen, unless there is another by now. It returns what is to be settled, and how many units
-// are to be leased.
-func (ls *Leases) change(h *HotKey, seen *Lease, now Instant) (old []*Closed, units int64) {
+// change closes the lease that was seen, unless there is another by now. It returns what is to be settled, or nil, and how many
+// units are to be leased.
+func (ls *Leases) change(h *HotKey, seen *Lease, now Instant) (old *Closed, units int64) {
 	if h.lease.Load() != seen {
 		return nil, 0
 	}
 	if seen != nil {
-		if c := ls.closeLease(seen, now); c != nil {
-			old = []*Closed{c}
-		}
+		old = ls.closeLease(seen, now)
 	}
 	if !ls.isClosed() {
 		units = h.wanted(now.Mono, ls.hot)
@@ -281,12 +286,16 @@ func (ls *Leases) close(all []*Lease, now Instant) {
 		}
 	}
 	if len(closed) > 0 {
-		ls.lose(ls.settle(closed))
+		ls.settleClosed(closed...)
 	}
 }
 
-// lose notes what could not be given back.
-func (ls *Leases) lose(failed []*Closed) {
+// settleClosed settles leases, and notes what could not be given back.
+func (ls *Leases) settleClosed(all ...*Closed) {
+	failed := ls.settle(all)
+	for _, c := range all {
+		c.hot.settling.Add(-1)
+	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for _, c := range failed {
@@ -297,18 +306,24 @@ func (ls *Leases) lose(failed []*Closed) {
 	}
 }
 
-// Drop closes the leases of a key.
+// Drop closes the leases of a key, and waits until all that were closed are settled: what is settled after a Reset is charged.
 func (ls *Leases) Drop(key string) {
 	if ls == nil {
 		return
 	}
 	var all []*Lease
-	for _, h := range ls.hot.all(key) {
+	keys := ls.hot.all(key)
+	for _, h := range keys {
 		if le := h.lease.Load(); le != nil {
 			all = append(all, le)
 		}
 	}
 	ls.close(all, ls.now())
+	for _, h := range keys {
+		for !ls.driven && h.settling.Load() > 0 { // each takes as long as two calls to Redis at most
+			time.Sleep(time.Millisecond)
+		}
+	}
 }
 
 // Lost is what Redis charges though it was not spent.

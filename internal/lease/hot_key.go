@@ -54,6 +54,7 @@ type HotKey struct {
 
 	lease    atomic.Pointer[Lease]    // the last one, which may have ended
 	exchange atomic.Pointer[exchange] // of a request that settles that, and takes another; or nil
+	settling atomic.Int32             // leases that are closed, and not yet settled
 
 	mu        sync.Mutex
 	demand    demand

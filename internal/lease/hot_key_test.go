@@ -3,6 +3,8 @@ package lease
 import (
 	"context"
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,6 +98,91 @@ func TestCloseWaits(t *testing.T) {
 			if ls.Close(); time.Since(begun) < time.Second {
 				t.Errorf("an exchange: %v; Close took %v", exchange, time.Since(begun))
 			}
+		})
+	}
+}
+
+// TestDropWaits drops a key's leases while one that ended before is settled: what is settled after a Reset would be charged.
+func TestDropWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		settled := 0
+		settle := func([]*Closed) []*Closed { time.Sleep(time.Second); settled++; return nil }
+		ls := New(hotFor, nil, settle, Events{Closed: func(int64, int64) {}})
+		h := ls.hot.add(ls.hot.set(ls.hot.hash("k")), "k", &limits.Set{}, ls.Now().Mono)
+		spent := &Lease{hot: h, lasts: ls.d, units: 1}
+		h.lease.Store(spent)
+		ls.Exchange(t.Context(), h, spent, ls.Now())
+		if ls.Drop("k"); settled != 1 {
+			t.Errorf("%d leases are settled", settled)
+		}
+	})
+}
+
+// TestGivenBackFirst exchanges leases: what was not spent is free before more is asked for, and all wait for that where nothing is
+// leased. What was all spent is settled when the next is taken.
+func TestGivenBackFirst(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		left, remaining, waits int64
+		want                   string
+	}{{1, 1000, 11, "settle take "}, {1, 0, 1000, "settle "}, {0, 1000, 12, "take settle "}, {0, 0, 0, "settle "}} {
+		synctest.Test(t, func(t *testing.T) {
+			did := ""
+			take := func(context.Context, *limits.Set, string, int64) ([]algorithm.Answer, []algorithm.Handle, int64) {
+				time.Sleep(time.Second)
+				did += "take "
+				return nil, nil, 0
+			}
+			ls := New(hotFor, take, func([]*Closed) []*Closed { time.Sleep(time.Second); did += "settle "; return nil }, Events{Closed: func(int64, int64) {}})
+			h := &HotKey{remaining: c.remaining}
+			h.asked(ls.Now().Mono, ls.d, 10, 10)
+			last := &Lease{hot: h, lasts: ls.d, units: 2}
+			last.state.Store(uint64(c.left))
+			h.lease.Store(last)
+			ls.Exchange(t.Context(), h, last, ls.Now())
+			if ended := ls.Awaited(h, c.waits+1); c.remaining > 0 && ended != nil {
+				t.Errorf("%+v: more wait than are served", c)
+			}
+			ended := ls.Awaited(h, max(1, c.waits))
+			if (ended != nil) != (c.waits > 0) {
+				t.Errorf("%+v: who waits: %v", c, ended != nil)
+			}
+			if ended != nil {
+				if <-ended; !strings.HasPrefix(c.want, did) || did == "" {
+					t.Errorf("%+v: waited for %q", c, did)
+				}
+			}
+			if ls.Close(); did != c.want {
+				t.Errorf("%+v: did %q", c, did)
+			}
+		})
+	}
+}
+
+// TestExchangeEnds has a hook of the client panic, or end its goroutine, while a lease is taken: nobody waits for that any more.
+func TestExchangeEnds(t *testing.T) {
+	t.Parallel()
+	for name, hook := range map[string]func(){"panic": func() { panic("of a hook") }, "exit": runtime.Goexit} {
+		synctest.Test(t, func(t *testing.T) {
+			taken := 0
+			take := func(context.Context, *limits.Set, string, int64) ([]algorithm.Answer, []algorithm.Handle, int64) {
+				time.Sleep(time.Second)
+				taken++
+				hook()
+				return nil, nil, 0
+			}
+			ls, h := New(hotFor, take, nil, Events{}), &HotKey{remaining: 1000}
+			for i := range 2 {
+				h.asked(ls.Now().Mono, ls.d, 10, 10)
+				ls.Exchange(t.Context(), h, nil, ls.Now())
+				if ended := ls.Awaited(h, 1); ended == nil {
+					t.Errorf("%s: nothing to wait for", name)
+				} else if <-ended; taken != i+1 {
+					t.Errorf("%s: %d were begun", name, taken)
+				}
+			}
+			ls.Close()
 		})
 	}
 }
