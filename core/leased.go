@@ -31,7 +31,7 @@ func (l *Limiter) decideLeased(ctx context.Context, c call, to target) error {
 			return l.ask(ctx, c, to, l.denials.Stamp(c.key, now.Read))
 		}
 	}
-	l.leases.Exchange(ctx, hot, seen, now)
+	l.leases.Exchange(ctx, hot, c.n, seen, now)
 	if granted := l.leases.Awaited(hot, c.n); granted != nil {
 		over := time.NewTimer(l.timeout)
 		defer over.Stop()
@@ -53,24 +53,23 @@ func (l *Limiter) decideLeased(ctx context.Context, c call, to target) error {
 	return err
 }
 
-// takeLease has Redis hold units of a key for the duration of a lease. It returns the answers, the handles if all limits admit the
-// units, and how many remain beside them.
-func (f *family) takeLease(ctx context.Context, by *limits.Set, key string, units int64) (answers []algorithm.Answer, handles []algorithm.Handle, remaining int64) {
-	handles = make([]algorithm.Handle, len(by.Members))
+// takeLease has Redis hold units of a key for the duration of a lease.
+func (f *family) takeLease(ctx context.Context, by *limits.Set, key string, units int64) (g lease.Grant) {
+	handles := make([]algorithm.Handle, len(by.Members))
 	for i := range handles {
 		handles[i].A = f.lease.Microseconds()
 	}
 	d := server.NewDecision(by.Server, key, algorithm.HoldCall{Op: algorithm.OpReserve, N: units, Handles: handles})
 	if err := f.storeOf(by).Decide(ctx, d); err != nil || d.Ban().Until > 0 {
-		return nil, nil, 0
+		return g
 	}
-	admitted := d.Admitted()
+	if d.Admitted() {
+		g.Answers, g.Handles = d.Answers, handles
+	}
 	var res Result
 	call{op: algorithm.OpEvaluate}.fill(&res, by, d.Answers, SourceRedis)
-	if !admitted {
-		handles = nil
-	}
-	return d.Answers, handles, res.remaining()
+	g.Remaining = res.remaining()
+	return g
 }
 
 // admitted returns how many units of c were admitted.

@@ -36,9 +36,15 @@ type Leases struct {
 	driven  bool // by a test: there is no such goroutine, and nobody waits for an exchange
 }
 
-// A TakeFunc has Redis hold units of a key for as long as a lease lasts. It returns the answers to that, the handles
-// if the units are held, and how many remain beside them.
-type TakeFunc func(ctx context.Context, by *limits.Set, key string, units int64) ([]algorithm.Answer, []algorithm.Handle, int64)
+// A TakeFunc has Redis hold units of a key for as long as a lease lasts.
+type TakeFunc func(ctx context.Context, by *limits.Set, key string, units int64) Grant
+
+// A Grant is what Redis says to that.
+type Grant struct {
+	Answers   []algorithm.Answer
+	Handles   []algorithm.Handle // nil if the units are not held
+	Remaining int64              // beside them
+}
 
 // New returns the Leases of a limiter, which last for d. settle has Redis settle what was
 // closed, and returns what it could not.
@@ -130,8 +136,9 @@ type exchange struct {
 }
 
 // Exchange closes the lease that was seen of a hot key, and takes another, beside the requests that wait for it. It does
-// nothing if there is nothing to exchange, or another request does it.
-func (ls *Leases) Exchange(ctx context.Context, h *HotKey, seen *Lease, now Instant) {
+// nothing if there is nothing to exchange, or another request does it. If another lease would be too small for the request for n
+// units that calls it, the last is settled only.
+func (ls *Leases) Exchange(ctx context.Context, h *HotKey, n int64, seen *Lease, now Instant) {
 	if h.exchange.Load() != nil {
 		return
 	}
@@ -141,17 +148,20 @@ func (ls *Leases) Exchange(ctx context.Context, h *HotKey, seen *Lease, now Inst
 	}
 	ls.underWay.Add(1)
 	old, units := ls.change(h, seen, now)
-	givesBack := old != nil && old.Spent < old.Held
+	if n > units {
+		units = 0
+	}
 	x.room.Store(units)
-	if givesBack && units == 0 {
+	if units == 0 && old != nil && old.Spent < old.Held {
 		x.room.Store(maxLeased) // all wait for what becomes free
 	}
 	run := func() {
 		defer ls.underWay.Add(-1)
 		switch {
-		case givesBack: // before more is asked for
+		case old == nil:
+		case units == 0:
 			ls.settleClosed(old)
-		case old != nil: // it frees nothing: nobody waits for it
+		default: // as the next is for an eighth of what remains, it need not wait for that
 			defer ls.settleClosed(old)
 		}
 		defer close(x.done) // also where a hook of the client panics, or ends the goroutine
@@ -199,12 +209,12 @@ func (ls *Leases) Awaited(h *HotKey, n int64) <-chan struct{} {
 // takeLease takes a lease of a hot key, if Redis has so many units. One that is granted too late is given back at once.
 func (ls *Leases) takeLease(ctx context.Context, h *HotKey, units int64) {
 	sent := ls.now()
-	answers, handles, remaining := ls.take(ctx, h.limits, h.key, units)
-	if h.heard(remaining); handles == nil {
+	g := ls.take(ctx, h.limits, h.key, units)
+	if h.heard(g.Remaining); g.Handles == nil {
 		return
 	}
 	now := ls.now()
-	le := &Lease{hot: h, lasts: ls.d, units: units, Handles: handles, sent: sent, granted: now, answers: answers}
+	le := &Lease{hot: h, lasts: ls.d, units: units, Handles: g.Handles, sent: sent, granted: now, answers: g.Answers}
 	le.state.Store(uint64(units))
 	for i := range le.answers {
 		le.answers[i].Admits = true

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
@@ -80,15 +79,15 @@ func TestCloseWaits(t *testing.T) {
 	for _, exchange := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			begun := time.Now()
-			take := func(context.Context, *limits.Set, string, int64) ([]algorithm.Answer, []algorithm.Handle, int64) {
+			take := func(context.Context, *limits.Set, string, int64) Grant {
 				time.Sleep(time.Second)
-				return nil, nil, 0
+				return Grant{}
 			}
 			ls := New(hotFor, take, func([]*Closed) []*Closed { return nil }, Events{Closed: func(int64, int64) { time.Sleep(time.Second) }})
 			h := &HotKey{remaining: 1000}
 			if exchange {
 				h.asked(ls.Now().Mono, ls.d, 10, 10)
-				ls.Exchange(t.Context(), h, nil, ls.Now())
+				ls.Exchange(t.Context(), h, 1, nil, ls.Now())
 			} else {
 				le := &Lease{hot: h, lasts: ls.d, units: 1}
 				ls.open[le] = struct{}{}
@@ -112,27 +111,33 @@ func TestDropWaits(t *testing.T) {
 		h := ls.hot.add(ls.hot.set(ls.hot.hash("k")), "k", &limits.Set{}, ls.Now().Mono)
 		spent := &Lease{hot: h, lasts: ls.d, units: 1}
 		h.lease.Store(spent)
-		ls.Exchange(t.Context(), h, spent, ls.Now())
+		ls.Exchange(t.Context(), h, 1, spent, ls.Now())
 		if ls.Drop("k"); settled != 1 {
 			t.Errorf("%d leases are settled", settled)
 		}
 	})
 }
 
-// TestGivenBackFirst exchanges leases: what was not spent is free before more is asked for, and all wait for that where nothing is
-// leased. What was all spent is settled when the next is taken.
-func TestGivenBackFirst(t *testing.T) {
+// TestExchangeOrder exchanges leases: the next is taken first, for that is waited for. Where it would be too small, or there is none,
+// all wait until what was not spent is free.
+func TestExchangeOrder(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		left, remaining, waits int64
-		want                   string
-	}{{1, 1000, 11, "settle take "}, {1, 0, 1000, "settle "}, {0, 1000, 12, "take settle "}, {0, 0, 0, "settle "}} {
+		n, left, remaining, waits int64
+		want                      string
+	}{
+		{1, 1, 1000, 11, "take settle "},
+		{1, 0, 1000, 12, "take settle "},
+		{12, 1, 1000, maxLeased, "settle "},
+		{1, 1, 0, maxLeased, "settle "},
+		{1, 0, 0, 0, "settle "},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			did := ""
-			take := func(context.Context, *limits.Set, string, int64) ([]algorithm.Answer, []algorithm.Handle, int64) {
+			take := func(context.Context, *limits.Set, string, int64) Grant {
 				time.Sleep(time.Second)
 				did += "take "
-				return nil, nil, 0
+				return Grant{}
 			}
 			ls := New(hotFor, take, func([]*Closed) []*Closed { time.Sleep(time.Second); did += "settle "; return nil }, Events{Closed: func(int64, int64) {}})
 			h := &HotKey{remaining: c.remaining}
@@ -140,8 +145,8 @@ func TestGivenBackFirst(t *testing.T) {
 			last := &Lease{hot: h, lasts: ls.d, units: 2}
 			last.state.Store(uint64(c.left))
 			h.lease.Store(last)
-			ls.Exchange(t.Context(), h, last, ls.Now())
-			if ended := ls.Awaited(h, c.waits+1); c.remaining > 0 && ended != nil {
+			ls.Exchange(t.Context(), h, c.n, last, ls.Now())
+			if ended := ls.Awaited(h, c.waits+1); ended != nil {
 				t.Errorf("%+v: more wait than are served", c)
 			}
 			ended := ls.Awaited(h, max(1, c.waits))
@@ -166,16 +171,16 @@ func TestExchangeEnds(t *testing.T) {
 	for name, hook := range map[string]func(){"panic": func() { panic("of a hook") }, "exit": runtime.Goexit} {
 		synctest.Test(t, func(t *testing.T) {
 			taken := 0
-			take := func(context.Context, *limits.Set, string, int64) ([]algorithm.Answer, []algorithm.Handle, int64) {
+			take := func(context.Context, *limits.Set, string, int64) Grant {
 				time.Sleep(time.Second)
 				taken++
 				hook()
-				return nil, nil, 0
+				return Grant{}
 			}
 			ls, h := New(hotFor, take, nil, Events{}), &HotKey{remaining: 1000}
 			for i := range 2 {
 				h.asked(ls.Now().Mono, ls.d, 10, 10)
-				ls.Exchange(t.Context(), h, nil, ls.Now())
+				ls.Exchange(t.Context(), h, 1, nil, ls.Now())
 				if ended := ls.Awaited(h, 1); ended == nil {
 					t.Errorf("%s: nothing to wait for", name)
 				} else if <-ended; taken != i+1 {
