@@ -147,30 +147,46 @@ func (ls *Leases) Exchange(ctx context.Context, h *HotKey, n int64, seen *Lease,
 		return
 	}
 	ls.underWay.Add(1)
+	defer ls.underWay.Add(-1)
 	old, units := ls.change(h, seen, now)
 	if n > units {
 		units = 0
 	}
 	x.room.Store(units)
-	if units == 0 && old != nil && old.Spent < old.Held {
-		x.room.Store(maxLeased) // all wait for what becomes free
+	end := func() { // also where a hook of the client panics, or ends the goroutine
+		h.exchange.Store(nil)
+		close(x.done)
 	}
+	switch {
+	case units > 0:
+		ls.beside(func() {
+			defer end()
+			_ = batch.Catch(func() error { ls.takeLease(context.WithoutCancel(ctx), h, units); return nil })
+		})
+		if old != nil { // as the next is for an eighth of what remains, it need not wait for that
+			ls.beside(func() { ls.settleClosed(old) })
+		}
+	case old != nil:
+		if old.Spent < old.Held {
+			x.room.Store(maxLeased) // all wait for what becomes free
+		}
+		ls.beside(func() {
+			defer end()
+			ls.settleClosed(old)
+		})
+	default:
+		end()
+	}
+}
+
+// beside calls f beside the requests. Close waits for it.
+func (ls *Leases) beside(f func()) {
+	ls.underWay.Add(1)
 	run := func() {
 		defer ls.underWay.Add(-1)
-		switch {
-		case old == nil:
-		case units == 0:
-			ls.settleClosed(old)
-		default: // as the next is for an eighth of what remains, it need not wait for that
-			defer ls.settleClosed(old)
-		}
-		defer close(x.done) // also where a hook of the client panics, or ends the goroutine
-		defer h.exchange.Store(nil)
-		if units > 0 {
-			_ = batch.Catch(func() error { ls.takeLease(context.WithoutCancel(ctx), h, units); return nil })
-		}
+		f()
 	}
-	if ls.driven || old == nil && units == 0 {
+	if ls.driven {
 		run()
 	} else {
 		go run()

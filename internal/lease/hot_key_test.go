@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,48 +117,43 @@ func TestDropWaits(t *testing.T) {
 	})
 }
 
-// TestExchangeOrder exchanges leases: the next is taken first, for that is waited for. Where it would be too small, or there is none,
-// all wait until what was not spent is free.
-func TestExchangeOrder(t *testing.T) {
+// TestExchange exchanges leases: who waits for the next does not wait until the last is settled. Where the next would be too small, or
+// there is none, all wait until what was not spent is free.
+func TestExchange(t *testing.T) {
 	t.Parallel()
+	const takes, settles = time.Second, time.Minute
 	for _, c := range []struct {
 		n, left, remaining, waits int64
-		want                      string
+		lasts                     time.Duration
 	}{
-		{1, 1, 1000, 11, "take settle "},
-		{1, 0, 1000, 12, "take settle "},
-		{12, 1, 1000, maxLeased, "settle "},
-		{1, 1, 0, maxLeased, "settle "},
-		{1, 0, 0, 0, "settle "},
+		{1, 1, 1000, 11, takes},
+		{1, 0, 1000, 12, takes},
+		{12, 1, 1000, maxLeased, settles},
+		{1, 1, 0, maxLeased, settles},
+		{1, 0, 0, 0, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			did := ""
-			take := func(context.Context, *limits.Set, string, int64) Grant {
-				time.Sleep(time.Second)
-				did += "take "
-				return Grant{}
-			}
-			ls := New(hotFor, take, func([]*Closed) []*Closed { time.Sleep(time.Second); did += "settle "; return nil }, Events{Closed: func(int64, int64) {}})
+			begun, settled := time.Now(), 0
+			take := func(context.Context, *limits.Set, string, int64) Grant { time.Sleep(takes); return Grant{} }
+			settle := func([]*Closed) []*Closed { time.Sleep(settles); settled++; return nil }
+			ls := New(hotFor, take, settle, Events{Closed: func(int64, int64) {}})
 			h := &HotKey{remaining: c.remaining}
 			h.asked(ls.Now().Mono, ls.d, 10, 10)
 			last := &Lease{hot: h, lasts: ls.d, units: 2}
 			last.state.Store(uint64(c.left))
 			h.lease.Store(last)
 			ls.Exchange(t.Context(), h, c.n, last, ls.Now())
-			if ended := ls.Awaited(h, c.waits+1); ended != nil {
+			if ls.Awaited(h, c.waits+1) != nil {
 				t.Errorf("%+v: more wait than are served", c)
 			}
-			ended := ls.Awaited(h, max(1, c.waits))
-			if (ended != nil) != (c.waits > 0) {
-				t.Errorf("%+v: who waits: %v", c, ended != nil)
+			if ended := ls.Awaited(h, max(1, c.waits)); ended != nil {
+				<-ended
 			}
-			if ended != nil {
-				if <-ended; !strings.HasPrefix(c.want, did) || did == "" {
-					t.Errorf("%+v: waited for %q", c, did)
-				}
+			if waited := time.Since(begun); waited != c.lasts {
+				t.Errorf("%+v: waited for %v", c, waited)
 			}
-			if ls.Close(); did != c.want {
-				t.Errorf("%+v: did %q", c, did)
+			if ls.Close(); settled != 1 || time.Since(begun) < settles {
+				t.Errorf("%+v: settled %d leases in %v", c, settled, time.Since(begun))
 			}
 		})
 	}
