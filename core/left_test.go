@@ -226,6 +226,7 @@ func TestLeftExchange(t *testing.T) {
 		if r, err := lim.Reserve(ctx, "k", 1); r != nil || !errors.Is(err, context.Canceled) || client.exchanges.Load() != 1 {
 			t.Errorf("%v, %v; %d exchanges", r, err, client.exchanges.Load())
 		}
+		synctest.Wait() // who takes the lease may have left, too
 		close(client.gate)
 		synctest.Wait()
 		if n := client.asked.Load(); n != lease.HotAsks {
