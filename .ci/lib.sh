@@ -35,6 +35,12 @@ fail() {
 	exit 1
 }
 
+# ten_admitted NUMBER SECONDS: fails unless so many requests were admitted as ten per ten seconds allow, since this script ran
+# for so long: ten, and one more for each second that this machine dawdles.
+ten_admitted() {
+	(($1 >= 10 && $1 <= 10 + SECONDS - $2)) || fail "$1 requests were admitted in $((SECONDS - $2)) s, want 10 and at most one more a second"
+}
+
 # fetch CURL-ARGUMENT...: curl that asks nobody but the address it is given.
 fetch() {
 	curl -q -sS --noproxy '*' --max-time 30 "$@"
