@@ -87,9 +87,9 @@ func TestRedisCPU(t *testing.T) {
 	}
 }
 
-// TestHeld has a unit held of each key that the contender for it decides on. The batches of a cell
-// are the limiter's: one of 1,001 is refused.
-func TestHeld(t *testing.T) {
+// testServer starts a redis-server for a test, and skips that where there is none.
+func testServer(t *testing.T) *server {
+	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skip(err)
 	}
@@ -97,7 +97,14 @@ func TestHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer srv.stop()
+	t.Cleanup(srv.stop)
+	return srv
+}
+
+// TestHeld has a unit held of each key that the contender for it decides on. The batches of a cell
+// are the limiter's: one of 1,001 is refused.
+func TestHeld(t *testing.T) {
+	srv := testServer(t)
 	in := cell{callers: 1, keys: 200, scenario: admitted}
 	both := connect(in, srv.addr)
 	defer both.close()

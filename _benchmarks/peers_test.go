@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os/exec"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,14 +11,7 @@ import (
 // TestPipelining has 64 callers ask at once by each way that pipelines by itself. They share round trips.
 // A limiter admits as many as its limit says, of one key; each call of INCR adds one.
 func TestPipelining(t *testing.T) {
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Skip(err)
-	}
-	srv, err := startServer(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer srv.stop()
+	srv := testServer(t)
 	m := newMeter([]*server{srv})
 	defer m.close()
 	const callers, requests, most = 64, 200, 1000
@@ -87,14 +79,7 @@ func TestPipelining(t *testing.T) {
 
 // TestWindow has a window of rueidislimiter's way end, and the next begin. Nothing of it stays.
 func TestWindow(t *testing.T) {
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Skip(err)
-	}
-	srv, err := startServer(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer srv.stop()
+	srv := testServer(t)
 	in := cell{callers: 1, keys: 1, scenario: admitted}
 	both := connect(in, srv.addr)
 	defer both.close()
