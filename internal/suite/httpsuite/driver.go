@@ -63,8 +63,11 @@ func (z Zipper) WriteHeader(status int) {
 	z.ResponseWriter.WriteHeader(status)
 }
 
-// Write compresses b.
-func (z Zipper) Write(b []byte) (int, error) { return z.Writer.Write(b) }
+// Write compresses b. Gin 1.12 says the length only between WriteHeader and this.
+func (z Zipper) Write(b []byte) (int, error) {
+	z.Header().Del("Content-Length")
+	return z.Writer.Write(b)
+}
 
 // A statusWriter knows the status that was written.
 type statusWriter struct {
