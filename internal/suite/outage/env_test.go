@@ -135,7 +135,8 @@ func limiter(rdb core.Client, name string, options ...core.Option) (*core.Limite
 // watched returns a Limiter over rdb, and what watches it.
 func watched(rdb core.Client, name string, options ...core.Option) (*core.Limiter, *watcher) {
 	w := newWatcher()
-	return core.MustNew(rdb, name, append(w.options(), options...)...), w
+	w.limiter = core.MustNew(rdb, name, append(w.options(), options...)...)
+	return w.limiter, w
 }
 
 // back waits until Redis decides again. It peeks: that charges nothing.

@@ -24,6 +24,8 @@ const slack = 5 * time.Second
 type watcher struct {
 	slog.Handler // never called: a nil one satisfies the interface
 
+	limiter *core.Limiter // is kept with it: of one that was collected nobody is told of the end of an outage
+
 	mu     sync.Mutex
 	lines  map[slog.Level]int
 	texts  []string
