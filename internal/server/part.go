@@ -81,21 +81,33 @@ func plainLast(members []*Decision) []*Decision {
 // A pipeliner is a client that sends several commands at once.
 type pipeliner interface{ Pipeline() redis.Pipeliner }
 
+// pipelined sends the commands that queue adds, over a connection of the pool that single commands have, too: that of a Watch of
+// no keys. go-redis 9.23 has another pool for pipelines: its first connection to a server far away takes longer than a batch has.
+func pipelined(ctx context.Context, client pipeliner, queue func(redis.Pipeliner)) error {
+	if c, ok := client.(*redis.Client); ok {
+		return c.Watch(ctx, func(tx *redis.Tx) error { return pipelined(ctx, tx, queue) })
+	}
+	pipe := client.Pipeline()
+	queue(pipe)
+	_, err := pipe.Exec(ctx)
+	return err
+}
+
 // runEach makes the calls of members in one round trip, by a script for each so many of them.
 func (s *Store) runEach(ctx context.Context, sv *Server, size int, members []*Decision) error {
 	client, ok := s.servers.client.(pipeliner)
 	if !ok {
 		return fmt.Errorf("a batch over a client of type %T", s.servers.client) // not reached: see batcher
 	}
-	pipe := client.Pipeline()
 	chunks := slices.Collect(slices.Chunk(members, size))
 	cmds, scripts := make([]onceCmd, len(chunks)), make([]script, len(chunks))
-	for i, chunk := range chunks {
-		script, args, keys := s.scriptOf(chunk)
-		cmds[i], scripts[i] = script.command(ctx, args, keys), script
-		_ = pipe.Process(ctx, cmds[i]) // it only queues the command
-	}
-	_, err := pipe.Exec(ctx)
+	err := pipelined(ctx, client, func(pipe redis.Pipeliner) {
+		for i, chunk := range chunks {
+			script, args, keys := s.scriptOf(chunk)
+			cmds[i], scripts[i] = script.command(ctx, args, keys), script
+			_ = pipe.Process(ctx, cmds[i]) // it only queues the command
+		}
+	})
 	replied := false
 	for i, chunk := range chunks {
 		failed := cmds[i].Err()

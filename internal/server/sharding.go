@@ -145,29 +145,27 @@ func (sv *Server) seenTogether(ctx context.Context, client pipeliner, head strin
 	if len(keys) < 2 {
 		return shardingUnknown, nil // a server with few slots
 	}
-	pipe := client.Pipeline()
-	for _, k := range keys {
-		pipe.Set(ctx, k, 1, shardingTTL)
-	}
 	var eval *redis.Cmd
-	if sv.servers.cluster != nil {
-		args := make([]any, len(keys))
-		for i, k := range keys {
-			args[i] = k
-		}
-		eval = pipe.Eval(ctx, changeKeys, nil, args...)
-		eval.SetFirstKeyPos(scriptArgs)
-	} else {
-		eval = pipe.Eval(ctx, countKeys, keys)
-	}
 	gets := make([]*redis.StringCmd, len(keys))
-	for i, k := range keys { // they could also have been evicted before the script
-		gets[i] = pipe.Get(ctx, k)
-	}
-	for _, k := range keys {
-		pipe.Del(ctx, k)
-	}
-	_, err := pipe.Exec(ctx)
+	err := pipelined(ctx, client, func(pipe redis.Pipeliner) {
+		for _, k := range keys {
+			pipe.Set(ctx, k, 1, shardingTTL)
+		}
+		if sv.servers.cluster != nil {
+			args := make([]any, len(keys))
+			for i, k := range keys {
+				args[i] = k
+			}
+			eval = pipe.Eval(ctx, changeKeys, nil, args...)
+			eval.SetFirstKeyPos(scriptArgs)
+		} else {
+			eval = pipe.Eval(ctx, countKeys, keys)
+		}
+		for i, k := range keys { // they could also have been evicted before the script
+			gets[i] = pipe.Get(ctx, k)
+			pipe.Del(ctx, k)
+		}
+	})
 	seen, evalErr := eval.Int()
 	switch {
 	case hasCode(evalErr, "CROSSSLOT"), sv.servers.cluster != nil && refusesUndeclared(evalErr):
