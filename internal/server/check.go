@@ -18,9 +18,8 @@ import (
 // Check has the server decide once, on keys that nothing else uses. It returns why it cannot, or
 // what a person should change though it can.
 func (s *Store) Check(ctx context.Context) (advice []string, cannot error) {
-	const key = "~check"
 	err := batch.Contain(batch.Catch(func() error {
-		return s.call(ctx, max(s.Timeout, connectTime), func(ctx context.Context) error { return s.probe(ctx, s.servers.client, key) })
+		return s.call(ctx, max(s.Timeout, connectTime), func(ctx context.Context) error { return s.probe(ctx, s.servers.client, "~check") })
 	}))
 	switch {
 	case err == nil:
@@ -34,8 +33,8 @@ func (s *Store) Check(ctx context.Context) (advice []string, cannot error) {
 		err = fmt.Errorf("%w (the server ended the connection: if it wants TLS, set Options.TLSConfig)", err)
 	}
 	if replies(err, lackRight) {
-		if missing := s.missingRights(ctx, key); missing != "" {
-			return nil, fmt.Errorf("%w (the Redis user may not run %s)", err, missing)
+		if missing := s.missingRights(ctx); missing != "" {
+			return nil, fmt.Errorf("%w (%s)", err, missing)
 		}
 	}
 	return nil, s.explain(ctx, err)
@@ -62,19 +61,22 @@ for _, name in ipairs(ARGV) do
 end
 return missing`
 
-// missingRights returns which commands of the scripts the Redis user may not run, or "" if that
-// cannot be found out.
-func (s *Store) missingRights(ctx context.Context, k string) string {
+// missingRights says which commands of the scripts the Redis user may not run. It is "" if there are none, or that cannot be
+// found out.
+func (s *Store) missingRights(ctx context.Context) string {
 	commands := regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`)
-	args := []any{"eval", tryCommands, 1, s.head + k + "}:~check"}
-	for _, m := range commands.FindAllStringSubmatch(fmt.Sprint(s.script.source), -1) {
+	args := []any{"eval", tryCommands, 1, s.head + "~check}:~check"}
+	for _, m := range commands.FindAllStringSubmatch(fmt.Sprint(s.script.source, s.batchScript.source), -1) {
 		if !slices.Contains(args, any(m[1])) {
 			args = append(args, m[1])
 		}
 	}
 	cmd := redis.NewStringSliceCmd(ctx, args...)
 	_ = s.call(ctx, s.Timeout, func(ctx context.Context) error { return s.servers.client.Process(ctx, cmd) })
-	return strings.ToLower(strings.Join(cmd.Val(), ", "))
+	if len(cmd.Val()) == 0 {
+		return ""
+	}
+	return "the Redis user may not run " + strings.ToLower(strings.Join(cmd.Val(), ", "))
 }
 
 // advice returns what is wrong with a server that decides. What the user may not ask is left out.
@@ -82,6 +84,9 @@ func (s *Store) advice(ctx context.Context) (all []string) {
 	idle, known := s.idleTime()
 	if known && !s.servers.ctxDeadlines {
 		all = append(all, "ContextTimeoutEnabled of the client's options is off, and each call takes a second goroutine: set it")
+	}
+	if missing := s.missingRights(ctx); missing != "" { // what was tried needs only some of them
+		all = append(all, missing+", which other decisions need: docs/operating.md lists what it must be allowed")
 	}
 	if s.servers.cluster == nil && known {
 		if together, err := s.servers.whole.together(ctx, s); err == nil && !together && s.servers.ring == nil {

@@ -41,6 +41,7 @@ func TestCheck(t *testing.T) {
 		"no eval":        {setup{options: well}, "ACL SETUSER default -evalsha -eval", "!'evalsha'"},
 		"no set":         {setup{options: well}, "ACL SETUSER default -set", "!may not run set)"},
 		"no zadd, del":   {setup{options: well}, "ACL SETUSER default -zadd -del", "!may not run del, zadd)"},
+		"no zcard":       {setup{options: well}, "ACL SETUSER default -zcard", "may not run zcard, which"},
 		"no keys":        {setup{options: well}, "ACL SETUSER default resetkeys ~other:*", "!lacks a right"},
 		"no info":        {setup{options: well}, "ACL SETUSER default -info -config", ""},
 		"evicts":         {setup{options: well}, "CONFIG SET maxmemory 100mb maxmemory-policy allkeys-lru", "set noeviction"},

@@ -69,7 +69,7 @@ func Example_login() {
 
 	unlock := func(ctx context.Context, name string, address netip.Addr) error {
 		key := loginKey(name, keyfunc.ForIP(address))
-		return errors.Join(logins.Unblock(ctx, key), logins.Reset(ctx, key))
+		return errors.Join(logins.Reset(ctx, key), logins.Unblock(ctx, key)) // else a try in between bans anew
 	}
 
 	try := func(name, password string) {

@@ -219,7 +219,7 @@ func Example_unblock() {
 
 	unblock := func(ctx context.Context, name string) error {
 		key := keyfunc.ForUser(name) // as the middleware counts
-		return errors.Join(lim.Unblock(ctx, key), lim.Reset(ctx, key))
+		return errors.Join(lim.Reset(ctx, key), lim.Unblock(ctx, key))
 	}
 
 	handler := authenticate(httplimit.Middleware(lim, keyfunc.User(userKey{}))(mux))
