@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	startLimit = 10 * time.Second // for a child to answer
+	startLimit = time.Minute // for a child to answer
 	pollEvery  = 5 * time.Millisecond
 )
 
