@@ -16,8 +16,15 @@ import (
 
 type lostError struct{}
 
-func (lostError) Error() string { return "CLUSTERDOWN Hash slot not served" } // says nothing about the server's health
+func (lostError) Error() string { return "CLUSTERDOWN Hash slot not served" } // nothing was carried out; says nothing about the server's health
 func (lostError) RedisError()   {}
+
+// A replyLostError leaves open whether the call was carried out, and so it must not be repeated. Of the server's health it says
+// nothing, either: a timeout would.
+type replyLostError struct{ lostError }
+
+func (replyLostError) Error() string   { return "ERR the reply was lost; other limits have changed" }
+func (e replyLostError) Unwrap() error { return e.lostError }
 
 type noScriptError struct{}
 
@@ -53,7 +60,7 @@ func (m *machine) Process(ctx context.Context, cmd redis.Cmder) error {
 	}
 	m.transit()
 	if err == nil && h.random.IntN(40) == 0 {
-		return fail("reply lost", lostError{})
+		return fail("reply lost", replyLostError{})
 	}
 	return err
 }
