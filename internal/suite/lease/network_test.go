@@ -203,12 +203,13 @@ func (h *history) calls(cmd redis.Cmder) (calls []call) {
 	return calls
 }
 
-// settled notes that units spent from a lease were charged.
+// settled notes that units spent from a lease were charged. Its expiry is negative if it is over by the machine's clock; where
+// Redis's has stepped back, Redis still has the hold, and charges them now: a Reset that follows forgets them.
 func (h *history) settled(m *machine, c call, step int) {
-	left := c.m
+	left, expiry := c.m, max(c.expiry, -c.expiry)
 	for _, s := range h.spent {
 		e := s.each[0]
-		if s.by == m.id && e.expiry == c.expiry && e.Charged == 0 && (!s.reserved || s.done) && left >= e.Units && e.Units > 0 {
+		if s.by == m.id && e.expiry == expiry && e.Charged == 0 && (!s.reserved || s.done) && left >= e.Units && e.Units > 0 {
 			s.charge(step)
 			left -= e.Units
 		}
