@@ -124,6 +124,7 @@ type spend struct {
 	reserved bool
 	admitted int  // the step at which it was, or its lease
 	done     bool // settled or refunded
+	inLease  bool // settled in its lease, which charges it
 }
 
 // An eachSpend is what one limit knows of a spend.
@@ -334,6 +335,7 @@ func (m *machine) settleOne(s *spend) {
 	switch {
 	case x.step == 0 && err == nil:
 		h.happened("settled in its lease")
+		s.inLease = true
 		return
 	case x.step == 0: // lost
 		return

@@ -209,7 +209,7 @@ func (h *history) settled(m *machine, c call, step int) {
 	left, expiry := c.m, max(c.expiry, -c.expiry)
 	for _, s := range h.spent {
 		e := s.each[0]
-		if s.by == m.id && e.expiry == expiry && e.Charged == 0 && (!s.reserved || s.done) && left >= e.Units && e.Units > 0 {
+		if s.by == m.id && e.expiry == expiry && e.Charged == 0 && (!s.reserved || s.inLease) && left >= e.Units && e.Units > 0 {
 			s.charge(step)
 			left -= e.Units
 		}
