@@ -173,7 +173,7 @@ func newHistory(t *testing.T, w *world, seed uint64) *history {
 			t.Fatalf("say how %s is judged", v.Name)
 		}
 		period := historyPeriods[i]
-		if v.Kind.Moves { // a request is not on its way for longer than a window
+		if v.Kind.Moves { // a request is seldom on its way for longer than a window
 			period *= 4
 		}
 		h.limits = append(h.limits, &limit{

@@ -234,7 +234,7 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 	}
 	var down lostError
 	switch {
-	case errors.As(err, &down):
+	case errors.As(err, &down), err != nil && strings.Contains(err.Error(), "wrong by more than a window"): // it came too late for its window
 		return nil
 	case err != nil && strings.Contains(err.Error(), "more than a window of the calendar"): // it slept for so long
 		return nil
