@@ -44,6 +44,9 @@ func (m *machine) Process(ctx context.Context, cmd redis.Cmder) error {
 	}
 	running := m.running
 	defer func() { m.running = running }()
+	if running != nil {
+		running.sent = true
+	}
 	m.transit()
 	if h.random.IntN(60) == 0 {
 		return fail("request lost", lostError{})
@@ -88,6 +91,8 @@ func (m *machine) transit() {
 // An execution is what Redis did for one call.
 type execution struct {
 	settled *spend // what it settles; nil: it decides
+	share   int64  // by the limits of this share
+	sent    bool   // something
 	step    int
 	at      []int64 // on the scale by which each limit is judged
 }
@@ -133,6 +138,11 @@ func (h *history) executed(m *machine, cmd redis.Cmder) {
 	for _, c := range h.calls(cmd) {
 		step = h.next()
 		switch {
+		case c.op == string(algorithm.OpReserve) && c.lasts > 0: // a lease
+			decides = true
+			if admitted(cmd, len(h.limits)) {
+				m.taken[m.running.share] = step
+			}
 		case c.op <= "2":
 			decides = true
 		case c.op == "3" && (m.running == nil || m.running.settled == nil):
@@ -154,6 +164,17 @@ func (h *history) executed(m *machine, cmd redis.Cmder) {
 	}
 }
 
+// admitted reports whether the script has held units for its only call.
+func admitted(cmd redis.Cmder, limits int) bool {
+	reply := cmd.(interface{ Val() []int64 }).Val()
+	for i := range limits {
+		if reply[i*len(reply)/limits]%6 != 1 { // 7 is 1 with a longer reply
+			return false
+		}
+	}
+	return true
+}
+
 // noteWindow notes the window of l that was opened last.
 func (h *history) noteWindow(i int, l *limit) {
 	get := redis.NewStringCmd(context.Background(), "get", fmt.Sprintf("rl:lease:{k}:x%d", i))
@@ -168,8 +189,8 @@ func (h *history) noteWindow(i int, l *limit) {
 
 // A call is one of a script. Of a plain decision there is no more than the operation.
 type call struct {
-	op           string
-	n, m, expiry int64 // the expiry is that of the first limit
+	op                  string
+	n, m, lasts, expiry int64 // the last two are those of the first limit: what a lease is held for, and what else has a handle
 }
 
 // calls returns those of a script.
@@ -189,7 +210,7 @@ func (h *history) calls(cmd redis.Cmder) (calls []call) {
 	for len(argv) > 0 {
 		c, width := call{op: fmt.Sprint(argv[0])}, number(plainWidth.FindStringSubmatch(text)[1])
 		if c.op > string(algorithm.OpCharge) {
-			c.n, c.m, c.expiry = number(argv[1]), number(argv[2]), number(argv[4])
+			c.n, c.m, c.lasts, c.expiry = number(argv[1]), number(argv[2]), number(argv[3]), number(argv[4])
 			width = int64(3 + 2*len(h.limits))
 		}
 		if c.op == string(algorithm.OpRenew) {
