@@ -114,6 +114,7 @@ func TestLeaseAwaited(t *testing.T) {
 						t.Errorf("%v, want %v", err, c.err)
 					}
 				}
+				synctest.Wait() // whoever takes the lease has asked, too
 				if after := client.asked.Load() - lease.HotAsks - beside; leased.Load() != c.leased || after != c.asked {
 					t.Errorf("%d from the lease, %d asked afterwards, want %d and %d", leased.Load(), after, c.leased, c.asked)
 				}
