@@ -9,7 +9,6 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/denials"
 	"github.com/redislimit/redislimit/internal/hold"
-	"github.com/redislimit/redislimit/internal/lease"
 	"github.com/redislimit/redislimit/internal/limits"
 	"github.com/redislimit/redislimit/internal/memory"
 	"github.com/redislimit/redislimit/internal/server"
@@ -94,7 +93,7 @@ func (l *Limiter) decideUnobserved(ctx context.Context, c call, to target) error
 	case l.repeatDenial(c, to):
 		return nil
 	}
-	return l.ask(ctx, c, to, l.denials.Stamp(c.key, time.Time{}), nil)
+	return l.ask(ctx, c, to, l.denials.Stamp(c.key, time.Time{}))
 }
 
 // catchUp renews what the option Clock has made due since the last call.
@@ -118,15 +117,12 @@ func (l *Limiter) repeatDenial(c call, to target) bool {
 	return true
 }
 
-// ask decides in Redis, or by the outage policy. With x, which may be nil, a lease is exchanged.
-func (l *Limiter) ask(ctx context.Context, c call, to target, stamp denials.Stamp, x *lease.Exchange) error {
+// ask decides in Redis, or by the outage policy.
+func (l *Limiter) ask(ctx context.Context, c call, to target, stamp denials.Stamp) error {
 	d := server.NewDecision(l.by.Server, c.key, algorithm.HoldCall{Op: c.op, N: c.n, Bans: l.bansOn(c, l.by)})
 	h := to.newHold(l, c, l.by)
 	if h != nil {
 		d.Handles = h.Handles()
-	}
-	if x != nil {
-		d.Exchange = &x.Exchange
 	}
 	if err := l.store.Decide(ctx, d); err != nil {
 		return l.withoutRedis(ctx, c, to, err)
@@ -138,10 +134,6 @@ func (l *Limiter) ask(ctx context.Context, c call, to target, stamp denials.Stam
 		to.ends(h, l.keeper)
 	default:
 		l.remember(ctx, c, d, to.Result, stamp)
-	}
-	if x != nil {
-		l.leases.Heard(x.Hot, to.admitted(c), to.remaining())
-		x.Granted(d.Answers, to.admitted(c))
 	}
 	return nil
 }

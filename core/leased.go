@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/batch"
 	"github.com/redislimit/redislimit/internal/lease"
+	"github.com/redislimit/redislimit/internal/limits"
 	"github.com/redislimit/redislimit/internal/server"
 )
 
-// decideLeased decides from a lease, or else by Redis, and then may take a lease.
+// decideLeased decides from a lease, or else by Redis. The first who finds none that lasts has another taken.
 func (l *Limiter) decideLeased(ctx context.Context, c call, to target) error {
 	now := l.leases.Now()
 	found := l.leases.Look(c.key, l.by)
@@ -28,50 +28,10 @@ func (l *Limiter) decideLeased(ctx context.Context, c call, to target) error {
 	}
 	if hot == nil {
 		if hot = l.leases.Count(found, now); hot == nil {
-			return l.ask(ctx, c, to, l.denials.Stamp(c.key, now.Read), nil)
+			return l.ask(ctx, c, to, l.denials.Stamp(c.key, now.Read))
 		}
 	}
-	x := l.leases.Begin(hot, seen, now)
-	if x == nil {
-		return l.decideWhileExchanged(ctx, c, to, hot, seen)
-	}
-	if ctx.Done() == nil {
-		defer x.End()
-		return l.ask(ctx, c, to, l.denials.Stamp(c.key, now.Read), x)
-	}
-	return l.exchangeBeside(ctx, c, to, x)
-}
-
-// exchangeBeside makes an exchange in a goroutine: its caller may leave, but the lease is for all.
-func (l *Limiter) exchangeBeside(ctx context.Context, c call, to target, x *lease.Exchange) error {
-	mine := target{Result: new(Result)}
-	if to.reservation != nil {
-		mine.reservation = &Reservation{limiter: l}
-	}
-	ask := func() error {
-		defer x.End()
-		return l.ask(context.WithoutCancel(ctx), c, mine, l.denials.Stamp(c.key, time.Time{}), x)
-	}
-	err := batch.Beside(ctx, ask, func(error) {
-		if mine.reservation != nil {
-			_ = mine.reservation.Cancel(context.Background())
-		}
-	})
-	if err != nil {
-		return err
-	}
-	*to.Result = *mine.Result
-	if to.reservation != nil {
-		to.reservation.hold = mine.reservation.hold
-	}
-	return nil
-}
-
-// decideWhileExchanged decides while another request takes a lease: from that, or else by Redis.
-func (l *Limiter) decideWhileExchanged(ctx context.Context, c call, to target, hot *lease.HotKey, seen *lease.Lease) error {
-	if latest := hot.Lease(); latest != seen && l.spend(c, to, latest, l.leases.Now()) { // it was taken meanwhile
-		return nil
-	}
+	l.leases.Exchange(ctx, hot, c.n, seen, now)
 	if granted := l.leases.Awaited(hot, c.n); granted != nil {
 		over := time.NewTimer(l.timeout)
 		defer over.Stop()
@@ -82,15 +42,34 @@ func (l *Limiter) decideWhileExchanged(ctx context.Context, c call, to target, h
 		case <-over.C:
 			return l.withoutRedis(ctx, c, to, fmt.Errorf("no lease was granted within %v: %w", l.timeout, context.DeadlineExceeded))
 		}
-		if l.spend(c, to, hot.Lease(), l.leases.Now()) {
-			return nil
-		}
 	}
-	err := l.ask(ctx, c, to, l.denials.Stamp(c.key, time.Time{}), nil)
+	if latest := hot.Lease(); latest != seen && l.spend(c, to, latest, l.leases.Now()) {
+		return nil
+	}
+	err := l.ask(ctx, c, to, l.denials.Stamp(c.key, time.Time{}))
 	if err == nil && to.Source == SourceRedis {
 		l.leases.Heard(hot, to.admitted(c), to.remaining())
 	}
 	return err
+}
+
+// takeLease has Redis hold units of a key for the duration of a lease.
+func (f *family) takeLease(ctx context.Context, by *limits.Set, key string, units int64) (g lease.Grant) {
+	handles := make([]algorithm.Handle, len(by.Members))
+	for i := range handles {
+		handles[i].A = f.lease.Microseconds()
+	}
+	d := server.NewDecision(by.Server, key, algorithm.HoldCall{Op: algorithm.OpReserve, N: units, Handles: handles})
+	if err := f.storeOf(by).Decide(ctx, d); err != nil || d.Ban().Until > 0 {
+		return g
+	}
+	if d.Admitted() {
+		g.Answers, g.Handles = d.Answers, handles
+	}
+	var res Result
+	call{op: algorithm.OpEvaluate}.fill(&res, by, d.Answers, SourceRedis)
+	g.Remaining = res.remaining()
+	return g
 }
 
 // admitted returns how many units of c were admitted.

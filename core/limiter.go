@@ -113,7 +113,7 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 	f.denials = denials.New[Result](c.denied)
 	f.stores = make(map[string]*server.Store)
 	if c.lease > 0 {
-		f.leases = lease.New(c.lease, f.settleLeases, f.leaseEvents())
+		f.leases = lease.New(c.lease, f.takeLease, f.settleLeases, f.leaseEvents())
 	}
 	hooks := f.hooks()
 	f.newStore = func(limits *server.Limits) *server.Store {

@@ -199,8 +199,8 @@ func Hold(d time.Duration) Option {
 // default, every decision is made by Redis.
 //
 // A key is hot when it was asked for 8 times within d. A lease is for as many units as were
-// used in d, and at most an eighth of what remains: near the limit leases shrink to single
-// units. What is not spent is given back when the lease ends, or is charged if this process
+// used in d, and at most an eighth of what remains: near the limit leases shrink, and below
+// three units there is none. What is not spent is given back when the lease ends, or is charged if this process
 // dies before, or cannot tell Redis in time.
 //
 // No more is admitted than the limits allow, in any window and by any number of processes, while

@@ -1,13 +1,14 @@
 package lease
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/batch"
 	"github.com/redislimit/redislimit/internal/limits"
-	"github.com/redislimit/redislimit/internal/server"
 )
 
 // Events are called when something happens to a lease.
@@ -21,6 +22,7 @@ type Leases struct {
 	d      time.Duration
 	hot    *hotKeys
 	now    func() Instant
+	take   TakeFunc
 	settle func([]*Closed) (failed []*Closed) // it waits for the replies
 	events Events
 
@@ -34,12 +36,22 @@ type Leases struct {
 	driven  bool // by a test: there is no such goroutine, and nobody waits for an exchange
 }
 
+// A TakeFunc has Redis hold units of a key for as long as a lease lasts.
+type TakeFunc func(ctx context.Context, by *limits.Set, key string, units int64) Grant
+
+// A Grant is what Redis says to that.
+type Grant struct {
+	Answers   []algorithm.Answer
+	Handles   []algorithm.Handle // nil if the units are not held
+	Remaining int64              // beside them
+}
+
 // New returns the Leases of a limiter, which last for d. settle has Redis settle what was
 // closed, and returns what it could not.
-func New(d time.Duration, settle func([]*Closed) (failed []*Closed), events Events) *Leases {
+func New(d time.Duration, take TakeFunc, settle func([]*Closed) (failed []*Closed), events Events) *Leases {
 	begun := time.Now()
 	return &Leases{
-		d: d, hot: newHotKeys(d), settle: settle, events: events, open: make(map[*Lease]struct{}),
+		d: d, hot: newHotKeys(d), take: take, settle: settle, events: events, open: make(map[*Lease]struct{}),
 		now: func() Instant {
 			now := time.Now()
 			return Instant{time.Duration(now.UnixNano()), now.Sub(begun), now}
@@ -113,58 +125,87 @@ func (ls *Leases) closeLease(le *Lease, now Instant) *Closed {
 	if held == 0 {
 		return nil
 	}
+	le.hot.settling.Add(1)
 	return &Closed{Lease: le, Limits: le.hot.limits, Key: le.hot.key, Held: held, Spent: held - left}
 }
 
-// An Exchange is what one request does besides its decision: it settles the last lease of its
-// key, and takes another.
-type Exchange struct {
-	server.Exchange
-
-	Hot *HotKey
-
-	leases *Leases
-	sent   Instant
-	room   atomic.Int64  // units that are asked for, less those that others wait for
-	done   chan struct{} // closed when it has ended
+// An exchange settles the last lease of a key, and takes another.
+type exchange struct {
+	room atomic.Int64  // units that are asked for, less those that requests wait for
+	done chan struct{} // closed when it has ended
 }
 
-// Begin closes the lease that was seen, and returns the Exchange for another: nil if there is
-// nothing to exchange, or another request does it.
-func (ls *Leases) Begin(h *HotKey, seen *Lease, now Instant) *Exchange {
+// Exchange closes the lease that was seen of a hot key, and takes another, beside the requests that wait for it. It does
+// nothing if there is nothing to exchange, or another request does it. If another lease would be too small for the request for n
+// units that calls it, the last is settled only.
+func (ls *Leases) Exchange(ctx context.Context, h *HotKey, n int64, seen *Lease, now Instant) {
 	if h.exchange.Load() != nil {
-		return nil
+		return
 	}
-	x := &Exchange{Hot: h, leases: ls, sent: now, done: make(chan struct{})}
+	x := &exchange{done: make(chan struct{})}
 	if !h.exchange.CompareAndSwap(nil, x) {
-		return nil
+		return
 	}
 	ls.underWay.Add(1)
-	if h.lease.Load() != seen {
-		x.End()
-		return nil
+	defer ls.underWay.Add(-1)
+	old, units := ls.change(h, seen, now)
+	if n > units {
+		units = 0
 	}
-	if seen != nil {
-		if c := ls.closeLease(seen, now); c != nil {
-			x.Held, x.Spent, x.Handles = c.Held, c.Spent, c.Over(now)
+	x.room.Store(units)
+	end := func() { // also where a hook of the client panics, or ends the goroutine
+		h.exchange.Store(nil)
+		close(x.done)
+	}
+	switch {
+	case units > 0:
+		ls.beside(func() {
+			defer end()
+			_ = batch.Catch(func() error { ls.takeLease(context.WithoutCancel(ctx), h, units); return nil })
+		})
+		if old != nil { // as the next is for an eighth of what remains, it need not wait for that
+			ls.beside(func() { ls.settleClosed(old) })
 		}
+	case old != nil:
+		if old.Spent < old.Held {
+			x.room.Store(maxLeased) // all wait for what becomes free
+		}
+		ls.beside(func() {
+			defer end()
+			ls.settleClosed(old)
+		})
+	default:
+		end()
 	}
-	if !ls.isClosed() {
-		x.Units, x.Duration = h.wanted(now.Mono, ls.hot), ls.d.Microseconds()
-	}
-	if x.Units == 0 && x.Held == 0 {
-		x.End()
-		return nil
-	}
-	x.room.Store(x.Units)
-	return x
 }
 
-// End lets other requests exchange.
-func (x *Exchange) End() {
-	x.Hot.exchange.Store(nil)
-	close(x.done)
-	x.leases.underWay.Add(-1)
+// beside calls f beside the requests. Close waits for it.
+func (ls *Leases) beside(f func()) {
+	ls.underWay.Add(1)
+	run := func() {
+		defer ls.underWay.Add(-1)
+		f()
+	}
+	if ls.driven {
+		run()
+	} else {
+		go run()
+	}
+}
+
+// change closes the lease that was seen, unless there is another by now. It returns what is to be settled, or nil, and how many
+// units are to be leased.
+func (ls *Leases) change(h *HotKey, seen *Lease, now Instant) (old *Closed, units int64) {
+	if h.lease.Load() != seen {
+		return nil, 0
+	}
+	if seen != nil {
+		old = ls.closeLease(seen, now)
+	}
+	if !ls.isClosed() {
+		units = h.wanted(now.Mono, ls.hot)
+	}
+	return old, units
 }
 
 // Awaited returns a channel that is closed when the exchange under way for h ends; nil if there is
@@ -181,26 +222,25 @@ func (ls *Leases) Awaited(h *HotKey, n int64) <-chan struct{} {
 	return x.done
 }
 
-// Granted makes a lease of what Redis holds, if it does. answers are those of the decision, after
-// which n more units are used. A grant that comes too late is given back at once.
-func (x *Exchange) Granted(answers []algorithm.Answer, n int64) {
-	if x.Grant == nil {
+// takeLease takes a lease of a hot key, if Redis has so many units. One that is granted too late is given back at once.
+func (ls *Leases) takeLease(ctx context.Context, h *HotKey, units int64) {
+	sent := ls.now()
+	g := ls.take(ctx, h.limits, h.key, units)
+	if h.heard(g.Remaining); g.Handles == nil {
 		return
 	}
-	ls := x.leases
 	now := ls.now()
-	le := &Lease{hot: x.Hot, lasts: ls.d, units: x.Units, Handles: x.Grant, sent: x.sent, granted: now, answers: answers}
-	le.state.Store(uint64(x.Units))
+	le := &Lease{hot: h, lasts: ls.d, units: units, Handles: g.Handles, sent: sent, granted: now, answers: g.Answers}
+	le.state.Store(uint64(units))
 	for i := range le.answers {
 		le.answers[i].Admits = true
-		le.answers[i].Held += n
 	}
 	ls.events.Opened(le.units)
-	if now.Since(x.sent) >= spendable(ls.d) || !ls.add(le) {
+	if now.Since(sent) >= spendable(ls.d) || !ls.add(le) {
 		ls.close([]*Lease{le}, now)
 		return
 	}
-	x.Hot.lease.Store(le)
+	h.lease.Store(le)
 }
 
 func (ls *Leases) isClosed() bool {
@@ -272,12 +312,16 @@ func (ls *Leases) close(all []*Lease, now Instant) {
 		}
 	}
 	if len(closed) > 0 {
-		ls.lose(ls.settle(closed))
+		ls.settleClosed(closed...)
 	}
 }
 
-// lose notes what could not be given back.
-func (ls *Leases) lose(failed []*Closed) {
+// settleClosed settles leases, and notes what could not be given back.
+func (ls *Leases) settleClosed(all ...*Closed) {
+	failed := ls.settle(all)
+	for _, c := range all {
+		c.hot.settling.Add(-1)
+	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for _, c := range failed {
@@ -288,18 +332,24 @@ func (ls *Leases) lose(failed []*Closed) {
 	}
 }
 
-// Drop closes the leases of a key.
+// Drop closes the leases of a key, and waits until all that were closed are settled: what is settled after a Reset is charged.
 func (ls *Leases) Drop(key string) {
 	if ls == nil {
 		return
 	}
 	var all []*Lease
-	for _, h := range ls.hot.all(key) {
+	keys := ls.hot.all(key)
+	for _, h := range keys {
 		if le := h.lease.Load(); le != nil {
 			all = append(all, le)
 		}
 	}
 	ls.close(all, ls.now())
+	for _, h := range keys {
+		for !ls.driven && h.settling.Load() > 0 { // each takes as long as two calls to Redis at most
+			time.Sleep(time.Millisecond)
+		}
+	}
 }
 
 // Lost is what Redis charges though it was not spent.

@@ -21,6 +21,9 @@ const (
 	hotWays = 4
 )
 
+// leastLeased is how many units a lease has at least: to take it and to settle it are two calls.
+const leastLeased = 3
+
 // maxHotKey is the length of the longest key, in bytes, that is leased: the table keeps keys
 // as they are.
 const maxHotKey = 512
@@ -50,7 +53,8 @@ type HotKey struct {
 	limits *limits.Set
 
 	lease    atomic.Pointer[Lease]    // the last one, which may have ended
-	exchange atomic.Pointer[Exchange] // of a request that settles that, and takes another; or nil
+	exchange atomic.Pointer[exchange] // of a request that settles that, and takes another; or nil
+	settling atomic.Int32             // leases that are closed, and not yet settled
 
 	mu        sync.Mutex
 	demand    demand
@@ -177,10 +181,11 @@ func (h *HotKey) wanted(now time.Duration, t *hotKeys) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	asks, units := h.demand.sum(now, t.d)
-	if asks < t.asks || h.remaining < 1 {
+	units = min(units, h.remaining/t.share, maxLeased)
+	if asks < t.asks || units < leastLeased {
 		return 0
 	}
-	return max(1, min(units, h.remaining/t.share, maxLeased))
+	return units
 }
 
 // demand is how often a key was asked for within the last d, and for how many units: those

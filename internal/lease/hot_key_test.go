@@ -1,7 +1,9 @@
 package lease
 
 import (
+	"context"
 	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,11 +78,15 @@ func TestCloseWaits(t *testing.T) {
 	for _, exchange := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			begun := time.Now()
-			ls := New(hotFor, func([]*Closed) []*Closed { return nil }, Events{Closed: func(int64, int64) { time.Sleep(time.Second) }})
+			take := func(context.Context, *limits.Set, string, int64) Grant {
+				time.Sleep(time.Second)
+				return Grant{}
+			}
+			ls := New(hotFor, take, func([]*Closed) []*Closed { return nil }, Events{Closed: func(int64, int64) { time.Sleep(time.Second) }})
 			h := &HotKey{remaining: 1000}
 			if exchange {
 				h.asked(ls.Now().Mono, ls.d, 10, 10)
-				time.AfterFunc(time.Second, ls.Begin(h, nil, ls.Now()).End)
+				ls.Exchange(t.Context(), h, 1, nil, ls.Now())
 			} else {
 				le := &Lease{hot: h, lasts: ls.d, units: 1}
 				ls.open[le] = struct{}{}
@@ -94,11 +100,97 @@ func TestCloseWaits(t *testing.T) {
 	}
 }
 
+// TestDropWaits drops a key's leases while one that ended before is settled: what is settled after a Reset would be charged.
+func TestDropWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		settled := 0
+		settle := func([]*Closed) []*Closed { time.Sleep(time.Second); settled++; return nil }
+		ls := New(hotFor, nil, settle, Events{Closed: func(int64, int64) {}})
+		h := ls.hot.add(ls.hot.set(ls.hot.hash("k")), "k", &limits.Set{}, ls.Now().Mono)
+		spent := &Lease{hot: h, lasts: ls.d, units: 1}
+		h.lease.Store(spent)
+		ls.Exchange(t.Context(), h, 1, spent, ls.Now())
+		if ls.Drop("k"); settled != 1 {
+			t.Errorf("%d leases are settled", settled)
+		}
+	})
+}
+
+// TestExchange exchanges leases: who waits for the next does not wait until the last is settled. Where the next would be too small, or
+// there is none, all wait until what was not spent is free.
+func TestExchange(t *testing.T) {
+	t.Parallel()
+	const takes, settles = time.Second, time.Minute
+	for _, c := range []struct {
+		n, left, remaining, waits int64
+		lasts                     time.Duration
+	}{
+		{1, 1, 1000, 11, takes},
+		{1, 0, 1000, 12, takes},
+		{12, 1, 1000, maxLeased, settles},
+		{1, 1, 0, maxLeased, settles},
+		{1, 0, 0, 0, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			begun, settled := time.Now(), 0
+			take := func(context.Context, *limits.Set, string, int64) Grant { time.Sleep(takes); return Grant{} }
+			settle := func([]*Closed) []*Closed { time.Sleep(settles); settled++; return nil }
+			ls := New(hotFor, take, settle, Events{Closed: func(int64, int64) {}})
+			h := &HotKey{remaining: c.remaining}
+			h.asked(ls.Now().Mono, ls.d, 10, 10)
+			last := &Lease{hot: h, lasts: ls.d, units: 2}
+			last.state.Store(uint64(c.left))
+			h.lease.Store(last)
+			ls.Exchange(t.Context(), h, c.n, last, ls.Now())
+			if ls.Awaited(h, c.waits+1) != nil {
+				t.Errorf("%+v: more wait than are served", c)
+			}
+			if ended := ls.Awaited(h, max(1, c.waits)); ended != nil {
+				<-ended
+			}
+			if waited := time.Since(begun); waited != c.lasts {
+				t.Errorf("%+v: waited for %v", c, waited)
+			}
+			if ls.Close(); settled != 1 || time.Since(begun) < settles {
+				t.Errorf("%+v: settled %d leases in %v", c, settled, time.Since(begun))
+			}
+		})
+	}
+}
+
+// TestExchangeEnds has a hook of the client panic, or end its goroutine, while a lease is taken: nobody waits for that any more.
+func TestExchangeEnds(t *testing.T) {
+	t.Parallel()
+	for name, hook := range map[string]func(){"panic": func() { panic("of a hook") }, "exit": runtime.Goexit} {
+		synctest.Test(t, func(t *testing.T) {
+			taken := 0
+			take := func(context.Context, *limits.Set, string, int64) Grant {
+				time.Sleep(time.Second)
+				taken++
+				hook()
+				return Grant{}
+			}
+			ls, h := New(hotFor, take, nil, Events{}), &HotKey{remaining: 1000}
+			for i := range 2 {
+				h.asked(ls.Now().Mono, ls.d, 10, 10)
+				ls.Exchange(t.Context(), h, 1, nil, ls.Now())
+				if ended := ls.Awaited(h, 1); ended == nil {
+					t.Errorf("%s: nothing to wait for", name)
+				} else if <-ended; taken != i+1 {
+					t.Errorf("%s: %d were begun", name, taken)
+				}
+			}
+			ls.Close()
+		})
+	}
+}
+
 // TestClosedInTime has a lease end while Redis is slow to settle another: it is closed in time.
 func TestClosedInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ls := New(hotFor, func([]*Closed) []*Closed { time.Sleep(time.Second); return nil }, Events{Closed: func(int64, int64) {}})
+		ls := New(hotFor, nil, func([]*Closed) []*Closed { time.Sleep(time.Second); return nil }, Events{Closed: func(int64, int64) {}})
 		for range 2 {
 			ls.add(&Lease{hot: &HotKey{}, lasts: hotFor, units: 1, sent: ls.Now(), granted: ls.Now()})
 			time.Sleep(hotFor / 2)

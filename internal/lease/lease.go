@@ -3,7 +3,7 @@
 //
 //	lease.go     Lease: units that may be spent until they are given back, in one atomic word
 //	hot_key.go   which keys are hot, and how many units of each are worth leasing
-//	exchange.go  Leases: a request settles the last lease of its key, and takes another
+//	exchange.go  Leases: beside the requests the last lease of their key is settled, and another taken
 package lease
 
 import (
@@ -41,7 +41,7 @@ type Lease struct {
 	units   int64
 	sent    Instant            // the request for it
 	granted Instant            // the reply
-	answers []algorithm.Answer // of the decision that it came with, after which units were held for it
+	answers []algorithm.Answer // of the call that took it
 	state   atomic.Uint64
 }
 

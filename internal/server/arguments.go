@@ -111,18 +111,6 @@ func (l *Limits) work(n int64) int64 {
 	return sum
 }
 
-// calls returns how many calls of the script d takes.
-func (d *Decision) calls() int {
-	calls := 1
-	if d.Exchange != nil && d.Exchange.Held > 0 {
-		calls++
-	}
-	if d.Exchange != nil && d.Exchange.Units > 0 {
-		calls++
-	}
-	return calls
-}
-
 // scriptOf returns the script that makes the calls of members, its arguments, and how many of these are Redis keys. Plain
 // decisions that ask for the same are the last call of the script, which stands once for all of them.
 func (s *Store) scriptOf(members []*Decision) (script script, args []any, keys int) {
@@ -144,7 +132,7 @@ func (s *Store) scriptOf(members []*Decision) (script script, args []any, keys i
 		args = last.appendConstants(args, now)
 	}
 	for _, m := range members {
-		if args = m.appendCalls(args, mixed, now); alike && !mixed && m.plain() {
+		if args = m.appendCall(args, mixed, now); alike && !mixed && m.plain() {
 			break
 		}
 	}
@@ -159,33 +147,20 @@ func (d *Decision) appendConstants(args []any, now int64) []any {
 	return args
 }
 
-// appendCalls appends the arguments of all calls of d, in a script of limits with other numbers each with its own constants.
-func (d *Decision) appendCalls(args []any, mixed bool, now int64) []any {
-	x := d.Exchange
-	if x != nil && x.Held > 0 {
-		args = d.appendCall(args, x.settlement(), mixed, now)
-	}
-	args = d.appendCall(args, d.HoldCall, mixed, now)
-	if x != nil && x.Units > 0 {
-		args = d.appendCall(args, x.reservation(len(d.Limits.members)), mixed, now)
-	}
-	return args
-}
-
-// appendCall appends the arguments of one of them: of a plain decision whether to charge, and the cost for each limit. Each
-// limiter with bans has one more, whether a denial bans.
-func (d *Decision) appendCall(args []any, c algorithm.HoldCall, mixed bool, now int64) []any {
-	if c.Op > algorithm.OpCharge || d.Limits.slots {
-		args = c.Append(args, d.Limits.holds)
+// appendCall appends the arguments of d: of a plain decision whether to charge, and the cost for each limit. Each limiter with
+// bans has one more, whether a denial bans. In a script of limits with other numbers each call has its own constants.
+func (d *Decision) appendCall(args []any, mixed bool, now int64) []any {
+	if !d.plain() {
+		args = d.Append(args, d.Limits.holds)
 	} else {
-		args = append(args, flag(c.Op == algorithm.OpCharge))
+		args = append(args, flag(d.Op == algorithm.OpCharge))
 		for o := d; o != nil; o = o.next {
 			args = o.Limits.appendUnits(args, o.N)
 		}
 	}
 	for o := d; o != nil; o = o.next {
 		if o.Limits.bans != nil {
-			args = append(args, flag(o.Bans && (c.Bans || o != d)))
+			args = append(args, flag(o.Bans))
 		}
 	}
 	if mixed {
@@ -201,10 +176,9 @@ func flag(b bool) any {
 	return "0"
 }
 
-// appendKeys appends the Redis keys of d, once for each of its calls: those of all limits, and then those of bans. Those of one
+// appendKeys appends the Redis keys of d: those of all limits, and then those of bans. Those of one
 // user's key differ only outside the braces, so a Cluster keeps them in one hash slot.
 func (s *Store) appendKeys(dst []any, d *Decision) []any {
-	begin := len(dst)
 	for i, o := 0, d; o != nil; i, o = i+1, o.next {
 		head, k := s.stores[i].head, key.Encode(o.Key)
 		for _, tail := range o.Limits.tails[:len(o.Limits.members)] {
@@ -214,12 +188,6 @@ func (s *Store) appendKeys(dst []any, d *Decision) []any {
 	for i, o := 0, d; o != nil && s.bans > 0; i, o = i+1, o.next {
 		for _, tail := range o.Limits.tails[len(o.Limits.members):] {
 			dst = append(dst, s.stores[i].head+key.Encode(o.Key)+tail)
-		}
-	}
-	if d.Exchange != nil {
-		once := dst[begin:]
-		for range d.calls() - 1 {
-			dst = append(dst, once...)
 		}
 	}
 	return dst

@@ -20,8 +20,7 @@ type Decision struct {
 	// handles of what is held or charged are written.
 	algorithm.HoldCall
 
-	Answers  []algorithm.Answer // of what decides; where the key was banned before, they say nothing
-	Exchange *Exchange          // what is done besides, or nil
+	Answers []algorithm.Answer // of what decides; where the key was banned before, they say nothing
 
 	next *Decision // of those that are made together, by a Store of Together; or nil
 
@@ -54,20 +53,13 @@ func (d *Decision) Ban() algorithm.Ban {
 // Decide evaluates each limit for the units of the call. If all admit them, it charges or holds them
 // as the operation says. While the server is down the error is [ErrBreakerOpen].
 //
-// With an Exchange the same run of the script settles one lease and takes another.
-//
 // A call takes the timeout at most. A caller with less time leaves it, with the error of ctx: what
 // was held for the caller is freed when the reply comes.
 func (s *Store) Decide(ctx context.Context, d *Decision) error {
 	if d.Handles != nil {
 		d.M = algorithm.NewHoldID() // by which slots can be freed even if the reply is lost
 	}
-	x := d.Exchange
-	err := s.run(ctx, d, s.deadlines.timer())
-	if err != nil && x != nil && x.Held > 0 && !replyLost(err) && !x.settled { // an abandoned call still writes to d and x
-		s.leave(d, x.settlement(), time.Duration(x.Duration)*time.Microsecond)
-	}
-	return err
+	return s.run(ctx, d, s.deadlines.timer())
 }
 
 // End does what an OpSettle, OpRefund or OpRelease says, and then calls ended, unless that is nil.
@@ -128,7 +120,6 @@ func (s *Store) run(ctx context.Context, d *Decision, over *sharedTimer) error {
 	for pause := time.Millisecond; err != nil; pause = min(2*pause, 20*time.Millisecond) {
 		switch {
 		case errors.Is(err, batch.ErrRetryAlone):
-			s.withoutExchange(ctx, d, over)
 		case again(err):
 			select {
 			case <-time.After(pause):
@@ -216,45 +207,13 @@ func (d *Decision) Admitted() bool {
 	return !slices.ContainsFunc(d.Answers, func(a algorithm.Answer) bool { return !a.Admits })
 }
 
-// plain reports whether d is a decision that holds nothing, and nothing is done besides: the script has a quick way for it.
-func (d *Decision) plain() bool {
-	return d.Op <= algorithm.OpCharge && d.Exchange == nil && !d.Limits.slots
-}
+// plain reports whether d is a decision that holds nothing: the script has a quick way for it.
+func (d *Decision) plain() bool { return d.Op <= algorithm.OpCharge && !d.Limits.slots }
 
-// A reader reads the reply to several calls, of which some were read.
-type reader struct {
-	left         []int64
-	limits, bans int   // of each call
-	err          error // it is not as long as it should be
-}
-
-// next returns the reply to the next call: that of all limits, and that of bans.
-func (r *reader) next() (limits, bans []int64) {
-	if r.err == nil {
-		limits, bans, r.left, r.err = algorithm.SplitReply(r.left, r.limits, r.bans)
-	}
-	return limits, bans
-}
-
-// decode reads the reply to d. The error is batch.ErrRetryAlone if nothing was done. To a single call no script replies so.
-func (d *Decision) decode(r *reader, alone bool) error {
-	x := d.Exchange
-	if x != nil && x.Held > 0 {
-		settled, _ := r.next()
-		x.settled = !algorithm.Undone(settled)
-	}
-	limits, bans := r.next()
-	var granted []int64
-	if x != nil && x.Units > 0 {
-		granted, _ = r.next()
-	}
-	if r.err != nil {
-		return r.err
-	}
-	if algorithm.Undone(limits) && (x != nil || !alone) {
-		if x != nil {
-			x.undone = true
-		}
+// decode reads the reply to d: that of all limits, and that of bans. The error is batch.ErrRetryAlone if nothing was done. To a
+// single call no script replies so.
+func (d *Decision) decode(limits, bans []int64, each int, alone bool) error {
+	if algorithm.Undone(limits) && !alone {
 		return batch.ErrRetryAlone
 	}
 	if len(bans) > 0 {
@@ -262,16 +221,12 @@ func (d *Decision) decode(r *reader, alone bool) error {
 			return err // no limit was asked
 		}
 	}
-	each := len(limits) / r.limits
 	for o := d; o != nil; o = o.next { // those of each limiter after the other's
 		size := each * len(o.Limits.members)
 		if err := algorithm.DecodeReply(limits[:size], o.HoldCall, o.Limits.members, o.Answers); err != nil {
 			return err
 		}
 		limits = limits[size:]
-	}
-	if granted != nil {
-		x.granted(granted, d.Limits.members)
 	}
 	return nil
 }

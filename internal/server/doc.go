@@ -9,7 +9,6 @@
 //	leftovers.go  frees what is held for callers that have left
 //	part.go       decisions that share a round trip: one script on a server, and on each node of a Cluster
 //	sharding.go   finds out whether one script may have the keys of several decisions
-//	exchange.go   a decision that settles one lease and takes another
 //	background.go calls that nobody waits for, many in one script: renewals, leases that are settled
 //	servers.go    Servers: what all limiters over one client know of its servers; the batches of each
 //	health.go     Server: whether one of them is asked, and the probes while it is not

@@ -31,7 +31,7 @@ func (s *Store) work(d *Decision) int64 {
 	if !d.plain() {
 		sum *= otherWork
 	}
-	return sum * int64(d.calls())
+	return sum
 }
 
 // carry makes the calls of all members in one round trip: by one script where it may have the keys of all. If the server refuses
@@ -143,14 +143,18 @@ type partError struct{ error }
 func (s *Store) replied(sv *Server, members []*Decision, reply []int64, err error, alone bool) error {
 	switch {
 	case err == nil:
-		all := reader{left: reply, limits: len(s.members), bans: s.bans}
+		left := reply
 		for _, m := range members {
-			m.err = m.decode(&all, alone)
+			limits, bans, rest, err := algorithm.SplitReply(left, len(s.members), s.bans)
+			if err != nil {
+				return err
+			}
+			m.err, left = m.decode(limits, bans, len(limits)/len(s.members), alone), rest
 		}
-		if all.err == nil && len(all.left) > 0 {
-			return algorithm.UnexpectedLength(len(reply), len(reply)-len(all.left))
+		if len(left) > 0 {
+			return algorithm.UnexpectedLength(len(reply), len(reply)-len(left))
 		}
-		return all.err
+		return nil
 	case !alone && refused(err):
 		if redis.HasErrorPrefix(err, "CROSSSLOT") {
 			sv.setApart()

@@ -10,6 +10,9 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
+// A strangeClient is of no type that go-redis has.
+type strangeClient struct{ Client }
+
 // TestTogether is who may decide together: one script charges what is stored once, and of one server.
 func TestTogether(t *testing.T) {
 	t.Parallel()
@@ -53,7 +56,7 @@ func TestTogether(t *testing.T) {
 		"as many as may be":   {[]Part{a, open(one, "b", time.Second, many[1:]...)}, true, false},
 		"one key, Cluster":    {[]Part{open(cluster, "a", time.Second, algorithm.GCRA), open(cluster, "b", time.Second, algorithm.GCRA)}, true, true},
 		"two keys, Cluster":   {[]Part{open(cluster, "a", time.Second, algorithm.GCRA), on(open(cluster, "b", time.Second, algorithm.GCRA), "j")}, false, false},
-		"a client of no kind": {[]Part{open(&scripted{}, "a", time.Second, algorithm.GCRA), open(&scripted{}, "b", time.Second, algorithm.GCRA)}, false, false},
+		"a client of no kind": {[]Part{open(&strangeClient{}, "a", time.Second, algorithm.GCRA), open(&strangeClient{}, "b", time.Second, algorithm.GCRA)}, false, false},
 	} {
 		server := c.parts[0].Store.servers.whole
 		for state, want := range map[int32]bool{shardingUnknown: c.unknown, keysApart: c.unknown, keysTogether: c.together} {

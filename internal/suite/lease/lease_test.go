@@ -94,18 +94,21 @@ func (l *leaser) allowN(t *testing.T, n int64) core.Result {
 	return res
 }
 
-// heat asks until the key has a lease, and returns how many units that took.
+// heat asks until the key has a lease, of which that request has one unit. It returns how many Redis decided before.
 func (l *leaser) heat(t *testing.T) (used int64) {
 	t.Helper()
-	for l.Open() == 0 {
-		if res := l.allowN(t, 1); !res.Allowed || res.Source != core.SourceRedis {
+	for used < 100 {
+		res := l.allowN(t, 1)
+		switch {
+		case !res.Allowed || (l.Open() > 0) != (res.Source == core.SourceLease):
 			t.Fatalf("request %d: %+v", used+1, res)
+		case l.Open() > 0:
+			return used
 		}
-		if used++; used > 100 {
-			t.Fatal("100 requests made no lease")
-		}
+		used++
 	}
-	return used
+	t.Fatal("100 requests made no lease")
+	return 0
 }
 
 func remaining(t *testing.T, lim *core.Limiter) int64 {
@@ -135,20 +138,20 @@ func eachLeasable(t *testing.T, run func(t *testing.T, d *conformance.Driven, li
 // thousand is a limit of which little comes back while a test runs.
 var thousand = core.PerDay(1000)
 
-// TestLease has one process take a lease, spend it, and renew it in one run of a script.
+// TestLease has one process take a lease, spend it, and take the next.
 func TestLease(t *testing.T) {
 	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
 		counted := &wire{Driven: d}
 		l := newLeaser(t, counted, limit(thousand))
 		other := core.MustNew(d, "lease", limit(thousand), d.Wall(), core.FailClosed())
 		used := l.heat(t)
-		if used != 9 {
-			t.Errorf("%d requests made the key hot, want 9", used)
+		if used != 8 {
+			t.Errorf("%d requests made the key hot, want 8", used)
 		}
 		sent := len(counted.sent)
 		pass(d, time.Millisecond, l)
 		first := l.allowN(t, 1)
-		if !first.Allowed || first.Source != core.SourceLease || first.Remaining != 1000-used-1 || first.Name != limit(thousand).Name() || first.Limiter != "lease" {
+		if !first.Allowed || first.Source != core.SourceLease || first.Remaining != 1000-used-2 || first.Name != limit(thousand).Name() || first.Limiter != "lease" {
 			t.Errorf("from the lease: %+v", first)
 		}
 		if at := d.Now(); !first.At.Equal(at) {
@@ -158,7 +161,7 @@ func TestLease(t *testing.T) {
 		if lease := 1000 - used - left; lease != 8 {
 			t.Errorf("%d units are leased, want the 8 that were used before", lease)
 		}
-		for i := range int64(7) {
+		for i := range int64(6) {
 			if res := l.allowN(t, 1); res.Source != core.SourceLease || res.Remaining != first.Remaining-1-i {
 				t.Errorf("from the lease: %+v", res)
 			}
@@ -167,20 +170,20 @@ func TestLease(t *testing.T) {
 			t.Errorf("%d commands were sent for decisions from a lease", len(counted.sent)-sent)
 		}
 		res := l.allowN(t, 1)
-		if res.Source != core.SourceRedis || res.Remaining != 1000-used-8-1 {
+		if res.Source != core.SourceLease || res.Remaining != 1000-16-1 {
 			t.Errorf("after the lease: %+v", res)
 		}
-		if len(counted.sent) != sent+1 {
+		if len(counted.sent) != sent+2 {
 			t.Errorf("%d commands were sent to exchange a lease", len(counted.sent)-sent)
 		}
-		if left = remaining(t, other); left != 1000-18-17 {
-			t.Errorf("%d remain beside the second lease, want %d", left, 1000-18-17)
+		if left = remaining(t, other); left != 1000-16-16 {
+			t.Errorf("%d remain beside the second lease, want %d", left, 1000-16-16)
 		}
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
-		if left := remaining(t, other); left != 1000-18 {
-			t.Errorf("%d remain after Close, want %d", left, 1000-18)
+		if left := remaining(t, other); left != 1000-17 {
+			t.Errorf("%d remain after Close, want %d", left, 1000-17)
 		}
 		if res := l.allowN(t, 1); res.Source != core.SourceRedis || l.Open() != 0 {
 			t.Errorf("after Close: %+v", res)
@@ -188,7 +191,7 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// leasePair returns a process with a lease of eight units, and a Limiter without leases.
+// leasePair returns a process with a lease of eight units, of which one is spent, and a Limiter without leases.
 func leasePair(t *testing.T, client core.Client, limits ...core.Option) (l *leaser, other *core.Limiter) {
 	t.Helper()
 	l = newLeaser(t, client, limits...)
@@ -211,7 +214,7 @@ func TestLeaseSettledLate(t *testing.T) {
 		for passed, charged := range map[time.Duration]int64{leased * 9 / 10: 3, 2 * leased: 0} {
 			client.FlushAll(context.Background())
 			l, other := leasePair(t, conformance.NewDriven(client), core.TokenBucket(thousand))
-			for range 3 {
+			for range 2 {
 				if res := l.allowN(t, 1); res.Source != core.SourceLease {
 					t.Fatalf("decided by %v", res.Source)
 				}
@@ -247,9 +250,10 @@ func TestLeaseEnds(t *testing.T) {
 	} {
 		client.FlushAll(context.Background())
 		l, _ := leasePair(t, conformance.NewDriven(client), core.TokenBucket(thousand))
+		before := l.Latest("k")
 		l.wall += c.wall
 		l.mono += c.mono
-		if res, err := c.ask(l.Limiter); err != nil || (res.Source == core.SourceLease) != c.spent {
+		if res, err := c.ask(l.Limiter); err != nil || res.Source != core.SourceLease || (l.Latest("k") == before) != c.spent {
 			t.Errorf("%s: decided by %v, %v", name, res.Source, err)
 		}
 	}
@@ -266,7 +270,7 @@ func reserve(lim *core.Limiter) (core.Result, error) {
 }
 
 // TestLeaseReplyTakesLong counts the life of a lease from when it was asked for: Redis holds
-// its units from before the reply. A reply after that has the decision, and no lease.
+// its units from before the reply. A reply after that makes no lease.
 func TestLeaseReplyTakesLong(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	for name, c := range map[string]struct {
@@ -284,7 +288,7 @@ func TestLeaseReplyTakesLong(t *testing.T) {
 		if res := l.allowN(t, 1); !res.Allowed || l.Open() != c.open {
 			t.Errorf("%s: %v, %d leases", name, res.Allowed, l.Open())
 		}
-		if left := remaining(t, other); left != 991-8*int64(c.open) {
+		if left := remaining(t, other); left != 991-7*int64(c.open) {
 			t.Errorf("%s: %d remain", name, left)
 		}
 		pass(d.Driven, leased/2, l)
@@ -301,17 +305,17 @@ func TestLeaseGivesBack(t *testing.T) {
 			how  func(l *leaser)
 			left int64
 		}{
-			"idle": {func(l *leaser) { pass(d, leased*7/8, l); l.CloseOld() }, 1000 - 9 - 3},
+			"idle": {func(l *leaser) { pass(d, leased*7/8, l); l.CloseOld() }, 1000 - 8 - 3},
 			"close": {func(l *leaser) {
 				if err := l.Close(); err != nil {
 					t.Error(err)
 				}
-			}, 1000 - 9 - 3},
-			"dies": {func(l *leaser) { l.Abandon(); pass(d, 2*leased, l) }, 1000 - 9 - 8},
+			}, 1000 - 8 - 3},
+			"dies": {func(l *leaser) { l.Abandon(); pass(d, 2*leased, l) }, 1000 - 8 - 8},
 			"late": {func(l *leaser) {
 				pass(d, 2*leased, l)
 				_ = l.Close()
-			}, 1000 - 9 - 8},
+			}, 1000 - 8 - 8},
 			"reset": {func(l *leaser) { _ = l.Reset(context.Background(), "k") }, 1000},
 		} {
 			var leases, out, spent int64
@@ -324,7 +328,7 @@ func TestLeaseGivesBack(t *testing.T) {
 				}
 			})
 			l, other := leasePair(t, d, limit(thousand), observe)
-			for range 3 {
+			for range 2 {
 				if res := l.allowN(t, 1); res.Source != core.SourceLease {
 					t.Errorf("%s: %v", name, res.Source)
 				}
@@ -350,7 +354,7 @@ func TestLeaseGivesBack(t *testing.T) {
 func TestLeaseUnits(t *testing.T) {
 	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
 		counted := &wire{Driven: d}
-		l, other := leasePair(t, counted, limit(thousand)) // 9 are used, 8 leased
+		l, other := leasePair(t, counted, limit(thousand)) // 8 are used, and one of 8 leased
 		sent := len(counted.sent)
 		use := func(ask func(context.Context, string, int64) (*core.Reservation, error), n int64) *core.Reservation {
 			r, err := ask(context.Background(), "k", n)
@@ -365,18 +369,18 @@ func TestLeaseUnits(t *testing.T) {
 			}
 		}
 		want := func(when string, used int64) {
-			if left := remaining(t, other); left != 1000-9-used {
-				t.Errorf("%d remain %s, want %d", left, when, 1000-9-used)
+			if left := remaining(t, other); left != 1000-8-used {
+				t.Errorf("%d remain %s, want %d", left, when, 1000-8-used)
 			}
 		}
-		spent, canceled := use(l.Acquire, 2), use(l.Acquire, 3)
+		spent, canceled := use(l.Acquire, 1), use(l.Acquire, 3)
 		end(canceled, 0)
 		end(canceled, 0) // once
 		nothing, less, late, later := use(l.Reserve, 2), use(l.Reserve, 2), use(l.Reserve, 1), use(l.Reserve, 1)
 		end(nothing, 0)
 		end(less, 1)
 		end(less, 1)
-		if next := l.allowN(t, 1); next.Source != core.SourceLease || next.Remaining != 1000-9-2-1-1-1-1 {
+		if next := l.allowN(t, 1); next.Source != core.SourceLease || next.Remaining != 1000-8-2-1-1-1-1 {
 			t.Errorf("after those: %+v", next)
 		}
 		if len(counted.sent) != sent {
@@ -419,7 +423,7 @@ func TestLeaseSeveral(t *testing.T) {
 	}
 }
 
-// TestLeaseNearLimit has leases shrink to single units, so that another process is not
+// TestLeaseNearLimit has leases shrink, so that another process is not
 // denied while units remain for it; of several limits by the one that has the fewest left.
 func TestLeaseNearLimit(t *testing.T) {
 	const most = 40
@@ -460,7 +464,7 @@ func TestLeaseOfWith(t *testing.T) {
 	}
 	d.Advance(10 * time.Microsecond) // a change of rate is rounded up by less
 	res, err := lower.Allow(context.Background(), "k")
-	if err != nil || res.Source != core.SourceRedis || res.Limit != 20 || res.Remaining != 20-9-8-1 {
+	if err != nil || res.Source != core.SourceRedis || res.Limit != 20 || res.Remaining != 20-8-8-1 {
 		t.Errorf("by other numbers: %+v, %v", res, err)
 	}
 }
@@ -471,7 +475,7 @@ func TestLeaseRedisAway(t *testing.T) {
 	away := &wire{Driven: conformance.NewDriven(client)}
 	l, _ := leasePair(t, away, core.TokenBucket(thousand))
 	away.down.Store(true)
-	for range 8 {
+	for range 7 {
 		if res := l.allowN(t, 1); res.Source != core.SourceLease {
 			t.Errorf("%+v", res)
 		}
@@ -487,7 +491,7 @@ func TestLeaseNotGivenBack(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	away := &wire{Driven: conformance.NewDriven(client)}
 	l, other := leasePair(t, away, core.TokenBucket(thousand))
-	_ = l.allowN(t, 3)
+	_ = l.allowN(t, 2)
 	away.down.Store(true)
 	err := l.Close()
 	if !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "5 leased units could not be given back (keys: 1)") {
@@ -498,7 +502,7 @@ func TestLeaseNotGivenBack(t *testing.T) {
 	}
 	away.down.Store(false)
 	pass(away.Driven, 2*leased, l)
-	if left := remaining(t, other); left != 1000-9-8 {
+	if left := remaining(t, other); left != 1000-8-8 {
 		t.Errorf("%d remain, want what the lease had to be charged", left)
 	}
 }

@@ -25,13 +25,14 @@ type machine struct {
 	wakes   time.Duration // when it does, by the time that has passed
 	sleeps  bool          // it is suspended now and then, and its wall clock is never set back
 	results []*spend
-	granted map[any]int // the steps at which leases were
-	running *execution  // of the call that it makes
-	renews  bool        // it renews, and a Settle would wait for that
+	granted map[any]int   // the steps at which leases were
+	taken   map[int64]int // the step of the last, by limits of each share
+	running *execution    // of the call that it makes
+	renews  bool          // it renews, and a Settle would wait for that
 }
 
 func (h *history) boot(id int) *machine {
-	m := &machine{h: h, id: id, granted: make(map[any]int), rate: 1 + (h.random.Float64()*2-1)*0.001, sleeps: h.random.IntN(2) == 0}
+	m := &machine{h: h, id: id, granted: make(map[any]int), taken: make(map[int64]int), rate: 1 + (h.random.Float64()*2-1)*0.001, sleeps: h.random.IntN(2) == 0}
 	m.change()
 	if h.random.IntN(3) == 0 {
 		m.rate = 1 - 0.001*float64(h.random.IntN(2)) // slow: the dangerous direction
@@ -124,6 +125,7 @@ type spend struct {
 	reserved bool
 	admitted int  // the step at which it was, or its lease
 	done     bool // settled or refunded
+	inLease  bool // settled in its lease, which charges it
 }
 
 // An eachSpend is what one limit knows of a spend.
@@ -195,10 +197,10 @@ func (s *spend) crossed() bool {
 	return false
 }
 
-// execute has the machine make a call, which settles something or decides, and returns what Redis did for it.
-func (m *machine) execute(settled *spend, call func(ctx context.Context)) *execution {
+// execute has the machine make a call, which settles something or decides by limits of a share, and returns what Redis did for it.
+func (m *machine) execute(settled *spend, share int64, call func(ctx context.Context)) *execution {
 	before := m.running
-	x := &execution{settled: settled, at: make([]int64, len(m.h.limits))}
+	x := &execution{settled: settled, share: share, at: make([]int64, len(m.h.limits))}
 	m.running = x
 	call(context.Background())
 	m.running = before
@@ -223,19 +225,17 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 		decide = lim.Reserve
 	}
 	var res *core.Reservation
-	x := m.execute(nil, func(ctx context.Context) { res, err = decide(ctx, "k", n) })
+	x := m.execute(nil, share, func(ctx context.Context) { res, err = decide(ctx, "k", n) })
 	lease := hook.DriverOf(lim).Latest("k")
 	if _, known := m.granted[lease]; !known {
-		m.granted[lease] = x.step
+		m.granted[lease] = m.taken[share]
 	}
 	if m.Open() > 1 {
-		h.happened("two leases of one key")
+		h.happened(twoLeases)
 	}
 	var down lostError
 	switch {
-	case errors.As(err, &down):
-		return nil
-	case err != nil && strings.Contains(err.Error(), "more than a window of the calendar"): // it slept for so long
+	case errors.As(err, &down), err != nil && strings.Contains(err.Error(), "wrong by more than a window"): // it came too late for its window
 		return nil
 	case err != nil:
 		h.t.Fatalf("seed %d: %v", h.seed, err)
@@ -265,10 +265,10 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 	case core.SourceLease:
 		h.happened(how + " from a lease")
 		s.admitted = m.granted[lease]
-		x.step, x.at = h.next(), h.instants()
-		if h.passed != begun {
+		if !x.sent && h.passed != begun {
 			h.t.Fatalf("seed %d: a decision from a lease took time", h.seed)
 		}
+		x.step, x.at = h.next(), h.instants()
 	default:
 		h.happened(map[bool]string{false: "admitted by Redis", true: "reserved in Redis"}[reserve])
 		s.admitted = x.step
@@ -330,10 +330,11 @@ func (m *machine) settleOne(s *spend) {
 		}
 	}
 	var err error
-	x := m.execute(s, func(ctx context.Context) { err = s.res.Settle(ctx, actual) })
+	x := m.execute(s, 0, func(ctx context.Context) { err = s.res.Settle(ctx, actual) })
 	switch {
 	case x.step == 0 && err == nil:
 		h.happened("settled in its lease")
+		s.inLease = true
 		return
 	case x.step == 0: // lost
 		return

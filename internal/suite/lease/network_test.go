@@ -16,8 +16,15 @@ import (
 
 type lostError struct{}
 
-func (lostError) Error() string { return "CLUSTERDOWN Hash slot not served" } // says nothing about the server's health
+func (lostError) Error() string { return "CLUSTERDOWN Hash slot not served" } // nothing was carried out; says nothing about the server's health
 func (lostError) RedisError()   {}
+
+// A replyLostError leaves open whether the call was carried out, and so it must not be repeated. Of the server's health it says
+// nothing, either: a timeout would.
+type replyLostError struct{ lostError }
+
+func (replyLostError) Error() string   { return "ERR the reply was lost; other limits have changed" }
+func (e replyLostError) Unwrap() error { return e.lostError }
 
 type noScriptError struct{}
 
@@ -37,6 +44,9 @@ func (m *machine) Process(ctx context.Context, cmd redis.Cmder) error {
 	}
 	running := m.running
 	defer func() { m.running = running }()
+	if running != nil {
+		running.sent = true
+	}
 	m.transit()
 	if h.random.IntN(60) == 0 {
 		return fail("request lost", lostError{})
@@ -53,7 +63,7 @@ func (m *machine) Process(ctx context.Context, cmd redis.Cmder) error {
 	}
 	m.transit()
 	if err == nil && h.random.IntN(40) == 0 {
-		return fail("reply lost", lostError{})
+		return fail("reply lost", replyLostError{})
 	}
 	return err
 }
@@ -81,6 +91,8 @@ func (m *machine) transit() {
 // An execution is what Redis did for one call.
 type execution struct {
 	settled *spend // what it settles; nil: it decides
+	share   int64  // by the limits of this share
+	sent    bool   // something
 	step    int
 	at      []int64 // on the scale by which each limit is judged
 }
@@ -126,6 +138,11 @@ func (h *history) executed(m *machine, cmd redis.Cmder) {
 	for _, c := range h.calls(cmd) {
 		step = h.next()
 		switch {
+		case c.op == string(algorithm.OpReserve) && c.lasts > 0: // a lease
+			decides = true
+			if admitted(cmd, len(h.limits)) {
+				m.taken[m.running.share] = step
+			}
 		case c.op <= "2":
 			decides = true
 		case c.op == "3" && (m.running == nil || m.running.settled == nil):
@@ -147,6 +164,17 @@ func (h *history) executed(m *machine, cmd redis.Cmder) {
 	}
 }
 
+// admitted reports whether the script has held units for its only call.
+func admitted(cmd redis.Cmder, limits int) bool {
+	reply := cmd.(interface{ Val() []int64 }).Val()
+	for i := range limits {
+		if reply[i*len(reply)/limits]%6 != 1 { // 7 is 1 with a longer reply
+			return false
+		}
+	}
+	return true
+}
+
 // noteWindow notes the window of l that was opened last.
 func (h *history) noteWindow(i int, l *limit) {
 	get := redis.NewStringCmd(context.Background(), "get", fmt.Sprintf("rl:lease:{k}:x%d", i))
@@ -161,8 +189,8 @@ func (h *history) noteWindow(i int, l *limit) {
 
 // A call is one of a script. Of a plain decision there is no more than the operation.
 type call struct {
-	op           string
-	n, m, expiry int64 // the expiry is that of the first limit
+	op                  string
+	n, m, lasts, expiry int64 // the last two are those of the first limit: what a lease is held for, and what else has a handle
 }
 
 // calls returns those of a script.
@@ -182,7 +210,7 @@ func (h *history) calls(cmd redis.Cmder) (calls []call) {
 	for len(argv) > 0 {
 		c, width := call{op: fmt.Sprint(argv[0])}, number(plainWidth.FindStringSubmatch(text)[1])
 		if c.op > string(algorithm.OpCharge) {
-			c.n, c.m, c.expiry = number(argv[1]), number(argv[2]), number(argv[4])
+			c.n, c.m, c.lasts, c.expiry = number(argv[1]), number(argv[2]), number(argv[3]), number(argv[4])
 			width = int64(3 + 2*len(h.limits))
 		}
 		if c.op == string(algorithm.OpRenew) {
@@ -196,12 +224,13 @@ func (h *history) calls(cmd redis.Cmder) (calls []call) {
 	return calls
 }
 
-// settled notes that units spent from a lease were charged.
+// settled notes that units spent from a lease were charged. Its expiry is negative if it is over by the machine's clock; where
+// Redis's has stepped back, Redis still has the hold, and charges them now: a Reset that follows forgets them.
 func (h *history) settled(m *machine, c call, step int) {
-	left := c.m
+	left, expiry := c.m, max(c.expiry, -c.expiry)
 	for _, s := range h.spent {
 		e := s.each[0]
-		if s.by == m.id && e.expiry == c.expiry && e.Charged == 0 && (!s.reserved || s.done) && left >= e.Units && e.Units > 0 {
+		if s.by == m.id && e.expiry == expiry && e.Charged == 0 && (!s.reserved || s.inLease) && left >= e.Units && e.Units > 0 {
 			s.charge(step)
 			left -= e.Units
 		}

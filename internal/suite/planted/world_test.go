@@ -289,7 +289,7 @@ func (w *world) stray(op algorithm.Op) {
 	w.hold(w.members, call)
 }
 
-// exchange settles one lease and takes another beside a decision, as leases do.
+// exchange settles one lease and takes another beside a decision, in one script.
 func (w *world) exchange(n int64) {
 	size := len(w.members)
 	calls := []algorithm.HoldCall{
