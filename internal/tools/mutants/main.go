@@ -3,6 +3,7 @@
 //
 //	go run ./internal/tools/mutants            # all of them; takes an hour and more
 //	go run ./internal/tools/mutants hold/ key  # those whose names contain one of the words
+//	go run ./internal/tools/mutants -from NAME # goes on, where one was stopped
 //
 // Nothing in the checkout changes: each mutant is compiled from an overlay. The mutants stand in the .txt files
 // of this folder:
@@ -29,6 +30,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -102,16 +104,21 @@ func read() ([]mutant, error) {
 
 func main() {
 	timeout := flag.Duration("timeout", 4*time.Minute, "of the tests of one mutant")
+	from := flag.String("from", "", "the `name` of the mutant to begin with")
 	list := flag.Bool("list", false, "only check that each mutant's text is there, once")
 	flag.Parse()
 	all, err := read()
+	begin := slices.IndexFunc(all, func(m mutant) bool { return *from == "" || m.name == *from })
+	if err == nil && begin < 0 {
+		err = fmt.Errorf("-from %q: no mutant has this name", *from)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	failed := false
 	caught, survived, equivalent := 0, 0, 0
-	for _, m := range all {
+	for _, m := range all[begin:] {
 		if !wanted(m.name, flag.Args()) {
 			continue
 		}
