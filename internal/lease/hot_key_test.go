@@ -36,6 +36,24 @@ func TestHotKeys(t *testing.T) {
 	}
 }
 
+// TestHotKeysShareCounters has a key become hot although another, which is asked for less often, shares its counter.
+func TestHotKeysShareCounters(t *testing.T) {
+	table, by := newHotKeys(hotFor), &limits.Set{}
+	hash := table.hash("k")
+	other := hash ^ 1<<63 // another tag
+	for range HotAsks {
+		for range 3 {
+			if table.count(table.set(hash), hash, "k", by, time.Hour) != nil {
+				return
+			}
+		}
+		if table.count(table.set(other), other, "other", by, time.Hour) != nil {
+			t.Fatal("the other key is hot")
+		}
+	}
+	t.Errorf("not hot after %d requests, with %d for the other", 3*HotAsks, HotAsks)
+}
+
 // TestHotKeysBounded has more keys asked for than the table holds: those that are hot stay, and
 // idle ones make room.
 func TestHotKeysBounded(t *testing.T) {

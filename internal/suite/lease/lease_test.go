@@ -453,6 +453,24 @@ func TestLeaseNearLimit(t *testing.T) {
 	})
 }
 
+// TestLeaseDenied has Redis deny the next lease of a process, because another has used up the limit meanwhile.
+func TestLeaseDenied(t *testing.T) {
+	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
+		l, other := leasePair(t, d, limit(thousand))
+		if res, err := other.AllowN(context.Background(), "k", 1000-8-8); err != nil || !res.Allowed {
+			t.Fatalf("the other: %+v, %v", res, err)
+		}
+		for i := range 9 {
+			if res := l.allowN(t, 1); res.Allowed != (i < 7) {
+				t.Errorf("request %d: %+v", i, res)
+			}
+		}
+		if n := l.Open(); n != 0 {
+			t.Errorf("%d leases of a limit that is used up", n)
+		}
+	})
+}
+
 // TestLeaseOfWith spends a lease only by the limits that it was granted to.
 func TestLeaseOfWith(t *testing.T) {
 	client := redistest.Server(t).Client(t)
