@@ -8,9 +8,11 @@
 //	queue.go       leaky bucket: a bucket whose units have places in a queue; with lua/queue.lua
 //	calendar.go    fixed windows of a calendar: its constants move with the time at which a script is sent
 //	fixed_window.go, sliding_window_counter.go, sliding_window_log.go, with their lua/
+//	call.go        what a script is asked, and what it replies
+//	ban.go         bans, whose texts stand beside those of the limits; with lua/ban.lua
 //	hold.go        units that are admitted and not charged yet, with lua/hold.lua
 //	in_flight.go   slots, with lua/in_flight.lua
-//	script.go      puts scripts together from the files in lua/, and reads their replies
+//	script.go      puts scripts together from the files in lua/
 //
 // A decision has two steps. First each limit is evaluated, without changing it: does
 // it admit the cost? If all limits admit, each is charged. In memory these steps are

@@ -1,18 +1,24 @@
 // Package server decides in Redis. It knows the client, the keys and the scripts,
 // and nothing of limiters, results and outage policies.
 //
-//	store.go      Store: what decides for one limiter, and the probe of a server
+//	store.go      Store: what decides for one limiter
+//	together.go   Stores of several limiters that decide together
 //	decision.go   Decision: one call, from its caller to the reply
 //	arguments.go  what scripts are given: Redis keys, numbers and costs
 //	send.go       the one way to Redis: who waits for a call, and for how long, and how its end is recorded
-//	call.go       a script and its deadline; whose fault an error is
+//	batches.go    calls that share a round trip: one script on a server, and on each node of a Cluster
+//	command.go    a script as a command, EVAL after NOSCRIPT, and deadlines
+//	sha1.go       the digest of a script, which programs in FIPS mode may not have; sha1_go125.go before Go 1.26
+//	fault.go      whose fault an error is: the server's, the process's, the call's
+//	hint.go       what a person can do about an error; servers that cannot run the scripts
 //	leftovers.go  frees what is held for callers that have left
-//	part.go       decisions that share a round trip: one script on a server, and on each node of a Cluster
-//	sharding.go   finds out whether one script may have the keys of several decisions
 //	background.go calls that nobody waits for, many in one script: renewals, leases that are settled
-//	servers.go    Servers: what all limiters over one client know of its servers; the batches of each
-//	health.go     Server: whether one of them is asked, and the probes while it is not
-//	support.go    tells servers that cannot run the scripts apart from those that do not answer
+//	servers.go    Servers: what all limiters over one client know of its servers, and the nodes of a Cluster
+//	sharding.go   finds out whether one script may have the keys of several calls
+//	breaker.go    Server: whether one of them is asked, and who is told of an outage
+//	probe.go      asks a server that is not up
+//	health.go     the rules of that, without clock and network: searched exhaustively
+//	check.go      what Limiter.Check says
 //
 // Scripts and replies are those of package algorithm; who waits for whom is
 // package batch's.

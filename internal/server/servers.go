@@ -249,82 +249,8 @@ func (s *Servers) forget(addr string) {
 	s.byAddr.Store(&next)
 }
 
-// apart reports whether it is known that no script may have the keys of several
-// decisions.
-func (sv *Server) apart() bool { return sv.sharding.state.Load() == keysApart }
-
-func (sv *Server) setApart() { sv.sharding.state.Store(keysApart) }
-
-// knownTogether reports whether it is known that one script may have them.
-func (sv *Server) knownTogether() bool { return sv.sharding.state.Load() == keysTogether }
-
 // reloadPause is the time between two times that a Cluster's topology is read because a node is down.
 const reloadPause = time.Second
-
-const (
-	// maxInFlight is how many calls and batches are in flight before others wait: light
-	// traffic need not wait at all then, and on a slow network others wait for a fraction
-	// of a round trip.
-	maxInFlight = 4
-	// maxBatches is how many are once a batch is, where round trips are short: each batch is
-	// twice as large then. With one, server and process take turns in being idle: at 64 callers
-	// two do 1.4 times as much, and four no more.
-	maxBatches = 2
-	// maxInFlightOfNode is maxInFlight of a node of a Cluster, which has only some of the callers.
-	// With four its batches were half as large, and a decision of 64 callers on three nodes
-	// took a quarter more of the CPU.
-	maxInFlightOfNode = 2
-)
-
-// batcher returns the batcher of decisions for a server, or nil where each goes
-// alone. Only of go-redis's own clients it is known which keys may be in one script
-// or pipeline.
-func (s *Store) batcher(sv *Server) *batcher {
-	if s.MaxBatch == 1 {
-		return nil
-	}
-	if s.servers.cluster == nil {
-		if sv.apart() {
-			return nil
-		}
-		return s.single
-	}
-	if sv == s.servers.whole {
-		return nil // the Cluster's topology is not known yet
-	}
-	if b := (*s.byServer.Load())[sv]; b != nil {
-		return b
-	}
-	return s.addBatcher(sv)
-}
-
-func (s *Store) addBatcher(sv *Server) *batcher {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	old := *s.byServer.Load()
-	if b := old[sv]; b != nil {
-		return b
-	}
-	next := maps.Clone(old)
-	maps.DeleteFunc(next, func(sv *Server, _ *batcher) bool { return sv.gone.Load() })
-	b := s.newBatcher(sv)
-	next[sv] = b
-	s.byServer.Store(&next)
-	return b
-}
-
-func (s *Store) newBatcher(sv *Server) *batcher {
-	most := batch.Bound{InFlight: maxInFlight, Batches: maxBatches, Calls: s.MaxBatch, Weight: maxWork, Far: s.Timeout / 4}
-	if s.servers.cluster != nil {
-		most.InFlight = maxInFlightOfNode
-	}
-	return batch.New(most, s.work, func(ctx context.Context, members []*Decision) error {
-		if !sv.up() { // each member waits by itself, as long as it may
-			return errNotUp
-		}
-		return s.sendBatch(ctx, sv, members)
-	}, s.abandoned)
-}
 
 // Servers returns how the servers behind the client are, as far as this process knows.
 func (s *Store) Servers() []hook.ServerState {

@@ -60,6 +60,15 @@ const (
 	shardingPause = time.Second
 )
 
+// apart reports whether it is known that no script may have the keys of several
+// decisions.
+func (sv *Server) apart() bool { return sv.sharding.state.Load() == keysApart }
+
+func (sv *Server) setApart() { sv.sharding.state.Store(keysApart) }
+
+// knownTogether reports whether it is known that one script may have them.
+func (sv *Server) knownTogether() bool { return sv.sharding.state.Load() == keysTogether }
+
 // together reports whether one script may have the keys of several decisions. If that
 // is not known yet it waits for the check. It is false after a check to which the
 // server replied with an error; the error is that of a server that did not reply.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -103,6 +104,11 @@ func NewStore(client Client, c Config) *Store {
 	s.init()
 	s.servers.add(s)
 	return s
+}
+
+// Scripts returns the texts of the Store's scripts: for a call, for a batch, and for one by limits of different numbers.
+func (s *Store) Scripts() (call, batch, mixed string) {
+	return fmt.Sprint(s.script.source), fmt.Sprint(s.batchScript.source), fmt.Sprint(s.mixedScript.source)
 }
 
 // init makes what a Store of these members needs.

@@ -1,0 +1,107 @@
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../../../"
+
+// TestMaps checks that a package map in a doc.go names all files of its folder, and no others.
+func TestMaps(t *testing.T) {
+	t.Parallel()
+	named := regexp.MustCompile(`\w+\.go\b`)
+	maps := 0
+	for _, doc := range glob(t, "internal/*/doc.go") {
+		text, err := os.ReadFile(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := []string{"doc.go"}
+		for line := range strings.Lines(string(text)) {
+			if entry, ok := strings.CutPrefix(line, "//\t"); ok {
+				names = append(names, named.FindAllString(entry, -1)...)
+			}
+		}
+		if len(names) == 1 {
+			continue
+		}
+		maps++
+		for _, file := range glob(t, strings.TrimPrefix(filepath.Dir(doc), root)+"/*.go") {
+			name := filepath.Base(file)
+			if i := slices.Index(names, name); i >= 0 {
+				names = slices.Delete(names, i, i+1)
+			} else if !strings.HasSuffix(name, "_test.go") {
+				t.Errorf("%s says nothing of %s", doc, name)
+			}
+		}
+		for _, name := range names {
+			t.Errorf("%s tells of %s, which is not there", doc, name)
+		}
+	}
+	if maps < 2 {
+		t.Errorf("%d maps were found", maps)
+	}
+}
+
+// TestServerFiles checks that no file of the largest room is longer than a reader takes in at once.
+func TestServerFiles(t *testing.T) {
+	t.Parallel()
+	for _, file := range glob(t, "internal/server/*.go") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), "\n"); n > 300 && !strings.HasSuffix(file, "_test.go") {
+			t.Errorf("%s has %d lines, want 300 at most", file, n)
+		}
+	}
+}
+
+// TestRulesOfImports checks that each path in the linter's rules matches files: a rule of none says nothing.
+func TestRulesOfImports(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(root + ".golangci.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := regexp.MustCompile(`\$\{base-path\}/([^"]+)"`).FindAllStringSubmatch(string(text), -1)
+	if len(paths) < 10 {
+		t.Errorf("%d paths were found", len(paths))
+	}
+	for _, p := range paths {
+		for _, pattern := range alternatives(strings.ReplaceAll(p[1], "/**", "/*")) {
+			if len(glob(t, pattern)) == 0 {
+				t.Errorf(".golangci.yml: nothing matches %s of %s", pattern, p[1])
+			}
+		}
+	}
+}
+
+// alternatives returns the patterns that one with {a,b} stands for.
+func alternatives(pattern string) []string {
+	before, rest, ok := strings.Cut(pattern, "{")
+	list, after, _ := strings.Cut(rest, "}")
+	if !ok {
+		return []string{pattern}
+	}
+	var all []string
+	for word := range strings.SplitSeq(list, ",") {
+		all = append(all, before+word+after)
+	}
+	return all
+}
+
+// glob returns the files and folders of the repository that match.
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	found, err := filepath.Glob(root + pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
