@@ -76,6 +76,10 @@ var _ = hook.Set(&hook.Inspect, func(limiter any) hook.Inspection {
 	return seen
 })
 
+var _ = hook.Set(&hook.Scripts, func(limiter any) (call, batch, mixed string) {
+	return limiter.(*Limiter).store.Scripts() //nolint:forcetypeassert // a tool passes it
+})
+
 var _ = hook.Set(&hook.HeldOf, func(ctx context.Context, limiter any, key string) ([]int64, error) {
 	l := limiter.(*Limiter) //nolint:forcetypeassert // package admin passes it
 	answers := make([]algorithm.Answer, len(l.by.Members))

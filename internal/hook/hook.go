@@ -98,6 +98,9 @@ type ServerState struct {
 // Inspect returns the Inspection of a *core.Limiter.
 var Inspect func(limiter any) Inspection
 
+// Scripts returns the scripts of a *core.Limiter over Redis: for a call, for a batch, and for one by limits of different numbers.
+var Scripts func(limiter any) (call, batch, mixed string)
+
 // HeldOf returns how many units of each limit of a *core.Limiter are held for a key. It may ask Redis.
 var HeldOf func(ctx context.Context, limiter any, key string) ([]int64, error)
 

@@ -1,0 +1,108 @@
+// Script prints what Redis runs for a limiter: the Lua script as it is sent, comments and all, indented.
+//
+//	go run ./internal/tools/script 'token_bucket 100/1m'
+//	go run ./internal/tools/script -ban 10m,1h 'fixed_window 5/15m' 'in_flight 2'
+//	go run ./internal/tools/script -for cluster 'token_bucket 100/1m' # for a batch on a node of a Cluster
+//	go run ./internal/tools/script -for mixed 'token_bucket 100/1m'   # for a batch of limits with other numbers, by With
+//
+// The script has no numbers of the limits: they are its arguments. On one server a batch takes the same script as one call.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
+)
+
+func main() {
+	text, err := script(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	fmt.Print(text)
+}
+
+// script returns the script of a limiter of these arguments.
+func script(args []string) (string, error) {
+	flags := flag.NewFlagSet("script", flag.ContinueOnError)
+	bans := flags.String("ban", "", "the `levels` of core.Ban, as in 10m,1h")
+	what := flags.String("for", "call", "`what` it is sent for: call, cluster or mixed")
+	if err := flags.Parse(args); err != nil {
+		return "", err
+	}
+	var options []core.Option
+	for _, text := range flags.Args() {
+		limit, err := core.ParseLimit(text)
+		if err != nil {
+			return "", err
+		}
+		options = append(options, limit)
+	}
+	if *bans != "" {
+		var levels []time.Duration
+		for text := range strings.SplitSeq(*bans, ",") {
+			level, err := time.ParseDuration(text)
+			if err != nil {
+				return "", err
+			}
+			levels = append(levels, level)
+		}
+		options = append(options, core.Ban(levels...))
+	}
+	var client core.Client = redis.NewClient(&redis.Options{})
+	if *what == "cluster" {
+		client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"localhost:6379"}})
+	}
+	lim, err := core.New(client, "any", options...)
+	if err != nil {
+		return "", err
+	}
+	call, batch, mixed := hook.Scripts(lim)
+	text, ok := map[string]string{"call": call, "cluster": batch, "mixed": mixed}[*what]
+	if !ok {
+		return "", errors.New("-for takes call, cluster or mixed")
+	}
+	return indented(text), nil
+}
+
+// token matches what decides how far a line is indented, and what may only look like it.
+var token = regexp.MustCompile(`--.*|'[^']*'|"[^"]*"|\b(?:function|if|do|repeat|end|until|else|elseif)\b|[{}()]`)
+
+// depths are how much deeper the lines after a token are. A for and a while have their do.
+var depths = map[string]int{"function": 1, "if": 1, "do": 1, "repeat": 1, "{": 1, "(": 1, "end": -1, "until": -1, "}": -1, ")": -1}
+
+// indented returns a Lua text that is put together of others, each line as deep as it stands in the whole.
+func indented(text string) string {
+	var b strings.Builder
+	depth := 0
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		before, change, closing := depth, 0, true
+		for _, at := range token.FindAllStringIndex(line, -1) {
+			word := line[at[0]:at[1]]
+			closing = closing && (depths[word] < 0 || strings.HasPrefix(word, "else")) && strings.TrimLeft(line[:at[0]], "end )}") == ""
+			if strings.HasPrefix(word, "else") && closing {
+				before--
+			} else if closing {
+				before += depths[word]
+			}
+			change += depths[word]
+		}
+		if line != "" {
+			b.WriteString(strings.Repeat("  ", max(before, 0)) + line)
+		}
+		b.WriteString("\n")
+		depth += change
+	}
+	return b.String()
+}
