@@ -88,6 +88,38 @@ func TestDropWhileEnding(t *testing.T) {
 	})
 }
 
+// A fakeLease takes all back.
+type fakeLease struct{ settled int }
+
+func (*fakeLease) Give(int64) bool      { return true }
+func (*fakeLease) Lasts() time.Duration { return slotTTL }
+func (l *fakeLease) Settle(int64, int64) bool {
+	l.settled++
+	return true
+}
+
+// TestSettledWhileMoved settles what a renewal is about to move out of its lease: where it is then, it is settled, and not in
+// the lease as well.
+func TestSettledWhileMoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k, lease := &fakeKeeper{}, &fakeLease{}
+		w, h, _ := k.keep(time.Now, false)
+		h.mu.Lock()
+		h.lease = lease
+		h.mu.Unlock()
+		time.Sleep(slotTTL / 3)
+		go func() { _ = w.End(t.Context(), h, 1, nil) }()
+		synctest.Wait()
+		close(k.gate)
+		synctest.Wait()
+		if lease.settled != 0 {
+			t.Errorf("settled in the lease %d times", lease.settled)
+		}
+		k.wantSettled(t)
+	})
+}
+
 // TestRenewedAgain has a renewal that is not carried out: another is, before what is held expires.
 func TestRenewedAgain(t *testing.T) {
 	t.Parallel()

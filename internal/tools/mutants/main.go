@@ -48,6 +48,9 @@ func parse(text string) ([]mutant, error) {
 	dir := "."
 	for number, line := range strings.Split(text, "\n") {
 		word, rest, _ := strings.Cut(line, " ")
+		if n := len(all); n > 0 && all[n-1].old == "" && line != "" && line[0] != '-' {
+			return nil, fmt.Errorf("line %d: %q stands between the name of a mutant and its text", number+1, line)
+		}
 		switch {
 		case line == "" || line[0] == '#':
 			continue
