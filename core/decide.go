@@ -119,7 +119,7 @@ func (l *Limiter) repeatDenial(c call, to target) bool {
 
 // ask decides in Redis, or by the outage policy.
 func (l *Limiter) ask(ctx context.Context, c call, to target, stamp denials.Stamp) error {
-	d := server.NewDecision(l.by.Server, c.key, algorithm.HoldCall{Op: c.op, N: c.n, Bans: l.bansOn(c, l.by)})
+	d := server.NewCall(l.by.Server, c.key, algorithm.HoldCall{Op: c.op, N: c.n, Bans: l.bansOn(c, l.by)})
 	h := to.newHold(l, c, l.by)
 	if h != nil {
 		d.Handles = h.Handles()
@@ -139,7 +139,7 @@ func (l *Limiter) ask(ctx context.Context, c call, to target, stamp denials.Stam
 }
 
 // remember takes a denial of c by Redis: it may be repeated, and may have begun a ban.
-func (l *Limiter) remember(ctx context.Context, c call, d *server.Decision, res *Result, stamp denials.Stamp) {
+func (l *Limiter) remember(ctx context.Context, c call, d *server.Call, res *Result, stamp denials.Stamp) {
 	ban := d.Ban()
 	switch {
 	case ban.Until > 0:

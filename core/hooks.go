@@ -87,7 +87,7 @@ var _ = hook.Set(&hook.HeldOf, func(ctx context.Context, limiter any, key string
 	case l.memory != nil:
 		l.memory.Decide(l.by.Memory, key, 1, false, answers)
 	case l.store != nil:
-		d := server.NewDecision(l.by.Server, key, algorithm.HoldCall{Op: algorithm.OpEvaluate, N: 1})
+		d := server.NewCall(l.by.Server, key, algorithm.HoldCall{Op: algorithm.OpEvaluate, N: 1})
 		if err := l.store.Decide(ctx, d); err != nil {
 			return nil, l.failure(ctx, err)
 		}

@@ -30,7 +30,7 @@ func (t *together) joint(ctx context.Context) (*joint, error) {
 		}
 		c.op = algorithm.OpCharge
 		asked := algorithm.HoldCall{Op: c.op, N: c.n, Bans: l.bansOn(c, l.by)}
-		j.parts[i] = server.Part{Store: l.store, Decision: server.NewDecision(l.by.Server, c.key, asked)}
+		j.parts[i] = server.Part{Store: l.store, Call: server.NewCall(l.by.Server, c.key, asked)}
 		m.stamp = l.denials.Stamp(m.key, time.Time{})
 	}
 	var err error
@@ -71,7 +71,7 @@ func (j *joint) decide(ctx context.Context, res *Result) error {
 
 // answer returns the Result of the i-th key, and remembers its denial.
 func (j *joint) answer(ctx context.Context, i int, admitted bool) (res Result) {
-	m, d := &j.members[i], j.parts[i].Decision
+	m, d := &j.members[i], j.parts[i].Call
 	l, c := m.limiter, m.call(j.n)
 	if !admitted {
 		c.op = algorithm.OpEvaluate // another denies

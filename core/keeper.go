@@ -30,7 +30,7 @@ func (k redisKeeper) End(ctx context.Context, e hold.Ending) error {
 	if e.Op == algorithm.OpSettle {
 		e.Handles = algorithm.Over(e.Set.Members, e.Handles, e.Passed.Microseconds(), 0)
 	}
-	return k.store.End(ctx, server.NewDecision(e.Set.Server, e.Key, holdCall(e)), e.Freed)
+	return k.store.End(ctx, server.NewCall(e.Set.Server, e.Key, holdCall(e)), e.Freed)
 }
 
 func (k redisKeeper) Reset(ctx context.Context, by *limits.Set, key string) error {

@@ -59,7 +59,7 @@ func (f *family) takeLease(ctx context.Context, by *limits.Set, key string, unit
 	for i := range handles {
 		handles[i].A = f.lease.Microseconds()
 	}
-	d := server.NewDecision(by.Server, key, algorithm.HoldCall{Op: algorithm.OpReserve, N: units, Handles: handles})
+	d := server.NewCall(by.Server, key, algorithm.HoldCall{Op: algorithm.OpReserve, N: units, Handles: handles})
 	if err := f.storeOf(by).Decide(ctx, d); err != nil || d.Ban().Until > 0 {
 		return g
 	}

@@ -113,7 +113,7 @@ func (l *Limits) work(n int64) int64 {
 
 // scriptOf returns the script that makes the calls of members, its arguments, and how many of these are Redis keys. Plain
 // decisions that ask for the same are the last call of the script, which stands once for all of them.
-func (s *Store) scriptOf(members []*Decision) (script script, args []any, keys int) {
+func (s *Store) scriptOf(members []*Call) (script script, args []any, keys int) {
 	last, now := members[len(members)-1], s.now()
 	args = make([]any, scriptArgs, scriptArgs+len(last.Limits.constants(now).all)+len(members)*(3+3*len(s.members)))
 	alike, mixed := true, false
@@ -140,7 +140,7 @@ func (s *Store) scriptOf(members []*Decision) (script script, args []any, keys i
 }
 
 // appendConstants appends those of all limits.
-func (d *Decision) appendConstants(args []any, now int64) []any {
+func (d *Call) appendConstants(args []any, now int64) []any {
 	for o := d; o != nil; o = o.next {
 		args = append(args, o.Limits.constants(now).all...)
 	}
@@ -149,7 +149,7 @@ func (d *Decision) appendConstants(args []any, now int64) []any {
 
 // appendCall appends the arguments of d: of a plain decision whether to charge, and the cost for each limit. Each limiter with
 // bans has one more, whether a denial bans. In a script of limits with other numbers each call has its own constants.
-func (d *Decision) appendCall(args []any, mixed bool, now int64) []any {
+func (d *Call) appendCall(args []any, mixed bool, now int64) []any {
 	if !d.plain() {
 		args = d.Append(args, d.Limits.holds)
 	} else {
@@ -178,7 +178,7 @@ func flag(b bool) any {
 
 // appendKeys appends the Redis keys of d: those of all limits, and then those of bans. Those of one
 // user's key differ only outside the braces, so a Cluster keeps them in one hash slot.
-func (s *Store) appendKeys(dst []any, d *Decision) []any {
+func (s *Store) appendKeys(dst []any, d *Call) []any {
 	for i, o := 0, d; o != nil; i, o = i+1, o.next {
 		head, k := s.stores[i].head, key.Encode(o.Key)
 		for _, tail := range o.Limits.tails[:len(o.Limits.members)] {

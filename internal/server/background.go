@@ -89,11 +89,11 @@ func (s *Store) awaits(ctx context.Context, sv *Server, calls []Background) bool
 
 // runChunk makes calls that go together.
 func (s *Store) runChunk(ctx context.Context, sv *Server, chunk []Background) {
-	var members []*Decision
+	var members []*Call
 	var begun []Background
 	for _, c := range chunk {
 		if call, ok := c.Begin(); ok {
-			members = append(members, NewDecision(c.Limits, c.Key, call))
+			members = append(members, NewCall(c.Limits, c.Key, call))
 			begun = append(begun, c)
 		}
 	}
@@ -109,7 +109,7 @@ func (s *Store) runChunk(ctx context.Context, sv *Server, chunk []Background) {
 }
 
 // runMembers returns the error of each member.
-func (s *Store) runMembers(ctx context.Context, sv *Server, members []*Decision) []error {
+func (s *Store) runMembers(ctx context.Context, sv *Server, members []*Call) []error {
 	errs := make([]error, len(members))
 	together := len(members) > 1
 	if together {

@@ -21,7 +21,7 @@ const maxWork = 1200
 // limit, beside others in one script.
 const otherWork = 3
 
-type batcher = batch.Batcher[*Decision]
+type batcher = batch.Batcher[*Call]
 
 const (
 	// maxInFlight is how many calls and batches are in flight before others wait: light
@@ -80,7 +80,7 @@ func (s *Store) newBatcher(sv *Server) *batcher {
 	if s.servers.cluster != nil {
 		most.InFlight = maxInFlightOfNode
 	}
-	return batch.New(most, s.work, func(ctx context.Context, members []*Decision) error {
+	return batch.New(most, s.work, func(ctx context.Context, members []*Call) error {
 		if !sv.up() { // each member waits by itself, as long as it may
 			return errNotUp
 		}
@@ -89,7 +89,7 @@ func (s *Store) newBatcher(sv *Server) *batcher {
 }
 
 // work returns about how many microseconds of Redis a decision takes.
-func (s *Store) work(d *Decision) int64 {
+func (s *Store) work(d *Call) int64 {
 	sum := int64(0)
 	for o := d; o != nil; o = o.next {
 		sum += o.Limits.work(o.N)
@@ -103,7 +103,7 @@ func (s *Store) work(d *Decision) int64 {
 // carry makes the calls of all members in one round trip: by one script where it may have the keys of all. If the server refuses
 // that as a whole, each of them is to be sent alone. What is done in the background may take several scripts. The error is that
 // of all: of one alone, or if no script got a reply.
-func (s *Store) carry(ctx context.Context, sv *Server, members []*Decision) error {
+func (s *Store) carry(ctx context.Context, sv *Server, members []*Call) error {
 	switch {
 	case len(members) == 1:
 	case s.servers.cluster != nil && !sv.knownTogether():
@@ -129,11 +129,11 @@ func (s *Store) carry(ctx context.Context, sv *Server, members []*Decision) erro
 }
 
 // plainLast returns members in the order in which the script takes them.
-func plainLast(members []*Decision) []*Decision {
-	if !slices.ContainsFunc(members, func(d *Decision) bool { return !d.plain() }) {
+func plainLast(members []*Call) []*Call {
+	if !slices.ContainsFunc(members, func(d *Call) bool { return !d.plain() }) {
 		return members
 	}
-	var plain, others []*Decision
+	var plain, others []*Call
 	for _, m := range members {
 		if m.plain() {
 			plain = append(plain, m)
@@ -160,7 +160,7 @@ func pipelined(ctx context.Context, client pipeliner, queue func(redis.Pipeliner
 }
 
 // runEach makes the calls of members in one round trip, by a script for each so many of them.
-func (s *Store) runEach(ctx context.Context, sv *Server, size int, members []*Decision) error {
+func (s *Store) runEach(ctx context.Context, sv *Server, size int, members []*Call) error {
 	client, ok := s.servers.client.(pipeliner)
 	if !ok {
 		return fmt.Errorf("a batch over a client of type %T", s.servers.client) // not reached: see batcher
@@ -206,7 +206,7 @@ func (s *Store) runEach(ctx context.Context, sv *Server, size int, members []*De
 type partError struct{ error }
 
 // replied reads the reply to the calls of members, or the error that came instead. What goes alone is not sent again for it.
-func (s *Store) replied(sv *Server, members []*Decision, reply []int64, err error, alone bool) error {
+func (s *Store) replied(sv *Server, members []*Call, reply []int64, err error, alone bool) error {
 	switch {
 	case err == nil:
 		left := reply
@@ -231,7 +231,7 @@ func (s *Store) replied(sv *Server, members []*Decision, reply []int64, err erro
 	return err
 }
 
-func retryAlone(members []*Decision) {
+func retryAlone(members []*Call) {
 	for _, m := range members {
 		m.err = batch.ErrRetryAlone
 	}

@@ -70,7 +70,7 @@ func newServer(s *Servers, addr string, node *redis.Client) *Server {
 func (sv *Server) up() bool { return state(sv.state.Load()) == up }
 
 // answered takes a call for d that was begun at an instant, and answered.
-func (sv *Server) answered(st *Store, begun time.Time, d *Decision) {
+func (sv *Server) answered(st *Store, begun time.Time, d *Call) {
 	if sv.up() && !sv.far.Load() {
 		return
 	}

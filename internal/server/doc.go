@@ -3,7 +3,7 @@
 //
 //	store.go      Store: what decides for one limiter
 //	together.go   Stores of several limiters that decide together
-//	decision.go   Decision: one call, from its caller to the reply
+//	call.go       Call: what is asked about a key, from its caller to the reply
 //	arguments.go  what scripts are given: Redis keys, numbers and costs
 //	send.go       the one way to Redis: who waits for a call, and for how long, and how its end is recorded
 //	batches.go    calls that share a round trip: one script on a server, and on each node of a Cluster

@@ -135,7 +135,7 @@ func (s *Store) timeoutError(err error, given time.Duration) error {
 
 // failed records that a call for d failed that was begun at an instant, and returns its error for the
 // caller. ctx gives the hooks its values.
-func (s *Store) failed(ctx context.Context, sv *Server, d *Decision, err error, begun time.Time) error {
+func (s *Store) failed(ctx context.Context, sv *Server, d *Call, err error, begun time.Time) error {
 	err = s.explain(ctx, err)
 	o, err := s.outcome(sv, err, s.Timeout, begun)
 	if reply := redis.Error(nil); d.Op > algorithm.OpReserve && errors.As(err, &reply) {

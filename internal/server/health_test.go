@@ -220,7 +220,7 @@ func (f *fake) store(timeout time.Duration) *tested {
 // decide makes a decision, and returns how long it took.
 func (s *tested) decide(ctx context.Context) (took time.Duration, err error) {
 	start := time.Now()
-	err = s.Decide(ctx, NewDecision(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1}))
+	err = s.Decide(ctx, NewCall(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1}))
 	return time.Since(start), err
 }
 
@@ -782,7 +782,7 @@ func TestEndRefused(t *testing.T) {
 		s := f.store(time.Second)
 		s.warm(t)
 		f.set(fails(redisError("NOPERM no permission to run zrem")))
-		d := NewDecision(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpRelease, N: 1, Handles: make([]algorithm.Handle, 1)})
+		d := NewCall(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpRelease, N: 1, Handles: make([]algorithm.Handle, 1)})
 		if err := s.End(t.Context(), d, nil); err == nil {
 			t.Error("it did not fail")
 		}

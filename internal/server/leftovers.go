@@ -40,7 +40,7 @@ type leftover struct {
 // leftBehind frees what is held for d, whose reply nobody takes: its caller has left, or got an
 // error. What was charged by a plain decision stays. If the reply is lost, only slots are freed, by
 // the id that they were asked for with; units expire.
-func (s *Store) leftBehind(d *Decision, err error) {
+func (s *Store) leftBehind(d *Call, err error) {
 	call, left := d.leftover(err)
 	if !left {
 		return
@@ -53,19 +53,19 @@ func (s *Store) leftBehind(d *Decision, err error) {
 }
 
 // leave has a call about the key of d be made in the background, once, unless that takes so long that it is too late.
-func (s *Store) leave(d *Decision, call algorithm.HoldCall, within time.Duration) {
+func (s *Store) leave(d *Call, call algorithm.HoldCall, within time.Duration) {
 	s.leftovers.add(s, leftover{d.Limits, d.Key, call, time.Now().Add(within)})
 }
 
 // abandoned frees what is held for d, whose caller left before it ended. After an error that is done.
-func (s *Store) abandoned(d *Decision, err error) {
+func (s *Store) abandoned(d *Call, err error) {
 	if err == nil && d.err == nil {
 		s.leftBehind(d, nil)
 	}
 }
 
 // leftover returns the call that frees what d holds; left is false if that is nothing.
-func (d *Decision) leftover(err error) (call algorithm.HoldCall, left bool) {
+func (d *Call) leftover(err error) (call algorithm.HoldCall, left bool) {
 	if d.Handles == nil || d.Op != algorithm.OpCharge && d.Op != algorithm.OpReserve {
 		return call, false
 	}

@@ -62,7 +62,7 @@ func (c *freeing) leave(goroutines, each int) *Store {
 	for range goroutines {
 		all.Go(func() {
 			for range each {
-				d := NewDecision(limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1, M: 7, Handles: make([]algorithm.Handle, 1)})
+				d := NewCall(limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1, M: 7, Handles: make([]algorithm.Handle, 1)})
 				s.leftBehind(d, errPanicked)
 			}
 		})
@@ -102,7 +102,7 @@ func TestLeftBehindClosed(t *testing.T) {
 	client := &freeing{}
 	s := client.leave(0, 0)
 	s.Close()
-	d := NewDecision(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1, M: 7, Handles: make([]algorithm.Handle, 1)})
+	d := NewCall(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1, M: 7, Handles: make([]algorithm.Handle, 1)})
 	s.leftBehind(d, errPanicked)
 	s.Close()
 	if n := client.sent.Load(); n != 1 {

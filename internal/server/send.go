@@ -18,7 +18,7 @@ import (
 // a lone call 39 % longer. Any other client is waited for beside a goroutine, and so is a server that is far, whose
 // connection is made although its first caller has left; and a caller with less time, or who has waited before, leaves the
 // call: it may take its whole timeout.
-func (s *Store) send(ctx context.Context, sv *Server, members []*Decision, place batch.Place[*Decision], over *sharedTimer) error {
+func (s *Store) send(ctx context.Context, sv *Server, members []*Call, place batch.Place[*Call], over *sharedTimer) error {
 	c := calls{sv, members, place, time.Now()}
 	timer := s.deadlines.at(c.begun)
 	if over == nil {
@@ -33,8 +33,8 @@ func (s *Store) send(ctx context.Context, sv *Server, members []*Decision, place
 // calls are those of one round trip.
 type calls struct {
 	sv      *Server
-	members []*Decision
-	place   batch.Place[*Decision] // of one that goes alone
+	members []*Call
+	place   batch.Place[*Call] // of one that goes alone
 	begun   time.Time
 }
 
@@ -102,8 +102,8 @@ func (s *Store) ends(ctx context.Context, c calls, wait func() error) error {
 }
 
 // sendBatch is send for members of several callers: where a hook panics, the one that is to recover may have left.
-func (s *Store) sendBatch(ctx context.Context, sv *Server, members []*Decision) error {
-	err := batch.Catch(func() error { return s.send(ctx, sv, members, batch.Place[*Decision]{}, nil) })
+func (s *Store) sendBatch(ctx context.Context, sv *Server, members []*Call) error {
+	err := batch.Catch(func() error { return s.send(ctx, sv, members, batch.Place[*Call]{}, nil) })
 	if batch.Panicked(err) && s.Hooks.CallFailed != nil {
 		s.Hooks.CallFailed(ctx, batch.Contain(err), false)
 	}
@@ -136,7 +136,7 @@ func (s *Store) failEach(ctx context.Context, c calls) {
 }
 
 // leaveAll frees what is held for members that all got an error, or whose reply comes too late.
-func (s *Store) leaveAll(members []*Decision, err error) {
+func (s *Store) leaveAll(members []*Call, err error) {
 	for _, m := range members {
 		of := err
 		if of == nil { // else an abandoned call may still write to m

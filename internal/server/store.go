@@ -185,7 +185,7 @@ func (s *Store) probe(ctx context.Context, client Client, k string) error {
 	for i, tail := range s.Limits.tails {
 		l.tails[i] = tail + "~probe-" + unique
 	}
-	d := NewDecision(l, k, algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
+	d := NewCall(l, k, algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
 	script, args, keys := s.scriptOf(d.self[:])
 	_, err := script.run(ctx, client, args, keys, s.Hooks.ScriptLoaded)
 	if reply := redis.Error(nil); errors.As(err, &reply) { // it may have failed before it gave them a TTL

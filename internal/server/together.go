@@ -23,7 +23,7 @@ var ErrApart = errors.New("no script may have all these keys")
 // A Part is a key of one Store that is decided on together with those of others.
 type Part struct {
 	Store *Store
-	*Decision
+	*Call
 }
 
 // Together returns the Store that decides on all parts by one script: all are charged, or none. The error is
@@ -113,17 +113,17 @@ func newTogether(parts []Part) *Store {
 // DecideAll decides on all parts, by what Together returned for them.
 func (s *Store) DecideAll(ctx context.Context, parts []Part) error {
 	for i, p := range parts[1:] {
-		parts[i].next = p.Decision
+		parts[i].next = p.Call
 	}
-	return s.Decide(ctx, parts[0].Decision)
+	return s.Decide(ctx, parts[0].Call)
 }
 
 // sameLimits reports whether d and other, of one Store, decide by the same limits.
-func (d *Decision) sameLimits(other *Decision) bool {
+func (d *Call) sameLimits(other *Call) bool {
 	return d == nil || d.Limits == other.Limits && d.next.sameLimits(other.next)
 }
 
 // asks reports whether d and other, which decide by the same limits, ask for the same.
-func (d *Decision) asks(other *Decision) bool {
+func (d *Call) asks(other *Call) bool {
 	return d == nil || d.N == other.N && d.Op == other.Op && d.Bans == other.Bans && d.next.asks(other.next)
 }

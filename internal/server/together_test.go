@@ -28,14 +28,14 @@ func TestTogether(t *testing.T) {
 		}
 		limits := NewLimits(members, names, nil)
 		config := Config{Prefix: "rl", Limiter: name, Limits: limits, Timeout: timeout, MaxBatch: 1}
-		return Part{NewStore(c, config), NewDecision(limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})}
+		return Part{NewStore(c, config), NewCall(limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})}
 	}
 	many := make([]*algorithm.Kind, algorithm.MaxLimits)
 	for i := range many {
 		many[i] = algorithm.GCRA
 	}
 	on := func(p Part, key string) Part {
-		return Part{p.Store, NewDecision(p.Limits, key, p.HoldCall)}
+		return Part{p.Store, NewCall(p.Limits, key, p.HoldCall)}
 	}
 	a, b := open(one, "a", time.Second, algorithm.GCRA), open(one, "b", time.Second, algorithm.FixedWindow)
 	for name, c := range map[string]struct {
@@ -48,7 +48,7 @@ func TestTogether(t *testing.T) {
 		"two keys of two":     {[]Part{a, on(b, "j")}, true, false},
 		"two keys of one":     {[]Part{a, on(a, "j")}, true, false},
 		"one key of one":      {[]Part{a, on(b, "j"), on(a, "k")}, false, false},
-		"by other numbers":    {[]Part{a, {a.Store, open(one, "a", time.Second, algorithm.GCRA).Decision}}, false, false},
+		"by other numbers":    {[]Part{a, {a.Store, open(one, "a", time.Second, algorithm.GCRA).Call}}, false, false},
 		"another client":      {[]Part{a, open(other, "b", time.Second, algorithm.GCRA)}, false, false},
 		"another timeout":     {[]Part{a, open(one, "b", time.Minute, algorithm.GCRA)}, false, false},
 		"slots":               {[]Part{a, open(one, "b", time.Second, algorithm.InFlight)}, false, false},

@@ -11,9 +11,9 @@ import (
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
-// A Decision is one call about one key: what is asked, and where the reply is written. Not all of
-// them decide, but all are called so. It outlives its caller, who may leave while Redis is asked.
-type Decision struct {
+// A Call is about one key: what is asked, and where the reply is written. It outlives its caller,
+// who may leave while Redis is asked.
+type Call struct {
 	Limits *Limits
 	Key    string
 	// HoldCall is what is asked. Of what decides, Handles, unless they are nil, are where the
@@ -22,16 +22,16 @@ type Decision struct {
 
 	Answers []algorithm.Answer // of what decides; where the key was banned before, they say nothing
 
-	next *Decision // of those that are made together, by a Store of Together; or nil
+	next *Call // of those that are made together, by a Store of Together; or nil
 
 	err    error               // its own, of a call that was made for several
-	self   [1]*Decision        // the members of a batch of one
+	self   [1]*Call            // the members of a batch of one
 	inline [1]algorithm.Answer // of most Answers: one allocation less
 }
 
-// NewDecision returns the Decision of a call.
-func NewDecision(l *Limits, k string, c algorithm.HoldCall) *Decision {
-	d := &Decision{Limits: l, Key: k, HoldCall: c}
+// NewCall returns a Call.
+func NewCall(l *Limits, k string, c algorithm.HoldCall) *Call {
+	d := &Call{Limits: l, Key: k, HoldCall: c}
 	d.self[0] = d
 	if c.Op > algorithm.OpReserve {
 		return d
@@ -42,8 +42,8 @@ func NewDecision(l *Limits, k string, c algorithm.HoldCall) *Decision {
 	return d
 }
 
-// Ban returns that of the key. It is kept behind the Answers: without bans a Decision is no larger for it.
-func (d *Decision) Ban() algorithm.Ban {
+// Ban returns that of the key. It is kept behind the Answers: without bans a Call is no larger for it.
+func (d *Call) Ban() algorithm.Ban {
 	if d.Limits.bans == nil {
 		return algorithm.Ban{}
 	}
@@ -55,7 +55,7 @@ func (d *Decision) Ban() algorithm.Ban {
 //
 // A call takes the timeout at most. A caller with less time leaves it, with the error of ctx: what
 // was held for the caller is freed when the reply comes.
-func (s *Store) Decide(ctx context.Context, d *Decision) error {
+func (s *Store) Decide(ctx context.Context, d *Call) error {
 	if d.Handles != nil {
 		d.M = algorithm.NewHoldID() // by which slots can be freed even if the reply is lost
 	}
@@ -64,7 +64,7 @@ func (s *Store) Decide(ctx context.Context, d *Decision) error {
 
 // End does what an OpSettle, OpRefund or OpRelease says, and then calls ended, unless that is nil.
 // It is sent once, even if ctx has ended: that bounds only the waiting.
-func (s *Store) End(ctx context.Context, d *Decision, ended func()) error {
+func (s *Store) End(ctx context.Context, d *Call, ended func()) error {
 	sent := ctx
 	if ctx.Done() != nil {
 		sent = context.WithoutCancel(ctx)
@@ -82,7 +82,7 @@ func (s *Store) End(ctx context.Context, d *Decision, ended func()) error {
 }
 
 // runTo runs d, and then calls ended, unless that is nil.
-func (s *Store) runTo(ctx context.Context, d *Decision, ended func()) error {
+func (s *Store) runTo(ctx context.Context, d *Call, ended func()) error {
 	err := s.run(ctx, d, s.deadlines.timer())
 	if ended != nil {
 		ended()
@@ -92,7 +92,7 @@ func (s *Store) runTo(ctx context.Context, d *Decision, ended func()) error {
 
 // Reset forgets what was charged to k, and keeps what is held.
 func (s *Store) Reset(ctx context.Context, l *Limits, k string) error {
-	return s.run(ctx, NewDecision(l, k, algorithm.HoldCall{Op: algorithm.OpReset}), s.deadlines.timer())
+	return s.run(ctx, NewCall(l, k, algorithm.HoldCall{Op: algorithm.OpReset}), s.deadlines.timer())
 }
 
 // Block bans k for so many microseconds, or with atLeast until its ban ends if that is later; 0 ends its ban, and the levels.
@@ -101,7 +101,7 @@ func (s *Store) Block(ctx context.Context, l *Limits, k string, lasts int64, atL
 	if atLeast {
 		c.M = 1
 	}
-	return s.run(ctx, NewDecision(l, k, c), s.deadlines.timer())
+	return s.run(ctx, NewCall(l, k, c), s.deadlines.timer())
 }
 
 // hasLessTime reports whether ctx ends before a call that begins now.
@@ -112,7 +112,7 @@ func (s *Store) hasLessTime(ctx context.Context) bool {
 
 // run has d be decided, until over: at once if its server is up, else when it is. What the server did not get, or did not
 // carry out, is sent again.
-func (s *Store) run(ctx context.Context, d *Decision, over *sharedTimer) error {
+func (s *Store) run(ctx context.Context, d *Call, over *sharedTimer) error {
 	sv, err := s.servers.of(ctx, s, d.Key), errNotUp
 	if sv.up() {
 		err = s.ask(ctx, sv, d, over, false)
@@ -147,8 +147,8 @@ func (s *Store) run(ctx context.Context, d *Decision, over *sharedTimer) error {
 func again(err error) bool { return errors.Is(err, batch.ErrRetryAlone) || hasCode(err, "TRYAGAIN") }
 
 // ask has sv decide: alone, or with others if it may wait for them. The caller waits until over.
-func (s *Store) ask(ctx context.Context, sv *Server, d *Decision, over *sharedTimer, alone bool) error {
-	way, place := batch.Alone, batch.Place[*Decision]{}
+func (s *Store) ask(ctx context.Context, sv *Server, d *Call, over *sharedTimer, alone bool) error {
+	way, place := batch.Alone, batch.Place[*Call]{}
 	if b := s.batcher(sv); b != nil && !alone {
 		place, way = b.Enter(ctx, d)
 	}
@@ -194,7 +194,7 @@ func (s *Store) tooLate(left batch.Left, since time.Time) error {
 }
 
 // wrote reports whether d has changed something, once it is answered.
-func (d *Decision) wrote() bool {
+func (d *Call) wrote() bool {
 	charges := d.Op == algorithm.OpCharge || d.Op == algorithm.OpReserve
 	for o := d; charges && o != nil; o = o.next {
 		charges = o.Admitted()
@@ -203,16 +203,16 @@ func (d *Decision) wrote() bool {
 }
 
 // Admitted reports whether all limits of d admit.
-func (d *Decision) Admitted() bool {
+func (d *Call) Admitted() bool {
 	return !slices.ContainsFunc(d.Answers, func(a algorithm.Answer) bool { return !a.Admits })
 }
 
 // plain reports whether d is a decision that holds nothing: the script has a quick way for it.
-func (d *Decision) plain() bool { return d.Op <= algorithm.OpCharge && !d.Limits.slots }
+func (d *Call) plain() bool { return d.Op <= algorithm.OpCharge && !d.Limits.slots }
 
 // decode reads the reply to d: that of all limits, and that of bans. The error is batch.ErrRetryAlone if nothing was done. To a
 // single call no script replies so.
-func (d *Decision) decode(limits, bans []int64, each int, alone bool) error {
+func (d *Call) decode(limits, bans []int64, each int, alone bool) error {
 	if algorithm.Undone(limits) && !alone {
 		return batch.ErrRetryAlone
 	}
@@ -232,7 +232,7 @@ func (d *Decision) decode(limits, bans []int64, each int, alone bool) error {
 }
 
 // decodeBans sets the Ban of d, and of those that are made together with it. It reports whether one was there before.
-func (d *Decision) decodeBans(reply []int64) (before bool, err error) {
+func (d *Call) decodeBans(reply []int64) (before bool, err error) {
 	for o := d; o != nil; o = o.next {
 		if o.Limits.bans == nil {
 			continue
@@ -249,6 +249,6 @@ func (d *Decision) decodeBans(reply []int64) (before bool, err error) {
 	return before, nil
 }
 
-func (d *Decision) setBan(b algorithm.Ban) {
+func (d *Call) setBan(b algorithm.Ban) {
 	d.Answers[:len(d.Answers)+1][len(d.Answers)].Observation = b.Observation()
 }

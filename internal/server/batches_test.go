@@ -74,9 +74,9 @@ func TestParts(t *testing.T) {
 			}
 			f.set(c.then)
 			s := f.store(time.Second)
-			var members []*Decision // two by each script
+			var members []*Call // two by each script
 			for _, op := range []algorithm.Op{algorithm.OpCharge, algorithm.OpCharge, algorithm.OpReserve, algorithm.OpReserve} {
-				members = append(members, NewDecision(s.Limits, "k", algorithm.HoldCall{Op: op, N: 1}))
+				members = append(members, NewCall(s.Limits, "k", algorithm.HoldCall{Op: op, N: 1}))
 			}
 			plain, held := members[0], members[3]
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -99,10 +99,10 @@ func TestBatchAllocates(t *testing.T) {
 		s.servers.whole.sharding.state.Store(keysTogether)
 		const callers = 64
 		batch := func(size int) float64 {
-			members := make([]*Decision, size)
+			members := make([]*Call, size)
 			return testing.AllocsPerRun(100, func() {
 				for i := range members {
-					members[i] = NewDecision(s.Limits, "alice@example.com@192.0.2.17:8080", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
+					members[i] = NewCall(s.Limits, "alice@example.com@192.0.2.17:8080", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
 				}
 				if err := s.sendBatch(t.Context(), s.servers.whole, members); err != nil {
 					t.Fatal(err)
