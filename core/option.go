@@ -133,9 +133,9 @@ func Timeout(d time.Duration) Option {
 }
 
 // MaxBatch sets how many decisions of this process may share a round trip to Redis,
-// from 1 (none share) to 1000. The default is 128. While few decisions are in flight
-// each is sent alone, at once. Beyond four of them, or two to a node of a Cluster,
-// others wait for one to return, and are then sent together, in the order in which
+// from 1 (none share) to 1000. The default is 128. While fewer than four are in flight,
+// or two to a node of a Cluster, each is sent alone, at once. Others
+// wait for one to return, and are then sent together, in the order in which
 // they came. A caller waits at most one extra round trip, and under load Redis and
 // this process do less than half of the work. A batch is also bounded by the time that
 // it takes Redis, at about 1.2 ms: some 400 decisions of one limit, fewer of several.

@@ -10,7 +10,7 @@ import (
 type HoldCall struct {
 	Op   Op
 	Bans bool  // a denial of n units bans, if what is charged denies them: for limiters with Bans
-	N, M int64 // units; for OpSettle the actual cost, and for what holds the id of holds, or 0 for any
+	N, M int64 // N units. M is the actual cost of OpSettle, and of what holds the id of its holds; 0: any id
 	// Handles are those of what OpSettle, OpRefund, OpRenew and OpRelease are about, one for
 	// each limit. For what decides they are where the reply's are written, if they are not nil; of
 	// OpReserve A is for how long units are held, if it is not 0.

@@ -141,7 +141,8 @@ func (b *Batcher[T]) Enter(ctx context.Context, call T) (Place[T], Way) {
 	return place, Batched
 }
 
-// room returns how many calls and batches may be in flight. The lock is held.
+// room returns how many calls and batches may be in flight: more where round trips are slow and a batch is full, fewer where
+// they are short, as before the first answer. The lock is held.
 func (b *Batcher[T]) room() int {
 	full := len(b.waiting) > 0 && b.full()
 	switch {

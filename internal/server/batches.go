@@ -101,8 +101,8 @@ func (s *Store) work(d *Call) int64 {
 }
 
 // carry makes the calls of all members in one round trip: by one script where it may have the keys of all. If the server refuses
-// that as a whole, each of them is to be sent alone. What is done in the background may take several scripts. The error is that
-// of all: of one alone, or if no script got a reply.
+// that as a whole, each of them is to be sent alone. More calls than one script may make, which come from the background
+// alone, take several. The error is that of all: of one alone, or if no script got a reply.
 func (s *Store) carry(ctx context.Context, sv *Server, members []*Call) error {
 	switch {
 	case len(members) == 1:

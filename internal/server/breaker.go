@@ -24,7 +24,7 @@ type Server struct {
 
 	state atomic.Uint32 // health.state
 	// far is whether a new connection may take longer than the Timeout: then a call goes on
-	// when its caller has left. A new server is, until it has answered ten times as fast.
+	// when its caller has left. A new server is far until it has answered within a tenth of the Timeout.
 	far      atomic.Bool
 	wantedAt atomic.Int64 // health.wantedAt, or a little before
 	wakeAt   atomic.Int64 // health.wakeAt

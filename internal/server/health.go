@@ -18,10 +18,11 @@ const (
 	up      state = iota // it asks the server
 	doubted              // they wait: probes go one after the other, until one says how it is
 	down                 // the outage policy decides, until a probe is answered
-	back                 // the policy decides until it is told that the server answers again
+	back                 // the server answers again: the policy decides until that has been told
 )
 
-// An outcome is what the end of a call says about the server that was asked.
+// An outcome is what the end of a call says about the server that was asked, in this order: up to slow it has answered, and beyond
+// unsure it is at fault.
 type outcome uint8
 
 const (
