@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/batch"
 )
 
 // TestBatchEndsInTime has two callers share a batch that no server answers, of which
@@ -113,4 +114,18 @@ func TestBatchAllocates(t *testing.T) {
 			t.Errorf("%.2f allocations a decision, want 3", n)
 		}
 	})
+}
+
+// TestUndoneAlone has a single call replied as only one of several is: it is an error, and not sent again for ever.
+func TestUndoneAlone(t *testing.T) {
+	t.Parallel()
+	limit := algorithm.Member{Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(algorithm.Numbers{Count: 10, Period: 60_000_000, Burst: 10})}
+	limits := NewLimits([]algorithm.Member{limit}, []string{"x"}, nil)
+	reply := []int64{2, 1, 0, 0, 0}
+	if err := NewCall(limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1}).decode(reply, nil, len(reply), true); !errors.Is(err, algorithm.ErrReply) {
+		t.Errorf("alone: %v", err)
+	}
+	if err := NewCall(limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1}).decode(reply, nil, len(reply), false); !errors.Is(err, batch.ErrRetryAlone) {
+		t.Errorf("one of several: %v", err)
+	}
 }
