@@ -75,8 +75,13 @@ func script(args []string) (string, error) {
 	return indented(text), nil
 }
 
-// token matches what decides how far a line is indented, and what may only look like it.
-var token = regexp.MustCompile(`--.*|'[^']*'|"[^"]*"|\b(?:function|if|do|repeat|end|until|else|elseif)\b|[{}()]`)
+// token matches what decides how far a line is indented, and what may only look like it. A line that begins with closers stands
+// as deep as what they close.
+var (
+	token   = regexp.MustCompile(`--.*|'[^']*'|"[^"]*"|\b(?:function|if|do|repeat|end|until)\b|[{}()]`)
+	closer  = regexp.MustCompile(`\b(?:end|until|else|elseif)\b|[})]`)
+	closers = regexp.MustCompile(`^(?:(?:\b(?:end|until|else|elseif)\b|[})])\s*)+`)
+)
 
 // depths are how much deeper the lines after a token are. A for and a while have their do.
 var depths = map[string]int{"function": 1, "if": 1, "do": 1, "repeat": 1, "{": 1, "(": 1, "end": -1, "until": -1, "}": -1, ")": -1}
@@ -86,23 +91,14 @@ func indented(text string) string {
 	var b strings.Builder
 	depth := 0
 	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		before, change, closing := depth, 0, true
-		for _, at := range token.FindAllStringIndex(line, -1) {
-			word := line[at[0]:at[1]]
-			closing = closing && (depths[word] < 0 || strings.HasPrefix(word, "else")) && strings.TrimLeft(line[:at[0]], "end )}") == ""
-			if strings.HasPrefix(word, "else") && closing {
-				before--
-			} else if closing {
-				before += depths[word]
-			}
-			change += depths[word]
-		}
-		if line != "" {
-			b.WriteString(strings.Repeat("  ", max(before, 0)) + line)
+		if line = strings.TrimSpace(line); line != "" {
+			at := depth - len(closer.FindAllString(closers.FindString(line), -1))
+			b.WriteString(strings.Repeat("  ", max(at, 0)) + line)
 		}
 		b.WriteString("\n")
-		depth += change
+		for _, word := range token.FindAllString(line, -1) {
+			depth += depths[word]
+		}
 	}
 	return b.String()
 }
