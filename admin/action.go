@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 )
 
 // maxBody bounds what is posted.
@@ -175,7 +175,7 @@ func stateOf(ctx context.Context, l *core.Limiter, key string) (state, error) {
 	}
 	var held []int64
 	if res.Source != core.SourceFallback {
-		if held, err = hook.HeldOf(ctx, l, key); err != nil {
+		if held, err = inside.Core.HeldOf(ctx, l, key); err != nil {
 			return state{}, err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 )
 
 // data is what the page shows.
@@ -69,7 +69,7 @@ func (w *Watch) data() data {
 }
 
 func (s *watched) data(began time.Time, now time.Duration) limiterData {
-	seen := hook.Inspect(s.limiter)
+	seen := inside.Core.Inspect(s.limiter)
 	d := limiterData{
 		Name: s.limiter.Name(), Outage: seen.Policy, Bans: seen.Bans, Sources: map[string]int{}, Servers: []serverData{},
 		Decisions: make([]uint32, shownSeconds), Denied: make([]uint32, shownSeconds),

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
@@ -137,13 +136,12 @@ func (l *Limiter) began(ctx context.Context, key string, b algorithm.Ban, res *R
 	}
 }
 
-// A middleware that only looks, as DryRun has it, bans nobody.
-var _ = hook.Set(&hook.Looking, func(limiter any) any {
-	l := limiter.(*Limiter) //nolint:forcetypeassert // package adapter passes it
+// Looking returns the Limiter of a middleware that only looks, as DryRun has it, and bans nobody.
+func (inside) Looking(l *Limiter) *Limiter {
 	if len(l.bans) == 0 {
 		return l
 	}
 	looking := *l
 	looking.looks = true
 	return &looking
-})
+}

@@ -10,9 +10,14 @@ import (
 	"github.com/redislimit/redislimit/internal/server"
 )
 
-// The module's own suites drive leases and renewals by clocks of their own.
-var _ = hook.Set(&hook.DriverOf, func(limiter any) hook.Driver {
-	l := limiter.(*Limiter) //nolint:forcetypeassert // the suites pass it
+// An inside is what this module alone can have of the package, by package inside. Its methods stand by what they are about.
+type inside struct{}
+
+func init() { //nolint:gochecknoinits // a variable of what refers to core would be an import cycle
+	hook.Registered = hook.Core[Limiter, Reservation, Result, Option, Limit](inside{})
+}
+
+func (inside) Driver(l *Limiter) hook.Driver {
 	return hook.Driver{
 		Renew: l.renewer.All,
 		Clock: l.renewer.Clock,
@@ -29,10 +34,9 @@ var _ = hook.Set(&hook.DriverOf, func(limiter any) hook.Driver {
 		Open:     l.leases.Open,
 		Latest:   func(key string) any { return l.leases.Look(key, l.by).Hot.Lease() },
 	}
-})
+}
 
-var _ = hook.Set(&hook.Held, func(reservation any) (expiries []int64, n int64) {
-	r := reservation.(*Reservation) //nolint:forcetypeassert // the suites pass it
+func (inside) Held(r *Reservation) (expiries []int64, n int64) {
 	if r.hold == nil {
 		return nil, 0
 	}
@@ -40,48 +44,38 @@ var _ = hook.Set(&hook.Held, func(reservation any) (expiries []int64, n int64) {
 		expiries = append(expiries, handle.B)
 	}
 	return expiries, r.hold.N
-})
+}
 
-var _ = hook.Set(&hook.NeedsEnd, func(limiter any) (slots, queue, units bool) {
-	by := limiter.(*Limiter).by //nolint:forcetypeassert // package adapter passes it
-	return by.Slots, by.Queues, by.Units
-})
+func (inside) NeedsEnd(l *Limiter) (slots, queue, units bool) {
+	return l.by.Slots, l.by.Queues, l.by.Units
+}
 
-var _ = hook.Set(&hook.SettleLater, func(ctx context.Context, reservation any, actual int64) error {
-	r := reservation.(*Reservation) //nolint:forcetypeassert // package adapter passes it
+func (inside) SettleLater(ctx context.Context, r *Reservation, actual int64) error {
 	if actual == hook.Canceled {
 		return r.cancelLater(ctx)
 	}
 	return r.settleLater(ctx, actual)
-})
+}
 
-var _ = hook.Set(&hook.WarnOnce, func(ctx context.Context, limiter any, message string) {
-	limiter.(*Limiter).warnOnce(ctx, message) //nolint:forcetypeassert // package adapter passes it
-})
+func (inside) WarnOnce(ctx context.Context, l *Limiter, message string) { l.warnOnce(ctx, message) }
 
-var _ = hook.Set(&hook.ErrorMinutely, func(ctx context.Context, limiter any, message string, err error) {
-	limiter.(*Limiter).errorMinutely(ctx, message, err) //nolint:forcetypeassert // package adapter passes it
-})
+func (inside) ErrorMinutely(ctx context.Context, l *Limiter, message string, err error) {
+	l.errorMinutely(ctx, message, err)
+}
 
-var _ = hook.Set(&hook.CountsAs, func(limiter, other any) bool {
-	return limiter.(*Limiter).countsAs(other.(*Limiter)) //nolint:forcetypeassert // package adapter passes them
-})
+func (inside) CountsAs(l, other *Limiter) bool { return l.countsAs(other) }
 
-var _ = hook.Set(&hook.Inspect, func(limiter any) hook.Inspection {
-	l := limiter.(*Limiter) //nolint:forcetypeassert // package admin passes it
+func (inside) Inspect(l *Limiter) hook.Inspection {
 	seen := hook.Inspection{Bans: l.bans != nil}
 	if l.store != nil {
 		seen.Policy, seen.Servers = l.policy.String(), l.store.Servers()
 	}
 	return seen
-})
+}
 
-var _ = hook.Set(&hook.Scripts, func(limiter any) (call, batch, mixed string) {
-	return limiter.(*Limiter).store.Scripts() //nolint:forcetypeassert // a tool passes it
-})
+func (inside) Scripts(l *Limiter) (call, batch, mixed string) { return l.store.Scripts() }
 
-var _ = hook.Set(&hook.HeldOf, func(ctx context.Context, limiter any, key string) ([]int64, error) {
-	l := limiter.(*Limiter) //nolint:forcetypeassert // package admin passes it
+func (inside) HeldOf(ctx context.Context, l *Limiter, key string) ([]int64, error) {
 	answers := make([]algorithm.Answer, len(l.by.Members))
 	switch {
 	case l.memory != nil:
@@ -98,4 +92,4 @@ var _ = hook.Set(&hook.HeldOf, func(ctx context.Context, limiter any, key string
 		held[i] = answers[i].Held
 	}
 	return held, nil
-})
+}

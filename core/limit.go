@@ -320,9 +320,7 @@ func (l Limit) validate() error {
 	return nil
 }
 
-// The module's own suites make limits of registered algorithms without a constructor
-// for each.
-var _ = hook.Set(&hook.NewLimit, func(k *algorithm.Kind, count int64, period time.Duration, s hook.LimitSettings) any {
+func (inside) NewLimit(k *algorithm.Kind, count int64, period time.Duration, s hook.LimitSettings) Limit {
 	l := newLimit(k, Per(count, period))
 	if k == algorithm.Calendar {
 		l.kind, l.zone = algorithm.FixedWindow, even
@@ -332,4 +330,4 @@ var _ = hook.Set(&hook.NewLimit, func(k *algorithm.Kind, count int64, period tim
 	}
 	l.burst, l.aligned, l.name = s.Burst, s.Aligned, s.Name
 	return l
-})
+}

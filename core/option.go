@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/key"
 )
 
@@ -221,7 +220,7 @@ func Clock(clock func() time.Time) Option {
 	return setting{"clock", "Clock(nil)", clock != nil, "want a function", func(c *config) { c.clock = clock }}
 }
 
-var _ = hook.Set(&hook.Wall, func(now func() time.Time) any { return wall(now) })
+func (inside) Wall(now func() time.Time) Option { return wall(now) }
 
 // A wall is the clock of a test, and may be given again.
 type wall func() time.Time

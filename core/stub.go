@@ -8,9 +8,9 @@ import (
 	"github.com/redislimit/redislimit/internal/hook"
 )
 
-// The Limiters of package limittest have a stub in place of Redis and of memory.
-var _ = hook.Set(&hook.NewStub, func(name string, opts any, s hook.Stub) (any, error) {
-	c, err := configure(name, []Option{options(opts.([]Option)), anyLimit{}}) //nolint:forcetypeassert // limittest passes it
+// NewStub returns a Limiter of package limittest, which has a stub in place of Redis and of memory.
+func (inside) NewStub(name string, opts []Option, s hook.Stub) (*Limiter, error) {
+	c, err := configure(name, []Option{options(opts), anyLimit{}})
 	if err != nil {
 		return nil, err
 	}
@@ -18,9 +18,9 @@ var _ = hook.Set(&hook.NewStub, func(name string, opts any, s hook.Stub) (any, e
 	f.stub = s
 	f.renewer.Close() // nothing expires
 	return f.limiter(c.limits), nil
-})
+}
 
-var _ = hook.Set(&hook.StubOf, func(l any) hook.Stub { return l.(*Limiter).stub }) //nolint:forcetypeassert // limittest passes it
+func (inside) Stub(l *Limiter) hook.Stub { return l.stub }
 
 // anyLimit is a limit that is hardly ever reached, if no other was given.
 type anyLimit struct{}

@@ -264,15 +264,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 	return err
 }
 
-// A middleware with WaitUpTo waits by this.
-var _ = hook.Set(&hook.WaitUpTo, func(ctx context.Context, limiter any, w hook.Waiting, res any) (any, error) {
-	r, err := limiter.(*Limiter).waitUpTo(ctx, w, res.(*Result)) //nolint:forcetypeassert // package adapter passes them
-	return r, err
-})
-
-// waitUpTo decides for a request that waits if it is to be admitted within w.UpTo, and fills res. It waits behind those that
+// WaitUpTo decides for a request that waits if it is to be admitted within w.UpTo, and fills res. It waits behind those that
 // wait already.
-func (l *Limiter) waitUpTo(ctx context.Context, w hook.Waiting, res *Result) (*Reservation, error) {
+func (inside) WaitUpTo(ctx context.Context, l *Limiter, w hook.Waiting, res *Result) (*Reservation, error) {
 	c := call{w.Key, w.N, algorithm.OpCharge, true}
 	if w.Reserve {
 		c.op = algorithm.OpReserve

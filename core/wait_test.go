@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 )
 
 func memory(t *testing.T, opts ...core.Option) *core.Limiter {
@@ -230,11 +230,11 @@ func processes(t *testing.T, count, n int) ([]*core.Limiter, *slotsOfAll) {
 	slots := &slotsOfAll{free: n}
 	all := make([]*core.Limiter, count)
 	for i := range all {
-		lim, err := hook.NewStub("jobs", []core.Option{core.InFlight(max(1, int64(n)))}, slots)
+		lim, err := inside.Core.NewStub("jobs", []core.Option{core.InFlight(max(1, int64(n)))}, slots)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all[i] = lim.(*core.Limiter)
+		all[i] = lim
 	}
 	return all, slots
 }

@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 )
 
 // The bounds of what Deny takes.
@@ -78,7 +78,7 @@ type Call struct {
 // whose context had ended. All are kept as long as lim is. Calls
 // panics if lim is not a limiter of this package.
 func Calls(lim *core.Limiter) []Call {
-	s, ok := hook.StubOf(lim).(*stub)
+	s, ok := inside.Core.Stub(lim).(*stub)
 	if !ok {
 		panic(fmt.Sprintf("limittest: Calls: the limiter %q is not of this package", lim.Name()))
 	}
@@ -98,11 +98,11 @@ type stub struct {
 
 func newLimiter(retryAfter time.Duration, unavailable error, opts []core.Option) *core.Limiter {
 	s := &stub{retryAfter: retryAfter, err: unavailable}
-	lim, err := hook.NewStub("limittest", opts, s)
+	lim, err := inside.Core.NewStub("limittest", opts, s)
 	if err != nil {
 		panic(fmt.Sprintf("limittest: %v", err))
 	}
-	return lim.(*core.Limiter) //nolint:forcetypeassert // core made it
+	return lim
 }
 
 // Call implements hook.Stub.

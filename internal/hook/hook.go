@@ -1,5 +1,5 @@
-// Package hook gives packages limittest, adapter and admin, and this module's own suites and tools,
-// access to what core does not export. Importing package core sets it.
+// Package hook has the types of what package core does for this module alone: for its adapters, admin, limittest,
+// suites and tools. They reach it by package inside, which knows core's own types.
 package hook
 
 import (
@@ -9,11 +9,51 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// Set sets one of the functions below. Package core calls it for each, as it is initialized.
-func Set[F any](hook *F, f F) bool {
-	*hook = f
-	return true
+// A Core is package core as this module sees it. The types are core's own of these names, which this package cannot name:
+// core imports it.
+type Core[Limiter, Reservation, Result, Option, Limit any] interface {
+	// NewLimit returns the limit of a registered algorithm, whether it has a constructor in core or not.
+	NewLimit(k *algorithm.Kind, count int64, period time.Duration, s LimitSettings) Limit
+	// Wall has a limiter of core.New find the windows of a calendar by a clock of the module's own suites, which
+	// also drive that of Redis.
+	Wall(now func() time.Time) Option
+	// Driver returns what tests do to a limiter in place of its clocks and timers.
+	Driver(l *Limiter) Driver
+	// NewStub returns the limiter called name that s answers for.
+	NewStub(name string, opts []Option, s Stub) (*Limiter, error)
+	// Stub returns the Stub that answers for a limiter, or nil.
+	Stub(l *Limiter) Stub
+
+	// NeedsEnd reports whether a limiter has slots, which are taken until the work ends, whether it has a queue,
+	// where a place may be given back, and units, which may be charged in another number.
+	NeedsEnd(l *Limiter) (slots, queue, units bool)
+	// Looking returns the limiter that decides as l does, and whose denials ban nobody.
+	Looking(l *Limiter) *Limiter
+	// WaitUpTo decides about w, and fills res. The Reservation may be nil.
+	WaitUpTo(ctx context.Context, l *Limiter, w Waiting, res *Result) (*Reservation, error)
+	// SettleLater is Settle, but need not wait for the reply.
+	SettleLater(ctx context.Context, r *Reservation, actual int64) error
+	// CountsAs reports whether two limiters have the same counts.
+	CountsAs(l, other *Limiter) bool
+	// WarnOnce logs a message, and those of its name not again.
+	WarnOnce(ctx context.Context, l *Limiter, message string)
+	// ErrorMinutely logs an error, and how many requests had one with this message, once a minute at most.
+	ErrorMinutely(ctx context.Context, l *Limiter, message string, err error)
+
+	// Inspect returns what package admin shows of a limiter.
+	Inspect(l *Limiter) Inspection
+	// HeldOf returns how many units of each limit are held for a key. It may ask Redis.
+	HeldOf(ctx context.Context, l *Limiter, key string) ([]int64, error)
+	// Held returns until when units are held for a reservation, of each limit (nothing if none are), and how many
+	// were charged or reserved.
+	Held(r *Reservation) (expiries []int64, n int64)
+	// Scripts returns the scripts of a limiter over Redis: for a call, for a batch, and for one by limits of
+	// different numbers.
+	Scripts(l *Limiter) (call, batch, mixed string)
 }
+
+// Registered is the Core of package core, which sets it as it is initialized.
+var Registered any
 
 // LimitSettings are what the options of a core.Limit set; zero is the default.
 type LimitSettings struct {
@@ -21,14 +61,6 @@ type LimitSettings struct {
 	Aligned bool
 	Name    string
 }
-
-// NewLimit returns the core.Limit of a registered algorithm, whether it has a
-// constructor in core or not.
-var NewLimit func(k *algorithm.Kind, count int64, period time.Duration, s LimitSettings) any
-
-// Wall returns the core.Option that has a limiter of core.New find the windows of a calendar by a clock of the
-// module's own suites, which also drive that of Redis.
-var Wall func(now func() time.Time) any
 
 // A Driver is what tests do to a core.Limiter in place of its clocks and timers.
 type Driver struct {
@@ -51,34 +83,8 @@ type Driver struct {
 	Latest func(key string) any
 }
 
-// DriverOf returns the Driver of a core.Limiter.
-var DriverOf func(limiter any) Driver
-
-// Held returns until when units are held for a *core.Reservation, of each limit (nothing if none
-// are), and how many were charged or reserved.
-var Held func(reservation any) (expiries []int64, n int64)
-
-// NeedsEnd reports whether a *core.Limiter has slots, which are taken until the work ends, whether
-// it has a queue, where a place may be given back, and units, which may be charged in another number.
-var NeedsEnd func(limiter any) (slots, queue, units bool)
-
-// Looking returns the *core.Limiter that decides as limiter does, and whose denials ban nobody.
-var Looking func(limiter any) any
-
 // Canceled is the cost with which SettleLater cancels: with And that is more than a cost of 0.
 const Canceled = -1
-
-// SettleLater is the Settle of a *core.Reservation, but need not wait for the reply.
-var SettleLater func(ctx context.Context, reservation any, actual int64) error
-
-// WarnOnce has a *core.Limiter log a message, and those of its name not again.
-var WarnOnce func(ctx context.Context, limiter any, message string)
-
-// ErrorMinutely has a *core.Limiter log an error, and how many requests had one with this message, once a minute at most.
-var ErrorMinutely func(ctx context.Context, limiter any, message string, err error)
-
-// CountsAs reports whether two *core.Limiters have the same counts.
-var CountsAs func(limiter, other any) bool
 
 // An Inspection is what package admin shows of a *core.Limiter that nobody else needs.
 type Inspection struct {
@@ -95,15 +101,6 @@ type ServerState struct {
 	Cause error // why it is not up
 }
 
-// Inspect returns the Inspection of a *core.Limiter.
-var Inspect func(limiter any) Inspection
-
-// Scripts returns the scripts of a *core.Limiter over Redis: for a call, for a batch, and for one by limits of different numbers.
-var Scripts func(limiter any) (call, batch, mixed string)
-
-// HeldOf returns how many units of each limit of a *core.Limiter are held for a key. It may ask Redis.
-var HeldOf func(ctx context.Context, limiter any, key string) ([]int64, error)
-
 // A Waiting is what a request asks for that may wait.
 type Waiting struct {
 	Key     string
@@ -112,9 +109,6 @@ type Waiting struct {
 	UpTo    time.Duration // it waits
 	Most    int           // requests that may wait at a time
 }
-
-// WaitUpTo decides about w by a *core.Limiter, fills the *core.Result res, and returns the *core.Reservation, which may be nil.
-var WaitUpTo func(ctx context.Context, limiter any, w Waiting, res any) (reservation any, err error)
 
 // A WrongLimitError is the error of core.Limiter.With, and of core.All about limits that cannot decide together.
 type WrongLimitError struct{ Err error }

@@ -9,10 +9,3 @@ type Stub interface {
 	// of that. A decision denies if retryAfter is positive.
 	Call(method, key string, cost int64) (retryAfter time.Duration, err error)
 }
-
-// NewStub returns the *core.Limiter called name that s answers for. opts are a
-// []core.Option.
-var NewStub func(name string, opts any, s Stub) (any, error)
-
-// StubOf returns the Stub that answers for a *core.Limiter, or nil.
-var StubOf func(limiter any) Stub

@@ -22,7 +22,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/core/guard/internal/settings"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
@@ -47,7 +47,7 @@ func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Op
 	s := settings.Settings{Headers: settings.Headers{Sets: xRateLimit}, MaxWaiting: maxWaiting}
 	settings.Apply(&s, opts)
 	s.Check(xRateLimit)
-	_, queue, units := hook.NeedsEnd(lim)
+	_, queue, units := inside.Core.NeedsEnd(lim)
 	alone := s.LimiterFor == nil && s.Members == nil
 	switch {
 	case queue && s.WaitUpTo > 0:

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
@@ -17,7 +17,7 @@ func (g *Guard) addMembers() {
 		return
 	}
 	for _, m := range append(g.members, g) {
-		if _, queue, _ := hook.NeedsEnd(m.limiter); queue {
+		if _, queue, _ := inside.Core.NeedsEnd(m.limiter); queue {
 			panic(fmt.Sprintf("guard: And: limiter %q has a LeakyBucket: a place in its queue cannot be given back exactly: "+
 				"mount a middleware of its own", m.limiter.Name()))
 		}
@@ -51,7 +51,7 @@ func (g *Guard) askAll(r keyfunc.Request, key string, v *Verdict) bool {
 func (g *Guard) keysOf(r keyfunc.Request, key string, v *Verdict) (keys []core.Keyed, ok bool) {
 	own := v.limiter
 	keys = append(make([]core.Keyed, 0, 1+len(g.members)), g.asked(own).On(key))
-	v.slots, _, _ = hook.NeedsEnd(own)
+	v.slots, _, _ = inside.Core.NeedsEnd(own)
 	for _, m := range g.members {
 		v.limiter = m.limiter
 		v.state.limiter.Store(m.limiter) // what the key function logs is about this one
@@ -59,7 +59,7 @@ func (g *Guard) keysOf(r keyfunc.Request, key string, v *Verdict) (keys []core.K
 		if !ok {
 			return nil, false
 		}
-		slots, _, _ := hook.NeedsEnd(v.limiter)
+		slots, _, _ := inside.Core.NeedsEnd(v.limiter)
 		v.slots = v.slots || slots
 		k := g.asked(v.limiter).On(key)
 		if m.settings.Cost != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 )
 
 // maxCost bounds what SetCost charges: what a Limiter settles at most.
@@ -43,7 +44,7 @@ func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
 	}
 	actual := v.cost
 	defer func() { // also if CountIf panics: otherwise the units stay held
-		v.logFailure(ctx, "redislimit: not settled", hook.SettleLater(ctx, v.reservation, actual))
+		v.logFailure(ctx, "redislimit: not settled", inside.Core.SettleLater(ctx, v.reservation, actual))
 	}()
 	switch {
 	case status == int(v.state.refused.Load()): // by a middleware further in: no handler has run

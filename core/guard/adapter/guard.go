@@ -13,6 +13,7 @@ import (
 	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/core/guard/internal/settings"
 	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
@@ -80,7 +81,7 @@ func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdi
 	}
 	if v.Result.Source != core.SourceNone {
 		if g.record(h, &v, key) {
-			hook.WarnOnce(r.Context(), v.limiter, "a request is counted twice: two middlewares that it passes have this limiter and the same key: "+
+			inside.Core.WarnOnce(r.Context(), v.limiter, "a request is counted twice: two middlewares that it passes have this limiter and the same key: "+
 				"remove one, or give it a limiter of another name")
 		}
 	}
@@ -147,7 +148,7 @@ func (g *Guard) choose(r keyfunc.Request, v *Verdict) (string, bool) {
 	}
 	key, err := g.keyOf(r)
 	if err != nil {
-		hook.ErrorMinutely(r.Context(), g.limiter, "the key function failed", err)
+		inside.Core.ErrorMinutely(r.Context(), g.limiter, "the key function failed", err)
 		v.Status, v.Err = http.StatusInternalServerError, err
 	}
 	return key, err == nil
@@ -177,7 +178,7 @@ func (g *Guard) chooseLimiter(r keyfunc.Request, v *Verdict) bool {
 		v.limiter = lim
 		v.state.limiter.Store(lim)
 	case err != nil && !g.isWrong(r.Context(), v, err):
-		hook.ErrorMinutely(r.Context(), g.limiter, "LimiterFor failed", err)
+		inside.Core.ErrorMinutely(r.Context(), g.limiter, "LimiterFor failed", err)
 		v.Status, v.Err = http.StatusInternalServerError, err
 	}
 	return err == nil
@@ -199,16 +200,14 @@ func (g *Guard) isWrong(ctx context.Context, v *Verdict, err error) bool {
 // ask has the limiter decide. It charges at once, unless the cost is known only at the end. What
 // may have to be given back has a Reservation; others need none, which saves an allocation.
 func (g *Guard) ask(ctx context.Context, key string, v *Verdict) {
-	slots, queue, _ := hook.NeedsEnd(v.limiter)
+	slots, queue, _ := inside.Core.NeedsEnd(v.limiter)
 	v.slots = slots
 	lim := g.asked(v.limiter)
 	switch {
 	case g.settings.WaitUpTo > 0 && !g.settings.DryRun && !queue:
 		w := hook.Waiting{Key: key, N: v.cost, Reserve: g.reserves(), UpTo: g.settings.WaitUpTo, Most: g.settings.MaxWaiting}
-		var r any
 		came := time.Now()
-		r, v.Err = hook.WaitUpTo(ctx, lim, w, &v.Result)
-		v.reservation, _ = r.(*core.Reservation)
+		v.reservation, v.Err = inside.Core.WaitUpTo(ctx, lim, w, &v.Result)
 		v.warnIfCutOff(ctx, time.Since(came))
 	case g.reserves():
 		v.reservation, v.Err = lim.Reserve(ctx, key, v.cost)
@@ -228,7 +227,7 @@ func (g *Guard) ask(ctx context.Context, key string, v *Verdict) {
 // asked returns the limiter to ask in place of lim: with DryRun one that bans nobody.
 func (g *Guard) asked(lim *core.Limiter) *core.Limiter {
 	if g.settings.DryRun {
-		lim, _ = hook.Looking(lim).(*core.Limiter)
+		lim = inside.Core.Looking(lim)
 	}
 	return lim
 }
@@ -268,8 +267,8 @@ func (v *Verdict) warnIfCutOff(ctx context.Context, wait time.Duration) {
 	if server == nil || server.WriteTimeout <= 0 || wait <= server.WriteTimeout {
 		return
 	}
-	hook.WarnOnce(ctx, v.limiter, fmt.Sprintf("a request waits for longer than the server's WriteTimeout, %v: its client gets no response, unless a "+
-		"handler moves that deadline by http.ResponseController. Raise it, or have requests wait for less", server.WriteTimeout))
+	inside.Core.WarnOnce(ctx, v.limiter, fmt.Sprintf("a request waits for longer than the server's WriteTimeout, %v: its client gets no response, "+
+		"unless a handler moves that deadline by http.ResponseController. Raise it, or have requests wait for less", server.WriteTimeout))
 }
 
 // statusOf returns the status of a request whose context ended before it was served: with

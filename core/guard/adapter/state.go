@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 )
 
 // A RequestState is what the middlewares of one request have decided so far. An adapter
@@ -64,7 +64,7 @@ func (s *RequestState) countsAgain(h Header, lim *core.Limiter, key string) bool
 		case c.limiter == nil:
 			*c = counted{lim, key}
 			return false
-		case c.key == key && hook.CountsAs(c.limiter, lim):
+		case c.key == key && inside.Core.CountsAs(c.limiter, lim):
 			return true
 		}
 	}
@@ -114,7 +114,7 @@ func (s *RequestState) SetCost(n int64) {
 
 func (s *RequestState) warn(message string) {
 	if lim := s.limiter.Load(); lim != nil {
-		hook.WarnOnce(context.Background(), lim, message)
+		inside.Core.WarnOnce(context.Background(), lim, message)
 	}
 }
 

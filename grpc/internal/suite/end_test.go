@@ -16,7 +16,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
 	grpclimit "github.com/redislimit/redislimit/grpc"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
@@ -260,7 +260,7 @@ func slotsLost(t *testing.T, want codes.Code, returns func(context.Context) erro
 		calls.Go(func() { a = b.call() })
 		<-running
 		b.redis.FlushAll()
-		hook.DriverOf(lim).Renew()
+		inside.Core.Driver(lim).Renew()
 		calls.Wait()
 		b.stop()
 		a.want(want)

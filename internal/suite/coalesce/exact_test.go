@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
@@ -106,7 +106,7 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 				}
 			}
 			if i%5 == 2 { // its denials ban nobody
-				lim, _ = hook.Looking(lim).(*core.Limiter)
+				lim = inside.Core.Looking(lim)
 			}
 			if acquired[i] {
 				return requests[i].acquire(lim)

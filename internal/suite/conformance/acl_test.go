@@ -17,7 +17,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
@@ -168,7 +168,7 @@ func useSlots(ctx context.Context, client core.Client, options ...core.Option) e
 		slots, err := tryAcquire(ctx, lim, "k", n)
 		_, looked := lim.Peek(ctx, "k")
 		_, lost := tryAcquire(ctx, lim, "lost", n)
-		hook.DriverOf(lim).Renew()
+		inside.Core.Driver(lim).Renew()
 		errs = append(errs, err, looked, lost, slots.Release(ctx), lim.Reset(ctx, "lost"))
 	}
 	return errors.Join(errs...)

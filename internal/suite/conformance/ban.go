@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 )
 
 // ban returns the option for levels in microseconds.
@@ -102,7 +102,7 @@ func whoIsBanned(t *testing.T, s Store, limit maker) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	looking, _ := hook.Looking(lim).(*core.Limiter)
+	looking := inside.Core.Looking(lim)
 	banned(t, allowN(t, looking, "k", 1), 0)
 	if res := allowN(t, lim, "k", 0); !res.Allowed {
 		t.Errorf("a cost of 0: %+v", res)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 )
 
 // calendarCases are what random histories of [Properties] do not show of windows of a calendar.
@@ -101,7 +101,7 @@ func wrongClock(t *testing.T, s Store) {
 }
 
 func wallAt(now time.Time) core.Option {
-	return hook.Wall(func() time.Time { return now }).(core.Option)
+	return inside.Core.Wall(func() time.Time { return now })
 }
 
 // otherZone has two processes with other data of a zone, for which two zones stand: each window of either begins afresh once,

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
@@ -70,7 +70,7 @@ func (s Store) limiter(t *testing.T, name string, opts ...core.Option) *core.Lim
 	t.Cleanup(func() { _ = lim.Close() })
 	if s.Redis != nil { // its clock is driven, so that of the process stands: a hold is not over because the machine is slow
 		begun := time.Now()
-		hook.DriverOf(lim).Clock(func() time.Time { return begun })
+		inside.Core.Driver(lim).Clock(func() time.Time { return begun })
 	}
 	return lim
 }

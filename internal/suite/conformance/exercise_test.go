@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
@@ -35,7 +35,7 @@ func TestMiniredis(t *testing.T) {
 		defer func() { _ = client.Close() }()
 		run(t, conformance.Store{
 			New: func(name string, opts ...core.Option) (*core.Limiter, error) {
-				return core.New(client, name, append(append(onlyRedis, hook.Wall(clock).(core.Option)), opts...)...)
+				return core.New(client, name, append(append(onlyRedis, inside.Core.Wall(clock)), opts...)...)
 			},
 			Advance: func(d time.Duration) {
 				now.Add(d.Microseconds())

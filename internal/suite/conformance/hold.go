@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
@@ -92,7 +92,7 @@ func settleByOwnClock(t *testing.T, s Store, limit maker) {
 	}
 	lim := s.limiter(t, "own", limit(core.PerHour(100)), limits.Hold(time.Minute, limit(core.PerHour(100))))
 	now := time.Now()
-	hook.DriverOf(lim).Clock(func() time.Time { return now })
+	inside.Core.Driver(lim).Clock(func() time.Time { return now })
 	over, lasts, known := reserve(t, lim, "over", 60), reserve(t, lim, "lasts", 60), reserve(t, lim, "known", 60)
 	for _, key := range []string{"over", "lasts"} {
 		s.Redis.Del(t.Context(), "rl:own:{"+key+"}:"+lim.Limits()[0].Name())
@@ -152,7 +152,7 @@ func holdClockBack(t *testing.T, s Store, limit maker) {
 	nothing := reserve(t, lim, "k", 0)
 	nothing.Keep()
 	s.Advance(-8 * time.Second)
-	hook.DriverOf(lim).Renew()
+	inside.Core.Driver(lim).Renew()
 	left := int64(89)
 	if limits.Named(limit(tenPerTen).Algorithm()).Kind.Bucket {
 		left = 88 // the debt ends when it did, which is later now

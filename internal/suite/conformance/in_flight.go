@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
@@ -134,7 +134,7 @@ func (tr *slotTrial) step(t *testing.T) {
 	case 3, 4:
 		tr.end(t)
 	case 5, 6:
-		hook.DriverOf(by).Renew()
+		inside.Core.Driver(by).Renew()
 		for j := range tr.held {
 			if tr.held[j].lim == by {
 				tr.held[j].expiry = now.Add(slotLasts(i))
@@ -206,7 +206,7 @@ func (tr *slotTrial) forget(t *testing.T, by *core.Limiter) {
 	case tr.store.Redis != nil && tr.IntN(2) == 0:
 		tr.store.Redis.Del(t.Context(), "rl:"+tr.name+":{k}:inflight")
 		tr.drop(func(slot) bool { return true })
-		hook.DriverOf(by).Renew() // which does not take them again
+		inside.Core.Driver(by).Renew() // which does not take them again
 	default:
 		if err := by.Reset(t.Context(), "k"); err != nil {
 			t.Error(err)
@@ -271,12 +271,12 @@ func slotEnds(t *testing.T, s Store) {
 			g.Keep()
 		}
 		remainsOf(t, lim, key, 6, 6, 6)
-		hook.DriverOf(lim).Renew()
+		inside.Core.Driver(lim).Renew()
 		remainsOf(t, lim, key, 6, 6, 6)
 		for range 2 {
 			c.end(t, g)
 			remainsOf(t, lim, key, 10, c.left[0], c.left[1])
-			hook.DriverOf(lim).Renew()
+			inside.Core.Driver(lim).Renew()
 		}
 		if t.Failed() {
 			t.Fatal(c.name)
@@ -294,11 +294,11 @@ func slotsAreRenewed(t *testing.T, s Store) {
 		if s.Redis != nil {
 			s.Redis.ScriptFlush(context.Background())
 		}
-		hook.DriverOf(lim).Renew()
+		inside.Core.Driver(lim).Renew()
 	}
 	remainsOf(t, lim, "k", 99, 99)
 	release(t, most)
-	hook.DriverOf(lim).Renew()
+	inside.Core.Driver(lim).Renew()
 	remainsOf(t, lim, "k", 999_999_999, 99)
 	remainsOf(t, lim, "other", 999_999_999, 999_999_999)
 	release(t, one)
@@ -324,7 +324,7 @@ func slotsOutlastSteps(t *testing.T, s Store) {
 			t.Fatalf("step %d: another has the slot: %+v", i, res.Result)
 		}
 		s.Advance(long / 3) // and the renewal is late by as much
-		hook.DriverOf(lim).Renew()
+		inside.Core.Driver(lim).Renew()
 	}
 	release(t, held)
 	want(t, peek(t, other, "k"), true, 1, 0, 0)
@@ -380,7 +380,7 @@ func slotsLost(t *testing.T, s Store) {
 	defer stop()
 	safeCtx, stopSafe := safe.Context(context.Background())
 	defer stopSafe()
-	hook.DriverOf(lim).Renew()
+	inside.Core.Driver(lim).Renew()
 	if ctx.Err() != nil {
 		t.Errorf("canceled while it is held: %v", context.Cause(ctx))
 	}
@@ -389,8 +389,8 @@ func slotsLost(t *testing.T, s Store) {
 	} else {
 		s.Redis.Del(context.Background(), "rl:slots:{k}:inflight")
 	}
-	hook.DriverOf(lim).Renew()
-	hook.DriverOf(others).Renew()
+	inside.Core.Driver(lim).Renew()
+	inside.Core.Driver(others).Renew()
 	if !errors.Is(context.Cause(ctx), core.ErrSlotLost) || lost.Load() != 3 {
 		t.Errorf("after a loss: %v, %d slots are lost, want 3", context.Cause(ctx), lost.Load())
 	}

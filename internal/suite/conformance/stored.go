@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 )
 
 // storedAt is what Redis's clock says in docs/stored.md.
@@ -260,7 +260,7 @@ func (e example) refuses(t *testing.T, s Store, key, value string) {
 	}
 	if held.Reservation != nil {
 		held.Keep()
-		hook.DriverOf(lim).Renew()
+		inside.Core.Driver(lim).Renew()
 		refused("Settle", held.Settle(ctx, 1))
 	}
 	if after := s.dump(t); !slices.Equal(before, after) {

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
@@ -71,7 +71,7 @@ func counted(client *redis.Client, s conformance.Store, hooks ...redis.Hook) con
 	}
 	s.Commands = count.Sent
 	s.New = func(name string, opts ...core.Option) (*core.Limiter, error) {
-		return core.New(client, name, append(append(onlyRedis, hook.Wall(s.Clock).(core.Option)), opts...)...)
+		return core.New(client, name, append(append(onlyRedis, inside.Core.Wall(s.Clock)), opts...)...)
 	}
 	return s
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
@@ -174,7 +174,7 @@ func andSlots(b *testbed) {
 	_, done := s.start("/a")
 	b.until("the handler runs", func() bool { return calls.Load() == 1 })
 	b.redis.FlushAll()
-	hook.DriverOf(slots.Limiter).Renew()
+	inside.Core.Driver(slots.Limiter).Renew()
 	(<-done).want(http.StatusOK, core.ErrSlotLost.Error())
 }
 

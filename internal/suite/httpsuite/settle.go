@@ -16,7 +16,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/keyfunc"
 )
@@ -425,10 +425,10 @@ func inFlightLost(b *testbed) {
 	s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: AwaitCause, Calls: &calls}}, Route{Path: "/b"})
 	_, done := s.start("/a")
 	b.until("the handler runs", func() bool { return calls.Load() == 1 })
-	hook.DriverOf(limit.Limiter).Renew()
+	inside.Core.Driver(limit.Limiter).Renew()
 	s.get("/b").wantDenied() // it is still there
 	b.redis.FlushAll()
-	hook.DriverOf(limit.Limiter).Renew()
+	inside.Core.Driver(limit.Limiter).Renew()
 	(<-done).want(http.StatusOK, core.ErrSlotLost.Error())
 	s.get("/b").wantServed()
 	b.untilLeft(limit.Limiter, ipKey, 1)

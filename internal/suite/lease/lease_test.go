@@ -15,6 +15,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
@@ -71,7 +72,7 @@ func newLeaser(t *testing.T, client core.Client, opts ...core.Option) *leaser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &leaser{Limiter: lim, Driver: hook.DriverOf(lim), wall: time.Hour}
+	l := &leaser{Limiter: lim, Driver: inside.Core.Driver(lim), wall: time.Hour}
 	l.Drive(func() time.Duration { return l.wall }, func() time.Duration { return l.mono })
 	return l
 }

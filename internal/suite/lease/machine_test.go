@@ -8,6 +8,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
@@ -38,13 +39,13 @@ func (h *history) boot(id int) *machine {
 		m.rate = 1 - 0.001*float64(h.random.IntN(2)) // slow: the dangerous direction
 	}
 	wrong := time.Duration(h.random.Int64N(int64(historyPeriods[0]))) - historyPeriods[0]/2 // by its clock it may be another window
-	clock := hook.Wall(func() time.Time { return h.driven.Now().Add(wrong) }).(core.Option)
+	clock := inside.Core.Wall(func() time.Time { return h.driven.Now().Add(wrong) })
 	lim, err := core.New(m, "lease", limitOptions(h.with(m.count, 1), clock, core.Lease(leased), core.FailClosed(),
 		core.Timeout(time.Minute), core.DenyCache(0), core.Hold(2*leased), core.MaxBatch(1))...)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	m.Limiter, m.Driver = lim, hook.DriverOf(lim)
+	m.Limiter, m.Driver = lim, inside.Core.Driver(lim)
 	m.Drive(m.wall, m.mono)
 	m.Heat(int64(2+h.random.IntN(2)), int64(1+h.random.IntN(3)))
 	return m
@@ -226,7 +227,7 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 	}
 	var res *core.Reservation
 	x := m.execute(nil, share, func(ctx context.Context) { res, err = decide(ctx, "k", n) })
-	lease := hook.DriverOf(lim).Latest("k")
+	lease := inside.Core.Driver(lim).Latest("k")
 	if _, known := m.granted[lease]; !known {
 		m.granted[lease] = m.taken[share]
 	}
@@ -280,7 +281,7 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 		e := &s.each[i]
 		e.Step, e.From, e.Until = x.step, x.at[i], x.at[i]
 	}
-	switch expiries, _ := hook.Held(res); {
+	switch expiries, _ := inside.Core.Held(res); {
 	case reserve: // it may be spent until what is held expires, which may be over when the reply comes
 		s.holdUntil(h, expiries, x.step)
 		if h.random.IntN(3) == 0 {
@@ -320,7 +321,7 @@ func (m *machine) settleOne(s *spend) {
 		return
 	}
 	s.done = true
-	_, n := hook.Held(s.res)
+	_, n := inside.Core.Held(s.res)
 	actual := n + int64(h.random.IntN(3)) - 1
 	late := s.crossed()
 	for i := range s.each {
@@ -363,7 +364,7 @@ func (m *machine) renew() {
 		if !s.reserved || s.done {
 			continue
 		}
-		expiries, _ := hook.Held(s.res)
+		expiries, _ := inside.Core.Held(s.res)
 		renewed := false
 		for i, expiry := range expiries {
 			renewed = renewed || expiry != s.each[i].expiry

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
 	"github.com/redislimit/redislimit/internal/testkit/gate"
@@ -351,7 +351,7 @@ func TestRenewals(t *testing.T) {
 	e.rdb.AddHook(&scripts)
 	l, _ := limiter(e.rdb, "renewals", core.FailClosed(), core.Timeout(time.Minute), core.Hold(time.Hour)) // none is due by itself
 	defer func() { _ = l.Close() }()
-	renew := hook.DriverOf(l).Renew
+	renew := inside.Core.Driver(l).Renew
 	awaitRedis(t, l, "k")
 	var all []*core.Reservation
 	for _, n := range []int64{2, 3, 4} {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
@@ -71,7 +71,7 @@ func (e *slotEnv) renewUntil(t testing.TB, before float64) {
 		if time.Now().After(end) {
 			t.Fatal("the slot is not renewed any more")
 		}
-		hook.DriverOf(e.lim).Renew()
+		inside.Core.Driver(e.lim).Renew()
 	}
 }
 
@@ -96,8 +96,8 @@ func slotOutlastsLostReplies(t *check.Round, timeout time.Duration) {
 		"refused":       e.proxy.Refuse,
 	} {
 		fault()
-		hook.DriverOf(e.lim).Renew()
-		hook.DriverOf(e.lim).Renew()
+		inside.Core.Driver(e.lim).Renew()
+		inside.Core.Driver(e.lim).Renew()
 		e.proxy.Pass()
 		e.renewUntil(t, max(before, e.expires(t)))
 		before = e.expires(t)
@@ -151,7 +151,7 @@ func TestLostSlotsAreFreed(t *testing.T) {
 	if err := r.Release(t.Context()); err != nil {
 		t.Errorf("Release a second time: %v", err)
 	}
-	hook.DriverOf(e.lim).Renew()
+	inside.Core.Driver(e.lim).Renew()
 	if got := e.expires(t); got != taken && got != 0 {
 		t.Error("a slot was renewed after its Release")
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 )
 
 // A Variant is an algorithm in one of its forms.
@@ -107,7 +108,7 @@ func (v Variant) With(r core.Rate, s Settings) core.Limit {
 	if v.Kind.Bucket {
 		all.Burst = s.Burst
 	}
-	return hook.NewLimit(v.Kind, r.Count(), r.Period(), all).(core.Limit)
+	return inside.Core.NewLimit(v.Kind, r.Count(), r.Period(), all)
 }
 
 // Hold returns core.Hold(d), or no option if none of the limits holds units: New refuses it there.

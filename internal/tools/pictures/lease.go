@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 )
 
 //go:embed lease.svg.tmpl
@@ -102,7 +102,7 @@ func (p *leasing) start(w *environment) error {
 		return err
 	}
 	p.Limiter = lim
-	hook.DriverOf(lim).Drive(func() time.Duration { return p.clock }, func() time.Duration { return p.clock })
+	inside.Core.Driver(lim).Drive(func() time.Duration { return p.clock }, func() time.Duration { return p.clock })
 	return nil
 }
 
@@ -120,7 +120,7 @@ func (p *leasing) act(ctx context.Context, now time.Duration, columns *leaseColu
 	if now < p.begins || now >= p.stops {
 		return nil
 	}
-	hook.DriverOf(p.Limiter).CloseOld()
+	inside.Core.Driver(p.Limiter).CloseOld()
 	count := func(at time.Duration) int { return int(int64(p.rate) * at.Milliseconds() / 1000) }
 	for range count(now+time.Millisecond) - count(now) {
 		res, err := p.Allow(ctx, key)

@@ -20,7 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 )
 
 func main() {
@@ -67,7 +67,7 @@ func script(args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	call, batch, mixed := hook.Scripts(lim)
+	call, batch, mixed := inside.Core.Scripts(lim)
 	text, ok := map[string]string{"call": call, "cluster": batch, "mixed": mixed}[*what]
 	if !ok {
 		return "", errors.New("-for takes call, cluster or mixed")

@@ -1,0 +1,12 @@
+// Package inside leads from this module's adapters, admin, limittest, suites and tools to what package core does for them alone.
+package inside
+
+import (
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
+)
+
+// Core is package core. Its methods are those of core's type inside.
+var Core = hook.Registered.(known) //nolint:forcetypeassert // core checks it
+
+type known = hook.Core[core.Limiter, core.Reservation, core.Result, core.Option, core.Limit]
