@@ -5,45 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/denials"
 	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/server"
 )
-
-// A Keyed is a key of a Limiter, as [Limiter.On] returns it for [All] and its kin.
-type Keyed struct {
-	limiter *Limiter
-	key     string
-	times   int   // it costs what the call says so often
-	own     int64 // what it costs besides
-}
-
-// On returns key as one of those that [All], [AcquireAll] and [ReserveAll] decide about.
-func (l *Limiter) On(key string) Keyed { return Keyed{l, key, 1, 0} }
-
-// Cost returns k with a cost of its own, in place of that of the whole call.
-func (k Keyed) Cost(n int64) Keyed { return Keyed{k.limiter, k.key, 0, n} }
-
-// cost returns what k costs in a call with a cost of n.
-func (k Keyed) cost(n int64) int64 {
-	total := k.own
-	for range k.times {
-		total = add(total, n)
-	}
-	return total
-}
-
-// add returns a+b, or the largest cost there is.
-func add(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
-}
 
 // All decides whether something that costs n units may happen now, by keys of several Limiters: it is
 // admitted if all of them admit it, and then charged in each. If one denies it, it is charged in none.
@@ -118,22 +86,6 @@ var (
 	errNoLimiter   = errors.New("redislimit: a Keyed has no Limiter: make it with On")
 )
 
-// A together is what one call asks of several keys, and then what it has of them.
-type together struct {
-	n       int64
-	fixed   bool // Settle takes 0 and n alone, as after Acquire
-	members []member
-	lost    error // of Redis, if it has failed to decide on all of them at once
-}
-
-// A member is one key of them.
-type member struct {
-	Keyed
-
-	held  *Reservation  // nil until it is admitted
-	stamp denials.Stamp // of a decision on all by one script
-}
-
 // newTogether checks a call, and puts its keys into the order in which all callers ask for them: if two
 // wait for each other's units, one of them has all that it needs. Who is denied by his own limit is to hold nothing of
 // what he shares meanwhile, and that has the larger capacity: else he may use it up anyway.
@@ -148,7 +100,7 @@ func newTogether(ctx context.Context, n int64, keys []Keyed) (*together, error) 
 		}
 		if k.limiter.by.Queues {
 			return nil, &hook.WrongLimitError{Err: fmt.Errorf("redislimit: limiter %q: a LeakyBucket cannot decide together with others: "+
-				"a place in its queue cannot be given back exactly", k.limiter.name)}
+				"a place in its queue cannot be given back exactly", k.limiter.family.name)}
 		}
 		if err := (call{key: k.key, n: min(n, k.own)}).check(ctx); err != nil {
 			return nil, err
@@ -162,7 +114,7 @@ func newTogether(ctx context.Context, n int64, keys []Keyed) (*together, error) 
 	}
 	slices.SortStableFunc(t.members, func(a, b member) int {
 		capacity := cmp.Compare(slices.Min(a.limiter.by.Capacities), slices.Min(b.limiter.by.Capacities))
-		return cmp.Or(capacity, cmp.Compare(a.limiter.name, b.limiter.name), cmp.Compare(a.key, b.key))
+		return cmp.Or(capacity, cmp.Compare(a.limiter.family.name, b.limiter.family.name), cmp.Compare(a.key, b.key))
 	})
 	return t, nil
 }
@@ -207,8 +159,8 @@ func (t *together) reserve(ctx context.Context) (*Reservation, error) {
 func (t *together) remembersDenial(ctx context.Context, res *Result) bool {
 	for _, m := range t.members {
 		l, c := m.limiter, m.call(t.n)
-		if l.leases == nil && l.repeatDenial(c, target{Result: res}) {
-			l.events.emit(ctx, c.key, Event{Kind: EventDecision, Result: *res, Cost: c.n})
+		if l.family.leases == nil && l.repeatDenial(c, target{Result: res}) {
+			l.family.events.emit(ctx, c.key, Event{Kind: EventDecision, Result: *res, Cost: c.n})
 			return true
 		}
 	}
@@ -253,37 +205,105 @@ func (t *together) result() Result {
 	return combine(all, true)
 }
 
-// settle ends each member by end: with its own cost, or with actual in place of n.
-func (t *together) settle(ctx context.Context, actual int64, end func(r *Reservation, ctx context.Context, actual int64) error) error {
-	switch {
-	case actual < 0 || actual > maxActual:
-		return fmt.Errorf("%w: it is %d, allowed is 0 to %d", ErrInvalidCost, actual, maxActual)
-	case t.fixed && actual == 0:
-		return each(t.members, func(m member) error { return end(m.held, ctx, 0) })
-	case t.fixed && actual != t.n:
-		return fmt.Errorf("%w: it is %d, and after AcquireAll allowed are 0 and %d", ErrInvalidCost, actual, t.n)
-	}
-	return each(t.members, func(m member) error { return end(m.held, ctx, min(m.cost(actual), maxActual)) })
+// A joint is a decision on all keys by one script of one server: nothing is held, and nobody is denied by what
+// another call has for a moment.
+type joint struct {
+	*together
+
+	store *server.Store
+	parts []server.Part
 }
 
-// each calls f with each of the members, also after one has failed or panicked.
-func each(members []member, f func(member) error) (err error) {
-	if len(members) == 0 {
-		return nil
+// joint returns the decision by which all are charged or none. The error is server.ErrApart if there is none: keys of several servers, in
+// memory, of leases, whose units this process has, and what costs nothing, which an overdrawn limit admits, too.
+func (t *together) joint(ctx context.Context) (*joint, error) {
+	j := &joint{together: t, parts: make([]server.Part, len(t.members))}
+	for i := range t.members {
+		m := &t.members[i]
+		l, c := m.limiter, m.call(t.n)
+		if l.store == nil || l.family.leases != nil || c.n == 0 {
+			return nil, server.ErrApart
+		}
+		c.op = algorithm.OpCharge
+		asked := algorithm.HoldCall{Op: c.op, N: c.n, Bans: l.bansOn(c, l.by)}
+		j.parts[i] = server.Part{Store: l.store, Call: server.NewCall(l.by.Server, c.key, asked)}
+		m.stamp = l.family.denials.Stamp(m.key, time.Time{})
 	}
-	defer func() { err = errors.Join(err, each(members[1:], f)) }()
-	return f(members[0])
+	var err error
+	j.store, err = server.Together(ctx, j.parts)
+	return j, err
 }
 
-// contextOf is [Reservation.Context] of several.
-func contextOf(ctx context.Context, members []member) (context.Context, context.CancelFunc) {
-	if len(members) == 0 {
-		return ctx, func() {}
+// decide writes the tightest Result of all limits to res. If the server does not decide, the error is its.
+func (j *joint) decide(ctx context.Context, res *Result) error {
+	began := time.Now()
+	if err := j.store.DecideAll(ctx, j.parts); err != nil {
+		return err
 	}
-	ctx, cancel := members[0].held.Context(ctx)
-	ctx, others := contextOf(ctx, members[1:])
-	return ctx, func() {
-		others()
-		cancel()
+	took, admitted, barred, limits := time.Since(began), true, false, 0
+	for _, p := range j.parts {
+		limits += len(p.Answers)
+		admitted = admitted && p.Admitted()
+		ban := p.Ban()
+		barred = barred || ban.Until > 0 && !ban.Began
 	}
+	all := make([]Result, 0, limits)
+	for i := range j.members {
+		if barred && j.parts[i].Ban().Until == 0 {
+			continue // it was not asked
+		}
+		one := j.answer(ctx, i, admitted)
+		for each := range one.All() {
+			all = append(all, each)
+		}
+		if admitted || !one.Allowed {
+			m := &j.members[i]
+			m.limiter.family.events.emit(ctx, m.key, Event{Kind: EventDecision, Result: one, Cost: m.cost(j.n), Took: took})
+		}
+	}
+	*res = combine(all, admitted)
+	return nil
+}
+
+// answer returns the Result of the i-th key, and remembers its denial.
+func (j *joint) answer(ctx context.Context, i int, admitted bool) (res Result) {
+	m, d := &j.members[i], j.parts[i].Call
+	l, c := m.limiter, m.call(j.n)
+	if !admitted {
+		c.op = algorithm.OpEvaluate // another denies
+	}
+	c.fillOrBan(&res, l.by, d.Answers, d.Ban(), SourceRedis)
+	if !res.Allowed {
+		l.remember(ctx, c, d, &res, m.stamp)
+	}
+	return res
+}
+
+// decideJointly decides by one script, if one may have all keys, or else by the plain decision on the only key.
+// Otherwise done is false. If the server does not decide, each limiter goes by its own outage policy.
+func (t *together) decideJointly(ctx context.Context, res *Result) (done bool, err error) {
+	if len(t.members) == 1 {
+		c := t.members[0].call(t.n)
+		c.op = algorithm.OpCharge
+		return true, t.members[0].limiter.allow(ctx, c, res)
+	}
+	j, lost := t.joint(ctx)
+	if lost == nil {
+		if t.remembersDenial(ctx, res) {
+			return true, nil
+		}
+		lost = j.decide(ctx, res)
+	}
+	if !errors.Is(lost, server.ErrApart) {
+		t.lost = lost
+	}
+	return lost == nil, nil
+}
+
+// acquireWithout is acquire after Redis has failed to decide: the outage policy does.
+func (l *Limiter) acquireWithout(ctx context.Context, c call, lost error) (*Reservation, error) {
+	r, start := &Reservation{limiter: l}, time.Now()
+	err := l.withoutRedis(ctx, c, target{&r.Result, r}, lost)
+	l.family.events.emit(ctx, c.key, Event{Kind: EventDecision, Result: r.Result, Cost: c.n, Took: time.Since(start), Err: err})
+	return l.acquired(c, r, err)
 }

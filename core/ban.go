@@ -77,71 +77,20 @@ func (l *Limiter) Unblock(ctx context.Context, key string) error {
 
 func (l *Limiter) block(ctx context.Context, key string, d time.Duration, atLeast bool) error {
 	if !validBan(d) {
-		return fmt.Errorf("redislimit: limiter %q: Block(%v): allowed is %v to %v", l.name, d, minBan, maxBan)
+		return fmt.Errorf("redislimit: limiter %q: Block(%v): allowed is %v to %v", l.family.name, d, minBan, maxBan)
 	}
 	return l.setBan(ctx, key, d, atLeast)
 }
 
 // setBan blocks key for d, or unblocks it if that is 0.
 func (l *Limiter) setBan(ctx context.Context, key string, d time.Duration, atLeast bool) error {
-	if l.bans == nil {
-		return fmt.Errorf("redislimit: limiter %q: %w", l.name, errNoBan)
+	if l.family.bans == nil {
+		return fmt.Errorf("redislimit: limiter %q: %w", l.family.name, errNoBan)
 	}
 	if err := (call{key: key}).check(ctx); err != nil {
 		return err // nothing has happened
 	}
 	err := l.change(ctx, key, func(k keeper, by *limits.Set) error { return k.Block(ctx, by, key, d.Microseconds(), atLeast) })
-	l.events.emit(ctx, key, Event{Kind: EventBan, Took: d, Err: err})
+	l.family.events.emit(ctx, key, Event{Kind: EventBan, Took: d, Err: err})
 	return err
-}
-
-// bansOn reports whether a denial of c by limits bans its key.
-func (l *Limiter) bansOn(c call, by *limits.Set) bool {
-	return len(l.bans) > 0 && !l.looks && !c.waits && c.op != algorithm.OpEvaluate && by.Exceeded(c.n) == 0
-}
-
-// fillOrBan is fill, unless the key is banned.
-func (c call) fillOrBan(res *Result, by *limits.Set, answers []algorithm.Answer, ban algorithm.Ban, source Source) {
-	if ban.Until > 0 {
-		fillBanned(res, by, answers, ban, source)
-	} else {
-		c.fill(res, by, answers, source)
-	}
-}
-
-// fillBanned fills res for a key that is banned. Nothing of it is told but until when: the name is that of the limit
-// whose denial has banned it, or else of the first.
-func fillBanned(res *Result, by *limits.Set, answers []algorithm.Answer, b algorithm.Ban, source Source) {
-	all, chosen := make([]Result, len(by.Members)), -1
-	left := micros(b.Until - b.At)
-	for i := range all {
-		all[i] = Result{
-			Banned: true, Limit: by.Capacities[i], RetryAfter: left, ResetAfter: left, Window: by.Windows[i],
-			At: time.UnixMicro(b.At), Limiter: by.Limiter, Name: by.Names[i], Source: source,
-		}
-		if chosen < 0 && !answers[i].Admits {
-			chosen = i
-		}
-	}
-	*res = all[max(chosen, 0)]
-	if len(all) > 1 {
-		res.all = &all
-	}
-}
-
-// began tells the observers of a ban that a denial has begun.
-func (l *Limiter) began(ctx context.Context, key string, b algorithm.Ban, res *Result) {
-	if b.Began {
-		l.events.emitContained(ctx, key, Event{Kind: EventBan, Result: *res, Took: res.RetryAfter})
-	}
-}
-
-// Looking returns the Limiter of a middleware that only looks, as DryRun has it, and bans nobody.
-func (inside) Looking(l *Limiter) *Limiter {
-	if len(l.bans) == 0 {
-		return l
-	}
-	looking := *l
-	looking.looks = true
-	return &looking
 }

@@ -24,7 +24,7 @@ func (l *Limiter) Check(ctx context.Context) error {
 	}
 	lines := make([]error, len(advice))
 	for i, line := range advice {
-		lines[i] = fmt.Errorf("redislimit: limiter %q: %s", l.name, line) //nolint:err113 // a person reads it
+		lines[i] = fmt.Errorf("redislimit: limiter %q: %s", l.family.name, line) //nolint:err113 // a person reads it
 	}
 	return errors.Join(lines...)
 }

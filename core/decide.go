@@ -2,51 +2,51 @@ package core
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/denials"
-	"github.com/redislimit/redislimit/internal/hold"
 	"github.com/redislimit/redislimit/internal/limits"
-	"github.com/redislimit/redislimit/internal/memory"
-	"github.com/redislimit/redislimit/internal/server"
 )
 
-// A call is what is asked of a Limiter.
-type call struct {
-	key string
-	n   int64
-	op  algorithm.Op
-
-	waits bool // until it is admitted, so that its denial bans nobody
+// Allow is [Limiter.AllowN] with a cost of 1.
+func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error) {
+	err = l.allow(ctx, call{key: key, n: 1, op: algorithm.OpCharge}, &res)
+	return res, err
 }
 
-func (c call) check(ctx context.Context) error {
-	switch {
-	case c.n < 0:
-		return fmt.Errorf("%w: it is %d, and must not be negative", ErrInvalidCost, c.n)
-	case c.key == "":
-		return ErrInvalidKey
-	}
-	return ctx.Err()
+// AllowN decides whether something that costs n units may happen now for key,
+// and charges them if so. A denial is a Result, not an error. A cost above the
+// capacity is denied with a RetryAfter of [Never].
+//
+// Errors are [ErrInvalidCost] for a negative n, [ErrInvalidKey] for an empty
+// key, the context's own error once it has ended, and with [FailClosed]
+// [ErrUnavailable] when Redis could not answer. After ErrUnavailable and the context's error n
+// may have been charged; for a context that had ended before, nothing is sent. A Limiter with
+// [InFlight] refuses: use [Limiter.Acquire].
+//
+// Redis has the whole [Timeout] for a call. A caller whose ctx ends before that gets the context's
+// error, while the call goes on: the outage policy never decides for it.
+func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, err error) {
+	err = l.allow(ctx, call{key: key, n: n, op: algorithm.OpCharge}, &res)
+	return res, err
 }
 
-// A target is where a decision is written. Functions fill it instead of returning a Result, which
-// took a quarter of the time of a decision in memory.
-type target struct {
-	*Result
-
-	reservation *Reservation // what is to be ended of it; nil for a plain decision
+// Peek returns the state of key, and charges nothing: Allowed, RetryAfter and Delay
+// are what [Limiter.Allow] would return now, all else is as it is before that call.
+// Errors are those of [Limiter.AllowN].
+func (l *Limiter) Peek(ctx context.Context, key string) (res Result, err error) {
+	err = l.allow(ctx, call{key: key, n: 1, op: algorithm.OpEvaluate}, &res)
+	return res, err
 }
 
-// newHold returns the Hold of a call that is about to be sent, or nil for a plain decision.
-func (to target) newHold(l *Limiter, c call, by *limits.Set) *hold.Hold {
-	if to.reservation == nil || c.op == algorithm.OpEvaluate {
-		return nil
-	}
-	return hold.New(by, c.key, c.n, c.op == algorithm.OpReserve, l.now())
+// Reset forgets what was charged to key: its full limit is available again, but for
+// what is held by [Limiter.Reserve] and the slots of [InFlight], of which it frees none.
+// A key that was never charged is no error, so take the one that is: what a middleware counts by
+// has its kind, such as "user:alice", and the functions of package keyfunc that begin with For
+// make it. Errors are those of [Limiter.AllowN]; while Redis does not answer, only what this
+// process knows is forgotten.
+func (l *Limiter) Reset(ctx context.Context, key string) error {
+	return l.change(ctx, key, func(k keeper, by *limits.Set) error { return k.Reset(ctx, by, key) })
 }
 
 // allow makes a plain decision.
@@ -62,7 +62,7 @@ func (l *Limiter) allow(ctx context.Context, c call, res *Result) error {
 
 // decide decides on c, charges or holds its units if they are admitted, and emits the event.
 func (l *Limiter) decide(ctx context.Context, c call, to target) error {
-	if len(l.events.observers) == 0 || c.op == algorithm.OpEvaluate {
+	if len(l.family.events.observers) == 0 || c.op == algorithm.OpEvaluate {
 		return l.decideUnobserved(ctx, c, to)
 	}
 	start := time.Now()
@@ -70,136 +70,43 @@ func (l *Limiter) decide(ctx context.Context, c call, to target) error {
 	if c.waits && err == nil && !to.Allowed {
 		return nil // it is asked again
 	}
-	l.events.emit(ctx, c.key, Event{Kind: EventDecision, Result: *to.Result, Cost: c.n, Took: time.Since(start), Err: err})
+	l.family.events.emit(ctx, c.key, Event{Kind: EventDecision, Result: *to.Result, Cost: c.n, Took: time.Since(start), Err: err})
 	return err
 }
 
 // decideUnobserved decides in memory, from a lease or the deny cache, in Redis or by the
 // outage policy.
 func (l *Limiter) decideUnobserved(ctx context.Context, c call, to target) error {
-	if l.stub != nil {
+	if l.family.stub != nil {
 		return l.decideByStub(c, to)
 	}
 	if c.n == 0 {
 		c.op = algorithm.OpEvaluate
 	}
 	switch {
-	case l.memory != nil:
+	case l.family.memory != nil:
 		l.catchUp()
-		l.decideInMemory(ctx, l.memory, c, to)
+		l.decideInMemory(ctx, l.family.memory, c, to)
 		return nil
-	case l.leases != nil && c.op != algorithm.OpEvaluate:
+	case l.family.leases != nil && c.op != algorithm.OpEvaluate:
 		return l.decideLeased(ctx, c, to)
 	case l.repeatDenial(c, to):
 		return nil
 	}
-	return l.ask(ctx, c, to, l.denials.Stamp(c.key, time.Time{}))
+	return l.ask(ctx, c, to, l.family.denials.Stamp(c.key, time.Time{}))
 }
 
-// catchUp renews what the option Clock has made due since the last call.
-func (l *Limiter) catchUp() {
-	if l.clock != nil {
-		l.renewer.Look()
-	}
-}
-
-// repeatDenial reports whether a denial of c is remembered.
-func (l *Limiter) repeatDenial(c call, to target) bool {
-	if c.op == algorithm.OpEvaluate {
-		return false
-	}
-	d := l.denials.Get(denials.Request{Key: c.key, N: c.n, Limits: l.by})
-	if d == nil {
-		return false
-	}
-	*to.Result = d.Result
-	to.age(d.Age(), SourceDenyCache)
-	return true
-}
-
-// ask decides in Redis, or by the outage policy.
-func (l *Limiter) ask(ctx context.Context, c call, to target, stamp denials.Stamp) error {
-	d := server.NewCall(l.by.Server, c.key, algorithm.HoldCall{Op: c.op, N: c.n, Bans: l.bansOn(c, l.by)})
-	h := to.newHold(l, c, l.by)
-	if h != nil {
-		d.Handles = h.Handles()
-	}
-	if err := l.store.Decide(ctx, d); err != nil {
-		return l.withoutRedis(ctx, c, to, err)
-	}
-	c.fillOrBan(to.Result, l.by, d.Answers, d.Ban(), SourceRedis)
-	switch {
-	case c.op == algorithm.OpEvaluate:
-	case to.Allowed:
-		to.ends(h, l.keeper)
-	default:
-		l.remember(ctx, c, d, to.Result, stamp)
-	}
-	return nil
-}
-
-// remember takes a denial of c by Redis: it may be repeated, and may have begun a ban.
-func (l *Limiter) remember(ctx context.Context, c call, d *server.Call, res *Result, stamp denials.Stamp) {
-	ban := d.Ban()
-	switch {
-	case ban.Until > 0:
-		l.denials.Put(denials.Request{Key: c.key, N: 1, Limits: l.by}, *res, res.RetryAfter, stamp)
-		l.began(ctx, c.key, ban, res)
-	case len(l.bans) == 0 || l.by.Exceeded(c.n) > 0: // else the next denial may ban: it is for Redis to make
-		l.denials.Put(denials.Request{Key: c.key, N: c.n, Limits: l.by}, *res, l.by.DeniedFor(d.Answers, c.n), stamp)
-	}
-}
-
-// ends has the Reservation, if there is one, end what was charged or held for it.
-func (to target) ends(h *hold.Hold, k hold.Keeper) {
-	if h != nil {
-		h.Keeper = k
-		to.reservation.hold = h
-	}
-}
-
-// withoutRedis decides by the outage policy after an error of the store, unless that is of the
-// caller's own context.
-func (l *Limiter) withoutRedis(ctx context.Context, c call, to target, err error) error {
-	if err = l.failure(ctx, err); !errors.Is(err, ErrUnavailable) {
+// change has a keeper change what is stored of key, and forgets what this process knows of that.
+func (l *Limiter) change(ctx context.Context, key string, do func(k keeper, by *limits.Set) error) error {
+	if err := (call{key: key}).check(ctx); err != nil {
 		return err
 	}
-	switch l.policy {
-	case failClosed:
-		return err
-	case failOpen:
-		*to.Result = Result{Allowed: true, Limiter: l.name, Name: l.by.Names[0], At: time.Now()}
-	default:
-		l.decideInMemory(ctx, l.fallback, c, to)
+	l.catchUp()
+	defer l.family.denials.Forget(key, l.by)
+	defer l.family.lines.forget(key)
+	l.family.leases.Drop(key)
+	if l.family.fallback != nil {
+		_ = do(memoryKeeper{l.family.fallback}, l.by.Fallback) // memory never fails
 	}
-	return nil
-}
-
-// decideInMemory decides by the state in s: that of NewMemory, or of FailLocal.
-func (l *Limiter) decideInMemory(ctx context.Context, s *memory.Store, c call, to target) {
-	by, source := l.by, SourceMemory
-	if s != l.memory {
-		by, source = l.by.Fallback, SourceFallback
-	}
-	var inline [1]algorithm.Answer // it needs no allocation: it stays on the stack
-	answers := inline[:]
-	if len(by.Members) > len(inline) {
-		answers = make([]algorithm.Answer, len(by.Members))
-	}
-	h := to.newHold(l, c, by)
-	if h == nil && l.bans == nil {
-		s.Decide(by.Memory, c.key, c.n, c.op == algorithm.OpCharge, answers)
-		c.fill(to.Result, by, answers, source)
-		return
-	}
-	asked := algorithm.HoldCall{Op: c.op, N: c.n, Bans: l.bansOn(c, by)}
-	if h != nil {
-		h.SlotsMove, asked.Handles = true, h.Handles()
-	}
-	ban, admitted := s.Hold(by.Memory, c.key, asked, answers)
-	c.fillOrBan(to.Result, by, answers, ban, source)
-	l.began(ctx, c.key, ban, to.Result)
-	if admitted {
-		to.ends(h, memoryKeeper{s})
-	}
+	return l.failure(ctx, do(l.keeper, l.by))
 }

@@ -20,7 +20,7 @@ func TestDenyCacheAllocates(t *testing.T) {
 	lim := MustNew(client, "api", TokenBucket(PerHour(1)))
 	for _, key := range []string{"ip:192.0.2.1", "a key of other characters: ü"} {
 		denied := Result{Limit: 1, RetryAfter: time.Hour, Source: SourceRedis}
-		lim.denials.Put(denials.Request{Key: key, N: 1, Limits: lim.by}, denied, time.Hour, lim.denials.Stamp(key, time.Time{}))
+		lim.family.denials.Put(denials.Request{Key: key, N: 1, Limits: lim.by}, denied, time.Hour, lim.family.denials.Stamp(key, time.Time{}))
 		got := testing.AllocsPerRun(100, func() {
 			if res, err := lim.Allow(t.Context(), key); err != nil || res.Allowed || res.Source != SourceDenyCache {
 				t.Error(res, err)

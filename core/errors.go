@@ -25,3 +25,6 @@ var (
 	// scripts need: waiting does not help. It comes with ErrUnavailable.
 	ErrUnsupported = server.ErrUnsupported
 )
+
+// errNeedsEnd is that of the methods that return no Reservation.
+var errNeedsEnd = errors.New("redislimit: slots of InFlight are taken until the work ends: use Acquire or AcquireWait")

@@ -5,8 +5,11 @@ import (
 	"context"
 	"log/slog"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redislimit/redislimit/internal/server"
 )
 
 // An EventKind says what an [Event] is about.
@@ -85,36 +88,11 @@ type Event struct {
 	Server  string        // of an EventBreaker, EventFallbackOn or EventFallbackOff: the server's address, where it is known
 }
 
-// Observe has observer called with every [Event], in the goroutine in which it
-// happens: it must be fast and safe for concurrent use. Given more than once, all
-// the observers are called, in that order. Without an observer events cost nothing.
-//
-// The observer's panic is its caller's for [EventDecision], [EventWait] and [EventKeyFallback]. All else may
-// happen in the background, or on behalf of another Limiter over the client: there a panic is
-// logged, once for each Limiter.
-func Observe(observer func(ctx context.Context, e Event)) Option {
-	return observerOption{"Observe", observer, nil}
-}
-
-// ObserveKeys is [Observe] for an observer that also gets the key: that of an [EventDecision] or
-// [EventBan], and of all other events none. Keys are personal data, and clients choose them: have them
-// in no metric. The page of package admin shows those that are denied most.
-func ObserveKeys(observer func(ctx context.Context, key string, e Event)) Option {
-	return observerOption{"ObserveKeys", nil, observer}
-}
-
 // An observerOption has one of two functions.
 type observerOption struct {
 	option string
 	plain  func(ctx context.Context, e Event)
 	keyed  func(ctx context.Context, key string, e Event)
-}
-
-func (o observerOption) apply(c *config) {
-	if o.plain == nil && o.keyed == nil {
-		c.failf("%s(nil): want a function", o.option)
-	}
-	c.observers = append(c.observers, o)
 }
 
 // An emitter passes events to the observers and messages to the logger.
@@ -124,6 +102,7 @@ type emitter struct {
 	logger    *slog.Logger // nil for slog.Default
 
 	panicked atomic.Bool // it has been logged that an observer did
+	warned   sync.Map    // the messages that are logged once, or once a minute
 }
 
 // emit passes on an event of a key; key is empty where it has none.
@@ -157,6 +136,21 @@ func (m *emitter) logAt(ctx context.Context, level slog.Level, message string, a
 	m.log().Log(ctx, level, message, append(attrs, "limiter", m.limiter)...)
 }
 
+// warnOnce logs a message, but not again for this name.
+func (m *emitter) warnOnce(ctx context.Context, message string) {
+	if _, before := m.warned.LoadOrStore(message, true); !before {
+		m.logAt(ctx, slog.LevelWarn, "redislimit: "+message+"; this is logged once")
+	}
+}
+
+// errorMinutely logs an error once a minute, whatever clients do, with how many had this message since it was logged.
+func (m *emitter) errorMinutely(ctx context.Context, message string, err error) {
+	last, _ := m.warned.LoadOrStore(message, new(minutely))
+	if n := last.(*minutely).due(); n > 0 { //nolint:forcetypeassert // no message is logged in two ways
+		m.logAt(ctx, slog.LevelError, "redislimit: "+message, "error", err, "requests", n)
+	}
+}
+
 // minutely is what happens once a minute at most.
 type minutely struct{ last, asked atomic.Int64 }
 
@@ -170,6 +164,25 @@ func (m *minutely) due() int64 {
 	return m.asked.Swap(0)
 }
 
-// Emit passes an Event of an adapter on to the observers of the Limiter, with the
-// Limiter's name. With no observer it does nothing.
-func (l *Limiter) Emit(ctx context.Context, e Event) { l.events.emit(ctx, "", e) }
+// An overload is of the process: calls that could not be sent to Redis in time. They are told of together: one event and one
+// line for each would cost a process time that has too little.
+type overload struct {
+	calls  atomic.Int64 // that are not told of yet
+	logged minutely
+}
+
+// count counts a call.
+func (o *overload) count(m *emitter, policy outagePolicy) {
+	if o.calls.Add(1) == 1 {
+		time.AfterFunc(time.Second, func() { o.tell(m, policy) })
+	}
+}
+
+func (o *overload) tell(m *emitter, policy outagePolicy) {
+	ctx, calls := context.Background(), o.calls.Swap(0)
+	m.emitContained(ctx, "", Event{Kind: EventOverload, Cost: calls, Err: server.ErrQueue})
+	if o.logged.due() > 0 {
+		m.logAt(ctx, slog.LevelWarn, "redislimit: this process is overloaded: "+policy.String()+" decides",
+			"error", server.ErrQueue, "calls in a second", calls)
+	}
+}

@@ -17,37 +17,79 @@ func init() { //nolint:gochecknoinits // a variable of what refers to core would
 	hook.Registered = hook.Core[Limiter, Reservation, Result, Option, Limit](inside{})
 }
 
+func (inside) NewLimit(k *algorithm.Kind, count int64, period time.Duration, s hook.LimitSettings) Limit {
+	l := newLimit(k, Per(count, period))
+	if k == algorithm.Calendar {
+		l.kind, l.zone = algorithm.FixedWindow, even
+	}
+	if k.Slots {
+		l, s.Burst = newLimit(k, Rate{}), count
+	}
+	l.burst, l.aligned, l.name = s.Burst, s.Aligned, s.Name
+	return l
+}
+
+func (inside) Wall(now func() time.Time) Option { return wall(now) }
+
+// A wall is the clock of a test, and may be given again.
+type wall func() time.Time
+
+func (w wall) apply(c *config) { c.wall = w }
+
 func (inside) Driver(l *Limiter) hook.Driver {
 	return hook.Driver{
-		Renew: l.renewer.All,
-		Clock: l.renewer.Clock,
+		Renew: l.family.renewer.All,
+		Clock: l.family.renewer.Clock,
 		Drive: func(wall, mono func() time.Duration) {
-			l.leases.Drive(func() lease.Instant { return lease.Instant{Wall: wall(), Mono: mono(), Read: time.Now()} })
-			l.renewer.Drive()
+			l.family.leases.Drive(func() lease.Instant { return lease.Instant{Wall: wall(), Mono: mono(), Read: time.Now()} })
+			l.family.renewer.Drive()
 			if l.store != nil {
 				l.store.Drive()
 			}
 		},
-		Heat:     l.leases.Heat,
-		CloseOld: l.leases.CloseOld,
-		Abandon:  l.leases.Abandon,
-		Open:     l.leases.Open,
-		Latest:   func(key string) any { return l.leases.Look(key, l.by).Hot.Lease() },
+		Heat:     l.family.leases.Heat,
+		CloseOld: l.family.leases.CloseOld,
+		Abandon:  l.family.leases.Abandon,
+		Open:     l.family.leases.Open,
+		Latest:   func(key string) any { return l.family.leases.Look(key, l.by).Hot.Lease() },
 	}
 }
 
-func (inside) Held(r *Reservation) (expiries []int64, n int64) {
-	if r.hold == nil {
-		return nil, 0
+// NewStub returns a Limiter of package limittest, which has a stub in place of Redis and of memory.
+func (inside) NewStub(name string, opts []Option, s hook.Stub) (*Limiter, error) {
+	c, err := configure(name, []Option{options(opts), anyLimit{}})
+	if err != nil {
+		return nil, err
 	}
-	for _, handle := range r.hold.Handles() {
-		expiries = append(expiries, handle.B)
-	}
-	return expiries, r.hold.N
+	f := newFamily(name, c)
+	f.stub = s
+	f.renewer.Close() // nothing expires
+	return f.limiter(c.limits), nil
 }
+
+// anyLimit is a limit that is hardly ever reached, if no other was given.
+type anyLimit struct{}
+
+func (anyLimit) apply(c *config) {
+	if len(c.limits) == 0 {
+		FixedWindow(PerMinute(maxCount)).apply(c)
+	}
+}
+
+func (inside) Stub(l *Limiter) hook.Stub { return l.family.stub }
 
 func (inside) NeedsEnd(l *Limiter) (slots, queue, units bool) {
 	return l.by.Slots, l.by.Queues, l.by.Units
+}
+
+// Looking returns the Limiter of a middleware that only looks, as DryRun has it, and bans nobody.
+func (inside) Looking(l *Limiter) *Limiter {
+	if len(l.family.bans) == 0 {
+		return l
+	}
+	looking := *l
+	looking.looks = true
+	return &looking
 }
 
 func (inside) SettleLater(ctx context.Context, r *Reservation, actual int64) error {
@@ -57,18 +99,20 @@ func (inside) SettleLater(ctx context.Context, r *Reservation, actual int64) err
 	return r.settleLater(ctx, actual)
 }
 
-func (inside) WarnOnce(ctx context.Context, l *Limiter, message string) { l.warnOnce(ctx, message) }
+func (inside) WarnOnce(ctx context.Context, l *Limiter, message string) {
+	l.family.events.warnOnce(ctx, message)
+}
 
 func (inside) ErrorMinutely(ctx context.Context, l *Limiter, message string, err error) {
-	l.errorMinutely(ctx, message, err)
+	l.family.events.errorMinutely(ctx, message, err)
 }
 
 func (inside) CountsAs(l, other *Limiter) bool { return l.countsAs(other) }
 
 func (inside) Inspect(l *Limiter) hook.Inspection {
-	seen := hook.Inspection{Bans: l.bans != nil}
+	seen := hook.Inspection{Bans: l.family.bans != nil}
 	if l.store != nil {
-		seen.Policy, seen.Servers = l.policy.String(), l.store.Servers()
+		seen.Policy, seen.Servers = l.family.policy.String(), l.store.Servers()
 	}
 	return seen
 }
@@ -78,8 +122,8 @@ func (inside) Scripts(l *Limiter) (call, batch, mixed string) { return l.store.S
 func (inside) HeldOf(ctx context.Context, l *Limiter, key string) ([]int64, error) {
 	answers := make([]algorithm.Answer, len(l.by.Members))
 	switch {
-	case l.memory != nil:
-		l.memory.Decide(l.by.Memory, key, 1, false, answers)
+	case l.family.memory != nil:
+		l.family.memory.Decide(l.by.Memory, key, 1, false, answers)
 	case l.store != nil:
 		d := server.NewCall(l.by.Server, key, algorithm.HoldCall{Op: algorithm.OpEvaluate, N: 1})
 		if err := l.store.Decide(ctx, d); err != nil {
@@ -92,4 +136,14 @@ func (inside) HeldOf(ctx context.Context, l *Limiter, key string) ([]int64, erro
 		held[i] = answers[i].Held
 	}
 	return held, nil
+}
+
+func (inside) Held(r *Reservation) (expiries []int64, n int64) {
+	if r.hold == nil {
+		return nil, 0
+	}
+	for _, handle := range r.hold.Handles() {
+		expiries = append(expiries, handle.B)
+	}
+	return expiries, r.hold.N
 }

@@ -2,6 +2,9 @@ package core
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"sync"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/hold"
@@ -105,4 +108,33 @@ func (k stubKeeper) Renew([]*hold.Renewal) {} // nothing expires
 func (k stubKeeper) call(method, key string, cost int64) error {
 	_, err := k.stub.Call(method, key, cost)
 	return err
+}
+
+// stores are the Stores of a Limiter and of those that With derives from it.
+type stores struct {
+	open func(*server.Limits) *server.Store
+
+	mu        sync.Mutex
+	byScripts map[string]*server.Store
+}
+
+// of returns the Store for the algorithms of a set. Limits of the same ones share it, and so their scripts and round trips.
+func (s *stores) of(by *limits.Set) *server.Store {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	store := s.byScripts[by.Scripts]
+	if store == nil {
+		store = s.open(by.Server)
+		s.byScripts[by.Scripts] = store
+	}
+	return store
+}
+
+func (s *stores) close() {
+	s.mu.Lock()
+	all := slices.Collect(maps.Values(s.byScripts))
+	s.mu.Unlock()
+	for _, store := range all {
+		store.Close()
+	}
 }

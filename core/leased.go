@@ -14,8 +14,8 @@ import (
 
 // decideLeased decides from a lease, or else by Redis. The first who finds none that lasts has another taken.
 func (l *Limiter) decideLeased(ctx context.Context, c call, to target) error {
-	now := l.leases.Now()
-	found := l.leases.Look(c.key, l.by)
+	now := l.family.leases.Now()
+	found := l.family.leases.Look(c.key, l.by)
 	hot := found.Hot
 	var seen *lease.Lease
 	if hot != nil {
@@ -27,28 +27,28 @@ func (l *Limiter) decideLeased(ctx context.Context, c call, to target) error {
 		return nil
 	}
 	if hot == nil {
-		if hot = l.leases.Count(found, now); hot == nil {
-			return l.ask(ctx, c, to, l.denials.Stamp(c.key, now.Read))
+		if hot = l.family.leases.Count(found, now); hot == nil {
+			return l.ask(ctx, c, to, l.family.denials.Stamp(c.key, now.Read))
 		}
 	}
-	l.leases.Exchange(ctx, hot, c.n, seen, now)
-	if granted := l.leases.Awaited(hot, c.n); granted != nil {
-		over := time.NewTimer(l.timeout)
+	l.family.leases.Exchange(ctx, hot, c.n, seen, now)
+	if granted := l.family.leases.Awaited(hot, c.n); granted != nil {
+		over := time.NewTimer(l.family.timeout)
 		defer over.Stop()
 		select {
 		case <-granted:
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-over.C:
-			return l.withoutRedis(ctx, c, to, fmt.Errorf("no lease was granted within %v: %w", l.timeout, context.DeadlineExceeded))
+			return l.withoutRedis(ctx, c, to, fmt.Errorf("no lease was granted within %v: %w", l.family.timeout, context.DeadlineExceeded))
 		}
 	}
-	if latest := hot.Lease(); latest != seen && l.spend(c, to, latest, l.leases.Now()) {
+	if latest := hot.Lease(); latest != seen && l.spend(c, to, latest, l.family.leases.Now()) {
 		return nil
 	}
-	err := l.ask(ctx, c, to, l.denials.Stamp(c.key, time.Time{}))
+	err := l.ask(ctx, c, to, l.family.denials.Stamp(c.key, time.Time{}))
 	if err == nil && to.Source == SourceRedis {
-		l.leases.Heard(hot, to.admitted(c), to.remaining())
+		l.family.leases.Heard(hot, to.admitted(c), to.remaining())
 	}
 	return err
 }
@@ -60,7 +60,7 @@ func (f *family) takeLease(ctx context.Context, by *limits.Set, key string, unit
 		handles[i].A = f.lease.Microseconds()
 	}
 	d := server.NewCall(by.Server, key, algorithm.HoldCall{Op: algorithm.OpReserve, N: units, Handles: handles})
-	if err := f.storeOf(by).Decide(ctx, d); err != nil || d.Ban().Until > 0 {
+	if err := f.stores.of(by).Decide(ctx, d); err != nil || d.Ban().Until > 0 {
 		return g
 	}
 	if d.Admitted() {
@@ -110,7 +110,7 @@ func (f *family) settleLeases(all []*lease.Closed) (failed []*lease.Closed) {
 	byStore := make(map[*server.Store][]server.Background)
 	settled := make([]bool, len(all))
 	for i, c := range all {
-		store := f.storeOf(c.Limits)
+		store := f.stores.of(c.Limits)
 		call := algorithm.HoldCall{Op: algorithm.OpSettle, N: c.Held, M: c.Spent}
 		byStore[store] = append(byStore[store], server.Background{
 			Limits: c.Limits.Server, Key: c.Key, Begin: func() (algorithm.HoldCall, bool) {

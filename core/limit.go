@@ -10,7 +10,6 @@ import (
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/calendar"
-	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/key"
 )
 
@@ -142,6 +141,12 @@ func (l Limit) calendar() calendar.Unit {
 	return 0
 }
 
+// The bounds of Hold and SlotTTL.
+const (
+	minHold = 10 * time.Millisecond
+	maxHold = time.Hour
+)
+
 type slotTTLOption time.Duration
 
 // SlotTTL sets for how long a slot of an [InFlight] is held that is not renewed, from 10 milliseconds
@@ -172,8 +177,10 @@ type nameOption string
 // "month-Europe.Berlin" of windows of a calendar, and "inflight" of an [InFlight].
 func Name(name string) LimitOption { return nameOption(name) }
 
-func (nameOption) bucket()   {}
-func (nameOption) window()   {}
+func (nameOption) bucket() {}
+
+func (nameOption) window() {}
+
 func (nameOption) inFlight() {}
 
 func (n nameOption) set(l *Limit) {
@@ -253,8 +260,6 @@ func (l Limit) Capacity() int64 {
 	return l.rate.count
 }
 
-func (l Limit) apply(c *config) { c.limits = append(c.limits, l) }
-
 // numbers returns what the algorithm needs to know of l.
 func (l Limit) numbers() algorithm.Numbers {
 	n := algorithm.Numbers{
@@ -318,16 +323,4 @@ func (l Limit) validate() error {
 		return l.kind.Validate(l.numbers())
 	}
 	return nil
-}
-
-func (inside) NewLimit(k *algorithm.Kind, count int64, period time.Duration, s hook.LimitSettings) Limit {
-	l := newLimit(k, Per(count, period))
-	if k == algorithm.Calendar {
-		l.kind, l.zone = algorithm.FixedWindow, even
-	}
-	if k.Slots {
-		l, s.Burst = newLimit(k, Rate{}), count
-	}
-	l.burst, l.aligned, l.name = s.Burst, s.Aligned, s.Name
-	return l
 }

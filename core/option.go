@@ -1,6 +1,7 @@
 package core
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -47,12 +48,6 @@ const (
 	// defaultTimeout is far above what a healthy Redis takes, even while it forks or a
 	// packet is sent again, and within what clients of services wait for an answer.
 	defaultTimeout = 500 * time.Millisecond
-)
-
-// The bounds of Hold and SlotTTL.
-const (
-	minHold = 10 * time.Millisecond
-	maxHold = time.Hour
 )
 
 // A setting is an Option that sets one thing.
@@ -103,6 +98,8 @@ func (o options) apply(c *config) {
 		option.apply(c)
 	}
 }
+
+func (l Limit) apply(c *config) { c.limits = append(c.limits, l) }
 
 // Prefix sets what the Redis keys of the Limiter begin with, so that several
 // applications can share one Redis: letters, digits and "_.-:", at most 64. The
@@ -220,13 +217,6 @@ func Clock(clock func() time.Time) Option {
 	return setting{"clock", "Clock(nil)", clock != nil, "want a function", func(c *config) { c.clock = clock }}
 }
 
-func (inside) Wall(now func() time.Time) Option { return wall(now) }
-
-// A wall is the clock of a test, and may be given again.
-type wall func() time.Time
-
-func (w wall) apply(c *config) { c.wall = w }
-
 // Logger sets where the Limiter and its middleware log: one line when Redis fails
 // and one when it answers again, never one for each request. The default is
 // [slog.Default], as it is at the time. go-redis logs its failed connections itself,
@@ -236,6 +226,44 @@ func Logger(logger *slog.Logger) Option {
 		"logger", "Logger(nil)", logger != nil, "want a *slog.Logger",
 		func(c *config) { c.logger = logger },
 	}
+}
+
+// Observe has observer called with every [Event], in the goroutine in which it
+// happens: it must be fast and safe for concurrent use. Given more than once, all
+// the observers are called, in that order. Without an observer events cost nothing.
+//
+// The observer's panic is its caller's for [EventDecision], [EventWait] and [EventKeyFallback]. All else may
+// happen in the background, or on behalf of another Limiter over the client: there a panic is
+// logged, once for each Limiter.
+func Observe(observer func(ctx context.Context, e Event)) Option {
+	return observerOption{"Observe", observer, nil}
+}
+
+// ObserveKeys is [Observe] for an observer that also gets the key: that of an [EventDecision] or
+// [EventBan], and of all other events none. Keys are personal data, and clients choose them: have them
+// in no metric. The page of package admin shows those that are denied most.
+func ObserveKeys(observer func(ctx context.Context, key string, e Event)) Option {
+	return observerOption{"ObserveKeys", nil, observer}
+}
+
+func (o observerOption) apply(c *config) {
+	if o.plain == nil && o.keyed == nil {
+		c.failf("%s(nil): want a function", o.option)
+	}
+	c.observers = append(c.observers, o)
+}
+
+// An outagePolicy is what decides while Redis does not.
+type outagePolicy uint8
+
+const (
+	failLocal outagePolicy = iota
+	failOpen
+	failClosed
+)
+
+func (p outagePolicy) String() string {
+	return [...]string{"FailLocal", "FailOpen", "FailClosed"}[p]
 }
 
 // configure applies and checks the options of the Limiter called name.

@@ -9,19 +9,6 @@ import (
 	"github.com/redislimit/redislimit/internal/server"
 )
 
-// An outagePolicy is what decides while Redis does not.
-type outagePolicy uint8
-
-const (
-	failLocal outagePolicy = iota
-	failOpen
-	failClosed
-)
-
-func (p outagePolicy) String() string {
-	return [...]string{"FailLocal", "FailOpen", "FailClosed"}[p]
-}
-
 // FailLocal has each process enforce the limits by itself, in bounded memory (see
 // [Entries]), while Redis does not answer. It is the default. N processes then admit
 // up to N times the limit, unless [Processes] says how many there are. The counts
@@ -40,13 +27,21 @@ func policy(p outagePolicy) Option {
 	return setting{"outage policy", p.String(), true, "", func(c *config) { c.policy = p }}
 }
 
-// share returns this process's share of limits, by which the fallback decides.
-func (f *family) share(asked []Limit) []Limit {
-	shared := make([]Limit, len(asked))
-	for i, limit := range asked {
-		shared[i] = limit.shared(int64(f.processes))
+// withoutRedis decides by the outage policy after an error of the store, unless that is of the
+// caller's own context.
+func (l *Limiter) withoutRedis(ctx context.Context, c call, to target, err error) error {
+	if err = l.failure(ctx, err); !errors.Is(err, ErrUnavailable) {
+		return err
 	}
-	return shared
+	switch l.family.policy {
+	case failClosed:
+		return err
+	case failOpen:
+		*to.Result = Result{Allowed: true, Limiter: l.family.name, Name: l.by.Names[0], At: time.Now()}
+	default:
+		l.decideInMemory(ctx, l.family.fallback, c, to)
+	}
+	return nil
 }
 
 // hooks returns what tells the observers and the log about Redis.
@@ -96,20 +91,11 @@ func (f *family) serverChanged(ctx context.Context, c server.Change) {
 	f.events.emitContained(ctx, "", Event{Kind: EventFallbackOff, Server: c.Server})
 }
 
-// overloaded counts a call that this process could not send to Redis in time. They are told of together: one event and one
-// line for each would cost a process time that has too little.
-func (f *family) overloaded() {
-	if f.overloads.Add(1) == 1 {
-		time.AfterFunc(time.Second, f.tellOverload)
+// share returns this process's share of limits, by which the fallback decides.
+func (f *family) share(asked []Limit) []Limit {
+	shared := make([]Limit, len(asked))
+	for i, limit := range asked {
+		shared[i] = limit.shared(int64(f.processes))
 	}
-}
-
-func (f *family) tellOverload() {
-	ctx, calls := context.Background(), f.overloads.Swap(0)
-	f.events.emitContained(ctx, "", Event{Kind: EventOverload, Cost: calls, Err: server.ErrQueue})
-	if f.overloadLog.due() == 0 {
-		return
-	}
-	f.events.logAt(ctx, slog.LevelWarn, "redislimit: this process is overloaded: "+f.policy.String()+" decides",
-		"error", server.ErrQueue, "calls in a second", calls)
+	return shared
 }

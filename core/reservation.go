@@ -7,8 +7,8 @@ import (
 	"log/slog"
 	"runtime"
 
-	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/batch"
+	"github.com/redislimit/redislimit/internal/denials"
 	"github.com/redislimit/redislimit/internal/hold"
 )
 
@@ -35,82 +35,20 @@ type Reservation struct {
 	together *together  // those of several keys, which are ended in its place; or nil
 }
 
-// Acquire decides and charges as [Limiter.AllowN] does. What it admits has an end: the slots of
-// [InFlight] are taken until then, and what other limits charged may be taken back, by
-// [Reservation.Cancel].
-//
-//	r, err := lim.Acquire(ctx, key, 1)
-//	// ... if r.Allowed:
-//	defer func() { _ = r.Release(ctx) }()
-//
-// A denial is a Reservation that is not Allowed. Errors are those of AllowN, and there is no
-// Reservation then.
-func (l *Limiter) Acquire(ctx context.Context, key string, n int64) (*Reservation, error) {
-	return l.acquire(ctx, call{key: key, n: n, op: algorithm.OpCharge})
+// A together is what one call asks of several keys, and then what it has of them.
+type together struct {
+	n       int64
+	fixed   bool // Settle takes 0 and n alone, as after Acquire
+	members []member
+	lost    error // of Redis, if it has failed to decide on all of them at once
 }
 
-// Reserve decides as [Limiter.AllowN] does on n units, whose true cost is known only
-// later: n is an estimate. What is admitted is held, which counts like a charge for
-// all other decisions, and [Reservation.Settle] charges what it really cost:
-//
-//	r, err := lim.Reserve(ctx, key, 500)
-//	// ... if r.Allowed: do it
-//	err = r.Settle(ctx, 7312)
-//
-// Units are held for a while only; see [Hold]. If they are not settled by then,
-// because the process died or was slow, they are charged: what is admitted is to be
-// settled before that, or kept by [Reservation.Keep]. While units are held, the RetryAfter and
-// ResetAfter of others are estimates: as if what is held had been charged. Where only that denies,
-// which may be over at any time, RetryAfter is a second at most. Slots of [InFlight] are taken as
-// by Acquire.
-//
-// A [LeakyBucket] has places in a queue and holds nothing: there n units are charged.
-//
-// Errors are those of AllowN. After [ErrUnavailable] n units may be held, and are charged when
-// the hold expires.
-func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservation, error) {
-	return l.acquire(ctx, call{key: key, n: n, op: algorithm.OpReserve})
-}
+// A member is one key of them.
+type member struct {
+	Keyed
 
-// acquire decides on c, and returns what it admits.
-func (l *Limiter) acquire(ctx context.Context, c call) (*Reservation, error) {
-	if err := c.check(ctx); err != nil {
-		return nil, err
-	}
-	r := &Reservation{limiter: l}
-	return l.acquired(c, r, l.decide(ctx, c, target{&r.Result, r}))
-}
-
-// acquired returns r, which has been decided on, unless that failed.
-func (l *Limiter) acquired(c call, r *Reservation, err error) (*Reservation, error) {
-	if err != nil {
-		return nil, err
-	}
-	if c.n == 0 && c.op == algorithm.OpReserve { // nothing is held, and what it cost is charged
-		l.chargeLater(c, target{&r.Result, r})
-	}
-	if r.hold != nil {
-		l.renewer.Add(r.hold)
-		switch {
-		case r.hold.HasSlots():
-			l.watch(r, drop)
-		case r.hold.HasUnits() && !l.sampled.Load() && !l.sampled.Swap(true): // to watch each takes too long
-			l.watch(r, sample)
-		}
-	}
-	return r, nil
-}
-
-// chargeLater gives to a Hold of no units, so that after an estimate of 0 Settle charges the true
-// cost where the decision was made.
-func (l *Limiter) chargeLater(c call, to target) {
-	switch to.Source {
-	case SourceNone:
-	case SourceFallback:
-		to.ends(to.newHold(l, c, l.by.Fallback), memoryKeeper{l.fallback})
-	default:
-		to.ends(to.newHold(l, c, l.by), l.keeper)
-	}
+	held  *Reservation  // nil until it is admitted
+	stamp denials.Stamp // of a decision on all by one script
 }
 
 // Settle ends r: it charges what the work really cost, from 0 to 1e9 units, in place of
@@ -143,7 +81,7 @@ func (r *Reservation) settle(ctx context.Context, actual int64, later hold.Backg
 	l := r.limiter
 	l.catchUp()
 	defer func() { l.gaveBack(r.hold) }() // r is in use until then, and not dropped
-	return l.failure(ctx, l.renewer.End(ctx, r.hold, actual, later))
+	return l.failure(ctx, l.family.renewer.End(ctx, r.hold, actual, later))
 }
 
 // fewLeft is how many such requests must fit beside one that is settled in the background. A client
@@ -182,16 +120,16 @@ func (r *Reservation) settled(err error) {
 	ctx, l := context.Background(), r.limiter
 	l.gaveBack(r.hold)
 	if batch.Panicked(err) { // there is nobody to recover
-		l.events.logAt(ctx, slog.LevelError, "redislimit: a hook of the client panicked", "panic", err)
+		l.family.events.logAt(ctx, slog.LevelError, "redislimit: a hook of the client panicked", "panic", err)
 	}
 	_ = l.failure(ctx, err) // it counts what was too much for this process
 }
 
 // gaveBack has who was denied by the units of h ask again. Of slots it is told by the Renewer.
 func (l *Limiter) gaveBack(h *hold.Hold) {
-	l.denials.Forget(h.Key, h.Set)
+	l.family.denials.Forget(h.Key, h.Set)
 	if !h.HasSlots() {
-		l.lines.free(h.Key)
+		l.family.lines.free(h.Key)
 	}
 }
 
@@ -235,7 +173,7 @@ func (r *Reservation) Keep() {
 	if r == nil || r.hold == nil || !r.hold.HasUnits() {
 		return
 	}
-	r.limiter.renewer.Keep(r.hold)
+	r.limiter.family.renewer.Keep(r.hold)
 	if !r.hold.HasSlots() {
 		r.limiter.watch(r, drop)
 	}
@@ -292,11 +230,9 @@ func sample(d dropped) {
 }
 
 func (d dropped) warn() {
-	d.of.warnOnce(context.Background(), "a Reservation was dropped without Settle, Cancel or Release: what it holds expires, and units are charged then")
+	d.of.events.warnOnce(context.Background(),
+		"a Reservation was dropped without Settle, Cancel or Release: what it holds expires, and units are charged then")
 }
-
-// errNeedsEnd is that of the methods that return no Reservation.
-var errNeedsEnd = errors.New("redislimit: slots of InFlight are taken until the work ends: use Acquire or AcquireWait")
 
 // holdEvents are what the observers are told of slots, and of what is cancelled.
 func (f *family) holdEvents() hold.Events {
@@ -315,5 +251,40 @@ func (f *family) holdEvents() hold.Events {
 		Freed:    func(h *hold.Hold) { f.lines.free(h.Key) },
 		Lost:     func(h *hold.Hold) { f.events.tell(Event{Kind: EventSlotLost, Cost: h.N, Err: ErrSlotLost}) },
 		Canceled: func(h *hold.Hold) { f.events.tell(Event{Kind: EventCancel, Cost: h.N}) },
+	}
+}
+
+// settle ends each member by end: with its own cost, or with actual in place of n.
+func (t *together) settle(ctx context.Context, actual int64, end func(r *Reservation, ctx context.Context, actual int64) error) error {
+	switch {
+	case actual < 0 || actual > maxActual:
+		return fmt.Errorf("%w: it is %d, allowed is 0 to %d", ErrInvalidCost, actual, maxActual)
+	case t.fixed && actual == 0:
+		return each(t.members, func(m member) error { return end(m.held, ctx, 0) })
+	case t.fixed && actual != t.n:
+		return fmt.Errorf("%w: it is %d, and after AcquireAll allowed are 0 and %d", ErrInvalidCost, actual, t.n)
+	}
+	return each(t.members, func(m member) error { return end(m.held, ctx, min(m.cost(actual), maxActual)) })
+}
+
+// each calls f with each of the members, also after one has failed or panicked.
+func each(members []member, f func(member) error) (err error) {
+	if len(members) == 0 {
+		return nil
+	}
+	defer func() { err = errors.Join(err, each(members[1:], f)) }()
+	return f(members[0])
+}
+
+// contextOf is [Reservation.Context] of several.
+func contextOf(ctx context.Context, members []member) (context.Context, context.CancelFunc) {
+	if len(members) == 0 {
+		return ctx, func() {}
+	}
+	ctx, cancel := members[0].held.Context(ctx)
+	ctx, others := contextOf(ctx, members[1:])
+	return ctx, func() {
+		others()
+		cancel()
 	}
 }

@@ -7,9 +7,6 @@ import (
 	"math/bits"
 	"slices"
 	"time"
-
-	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/limits"
 )
 
 // Never is the RetryAfter of a request that can never be admitted, because it
@@ -137,56 +134,6 @@ func compareShares(a, b Result) int {
 		return c
 	}
 	return cmp.Compare(alo, blo)
-}
-
-// fill fills res with the Result of c, from the answer of each limit of by.
-func (c call) fill(res *Result, by *limits.Set, answers []algorithm.Answer, source Source) {
-	allowed := true
-	for i := range answers {
-		answers[i].Admits = answers[i].Admits || c.n == 0 // a lowered limit may be overdrawn
-		allowed = allowed && answers[i].Admits
-	}
-	charged := c.op != algorithm.OpEvaluate && allowed
-	if len(answers) == 1 {
-		c.fillOne(res, by, 0, &answers[0], charged)
-		res.Source = source
-		return
-	}
-	all := make([]Result, len(answers))
-	for i := range answers {
-		c.fillOne(&all[i], by, i, &answers[i], charged)
-		all[i].Source = source
-		if !allowed {
-			all[i].Delay = 0 // what is denied has no place in a queue
-		}
-	}
-	*res = combine(all, allowed)
-}
-
-// fillOne fills res with what limit i answered.
-func (c call) fillOne(res *Result, by *limits.Set, i int, a *algorithm.Answer, charged bool) {
-	e, o := by.Members[i].Evaluator, a.Observation
-	if a.Held > 0 {
-		o = e.WithHeld(o, c.n, a.Held)
-	}
-	out := e.Outcome(o, c.n, a.Admits, charged)
-	res.held = !a.Admits && by.Members[i].Slots
-	if a.Held > 0 && !a.Admits && e.Outcome(a.Observation, 0, false, false).Remaining >= c.n {
-		out.RetryAfter = min(out.RetryAfter, algorithm.HeldRetry) // all that is held may be given back
-		res.held = true
-	}
-	res.Allowed = a.Admits
-	res.Limit, res.Remaining = by.Capacities[i], out.Remaining
-	res.RetryAfter = Never
-	if out.RetryAfter != algorithm.Never {
-		res.RetryAfter = micros(out.RetryAfter)
-	}
-	res.ResetAfter, res.Delay, res.Window = micros(out.ResetAfter), micros(out.Delay), by.Windows[i]
-	if length := by.Members[i].Length; length != nil {
-		res.Window = micros(length(e, o))
-	}
-	res.At = time.UnixMicro(a.At)
-	res.Limiter, res.Name = by.Limiter, by.Names[i]
 }
 
 // age turns r, a decision by Redis, into what Redis would reply d later, and says who does.

@@ -5,35 +5,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/hook"
 )
-
-// NewStub returns a Limiter of package limittest, which has a stub in place of Redis and of memory.
-func (inside) NewStub(name string, opts []Option, s hook.Stub) (*Limiter, error) {
-	c, err := configure(name, []Option{options(opts), anyLimit{}})
-	if err != nil {
-		return nil, err
-	}
-	f := newFamily(name, c)
-	f.stub = s
-	f.renewer.Close() // nothing expires
-	return f.limiter(c.limits), nil
-}
-
-func (inside) Stub(l *Limiter) hook.Stub { return l.stub }
-
-// anyLimit is a limit that is hardly ever reached, if no other was given.
-type anyLimit struct{}
-
-func (anyLimit) apply(c *config) {
-	if len(c.limits) == 0 {
-		FixedWindow(PerMinute(maxCount)).apply(c)
-	}
-}
-
-// stubAt is the instant of all decisions of stubs, in microseconds since the epoch: the
-// beginning of 2000, as in testing/synctest.
-const stubAt = 946_684_800_000_000
 
 // decideByStub answers what the stub admits as if nothing had been charged to the key
 // before, and what it denies as if all were used.
@@ -47,9 +19,9 @@ func (l *Limiter) decideByStub(c call, to target) error {
 	case to.reservation != nil:
 		method = "Acquire"
 	}
-	retryAfter, err := l.stub.Call(method, c.key, c.n)
+	retryAfter, err := l.family.stub.Call(method, c.key, c.n)
 	if err != nil {
-		return fmt.Errorf("%w: limiter %q: %w", ErrUnavailable, l.name, err)
+		return fmt.Errorf("%w: limiter %q: %w", ErrUnavailable, l.family.name, err)
 	}
 	if c.n == 0 {
 		c.op = algorithm.OpEvaluate
@@ -68,6 +40,10 @@ func (l *Limiter) decideByStub(c call, to target) error {
 	}
 	return nil
 }
+
+// stubAt is the instant of all decisions of stubs, in microseconds since the epoch: the
+// beginning of 2000, as in testing/synctest.
+const stubAt = 946_684_800_000_000
 
 // useUp turns r, of a key to which nothing was charged, into one of a key of which all
 // is used for so long.

@@ -91,7 +91,7 @@ func (l *Limiter) acquireUnbanned(ctx context.Context, c call) (*Reservation, er
 			_ = r.Cancel(ctx) // the caller does not go on, so its units are free for others
 			return nil, err
 		}
-		if r.Delay == 0 || l.bans == nil {
+		if r.Delay == 0 || l.family.bans == nil {
 			return r, nil
 		}
 		if res, err := l.Peek(ctx, c.key); err != nil || !res.Banned {
@@ -111,7 +111,7 @@ func (l *Limiter) beginWait(ctx context.Context, c call) (begun time.Time, err e
 			return begun, fmt.Errorf("%w: %d units of at most %d", ErrNeverAdmitted, c.n, capacity)
 		}
 	}
-	if len(l.events.observers) > 0 {
+	if len(l.family.events.observers) > 0 {
 		begun = time.Now()
 	}
 	return begun, nil
@@ -119,14 +119,14 @@ func (l *Limiter) beginWait(ctx context.Context, c call) (begun time.Time, err e
 
 // endWait tells the observers of a wait, which res has admitted if there is no error.
 func (l *Limiter) endWait(ctx context.Context, c call, begun time.Time, res *Result, err error) {
-	if len(l.events.observers) == 0 {
+	if len(l.family.events.observers) == 0 {
 		return
 	}
 	e := Event{Kind: EventWait, Cost: c.n, Took: time.Since(begun), Err: err}
 	if err == nil {
 		e.Result = *res
 	}
-	l.events.emit(ctx, c.key, e)
+	l.family.events.emit(ctx, c.key, e)
 }
 
 // acquireInTurn acquires c when it is its turn. The waiting is within ctx, and each decision within asking.
@@ -150,24 +150,6 @@ type patience struct {
 	most  int       // 0: any number
 }
 
-// A refusal is the error of who would wait for too long, or of one too many.
-type refusal struct {
-	wait   time.Duration // that it would, as far as it is known
-	last   *lastDenial   // by which that is known, or nil
-	waited bool          // already
-	took   time.Duration // the decision, if it was the caller's own
-}
-
-func (r *refusal) Error() string {
-	if r.last != nil && r.last.held {
-		return fmt.Sprintf("redislimit: what others hold was not given back in time (each Reservation is to be ended, "+
-			"and the body of each response to be closed): %v", context.DeadlineExceeded)
-	}
-	return fmt.Sprintf("redislimit: %v to wait: %v", r.wait, context.DeadlineExceeded)
-}
-
-func (r *refusal) Unwrap() error { return context.DeadlineExceeded }
-
 // waitForTurn waits until it is the caller's turn in the line of its key, and then
 // asks until it is admitted.
 func (l *Limiter) waitForTurn(ctx context.Context, c call, p patience, ask func() (*Result, error)) error {
@@ -175,20 +157,20 @@ func (l *Limiter) waitForTurn(ctx context.Context, c call, p patience, ask func(
 	if deadline, ok := ctx.Deadline(); ok && (w.until.IsZero() || deadline.Before(w.until)) {
 		w.until = deadline
 	}
-	if refused := l.lines.join(w); refused != nil {
+	if refused := l.family.lines.join(w); refused != nil {
 		return refused
 	}
 	admitted, remaining := false, int64(0)
-	defer func() { l.lines.leave(w, admitted, remaining) }()
+	defer func() { l.family.lines.leave(w, admitted, remaining) }()
 	for first := false; ; {
 		if !first {
 			if woken, err := rest(ctx, w.left(), w.turn); err != nil {
 				return err
 			} else if !woken {
-				return l.lines.late(w)
+				return l.family.lines.late(w)
 			}
 		}
-		freed := l.lines.asking(w)
+		freed := l.family.lines.asking(w)
 		res, err := ask()
 		if err != nil {
 			return err
@@ -198,7 +180,7 @@ func (l *Limiter) waitForTurn(ctx context.Context, c call, p patience, ask func(
 			return nil
 		}
 		var denial *lastDenial
-		if denial, first = l.lines.denied(w, res, l.by); !first {
+		if denial, first = l.family.lines.denied(w, res, l.by); !first {
 			continue // another asks, who came before
 		}
 		if err := l.restAfter(ctx, w, denial, freed); err != nil {
@@ -220,10 +202,10 @@ func (l *Limiter) restAfter(ctx context.Context, w *waiter, denial *lastDenial, 
 	case err != nil:
 		return err
 	case woken:
-		_, err = rest(ctx, l.lines.woken(w), nil)
+		_, err = rest(ctx, l.family.lines.woken(w), nil)
 		return err
 	case late:
-		return l.lines.late(w)
+		return l.family.lines.late(w)
 	}
 	return nil
 }
@@ -234,34 +216,9 @@ const longWait = 24 * time.Hour
 // warnIfLong warns of a wait for d without a deadline.
 func (l *Limiter) warnIfLong(ctx context.Context, d time.Duration) {
 	if _, bounded := ctx.Deadline(); d > longWait && !bounded {
-		l.warnOnce(ctx, "a call waits for more than a day, because its context has no deadline: with one it fails at once if that comes before its turn")
+		l.family.events.warnOnce(ctx, "a call waits for more than a day, because its context has no deadline: "+
+			"with one it fails at once if that comes before its turn")
 	}
-}
-
-// rest waits for d, or until woken.
-func rest(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bool, err error) {
-	if d <= 0 {
-		return false, nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return false, nil
-	case <-wake:
-		return true, nil
-	case <-ctx.Done():
-		return false, ctx.Err()
-	}
-}
-
-// sleep waits for d. It returns an error at once if the deadline comes before.
-func sleep(ctx context.Context, d time.Duration) error {
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
-		return &refusal{wait: d}
-	}
-	_, err := rest(ctx, d, nil)
-	return err
 }
 
 // WaitUpTo decides for a request that waits if it is to be admitted within w.UpTo, and fills res. It waits behind those that
@@ -277,7 +234,7 @@ func (inside) WaitUpTo(ctx context.Context, l *Limiter, w hook.Waiting, res *Res
 		c.waits = false // it would be of no use
 		return l.askOnce(ctx, c, res)
 	}
-	if !l.lines.anyone(c.key) {
+	if !l.family.lines.anyone(c.key) {
 		r, err := l.askOnce(ctx, c, res)
 		if err != nil || res.Allowed {
 			return r, err
@@ -321,7 +278,7 @@ func (l *Limiter) askOnce(ctx context.Context, c call, res *Result) (*Reservatio
 func (l *Limiter) turnAway(ctx context.Context, c call, refused *refusal, res *Result) (r *Reservation, err error) {
 	last := refused.last
 	switch {
-	case len(l.bans) > 0 && !refused.waited:
+	case len(l.family.bans) > 0 && !refused.waited:
 		c.waits = false
 		return l.askOnce(ctx, c, res)
 	case last != nil && last.by == l.by:
@@ -335,6 +292,6 @@ func (l *Limiter) turnAway(ctx context.Context, c call, refused *refusal, res *R
 		res.Allowed = false
 	}
 	res.RetryAfter = max(res.RetryAfter, refused.wait)
-	l.events.emit(ctx, c.key, Event{Kind: EventDecision, Result: *res, Cost: c.n, Took: refused.took})
+	l.family.events.emit(ctx, c.key, Event{Kind: EventDecision, Result: *res, Cost: c.n, Took: refused.took})
 	return r, nil
 }

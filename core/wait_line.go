@@ -1,6 +1,8 @@
 package core
 
 import (
+	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -250,4 +252,48 @@ func (ls *waitLines) wake(key string, whatever bool) {
 	}
 	close(q.freed)
 	q.freed, q.last = nil, nil
+}
+
+// A refusal is the error of who would wait for too long, or of one too many.
+type refusal struct {
+	wait   time.Duration // that it would, as far as it is known
+	last   *lastDenial   // by which that is known, or nil
+	waited bool          // already
+	took   time.Duration // the decision, if it was the caller's own
+}
+
+func (r *refusal) Error() string {
+	if r.last != nil && r.last.held {
+		return fmt.Sprintf("redislimit: what others hold was not given back in time (each Reservation is to be ended, "+
+			"and the body of each response to be closed): %v", context.DeadlineExceeded)
+	}
+	return fmt.Sprintf("redislimit: %v to wait: %v", r.wait, context.DeadlineExceeded)
+}
+
+func (r *refusal) Unwrap() error { return context.DeadlineExceeded }
+
+// rest waits for d, or until woken.
+func rest(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bool, err error) {
+	if d <= 0 {
+		return false, nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return false, nil
+	case <-wake:
+		return true, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// sleep waits for d. It returns an error at once if the deadline comes before.
+func sleep(ctx context.Context, d time.Duration) error {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
+		return &refusal{wait: d}
+	}
+	_, err := rest(ctx, d, nil)
+	return err
 }

@@ -1,0 +1,58 @@
+package core
+
+import (
+	"hash/maphash"
+	"slices"
+	"sync"
+)
+
+// maxDerived bounds how many derived Limiters are remembered. Beyond that all are
+// forgotten, and made anew as they are needed.
+const maxDerived = 100_000
+
+// derived has the Limiters that With has returned.
+type derived struct {
+	mu     sync.RWMutex
+	byHash map[uint64][]*Limiter
+	count  int
+}
+
+// seed is that of their hashes.
+var seed = maphash.MakeSeed()
+
+func hashOf(limits []Limit) uint64 {
+	sum := uint64(len(limits))
+	for i := range limits {
+		sum = sum*31 + maphash.Comparable(seed, limits[i])
+	}
+	return sum
+}
+
+func (d *derived) get(hash uint64, limits []Limit) *Limiter {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	for _, l := range d.byHash[hash] {
+		if slices.Equal(l.asked, limits) {
+			return l
+		}
+	}
+	return nil
+}
+
+// put remembers l, unless another call has made one for the same limits: it returns
+// the one to use.
+func (d *derived) put(hash uint64, l *Limiter) *Limiter {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, other := range d.byHash[hash] {
+		if slices.Equal(other.asked, l.asked) {
+			return other
+		}
+	}
+	if d.byHash == nil || d.count >= maxDerived {
+		d.byHash, d.count = make(map[uint64][]*Limiter), 0
+	}
+	d.byHash[hash] = append(d.byHash[hash], l)
+	d.count++
+	return l
+}

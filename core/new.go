@@ -1,0 +1,246 @@
+package core
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/denials"
+	"github.com/redislimit/redislimit/internal/hold"
+	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/lease"
+	"github.com/redislimit/redislimit/internal/limits"
+	"github.com/redislimit/redislimit/internal/memory"
+	"github.com/redislimit/redislimit/internal/server"
+)
+
+// A Client is what a [Limiter] needs of a Redis client. *redis.Client,
+// *redis.ClusterClient, *redis.Ring and redis.UniversalClient of go-redis v9 have
+// it. Redis must be 6.0 or newer. Set ContextTimeoutEnabled in its options: without it, each
+// lone call takes a second goroutine, so that it can end in time.
+type Client interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
+// New returns the Limiter called name over client. Limiters of one name share
+// their counts, in whatever process they are; the name also appears in headers,
+// events and metrics. It has 1 to 64 letters, digits and "_.-".
+//
+// The options are 1 to 12 limits, such as [TokenBucket] or [FixedWindow],
+// and settings, such as [Prefix]. Of several limits all must admit a
+// request, or none is charged. Any mistake in the configuration is an error that
+// names the option, its value and what is allowed. New sends nothing to Redis.
+func New(client Client, name string, opts ...Option) (*Limiter, error) {
+	c, err := configure(name, opts)
+	if err == nil {
+		err = c.forRedis(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if isNil(client) {
+		return nil, fmt.Errorf("redislimit: limiter %q: the client is nil: pass a *redis.Client or another go-redis client", name)
+	}
+	if _, queues := client.(redis.Pipeliner); queues {
+		return nil, fmt.Errorf("redislimit: limiter %q: the client is a %T, which sends nothing until Exec: pass the client of which it is", name, client)
+	}
+	if slices.ContainsFunc(addressesOf(client), isURL) {
+		return nil, fmt.Errorf("redislimit: limiter %q: an address of the client is a URL: Options.Addr is host:port, "+
+			"and redis.ParseURL makes Options of a URL", name)
+	}
+	f := newFamily(name, c)
+	if c.policy == failLocal {
+		f.fallback = memory.New(c.entries, nil)
+	}
+	f.denials = denials.New[Result](c.denied)
+	f.stores.byScripts = make(map[string]*server.Store)
+	if c.lease > 0 {
+		f.leases = lease.New(c.lease, f.takeLease, f.settleLeases, f.leaseEvents())
+	}
+	hooks := f.hooks()
+	f.stores.open = func(limits *server.Limits) *server.Store {
+		return server.NewStore(client, server.Config{
+			Prefix: c.prefix, Limiter: name, Limits: limits, Timeout: c.timeout, MaxBatch: c.maxBatch,
+			Clock: c.wall, Hooks: hooks,
+		})
+	}
+	l := f.limiter(c.limits) // last: another limiter over the client may call the hooks at once
+	l.warnOfMistakes(c)
+	return l, nil
+}
+
+// addressesOf returns the addresses that a client of go-redis's own was given. A URL among them, which no dialer
+// understands, would have its password in the log of each outage.
+func addressesOf(client Client) []string {
+	switch c := client.(type) {
+	case *redis.Client:
+		return []string{c.Options().Addr}
+	case *redis.ClusterClient:
+		return c.Options().Addrs
+	case *redis.Ring:
+		return slices.Collect(maps.Values(c.Options().Addrs))
+	}
+	return nil
+}
+
+func isURL(addr string) bool { return strings.Contains(addr, "://") }
+
+// manyOpen is how many limiters over one client no service needs.
+const manyOpen = 1000
+
+// warnOfMistakes logs what may be meant, but hardly is.
+func (l *Limiter) warnOfMistakes(c *config) {
+	ctx := context.Background()
+	others, open := l.store.Others()
+	if others {
+		l.family.events.logAt(ctx, slog.LevelWarn, "redislimit: another Limiter of this name over this client has other numbers on the same keys: "+
+			"they count together, or, if the algorithm is another, too, each discards what the other has counted; "+
+			"so give one another name, or change numbers by With")
+	}
+	if open == manyOpen {
+		l.family.events.logAt(ctx, slog.LevelWarn, "redislimit: many Limiters over this client were made and not closed: "+
+			"make each once, and not for each request; numbers of a customer's own are those of With", "limiters", open)
+	}
+	if i := slices.IndexFunc(c.limits, func(limit Limit) bool { return limit.tooSmallFor(int64(c.processes)) }); i >= 0 {
+		l.family.events.logAt(ctx, slog.LevelWarn, "redislimit: "+c.given["Processes"]+" is more than a limit has units: "+
+			"while Redis does not answer, each process admits one all the same", "limit", c.limits[i].Name())
+	}
+}
+
+func isNil(client Client) bool {
+	v := reflect.ValueOf(client)
+	return client == nil || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// MustNew is [New] for one-liners at program start: it panics where New returns
+// an error.
+func MustNew(client Client, name string, opts ...Option) *Limiter {
+	return must(New(client, name, opts...))
+}
+
+// NewMemory returns a Limiter that counts in this process, by the same algorithms,
+// and needs no Redis. Limiters that it returns share nothing, even if they have the
+// same name. It suits tests, and services of one process.
+//
+// Its memory is bounded by [Entries]. When that many keys are held, a new one
+// replaces one of 16 that are chosen at random: one whose full limit is available
+// again, or else the one whose limit is used least. So a new key is always counted,
+// and a key that is used up is rarely evicted unless nearly all keys are. A
+// [SlidingWindowLog] also keeps 24 bytes for each admitted call in its window.
+//
+// It takes the options of [New] and checks them alike; those about Redis have no
+// effect, so that tests can pass a service's own list. [Clock] is for it alone.
+func NewMemory(name string, opts ...Option) (*Limiter, error) {
+	c, err := configure(name, opts)
+	if err != nil {
+		return nil, err
+	}
+	f := newFamily(name, c)
+	f.memory = memory.New(c.entries, c.clock)
+	return f.limiter(c.limits), nil
+}
+
+// MustNewMemory is [NewMemory] for one-liners at program start: it panics where NewMemory returns
+// an error.
+func MustNewMemory(name string, opts ...Option) *Limiter { return must(NewMemory(name, opts...)) }
+
+func must(l *Limiter, err error) *Limiter {
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+// With returns the same Limiter with limits in place of all of its own: for numbers
+// that differ between keys and come from a database, such as those of a customer's
+// contract. What it returns shares everything else with l: name, settings, round
+// trips to Redis, the deny cache, the memory of [FailLocal] and the observers. For
+// limits that were given before it is fast and allocates nothing, so that it can be
+// called for each request. Up to 100,000 different limits are remembered, at 1 to 2.5 kB each:
+// give numbers of your own, not a client's.
+//
+//	limits, err := lim.With(core.TokenBucket(core.PerMinute(customer.PerMinute), core.Name("requests")))
+//	// ...
+//	res, err := limits.Allow(ctx, "customer:"+customer.ID)
+//
+// A key whose numbers change keeps the units that it has used, as with any live change
+// of a limit. That is only so for a limit of the same name: an unnamed one of another
+// period has another name, so give limits whose period may change a [Name]. What was used
+// of a bucket comes back at the rate of the limit that charged last.
+//
+// Close of any closes all. A wrong limit is an error that names it, as in [New].
+func (l *Limiter) With(asked ...Limit) (*Limiter, error) {
+	hash := hashOf(asked)
+	if d := l.family.derived.get(hash, asked); d != nil {
+		return d, nil
+	}
+	if err := checkLimits(asked, l.family.lease); err != nil {
+		return nil, &hook.WrongLimitError{Err: fmt.Errorf("redislimit: limiter %q: With: %w", l.family.name, err)}
+	}
+	return l.family.derived.put(hash, l.family.limiter(slices.Clone(asked))), nil
+}
+
+func newFamily(name string, c *config) *family {
+	f := &family{
+		config: *c, name: name,
+		events: &emitter{limiter: name, observers: c.observers, logger: c.logger},
+		lines:  waitLines{byKey: make(map[string]*waitLine)},
+	}
+	if f.now = c.clock; f.now == nil {
+		f.now = time.Now
+	}
+	f.renewer = hold.NewRenewer(f.holdEvents(), f.now, c.clock != nil)
+	f.states = newSet(name, c.limits, c.hold).States
+	return f
+}
+
+// limiter returns the Limiter of the family that decides by limits.
+func (f *family) limiter(asked []Limit) *Limiter {
+	l := &Limiter{family: f, asked: asked, by: newSet(f.name, asked, f.hold)}
+	switch {
+	case f.stub != nil:
+		l.keeper = stubKeeper{f.stub}
+	case f.memory != nil:
+		l.by.Memory = memory.NewLimits(l.by.Members, f.groupOf(l.by), f.bans)
+		l.keeper = memoryKeeper{f.memory}
+	default:
+		l.by.Server = server.NewLimits(l.by.Members, l.by.Names, f.bans)
+		l.store = f.stores.of(l.by)
+		l.keeper = redisKeeper{l.store}
+	}
+	if f.fallback != nil {
+		l.by.Fallback = newSet(f.name, f.share(asked), f.hold)
+		l.by.Fallback.Names = l.by.Names
+		l.by.Fallback.Memory = memory.NewLimits(l.by.Fallback.Members, f.groupOf(l.by), f.bans)
+	}
+	return l
+}
+
+// newSet returns limits ready to decide. hold is as given to Hold, or 0.
+func newSet(limiter string, asked []Limit, hold time.Duration) *limits.Set {
+	all := make([]limits.Limit, len(asked))
+	for i, l := range asked {
+		all[i] = limits.Limit{Kind: l.form(), Numbers: l.numbers(), Name: l.Name(), Hold: hold}
+		if l.kind.Slots {
+			all[i].Hold = cmp.Or(l.slotTTL, defaultSlotTTL)
+		}
+	}
+	return limits.New(limiter, all)
+}
+
+// groupOf returns what the keys of a set begin with in memory: limits of other names or
+// algorithms have other keys, as they have in Redis.
+func (f *family) groupOf(by *limits.Set) string {
+	if by.States == f.states {
+		return ""
+	}
+	return by.States
+}
