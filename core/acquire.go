@@ -78,8 +78,8 @@ func (l *Limiter) chargeLater(c call, to target) {
 	switch to.Source {
 	case SourceNone:
 	case SourceFallback:
-		to.ends(to.newHold(l, c, l.by.Fallback), memoryKeeper{l.family.fallback})
+		to.holds(to.newHold(l, c, l.by.Fallback), memoryKeeper{l.family.fallback})
 	default:
-		to.ends(to.newHold(l, c, l.by), l.keeper)
+		to.holds(to.newHold(l, c, l.by), l.keeper)
 	}
 }

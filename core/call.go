@@ -82,8 +82,8 @@ func (to target) newHold(l *Limiter, c call, by *limits.Set) *hold.Hold {
 	return hold.New(by, c.key, c.n, c.op == algorithm.OpReserve, l.family.now())
 }
 
-// ends has the Reservation, if there is one, end what was charged or held for it.
-func (to target) ends(h *hold.Hold, k hold.Keeper) {
+// holds has the Reservation, if there is one, end what was charged or held for it.
+func (to target) holds(h *hold.Hold, k hold.Keeper) {
 	if h != nil {
 		h.Keeper = k
 		to.reservation.hold = h

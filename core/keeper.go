@@ -31,7 +31,7 @@ type redisKeeper struct{ store *server.Store }
 
 func (k redisKeeper) End(ctx context.Context, e hold.Ending) error {
 	if e.Op == algorithm.OpSettle {
-		e.Handles = algorithm.Over(e.Set.Members, e.Handles, e.Passed.Microseconds(), 0)
+		e.Handles = algorithm.MarkExpired(e.Set.Members, e.Handles, e.Passed.Microseconds(), 0)
 	}
 	return k.store.End(ctx, server.NewCall(e.Set.Server, e.Key, holdCall(e)), e.Freed)
 }

@@ -91,7 +91,7 @@ func (l *Limiter) spend(c call, to target, le *lease.Lease, now lease.Instant) b
 	to.age(le.Age(now), SourceLease)
 	if h := to.newHold(l, c, l.by); h != nil {
 		h.FromLease(le, le.Handles, time.Now().Add(-now.Since(le.Sent())))
-		to.ends(h, l.keeper)
+		to.holds(h, l.keeper)
 	}
 	return true
 }
@@ -114,7 +114,7 @@ func (f *family) settleLeases(all []*lease.Closed) (failed []*lease.Closed) {
 		call := algorithm.HoldCall{Op: algorithm.OpSettle, N: c.Held, M: c.Spent}
 		byStore[store] = append(byStore[store], server.Background{
 			Limits: c.Limits.Server, Key: c.Key, Begin: func() (algorithm.HoldCall, bool) {
-				call.Handles = c.Over(f.leases.Now())
+				call.Handles = c.SettleHandles(f.leases.Now())
 				return call, true
 			},
 			End: func(handles []algorithm.Handle, err error) { settled[i] = handles != nil && err == nil },

@@ -32,6 +32,6 @@ func (l *Limiter) decideInMemory(ctx context.Context, s *memory.Store, c call, t
 	c.fillOrBan(to.Result, by, answers, ban, source)
 	l.began(ctx, c.key, ban, to.Result)
 	if admitted {
-		to.ends(h, memoryKeeper{s})
+		to.holds(h, memoryKeeper{s})
 	}
 }

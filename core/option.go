@@ -123,7 +123,7 @@ func Prefix(prefix string) Option {
 // A call to Redis always has its whole Timeout. A caller with less time gets the error of its
 // context: it is answered 503, or nothing if it has left, and never by the outage policy. So give
 // requests more time than the Timeout. With ContextTimeoutEnabled one that is canceled, and had no
-// nearer deadline, may wait until its call ends.
+// nearer deadline, may wait until its call ends, and gets the Result if that succeeds.
 func Timeout(d time.Duration) Option {
 	return within("Timeout", d, time.Millisecond, time.Minute, func(c *config) { c.timeout = d })
 }

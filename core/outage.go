@@ -49,9 +49,9 @@ func (f *family) hooks() *server.Hooks {
 	var alone minutely
 	return &server.Hooks{
 		ScriptLoaded: func(ctx context.Context) { f.events.emitContained(ctx, "", Event{Kind: EventScriptLoad}) },
-		CallFailed: func(ctx context.Context, err error, thisAlone bool) {
+		CallFailed: func(ctx context.Context, err error, thisCall bool) {
 			level, message := slog.LevelDebug, "redislimit: a call to redis failed"
-			if thisAlone && alone.due() > 0 { // no line about the server will tell of it
+			if thisCall && alone.due() > 0 { // no line about the server will tell of it
 				level, message = slog.LevelWarn, "redislimit: redis answers, but refused a call"
 			}
 			f.events.logAt(ctx, level, message, "error", err)

@@ -164,7 +164,7 @@ func (l *Limiter) waitForTurn(ctx context.Context, c call, p patience, ask func(
 	defer func() { l.family.lines.leave(w, admitted, remaining) }()
 	for first := false; ; {
 		if !first {
-			if woken, err := rest(ctx, w.left(), w.turn); err != nil {
+			if woken, err := rest(ctx, w.timeLeft(), w.turn); err != nil {
 				return err
 			} else if !woken {
 				return l.family.lines.late(w)
@@ -191,13 +191,13 @@ func (l *Limiter) waitForTurn(ctx context.Context, c call, p patience, ask func(
 
 // restAfter waits until the first of a line is to ask again, after it was denied.
 func (l *Limiter) restAfter(ctx context.Context, w *waiter, denial *lastDenial, freed <-chan struct{}) error {
-	if !denial.soon() && denial.RetryAfter > w.left() {
+	if !denial.soon() && denial.RetryAfter > w.timeLeft() {
 		return &refusal{wait: denial.RetryAfter, last: denial, waited: w.waited}
 	}
 	l.warnIfLong(ctx, denial.pause)
 	w.waited = true
-	late := denial.pause > w.left()
-	woken, err := rest(ctx, min(denial.pause, w.left()), freed)
+	late := denial.pause > w.timeLeft()
+	woken, err := rest(ctx, min(denial.pause, w.timeLeft()), freed)
 	switch {
 	case err != nil:
 		return err

@@ -56,8 +56,8 @@ type waiter struct {
 	waited bool          // for its turn, or to ask again
 }
 
-// left returns for how long w may wait on.
-func (w *waiter) left() time.Duration {
+// timeLeft returns for how long w may wait on.
+func (w *waiter) timeLeft() time.Duration {
 	if w.until.IsZero() {
 		return Never
 	}
@@ -77,9 +77,9 @@ type lastDenial struct {
 // soon reports whether it may be over at any time.
 func (d *lastDenial) soon() bool { return d.held || d.RetryAfter == Never }
 
-// over returns when the line is admitted that wants so many units, at the soonest. A bucket has them one by one, and a
+// admittedAt returns when the line is admitted that wants so many units, at the soonest. A bucket has them one by one, and a
 // window its limit at once.
-func (d *lastDenial) over(units int64) time.Time {
+func (d *lastDenial) admittedAt(units int64) time.Time {
 	over := d.at.Add(d.RetryAfter)
 	i := max(0, slices.Index(d.by.Names, d.Name))
 	if d.Window == 0 || d.Limit == 0 || d.Banned {
@@ -113,7 +113,7 @@ func (ls *waitLines) join(w *waiter) *refusal {
 	}
 	now := time.Now()
 	if q.last != nil && !q.last.soon() && !w.until.IsZero() {
-		if over := q.last.over(q.units + w.n); over.After(w.until) {
+		if over := q.last.admittedAt(q.units + w.n); over.After(w.until) {
 			return &refusal{wait: over.Sub(now), last: q.last}
 		}
 	}
@@ -130,12 +130,12 @@ func (ls *waitLines) join(w *waiter) *refusal {
 	w.line, w.turn, w.waited = q, make(chan struct{}, 1), len(q.waiters) > 0
 	q.waiters = append(q.waiters, w)
 	q.units += w.n
-	q.turns(0)
+	q.turnsLocked(0)
 	return nil
 }
 
-// turns gives the first its turn, and those after it that what remains admits as well.
-func (q *waitLine) turns(remaining int64) {
+// turnsLocked gives the first its turn, and those after it that what remains admits as well.
+func (q *waitLine) turnsLocked(remaining int64) {
 	for i, w := range q.waiters[:min(len(q.waiters), maxAsking)] {
 		if i > 0 && w.n > remaining {
 			return
@@ -172,7 +172,7 @@ func (ls *waitLines) leave(w *waiter, admitted bool, remaining int64) {
 	case i == 0 && !admitted:
 		q.last = nil // another may want less
 	}
-	q.turns(remaining)
+	q.turnsLocked(remaining)
 }
 
 // asking returns what is closed when units of the key are freed in this process from now on.
@@ -211,7 +211,7 @@ func (ls *waitLines) late(w *waiter) *refusal {
 	defer ls.mu.Unlock()
 	r := &refusal{last: w.line.last, waited: true}
 	if r.last != nil && !r.last.soon() {
-		r.wait = time.Until(r.last.over(w.line.units))
+		r.wait = time.Until(r.last.admittedAt(w.line.units))
 	}
 	return r
 }

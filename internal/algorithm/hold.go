@@ -51,27 +51,27 @@ func expiry(now, duration int64) int64 {
 	return end + (step-end%step)%step
 }
 
-// Over returns the handles for an OpSettle that is sent to Redis when so many microseconds have
+// MarkExpired returns the handles for an OpSettle that is sent to Redis when so many microseconds have
 // passed by the clocks of this process since the reply came by which units are held: for a duration,
 // or if that is 0 for the Hold of each limit. The expiry of what cannot last any more is negative. So
 // a hold that was charged is not charged again, although Redis no longer knows of it and its clock
 // has stepped back.
-func Over(members []Member, handles []Handle, passed, duration int64) []Handle {
-	var over []Handle // a copy
+func MarkExpired(members []Member, handles []Handle, passed, duration int64) []Handle {
+	var marked []Handle // a copy
 	for i, m := range members {
 		lasts := cmp.Or(duration, m.Hold)
 		if m.Slots || m.Delays || passed <= lasts+lasts/expirySteps { // the expiry was rounded up
 			continue
 		}
-		if over == nil {
-			over = slices.Clone(handles)
+		if marked == nil {
+			marked = slices.Clone(handles)
 		}
-		over[i].B = -handles[i].B
+		marked[i].B = -handles[i].B
 	}
-	if over == nil {
+	if marked == nil {
 		return handles
 	}
-	return over
+	return marked
 }
 
 // HasExpired reports whether a hold in s has expired, and is to be charged.

@@ -16,8 +16,8 @@ import (
 // again, alone.
 var ErrRetryAlone = errors.New("to be sent again, alone")
 
-// ErrOver is the error of a caller that has waited for its batch as long as it may.
-var ErrOver = errors.New("the batch took too long")
+// ErrTimeout is the error of a caller that has waited for its batch as long as it may.
+var ErrTimeout = errors.New("the batch took too long")
 
 // A RunFunc carries out the calls of one batch. The error that it returns is that of all; what becomes of
 // one alone the call itself keeps.
@@ -46,16 +46,17 @@ type Bound struct {
 	Batches  int   // those in flight once a batch is, where round trips are short
 	Calls    int   // of one batch
 	Weight   int64 // of one batch; a call that weighs more by itself is a batch of its own
-	// Far is from which round trip on a caller may not have the time to wait for another to end, before its own.
-	Far time.Duration
+	// SpreadFrom is from which round trip on batches begin evenly: a caller may not have the time to wait for another
+	// one to end, before its own.
+	SpreadFrom time.Duration
 }
 
 // A Batcher batches the calls to one server. It is safe for concurrent use.
 type Batcher[T any] struct {
-	most  Bound
-	weigh func(T) int64
-	run   RunFunc[T]
-	left  func(call T, err error)
+	most      Bound
+	weigh     func(T) int64
+	run       RunFunc[T]
+	abandoned func(call T, err error)
 
 	mu        sync.Mutex
 	inFlight  int
@@ -63,7 +64,7 @@ type Batcher[T any] struct {
 	waiting   []*batch[T]   // all but the last are full
 	calls     int           // in those that wait
 	roundTrip time.Duration // the shortest of the last batches that were answered
-	answered  time.Time     // when the last one was
+	lastReply time.Time     // when the last one was
 	began     time.Time     // when a batch last did
 	timer     *time.Timer   // calls look; made when it is first needed
 	looking   bool          // it runs
@@ -71,27 +72,27 @@ type Batcher[T any] struct {
 
 // A batch is calls that go together.
 type batch[T any] struct {
-	ctx     context.Context //nolint:containedctx // that of the first caller, which may leave before the batch ends
-	members []member[T]
-	sent    []T       // the calls whose callers had not left when it was started
-	weight  int64     // of all members
-	started time.Time // zero while it waits
-	ended   bool      // its outcomes have been handed out
-	err     error     // of all members
-	done    chan struct{}
+	ctx       context.Context //nolint:containedctx // that of the first caller, which may leave before the batch ends
+	members   []member[T]
+	sent      []T       // the calls whose callers had not left when it was started
+	weight    int64     // of all members
+	started   time.Time // zero while it waits
+	delivered bool      // its outcomes have been handed out
+	err       error     // of all members
+	done      chan struct{}
 }
 
 // A member is one call of a batch.
 type member[T any] struct {
-	call T
-	sent bool
-	left bool // its caller has left
+	call      T
+	sent      bool
+	abandoned bool // its caller has left
 }
 
-// New returns a Batcher of batches that run carries out. left is called with the outcome of
+// New returns a Batcher of batches that run carries out. abandoned is called with the outcome of
 // a call whose caller has left since its batch was started.
-func New[T any](most Bound, weigh func(T) int64, run RunFunc[T], left func(call T, err error)) *Batcher[T] {
-	return &Batcher[T]{most: most, weigh: weigh, run: run, left: left}
+func New[T any](most Bound, weigh func(T) int64, run RunFunc[T], abandoned func(call T, err error)) *Batcher[T] {
+	return &Batcher[T]{most: most, weigh: weigh, run: run, abandoned: abandoned}
 }
 
 // A Place is where a call waits: its batch, and which member of that it is. Of one that goes alone it is its place
@@ -116,7 +117,7 @@ const (
 func (b *Batcher[T]) Enter(ctx context.Context, call T) (Place[T], Way) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiting) == 0 && b.inFlight < b.room() {
+	if len(b.waiting) == 0 && b.inFlight < b.roomLocked() {
 		b.inFlight++
 		return Place[T]{batcher: b}, Alone
 	}
@@ -133,18 +134,21 @@ func (b *Batcher[T]) Enter(ctx context.Context, call T) (Place[T], Way) {
 	to.weight += weight
 	b.calls++
 	place := Place[T]{b, to, len(to.members) - 1}
-	if b.inFlight < b.room() {
-		go b.runBatches(b.take())
+	if b.inFlight < b.roomLocked() {
+		go b.runBatches(b.takeLocked())
 	} else {
-		b.lookLater()
+		b.lookLaterLocked()
 	}
 	return place, Batched
 }
 
-// room returns how many calls and batches may be in flight: more where round trips are slow and a batch is full, fewer where
-// they are short, as before the first answer. The lock is held.
-func (b *Batcher[T]) room() int {
-	full := len(b.waiting) > 0 && b.full()
+// roomLocked returns how many calls and batches may be in flight:
+//
+//	maxInFlightSlow  where round trips are slow, and the first batch that waits is full
+//	Bound.Batches    where they are short or not known yet, once a batch is in flight, and the one that waits is not full
+//	Bound.InFlight   else
+func (b *Batcher[T]) roomLocked() int {
+	full := len(b.waiting) > 0 && b.fullLocked()
 	switch {
 	case full && b.roundTrip > slow:
 		return maxInFlightSlow
@@ -154,47 +158,46 @@ func (b *Batcher[T]) room() int {
 	return b.most.InFlight
 }
 
-// full reports whether the first batch that waits takes no more calls. The lock is held.
-func (b *Batcher[T]) full() bool {
+// fullLocked reports whether the first batch that waits takes no more calls.
+func (b *Batcher[T]) fullLocked() bool {
 	return len(b.waiting) > 1 || len(b.waiting[0].members) == b.most.Calls
 }
 
-// Leave ends a call that went alone. It starts the next batch, if one waits.
-func (p Place[T]) Leave() {
+// Release ends a call that went alone. It starts the next batch, if one waits.
+func (p Place[T]) Release() {
 	if p.batcher == nil {
 		return
 	}
 	p.batcher.mu.Lock()
-	next := p.batcher.next()
+	next := p.batcher.nextLocked()
 	p.batcher.mu.Unlock()
 	if next != nil {
 		go p.batcher.runBatches(next)
 	}
 }
 
-// next takes the batch that is to start after another has returned, if there is one. The lock is held.
-func (b *Batcher[T]) next() *batch[T] {
+// nextLocked takes the batch that is to start after another has returned, if there is one.
+func (b *Batcher[T]) nextLocked() *batch[T] {
 	b.inFlight--
-	if len(b.waiting) > 0 && b.inFlight < b.room() {
-		return b.take()
+	if len(b.waiting) > 0 && b.inFlight < b.roomLocked() {
+		return b.takeLocked()
 	}
-	b.lookLater()
+	b.lookLaterLocked()
 	return nil
 }
 
-// beside returns how many may be in flight where a batch waits, and for how long nothing has begun before one begins.
-// The lock is held.
-func (b *Batcher[T]) beside() (most int, after time.Duration) {
-	if b.roundTrip > b.most.Far {
+// besideLocked returns how many may be in flight where a batch waits, and for how long nothing has begun before one begins.
+func (b *Batcher[T]) besideLocked() (most int, after time.Duration) {
+	if b.roundTrip > b.most.SpreadFrom {
 		return maxInFlightSlow, b.roundTrip / maxInFlightSlow
 	}
 	return b.most.InFlight, stalled
 }
 
-// lookLater has look called, if a batch waits though more may be in flight. The lock is held.
-func (b *Batcher[T]) lookLater() {
-	most, after := b.beside()
-	if b.looking || len(b.waiting) == 0 || b.room() >= most {
+// lookLaterLocked has look called, if a batch waits though more may be in flight.
+func (b *Batcher[T]) lookLaterLocked() {
+	most, after := b.besideLocked()
+	if b.looking || len(b.waiting) == 0 || b.roomLocked() >= most {
 		return
 	}
 	b.looking = true
@@ -211,16 +214,16 @@ func (b *Batcher[T]) look() {
 	b.mu.Lock()
 	b.looking = false
 	var next *batch[T]
-	if most, after := b.beside(); len(b.waiting) > 0 && b.inFlight < most && time.Since(b.began) >= after {
-		next = b.take()
+	if most, after := b.besideLocked(); len(b.waiting) > 0 && b.inFlight < most && time.Since(b.began) >= after {
+		next = b.takeLocked()
 	}
-	b.lookLater()
+	b.lookLaterLocked()
 	b.mu.Unlock()
 	b.runBatches(next)
 }
 
-// take takes the first batch that waits. The lock is held.
-func (b *Batcher[T]) take() *batch[T] {
+// takeLocked takes the first batch that waits.
+func (b *Batcher[T]) takeLocked() *batch[T] {
 	first := b.waiting[0]
 	b.waiting[0] = nil // its members are not to be kept in memory for longer than their callers
 	b.waiting = b.waiting[1:]
@@ -229,7 +232,7 @@ func (b *Batcher[T]) take() *batch[T] {
 	b.calls -= len(first.members)
 	first.sent = make([]T, 0, len(first.members))
 	for i := range first.members {
-		if m := &first.members[i]; !m.left {
+		if m := &first.members[i]; !m.abandoned {
 			m.sent, first.sent = true, append(first.sent, m.call)
 		}
 	}
@@ -243,14 +246,14 @@ func (b *Batcher[T]) runBatches(next *batch[T]) {
 	defer func() {
 		if next != nil { // a hook of the client has ended this goroutine
 			next.err = errExited
-			b.end(next)
+			b.deliver(next)
 			go b.runBatches(b.after(next))
 		}
 	}()
 	for next != nil {
 		if len(next.sent) > 0 {
 			next.err = Catch(func() error { return b.run(next.ctx, next.sent) })
-			b.end(next)
+			b.deliver(next)
 		}
 		next = b.after(next)
 	}
@@ -263,71 +266,71 @@ func (b *Batcher[T]) after(ended *batch[T]) *batch[T] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.batches--
-	return b.next()
+	return b.nextLocked()
 }
 
-// end gives the outcomes to the callers, and to left what is nobody's.
-func (b *Batcher[T]) end(ended *batch[T]) {
-	var left []T
+// deliver gives the outcomes to the callers, and to abandoned what is nobody's.
+func (b *Batcher[T]) deliver(done *batch[T]) {
+	var abandoned []T
 	b.mu.Lock()
-	ended.ended = true
-	for _, m := range ended.members {
-		if m.left && m.sent {
-			left = append(left, m.call)
+	done.delivered = true
+	for _, m := range done.members {
+		if m.abandoned && m.sent {
+			abandoned = append(abandoned, m.call)
 		}
 	}
-	if ended.err == nil { // the shortest is not that of a busy process; it is forgotten within some 50 batches
-		b.answered = time.Now()
-		if took := b.answered.Sub(ended.started); took < b.roundTrip || b.roundTrip == 0 {
+	if done.err == nil { // the shortest is not that of a busy process; it is forgotten within some 50 batches
+		b.lastReply = time.Now()
+		if took := b.lastReply.Sub(done.started); took < b.roundTrip || b.roundTrip == 0 {
 			b.roundTrip = took
 		} else {
 			b.roundTrip += b.roundTrip / 64
 		}
 	}
 	b.mu.Unlock()
-	for _, call := range left {
-		b.left(call, Contain(ended.err))
+	for _, call := range abandoned {
+		b.abandoned(call, Contain(done.err))
 	}
 }
 
-// A Left is what a caller knows that has left its batch.
-type Left struct {
-	Started  time.Time // when the batch was; zero if it waits
-	Answered time.Time // when one was last answered
+// An Abandoned is what is known of a call whose caller has left its batch.
+type Abandoned struct {
+	Started   time.Time // when the batch was; zero if it waits
+	LastReply time.Time // when one was last answered
 }
 
-// Wait waits until the batch returns, and returns its error. A caller leaves it when ctx ends, or over is closed: a call
+// Wait waits until the batch returns, and returns its error. A caller leaves it when ctx ends, or until is closed: a call
 // that waits is then not sent, and one that was sent goes on. If the batch panicked, it panics for
 // the caller whose context the batch has, and is an error for the others: what was sent may have
 // been carried out, and is not sent again.
-func (p Place[T]) Wait(ctx context.Context, over <-chan struct{}) (Left, error) {
+func (p Place[T]) Wait(ctx context.Context, until <-chan struct{}) (Abandoned, error) {
 	var err error
 	select {
 	case <-p.batch.done:
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-over:
-		err = ErrOver
+	case <-until:
+		err = ErrTimeout
 	}
 	if err != nil {
-		if left, gone := p.abandon(); gone {
-			return left, err
+		if abandoned, gone := p.abandon(); gone {
+			return abandoned, err
 		}
 	}
 	<-p.batch.done
 	if p.index == 0 {
-		return Left{}, Rethrow(p.batch.err)
+		return Abandoned{}, Rethrow(p.batch.err)
 	}
-	return Left{}, Contain(p.batch.err)
+	return Abandoned{}, Contain(p.batch.err)
 }
 
 // abandon has the outcome of the call be nobody's. It reports false if it is the caller's already.
-func (p Place[T]) abandon() (l Left, gone bool) {
+func (p Place[T]) abandon() (a Abandoned, gone bool) {
 	p.batcher.mu.Lock()
 	defer p.batcher.mu.Unlock()
-	if p.batch.ended {
-		return l, false
+	if p.batch.delivered {
+		return a, false
 	}
-	p.batch.members[p.index].left = true
-	return Left{p.batch.started, p.batcher.answered}, true
+	p.batch.members[p.index].abandoned = true
+	return Abandoned{p.batch.started, p.batcher.lastReply}, true
 }

@@ -142,7 +142,7 @@ func (p *server) sent(want ...string) {
 }
 
 // leave has a call return that went alone.
-func (p *server) leave() { Place[call]{batcher: p.Batcher}.Leave() }
+func (p *server) leave() { Place[call]{batcher: p.Batcher}.Release() }
 
 // idle has as many calls return as are still in flight, and checks that nothing waits or is in flight then, so that the next
 // call goes alone.
@@ -428,7 +428,7 @@ func TestCrowd(t *testing.T) {
 					place, way := b.Enter(ctx, sum{i*calls + j, &out})
 					if way == Alone {
 						time.Sleep(time.Millisecond)
-						place.Leave()
+						place.Release()
 					} else if _, err := place.Wait(ctx, nil); err == nil && out != i*calls+j {
 						t.Errorf("caller %d has the answer %d, want %d", i, out, i*calls+j)
 					} else if err != nil {

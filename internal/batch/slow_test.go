@@ -115,7 +115,7 @@ func TestShortRoundTrips(t *testing.T) {
 						_, _ = place.Wait(t.Context(), nil)
 					} else {
 						send()
-						place.Leave()
+						place.Release()
 					}
 				}
 			})
@@ -203,7 +203,7 @@ func TestOver(t *testing.T) {
 	t.Parallel()
 	withServer(t, 10, func(t *testing.T, p *server) {
 		p.fill()
-		leave := func(key string) (Left, error) {
+		leave := func(key string) (Abandoned, error) {
 			var answer string
 			place, _ := p.Enter(t.Context(), call{key, &answer, new(error)})
 			if key == "sent" {
@@ -213,11 +213,11 @@ func TestOver(t *testing.T) {
 			close(over)
 			return place.Wait(t.Context(), over)
 		}
-		if left, err := leave("unsent"); !errors.Is(err, ErrOver) || !left.Started.IsZero() {
+		if left, err := leave("unsent"); !errors.Is(err, ErrTimeout) || !left.Started.IsZero() {
 			t.Errorf("before it is sent: %v, started %v", err, left.Started)
 		}
 		patient := p.call(t.Context(), "patient")
-		if left, err := leave("sent"); !errors.Is(err, ErrOver) || left.Started.IsZero() {
+		if left, err := leave("sent"); !errors.Is(err, ErrTimeout) || left.Started.IsZero() {
 			t.Errorf("after it: %v, started %v", err, left.Started)
 		}
 		p.sent("patientsent")

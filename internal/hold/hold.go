@@ -104,9 +104,9 @@ func (h *Hold) FromLease(l Lease, handles []algorithm.Handle, asked time.Time) {
 	copy(h.handles, handles)
 }
 
-// current returns the handles of the slots, and if units is set those of the units; the others
-// are zero. The lock is held.
-func (h *Hold) current(units bool) []algorithm.Handle {
+// currentLocked returns the handles of the slots, and if units is set those of the units; the others
+// are zero.
+func (h *Hold) currentLocked(units bool) []algorithm.Handle {
 	if units && !h.Set.Slots && h.ended {
 		return h.handles // they change no more
 	}
@@ -119,13 +119,13 @@ func (h *Hold) current(units bool) []algorithm.Handle {
 	return handles
 }
 
-// renewsUnits reports whether reserved units are renewed. The lock is held.
-func (h *Hold) renewsUnits() bool {
+// renewsUnitsLocked reports whether reserved units are renewed.
+func (h *Hold) renewsUnitsLocked() bool {
 	return h.Reserved && h.Set.Units && (h.keep || h.lease != nil) && !h.handlesLost && !h.ended
 }
 
-// lasts returns for how long what is renewed is held. The lock is held.
-func (h *Hold) lasts() time.Duration {
+// lastsLocked returns for how long what is renewed is held.
+func (h *Hold) lastsLocked() time.Duration {
 	switch {
 	case h.lease != nil:
 		return h.lease.Lasts()
@@ -140,12 +140,12 @@ func (h *Hold) lasts() time.Duration {
 func (h *Hold) begin(now time.Time) []algorithm.Handle {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.ended || !h.slots && !h.renewsUnits() {
+	if h.ended || !h.slots && !h.renewsUnitsLocked() {
 		return nil
 	}
 	h.renewing = make(chan struct{})
 	h.begun = now
-	return h.current(h.renewsUnits())
+	return h.currentLocked(h.renewsUnitsLocked())
 }
 
 // renewed ends a renewal of the handles sent. It has the handles now; with neither these nor an
@@ -173,9 +173,8 @@ func (h *Hold) renewed(sent, now []algorithm.Handle, heard time.Time, err error)
 	return lost
 }
 
-// endInLease ends h if its units are of a lease that can take back what was not spent. The lock
-// is held.
-func (h *Hold) endInLease(actual int64) bool {
+// endInLeaseLocked ends h if its units are of a lease that can take back what was not spent.
+func (h *Hold) endInLeaseLocked(actual int64) bool {
 	switch {
 	case h.lease == nil:
 		return false
@@ -188,13 +187,13 @@ func (h *Hold) endInLease(actual int64) bool {
 	return h.renewing == nil && actual <= h.N && h.lease.Settle(h.N, actual)
 }
 
-// ending returns how h ends at now, whose work cost actual units; ok is false if there is nothing to
-// send. The lock is held, and h has been marked as ended.
-func (h *Hold) ending(now time.Time, actual int64) (e Ending, ok bool) {
-	e = Ending{Set: h.Set, Key: h.Key, N: h.N, Handles: h.current(true), Passed: passed(h.heard, now)}
+// endingLocked returns how h ends at now, whose work cost actual units; ok is false if there is nothing to
+// send. h has been marked as ended.
+func (h *Hold) endingLocked(now time.Time, actual int64) (e Ending, ok bool) {
+	e = Ending{Set: h.Set, Key: h.Key, N: h.N, Handles: h.currentLocked(true), Passed: passed(h.heard, now)}
 	switch {
 	case h.handlesLost: // units are charged when they expire
-		e.Op, e.Handles = algorithm.OpRelease, h.current(false)
+		e.Op, e.Handles = algorithm.OpRelease, h.currentLocked(false)
 		return e, h.slots
 	case h.Reserved:
 		e.Op, e.Actual = algorithm.OpSettle, actual
@@ -203,7 +202,7 @@ func (h *Hold) ending(now time.Time, actual int64) (e Ending, ok bool) {
 		e.Op = algorithm.OpRefund
 		return e, h.N > 0
 	}
-	e.Op, e.Handles = algorithm.OpRelease, h.current(false)
+	e.Op, e.Handles = algorithm.OpRelease, h.currentLocked(false)
 	return e, h.slots
 }
 

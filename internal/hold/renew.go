@@ -79,7 +79,7 @@ func (w *Renewer) Keep(h *Hold) {
 
 func (w *Renewer) add(h *Hold) {
 	h.mu.Lock()
-	every := h.lasts() / 12
+	every := h.lastsLocked() / 12
 	h.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,7 +130,7 @@ func (w *Renewer) End(ctx context.Context, h *Hold, actual int64, later Backgrou
 		return nil
 	}
 	h.ended = true
-	inLease, slots, renewing := h.endInLease(actual), h.slots, h.renewing
+	inLease, slots, renewing := h.endInLeaseLocked(actual), h.slots, h.renewing
 	h.onLost = nil
 	if getsHandles := h.keep || h.lease != nil || h.SlotsMove; inLease || !getsHandles {
 		renewing = nil
@@ -166,7 +166,7 @@ func (w *Renewer) sendAfter(ctx context.Context, renewing chan struct{}, h *Hold
 func (w *Renewer) send(ctx context.Context, h *Hold, actual int64) error {
 	now := w.now()
 	h.mu.Lock()
-	e, ok := h.ending(now, actual)
+	e, ok := h.endingLocked(now, actual)
 	hadSlots, handlesLost := h.slots, h.handlesLost
 	h.slots = false
 	h.mu.Unlock()
@@ -193,7 +193,7 @@ func (w *Renewer) Drop(h *Hold) bool {
 		h.mu.Unlock()
 		return false
 	}
-	slots, renewed := h.slots, h.slots || h.renewsUnits()
+	slots, renewed := h.slots, h.slots || h.renewsUnitsLocked()
 	h.slots, h.keep, h.lease, h.onLost = false, false, nil, nil
 	h.mu.Unlock()
 	w.forget(h)
@@ -260,16 +260,16 @@ func (w *Renewer) due(now time.Time) (due []*Renewal, lost []*Hold) {
 		h.mu.Lock()
 		left := h.Set.SlotTTL - now.Sub(h.asked)
 		switch {
-		case !h.slots && !h.renewsUnits():
+		case !h.slots && !h.renewsUnitsLocked():
 			delete(w.kept, h)
 			h.mu.Unlock()
 			continue
 		case h.slots && left <= 0 && !w.driven: // by a clock of its own it is renewed late instead
 			lost = append(lost, h)
-		case !h.queued && now.Sub(h.begun) >= h.lasts()/4:
-			due = append(due, w.queue(h))
+		case !h.queued && now.Sub(h.begun) >= h.lastsLocked()/4:
+			due = append(due, w.queueLocked(h))
 		}
-		if every := h.lasts() / 12; w.every == 0 || every < w.every {
+		if every := h.lastsLocked() / 12; w.every == 0 || every < w.every {
 			w.every = every
 		}
 		if h.slots && left > 0 {
@@ -290,7 +290,7 @@ func (w *Renewer) All() {
 	for h := range w.kept {
 		h.mu.Lock()
 		if !h.queued {
-			due = append(due, w.queue(h))
+			due = append(due, w.queueLocked(h))
 		}
 		h.mu.Unlock()
 	}
@@ -298,10 +298,10 @@ func (w *Renewer) All() {
 	w.loseAll(w.renew(due))
 }
 
-// queue returns the Renewal of h, which is about to begin. The lock of h is held.
-func (w *Renewer) queue(h *Hold) *Renewal {
+// queueLocked returns the Renewal of h, which is about to begin. The lock is that of h.
+func (w *Renewer) queueLocked(h *Hold) *Renewal {
 	h.queued = true
-	return &Renewal{Hold: h, renewer: w, expires: h.asked.Add(h.lasts())}
+	return &Renewal{Hold: h, renewer: w, expires: h.asked.Add(h.lastsLocked())}
 }
 
 // renew makes renewals, those with the least time left first: Redis may be far. If w is driven, it returns the Holds whose slots

@@ -51,9 +51,9 @@ func (le *Lease) Lasts() time.Duration { return le.lasts }
 // Sent returns when the request for it was sent.
 func (le *Lease) Sent() Instant { return le.sent }
 
-// Over returns the handles by which it is settled at an instant.
-func (le *Lease) Over(now Instant) []algorithm.Handle {
-	return algorithm.Over(le.hot.limits.Members, le.Handles, now.Since(le.granted).Microseconds(), le.lasts.Microseconds())
+// SettleHandles returns the handles by which it is settled at an instant.
+func (le *Lease) SettleHandles(now Instant) []algorithm.Handle {
+	return algorithm.MarkExpired(le.hot.limits.Members, le.Handles, now.Since(le.granted).Microseconds(), le.lasts.Microseconds())
 }
 
 // Age returns how old its answers are.

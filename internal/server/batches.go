@@ -76,7 +76,7 @@ func (s *Store) addBatcher(sv *Server) *batcher {
 }
 
 func (s *Store) newBatcher(sv *Server) *batcher {
-	most := batch.Bound{InFlight: maxInFlight, Batches: maxBatches, Calls: s.MaxBatch, Weight: maxWork, Far: s.Timeout / 4}
+	most := batch.Bound{InFlight: maxInFlight, Batches: maxBatches, Calls: s.MaxBatch, Weight: maxWork, SpreadFrom: s.Timeout / 4}
 	if s.servers.cluster != nil {
 		most.InFlight = maxInFlightOfNode
 	}

@@ -48,7 +48,8 @@ var started = time.Now()
 func sinceStarted(t time.Time) time.Duration { return t.Sub(started) }
 
 const (
-	// farFactor is how many round trips a first decision takes, or more.
+	// farFactor is how many round trips a first decision may take: a connection, HELLO, the script. So a server is near that
+	// answers within that part of the Timeout, and one that is far is given so many Timeouts.
 	farFactor = 10
 	// wantedPause is the time in which one decision notes for all that the server is wanted.
 	wantedPause = 20 * time.Millisecond
@@ -69,8 +70,8 @@ func newServer(s *Servers, addr string, node *redis.Client) *Server {
 // up reports whether decisions ask the server.
 func (sv *Server) up() bool { return state(sv.state.Load()) == up }
 
-// answered takes a call for d that was begun at an instant, and answered.
-func (sv *Server) answered(st *Store, begun time.Time, d *Call) {
+// recordReply takes a call for d that was begun at an instant, and answered.
+func (sv *Server) recordReply(st *Store, begun time.Time, d *Call) {
 	if sv.up() && !sv.far.Load() {
 		return
 	}
@@ -83,13 +84,13 @@ func (sv *Server) answered(st *Store, begun time.Time, d *Call) {
 		sv.far.Store(false)
 	}
 	if d.wrote() {
-		sv.ended(st, d.Key, o, begun, nil)
+		sv.record(st, d.Key, o, begun, nil)
 	}
 }
 
-// ended takes what the end of a call of st on k says.
-func (sv *Server) ended(st *Store, k string, o outcome, begun time.Time, cause error) {
-	sv.update(st, k, func(h *health, now time.Duration) { h.ended(o, sinceStarted(begun), now, cause) })
+// record takes what the end of a call of st on k says.
+func (sv *Server) record(st *Store, k string, o outcome, begun time.Time, cause error) {
+	sv.update(st, k, func(h *health, now time.Duration) { h.record(o, sinceStarted(begun), now, cause) })
 }
 
 // update changes the health, and has the server attended to if it is not up.
@@ -101,12 +102,12 @@ func (sv *Server) update(st *Store, k string, change func(h *health, now time.Du
 	if st != nil && k != "" {
 		sv.wanting, sv.key = weak.Make(st.stores[0]), k
 	}
-	sv.publish(before)
-	sv.look()
+	sv.publishLocked(before)
+	sv.lookLocked()
 }
 
-// look has the server attended to if it is not up, and whoever attends look at what has changed. It is called with mu held.
-func (sv *Server) look() {
+// lookLocked has the server attended to if it is not up, and whoever attends look at what has changed.
+func (sv *Server) lookLocked() {
 	if sv.health.state == up {
 		return
 	}
@@ -120,8 +121,8 @@ func (sv *Server) look() {
 	}
 }
 
-// publish tells who waits that the state is no longer that before. It is called with mu held.
-func (sv *Server) publish(before state) {
+// publishLocked tells who waits that the state is no longer that before.
+func (sv *Server) publishLocked(before state) {
 	if sv.health.state != before {
 		sv.state.Store(uint32(sv.health.state))
 		close(sv.changed)
@@ -149,8 +150,8 @@ func (sv *Server) want(st *Store, k string) (time.Duration, <-chan struct{}) {
 }
 
 // await waits while the server is doubted, and for a moment where it has not been wanted for a
-// while, until over at most. It reports whether the server is up.
-func (sv *Server) await(ctx context.Context, st *Store, k string, over <-chan struct{}) bool {
+// while, until that is closed at most. It reports whether the server is up.
+func (sv *Server) await(ctx context.Context, st *Store, k string, until <-chan struct{}) bool {
 	for !sv.up() {
 		left, changed := sv.want(st, k)
 		if left <= 0 {
@@ -160,18 +161,18 @@ func (sv *Server) await(ctx context.Context, st *Store, k string, over <-chan st
 		select {
 		case <-changed:
 		case <-timer.C:
-		case <-over:
+		case <-until:
 		case <-ctx.Done():
 		}
 		timer.Stop()
-		if ended(over) || ctx.Err() != nil {
+		if isClosed(until) || ctx.Err() != nil {
 			return false
 		}
 	}
 	return true
 }
 
-func ended(c <-chan struct{}) bool {
+func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true
@@ -262,5 +263,5 @@ func (sv *Server) address(ctx context.Context, cause error) string {
 func (sv *Server) storeClosed() {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
-	sv.look()
+	sv.lookLocked()
 }

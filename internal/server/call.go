@@ -72,11 +72,11 @@ func (s *Store) End(ctx context.Context, d *Call, ended func()) error {
 	if !s.hasLessTime(ctx) {
 		return s.runTo(sent, d, ended)
 	}
-	if !s.leftovers.begin() {
+	if !s.cleanups.begin() {
 		return ErrQueue
 	}
 	return batch.Beside(ctx, func() error {
-		defer s.leftovers.end()
+		defer s.cleanups.end()
 		return s.runTo(sent, d, ended)
 	}, nil)
 }
@@ -110,12 +110,12 @@ func (s *Store) hasLessTime(ctx context.Context) bool {
 	return ok && time.Until(deadline) < s.Timeout || ctx.Err() != nil
 }
 
-// run has d be decided, until over: at once if its server is up, else when it is. What the server did not get, or did not
+// run has d be decided: at once if its server is up, else when it is, until the caller's timer. What the server did not get, or did not
 // carry out, is sent again.
-func (s *Store) run(ctx context.Context, d *Call, over *sharedTimer) error {
+func (s *Store) run(ctx context.Context, d *Call, until *sharedTimer) error {
 	sv, err := s.servers.of(ctx, s, d.Key), errNotUp
 	if sv.up() {
-		err = s.ask(ctx, sv, d, over, false)
+		err = s.ask(ctx, sv, d, until, false)
 	}
 	for pause := time.Millisecond; err != nil; pause = min(2*pause, 20*time.Millisecond) {
 		switch {
@@ -125,19 +125,19 @@ func (s *Store) run(ctx context.Context, d *Call, over *sharedTimer) error {
 			case <-time.After(pause):
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-over.done:
-				return s.failed(ctx, sv, d, err, over.since)
+			case <-until.done:
+				return s.failed(ctx, sv, d, err, until.since)
 			}
 		case !isUnsent(err):
 			return err
-		case sv.await(ctx, s, d.Key, over.done):
+		case sv.await(ctx, s, d.Key, until.done):
 			sv = s.servers.of(ctx, s, d.Key)
-		case ended(over.done):
+		case isClosed(until.done):
 			return cmp.Or(ctx.Err(), s.timeoutError(context.DeadlineExceeded, s.Timeout))
 		default:
 			return cmp.Or(ctx.Err(), err)
 		}
-		err = s.ask(ctx, sv, d, over, again(err))
+		err = s.ask(ctx, sv, d, until, again(err))
 	}
 	return nil
 }
@@ -146,8 +146,8 @@ func (s *Store) run(ctx context.Context, d *Call, over *sharedTimer) error {
 // has only some of its keys.
 func again(err error) bool { return errors.Is(err, batch.ErrRetryAlone) || hasCode(err, "TRYAGAIN") }
 
-// ask has sv decide: alone, or with others if it may wait for them. The caller waits until over.
-func (s *Store) ask(ctx context.Context, sv *Server, d *Call, over *sharedTimer, alone bool) error {
+// ask has sv decide: alone, or with others if it may wait for them. The caller waits until its timer.
+func (s *Store) ask(ctx context.Context, sv *Server, d *Call, until *sharedTimer, alone bool) error {
 	way, place := batch.Alone, batch.Place[*Call]{}
 	if b := s.batcher(sv); b != nil && !alone {
 		place, way = b.Enter(ctx, d)
@@ -156,14 +156,14 @@ func (s *Store) ask(ctx context.Context, sv *Server, d *Call, over *sharedTimer,
 	case batch.Full:
 		return ErrQueue
 	case batch.Alone:
-		return s.send(ctx, sv, d.self[:], place, over)
+		return s.send(ctx, sv, d.self[:], place, until)
 	case batch.Batched:
 	}
 	sv.checkSharding(ctx, s)
-	left, err := place.Wait(ctx, over.done)
+	abandoned, err := place.Wait(ctx, until.done)
 	switch {
-	case errors.Is(err, batch.ErrOver):
-		return s.tooLate(left, over.since)
+	case errors.Is(err, batch.ErrTimeout):
+		return s.tooLate(abandoned, until.since)
 	case err != nil:
 		return err
 	}
@@ -180,14 +180,14 @@ var (
 
 // tooLate returns the error of a decision that has waited since an instant for as long as it may, by what took most of that:
 // this process, if others were answered meanwhile, or the server.
-func (s *Store) tooLate(left batch.Left, since time.Time) error {
-	answers := left.Answered.Sub(since) > s.Timeout/4
-	switch unsent := left.Started.IsZero(); {
+func (s *Store) tooLate(a batch.Abandoned, since time.Time) error {
+	answers := a.LastReply.Sub(since) > s.Timeout/4
+	switch unsent := a.Started.IsZero(); {
 	case unsent && answers:
 		return ErrQueue
 	case unsent:
 		return errHeldUp
-	case answers && left.Started.Sub(since) > s.Timeout/2:
+	case answers && a.Started.Sub(since) > s.Timeout/2:
 		return ErrSentLate
 	}
 	return s.timeoutError(context.DeadlineExceeded, s.Timeout)

@@ -110,7 +110,7 @@ func (c deadlineContext) Done() <-chan struct{} { return c.done }
 
 // Err returns nil until then.
 func (c deadlineContext) Err() error {
-	if ended(c.done) {
+	if isClosed(c.done) {
 		return context.DeadlineExceeded
 	}
 	return nil

@@ -11,7 +11,7 @@
 //	sha1.go       the digest of a script, which programs in FIPS mode may not have; sha1_go125.go before Go 1.26
 //	fault.go      whose fault an error is: the server's, the process's, the call's
 //	hint.go       what a person can do about an error; servers that cannot run the scripts
-//	leftovers.go  frees what is held for callers that have left
+//	cleanup.go    frees what is held for callers that have left
 //	background.go calls that nobody waits for, many in one script: renewals, leases that are settled
 //	servers.go    Servers: what all limiters over one client know of its servers, and the nodes of a Cluster
 //	sharding.go   finds out whether one script may have the keys of several calls

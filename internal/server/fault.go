@@ -23,7 +23,7 @@ var (
 	ErrQueue = errors.New("too many decisions are waiting in this process")
 )
 
-// errNotUp is that of a decision that waits until its server is up, or known to be down.
+// errNotUp is that of a decision that was not sent: run has it wait until its server is up, or known to be down.
 var errNotUp error = unsentError{ErrBreakerOpen}
 
 // errPanicked is that of a call whose caller is to recover.
@@ -141,7 +141,7 @@ func (s *Store) failed(ctx context.Context, sv *Server, d *Call, err error, begu
 	if reply := redis.Error(nil); d.Op > algorithm.OpReserve && errors.As(err, &reply) {
 		o = replied // a server that decides may refuse what ends a hold
 	}
-	sv.ended(s, d.Key, o, begun, err)
+	sv.record(s, d.Key, o, begun, err)
 	if s.Hooks.CallFailed != nil && (!moving(err) || s.servers.stuck(time.Now())) {
 		s.Hooks.CallFailed(context.WithoutCancel(ctx), err, o == replied || o == unclear)
 	}

@@ -18,7 +18,7 @@ const (
 	up      state = iota // it asks the server
 	doubted              // they wait: probes go one after the other, until one says how it is
 	down                 // the outage policy decides, until a probe is answered
-	back                 // the server answers again: the policy decides until that has been told
+	back                 // the server answers again: they wait until that has been told
 )
 
 // An outcome is what the end of a call says about the server that was asked, in this order: up to slow it has answered, and beyond
@@ -93,9 +93,9 @@ func (h *health) enter(s state, now time.Duration) {
 	}
 }
 
-// ended takes the end of a call that was begun at an instant, of a decision or a probe. What was
+// record takes the end of a call that was begun at an instant, of a decision or a probe. What was
 // begun before the server came to be in its state says nothing about it any more.
-func (h *health) ended(o outcome, begun, now time.Duration, cause error) {
+func (h *health) record(o outcome, begun, now time.Duration, cause error) {
 	first := h.cold && o <= slow
 	h.cold = h.cold && !first
 	switch {
@@ -109,7 +109,7 @@ func (h *health) ended(o outcome, begun, now time.Duration, cause error) {
 		h.cause = cause
 		h.enter(down, now)
 	case h.state == doubted:
-		h.doubtedEnded(o, now, cause)
+		h.recordDoubted(o, now, cause)
 	case h.state == down && o == answered:
 		h.enter(back, now)
 	case h.state == down && cause != nil:
@@ -117,7 +117,7 @@ func (h *health) ended(o outcome, begun, now time.Duration, cause error) {
 	}
 }
 
-func (h *health) doubtedEnded(o outcome, now time.Duration, cause error) {
+func (h *health) recordDoubted(o outcome, now time.Duration, cause error) {
 	if cause != nil {
 		h.cause = cause
 	}
@@ -154,14 +154,14 @@ func (h *health) wanted(now time.Duration) time.Duration {
 type action uint8
 
 const (
-	wait     action = iota // for an event, or as long as next says
-	probe                  // the server, as long as a decision would wait
-	probeFar               // the server, and give it the connectTime
-	sayDown                // that the outage policy decides
-	sayCause               // that it does for another reason
-	sayStill               // that it still does: the beginning was not logged
-	sayBack                // that the server answers again
-	rest                   // nothing: it is up, or nothing can be done
+	wait           action = iota // for an event, or as long as next says
+	probe                        // the server, as long as a decision would wait
+	probePatiently               // the server, and give it the connectTime
+	sayDown                      // that the outage policy decides
+	sayCause                     // that it does for another reason
+	sayStill                     // that it still does: the beginning was not logged
+	sayBack                      // that the server answers again
+	rest                         // nothing: it is up, or nothing can be done
 )
 
 // next returns what is to be done, and if that is to wait, for how long at most.
@@ -196,7 +196,7 @@ func (h *health) next(now time.Duration) (action, time.Duration) {
 		return probe, 0
 	}
 	h.patient = true
-	return probeFar, 0
+	return probePatiently, 0
 }
 
 // deadline returns for how long nothing need be done but take what ends.
@@ -208,12 +208,12 @@ func (h *health) deadline(now time.Duration) time.Duration {
 }
 
 // probed takes the end of a probe.
-func (h *health) probed(far bool, o outcome, begun, now time.Duration, cause error) {
+func (h *health) probed(patiently bool, o outcome, begun, now time.Duration, cause error) {
 	h.probes--
-	h.patient = h.patient && !far
+	h.patient = h.patient && !patiently
 	h.probing = h.probing && begun < h.since
 	h.closed = errors.Is(cause, redis.ErrClosed)
-	h.ended(o, begun, now, cause)
+	h.record(o, begun, now, cause)
 }
 
 // say returns what is to be said, or wait. Whoever is told that a server is down is told of its end.

@@ -46,8 +46,8 @@ func (w *world) settle() error {
 	for range 20 {
 		do, pause := w.health.next(w.now)
 		switch do {
-		case probe, probeFar:
-			w.probes = append(w.probes, flight{begun: w.now, far: do == probeFar})
+		case probe, probePatiently:
+			w.probes = append(w.probes, flight{begun: w.now, far: do == probePatiently})
 			if len(w.probes) > maxProbes {
 				return errors.New("too many probes")
 			}
@@ -128,8 +128,8 @@ func inputs() []input {
 	for i, name := range outcomes {
 		o := outcome(i)
 		all = append(all,
-			input{"call " + name, func(w *world) { w.health.ended(o, w.now, w.now, cause[o]) }},
-			input{"old call " + name, func(w *world) { w.health.ended(o, 0, w.now, cause[o]) }},
+			input{"call " + name, func(w *world) { w.health.record(o, w.now, w.now, cause[o]) }},
+			input{"old call " + name, func(w *world) { w.health.record(o, 0, w.now, cause[o]) }},
 			input{"probe " + name, func(w *world) {
 				if len(w.probes) > 0 {
 					p := w.probes[0]
@@ -209,14 +209,14 @@ func TestHealthSearched(t *testing.T) {
 func TestFewProbes(t *testing.T) {
 	t.Parallel()
 	h, far, all := health{cold: true, pool: 1}, 0, 0
-	h.ended(unable, time.Second, time.Second, errDial)
+	h.record(unable, time.Second, time.Second, errDial)
 	for now := time.Second; now < time.Minute; now += probePause {
 		h.wanted(now)
 		for do, _ := h.next(now); do != wait; do, _ = h.next(now) {
-			if do == probeFar {
+			if do == probePatiently {
 				far++
 			}
-			if do == probe || do == probeFar {
+			if do == probe || do == probePatiently {
 				all++
 			}
 		}

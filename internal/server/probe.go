@@ -17,8 +17,8 @@ func (sv *Server) attend() {
 		switch do {
 		case rest: // from here on another goroutine may attend
 			return
-		case probe, probeFar:
-			go sv.probe(ctx, time.Now(), st, k, do == probeFar)
+		case probe, probePatiently:
+			go sv.probe(ctx, time.Now(), st, k, do == probePatiently)
 		case sayDown:
 			sv.tell(ctx, st)
 		case sayCause, sayStill, sayBack:
@@ -54,16 +54,16 @@ func (sv *Server) next() (do action, pause time.Duration, st *Store, k string) {
 	if do == sayDown {
 		sv.toldOf = changes
 	}
-	sv.publish(before)
+	sv.publishLocked(before)
 	sv.attended = do != rest
 	return do, pause, st, sv.key
 }
 
 // probe asks the server. A connection that has to be made, or a script that the server does not have, may take longer
 // than a decision may: then it asks again, which takes one round trip.
-func (sv *Server) probe(ctx context.Context, begun time.Time, st *Store, k string, far bool) {
+func (sv *Server) probe(ctx context.Context, begun time.Time, st *Store, k string, patiently bool) {
 	patience := st.Timeout
-	if far || sv.far.Load() && state(sv.state.Load()) == doubted {
+	if patiently || sv.far.Load() && state(sv.state.Load()) == doubted {
 		patience = st.farDeadlines.timeout
 	}
 	o, err := sv.ask(ctx, st, k, patience, true)
@@ -75,7 +75,7 @@ func (sv *Server) probe(ctx context.Context, begun time.Time, st *Store, k strin
 	} else if o == answered && took*farFactor <= st.Timeout {
 		sv.far.Store(false)
 	}
-	sv.update(nil, "", func(h *health, now time.Duration) { h.probed(far, o, sinceStarted(begun), now, err) })
+	sv.update(nil, "", func(h *health, now time.Duration) { h.probed(patiently, o, sinceStarted(begun), now, err) })
 }
 
 // ask has the server decide on keys that nothing else uses. dial is whether it may take a connection beside the pool first.

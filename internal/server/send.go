@@ -10,24 +10,22 @@ import (
 )
 
 // send makes the calls of members in one round trip, and records how that ended. This is the one way to Redis of all that
-// decides: a caller who goes alone sends for himself, in his own goroutine. A caller waits until over, or if that is nil
-// for the whole call.
+// decides: a caller who goes alone sends for himself, in his own goroutine. A caller waits until the timer, or if that is nil
+// for the whole call. (Probes and what is found out of a server go by Store.call.)
 //
-// A client that ends a call with its context's deadline is waited for: a caller that cancels is
-// noticed when it returns, because to wait beside a goroutine, even one that is parked for it, took
+// A client that ends a call with its context's deadline is waited for: that a caller cancels has no effect on a call that
+// succeeds, and is the error of one that fails, because to wait beside a goroutine, even one that is parked for it, took
 // a lone call 39 % longer. Any other client is waited for beside a goroutine, and so is a server that is far, whose
 // connection is made although its first caller has left; and a caller with less time, or who has waited before, leaves the
 // call: it may take its whole timeout.
-func (s *Store) send(ctx context.Context, sv *Server, members []*Call, place batch.Place[*Call], over *sharedTimer) error {
+func (s *Store) send(ctx context.Context, sv *Server, members []*Call, place batch.Place[*Call], until *sharedTimer) error {
 	c := calls{sv, members, place, time.Now()}
 	timer := s.deadlines.at(c.begun)
-	if over == nil {
-		over = timer
+	hasWaited := until != nil && until != timer
+	if !s.servers.ctxDeadlines || sv.far.Load() || hasWaited || s.hasLessTime(ctx) {
+		return s.sendBeside(ctx, c, timer, cmp.Or(until, timer))
 	}
-	if !s.servers.ctxDeadlines || sv.far.Load() || timer != over || s.hasLessTime(ctx) {
-		return s.sendBeside(ctx, c, timer, over)
-	}
-	return s.ends(ctx, c, func() error { return s.carry(deadlineContext{ctx, timer}, sv, members) })
+	return s.finish(ctx, c, func() error { return s.carry(deadlineContext{ctx, timer}, sv, members) })
 }
 
 // calls are those of one round trip.
@@ -40,7 +38,7 @@ type calls struct {
 
 // sendBeside makes the calls in a goroutine, which is abandoned after the timeout: it holds a connection of the client's pool
 // until the read timeout, so that there are at most as many of them as the pool has connections.
-func (s *Store) sendBeside(ctx context.Context, c calls, timer, over *sharedTimer) error {
+func (s *Store) sendBeside(ctx context.Context, c calls, timer, until *sharedTimer) error {
 	lasts := timer
 	if c.sv.far.Load() { // a new connection may take longer
 		lasts = s.farDeadlines.at(c.begun)
@@ -48,19 +46,19 @@ func (s *Store) sendBeside(ctx context.Context, c calls, timer, over *sharedTime
 	call := deadlineContext{ctx, lasts}
 	asked := batch.Go(func() error { return s.carry(call, c.sv, c.members) }, func(err error) {
 		if err == nil {
-			c.sv.answered(s, c.begun, c.members[0])
+			c.sv.recordReply(s, c.begun, c.members[0])
 		}
-		s.leaveAll(c.members, err)
+		s.freeAll(c.members, err)
 	})
 	end := func() error {
-		return s.ends(ctx, c, func() error { return asked.Take(context.DeadlineExceeded) })
+		return s.finish(ctx, c, func() error { return asked.Take(context.DeadlineExceeded) })
 	}
 	select {
 	case <-asked.Done():
-	case <-over.done:
+	case <-until.done:
 	case <-ctx.Done():
 	}
-	if ended(asked.Done()) || over == timer && ended(over.done) {
+	if isClosed(asked.Done()) || until == timer && isClosed(until.done) {
 		return end()
 	}
 	go func() { // the rest of the timeout, for others: is the server well?
@@ -73,14 +71,14 @@ func (s *Store) sendBeside(ctx context.Context, c calls, timer, over *sharedTime
 	return cmp.Or(ctx.Err(), s.timeoutError(context.DeadlineExceeded, s.Timeout))
 }
 
-// ends waits until the calls have ended, records how, and has another begin. Those that do not return have panicked,
+// finish waits until the calls have ended, records how, and has another begin. Those that do not return have panicked,
 // in a hook of the client: the replies are lost.
-func (s *Store) ends(ctx context.Context, c calls, wait func() error) error {
+func (s *Store) finish(ctx context.Context, c calls, wait func() error) error {
 	returned := false
 	defer func() {
-		c.place.Leave()
+		c.place.Release()
 		if !returned {
-			s.leaveAll(c.members, errPanicked)
+			s.freeAll(c.members, errPanicked)
 		}
 	}()
 	err := wait()
@@ -89,13 +87,13 @@ func (s *Store) ends(ctx context.Context, c calls, wait func() error) error {
 		if s.servers.cluster != nil {
 			s.servers.topologyKnown.Store(true)
 		}
-		c.sv.answered(s, c.begun, c.members[0])
+		c.sv.recordReply(s, c.begun, c.members[0])
 		if len(c.members) > 1 {
 			s.failEach(ctx, c)
 		}
 	case !again(err):
 		err = s.failed(ctx, c.sv, c.members[0], err, c.begun)
-		s.leaveAll(c.members, err) // and an abandoned call may still write to them
+		s.freeAll(c.members, err) // and an abandoned call may still write to them
 	}
 	returned = true
 	return err
@@ -131,17 +129,17 @@ func (s *Store) failEach(ctx context.Context, c calls) {
 			}
 			known[p] = m.err
 		}
-		s.leftBehind(m, m.err)
+		s.freeAbandoned(m, m.err)
 	}
 }
 
-// leaveAll frees what is held for members that all got an error, or whose reply comes too late.
-func (s *Store) leaveAll(members []*Call, err error) {
+// freeAll frees what is held for members that all got an error, or whose reply comes too late.
+func (s *Store) freeAll(members []*Call, err error) {
 	for _, m := range members {
 		of := err
 		if of == nil { // else an abandoned call may still write to m
 			of = m.err
 		}
-		s.leftBehind(m, of)
+		s.freeAbandoned(m, of)
 	}
 }

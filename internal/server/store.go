@@ -22,7 +22,7 @@ import (
 type Config struct {
 	Prefix, Limiter string           // what the Redis keys begin with
 	Limits          *Limits          // of the kinds that the Store decides by
-	Timeout         time.Duration    // for one decision, all in all
+	Timeout         time.Duration    // for which a caller waits, all in all, and each call is given
 	MaxBatch        int              // decisions in one round trip; 1: none share
 	Clock           func() time.Time // for limits that need this process's; nil: its own
 	Hooks           *Hooks           // or nil; of several Stores with the same, they are called once for a server
@@ -32,8 +32,8 @@ type Config struct {
 // be nil.
 type Hooks struct {
 	ScriptLoaded func(ctx context.Context) // Redis did not have a script
-	// CallFailed is for each call that was made and failed; alone says that it tells nothing of the server.
-	CallFailed    func(ctx context.Context, err error, alone bool)
+	// CallFailed is for each call that was made and failed; thisCall says that it tells nothing of the server.
+	CallFailed    func(ctx context.Context, err error, thisCall bool)
 	ServerChanged func(ctx context.Context, c Change)
 }
 
@@ -75,7 +75,7 @@ type Store struct {
 
 	deadlines    deadlines
 	farDeadlines deadlines // of calls to a server that is far
-	leftovers    leftovers
+	cleanups     cleanups
 	single       *batcher                             // of one server
 	byServer     atomic.Pointer[map[*Server]*batcher] // of a Cluster; copied when it changes
 	mu           sync.Mutex                           // held where byServer changes
@@ -156,7 +156,7 @@ func (s *Store) SharesKeys(other *Store) bool {
 // Close ends what runs in the background for s, unless other limiters over its
 // client need it. It waits until what was left behind is freed, for the timeout at most.
 func (s *Store) Close() {
-	s.leftovers.wait(s.Timeout)
+	s.cleanups.wait(s.Timeout)
 	if !s.closed.Swap(true) {
 		s.servers.remove()
 	}

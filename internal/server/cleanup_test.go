@@ -63,7 +63,7 @@ func (c *freeing) leave(goroutines, each int) *Store {
 		all.Go(func() {
 			for range each {
 				d := NewCall(limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1, M: 7, Handles: make([]algorithm.Handle, 1)})
-				s.leftBehind(d, errPanicked)
+				s.freeAbandoned(d, errPanicked)
 			}
 		})
 	}
@@ -103,7 +103,7 @@ func TestLeftBehindClosed(t *testing.T) {
 	s := client.leave(0, 0)
 	s.Close()
 	d := NewCall(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1, M: 7, Handles: make([]algorithm.Handle, 1)})
-	s.leftBehind(d, errPanicked)
+	s.freeAbandoned(d, errPanicked)
 	s.Close()
 	if n := client.sent.Load(); n != 1 {
 		t.Errorf("%d were freed, want 1", n)
@@ -128,7 +128,7 @@ func TestLaterPanics(t *testing.T) {
 func TestLaterBounded(t *testing.T) {
 	t.Parallel()
 	s := (&freeing{}).leave(0, 0)
-	s.leftovers.sending = maxLeftovers
+	s.cleanups.sending = maxCleanups
 	if s.Later(func() error { return nil }, func(error) {}) {
 		t.Error("more runs in the background than there may")
 	}

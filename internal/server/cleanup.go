@@ -15,57 +15,57 @@ import (
 )
 
 const (
-	// maxLeftovers bounds what waits to be freed: the overflow expires.
-	maxLeftovers = 10_000
-	// leftoverPause is how often a server that is down is looked at.
-	leftoverPause = 50 * time.Millisecond
+	// maxCleanups bounds what waits to be freed: the overflow expires.
+	maxCleanups = 10_000
+	// cleanupPause is how often a server that is down is looked at.
+	cleanupPause = 50 * time.Millisecond
 )
 
-// leftovers are what is held for callers that have left, until it is freed.
-type leftovers struct {
+// cleanups are what is held for callers that have left, until it is freed.
+type cleanups struct {
 	mu      sync.Mutex
-	waiting []leftover
+	waiting []cleanup
 	freeing bool // by the goroutine that frees what waits
 	sending int  // goroutines that free something
 }
 
-// A leftover is what is to be done with one key, until an instant: it has expired then.
-type leftover struct {
+// A cleanup is what is to be done with one key, until an instant: it has expired then.
+type cleanup struct {
 	limits *Limits
 	key    string
 	call   algorithm.HoldCall
 	until  time.Time
 }
 
-// leftBehind frees what is held for d, whose reply nobody takes: its caller has left, or got an
+// freeAbandoned frees what is held for d, whose reply nobody takes: its caller has left, or got an
 // error. What was charged by a plain decision stays. If the reply is lost, only slots are freed, by
 // the id that they were asked for with; units expire.
-func (s *Store) leftBehind(d *Call, err error) {
-	call, left := d.leftover(err)
-	if !left {
+func (s *Store) freeAbandoned(d *Call, err error) {
+	call, holds := d.undo(err)
+	if !holds {
 		return
 	}
 	longest := int64(0)
 	for _, m := range d.Limits.members {
 		longest = max(longest, m.Hold)
 	}
-	s.leave(d, call, time.Duration(longest)*time.Microsecond)
+	s.freeLater(d, call, time.Duration(longest)*time.Microsecond)
 }
 
-// leave has a call about the key of d be made in the background, once, unless that takes so long that it is too late.
-func (s *Store) leave(d *Call, call algorithm.HoldCall, within time.Duration) {
-	s.leftovers.add(s, leftover{d.Limits, d.Key, call, time.Now().Add(within)})
+// freeLater has a call about the key of d be made in the background, once, unless that takes so long that it is too late.
+func (s *Store) freeLater(d *Call, call algorithm.HoldCall, within time.Duration) {
+	s.cleanups.add(s, cleanup{d.Limits, d.Key, call, time.Now().Add(within)})
 }
 
 // abandoned frees what is held for d, whose caller left before it ended. After an error that is done.
 func (s *Store) abandoned(d *Call, err error) {
 	if err == nil && d.err == nil {
-		s.leftBehind(d, nil)
+		s.freeAbandoned(d, nil)
 	}
 }
 
-// leftover returns the call that frees what d holds; left is false if that is nothing.
-func (d *Call) leftover(err error) (call algorithm.HoldCall, left bool) {
+// undo returns the call that frees what d holds. It reports false if that is nothing.
+func (d *Call) undo(err error) (call algorithm.HoldCall, holds bool) {
 	if d.Handles == nil || d.Op != algorithm.OpCharge && d.Op != algorithm.OpReserve {
 		return call, false
 	}
@@ -76,17 +76,17 @@ func (d *Call) leftover(err error) (call algorithm.HoldCall, left bool) {
 		}
 		for i, m := range d.Limits.members {
 			if m.Slots {
-				call.Handles[i], left = algorithm.Handle{A: d.M, B: 1}, true
+				call.Handles[i], holds = algorithm.Handle{A: d.M, B: 1}, true
 			}
 		}
-		return call, left
+		return call, holds
 	}
-	left = d.Op == algorithm.OpReserve
+	holds = d.Op == algorithm.OpReserve
 	for i, m := range d.Limits.members {
 		if !d.Answers[i].Admits {
 			return call, false
 		}
-		left = left || m.Slots || m.Delays
+		holds = holds || m.Slots || m.Delays
 		if m.Delays {
 			call.Op = algorithm.OpRefund
 		}
@@ -95,7 +95,7 @@ func (d *Call) leftover(err error) (call algorithm.HoldCall, left bool) {
 		call.Op = algorithm.OpSettle
 	}
 	copy(call.Handles, d.Handles)
-	return call, left
+	return call, holds
 }
 
 // replyLost reports whether a call may have been carried out whose error is err.
@@ -111,77 +111,77 @@ func replyLost(err error) bool {
 	return !errors.As(err, &reply) || strings.Contains(reply.Error(), "other limits have changed")
 }
 
-// add has a leftover freed in the background.
-func (ls *leftovers) add(s *Store, l leftover) {
+// add has what a call holds freed in the background.
+func (cs *cleanups) add(s *Store, c cleanup) {
 	switch {
-	case !ls.note(l):
+	case !cs.note(c):
 	case s.driven:
-		ls.free(s)
+		cs.free(s)
 	default:
-		go ls.free(s)
+		go cs.free(s)
 	}
 }
 
-// note has a leftover wait. It reports whether nobody frees what waits.
-func (ls *leftovers) note(l leftover) bool {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if len(ls.waiting) >= maxLeftovers {
+// note has a cleanup wait. It reports whether nobody frees what waits.
+func (cs *cleanups) note(c cleanup) bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if len(cs.waiting) >= maxCleanups {
 		return false
 	}
-	ls.waiting = append(ls.waiting, l)
-	if ls.freeing {
+	cs.waiting = append(cs.waiting, c)
+	if cs.freeing {
 		return false
 	}
-	ls.freeing = true
-	ls.sending++
+	cs.freeing = true
+	cs.sending++
 	return true
 }
 
 // begin notes a goroutine that ends something for a caller that does not wait. It reports false if
 // there are too many.
-func (ls *leftovers) begin() bool {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if ls.sending >= maxLeftovers {
+func (cs *cleanups) begin() bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.sending >= maxCleanups {
 		return false
 	}
-	ls.sending++
+	cs.sending++
 	return true
 }
 
 // Later runs f, which asks Redis, in a goroutine that Close waits for, and then ended with its error. It
 // reports false, and runs nothing, if there are too many.
 func (s *Store) Later(f func() error, ended func(error)) bool {
-	if s.driven || !s.leftovers.begin() {
+	if s.driven || !s.cleanups.begin() {
 		return false
 	}
 	go func() {
-		defer s.leftovers.end()
+		defer s.cleanups.end()
 		ended(batch.Catch(f))
 	}()
 	return true
 }
 
-func (ls *leftovers) end() {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ls.sending--
+func (cs *cleanups) end() {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.sending--
 }
 
 // free frees all that waits, and ends when nothing does. What is of a server that is down waits
 // until that answers again, or s is closed.
-func (ls *leftovers) free(s *Store) {
+func (cs *cleanups) free(s *Store) {
 	for {
-		ls.mu.Lock()
-		all := slices.Clone(ls.waiting)
+		cs.mu.Lock()
+		all := slices.Clone(cs.waiting)
 		if len(all) == 0 {
-			ls.freeing = false
-			ls.sending--
-			ls.mu.Unlock()
+			cs.freeing = false
+			cs.sending--
+			cs.mu.Unlock()
 			return
 		}
-		ls.mu.Unlock()
+		cs.mu.Unlock()
 
 		sent := make([]bool, len(all))
 		calls := make([]Background, len(all))
@@ -193,27 +193,27 @@ func (ls *leftovers) free(s *Store) {
 		}
 		s.RunAll(context.Background(), calls)
 
-		now, later, closed := time.Now(), []leftover(nil), s.closed.Load()
+		now, later, closed := time.Now(), []cleanup(nil), s.closed.Load()
 		for i, l := range all {
 			if !sent[i] && now.Before(l.until) && !closed {
 				later = append(later, l)
 			}
 		}
-		ls.mu.Lock()
-		ls.waiting = append(later, ls.waiting[len(all):]...)
-		ls.mu.Unlock()
+		cs.mu.Lock()
+		cs.waiting = append(later, cs.waiting[len(all):]...)
+		cs.mu.Unlock()
 		if len(later) > 0 {
-			time.Sleep(leftoverPause)
+			time.Sleep(cleanupPause)
 		}
 	}
 }
 
 // wait waits until nothing is left, for so long at most.
-func (ls *leftovers) wait(longest time.Duration) {
+func (cs *cleanups) wait(longest time.Duration) {
 	for end := time.Now().Add(longest); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		ls.mu.Lock()
-		sending := ls.sending
-		ls.mu.Unlock()
+		cs.mu.Lock()
+		sending := cs.sending
+		cs.mu.Unlock()
 		if sending == 0 {
 			return
 		}
