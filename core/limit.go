@@ -254,8 +254,8 @@ func (l Limit) Capacity() int64 {
 	switch {
 	case l.burst > 0:
 		return l.burst
-	case l.kind != nil && l.kind.Burst != nil:
-		return l.kind.Burst(l.rate.count, l.rate.micros())
+	case l.kind != nil && l.kind.DefaultBurst != nil:
+		return l.kind.DefaultBurst(l.rate.count, l.rate.micros())
 	}
 	return l.rate.count
 }
@@ -287,7 +287,7 @@ func (l Limit) form() *algorithm.Kind {
 func (l Limit) shared(n int64) Limit {
 	capacity := l.Capacity()
 	l.rate.count = max(1, l.rate.count/n)
-	if l.kind.Bucket || l.kind.Slots {
+	if l.kind.Bursts || l.kind.Slots {
 		l.burst = max(1, capacity/n)
 	}
 	return l

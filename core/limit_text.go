@@ -23,7 +23,7 @@ type limitWord struct {
 // number or duration is read as 0, which each of these options refuses.
 var limitWords = []limitWord{
 	{
-		"burst=", func(k *algorithm.Kind) bool { return k.Bucket },
+		"burst=", func(k *algorithm.Kind) bool { return k.Bursts },
 		func(l *Limit, value string) { n, _ := strconv.ParseInt(value, 10, 64); Burst(n).set(l) },
 		func(l Limit) (string, bool) { return strconv.FormatInt(l.burst, 10), l.burst != 0 },
 	},

@@ -12,8 +12,8 @@ import (
 	"github.com/redislimit/redislimit/internal/key"
 )
 
-// An Option configures a [Limiter]. Every [Limit] is one, and at least one Limit
-// is needed. A setting that is given twice is an error.
+// An Option configures a [Limiter]. Every [Limit] is one, and at least one Limit is needed. A
+// setting that is given twice is an error.
 type Option interface{ apply(c *config) }
 
 // config is what the options of a Limiter add up to.
@@ -45,8 +45,8 @@ const (
 	defaultDenied   = 10_000
 	defaultMaxBatch = 128
 	defaultSlotTTL  = 10 * time.Second
-	// defaultTimeout is far above what a healthy Redis takes, even while it forks or a
-	// packet is sent again, and within what clients of services wait for an answer.
+	// defaultTimeout is far above what a healthy Redis takes, even while it forks or a packet is
+	// sent again, and within what clients of services wait for an answer.
 	defaultTimeout = 500 * time.Millisecond
 )
 
@@ -101,9 +101,8 @@ func (o options) apply(c *config) {
 
 func (l Limit) apply(c *config) { c.limits = append(c.limits, l) }
 
-// Prefix sets what the Redis keys of the Limiter begin with, so that several
-// applications can share one Redis: letters, digits and "_.-:", at most 64. The
-// default is "rl".
+// Prefix sets what the Redis keys of the Limiter begin with, so that several applications can share
+// one Redis: letters, digits and "_.-:", at most 64. The default is "rl".
 func Prefix(prefix string) Option {
 	return setting{
 		"prefix", fmt.Sprintf("Prefix(%.80q)", prefix), key.ValidPrefix(prefix),
@@ -112,13 +111,13 @@ func Prefix(prefix string) Option {
 	}
 }
 
-// Timeout sets how long Redis may take for one decision, from 1 millisecond to 1 minute,
-// whatever the options of the client. After that the outage policy decides. A decision that
-// waits for another request's lease first may take two. The default is 500
-// ms. A timeout much shorter would mistake a busy machine for an outage, and each
-// process would then count separately. An outage costs one timeout, or those of 3 s if the
-// process has never reached the server. After that it is asked in the background, and no decision
-// waits but the first after a second without any, for 100 ms at most.
+// Timeout sets how long Redis may take for one decision, from 1 millisecond to 1 minute, whatever
+// the options of the client. After that the outage policy decides. A decision that waits for
+// another request's lease first may take two. The default is 500 ms. A timeout much shorter would
+// mistake a busy machine for an outage, and each process would then count separately. An outage
+// costs one timeout, or those of 3 s if the process has never reached the server. After that it is
+// asked in the background, and no decision waits but the first after a second without any, for 100
+// ms at most.
 //
 // A call to Redis always has its whole Timeout. A caller with less time gets the error of its
 // context: it is answered 503, or nothing if it has left, and never by the outage policy. So give
@@ -128,81 +127,78 @@ func Timeout(d time.Duration) Option {
 	return within("Timeout", d, time.Millisecond, time.Minute, func(c *config) { c.timeout = d })
 }
 
-// MaxBatch sets how many decisions of this process may share a round trip to Redis,
-// from 1 (none share) to 1000. The default is 128. While fewer than four are in flight,
-// or two to a node of a Cluster, each is sent alone, at once. Others
-// wait for one to return, and are then sent together, in the order in which
-// they came. A caller waits at most one extra round trip, and under load Redis and
-// this process do less than half of the work. A batch is also bounded by the time that
-// it takes Redis, at about 1.2 ms: some 400 decisions of one limit, fewer of several.
+// MaxBatch sets how many decisions of this process may share a round trip to Redis, from 1 (none
+// share) to 1000. The default is 128. While fewer than four are in flight, or two to a node of a
+// Cluster, each is sent alone, at once. Others wait for one to return, and are then sent together,
+// in the order in which they came. A caller waits at most one extra round trip, and under load
+// Redis and this process do less than half of the work. A batch is also bounded by the time that it
+// takes Redis, at about 1.2 ms: some 400 decisions of one limit, fewer of several.
 //
-// On one server a batch is one script over many keys, and on a Cluster one to each
-// node, which gets its keys as arguments: a script may not declare keys of several
-// hash slots. What looks like one server may be a proxy before several: one that
-// refuses keys of several hash slots in one script, or one that sends a script to the
-// server of its first key (twemproxy, Envoy in ring-hash mode). Temporary keys find
-// this out before the first batch, once for each client, and decisions are then sent
-// alone. They also find out whether a node of a Cluster runs such scripts, as Redis
-// and Valkey do; if not, its batches are pipelines of scripts. With clients other than
-// *redis.Client and *redis.ClusterClient nothing is shared.
+// On one server a batch is one script over many keys, and on a Cluster one to each node, which gets
+// its keys as arguments: a script may not declare keys of several hash slots. What looks like one
+// server may be a proxy before several: one that refuses keys of several hash slots in one script,
+// or one that sends a script to the server of its first key (twemproxy, Envoy in ring-hash mode).
+// Temporary keys find this out before the first batch, once for each client, and decisions are then
+// sent alone. They also find out whether a node of a Cluster runs such scripts, as Redis and Valkey
+// do; if not, its batches are pipelines of scripts. With clients other than *redis.Client and
+// *redis.ClusterClient nothing is shared.
 //
-// Hooks of the client, such as those for tracing, see a batch once, with the
-// context of its first caller, which does not end with that caller. A hook that
-// panics does so for that caller; the others get [ErrUnavailable], or what the outage
-// policy decides.
+// Hooks of the client, such as those for tracing, see a batch once, with the context of its first
+// caller, which does not end with that caller. A hook that panics does so for that caller; the
+// others get [ErrUnavailable], or what the outage policy decides.
 func MaxBatch(n int) Option {
 	return within("MaxBatch", n, 1, 1000, func(c *config) { c.maxBatch = n })
 }
 
-// DenyCache sets how many denied keys each process remembers, from 0 (none) to
-// 1e7. The default is 10,000, at about 350 bytes each. A key that is remembered is
-// denied without asking Redis, for a cost at least as large, until its RetryAfter
-// is over and for one second at most. So a Reset, a Cancel or a raised limit in
-// another process is seen within a second; one through this Limiter, at once. The
-// cache only denies: it never admits anything. For a cost that is larger than the
-// one that Redis denied, RetryAfter is a lower bound. Of a cost above the capacity
-// Remaining is what Redis last said. With [Ban] only bans are remembered: other denials are for Redis to make.
+// DenyCache sets how many denied keys each process remembers, from 0 (none) to 1e7. The default is
+// 10,000, at about 350 bytes each. A key that is remembered is denied without asking Redis, for a
+// cost at least as large, until its RetryAfter is over and for one second at most. So a Reset, a
+// Cancel or a raised limit in another process is seen within a second; one through this Limiter, at
+// once. The cache only denies: it never admits anything. For a cost that is larger than the one
+// that Redis denied, RetryAfter is a lower bound. Of a cost above the capacity Remaining is what
+// Redis last said. With [Ban] only bans are remembered: other denials are for Redis to make.
 func DenyCache(entries int) Option {
 	return within("DenyCache", entries, 0, 1e7, func(c *config) { c.denied = entries })
 }
 
-// Entries sets how many keys are held in this process at most, from 1 to 1e8: by a
-// Limiter of [NewMemory], and by [FailLocal] while Redis does not answer. The
-// default is 100,000, at about 200 bytes each.
+// Entries sets how many keys are held in this process at most, from 1 to 1e8: by a Limiter of
+// [NewMemory], and by [FailLocal] while Redis does not answer. The default is 100,000, at about 200
+// bytes each.
 func Entries(n int) Option {
 	return within("Entries", n, 1, 1e8, func(c *config) { c.entries = n })
 }
 
-// Processes sets how many processes share the limits, from 1 to 1e6: with
-// [FailLocal] each then enforces 1/n of them, at least one unit: where n is above a limit, n
-// processes admit n, and New logs it. The default is 1.
+// Processes sets how many processes share the limits, from 1 to 1e6: with [FailLocal] each then
+// enforces 1/n of them, at least one unit: where n is above a limit, n processes admit n, and New
+// logs it. The default is 1.
 func Processes(n int) Option {
 	return within("Processes", n, 1, 1e6, func(c *config) { c.processes = n })
 }
 
-// Hold sets for how long [Limiter.Reserve] holds units that are not settled, from 10
-// milliseconds to 1 hour; the expiry is rounded up by a sixth at most. The default of each limit is the time in which it
-// comes back whole, at least a second and at most 60 s. A longer hold suits work that
-// takes longer; a shorter one gives units sooner to others when a process has died. Of
-// [InFlight] there is [SlotTTL].
+// Hold sets for how long [Limiter.Reserve] holds units that are not settled, from 10 milliseconds
+// to 1 hour; the expiry is rounded up by a sixth at most. The default of each limit is the time in
+// which it comes back whole, at least a second and at most 60 s. A longer hold suits work that
+// takes longer; a shorter one gives units sooner to others when a process has died. Of [InFlight]
+// there is [SlotTTL].
 func Hold(d time.Duration) Option {
 	return within("Hold", d, minHold, maxHold, func(c *config) { c.hold = d })
 }
 
-// Lease has this process decide on hot keys by itself, and never over the limit: it reserves
-// units of a key that it asks for often, for d, and spends them without asking Redis. Those
-// decisions have [SourceLease]. d is from 10 milliseconds to 1 second. Without Lease, the
-// default, every decision is made by Redis.
+// Lease has this process decide on hot keys by itself, and never over the limit: it reserves units
+// of a key that it asks for often, for d, and spends them without asking Redis. Those decisions
+// have [SourceLease]. d is from 10 milliseconds to 1 second. Without Lease, the default, every
+// decision is made by Redis.
 //
-// A key is hot when it was asked for 8 times within d. A lease is for as many units as were
-// used in d, and at most an eighth of what remains: near the limit leases shrink, and below
-// three units there is none. What is not spent is given back when the lease ends, or is charged if this process
+// A key is hot when it was asked for 8 times within d. A lease is for as many units as were used in
+// d, and at most an eighth of what remains: near the limit leases shrink, and below three units
+// there is none. What is not spent is given back when the lease ends, or is charged if this process
 // dies before, or cannot tell Redis in time.
 //
 // No more is admitted than the limits allow, in any window and by any number of processes, while
-// Redis keeps its writes and its clock does not step forward. Fewer may be: another process is denied
-// the units that are out on leases, for d at most, and a large cost may be denied again and again while
-// leases serve small ones. A Reset or a Cancel elsewhere and a lowered limit are noticed within d.
+// Redis keeps its writes and its clock does not step forward. Fewer may be: another process is
+// denied the units that are out on leases, for d at most, and a large cost may be denied again and
+// again while leases serve small ones. A Reset or a Cancel elsewhere and a lowered limit are
+// noticed within d.
 //
 // A [LeakyBucket] and [InFlight] cannot be leased. [Limiter.Close] gives back what is leased.
 func Lease(d time.Duration) Option {
@@ -217,10 +213,9 @@ func Clock(clock func() time.Time) Option {
 	return setting{"clock", "Clock(nil)", clock != nil, "want a function", func(c *config) { c.clock = clock }}
 }
 
-// Logger sets where the Limiter and its middleware log: one line when Redis fails
-// and one when it answers again, never one for each request. The default is
-// [slog.Default], as it is at the time. go-redis logs its failed connections itself,
-// unless redis.SetLogger says otherwise.
+// Logger sets where the Limiter and its middleware log: one line when Redis fails and one when it
+// answers again, never one for each request. The default is [slog.Default], as it is at the time.
+// go-redis logs its failed connections itself, unless redis.SetLogger says otherwise.
 func Logger(logger *slog.Logger) Option {
 	return setting{
 		"logger", "Logger(nil)", logger != nil, "want a *slog.Logger",
@@ -228,20 +223,20 @@ func Logger(logger *slog.Logger) Option {
 	}
 }
 
-// Observe has observer called with every [Event], in the goroutine in which it
-// happens: it must be fast and safe for concurrent use. Given more than once, all
-// the observers are called, in that order. Without an observer events cost nothing.
+// Observe has observer called with every [Event], in the goroutine in which it happens: it must be
+// fast and safe for concurrent use. Given more than once, all the observers are called, in that
+// order. Without an observer events cost nothing.
 //
-// The observer's panic is its caller's for [EventDecision], [EventWait] and [EventKeyFallback]. All else may
-// happen in the background, or on behalf of another Limiter over the client: there a panic is
-// logged, once for each Limiter.
+// The observer's panic is its caller's for [EventDecision], [EventWait] and [EventKeyFallback]. All
+// else may happen in the background, or on behalf of another Limiter over the client: there a panic
+// is logged, once for each Limiter.
 func Observe(observer func(ctx context.Context, e Event)) Option {
 	return observerOption{"Observe", observer, nil}
 }
 
 // ObserveKeys is [Observe] for an observer that also gets the key: that of an [EventDecision] or
-// [EventBan], and of all other events none. Keys are personal data, and clients choose them: have them
-// in no metric. The page of package admin shows those that are denied most.
+// [EventBan], and of all other events none. Keys are personal data, and clients choose them: have
+// them in no metric. The page of package admin shows those that are denied most.
 func ObserveKeys(observer func(ctx context.Context, key string, e Event)) Option {
 	return observerOption{"ObserveKeys", nil, observer}
 }

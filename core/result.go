@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// Never is the RetryAfter of a request that can never be admitted, because it
-// costs more than the capacity.
+// Never is the RetryAfter of a request that can never be admitted, because it costs more than the
+// capacity.
 const Never time.Duration = math.MaxInt64
 
-// A Result says what a [Limiter] decided, and how the key stands afterwards. Its
-// durations are rounded up to the microsecond.
+// A Result says what a [Limiter] decided, and how the key stands afterwards. Its durations are
+// rounded up to the microsecond.
 //
-// The Result of a Limiter with several limits describes one of them: of those
-// that deny, the one with the longest RetryAfter; if none denies, the one with the
-// smallest Remaining/Limit, and of equal ones the longest ResetAfter. An [InFlight] that
-// does not deny is described only if there is no other limit. [Result.All] has them all.
+// The Result of a Limiter with several limits describes one of them: of those that deny, the one
+// with the longest RetryAfter; if none denies, the one with the smallest Remaining/Limit, and of
+// equal ones the longest ResetAfter. An [InFlight] that does not deny is described only if there is
+// no other limit. [Result.All] has them all.
 type Result struct {
 	// Allowed reports whether the request was admitted.
 	Allowed bool
@@ -31,21 +31,18 @@ type Result struct {
 	held   bool // what denies may be over at any time: it is only held, or slots
 	// Limit is the capacity of the limit that this describes, in units.
 	Limit int64
-	// Remaining is how many whole units are left now: never negative, never above
-	// Limit.
+	// Remaining is how many whole units are left now: never negative, never above Limit.
 	Remaining int64
-	// RetryAfter is how long to wait until the same request would be admitted if
-	// nothing else came. It is 0 if Allowed, and Never if it costs more than the
-	// capacity.
+	// RetryAfter is how long to wait until the same request would be admitted if nothing else came.
+	// It is 0 if Allowed, and Never if it costs more than the capacity.
 	RetryAfter time.Duration
 	// ResetAfter is the time until the full limit is available again; 0 if it is.
 	ResetAfter time.Duration
-	// Delay is how long the caller is to hold an admitted request before serving
-	// it. Only LeakyBucket asks for it; of several limits it is the largest.
+	// Delay is how long the caller is to hold an admitted request before serving it. Only
+	// LeakyBucket asks for it; of several limits it is the largest.
 	Delay time.Duration
-	// Window is the time in which the whole Limit comes back at the limit's rate: the
-	// length of the present window, the time in which a full bucket drains; 0 of InFlight, which
-	// has no rate.
+	// Window is the time in which the whole Limit comes back at the limit's rate: the length of the
+	// present window, the time in which a full bucket drains; 0 of InFlight, which has no rate.
 	Window time.Duration
 	// At is the instant of the decision by the clock that decided, Redis's own.
 	At time.Time
@@ -57,8 +54,8 @@ type Result struct {
 	all *[]Result // of several limits
 }
 
-// All returns the Result of each limit, in the order given to [New]. There Allowed
-// is whether that limit admits; only what all of them admit is charged.
+// All returns the Result of each limit, in the order given to [New]. There Allowed is whether that
+// limit admits; only what all of them admit is charged.
 func (r Result) All() iter.Seq[Result] {
 	return func(yield func(Result) bool) {
 		if r.all == nil {
@@ -78,15 +75,14 @@ type Source uint8
 
 // The sources of a decision.
 const (
-	// SourceNone is no decision: the zero Result, and that of [FailOpen] while Redis
-	// does not answer.
+	// SourceNone is no decision: the zero Result, and that of [FailOpen] while Redis does not
+	// answer.
 	SourceNone Source = iota
 	// SourceRedis is Redis, where the count is shared by all processes.
 	SourceRedis
 	// SourceMemory is this process, for a Limiter of [NewMemory].
 	SourceMemory
-	// SourceDenyCache is this process, which repeats a denial by Redis; see
-	// [DenyCache].
+	// SourceDenyCache is this process, which repeats a denial by Redis; see [DenyCache].
 	SourceDenyCache
 	// SourceFallback is this process while Redis does not answer; see [FailLocal].
 	SourceFallback
@@ -103,11 +99,11 @@ func (s Source) String() string {
 	return "none"
 }
 
-// Tighter reports whether r restricts the client more than other does. A denial is
-// tighter than an admission, and of two denials the one with the longer RetryAfter.
-// Of two admissions it is the one with the smaller Remaining/Limit, and of equal
-// ones the one with the longer ResetAfter; that of an [InFlight] is never tighter than
-// that of a limit with a rate. Anything is tighter than the zero Result.
+// Tighter reports whether r restricts the client more than other does. A denial is tighter than an
+// admission, and of two denials the one with the longer RetryAfter. Of two admissions it is the one
+// with the smaller Remaining/Limit, and of equal ones the one with the longer ResetAfter; that of
+// an [InFlight] is never tighter than that of a limit with a rate. Anything is tighter than the
+// zero Result.
 func (r Result) Tighter(other Result) bool {
 	switch {
 	case r.Source == SourceNone || other.Source == SourceNone:
@@ -125,8 +121,7 @@ func (r Result) Tighter(other Result) bool {
 	return r.ResetAfter > other.ResetAfter
 }
 
-// compareShares compares a.Remaining/a.Limit with b.Remaining/b.Limit, without
-// rounding.
+// compareShares compares a.Remaining/a.Limit with b.Remaining/b.Limit, without rounding.
 func compareShares(a, b Result) int {
 	ahi, alo := bits.Mul64(uint64(a.Remaining), uint64(b.Limit))
 	bhi, blo := bits.Mul64(uint64(b.Remaining), uint64(a.Limit))

@@ -86,7 +86,7 @@ func (d *lastDenial) admittedAt(units int64) time.Time {
 		return over
 	}
 	windows := float64(units-d.n) / float64(d.Limit)
-	if !d.by.Members[i].Bucket {
+	if !d.by.Members[i].Debt {
 		windows = float64((units - 1) / d.Limit)
 	}
 	return over.Add(time.Duration(min(windows*float64(d.Window), 1e18)))

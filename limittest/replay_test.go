@@ -64,7 +64,7 @@ func byModel(log []limittest.Arrival, together ...core.Limit) limittest.Report {
 	var numbers []model.Limit
 	for _, l := range together {
 		n := model.Limit{Algorithm: model.Algorithm(l.Algorithm()), Count: l.Rate().Count(), Period: l.Rate().Period().Microseconds()}
-		if limits.Named(l.Algorithm()).Kind.Bucket {
+		if limits.Named(l.Algorithm()).Kind.Debt {
 			n.Burst = l.Capacity()
 		}
 		n.Aligned = strings.HasPrefix(l.Name(), "aligned")

@@ -21,7 +21,8 @@ type Kind struct {
 	Name string // in metrics, logs and Lua, such as "token_bucket"
 	Tag  string // in Redis keys, such as "token"
 
-	Bucket bool // it takes Burst
+	Bursts bool // it takes the option Burst
+	Debt   bool // a cost is a debt, which drains at the rate
 	Delays bool // an admitted request waits for its turn in a queue; its units cannot be held
 	Aligns bool // its windows can be aligned
 	Moves  bool // its constants are those of an instant; see Member.ConstantsAt
@@ -29,8 +30,8 @@ type Kind struct {
 	// Unleasable is why its units cannot be leased; empty if they can.
 	Unleasable string
 
-	Burst    func(count, period int64) int64 // the default capacity, where it is not the count
-	Validate func(Numbers) error             // what is refused beyond the bounds of every limit; nil for nothing
+	DefaultBurst func(count, period int64) int64 // the default capacity, where it is not the count
+	Validate     func(Numbers) error             // what is refused beyond the bounds of every limit; nil for nothing
 
 	New func(Numbers) Evaluator // makes a limit ready to decide
 

@@ -20,11 +20,11 @@ var bucketText = parseLua(bucketLua)
 // default capacity: see queue.go.
 var (
 	TokenBucket = &Kind{
-		Name: "token_bucket", Tag: "token", Bucket: true, Validate: validateBucket, New: newBucket,
+		Name: "token_bucket", Tag: "token", Bursts: true, Debt: true, Validate: validateBucket, New: newBucket,
 		lua: bucketText,
 	}
 	GCRA = &Kind{
-		Name: "gcra", Tag: "gcra", Bucket: true, Validate: validateBucket, New: newBucket,
+		Name: "gcra", Tag: "gcra", Bursts: true, Debt: true, Validate: validateBucket, New: newBucket,
 		lua: bucketText,
 	}
 )

@@ -12,8 +12,8 @@ var queueLua string
 // LeakyBucket is a bucket whose units have places in a queue: an admitted request waits for
 // its own. A place that is given back before it begins is free for the next request.
 var LeakyBucket = &Kind{
-	Name: "leaky_bucket", Tag: "leaky", Bucket: true, Validate: validateBucket, New: newQueue,
-	Delays: true, Unleasable: "its units are places in a queue", Burst: drainedInOneSecond,
+	Name: "leaky_bucket", Tag: "leaky", Bursts: true, Debt: true, Validate: validateBucket, New: newQueue,
+	Delays: true, Unleasable: "its units are places in a queue", DefaultBurst: drainedInOneSecond,
 	lua: queueText(),
 }
 

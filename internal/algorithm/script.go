@@ -286,7 +286,7 @@ func (c *composer) addOther(m Member, i int, given, denied string) {
 			"if not plain then\n" + asks + "end\n"
 	}
 	asks += fmt.Sprintf("local duration = op == '6' and ARGV[at + %d] + 0 or handle\n", otherWidth+otherWidthEach*c.limits+i)
-	if m.Bucket {
+	if m.Debt {
 		length := m.lua.parts["length"]
 		if c.Own {
 			asks += length
@@ -310,7 +310,7 @@ func (c *composer) addOther(m Member, i int, given, denied string) {
 		_, evaluate, _ := m.asked()
 		cost := "local n = plain and own or units\n"
 		asks += "local own, part = " + strings.Join(m.lua.cost, ", ") + "\n"
-		if m.Bucket {
+		if m.Debt {
 			cost = "local dw, df = own, part\nif not plain then dw, df = cost(units) end\n"
 		}
 		denied = "\n" + cost + evaluate + "if not admits then\n" + fill(denied, "-- RETRY\n", m.lua.parts["retry"]) + "end\n"
@@ -369,7 +369,7 @@ func (m Member) chargedTexts() (look, act string, keeps []string) {
 // the names of what the second finds.
 func (m Member) asked() (cost, evaluate string, finds []string) {
 	cost = "local n = plain and n + ask or ask\n"
-	if m.Bucket {
+	if m.Debt {
 		//nolint:dupword // Lua has many ends
 		cost = "local w, f = cost(ask)\nif plain then\nw, f = w + dw, f + df\nif f >= q then w, f = w + 1, f - q end\nend\nlocal dw, df = w, f\n"
 	}

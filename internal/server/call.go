@@ -26,7 +26,7 @@ type Call struct {
 
 	err    error               // its own, of a call that was made for several
 	self   [1]*Call            // the members of a batch of one
-	inline [1]algorithm.Answer // of most Answers: one allocation less
+	inline [1]algorithm.Answer // of most Answers, one allocation less; or the Ban, where the limiter has bans
 }
 
 // NewCall returns a Call.
@@ -37,17 +37,17 @@ func NewCall(l *Limits, k string, c algorithm.HoldCall) *Call {
 		return d
 	}
 	if d.Answers = d.inline[:]; len(l.members) > len(d.inline) || l.bans != nil {
-		d.Answers = make([]algorithm.Answer, len(l.members), len(l.members)+1)
+		d.Answers = make([]algorithm.Answer, len(l.members))
 	}
 	return d
 }
 
-// Ban returns that of the key. It is kept behind the Answers: without bans a Call is no larger for it.
+// Ban returns that of the key. A field of its own would make each Call larger by 16 bytes.
 func (d *Call) Ban() algorithm.Ban {
 	if d.Limits.bans == nil {
 		return algorithm.Ban{}
 	}
-	return d.Answers[:len(d.Answers)+1][len(d.Answers)].Ban()
+	return d.inline[0].Ban()
 }
 
 // Decide evaluates each limit for the units of the call. If all admit them, it charges or holds them
@@ -242,13 +242,9 @@ func (d *Call) decodeBans(reply []int64) (before bool, err error) {
 			return false, err
 		}
 		if o.Answers != nil {
-			o.setBan(ban)
+			o.inline[0].Observation = ban.Observation()
 		}
 		before = before || ban.Until > 0 && !ban.Began
 	}
 	return before, nil
-}
-
-func (d *Call) setBan(b algorithm.Ban) {
-	d.Answers[:len(d.Answers)+1][len(d.Answers)].Observation = b.Observation()
 }

@@ -37,7 +37,7 @@ func contested() []core.Limit {
 	var all []core.Limit
 	for _, v := range limits.All() {
 		all = append(all, v.Limit(core.Per(1000, 400*24*time.Hour)))
-		if v.Kind.Bucket {
+		if v.Kind.Debt {
 			all = append(all, v.Limit(core.PerMinute(1000)))
 		}
 	}

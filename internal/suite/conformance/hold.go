@@ -154,7 +154,7 @@ func holdClockBack(t *testing.T, s Store, limit maker) {
 	s.Advance(-8 * time.Second)
 	inside.Core.Driver(lim).Renew()
 	left := int64(89)
-	if limits.Named(limit(tenPerTen).Algorithm()).Kind.Bucket {
+	if limits.Named(limit(tenPerTen).Algorithm()).Kind.Debt {
 		left = 88 // the debt ends when it did, which is later now
 	}
 	res := reserve(t, lim, "k", 20)

@@ -706,7 +706,7 @@ func (tr *trial) spec(kind string) spec {
 			s.period = s.rate().Period().Microseconds()
 		case tr.busy:
 			s.count, s.burst = tr.upTo(1000), 2+tr.upTo(400)
-		case limits.Named(kind).Kind.Bucket:
+		case limits.Named(kind).Kind.Debt:
 			s.burst = tr.upTo(1e9)
 			if tr.IntN(3) == 0 {
 				s.burst = s.count

@@ -57,7 +57,7 @@ func TestMemoryUsage(t *testing.T) {
 	}
 	// The longest state of a bucket: its rate is a fraction with a large denominator.
 	for _, k := range algorithm.Kinds {
-		if !k.Bucket {
+		if !k.Debt {
 			continue
 		}
 		v := limits.Variant{Kind: k}

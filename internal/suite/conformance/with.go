@@ -36,7 +36,7 @@ func with(t *testing.T, lim *core.Limiter, limits ...core.Limit) *core.Limiter {
 func withReserve(t *testing.T, s Store, limit maker) {
 	lim, smaller := s.limiter(t, "with", limit(tenPerTen)), limit(core.Per(7, 10*time.Second))
 	bucket := limits.Named(smaller.Algorithm())
-	if bucket.Kind.Bucket {
+	if bucket.Kind.Debt {
 		smaller = bucket.With(tenPerTen, limits.Settings{Burst: 7})
 	}
 	shed := with(t, lim, smaller)
@@ -58,7 +58,7 @@ func withReserve(t *testing.T, s Store, limit maker) {
 		ask(lim, true, left)
 	}
 	ask(lim, false, 0)
-	if bucket.Kind.Bucket { // what comes back is for what matters first
+	if bucket.Kind.Debt { // what comes back is for what matters first
 		s.Advance(3 * time.Second)
 		ask(shed, false, 0)
 		ask(lim, true, 2)
@@ -89,11 +89,11 @@ func withForced(t *testing.T, s Store, limit maker) {
 		s.Advance(time.Second) // what is charged then may be rounded up to a microsecond
 		remains(t, big, end, left)
 		res := allowN(t, small, end, 1)
-		if res.Allowed || kind.Bucket && res.RetryAfter > 802*24*time.Hour/1000 { // 802 units are to drain at the larger rate
+		if res.Allowed || kind.Debt && res.RetryAfter > 802*24*time.Hour/1000 { // 802 units are to drain at the larger rate
 			t.Errorf("%s: %+v", end, res)
 		}
 	}
-	if kind.Bucket { // and what it could have admitted drains at its own rate, without a plain decision, too
+	if kind.Debt { // and what it could have admitted drains at its own rate, without a plain decision, too
 		allowN(t, big, "k", 50)
 		settle(t, reserve(t, small, "k", 1), 1)
 		if res := peek(t, small, "k"); res.Remaining < 48 || res.ResetAfter < 50*24*time.Hour/100 {
@@ -105,7 +105,7 @@ func withForced(t *testing.T, s Store, limit maker) {
 // withDrains changes the rate of a bucket of which all is used. That drains at the rate before, until somebody charges.
 func withDrains(t *testing.T, s Store, limit maker) {
 	kind := limits.Named(limit(tenPerTen).Algorithm())
-	if !kind.Kind.Bucket || kind.Kind.Delays {
+	if !kind.Kind.Debt || kind.Kind.Delays {
 		t.Skip("of a window its end tells, and delays stay as promised")
 	}
 	named := limits.Settings{Name: "plan"}
@@ -244,7 +244,7 @@ func changedManyTimes(t *testing.T, s Store) {
 		t.Skip("no state outlives a Limiter in memory")
 	}
 	for _, v := range limits.All() {
-		if !v.Kind.Bucket || v.Kind.Delays { // a queue keeps its delays
+		if !v.Kind.Debt || v.Kind.Delays { // a queue keeps its delays
 			continue
 		}
 		kind := v.Name

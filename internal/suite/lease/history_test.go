@@ -199,7 +199,7 @@ func (h *history) with(count, share int64) []core.Limit {
 	for _, l := range h.limits {
 		count := l.factor(count)
 		capacity := count / share
-		if !l.Kind.Bucket {
+		if !l.Kind.Debt {
 			count = capacity
 		}
 		all = append(all, l.With(core.Per(count, l.period), limits.Settings{Name: l.name, Burst: capacity}))

@@ -41,7 +41,7 @@ func leaseUnderLoad(t *testing.T, client func() core.Client, keys int, count int
 	for i, v := range variants {
 		// Of an hour few units come back while the test runs.
 		opts = append(opts, v.With(core.PerHour(count), limits.Settings{Name: fmt.Sprint("load", i), Burst: count}))
-		bucket = bucket || v.Kind.Bucket
+		bucket = bucket || v.Kind.Debt
 	}
 	admitted := make([]atomic.Int64, keys)
 	var leased atomic.Int64

@@ -57,7 +57,7 @@ func TestPartOfEachProcess(t *testing.T) {
 	}
 	for _, v := range limits.All() {
 		cases[v.Name] = part{[]core.Option{v.Limit(perHour)}, 4, 10}
-		if v.Kind.Bucket {
+		if v.Kind.Debt {
 			cases[v.Name+", burst below"] = part{[]core.Option{v.With(perHour, limits.Settings{Burst: 20})}, 4, 5}
 		}
 	}

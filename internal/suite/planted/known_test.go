@@ -101,7 +101,7 @@ func knownValues() []known {
 	}
 	for _, v := range variants() {
 		prefix := map[string]string{"fixed_window": "F1 0 %d", "fixed_window_aligned": "F1 0 %d", calendar: "W1 0 %d", counter: "C1 %d 0 0"}[v.Name]
-		if v.Kind.Bucket {
+		if v.Kind.Debt {
 			prefix = "FORM %d"
 		}
 		for name, record := range map[string]string{

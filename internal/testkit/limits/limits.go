@@ -95,7 +95,7 @@ func Named(name string) Variant {
 // Limit returns a limit whose capacity is the rate's count. One of Slots has no more of
 // the rate than that.
 func (v Variant) Limit(r core.Rate) core.Limit {
-	if v.Kind.Bucket {
+	if v.Kind.Bursts {
 		return v.With(r, Settings{Burst: r.Count()})
 	}
 	return v.With(r, Settings{})
@@ -105,7 +105,7 @@ func (v Variant) Limit(r core.Rate) core.Limit {
 // ignored.
 func (v Variant) With(r core.Rate, s Settings) core.Limit {
 	all := hook.LimitSettings{Aligned: v.Aligned, Name: s.Name}
-	if v.Kind.Bucket {
+	if v.Kind.Bursts {
 		all.Burst = s.Burst
 	}
 	return inside.Core.NewLimit(v.Kind, r.Count(), r.Period(), all)
