@@ -101,8 +101,8 @@ func statusOf(err error) int {
 	return http.StatusBadRequest
 }
 
-// read reads what is posted, and returns its limiter. A form of another site can post no JSON, and a script there is
-// asked about by its browser first.
+// read reads what is posted, and returns its limiter. A form of another site can post no JSON, and
+// a script there is asked about by its browser first.
 func (h *handler) read(w http.ResponseWriter, r *http.Request, p *posted) (*core.Limiter, error) {
 	if err := h.origin.Check(r); err != nil {
 		return nil, refusal{http.StatusForbidden, err.Error()}

@@ -1,13 +1,14 @@
-// Package admin shows what rate limiters do, on a page for the people who run them: who is denied, how much, how fast
-// decisions are, how Redis is. A key can be looked up, reset, blocked and unblocked.
+// Package admin shows what rate limiters do, on a page for the people who run them: who is denied,
+// how much, how fast decisions are, how Redis is. A key can be looked up, reset, blocked and
+// unblocked.
 //
 //	watch := admin.NewWatch()
 //	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)), core.ObserveKeys(watch.Observe))
 //	watch.Add(lim)
 //	http.Handle("/limits/", admin.Handler(mayAdminister, watch))
 //
-// What it counts is that of this process, of the last minutes, in bounded memory. Of Redis it asks only for a key that
-// is looked up or changed; it never scans.
+// What it counts is that of this process, of the last minutes, in bounded memory. Of Redis it asks
+// only for a key that is looked up or changed; it never scans.
 package admin
 
 import (
@@ -25,17 +26,18 @@ import (
 //go:embed web
 var web embed.FS
 
-// policy lets the page load only files of this handler, run no inline script, write no HTML by script, and be in no
-// frame: a page around it could have its buttons clicked.
+// policy lets the page load only files of this handler, run no inline script, write no HTML by
+// script, and be in no frame: a page around it could have its buttons clicked.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; " +
 	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// Handler returns the page of what watch has seen, and the JSON beside it. Mount it at any path that ends with a slash.
-// It changes nothing by GET, and refuses what pages of other origins ask for.
+// Handler returns the page of what watch has seen, and the JSON beside it. Mount it at any path
+// that ends with a slash. It changes nothing by GET, and refuses what pages of other origins ask
+// for.
 //
-// allow is asked for each request, and says who may see all keys, and change them: let it check a session of your
-// administrators. It must not let in all that a network or a machine sends: browsers there send requests for any site.
-// Neither allow nor watch can be nil.
+// allow is asked for each request, and says who may see all keys, and change them: let it check a
+// session of your administrators. It must not let in all that a network or a machine sends:
+// browsers there send requests for any site. Neither allow nor watch can be nil.
 //
 //	GET   ./           the page
 //	GET   ./data.json  what it shows
@@ -44,8 +46,8 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 //	POST  ./block      the same, with "for": "1h"; see [core.Limiter.Block]
 //	POST  ./unblock    the same
 //
-// What is posted is JSON, and its answer is how the key is then. Each change is logged by the limiter's logger, with the
-// request's context, the key and the peer's address.
+// What is posted is JSON, and its answer is how the key is then. Each change is logged by the
+// limiter's logger, with the request's context, the key and the peer's address.
 func Handler(allow func(*http.Request) bool, watch *Watch) http.Handler {
 	switch {
 	case allow == nil:
@@ -96,7 +98,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// file replies with a file of the page. An http.FileServer would take Cache-Control away where there is none.
+// file replies with a file of the page. An http.FileServer would take Cache-Control away where
+// there is none.
 func file(w http.ResponseWriter, name string) {
 	content, err := web.ReadFile("web/" + name)
 	if err != nil {

@@ -20,7 +20,8 @@ type data struct {
 	Kinds    []kind        `json:"kinds"` // by which keys are looked up
 }
 
-// limiterData is what was counted of a limiter in the last 5 minutes, and of its keys since KeysSince.
+// limiterData is what was counted of a limiter in the last 5 minutes, and of its keys since
+// KeysSince.
 type limiterData struct {
 	Name       string         `json:"name"`
 	Limits     []string       `json:"limits"`

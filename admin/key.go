@@ -66,8 +66,8 @@ func peerKey(_, v string) (string, error) {
 	return keyfunc.ForPeer(addr), nil
 }
 
-// LookUp has the page look keys up by one more thing, under a label, where a key function of the program makes them:
-// package admin does not know the secret of an API key's digest.
+// LookUp has the page look keys up by one more thing, under a label, where a key function of the
+// program makes them: package admin does not know the secret of an API key's digest.
 //
 //	watch.LookUp("API key, ours", func(value string) string {
 //		return keyfunc.ForAPIKey(value, keyfunc.Secret(secret))
@@ -115,7 +115,8 @@ func (w *Watch) keyOf(parts []part) (string, error) {
 	return keyfunc.ForJoin(keys...), nil
 }
 
-// keyOf makes the key of a part. Package keyfunc panics where a program has made a mistake; here a person has.
+// keyOf makes the key of a part. Package keyfunc panics where a program has made a mistake; here a
+// person has.
 func (k kind) keyOf(p part) (key string, err error) {
 	defer func() {
 		if value := recover(); value != nil {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A ring counts several things in each of its slots of time, the last ones of which it keeps. Counting takes no lock.
+// A ring counts several things in each of its slots of time, the last ones of which it keeps.
+// Counting takes no lock.
 type ring struct {
 	every time.Duration
 	mu    sync.Mutex // held while a slot becomes another one
@@ -49,7 +50,8 @@ func (r *ring) begin(s *slot, number int64) {
 	s.number.Store(number)
 }
 
-// last calls f with each slot before the present one in which something was counted, the oldest first.
+// last calls f with each slot before the present one in which something was counted, the oldest
+// first.
 func (r *ring) last(now time.Duration, f func(i int, counts []atomic.Uint32)) {
 	n, present := int64(len(r.slots)), int64(now/r.every)+1
 	for i := range n - 1 {

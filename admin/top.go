@@ -17,8 +17,9 @@ const (
 	maxKey    = 512             // bytes that are kept of a key: one that begins alike is taken for the same
 )
 
-// A top finds the keys that are asked for and denied most often, in bounded memory: by Space-Saving sketches (Metwally,
-// Agrawal and El Abbadi, 2005) in each shard. A key that has more than a 64th of what is counted there is among them.
+// A top finds the keys that are asked for and denied most often, in bounded memory: by Space-Saving
+// sketches (Metwally, Agrawal and El Abbadi, 2005) in each shard. A key that has more than a 64th
+// of what is counted there is among them.
 type top struct {
 	seed   maphash.Seed
 	shards [topShards]topShard
@@ -44,7 +45,8 @@ type sketch struct {
 	heap  []*counted
 }
 
-// A counted is a key with how often it was counted. That may be too many by over: the count of the key that it replaced.
+// A counted is a key with how often it was counted. That may be too many by over: the count of the
+// key that it replaced.
 type counted struct {
 	key         string
 	count, over int64
@@ -130,7 +132,8 @@ func (k *sketch) Pop() any           { return nil } // nothing is popped
 func (k *sketch) Swap(i, j int)      { k.heap[i], k.heap[j] = k.heap[j], k.heap[i] }
 func (k *sketch) Push(c any)         { k.heap = append(k.heap, c.(*counted)) } //nolint:forcetypeassert // add pushes it
 
-// most returns the keys with the n highest counts of what, of this period and the one before, and when that began.
+// most returns the keys with the n highest counts of what, of this period and the one before, and
+// when that began.
 func (t *top) most(what, n int, now time.Duration) (all []counted, since time.Duration) {
 	for i := range t.shards {
 		s := &t.shards[i]

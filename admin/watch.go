@@ -11,11 +11,12 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// A Watch counts what limiters decide in this process: how many, how fast, by whom and for which keys. [Handler] shows
-// it. It is safe for concurrent use.
+// A Watch counts what limiters decide in this process: how many, how fast, by whom and for which
+// keys. [Handler] shows it. It is safe for concurrent use.
 //
-// Its memory is bounded: for each limiter about 40 kB and 2,048 keys, each by its first 512 bytes. Counts of keys are
-// exact while there are few; of many, one with 2 % of the requests is always found. Latencies are too high by a quarter at most.
+// Its memory is bounded: for each limiter about 40 kB and 2,048 keys, each by its first 512 bytes.
+// Counts of keys are exact while there are few; of many, one with 2 % of the requests is always
+// found. Latencies are too high by a quarter at most.
 type Watch struct {
 	began  time.Time
 	byName atomic.Pointer[map[string]*watched] // copied when it changes
@@ -32,9 +33,9 @@ func NewWatch() *Watch {
 	return w
 }
 
-// Add has limiters be on the page, each by its name: a later one of the same name takes the place of the one before.
-// What they decide is counted from then on, if they have [Watch.Observe], too. Keys are looked up by the limits given
-// to core.New, not by those of With.
+// Add has limiters be on the page, each by its name: a later one of the same name takes the place
+// of the one before. What they decide is counted from then on, if they have [Watch.Observe], too.
+// Keys are looked up by the limits given to core.New, not by those of With.
 func (w *Watch) Add(limiters ...*core.Limiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -48,8 +49,8 @@ func (w *Watch) Add(limiters ...*core.Limiter) {
 	w.byName.Store(&byName)
 }
 
-// Observe counts a decision: it is for the option [core.ObserveKeys]. Keys are personal data, and the page shows those
-// that are asked for most. If it must not, pass none:
+// Observe counts a decision: it is for the option [core.ObserveKeys]. Keys are personal data, and
+// the page shows those that are asked for most. If it must not, pass none:
 //
 //	core.Observe(func(ctx context.Context, e core.Event) { watch.Observe(ctx, "", e) })
 func (w *Watch) Observe(_ context.Context, key string, e core.Event) {

@@ -20,25 +20,24 @@ func (l *Limiter) Acquire(ctx context.Context, key string, n int64) (*Reservatio
 	return l.acquire(ctx, call{key: key, n: n, op: algorithm.OpCharge})
 }
 
-// Reserve decides as [Limiter.AllowN] does on n units, whose true cost is known only
-// later: n is an estimate. What is admitted is held, which counts like a charge for
-// all other decisions, and [Reservation.Settle] charges what it really cost:
+// Reserve decides as [Limiter.AllowN] does on n units, whose true cost is known only later: n is an
+// estimate. What is admitted is held, which counts like a charge for all other decisions, and
+// [Reservation.Settle] charges what it really cost:
 //
 //	r, err := lim.Reserve(ctx, key, 500)
 //	// ... if r.Allowed: do it
 //	err = r.Settle(ctx, 7312)
 //
-// Units are held for a while only; see [Hold]. If they are not settled by then,
-// because the process died or was slow, they are charged: what is admitted is to be
-// settled before that, or kept by [Reservation.Keep]. While units are held, the RetryAfter and
-// ResetAfter of others are estimates: as if what is held had been charged. Where only that denies,
-// which may be over at any time, RetryAfter is a second at most. Slots of [InFlight] are taken as
-// by Acquire.
+// Units are held for a while only; see [Hold]. If they are not settled by then, because the process
+// died or was slow, they are charged: what is admitted is to be settled before that, or kept by
+// [Reservation.Keep]. While units are held, the RetryAfter and ResetAfter of others are estimates:
+// as if what is held had been charged. Where only that denies, which may be over at any time,
+// RetryAfter is a second at most. Slots of [InFlight] are taken as by Acquire.
 //
 // A [LeakyBucket] has places in a queue and holds nothing: there n units are charged.
 //
-// Errors are those of AllowN. After [ErrUnavailable] n units may be held, and are charged when
-// the hold expires.
+// Errors are those of AllowN. After [ErrUnavailable] n units may be held, and are charged when the
+// hold expires.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservation, error) {
 	return l.acquire(ctx, call{key: key, n: n, op: algorithm.OpReserve})
 }

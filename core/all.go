@@ -13,30 +13,32 @@ import (
 	"github.com/redislimit/redislimit/internal/server"
 )
 
-// All decides whether something that costs n units may happen now, by keys of several Limiters: it is
-// admitted if all of them admit it, and then charged in each. If one denies it, it is charged in none.
+// All decides whether something that costs n units may happen now, by keys of several Limiters: it
+// is admitted if all of them admit it, and then charged in each. If one denies it, it is charged in
+// none.
 //
 //	res, err := core.All(ctx, 1, perUser.On("user:alice"), perOrg.On("org:acme"))
 //
-// The Result is the tightest, as [Result.Tighter] says, and [Result.All] has those of all limits that were
-// asked. Of one key twice the costs add up.
+// The Result is the tightest, as [Result.Tighter] says, and [Result.All] has those of all limits
+// that were asked. Of one key twice the costs add up.
 //
-// Limiters over one client, whose server is one, and with one [Timeout] are asked by one script, which takes Redis
-// as long as one Limiter of so many limits. So are those of a Cluster or a Ring about one and the same key. As
-// with [Limiter.AllowN], a caller who leaves may be charged.
+// Limiters over one client, whose server is one, and with one [Timeout] are asked by one script,
+// which takes Redis as long as one Limiter of so many limits. So are those of a Cluster or a Ring
+// about one and the same key. As with [Limiter.AllowN], a caller who leaves may be charged.
 //
-// Others are asked one after the other: the smallest [Limit.Capacity] first, then by name and key, whatever
-// the order of the arguments. So who is over his own limit takes nothing of a larger one that he shares. Units
-// are held as by [Limiter.Reserve] until all have admitted, and given back if one does
-// not. A denial is then that of the first Limiter that denies. Such a hold may deny another call for a moment,
-// with a RetryAfter of a second at most. So a denial that may be over within a second is asked for once more. A
-// process that dies meanwhile leaves what it held, which is charged when it expires. So it is with a [Lease],
-// with a cost of 0, and with more than 12 limits and bans in all.
+// Others are asked one after the other: the smallest [Limit.Capacity] first, then by name and key,
+// whatever the order of the arguments. So who is over his own limit takes nothing of a larger one
+// that he shares. Units are held as by [Limiter.Reserve] until all have admitted, and given back if
+// one does not. A denial is then that of the first Limiter that denies. Such a hold may deny
+// another call for a moment, with a RetryAfter of a second at most. So a denial that may be over
+// within a second is asked for once more. A process that dies meanwhile leaves what it held, which
+// is charged when it expires. So it is with a [Lease], with a cost of 0, and with more than 12
+// limits and bans in all.
 //
-// While Redis does not answer each goes by its own outage policy: with a [FailClosed] that cannot decide
-// the error is [ErrUnavailable], and nothing is kept. Other errors are those of [Limiter.AllowN]. A Limiter
-// with a [LeakyBucket] is refused, because a place in a queue cannot be given back exactly; for one with
-// [InFlight] there is [AcquireAll].
+// While Redis does not answer each goes by its own outage policy: with a [FailClosed] that cannot
+// decide the error is [ErrUnavailable], and nothing is kept. Other errors are those of
+// [Limiter.AllowN]. A Limiter with a [LeakyBucket] is refused, because a place in a queue cannot be
+// given back exactly; for one with [InFlight] there is [AcquireAll].
 func All(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
 	t, err := newTogether(ctx, n, keys)
 	if err != nil {
@@ -57,9 +59,9 @@ func All(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
 	return r.Result, nil
 }
 
-// AcquireAll is [All] with an end, as [Limiter.Acquire] has it: slots of [InFlight] are taken until then. The
-// units of other limits are held until then, or until their [Hold] is over, and charged: Cancel takes
-// them back exactly.
+// AcquireAll is [All] with an end, as [Limiter.Acquire] has it: slots of [InFlight] are taken until
+// then. The units of other limits are held until then, or until their [Hold] is over, and charged:
+// Cancel takes them back exactly.
 func AcquireAll(ctx context.Context, n int64, keys ...Keyed) (*Reservation, error) {
 	t, err := newTogether(ctx, n, keys)
 	if err != nil {
@@ -69,9 +71,9 @@ func AcquireAll(ctx context.Context, n int64, keys ...Keyed) (*Reservation, erro
 	return t.reserve(ctx)
 }
 
-// ReserveAll is [All] for work whose true cost is known later, as [Limiter.Reserve] has it. What is done to
-// the Reservation is done for each key. Settle charges a key with a cost of its own that cost, whatever
-// the work really cost.
+// ReserveAll is [All] for work whose true cost is known later, as [Limiter.Reserve] has it. What is
+// done to the Reservation is done for each key. Settle charges a key with a cost of its own that
+// cost, whatever the work really cost.
 func ReserveAll(ctx context.Context, n int64, keys ...Keyed) (*Reservation, error) {
 	t, err := newTogether(ctx, n, keys)
 	if err != nil {
@@ -86,9 +88,10 @@ var (
 	errNoLimiter   = errors.New("redislimit: a Keyed has no Limiter: make it with On")
 )
 
-// newTogether checks a call, and puts its keys into the order in which all callers ask for them: if two
-// wait for each other's units, one of them has all that it needs. Who is denied by his own limit is to hold nothing of
-// what he shares meanwhile, and that has the larger capacity: else he may use it up anyway.
+// newTogether checks a call, and puts its keys into the order in which all callers ask for them: if
+// two wait for each other's units, one of them has all that it needs. Who is denied by his own
+// limit is to hold nothing of what he shares meanwhile, and that has the larger capacity: else he
+// may use it up anyway.
 func newTogether(ctx context.Context, n int64, keys []Keyed) (*together, error) {
 	if len(keys) == 0 {
 		return nil, errNoKeys
@@ -154,8 +157,8 @@ func (t *together) reserve(ctx context.Context) (*Reservation, error) {
 	return r, nil
 }
 
-// remembersDenial reports whether this process remembers that one of them denies. Else a client that repeats what is
-// denied would have units of the others held again and again.
+// remembersDenial reports whether this process remembers that one of them denies. Else a client
+// that repeats what is denied would have units of the others held again and again.
 func (t *together) remembersDenial(ctx context.Context, res *Result) bool {
 	for _, m := range t.members {
 		l, c := m.limiter, m.call(t.n)
@@ -173,8 +176,8 @@ func (m *member) call(n int64) call { return call{key: m.key, n: m.cost(n), op: 
 // maxPause bounds for how long what others hold for a moment is waited for.
 const maxPause = 20 * time.Millisecond
 
-// reserve reserves the units of m. What others hold may deny them until these have asked for all they
-// need: so it waits about as long as that has taken here, and asks once more.
+// reserve reserves the units of m. What others hold may deny them until these have asked for all
+// they need: so it waits about as long as that has taken here, and asks once more.
 func (m *member) reserve(ctx context.Context, t *together, began time.Time) (*Reservation, error) {
 	if t.lost != nil {
 		return m.limiter.acquireWithout(ctx, m.call(t.n), t.lost)
@@ -205,8 +208,8 @@ func (t *together) result() Result {
 	return combine(all, true)
 }
 
-// A joint is a decision on all keys by one script of one server: nothing is held, and nobody is denied by what
-// another call has for a moment.
+// A joint is a decision on all keys by one script of one server: nothing is held, and nobody is
+// denied by what another call has for a moment.
 type joint struct {
 	*together
 
@@ -214,8 +217,9 @@ type joint struct {
 	parts []server.Part
 }
 
-// joint returns the decision by which all are charged or none. The error is server.ErrApart if there is none: keys of several servers, in
-// memory, of leases, whose units this process has, and what costs nothing, which an overdrawn limit admits, too.
+// joint returns the decision by which all are charged or none. The error is server.ErrApart if
+// there is none: keys of several servers, in memory, of leases, whose units this process has, and
+// what costs nothing, which an overdrawn limit admits, too.
 func (t *together) joint(ctx context.Context) (*joint, error) {
 	j := &joint{together: t, parts: make([]server.Part, len(t.members))}
 	for i := range t.members {
@@ -234,7 +238,8 @@ func (t *together) joint(ctx context.Context) (*joint, error) {
 	return j, err
 }
 
-// decide writes the tightest Result of all limits to res. If the server does not decide, the error is its.
+// decide writes the tightest Result of all limits to res. If the server does not decide, the error
+// is its.
 func (j *joint) decide(ctx context.Context, res *Result) error {
 	began := time.Now()
 	if err := j.store.DecideAll(ctx, j.parts); err != nil {
@@ -279,8 +284,9 @@ func (j *joint) answer(ctx context.Context, i int, admitted bool) (res Result) {
 	return res
 }
 
-// decideJointly decides by one script, if one may have all keys, or else by the plain decision on the only key.
-// Otherwise done is false. If the server does not decide, each limiter goes by its own outage policy.
+// decideJointly decides by one script, if one may have all keys, or else by the plain decision on
+// the only key. Otherwise done is false. If the server does not decide, each limiter goes by its
+// own outage policy.
 func (t *together) decideJointly(ctx context.Context, res *Result) (done bool, err error) {
 	if len(t.members) == 1 {
 		c := t.members[0].call(t.n)

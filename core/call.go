@@ -149,8 +149,8 @@ func (c call) fillOrBan(res *Result, by *limits.Set, answers []algorithm.Answer,
 	}
 }
 
-// fillBanned fills res for a key that is banned. Nothing of it is told but until when: the name is that of the limit
-// whose denial has banned it, or else of the first.
+// fillBanned fills res for a key that is banned. Nothing of it is told but until when: the name is
+// that of the limit whose denial has banned it, or else of the first.
 func fillBanned(res *Result, by *limits.Set, answers []algorithm.Answer, b algorithm.Ban, source Source) {
 	all, chosen := make([]Result, len(by.Members)), -1
 	left := micros(b.Until - b.At)

@@ -11,9 +11,10 @@ import (
 //
 // An error that is [ErrUnavailable] says why Redis cannot decide, and what to do: the address, TLS,
 // the password, the database, a node of a Cluster, a replica, the version, or a command that the
-// Redis user may not run. Any other error is advice, a line each: a setting of Redis or of the client by
-// which limits are forgotten, or decisions are slower than they need be. What the Redis user may not
-// ask (INFO, CONFIG GET) is not looked at. A Limiter of [NewMemory] has nothing to check.
+// Redis user may not run. Any other error is advice, a line each: a setting of Redis or of the
+// client by which limits are forgotten, or decisions are slower than they need be. What the Redis
+// user may not ask (INFO, CONFIG GET) is not looked at. A Limiter of [NewMemory] has nothing to
+// check.
 func (l *Limiter) Check(ctx context.Context) error {
 	if l.store == nil {
 		return ctx.Err()

@@ -14,15 +14,14 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error)
 	return res, err
 }
 
-// AllowN decides whether something that costs n units may happen now for key,
-// and charges them if so. A denial is a Result, not an error. A cost above the
-// capacity is denied with a RetryAfter of [Never].
+// AllowN decides whether something that costs n units may happen now for key, and charges them if
+// so. A denial is a Result, not an error. A cost above the capacity is denied with a RetryAfter of
+// [Never].
 //
-// Errors are [ErrInvalidCost] for a negative n, [ErrInvalidKey] for an empty
-// key, the context's own error once it has ended, and with [FailClosed]
-// [ErrUnavailable] when Redis could not answer. After ErrUnavailable and the context's error n
-// may have been charged; for a context that had ended before, nothing is sent. A Limiter with
-// [InFlight] refuses: use [Limiter.Acquire].
+// Errors are [ErrInvalidCost] for a negative n, [ErrInvalidKey] for an empty key, the context's own
+// error once it has ended, and with [FailClosed] [ErrUnavailable] when Redis could not answer.
+// After ErrUnavailable and the context's error n may have been charged; for a context that had
+// ended before, nothing is sent. A Limiter with [InFlight] refuses: use [Limiter.Acquire].
 //
 // Redis has the whole [Timeout] for a call. A caller whose ctx ends before that gets the context's
 // error, while the call goes on: the outage policy never decides for it.
@@ -31,20 +30,19 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, 
 	return res, err
 }
 
-// Peek returns the state of key, and charges nothing: Allowed, RetryAfter and Delay
-// are what [Limiter.Allow] would return now, all else is as it is before that call.
-// Errors are those of [Limiter.AllowN].
+// Peek returns the state of key, and charges nothing: Allowed, RetryAfter and Delay are what
+// [Limiter.Allow] would return now, all else is as it is before that call. Errors are those of
+// [Limiter.AllowN].
 func (l *Limiter) Peek(ctx context.Context, key string) (res Result, err error) {
 	err = l.allow(ctx, call{key: key, n: 1, op: algorithm.OpEvaluate}, &res)
 	return res, err
 }
 
-// Reset forgets what was charged to key: its full limit is available again, but for
-// what is held by [Limiter.Reserve] and the slots of [InFlight], of which it frees none.
-// A key that was never charged is no error, so take the one that is: what a middleware counts by
-// has its kind, such as "user:alice", and the functions of package keyfunc that begin with For
-// make it. Errors are those of [Limiter.AllowN]; while Redis does not answer, only what this
-// process knows is forgotten.
+// Reset forgets what was charged to key: its full limit is available again, but for what is held by
+// [Limiter.Reserve] and the slots of [InFlight], of which it frees none. A key that was never
+// charged is no error, so take the one that is: what a middleware counts by has its kind, such as
+// "user:alice", and the functions of package keyfunc that begin with For make it. Errors are those
+// of [Limiter.AllowN]; while Redis does not answer, only what this process knows is forgotten.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return l.change(ctx, key, func(k keeper, by *limits.Set) error { return k.Reset(ctx, by, key) })
 }
@@ -74,8 +72,8 @@ func (l *Limiter) decide(ctx context.Context, c call, to target) error {
 	return err
 }
 
-// decideUnobserved decides in memory, from a lease or the deny cache, in Redis or by the
-// outage policy.
+// decideUnobserved decides in memory, from a lease or the deny cache, in Redis or by the outage
+// policy.
 func (l *Limiter) decideUnobserved(ctx context.Context, c call, to target) error {
 	if l.family.stub != nil {
 		return l.decideByStub(c, to)

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// maxDerived bounds how many derived Limiters are remembered. Beyond that all are
-// forgotten, and made anew as they are needed.
+// maxDerived bounds how many derived Limiters are remembered. Beyond that all are forgotten, and
+// made anew as they are needed.
 const maxDerived = 100_000
 
 // derived has the Limiters that With has returned.
@@ -39,8 +39,7 @@ func (d *derived) get(hash uint64, limits []Limit) *Limiter {
 	return nil
 }
 
-// put remembers l, unless another call has made one for the same limits: it returns
-// the one to use.
+// put remembers l, unless another call has made one for the same limits: it returns the one to use.
 func (d *derived) put(hash uint64, l *Limiter) *Limiter {
 	d.mu.Lock()
 	defer d.mu.Unlock()

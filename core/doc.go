@@ -1,13 +1,13 @@
-// Package core decides whether a request may pass. A [Limiter] holds one or more
-// limits for every key, across all processes that share a Redis: each decision is
-// one atomic Lua script, timed by the Redis server's clock.
+// Package core decides whether a request may pass. A [Limiter] holds one or more limits for every
+// key, across all processes that share a Redis: each decision is one atomic Lua script, timed by
+// the Redis server's clock.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 //	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
 //	res, err := lim.Allow(ctx, "user:alice")
 //
-// A [Result] is a plain value. What may be given back, or is known only at the end, has
-// a handle: [Limiter.Acquire] takes slots of [InFlight], or charges what may be taken back, and
+// A [Result] is a plain value. What may be given back, or is known only at the end, has a handle:
+// [Limiter.Acquire] takes slots of [InFlight], or charges what may be taken back, and
 // [Limiter.Reserve] holds units until their true cost is known.
 //
 //	r, err := lim.Reserve(ctx, "user:alice", 500)
@@ -18,8 +18,8 @@
 //
 //	res, err := core.All(ctx, 1, perUser.On("user:alice"), perOrg.On("org:acme"))
 //
-// [NewMemory] makes a Limiter of the same algorithms that lives in one process.
-// The package knows nothing of HTTP; the adapters in nethttp and its siblings do.
+// [NewMemory] makes a Limiter of the same algorithms that lives in one process. The package knows
+// nothing of HTTP; the adapters in nethttp and its siblings do.
 //
 // # Words
 //

@@ -6,23 +6,22 @@ import (
 	"github.com/redislimit/redislimit/internal/server"
 )
 
-// The errors of a [Limiter], matched with [errors.Is]. A denial is a [Result] and
-// never an error; a context that ended gives the context's own error.
+// The errors of a [Limiter], matched with [errors.Is]. A denial is a [Result] and never an error; a
+// context that ended gives the context's own error.
 var (
 	// ErrInvalidCost says that the cost was negative, or is not one that Settle takes.
 	ErrInvalidCost = errors.New("redislimit: the cost is not allowed")
 	// ErrInvalidKey says that the key was empty.
 	ErrInvalidKey = errors.New("redislimit: the key must not be empty")
-	// ErrSlotLost is the cause of a context that was canceled because the slots of an
-	// [InFlight] could not be renewed in time; see [Reservation.Context].
+	// ErrSlotLost is the cause of a context that was canceled because the slots of an [InFlight]
+	// could not be renewed in time; see [Reservation.Context].
 	ErrSlotLost = errors.New("redislimit: the slot in flight was lost: it could not be renewed in time")
-	// ErrNeverAdmitted says that a Wait would never end: the cost is above the
-	// capacity.
+	// ErrNeverAdmitted says that a Wait would never end: the cost is above the capacity.
 	ErrNeverAdmitted = errors.New("redislimit: the cost is above the capacity")
 	// ErrUnavailable says that Redis could not answer. It wraps the cause.
 	ErrUnavailable = errors.New("redislimit: redis is unavailable")
-	// ErrUnsupported says that the server answers, but is too old or lacks what the
-	// scripts need: waiting does not help. It comes with ErrUnavailable.
+	// ErrUnsupported says that the server answers, but is too old or lacks what the scripts need:
+	// waiting does not help. It comes with ErrUnavailable.
 	ErrUnsupported = server.ErrUnsupported
 )
 

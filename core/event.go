@@ -17,48 +17,51 @@ type EventKind uint8
 
 // The kinds of events.
 const (
-	// EventDecision is a decision, allowed or denied, of any [Source]; Peek makes none. While a caller waits, what
-	// denies it is none: there is one when it is admitted, or its request is denied after all.
+	// EventDecision is a decision, allowed or denied, of any [Source]; Peek makes none. While a
+	// caller waits, what denies it is none: there is one when it is admitted, or its request is
+	// denied after all.
 	EventDecision EventKind = iota + 1
-	// EventOutage is a call that Redis did not answer, with the cause in Err. While
-	// the circuit breaker is open no calls are made, and there are no such events.
+	// EventOutage is a call that Redis did not answer, with the cause in Err. While the circuit
+	// breaker is open no calls are made, and there are no such events.
 	EventOutage
 	// EventFallbackOn is when the outage policy begins to decide, with the cause in Err.
 	EventFallbackOn
-	// EventFallbackOff is when Redis decides again, or the Limiter is closed before it does. One follows each EventFallbackOn.
+	// EventFallbackOff is when Redis decides again, or the Limiter is closed before it does. One
+	// follows each EventFallbackOn.
 	EventFallbackOff
-	// EventBreaker is a change of the circuit breaker, to the state in Detail: "open"
-	// or "closed".
+	// EventBreaker is a change of the circuit breaker, to the state in Detail: "open" or "closed".
 	EventBreaker
 	// EventScriptLoad is when Redis did not have the script and it was sent whole.
 	EventScriptLoad
-	// EventKeyFallback is a request without the key that was asked for, counted by the
-	// fallback key: its peer's address, unless the middleware has another.
+	// EventKeyFallback is a request without the key that was asked for, counted by the fallback
+	// key: its peer's address, unless the middleware has another.
 	EventKeyFallback
-	// EventSlots is a change of the slots of an [InFlight] that this process holds, by
-	// Cost: negative where they were given back or lost. Result has the limit's name, and
-	// nothing else.
+	// EventSlots is a change of the slots of an [InFlight] that this process holds, by Cost:
+	// negative where they were given back or lost. Result has the limit's name, and nothing else.
 	EventSlots
-	// EventSlotLost is the loss of Cost slots whose work has not ended: they could not be
-	// renewed in time, or Redis has lost them.
+	// EventSlotLost is the loss of Cost slots whose work has not ended: they could not be renewed
+	// in time, or Redis has lost them.
 	EventSlotLost
-	// EventLease is a change of the units that this process has on lease, by Cost; see
-	// [Lease]. It is negative where a lease has ended: Spent of its units were spent, and
-	// the others are given back.
+	// EventLease is a change of the units that this process has on lease, by Cost; see [Lease]. It
+	// is negative where a lease has ended: Spent of its units were spent, and the others are given
+	// back.
 	EventLease
-	// EventOverload is Cost calls that this process could not send to Redis in time, because
-	// too many wait in it: Redis is not at fault. The outage policy made these decisions.
-	// There is at most one such event a second.
+	// EventOverload is Cost calls that this process could not send to Redis in time, because too
+	// many wait in it: Redis is not at fault. The outage policy made these decisions. There is at
+	// most one such event a second.
 	EventOverload
-	// EventBan is a ban that has begun in this process, for as long as Took says: by a denial, which is the Result, or by
-	// [Limiter.Block]; of [Limiter.Unblock] Took is 0. [Limiter.BlockAtLeast] makes one each time, also where the ban that
-	// is there lasts longer. See [Ban].
+	// EventBan is a ban that has begun in this process, for as long as Took says: by a denial,
+	// which is the Result, or by [Limiter.Block]; of [Limiter.Unblock] Took is 0.
+	// [Limiter.BlockAtLeast] makes one each time, also where the ban that is there lasts longer.
+	// See [Ban].
 	EventBan
-	// EventCancel is a [Reservation] that was cancelled, or settled at 0, and gives back its Cost units. That Redis
-	// has heard of it, it does not say. A caller that left before it had one makes an EventDecision with an Err.
+	// EventCancel is a [Reservation] that was cancelled, or settled at 0, and gives back its Cost
+	// units. That Redis has heard of it, it does not say. A caller that left before it had one
+	// makes an EventDecision with an Err.
 	EventCancel
-	// EventWait is the end of a wait, of Took: of [Limiter.Wait] and its kin, or of a request in a middleware, for the
-	// Delay of a [LeakyBucket] or by its option WaitUpTo. Result is what admitted it, the zero Result if Err says why it was given up.
+	// EventWait is the end of a wait, of Took: of [Limiter.Wait] and its kin, or of a request in a
+	// middleware, for the Delay of a [LeakyBucket] or by its option WaitUpTo. Result is what
+	// admitted it, the zero Result if Err says why it was given up.
 	EventWait
 )
 
@@ -74,8 +77,8 @@ func (k EventKind) String() string {
 	return ""
 }
 
-// An Event is something that happened in a [Limiter]; see [Observe]. It has no key:
-// keys are personal data, and too many for a metric's labels.
+// An Event is something that happened in a [Limiter]; see [Observe]. It has no key: keys are
+// personal data, and too many for a metric's labels.
 type Event struct {
 	Kind    EventKind     // what it is about; the kind says which of the other fields are set
 	Limiter string        // the Limiter's name
@@ -143,7 +146,8 @@ func (m *emitter) warnOnce(ctx context.Context, message string) {
 	}
 }
 
-// errorMinutely logs an error once a minute, whatever clients do, with how many had this message since it was logged.
+// errorMinutely logs an error once a minute, whatever clients do, with how many had this message
+// since it was logged.
 func (m *emitter) errorMinutely(ctx context.Context, message string, err error) {
 	last, _ := m.warned.LoadOrStore(message, new(minutely))
 	if n := last.(*minutely).due(); n > 0 { //nolint:forcetypeassert // no message is logged in two ways
@@ -164,8 +168,8 @@ func (m *minutely) due() int64 {
 	return m.asked.Swap(0)
 }
 
-// An overload is of the process: calls that could not be sent to Redis in time. They are told of together: one event and one
-// line for each would cost a process time that has too little.
+// An overload is of the process: calls that could not be sent to Redis in time. They are told of
+// together: one event and one line for each would cost a process time that has too little.
 type overload struct {
 	calls  atomic.Int64 // that are not told of yet
 	logged minutely

@@ -19,7 +19,8 @@ import (
 type keeper interface {
 	hold.Keeper
 	Reset(ctx context.Context, by *limits.Set, key string) error
-	// Block bans key for so many microseconds, or with atLeast until its ban ends if that is later; 0 ends its ban.
+	// Block bans key for so many microseconds, or with atLeast until its ban ends if that is later;
+	// 0 ends its ban.
 	Block(ctx context.Context, by *limits.Set, key string, lasts int64, atLeast bool) error
 }
 
@@ -118,7 +119,8 @@ type stores struct {
 	byScripts map[string]*server.Store
 }
 
-// of returns the Store for the algorithms of a set. Limits of the same ones share it, and so their scripts and round trips.
+// of returns the Store for the algorithms of a set. Limits of the same ones share it, and so their
+// scripts and round trips.
 func (s *stores) of(by *limits.Set) *server.Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()

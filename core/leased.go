@@ -12,7 +12,8 @@ import (
 	"github.com/redislimit/redislimit/internal/server"
 )
 
-// decideLeased decides from a lease, or else by Redis. The first who finds none that lasts has another taken.
+// decideLeased decides from a lease, or else by Redis. The first who finds none that lasts has
+// another taken.
 func (l *Limiter) decideLeased(ctx context.Context, c call, to target) error {
 	now := l.family.leases.Now()
 	found := l.family.leases.Look(c.key, l.by)
@@ -104,8 +105,8 @@ func (f *family) leaseEvents() lease.Events {
 	}
 }
 
-// settleLeases settles leases that were closed, within the Timeout. It returns those that it could not, or
-// does not know of.
+// settleLeases settles leases that were closed, within the Timeout. It returns those that it could
+// not, or does not know of.
 func (f *family) settleLeases(all []*lease.Closed) (failed []*lease.Closed) {
 	byStore := make(map[*server.Store][]server.Background)
 	settled := make([]bool, len(all))

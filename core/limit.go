@@ -13,9 +13,9 @@ import (
 	"github.com/redislimit/redislimit/internal/key"
 )
 
-// A Limit is an algorithm with its rate, which a [Limiter] applies to each key. It
-// is made by [TokenBucket], [FixedWindow] and the other constructors, and is itself
-// an [Option] of [New]. New reports a wrong rate or option.
+// A Limit is an algorithm with its rate, which a [Limiter] applies to each key. It is made by
+// [TokenBucket], [FixedWindow] and the other constructors, and is itself an [Option] of [New]. New
+// reports a wrong rate or option.
 type Limit struct {
 	kind    *algorithm.Kind
 	rate    Rate
@@ -27,8 +27,7 @@ type Limit struct {
 	mistake string        // the first option that is wrong
 }
 
-// A BucketOption adjusts a [TokenBucket], a [GCRA] or a [LeakyBucket]: [Burst] or
-// [Name].
+// A BucketOption adjusts a [TokenBucket], a [GCRA] or a [LeakyBucket]: [Burst] or [Name].
 type BucketOption interface {
 	limitOption
 	bucket()
@@ -57,9 +56,9 @@ type limitOption interface{ set(l *Limit) }
 
 type burstOption int64
 
-// Burst sets the capacity of a bucket: how many units may be used at once when none
-// were for a while, from 1 to 1e9. The default is the rate's count, for a
-// [LeakyBucket] what drains in a second. The capacity must drain within 100 years.
+// Burst sets the capacity of a bucket: how many units may be used at once when none were for a
+// while, from 1 to 1e9. The default is the rate's count, for a [LeakyBucket] what drains in a
+// second. The capacity must drain within 100 years.
 func Burst(n int64) BucketOption { return burstOption(n) }
 
 func (burstOption) bucket() {}
@@ -76,9 +75,8 @@ func (n burstOption) set(l *Limit) {
 
 type alignedOption struct{}
 
-// Aligned makes the windows of a [FixedWindow] start at multiples of its period
-// since the Unix epoch, the same instant for every key, instead of at a key's
-// first request.
+// Aligned makes the windows of a [FixedWindow] start at multiples of its period since the Unix
+// epoch, the same instant for every key, instead of at a key's first request.
 func Aligned() WindowOption { return alignedOption{} }
 
 func (alignedOption) window() {}
@@ -93,13 +91,14 @@ func (alignedOption) set(l *Limit) {
 type zoneOption string
 
 // In makes the windows of a [FixedWindow] those of a time zone's calendar: they begin at local
-// midnight with [PerDay], on Monday with [PerWeek], on the first with [PerMonth]. The zone is an IANA
-// name, such as "Europe/Berlin"; without In it is UTC for PerWeek and PerMonth. Such windows are [Aligned].
+// midnight with [PerDay], on Monday with [PerWeek], on the first with [PerMonth]. The zone is an
+// IANA name, such as "Europe/Berlin"; without In it is UTC for PerWeek and PerMonth. Such windows
+// are [Aligned].
 //
-// A window begins with the first instant of its local day, so a day may have 23 or 25 hours. Redis's clock
-// decides which window it is, among those around the time of this process: where the two are further apart
-// than a window, the error is [ErrUnavailable]. Zones come from the system, or from the program if it imports
-// time/tzdata.
+// A window begins with the first instant of its local day, so a day may have 23 or 25 hours.
+// Redis's clock decides which window it is, among those around the time of this process: where the
+// two are further apart than a window, the error is [ErrUnavailable]. Zones come from the system,
+// or from the program if it imports time/tzdata.
 func In(zone string) WindowOption { return zoneOption(zone) }
 
 func (zoneOption) window() {}
@@ -149,9 +148,9 @@ const (
 
 type slotTTLOption time.Duration
 
-// SlotTTL sets for how long a slot of an [InFlight] is held that is not renewed, from 10 milliseconds
-// to 1 hour; the default is 10 s. For so long a process that died withholds its slots, and for so
-// long Redis may be away until those who work lose theirs. Work may take longer.
+// SlotTTL sets for how long a slot of an [InFlight] is held that is not renewed, from 10
+// milliseconds to 1 hour; the default is 10 s. For so long a process that died withholds its slots,
+// and for so long Redis may be away until those who work lose theirs. Work may take longer.
 func SlotTTL(d time.Duration) InFlightOption { return slotTTLOption(d) }
 
 func (slotTTLOption) inFlight() {}
@@ -168,13 +167,13 @@ func (d slotTTLOption) set(l *Limit) {
 
 type nameOption string
 
-// Name sets the Limit's name in results and in its Redis keys: letters,
-// digits and "_.-", at most 64. A named Limit keeps what is used when its period
-// changes, but [Aligned] windows and a [SlidingWindowCounter] start a new count, and so do
-// windows of a calendar, unless the count began in the new one: what was used today stays when
-// a day becomes a month, and hardly when a month becomes a day. Another algorithm starts a new
-// count, too. The default is the algorithm and the period, such as "token-1m",
-// "month-Europe.Berlin" of windows of a calendar, and "inflight" of an [InFlight].
+// Name sets the Limit's name in results and in its Redis keys: letters, digits and "_.-", at most
+// 64. A named Limit keeps what is used when its period changes, but [Aligned] windows and a
+// [SlidingWindowCounter] start a new count, and so do windows of a calendar, unless the count began
+// in the new one: what was used today stays when a day becomes a month, and hardly when a month
+// becomes a day. Another algorithm starts a new count, too. The default is the algorithm and the
+// period, such as "token-1m", "month-Europe.Berlin" of windows of a calendar, and "inflight" of an
+// [InFlight].
 func Name(name string) LimitOption { return nameOption(name) }
 
 func (nameOption) bucket() {}
@@ -214,8 +213,8 @@ func (l *Limit) fail(mistake string) {
 	}
 }
 
-// Name returns the Limit's name: the one given to it, or else its algorithm and
-// period, such as "token-1m".
+// Name returns the Limit's name: the one given to it, or else its algorithm and period, such as
+// "token-1m".
 func (l Limit) Name() string {
 	if l.name != "" || l.kind == nil {
 		return l.name
@@ -244,12 +243,12 @@ func (l Limit) Algorithm() string {
 	return l.kind.Name
 }
 
-// Rate returns the rate that the Limit was made with: of an [InFlight], which has none,
-// the zero Rate.
+// Rate returns the rate that the Limit was made with: of an [InFlight], which has none, the zero
+// Rate.
 func (l Limit) Rate() Rate { return l.rate }
 
-// Capacity returns the most units that can be used at once: of a bucket its [Burst], of a
-// window the rate's count, of an [InFlight] how many there may be at a time.
+// Capacity returns the most units that can be used at once: of a bucket its [Burst], of a window
+// the rate's count, of an [InFlight] how many there may be at a time.
 func (l Limit) Capacity() int64 {
 	switch {
 	case l.burst > 0:
@@ -282,8 +281,8 @@ func (l Limit) form() *algorithm.Kind {
 	return l.kind
 }
 
-// shared returns l for one of n processes that share it: 1/n of its numbers, at
-// least one unit of each.
+// shared returns l for one of n processes that share it: 1/n of its numbers, at least one unit of
+// each.
 func (l Limit) shared(n int64) Limit {
 	capacity := l.Capacity()
 	l.rate.count = max(1, l.rate.count/n)

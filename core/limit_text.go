@@ -19,8 +19,8 @@ type limitWord struct {
 	value func(l Limit) (text string, is bool) // of the option, and whether l has it
 }
 
-// limitWords are all of them, in the order in which they are written. A value that is no
-// number or duration is read as 0, which each of these options refuses.
+// limitWords are all of them, in the order in which they are written. A value that is no number or
+// duration is read as 0, which each of these options refuses.
 var limitWords = []limitWord{
 	{
 		"burst=", func(k *algorithm.Kind) bool { return k.Bursts },
@@ -57,8 +57,8 @@ var limitWords = []limitWord{
 //	fixed_window 10000/month in=Europe/Berlin
 //	in_flight 10 slot_ttl=30s
 //
-// The options are burst= ([Burst]), aligned ([Aligned]), in= ([In]), slot_ttl= ([SlotTTL]) and name=
-// ([Name]). The Limit is one that [New] accepts, and equal to that of the constructor. The
+// The options are burst= ([Burst]), aligned ([Aligned]), in= ([In]), slot_ttl= ([SlotTTL]) and
+// name= ([Name]). The Limit is one that [New] accepts, and equal to that of the constructor. The
 // error for anything else names the word that is wrong, and says what is allowed.
 func ParseLimit(text string) (Limit, error) {
 	l, err := parseLimit(strings.Fields(text))
@@ -89,8 +89,8 @@ func parseLimit(words []string) (Limit, error) {
 	return l, l.validate()
 }
 
-// parseAmount returns the Limit of an algorithm without options: words begin with its rate,
-// or with the number of its slots.
+// parseAmount returns the Limit of an algorithm without options: words begin with its rate, or with
+// the number of its slots.
 func parseAmount(k *algorithm.Kind, words []string) (Limit, error) {
 	switch {
 	case len(words) == 0 && k.Slots:
@@ -150,9 +150,9 @@ func listed[T any](all []T, name func(T) string) string {
 	return strings.Join(names, ", ")
 }
 
-// String returns the Limit in the form that [ParseLimit] reads, with the options that were
-// given, as in "token_bucket 100/1m burst=200 name=api". What New refuses cannot be read
-// back: of a Limit with a wrong option it has no options, and Limit{} is "Limit{}".
+// String returns the Limit in the form that [ParseLimit] reads, with the options that were given,
+// as in "token_bucket 100/1m burst=200 name=api". What New refuses cannot be read back: of a Limit
+// with a wrong option it has no options, and Limit{} is "Limit{}".
 func (l Limit) String() string {
 	if l.kind == nil {
 		return "Limit{}"
@@ -169,8 +169,8 @@ func (l Limit) String() string {
 	return strings.Join(words, " ")
 }
 
-// MarshalText writes what [Limit.String] returns. It is an error for a Limit that New
-// refuses, and so for Limit{}.
+// MarshalText writes what [Limit.String] returns. It is an error for a Limit that New refuses, and
+// so for Limit{}.
 func (l Limit) MarshalText() ([]byte, error) {
 	if err := l.validate(); err != nil {
 		return nil, fmt.Errorf("redislimit: limit %v: %w", l, err)
@@ -178,8 +178,7 @@ func (l Limit) MarshalText() ([]byte, error) {
 	return []byte(l.String()), nil
 }
 
-// UnmarshalText reads what [ParseLimit] reads, so that a Limit can be a field of a
-// configuration.
+// UnmarshalText reads what [ParseLimit] reads, so that a Limit can be a field of a configuration.
 func (l *Limit) UnmarshalText(text []byte) (err error) {
 	*l, err = ParseLimit(string(text))
 	return err

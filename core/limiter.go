@@ -17,15 +17,15 @@ import (
 	"github.com/redislimit/redislimit/internal/server"
 )
 
-// A Limiter controls how often things may happen, for each key on its own. Its
-// limits hold across all processes that use the same Redis, the same prefix and
-// the same name; Limiters of different names share nothing.
+// A Limiter controls how often things may happen, for each key on its own. Its limits hold across
+// all processes that use the same Redis, the same prefix and the same name; Limiters of different
+// names share nothing.
 //
-// Keys are stored in Redis as prefix:name:{key}:limit; a key that is longer than 64
-// bytes or not plain ASCII is stored as a digest. Every Redis key has a TTL.
+// Keys are stored in Redis as prefix:name:{key}:limit; a key that is longer than 64 bytes or not
+// plain ASCII is stored as a digest. Every Redis key has a TTL.
 //
-// A cost of 0 is always allowed and charges nothing; a denied request changes
-// nothing, but with the option [Ban]. A Limiter is safe for concurrent use.
+// A cost of 0 is always allowed and charges nothing; a denied request changes nothing, but with the
+// option [Ban]. A Limiter is safe for concurrent use.
 type Limiter struct {
 	family *family
 
@@ -63,22 +63,22 @@ func (l *Limiter) Name() string { return l.family.name }
 // Limits returns the limits, in the order given to [New] or [Limiter.With].
 func (l *Limiter) Limits() []Limit { return append([]Limit(nil), l.asked...) }
 
-// Logger returns the logger given to the option [Logger], or else [slog.Default] as
-// it is at the time. The middleware and key functions log there, too.
+// Logger returns the logger given to the option [Logger], or else [slog.Default] as it is at the
+// time. The middleware and key functions log there, too.
 func (l *Limiter) Logger() *slog.Logger { return l.family.events.log() }
 
-// Emit passes an Event of an adapter on to the observers of the Limiter, with the
-// Limiter's name. With no observer it does nothing.
+// Emit passes an Event of an adapter on to the observers of the Limiter, with the Limiter's name.
+// With no observer it does nothing.
 func (l *Limiter) Emit(ctx context.Context, e Event) { l.family.events.emit(ctx, "", e) }
 
 // Close ends the background work of the Limiter: probes, unless another open Limiter uses the
 // client; renewals, so that held slots and units expire (call it when the work has ended); and
 // leases, which are given back first. It waits a [Timeout] at most for these, and one for what
-// callers left behind. It does not close the client. Decisions after it are as before, but
-// nothing is leased and nothing renewed.
+// callers left behind. It does not close the client. Decisions after it are as before, but nothing
+// is leased and nothing renewed.
 //
-// The error is [ErrUnavailable] if leases could not be given back: it says how many units of how many
-// keys are charged though nobody has spent them. All is closed all the same.
+// The error is [ErrUnavailable] if leases could not be given back: it says how many units of how
+// many keys are charged though nobody has spent them. All is closed all the same.
 func (l *Limiter) Close() error {
 	l.family.renewer.Close()
 	lost := l.family.leases.Close()
@@ -97,15 +97,15 @@ func (l *Limiter) catchUp() {
 	}
 }
 
-// countsAs reports whether what l charges to a key is charged to what other counts there: it is the same Limiter, or
-// another one of its name and limits over the client. Those of With are apart.
+// countsAs reports whether what l charges to a key is charged to what other counts there: it is the
+// same Limiter, or another one of its name and limits over the client. Those of With are apart.
 func (l *Limiter) countsAs(other *Limiter) bool {
 	return l == other || l.family != other.family && l.store != nil && other.store != nil &&
 		l.store.SharesKeys(other.store) && l.by.States == other.by.States
 }
 
-// failure returns an error of the store as users see it: ErrUnavailable, or that of the caller's own
-// context if it has ended, whatever else was wrong.
+// failure returns an error of the store as users see it: ErrUnavailable, or that of the caller's
+// own context if it has ended, whatever else was wrong.
 func (l *Limiter) failure(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

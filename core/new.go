@@ -22,22 +22,22 @@ import (
 	"github.com/redislimit/redislimit/internal/server"
 )
 
-// A Client is what a [Limiter] needs of a Redis client. *redis.Client,
-// *redis.ClusterClient, *redis.Ring and redis.UniversalClient of go-redis v9 have
-// it. Redis must be 6.0 or newer. Set ContextTimeoutEnabled in its options: without it, each
-// lone call takes a second goroutine, so that it can end in time.
+// A Client is what a [Limiter] needs of a Redis client. *redis.Client, *redis.ClusterClient,
+// *redis.Ring and redis.UniversalClient of go-redis v9 have it. Redis must be 6.0 or newer. Set
+// ContextTimeoutEnabled in its options: without it, each lone call takes a second goroutine, so
+// that it can end in time.
 type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// New returns the Limiter called name over client. Limiters of one name share
-// their counts, in whatever process they are; the name also appears in headers,
-// events and metrics. It has 1 to 64 letters, digits and "_.-".
+// New returns the Limiter called name over client. Limiters of one name share their counts, in
+// whatever process they are; the name also appears in headers, events and metrics. It has 1 to 64
+// letters, digits and "_.-".
 //
-// The options are 1 to 12 limits, such as [TokenBucket] or [FixedWindow],
-// and settings, such as [Prefix]. Of several limits all must admit a
-// request, or none is charged. Any mistake in the configuration is an error that
-// names the option, its value and what is allowed. New sends nothing to Redis.
+// The options are 1 to 12 limits, such as [TokenBucket] or [FixedWindow], and settings, such as
+// [Prefix]. Of several limits all must admit a request, or none is charged. Any mistake in the
+// configuration is an error that names the option, its value and what is allowed. New sends nothing
+// to Redis.
 func New(client Client, name string, opts ...Option) (*Limiter, error) {
 	c, err := configure(name, opts)
 	if err == nil {
@@ -77,8 +77,8 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 	return l, nil
 }
 
-// addressesOf returns the addresses that a client of go-redis's own was given. A URL among them, which no dialer
-// understands, would have its password in the log of each outage.
+// addressesOf returns the addresses that a client of go-redis's own was given. A URL among them,
+// which no dialer understands, would have its password in the log of each outage.
 func addressesOf(client Client) []string {
 	switch c := client.(type) {
 	case *redis.Client:
@@ -120,24 +120,23 @@ func isNil(client Client) bool {
 	return client == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// MustNew is [New] for one-liners at program start: it panics where New returns
-// an error.
+// MustNew is [New] for one-liners at program start: it panics where New returns an error.
 func MustNew(client Client, name string, opts ...Option) *Limiter {
 	return must(New(client, name, opts...))
 }
 
-// NewMemory returns a Limiter that counts in this process, by the same algorithms,
-// and needs no Redis. Limiters that it returns share nothing, even if they have the
-// same name. It suits tests, and services of one process.
+// NewMemory returns a Limiter that counts in this process, by the same algorithms, and needs no
+// Redis. Limiters that it returns share nothing, even if they have the same name. It suits tests,
+// and services of one process.
 //
-// Its memory is bounded by [Entries]. When that many keys are held, a new one
-// replaces one of 16 that are chosen at random: one whose full limit is available
-// again, or else the one whose limit is used least. So a new key is always counted,
-// and a key that is used up is rarely evicted unless nearly all keys are. A
-// [SlidingWindowLog] also keeps 24 bytes for each admitted call in its window.
+// Its memory is bounded by [Entries]. When that many keys are held, a new one replaces one of 16
+// that are chosen at random: one whose full limit is available again, or else the one whose limit
+// is used least. So a new key is always counted, and a key that is used up is rarely evicted unless
+// nearly all keys are. A [SlidingWindowLog] also keeps 24 bytes for each admitted call in its
+// window.
 //
-// It takes the options of [New] and checks them alike; those about Redis have no
-// effect, so that tests can pass a service's own list. [Clock] is for it alone.
+// It takes the options of [New] and checks them alike; those about Redis have no effect, so that
+// tests can pass a service's own list. [Clock] is for it alone.
 func NewMemory(name string, opts ...Option) (*Limiter, error) {
 	c, err := configure(name, opts)
 	if err != nil {
@@ -159,22 +158,21 @@ func must(l *Limiter, err error) *Limiter {
 	return l
 }
 
-// With returns the same Limiter with limits in place of all of its own: for numbers
-// that differ between keys and come from a database, such as those of a customer's
-// contract. What it returns shares everything else with l: name, settings, round
-// trips to Redis, the deny cache, the memory of [FailLocal] and the observers. For
-// limits that were given before it is fast and allocates nothing, so that it can be
-// called for each request. Up to 100,000 different limits are remembered, at 1 to 2.5 kB each:
-// give numbers of your own, not a client's.
+// With returns the same Limiter with limits in place of all of its own: for numbers that differ
+// between keys and come from a database, such as those of a customer's contract. What it returns
+// shares everything else with l: name, settings, round trips to Redis, the deny cache, the memory
+// of [FailLocal] and the observers. For limits that were given before it is fast and allocates
+// nothing, so that it can be called for each request. Up to 100,000 different limits are
+// remembered, at 1 to 2.5 kB each: give numbers of your own, not a client's.
 //
 //	limits, err := lim.With(core.TokenBucket(core.PerMinute(customer.PerMinute), core.Name("requests")))
 //	// ...
 //	res, err := limits.Allow(ctx, "customer:"+customer.ID)
 //
-// A key whose numbers change keeps the units that it has used, as with any live change
-// of a limit. That is only so for a limit of the same name: an unnamed one of another
-// period has another name, so give limits whose period may change a [Name]. What was used
-// of a bucket comes back at the rate of the limit that charged last.
+// A key whose numbers change keeps the units that it has used, as with any live change of a limit.
+// That is only so for a limit of the same name: an unnamed one of another period has another name,
+// so give limits whose period may change a [Name]. What was used of a bucket comes back at the rate
+// of the limit that charged last.
 //
 // Close of any closes all. A wrong limit is an error that names it, as in [New].
 func (l *Limiter) With(asked ...Limit) (*Limiter, error) {
@@ -236,8 +234,8 @@ func newSet(limiter string, asked []Limit, hold time.Duration) *limits.Set {
 	return limits.New(limiter, all)
 }
 
-// groupOf returns what the keys of a set begin with in memory: limits of other names or
-// algorithms have other keys, as they have in Redis.
+// groupOf returns what the keys of a set begin with in memory: limits of other names or algorithms
+// have other keys, as they have in Redis.
 func (f *family) groupOf(by *limits.Set) string {
 	if by.States == f.states {
 		return ""

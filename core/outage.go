@@ -9,18 +9,18 @@ import (
 	"github.com/redislimit/redislimit/internal/server"
 )
 
-// FailLocal has each process enforce the limits by itself, in bounded memory (see
-// [Entries]), while Redis does not answer. It is the default. N processes then admit
-// up to N times the limit, unless [Processes] says how many there are. The counts
-// are kept after the outage, so a Redis that comes and goes does not reset them.
+// FailLocal has each process enforce the limits by itself, in bounded memory (see [Entries]), while
+// Redis does not answer. It is the default. N processes then admit up to N times the limit, unless
+// [Processes] says how many there are. The counts are kept after the outage, so a Redis that comes
+// and goes does not reset them.
 func FailLocal() Option { return policy(failLocal) }
 
-// FailOpen admits everything while Redis does not answer; such Results have
-// SourceNone. It suits limits that only smooth traffic.
+// FailOpen admits everything while Redis does not answer; such Results have SourceNone. It suits
+// limits that only smooth traffic.
 func FailOpen() Option { return policy(failOpen) }
 
-// FailClosed admits nothing while Redis does not answer: the error is
-// [ErrUnavailable], and the middleware answers 503. It suits logins and payments.
+// FailClosed admits nothing while Redis does not answer: the error is [ErrUnavailable], and the
+// middleware answers 503. It suits logins and payments.
 func FailClosed() Option { return policy(failClosed) }
 
 func policy(p outagePolicy) Option {
@@ -61,8 +61,8 @@ func (f *family) hooks() *server.Hooks {
 	}
 }
 
-// serverChanged emits what happened to a server, and logs it if no other limiter
-// over the same client does.
+// serverChanged emits what happened to a server, and logs it if no other limiter over the same
+// client does.
 func (f *family) serverChanged(ctx context.Context, c server.Change) {
 	log := func(level slog.Level, message string, more ...any) {
 		if c.Log {

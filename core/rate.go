@@ -17,10 +17,9 @@ const (
 	day       = 24 * time.Hour
 )
 
-// A Rate is how many units are allowed per period, such as 100 per minute. The
-// count is from 1 to 1e9, the period from 1 millisecond to 400 days in whole
-// microseconds; [New] and [ParseRate] refuse anything else. Rates are
-// comparable with ==.
+// A Rate is how many units are allowed per period, such as 100 per minute. The count is from 1 to
+// 1e9, the period from 1 millisecond to 400 days in whole microseconds; [New] and [ParseRate]
+// refuse anything else. Rates are comparable with ==.
 type Rate struct {
 	count  int64
 	period time.Duration
@@ -39,22 +38,22 @@ func PerHour(n int64) Rate { return Per(n, time.Hour) }
 // PerDay returns the Rate of n units per 24 hours.
 func PerDay(n int64) Rate { return Per(n, day) }
 
-// PerWeek returns the Rate of n units per week of a calendar, from Monday on. Only a
-// [FixedWindow] takes it: of the others Per(n, 7*24*time.Hour) is a rate of as much.
+// PerWeek returns the Rate of n units per week of a calendar, from Monday on. Only a [FixedWindow]
+// takes it: of the others Per(n, 7*24*time.Hour) is a rate of as much.
 func PerWeek(n int64) Rate { return Rate{n, 7 * day, calendar.Week} }
 
-// PerMonth returns the Rate of n units per month of a calendar. Only a [FixedWindow] takes it:
-// for the others, a month is not of a fixed length. Its Period is 31 days.
+// PerMonth returns the Rate of n units per month of a calendar. Only a [FixedWindow] takes it: for
+// the others, a month is not of a fixed length. Its Period is 31 days.
 func PerMonth(n int64) Rate { return Rate{n, 31 * day, calendar.Month} }
 
 // Per returns the Rate of n units per period.
 func Per(n int64, period time.Duration) Rate { return Rate{count: n, period: period} }
 
-// ParseRate reads a Rate as a configuration file writes it: a count, a slash and
-// a period, as in "100/m", "5/10s" or "1000/24h". The period is a unit (ms, s, m,
-// h or d; sec, min, hour or day; second or minute), a number of days ("7d"), whatever
-// [time.ParseDuration] reads, or week or month, for [PerWeek] and [PerMonth]. The error for anything else, or for what is
-// out of a Rate's bounds, says what is allowed.
+// ParseRate reads a Rate as a configuration file writes it: a count, a slash and a period, as in
+// "100/m", "5/10s" or "1000/24h". The period is a unit (ms, s, m, h or d; sec, min, hour or day;
+// second or minute), a number of days ("7d"), whatever [time.ParseDuration] reads, or week or
+// month, for [PerWeek] and [PerMonth]. The error for anything else, or for what is out of a Rate's
+// bounds, says what is allowed.
 func ParseRate(s string) (Rate, error) {
 	r, err := parseRate(s)
 	if err != nil {
@@ -90,8 +89,7 @@ func (r Rate) Count() int64 { return r.count }
 // Period returns the time in which Count units are allowed: of [PerMonth], 31 days.
 func (r Rate) Period() time.Duration { return r.period }
 
-// UnmarshalText reads what [ParseRate] reads, so that a Rate can be a field of a
-// configuration.
+// UnmarshalText reads what [ParseRate] reads, so that a Rate can be a field of a configuration.
 func (r *Rate) UnmarshalText(text []byte) (err error) {
 	*r, err = ParseRate(string(text))
 	return err
@@ -169,8 +167,8 @@ func parsePeriod(s string) (time.Duration, error) {
 	return time.ParseDuration(s)
 }
 
-// formatPeriod writes d in the largest unit that divides it: it stands in keys,
-// where it must be short, and the same for equal periods.
+// formatPeriod writes d in the largest unit that divides it: it stands in keys, where it must be
+// short, and the same for equal periods.
 func formatPeriod(d time.Duration) string {
 	for _, u := range periodUnits {
 		if d%u.unit == 0 {

@@ -15,18 +15,18 @@ import (
 // maxActual bounds the cost that Settle charges.
 const maxActual = 1_000_000_000
 
-// A Reservation is what [Limiter.Acquire], [Limiter.Reserve] or their kin admitted, and is to be ended,
-// once, by Settle, Cancel or Release: the first of them counts, and all of them free its slots of
-// [InFlight]. On what was denied, or admitted by [FailOpen], and on nil they do nothing.
+// A Reservation is what [Limiter.Acquire], [Limiter.Reserve] or their kin admitted, and is to be
+// ended, once, by Settle, Cancel or Release: the first of them counts, and all of them free its
+// slots of [InFlight]. On what was denied, or admitted by [FailOpen], and on nil they do nothing.
 //
-// They are sent even if their context has ended: it bounds only how long they wait for the
-// reply (a context without a deadline that is canceled meanwhile is noticed within the Timeout).
-// Each is sent once. Their errors are [ErrUnavailable] if Redis could not answer, and that
-// of the context: what they were to end then may be held until it expires.
+// They are sent even if their context has ended: it bounds only how long they wait for the reply (a
+// context without a deadline that is canceled meanwhile is noticed within the Timeout). Each is
+// sent once. Their errors are [ErrUnavailable] if Redis could not answer, and that of the context:
+// what they were to end then may be held until it expires.
 //
 // After a Reservation was dropped without being ended, its slots and kept units are renewed no
-// longer, and expire. A warning is logged, once for each Limiter. Of those with units that are not kept,
-// one at a time is watched.
+// longer, and expire. A warning is logged, once for each Limiter. Of those with units that are not
+// kept, one at a time is watched.
 type Reservation struct {
 	Result
 
@@ -51,10 +51,10 @@ type member struct {
 	stamp denials.Stamp // of a decision on all by one script
 }
 
-// Settle ends r: it charges what the work really cost, from 0 to 1e9 units, in place of
-// what [Limiter.Reserve] held. More than was held is charged, too, whether it fits or
-// not: the key is denied until that is paid. If the hold has expired, however long ago, only what
-// exceeds it is charged: what was held has been charged then, unless Redis lost it before.
+// Settle ends r: it charges what the work really cost, from 0 to 1e9 units, in place of what
+// [Limiter.Reserve] held. More than was held is charged, too, whether it fits or not: the key is
+// denied until that is paid. If the hold has expired, however long ago, only what exceeds it is
+// charged: what was held has been charged then, unless Redis lost it before.
 //
 // After [Limiter.Acquire], and of a [LeakyBucket], what was charged is kept or taken back: 0 takes
 // it back as Cancel says. Acquire's n keeps it, and any other cost is [ErrInvalidCost], which ends
@@ -90,7 +90,8 @@ const fewLeft = 16
 
 // settleLater is Settle for a middleware, whose client is not to wait: it is sent in the background
 // where the next requests are decided alike before and after it, because they fit beside what is
-// held, and beside what is charged instead. Slots are missed. If it is lost, what is held is charged.
+// held, and beside what is charged instead. Slots are missed. If it is lost, what is held is
+// charged.
 func (r *Reservation) settleLater(ctx context.Context, actual int64) error {
 	if r.isTogether() {
 		return r.together.settle(ctx, actual, (*Reservation).settleLater)
@@ -161,8 +162,8 @@ func (r *Reservation) Release(ctx context.Context) error {
 }
 
 // Keep has the units that Reserve held renewed until r ends, in the background, for work that may
-// outlast the [Hold]: each third of it. The middleware calls it. If Redis does not answer meanwhile,
-// the hold expires and is charged. Slots of [InFlight] are renewed without it.
+// outlast the [Hold]: each third of it. The middleware calls it. If Redis does not answer
+// meanwhile, the hold expires and is charged. Slots of [InFlight] are renewed without it.
 func (r *Reservation) Keep() {
 	if r.isTogether() {
 		for _, m := range r.together.members {
@@ -179,11 +180,10 @@ func (r *Reservation) Keep() {
 	}
 }
 
-// Context returns a copy of ctx that is canceled when r loses its slots of
-// [InFlight] before it ends, with [ErrSlotLost] as its [context.Cause]: others
-// may do the work then. The middleware gives handlers such a context. The returned
-// function, which must be called, frees what the context needs. If r has no slots, it is
-// ctx itself that is returned.
+// Context returns a copy of ctx that is canceled when r loses its slots of [InFlight] before it
+// ends, with [ErrSlotLost] as its [context.Cause]: others may do the work then. The middleware
+// gives handlers such a context. The returned function, which must be called, frees what the
+// context needs. If r has no slots, it is ctx itself that is returned.
 //
 //	ctx, cancel := r.Context(ctx)
 //	defer cancel()

@@ -7,8 +7,8 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// decideByStub answers what the stub admits as if nothing had been charged to the key
-// before, and what it denies as if all were used.
+// decideByStub answers what the stub admits as if nothing had been charged to the key before, and
+// what it denies as if all were used.
 func (l *Limiter) decideByStub(c call, to target) error {
 	method := "AllowN"
 	switch {
@@ -41,12 +41,12 @@ func (l *Limiter) decideByStub(c call, to target) error {
 	return nil
 }
 
-// stubAt is the instant of all decisions of stubs, in microseconds since the epoch: the
-// beginning of 2000, as in testing/synctest.
+// stubAt is the instant of all decisions of stubs, in microseconds since the epoch: the beginning
+// of 2000, as in testing/synctest.
 const stubAt = 946_684_800_000_000
 
-// useUp turns r, of a key to which nothing was charged, into one of a key of which all
-// is used for so long.
+// useUp turns r, of a key to which nothing was charged, into one of a key of which all is used for
+// so long.
 func useUp(r *Result, d time.Duration) {
 	r.Remaining, r.Delay = 0, 0
 	if r.Window > 0 { // when slots are free is not known

@@ -13,18 +13,16 @@ import (
 // Wait is [Limiter.WaitN] with a cost of 1.
 func (l *Limiter) Wait(ctx context.Context, key string) (Result, error) { return l.WaitN(ctx, key, 1) }
 
-// WaitN blocks until n units are admitted for key and their Delay is over, and
-// returns the Result that admitted them. After a denial it sleeps for RetryAfter. Of
-// the callers in this process that wait for the same key only the first asks, and those behind it for
-// which enough remains, so they are admitted in the order in which they came. Other processes have lines of
-// their own.
+// WaitN blocks until n units are admitted for key and their Delay is over, and returns the Result
+// that admitted them. After a denial it sleeps for RetryAfter. Of the callers in this process that
+// wait for the same key only the first asks, and those behind it for which enough remains, so they
+// are admitted in the order in which they came. Other processes have lines of their own.
 //
 // It returns at once with [ErrNeverAdmitted] if n is above the capacity, and with
-// [context.DeadlineExceeded] if the deadline of ctx comes before n units can be
-// admitted, to this caller and those before it. Other errors are those of [Limiter.AllowN]. If ctx ends before
-// the Delay does, the place in the queue is given back. It waits for the end of a
-// [Ban], and bans nobody. A Limiter with [InFlight] refuses: use
-// [Limiter.AcquireWait].
+// [context.DeadlineExceeded] if the deadline of ctx comes before n units can be admitted, to this
+// caller and those before it. Other errors are those of [Limiter.AllowN]. If ctx ends before the
+// Delay does, the place in the queue is given back. It waits for the end of a [Ban], and bans
+// nobody. A Limiter with [InFlight] refuses: use [Limiter.AcquireWait].
 func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, err error) {
 	c := call{key, n, algorithm.OpCharge, true}
 	switch {
@@ -50,15 +48,17 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, e
 }
 
 // AcquireWait is [Limiter.Acquire] when it is the caller's turn: it waits as [Limiter.WaitN] does,
-// and ctx bounds only the waiting. Who waits for a slot of [InFlight], or for what others have reserved, is
-// woken when that is given back in this process. Where others may give it back, the first in each line asks about 20 times
-// a second, and all of them 1000 times at most. A process whose callers pass on slots to each other leaves them to other
-// processes for some 25 ms each half a second.
+// and ctx bounds only the waiting. Who waits for a slot of [InFlight], or for what others have
+// reserved, is woken when that is given back in this process. Where others may give it back, the
+// first in each line asks about 20 times a second, and all of them 1000 times at most. A process
+// whose callers pass on slots to each other leaves them to other processes for some 25 ms each half
+// a second.
 func (l *Limiter) AcquireWait(ctx context.Context, key string, n int64) (*Reservation, error) {
 	return l.acquireWait(ctx, call{key, n, algorithm.OpCharge, true})
 }
 
-// ReserveWait is [Limiter.Reserve] when it is the caller's turn: it waits as [Limiter.AcquireWait] does.
+// ReserveWait is [Limiter.Reserve] when it is the caller's turn: it waits as [Limiter.AcquireWait]
+// does.
 func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64) (*Reservation, error) {
 	return l.acquireWait(ctx, call{key, n, algorithm.OpReserve, true})
 }
@@ -78,8 +78,8 @@ func (l *Limiter) acquireWait(ctx context.Context, c call) (*Reservation, error)
 	return r, nil
 }
 
-// acquireUnbanned acquires c when it is its turn, and waits for its Delay. Whose key is banned meanwhile gives its place
-// back, and waits again.
+// acquireUnbanned acquires c when it is its turn, and waits for its Delay. Whose key is banned
+// meanwhile gives its place back, and waits again.
 func (l *Limiter) acquireUnbanned(ctx context.Context, c call) (*Reservation, error) {
 	for {
 		r, err := l.acquireInTurn(ctx, ctx, c, patience{})
@@ -101,7 +101,8 @@ func (l *Limiter) acquireUnbanned(ctx context.Context, c call) (*Reservation, er
 	}
 }
 
-// beginWait refuses a call that can never be admitted, and returns when the wait begins, for the observers.
+// beginWait refuses a call that can never be admitted, and returns when the wait begins, for the
+// observers.
 func (l *Limiter) beginWait(ctx context.Context, c call) (begun time.Time, err error) {
 	if err := c.check(ctx); err != nil {
 		return begun, err
@@ -129,7 +130,8 @@ func (l *Limiter) endWait(ctx context.Context, c call, begun time.Time, res *Res
 	l.family.events.emit(ctx, c.key, e)
 }
 
-// acquireInTurn acquires c when it is its turn. The waiting is within ctx, and each decision within asking.
+// acquireInTurn acquires c when it is its turn. The waiting is within ctx, and each decision within
+// asking.
 func (l *Limiter) acquireInTurn(ctx, asking context.Context, c call, p patience) (r *Reservation, err error) {
 	err = l.waitForTurn(ctx, c, p, func() (*Result, error) {
 		var err error
@@ -150,8 +152,8 @@ type patience struct {
 	most  int       // 0: any number
 }
 
-// waitForTurn waits until it is the caller's turn in the line of its key, and then
-// asks until it is admitted.
+// waitForTurn waits until it is the caller's turn in the line of its key, and then asks until it is
+// admitted.
 func (l *Limiter) waitForTurn(ctx context.Context, c call, p patience, ask func() (*Result, error)) error {
 	w := &waiter{key: c.key, n: c.n, until: p.until, most: p.most}
 	if deadline, ok := ctx.Deadline(); ok && (w.until.IsZero() || deadline.Before(w.until)) {
@@ -221,8 +223,8 @@ func (l *Limiter) warnIfLong(ctx context.Context, d time.Duration) {
 	}
 }
 
-// WaitUpTo decides for a request that waits if it is to be admitted within w.UpTo, and fills res. It waits behind those that
-// wait already.
+// WaitUpTo decides for a request that waits if it is to be admitted within w.UpTo, and fills res.
+// It waits behind those that wait already.
 func (inside) WaitUpTo(ctx context.Context, l *Limiter, w hook.Waiting, res *Result) (*Reservation, error) {
 	c := call{w.Key, w.N, algorithm.OpCharge, true}
 	if w.Reserve {
@@ -273,8 +275,8 @@ func (l *Limiter) askOnce(ctx context.Context, c call, res *Result) (*Reservatio
 	return r, err
 }
 
-// turnAway fills res with the denial of c, which was refused: with the last denial of the line, if that was by the same limits.
-// Who has not waited is denied as by any call where that may ban.
+// turnAway fills res with the denial of c, which was refused: with the last denial of the line, if
+// that was by the same limits. Who has not waited is denied as by any call where that may ban.
 func (l *Limiter) turnAway(ctx context.Context, c call, refused *refusal, res *Result) (r *Reservation, err error) {
 	last := refused.last
 	switch {

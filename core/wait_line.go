@@ -16,11 +16,13 @@ const (
 	// maxAsking bounds how many of a line ask at the same time: more would share no round trip.
 	maxAsking = 64
 
-	// A denial that may be over at any time is asked about again after firstPoll, and each time after half as long again, up
-	// to lastPoll. All lines of a Limiter together poll once in pollGap at most.
+	// A denial that may be over at any time is asked about again after firstPoll, and each time
+	// after half as long again, up to lastPoll. All lines of a Limiter together poll once in
+	// pollGap at most.
 	firstPoll, lastPoll, pollGap = 10 * time.Millisecond, 50 * time.Millisecond, time.Millisecond
 
-	// A process whose line has passed on slots for turnTime leaves them to others for half a lastPoll.
+	// A process whose line has passed on slots for turnTime leaves them to others for half a
+	// lastPoll.
 	turnTime = 500 * time.Millisecond
 )
 
@@ -32,8 +34,8 @@ type waitLines struct {
 	bounded int // waiters whose number is bounded
 }
 
-// A waitLine is the callers that wait for one key, in the order in which they came. The first has its turn, and
-// others that may be admitted with it.
+// A waitLine is the callers that wait for one key, in the order in which they came. The first has
+// its turn, and others that may be admitted with it.
 type waitLine struct {
 	waiters []*waiter
 	units   int64 // that they want, all together
@@ -77,8 +79,8 @@ type lastDenial struct {
 // soon reports whether it may be over at any time.
 func (d *lastDenial) soon() bool { return d.held || d.RetryAfter == Never }
 
-// admittedAt returns when the line is admitted that wants so many units, at the soonest. A bucket has them one by one, and a
-// window its limit at once.
+// admittedAt returns when the line is admitted that wants so many units, at the soonest. A bucket
+// has them one by one, and a window its limit at once.
 func (d *lastDenial) admittedAt(units int64) time.Time {
 	over := d.at.Add(d.RetryAfter)
 	i := max(0, slices.Index(d.by.Names, d.Name))
@@ -102,8 +104,8 @@ func (ls *waitLines) anyone(key string) bool {
 	return ls.byKey[key] != nil
 }
 
-// join has w wait in the line of its key, at its end; w must leave. It does not if that is of no use, or if there are too many:
-// a key takes no more places than are left for all others.
+// join has w wait in the line of its key, at its end; w must leave. It does not if that is of no
+// use, or if there are too many: a key takes no more places than are left for all others.
 func (ls *waitLines) join(w *waiter) *refusal {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -216,8 +218,8 @@ func (ls *waitLines) late(w *waiter) *refusal {
 	return r
 }
 
-// woken returns for how long the first of a line that was woken leaves what is free to other processes. Else these
-// would get nothing for as long as somebody waits in this one.
+// woken returns for how long the first of a line that was woken leaves what is free to other
+// processes. Else these would get nothing for as long as somebody waits in this one.
 func (ls *waitLines) woken(w *waiter) time.Duration {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -17,18 +17,17 @@ import (
 
 const framework = adapter.Adapter[echo.Context, echo.HandlerFunc]("echolimit")
 
-// Middleware returns middleware that asks lim about each request, counted by key,
-// and sets X-RateLimit-Limit, -Remaining and -Reset on every limited response.
-// A denied request gets an *echo.HTTPError with status 429, which the
-// application's HTTPErrorHandler renders and in which [errors.As] finds a
-// *guard.DeniedError; when Redis cannot answer, one with 503.
+// Middleware returns middleware that asks lim about each request, counted by key, and sets
+// X-RateLimit-Limit, -Remaining and -Reset on every limited response. A denied request gets an
+// *echo.HTTPError with status 429, which the application's HTTPErrorHandler renders and in which
+// [errors.As] finds a *guard.DeniedError; when Redis cannot answer, one with 503.
 //
-// A request waits for a LeakyBucket's Delay. If the client disconnects meanwhile, the
-// wait ends and the charge is refunded. net/http detects a disconnect only after the
-// request's body has been read.
+// A request waits for a LeakyBucket's Delay. If the client disconnects meanwhile, the wait ends and
+// the charge is refunded. net/http detects a disconnect only after the request's body has been
+// read.
 //
-// Requests that hold slots of [core.InFlight] have a context that is canceled, with the
-// cause [core.ErrSlotLost], if the slots are lost.
+// Requests that hold slots of [core.InFlight] have a context that is canceled, with the cause
+// [core.ErrSlotLost], if the slots are lost.
 //
 // It panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) echo.MiddlewareFunc {
@@ -59,31 +58,29 @@ func serveWithStatus(h echo.HandlerFunc, c echo.Context, status int) error {
 	return c.NoContent(status)
 }
 
-// OnDenied answers denied requests instead of an error; the headers are set
-// before. If h sets no status it is 429. [Result] has the decision.
+// OnDenied answers denied requests instead of an error; the headers are set before. If h sets no
+// status it is 429. [Result] has the decision.
 func OnDenied(h echo.HandlerFunc) guard.Option { return framework.OnDenied(h) }
 
-// OnError answers requests without a decision. If h sets no status it is 503, or
-// 500 when the key function failed.
+// OnError answers requests without a decision. If h sets no status it is 503, or 500 when the key
+// function failed.
 func OnError(h echo.HandlerFunc) guard.Option { return framework.OnError(h) }
 
-// Key returns a key function that calls f with the request's echo.Context. Add a
-// prefix to the key, as in "tenant:"+id, so that it never equals a key of another
-// kind. If f returns [keyfunc.ErrNoKey], the request is counted by its peer's
-// address; any other error is answered with 500. Under the middleware of another
-// adapter the key function panics.
+// Key returns a key function that calls f with the request's echo.Context. Add a prefix to the key,
+// as in "tenant:"+id, so that it never equals a key of another kind. If f returns
+// [keyfunc.ErrNoKey], the request is counted by its peer's address; any other error is answered
+// with 500. Under the middleware of another adapter the key function panics.
 func Key(f func(echo.Context) (string, error)) keyfunc.Func { return framework.Key(f) }
 
-// Request returns the request of c as key functions see it, so that the function given
-// to [Key] can call others, such as [keyfunc.IP].
+// Request returns the request of c as key functions see it, so that the function given to [Key] can
+// call others, such as [keyfunc.IP].
 func Request(c echo.Context) keyfunc.Request { return &request{c: c, state: stateIn(c)} }
 
-// Result returns the decision about the request of c: the tightest one of stacked
-// middlewares, also of those that set no headers. It reports false if no limiter decided.
+// Result returns the decision about the request of c: the tightest one of stacked middlewares, also
+// of those that set no headers. It reports false if no limiter decided.
 func Result(c echo.Context) (core.Result, bool) { return stateIn(c).Result() }
 
-// SetCost sets what the request of c really costs: the middlewares with
-// [guard.CostAfter] charge n units when its response ends, and others ignore it. Of
-// several calls the last one counts. A negative n is a mistake: it is logged, and
-// what was reserved is charged.
+// SetCost sets what the request of c really costs: the middlewares with [guard.CostAfter] charge n
+// units when its response ends, and others ignore it. Of several calls the last one counts. A
+// negative n is a mistake: it is logged, and what was reserved is charged.
 func SetCost(c echo.Context, n int64) { stateIn(c).SetCost(n) }

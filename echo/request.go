@@ -9,8 +9,8 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// A request is what key functions see of an echo.Context. It also holds an adapter.RequestState,
-// so that both are one allocation.
+// A request is what key functions see of an echo.Context. It also holds an adapter.RequestState, so
+// that both are one allocation.
 type request struct {
 	c     echo.Context
 	state *adapter.RequestState // of all middlewares of the request

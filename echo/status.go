@@ -11,9 +11,9 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// serveAndFinish serves the request and gives g the final status. An error is answered
-// after this middleware has returned: the status is then known only when the response
-// is sent, or at the end of the request if nothing is. A panic before that is 500.
+// serveAndFinish serves the request and gives g the final status. An error is answered after this
+// middleware has returned: the status is then known only when the response is sent, or at the end
+// of the request if nothing is. A panic before that is 500.
 func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, c echo.Context) (err error) {
 	ctx, response := c.Request().Context(), c.Response()
 	var once sync.Once
@@ -63,8 +63,8 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, 
 	return err
 }
 
-// A hijackable response notes that a handler has taken over the connection. The status
-// that Echo keeps does not show that.
+// A hijackable response notes that a handler has taken over the connection. The status that Echo
+// keeps does not show that.
 type hijackable struct {
 	http.ResponseWriter
 
@@ -77,6 +77,5 @@ func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// Unwrap is for http.ResponseController, through which Echo uses all but the methods
-// above.
+// Unwrap is for http.ResponseController, through which Echo uses all but the methods above.
 func (h *hijackable) Unwrap() http.ResponseWriter { return h.ResponseWriter }

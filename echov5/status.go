@@ -21,9 +21,9 @@ func serveWithStatus(h echo.HandlerFunc, c *echo.Context, status int) error {
 	return c.NoContent(status)
 }
 
-// serveAndFinish serves the request and gives g the final status. An error is answered
-// after this middleware has returned: the status is then known only when the response
-// is sent, or at the end of the request if nothing is. A panic before that is 500.
+// serveAndFinish serves the request and gives g the final status. An error is answered after this
+// middleware has returned: the status is then known only when the response is sent, or at the end
+// of the request if nothing is. A panic before that is 500.
 func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, c *echo.Context) (err error) {
 	ctx, w := c.Request().Context(), newWriter(c, 0)
 	if v.Context != nil {
@@ -53,8 +53,8 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, 
 	return err
 }
 
-// whenAnswered finishes, once, with the status with which the application answers err.
-// If it does not answer, net/http sends 200 at the end of the request.
+// whenAnswered finishes, once, with the status with which the application answers err. If it does
+// not answer, net/http sends 200 at the end of the request.
 func (w *writer) whenAnswered(ctx context.Context, err error, g *adapter.Guard, v adapter.Verdict) {
 	if w.response == nil { // what the status will be, as far as it can be known
 		_, status := echo.ResolveResponseStatus(w.ResponseWriter, err)

@@ -9,9 +9,9 @@ import (
 	"github.com/labstack/echo/v5"
 )
 
-// A writer is what handlers behind the middleware write to. It knows the status that
-// they send. Echo's own response may get it later, because Echo's Gzip, mounted further
-// out, keeps the header back.
+// A writer is what handlers behind the middleware write to. It knows the status that they send.
+// Echo's own response may get it later, because Echo's Gzip, mounted further out, keeps the header
+// back.
 type writer struct {
 	http.ResponseWriter
 

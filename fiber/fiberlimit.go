@@ -17,27 +17,25 @@ import (
 
 const framework = adapter.Adapter[*fiber.Ctx, fiber.Handler]("fiberlimit")
 
-// Middleware returns middleware that asks lim about each request, counted by key,
-// and sets X-RateLimit-Limit, -Remaining and -Reset on every limited response.
-// For a denied request it returns an error that the application's ErrorHandler
-// renders: [errors.As] finds a *fiber.Error with status 429 and a *guard.DeniedError
-// in it. When Redis cannot answer, the status is 503.
+// Middleware returns middleware that asks lim about each request, counted by key, and sets
+// X-RateLimit-Limit, -Remaining and -Reset on every limited response. For a denied request it
+// returns an error that the application's ErrorHandler renders: [errors.As] finds a *fiber.Error
+// with status 429 and a *guard.DeniedError in it. When Redis cannot answer, the status is 503.
 //
-// A request waits for a LeakyBucket's Delay. fasthttp does not detect that a client
-// disconnects: the request waits nevertheless, and its handler runs. If the context of
-// c.SetUserContext ends, the wait ends.
+// A request waits for a LeakyBucket's Delay. fasthttp does not detect that a client disconnects:
+// the request waits nevertheless, and its handler runs. If the context of c.SetUserContext ends,
+// the wait ends.
 //
-// fasthttp appends the trailer of a chunked body to the headers. So key functions see only
-// those headers of a chunked request that its header block had. They see none that the
-// application added before the middleware.
+// fasthttp appends the trailer of a chunked body to the headers. So key functions see only those
+// headers of a chunked request that its header block had. They see none that the application added
+// before the middleware.
 //
-// With [guard.CountIf], [guard.CostAfter] or [core.InFlight] an error that the handler
-// returns is rendered at once by the application's ErrorHandler, as Fiber's own logger
-// does: only that gives the final status. Middleware further out then sees no error.
+// With [guard.CountIf], [guard.CostAfter] or [core.InFlight] an error that the handler returns is
+// rendered at once by the application's ErrorHandler, as Fiber's own logger does: only that gives
+// the final status. Middleware further out then sees no error.
 //
-// Requests that hold slots of [core.InFlight] have a c.UserContext() that is canceled,
-// with the cause [core.ErrSlotLost], if the slots are lost. fasthttp's own context,
-// c.Context(), never is.
+// Requests that hold slots of [core.InFlight] have a c.UserContext() that is canceled, with the
+// cause [core.ErrSlotLost], if the slots are lost. fasthttp's own context, c.Context(), never is.
 //
 // It panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber.Handler {
@@ -56,20 +54,19 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber
 	}
 }
 
-// OnDenied answers denied requests instead of an error; the headers are set
-// before. If h sets no status it is 429. [Result] has the decision.
+// OnDenied answers denied requests instead of an error; the headers are set before. If h sets no
+// status it is 429. [Result] has the decision.
 func OnDenied(h fiber.Handler) guard.Option { return framework.OnDenied(h) }
 
-// OnError answers requests without a decision. If h sets no status it is 503, or
-// 500 when the key function failed.
+// OnError answers requests without a decision. If h sets no status it is 503, or 500 when the key
+// function failed.
 func OnError(h fiber.Handler) guard.Option { return framework.OnError(h) }
 
-// Key returns a key function that calls f with the request's *fiber.Ctx. Add a prefix
-// to the key, as in "tenant:"+id, so that it never equals a key of another kind. The
-// key is copied, because Fiber reuses the memory of its strings after the handler. If
-// f returns [keyfunc.ErrNoKey], the request is counted by its peer's address; any
-// other error is answered with 500. Under the middleware of another adapter the key
-// function panics.
+// Key returns a key function that calls f with the request's *fiber.Ctx. Add a prefix to the key,
+// as in "tenant:"+id, so that it never equals a key of another kind. The key is copied, because
+// Fiber reuses the memory of its strings after the handler. If f returns [keyfunc.ErrNoKey], the
+// request is counted by its peer's address; any other error is answered with 500. Under the
+// middleware of another adapter the key function panics.
 func Key(f func(*fiber.Ctx) (string, error)) keyfunc.Func {
 	key := framework.Key(f)
 	return func(r keyfunc.Request) (string, error) {
@@ -78,27 +75,26 @@ func Key(f func(*fiber.Ctx) (string, error)) keyfunc.Func {
 	}
 }
 
-// Request returns the request of c as key functions see it, so that the function given
-// to [Key] can call others, such as [keyfunc.IP]. It is valid as long as c.
+// Request returns the request of c as key functions see it, so that the function given to [Key] can
+// call others, such as [keyfunc.IP]. It is valid as long as c.
 func Request(c *fiber.Ctx) keyfunc.Request { return request{c} }
 
-// Result returns the decision about the request of c: the tightest one of stacked
-// middlewares, also of those that set no headers. It reports false if no limiter decided.
+// Result returns the decision about the request of c: the tightest one of stacked middlewares, also
+// of those that set no headers. It reports false if no limiter decided.
 func Result(c *fiber.Ctx) (core.Result, bool) {
 	return stateIn(c).Result()
 }
 
-// SetCost sets what the request of c really costs: the middlewares with
-// [guard.CostAfter] charge n units when its response ends, and others ignore it. Of
-// several calls the last one counts. A negative n is a mistake: it is logged, and
-// what was reserved is charged.
+// SetCost sets what the request of c really costs: the middlewares with [guard.CostAfter] charge n
+// units when its response ends, and others ignore it. Of several calls the last one counts. A
+// negative n is a mistake: it is logged, and what was reserved is charged.
 //
-// When the handler has returned, c is no longer valid: n is lost, or counts for another
-// request that has c by then. Use [CostSetter] there.
+// When the handler has returned, c is no longer valid: n is lost, or counts for another request
+// that has c by then. Use [CostSetter] there.
 func SetCost(c *fiber.Ctx, n int64) { stateIn(c).SetCost(n) }
 
-// CostSetter returns [SetCost] for the request of c. It can be called when the handler has
-// returned and c is no longer valid: by the writer of a streamed body, or by what talks
-// over a hijacked connection. If the client leaves before it is called, what was reserved
-// is charged; so call it while the cost grows.
+// CostSetter returns [SetCost] for the request of c. It can be called when the handler has returned
+// and c is no longer valid: by the writer of a streamed body, or by what talks over a hijacked
+// connection. If the client leaves before it is called, what was reserved is charged; so call it
+// while the cost grows.
 func CostSetter(c *fiber.Ctx) func(n int64) { return stateIn(c).SetCost }

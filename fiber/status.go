@@ -10,9 +10,9 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// serveAndFinish serves the request and gives g the final status. An error is
-// rendered at once, because only the application's ErrorHandler knows its status. A
-// panic is 500: that is what recovering middleware further out answers.
+// serveAndFinish serves the request and gives g the final status. An error is rendered at once,
+// because only the application's ErrorHandler knows its status. A panic is 500: that is what
+// recovering middleware further out answers.
 func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c *fiber.Ctx) error {
 	status, ctx := fiber.StatusInternalServerError, c.UserContext()
 	if v.Context != nil {
@@ -37,9 +37,8 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c *fiber.Ctx) error {
 	return nil
 }
 
-// A responseEnd is a value of a request, which fasthttp closes when the request is over:
-// when the body is sent or the client gone, or when the connection that a handler took
-// over is closed.
+// A responseEnd is a value of a request, which fasthttp closes when the request is over: when the
+// body is sent or the client gone, or when the connection that a handler took over is closed.
 type responseEnd struct{ finish func() }
 
 // Close calls finish.

@@ -7,17 +7,18 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// lines returns all lines of the header called name. fasthttp appends the trailer of a
-// chunked body to the headers, where a client could so add the last entry of Forwarded.
-// So a chunked request has only as many lines as its header block has. Lines
-// that the application added to it look like a trailer, and do not count either.
+// lines returns all lines of the header called name. fasthttp appends the trailer of a chunked body
+// to the headers, where a client could so add the last entry of Forwarded. So a chunked request has
+// only as many lines as its header block has. Lines that the application added to it look like a
+// trailer, and do not count either.
 //
 // The lines are valid until a header is read again.
 func (q request) lines(name string) [][]byte {
 	header := &q.c.Request().Header
 	block := header.RawHeaders() // empty if a converter made the request, which has no trailer then
 	if q.c.App().Server().DisableHeaderNamesNormalizing {
-		// Fiber finds one spelling only. Clients choose theirs, and HTTP/2 proxies write lower case.
+		// Fiber finds one spelling only. Clients choose theirs, and HTTP/2 proxies write lower
+		// case.
 		if lines := adapter.HeaderLines(block, name); len(lines) > 0 {
 			return lines
 		}
@@ -29,9 +30,9 @@ func (q request) lines(name string) [][]byte {
 	return lines
 }
 
-// cookieIn returns the first value of the cookie called name in lines of the header
-// Cookie, parsed as Fiber parses them. Fiber's accessor does the same in a time that is
-// quadratic in the number of lines.
+// cookieIn returns the first value of the cookie called name in lines of the header Cookie, parsed
+// as Fiber parses them. Fiber's accessor does the same in a time that is quadratic in the number of
+// lines.
 func cookieIn(lines [][]byte, name string) string {
 	var header fasthttp.RequestHeader
 	for _, line := range lines {

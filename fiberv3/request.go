@@ -12,8 +12,8 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// A request is what key functions see of a fiber.Ctx. Its strings are copies: a key
-// outlives the handler, after which Fiber reuses the memory of its own strings.
+// A request is what key functions see of a fiber.Ctx. Its strings are copies: a key outlives the
+// handler, after which Fiber reuses the memory of its own strings.
 type request struct{ c fiber.Ctx }
 
 func (q request) Context() context.Context { return q.c.Context() }
@@ -68,10 +68,10 @@ func (q request) Value(key any) any {
 	}
 }
 
-// Route returns the pattern of the route that the middleware is mounted on. In Use,
-// Fiber has not matched the route yet and returns "/" for every request. Only a field
-// that Fiber does not export distinguishes the two. Without that field, in a later
-// Fiber, Route returns "", so that no two routes are taken for one.
+// Route returns the pattern of the route that the middleware is mounted on. In Use, Fiber has not
+// matched the route yet and returns "/" for every request. Only a field that Fiber does not export
+// distinguishes the two. Without that field, in a later Fiber, Route returns "", so that no two
+// routes are taken for one.
 func (q request) Route() string {
 	route := q.c.Route()
 	if useField == nil || reflect.ValueOf(route).Elem().FieldByIndex(useField).Bool() {
@@ -80,10 +80,10 @@ func (q request) Route() string {
 	return route.Path
 }
 
-// refused reports whether fasthttp refused the request. Fiber shows such a request to
-// whatever is mounted by Use, mostly without its headers: the key would be the proxy. Only
-// a field that Fiber does not export tells. Where that is not found, in a later Fiber or in an
-// application's own context, refused reports false, so that no limit is skipped.
+// refused reports whether fasthttp refused the request. Fiber shows such a request to whatever is
+// mounted by Use, mostly without its headers: the key would be the proxy. Only a field that Fiber
+// does not export tells. Where that is not found, in a later Fiber or in an application's own
+// context, refused reports false, so that no limit is skipped.
 func refused(c fiber.Ctx) bool {
 	ctx, want := reflect.Indirect(reflect.ValueOf(c)), reflect.TypeFor[fiber.DefaultCtx]()
 	if ctx.Type() != want {
@@ -97,8 +97,8 @@ var (
 	refusedField = boolField[fiber.DefaultCtx]("shouldSkipNonUseRoutes") // of a request that fasthttp refused
 )
 
-// boolField returns the index of a field of T that Fiber does not export, or nil in a
-// Fiber that has no such field.
+// boolField returns the index of a field of T that Fiber does not export, or nil in a Fiber that
+// has no such field.
 func boolField[T any](name string) []int {
 	field, ok := reflect.TypeFor[T]().FieldByName(name)
 	if !ok || field.Type.Kind() != reflect.Bool {

@@ -10,12 +10,12 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// serveAndFinish serves the request and gives g the final status. An error is
-// rendered at once, because only the application's ErrorHandler knows its status. A
-// panic is 500: that is what recovering middleware further out answers.
+// serveAndFinish serves the request and gives g the final status. An error is rendered at once,
+// because only the application's ErrorHandler knows its status. A panic is 500: that is what
+// recovering middleware further out answers.
 //
-// After Fiber's Timeout the handler goes on, and with Fiber's SSE it begins. Both still
-// use c, which is abandoned then and must not be changed.
+// After Fiber's Timeout the handler goes on, and with Fiber's SSE it begins. Both still use c,
+// which is abandoned then and must not be changed.
 func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c fiber.Ctx) error {
 	status, ctx, timedOut := fiber.StatusInternalServerError, c.Context(), false
 	end := &responseEnd{}
@@ -47,9 +47,8 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c fiber.Ctx) error {
 	return nil
 }
 
-// A responseEnd is a value of a request, which fasthttp closes when the request is over:
-// when the body is sent or the client gone, or when the connection that a handler took
-// over is closed.
+// A responseEnd is a value of a request, which fasthttp closes when the request is over: when the
+// body is sent or the client gone, or when the connection that a handler took over is closed.
 type responseEnd struct{ finish func() }
 
 // calls has finish called, once, when the response has ended.

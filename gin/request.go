@@ -9,8 +9,8 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// A request is what key functions see of a *gin.Context. It is one pointer, so
-// that it costs no allocation.
+// A request is what key functions see of a *gin.Context. It is one pointer, so that it costs no
+// allocation.
 type request struct{ c *gin.Context }
 
 func (q request) Context() context.Context          { return q.c.Request.Context() }

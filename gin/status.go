@@ -13,10 +13,9 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// serveAndFinish runs the handlers and gives g the final status. A panic is 500: that
-// is what recovering middleware further out answers. If the handlers wrote nothing and
-// left an error in c.Errors, middleware further out may answer it: then the status of
-// that answer counts.
+// serveAndFinish runs the handlers and gives g the final status. A panic is 500: that is what
+// recovering middleware further out answers. If the handlers wrote nothing and left an error in
+// c.Errors, middleware further out may answer it: then the status of that answer counts.
 func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c *gin.Context) {
 	ctx := c.Request.Context()
 	writer := &hijackable{ResponseWriter: c.Writer}
@@ -51,8 +50,8 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c *gin.Context) {
 	panicked = false
 }
 
-// A hijackable response notes that a handler has taken over the connection. The status
-// that Gin keeps does not show that.
+// A hijackable response notes that a handler has taken over the connection. The status that Gin
+// keeps does not show that.
 type hijackable struct {
 	gin.ResponseWriter
 
@@ -69,8 +68,8 @@ func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap is for http.ResponseController.
 func (h *hijackable) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
-// An unanswered response calls finish when it is answered, at the latest after the
-// request: Gin itself then sends the status that was set, or 200.
+// An unanswered response calls finish when it is answered, at the latest after the request: Gin
+// itself then sends the status that was set, or 200.
 type unanswered struct {
 	gin.ResponseWriter
 

@@ -17,8 +17,8 @@
 //	CANCELED, DEADLINE_EXCEEDED   the client has left, or its deadline came first
 //	INTERNAL             the key function failed
 //
-// The headers about the limit are metadata, in lower case: in the header of a call that is
-// served, and in the trailer of one that is not, where clients have them with the error.
+// The headers about the limit are metadata, in lower case: in the header of a call that is served,
+// and in the trailer of one that is not, where clients have them with the error.
 package grpclimit
 
 import (
@@ -37,10 +37,10 @@ const framework = adapter.Adapter[*Call, func(context.Context, error) error]("gr
 
 // Unary returns an interceptor that asks lim about each unary call, counted by key.
 //
-// A call waits for a LeakyBucket's Delay. If the client leaves meanwhile, the wait ends and
-// the charge is refunded. Calls that hold slots of [core.InFlight] have a context that is
-// canceled, with the cause [core.ErrSlotLost], if the slots are lost. A call that its handler
-// then ends with CANCELED is ABORTED for its client, which did not cancel it.
+// A call waits for a LeakyBucket's Delay. If the client leaves meanwhile, the wait ends and the
+// charge is refunded. Calls that hold slots of [core.InFlight] have a context that is canceled,
+// with the cause [core.ErrSlotLost], if the slots are lost. A call that its handler then ends with
+// CANCELED is ABORTED for its client, which did not cancel it.
 //
 // It panics at once if lim or key is nil.
 func Unary(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) grpc.UnaryServerInterceptor {
@@ -56,11 +56,11 @@ func Unary(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) grpc.Unary
 }
 
 // Stream is Unary for streams. A stream is one call, whatever the number of its messages: it is
-// decided about when it begins, and holds its slots until its handler has returned.
-// Its messages are not known then: [guard.CostAfter] and [SetCost] charge for them.
+// decided about when it begins, and holds its slots until its handler has returned. Its messages
+// are not known then: [guard.CostAfter] and [SetCost] charge for them.
 //
-// RecvMsg does not notice that slots are lost: a handler that waits for messages must look at
-// the context of its stream.
+// RecvMsg does not notice that slots are lost: a handler that waits for messages must look at the
+// context of its stream.
 func Stream(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) grpc.StreamServerInterceptor {
 	l := newLimit(lim, key, opts)
 	return func(server any, inner grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
@@ -71,9 +71,9 @@ func Stream(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) grpc.Stre
 	}
 }
 
-// OnDenied has h make the error of denied calls. It is given the one that they have without
-// it: status.Convert has its code and details, and errors.As finds a *guard.DeniedError in it.
-// [Result] has the decision. If h returns nil, the error stays as it is.
+// OnDenied has h make the error of denied calls. It is given the one that they have without it:
+// status.Convert has its code and details, and errors.As finds a *guard.DeniedError in it. [Result]
+// has the decision. If h returns nil, the error stays as it is.
 func OnDenied(h func(ctx context.Context, err error) error) guard.Option {
 	return framework.OnDenied(h)
 }
@@ -83,8 +83,8 @@ func OnError(h func(ctx context.Context, err error) error) guard.Option {
 	return framework.OnError(h)
 }
 
-// CountIf is [guard.CountIf] by code: only calls that end with one for which count returns
-// true are counted. A panic is INTERNAL.
+// CountIf is [guard.CountIf] by code: only calls that end with one for which count returns true are
+// counted. A panic is INTERNAL.
 //
 // guard.CountIf itself gets the HTTP status that stands for a code, as gRPC-gateway answers it:
 // UNAUTHENTICATED is 401, RESOURCE_EXHAUSTED 429.
@@ -95,10 +95,10 @@ func CountIf(count func(codes.Code) bool) guard.Option {
 	return framework.CountIf(func(code int) bool { return count(codes.Code(code)) })
 }
 
-// Key returns a key function that calls f with the call and its context. Add a prefix to the
-// key, as in "tenant:"+id, so that it never equals a key of another kind. If f returns
-// [keyfunc.ErrNoKey], the call is counted by its peer's address; any other error ends it
-// with INTERNAL. Under the middleware of another adapter the key function panics.
+// Key returns a key function that calls f with the call and its context. Add a prefix to the key,
+// as in "tenant:"+id, so that it never equals a key of another kind. If f returns
+// [keyfunc.ErrNoKey], the call is counted by its peer's address; any other error ends it with
+// INTERNAL. Under the middleware of another adapter the key function panics.
 func Key(f func(context.Context, *Call) (string, error)) keyfunc.Func {
 	return framework.ContextKey(f)
 }
@@ -109,11 +109,11 @@ func Request(ctx context.Context, call *Call) keyfunc.Request {
 	return &request{ctx: ctx, call: *call, state: stateIn(ctx)}
 }
 
-// Result returns the decision about the call whose context ctx is: the tightest one of
-// stacked interceptors, also of those that set no headers. It reports false if no limiter decided.
+// Result returns the decision about the call whose context ctx is: the tightest one of stacked
+// interceptors, also of those that set no headers. It reports false if no limiter decided.
 func Result(ctx context.Context) (core.Result, bool) { return stateIn(ctx).guards().Result() }
 
 // SetCost sets what the call whose context is ctx really costs: the interceptors with
-// [guard.CostAfter] charge n units when it ends, and others ignore it. Of several calls of
-// SetCost the last one counts. A negative n is a mistake: it is logged, and what was reserved is charged.
+// [guard.CostAfter] charge n units when it ends, and others ignore it. Of several calls of SetCost
+// the last one counts. A negative n is a mistake: it is logged, and what was reserved is charged.
 func SetCost(ctx context.Context, n int64) { stateIn(ctx).guards().SetCost(n) }

@@ -41,8 +41,8 @@ func (q *request) Value(key any) any        { return q.ctx.Value(key) }
 func (q *request) Unwrap() any              { return &q.call }
 func (q *request) Logger() *slog.Logger     { return q.state.guards().Logger() }
 
-// Route returns the full method, but not that of a call without a service: the client may
-// have invented it.
+// Route returns the full method, but not that of a call without a service: the client may have
+// invented it.
 func (q *request) Route() string {
 	if q.call.Server == nil {
 		return ""

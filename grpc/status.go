@@ -65,7 +65,8 @@ type refusal struct {
 	http   int // the status of the Verdict
 }
 
-// Error has no more than the status has: gRPC sends it to the client if an interceptor wraps the error.
+// Error has no more than the status has: gRPC sends it to the client if an interceptor wraps the
+// error.
 func (r *refusal) Error() string              { return r.status.String() }
 func (r *refusal) Unwrap() error              { return r.err }
 func (r *refusal) GRPCStatus() *status.Status { return r.status }
@@ -136,8 +137,9 @@ func codeOf(err error) codes.Code {
 	return status.FromContextError(err).Code()
 }
 
-// statusOf returns the HTTP status that stands for a code with which the call ends. If it is that of an interceptor further
-// in, which called no handler, the Guard is told so by the status of that one's Verdict.
+// statusOf returns the HTTP status that stands for a code with which the call ends. If it is that
+// of an interceptor further in, which called no handler, the Guard is told so by the status of that
+// one's Verdict.
 func (s *state) statusOf(code codes.Code) int {
 	if s.refused != nil && s.refused.code == code {
 		return s.refused.http

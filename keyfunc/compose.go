@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Join returns a Func whose key is made of the keys of all fs, such as a user and
-// a route: each combination is counted on its own. Different combinations never give
-// the same key, whatever the parts contain; of a part longer than 64 bytes it has a
-// digest. If one of the keys is missing, the error is [ErrNoKey].
+// Join returns a Func whose key is made of the keys of all fs, such as a user and a route: each
+// combination is counted on its own. Different combinations never give the same key, whatever the
+// parts contain; of a part longer than 64 bytes it has a digest. If one of the keys is missing, the
+// error is [ErrNoKey].
 func Join(fs ...Func) Func {
 	mustFuncs("Join", fs)
 	return func(r Request) (string, error) {
@@ -28,8 +28,8 @@ func Join(fs ...Func) Func {
 	}
 }
 
-// ForJoin returns the key under which [Join] counts requests with these keys, in the
-// order of Join's Funcs: for Peek and Reset without a request.
+// ForJoin returns the key under which [Join] counts requests with these keys, in the order of
+// Join's Funcs: for Peek and Reset without a request.
 func ForJoin(keys ...string) string {
 	if len(keys) == 0 {
 		panic("keyfunc: ForJoin(): want at least one key, such as that of ForUser")
@@ -45,9 +45,9 @@ func ForJoin(keys ...string) string {
 // maxPart is the longest key that a joined key contains as it is.
 const maxPart = 64
 
-// joinPart appends the key of part i. Escaping takes time for every byte of what a
-// client sent, so a long key is replaced by a digest. An escaped key never contains
-// "%~", so that no other key looks like a digest.
+// joinPart appends the key of part i. Escaping takes time for every byte of what a client sent, so
+// a long key is replaced by a digest. An escaped key never contains "%~", so that no other key
+// looks like a digest.
 func joinPart(b *strings.Builder, i int, key string) {
 	if i > 0 {
 		b.WriteByte(',')
@@ -60,13 +60,12 @@ func joinPart(b *strings.Builder, i int, key string) {
 	_, _ = joinEscaper.WriteString(b, key) // a Builder never fails
 }
 
-// joinEscaper escapes the commas inside of keys, so that a comma always separates two
-// keys.
+// joinEscaper escapes the commas inside of keys, so that a comma always separates two keys.
 var joinEscaper = strings.NewReplacer("%", "%25", ",", "%2C")
 
-// FirstOf returns a Func whose key is that of the first of fs that has one, such
-// as the user if there is one and else the address. If none has one, the error is
-// [ErrNoKey]. It has no function ForFirstOf: the key is the one of that Func.
+// FirstOf returns a Func whose key is that of the first of fs that has one, such as the user if
+// there is one and else the address. If none has one, the error is [ErrNoKey]. It has no function
+// ForFirstOf: the key is the one of that Func.
 func FirstOf(fs ...Func) Func {
 	mustFuncs("FirstOf", fs)
 	return func(r Request) (string, error) {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A CredentialOption adjusts a Func that reads a credential: [Known], [Secret]. A
-// wrong argument panics at once.
+// A CredentialOption adjusts a Func that reads a credential: [Known], [Secret]. A wrong argument
+// panics at once.
 type CredentialOption func(*credential)
 
 // A credential turns the credential that a client sends into a key.
@@ -19,10 +19,10 @@ type credential struct {
 	secret []byte
 }
 
-// Known takes a function that reports whether a credential was issued. A credential that
-// was not issued counts as missing. Without Known a client that invents a credential for
-// every request gets a full limit for every request. known is called for each request
-// and must be safe for concurrent use.
+// Known takes a function that reports whether a credential was issued. A credential that was not
+// issued counts as missing. Without Known a client that invents a credential for every request gets
+// a full limit for every request. known is called for each request and must be safe for concurrent
+// use.
 func Known(known func(string) bool) CredentialOption {
 	if known == nil {
 		panic("keyfunc: Known(nil): want a function that reports whether a credential was issued")
@@ -33,9 +33,9 @@ func Known(known func(string) bool) CredentialOption {
 	}
 }
 
-// Secret makes the digests HMAC-SHA256 under the given key, so that credentials cannot
-// be guessed from the keys in Redis. The key has 16 bytes or more, and is random. All
-// processes that share a limit need the same one.
+// Secret makes the digests HMAC-SHA256 under the given key, so that credentials cannot be guessed
+// from the keys in Redis. The key has 16 bytes or more, and is random. All processes that share a
+// limit need the same one.
 func Secret[K string | []byte](key K) CredentialOption {
 	if len(key) < 16 {
 		panic(fmt.Sprintf("keyfunc: Secret: the key has %d bytes: want a random one of 16 bytes or more", len(key)))
@@ -47,10 +47,9 @@ func Secret[K string | []byte](key K) CredentialOption {
 	}
 }
 
-// APIKey returns a Func that counts by the API key in the header called name,
-// such as "X-API-Key". The key in Redis is a digest of 144 bits: the credential
-// itself reaches neither Redis nor logs nor headers. For a request without the header
-// the error is [ErrNoKey].
+// APIKey returns a Func that counts by the API key in the header called name, such as "X-API-Key".
+// The key in Redis is a digest of 144 bits: the credential itself reaches neither Redis nor logs
+// nor headers. For a request without the header the error is [ErrNoKey].
 //
 // A client can send a new invented key with every request: mount the middleware after
 // authentication, or use [Known], or put a limiter by [IP] in front.
@@ -60,39 +59,39 @@ func APIKey(name string, o ...CredentialOption) Func {
 	return func(r Request) (string, error) { return c.key(r.Header(name)) }
 }
 
-// ForAPIKey returns the key under which [APIKey], with the same options, counts
-// the credential secret: for Peek and Reset without a request.
+// ForAPIKey returns the key under which [APIKey], with the same options, counts the credential
+// secret: for Peek and Reset without a request.
 func ForAPIKey(secret string, o ...CredentialOption) string {
 	return newCredential("apikey:", o).digest(secret)
 }
 
-// ForBearer returns the key under which [Bearer], with the same options, counts the
-// token: for Peek and Reset without a request.
+// ForBearer returns the key under which [Bearer], with the same options, counts the token: for Peek
+// and Reset without a request.
 func ForBearer(token string, o ...CredentialOption) string {
 	return newCredential("bearer:", o).digest(token)
 }
 
-// ForCookie returns the key under which [Cookie] of this name, with the same options, counts
-// the value: for Peek and Reset without a request.
+// ForCookie returns the key under which [Cookie] of this name, with the same options, counts the
+// value: for Peek and Reset without a request.
 func ForCookie(name, value string, o ...CredentialOption) string {
 	return cookieCredential("ForCookie", name, o).digest(value)
 }
 
-// ForQuery returns the key under which [Query] of this name, with the same options, counts
-// the value: for Peek and Reset without a request.
+// ForQuery returns the key under which [Query] of this name, with the same options, counts the
+// value: for Peek and Reset without a request.
 func ForQuery(name, value string, o ...CredentialOption) string {
 	return queryCredential("ForQuery", name, o).digest(value)
 }
 
-// Bearer returns a Func that counts by the token in "Authorization: Bearer ..."
-// (RFC 6750), as a digest. The notes on [APIKey] hold here too.
+// Bearer returns a Func that counts by the token in "Authorization: Bearer ..." (RFC 6750), as a
+// digest. The notes on [APIKey] hold here too.
 func Bearer(o ...CredentialOption) Func {
 	c := newCredential("bearer:", o)
 	return func(r Request) (string, error) { return c.key(authorization(r, "Bearer")) }
 }
 
-// Cookie returns a Func that counts by the value of the cookie called name, as a
-// digest. The notes on [APIKey] hold here too.
+// Cookie returns a Func that counts by the value of the cookie called name, as a digest. The notes
+// on [APIKey] hold here too.
 func Cookie(name string, o ...CredentialOption) Func {
 	c := cookieCredential("Cookie", name, o)
 	return func(r Request) (string, error) { return c.key(r.Cookie(name)) }
@@ -103,8 +102,8 @@ func cookieCredential(f, name string, o []CredentialOption) *credential {
 	return newCredential("cookie:"+name+":", o)
 }
 
-// Query returns a Func that counts by the query parameter called name, as a
-// digest. The notes on [APIKey] hold here too.
+// Query returns a Func that counts by the query parameter called name, as a digest. The notes on
+// [APIKey] hold here too.
 func Query(name string, o ...CredentialOption) Func {
 	c := queryCredential("Query", name, o)
 	return func(r Request) (string, error) { return c.key(r.Query(name)) }
@@ -115,9 +114,9 @@ func queryCredential(f, name string, o []CredentialOption) *credential {
 	return newCredential("query:"+name+":", o)
 }
 
-// BasicAuth returns a Func that counts by the user name of HTTP Basic
-// authentication (RFC 7617). It does not check the password: mount the middleware
-// after the authentication that does, or a client can send any name.
+// BasicAuth returns a Func that counts by the user name of HTTP Basic authentication (RFC 7617). It
+// does not check the password: mount the middleware after the authentication that does, or a client
+// can send any name.
 func BasicAuth() Func {
 	return func(r Request) (string, error) {
 		pair, err := base64.StdEncoding.DecodeString(authorization(r, "Basic"))
@@ -129,8 +128,8 @@ func BasicAuth() Func {
 	}
 }
 
-// ForBasicAuth returns the key under which [BasicAuth] counts the user name: for Peek
-// and Reset without a request.
+// ForBasicAuth returns the key under which [BasicAuth] counts the user name: for Peek and Reset
+// without a request.
 func ForBasicAuth(user string) string { return "basic:" + user }
 
 // authorization returns what r sends for an authentication scheme, or "".
@@ -185,8 +184,8 @@ func (c *credential) key(sent string) (string, error) {
 	return c.digest(sent), nil
 }
 
-// digestSize is how many bytes of a SHA-256 are in a key: 144 bits, which base64
-// writes without padding.
+// digestSize is how many bytes of a SHA-256 are in a key: 144 bits, which base64 writes without
+// padding.
 const digestSize = 18
 
 func (c *credential) digest(sent string) string {

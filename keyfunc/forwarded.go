@@ -8,8 +8,8 @@ import (
 // maxNode bounds the length of a node; any address with a port is shorter.
 const maxNode = 64
 
-// parseNode reads an address as proxies write it: plain, with a port, in brackets
-// or both. For anything else, such as "unknown", it returns the zero Addr.
+// parseNode reads an address as proxies write it: plain, with a port, in brackets or both. For
+// anything else, such as "unknown", it returns the zero Addr.
 func parseNode(node string) netip.Addr {
 	if len(node) > maxNode {
 		return netip.Addr{}
@@ -35,9 +35,9 @@ func lastNode(line string) (rest, node string, more bool) {
 	return line[:i], strings.TrimSpace(line[i+1:]), true
 }
 
-// lastElement splits the last element off a line of Forwarded and returns its
-// "for". It reads from the right, so that a quote which the client never closes spoils
-// only the client's own elements, and none that proxies appended.
+// lastElement splits the last element off a line of Forwarded and returns its "for". It reads from
+// the right, so that a quote which the client never closes spoils only the client's own elements,
+// and none that proxies appended.
 func lastElement(line string) (rest, node string, more bool) {
 	quoted := false
 	for i := len(line) - 1; i >= 0; i-- {
@@ -95,8 +95,8 @@ func cutUnquoted(s string, sep byte) (before, after string, found bool) {
 	return s, "", false
 }
 
-// unquote returns a token as it is and a quoted string without its quotes. It does not
-// unescape: no address contains an escape, so parseNode refuses a value with one.
+// unquote returns a token as it is and a quoted string without its quotes. It does not unescape: no
+// address contains an escape, so parseNode refuses a value with one.
 func unquote(value string) string {
 	if inner, ok := strings.CutPrefix(value, `"`); ok {
 		if inner, ok = strings.CutSuffix(inner, `"`); ok {

@@ -6,50 +6,49 @@ import (
 	"net/netip"
 )
 
-// IP returns a Func that counts by the client's address: by default that of the
-// connection's peer. No header is trusted unless an option says so: behind a reverse
-// proxy the peer is the proxy, and all its clients would be counted as one.
+// IP returns a Func that counts by the client's address: by default that of the connection's peer.
+// No header is trusted unless an option says so: behind a reverse proxy the peer is the proxy, and
+// all its clients would be counted as one.
 //
 //   - [TrustedProxies]: proxies whose addresses you know, read from X-Forwarded-For
 //   - [TrustedHops]: a number of proxies whose addresses you do not know
 //   - [TrustedHeader]: one header that your own edge sets, such as CF-Connecting-IP
 //   - [Forwarded]: with the first two, RFC 7239 instead of X-Forwarded-For
 //
-// IPv6 addresses of one /64 network are counted together, see [IPv6Prefix]. An IPv4
-// address written as IPv6 (::ffff:192.0.2.1, or 64:ff9b::192.0.2.1 of NAT64) is counted
-// as the IPv4 address. Zones are dropped. Peers without an address, such as those on a
-// unix socket, are all counted as "ip:unix".
+// IPv6 addresses of one /64 network are counted together, see [IPv6Prefix]. An IPv4 address written
+// as IPv6 (::ffff:192.0.2.1, or 64:ff9b::192.0.2.1 of NAT64) is counted as the IPv4 address. Zones
+// are dropped. Peers without an address, such as those on a unix socket, are all counted as
+// "ip:unix".
 //
-// If a header entry is not an address, reading stops and the last trusted address is
-// the client's. One warning is logged if requests seem to come through a proxy that no option
-// names: a private peer, or with [TrustedProxies] any other one, sends X-Forwarded-For or
-// Forwarded; or these come, and the header that the options read does not; or it has fewer addresses than
-// TrustedHops, or takes for the client a private one that stands behind another. See [LoggingRequest].
+// If a header entry is not an address, reading stops and the last trusted address is the client's.
+// One warning is logged if requests seem to come through a proxy that no option names: a private
+// peer, or with [TrustedProxies] any other one, sends X-Forwarded-For or Forwarded; or these come,
+// and the header that the options read does not; or it has fewer addresses than TrustedHops, or
+// takes for the client a private one that stands behind another. See [LoggingRequest].
 func IP(opts ...IPOption) Func {
 	c := newIPConfig(opts)
 	return func(r Request) (string, error) { return c.key("ip:", c.clientOf(r)), nil }
 }
 
-// ForIP returns the key under which [IP], with the same options, counts the client
-// addr: for Peek and Reset without a request. It panics if addr is the zero Addr, which
-// [netip.ParseAddr] returns for what is not an address.
+// ForIP returns the key under which [IP], with the same options, counts the client addr: for Peek
+// and Reset without a request. It panics if addr is the zero Addr, which [netip.ParseAddr] returns
+// for what is not an address.
 func ForIP(addr netip.Addr, opts ...IPOption) string {
 	mustAddr("ForIP", "ip:", addr)
 	return newIPConfig(opts).key("ip:", clean(addr))
 }
 
-// Peer returns a Func that counts by the peer's address as [IP] without options
-// does, under keys that begin with "peer:". The middleware uses it for requests without
-// a key, so that leaving out a credential does not avoid the limit. It logs the same
-// warning as IP.
+// Peer returns a Func that counts by the peer's address as [IP] without options does, under keys
+// that begin with "peer:". The middleware uses it for requests without a key, so that leaving out a
+// credential does not avoid the limit. It logs the same warning as IP.
 func Peer() Func {
 	c := newIPConfig(nil)
 	c.warning.forPeer = true
 	return func(r Request) (string, error) { return c.key("peer:", c.clientOf(r)), nil }
 }
 
-// ForPeer returns the key under which [Peer] counts the peer addr: for Peek and Reset
-// without a request. It panics if addr is the zero Addr.
+// ForPeer returns the key under which [Peer] counts the peer addr: for Peek and Reset without a
+// request. It panics if addr is the zero Addr.
 func ForPeer(addr netip.Addr) string {
 	mustAddr("ForPeer", "peer:", addr)
 	return newIPConfig(nil).key("peer:", clean(addr))
@@ -65,9 +64,8 @@ func mustAddr(f, kind string, addr netip.Addr) {
 // An IPOption adjusts [IP]. A wrong argument panics at once.
 type IPOption func(*ipConfig)
 
-// IPv6Prefix sets how many bits of an IPv6 address are one client, from 1 to 128.
-// The default is 64: a site gets at least a /64 and can use any address in it
-// (RFC 6177).
+// IPv6Prefix sets how many bits of an IPv6 address are one client, from 1 to 128. The default is
+// 64: a site gets at least a /64 and can use any address in it (RFC 6177).
 func IPv6Prefix(bits int) IPOption {
 	mustBits("IPv6Prefix", bits, 128)
 	return func(c *ipConfig) {
@@ -76,8 +74,8 @@ func IPv6Prefix(bits int) IPOption {
 	}
 }
 
-// IPv4Prefix sets how many bits of an IPv4 address are one client, from 1 to 32.
-// The default is 32, a single address.
+// IPv4Prefix sets how many bits of an IPv4 address are one client, from 1 to 32. The default is 32,
+// a single address.
 func IPv4Prefix(bits int) IPOption {
 	mustBits("IPv4Prefix", bits, 32)
 	return func(c *ipConfig) {
@@ -99,8 +97,8 @@ func mustOnce(option string, again bool) {
 	}
 }
 
-// An ipConfig is what the options of an IP add up to: which address of a request is
-// the client's, and how many of its bits count.
+// An ipConfig is what the options of an IP add up to: which address of a request is the client's,
+// and how many of its bits count.
 type ipConfig struct {
 	bits4, bits6 int
 	trust        trust
@@ -160,9 +158,9 @@ func parsePeer(remote string) netip.Addr {
 // nat64 is the prefix of IPv4 addresses behind NAT64 and SIIT-DC (RFC 6052).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// clean returns the same address for all ways to write it. In the prefix of NAT64 there
-// are no private addresses (RFC 6052, section 3.1): what looks like one is left as it
-// is, so that it is not taken for a proxy.
+// clean returns the same address for all ways to write it. In the prefix of NAT64 there are no
+// private addresses (RFC 6052, section 3.1): what looks like one is left as it is, so that it is
+// not taken for a proxy.
 func clean(addr netip.Addr) netip.Addr {
 	if addr.Is4() {
 		return addr

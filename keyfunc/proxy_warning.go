@@ -5,9 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// A proxyWarning is logged once if requests seem to come through a proxy that no
-// option of IP names. express-rate-limit has the same check,
-// ERR_ERL_UNEXPECTED_X_FORWARDED_FOR.
+// A proxyWarning is logged once if requests seem to come through a proxy that no option of IP
+// names. express-rate-limit has the same check, ERR_ERL_UNEXPECTED_X_FORWARDED_FOR.
 type proxyWarning struct {
 	forPeer bool // of Peer, which has no options
 	logged  atomic.Bool

@@ -8,26 +8,26 @@ import (
 	"strings"
 )
 
-// The widest ranges that can be trusted: those of the largest private networks,
-// 10.0.0.0/8 and fc00::/7.
+// The widest ranges that can be trusted: those of the largest private networks, 10.0.0.0/8 and
+// fc00::/7.
 const (
 	widest4 = 8
 	widest6 = 7
 )
 
-// maxHops bounds how many proxies are followed, so that a header of any length takes
-// bounded time. No real request passes more.
+// maxHops bounds how many proxies are followed, so that a header of any length takes bounded time.
+// No real request passes more.
 const maxHops = 64
 
-// TrustedProxies names the proxies in front of the service, by address ("192.0.2.1"),
-// by range ("10.0.0.0/8") or as "unix" for those that connect by unix socket. If
-// the peer is one of them, X-Forwarded-For is read from the right, over all its
-// lines, and the first address that is not a trusted proxy's is the client.
+// TrustedProxies names the proxies in front of the service, by address ("192.0.2.1"), by range
+// ("10.0.0.0/8") or as "unix" for those that connect by unix socket. If the peer is one of them,
+// X-Forwarded-For is read from the right, over all its lines, and the first address that is not a
+// trusted proxy's is the client.
 //
-// It panics on anything else, such as "10.0.0.5/8": that may be meant as one address or
-// as the range. It also panics on a range wider than /8 (IPv6: /7), because a client in
-// a trusted range can choose the address that it is counted by. For proxies that are
-// read from a configuration, use [ParseProxies].
+// It panics on anything else, such as "10.0.0.5/8": that may be meant as one address or as the
+// range. It also panics on a range wider than /8 (IPv6: /7), because a client in a trusted range
+// can choose the address that it is counted by. For proxies that are read from a configuration, use
+// [ParseProxies].
 func TrustedProxies(proxies ...string) IPOption {
 	option, err := parseProxies("TrustedProxies", proxies)
 	if err != nil {
@@ -36,8 +36,8 @@ func TrustedProxies(proxies ...string) IPOption {
 	return option
 }
 
-// ParseProxies is [TrustedProxies] for proxies that are read from a configuration:
-// it returns an error where TrustedProxies panics.
+// ParseProxies is [TrustedProxies] for proxies that are read from a configuration: it returns an
+// error where TrustedProxies panics.
 func ParseProxies(proxies ...string) (IPOption, error) { return parseProxies("ParseProxies", proxies) }
 
 func parseProxies(function string, proxies []string) (IPOption, error) {
@@ -91,10 +91,9 @@ func parseProxy(proxy string) (netip.Prefix, error) {
 	return prefix, nil
 }
 
-// TrustedHops says that every request passes n proxies of yours, from 1 to 64,
-// whose addresses you do not know: the client is the nth address of
-// X-Forwarded-For from the right. No client may be able to go around one of the
-// proxies: it could then choose its address.
+// TrustedHops says that every request passes n proxies of yours, from 1 to 64, whose addresses you
+// do not know: the client is the nth address of X-Forwarded-For from the right. No client may be
+// able to go around one of the proxies: it could then choose its address.
 func TrustedHops(n int) IPOption {
 	if n < 1 || n > maxHops {
 		panic(fmt.Sprintf("keyfunc: TrustedHops(%d): allowed is 1 to %d", n, maxHops))
@@ -105,13 +104,12 @@ func TrustedHops(n int) IPOption {
 	}
 }
 
-// TrustedHeader says that your own edge sets the header called name, whatever the
-// client sent, to the client's address: "CF-Connecting-IP" behind Cloudflare,
-// "X-Real-IP" behind an nginx that sets it. With [TrustedProxies] it is trusted
-// from those peers only; without, only the edge may be able to reach the service.
-// If the header is missing, comes twice or is not an address, the request is counted by
-// its peer's address. X-Forwarded-For and Forwarded are refused: use [TrustedProxies]
-// or [TrustedHops], which read them.
+// TrustedHeader says that your own edge sets the header called name, whatever the client sent, to
+// the client's address: "CF-Connecting-IP" behind Cloudflare, "X-Real-IP" behind an nginx that sets
+// it. With [TrustedProxies] it is trusted from those peers only; without, only the edge may be able
+// to reach the service. If the header is missing, comes twice or is not an address, the request is
+// counted by its peer's address. X-Forwarded-For and Forwarded are refused: use [TrustedProxies] or
+// [TrustedHops], which read them.
 func TrustedHeader(name string) IPOption {
 	mustHeader("TrustedHeader", name, "X-Real-IP")
 	switch {
@@ -127,8 +125,8 @@ func TrustedHeader(name string) IPOption {
 	}
 }
 
-// Forwarded reads the header Forwarded (RFC 7239) instead of X-Forwarded-For. It
-// needs TrustedProxies or TrustedHops.
+// Forwarded reads the header Forwarded (RFC 7239) instead of X-Forwarded-For. It needs
+// TrustedProxies or TrustedHops.
 func Forwarded() IPOption { return func(c *ipConfig) { c.trust.forwarded = true } }
 
 // trust says which peers and headers are trusted with the client's address.
@@ -210,9 +208,9 @@ func (t *trust) clientOf(r Request, remote netip.Addr) (netip.Addr, doubt) {
 }
 
 // walk follows the addresses in the lines of the header from the nearest proxy on, as far as they
-// are trusted. No library does this for us: those that exist take an http.Header, which
-// not every framework has. They also read Forwarded from the left, so that a quote
-// which the client never closes hides what the proxy wrote.
+// are trusted. No library does this for us: those that exist take an http.Header, which not every
+// framework has. They also read Forwarded from the left, so that a quote which the client never
+// closes hides what the proxy wrote.
 func (t *trust) walk(lines []string, remote netip.Addr) (netip.Addr, doubt) {
 	next := lastNode
 	if t.forwarded {

@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 )
 
-// User returns a Func that counts by the identity which your authentication
-// stored under key in the request's context: a string, an integer or a
-// [fmt.Stringer]. If nothing or an empty string is stored, the error is [ErrNoKey]; a
-// value of another type is an error, too. Mount the middleware after the
-// authentication: as long as nothing was stored for any request, the middleware logs that, once.
+// User returns a Func that counts by the identity which your authentication stored under key in the
+// request's context: a string, an integer or a [fmt.Stringer]. If nothing or an empty string is
+// stored, the error is [ErrNoKey]; a value of another type is an error, too. Mount the middleware
+// after the authentication: as long as nothing was stored for any request, the middleware logs
+// that, once.
 func User(key any) Func {
 	if key == nil {
 		panic("keyfunc: User(nil): want the key under which authentication stores the user")
@@ -38,8 +38,8 @@ func User(key any) Func {
 	}
 }
 
-// ForUser returns the key under which [User] counts the identity id: for Peek and
-// Reset without a request.
+// ForUser returns the key under which [User] counts the identity id: for Peek and Reset without a
+// request.
 func ForUser(id string) string { return "user:" + id }
 
 func identity(value any) (string, error) {

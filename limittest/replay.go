@@ -52,17 +52,17 @@ var (
 	maxTime = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// Replay returns what limiters would have done to the arrivals of a log, which are read once.
-// Each of limiters is one: a [core.Limit], or [core.Options] with several, which stand together,
-// and with [core.Ban]. The reports are in their order.
+// Replay returns what limiters would have done to the arrivals of a log, which are read once. Each
+// of limiters is one: a [core.Limit], or [core.Options] with several, which stand together, and
+// with [core.Ban]. The reports are in their order.
 //
 // It is exact: a limiter of [core.NewMemory] decides, by the times of the log. They should be in
 // order: an arrival that is earlier than one before it is decided on at the time of that one, and
 // counts as Late. Clients stay as they were: who is denied would perhaps have come again.
 //
-// It keeps all keys, with about 100 bytes for each, and 200 more for each limiter. Nothing is written or
-// sent. An arrival that no limiter takes is an error, with its number. [core.InFlight] is one, too: a log does not
-// say how long requests took.
+// It keeps all keys, with about 100 bytes for each, and 200 more for each limiter. Nothing is
+// written or sent. An arrival that no limiter takes is an error, with its number. [core.InFlight]
+// is one, too: a log does not say how long requests took.
 func Replay(arrivals iter.Seq[Arrival], limiters ...core.Option) ([]Report, error) {
 	r := replay{ids: make(map[string]int)}
 	for _, option := range limiters {
@@ -159,7 +159,8 @@ func (r *run) decide(id int, key string, cost int64) error {
 	}
 	k := &r.keys[id]
 	if res.Allowed {
-		// Of several limits res is that of which the largest share is in use, and only admissions add to that.
+		// Of several limits res is that of which the largest share is in use, and only admissions
+		// add to that.
 		k.Peak = max(k.Peak, float64(res.Limit-res.Remaining)/float64(res.Limit))
 		r.report.LongestDelay = max(r.report.LongestDelay, res.Delay)
 		return nil

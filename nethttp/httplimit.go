@@ -16,17 +16,16 @@ import (
 
 const framework = adapter.Adapter[*http.Request, http.Handler]("httplimit")
 
-// Middleware returns middleware that asks lim about each request, counted by key,
-// and sets X-RateLimit-Limit, -Remaining and -Reset on every limited response.
-// A denied request gets status 429 with Retry-After and a problem+json body
-// (RFC 9457); when Redis cannot answer, it gets 503.
+// Middleware returns middleware that asks lim about each request, counted by key, and sets
+// X-RateLimit-Limit, -Remaining and -Reset on every limited response. A denied request gets status
+// 429 with Retry-After and a problem+json body (RFC 9457); when Redis cannot answer, it gets 503.
 //
-// A request waits for a LeakyBucket's Delay. If the client disconnects meanwhile, the
-// wait ends and the charge is refunded. net/http detects a disconnect only after the
-// request's body has been read.
+// A request waits for a LeakyBucket's Delay. If the client disconnects meanwhile, the wait ends and
+// the charge is refunded. net/http detects a disconnect only after the request's body has been
+// read.
 //
-// Requests that hold slots of [core.InFlight] have a context that is canceled, with the
-// cause [core.ErrSlotLost], if the slots are lost.
+// Requests that hold slots of [core.InFlight] have a context that is canceled, with the cause
+// [core.ErrSlotLost], if the slots are lost.
 //
 // It panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(http.Handler) http.Handler {
@@ -37,8 +36,8 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, outer *http.Request) {
 			r, state := withState(outer)
-			// The server removes the temporary files that it finds in outer, and r may be a copy. This is deferred
-			// because a panic may be recovered further out.
+			// The server removes the temporary files that it finds in outer, and r may be a copy.
+			// This is deferred because a panic may be recovered further out.
 			defer func() { outer.MultipartForm = r.MultipartForm }()
 			verdict := g.Check(request{r}, w.Header(), state)
 			switch handler, ok := handlers.For(verdict); {
@@ -60,33 +59,31 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(
 	}
 }
 
-// OnDenied answers denied requests instead of the problem+json body; the headers
-// are set before. If h sets no status it is 429. [Result] has the decision.
+// OnDenied answers denied requests instead of the problem+json body; the headers are set before. If
+// h sets no status it is 429. [Result] has the decision.
 func OnDenied(h http.Handler) guard.Option { return framework.OnDenied(h) }
 
-// OnError answers requests without a decision. If h sets no status it is 503, or
-// 500 when the key function failed.
+// OnError answers requests without a decision. If h sets no status it is 503, or 500 when the key
+// function failed.
 func OnError(h http.Handler) guard.Option { return framework.OnError(h) }
 
-// Key returns a key function that calls f with the request's *http.Request. Add a
-// prefix to the key, as in "tenant:"+id, so that it never equals a key of another
-// kind. If f returns [keyfunc.ErrNoKey], the request is counted by its peer's
-// address; any other error is answered with 500. Under the middleware of another
-// adapter the key function panics.
+// Key returns a key function that calls f with the request's *http.Request. Add a prefix to the
+// key, as in "tenant:"+id, so that it never equals a key of another kind. If f returns
+// [keyfunc.ErrNoKey], the request is counted by its peer's address; any other error is answered
+// with 500. Under the middleware of another adapter the key function panics.
 func Key(f func(*http.Request) (string, error)) keyfunc.Func { return framework.Key(f) }
 
-// Request returns r as key functions see it, so that the function given to [Key] can
-// call others, such as [keyfunc.IP].
+// Request returns r as key functions see it, so that the function given to [Key] can call others,
+// such as [keyfunc.IP].
 func Request(r *http.Request) keyfunc.Request { return request{r} }
 
-// Result returns the decision about the request whose context ctx is: the tightest
-// one of stacked middlewares, also of those that set no headers. It reports false if no limiter decided.
+// Result returns the decision about the request whose context ctx is: the tightest one of stacked
+// middlewares, also of those that set no headers. It reports false if no limiter decided.
 func Result(ctx context.Context) (core.Result, bool) {
 	return stateIn(ctx).Result()
 }
 
-// SetCost sets what the request whose context is ctx really costs: the middlewares
-// with [guard.CostAfter] charge n units when its response ends, and others ignore it.
-// Of several calls the last one counts. A negative n is a mistake: it is logged, and
-// what was reserved is charged.
+// SetCost sets what the request whose context is ctx really costs: the middlewares with
+// [guard.CostAfter] charge n units when its response ends, and others ignore it. Of several calls
+// the last one counts. A negative n is a mistake: it is logged, and what was reserved is charged.
 func SetCost(ctx context.Context, n int64) { stateIn(ctx).SetCost(n) }

@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// maxPauses bounds how many keys are held back in one process alone, at about 50 bytes each. Beyond it the one that
-// would end first is forgotten.
+// maxPauses bounds how many keys are held back in one process alone, at about 50 bytes each. Beyond
+// it the one that would end first is forgotten.
 const maxPauses = 10_000
 
-// pauses are until when keys are held back in this process. A key is known by its hash: it may be long.
+// pauses are until when keys are held back in this process. A key is known by its hash: it may be
+// long.
 type pauses struct {
 	seed maphash.Seed
 

@@ -9,8 +9,8 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// A request is what key functions see of an *http.Request. It is one pointer, so
-// that it costs no allocation.
+// A request is what key functions see of an *http.Request. It is one pointer, so that it costs no
+// allocation.
 type request struct{ r *http.Request }
 
 func (q request) Context() context.Context          { return q.r.Context() }
@@ -52,21 +52,21 @@ func (c *stateContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Format prints only the context inside c. The decisions and the request in c have the
-// user's key and credentials.
+// Format prints only the context inside c. The decisions and the request in c have the user's key
+// and credentials.
 func (c *stateContext) Format(s fmt.State, verb rune) {
 	_, _ = fmt.Fprintf(s, fmt.FormatString(s, verb), c.Context)
 }
 
-// stateIn returns the adapter.RequestState of the request whose context ctx is, or nil before
-// the first middleware.
+// stateIn returns the adapter.RequestState of the request whose context ctx is, or nil before the
+// first middleware.
 func stateIn(ctx context.Context) *adapter.RequestState {
 	state, _ := ctx.Value(stateKey{}).(*adapter.RequestState)
 	return state
 }
 
-// withState returns r and its adapter.RequestState. If r has none, it returns a copy of r that
-// has one.
+// withState returns r and its adapter.RequestState. If r has none, it returns a copy of r that has
+// one.
 func withState(r *http.Request) (*http.Request, *adapter.RequestState) {
 	if state := stateIn(r.Context()); state != nil {
 		return r, state

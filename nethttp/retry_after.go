@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// retryAfter returns for how long the other side, which answered with h, wants no more requests, at most bound; 0 if it
-// does not say. Of several lines the longest counts. now is for dates of an answer without a Date of its own.
+// retryAfter returns for how long the other side, which answered with h, wants no more requests, at
+// most bound; 0 if it does not say. Of several lines the longest counts. now is for dates of an
+// answer without a Date of its own.
 func retryAfter(h http.Header, now time.Time, bound time.Duration) time.Duration {
 	var longest time.Duration
 	for _, value := range h.Values("Retry-After-Ms") {
@@ -29,8 +30,8 @@ func retryAfter(h http.Header, now time.Time, bound time.Duration) time.Duration
 	return longest
 }
 
-// untilReset returns when a limit comes back that is used up by h, in at most bound; 0 if h does not say so. Where denied is
-// set, a Reset without a Remaining counts, too.
+// untilReset returns when a limit comes back that is used up by h, in at most bound; 0 if h does
+// not say so. Where denied is set, a Reset without a Remaining counts, too.
 func untilReset(h http.Header, denied bool, now time.Time, bound time.Duration) time.Duration {
 	var longest time.Duration
 	sent := sentAt(h, now)
@@ -66,10 +67,12 @@ func untilReset(h http.Header, denied bool, now time.Time, bound time.Duration) 
 	return longest
 }
 
-// firstUnix is the least Reset that is taken for Unix time, of the year 2001. A smaller one is from now.
+// firstUnix is the least Reset that is taken for Unix time, of the year 2001. A smaller one is from
+// now.
 const firstUnix = 1e9 * time.Second
 
-// sentAt returns when an answer was sent, by the other side's clock, which its dates are of; now if it does not say.
+// sentAt returns when an answer was sent, by the other side's clock, which its dates are of; now if
+// it does not say.
 func sentAt(h http.Header, now time.Time) time.Time {
 	sent, err := httpDate(h.Get("Date"))
 	if err != nil {
@@ -78,8 +81,8 @@ func sentAt(h http.Header, now time.Time) time.Time {
 	return sent
 }
 
-// duration returns so many units of time, rounded up, at most bound; 0 if value is not a plain number. Some write seconds
-// with a fraction.
+// duration returns so many units of time, rounded up, at most bound; 0 if value is not a plain
+// number. Some write seconds with a fraction.
 func duration(value string, unit, bound time.Duration) time.Duration {
 	if strings.Trim(value, "0123456789.") != "" { // no sign, no exponent, no NaN
 		return 0
@@ -91,8 +94,8 @@ func duration(value string, unit, bound time.Duration) time.Duration {
 	return time.Duration(math.Ceil(n * float64(unit)))
 }
 
-// httpDate parses a date in the three forms of RFC 9110. It says GMT, because time.Parse takes any other zone for it;
-// the form of asctime alone has no zone, and means GMT.
+// httpDate parses a date in the three forms of RFC 9110. It says GMT, because time.Parse takes any
+// other zone for it; the form of asctime alone has no zone, and means GMT.
 func httpDate(value string) (time.Time, error) {
 	if strings.HasSuffix(value, " GMT") {
 		return http.ParseTime(value)

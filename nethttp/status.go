@@ -11,9 +11,9 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// serveAndFinish serves the request and gives g the final status: what the handler
-// wrote, 200 if it wrote nothing, and 500 if it panicked before it wrote, which is
-// what recovering middleware further out answers.
+// serveAndFinish serves the request and gives g the final status: what the handler wrote, 200 if it
+// wrote nothing, and 500 if it panicked before it wrote, which is what recovering middleware
+// further out answers.
 func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next http.Handler, w http.ResponseWriter, r *http.Request) {
 	status := 0
 	panicked := true
@@ -40,9 +40,8 @@ func serveWithStatus(h http.Handler, w http.ResponseWriter, r *http.Request, sta
 	}
 }
 
-// watch returns w, with all the interfaces that it has, and records the status that
-// is sent in *status. A body without a status implies 200: if implied is set, it is
-// sent instead.
+// watch returns w, with all the interfaces that it has, and records the status that is sent in
+// *status. A body without a status implies 200: if implied is set, it is sent instead.
 func watch(w http.ResponseWriter, implied int, status *int) http.ResponseWriter {
 	sending := func() {
 		if *status != 0 {

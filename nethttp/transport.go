@@ -21,29 +21,32 @@ const (
 	maxDrained           = 64 << 10 // bytes of the body of a response that is not returned, so that its connection is used again
 )
 
-// Transport returns an [http.RoundTripper] that sends requests no faster than lim allows, counted by key: for
-// clients of an API that has limits of its own.
+// Transport returns an [http.RoundTripper] that sends requests no faster than lim allows, counted
+// by key: for clients of an API that has limits of its own.
 //
 //	client := &http.Client{
 //		Transport: httplimit.Transport(lim, func(r *http.Request) string { return r.URL.Host }),
 //		Timeout:   10 * time.Second,
 //	}
 //
-// A request waits for its turn as [core.Limiter.AcquireWait] does, within its context. It fails at once with
-// [context.DeadlineExceeded] if its turn comes after its deadline, which the client's Timeout sets, too. Each
-// redirect is a request of its own. Slots of [core.InFlight] are held until the response's body is closed or read
-// to its end.
+// A request waits for its turn as [core.Limiter.AcquireWait] does, within its context. It fails at
+// once with [context.DeadlineExceeded] if its turn comes after its deadline, which the client's
+// Timeout sets, too. Each redirect is a request of its own. Slots of [core.InFlight] are held until
+// the response's body is closed or read to its end.
 //
-// If the other side answers 429, or 503 or 403 with Retry-After or Retry-After-Ms, nothing is sent for that key until
-// then, and up to a tenth longer, so that not all come back together. A 403 or 429 without these may have
-// X-RateLimit-Remaining or RateLimit-Remaining of 0 and the Reset, in seconds from now or in Unix time, or RateLimit
-// with r=0 and t, as in the IETF draft. A 429 that does not say for how long is for a second; any other 403 is
-// the caller's. Times are compared with the Date of the response. No more than [MaxRetryAfter] is believed. If lim has the
-// option [core.Ban], with levels or none, all processes wait, by [core.Limiter.BlockAtLeast] (those with a
-// [core.Lease] may spend that first); else, and while Redis does not answer, this process, which remembers 10,000
-// keys. Requests that are under way go on. Of an answer that is dropped 64 kB are read.
+// If the other side answers 429, or 503 or 403 with Retry-After or Retry-After-Ms, nothing is sent
+// for that key until then, and up to a tenth longer, so that not all come back together. A 403 or
+// 429 without these may have X-RateLimit-Remaining or RateLimit-Remaining of 0 and the Reset, in
+// seconds from now or in Unix time, or RateLimit with r=0 and t, as in the IETF draft. A 429 that
+// does not say for how long is for a second; any other 403 is the caller's. Times are compared with
+// the Date of the response. No more than [MaxRetryAfter] is believed. If lim has the option
+// [core.Ban], with levels or none, all processes wait, by [core.Limiter.BlockAtLeast] (those with a
+// [core.Lease] may spend that first); else, and while Redis does not answer, this process, which
+// remembers 10,000 keys. Requests that are under way go on. Of an answer that is dropped 64 kB are
+// read.
 //
-// So the key decides whose 429 stops whom: if the API counts by user, it has the user. A key of "" is an error.
+// So the key decides whose 429 stops whom: if the API counts by user, it has the user. A key of ""
+// is an error.
 //
 // Transport panics at once if lim or key is nil, or an option is wrong.
 func Transport(lim *core.Limiter, key func(*http.Request) string, opts ...TransportOption) http.RoundTripper {
@@ -93,14 +96,16 @@ func Base(next http.RoundTripper) TransportOption {
 	return transportOption("Base", next != nil, "what is not nil", func(t *transport) { t.base = next })
 }
 
-// MaxRetryAfter bounds for how long one answer holds back a key, from a millisecond to a day. The default is a
-// minute: what the other side says is not trusted beyond that. GitHub's limits may come back only after an hour.
+// MaxRetryAfter bounds for how long one answer holds back a key, from a millisecond to a day. The
+// default is a minute: what the other side says is not trusted beyond that. GitHub's limits may
+// come back only after an hour.
 func MaxRetryAfter(d time.Duration) TransportOption {
 	allowed := fmt.Sprintf("%v to %v", time.Millisecond, longestMaxRetryAfter)
 	return transportOption("MaxRetryAfter", d >= time.Millisecond && d <= longestMaxRetryAfter, allowed, func(t *transport) { t.bound = d })
 }
 
-// Retries has a request be sent again after an answer that holds back its key, up to n times, from 0 (the default) to
+// Retries has a request be sent again after an answer that holds back its key, up to n times, from
+// 0 (the default) to
 // 10. It waits until it is its turn again, and is charged again. The answer is returned instead if the request's
 // deadline comes first, or if it cannot be repeated:
 //
@@ -116,15 +121,15 @@ func Cost(f func(*http.Request) int64) TransportOption {
 	return transportOption("Cost", f != nil, "a function", func(t *transport) { t.cost = f })
 }
 
-// CountIf counts only some responses. Until a response has ended, as for [CostAfter], its cost is reserved. A
-// request without a response is counted.
+// CountIf counts only some responses. Until a response has ended, as for [CostAfter], its cost is
+// reserved. A request without a response is counted.
 func CountIf(f func(*http.Response) bool) TransportOption {
 	return transportOption("CountIf", f != nil, "a function", func(t *transport) { t.countIf = f })
 }
 
-// CostAfter charges what f says that a request has cost, from 0 to 1e9, when its response's body has been closed or
-// read to its end, so that the trailer is there. Until then [Cost] is reserved, and that is charged if there is no
-// response. A [core.LeakyBucket] charges Cost at once.
+// CostAfter charges what f says that a request has cost, from 0 to 1e9, when its response's body
+// has been closed or read to its end, so that the trailer is there. Until then [Cost] is reserved,
+// and that is charged if there is no response. A [core.LeakyBucket] charges Cost at once.
 func CostAfter(f func(*http.Response) int64) TransportOption {
 	return transportOption("CostAfter", f != nil, "a function", func(t *transport) { t.costAfter = f })
 }
@@ -191,7 +196,8 @@ func (c *call) closeBody() {
 	}
 }
 
-// send sends the request when it is its turn. If the answer holds back the key, it returns for how long.
+// send sends the request when it is its turn. If the answer holds back the key, it returns for how
+// long.
 func (c *call) send(again bool) (response *http.Response, wait time.Duration, err error) {
 	ctx := c.request.Context()
 	reservation, err := c.turn(ctx)
@@ -263,7 +269,8 @@ func (c *call) copyOf(ctx context.Context, again bool) (*http.Request, error) {
 	return r, nil
 }
 
-// asked returns for how long response holds back its key: never less than it says, if that is not beyond the bound.
+// asked returns for how long response holds back its key: never less than it says, if that is not
+// beyond the bound.
 func (t *transport) asked(response *http.Response) time.Duration {
 	denied := response.StatusCode == http.StatusTooManyRequests
 	refused := response.StatusCode == http.StatusForbidden
@@ -285,7 +292,8 @@ func (t *transport) asked(response *http.Response) time.Duration {
 	return d + rand.N(d/10+1)
 }
 
-// holdBack has no process send anything for the key, if the limiter has bans and Redis answers; else not this one.
+// holdBack has no process send anything for the key, if the limiter has bans and Redis answers;
+// else not this one.
 func (c *call) holdBack(d time.Duration) {
 	until := time.Now().Add(d)
 	// Though the request's context may end now: the next one must wait.
@@ -294,7 +302,8 @@ func (c *call) holdBack(d time.Duration) {
 	}
 }
 
-// repeats reports whether the request can be sent again after response, which holds it back for so long.
+// repeats reports whether the request can be sent again after response, which holds it back for so
+// long.
 func (c *call) repeats(response *http.Response, wait time.Duration) bool {
 	r := c.request
 	if deadline, ok := r.Context().Deadline(); ok && time.Until(deadline) < wait {

@@ -51,8 +51,8 @@ func outcomeOf(e core.Event) outcome {
 	return denied
 }
 
-// errorType returns the class of err as an attribute. The text of err is not used:
-// it may contain a key.
+// errorType returns the class of err as an attribute. The text of err is not used: it may contain a
+// key.
 func errorType(err error) attribute.KeyValue {
 	return errorTypeKey.String(classify(err))
 }
@@ -79,8 +79,8 @@ func classify(err error) string {
 	return otherError
 }
 
-// replyType returns the code at the beginning of a Redis error reply, if it is one
-// of the known codes.
+// replyType returns the code at the beginning of a Redis error reply, if it is one of the known
+// codes.
 func replyType(reply string) string {
 	switch code, _, _ := strings.Cut(reply, " "); code {
 	case "ASK", "BUSY", "CLUSTERDOWN", "CROSSSLOT", "ERR", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "NOAUTH",

@@ -20,9 +20,9 @@ type breakers struct {
 	byLimiter map[string]*breaker // by the limiter's name
 }
 
-// A breaker is the state of one limiter's circuit breakers, one for each of its servers.
-// It is reported as open while any is. The attributes are made once, so that every increment
-// and its decrement use the same series.
+// A breaker is the state of one limiter's circuit breakers, one for each of its servers. It is
+// reported as open while any is. The attributes are made once, so that every increment and its
+// decrement use the same series.
 type breaker struct {
 	open    map[string]bool // the servers to which it is open
 	state   string          // open if there are any
@@ -62,8 +62,8 @@ func (b *breakers) change(ctx context.Context, i *instruments, limiter, server, 
 	br.state = now
 }
 
-// fallback records that the limiter's fallback for a server is on, or off. It is reported
-// as on while it is for any server.
+// fallback records that the limiter's fallback for a server is on, or off. It is reported as on
+// while it is for any server.
 func (b *breakers) fallback(ctx context.Context, i *instruments, limiter, server string, active bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,8 +82,8 @@ func (b *breakers) fallback(ctx context.Context, i *instruments, limiter, server
 	}
 }
 
-// get returns the limiter's breaker. For a new one it reports the state closed, so
-// that all its series exist.
+// get returns the limiter's breaker. For a new one it reports the state closed, so that all its
+// series exist.
 func (b *breakers) get(ctx context.Context, i *instruments, limiter string) *breaker {
 	if br, known := b.byLimiter[limiter]; known {
 		return br

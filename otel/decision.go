@@ -29,8 +29,8 @@ type attributes struct {
 	span     []attribute.KeyValue
 }
 
-// decisions caches the attributes of every kind of decision so far. A lookup takes
-// no lock and allocates nothing. There are only a few kinds for each limit.
+// decisions caches the attributes of every kind of decision so far. A lookup takes no lock and
+// allocates nothing. There are only a few kinds for each limit.
 type decisions struct {
 	byKind atomic.Pointer[map[kind]*attributes] // copied on write
 	mu     sync.Mutex                           // held by add
@@ -54,9 +54,9 @@ func (d *decisions) add(k kind) *attributes {
 	return a
 }
 
-// attributes makes the attributes of k. The histogram does not have the limit's name: it
-// has many series already, and how long a decision takes does not depend on which limit
-// its Result describes.
+// attributes makes the attributes of k. The histogram does not have the limit's name: it has many
+// series already, and how long a decision takes does not depend on which limit its Result
+// describes.
 func (k kind) attributes() *attributes {
 	base := []attribute.KeyValue{
 		limiterName(k.limiter), outcomeKey.String(string(k.outcome)), sourceKey.String(k.source.String()),
@@ -90,8 +90,8 @@ func (o *observer) decided(ctx context.Context, e core.Event) {
 	}
 	o.count.Add(ctx, 1, a.count...)
 	o.duration.Record(ctx, e.Took.Seconds(), a.duration...)
-	// Each decision sets all of these attributes, so that a span has those of its
-	// last decision only: an attribute cannot be removed.
+	// Each decision sets all of these attributes, so that a span has those of its last decision
+	// only: an attribute cannot be removed.
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(a.span...)
 		span.SetAttributes(capacityKey.Int64(e.Result.Limit), remainingKey.Int64(e.Result.Remaining))

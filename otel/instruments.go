@@ -6,9 +6,9 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 )
 
-// instruments are shared by the limiters of one MeterProvider. Their names follow
-// OpenTelemetry's conventions: with dots, without units and "total", which exporters
-// add if their format requires them.
+// instruments are shared by the limiters of one MeterProvider. Their names follow OpenTelemetry's
+// conventions: with dots, without units and "total", which exporters add if their format requires
+// them.
 type instruments struct {
 	count        metric.Int64Counter
 	duration     metric.Float64Histogram
@@ -91,9 +91,8 @@ func histogram(m metric.Meter, name, description string, bounds ...float64) metr
 	return h
 }
 
-// upDownCounter makes an instrument for a state, as the conventions recommend. The
-// sum over processes is then the number of processes in that state, or what all of them
-// hold.
+// upDownCounter makes an instrument for a state, as the conventions recommend. The sum over
+// processes is then the number of processes in that state, or what all of them hold.
 func upDownCounter(m metric.Meter, name, unit, description string) metric.Int64UpDownCounter {
 	c, err := m.Int64UpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
 	if err != nil {

@@ -1,19 +1,18 @@
 // Package otellimit reports to OpenTelemetry what the limiters of
-// [github.com/redislimit/redislimit/core] do: metrics of every decision, outage
-// and change of the circuit breaker, and attributes on the current span.
+// [github.com/redislimit/redislimit/core] do: metrics of every decision, outage and change of the
+// circuit breaker, and attributes on the current span.
 //
 //	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)), otellimit.Observe())
 //
-// docs/metrics.md lists the instruments and attributes, with queries and alerts.
-// Keys are never attributes: they are personal data, and have too many values. The
-// values of the attributes are the names of limiters and limits, and a few words
-// of this package.
+// docs/metrics.md lists the instruments and attributes, with queries and alerts. Keys are never
+// attributes: they are personal data, and have too many values. The values of the attributes are
+// the names of limiters and limits, and a few words of this package.
 //
 // # A module of its own
 //
-// The package is a Go module of its own, so that the library's go.mod does not
-// require OpenTelemetry: a service that does not import this package can use any version
-// of it. The versions required here are the lowest without a known vulnerability.
+// The package is a Go module of its own, so that the library's go.mod does not require
+// OpenTelemetry: a service that does not import this package can use any version of it. The
+// versions required here are the lowest without a known vulnerability.
 package otellimit
 
 import (
@@ -38,9 +37,8 @@ func (f optionFunc) apply(c *config) { f(c) }
 
 type config struct{ provider metric.MeterProvider }
 
-// MeterProvider sets the provider that makes the instruments. The default is the
-// global one, [otel.GetMeterProvider], which may be set before or after this call;
-// nil means the default.
+// MeterProvider sets the provider that makes the instruments. The default is the global one,
+// [otel.GetMeterProvider], which may be set before or after this call; nil means the default.
 func MeterProvider(provider metric.MeterProvider) Option {
 	return optionFunc(func(c *config) {
 		if provider != nil {
@@ -49,17 +47,16 @@ func MeterProvider(provider metric.MeterProvider) Option {
 	})
 }
 
-// Observe returns the option of [core.New] and [core.NewMemory] that reports what
-// a Limiter does. Several limiters can have the same option, or each its own: they
-// share the instruments, and the attribute redislimit.limiter.name distinguishes
-// them. A limiter can also have observers of your own, see [core.Observe].
+// Observe returns the option of [core.New] and [core.NewMemory] that reports what a Limiter does.
+// Several limiters can have the same option, or each its own: they share the instruments, and the
+// attribute redislimit.limiter.name distinguishes them. A limiter can also have observers of your
+// own, see [core.Observe].
 //
-// The attributes of a span are those of the last decision made on it. With stacked
-// limiters that is the one that denied, because none is asked after it. If none denied,
-// it is the innermost.
+// The attributes of a span are those of the last decision made on it. With stacked limiters that is
+// the one that denied, because none is asked after it. If none denied, it is the innermost.
 //
-// If the provider returns an error for an instrument, it is reported to
-// [otel.Handle], and the instrument is left out. Observe never fails.
+// If the provider returns an error for an instrument, it is reported to [otel.Handle], and the
+// instrument is left out. Observe never fails.
 func Observe(options ...Option) core.Option {
 	c := &config{provider: otel.GetMeterProvider()}
 	for _, option := range options {

@@ -7,8 +7,8 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// A DeniedError is the error of a denied request. errors.As finds it in the error
-// that the middleware for Echo, Fiber and gRPC returns.
+// A DeniedError is the error of a denied request. errors.As finds it in the error that the
+// middleware for Echo, Fiber and gRPC returns.
 type DeniedError struct {
 	// Result is the decision. It names the limiter, and the limit that denied.
 	Result core.Result

@@ -1,6 +1,6 @@
 // Package guard has what all the adapters have in common for who uses them: the options of a
-// middleware ([Option]: [Skip], [Cost], [CountIf] and so on), the [DeniedError] of a denied request,
-// and [Problem], the body that answers it.
+// middleware ([Option]: [Skip], [Cost], [CountIf] and so on), the [DeniedError] of a denied
+// request, and [Problem], the body that answers it.
 //
 //	httplimit.Middleware(lim, keyfunc.IP(), guard.CountIf(failed), guard.Headers(guard.IETF))
 //
@@ -16,9 +16,9 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// An Option adjusts a middleware. Besides those here each adapter has OnDenied
-// and OnError, which take handlers of its framework. A wrong option panics when the middleware is
-// made, as does one that is given twice, or that has no effect because of another.
+// An Option adjusts a middleware. Besides those here each adapter has OnDenied and OnError, which
+// take handlers of its framework. A wrong option panics when the middleware is made, as does one
+// that is given twice, or that has no effect because of another.
 type Option func(*settings.Settings)
 
 // option returns the Option called name.
@@ -29,31 +29,31 @@ func option(name string, set func(s *settings.Settings)) Option {
 	}
 }
 
-// Skip lets the requests for which skip returns true pass without a decision: they
-// are not counted, and their responses have no headers about the limit. Clients choose
-// the path, and one route may have several: Fiber takes /LOGIN for /login, unless it is
-// configured otherwise. So skip the paths that need no limit, never all but some.
+// Skip lets the requests for which skip returns true pass without a decision: they are not counted,
+// and their responses have no headers about the limit. Clients choose the path, and one route may
+// have several: Fiber takes /LOGIN for /login, unless it is configured otherwise. So skip the paths
+// that need no limit, never all but some.
 func Skip(skip func(keyfunc.Request) bool) Option {
 	settings.MustFunc(skip == nil, "Skip", "reports which requests to let pass")
 	return option("Skip", func(s *settings.Settings) { s.Skip = skip })
 }
 
-// Cost sets how many units a request costs; the default is 1. A cost of 0 is
-// always allowed. A negative cost is a mistake: 1 is charged. A cost above the capacity
-// is denied, whatever remains, and has no Retry-After. Each of the two is logged once. A limiter with
-// InFlight gives a request as many slots as it costs: see [core.InFlight].
+// Cost sets how many units a request costs; the default is 1. A cost of 0 is always allowed. A
+// negative cost is a mistake: 1 is charged. A cost above the capacity is denied, whatever remains,
+// and has no Retry-After. Each of the two is logged once. A limiter with InFlight gives a request
+// as many slots as it costs: see [core.InFlight].
 //
-// The ContentLength of net/http is -1 where the client does not say it, as with chunked
-// bodies: a cost by it needs a value of its own for these, or a client avoids the cost.
+// The ContentLength of net/http is -1 where the client does not say it, as with chunked bodies: a
+// cost by it needs a value of its own for these, or a client avoids the cost.
 func Cost(cost func(keyfunc.Request) int64) Option {
 	settings.MustFunc(cost == nil, "Cost", "returns what a request costs")
 	return option("Cost", func(s *settings.Settings) { s.Cost = cost })
 }
 
-// Fallback sets the key of requests that do not have the middleware's own. The default,
-// and the key of requests that do not have this one either, is [keyfunc.Peer]. Behind a
-// proxy that is the proxy's address: all requests without a key would be counted as
-// one, and one client could use up the limit of all others. There use
+// Fallback sets the key of requests that do not have the middleware's own. The default, and the key
+// of requests that do not have this one either, is [keyfunc.Peer]. Behind a proxy that is the
+// proxy's address: all requests without a key would be counted as one, and one client could use up
+// the limit of all others. There use
 //
 //	guard.Fallback(keyfunc.IP(keyfunc.TrustedProxies(...)))
 //
@@ -63,8 +63,8 @@ func Fallback(key keyfunc.Func) Option {
 	return option("Fallback", func(s *settings.Settings) { s.Fallback = key })
 }
 
-// LimiterFor chooses the limiter of a request, such as that of a customer's tier. If
-// it returns nil, the limiter of the middleware decides. A customer's own numbers are those of
+// LimiterFor chooses the limiter of a request, such as that of a customer's tier. If it returns
+// nil, the limiter of the middleware decides. A customer's own numbers are those of
 // [core.Limiter.With]:
 //
 //	guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
@@ -79,72 +79,74 @@ func Fallback(key keyfunc.Func) Option {
 // It is called for each request, so the numbers are to be in memory. An error is logged, and
 // answered with 500. Those of With, such as for 0 per minute, are logged once for each message.
 //
-// What is true of the path in [Skip] is true here: to choose by route, use
-// [keyfunc.Request.Route], or mount a middleware on the route.
+// What is true of the path in [Skip] is true here: to choose by route, use [keyfunc.Request.Route],
+// or mount a middleware on the route.
 func LimiterFor(limiter func(keyfunc.Request) (*core.Limiter, error)) Option {
 	settings.MustFunc(limiter == nil, "LimiterFor", "chooses the limiter of a request")
 	return option("LimiterFor", func(s *settings.Settings) { s.LimiterFor = limiter })
 }
 
-// CountIf counts only the requests whose response has a status for which count
-// returns true, such as failed logins: each request is reserved first, so that
-// concurrent ones cannot slip through, and charged or not when its response ends. So a
-// limit of 5 also admits at most 5 at a time. count must be safe for concurrent use. It
-// is asked once for each admitted request; a panic is a 500, and a connection that the
-// handler took over a 101. A request whose client leaves before its handler has begun does not
-// count, nor one that an inner middleware answers with 503, because its limiter could not decide.
+// CountIf counts only the requests whose response has a status for which count returns true, such
+// as failed logins: each request is reserved first, so that concurrent ones cannot slip through,
+// and charged or not when its response ends. So a limit of 5 also admits at most 5 at a time. count
+// must be safe for concurrent use. It is asked once for each admitted request; a panic is a 500,
+// and a connection that the handler took over a 101. A request whose client leaves before its
+// handler has begun does not count, nor one that an inner middleware answers with 503, because its
+// limiter could not decide.
 //
-// The limiter uses [core.Limiter.Reserve], so what is said there of holds applies. The response waits
-// for Redis only where that could decide about the next request. With a LeakyBucket, requests that
-// do not count have had their place, and leave a gap in the queue.
+// The limiter uses [core.Limiter.Reserve], so what is said there of holds applies. The response
+// waits for Redis only where that could decide about the next request. With a LeakyBucket, requests
+// that do not count have had their place, and leave a gap in the queue.
 //
-// Requests that an inner limiter denies are also charged by the outer ones: limits that are to decide
-// together are given by [And].
+// Requests that an inner limiter denies are also charged by the outer ones: limits that are to
+// decide together are given by [And].
 func CountIf(count func(status int) bool) Option {
 	settings.MustFunc(count == nil, "CountIf", "reports which status counts")
 	return option("CountIf", func(s *settings.Settings) { s.CountIf = func(status, _ int) bool { return count(status) } })
 }
 
-// CostAfter charges what a request really cost, which its handler says with the
-// adapter's SetCost before the response ends, such as the tokens of an answer. Until
-// then [Cost], or 1, is reserved, as an estimate: a request is admitted if that fits.
-// Then the cost is charged, whether it fits or not. What goes beyond the limit is a
-// debt: requests are denied until it is paid. An estimate of 0 always fits.
+// CostAfter charges what a request really cost, which its handler says with the adapter's SetCost
+// before the response ends, such as the tokens of an answer. Until then [Cost], or 1, is reserved,
+// as an estimate: a request is admitted if that fits. Then the cost is charged, whether it fits or
+// not. What goes beyond the limit is a debt: requests are denied until it is paid. An estimate of 0
+// always fits.
 //
-// If a handler does not call SetCost, the estimate is charged; if it calls it several
-// times, the last cost. A negative cost is a mistake: the estimate is charged; and no
-// more than 1e9 is charged. Either is logged, once. What [CountIf] says of requests whose handler
-// did not begin is true here: they are charged 0, and so is, with CountIf, one that does not
-// count. Of several middlewares, each with CostAfter charges the cost, and the others ignore it.
-// Where a handler serves several requests in one, serve them one after the other: while they run at
-// the same time, the last cost is that of each.
+// If a handler does not call SetCost, the estimate is charged; if it calls it several times, the
+// last cost. A negative cost is a mistake: the estimate is charged; and no more than 1e9 is
+// charged. Either is logged, once. What [CountIf] says of requests whose handler did not begin is
+// true here: they are charged 0, and so is, with CountIf, one that does not count. Of several
+// middlewares, each with CostAfter charges the cost, and the others ignore it. Where a handler
+// serves several requests in one, serve them one after the other: while they run at the same time,
+// the last cost is that of each.
 //
-// The limiter uses [core.Limiter.Reserve], so what is said there of holds applies. A
-// LeakyBucket keeps its charge: a limiter of these and InFlight alone is refused.
+// The limiter uses [core.Limiter.Reserve], so what is said there of holds applies. A LeakyBucket
+// keeps its charge: a limiter of these and InFlight alone is refused.
 func CostAfter() Option {
 	return option("CostAfter", func(s *settings.Settings) { s.CostAfter = true })
 }
 
-// DryRun decides and charges, but never denies or delays a request, and sets no
-// headers, whatever the other options are: they are for when it is taken away. It serves to try
-// out a limit on live traffic. Handlers see the decision.
+// DryRun decides and charges, but never denies or delays a request, and sets no headers, whatever
+// the other options are: they are for when it is taken away. It serves to try out a limit on live
+// traffic. Handlers see the decision.
 func DryRun() Option { return option("DryRun", func(s *settings.Settings) { s.DryRun = true }) }
 
-// WaitUpTo has a request that would be denied, but admitted within d, wait for that: from a millisecond to a minute. It is
-// admitted then as any other, or leaves with its client, and nothing stays charged. Others are denied at once, as without it:
-// where it is known that the wait would be longer, where [MaxWaiting] requests wait already, during a ban that ends later, and
-// where the request's own deadline comes before.
+// WaitUpTo has a request that would be denied, but admitted within d, wait for that: from a
+// millisecond to a minute. It is admitted then as any other, or leaves with its client, and nothing
+// stays charged. Others are denied at once, as without it: where it is known that the wait would be
+// longer, where [MaxWaiting] requests wait already, during a ban that ends later, and where the
+// request's own deadline comes before.
 //
-// Requests with one key are admitted in the order in which they came, as far as one process can know: who comes while others
-// wait goes behind them, and other processes have lines of their own. A slot of [core.InFlight], and what [CountIf] and
-// [CostAfter] reserved, may be given back at any time: requests wait for it until d is over. They are woken when that happens
-// in this process, and else look as [core.Limiter.AcquireWait] does. The context of the waiting is the request's, and each
-// decision has the whole [core.Timeout]: d never chooses the outage policy.
+// Requests with one key are admitted in the order in which they came, as far as one process can
+// know: who comes while others wait goes behind them, and other processes have lines of their own.
+// A slot of [core.InFlight], and what [CountIf] and [CostAfter] reserved, may be given back at any
+// time: requests wait for it until d is over. They are woken when that happens in this process, and
+// else look as [core.Limiter.AcquireWait] does. The context of the waiting is the request's, and
+// each decision has the whole [core.Timeout]: d never chooses the outage policy.
 //
-// Who waits is not banned (see [core.Ban]), and who is denied at once may be. With [DryRun] nothing waits. A
-// [core.LeakyBucket] has a queue of its own, whose Burst bounds the wait: a limiter with one is refused, and one that
-// [LimiterFor] returns has requests wait for their Delay alone. Observers are told of one decision for each request, the last
-// one.
+// Who waits is not banned (see [core.Ban]), and who is denied at once may be. With [DryRun] nothing
+// waits. A [core.LeakyBucket] has a queue of its own, whose Burst bounds the wait: a limiter with
+// one is refused, and one that [LimiterFor] returns has requests wait for their Delay alone.
+// Observers are told of one decision for each request, the last one.
 func WaitUpTo(d time.Duration) Option {
 	if d < time.Millisecond || d > time.Minute {
 		panic(fmt.Sprintf("guard: WaitUpTo(%v): allowed is 1ms to 1m0s", d))
@@ -152,8 +154,9 @@ func WaitUpTo(d time.Duration) Option {
 	return option("WaitUpTo", func(s *settings.Settings) { s.WaitUpTo = d })
 }
 
-// MaxWaiting bounds how many requests wait by [WaitUpTo] in the limiter of this process at a time, from 1 to a million; the
-// default is 1000. More are denied at once. One key takes no more of the places than are left for all others.
+// MaxWaiting bounds how many requests wait by [WaitUpTo] in the limiter of this process at a time,
+// from 1 to a million; the default is 1000. More are denied at once. One key takes no more of the
+// places than are left for all others.
 func MaxWaiting(n int) Option {
 	if n < 1 || n > 1_000_000 {
 		panic(fmt.Sprintf("guard: MaxWaiting(%d): allowed is 1 to 1000000", n))
@@ -165,20 +168,21 @@ func MaxWaiting(n int) Option {
 type HeaderSet uint8
 
 const (
-	// XRateLimit is X-RateLimit-Limit, -Remaining and -Reset, as GitHub and most APIs
-	// since send them.
+	// XRateLimit is X-RateLimit-Limit, -Remaining and -Reset, as GitHub and most APIs since send
+	// them.
 	XRateLimit HeaderSet = 1 << iota
-	// IETF is RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11,
-	// as structured fields (RFC 9651). It follows the newest version of the draft, whatever that changes: its authors
-	// think of other names for r and t (github.com/ietf-wg-httpapi/ratelimit-headers/pull/164).
+	// IETF is RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11, as
+	// structured fields (RFC 9651). It follows the newest version of the draft, whatever that
+	// changes: its authors think of other names for r and t
+	// (github.com/ietf-wg-httpapi/ratelimit-headers/pull/164).
 	//
-	// Of a limit that admits, t is when it is available in full, or later: what remains, spread over t, is no faster than
-	// the limit itself. Of one that denies it is as Retry-After.
+	// Of a limit that admits, t is when it is available in full, or later: what remains, spread
+	// over t, is no faster than the limit itself. Of one that denies it is as Retry-After.
 	IETF
 )
 
-// Headers chooses the headers of limited responses: XRateLimit (the default),
-// IETF, or both as XRateLimit|IETF.
+// Headers chooses the headers of limited responses: XRateLimit (the default), IETF, or both as
+// XRateLimit|IETF.
 func Headers(sets HeaderSet) Option {
 	if sets == 0 || sets&^(XRateLimit|IETF) != 0 {
 		panic(fmt.Sprintf("guard: Headers(%d): allowed are XRateLimit, IETF and XRateLimit|IETF; for none there is NoHeaders", sets))
@@ -192,8 +196,8 @@ func NoHeaders() Option {
 	return option("NoHeaders", func(s *settings.Settings) { s.Headers.Sets = 0 })
 }
 
-// HeadersOnDenial leaves out the headers about the limit where the request is admitted.
-// It suits a limit against abuse around one that clients are meant to see.
+// HeadersOnDenial leaves out the headers about the limit where the request is admitted. It suits a
+// limit against abuse around one that clients are meant to see.
 func HeadersOnDenial() Option {
 	return option("HeadersOnDenial", func(s *settings.Settings) { s.Headers.OnDenial = true })
 }
@@ -203,10 +207,11 @@ func ResetDelta() Option {
 	return option("ResetDelta", func(s *settings.Settings) { s.Headers.Delta = true })
 }
 
-// RetryJitter spreads clients that are denied together: each is told to come back later by a random part
-// of its wait, up to this share of it, which is above 0 and at most 1. With 0.2 the Retry-After of a
-// minute is one of 60 to 72 seconds, and never earlier than without. Below 5 s no whole second is within
-// a fifth: there [RetryAfterMs] alone spreads. Denials of any source have it, and a 503.
+// RetryJitter spreads clients that are denied together: each is told to come back later by a random
+// part of its wait, up to this share of it, which is above 0 and at most 1. With 0.2 the
+// Retry-After of a minute is one of 60 to 72 seconds, and never earlier than without. Below 5 s no
+// whole second is within a fifth: there [RetryAfterMs] alone spreads. Denials of any source have
+// it, and a 503.
 //
 // Within an answer, Retry-After, Retry-After-Ms, the t of IETF's limits that deny and the
 // "retry-after" of a [Problem] have one draw. X-RateLimit-Reset, which says when the whole limit is
@@ -219,11 +224,11 @@ func RetryJitter(share float64) Option {
 }
 
 // MaxRetryAfter bounds what clients are told to wait: what is longer is sent as d, or with
-// [RetryJitter] as a little less than d, so that these spread as well. Some clients give up, or ignore
-// what is said, where it is more than a minute. Who comes back too early is denied again.
+// [RetryJitter] as a little less than d, so that these spread as well. Some clients give up, or
+// ignore what is said, where it is more than a minute. Who comes back too early is denied again.
 //
-// It bounds all that RetryJitter changes, the RetryAfter of a [DeniedError] and "retry-after" of its
-// [Problem] among them; the Result has the whole wait. What can never be admitted still has no
+// It bounds all that RetryJitter changes, the RetryAfter of a [DeniedError] and "retry-after" of
+// its [Problem] among them; the Result has the whole wait. What can never be admitted still has no
 // Retry-After. d is in whole seconds, from one on.
 func MaxRetryAfter(d time.Duration) Option {
 	if d < time.Second || d%time.Second != 0 {
@@ -232,14 +237,14 @@ func MaxRetryAfter(d time.Duration) Option {
 	return option("MaxRetryAfter", func(s *settings.Settings) { s.Headers.MaxRetry = d })
 }
 
-// RetryAfterMs adds Retry-After-Ms, in milliseconds, wherever Retry-After is sent. Clients of OpenAI's
-// and Azure's interfaces read it first.
+// RetryAfterMs adds Retry-After-Ms, in milliseconds, wherever Retry-After is sent. Clients of
+// OpenAI's and Azure's interfaces read it first.
 func RetryAfterMs() Option {
 	return option("RetryAfterMs", func(s *settings.Settings) { s.Headers.Millis = true })
 }
 
-// ExposeHeaders lists the headers in Access-Control-Expose-Headers, so that
-// scripts of other origins can read them.
+// ExposeHeaders lists the headers in Access-Control-Expose-Headers, so that scripts of other
+// origins can read them.
 func ExposeHeaders() Option {
 	return option("ExposeHeaders", func(s *settings.Settings) { s.Headers.Expose = true })
 }

@@ -12,8 +12,7 @@ import (
 // ProblemType is the media type of a [Problem].
 const ProblemType = "application/problem+json"
 
-// A problem is problem details (RFC 9457), with the members that extend those of a
-// denied request.
+// A problem is problem details (RFC 9457), with the members that extend those of a denied request.
 type problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -24,15 +23,14 @@ type problem struct {
 	RetryAfter       int64    `json:"retry-after,omitempty"` //nolint:tagliatelle // as the draft writes names
 }
 
-// Problem returns the body of a response with status: problem details (RFC 9457), and a
-// newline. Those of a 429 have the type which the IETF draft on rate limit headers
-// registers for exceeded quotas, and during a ban (see [core.Ban]) that for abnormal usage.
+// Problem returns the body of a response with status: problem details (RFC 9457), and a newline.
+// Those of a 429 have the type which the IETF draft on rate limit headers registers for exceeded
+// quotas, and during a ban (see [core.Ban]) that for abnormal usage.
 //
-// If err is or wraps a [DeniedError], there are also the names of the limits that
-// denied, as they are in RateLimit-Policy ("violated-policies", of the draft), the
-// capacity ("limit") and the seconds of Retry-After ("retry-after"), unless the
-// middleware has [NoHeaders]. Error handlers pass the error that they are given; nil is
-// none.
+// If err is or wraps a [DeniedError], there are also the names of the limits that denied, as they
+// are in RateLimit-Policy ("violated-policies", of the draft), the capacity ("limit") and the
+// seconds of Retry-After ("retry-after"), unless the middleware has [NoHeaders]. Error handlers
+// pass the error that they are given; nil is none.
 func Problem(status int, err error) []byte {
 	details := problem{Type: "about:blank", Title: http.StatusText(status), Status: status}
 	if status == http.StatusTooManyRequests {

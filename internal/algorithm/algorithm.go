@@ -35,7 +35,8 @@ type Kind struct {
 
 	New func(Numbers) Evaluator // makes a limit ready to decide
 
-	// Length returns that of the window in which o was observed, where windows differ; else it is nil.
+	// Length returns that of the window in which o was observed, where windows differ; else it is
+	// nil.
 	Length func(e Evaluator, o Observation) int64
 
 	lua       luaText // its Lua file
@@ -44,10 +45,10 @@ type Kind struct {
 	work func(n int64) int64 // see Work; nil if it is the same for any cost
 }
 
-// Work returns about how many microseconds of Redis a decision on n units takes in a
-// script of several, on the machine of docs/performance.md. Redis does nothing else
-// meanwhile, so the Work of a batch is bounded. It does not count what depends on the
-// stored values: for that the script itself stops early, see lua/shared.lua.
+// Work returns about how many microseconds of Redis a decision on n units takes in a script of
+// several, on the machine of docs/performance.md. Redis does nothing else meanwhile, so the Work of
+// a batch is bounded. It does not count what depends on the stored values: for that the script
+// itself stops early, see lua/shared.lua.
 func (k *Kind) Work(n int64) int64 {
 	if k.work == nil {
 		return 3
@@ -55,13 +56,13 @@ func (k *Kind) Work(n int64) int64 {
 	return k.work(n)
 }
 
-// An Evaluator is one limit, ready to decide. In memory it decides itself; in
-// Redis its Lua file does, and the Evaluator provides the arguments and checks the
-// reply. The arguments are such that a decision in Lua mostly adds and compares: a Lua
-// number has 53 bits, and products of counts and times need more.
+// An Evaluator is one limit, ready to decide. In memory it decides itself; in Redis its Lua file
+// does, and the Evaluator provides the arguments and checks the reply. The arguments are such that
+// a decision in Lua mostly adds and compares: a Lua number has 53 bits, and products of counts and
+// times need more.
 type Evaluator interface {
-	// Evaluate returns what a decision on n units at now observes in s, and whether it
-	// admits them. It charges nothing, but may drop from s what has expired.
+	// Evaluate returns what a decision on n units at now observes in s, and whether it admits them.
+	// It charges nothing, but may drop from s what has expired.
 	Evaluate(s *State, now, n int64) (o Observation, admits bool)
 	// Charge charges n units to s. o is what Evaluate has just observed in s.
 	Charge(s *State, o Observation, n int64)
@@ -72,31 +73,31 @@ type Evaluator interface {
 	// Usage returns how much of the limit is used at now, from 0 to 1 or a little above.
 	Usage(s *State, now int64) float64
 
-	// Constants returns the arguments of the script that are the same for every
-	// decision. Those that are int64s become Lua numbers, all others are strings.
+	// Constants returns the arguments of the script that are the same for every decision. Those
+	// that are int64s become Lua numbers, all others are strings.
 	Constants() []any
 	// Cost appends the arguments of the script for a cost of n units.
 	Cost(args []any, n int64) []any
 	// Valid reports whether o is an Observation that the script can reply.
 	Valid(o Observation) bool
 
-	// Capacity returns the most units that can be used at once, and the time in which
-	// so many come back at the limit's rate.
+	// Capacity returns the most units that can be used at once, and the time in which so many come
+	// back at the limit's rate.
 	Capacity() (units, window int64)
-	// Outcome returns the outcome of a decision on n units that observed o. admits and
-	// charged say whether this limit admits them, and whether they were charged.
+	// Outcome returns the outcome of a decision on n units that observed o. admits and charged say
+	// whether this limit admits them, and whether they were charged.
 	Outcome(o Observation, n int64, admits, charged bool) Outcome
 	// ChargeHandle returns the handle of the charge of n units that followed o, for Refund. Where
 	// Kind.Delays is set, the reply of Redis has it.
 	ChargeHandle(o Observation, n int64) Handle
-	// WithHeld returns o as it would be if held units had been charged before the
-	// decision on n units.
+	// WithHeld returns o as it would be if held units had been charged before the decision on n
+	// units.
 	WithHeld(o Observation, n, held int64) Observation
-	// DeniedFor returns for how long after o, at least, n units are denied, even if all
-	// held units are given back. o was observed by a decision on n and held together.
+	// DeniedFor returns for how long after o, at least, n units are denied, even if all held units
+	// are given back. o was observed by a decision on n and held together.
 	DeniedFor(o Observation, n, held int64) int64
-	// Adopt takes over s from the Evaluator before, which has other numbers. What is used
-	// stays used. It reports false if this Evaluator cannot tell how much that is.
+	// Adopt takes over s from the Evaluator before, which has other numbers. What is used stays
+	// used. It reports false if this Evaluator cannot tell how much that is.
 	Adopt(s *State, before Evaluator, now int64) bool
 	// MaxCharge returns how many of n units a State can take when the limit is not asked.
 	MaxCharge(o Observation, n int64) int64
@@ -121,26 +122,25 @@ const (
 	OpBlock                    // ban by hand for n microseconds, or until a ban ends that lasts longer; 0 ends a ban
 )
 
-// An Observation is the state of a limit that a decision found. What A, B and C are
-// depends on the algorithm: its type and its Lua file document them. It has four
-// words, so that the compiler keeps it in registers: with five a decision in memory
-// took half as long again.
+// An Observation is the state of a limit that a decision found. What A, B and C are depends on the
+// algorithm: its type and its Lua file document them. It has four words, so that the compiler keeps
+// it in registers: with five a decision in memory took half as long again.
 type Observation struct {
 	At      int64 // the instant of the decision
 	A, B, C int64
 }
 
-// An Answer is that of one limit to a decision. The Observation does not count the
-// units that are held.
+// An Answer is that of one limit to a decision. The Observation does not count the units that are
+// held.
 type Answer struct {
 	Admits bool
 	Observation
 	Held int64 // the units of all holds that have not expired
 }
 
-// A State is the state of one limit of one key in memory. What A, B and C are
-// depends on the algorithm: its type documents them. The zero State is that of a key
-// without charges. Unlike in Redis the clock never steps back.
+// A State is the state of one limit of one key in memory. What A, B and C are depends on the
+// algorithm: its type documents them. The zero State is that of a key without charges. Unlike in
+// Redis the clock never steps back.
 type State struct {
 	A, B, C int64
 	log     *logEntries // of a queue its free places
@@ -157,8 +157,8 @@ func (s *State) Seen() State {
 	return seen
 }
 
-// An Outcome is the numbers of a core.Result that differ from decision to decision,
-// in units and microseconds. It has four words, as an Observation.
+// An Outcome is the numbers of a core.Result that differ from decision to decision, in units and
+// microseconds. It has four words, as an Observation.
 type Outcome struct {
 	Remaining, RetryAfter, ResetAfter, Delay int64
 }
@@ -166,11 +166,10 @@ type Outcome struct {
 // Never is the RetryAfter of a cost above the capacity.
 const Never = math.MaxInt64
 
-// maxInstant bounds the instants in a valid reply: up to here a Lua number holds
-// every integer.
+// maxInstant bounds the instants in a valid reply: up to here a Lua number holds every integer.
 const maxInstant = 1 << 53
 
-// maxUnits bounds the units of a window, which go beyond its limit where more is
-// charged than was held. It is above any limit, and the products of a sliding window
-// counter with it are exact in Lua.
+// maxUnits bounds the units of a window, which go beyond its limit where more is charged than was
+// held. It is above any limit, and the products of a sliding window counter with it are exact in
+// Lua.
 const maxUnits = 1 << 30

@@ -11,12 +11,12 @@ import (
 //go:embed lua/ban.lua
 var banLua string
 
-// MaxBan bounds a ban, in microseconds: however far a debt reaches, it ends within a year. So what is
-// written is never foreign, though the clock may step back by weeks.
+// MaxBan bounds a ban, in microseconds: however far a debt reaches, it ends within a year. So what
+// is written is never foreign, though the clock may step back by weeks.
 const MaxBan = 365 * 24 * 3600 * 1_000_000
 
-// Bans say for how long the denials of a limiter ban a key, in microseconds: the first one, the next, and
-// so on; the last repeats. Without any only Block does. A limiter without bans has nil.
+// Bans say for how long the denials of a limiter ban a key, in microseconds: the first one, the
+// next, and so on; the last repeats. Without any only Block does. A limiter without bans has nil.
 type Bans []int64
 
 // A Ban is one that a decision has found, or begun. The zero Ban is none.
@@ -37,8 +37,9 @@ func (b Ban) Observation() Observation {
 // Ban returns the Ban of which o is the Observation.
 func (o Observation) Ban() Ban { return Ban{At: o.At, Until: o.A, Began: o.B > 0} }
 
-// In memory the state of a key's ban is a State: A is until when it lasts, B how many there were before all were
-// forgotten, and C how long it lasts. In Redis it is lua/ban.lua that does what this file does.
+// In memory the state of a key's ban is a State: A is until when it lasts, B how many there were
+// before all were forgotten, and C how long it lasts. In Redis it is lua/ban.lua that does what
+// this file does.
 
 // Ban returns the ban of s that lasts at now.
 func (s *State) Ban(now int64) Ban {
@@ -59,7 +60,8 @@ func (b Bans) Begin(s *State, now, admitted int64) Ban {
 	return Ban{At: now, Until: s.A, Began: true}
 }
 
-// Block bans s by hand, for so long. The level stays. With atLeast neither the ban nor its level ends sooner for it.
+// Block bans s by hand, for so long. The level stays. With atLeast neither the ban nor its level
+// ends sooner for it.
 func (s *State) Block(now, lasts int64, atLeast bool) {
 	if s.forgotten(now) {
 		s.B, s.C = 0, 0
@@ -91,7 +93,8 @@ func (banned) Usage(s *State, now int64) float64 {
 	return 1
 }
 
-// Bars returns from when on n units would be admitted by what is charged to s alone, if that denies them now.
+// Bars returns from when on n units would be admitted by what is charged to s alone, if that denies
+// them now.
 func (m Member) Bars(s *State, now, n int64) (from int64, denies bool) {
 	o, admits := m.Evaluate(s, now, n)
 	if admits {
@@ -100,8 +103,8 @@ func (m Member) Bars(s *State, now, n int64) (from int64, denies bool) {
 	return o.At + m.Outcome(o, n, false, false).RetryAfter, true
 }
 
-// text returns the parts of lua/ban.lua for a limiter whose calls say whether a denial bans by so manyth an argument from the
-// last. They are empty ones for a limiter without bans.
+// text returns the parts of lua/ban.lua for a limiter whose calls say whether a denial bans by so
+// manyth an argument from the last. They are empty ones for a limiter without bans.
 func (b Bans) text(flag int) map[string]string {
 	if b == nil {
 		return nil
@@ -127,7 +130,8 @@ type banTexts struct {
 	look, again, block, blocked, begin, reply string
 }
 
-// banTexts returns those of a script for so many limits, whose calls have so many constants behind them.
+// banTexts returns those of a script for so many limits, whose calls have so many constants behind
+// them.
 func (f Form) banTexts(limits, constants int) (all banTexts) {
 	groups := f.Groups
 	if groups == nil {

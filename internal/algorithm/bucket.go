@@ -13,11 +13,10 @@ var bucketLua string
 
 var bucketText = parseLua(bucketLua)
 
-// TokenBucket and GCRA, and LeakyBucket, are the three bucket algorithms. They decide
-// alike and store alike: the one instant at which the full capacity is available
-// again. GCRA calls it the theoretical arrival time; a token bucket is full then, and
-// a leaky bucket empty. A leaky bucket also delays what it admits, and has another
-// default capacity: see queue.go.
+// TokenBucket and GCRA, and LeakyBucket, are the three bucket algorithms. They decide alike and
+// store alike: the one instant at which the full capacity is available again. GCRA calls it the
+// theoretical arrival time; a token bucket is full then, and a leaky bucket empty. A leaky bucket
+// also delays what it admits, and has another default capacity: see queue.go.
 var (
 	TokenBucket = &Kind{
 		Name: "token_bucket", Tag: "token", Bursts: true, Debt: true, Validate: validateBucket, New: newBucket,
@@ -29,8 +28,8 @@ var (
 	}
 )
 
-// maxDrainYears bounds the time in which a full bucket drains: beyond it
-// microseconds since the epoch would not be exact in Redis.
+// maxDrainYears bounds the time in which a full bucket drains: beyond it microseconds since the
+// epoch would not be exact in Redis.
 const maxDrainYears = 100
 
 func validateBucket(l Numbers) error {
@@ -42,8 +41,8 @@ func validateBucket(l Numbers) error {
 	return nil
 }
 
-// drainedInOneSecond returns the units that drain in one second, from 1 to 1e9: the
-// default capacity of a leaky bucket.
+// drainedInOneSecond returns the units that drain in one second, from 1 to 1e9: the default
+// capacity of a leaky bucket.
 func drainedInOneSecond(count, period int64) int64 {
 	if count < 1 || period < 1 {
 		return 1 // the rate is refused elsewhere
@@ -56,9 +55,9 @@ func drainedInOneSecond(count, period int64) int64 {
 	return min(max(1, int64(n)), 1_000_000_000)
 }
 
-// A bucket decides for the bucket algorithms. It measures what is used as a debt: the
-// time until the full capacity is available again. A charge adds the time of its
-// units to the debt, which shrinks as time passes.
+// A bucket decides for the bucket algorithms. It measures what is used as a debt: the time until
+// the full capacity is available again. A charge adds the time of its units to the debt, which
+// shrinks as time passes.
 //
 //	Observation  the debt: A whole microseconds and B parts of 1/q. It is above the
 //	             capacity if more was charged than fits. Of what is stored at another
@@ -104,8 +103,8 @@ func (b *bucket) debt(s *State, now int64) span {
 	return span{s.A - now, s.B}
 }
 
-// Evaluate restates what another rate has left. The units that are used stay used: they
-// take another time.
+// Evaluate restates what another rate has left. The units that are used stay used: they take
+// another time.
 func (b *bucket) Evaluate(s *State, now, n int64) (Observation, bool) {
 	debt, left := b.debt(s, now), int64(0)
 	if s.C != b.rate {
@@ -130,8 +129,8 @@ func up(micros float64) int64 {
 	return int64(math.Ceil(min(micros*(1+1.0/(1<<50)), maxInstant-1)))
 }
 
-// Charge takes over what another rate has left, but for a faster one of which more is
-// used than this limit could have admitted: others were promised how that drains.
+// Charge takes over what another rate has left, but for a faster one of which more is used than
+// this limit could have admitted: others were promised how that drains.
 func (b *bucket) Charge(s *State, o Observation, n int64) {
 	end := b.ChargeHandle(o, n)
 	if b.keeps(o) {
@@ -144,8 +143,8 @@ func (b *bucket) Charge(s *State, o Observation, n int64) {
 
 func (b *bucket) keeps(o Observation) bool { return o.C > 0 && o.C < o.A && o.A > b.maxDebt.w }
 
-// Refund reduces the debt only if the charge is the last: what drained since, and what
-// others were charged on top, cannot be told apart otherwise.
+// Refund reduces the debt only if the charge is the last: what drained since, and what others were
+// charged on top, cannot be told apart otherwise.
 func (b *bucket) Refund(s *State, now, n int64, id Handle) {
 	if id != (Handle{s.A, s.B}) || s.C != b.rate {
 		return
@@ -233,8 +232,8 @@ func (b *bucket) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 	return out
 }
 
-// A ratio is the time of one unit, period/count microseconds, as p/q in lowest terms.
-// Every sum of such times is a multiple of 1/q, and so is exact as a [span].
+// A ratio is the time of one unit, period/count microseconds, as p/q in lowest terms. Every sum of
+// such times is a multiple of 1/q, and so is exact as a [span].
 type ratio struct{ p, q int64 }
 
 func newRatio(count, period int64) ratio {
@@ -245,12 +244,11 @@ func newRatio(count, period int64) ratio {
 	}
 }
 
-// A span is an amount of time: w whole microseconds and f parts of 1/q, which are
-// less than one.
+// A span is an amount of time: w whole microseconds and f parts of 1/q, which are less than one.
 type span struct{ w, f int64 }
 
-// huge stands for any time that is too long to be exact. It is longer than the maxDebt
-// of any bucket that is allowed.
+// huge stands for any time that is too long to be exact. It is longer than the maxDebt of any
+// bucket that is allowed.
 const huge = 1 << 60
 
 // times returns the time that n units take, or huge.

@@ -9,15 +9,15 @@ import (
 //go:embed lua/calendar.lua
 var calendarLua string
 
-// Calendar is a [FixedWindow] whose windows are those of a calendar, such as the months of a time zone. Users
-// know both by one name.
+// Calendar is a [FixedWindow] whose windows are those of a calendar, such as the months of a time
+// zone. Users know both by one name.
 var Calendar = &Kind{
 	Name: "calendar", Tag: "calendar", Moves: true, New: newCalendarWindow, Length: windowLength,
 	lua: parseLua(calendarLua).with(FixedWindow.lua, "force", "refund"),
 }
 
-// A calendarWindow decides for [Calendar]. In Redis the window is that of Redis's clock, among those around the
-// clock of this process.
+// A calendarWindow decides for [Calendar]. In Redis the window is that of Redis's clock, among
+// those around the clock of this process.
 //
 //	Observation  A the used units, B when the window was charged first, C how long after that it ends,
 //	             which is negative where Redis's clock has stepped back since by more than a window

@@ -11,8 +11,8 @@ type HoldCall struct {
 	Op   Op
 	Bans bool  // a denial of n units bans, if what is charged denies them: for limiters with Bans
 	N, M int64 // N units. M is the actual cost of OpSettle, and of what holds the id of its holds; 0: any id
-	// Handles are those of what OpSettle, OpRefund, OpRenew and OpRelease are about, one for
-	// each limit. For what decides they are where the reply's are written, if they are not nil; of
+	// Handles are those of what OpSettle, OpRefund, OpRenew and OpRelease are about, one for each
+	// limit. For what decides they are where the reply's are written, if they are not nil; of
 	// OpReserve A is for how long units are held, if it is not 0.
 	Handles []Handle
 }
@@ -20,8 +20,8 @@ type HoldCall struct {
 // NewHoldID returns an id for holds that begin.
 func NewHoldID() int64 { return 1 + rand.Int64N(1<<48) } // it is no secret, and only tells holds apart
 
-// Append appends the arguments of a call that is no plain decision. holds say for how long the units of each limit are held: they
-// are the same for all calls, and take memory once.
+// Append appends the arguments of a call that is no plain decision. holds say for how long the
+// units of each limit are held: they are the same for all calls, and take memory once.
 func (c HoldCall) Append(args, holds []any) []any {
 	m := c.M
 	if m == 0 && (c.Op == OpReserve || c.Op == OpCharge) {
@@ -45,8 +45,8 @@ func (c HoldCall) Append(args, holds []any) []any {
 	return args
 }
 
-// How many integers a script replies: for each limit to a plain decision on a key without holds, for each limit to any other
-// call, where one is a queue too, and for each limiter with bans.
+// How many integers a script replies: for each limit to a plain decision on a key without holds,
+// for each limit to any other call, where one is a queue too, and for each limiter with bans.
 const (
 	replyLen      = 5
 	otherReplyLen = 8
@@ -61,7 +61,8 @@ const (
 	otherReply = 6 // 0, but with otherReplyLen integers for each limit; and 7 is 1
 )
 
-// SplitReply returns the reply to the next of several calls about so many limits, what it says of so many bans, and what follows.
+// SplitReply returns the reply to the next of several calls about so many limits, what it says of
+// so many bans, and what follows.
 func SplitReply(reply []int64, limits, bans int) (next, banned, rest []int64, err error) {
 	size := replyLen * limits
 	if len(reply) > 0 && reply[0] >= otherReply {
@@ -77,16 +78,17 @@ func SplitReply(reply []int64, limits, bans int) (next, banned, rest []int64, er
 // Undone reports whether reply, to one of several calls, says that nothing was done.
 func Undone(reply []int64) bool { return len(reply) > 0 && reply[0] == undone }
 
-// ErrPartly is the error of a call that failed after it had changed something: it must
-// not be repeated.
+// ErrPartly is the error of a call that failed after it had changed something: it must not be
+// repeated.
 var ErrPartly = errors.New("redis has changed some of the limits, and failed then")
 
-// ErrReply is the error of a reply that the scripts never give: it is one call's, and says nothing about the server.
+// ErrReply is the error of a reply that the scripts never give: it is one call's, and says nothing
+// about the server.
 var ErrReply = errors.New("unexpected reply from redis")
 
-// DecodeReply reads the reply to one call, as SplitReply returns it. It refuses what the script never replies: a faulty proxy
-// might, or another version of this library. It writes the answers of what decides; and the handles of what charges or holds to
-// those of the call, if they are not nil.
+// DecodeReply reads the reply to one call, as SplitReply returns it. It refuses what the script
+// never replies: a faulty proxy might, or another version of this library. It writes the answers of
+// what decides; and the handles of what charges or holds to those of the call, if they are not nil.
 func DecodeReply(reply []int64, call HoldCall, limits []Member, answers []Answer) error {
 	each := len(reply) / len(limits)
 	switch {

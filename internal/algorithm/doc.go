@@ -1,6 +1,5 @@
-// Package algorithm is the rate-limiting algorithms: their arithmetic, their
-// decisions in memory and their decisions in Redis. It knows no Redis client and
-// no Limiter.
+// Package algorithm is the rate-limiting algorithms: their arithmetic, their decisions in memory
+// and their decisions in Redis. It knows no Redis client and no Limiter.
 //
 //	algorithm.go   Kind, Numbers, Evaluator, Observation, Outcome: what all algorithms have in common
 //	registry.go    the list of all algorithms; one that is not in it does not exist
@@ -14,24 +13,24 @@
 //	in_flight.go   slots, with lua/in_flight.lua
 //	script.go      puts scripts together from the files in lua/
 //
-// A decision has two steps. First each limit is evaluated, without changing it: does
-// it admit the cost? If all limits admit, each is charged. In memory these steps are
-// [Evaluator].Evaluate and Charge; in Redis they are the parts evaluate and charge
-// of the algorithm's Lua file, which script.go puts into lua/decide.lua. All but plain decisions on
-// keys without holds are a branch of the same script, lua/hold.lua. Memory and Redis give the same
-// [Observation], from which Outcome computes the numbers that users see.
+// A decision has two steps. First each limit is evaluated, without changing it: does it admit the
+// cost? If all limits admit, each is charged. In memory these steps are [Evaluator].Evaluate and
+// Charge; in Redis they are the parts evaluate and charge of the algorithm's Lua file, which
+// script.go puts into lua/decide.lua. All but plain decisions on keys without holds are a branch of
+// the same script, lua/hold.lua. Memory and Redis give the same [Observation], from which Outcome
+// computes the numbers that users see.
 //
 // All times are integers in microseconds, and instants count from the Unix epoch.
 //
 // # A new algorithm
 //
-// Suppose that it is called ramp. ramp.go has its Kind and its Evaluator: the decision
-// in memory, the arguments of the script, and what its reply means. The capacity is the
-// rate's count, or a bucket's burst: the suites rely on that.
+// Suppose that it is called ramp. ramp.go has its Kind and its Evaluator: the decision in memory,
+// the arguments of the script, and what its reply means. The capacity is the rate's count, or a
+// bucket's burst: the suites rely on that.
 //
-// lua/ramp.lua has parts, each below a line like "--- evaluate". script.go puts their texts
-// into the script, where they find some names and set others. They stand in it for plain decisions, and again
-// for all others:
+// lua/ramp.lua has parts, each below a line like "--- evaluate". script.go puts their texts into
+// the script, where they find some names and set others. They stand in it for plain decisions, and
+// again for all others:
 //
 //	constants  the names of what Constants returns. The second is the time after which a charge counts no more, about
 //	cost       the names of what Cost appends
@@ -40,8 +39,8 @@
 //	evaluate   sets what lua/decide.lua says
 //	charge     charges what evaluate admitted, as lua/decide.lua says
 //
-// The others are for lua/hold_limit.lua. There evaluate is asked on `ask` units, as `n` or as the cost
-// of a bucket, and `now` may be the instant at which a hold expired:
+// The others are for lua/hold_limit.lua. There evaluate is asked on `ask` units, as `n` or as the
+// cost of a bucket, and `now` may be the instant at which a hold expired:
 //
 //	force   after evaluate, before a charge that need not fit: changes what evaluate found to what can be stored
 //	less    before a charge beside `held` units, on which evaluate was asked, too: takes them off what it found. For
@@ -51,10 +50,10 @@
 //	refund  takes back `units` that were charged under `handle` and `expiry`: by a charge, for which it sets `charges`
 //	        and what charge finds; by -- CLEAR, where nothing is left; or by itself
 //
-// Buckets have four more: rare, a function that evaluate creates where it needs it; length, the function
-// cost(units); forced, behind charge, by which it keeps another rate; and operation, by which a queue does
-// something else where it holds nothing. Slots have no
-// state but what is held: lua/in_flight.lua has parts look and act in place of those of lua/hold_limit.lua.
+// Buckets have four more: rare, a function that evaluate creates where it needs it; length, the
+// function cost(units); forced, behind charge, by which it keeps another rate; and operation, by
+// which a queue does something else where it holds nothing. Slots have no state but what is held:
+// lua/in_flight.lua has parts look and act in place of those of lua/hold_limit.lua.
 //
 // In these files:
 //
@@ -71,10 +70,10 @@
 //
 // # Foreign values
 //
-// Somebody else may write to a key: an older version, an operator, an attacker. What is
-// there counts as nothing stored unless a script may have written it. No value makes a
-// script fail, or take longer than its own values do, but for what Redis takes to read the
-// value. internal/suite/planted holds these rules:
+// Somebody else may write to a key: an older version, an operator, an attacker. What is there
+// counts as nothing stored unless a script may have written it. No value makes a script fail, or
+// take longer than its own values do, but for what Redis takes to read the value.
+// internal/suite/planted holds these rules:
 //
 //   - Foreign is a key of another type, another form, and what is too long: 100 bytes, and
 //     70 and 32 for each of 64 holds of a record. The length is looked at before a pattern
@@ -98,7 +97,7 @@
 //     it. Peek, and the end or renewal of what is not there, leave it.
 //   - One exception: a version that is not known, which lua/newer.lua finds, is an error, and stays.
 //
-// What is in the form of the scripts is believed: a debt of a hundred years, the id of holds,
-// the sum of slots that are taken several at a time. It may deny for as long as it says.
-// With a sum below the truth more slots than the limit can be taken, until those end.
+// What is in the form of the scripts is believed: a debt of a hundred years, the id of holds, the
+// sum of slots that are taken several at a time. It may deny for as long as it says. With a sum
+// below the truth more slots than the limit can be taken, until those end.
 package algorithm

@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// A hold is units that are admitted but not charged yet. They are charged when the hold
-// is settled, or else when it expires. What may be given back is held instead of
-// charged: what others charge meanwhile could not be told apart from a charge.
+// A hold is units that are admitted but not charged yet. They are charged when the hold is settled,
+// or else when it expires. What may be given back is held instead of charged: what others charge
+// meanwhile could not be told apart from a charge.
 //
-// A decision on n units admits if the algorithm would admit n and all held units. So
-// for any decision a unit spent before is either still held, or charged at an instant
-// not before it was spent. That is why holds are as exact as charges.
+// A decision on n units admits if the algorithm would admit n and all held units. So for any
+// decision a unit spent before is either still held, or charged at an instant not before it was
+// spent. That is why holds are as exact as charges.
 //
 // Expiries are rounded up to a sixth of the duration, so that a key has few.
 //
-// The units of a Kind with Slots are always held and never charged: an expired slot is
-// free. In Redis each call then has a hold of its own; see lua/in_flight.lua.
+// The units of a Kind with Slots are always held and never charged: an expired slot is free. In
+// Redis each call then has a hold of its own; see lua/in_flight.lua.
 
-// holds are those of one limit of one key. In Redis they are a record beside what the
-// algorithm stores; lua/hold.lua does there what this file does in memory.
+// holds are those of one limit of one key. In Redis they are a record beside what the algorithm
+// stores; lua/hold.lua does there what this file does in memory.
 type holds struct {
 	id   int64  // of these holds: after a loss of the state other holds have another
 	list []hold // by expiry; those that were not charged
@@ -37,8 +37,8 @@ const (
 	MinHold = 1_000_000
 )
 
-// DefaultHold returns for how long units of a limit are held by default: for the
-// time in which the limit comes back whole, within bounds.
+// DefaultHold returns for how long units of a limit are held by default: for the time in which the
+// limit comes back whole, within bounds.
 func DefaultHold(e Evaluator) int64 {
 	_, window := e.Capacity()
 	return max(MinHold, min(MaxHold, window))
@@ -51,11 +51,11 @@ func expiry(now, duration int64) int64 {
 	return end + (step-end%step)%step
 }
 
-// MarkExpired returns the handles for an OpSettle that is sent to Redis when so many microseconds have
-// passed by the clocks of this process since the reply came by which units are held: for a duration,
-// or if that is 0 for the Hold of each limit. The expiry of what cannot last any more is negative. So
-// a hold that was charged is not charged again, although Redis no longer knows of it and its clock
-// has stepped back.
+// MarkExpired returns the handles for an OpSettle that is sent to Redis when so many microseconds
+// have passed by the clocks of this process since the reply came by which units are held: for a
+// duration, or if that is 0 for the Hold of each limit. The expiry of what cannot last any more is
+// negative. So a hold that was charged is not charged again, although Redis no longer knows of it
+// and its clock has stepped back.
 func MarkExpired(members []Member, handles []Handle, passed, duration int64) []Handle {
 	var marked []Handle // a copy
 	for i, m := range members {
@@ -119,8 +119,8 @@ func (m Member) Acquire(s *State, a *Answer, n int64) Handle {
 	return m.ChargeHandle(a.Observation, n)
 }
 
-// Expire charges the holds that have expired, in order: each at its expiry, or at the
-// newest instant in s if that is later.
+// Expire charges the holds that have expired, in order: each at its expiry, or at the newest
+// instant in s if that is later.
 func (m Member) Expire(s *State, now int64) { expire(m.Evaluator, s, now) }
 
 func expire(l Evaluator, s *State, now int64) {
@@ -174,8 +174,8 @@ func (s *State) find(expiry int64) (int, bool) {
 	return slices.BinarySearchFunc(s.holds.list, expiry, func(h hold, expiry int64) int { return cmp.Compare(h.expiry, expiry) })
 }
 
-// take takes n units off the hold of a handle. It reports false if there is none: it has
-// expired, or s was lost since.
+// take takes n units off the hold of a handle. It reports false if there is none: it has expired,
+// or s was lost since.
 func (s *State) take(handle Handle, n int64) bool {
 	if s.holds == nil || s.holds.id != handle.A {
 		return false
@@ -205,7 +205,8 @@ func (m Member) Settle(s *State, now, n, actual int64, handle Handle) {
 }
 
 // Renew moves n units from the hold of a handle to one that begins at now, and returns the new
-// handle. It reports false if the hold has ended. What has expired is renewed, too, unless Expire was called before.
+// handle. It reports false if the hold has ended. What has expired is renewed, too, unless Expire
+// was called before.
 func (m Member) Renew(s *State, now, n int64, handle Handle) (Handle, bool) {
 	if !s.take(handle, n) {
 		return Handle{}, false
@@ -219,8 +220,7 @@ func (m Member) Refund(s *State, now, n int64, charged Handle) {
 	m.Evaluator.Refund(s, now, n, charged)
 }
 
-// Reset forgets what was charged, and keeps what is held. It reports whether anything
-// is held.
+// Reset forgets what was charged, and keeps what is held. It reports whether anything is held.
 func (m Member) Reset(s *State, now int64) bool {
 	m.Expire(s, now)
 	*s = State{holds: s.holds}
@@ -230,16 +230,16 @@ func (m Member) Reset(s *State, now int64) bool {
 	return s.holds != nil
 }
 
-// Adopt has l take over s from the limit before, which has other numbers. Where l cannot
-// tell how much is used, nothing is. What is held stays held.
+// Adopt has l take over s from the limit before, which has other numbers. Where l cannot tell how
+// much is used, nothing is. What is held stays held.
 func (m Member) Adopt(s *State, before Evaluator, now int64) {
 	if !m.Evaluator.Adopt(s, before, now) {
 		*s = State{holds: s.holds}
 	}
 }
 
-// ResetAt returns the instant at which the full limit is available again, if what is
-// held in s is charged when it expires.
+// ResetAt returns the instant at which the full limit is available again, if what is held in s is
+// charged when it expires.
 func (m Member) ResetAt(s *State) int64 {
 	at := m.Evaluator.ResetAt(s)
 	if s.holds != nil && len(s.holds.list) > 0 {

@@ -9,8 +9,8 @@ import (
 //go:embed lua/queue.lua
 var queueLua string
 
-// LeakyBucket is a bucket whose units have places in a queue: an admitted request waits for
-// its own. A place that is given back before it begins is free for the next request.
+// LeakyBucket is a bucket whose units have places in a queue: an admitted request waits for its
+// own. A place that is given back before it begins is free for the next request.
 var LeakyBucket = &Kind{
 	Name: "leaky_bucket", Tag: "leaky", Bursts: true, Debt: true, Validate: validateBucket, New: newQueue,
 	Delays: true, Unleasable: "its units are places in a queue", DefaultBurst: drainedInOneSecond,
@@ -29,8 +29,9 @@ func queueText() luaText {
 const maxFree = 128
 
 // A queue decides for [LeakyBucket]. Its epoch is the instant at which it was last empty, or
-// changed its rate. Units are counted from there: a place is so many of them, in a row, and a place of
-// another epoch is of another queue. A free place that is partly past keeps its last whole units.
+// changed its rate. Units are counted from there: a place is so many of them, in a row, and a place
+// of another epoch is of another queue. A free place that is partly past keeps its last whole
+// units.
 //
 //	Observation  as a bucket's; C says more of free places, see unpack
 //	State        as a bucket's; C is the epoch. The log has the free places in order, each from unit `at` to
@@ -49,8 +50,8 @@ func newQueue(l Numbers) Evaluator {
 	return &queue{*b, b.unit.times(1 << 37).w}
 }
 
-// pack returns the C of an Observation: a place is taken that begins so many units before the end, 0 for one
-// at the end, and so many units is the largest free place.
+// pack returns the C of an Observation: a place is taken that begins so many units before the end,
+// 0 for one at the end, and so many units is the largest free place.
 func pack(before, largest int64) int64 { return before | largest<<packed }
 
 func unpack(c int64) (before, largest int64) { return c & (1<<packed - 1), c >> packed }
@@ -195,7 +196,8 @@ func (q *queue) DeniedFor(o Observation, n, _ int64) int64 {
 	return q.Outcome(o, n, false, false).RetryAfter
 }
 
-// Adopt begins an epoch where the rate is another. Delays were promised: the places that are taken stay where they are.
+// Adopt begins an epoch where the rate is another. Delays were promised: the places that are taken
+// stay where they are.
 func (q *queue) Adopt(s *State, before Evaluator, now int64) bool {
 	old, ok := before.(*queue)
 	if !ok {

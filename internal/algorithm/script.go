@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	// Clock is the text with which every script begins, and the only part that asks
-	// for the time: tests with a clock of their own replace it.
+	// Clock is the text with which every script begins, and the only part that asks for the time:
+	// tests with a clock of their own replace it.
 	//
 	//go:embed lua/clock.lua
 	Clock string
@@ -37,11 +37,12 @@ var (
 	holdLimit, holdInString, holdInLog = parseLua(holdLimitLua), parseLua(holdInStringLua), parseLua(holdInLogLua)
 )
 
-// MaxLimits bounds the limits of a limiter, and the limits and bans that several decide by together: a Lua function has 200
-// variables, and queues take the most.
+// MaxLimits bounds the limits of a limiter, and the limits and bans that several decide by
+// together: a Lua function has 200 variables, and queues take the most.
 const MaxLimits = 12
 
-// mostHanded bounds the limits whose values are handed on to what is no plain decision: more are read again, to spare variables.
+// mostHanded bounds the limits whose values are handed on to what is no plain decision: more are
+// read again, to spare variables.
 const mostHanded = 8
 
 // A Member is one of the limits of a limiter.
@@ -51,8 +52,8 @@ type Member struct {
 	Hold int64 // for how long its units are held, in microseconds
 }
 
-// ConstantsAt returns the constants of a script that is sent at now, by the clock of this process, and from and until when
-// they are the same.
+// ConstantsAt returns the constants of a script that is sent at now, by the clock of this process,
+// and from and until when they are the same.
 func (m Member) ConstantsAt(now int64) (args []any, from, until int64) {
 	if w, ok := m.Evaluator.(interface {
 		constantsAt(now int64) (args []any, from, until int64)
@@ -64,17 +65,17 @@ func (m Member) ConstantsAt(now int64) (args []any, from, until int64) {
 
 // A Form is how a script is given constants and keys.
 type Form struct {
-	// Own: each decision has constants of its own, because its limits have other numbers.
-	// They are of the same kinds. Else the script has constants once, for all decisions.
+	// Own: each decision has constants of its own, because its limits have other numbers. They are
+	// of the same kinds. Else the script has constants once, for all decisions.
 	Own bool
-	// Undeclared: Redis does not know the keys as keys. They are the first arguments, and the
-	// last one is their number. So they may be in several hash slots of one server of a
-	// Cluster. Such a script is for several decisions: for one it could not reply the error.
+	// Undeclared: Redis does not know the keys as keys. They are the first arguments, and the last
+	// one is their number. So they may be in several hash slots of one server of a Cluster. Such a
+	// script is for several decisions: for one it could not reply the error.
 	Undeclared bool
 	// Bans: those of the limiter, whose key comes after those of the limits.
 	Bans Bans
-	// Groups are the limiters whose limits are decided together, each on a key and a cost of its own; nil for
-	// one limiter. Each has its Bans, whose keys come after those of all limits.
+	// Groups are the limiters whose limits are decided together, each on a key and a cost of its
+	// own; nil for one limiter. Each has its Bans, whose keys come after those of all limits.
 	Groups []Group
 }
 
@@ -146,7 +147,8 @@ type composer struct {
 	made, look, act                                  strings.Builder // see lua/hold.lua
 }
 
-// begin returns what stands before decide.lua. Arguments that are for many calls become numbers there.
+// begin returns what stands before decide.lua. Arguments that are for many calls become numbers
+// there.
 func (c *composer) begin(plain int) string {
 	var text strings.Builder
 	text.WriteString(Clock + "\n")
@@ -166,7 +168,8 @@ func (c *composer) begin(plain int) string {
 	return text.String() + "end\n"
 }
 
-// add adds m, the limit at index i. denied is for where it denies: slots never do by what is charged.
+// add adds m, the limit at index i. denied is for where it denies: slots never do by what is
+// charged.
 func (c *composer) add(m Member, i int, denied string) {
 	for _, text := range m.lua.functions {
 		if !strings.Contains(c.functions.String(), text) {
@@ -197,8 +200,9 @@ func (c *composer) add(m Member, i int, denied string) {
 	c.addOther(m, i, given, denied)
 }
 
-// define returns the definition of the names by which the texts of m find its constants, and of those of its key and costs. Of a
-// call that is no plain decision the costs are other numbers, which nobody reads.
+// define returns the definition of the names by which the texts of m find its constants, and of
+// those of its key and costs. Of a call that is no plain decision the costs are other numbers,
+// which nobody reads.
 func (c *composer) define(m Member, i int) (given, each string) {
 	constants := make([]string, 0, 5)
 	values := append(make([]string, 0, 1+len(m.lua.cost)), fmt.Sprintf("KEYS[base + %d]", i+1))
@@ -340,8 +344,8 @@ func (c *composer) addOther(m Member, i int, given, denied string) {
 	c.act.WriteString(act)
 }
 
-// chargedTexts returns the texts of addOther for a limit whose units are charged, and the names of what the first finds for the
-// second.
+// chargedTexts returns the texts of addOther for a limit whose units are charged, and the names of
+// what the first finds for the second.
 func (m Member) chargedTexts() (look, act string, keeps []string) {
 	l, storage, charge := m.lua, holdInString, "local text, lasts\n"
 	if m.storesLog {
@@ -365,8 +369,8 @@ func (m Member) chargedTexts() (look, act string, keeps []string) {
 	return look, act, keeps
 }
 
-// asked returns the texts that evaluate m for so many units as `ask` says, and beside them for the cost of a plain decision, and
-// the names of what the second finds.
+// asked returns the texts that evaluate m for so many units as `ask` says, and beside them for the
+// cost of a plain decision, and the names of what the second finds.
 func (m Member) asked() (cost, evaluate string, finds []string) {
 	cost = "local n = plain and n + ask or ask\n"
 	if m.Debt {
@@ -381,8 +385,8 @@ func (m Member) asked() (cost, evaluate string, finds []string) {
 // fill returns text with each placeholder replaced by what follows it.
 func fill(text string, parts ...string) string { return strings.NewReplacer(parts...).Replace(text) }
 
-// otherWidth is how many arguments a call takes that is no plain decision, and otherWidthEach how many more for each limit. A
-// renewal has one more for each, behind these.
+// otherWidth is how many arguments a call takes that is no plain decision, and otherWidthEach how
+// many more for each limit. A renewal has one more for each, behind these.
 const (
 	otherWidth     = 3
 	otherWidthEach = 2
@@ -399,7 +403,8 @@ type luaText struct {
 	parts           map[string]string
 }
 
-// parseLua returns the parts of a file. What is rare stands where the text needs it: creating a function takes its time.
+// parseLua returns the parts of a file. What is rare stands where the text needs it: creating a
+// function takes its time.
 func parseLua(text string) luaText {
 	l := luaText{parts: make(map[string]string)}
 	for _, part := range strings.Split(text, "\n--- ")[1:] {

@@ -9,9 +9,8 @@ import (
 //go:embed lua/sliding_window_counter.lua
 var slidingWindowCounterLua string
 
-// SlidingWindowCounter counts the units in the current aligned window and in the
-// one before. The latter are weighted by the part of that window which lies within the
-// last period.
+// SlidingWindowCounter counts the units in the current aligned window and in the one before. The
+// latter are weighted by the part of that window which lies within the last period.
 var SlidingWindowCounter = &Kind{
 	Name: "sliding_window_counter", Tag: "counter", New: newCounter,
 	lua: parseLua(slidingWindowCounterLua),
@@ -37,8 +36,8 @@ func newCounter(l Numbers) Evaluator {
 // start returns the start of the window in which an instant is.
 func (c *counter) start(at int64) int64 { return at - at%c.period }
 
-// at returns the units in the window of now, those in the one before, and when the
-// window of now was charged first, or now.
+// at returns the units in the window of now, those in the one before, and when the window of now
+// was charged first, or now.
 func (c *counter) at(s *State, now int64) (current, before, opened int64) {
 	start, stored := c.start(now), c.start(s.C)
 	switch {
@@ -58,8 +57,8 @@ func (c *counter) Evaluate(s *State, now, n int64) (Observation, bool) {
 
 func (c *counter) Charge(s *State, o Observation, n int64) { s.A, s.B, s.C = o.A+n, o.B, o.C }
 
-// Refund takes back from the window that was charged, while it is the current one: of the
-// one before it is not known whether it is the same, after a reset.
+// Refund takes back from the window that was charged, while it is the current one: of the one
+// before it is not known whether it is the same, after a reset.
 func (c *counter) Refund(s *State, now, n int64, window Handle) {
 	if c.start(s.C) == c.start(now) && s.C == window.A {
 		s.A = max(0, s.A-n)
@@ -91,8 +90,7 @@ func (c *counter) Valid(o Observation) bool {
 	return current >= 0 && current <= 1<<31 && before >= 0 && before <= 1<<31 && opened >= 0 && c.start(opened) == c.start(o.At)
 }
 
-// ChargeHandle is the instant at which the window was charged first: after a reset it is
-// another.
+// ChargeHandle is the instant at which the window was charged first: after a reset it is another.
 func (c *counter) ChargeHandle(o Observation, _ int64) Handle { return Handle{A: o.C} }
 
 func (c *counter) WithHeld(o Observation, _, held int64) Observation {
@@ -147,8 +145,8 @@ func (c *counter) fitsAt(o Observation, n int64) int64 {
 	return start + c.period + c.fadedAfter(current, c.limit-n)
 }
 
-// fadedAfter returns how long after the start of a window the units of the one before
-// weigh no more than free.
+// fadedAfter returns how long after the start of a window the units of the one before weigh no more
+// than free.
 func (c *counter) fadedAfter(before, free int64) int64 {
 	if before <= free {
 		return 0

@@ -17,12 +17,12 @@ var SlidingWindowLog = &Kind{
 	work: workOfLog,
 }
 
-// maxLog is the largest count of a sliding window log, whose memory grows with the
-// charges in its window. The Lua file allows for units of up to 17 bits.
+// maxLog is the largest count of a sliding window log, whose memory grows with the charges in its
+// window. The Lua file allows for units of up to 17 bits.
 const maxLog = 100_000
 
-// workOfLog grows with the entries of a charge: one for each power of two in the
-// units after its first.
+// workOfLog grows with the entries of a charge: one for each power of two in the units after its
+// first.
 func workOfLog(n int64) int64 {
 	if n <= 1 {
 		return 4
@@ -37,9 +37,8 @@ func validateLog(l Numbers) error {
 	return nil
 }
 
-// A log decides for [SlidingWindowLog]. Each charge has a number of its own: the
-// instant of the charge, or the next number after the newest charge's if that is
-// later.
+// A log decides for [SlidingWindowLog]. Each charge has a number of its own: the instant of the
+// charge, or the next number after the newest charge's if that is later.
 //
 //	Observation  A the units in the window; B the number of the charge if the log admits,
 //	             and else the instant at which it will; C the instant of the newest charge
@@ -140,8 +139,8 @@ func (l *log) Valid(o Observation) bool {
 // ChargeHandle is the number of the charge.
 func (l *log) ChargeHandle(o Observation, _ int64) Handle { return Handle{A: o.B} }
 
-// WithHeld also sets when the log will admit n. Held units count as charged now, so if
-// some must leave the window first, that is in a period.
+// WithHeld also sets when the log will admit n. Held units count as charged now, so if some must
+// leave the window first, that is in a period.
 func (l *log) WithHeld(o Observation, n, held int64) Observation {
 	if o.A+held+n > l.limit && held+n > l.limit {
 		o.B = o.At + l.period

@@ -1,7 +1,7 @@
-// Package batch lets calls to one server share round trips. While few calls are in
-// flight each goes alone, at once; beyond that calls wait, and those that wait go
-// together when one in flight returns. Where round trips are short, fewer batches than
-// calls are in flight: they are larger then.
+// Package batch lets calls to one server share round trips. While few calls are in flight each goes
+// alone, at once; beyond that calls wait, and those that wait go together when one in flight
+// returns. Where round trips are short, fewer batches than calls are in flight: they are larger
+// then.
 package batch
 
 import (
@@ -12,28 +12,27 @@ import (
 	"time"
 )
 
-// ErrRetryAlone is the error of a member that was not carried out and is to be sent
-// again, alone.
+// ErrRetryAlone is the error of a member that was not carried out and is to be sent again, alone.
 var ErrRetryAlone = errors.New("to be sent again, alone")
 
 // ErrTimeout is the error of a caller that has waited for its batch as long as it may.
 var ErrTimeout = errors.New("the batch took too long")
 
-// A RunFunc carries out the calls of one batch. The error that it returns is that of all; what becomes of
-// one alone the call itself keeps.
+// A RunFunc carries out the calls of one batch. The error that it returns is that of all; what
+// becomes of one alone the call itself keeps.
 type RunFunc[T any] func(ctx context.Context, calls []T) error
 
 const (
-	// maxInFlightSlow is how many batches are in flight where round trips are long: one begins when it is full, or
-	// where the server is far, so that they begin evenly.
+	// maxInFlightSlow is how many batches are in flight where round trips are long: one begins when
+	// it is full, or where the server is far, so that they begin evenly.
 	maxInFlightSlow = 16
 	// slow is a long round trip.
 	slow = 5 * time.Millisecond
 	// short is a short one: to wait for it costs less than a larger batch saves. With 0.3 ms of
 	// network latency and 16 callers, two batches in flight did a tenth less than four.
 	short = 250 * time.Microsecond
-	// lookAfter is when it is looked whether all in flight hang, and stalled for how long
-	// nothing has begun then. To look each ms took as much of the process's CPU as larger batches save.
+	// lookAfter is when it is looked whether all in flight hang, and stalled for how long nothing
+	// has begun then. To look each ms took as much of the process's CPU as larger batches save.
 	lookAfter = 5 * time.Millisecond
 	stalled   = time.Millisecond
 	// maxWaiting bounds how many calls wait.
@@ -46,8 +45,8 @@ type Bound struct {
 	Batches  int   // those in flight once a batch is, where round trips are short
 	Calls    int   // of one batch
 	Weight   int64 // of one batch; a call that weighs more by itself is a batch of its own
-	// SpreadFrom is from which round trip on batches begin evenly: a caller may not have the time to wait for another
-	// one to end, before its own.
+	// SpreadFrom is from which round trip on batches begin evenly: a caller may not have the time
+	// to wait for another one to end, before its own.
 	SpreadFrom time.Duration
 }
 
@@ -89,14 +88,14 @@ type member[T any] struct {
 	abandoned bool // its caller has left
 }
 
-// New returns a Batcher of batches that run carries out. abandoned is called with the outcome of
-// a call whose caller has left since its batch was started.
+// New returns a Batcher of batches that run carries out. abandoned is called with the outcome of a
+// call whose caller has left since its batch was started.
 func New[T any](most Bound, weigh func(T) int64, run RunFunc[T], abandoned func(call T, err error)) *Batcher[T] {
 	return &Batcher[T]{most: most, weigh: weigh, run: run, abandoned: abandoned}
 }
 
-// A Place is where a call waits: its batch, and which member of that it is. Of one that goes alone it is its place
-// among those in flight; the zero Place is none.
+// A Place is where a call waits: its batch, and which member of that it is. Of one that goes alone
+// it is its place among those in flight; the zero Place is none.
 type Place[T any] struct {
 	batcher *Batcher[T]
 	batch   *batch[T]
@@ -186,7 +185,8 @@ func (b *Batcher[T]) nextLocked() *batch[T] {
 	return nil
 }
 
-// besideLocked returns how many may be in flight where a batch waits, and for how long nothing has begun before one begins.
+// besideLocked returns how many may be in flight where a batch waits, and for how long nothing has
+// begun before one begins.
 func (b *Batcher[T]) besideLocked() (most int, after time.Duration) {
 	if b.roundTrip > b.most.SpreadFrom {
 		return maxInFlightSlow, b.roundTrip / maxInFlightSlow
@@ -299,10 +299,10 @@ type Abandoned struct {
 	LastReply time.Time // when one was last answered
 }
 
-// Wait waits until the batch returns, and returns its error. A caller leaves it when ctx ends, or until is closed: a call
-// that waits is then not sent, and one that was sent goes on. If the batch panicked, it panics for
-// the caller whose context the batch has, and is an error for the others: what was sent may have
-// been carried out, and is not sent again.
+// Wait waits until the batch returns, and returns its error. A caller leaves it when ctx ends, or
+// until is closed: a call that waits is then not sent, and one that was sent goes on. If the batch
+// panicked, it panics for the caller whose context the batch has, and is an error for the others:
+// what was sent may have been carried out, and is not sent again.
 func (p Place[T]) Wait(ctx context.Context, until <-chan struct{}) (Abandoned, error) {
 	var err error
 	select {

@@ -70,8 +70,8 @@ func Beside(ctx context.Context, f func() error, late func(error)) error {
 // errExited is that of a call that ended its goroutine by [runtime.Goexit].
 var errExited = errors.New("a hook of the client ended the goroutine")
 
-// A panicError carries a panic from a goroutine of ours to the caller, who can
-// recover it: in ours nobody could, and the process would end.
+// A panicError carries a panic from a goroutine of ours to the caller, who can recover it: in ours
+// nobody could, and the process would end.
 type panicError struct {
 	value any
 	stack []byte
@@ -98,8 +98,7 @@ func Catch(f func() error) (err error) {
 // Panicked reports whether err is of a panic that Catch caught.
 func Panicked(err error) bool { return errors.As(err, new(*panicError)) }
 
-// Contain returns err, or if it is of a panic that Catch caught, an error that only
-// tells of it.
+// Contain returns err, or if it is of a panic that Catch caught, an error that only tells of it.
 func Contain(err error) error {
 	if err == nil {
 		return nil // and nothing escapes
@@ -110,7 +109,8 @@ func Contain(err error) error {
 	return err
 }
 
-// Rethrow returns err, or panics if err is of a panic that Catch caught. It ends its goroutine if the call did so.
+// Rethrow returns err, or panics if err is of a panic that Catch caught. It ends its goroutine if
+// the call did so.
 func Rethrow(err error) error {
 	switch {
 	case err == nil:

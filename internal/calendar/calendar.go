@@ -1,10 +1,11 @@
-// Package calendar says where the windows of a calendar begin: at local midnight, on Monday, on
-// the first of a month.
+// Package calendar says where the windows of a calendar begin: at local midnight, on Monday, on the
+// first of a month.
 //
 // A window begins with the first instant whose local date is that of its day, or later. So a day
-// has 23 or 25 hours where the clock is put forward or back; it begins at one o'clock where there is
-// no midnight; with the first of two midnights where there are two; and a day that a zone skipped
-// has no window. What comes again when the clock is put back over midnight belongs to the new day.
+// has 23 or 25 hours where the clock is put forward or back; it begins at one o'clock where there
+// is no midnight; with the first of two midnights where there are two; and a day that a zone
+// skipped has no window. What comes again when the clock is put back over midnight belongs to the
+// new day.
 package calendar
 
 import (
@@ -37,7 +38,8 @@ const (
 // Longest returns more than the length of any window: a zone may have a day twice.
 func (u Unit) Longest() int64 { return [...]int64{0, 2, 8, 32}[u] * day }
 
-// first returns the midnight of UTC that has the date with which a window begins, so many windows after that of a date.
+// first returns the midnight of UTC that has the date with which a window begins, so many windows
+// after that of a date.
 func (u Unit) first(year int, month time.Month, d, windows int) time.Time {
 	switch u {
 	case Day:
@@ -89,8 +91,9 @@ func In(zone string, u Unit) (*Calendar, error) {
 	return c, nil
 }
 
-// names are those of the IANA database, whose longest has 32 bytes. A machine has other spellings of the same zones, such as
-// right/Europe/Berlin, and one of its own: each would be a calendar of its own.
+// names are those of the IANA database, whose longest has 32 bytes. A machine has other spellings
+// of the same zones, such as right/Europe/Berlin, and one of its own: each would be a calendar of
+// its own.
 var names = regexp.MustCompile(`^[A-Z][\w+-]*(/[A-Z][\w+-]*)*$`)
 
 const maxName = 64
@@ -103,7 +106,8 @@ func load(zone string) (*time.Location, error) {
 	return time.LoadLocation(zone)
 }
 
-// Even returns the Calendar whose windows all have one length, and begin at its multiples: for tests.
+// Even returns the Calendar whose windows all have one length, and begin at its multiples: for
+// tests.
 func Even(length int64) *Calendar {
 	return &Calendar{longest: length, around: func(at int64) Windows {
 		start := at - at%length
@@ -124,7 +128,8 @@ func (c *Calendar) Around(at int64) *Windows {
 	return &w
 }
 
-// Length returns that of the window which an instant is in. It costs next to nothing near the last one that was asked for.
+// Length returns that of the window which an instant is in. It costs next to nothing near the last
+// one that was asked for.
 func (c *Calendar) Length(at int64) int64 {
 	w := c.latest.Load()
 	switch {
@@ -158,8 +163,9 @@ func around(loc *time.Location, u Unit, at int64) Windows {
 	return w
 }
 
-// begins returns the first instant at which a zone's clock shows midnight of a date, or later. It does not go by
-// time.ZoneBounds, which is wrong on the last day of a leap year beyond the table of the zone.
+// begins returns the first instant at which a zone's clock shows midnight of a date, or later. It
+// does not go by time.ZoneBounds, which is wrong on the last day of a leap year beyond the table of
+// the zone.
 func begins(loc *time.Location, midnight time.Time) int64 {
 	ahead := func(at int64) int64 {
 		_, offset := time.Unix(at, 0).In(loc).Zone()

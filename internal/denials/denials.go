@@ -20,8 +20,8 @@ const maxStale = time.Second
 const maxSurvives = 16
 
 // A Cache remembers denials with a result of type R, each in the one slot that the hash of its key
-// chooses. A flood of keys that are denied once does not evict one that is denied again and
-// again. Denials of a cost above a capacity are remembered beside those of smaller costs. It is read
+// chooses. A flood of keys that are denied once does not evict one that is denied again and again.
+// Denials of a cost above a capacity are remembered beside those of smaller costs. It is read
 // without a lock. A nil Cache remembers nothing.
 type Cache[R any] struct {
 	size  int
@@ -36,10 +36,10 @@ type Cache[R any] struct {
 // before the last call.
 const generations = 64
 
-// A Denial is what Redis replied, and when the call was sent and answered. Redis
-// decided in between. For how long it is repeated counts from before, so that it is
-// never repeated for too long; what is left of its times counts from after, so that
-// no client is told to come back too early.
+// A Denial is what Redis replied, and when the call was sent and answered. Redis decided in
+// between. For how long it is repeated counts from before, so that it is never repeated for too
+// long; what is left of its times counts from after, so that no client is told to come back too
+// early.
 type Denial[R any] struct {
 	Result R
 
@@ -101,8 +101,7 @@ func (c *Cache[R]) Get(r Request) *Denial[R] {
 	return d
 }
 
-// slot returns the slot of k, in the form of key.Local, for costs that exceed so many
-// capacities.
+// slot returns the slot of k, in the form of key.Local, for costs that exceed so many capacities.
 func (c *Cache[R]) slot(slots *[]atomic.Pointer[Denial[R]], k string, exceeded int) *atomic.Pointer[Denial[R]] {
 	return &(*slots)[(maphash.String(c.seed, k)+uint64(exceeded))%uint64(len(*slots))]
 }
@@ -112,9 +111,9 @@ func (c *Cache[R]) generation(k string) *atomic.Uint64 {
 	return &c.generations[maphash.String(c.seed, k)%generations]
 }
 
-// Put remembers that a request was denied with a result, for lasts at most. stamp is
-// what Stamp returned before the call. Where a key was forgotten since, which may have been this
-// one, nothing is remembered.
+// Put remembers that a request was denied with a result, for lasts at most. stamp is what Stamp
+// returned before the call. Where a key was forgotten since, which may have been this one, nothing
+// is remembered.
 func (c *Cache[R]) Put(r Request, result R, lasts time.Duration, stamp Stamp) {
 	if c == nil || lasts <= 0 {
 		return

@@ -1,5 +1,5 @@
-// Package hold has what is held for a reservation until it ends: units that may be given
-// back, and slots.
+// Package hold has what is held for a reservation until it ends: units that may be given back, and
+// slots.
 //
 //	hold.go   Hold: what one reservation has, and how it ends
 //	renew.go  Renewer: renews what must not expire meanwhile, and notices what is lost
@@ -43,8 +43,8 @@ type Lease interface {
 	Lasts() time.Duration
 }
 
-// A Hold is what one reservation has of the limits of a Set, under one handle of each: slots
-// and reserved units are held, and may expire; other units are charged.
+// A Hold is what one reservation has of the limits of a Set, under one handle of each: slots and
+// reserved units are held, and may expire; other units are charged.
 type Hold struct {
 	Set      *limits.Set
 	Key      string
@@ -104,8 +104,8 @@ func (h *Hold) FromLease(l Lease, handles []algorithm.Handle, asked time.Time) {
 	copy(h.handles, handles)
 }
 
-// currentLocked returns the handles of the slots, and if units is set those of the units; the others
-// are zero.
+// currentLocked returns the handles of the slots, and if units is set those of the units; the
+// others are zero.
 func (h *Hold) currentLocked(units bool) []algorithm.Handle {
 	if units && !h.Set.Slots && h.ended {
 		return h.handles // they change no more
@@ -187,8 +187,8 @@ func (h *Hold) endInLeaseLocked(actual int64) bool {
 	return h.renewing == nil && actual <= h.N && h.lease.Settle(h.N, actual)
 }
 
-// endingLocked returns how h ends at now, whose work cost actual units; ok is false if there is nothing to
-// send. h has been marked as ended.
+// endingLocked returns how h ends at now, whose work cost actual units; ok is false if there is
+// nothing to send. h has been marked as ended.
 func (h *Hold) endingLocked(now time.Time, actual int64) (e Ending, ok bool) {
 	e = Ending{Set: h.Set, Key: h.Key, N: h.N, Handles: h.currentLocked(true), Passed: passed(h.heard, now)}
 	switch {

@@ -23,8 +23,8 @@ type Events struct {
 // idleLook is when a Renewer looks again at the latest.
 const idleLook = time.Hour
 
-// A Renewer renews the Holds of a limiter, and ends them. It has a timer while there is
-// something to renew, and no goroutine that waits.
+// A Renewer renews the Holds of a limiter, and ends them. It has a timer while there is something
+// to renew, and no goroutine that waits.
 type Renewer struct {
 	events Events
 	now    func() time.Time
@@ -39,8 +39,7 @@ type Renewer struct {
 	closed bool
 }
 
-// NewRenewer returns a Renewer that goes by a clock. If driven is set, it renews nothing by
-// itself.
+// NewRenewer returns a Renewer that goes by a clock. If driven is set, it renews nothing by itself.
 func NewRenewer(events Events, now func() time.Time, driven bool) *Renewer {
 	return &Renewer{events: events, now: now, driven: driven, kept: make(map[*Hold]struct{})}
 }
@@ -116,13 +115,13 @@ func (w *Renewer) forget(h *Hold) {
 	delete(w.kept, h)
 }
 
-// A Background runs what Redis is to be asked in the background. It reports false, and runs nothing, if it
-// cannot.
+// A Background runs what Redis is to be asked in the background. It reports false, and runs
+// nothing, if it cannot.
 type Background func(send func() error) bool
 
 // End ends h, whose work cost actual units: they are charged in place of what is held, and slots
-// are free. Only the first call does something. It waits for a renewal in flight that gives h
-// other handles. ctx bounds only the waiting; with later, which may be nil, there is none.
+// are free. Only the first call does something. It waits for a renewal in flight that gives h other
+// handles. ctx bounds only the waiting; with later, which may be nil, there is none.
 func (w *Renewer) End(ctx context.Context, h *Hold, actual int64, later Background) error {
 	h.mu.Lock()
 	if h.ended {
@@ -154,7 +153,8 @@ func (w *Renewer) End(ctx context.Context, h *Hold, actual int64, later Backgrou
 	return batch.Beside(ctx, func() error { return w.sendAfter(ctx, renewing, h, actual) }, nil)
 }
 
-// sendAfter ends what h has after a renewal that is in flight, if there is one, whatever becomes of ctx.
+// sendAfter ends what h has after a renewal that is in flight, if there is one, whatever becomes of
+// ctx.
 func (w *Renewer) sendAfter(ctx context.Context, renewing chan struct{}, h *Hold, actual int64) error {
 	if renewing != nil {
 		<-renewing // it takes the Timeout at most
@@ -249,8 +249,8 @@ func (w *Renewer) loseAll(lost []*Hold) {
 	}
 }
 
-// due returns the Holds that are to be renewed at now, and those whose slots are lost. It sets
-// the timer for when to look again.
+// due returns the Holds that are to be renewed at now, and those whose slots are lost. It sets the
+// timer for when to look again.
 func (w *Renewer) due(now time.Time) (due []*Renewal, lost []*Hold) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -304,8 +304,8 @@ func (w *Renewer) queueLocked(h *Hold) *Renewal {
 	return &Renewal{Hold: h, renewer: w, expires: h.asked.Add(h.lastsLocked())}
 }
 
-// renew makes renewals, those with the least time left first: Redis may be far. If w is driven, it returns the Holds whose slots
-// are lost; else they are told as soon as it is known.
+// renew makes renewals, those with the least time left first: Redis may be far. If w is driven, it
+// returns the Holds whose slots are lost; else they are told as soon as it is known.
 func (w *Renewer) renew(due []*Renewal) (lost []*Hold) {
 	slices.SortFunc(due, func(a, b *Renewal) int { return cmp.Or(a.expires.Compare(b.expires), a.heard.Compare(b.heard)) })
 	byKeeper := make(map[Keeper][]*Renewal)
@@ -338,8 +338,8 @@ type Renewal struct {
 	lost    bool // its slots, of which nobody was told yet
 }
 
-// Begin is called when the Renewal is about to be sent. It returns the handles to renew; nil if
-// it need not be.
+// Begin is called when the Renewal is about to be sent. It returns the handles to renew; nil if it
+// need not be.
 func (r *Renewal) Begin() []algorithm.Handle {
 	r.sent = r.begin(r.renewer.now())
 	return slices.Clone(r.sent) // the new ones are written into it

@@ -1,5 +1,6 @@
-// Package hook has the types of what package core does for this module alone: for its adapters, admin, limittest,
-// suites and tools. They reach it by package inside, which knows core's own types.
+// Package hook has the types of what package core does for this module alone: for its adapters,
+// admin, limittest, suites and tools. They reach it by package inside, which knows core's own
+// types.
 package hook
 
 import (
@@ -9,13 +10,14 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// A Core is package core as this module sees it. The types are core's own of these names, which this package cannot name:
-// core imports it.
+// A Core is package core as this module sees it. The types are core's own of these names, which
+// this package cannot name: core imports it.
 type Core[Limiter, Reservation, Result, Option, Limit any] interface {
-	// NewLimit returns the limit of a registered algorithm, whether it has a constructor in core or not.
+	// NewLimit returns the limit of a registered algorithm, whether it has a constructor in core or
+	// not.
 	NewLimit(k *algorithm.Kind, count int64, period time.Duration, s LimitSettings) Limit
-	// Wall has a limiter of core.New find the windows of a calendar by a clock of the module's own suites, which
-	// also drive that of Redis.
+	// Wall has a limiter of core.New find the windows of a calendar by a clock of the module's own
+	// suites, which also drive that of Redis.
 	Wall(now func() time.Time) Option
 	// Driver returns what tests do to a limiter in place of its clocks and timers.
 	Driver(l *Limiter) Driver
@@ -24,8 +26,9 @@ type Core[Limiter, Reservation, Result, Option, Limit any] interface {
 	// Stub returns the Stub that answers for a limiter, or nil.
 	Stub(l *Limiter) Stub
 
-	// NeedsEnd reports whether a limiter has slots, which are taken until the work ends, whether it has a queue,
-	// where a place may be given back, and units, which may be charged in another number.
+	// NeedsEnd reports whether a limiter has slots, which are taken until the work ends, whether it
+	// has a queue, where a place may be given back, and units, which may be charged in another
+	// number.
 	NeedsEnd(l *Limiter) (slots, queue, units bool)
 	// Looking returns the limiter that decides as l does, and whose denials ban nobody.
 	Looking(l *Limiter) *Limiter
@@ -37,18 +40,19 @@ type Core[Limiter, Reservation, Result, Option, Limit any] interface {
 	CountsAs(l, other *Limiter) bool
 	// WarnOnce logs a message, and those of its name not again.
 	WarnOnce(ctx context.Context, l *Limiter, message string)
-	// ErrorMinutely logs an error, and how many requests had one with this message, once a minute at most.
+	// ErrorMinutely logs an error, and how many requests had one with this message, once a minute
+	// at most.
 	ErrorMinutely(ctx context.Context, l *Limiter, message string, err error)
 
 	// Inspect returns what package admin shows of a limiter.
 	Inspect(l *Limiter) Inspection
 	// HeldOf returns how many units of each limit are held for a key. It may ask Redis.
 	HeldOf(ctx context.Context, l *Limiter, key string) ([]int64, error)
-	// Held returns until when units are held for a reservation, of each limit (nothing if none are), and how many
-	// were charged or reserved.
+	// Held returns until when units are held for a reservation, of each limit (nothing if none
+	// are), and how many were charged or reserved.
 	Held(r *Reservation) (expiries []int64, n int64)
-	// Scripts returns the scripts of a limiter over Redis: for a call, for a batch, and for one by limits of
-	// different numbers.
+	// Scripts returns the scripts of a limiter over Redis: for a call, for a batch, and for one by
+	// limits of different numbers.
 	Scripts(l *Limiter) (call, batch, mixed string)
 }
 
@@ -68,8 +72,8 @@ type Driver struct {
 	Renew func()
 	// Clock has what is held go by a clock of a test.
 	Clock func(now func() time.Time)
-	// Drive has leases go by clocks of a test, and closes and renews none in the background. Renewals
-	// and settlements are sent one after the other.
+	// Drive has leases go by clocks of a test, and closes and renews none in the background.
+	// Renewals and settlements are sent one after the other.
 	Drive func(wall, mono func() time.Duration)
 	// Heat has a key be hot when it was asked for so often, and a lease take such a share.
 	Heat func(asks, share int64)
@@ -110,7 +114,8 @@ type Waiting struct {
 	Most    int           // requests that may wait at a time
 }
 
-// A WrongLimitError is the error of core.Limiter.With, and of core.All about limits that cannot decide together.
+// A WrongLimitError is the error of core.Limiter.With, and of core.All about limits that cannot
+// decide together.
 type WrongLimitError struct{ Err error }
 
 func (e *WrongLimitError) Error() string { return e.Err.Error() }

@@ -1,4 +1,5 @@
-// Package inside leads from this module's adapters, admin, limittest, suites and tools to what package core does for them alone.
+// Package inside leads from this module's adapters, admin, limittest, suites and tools to what
+// package core does for them alone.
 package inside
 
 import (

@@ -1,5 +1,5 @@
-// Package key holds the rules for the parts of a Redis key: the names that the
-// program chooses, and the form in which a user's key is stored.
+// Package key holds the rules for the parts of a Redis key: the names that the program chooses, and
+// the form in which a user's key is stored.
 package key
 
 import (
@@ -10,8 +10,8 @@ import (
 // MaxName is the longest name or prefix, in bytes.
 const MaxName = 64
 
-// ValidName reports whether s can be the name of a limiter or a limit: 1 to MaxName
-// letters, digits and "_.-".
+// ValidName reports whether s can be the name of a limiter or a limit: 1 to MaxName letters, digits
+// and "_.-".
 func ValidName(s string) bool {
 	if s == "" || len(s) > MaxName {
 		return false
@@ -41,10 +41,10 @@ func alphanumeric(c byte) bool {
 // maxPlain is the longest key that is stored as it is.
 const maxPlain = 64
 
-// Encode returns the form in which a user's key is stored between the braces of a
-// Redis key. A short key of plain characters is stored as it is, so that operators
-// can read it. Any other is replaced by "~" and its SHA-256. So a key cannot close the
-// braces, which would choose its hash slot; cannot equal another; and is never long.
+// Encode returns the form in which a user's key is stored between the braces of a Redis key. A
+// short key of plain characters is stored as it is, so that operators can read it. Any other is
+// replaced by "~" and its SHA-256. So a key cannot close the braces, which would choose its hash
+// slot; cannot equal another; and is never long.
 func Encode(key string) string {
 	if plain(key) {
 		return key
@@ -53,8 +53,8 @@ func Encode(key string) string {
 	return "~" + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// Local is Encode for a key that is kept in this process only. There a short key can
-// have any characters, but for a "~" at its start.
+// Local is Encode for a key that is kept in this process only. There a short key can have any
+// characters, but for a "~" at its start.
 func Local(key string) string {
 	if len(key) <= maxPlain && key[0] != '~' {
 		return key
@@ -74,8 +74,8 @@ func plain(key string) bool {
 	return true
 }
 
-// plainByte is true for bytes that need no quoting in redis-cli and cannot be taken
-// for another part of the Redis key.
+// plainByte is true for bytes that need no quoting in redis-cli and cannot be taken for another
+// part of the Redis key.
 var plainByte = func() (table [256]bool) {
 	for c := range table {
 		table[c] = alphanumeric(byte(c))

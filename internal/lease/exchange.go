@@ -46,8 +46,8 @@ type Grant struct {
 	Remaining int64              // beside them
 }
 
-// New returns the Leases of a limiter, which last for d. settle has Redis settle what was
-// closed, and returns what it could not.
+// New returns the Leases of a limiter, which last for d. settle has Redis settle what was closed,
+// and returns what it could not.
 func New(d time.Duration, take TakeFunc, settle func([]*Closed) (failed []*Closed), events Events) *Leases {
 	begun := time.Now()
 	return &Leases{
@@ -135,9 +135,10 @@ type exchange struct {
 	done chan struct{} // closed when it has ended
 }
 
-// Exchange closes the lease that was seen of a hot key, and takes another, beside the requests that wait for it. It does
-// nothing if there is nothing to exchange, or another request does it. If another lease would be too small for the request for n
-// units that calls it, the last is settled only.
+// Exchange closes the lease that was seen of a hot key, and takes another, beside the requests that
+// wait for it. It does nothing if there is nothing to exchange, or another request does it. If
+// another lease would be too small for the request for n units that calls it, the last is settled
+// only.
 func (ls *Leases) Exchange(ctx context.Context, h *HotKey, n int64, seen *Lease, now Instant) {
 	if h.exchange.Load() != nil {
 		return
@@ -193,8 +194,8 @@ func (ls *Leases) beside(f func()) {
 	}
 }
 
-// change closes the lease that was seen, unless there is another by now. It returns what is to be settled, or nil, and how many
-// units are to be leased.
+// change closes the lease that was seen, unless there is another by now. It returns what is to be
+// settled, or nil, and how many units are to be leased.
 func (ls *Leases) change(h *HotKey, seen *Lease, now Instant) (old *Closed, units int64) {
 	if h.lease.Load() != seen {
 		return nil, 0
@@ -222,7 +223,8 @@ func (ls *Leases) Awaited(h *HotKey, n int64) <-chan struct{} {
 	return x.done
 }
 
-// takeLease takes a lease of a hot key, if Redis has so many units. One that is granted too late is given back at once.
+// takeLease takes a lease of a hot key, if Redis has so many units. One that is granted too late is
+// given back at once.
 func (ls *Leases) takeLease(ctx context.Context, h *HotKey, units int64) {
 	sent := ls.now()
 	g := ls.take(ctx, h.limits, h.key, units)
@@ -280,8 +282,8 @@ func (ls *Leases) run() {
 	}
 }
 
-// CloseOld closes leases before their time, early enough for Redis to settle them before what
-// is held has expired: then it would be charged whole.
+// CloseOld closes leases before their time, early enough for Redis to settle them before what is
+// held has expired: then it would be charged whole.
 func (ls *Leases) CloseOld() {
 	now := ls.now()
 	ls.mu.Lock()
@@ -295,8 +297,8 @@ func (ls *Leases) CloseOld() {
 	ls.close(old, now)
 }
 
-// margin is how long before its time the lease is closed: a fourth of it, or more where Redis
-// took long to answer.
+// margin is how long before its time the lease is closed: a fourth of it, or more where Redis took
+// long to answer.
 func (le *Lease) margin() time.Duration {
 	return min(max(le.lasts/4, 3*le.granted.Since(le.sent)), le.lasts/2)
 }
@@ -332,7 +334,8 @@ func (ls *Leases) settleClosed(all ...*Closed) {
 	}
 }
 
-// Drop closes the leases of a key, and waits until all that were closed are settled: what is settled after a Reset is charged.
+// Drop closes the leases of a key, and waits until all that were closed are settled: what is
+// settled after a Reset is charged.
 func (ls *Leases) Drop(key string) {
 	if ls == nil {
 		return
@@ -355,8 +358,8 @@ func (ls *Leases) Drop(key string) {
 // Lost is what Redis charges though it was not spent.
 type Lost struct{ Keys, Units int64 }
 
-// Close closes all leases, and waits until they are settled. No more are taken. It returns what could
-// not be given back.
+// Close closes all leases, and waits until they are settled. No more are taken. It returns what
+// could not be given back.
 func (ls *Leases) Close() (lost Lost) {
 	if ls == nil {
 		return lost

@@ -10,12 +10,12 @@ import (
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
-// HotAsks is how often a process asks for a key within the duration of a lease where it
-// leases units of it.
+// HotAsks is how often a process asks for a key within the duration of a lease where it leases
+// units of it.
 const HotAsks = 8
 
-// The table of hot keys has hotSets sets of hotWays keys each. A key that finds its set
-// full of others that are in use is not leased.
+// The table of hot keys has hotSets sets of hotWays keys each. A key that finds its set full of
+// others that are in use is not leased.
 const (
 	hotSets = 1024
 	hotWays = 4
@@ -24,15 +24,15 @@ const (
 // leastLeased is how many units a lease has at least: to take it and to settle it are two calls.
 const leastLeased = 3
 
-// maxHotKey is the length of the longest key, in bytes, that is leased: the table keeps keys
-// as they are.
+// maxHotKey is the length of the longest key, in bytes, that is leased: the table keeps keys as
+// they are.
 const maxHotKey = 512
 
 // hotCounts is how many counters each set has for keys that are not hot.
 const hotCounts = 8
 
-// hotKeys knows which keys a process asks for often, and what it leases of them. It is read
-// without a lock.
+// hotKeys knows which keys a process asks for often, and what it leases of them. It is read without
+// a lock.
 type hotKeys struct {
 	d     time.Duration // of a lease
 	asks  int64         // HotAsks
@@ -109,8 +109,8 @@ const (
 	tagBits   = 8
 )
 
-// count counts a request for a key that find has not found in set, which is that of its hash.
-// It returns the HotKey that the key has become, or nil.
+// count counts a request for a key that find has not found in set, which is that of its hash. It
+// returns the HotKey that the key has become, or nil.
 func (t *hotKeys) count(set *hotSet, hash uint64, key string, by *limits.Set, now time.Duration) *HotKey {
 	counter := &set.counts[hash/hotSets%hotCounts]
 	tag, tick := uint32(hash>>(64-tagBits)), uint32(now/(t.d/64))%(1<<sinceBits)
@@ -153,8 +153,8 @@ func (t *hotKeys) add(set *hotSet, key string, by *limits.Set, now time.Duration
 	return nil
 }
 
-// idle reports whether the key was not asked for within d. What was leased of it has ended
-// then, and is settled in the background.
+// idle reports whether the key was not asked for within d. What was leased of it has ended then,
+// and is settled in the background.
 func (h *HotKey) idle(now, d time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -188,8 +188,8 @@ func (h *HotKey) wanted(now time.Duration, t *hotKeys) int64 {
 	return units
 }
 
-// demand is how often a key was asked for within the last d, and for how many units: those
-// of the present eighth of d, and of the seven before it.
+// demand is how often a key was asked for within the last d, and for how many units: those of the
+// present eighth of d, and of the seven before it.
 type demand [8]struct {
 	eighth      int64 // which one, counted from the clock's origin
 	asks, units int64

@@ -1,5 +1,5 @@
-// Package lease has what this process has leased of hot keys: units that are held for it in
-// Redis, which it spends by itself.
+// Package lease has what this process has leased of hot keys: units that are held for it in Redis,
+// which it spends by itself.
 //
 //	lease.go     Lease: units that may be spent until they are given back, in one atomic word
 //	hot_key.go   which keys are hot, and how many units of each are worth leasing
@@ -16,8 +16,8 @@ import (
 // A lease is for at most 1/share of what remains.
 const share = 8
 
-// An Instant is what the clocks of this process say: the wall clock, which may be set, and
-// the monotonic one, which may stand while the machine is suspended.
+// An Instant is what the clocks of this process say: the wall clock, which may be set, and the
+// monotonic one, which may stand while the machine is suspended.
 type Instant struct {
 	Wall, Mono time.Duration
 	Read       time.Time // what both were read from
@@ -28,8 +28,8 @@ func (t Instant) Since(before Instant) time.Duration {
 	return max(t.Wall-before.Wall, t.Mono-before.Mono)
 }
 
-// spendable returns how long a lease may be spent, counted from when it was asked for: Redis
-// counts d from later. The 1 ms and 0.1 % are for clocks that go at different rates.
+// spendable returns how long a lease may be spent, counted from when it was asked for: Redis counts
+// d from later. The 1 ms and 0.1 % are for clocks that go at different rates.
 func spendable(d time.Duration) time.Duration { return d - time.Millisecond - d/1000 }
 
 // A Lease is units that this process may spend.
@@ -100,8 +100,8 @@ func leftIn(state uint64) int64     { return int64(state & maxLeased) }
 func reservedIn(state uint64) int64 { return int64(state >> unitBits & maxLeased) }
 func asksIn(state uint64) int64     { return int64(state >> (2 * unitBits) & maxAsks) }
 
-// take takes n units, to spend or to reserve. It returns how many were taken before, and false
-// if n are not left, or the lease is closed.
+// take takes n units, to spend or to reserve. It returns how many were taken before, and false if n
+// are not left, or the lease is closed.
 func (le *Lease) take(n int64, reserve bool) (before int64, ok bool) {
 	for {
 		old := le.state.Load()
@@ -125,8 +125,7 @@ func (le *Lease) take(n int64, reserve bool) (before int64, ok bool) {
 // Give returns n units that were not spent. It reports false if the lease is closed.
 func (le *Lease) Give(n int64) bool { return le.change(n, 0) }
 
-// Settle returns what of n reserved units was not spent. It reports false if the lease is
-// closed.
+// Settle returns what of n reserved units was not spent. It reports false if the lease is closed.
 func (le *Lease) Settle(n, actual int64) bool { return le.change(n-actual, n) }
 
 // change adds to the units that are left, and takes off those that are reserved.

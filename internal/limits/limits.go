@@ -1,5 +1,5 @@
-// Package limits has the limits of a limiter, ready to decide: what is known of them before
-// any request comes.
+// Package limits has the limits of a limiter, ready to decide: what is known of them before any
+// request comes.
 package limits
 
 import (
@@ -78,9 +78,8 @@ func (s *Set) Exceeded(n int64) int {
 	return count
 }
 
-// DeniedFor returns for how long a denial of n units may be repeated: they are denied until
-// then, whatever becomes of what is held. It is 0 if slots deny them, for one may be free at
-// any time.
+// DeniedFor returns for how long a denial of n units may be repeated: they are denied until then,
+// whatever becomes of what is held. It is 0 if slots deny them, for one may be free at any time.
 func (s *Set) DeniedFor(answers []algorithm.Answer, n int64) time.Duration {
 	longest := int64(0)
 	for i, a := range answers {

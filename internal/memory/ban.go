@@ -29,9 +29,10 @@ func (s *shard) banState(k string, now int64) *algorithm.State {
 	return &e.states[0]
 }
 
-// Hold decides as Decide does, but holds n units instead of charging them: those of every limit if c is OpReserve, else
-// only slots. It writes the handles of what it held or charged to those of c, if they are not nil. For limits with bans it
-// returns that of k too, and evaluates nothing where that was there before.
+// Hold decides as Decide does, but holds n units instead of charging them: those of every limit if
+// c is OpReserve, else only slots. It writes the handles of what it held or charged to those of c,
+// if they are not nil. For limits with bans it returns that of k too, and evaluates nothing where
+// that was there before.
 func (m *Store) Hold(l *Limits, k string, c algorithm.HoldCall, answers []algorithm.Answer) (ban algorithm.Ban, admitted bool) {
 	s, stored, now := m.lock(l, k)
 	defer s.Unlock()
@@ -62,8 +63,8 @@ func (m *Store) Hold(l *Limits, k string, c algorithm.HoldCall, answers []algori
 	return ban, false
 }
 
-// Block bans k by hand, for so many microseconds, or with atLeast until its ban ends if that is later; 0 ends its ban, and
-// the levels.
+// Block bans k by hand, for so many microseconds, or with atLeast until its ban ends if that is
+// later; 0 ends its ban, and the levels.
 func (m *Store) Block(l *Limits, k string, lasts int64, atLeast bool) {
 	s, _, now := m.lock(l, k)
 	defer s.Unlock()

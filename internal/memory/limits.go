@@ -6,8 +6,8 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// Limits are limits by which a Store decides. Those of the same names share the state of
-// a key, whatever their numbers are.
+// Limits are limits by which a Store decides. Those of the same names share the state of a key,
+// whatever their numbers are.
 type Limits struct {
 	members []algorithm.Member
 	grouped bool              // keys begin with head, so that limits of other names have other entries
@@ -16,8 +16,8 @@ type Limits struct {
 	bans    algorithm.Bans
 }
 
-// NewLimits returns the Limits of members. group is the same for limits of the same
-// names and kinds: the empty one for those of most decisions.
+// NewLimits returns the Limits of members. group is the same for limits of the same names and
+// kinds: the empty one for those of most decisions.
 func NewLimits(members []algorithm.Member, group string, bans algorithm.Bans) *Limits {
 	return &Limits{
 		bans: bans, members: members, grouped: group != "", head: fmt.Sprintf("\x00%d:%s", len(group), group),
@@ -25,8 +25,8 @@ func NewLimits(members []algorithm.Member, group string, bans algorithm.Bans) *L
 	}
 }
 
-// stored returns the form in which a key of key.Local is stored. It is that of no other key of any group: those
-// without a head do not begin with a NUL, and a head says where it ends.
+// stored returns the form in which a key of key.Local is stored. It is that of no other key of any
+// group: those without a head do not begin with a NUL, and a head says where it ends.
 func (l *Limits) stored(k string) string {
 	if l.grouped || k[0] == 0 {
 		k = l.head + k

@@ -1,6 +1,5 @@
-// Package memory keeps the state of limits in this process: for limiters without
-// Redis, and for the outage policy FailLocal. It is bounded: when it is full, another
-// key is evicted for a new one.
+// Package memory keeps the state of limits in this process: for limiters without Redis, and for the
+// outage policy FailLocal. It is bounded: when it is full, another key is evicted for a new one.
 //
 //	memory.go  Store: decides, holds, refunds, resets
 //	limits.go  Limits: by which a Store decides; how the state of a key passes from one to another
@@ -18,15 +17,15 @@ import (
 	"github.com/redislimit/redislimit/internal/key"
 )
 
-// The keys are divided among shards, each under a lock of its own: one for every
-// shardSize keys, and no more than maxShards.
+// The keys are divided among shards, each under a lock of its own: one for every shardSize keys,
+// and no more than maxShards.
 const (
 	maxShards = 64
 	shardSize = 1024
 )
 
-// A Store keeps the state of the limits of keys. Its clock is the monotonic one, which
-// never steps back, or one that it is given. It is safe for concurrent use.
+// A Store keeps the state of the limits of keys. Its clock is the monotonic one, which never steps
+// back, or one that it is given. It is safe for concurrent use.
 type Store struct {
 	started time.Time
 	startAt int64            // started, in microseconds since the epoch
@@ -74,8 +73,8 @@ func (m *Store) lock(l *Limits, k string) (s *shard, stored string, now int64) {
 	return s, stored, s.clamp(now)
 }
 
-// Decide evaluates each of l for n units of the user's key k, and writes its answer
-// to answers. If all limits admit n and charge is set, it charges n.
+// Decide evaluates each of l for n units of the user's key k, and writes its answer to answers. If
+// all limits admit n and charge is set, it charges n.
 func (m *Store) Decide(l *Limits, k string, n int64, charge bool, answers []algorithm.Answer) {
 	s, k, now := m.lock(l, k)
 	defer s.Unlock()
@@ -140,10 +139,10 @@ func (m *Store) End(l *Limits, k string, c algorithm.HoldCall) {
 	}
 }
 
-// Renew holds n units for longer, and returns their new handles: a limit whose hold has ended
-// keeps its handle, and one whose slots are lost has the zero Handle. By a clock of its own that
-// went on by much at once, what has expired since is renewed as if that had been in time: nothing
-// is expired here, for others are renewed after this one.
+// Renew holds n units for longer, and returns their new handles: a limit whose hold has ended keeps
+// its handle, and one whose slots are lost has the zero Handle. By a clock of its own that went on
+// by much at once, what has expired since is renewed as if that had been in time: nothing is
+// expired here, for others are renewed after this one.
 func (m *Store) Renew(l *Limits, k string, n int64, handles []algorithm.Handle) []algorithm.Handle {
 	renewed := slices.Clone(handles)
 	s, k, now := m.lock(l, k)

@@ -8,15 +8,14 @@ import (
 )
 
 const (
-	// swept is how many entries are looked at, in turn, when a key is added, to remove
-	// those whose full limit has long been available again.
+	// swept is how many entries are looked at, in turn, when a key is added, to remove those whose
+	// full limit has long been available again.
 	swept = 2
-	// sampled is how many random entries are looked at when a shard is full, to evict the
-	// one that is used least.
+	// sampled is how many random entries are looked at when a shard is full, to evict the one that
+	// is used least.
 	sampled = 16
-	// retention is for how long an entry is kept after its full limit is available
-	// again, unless the shard is full, in microseconds: if its key is used again, no new
-	// entry is allocated.
+	// retention is for how long an entry is kept after its full limit is available again, unless
+	// the shard is full, in microseconds: if its key is used again, no new entry is allocated.
 	retention = 10_000_000
 )
 
@@ -46,8 +45,8 @@ func (s *shard) init(capacity int) {
 	s.capacity = capacity
 }
 
-// clamp returns now, or the instant of the last decision if that is later: now was
-// read before the lock was taken.
+// clamp returns now, or the instant of the last decision if that is later: now was read before the
+// lock was taken.
 func (s *shard) clamp(now int64) int64 {
 	s.latest = max(s.latest, now)
 	return s.latest
@@ -106,8 +105,8 @@ func (s *shard) sweep(until int64) {
 	}
 }
 
-// evict removes the entry of some random ones that is used least. One whose full limit
-// is available again is not used at all.
+// evict removes the entry of some random ones that is used least. One whose full limit is available
+// again is not used at all.
 func (s *shard) evict(now int64) {
 	var least *entry
 	usage := 0.0

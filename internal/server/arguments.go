@@ -11,8 +11,8 @@ import (
 	"github.com/redislimit/redislimit/internal/key"
 )
 
-// Limits are limits in the form in which scripts are given them. Those of one Store are
-// of the same kinds, in the same order, and differ in their numbers and names.
+// Limits are limits in the form in which scripts are given them. Those of one Store are of the same
+// kinds, in the same order, and differ in their numbers and names.
 type Limits struct {
 	members  []algorithm.Member
 	tails    []string // what follows the user's key in the Redis key of each: "}:token-1m"
@@ -24,7 +24,8 @@ type Limits struct {
 	slots    bool // one has slots: no call is a plain decision
 }
 
-// constants are those of all limits, as text, for what is sent from an instant on and before another.
+// constants are those of all limits, as text, for what is sent from an instant on and before
+// another.
 type constants struct {
 	all         []any
 	from, until int64
@@ -73,7 +74,8 @@ func (l *Limits) newConstants(now int64) *constants {
 	return c
 }
 
-// constants returns those of what is sent at now. They are kept: a decision does not find out what month it is.
+// constants returns those of what is sent at now. They are kept: a decision does not find out what
+// month it is.
 func (l *Limits) constants(now int64) *constants {
 	c := l.latest.Load()
 	if now < c.from || now >= c.until {
@@ -83,7 +85,8 @@ func (l *Limits) constants(now int64) *constants {
 	return c
 }
 
-// now returns the time of this process in microseconds, once for all that is sent together, if a constant depends on it.
+// now returns the time of this process in microseconds, once for all that is sent together, if a
+// constant depends on it.
 func (s *Store) now() int64 {
 	if !s.moves {
 		return 0
@@ -111,8 +114,9 @@ func (l *Limits) work(n int64) int64 {
 	return sum
 }
 
-// scriptOf returns the script that makes the calls of members, its arguments, and how many of these are Redis keys. Plain
-// decisions that ask for the same are the last call of the script, which stands once for all of them.
+// scriptOf returns the script that makes the calls of members, its arguments, and how many of these
+// are Redis keys. Plain decisions that ask for the same are the last call of the script, which
+// stands once for all of them.
 func (s *Store) scriptOf(members []*Call) (script script, args []any, keys int) {
 	last, now := members[len(members)-1], s.now()
 	args = make([]any, scriptArgs, scriptArgs+len(last.Limits.constants(now).all)+len(members)*(3+3*len(s.members)))
@@ -147,8 +151,9 @@ func (d *Call) appendConstants(args []any, now int64) []any {
 	return args
 }
 
-// appendCall appends the arguments of d: of a plain decision whether to charge, and the cost for each limit. Each limiter with
-// bans has one more, whether a denial bans. In a script of limits with other numbers each call has its own constants.
+// appendCall appends the arguments of d: of a plain decision whether to charge, and the cost for
+// each limit. Each limiter with bans has one more, whether a denial bans. In a script of limits
+// with other numbers each call has its own constants.
 func (d *Call) appendCall(args []any, mixed bool, now int64) []any {
 	if !d.plain() {
 		args = d.Append(args, d.Limits.holds)

@@ -11,8 +11,8 @@ import (
 )
 
 // A Background is a call that no caller waits for: a renewal, or the settlement of a lease. It is
-// sent once, in a round trip with many others where they may share one. One for a server that is down is
-// not sent.
+// sent once, in a round trip with many others where they may share one. One for a server that is
+// down is not sent.
 type Background struct {
 	Limits *Limits
 	Key    string
@@ -65,8 +65,9 @@ func (s *Store) runOn(ctx context.Context, sv *Server, calls []Background) {
 	inFlight.Wait()
 }
 
-// runBatches makes calls in one batch after the other: where a server is far, more of them in flight would need connections that
-// take too long to make. Each is twice as large as the last, as far as it takes no longer.
+// runBatches makes calls in one batch after the other: where a server is far, more of them in
+// flight would need connections that take too long to make. Each is twice as large as the last, as
+// far as it takes no longer.
 func (s *Store) runBatches(ctx context.Context, sv *Server, calls []Background) {
 	shortest := s.Timeout
 	for size := s.perScript; len(calls) > 0 && s.awaits(ctx, sv, calls); {

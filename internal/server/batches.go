@@ -13,8 +13,8 @@ import (
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
-// maxWork is how many microseconds of Redis the decisions of one batch take together,
-// about: Redis does nothing else meanwhile.
+// maxWork is how many microseconds of Redis the decisions of one batch take together, about: Redis
+// does nothing else meanwhile.
 const maxWork = 1200
 
 // otherWork is how many times as long a call takes that is no plain decision: 6 to 11 us for a
@@ -24,23 +24,21 @@ const otherWork = 3
 type batcher = batch.Batcher[*Call]
 
 const (
-	// maxInFlight is how many calls and batches are in flight before others wait: light
-	// traffic need not wait at all then, and on a slow network others wait for a fraction
-	// of a round trip.
+	// maxInFlight is how many calls and batches are in flight before others wait: light traffic
+	// need not wait at all then, and on a slow network others wait for a fraction of a round trip.
 	maxInFlight = 4
-	// maxBatches is how many are once a batch is, where round trips are short: each batch is
-	// twice as large then. With one, server and process take turns in being idle: at 64 callers
-	// two do 1.4 times as much, and four no more.
+	// maxBatches is how many are once a batch is, where round trips are short: each batch is twice
+	// as large then. With one, server and process take turns in being idle: at 64 callers two do
+	// 1.4 times as much, and four no more.
 	maxBatches = 2
 	// maxInFlightOfNode is maxInFlight of a node of a Cluster, which has only some of the callers.
-	// With four its batches were half as large, and a decision of 64 callers on three nodes
-	// took a quarter more of the CPU.
+	// With four its batches were half as large, and a decision of 64 callers on three nodes took a
+	// quarter more of the CPU.
 	maxInFlightOfNode = 2
 )
 
-// batcher returns the batcher of decisions for a server, or nil where each goes
-// alone. Only of go-redis's own clients it is known which keys may be in one script
-// or pipeline.
+// batcher returns the batcher of decisions for a server, or nil where each goes alone. Only of
+// go-redis's own clients it is known which keys may be in one script or pipeline.
 func (s *Store) batcher(sv *Server) *batcher {
 	if s.MaxBatch == 1 {
 		return nil
@@ -100,9 +98,10 @@ func (s *Store) work(d *Call) int64 {
 	return sum
 }
 
-// carry makes the calls of all members in one round trip: by one script where it may have the keys of all. If the server refuses
-// that as a whole, each of them is to be sent alone. More calls than one script may make, which come from the background
-// alone, take several. The error is that of all: of one alone, or if no script got a reply.
+// carry makes the calls of all members in one round trip: by one script where it may have the keys
+// of all. If the server refuses that as a whole, each of them is to be sent alone. More calls than
+// one script may make, which come from the background alone, take several. The error is that of
+// all: of one alone, or if no script got a reply.
 func (s *Store) carry(ctx context.Context, sv *Server, members []*Call) error {
 	switch {
 	case len(members) == 1:
@@ -147,8 +146,9 @@ func plainLast(members []*Call) []*Call {
 // A pipeliner is a client that sends several commands at once.
 type pipeliner interface{ Pipeline() redis.Pipeliner }
 
-// pipelined sends the commands that queue adds, over a connection of the pool that single commands have, too: that of a Watch of
-// no keys. go-redis 9.23 has another pool for pipelines: its first connection to a server far away takes longer than a batch has.
+// pipelined sends the commands that queue adds, over a connection of the pool that single commands
+// have, too: that of a Watch of no keys. go-redis 9.23 has another pool for pipelines: its first
+// connection to a server far away takes longer than a batch has.
 func pipelined(ctx context.Context, client pipeliner, queue func(redis.Pipeliner)) error {
 	if c, ok := client.(*redis.Client); ok {
 		return c.Watch(ctx, func(tx *redis.Tx) error { return pipelined(ctx, tx, queue) })
@@ -205,7 +205,8 @@ func (s *Store) runEach(ctx context.Context, sv *Server, size int, members []*Ca
 // A partError is that of all members of one of several scripts.
 type partError struct{ error }
 
-// replied reads the reply to the calls of members, or the error that came instead. What goes alone is not sent again for it.
+// replied reads the reply to the calls of members, or the error that came instead. What goes alone
+// is not sent again for it.
 func (s *Store) replied(sv *Server, members []*Call, reply []int64, err error, alone bool) error {
 	switch {
 	case err == nil:
@@ -237,6 +238,6 @@ func retryAlone(members []*Call) {
 	}
 }
 
-// refused reports whether the server has run nothing, because of one of the keys. What it
-// refuses to a script that runs has another code.
+// refused reports whether the server has run nothing, because of one of the keys. What it refuses
+// to a script that runs has another code.
 func refused(err error) bool { return hasCode(err, "CROSSSLOT", "NOPERM", "TRYAGAIN") }

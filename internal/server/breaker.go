@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Server is what is known of one server: the circuit breaker to it, whether it is far,
-// and whether a script may have the keys of several decisions.
+// A Server is what is known of one server: the circuit breaker to it, whether it is far, and
+// whether a script may have the keys of several decisions.
 type Server struct {
 	addr    string
 	node    weak.Pointer[redis.Client] // or nil, where the client itself is asked
@@ -23,8 +23,8 @@ type Server struct {
 	sharding sharding
 
 	state atomic.Uint32 // health.state
-	// far is whether a new connection may take longer than the Timeout: then a call goes on
-	// when its caller has left. A new server is far until it has answered within a tenth of the Timeout.
+	// far is whether a new connection may take longer than the Timeout: then a call goes on when
+	// its caller has left. A new server is far until it has answered within a tenth of the Timeout.
 	far      atomic.Bool
 	wantedAt atomic.Int64 // health.wantedAt, or a little before
 	wakeAt   atomic.Int64 // health.wakeAt
@@ -37,8 +37,8 @@ type Server struct {
 	changed  chan struct{}       // closed when health.state changes
 	wake     chan struct{}       // has something for that goroutine to look at
 
-	// Of the goroutine that attends alone: who was told that the server is down, and is to be told of the
-	// end; and Servers.changes of then.
+	// Of the goroutine that attends alone: who was told that the server is down, and is to be told
+	// of the end; and Servers.changes of then.
 	told   []weak.Pointer[Hooks]
 	toldOf uint64
 }
@@ -48,8 +48,9 @@ var started = time.Now()
 func sinceStarted(t time.Time) time.Duration { return t.Sub(started) }
 
 const (
-	// farFactor is how many round trips a first decision may take: a connection, HELLO, the script. So a server is near that
-	// answers within that part of the Timeout, and one that is far is given so many Timeouts.
+	// farFactor is how many round trips a first decision may take: a connection, HELLO, the script.
+	// So a server is near that answers within that part of the Timeout, and one that is far is
+	// given so many Timeouts.
 	farFactor = 10
 	// wantedPause is the time in which one decision notes for all that the server is wanted.
 	wantedPause = 20 * time.Millisecond
@@ -106,7 +107,8 @@ func (sv *Server) update(st *Store, k string, change func(h *health, now time.Du
 	sv.lookLocked()
 }
 
-// lookLocked has the server attended to if it is not up, and whoever attends look at what has changed.
+// lookLocked has the server attended to if it is not up, and whoever attends look at what has
+// changed.
 func (sv *Server) lookLocked() {
 	if sv.health.state == up {
 		return
@@ -130,8 +132,8 @@ func (sv *Server) publishLocked(before state) {
 	}
 }
 
-// want notes that a decision of st on k wants the server, which is not up. It returns how
-// long that may wait, and for what.
+// want notes that a decision of st on k wants the server, which is not up. It returns how long that
+// may wait, and for what.
 func (sv *Server) want(st *Store, k string) (time.Duration, <-chan struct{}) {
 	if state(sv.state.Load()) == down {
 		now := int64(sinceStarted(time.Now()))
@@ -207,8 +209,8 @@ func (sv *Server) say(ctx context.Context, st *Store, k string, do action) {
 	sv.update(nil, "", (*health).said)
 }
 
-// tell has those told that the server is down who do not know it yet, st first if it is not nil, and those of the end who have
-// closed since.
+// tell has those told that the server is down who do not know it yet, st first if it is not nil,
+// and those of the end who have closed since.
 func (sv *Server) tell(ctx context.Context, st *Store) {
 	sv.mu.Lock()
 	c := Change{Cause: sv.health.cause, Log: sv.health.logged && len(sv.told) == 0}
@@ -237,7 +239,8 @@ func (sv *Server) tell(ctx context.Context, st *Store) {
 // failoverAddr is what go-redis says is the address of Sentinel's master.
 const failoverAddr = "FailoverClient"
 
-// address returns the server's address, or that of Sentinel's master as its error or a new connection has it.
+// address returns the server's address, or that of Sentinel's master as its error or a new
+// connection has it.
 func (sv *Server) address(ctx context.Context, cause error) string {
 	node := sv.node.Value()
 	if sv.addr != failoverAddr || node == nil {

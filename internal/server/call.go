@@ -50,8 +50,8 @@ func (d *Call) Ban() algorithm.Ban {
 	return d.inline[0].Ban()
 }
 
-// Decide evaluates each limit for the units of the call. If all admit them, it charges or holds them
-// as the operation says. While the server is down the error is [ErrBreakerOpen].
+// Decide evaluates each limit for the units of the call. If all admit them, it charges or holds
+// them as the operation says. While the server is down the error is [ErrBreakerOpen].
 //
 // A call takes the timeout at most. A caller with less time leaves it, with the error of ctx: what
 // was held for the caller is freed when the reply comes.
@@ -95,7 +95,8 @@ func (s *Store) Reset(ctx context.Context, l *Limits, k string) error {
 	return s.run(ctx, NewCall(l, k, algorithm.HoldCall{Op: algorithm.OpReset}), s.deadlines.timer())
 }
 
-// Block bans k for so many microseconds, or with atLeast until its ban ends if that is later; 0 ends its ban, and the levels.
+// Block bans k for so many microseconds, or with atLeast until its ban ends if that is later; 0
+// ends its ban, and the levels.
 func (s *Store) Block(ctx context.Context, l *Limits, k string, lasts int64, atLeast bool) error {
 	c := algorithm.HoldCall{Op: algorithm.OpBlock, N: lasts}
 	if atLeast {
@@ -110,8 +111,8 @@ func (s *Store) hasLessTime(ctx context.Context) bool {
 	return ok && time.Until(deadline) < s.Timeout || ctx.Err() != nil
 }
 
-// run has d be decided: at once if its server is up, else when it is, until the caller's timer. What the server did not get, or did not
-// carry out, is sent again.
+// run has d be decided: at once if its server is up, else when it is, until the caller's timer.
+// What the server did not get, or did not carry out, is sent again.
 func (s *Store) run(ctx context.Context, d *Call, until *sharedTimer) error {
 	sv, err := s.servers.of(ctx, s, d.Key), errNotUp
 	if sv.up() {
@@ -142,11 +143,12 @@ func (s *Store) run(ctx context.Context, d *Call, until *sharedTimer) error {
 	return nil
 }
 
-// again reports whether the call of an error is to be sent again, alone: it was not carried out, or a hash slot that is moving
-// has only some of its keys.
+// again reports whether the call of an error is to be sent again, alone: it was not carried out, or
+// a hash slot that is moving has only some of its keys.
 func again(err error) bool { return errors.Is(err, batch.ErrRetryAlone) || hasCode(err, "TRYAGAIN") }
 
-// ask has sv decide: alone, or with others if it may wait for them. The caller waits until its timer.
+// ask has sv decide: alone, or with others if it may wait for them. The caller waits until its
+// timer.
 func (s *Store) ask(ctx context.Context, sv *Server, d *Call, until *sharedTimer, alone bool) error {
 	way, place := batch.Alone, batch.Place[*Call]{}
 	if b := s.batcher(sv); b != nil && !alone {
@@ -172,14 +174,15 @@ func (s *Store) ask(ctx context.Context, sv *Server, d *Call, until *sharedTimer
 
 // The errors of decisions that waited in this process, beside ErrQueue.
 var (
-	// ErrSentLate says that one waited for most of its time before it was sent. That is not the server's fault, either.
+	// ErrSentLate says that one waited for most of its time before it was sent. That is not the
+	// server's fault, either.
 	ErrSentLate = errors.New("too many decisions are waiting in this process: this one was sent late")
 	// errHeldUp is the server's fault, though nothing was sent.
 	errHeldUp = errors.New("not sent: redis does not answer what was sent before")
 )
 
-// tooLate returns the error of a decision that has waited since an instant for as long as it may, by what took most of that:
-// this process, if others were answered meanwhile, or the server.
+// tooLate returns the error of a decision that has waited since an instant for as long as it may,
+// by what took most of that: this process, if others were answered meanwhile, or the server.
 func (s *Store) tooLate(a batch.Abandoned, since time.Time) error {
 	answers := a.LastReply.Sub(since) > s.Timeout/4
 	switch unsent := a.Started.IsZero(); {
@@ -210,8 +213,8 @@ func (d *Call) Admitted() bool {
 // plain reports whether d is a decision that holds nothing: the script has a quick way for it.
 func (d *Call) plain() bool { return d.Op <= algorithm.OpCharge && !d.Limits.slots }
 
-// decode reads the reply to d: that of all limits, and that of bans. The error is batch.ErrRetryAlone if nothing was done. To a
-// single call no script replies so.
+// decode reads the reply to d: that of all limits, and that of bans. The error is
+// batch.ErrRetryAlone if nothing was done. To a single call no script replies so.
 func (d *Call) decode(limits, bans []int64, each int, alone bool) error {
 	if algorithm.Undone(limits) && !alone {
 		return batch.ErrRetryAlone
@@ -231,7 +234,8 @@ func (d *Call) decode(limits, bans []int64, each int, alone bool) error {
 	return nil
 }
 
-// decodeBans sets the Ban of d, and of those that are made together with it. It reports whether one was there before.
+// decodeBans sets the Ban of d, and of those that are made together with it. It reports whether one
+// was there before.
 func (d *Call) decodeBans(reply []int64) (before bool, err error) {
 	for o := d; o != nil; o = o.next {
 		if o.Limits.bans == nil {

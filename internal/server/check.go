@@ -40,8 +40,8 @@ func (s *Store) Check(ctx context.Context) (advice []string, cannot error) {
 	return nil, s.explain(ctx, err)
 }
 
-// tryCommands returns which of the commands ARGV the user may not run. Each is tried with
-// arguments that change nothing: as many as it takes, for those are counted first.
+// tryCommands returns which of the commands ARGV the user may not run. Each is tried with arguments
+// that change nothing: as many as it takes, for those are counted first.
 //
 //nolint:dupword // Lua has many ends
 const tryCommands = `
@@ -61,8 +61,8 @@ for _, name in ipairs(ARGV) do
 end
 return missing`
 
-// missingRights says which commands of the scripts the Redis user may not run. It is "" if there are none, or that cannot be
-// found out.
+// missingRights says which commands of the scripts the Redis user may not run. It is "" if there
+// are none, or that cannot be found out.
 func (s *Store) missingRights(ctx context.Context) string {
 	commands := regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`)
 	args := []any{"eval", tryCommands, 1, s.head + "~check}:~check"}

@@ -52,12 +52,14 @@ func (s *Store) freeAbandoned(d *Call, err error) {
 	s.freeLater(d, call, time.Duration(longest)*time.Microsecond)
 }
 
-// freeLater has a call about the key of d be made in the background, once, unless that takes so long that it is too late.
+// freeLater has a call about the key of d be made in the background, once, unless that takes so
+// long that it is too late.
 func (s *Store) freeLater(d *Call, call algorithm.HoldCall, within time.Duration) {
 	s.cleanups.add(s, cleanup{d.Limits, d.Key, call, time.Now().Add(within)})
 }
 
-// abandoned frees what is held for d, whose caller left before it ended. After an error that is done.
+// abandoned frees what is held for d, whose caller left before it ended. After an error that is
+// done.
 func (s *Store) abandoned(d *Call, err error) {
 	if err == nil && d.err == nil {
 		s.freeAbandoned(d, nil)
@@ -150,8 +152,8 @@ func (cs *cleanups) begin() bool {
 	return true
 }
 
-// Later runs f, which asks Redis, in a goroutine that Close waits for, and then ended with its error. It
-// reports false, and runs nothing, if there are too many.
+// Later runs f, which asks Redis, in a goroutine that Close waits for, and then ended with its
+// error. It reports false, and runs nothing, if there are too many.
 func (s *Store) Later(f func() error, ended func(error)) bool {
 	if s.driven || !s.cleanups.begin() {
 		return false

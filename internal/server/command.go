@@ -16,8 +16,8 @@ type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// A script is a Lua script and how Redis is asked to run it: by the digest by which Redis
-// knows it, or as a whole. All are arguments of a command.
+// A script is a Lua script and how Redis is asked to run it: by the digest by which Redis knows it,
+// or as a whole. All are arguments of a command.
 type script struct {
 	name, text any // "evalsha" and the digest, or "eval" and the source
 	source     any
@@ -34,8 +34,8 @@ func newScript(source string, undeclared bool) script {
 // scriptArgs is how many of a script's arguments command fills in.
 const scriptArgs = 3
 
-// command returns the command that runs the script, if Redis has it, on as many
-// keys as are given. The first scriptArgs of args are filled in.
+// command returns the command that runs the script, if Redis has it, on as many keys as are given.
+// The first scriptArgs of args are filled in.
 func (s script) command(ctx context.Context, args []any, keys int) onceCmd {
 	args[0], args[1], args[2] = s.name, s.text, keys
 	if s.undeclared {
@@ -45,10 +45,9 @@ func (s script) command(ctx context.Context, args []any, keys int) onceCmd {
 	return s.send(ctx, args)
 }
 
-// send returns the command of these arguments. One with undeclared keys goes to the server
-// that has the first of them. No server redirects it, as it would do with declared keys: where
-// a slot is being moved to, it would decide on keys of all such slots, also on those that
-// have not come yet.
+// send returns the command of these arguments. One with undeclared keys goes to the server that has
+// the first of them. No server redirects it, as it would do with declared keys: where a slot is
+// being moved to, it would decide on keys of all such slots, also on those that have not come yet.
 func (s script) send(ctx context.Context, args []any) onceCmd {
 	cmd := onceCmd{redis.NewIntSliceCmd(ctx, args...)}
 	if s.undeclared {
@@ -64,9 +63,8 @@ func (s script) run(ctx context.Context, client Client, args []any, keys int, lo
 	return reply, unsent(err) // of a pipeline some commands may have been sent
 }
 
-// reply returns the reply to cmd, which was sent and returned err. EVAL follows only
-// where Redis replied that it does not have the script, so that a decision is never run
-// twice.
+// reply returns the reply to cmd, which was sent and returned err. EVAL follows only where Redis
+// replied that it does not have the script, so that a decision is never run twice.
 func (s script) reply(ctx context.Context, client Client, cmd onceCmd, err error, loaded func(context.Context)) ([]int64, error) {
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		if loaded != nil {
@@ -80,16 +78,16 @@ func (s script) reply(ctx context.Context, client Client, cmd onceCmd, err error
 	return cmd.Val(), err
 }
 
-// A onceCmd is sent once. go-redis repeats other commands when their reply is
-// lost, and each repetition would charge again.
+// A onceCmd is sent once. go-redis repeats other commands when their reply is lost, and each
+// repetition would charge again.
 type onceCmd struct{ *redis.IntSliceCmd }
 
 // NoRetry has go-redis not send the command again.
 func (onceCmd) NoRetry() bool { return true }
 
-// A deadlineContext is a caller's context that ends with a timer which many calls
-// share, so that a timeout costs a call next to nothing. It does not end with the
-// caller's: a call is not its caller.
+// A deadlineContext is a caller's context that ends with a timer which many calls share, so that a
+// timeout costs a call next to nothing. It does not end with the caller's: a call is not its
+// caller.
 type deadlineContext struct {
 	context.Context //nolint:containedctx // it is one
 

@@ -1,5 +1,5 @@
-// Package server decides in Redis. It knows the client, the keys and the scripts,
-// and nothing of limiters, results and outage policies.
+// Package server decides in Redis. It knows the client, the keys and the scripts, and nothing of
+// limiters, results and outage policies.
 //
 //	store.go      Store: what decides for one limiter
 //	together.go   Stores of several limiters that decide together
@@ -20,6 +20,5 @@
 //	health.go     the rules of that, without clock and network: searched exhaustively
 //	check.go      what Limiter.Check says
 //
-// Scripts and replies are those of package algorithm; who waits for whom is
-// package batch's.
+// Scripts and replies are those of package algorithm; who waits for whom is package batch's.
 package server

@@ -18,19 +18,19 @@ import (
 var (
 	// ErrBreakerOpen says that the server is down, and was not asked.
 	ErrBreakerOpen = errors.New("circuit breaker open")
-	// ErrQueue says that too many decisions wait in this process. That is not the
-	// server's fault.
+	// ErrQueue says that too many decisions wait in this process. That is not the server's fault.
 	ErrQueue = errors.New("too many decisions are waiting in this process")
 )
 
-// errNotUp is that of a decision that was not sent: run has it wait until its server is up, or known to be down.
+// errNotUp is that of a decision that was not sent: run has it wait until its server is up, or
+// known to be down.
 var errNotUp error = unsentError{ErrBreakerOpen}
 
 // errPanicked is that of a call whose caller is to recover.
 var errPanicked = errors.New("a hook of the client panicked")
 
-// outcome returns what the error of a call says about sv, which was given so long, and the error
-// to show.
+// outcome returns what the error of a call says about sv, which was given so long, and the error to
+// show.
 func (s *Store) outcome(sv *Server, err error, given time.Duration, begun time.Time) (outcome, error) {
 	var reply redis.Error
 	switch {
@@ -80,8 +80,8 @@ func unsent(err error) error {
 	return err
 }
 
-// processBusy reports whether goroutines wait long for a processor: the reply of a
-// server may then be there, and nobody has seen it.
+// processBusy reports whether goroutines wait long for a processor: the reply of a server may then
+// be there, and nobody has seen it.
 func processBusy() bool { return schedulingDelay() > busyDelay }
 
 const busyDelay = time.Millisecond
@@ -120,8 +120,8 @@ func hasCode(err error, codes ...string) bool {
 	return false
 }
 
-// timeoutError says for how long the server was waited for, and whether it was the
-// client's pool that was waited for instead.
+// timeoutError says for how long the server was waited for, and whether it was the client's pool
+// that was waited for instead.
 func (s *Store) timeoutError(err error, given time.Duration) error {
 	pool := ""
 	if c, ok := s.servers.client.(*redis.Client); ok {
@@ -133,8 +133,8 @@ func (s *Store) timeoutError(err error, given time.Duration) error {
 	return fmt.Errorf("no answer from redis within %v%s: %w", given.Round(time.Microsecond), pool, context.DeadlineExceeded)
 }
 
-// failed records that a call for d failed that was begun at an instant, and returns its error for the
-// caller. ctx gives the hooks its values.
+// failed records that a call for d failed that was begun at an instant, and returns its error for
+// the caller. ctx gives the hooks its values.
 func (s *Store) failed(ctx context.Context, sv *Server, d *Call, err error, begun time.Time) error {
 	err = s.explain(ctx, err)
 	o, err := s.outcome(sv, err, s.Timeout, begun)
@@ -151,7 +151,8 @@ func (s *Store) failed(ctx context.Context, sv *Server, d *Call, err error, begu
 // moving reports whether err is of a hash slot that is being moved, or that no node has.
 func moving(err error) bool { return hasCode(err, "TRYAGAIN", "CLUSTERDOWN Hash slot not served") }
 
-// stuck takes an error of a hash slot that is being moved. It reports whether there have been such errors for too long.
+// stuck takes an error of a hash slot that is being moved. It reports whether there have been such
+// errors for too long.
 func (s *Servers) stuck(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,8 +21,8 @@ const (
 	back                 // the server answers again: they wait until that has been told
 )
 
-// An outcome is what the end of a call says about the server that was asked, in this order: up to slow it has answered, and beyond
-// unsure it is at fault.
+// An outcome is what the end of a call says about the server that was asked, in this order: up to
+// slow it has answered, and beyond unsure it is at fault.
 type outcome uint8
 
 const (
@@ -37,12 +37,14 @@ const (
 )
 
 const (
-	// doubtLasts is how long a server is doubted at most, and so how long a new connection may take.
+	// doubtLasts is how long a server is doubted at most, and so how long a new connection may
+	// take.
 	doubtLasts = 3 * time.Second
-	// connectTime is what a probe has to make a connection to a server that is far: TCP, TLS, HELLO and more.
+	// connectTime is what a probe has to make a connection to a server that is far: TCP, TLS, HELLO
+	// and more.
 	connectTime = 5 * time.Second
-	// While a server is down the next probe begins after a hundredth of the outage, from
-	// probePause to longestPause. There are maxProbes at a time, one of which has the connectTime.
+	// While a server is down the next probe begins after a hundredth of the outage, from probePause
+	// to longestPause. There are maxProbes at a time, one of which has the connectTime.
 	probePause   = 100 * time.Millisecond
 	longestPause = time.Second
 	maxProbes    = 8
@@ -51,8 +53,8 @@ const (
 	quietAfter = time.Second
 	quietPause = 5 * time.Second
 	wakePause  = 100 * time.Millisecond
-	// logPause is the time between two outages that are logged, with as many causes as maxCauses. One that was over
-	// within a moment does not count for one that is not.
+	// logPause is the time between two outages that are logged, with as many causes as maxCauses.
+	// One that was over within a moment does not count for one that is not.
 	logPause  = time.Minute
 	moment    = time.Second
 	maxCauses = 5
@@ -216,7 +218,8 @@ func (h *health) probed(patiently bool, o outcome, begun, now time.Duration, cau
 	h.record(o, begun, now, cause)
 }
 
-// say returns what is to be said, or wait. Whoever is told that a server is down is told of its end.
+// say returns what is to be said, or wait. Whoever is told that a server is down is told of its
+// end.
 func (h *health) say(now time.Duration) action {
 	switch {
 	case h.state <= doubted:

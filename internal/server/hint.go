@@ -13,12 +13,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrUnsupported is the error of a server that answers, and cannot run the
-// scripts: waiting does not help.
+// ErrUnsupported is the error of a server that answers, and cannot run the scripts: waiting does
+// not help.
 var ErrUnsupported = errors.New("the server cannot run the scripts of redislimit, which need Redis 6.0 or newer, or Valkey")
 
-// explain returns an ErrUnsupported with the server's version for an error that no
-// retry will make go away, and any other with a hint, if there is one for it.
+// explain returns an ErrUnsupported with the server's version for an error that no retry will make
+// go away, and any other with a hint, if there is one for it.
 func (s *Store) explain(ctx context.Context, err error) error {
 	if !permanent(err) {
 		if hint := s.hint(err); hint != "" {
@@ -34,8 +34,8 @@ func (s *Store) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("%w; this server is %s: %w", ErrUnsupported, version, err)
 }
 
-// A refusal is what a server replies that decides nothing: how that begins, and what a person can do
-// about it, if the reply does not say so.
+// A refusal is what a server replies that decides nothing: how that begins, and what a person can
+// do about it, if the reply does not say so.
 type refusal struct{ begins, hint string }
 
 var refusals = []refusal{
@@ -71,8 +71,8 @@ const (
 	nobody        = "nothing listens at this address: see Options.Addr, and whether Redis runs"
 )
 
-// lackRight is what servers reply who do not allow a command, also where a script wanted it: those do
-// not say which.
+// lackRight is what servers reply who do not allow a command, also where a script wanted it: those
+// do not say which.
 var lackRight = []string{"noperm", "the user executing the script can't", "no permission"}
 
 // decidesNothing reports whether err is of a server that decides nothing, whatever it is asked.
@@ -112,13 +112,14 @@ var unsupported = []string{
 	"syntax error", "unknown command", "unknown redis command", "wrong number of arg", "non deterministic", "not allowed from script",
 }
 
-// faults is what servers reply where a script met a value that it does not understand, or is wrong itself. The scripts allow for
-// any value, and all compile: such a reply is of one limiter's calls, and says nothing about the server.
+// faults is what servers reply where a script met a value that it does not understand, or is wrong
+// itself. The scripts allow for any value, and all compile: such a reply is of one limiter's calls,
+// and says nothing about the server.
 var faults = []string{"wrongtype", "attempt to ", "not an integer", "not a valid float", "invalid expire", "compiling script"}
 
-// permanent reports whether err is of a server that lacks what the scripts need.
-// What it replies while it is loading, read-only, busy or out of memory is none of
-// unsupported. The syntax error of a script that does not compile is none of the server.
+// permanent reports whether err is of a server that lacks what the scripts need. What it replies
+// while it is loading, read-only, busy or out of memory is none of unsupported. The syntax error of
+// a script that does not compile is none of the server.
 func permanent(err error) bool { return replies(err, unsupported) && !replies(err, faults) }
 
 // replies reports whether err is a server's, and has one of the phrases.

@@ -8,7 +8,8 @@ import (
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
-// attend does what health says, until the server is up or there is no Store to probe it with. Its probes end with it.
+// attend does what health says, until the server is up or there is no Store to probe it with. Its
+// probes end with it.
 func (sv *Server) attend() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -59,8 +60,8 @@ func (sv *Server) next() (do action, pause time.Duration, st *Store, k string) {
 	return do, pause, st, sv.key
 }
 
-// probe asks the server. A connection that has to be made, or a script that the server does not have, may take longer
-// than a decision may: then it asks again, which takes one round trip.
+// probe asks the server. A connection that has to be made, or a script that the server does not
+// have, may take longer than a decision may: then it asks again, which takes one round trip.
 func (sv *Server) probe(ctx context.Context, begun time.Time, st *Store, k string, patiently bool) {
 	patience := st.Timeout
 	if patiently || sv.far.Load() && state(sv.state.Load()) == doubted {
@@ -78,7 +79,8 @@ func (sv *Server) probe(ctx context.Context, begun time.Time, st *Store, k strin
 	sv.update(nil, "", func(h *health, now time.Duration) { h.probed(patiently, o, sinceStarted(begun), now, err) })
 }
 
-// ask has the server decide on keys that nothing else uses. dial is whether it may take a connection beside the pool first.
+// ask has the server decide on keys that nothing else uses. dial is whether it may take a
+// connection beside the pool first.
 func (sv *Server) ask(ctx context.Context, st *Store, k string, patience time.Duration, dial bool) (outcome, error) {
 	client, moved := sv.servers.node(ctx, sv, st, k)
 	if moved {
@@ -104,10 +106,10 @@ func (sv *Server) ask(ctx context.Context, st *Store, k string, patience time.Du
 	return st.outcome(sv, st.explain(ctx, err), patience, begun)
 }
 
-// dial makes a connection of its own and closes it, where the pool has failed to make one: that tries
-// but once a second after a few failures, and a name that nobody resolves keeps a place of it for seconds.
-// It sends a PING, too, where the server did not answer and calls do not end in time: each probe
-// would keep a connection of the pool for seconds, until there is none left.
+// dial makes a connection of its own and closes it, where the pool has failed to make one: that
+// tries but once a second after a few failures, and a name that nobody resolves keeps a place of it
+// for seconds. It sends a PING, too, where the server did not answer and calls do not end in time:
+// each probe would keep a connection of the pool for seconds, until there is none left.
 func (sv *Server) dial(ctx context.Context) error {
 	node := sv.node.Value()
 	sv.mu.Lock()

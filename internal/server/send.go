@@ -9,14 +9,16 @@ import (
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
-// send makes the calls of members in one round trip, and records how that ended. This is the one way to Redis of all that
-// decides: a caller who goes alone sends for himself, in his own goroutine. A caller waits until the timer, or if that is nil
-// for the whole call. (Probes and what is found out of a server go by Store.call.)
+// send makes the calls of members in one round trip, and records how that ended. This is the one
+// way to Redis of all that decides: a caller who goes alone sends for himself, in his own
+// goroutine. A caller waits until the timer, or if that is nil for the whole call. (Probes and what
+// is found out of a server go by Store.call.)
 //
-// A client that ends a call with its context's deadline is waited for: that a caller cancels has no effect on a call that
-// succeeds, and is the error of one that fails, because to wait beside a goroutine, even one that is parked for it, took
-// a lone call 39 % longer. Any other client is waited for beside a goroutine, and so is a server that is far, whose
-// connection is made although its first caller has left; and a caller with less time, or who has waited before, leaves the
+// A client that ends a call with its context's deadline is waited for: that a caller cancels has no
+// effect on a call that succeeds, and is the error of one that fails, because to wait beside a
+// goroutine, even one that is parked for it, took a lone call 39 % longer. Any other client is
+// waited for beside a goroutine, and so is a server that is far, whose connection is made although
+// its first caller has left; and a caller with less time, or who has waited before, leaves the
 // call: it may take its whole timeout.
 func (s *Store) send(ctx context.Context, sv *Server, members []*Call, place batch.Place[*Call], until *sharedTimer) error {
 	c := calls{sv, members, place, time.Now()}
@@ -36,8 +38,9 @@ type calls struct {
 	begun   time.Time
 }
 
-// sendBeside makes the calls in a goroutine, which is abandoned after the timeout: it holds a connection of the client's pool
-// until the read timeout, so that there are at most as many of them as the pool has connections.
+// sendBeside makes the calls in a goroutine, which is abandoned after the timeout: it holds a
+// connection of the client's pool until the read timeout, so that there are at most as many of them
+// as the pool has connections.
 func (s *Store) sendBeside(ctx context.Context, c calls, timer, until *sharedTimer) error {
 	lasts := timer
 	if c.sv.far.Load() { // a new connection may take longer
@@ -71,8 +74,8 @@ func (s *Store) sendBeside(ctx context.Context, c calls, timer, until *sharedTim
 	return cmp.Or(ctx.Err(), s.timeoutError(context.DeadlineExceeded, s.Timeout))
 }
 
-// finish waits until the calls have ended, records how, and has another begin. Those that do not return have panicked,
-// in a hook of the client: the replies are lost.
+// finish waits until the calls have ended, records how, and has another begin. Those that do not
+// return have panicked, in a hook of the client: the replies are lost.
 func (s *Store) finish(ctx context.Context, c calls, wait func() error) error {
 	returned := false
 	defer func() {
@@ -99,7 +102,8 @@ func (s *Store) finish(ctx context.Context, c calls, wait func() error) error {
 	return err
 }
 
-// sendBatch is send for members of several callers: where a hook panics, the one that is to recover may have left.
+// sendBatch is send for members of several callers: where a hook panics, the one that is to recover
+// may have left.
 func (s *Store) sendBatch(ctx context.Context, sv *Server, members []*Call) error {
 	err := batch.Catch(func() error { return s.send(ctx, sv, members, batch.Place[*Call]{}, nil) })
 	if batch.Panicked(err) && s.Hooks.CallFailed != nil {
@@ -108,8 +112,8 @@ func (s *Store) sendBatch(ctx context.Context, sv *Server, members []*Call) erro
 	return err
 }
 
-// failEach records the members that have an error of their own. That of a part is one
-// failure of the server, and not one for each of its members.
+// failEach records the members that have an error of their own. That of a part is one failure of
+// the server, and not one for each of its members.
 func (s *Store) failEach(ctx context.Context, c calls) {
 	var known map[*partError]error
 	for _, m := range c.members {

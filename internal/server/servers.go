@@ -17,8 +17,8 @@ import (
 	"github.com/redislimit/redislimit/internal/hook"
 )
 
-// Servers is what this process knows of the servers behind one client. All limiters
-// over the client share it, so that a server that is down is found out once.
+// Servers is what this process knows of the servers behind one client. All limiters over the client
+// share it, so that a server that is down is found out once.
 type Servers struct {
 	client       Client
 	cluster      *redis.ClusterClient // or nil
@@ -52,8 +52,8 @@ type sharedKey struct {
 	timeout time.Duration
 }
 
-// serversOf returns the Servers of client. Of clients that are not go-redis's own
-// nothing is known that could tell two of them apart: each call gets its own.
+// serversOf returns the Servers of client. Of clients that are not go-redis's own nothing is known
+// that could tell two of them apart: each call gets its own.
 func serversOf(client Client, timeout time.Duration) *Servers {
 	key := sharedKey{timeout: timeout}
 	switch c := client.(type) {
@@ -140,7 +140,8 @@ func (s *Servers) subscribers(by *Store) []*Hooks {
 	return all
 }
 
-// anotherStore returns a Store to probe a server with, if any is open that any server may be probed with.
+// anotherStore returns a Store to probe a server with, if any is open that any server may be probed
+// with.
 func (s *Servers) anotherStore() *Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,8 +175,8 @@ func (s *Servers) of(ctx context.Context, st *Store, k string) *Server {
 	return s.addServer(addr, node)
 }
 
-// node returns the client with which to probe sv, or that another server has the keys of k now.
-// It may ask a Cluster, and so is for the background only.
+// node returns the client with which to probe sv, or that another server has the keys of k now. It
+// may ask a Cluster, and so is for the background only.
 func (s *Servers) node(ctx context.Context, sv *Server, st *Store, k string) (client Client, moved bool) {
 	var node *redis.Client
 	var err error
@@ -200,8 +201,8 @@ func (s *Servers) node(ctx context.Context, sv *Server, st *Store, k string) (cl
 	}
 }
 
-// reloadTopology has a Cluster's topology read anew while a node is down: go-redis would do so
-// once a minute. Not by ReloadState: that may ask the node that is down, and where it hangs no other is
+// reloadTopology has a Cluster's topology read anew while a node is down: go-redis would do so once
+// a minute. Not by ReloadState: that may ask the node that is down, and where it hangs no other is
 // asked until go-redis's ReadTimeout.
 func (s *Servers) reloadTopology(ctx context.Context) {
 	now := int64(time.Since(started))
@@ -216,8 +217,7 @@ func (s *Servers) reloadTopology(ctx context.Context) {
 	}
 }
 
-// addServer returns a new Server for a node. It is forgotten once go-redis has
-// forgotten the node.
+// addServer returns a new Server for a node. It is forgotten once go-redis has forgotten the node.
 func (s *Servers) addServer(addr string, node *redis.Client) *Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,7 +249,8 @@ func (s *Servers) forget(addr string) {
 	s.byAddr.Store(&next)
 }
 
-// reloadPause is the time between two times that a Cluster's topology is read because a node is down.
+// reloadPause is the time between two times that a Cluster's topology is read because a node is
+// down.
 const reloadPause = time.Second
 
 // Servers returns how the servers behind the client are, as far as this process knows.

@@ -16,18 +16,17 @@ import (
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
-// What looks like one server may be a proxy before several, which routes a script by
-// its first key and does not look at the others (twemproxy, Envoy in ring-hash mode).
-// The other keys of a batch would then be counted on the wrong server, without any
-// error. So before the first script with the keys of several decisions it is found out
-// whether the server would see them.
+// What looks like one server may be a proxy before several, which routes a script by its first key
+// and does not look at the others (twemproxy, Envoy in ring-hash mode). The other keys of a batch
+// would then be counted on the wrong server, without any error. So before the first script with the
+// keys of several decisions it is found out whether the server would see them.
 //
-// A server of a Cluster refuses a script whose keys are of several hash slots. It runs one
-// that does not declare its keys, and gets them as arguments: so do Redis 6.0 to 8.0 and
-// Valkey 8.1, where the script has no line with flags. It checks each command of the script
-// as if it were sent alone, so that a decision on a key that has moved fails by itself, and
-// charges nothing. Other servers may refuse this, or run the script on one of several parts;
-// they get a pipeline of scripts.
+// A server of a Cluster refuses a script whose keys are of several hash slots. It runs one that
+// does not declare its keys, and gets them as arguments: so do Redis 6.0 to 8.0 and Valkey 8.1,
+// where the script has no line with flags. It checks each command of the script as if it were sent
+// alone, so that a decision on a key that has moved fails by itself, and charges nothing. Other
+// servers may refuse this, or run the script on one of several parts; they get a pipeline of
+// scripts.
 type sharding struct {
 	state atomic.Int32
 	mu    sync.Mutex
@@ -49,8 +48,8 @@ const (
 )
 
 const (
-	// shardingKeys is how many temporary keys the check has. A proxy before two servers,
-	// one of which has a tenth of the keys, has all of them on one in 1 of 800 checks.
+	// shardingKeys is how many temporary keys the check has. A proxy before two servers, one of
+	// which has a tenth of the keys, has all of them on one in 1 of 800 checks.
 	shardingKeys = 64
 	// shardingTries is how many keys are tried to find those of one server of a Cluster.
 	shardingTries = 100 * shardingKeys
@@ -60,8 +59,7 @@ const (
 	shardingPause = time.Second
 )
 
-// apart reports whether it is known that no script may have the keys of several
-// decisions.
+// apart reports whether it is known that no script may have the keys of several decisions.
 func (sv *Server) apart() bool { return sv.sharding.state.Load() == keysApart }
 
 func (sv *Server) setApart() { sv.sharding.state.Store(keysApart) }
@@ -69,9 +67,9 @@ func (sv *Server) setApart() { sv.sharding.state.Store(keysApart) }
 // knownTogether reports whether it is known that one script may have them.
 func (sv *Server) knownTogether() bool { return sv.sharding.state.Load() == keysTogether }
 
-// together reports whether one script may have the keys of several decisions. If that
-// is not known yet it waits for the check. It is false after a check to which the
-// server replied with an error; the error is that of a server that did not reply.
+// together reports whether one script may have the keys of several decisions. If that is not known
+// yet it waits for the check. It is false after a check to which the server replied with an error;
+// the error is that of a server that did not reply.
 func (sv *Server) together(ctx context.Context, st *Store) (bool, error) {
 	check := sv.checkSharding(ctx, st)
 	if check != nil {
@@ -88,10 +86,9 @@ func (sv *Server) together(ctx context.Context, st *Store) (bool, error) {
 	return false, check.err
 }
 
-// checkSharding returns the check that is in flight, if there is one. If it is not
-// known where a script's keys may be, and no attempt has just failed, it starts one.
-// That is done as soon as a decision waits for a batch, so that the batch need not
-// wait for another round trip.
+// checkSharding returns the check that is in flight, if there is one. If it is not known where a
+// script's keys may be, and no attempt has just failed, it starts one. That is done as soon as a
+// decision waits for a batch, so that the batch need not wait for another round trip.
 func (sv *Server) checkSharding(ctx context.Context, st *Store) *shardingCheck {
 	if sv.sharding.state.Load() != shardingUnknown {
 		return nil
@@ -146,9 +143,9 @@ for _, key in ipairs(ARGV) do
 end
 return seen`
 
-// seenTogether writes keys of several hash slots of the server, each by a command of its
-// own, looks whether one script sees all of them, and deletes them: all in one round trip,
-// with no command that a decision does not need.
+// seenTogether writes keys of several hash slots of the server, each by a command of its own, looks
+// whether one script sees all of them, and deletes them: all in one round trip, with no command
+// that a decision does not need.
 func (sv *Server) seenTogether(ctx context.Context, client pipeliner, head string) (int32, error) {
 	keys := sv.shardingCheckKeys(ctx, head)
 	if len(keys) < 2 {
@@ -192,16 +189,16 @@ func allChanged(gets []*redis.StringCmd) bool {
 	return !slices.ContainsFunc(gets, func(get *redis.StringCmd) bool { return get.Val() != "2" })
 }
 
-// refusesUndeclared reports whether err is of a server that does not run scripts with
-// undeclared keys of several slots, and not only of one key that has just moved.
+// refusesUndeclared reports whether err is of a server that does not run scripts with undeclared
+// keys of several slots, and not only of one key that has just moved.
 func refusesUndeclared(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "ERR ") && !strings.Contains(reply.Error(), "non local key")
 }
 
-// shardingCheckKeys returns keys of the server that no decision has: theirs go on after the
-// brace. Each has a random text of its own: hashes that proxies use (fnv1a_64) are nearly the
-// same for texts that differ in the last characters only.
+// shardingCheckKeys returns keys of the server that no decision has: theirs go on after the brace.
+// Each has a random text of its own: hashes that proxies use (fnv1a_64) are nearly the same for
+// texts that differ in the last characters only.
 func (sv *Server) shardingCheckKeys(ctx context.Context, head string) []string {
 	keys := make([]string, 0, shardingKeys)
 	for range shardingTries {

@@ -28,11 +28,11 @@ type Config struct {
 	Hooks           *Hooks           // or nil; of several Stores with the same, they are called once for a server
 }
 
-// Hooks are called when something happens, in the goroutine that noticed it. Any may
-// be nil.
+// Hooks are called when something happens, in the goroutine that noticed it. Any may be nil.
 type Hooks struct {
 	ScriptLoaded func(ctx context.Context) // Redis did not have a script
-	// CallFailed is for each call that was made and failed; thisCall says that it tells nothing of the server.
+	// CallFailed is for each call that was made and failed; thisCall says that it tells nothing of
+	// the server.
 	CallFailed    func(ctx context.Context, err error, thisCall bool)
 	ServerChanged func(ctx context.Context, c Change)
 }
@@ -57,8 +57,8 @@ type Change struct {
 	Log    bool          // for one of the stores over a client only, and once a minute
 }
 
-// A Store decides for the keys of one limiter. What it does is atomic for each
-// key, and the server's clock decides. It is safe for concurrent use.
+// A Store decides for the keys of one limiter. What it does is atomic for each key, and the
+// server's clock decides. It is safe for concurrent use.
 type Store struct {
 	Config // its Limits are those of probes
 
@@ -106,7 +106,8 @@ func NewStore(client Client, c Config) *Store {
 	return s
 }
 
-// Scripts returns the texts of the Store's scripts: for a call, for a batch, and for one by limits of different numbers.
+// Scripts returns the texts of the Store's scripts: for a call, for a batch, and for one by limits
+// of different numbers.
 func (s *Store) Scripts() (call, batch, mixed string) {
 	return fmt.Sprint(s.script.source), fmt.Sprint(s.batchScript.source), fmt.Sprint(s.mixedScript.source)
 }
@@ -137,8 +138,8 @@ func (s *Store) init() {
 	}
 }
 
-// Others reports whether another limiter over the client counts on the same keys by other numbers, and how many stores over
-// the client are open.
+// Others reports whether another limiter over the client counts on the same keys by other numbers,
+// and how many stores over the client are open.
 func (s *Store) Others() (numbers bool, open int) {
 	s.servers.mu.Lock()
 	defer s.servers.mu.Unlock()
@@ -153,8 +154,8 @@ func (s *Store) SharesKeys(other *Store) bool {
 	return s.head == other.head && s.servers == other.servers
 }
 
-// Close ends what runs in the background for s, unless other limiters over its
-// client need it. It waits until what was left behind is freed, for the timeout at most.
+// Close ends what runs in the background for s, unless other limiters over its client need it. It
+// waits until what was left behind is freed, for the timeout at most.
 func (s *Store) Close() {
 	s.cleanups.wait(s.Timeout)
 	if !s.closed.Swap(true) {
@@ -162,8 +163,8 @@ func (s *Store) Close() {
 	}
 }
 
-// Drive has all that runs in the background be done one after the other, before the call returns that
-// needs it: for a test that plays the network.
+// Drive has all that runs in the background be done one after the other, before the call returns
+// that needs it: for a test that plays the network.
 func (s *Store) Drive() { s.driven = true }
 
 func (h *Hooks) notify(ctx context.Context, c Change) {
@@ -172,9 +173,9 @@ func (h *Hooks) notify(ctx context.Context, c Change) {
 	}
 }
 
-// probe decides on one unit of keys that nothing else uses, in the hash slot of k: it takes all that
-// a decision takes, in one round trip. It returns nil if the server is well. The limits are so short
-// that the keys expire soon.
+// probe decides on one unit of keys that nothing else uses, in the hash slot of k: it takes all
+// that a decision takes, in one round trip. It returns nil if the server is well. The limits are so
+// short that the keys expire soon.
 func (s *Store) probe(ctx context.Context, client Client, k string) error {
 	members, unique := slices.Clone(s.Limits.members), strconv.FormatUint(rand.Uint64(), 36)
 	for i, m := range members {

@@ -12,7 +12,8 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// maxStoresTogether bounds how many combinations a Store remembers. Beyond that it forgets them all.
+// maxStoresTogether bounds how many combinations a Store remembers. Beyond that it forgets them
+// all.
 const maxStoresTogether = 1000
 
 var storeNumber atomic.Uint64
@@ -26,9 +27,9 @@ type Part struct {
 	*Call
 }
 
-// Together returns the Store that decides on all parts by one script: all are charged, or none. The error is
-// ErrApart where no script may have all the keys, or that of a server that does not answer: the first call finds out, within
-// the timeout, that it is one.
+// Together returns the Store that decides on all parts by one script: all are charged, or none. The
+// error is ErrApart where no script may have all the keys, or that of a server that does not
+// answer: the first call finds out, within the timeout, that it is one.
 func Together(ctx context.Context, parts []Part) (*Store, error) {
 	if len(parts) < 2 {
 		return nil, ErrApart
@@ -69,7 +70,8 @@ func (s *Store) oneServer(ctx context.Context) (bool, error) {
 	return sv.together(ctx, s)
 }
 
-// together returns the Store for the stores of parts. What their limits are may differ from call to call, as in one Store.
+// together returns the Store for the stores of parts. What their limits are may differ from call to
+// call, as in one Store.
 func (s *Store) together(parts []Part) *Store {
 	var inline [8 * algorithm.MaxLimits]byte
 	id := inline[:0]
@@ -92,8 +94,8 @@ func (s *Store) together(parts []Part) *Store {
 	return next[string(id)]
 }
 
-// newTogether returns a Store that is one more way to the server of its parts: it is not told of what happens to that, and
-// the first of them probes it.
+// newTogether returns a Store that is one more way to the server of its parts: it is not told of
+// what happens to that, and the first of them probes it.
 func newTogether(parts []Part) *Store {
 	first := parts[0].Store
 	s := &Store{Config: first.Config, servers: first.servers, head: first.head}

@@ -26,22 +26,22 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// An Adapter makes the Guards, options and key functions of one framework's adapter.
-// N is the framework's own request or context and H its handler. The value is the
-// name of the adapter's package, for error messages:
+// An Adapter makes the Guards, options and key functions of one framework's adapter. N is the
+// framework's own request or context and H its handler. The value is the name of the adapter's
+// package, for error messages:
 //
 //	const framework = adapter.Adapter[*gin.Context, gin.HandlerFunc]("ginlimit")
 //
-// The Middleware of that package calls New; its OnDenied, OnError and Key call the methods of
-// these names.
+// The Middleware of that package calls New; its OnDenied, OnError and Key call the methods of these
+// names.
 type Adapter[N, H any] string
 
 // maxWaiting is the default of guard.MaxWaiting.
 const maxWaiting = 1000
 
-// New returns the Guard of a middleware that limits by key, and the handlers that
-// are among opts. It panics if lim, key or an option is nil, or if an option is wrong or of
-// another adapter: a program with such a mistake must not run with a route unlimited.
+// New returns the Guard of a middleware that limits by key, and the handlers that are among opts.
+// It panics if lim, key or an option is nil, or if an option is wrong or of another adapter: a
+// program with such a mistake must not run with a route unlimited.
 func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) (*Guard, Handlers[H]) {
 	settings.MustLimit(lim, key)
 	s := settings.Settings{Headers: settings.Headers{Sets: xRateLimit}, MaxWaiting: maxWaiting}
@@ -93,8 +93,8 @@ func (a Adapter[N, H]) OnError(h H) guard.Option {
 	}
 }
 
-// CountIf returns the option CountIf of an adapter whose requests end with codes of their own,
-// as those of gRPC do. count gets [Verdict.Code]. [guard.CountIf] gets the status as ever.
+// CountIf returns the option CountIf of an adapter whose requests end with codes of their own, as
+// those of gRPC do. count gets [Verdict.Code]. [guard.CountIf] gets the status as ever.
 func (a Adapter[N, H]) CountIf(count func(code int) bool) guard.Option {
 	settings.MustFunc(count == nil, "CountIf", "reports which code counts")
 	return func(s *settings.Settings) {
@@ -103,15 +103,15 @@ func (a Adapter[N, H]) CountIf(count func(code int) bool) guard.Option {
 	}
 }
 
-// Key returns the key function Key of the adapter. Under the middleware of another
-// adapter it panics at the first request.
+// Key returns the key function Key of the adapter. Under the middleware of another adapter it
+// panics at the first request.
 func (a Adapter[N, H]) Key(f func(N) (string, error)) keyfunc.Func {
 	settings.MustFunc(f == nil, "Key", "takes the key from a request")
 	return func(r keyfunc.Request) (string, error) { return f(a.native(r)) }
 }
 
-// ContextKey is Key for a framework whose handlers take a context beside the request, as
-// those of Hertz and gRPC do. f is called with the request's Context.
+// ContextKey is Key for a framework whose handlers take a context beside the request, as those of
+// Hertz and gRPC do. f is called with the request's Context.
 func (a Adapter[N, H]) ContextKey(f func(context.Context, N) (string, error)) keyfunc.Func {
 	settings.MustFunc(f == nil, "Key", "takes the key from a request")
 	return func(r keyfunc.Request) (string, error) { return f(r.Context(), a.native(r)) }
@@ -135,8 +135,8 @@ func isNil(handler any) bool {
 // Handlers are those given to OnDenied and OnError, if any.
 type Handlers[H any] struct{ denied, failed any }
 
-// For returns the handler that answers a request with the Verdict v. It reports
-// false if there is none: the adapter then answers itself.
+// For returns the handler that answers a request with the Verdict v. It reports false if there is
+// none: the adapter then answers itself.
 func (h Handlers[H]) For(v Verdict) (H, bool) {
 	chosen := h.failed
 	if v.Status == http.StatusTooManyRequests {
@@ -153,8 +153,8 @@ type Header interface {
 	Del(name string)
 }
 
-// A BytesHeader is a Header that copies the values that it is given, as that of
-// fasthttp does. A Guard then allocates no strings for them.
+// A BytesHeader is a Header that copies the values that it is given, as that of fasthttp does. A
+// Guard then allocates no strings for them.
 type BytesHeader interface {
 	Header
 	SetBytes(name string, value []byte)

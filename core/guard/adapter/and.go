@@ -24,7 +24,8 @@ func (g *Guard) addMembers() {
 	}
 }
 
-// askAll has the limiter and those of And decide together. It reports false if there was an error before.
+// askAll has the limiter and those of And decide together. It reports false if there was an error
+// before.
 func (g *Guard) askAll(r keyfunc.Request, key string, v *Verdict) bool {
 	keys, ok := g.keysOf(r, key, v)
 	if !ok {

@@ -13,9 +13,9 @@ import (
 // maxCost bounds what SetCost charges: what a Limiter settles at most.
 const maxCost = 1_000_000_000
 
-// NeedsFinish reports whether [Guard.Finish] must be called for a request that is served
-// with the Verdict v: with [guard.CountIf] and with [guard.CostAfter], which charge when the
-// response ends, and where it holds slots of [core.InFlight].
+// NeedsFinish reports whether [Guard.Finish] must be called for a request that is served with the
+// Verdict v: with [guard.CountIf] and with [guard.CostAfter], which charge when the response ends,
+// and where it holds slots of [core.InFlight].
 func (g *Guard) NeedsFinish(v Verdict) bool {
 	return v.reservation != nil && (g.reserves() || v.Context != nil)
 }
@@ -23,11 +23,11 @@ func (g *Guard) NeedsFinish(v Verdict) bool {
 // reserves reports whether what is charged is known only when the response ends.
 func (g *Guard) reserves() bool { return g.settings.CountIf != nil || g.settings.CostAfter }
 
-// Finish settles what Check reserved for v, and frees its slots, when the response has
-// ended with this status. It must be called even if the handler panicked, which is a 500,
-// or took over the connection, which is a 101. Only the first call for a request does something.
-// ctx bounds only how long it waits for the reply of Redis, which it does where it frees slots, or
-// decides about the next request.
+// Finish settles what Check reserved for v, and frees its slots, when the response has ended with
+// this status. It must be called even if the handler panicked, which is a 500, or took over the
+// connection, which is a 101. Only the first call for a request does something. ctx bounds only how
+// long it waits for the reply of Redis, which it does where it frees slots, or decides about the
+// next request.
 func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
 	if v.Context != nil {
 		defer v.cancel()
@@ -80,8 +80,8 @@ func (g *Guard) actualCost(ctx context.Context, v Verdict) int64 {
 }
 
 // logFailure logs err, but not an outage, which the limiter logs, once, and not that nobody waits
-// for the reply. What fails is not repeated: what is held is charged, and slots are free, when
-// they expire.
+// for the reply. What fails is not repeated: what is held is charged, and slots are free, when they
+// expire.
 func (v *Verdict) logFailure(ctx context.Context, message string, err error) {
 	if err != nil && !errors.Is(err, core.ErrUnavailable) && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
 		logError(ctx, v.limiter, message, err)
@@ -91,10 +91,10 @@ func (v *Verdict) logFailure(ctx context.Context, message string, err error) {
 // answerTime is for how long an answer is awaited when the client has left, or the request is over.
 const answerTime = time.Second
 
-// WhenOver has f called after the request with the context ctx, unless stop is called before: for adapters
-// of frameworks that answer an error further out, and perhaps never, f is what happens without an answer.
-// Where the status decides what is charged, f waits a second longer: ctx ends, too, when the client leaves,
-// who would otherwise choose the status while the application answers.
+// WhenOver has f called after the request with the context ctx, unless stop is called before: for
+// adapters of frameworks that answer an error further out, and perhaps never, f is what happens
+// without an answer. Where the status decides what is charged, f waits a second longer: ctx ends,
+// too, when the client leaves, who would otherwise choose the status while the application answers.
 func (g *Guard) WhenOver(ctx context.Context, f func()) (stop func() bool) {
 	wait := time.Duration(0)
 	if g.reserves() {

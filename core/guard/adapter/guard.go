@@ -17,12 +17,11 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// StatusClientGone is the status of a request whose client disconnected before it was
-// answered. It is that of nginx, and appears in access logs only.
+// StatusClientGone is the status of a request whose client disconnected before it was answered. It
+// is that of nginx, and appears in access logs only.
 const StatusClientGone = 499
 
-// A Guard decides about the requests that pass one middleware. It is safe for
-// concurrent use.
+// A Guard decides about the requests that pass one middleware. It is safe for concurrent use.
 type Guard struct {
 	limiter  *core.Limiter
 	key      keyfunc.Func
@@ -36,18 +35,17 @@ type Guard struct {
 
 // A Verdict says what to do with a request.
 type Verdict struct {
-	// Status is 0 to serve the request, or what to answer instead: 429 for a denied
-	// request, 503 when the limiter could not decide (in the time that the server gives the
-	// request), 500 when the key function failed, StatusClientGone when the client has left.
+	// Status is 0 to serve the request, or what to answer instead: 429 for a denied request, 503
+	// when the limiter could not decide (in the time that the server gives the request), 500 when
+	// the key function failed, StatusClientGone when the client has left.
 	Status int
 	// Result is the limiter's decision. Its Source is SourceNone if there was none.
 	Result core.Result
-	// Err is why the request is not served: a *guard.DeniedError, or why there was no
-	// decision.
+	// Err is why the request is not served: a *guard.DeniedError, or why there was no decision.
 	Err error
-	// Context, if not nil, is with what context to serve the request, in place of its own:
-	// it is canceled when slots of the request are lost, with [core.ErrSlotLost] as the
-	// cause, and by Finish.
+	// Context, if not nil, is with what context to serve the request, in place of its own: it is
+	// canceled when slots of the request are lost, with [core.ErrSlotLost] as the cause, and by
+	// Finish.
 	Context context.Context //nolint:containedctx // it is that of the request
 	// Code is for [Adapter.CountIf]: with what the request ended, set before Finish.
 	Code int
@@ -141,7 +139,8 @@ func (g *Guard) denied(res *core.Result, draw float64) error {
 	return err
 }
 
-// choose returns the key of r, and has v be decided by its limiter. It reports false if there was an error.
+// choose returns the key of r, and has v be decided by its limiter. It reports false if there was
+// an error.
 func (g *Guard) choose(r keyfunc.Request, v *Verdict) (string, bool) {
 	if g.settings.LimiterFor != nil && !g.chooseLimiter(r, v) {
 		return "", false
@@ -184,7 +183,8 @@ func (g *Guard) chooseLimiter(r keyfunc.Request, v *Verdict) bool {
 	return err == nil
 }
 
-// isWrong reports whether err is due to the limits that LimiterFor chose. That is logged once, and answered with 500.
+// isWrong reports whether err is due to the limits that LimiterFor chose. That is logged once, and
+// answered with 500.
 func (g *Guard) isWrong(ctx context.Context, v *Verdict, err error) bool {
 	wrong := (*hook.WrongLimitError)(nil)
 	if !errors.As(err, &wrong) {
@@ -261,7 +261,8 @@ func (v *Verdict) await(ctx context.Context) {
 	}
 }
 
-// warnIfCutOff warns of a wait that is longer than net/http gives a response: the handler may run, and its client gets nothing.
+// warnIfCutOff warns of a wait that is longer than net/http gives a response: the handler may run,
+// and its client gets nothing.
 func (v *Verdict) warnIfCutOff(ctx context.Context, wait time.Duration) {
 	server, _ := ctx.Value(http.ServerContextKey).(*http.Server)
 	if server == nil || server.WriteTimeout <= 0 || wait <= server.WriteTimeout {
@@ -280,8 +281,8 @@ func statusOf(ended error) int {
 	return StatusClientGone
 }
 
-// record keeps the Result for handlers, and writes it into the headers. Both have the
-// tightest decision so far. It reports whether the request was counted by this limiter and key before.
+// record keeps the Result for handlers, and writes it into the headers. Both have the tightest
+// decision so far. It reports whether the request was counted by this limiter and key before.
 func (g *Guard) record(h Header, v *Verdict, key string) (again bool) {
 	state, res := v.state, &v.Result
 	state.mu.Lock()
@@ -295,11 +296,10 @@ func (g *Guard) record(h Header, v *Verdict, key string) (again bool) {
 	return res.Allowed && (v.cost > 0 || g.settings.CostAfter) && state.countsAgain(h, v.limiter, key)
 }
 
-// keyOf returns the key of r. A request without one is counted by the fallback, so that
-// leaving out a credential does not avoid the limit. That is normal for some requests,
-// where the error is ErrNoKey itself. A Func that wraps ErrNoKey says that perhaps no request
-// will ever have its key, as Route and User do where they are mounted too early: that is logged
-// once.
+// keyOf returns the key of r. A request without one is counted by the fallback, so that leaving out
+// a credential does not avoid the limit. That is normal for some requests, where the error is
+// ErrNoKey itself. A Func that wraps ErrNoKey says that perhaps no request will ever have its key,
+// as Route and User do where they are mounted too early: that is logged once.
 func (g *Guard) keyOf(r keyfunc.Request) (string, error) {
 	key, err := keyBy(g.key, r)
 	if !errors.Is(err, keyfunc.ErrNoKey) {
@@ -347,9 +347,9 @@ func (g *Guard) costOf(r keyfunc.Request) int64 {
 	return n
 }
 
-// logNever logs once that requests are denied which can never be admitted: a cost above
-// the capacity may be meant, or a mistake that makes a route useless. The capacity of
-// the outage policy is not the configured one, and is not logged.
+// logNever logs once that requests are denied which can never be admitted: a cost above the
+// capacity may be meant, or a mistake that makes a route useless. The capacity of the outage policy
+// is not the configured one, and is not logged.
 func (g *Guard) logNever(ctx context.Context, res *core.Result, cost int64) {
 	if res.Source == core.SourceFallback {
 		return

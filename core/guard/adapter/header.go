@@ -13,8 +13,8 @@ import (
 	"github.com/redislimit/redislimit/core/guard/internal/settings"
 )
 
-// The names of the headers, as net/http writes them. Retry-After is RFC 9110, section 10.2.3; ietf.go
-// names the draft of Ratelimit and Ratelimit-Policy.
+// The names of the headers, as net/http writes them. Retry-After is RFC 9110, section 10.2.3;
+// ietf.go names the draft of Ratelimit and Ratelimit-Policy.
 const (
 	headerLimit      = "X-Ratelimit-Limit"
 	headerRemaining  = "X-Ratelimit-Remaining"
@@ -35,8 +35,8 @@ const (
 // headers writes the headers of a response.
 type headers settings.Headers
 
-// set writes res, except where the headers have a tighter Result of a middleware
-// further out. draw is that of the answer: see retryIn.
+// set writes res, except where the headers have a tighter Result of a middleware further out. draw
+// is that of the answer: see retryIn.
 func (o headers) set(h Header, res *core.Result, draw float64, state *RequestState) {
 	if o.OnDenial && res.Allowed {
 		return
@@ -119,8 +119,8 @@ func (o headers) setXRateLimit(h Header, res *core.Result, state *RequestState) 
 	}
 }
 
-// reset returns X-RateLimit-Reset. In Unix time it is the same throughout a fixed
-// window, because At is of the clock that decided.
+// reset returns X-RateLimit-Reset. In Unix time it is the same throughout a fixed window, because
+// At is of the clock that decided.
 func (o headers) reset(res *core.Result) int64 {
 	if o.Delta {
 		return format.SecondsCeil(res.ResetAfter)

@@ -8,9 +8,9 @@ import (
 	"github.com/redislimit/redislimit/core/guard/internal/format"
 )
 
-// setIETF lists every limit in RateLimit-Policy and RateLimit, as draft-ietf-httpapi-ratelimit-headers-11
-// of 23 May 2026 has them. The items are strings of RFC 9651; a valid name has no character that
-// would need escaping.
+// setIETF lists every limit in RateLimit-Policy and RateLimit, as
+// draft-ietf-httpapi-ratelimit-headers-11 of 23 May 2026 has them. The items are strings of RFC
+// 9651; a valid name has no character that would need escaping.
 func (o headers) setIETF(h Header, res *core.Result, draw float64) {
 	policy, state := make([]byte, 0, 128), make([]byte, 0, 128)
 	for each := range res.All() {
@@ -41,9 +41,9 @@ func (o headers) setIETF(h Header, res *core.Result, draw float64) {
 	h.Set(headerRateLimit, string(state))
 }
 
-// atPace returns in how many seconds what remains of a limit comes back at its rate. A smaller t would
-// show a faster pace than q and w do: section 6 of the draft asks for a cap. The product is below
-// 2^63: a window is of 100 years at most, and a limit of 1e9.
+// atPace returns in how many seconds what remains of a limit comes back at its rate. A smaller t
+// would show a faster pace than q and w do: section 6 of the draft asks for a cap. The product is
+// below 2^63: a window is of 100 years at most, and a limit of 1e9.
 func atPace(each *core.Result) int64 {
 	return (format.SecondsCeil(each.Window)*each.Remaining + each.Limit - 1) / each.Limit
 }

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// HeaderLines returns the values of the header called name, in upper or lower case, that a
-// header block has: the lines of a request between the first one and an empty one. A value
-// that is continued on a further line has the line end in it. The values are parts of block.
+// HeaderLines returns the values of the header called name, in upper or lower case, that a header
+// block has: the lines of a request between the first one and an empty one. A value that is
+// continued on a further line has the line end in it. The values are parts of block.
 //
-// It is for adapters whose framework does not tell the headers of a request from the
-// trailer of its body, which any client may write.
+// It is for adapters whose framework does not tell the headers of a request from the trailer of its
+// body, which any client may write.
 func HeaderLines(block []byte, name string) (values [][]byte) {
 	defer func() {
 		for i, value := range values {

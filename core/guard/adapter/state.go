@@ -13,17 +13,16 @@ import (
 	"github.com/redislimit/redislimit/internal/inside"
 )
 
-// A RequestState is what the middlewares of one request have decided so far. An adapter
-// keeps one with each request, for handlers and for stacked middlewares.
+// A RequestState is what the middlewares of one request have decided so far. An adapter keeps one
+// with each request, for handlers and for stacked middlewares.
 type RequestState struct {
 	limiter atomic.Pointer[core.Limiter] // of the middleware that ran last
 	cost    atomic.Pointer[cost]         // that SetCost was last given, or nil
 	charges atomic.Int32                 // whether what SetCost is given is charged: 0 where no middleware has CostAfter
 	refused atomic.Int32                 // the status with which a middleware called no handler, without a denial
 
-	// Middlewares of one request can run at the same time: one inside of
-	// http.TimeoutHandler goes on after the timeout, and a handler may serve several
-	// requests in one.
+	// Middlewares of one request can run at the same time: one inside of http.TimeoutHandler goes
+	// on after the timeout, and a handler may serve several requests in one.
 	mu         sync.Mutex
 	result     core.Result // the tightest
 	xRateLimit shown       // what is in the headers of this set
@@ -46,8 +45,9 @@ type counted struct {
 	key     string
 }
 
-// countsAgain reports whether a middleware further out has counted the request by lim and key, and notes that they
-// have. A handler that serves several requests in one has another header for each of them: those do not count.
+// countsAgain reports whether a middleware further out has counted the request by lim and key, and
+// notes that they have. A handler that serves several requests in one has another header for each
+// of them: those do not count.
 func (s *RequestState) countsAgain(h Header, lim *core.Limiter, key string) bool {
 	header := uintptr(1)
 	if h, ok := h.(http.Header); ok {
@@ -87,8 +87,8 @@ func (s *RequestState) Result() (core.Result, bool) {
 	return s.result, s.result.Source != core.SourceNone
 }
 
-// Logger returns the logger of the limiter that decides now, or nil if there is none.
-// The method Logger of an adapter's request returns it; see [keyfunc.LoggingRequest].
+// Logger returns the logger of the limiter that decides now, or nil if there is none. The method
+// Logger of an adapter's request returns it; see [keyfunc.LoggingRequest].
 func (s *RequestState) Logger() *slog.Logger {
 	if s == nil || s.limiter.Load() == nil {
 		return nil
@@ -97,8 +97,8 @@ func (s *RequestState) Logger() *slog.Logger {
 	return lim.Logger().With("limiter", lim.Name())
 }
 
-// SetCost has the middlewares of the request with [guard.CostAfter] charge n units. The
-// function SetCost of an adapter calls it. It does nothing if s is nil.
+// SetCost has the middlewares of the request with [guard.CostAfter] charge n units. The function
+// SetCost of an adapter calls it. It does nothing if s is nil.
 func (s *RequestState) SetCost(n int64) {
 	if s == nil {
 		return
@@ -118,8 +118,8 @@ func (s *RequestState) warn(message string) {
 	}
 }
 
-// A shown is the Result that the headers have, as far as Tighter compares it. With
-// two whole Results in each RequestState, a request took 10 % longer.
+// A shown is the Result that the headers have, as far as Tighter compares it. With two whole
+// Results in each RequestState, a request took 10 % longer.
 type shown struct {
 	allowed                bool
 	source                 core.Source

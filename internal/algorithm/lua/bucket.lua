@@ -1,17 +1,21 @@
--- token_bucket, gcra and leaky_bucket. The debt is the time until the full capacity is available again. A
--- unit takes period/count = p/q microseconds, in lowest terms. All times are pairs, of whole microseconds
--- and parts of 1/q: so a decision only adds and compares, and nothing is rounded.
--- Value: a string, FORM .. 'ends' or FORM .. 'ends+f', the instant at which the debt ends. FORM is a version and the
--- count, and the period for a limit whose key does not contain it: 'B1 count ' or 'B1 count/period '.
--- Constants: FORM, the capacity as a debt (W, F), q, the period. Cost: the debt that it adds (dw, df).
--- Observes: the debt (w, f). It is above the capacity if more was charged than fits, or after a step back of the clock. Of what
--- is stored at another rate, c is when it ends; else c is 0.
+-- token_bucket, gcra and leaky_bucket. The debt is the time until the full capacity is available
+-- again. A unit takes period/count = p/q microseconds, in lowest terms. All times are pairs, of
+-- whole microseconds and parts of 1/q: so a decision only adds and compares, and nothing is
+-- rounded.
+-- Value: a string, FORM .. 'ends' or FORM .. 'ends+f', the instant at which the debt ends. FORM is
+-- a version and the count, and the period for a limit whose key does not contain it: 'B1 count ' or
+-- 'B1 count/period '.
+-- Constants: FORM, the capacity as a debt (W, F), q, the period. Cost: the debt that it adds (dw,
+-- df).
+-- Observes: the debt (w, f). It is above the capacity if more was charged than fits, or after a
+-- step back of the clock. Of what is stored at another rate, c is when it ends; else c is 0.
 --- constants form, W, F, q, period
 --- cost dw, df
 --- rare
 
--- unusual returns the debt of a value with parts or of another rate; of another rate, how long that takes at it; and the value
--- if it is foreign. Units that are used stay used: the debt is the time that they take at the present rate, rounded up.
+-- unusual returns the debt of a value with parts or of another rate; of another rate, how long that
+-- takes at it; and the value if it is foreign. Units that are used stay used: the debt is the time
+-- that they take at the present rate, rounded up.
 local function unusual(value, form, parts, present)
   local text = #value <= longest and value .. '+0' or '' -- it stands in for the f of a value without one
   local own, count, period, ends, f = string.sub(value, 1, #form) == form, parts, present, nil, nil
@@ -77,7 +81,8 @@ if held > 0 then -- it was asked on these, too
   if v < 0 then u, v = u - 1, v + q end
 end
 --- forced
--- Where more is used than this limit could have admitted, it does not slow down how that drains: others were promised that.
+-- Where more is used than this limit could have admitted, it does not slow down how that drains:
+-- others were promised that.
 if c > 0 and c < a and a > W then
   local stored, count, per = string.match(value, '^(B1 (%d+)/?(%d*) )')
   u = math.min(c + math.ceil(ask / (count / (tonumber(per) or period)) * (1 + 2 ^ -50)), 2 ^ 53 - 1 - now)
@@ -87,7 +92,8 @@ end
 if a + b > 0 then till = now + (c > 0 and c or a) + 1 end
 --- tail cost(held) + 1
 --- refund
--- It subtracts the cost from the debt if the debt still ends at `handle` and `expiry`: nothing was charged since.
+-- It subtracts the cost from the debt if the debt still ends at `handle` and `expiry`: nothing was
+-- charged since.
 if c == 0 and u + v > 0 and now + u == handle and v == expiry then
   local dw, df = cost(units)
   u, v = u - dw, v - df

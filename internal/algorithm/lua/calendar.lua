@@ -1,11 +1,13 @@
 -- calendar: a fixed window whose windows are those of a calendar.
--- Value: a string, 'W1 used opened': the units used in a window, and when it was charged first, in microseconds. They count
--- if that is not before the window that the clock is in now, which whoever sends the script knows: those with other data of
--- a time zone do not reset each other again and again.
--- Constants: limit; period, which no window is longer than; and the windows around the sender's time: one is from
--- `starts` to `ends`, and there is one before it and one after. Cost: the units.
--- Observes: used, opened, and how long after that the window ends, which may be negative after a step back. For charge u is
--- the digits of `opened`, if it is stored. The parts force and refund are those of fixed_window.
+-- Value: a string, 'W1 used opened': the units used in a window, and when it was charged first, in
+-- microseconds. They count if that is not before the window that the clock is in now, which whoever
+-- sends the script knows: those with other data of a time zone do not reset each other again and
+-- again.
+-- Constants: limit; period, which no window is longer than; and the windows around the sender's
+-- time: one is from `starts` to `ends`, and there is one before it and one after. Cost: the units.
+-- Observes: used, opened, and how long after that the window ends, which may be negative after a
+-- step back. For charge u is the digits of `opened`, if it is stored. The parts force and refund
+-- are those of fixed_window.
 --- constants limit, period, before, starts, ends, after
 --- cost n
 --- check
@@ -16,7 +18,8 @@ if value then
   a, u = string.match(#value <= longest and value or '', '^W1 (%d+) ([1-9]%d*)$')
   a, b = tonumber(a), tonumber(u or 0)
   if a and a <= 2 ^ 30 and b <= latest then
-    -- After a step back of the clock it is still the window in which they were charged, or the last one that is known.
+    -- After a step back of the clock it is still the window in which they were charged, or the last
+    -- one that is known.
     if b >= ends then t = math.max(now, ends) elseif b >= starts then t = math.max(now, starts) end
   else
     a, b, u, foreign = 0, now, nil, value

@@ -1,10 +1,11 @@
--- Makes the calls of a limiter. Of the limits of a decision all admit, or none is charged. All are evaluated before the
--- first write, because Redis does not undo the writes of a script that fails.
+-- Makes the calls of a limiter. Of the limits of a decision all admit, or none is charged. All are
+-- evaluated before the first write, because Redis does not undo the writes of a script that fails.
 --
--- A plain decision, on keys that have no holds, stands first. All else is the other branch, which hold.lua has: other
--- calls, and a plain decision that finds a record of holds. Its functions are created there: Lua creates a function each
--- time it comes to it. script.go puts the text of each limit's algorithm in the place of -- EVALUATE and -- CHARGE: as
--- functions a decision took 17 % longer.
+-- A plain decision, on keys that have no holds, stands first. All else is the other branch, which
+-- hold.lua has: other calls, and a plain decision that finds a record of holds. Its functions are
+-- created there: Lua creates a function each time it comes to it. script.go puts the text of each
+-- limit's algorithm in the place of -- EVALUATE and -- CHARGE: as functions a decision took 17 %
+-- longer.
 -- KEYS     the keys of the limits, all of one call and then those of the next
 -- ARGV     each limit's constants, and from `first` on the calls. A plain decision is '1' to charge what is admitted or
 --          '0' to evaluate only, and each limit's cost; hold.lua says what other calls are. In a script for limits of
@@ -14,9 +15,9 @@
 --          If there are several calls, one that fails, or that comes after `most` was spent, replies 2 and changes
 --          nothing. One that fails after something was changed replies 4. On a banned key it is 5.
 --
--- The text of an algorithm finds `key`, its constants and its cost by the names that it gives them, and `now`. Who stores
--- a string finds `value`, or false, and sets `text` and for how long it `lasts`. Who stores a log sets `value` to its
--- newest entry.
+-- The text of an algorithm finds `key`, its constants and its cost by the names that it gives them,
+-- and `now`. Who stores a string finds `value`, or false, and sets `text` and for how long it
+-- `lasts`. Who stores a log sets `value` to its newest entry.
 --   evaluate  sets admits, whether it admits the cost; t, the instant of the decision (`now`, or one that is stored if
 --             the clock has stepped back since); a, b and c, the Observation; u, v and what it `keeps`, for charge;
 --             and `foreign`, the value if it is none that the algorithm writes. It writes nothing.
@@ -24,8 +25,9 @@
 
 local base, at, replied, acting, spent = 0, first, 0, 0, 0 -- what survives a call that fails; `acting` is the limit that is written
 
--- run makes the calls from that on whose keys begin after `base`. It replies `why` for the first, if it has failed. It
--- returns the error of the only one. It is given what it can be: Lua takes long for each local that functions share.
+-- run makes the calls from that on whose keys begin after `base`. It replies `why` for the first,
+-- if it has failed. It returns the error of the only one. It is given what it can be: Lua takes
+-- long for each local that functions share.
 local function run(why, now, grace, reply)
 -- FUNCTIONS
   local limits, size, keys, arguments = -- LIMITS, -- SIZE, #KEYS, #ARGV

@@ -1,5 +1,6 @@
--- The other branch of decide.lua: all that is more than a plain decision on keys without holds. As there, script.go puts
--- the text of each limit in its place: -- LOOK finds out what there is, and -- ACT does what the call asks for.
+-- The other branch of decide.lua: all that is more than a plain decision on keys without holds. As
+-- there, script.go puts the text of each limit in its place: -- LOOK finds out what there is, and
+-- -- ACT does what the call asks for.
 -- ARGV     of a call that is no plain decision: the operation, a number of units, one more number `given`, and two
 --          for each limit: `handle` and `expiry`, by which it finds a charge or a hold. Of what begins a hold `handle` is
 --          for how long it holds
@@ -20,8 +21,9 @@
       if not ready then -- this is the first such call
         ready = true
 -- FUNCTIONS
-        -- Redis refuses a script's first write while it is full, if that needs memory, and none after a write that needs
-        -- none. So no other call follows this one then. The command writes nothing, and would need memory.
+        -- Redis refuses a script's first write while it is full, if that needs memory, and none
+        -- after a write that needs none. So no other call follows this one then. The command writes
+        -- nothing, and would need memory.
         local full = keys > size and redis.pcall('ZADD', KEYS[base + 1], 'XX', '0', '')
         if type(full) == 'table' and string.find(full.err, 'OOM', 1, true) then spent = most + 1 end
       end

@@ -1,5 +1,5 @@
--- What hold.lua does with a limit whose units are charged. The parts of its algorithm, which
--- doc.go describes, and of hold_in_string.lua or hold_in_log.lua take the place of the words in capitals:
+-- What hold.lua does with a limit whose units are charged. The parts of its algorithm, which doc.go
+-- describes, and of hold_in_string.lua or hold_in_log.lua take the place of the words in capitals:
 --   LOAD      reads the key, and sets `record` if there may be one; LOADED follows if it is
 --   EVALUATE  asks the algorithm on `ask` units, and beside them on the cost of a plain decision
 --   CHARGE    charges them, and sets `expires`
@@ -37,8 +37,9 @@ if held > 0 and first <= now and not err then -- each hold that has expired is c
   end
 end
 
--- `ask` is on how many units the algorithm is asked. A Settle and a renewal take their units off the hold before that: what
--- is stored is written at the end only. `dropped` is whether these were held.
+-- `ask` is on how many units the algorithm is asked. A Settle and a renewal take their units off
+-- the hold before that: what is stored is written at the end only. `dropped` is whether these were
+-- held.
 local ask, dropped = decides and (plain and held or units + held) or 0, false
 if handle == id and held > 0 and (op == '3' or op == '6') then
   list = list or unfold(held, first, rest)
@@ -73,7 +74,8 @@ elseif op == '1' then
   charges = units > 0 or held == 0
 -- LESS
 elseif op == '2' or op == '6' and dropped then
-  -- An expiry is later than those that were charged, although the clock may have stepped back. In a full list it is another's.
+  -- An expiry is later than those that were charged, although the clock may have stepped back. In a
+  -- full list it is another's.
   local step = math.max(1, math.floor(duration / 6))
   local expiry, i = now + duration, 1
   expiry = math.max(expiry + (step - expiry % step) % step, charged + 1)

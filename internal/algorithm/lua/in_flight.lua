@@ -1,8 +1,10 @@
--- in_flight: what hold.lua does with a limit of slots, which has no state but what is held. No call on it is plain.
--- Value: a sorted set with a member for each call that holds slots: 's' and the id that the caller gave it, as in
--- 's123', or 's123:5' if it holds 5 units. Its score is the instant at which they are free again. Each call has a
--- member of its own, so that it can be renewed although the reply to the last renewal was lost. If some hold several
--- units, the member '+' has as its score, negative, how many units there are beyond one for each member.
+-- in_flight: what hold.lua does with a limit of slots, which has no state but what is held. No call
+-- on it is plain.
+-- Value: a sorted set with a member for each call that holds slots: 's' and the id that the caller
+-- gave it, as in 's123', or 's123:5' if it holds 5 units. Its score is the instant at which they
+-- are free again. Each call has a member of its own, so that it can be renewed although the reply
+-- to the last renewal was lost. If some hold several units, the member '+' has as its score,
+-- negative, how many units there are beyond one for each member.
 -- Constants: limit.
 --- constants limit
 --- functions
@@ -31,8 +33,8 @@ if decides or units > 1 or op == '6' or op == '5' then -- who frees one unit nee
     if not empty and not (member and expires >= 0 and expires <= latest and extra % 1 == 0 and extra < 2 ^ 40) then
       foreign, extra = member or '+', 0
     elseif member and expires <= now then
-      -- Up to 1000 members that have expired are removed, the lowest but for '+': that takes a bounded time, and the
-      -- others count until the next call.
+      -- Up to 1000 members that have expired are removed, the lowest but for '+': that takes a
+      -- bounded time, and the others count until the next call.
       local last, freed = lowest + math.min(redis.call('ZCOUNT', key, 0, now), 1000) - 1, 0
       if extra > 0 then
         for _, gone in ipairs(redis.call('ZRANGE', key, lowest, last)) do

@@ -1,10 +1,12 @@
--- leaky_bucket is a bucket whose units have places in a queue. A place that was given back, and has not begun, is free
--- for who comes next.
--- Value: that of a bucket, ' epoch', and if there are free places ' first,next,first,next ...', in order. The epoch is the
--- instant at which the queue was last empty, or changed its rate. Units are counted from there; a place is so many of them in
--- a row, from `first` to before `next`. No two free places touch, and none touches the end.
--- Observes: the debt, and how many units before the end a free place begins that is taken, or 0. `largest` is the largest free
--- place. For charge `epoch` is that of the value, nil if the queue is empty, and `free` the free places.
+-- leaky_bucket is a bucket whose units have places in a queue. A place that was given back, and has
+-- not begun, is free for who comes next.
+-- Value: that of a bucket, ' epoch', and if there are free places ' first,next,first,next ...', in
+-- order. The epoch is the instant at which the queue was last empty, or changed its rate. Units are
+-- counted from there; a place is so many of them in a row, from `first` to before `next`. No two
+-- free places touch, and none touches the end.
+-- Observes: the debt, and how many units before the end a free place begins that is taken, or 0.
+-- `largest` is the largest free place. For charge `epoch` is that of the value, nil if the queue is
+-- empty, and `free` the free places.
 --- constants form, W, F, q, period
 --- cost dw, df
 --- keeps epoch, free
@@ -14,7 +16,8 @@ local op = op == '2' and '1' or op == '3' and given == 0 and '4' or (op == '1' o
 local without, with_parts = whole .. ' ' .. whole, whole .. '+%d ' .. whole
 local newest = 0 -- the newest epoch seen: in one script all have the same `now`
 
--- keep reads the free places of a queue, and drops what has begun of them. It returns nothing if they are foreign.
+-- keep reads the free places of a queue, and drops what has begun of them. It returns nothing if
+-- they are foreign.
 local function keep(text, form, q, period, w, f, epoch)
 -- length
 
@@ -48,8 +51,9 @@ local function keep(text, form, q, period, w, f, epoch)
   return list
 end
 
--- unusual_queue returns the debt of a value with parts, free places, or of another rate; the value if it is
--- foreign; the epoch and the free places. Delays were promised: those of another rate stay as they are, in no epoch.
+-- unusual_queue returns the debt of a value with parts, free places, or of another rate; the value
+-- if it is foreign; the epoch and the free places. Delays were promised: those of another rate stay
+-- as they are, in no epoch.
 local function unusual_queue(value, form, q, period)
   local debt, born, list = string.match(#value <= longest + 256 * 14 and value or '', '^(B1 %S+ %S+) (%d+) ?([%d,]*)$')
   local w, f, left, foreign = unusual(debt or value, form, q, period)
@@ -63,8 +67,8 @@ local function unusual_queue(value, form, q, period)
   return w, f, nil, born, free
 end
 
--- find_place takes the first free place that is large enough for a cost. It returns how many units before the end it
--- begins, or 0 if there is none, and the largest free place.
+-- find_place takes the first free place that is large enough for a cost. It returns how many units
+-- before the end it begins, or 0 if there is none, and the largest free place.
 local function find_place(free, W, F, dw, df)
   local before, largest = 0, 0
   local cost = (dw < W or (dw == W and df <= F)) and free.count(dw, df) or 0
@@ -78,7 +82,8 @@ local function find_place(free, W, F, dw, df)
   return before, largest
 end
 
--- take_place changes the free places once that is taken which find_place has found. It returns the largest that is left.
+-- take_place changes the free places once that is taken which find_place has found. It returns the
+-- largest that is left.
 local function take_place(free)
   local taken, largest = free.taken, 0
   if taken then
@@ -128,7 +133,8 @@ if free then
 end
 --- refund
 
--- release frees the place of n units before `next`, unless it has begun. It returns the debt that is left.
+-- release frees the place of n units before `next`, unless it has begun. It returns the debt that
+-- is left.
 local function release(n, next, w, f)
   free = free or keep('', form, q, period, w, f, epoch)
   local first, units = next - n, free.units

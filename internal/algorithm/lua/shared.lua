@@ -1,22 +1,26 @@
 -- Locals are faster than globals.
 local KEYS, ARGV, redis, string, math, tonumber = KEYS, ARGV, redis, string, math, tonumber
 
--- Integers become text by '%d': Redis and Lua take several times as long. It has 32 bits on some platforms.
+-- Integers become text by '%d': Redis and Lua take several times as long. It has 32 bits on some
+-- platforms.
 local whole = #string.format('%d', 2 ^ 40) == 13 and '%d' or '%.0f'
 
--- When `spent`, the commands, of about a microsecond each, of the decisions so far, beyond the few that any
--- decision takes, is above `most`, the script makes no further decision: Redis does nothing else meanwhile.
+-- When `spent`, the commands, of about a microsecond each, of the decisions so far, beyond the few
+-- that any decision takes, is above `most`, the script makes no further decision: Redis does
+-- nothing else meanwhile.
 local most = 1500
 
--- Foreign values count as nothing stored: doc.go says what is foreign. Nothing stored is further `ahead` of the clock than
--- the longest period, but for the debt of a bucket; no text is longer than `longest`, but for the record of the holds.
+-- Foreign values count as nothing stored: doc.go says what is foreign. Nothing stored is further
+-- `ahead` of the clock than the longest period, but for the debt of a bucket; no text is longer
+-- than `longest`, but for the record of the holds.
 local ahead, longest = 34560000000000, 100
 local latest = now + ahead
 
 -- records is how many of the newest members of a sorted set are no charges.
 local records, newest_rank = 0, '-1'
 
--- mistyped returns a foreign value for the error of reading a key of another type, and raises any other error.
+-- mistyped returns a foreign value for the error of reading a key of another type, and raises any
+-- other error.
 local function mistyped(err)
   if not string.find(err, 'WRONGTYPE', 1, true) then error(err) end
   return 'foreign'

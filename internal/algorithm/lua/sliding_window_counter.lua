@@ -1,10 +1,10 @@
 -- sliding_window_counter.
--- Value: a string, FORM .. 'opened current before': the units used in the aligned window that was charged first at
--- `opened`, in microseconds, and in the one before it. FORM is a version, and the period for a limit whose key does not
--- contain it: 'C1 ' or 'C1 period '.
+-- Value: a string, FORM .. 'opened current before': the units used in the aligned window that was
+-- charged first at `opened`, in microseconds, and in the one before it. FORM is a version, and the
+-- period for a limit whose key does not contain it: 'C1 ' or 'C1 period '.
 -- Constants: limit, period, FORM. Cost: the units.
--- Observes: current, before, opened, of the window in which t is. For charge u is the digits of `opened`, if it is
--- stored, and v the start of the window.
+-- Observes: current, before, opened, of the window in which t is. For charge u is the digits of
+-- `opened`, if it is stored, and v the start of the window.
 --- constants limit, period, form
 --- cost n
 --- evaluate
@@ -44,7 +44,8 @@ end
 local weighs, room = b, limit - a - n
 retry = v + period
 if room < 0 then weighs, room, retry = a, limit - n, retry + period end
--- When `weighs` units weigh no more than `room`. The product of that and the period may be beyond 2^53.
+-- When `weighs` units weigh no more than `room`. The product of that and the period may be beyond
+-- 2^53.
 local high = room * math.floor(period / 2 ^ 22)
 local low = high % weighs * 2 ^ 22 + room * (period % 2 ^ 22)
 retry = retry - math.floor(high / weighs) * 2 ^ 22 - math.floor(low / weighs)
@@ -57,8 +58,8 @@ n = math.min(n, 2 ^ 30 - a) -- more than any limit
 if a + b > 0 then till = v + period * (a > 0 and 2 or 1) end
 --- tail 2 * period
 --- refund
--- It subtracts the units from the window that was opened at `handle`, while it is the current one: of the one before it
--- is not known whether it is the same, after a reset.
+-- It subtracts the units from the window that was opened at `handle`, while it is the current one:
+-- of the one before it is not known whether it is the same, after a reset.
 if u and c == handle and a > 0 then
   n = -math.min(units, a)
   charges = a + n + b > 0

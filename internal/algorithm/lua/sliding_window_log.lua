@@ -1,17 +1,19 @@
 -- sliding_window_log.
--- Value: a sorted set with an entry for each charge. Its score is the instant in microseconds. Its member is a
--- number: that instant, or the number after the last charge's if that is larger. So the entries of one instant
--- differ, and are in the order in which they were added. The entry counts one unit.
--- The member of a charge of several units is 'number:units', as is that of every charge after it while it is in
--- the set. Its units after the first have entries of their own, one for each power of two w in their binary
--- form: the member is 'number*w', the score -(instant + 2^50) * w^3, so that each w has a range of scores that
--- no other shares. Redis counts the units since any instant with one command for each w, and a refund only
--- removes the entries of its charge, wherever they are.
--- While units are held, the last member is the record of the holds (hold.lua), with the score +inf: `records` is
--- then 1, and else 0, and `newest_rank` is where the last charge is.
+-- Value: a sorted set with an entry for each charge. Its score is the instant in microseconds. Its
+-- member is a number: that instant, or the number after the last charge's if that is larger. So the
+-- entries of one instant differ, and are in the order in which they were added. The entry counts
+-- one unit. The member of a charge of several units is 'number:units', as is that of every charge
+-- after it while it is in the set. Its units after the first have entries of their own, one for
+-- each power of two w in their binary form: the member is 'number*w', the score -(instant + 2^50) *
+-- w^3, so that each w has a range of scores that no other shares. Redis counts the units since any
+-- instant with one command for each w, and a refund only removes the entries of its charge,
+-- wherever they are. While units are held, the last member is the record of the holds (hold.lua),
+-- with the score +inf: `records` is then 1, and else 0, and `newest_rank` is where the last charge
+-- is.
 -- Constants: limit, period. Cost: the units.
--- Observes: the units in the window; the number of the charge if it admits, and else the instant at which it
--- will; the instant of the newest charge. For charge u is `top`, the largest w in the set, or 0. v is the last number.
+-- Observes: the units in the window; the number of the charge if it admits, and else the instant at
+-- which it will; the instant of the newest charge. For charge u is `top`, the largest w in the set,
+-- or 0. v is the last number.
 --- constants limit, period
 --- cost n
 --- functions
@@ -28,7 +30,8 @@ local function count_parts(key, from, top)
   return units
 end
 
--- several_units returns the number of the last charge, if that has the form of one of several units, and the largest w.
+-- several_units returns the number of the last charge, if that has the form of one of several
+-- units, and the largest w.
 local function several_units(key, last)
   local lowest, top = tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) or -2 ^ 200, 0 -- miniredis: nil for -9e+18
   spent = spent + 8
@@ -71,7 +74,8 @@ local function entries(number, units, at)
   return list
 end
 
--- remove_parts removes some of the charges that have left the window, where some are of several units.
+-- remove_parts removes some of the charges that have left the window, where some are of several
+-- units.
 local function remove_parts(key, till)
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', key, 0, till, 'LIMIT', 0, 100)) do
     local first, units = string.match(string.sub(member, 1, 40), '^(%d+):?(%d*)$')
@@ -110,8 +114,8 @@ end
 --- retry
 retry = b
 --- charge
--- It begins with a write that Redis refuses while it is out of memory: after any other write it would refuse
--- none. It removes what has left the window in parts, so that it takes a bounded time.
+-- It begins with a write that Redis refuses while it is out of memory: after any other write it
+-- would refuse none. It removes what has left the window in parts, so that it takes a bounded time.
 if foreign then
   err = redis.pcall('SET', key, '', 'PX', 1000).err
   if not err then redis.call('DEL', key) end
@@ -142,15 +146,16 @@ if not err then
   if not err and records == 0 then redis.call('PEXPIREAT', key, string.format(whole, (t + period) / 1000 + 1)) end
 end
 --- force
--- It is at most the largest limit of a log: this limit may be a smaller one than that by which they were held.
+-- It is at most the largest limit of a log: this limit may be a smaller one than that by which they
+-- were held.
 n = math.min(n, 100000)
 if not admits and v and v ~= latest + ahead then b = t > v and t or v + 1 end
 --- needed
 till = (c > 0 and c or now) + period
 --- tail period
 --- refund
--- It removes the entries of the charge with the number `handle`, if it is in the set with as many units: after a reset
--- another may have the number.
+-- It removes the entries of the charge with the number `handle`, if it is in the set with as many
+-- units: after a reset another may have the number.
 local gone = entries(handle, units)
 local done = redis.pcall('ZREM', key, gone[1], units == 1 and handle or gone[1])
 if type(done) == 'table' then

@@ -29,8 +29,8 @@ type Settings struct {
 	given map[string]bool
 }
 
-// A Member is a limiter that decides together with that of the middleware. Its Settings have no more than a
-// Cost, a Fallback and a LimiterFor.
+// A Member is a limiter that decides together with that of the middleware. Its Settings have no
+// more than a Cost, a Fallback and a LimiterFor.
 type Member struct {
 	Limiter  *core.Limiter
 	Key      keyfunc.Func
