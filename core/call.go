@@ -3,44 +3,12 @@ package core
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/hold"
 	"github.com/redislimit/redislimit/internal/limits"
 )
-
-// A Keyed is a key of a Limiter, as [Limiter.On] returns it for [All] and its kin.
-type Keyed struct {
-	limiter *Limiter
-	key     string
-	times   int   // it costs what the call says so often
-	own     int64 // what it costs besides
-}
-
-// On returns key as one of those that [All], [AcquireAll] and [ReserveAll] decide about.
-func (l *Limiter) On(key string) Keyed { return Keyed{l, key, 1, 0} }
-
-// Cost returns k with a cost of its own, in place of that of the whole call.
-func (k Keyed) Cost(n int64) Keyed { return Keyed{k.limiter, k.key, 0, n} }
-
-// cost returns what k costs in a call with a cost of n.
-func (k Keyed) cost(n int64) int64 {
-	total := k.own
-	for range k.times {
-		total = add(total, n)
-	}
-	return total
-}
-
-// add returns a+b, or the largest cost there is.
-func add(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
-}
 
 // A call is what is asked of a Limiter.
 type call struct {

@@ -101,7 +101,7 @@ func (l *Limiter) change(ctx context.Context, key string, do func(k keeper, by *
 	}
 	l.catchUp()
 	defer l.family.denials.Forget(key, l.by)
-	defer l.family.lines.forget(key)
+	defer l.family.lines.Forget(key)
 	l.family.leases.Drop(key)
 	if l.family.fallback != nil {
 		_ = do(memoryKeeper{l.family.fallback}, l.by.Fallback) // memory never fails

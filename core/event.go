@@ -176,17 +176,17 @@ type overload struct {
 }
 
 // count counts a call.
-func (o *overload) count(m *emitter, policy outagePolicy) {
+func (o *overload) count(m *emitter, policy string) {
 	if o.calls.Add(1) == 1 {
 		time.AfterFunc(time.Second, func() { o.tell(m, policy) })
 	}
 }
 
-func (o *overload) tell(m *emitter, policy outagePolicy) {
+func (o *overload) tell(m *emitter, policy string) {
 	ctx, calls := context.Background(), o.calls.Swap(0)
 	m.emitContained(ctx, "", Event{Kind: EventOverload, Cost: calls, Err: server.ErrQueue})
 	if o.logged.due() > 0 {
-		m.logAt(ctx, slog.LevelWarn, "redislimit: this process is overloaded: "+policy.String()+" decides",
+		m.logAt(ctx, slog.LevelWarn, "redislimit: this process is overloaded: "+policy+" decides",
 			"error", server.ErrQueue, "calls in a second", calls)
 	}
 }

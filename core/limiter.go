@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/lease"
 	"github.com/redislimit/redislimit/internal/limits"
+	"github.com/redislimit/redislimit/internal/line"
 	"github.com/redislimit/redislimit/internal/memory"
 	"github.com/redislimit/redislimit/internal/server"
 )
@@ -49,12 +51,43 @@ type family struct {
 	fallback *memory.Store // of New with FailLocal, or nil
 	denials  *denials.Cache[Result]
 	events   *emitter
-	lines    waitLines
+	lines    line.Lines[denied]
 	leases   *lease.Leases // of New with Lease, or nil
 	renewer  *hold.Renewer
 	derived  derived
 	overload overload
 	sampled  atomic.Bool // a Reservation is watched that has nothing to renew
+}
+
+// A Keyed is a key of a Limiter, as [Limiter.On] returns it for [All] and its kin.
+type Keyed struct {
+	limiter *Limiter
+	key     string
+	times   int   // it costs what the call says so often
+	own     int64 // what it costs besides
+}
+
+// On returns key as one of those that [All], [AcquireAll] and [ReserveAll] decide about.
+func (l *Limiter) On(key string) Keyed { return Keyed{l, key, 1, 0} }
+
+// Cost returns k with a cost of its own, in place of that of the whole call.
+func (k Keyed) Cost(n int64) Keyed { return Keyed{k.limiter, k.key, 0, n} }
+
+// cost returns what k costs in a call with a cost of n.
+func (k Keyed) cost(n int64) int64 {
+	total := k.own
+	for range k.times {
+		total = add(total, n)
+	}
+	return total
+}
+
+// add returns a+b, or the largest cost there is.
+func add(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
 }
 
 // Name returns the name given to [New].
@@ -113,7 +146,7 @@ func (l *Limiter) failure(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, server.ErrQueue), errors.Is(err, server.ErrSentLate):
-		l.family.overload.count(l.family.events, l.family.policy)
+		l.family.overload.count(l.family.events, l.family.policy.String())
 	}
 	return fmt.Errorf("%w: limiter %q: %w", ErrUnavailable, l.family.name, err)
 }

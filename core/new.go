@@ -190,7 +190,6 @@ func newFamily(name string, c *config) *family {
 	f := &family{
 		config: *c, name: name,
 		events: &emitter{limiter: name, observers: c.observers, logger: c.logger},
-		lines:  waitLines{byKey: make(map[string]*waitLine)},
 	}
 	if f.now = c.clock; f.now == nil {
 		f.now = time.Now

@@ -130,7 +130,7 @@ func (r *Reservation) settled(err error) {
 func (l *Limiter) gaveBack(h *hold.Hold) {
 	l.family.denials.Forget(h.Key, h.Set)
 	if !h.HasSlots() {
-		l.family.lines.free(h.Key)
+		l.family.lines.Free(h.Key)
 	}
 }
 
@@ -248,7 +248,7 @@ func (f *family) holdEvents() hold.Events {
 	}
 	return hold.Events{
 		Slots:    slots,
-		Freed:    func(h *hold.Hold) { f.lines.free(h.Key) },
+		Freed:    func(h *hold.Hold) { f.lines.Free(h.Key) },
 		Lost:     func(h *hold.Hold) { f.events.tell(Event{Kind: EventSlotLost, Cost: h.N, Err: ErrSlotLost}) },
 		Canceled: func(h *hold.Hold) { f.events.tell(Event{Kind: EventCancel, Cost: h.N}) },
 	}

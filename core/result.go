@@ -7,6 +7,8 @@ import (
 	"math/bits"
 	"slices"
 	"time"
+
+	"github.com/redislimit/redislimit/internal/limits"
 )
 
 // Never is the RetryAfter of a request that can never be admitted, because it costs more than the
@@ -181,3 +183,10 @@ func combine(all []Result, allowed bool) Result {
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// A denied is what a caller of a line is told that is turned away.
+type denied struct {
+	Result
+
+	by *limits.Set
+}

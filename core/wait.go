@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/limits"
+	"github.com/redislimit/redislimit/internal/line"
 )
 
 // Wait is [Limiter.WaitN] with a cost of 1.
@@ -39,7 +42,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, e
 	if err != nil {
 		return Result{}, err
 	}
-	err = l.waitForTurn(ctx, c, patience{}, func() (*Result, error) {
+	err = l.waitForTurn(ctx, c, line.Caller{}, func() (*Result, error) {
 		err := l.allow(ctx, c, &res)
 		return &res, err
 	})
@@ -82,7 +85,7 @@ func (l *Limiter) acquireWait(ctx context.Context, c call) (*Reservation, error)
 // meanwhile gives its place back, and waits again.
 func (l *Limiter) acquireUnbanned(ctx context.Context, c call) (*Reservation, error) {
 	for {
-		r, err := l.acquireInTurn(ctx, ctx, c, patience{})
+		r, err := l.acquireInTurn(ctx, ctx, c, line.Caller{})
 		if err == nil {
 			l.warnIfLong(ctx, r.Delay)
 			err = sleep(ctx, r.Delay)
@@ -132,7 +135,7 @@ func (l *Limiter) endWait(ctx context.Context, c call, begun time.Time, res *Res
 
 // acquireInTurn acquires c when it is its turn. The waiting is within ctx, and each decision within
 // asking.
-func (l *Limiter) acquireInTurn(ctx, asking context.Context, c call, p patience) (r *Reservation, err error) {
+func (l *Limiter) acquireInTurn(ctx, asking context.Context, c call, p line.Caller) (r *Reservation, err error) {
 	err = l.waitForTurn(ctx, c, p, func() (*Result, error) {
 		var err error
 		if r, err = l.acquire(asking, c); err != nil {
@@ -146,70 +149,33 @@ func (l *Limiter) acquireInTurn(ctx, asking context.Context, c call, p patience)
 	return r, nil
 }
 
-// A patience is for how long a caller waits beside its context, and beside how many others.
-type patience struct {
-	until time.Time // zero: for as long as its context
-	most  int       // 0: any number
+// A refusal is the error of who would wait for too long, or of one too many.
+type refusal = line.Refusal[denied]
+
+// denialOf returns why a line has to wait. A bucket has more units one by one, and a window its
+// limit at once.
+func denialOf(res *Result, by *limits.Set) *line.Denial[denied] {
+	d := &line.Denial[denied]{What: denied{*res, by}, At: time.Now(), RetryAfter: res.RetryAfter, Held: res.held}
+	if !res.Banned {
+		d.Limit, d.Window, d.Drains = res.Limit, res.Window, by.Members[max(0, slices.Index(by.Names, res.Name))].Debt
+	}
+	return d
 }
 
 // waitForTurn waits until it is the caller's turn in the line of its key, and then asks until it is
 // admitted.
-func (l *Limiter) waitForTurn(ctx context.Context, c call, p patience, ask func() (*Result, error)) error {
-	w := &waiter{key: c.key, n: c.n, until: p.until, most: p.most}
-	if deadline, ok := ctx.Deadline(); ok && (w.until.IsZero() || deadline.Before(w.until)) {
-		w.until = deadline
-	}
-	if refused := l.family.lines.join(w); refused != nil {
-		return refused
-	}
-	admitted, remaining := false, int64(0)
-	defer func() { l.family.lines.leave(w, admitted, remaining) }()
-	for first := false; ; {
-		if !first {
-			if woken, err := rest(ctx, w.timeLeft(), w.turn); err != nil {
-				return err
-			} else if !woken {
-				return l.family.lines.late(w)
-			}
-		}
-		freed := l.family.lines.asking(w)
+func (l *Limiter) waitForTurn(ctx context.Context, c call, p line.Caller, ask func() (*Result, error)) error {
+	p.Key, p.Units = c.key, c.n
+	return l.family.lines.Wait(ctx, p, l.warnIfLong, func() (*line.Denial[denied], int64, error) {
 		res, err := ask()
-		if err != nil {
-			return err
+		switch {
+		case err != nil:
+			return nil, 0, err
+		case res.Allowed:
+			return nil, res.remaining(), nil
 		}
-		if res.Allowed {
-			admitted, remaining = true, res.remaining()
-			return nil
-		}
-		var denial *lastDenial
-		if denial, first = l.family.lines.denied(w, res, l.by); !first {
-			continue // another asks, who came before
-		}
-		if err := l.restAfter(ctx, w, denial, freed); err != nil {
-			return err
-		}
-	}
-}
-
-// restAfter waits until the first of a line is to ask again, after it was denied.
-func (l *Limiter) restAfter(ctx context.Context, w *waiter, denial *lastDenial, freed <-chan struct{}) error {
-	if !denial.soon() && denial.RetryAfter > w.timeLeft() {
-		return &refusal{wait: denial.RetryAfter, last: denial, waited: w.waited}
-	}
-	l.warnIfLong(ctx, denial.pause)
-	w.waited = true
-	late := denial.pause > w.timeLeft()
-	woken, err := rest(ctx, min(denial.pause, w.timeLeft()), freed)
-	switch {
-	case err != nil:
-		return err
-	case woken:
-		_, err = rest(ctx, l.family.lines.woken(w), nil)
-		return err
-	case late:
-		return l.family.lines.late(w)
-	}
-	return nil
+		return denialOf(res, l.by), 0, nil
+	})
 }
 
 // longWait is for how long hardly anybody means to wait.
@@ -231,18 +197,18 @@ func (inside) WaitUpTo(ctx context.Context, l *Limiter, w hook.Waiting, res *Res
 		c.op = algorithm.OpReserve
 	}
 	began := time.Now()
-	p := patience{began.Add(w.UpTo), w.Most}
+	p := line.Caller{Until: began.Add(w.UpTo), Most: w.Most}
 	if c.n == 0 || l.by.Exceeded(c.n) > 0 {
 		c.waits = false // it would be of no use
 		return l.askOnce(ctx, c, res)
 	}
-	if !l.family.lines.anyone(c.key) {
+	if !l.family.lines.Anyone(c.key) {
 		r, err := l.askOnce(ctx, c, res)
 		if err != nil || res.Allowed {
 			return r, err
 		}
 		if !res.held && res.RetryAfter > w.UpTo {
-			return l.turnAway(ctx, c, &refusal{last: &lastDenial{Result: *res, by: l.by, at: time.Now()}, took: time.Since(began)}, res)
+			return l.turnAway(ctx, c, &refusal{Last: denialOf(res, l.by)}, time.Since(began), res)
 		}
 	}
 	if err := c.check(ctx); err != nil {
@@ -253,12 +219,12 @@ func (inside) WaitUpTo(ctx context.Context, l *Limiter, w hook.Waiting, res *Res
 	refused := (*refusal)(nil)
 	if *res = (Result{}); err == nil {
 		*res = r.Result
-	} else if errors.As(err, &refused) && !refused.waited {
-		return l.turnAway(ctx, c, refused, res)
+	} else if errors.As(err, &refused) && !refused.Waited {
+		return l.turnAway(ctx, c, refused, 0, res)
 	}
 	l.endWait(ctx, c, began, res, err)
 	if refused != nil {
-		return l.turnAway(ctx, c, refused, res)
+		return l.turnAway(ctx, c, refused, 0, res)
 	}
 	return r, err
 }
@@ -277,15 +243,15 @@ func (l *Limiter) askOnce(ctx context.Context, c call, res *Result) (*Reservatio
 
 // turnAway fills res with the denial of c, which was refused: with the last denial of the line, if
 // that was by the same limits. Who has not waited is denied as by any call where that may ban.
-func (l *Limiter) turnAway(ctx context.Context, c call, refused *refusal, res *Result) (r *Reservation, err error) {
-	last := refused.last
+func (l *Limiter) turnAway(ctx context.Context, c call, refused *refusal, took time.Duration, res *Result) (r *Reservation, err error) {
+	last := refused.Last
 	switch {
-	case len(l.family.bans) > 0 && !refused.waited:
+	case len(l.family.bans) > 0 && !refused.Waited:
 		c.waits = false
 		return l.askOnce(ctx, c, res)
-	case last != nil && last.by == l.by:
-		*res = last.Result
-		res.age(time.Since(last.at), last.Source)
+	case last != nil && last.What.by == l.by:
+		*res = last.What.Result
+		res.age(time.Since(last.At), last.What.Source)
 	default:
 		c.op = algorithm.OpEvaluate
 		if err = l.decideUnobserved(ctx, c, target{Result: res}); err != nil || res.Source == SourceNone {
@@ -293,7 +259,16 @@ func (l *Limiter) turnAway(ctx context.Context, c call, refused *refusal, res *R
 		}
 		res.Allowed = false
 	}
-	res.RetryAfter = max(res.RetryAfter, refused.wait)
-	l.family.events.emit(ctx, c.key, Event{Kind: EventDecision, Result: *res, Cost: c.n, Took: refused.took})
+	res.RetryAfter = max(res.RetryAfter, refused.Wait)
+	l.family.events.emit(ctx, c.key, Event{Kind: EventDecision, Result: *res, Cost: c.n, Took: took})
 	return r, nil
+}
+
+// sleep waits for d. It returns an error at once if the deadline comes before.
+func sleep(ctx context.Context, d time.Duration) error {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
+		return &refusal{Wait: d}
+	}
+	_, err := line.Rest(ctx, d, nil)
+	return err
 }
