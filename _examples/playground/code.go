@@ -20,7 +20,7 @@ func (n numbers) expression() string {
 		return fmt.Sprintf("core.%s(%d)", limits.Constructor(n.variant.Kind), n.rate)
 	}
 	arguments := []string{fmt.Sprintf("core.Per(%d, %d*time.Second)", n.rate, int(n.period/time.Second))}
-	if n.variant.Kind.Bucket {
+	if n.variant.Kind.Bursts {
 		arguments = append(arguments, fmt.Sprintf("core.Burst(%d)", n.burst))
 	}
 	if n.variant.Aligned {

@@ -105,9 +105,16 @@ func TestLinks(t *testing.T) {
 			links = append(links, found[1]+"#"+found[2])
 		}
 	}
+	texts, err := web.ReadFile("web/lanes.js")
+	if err != nil {
+		t.Fatal(err)
+	}
 	lanes := map[string]bool{}
 	for _, p := range plans(defaults()) {
 		lanes[p.name] = true
+		if !strings.Contains(string(texts), "\n  "+p.name+": [") {
+			t.Errorf("lanes.js has no texts of %s", p.name)
+		}
 	}
 	if len(links) < len(lanes) {
 		t.Errorf("only %v", links)

@@ -51,7 +51,7 @@ func (n numbers) used(r core.Result) float64 {
 	if r.Limit == 0 || r.Banned {
 		return -1
 	}
-	if n.variant.Kind.Bucket {
+	if n.variant.Kind.Bursts {
 		return r.ResetAfter.Seconds() * float64(n.rate) / n.period.Seconds()
 	}
 	return float64(r.Limit - r.Remaining)
@@ -175,7 +175,7 @@ func closeLanes(lanes []*lane) {
 func (l *lane) described() described {
 	kind := l.kind()
 	d := described{
-		Name: l.name, Group: l.group, Bucket: kind.Bucket, Delays: kind.Delays, Windows: l.limits[0].variant.Aligned, Slots: kind.Slots,
+		Name: l.name, Group: l.group, Bucket: kind.Debt, Delays: kind.Delays, Windows: l.limits[0].variant.Aligned, Slots: kind.Slots,
 		Second: len(l.limits) > 1,
 	}
 	if l.member > 0 {

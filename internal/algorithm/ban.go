@@ -109,7 +109,7 @@ func (b Bans) text(flag int) map[string]string {
 	if b == nil {
 		return nil
 	}
-	parts := parseLua(strings.ReplaceAll(banLua, "-- NEWER\n", newerLua)).parts
+	parts := parseLua(strings.ReplaceAll(banLua, "-- NEWER\n", newer)).parts
 	levels := strings.Trim(strings.ReplaceAll(fmt.Sprint([]int64(b)), " ", ", "), "[]")
 	values := strings.NewReplacer(
 		"-- READ\n", parts["read"], "-- WRITE\n", parts["write"], "-- LEVELS", levels, "-- LONGEST", strconv.FormatInt(MaxBan, 10),

@@ -6,11 +6,10 @@
 //	bucket.go      token bucket and GCRA, in exact fractions of a microsecond; with lua/bucket.lua
 //	queue.go       leaky bucket: a bucket whose units have places in a queue; with lua/queue.lua
 //	calendar.go    fixed windows of a calendar: its constants move with the time at which a script is sent
-//	fixed_window.go, sliding_window_counter.go, sliding_window_log.go, with their lua/
+//	all others     each algorithm has a file of its name, and one in lua/
 //	call.go        what a script is asked, and what it replies
 //	ban.go         bans, whose texts stand beside those of the limits; with lua/ban.lua
 //	hold.go        units that are admitted and not charged yet, with lua/hold.lua
-//	in_flight.go   slots, with lua/in_flight.lua
 //	script.go      puts scripts together from the files in lua/
 //
 // A decision has two steps. First each limit is evaluated, without changing it: does it admit the
@@ -37,6 +36,7 @@
 //	keeps      the names of what evaluate finds for charge, beyond those that lua/decide.lua lists; may be missing
 //	functions  for what is rare; they stand once for all limits of a script; may be missing
 //	evaluate   sets what lua/decide.lua says
+//	retry      where it denies: sets `retry`, the instant from which it admits, for bans
 //	charge     charges what evaluate admitted, as lua/decide.lua says
 //
 // The others are for lua/hold_limit.lua. There evaluate is asked on `ask` units, as `n` or as the
@@ -65,7 +65,7 @@
 //   - evaluate checks all that it reads; see "Foreign values".
 //   - Each write sets an expiry: the time until the full limit is available again, and
 //     a grace.
-//   - A stored string begins with a letter and a version that no other algorithm has: those in lua/newer.lua. A test
+//   - A stored string begins with a letter and a version that no other algorithm has: those in registry.go. A test
 //     compares what is stored with docs/stored.md.
 //
 // # Foreign values

@@ -4,10 +4,11 @@ package algorithm
 // tool runs over this list, in this order. [Calendar] is a form of FixedWindow.
 var Kinds = []*Kind{
 	FixedWindow,
-	SlidingWindowLog,
-	SlidingWindowCounter,
-	TokenBucket,
-	GCRA,
+	SlidingWindowLog, SlidingWindowCounter,
+	TokenBucket, GCRA,
 	LeakyBucket,
 	InFlight,
 }
+
+// versions are those of all strings that are stored: any other is of a newer version.
+const versions = "B1 C1 F1 H1 W1 X1"

@@ -35,6 +35,7 @@ var (
 	holdInLogLua string
 
 	holdLimit, holdInString, holdInLog = parseLua(holdLimitLua), parseLua(holdInStringLua), parseLua(holdInLogLua)
+	newer                              = fill(newerLua, "VERSIONS", versions)
 )
 
 // MaxLimits bounds the limits of a limiter, and the limits and bans that several decide by
@@ -243,7 +244,7 @@ func (c *composer) addPlain(m Member, i int, given, denied string) {
 		denied = "\n" + fill(denied, "-- RETRY\n", m.lua.parts["retry"])
 	}
 	evaluate := m.lua.parts["check"] + m.lua.parts["evaluate"] + "if not admits then all = false " + denied + "end\n" +
-		"if foreign then\nif string.find(foreign, '|', 1, true) then\nother = true\nelse\n" + newerLua + "end\nend\n"
+		"if foreign then\nif string.find(foreign, '|', 1, true) then\nother = true\nelse\n" + newer + "end\nend\n"
 	r, admits, denies := i*c.each, 1, 0
 	if c.each == otherReplyLen {
 		admits, denies = otherReply+1, otherReply
@@ -306,7 +307,7 @@ func (c *composer) addOther(m Member, i int, given, denied string) {
 	}
 	asks += m.lua.parts["operation"]
 
-	look, act, keeps := fill(m.lua.parts["look"], "-- NEWER\n", newerLua), m.lua.parts["act"], m.lua.keeps
+	look, act, keeps := fill(m.lua.parts["look"], "-- NEWER\n", newer), m.lua.parts["act"], m.lua.keeps
 	if !m.Slots {
 		look, act, keeps = m.chargedTexts()
 	}
@@ -379,7 +380,7 @@ func (m Member) asked() (cost, evaluate string, finds []string) {
 	}
 	finds = slices.Concat([]string{"admits", "largest"}, found, m.lua.keeps)
 	return cost, "local " + strings.Join(finds, ", ") + "\n" + m.lua.parts["evaluate"] +
-		"if foreign and op ~= '5' then\n" + newerLua + "end\n", finds
+		"if foreign and op ~= '5' then\n" + newer + "end\n", finds
 }
 
 // fill returns text with each placeholder replaced by what follows it.

@@ -12,8 +12,8 @@ import (
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
-// maxStale is the longest time for which a denial is repeated without asking Redis.
-const maxStale = time.Second
+// MaxStale is the longest time for which a denial is repeated without asking Redis.
+const MaxStale = time.Second
 
 // A denial survives one collision in its slot for each time it was repeated, and maxSurvives at
 // most.
@@ -120,7 +120,7 @@ func (c *Cache[R]) Put(r Request, result R, lasts time.Duration, stamp Stamp) {
 	}
 	d := &Denial[R]{
 		Result: result, key: key.Local(r.Key), limits: r.Limits, cost: r.N, exceeded: r.Limits.Exceeded(r.N),
-		sent: stamp.sent, received: time.Now(), lasts: min(lasts, maxStale),
+		sent: stamp.sent, received: time.Now(), lasts: min(lasts, MaxStale),
 	}
 	if d.exceeded == len(r.Limits.Capacities) {
 		d.cost = slices.Max(r.Limits.Capacities) + 1 // no limit has more to say about a higher cost

@@ -17,8 +17,14 @@ import (
 func TestClients(t *testing.T)     { clientsuite.Exercise(t, apps) }
 func FuzzLeftOfProxy(f *testing.F) { clientsuite.LeftOfProxy(f, apps) }
 
+const refused = "fasthttp 1.71 and 1.72 refuse it"
+
 var apps = clientsuite.Apps{
-	Refused: []string{"cookie", "x-forwarded-for", "x-real-ip"}, // fasthttp 1.71 and 1.72 do
+	Lacks: map[clientsuite.Ability]string{
+		clientsuite.Trailer("cookie"):          refused,
+		clientsuite.Trailer("x-forwarded-for"): refused,
+		clientsuite.Trailer("x-real-ip"):       refused,
+	},
 	Default: map[string]clientsuite.NewApp{
 		"fiber": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
 			return newFiberApp(lim, key, fiber.Config{})

@@ -16,12 +16,14 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// TestClients holds key functions to the table that all adapters have. Its requests are of HTTP: gRPC's own handler takes
+// TestClients holds key functions to what all adapters have. The requests are of HTTP: gRPC's own handler takes
 // metadata and peer from them.
-func TestClients(t *testing.T)     { clientsuite.Table(t, apps) }
+func TestClients(t *testing.T)     { clientsuite.Exercise(t, apps) }
 func FuzzLeftOfProxy(f *testing.F) { clientsuite.LeftOfProxy(f, apps) }
 
-var apps = clientsuite.Apps{Method: http.MethodPost, Default: map[string]clientsuite.NewApp{"grpc": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
+var apps = clientsuite.Apps{Method: http.MethodPost, Lacks: map[clientsuite.Ability]string{
+	clientsuite.HTTP1: "gRPC speaks HTTP/2, with one method and no query",
+}, Default: map[string]clientsuite.NewApp{"grpc": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(grpclimit.Unary(lim, key)))
 	grpc_testing.RegisterTestServiceServer(server, &service{})
 	return clientsuite.HTTPApp(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

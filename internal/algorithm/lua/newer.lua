@@ -2,7 +2,7 @@
 -- one. If it counted as nothing, each of them would begin afresh whenever it comes after the other.
 -- So it is an error, and stays: docs/stored.md.
 for version in string.gmatch('|' .. foreign, '|(%u%d%d?) ') do
-  if not string.find('B1 C1 F1 H1 W1 X1', version, 1, true) then
+  if not string.find('VERSIONS', version, 1, true) then
     error('a newer version of redislimit has stored ' .. version .. ' at this key: upgrade this process, or reset the key;', 0)
   end
 end

@@ -48,16 +48,24 @@ type Apps struct {
 	// Impatient are those whose middleware sees every request that the framework shows to
 	// any, and whose server reads a request for no longer than ReadTimeout.
 	Impatient map[string]NewApp
-	// Refused are the names of trailers, in lower case, whose request the framework may
-	// answer with 400.
-	Refused []string
+	// Lacks has the reason for each ability that the framework does not have.
+	Lacks map[Ability]string
 	// Method is that of all requests, if there is only one.
 	Method string
 }
 
+// An Ability is something that not all frameworks are able to.
+type Ability string
+
+// HTTP1 is serving any request of HTTP/1.1.
+const HTTP1 Ability = "HTTP/1.1"
+
+// Trailer is the ability to accept a trailer of a name, in lower case: who lacks it may answer its request with 400.
+func Trailer(name string) Ability { return Ability("the trailer " + name) }
+
 // refuse reports whether a request with this trailer may be answered with 400.
 func (a Apps) refuse(trailer []string) bool {
-	return slices.ContainsFunc(trailer, func(line string) bool { return slices.Contains(a.Refused, strings.ToLower(name([]string{line}))) })
+	return slices.ContainsFunc(trailer, func(line string) bool { return a.Lacks[Trailer(strings.ToLower(name([]string{line})))] != "" })
 }
 
 // all returns the applications in all configurations.

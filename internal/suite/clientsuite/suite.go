@@ -4,24 +4,30 @@ package clientsuite
 
 import "testing"
 
-// Exercise runs every case through each of apps.
+// Exercise runs every case through each of apps, but those that need what the framework lacks.
 func Exercise(t *testing.T, apps Apps) {
 	for _, c := range []struct {
-		name string
-		run  func(*testing.T, Apps)
+		name  string
+		run   func(*testing.T, Apps)
+		needs Ability
 	}{
-		{"Table", Table},
-		{"Forged", forgedHeaders},
-		{"MethodsAndQuery", methodsAndQuery},
-		{"ProxyWarning", proxyWarning},
-		{"DoubtfulClient", doubtfulClient},
-		{"TableOverConnections", everyRowOverConnections},
-		{"RawRequests", rawRequests},
-		{"TrailerEndsWithItsRequest", trailerEndsWithItsRequest},
-		{"RealProxies", realProxies},
-		{"Refused", refusedRequests},
-		{"RefusedBehindProxies", refusedBehindProxies},
+		{"Table", Table, ""},
+		{"Forged", forgedHeaders, ""},
+		{"MethodsAndQuery", methodsAndQuery, HTTP1},
+		{"ProxyWarning", proxyWarning, ""},
+		{"DoubtfulClient", doubtfulClient, ""},
+		{"TableOverConnections", everyRowOverConnections, HTTP1},
+		{"RawRequests", rawRequests, HTTP1},
+		{"TrailerEndsWithItsRequest", trailerEndsWithItsRequest, HTTP1},
+		{"RealProxies", realProxies, HTTP1},
+		{"Refused", refusedRequests, HTTP1},
+		{"RefusedBehindProxies", refusedBehindProxies, HTTP1},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.run(t, apps) })
+		t.Run(c.name, func(t *testing.T) {
+			if reason := apps.Lacks[c.needs]; reason != "" {
+				t.Skip(reason)
+			}
+			c.run(t, apps)
+		})
 	}
 }

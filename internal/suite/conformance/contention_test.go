@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 		contend(strings.Split(addr, ","), os.Getenv(contendEnv+"_ALONE") != "")
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(check.Run(m))
 }
 
 // contested returns limits of a thousand of every algorithm: over 400 days, so that

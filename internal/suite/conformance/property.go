@@ -766,15 +766,7 @@ func (s spec) rate() core.Rate {
 
 // judge returns what may be spent, by the definition of the algorithm.
 func (s spec) judge() spends.Limit {
-	kinds := map[string]spends.Kind{
-		"fixed_window": spends.Windows, "fixed_window_aligned": spends.Aligned, "fixed_window_calendar": spends.Aligned,
-		"sliding_window_log": spends.Log, "sliding_window_counter": spends.Counter,
-	}
-	kind, ok := kinds[s.kind]
-	if !ok && s.burst == 0 {
-		panic("conformance: no definition of " + s.kind)
-	}
-	l := spends.Limit{Kind: kind, Count: s.count, Period: s.period, Capacity: s.capacity()} // 0: a bucket
+	l := spends.Limit{Kind: s.model().Spends(), Count: s.count, Period: s.period, Capacity: s.capacity()}
 	if s.zone != "" {
 		l.Window = func(t int64) (start, end int64) { return model.Window(s.zone, s.unit, t) }
 	}

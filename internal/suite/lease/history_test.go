@@ -16,6 +16,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/internal/testkit/model"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
@@ -149,12 +150,6 @@ type limit struct {
 	opened []spends.Window
 }
 
-var kinds = map[string]spends.Kind{
-	"token_bucket": spends.Bucket, "gcra": spends.Bucket, "fixed_window": spends.Windows, "fixed_window_aligned": spends.Aligned,
-	"fixed_window_calendar":  spends.Aligned,
-	"sliding_window_counter": spends.Counter, "sliding_window_log": spends.Log,
-}
-
 func newHistory(t *testing.T, w *world, seed uint64) *history {
 	t.Helper()
 	if err := w.client.FlushAll(t.Context()).Err(); err != nil {
@@ -171,16 +166,13 @@ func newHistory(t *testing.T, w *world, seed uint64) *history {
 		}
 	}
 	for i, v := range variants {
-		kind, ok := kinds[v.Name]
-		if !ok {
-			t.Fatalf("say how %s is judged", v.Name)
-		}
 		period := historyPeriods[i]
 		if v.Kind.Moves { // a request is seldom on its way for longer than a window
 			period *= 4
 		}
 		h.limits = append(h.limits, &limit{
-			Variant: v, name: fmt.Sprint("x", i), period: period, kind: kind,
+			Variant: v, name: fmt.Sprint("x", i), period: period,
+			kind:   model.Limit{Algorithm: model.Algorithm(v.Kind.Name), Aligned: v.Aligned}.Spends(),
 			factor: func(count int64) int64 { return count * int64(2+i) / 2 },
 		})
 	}

@@ -120,7 +120,7 @@ var (
 	plainWidth = regexp.MustCompile(`local width, other = plain and (\d+)`)
 )
 
-var storedWindow = regexp.MustCompile(`^F1 (\d+) (\d+)`)
+var storedWindow = regexp.MustCompile(`^[A-Z]1 (\d+) (\d+)`)
 
 // executed notes what a script did.
 func (h *history) executed(m *machine, cmd redis.Cmder) {

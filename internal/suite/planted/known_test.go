@@ -31,6 +31,19 @@ func text(format string, args ...any) func(*world) redis.Cmder {
 // form is with what a bucket's own value begins.
 func (w *world) form() string { return fmt.Sprint(w.members[0].Constants()[0]) }
 
+// behindOwn is a record behind what the limit itself stores for a unit.
+func behindOwn(record string) func(*world) redis.Cmder {
+	return func(w *world) redis.Cmder {
+		w.decide(w.members[:1], algorithm.OpCharge, 1, 1)
+		own := w.client.Get(w.t.Context(), key).Val()
+		if own == "" {
+			w.fatalf("the limit stores no string")
+		}
+		w.charged, w.grants = 0, nil // by what is foreign it is forgotten
+		return w.client.Set(w.t.Context(), key, own+record, 0)
+	}
+}
+
 func set(entries ...redis.Z) func(*world) redis.Cmder {
 	return func(w *world) redis.Cmder { return w.client.ZAdd(w.t.Context(), key, entries...) }
 }
@@ -100,10 +113,6 @@ func knownValues() []known {
 			known{fmt.Sprintf("a rate and a period of %d digits", n), "leaky_bucket", text("B1 %s/%s7 %d", few[:min(n, 35)], few[:min(n, 35)], begin+ahead)})
 	}
 	for _, v := range variants() {
-		prefix := map[string]string{"fixed_window": "F1 0 %d", "fixed_window_aligned": "F1 0 %d", calendar: "W1 0 %d", counter: "C1 %d 0 0"}[v.Name]
-		if v.Kind.Debt {
-			prefix = "FORM %d"
-		}
 		for name, record := range map[string]string{
 			"9000 holds that have expired": holdsOf(9000, 1, begin-9000), "9000 holds of 2^40 units": holdsOf(9000, 1<<40, begin+1000),
 			"all was charged": fmt.Sprintf("|H1 5 %d 0 0", 1<<53-1), "all of 400 days was charged": fmt.Sprintf("|H1 5 %d 0 0", begin+ahead-1),
@@ -116,7 +125,7 @@ func knownValues() []known {
 			case v.Name == log:
 				values = append(values, known{name, v.Name, set(newest, atScore(math.Inf(1), record))})
 			default:
-				values = append(values, known{name, v.Name, text("%s", fmt.Sprintf(prefix, begin)+record)})
+				values = append(values, known{name, v.Name, behindOwn(record)})
 			}
 		}
 	}

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		doomed(strings.Split(addrs, ","))
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(check.Run(m))
 }
 
 // A place is where the limiters of users and that of their organization are: one server has both, or each has its own, or they

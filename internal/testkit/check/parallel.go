@@ -17,5 +17,5 @@ func RunParallel(m *testing.M, n int) {
 	if !given {
 		_ = flag.Set(name, strconv.Itoa(n)) // the testing package has defined it
 	}
-	os.Exit(m.Run())
+	os.Exit(Run(m))
 }

@@ -4,11 +4,13 @@ import (
 	"math/big"
 	"sync"
 	"time"
+
+	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
 // Calendar is the fixed window whose windows are those of a zone's calendar: days, weeks from Monday, or months, by the
 // Unit of a Limit. Without a Zone they begin at multiples of Period.
-var Calendar = register("calendar", algorithm{new: func() store { return &calendar{} }})
+var Calendar = register("calendar", algorithm{new: func() store { return &calendar{} }, spends: spends.Aligned})
 
 // calendar is what was charged since an instant. Which window that is in says the Limit of the moment: two with other
 // zones, or other data of one zone, need not reset each other.

@@ -1,9 +1,13 @@
 package model
 
-import "math/big"
+import (
+	"math/big"
+
+	"github.com/redislimit/redislimit/internal/testkit/spends"
+)
 
 // SlidingWindowCounter is modelled by two windows.
-var SlidingWindowCounter = register("sliding_window_counter", algorithm{new: func() store { return &slidingCounter{} }})
+var SlidingWindowCounter = register("sliding_window_counter", algorithm{new: func() store { return &slidingCounter{} }, spends: spends.Counter})
 
 // slidingCounter is two neighbouring aligned windows as they were when last written.
 type slidingCounter struct {

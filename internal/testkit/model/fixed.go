@@ -1,9 +1,13 @@
 package model
 
-import "math/big"
+import (
+	"math/big"
+
+	"github.com/redislimit/redislimit/internal/testkit/spends"
+)
 
 // FixedWindow is modelled by its last window.
-var FixedWindow = register("fixed_window", algorithm{new: func() store { return &fixedWindow{} }})
+var FixedWindow = register("fixed_window", algorithm{new: func() store { return &fixedWindow{} }, spends: spends.Windows})
 
 // fixedWindow is the window that was charged last, open or not. It has a length of its
 // own, because a change of the period must not move an end that a Result has shown.

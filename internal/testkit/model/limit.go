@@ -3,6 +3,8 @@ package model
 import (
 	"fmt"
 	"math/big"
+
+	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
 // Algorithm is the name of an algorithm, as the library's registry has it. Each is
@@ -12,13 +14,17 @@ type Algorithm string
 // An algorithm is what the model needs to know of an algorithm.
 type algorithm struct {
 	new    func() store
-	bucket bool // its capacity is Burst, and drains
-	queues bool // an admitted call waits until what was used before it has drained; nothing is held
+	spends spends.Kind // what may be spent, by its definition: by this it is judged, too
+	bucket bool        // its capacity is Burst, and drains
+	queues bool        // an admitted call waits until what was used before it has drained; nothing is held
 }
 
 var algorithms = map[Algorithm]algorithm{}
 
 func register(name Algorithm, a algorithm) Algorithm {
+	if a.bucket != (a.spends == spends.Bucket) {
+		panic(fmt.Sprintf("model: say what may be spent of %q, by its definition", name))
+	}
 	algorithms[name] = a
 	return name
 }
@@ -38,6 +44,18 @@ type Limit struct {
 func (l Limit) bucket() bool { return algorithms[l.Algorithm].bucket }
 
 func (l Limit) queues() bool { return algorithms[l.Algorithm].queues }
+
+// Spends is what may be spent, by the algorithm's definition.
+func (l Limit) Spends() spends.Kind {
+	a, ok := algorithms[l.Algorithm]
+	switch {
+	case !ok:
+		panic(fmt.Sprintf("model: there is no model of the algorithm %q", l.Algorithm))
+	case l.Aligned:
+		return spends.Aligned
+	}
+	return a.spends
+}
 
 // capacity is the largest n that is ever admitted.
 func (l Limit) capacity() int64 {

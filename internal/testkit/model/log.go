@@ -3,10 +3,12 @@ package model
 import (
 	"math/big"
 	"slices"
+
+	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
 // SlidingWindowLog is modelled by its charges.
-var SlidingWindowLog = register("sliding_window_log", algorithm{new: func() store { return &slidingLog{} }})
+var SlidingWindowLog = register("sliding_window_log", algorithm{new: func() store { return &slidingLog{} }, spends: spends.Log})
 
 // slidingLog has every admitted unit with its instant. The units of one charge
 // make one run, so that a charge of 100,000 costs no more than a charge of one.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
 const root = "../../../"
@@ -35,7 +37,7 @@ func TestMaps(t *testing.T) {
 			name := filepath.Base(file)
 			if i := slices.Index(names, name); i >= 0 {
 				names = slices.Delete(names, i, i+1)
-			} else if !strings.HasSuffix(name, "_test.go") {
+			} else if !strings.HasSuffix(name, "_test.go") && !ofAlgorithm(doc, name) {
 				t.Errorf("%s says nothing of %s", doc, name)
 			}
 		}
@@ -46,6 +48,12 @@ func TestMaps(t *testing.T) {
 	if maps < 2 {
 		t.Errorf("%d maps were found", maps)
 	}
+}
+
+// ofAlgorithm reports whether a file is named after an algorithm: the map of their package does not list these.
+func ofAlgorithm(doc, file string) bool {
+	return strings.HasSuffix(doc, "internal/algorithm/doc.go") &&
+		slices.ContainsFunc(algorithm.Kinds, func(k *algorithm.Kind) bool { return file == k.Name+".go" })
 }
 
 // TestServerFiles checks that no file of the largest room is longer than a reader takes in at once.

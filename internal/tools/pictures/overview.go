@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
@@ -51,17 +50,9 @@ type subject struct {
 	bound      bool // its windows end at multiples of the period
 }
 
-// overviewOf returns what the overview says of v: the name alone where nothing is
-// written for it here.
+// overviewOf returns what the overview says of v.
 func overviewOf(v limits.Variant) subject {
-	s := map[*algorithm.Kind]subject{
-		algorithm.FixedWindow:          {hint: "both bursts pass", bound: true},
-		algorithm.SlidingWindowLog:     {hint: "never over 10 in 10 s"},
-		algorithm.SlidingWindowCounter: {hint: "the first burst fades", bound: true},
-		algorithm.TokenBucket:          {hint: "a burst, then the rate"},
-		algorithm.GCRA:                 {hint: "as TokenBucket"},
-		algorithm.LeakyBucket:          {hint: "each waits for its turn", burst: 5},
-	}[v.Kind]
+	s := described()[v.Kind].overview
 	s.name = limits.Constructor(v.Kind)
 	if s.burst > 0 {
 		s.name += fmt.Sprintf(", Burst(%d)", s.burst)

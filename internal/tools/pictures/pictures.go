@@ -17,6 +17,8 @@ type picture struct {
 	title string
 	says  []string // below the title
 	panel []panel
+
+	overview subject // what the overview says of it
 }
 
 // A panel is one run, and how its level is drawn.
@@ -93,42 +95,48 @@ func pictures() ([]picture, error) {
 func described() map[*algorithm.Kind]picture {
 	return map[*algorithm.Kind]picture{
 		algorithm.FixedWindow: {
-			title: "FixedWindow, 5 per 10 s",
-			says:  []string{"Counts from 0 in each window. Two bursts on either", "side of a boundary both pass: 10 within 5 s."},
+			overview: subject{hint: "both bursts pass", bound: true},
+			title:    "FixedWindow, 5 per 10 s",
+			says:     []string{"Counts from 0 in each window. Two bursts on either", "side of a boundary both pass: 10 within 5 s."},
 			panel: []panel{
 				{scenario: standard(core.FixedWindow(fivePerTen, core.Aligned())), label: "Aligned(): windows by the clock", spans: openWindows},
 				{scenario: standard(core.FixedWindow(fivePerTen)), label: "Default: opened by a request", spans: openWindows},
 			},
 		},
 		algorithm.SlidingWindowLog: {
-			title: "SlidingWindowLog, 5 per 10 s",
-			says:  []string{"Remembers each admitted request for 10 s. In no 10 s,", "wherever they begin, does it admit more than 5."},
-			panel: []panel{{scenario: standard(core.SlidingWindowLog(fivePerTen)), label: "Requests in the last 10 s", spans: oneEntry}},
+			overview: subject{hint: "never over 10 in 10 s"},
+			title:    "SlidingWindowLog, 5 per 10 s",
+			says:     []string{"Remembers each admitted request for 10 s. In no 10 s,", "wherever they begin, does it admit more than 5."},
+			panel:    []panel{{scenario: standard(core.SlidingWindowLog(fivePerTen)), label: "Requests in the last 10 s", spans: oneEntry}},
 		},
 		algorithm.SlidingWindowCounter: {
-			title: "SlidingWindowCounter, 5 per 10 s",
-			says:  []string{"Adds to this window's count a share of the window", "before it, which fades as this one goes on."},
+			overview: subject{hint: "the first burst fades", bound: true},
+			title:    "SlidingWindowCounter, 5 per 10 s",
+			says:     []string{"Adds to this window's count a share of the window", "before it, which fades as this one goes on."},
 			panel: []panel{{
 				scenario: standard(core.SlidingWindowCounter(fivePerTen)), label: "Weighted count", spans: alignedWindows, under: sinceBoundary,
 			}},
 		},
 		algorithm.TokenBucket: {
-			title: "TokenBucket, 5 per 10 s",
-			says:  []string{"A request takes a token; one comes back every 2 s.", "A burst passes after a rest, and then the rate."},
+			overview: subject{hint: "a burst, then the rate"},
+			title:    "TokenBucket, 5 per 10 s",
+			says:     []string{"A request takes a token; one comes back every 2 s.", "A burst passes after a rest, and then the rate."},
 			panel: []panel{{
 				scenario: standard(core.TokenBucket(fivePerTen)), label: "Tokens in the bucket", level: left, falls: true, top: "full, 5",
 			}},
 		},
 		algorithm.LeakyBucket: {
-			title: "LeakyBucket, 5 per 10 s, Burst(5)",
-			says:  []string{"Admitted requests queue, and one leaves every 2 s.", "However they come, they are served at an even pace."},
+			overview: subject{hint: "each waits for its turn", burst: 5},
+			title:    "LeakyBucket, 5 per 10 s, Burst(5)",
+			says:     []string{"Admitted requests queue, and one leaves every 2 s.", "However they come, they are served at an even pace."},
 			panel: []panel{{
 				scenario: standard(core.LeakyBucket(fivePerTen, core.Burst(5*grain))), label: "Requests in the queue", top: "queue full, 5",
 			}},
 		},
 		algorithm.GCRA: {
-			title: "GCRA, 5 per 10 s, Burst(3)",
-			says:  []string{"Keeps one instant, the TAT, which a request moves on by", "2 s. Admits as a token bucket does; here 3 at once."},
+			overview: subject{hint: "as TokenBucket"},
+			title:    "GCRA, 5 per 10 s, Burst(3)",
+			says:     []string{"Keeps one instant, the TAT, which a request moves on by", "2 s. Admits as a token bucket does; here 3 at once."},
 			panel: []panel{{
 				scenario: standard(core.GCRA(fivePerTen, core.Burst(3*grain))), label: "How far the TAT is ahead of now", level: ahead,
 				room: 3, top: "at most 3 × 2 s", unit: " s", scale: 2,

@@ -1,0 +1,26 @@
+package check
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+)
+
+// lastLines is how many lines of the log are printed after a failure.
+const lastLines = 20
+
+// Run is m.Run, with the default logger's lines kept: a failure is not to be found among them. If there is one, the last lines
+// follow it.
+func Run(m *testing.M) (status int) {
+	logged, old := &Log{}, slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(logged, nil)))
+	status = m.Run()
+	slog.SetDefault(old)
+	if lines := strings.SplitAfter(logged.String(), "\n"); status != 0 && len(lines) > 1 {
+		lines = lines[:len(lines)-1]
+		_, _ = fmt.Fprintf(os.Stderr, "%d lines were logged; the last are:\n%s", len(lines), strings.Join(lines[max(0, len(lines)-lastLines):], ""))
+	}
+	return status
+}

@@ -1,0 +1,116 @@
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/denials"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
+)
+
+// TestRowsOfAlgorithms checks that the guide has a row of every registered algorithm, and the playground texts of its lane.
+func TestRowsOfAlgorithms(t *testing.T) {
+	t.Parallel()
+	rows := named(t, "Choose an algorithm")
+	lanes, err := os.ReadFile(root + "_examples/playground/web/lanes.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range algorithm.Kinds {
+		if !strings.Contains(rows, "`"+limits.Constructor(k)+"`") {
+			t.Errorf("docs/guide.md: no row of the table of algorithms names %s", limits.Constructor(k))
+		}
+		if !strings.Contains(string(lanes), "\n  "+k.Name+": [") {
+			t.Errorf("_examples/playground/web/lanes.js has no texts of %s", k.Name)
+		}
+	}
+}
+
+// TestRowsOfOptions checks that the guide has a row of every option of the middleware, and of every key function.
+func TestRowsOfOptions(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ folder, returned, section string }{
+		{"core/guard", "Option", "Adjust it"},
+		{"keyfunc", "Func", "Choose the key"},
+	} {
+		rows, functions := named(t, c.section), returning(t, c.folder, c.returned)
+		if len(functions) < 10 {
+			t.Errorf("%s has %v", c.folder, functions)
+		}
+		for _, name := range functions {
+			if !strings.Contains(rows, "."+name+"(") && !strings.Contains(rows, "`"+name+"(") {
+				t.Errorf("docs/guide.md: no row of %q names %s of %s", c.section, name, c.folder)
+			}
+		}
+	}
+}
+
+// named returns the first column of the rows of the first table of a section of the guide.
+func named(t *testing.T, section string) string {
+	t.Helper()
+	_, text, ok := strings.Cut(files(t)["docs/guide.md"], "\n## "+section+"\n")
+	if !ok {
+		t.Fatalf("docs/guide.md has no section %q", section)
+	}
+	var rows strings.Builder
+	for line := range strings.Lines(text) {
+		if first, ok := strings.CutPrefix(line, "|"); ok {
+			first, _, _ = strings.Cut(first, "|")
+			rows.WriteString(first + "\n")
+		} else if rows.Len() > 0 {
+			break
+		}
+	}
+	return rows.String()
+}
+
+// returning returns the exported functions of a folder that return a type.
+func returning(t *testing.T, folder, result string) (names []string) {
+	t.Helper()
+	for _, name := range glob(t, folder+"/*.go") {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, declared := range file.Decls {
+			f, ok := declared.(*ast.FuncDecl)
+			if ok && f.Recv == nil && f.Name.IsExported() && !strings.HasSuffix(name, "_test.go") &&
+				f.Type.Results.NumFields() == 1 && types.ExprString(f.Type.Results.List[0].Type) == result {
+				names = append(names, f.Name.Name)
+			}
+		}
+	}
+	return names
+}
+
+// TestDenyCacheSecond checks that each place which says for how long a denial is repeated says what the constant does.
+func TestDenyCacheSecond(t *testing.T) {
+	t.Parallel()
+	figure, ok := map[time.Duration]string{time.Second: "second"}[denials.MaxStale]
+	if !ok {
+		figure = denials.MaxStale.String()
+	}
+	texts := files(t)
+	for _, place := range []struct{ file, says string }{
+		{"core/option.go", "and for one SECOND at most"},
+		{"core/option.go", "in another process is seen within a SECOND"},
+		{"core/ban.go", "within the time of the lease, or a SECOND"},
+		{"docs/algorithms.md", "when they ask Redis next: within a SECOND"},
+		{"docs/guide.md", "without asking Redis, for a SECOND at most"},
+		{"docs/operating.md", "a denial is repeated for a SECOND more"},
+		{"docs/recipes.md", "repeat a denial for a SECOND"},
+		{"SECURITY.md", "cost Redis one decision a SECOND for each key and process"},
+	} {
+		words := strings.Fields(strings.ReplaceAll(texts[place.file], "\n//", "\n"))
+		if want := strings.ReplaceAll(place.says, "SECOND", figure); !strings.Contains(strings.Join(words, " "), want) {
+			t.Errorf("%s does not say %q; a denial is repeated for %v", place.file, want, denials.MaxStale)
+		}
+	}
+}
