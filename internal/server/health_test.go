@@ -22,7 +22,8 @@ type fake struct {
 	client *redis.Client
 	stores []*tested
 
-	pipeline func(cmds []redis.Cmder) error // answers pipelines, if it is not nil
+	pipeline       func(cmds []redis.Cmder) error // answers pipelines, if it is not nil
+	refusesBatches bool                           // it runs no script with the keys of several decisions
 
 	mu     sync.Mutex
 	answer func(ctx context.Context) error // nil: it decides
@@ -123,6 +124,11 @@ func (f *fake) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 		}
 		if !decision {
 			return nil
+		}
+		if f.refusesBatches && cmd.Args()[2] != 1 {
+			err := redisError("NOPERM no permission for this key")
+			cmd.SetErr(err)
+			return err
 		}
 		const now, minute = 1_800_000_000_000_000, 60_000_000
 		once.SetVal(slices.Repeat([]int64{1, now, 0, now, minute}, cmd.Args()[2].(int))) // for each key
