@@ -234,24 +234,6 @@ func TestWeight(t *testing.T) {
 	})
 }
 
-// Once all have returned no call waits, until four are in flight again.
-func TestAgain(t *testing.T) {
-	t.Parallel()
-	withServer(t, 2, func(t *testing.T, p *server) {
-		for range 3 {
-			p.fill()
-			p.call(t.Context(), "a")
-			for range maxInFlight {
-				p.leave()
-			}
-			synctest.Wait()
-			p.end(len(p.returns)-1, nil)
-			p.idle(0)
-		}
-		p.sent("a", "a", "a")
-	})
-}
-
 // A caller that cancels before its batch starts returns at once and is not in it,
 // even if it was the first; the others are. A batch without callers is not sent.
 func TestCanceledBefore(t *testing.T) {

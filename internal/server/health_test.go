@@ -617,28 +617,6 @@ func TestFarServerIsBack(t *testing.T) {
 	}
 }
 
-// While a server comes and goes one outage a minute is logged.
-func TestFlappingLog(t *testing.T) {
-	t.Parallel()
-	withFake(t, func(t *testing.T, f *fake) {
-		s := f.store(500 * time.Millisecond)
-		s.warm(t)
-		for range 250 {
-			f.set(fails(errMemory))
-			_, _ = s.decide(t.Context())
-			time.Sleep(time.Second)
-			f.set(nil)
-			_, _ = s.decide(t.Context())
-			time.Sleep(time.Second)
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if len(s.changes) != 500 || len(s.logged) > 20 {
-			t.Errorf("%d changes, logged: %q", len(s.changes), s.logged)
-		}
-	})
-}
-
 // An outage of a moment does not keep a real one out of the log.
 func TestLoggedAfterMoment(t *testing.T) {
 	t.Parallel()

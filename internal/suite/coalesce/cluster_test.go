@@ -143,36 +143,6 @@ func TestTwoSlotsMove(t *testing.T) {
 	}
 }
 
-// A decision that is the only one of its batch has one of its keys here and others where its slot moves to: both nodes say that it
-// is to be tried again, and it is, until they are together.
-func TestKeysOfOneDecisionApart(t *testing.T) {
-	t.Parallel()
-	client := redistest.ClusterClient(t, redistest.Cluster(t))
-	s := onCluster(client)
-	lim := s.limiter(t, "apart", tenEach...)
-	keys, from, to := keysOfOne(t, client, 1)
-	for _, a := range s.batch(t, lim, []request{{keys[0], 1, false}}) {
-		a.want(t, "at home", true, 9)
-	}
-	slot := client.ClusterKeySlot(t.Context(), keys[0]).Val()
-	redistest.BeginMove(t, slot, from, to)
-	stored := from.ClusterGetKeysInSlot(t.Context(), int(slot), 10).Val()
-	if len(stored) != len(tenEach) {
-		t.Fatalf("%v are stored, want a key of each of %d limits", stored, len(tenEach))
-	}
-	redistest.MoveKey(t, from, to, stored[0])
-	c := s.caller(t, lim)
-	a := c.allow(keys[0], 1)
-	c.gather()
-	s.gate.Release(t, 1)
-	s.gate.Await(t, 1) // the second attempt
-	s.gate.Open()
-	for _, key := range stored[1:] {
-		redistest.MoveKey(t, from, to, key)
-	}
-	a.want(t, "when its keys are together", true, 8)
-}
-
 // As many decisions as may be in flight to a node have their keys apart, and are tried again until they are together. Others of
 // that node do not wait for that: a slot that moves is no full queue.
 func TestOthersWhileKeysAreApart(t *testing.T) {

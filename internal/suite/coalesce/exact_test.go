@@ -36,17 +36,11 @@ func TestExact(t *testing.T) {
 	onBoth(t, driven, func(t *testing.T, s *backend) { exact(t, s, 8) })
 	t.Run("Miniredis", func(t *testing.T) {
 		t.Parallel()
-		m := mini.Redis(t)
-		now := time.UnixMicro(1_800_000_012_345_678)
-		m.SetTime(now)
-		client := redis.NewClient(&redis.Options{Addr: m.Addr()})
+		addr, now, advance := mini.Driven(t)
+		client := redis.NewClient(&redis.Options{Addr: addr})
 		defer func() { _ = client.Close() }()
 		s := newBackend(client, 1)
-		s.now = func() time.Time { return now }
-		s.advance = func(d time.Duration) {
-			now = now.Add(d)
-			m.SetTime(now)
-		}
+		s.now, s.advance = now, advance
 		exact(t, s, 4) // the scripts are those of Redis
 	})
 }

@@ -70,7 +70,7 @@ func (tr *trial) unblock(t *testing.T) {
 func banCases() []testCase {
 	return append(each("Ban/Who", whoIsBanned),
 		testCase{"Ban/Held", heldBansNobody}, testCase{"Ban/InFlight", slotsBanNobody}, testCase{"Ban/Levels", levelsRise},
-		testCase{"Ban/ByHand", blockByHand}, testCase{"Ban/ByHandLevels", blockKeepsLevels},
+		testCase{"Ban/ByHand", blockByHand}, testCase{"Ban/AtLeast", levelsOutlastBlock},
 		testCase{"Ban/Shared", banIsShared}, testCase{"Ban/Many", oneBanOfMany},
 		testCase{"Ban/Foreign", foreignBans}, testCase{"Ban/Unwritten", banUnwritten}, testCase{"Ban/Events", banEvents},
 	)
@@ -237,34 +237,18 @@ func blockByHand(t *testing.T, s Store) {
 	}
 }
 
-// blockKeepsLevels bans by hand who was banned before: the next denial bans for the next level. After BlockAtLeast that is
-// so for as long as the longer one of the two bans.
-func blockKeepsLevels(t *testing.T, s Store) {
-	ctx := t.Context()
-	lim := s.limiter(t, "levels", core.TokenBucket(core.PerMinute(1)), core.Ban(time.Minute, time.Hour))
-	deny := func(lasts time.Duration) {
-		t.Helper()
-		allowN(t, lim, "k", 1)
-		banned(t, allowN(t, lim, "k", 1), lasts)
-	}
-	deny(time.Minute)
-	if err := lim.Block(ctx, "k", time.Second); err != nil {
-		t.Error(err)
-	}
-	s.Advance(time.Second)
-	deny(time.Hour)
+// levelsOutlastBlock bans by hand, for little more than what is left of a long ban: the levels are forgotten no sooner for it.
+func levelsOutlastBlock(t *testing.T, s Store) {
+	lim := s.limiter(t, "levels", core.TokenBucket(core.PerMinute(1)), core.Ban(time.Hour, 2*time.Hour))
+	allowN(t, lim, "k", 1)
+	banned(t, allowN(t, lim, "k", 1), time.Hour)
 	s.Advance(time.Hour - time.Second)
-	if err := lim.BlockAtLeast(ctx, "k", 2*time.Second); err != nil {
+	if err := lim.BlockAtLeast(t.Context(), "k", 2*time.Second); err != nil {
 		t.Error(err)
 	}
 	s.Advance(2*time.Second + 59*time.Minute)
-	deny(time.Hour)
-	s.Advance(2 * time.Hour)
-	if err := lim.BlockAtLeast(ctx, "k", time.Second); err != nil { // all is forgotten, and for how long that ban lasted
-		t.Error(err)
-	}
-	s.Advance(2 * time.Second)
-	deny(time.Minute)
+	allowN(t, lim, "k", 1)
+	banned(t, allowN(t, lim, "k", 1), 2*time.Hour)
 }
 
 const maxBan = 365 * 24 * time.Hour
@@ -358,24 +342,19 @@ func banUnwritten(t *testing.T, s Store) {
 	}
 	lim := s.limiter(t, "full", core.FixedWindow(core.PerMinute(1)), core.Ban(time.Hour))
 	allowN(t, lim, "k", 1)
-	each := func(value string) {
+	memory := func(most string) {
 		t.Helper()
-		set := func(ctx context.Context, c *redis.Client) error { return c.ConfigSet(ctx, "maxmemory", value).Err() }
-		var err error
-		if cluster, ok := s.Redis.(*redis.ClusterClient); ok {
-			err = cluster.ForEachMaster(context.Background(), set)
-		} else {
-			err = s.Redis.ConfigSet(context.Background(), "maxmemory", value).Err()
-		}
-		if err != nil {
+		if err := OnEach(context.Background(), s.Redis, func(ctx context.Context, node redis.UniversalClient) error {
+			return node.ConfigSet(ctx, "maxmemory", most).Err()
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	defer each("0")
-	each("1")
+	defer memory("0")
+	memory("1")
 	want(t, allowN(t, lim, "k", 1), false, 0, time.Minute, time.Minute)
 	banned(t, reserve(t, lim, "k", 1).Result, 0)
-	each("0")
+	memory("0")
 	banned(t, allowN(t, lim, "k", 1), time.Hour)
 }
 

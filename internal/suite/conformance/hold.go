@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 )
 
 // holdCases are of holds what random histories do not reach: a loss of the state, steps of the clock, the TTL, great
-// costs, many callers and foreign values. All other rules of them fail in [Properties] when they are broken, as
+// costs and foreign values. All other rules of them fail in [Properties] when they are broken, as
 // internal/tools/mutants/hold.txt shows.
 func holdCases() []testCase {
 	holds := func(name string, run func(t *testing.T, s Store, limit maker)) []testCase {
@@ -24,7 +23,7 @@ func holdCases() []testCase {
 		})
 	}
 	return slices.Concat(
-		holds("Lost", settleAfterLoss), holds("TTL", holdTTL), holds("ClockBack", holdClockBack), holds("Many", holdMany),
+		holds("Lost", settleAfterLoss), holds("TTL", holdTTL), holds("ClockBack", holdClockBack),
 		holds("Huge", hugeHolds), holds("Less", holdExpiresUnderLess), holds("Late", settleLate), holds("OwnClock", settleByOwnClock),
 		holds("WindowBefore", holdAfterWindow),
 		[]testCase{{"Hold/Record", foreignRecords}, {"Hold/NewestInstant", holdBehindNewest}},
@@ -183,33 +182,6 @@ func holdAfterWindow(t *testing.T, s Store, limit maker) {
 	remains(t, lim, "k", left-1)
 	if res := allowN(t, lim, "k", left); res.Allowed {
 		t.Errorf("beyond what was left: %+v", res)
-	}
-}
-
-// holdMany has many callers at once charge, reserve and settle, on several keys.
-func holdMany(t *testing.T, s Store, limit maker) {
-	lim := s.limiter(t, "hold", limit(core.PerHour(1000)))
-	left := [4]int64{1000, 1000, 1000, 1000}
-	var all sync.WaitGroup
-	for i := range int64(120) {
-		cost := []int64{2, 0, 1}[i%3]
-		left[i%4] -= cost
-		all.Go(func() {
-			key := fmt.Sprint("k", i%4)
-			if i%3 == 0 {
-				allowN(t, lim, key, cost)
-				return
-			}
-			g := reserve(t, lim, key, 5)
-			if !g.Allowed {
-				t.Errorf("%+v", g.Result)
-			}
-			settle(t, g, cost)
-		})
-	}
-	all.Wait()
-	for k := range left {
-		remains(t, lim, fmt.Sprint("k", k), left[k])
 	}
 }
 

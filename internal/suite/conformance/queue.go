@@ -63,7 +63,7 @@ func (tr *trial) actInQueue(t *testing.T) bool {
 		tr.reset(t)
 	case p < 98 && tr.store.Redis != nil:
 		tr.lose(t)
-	case p < 99 && tr.store.Redis != nil:
+	case p < 99:
 		tr.change(t)
 	case len(tr.held) > 0:
 		tr.settle(t)

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -10,11 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -269,31 +265,6 @@ func (g *group) unchanged(t *testing.T, before map[string]stored) {
 	}
 	if len(after) > len(before) {
 		t.Errorf("stored is %v, and was %v", after, before)
-	}
-}
-
-// A Counter is a hook that counts the commands of a client, and its pipelines.
-type Counter struct{ sent atomic.Int64 }
-
-// Sent returns how many there were.
-func (c *Counter) Sent() int64 { return c.sent.Load() }
-
-// DialHook does nothing: a redis.Hook needs it.
-func (c *Counter) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessHook counts a command.
-func (c *Counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.sent.Add(1)
-		return next(ctx, cmd)
-	}
-}
-
-// ProcessPipelineHook counts a pipeline.
-func (c *Counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		c.sent.Add(1)
-		return next(ctx, cmds)
 	}
 }
 

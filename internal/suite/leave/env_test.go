@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -40,17 +39,9 @@ func open(t testing.TB, p place, contextTimeout bool) *env {
 	if len(p) == 0 {
 		return e
 	}
-	through := map[string]string{}
-	for _, addr := range p {
-		proxy := faultproxy.New(t, addr)
-		e.proxies = append(e.proxies, proxy)
-		through[addr] = proxy.Addr()
-	}
 	o := redis.UniversalOptions{Addrs: p, IsClusterMode: len(p) > 1, ContextTimeoutEnabled: contextTimeout, PoolSize: 40, PoolTimeout: patient, ReadTimeout: patient}
 	e.direct = redis.NewUniversalClient(&o)
-	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, through[addr])
-	}
+	e.proxies, o.Dialer = faultproxy.Before(t, p...)
 	e.client = redis.NewUniversalClient(&o)
 	t.Cleanup(func() { _, _ = e.client.Close(), e.direct.Close() })
 	return e

@@ -232,30 +232,6 @@ func alike(a, b core.Result, charged bool) bool {
 // maxStaleness is for how long the cache repeats a denial, and some time for the call.
 const maxStaleness = time.Second + slack
 
-// Reset and Cancel are seen at once in their own process, and within a second in another.
-func TestDenialIsForgotten(t *testing.T) {
-	t.Parallel()
-	for _, how := range []string{"Reset", "Cancel"} {
-		t.Run(how, func(t *testing.T) {
-			promptly(t, func(t *check.Round) {
-				e := newEnv(t, setup{})
-				here, there := denied(e, "forgotten", core.PerHour(2)), denied(e, "forgotten", core.PerHour(2))
-				charged := []*core.Reservation{acquire(t, here, how), acquire(t, here, how)}
-				for _, l := range []*core.Limiter{here, there} {
-					want(t, l, how, 1, false, core.SourceRedis)
-					want(t, l, how, 1, false, core.SourceDenyCache)
-				}
-				giveBack(t, here, how, charged...)
-				want(t, here, how, 1, true, core.SourceRedis)
-				check.Within(t, 3*time.Second, "another process sees it", func() bool {
-					res, err := there.Allow(t.Context(), how)
-					return err == nil && res.Allowed && res.Source == core.SourceRedis
-				})
-			})
-		})
-	}
-}
-
 func acquire(t testing.TB, l *core.Limiter, key string) *core.Reservation {
 	t.Helper()
 	r, err := l.Acquire(t.Context(), key, 1)

@@ -54,17 +54,14 @@ type place struct {
 func over(t *testing.T, name string, users, org []string) *place {
 	t.Helper()
 	p := &place{name: name}
-	through := map[string]string{}
 	client := func(addrs []string) redis.UniversalClient {
-		for _, addr := range addrs {
-			if through[addr] == "" {
-				proxy := faultproxy.New(t, addr)
-				proxy.Latency(tripTime / 2)
-				p.proxies, through[addr] = append(p.proxies, proxy), proxy.Addr()
-			}
+		proxies, dial := faultproxy.Before(t, addrs...)
+		for _, proxy := range proxies {
+			proxy.Latency(tripTime / 2)
 		}
+		p.proxies = append(p.proxies, proxies...)
 		c := redis.NewUniversalClient(&redis.UniversalOptions{
-			Addrs: addrs, IsClusterMode: len(addrs) > 1, PoolSize: callers, PoolTimeout: patient, ReadTimeout: patient, MaxRetries: -1, Dialer: dialer(through),
+			Addrs: addrs, IsClusterMode: len(addrs) > 1, PoolSize: callers, PoolTimeout: patient, ReadTimeout: patient, MaxRetries: -1, Dialer: dial,
 		})
 		t.Cleanup(func() { _ = c.Close() })
 		return c

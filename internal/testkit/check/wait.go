@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 )
@@ -61,6 +62,26 @@ func Receive[T any](tb testing.TB, what string, c <-chan T) T {
 		tb.Fatalf("not within %v: %s", Patience, what)
 		panic("unreachable")
 	}
+}
+
+// A Waiter is the context of a call, and notices when somebody begins to wait for it to end.
+type Waiter struct {
+	context.Context //nolint:containedctx // it is one
+
+	once  sync.Once
+	waits chan struct{}
+}
+
+// NewWaiter returns a Waiter that ends with ctx.
+func NewWaiter(ctx context.Context) *Waiter { return &Waiter{Context: ctx, waits: make(chan struct{})} }
+
+// Waits is closed when somebody waits.
+func (w *Waiter) Waits() <-chan struct{} { return w.waits }
+
+// Done is called by who waits.
+func (w *Waiter) Done() <-chan struct{} {
+	w.once.Do(func() { close(w.waits) })
+	return w.Context.Done()
 }
 
 // NoGoroutineLeft checks that all goroutines that were started after base was counted have ended.
