@@ -13,6 +13,7 @@ import (
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/batch"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 // TestBatchEndsInTime has two callers share a batch that no server answers, of which
@@ -138,15 +139,11 @@ func TestRefusedTogether(t *testing.T) {
 		s.servers.whole.sharding.state.Store(keysTogether)
 		f.refusesBatches = true
 		f.set(func(context.Context) error { time.Sleep(roundTrip); return nil })
-		var all sync.WaitGroup
-		for range callers {
-			all.Go(func() {
-				if took, err := s.decide(t.Context()); err != nil || took > 4*roundTrip {
-					t.Errorf("decided after %v: %v", took, err)
-				}
-			})
-		}
-		all.Wait()
+		check.Together(callers, func(int) {
+			if took, err := s.decide(t.Context()); err != nil || took > 4*roundTrip {
+				t.Errorf("decided after %v: %v", took, err)
+			}
+		})
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 // A fake is a server in the place of Redis, in a bubble with a clock of its own.
@@ -188,6 +189,16 @@ func withFake(t *testing.T, test func(*testing.T, *fake)) {
 	})
 }
 
+// withStore is withFake, and has a Store that has asked the server once: it is not far.
+func withStore(t *testing.T, timeout time.Duration, test func(*testing.T, *fake, *tested)) {
+	t.Helper()
+	withFake(t, func(t *testing.T, f *fake) {
+		s := f.store(timeout)
+		s.warm(t)
+		test(t, f, s)
+	})
+}
+
 // testConfig is that of a Store of one limit, in which no decisions share.
 func testConfig(timeout time.Duration) Config {
 	limit := algorithm.Numbers{Count: 100, Period: 60_000_000}
@@ -306,9 +317,7 @@ func TestServerIsBack(t *testing.T) {
 	t.Parallel()
 	for _, away := range []func(context.Context) error{silence, fails(errDial), fails(errMemory)} {
 		for _, lasts := range []time.Duration{300 * time.Millisecond, 4 * time.Second, 12 * time.Second} {
-			withFake(t, func(t *testing.T, f *fake) {
-				s := f.store(500 * time.Millisecond)
-				s.warm(t)
+			withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
 				f.set(away)
 				for range lasts / (10 * time.Millisecond) {
 					_, _ = s.decide(t.Context())
@@ -330,9 +339,7 @@ func TestServerIsBack(t *testing.T) {
 
 func TestQuietOutage(t *testing.T) {
 	t.Parallel()
-	withFake(t, func(t *testing.T, f *fake) {
-		s := f.store(500 * time.Millisecond)
-		s.warm(t)
+	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
 		f.set(fails(errMemory))
 		_, _ = s.decide(t.Context())
 		time.Sleep(2 * time.Second)
@@ -393,9 +400,7 @@ func TestStoresClose(t *testing.T) {
 func TestStoresReplaced(t *testing.T) {
 	t.Parallel()
 	for range 20 {
-		withFake(t, func(t *testing.T, f *fake) {
-			s := f.store(500 * time.Millisecond)
-			s.warm(t)
+		withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
 			f.set(fails(errMemory))
 			_, _ = s.decide(t.Context())
 			synctest.Wait()
@@ -440,9 +445,7 @@ func TestStoresOfClusterClose(t *testing.T) {
 // A client that is closed before its limiters is one outage, which is told and logged once, and ends with them.
 func TestClientCloses(t *testing.T) {
 	t.Parallel()
-	withFake(t, func(t *testing.T, f *fake) {
-		s := f.store(500 * time.Millisecond)
-		s.warm(t)
+	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
 		f.set(fails(redis.ErrClosed))
 		for range 1000 {
 			_, _ = s.decide(t.Context())
@@ -469,9 +472,7 @@ func TestDeadConnections(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			withFake(t, func(t *testing.T, f *fake) {
-				s := f.store(500 * time.Millisecond)
-				s.warm(t)
+			withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
 				left := test.dead
 				f.set(func(context.Context) error {
 					f.mu.Lock()
@@ -497,9 +498,7 @@ func TestDeadConnections(t *testing.T) {
 func TestSentOnce(t *testing.T) {
 	t.Parallel()
 	for op, want := range map[string]int{"write": 3, "read": 1} {
-		withFake(t, func(t *testing.T, f *fake) {
-			s := f.store(500 * time.Millisecond)
-			s.warm(t)
+		withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
 			f.sent()
 			first := true
 			f.set(func(context.Context) error {
@@ -553,24 +552,20 @@ func TestFarServer(t *testing.T) {
 				return nil
 			})
 			var asked, failed int
-			var callers sync.WaitGroup
-			for range 4 {
-				callers.Go(func() {
-					for begun := time.Now(); time.Since(begun) < 20*time.Second; {
-						took, err := s.decide(t.Context())
-						if took > time.Second {
-							t.Errorf("a decision took %v", took)
-						}
-						f.mu.Lock()
-						asked++
-						if err != nil && time.Since(begun) > 5*time.Second { // connections are made by then
-							failed++
-						}
-						f.mu.Unlock()
+			check.Together(4, func(int) {
+				for begun := time.Now(); time.Since(begun) < 20*time.Second; {
+					took, err := s.decide(t.Context())
+					if took > time.Second {
+						t.Errorf("a decision took %v", took)
 					}
-				})
-			}
-			callers.Wait()
+					f.mu.Lock()
+					asked++
+					if err != nil && time.Since(begun) > 5*time.Second { // connections are made by then
+						failed++
+					}
+					f.mu.Unlock()
+				}
+			})
 			if failed > 0 || asked < 150 {
 				t.Errorf("%d of %d decisions failed", failed, asked)
 			}
@@ -620,9 +615,7 @@ func TestFarServerIsBack(t *testing.T) {
 // An outage of a moment does not keep a real one out of the log.
 func TestLoggedAfterMoment(t *testing.T) {
 	t.Parallel()
-	withFake(t, func(t *testing.T, f *fake) {
-		s := f.store(500 * time.Millisecond)
-		s.warm(t)
+	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
 		for _, lasts := range []time.Duration{time.Millisecond, 5 * time.Second, 5 * time.Second} {
 			f.set(fails(errMemory))
 			for range lasts / time.Millisecond {
@@ -642,9 +635,7 @@ func TestLoggedAfterMoment(t *testing.T) {
 // A cause that is another is logged, and so is how long it took. That the client closed a connection is none.
 func TestCausesLogged(t *testing.T) {
 	t.Parallel()
-	withFake(t, func(t *testing.T, f *fake) {
-		s := f.store(500 * time.Millisecond)
-		s.warm(t)
+	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
 		for _, err := range []error{errDial, errMemory, errDial, net.ErrClosed, errMemory} {
 			f.set(fails(err))
 			for range 20 {
@@ -664,9 +655,7 @@ func TestCausesLogged(t *testing.T) {
 // A limiter that is made while the server is away is told so, and of the end.
 func TestToldLater(t *testing.T) {
 	t.Parallel()
-	withFake(t, func(t *testing.T, f *fake) {
-		s := f.store(500 * time.Millisecond)
-		s.warm(t)
+	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
 		f.set(fails(errMemory))
 		_, _ = s.decide(t.Context())
 		s.wantChanges(t, "down")
@@ -739,9 +728,7 @@ func TestErrorsThatOpen(t *testing.T) {
 	} {
 		t.Run(err.Error(), func(t *testing.T) {
 			t.Parallel()
-			withFake(t, func(t *testing.T, f *fake) {
-				s := f.store(time.Second)
-				s.warm(t)
+			withStore(t, time.Second, func(t *testing.T, f *fake, s *tested) {
 				f.set(fails(err))
 				for range 5 {
 					_, got := s.decide(t.Context())
@@ -762,9 +749,7 @@ func TestErrorsThatOpen(t *testing.T) {
 // What ends a hold may lack a right that a decision does not need: that is one error, and no outage.
 func TestEndRefused(t *testing.T) {
 	t.Parallel()
-	withFake(t, func(t *testing.T, f *fake) {
-		s := f.store(time.Second)
-		s.warm(t)
+	withStore(t, time.Second, func(t *testing.T, f *fake, s *tested) {
 		f.set(fails(redisError("NOPERM no permission to run zrem")))
 		d := NewCall(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpRelease, N: 1, Handles: make([]algorithm.Handle, 1)})
 		if err := s.End(t.Context(), d, nil); err == nil {
@@ -802,9 +787,7 @@ func TestLateTimeout(t *testing.T) {
 // A reply, be it an error of that call, ends the doubt about a connection: decisions do not wait for more.
 func TestReplyEndsDoubt(t *testing.T) {
 	t.Parallel()
-	withFake(t, func(t *testing.T, f *fake) {
-		s := f.store(time.Second)
-		s.warm(t)
+	withStore(t, time.Second, func(t *testing.T, f *fake, s *tested) {
 		dead := true
 		f.set(func(context.Context) error {
 			f.mu.Lock()

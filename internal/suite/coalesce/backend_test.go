@@ -323,9 +323,7 @@ func (s *backend) keys(t testing.TB, n int) []string {
 		key, node := fmt.Sprint("busy", i), ""
 		if ok {
 			master, err := cluster.MasterForKey(t.Context(), key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Need(t, err)
 			node = master.Options().Addr
 		}
 		if byNode[node]++; byNode[node] <= n {

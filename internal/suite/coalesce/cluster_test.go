@@ -29,9 +29,7 @@ func keysOfOne(t testing.TB, client *redis.ClusterClient, n int) (keys []string,
 	for i := 0; len(keys) < n || other == nil; i++ {
 		key := fmt.Sprint("key", i)
 		master, err := client.MasterForKey(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Need(t, err)
 		slot := client.ClusterKeySlot(t.Context(), key).Val()
 		switch {
 		case node == nil || node == master && len(keys) < n && !slots[slot]:
@@ -80,9 +78,7 @@ func TestScriptsOfCluster(t *testing.T) {
 					numbers = append(numbers, core.TokenBucket(core.PerHour(1000)), core.SlidingWindowLog(core.PerHour(1000)))
 				}
 				own, err := lim.With(numbers...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Need(t, err)
 				c.enqueue("of other numbers", request{key, 1, false}.of(own))
 			}
 			for i, a := range c.send() {
@@ -348,9 +344,7 @@ func TestFailsAfterCharge(t *testing.T) {
 				s.awaitRedis(t, lim)
 				for _, key := range keys {
 					res, err := lim.Peek(t.Context(), key)
-					if err != nil {
-						t.Fatal(err)
-					}
+					check.Need(t, err)
 					for limit := range res.All() {
 						if limit.Remaining != 8 {
 							t.Errorf("%s: %d remain of %s, want 8", key, limit.Remaining, limit.Name)

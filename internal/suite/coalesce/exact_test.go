@@ -14,6 +14,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
 )
@@ -116,9 +117,7 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 		}
 		cancel := func() {
 			for _, r := range leaving {
-				if err := r[1].Cancel(t.Context()); err != nil {
-					t.Error(err)
-				}
+				check.OK(t, r[1].Cancel(t.Context()))
 			}
 		}
 		answers := c.send()[:len(requests)]
@@ -152,9 +151,7 @@ func takenBack(t *testing.T, lim, single *core.Limiter, key string, got, want *c
 	t.Helper()
 	ctx := context.Background()
 	for _, r := range []*core.Reservation{got, want} {
-		if err := r.Cancel(ctx); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, r.Cancel(ctx))
 	}
 	a, errA := lim.Peek(ctx, key)
 	b, errB := single.Peek(ctx, key)

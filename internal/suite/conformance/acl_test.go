@@ -13,6 +13,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/inside"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
@@ -30,9 +31,7 @@ var aclCluster = strings.Fields("cluster|slots command")
 func TestACLIsDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "operating.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, err)
 	for _, rules := range [][]string{aclCommands, aclCluster} {
 		if line := "+" + strings.Join(rules, " +"); !strings.Contains(string(text), line) {
 			t.Errorf("docs/operating.md does not have %q", line)
@@ -112,9 +111,7 @@ func allow(t *testing.T, admin *redis.Client, pattern string, commands []string)
 		rules = append(rules, "+"+command)
 	}
 	for _, command := range [][]any{rules, {"script", "flush"}, {"flushall"}, {"acl", "log", "reset"}, {"config", "resetstat"}} {
-		if err := admin.Do(t.Context(), command...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		check.Need(t, admin.Do(t.Context(), command...).Err())
 	}
 }
 
@@ -122,9 +119,7 @@ func allow(t *testing.T, admin *redis.Client, pattern string, commands []string)
 func denied(t *testing.T, admin *redis.Client) []string {
 	t.Helper()
 	log, err := admin.ACLLog(t.Context(), 100).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, err)
 	var commands []string
 	for _, entry := range log {
 		// go-redis's CLIENT SETINFO of Redis 7.2, which may fail; before Redis 7.0 the log names no subcommand.
@@ -141,9 +136,7 @@ func useAll(t *testing.T, admin redis.UniversalClient, user func() redis.Univers
 	t.Helper()
 	patient := core.Options(core.FailClosed(), core.Timeout(time.Minute), core.DenyCache(0))
 	open := func(t *testing.T, run func(*testing.T, Store)) {
-		if err := OnEach(t.Context(), admin, func(ctx context.Context, node redis.UniversalClient) error { return node.FlushAll(ctx).Err() }); err != nil {
-			t.Fatal(err)
-		}
+		check.Need(t, OnEach(t.Context(), admin, func(ctx context.Context, node redis.UniversalClient) error { return node.FlushAll(ctx).Err() }))
 		client, driven := user(), NewDriven(nil)
 		defer func() { _ = client.Close() }()
 		client.AddHook(driven)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/inside"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 // ban returns the option for levels in microseconds.
@@ -48,9 +48,7 @@ func (tr *trial) block(t *testing.T) {
 		block, model = tr.lim.BlockAtLeast, tr.model.BlockAtLeast
 	}
 	tr.notef("block for %d, at least: %t", lasts, least)
-	if err := block(t.Context(), "k", micros(lasts)); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, block(t.Context(), "k", micros(lasts)))
 	model(tr.now, lasts)
 }
 
@@ -59,9 +57,7 @@ func (tr *trial) unblock(t *testing.T) {
 		return
 	}
 	tr.notef("unblock")
-	if err := tr.lim.Unblock(t.Context(), "k"); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, tr.lim.Unblock(t.Context(), "k"))
 	tr.model.Unblock()
 }
 
@@ -149,9 +145,7 @@ func heldBansNobody(t *testing.T, s Store) {
 	banned(t, reserve(t, lim, "k", 2).Result, time.Hour) // two are denied by the four alone: until these are forgotten
 	settle(t, last, 1)
 	banned(t, peek(t, lim, "k"), time.Hour)
-	if err := lim.Unblock(t.Context(), "k"); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, lim.Unblock(t.Context(), "k"))
 	banned(t, reserve(t, lim, "k", 1).Result, time.Hour)
 }
 
@@ -198,9 +192,7 @@ func blockByHand(t *testing.T, s Store) {
 	for _, err := range []error{
 		lim.Block(ctx, "k", time.Hour), lim.Block(ctx, "k", time.Minute), lim.Reset(ctx, "k"),
 	} {
-		if err != nil {
-			t.Error(err)
-		}
+		check.OK(t, err)
 	}
 	banned(t, allowN(t, lim, "k", 0), time.Minute)
 	s.Advance(time.Minute)
@@ -209,17 +201,11 @@ func blockByHand(t *testing.T, s Store) {
 	for _, block := range []struct{ lasts, want time.Duration }{
 		{time.Minute, time.Minute}, {time.Second, time.Minute}, {2 * time.Minute, 2 * time.Minute}, {time.Minute, 2 * time.Minute},
 	} {
-		if err := lim.BlockAtLeast(ctx, "k", block.lasts); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, lim.BlockAtLeast(ctx, "k", block.lasts))
 		banned(t, peek(t, lim, "k"), block.want)
 	}
-	if err := lim.Block(ctx, "k", time.Hour); err != nil {
-		t.Error(err)
-	}
-	if err := lim.Unblock(ctx, "k"); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, lim.Block(ctx, "k", time.Hour))
+	check.OK(t, lim.Unblock(ctx, "k"))
 	banned(t, allowN(t, lim, "k", 1), 0)
 	for d, err := range map[time.Duration]error{0: lim.BlockAtLeast(ctx, "k", 0), -1: lim.Block(ctx, "k", -1), maxBan + 1: lim.Block(ctx, "k", maxBan+1)} {
 		if err == nil || !strings.Contains(err.Error(), "allowed is 1ms to 8760h0m0s") {
@@ -243,9 +229,7 @@ func levelsOutlastBlock(t *testing.T, s Store) {
 	allowN(t, lim, "k", 1)
 	banned(t, allowN(t, lim, "k", 1), time.Hour)
 	s.Advance(time.Hour - time.Second)
-	if err := lim.BlockAtLeast(t.Context(), "k", 2*time.Second); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, lim.BlockAtLeast(t.Context(), "k", 2*time.Second))
 	s.Advance(2*time.Second + 59*time.Minute)
 	allowN(t, lim, "k", 1)
 	banned(t, allowN(t, lim, "k", 1), 2*time.Hour)
@@ -260,9 +244,7 @@ func banIsShared(t *testing.T, s Store) {
 	allowN(t, lim, "k", 1)
 	banned(t, allowN(t, lim, "k", 1), time.Hour)
 	banned(t, allowN(t, other, "k", 1), time.Hour)
-	if err := other.Unblock(t.Context(), "k"); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, other.Unblock(t.Context(), "k"))
 	if res := allowN(t, other, "k", 1); !res.Allowed {
 		t.Errorf("%+v", res)
 	}
@@ -281,16 +263,12 @@ func banIsShared(t *testing.T, s Store) {
 // oneBanOfMany has many be denied at once: the level rises once.
 func oneBanOfMany(t *testing.T, s Store) {
 	lim := s.limiter(t, "many", core.FixedWindow(core.PerMinute(10)), core.Ban(time.Hour, 2*time.Hour))
-	var callers sync.WaitGroup
 	var admitted atomic.Int64
-	for range 100 {
-		callers.Go(func() {
-			if allowN(t, lim, "k", 1).Allowed {
-				admitted.Add(1)
-			}
-		})
-	}
-	callers.Wait()
+	check.Together(100, func(int) {
+		if allowN(t, lim, "k", 1).Allowed {
+			admitted.Add(1)
+		}
+	})
 	if admitted.Load() != 10 {
 		t.Errorf("%d were admitted, want 10", admitted.Load())
 	}
@@ -301,9 +279,7 @@ func oneBanOfMany(t *testing.T, s Store) {
 
 // foreignBans has values where the ban of a key is that no script writes: they are no bans, and are deleted.
 func foreignBans(t *testing.T, s Store) {
-	if s.Redis == nil {
-		t.Skip("nobody else writes to the memory")
-	}
+	s.needsRedis(t, "nobody else writes to the memory")
 	ctx, key := t.Context(), "rl:foreign:{k}:~ban"
 	lim := s.limiter(t, "foreign", core.FixedWindow(core.PerMinute(1)), core.Ban(time.Hour, 2*time.Hour))
 	now := peek(t, lim, "k").At.UnixMicro()
@@ -372,12 +348,8 @@ func banEvents(t *testing.T, s Store) {
 	for range 3 {
 		allowN(t, lim, "k", 1)
 	}
-	if err := lim.Block(t.Context(), "k", time.Minute); err != nil {
-		t.Error(err)
-	}
-	if err := lim.Unblock(t.Context(), "k"); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, lim.Block(t.Context(), "k", time.Minute))
+	check.OK(t, lim.Unblock(t.Context(), "k"))
 	if want := []string{
 		"decision true false", "ban 1h0m0s fixed-1m", "decision false true", "decision false true", "ban 1m0s ", "ban 0s ",
 	}; !slices.Equal(told, want) {

@@ -24,9 +24,7 @@ func calendarCases() []testCase {
 // wrongClock has processes whose clocks are wrong: by less than a window they count in the one that Redis's clock is in, and
 // beyond two nothing is decided, and nothing changes.
 func wrongClock(t *testing.T, s Store) {
-	if s.Redis == nil {
-		t.Skip("no other clock than the process's")
-	}
+	s.needsRedis(t, "no other clock than the process's")
 	limit := core.FixedWindow(core.PerDay(10), core.In("Asia/Kathmandu"), core.Name("day"))
 	now := s.limiter(t, "clocks", limit)
 	at := allowN(t, now, "k", 1).At
@@ -67,9 +65,7 @@ func wallAt(now time.Time) core.Option {
 // otherZone has two processes with other data of a zone, for which two zones stand: each window of either begins afresh once,
 // and between their boundaries neither resets what the other has charged.
 func otherZone(t *testing.T, s Store) {
-	if s.Redis == nil {
-		t.Skip("each limiter has a state of its own")
-	}
+	s.needsRedis(t, "each limiter has a state of its own")
 	in := func(zone string) *core.Limiter {
 		return s.limiter(t, "zones", core.FixedWindow(core.PerDay(100), core.In(zone), core.Name("day")))
 	}

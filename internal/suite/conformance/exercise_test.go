@@ -12,6 +12,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
@@ -70,9 +71,7 @@ var onlyRedis = slices.Clip([]core.Option{core.DenyCache(0), core.FailClosed(), 
 // onRedis is the Store on a real Redis, empty, with a driven clock.
 func onRedis(t *testing.T, client redis.UniversalClient) conformance.Store {
 	t.Helper()
-	if err := conformance.OnEach(t.Context(), client, func(ctx context.Context, node redis.UniversalClient) error { return node.FlushAll(ctx).Err() }); err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, conformance.OnEach(t.Context(), client, func(ctx context.Context, node redis.UniversalClient) error { return node.FlushAll(ctx).Err() }))
 	driven := conformance.NewDriven(client)
 	return conformance.Store{
 		New: func(name string, opts ...core.Option) (*core.Limiter, error) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/inside"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
@@ -212,9 +213,7 @@ func (tr *slotTrial) forget(t *testing.T, by *core.Limiter) {
 		tr.drop(func(slot) bool { return true })
 		inside.Core.Driver(by).Renew() // which does not take them again
 	default:
-		if err := by.Reset(t.Context(), "k"); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, by.Reset(t.Context(), "k"))
 		tr.used = 0
 		tr.resets++
 		tr.store.Advance(time.Microsecond) // a charge is known by when its window was opened
@@ -291,9 +290,7 @@ func slotEnds(t *testing.T, s Store) {
 // slotsOutlastSteps has the clock step: a live holder keeps its slot if it steps back,
 // and if it steps on by less than a third of the hold.
 func slotsOutlastSteps(t *testing.T, s Store) {
-	if s.Redis == nil || s.ForgetsByClock {
-		t.Skip("the clock does not step back")
-	}
+	s.needsStepsBack(t)
 	lim := s.limiter(t, "slots", core.InFlight(1, core.SlotTTL(long)))
 	other := s.limiter(t, "slots", core.InFlight(1, core.SlotTTL(long)))
 	held := acquire(t, lim, "k", 1)
@@ -427,15 +424,11 @@ func slotEvents(t *testing.T, s Store) {
 // manySlotsExpire has more slots expire than are removed at once.
 func manySlotsExpire(t *testing.T, s Store) {
 	lim := s.limiter(t, "slots", core.InFlight(100_000, core.SlotTTL(long)))
-	var all sync.WaitGroup
-	for i := range 4 {
-		all.Go(func() {
-			for range 300 {
-				acquire(t, lim, "k", 1+int64(i%2))
-			}
-		})
-	}
-	all.Wait()
+	check.Together(4, func(i int) {
+		for range 300 {
+			acquire(t, lim, "k", 1+int64(i%2))
+		}
+	})
 	remains(t, lim, "k", 100_000-1800)
 	_ = lim.Close()
 	s.Advance(long)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/model"
 	"github.com/redislimit/redislimit/internal/testkit/spends"
@@ -57,9 +58,7 @@ func Runs(t *testing.T) int {
 		return 60
 	}
 	runs, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, err)
 	return runs
 }
 
@@ -372,9 +371,7 @@ func (tr *trial) cancel(t *testing.T) {
 func (tr *trial) reset(t *testing.T) {
 	tr.rewritten = true
 	tr.notef("reset")
-	if err := tr.lim.Reset(t.Context(), "k"); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, tr.lim.Reset(t.Context(), "k"))
 	tr.model.Reset(tr.now)
 	tr.served = nil
 	tr.forgetNow()

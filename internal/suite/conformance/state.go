@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 // stateCases are about what is stored: it expires, denials do not change it, and foreign values do no harm.
@@ -26,9 +27,7 @@ func stateCases() []testCase {
 // kind of decision. The units of one rate take a fraction of a microsecond with a large
 // denominator: its parts must not be taken for microseconds.
 func expires(t *testing.T, s Store, limit maker) {
-	if s.Redis == nil {
-		t.Skip("no keys to look at")
-	}
+	s.needsRedis(t, "no keys to look at")
 	expiresAt(t, s, "ttl", limit(tenPerTen))
 	expiresAt(t, s, "parts", limit(core.Per(99_991, 24*time.Hour)))
 }
@@ -97,18 +96,14 @@ func ForeignValues(now int64) [][]any {
 // foreign stores values that no script writes: they count as no value, and after a
 // decision the key has a TTL.
 func foreign(t *testing.T, s Store, limit maker) {
-	if s.Redis == nil {
-		t.Skip("no keys to write to")
-	}
+	s.needsRedis(t, "no keys to write to")
 	ctx := context.Background()
 	lim := s.limiter(t, "foreign", limit(tenPerTen))
 	admit(t, lim, "k", 1)
 	key := s.keys(t)[0]
 	for _, value := range ForeignValues(peek(t, lim, "k").At.UnixMicro()) {
 		s.Redis.Del(ctx, key)
-		if err := s.Redis.Do(ctx, slices.Insert(value, 1, any(key))...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		check.Need(t, s.Redis.Do(ctx, slices.Insert(value, 1, any(key))...).Err())
 		if res := peek(t, lim, "k"); !res.Allowed || res.Remaining != 10 {
 			t.Errorf("%v: Peek %+v", value, res)
 		}
@@ -163,9 +158,7 @@ func (s Store) expiry(t *testing.T, key string) time.Time {
 	// The time last: if the server is delayed between them, the key seems to expire later, not too early.
 	const timeAndTTL = "local ttl, time = redis.call('PTTL', KEYS[1]), redis.call('TIME') return {time[1], time[2], ttl}"
 	reply, err := s.Redis.Eval(ctx, timeAndTTL, []string{key}).Slice()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, err)
 	var numbers [3]int64
 	for i, v := range reply {
 		if numbers[i], err = strconv.ParseInt(fmt.Sprint(v), 10, 64); err != nil {

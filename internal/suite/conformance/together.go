@@ -139,9 +139,7 @@ func (g *group) all(t *testing.T) bool {
 	}
 	before, commands := g.store.snapshot(t), g.store.Commands()
 	res, err := core.All(t.Context(), 1, keys...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, err)
 	if sent := g.store.Commands() - commands; sent > 4 {
 		t.Errorf("%d commands, want one, but for scripts that are new, and one more where holds are found", sent)
 	}
@@ -350,9 +348,7 @@ func TogetherMost(t *testing.T, s Store) {
 	}
 	var banned []core.Keyed // other keys: of those the process remembers that they have had holds
 	for i, lim := range all[:2] {
-		if err := lim.Block(t.Context(), "b", time.Duration(i+1)*time.Hour); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, lim.Block(t.Context(), "b", time.Duration(i+1)*time.Hour))
 		banned = append(banned, lim.On("b"))
 	}
 	res := s.asks(t, false, append(banned, all[2].On("b"))...)

@@ -11,6 +11,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
@@ -23,9 +24,7 @@ func TestTogether(t *testing.T) {
 		server := redistest.Server(t)
 		direct := server.Client(t)
 		together(t, conformance.Runs(t), func(t *testing.T, run func(*testing.T, conformance.Store)) {
-			if err := direct.FlushAll(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			check.Need(t, direct.FlushAll(t.Context()).Err())
 			client := server.Client(t)
 			driven := conformance.NewDriven(client)
 			run(t, counted(client, conformance.Store{Advance: driven.Advance, Clock: driven.Now, Redis: direct}, driven))

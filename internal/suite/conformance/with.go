@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
@@ -25,9 +26,7 @@ func withCases() []testCase {
 func with(t *testing.T, lim *core.Limiter, limits ...core.Limit) *core.Limiter {
 	t.Helper()
 	l, err := lim.With(limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, err)
 	return l
 }
 

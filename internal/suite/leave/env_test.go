@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -122,9 +121,7 @@ func (e *env) limiter(t testing.TB, limits core.Option, opts ...core.Option) *li
 func (l *limiter) stored() core.Result {
 	l.t.Helper()
 	res, err := l.auditor.Peek(context.Background(), "k")
-	if err != nil {
-		l.t.Error(err)
-	}
+	check.OK(l.t, err)
 	return res
 }
 
@@ -153,12 +150,3 @@ func (l *limiter) is(what string, holds func(core.Result) bool) {
 }
 
 func whole(r core.Result) bool { return r.Remaining == r.Limit }
-
-// together calls f n times at once, and waits.
-func together(n int, f func(i int)) {
-	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() { f(i) })
-	}
-	all.Wait()
-}

@@ -2,13 +2,13 @@ package outage
 
 import (
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
 )
 
@@ -20,18 +20,14 @@ const inFlight = 4
 
 // crowded makes as many calls at once, each for a key of its own, and checks that none waits longer than the timeout,
 // whatever is ahead of it.
-func crowded(tb testing.TB, l *core.Limiter, timeout time.Duration, prefix string, check func(core.Result, error)) {
+func crowded(tb testing.TB, l *core.Limiter, timeout time.Duration, prefix string, answered func(core.Result, error)) {
 	tb.Helper()
-	var callers sync.WaitGroup
-	for i := range crowd {
-		callers.Go(func() {
-			timed(tb, timeout, func() {
-				res, err := l.Allow(tb.Context(), fmt.Sprint(prefix, i))
-				check(res, err)
-			})
+	check.Together(crowd, func(i int) {
+		timed(tb, timeout, func() {
+			res, err := l.Allow(tb.Context(), fmt.Sprint(prefix, i))
+			answered(res, err)
 		})
-	}
-	callers.Wait()
+	})
 }
 
 // A Cluster that is silent from the start costs no more than the timeout either, though its nodes are not known yet.

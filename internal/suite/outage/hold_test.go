@@ -228,9 +228,7 @@ func loseReplies(t testing.TB, l, auditor *core.Limiter, proxies []*faultproxy.P
 	ran, acknowledged := int64(0), int64(0)
 	for i, a := range accounts {
 		res, err := auditor.Peek(t.Context(), fmt.Sprint("k", i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Need(t, err)
 		for each := range res.All() {
 			if used := each.Limit - each.Remaining; used < a.least || used > a.most {
 				t.Errorf("k%d: %d of %s are used, want %d to %d", i, used, each.Name, a.least, a.most)

@@ -1,7 +1,6 @@
 package outage
 
 import (
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -60,20 +59,16 @@ func TestOutageUnderLoad(t *testing.T) {
 		awaitRedis(t, l, "k")
 		e.proxy.Silence()
 		var admitted atomic.Int64
-		var running sync.WaitGroup
-		for range callers {
-			running.Go(func() {
-				for start := time.Now(); inOutage(start, timeout, watch); time.Sleep(5 * time.Millisecond) {
-					timed(t, timeout, func() {
-						res, err := l.Allow(t.Context(), "k")
-						if m.during(t, res, err) {
-							admitted.Add(1)
-						}
-					})
-				}
-			})
-		}
-		running.Wait()
+		check.Together(callers, func(int) {
+			for start := time.Now(); inOutage(start, timeout, watch); time.Sleep(5 * time.Millisecond) {
+				timed(t, timeout, func() {
+					res, err := l.Allow(t.Context(), "k")
+					if m.during(t, res, err) {
+						admitted.Add(1)
+					}
+				})
+			}
+		})
 		e.proxy.Pass()
 		awaitRedis(t, l, "k")
 		watch.wantOutages(t, 1)

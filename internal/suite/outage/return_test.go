@@ -144,15 +144,11 @@ func farConnections(t *check.Round, roundTrip, timeout time.Duration, callers in
 // idle makes as many idle connections.
 func idle(tb testing.TB, rdb *redis.Client, n int) {
 	tb.Helper()
-	var running sync.WaitGroup
-	for range n {
-		running.Go(func() {
-			if err := rdb.Do(tb.Context(), "blpop", "none", "0.5").Err(); !errors.Is(err, redis.Nil) {
-				tb.Error(err)
-			}
-		})
-	}
-	running.Wait()
+	check.Together(n, func(int) {
+		if err := rdb.Do(tb.Context(), "blpop", "none", "0.5").Err(); !errors.Is(err, redis.Nil) {
+			tb.Error(err)
+		}
+	})
 	if got := int(rdb.PoolStats().IdleConns); got < n {
 		tb.Errorf("%d idle connections, want %d", got, n)
 	}
@@ -366,9 +362,7 @@ func TestRightIsMissing(t *testing.T) {
 		l, watch := watched(e.rdb, "slots", core.InFlight(2*calls), core.FailClosed(), core.Timeout(timeout))
 		for range calls {
 			r, err := l.Acquire(t.Context(), "k", 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Need(t, err)
 			if r.Release(t.Context()) == nil {
 				t.Error("a slot was freed without the right to")
 			}

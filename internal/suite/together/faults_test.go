@@ -123,9 +123,7 @@ func TestKilled(t *testing.T) {
 				cmd := exec.CommandContext(t.Context(), os.Args[0])
 				cmd.Env = append(os.Environ(), doomedEnv+"="+strings.Join(addrs, ","))
 				out, err := cmd.StdoutPipe()
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Need(t, err)
 				if err = cmd.Start(); err != nil {
 					t.Fatal(err)
 				}

@@ -82,9 +82,7 @@ func TestScriptTold(t *testing.T) {
 		told = nil
 		before := proxy.Requests()
 		res, err := core.All(t.Context(), cost, limiters[0].On(key), limiters[1].On(key+" of org").Cost(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Need(t, err)
 		return res, proxy.Requests() - before
 	}
 	tries := 0
@@ -125,7 +123,7 @@ func (refusal) RedisError()   {}
 func TestScriptRefused(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	var refuses atomic.Bool
-	client.AddHook(gate.Around(func(cmds []redis.Cmder, send func() error) error {
+	client.AddHook(gate.Around(func(_ []redis.Cmder, send func() error) error {
 		err := send()
 		if err == nil && refuses.Swap(false) {
 			return refusal{}

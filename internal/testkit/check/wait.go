@@ -16,6 +16,31 @@ const Patience = 30 * time.Second
 
 const pollEvery = 5 * time.Millisecond
 
+// OK fails the test if there is an error.
+func OK(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Error(err)
+	}
+}
+
+// Need is [OK], and ends the test.
+func Need(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Together calls f so many times at once, and waits.
+func Together(n int, f func(i int)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { f(i) })
+	}
+	all.Wait()
+}
+
 // Until waits for a condition, and returns the error of ctx if that ends first.
 func Until(ctx context.Context, holds func() bool) error {
 	for !holds() {
@@ -66,7 +91,7 @@ func Receive[T any](tb testing.TB, what string, c <-chan T) T {
 
 // A Waiter is the context of a call, and notices when somebody begins to wait for it to end.
 type Waiter struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context
 
 	once  sync.Once
 	waits chan struct{}
