@@ -205,6 +205,27 @@ func TestHealthSearched(t *testing.T) {
 	t.Logf("%d states", len(seen))
 }
 
+// While nothing answers a few probes are in flight, one of which has much time.
+func TestFewProbes(t *testing.T) {
+	t.Parallel()
+	h, far, all := health{cold: true, pool: 1}, 0, 0
+	h.ended(unable, time.Second, time.Second, errDial)
+	for now := time.Second; now < time.Minute; now += probePause {
+		h.wanted(now)
+		for do, _ := h.next(now); do != wait; do, _ = h.next(now) {
+			if do == probeFar {
+				far++
+			}
+			if do == probe || do == probeFar {
+				all++
+			}
+		}
+	}
+	if far != 1 || all != maxProbes {
+		t.Errorf("%d probes, %d with much time, want %d and 1", all, far, maxProbes)
+	}
+}
+
 // justified checks a change of state that an input made by itself.
 func justified(name string, before *health, w *world) error {
 	h := &w.health
