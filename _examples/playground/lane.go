@@ -51,7 +51,7 @@ func (n numbers) used(r core.Result) float64 {
 	if r.Limit == 0 || r.Banned {
 		return -1
 	}
-	if n.variant.Kind.Bursts {
+	if n.variant.Kind.Debt {
 		return r.ResetAfter.Seconds() * float64(n.rate) / n.period.Seconds()
 	}
 	return float64(r.Limit - r.Remaining)

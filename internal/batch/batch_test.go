@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 const (
@@ -234,24 +236,6 @@ func TestWeight(t *testing.T) {
 	})
 }
 
-// Once all have returned no call waits, until four are in flight again.
-func TestAgain(t *testing.T) {
-	t.Parallel()
-	withServer(t, 2, func(t *testing.T, p *server) {
-		for range 3 {
-			p.fill()
-			p.call(t.Context(), "a")
-			for range maxInFlight {
-				p.leave()
-			}
-			synctest.Wait()
-			p.end(len(p.returns)-1, nil)
-			p.idle(0)
-		}
-		p.sent("a", "a", "a")
-	})
-}
-
 // A caller that cancels before its batch starts returns at once and is not in it,
 // even if it was the first; the others are. A batch without callers is not sent.
 func TestCanceledBefore(t *testing.T) {
@@ -419,29 +403,25 @@ func TestCrowd(t *testing.T) {
 			}
 			return nil
 		}, func(sum, error) { left.Add(1) })
-		var wg sync.WaitGroup
-		for i := range crowd {
-			wg.Go(func() {
-				for j := range calls {
-					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*j%17)*300*time.Microsecond)
-					var out int
-					place, way := b.Enter(ctx, sum{i*calls + j, &out})
-					if way == Alone {
-						time.Sleep(time.Millisecond)
-						place.Release()
-					} else if _, err := place.Wait(ctx, nil); err == nil && out != i*calls+j {
-						t.Errorf("caller %d has the answer %d, want %d", i, out, i*calls+j)
-					} else if err != nil {
-						gone.Add(1)
-						if !errors.Is(err, context.DeadlineExceeded) {
-							t.Error(err)
-						}
+		check.Together(crowd, func(i int) {
+			for j := range calls {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*j%17)*300*time.Microsecond)
+				var out int
+				place, way := b.Enter(ctx, sum{i*calls + j, &out})
+				if way == Alone {
+					time.Sleep(time.Millisecond)
+					place.Release()
+				} else if _, err := place.Wait(ctx, nil); err == nil && out != i*calls+j {
+					t.Errorf("caller %d has the answer %d, want %d", i, out, i*calls+j)
+				} else if err != nil {
+					gone.Add(1)
+					if !errors.Is(err, context.DeadlineExceeded) {
+						t.Error(err)
 					}
-					cancel()
 				}
-			})
-		}
-		wg.Wait()
+				cancel()
+			}
+		})
 		time.Sleep(time.Second) // for batches whose callers have all canceled
 		b.mu.Lock()
 		defer b.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/batch"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 // TestBatchEndsInTime has two callers share a batch that no server answers, of which
@@ -91,6 +93,58 @@ func TestParts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPartFailsOnce has one of two scripts fail, each of several renewals: that is one failure for who watches the server.
+func TestPartFailsOnce(t *testing.T) {
+	t.Parallel()
+	withFake(t, func(t *testing.T, f *fake) {
+		const perScript = 8
+		s := f.store(time.Second)
+		s.perScript = perScript
+		s.servers.whole.sharding.state.Store(keysTogether)
+		f.pipeline = func(cmds []redis.Cmder) error {
+			renewed := []int64{7, 1_800_000_000_000_000, 0, 0, 0, 0, 0, 0}
+			cmds[0].(onceCmd).SetVal(slices.Repeat(renewed, perScript))
+			cmds[1].SetErr(errReply)
+			return errReply
+		}
+		members := make([]*Call, 2*perScript)
+		for i := range members {
+			members[i] = NewCall(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpRenew, N: 1, Handles: make([]algorithm.Handle, 1)})
+		}
+		if err := s.sendBatch(t.Context(), s.servers.whole, members); err != nil {
+			t.Fatal(err)
+		}
+		for i, m := range members {
+			if failed := i >= perScript; failed != errors.Is(m.err, errReply) {
+				t.Errorf("renewal %d: %v", i, m.err)
+			}
+		}
+		if len(s.errs) != 1 {
+			t.Errorf("%d failures are told of, want one", len(s.errs))
+		}
+	})
+}
+
+// TestRefusedTogether has a server refuse whatever has a key that its user may not touch. Each of those that shared a script
+// with it is decided after one round trip more, however many they are.
+func TestRefusedTogether(t *testing.T) {
+	t.Parallel()
+	withFake(t, func(t *testing.T, f *fake) {
+		const callers, roundTrip = 100, 10 * time.Millisecond
+		s := f.store(time.Second)
+		s.MaxBatch = 128
+		s.single = s.newBatcher(s.servers.whole)
+		s.servers.whole.sharding.state.Store(keysTogether)
+		f.refusesBatches = true
+		f.set(func(context.Context) error { time.Sleep(roundTrip); return nil })
+		check.Together(callers, func(int) {
+			if took, err := s.decide(t.Context()); err != nil || took > 4*roundTrip {
+				t.Errorf("decided after %v: %v", took, err)
+			}
+		})
+	})
 }
 
 // TestBatchAllocates bounds what a plain decision allocates in a batch: itself, and for each limit a key and its argument.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/batch"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 // A freeing client counts what it is sent, each of which takes so long.
@@ -58,16 +58,12 @@ func (c *freeing) leave(goroutines, each int) *Store {
 	limit := algorithm.Member{Kind: algorithm.InFlight, Evaluator: algorithm.InFlight.New(algorithm.Numbers{Burst: 10}), Hold: 1e7}
 	limits := NewLimits([]algorithm.Member{limit}, []string{"x"}, nil)
 	s := NewStore(c, Config{Prefix: "rl", Limiter: "x", Limits: limits, Timeout: time.Minute, MaxBatch: 1})
-	var all sync.WaitGroup
-	for range goroutines {
-		all.Go(func() {
-			for range each {
-				d := NewCall(limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1, M: 7, Handles: make([]algorithm.Handle, 1)})
-				s.freeAbandoned(d, errPanicked)
-			}
-		})
-	}
-	all.Wait()
+	check.Together(goroutines, func(int) {
+		for range each {
+			d := NewCall(limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1, M: 7, Handles: make([]algorithm.Handle, 1)})
+			s.freeAbandoned(d, errPanicked)
+		}
+	})
 	return s
 }
 

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 // TestQueue has more decisions than are sent in time. Those that are not say whose fault it is: this
@@ -31,16 +32,12 @@ func TestQueue(t *testing.T) {
 				s.single = s.newBatcher(s.servers.whole)
 				s.servers.whole.sharding.state.Store(keysTogether)
 				errs := make([]error, callers)
-				var all sync.WaitGroup
-				for i := range callers {
-					all.Go(func() {
-						var took time.Duration
-						if took, errs[i] = s.decide(t.Context()); took > timeout+timeout/64 {
-							t.Errorf("a caller waited for %v", took)
-						}
-					})
-				}
-				all.Wait()
+				check.Together(callers, func(i int) {
+					var took time.Duration
+					if took, errs[i] = s.decide(t.Context()); took > timeout+timeout/64 {
+						t.Errorf("a caller waited for %v", took)
+					}
+				})
 				for _, want := range c.want {
 					if !slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, want) }) {
 						t.Errorf("no decision says: %v", want)

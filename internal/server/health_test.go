@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 // A fake is a server in the place of Redis, in a bubble with a clock of its own.
@@ -22,7 +23,8 @@ type fake struct {
 	client *redis.Client
 	stores []*tested
 
-	pipeline func(cmds []redis.Cmder) error // answers pipelines, if it is not nil
+	pipeline       func(cmds []redis.Cmder) error // answers pipelines, if it is not nil
+	refusesBatches bool                           // it runs no script with the keys of several decisions
 
 	mu     sync.Mutex
 	answer func(ctx context.Context) error // nil: it decides
@@ -124,6 +126,11 @@ func (f *fake) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 		if !decision {
 			return nil
 		}
+		if f.refusesBatches && cmd.Args()[2] != 1 {
+			err := redisError("NOPERM no permission for this key")
+			cmd.SetErr(err)
+			return err
+		}
 		const now, minute = 1_800_000_000_000_000, 60_000_000
 		once.SetVal(slices.Repeat([]int64{1, now, 0, now, minute}, cmd.Args()[2].(int))) // for each key
 		return nil
@@ -179,6 +186,16 @@ func withFake(t *testing.T, test func(*testing.T, *fake)) {
 		}
 		time.Sleep(time.Minute) // for calls that were abandoned
 		_ = f.client.Close()
+	})
+}
+
+// withStore is withFake, and has a Store that has asked the server once: it is not far.
+func withStore(t *testing.T, timeout time.Duration, test func(*testing.T, *fake, *tested)) {
+	t.Helper()
+	withFake(t, func(t *testing.T, f *fake) {
+		s := f.store(timeout)
+		s.warm(t)
+		test(t, f, s)
 	})
 }
 
@@ -300,9 +317,7 @@ func TestServerIsBack(t *testing.T) {
 	t.Parallel()
 	for _, away := range []func(context.Context) error{silence, fails(errDial), fails(errMemory)} {
 		for _, lasts := range []time.Duration{300 * time.Millisecond, 4 * time.Second, 12 * time.Second} {
-			withFake(t, func(t *testing.T, f *fake) {
-				s := f.store(500 * time.Millisecond)
-				s.warm(t)
+			withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
 				f.set(away)
 				for range lasts / (10 * time.Millisecond) {
 					_, _ = s.decide(t.Context())
@@ -324,9 +339,7 @@ func TestServerIsBack(t *testing.T) {
 
 func TestQuietOutage(t *testing.T) {
 	t.Parallel()
-	withFake(t, func(t *testing.T, f *fake) {
-		s := f.store(500 * time.Millisecond)
-		s.warm(t)
+	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
 		f.set(fails(errMemory))
 		_, _ = s.decide(t.Context())
 		time.Sleep(2 * time.Second)
@@ -387,9 +400,7 @@ func TestStoresClose(t *testing.T) {
 func TestStoresReplaced(t *testing.T) {
 	t.Parallel()
 	for range 20 {
-		withFake(t, func(t *testing.T, f *fake) {
-			s := f.store(500 * time.Millisecond)
-			s.warm(t)
+		withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
 			f.set(fails(errMemory))
 			_, _ = s.decide(t.Context())
 			synctest.Wait()
@@ -434,9 +445,7 @@ func TestStoresOfClusterClose(t *testing.T) {
 // A client that is closed before its limiters is one outage, which is told and logged once, and ends with them.
 func TestClientCloses(t *testing.T) {
 	t.Parallel()
-	withFake(t, func(t *testing.T, f *fake) {
-		s := f.store(500 * time.Millisecond)
-		s.warm(t)
+	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
 		f.set(fails(redis.ErrClosed))
 		for range 1000 {
 			_, _ = s.decide(t.Context())
@@ -463,9 +472,7 @@ func TestDeadConnections(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			withFake(t, func(t *testing.T, f *fake) {
-				s := f.store(500 * time.Millisecond)
-				s.warm(t)
+			withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
 				left := test.dead
 				f.set(func(context.Context) error {
 					f.mu.Lock()
@@ -491,9 +498,7 @@ func TestDeadConnections(t *testing.T) {
 func TestSentOnce(t *testing.T) {
 	t.Parallel()
 	for op, want := range map[string]int{"write": 3, "read": 1} {
-		withFake(t, func(t *testing.T, f *fake) {
-			s := f.store(500 * time.Millisecond)
-			s.warm(t)
+		withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
 			f.sent()
 			first := true
 			f.set(func(context.Context) error {
@@ -547,24 +552,20 @@ func TestFarServer(t *testing.T) {
 				return nil
 			})
 			var asked, failed int
-			var callers sync.WaitGroup
-			for range 4 {
-				callers.Go(func() {
-					for begun := time.Now(); time.Since(begun) < 20*time.Second; {
-						took, err := s.decide(t.Context())
-						if took > time.Second {
-							t.Errorf("a decision took %v", took)
-						}
-						f.mu.Lock()
-						asked++
-						if err != nil && time.Since(begun) > 5*time.Second { // connections are made by then
-							failed++
-						}
-						f.mu.Unlock()
+			check.Together(4, func(int) {
+				for begun := time.Now(); time.Since(begun) < 20*time.Second; {
+					took, err := s.decide(t.Context())
+					if took > time.Second {
+						t.Errorf("a decision took %v", took)
 					}
-				})
-			}
-			callers.Wait()
+					f.mu.Lock()
+					asked++
+					if err != nil && time.Since(begun) > 5*time.Second { // connections are made by then
+						failed++
+					}
+					f.mu.Unlock()
+				}
+			})
 			if failed > 0 || asked < 150 {
 				t.Errorf("%d of %d decisions failed", failed, asked)
 			}
@@ -611,34 +612,10 @@ func TestFarServerIsBack(t *testing.T) {
 	}
 }
 
-// While a server comes and goes one outage a minute is logged.
-func TestFlappingLog(t *testing.T) {
-	t.Parallel()
-	withFake(t, func(t *testing.T, f *fake) {
-		s := f.store(500 * time.Millisecond)
-		s.warm(t)
-		for range 250 {
-			f.set(fails(errMemory))
-			_, _ = s.decide(t.Context())
-			time.Sleep(time.Second)
-			f.set(nil)
-			_, _ = s.decide(t.Context())
-			time.Sleep(time.Second)
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if len(s.changes) != 500 || len(s.logged) > 20 {
-			t.Errorf("%d changes, logged: %q", len(s.changes), s.logged)
-		}
-	})
-}
-
 // An outage of a moment does not keep a real one out of the log.
 func TestLoggedAfterMoment(t *testing.T) {
 	t.Parallel()
-	withFake(t, func(t *testing.T, f *fake) {
-		s := f.store(500 * time.Millisecond)
-		s.warm(t)
+	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
 		for _, lasts := range []time.Duration{time.Millisecond, 5 * time.Second, 5 * time.Second} {
 			f.set(fails(errMemory))
 			for range lasts / time.Millisecond {
@@ -658,9 +635,7 @@ func TestLoggedAfterMoment(t *testing.T) {
 // A cause that is another is logged, and so is how long it took. That the client closed a connection is none.
 func TestCausesLogged(t *testing.T) {
 	t.Parallel()
-	withFake(t, func(t *testing.T, f *fake) {
-		s := f.store(500 * time.Millisecond)
-		s.warm(t)
+	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
 		for _, err := range []error{errDial, errMemory, errDial, net.ErrClosed, errMemory} {
 			f.set(fails(err))
 			for range 20 {
@@ -680,9 +655,7 @@ func TestCausesLogged(t *testing.T) {
 // A limiter that is made while the server is away is told so, and of the end.
 func TestToldLater(t *testing.T) {
 	t.Parallel()
-	withFake(t, func(t *testing.T, f *fake) {
-		s := f.store(500 * time.Millisecond)
-		s.warm(t)
+	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
 		f.set(fails(errMemory))
 		_, _ = s.decide(t.Context())
 		s.wantChanges(t, "down")
@@ -755,9 +728,7 @@ func TestErrorsThatOpen(t *testing.T) {
 	} {
 		t.Run(err.Error(), func(t *testing.T) {
 			t.Parallel()
-			withFake(t, func(t *testing.T, f *fake) {
-				s := f.store(time.Second)
-				s.warm(t)
+			withStore(t, time.Second, func(t *testing.T, f *fake, s *tested) {
 				f.set(fails(err))
 				for range 5 {
 					_, got := s.decide(t.Context())
@@ -778,9 +749,7 @@ func TestErrorsThatOpen(t *testing.T) {
 // What ends a hold may lack a right that a decision does not need: that is one error, and no outage.
 func TestEndRefused(t *testing.T) {
 	t.Parallel()
-	withFake(t, func(t *testing.T, f *fake) {
-		s := f.store(time.Second)
-		s.warm(t)
+	withStore(t, time.Second, func(t *testing.T, f *fake, s *tested) {
 		f.set(fails(redisError("NOPERM no permission to run zrem")))
 		d := NewCall(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpRelease, N: 1, Handles: make([]algorithm.Handle, 1)})
 		if err := s.End(t.Context(), d, nil); err == nil {
@@ -818,9 +787,7 @@ func TestLateTimeout(t *testing.T) {
 // A reply, be it an error of that call, ends the doubt about a connection: decisions do not wait for more.
 func TestReplyEndsDoubt(t *testing.T) {
 	t.Parallel()
-	withFake(t, func(t *testing.T, f *fake) {
-		s := f.store(time.Second)
-		s.warm(t)
+	withStore(t, time.Second, func(t *testing.T, f *fake, s *tested) {
 		dead := true
 		f.set(func(context.Context) error {
 			f.mu.Lock()

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 // A shardingProxy is one or several servers in the place of Redis. Each command goes to
@@ -138,15 +140,11 @@ func TestSharding(t *testing.T) {
 				if c.eval != nil {
 					p.fails["eval"] = c.eval
 				}
-				var callers sync.WaitGroup
-				for range 16 {
-					callers.Go(func() {
-						if together, err := s.servers.whole.together(t.Context(), s); together != c.together || err != nil {
-							t.Errorf("together %v, %v", together, err)
-						}
-					})
-				}
-				callers.Wait()
+				check.Together(16, func(int) {
+					if together, err := s.servers.whole.together(t.Context(), s); together != c.together || err != nil {
+						t.Errorf("together %v, %v", together, err)
+					}
+				})
 				if p.trips != 1 {
 					t.Errorf("it took %d round trips, want one", p.trips)
 				}

@@ -7,7 +7,6 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -181,25 +180,12 @@ func start(ctx context.Context, f call) *answer {
 	return a
 }
 
-// A waitContext notices when its caller begins to wait for it to end.
-type waitContext struct {
-	context.Context
-
-	once    sync.Once
-	waiting chan struct{}
-}
-
-func (c *waitContext) Done() <-chan struct{} {
-	c.once.Do(func() { close(c.waiting) })
-	return c.Context.Done()
-}
-
 // enqueue makes a call in a goroutine, and returns once it waits for a batch. The gate must be held and full.
 func enqueue(ctx context.Context, t testing.TB, what string, f call) *answer {
 	t.Helper()
-	c := &waitContext{Context: ctx, waiting: make(chan struct{})}
-	a := start(c, f)
-	check.Receive(t, what+" waits", c.waiting)
+	w := check.NewWaiter(ctx)
+	a := start(w, f)
+	check.Receive(t, what+" waits", w.Waits())
 	return a
 }
 
@@ -337,9 +323,7 @@ func (s *backend) keys(t testing.TB, n int) []string {
 		key, node := fmt.Sprint("busy", i), ""
 		if ok {
 			master, err := cluster.MasterForKey(t.Context(), key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Need(t, err)
 			node = master.Options().Addr
 		}
 		if byNode[node]++; byNode[node] <= n {

@@ -29,9 +29,7 @@ func keysOfOne(t testing.TB, client *redis.ClusterClient, n int) (keys []string,
 	for i := 0; len(keys) < n || other == nil; i++ {
 		key := fmt.Sprint("key", i)
 		master, err := client.MasterForKey(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Need(t, err)
 		slot := client.ClusterKeySlot(t.Context(), key).Val()
 		switch {
 		case node == nil || node == master && len(keys) < n && !slots[slot]:
@@ -80,9 +78,7 @@ func TestScriptsOfCluster(t *testing.T) {
 					numbers = append(numbers, core.TokenBucket(core.PerHour(1000)), core.SlidingWindowLog(core.PerHour(1000)))
 				}
 				own, err := lim.With(numbers...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Need(t, err)
 				c.enqueue("of other numbers", request{key, 1, false}.of(own))
 			}
 			for i, a := range c.send() {
@@ -141,36 +137,6 @@ func TestTwoSlotsMove(t *testing.T) {
 	if res, err := lim.Peek(t.Context(), fresh); err != nil || res.Remaining != 7 {
 		t.Errorf("%d remain of the key that was new, %v; want 7", res.Remaining, err)
 	}
-}
-
-// A decision that is the only one of its batch has one of its keys here and others where its slot moves to: both nodes say that it
-// is to be tried again, and it is, until they are together.
-func TestKeysOfOneDecisionApart(t *testing.T) {
-	t.Parallel()
-	client := redistest.ClusterClient(t, redistest.Cluster(t))
-	s := onCluster(client)
-	lim := s.limiter(t, "apart", tenEach...)
-	keys, from, to := keysOfOne(t, client, 1)
-	for _, a := range s.batch(t, lim, []request{{keys[0], 1, false}}) {
-		a.want(t, "at home", true, 9)
-	}
-	slot := client.ClusterKeySlot(t.Context(), keys[0]).Val()
-	redistest.BeginMove(t, slot, from, to)
-	stored := from.ClusterGetKeysInSlot(t.Context(), int(slot), 10).Val()
-	if len(stored) != len(tenEach) {
-		t.Fatalf("%v are stored, want a key of each of %d limits", stored, len(tenEach))
-	}
-	redistest.MoveKey(t, from, to, stored[0])
-	c := s.caller(t, lim)
-	a := c.allow(keys[0], 1)
-	c.gather()
-	s.gate.Release(t, 1)
-	s.gate.Await(t, 1) // the second attempt
-	s.gate.Open()
-	for _, key := range stored[1:] {
-		redistest.MoveKey(t, from, to, key)
-	}
-	a.want(t, "when its keys are together", true, 8)
 }
 
 // As many decisions as may be in flight to a node have their keys apart, and are tried again until they are together. Others of
@@ -378,9 +344,7 @@ func TestFailsAfterCharge(t *testing.T) {
 				s.awaitRedis(t, lim)
 				for _, key := range keys {
 					res, err := lim.Peek(t.Context(), key)
-					if err != nil {
-						t.Fatal(err)
-					}
+					check.Need(t, err)
 					for limit := range res.All() {
 						if limit.Remaining != 8 {
 							t.Errorf("%s: %d remain of %s, want 8", key, limit.Remaining, limit.Name)

@@ -14,6 +14,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
 )
@@ -36,17 +37,11 @@ func TestExact(t *testing.T) {
 	onBoth(t, driven, func(t *testing.T, s *backend) { exact(t, s, 8) })
 	t.Run("Miniredis", func(t *testing.T) {
 		t.Parallel()
-		m := mini.Redis(t)
-		now := time.UnixMicro(1_800_000_012_345_678)
-		m.SetTime(now)
-		client := redis.NewClient(&redis.Options{Addr: m.Addr()})
+		addr, now, advance := mini.Driven(t)
+		client := redis.NewClient(&redis.Options{Addr: addr})
 		defer func() { _ = client.Close() }()
 		s := newBackend(client, 1)
-		s.now = func() time.Time { return now }
-		s.advance = func(d time.Duration) {
-			now = now.Add(d)
-			m.SetTime(now)
-		}
+		s.now, s.advance = now, advance
 		exact(t, s, 4) // the scripts are those of Redis
 	})
 }
@@ -122,9 +117,7 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 		}
 		cancel := func() {
 			for _, r := range leaving {
-				if err := r[1].Cancel(t.Context()); err != nil {
-					t.Error(err)
-				}
+				check.OK(t, r[1].Cancel(t.Context()))
 			}
 		}
 		answers := c.send()[:len(requests)]
@@ -158,9 +151,7 @@ func takenBack(t *testing.T, lim, single *core.Limiter, key string, got, want *c
 	t.Helper()
 	ctx := context.Background()
 	for _, r := range []*core.Reservation{got, want} {
-		if err := r.Cancel(ctx); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, r.Cancel(ctx))
 	}
 	a, errA := lim.Peek(ctx, key)
 	b, errB := single.Peek(ctx, key)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
@@ -180,9 +181,7 @@ func TestHoldsOfOthers(t *testing.T) {
 				}
 				want["key0"] -= 3
 				for i, r := range all {
-					if err := r.Settle(t.Context(), 1); err != nil {
-						t.Error(err)
-					}
+					check.OK(t, r.Settle(t.Context(), 1))
 					want[fmt.Sprint("key", i)] += 99
 				}
 				left(t, lim, want)
@@ -224,9 +223,7 @@ func TestHoldsUnderScriptFlush(t *testing.T) {
 							t.Errorf("%+v, %v", res, err)
 						}
 						n *= int64(i%3 - 1) // 0 for a third
-						if err := res.Settle(t.Context(), n); err != nil {
-							t.Error(err)
-						}
+						check.OK(t, res.Settle(t.Context(), n))
 					}
 					used[j].Add(n)
 				}
@@ -279,9 +276,7 @@ func TestHeldInPart(t *testing.T) {
 	}
 	for _, key := range []string{"reserved", "batched", "alone"} {
 		res, err := lim.Peek(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Need(t, err)
 		for each := range res.All() {
 			if each.Remaining != want[each.Name][key] {
 				t.Errorf("%s: %d of %s remain, want %d", key, each.Remaining, each.Name, want[each.Name][key])

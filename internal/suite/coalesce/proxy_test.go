@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
@@ -169,16 +170,12 @@ func TestTwemproxy(t *testing.T) {
 		left("at first", 10)
 		charged := must(t)(lim.Acquire(t.Context(), key, 4))
 		left("after a charge", 6)
-		if err := charged.Cancel(t.Context()); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, charged.Cancel(t.Context()))
 		left("after it was taken back", 10)
 		if _, err := lim.AllowN(t.Context(), key, 10); err != nil {
 			t.Error(err)
 		}
-		if err := lim.Reset(t.Context(), key); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, lim.Reset(t.Context(), key))
 		left("after a Reset", 10)
 	}
 	if err := lim.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "a proxy before several servers") {

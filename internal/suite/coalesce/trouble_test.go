@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
@@ -31,9 +33,7 @@ func oneNode(t testing.TB) *backend {
 	t.Helper()
 	s := onRedis(t, "--cluster-enabled", "yes")
 	// Each slot by its number: Redis 6 knows no ADDSLOTSRANGE.
-	if err := s.client.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, s.client.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
 	check.Eventually(t, "the slots are served", func() bool { return s.client.Set(t.Context(), "try", 1, 0).Err() == nil })
 	return s
 }
@@ -49,12 +49,7 @@ func (s *backend) do(t testing.TB, args ...any) {
 // doAll is do on every node.
 func (s *backend) doAll(t testing.TB, args ...any) {
 	t.Helper()
-	cluster, ok := s.client.(*redis.ClusterClient)
-	if !ok {
-		s.do(t, args...)
-		return
-	}
-	if err := cluster.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
+	if err := conformance.OnEach(context.WithoutCancel(t.Context()), s.client, func(ctx context.Context, node redis.UniversalClient) error {
 		return node.Do(ctx, args...).Err()
 	}); err != nil {
 		t.Errorf("%v: %v", args, err)
@@ -157,18 +152,10 @@ func TestLongSearch(t *testing.T) {
 	}
 }
 
-// Level: a batch. What is no state of the limit spoils no other decision of its
-// batch and starts its own key afresh: another type, garbage, numbers beyond all
-// bounds, another algorithm's state.
+// What is no state of the limit spoils no other decision of its batch, and starts its own key afresh.
 func TestForeignValueInBatch(t *testing.T) {
 	t.Parallel()
 	s := onRedis(t)
-	foreign := [][]any{
-		{"rpush", "list"}, {"hset", "field", "value"}, {"sadd", "member"}, {"zadd", "1", "member"}, {"zadd", "inf", "5"},
-		{"zadd", "9e18", "5"}, {"zadd", "-inf", "-5"}, {"set", ""}, {"set", "hello"}, {"set", "F1 1e99 99999999999999999999 1"},
-		{"set", "B1 10 8000000000000000 1"}, {"set", "B1 0 1 2"}, {"set", "B1 10 1 nan"}, {"set", "B1 10 inf"}, {"set", "B1 10 5.5"},
-		{"set", "C1 1800000000000000 999999999999 1"}, {"set", "F1 5 1800000000000000"}, {"set", "B1 10 8000000000000000+10"},
-	}
 	for _, v := range limits.All() {
 		one := []core.Option{v.With(core.PerHour(10), limits.Settings{Burst: 10, Name: "limit"})}
 		for name, limits := range map[string][]core.Option{
@@ -176,16 +163,15 @@ func TestForeignValueInBatch(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				lim := s.limiter(t, "foreign", limits...)
-				for _, put := range foreign {
-					if strings.HasPrefix(v.Name, "fixed_window") && put[1] == "F1 5 1800000000000000" ||
-						v.Name == "leaky_bucket" && put[1] == "B1 10 8000000000000000 1" {
+				for _, value := range conformance.ForeignValues(time.Now().UnixMicro()) {
+					if v.Kind == algorithm.LeakyBucket && strings.HasPrefix(fmt.Sprint(value[1]), "B1 10 8000000000000000 1") {
 						continue // that is its own
 					}
 					s.do(t, "flushdb")
-					s.do(t, append([]any{put[0], "rl:foreign:{bad}:limit"}, put[1:]...)...)
+					s.do(t, slices.Insert(value, 1, any("rl:foreign:{bad}:limit"))...)
 					all := s.batch(t, lim, []request{{"a", 3, false}, {"bad", 0, true}, {"bad", 4, false}, {"b", 3, false}, {"bad", 4, false}, {"a", 3, false}})
 					for i, left := range []int64{7, 10, 6, 7, 2, 4} {
-						all[i].want(t, fmt.Sprint(put, ", decision ", i), true, left)
+						all[i].want(t, fmt.Sprint(value, ", decision ", i), true, left)
 					}
 				}
 			})
@@ -253,33 +239,6 @@ func outOfMemory(t *testing.T, s *backend, name string, limits []core.Option) {
 	after := s.batch(t, lim, []request{{"a", 1, false}, {"new", 1, false}, {"hash", 1, false}})
 	for i, left := range []int64{6, 9, 9} {
 		after[i].want(t, "what was refused, later", true, left)
-	}
-}
-
-// A caller that leaves while it waits for a batch gets its context's error at once and is not charged; one that leaves while
-// the batch is in flight gets it at once. The others have their answers, also where the first of them has left.
-func TestCallerLeavesBatch(t *testing.T) {
-	t.Parallel()
-	s := onRedis(t)
-	lim := s.limiter(t, "left", tenPerHour)
-	c := s.caller(t, lim)
-	leaving, leave := context.WithCancel(t.Context())
-	inFlight, drop := context.WithCancel(t.Context())
-	first := c.enqueueWith(leaving, "first", request{key: "k", n: 1}.of(lim))
-	second := c.allow("k", 1)
-	third := c.enqueueWith(inFlight, "third", request{key: "other", n: 1}.of(lim))
-	fourth := c.allow("k", 1)
-	leave()
-	first.wantEnded(t, "the first, which left", context.Canceled)
-	c.gather()
-	drop()
-	third.wantEnded(t, "the one that left in flight", context.Canceled)
-	s.gate.Open()
-	second.want(t, "one that stayed", true, 9)
-	fourth.want(t, "one that stayed", true, 8)
-	s.sent(t, 3) // only those that had not left
-	if res, err := lim.Peek(t.Context(), "k"); err != nil || res.Remaining != 8 {
-		t.Errorf("%+v, %v", res, err)
 	}
 }
 

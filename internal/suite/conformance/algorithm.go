@@ -3,12 +3,12 @@ package conformance
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
@@ -41,17 +41,13 @@ func costs(t *testing.T, s Store, limit maker) {
 func concurrent(t *testing.T, s Store, limit maker) {
 	lim := s.limiter(t, "concurrent", limit(tenPerTen))
 	var admitted atomic.Int64
-	var wg sync.WaitGroup
-	for range 64 {
-		wg.Go(func() {
-			for range 5 {
-				if admit(t, lim, "k", 1).Allowed {
-					admitted.Add(1)
-				}
+	check.Together(64, func(int) {
+		for range 5 {
+			if admit(t, lim, "k", 1).Allowed {
+				admitted.Add(1)
 			}
-		})
-	}
-	wg.Wait()
+		}
+	})
 	if admitted.Load() != 10 {
 		t.Errorf("admitted %d of 320, want exactly 10", admitted.Load())
 	}

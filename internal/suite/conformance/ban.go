@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/inside"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 // ban returns the option for levels in microseconds.
@@ -48,9 +48,7 @@ func (tr *trial) block(t *testing.T) {
 		block, model = tr.lim.BlockAtLeast, tr.model.BlockAtLeast
 	}
 	tr.notef("block for %d, at least: %t", lasts, least)
-	if err := block(t.Context(), "k", micros(lasts)); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, block(t.Context(), "k", micros(lasts)))
 	model(tr.now, lasts)
 }
 
@@ -59,9 +57,7 @@ func (tr *trial) unblock(t *testing.T) {
 		return
 	}
 	tr.notef("unblock")
-	if err := tr.lim.Unblock(t.Context(), "k"); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, tr.lim.Unblock(t.Context(), "k"))
 	tr.model.Unblock()
 }
 
@@ -70,7 +66,7 @@ func (tr *trial) unblock(t *testing.T) {
 func banCases() []testCase {
 	return append(each("Ban/Who", whoIsBanned),
 		testCase{"Ban/Held", heldBansNobody}, testCase{"Ban/InFlight", slotsBanNobody}, testCase{"Ban/Levels", levelsRise},
-		testCase{"Ban/ByHand", blockByHand}, testCase{"Ban/ByHandLevels", blockKeepsLevels},
+		testCase{"Ban/ByHand", blockByHand}, testCase{"Ban/AtLeast", levelsOutlastBlock},
 		testCase{"Ban/Shared", banIsShared}, testCase{"Ban/Many", oneBanOfMany},
 		testCase{"Ban/Foreign", foreignBans}, testCase{"Ban/Unwritten", banUnwritten}, testCase{"Ban/Events", banEvents},
 	)
@@ -149,9 +145,7 @@ func heldBansNobody(t *testing.T, s Store) {
 	banned(t, reserve(t, lim, "k", 2).Result, time.Hour) // two are denied by the four alone: until these are forgotten
 	settle(t, last, 1)
 	banned(t, peek(t, lim, "k"), time.Hour)
-	if err := lim.Unblock(t.Context(), "k"); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, lim.Unblock(t.Context(), "k"))
 	banned(t, reserve(t, lim, "k", 1).Result, time.Hour)
 }
 
@@ -198,9 +192,7 @@ func blockByHand(t *testing.T, s Store) {
 	for _, err := range []error{
 		lim.Block(ctx, "k", time.Hour), lim.Block(ctx, "k", time.Minute), lim.Reset(ctx, "k"),
 	} {
-		if err != nil {
-			t.Error(err)
-		}
+		check.OK(t, err)
 	}
 	banned(t, allowN(t, lim, "k", 0), time.Minute)
 	s.Advance(time.Minute)
@@ -209,17 +201,11 @@ func blockByHand(t *testing.T, s Store) {
 	for _, block := range []struct{ lasts, want time.Duration }{
 		{time.Minute, time.Minute}, {time.Second, time.Minute}, {2 * time.Minute, 2 * time.Minute}, {time.Minute, 2 * time.Minute},
 	} {
-		if err := lim.BlockAtLeast(ctx, "k", block.lasts); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, lim.BlockAtLeast(ctx, "k", block.lasts))
 		banned(t, peek(t, lim, "k"), block.want)
 	}
-	if err := lim.Block(ctx, "k", time.Hour); err != nil {
-		t.Error(err)
-	}
-	if err := lim.Unblock(ctx, "k"); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, lim.Block(ctx, "k", time.Hour))
+	check.OK(t, lim.Unblock(ctx, "k"))
 	banned(t, allowN(t, lim, "k", 1), 0)
 	for d, err := range map[time.Duration]error{0: lim.BlockAtLeast(ctx, "k", 0), -1: lim.Block(ctx, "k", -1), maxBan + 1: lim.Block(ctx, "k", maxBan+1)} {
 		if err == nil || !strings.Contains(err.Error(), "allowed is 1ms to 8760h0m0s") {
@@ -237,34 +223,16 @@ func blockByHand(t *testing.T, s Store) {
 	}
 }
 
-// blockKeepsLevels bans by hand who was banned before: the next denial bans for the next level. After BlockAtLeast that is
-// so for as long as the longer one of the two bans.
-func blockKeepsLevels(t *testing.T, s Store) {
-	ctx := t.Context()
-	lim := s.limiter(t, "levels", core.TokenBucket(core.PerMinute(1)), core.Ban(time.Minute, time.Hour))
-	deny := func(lasts time.Duration) {
-		t.Helper()
-		allowN(t, lim, "k", 1)
-		banned(t, allowN(t, lim, "k", 1), lasts)
-	}
-	deny(time.Minute)
-	if err := lim.Block(ctx, "k", time.Second); err != nil {
-		t.Error(err)
-	}
-	s.Advance(time.Second)
-	deny(time.Hour)
+// levelsOutlastBlock bans by hand, for little more than what is left of a long ban: the levels are forgotten no sooner for it.
+func levelsOutlastBlock(t *testing.T, s Store) {
+	lim := s.limiter(t, "levels", core.TokenBucket(core.PerMinute(1)), core.Ban(time.Hour, 2*time.Hour))
+	allowN(t, lim, "k", 1)
+	banned(t, allowN(t, lim, "k", 1), time.Hour)
 	s.Advance(time.Hour - time.Second)
-	if err := lim.BlockAtLeast(ctx, "k", 2*time.Second); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, lim.BlockAtLeast(t.Context(), "k", 2*time.Second))
 	s.Advance(2*time.Second + 59*time.Minute)
-	deny(time.Hour)
-	s.Advance(2 * time.Hour)
-	if err := lim.BlockAtLeast(ctx, "k", time.Second); err != nil { // all is forgotten, and for how long that ban lasted
-		t.Error(err)
-	}
-	s.Advance(2 * time.Second)
-	deny(time.Minute)
+	allowN(t, lim, "k", 1)
+	banned(t, allowN(t, lim, "k", 1), 2*time.Hour)
 }
 
 const maxBan = 365 * 24 * time.Hour
@@ -276,9 +244,7 @@ func banIsShared(t *testing.T, s Store) {
 	allowN(t, lim, "k", 1)
 	banned(t, allowN(t, lim, "k", 1), time.Hour)
 	banned(t, allowN(t, other, "k", 1), time.Hour)
-	if err := other.Unblock(t.Context(), "k"); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, other.Unblock(t.Context(), "k"))
 	if res := allowN(t, other, "k", 1); !res.Allowed {
 		t.Errorf("%+v", res)
 	}
@@ -297,16 +263,12 @@ func banIsShared(t *testing.T, s Store) {
 // oneBanOfMany has many be denied at once: the level rises once.
 func oneBanOfMany(t *testing.T, s Store) {
 	lim := s.limiter(t, "many", core.FixedWindow(core.PerMinute(10)), core.Ban(time.Hour, 2*time.Hour))
-	var callers sync.WaitGroup
 	var admitted atomic.Int64
-	for range 100 {
-		callers.Go(func() {
-			if allowN(t, lim, "k", 1).Allowed {
-				admitted.Add(1)
-			}
-		})
-	}
-	callers.Wait()
+	check.Together(100, func(int) {
+		if allowN(t, lim, "k", 1).Allowed {
+			admitted.Add(1)
+		}
+	})
 	if admitted.Load() != 10 {
 		t.Errorf("%d were admitted, want 10", admitted.Load())
 	}
@@ -317,9 +279,7 @@ func oneBanOfMany(t *testing.T, s Store) {
 
 // foreignBans has values where the ban of a key is that no script writes: they are no bans, and are deleted.
 func foreignBans(t *testing.T, s Store) {
-	if s.Redis == nil {
-		t.Skip("nobody else writes to the memory")
-	}
+	s.needsRedis(t, "nobody else writes to the memory")
 	ctx, key := t.Context(), "rl:foreign:{k}:~ban"
 	lim := s.limiter(t, "foreign", core.FixedWindow(core.PerMinute(1)), core.Ban(time.Hour, 2*time.Hour))
 	now := peek(t, lim, "k").At.UnixMicro()
@@ -358,24 +318,19 @@ func banUnwritten(t *testing.T, s Store) {
 	}
 	lim := s.limiter(t, "full", core.FixedWindow(core.PerMinute(1)), core.Ban(time.Hour))
 	allowN(t, lim, "k", 1)
-	each := func(value string) {
+	memory := func(most string) {
 		t.Helper()
-		set := func(ctx context.Context, c *redis.Client) error { return c.ConfigSet(ctx, "maxmemory", value).Err() }
-		var err error
-		if cluster, ok := s.Redis.(*redis.ClusterClient); ok {
-			err = cluster.ForEachMaster(context.Background(), set)
-		} else {
-			err = s.Redis.ConfigSet(context.Background(), "maxmemory", value).Err()
-		}
-		if err != nil {
+		if err := OnEach(context.Background(), s.Redis, func(ctx context.Context, node redis.UniversalClient) error {
+			return node.ConfigSet(ctx, "maxmemory", most).Err()
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	defer each("0")
-	each("1")
+	defer memory("0")
+	memory("1")
 	want(t, allowN(t, lim, "k", 1), false, 0, time.Minute, time.Minute)
 	banned(t, reserve(t, lim, "k", 1).Result, 0)
-	each("0")
+	memory("0")
 	banned(t, allowN(t, lim, "k", 1), time.Hour)
 }
 
@@ -393,12 +348,8 @@ func banEvents(t *testing.T, s Store) {
 	for range 3 {
 		allowN(t, lim, "k", 1)
 	}
-	if err := lim.Block(t.Context(), "k", time.Minute); err != nil {
-		t.Error(err)
-	}
-	if err := lim.Unblock(t.Context(), "k"); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, lim.Block(t.Context(), "k", time.Minute))
+	check.OK(t, lim.Unblock(t.Context(), "k"))
 	if want := []string{
 		"decision true false", "ban 1h0m0s fixed-1m", "decision false true", "decision false true", "ban 1m0s ", "ban 0s ",
 	}; !slices.Equal(told, want) {

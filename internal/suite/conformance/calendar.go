@@ -15,58 +15,16 @@ import (
 // calendarCases are what random histories of [Properties] do not show of windows of a calendar.
 func calendarCases() []testCase {
 	return []testCase{
-		{"Calendar/Lengths", calendarLengths},
 		{"Calendar/WrongClock", wrongClock},
 		{"Calendar/OtherZone", otherZone},
 		{"Calendar/Longer", longerWindow},
 	}
 }
 
-// calendarLengths uses up each window of a year: the next begins at RetryAfter, and not a microsecond earlier.
-func calendarLengths(t *testing.T, s Store) {
-	const day = 24 * time.Hour
-	for name, c := range map[string]struct {
-		limit   core.Limit
-		windows int
-		lengths []time.Duration
-	}{
-		"day-Europe.Berlin":       {core.FixedWindow(core.PerDay(2), core.In("Europe/Berlin")), 370, []time.Duration{23 * time.Hour, day, 25 * time.Hour}},
-		"day-Australia.Lord_Howe": {core.FixedWindow(core.PerDay(2), core.In("Australia/Lord_Howe")), 370, []time.Duration{day - 30*time.Minute, day, day + 30*time.Minute}},
-		"day":                     {core.FixedWindow(core.PerDay(2), core.In("UTC")), 370, []time.Duration{day}},
-		"week-America.New_York":   {core.FixedWindow(core.PerWeek(2), core.In("America/New_York")), 53, []time.Duration{7*day - time.Hour, 7 * day, 7*day + time.Hour}},
-		"month":                   {core.FixedWindow(core.PerMonth(2)), 49, []time.Duration{28 * day, 29 * day, 30 * day, 31 * day}},
-	} {
-		lim := s.limiter(t, "lengths", c.limit)
-		if got := lim.Limits()[0].Name(); got != name {
-			t.Errorf("%v is called %s, want %s", c.limit, got, name)
-		}
-		var seen []time.Duration
-		for i := range c.windows {
-			res := allowN(t, lim, "k", 2)
-			if !res.Allowed || i > 0 && res.ResetAfter != res.Window {
-				t.Fatalf("%s, window %d: %+v", name, i, res)
-			}
-			if !slices.Contains(seen, res.Window) {
-				seen = append(seen, res.Window)
-			}
-			s.Advance(res.ResetAfter - time.Microsecond)
-			if res := allowN(t, lim, "k", 1); res.Allowed || res.RetryAfter != time.Microsecond {
-				t.Fatalf("%s, at the end of window %d: %+v", name, i, res)
-			}
-			s.Advance(time.Microsecond)
-		}
-		if slices.Sort(seen); !slices.Equal(seen, c.lengths) {
-			t.Errorf("windows of %s last %v, want %v", name, seen, c.lengths)
-		}
-	}
-}
-
 // wrongClock has processes whose clocks are wrong: by less than a window they count in the one that Redis's clock is in, and
 // beyond two nothing is decided, and nothing changes.
 func wrongClock(t *testing.T, s Store) {
-	if s.Redis == nil {
-		t.Skip("no other clock than the process's")
-	}
+	s.needsRedis(t, "no other clock than the process's")
 	limit := core.FixedWindow(core.PerDay(10), core.In("Asia/Kathmandu"), core.Name("day"))
 	now := s.limiter(t, "clocks", limit)
 	at := allowN(t, now, "k", 1).At
@@ -107,9 +65,7 @@ func wallAt(now time.Time) core.Option {
 // otherZone has two processes with other data of a zone, for which two zones stand: each window of either begins afresh once,
 // and between their boundaries neither resets what the other has charged.
 func otherZone(t *testing.T, s Store) {
-	if s.Redis == nil {
-		t.Skip("each limiter has a state of its own")
-	}
+	s.needsRedis(t, "each limiter has a state of its own")
 	in := func(zone string) *core.Limiter {
 		return s.limiter(t, "zones", core.FixedWindow(core.PerDay(100), core.In(zone), core.Name("day")))
 	}

@@ -34,32 +34,3 @@ func TestRedisClock(t *testing.T) {
 	}
 	check.Eventually(t, "the keys expire", func() bool { return client.DBSize(ctx).Val() == before })
 }
-
-// TestLogSettledLate settles after what was held has been charged, and has left the window: the log keeps what exceeds it. Its
-// TTL is an instant, and one that has passed would remove it.
-func TestLogSettledLate(t *testing.T) {
-	t.Parallel()
-	const period = time.Second
-	lim := core.MustNew(redistest.Server(t).Client(t), "late", core.SlidingWindowLog(core.Per(100, period)), core.Hold(20*time.Millisecond),
-		core.FailClosed(), core.Timeout(time.Minute))
-	check.Eventually(t, "the excess was seen within its period", func() bool {
-		held, err := lim.Reserve(t.Context(), "k", 20)
-		if err != nil || !held.Allowed {
-			t.Fatal(held, err)
-		}
-		time.Sleep(period + 50*time.Millisecond)
-		begun := time.Now()
-		if err := held.Settle(t.Context(), 22); err != nil {
-			t.Fatal(err)
-		}
-		res, err := lim.Peek(t.Context(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
-		inTime := time.Since(begun) < period
-		if inTime && res.Remaining != 98 {
-			t.Errorf("%d of 100 remain, want 98", res.Remaining)
-		}
-		return inTime
-	})
-}

@@ -56,9 +56,7 @@ func TestContention(t *testing.T) {
 					node := redis.NewClient(&redis.Options{Addr: addr})
 					err := node.FlushAll(t.Context()).Err()
 					_ = node.Close()
-					if err != nil {
-						t.Fatal(err)
-					}
+					check.Need(t, err)
 				}
 				contention(t, contendEnv+"="+strings.Join(addrs, ","), contendEnv+"_ALONE="+alone)
 			})
@@ -111,22 +109,18 @@ func contend(addrs []string, alone bool) {
 	for i, limit := range contested() {
 		lim := core.MustNew(client, fmt.Sprint("contested", i), append(options, limit)...)
 		var admitted atomic.Int64
-		var wg sync.WaitGroup
-		for range 64 {
-			wg.Go(func() {
-				for range 8 {
-					res, err := lim.Allow(context.Background(), "k")
-					if err != nil {
-						fmt.Println(err)
-						os.Exit(1)
-					}
-					if res.Allowed {
-						admitted.Add(1)
-					}
+		check.Together(64, func(int) {
+			for range 8 {
+				res, err := lim.Allow(context.Background(), "k")
+				if err != nil {
+					fmt.Println(err)
+					os.Exit(1)
 				}
-			})
-		}
-		wg.Wait()
+				if res.Allowed {
+					admitted.Add(1)
+				}
+			}
+		})
 		fmt.Println(admitted.Load())
 	}
 }

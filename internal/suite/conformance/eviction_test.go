@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
@@ -30,9 +31,7 @@ func keepInUse(t *testing.T, v limits.Variant, entries int) {
 	open := func(entries int) *core.Limiter {
 		t.Helper()
 		lim, err := core.NewMemory("memory", v.Limit(tenPerTen), core.Entries(entries), limits.Hold(10*time.Minute, v.Limit(tenPerTen)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Need(t, err)
 		return lim
 	}
 	crowded, alone := open(entries), open(1000)

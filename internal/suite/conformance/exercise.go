@@ -12,6 +12,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/inside"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
@@ -53,6 +54,22 @@ func Exercise(t *testing.T, open Opener) {
 	}
 }
 
+// needsRedis skips a case that makes no sense in memory.
+func (s Store) needsRedis(t *testing.T, why string) {
+	t.Helper()
+	if s.Redis == nil {
+		t.Skip(why)
+	}
+}
+
+// needsStepsBack skips a case where the clock cannot step back.
+func (s Store) needsStepsBack(t *testing.T) {
+	t.Helper()
+	if s.Redis == nil || s.ForgetsByClock {
+		t.Skip("the clock does not step back")
+	}
+}
+
 // entries bounds a store in memory to so many keys.
 func (s Store) entries(n int) core.Option {
 	if s.Redis != nil {
@@ -64,9 +81,7 @@ func (s Store) entries(n int) core.Option {
 func (s Store) limiter(t *testing.T, name string, opts ...core.Option) *core.Limiter {
 	t.Helper()
 	lim, err := s.New(name, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, err)
 	t.Cleanup(func() { _ = lim.Close() })
 	if s.Redis != nil { // its clock is driven, so that of the process stands: a hold is not over because the machine is slow
 		begun := time.Now()

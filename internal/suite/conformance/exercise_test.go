@@ -3,7 +3,6 @@ package conformance_test
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
@@ -26,21 +26,14 @@ func exercise(t *testing.T, runs int, open conformance.Opener) {
 
 func TestMiniredis(t *testing.T) {
 	exercise(t, conformance.Runs(t)/4+1, func(t *testing.T, run func(*testing.T, conformance.Store)) {
-		m := mini.Redis(t)
-		var now atomic.Int64
-		now.Store(1_800_000_012_345_678)
-		clock := func() time.Time { return time.UnixMicro(now.Load()) }
-		m.SetTime(clock())
-		client := redis.NewClient(&redis.Options{Addr: m.Addr()})
+		addr, now, advance := mini.Driven(t)
+		client := redis.NewClient(&redis.Options{Addr: addr})
 		defer func() { _ = client.Close() }()
 		run(t, conformance.Store{
 			New: func(name string, opts ...core.Option) (*core.Limiter, error) {
-				return core.New(client, name, append(append(onlyRedis, inside.Core.Wall(clock)), opts...)...)
+				return core.New(client, name, append(append(onlyRedis, inside.Core.Wall(now)), opts...)...)
 			},
-			Advance: func(d time.Duration) {
-				now.Add(d.Microseconds())
-				m.SetTime(clock())
-			},
+			Advance:        advance,
 			ForgetsByClock: true,
 			Redis:          client,
 		})
@@ -50,7 +43,7 @@ func TestMiniredis(t *testing.T) {
 func TestMemory(t *testing.T) {
 	exercise(t, conformance.Runs(t), func(t *testing.T, run func(*testing.T, conformance.Store)) {
 		synctest.Test(t, func(t *testing.T) {
-			run(t, conformance.Store{New: core.NewMemory, Advance: time.Sleep})
+			run(t, conformance.Store{New: core.NewMemory, Advance: time.Sleep, ForgetsByClock: true})
 		})
 	})
 }
@@ -59,13 +52,7 @@ func TestCluster(t *testing.T) {
 	t.Parallel()
 	client := redistest.ClusterClient(t, redistest.Cluster(t))
 	exercise(t, conformance.Runs(t)/4+1, func(t *testing.T, run func(*testing.T, conformance.Store)) {
-		err := client.ForEachMaster(context.Background(), func(ctx context.Context, node *redis.Client) error {
-			return node.FlushAll(ctx).Err()
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		run(t, onRedis(client))
+		run(t, onRedis(t, client))
 	})
 }
 
@@ -73,10 +60,7 @@ func TestRedis(t *testing.T) {
 	t.Parallel()
 	client := redistest.Server(t).Client(t)
 	exercise(t, conformance.Runs(t), func(t *testing.T, run func(*testing.T, conformance.Store)) {
-		if err := client.FlushAll(context.Background()).Err(); err != nil {
-			t.Fatal(err)
-		}
-		run(t, onRedis(client))
+		run(t, onRedis(t, client))
 	})
 }
 
@@ -84,8 +68,10 @@ func TestRedis(t *testing.T) {
 // cache, whose clock is not the driven one, and no fallback.
 var onlyRedis = slices.Clip([]core.Option{core.DenyCache(0), core.FailClosed(), core.Timeout(time.Minute)})
 
-// onRedis is the Store on a real Redis with a driven clock.
-func onRedis(client redis.UniversalClient) conformance.Store {
+// onRedis is the Store on a real Redis, empty, with a driven clock.
+func onRedis(t *testing.T, client redis.UniversalClient) conformance.Store {
+	t.Helper()
+	check.Need(t, conformance.OnEach(t.Context(), client, func(ctx context.Context, node redis.UniversalClient) error { return node.FlushAll(ctx).Err() }))
 	driven := conformance.NewDriven(client)
 	return conformance.Store{
 		New: func(name string, opts ...core.Option) (*core.Limiter, error) {

@@ -5,17 +5,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/inside"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
 // holdCases are of holds what random histories do not reach: a loss of the state, steps of the clock, the TTL, great
-// costs, many callers and foreign values. All other rules of them fail in [Properties] when they are broken, as
+// costs and foreign values. All other rules of them fail in [Properties] when they are broken, as
 // internal/tools/mutants/hold.txt shows.
 func holdCases() []testCase {
 	holds := func(name string, run func(t *testing.T, s Store, limit maker)) []testCase {
@@ -24,7 +24,7 @@ func holdCases() []testCase {
 		})
 	}
 	return slices.Concat(
-		holds("Lost", settleAfterLoss), holds("TTL", holdTTL), holds("ClockBack", holdClockBack), holds("Many", holdMany),
+		holds("Lost", settleAfterLoss), holds("TTL", holdTTL), holds("ClockBack", holdClockBack),
 		holds("Huge", hugeHolds), holds("Less", holdExpiresUnderLess), holds("Late", settleLate), holds("OwnClock", settleByOwnClock),
 		holds("WindowBefore", holdAfterWindow),
 		[]testCase{{"Hold/Record", foreignRecords}, {"Hold/NewestInstant", holdBehindNewest}},
@@ -69,9 +69,7 @@ func settleLate(t *testing.T, s Store, limit maker) {
 			case "a charge":
 				allowN(t, lim, key, 1)
 			case "a Reset":
-				if err := lim.Reset(t.Context(), key); err != nil {
-					t.Fatal(err)
-				}
+				check.Need(t, lim.Reset(t.Context(), key))
 			case "another hold":
 				settle(t, reserve(t, lim, key, 5), 5)
 			}
@@ -87,9 +85,7 @@ func settleLate(t *testing.T, s Store, limit maker) {
 // settleByOwnClock settles what is over by the clock of the process, when Redis has forgotten it, and its clock shows an earlier
 // instant than the expiry: after a step back, or a failover. What may not have expired yet is not over.
 func settleByOwnClock(t *testing.T, s Store, limit maker) {
-	if s.Redis == nil {
-		t.Skip("it has one clock")
-	}
+	s.needsRedis(t, "it has one clock")
 	lim := s.limiter(t, "own", limit(core.PerHour(100)), limits.Hold(time.Minute, limit(core.PerHour(100))))
 	now := time.Now()
 	inside.Core.Driver(lim).Clock(func() time.Time { return now })
@@ -109,9 +105,7 @@ func settleByOwnClock(t *testing.T, s Store, limit maker) {
 
 // holdTTL compares the TTL of a key with what it will be once all holds are charged.
 func holdTTL(t *testing.T, s Store, limit maker) {
-	if s.Redis == nil {
-		t.Skip("no keys to look at")
-	}
+	s.needsRedis(t, "no keys to look at")
 	lim := s.limiter(t, "ttl", limit(tenPerTen), limits.Hold(6*time.Second, limit(tenPerTen))) // it expires after 6 to 7 s
 	before := time.Now()
 	res := reserve(t, lim, "k", 4)
@@ -142,9 +136,7 @@ func holdTTL(t *testing.T, s Store, limit maker) {
 // holdClockBack turns the clock back after a hold has expired: a hold that begins then
 // is not taken for one that was charged. Meanwhile somebody reserves nothing, which changes nothing.
 func holdClockBack(t *testing.T, s Store, limit maker) {
-	if s.Redis == nil || s.ForgetsByClock {
-		t.Skip("the clock does not step back")
-	}
+	s.needsStepsBack(t)
 	lim := s.limiter(t, "hold", limit(core.PerHour(100)), limits.Hold(6*time.Second, limit(core.PerHour(100))))
 	late := reserve(t, lim, "k", 10)
 	s.Advance(8 * time.Second)
@@ -168,9 +160,7 @@ func holdClockBack(t *testing.T, s Store, limit maker) {
 // holdAfterWindow reserves when all that was charged has left the window. The clock steps back into that: as much is used of it as of
 // a key of which nothing was reserved.
 func holdAfterWindow(t *testing.T, s Store, limit maker) {
-	if s.Redis == nil || s.ForgetsByClock {
-		t.Skip("the clock does not step back")
-	}
+	s.needsStepsBack(t)
 	lim := s.limiter(t, "window", limit(tenPerTen))
 	allowN(t, lim, "plain", 9)
 	s.Advance(allowN(t, lim, "k", 9).ResetAfter)
@@ -183,33 +173,6 @@ func holdAfterWindow(t *testing.T, s Store, limit maker) {
 	remains(t, lim, "k", left-1)
 	if res := allowN(t, lim, "k", left); res.Allowed {
 		t.Errorf("beyond what was left: %+v", res)
-	}
-}
-
-// holdMany has many callers at once charge, reserve and settle, on several keys.
-func holdMany(t *testing.T, s Store, limit maker) {
-	lim := s.limiter(t, "hold", limit(core.PerHour(1000)))
-	left := [4]int64{1000, 1000, 1000, 1000}
-	var all sync.WaitGroup
-	for i := range int64(120) {
-		cost := []int64{2, 0, 1}[i%3]
-		left[i%4] -= cost
-		all.Go(func() {
-			key := fmt.Sprint("k", i%4)
-			if i%3 == 0 {
-				allowN(t, lim, key, cost)
-				return
-			}
-			g := reserve(t, lim, key, 5)
-			if !g.Allowed {
-				t.Errorf("%+v", g.Result)
-			}
-			settle(t, g, cost)
-		})
-	}
-	all.Wait()
-	for k := range left {
-		remains(t, lim, fmt.Sprint("k", k), left[k])
 	}
 }
 
@@ -249,9 +212,7 @@ func holdExpiresUnderLess(t *testing.T, s Store, limit maker) {
 // foreignRecords has values like those with holds: what is not understood counts as
 // nothing stored, and does not stay for ever.
 func foreignRecords(t *testing.T, s Store) {
-	if s.Redis == nil {
-		t.Skip("no keys to write")
-	}
+	s.needsRedis(t, "no keys to write")
 	ctx := context.Background()
 	lim := s.limiter(t, "foreign", core.TokenBucket(core.PerMinute(10)))
 	held := reserve(t, lim, "k", 4)
@@ -263,9 +224,7 @@ func foreignRecords(t *testing.T, s Store) {
 		main + "|H1 99999999999999999999 0 1 5", "|1 0 5:1", main + "|" + record + "|" + record, "B1 10 5+nan|" + record,
 		main + "|H1 1 0 99999999999999999999 5", main + "|H1 1 0 9 5 6:99999999999999999999",
 	} {
-		if err := s.Redis.Set(ctx, stored, planted, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		check.Need(t, s.Redis.Set(ctx, stored, planted, 0).Err())
 		got := reserve(t, lim, "k", 10)
 		if !got.Allowed && got.RetryAfter > time.Hour {
 			t.Errorf("%q: %+v", planted, got.Result)
@@ -280,9 +239,7 @@ func foreignRecords(t *testing.T, s Store) {
 // holdBehindNewest has a hold expire while the clock is behind the newest charge of a log:
 // it is charged at that, as everything is.
 func holdBehindNewest(t *testing.T, s Store) {
-	if s.Redis == nil || s.ForgetsByClock {
-		t.Skip("the clock does not step back")
-	}
+	s.needsStepsBack(t)
 	lim := s.limiter(t, "newest", core.SlidingWindowLog(core.PerMinute(10)), core.Hold(6*time.Second))
 	allowN(t, lim, "k", 1)
 	s.Advance(-50 * time.Second)

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/model"
 )
 
@@ -123,9 +124,7 @@ func logRefundAfterReset(t *testing.T, s Store) {
 	allowN(t, lim, "k", 42)
 	old := acquire(t, lim, "k", 57) // at the same instant: it has the next number
 	s.Advance(time.Microsecond)
-	if err := lim.Reset(t.Context(), "k"); err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, lim.Reset(t.Context(), "k"))
 	allowN(t, lim, "k", 811)
 	cancel(t, old)
 	remains(t, lim, "k", 189)
@@ -134,9 +133,7 @@ func logRefundAfterReset(t *testing.T, s Store) {
 // logExpired has many charges that have left the window, as of a key that was not
 // used for a while: none counts, and each charge removes some.
 func logExpired(t *testing.T, s Store) {
-	if s.Redis == nil {
-		t.Skip("no keys to write to")
-	}
+	s.needsRedis(t, "no keys to write to")
 	for _, units := range []string{"", ":2"} {
 		lim := s.limiter(t, "expired"+strings.TrimPrefix(units, ":"), core.SlidingWindowLog(core.Per(5000, time.Hour)))
 		newest := acquire(t, lim, "k", 3)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
@@ -59,9 +60,7 @@ func mostOf(t *testing.T, client redis.UniversalClient, name string, variants []
 	lim := core.MustNew(client, name, options...)
 	t.Cleanup(func() { _ = lim.Close() })
 	other, err := lim.With(made(90)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, err)
 	everyOperation(t, lim, "alone")
 	var all sync.WaitGroup
 	for i := range 12 {

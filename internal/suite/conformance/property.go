@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/model"
 	"github.com/redislimit/redislimit/internal/testkit/spends"
@@ -57,9 +58,7 @@ func Runs(t *testing.T) int {
 		return 60
 	}
 	runs, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, err)
 	return runs
 }
 
@@ -230,7 +229,7 @@ func (tr *trial) act(t *testing.T) bool {
 		tr.reset(t)
 	case p < 23 && tr.store.Redis != nil && tr.IntN(3) == 0:
 		tr.lose(t)
-	case tr.store.Redis != nil && tr.bans == nil: // what is rounded then would be in the end of a ban
+	case tr.bans == nil: // what is rounded then would be in the end of a ban
 		tr.change(t)
 	}
 	return true
@@ -272,7 +271,7 @@ func (tr *trial) glance(t *testing.T) {
 			next.period = s.period
 		}
 		next.zone, next.unit = s.zone, s.unit
-		limit, ok := next.limit(i).(core.Limit)
+		limit, ok := next.limit(i)
 		if !ok {
 			return
 		}
@@ -372,9 +371,7 @@ func (tr *trial) cancel(t *testing.T) {
 func (tr *trial) reset(t *testing.T) {
 	tr.rewritten = true
 	tr.notef("reset")
-	if err := tr.lim.Reset(t.Context(), "k"); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, tr.lim.Reset(t.Context(), "k"))
 	tr.model.Reset(tr.now)
 	tr.served = nil
 	tr.forgetNow()
@@ -641,7 +638,7 @@ func (tr *trial) change(t *testing.T) {
 	// A window of another period keeps the clock from going back only until a hold is written.
 	gridded := old.kind == "fixed_window_aligned" || old.kind == "sliding_window_counter"
 	stays := gridded && next.period != old.period && tr.rewritten && tr.now < tr.latest
-	if next.limit(i) == nil || !tr.fits(tr.excess) || expires || stays {
+	if _, ok := next.limit(i); !ok || !tr.fits(tr.excess) || expires || stays {
 		tr.specs[i] = old
 		return
 	}
@@ -651,7 +648,7 @@ func (tr *trial) change(t *testing.T) {
 		// before that, and what an old Limiter charges may be needed for longer.
 		tr.charged, tr.held = nil, nil
 	}
-	if tr.IntN(4) == 0 {
+	if tr.store.Redis != nil && tr.IntN(4) == 0 {
 		hold := tr.hold()
 		for i := range tr.specs {
 			tr.specs[i].hold = hold
@@ -667,10 +664,12 @@ func (tr *trial) change(t *testing.T) {
 func (tr *trial) remake(t *testing.T) {
 	t.Helper()
 	var opts []core.Option
+	var of []core.Limit
 	var limits []model.Limit
 	for i, s := range tr.specs {
 		tr.most, tr.slowest = max(tr.most, s.capacity()), tr.slower(s)
-		opts = append(opts, s.limit(i))
+		limit, _ := s.limit(i)
+		of, opts = append(of, limit), append(opts, limit)
 		limits = append(limits, s.model())
 		tr.notef("limit %d: %+v", i, s)
 	}
@@ -682,7 +681,11 @@ func (tr *trial) remake(t *testing.T) {
 		opts = append(opts, ban(tr.bans))
 		tr.notef("bans %v", tr.bans)
 	}
-	tr.lim = tr.store.limiter(t, tr.name, opts...)
+	if tr.lim == nil || tr.store.Redis != nil {
+		tr.lim = tr.store.limiter(t, tr.name, opts...)
+	} else { // in memory another Limiter would have keys of its own
+		tr.lim = with(t, tr.lim, of...)
+	}
 	if tr.model == nil {
 		tr.model = model.New(limits...)
 		tr.model.Ban(tr.bans...)
@@ -712,7 +715,7 @@ func (tr *trial) spec(kind string) spec {
 				s.burst = s.count
 			}
 		}
-		if s.limit(0) != nil {
+		if _, ok := s.limit(0); ok {
 			return s
 		}
 	}
@@ -723,8 +726,8 @@ func (tr *trial) upTo(most int64) int64 {
 	return max(1, min(most, int64(math.Exp(tr.Float64()*math.Log(float64(most)+1)))))
 }
 
-// limit returns the limit, with i in its name, or nil if it is not within the bounds.
-func (s spec) limit(i int) core.Option {
+// limit returns the limit, with i in its name, and whether it is within the bounds.
+func (s spec) limit(i int) (core.Limit, bool) {
 	settings := limits.Settings{Burst: s.burst}
 	if !s.unnamed {
 		settings.Name = "limit" + strconv.Itoa(i)
@@ -736,10 +739,7 @@ func (s spec) limit(i int) core.Option {
 			limit = core.FixedWindow(s.rate(), core.Name(settings.Name), core.In(s.zone))
 		}
 	}
-	if !limits.Accepts(limit) {
-		return nil
-	}
-	return limit
+	return limit, limits.Accepts(limit)
 }
 
 func (s spec) model() model.Limit {

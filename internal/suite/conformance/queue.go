@@ -63,7 +63,7 @@ func (tr *trial) actInQueue(t *testing.T) bool {
 		tr.reset(t)
 	case p < 98 && tr.store.Redis != nil:
 		tr.lose(t)
-	case p < 99 && tr.store.Redis != nil:
+	case p < 99:
 		tr.change(t)
 	case len(tr.held) > 0:
 		tr.settle(t)
@@ -125,9 +125,7 @@ func keptPlaces(t *testing.T, s Store) {
 
 // loweredQueue lowers the capacity: what is above it is never admitted, although a place is free that is.
 func loweredQueue(t *testing.T, s Store) {
-	if s.Redis == nil {
-		t.Skip("in memory each Limiter has keys of its own")
-	}
+	s.needsRedis(t, "in memory each Limiter has keys of its own")
 	lim := s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(1), core.Burst(20), core.Name("a")))
 	allowN(t, lim, "k", 1)
 	left := acquire(t, lim, "k", 9)
@@ -149,9 +147,7 @@ func loweredQueue(t *testing.T, s Store) {
 
 // epochs changes the rate, forth and back, in one instant: a place of before is not one of now.
 func epochs(t *testing.T, s Store) {
-	if s.Redis == nil {
-		t.Skip("in memory each Limiter has keys of its own")
-	}
+	s.needsRedis(t, "in memory each Limiter has keys of its own")
 	with := func(rate int64) *core.Limiter {
 		return s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(rate), core.Burst(20), core.Name("a")))
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
@@ -30,9 +31,7 @@ func TestMemoryUsage(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	documented, version := documentedSizes(t)
 	info := client.InfoMap(t.Context()) // of all sections: before Redis 7.0 it takes but one
-	if err := info.Err(); err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, info.Err())
 	allocator := strings.Replace(info.Item("Memory", "mem_allocator"), "-", " ", 1)
 	running := "Redis " + info.Item("Server", "redis_version") + " (" + allocator + ")"
 	exact := running == version
@@ -92,9 +91,7 @@ func (s size) holds(bytes int64, exact bool) bool {
 func documentedSizes(t *testing.T) (map[string][3]size, string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "operating.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, err)
 	_, section, _ := strings.Cut(string(text), "\n## How much memory a key takes\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	version := regexp.MustCompile(`Redis \S+ \(jemalloc \S+\)`).FindString(section)
@@ -104,9 +101,7 @@ func documentedSizes(t *testing.T) (map[string][3]size, string) {
 		for i, text := range row[2:] {
 			digits, about := strings.CutPrefix(text, "about ")
 			bytes, err := strconv.ParseInt(strings.ReplaceAll(digits, ",", ""), 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Need(t, err)
 			sizes[i] = size{bytes, about}
 		}
 		for name := range strings.SplitSeq(row[1], ", ") {
@@ -136,9 +131,7 @@ func sizes(t *testing.T, client *redis.Client, limit core.Limit) (bytes [3]int64
 			t.Fatal(err)
 		}
 	}
-	if err := client.FlushAll(ctx).Err(); err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, client.FlushAll(ctx).Err())
 	return bytes
 }
 

@@ -3,9 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
-	"sort"
 	"strconv"
 	"sync"
 	"testing"
@@ -14,15 +12,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// stateCases are about what is stored: it expires, denials do not change it, and
-// foreign values and flushed scripts do no harm.
+// stateCases are about what is stored: it expires, denials do not change it, and foreign values do no harm.
 func stateCases() []testCase {
 	return slices.Concat(
 		each("Expires", expires),
 		eachWithSlots("Foreign", foreign),
-		eachWithSlots("ScriptFlushed", scriptFlushed),
 	)
 }
 
@@ -30,9 +27,7 @@ func stateCases() []testCase {
 // kind of decision. The units of one rate take a fraction of a microsecond with a large
 // denominator: its parts must not be taken for microseconds.
 func expires(t *testing.T, s Store, limit maker) {
-	if s.Redis == nil {
-		t.Skip("no keys to look at")
-	}
+	s.needsRedis(t, "no keys to look at")
 	expiresAt(t, s, "ttl", limit(tenPerTen))
 	expiresAt(t, s, "parts", limit(core.Per(99_991, 24*time.Hour)))
 }
@@ -75,132 +70,84 @@ func expiresAt(t *testing.T, s Store, name string, limit core.Limit) {
 	step("after the refund of another", 0)
 }
 
+// ForeignValues are values that no script writes, as commands without the key.
+func ForeignValues(now int64) [][]any {
+	values := [][]any{
+		{"hset", "a", "b"}, {"rpush", "a"}, {"sadd", "a"},
+		{"zadd", 1, "a"}, {"zadd", "9e18", "5"}, {"zadd", "8e15", "8000000000000000"}, {"zadd", "inf", "5"}, {"zadd", "-inf", "5"},
+		{"zadd", now, "nan"}, {"zadd", now, fmt.Sprintf("%d+nan", now)}, {"zadd", now, "nan:2"}, {"zadd", now, fmt.Sprintf("%d.5", now)},
+		{"zadd", now, now - 1}, {"zadd", now, fmt.Sprintf("%d:x", now)},
+	}
+	for _, text := range []string{
+		"hello", "", "42",
+		"F1 1e99 99999999999999999999 1", "F1 99999999999999999999 9999999999999999999 1",
+		fmt.Sprintf("F1 10 %d", now+43_200_000_000_000), fmt.Sprintf("F1 10 %d 43200000000000", now), // in 500 days, and of as many
+		"B1 0 5", "B1 0 1 2", "B1 10 nan", "B1 10 inf", "B1 10 5.5", "B1 9 1.5.5", "B1 10 1 nan",
+		"B1 10 8000000000000000+10", "B1 10 1 8000000000000000+10", "B1 10 8000000000000000 1 1",
+		"B1 10 8000000000000000 1 5,6,2,3", "B1 10 8000000000000000 1 5,9000000000000000", "B1 10 8000000000000000 1 ,,", // places in a queue
+		"B1 10 8000000000000000 99999999999999999", fmt.Sprintf("B1 10 %d+nan", now+1e6), fmt.Sprintf("B1 10 %d+inf", now+1e6),
+		"C1 1800000000000000 999999999999 1",
+	} {
+		values = append(values, []any{"set", text})
+	}
+	return values
+}
+
 // foreign stores values that no script writes: they count as no value, and after a
 // decision the key has a TTL.
 func foreign(t *testing.T, s Store, limit maker) {
-	if s.Redis == nil {
-		t.Skip("no keys to write to")
-	}
+	s.needsRedis(t, "no keys to write to")
 	ctx := context.Background()
 	lim := s.limiter(t, "foreign", limit(tenPerTen))
 	admit(t, lim, "k", 1)
-	key, now := s.keys(t)[0], peek(t, lim, "k").At.UnixMicro()
-	zset := func(scores ...redis.Z) func() error {
-		return func() error { return s.Redis.ZAdd(ctx, key, scores...).Err() }
-	}
-	for name, put := range map[string]func() error{
-		"text":                            func() error { return s.Redis.Set(ctx, key, "hello", 0).Err() },
-		"empty":                           func() error { return s.Redis.Set(ctx, key, "", 0).Err() },
-		"number":                          func() error { return s.Redis.Set(ctx, key, "42", 0).Err() },
-		"F1 infinite":                     func() error { return s.Redis.Set(ctx, key, "F1 1e99 99999999999999999999 1", 0).Err() },
-		"F1 huge":                         func() error { return s.Redis.Set(ctx, key, "F1 99999999999999999999 9999999999999999999 1", 0).Err() },
-		"F1 in 500 days":                  func() error { return s.Redis.Set(ctx, key, fmt.Sprintf("F1 10 %d", now+43_200_000_000_000), 0).Err() },
-		"F1 of 500 days":                  func() error { return s.Redis.Set(ctx, key, fmt.Sprintf("F1 10 %d 43200000000000", now), 0).Err() },
-		"B1 rate of 0, 2 numbers":         func() error { return s.Redis.Set(ctx, key, "B1 0 1 2", 0).Err() },
-		"B1 nan after a number":           func() error { return s.Redis.Set(ctx, key, "B1 10 1 nan", 0).Err() },
-		"B1 a number and a part too many": func() error { return s.Redis.Set(ctx, key, "B1 10 1 8000000000000000+10", 0).Err() },
-		"B1 rate of 0":                    func() error { return s.Redis.Set(ctx, key, "B1 0 5", 0).Err() },
-		"B1 late, 3 numbers":              func() error { return s.Redis.Set(ctx, key, "B1 10 8000000000000000 1 1", 0).Err() },
-		"B1 places in no order":           func() error { return s.Redis.Set(ctx, key, "B1 10 8000000000000000 1 5,6,2,3", 0).Err() },
-		"B1 places beyond the end":        func() error { return s.Redis.Set(ctx, key, "B1 10 8000000000000000 1 5,9000000000000000", 0).Err() },
-		"B1 places without a number":      func() error { return s.Redis.Set(ctx, key, "B1 10 8000000000000000 1 ,,", 0).Err() },
-		"B1 an epoch too late":            func() error { return s.Redis.Set(ctx, key, "B1 10 8000000000000000 99999999999999999", 0).Err() },
-		"B1 nan":                          func() error { return s.Redis.Set(ctx, key, "B1 10 nan", 0).Err() },
-		"B1 inf":                          func() error { return s.Redis.Set(ctx, key, "B1 10 inf", 0).Err() },
-		"B1 half":                         func() error { return s.Redis.Set(ctx, key, "B1 10 5.5", 0).Err() },
-		"B1 part":                         func() error { return s.Redis.Set(ctx, key, "B1 10 8000000000000000+10", 0).Err() },
-		"B1 no number":                    func() error { return s.Redis.Set(ctx, key, "B1 9 1.5.5", 0).Err() },
-		"C1 huge":                         func() error { return s.Redis.Set(ctx, key, "C1 1800000000000000 999999999999 1", 0).Err() },
-		"hash":                            func() error { return s.Redis.HSet(ctx, key, "a", "b").Err() },
-		"list":                            func() error { return s.Redis.RPush(ctx, key, "a").Err() },
-		"B1 plus nan":                     func() error { return s.Redis.Set(ctx, key, fmt.Sprintf("B1 10 %d+nan", now+1e6), 0).Err() },
-		"B1 plus inf":                     func() error { return s.Redis.Set(ctx, key, fmt.Sprintf("B1 10 %d+inf", now+1e6), 0).Err() },
-		"zset member that is no number":   zset(redis.Z{Score: 1, Member: "a"}),
-		"zset score beyond all instants":  zset(redis.Z{Score: 9e18, Member: "5"}),
-		"zset instant too late":           zset(redis.Z{Score: 8e15, Member: "8000000000000000"}),
-		"zset score inf":                  zset(redis.Z{Score: math.Inf(1), Member: "5"}),
-		"zset score -inf":                 zset(redis.Z{Score: math.Inf(-1), Member: "5"}),
-		"zset member nan":                 zset(redis.Z{Score: float64(now), Member: "nan"}),
-		"zset member plus nan":            zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d+nan", now)}),
-		"zset nan of 2 units":             zset(redis.Z{Score: float64(now), Member: "nan:2"}),
-		"zset member half":                zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d.5", now)}),
-		"zset member before its score":    zset(redis.Z{Score: float64(now), Member: fmt.Sprint(now - 1)}),
-		"zset units that are no number":   zset(redis.Z{Score: float64(now), Member: fmt.Sprintf("%d:x", now)}),
-		"set":                             func() error { return s.Redis.SAdd(ctx, key, "a").Err() },
-	} {
+	key := s.keys(t)[0]
+	for _, value := range ForeignValues(peek(t, lim, "k").At.UnixMicro()) {
 		s.Redis.Del(ctx, key)
-		if err := put(); err != nil {
-			t.Fatal(err)
-		}
+		check.Need(t, s.Redis.Do(ctx, slices.Insert(value, 1, any(key))...).Err())
 		if res := peek(t, lim, "k"); !res.Allowed || res.Remaining != 10 {
-			t.Errorf("%s: Peek %+v", name, res)
+			t.Errorf("%v: Peek %+v", value, res)
 		}
 		if admit(t, lim, "k", 11).Allowed {
-			t.Errorf("%s: too large a cost was admitted", name)
+			t.Errorf("%v: too large a cost was admitted", value)
 		}
 		if n := s.Redis.Exists(ctx, key).Val(); n != 0 && s.Redis.PTTL(ctx, key).Val() < 0 {
-			t.Errorf("%s: a denied call left it without a TTL", name)
+			t.Errorf("%v: a denied call left it without a TTL", value)
 		}
 		if res := admit(t, lim, "k", 4); !res.Allowed || res.Remaining != 6 {
-			t.Errorf("%s: %+v", name, res)
+			t.Errorf("%v: %+v", value, res)
 		}
 		if s.Redis.PTTL(ctx, key).Val() <= 0 {
-			t.Errorf("%s: no TTL after a charge", name)
+			t.Errorf("%v: no TTL after a charge", value)
 		}
 	}
 }
 
-// scriptFlushed empties Redis's script cache between calls: none fails, none is
-// charged twice.
-func scriptFlushed(t *testing.T, s Store, limit maker) {
-	if s.Redis == nil {
-		t.Skip("no scripts")
+// OnEach does something on a server, or on each master of a Cluster, one after the other.
+func OnEach(ctx context.Context, client redis.UniversalClient, do func(ctx context.Context, node redis.UniversalClient) error) error {
+	cluster, ok := client.(*redis.ClusterClient)
+	if !ok {
+		return do(ctx, client)
 	}
-	lim := s.limiter(t, "flushed", limit(tenPerTen))
-	flush := func() {
-		t.Helper()
-		if err := s.Redis.ScriptFlush(context.Background()).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i := range int64(5) {
-		flush()
-		if res := admit(t, lim, "k", 1); !res.Allowed || res.Remaining != 9-i {
-			t.Fatalf("call %d: %+v", i+1, res)
-		}
-	}
-	flush()
-	held := reserve(t, lim, "k", 4)
-	flush()
-	cancel(t, held)
-	flush()
-	remains(t, lim, "k", 5)
+	var one sync.Mutex
+	return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		one.Lock()
+		defer one.Unlock()
+		return do(ctx, node)
+	})
 }
 
 // keys returns the redis keys of all limiters, sorted.
 func (s Store) keys(t *testing.T) []string {
 	t.Helper()
 	var keys []string
-	look := func(ctx context.Context, node redis.Cmdable) error {
+	if err := OnEach(context.Background(), s.Redis, func(ctx context.Context, node redis.UniversalClient) error {
 		more, err := node.Keys(ctx, "*").Result()
 		keys = append(keys, more...)
 		return err
-	}
-	var err error
-	if cluster, ok := s.Redis.(*redis.ClusterClient); ok {
-		var mu sync.Mutex
-		err = cluster.ForEachMaster(context.Background(), func(ctx context.Context, node *redis.Client) error {
-			mu.Lock()
-			defer mu.Unlock()
-			return look(ctx, node)
-		})
-	} else {
-		err = look(context.Background(), s.Redis)
-	}
-	if err != nil {
+	}); err != nil {
 		t.Fatal(err)
 	}
-	sort.Strings(keys)
+	slices.Sort(keys)
 	return keys
 }
 
@@ -211,9 +158,7 @@ func (s Store) expiry(t *testing.T, key string) time.Time {
 	// The time last: if the server is delayed between them, the key seems to expire later, not too early.
 	const timeAndTTL = "local ttl, time = redis.call('PTTL', KEYS[1]), redis.call('TIME') return {time[1], time[2], ttl}"
 	reply, err := s.Redis.Eval(ctx, timeAndTTL, []string{key}).Slice()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, err)
 	var numbers [3]int64
 	for i, v := range reply {
 		if numbers[i], err = strconv.ParseInt(fmt.Sprint(v), 10, 64); err != nil {

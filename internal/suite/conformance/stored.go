@@ -82,7 +82,7 @@ func registered(history func(*testing.T, *core.Limiter)) []example {
 		if v.Aligned {
 			row += ", Aligned"
 		}
-		if v.Kind.Debt {
+		if v.Kind.Bursts {
 			numbers.Burst = 10
 		}
 		m := model.New(numbers)

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -10,11 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -143,9 +139,7 @@ func (g *group) all(t *testing.T) bool {
 	}
 	before, commands := g.store.snapshot(t), g.store.Commands()
 	res, err := core.All(t.Context(), 1, keys...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, err)
 	if sent := g.store.Commands() - commands; sent > 4 {
 		t.Errorf("%d commands, want one, but for scripts that are new, and one more where holds are found", sent)
 	}
@@ -272,31 +266,6 @@ func (g *group) unchanged(t *testing.T, before map[string]stored) {
 	}
 }
 
-// A Counter is a hook that counts the commands of a client, and its pipelines.
-type Counter struct{ sent atomic.Int64 }
-
-// Sent returns how many there were.
-func (c *Counter) Sent() int64 { return c.sent.Load() }
-
-// DialHook does nothing: a redis.Hook needs it.
-func (c *Counter) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessHook counts a command.
-func (c *Counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.sent.Add(1)
-		return next(ctx, cmd)
-	}
-}
-
-// ProcessPipelineHook counts a pipeline.
-func (c *Counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		c.sent.Add(1)
-		return next(ctx, cmds)
-	}
-}
-
 // findTogether waits until it is known that one script may have keys of several limiters.
 func (s Store) findTogether(t *testing.T) {
 	t.Helper()
@@ -379,9 +348,7 @@ func TogetherMost(t *testing.T, s Store) {
 	}
 	var banned []core.Keyed // other keys: of those the process remembers that they have had holds
 	for i, lim := range all[:2] {
-		if err := lim.Block(t.Context(), "b", time.Duration(i+1)*time.Hour); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, lim.Block(t.Context(), "b", time.Duration(i+1)*time.Hour))
 		banned = append(banned, lim.On("b"))
 	}
 	res := s.asks(t, false, append(banned, all[2].On("b"))...)

@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
+	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
@@ -24,9 +24,7 @@ func TestTogether(t *testing.T) {
 		server := redistest.Server(t)
 		direct := server.Client(t)
 		together(t, conformance.Runs(t), func(t *testing.T, run func(*testing.T, conformance.Store)) {
-			if err := direct.FlushAll(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			check.Need(t, direct.FlushAll(t.Context()).Err())
 			client := server.Client(t)
 			driven := conformance.NewDriven(client)
 			run(t, counted(client, conformance.Store{Advance: driven.Advance, Clock: driven.Now, Redis: direct}, driven))
@@ -34,20 +32,10 @@ func TestTogether(t *testing.T) {
 	})
 	t.Run("Miniredis", func(t *testing.T) {
 		together(t, conformance.Runs(t)/4+1, func(t *testing.T, run func(*testing.T, conformance.Store)) {
-			m := mini.Redis(t)
-			var now atomic.Int64
-			now.Store(1_800_000_012_345_678)
-			clock := func() time.Time { return time.UnixMicro(now.Load()) }
-			m.SetTime(clock())
-			direct, client := redis.NewClient(&redis.Options{Addr: m.Addr()}), redis.NewClient(&redis.Options{Addr: m.Addr()})
+			addr, now, advance := mini.Driven(t)
+			direct, client := redis.NewClient(&redis.Options{Addr: addr}), redis.NewClient(&redis.Options{Addr: addr})
 			defer func() { _, _ = direct.Close(), client.Close() }()
-			run(t, counted(client, conformance.Store{
-				Advance: func(d time.Duration) {
-					now.Add(d.Microseconds())
-					m.SetTime(clock())
-				},
-				Clock: clock, ForgetsByClock: true, Redis: direct,
-			}))
+			run(t, counted(client, conformance.Store{Advance: advance, Clock: now, ForgetsByClock: true, Redis: direct}))
 		})
 	})
 }
@@ -64,12 +52,10 @@ func together(t *testing.T, runs int, open conformance.Opener) {
 
 // counted is s with Limiters over client, whose commands are counted before the hooks.
 func counted(client *redis.Client, s conformance.Store, hooks ...redis.Hook) conformance.Store {
-	count := new(conformance.Counter)
-	client.AddHook(count)
+	s.Commands = gate.Count(client)
 	for _, h := range hooks {
 		client.AddHook(h)
 	}
-	s.Commands = count.Sent
 	s.New = func(name string, opts ...core.Option) (*core.Limiter, error) {
 		return core.New(client, name, append(append(onlyRedis, inside.Core.Wall(s.Clock)), opts...)...)
 	}
@@ -82,17 +68,16 @@ func TestTogetherOneKey(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": redistest.Server(t).Addr, "two": redistest.Server(t).Addr}})
 	defer func() { _ = ring.Close() }()
 	for name, client := range map[string]redis.UniversalClient{"Cluster": redistest.ClusterClient(t, redistest.Cluster(t)), "Ring": ring} {
-		count := new(conformance.Counter)
-		client.AddHook(count)
+		sent := gate.Count(client)
 		day := core.MustNew(client, "day", core.FixedWindow(core.PerDay(10)), core.FailClosed())
 		hour := core.MustNew(client, "hour", core.SlidingWindowLog(core.PerHour(100)), core.FailClosed())
 		ask := func(cost int64, other string) (core.Result, int64) {
-			before := count.Sent()
+			before := sent()
 			res, err := core.All(t.Context(), 1, day.On("k").Cost(cost), hour.On(other))
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			return res, count.Sent() - before
+			return res, sent() - before
 		}
 		ask(11, "k") // the script
 		if res, n := ask(3, "k"); !res.Allowed || n != 1 || res.Remaining != 7 {

@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,9 +24,9 @@ func TestFirstInLineGivesUp(t *testing.T) {
 
 	first, leave := context.WithCancel(t.Context())
 	defer leave()
-	firstWaiter := newWaiter(first)
+	firstWaiter := check.NewWaiter(first)
 	firstDone := wait(firstWaiter, lim, 10)
-	check.Receive(t, "the first is in line", firstWaiter.waits)
+	check.Receive(t, "the first is in line", firstWaiter.Waits())
 	// Once it has asked, another with a deadline of a minute need not even try. Until then such a one waits in line.
 	check.Eventually(t, "the first waits for its next attempt", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -39,9 +38,9 @@ func TestFirstInLineGivesUp(t *testing.T) {
 			return false
 		}
 	})
-	second := newWaiter(t.Context())
+	second := check.NewWaiter(t.Context())
 	secondDone := wait(second, lim, 1)
-	check.Receive(t, "the second stands in line", second.waits)
+	check.Receive(t, "the second stands in line", second.Waits())
 
 	g.Hold(t)
 	leave()
@@ -51,10 +50,10 @@ func TestFirstInLineGivesUp(t *testing.T) {
 	g.Await(t, 1) // the second asks
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	third := newWaiter(ctx)
+	third := check.NewWaiter(ctx)
 	thirdDone := wait(third, lim, 1)
 	select {
-	case <-third.waits:
+	case <-third.Waits():
 	case err := <-thirdDone:
 		t.Fatalf("the third does not wait: %v", err)
 	}
@@ -64,10 +63,7 @@ func TestFirstInLineGivesUp(t *testing.T) {
 			t.Errorf("the %s: %v", name, err)
 		}
 	}
-	want := int64(3)
-	if res := peek(t, lim, "k"); res.Remaining != want {
-		t.Errorf("%d remain, want %d", res.Remaining, want)
-	}
+	remains(t, lim, "k", 3)
 }
 
 // wait waits for n units of "k" in a goroutine.
@@ -78,52 +74,4 @@ func wait(ctx context.Context, lim *core.Limiter, n int64) <-chan error {
 		done <- err
 	}()
 	return done
-}
-
-// A waiter is the context of a call, and notices when that begins to wait for it to end.
-type waiter struct {
-	context.Context
-
-	once  sync.Once
-	waits chan struct{}
-}
-
-func newWaiter(ctx context.Context) *waiter {
-	return &waiter{Context: ctx, waits: make(chan struct{})}
-}
-
-// Done is called by who waits.
-func (w *waiter) Done() <-chan struct{} {
-	w.once.Do(func() { close(w.waits) })
-	return w.Context.Done()
-}
-
-// TestSlotOfAnotherProcess has one process wait for the slot that another has: it notices soon when it is given back.
-func TestSlotOfAnotherProcess(t *testing.T) {
-	server := redistest.Server(t)
-	process := func() *core.Limiter {
-		lim := core.MustNew(server.Client(t), "line", core.InFlight(1), core.FailClosed(), core.Timeout(time.Minute))
-		t.Cleanup(func() { _ = lim.Close() })
-		return lim
-	}
-	mine, others := process(), process()
-	slot, err := others.Acquire(t.Context(), "k", 1)
-	if err != nil || !slot.Allowed {
-		t.Fatal(slot, err)
-	}
-	got := make(chan time.Time, 1)
-	go func() {
-		if _, err := mine.AcquireWait(t.Context(), "k", 1); err != nil {
-			t.Error(err)
-		}
-		got <- time.Now()
-	}()
-	time.Sleep(100 * time.Millisecond) // it polls by now
-	freed := time.Now()
-	if err := slot.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if took := check.Receive(t, "the slot is taken", got).Sub(freed); took > 700*time.Millisecond {
-		t.Errorf("it was noticed after %v", took)
-	}
 }

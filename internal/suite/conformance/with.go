@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
@@ -19,16 +20,13 @@ func withCases() []testCase {
 		eachWithSlots("With/Reserve", withReserve),
 		each("With/Forced", withForced),
 		each("With/Drains", withDrains),
-		[]testCase{{"With/Several", withSeveral}, {"With/Period", withPeriod}, {"With/ManyTimes", changedManyTimes}},
 	)
 }
 
 func with(t *testing.T, lim *core.Limiter, limits ...core.Limit) *core.Limiter {
 	t.Helper()
 	l, err := lim.With(limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, err)
 	return l
 }
 
@@ -171,105 +169,5 @@ func withBatches(t *testing.T, s Store, limit maker) {
 			left -= 30
 		}
 		remains(t, with(t, lim, limit(core.PerHour(100+i))), fmt.Sprint("k", i), left)
-	}
-}
-
-// withSeveral has limits of other kinds than those of the Limiter.
-func withSeveral(t *testing.T, s Store) {
-	lim := s.limiter(t, "with", core.FixedWindow(core.PerMinute(10)))
-	both := with(t, lim, core.FixedWindow(core.PerMinute(20)), core.GCRA(core.PerHour(30)))
-	allowN(t, lim, "k", 4)
-	allowN(t, both, "k", 5)
-	first := int64(11)
-	if s.Redis == nil {
-		first = 15 // in memory, limits of other names have states of their own
-	}
-	remainsOf(t, both, "k", first, 25)
-}
-
-// withPeriod changes the period: a limit of the same name keeps its state.
-func withPeriod(t *testing.T, s Store) {
-	name, aligned := core.Name("plan"), core.Aligned()
-	var minute, hour *core.Limiter
-	plan := func(key string, short, long core.Limit) string {
-		minute = s.limiter(t, key, short)
-		hour = with(t, minute, long)
-		return key
-	}
-	k := plan("fixed", core.FixedWindow(core.PerMinute(10), name), core.FixedWindow(core.PerHour(10), name))
-	allowN(t, minute, k, 4)
-	s.Advance(10 * time.Second)
-	want(t, allowN(t, hour, k, 1), true, 5, 0, 50*time.Second)
-	s.Advance(50 * time.Second)
-	want(t, allowN(t, hour, k, 1), true, 9, 0, time.Hour)
-
-	for _, bucket := range []func(core.Rate, ...core.BucketOption) core.Limit{core.GCRA, core.TokenBucket} {
-		ten := core.Burst(10)
-		k = plan(bucket(core.PerMinute(10)).Algorithm(), bucket(core.PerMinute(10), name, ten), bucket(core.PerHour(10), name, ten))
-		allowN(t, minute, k, 4)
-		s.Advance(9 * time.Second) // one and a half tokens come back at the old rate
-		want(t, allowN(t, hour, k, 1), true, 6, 0, 21*time.Minute+time.Microsecond)
-		want(t, peek(t, minute, k), true, 6, 0, 21*time.Minute+time.Microsecond) // until minute is charged
-	}
-
-	// Of a unit of 10/3 ms 4/3 µs are left. Two drain at that rate, and would take 4.2 of one of 7 ms.
-	k = plan("rounded", core.TokenBucket(core.Per(3, 10*time.Millisecond), name), core.TokenBucket(core.Per(2, 14*time.Millisecond), name))
-	allowN(t, minute, k, 1)
-	s.Advance(3332 * time.Microsecond)
-	want(t, allowN(t, hour, k, 0), true, 1, 0, 2*time.Microsecond)
-	want(t, allowN(t, hour, k, 1), true, 0, 0, 7005*time.Microsecond)
-
-	k = plan("aligned", core.FixedWindow(core.PerMinute(10), name, aligned), core.FixedWindow(core.PerHour(10), name, aligned))
-	allowN(t, minute, k, 4)
-	held := reserve(t, minute, k, 2)
-	remains(t, hour, k, 8) // a window of another period begins afresh, and what is held stays
-	settle(t, held, 0)
-	remains(t, hour, k, 10)
-
-	k = plan("counter", core.SlidingWindowCounter(core.PerMinute(10), name), core.SlidingWindowCounter(core.PerHour(10), name))
-	allowN(t, minute, k, 4)
-	remains(t, hour, k, 10)
-
-	k = plan("log", core.SlidingWindowLog(core.PerMinute(10), name), core.SlidingWindowLog(core.PerHour(10), name))
-	allowN(t, minute, k, 4)
-	s.Advance(30 * time.Second)
-	want(t, allowN(t, hour, k, 1), true, 5, 0, time.Hour)
-	want(t, peek(t, minute, k), true, 5, 0, time.Minute)
-}
-
-// changedManyTimes changes a half-used bucket again and again between rates without a
-// common denominator: what is used becomes not less, and more by a few microseconds of a rate each time.
-func changedManyTimes(t *testing.T, s Store) {
-	if s.Redis == nil {
-		t.Skip("no state outlives a Limiter in memory")
-	}
-	for _, v := range limits.All() {
-		if !v.Kind.Debt || v.Kind.Delays { // a queue keeps its delays
-			continue
-		}
-		kind := v.Name
-		var lims []*core.Limiter
-		for _, count := range []int64{7, 1_000_000, 3, 999_983, 11} {
-			lims = append(lims, s.limiter(t, kind, v.With(core.PerHour(count), limits.Settings{Burst: 100_000})))
-		}
-		allowN(t, lims[0], "k", 1000)
-		s.Advance(12500678901 * time.Microsecond) // drains 24 units and a fraction
-		before := peek(t, lims[0], "k")
-		for range 30 {
-			for _, lim := range lims {
-				g := acquire(t, lim, "k", 1)
-				if !g.Allowed {
-					t.Fatalf("%s: %+v", kind, g.Result)
-				}
-				cancel(t, g)
-			}
-		}
-		g := acquire(t, lims[0], "k", 1) // from then on it drains at this rate again
-		cancel(t, g)
-		after := peek(t, lims[0], "k")
-		if after.Remaining != before.Remaining || after.ResetAfter < before.ResetAfter ||
-			after.ResetAfter > before.ResetAfter+time.Minute {
-			t.Errorf("%s: %+v after 150 changes, before %+v", kind, after, before)
-		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/model"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
@@ -67,9 +68,7 @@ func number(t *testing.T, name string, otherwise int) int {
 		return otherwise
 	}
 	n, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, err)
 	return n
 }
 
@@ -152,9 +151,7 @@ type limit struct {
 
 func newHistory(t *testing.T, w *world, seed uint64) *history {
 	t.Helper()
-	if err := w.client.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, w.client.FlushAll(t.Context()).Err())
 	h := &history{
 		world: w, t: t, driven: conformance.NewDriven(w.client), random: rand.New(rand.NewPCG(seed, 17)), seed: seed,
 		counts: make(map[string]int),

@@ -69,9 +69,7 @@ func newLeaser(t *testing.T, client core.Client, opts ...core.Option) *leaser {
 	t.Helper()
 	opts = append(opts, wall(client), core.Lease(leased), core.FailClosed(), core.Timeout(10*time.Second), core.DenyCache(0))
 	lim, err := core.New(client, "lease", opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, err)
 	l := &leaser{Limiter: lim, Driver: inside.Core.Driver(lim), wall: time.Hour}
 	l.Drive(func() time.Duration { return l.wall }, func() time.Duration { return l.mono })
 	return l
@@ -89,9 +87,7 @@ func pass(d *conformance.Driven, by time.Duration, all ...*leaser) {
 func (l *leaser) allowN(t *testing.T, n int64) core.Result {
 	t.Helper()
 	res, err := l.AllowN(context.Background(), "k", n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, err)
 	return res
 }
 
@@ -115,9 +111,7 @@ func (l *leaser) heat(t *testing.T) (used int64) {
 func remaining(t *testing.T, lim *core.Limiter) int64 {
 	t.Helper()
 	res, err := lim.Peek(context.Background(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, err)
 	return res.Remaining
 }
 
@@ -180,9 +174,7 @@ func TestLease(t *testing.T) {
 		if left = remaining(t, other); left != 1000-16-16 {
 			t.Errorf("%d remain beside the second lease, want %d", left, 1000-16-16)
 		}
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, l.Close())
 		if left := remaining(t, other); left != 1000-17 {
 			t.Errorf("%d remain after Close, want %d", left, 1000-17)
 		}
@@ -197,9 +189,7 @@ func leasePair(t *testing.T, client core.Client, limits ...core.Option) (l *leas
 	t.Helper()
 	l = newLeaser(t, client, limits...)
 	other, err := core.New(client, "lease", append(limits, wall(client), core.FailClosed())...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, err)
 	l.heat(t)
 	return l, other
 }
@@ -308,9 +298,7 @@ func TestLeaseGivesBack(t *testing.T) {
 		}{
 			"idle": {func(l *leaser) { pass(d, leased*7/8, l); l.CloseOld() }, 1000 - 8 - 3},
 			"close": {func(l *leaser) {
-				if err := l.Close(); err != nil {
-					t.Error(err)
-				}
+				check.OK(t, l.Close())
 			}, 1000 - 8 - 3},
 			"dies": {func(l *leaser) { l.Abandon(); pass(d, 2*leased, l) }, 1000 - 8 - 8},
 			"late": {func(l *leaser) {
@@ -344,9 +332,7 @@ func TestLeaseGivesBack(t *testing.T) {
 			if name != "dies" && (leases != 1 || out != 0 || spent != 3) {
 				t.Errorf("%s: %d leases, %d units out and %d spent", name, leases, out, spent)
 			}
-			if err := other.Reset(context.Background(), "k"); err != nil {
-				t.Fatal(err)
-			}
+			check.Need(t, other.Reset(context.Background(), "k"))
 		}
 	})
 }
@@ -365,9 +351,7 @@ func TestLeaseUnits(t *testing.T) {
 			return r
 		}
 		end := func(r *core.Reservation, actual int64) {
-			if err := r.Settle(context.Background(), actual); err != nil {
-				t.Error(err)
-			}
+			check.OK(t, r.Settle(context.Background(), actual))
 		}
 		want := func(when string, used int64) {
 			if left := remaining(t, other); left != 1000-8-used {
@@ -387,9 +371,7 @@ func TestLeaseUnits(t *testing.T) {
 		if len(counted.sent) != sent {
 			t.Errorf("%d scripts were sent", len(counted.sent)-sent)
 		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.Need(t, l.Close())
 		want("with two units that are still reserved", 2+1+1+1+1)
 		end(later, 0)
 		want("with one unit that is still reserved", 2+1+1+1)
@@ -478,9 +460,7 @@ func TestLeaseOfWith(t *testing.T) {
 	d := conformance.NewDriven(client)
 	l, _ := leasePair(t, d, core.TokenBucket(thousand, core.Name("x")))
 	lower, err := l.With(core.TokenBucket(core.PerDay(20), core.Name("x")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, err)
 	d.Advance(10 * time.Microsecond) // a change of rate is rounded up by less
 	res, err := lower.Allow(context.Background(), "k")
 	if err != nil || res.Source != core.SourceRedis || res.Limit != 20 || res.Remaining != 20-8-8-1 {
@@ -562,17 +542,13 @@ func TestLeaseMistakes(t *testing.T) {
 		t.Errorf("With: %v", err)
 	}
 	memory, err := core.NewMemory("x", core.TokenBucket(thousand), core.Lease(leased))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, err)
 	for range 30 {
 		if res, err := memory.Allow(context.Background(), "k"); err != nil || res.Source != core.SourceMemory {
 			t.Fatal(res, err)
 		}
 	}
-	if err := memory.Close(); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, memory.Close())
 }
 
 // TestLeaseReservationLasts reserves leased units for longer than the lease: they are moved to
@@ -590,13 +566,9 @@ func TestLeaseReservationLasts(t *testing.T) {
 			if last = r.Source == core.SourceLease; last {
 				time.Sleep(d * 3 / 2) // what was held for the lease has expired
 			}
-			if err := r.Cancel(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			check.Need(t, r.Cancel(t.Context()))
 		}
-		if err := lim.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.Need(t, lim.Close())
 		if res, err := lim.Peek(t.Context(), "k"); err != nil || res.Remaining != 1000 {
 			t.Errorf("of 1000 units that all cost nothing %d remain, %v", res.Remaining, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
@@ -72,9 +73,7 @@ func leaseUnderLoad(t *testing.T, client func() core.Client, keys int, count int
 	}
 	callers.Wait()
 	for _, lim := range all {
-		if err := lim.Close(); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, lim.Close())
 	}
 	most := count
 	if bucket {

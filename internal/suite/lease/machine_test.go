@@ -9,6 +9,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/inside"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
@@ -42,9 +43,7 @@ func (h *history) boot(id int) *machine {
 	clock := inside.Core.Wall(func() time.Time { return h.driven.Now().Add(wrong) })
 	lim, err := core.New(m, "lease", limitOptions(h.with(m.count, 1), clock, core.Lease(leased), core.FailClosed(),
 		core.Timeout(time.Minute), core.DenyCache(0), core.Hold(2*leased), core.MaxBatch(1))...)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	check.Need(h.t, err)
 	m.Limiter, m.Driver = lim, inside.Core.Driver(lim)
 	m.Drive(m.wall, m.mono)
 	m.Heat(int64(2+h.random.IntN(2)), int64(1+h.random.IntN(3)))
@@ -218,9 +217,7 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 	}
 	of := h.with(m.count, share)
 	lim, err := m.With(of...)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	check.Need(h.t, err)
 	decide := lim.Acquire
 	if reserve {
 		decide = lim.Reserve

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -40,17 +38,9 @@ func open(t testing.TB, p place, contextTimeout bool) *env {
 	if len(p) == 0 {
 		return e
 	}
-	through := map[string]string{}
-	for _, addr := range p {
-		proxy := faultproxy.New(t, addr)
-		e.proxies = append(e.proxies, proxy)
-		through[addr] = proxy.Addr()
-	}
 	o := redis.UniversalOptions{Addrs: p, IsClusterMode: len(p) > 1, ContextTimeoutEnabled: contextTimeout, PoolSize: 40, PoolTimeout: patient, ReadTimeout: patient}
 	e.direct = redis.NewUniversalClient(&o)
-	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, through[addr])
-	}
+	e.proxies, o.Dialer = faultproxy.Before(t, p...)
 	e.client = redis.NewUniversalClient(&o)
 	t.Cleanup(func() { _, _ = e.client.Close(), e.direct.Close() })
 	return e
@@ -131,9 +121,7 @@ func (e *env) limiter(t testing.TB, limits core.Option, opts ...core.Option) *li
 func (l *limiter) stored() core.Result {
 	l.t.Helper()
 	res, err := l.auditor.Peek(context.Background(), "k")
-	if err != nil {
-		l.t.Error(err)
-	}
+	check.OK(l.t, err)
 	return res
 }
 
@@ -162,12 +150,3 @@ func (l *limiter) is(what string, holds func(core.Result) bool) {
 }
 
 func whole(r core.Result) bool { return r.Remaining == r.Limit }
-
-// together calls f n times at once, and waits.
-func together(n int, f func(i int)) {
-	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() { f(i) })
-	}
-	all.Wait()
-}

@@ -43,7 +43,7 @@ func late(t *check.Round, e *env, contextTimeout bool, opts core.Option, timeout
 	held := e.limiter(t, window, opts, core.Hold(time.Minute))
 	expires := e.limiter(t, window, opts, core.Hold(hold))
 	e.away(4 * roundTrip)
-	together(60, func(i int) { // there are connections and scripts, and it is known that a round trip is long
+	check.Together(60, func(i int) { // there are connections and scripts, and it is known that a round trip is long
 		r, err := []*limiter{inFlight, held, expires}[i%3].Reserve(t.Context(), "k", 1)
 		if err = errors.Join(err, r.Cancel(t.Context())); err != nil { // a nil one has nothing to end
 			t.Error(err)
@@ -61,7 +61,7 @@ func late(t *check.Round, e *env, contextTimeout bool, opts core.Option, timeout
 			t.Errorf("%+v, %v; want the answer of FailLocal", r, err)
 		}
 	}
-	together(n, func(i int) {
+	check.Together(n, func(i int) {
 		switch i % 4 {
 		case 0:
 			keep(held.Reserve(t.Context(), "k", units))
@@ -92,9 +92,7 @@ func late(t *check.Round, e *env, contextTimeout bool, opts core.Option, timeout
 		}
 	}
 	for _, r := range all { // of this process
-		if err := r.Cancel(t.Context()); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, r.Cancel(t.Context()))
 	}
 	if !contextTimeout && held.remains() != 1000 {
 		t.Errorf("%d units remain", held.remains())
@@ -118,7 +116,7 @@ func TestShortDeadlines(t *testing.T) {
 						l.remains() // the server has the script: a connection, NOSCRIPT and EVAL take four round trips
 						e.away(roundTrip)
 						var admitted, left atomic.Int32
-						together(workers, func(int) {
+						check.Together(workers, func(int) {
 							for range calls {
 								deadline := 100*time.Microsecond + rand.N(400*time.Millisecond)
 								if rand.N(2) == 0 {

@@ -76,7 +76,7 @@ func leave(t *testing.T, p place, contextTimeout bool, k kind, opts ...core.Opti
 		l := e.limiter(t, k.limits, append(opts, core.FailClosed(), core.Timeout(patient))...)
 		e.away(roundTrip)
 		var left atomic.Int32
-		together(callers, func(i int) {
+		check.Together(callers, func(i int) {
 			if visit(t, l, i, k.take) {
 				left.Add(1)
 			}
@@ -128,7 +128,7 @@ func TestLeaveQueue(t *testing.T) {
 		check.Rounds(t, soon, func(t *check.Round, soon time.Duration) {
 			e := open(t, one, contextTimeout)
 			e.soon = soon
-			together(20, func(i int) {
+			check.Together(20, func(i int) {
 				l := e.limiter(t, core.LeakyBucket(core.PerHour(1), core.Burst(10)), core.FailClosed(), core.Timeout(patient))
 				if _, err := l.AllowN(t.Context(), "k", 1); err != nil {
 					t.Error(err)
@@ -172,13 +172,13 @@ func TestLeaveLease(t *testing.T) {
 func leaveLease(t *check.Round, l *limiter, take take, lasts time.Duration, kept int64) {
 	const heat = 40 * 1000 // so that leases are of thousands of units
 	l.env.away(roundTrip)
-	together(40, func(i int) {
+	check.Together(40, func(i int) {
 		time.Sleep(time.Duration(i) * lasts / 40)
 		if _, err := l.AllowN(t.Context(), "k", 1000); err != nil {
 			t.Error(err)
 		}
 	})
-	together(callers, func(i int) {
+	check.Together(callers, func(i int) {
 		time.Sleep(time.Duration(i) * lasts / 125) // over four leases
 		visit(t, l, i, take)
 	})

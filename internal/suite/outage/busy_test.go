@@ -38,22 +38,18 @@ func TestBusyProcess(t *testing.T) {
 	// call has callers until that holds, and returns how many calls were slow.
 	call := func(until func() bool) (calls, slow int64) {
 		var all, late atomic.Int64
-		var running sync.WaitGroup
-		for range callers {
-			running.Go(func() {
-				for ; !until(); time.Sleep(20 * time.Millisecond) {
-					begun := time.Now()
-					if _, err := l.Allow(t.Context(), "k"); err != nil {
-						t.Error(err)
-					}
-					all.Add(1)
-					if time.Since(begun) > 250*time.Millisecond {
-						late.Add(1)
-					}
+		check.Together(callers, func(int) {
+			for ; !until(); time.Sleep(20 * time.Millisecond) {
+				begun := time.Now()
+				if _, err := l.Allow(t.Context(), "k"); err != nil {
+					t.Error(err)
 				}
-			})
-		}
-		running.Wait()
+				all.Add(1)
+				if time.Since(begun) > 250*time.Millisecond {
+					late.Add(1)
+				}
+			}
+		})
 		return all.Load(), late.Load()
 	}
 	start := time.Now()

@@ -1,7 +1,6 @@
 package outage
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -102,29 +102,19 @@ func TestCheckServers(t *testing.T) {
 
 	tair := redis.NewClient(&redis.Options{Addr: redistest.Server(t).Addr, ContextTimeoutEnabled: true})
 	defer func() { _ = tair.Close() }()
-	tair.AddHook(tairProxy{})
+	tair.AddHook(gate.Around(func(cmds []redis.Cmder, send func() error) error {
+		if name := cmds[0].Name(); name == "eval" || name == "evalsha" {
+			return tairError{}
+		}
+		return send()
+	}))
 	wantCheck(t, core.MustNew(tair, "check", limit), "!set its script_check_enable to 0")
 
 	memory, _ := core.NewMemory("check", limit)
 	wantCheck(t, memory, "")
 }
 
-// A tairProxy refuses scripts as Tair's proxy does whose script_check_enable is 1.
-type tairProxy struct{}
-
-func (tairProxy) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (tairProxy) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-func (tairProxy) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() != "eval" && cmd.Name() != "evalsha" {
-			return next(ctx, cmd)
-		}
-		return tairError{}
-	}
-}
-
+// tairError is what Tair's proxy replies to scripts where its script_check_enable is 1.
 type tairError struct{}
 
 func (tairError) RedisError() {}

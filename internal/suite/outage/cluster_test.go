@@ -59,9 +59,7 @@ func ringOf(t *testing.T, n int) servers {
 		client: func(tb testing.TB) core.Client { return open(tb) },
 		owner: func(key string) *redistest.Instance {
 			shard, err := first.GetShardClientForKey("{" + key + "}")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Need(t, err)
 			return byAddr[shard.Options().Addr]
 		},
 		takenOver: true,

@@ -103,9 +103,7 @@ func (e *env) used(tb testing.TB, name, key string) int64 {
 func expiring(tb testing.TB, rdb redis.Cmdable) int {
 	tb.Helper()
 	keys, err := rdb.Keys(tb.Context(), "rl:*").Result()
-	if err != nil {
-		tb.Error(err)
-	}
+	check.OK(tb, err)
 	for _, key := range keys {
 		if ttl, err := rdb.PTTL(tb.Context(), key).Result(); err != nil || ttl <= 0 && ttl != -2 { // -2: it has just expired
 			tb.Errorf("%s has a TTL of %v, %v", key, ttl, err)

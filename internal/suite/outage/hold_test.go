@@ -1,11 +1,9 @@
 package outage
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"runtime"
 	"strings"
 	"sync"
@@ -15,10 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
-	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -151,23 +147,10 @@ func lossyServer(t testing.TB) (redis.UniversalClient, core.Client, []*faultprox
 // lossyCluster has a proxy before each node.
 func lossyCluster(t testing.TB) (redis.UniversalClient, core.Client, []*faultproxy.Proxy) {
 	addrs := redistest.Cluster(t)
-	before := map[string]*faultproxy.Proxy{}
-	var all []*faultproxy.Proxy
-	for _, addr := range addrs {
-		before[addr] = faultproxy.New(t, addr)
-		all = append(all, before[addr])
-	}
-	client := redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: addrs,
-		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if p := before[addr]; p != nil {
-				addr = p.Addr()
-			}
-			return (&net.Dialer{}).DialContext(ctx, network, addr)
-		},
-	})
+	proxies, dial := faultproxy.Before(t, addrs...)
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, Dialer: dial})
 	t.Cleanup(func() { _ = client.Close() })
-	return client, redistest.ClusterClient(t, addrs), all
+	return client, redistest.ClusterClient(t, addrs), proxies
 }
 
 func loseReplies(t testing.TB, l, auditor *core.Limiter, proxies []*faultproxy.Proxy) {
@@ -245,9 +228,7 @@ func loseReplies(t testing.TB, l, auditor *core.Limiter, proxies []*faultproxy.P
 	ran, acknowledged := int64(0), int64(0)
 	for i, a := range accounts {
 		res, err := auditor.Peek(t.Context(), fmt.Sprint("k", i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Need(t, err)
 		for each := range res.All() {
 			if used := each.Limit - each.Remaining; used < a.least || used > a.most {
 				t.Errorf("k%d: %d of %s are used, want %d to %d", i, used, each.Name, a.least, a.most)
@@ -339,53 +320,5 @@ func TestRenewalLost(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// Renewals of all that is kept go in one script, and none of what has ended. A Settle waits for a renewal in flight, by which
-// what is held is found elsewhere.
-func TestRenewals(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t, setup{})
-	var scripts gate.Gate
-	e.rdb.AddHook(&scripts)
-	l, _ := limiter(e.rdb, "renewals", core.FailClosed(), core.Timeout(time.Minute), core.Hold(time.Hour)) // none is due by itself
-	defer func() { _ = l.Close() }()
-	renew := inside.Core.Driver(l).Renew
-	awaitRedis(t, l, "k")
-	var all []*core.Reservation
-	for _, n := range []int64{2, 3, 4} {
-		res := reserve(t, l, n, core.SourceRedis)
-		res.Keep()
-		all = append(all, res)
-	}
-	renew() // both scripts are loaded, and it is known that keys may share one
-	renewals := func() int {
-		before := e.proxy.Count("EVALSHA") + e.proxy.Count("EVAL")
-		renew()
-		return int(e.proxy.Count("EVALSHA") + e.proxy.Count("EVAL") - before)
-	}
-	if n := renewals(); n != 1 {
-		t.Errorf("%d scripts were sent to renew three, want one", n)
-	}
-	scripts.HoldReplies(t)
-	var running sync.WaitGroup
-	running.Go(renew)
-	scripts.Await(t, 1)
-	running.Go(func() { settled(t, all[0], 0) })
-	time.Sleep(50 * time.Millisecond) // for a Settle that does not wait
-	if sent, _ := scripts.Sent(); len(sent) != 1 {
-		t.Errorf("%d scripts were sent: a Settle did not wait for the renewal", len(sent))
-	}
-	scripts.Open()
-	running.Wait()
-	for _, res := range all[1:] {
-		settled(t, res, 1)
-	}
-	if n := renewals(); n != 0 {
-		t.Errorf("%d scripts were sent to renew what is settled", n)
-	}
-	if n := e.used(t, "renewals", "k"); n != 2 {
-		t.Errorf("%d are used, want 2", n)
 	}
 }

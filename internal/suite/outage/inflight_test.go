@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,9 +20,7 @@ const slotKey = "rl:slots:{k}:inflight"
 func take(t testing.TB, l *core.Limiter, n int64) *core.Reservation {
 	t.Helper()
 	r, err := l.Acquire(t.Context(), "k", n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, err)
 	return r
 }
 
@@ -108,9 +105,7 @@ func slotOutlastsLostReplies(t *check.Round, timeout time.Duration) {
 			t.Fatalf("%s: another has the slot", name)
 		}
 	}
-	if err := r.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, r.Release(t.Context()))
 	if e.expires(t) != 0 {
 		t.Error("the slot is still held")
 	}
@@ -132,14 +127,10 @@ func TestLostSlotsAreFreed(t *testing.T) {
 	}
 	e.proxy.Pass()
 	check.Eventually(t, "the slot is freed", func() bool { return e.expires(t) == 0 })
-	if err := r.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, r.Release(t.Context()))
 
 	for r = take(t, e.lim, 1); r.Source != core.SourceRedis; r = take(t, e.lim, 1) { // the circuit breaker is open
-		if err := r.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.Need(t, r.Release(t.Context()))
 		time.Sleep(10 * time.Millisecond)
 	}
 	taken := e.expires(t)
@@ -244,15 +235,11 @@ func TestManySlotsFarAway(t *testing.T) {
 				defer func() { _ = l.Close() }()
 				awaitRedis(t, l, "k")
 				held := make([]*core.Reservation, slots)
-				var taking sync.WaitGroup
-				for caller := range 32 {
-					taking.Go(func() {
-						for i := caller; i < slots; i += 32 {
-							held[i] = take(t, l, 1)
-						}
-					})
-				}
-				taking.Wait()
+				check.Together(32, func(caller int) {
+					for i := caller; i < slots; i += 32 {
+						held[i] = take(t, l, 1)
+					}
+				})
 				e.proxy.Latency(100 * time.Millisecond)
 				time.Sleep(12 * time.Second) // a slot lasts for 10
 				if res, err := l.Peek(t.Context(), "k"); err != nil || res.Source != core.SourceRedis || res.Remaining != 0 {

@@ -1,6 +1,8 @@
 package outage
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -94,7 +96,7 @@ func outage(t *check.Round, f fault, contextTimeout bool, timeout time.Duration)
 	}
 	f.on(t, e)
 	each(during)
-	each(func(t *check.Round, run *faultRun) { wantCanceled(t, run.limiter) })
+	each(wantCanceled)
 	f.off(t, e)
 	each(func(t *check.Round, run *faultRun) { awaitRedis(t, run.limiter, "k") })
 	each(func(t *check.Round, run *faultRun) { after(t, run, f, e) })
@@ -135,6 +137,15 @@ func during(t *check.Round, run *faultRun) {
 	}
 	if run.share > 0 && admitted != limit/run.share {
 		t.Errorf("admitted %d by itself, want %d", admitted, limit/run.share)
+	}
+}
+
+// wantCanceled checks that a call whose context is cancelled returns its error, whatever state Redis is in.
+func wantCanceled(t *check.Round, run *faultRun) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if res, err := run.limiter.Allow(ctx, "left"); !errors.Is(err, context.Canceled) || res.Allowed {
+		t.Errorf("a cancelled call: %+v, %v", res, err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package outage
 
 import (
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -60,20 +59,16 @@ func TestOutageUnderLoad(t *testing.T) {
 		awaitRedis(t, l, "k")
 		e.proxy.Silence()
 		var admitted atomic.Int64
-		var running sync.WaitGroup
-		for range callers {
-			running.Go(func() {
-				for start := time.Now(); inOutage(start, timeout, watch); time.Sleep(5 * time.Millisecond) {
-					timed(t, timeout, func() {
-						res, err := l.Allow(t.Context(), "k")
-						if m.during(t, res, err) {
-							admitted.Add(1)
-						}
-					})
-				}
-			})
-		}
-		running.Wait()
+		check.Together(callers, func(int) {
+			for start := time.Now(); inOutage(start, timeout, watch); time.Sleep(5 * time.Millisecond) {
+				timed(t, timeout, func() {
+					res, err := l.Allow(t.Context(), "k")
+					if m.during(t, res, err) {
+						admitted.Add(1)
+					}
+				})
+			}
+		})
 		e.proxy.Pass()
 		awaitRedis(t, l, "k")
 		watch.wantOutages(t, 1)
@@ -88,30 +83,5 @@ func TestOutageUnderLoad(t *testing.T) {
 		if n := e.used(t, "load", "k"); n != 0 {
 			t.Errorf("%d charged for calls that never reached Redis", n)
 		}
-	})
-}
-
-// A client that is closed before its Limiter is one outage, which is told and logged once, and ends with the Limiter.
-func TestClientIsClosed(t *testing.T) {
-	t.Parallel()
-	check.Rounds(t, timeouts[1:], func(t *check.Round, timeout time.Duration) {
-		e := newEnv(t, setup{})
-		l, watch := watched(e.rdb, "closed", many(), core.FailClosed(), core.Timeout(timeout))
-		awaitRedis(t, l, "k")
-		if err := e.rdb.Close(); err != nil {
-			t.Error(err)
-		}
-		for begun := time.Now(); time.Since(begun) < 2*time.Second; time.Sleep(5 * time.Millisecond) {
-			if byRedis(t, l) {
-				t.Error("a closed client has decided")
-			}
-		}
-		if on, off, lines := watch.count(core.EventFallbackOn), watch.count(core.EventFallbackOff), watch.warnings(); on != 1 || off != 0 || len(lines) != 1 {
-			t.Errorf("the fallback went on %d times and off %d times, logged %q; want one outage", on, off, lines)
-		}
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-		check.Eventually(t, "its end is told", func() bool { return watch.count(core.EventFallbackOff) == 1 })
 	})
 }

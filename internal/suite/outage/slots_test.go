@@ -47,9 +47,7 @@ func slotsMove(t *check.Round, addrs []string, callers int, pause time.Duration)
 		running.Go(func() {
 			for n := i; time.Now().Before(end); n++ {
 				res, err := l.Allow(t.Context(), keys[n*7%users]) // in another order than that in which slots move
-				if err != nil {
-					t.Error(err)
-				}
+				check.OK(t, err)
 				calls.Add(1)
 				if res.Source == core.SourceRedis {
 					byRedis.Add(1)
@@ -74,9 +72,7 @@ func slotsMove(t *check.Round, addrs []string, callers int, pause time.Duration)
 	for _, key := range keys {
 		awaitRedis(t, l, key)
 		res, err := l.Peek(t.Context(), key)
-		if err != nil {
-			t.Error(err)
-		}
+		check.OK(t, err)
 		for r := range res.All() {
 			if r.Name == "fixed-1h" {
 				used += 1e6 - r.Remaining
@@ -94,9 +90,7 @@ func moveSlot(t *check.Round, client *redis.ClusterClient, key string, every tim
 	from, to := holderOf(t, client, slot)
 	redistest.BeginMove(t, slot, from, to)
 	stored, err := from.ClusterGetKeysInSlot(t.Context(), int(slot), 100).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, err)
 	for _, k := range stored {
 		redistest.MoveKey(t, from, to, k)
 		time.Sleep(every)
@@ -148,9 +142,7 @@ func TestSlotOfNoNode(t *testing.T) {
 	}
 	source := func(key string) core.Source {
 		res, err := l.Allow(t.Context(), key)
-		if err != nil {
-			t.Error(err)
-		}
+		check.OK(t, err)
 		return res.Source
 	}
 	check.Eventually(t, "the slot is on no node", func() bool { return source("k") == core.SourceFallback })

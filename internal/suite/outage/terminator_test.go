@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 // terminator speaks TLS before a server that does not. Its certificate can turn bad while it runs.
@@ -35,9 +37,7 @@ func newTerminator(tb testing.TB, target string) *terminator {
 			return &good[0], nil
 		},
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	check.Need(tb, err)
 	e.addr = l.Addr().String()
 	var running sync.WaitGroup
 	running.Go(func() {

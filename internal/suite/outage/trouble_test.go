@@ -90,14 +90,10 @@ func poolOfOne(t *check.Round, base int, contextTimeout bool, timeout time.Durat
 // concurrently calls f n times at once and counts what it admits.
 func concurrently(n int, f func() bool) int64 {
 	var admitted atomic.Int64
-	var running sync.WaitGroup
-	for range n {
-		running.Go(func() {
-			if f() {
-				admitted.Add(1)
-			}
-		})
-	}
-	running.Wait()
+	check.Together(n, func(int) {
+		if f() {
+			admitted.Add(1)
+		}
+	})
 	return admitted.Load()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
@@ -141,9 +142,7 @@ func TestKnown(t *testing.T) {
 			for seed := range uint64(4) {
 				w := newWorld(t, client, seed, limits.Named(k.of))
 				w.plant = k.name
-				if err := k.put(w).Err(); err != nil {
-					t.Fatal(err)
-				}
+				check.Need(t, k.put(w).Err())
 				w.goOn()
 			}
 		})
@@ -184,9 +183,7 @@ func TestHoldOfQueue(t *testing.T) {
 	ten := algorithm.Numbers{Count: 10, Period: 10_000_000, Burst: 10}
 	w.members, w.keys = []algorithm.Member{{Kind: algorithm.LeakyBucket, Evaluator: algorithm.LeakyBucket.New(ten), Hold: 1_000_000}}, w.keys[:1]
 	w.plant = "a hold beside 8 free places"
-	if err := text("FORM %d %d 0,8|H1 5 0 1 %d", begin+10_000_000, begin, begin+5_000_000)(w).Err(); err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, text("FORM %d %d 0,8|H1 5 0 1 %d", begin+10_000_000, begin, begin+5_000_000)(w).Err())
 	for range 12 {
 		w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpCharge, N: 1, M: w.id(), Handles: make([]algorithm.Handle, 1)})
 	}
@@ -199,9 +196,7 @@ func TestHoldInFullRecord(t *testing.T) {
 	thousand := algorithm.Numbers{Count: 1000, Period: 10_000_000, Burst: 1000}
 	w.members, w.keys = []algorithm.Member{{Kind: algorithm.TokenBucket, Evaluator: algorithm.TokenBucket.New(thousand), Hold: 1_000_000}}, w.keys[:1]
 	w.plant = holdsOf(64, 1, begin+1000)
-	if err := text("%s", w.plant)(w).Err(); err != nil {
-		t.Fatal(err)
-	}
+	check.Need(t, text("%s", w.plant)(w).Err())
 	handles := make([]algorithm.Handle, 1)
 	w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpReserve, N: 3, M: w.id(), Handles: handles})
 	w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpSettle, N: 3, Handles: handles})
@@ -217,9 +212,7 @@ func cpu(t *testing.T, client *redis.Client) time.Duration {
 	for line := range strings.SplitSeq(client.Info(t.Context(), "cpu").Val(), "\r\n") {
 		if name, value, _ := strings.Cut(line, ":"); name == "used_cpu_user" || name == "used_cpu_sys" {
 			n, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Need(t, err)
 			sum += n
 		}
 	}
@@ -249,9 +242,7 @@ func TestLongValues(t *testing.T) {
 				} {
 					w := newWorld(t, client, 1, v)
 					w.plant, w.loose = value[:30], true
-					if err := put(w).Err(); err != nil {
-						t.Fatal(err)
-					}
+					check.Need(t, put(w).Err())
 					before := cpu(t, client)
 					for op := algorithm.OpEvaluate; op <= algorithm.OpRelease; op++ {
 						w.hold(w.members, algorithm.HoldCall{Op: op, N: 1, M: 1, Handles: make([]algorithm.Handle, len(w.members))})

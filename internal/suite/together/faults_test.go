@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -19,12 +18,6 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
-
-func dialer(through map[string]string) func(context.Context, string, string) (net.Conn, error) {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, through[addr])
-	}
-}
 
 // held is for how long units are held of those who died, or whose replies were lost.
 const held = 500 * time.Millisecond
@@ -130,9 +123,7 @@ func TestKilled(t *testing.T) {
 				cmd := exec.CommandContext(t.Context(), os.Args[0])
 				cmd.Env = append(os.Environ(), doomedEnv+"="+strings.Join(addrs, ","))
 				out, err := cmd.StdoutPipe()
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Need(t, err)
 				if err = cmd.Start(); err != nil {
 					t.Fatal(err)
 				}

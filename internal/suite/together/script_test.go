@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
+	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -82,9 +82,7 @@ func TestScriptTold(t *testing.T) {
 		told = nil
 		before := proxy.Requests()
 		res, err := core.All(t.Context(), cost, limiters[0].On(key), limiters[1].On(key+" of org").Cost(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Need(t, err)
 		return res, proxy.Requests() - before
 	}
 	tries := 0
@@ -115,26 +113,7 @@ func TestScriptTold(t *testing.T) {
 	}
 }
 
-// refusing is a hook by which Redis seems to refuse what it has just done.
-type refusing struct{ on atomic.Bool }
-
-func (r *refusing) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (r *refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (r *refusing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if err == nil && r.on.Swap(false) {
-			err = refusal{}
-			cmd.SetErr(err)
-		}
-		return err
-	}
-}
-
+// A refusal is what Redis seems to say of what it has just done.
 type refusal struct{}
 
 func (refusal) Error() string { return "ERR refused" }
@@ -142,20 +121,26 @@ func (refusal) RedisError()   {}
 
 // TestScriptRefused has Redis refuse one call, and answer others: it is not asked again about a call on which it has decided.
 func TestScriptRefused(t *testing.T) {
-	client, refuses := redistest.Server(t).Client(t), new(refusing)
-	client.AddHook(refuses)
+	client := redistest.Server(t).Client(t)
+	var refuses atomic.Bool
+	client.AddHook(gate.Around(func(_ []redis.Cmder, send func() error) error {
+		err := send()
+		if err == nil && refuses.Swap(false) {
+			return refusal{}
+		}
+		return err
+	}))
 	user := core.MustNew(client, "user", core.FixedWindow(core.Per(perUser, long)))
 	org := core.MustNew(client, "org", core.GCRA(core.Per(perOrg, long)))
-	sent := new(conformance.Counter)
-	client.AddHook(sent)
+	sent := gate.Count(client)
 	tries := 0
 	check.Within(t, patient, "two keys go by one script", func() bool {
 		tries++
-		before, key := sent.Sent(), fmt.Sprint(tries)
+		before, key := sent(), fmt.Sprint(tries)
 		_, err := core.All(t.Context(), 1, user.On(key), org.On(key+" of org"))
-		return err == nil && sent.Sent() == before+1
+		return err == nil && sent() == before+1
 	})
-	refuses.on.Store(true)
+	refuses.Store(true)
 	res, err := core.All(t.Context(), 1, user.On("k"), org.On("k of org"))
 	if err != nil || !res.Allowed || res.Source != core.SourceFallback {
 		t.Errorf("%+v, %v", res, err)

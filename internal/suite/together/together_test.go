@@ -54,17 +54,14 @@ type place struct {
 func over(t *testing.T, name string, users, org []string) *place {
 	t.Helper()
 	p := &place{name: name}
-	through := map[string]string{}
 	client := func(addrs []string) redis.UniversalClient {
-		for _, addr := range addrs {
-			if through[addr] == "" {
-				proxy := faultproxy.New(t, addr)
-				proxy.Latency(tripTime / 2)
-				p.proxies, through[addr] = append(p.proxies, proxy), proxy.Addr()
-			}
+		proxies, dial := faultproxy.Before(t, addrs...)
+		for _, proxy := range proxies {
+			proxy.Latency(tripTime / 2)
 		}
+		p.proxies = append(p.proxies, proxies...)
 		c := redis.NewUniversalClient(&redis.UniversalOptions{
-			Addrs: addrs, IsClusterMode: len(addrs) > 1, PoolSize: callers, PoolTimeout: patient, ReadTimeout: patient, MaxRetries: -1, Dialer: dialer(through),
+			Addrs: addrs, IsClusterMode: len(addrs) > 1, PoolSize: callers, PoolTimeout: patient, ReadTimeout: patient, MaxRetries: -1, Dialer: dial,
 		})
 		t.Cleanup(func() { _ = c.Close() })
 		return c
@@ -153,9 +150,7 @@ func (c *crowd) call(ctx context.Context, t *testing.T, caller int) {
 func used(t *testing.T, lim *core.Limiter, key string) int64 {
 	t.Helper()
 	res, err := lim.Peek(context.Background(), key)
-	if err != nil {
-		t.Error(err)
-	}
+	check.OK(t, err)
 	return res.Limit - res.Remaining
 }
 
@@ -367,18 +362,14 @@ func (p *place) over(t *testing.T, own core.Limit, taken int) {
 				return
 			}
 			c.add(user, 1)
-			if err := r.Settle(t.Context(), 1); err != nil {
-				t.Error(err)
-			}
+			check.OK(t, r.Settle(t.Context(), 1))
 		})
 	}
 	all.Wait()
 	ended.Store(true)
 	attack.Wait()
 	for _, r := range works {
-		if err := r.Cancel(t.Context()); err != nil {
-			t.Error(err)
-		}
+		check.OK(t, r.Cancel(t.Context()))
 	}
 	check.Within(t, patient, "nothing is held any more", func() bool { return used(t, c.org, "org") == c.all && used(t, c.users, "attacker") == 0 })
 }

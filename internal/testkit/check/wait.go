@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 )
@@ -14,6 +15,31 @@ import (
 const Patience = 30 * time.Second
 
 const pollEvery = 5 * time.Millisecond
+
+// OK fails the test if there is an error.
+func OK(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Error(err)
+	}
+}
+
+// Need is [OK], and ends the test.
+func Need(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Together calls f so many times at once, and waits.
+func Together(n int, f func(i int)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { f(i) })
+	}
+	all.Wait()
+}
 
 // Until waits for a condition, and returns the error of ctx if that ends first.
 func Until(ctx context.Context, holds func() bool) error {
@@ -61,6 +87,26 @@ func Receive[T any](tb testing.TB, what string, c <-chan T) T {
 		tb.Fatalf("not within %v: %s", Patience, what)
 		panic("unreachable")
 	}
+}
+
+// A Waiter is the context of a call, and notices when somebody begins to wait for it to end.
+type Waiter struct {
+	context.Context
+
+	once  sync.Once
+	waits chan struct{}
+}
+
+// NewWaiter returns a Waiter that ends with ctx.
+func NewWaiter(ctx context.Context) *Waiter { return &Waiter{Context: ctx, waits: make(chan struct{})} }
+
+// Waits is closed when somebody waits.
+func (w *Waiter) Waits() <-chan struct{} { return w.waits }
+
+// Done is called by who waits.
+func (w *Waiter) Done() <-chan struct{} {
+	w.once.Do(func() { close(w.waits) })
+	return w.Context.Done()
 }
 
 // NoGoroutineLeft checks that all goroutines that were started after base was counted have ended.

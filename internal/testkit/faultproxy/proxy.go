@@ -64,6 +64,19 @@ func New(tb testing.TB, target string) *Proxy {
 	return p
 }
 
+// Before starts a proxy before each of several servers. A client whose Dialer is dial reaches them through these.
+func Before(tb testing.TB, addrs ...string) (proxies []*Proxy, dial func(ctx context.Context, network, addr string) (net.Conn, error)) {
+	tb.Helper()
+	through := map[string]string{}
+	for _, addr := range addrs {
+		p := New(tb, addr)
+		proxies, through[addr] = append(proxies, p), p.Addr()
+	}
+	return proxies, func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, through[addr])
+	}
+}
+
 // Addr returns the host:port for clients. It stays the same under every fault.
 func (p *Proxy) Addr() string { return p.addr }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -45,6 +46,16 @@ func (a Around) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		return a(cmds, func() error { return next(ctx, cmds) })
 	}
+}
+
+// Count has client count its commands and pipelines, as its later hooks get them.
+func Count(client redis.UniversalClient) (sent func() int64) {
+	var n atomic.Int64
+	client.AddHook(Around(func(_ []redis.Cmder, send func() error) error {
+		n.Add(1)
+		return send()
+	}))
+	return n.Load
 }
 
 // DialHook changes nothing.

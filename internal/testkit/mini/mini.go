@@ -4,7 +4,9 @@ package mini
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 
@@ -23,4 +25,18 @@ func Redis(tb testing.TB) *miniredis.Miniredis {
 	}
 	tb.Cleanup(m.Close)
 	return m
+}
+
+// Driven starts a server whose clock stands, until a test advances it, and returns its address.
+func Driven(tb testing.TB) (addr string, now func() time.Time, advance func(time.Duration)) {
+	tb.Helper()
+	m := Redis(tb)
+	var micros atomic.Int64
+	now = func() time.Time { return time.UnixMicro(micros.Load()) }
+	advance = func(d time.Duration) {
+		micros.Add(d.Microseconds())
+		m.SetTime(now())
+	}
+	advance(1_800_000_012_345_678 * time.Microsecond)
+	return m.Addr(), now, advance
 }
