@@ -23,16 +23,17 @@ var ErrTimeout = errors.New("the batch took too long")
 type RunFunc[T any] func(ctx context.Context, calls []T) error
 
 const (
-	// maxInFlightSlow is how many batches are in flight where round trips are long: one begins when
-	// it is full, or where the server is far, so that they begin evenly.
+	// maxInFlightSlow is how many batches may be in flight where round trips are long: a full one
+	// begins at once, and beyond SpreadFrom others begin evenly.
 	maxInFlightSlow = 16
 	// slow is a long round trip.
 	slow = 5 * time.Millisecond
 	// short is a short one: to wait for it costs less than a larger batch saves. With 0.3 ms of
 	// network latency and 16 callers, two batches in flight did a tenth less than four.
 	short = 250 * time.Microsecond
-	// lookAfter is when it is looked whether all in flight hang, and stalled for how long nothing
-	// has begun then. To look each ms took as much of the process's CPU as larger batches save.
+	// lookAfter is the least time until look is called. stalled is for how long nothing has begun
+	// when look assumes that all in flight hang. To look each ms took as much of the process's CPU
+	// as larger batches save.
 	lookAfter = 5 * time.Millisecond
 	stalled   = time.Millisecond
 	// maxWaiting bounds how many calls wait.
@@ -185,9 +186,9 @@ func (b *Batcher[T]) nextLocked() *batch[T] {
 	return nil
 }
 
-// besideLocked returns how many may be in flight where a batch waits, and for how long nothing has
-// begun before one begins.
-func (b *Batcher[T]) besideLocked() (most int, after time.Duration) {
+// lookBoundLocked returns when look may start a batch: fewer than most are in flight, and nothing
+// has begun for after.
+func (b *Batcher[T]) lookBoundLocked() (most int, after time.Duration) {
 	if b.roundTrip > b.most.SpreadFrom {
 		return maxInFlightSlow, b.roundTrip / maxInFlightSlow
 	}
@@ -196,7 +197,7 @@ func (b *Batcher[T]) besideLocked() (most int, after time.Duration) {
 
 // lookLaterLocked has look called, if a batch waits though more may be in flight.
 func (b *Batcher[T]) lookLaterLocked() {
-	most, after := b.besideLocked()
+	most, after := b.lookBoundLocked()
 	if b.looking || len(b.waiting) == 0 || b.roomLocked() >= most {
 		return
 	}
@@ -214,7 +215,7 @@ func (b *Batcher[T]) look() {
 	b.mu.Lock()
 	b.looking = false
 	var next *batch[T]
-	if most, after := b.besideLocked(); len(b.waiting) > 0 && b.inFlight < most && time.Since(b.began) >= after {
+	if most, after := b.lookBoundLocked(); len(b.waiting) > 0 && b.inFlight < most && time.Since(b.began) >= after {
 		next = b.takeLocked()
 	}
 	b.lookLaterLocked()

@@ -146,8 +146,8 @@ func (p *server) sent(want ...string) {
 // leave has a call return that went alone.
 func (p *server) leave() { Place[call]{batcher: p.Batcher}.Release() }
 
-// idle has as many calls return as are still in flight, and checks that nothing waits or is in flight then, so that the next
-// call goes alone.
+// idle has as many calls return as are still in flight, and checks that nothing waits or is in
+// flight then, so that the next call goes alone.
 func (p *server) idle(alone int) {
 	p.t.Helper()
 	for range alone {
@@ -171,9 +171,9 @@ func withServer(t *testing.T, maxBatch int, test func(*testing.T, *server)) {
 	synctest.Test(t, func(t *testing.T) { test(t, newServer(t, maxBatch)) }) // fails where a goroutine is left
 }
 
-// While four calls are in flight others wait. Then they go in the order in which they came, as
-// many together as may. A full batch goes when one of four in flight returns. So does one that is
-// not, but where round trips are short: there it goes when but one other is in flight.
+// While four calls are in flight others wait. Then they go in the order in which they came, as many
+// together as may. A full batch goes when one of four in flight returns. So does one that is not,
+// but where round trips are short: there it goes when but one other is in flight.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	for _, roundTrip := range []time.Duration{short / 2, 2 * short} {
@@ -218,8 +218,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// A batch is full, too, where the next call is too heavy for it. One that is too
-// heavy for any batch is one of its own.
+// A batch is full, too, where the next call is too heavy for it. One that is too heavy for any
+// batch is one of its own.
 func TestWeight(t *testing.T) {
 	t.Parallel()
 	withServer(t, 4, func(t *testing.T, p *server) {
@@ -236,8 +236,8 @@ func TestWeight(t *testing.T) {
 	})
 }
 
-// A caller that cancels before its batch starts returns at once and is not in it,
-// even if it was the first; the others are. A batch without callers is not sent.
+// A caller that cancels before its batch starts returns at once and is not in it, even if it was
+// the first; the others are. A batch without callers is not sent.
 func TestCanceledBefore(t *testing.T) {
 	t.Parallel()
 	withServer(t, 3, func(t *testing.T, p *server) {
@@ -280,8 +280,8 @@ func TestCanceledBefore(t *testing.T) {
 	})
 }
 
-// A caller that cancels while its batch is in flight returns at once; the others
-// have their answers.
+// A caller that cancels while its batch is in flight returns at once; the others have their
+// answers.
 func TestCanceledInFlight(t *testing.T) {
 	t.Parallel()
 	own, all := errors.New("its own error"), errors.New("that of all")
@@ -329,8 +329,8 @@ func TestTooLateToLeave(t *testing.T) {
 	})
 }
 
-// The error of a batch is that of all its members, that of a member only its own. How long it took says nothing of a round
-// trip.
+// The error of a batch is that of all its members, that of a member only its own. How long it took
+// says nothing of a round trip.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	withServer(t, 3, func(t *testing.T, p *server) {
@@ -358,8 +358,8 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// A hook of the client that panics does so for the caller whose context the batch has:
-// one that recovers goes on, and so does the Batcher. The others have an error.
+// A hook of the client that panics does so for the caller whose context the batch has: one that
+// recovers goes on, and so does the Batcher. The others have an error.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	withServer(t, 2, func(t *testing.T, p *server) {
@@ -382,8 +382,8 @@ func TestPanics(t *testing.T) {
 	})
 }
 
-// Many callers come and cancel at random: each that stays has its own answer, no
-// batch is larger than it may be, and in the end nothing is in flight.
+// Many callers come and cancel at random: each that stays has its own answer, no batch is larger
+// than it may be, and in the end nothing is in flight.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 // A Pending is a call in a goroutine of its own. Either its waiter takes the error, or, after the
 // waiter has left, late gets it.
 type Pending struct {
-	taken atomic.Bool // by who waits, or by late
-	done  chan struct{}
-	err   error
+	decided atomic.Bool // who gets err: who waits if the call ends first, else late
+	done    chan struct{}
+	err     error
 }
 
 // Go calls f in a goroutine. late, if it is not nil, gets its error if nobody waits for it any
@@ -25,7 +25,7 @@ func Go(f func() error, late func(error)) *Pending {
 		err := errExited
 		defer func() {
 			switch {
-			case p.taken.CompareAndSwap(false, true):
+			case p.decided.CompareAndSwap(false, true):
 				p.err = err
 				close(p.done)
 			case late != nil:
@@ -43,7 +43,7 @@ func (p *Pending) Done() <-chan struct{} { return p.done }
 // Take returns the error of the call. If it has not ended, it is left to late, and the error is
 // orElse.
 func (p *Pending) Take(orElse error) error {
-	if p.taken.CompareAndSwap(false, true) {
+	if p.decided.CompareAndSwap(false, true) {
 		return orElse
 	}
 	<-p.done

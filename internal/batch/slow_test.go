@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Where round trips are long, more batches are in flight, each of them full: one that is
-// not waits until there are as few as usual. Where they are short, none are.
+// Where round trips are long, more batches are in flight, each of them full: one that is not waits
+// until there are as few as usual. Where they are short, none are.
 func TestLongRoundTrips(t *testing.T) {
 	t.Parallel()
 	for roundTrip, want := range map[time.Duration]int{time.Millisecond: maxInFlight, 200 * time.Millisecond: maxInFlightSlow} {
@@ -53,7 +53,8 @@ func TestLongRoundTrips(t *testing.T) {
 	}
 }
 
-// Where round trips are long, what waits goes after a part of one: its callers may not have the time to wait for another to end.
+// Where round trips are long, what waits goes after a part of one: its callers may not have the
+// time to wait for another to end.
 func TestBeginEvenly(t *testing.T) {
 	t.Parallel()
 	const roundTrip = 2 * far

@@ -18,7 +18,7 @@ type Limits struct {
 	tails    []string // what follows the user's key in the Redis key of each: "}:token-1m"
 	unitCost []any    // of all, as text
 	holds    []any    // for how long units of each are held, as text
-	moves    bool     // the constants of one are those of an instant
+	moves    bool     // a constant of one depends on the time
 	latest   atomic.Pointer[constants]
 	bans     algorithm.Bans
 	slots    bool // one has slots: no call is a plain decision
@@ -115,8 +115,8 @@ func (l *Limits) work(n int64) int64 {
 }
 
 // scriptOf returns the script that makes the calls of members, its arguments, and how many of these
-// are Redis keys. Plain decisions that ask for the same are the last call of the script, which
-// stands once for all of them.
+// are Redis keys. If all members are by the same limits, and all plain decisions ask for the same,
+// one call stands for these: the script's last.
 func (s *Store) scriptOf(members []*Call) (script script, args []any, keys int) {
 	last, now := members[len(members)-1], s.now()
 	args = make([]any, scriptArgs, scriptArgs+len(last.Limits.constants(now).all)+len(members)*(3+3*len(s.members)))

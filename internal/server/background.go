@@ -83,7 +83,7 @@ func (s *Store) runBatches(ctx context.Context, sv *Server, calls []Background) 
 	}
 }
 
-// awaits reports whether the server is up for the first of calls.
+// awaits waits until the server is up, for the timeout at most, and reports whether it is.
 func (s *Store) awaits(ctx context.Context, sv *Server, calls []Background) bool {
 	return sv.await(ctx, s, calls[0].Key, s.deadlines.timer().done)
 }
@@ -109,7 +109,7 @@ func (s *Store) runChunk(ctx context.Context, sv *Server, chunk []Background) {
 	}
 }
 
-// runMembers returns the error of each member.
+// runMembers makes the calls of members, and returns the error of each.
 func (s *Store) runMembers(ctx context.Context, sv *Server, members []*Call) []error {
 	errs := make([]error, len(members))
 	together := len(members) > 1

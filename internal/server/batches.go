@@ -27,9 +27,9 @@ const (
 	// maxInFlight is how many calls and batches are in flight before others wait: light traffic
 	// need not wait at all then, and on a slow network others wait for a fraction of a round trip.
 	maxInFlight = 4
-	// maxBatches is how many are once a batch is, where round trips are short: each batch is twice
-	// as large then. With one, server and process take turns in being idle: at 64 callers two do
-	// 1.4 times as much, and four no more.
+	// maxBatches is how many may be in flight once one of them is a batch, where round trips are
+	// short: each batch is then twice as large. With one, server and process take turns in being
+	// idle: at 64 callers two do 1.4 times as much, and four no more.
 	maxBatches = 2
 	// maxInFlightOfNode is maxInFlight of a node of a Cluster, which has only some of the callers.
 	// With four its batches were half as large, and a decision of 64 callers on three nodes took a
@@ -100,8 +100,8 @@ func (s *Store) work(d *Call) int64 {
 
 // carry makes the calls of all members in one round trip: by one script where it may have the keys
 // of all. If the server refuses that as a whole, each of them is to be sent alone. More calls than
-// one script may make, which come from the background alone, take several. The error is that of
-// all: of one alone, or if no script got a reply.
+// one script may make, which come from the background alone, take several. An error is that of all
+// members. If it is nil, each member's err is its own.
 func (s *Store) carry(ctx context.Context, sv *Server, members []*Call) error {
 	switch {
 	case len(members) == 1:
@@ -205,8 +205,8 @@ func (s *Store) runEach(ctx context.Context, sv *Server, size int, members []*Ca
 // A partError is that of all members of one of several scripts.
 type partError struct{ error }
 
-// replied reads the reply to the calls of members, or the error that came instead. What goes alone
-// is not sent again for it.
+// replied reads the reply to the calls of members, or the error that came instead. The error of one
+// that goes alone is returned.
 func (s *Store) replied(sv *Server, members []*Call, reply []int64, err error, alone bool) error {
 	switch {
 	case err == nil:

@@ -16,8 +16,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// TestBatchEndsInTime has two callers share a batch that no server answers, of which
-// one has waited for long when it starts: neither waits for longer than the timeout.
+// TestBatchEndsInTime has two callers share a batch that no server answers, of which one has waited
+// for long when it starts: neither waits for longer than the timeout.
 func TestBatchEndsInTime(t *testing.T) {
 	withFake(t, func(t *testing.T, f *fake) {
 		const timeout, busy = 500 * time.Millisecond, 300 * time.Millisecond
@@ -95,7 +95,8 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestPartFailsOnce has one of two scripts fail, each of several renewals: that is one failure for who watches the server.
+// TestPartFailsOnce has one of two scripts fail, each of several renewals: that is one failure for
+// who watches the server.
 func TestPartFailsOnce(t *testing.T) {
 	t.Parallel()
 	withFake(t, func(t *testing.T, f *fake) {
@@ -127,8 +128,8 @@ func TestPartFailsOnce(t *testing.T) {
 	})
 }
 
-// TestRefusedTogether has a server refuse whatever has a key that its user may not touch. Each of those that shared a script
-// with it is decided after one round trip more, however many they are.
+// TestRefusedTogether has a server refuse whatever has a key that its user may not touch. Each of
+// those that shared a script with it is decided after one round trip more, however many they are.
 func TestRefusedTogether(t *testing.T) {
 	t.Parallel()
 	withFake(t, func(t *testing.T, f *fake) {
@@ -147,7 +148,8 @@ func TestRefusedTogether(t *testing.T) {
 	})
 }
 
-// TestBatchAllocates bounds what a plain decision allocates in a batch: itself, and for each limit a key and its argument.
+// TestBatchAllocates bounds what a plain decision allocates in a batch: itself, and for each limit
+// a key and its argument.
 func TestBatchAllocates(t *testing.T) {
 	withFake(t, func(t *testing.T, f *fake) {
 		s := f.store(time.Second)
@@ -170,7 +172,8 @@ func TestBatchAllocates(t *testing.T) {
 	})
 }
 
-// TestUndoneAlone has a single call replied as only one of several is: it is an error, and not sent again for ever.
+// TestUndoneAlone has a single call replied as only one of several is: it is an error, and not sent
+// again for ever.
 func TestUndoneAlone(t *testing.T) {
 	t.Parallel()
 	limit := algorithm.Member{Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(algorithm.Numbers{Count: 10, Period: 60_000_000, Burst: 10})}

@@ -151,8 +151,8 @@ func (sv *Server) want(st *Store, k string) (time.Duration, <-chan struct{}) {
 	return left, changed
 }
 
-// await waits while the server is doubted, and for a moment where it has not been wanted for a
-// while, until that is closed at most. It reports whether the server is up.
+// await waits while the server is doubted or back, and for a moment where it has not been wanted
+// for a while, until that is closed at most. It reports whether the server is up.
 func (sv *Server) await(ctx context.Context, st *Store, k string, until <-chan struct{}) bool {
 	for !sv.up() {
 		left, changed := sv.want(st, k)
@@ -262,7 +262,7 @@ func (sv *Server) address(ctx context.Context, cause error) string {
 	return op.Addr.String()
 }
 
-// storeClosed has those told that have closed. With the last one probes end.
+// storeClosed has closed Stores told the end of an outage. Once none is open, probes end.
 func (sv *Server) storeClosed() {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()

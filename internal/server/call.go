@@ -16,8 +16,8 @@ import (
 type Call struct {
 	Limits *Limits
 	Key    string
-	// HoldCall is what is asked. Of what decides, Handles, unless they are nil, are where the
-	// handles of what is held or charged are written.
+	// HoldCall is what is asked. A call that decides writes the reply's handles to Handles, unless
+	// that is nil.
 	algorithm.HoldCall
 
 	Answers []algorithm.Answer // of what decides; where the key was banned before, they say nothing
@@ -63,7 +63,8 @@ func (s *Store) Decide(ctx context.Context, d *Call) error {
 }
 
 // End does what an OpSettle, OpRefund or OpRelease says, and then calls ended, unless that is nil.
-// It is sent once, even if ctx has ended: that bounds only the waiting.
+// It is sent once at most, even if ctx has ended: that bounds only the waiting. With ErrQueue nothing
+// is sent, and ended not called.
 func (s *Store) End(ctx context.Context, d *Call, ended func()) error {
 	sent := ctx
 	if ctx.Done() != nil {
@@ -196,7 +197,7 @@ func (s *Store) tooLate(a batch.Abandoned, since time.Time) error {
 	return s.timeoutError(context.DeadlineExceeded, s.Timeout)
 }
 
-// wrote reports whether d has changed something, once it is answered.
+// wrote reports whether d, which is answered, has charged or held units.
 func (d *Call) wrote() bool {
 	charges := d.Op == algorithm.OpCharge || d.Op == algorithm.OpReserve
 	for o := d; charges && o != nil; o = o.next {

@@ -32,7 +32,7 @@ func (s *Store) Check(ctx context.Context) (advice []string, cannot error) {
 	case isBroken(err):
 		err = fmt.Errorf("%w (the server ended the connection: if it wants TLS, set Options.TLSConfig)", err)
 	}
-	if replies(err, lackRight) {
+	if replies(err, rightReplies) {
 		if missing := s.missingRights(ctx); missing != "" {
 			return nil, fmt.Errorf("%w (%s)", err, missing)
 		}

@@ -124,7 +124,7 @@ func (cs *cleanups) add(s *Store, c cleanup) {
 	}
 }
 
-// note has a cleanup wait. It reports whether nobody frees what waits.
+// note has a cleanup wait. It reports whether the caller is to free what waits: nobody does yet.
 func (cs *cleanups) note(c cleanup) bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -153,7 +153,7 @@ func (cs *cleanups) begin() bool {
 }
 
 // Later runs f, which asks Redis, in a goroutine that Close waits for, and then ended with its
-// error. It reports false, and runs nothing, if there are too many.
+// error. It reports false, and runs nothing, if there are too many, or s is driven.
 func (s *Store) Later(f func() error, ended func(error)) bool {
 	if s.driven || !s.cleanups.begin() {
 		return false

@@ -53,7 +53,8 @@ func (c *freeing) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPi
 	return func(_ context.Context, cmds []redis.Cmder) error { return c.reply(cmds...) }
 }
 
-// leave has callers of a Store leave, so many in each of so many goroutines, whose replies are lost.
+// leave has callers of a Store leave, so many in each of so many goroutines, whose replies are
+// lost.
 func (c *freeing) leave(goroutines, each int) *Store {
 	limit := algorithm.Member{Kind: algorithm.InFlight, Evaluator: algorithm.InFlight.New(algorithm.Numbers{Burst: 10}), Hold: 1e7}
 	limits := NewLimits([]algorithm.Member{limit}, []string{"x"}, nil)
@@ -106,7 +107,8 @@ func TestLeftBehindClosed(t *testing.T) {
 	}
 }
 
-// TestLaterPanics has a hook of the client panic in the background, where nobody could recover: it is an error. Close waits.
+// TestLaterPanics has a hook of the client panic in the background, where nobody could recover: it
+// is an error. Close waits.
 func TestLaterPanics(t *testing.T) {
 	t.Parallel()
 	s := (&freeing{}).leave(0, 0)
@@ -130,8 +132,8 @@ func TestLaterBounded(t *testing.T) {
 	}
 }
 
-// TestRenewalsInTime renews the slots of 20,000 requests, 200 ms away: all before any expires. They are due after a third of
-// their 10 s.
+// TestRenewalsInTime renews the slots of 20,000 requests, 200 ms away: all before any expires. They
+// are due after a third of their 10 s.
 func TestRenewalsInTime(t *testing.T) {
 	t.Parallel()
 	const renewals, left = 20_000, 10 * time.Second * 2 / 3
@@ -166,8 +168,8 @@ func TestRenewalsInTime(t *testing.T) {
 	})
 }
 
-// TestRenewalThatFails has renewals fail. Where Redis certainly has renewed nothing, they may be tried
-// again; else the handles are not known any more.
+// TestRenewalThatFails has renewals fail. Where Redis certainly has renewed nothing, they may be
+// tried again; else the handles are not known any more.
 func TestRenewalThatFails(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]error{

@@ -42,13 +42,13 @@ func (s script) command(ctx context.Context, args []any, keys int) onceCmd {
 		args[2] = 0
 		args = append(args, keys)
 	}
-	return s.send(ctx, args)
+	return s.newCommand(ctx, args)
 }
 
-// send returns the command of these arguments. One with undeclared keys goes to the server that has
-// the first of them. No server redirects it, as it would do with declared keys: where a slot is
-// being moved to, it would decide on keys of all such slots, also on those that have not come yet.
-func (s script) send(ctx context.Context, args []any) onceCmd {
+// newCommand returns the command of these arguments. One with undeclared keys goes to the server
+// that has the first of them. No server redirects it, as with declared keys: after that, a server
+// would decide on keys of all slots that are moving to it, also on those that have not come yet.
+func (s script) newCommand(ctx context.Context, args []any) onceCmd {
 	cmd := onceCmd{redis.NewIntSliceCmd(ctx, args...)}
 	if s.undeclared {
 		cmd.SetFirstKeyPos(scriptArgs)
@@ -72,7 +72,7 @@ func (s script) reply(ctx context.Context, client Client, cmd onceCmd, err error
 		}
 		args := cmd.Args()
 		args[0], args[1] = "eval", s.source
-		cmd = s.send(ctx, args)
+		cmd = s.newCommand(ctx, args)
 		err = client.Process(ctx, cmd)
 	}
 	return cmd.Val(), err

@@ -10,8 +10,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// TestQueue has more decisions than are sent in time. Those that are not say whose fault it is: this
-// process's, if the server answers others, or the server's, if it answers none.
+// TestQueue has more decisions than are sent in time. Those that are not say whose fault it is:
+// this process's, if the server answers others, or the server's, if it answers none.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	const timeout, callers = 500 * time.Millisecond, 1000

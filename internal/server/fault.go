@@ -54,7 +54,7 @@ func (s *Store) outcome(sv *Server, err error, given time.Duration, begun time.T
 	return unable, err
 }
 
-// isBroken reports whether err is of a connection that was made once.
+// isBroken reports whether err is that of a connection that had been made, and then failed.
 func isBroken(err error) bool {
 	var op *net.OpError
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||

@@ -22,7 +22,7 @@ const (
 )
 
 // An outcome is what the end of a call says about the server that was asked, in this order: up to
-// slow it has answered, and beyond unsure it is at fault.
+// slow it has answered without an error, and beyond unsure it is at fault.
 type outcome uint8
 
 const (
@@ -37,8 +37,7 @@ const (
 )
 
 const (
-	// doubtLasts is how long a server is doubted at most, and so how long a new connection may
-	// take.
+	// doubtLasts is how long a server is doubted at most: then it is down.
 	doubtLasts = 3 * time.Second
 	// connectTime is what a probe has to make a connection to a server that is far: TCP, TLS, HELLO
 	// and more.
@@ -54,7 +53,7 @@ const (
 	quietPause = 5 * time.Second
 	wakePause  = 100 * time.Millisecond
 	// logPause is the time between two outages that are logged, with as many causes as maxCauses.
-	// One that was over within a moment does not count for one that is not.
+	// An outage shorter than moment does not keep a longer one from being logged.
 	logPause  = time.Minute
 	moment    = time.Second
 	maxCauses = 5
@@ -81,8 +80,8 @@ type health struct {
 
 	told     bool          // that it is down
 	logged   bool          // this outage is
-	loggedAt time.Duration // when the beginning of one last was
-	longAt   time.Duration // when that of one last was that took longer than a moment
+	loggedAt time.Duration // when an outage was last logged as begun, or as still there
+	longAt   time.Duration // loggedAt of the last logged outage that has ended and took at least moment
 	causes   []string      // those logged
 	wentDown time.Duration
 }
@@ -181,7 +180,7 @@ func (h *health) next(now time.Duration) (action, time.Duration) {
 	case h.state == back:
 		return wait, 0
 	case h.probes == maxProbes, h.state == doubted && h.probing:
-		return wait, h.deadline(now)
+		return wait, h.longestWait(now)
 	case now < h.nextAt:
 		return wait, h.nextAt - now
 	}
@@ -201,8 +200,8 @@ func (h *health) next(now time.Duration) (action, time.Duration) {
 	return probePatiently, 0
 }
 
-// deadline returns for how long nothing need be done but take what ends.
-func (h *health) deadline(now time.Duration) time.Duration {
+// longestWait returns for how long to wait at most while no further probe may begin.
+func (h *health) longestWait(now time.Duration) time.Duration {
 	if h.state == doubted {
 		return h.since + doubtLasts - now
 	}

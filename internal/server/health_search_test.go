@@ -157,8 +157,9 @@ func (w *world) key() string {
 		h.told, h.logged, ago(h.loggedAt), ago(h.longAt), h.causes, likeness(h.cause), last, ages)
 }
 
-// All that can happen to a server in some steps is tried. Whatever happened, decisions are back at a server
-// that answers within a fifth of a second, or a little more than a hundredth of a long outage.
+// All that can happen to a server in some steps is tried. Whatever happened, decisions are back at
+// a server that answers within a fifth of a second, or a little more than a hundredth of a long
+// outage.
 func TestHealthSearched(t *testing.T) {
 	t.Parallel()
 	type node struct {
@@ -252,8 +253,8 @@ func justified(name string, before *health, w *world) error {
 	return nil
 }
 
-// recovers returns how long it takes until the server is up, if that answers from now on and decisions
-// want it. Probes in flight are answered no more.
+// recovers returns how long it takes until the server is up, if that answers from now on and
+// decisions want it. Probes in flight are answered no more.
 func (w world) recovers() (time.Duration, error) {
 	w = w.clone()
 	for i := range w.probes {

@@ -55,7 +55,8 @@ func silence(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// deaf is the answer of a server that does not answer, through a client that does not look at contexts.
+// deaf is the answer of a server that does not answer, through a client that does not look at
+// contexts.
 func deaf(context.Context) error {
 	time.Sleep(30 * time.Second)
 	return errReply
@@ -311,8 +312,8 @@ func healthIsShared(t *testing.T, f *fake, away func(context.Context) error) {
 	}
 }
 
-// A server that is back decides within a fifth of a second while it is wanted, however long it was away.
-// While it is not, it is asked seldom, and the first decision waits for a probe.
+// A server that is back decides within a fifth of a second while it is wanted, however long it was
+// away. While it is not, it is asked seldom, and the first decision waits for a probe.
 func TestServerIsBack(t *testing.T) {
 	t.Parallel()
 	for _, away := range []func(context.Context) error{silence, fails(errDial), fails(errMemory)} {
@@ -396,7 +397,8 @@ func TestStoresClose(t *testing.T) {
 	})
 }
 
-// A store that is made just when the last one closes is told of no outage without its end, though nobody asks it.
+// A store that is made just when the last one closes is told of no outage without its end, though
+// nobody asks it.
 func TestStoresReplaced(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -442,7 +444,8 @@ func TestStoresOfClusterClose(t *testing.T) {
 	})
 }
 
-// A client that is closed before its limiters is one outage, which is told and logged once, and ends with them.
+// A client that is closed before its limiters is one outage, which is told and logged once, and
+// ends with them.
 func TestClientCloses(t *testing.T) {
 	t.Parallel()
 	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
@@ -460,7 +463,8 @@ func TestClientCloses(t *testing.T) {
 	})
 }
 
-// Connections that are dead say nothing about the server, as long as a new one can be made: decisions wait for that.
+// Connections that are dead say nothing about the server, as long as a new one can be made:
+// decisions wait for that.
 func TestDeadConnections(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -521,7 +525,8 @@ func TestSentOnce(t *testing.T) {
 	}
 }
 
-// A server that is far answers in time, once connections are made: those take longer than a decision may.
+// A server that is far answers in time, once connections are made: those take longer than a
+// decision may.
 func TestFarServer(t *testing.T) {
 	t.Parallel()
 	for _, ctxDeadlines := range []bool{false, true} {
@@ -574,8 +579,8 @@ func TestFarServer(t *testing.T) {
 	}
 }
 
-// A new connection to a server that is back may take longer than a decision may: one probe at a time has the time. It is
-// back if a round trip fits the timeout.
+// A new connection to a server that is back may take longer than a decision may: one probe at a
+// time has the time. It is back if a round trip fits the timeout.
 func TestFarServerIsBack(t *testing.T) {
 	t.Parallel()
 	for _, ctxDeadlines := range []bool{false, true} {
@@ -632,7 +637,8 @@ func TestLoggedAfterMoment(t *testing.T) {
 	})
 }
 
-// A cause that is another is logged, and so is how long it took. That the client closed a connection is none.
+// A cause that is another is logged, and so is how long it took. That the client closed a
+// connection is none.
 func TestCausesLogged(t *testing.T) {
 	t.Parallel()
 	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
@@ -746,7 +752,8 @@ func TestErrorsThatOpen(t *testing.T) {
 	}
 }
 
-// What ends a hold may lack a right that a decision does not need: that is one error, and no outage.
+// What ends a hold may lack a right that a decision does not need: that is one error, and no
+// outage.
 func TestEndRefused(t *testing.T) {
 	t.Parallel()
 	withStore(t, time.Second, func(t *testing.T, f *fake, s *tested) {
@@ -762,7 +769,8 @@ func TestEndRefused(t *testing.T) {
 	})
 }
 
-// A timeout that is noticed late, as in a busy process, opens nothing by itself: a probe does, if it is not answered.
+// A timeout that is noticed late, as in a busy process, opens nothing by itself: a probe does, if
+// it is not answered.
 func TestLateTimeout(t *testing.T) {
 	t.Parallel()
 	for answers, changes := range map[bool][]string{true: nil, false: {"down"}} {
@@ -784,7 +792,8 @@ func TestLateTimeout(t *testing.T) {
 	}
 }
 
-// A reply, be it an error of that call, ends the doubt about a connection: decisions do not wait for more.
+// A reply, be it an error of that call, ends the doubt about a connection: decisions do not wait
+// for more.
 func TestReplyEndsDoubt(t *testing.T) {
 	t.Parallel()
 	withStore(t, time.Second, func(t *testing.T, f *fake, s *tested) {

@@ -62,7 +62,7 @@ var refusals = []refusal{
 const (
 	needsPassword = "the server wants a password: set Options.Password"
 	wrongPassword = "the server does not take this Options.Username and Options.Password"
-	lacksRight    = "the Redis user lacks a right: docs/operating.md lists what it must be allowed"
+	rightHint     = "the Redis user lacks a right: docs/operating.md lists what it must be allowed"
 	ofCluster     = "a node of a Cluster: use redis.NewClusterClient"
 	noTLS         = "perhaps the server does not speak TLS at this port: take its TLS port, or leave out Options.TLSConfig"
 	noAddress     = "Options.Addr is host:port: redis.ParseURL takes a URL"
@@ -73,7 +73,7 @@ const (
 
 // lackRight is what servers reply who do not allow a command, also where a script wanted it: those
 // do not say which.
-var lackRight = []string{"noperm", "the user executing the script can't", "no permission"}
+var rightReplies = []string{"noperm", "the user executing the script can't", "no permission"}
 
 // decidesNothing reports whether err is of a server that decides nothing, whatever it is asked.
 func decidesNothing(err error) bool {
@@ -89,8 +89,8 @@ func (s *Store) hint(err error) string {
 		}
 	}
 	switch {
-	case replies(err, lackRight):
-		return lacksRight
+	case replies(err, rightReplies):
+		return rightHint
 	case moving(err):
 		return noSlot
 	case s.servers.cluster == nil && hasCode(err, "MOVED"):

@@ -14,12 +14,11 @@ import (
 // goroutine. A caller waits until the timer, or if that is nil for the whole call. (Probes and what
 // is found out of a server go by Store.call.)
 //
-// A client that ends a call with its context's deadline is waited for: that a caller cancels has no
-// effect on a call that succeeds, and is the error of one that fails, because to wait beside a
-// goroutine, even one that is parked for it, took a lone call 39 % longer. Any other client is
-// waited for beside a goroutine, and so is a server that is far, whose connection is made although
-// its first caller has left; and a caller with less time, or who has waited before, leaves the
-// call: it may take its whole timeout.
+// Where the client ends a call with its context's deadline, the call is made in this goroutine:
+// another one took a lone call 39 % longer. A caller who cancels does not end it; if it fails,
+// package core returns the error of ctx. Any other call is made in another goroutine. So is one to
+// a server that is far, whose connection is made although its first caller has left. A caller with
+// less time, or who has waited before, leaves the call: it may take its whole timeout.
 func (s *Store) send(ctx context.Context, sv *Server, members []*Call, place batch.Place[*Call], until *sharedTimer) error {
 	c := calls{sv, members, place, time.Now()}
 	timer := s.deadlines.at(c.begun)

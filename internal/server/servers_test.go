@@ -19,8 +19,8 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// All that is over one client shares its Servers, which end with it and with the
-// stores. It would notice a client that is kept for ever.
+// All that is over one client shares its Servers, which end with it and with the stores. It would
+// notice a client that is kept for ever.
 func TestServersOfAClient(t *testing.T) {
 	t.Parallel()
 	key := func() sharedKey {

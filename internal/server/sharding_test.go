@@ -15,8 +15,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// A shardingProxy is one or several servers in the place of Redis. Each command goes to
-// that of its first key.
+// A shardingProxy is one or several servers in the place of Redis. Each command goes to that of its
+// first key.
 type shardingProxy struct {
 	mu     sync.Mutex
 	shards []map[string]bool // the keys of each
@@ -84,8 +84,8 @@ func (p *shardingProxy) run(cmd redis.Cmder) error {
 	return nil
 }
 
-// shard returns that of a key, by the upper bits of its hash, as twemproxy does: they hardly depend on the last
-// characters.
+// shard returns that of a key, by the upper bits of its hash, as twemproxy does: they hardly depend
+// on the last characters.
 func (p *shardingProxy) shard(key string) map[string]bool {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(key))
@@ -120,8 +120,8 @@ func (p *shardingProxy) ask(t *testing.T, s *Store, together bool, want error, t
 	}
 }
 
-// Once for each client it is found out whether a script sees all its keys, however many ask at the same time. Nothing
-// is left behind.
+// Once for each client it is found out whether a script sees all its keys, however many ask at the
+// same time. Nothing is left behind.
 func TestSharding(t *testing.T) {
 	t.Parallel()
 	crossSlot := redisError("CROSSSLOT Keys in request don't hash to the same slot")

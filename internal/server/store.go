@@ -31,8 +31,8 @@ type Config struct {
 // Hooks are called when something happens, in the goroutine that noticed it. Any may be nil.
 type Hooks struct {
 	ScriptLoaded func(ctx context.Context) // Redis did not have a script
-	// CallFailed is for each call that was made and failed; thisCall says that it tells nothing of
-	// the server.
+	// CallFailed is for each round trip that failed, but not at once for keys of hash slots that
+	// are moving; thisCall says that it tells nothing of the server.
 	CallFailed    func(ctx context.Context, err error, thisCall bool)
 	ServerChanged func(ctx context.Context, c Change)
 }
@@ -71,17 +71,17 @@ type Store struct {
 	script      script // for one call
 	batchScript script // for several
 	mixedScript script // for several by limits of different numbers
-	perScript   int    // calls of one unit, and no plain decisions, that one script makes
+	perScript   int    // most calls of one unit, none of them plain, that one script makes
 
 	deadlines    deadlines
 	farDeadlines deadlines // of calls to a server that is far
 	cleanups     cleanups
 	single       *batcher                             // of one server
 	byServer     atomic.Pointer[map[*Server]*batcher] // of a Cluster; copied when it changes
-	mu           sync.Mutex                           // held where byServer changes
+	mu           sync.Mutex                           // held where byServer or withOthers changes
 	withOthers   atomic.Pointer[map[string]*Store]    // see Together; copied when it changes
-	number       uint64                               // by which those know the Store
-	moves        bool                                 // a constant is that of an instant
+	number       uint64                               // identifies the Store in the keys of withOthers
+	moves        bool                                 // a constant depends on the time
 	closed       atomic.Bool
 	driven       bool // by a test: nothing goes on beside its calls
 
@@ -138,8 +138,8 @@ func (s *Store) init() {
 	}
 }
 
-// Others reports whether another limiter over the client counts on the same keys by other numbers,
-// and how many stores over the client are open.
+// Others reports whether another limiter over the client uses the same Redis keys with other
+// numbers, and how many stores over the client are open.
 func (s *Store) Others() (numbers bool, open int) {
 	s.servers.mu.Lock()
 	defer s.servers.mu.Unlock()

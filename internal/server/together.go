@@ -28,8 +28,9 @@ type Part struct {
 }
 
 // Together returns the Store that decides on all parts by one script: all are charged, or none. The
-// error is ErrApart where no script may have all the keys, or that of a server that does not
-// answer: the first call finds out, within the timeout, that it is one.
+// error is ErrApart unless it is known that one script may have all the keys. Where that is not
+// known, a server that is up is asked first, within the timeout: if it does not answer, that is the
+// error.
 func Together(ctx context.Context, parts []Part) (*Store, error) {
 	if len(parts) < 2 {
 		return nil, ErrApart

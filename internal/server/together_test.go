@@ -13,7 +13,8 @@ import (
 // A strangeClient is of no type that go-redis has.
 type strangeClient struct{ Client }
 
-// TestTogether is who may decide together: one script charges what is stored once, and of one server.
+// TestTogether is who may decide together: one script charges what is stored once, and of one
+// server.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	one, other := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
