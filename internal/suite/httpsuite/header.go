@@ -117,7 +117,7 @@ func resetDelta(b *testbed) {
 		s.get("/a").wantHeaders("2", step.remaining, step.reset, step.retryAfter)
 	}
 	bucket := Limit{Limiter: b.named("full", core.TokenBucket(core.PerSecond(1))), Key: keyfunc.IP(), Options: limit.Options}
-	bucket.Options = append(bucket.Options, guard.Cost(func(keyfunc.Request) int64 { return 0 }))
+	bucket.Options = append(bucket.Options, estimate(0))
 	b.behind(bucket).get("/a").wantHeaders("1", "1", "0", "")
 }
 

@@ -66,7 +66,7 @@ func stacked(b *testbed) {
 func stackedDenies(b *testbed) {
 	outer := Limit{Limiter: b.named("outer", core.FixedWindow(core.PerHour(1))), Key: keyfunc.IP()}
 	inner := b.fixed(3)
-	inner.Options = []guard.Option{guard.Cost(func(keyfunc.Request) int64 { return 4 })}
+	inner.Options = []guard.Option{estimate(4)}
 	ans := b.serve(App{Use: []Mount{outer, inner}, Routes: []Route{{Path: "/a"}}}).get("/a")
 	ans.wantDenied()
 	ans.wantHeaders("3", "3", "1800000013", "") // and never to come back
@@ -176,7 +176,7 @@ func (b *testbed) mountedTwice(how string) []Mount {
 	api, other := b.fixed(90), b.namedFixed("other", 90)
 	with := func(l Limit, options ...guard.Option) Limit { l.Options = options; return l }
 	by := func(key keyfunc.Func) Limit { return Limit{Limiter: api.Limiter, Key: key} }
-	costs := func(n int64) guard.Option { return guard.Cost(func(keyfunc.Request) int64 { return n }) }
+	costs := func(n int64) guard.Option { return estimate(n) }
 	contract, err := api.Limiter.With(core.FixedWindow(core.PerMinute(80)))
 	if err != nil {
 		b.Fatal(err)
