@@ -81,60 +81,6 @@ func TestCountIf(t *testing.T) {
 
 func estimate(n int64) guard.Option { return guard.Cost(func(keyfunc.Request) int64 { return n }) }
 
-func TestCostAfter(t *testing.T) {
-	each(t, func(b *testbed) {
-		var costs []int64
-		b.serve = func(ctx context.Context, send func()) error {
-			for _, n := range costs {
-				send()
-				grpclimit.SetCost(ctx, n)
-			}
-			return nil
-		}
-		lim := b.fixed(100)
-		b.behind(by(lim, guard.CostAfter(), estimate(5)))
-		for _, step := range []struct {
-			costs []int64
-			left  int64
-		}{{nil, 95}, {[]int64{3, 20}, 75}, {[]int64{0}, 75}, {[]int64{-1}, 70}, {[]int64{200}, 0}} {
-			costs = step.costs
-			b.call().want(codes.OK)
-			untilLeft(b.T, lim, ipKey, step.left)
-		}
-		b.call().want(codes.ResourceExhausted) // a debt
-	})
-}
-
-// TestWarnings has interceptors that count a call twice, and handlers whose SetCost is ignored: each is logged once.
-func TestWarnings(t *testing.T) {
-	each(t, func(b *testbed) {
-		setter := func(context.Context) {}
-		b.serve = func(ctx context.Context, _ func()) error {
-			setter(ctx)
-			return nil
-		}
-		want := func(n int, warning string) {
-			b.Helper()
-			for range 2 {
-				b.call().want(codes.OK)
-			}
-			if b.logs.Count("level=WARN") != n || b.logs.Count(warning) != min(n, 1) {
-				b.Errorf("logged are not %d lines, with %q once: %s", n, warning, b.logs.String())
-			}
-		}
-		lim, other := b.fixed(100), b.limiter("other", core.FixedWindow(core.PerMinute(100)))
-		b.behind(by(lim), by(other), mount{lim, keyfunc.Global(), nil})
-		want(0, "a request is counted twice")
-		b.behind(by(lim), by(other), by(lim))
-		want(1, "a request is counted twice")
-		setter = func(ctx context.Context) { grpclimit.SetCost(ctx, 2) }
-		b.behind(by(lim, guard.CostAfter()))
-		want(1, "a request is counted twice")
-		b.behind(by(lim))
-		want(2, "guard.CostAfter")
-	})
-}
-
 // TestInnerRefuses has an inner limit deny, and be without a decision: an outer one that counts other answers charges nothing for
 // what no handler served. The UNAVAILABLE of a handler it charges.
 func TestInnerRefuses(t *testing.T) {
