@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
@@ -317,11 +318,9 @@ func TestNothingIsLeft(t *testing.T) {
 		_ = page.body.Close()
 	}
 	http.DefaultClient.CloseIdleConnections()
-	for end := time.Now().Add(30 * time.Second); p.open() > 0 || goroutines() > before; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			stacks := make([]byte, 1<<20)
-			t.Fatalf("%d sessions, %d goroutines, %d before\n%s", p.open(), goroutines(), before, stacks[:runtime.Stack(stacks, true)])
-		}
+	if !check.Eventually(t, "sessions and goroutines end", func() bool { return p.open() == 0 && goroutines() <= before }) {
+		stacks := make([]byte, 1<<20)
+		t.Errorf("%d sessions, %d goroutines, %d before\n%s", p.open(), goroutines(), before, stacks[:runtime.Stack(stacks, true)])
 	}
 }
 

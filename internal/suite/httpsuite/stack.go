@@ -13,7 +13,7 @@ func stackCases() []testCase {
 	return []testCase{
 		{"Stacked", stacked, nil},
 		{"StackedDenies", stackedDenies, nil},
-		{"StackedSilently", stackedSilently, nil},
+		{"StackedHidden", stackedHidden, nil},
 		{"StackedSets", stackedSets, nil},
 		{"Groups", groups, nil},
 		{"StackedGivesBack", stackedGivesBack, nil},
@@ -73,22 +73,38 @@ func stackedDenies(b *testbed) {
 	b.wantLeft(outer.Limiter, ipKey, 0)
 }
 
-// stackedSilently has a limit without headers, tighter than one with headers: it
-// neither shows nor hides the other.
-func stackedSilently(b *testbed) {
-	secret := b.namedFixed("secret", 2)
-	secret.Options = []guard.Option{guard.NoHeaders()}
-	for _, mounts := range [][]Mount{{secret, b.fixed(5)}, {b.fixed(5), secret}} {
-		s := b.serve(App{Use: mounts, Routes: []Route{{Path: "/a"}}})
-		for _, remaining := range []string{"4", "3"} {
-			ans := s.get("/a")
-			ans.wantServed()
-			ans.wantHeaders("5", remaining, "1800000073", "")
-		}
-		ans := s.get("/a")
-		ans.wantDenied()
-		ans.wantHeader("Retry-After", "")
-		b.redis.FlushAll()
+// stackedHidden has a limit that shows nothing, tighter than one that does: it hides nothing of the other. What of its own denials
+// is seen differs.
+func stackedHidden(b *testbed) {
+	for name, c := range map[string]struct {
+		hide                          guard.Option
+		status                        int // of the third request
+		limit, remaining, reset, wait string
+	}{
+		"NoHeaders":       {guard.NoHeaders(), 429, "", "", "", ""},
+		"HeadersOnDenial": {guard.HeadersOnDenial(), 429, "2", "0", "1800000073", "60"},
+		"DryRun":          {guard.DryRun(), 200, "9", "6", "1800000073", ""},
+	} {
+		b.each(name, func(b *testbed) {
+			hidden, shown := b.namedFixed("hidden", 2), b.namedFixed("shown", 9)
+			hidden.Options = []guard.Option{c.hide}
+			for _, mounts := range [][]Mount{{hidden, shown}, {shown, hidden}} {
+				s := b.serve(App{Use: mounts, Routes: []Route{{Path: "/a"}}})
+				for _, remaining := range []string{"8", "7"} { // 1 and 0 of 2 are smaller shares
+					ans := s.get("/a")
+					ans.wantServed()
+					ans.wantHeaders("9", remaining, "1800000073", "")
+				}
+				ans := s.get("/a")
+				ans.wantStatus(c.status)
+				if name == "NoHeaders" && mounts[0].(Limit).Limiter == shown.Limiter { // which has admitted it
+					ans.wantHeaders("9", "6", "1800000073", "")
+				} else {
+					ans.wantHeaders(c.limit, c.remaining, c.reset, c.wait)
+				}
+				b.redis.FlushAll()
+			}
+		})
 	}
 }
 
