@@ -39,7 +39,7 @@ type App interface {
 	ShutdownWithTimeout(d time.Duration) error
 }
 
-// Serve has serve serve app, as the version of Fiber does it.
+// Serve serves app by serve, as the version of Fiber does it.
 func Serve(t *testing.T, app App, serve func(net.Listener) error) *httpsuite.Server {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
