@@ -96,7 +96,7 @@ func (p *tab) wantCode(button string, lines ...string) {
 	p.click("#code-close")
 }
 
-// looksWell keeps a picture of the page, in which no words touch.
+// looksWell checks that no words touch, and keeps a picture of the page.
 func (p *tab) looksWell(name string) {
 	p.t.Helper()
 	p.redrawn()
