@@ -47,11 +47,7 @@ func TestRetryAfter(t *testing.T) {
 		{"Retry-After: 2026-11-22T23:00:08Z|Date: " + date, 0},
 		{"Retry-After: later|Retry-After: 4", 4 * time.Second},
 	} {
-		h := make(http.Header)
-		for line := range strings.SplitSeq(c.headers, "|") {
-			name, value, _ := strings.Cut(line, ": ")
-			h.Add(name, value)
-		}
+		h := headersOf(strings.Split(c.headers, "|")...)
 		if got := retryAfter(h, here, time.Minute); got != c.want {
 			t.Errorf("%.60q: %v, want %v", c.headers, got, c.want)
 		}
@@ -101,11 +97,7 @@ func TestTransportSaysStop(t *testing.T) {
 		{"31 years from now", 403, "X-RateLimit-Remaining: 0|X-RateLimit-Reset: 999999999", time.Minute},
 		{"no number", 403, "X-RateLimit-Remaining: 0|X-RateLimit-Reset: -5|RateLimit-Remaining: 0|RateLimit-Reset: soon", 0},
 	} {
-		h := make(http.Header)
-		for line := range strings.SplitSeq(c.headers+date, "|") {
-			name, value, _ := strings.Cut(line, ": ")
-			h.Add(name, value)
-		}
+		h := headersOf(strings.Split(c.headers+date, "|")...)
 		tr := &transport{bound: time.Minute}
 		if got := tr.asked(&http.Response{StatusCode: c.status, Header: h}); got < c.want || got > c.want+c.want/10 {
 			t.Errorf("%s: %d with %q: %v, want %v or up to a tenth more", c.api, c.status, c.headers, got, c.want)

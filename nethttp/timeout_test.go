@@ -2,11 +2,9 @@ package httplimit
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
@@ -55,83 +53,4 @@ func TestTimeoutHandlerBetween(t *testing.T) {
 		}
 		<-done
 	}
-}
-
-// TestTimeoutHandlerCost has a handler set its cost when http.TimeoutHandler has answered
-// for it. The middleware outside has then charged what was set before, and the one inside
-// charges the cost when the handler ends.
-func TestTimeoutHandlerCost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		costAfter := func(next http.Handler) (http.Handler, *core.Limiter) {
-			lim, err := core.NewMemory("api", core.FixedWindow(core.PerDay(10)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return Middleware(lim, keyfunc.IP(), guard.CostAfter(), guard.Cost(func(keyfunc.Request) int64 { return 2 }))(next), lim
-		}
-		inside, inner := costAfter(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			SetCost(r.Context(), 3)
-			time.Sleep(2 * time.Minute)
-			SetCost(r.Context(), 7)
-		}))
-		outside, outer := costAfter(http.TimeoutHandler(inside, time.Minute, "too late"))
-		wantLeft := func(lim *core.Limiter, want int64) {
-			t.Helper()
-			if res, err := lim.Peek(t.Context(), "ip:192.0.2.1"); err != nil || res.Remaining != want {
-				t.Errorf("%d units are left, %v; want %d", res.Remaining, err, want)
-			}
-		}
-		w := httptest.NewRecorder()
-		outside.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
-		if w.Code != http.StatusServiceUnavailable {
-			t.Fatal(w.Code)
-		}
-		wantLeft(outer, 7) // what was set until then
-		wantLeft(inner, 8)
-		time.Sleep(2 * time.Minute)
-		wantLeft(outer, 7)
-		wantLeft(inner, 3)
-	})
-}
-
-// TestTimeoutHandlerSlots has http.TimeoutHandler answer while the handler goes on. Outside
-// of it the slot is free then; inside of it when the handler ends. The context of what
-// is further out goes on.
-func TestTimeoutHandlerSlots(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		inFlight := func(next http.Handler) (http.Handler, *core.Limiter) {
-			lim, err := core.NewMemory("api", core.InFlight(1))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return Middleware(lim, keyfunc.IP())(next), lim
-		}
-		inside, inner := inFlight(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			time.Sleep(2 * time.Minute)
-			if r.Context().Err() == nil || errors.Is(context.Cause(r.Context()), core.ErrSlotLost) {
-				t.Errorf("the handler's context: %v", context.Cause(r.Context()))
-			}
-		}))
-		outside, outer := inFlight(http.TimeoutHandler(inside, time.Minute, "too late"))
-		wantLeft := func(when string, lim *core.Limiter, want int64) {
-			t.Helper()
-			if res, err := lim.Peek(t.Context(), "ip:192.0.2.1"); err != nil || res.Remaining != want {
-				t.Errorf("%s: %d slots are left, %v; want %d", when, res.Remaining, err, want)
-			}
-		}
-		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
-		go func() {
-			time.Sleep(30 * time.Second)
-			wantLeft("while it works", outer, 0)
-			wantLeft("while it works", inner, 0)
-		}()
-		outside.ServeHTTP(w, r)
-		if w.Code != http.StatusServiceUnavailable || r.Context().Err() != nil {
-			t.Errorf("status %d, %v", w.Code, r.Context().Err())
-		}
-		wantLeft("after the timeout", outer, 1)
-		wantLeft("after the timeout", inner, 0)
-		time.Sleep(2 * time.Minute)
-		wantLeft("when the handler has returned", inner, 1)
-	})
 }

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
@@ -154,54 +154,6 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestProcesses counts what three processes admit: over one Redis the limit together, and by themselves each.
-func TestProcesses(t *testing.T) {
-	t.Parallel()
-	_, url := serve(t, nil)
-	p := follow(t, url, "shape=hand&rate=10")
-	h := next[hello](p)
-	served := map[string]map[int][]time.Duration{oneRedis: {}, "by_itself": {}}
-	for last := h.At; last < h.At+8000; {
-		d := next[decision](p)
-		if served[d.Lane] == nil {
-			continue
-		}
-		if last = d.At; d.Allowed {
-			served[d.Lane][d.Member] = append(served[d.Lane][d.Member], time.Duration(d.At*float64(time.Millisecond)))
-		}
-	}
-	for lane, want := range map[string][2]int{oneRedis: {10, 10}, "by_itself": {30, 33}} { // the second is told when it has decided
-		got := mostInAPeriod(slices.Concat(served[lane][1], served[lane][2], served[lane][3]))
-		if got < want[0] || got > want[1] { // in the past, at least
-			t.Errorf("%s: %d in a period, want %d", lane, got, want)
-		}
-		for member := 1; member <= members; member++ {
-			if all := served[lane][member]; len(all) == 0 || all[len(all)-1] < time.Duration(h.At*float64(time.Millisecond)) {
-				t.Errorf("%s: process %d serves nothing live", lane, member)
-			}
-		}
-	}
-}
-
-// TestCost has requests that cost three units each, and one that costs more than a bucket holds.
-func TestCost(t *testing.T) {
-	t.Parallel()
-	_, url := serve(t, embeddedRedis(t))
-	p := follow(t, url, "shape=hand&rate=10&burst=2&cost=3")
-	h := next[hello](p)
-	if r := do(t, http.MethodPost, url+"/hit/in_flight?session="+h.ID, ""); r.status != http.StatusOK || r.header.Get("X-RateLimit-Remaining") != "7" {
-		t.Errorf("status %d, %v", r.status, r.header)
-	}
-	want := map[string]float64{"fixed_window": 3, "sliding_window_log": 3, "in_flight": 3, "gcra": 0, "token_bucket": 0, "two_limits": 0}
-	for len(want) > 0 {
-		d := next[decision](p)
-		if used, ok := want[d.Lane]; ok && (d.Used != used || d.Allowed != (used > 0)) {
-			t.Errorf("decision: %+v, want %v used", d, used)
-		}
-		delete(want, d.Lane)
-	}
-}
-
 // TestTwoLimits sends requests until the second limit denies one: the page is told which.
 func TestTwoLimits(t *testing.T) {
 	t.Parallel()
@@ -253,35 +205,6 @@ func TestHit(t *testing.T) {
 		if want := n <= maxTraffic; (r.status == http.StatusAccepted) != want {
 			t.Errorf("request %d by hand: status %d", n, r.status)
 		}
-	}
-}
-
-// TestBan sends requests by hand until one is denied: its client is then banned, where algorithms decide.
-func TestBan(t *testing.T) {
-	t.Parallel()
-	_, url := serve(t, embeddedRedis(t))
-	p := follow(t, url, "shape=hand&rate=2&burst=2&ban=true")
-	h := next[hello](p)
-	r := reply{}
-	for r.status != http.StatusTooManyRequests {
-		r = do(t, http.MethodPost, url+"/hit/gcra?session="+h.ID, "")
-	}
-	if got := r.header.Get("Retry-After"); got != "6" {
-		t.Errorf("banned for %q s\n%s", got, r.body)
-	}
-	d := next[decision](p)
-	for d.Lane != "gcra" || d.Allowed {
-		d = next[decision](p)
-	}
-	if d.Banned != 6000 || d.Used != -1 {
-		t.Fatalf("decision: %+v", d)
-	}
-	l := next[levels](p).Levels
-	for l["gcra"].Used >= 0 {
-		l = next[levels](p).Levels
-	}
-	if l["gcra"].Banned == 0 || l["fail_open"].Banned != 0 {
-		t.Errorf("levels: %+v", l)
 	}
 }
 
@@ -395,11 +318,9 @@ func TestNothingIsLeft(t *testing.T) {
 		_ = page.body.Close()
 	}
 	http.DefaultClient.CloseIdleConnections()
-	for end := time.Now().Add(30 * time.Second); p.open() > 0 || goroutines() > before; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			stacks := make([]byte, 1<<20)
-			t.Fatalf("%d sessions, %d goroutines, %d before\n%s", p.open(), goroutines(), before, stacks[:runtime.Stack(stacks, true)])
-		}
+	if !check.Eventually(t, "sessions and goroutines end", func() bool { return p.open() == 0 && goroutines() <= before }) {
+		stacks := make([]byte, 1<<20)
+		t.Errorf("%d sessions, %d goroutines, %d before\n%s", p.open(), goroutines(), before, stacks[:runtime.Stack(stacks, true)])
 	}
 }
 

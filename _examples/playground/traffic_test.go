@@ -7,31 +7,6 @@ import (
 	"time"
 )
 
-func TestArrivals(t *testing.T) {
-	t.Parallel()
-	for _, s := range shapes() {
-		t.Run(string(s), func(t *testing.T) {
-			t.Parallel()
-			c := config{Rate: 10, Burst: 10, Traffic: 15, Shape: s}
-			for n := range int64(4) {
-				list := c.arrivals(n)
-				want := map[shape]int{steady: 15, bursts: 15, boundary: 15, clients: 20, byHand: 0}[s]
-				if len(list) != want {
-					t.Errorf("window %d: %d arrivals, want %d", n, len(list), want)
-				}
-				if !slices.IsSortedFunc(list, func(a, b arrival) int { return int(a.at - b.at) }) {
-					t.Errorf("window %d: not in order: %v", n, list)
-				}
-				for _, a := range list {
-					if a.at < 0 || a.at >= period || a.client != clientA && (a.client != clientB || s != clients) {
-						t.Errorf("window %d: %v", n, a)
-					}
-				}
-			}
-		})
-	}
-}
-
 // TestTraffic uses a simulated clock.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
@@ -101,6 +76,12 @@ func TestPastAndTrafficAreOne(t *testing.T) {
 			want := map[shape]int{steady: 42, bursts: 42, boundary: 42, clients: 72, byHand: 0}[s]
 			if len(all) != want {
 				t.Errorf("%d requests in 6 windows, want %d", len(all), want)
+			}
+			if !slices.IsSortedFunc(all, func(a, b moment) int { return a.at.Compare(b.at) }) {
+				t.Errorf("not in order: %v", all)
+			}
+			if two := slices.ContainsFunc(all, func(m moment) bool { return m.client != clientA }); two != (s == clients) {
+				t.Errorf("whether there is another client: %t", two)
 			}
 			for middle := from; middle.Before(until); middle = middle.Add(700 * time.Millisecond) {
 				if parts := slices.Concat(c.between(from, middle, start), c.between(middle, until, start)); !slices.Equal(parts, all) {

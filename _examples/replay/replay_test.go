@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,15 +62,10 @@ func TestFormats(t *testing.T) {
 	csv.WriteString("Time,ip,agent\n")
 	semicolons.WriteString("\ufeffid;when;who\n")
 	for line := range strings.Lines(combined) {
-		c := &combinedLine{}
-		c.read(t, line)
-		at, err := time.Parse(layouts[0], c.at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fmt.Fprintf(&object, "{\"request\": {\"remote_ip\": %q, \"n\": 1}, \"ts\": %d.0, \"x\": null}\n", c.ip, at.Unix())
-		fmt.Fprintf(&csv, "%s,\"%s\",\"a \"\"quoted\"\", one\"\r\n", at.Format(time.RFC3339), c.ip)
-		fmt.Fprintf(&semicolons, "7; %d ;%s\n", at.UnixNano(), c.ip)
+		ip, at := combinedLine(t, line)
+		fmt.Fprintf(&object, "{\"request\": {\"remote_ip\": %q, \"n\": 1}, \"ts\": %d.0, \"x\": null}\n", ip, at.Unix())
+		fmt.Fprintf(&csv, "%s,\"%s\",\"a \"\"quoted\"\", one\"\r\n", at.Format(time.RFC3339), ip)
+		fmt.Fprintf(&semicolons, "7; %d ;%s\n", at.UnixNano(), ip)
 	}
 	for name, c := range map[string]struct {
 		input string
@@ -92,16 +88,18 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// A combinedLine is read here by other means than in the program.
-type combinedLine struct{ ip, at string }
-
-func (c *combinedLine) read(t *testing.T, line string) {
+// combinedLine reads a line by other means than the program.
+func combinedLine(t *testing.T, line string) (ip string, at time.Time) {
 	t.Helper()
 	var day, zone string
-	if n, err := fmt.Sscanf(line, "%s - - [%s %5s]", &c.ip, &day, &zone); n != 3 {
+	if n, err := fmt.Sscanf(line, "%s - - [%s %5s]", &ip, &day, &zone); n != 3 {
 		t.Fatal(line, err)
 	}
-	c.at = day + " " + zone
+	at, err := time.Parse(layouts[0], day+" "+zone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ip, at
 }
 
 // withoutLines removes what is said of the lines, which a header adds to.
@@ -152,13 +150,13 @@ func zip(text string) string {
 // TestOutOfOrder turns a log around: it is sorted, and the result is the same.
 func TestOutOfOrder(t *testing.T) {
 	t.Parallel()
-	var lines, turned []string
+	var lines []string
 	for i := range 100 {
 		lines = append(lines, fmt.Sprintf("{\"ts\": %d, \"ip\": \"a\"}\n", 1763280000+i))
-		turned = append([]string{lines[i]}, turned...)
 	}
 	want := replayed(t, strings.Join(lines, ""), "-limit", "fixed_window 7/1m")
-	got := replayed(t, strings.Join(turned, ""), "-limit", "fixed_window 7/1m")
+	slices.Reverse(lines)
+	got := replayed(t, strings.Join(lines, ""), "-limit", "fixed_window 7/1m")
 	const note = "99 requests were out of order, by 1m39s at most; they are sorted\n"
 	if !strings.Contains(got, note) || strings.Replace(got, note, "", 1) != want {
 		t.Errorf("%s\nwant\n%s", got, want)

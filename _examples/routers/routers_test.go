@@ -19,8 +19,7 @@ import (
 // limiter allows n requests an hour.
 func limiter(t *testing.T, n int64) *core.Limiter {
 	t.Helper()
-	lim := core.MustNewMemory("example", core.FixedWindow(core.PerHour(n)))
-	return lim
+	return core.MustNewMemory("example", core.FixedWindow(core.PerHour(n)))
 }
 
 func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
@@ -42,29 +41,23 @@ func left(t *testing.T, lim *core.Limiter, key string) int64 {
 
 const address = "ip:192.0.2.1" // of httptest
 
-func TestChi(t *testing.T) {
+// TestPatterns has all paths of a route share its limit.
+func TestPatterns(t *testing.T) {
 	all, users := limiter(t, 10), limiter(t, 2)
-	h := Chi(all, users)
-	for i, want := range []int{200, 200, 429} {
-		if w := get(t, h, "/users/"+strings.Repeat("x", i+1)); w.Code != want {
-			t.Errorf("request %d: %d, want %d", i, w.Code, want)
+	ofMux := limiter(t, 2)
+	route := keyfunc.ForJoin(address, keyfunc.ForRoute("/users/{id}"))
+	for name, h := range map[string]http.Handler{"chi": Chi(all, users), "mux": Mux(ofMux)} {
+		for i, want := range []int{200, 200, 429} {
+			if w := get(t, h, "/users/"+strings.Repeat("x", i+1)); w.Code != want {
+				t.Errorf("%s, request %d: %d, want %d", name, i, w.Code, want)
+			}
 		}
 	}
-	if n, m := left(t, all, address), left(t, users, keyfunc.ForJoin(address, keyfunc.ForRoute("/users/{id}"))); n != 7 || m != 0 {
-		t.Errorf("%d of all and %d of the route left, want 7 and 0", n, m)
+	if n := left(t, all, address); n != 7 {
+		t.Errorf("%d of all left, want 7", n)
 	}
-}
-
-func TestMux(t *testing.T) {
-	lim := limiter(t, 2)
-	h := Mux(lim)
-	for i, want := range []int{200, 200, 429} {
-		if w := get(t, h, "/users/"+strings.Repeat("x", i+1)); w.Code != want {
-			t.Errorf("request %d: %d, want %d", i, w.Code, want)
-		}
-	}
-	if n := left(t, lim, keyfunc.ForJoin(address, keyfunc.ForRoute("/users/{id}"))); n != 0 {
-		t.Errorf("%d of the route left", n)
+	if n, m := left(t, users, route), left(t, ofMux, route); n != 0 || m != 0 {
+		t.Errorf("%d and %d of the routes left, want none", n, m)
 	}
 }
 

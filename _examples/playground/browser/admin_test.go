@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -28,7 +27,7 @@ func startAdmin(t *testing.T, width, height int64, flags ...string) (*app, *tab)
 		t.Fatal(err)
 	}
 	p.do(chromedp.Navigate(a.url + "/limits/"))
-	p.until("live", `document.getElementById("state").textContent === "Live"`)
+	p.until("live", isLive)
 	p.until("both limiters", `document.querySelectorAll(".card").length === 2`)
 	return a, p
 }
@@ -48,24 +47,10 @@ func TestAdminViews(t *testing.T) {
 	p.until("how Redis is", `document.querySelector("[data-limiter=api] .server.up").textContent.endsWith(" answers")`)
 	p.until("a chart with denials", `/, [1-9]\d* of them denied/.test(document.querySelector("[data-limiter=api] svg").ariaLabel)`)
 	p.until("10 s of it", `document.querySelector("[data-limiter=api] .served-line").getAttribute("d").split("L").length > 12`)
-	p.do(chromedp.Click(chromedp.CSS("[data-limiter=api] .denied.keys button")))
+	p.click("[data-limiter=api] .denied.keys button")
 	p.until("the key", `document.getElementById("found-key").textContent === "ip:192.0.2.1"`)
 	p.until("each of its limits", `document.querySelectorAll("#found .limit").length === 2`)
-	tree, err := chromedp.Call(p.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, node := range tree.Nodes {
-		if node.Ignored || node.Role == nil {
-			continue
-		}
-		switch role := text(node.Role); role {
-		case "button", "combobox", "textbox", "image", "meter", "region", "complementary", "main", "group", "dialog":
-			if text(node.Name) == "" {
-				t.Errorf("a %s without a name", role)
-			}
-		}
-	}
+	p.named("button", "combobox", "textbox", "image", "meter", "region", "complementary", "main", "group", "dialog")
 	p.until("a joined key, whole", `(() => {
 		const key = document.querySelector("[data-limiter=login] .asked.keys .key")
 		return key?.title.startsWith("join:ip:198.51.100.7,") && key.title === key.textContent && key.firstChild.scrollHeight <= key.firstChild.clientHeight + 1
@@ -82,13 +67,8 @@ func TestAdminViews(t *testing.T) {
 	for _, width := range []int64{1600, 1024, 900, 700, 390, 320} {
 		p.do(chromedp.EmulateViewport(width, phoneHeight))
 		p.redrawn()
-		if over := eval[int](p, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
-			t.Errorf("at a width of %d px the page is %d px too wide", width, over)
-		}
-		if small := eval[[]string](p, `[...document.querySelectorAll("body > :not(dialog) :is(button, select, input)")].filter((e) => e.getClientRects().length)
-			.filter((e) => e.getBoundingClientRect().height < 24 || e.getBoundingClientRect().width < 24).map((e) => e.id || e.textContent)`); len(small) > 0 {
-			t.Errorf("at %d px too small for a finger: %v", width, small)
-		}
+		p.fits(fmt.Sprint(width))
+		p.fingers(fmt.Sprint(width), "body > :not(dialog) :is(button, select, input)")
 	}
 }
 
@@ -180,9 +160,9 @@ func TestAdminHostileKeys(t *testing.T) {
 	}
 	eval[bool](p, `(`+rows+`.find((e) => e.textContent.includes("bytes")).querySelector("button").click(), true)`)
 	p.until("the key whose bytes are no text", `document.getElementById("found-key").textContent.endsWith(" bytes") && `+verdict+`.startsWith("Denied for ")`)
-	p.do(chromedp.Click(chromedp.CSS("#reset")))
+	p.click("#reset")
 	p.until("the question", `document.getElementById("confirm").open`)
-	p.do(chromedp.Click(chromedp.CSS("#confirm-yes")))
+	p.click("#confirm-yes")
 	p.until("that very key is free", message+` === "Reset." && `+verdict+` === "The next request is admitted"`)
 	if eval[bool](p, `"harmed" in window || document.querySelector("main img, main script, aside img, aside script, dialog img") !== null`) {
 		t.Error("a key became HTML")
@@ -190,9 +170,7 @@ func TestAdminHostileKeys(t *testing.T) {
 	for _, width := range []int64{1280, 390, 320} {
 		p.do(chromedp.EmulateViewport(width, phoneHeight))
 		p.redrawn()
-		if over := eval[int](p, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
-			t.Errorf("at a width of %d px the page is %d px too wide", width, over)
-		}
+		p.fits(fmt.Sprint(width))
 	}
 }
 
@@ -227,7 +205,7 @@ func TestAdminOtherOrigins(t *testing.T) {
 		t.Error("the page is in a frame")
 	}
 	p.do(chromedp.Navigate(a.url + "/limits/"))
-	p.until("live", `document.getElementById("state").textContent === "Live"`)
+	p.until("live", isLive)
 	p.do(chromedp.SetValue(chromedp.CSS("#limiter"), "login"), chromedp.SetValue(chromedp.CSS(".part .value input"), "user:alice"), chromedp.Click(chromedp.CSS("#go")))
 	p.until("the key", `document.getElementById("found-key").textContent === "user:alice"`)
 	if got := eval[string](p, verdict); got != "The next request is admitted" {

@@ -21,8 +21,7 @@ const (
 func TestBoundaryAttack(t *testing.T) {
 	t.Parallel()
 	server := start(t)
-	p := open(t, server.url+"/", desktop, height)
-	p.until("live", `document.getElementById("state").textContent === "Live"`)
+	p := live(t, server, "", desktop, height)
 	p.until("a report", laneOf("fixed_window", "admitted")+" >= 0")
 	if !await[bool](p, `import("./app.js").then(({ lanes }) => lanes.some(({ history }) => history.marks.some((m) => m.at < performance.timeOrigin)))`) {
 		t.Error("the charts have no traffic of before the page was opened")
@@ -58,9 +57,7 @@ func TestBoundaryAttack(t *testing.T) {
 		p.do(chromedp.EmulateViewport(width, phoneHeight))
 		p.redrawn()
 		p.wordsApart(fmt.Sprint(width))
-		if over := eval[int](p, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
-			t.Errorf("at a width of %d px the page is %d px too wide", width, over)
-		}
+		p.fits(fmt.Sprint(width))
 		p.keep(fmt.Sprintf("playground-%d.png", width))
 	}
 

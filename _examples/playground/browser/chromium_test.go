@@ -128,6 +128,16 @@ func open(t *testing.T, url string, width, height int64) *tab {
 	return p
 }
 
+// live opens the page of a playground with a configuration, such as "?shape=hand".
+func live(t *testing.T, server *app, configuration string, width, height int64) *tab {
+	t.Helper()
+	p := open(t, server.url+"/"+configuration, width, height)
+	p.until("live", isLive)
+	return p
+}
+
+const isLive = `document.getElementById("state").textContent === "Live"`
+
 // load opens the page at url, and waits for its charts.
 func (p *tab) load(url string) {
 	p.t.Helper()
@@ -141,6 +151,12 @@ func (p *tab) allowMessages() { p.end = time.Now() }
 func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
 	get(p, chromedp.Steps(actions...))
+}
+
+// click clicks the first element that a selector finds.
+func (p *tab) click(selector string) {
+	p.t.Helper()
+	p.do(chromedp.Click(chromedp.CSS(selector)))
 }
 
 // get returns the result of an action.

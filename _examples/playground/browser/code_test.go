@@ -11,8 +11,7 @@ import (
 // because only one tab has the focus, which the clipboard asks for.
 func TestCopy(t *testing.T) {
 	server := start(t)
-	p := open(t, server.url+"/?shape=hand&rate=7&burst=3", desktop, height)
-	p.until("live", `document.getElementById("state").textContent === "Live"`)
+	p := live(t, server, "?shape=hand&rate=7&burst=3", desktop, height)
 	clipboard := func(setting browser.PermissionSetting) {
 		for _, name := range []string{"clipboard-write", "clipboard-read"} {
 			params := browser.SetPermissionParams{Permission: &browser.PermissionDescriptor{Name: name}, Setting: setting}
@@ -22,18 +21,18 @@ func TestCopy(t *testing.T) {
 		}
 	}
 	clipboard(browser.PermissionSettingDenied)
-	p.do(chromedp.Click(chromedp.CSS("[data-lane=token_bucket] .code")))
+	p.click("[data-lane=token_bucket] .code")
 	p.until("the code is selected", `document.getElementById("code-state").textContent.startsWith("Selected")
 		&& getSelection().toString().includes("core.TokenBucket(core.Per(7, 5*time.Second), core.Burst(3)),")`)
 
 	clipboard(browser.PermissionSettingGranted)
-	p.do(chromedp.Click(chromedp.CSS("#code-copy")))
+	p.click("#code-copy")
 	p.until("the code is copied", `document.getElementById("code-state").textContent.startsWith("Copied")`)
 	want := eval[string](p, `document.getElementById("code-text").textContent`)
 	if got := await[string](p, "navigator.clipboard.readText()"); got != want {
 		t.Errorf("the clipboard has\n%s\nwant\n%s", got, want)
 	}
-	p.do(chromedp.Click(chromedp.CSS("#code-close")))
+	p.click("#code-close")
 	p.until("closed", `!document.getElementById("code").open`)
 
 	// The code follows the controls.
@@ -45,6 +44,4 @@ func TestCopy(t *testing.T) {
 		document.getElementById("code").close()
 		return text.includes("core.GCRA(core.Per(9, 5*time.Second), core.Burst(3)),")
 	})()`)
-	server.stop(t)
-	p.allowMessages()
 }

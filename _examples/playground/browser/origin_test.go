@@ -48,12 +48,9 @@ func TestOtherOrigins(t *testing.T) {
 			t.Errorf("%s has %d streams", origin, n)
 		}
 	}
-	p := open(t, server.url+"/?shape=hand", desktop, height)
-	p.until("live", `document.getElementById("state").textContent === "Live"`)
-	p.do(chromedp.Click(chromedp.CSS("#send-one")))
+	p := live(t, server, "?shape=hand", desktop, height)
+	p.click("#send-one")
 	p.until("an answer", `document.getElementById("hand-answer").textContent.startsWith("200 OK")`)
-	server.stop(t)
-	p.allowMessages()
 }
 
 // TestOtherNames asks the playground under a name that another site could have made to resolve to it.

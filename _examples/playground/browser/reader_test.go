@@ -2,6 +2,7 @@ package browser
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/chromedp/cdproto/accessibility"
@@ -15,8 +16,7 @@ const focused = `(() => { const e = document.activeElement; return e.id || (e.na
 // TestKeyboard uses the page without a mouse. It is not parallel, because only one tab has the focus.
 func TestKeyboard(t *testing.T) {
 	server := start(t)
-	p := open(t, server.url+"/?shape=hand&rate=30", desktop, height)
-	p.until("live", `document.getElementById("state").textContent === "Live"`)
+	p := live(t, server, "?shape=hand&rate=30", desktop, height)
 	p.do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab)) // the links to documents
 	for _, want := range []string{"shape=hand", "rate", "burst", "cost", "ban", "send-one", "send-ten", "pause", "stop", "lane-choice", "hand-answer", "traffic-answer"} {
 		p.do(chromedp.KeyEvent(kb.Tab))
@@ -44,44 +44,41 @@ func TestKeyboard(t *testing.T) {
 	p.do(chromedp.Focus(chromedp.CSS("#pause")), chromedp.KeyEvent(" "))
 	p.until("paused", `document.getElementById("state").textContent === "Paused" && document.getElementById("pause").textContent === "Resume"`)
 	p.until("a chart that stands still", "window.before === (window.before = "+chart("gcra")+")")
-	server.stop(t)
-	p.allowMessages()
 }
 
 // TestNames checks what the browser reports to a screen reader.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	server := start(t)
-	p := open(t, server.url+"/?shape=hand", phoneWidth, phoneHeight)
-	p.until("live", `document.getElementById("state").textContent === "Live"`)
+	p := live(t, server, "?shape=hand", phoneWidth, phoneHeight)
 	p.until("a chart with words", `document.querySelector("canvas").ariaLabel?.startsWith("Fixed window: 0 at most in 5 s") ?? false`)
-	tree, err := chromedp.Call(p.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	roles := map[string]int{}
-	for _, node := range tree.Nodes {
-		if node.Ignored || node.Role == nil {
-			continue
-		}
-		role := text(node.Role)
-		roles[role]++
-		switch role {
-		case "button", "radio", "slider", "checkbox", "combobox", "image", "canvas", "region", "form", "group":
-			if text(node.Name) == "" {
-				t.Errorf("a %s without a name", role)
-			}
-		}
-	}
+	roles := p.named("button", "radio", "slider", "checkbox", "combobox", "image", "canvas", "region", "form", "group")
 	for role, want := range map[string]int{"button": 4 + 14, "radio": 5, "slider": 4, "checkbox": 1, "combobox": 1, "status": 4, "main": 1} {
 		if roles[role] != want {
 			t.Errorf("%d of role %s, want %d; all: %v", roles[role], role, want, roles)
 		}
 	}
-	if small := eval[[]string](p, `[...document.querySelectorAll("body > :not(dialog) button, select, .shapes label")]
-		.filter((e) => e.getClientRects().length > 0 && (e.getBoundingClientRect().height < 24 || e.getBoundingClientRect().width < 24)).map((e) => e.id || e.textContent)`); len(small) > 0 {
-		t.Errorf("too small for a finger: %v", small)
+	p.fingers("phone", "body > :not(dialog) button, select, .shapes label")
+}
+
+// named counts what the browser reports of each role, and checks that what has one of these roles has a name.
+func (p *tab) named(roles ...string) (count map[string]int) {
+	p.t.Helper()
+	tree, err := chromedp.Call(p.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+	if err != nil {
+		p.t.Fatal(err)
 	}
+	count = map[string]int{}
+	for _, node := range tree.Nodes {
+		if node.Ignored || node.Role == nil {
+			continue
+		}
+		role := text(node.Role)
+		if count[role]++; slices.Contains(roles, role) && text(node.Name) == "" {
+			p.t.Errorf("a %s without a name", role)
+		}
+	}
+	return count
 }
 
 // TestReducedMotion counts how often the charts are redrawn.

@@ -11,10 +11,9 @@ import (
 func TestSend(t *testing.T) {
 	t.Parallel()
 	server := start(t)
-	p := open(t, server.url+"/?shape=hand&rate=5&burst=3", desktop, height)
-	p.until("live", `document.getElementById("state").textContent === "Live"`)
+	p := live(t, server, "?shape=hand&rate=5&burst=3", desktop, height)
 	p.until("the configuration of the address", `document.getElementById("summary").textContent.includes("The limit is 5 per 5 s")`)
-	p.do(chromedp.Click(chromedp.CSS("#send-one")))
+	p.click("#send-one")
 	p.until("a response", `document.getElementById("hand-answer").textContent.startsWith("200 OK")`)
 	for _, header := range []string{"X-Ratelimit-Limit: 5", "X-Ratelimit-Remaining: 4", "X-Ratelimit-Reset: "} {
 		if got := eval[string](p, `document.getElementById("hand-answer").textContent`); !strings.Contains(got, header) {
@@ -32,33 +31,22 @@ func TestSend(t *testing.T) {
 	p.until("the count of another lane, which got the same requests", `document.getElementById("hand-count").textContent.startsWith("Fixed window: 5 of your 11 served, 6 denied")
 		|| document.getElementById("hand-count").textContent.match(/^Fixed window: (6|7|8|9|10) of your 11 served/) !== null`)
 	p.keep("playground-hand.png")
-	server.stop(t)
-	p.allowMessages()
 }
 
 // TestBan asks for bans, and sends until there is one: the page says so, for as long as it lasts.
 func TestBan(t *testing.T) {
 	t.Parallel()
 	server := start(t)
-	p := open(t, server.url+"/?shape=hand&rate=2&burst=2", desktop, height)
-	p.until("live", `document.getElementById("state").textContent === "Live"`)
-	p.do(chromedp.Click(chromedp.CSS("#ban")))
+	p := live(t, server, "?shape=hand&rate=2&burst=2", desktop, height)
+	p.click("#ban")
 	p.until("bans, in the address and from the server", `location.search.includes("ban=true") &&
 		document.getElementById("summary").textContent.startsWith("Who goes beyond 2 per 5 s is banned for 6 s")`)
-	p.do(chromedp.Click(chromedp.CSS("#send-ten")))
+	p.click("#send-ten")
 	const because = `document.querySelector("[data-lane=gcra] .because")`
 	p.until("a ban, in the colour of denials", because+`.textContent.match(/^banned for [1-6] s$/) !== null &&
 		getComputedStyle(`+because+`).color === getComputedStyle(document.getElementById("stop")).color`)
 	p.until("a denial as long as the ban", `document.getElementById("hand-answer").textContent.match(/^Retry-After: [56]$/m) !== null`)
-	p.redrawn()
-	p.wordsApart("banned")
-	p.keep("playground-banned.png")
-	p.do(chromedp.Click(chromedp.CSS("[data-lane=gcra] .code")))
-	if got := eval[string](p, `document.getElementById("code-text").textContent`); !strings.Contains(got, "\n\t\tcore.Ban(6*time.Second, 12*time.Second),\n") {
-		t.Errorf("no ban in the code:\n%s", got)
-	}
-	p.do(chromedp.Click(chromedp.CSS("#code-close")))
+	p.looksWell("banned")
+	p.wantCode("[data-lane=gcra] .code", "\n\t\tcore.Ban(6*time.Second, 12*time.Second),\n")
 	p.until("the end of the ban", "!"+because+`.textContent.startsWith("banned")`)
-	server.stop(t)
-	p.allowMessages()
 }

@@ -2,10 +2,7 @@ package browser
 
 import (
 	"fmt"
-	"strings"
 	"testing"
-
-	"github.com/chromedp/chromedp"
 )
 
 // TestShapes checks what the other shapes of traffic do to the lanes.
@@ -60,18 +57,12 @@ func TestProcesses(t *testing.T) {
 	const count = `document.querySelector("[data-lane=%s] .count").textContent.match(/^(%s) of (2[5-9]|3\d) served$/) !== null`
 	p.until("the limit over one Redis", fmt.Sprintf(count, "one_redis", "1[0-2]"))
 	p.until("three limits by themselves", fmt.Sprintf(count, "by_itself", "2[5-9]|3\\d"))
-	p.do(chromedp.Click(chromedp.CSS("#processes-section .code"))) // brings it into view
-	if got := eval[string](p, `document.getElementById("code-text").textContent`); !strings.Contains(got, "\n\t\tcore.Processes(3),\n") {
-		t.Errorf("no Processes in the code:\n%s", got)
-	}
-	p.do(chromedp.Click(chromedp.CSS("#code-close")))
-	p.redrawn()
-	p.wordsApart("processes")
-	p.keep("playground-processes.png")
-	p.do(chromedp.Click(chromedp.CSS("#outage .stop")))
+	p.wantCode("#processes-section .code", "\n\t\tcore.Processes(3),\n") // and brings it into view
+	p.looksWell("processes")
+	p.click("#outage .stop")
 	p.until("a third for each", fmt.Sprintf(count, "one_redis", "[89]|1[0-3]")+` &&
 		document.querySelector("[data-lane=one_redis] .because").textContent === "each takes a third of the limit"`)
-	p.do(chromedp.Click(chromedp.CSS("#outage .stop")))
+	p.click("#outage .stop")
 	p.until("Redis, again", `document.getElementById("redis").textContent === "Redis answers"`)
 	p.until("the limit over one Redis, again", fmt.Sprintf(count, "one_redis", "1[0-2]"))
 }
@@ -95,16 +86,8 @@ func TestCost(t *testing.T) {
 	if broken := eval[int](p, `document.querySelectorAll(".broken").length`); broken > 0 {
 		t.Errorf("%d promises are broken: %s", broken, eval[string](p, `document.querySelector("main").innerText`))
 	}
-	p.do(chromedp.Click(chromedp.CSS("[data-lane=in_flight] .code")))
-	for _, line := range []string{"\n\t\tcore.InFlight(20),\n", "guard.Cost(func(keyfunc.Request) int64 { return 3 })"} {
-		if got := eval[string](p, `document.getElementById("code-text").textContent`); !strings.Contains(got, line) {
-			t.Errorf("no %q in the code:\n%s", line, got)
-		}
-	}
-	p.do(chromedp.Click(chromedp.CSS("#code-close")))
-	p.redrawn()
-	p.wordsApart("cost")
-	p.keep("playground-cost.png")
+	p.wantCode("[data-lane=in_flight] .code", "\n\t\tcore.InFlight(20),\n", "guard.Cost(func(keyfunc.Request) int64 { return 3 })")
+	p.looksWell("cost")
 	p.load(server.url + "/?shape=steady&cost=5&rate=3")
 	p.until("never", `document.getElementById("summary").textContent.endsWith("it can never be admitted.")`)
 }

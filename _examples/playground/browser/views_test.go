@@ -25,28 +25,23 @@ var views = []struct {
 func TestViews(t *testing.T) {
 	t.Parallel()
 	server := start(t)
-	p := open(t, server.url+"/", desktop, height)
-	p.until("live", `document.getElementById("state").textContent === "Live"`)
+	p := live(t, server, "", desktop, height)
 	p.until("traffic", laneOf("fixed_window", "peak")+" > 10")
 	p.until("a key that is leased", "Number(document.querySelector('[data-lane=lease]').dataset.share) > 0.9")
 	p.look("live")
-	p.do(chromedp.Click(chromedp.CSS("#send-ten")))
-	p.do(chromedp.Click(chromedp.CSS("#stop")))
+	p.click("#send-ten")
+	p.click("#stop")
 	p.until("an outage", `document.body.dataset.redis === "stopped"`)
 	p.until("traffic without Redis", `document.querySelector("[data-lane=fail_open] .count").textContent.match(/^(19|20|21) of \1 served$/) !== null`)
 	p.look("stopped")
 	p.until("decisions by leases, or by the outage policy", `document.querySelector("[data-lane=lease] .count").textContent.includes("outage policy")`)
-	p.do(chromedp.Click(chromedp.CSS("#pause")))
+	p.click("#pause")
 	p.until("paused", `document.body.dataset.state === "paused"`)
 	p.look("paused")
-	p.do(chromedp.Click(chromedp.CSS("[data-lane=fail_open] .code")))
+	p.click("[data-lane=fail_open] .code")
 	p.look("code")
-	for _, line := range []string{"\n\t\tcore.TokenBucket(core.Per(10, 5*time.Second), core.Burst(2)),\n", "\n\t\tcore.FailOpen(),\n"} {
-		if got := eval[string](p, `document.getElementById("code-text").textContent`); !strings.Contains(got, line) {
-			t.Errorf("no %q in the code:\n%s", line, got)
-		}
-	}
-	p.do(chromedp.Click(chromedp.CSS("#code-close")))
+	p.click("#code-close")
+	p.wantCode("[data-lane=fail_open] .code", "\n\t\tcore.TokenBucket(core.Per(10, 5*time.Second), core.Burst(2)),\n", "\n\t\tcore.FailOpen(),\n")
 	server.stop(t)
 	p.allowMessages()
 	p.until("lost", `document.body.dataset.state === "lost"`)
@@ -59,9 +54,7 @@ func (p *tab) look(state string) {
 	for _, v := range views {
 		p.prefer("prefers-color-scheme", v.scheme)
 		p.do(chromedp.EmulateViewport(v.width, v.height))
-		if over := eval[int](p, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
-			p.t.Errorf("%s: the page is %d px too wide", v.name, over)
-		}
+		p.fits(v.name)
 		p.redrawn()
 		p.keep(fmt.Sprintf("playground-%s-%s.png", state, v.name))
 		p.wordsApart(v.name)
@@ -71,6 +64,44 @@ func (p *tab) look(state string) {
 		p.keep(fmt.Sprintf("playground-%s-%s-all.png", state, name))
 	}
 	p.do(chromedp.EmulateViewport(desktop, height))
+}
+
+// fits checks that nothing is beside the page.
+func (p *tab) fits(view string) {
+	p.t.Helper()
+	if over := eval[int](p, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
+		p.t.Errorf("%s: the page is %d px too wide", view, over)
+	}
+}
+
+// fingers checks that what can be pressed is large enough for a finger.
+func (p *tab) fingers(view, selector string) {
+	p.t.Helper()
+	if small := eval[[]string](p, fmt.Sprintf(`[...document.querySelectorAll(%q)].filter((e) => e.getClientRects().length)
+		.filter((e) => e.getBoundingClientRect().height < 24 || e.getBoundingClientRect().width < 24).map((e) => e.id || e.textContent)`, selector)); len(small) > 0 {
+		p.t.Errorf("%s: too small for a finger: %v", view, small)
+	}
+}
+
+// wantCode opens the code of a limit, which has the lines, and closes it.
+func (p *tab) wantCode(button string, lines ...string) {
+	p.t.Helper()
+	p.click(button)
+	code := eval[string](p, `document.getElementById("code-text").textContent`)
+	for _, line := range lines {
+		if !strings.Contains(code, line) {
+			p.t.Errorf("no %q in the code:\n%s", line, code)
+		}
+	}
+	p.click("#code-close")
+}
+
+// looksWell checks that no words touch, and keeps a picture of the page.
+func (p *tab) looksWell(name string) {
+	p.t.Helper()
+	p.redrawn()
+	p.wordsApart(name)
+	p.keep("playground-" + name + ".png")
 }
 
 // redrawn waits until the charts have been drawn again.
@@ -101,10 +132,9 @@ func TestStopIsSeen(t *testing.T) {
 	t.Parallel()
 	server := start(t)
 	for name, size := range map[string][2]int64{"desktop": {desktop, height}, "laptop": {1366, 650}, "phone": {phoneWidth, phoneHeight}} {
-		p := open(t, server.url+"/", size[0], size[1])
-		p.until("live", `document.getElementById("state").textContent === "Live"`)
+		p := live(t, server, "", size[0], size[1])
 		p.until("at the top", "scrollY === 0 && document.documentElement.scrollHeight > innerHeight")
-		p.do(chromedp.Click(chromedp.CSS("#stop")))
+		p.click("#stop")
 		p.until("the charts of the outage", inView)
 		p.until("traffic without Redis", `document.querySelector("[data-lane=fail_open] .count").textContent.match(/^(\d\d) of \1 served$/) !== null`)
 		if !eval[bool](p, inView) {
@@ -126,9 +156,8 @@ func TestResponses(t *testing.T) {
 	t.Parallel()
 	server := start(t)
 	for _, width := range []int64{desktop, phoneWidth} {
-		p := open(t, server.url+"/?shape=hand&rate=2", width, height)
-		p.until("live", `document.getElementById("state").textContent === "Live"`)
-		p.do(chromedp.Click(chromedp.CSS("#send-ten")))
+		p := live(t, server, "?shape=hand&rate=2", width, height)
+		p.click("#send-ten")
 		p.until("a denial", `document.getElementById("hand-answer").textContent.trim().endsWith("}")`)
 		if cut := eval[[]string](p, `[...document.querySelectorAll(".answers pre")]
 			.filter((e) => e.scrollHeight > e.clientHeight || e.scrollWidth > e.clientWidth).map((e) => e.id)`); len(cut) > 0 {

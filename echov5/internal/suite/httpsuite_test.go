@@ -2,7 +2,6 @@ package suite_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -66,7 +65,7 @@ func echoFramework() httpsuite.Adapter {
 func startEcho(_ *testing.T, app httpsuite.App) *httpsuite.Server {
 	e := echo.New()
 	if app.Recover {
-		e.Pre(recoverEcho)
+		e.Pre(middleware.Recover())
 	}
 	if app.Renders {
 		e.HTTPErrorHandler = renderEcho
@@ -83,18 +82,6 @@ func startEcho(_ *testing.T, app httpsuite.App) *httpsuite.Server {
 		e.Any(httpsuite.Colons(route.Path), handlerEcho(route.Handler), mountEcho(route.Use)...)
 	}
 	return httpsuite.ServeHTTP(e, app)
-}
-
-// recoverEcho makes a panic an error, as Echo's own middleware does.
-func recoverEcho(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c *echo.Context) (err error) {
-		defer func() {
-			if r := recover(); r != nil {
-				err = fmt.Errorf("recovered: %v", r)
-			}
-		}()
-		return next(c)
-	}
 }
 
 // renderEcho is an HTTPErrorHandler.
@@ -155,30 +142,12 @@ func beforeEcho(first func(*echo.Context)) echo.MiddlewareFunc {
 }
 
 func handlerEcho(h httpsuite.Handler) echo.HandlerFunc {
-	return func(c *echo.Context) error { return h.Serve(newEchoContext(c)) }
-}
-
-// An echoContext is a request of Echo to the suite.
-type echoContext struct {
-	httpsuite.HTTPContext
-
-	c *echo.Context
-}
-
-func newEchoContext(c *echo.Context) echoContext {
-	return echoContext{httpsuite.HTTPContext{
-		W: c.Response(), R: c.Request(),
-		Show:   func() (core.Result, bool) { return echolimit.Result(c) },
-		Charge: func(n int64) { echolimit.SetCost(c, n) },
-	}, c}
-}
-
-func (e echoContext) Write(status int, body string) error {
-	if status != 0 {
-		return e.c.String(status, body)
+	return func(c *echo.Context) error {
+		return h.Serve(httpsuite.HTTPContext{
+			W: c.Response(), R: c.Request(),
+			Refuse: func(status int) error { return echo.NewHTTPError(status, "") },
+			Show:   func() (core.Result, bool) { return echolimit.Result(c) },
+			Charge: func(n int64) { echolimit.SetCost(c, n) },
+		})
 	}
-	_, err := io.WriteString(e.c.Response(), body)
-	return err
 }
-
-func (e echoContext) Fail(status int) error { return echo.NewHTTPError(status, "") }

@@ -16,6 +16,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
 	fiberlimit "github.com/redislimit/redislimit/fiberv3"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/keyfunc"
 )
@@ -128,9 +129,7 @@ func TestSSE(t *testing.T) {
 	if counted := <-asked; status != http.StatusOK || counted != status || !strings.Contains(body, "data: whole") {
 		t.Errorf("CountIf was asked about %d, and the client got %d, %q", counted, status, body)
 	}
-	for deadline := time.Now().Add(10 * time.Second); !slices.Equal(left(t, lim), []int64{1, 10 - 999%7}); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d slots and units left, want 1 and %d", left(t, lim), 10-999%7)
-		}
-	}
+	check.Eventually(t, "the slot is free, and the last cost is charged", func() bool {
+		return slices.Equal(left(t, lim), []int64{1, 10 - 999%7})
+	})
 }

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/core/guard"
 	grpclimit "github.com/redislimit/redislimit/grpc"
 	"github.com/redislimit/redislimit/keyfunc"
 )
@@ -48,35 +47,6 @@ func TestStacked(t *testing.T) {
 			a.wantDetails(`tight: limit "fixed-1m" of 2 exceeded; retry in 1m0s`)
 		})
 	}
-}
-
-// TestStackedGivesBack has outer limits not count what an inner one denies.
-func TestStackedGivesBack(t *testing.T) {
-	each(t, func(b *testbed) {
-		shared := b.limiter("shared", core.TokenBucket(core.PerMinute(9)))
-		own := b.fixed(1)
-		b.behind(mount{shared, keyfunc.Global(), []guard.Option{grpclimit.CountIf(func(code codes.Code) bool { return code != codes.ResourceExhausted })}}, by(own))
-		b.call().want(codes.OK)
-		for range 2 {
-			b.call().want(codes.ResourceExhausted)
-		}
-		b.stop()
-		untilLeft(b.T, shared, keyfunc.ForGlobal(), 8)
-	})
-}
-
-// TestStackedSilently has a limit without headers beside one with headers: it neither shows nor hides the other.
-func TestStackedSilently(t *testing.T) {
-	each(t, func(b *testbed) {
-		b.behind(by(b.limiter("secret", core.FixedWindow(core.PerMinute(2))), guard.NoHeaders()), by(b.fixed(5)))
-		for _, remaining := range []string{"4", "3"} {
-			b.call().wantHeaders("5", remaining, "1800000073", "")
-		}
-		a := b.call()
-		a.want(codes.ResourceExhausted)
-		a.wantHeaders("", "", "", "")
-		a.wantDetails("")
-	})
 }
 
 // TestHandlersHeader has handlers send metadata of their own, in each way.
@@ -163,21 +133,15 @@ func TestRetries(t *testing.T) {
 func TestAnsweredBetween(t *testing.T) {
 	each(t, func(b *testbed) {
 		outer, inner := by(b.limiter("outer", core.FixedWindow(core.PerMinute(9)))), by(b.fixed(1))
-		b.start([]grpc.ServerOption{
-			grpc.ChainUnaryInterceptor(grpclimit.Unary(outer.lim, outer.key),
-				func(ctx context.Context, message any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-					reply, err := next(ctx, message)
-					if err != nil {
-						reply = &grpc_testing.SimpleResponse{}
-					}
-					return reply, nil
-				}),
-			grpc.ChainStreamInterceptor(grpclimit.Stream(outer.lim, outer.key),
-				func(server any, inner grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-					_ = next(server, inner)
-					return nil
-				}),
-		}, inner)
+		between := around(func(ctx context.Context, next func(context.Context) error) error {
+			_ = next(ctx)
+			return nil
+		})
+		limited := []grpc.ServerOption{
+			grpc.ChainUnaryInterceptor(grpclimit.Unary(outer.lim, outer.key)),
+			grpc.ChainStreamInterceptor(grpclimit.Stream(outer.lim, outer.key)),
+		}
+		b.start(append(limited, between...), inner)
 		b.call().want(codes.OK)
 		a := b.call()
 		a.want(codes.OK)

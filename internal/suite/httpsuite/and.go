@@ -22,7 +22,6 @@ func andCases() []testCase {
 		{"AndHeld", andHeld, nil},
 		{"AndSlots", andSlots, nil},
 		{"AndOutage", andOutage, nil},
-		{"AndDryRun", andDryRun, nil},
 		{"AndQueue", andQueue, nil},
 	}
 }
@@ -203,20 +202,6 @@ func andOutage(b *testbed) {
 			b.untilLeft(here, ipKey, c.left)
 		})
 	}
-}
-
-// andDryRun serves what would be denied. What one member denies is charged in none.
-func andDryRun(b *testbed) {
-	wide, narrow := b.namedFixed("wide", 9), b.namedFixed("narrow", 1)
-	wide.Options = []guard.Option{guard.And(narrow.Limiter, keyfunc.IP()), guard.DryRun()}
-	s := b.behind(wide)
-	for range 3 {
-		ans := s.get("/a")
-		ans.wantServed()
-		ans.wantNoHeaders()
-	}
-	b.untilLeft(wide.Limiter, ipKey, 8)
-	b.untilLeft(narrow.Limiter, ipKey, 0)
 }
 
 // andQueue has LimiterFor choose a queue, where a place cannot be given back exactly: no request passes unlimited.

@@ -70,13 +70,5 @@ func benchFiber(mounts ...httpsuite.Mount) func() int {
 		app.Use(handler)
 	}
 	app.Get("/a", func(c *fiber.Ctx) error { return c.SendString("served") })
-	handler := app.Handler()
-	ctx := fasthttpsuite.NewContext()
-	ctx.Request.SetRequestURI("/a")
-	return func() int {
-		ctx.Response.Reset() // as the server does between requests
-		ctx.ResetUserValues()
-		handler(ctx)
-		return ctx.Response.StatusCode()
-	}
+	return fasthttpsuite.Drive(app.Handler())
 }

@@ -69,50 +69,47 @@ func (s *servedApp) upgrade(path string, status int) {
 }
 
 // stream reads the first half of a body before the handler writes the second.
-func stream(b *testbed) {
+func stream(b *testbed) { b.streams("HTTP/1.1") }
+func http2(b *testbed)  { b.streams("HTTP/2.0") }
+
+func (b *testbed) streams(version string) {
+	b.Helper()
 	b.eachWriter(1, func(b *testbed, limit Limit) {
 		gate := make(chan struct{})
-		s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: Stream, Gate: gate}})
-		b.streams(s, gate)
-		s.get("/a").wantDenied()
+		handler := Handler{Do: Stream, Gate: gate}
+		s := b.serve(App{Use: []Mount{limit}, Routes: []Route{{Path: "/a", Handler: handler}}, HTTP2: version == "HTTP/2.0"})
+		s.getInParts(gate)
+		ans := s.get("/a")
+		ans.wantDenied()
+		ans.wantHeaders("1", "0", "1800000073", "60")
+		if ans.proto != version {
+			b.Errorf("over %s", ans.proto)
+		}
 	})
 }
 
-func (b *testbed) streams(s *servedApp, gate chan<- struct{}) {
-	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), testTimeout)
+// getInParts opens gate when it has read the first line.
+func (s *servedApp) getInParts(gate chan<- struct{}) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), testTimeout)
 	defer cancel()
 	req, err := s.request(ctx, http.MethodGet, "/a")
 	if err != nil {
-		b.Fatal(err)
+		s.Fatal(err)
 	}
 	resp, err := s.server.Transport.RoundTrip(req)
 	if err != nil {
 		close(gate)
-		b.Fatal("no response before the handler was through: ", err)
+		s.Fatal("no response before the handler was through: ", err)
 	}
 	body := bufio.NewReader(resp.Body)
 	first, err := body.ReadString('\n')
 	close(gate)
 	rest, restErr := io.ReadAll(body)
 	if first != "one\n" || string(rest) != "two\n" || resp.StatusCode != http.StatusOK || resp.Header.Get("X-Ratelimit-Limit") != "1" {
-		b.Errorf("%d, %v: %q, %v, then %q, %v", resp.StatusCode, resp.Header, first, err, rest, restErr)
+		s.Errorf("%d, %v: %q, %v, then %q, %v", resp.StatusCode, resp.Header, first, err, rest, restErr)
 	}
 	_ = resp.Body.Close()
-}
-
-func http2(b *testbed) {
-	b.eachWriter(1, func(b *testbed, limit Limit) {
-		gate := make(chan struct{})
-		s := b.serve(App{Use: []Mount{limit}, Routes: []Route{{Path: "/a", Handler: Handler{Do: Stream, Gate: gate}}}, HTTP2: true})
-		b.streams(s, gate)
-		ans := s.get("/a")
-		ans.wantDenied()
-		ans.wantHeaders("1", "0", "1800000073", "60")
-		if ans.proto != "HTTP/2.0" {
-			b.Errorf("over %s", ans.proto)
-		}
-	})
 }
 
 // uploads has the server remove the temporary files of an upload, although the handler

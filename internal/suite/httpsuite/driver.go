@@ -106,9 +106,22 @@ func Each[M any](mounts []Mount, middleware func(Mount) M) []M {
 type HTTPContext struct {
 	W      http.ResponseWriter
 	R      *http.Request
+	Refuse func(status int) error     // as the framework fails
 	Show   func() (core.Result, bool) // the adapter's Result
 	Charge func(n int64)              // the adapter's SetCost
 }
+
+// Write sends no status by itself.
+func (c HTTPContext) Write(status int, body string) error {
+	if status != 0 {
+		c.W.WriteHeader(status)
+	}
+	_, err := io.WriteString(c.W, body)
+	return err
+}
+
+// Fail calls Refuse.
+func (c HTTPContext) Fail(status int) error { return c.Refuse(status) }
 
 // Throw returns err.
 func (HTTPContext) Throw(err error) error { return err }

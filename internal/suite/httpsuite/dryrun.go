@@ -15,7 +15,6 @@ func dryRunCases() []testCase {
 		{"DryRun", dryRun, nil},
 		{"DryRunFails", dryRunFails, nil},
 		{"DryRunDelays", dryRunDelays, nil},
-		{"DryRunStacked", dryRunStacked, nil},
 	}
 }
 
@@ -65,26 +64,4 @@ func dryRunDelays(b *testbed) {
 		s.get("/a").wantServed()
 	}
 	b.wantLeft(lim, ipKey, 1)
-}
-
-// dryRunStacked has a dry run in front of a real limit: only the real one shows.
-func dryRunStacked(b *testbed) {
-	trial := dry(b.namedFixed("trial", 1))
-	for _, c := range []struct {
-		name   string
-		mounts []Mount
-	}{
-		{"Outside", []Mount{trial, b.fixed(3)}},
-		{"Inside", []Mount{b.fixed(3), trial}},
-	} {
-		s := b.serve(App{Use: c.mounts, Routes: []Route{{Path: "/a"}}})
-		for i := range 2 {
-			ans := s.get("/a")
-			ans.wantServed()
-			ans.wantHeader("X-RateLimit-Limit", "3")
-			ans.wantHeader("X-RateLimit-Remaining", []string{"2", "1"}[i])
-			ans.wantHeader("RateLimit", "")
-		}
-		b.redis.FlushAll()
-	}
 }

@@ -2,7 +2,6 @@ package httpsuite_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"testing"
 
@@ -141,33 +140,15 @@ func beforeEcho(first func(echo.Context)) echo.MiddlewareFunc {
 }
 
 func handlerEcho(h httpsuite.Handler) echo.HandlerFunc {
-	return func(c echo.Context) error { return h.Serve(newEchoContext(c)) }
-}
-
-// An echoContext is a request of Echo to the suite.
-type echoContext struct {
-	httpsuite.HTTPContext
-
-	c echo.Context
-}
-
-func newEchoContext(c echo.Context) echoContext {
-	return echoContext{httpsuite.HTTPContext{
-		W: c.Response(), R: c.Request(),
-		Show:   func() (core.Result, bool) { return echolimit.Result(c) },
-		Charge: func(n int64) { echolimit.SetCost(c, n) },
-	}, c}
-}
-
-func (e echoContext) Write(status int, body string) error {
-	if status != 0 {
-		return e.c.String(status, body)
+	return func(c echo.Context) error {
+		return h.Serve(httpsuite.HTTPContext{
+			W: c.Response(), R: c.Request(),
+			Refuse: func(status int) error { return echo.NewHTTPError(status) },
+			Show:   func() (core.Result, bool) { return echolimit.Result(c) },
+			Charge: func(n int64) { echolimit.SetCost(c, n) },
+		})
 	}
-	_, err := io.WriteString(e.c.Response(), body)
-	return err
 }
-
-func (e echoContext) Fail(status int) error { return echo.NewHTTPError(status) }
 
 func TestEchoUnanswered(t *testing.T) {
 	httpsuite.Unanswered(t, func(limit httpsuite.Limit, fails func() error) http.Handler {

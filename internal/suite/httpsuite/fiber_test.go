@@ -1,15 +1,11 @@
 package httpsuite_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/middleware/compress"
@@ -24,19 +20,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-func fiberFramework() httpsuite.Adapter {
-	return httpsuite.Adapter{
-		Name: "Fiber", Start: startFiber,
-		Lacks: map[httpsuite.Ability]string{
-			httpsuite.HTTP2:                            "fasthttp speaks HTTP/1 only",
-			httpsuite.Gone:                             "fasthttp does not notice that a client left",
-			httpsuite.ResponseWriter:                   "fasthttp has no http.ResponseWriter",
-			httpsuite.Interim:                          "fasthttp sends one response",
-			httpsuite.Ability(httpsuite.BeforeRouting): "Fiber routes as it goes: nothing can be mounted before",
-		},
-		Patterns: map[httpsuite.MountPoint]string{httpsuite.OnRoute: "/g/users/:id"}, // Use and Group have their own prefix only
-	}
-}
+func fiberFramework() httpsuite.Adapter { return fasthttpsuite.Fiber("Fiber", startFiber) }
 
 func startFiber(t *testing.T, app httpsuite.App) *httpsuite.Server {
 	config := fiber.Config{DisableStartupMessage: true, WriteTimeout: app.WriteTimeout}
@@ -54,23 +38,7 @@ func startFiber(t *testing.T, app httpsuite.App) *httpsuite.Server {
 		handleFiber(f.Group(group.Prefix, mountFiber(group.Use)...), group.Routes)
 	}
 	handleFiber(f, app.Routes)
-	return serveFiber(t, f)
-}
-
-func serveFiber(t *testing.T, f *fiber.App) *httpsuite.Server {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- f.Listener(listener) }()
-	transport := &http.Transport{}
-	return &httpsuite.Server{URL: "http://" + listener.Addr().String(), Transport: transport, Close: func() {
-		transport.CloseIdleConnections()
-		if err := errors.Join(f.ShutdownWithTimeout(5*time.Second), <-served); err != nil {
-			t.Errorf("fiber ends: %v", err)
-		}
-	}}
+	return fasthttpsuite.Serve(t, f, f.Listener)
 }
 
 // renderFiber is an ErrorHandler.
@@ -96,27 +64,6 @@ func mountFiber(mounts []httpsuite.Mount) []fiber.Handler {
 
 func middlewareFiber(mount httpsuite.Mount) fiber.Handler {
 	switch m := mount.(type) {
-	case httpsuite.Auth:
-		return func(c *fiber.Ctx) error {
-			if user := c.Get(httpsuite.UserHeader); user != "" {
-				c.Locals(httpsuite.UserKey, user)
-				c.Locals(httpsuite.TypedUserKey, user)
-			}
-			return c.Next()
-		}
-	case httpsuite.SetHeader:
-		return func(c *fiber.Ctx) error {
-			c.Set(m.Name, m.Value)
-			return c.Next()
-		}
-	case httpsuite.Log:
-		return func(c *fiber.Ctx) error {
-			if err := c.Next(); err != nil { // as Fiber's own does
-				_ = c.App().ErrorHandler(c, err)
-			}
-			m.Saw(c.Response().StatusCode())
-			return nil
-		}
 	case httpsuite.CORS:
 		return cors.New()
 	case httpsuite.Compress:
@@ -125,53 +72,27 @@ func middlewareFiber(mount httpsuite.Mount) fiber.Handler {
 		key := httpsuite.KeyOf(m, fiberlimit.Key, fiberlimit.Request, func(c *fiber.Ctx) string { return c.Get(httpsuite.KeyHeader) })
 		return fiberlimit.Middleware(m.Limiter, key, httpsuite.Options(m, handlerFiber, fiberlimit.OnDenied, fiberlimit.OnError)...)
 	}
-	panic(fmt.Sprintf("a mount %T", mount))
+	return fasthttpsuite.Middleware(mount, func(c *fiber.Ctx, err error) error { return c.App().ErrorHandler(c, err) })
 }
 
 func handlerFiber(h httpsuite.Handler) fiber.Handler {
-	return func(c *fiber.Ctx) error { return h.Serve(fiberContext{c}) }
+	return func(c *fiber.Ctx) error {
+		return h.Serve(fiberContext{fasthttpsuite.FiberContext{Ctx: c, Native: c.Context()}, c})
+	}
 }
 
 // A fiberContext is a request of Fiber to the suite.
-type fiberContext struct{ c *fiber.Ctx }
+type fiberContext struct {
+	fasthttpsuite.FiberContext
 
-func (f fiberContext) Write(status int, body string) error {
-	if status != 0 {
-		f.c.Status(status)
-	}
-	return f.c.SendString(body)
+	c *fiber.Ctx
 }
 
-func (f fiberContext) Stream(first string, more func(), second string) error {
-	f.c.Context().SetBodyStreamWriter(func(w *bufio.Writer) {
-		_, _ = w.WriteString(first)
-		_ = w.Flush() // the client sees what arrives
-		more()
-		_, _ = w.WriteString(second)
-	})
-	return nil
-}
-
-func (f fiberContext) Upgrade(talk func(io.ReadWriter)) error {
-	f.c.Set("Connection", "Upgrade")
-	f.c.Set("Upgrade", "websocket")
-	f.c.Status(http.StatusSwitchingProtocols).Context().Hijack(func(conn net.Conn) { talk(conn) })
-	return nil
-}
-
-func (f fiberContext) Fail(status int) error { return fiber.NewError(status) }
-func (f fiberContext) Upload() error {
-	_, err := f.c.MultipartForm()
-	return err
-}
-func (f fiberContext) Throw(err error) error       { return err }
-func (f fiberContext) Gone() <-chan struct{}       { return f.c.Context().Done() }
 func (f fiberContext) Context() context.Context    { return f.c.UserContext() }
-func (f fiberContext) Writer() http.ResponseWriter { return nil }
+func (f fiberContext) Fail(status int) error       { return fiber.NewError(status) }
 func (f fiberContext) Result() (core.Result, bool) { return fiberlimit.Result(f.c) }
-
-func (f fiberContext) SetCost(n int64)           { fiberlimit.SetCost(f.c, n) }
-func (f fiberContext) CostSetter() func(n int64) { return fiberlimit.CostSetter(f.c) }
+func (f fiberContext) SetCost(n int64)             { fiberlimit.SetCost(f.c, n) }
+func (f fiberContext) CostSetter() func(n int64)   { return fiberlimit.CostSetter(f.c) }
 
 func TestFiberCookieLines(t *testing.T) { fasthttpsuite.CookieLines(t, cookiesFiber) }
 func FuzzFiberCookie(f *testing.F)      { fasthttpsuite.FuzzCookie(f, cookiesFiber) }

@@ -117,36 +117,16 @@ func (g ginZipper) WriteString(s string) (int, error) { return g.z.Write([]byte(
 
 func handlerGin(h httpsuite.Handler) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		if err := h.Serve(newGinContext(c)); err != nil {
+		if err := h.Serve(httpsuite.HTTPContext{
+			W: c.Writer, R: c.Request,
+			Refuse: func(status int) error {
+				c.AbortWithStatus(status)
+				return nil
+			},
+			Show:   func() (core.Result, bool) { return ginlimit.Result(c) },
+			Charge: func(n int64) { ginlimit.SetCost(c, n) },
+		}); err != nil {
 			_ = c.Error(err) // the same error again
 		}
 	}
-}
-
-// A ginContext is a request of Gin to the suite.
-type ginContext struct {
-	httpsuite.HTTPContext
-
-	c *gin.Context
-}
-
-func newGinContext(c *gin.Context) ginContext {
-	return ginContext{httpsuite.HTTPContext{
-		W: c.Writer, R: c.Request,
-		Show:   func() (core.Result, bool) { return ginlimit.Result(c) },
-		Charge: func(n int64) { ginlimit.SetCost(c, n) },
-	}, c}
-}
-
-func (g ginContext) Write(status int, body string) error {
-	if status != 0 {
-		g.c.Status(status)
-	}
-	_, err := g.c.Writer.WriteString(body)
-	return err
-}
-
-func (g ginContext) Fail(status int) error {
-	g.c.AbortWithStatus(status)
-	return nil
 }

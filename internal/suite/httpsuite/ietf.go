@@ -81,7 +81,7 @@ func ietf(b *testbed) {
 	} {
 		b.each(c.name, func(b *testbed) {
 			s := b.behind(Limit{Limiter: b.limiter(c.limits...), Key: keyfunc.IP(), Options: []guard.Option{
-				guard.Headers(guard.IETF), guard.Cost(func(keyfunc.Request) int64 { return c.cost }),
+				guard.Headers(guard.IETF), estimate(c.cost),
 			}})
 			for _, step := range c.steps {
 				b.advance(step.later)

@@ -82,7 +82,7 @@ func problemMembers(b *testbed) {
 		{"HeadersOnDenial", []core.Option{core.FixedWindow(core.PerMinute(1))}, 1, []guard.Option{guard.HeadersOnDenial()}, `,"violated-policies":["api"],"limit":1,"retry-after":60`},
 	} {
 		b.each(c.name, func(b *testbed) {
-			cost := guard.Cost(func(keyfunc.Request) int64 { return c.cost })
+			cost := estimate(c.cost)
 			s := b.behind(Limit{Limiter: b.limiter(c.limits...), Key: keyfunc.IP(), Options: append(c.options, cost)})
 			s.get("/a")
 			ans := s.get("/a")

@@ -19,7 +19,6 @@ func keyCases() []testCase {
 		{"User", func(b *testbed) { users(b, UserKey) }, nil},
 		{"TypedUser", func(b *testbed) { users(b, TypedUserKey) }, nil},
 		{"MissingKey", missingKey, nil},
-		{"OutsideAuthentication", outsideAuthentication, nil},
 		{"Fallback", fallback, nil},
 		{"NativeKey", nativeKey, nil},
 		{"NativeRequest", nativeRequest, nil},
@@ -77,19 +76,6 @@ func missingKey(b *testbed) {
 	b.wantLeft(lim, fallbackKey, 0)
 	b.wantLeft(lim, ipKey, 2)
 	if b.logs.lines("WARN") > 0 { // requests without a user are no mistake
-		b.Errorf("the log has %s", b.logs.String())
-	}
-}
-
-// outsideAuthentication mounts a limit by user where no user is known yet: all users are
-// counted by their address, which is logged once.
-func outsideAuthentication(b *testbed) {
-	limit := b.fixed(2)
-	limit.Key = keyfunc.User(UserKey)
-	s := b.serve(App{Use: []Mount{limit, Auth{}}, Routes: []Route{{Path: "/a"}}})
-	s.getEach("/a", []keyedRequest{{user("alice"), 200}, {user("bob"), 200}, {user("carol"), 429}})
-	b.wantLeft(limit.Limiter, fallbackKey, 0)
-	if b.logs.lines("WARN") != 1 || b.logs.Count("mount the middleware after the authentication") != 1 {
 		b.Errorf("the log has %s", b.logs.String())
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
@@ -103,10 +104,8 @@ func leaversOver(t *testing.T, a Adapter, client *redis.Client) {
 				}
 				return c.cost == 0 || left[len(left)-1] == units-c.cost*ran.Load()
 			}
-			for deadline := time.Now().Add(5 * time.Second); !settled(); time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatalf("%d left of each limit after %d handlers", left, ran.Load())
-				}
+			if !check.Eventually(t, "all is settled", settled) {
+				t.Errorf("%d left of each limit after %d handlers", left, ran.Load())
 			}
 			if n := ran.Load(); n == 0 || n == leavers {
 				t.Errorf("%d handlers of %d ran: nobody left before, or all", n, leavers)

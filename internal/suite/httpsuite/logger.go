@@ -29,11 +29,11 @@ func logger(b *testbed) {
 		},
 		"charged 1 instead": {
 			Key:     keyfunc.Global(),
-			Options: []guard.Option{guard.Cost(func(keyfunc.Request) int64 { return -1 })},
+			Options: []guard.Option{estimate(-1)},
 		},
 		"can never be admitted": {
 			Key:     keyfunc.Global(),
-			Options: []guard.Option{guard.Cost(func(keyfunc.Request) int64 { return 10 })},
+			Options: []guard.Option{estimate(10)},
 		},
 	} {
 		b.each(cause, func(b *testbed) {

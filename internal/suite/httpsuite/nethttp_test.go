@@ -113,30 +113,18 @@ func recoverNetHTTP(next http.Handler) http.Handler {
 // handlerNetHTTP has handlers return errors, which are rendered around them.
 func handlerNetHTTP(h httpsuite.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := h.Serve(netHTTPContext{httpsuite.HTTPContext{
+		if err := h.Serve(httpsuite.HTTPContext{
 			W: w, R: r,
+			Refuse: func(status int) error {
+				http.Error(w, http.StatusText(status), status)
+				return nil
+			},
 			Show:   func() (core.Result, bool) { return httplimit.Result(r.Context()) },
 			Charge: func(n int64) { httplimit.SetCost(r.Context(), n) },
-		}}); err != nil {
+		}); err != nil {
 			status, body := httpsuite.Render(err, http.StatusInternalServerError)
 			w.WriteHeader(status)
 			_, _ = io.WriteString(w, body)
 		}
 	})
-}
-
-// A netHTTPContext is a request of net/http to the suite.
-type netHTTPContext struct{ httpsuite.HTTPContext }
-
-func (c netHTTPContext) Write(status int, body string) error {
-	if status != 0 {
-		c.W.WriteHeader(status)
-	}
-	_, err := io.WriteString(c.W, body)
-	return err
-}
-
-func (c netHTTPContext) Fail(status int) error {
-	http.Error(c.W, http.StatusText(status), status)
-	return nil
 }

@@ -107,19 +107,16 @@ func orderCORS(b *testbed) {
 	}
 }
 
-// orderAuth has a limit by user outside of the authentication find nobody.
+// orderAuth mounts a limit by user where no user is known yet: all users are
+// counted by their address, which is logged once.
 func orderAuth(b *testbed) {
-	for _, outside := range []bool{true, false} {
-		b.redis.FlushAll()
-		limit := b.fixed(9)
-		limit.Key = keyfunc.User(UserKey)
-		mounts := []Mount{Auth{}, limit}
-		if !outside {
-			slices.Reverse(mounts)
-		}
-		b.ordered(mounts...).get("/a", user("alice"))
-		key := map[bool]string{true: "user:alice", false: fallbackKey}[outside]
-		b.wantLeft(limit.Limiter, key, 8)
+	limit := b.fixed(2)
+	limit.Key = keyfunc.User(UserKey)
+	s := b.serve(App{Use: []Mount{limit, Auth{}}, Routes: []Route{{Path: "/a"}}})
+	s.getEach("/a", []keyedRequest{{user("alice"), 200}, {user("bob"), 200}, {user("carol"), 429}})
+	b.wantLeft(limit.Limiter, fallbackKey, 0)
+	if b.logs.lines("WARN") != 1 || b.logs.Count("mount the middleware after the authentication") != 1 {
+		b.Errorf("the log has %s", b.logs.String())
 	}
 }
 

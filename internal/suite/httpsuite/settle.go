@@ -1,12 +1,10 @@
 package httpsuite
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,7 +25,6 @@ func settleCases() []testCase {
 		{"CountIfConcurrent", countIfConcurrent, nil},
 		{"CountIfSavesNothing", countIfSavesNothing, nil},
 		{"CostAfter", costAfter, nil},
-		{"CostAfterUnset", costAfterUnset, nil},
 		{"CostAfterWrong", costAfterWrong, nil},
 		{"CostAfterMissing", costAfterMissing, nil},
 		{"CostAfterStacked", costAfterStacked, nil},
@@ -38,7 +35,6 @@ func settleCases() []testCase {
 		{"SettledByTier", settledByTier, nil},
 		{"SettledInDryRun", settledInDryRun, nil},
 		{"SettledInOutage", settledInOutage, nil},
-		{"LimitsByRequestFail", limitsByRequestFail, nil},
 	}
 }
 
@@ -209,24 +205,13 @@ func costAfter(b *testbed) {
 	b.untilLeft(lim, ipKey, 480)
 }
 
-// costAfterUnset charges what was reserved where no cost is set, and where no middleware
-// has CostAfter.
-func costAfterUnset(b *testbed) {
-	limit := after(b.fixed(9), 4)
-	s := b.behind(limit, Route{Path: "/unset"}, Route{Path: "/nothing", Handler: Handler{Costs: []int64{0}}})
-	s.get("/nothing").wantServed()
-	b.untilLeft(limit.Limiter, ipKey, 9)
-	s.get("/unset").wantServed()
-	b.untilLeft(limit.Limiter, ipKey, 5)
-
+// costAfterMissing sets a cost that no middleware charges, which is logged once, and costs that one does, or would have. Where
+// there is no middleware at all, nothing is logged.
+func costAfterMissing(b *testbed) {
 	b.serve(App{Routes: []Route{{Path: "/a", Handler: Handler{Costs: []int64{3, -1}}}}}).get("/a").wantServed()
 	if n := b.logs.lines(""); n != 0 {
 		b.Errorf("%d lines logged: %s", n, b.logs.String())
 	}
-}
-
-// costAfterMissing sets a cost that no middleware charges, which is logged once, and costs that one does, or would have.
-func costAfterMissing(b *testbed) {
 	skipped := guard.Skip(func(keyfunc.Request) bool { return true })
 	for name, c := range map[string]struct {
 		options [2][]guard.Option // of the outer and the inner middleware
@@ -534,29 +519,4 @@ func settledInOutage(b *testbed) {
 		ans.wantNoHeaders()
 		end().wantServed()
 	})
-}
-
-// limitsByRequestFail has numbers that are wrong, or none: no request passes unlimited.
-func limitsByRequestFail(b *testbed) {
-	limit := b.fixed(1)
-	limit.Options = []guard.Option{guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
-		if r.Header("Number") == "down" {
-			return nil, errors.New("secret database is down")
-		}
-		n, err := strconv.ParseInt(r.Header("Number"), 10, 64)
-		if err != nil {
-			return nil, err
-		}
-		return limit.Limiter.With(core.FixedWindow(core.PerMinute(n)))
-	})}
-	s := b.behind(limit)
-	for _, number := range []string{"0", "-7", "down", ""} {
-		ans := s.get("/a", "Number: "+number)
-		ans.wantStatus(http.StatusInternalServerError)
-		ans.wantNoHeaders()
-		ans.wantHidden("secret")
-	}
-	b.wantLogged("-7/1m")
-	b.wantLogged("secret database")
-	s.get("/a", "Number: 1").wantServed()
 }

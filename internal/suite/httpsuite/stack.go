@@ -13,7 +13,7 @@ func stackCases() []testCase {
 	return []testCase{
 		{"Stacked", stacked, nil},
 		{"StackedDenies", stackedDenies, nil},
-		{"StackedSilently", stackedSilently, nil},
+		{"StackedHidden", stackedHidden, nil},
 		{"StackedSets", stackedSets, nil},
 		{"Groups", groups, nil},
 		{"StackedGivesBack", stackedGivesBack, nil},
@@ -66,29 +66,45 @@ func stacked(b *testbed) {
 func stackedDenies(b *testbed) {
 	outer := Limit{Limiter: b.named("outer", core.FixedWindow(core.PerHour(1))), Key: keyfunc.IP()}
 	inner := b.fixed(3)
-	inner.Options = []guard.Option{guard.Cost(func(keyfunc.Request) int64 { return 4 })}
+	inner.Options = []guard.Option{estimate(4)}
 	ans := b.serve(App{Use: []Mount{outer, inner}, Routes: []Route{{Path: "/a"}}}).get("/a")
 	ans.wantDenied()
 	ans.wantHeaders("3", "3", "1800000013", "") // and never to come back
 	b.wantLeft(outer.Limiter, ipKey, 0)
 }
 
-// stackedSilently has a limit without headers, tighter than one with headers: it
-// neither shows nor hides the other.
-func stackedSilently(b *testbed) {
-	secret := b.namedFixed("secret", 2)
-	secret.Options = []guard.Option{guard.NoHeaders()}
-	for _, mounts := range [][]Mount{{secret, b.fixed(5)}, {b.fixed(5), secret}} {
-		s := b.serve(App{Use: mounts, Routes: []Route{{Path: "/a"}}})
-		for _, remaining := range []string{"4", "3"} {
-			ans := s.get("/a")
-			ans.wantServed()
-			ans.wantHeaders("5", remaining, "1800000073", "")
-		}
-		ans := s.get("/a")
-		ans.wantDenied()
-		ans.wantHeader("Retry-After", "")
-		b.redis.FlushAll()
+// stackedHidden has a limit that shows nothing, tighter than one that does: it hides nothing of the other. What of its own denials
+// is seen differs.
+func stackedHidden(b *testbed) {
+	for name, c := range map[string]struct {
+		hide                          guard.Option
+		status                        int // of the third request
+		limit, remaining, reset, wait string
+	}{
+		"NoHeaders":       {guard.NoHeaders(), 429, "", "", "", ""},
+		"HeadersOnDenial": {guard.HeadersOnDenial(), 429, "2", "0", "1800000073", "60"},
+		"DryRun":          {guard.DryRun(), 200, "9", "6", "1800000073", ""},
+	} {
+		b.each(name, func(b *testbed) {
+			hidden, shown := b.namedFixed("hidden", 2), b.namedFixed("shown", 9)
+			hidden.Options = []guard.Option{c.hide}
+			for _, mounts := range [][]Mount{{hidden, shown}, {shown, hidden}} {
+				s := b.serve(App{Use: mounts, Routes: []Route{{Path: "/a"}}})
+				for _, remaining := range []string{"8", "7"} { // 1 and 0 of 2 are smaller shares
+					ans := s.get("/a")
+					ans.wantServed()
+					ans.wantHeaders("9", remaining, "1800000073", "")
+				}
+				ans := s.get("/a")
+				ans.wantStatus(c.status)
+				if name == "NoHeaders" && mounts[0].(Limit).Limiter == shown.Limiter { // which has admitted it
+					ans.wantHeaders("9", "6", "1800000073", "")
+				} else {
+					ans.wantHeaders(c.limit, c.remaining, c.reset, c.wait)
+				}
+				b.redis.FlushAll()
+			}
+		})
 	}
 }
 
@@ -150,52 +166,54 @@ func stackedInOutage(b *testbed) {
 // stackedTwice has middlewares that charge the same count of one request, which is logged once for each limiter, and
 // those that only look so.
 func stackedTwice(b *testbed) {
-	for name, want := range map[string]int{
-		"the same limiter": 1, "with another one": 1, "behind another one": 1, "two of one name": 1, "what it costs": 1, "what failed": 1, "chosen": 1,
-		"by two keys": 0, "limits of its own": 0, "another limiter": 0, "two that decide as one": 0, "a look": 0, "not this request": 0,
-	} {
+	for name := range b.mountedTwice() {
 		b.each(name, func(b *testbed) {
-			mounts := b.mountedTwice(name)
+			c := b.mountedTwice()[name]
 			group := func(prefix string) Group {
-				return Group{Prefix: prefix, Use: mounts[1:], Routes: []Route{{Path: "/a"}}}
+				return Group{Prefix: prefix, Use: c.mounts[1:], Routes: []Route{{Path: "/a"}}}
 			}
-			s := b.serve(App{Use: []Mount{Auth{}, mounts[0]}, Groups: []Group{group("/g"), group("/h")}, Routes: []Route{{Path: "/a"}}})
+			s := b.serve(App{Use: []Mount{Auth{}, c.mounts[0]}, Groups: []Group{group("/g"), group("/h")}, Routes: []Route{{Path: "/a"}}})
 			for _, path := range []string{"/a", "/g/a", "/h/a", "/g/a"} {
 				s.get(path, user("alice")).wantServed()
 			}
 			s.close()
-			if n := b.logs.lines("WARN"); n != want || b.logs.Count("a request is counted twice") != n {
-				b.Errorf("%d warnings, want %d: %s", n, want, b.logs.String())
+			if n := b.logs.lines("WARN"); n != c.warnings || b.logs.Count("a request is counted twice") != n {
+				b.Errorf("%d warnings, want %d: %s", n, c.warnings, b.logs.String())
 			}
 		})
 	}
 }
 
-// mountedTwice returns mounts of which one has the limiter "api", by address, and perhaps another one too.
-func (b *testbed) mountedTwice(how string) []Mount {
+// A twice is mounts of which one has the limiter "api", by address, and perhaps another one too.
+type twice struct {
+	warnings int
+	mounts   []Mount
+}
+
+func (b *testbed) mountedTwice() map[string]twice {
+	b.Helper()
 	api, other := b.fixed(90), b.namedFixed("other", 90)
 	with := func(l Limit, options ...guard.Option) Limit { l.Options = options; return l }
 	by := func(key keyfunc.Func) Limit { return Limit{Limiter: api.Limiter, Key: key} }
-	costs := func(n int64) guard.Option { return guard.Cost(func(keyfunc.Request) int64 { return n }) }
 	contract, err := api.Limiter.With(core.FixedWindow(core.PerMinute(80)))
 	if err != nil {
 		b.Fatal(err)
 	}
-	return map[string][]Mount{
-		"the same limiter":       {api, api},
-		"with another one":       {api, other, api},
-		"behind another one":     {other, api, api},
-		"two of one name":        {api, b.fixed(90)},
-		"what it costs":          {api, with(api, costs(2), guard.CostAfter())},
-		"what failed":            {failedLogins(api.Limiter), failedLogins(api.Limiter)},
-		"chosen":                 {api, with(other, guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) { return api.Limiter, nil }))},
-		"by two keys":            {api, by(keyfunc.Global()), by(keyfunc.User(UserKey))},
-		"limits of its own":      {api, Limit{Limiter: contract, Key: api.Key}},
-		"another limiter":        {api, other},
-		"two that decide as one": {with(api, guard.And(other.Limiter, other.Key))},
-		"a look":                 {api, with(api, costs(0))},
-		"not this request":       {api, with(api, guard.Skip(func(keyfunc.Request) bool { return true }))},
-	}[how]
+	return map[string]twice{
+		"the same limiter":       {1, []Mount{api, api}},
+		"with another one":       {1, []Mount{api, other, api}},
+		"behind another one":     {1, []Mount{other, api, api}},
+		"two of one name":        {1, []Mount{api, b.fixed(90)}},
+		"what it costs":          {1, []Mount{api, after(api, 2)}},
+		"what failed":            {1, []Mount{failedLogins(api.Limiter), failedLogins(api.Limiter)}},
+		"chosen":                 {1, []Mount{api, with(other, guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) { return api.Limiter, nil }))}},
+		"by two keys":            {0, []Mount{api, by(keyfunc.Global()), by(keyfunc.User(UserKey))}},
+		"limits of its own":      {0, []Mount{api, Limit{Limiter: contract, Key: api.Key}}},
+		"another limiter":        {0, []Mount{api, other}},
+		"two that decide as one": {0, []Mount{with(api, guard.And(other.Limiter, other.Key))}},
+		"a look":                 {0, []Mount{api, with(api, estimate(0))}},
+		"not this request":       {0, []Mount{api, with(api, guard.Skip(func(keyfunc.Request) bool { return true }))}},
+	}
 }
 
 // groups limits a group of routes and, within, one of them once more.

@@ -18,8 +18,8 @@ type testCase struct {
 // Exercise runs every case through the adapter a.
 func Exercise(t *testing.T, a Adapter) {
 	for _, c := range slices.Concat(
-		verdictCases(), keyCases(), failureCases(), headerCases(), ietfCases(), retryCases(), dryRunCases(), answerCases(), resultCases(),
-		endingCases(), settleCases(), writerCases(), stackCases(), andCases(), orderCases(), routeCases(), methodCases(),
+		verdictCases(), keyCases(), failureCases(), headerCases(), ietfCases(), retryCases(), dryRunCases(), answerCases(),
+		endingCases(), settleCases(), writerCases(), stackCases(), andCases(), orderCases(), routeCases(),
 		connectionCases(), delayCases(), waitCases(), reuseCases(), loggerCases(),
 	) {
 		t.Run(c.name, func(t *testing.T) {

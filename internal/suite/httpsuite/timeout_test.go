@@ -2,12 +2,14 @@ package httpsuite_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -199,60 +201,48 @@ func TestWaitUpToIsNoTimeout(t *testing.T) {
 	}
 }
 
-// TestTimeoutHandler has http.TimeoutHandler answer for handlers that go on: inside of it a limit of requests in flight holds,
-// and no request waits for what comes after its deadline; outside slots are free when it answers, and a cost that is set later is ignored.
+// TestTimeoutHandler has http.TimeoutHandler answer for a handler that goes on. Outside of it the slot is free then, and what was
+// set as the cost until then is charged. Inside of it the slot is held until the handler ends, and its cost is charged.
 func TestTimeoutHandler(t *testing.T) {
 	t.Parallel()
-	const slots, deadline = 2, 50 * time.Millisecond
-	within := func(next http.Handler) http.Handler { return http.TimeoutHandler(next, deadline, "too late") }
-	for _, outside := range []bool{true, false} {
-		lim := core.MustNewMemory("api", core.InFlight(slots), core.FixedWindow(core.PerDay(100)))
-		var running, most atomic.Int64
-		end := make(chan struct{})
-		var handlers sync.WaitGroup
-		var handler http.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			handlers.Add(1)
-			defer handlers.Done()
-			most.Store(max(most.Load(), running.Add(1))) // they begin one after the other
-			<-end
-			httplimit.SetCost(r.Context(), 10)
-			running.Add(-1)
-		})
-		limit := httplimit.Middleware(lim, keyfunc.Global(), guard.CostAfter())
-		if outside {
-			handler = limit(within(handler))
-		} else {
-			handler = within(limit(handler))
+	synctest.Test(t, func(t *testing.T) {
+		limited := func(next http.Handler) (http.Handler, *core.Limiter) {
+			lim := core.MustNewMemory("api", core.InFlight(1, core.SlotTTL(time.Hour)), core.FixedWindow(core.PerDay(100)))
+			t.Cleanup(func() { _ = lim.Close() })
+			return httplimit.Middleware(lim, keyfunc.Global(), guard.CostAfter())(next), lim
 		}
-		statuses := make(map[int]int)
-		for range 3 * slots {
-			w := httptest.NewRecorder()
-			handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
-			statuses[w.Code]++
-		}
-		wantMost, wantDenied, wantLeft := int64(slots), 2*slots, int64(100-10*slots)
-		if outside {
-			wantMost, wantDenied, wantLeft = 3*slots, 0, 100-3*slots
-		}
-		if most.Load() != wantMost || statuses[http.StatusTooManyRequests] != wantDenied || statuses[http.StatusServiceUnavailable] != 3*slots-wantDenied {
-			t.Errorf("outside %t: %d at a time, and %v", outside, most.Load(), statuses)
-		}
-		close(end)
-		handlers.Wait()
-		check.Eventually(t, "what is charged", func() bool {
-			return slices.Equal(limits.Left(t, lim, keyfunc.ForGlobal()), []int64{slots, wantLeft})
-		})
-	}
-	t.Run("waits", func(t *testing.T) {
-		t.Parallel()
-		lim := core.MustNewMemory("api", core.FixedWindow(core.Per(1, 30*time.Second)))
-		handler := within(httplimit.Middleware(lim, keyfunc.Global(), guard.WaitUpTo(time.Minute))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
-		for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
-			w := httptest.NewRecorder()
-			handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
-			if w.Code != want {
-				t.Errorf("status %d, want %d", w.Code, want)
+		wantLeft := func(when string, lim *core.Limiter, slots, units int64) {
+			t.Helper()
+			if got := limits.Left(t, lim, keyfunc.ForGlobal()); !slices.Equal(got, []int64{slots, units}) {
+				t.Errorf("%s %d slots and units are left, want %d and %d", when, got, slots, units)
 			}
 		}
+		var inner, outer *core.Limiter
+		var inside, outside http.Handler
+		inside, inner = limited(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			wantLeft("while it works", outer, 0, 99)
+			httplimit.SetCost(r.Context(), 3)
+			time.Sleep(2 * time.Minute)
+			httplimit.SetCost(r.Context(), 7)
+			if r.Context().Err() == nil || errors.Is(context.Cause(r.Context()), core.ErrSlotLost) {
+				t.Errorf("the handler's context: %v", context.Cause(r.Context()))
+			}
+		}))
+		outside, outer = limited(http.TimeoutHandler(inside, time.Minute, "too late"))
+		ask := func(want int) {
+			t.Helper()
+			w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+			outside.ServeHTTP(w, r)
+			if w.Code != want || r.Context().Err() != nil {
+				t.Errorf("status %d, want %d; %v", w.Code, want, r.Context().Err())
+			}
+		}
+		ask(http.StatusServiceUnavailable)
+		wantLeft("outside, after the timeout,", outer, 1, 97)
+		wantLeft("inside", inner, 0, 99)
+		ask(http.StatusTooManyRequests) // by the inner one: the handler still works
+		time.Sleep(2 * time.Minute)
+		wantLeft("outside, at the end,", outer, 1, 96)
+		wantLeft("inside", inner, 1, 93)
 	})
 }

@@ -10,19 +10,23 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// verdictCases are about who is served, and what is charged.
+// verdictCases are about who is served, what is charged, and what the handler is told.
 func verdictCases() []testCase {
 	return []testCase{
 		{"AllowAndDeny", allowAndDeny, nil},
 		{"Never", never, nil},
-		{"DeniedNeverRuns", deniedNeverRuns, nil},
 		{"Skip", skip, nil},
 		{"Cost", cost, nil},
+		{"HEAD", head, nil},
+		{"Result", result, nil},
 	}
 }
 
+// allowAndDeny also looks whether a handler runs that is denied: some frameworks run it after a middleware has returned, unless
+// that aborts.
 func allowAndDeny(b *testbed) {
-	s := b.behind(Limit{Limiter: b.limiter(core.TokenBucket(core.PerMinute(3))), Key: keyfunc.IP()})
+	var calls atomic.Int64
+	s := b.behind(Limit{Limiter: b.limiter(core.TokenBucket(core.PerMinute(3))), Key: keyfunc.IP()}, Route{Path: "/a", Handler: Handler{Calls: &calls}})
 	for i, remaining := range []string{"2", "1", "0"} {
 		ans := s.get("/a")
 		ans.wantServed()
@@ -46,12 +50,15 @@ func allowAndDeny(b *testbed) {
 	ans = s.get("/a")
 	ans.wantServed()
 	ans.wantHeaders("3", "0", "1800000093", "")
+	if n := calls.Load(); n != 4 {
+		b.Errorf("the handler ran %d times, want 4", n)
+	}
 }
 
 // never asks for more than there can ever be: it makes no sense to retry.
 func never(b *testbed) {
 	limit := Limit{Limiter: b.limiter(core.TokenBucket(core.PerMinute(3))), Key: keyfunc.IP()}
-	limit.Options = []guard.Option{guard.Cost(func(keyfunc.Request) int64 { return 4 })}
+	limit.Options = []guard.Option{estimate(4)}
 	s := b.behind(limit)
 	for range 3 {
 		ans := s.get("/a")
@@ -60,19 +67,6 @@ func never(b *testbed) {
 	}
 	if n := b.logs.lines(""); n != 1 || b.logs.Count("limiter=api limit=token-1m capacity=3 cost=4") != 1 {
 		b.Errorf("%d lines logged, want 1, about the cost: %s", n, b.logs.String())
-	}
-}
-
-// deniedNeverRuns is about frameworks that run the handler after a middleware has
-// returned, unless it aborts.
-func deniedNeverRuns(b *testbed) {
-	var calls atomic.Int64
-	second := b.fixed(1)
-	s := b.serve(App{Use: []Mount{b.fixed(1), second}, Routes: []Route{{Path: "/a", Handler: Handler{Calls: &calls}}}})
-	s.get("/a").wantDenied() // by the second, which has the same key as the first
-	s.get("/a").wantDenied()
-	if n := calls.Load(); n != 0 {
-		b.Errorf("the handler ran %d times", n)
 	}
 }
 
@@ -123,4 +117,34 @@ func cost(b *testbed) {
 	if n := b.logs.Count("level=ERROR"); n != 1 {
 		b.Errorf("%d errors logged, want 1, about the negative cost", n)
 	}
+}
+
+// head counts as GET does, and has the same headers.
+func head(b *testbed) {
+	s := b.behind(b.fixed(2))
+	for _, step := range []struct {
+		status                int
+		remaining, retryAfter string
+	}{{200, "1", ""}, {200, "0", ""}, {429, "0", "60"}} {
+		ans := s.send(http.MethodHead, "/a")
+		ans.want(step.status, "")
+		ans.wantHeaders("2", step.remaining, "1800000073", step.retryAfter)
+	}
+	s.get("/a").wantDenied()
+}
+
+// result is there where a limiter decided, and nowhere else.
+func result(b *testbed) {
+	shows := Handler{Do: ShowResult}
+	limit := b.fixed(9)
+	limit.Options = []guard.Option{
+		guard.Skip(func(r keyfunc.Request) bool { return r.Method() == http.MethodOptions }),
+		estimate(4),
+	}
+	s := b.serve(App{Routes: []Route{{Path: "/bare", Handler: shows}, {Path: "/a", Use: []Mount{limit}, Handler: shows}}})
+	s.get("/bare").want(http.StatusOK, "no result")
+	s.get("/a").want(http.StatusOK, "fixed-1m allowed=true limit=9 remaining=5 delay=0s")
+	s.send(http.MethodOptions, "/a").want(http.StatusOK, "no result")
+	s.get("/a").want(http.StatusOK, "fixed-1m allowed=true limit=9 remaining=1 delay=0s")
+	s.get("/bare").want(http.StatusOK, "no result") // nothing stays in what the framework reuses
 }

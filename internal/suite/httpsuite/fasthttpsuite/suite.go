@@ -8,13 +8,13 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/internal/suite/httpsuite"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
@@ -47,12 +47,10 @@ func DroppedRequest(t *testing.T, app func(httpsuite.Limit) fasthttp.RequestHand
 	if got := left(); got != 9 {
 		t.Errorf("%d left while the request is not over, want 9", got)
 	}
-	for deadline := time.Now().Add(10 * time.Second); left() != 7; runtime.GC() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d left, want 7", left())
-		}
-		time.Sleep(time.Millisecond)
-	}
+	check.Eventually(t, "the cost is charged, and no more", func() bool {
+		runtime.GC()
+		return left() == 7
+	})
 }
 
 // drop has a request handled, of which nothing is left when drop returns.

@@ -117,6 +117,34 @@ func (b *testbed) start(options []grpc.ServerOption, mounts ...mount) {
 	b.app, b.stop = grpc_testing.NewTestServiceClient(dial(b.T, serveOn(b.T, server))), server.GracefulStop
 }
 
+// around makes interceptors of calls and of streams that do f around what comes next. Where f takes an error back, the reply is empty.
+func around(f func(ctx context.Context, next func(context.Context) error) error) []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, message any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			var reply any = &grpc_testing.SimpleResponse{}
+			err := f(ctx, func(ctx context.Context) error {
+				served, err := next(ctx, message)
+				if err == nil {
+					reply = served
+				}
+				return err
+			})
+			return reply, err
+		}),
+		grpc.ChainStreamInterceptor(func(server any, inner grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+			return f(inner.Context(), func(ctx context.Context) error { return next(server, &streamIn{inner, ctx}) })
+		}),
+	}
+}
+
+type streamIn struct {
+	grpc.ServerStream
+
+	ctx context.Context
+}
+
+func (s *streamIn) Context() context.Context { return s.ctx }
+
 // serveOn serves until the test ends, and returns where.
 func serveOn(t *testing.T, server *grpc.Server) (addr string) {
 	t.Helper()
@@ -245,9 +273,7 @@ func wantLeft(t *testing.T, lim *core.Limiter, key string, want ...int64) {
 // untilLeft is wantLeft for what is settled in the background.
 func untilLeft(t *testing.T, lim *core.Limiter, key string, want ...int64) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !slices.Equal(limits.Left(t, lim, key), want); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s of %s: %d left, want %d", key, lim.Name(), limits.Left(t, lim, key), want)
-		}
+	if !check.Eventually(t, "it is settled", func() bool { return slices.Equal(limits.Left(t, lim, key), want) }) {
+		t.Errorf("%s of %s: %d left, want %d", key, lim.Name(), limits.Left(t, lim, key), want)
 	}
 }
