@@ -40,7 +40,7 @@ func TestCancelIsTold(t *testing.T) {
 		"Cancel of a denial":   {9, func(r *core.Reservation) { _ = r.Cancel(ctx) }, nil},
 	} {
 		var events []core.Event
-		lim := memory(t, core.FixedWindow(core.PerDay(5)), core.InFlight(5), heard(core.EventCancel, &events))
+		lim := core.MustNewMemory("test", core.FixedWindow(core.PerDay(5)), core.InFlight(5), heard(core.EventCancel, &events))
 		r, err := lim.Reserve(ctx, "k", c.n)
 		if err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func TestWaitIsTold(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var events []core.Event
-			lim := memory(t, c.limit, heard(core.EventWait, &events))
+			lim := core.MustNewMemory("test", c.limit, heard(core.EventWait, &events))
 			defer func() { _ = lim.Close() }()
 			for range c.after {
 				if _, err := lim.Acquire(t.Context(), "k", c.n); err != nil {
@@ -126,7 +126,7 @@ func TestLongWait(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			logger, logged := textLogger()
-			lim := memory(t, c.limit, core.Logger(logger))
+			lim := core.MustNewMemory("test", c.limit, core.Logger(logger))
 			defer func() { _ = lim.Close() }()
 			first, err := lim.AcquireWait(t.Context(), "k", 1)
 			if err != nil {
@@ -156,7 +156,7 @@ func TestWaitNIsTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var events []core.Event
-		lim := memory(t, core.TokenBucket(core.PerSecond(1), core.Burst(1)), heard(core.EventWait, &events))
+		lim := core.MustNewMemory("test", core.TokenBucket(core.PerSecond(1), core.Burst(1)), heard(core.EventWait, &events))
 		for range 2 {
 			if _, err := lim.Wait(t.Context(), "k"); err != nil {
 				t.Fatal(err)

@@ -15,21 +15,12 @@ import (
 	"github.com/redislimit/redislimit/internal/inside"
 )
 
-func memory(t *testing.T, opts ...core.Option) *core.Limiter {
-	t.Helper()
-	lim, err := core.NewMemory("test", opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lim
-}
-
 // TestWaitInOrder has twenty callers wait for two units a second: they are admitted in
 // the order in which they came, each at its exact instant.
 func TestWaitInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		lim := memory(t, core.TokenBucket(core.PerSecond(2), core.Burst(1)))
+		lim := core.MustNewMemory("test", core.TokenBucket(core.PerSecond(2), core.Burst(1)))
 		start := time.Now()
 		var mu sync.Mutex
 		var order []int
@@ -49,27 +40,8 @@ func TestWaitInOrder(t *testing.T) {
 			synctest.Wait() // until this one is in the queue
 		}
 		wg.Wait()
-		for i, n := range order {
-			if i != n {
-				t.Fatalf("admitted in the order %v", order)
-			}
-		}
-	})
-}
-
-// TestWaitHoldsDelay checks that Wait waits for a leaky bucket's Delay.
-func TestWaitHoldsDelay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		lim := memory(t, core.LeakyBucket(core.PerSecond(4), core.Burst(8)))
-		start := time.Now()
-		for i := range 20 {
-			if _, err := lim.WaitN(t.Context(), "k", 1); err != nil {
-				t.Fatal(err)
-			}
-			if want := time.Duration(i) * 250 * time.Millisecond; time.Since(start) != want {
-				t.Fatalf("call %d may go on after %v, want %v", i, time.Since(start), want)
-			}
+		if !slices.IsSorted(order) {
+			t.Errorf("admitted in the order %v", order)
 		}
 	})
 }
@@ -79,7 +51,7 @@ func TestWaitHoldsDelay(t *testing.T) {
 func TestWaitAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		lim := memory(t, core.TokenBucket(core.PerMinute(60), core.Burst(2)))
+		lim := core.MustNewMemory("test", core.TokenBucket(core.PerMinute(60), core.Burst(2)))
 		start := time.Now()
 		wait := func(timeout time.Duration, key string, n int64, want error) {
 			t.Helper()
@@ -119,7 +91,7 @@ func TestWaitBanned(t *testing.T) {
 		core.SlidingWindowLog(core.PerSecond(1)), core.LeakyBucket(core.PerSecond(1), core.Burst(5)),
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			lim := memory(t, limit, core.Ban())
+			lim := core.MustNewMemory("test", limit, core.Ban())
 			begun := time.Now()
 			var callers sync.WaitGroup
 			var mu sync.Mutex
@@ -153,7 +125,7 @@ func TestWaitBanned(t *testing.T) {
 func TestWaitLeaves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		lim := memory(t, core.TokenBucket(core.PerSecond(1), core.Burst(1)))
+		lim := core.MustNewMemory("test", core.TokenBucket(core.PerSecond(1), core.Burst(1)))
 		if _, err := lim.Wait(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +152,7 @@ func TestWaitLeaves(t *testing.T) {
 		cancels[2]()
 		cancels[3]()
 
-		shaped := memory(t, core.LeakyBucket(core.PerSecond(1), core.Burst(5)))
+		shaped := core.MustNewMemory("test", core.LeakyBucket(core.PerSecond(1), core.Burst(5)))
 		if _, err := shaped.WaitN(t.Context(), "k", 3); err != nil {
 			t.Fatal(err)
 		}
@@ -228,13 +200,13 @@ func (s *slotsOfAll) Call(method, _ string, _ int64) (time.Duration, error) {
 func processes(t *testing.T, count, n int) ([]*core.Limiter, *slotsOfAll) {
 	t.Helper()
 	slots := &slotsOfAll{free: n}
-	all := make([]*core.Limiter, count)
-	for i := range all {
+	var all []*core.Limiter
+	for range count {
 		lim, err := inside.Core.NewStub("jobs", []core.Option{core.InFlight(max(1, int64(n)))}, slots)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all[i] = lim
+		all = append(all, lim)
 	}
 	return all, slots
 }
