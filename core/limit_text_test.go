@@ -2,8 +2,6 @@ package core
 
 import (
 	"encoding/json"
-	"flag"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -123,7 +121,7 @@ func TestWrongLimitText(t *testing.T) {
 	}
 }
 
-// TestLimitFields reads Limits by packages that know nothing of them.
+// TestLimitFields reads Limits by a package that knows nothing of them.
 func TestLimitFields(t *testing.T) {
 	t.Parallel()
 	type config struct {
@@ -144,20 +142,6 @@ func TestLimitFields(t *testing.T) {
 	}
 	if _, err := json.Marshal(config{map[string][]Limit{"api": {TokenBucket(PerMinute(1), Burst(0))}}}); err == nil {
 		t.Error("a wrong Limit was marshaled")
-	}
-
-	var l Limit
-	flags := flag.NewFlagSet("service", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	flags.TextVar(&l, "limit", GCRA(PerMinute(5)), "the limit")
-	if shown := flags.Lookup("limit").DefValue; l != GCRA(PerMinute(5)) || shown != "gcra 5/1m" {
-		t.Errorf("the default is %v, shown as %q", l, shown)
-	}
-	if err := flags.Parse([]string{"-limit", "fixed_window 5/d aligned"}); err != nil || l != FixedWindow(PerDay(5), Aligned()) {
-		t.Errorf("%v, %v", l, err)
-	}
-	if err := flags.Parse([]string{"-limit", "fixed_window 5/d burst=1"}); err == nil {
-		t.Errorf("read as %v", l)
 	}
 }
 
