@@ -235,33 +235,6 @@ func TestBan(t *testing.T) {
 	})
 }
 
-// TestWait has callers wait, of whom one gives up, and one that is admitted give back what it took.
-func TestWait(t *testing.T) {
-	t.Parallel()
-	m := newMeter(t)
-	lim := core.MustNewMemory("api", core.TokenBucket(core.PerMinute(1), core.Burst(2)), m.observe())
-	for range 2 {
-		r, err := lim.AcquireWait(t.Context(), "user:alice", 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Cancel(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, _ = allow(t, lim, 2)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	if _, err := lim.Wait(ctx, "user:alice"); !errors.Is(err, context.DeadlineExceeded) { // at once
-		t.Fatal(err)
-	}
-	m.wantOf([]string{"wait.duration", "reservations.canceled"}, map[string]int64{
-		"wait.duration{limiter.name=api}":                    2,
-		"wait.duration{error.type=timeout limiter.name=api}": 1,
-		"reservations.canceled{limiter.name=api}":            2,
-	})
-}
-
 func TestDuration(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
@@ -326,6 +299,18 @@ func TestSeveralLimiters(t *testing.T) {
 	})
 	if n := decisions.Load(); n != 800 {
 		t.Errorf("the other observer got %d decisions, want 800", n)
+	}
+}
+
+// An observed decision allocates no more than one without an observer.
+func TestAllocations(t *testing.T) { // not parallel: it counts what the process allocates
+	m := newMeter(t)
+	allocated := func(option core.Option) float64 {
+		lim := core.MustNewMemory("api", core.TokenBucket(core.PerSecond(1e9)), option)
+		return testing.AllocsPerRun(1000, func() { _, _ = lim.Allow(t.Context(), "user:alice") })
+	}
+	if plain, observed := allocated(core.Entries(1<<10)), allocated(m.observe()); observed > plain {
+		t.Errorf("%v allocations for an observed decision, %v without an observer", observed, plain)
 	}
 }
 

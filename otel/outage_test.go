@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -36,7 +37,7 @@ func TestOutage(t *testing.T) {
 	for _, lim := range limiters {
 		want["fallback.active{limiter.name="+lim.Name()+"}"] = 1
 	}
-	until(t, "the outage is told", func() bool { // in the background
+	check.Eventually(t, "the outage is told", func() bool { // in the background
 		all := m.values()
 		for _, lim := range limiters {
 			if all["fallback.active{limiter.name="+lim.Name()+"}"] != 1 {
@@ -59,10 +60,13 @@ func TestOutage(t *testing.T) {
 	server.Start(t)
 	want = map[string]int64{}
 	for _, lim := range limiters {
-		awaitRedis(t, lim)
+		check.Eventually(t, lim.Name()+" asks Redis again", func() bool {
+			res, err := allow(t, lim, 1)
+			return err == nil && res.Source == core.SourceRedis
+		})
 		maps.Copy(want, breakerSeries(lim.Name(), 0, "closed"))
 	}
-	until(t, "the end is told", func() bool {
+	check.Eventually(t, "the end is told", func() bool {
 		all := m.values()
 		for _, lim := range limiters {
 			if all["fallback.active{limiter.name="+lim.Name()+"}"] != 0 {
@@ -72,17 +76,6 @@ func TestOutage(t *testing.T) {
 		return true
 	})
 	m.wantOf([]string{"breaker.state", "fallback.active"}, want)
-}
-
-// awaitRedis makes decisions until one of them is made by Redis.
-func awaitRedis(tb testing.TB, lim *core.Limiter) {
-	tb.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if res, err := allow(tb, lim, 1); err == nil && res.Source == core.SourceRedis {
-			return
-		}
-	}
-	tb.Fatalf("limiter %s does not ask Redis again", lim.Name())
 }
 
 func TestErrorTypes(t *testing.T) {
@@ -107,14 +100,4 @@ func TestErrorTypes(t *testing.T) {
 	_, _ = allow(t, lim, 1)
 	slow.wantOf([]string{"redis.failures"}, map[string]int64{"redis.failures{error.type=timeout limiter.name=api}": 1})
 	server.Resume()
-}
-
-// until waits until that holds.
-func until(tb testing.TB, what string, holds func() bool) {
-	tb.Helper()
-	for begun := time.Now(); !holds(); time.Sleep(time.Millisecond) {
-		if time.Since(begun) > 30*time.Second {
-			tb.Fatalf("not within 30 s: %s", what)
-		}
-	}
 }
