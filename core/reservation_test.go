@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,12 @@ import (
 func left(t *testing.T, lim *core.Limiter) []int64 {
 	t.Helper()
 	return limits.Left(t, lim, "k")
+}
+
+// textLogger returns a logger, and what it has logged so far.
+func textLogger() (*slog.Logger, func() string) {
+	var log check.Log
+	return slog.New(slog.NewTextHandler(&log, nil)), log.String
 }
 
 // TestReservationOfWrongCost has Settle refuse what cannot have been the cost, which ends nothing. Of what Acquire charged that
@@ -117,12 +124,49 @@ func TestReservationOfNothing(t *testing.T) {
 	}
 }
 
-// TestDropped drops Reservations that Keep renews: their units are charged, with one warning for all.
+// TestSlotsAreRenewedInTheBackground has work that takes a hundred times the hold, in the
+// time of a bubble, and a process that stops renewing.
+func TestSlotsAreRenewedInTheBackground(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lim := core.MustNewMemory("work", core.InFlight(1))
+		defer func() { _ = lim.Close() }()
+		res, _ := lim.Acquire(t.Context(), "k", 1)
+		ctx, cancel := res.Context(t.Context())
+		defer cancel()
+		for range 1000 {
+			time.Sleep(time.Second)
+			if other, _ := lim.Acquire(t.Context(), "k", 1); other.Allowed || ctx.Err() != nil {
+				t.Fatalf("the work goes on: %+v, %v", other, ctx.Err())
+			}
+		}
+		if err := lim.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20*time.Second/3 - time.Second) // it was renewed 10/3 s ago at most
+		if other, _ := lim.Acquire(t.Context(), "k", 1); other.Allowed {
+			t.Error("the slot was free before its hold was over")
+		}
+		time.Sleep(11*time.Second - 20*time.Second/3)
+		if other, _ := lim.Acquire(t.Context(), "k", 1); !other.Allowed {
+			t.Error("the slot is held although nothing renews it")
+		}
+	})
+}
+
+// TestDropped drops Reservations that Keep renews: their units are charged and their slots free, with one warning for all.
 func TestDropped(t *testing.T) {
 	t.Parallel()
+	var slots atomic.Int64 // that are held
 	logger, logged := textLogger()
-	lim := core.MustNewMemory("test", core.FixedWindow(core.PerDay(100)), core.Hold(10*time.Millisecond), core.Logger(logger))
+	lim := core.MustNewMemory("test", core.FixedWindow(core.PerDay(100)), core.InFlight(50), core.Hold(10*time.Millisecond), core.Logger(logger),
+		core.Observe(func(_ context.Context, e core.Event) {
+			if e.Kind == core.EventSlots {
+				slots.Add(e.Cost)
+			}
+		}))
 	defer func() { _ = lim.Close() }()
+	kept, _ := lim.Acquire(t.Context(), "k", 3)
 	func() {
 		for range 3 {
 			r, _ := lim.Reserve(t.Context(), "k", 1)
@@ -131,16 +175,16 @@ func TestDropped(t *testing.T) {
 			_ = r.Cancel(t.Context())
 		}
 	}()
-	held := func() bool { // Reset keeps what is held
-		_ = lim.Reset(t.Context(), "k")
-		return left(t, lim)[0] < 100
-	}
-	check.Eventually(t, "what was dropped is charged, and logged", func() bool {
+	check.Eventually(t, "what was dropped is no longer held, and logged", func() bool {
 		runtime.GC()
-		return !held() && logged() != ""
+		_ = lim.Reset(t.Context(), "k") // which keeps what is held
+		return left(t, lim)[0] == 100 && slots.Load() == 3 && logged() != ""
 	})
 	if n := strings.Count(logged(), "dropped without Settle"); n != 1 {
 		t.Errorf("it is logged %d times: %s", n, logged())
+	}
+	if err := kept.Release(t.Context()); err != nil || slots.Load() != 0 {
+		t.Errorf("%v; %d slots are held", err, slots.Load())
 	}
 }
 

@@ -226,13 +226,13 @@ func TestBan(t *testing.T) {
 	if err := lim.Unblock(t.Context(), "user:bob"); err != nil {
 		t.Fatal(err)
 	}
-	m.wantOf([]string{"decisions", "bans"}, map[string]int64{
+	m.want(map[string]int64{
 		"decisions{decision.outcome=allowed decision.source=redis limit.name=hourly limiter.name=login}":     2,
 		"decisions{decision.outcome=banned decision.source=redis limit.name=hourly limiter.name=login}":      1,
 		"decisions{decision.outcome=banned decision.source=deny_cache limit.name=hourly limiter.name=login}": 2,
 		"bans{ban.cause=denial limiter.name=login}":                                                          1,
 		"bans{ban.cause=block limiter.name=login}":                                                           1,
-	})
+	}, "decisions", "bans")
 }
 
 func TestDuration(t *testing.T) {
@@ -293,10 +293,10 @@ func TestSeveralLimiters(t *testing.T) {
 		all.Go(func() { _, _ = allow(t, lim, 100) })
 	}
 	all.Wait()
-	m.wantOf([]string{"decisions"}, map[string]int64{
+	m.want(map[string]int64{
 		"decisions{decision.outcome=allowed decision.source=fallback limit.name=token-1h limiter.name=api-0}": 400,
 		"decisions{decision.outcome=allowed decision.source=fallback limit.name=token-1h limiter.name=api-1}": 400,
-	})
+	}, "decisions")
 	if n := decisions.Load(); n != 800 {
 		t.Errorf("the other observer got %d decisions, want 800", n)
 	}
