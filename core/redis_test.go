@@ -32,9 +32,9 @@ func (redisError) RedisError()     {}
 
 const errNoScript redisError = "NOSCRIPT No matching script."
 
-// TestAnswers has replies that no script of this module gives: each is an error, and
+// TestWrongRepliesAdmitNobody has replies that no script of this module gives: each is an error, and
 // none of them admits.
-func TestAnswers(t *testing.T) {
+func TestWrongRepliesAdmitNobody(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(cmd redis.Cmder) error{
 		"nothing":     func(redis.Cmder) error { return nil },

@@ -289,6 +289,12 @@ func TestAcquireWait(t *testing.T) {
 			if r, err := take(queue, ctx, "k", 1); r != nil || !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: %v, %v", name, r, err)
 			}
+			ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond) // its turn would be later
+			defer cancel()
+			begun = time.Now()
+			if r, err := take(queue, ctx, "k", 1); r != nil || !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > 0 {
+				t.Errorf("%s: %v, %v after %v", name, r, err, time.Since(begun))
+			}
 			if got := left(t, queue); got[0] != 2 {
 				t.Errorf("%s: who left kept the place: %d remain", name, got)
 			}

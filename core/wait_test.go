@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -13,6 +14,39 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/inside"
 )
+
+// TestWaitAtOnce has calls that cannot succeed in time: they end before any time has passed.
+func TestWaitAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lim := core.MustNewMemory("test", core.TokenBucket(core.PerMinute(60), core.Burst(2)))
+		queue := core.MustNewMemory("queue", core.LeakyBucket(core.PerMinute(60), core.Burst(1)))
+		brief, cancel := context.WithTimeout(t.Context(), 999*time.Millisecond)
+		defer cancel()
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		begun := time.Now()
+		for _, c := range []struct {
+			lim  *core.Limiter
+			ctx  context.Context
+			key  string
+			n    int64
+			want error
+		}{
+			{lim, t.Context(), "k", 3, core.ErrNeverAdmitted},
+			{queue, t.Context(), "k", 2, core.ErrNeverAdmitted},
+			{lim, t.Context(), "k", -1, core.ErrInvalidCost},
+			{lim, t.Context(), "", 1, core.ErrInvalidKey},
+			{lim, canceled, "k", 1, context.Canceled},
+			{lim, t.Context(), "k", 2, nil},
+			{lim, brief, "k", 1, context.DeadlineExceeded},
+		} {
+			if _, err := c.lim.WaitN(c.ctx, c.key, c.n); !errors.Is(err, c.want) || time.Since(begun) > 0 {
+				t.Errorf("WaitN(%q, %d): %v after %v, want %v", c.key, c.n, err, time.Since(begun), c.want)
+			}
+		}
+	})
+}
 
 // TestWaitBanned has the key of callers that wait be blocked, and then for longer: they go on when that is over, as fast as
 // the limit says. So do those who were admitted before and wait for their Delay.

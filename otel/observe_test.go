@@ -357,7 +357,7 @@ func (refusingMeter) Float64Histogram(string, ...metric.Float64HistogramOption) 
 	return nil, errRefused
 }
 
-func TestRefused(t *testing.T) { // not parallel: it sets what is global
+func TestRefusedInstruments(t *testing.T) { // not parallel: it sets what is global
 	var handled []error
 	before := otel.GetErrorHandler()
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = append(handled, err) }))
