@@ -42,6 +42,7 @@ func TestReservationOfWrongCost(t *testing.T) {
 		err     error
 	}{
 		"Acquire, all":           {(*core.Limiter).Acquire, 3, 3, 3, nil},
+		"Acquire, nothing":       {(*core.Limiter).Acquire, 3, 0, 0, nil},
 		"Acquire, a part":        {(*core.Limiter).Acquire, 3, 2, 3, core.ErrInvalidCost},
 		"Acquire, more":          {(*core.Limiter).Acquire, 3, 4, 3, core.ErrInvalidCost},
 		"Acquire of 0, more":     {(*core.Limiter).Acquire, 0, 7, 0, nil},
