@@ -8,27 +8,19 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"unsafe"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
 )
 
-// named returns a Limiter of ten a day, or of limits.
-func named(t *testing.T, name string, opts ...core.Option) *core.Limiter {
-	t.Helper()
-	if len(opts) == 0 {
-		opts = []core.Option{core.FixedWindow(core.PerDay(10))}
-	}
-	return core.MustNewMemory(name, opts...)
-}
+var tenADay = core.FixedWindow(core.PerDay(10))
 
 // TestAll decides by two Limiters at once: what one of them denies is charged in none.
 func TestAll(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	perUser, perOrg := named(t, "user"), named(t, "org", core.FixedWindow(core.PerDay(12)))
+	perUser, perOrg := core.MustNewMemory("user", tenADay), core.MustNewMemory("org", core.FixedWindow(core.PerDay(12)))
 	for i, c := range []struct {
 		n           int64
 		keys        []core.Keyed
@@ -90,7 +82,7 @@ func TestReserveAllEnds(t *testing.T) {
 		"Acquire, Settle of nothing": {core.AcquireAll, settle(0), 0, 0, nil},
 		"Acquire, Settle of a part":  {core.AcquireAll, settle(2), 3, 1, core.ErrInvalidCost},
 	} {
-		tokens, calls, slots := named(t, "tokens"), named(t, "calls"), named(t, "slots", core.InFlight(5))
+		tokens, calls, slots := core.MustNewMemory("tokens", tenADay), core.MustNewMemory("calls", tenADay), core.MustNewMemory("slots", core.InFlight(5))
 		r, err := c.take(ctx, 3, slots.On("k").Cost(1), tokens.On("k"), calls.On("k").Cost(1))
 		if err != nil || !r.Allowed || left(t, tokens)[0] != 7 || left(t, calls)[0] != 9 || left(t, slots)[0] != 4 {
 			t.Fatalf("%s: %+v, %v", name, r, err)
@@ -115,7 +107,8 @@ func TestReserveAllEnds(t *testing.T) {
 // TestAllRefuses has what cannot be decided together.
 func TestAllRefuses(t *testing.T) {
 	t.Parallel()
-	lim, queue, slots := named(t, "a"), named(t, "q", core.LeakyBucket(core.PerMinute(10))), named(t, "s", core.InFlight(5))
+	lim := core.MustNewMemory("a", tenADay)
+	queue, slots := core.MustNewMemory("q", core.LeakyBucket(core.PerMinute(10))), core.MustNewMemory("s", core.InFlight(5))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for want, ask := range map[string]func(context.Context) (core.Result, error){
@@ -139,30 +132,6 @@ func TestAllRefuses(t *testing.T) {
 	}
 }
 
-// TestAllInAnOutage has a member in each mode of outage: each decides by its own, and with FailClosed nothing is kept.
-func TestAllInAnOutage(t *testing.T) {
-	t.Parallel()
-	away := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
-	t.Cleanup(func() { _ = away.Close() })
-	for name, c := range map[string]struct {
-		policy  core.Option
-		err     error
-		charged int64
-		limits  int // of the Result
-	}{
-		"local":  {core.FailLocal(), nil, 1, 2},
-		"open":   {core.FailOpen(), nil, 1, 1},
-		"closed": {core.FailClosed(), core.ErrUnavailable, 0, 1},
-	} {
-		a, z := named(t, "a"), core.MustNew(away, "z", core.FixedWindow(core.PerDay(50)), c.policy) // a is asked first
-		res, err := core.All(t.Context(), 1, z.On("k"), a.On("k"))
-		n := len(slices.Collect(res.All()))
-		if !errors.Is(err, c.err) || res.Allowed != (c.err == nil) || n != c.limits || left(t, a)[0] != 10-c.charged {
-			t.Errorf("%s: %+v, %v, %d remain", name, res, err, left(t, a)[0])
-		}
-	}
-}
-
 // leaving is a client that does something to its caller before it answers.
 type leaving func(ctx context.Context, cmd redis.Cmder) error
 
@@ -177,7 +146,7 @@ func TestAllThatLeave(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		var first sync.Once
-		a := named(t, "a")
+		a := core.MustNewMemory("a", tenADay)
 		z := core.MustNew(leaving(func(_ context.Context, cmd redis.Cmder) error {
 			first.Do(func() { // later calls are in the background
 				if a := left(t, a)[0]; a != 7 {
@@ -207,15 +176,16 @@ func TestAllInOrder(t *testing.T) {
 	t.Parallel()
 	var asked []string
 	ctx, leave := context.WithCancel(t.Context())
+	observe := core.Observe(func(_ context.Context, e core.Event) {
+		if e.Kind == core.EventDecision {
+			asked = append(asked, e.Limiter)
+		}
+		if len(asked) == 12 {
+			leave()
+		}
+	})
 	observed := func(name string, capacity int64) *core.Limiter {
-		return named(t, name, core.FixedWindow(core.PerDay(100)), core.FixedWindow(core.PerHour(capacity)), core.Observe(func(_ context.Context, e core.Event) {
-			if e.Kind != core.EventDecision {
-				return
-			}
-			if asked = append(asked, e.Limiter); len(asked) == 12 {
-				leave()
-			}
-		}))
+		return core.MustNewMemory(name, core.FixedWindow(core.PerDay(100)), core.FixedWindow(core.PerHour(capacity)), observe)
 	}
 	a, b, z := observed("a", 10), observed("b", 10), observed("z", 9)
 	for _, keys := range [][]core.Keyed{
@@ -233,13 +203,5 @@ func TestAllInOrder(t *testing.T) {
 		if res, err := b.Peek(t.Context(), key); err != nil || res.Remaining != 8 {
 			t.Errorf("%s: %+v, %v", key, res, err)
 		}
-	}
-}
-
-// TestReservationSize bounds what is allocated for each: one of several keys pays for itself.
-func TestReservationSize(t *testing.T) {
-	t.Parallel()
-	if size := unsafe.Sizeof(core.Reservation{}); size > 144 {
-		t.Errorf("a Reservation has %d bytes", size)
 	}
 }

@@ -305,7 +305,7 @@ func ExampleLimiter_Reserve() {
 	// then: 880
 }
 
-// A job that costs more than was reserved, and than the limit, leaves a debt.
+// A request is charged to its user and to the user's organization, or to neither.
 func ExampleAll() {
 	perUser := core.MustNewMemory("user", core.FixedWindow(core.PerHour(5)))
 	perOrg := core.MustNewMemory("org", core.FixedWindow(core.PerHour(12)))
@@ -346,6 +346,7 @@ func ExampleReserveAll() {
 	// calls 99
 }
 
+// A job that costs more than was reserved, and than the limit, leaves a debt.
 func ExampleReservation_Settle() {
 	lim := core.MustNewMemory("tokens", core.TokenBucket(core.PerHour(1000)))
 

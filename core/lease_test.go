@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/lease"
+	"github.com/redislimit/redislimit/internal/testkit/gate"
 )
 
 const hotFor = 100 * time.Millisecond
@@ -129,31 +130,12 @@ func TestLeaseAwaited(t *testing.T) {
 	}
 }
 
-type redisError string
-
-func (e redisError) Error() string { return string(e) }
-func (redisError) RedisError()     {}
-
-// atOnce has a client of Redis admit everything at once, by itself.
-type atOnce struct{ redis.Hook }
-
-func (atOnce) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	reply := []int64{1, 1_800_000_000_000_000, 0, 0, 0}
-	return func(_ context.Context, cmd redis.Cmder) error { return set(cmd, reply...) }
-}
-
-func (atOnce) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (atOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 // BenchmarkColdKey is what leases add to a decision on a key that is not hot, all in this
 // process: Limiters with and without them take turns, and the fastest turn of each counts.
 func BenchmarkColdKey(b *testing.B) {
 	const turn = 200
 	client := redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})
-	client.AddHook(atOnce{})
+	client.AddHook(gate.Around(func(cmds []redis.Cmder, _ func() error) error { return set(cmds[0], 1, 1_800_000_000_000_000, 0, 0, 0) }))
 	b.Cleanup(func() { _ = client.Close() })
 	for _, count := range []int{1, 10_000, 1_000_000} {
 		b.Run(fmt.Sprintf("%d keys", count), func(b *testing.B) {

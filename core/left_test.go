@@ -261,7 +261,7 @@ func (c *oneSlot) Process(_ context.Context, cmd redis.Cmder) error {
 		c.gone = time.Now().Add(c.away)
 	}
 	if c.away > 0 && time.Now().After(c.gone) && op != "7" {
-		return noScriptError{}
+		return errNoScript
 	}
 	held := c.held
 	switch op {

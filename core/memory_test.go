@@ -3,7 +3,6 @@ package core_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,33 +12,22 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-func TestNewMemoryRefuses(t *testing.T) {
+// TestNewMemoryTakesOptionsOfRedis has a service's own list of options, in its tests: they are checked, and have no effect.
+func TestNewMemoryTakesOptionsOfRedis(t *testing.T) {
 	t.Parallel()
 	limit := core.TokenBucket(core.PerMinute(1))
-	for _, c := range []struct {
-		opts []core.Option
-		want string
-	}{
-		{[]core.Option{limit, core.Entries(0)}, "Entries(0): allowed is 1 to 100000000"},
-		{[]core.Option{limit, core.Entries(-1)}, "Entries(-1)"},
-		{[]core.Option{limit, core.Entries(1e8 + 1)}, "Entries(100000001)"},
-		{[]core.Option{limit, core.Prefix("}")}, "Prefix"},
-		{[]core.Option{limit, core.Timeout(0)}, "Timeout(0s)"},
-		{[]core.Option{limit, core.FailOpen(), core.FailClosed()}, "FailOpen and FailClosed"},
-		{[]core.Option{limit, core.Processes(0)}, "Processes(0)"},
-		{[]core.Option{limit, core.DenyCache(-1)}, "DenyCache(-1)"},
-		{nil, "no limit"},
+	for _, opts := range [][]core.Option{
+		{core.Prefix("app"), core.Timeout(time.Second), core.FailLocal(), core.Processes(2), core.DenyCache(1), core.MaxBatch(1)},
+		{core.Entries(5), core.FailOpen(), core.Clock(time.Now), core.Lease(time.Second)},
 	} {
-		if lim, err := core.NewMemory("m", c.opts...); err == nil || lim != nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%v, want an error with %q", err, c.want)
+		if !allow(t, core.MustNewMemory("m", limit, core.Options(opts...)), "k", 1).Allowed {
+			t.Errorf("%v: it denies", opts)
 		}
 	}
-	if _, err := core.NewMemory("a b", limit); err == nil {
-		t.Error("a name with a blank was accepted")
-	}
-	all := core.Options(core.Prefix("app"), core.Timeout(time.Second), core.FailLocal(), core.Processes(2), core.DenyCache(1), core.MaxBatch(1))
-	if lim, err := core.NewMemory("m", limit, all); err != nil || !allow(t, lim, "k", 1).Allowed {
-		t.Errorf("options about Redis: %v, want no effect", err)
+	for name, option := range map[string]core.Option{"a b": limit, "m": core.Options(limit, core.Timeout(0))} {
+		if lim, err := core.NewMemory(name, option); err == nil || lim != nil {
+			t.Errorf("%s: a mistake was accepted", name)
+		}
 	}
 }
 
@@ -59,7 +47,7 @@ func TestMemoryFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, v := range limits.All() {
 			name, limit := v.Name, v.Limit(core.PerHour(10))
-			lim := memory(t, limit, core.Entries(100))
+			lim := core.MustNewMemory("test", limit, core.Entries(100))
 			for i := range 10 {
 				allow(t, lim, fmt.Sprint("attacker", i), 10)
 			}
@@ -95,7 +83,7 @@ func TestMemoryFull(t *testing.T) {
 func TestMemoryBound(t *testing.T) {
 	t.Parallel()
 	const entries = 1500
-	lim := memory(t, core.FixedWindow(core.PerDay(10)), core.TokenBucket(core.PerDay(10)), core.Entries(entries))
+	lim := core.MustNewMemory("test", core.FixedWindow(core.PerDay(10)), core.TokenBucket(core.PerDay(10)), core.Entries(entries))
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
@@ -134,15 +122,22 @@ func TestMemoryBound(t *testing.T) {
 	}
 }
 
-func BenchmarkMemory(b *testing.B) {
-	lim, err := core.NewMemory("bench", core.TokenBucket(core.PerSecond(1e9)))
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := lim.Allow(b.Context(), "ip:192.0.2.1"); err != nil {
-			b.Fatal(err)
+// TestMemoryAllocates counts the allocations of a decision in memory: none.
+func TestMemoryAllocates(t *testing.T) {
+	const most = 100_000 // the most that SlidingWindowLog accepts
+	for _, v := range limits.All() {
+		name, lim := v.Name, core.MustNewMemory("test", v.Limit(core.PerHour(most)))
+		for what, n := range map[string]int64{"allowed": 1, "free": 0, "denied": most + 1} {
+			for _, key := range []string{"ip:192.0.2.1", "a key of other characters: ü"} {
+				allow(t, lim, key, n)
+				got := testing.AllocsPerRun(1000, func() { allow(t, lim, key, n) })
+				if got != 0 {
+					t.Errorf("%s, %s: %v allocations, want none", name, what, got)
+				}
+			}
+		}
+		if got := testing.AllocsPerRun(1000, func() { _, _ = lim.Peek(t.Context(), "ip:192.0.2.1") }); got != 0 {
+			t.Errorf("%s: %v allocations of a Peek, want none", name, got)
 		}
 	}
 }

@@ -1,13 +1,10 @@
 package core
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
 )
-
-func isUnavailable(err error) bool { return errors.Is(err, ErrUnavailable) }
 
 func TestParseRate(t *testing.T) {
 	t.Parallel()

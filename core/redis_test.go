@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -23,9 +24,17 @@ func (f fakeClient) Process(_ context.Context, cmd redis.Cmder) error {
 	return err
 }
 
-// TestAnswers has replies that no script of this module gives: each is an error, and
+// redisError is an error that a server replies.
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}
+
+const errNoScript redisError = "NOSCRIPT No matching script."
+
+// TestWrongRepliesAdmitNobody has replies that no script of this module gives: each is an error, and
 // none of them admits.
-func TestAnswers(t *testing.T) {
+func TestWrongRepliesAdmitNobody(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(cmd redis.Cmder) error{
 		"nothing":     func(redis.Cmder) error { return nil },
@@ -35,10 +44,10 @@ func TestAnswers(t *testing.T) {
 		"no time":     func(cmd redis.Cmder) error { return set(cmd, 1, -1, 0, 0, 0) },
 		"no verdict":  func(cmd redis.Cmder) error { return set(cmd, 7, 1, 0, 0, 0) },
 		"an error":    func(redis.Cmder) error { return errors.New("READONLY") },
-		"script gone": func(redis.Cmder) error { return noScriptError{} },
+		"script gone": func(redis.Cmder) error { return errNoScript },
 	} {
 		lim := MustNew(fakeClient(answer), "api", TokenBucket(PerMinute(100)), FailClosed())
-		if res, err := lim.Allow(context.Background(), "k"); !isUnavailable(err) || res != (Result{}) {
+		if res, err := lim.Allow(context.Background(), "k"); !errors.Is(err, ErrUnavailable) || res != (Result{}) {
 			t.Errorf("%s: %+v, %v", name, res, err)
 		}
 	}
@@ -60,7 +69,7 @@ func TestUnexpectedReply(t *testing.T) {
 		for minute := 1; minute <= 2; minute++ {
 			for range 20 {
 				for range 5 {
-					if res, err := lim.Allow(t.Context(), "planted"); !isUnavailable(err) || strings.Contains(err.Error(), "breaker") {
+					if res, err := lim.Allow(t.Context(), "planted"); !errors.Is(err, ErrUnavailable) || strings.Contains(err.Error(), "breaker") {
 						t.Errorf("%+v, %v", res, err)
 					}
 				}
@@ -82,11 +91,6 @@ func set(cmd redis.Cmder, reply ...int64) error {
 	return nil
 }
 
-type noScriptError struct{}
-
-func (noScriptError) Error() string { return "NOSCRIPT No matching script." }
-func (noScriptError) RedisError()   {}
-
 // TestSentOnce checks what is sent for one decision: the digest, and then the source
 // only if Redis does not have it. go-redis must not repeat either.
 func TestSentOnce(t *testing.T) {
@@ -98,7 +102,7 @@ func TestSentOnce(t *testing.T) {
 			t.Errorf("%s may be repeated", cmd.Name())
 		}
 		if cmd.Name() == "evalsha" {
-			return noScriptError{}
+			return errNoScript
 		}
 		return set(cmd, 1, 1_800_000_000_000_000, 0, 0, 0)
 	}), "api", TokenBucket(PerMinute(100)), FailClosed())
@@ -106,16 +110,10 @@ func TestSentOnce(t *testing.T) {
 	if err != nil || !res.Allowed || res.Remaining != 99 || res.Source != SourceRedis {
 		t.Errorf("%+v, %v", res, err)
 	}
-	if len(sent) != 2 || sent[0] != "evalsha" || sent[1] != "eval" {
+	if !slices.Equal(sent, []string{"evalsha", "eval"}) {
 		t.Errorf("sent %v", sent)
 	}
 }
-
-// replyError is an error that a server replies.
-type replyError string
-
-func (e replyError) Error() string { return string(e) }
-func (replyError) RedisError()     {}
 
 // TestUnsupportedServer decides on a server that lacks what the scripts need: the
 // error says so, with the versions, and is told apart from an outage.
@@ -137,7 +135,7 @@ func TestUnsupportedServer(t *testing.T) {
 				cmd.(*redis.StringCmd).SetVal("# Server\r\nredis_version:3.2.1\r\n")
 				return nil
 			}
-			return replyError(reply)
+			return redisError(reply)
 		}), "api", TokenBucket(PerMinute(100)), FailClosed(), Logger(slog.New(slog.NewTextHandler(&log, nil))), Observe(func(_ context.Context, e Event) {
 			if e.Kind == EventFallbackOn {
 				close(told)
@@ -151,7 +149,7 @@ func TestUnsupportedServer(t *testing.T) {
 		}
 		<-told // in the background, after it is logged
 		_ = lim.Close()
-		if !isUnavailable(err) || errors.Is(err, ErrUnsupported) != unsupported {
+		if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnsupported) != unsupported {
 			t.Errorf("%s: %v", reply, err)
 		}
 		if unsupported && (!strings.Contains(err.Error(), "Redis 6.0 or newer") || !strings.Contains(err.Error(), "redis 3.2.1")) {

@@ -5,17 +5,17 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
@@ -25,73 +25,45 @@ func left(t *testing.T, lim *core.Limiter) []int64 {
 	return limits.Left(t, lim, "k")
 }
 
-// TestReservationEnds has each way to end what Acquire and Reserve admitted, of which only the first counts.
-func TestReservationEnds(t *testing.T) {
+// textLogger returns a logger, and what it has logged so far.
+func textLogger() (*slog.Logger, func() string) {
+	var log check.Log
+	return slog.New(slog.NewTextHandler(&log, nil)), log.String
+}
+
+// TestReservationOfWrongCost has Settle refuse what cannot have been the cost, which ends nothing. Of what Acquire charged that
+// is a part. The conformance suite has the other ends.
+func TestReservationOfWrongCost(t *testing.T) {
 	t.Parallel()
-	ctx := t.Context()
-	settle := func(n int64) func(*core.Reservation) error {
-		return func(r *core.Reservation) error { return r.Settle(ctx, n) }
-	}
-	cancel := func(r *core.Reservation) error { return r.Cancel(ctx) }
-	release := func(r *core.Reservation) error { return r.Release(ctx) }
 	for name, c := range map[string]struct {
-		reserve bool
-		n       int64
-		end     func(*core.Reservation) error
+		take    func(*core.Limiter, context.Context, string, int64) (*core.Reservation, error)
+		n, cost int64 // that it is reserved for, and settled at
 		charged int64 // of the window, afterwards
-		err     error // then nothing has ended
+		err     error
 	}{
-		"Acquire, Release":            {false, 3, release, 3, nil},
-		"Acquire, Cancel":             {false, 3, cancel, 0, nil},
-		"Acquire, Settle of all":      {false, 3, settle(3), 3, nil},
-		"Acquire, Settle of nothing":  {false, 3, settle(0), 0, nil},
-		"Acquire, Settle of a part":   {false, 3, settle(2), 3, core.ErrInvalidCost},
-		"Acquire, Settle of more":     {false, 3, settle(4), 3, core.ErrInvalidCost},
-		"Reserve, Release":            {true, 3, release, 3, nil},
-		"Reserve, Cancel":             {true, 3, cancel, 0, nil},
-		"Reserve, Settle of a part":   {true, 3, settle(2), 2, nil},
-		"Reserve, Settle of more":     {true, 3, settle(7), 7, nil},
-		"Reserve, Settle below 0":     {true, 3, settle(-1), 3, core.ErrInvalidCost},
-		"Reserve, Settle of too many": {true, 3, settle(1e9 + 1), 3, core.ErrInvalidCost},
-		"Reserve of 0, Settle":        {true, 0, settle(7), 7, nil},
-		"Reserve of 0, Release":       {true, 0, release, 0, nil},
-		"Acquire of 0, Settle":        {false, 0, settle(7), 0, nil},
+		"Acquire, all":           {(*core.Limiter).Acquire, 3, 3, 3, nil},
+		"Acquire, nothing":       {(*core.Limiter).Acquire, 3, 0, 0, nil},
+		"Acquire, a part":        {(*core.Limiter).Acquire, 3, 2, 3, core.ErrInvalidCost},
+		"Acquire, more":          {(*core.Limiter).Acquire, 3, 4, 3, core.ErrInvalidCost},
+		"Acquire of 0, more":     {(*core.Limiter).Acquire, 0, 7, 0, nil},
+		"Reserve, below 0":       {(*core.Limiter).Reserve, 3, -1, 3, core.ErrInvalidCost},
+		"Reserve, too much":      {(*core.Limiter).Reserve, 3, 1e9 + 1, 3, core.ErrInvalidCost},
+		"Reserve of 0, for more": {(*core.Limiter).Reserve, 0, 7, 7, nil},
 	} {
-		lim := memory(t, core.FixedWindow(core.PerDay(10)), core.InFlight(5))
-		take := lim.Acquire
-		if c.reserve {
-			take = lim.Reserve
-		}
-		r, err := take(ctx, "k", c.n)
+		lim := core.MustNewMemory("test", core.FixedWindow(core.PerDay(10)), core.InFlight(5))
+		r, err := c.take(lim, t.Context(), "k", c.n)
 		if err != nil || !r.Allowed {
 			t.Fatalf("%s: %v, %v", name, r, err)
 		}
-		if got := left(t, lim); got[0] != 10-c.n || got[1] != 5-c.n {
-			t.Errorf("%s: %d remain meanwhile", name, got)
+		if err := r.Settle(t.Context(), c.cost); !errors.Is(err, c.err) {
+			t.Errorf("%s: %v", name, err)
 		}
 		slots := int64(5)
-		if err := c.end(r); !errors.Is(err, c.err) {
-			t.Errorf("%s: %v", name, err)
-		} else if c.err != nil {
+		if c.err != nil {
 			slots -= c.n
 		}
 		if got := left(t, lim); got[0] != 10-c.charged || got[1] != slots {
 			t.Errorf("%s: %d remain, want %d and %d", name, got, 10-c.charged, slots)
-		}
-		if c.err != nil {
-			continue
-		}
-		var again sync.WaitGroup
-		for _, end := range []func(*core.Reservation) error{cancel, release, settle(0), settle(c.n)} {
-			again.Go(func() {
-				if err := end(r); err != nil {
-					t.Errorf("%s: again: %v", name, err)
-				}
-			})
-		}
-		again.Wait()
-		if got := left(t, lim); got[0] != 10-c.charged || got[1] != slots {
-			t.Errorf("%s: the first end did not count: %d remain", name, got)
 		}
 	}
 }
@@ -100,7 +72,7 @@ func TestReservationEnds(t *testing.T) {
 func TestReservationEndsOnce(t *testing.T) {
 	t.Parallel()
 	for range 200 {
-		lim := memory(t, core.FixedWindow(core.PerDay(100)), core.InFlight(5))
+		lim := core.MustNewMemory("test", core.FixedWindow(core.PerDay(100)), core.InFlight(5))
 		r, _ := lim.Reserve(t.Context(), "k", 5)
 		var ends sync.WaitGroup
 		for _, cost := range []int64{0, 7, 20} {
@@ -118,7 +90,7 @@ func TestReservationOfNothing(t *testing.T) {
 	t.Parallel()
 	away := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer func() { _ = away.Close() }()
-	lim := memory(t, core.FixedWindow(core.PerDay(1)), core.InFlight(1))
+	lim := core.MustNewMemory("test", core.FixedWindow(core.PerDay(1)), core.InFlight(1))
 	open := core.MustNew(away, "open", core.FixedWindow(core.PerDay(1)), core.InFlight(1), core.FailOpen(), core.Logger(slog.New(slog.DiscardHandler)))
 	defer func() { _ = open.Close() }()
 	denied, err := lim.Acquire(t.Context(), "k", 2)
@@ -153,41 +125,49 @@ func TestReservationOfNothing(t *testing.T) {
 	}
 }
 
-// TestKeep has work that takes a hundred holds: with Keep what it cost is charged, and without it the
-// estimate is.
-func TestKeep(t *testing.T) {
+// TestSlotsAreRenewedInTheBackground has work that takes a hundred times the hold, in the
+// time of a bubble, and a process that stops renewing.
+func TestSlotsAreRenewedInTheBackground(t *testing.T) {
 	t.Parallel()
-	for _, keep := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			lim := memory(t, core.FixedWindow(core.PerDay(100)), core.Hold(time.Second))
-			defer func() { _ = lim.Close() }()
-			r, _ := lim.Reserve(t.Context(), "k", 50)
-			if keep {
-				r.Keep()
-				r.Keep()
+	synctest.Test(t, func(t *testing.T) {
+		lim := core.MustNewMemory("work", core.InFlight(1))
+		defer func() { _ = lim.Close() }()
+		res, _ := lim.Acquire(t.Context(), "k", 1)
+		ctx, cancel := res.Context(t.Context())
+		defer cancel()
+		for range 1000 {
+			time.Sleep(time.Second)
+			if other, _ := lim.Acquire(t.Context(), "k", 1); other.Allowed || ctx.Err() != nil {
+				t.Fatalf("the work goes on: %+v, %v", other, ctx.Err())
 			}
-			time.Sleep(100 * time.Second)
-			if got := left(t, lim); got[0] != 50 {
-				t.Errorf("%d remain", got)
-			}
-			_ = r.Settle(t.Context(), 7)
-			want := int64(50)
-			if keep {
-				want = 93
-			}
-			if got := left(t, lim); got[0] != want {
-				t.Errorf("kept %v: %d remain, want %d", keep, got, want)
-			}
-		})
-	}
+		}
+		if err := lim.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20*time.Second/3 - time.Second) // it was renewed 10/3 s ago at most
+		if other, _ := lim.Acquire(t.Context(), "k", 1); other.Allowed {
+			t.Error("the slot was free before its hold was over")
+		}
+		time.Sleep(11*time.Second - 20*time.Second/3)
+		if other, _ := lim.Acquire(t.Context(), "k", 1); !other.Allowed {
+			t.Error("the slot is held although nothing renews it")
+		}
+	})
 }
 
-// TestDropped drops Reservations that Keep renews: their units are charged, with one warning for all.
+// TestDropped drops Reservations that Keep renews: their units are charged and their slots free, with one warning for all.
 func TestDropped(t *testing.T) {
 	t.Parallel()
+	var slots atomic.Int64 // that are held
 	logger, logged := textLogger()
-	lim := memory(t, core.FixedWindow(core.PerDay(100)), core.Hold(10*time.Millisecond), core.Logger(logger))
+	lim := core.MustNewMemory("test", core.FixedWindow(core.PerDay(100)), core.InFlight(50), core.Hold(10*time.Millisecond), core.Logger(logger),
+		core.Observe(func(_ context.Context, e core.Event) {
+			if e.Kind == core.EventSlots {
+				slots.Add(e.Cost)
+			}
+		}))
 	defer func() { _ = lim.Close() }()
+	kept, _ := lim.Acquire(t.Context(), "k", 3)
 	func() {
 		for range 3 {
 			r, _ := lim.Reserve(t.Context(), "k", 1)
@@ -196,18 +176,16 @@ func TestDropped(t *testing.T) {
 			_ = r.Cancel(t.Context())
 		}
 	}()
-	held := func() bool { // Reset keeps what is held
-		_ = lim.Reset(t.Context(), "k")
-		return left(t, lim)[0] < 100
-	}
-	for deadline := time.Now().Add(30 * time.Second); held() || logged() == ""; runtime.GC() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d remain; logged %q", left(t, lim), logged())
-		}
-		time.Sleep(time.Millisecond)
-	}
+	check.Eventually(t, "what was dropped is no longer held, and logged", func() bool {
+		runtime.GC()
+		_ = lim.Reset(t.Context(), "k") // which keeps what is held
+		return left(t, lim)[0] == 100 && slots.Load() == 3 && logged() != ""
+	})
 	if n := strings.Count(logged(), "dropped without Settle"); n != 1 {
 		t.Errorf("it is logged %d times: %s", n, logged())
+	}
+	if err := kept.Release(t.Context()); err != nil || slots.Load() != 0 {
+		t.Errorf("%v; %d slots are held", err, slots.Load())
 	}
 }
 
@@ -215,48 +193,42 @@ func TestDropped(t *testing.T) {
 // it is logged.
 func TestDroppedUnits(t *testing.T) {
 	t.Parallel()
-	for name, limit := range map[string]core.Limit{
-		"bucket": core.TokenBucket(core.PerDay(1e5)), "window": core.FixedWindow(core.PerDay(1e5)), "log": core.SlidingWindowLog(core.PerDay(1e5)),
+	logger, logged := textLogger()
+	lim := core.MustNewMemory("test", core.TokenBucket(core.PerDay(1e5)), core.Logger(logger))
+	collect := func(reserve func() *core.Reservation) {
+		for range 8 {
+			for range 5 {
+				reserve()
+			}
+			runtime.GC()
+		}
+	}
+	for _, end := range []func(r *core.Reservation){
+		func(r *core.Reservation) { _ = r.Settle(t.Context(), 3) },
+		func(r *core.Reservation) { _ = r.Cancel(t.Context()) },
+		func(r *core.Reservation) { _ = r.Release(t.Context()) },
 	} {
-		logger, logged := textLogger()
-		lim := memory(t, limit, core.Logger(logger))
-		collect := func(reserve func() *core.Reservation) {
-			for range 8 {
-				for range 5 {
-					reserve()
-				}
-				runtime.GC()
-			}
-		}
-		for _, end := range []func(r *core.Reservation){
-			func(r *core.Reservation) { _ = r.Settle(t.Context(), 3) },
-			func(r *core.Reservation) { _ = r.Cancel(t.Context()) },
-			func(r *core.Reservation) { _ = r.Release(t.Context()) },
-		} {
-			collect(func() *core.Reservation {
-				r, _ := lim.Reserve(t.Context(), "k", 2)
-				end(r)
-				r, _ = core.ReserveAll(t.Context(), 1, lim.On("k"), lim.On("l"))
-				end(r)
-				return r
-			})
-		}
-		for _, n := range []int64{0, 1e7} { // nothing is held
-			collect(func() *core.Reservation { r, _ := lim.Reserve(t.Context(), "k", n); return r })
-		}
-		collect(func() *core.Reservation { r, _ := lim.Acquire(t.Context(), "k", 1); return r })
-		if logged() != "" {
-			t.Errorf("%s: %s", name, logged())
-		}
-		for deadline := time.Now().Add(30 * time.Second); logged() == ""; time.Sleep(time.Millisecond) {
-			collect(func() *core.Reservation { r, _ := lim.Reserve(t.Context(), "k", 1); return r })
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: nothing is logged", name)
-			}
-		}
-		if n := strings.Count(logged(), "dropped without Settle"); n != 1 {
-			t.Errorf("%s: it is logged %d times: %s", name, n, logged())
-		}
+		collect(func() *core.Reservation {
+			r, _ := lim.Reserve(t.Context(), "k", 2)
+			end(r)
+			r, _ = core.ReserveAll(t.Context(), 1, lim.On("k"), lim.On("l"))
+			end(r)
+			return r
+		})
+	}
+	for _, n := range []int64{0, 1e7} { // nothing is held
+		collect(func() *core.Reservation { r, _ := lim.Reserve(t.Context(), "k", n); return r })
+	}
+	collect(func() *core.Reservation { r, _ := lim.Acquire(t.Context(), "k", 1); return r })
+	if logged() != "" {
+		t.Error(logged())
+	}
+	check.Eventually(t, "it is logged", func() bool {
+		collect(func() *core.Reservation { r, _ := lim.Reserve(t.Context(), "k", 1); return r })
+		return logged() != ""
+	})
+	if n := strings.Count(logged(), "dropped without Settle"); n != 1 {
+		t.Errorf("it is logged %d times: %s", n, logged())
 	}
 }
 
@@ -264,7 +236,7 @@ func TestDroppedUnits(t *testing.T) {
 func TestAcquireWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		lim := memory(t, core.InFlight(1))
+		lim := core.MustNewMemory("test", core.InFlight(1))
 		defer func() { _ = lim.Close() }()
 		begun := time.Now()
 		first, err := lim.AcquireWait(t.Context(), "k", 1)
@@ -299,8 +271,8 @@ func TestAcquireWait(t *testing.T) {
 		"AcquireWait": (*core.Limiter).AcquireWait, "ReserveWait": (*core.Limiter).ReserveWait,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			rate := memory(t, core.TokenBucket(core.PerSecond(1), core.Burst(1)))
-			queue := memory(t, core.LeakyBucket(core.PerSecond(1), core.Burst(3)))
+			rate := core.MustNewMemory("test", core.TokenBucket(core.PerSecond(1), core.Burst(1)))
+			queue := core.MustNewMemory("test", core.LeakyBucket(core.PerSecond(1), core.Burst(3)))
 			begun := time.Now()
 			for i := range 3 {
 				if r, err := take(rate, t.Context(), "k", 1); err != nil || r.Release(t.Context()) != nil || time.Since(begun) != time.Duration(i)*time.Second {
@@ -318,6 +290,12 @@ func TestAcquireWait(t *testing.T) {
 			if r, err := take(queue, ctx, "k", 1); r != nil || !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: %v, %v", name, r, err)
 			}
+			ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond) // its turn would be later
+			defer cancel()
+			begun = time.Now()
+			if r, err := take(queue, ctx, "k", 1); r != nil || !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > 0 {
+				t.Errorf("%s: %v, %v after %v", name, r, err, time.Since(begun))
+			}
 			if got := left(t, queue); got[0] != 2 {
 				t.Errorf("%s: who left kept the place: %d remain", name, got)
 			}
@@ -328,12 +306,10 @@ func TestAcquireWait(t *testing.T) {
 // TestInFlightNeedsAnEnd has the methods that return no Reservation.
 func TestInFlightNeedsAnEnd(t *testing.T) {
 	t.Parallel()
-	lim := memory(t, core.LeakyBucket(core.PerDay(10), core.Burst(10)), core.InFlight(1))
+	lim := core.MustNewMemory("test", core.LeakyBucket(core.PerDay(10), core.Burst(10)), core.InFlight(1))
 	for name, f := range map[string]func() (core.Result, error){
-		"Allow":  func() (core.Result, error) { return lim.Allow(t.Context(), "k") },
-		"AllowN": func() (core.Result, error) { return lim.AllowN(t.Context(), "k", 1) },
-		"Wait":   func() (core.Result, error) { return lim.Wait(t.Context(), "k") },
-		"WaitN":  func() (core.Result, error) { return lim.WaitN(t.Context(), "k", 1) },
+		"Allow": func() (core.Result, error) { return lim.Allow(t.Context(), "k") },
+		"Wait":  func() (core.Result, error) { return lim.Wait(t.Context(), "k") },
 	} {
 		if res, err := f(); err == nil || !strings.Contains(err.Error(), "Acquire") || res.Allowed {
 			t.Errorf("%s: %+v, %v", name, res, err)
@@ -348,7 +324,7 @@ func TestInFlightNeedsAnEnd(t *testing.T) {
 func TestClock(t *testing.T) {
 	t.Parallel()
 	now := time.Date(1999, 12, 31, 22, 0, 0, 0, time.UTC)
-	lim := memory(t, core.FixedWindow(core.PerHour(100)), core.InFlight(2), core.Hold(10*time.Minute), core.Clock(func() time.Time { return now }))
+	lim := core.MustNewMemory("test", core.FixedWindow(core.PerHour(100)), core.InFlight(2), core.Hold(10*time.Minute), core.Clock(func() time.Time { return now }))
 	kept, _ := lim.Reserve(t.Context(), "k", 1)
 	if !kept.Allowed || !kept.At.Equal(now) {
 		t.Errorf("%+v", kept)
@@ -381,7 +357,7 @@ func TestClock(t *testing.T) {
 func TestClockJumps(t *testing.T) {
 	t.Parallel()
 	now := time.Date(1999, 12, 31, 22, 0, 0, 0, time.UTC)
-	lim := memory(t, core.FixedWindow(core.PerDay(100)), core.InFlight(20), core.Hold(2*time.Second), core.Clock(func() time.Time { return now }))
+	lim := core.MustNewMemory("test", core.FixedWindow(core.PerDay(100)), core.InFlight(20), core.Hold(2*time.Second), core.Clock(func() time.Time { return now }))
 	var all []*core.Reservation
 	for i := range 20 {
 		now = now.Add(time.Second)
@@ -405,55 +381,5 @@ func TestClockJumps(t *testing.T) {
 	}
 	if got := left(t, lim); got[0] != 90 || got[1] != 20 {
 		t.Errorf("%d remain, want that all is given back that was kept", got)
-	}
-}
-
-// TestOptionsThatSayNothing has options that would be ignored, or are given twice.
-func TestOptionsThatSayNothing(t *testing.T) {
-	t.Parallel()
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	defer func() { _ = client.Close() }()
-	rate, limit := core.PerMinute(10), core.FixedWindow(core.PerMinute(10))
-	for want, opts := range map[string][]core.Option{
-		"Burst(5) and Burst(6): give it once":                {core.TokenBucket(rate, core.Burst(5), core.Burst(6))},
-		`Name("a") and Name("b"): give it once`:              {core.TokenBucket(rate, core.Name("a"), core.Name("b"))},
-		"Aligned() and Aligned(): give it once":              {core.FixedWindow(rate, core.Aligned(), core.Aligned())},
-		"SlotTTL(1s) and SlotTTL(2s): give it once":          {core.InFlight(1, core.SlotTTL(time.Second), core.SlotTTL(2*time.Second))},
-		"Hold(1s) and Hold(2s): give it once":                {limit, core.Hold(time.Second), core.Hold(2 * time.Second)},
-		"MaxBatch(1) and MaxBatch(2): give it once":          {limit, core.MaxBatch(1), core.MaxBatch(2)},
-		"Hold(1s): no limit holds units: slots of InFlight":  {core.InFlight(1), core.Hold(time.Second)},
-		"have a SlotTTL, and a LeakyBucket has places":       {core.LeakyBucket(rate), core.InFlight(1), core.Hold(time.Second)},
-		"Entries(5): an option of NewMemory and FailLocal":   {limit, core.Entries(5), core.FailOpen()},
-		"Clock: an option of NewMemory":                      {limit, core.Clock(time.Now)},
-		"Clock(nil): want a function":                        {limit, core.Clock(nil)},
-		"Lease(20ms): limit in_flight 1 cannot be leased":    {limit, core.InFlight(1), core.Lease(20 * time.Millisecond)},
-		"Ban([1h0m0s]): a denial by InFlight bans nobody":    {core.InFlight(1), core.Ban(time.Hour)},
-		"limit Limit{}: make it with":                        {core.Limit{}, core.Hold(time.Second), core.Ban(time.Hour)},
-		"Ban([1h0m0s]) and Ban([]): give it once":            {limit, core.Ban(time.Hour), core.Ban()},
-		"Ban([1m0s 1s]): allowed is 1ms to 8760h0m0s, and":   {limit, core.Ban(time.Minute, time.Second)},
-		"Ban([0s]): allowed is 1ms to 8760h0m0s, and none":   {limit, core.Ban(0)},
-		"Ban([1h0m0s 8760h0m0.000000001s]): allowed is 1ms":  {limit, core.Ban(time.Hour, 365*24*time.Hour+1)},
-		"m0s]): allowed are 100 levels":                      {limit, core.Ban(slices.Repeat([]time.Duration{time.Minute}, 101)...)},
-		"Processes(2): an option of FailLocal, not of FailO": {limit, core.Processes(2), core.FailOpen()},
-	} {
-		lim, err := core.New(client, "api", opts...)
-		if err == nil || lim != nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `limiter "api"`) {
-			t.Errorf("%v, want %q", err, want)
-		}
-	}
-	for _, opts := range [][]core.Option{ // a service's own list, in its tests
-		{limit, core.Entries(5), core.FailOpen()}, {limit, core.InFlight(1), core.Hold(time.Second)}, {limit, core.Clock(time.Now), core.MaxBatch(2), core.Lease(time.Second)},
-	} {
-		if _, err := core.NewMemory("api", opts...); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// TestResultSize bounds what is copied for each decision.
-func TestResultSize(t *testing.T) {
-	t.Parallel()
-	if size := unsafe.Sizeof(core.Result{}); size >= 150 {
-		t.Errorf("a Result has %d bytes", size)
 	}
 }

@@ -1,12 +1,11 @@
 package keyfunc
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"net/http"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -95,32 +94,26 @@ func TestForElsewhere(t *testing.T) {
 	}
 }
 
+// declared finds exported functions, and which of them return a Func.
+var declared = regexp.MustCompile(`(?m)^func ([A-Z]\w*)\((.*\) Func {)?`)
+
 // functions returns the names of the exported functions of the package: those that return
 // a Func, and all.
 func functions(t *testing.T) (made, exported []string) {
 	t.Helper()
-	files, err := os.ReadDir(".")
+	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		if !strings.HasSuffix(file.Name(), ".go") || strings.HasSuffix(file.Name(), "_test.go") {
-			continue
-		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), file.Name(), nil, 0)
+		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, decl := range parsed.Decls {
-			f, ok := decl.(*ast.FuncDecl)
-			if !ok || f.Recv != nil || !f.Name.IsExported() {
-				continue
-			}
-			exported = append(exported, f.Name.Name)
-			if results := f.Type.Results; results != nil && len(results.List) == 1 {
-				if of, ok := results.List[0].Type.(*ast.Ident); ok && of.Name == "Func" {
-					made = append(made, f.Name.Name)
-				}
+		for _, f := range declared.FindAllStringSubmatch(string(text), -1) {
+			exported = append(exported, f[1])
+			if f[2] != "" {
+				made = append(made, f[1])
 			}
 		}
 	}

@@ -3,7 +3,6 @@ package limittest_test
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"math/big"
 	"math/rand/v2"
 	"slices"
@@ -189,31 +188,5 @@ func TestReplayEmpty(t *testing.T) {
 		if err != nil || got[0].Denied != 2 {
 			t.Errorf("%s: %+v, %v", v.Name, got, err)
 		}
-	}
-}
-
-// BenchmarkReplay says how many arrivals a second there are with one limit.
-func BenchmarkReplay(b *testing.B) {
-	keys := make([]string, 10_000)
-	for i := range keys {
-		keys[i] = fmt.Sprintf("10.0.%d.%d", i/256, i%256)
-	}
-	for _, v := range limits.Aligned() {
-		b.Run(v.Name, func(b *testing.B) {
-			b.ReportAllocs()
-			r := rand.New(rand.NewPCG(1, 1))
-			arrivals := iter.Seq[limittest.Arrival](func(yield func(limittest.Arrival) bool) {
-				for i := range b.N {
-					at := y2k.Add(time.Duration(i) * time.Millisecond)
-					if !yield(limittest.Arrival{Time: at, Key: keys[r.IntN(len(keys))], Cost: 1}) {
-						return
-					}
-				}
-			})
-			if _, err := limittest.Replay(arrivals, v.Limit(core.PerMinute(10))); err != nil {
-				b.Fatal(err)
-			}
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "arrivals/s")
-		})
 	}
 }

@@ -62,11 +62,14 @@ func series(name string, attributes attribute.Set) string {
 	return strings.TrimPrefix(name, "redislimit.") + "{" + strings.Join(pairs, " ") + "}"
 }
 
-// values returns all series with their values. The value of a histogram is its count.
-func (m *meter) values() map[string]int64 {
+// values returns the series of the named metrics, or of all, with their values. The value of a histogram is its count.
+func (m *meter) values(of ...string) map[string]int64 {
 	m.tb.Helper()
 	values := map[string]int64{}
 	for name, each := range m.collected() {
+		if len(of) > 0 && !slices.Contains(of, strings.TrimPrefix(name, "redislimit.")) {
+			continue
+		}
 		switch data := each.Data.(type) {
 		case metricdata.Sum[int64]:
 			for _, p := range data.DataPoints {
@@ -83,21 +86,10 @@ func (m *meter) values() map[string]int64 {
 	return values
 }
 
-// want fails unless these are all series.
-func (m *meter) want(want map[string]int64) {
+// want fails unless these are the series of the named metrics, or of all.
+func (m *meter) want(want map[string]int64, of ...string) {
 	m.tb.Helper()
-	m.wantOf(nil, want)
-}
-
-// wantOf fails unless the named metrics have exactly these series.
-func (m *meter) wantOf(metrics []string, want map[string]int64) {
-	m.tb.Helper()
-	got := m.values()
-	maps.DeleteFunc(got, func(s string, _ int64) bool {
-		name, _, _ := strings.Cut(s, "{")
-		return metrics != nil && !slices.Contains(metrics, name)
-	})
-	if !maps.Equal(got, want) {
+	if got := m.values(of...); !maps.Equal(got, want) {
 		m.tb.Errorf("got\n%swant\n%s", listed(got), listed(want))
 	}
 }

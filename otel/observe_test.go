@@ -226,40 +226,13 @@ func TestBan(t *testing.T) {
 	if err := lim.Unblock(t.Context(), "user:bob"); err != nil {
 		t.Fatal(err)
 	}
-	m.wantOf([]string{"decisions", "bans"}, map[string]int64{
+	m.want(map[string]int64{
 		"decisions{decision.outcome=allowed decision.source=redis limit.name=hourly limiter.name=login}":     2,
 		"decisions{decision.outcome=banned decision.source=redis limit.name=hourly limiter.name=login}":      1,
 		"decisions{decision.outcome=banned decision.source=deny_cache limit.name=hourly limiter.name=login}": 2,
 		"bans{ban.cause=denial limiter.name=login}":                                                          1,
 		"bans{ban.cause=block limiter.name=login}":                                                           1,
-	})
-}
-
-// TestWait has callers wait, of whom one gives up, and one that is admitted give back what it took.
-func TestWait(t *testing.T) {
-	t.Parallel()
-	m := newMeter(t)
-	lim := core.MustNewMemory("api", core.TokenBucket(core.PerMinute(1), core.Burst(2)), m.observe())
-	for range 2 {
-		r, err := lim.AcquireWait(t.Context(), "user:alice", 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Cancel(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, _ = allow(t, lim, 2)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	if _, err := lim.Wait(ctx, "user:alice"); !errors.Is(err, context.DeadlineExceeded) { // at once
-		t.Fatal(err)
-	}
-	m.wantOf([]string{"wait.duration", "reservations.canceled"}, map[string]int64{
-		"wait.duration{limiter.name=api}":                    2,
-		"wait.duration{error.type=timeout limiter.name=api}": 1,
-		"reservations.canceled{limiter.name=api}":            2,
-	})
+	}, "decisions", "bans")
 }
 
 func TestDuration(t *testing.T) {
@@ -320,12 +293,24 @@ func TestSeveralLimiters(t *testing.T) {
 		all.Go(func() { _, _ = allow(t, lim, 100) })
 	}
 	all.Wait()
-	m.wantOf([]string{"decisions"}, map[string]int64{
+	m.want(map[string]int64{
 		"decisions{decision.outcome=allowed decision.source=fallback limit.name=token-1h limiter.name=api-0}": 400,
 		"decisions{decision.outcome=allowed decision.source=fallback limit.name=token-1h limiter.name=api-1}": 400,
-	})
+	}, "decisions")
 	if n := decisions.Load(); n != 800 {
 		t.Errorf("the other observer got %d decisions, want 800", n)
+	}
+}
+
+// An observed decision allocates no more than one without an observer.
+func TestAllocations(t *testing.T) { // not parallel: it counts what the process allocates
+	m := newMeter(t)
+	allocated := func(option core.Option) float64 {
+		lim := core.MustNewMemory("api", core.TokenBucket(core.PerSecond(1e9)), option)
+		return testing.AllocsPerRun(1000, func() { _, _ = lim.Allow(t.Context(), "user:alice") })
+	}
+	if plain, observed := allocated(core.Entries(1<<10)), allocated(m.observe()); observed > plain {
+		t.Errorf("%v allocations for an observed decision, %v without an observer", observed, plain)
 	}
 }
 
@@ -372,7 +357,7 @@ func (refusingMeter) Float64Histogram(string, ...metric.Float64HistogramOption) 
 	return nil, errRefused
 }
 
-func TestRefused(t *testing.T) { // not parallel: it sets what is global
+func TestRefusedInstruments(t *testing.T) { // not parallel: it sets what is global
 	var handled []error
 	before := otel.GetErrorHandler()
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = append(handled, err) }))

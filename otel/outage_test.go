@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -34,55 +35,25 @@ func TestOutage(t *testing.T) {
 		"redis.failures{error.type=connection limiter.name=local}":                                            1,
 	}
 	for _, lim := range limiters {
-		want["fallback.active{limiter.name="+lim.Name()+"}"] = 1
+		maps.Copy(want, breakerSeries(lim.Name(), 1, "open"))
 	}
-	until(t, "the outage is told", func() bool { // in the background
-		all := m.values()
-		for _, lim := range limiters {
-			if all["fallback.active{limiter.name="+lim.Name()+"}"] != 1 {
-				return false
-			}
-		}
-		return true
-	})
-	m.wantOf([]string{"decisions", "redis.failures", "fallback.active"}, want)
-	during := m.values()
-	for _, lim := range limiters {
-		state := func(state string) int64 {
-			return during["breaker.state{breaker.state="+state+" limiter.name="+lim.Name()+"}"]
-		}
-		if state("closed") != 0 || state("open") != 1 {
-			t.Errorf("%s: closed %d, open %d during the outage", lim.Name(), state("closed"), state("open"))
-		}
+	wantSoon := func(of ...string) { // what happens to Redis is told in the background
+		t.Helper()
+		check.Eventually(t, "it is told", func() bool { return maps.Equal(m.values(of...), want) })
+		m.want(want, of...)
 	}
+	wantSoon("decisions", "redis.failures", "fallback.active", "breaker.state")
 
 	server.Start(t)
 	want = map[string]int64{}
 	for _, lim := range limiters {
-		awaitRedis(t, lim)
+		check.Eventually(t, lim.Name()+" asks Redis again", func() bool {
+			res, err := allow(t, lim, 1)
+			return err == nil && res.Source == core.SourceRedis
+		})
 		maps.Copy(want, breakerSeries(lim.Name(), 0, "closed"))
 	}
-	until(t, "the end is told", func() bool {
-		all := m.values()
-		for _, lim := range limiters {
-			if all["fallback.active{limiter.name="+lim.Name()+"}"] != 0 {
-				return false
-			}
-		}
-		return true
-	})
-	m.wantOf([]string{"breaker.state", "fallback.active"}, want)
-}
-
-// awaitRedis makes decisions until one of them is made by Redis.
-func awaitRedis(tb testing.TB, lim *core.Limiter) {
-	tb.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if res, err := allow(tb, lim, 1); err == nil && res.Source == core.SourceRedis {
-			return
-		}
-	}
-	tb.Fatalf("limiter %s does not ask Redis again", lim.Name())
+	wantSoon("fallback.active", "breaker.state")
 }
 
 func TestErrorTypes(t *testing.T) {
@@ -98,23 +69,13 @@ func TestErrorTypes(t *testing.T) {
 	refused := newMeter(t)
 	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerHour(1)), core.Timeout(time.Minute), refused.observe())
 	_, _ = allow(t, lim, 1)
-	refused.wantOf([]string{"redis.failures"}, map[string]int64{"redis.failures{error.type=NOPERM limiter.name=api}": 1})
+	refused.want(map[string]int64{"redis.failures{error.type=NOPERM limiter.name=api}": 1}, "redis.failures")
 	permit("+@scripting")
 
 	slow := newMeter(t)
 	lim = core.MustNew(rdb, "api", core.TokenBucket(core.PerHour(1)), core.Timeout(50*time.Millisecond), slow.observe())
 	server.Pause()
 	_, _ = allow(t, lim, 1)
-	slow.wantOf([]string{"redis.failures"}, map[string]int64{"redis.failures{error.type=timeout limiter.name=api}": 1})
+	slow.want(map[string]int64{"redis.failures{error.type=timeout limiter.name=api}": 1}, "redis.failures")
 	server.Resume()
-}
-
-// until waits until that holds.
-func until(tb testing.TB, what string, holds func() bool) {
-	tb.Helper()
-	for begun := time.Now(); !holds(); time.Sleep(time.Millisecond) {
-		if time.Since(begun) > 30*time.Second {
-			tb.Fatalf("not within 30 s: %s", what)
-		}
-	}
 }

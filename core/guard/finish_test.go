@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,53 +15,35 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/core/guard/adapter"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/keyfunc"
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// TestLongRequest has a request run for much longer than the hold. What is held stays
-// held, so that it is settled as if the request had been short. The window is a day's:
-// what is charged to it does not drain meanwhile.
+// TestLongRequest has a request run for much longer than the hold. What is held stays held, so that it is settled as if the
+// request had been short. The window is a day's: what is charged to it does not drain meanwhile.
 func TestLongRequest(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name   string
-		option guard.Option
-		left   int64
-	}{
-		{"does not count", guard.CountIf(func(status int) bool { return status != http.StatusOK }), 10},
-		{"counts", guard.CountIf(func(status int) bool { return status == http.StatusOK }), 6},
-		{"costs less", guard.CostAfter(), 9},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				lim, err := core.NewMemory("api", core.FixedWindow(core.PerDay(10)), core.Hold(time.Second))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer func() { _ = lim.Close() }() // it ends what runs in the background
-				wantLeft := func(when string, want int64) {
-					t.Helper()
-					if res, err := lim.Peek(t.Context(), "ip:192.0.2.1"); err != nil || res.Remaining != want {
-						t.Errorf("%s %d units are left, %v; want %d", when, res.Remaining, err, want)
+	synctest.Test(t, func(t *testing.T) {
+		lim := core.MustNewMemory("api", core.FixedWindow(core.PerDay(10)), core.Hold(time.Second))
+		defer func() { _ = lim.Close() }() // it ends what runs in the background
+		h := httplimit.Middleware(lim, keyfunc.IP(), guard.CostAfter(), guard.Cost(func(keyfunc.Request) int64 { return 4 }))(
+			http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				for range 10 {
+					time.Sleep(time.Minute)
+					if left := limits.Left(t, lim, "ip:192.0.2.1")[0]; left != 6 {
+						t.Errorf("meanwhile %d units are left, want 6", left)
 					}
 				}
-				h := httplimit.Middleware(lim, keyfunc.IP(), c.option, guard.Cost(func(keyfunc.Request) int64 { return 4 }))(
-					http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-						for range 10 {
-							time.Sleep(time.Minute)
-							wantLeft("meanwhile", 6)
-						}
-						httplimit.SetCost(r.Context(), 1)
-					}))
-				if w := get(h, "/"); w.Code != http.StatusOK {
-					t.Fatal(w.Code)
-				}
-				wantLeft("then", c.left)
-			})
-		})
-	}
+				httplimit.SetCost(r.Context(), 1)
+			}))
+		if w := get(h, "/"); w.Code != http.StatusOK {
+			t.Fatal(w.Code)
+		}
+		if left := limits.Left(t, lim, "ip:192.0.2.1")[0]; left != 9 {
+			t.Errorf("then %d units are left, want 9", left)
+		}
+	})
 }
 
 // TestWhenOver has requests end while the application may still answer: one whose status says what is charged
@@ -105,10 +88,7 @@ func TestWhenOver(t *testing.T) {
 func TestCountIfPanics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		lim, err := core.NewMemory("api", core.FixedWindow(core.PerMinute(10)), core.Hold(time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
+		lim := core.MustNewMemory("api", core.FixedWindow(core.PerMinute(10)), core.Hold(time.Second))
 		defer func() { _ = lim.Close() }()
 		h := httplimit.Middleware(lim, keyfunc.IP(), guard.CountIf(func(int) bool { panic("of the application") }))(http.HandlerFunc(hello))
 		func() {
@@ -130,14 +110,8 @@ func TestCountIfPanics(t *testing.T) {
 // of the next, which sets none. The middleware around them all charges what was set last.
 func TestSubRequests(t *testing.T) {
 	t.Parallel()
-	limiter := func(name string) *core.Limiter {
-		lim, err := core.NewMemory(name, core.FixedWindow(core.PerHour(100)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return lim
-	}
-	outer, inner := limiter("outer"), limiter("inner")
+	hundred := core.FixedWindow(core.PerHour(100))
+	outer, inner := core.MustNewMemory("outer", hundred), core.MustNewMemory("inner", hundred)
 	costs := map[string]int64{"/a": 7, "/b": 9}
 	one := httplimit.Middleware(inner, keyfunc.IP(), guard.CostAfter())(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if cost, ok := costs[r.URL.Path]; ok {
@@ -175,10 +149,7 @@ func TestCountedTwice(t *testing.T) {
 		}, 0},
 	} {
 		var logs strings.Builder
-		lim, err := core.NewMemory("api", core.FixedWindow(core.PerHour(100)), core.Logger(slog.New(slog.NewTextHandler(&logs, nil))))
-		if err != nil {
-			t.Fatal(err)
-		}
+		lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(100)), core.Logger(slog.New(slog.NewTextHandler(&logs, nil))))
 		limited := httplimit.Middleware(lim, keyfunc.IP())
 		inner := limited(http.HandlerFunc(hello))
 		h := limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, inner) }))
@@ -195,10 +166,7 @@ func TestCountedTwice(t *testing.T) {
 func TestSetCostLate(t *testing.T) {
 	t.Parallel()
 	var logs strings.Builder
-	lim, err := core.NewMemory("api", core.FixedWindow(core.PerHour(100)), core.Logger(slog.New(slog.NewTextHandler(&logs, nil))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(100)), core.Logger(slog.New(slog.NewTextHandler(&logs, nil))))
 	var requests []*http.Request
 	h := httplimit.Middleware(lim, keyfunc.IP(), guard.CostAfter())(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		requests = append(requests, r)
@@ -219,10 +187,7 @@ func TestSetCostLate(t *testing.T) {
 // TestContextOfSlots has the context of a request that holds a slot end with it.
 func TestContextOfSlots(t *testing.T) {
 	t.Parallel()
-	lim, err := core.NewMemory("api", core.InFlight(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	lim := core.MustNewMemory("api", core.InFlight(1))
 	defer func() { _ = lim.Close() }()
 	within := func() error { return errors.New("no handler ran") }
 	h := httplimit.Middleware(lim, keyfunc.IP())(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { within = r.Context().Err }))
@@ -247,39 +212,26 @@ func TestClientLeft(t *testing.T) {
 // and nothing stays held or charged where that can be taken back.
 func TestClientLeftMeanwhile(t *testing.T) {
 	t.Parallel()
-	for name, options := range map[string][]guard.Option{
-		"InFlight":  nil,
-		"CountIf":   {guard.CountIf(func(int) bool { return true })},
-		"CostAfter": {guard.CostAfter()},
+	for name, option := range map[string]guard.Option{
+		"InFlight":  guard.HeadersOnDenial(),
+		"CountIf":   guard.CountIf(func(int) bool { return true }),
+		"CostAfter": guard.CostAfter(),
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			ctx, leave := context.WithCancel(t.Context())
-			lim, err := core.NewMemory("api", core.FixedWindow(core.PerHour(10)), core.InFlight(5),
-				core.Observe(func(_ context.Context, e core.Event) {
-					if e.Kind == core.EventDecision {
-						leave()
-					}
-				}))
-			if err != nil {
-				t.Fatal(err)
+		ctx, leave := context.WithCancel(t.Context())
+		lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(10)), core.InFlight(5), core.Observe(func(_ context.Context, e core.Event) {
+			if e.Kind == core.EventDecision {
+				leave()
 			}
-			h := httplimit.Middleware(lim, keyfunc.IP(), options...)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") }))
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
-			if w.Code != adapter.StatusClientGone {
-				t.Errorf("status %d, want %d", w.Code, adapter.StatusClientGone)
-			}
-			res, err := lim.Peek(t.Context(), "ip:192.0.2.1")
-			if err != nil {
-				t.Fatal(err)
-			}
-			for each := range res.All() {
-				if each.Remaining != each.Limit {
-					t.Errorf("%d of %d left of %s", each.Remaining, each.Limit, each.Name)
-				}
-			}
-		})
+		}))
+		h := httplimit.Middleware(lim, keyfunc.IP(), option)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") }))
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		if w.Code != adapter.StatusClientGone {
+			t.Errorf("%s: status %d, want %d", name, w.Code, adapter.StatusClientGone)
+		}
+		if left := limits.Left(t, lim, "ip:192.0.2.1"); !slices.Equal(left, []int64{10, 5}) {
+			t.Errorf("%s: %d are left", name, left)
+		}
 	}
 }
 
@@ -287,10 +239,7 @@ func TestClientLeftMeanwhile(t *testing.T) {
 func TestLimiterForIsLogged(t *testing.T) {
 	t.Parallel()
 	var logged strings.Builder
-	lim, err := core.NewMemory("api", core.FixedWindow(core.PerHour(10)), core.Logger(slog.New(slog.NewTextHandler(&logged, nil))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(10)), core.Logger(slog.New(slog.NewTextHandler(&logged, nil))))
 	h := httplimit.Middleware(lim, keyfunc.IP(), guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
 		if r.Path() == "/fails" {
 			return nil, errors.New("no table")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/keyfunc"
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
@@ -101,15 +102,6 @@ func (l *line) want(want ...string) {
 	}
 }
 
-func (l *line) left(key string) int64 {
-	l.Helper()
-	res, err := l.lim.Peek(l.Context(), "header:Key:"+key)
-	if err != nil {
-		l.Fatal(err)
-	}
-	return res.Remaining
-}
-
 // TestWaitUpTo has six requests of one second's rate at once: those wait that are admitted within two, in order, and the
 // others are told at once when they would be. Observers see one decision of each.
 func TestWaitUpTo(t *testing.T) {
@@ -176,7 +168,7 @@ func TestWaitUpToForWhatIsHeld(t *testing.T) {
 				if !slices.Equal(l.served, []int{0, 1, 2, 3}) {
 					t.Errorf("served %v", l.served)
 				}
-				if left := l.left("a"); left == 0 {
+				if left := limits.Left(t, l.lim, "header:Key:a")[0]; left == 0 {
 					t.Error("something stays held")
 				}
 			})
@@ -198,7 +190,7 @@ func TestWaitUpToLeavers(t *testing.T) {
 		time.Sleep(600 * time.Millisecond)
 		l.send(t.Context(), "a", 3)
 		l.want("0 200 after 0s, retry ", "1 499 after 500ms, retry ", "2 200 after 1s, retry ", "3 200 after 1.4s, retry ")
-		if left := l.left("a"); left != 0 {
+		if left := limits.Left(t, l.lim, "header:Key:a")[0]; left != 0 {
 			t.Errorf("%d are left", left)
 		}
 
@@ -210,8 +202,8 @@ func TestWaitUpToLeavers(t *testing.T) {
 		slots.send(ctx, "a", 1, 2)
 		slots.send(t.Context(), "a", 3)
 		slots.all.Wait()
-		if !slices.Equal(slots.served, []int{0, 3}) || slots.left("a") != 1 {
-			t.Errorf("served %v, %d slots are free", slots.served, slots.left("a"))
+		if left := limits.Left(t, slots.lim, "header:Key:a")[0]; !slices.Equal(slots.served, []int{0, 3}) || left != 1 {
+			t.Errorf("served %v, %d slots are free", slots.served, left)
 		}
 	})
 }
@@ -325,32 +317,13 @@ func TestWaitUpToReset(t *testing.T) {
 	})
 }
 
-// TestWaitUpToMounted has every mistake that mounting reports, and a limiter with a queue of its own that LimiterFor returns.
-func TestWaitUpToMounted(t *testing.T) {
+// TestWaitUpToOfQueue has LimiterFor choose a limiter with a queue of its own, which mounting refuses.
+func TestWaitUpToOfQueue(t *testing.T) {
 	t.Parallel()
-	queue := core.MustNewMemory("queue", core.LeakyBucket(core.PerMinute(1), core.Burst(1)))
-	api := core.MustNewMemory("api", core.FixedWindow(core.PerMinute(1)))
-	for want, mount := range map[string]func(){
-		"WaitUpTo(0s): allowed is 1ms to 1m0s":             func() { guard.WaitUpTo(0) },
-		"WaitUpTo(1m1s): allowed is 1ms to 1m0s":           func() { guard.WaitUpTo(61 * time.Second) },
-		"MaxWaiting(0): allowed is 1 to 1000000":           func() { guard.MaxWaiting(0) },
-		"MaxWaiting(1000001): allowed is 1 to 1000000":     func() { guard.MaxWaiting(1_000_001) },
-		"WaitUpTo and WaitUpTo: give it once":              func() { httplimit.Middleware(api, keyfunc.IP(), guard.WaitUpTo(1e9), guard.WaitUpTo(1e9)) },
-		"MaxWaiting: it is for WaitUpTo, which is missing": func() { httplimit.Middleware(api, keyfunc.IP(), guard.MaxWaiting(1)) },
-		`WaitUpTo: limiter "queue" has a LeakyBucket`:      func() { httplimit.Middleware(queue, keyfunc.IP(), guard.WaitUpTo(1e9)) },
-	} {
-		func() {
-			defer func() {
-				if text := fmt.Sprint(recover()); !strings.Contains(text, want) {
-					t.Errorf("%q, want %q", text, want)
-				}
-			}()
-			mount()
-		}()
-	}
 	synctest.Test(t, func(t *testing.T) {
+		queue := core.MustNewMemory("queue", core.LeakyBucket(core.PerMinute(60), core.Burst(5)))
 		l := newLine(t, []core.Option{core.FixedWindow(core.PerMinute(1))}, guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) {
-			return core.MustNewMemory("queue", core.LeakyBucket(core.PerMinute(60), core.Burst(5))), nil
+			return queue, nil
 		}))
 		l.send(t.Context(), "a", 0)
 		l.want("0 200 after 0s, retry ")
