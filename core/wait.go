@@ -150,7 +150,7 @@ func (l *Limiter) acquireInTurn(ctx, asking context.Context, c call, p line.Call
 }
 
 // A refusal is the error of who would wait for too long, or of one too many.
-type refusal = line.Refusal[denied]
+type refusal = line.RefusalError[denied]
 
 // denialOf returns why a line has to wait. A bucket has more units one by one, and a window its
 // limit at once.

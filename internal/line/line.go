@@ -69,15 +69,15 @@ func (d *Denial[D]) over(units int64) time.Time {
 	return over.Add(time.Duration(min(windows*float64(d.Window), 1e18)))
 }
 
-// A Refusal is the error of who would wait for too long, or of one too many. It is a
+// A RefusalError is the error of who would wait for too long, or of one too many. It is a
 // [context.DeadlineExceeded].
-type Refusal[D any] struct {
+type RefusalError[D any] struct {
 	Wait   time.Duration // that it would, as far as it is known
 	Last   *Denial[D]    // by which that is known, or nil
 	Waited bool          // already
 }
 
-func (r *Refusal[D]) Error() string {
+func (r *RefusalError[D]) Error() string {
 	if r.Last != nil && r.Last.Held {
 		return fmt.Sprintf("redislimit: what others hold was not given back in time (each Reservation is to be ended, "+
 			"and the body of each response to be closed): %v", context.DeadlineExceeded)
@@ -86,7 +86,7 @@ func (r *Refusal[D]) Error() string {
 }
 
 // Unwrap returns context.DeadlineExceeded.
-func (r *Refusal[D]) Unwrap() error { return context.DeadlineExceeded }
+func (r *RefusalError[D]) Unwrap() error { return context.DeadlineExceeded }
 
 // Lines are the callers that wait, in a line for each key. The zero Lines are ready.
 type Lines[D any] struct {
@@ -137,7 +137,7 @@ func (ls *Lines[D]) Anyone(key string) bool {
 
 // Wait has c wait for its turn, and then calls ask until it denies no more: that returns the
 // denial, or nil and how many units remain. long is told of each pause. Errors are those of ask and
-// of ctx, and a [Refusal].
+// of ctx, and a [RefusalError].
 func (ls *Lines[D]) Wait(ctx context.Context, c Caller, long func(context.Context, time.Duration),
 	ask func() (denial *Denial[D], remaining int64, err error),
 ) error {
@@ -171,7 +171,7 @@ func (ls *Lines[D]) Wait(ctx context.Context, c Caller, long func(context.Contex
 			continue // another asks, who came before
 		}
 		if !denial.soon() && denial.RetryAfter > w.timeLeft() {
-			return &Refusal[D]{Wait: denial.RetryAfter, Last: denial, Waited: w.waited}
+			return &RefusalError[D]{Wait: denial.RetryAfter, Last: denial, Waited: w.waited}
 		}
 		long(ctx, denial.pause)
 		if err := ls.rest(ctx, w, denial, freed); err != nil {
@@ -199,7 +199,7 @@ func (ls *Lines[D]) rest(ctx context.Context, w *waiter[D], denial *Denial[D], f
 
 // join has w wait in the line of its key, at its end; w must leave. It does not if that is of no
 // use, or if there are too many: a key takes no more places than are left for all others.
-func (ls *Lines[D]) join(w *waiter[D]) *Refusal[D] {
+func (ls *Lines[D]) join(w *waiter[D]) *RefusalError[D] {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	q := ls.byKey[w.Key]
@@ -209,11 +209,11 @@ func (ls *Lines[D]) join(w *waiter[D]) *Refusal[D] {
 	now := time.Now()
 	if q.last != nil && !q.last.soon() && !w.Until.IsZero() {
 		if over := q.last.over(q.units + w.Units); over.After(w.Until) {
-			return &Refusal[D]{Wait: over.Sub(now), Last: q.last}
+			return &RefusalError[D]{Wait: over.Sub(now), Last: q.last}
 		}
 	}
 	if w.Most > 0 && len(q.waiters) >= w.Most-ls.bounded {
-		return &Refusal[D]{Last: q.last}
+		return &RefusalError[D]{Last: q.last}
 	}
 	if len(q.waiters) == 0 {
 		if ls.byKey == nil {
@@ -305,10 +305,10 @@ func (ls *Lines[D]) denied(w *waiter[D], d *Denial[D]) (first bool) {
 }
 
 // late returns the refusal of w, whose time is over.
-func (ls *Lines[D]) late(w *waiter[D]) *Refusal[D] {
+func (ls *Lines[D]) late(w *waiter[D]) *RefusalError[D] {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	r := &Refusal[D]{Last: w.line.last, Waited: true}
+	r := &RefusalError[D]{Last: w.line.last, Waited: true}
 	if r.Last != nil && !r.Last.soon() {
 		r.Wait = time.Until(r.Last.over(w.line.units))
 	}
