@@ -155,6 +155,26 @@ func TestSlotsAreRenewedInTheBackground(t *testing.T) {
 	})
 }
 
+// TestEvictedSlotIsLost has memory for one key only: the slot of another is lost, which
+// its holder learns within a third of the hold.
+func TestEvictedSlotIsLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lim := core.MustNewMemory("work", core.InFlight(1, core.SlotTTL(9*time.Second)), core.Entries(1))
+		res, _ := lim.Acquire(t.Context(), "k", 1)
+		ctx, cancel := res.Context(t.Context())
+		defer cancel()
+		other, _ := lim.Acquire(t.Context(), "other", 1)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if !errors.Is(context.Cause(ctx), core.ErrSlotLost) {
+			t.Errorf("the cause is %v", context.Cause(ctx))
+		}
+		_ = other.Release(t.Context())
+		time.Sleep(time.Minute) // and no goroutine is left
+	})
+}
+
 // TestDropped drops Reservations that Keep renews: their units are charged and their slots free, with one warning for all.
 func TestDropped(t *testing.T) {
 	t.Parallel()
