@@ -3,13 +3,34 @@ package redistest
 import (
 	"bufio"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 )
+
+func TestTakenPortIsNotMistakenForOurs(t *testing.T) {
+	t.Parallel()
+	other := Server(t)
+	_, taken, err := net.SplitHostPort(other.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	picks := 0
+	s := serve(t, serverBinary(t), func() (int, error) {
+		if picks++; picks < 3 {
+			return strconv.Atoi(taken)
+		}
+		return freePort()
+	})
+	if picks != 3 || s.Addr == other.Addr {
+		t.Errorf("%d picks, on %s beside %s", picks, s.Addr, other.Addr)
+	}
+}
 
 // A server started from a thread that ends must live on; one whose test process ends without cleanups must not.
 func TestServerDiesWithTheProcessOnly(t *testing.T) {
