@@ -71,8 +71,8 @@ func (l *Limiter) acquired(c call, r *Reservation, err error) (*Reservation, err
 	return r, nil
 }
 
-// chargeLater gives to a Hold of no units, so that after an estimate of 0 Settle charges the true
-// cost where the decision was made.
+// chargeLater gives the Reservation a Hold of no units, so that after an estimate of 0 Settle
+// charges the true cost where the decision was made.
 func (l *Limiter) chargeLater(c call, to target) {
 	switch to.Source {
 	case SourceNone:

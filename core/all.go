@@ -32,8 +32,8 @@ import (
 // one does not. A denial is then that of the first Limiter that denies. Such a hold may deny
 // another call for a moment, with a RetryAfter of a second at most. So a denial that may be over
 // within a second is asked for once more. A process that dies meanwhile leaves what it held, which
-// is charged when it expires. So it is with a [Lease], with a cost of 0, and with more than 12
-// limits and bans in all.
+// is charged when it expires. With a [Lease], a cost of 0, or more than 12 limits and bans in all,
+// keys are also asked one after the other.
 //
 // While Redis does not answer each goes by its own outage policy: with a [FailClosed] that cannot
 // decide the error is [ErrUnavailable], and nothing is kept. Other errors are those of
@@ -72,8 +72,8 @@ func AcquireAll(ctx context.Context, n int64, keys ...Keyed) (*Reservation, erro
 }
 
 // ReserveAll is [All] for work whose true cost is known later, as [Limiter.Reserve] has it. What is
-// done to the Reservation is done for each key. Settle charges a key with a cost of its own that
-// cost, whatever the work really cost.
+// done to the Reservation is done for each key. A key with a cost of its own is charged that cost
+// by Settle, whatever the work really cost.
 func ReserveAll(ctx context.Context, n int64, keys ...Keyed) (*Reservation, error) {
 	t, err := newTogether(ctx, n, keys)
 	if err != nil {
@@ -89,9 +89,8 @@ var (
 )
 
 // newTogether checks a call, and puts its keys into the order in which all callers ask for them: if
-// two wait for each other's units, one of them has all that it needs. Who is denied by his own
-// limit is to hold nothing of what he shares meanwhile, and that has the larger capacity: else he
-// may use it up anyway.
+// two wait for each other's units, one of them has all that it needs. The smallest capacity comes
+// first, so that who is denied by his own limit holds nothing of a larger one that he shares.
 func newTogether(ctx context.Context, n int64, keys []Keyed) (*together, error) {
 	if len(keys) == 0 {
 		return nil, errNoKeys
@@ -177,7 +176,7 @@ func (m *member) call(n int64) call { return call{key: m.key, n: m.cost(n), op: 
 const maxPause = 20 * time.Millisecond
 
 // reserve reserves the units of m. What others hold may deny them until these have asked for all
-// they need: so it waits about as long as that has taken here, and asks once more.
+// they need: so it waits twice as long as that has taken here, within maxPause, and asks once more.
 func (m *member) reserve(ctx context.Context, t *together, began time.Time) (*Reservation, error) {
 	if t.lost != nil {
 		return m.limiter.acquireWithout(ctx, m.call(t.n), t.lost)
@@ -284,9 +283,9 @@ func (j *joint) answer(ctx context.Context, i int, admitted bool) (res Result) {
 	return res
 }
 
-// decideJointly decides by one script, if one may have all keys, or else by the plain decision on
-// the only key. Otherwise done is false. If the server does not decide, each limiter goes by its
-// own outage policy.
+// decideJointly makes the plain decision on an only key, or decides on all keys by one script. Done
+// is false if no script may have them all, or the server does not decide: then each limiter goes by
+// its own outage policy.
 func (t *together) decideJointly(ctx context.Context, res *Result) (done bool, err error) {
 	if len(t.members) == 1 {
 		c := t.members[0].call(t.n)

@@ -40,9 +40,9 @@ func (l *Limiter) Peek(ctx context.Context, key string) (res Result, err error) 
 
 // Reset forgets what was charged to key: its full limit is available again, but for what is held by
 // [Limiter.Reserve] and the slots of [InFlight], of which it frees none. A key that was never
-// charged is no error, so take the one that is: what a middleware counts by has its kind, such as
-// "user:alice", and the functions of package keyfunc that begin with For make it. Errors are those
-// of [Limiter.AllowN]; while Redis does not answer, only what this process knows is forgotten.
+// charged is no error, so pass the whole key: that of a middleware has a kind, as in "user:alice",
+// and functions such as keyfunc.ForUser make it. Errors are those of [Limiter.AllowN]; while Redis
+// does not answer, only what this process knows is forgotten.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return l.change(ctx, key, func(k keeper, by *limits.Set) error { return k.Reset(ctx, by, key) })
 }

@@ -37,7 +37,8 @@ const (
 	// key: its peer's address, unless the middleware has another.
 	EventKeyFallback
 	// EventSlots is a change of the slots of an [InFlight] that this process holds, by Cost:
-	// negative where they were given back or lost. Result has the limit's name, and nothing else.
+	// negative where they were given back or lost. Result has the names of the limit and the
+	// Limiter alone.
 	EventSlots
 	// EventSlotLost is the loss of Cost slots whose work has not ended: they could not be renewed
 	// in time, or Redis has lost them.
@@ -56,8 +57,8 @@ const (
 	// See [Ban].
 	EventBan
 	// EventCancel is a [Reservation] that was cancelled, or settled at 0, and gives back its Cost
-	// units. That Redis has heard of it, it does not say. A caller that left before it had one
-	// makes an EventDecision with an Err.
+	// units. It does not say whether Redis has heard of it. A caller that left before it had a
+	// Reservation makes an EventDecision with an Err.
 	EventCancel
 	// EventWait is the end of a wait, of Took: of [Limiter.Wait] and its kin, or of a request in a
 	// middleware, for the Delay of a [LeakyBucket] or by its option WaitUpTo. Result is what
@@ -82,7 +83,7 @@ func (k EventKind) String() string {
 type Event struct {
 	Kind    EventKind     // what it is about; the kind says which of the other fields are set
 	Limiter string        // the Limiter's name
-	Result  Result        // of an EventDecision or EventWait; the zero Result if Err is set. Of an EventBan the denial. Of an EventSlots the Name alone
+	Result  Result        // of an EventDecision or EventWait; the zero Result if Err is set. Of an EventBan the denial. Of an EventSlots two names
 	Cost    int64         // in units, of all kinds that say so, of an EventDecision and an EventWait; of an EventOverload, in calls
 	Spent   int64         // of an EventLease that is the end of a lease, in units
 	Took    time.Duration // of an EventDecision: how long it took to make. Of an EventBan or EventWait: how long it lasts
@@ -139,7 +140,7 @@ func (m *emitter) logAt(ctx context.Context, level slog.Level, message string, a
 	m.log().Log(ctx, level, message, append(attrs, "limiter", m.limiter)...)
 }
 
-// warnOnce logs a message, but not again for this name.
+// warnOnce logs a message once for each call of New or NewMemory.
 func (m *emitter) warnOnce(ctx context.Context, message string) {
 	if _, before := m.warned.LoadOrStore(message, true); !before {
 		m.logAt(ctx, slog.LevelWarn, "redislimit: "+message+"; this is logged once")
@@ -158,7 +159,8 @@ func (m *emitter) errorMinutely(ctx context.Context, message string, err error) 
 // minutely is what happens once a minute at most.
 type minutely struct{ last, asked atomic.Int64 }
 
-// due returns 0 if it may not happen now, and else how often it was to since it last did.
+// due returns 0 if it may not happen now, or else how often it was asked for since it last
+// happened.
 func (m *minutely) due() int64 {
 	m.asked.Add(1)
 	now, last := time.Now().Unix(), m.last.Load()
@@ -169,7 +171,7 @@ func (m *minutely) due() int64 {
 }
 
 // An overload is of the process: calls that could not be sent to Redis in time. They are told of
-// together: one event and one line for each would cost a process time that has too little.
+// together: an event and a line for each would take time that the process lacks.
 type overload struct {
 	calls  atomic.Int64 // that are not told of yet
 	logged minutely

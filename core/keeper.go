@@ -119,8 +119,8 @@ type stores struct {
 	byScripts map[string]*server.Store
 }
 
-// of returns the Store for the algorithms of a set. Limits of the same ones share it, and so their
-// scripts and round trips.
+// of returns the Store for the algorithms of a set. Sets of the same algorithms share it, and so
+// their scripts and round trips.
 func (s *stores) of(by *limits.Set) *server.Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()

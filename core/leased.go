@@ -12,8 +12,8 @@ import (
 	"github.com/redislimit/redislimit/internal/server"
 )
 
-// decideLeased decides from a lease, or else by Redis. The first who finds none that lasts has
-// another taken.
+// decideLeased decides from a lease, or else by Redis. The first request for a hot key that finds
+// no usable lease has another taken.
 func (l *Limiter) decideLeased(ctx context.Context, c call, to target) error {
 	now := l.family.leases.Now()
 	found := l.family.leases.Look(c.key, l.by)

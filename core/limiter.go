@@ -63,8 +63,8 @@ type family struct {
 type Keyed struct {
 	limiter *Limiter
 	key     string
-	times   int   // it costs what the call says so often
-	own     int64 // what it costs besides
+	times   int   // how many times it costs what the call says
+	own     int64 // what it costs in addition
 }
 
 // On returns key as one of those that [All], [AcquireAll] and [ReserveAll] decide about.
@@ -130,8 +130,8 @@ func (l *Limiter) catchUp() {
 	}
 }
 
-// countsAs reports whether what l charges to a key is charged to what other counts there: it is the
-// same Limiter, or another one of its name and limits over the client. Those of With are apart.
+// countsAs reports whether other is l, or comes from another New with the same client, Timeout,
+// prefix and name, and has limits of the same names and algorithms. Two of one New are apart.
 func (l *Limiter) countsAs(other *Limiter) bool {
 	return l == other || l.family != other.family && l.store != nil && other.store != nil &&
 		l.store.SharesKeys(other.store) && l.by.States == other.by.States

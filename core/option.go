@@ -115,9 +115,9 @@ func Prefix(prefix string) Option {
 // the options of the client. After that the outage policy decides. A decision that waits for
 // another request's lease first may take two. The default is 500 ms. A timeout much shorter would
 // mistake a busy machine for an outage, and each process would then count separately. An outage
-// costs one timeout, or those of 3 s if the process has never reached the server. After that it is
-// asked in the background, and no decision waits but the first after a second without any, for 100
-// ms at most.
+// costs one timeout. If the process has never reached the server, decisions of its first 3 s may
+// each wait theirs. After that the server is asked in the background, and only a decision that
+// follows a second without any waits, for 100 ms at most.
 //
 // A call to Redis always has its whole Timeout. A caller with less time gets the error of its
 // context: it is answered 503, or nothing if it has left, and never by the outage policy. So give
@@ -235,8 +235,9 @@ func Observe(observer func(ctx context.Context, e Event)) Option {
 }
 
 // ObserveKeys is [Observe] for an observer that also gets the key: that of an [EventDecision] or
-// [EventBan], and of all other events none. Keys are personal data, and clients choose them: have
-// them in no metric. The page of package admin shows those that are denied most.
+// [EventBan], and of an [EventWait] except for a middleware's Delay; other events have none. Keys
+// are personal data, and clients choose them: have them in no metric. The page of package admin
+// shows those that are denied most.
 func ObserveKeys(observer func(ctx context.Context, key string, e Event)) Option {
 	return observerOption{"ObserveKeys", nil, observer}
 }

@@ -90,8 +90,8 @@ const fewLeft = 16
 
 // settleLater is Settle for a middleware, whose client is not to wait: it is sent in the background
 // where the next requests are decided alike before and after it, because they fit beside what is
-// held, and beside what is charged instead. Slots are missed. If it is lost, what is held is
-// charged.
+// held, and beside what is charged instead. With slots it is not: others wait for them. If it is
+// lost, what is held is charged.
 func (r *Reservation) settleLater(ctx context.Context, actual int64) error {
 	if r.isTogether() {
 		return r.together.settle(ctx, actual, (*Reservation).settleLater)
@@ -126,7 +126,8 @@ func (r *Reservation) settled(err error) {
 	_ = l.failure(ctx, err) // it counts what was too much for this process
 }
 
-// gaveBack has who was denied by the units of h ask again. Of slots it is told by the Renewer.
+// gaveBack forgets the denials of h's key, and wakes who waits for its units. Who waits for slots
+// is woken by the Renewer's Freed event.
 func (l *Limiter) gaveBack(h *hold.Hold) {
 	l.family.denials.Forget(h.Key, h.Set)
 	if !h.HasSlots() {
@@ -162,7 +163,7 @@ func (r *Reservation) Release(ctx context.Context) error {
 }
 
 // Keep has the units that Reserve held renewed until r ends, in the background, for work that may
-// outlast the [Hold]: each third of it. The middleware calls it. If Redis does not answer
+// outlast the [Hold]: at least every third of it. The middleware calls it. If Redis does not answer
 // meanwhile, the hold expires and is charged. Slots of [InFlight] are renewed without it.
 func (r *Reservation) Keep() {
 	if r.isTogether() {

@@ -184,7 +184,7 @@ func combine(all []Result, allowed bool) Result {
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// A denied is what a caller of a line is told that is turned away.
+// A denied is the denial that a refused caller of a line is told, and the limits that denied it.
 type denied struct {
 	Result
 

@@ -144,7 +144,7 @@ func (l *Limiter) acquireInTurn(ctx, asking context.Context, c call, p line.Call
 		return &r.Result, nil
 	})
 	if err != nil {
-		return nil, err // the last was a denial
+		return nil, err // r is nil, or a denial
 	}
 	return r, nil
 }
@@ -241,8 +241,9 @@ func (l *Limiter) askOnce(ctx context.Context, c call, res *Result) (*Reservatio
 	return r, err
 }
 
-// turnAway fills res with the denial of c, which was refused: with the last denial of the line, if
-// that was by the same limits. Who has not waited is denied as by any call where that may ban.
+// turnAway fills res for c, which was refused: with the last denial of the line, if that was by the
+// same limits. With bans, one that has not waited is decided on again, so that a denial may ban; it
+// may be admitted.
 func (l *Limiter) turnAway(ctx context.Context, c call, refused *refusal, took time.Duration, res *Result) (r *Reservation, err error) {
 	last := refused.Last
 	switch {

@@ -202,8 +202,7 @@ func (c *composer) add(m Member, i int, denied string) {
 }
 
 // define returns the definition of the names by which the texts of m find its constants, and of
-// those of its key and costs. Of a call that is no plain decision the costs are other numbers,
-// which nobody reads.
+// those of its key and costs. Where the call is not plain the costs are false.
 func (c *composer) define(m Member, i int) (given, each string) {
 	constants := make([]string, 0, 5)
 	values := append(make([]string, 0, 1+len(m.lua.cost)), fmt.Sprintf("KEYS[base + %d]", i+1))

@@ -8,14 +8,16 @@
 -- Constants: FORM, the capacity as a debt (W, F), q, the period. Cost: the debt that it adds (dw,
 -- df).
 -- Observes: the debt (w, f). It is above the capacity if more was charged than fits, or after a
--- step back of the clock. Of what is stored at another rate, c is when it ends; else c is 0.
+-- step back of the clock. Of what is stored at another rate, c is how long it still takes there;
+-- else c is 0.
 --- constants form, W, F, q, period
 --- cost dw, df
 --- rare
 
--- unusual returns the debt of a value with parts or of another rate; of another rate, how long that
--- takes at it; and the value if it is foreign. Units that are used stay used: the debt is the time
--- that they take at the present rate, rounded up.
+-- unusual returns the debt (w, f) of a value with parts or of another rate; how long that takes at
+-- the other rate, or 0; and the value if it is foreign. `parts` is q, `present` this limit's
+-- period. Used units stay used: the debt is the time that they take at the present rate, rounded
+-- up.
 local function unusual(value, form, parts, present)
   local text = #value <= longest and value .. '+0' or '' -- it stands in for the f of a value without one
   local own, count, period, ends, f = string.sub(value, 1, #form) == form, parts, present, nil, nil

@@ -4,7 +4,8 @@
 -- sends the script knows: those with other data of a time zone do not reset each other again and
 -- again.
 -- Constants: limit; period, which no window is longer than; and the windows around the sender's
--- time: one is from `starts` to `ends`, and there is one before it and one after. Cost: the units.
+-- time: one is from `starts` to `ends`, the one before it begins at `before`, and the one after it
+-- ends at `after`. Cost: the units.
 -- Observes: used, opened, and how long after that the window ends, which may be negative after a
 -- step back. For charge u is the digits of `opened`, if it is stored. The parts force and refund
 -- are those of fixed_window.

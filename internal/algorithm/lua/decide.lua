@@ -25,9 +25,9 @@
 
 local base, at, replied, acting, spent = 0, first, 0, 0, 0 -- what survives a call that fails; `acting` is the limit that is written
 
--- run makes the calls from that on whose keys begin after `base`. It replies `why` for the first,
--- if it has failed. It returns the error of the only one. It is given what it can be: Lua takes
--- long for each local that functions share.
+-- run makes the calls, from the one whose keys begin after index `base`. If `why` is given, that
+-- one is not made: `why` is its reply. If the script has one call only, run returns its error.
+-- `now`, `grace` and `reply` are parameters: Lua takes long for each local that functions share.
 local function run(why, now, grace, reply)
 -- FUNCTIONS
   local limits, size, keys, arguments = -- LIMITS, -- SIZE, #KEYS, #ARGV

@@ -1,9 +1,9 @@
 -- fixed_window.
 -- Value: a string, 'F1 used start' or 'F1 used start length': the units used in the window that was
 -- opened at `start` and lasts `length`, both in microseconds. Only a limit whose key does not
--- contain the period stores the length. An aligned window begins at the multiple of its length
--- before `start`: that is when it was charged first, which tells it from the same window before a
--- reset.
+-- contain the period stores the length. An aligned window begins at the last multiple of its length
+-- up to `start`, which is when it was charged first. After a reset the same window has another
+-- `start`.
 -- Constants: limit, period, and a kind: '' for a window that begins with its first request,
 -- 'aligned' for an aligned one; 'named' or 'aligned named' if the length is stored. Cost: the
 -- units.

@@ -69,13 +69,13 @@ if foreign and (ask > 0 or decides and op ~= '0') then -- who ends what is not t
 -- REPLACE
 end
 if err or decides and not all then
-  -- Nothing is charged. A foreign value that was replaced is written below.
+  -- Nothing is charged. If a foreign value was dropped, that is written below.
 elseif op == '1' then
   charges = units > 0 or held == 0
 -- LESS
 elseif op == '2' or op == '6' and dropped then
-  -- An expiry is later than those that were charged, although the clock may have stepped back. In a
-  -- full list it is another's.
+  -- An expiry is later than any that was charged, also after a step back of the clock. If the list
+  -- is full, the units join a hold that it has.
   local step = math.max(1, math.floor(duration / 6))
   local expiry, i = now + duration, 1
   expiry = math.max(expiry + (step - expiry % step) % step, charged + 1)

@@ -5,9 +5,8 @@ local KEYS, ARGV, redis, string, math, tonumber = KEYS, ARGV, redis, string, mat
 -- platforms.
 local whole = #string.format('%d', 2 ^ 40) == 13 and '%d' or '%.0f'
 
--- When `spent`, the commands, of about a microsecond each, of the decisions so far, beyond the few
--- that any decision takes, is above `most`, the script makes no further decision: Redis does
--- nothing else meanwhile.
+-- `spent` estimates the microseconds that the decisions so far took, beyond the few that any takes.
+-- Above `most` the script makes no further decision: Redis does nothing else meanwhile.
 local most = 1500
 
 -- Foreign values count as nothing stored: doc.go says what is foreign. Nothing stored is further

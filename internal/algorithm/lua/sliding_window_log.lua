@@ -7,9 +7,8 @@
 -- each power of two w in their binary form: the member is 'number*w', the score -(instant + 2^50) *
 -- w^3, so that each w has a range of scores that no other shares. Redis counts the units since any
 -- instant with one command for each w, and a refund only removes the entries of its charge,
--- wherever they are. While units are held, the last member is the record of the holds (hold.lua),
--- with the score +inf: `records` is then 1, and else 0, and `newest_rank` is where the last charge
--- is.
+-- wherever they are. While a record is kept (record.lua), it is the last member, with the score
+-- +inf: `records` is then 1, and else 0, and `newest_rank` is where the last charge is.
 -- Constants: limit, period. Cost: the units.
 -- Observes: the units in the window; the number of the charge if it admits, and else the instant at
 -- which it will; the instant of the newest charge. For charge u is `top`, the largest w in the set,
