@@ -56,7 +56,7 @@ func (l *Limiter) acquired(c call, r *Reservation, err error) (*Reservation, err
 	if err != nil {
 		return nil, err
 	}
-	if c.n == 0 && c.op == algorithm.OpReserve { // nothing is held, and what it cost is charged
+	if r.Allowed && c.n == 0 && c.op == algorithm.OpReserve { // nothing is held, and what it cost is charged
 		l.chargeLater(c, target{&r.Result, r})
 	}
 	if r.hold != nil {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/inside"
 )
 
 // heard returns an option that keeps the events of a kind.
@@ -171,4 +173,42 @@ func TestWaitNIsTold(t *testing.T) {
 			}
 		}
 	})
+}
+
+// deniedThenLost is a Redis that denies a second of the first call, and fails on all others.
+type deniedThenLost struct{ calls int }
+
+func (d *deniedThenLost) Call(string, string, int64) (time.Duration, error) {
+	if d.calls++; d.calls == 1 {
+		return time.Second, nil
+	}
+	return 0, errors.New("lost")
+}
+
+// TestFailedWaitHasNoResult has a wait fail after a denial: neither its caller nor the observer gets that beside the error.
+func TestFailedWaitHasNoResult(t *testing.T) {
+	t.Parallel()
+	for name, wait := range map[string]func(ctx context.Context, lim *core.Limiter) (core.Result, error){
+		"Wait": func(ctx context.Context, lim *core.Limiter) (core.Result, error) { return lim.Wait(ctx, "k") },
+		"WaitUpTo": func(ctx context.Context, lim *core.Limiter) (res core.Result, err error) {
+			_, err = inside.Core.WaitUpTo(ctx, lim, hook.Waiting{Key: "k", N: 1, UpTo: time.Millisecond, Most: 1}, &res)
+			return res, err
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var events []core.Event
+			opts := []core.Option{core.TokenBucket(core.PerSecond(1)), core.Ban(time.Minute), heard(core.EventDecision, &events)}
+			lim, err := inside.Core.NewStub("test", opts, new(deniedThenLost))
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := wait(t.Context(), lim)
+			if !errors.Is(err, core.ErrUnavailable) || !res.At.IsZero() {
+				t.Errorf("%s: %+v, %v", name, res, err)
+			}
+			if n := len(events); n == 0 || events[n-1].Err == nil || !events[n-1].Result.At.IsZero() {
+				t.Errorf("%s: heard of %+v", name, events)
+			}
+		})
+	}
 }

@@ -43,11 +43,15 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, e
 		return Result{}, err
 	}
 	err = l.waitForTurn(ctx, c, line.Caller{}, func() (*Result, error) {
+		res = Result{} // if this fails, nobody is to hear of the denial before it
 		err := l.allow(ctx, c, &res)
 		return &res, err
 	})
 	l.endWait(ctx, c, begun, &res, err)
-	return res, err
+	if err != nil {
+		return Result{}, err
+	}
+	return res, nil
 }
 
 // AcquireWait is [Limiter.Acquire] when it is the caller's turn: it waits as [Limiter.WaitN] does,
@@ -246,6 +250,7 @@ func (l *Limiter) askOnce(ctx context.Context, c call, res *Result) (*Reservatio
 // may be admitted.
 func (l *Limiter) turnAway(ctx context.Context, c call, refused *refusal, took time.Duration, res *Result) (r *Reservation, err error) {
 	last := refused.Last
+	*res = Result{}
 	switch {
 	case len(l.family.bans) > 0 && !refused.Waited:
 		c.waits = false

@@ -109,8 +109,10 @@ func whoIsBanned(t *testing.T, s Store, limit maker) {
 	if s.Redis != nil {
 		stored = s.dump(t)
 	}
+	nothing := reserve(t, lim, "k", 0)
+	check.OK(t, nothing.Settle(ctx, 100)) // it was denied, so nothing is charged
 	for _, res := range []core.Result{
-		allowN(t, lim, "k", 0), allowN(t, lim, "k", 11), peek(t, lim, "k"), acquire(t, lim, "k", 1).Result, reserve(t, lim, "k", 1).Result,
+		nothing.Result, allowN(t, lim, "k", 0), allowN(t, lim, "k", 11), peek(t, lim, "k"), acquire(t, lim, "k", 1).Result, reserve(t, lim, "k", 1).Result,
 		allowN(t, looking, "k", 1),
 	} {
 		banned(t, res, 59*time.Second)
