@@ -57,7 +57,7 @@ func (l *Limiter) acquired(c call, r *Reservation, err error) (*Reservation, err
 		return nil, err
 	}
 	if r.Allowed && c.n == 0 && c.op == algorithm.OpReserve { // nothing is held, and what it cost is charged
-		l.chargeLater(c, target{&r.Result, r})
+		l.holdNone(c, target{&r.Result, r})
 	}
 	if r.hold != nil {
 		l.family.renewer.Add(r.hold)
@@ -71,14 +71,14 @@ func (l *Limiter) acquired(c call, r *Reservation, err error) (*Reservation, err
 	return r, nil
 }
 
-// chargeLater gives the Reservation a Hold of no units, so that after an estimate of 0 Settle
+// holdNone gives the Reservation a Hold of no units, so that after an estimate of 0 Settle
 // charges the true cost where the decision was made.
-func (l *Limiter) chargeLater(c call, to target) {
+func (l *Limiter) holdNone(c call, to target) {
 	switch to.Source {
 	case SourceNone:
 	case SourceFallback:
-		to.holds(to.newHold(l, c, l.by.Fallback), memoryKeeper{l.family.fallback})
+		to.attach(to.newHold(l, c, l.by.Fallback), memoryKeeper{l.family.fallback})
 	default:
-		to.holds(to.newHold(l, c, l.by), l.keeper)
+		to.attach(to.newHold(l, c, l.by), l.keeper)
 	}
 }

@@ -40,7 +40,7 @@ import (
 // [Limiter.AllowN]. A Limiter with a [LeakyBucket] is refused, because a place in a queue cannot be
 // given back exactly; for one with [InFlight] there is [AcquireAll].
 func All(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
-	t, err := newTogether(ctx, n, keys)
+	t, err := newMultiCall(ctx, n, keys)
 	if err != nil {
 		return Result{}, err
 	}
@@ -63,7 +63,7 @@ func All(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
 // then. The units of other limits are held until then, or until their [Hold] is over, and charged:
 // Cancel takes them back exactly.
 func AcquireAll(ctx context.Context, n int64, keys ...Keyed) (*Reservation, error) {
-	t, err := newTogether(ctx, n, keys)
+	t, err := newMultiCall(ctx, n, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func AcquireAll(ctx context.Context, n int64, keys ...Keyed) (*Reservation, erro
 // done to the Reservation is done for each key. A key with a cost of its own is charged that cost
 // by Settle, whatever the work really cost.
 func ReserveAll(ctx context.Context, n int64, keys ...Keyed) (*Reservation, error) {
-	t, err := newTogether(ctx, n, keys)
+	t, err := newMultiCall(ctx, n, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -88,14 +88,14 @@ var (
 	errNoLimiter   = errors.New("redislimit: a Keyed has no Limiter: make it with On")
 )
 
-// newTogether checks a call, and puts its keys into the order in which all callers ask for them: if
+// newMultiCall checks a call, and puts its keys into the order in which all callers ask for them: if
 // two wait for each other's units, one of them has all that it needs. The smallest capacity comes
 // first, so that who is denied by his own limit holds nothing of a larger one that he shares.
-func newTogether(ctx context.Context, n int64, keys []Keyed) (*together, error) {
+func newMultiCall(ctx context.Context, n int64, keys []Keyed) (*multiCall, error) {
 	if len(keys) == 0 {
 		return nil, errNoKeys
 	}
-	t := &together{n: n, members: make([]member, 0, len(keys))}
+	t := &multiCall{n: n, members: make([]member, 0, len(keys))}
 	for _, k := range keys {
 		if k.limiter == nil {
 			return nil, errNoLimiter
@@ -125,12 +125,12 @@ func newTogether(ctx context.Context, n int64, keys []Keyed) (*together, error) 
 func (k Keyed) isOf(m member) bool { return k.limiter.by == m.limiter.by && k.key == m.key }
 
 // reserve reserves all, or nothing.
-func (t *together) reserve(ctx context.Context) (*Reservation, error) {
+func (t *multiCall) reserve(ctx context.Context) (*Reservation, error) {
 	r, kept := new(Reservation), false
 	if t.remembersDenial(ctx, &r.Result) {
 		return r, nil
 	}
-	r.together = t
+	r.multi = t
 	defer func() {
 		if !kept { // also after a panic of a client's hook
 			_ = r.cancelLater(ctx)
@@ -158,7 +158,7 @@ func (t *together) reserve(ctx context.Context) (*Reservation, error) {
 
 // remembersDenial reports whether this process remembers that one of them denies. Else a client
 // that repeats what is denied would have units of the others held again and again.
-func (t *together) remembersDenial(ctx context.Context, res *Result) bool {
+func (t *multiCall) remembersDenial(ctx context.Context, res *Result) bool {
 	for _, m := range t.members {
 		l, c := m.limiter, m.call(t.n)
 		if l.family.leases == nil && l.repeatDenial(c, target{Result: res}) {
@@ -177,9 +177,9 @@ const maxPause = 20 * time.Millisecond
 
 // reserve reserves the units of m. What others hold may deny them until these have asked for all
 // they need: so it waits twice as long as that has taken here, within maxPause, and asks once more.
-func (m *member) reserve(ctx context.Context, t *together, began time.Time) (*Reservation, error) {
-	if t.lost != nil {
-		return m.limiter.acquireWithout(ctx, m.call(t.n), t.lost)
+func (m *member) reserve(ctx context.Context, t *multiCall, began time.Time) (*Reservation, error) {
+	if t.redisErr != nil {
+		return m.limiter.acquireWithout(ctx, m.call(t.n), t.redisErr)
 	}
 	r, err := m.limiter.acquire(ctx, m.call(t.n))
 	if err != nil || r.Allowed || r.Banned || r.Source == SourceDenyCache || r.RetryAfter > micros(algorithm.HeldRetry) {
@@ -192,7 +192,7 @@ func (m *member) reserve(ctx context.Context, t *together, began time.Time) (*Re
 }
 
 // result returns the tightest Result of all that admitted.
-func (t *together) result() Result {
+func (t *multiCall) result() Result {
 	all := make([]Result, 0, len(t.members))
 	for _, m := range t.members {
 		for each := range m.held.All() {
@@ -210,7 +210,7 @@ func (t *together) result() Result {
 // A joint is a decision on all keys by one script of one server: nothing is held, and nobody is
 // denied by what another call has for a moment.
 type joint struct {
-	*together
+	*multiCall
 
 	store *server.Store
 	parts []server.Part
@@ -219,8 +219,8 @@ type joint struct {
 // joint returns the decision by which all are charged or none. The error is server.ErrApart if
 // there is none: keys of several servers, in memory, of leases, whose units this process has, and
 // what costs nothing, which an overdrawn limit admits, too.
-func (t *together) joint(ctx context.Context) (*joint, error) {
-	j := &joint{together: t, parts: make([]server.Part, len(t.members))}
+func (t *multiCall) joint(ctx context.Context) (*joint, error) {
+	j := &joint{multiCall: t, parts: make([]server.Part, len(t.members))}
 	for i := range t.members {
 		m := &t.members[i]
 		l, c := m.limiter, m.call(t.n)
@@ -286,29 +286,29 @@ func (j *joint) answer(ctx context.Context, i int, admitted bool) (res Result) {
 // decideJointly makes the plain decision on an only key, or decides on all keys by one script. Done
 // is false if no script may have them all, or the server does not decide: then each limiter goes by
 // its own outage policy.
-func (t *together) decideJointly(ctx context.Context, res *Result) (done bool, err error) {
+func (t *multiCall) decideJointly(ctx context.Context, res *Result) (done bool, err error) {
 	if len(t.members) == 1 {
 		c := t.members[0].call(t.n)
 		c.op = algorithm.OpCharge
 		return true, t.members[0].limiter.allow(ctx, c, res)
 	}
-	j, lost := t.joint(ctx)
-	if lost == nil {
+	j, redisErr := t.joint(ctx)
+	if redisErr == nil {
 		if t.remembersDenial(ctx, res) {
 			return true, nil
 		}
-		lost = j.decide(ctx, res)
+		redisErr = j.decide(ctx, res)
 	}
-	if !errors.Is(lost, server.ErrApart) {
-		t.lost = lost
+	if !errors.Is(redisErr, server.ErrApart) {
+		t.redisErr = redisErr
 	}
-	return lost == nil, nil
+	return redisErr == nil, nil
 }
 
 // acquireWithout is acquire after Redis has failed to decide: the outage policy does.
-func (l *Limiter) acquireWithout(ctx context.Context, c call, lost error) (*Reservation, error) {
+func (l *Limiter) acquireWithout(ctx context.Context, c call, redisErr error) (*Reservation, error) {
 	r, start := &Reservation{limiter: l}, time.Now()
-	err := l.withoutRedis(ctx, c, target{&r.Result, r}, lost)
+	err := l.withoutRedis(ctx, c, target{&r.Result, r}, redisErr)
 	l.family.events.emit(ctx, c.key, Event{Kind: EventDecision, Result: r.Result, Cost: c.n, Took: time.Since(start), Err: err})
 	return l.acquired(c, r, err)
 }

@@ -31,7 +31,7 @@ func (c call) check(ctx context.Context) error {
 
 // bansOn reports whether a denial of c by limits bans its key.
 func (l *Limiter) bansOn(c call, by *limits.Set) bool {
-	return len(l.family.bans) > 0 && !l.looks && !c.waits && c.op != algorithm.OpEvaluate && by.Exceeded(c.n) == 0
+	return len(l.family.bans) > 0 && !l.bansNobody && !c.waits && c.op != algorithm.OpEvaluate && by.Exceeded(c.n) == 0
 }
 
 // A target is where a decision is written. Functions fill it instead of returning a Result, which
@@ -50,8 +50,8 @@ func (to target) newHold(l *Limiter, c call, by *limits.Set) *hold.Hold {
 	return hold.New(by, c.key, c.n, c.op == algorithm.OpReserve, l.family.now())
 }
 
-// holds has the Reservation, if there is one, end what was charged or held for it.
-func (to target) holds(h *hold.Hold, k hold.Keeper) {
+// attach has the Reservation, if there is one, end what was charged or held for it.
+func (to target) attach(h *hold.Hold, k hold.Keeper) {
 	if h != nil {
 		h.Keeper = k
 		to.reservation.hold = h

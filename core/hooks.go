@@ -89,7 +89,7 @@ func (inside) Looking(l *Limiter) *Limiter {
 		return l
 	}
 	looking := *l
-	looking.looks = true
+	looking.bansNobody = true
 	return &looking
 }
 

@@ -92,7 +92,7 @@ func (l *Limiter) spend(c call, to target, le *lease.Lease, now lease.Instant) b
 	to.age(le.Age(now), SourceLease)
 	if h := to.newHold(l, c, l.by); h != nil {
 		h.FromLease(le, le.Handles, time.Now().Add(-now.Since(le.Sent())))
-		to.holds(h, l.keeper)
+		to.attach(h, l.keeper)
 	}
 	return true
 }

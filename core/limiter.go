@@ -31,11 +31,11 @@ import (
 type Limiter struct {
 	family *family
 
-	asked  []Limit       // as given
-	by     *limits.Set   // the same, ready to decide
-	store  *server.Store // of New, or nil
-	keeper keeper
-	looks  bool // its denials ban nobody
+	asked      []Limit       // as given
+	by         *limits.Set   // the same, ready to decide
+	store      *server.Store // of New, or nil
+	keeper     keeper
+	bansNobody bool // its denials ban nobody
 }
 
 // A family is what a Limiter shares with those that With derives from it.

@@ -32,6 +32,6 @@ func (l *Limiter) decideInMemory(ctx context.Context, s *memory.Store, c call, t
 	c.fillOrBan(to.Result, by, answers, ban, source)
 	l.began(ctx, c.key, ban, to.Result)
 	if admitted {
-		to.holds(h, memoryKeeper{s})
+		to.attach(h, memoryKeeper{s})
 	}
 }

@@ -50,7 +50,7 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 		return nil, fmt.Errorf("redislimit: limiter %q: the client is nil: pass a *redis.Client or another go-redis client", name)
 	}
 	if _, queues := client.(redis.Pipeliner); queues {
-		return nil, fmt.Errorf("redislimit: limiter %q: the client is a %T, which sends nothing until Exec: pass the client of which it is", name, client)
+		return nil, fmt.Errorf("redislimit: limiter %q: the client is a %T, which sends nothing until Exec: pass the client that made it", name, client)
 	}
 	if slices.ContainsFunc(addressesOf(client), isURL) {
 		return nil, fmt.Errorf("redislimit: limiter %q: an address of the client is a URL: Options.Addr is host:port, "+

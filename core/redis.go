@@ -36,7 +36,7 @@ func (l *Limiter) ask(ctx context.Context, c call, to target, stamp denials.Stam
 	switch {
 	case c.op == algorithm.OpEvaluate:
 	case to.Allowed:
-		to.holds(h, l.keeper)
+		to.attach(h, l.keeper)
 	default:
 		l.remember(ctx, c, d, to.Result, stamp)
 	}

@@ -30,17 +30,17 @@ const maxActual = 1_000_000_000
 type Reservation struct {
 	Result
 
-	limiter  *Limiter
-	hold     *hold.Hold // nil if there is nothing to end
-	together *together  // those of several keys, which are ended in its place; or nil
+	limiter *Limiter
+	hold    *hold.Hold // nil if there is nothing to end
+	multi   *multiCall // those of several keys, which are ended in its place; or nil
 }
 
-// A together is what one call asks of several keys, and then what it has of them.
-type together struct {
-	n       int64
-	fixed   bool // Settle takes 0 and n alone, as after Acquire
-	members []member
-	lost    error // of Redis, if it has failed to decide on all of them at once
+// A multiCall is what one call asks of several keys, and then what it has of them.
+type multiCall struct {
+	n        int64
+	fixed    bool // Settle takes 0 and n alone, as after Acquire
+	members  []member
+	redisErr error // why Redis failed to decide on all of them at once; or nil
 }
 
 // A member is one key of them.
@@ -60,13 +60,13 @@ type member struct {
 // it back as Cancel says. Acquire's n keeps it, and any other cost is [ErrInvalidCost], which ends
 // nothing.
 func (r *Reservation) Settle(ctx context.Context, actual int64) error {
-	if r.isTogether() {
-		return r.together.settle(ctx, actual, (*Reservation).Settle)
+	if r.isMulti() {
+		return r.multi.settle(ctx, actual, (*Reservation).Settle)
 	}
 	return r.settle(ctx, actual, nil)
 }
 
-func (r *Reservation) isTogether() bool { return r != nil && r.together != nil }
+func (r *Reservation) isMulti() bool { return r != nil && r.multi != nil }
 
 func (r *Reservation) settle(ctx context.Context, actual int64, later hold.Background) error {
 	if r == nil || r.hold == nil {
@@ -93,8 +93,8 @@ const fewLeft = 16
 // held, and beside what is charged instead. With slots it is not: others wait for them. If it is
 // lost, what is held is charged.
 func (r *Reservation) settleLater(ctx context.Context, actual int64) error {
-	if r.isTogether() {
-		return r.together.settle(ctx, actual, (*Reservation).settleLater)
+	if r.isMulti() {
+		return r.multi.settle(ctx, actual, (*Reservation).settleLater)
 	}
 	if r == nil || r.hold == nil {
 		return nil
@@ -110,8 +110,8 @@ func (r *Reservation) settleLater(ctx context.Context, actual int64) error {
 
 // cancelLater is Cancel as settleLater is Settle.
 func (r *Reservation) cancelLater(ctx context.Context) error {
-	if r.isTogether() {
-		return each(r.together.members, func(m member) error { return m.held.settleLater(ctx, 0) })
+	if r.isMulti() {
+		return each(r.multi.members, func(m member) error { return m.held.settleLater(ctx, 0) })
 	}
 	return r.settleLater(ctx, 0)
 }
@@ -145,16 +145,16 @@ func (l *Limiter) gaveBack(h *hold.Hold) {
 //     only while that is the current one;
 //   - of a lease while that lives; see [Lease].
 func (r *Reservation) Cancel(ctx context.Context) error {
-	if r.isTogether() {
-		return each(r.together.members, func(m member) error { return m.held.Cancel(ctx) })
+	if r.isMulti() {
+		return each(r.multi.members, func(m member) error { return m.held.Cancel(ctx) })
 	}
 	return r.Settle(ctx, 0)
 }
 
 // Release is Settle with the cost that was asked for: the work was done.
 func (r *Reservation) Release(ctx context.Context) error {
-	if r.isTogether() {
-		return each(r.together.members, func(m member) error { return m.held.Release(ctx) })
+	if r.isMulti() {
+		return each(r.multi.members, func(m member) error { return m.held.Release(ctx) })
 	}
 	if r == nil || r.hold == nil {
 		return nil
@@ -166,8 +166,8 @@ func (r *Reservation) Release(ctx context.Context) error {
 // outlast the [Hold]: at least every third of it. The middleware calls it. If Redis does not answer
 // meanwhile, the hold expires and is charged. Slots of [InFlight] are renewed without it.
 func (r *Reservation) Keep() {
-	if r.isTogether() {
-		for _, m := range r.together.members {
+	if r.isMulti() {
+		for _, m := range r.multi.members {
 			m.held.Keep()
 		}
 		return
@@ -189,8 +189,8 @@ func (r *Reservation) Keep() {
 //	ctx, cancel := r.Context(ctx)
 //	defer cancel()
 func (r *Reservation) Context(ctx context.Context) (context.Context, context.CancelFunc) {
-	if r.isTogether() {
-		return contextOf(ctx, r.together.members)
+	if r.isMulti() {
+		return contextOf(ctx, r.multi.members)
 	}
 	if r == nil || r.hold == nil || !r.hold.HasSlots() {
 		return ctx, func() {}
@@ -256,7 +256,7 @@ func (f *family) holdEvents() hold.Events {
 }
 
 // settle ends each member by end: with its own cost, or with actual in place of n.
-func (t *together) settle(ctx context.Context, actual int64, end func(r *Reservation, ctx context.Context, actual int64) error) error {
+func (t *multiCall) settle(ctx context.Context, actual int64, end func(r *Reservation, ctx context.Context, actual int64) error) error {
 	switch {
 	case actual < 0 || actual > maxActual:
 		return fmt.Errorf("%w: it is %d, allowed is 0 to %d", ErrInvalidCost, actual, maxActual)

@@ -36,7 +36,7 @@ func (l *Limiter) decideByStub(c call, to target) error {
 		useUp(to.Result, retryAfter)
 	}
 	if to.Allowed {
-		to.holds(to.newHold(l, c, l.by), l.keeper)
+		to.attach(to.newHold(l, c, l.by), l.keeper)
 	}
 	return nil
 }

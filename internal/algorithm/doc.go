@@ -35,12 +35,13 @@
 //	cost       the names of what Cost appends
 //	keeps      the names of what evaluate finds for charge, beyond those that lua/decide.lua lists; may be missing
 //	functions  for what is rare; they stand once for all limits of a script; may be missing
+//	check      before evaluate: raises an error that the sender is to hear of; may be missing
 //	evaluate   sets what lua/decide.lua says
-//	retry      where it denies: sets `retry`, the instant from which it admits, for bans
+//	retry      for bans, where evaluate denies: sets `retry`, the instant from which it would admit
 //	charge     charges what evaluate admitted, as lua/decide.lua says
 //
-// The others are for lua/hold_limit.lua. There evaluate is asked on `ask` units, as `n` or as the
-// cost of a bucket, and `now` may be the instant at which a hold expired:
+// The others are for lua/hold_limit.lua. There evaluate is asked on `ask` units in place of the
+// cost that the call has, and `now` may be the instant at which a hold expired:
 //
 //	force   after evaluate, before a charge that need not fit: changes what evaluate found to what can be stored
 //	less    before a charge beside `held` units, on which evaluate was asked, too: takes them off what it found. For
@@ -75,26 +76,28 @@
 // take longer than its own values do, but for what Redis takes to read the value.
 // internal/suite/planted holds these rules:
 //
-//   - Foreign is a key of another type, another form, and what is too long: 100 bytes, and
-//     70 and 32 for each of 64 holds of a record. The length is looked at before a pattern
-//     is matched, because many patterns take quadratic time.
+//   - Foreign is a key of another type, another form, and what is too long: more than 100
+//     bytes, and beside them 70 and 32 for each of 64 holds of a record, and 14 for each of
+//     256 numbers of a queue's free places. The length is looked at before a pattern is
+//     matched, because many patterns take quadratic time.
 //   - Foreign is an instant more than 400 days, the longest period, ahead of the clock. So
 //     what was stored before the clock stepped back stays, also across a failover, but not
 //     what was stored under a clock that was wrong by years. Only the debt of a bucket may
-//     end later, until 2^53: Settle may charge any cost.
+//     end later, until 2^53: Settle may charge any cost. So may the epoch of a queue.
 //   - Foreign are units beyond what any limit holds: 2^30 in a window or a record.
 //   - What is written over a value that was accepted is accepted, too, whatever comes next:
 //     else the next decision would start afresh, and more than the limit be admitted. So
 //     digits are not padded, counters have room up to their bound, and a full record
 //     takes further units into a hold that it has.
 //   - Of a record the head decides, its sum and its first expiry: a plain decision reads no more. Where the holds that
-//     follow contradict it, all units expire first.
+//     follow contradict it, all units expire at its first expiry.
 //   - Of a sorted set the ends decide: of a log the newest entry, and of slots the sum and
 //     the first member. No decision reads more. What else is there counts as its score says:
 //     as units of a log until it leaves the window, as a slot until it expires, and it is removed
 //     then. A slot more than 400 days ahead is removed when a slot is taken.
 //   - A charge, a hold and a denial replace a foreign value, and a TTL is set. Reset deletes
-//     it. Peek, and the end or renewal of what is not there, leave it.
+//     it. Peek, and the end or renewal of what is not there, leave it, unless units are held
+//     beside it. A foreign ban is deleted by whoever finds it.
 //   - One exception: a version that is not known, which lua/newer.lua finds, is an error, and stays.
 //
 // What is in the form of the scripts is believed: a debt of a hundred years, the id of holds, the

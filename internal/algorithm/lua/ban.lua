@@ -23,12 +23,12 @@ elseif value then
 -- NEWER
   end
 end
-if foreign then redis.pcall('DEL', KEYS[base + size]) end -- it may have no TTL, and not every key is denied one day
+if foreign then redis.pcall('DEL', KEYS[base + size]) end -- nothing else might: it may have no TTL, and only a denial writes here
 --- write
 local text = string.format('X1 ' .. whole .. ' %d ' .. whole, ban_ends, ban_level, ban_lasts)
 local failed = redis.pcall('SET', KEYS[base + size], text, 'PX', string.format(whole, 2 * ban_lasts / 1000 + grace + 1)).err
 --- look
-local ban, ban_ends, ban_level, ban_lasts, till = 0, 0, 0, 0, 0 -- `till` is when all would admit that deny by what is charged
+local ban, ban_ends, ban_level, ban_lasts, till = 0, 0, 0, 0, 0 -- `till`: from then on, all limits would admit that deny by what is charged
 local bans = ARGV[at + width - -- FLAG] + 0 == 1
 if not why and op <= '2' then
 -- READ

@@ -2,17 +2,17 @@
 -- there, script.go puts the text of each limit in its place: -- LOOK finds out what there is, and
 -- -- ACT does what the call asks for.
 -- ARGV     of a call that is no plain decision: the operation, a number of units, one more number `given`, and two
---          for each limit: `handle` and `expiry`, by which it finds a charge or a hold. Of what begins a hold `handle` is
---          for how long it holds
+--          for each limit: `handle` and `expiry`, by which it finds a charge or a hold. Where the call begins a hold, `handle`
+--          is for how long it lasts
 --            '0'  decide on the units, and charge nothing
 --            '1'  decide on the units, and charge them; slots are held, with `given` as their id
 --            '2'  decide on the units, and hold them; `given` is the id of the holds if there are none yet, and of slots
---            '3'  settle: charge `given` in place of units that are held, and where their hold is over, only what
---                 exceeds it: whether that was charged is no longer known then, if the key has expired since. A negative
---                 expiry has passed, whatever `now` is
+--            '3'  settle: charge `given` in place of units that are held. Where their hold is over, they have been
+--                 charged, and `given` is charged only as far as it exceeds them. A negative expiry says that it is over
+--                 where no such hold is found, whatever `now` is
 --            '4'  take back units that were charged
 --            '5'  forget what was charged
---            '6'  hold the units for longer: so much that each limit has one argument more, behind these
+--            '6'  hold the units for longer. Each limit has one argument more, behind these: for how long from now
 --            '7'  free slots
 --            '8'  see ban.lua
 --          '0' and '1' are so for slots alone: for other limits they are plain decisions, with the arguments of these.
@@ -21,9 +21,9 @@
       if not ready then -- this is the first such call
         ready = true
 -- FUNCTIONS
-        -- Redis refuses a script's first write while it is full, if that needs memory, and none
-        -- after a write that needs none. So no other call follows this one then. The command writes
-        -- nothing, and would need memory.
+        -- While Redis is full it refuses a write that needs memory only as the first of a script:
+        -- after a write that frees some, it refuses none. So if it is full, this is the last call
+        -- that is made. This command finds out: it needs memory, and writes nothing.
         local full = keys > size and redis.pcall('ZADD', KEYS[base + 1], 'XX', '0', '')
         if type(full) == 'table' and string.find(full.err, 'OOM', 1, true) then spent = most + 1 end
       end

@@ -1,12 +1,12 @@
 -- leaky_bucket is a bucket whose units have places in a queue. A place that was given back, and has
 -- not begun, is free for who comes next.
 -- Value: that of a bucket, ' epoch', and if there are free places ' first,next,first,next ...', in
--- order. The epoch is the instant at which the queue was last empty, or changed its rate. Units are
--- counted from there; a place is so many of them in a row, from `first` to before `next`. No two
--- free places touch, and none touches the end.
--- Observes: the debt, and how many units before the end a free place begins that is taken, or 0.
--- `largest` is the largest free place. For charge `epoch` is that of the value, nil if the queue is
--- empty, and `free` the free places.
+-- order. The epoch is the instant at which the queue was last empty, or changed its rate, which the
+-- units of the queue are numbered from. A free place has the numbers from `first` up to, and without,
+-- `next`. No two free places touch, and none touches the end.
+-- Observes: the debt (w, f), and if the cost gets a free place, how many units before the end of the
+-- queue that begins; else 0. `largest` is the largest free place. For charge `epoch` is that of the
+-- value, nil if the queue is empty or has another rate, and `free` the free places.
 --- constants form, W, F, q, period
 --- cost dw, df
 --- keeps epoch, free
@@ -121,7 +121,7 @@ end
 --- charge
 -- It sets `largest` to the largest free place that is left, and `epoch`.
 if not (free and free.taken) and (not epoch or (now + u - epoch > 128 * W and
-    (now + u - epoch) * (string.match(form, ' (%d+)') / period) > 2 ^ 37)) then -- so many units can be counted
+    (now + u - epoch) * (string.match(form, ' (%d+)') / period) > 2 ^ 37)) then -- a new epoch: numbers stay below 2^38
   if newest > latest then newest = 0 end -- of a foreign value: the next would be foreign, too
   epoch, free = now > newest and now or newest + 1, nil
   newest = epoch
@@ -159,7 +159,7 @@ local function release(n, next, w, f)
     free[#free] = nil
     free[#free] = nil
   end
-  for at = #free, 257, -1 do free[at] = nil end -- at most 128: the latest stay gaps
+  for at = #free, 257, -1 do free[at] = nil end -- at most 128 are kept: the last ones are not free, and nobody takes them
   return w, f
 end
 if epoch and epoch == handle then

@@ -9,13 +9,14 @@ local whole = #string.format('%d', 2 ^ 40) == 13 and '%d' or '%.0f'
 -- Above `most` the script makes no further decision: Redis does nothing else meanwhile.
 local most = 1500
 
--- Foreign values count as nothing stored: doc.go says what is foreign. Nothing stored is further
--- `ahead` of the clock than the longest period, but for the debt of a bucket; no text is longer
--- than `longest`, but for the record of the holds.
+-- Foreign values count as nothing stored: doc.go says what is foreign. No instant that is stored is
+-- further `ahead` of the clock than the longest period, but for the end of a bucket's debt. No text
+-- is longer than `longest`, but for the record of the holds and the free places of a queue.
 local ahead, longest = 34560000000000, 100
 local latest = now + ahead
 
--- records is how many of the newest members of a sorted set are no charges.
+-- Of a log, `records` is 1 if its last member is a record of holds, and else 0; `newest_rank` is the
+-- rank of the newest charge.
 local records, newest_rank = 0, '-1'
 
 -- mistyped returns a foreign value for the error of reading a key of another type, and raises any

@@ -42,7 +42,8 @@ end
 -- admits_at returns when all but the newest `stay` units have left.
 local function admits_at(key, from, period, stay, top, newest)
   if top == 0 then return redis.call('ZRANGE', key, -stay - 1 - records, -stay - 1 - records, 'WITHSCORES')[2] + period end
-  -- They have when the charge at rank `high` has left, and have not yet when that at `low` has.
+  -- The search is between two ranks: at most `stay` units are newer than the charge at `high`, and
+  -- more are newer than that at `low`.
   local low, high, step, last_to_leave = -redis.call('ZCOUNT', key, from, 2 ^ 53) - 1 - records, -1 - records, 1, newest
   while high - low > 1 do
     spent = spent + 4
