@@ -109,6 +109,9 @@ func DecodeReply(reply []int64, call HoldCall, limits []Member, answers []Answer
 		o := Observation{At: n[1], A: n[2], B: n[3], C: n[4]}
 		valid := !decides || o.At >= 0 && o.At < maxInstant
 		if m.Delays {
+			if each == replyLen { // no place is free
+				handle.A, o.C = o.C, 0
+			}
 			valid = valid && o.C >= 0 && max(o.C, held) < 1<<packed
 			o.C, held = pack(o.C, held), 0 // the largest free place
 		}

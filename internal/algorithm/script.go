@@ -93,7 +93,7 @@ func Script(limits []Member, f Form) string {
 		c.constants += len(m.Constants())
 		c.costs += len(m.lua.cost)
 		c.slots, c.charges = c.slots || m.Slots, c.charges || !m.Slots
-		if m.Delays {
+		if m.Delays && c.several {
 			c.each = otherReplyLen
 		}
 	}
@@ -251,6 +251,9 @@ func (c *composer) addPlain(m Member, i int, given, denied string) {
 	}
 	evaluate += fmt.Sprintf("reply[r + %d], reply[r + %d], reply[r + %d] = admits and %d or %d, t, a\n", r+1, r+2, r+3, admits, denies) +
 		fmt.Sprintf("reply[r + %d], reply[r + %d] = b, c\n", r+4, r+5)
+	if m.Delays && !c.several {
+		evaluate += fmt.Sprintf("if free then reply[r + 1], reply[r + 6], reply[r + 7], reply[r + 8] = reply[r + 1] + %d, largest, 0, 0 end\n", otherReply)
+	}
 	if !m.storesLog { // most values are short, and of these no record is looked for
 		evaluate = "value = redis.pcall('GET', key)\nif value and value.err then value = mistyped(value.err) end\n" +
 			"if value and #value > 40 and string.find(value, '|', 1, true) then\nother = true\nelse\n" + evaluate + "end\n"
@@ -267,8 +270,11 @@ func (c *composer) addPlain(m Member, i int, given, denied string) {
 	if !m.storesLog {
 		charge += "err = redis.pcall('SET', key, text, 'PX', string.format(whole, lasts / 1000 + grace + 1)).err\n"
 	}
-	if m.Delays {
-		charge += fmt.Sprintf("reply[r + %d], reply[r + %d] = largest or 0, epoch\n", i*c.each+6, i*c.each+7)
+	switch {
+	case m.Delays && c.several:
+		charge += fmt.Sprintf("reply[r + %d], reply[r + %d] = largest or 0, epoch\n", r+6, r+7)
+	case m.Delays:
+		charge += fmt.Sprintf("if reply[r + 1] < %d then reply[r + 5] = epoch else reply[r + 6], reply[r + 7] = largest or 0, epoch end\n", otherReply)
 	}
 	if c.several {
 		charge = "if not err then\n" + charge + "end\n"

@@ -97,18 +97,17 @@ local function take_place(free)
   return largest
 end
 --- evaluate
-local w, f, born = 0, 0, nil
+local w, f = 0, 0
 if value then
-  local ends
-  if #value <= longest and string.sub(value, 1, #form) == form then
-    ends, born = string.match(value, '^(%d+) (%d+)$', #form + 1)
-    ends, born = tonumber(ends), tonumber(born)
+  local ends, born
+  if #value == #form + 33 and string.sub(value, 1, #form) == form then -- two instants of 16 digits, as from 2001 to 2286
+    ends, born = tonumber(string.sub(value, #form + 1, #form + 16)), tonumber(string.sub(value, #form + 18))
   end
-  if not born or ends >= 2 ^ 53 or born >= 2 ^ 53 then
-    w, f, foreign, epoch, free = unusual_queue(value, form, q, period)
-  else
+  if ends and born and ends % 1 == 0 and born % 1 == 0 and ends < 2 ^ 53 and born < 2 ^ 53 and born >= 0 then
     if born > newest then newest = born end
     if ends > now then w, epoch = ends - now, born end
+  else
+    w, f, foreign, epoch, free = unusual_queue(value, form, q, period)
   end
 end
 u, v = w + dw, f + df
