@@ -64,15 +64,15 @@ func (l *Limiter) acquired(c call, r *Reservation, err error) (*Reservation, err
 		switch {
 		case r.hold.HasSlots():
 			l.watch(r, drop)
-		case r.hold.HasUnits() && !l.family.sampled.Load() && !l.family.sampled.Swap(true): // to watch each takes too long
+		case r.hold.HasUnits() && !l.family.sampling.Load() && !l.family.sampling.Swap(true): // to watch each takes too long
 			l.watch(r, sample)
 		}
 	}
 	return r, nil
 }
 
-// holdNone gives the Reservation a Hold of no units, so that after an estimate of 0 Settle
-// charges the true cost where the decision was made.
+// holdNone gives the Reservation a Hold of no units, so that after an estimate of 0 Settle charges
+// the true cost where the decision was made.
 func (l *Limiter) holdNone(c call, to target) {
 	switch to.Source {
 	case SourceNone:

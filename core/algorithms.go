@@ -15,7 +15,7 @@ import (
 // limit may pass within one period. It keeps one string of about 25 bytes per key, and a decision
 // takes constant time.
 func FixedWindow(r Rate, o ...WindowOption) Limit {
-	return with(newLimit(algorithm.FixedWindow, r), o).normal()
+	return with(newLimit(algorithm.FixedWindow, r), o).canonical()
 }
 
 // SlidingWindowLog returns a [Limit] that is exact in every window: in no period, wherever it

@@ -22,7 +22,7 @@ import (
 // The Result is the tightest, as [Result.Tighter] says, and [Result.All] has those of all limits
 // that were asked. Of one key twice the costs add up.
 //
-// Limiters over one client, whose server is one, and with one [Timeout] are asked by one script,
+// Limiters over one client of a single server, and with one [Timeout], are asked by one script,
 // which takes Redis as long as one Limiter of so many limits. So are those of a Cluster or a Ring
 // about one and the same key. As with [Limiter.AllowN], a caller who leaves may be charged.
 //
@@ -55,7 +55,7 @@ func All(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	_ = r.settleLater(ctx, n) // what fails is charged when the hold expires
+	_ = r.settleLater(ctx, min(n, maxActual)) // what fails is charged when the hold expires; none has admitted more
 	return r.Result, nil
 }
 
@@ -88,9 +88,9 @@ var (
 	errNoLimiter   = errors.New("redislimit: a Keyed has no Limiter: make it with On")
 )
 
-// newMultiCall checks a call, and puts its keys into the order in which all callers ask for them: if
-// two wait for each other's units, one of them has all that it needs. The smallest capacity comes
-// first, so that who is denied by his own limit holds nothing of a larger one that he shares.
+// newMultiCall checks a call, and puts its keys into the order in which all callers ask for them:
+// if two wait for each other's units, one of them has all that it needs. The smallest capacity
+// comes first, so that who is denied by his own limit holds nothing of a larger one that he shares.
 func newMultiCall(ctx context.Context, n int64, keys []Keyed) (*multiCall, error) {
 	if len(keys) == 0 {
 		return nil, errNoKeys
@@ -104,7 +104,7 @@ func newMultiCall(ctx context.Context, n int64, keys []Keyed) (*multiCall, error
 			return nil, &hook.WrongLimitError{Err: fmt.Errorf("redislimit: limiter %q: a LeakyBucket cannot decide together with others: "+
 				"a place in its queue cannot be given back exactly", k.limiter.family.name)}
 		}
-		if err := (call{key: k.key, n: min(n, k.own)}).check(ctx); err != nil {
+		if err := (call{key: k.key, n: min(n, k.own)}).check(ctx); err != nil { // one of them is negative
 			return nil, err
 		}
 		if i := slices.IndexFunc(t.members, k.isOf); i >= 0 {
@@ -156,8 +156,8 @@ func (t *multiCall) reserve(ctx context.Context) (*Reservation, error) {
 	return r, nil
 }
 
-// remembersDenial reports whether this process remembers that one of them denies. Else a client
-// that repeats what is denied would have units of the others held again and again.
+// remembersDenial reports whether this process remembers that one of them denies. Without this, a
+// client that repeats what is denied would have units of the others held again and again.
 func (t *multiCall) remembersDenial(ctx context.Context, res *Result) bool {
 	for _, m := range t.members {
 		l, c := m.limiter, m.call(t.n)
@@ -175,8 +175,9 @@ func (m *member) call(n int64) call { return call{key: m.key, n: m.cost(n), op: 
 // maxPause bounds for how long what others hold for a moment is waited for.
 const maxPause = 20 * time.Millisecond
 
-// reserve reserves the units of m. What others hold may deny them until these have asked for all
-// they need: so it waits twice as long as that has taken here, within maxPause, and asks once more.
+// reserve reserves the units of m. Another All may hold them for a moment, until it has asked all
+// of its keys: so after such a denial it waits twice as long as this call has taken so far, at most
+// maxPause, and asks once more. If ctx ends before that, the denial stands.
 func (m *member) reserve(ctx context.Context, t *multiCall, began time.Time) (*Reservation, error) {
 	if t.redisErr != nil {
 		return m.limiter.acquireWithout(ctx, m.call(t.n), t.redisErr)
@@ -217,8 +218,8 @@ type joint struct {
 }
 
 // joint returns the decision by which all are charged or none. The error is server.ErrApart if
-// there is none: keys of several servers, in memory, of leases, whose units this process has, and
-// what costs nothing, which an overdrawn limit admits, too.
+// there is none: for keys of several servers, in memory, of leases (their units are in this
+// process), and for what costs nothing, which an overdrawn limit admits, too.
 func (t *multiCall) joint(ctx context.Context) (*joint, error) {
 	j := &joint{multiCall: t, parts: make([]server.Part, len(t.members))}
 	for i := range t.members {

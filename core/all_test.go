@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -51,6 +52,10 @@ func TestAll(t *testing.T) {
 		if users, orgs := left(t, perUser)[0], left(t, perOrg)[0]; users != c.users || orgs != c.orgs {
 			t.Errorf("%d: %d and %d remain, want %d and %d", i, users, orgs, c.users, c.orgs)
 		}
+	}
+	res, err := core.All(ctx, math.MaxInt64, perUser.On("own").Cost(10), perOrg.On("own").Cost(1)) // n is no cost here
+	if next, _ := perUser.Allow(ctx, "own"); err != nil || !res.Allowed || next.RetryAfter <= time.Second {
+		t.Errorf("%+v, %v: still held: %+v", res, err, next)
 	}
 }
 

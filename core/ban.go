@@ -20,9 +20,9 @@ const (
 
 // Ban has a denial ban its key: for the first of these times, whatever the limits say meanwhile;
 // denied again after that, for the next; the last one repeats. A ban ends no sooner than the same
-// request would be admitted, so that who comes back at its RetryAfter is not banned again. All
-// levels are forgotten together, when the key was not denied for as long as its last ban lasted,
-// after its end.
+// request would be admitted, so that who comes back at its RetryAfter is not banned again. The
+// first time is next again once the key, after a ban, was not denied for as long as that ban
+// lasted.
 //
 //	core.New(rdb, "login", core.FixedWindow(core.PerHour(5)), core.Ban(10*time.Minute, time.Hour, 24*time.Hour))
 //
@@ -94,6 +94,6 @@ func (l *Limiter) setBan(ctx context.Context, key string, d time.Duration, atLea
 		return err // nothing has happened
 	}
 	err := l.change(ctx, key, func(k keeper, by *limits.Set) error { return k.Block(ctx, by, key, d.Microseconds(), atLeast) })
-	l.family.events.emit(ctx, key, Event{Kind: EventBan, Took: d, Err: err})
+	l.family.events.emitContained(ctx, key, Event{Kind: EventBan, Took: d, Err: err})
 	return err
 }

@@ -137,8 +137,8 @@ func fillBanned(res *Result, by *limits.Set, answers []algorithm.Answer, b algor
 	}
 }
 
-// began tells the observers of a ban that a denial has begun.
-func (l *Limiter) began(ctx context.Context, key string, b algorithm.Ban, res *Result) {
+// tellBan tells the observers of a ban, if this denial has begun it.
+func (l *Limiter) tellBan(ctx context.Context, key string, b algorithm.Ban, res *Result) {
 	if b.Began {
 		l.family.events.emitContained(ctx, key, Event{Kind: EventBan, Result: *res, Took: res.RetryAfter})
 	}

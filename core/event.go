@@ -48,8 +48,8 @@ const (
 	// back.
 	EventLease
 	// EventOverload is Cost calls that this process could not send to Redis in time, because too
-	// many wait in it: Redis is not at fault. The outage policy made these decisions. There is at
-	// most one such event a second.
+	// many wait in it: Redis is not at fault. The outage policy made those that were decisions.
+	// There is at most one such event a second.
 	EventOverload
 	// EventBan is a ban that has begun in this process, for as long as Took says: by a denial,
 	// which is the Result, or by [Limiter.Block]; of [Limiter.Unblock] Took is 0.
@@ -88,7 +88,7 @@ type Event struct {
 	Spent   int64         // of an EventLease that is the end of a lease, in units
 	Took    time.Duration // of an EventDecision: how long it took to make. Of an EventBan or EventWait: how long it lasts
 	Err     error         // why, where something went wrong
-	Detail  string        // of an EventBreaker: its new state
+	Detail  string        // of an EventBreaker its new state, of an EventFallbackOn the policy
 	Server  string        // of an EventBreaker, EventFallbackOn or EventFallbackOff: the server's address, where it is known
 }
 
@@ -113,22 +113,33 @@ type emitter struct {
 func (m *emitter) emit(ctx context.Context, key string, e Event) {
 	e.Limiter = m.limiter
 	for _, o := range m.observers {
-		if o.plain != nil {
-			o.plain(ctx, e)
-		} else {
-			o.keyed(ctx, key, e)
-		}
+		o.observe(ctx, key, e)
 	}
 }
 
-// emitContained is emit where an observer's panic is nobody else's.
+func (o observerOption) observe(ctx context.Context, key string, e Event) {
+	if o.plain != nil {
+		o.plain(ctx, e)
+	} else {
+		o.keyed(ctx, key, e)
+	}
+}
+
+// emitContained is emit where an observer's panic is nobody else's, also no other observer's.
 func (m *emitter) emitContained(ctx context.Context, key string, e Event) {
+	e.Limiter = m.limiter
+	for _, o := range m.observers {
+		m.contain(ctx, o, key, e)
+	}
+}
+
+func (m *emitter) contain(ctx context.Context, o observerOption, key string, e Event) {
 	defer func() {
 		if value := recover(); value != nil && !m.panicked.Swap(true) {
 			m.logAt(ctx, slog.LevelError, "redislimit: an observer panicked", "panic", value, "stack", string(debug.Stack()))
 		}
 	}()
-	m.emit(ctx, key, e)
+	o.observe(ctx, key, e)
 }
 
 // tell passes on an event of no key and no caller.

@@ -109,12 +109,15 @@ func TestObserverPanics(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var log strings.Builder
-			observer := Observe(func(_ context.Context, e Event) {
+			heard := 0
+			observer := func(_ context.Context, e Event) {
 				if e.Kind == kind {
+					heard++
 					panic("its own mistake")
 				}
-			})
-			lim := MustNew(c.client, "x", append(c.opts, FailClosed(), Logger(slog.New(slog.NewTextHandler(&log, nil))), observer)...)
+			}
+			c.opts = append(c.opts, FailClosed(), Logger(slog.New(slog.NewTextHandler(&log, nil))), Observe(observer), Observe(observer))
+			lim := MustNew(c.client, "x", c.opts...)
 			if err := c.run(lim); err != nil {
 				t.Errorf("%v: %v", kind, err)
 			}
@@ -123,6 +126,9 @@ func TestObserverPanics(t *testing.T) {
 			synctest.Wait()
 			if n := strings.Count(log.String(), "an observer panicked"); n != 1 {
 				t.Errorf("%v: logged %d times: %s", kind, n, log.String())
+			}
+			if heard%2 != 0 {
+				t.Errorf("%v: one observer's panic kept the other from hearing", kind)
 			}
 		})
 	}

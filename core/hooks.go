@@ -10,8 +10,8 @@ import (
 	"github.com/redislimit/redislimit/internal/server"
 )
 
-// An inside is what this module alone can have of the package, by package inside. Its methods stand
-// by what they are about.
+// An inside is what this module alone can have of the package, by package inside. Each method
+// stands beside the code that it is about.
 type inside struct{}
 
 func init() { //nolint:gochecknoinits // a variable of what refers to core would be an import cycle

@@ -97,8 +97,8 @@ type zoneOption string
 //
 // A window begins with the first instant of its local day, so a day may have 23 or 25 hours.
 // Redis's clock decides which window it is, among those around the time of this process: where the
-// two are further apart than a window, the error is [ErrUnavailable]. Zones come from the system,
-// or from the program if it imports time/tzdata.
+// two are further apart than a window, the outage policy decides. Zones come from the system, or
+// from the program if it imports time/tzdata.
 func In(zone string) WindowOption { return zoneOption(zone) }
 
 func (zoneOption) window() {}
@@ -118,8 +118,8 @@ func (z zoneOption) set(l *Limit) {
 	l.zone = zone
 }
 
-// normal returns l in the one form of all that mean the same, after its options.
-func (l Limit) normal() Limit {
+// canonical returns l, after its options, as the one value for all that mean the same.
+func (l Limit) canonical() Limit {
 	if l.calendar() > 0 {
 		l.aligned = false // they all are
 	}
@@ -169,11 +169,11 @@ type nameOption string
 
 // Name sets the Limit's name in results and in its Redis keys: letters, digits and "_.-", at most
 // 64. A named Limit keeps what is used when its period changes, but [Aligned] windows and a
-// [SlidingWindowCounter] start a new count, and so do windows of a calendar, unless the count began
-// in the new one: what was used today stays when a day becomes a month, and hardly when a month
-// becomes a day. Another algorithm starts a new count, too. The default is the algorithm and the
-// period, such as "token-1m", "month-Europe.Berlin" of windows of a calendar, and "inflight" of an
-// [InFlight].
+// [SlidingWindowCounter] start a new count. Windows of a calendar start one, too, unless the old
+// count began within the new window: what was used today stays when a day becomes a month, and
+// hardly when a month becomes a day. Another algorithm starts a new count, too. The default is the
+// algorithm and the period, such as "token-1m", "month-Europe.Berlin" of windows of a calendar, and
+// "inflight" of an [InFlight].
 func Name(name string) LimitOption { return nameOption(name) }
 
 func (nameOption) bucket() {}
@@ -273,8 +273,8 @@ func (l Limit) numbers() algorithm.Numbers {
 // even is the zone of limits of the module's own suites, whose windows are multiples of any period.
 const even = "even"
 
-// form returns the Kind that decides for l.
-func (l Limit) form() *algorithm.Kind {
+// decidedBy returns the Kind that decides for l.
+func (l Limit) decidedBy() *algorithm.Kind {
 	if l.calendar() > 0 {
 		return algorithm.Calendar
 	}

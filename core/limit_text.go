@@ -85,7 +85,7 @@ func parseLimit(words []string) (Limit, error) {
 			return Limit{}, err
 		}
 	}
-	l = l.normal()
+	l = l.canonical()
 	return l, l.validate()
 }
 

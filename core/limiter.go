@@ -43,7 +43,7 @@ type family struct {
 	config
 
 	name     string
-	states   string        // the States of the limits given to New: in memory their keys have no prefix
+	states   string        // the States of the limits given to New: only their keys in memory have no prefix
 	memory   *memory.Store // of NewMemory, or nil
 	now      func() time.Time
 	stub     hook.Stub     // of package limittest, or nil
@@ -56,7 +56,7 @@ type family struct {
 	renewer  *hold.Renewer
 	derived  derived
 	overload overload
-	sampled  atomic.Bool // a Reservation is watched that has nothing to renew
+	sampling atomic.Bool // one Reservation of those that have nothing to renew is watched, or was dropped
 }
 
 // A Keyed is a key of a Limiter, as [Limiter.On] returns it for [All] and its kin.
@@ -131,14 +131,15 @@ func (l *Limiter) catchUp() {
 }
 
 // countsAs reports whether other is l, or comes from another New with the same client, Timeout,
-// prefix and name, and has limits of the same names and algorithms. Two of one New are apart.
+// prefix and name, and has limits of the same names and algorithms. Two that With has derived from
+// one New are meant to differ.
 func (l *Limiter) countsAs(other *Limiter) bool {
 	return l == other || l.family != other.family && l.store != nil && other.store != nil &&
 		l.store.SharesKeys(other.store) && l.by.States == other.by.States
 }
 
-// failure returns an error of the store as users see it: ErrUnavailable, or that of the caller's
-// own context if it has ended, whatever else was wrong.
+// failure counts an overload, and returns an error of the store as users see it: ErrUnavailable, or
+// that of the caller's own context if it has ended, whatever else was wrong.
 func (l *Limiter) failure(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

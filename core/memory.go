@@ -30,7 +30,7 @@ func (l *Limiter) decideInMemory(ctx context.Context, s *memory.Store, c call, t
 	}
 	ban, admitted := s.Hold(by.Memory, c.key, asked, answers)
 	c.fillOrBan(to.Result, by, answers, ban, source)
-	l.began(ctx, c.key, ban, to.Result)
+	l.tellBan(ctx, c.key, ban, to.Result)
 	if admitted {
 		to.attach(h, memoryKeeper{s})
 	}

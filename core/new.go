@@ -60,7 +60,7 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 	if c.policy == failLocal {
 		f.fallback = memory.New(c.entries, nil)
 	}
-	f.denials = denials.New[Result](c.denied)
+	f.denials = denials.New[Result](c.denyCache)
 	f.stores.byScripts = make(map[string]*server.Store)
 	if c.lease > 0 {
 		f.leases = lease.New(c.lease, f.takeLease, f.settleLeases, f.leaseEvents())
@@ -225,7 +225,7 @@ func (f *family) limiter(asked []Limit) *Limiter {
 func newSet(limiter string, asked []Limit, hold time.Duration) *limits.Set {
 	all := make([]limits.Limit, len(asked))
 	for i, l := range asked {
-		all[i] = limits.Limit{Kind: l.form(), Numbers: l.numbers(), Name: l.Name(), Hold: hold}
+		all[i] = limits.Limit{Kind: l.decidedBy(), Numbers: l.numbers(), Name: l.Name(), Hold: hold}
 		if l.kind.Slots {
 			all[i].Hold = cmp.Or(l.slotTTL, defaultSlotTTL)
 		}

@@ -26,10 +26,10 @@ type config struct {
 	policy    outagePolicy
 	processes int
 	timeout   time.Duration
-	hold      time.Duration // 0 for each limit's default
-	lease     time.Duration // 0 for none
-	bans      algorithm.Bans
-	denied    int
+	hold      time.Duration  // 0 for each limit's default
+	lease     time.Duration  // 0 for none
+	bans      algorithm.Bans // nil without Ban; empty for Block alone
+	denyCache int            // how many denials are remembered
 	maxBatch  int
 	observers []observerOption
 	logger    *slog.Logger
@@ -115,14 +115,15 @@ func Prefix(prefix string) Option {
 // the options of the client. After that the outage policy decides. A decision that waits for
 // another request's lease first may take two. The default is 500 ms. A timeout much shorter would
 // mistake a busy machine for an outage, and each process would then count separately. An outage
-// costs one timeout. If the process has never reached the server, decisions of its first 3 s may
-// each wait theirs. After that the server is asked in the background, and only a decision that
-// follows a second without any waits, for 100 ms at most.
+// costs one timeout. If the process has never reached the server, each decision of its first 3 s
+// may wait for one timeout. After that the server is asked in the background, and a decision waits
+// only if none came for a second before it, for 100 ms at most.
 //
 // A call to Redis always has its whole Timeout. A caller with less time gets the error of its
 // context: it is answered 503, or nothing if it has left, and never by the outage policy. So give
-// requests more time than the Timeout. With ContextTimeoutEnabled one that is canceled, and had no
-// nearer deadline, may wait until its call ends, and gets the Result if that succeeds.
+// requests more time than the Timeout. With ContextTimeoutEnabled a caller that is canceled may
+// wait until its call ends, and gets the Result if that succeeds, unless its deadline comes before
+// that.
 func Timeout(d time.Duration) Option {
 	return within("Timeout", d, time.Millisecond, time.Minute, func(c *config) { c.timeout = d })
 }
@@ -156,9 +157,10 @@ func MaxBatch(n int) Option {
 // Cancel or a raised limit in another process is seen within a second; one through this Limiter, at
 // once. The cache only denies: it never admits anything. For a cost that is larger than the one
 // that Redis denied, RetryAfter is a lower bound. Of a cost above the capacity Remaining is what
-// Redis last said. With [Ban] only bans are remembered: other denials are for Redis to make.
+// Redis last said. With times of a [Ban] only bans are remembered, and what costs more than the
+// capacity: Redis makes other denials, for they may ban.
 func DenyCache(entries int) Option {
-	return within("DenyCache", entries, 0, 1e7, func(c *config) { c.denied = entries })
+	return within("DenyCache", entries, 0, 1e7, func(c *config) { c.denyCache = entries })
 }
 
 // Entries sets how many keys are held in this process at most, from 1 to 1e8: by a Limiter of
@@ -214,8 +216,9 @@ func Clock(clock func() time.Time) Option {
 }
 
 // Logger sets where the Limiter and its middleware log: one line when Redis fails and one when it
-// answers again, never one for each request. The default is [slog.Default], as it is at the time.
-// go-redis logs its failed connections itself, unless redis.SetLogger says otherwise.
+// answers again, and only at [slog.LevelDebug] one for each failed call. The default is
+// [slog.Default], as it is at the time. go-redis logs its failed connections itself, unless
+// redis.SetLogger says otherwise.
 func Logger(logger *slog.Logger) Option {
 	return setting{
 		"logger", "Logger(nil)", logger != nil, "want a *slog.Logger",
@@ -265,7 +268,7 @@ func (p outagePolicy) String() string {
 // configure applies and checks the options of the Limiter called name.
 func configure(name string, opts []Option) (*config, error) {
 	c := &config{
-		prefix: defaultPrefix, entries: defaultEntries, denied: defaultDenied, maxBatch: defaultMaxBatch,
+		prefix: defaultPrefix, entries: defaultEntries, denyCache: defaultDenied, maxBatch: defaultMaxBatch,
 		timeout: defaultTimeout, processes: 1, given: make(map[string]string),
 	}
 	if !key.ValidName(name) {
@@ -297,7 +300,7 @@ func (c *config) checkEffects() {
 	}
 }
 
-// forRedis checks what only a Limiter of New has.
+// forRedis refuses what a Limiter of New does not take, and checks what it alone has.
 func (c *config) forRedis(name string) error {
 	switch {
 	case c.clock != nil:

@@ -46,12 +46,12 @@ func (l *Limiter) withoutRedis(ctx context.Context, c call, to target, err error
 
 // hooks returns what tells the observers and the log about Redis.
 func (f *family) hooks() *server.Hooks {
-	var alone minutely
+	var refused minutely
 	return &server.Hooks{
 		ScriptLoaded: func(ctx context.Context) { f.events.emitContained(ctx, "", Event{Kind: EventScriptLoad}) },
-		CallFailed: func(ctx context.Context, err error, thisCall bool) {
+		CallFailed: func(ctx context.Context, err error, callAlone bool) {
 			level, message := slog.LevelDebug, "redislimit: a call to redis failed"
-			if thisCall && alone.due() > 0 { // no line about the server will tell of it
+			if callAlone && refused.due() > 0 { // the server is well, so no other line tells of it
 				level, message = slog.LevelWarn, "redislimit: redis answers, but refused a call"
 			}
 			f.events.logAt(ctx, level, message, "error", err)

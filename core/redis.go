@@ -8,7 +8,7 @@ import (
 	"github.com/redislimit/redislimit/internal/server"
 )
 
-// repeatDenial reports whether a denial of c is remembered.
+// repeatDenial fills to with a denial of c that is remembered, if there is one.
 func (l *Limiter) repeatDenial(c call, to target) bool {
 	if c.op == algorithm.OpEvaluate {
 		return false
@@ -49,7 +49,7 @@ func (l *Limiter) remember(ctx context.Context, c call, d *server.Call, res *Res
 	switch {
 	case ban.Until > 0:
 		l.family.denials.Put(denials.Request{Key: c.key, N: 1, Limits: l.by}, *res, res.RetryAfter, stamp)
-		l.began(ctx, c.key, ban, res)
+		l.tellBan(ctx, c.key, ban, res)
 	case len(l.family.bans) == 0 || l.by.Exceeded(c.n) > 0: // else the next denial may ban: it is for Redis to make
 		l.family.denials.Put(denials.Request{Key: c.key, N: c.n, Limits: l.by}, *res, l.by.DeniedFor(d.Answers, c.n), stamp)
 	}

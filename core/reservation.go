@@ -84,14 +84,14 @@ func (r *Reservation) settle(ctx context.Context, actual int64, later hold.Backg
 	return l.failure(ctx, l.family.renewer.End(ctx, r.hold, actual, later))
 }
 
-// fewLeft is how many such requests must fit beside one that is settled in the background. A client
+// roomFor is how many such requests must fit beside one that is settled in the background. A client
 // sends several before that arrives, and a login is not to be denied by units that are free.
-const fewLeft = 16
+const roomFor = 16
 
-// settleLater is Settle for a middleware, whose client is not to wait: it is sent in the background
-// where the next requests are decided alike before and after it, because they fit beside what is
-// held, and beside what is charged instead. With slots it is not: others wait for them. If it is
-// lost, what is held is charged.
+// settleLater is Settle for a middleware, whose client is not to wait. It is sent in the background
+// if so many more requests fit, beside what is held and beside what is charged instead, that a late
+// Settle changes no decision. With slots it is not: others wait for them. If it is lost, what is
+// held is charged.
 func (r *Reservation) settleLater(ctx context.Context, actual int64) error {
 	if r.isMulti() {
 		return r.multi.settle(ctx, actual, (*Reservation).settleLater)
@@ -100,7 +100,7 @@ func (r *Reservation) settleLater(ctx context.Context, actual int64) error {
 		return nil
 	}
 	redis, ok := r.hold.Keeper.(redisKeeper)
-	if !ok || r.hold.HasSlots() || r.remaining()/fewLeft < max(r.hold.N, actual) {
+	if !ok || r.hold.HasSlots() || r.remaining()/roomFor < max(r.hold.N, actual) {
 		return r.Settle(ctx, actual)
 	}
 	return r.settle(ctx, actual, func(send func() error) bool {
@@ -135,8 +135,9 @@ func (l *Limiter) gaveBack(h *hold.Hold) {
 	}
 }
 
-// Cancel is Settle with a cost of 0: the work was not done. What Reserve held is free again,
-// exactly. What Acquire charged is taken back as far as it can be told apart from later charges:
+// Cancel is Settle with a cost of 0, for each key: the work was not done. What Reserve held is free
+// again, exactly. What Acquire charged is taken back as far as it can be told apart from later
+// charges:
 //
 //   - of a bucket only while nobody has charged on top of it, and then what has not drained;
 //   - of a [LeakyBucket] the place, for the next who comes, unless it has begun (a Delay of 0 begins
@@ -224,7 +225,7 @@ func drop(d dropped) {
 // sample finds out whether it was ended, and if so has another one be watched.
 func sample(d dropped) {
 	if d.hold.Ended() {
-		d.of.sampled.Store(false)
+		d.of.sampling.Store(false)
 	} else {
 		d.warn()
 	}

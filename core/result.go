@@ -30,7 +30,7 @@ type Result struct {
 	Banned bool
 	// Source says who decided.
 	Source Source
-	held   bool // what denies may be over at any time: it is only held, or slots
+	held   bool // it is denied by slots, or by units that are only held, which may be free at any time
 	// Limit is the capacity of the limit that this describes, in units.
 	Limit int64
 	// Remaining is how many whole units are left now: never negative, never above Limit.
@@ -133,7 +133,8 @@ func compareShares(a, b Result) int {
 	return cmp.Compare(alo, blo)
 }
 
-// age turns r, a decision by Redis, into what Redis would reply d later, and says who does.
+// age turns r, a decision by Redis, into what Redis would reply d later, but for Remaining, and
+// says who does.
 func (r *Result) age(d time.Duration, source Source) {
 	r.ageOne(d, source)
 	if r.all == nil {

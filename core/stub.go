@@ -45,8 +45,8 @@ func (l *Limiter) decideByStub(c call, to target) error {
 // of 2000, as in testing/synctest.
 const stubAt = 946_684_800_000_000
 
-// useUp turns r, of a key to which nothing was charged, into one of a key of which all is used for
-// so long.
+// useUp turns r, of a key to which nothing was charged, into that of a key of which all is used,
+// and will be for so long.
 func useUp(r *Result, d time.Duration) {
 	r.Remaining, r.Delay = 0, 0
 	if r.Window > 0 { // when slots are free is not known

@@ -55,11 +55,11 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, e
 }
 
 // AcquireWait is [Limiter.Acquire] when it is the caller's turn: it waits as [Limiter.WaitN] does,
-// and ctx bounds only the waiting. Who waits for a slot of [InFlight], or for what others have
-// reserved, is woken when that is given back in this process. Where others may give it back, the
-// first in each line asks about 20 times a second, and all of them 1000 times at most. A process
-// whose callers pass on slots to each other leaves them to other processes for some 25 ms each half
-// a second.
+// and ctx bounds how long it waits, and not the Reservation. Who waits for a slot of [InFlight], or
+// for what others have reserved, is woken when that is given back in this process. Where others may
+// give it back, the first in each line asks about 20 times a second, and all of them 1000 times at
+// most. A process whose callers pass on slots to each other leaves them to other processes for some
+// 25 ms each half a second.
 func (l *Limiter) AcquireWait(ctx context.Context, key string, n int64) (*Reservation, error) {
 	return l.acquireWait(ctx, call{key, n, algorithm.OpCharge, true})
 }
@@ -156,8 +156,8 @@ func (l *Limiter) acquireInTurn(ctx, asking context.Context, c call, p line.Call
 // A refusal is the error of who would wait for too long, or of one too many.
 type refusal = line.RefusalError[denied]
 
-// denialOf returns why a line has to wait. A bucket has more units one by one, and a window its
-// limit at once.
+// denialOf returns why a line has to wait. Of a bucket, which Drains, units become free one by one,
+// and of a window all at once.
 func denialOf(res *Result, by *limits.Set) *line.Denial[denied] {
 	d := &line.Denial[denied]{What: denied{*res, by}, At: time.Now(), RetryAfter: res.RetryAfter, Held: res.held}
 	if !res.Banned {
@@ -203,7 +203,7 @@ func (inside) WaitUpTo(ctx context.Context, l *Limiter, w hook.Waiting, res *Res
 	began := time.Now()
 	p := line.Caller{Until: began.Add(w.UpTo), Most: w.Most}
 	if c.n == 0 || l.by.Exceeded(c.n) > 0 {
-		c.waits = false // it would be of no use
+		c.waits = false // waiting would change nothing
 		return l.askOnce(ctx, c, res)
 	}
 	if !l.family.lines.Anyone(c.key) {

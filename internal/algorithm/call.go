@@ -121,25 +121,26 @@ func DecodeReply(reply []int64, call HoldCall, limits []Member, answers []Answer
 		if decides {
 			answers[i] = Answer{done == 1, o, held}
 		}
-		switch {
-		case call.Handles == nil:
-		case m.Slots: // the zero Handle if they were lost
-			call.Handles[i] = handle
-		case call.Op == OpCharge || call.Op == OpReserve && m.Delays:
-			call.Handles[i] = m.chargeHandle(o, call.N, handle.A)
-		case call.Op == OpReserve || call.Op == OpRenew && handle.A > 0:
-			call.Handles[i] = handle
+		if call.Handles != nil {
+			m.setHandle(&call.Handles[i], call, o, handle)
 		}
 	}
 	return nil
 }
 
-// chargeHandle returns the handle of n units that were charged after o, of a queue in an epoch.
-func (m Member) chargeHandle(o Observation, n, epoch int64) Handle {
-	if q, ok := m.Evaluator.(*queue); ok {
-		return q.handle(o, n, epoch)
+// setHandle sets h to the handle of what call has charged or held after o, as replied says.
+func (m Member) setHandle(h *Handle, call HoldCall, o Observation, replied Handle) {
+	q, queues := m.Evaluator.(*queue)
+	switch {
+	case m.Slots: // the zero Handle if they were lost
+		*h = replied
+	case queues && (call.Op == OpCharge || call.Op == OpReserve):
+		*h = q.handle(o, call.N, replied.A)
+	case call.Op == OpCharge:
+		*h = m.ChargeHandle(o, call.N)
+	case call.Op == OpReserve || call.Op == OpRenew && replied.A > 0:
+		*h = replied
 	}
-	return m.ChargeHandle(o, n)
 }
 
 // UnexpectedLength returns the error for a reply of the wrong length.

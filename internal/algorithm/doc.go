@@ -60,7 +60,7 @@
 //
 //   - A Lua number holds integers up to 2^53 only, so what divides, or multiplies large
 //     numbers, is done in Go. Large numbers are written by the format
-//     in whole: otherwise Lua keeps 14 digits, and Redis takes long for a number as an argument.
+//     that `whole` has: otherwise Lua keeps 14 digits, and Redis takes long for a number as an argument.
 //   - Constants of type int64 are numbers in Lua, and so is each cost.
 //   - "a, b = nil, a" is not exchanged by gopher-lua, which miniredis uses: it assigns one after the other.
 //   - evaluate checks all that it reads; see "Foreign values".
@@ -92,7 +92,7 @@
 //   - Of a record the head decides, its sum and its first expiry: a plain decision reads no more. Where the holds that
 //     follow contradict it, all units expire at its first expiry.
 //   - Of a sorted set the ends decide: of a log the newest entry, and of slots the sum and
-//     the first member. No decision reads more. What else is there counts as its score says:
+//     the first member. What else is there counts as its score says:
 //     as units of a log until it leaves the window, as a slot until it expires, and it is removed
 //     then. A slot more than 400 days ahead is removed when a slot is taken.
 //   - A charge, a hold and a denial replace a foreign value, and a TTL is set. Reset deletes

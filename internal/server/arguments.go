@@ -18,10 +18,10 @@ type Limits struct {
 	tails    []string // what follows the user's key in the Redis key of each: "}:token-1m"
 	unitCost []any    // of all, as text
 	holds    []any    // for how long units of each are held, as text
-	moves    bool     // a constant of one depends on the time
+	timed    bool     // a constant of one depends on the time
 	latest   atomic.Pointer[constants]
 	bans     algorithm.Bans
-	slots    bool // one has slots: no call is a plain decision
+	hasSlots bool // one is InFlight: no call is a plain decision
 }
 
 // constants are those of all limits, as text, for what is sent from an instant on and before
@@ -41,7 +41,7 @@ func NewLimits(members []algorithm.Member, names []string, bans algorithm.Bans) 
 	for i, m := range members {
 		l.tails = append(l.tails, "}:"+names[i])
 		l.holds = append(l.holds, strconv.FormatInt(m.Hold, 10))
-		l.moves, l.slots = l.moves || m.Moves, l.slots || m.Slots
+		l.timed, l.hasSlots = l.timed || m.Moves, l.hasSlots || m.Slots
 		for _, cost := range m.Cost(nil, 1) {
 			l.unitCost = append(l.unitCost, fmt.Sprint(cost))
 		}
@@ -88,7 +88,7 @@ func (l *Limits) constants(now int64) *constants {
 // now returns the time of this process in microseconds, once for all that is sent together, if a
 // constant depends on it.
 func (s *Store) now() int64 {
-	if !s.moves {
+	if !s.timed {
 		return 0
 	}
 	return s.Clock().UnixMicro()
@@ -115,8 +115,8 @@ func (l *Limits) work(n int64) int64 {
 }
 
 // scriptOf returns the script that makes the calls of members, its arguments, and how many of these
-// are Redis keys. If all members are by the same limits, and all plain decisions ask for the same,
-// one call stands for these: the script's last.
+// are Redis keys. The plain decisions are the last members: if they are by the same limits as all,
+// and ask for the same, the arguments of one stand for all.
 func (s *Store) scriptOf(members []*Call) (script script, args []any, keys int) {
 	last, now := members[len(members)-1], s.now()
 	args = make([]any, scriptArgs, scriptArgs+len(last.Limits.constants(now).all)+len(members)*(3+3*len(s.members)))

@@ -18,9 +18,10 @@ type Background struct {
 	Key    string
 	// Begin is called when it is about to be sent. It reports false if it need not be.
 	Begin func() (algorithm.HoldCall, bool)
-	// End, if it is not nil, is called after a Begin that reported true. It gets the new handles of
-	// what was renewed (a limit whose hold has ended keeps its handle, one whose slots are lost has
-	// the zero Handle); or an error if they are unknown; or neither if nothing was renewed.
+	// End, if it is not nil, is called after a Begin that reported true. Without an error it gets
+	// the new handles of what was renewed: a limit whose hold has ended keeps its handle, one whose
+	// slots are lost has the zero Handle. nil says that nothing was. After an error they are
+	// unknown.
 	End func(handles []algorithm.Handle, err error)
 }
 
@@ -38,7 +39,7 @@ func (s *Store) RunAll(ctx context.Context, all []Background) {
 	servers.Wait()
 }
 
-// maxScripts is how many scripts of calls in the background are in one round trip, at most.
+// maxScripts is how many full scripts of calls in the background are in one round trip, at most.
 const maxScripts = 16
 
 // runOn makes calls of one server: a few beside each other where each goes alone, and else batches.

@@ -38,7 +38,7 @@ const (
 )
 
 // batcher returns the batcher of decisions for a server, or nil where each goes alone. Only of
-// go-redis's own clients it is known which keys may be in one script or pipeline.
+// go-redis's Client and ClusterClient it is known which keys may be in one script or pipeline.
 func (s *Store) batcher(sv *Server) *batcher {
 	if s.MaxBatch == 1 {
 		return nil
@@ -108,7 +108,7 @@ func (s *Store) carry(ctx context.Context, sv *Server, members []*Call) error {
 	case s.servers.cluster != nil && !sv.knownTogether():
 		return s.runEach(ctx, sv, 1, members) // it runs no script with keys of several hash slots, or that is not known yet
 	default:
-		if together, err := sv.together(ctx, s); err != nil {
+		if together, err := sv.awaitSharding(ctx, s); err != nil {
 			return err
 		} else if !together {
 			retryAlone(members)

@@ -26,14 +26,14 @@ type Server struct {
 	// far is whether a new connection may take longer than the Timeout: then a call goes on when
 	// its caller has left. A new server is far until it has answered within a tenth of the Timeout.
 	far      atomic.Bool
-	wantedAt atomic.Int64 // health.wantedAt, or a little before
+	wantedAt atomic.Int64 // health.wantedAt as want last noted it
 	wakeAt   atomic.Int64 // health.wakeAt
 
 	mu       sync.Mutex
 	health   health
 	wanting  weak.Pointer[Store] // the last that wanted it
 	key      string              // and for which key
-	attended bool                // by a goroutine: whenever it is not up
+	attended bool                // by a goroutine: while it is not up, and some Store is open to probe it with
 	changed  chan struct{}       // closed when health.state changes
 	wake     chan struct{}       // has something for that goroutine to look at
 
@@ -54,7 +54,8 @@ const (
 	farFactor = 10
 	// wantedPause is the time in which one decision notes for all that the server is wanted.
 	wantedPause = 20 * time.Millisecond
-	// poolOfOthers is how many connections a client may have that is none of go-redis's.
+	// poolOfOthers is how many connections a client may have that does not say so: a Cluster or
+	// Ring as a whole, and what is none of go-redis's.
 	poolOfOthers = 10
 )
 
@@ -152,7 +153,7 @@ func (sv *Server) want(st *Store, k string) (time.Duration, <-chan struct{}) {
 }
 
 // await waits while the server is doubted or back, and for a moment where it has not been wanted
-// for a while, until that is closed at most. It reports whether the server is up.
+// for a while, but not after `until` is closed. It reports whether the server is up.
 func (sv *Server) await(ctx context.Context, st *Store, k string, until <-chan struct{}) bool {
 	for !sv.up() {
 		left, changed := sv.want(st, k)
@@ -209,8 +210,8 @@ func (sv *Server) say(ctx context.Context, st *Store, k string, do action) {
 	sv.update(nil, "", (*health).said)
 }
 
-// tell has those told that the server is down who do not know it yet, st first if it is not nil,
-// and those of the end who have closed since.
+// tell has those told that the server is down who do not know it yet, st first if it is not nil.
+// Those who knew it and have closed since are told that it is over for them.
 func (sv *Server) tell(ctx context.Context, st *Store) {
 	sv.mu.Lock()
 	c := Change{Cause: sv.health.cause, Log: sv.health.logged && len(sv.told) == 0}
@@ -262,7 +263,8 @@ func (sv *Server) address(ctx context.Context, cause error) string {
 	return op.Addr.String()
 }
 
-// storeClosed has closed Stores told the end of an outage. Once none is open, probes end.
+// storeClosed has the goroutine that attends tell Stores that have closed, and stop once none is
+// open.
 func (sv *Server) storeClosed() {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()

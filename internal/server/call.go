@@ -53,8 +53,9 @@ func (d *Call) Ban() algorithm.Ban {
 // Decide evaluates each limit for the units of the call. If all admit them, it charges or holds
 // them as the operation says. While the server is down the error is [ErrBreakerOpen].
 //
-// A call takes the timeout at most. A caller with less time leaves it, with the error of ctx: what
-// was held for the caller is freed when the reply comes.
+// A caller waits for the timeout at most, and of a server that cannot run the script once more, for
+// its version. A caller with less time leaves it, with the error of ctx: what was held for the
+// caller is freed when the reply comes.
 func (s *Store) Decide(ctx context.Context, d *Call) error {
 	if d.Handles != nil {
 		d.M = algorithm.NewHoldID() // by which slots can be freed even if the reply is lost
@@ -63,8 +64,8 @@ func (s *Store) Decide(ctx context.Context, d *Call) error {
 }
 
 // End does what an OpSettle, OpRefund or OpRelease says, and then calls ended, unless that is nil.
-// It is sent once at most, even if ctx has ended: that bounds only the waiting. With ErrQueue nothing
-// is sent, and ended not called.
+// It is sent once at most, even if ctx has ended. A deadline of ctx before the timeout bounds the
+// waiting. With ErrQueue nothing is sent, and ended not called.
 func (s *Store) End(ctx context.Context, d *Call, ended func()) error {
 	sent := ctx
 	if ctx.Done() != nil {
@@ -97,7 +98,7 @@ func (s *Store) Reset(ctx context.Context, l *Limits, k string) error {
 }
 
 // Block bans k for so many microseconds, or with atLeast until its ban ends if that is later; 0
-// ends its ban, and the levels.
+// ends its ban, and the next one is the first again.
 func (s *Store) Block(ctx context.Context, l *Limits, k string, lasts int64, atLeast bool) error {
 	c := algorithm.HoldCall{Op: algorithm.OpBlock, N: lasts}
 	if atLeast {
@@ -212,12 +213,12 @@ func (d *Call) Admitted() bool {
 }
 
 // plain reports whether d is a decision that holds nothing: the script has a quick way for it.
-func (d *Call) plain() bool { return d.Op <= algorithm.OpCharge && !d.Limits.slots }
+func (d *Call) plain() bool { return d.Op <= algorithm.OpCharge && !d.Limits.hasSlots }
 
-// decode reads the reply to d: that of all limits, and that of bans. The error is
+// decode reads the reply to d: its numbers, so many for each limit, and those of bans. The error is
 // batch.ErrRetryAlone if nothing was done. To a single call no script replies so.
-func (d *Call) decode(limits, bans []int64, each int, alone bool) error {
-	if algorithm.Undone(limits) && !alone {
+func (d *Call) decode(numbers, bans []int64, each int, alone bool) error {
+	if algorithm.Undone(numbers) && !alone {
 		return batch.ErrRetryAlone
 	}
 	if len(bans) > 0 {
@@ -227,10 +228,10 @@ func (d *Call) decode(limits, bans []int64, each int, alone bool) error {
 	}
 	for o := d; o != nil; o = o.next { // those of each limiter after the other's
 		size := each * len(o.Limits.members)
-		if err := algorithm.DecodeReply(limits[:size], o.HoldCall, o.Limits.members, o.Answers); err != nil {
+		if err := algorithm.DecodeReply(numbers[:size], o.HoldCall, o.Limits.members, o.Answers); err != nil {
 			return err
 		}
-		limits = limits[size:]
+		numbers = numbers[size:]
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func (s *Store) advice(ctx context.Context) (all []string) {
 		all = append(all, missing+", which other decisions need: docs/operating.md lists what it must be allowed")
 	}
 	if s.servers.cluster == nil && known {
-		if together, err := s.servers.whole.together(ctx, s); err == nil && !together && s.servers.ring == nil {
+		if together, err := s.servers.whole.awaitSharding(ctx, s); err == nil && !together && s.servers.ring == nil {
 			all = append(all, "a proxy before several servers: each decision is sent alone, so connect to the servers themselves, by a Ring or a Cluster")
 		}
 	}

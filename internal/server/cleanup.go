@@ -58,8 +58,8 @@ func (s *Store) freeLater(d *Call, call algorithm.HoldCall, within time.Duration
 	s.cleanups.add(s, cleanup{d.Limits, d.Key, call, time.Now().Add(within)})
 }
 
-// abandoned frees what is held for d, whose caller left before it ended. After an error that is
-// done.
+// abandoned frees what is held for d, whose caller left before it ended. After an error finish or
+// failEach has freed it.
 func (s *Store) abandoned(d *Call, err error) {
 	if err == nil && d.err == nil {
 		s.freeAbandoned(d, nil)
@@ -140,7 +140,7 @@ func (cs *cleanups) note(c cleanup) bool {
 	return true
 }
 
-// begin notes a goroutine that ends something for a caller that does not wait. It reports false if
+// begin notes a goroutine that ends something for a caller that may leave. It reports false if
 // there are too many.
 func (cs *cleanups) begin() bool {
 	cs.mu.Lock()

@@ -46,8 +46,9 @@ func (s script) command(ctx context.Context, args []any, keys int) onceCmd {
 }
 
 // newCommand returns the command of these arguments. One with undeclared keys goes to the server
-// that has the first of them. No server redirects it, as with declared keys: after that, a server
-// would decide on keys of all slots that are moving to it, also on those that have not come yet.
+// that has the first of them. Unlike one with declared keys it is never redirected: after a
+// redirect a server would also decide on keys of a slot that is moving to it, and have not come
+// yet.
 func (s script) newCommand(ctx context.Context, args []any) onceCmd {
 	cmd := onceCmd{redis.NewIntSliceCmd(ctx, args...)}
 	if s.undeclared {

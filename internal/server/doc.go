@@ -1,5 +1,5 @@
-// Package server decides in Redis. It knows the client, the keys and the scripts, and nothing of
-// limiters, results and outage policies.
+// Package server decides in Redis. It knows the client, the keys and the scripts. Of a limiter it
+// knows the name and the numbers, and nothing of results and outage policies.
 //
 //	store.go      Store: what decides for one limiter
 //	together.go   Stores of several limiters that decide together

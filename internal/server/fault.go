@@ -42,8 +42,6 @@ func (s *Store) outcome(sv *Server, err error, given time.Duration, begun time.T
 		return silent, err
 	case errors.Is(err, ErrUnsupported), decidesNothing(err):
 		return unable, err
-	case replies(err, faults):
-		return replied, fmt.Errorf("%w: %w", algorithm.ErrReply, err)
 	case errors.As(err, &reply), errors.Is(err, algorithm.ErrPartly), errors.Is(err, algorithm.ErrReply):
 		return replied, err
 	case errors.Is(err, redis.ErrPoolExhausted):
@@ -99,10 +97,10 @@ func schedulingDelay() time.Duration {
 	return longest
 }
 
-// isTimeout reports whether err is of a deadline, of a context or a connection.
+// isTimeout reports whether err is of a deadline: of a context, a connection or the client's pool.
 func isTimeout(err error) bool {
 	var timeout interface{ Timeout() bool }
-	return errors.As(err, &timeout) && timeout.Timeout()
+	return errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, redis.ErrPoolTimeout)
 }
 
 // isDial reports whether no connection could be made.

@@ -33,7 +33,7 @@ const (
 	broken                  // the connection has ended: it may have been idle for too long
 	unsure                  // not answered in time, which may be for a new connection or a busy process
 	silent                  // not answered in time
-	unable                  // no connection can be made, or the server says that it cannot decide
+	unable                  // no connection can be made, the server says that it cannot decide, or any other error
 )
 
 const (
@@ -72,18 +72,18 @@ type health struct {
 	probes   int           // in flight
 	probing  bool          // one of them was begun in this state
 	patient  bool          // one of them has the connectTime
-	hurried  bool          // while it is doubted: a probe has no more time than a decision
+	hurried  bool          // while it is doubted: a probe has no more time than a decision, but to a server that is far
 	closed   bool          // the client is: there is nothing to probe with
 	nextAt   time.Duration // when the next probe is due
 	wantedAt time.Duration // when a decision last wanted the server
 	wakeAt   time.Duration // when one wanted it after a while in which none did
 
-	told     bool          // that it is down
-	logged   bool          // this outage is
-	loggedAt time.Duration // when an outage was last logged as begun, or as still there
-	longAt   time.Duration // loggedAt of the last logged outage that has ended and took at least moment
-	causes   []string      // those logged
-	wentDown time.Duration
+	told         bool          // that it is down
+	logged       bool          // this outage is
+	loggedAt     time.Duration // when an outage was last logged as begun, or as still there
+	longLoggedAt time.Duration // when the last outage was logged that has ended, and had lasted a moment at least
+	causes       []string      // those logged
+	wentDown     time.Duration
 }
 
 // enter changes the state.
@@ -156,7 +156,7 @@ type action uint8
 
 const (
 	wait           action = iota // for an event, or as long as next says
-	probe                        // the server, as long as a decision would wait
+	probe                        // the server, for the timeout, or longer if it is far and doubted
 	probePatiently               // the server, and give it the connectTime
 	sayDown                      // that the outage policy decides
 	sayCause                     // that it does for another reason
@@ -232,10 +232,10 @@ func (h *health) say(now time.Duration) action {
 		return sayDown
 	case h.state == back:
 		if h.told = false; h.logged && now-h.wentDown >= moment {
-			h.longAt = h.loggedAt
+			h.longLoggedAt = h.loggedAt
 		}
 		return sayBack
-	case !h.logged && now-h.wentDown >= moment && (h.longAt == 0 || now-h.longAt >= logPause):
+	case !h.logged && now-h.wentDown >= moment && (h.longLoggedAt == 0 || now-h.longLoggedAt >= logPause):
 		h.logged, h.loggedAt = true, now
 		h.newCause()
 		return sayStill

@@ -154,7 +154,7 @@ func (w *world) key() string {
 	}
 	ago := func(t time.Duration) time.Duration { return min(w.now-t, 2*logPause) }
 	return fmt.Sprint(h.state, ago(h.since), h.cold, h.dead, h.probing, h.patient, h.hurried, ago(h.nextAt), ago(h.wantedAt), ago(h.wakeAt),
-		h.told, h.logged, ago(h.loggedAt), ago(h.longAt), h.causes, likeness(h.cause), last, ages)
+		h.told, h.logged, ago(h.loggedAt), ago(h.longLoggedAt), h.causes, likeness(h.cause), last, ages)
 }
 
 // All that can happen to a server in some steps is tried. Whatever happened, decisions are back at

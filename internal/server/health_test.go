@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -579,6 +580,51 @@ func TestFarServer(t *testing.T) {
 	}
 }
 
+// A first answer that comes after its caller has gone shows that the server is there: the next
+// decision need not wait for a probe.
+func TestFirstAnswerIsSlow(t *testing.T) {
+	t.Parallel()
+	withFake(t, func(t *testing.T, f *fake) {
+		s, begun := f.store(time.Second), time.Now()
+		f.set(func(context.Context) error {
+			if time.Since(begun) < 1500*time.Millisecond {
+				time.Sleep(1600 * time.Millisecond) // with a new connection
+			}
+			return nil
+		})
+		if _, err := s.decide(t.Context()); err == nil {
+			t.Error("the first decision did not fail")
+		}
+		time.Sleep(700 * time.Millisecond)
+		if took, err := s.decide(t.Context()); err != nil || took > 0 {
+			t.Errorf("after the first answer: %v after %v", err, took)
+		}
+		s.wantChanges(t)
+	})
+}
+
+// A server that has answered within a tenth of the timeout is near: a lone call to it needs no
+// goroutine, so who cancels hears of it when the reply comes.
+func TestNearServer(t *testing.T) {
+	t.Parallel()
+	withFake(t, func(t *testing.T, f *fake) {
+		s := f.store(time.Second)
+		s.servers.ctxDeadlines = true
+		takes := 50 * time.Millisecond
+		f.set(func(context.Context) error {
+			time.Sleep(takes)
+			return nil
+		})
+		s.warm(t)
+		takes = 300 * time.Millisecond
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		if took, err := s.decide(ctx); err != nil || took != 300*time.Millisecond {
+			t.Errorf("%v after %v", err, took)
+		}
+	})
+}
+
 // A new connection to a server that is back may take longer than a decision may: one probe at a
 // time has the time. It is back if a round trip fits the timeout.
 func TestFarServerIsBack(t *testing.T) {
@@ -836,5 +882,19 @@ func TestPanicInProbe(t *testing.T) {
 			t.Errorf("after that: %v", err)
 		}
 		s.wantChanges(t, "down", "back")
+	})
+}
+
+// A pool of connections that are all in use is told of as what it is, although the client gives up
+// before the Timeout.
+func TestPoolIsUsedUp(t *testing.T) {
+	t.Parallel()
+	withFake(t, func(t *testing.T, f *fake) {
+		s := f.store(time.Second)
+		s.warm(t)
+		f.set(fails(redis.ErrPoolTimeout))
+		if _, err := s.decide(t.Context()); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "of the client's pool are in use") {
+			t.Errorf("%v", err)
+		}
 	})
 }

@@ -34,8 +34,8 @@ func (s *Store) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("%w; this server is %s: %w", ErrUnsupported, version, err)
 }
 
-// A refusal is what a server replies that decides nothing: how that begins, and what a person can
-// do about it, if the reply does not say so.
+// A refusal is the reply of a server that decides nothing now: how it begins, and what a person can
+// do about it, if it does not say so.
 type refusal struct{ begins, hint string }
 
 var refusals = []refusal{
@@ -71,8 +71,8 @@ const (
 	nobody        = "nothing listens at this address: see Options.Addr, and whether Redis runs"
 )
 
-// lackRight is what servers reply who do not allow a command, also where a script wanted it: those
-// do not say which.
+// rightReplies are what servers reply who do not allow a command, also where a script wanted it:
+// those do not say which.
 var rightReplies = []string{"noperm", "the user executing the script can't", "no permission"}
 
 // decidesNothing reports whether err is of a server that decides nothing, whatever it is asked.

@@ -11,7 +11,7 @@ import (
 
 // send makes the calls of members in one round trip, and records how that ended. This is the one
 // way to Redis of all that decides: a caller who goes alone sends for himself, in his own
-// goroutine. A caller waits until the timer, or if that is nil for the whole call. (Probes and what
+// goroutine. A caller waits until callerEnd, or if that is nil for the whole call. (Probes and what
 // is found out of a server go by Store.call.)
 //
 // Where the client ends a call with its context's deadline, the call is made in this goroutine:
@@ -19,14 +19,14 @@ import (
 // package core returns the error of ctx. Any other call is made in another goroutine. So is one to
 // a server that is far, whose connection is made although its first caller has left. A caller with
 // less time, or who has waited before, leaves the call: it may take its whole timeout.
-func (s *Store) send(ctx context.Context, sv *Server, members []*Call, place batch.Place[*Call], until *sharedTimer) error {
+func (s *Store) send(ctx context.Context, sv *Server, members []*Call, place batch.Place[*Call], callerEnd *sharedTimer) error {
 	c := calls{sv, members, place, time.Now()}
-	timer := s.deadlines.at(c.begun)
-	hasWaited := until != nil && until != timer
+	callEnd := s.deadlines.at(c.begun)
+	hasWaited := callerEnd != nil && callerEnd != callEnd
 	if !s.servers.ctxDeadlines || sv.far.Load() || hasWaited || s.hasLessTime(ctx) {
-		return s.sendBeside(ctx, c, timer, cmp.Or(until, timer))
+		return s.sendBeside(ctx, c, callEnd, cmp.Or(callerEnd, callEnd))
 	}
-	return s.finish(ctx, c, func() error { return s.carry(deadlineContext{ctx, timer}, sv, members) })
+	return s.finish(ctx, c, func() error { return s.carry(deadlineContext{ctx, callEnd}, sv, members) })
 }
 
 // calls are those of one round trip.
@@ -38,14 +38,14 @@ type calls struct {
 }
 
 // sendBeside makes the calls in a goroutine, which is abandoned after the timeout: it holds a
-// connection of the client's pool until the read timeout, so that there are at most as many of them
-// as the pool has connections.
-func (s *Store) sendBeside(ctx context.Context, c calls, timer, until *sharedTimer) error {
-	lasts := timer
+// connection of the client's pool callerEnd the read timeout, so that there are at most as many of
+// them as the pool has connections.
+func (s *Store) sendBeside(ctx context.Context, c calls, callEnd, callerEnd *sharedTimer) error {
+	connEnd := callEnd
 	if c.sv.far.Load() { // a new connection may take longer
-		lasts = s.farDeadlines.at(c.begun)
+		connEnd = s.farDeadlines.at(c.begun)
 	}
-	call := deadlineContext{ctx, lasts}
+	call := deadlineContext{ctx, connEnd}
 	asked := batch.Go(func() error { return s.carry(call, c.sv, c.members) }, func(err error) {
 		if err == nil {
 			c.sv.recordReply(s, c.begun, c.members[0])
@@ -57,16 +57,16 @@ func (s *Store) sendBeside(ctx context.Context, c calls, timer, until *sharedTim
 	}
 	select {
 	case <-asked.Done():
-	case <-until.done:
+	case <-callerEnd.done:
 	case <-ctx.Done():
 	}
-	if isClosed(asked.Done()) || until == timer && isClosed(until.done) {
+	if isClosed(asked.Done()) || callerEnd == callEnd && isClosed(callerEnd.done) {
 		return end()
 	}
-	go func() { // the rest of the timeout, for others: is the server well?
+	go func() { // waits on without the caller, to record how the server does
 		select {
 		case <-asked.Done():
-		case <-timer.done:
+		case <-callEnd.done:
 		}
 		s.abandoned(c.members[0], batch.Catch(end))
 	}()

@@ -25,7 +25,7 @@ type Servers struct {
 	ring         *redis.Ring          // or nil
 	ctxDeadlines bool                 // the client itself ends a call with its context
 
-	whole         *Server // a single server, or a Cluster before its topology is known
+	whole         *Server // a single server, a Cluster before its topology is known, or what go-redis does not tell nodes of
 	topologyKnown atomic.Bool
 	reloadedAt    atomic.Int64                       // the topology, because a node was down; since started
 	byAddr        atomic.Pointer[map[string]*Server] // the nodes of a Cluster, the shards of a Ring; copied when it changes
@@ -35,7 +35,7 @@ type Servers struct {
 	open    int                   // of the stores, those not closed
 	changes atomic.Uint64         // how often a Store was made or closed
 
-	movingSince, movingLast time.Time // errors of hash slots that are being moved, without a pause of a logPause
+	movingSince, movingLast time.Time // the first and the last error of hash slots that are being moved, of those with no logPause between
 }
 
 // shared has the Servers of each client and Timeout. It keeps neither alive.
@@ -202,8 +202,8 @@ func (s *Servers) node(ctx context.Context, sv *Server, st *Store, k string) (cl
 }
 
 // reloadTopology has a Cluster's topology read anew while a node is down: go-redis would do so once
-// a minute. Not by ReloadState: that may ask the node that is down, and where it hangs no other is
-// asked until go-redis's ReadTimeout.
+// a minute. Not by ReloadState: that reads once at a time, so that a node that hangs blocks it
+// until go-redis's ReadTimeout, while each ForEachMaster reads by itself.
 func (s *Servers) reloadTopology(ctx context.Context) {
 	now := int64(time.Since(started))
 	last := s.reloadedAt.Load()

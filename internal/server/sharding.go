@@ -67,10 +67,10 @@ func (sv *Server) setApart() { sv.sharding.state.Store(keysApart) }
 // knownTogether reports whether it is known that one script may have them.
 func (sv *Server) knownTogether() bool { return sv.sharding.state.Load() == keysTogether }
 
-// together reports whether one script may have the keys of several decisions. If that is not known
-// yet it waits for the check. It is false after a check to which the server replied with an error;
-// the error is that of a server that did not reply.
-func (sv *Server) together(ctx context.Context, st *Store) (bool, error) {
+// awaitSharding reports whether one script may have the keys of several decisions. If that is not
+// known yet it waits for the check. It is false after a check to which the server replied with an
+// error; the error is that of a server that did not reply.
+func (sv *Server) awaitSharding(ctx context.Context, st *Store) (bool, error) {
 	check := sv.checkSharding(ctx, st)
 	if check != nil {
 		select {

@@ -112,7 +112,7 @@ func (p *shardingProxy) ask(t *testing.T, s *Store, together bool, want error, t
 	p.mu.Lock()
 	p.trips = 0
 	p.mu.Unlock()
-	got, err := s.servers.whole.together(ctx, s)
+	got, err := s.servers.whole.awaitSharding(ctx, s)
 	p.mu.Lock() // a call that was abandoned may still go on
 	defer p.mu.Unlock()
 	if got != together || !errors.Is(err, want) || p.trips != trips {
@@ -141,7 +141,7 @@ func TestSharding(t *testing.T) {
 					p.fails["eval"] = c.eval
 				}
 				check.Together(16, func(int) {
-					if together, err := s.servers.whole.together(t.Context(), s); together != c.together || err != nil {
+					if together, err := s.servers.whole.awaitSharding(t.Context(), s); together != c.together || err != nil {
 						t.Errorf("together %v, %v", together, err)
 					}
 				})

@@ -21,19 +21,20 @@ import (
 // A Config says what a [Store] decides, and how.
 type Config struct {
 	Prefix, Limiter string           // what the Redis keys begin with
-	Limits          *Limits          // of the kinds that the Store decides by
-	Timeout         time.Duration    // for which a caller waits, all in all, and each call is given
+	Limits          *Limits          // the kinds that the Store decides by; their numbers are for probes and Others
+	Timeout         time.Duration    // for which a caller waits at most, and each call is given
 	MaxBatch        int              // decisions in one round trip; 1: none share
 	Clock           func() time.Time // for limits that need this process's; nil: its own
-	Hooks           *Hooks           // or nil; of several Stores with the same, they are called once for a server
+	Hooks           *Hooks           // or nil. They tell limiters apart: Stores with the same are of one, and told once of a server
 }
 
 // Hooks are called when something happens, in the goroutine that noticed it. Any may be nil.
 type Hooks struct {
 	ScriptLoaded func(ctx context.Context) // Redis did not have a script
-	// CallFailed is for each round trip that failed, but not at once for keys of hash slots that
-	// are moving; thisCall says that it tells nothing of the server.
-	CallFailed    func(ctx context.Context, err error, thisCall bool)
+	// CallFailed is for each call that failed, and once for a batch that failed as a whole; for
+	// keys of hash slots that are moving only after doubtLasts. callAlone says that the error tells
+	// nothing of the server.
+	CallFailed    func(ctx context.Context, err error, callAlone bool)
 	ServerChanged func(ctx context.Context, c Change)
 }
 
@@ -54,13 +55,13 @@ type Change struct {
 	Server string        // its address; empty for what is not known yet, or never
 	Cause  error         // why it is down
 	Lasted time.Duration // for how long it has been
-	Log    bool          // for one of the stores over a client only, and once a minute
+	Log    bool          // it is to be logged: by one of the stores over a client, about once a minute
 }
 
 // A Store decides for the keys of one limiter. What it does is atomic for each key, and the
 // server's clock decides. It is safe for concurrent use.
 type Store struct {
-	Config // its Limits are those of probes
+	Config
 
 	servers *Servers
 	members []algorithm.Member // by which it decides: of one limiter, or of several
@@ -71,7 +72,7 @@ type Store struct {
 	script      script // for one call
 	batchScript script // for several
 	mixedScript script // for several by limits of different numbers
-	perScript   int    // most calls of one unit, none of them plain, that one script makes
+	perScript   int    // how many calls of one unit that are not plain one script makes at most
 
 	deadlines    deadlines
 	farDeadlines deadlines // of calls to a server that is far
@@ -81,7 +82,7 @@ type Store struct {
 	mu           sync.Mutex                           // held where byServer or withOthers changes
 	withOthers   atomic.Pointer[map[string]*Store]    // see Together; copied when it changes
 	number       uint64                               // identifies the Store in the keys of withOthers
-	moves        bool                                 // a constant depends on the time
+	timed        bool                                 // a constant depends on the time
 	closed       atomic.Bool
 	driven       bool // by a test: nothing goes on beside its calls
 
@@ -92,7 +93,7 @@ type Store struct {
 func NewStore(client Client, c Config) *Store {
 	s := &Store{
 		Config: c, servers: serversOf(client, c.Timeout), head: c.Prefix + ":" + c.Limiter + ":{", number: storeNumber.Add(1),
-		members: c.Limits.members, form: algorithm.Form{Bans: c.Limits.bans}, moves: c.Limits.moves,
+		members: c.Limits.members, form: algorithm.Form{Bans: c.Limits.bans}, timed: c.Limits.timed,
 	}
 	if s.Clock == nil {
 		s.Clock = time.Now
@@ -173,9 +174,9 @@ func (h *Hooks) notify(ctx context.Context, c Change) {
 	}
 }
 
-// probe decides on one unit of keys that nothing else uses, in the hash slot of k: it takes all
-// that a decision takes, in one round trip. It returns nil if the server is well. The limits are so
-// short that the keys expire soon.
+// probe charges one unit to keys that nothing else uses, in the hash slot of k: it takes all that a
+// decision takes, in one round trip. It returns nil if the server is well. The limits are so short
+// that the keys expire soon.
 func (s *Store) probe(ctx context.Context, client Client, k string) error {
 	members, unique := slices.Clone(s.Limits.members), strconv.FormatUint(rand.Uint64(), 36)
 	for i, m := range members {

@@ -18,7 +18,8 @@ const maxStoresTogether = 1000
 
 var storeNumber atomic.Uint64
 
-// ErrApart says that keys are to be decided on one by one: they are of several servers, or may be.
+// ErrApart says that keys are to be decided on one by one. Most often they are of several servers,
+// or may be; Together says when else.
 var ErrApart = errors.New("no script may have all these keys")
 
 // A Part is a key of one Store that is decided on together with those of others.
@@ -28,9 +29,9 @@ type Part struct {
 }
 
 // Together returns the Store that decides on all parts by one script: all are charged, or none. The
-// error is ErrApart unless it is known that one script may have all the keys. Where that is not
-// known, a server that is up is asked first, within the timeout: if it does not answer, that is the
-// error.
+// error is ErrApart unless it is known that one script may have all the keys, and for one part, for
+// limits with slots, for too many limits, and for one key twice. Where it is not known, a server
+// that is up is asked first, within the timeout: if it does not answer, that is the error.
 func Together(ctx context.Context, parts []Part) (*Store, error) {
 	if len(parts) < 2 {
 		return nil, ErrApart
@@ -38,7 +39,7 @@ func Together(ctx context.Context, parts []Part) (*Store, error) {
 	first, keys, oneKey := parts[0].Store, 0, true
 	for i, p := range parts {
 		keys += len(p.Limits.tails)
-		if p.Store.servers != first.servers || p.Limits.slots || keys > algorithm.MaxLimits {
+		if p.Store.servers != first.servers || p.Limits.hasSlots || keys > algorithm.MaxLimits {
 			return nil, ErrApart
 		}
 		for _, before := range parts[:i] {
@@ -57,7 +58,7 @@ func Together(ctx context.Context, parts []Part) (*Store, error) {
 			return nil, ErrApart
 		}
 	}
-	return first.together(parts), nil
+	return first.combine(parts), nil
 }
 
 // oneServer reports whether one script may have any keys.
@@ -68,12 +69,12 @@ func (s *Store) oneServer(ctx context.Context) (bool, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	return sv.together(ctx, s)
+	return sv.awaitSharding(ctx, s)
 }
 
-// together returns the Store for the stores of parts. What their limits are may differ from call to
+// combine returns the Store for the stores of parts. What their limits are may differ from call to
 // call, as in one Store.
-func (s *Store) together(parts []Part) *Store {
+func (s *Store) combine(parts []Part) *Store {
 	var inline [8 * algorithm.MaxLimits]byte
 	id := inline[:0]
 	for _, p := range parts {
@@ -102,8 +103,8 @@ func newTogether(parts []Part) *Store {
 	s := &Store{Config: first.Config, servers: first.servers, head: first.head}
 	for _, p := range parts {
 		part := p.Store
-		if part.moves && !s.moves {
-			s.moves, s.Clock = true, part.Clock
+		if part.timed && !s.timed {
+			s.timed, s.Clock = true, part.Clock
 		}
 		s.MaxBatch = min(s.MaxBatch, part.MaxBatch)
 		s.stores, s.members = append(s.stores, part), append(s.members, part.members...)

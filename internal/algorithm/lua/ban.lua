@@ -1,8 +1,8 @@
 -- What decide.lua and hold.lua do besides for a limiter with bans: the last key of a call has the
 -- ban of the user's key.
 -- Value: a string, 'X1 ends level lasts': until when the ban lasts, how many denials have banned
--- since all was last forgotten, and for how long it lasts, in microseconds. All is forgotten when
--- nothing was denied for as long after its end: so long is its TTL.
+-- since all was last forgotten, and for how long it lasts, in microseconds. All is forgotten if the
+-- key is not denied for another `lasts` after `ends`.
 -- Of several limiters that decide together each has all of this, but for `block`.
 -- Argument: the last of a call, 1 if a denial of it bans. hold.lua has one operation more:
 --            '8'  ban by hand, for so many microseconds as there are units, or end the ban. If `given` is 1, nothing ends sooner

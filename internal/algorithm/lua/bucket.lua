@@ -34,7 +34,7 @@ local function unusual(value, form, parts, present)
     local left, rate = ends - now + (f > 0 and 1 or 0), string.match(form, ' (%d+)') / present
     return math.min(math.ceil(left * (count / period / rate) * (1 + 2 ^ -50)), 2 ^ 53 - 1), 0, left
   end
-  f = math.ceil(f) -- older versions wrote fractions of parts
+  f = math.ceil(f) -- what is not of this version may have fractions of parts
   if f == parts then return ends - now + 1, 0, 0 end
   return ends - now, f, 0
 end

@@ -1,8 +1,8 @@
 -- calendar: a fixed window whose windows are those of a calendar.
 -- Value: a string, 'W1 used opened': the units used in a window, and when it was charged first, in
--- microseconds. They count if that is not before the window that the clock is in now, which whoever
--- sends the script knows: those with other data of a time zone do not reset each other again and
--- again.
+-- microseconds. The units count if `opened` is not before the start of the current window, which
+-- the sender gives. No window is stored, so senders with different time zone data do not reset each
+-- other's counts again and again.
 -- Constants: limit; period, which no window is longer than; and the windows around the sender's
 -- time: one is from `starts` to `ends`, the one before it begins at `before`, and the one after it
 -- ends at `after`. Cost: the units.

@@ -1,5 +1,6 @@
 -- Makes the calls of a limiter. Of the limits of a decision all admit, or none is charged. All are
--- evaluated before the first write, because Redis does not undo the writes of a script that fails.
+-- evaluated before the first is charged, because Redis does not undo the writes of a script that
+-- fails. Only what has expired is written before.
 --
 -- A plain decision, on keys that have no holds, stands first. All else is the other branch, which
 -- hold.lua has: other calls, and a plain decision that finds a record of holds. Its functions are
@@ -9,15 +10,15 @@
 -- KEYS     the keys of the limits, all of one call and then those of the next
 -- ARGV     each limit's constants, and from `first` on the calls. A plain decision is '1' to charge what is admitted or
 --          '0' to evaluate only, and each limit's cost; hold.lua says what other calls are. In a script for limits of
---          different numbers each call has the constants behind it. The last call stands once for all keys that are left.
+--          other values each call has the constants behind it. The last call stands once for all keys that are left.
 -- Replies  {admits, t, a, b, c} for each limit of each call, in one list: 1 or 0, and what the algorithm observed before
 --          it charged. Where `admits` is 7 or 6 each limit has three numbers more, which hold.lua lists.
---          If there are several calls, one that fails, or that comes after `most` was spent, replies 2 and changes
---          nothing. One that fails after something was changed replies 4. On a banned key it is 5.
+--          If there are several calls, one that fails, or that comes after `most` was spent, replies 2, and charges
+--          nothing. One that fails after something was charged replies 4. On a banned key it is 5.
 --
 -- The text of an algorithm finds `key`, its constants and its cost by the names that it gives them,
 -- and `now`. Who stores a string finds `value`, or false, and sets `text` and for how long it
--- `lasts`. Who stores a log sets `value` to its newest entry.
+-- `lasts`. Who stores a log sets `value` to its last member.
 --   evaluate  sets admits, whether it admits the cost; t, the instant of the decision (`now`, or one that is stored if
 --             the clock has stepped back since); a, b and c, the Observation; u, v and what it `keeps`, for charge;
 --             and `foreign`, the value if it is none that the algorithm writes. It writes nothing.
@@ -72,5 +73,6 @@ end
 
 local why, reply = nil, { -- ZEROS }
 if #KEYS == -- SIZE then return run(nil, now, grace, reply) or reply end
-while not pcall(run, why, now, grace, reply) do why = acting > 0 and 4 or 2 end -- the call at `base` has failed, and is the only one to do so
+-- The call at `base` alone has failed: the next run replies that, and goes on.
+while not pcall(run, why, now, grace, reply) do why = acting > 0 and 4 or 2 end
 return reply

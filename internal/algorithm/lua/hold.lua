@@ -15,7 +15,7 @@
 --            '6'  hold the units for longer. Each limit has one argument more, behind these: for how long from now
 --            '7'  free slots
 --            '8'  see ban.lua
---          '0' and '1' are so for slots alone: for other limits they are plain decisions, with the arguments of these.
+--          '0' and '1' are so where one of the limits has slots: else they are plain decisions, with the arguments of these.
 -- Replies  {done, t, a, b, c, held, id, expiry} for each limit. `done` is 7, or 6 where a limit does not admit. `held` is
 --          the units held besides, of a queue the largest free place.
       if not ready then -- this is the first such call
@@ -24,10 +24,10 @@
         -- While Redis is full it refuses a write that needs memory only as the first of a script:
         -- after a write that frees some, it refuses none. So if it is full, this is the last call
         -- that is made. This command finds out: it needs memory, and writes nothing.
-        local full = keys > size and redis.pcall('ZADD', KEYS[base + 1], 'XX', '0', '')
+        local full = keys > size and redis.pcall('ZADD', KEYS[base + 1], 'XX', 'INCR', '0', '')
         if type(full) == 'table' and string.find(full.err, 'OOM', 1, true) then spent = most + 1 end
       end
-      local work = 10 -- about how many microseconds it takes to charge what has expired, or to look at slots
+      local work = 10 -- about how many microseconds it takes to charge a hold that has expired, or to look at slots
       local units, given, decides = 0, 0, op <= '2'
       if not plain then units, given = ARGV[at + 1] + 0, ARGV[at + 2] + 0 end
       all = true
@@ -37,4 +37,4 @@
 -- ACT
       end
 -- BLOCKED
-      records, newest_rank = 0, '-1' -- as all find them
+      records, newest_rank = 0, '-1' -- as each call must find them

@@ -1,12 +1,13 @@
 -- What hold.lua does with a limit whose units are charged. The parts of its algorithm, which doc.go
--- describes, and of hold_in_string.lua or hold_in_log.lua take the place of the words in capitals:
---   LOAD      reads the key, and sets `record` if there may be one; LOADED follows if it is
+-- describes, and of hold_in_string.lua or hold_in_log.lua take the place of the words in capitals.
+-- WINDOW is the second constant, and these are not in doc.go:
+--   LOAD      reads the key, and sets `record` if there may be one; LOADED follows if it is a record
 --   EVALUATE  asks the algorithm on `ask` units, and beside them on the cost of a plain decision
 --   CHARGE    charges them, and sets `expires`
 --   REPLACE   drops a foreign value
 --   CLEAR     drops all that was charged
 --   CLOSE     writes what has changed. What is charged is needed until `till`, or not at all if that is nil
---- keeps record, id, charged, held, first, rest, list, expires, ask, dropped
+--- keeps record, id, charged, held, first, rest, list, expires, ask, taken
 --- look
 local record, id, charged, held, first, rest = '', 0, 0, 0, 0, ''
 local list -- the holds, where they were looked at
@@ -29,8 +30,8 @@ if held > 0 and first <= now and not err then -- each hold that has expired is c
 -- FORCE
 -- CHARGE
     held, charged = held - ask, now
+    spent = spent + work
   end
-  spent = spent + work
   if not err then
     local till = expires
 -- CLOSE
@@ -38,14 +39,14 @@ if held > 0 and first <= now and not err then -- each hold that has expired is c
 end
 
 -- `ask` is on how many units the algorithm is asked. A Settle and a renewal take their units off
--- the hold before that: what is stored is written at the end only. `dropped` is whether these were
+-- the hold before that: what is stored is written at the end only. `taken` is whether they were
 -- held.
-local ask, dropped = decides and (plain and held or units + held) or 0, false
+local ask, taken = decides and (plain and held or units + held) or 0, false
 if handle == id and held > 0 and (op == '3' or op == '6') then
   list = list or unfold(held, first, rest)
   for i = 1, #list, 2 do
     if list[i] == math.abs(expiry) and list[i + 1] >= units then
-      held, dropped = held - units, true
+      held, taken = held - units, true
       list[i + 1] = list[i + 1] - units
       if held == 0 then
         list = {}
@@ -59,23 +60,24 @@ if handle == id and held > 0 and (op == '3' or op == '6') then
 end
 if op == '3' then
   ask = given
-  if not dropped and (expiry <= now or id == handle and expiry <= charged) then ask = math.max(0, given - units) end
+  if not taken and (expiry <= now or id == handle and expiry <= charged) then ask = math.max(0, given - units) end
 end
 -- EVALUATE
 --- act
-local n, charges, changed = op == '3' and ask or units, false, dropped
+local n, charges, changed = op == '3' and ask or units, false, taken
 if foreign and (ask > 0 or decides and op ~= '0') then -- who ends what is not there leaves it
   foreign, changed = nil, true
 -- REPLACE
 end
 if err or decides and not all then
-  -- Nothing is charged. If a foreign value was dropped, that is written below.
+  -- Nothing is charged. If a foreign value was replaced, that is written below.
 elseif op == '1' then
   charges = units > 0 or held == 0
 -- LESS
-elseif op == '2' or op == '6' and dropped then
-  -- An expiry is later than any that was charged, also after a step back of the clock. If the list
-  -- is full, the units join a hold that it has.
+elseif op == '2' or op == '6' and taken then
+  -- An expiry is later than any that was charged, also after a step back of the clock, and a
+  -- multiple of a sixth of the duration: so there are few. If the list is full, the units join a
+  -- hold that it has. There are none of 0 units: such a call only evaluates.
   local step = math.max(1, math.floor(duration / 6))
   local expiry, i = now + duration, 1
   expiry = math.max(expiry + (step - expiry % step) % step, charged + 1)

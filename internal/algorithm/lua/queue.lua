@@ -1,16 +1,19 @@
 -- leaky_bucket is a bucket whose units have places in a queue. A place that was given back, and has
 -- not begun, is free for who comes next.
 -- Value: that of a bucket, ' epoch', and if there are free places ' first,next,first,next ...', in
--- order. The epoch is the instant at which the queue was last empty, or changed its rate, which the
--- units of the queue are numbered from. A free place has the numbers from `first` up to, and without,
--- `next`. No two free places touch, and none touches the end.
--- Observes: the debt (w, f), and if the cost gets a free place, how many units before the end of the
--- queue that begins; else 0. `largest` is the largest free place. For charge `epoch` is that of the
--- value, nil if the queue is empty or has another rate, and `free` the free places.
+-- order. The epoch tells one queue from another, and its units are numbered from it: it is about
+-- the instant at which the queue was last empty, or changed its rate, or its numbers became too
+-- large. A free place has the numbers from `first` up to, and without, `next`. No two free places
+-- touch, and none touches the end.
+-- Observes: the debt (w, f), and c: 0, or how many units before the end of the queue the free place
+-- begins that the cost takes. `largest` is the largest free place. For charge `epoch` is that of
+-- the value, nil if the queue is empty or has another rate, and `free` the free places.
 --- constants form, W, F, q, period
 --- cost dw, df
 --- keeps epoch, free
 --- operation
+-- Nothing is held: to reserve is to charge, and to settle at 0 to take back. What else is for holds
+-- does nothing.
 local op = op == '2' and '1' or op == '3' and given == 0 and '4' or (op == '1' or op == '4' or op == '5') and op or '0'
 --- functions
 local without, with_parts = whole .. ' ' .. whole, whole .. '+%d ' .. whole
@@ -121,7 +124,7 @@ end
 -- It sets `largest` to the largest free place that is left, and `epoch`.
 if not (free and free.taken) and (not epoch or (now + u - epoch > 128 * W and
     (now + u - epoch) * (string.match(form, ' (%d+)') / period) > 2 ^ 37)) then -- a new epoch: numbers stay below 2^38
-  if newest > latest then newest = 0 end -- of a foreign value: the next would be foreign, too
+  if newest > latest then newest = 0 end -- of a planted value: it would go on for ever
   epoch, free = now > newest and now or newest + 1, nil
   newest = epoch
 end

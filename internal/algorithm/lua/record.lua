@@ -2,9 +2,10 @@
 -- hold but the first. `id` tells these holds from those of another time, after the state was lost;
 -- `charged` is the latest expiry that was charged; `held` is the sum of all units, and `first` the
 -- first expiry, or 0. All units that expire at one instant are together, in order of expiry. There
--- are at most 64 of them, 128 numbers: about eight for each duration of holds in use. A longer
--- record is foreign, and so is one with more units than any limit has. Decisions read the head
--- alone, so it decides: where what follows contradicts it, all units expire at `first`.
+-- are at most 64 of them, 128 numbers: about eight for each duration of holds in use. A text that
+-- is longer than they can be is foreign, and so is one with more units than any limit has.
+-- Decisions read the head alone, so it decides: where what follows contradicts it, all units expire
+-- at `first`.
 local head = '|H1 ' .. whole .. ' ' .. whole .. ' ' .. whole .. ' ' .. whole
 
 -- parse returns the head of a record and the text that follows, or nothing if it is foreign.

@@ -1,8 +1,8 @@
 -- Locals are faster than globals.
 local KEYS, ARGV, redis, string, math, tonumber = KEYS, ARGV, redis, string, math, tonumber
 
--- Integers become text by '%d': Redis and Lua take several times as long. It has 32 bits on some
--- platforms.
+-- Integers become text by '%d': what Redis and Lua convert by themselves takes several times as
+-- long. '%d' has 32 bits on some platforms.
 local whole = #string.format('%d', 2 ^ 40) == 13 and '%d' or '%.0f'
 
 -- `spent` estimates the microseconds that the decisions so far took, beyond the few that any takes.
@@ -15,8 +15,8 @@ local most = 1500
 local ahead, longest = 34560000000000, 100
 local latest = now + ahead
 
--- Of a log, `records` is 1 if its last member is a record of holds, and else 0; `newest_rank` is the
--- rank of the newest charge.
+-- Of a log, `records` is 1 if its last member is a record of holds, and else 0; `newest_rank` is
+-- the rank of the newest charge.
 local records, newest_rank = 0, '-1'
 
 -- mistyped returns a foreign value for the error of reading a key of another type, and raises any

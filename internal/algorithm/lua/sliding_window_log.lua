@@ -2,13 +2,14 @@
 -- Value: a sorted set with an entry for each charge. Its score is the instant in microseconds. Its
 -- member is a number: that instant, or the number after the last charge's if that is larger. So the
 -- entries of one instant differ, and are in the order in which they were added. The entry counts
--- one unit. The member of a charge of several units is 'number:units', as is that of every charge
--- after it while it is in the set. Its units after the first have entries of their own, one for
--- each power of two w in their binary form: the member is 'number*w', the score -(instant + 2^50) *
--- w^3, so that each w has a range of scores that no other shares. Redis counts the units since any
--- instant with one command for each w, and a refund only removes the entries of its charge,
--- wherever they are. While a record is kept (record.lua), it is the last member, with the score
--- +inf: `records` is then 1, and else 0, and `newest_rank` is where the last charge is.
+-- one unit. The member of a charge of several units is 'number:units'; while such a charge is in
+-- the set, later charges have this form, too. The units of such a charge after the first have
+-- entries of their own, its powers: one for each power of two w in their binary form. The member is
+-- 'number*w', the score -(instant + 2^50) * w^3, so that each w has a range of scores that no other
+-- shares. Redis counts the units since any instant with one command for each w, and a refund only
+-- removes the entries of its charge, wherever they are. While a record is kept (record.lua), it is
+-- the last member, with the score +inf: `records` is then 1, and else 0, and `newest_rank` is where
+-- the last charge is.
 -- Constants: limit, period. Cost: the units.
 -- Observes: the units in the window; the number of the charge if it admits, and else the instant at
 -- which it will; the instant of the newest charge. For charge u is `top`, the largest w in the set,
@@ -17,8 +18,8 @@
 --- cost n
 --- functions
 
--- count_parts returns the units of parts up to `top`, charged from an instant on.
-local function count_parts(key, from, top)
+-- count_powers returns the units of powers up to `top`, charged from an instant on.
+local function count_powers(key, from, top)
   local units, w = 0, 1
   while w <= top do
     local scale = w * w * w
@@ -49,7 +50,7 @@ local function admits_at(key, from, period, stay, top, newest)
     spent = spent + 4
     local rank = math.min(low + step, math.floor((low + high) / 2))
     local at = redis.call('ZRANGE', key, rank, rank, 'WITHSCORES')[2] + 0
-    if redis.call('ZCOUNT', key, at + 1, 2 ^ 53) + count_parts(key, at + 1, top) <= stay then
+    if redis.call('ZCOUNT', key, at + 1, 2 ^ 53) + count_powers(key, at + 1, top) <= stay then
       high, last_to_leave, step = rank, at, 2 ^ 53
     else
       low, step = rank, step * 2
@@ -74,9 +75,9 @@ local function entries(number, units, at)
   return list
 end
 
--- remove_parts removes some of the charges that have left the window, where some are of several
+-- remove_expired removes up to 100 charges that have left the window, where some are of several
 -- units.
-local function remove_parts(key, till)
+local function remove_expired(key, till)
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', key, 0, till, 'LIMIT', 0, 100)) do
     local first, units = string.match(string.sub(member, 1, 40), '^(%d+):?(%d*)$')
     local gone = entries(tonumber(first or 0), tonumber(units or '') or 1)
@@ -98,7 +99,7 @@ if number and newest and newest >= 0 and newest <= latest and newest % 1 == 0 an
   t = newest > now and newest or now
   local from = t - period + 1
   a, c, u, v = redis.call('ZCOUNT', key, string.format(whole, from), '9007199254740992'), newest, top, number
-  if top > 0 then a = a + count_parts(key, from, top) end
+  if top > 0 then a = a + count_powers(key, from, top) end
   admits = a + n <= limit
   if number == latest + ahead then -- the next number would be foreign
     admits, b = false, t + 1
@@ -115,7 +116,8 @@ end
 retry = b
 --- charge
 -- It begins with a write that Redis refuses while it is out of memory: after any other write it
--- would refuse none. It removes what has left the window in parts, so that it takes a bounded time.
+-- would refuse none. It removes only so much of what has left the window that it takes a bounded
+-- time.
 if foreign then
   err = redis.pcall('SET', key, '', 'PX', 1000).err
   if not err then redis.call('DEL', key) end
@@ -140,7 +142,7 @@ if not err then
       redis.call('ZREMRANGEBYRANK', key, 0, expired - 1)
     end
   elseif not err and c > 0 then
-    remove_parts(key, t - period)
+    remove_expired(key, t - period)
   end
   -- A record is needed for longer.
   if not err and records == 0 then redis.call('PEXPIREAT', key, string.format(whole, (t + period) / 1000 + 1)) end

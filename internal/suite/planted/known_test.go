@@ -73,6 +73,7 @@ func knownValues() []known {
 	values := []known{
 		{"a rate of 400 digits", "token_bucket", text("B1 %s %d", nines, begin+1000)},
 		{"an epoch of 400 digits", "leaky_bucket", text("B1 7 %d %s", begin+1000, nines)},
+		{"the last epoch", "leaky_bucket", text("FORM %d %d", begin-1, int64(1<<53-1))},
 		{"a period of 400 digits", "gcra", text("B1 7/%s %d+3", nines, begin+1000)},
 		{"an instant that is padded", "fixed_window", text("F1 0 %s%d", strings.Repeat("0", 79), begin)},
 		{"an instant that is padded", counter, text("C1 %s%d 0 0", strings.Repeat("0", 77), begin)},
@@ -186,6 +187,32 @@ func TestHoldOfQueue(t *testing.T) {
 	check.Need(t, text("FORM %d %d 0,8|H1 5 0 1 %d", begin+10_000_000, begin, begin+5_000_000)(w).Err())
 	for range 12 {
 		w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpCharge, N: 1, M: w.id(), Handles: make([]algorithm.Handle, 1)})
+	}
+}
+
+// TestEntryOfNoName has an entry beside a log with a hold, that is named as what the script asks with whether Redis is full: what
+// is denied changes nothing.
+func TestEntryOfNoName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, redistest.Server(t).Client(t), 1, limits.Named("sliding_window_log"))
+	one := algorithm.Numbers{Count: 1, Period: 10_000_000}
+	w.members, w.keys = []algorithm.Member{{Kind: algorithm.SlidingWindowLog, Evaluator: algorithm.SlidingWindowLog.New(one)}}, w.keys[:1]
+	w.plant = "an entry of no name"
+	record := fmt.Sprintf("|H1 5 0 1 %d", int64(begin+5_000_000))
+	check.Need(t, set(at(0, "%d", begin), atScore(-1<<53+2, ""), atScore(math.Inf(1), record))(w).Err())
+	w.decide(w.members, algorithm.OpCharge, 1, 2)
+}
+
+// TestPaddedCounter charges so much on top of an instant that is padded that the value becomes longer than any that is read.
+func TestPaddedCounter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, redistest.Server(t).Client(t), 1, limits.Named("sliding_window_counter"))
+	ten := algorithm.Numbers{Count: 10, Period: 10_000_000}
+	w.members, w.keys = []algorithm.Member{{Kind: algorithm.SlidingWindowCounter, Evaluator: algorithm.SlidingWindowCounter.New(ten)}}, w.keys[:1]
+	w.plant = "an instant that is padded"
+	check.Need(t, text("C1 %s%d 0 0", strings.Repeat("0", 77), begin)(w).Err())
+	for range 12 {
+		w.decide(w.members, algorithm.OpCharge, 1, 1)
 	}
 }
 
