@@ -25,13 +25,14 @@
 //
 // Suppose that it is called ramp. ramp.go has its Kind and its Evaluator: the decision in memory,
 // the arguments of the script, and what its reply means. The capacity is the rate's count, or a
-// bucket's burst: the suites rely on that.
+// bucket's burst, and its window the rate's period: the suites rely on that. A fixed window of
+// another kind embeds fixedWindow, as calendar.go does.
 //
 // lua/ramp.lua has parts, each below a line like "--- evaluate". script.go puts their texts into
 // the script, where they find some names and set others. They stand in it for plain decisions, and
 // again for all others:
 //
-//	constants  the names of what Constants returns. The second is the time after which a charge counts no more, about
+//	constants  the names of what Constants returns. The second is the length of a window
 //	cost       the names of what Cost appends
 //	keeps      the names of what evaluate finds for charge, beyond those that lua/decide.lua lists; may be missing
 //	functions  for what is rare; they stand once for all limits of a script; may be missing
