@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/inside"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/model"
 )
@@ -25,7 +27,9 @@ const storedAt = 4_100_000_000_000_000
 
 // storedCases compare what is stored with docs/stored.md, byte for byte: processes of other versions read it.
 func storedCases() []testCase {
-	return []testCase{{"Stored", asDocumented}, {"Stored/Newer", storedByNewer}, {"Stored/NewerBeside", newerBeside}}
+	return []testCase{
+		{"Stored", asDocumented}, {"Stored/Older", storedByOlder}, {"Stored/Newer", storedByNewer}, {"Stored/NewerBeside", newerBeside},
+	}
 }
 
 // An example is a row of the document, and the history that writes its value.
@@ -194,6 +198,33 @@ func asDocumented(t *testing.T, s Store) {
 		s.Redis.Del(t.Context(), s.keys(t)...)
 		s.put(t, row.key, row.value)
 		e.decides(t, s, s.limiter(t, "api", append([]core.Option{e.limit}, e.opts...)...))
+	}
+}
+
+// storedByOlder decides from what each version has stored since 0.1.0: testdata has a file of each that writes another form.
+// A line is the row of docs/stored.md then, the key and the value. Its promise is that the version before is read.
+func storedByOlder(t *testing.T, s Store) {
+	if s.Redis == nil {
+		t.Skip("nothing is stored")
+	}
+	files, err := filepath.Glob("testdata/stored-*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		check.Need(t, err)
+		for line := range strings.Lines(string(text)) {
+			row := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+			i := slices.IndexFunc(examples(), func(e example) bool { return e.row == row[0] })
+			if i < 0 {
+				t.Fatalf("%s: there is no example of %q", file, row[0])
+			}
+			e := examples()[i]
+			lim := s.begin(t, e)
+			s.put(t, row[1], row[2])
+			e.decides(t, s, lim)
+		}
 	}
 }
 

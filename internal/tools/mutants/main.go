@@ -213,22 +213,37 @@ func (m mutant) run(timeout time.Duration) (string, error) {
 	if err := errors.Join(os.WriteFile(changed, text, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
 		return "", err
 	}
+	packages, run, _ := strings.Cut(m.test, " -run ")
+	var all []byte
+	for _, pkg := range strings.Fields(packages) { // one after the other: the next is built only if this one notices nothing
+		out, caught, err := test(timeout, "test", "-C", m.dir, "-vet=off", "-count=1", "-failfast",
+			"-timeout", (timeout - timeout/8).String(), "-overlay", overlay, pkg, "-run", run)
+		if caught != "" || err != nil {
+			return caught, err
+		}
+		all = append(all, out...)
+	}
+	if !ran.Match(all) {
+		return "", fmt.Errorf("no test ran: %s", all)
+	}
+	return "", nil
+}
+
+// test runs go test, and returns the test that fails, or "".
+func test(timeout time.Duration, args ...string) (out []byte, caught string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	args := append([]string{"test", "-C", m.dir, "-vet=off", "-count=1", "-failfast", "-timeout", (timeout - timeout/8).String(), "-overlay", overlay}, strings.Fields(m.test)...)
-	out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput()
+	out, err = exec.CommandContext(ctx, "go", args...).CombinedOutput()
 	switch found := failure.FindAllSubmatch(out, -1); {
-	case err == nil && !ran.Match(out):
-		return "", fmt.Errorf("no test ran: %s", out)
 	case err == nil:
-		return "", nil
+		return out, "", nil
 	case bytes.Contains(out, []byte("[build failed]")), bytes.Contains(out, []byte("[setup failed]")):
-		return "", fmt.Errorf("it does not compile: %s", out)
+		return out, "", fmt.Errorf("it does not compile: %s", out)
 	case len(found) > 0:
-		return "caught by " + string(found[len(found)-1][1]), nil
+		return out, "caught by " + string(found[len(found)-1][1]), nil
 	case ctx.Err() != nil, bytes.Contains(out, []byte("panic: test timed out")):
-		return "caught by a test that does not end", nil
+		return out, "caught by a test that does not end", nil
 	default:
-		return "caught by a panic", nil
+		return out, "caught by a panic", nil
 	}
 }
