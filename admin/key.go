@@ -91,13 +91,13 @@ type part struct {
 
 // keyOf returns the key that the key function of a middleware makes of parts.
 func (w *Watch) keyOf(parts []part) (string, error) {
-	keys := make([]string, len(parts))
+	keys, kinds := make([]string, len(parts)), *w.kinds.Load()
 	for i, p := range parts {
-		at := slices.IndexFunc(*w.kinds.Load(), func(k kind) bool { return k.By == p.By })
+		at := slices.IndexFunc(kinds, func(k kind) bool { return k.By == p.By })
 		if at < 0 {
 			return "", fmt.Errorf("nothing is looked up by %.80q", p.By)
 		}
-		k := (*w.kinds.Load())[at]
+		k := kinds[at]
 		if k.Value != "" && p.Value == "" {
 			return "", fmt.Errorf("%s: the value is empty", k.Label)
 		}

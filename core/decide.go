@@ -23,8 +23,8 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error)
 // After ErrUnavailable and the context's error n may have been charged; for a context that had
 // ended before, nothing is sent. A Limiter with [InFlight] refuses: use [Limiter.Acquire].
 //
-// Redis has the whole [Timeout] for a call. A caller whose ctx ends before that gets the context's
-// error, while the call goes on: the outage policy never decides for it.
+// Redis has the whole [Timeout] for a call, which says who may wait longer than ctx. Who leaves gets
+// the context's error, while the call goes on: the outage policy never decides for him.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, err error) {
 	err = l.allow(ctx, call{key: key, n: n, op: algorithm.OpCharge}, &res)
 	return res, err

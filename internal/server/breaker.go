@@ -153,7 +153,7 @@ func (sv *Server) want(st *Store, k string) (time.Duration, <-chan struct{}) {
 }
 
 // await waits while the server is doubted or back, and for a moment where it has not been wanted
-// for a while, but not after `until` is closed. It reports whether the server is up.
+// for a while, but not after until is closed. It reports whether the server is up.
 func (sv *Server) await(ctx context.Context, st *Store, k string, until <-chan struct{}) bool {
 	for !sv.up() {
 		left, changed := sv.want(st, k)

@@ -38,8 +38,8 @@ type calls struct {
 }
 
 // sendBeside makes the calls in a goroutine, which is abandoned after the timeout: it holds a
-// connection of the client's pool callerEnd the read timeout, so that there are at most as many of
-// them as the pool has connections.
+// connection of the client's pool until the read timeout, so that there are at most as many of them
+// as the pool has connections.
 func (s *Store) sendBeside(ctx context.Context, c calls, callEnd, callerEnd *sharedTimer) error {
 	connEnd := callEnd
 	if c.sv.far.Load() { // a new connection may take longer

@@ -108,3 +108,15 @@ func TestPanics(t *testing.T) {
 		}()
 	}
 }
+
+// TestFinishWithoutStatus has an adapter that knows no status, as after a panic: what was done counts.
+func TestFinishWithoutStatus(t *testing.T) {
+	t.Parallel()
+	lim := core.MustNewMemory("calls", core.FixedWindow(core.PerHour(2)))
+	serve := func(_ context.Context, c *call) { c.status = 0 }
+	counts := guard.CountIf(func(int) bool { return true })
+	middleware(lim, keyfunc.IP(), serve, counts)(t.Context(), &call{sender: "203.0.113.7:1", reply: map[string]string{}})
+	if res, err := lim.Peek(t.Context(), "ip:203.0.113.7"); err != nil || res.Remaining != 1 {
+		t.Errorf("%+v, %v", res, err)
+	}
+}

@@ -46,8 +46,8 @@ func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
 	defer func() { // also if CountIf panics: otherwise the units stay held
 		v.logFailure(ctx, "redislimit: not settled", inside.Core.SettleLater(ctx, v.reservation, actual))
 	}()
-	switch {
-	case status == int(v.state.refused.Load()): // by a middleware further in: no handler has run
+	switch refused := int(v.state.refused.Load()); {
+	case refused > 0 && status == refused: // by a middleware further in: no handler has run
 		actual = hook.Canceled
 	case g.settings.CountIf != nil && !g.settings.CountIf(status, v.Code):
 		actual = hook.Canceled
