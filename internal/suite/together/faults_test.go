@@ -54,9 +54,9 @@ func (p *place) halfAway(t *testing.T) {
 	if err != nil || !r.Allowed {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	p.proxies[1].Refuse()
-	if err := r.Cancel(t.Context()); !errors.Is(err, core.ErrUnavailable) || used(t, c.users, user(0)) != 0 {
-		t.Errorf("%v, %d are used", err, used(t, c.users, user(0)))
+	p.proxies[0].Refuse() // that of the smaller limit, which is asked and ended first
+	if err := r.Cancel(t.Context()); !errors.Is(err, core.ErrUnavailable) || used(t, c.org, "org") != 0 {
+		t.Errorf("%v, %d are used", err, used(t, c.org, "org"))
 	}
 }
 

@@ -304,13 +304,14 @@ func (p *place) reserved(t *testing.T) {
 // repeated has a client repeat what is denied to him: that is remembered, and no units of others are held for it.
 func (p *place) repeated(t *testing.T) {
 	const times = 20
-	c := p.crowd(core.GCRA(core.Per(1, long)), core.FixedWindow(core.Per(perOrg, long)))
-	c.call(t.Context(), t, 0)
-	c.call(t.Context(), t, 0)
+	c := p.crowd(core.GCRA(core.Per(1, long)), core.FixedWindow(core.Per(2, long)))
+	for caller := range 3 { // the organization denies the last, who is asked for first, and has not used his own
+		c.call(t.Context(), t, caller)
+	}
 	c.wantUsed(t)
 	before := p.requests()
 	for range times {
-		c.call(t.Context(), t, 0)
+		c.call(t.Context(), t, 2)
 	}
 	if n := p.requests() - before; n > times {
 		t.Errorf("%d requests to Redis for %d denials that it has made before", n, times)
