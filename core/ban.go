@@ -24,7 +24,7 @@ const (
 // first time is next again once the key, after a ban, was not denied for as long as that ban
 // lasted.
 //
-//	core.New(rdb, "login", core.FixedWindow(core.PerHour(5)), core.Ban(10*time.Minute, time.Hour, 24*time.Hour))
+//	core.New(rdb, "login", core.SlidingWindowLog(core.PerHour(5)), core.FailClosed(), core.Ban(time.Hour, 24*time.Hour))
 //
 // During a ban everything is denied, a cost of 0, too, and changes nothing: the ban gets no longer.
 // What ends a [Reservation] is done all the same. [Limiter.Reset] keeps a ban, and

@@ -26,8 +26,8 @@ import (
 // Keys are stored in Redis as prefix:name:{key}:limit; a key that is longer than 64 bytes or not
 // plain ASCII is stored as a digest. Every Redis key has a TTL.
 //
-// A cost of 0 is always allowed and charges nothing; a denied request changes nothing, but with the
-// option [Ban]. A Limiter is safe for concurrent use.
+// A cost of 0 is always allowed, but during a [Ban], and charges nothing. A denied request changes
+// nothing, but with that option. A Limiter is safe for concurrent use.
 type Limiter struct {
 	family *family
 

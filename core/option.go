@@ -170,9 +170,10 @@ func Entries(n int) Option {
 	return within("Entries", n, 1, 1e8, func(c *config) { c.entries = n })
 }
 
-// Processes sets how many processes share the limits, from 1 to 1e6: with [FailLocal] each then
-// enforces 1/n of them, at least one unit: where n is above a limit, n processes admit n, and New
-// logs it. The default is 1.
+// Processes sets how many processes share the limits, from 1 to 1e6, in the whole fleet. With
+// [FailLocal] each then enforces 1/n of them, and denies what costs more than that, as long as
+// Redis does not answer. It is at least one unit: where n is above a limit, n processes admit n,
+// which New logs. The default is 1.
 func Processes(n int) Option {
 	return within("Processes", n, 1, 1e6, func(c *config) { c.processes = n })
 }

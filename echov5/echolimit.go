@@ -20,7 +20,7 @@ const framework = adapter.Adapter[*echo.Context, echo.HandlerFunc]("echolimit")
 // Middleware returns middleware that asks lim about each request, counted by key, and sets
 // X-RateLimit-Limit, -Remaining and -Reset on every limited response. A denied request gets an
 // *echo.HTTPError with status 429, which the application's HTTPErrorHandler renders and in which
-// [errors.As] finds a *guard.DeniedError; when Redis cannot answer, one with 503.
+// [errors.As] finds a *guard.DeniedError; without Redis, with [core.FailClosed], one with 503.
 //
 // A request waits for a LeakyBucket's Delay. If the client disconnects meanwhile, the wait ends and
 // the charge is refunded. net/http detects a disconnect only after the request's body has been
@@ -59,8 +59,8 @@ func OnError(h echo.HandlerFunc) guard.Option { return framework.OnError(h) }
 
 // Key returns a key function that calls f with the request's *echo.Context. Add a prefix to the
 // key, as in "tenant:"+id, so that it never equals a key of another kind. If f returns
-// [keyfunc.ErrNoKey], the request is counted by its peer's address; any other error is answered
-// with 500. Under the middleware of another adapter the key function panics.
+// [keyfunc.ErrNoKey], the request is counted as that says; any other error is answered with 500.
+// Under the middleware of another adapter the key function panics.
 func Key(f func(*echo.Context) (string, error)) keyfunc.Func { return framework.Key(f) }
 
 // Request returns the request of c as key functions see it, so that the function given to [Key] can

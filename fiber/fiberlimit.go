@@ -20,7 +20,8 @@ const framework = adapter.Adapter[*fiber.Ctx, fiber.Handler]("fiberlimit")
 // Middleware returns middleware that asks lim about each request, counted by key, and sets
 // X-RateLimit-Limit, -Remaining and -Reset on every limited response. For a denied request it
 // returns an error that the application's ErrorHandler renders: [errors.As] finds a *fiber.Error
-// with status 429 and a *guard.DeniedError in it. When Redis cannot answer, the status is 503.
+// with status 429 and a *guard.DeniedError in it. Without Redis, with [core.FailClosed], the status
+// is 503.
 //
 // A request waits for a LeakyBucket's Delay. fasthttp does not detect that a client disconnects:
 // the request waits nevertheless, and its handler runs. If the context of c.SetUserContext ends,
@@ -65,8 +66,8 @@ func OnError(h fiber.Handler) guard.Option { return framework.OnError(h) }
 // Key returns a key function that calls f with the request's *fiber.Ctx. Add a prefix to the key,
 // as in "tenant:"+id, so that it never equals a key of another kind. The key is copied, because
 // Fiber reuses the memory of its strings after the handler. If f returns [keyfunc.ErrNoKey], the
-// request is counted by its peer's address; any other error is answered with 500. Under the
-// middleware of another adapter the key function panics.
+// request is counted as that says; any other error is answered with 500. Under the middleware of
+// another adapter the key function panics.
 func Key(f func(*fiber.Ctx) (string, error)) keyfunc.Func {
 	key := framework.Key(f)
 	return func(r keyfunc.Request) (string, error) {

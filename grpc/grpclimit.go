@@ -97,8 +97,8 @@ func CountIf(count func(codes.Code) bool) guard.Option {
 
 // Key returns a key function that calls f with the call and its context. Add a prefix to the key,
 // as in "tenant:"+id, so that it never equals a key of another kind. If f returns
-// [keyfunc.ErrNoKey], the call is counted by its peer's address; any other error ends it with
-// INTERNAL. Under the middleware of another adapter the key function panics.
+// [keyfunc.ErrNoKey], the call is counted as that says; any other error ends it with INTERNAL.
+// Under the middleware of another adapter the key function panics.
 func Key(f func(context.Context, *Call) (string, error)) keyfunc.Func {
 	return framework.ContextKey(f)
 }

@@ -2,7 +2,7 @@
 // client's address ([IP]), an authenticated user ([User]), an API key ([APIKey]), or several of
 // these, composed with [Join] and [FirstOf].
 //
-//	httplimit.Middleware(lim, keyfunc.FirstOf(keyfunc.APIKey("X-API-Key"), keyfunc.IP()))
+//	httplimit.Middleware(lim, keyfunc.FirstOf(keyfunc.APIKey("X-API-Key", keyfunc.Known(isIssued)), keyfunc.IP()))
 //
 // No header is trusted by default: behind a proxy, tell IP of it, as by [TrustedProxies].
 //
@@ -26,9 +26,9 @@ import (
 var ErrNoKey = errors.New("keyfunc: the request carries no such key")
 
 // A Func takes the key from a request. It returns [ErrNoKey] where there is none; the middleware
-// answers any other error with status 500 and logs it. Each function that makes a Func has a
-// sibling that makes the same key without a request, such as [ForUser] of [User], so that support
-// can look at a count and reset it.
+// answers any other error with status 500 and logs it. Each function that makes a key has a sibling
+// that makes the same one without a request, such as [ForUser] of [User], so that support can look
+// at a count and reset it.
 type Func func(Request) (string, error)
 
 // A Request is what a [Func] can see of a request, whatever the framework. It is valid until the

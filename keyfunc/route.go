@@ -6,11 +6,10 @@ import "fmt"
 // and so never by what a client writes into the path. Join it with another key to limit each client
 // on each route.
 //
-// Where the framework does not know the route yet, the error is [ErrNoKey], and the request is
-// counted by its peer's address. With net/http and Fiber, mount the middleware on the route itself.
-// Gin and Echo know the route in Use; Echo does not in Pre. If a net/http mux is mounted in another
-// one, middleware around the inner mux sees the pattern of the outer one, which is the same for all
-// routes of the inner one.
+// Where the framework does not know the route yet, the error is [ErrNoKey]. With net/http and
+// Fiber, mount the middleware on the route itself. Gin and Echo know the route in Use; Echo does
+// not in Pre. If a net/http mux is mounted in another one, middleware around the inner mux sees the
+// pattern of the outer one, which is the same for all routes of the inner one.
 func Route() Func {
 	missing := fmt.Errorf("%w: the route is not known here: mount the middleware on the route itself", ErrNoKey)
 	return func(r Request) (string, error) {

@@ -18,7 +18,8 @@ const framework = adapter.Adapter[*http.Request, http.Handler]("httplimit")
 
 // Middleware returns middleware that asks lim about each request, counted by key, and sets
 // X-RateLimit-Limit, -Remaining and -Reset on every limited response. A denied request gets status
-// 429 with Retry-After and a problem+json body (RFC 9457); when Redis cannot answer, it gets 503.
+// 429 with Retry-After and a problem+json body (RFC 9457); without Redis, with [core.FailClosed],
+// 503.
 //
 // A request waits for a LeakyBucket's Delay. If the client disconnects meanwhile, the wait ends and
 // the charge is refunded. net/http detects a disconnect only after the request's body has been
@@ -69,8 +70,8 @@ func OnError(h http.Handler) guard.Option { return framework.OnError(h) }
 
 // Key returns a key function that calls f with the request's *http.Request. Add a prefix to the
 // key, as in "tenant:"+id, so that it never equals a key of another kind. If f returns
-// [keyfunc.ErrNoKey], the request is counted by its peer's address; any other error is answered
-// with 500. Under the middleware of another adapter the key function panics.
+// [keyfunc.ErrNoKey], the request is counted as that says; any other error is answered with 500.
+// Under the middleware of another adapter the key function panics.
 func Key(f func(*http.Request) (string, error)) keyfunc.Func { return framework.Key(f) }
 
 // Request returns r as key functions see it, so that the function given to [Key] can call others,

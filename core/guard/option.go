@@ -38,10 +38,10 @@ func Skip(skip func(keyfunc.Request) bool) Option {
 	return option("Skip", func(s *settings.Settings) { s.Skip = skip })
 }
 
-// Cost sets how many units a request costs; the default is 1. A cost of 0 is always allowed. A
-// negative cost is a mistake: 1 is charged. A cost above the capacity is denied, whatever remains,
-// and has no Retry-After. Each of the two is logged once. A limiter with InFlight gives a request
-// as many slots as it costs: see [core.InFlight].
+// Cost sets how many units a request costs; the default is 1. A cost of 0 is allowed, but during a
+// ban. A negative cost is a mistake: 1 is charged. A cost above the capacity is denied, whatever
+// remains, and has no Retry-After. Each of the two is logged once. A limiter with InFlight gives a
+// request as many slots as it costs: see [core.InFlight].
 //
 // The ContentLength of net/http is -1 where the client does not say it, as with chunked bodies: a
 // cost by it needs a value of its own for these, or a client avoids the cost.
@@ -109,7 +109,7 @@ func CountIf(count func(status int) bool) Option {
 // before the response ends, such as the tokens of an answer. Until then [Cost], or 1, is reserved,
 // as an estimate: a request is admitted if that fits. Then the cost is charged, whether it fits or
 // not. What goes beyond the limit is a debt: requests are denied until it is paid. An estimate of 0
-// always fits.
+// fits, but during a ban.
 //
 // If a handler does not call SetCost, the estimate is charged; if it calls it several times, the
 // last cost. A negative cost is a mistake: the estimate is charged; and no more than 1e9 is
