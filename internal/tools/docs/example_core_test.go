@@ -26,7 +26,7 @@ func Example_calendar() {
 
 func Example_bans() {
 	lim, err := core.New(rdb, "login",
-		core.SlidingWindowLog(core.Per(5, 10*time.Minute)), core.FailClosed(),
+		core.SlidingWindowLog(core.Per(5, 15*time.Minute)),
 		core.Ban(10*time.Minute, time.Hour, 24*time.Hour))
 	if err != nil {
 		panic(err)
