@@ -215,7 +215,7 @@ func (m mutant) run(timeout time.Duration) (string, error) {
 	}
 	packages, run, _ := strings.Cut(m.test, " -run ")
 	var all []byte
-	for _, pkg := range strings.Fields(packages) { // one after the other: the next is built only if this one notices nothing
+	for pkg := range strings.FieldsSeq(packages) { // one after the other: the next is built only if this one notices nothing
 		out, caught, err := test(timeout, "test", "-C", m.dir, "-vet=off", "-count=1", "-failfast",
 			"-timeout", (timeout - timeout/8).String(), "-overlay", overlay, pkg, "-run", run)
 		if caught != "" || err != nil {
