@@ -36,10 +36,13 @@ func collisions(t *testing.T, s Store) {
 	both := with(t, lim, a, b)
 	all := map[*core.Limiter][]string{with(t, lim, a): nil, with(t, lim, b): nil, both: nil, lim: nil}
 	for l := range all {
-		for _, group := range []string{"token_bucket a\x00", "fixed_window b\x00", "token_bucket a\x00fixed_window b\x00", "\x00"} {
-			all[l] = append(all[l], group+"k", fmt.Sprintf("\x00%d:%sk", len(group), group), "\x000:"+group+"k")
+		for i := range 100 { // of so many keys some stand beside each other in memory
+			k := strconv.Itoa(i)
+			for _, group := range []string{"token_bucket a\x00", "fixed_window b\x00", "token_bucket a\x00fixed_window b\x00", "\x00"} {
+				all[l] = append(all[l], group+k, fmt.Sprintf("\x00%d:%s%s", len(group), group, k), "\x000:"+group+k)
+			}
+			all[l] = append(all[l], k, "\x000:"+k, "\x000:\x000:"+k)
 		}
-		all[l] = append(all[l], "k", "\x000:k", "\x000:\x000:k")
 	}
 	for l, keys := range all {
 		for _, key := range keys {
