@@ -407,7 +407,7 @@ func TogetherBatches(t *testing.T, s Store) {
 				a = with(t, first, core.GCRA(core.PerDay(100+i)))
 			}
 			if round == 3 && i%2 == 0 {
-				b = with(t, second, core.FixedWindow(core.PerDay(200+i)), core.SlidingWindowLog(core.PerDay(300+i)))
+				b = with(t, second, core.FixedWindow(core.PerDay(2000+i)), core.SlidingWindowLog(core.PerDay(3000+i)))
 			}
 			used[i][0], used[i][1] = used[i][0]+costs[0], used[i][1]+costs[1]
 			all.Go(func() {
