@@ -89,6 +89,9 @@ func TestForElsewhere(t *testing.T) {
 	if len(made) != len(all) {
 		t.Errorf("the rows are about %d functions; those that make a Func are %q", len(all), made)
 	}
+	if digest := strings.TrimPrefix(ForAPIKey("s"), "apikey:"); len(digest) != 144/6 {
+		t.Errorf("%q has not 144 bits", digest)
+	}
 	if ForAPIKey("s") == ForAPIKey("s", Secret("pepper of 16 bytes or more")) || ForAPIKey("s", Secret("a of 16 bytes or more")) == ForAPIKey("s", Secret("b of 16 bytes or more")) {
 		t.Error("a secret does not change the digest")
 	}
