@@ -50,6 +50,18 @@ type (
 
 func (s *stringer) String() string { return s.id }
 
+// TestNoCredential has requests without one: they have no key, rather than one that they share with all others.
+func TestNoCredential(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]Func{
+		"APIKey": APIKey("X-API-Key"), "Bearer": Bearer(), "Cookie": Cookie("session"), "Query": Query("api_key"), "BasicAuth": BasicAuth(),
+	} {
+		if key, err := f(fakeRequest{}); key != "" || !errors.Is(err, ErrNoKey) {
+			t.Errorf("%s: %q, %v", name, key, err)
+		}
+	}
+}
+
 func TestUser(t *testing.T) {
 	t.Parallel()
 	var none *stringer
