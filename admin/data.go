@@ -114,8 +114,8 @@ func (d *limiterData) count(i int, counts []atomic.Uint32) {
 	d.Denied[i] = counts[countDenied].Load()
 }
 
-// latency returns the median and the 99th percentile, in seconds, of the last ones and those that
-// are counted now.
+// latency returns the median and the 99th percentile of what is shown, in seconds, with the slot of
+// now.
 func (s *watched) latency(now time.Duration) (p50, p99 float64) {
 	var sums [latencyBuckets]uint64
 	var all uint64

@@ -61,7 +61,7 @@ func drainedInOneSecond(count, period int64) int64 {
 //
 //	Observation  the debt: A whole microseconds and B parts of 1/q. It is above the
 //	             capacity if more was charged than fits. Of what is stored at another
-//	             rate, C is when it ends; else C is 0
+//	             rate, C is how long it still takes there; else C is 0
 //	State        the instant at which the debt ends: A and B likewise. C is the rate at
 //	             which it is stored, as in bucket
 type bucket struct {

@@ -23,7 +23,7 @@ elseif value then
 -- NEWER
   end
 end
-if foreign then redis.pcall('DEL', KEYS[base + size]) end -- nothing else might: it may have no TTL, and only a denial writes here
+if foreign then redis.pcall('DEL', KEYS[base + size]) end -- nothing else might: it may have no TTL, and only denials and Block write here
 --- write
 local text = string.format('X1 ' .. whole .. ' %d ' .. whole, ban_ends, ban_level, ban_lasts)
 local failed = redis.pcall('SET', KEYS[base + size], text, 'PX', string.format(whole, 2 * ban_lasts / 1000 + grace + 1)).err

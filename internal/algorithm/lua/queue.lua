@@ -124,7 +124,7 @@ end
 -- It sets `largest` to the largest free place that is left, and `epoch`.
 if not (free and free.taken) and (not epoch or (now + u - epoch > 128 * W and
     (now + u - epoch) * (string.match(form, ' (%d+)') / period) > 2 ^ 37)) then -- a new epoch: numbers stay below 2^38
-  if newest > latest then newest = 0 end -- of a planted value: it would go on for ever
+  if newest > latest then newest = 0 end -- of a planted value: the next might be foreign
   epoch, free = now > newest and now or newest + 1, nil
   newest = epoch
 end

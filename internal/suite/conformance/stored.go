@@ -211,19 +211,19 @@ func storedByOlder(t *testing.T, s Store) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%q, %v", files, err)
 	}
+	all := examples()
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		check.Need(t, err)
 		for line := range strings.Lines(string(text)) {
 			row := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
-			i := slices.IndexFunc(examples(), func(e example) bool { return e.row == row[0] })
+			i := slices.IndexFunc(all, func(e example) bool { return e.row == row[0] })
 			if i < 0 {
 				t.Fatalf("%s: there is no example of %q", file, row[0])
 			}
-			e := examples()[i]
-			lim := s.begin(t, e)
+			lim := s.begin(t, all[i])
 			s.put(t, row[1], row[2])
-			e.decides(t, s, lim)
+			all[i].decides(t, s, lim)
 		}
 	}
 }

@@ -150,6 +150,16 @@ func TestKnown(t *testing.T) {
 	}
 }
 
+// oneLimit returns a world with one limit of so many units in ten seconds, whose holds last a second.
+func oneLimit(t *testing.T, of string, units int64) *world {
+	t.Helper()
+	v := limits.Named(of)
+	w := newWorld(t, redistest.Server(t).Client(t), 1, v)
+	numbers := algorithm.Numbers{Count: units, Period: 10_000_000, Burst: units}
+	w.members, w.keys = []algorithm.Member{{Kind: v.Kind, Evaluator: v.Kind.New(numbers), Hold: 1_000_000}}, w.keys[:1]
+	return w
+}
+
 // TestExpiredSlots has slots expire whose units are no number that a call can have: the sum is 0 then, and not less.
 func TestExpiredSlots(t *testing.T) {
 	t.Parallel()
@@ -180,9 +190,7 @@ func TestSlotWithoutEnd(t *testing.T) {
 // the queue is as long as before, so that it remains a value of its own.
 func TestHoldOfQueue(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, redistest.Server(t).Client(t), 1, limits.Named("leaky_bucket"))
-	ten := algorithm.Numbers{Count: 10, Period: 10_000_000, Burst: 10}
-	w.members, w.keys = []algorithm.Member{{Kind: algorithm.LeakyBucket, Evaluator: algorithm.LeakyBucket.New(ten), Hold: 1_000_000}}, w.keys[:1]
+	w := oneLimit(t, "leaky_bucket", 10)
 	w.plant = "a hold beside 8 free places"
 	check.Need(t, text("FORM %d %d 0,8|H1 5 0 1 %d", begin+10_000_000, begin, begin+5_000_000)(w).Err())
 	for range 12 {
@@ -194,9 +202,7 @@ func TestHoldOfQueue(t *testing.T) {
 // is denied changes nothing.
 func TestEntryOfNoName(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, redistest.Server(t).Client(t), 1, limits.Named("sliding_window_log"))
-	one := algorithm.Numbers{Count: 1, Period: 10_000_000}
-	w.members, w.keys = []algorithm.Member{{Kind: algorithm.SlidingWindowLog, Evaluator: algorithm.SlidingWindowLog.New(one)}}, w.keys[:1]
+	w := oneLimit(t, "sliding_window_log", 1)
 	w.plant = "an entry of no name"
 	record := fmt.Sprintf("|H1 5 0 1 %d", int64(begin+5_000_000))
 	check.Need(t, set(at(0, "%d", begin), atScore(-1<<53+2, ""), atScore(math.Inf(1), record))(w).Err())
@@ -206,9 +212,7 @@ func TestEntryOfNoName(t *testing.T) {
 // TestPaddedCounter charges so much on top of an instant that is padded that the value becomes longer than any that is read.
 func TestPaddedCounter(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, redistest.Server(t).Client(t), 1, limits.Named("sliding_window_counter"))
-	ten := algorithm.Numbers{Count: 10, Period: 10_000_000}
-	w.members, w.keys = []algorithm.Member{{Kind: algorithm.SlidingWindowCounter, Evaluator: algorithm.SlidingWindowCounter.New(ten)}}, w.keys[:1]
+	w := oneLimit(t, "sliding_window_counter", 10)
 	w.plant = "an instant that is padded"
 	check.Need(t, text("C1 %s%d 0 0", strings.Repeat("0", 77), begin)(w).Err())
 	for range 12 {
@@ -219,9 +223,7 @@ func TestPaddedCounter(t *testing.T) {
 // TestHoldInFullRecord has as many holds as are read again. Further units are held with those of one of these, and can be settled.
 func TestHoldInFullRecord(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, redistest.Server(t).Client(t), 1, limits.Named("token_bucket"))
-	thousand := algorithm.Numbers{Count: 1000, Period: 10_000_000, Burst: 1000}
-	w.members, w.keys = []algorithm.Member{{Kind: algorithm.TokenBucket, Evaluator: algorithm.TokenBucket.New(thousand), Hold: 1_000_000}}, w.keys[:1]
+	w := oneLimit(t, "token_bucket", 1000)
 	w.plant = holdsOf(64, 1, begin+1000)
 	check.Need(t, text("%s", w.plant)(w).Err())
 	handles := make([]algorithm.Handle, 1)
