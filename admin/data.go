@@ -70,6 +70,7 @@ func (w *Watch) data() data {
 }
 
 func (s *watched) data(began time.Time, now time.Duration) limiterData {
+	// what core tells this module alone: the outage policy, whether there are bans, and its servers
 	seen := inside.Core.Inspect(s.limiter)
 	d := limiterData{
 		Name: s.limiter.Name(), Outage: seen.Policy, Bans: seen.Bans, Sources: map[string]int{}, Servers: []serverData{},

@@ -33,6 +33,9 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
+// framework makes the Guards, which decide. A Guard's Verdict has a Status as of HTTP: 0 serves the
+// call, and 429, 503, 500 or 499 does not, for the reason in Err. It has the limiter's Result, and
+// the Context to serve with, if that is another. Guard.Finish is told how the call ended.
 const framework = adapter.Adapter[*Call, func(context.Context, error) error]("grpclimit")
 
 // Unary returns an interceptor that asks lim about each unary call, counted by key.

@@ -82,6 +82,10 @@ func newObserver(i *instruments) *observer {
 	return o
 }
 
+// observe records an event. Of each Kind other fields are set: Limiter always; Err is what failed;
+// Took is how long it took, or for how long a ban is; Cost is how many units, slots or requests
+// more (or fewer, if negative) there are; Server and Detail are of a breaker, and Result of a
+// decision.
 func (o *observer) observe(ctx context.Context, e core.Event) {
 	switch e.Kind {
 	case core.EventDecision:

@@ -25,9 +25,9 @@ const StatusClientGone = 499
 type Guard struct {
 	limiter  *core.Limiter
 	key      keyfunc.Func
-	peer     keyfunc.Func // for requests that have neither that key nor the one of Fallback
-	settings settings.Settings
-	members  []*Guard // of guard.And: what these decide by
+	peer     keyfunc.Func      // for requests that have neither that key nor the one of Fallback
+	settings settings.Settings // what the middleware's options set: nil, 0 and false where one was not given
+	members  []*Guard          // of guard.And: what these decide by
 
 	wrongLimits                                               messages
 	noKeyLogged, negativeLogged, neverLogged, wrongCostLogged sync.Once
