@@ -98,8 +98,8 @@ func LimiterFor(limiter func(keyfunc.Request) (*core.Limiter, error)) Option {
 // waits for Redis only where that could decide about the next request. With a LeakyBucket, requests
 // that do not count have had their place, and leave a gap in the queue.
 //
-// Requests that an inner limiter denies are also charged by the outer ones: limits that are to
-// decide together are given by [And].
+// A denial by an inner limiter is a response as any other: count is asked about its 429. Limits
+// that are to decide together are given by [And].
 func CountIf(count func(status int) bool) Option {
 	settings.MustFunc(count == nil, "CountIf", "reports which status counts")
 	return option("CountIf", func(s *settings.Settings) { s.CountIf = func(status, _ int) bool { return count(status) } })
@@ -108,13 +108,14 @@ func CountIf(count func(status int) bool) Option {
 // CostAfter charges what a request really cost, which its handler says with the adapter's SetCost
 // before the response ends, such as the tokens of an answer. Until then [Cost], or 1, is reserved,
 // as an estimate: a request is admitted if that fits. Then the cost is charged, whether it fits or
-// not. What goes beyond the limit is a debt: requests are denied until it is paid. An estimate of 0
-// fits, but during a ban.
+// not; 0 has the request not count, such as a login that works. What goes beyond the limit is a
+// debt: requests are denied until it is paid. An estimate of 0 fits, but during a ban.
 //
 // If a handler does not call SetCost, the estimate is charged; if it calls it several times, the
 // last cost. A negative cost is a mistake: the estimate is charged; and no more than 1e9 is
 // charged. Either is logged, once. What [CountIf] says of requests whose handler did not begin is
-// true here: they are charged 0, and so is, with CountIf, one that does not count. Of several
+// true here: they are charged 0, and so is, with CountIf, one that does not count. One that an
+// inner limiter denies is charged the estimate, unless CountIf leaves out 429. Of several
 // middlewares, each with CostAfter charges the cost, and the others ignore it. Where a handler
 // serves several requests in one, serve them one after the other: while they run at the same time,
 // the last cost is that of each.
@@ -210,8 +211,8 @@ func ResetDelta() Option {
 // RetryJitter spreads clients that are denied together: each is told to come back later by a random
 // part of its wait, up to this share of it, which is above 0 and at most 1. With 0.2 the
 // Retry-After of a minute is one of 60 to 72 seconds, and never earlier than without. Below 5 s no
-// whole second is within a fifth: there [RetryAfterMs] alone spreads. Denials of any source have
-// it, and a 503.
+// whole second is within a fifth: there [RetryAfterMs] alone spreads, and so it does a 503, whose
+// Retry-After is 1. Denials of any source have it.
 //
 // Within an answer, Retry-After, Retry-After-Ms, the t of IETF's limits that deny and the
 // "retry-after" of a [Problem] have one draw. X-RateLimit-Reset, which says when the whole limit is

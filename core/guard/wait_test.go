@@ -354,3 +354,27 @@ func TestWaitUpToIsTold(t *testing.T) {
 		}
 	})
 }
+
+// TestDeadlineInQueue has a crowd reach its deadlines in the queue of a LeakyBucket: it is spread as any other.
+func TestDeadlineInQueue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lim := core.MustNewMemory("api", core.LeakyBucket(core.PerMinute(1), core.Burst(100)))
+		h := httplimit.Middleware(lim, keyfunc.Global(), guard.RetryJitter(0.5), guard.RetryAfterMs())(http.NotFoundHandler())
+		get(h, "/")
+		told := make(map[string]bool)
+		for range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+			cancel()
+			if w.Code != http.StatusServiceUnavailable {
+				t.Fatal(w.Code)
+			}
+			told[w.Header().Get("Retry-After-Ms")] = true
+		}
+		if len(told) < 5 {
+			t.Errorf("told is to come back after %v ms", told)
+		}
+	})
+}

@@ -37,7 +37,7 @@ type Guard struct {
 type Verdict struct {
 	// Status is 0 to serve the request, or what to answer instead: 429 for a denied request, 503
 	// when the limiter could not decide (in the time that the server gives the request), 500 when
-	// the key function failed, StatusClientGone when the client has left.
+	// the key function or LimiterFor failed, StatusClientGone when the client has left.
 	Status int
 	// Result is the limiter's decision. Its Source is SourceNone if there was none.
 	Result core.Result
@@ -71,7 +71,7 @@ func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdi
 		return v
 	}
 	key := g.decide(r, &v)
-	if v.Status != 0 && g.settings.Headers.Jitter > 0 {
+	if g.settings.Headers.Jitter > 0 {
 		v.draw = rand.Float64()
 	}
 	if v.Status == http.StatusTooManyRequests {
@@ -240,7 +240,7 @@ func (v *Verdict) noteCost() {
 }
 
 // await waits for the Delay of an admitted request. If its context ends before it is served,
-// nothing stays held or charged.
+// nothing stays held or charged: Cancel is sent although ctx has ended.
 func (v *Verdict) await(ctx context.Context) {
 	err := ctx.Err()
 	if err == nil && v.Result.Delay > 0 {
@@ -273,7 +273,8 @@ func (v *Verdict) warnIfCutOff(ctx context.Context, wait time.Duration) {
 }
 
 // statusOf returns the status of a request whose context ended before it was served: with
-// context.Canceled the client has left, and else a deadline of the server's own has passed.
+// context.Canceled the client has left, and else a deadline has passed: the server's own, or the
+// one of a call of gRPC.
 func statusOf(ended error) int {
 	if errors.Is(ended, context.DeadlineExceeded) {
 		return http.StatusServiceUnavailable
