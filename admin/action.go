@@ -179,7 +179,7 @@ func stateOf(ctx context.Context, l *core.Limiter, key string) (state, error) {
 			return state{}, err
 		}
 	}
-	limits := l.Limits()
+	limits := l.Limits() // in the order of the results, and of what is held
 	for each := range res.All() {
 		i := len(s.Limits)
 		one := limitState{

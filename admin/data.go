@@ -45,10 +45,10 @@ type serverData struct {
 	Error string     `json:"error,omitempty"`
 }
 
-// keyData is a key with how often it was counted: from Count-Over to Count times.
+// keyData is a key with how often it was counted since it is kept: from Count-Over to Count times.
 type keyData struct {
 	Key   string `json:"key"`
-	ID    []byte `json:"id,omitempty"` // the same, whatever its bytes are; none if the key is cut
+	ID    []byte `json:"id,omitempty"` // the same, whatever its bytes are; none if the key may be cut
 	Count int64  `json:"count"`
 	Over  int64  `json:"over,omitempty"`
 }

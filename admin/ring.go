@@ -7,7 +7,7 @@ import (
 )
 
 // A ring counts several things in each of its slots of time, the last ones of which it keeps.
-// Counting takes no lock.
+// Counting takes no lock, but for the first in a slot.
 type ring struct {
 	every time.Duration
 	mu    sync.Mutex // held while a slot becomes another one

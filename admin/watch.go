@@ -16,7 +16,7 @@ import (
 //
 // Its memory is bounded: for each limiter about 40 kB and 2,048 keys, each by its first 512 bytes.
 // Counts of keys are exact while there are few; of many, one with 2 % of the requests is always
-// found. Latencies are too high by a quarter at most.
+// found. Latencies of 256 ns to two minutes are too high by a quarter at most.
 type Watch struct {
 	began  time.Time
 	byName atomic.Pointer[map[string]*watched] // copied when it changes
@@ -69,7 +69,8 @@ const (
 	latencies    = shownSeconds / 10
 )
 
-// The counts of a second: decisions by each core.Source, and then these.
+// The counts of a second: decisions by each core.Source, of which SourceLease is the last, and then
+// these.
 const (
 	countFailed = int(core.SourceLease) + 1 + iota // decisions that were none: an error
 	countDenied

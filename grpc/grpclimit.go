@@ -7,15 +7,15 @@
 //		grpc.ChainStreamInterceptor(grpclimit.Stream(lim, keyfunc.IP())))
 //
 // Key functions see the metadata of a call as headers, its full method, such as
-// "/greet.v1.GreetService/Greet", as the path and the route, and POST as the method. What an
-// interceptor further out stores in the context is there for [keyfunc.User].
+// "/greet.v1.GreetService/Greet", as the path and, if a service has it, the route, and POST as the
+// method. What an interceptor further out stores in the context is there for [keyfunc.User].
 //
 // A call that is not served ends with one of these codes:
 //
 //	RESOURCE_EXHAUSTED   denied, with errdetails.QuotaFailure and, with when to come back, RetryInfo
 //	UNAVAILABLE          the limiter could not decide, with RetryInfo
 //	CANCELED, DEADLINE_EXCEEDED   the client has left, or its deadline came first
-//	INTERNAL             the key function failed
+//	INTERNAL             the key function or LimiterFor failed
 //
 // The headers about the limit are metadata, in lower case: in the header of a call that is served,
 // and in the trailer of one that is not, where clients have them with the error.

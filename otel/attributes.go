@@ -51,8 +51,8 @@ func outcomeOf(e core.Event) outcome {
 	return denied
 }
 
-// errorType returns the class of err as an attribute. The text of err is not used: it may contain a
-// key.
+// errorType returns the class of err as an attribute. Of its text only a known code of Redis is
+// used: the rest may contain a key.
 func errorType(err error) attribute.KeyValue {
 	return errorTypeKey.String(classify(err))
 }

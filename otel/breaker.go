@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// The states of a circuit breaker, as values of the attribute.
+// The states of a circuit breaker, as values of the attribute. An event's Detail is one of them.
 const (
 	closed = "closed"
 	open   = "open"

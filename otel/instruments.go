@@ -33,7 +33,7 @@ func newInstruments(m metric.Meter) *instruments {
 	return &instruments{
 		count: counter(m, "redislimit.decisions", "{decision}",
 			"Decisions, by the limit that denied or is the tightest."),
-		// From a decision in memory up to the default of core.Timeout.
+		// From a decision in memory up to twice the default of core.Timeout.
 		duration: histogram(m, "redislimit.decision.duration", "How long decisions took.",
 			10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6,
 			1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1),

@@ -56,7 +56,7 @@ func MeterProvider(provider metric.MeterProvider) Option {
 // the one that denied, because none is asked after it. If none denied, it is the innermost.
 //
 // If the provider returns an error for an instrument, it is reported to [otel.Handle], and the
-// instrument is left out. Observe never fails.
+// instrument is left out. Observe panics at a nil Option, and never fails.
 func Observe(options ...Option) core.Option {
 	c := &config{provider: otel.GetMeterProvider()}
 	for _, option := range options {
@@ -82,10 +82,10 @@ func newObserver(i *instruments) *observer {
 	return o
 }
 
-// observe records an event. Of each Kind other fields are set: Limiter always; Err is what failed;
-// Took is how long it took, or for how long a ban is; Cost is how many units, slots or requests
-// more (or fewer, if negative) there are; Server and Detail are of a breaker, and Result of a
-// decision.
+// observe records an event. Limiter is always set, and of some kinds: Err, what failed; Result, the
+// decision, the denial that bans, or the names of slots; Took, how long it took, or for how long a
+// ban or a wait is; Cost, how many units, slots or calls more (fewer, if negative), and Spent, of a
+// lease, how many units were used; Server and Detail, of a breaker. Other kinds have no metric.
 func (o *observer) observe(ctx context.Context, e core.Event) {
 	switch e.Kind {
 	case core.EventDecision:

@@ -24,8 +24,9 @@ func (g *Guard) addMembers() {
 	}
 }
 
-// askAll has the limiter and those of And decide together. It reports false if there was an error
-// before.
+// askAll has the limiter and those of And decide together. The settings have refused WaitUpTo here,
+// and for a member all but Cost, Fallback and LimiterFor. It reports false if v has its Status: a
+// key function failed, or the limits cannot decide together.
 func (g *Guard) askAll(r keyfunc.Request, key string, v *Verdict) bool {
 	keys, ok := g.keysOf(r, key, v)
 	if !ok {

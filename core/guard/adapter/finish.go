@@ -25,9 +25,9 @@ func (g *Guard) reserves() bool { return g.settings.CountIf != nil || g.settings
 
 // Finish settles what Check reserved for v, and frees its slots, when the response has ended with
 // this status. It must be called even if the handler panicked, which is a 500, or took over the
-// connection, which is a 101. Only the first call for a request does something. ctx bounds only how
-// long it waits for the reply of Redis, which it does where it frees slots, or decides about the
-// next request.
+// connection, which is a 101. A Reservation ends once, so only the first call for a request does
+// something. ctx bounds only how long it waits for the reply of Redis, which it does where it frees
+// slots, or decides about the next request.
 func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
 	if v.Context != nil {
 		defer v.cancel()

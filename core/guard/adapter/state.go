@@ -19,7 +19,7 @@ type RequestState struct {
 	limiter atomic.Pointer[core.Limiter] // of the middleware that ran last
 	cost    atomic.Pointer[cost]         // that SetCost was last given, or nil
 	charges atomic.Int32                 // whether what SetCost is given is charged: 0 where no middleware has CostAfter
-	refused atomic.Int32                 // the status with which a middleware called no handler, without a denial
+	refused atomic.Int32                 // 503 or 499, if a middleware called no handler because of that
 
 	// Middlewares of one request can run at the same time: one inside of http.TimeoutHandler goes
 	// on after the timeout, and a handler may serve several requests in one.
