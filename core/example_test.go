@@ -398,7 +398,7 @@ func ExampleLimiter_Check() {
 
 	switch err := lim.Check(ctx); {
 	case errors.Is(err, core.ErrUnavailable): // the outage policy decides until this is mended
-		log.Print(err) // with FailClosed rather log.Fatal
+		log.Print(err)
 	case err != nil: // advice
 		log.Print(err)
 	}
