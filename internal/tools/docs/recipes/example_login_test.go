@@ -62,7 +62,7 @@ func Example_login() {
 		}
 	})
 
-	logins := core.MustNew(rdb, "logins", core.SlidingWindowLog(core.Per(3, 15*time.Minute)), core.FailClosed(),
+	logins := core.MustNew(rdb, "logins", core.SlidingWindowLog(core.Per(3, 15*time.Minute)), core.SlidingWindowLog(core.PerDay(20)), core.FailClosed(),
 		core.Ban(15*time.Minute, time.Hour, 24*time.Hour)) // who is denied, and goes on after it, waits longer each time
 	failed := guard.CountIf(func(status int) bool { return status == http.StatusUnauthorized })
 	login := httplimit.Middleware(logins, byLogin(formName, keyfunc.IP()), failed)(checkPassword)
