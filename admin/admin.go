@@ -32,8 +32,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // Handler returns the page of what watch has seen, and the JSON beside it. Mount it at any path
-// that ends with a slash. It changes nothing by GET, and refuses what pages of other origins ask
-// for.
+// that ends with a slash. It changes nothing by GET, and refuses a POST of another origin.
 //
 // allow is asked for each request, and says who may see all keys, and change them: let it check a
 // session of your administrators. It must not let in all that a network or a machine sends:

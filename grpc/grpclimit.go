@@ -12,7 +12,8 @@
 //
 // A call that is not served ends with one of these codes:
 //
-//	RESOURCE_EXHAUSTED   denied, with errdetails.QuotaFailure and, with when to come back, RetryInfo
+//	RESOURCE_EXHAUSTED   denied, with errdetails.QuotaFailure and, with when to come back, RetryInfo,
+//	                     unless guard.NoHeaders hides them
 //	UNAVAILABLE          the limiter could not decide, with RetryInfo
 //	CANCELED, DEADLINE_EXCEEDED   the client has left, or its deadline came first
 //	INTERNAL             the key function or LimiterFor failed

@@ -6,7 +6,8 @@
 //
 // docs/metrics.md lists the instruments and attributes, with queries and alerts. Keys are never
 // attributes: they are personal data, and have too many values. The values of the attributes are
-// the names of limiters and limits, and a few words of this package.
+// the names of limiters and limits, a few words, and of a span the size of the limit and what
+// remains.
 //
 // # A module of its own
 //

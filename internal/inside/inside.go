@@ -8,8 +8,9 @@ import (
 )
 
 // Core is package core. Its methods are those of core's type inside, in four groups: limits, clocks
-// and stubs for tests; what adapters ask about a limiter, and how a request waits and is settled;
-// what admin shows; and the scripts, for tools. A method is added in package hook and in core.
+// and stubs for tests; what adapters ask about a limiter, how a request waits and is settled, and
+// what is logged; what admin shows; and the scripts, for tools. A method is added in package hook
+// and in core.
 var Core = hook.Registered.(known) //nolint:forcetypeassert // core checks it
 
 type known = hook.Core[core.Limiter, core.Reservation, core.Result, core.Option, core.Limit]

@@ -25,9 +25,9 @@ func (g *Guard) reserves() bool { return g.settings.CountIf != nil || g.settings
 
 // Finish settles what Check reserved for v, and frees its slots, when the response has ended with
 // this status. It must be called even if the handler panicked, which is a 500, or took over the
-// connection, which is a 101. A Reservation ends once, so only the first call for a request does
-// something. ctx bounds only how long it waits for the reply of Redis, which it does where it frees
-// slots, or decides about the next request.
+// connection, which is a 101. A Reservation ends once: a second call charges and frees nothing, but
+// asks CountIf again. ctx bounds only how long it waits for the reply of Redis, which it does where
+// it frees slots, or where what it settles decides about the next request.
 func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
 	if v.Context != nil {
 		defer v.cancel()
@@ -91,10 +91,11 @@ func (v *Verdict) logFailure(ctx context.Context, message string, err error) {
 // answerTime is for how long an answer is awaited when the client has left, or the request is over.
 const answerTime = time.Second
 
-// WhenOver has f called after the request with the context ctx, unless stop is called before: for
-// adapters of frameworks that answer an error further out, and perhaps never, f is what happens
-// without an answer. Where the status decides what is charged, f waits a second longer: ctx ends,
-// too, when the client leaves, who would otherwise choose the status while the application answers.
+// WhenOver has f called after the request with the context ctx, unless stop is called before ctx
+// ends: for adapters of frameworks that answer an error further out, and perhaps never, f is what
+// happens without an answer. Where the status decides what is charged, f waits a second longer: ctx
+// ends, too, when the client leaves, who would otherwise choose the status while the application
+// answers.
 func (g *Guard) WhenOver(ctx context.Context, f func()) (stop func() bool) {
 	wait := time.Duration(0)
 	if g.reserves() {

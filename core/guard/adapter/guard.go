@@ -26,7 +26,7 @@ type Guard struct {
 	limiter  *core.Limiter
 	key      keyfunc.Func
 	peer     keyfunc.Func      // for requests that have neither that key nor the one of Fallback
-	settings settings.Settings // what the middleware's options set: nil, 0 and false where one was not given
+	settings settings.Settings // what the middleware's options set; else the defaults of New, nil, 0 or false
 	members  []*Guard          // of guard.And: what these decide by
 
 	wrongLimits                                               messages

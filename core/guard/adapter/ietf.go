@@ -34,7 +34,7 @@ func (o headers) setIETF(h Header, res *core.Result, draw float64) {
 		case each.Allowed: // slots
 		case each.RetryAfter != core.Never:
 			t := o.retryIn(each.RetryAfter, time.Second, draw)
-			state = appendParameter(state, 't', min(t, o.retryIn(res.RetryAfter, time.Second, draw))) // Retry-After is no earlier than any t
+			state = appendParameter(state, 't', min(t, o.retryIn(res.RetryAfter, time.Second, draw))) // Retry-After is no earlier than any such t
 		}
 	}
 	h.Set(headerPolicy, string(policy))

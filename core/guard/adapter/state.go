@@ -29,7 +29,7 @@ type RequestState struct {
 	ietf       shown       // and of this
 	values     [3]string   // the X-RateLimit headers that the first middleware set
 	text       [64]byte    // in which they are formatted
-	header     uintptr     // to which the first middleware wrote
+	header     uintptr     // of the response, as the first middleware saw it
 	counted    [2]counted  // by those that came first
 }
 
