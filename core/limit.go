@@ -150,7 +150,8 @@ type slotTTLOption time.Duration
 
 // SlotTTL sets for how long a slot of an [InFlight] is held that is not renewed, from 10
 // milliseconds to 1 hour; the default is 10 s. For so long a process that died withholds its slots,
-// and for so long Redis may be away until those who work lose theirs. Work may take longer.
+// and for two thirds of it Redis may be away until those who work lose theirs. Work may take
+// longer.
 func SlotTTL(d time.Duration) InFlightOption { return slotTTLOption(d) }
 
 func (slotTTLOption) inFlight() {}

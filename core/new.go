@@ -135,6 +135,10 @@ func MustNew(client Client, name string, opts ...Option) *Limiter {
 // nearly all keys are. A [SlidingWindowLog] also keeps 24 bytes for each admitted call in its
 // window.
 //
+// Time passes by the monotonic clock, from the wall clock as it was when the limiter was made: one
+// that is set later moves no window and no ban, and so Result.At and the windows of a calendar keep
+// the difference.
+//
 // It takes the options of [New] and checks them alike; those about Redis have no effect, so that
 // tests can pass a service's own list. [Clock] is for it alone.
 func NewMemory(name string, opts ...Option) (*Limiter, error) {
