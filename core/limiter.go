@@ -108,7 +108,7 @@ func (l *Limiter) Emit(ctx context.Context, e Event) { l.family.events.emit(ctx,
 // client; renewals, so that held slots and units expire (call it when the work has ended); and
 // leases, which are given back first. It waits a [Timeout] at most for these, and one for what
 // callers left behind. It does not close the client. Decisions after it are as before, but nothing
-// is leased and nothing renewed.
+// is leased and nothing renewed, and in an outage each waits for Redis by itself.
 //
 // The error is [ErrUnavailable] if leases could not be given back: it says how many units of how
 // many keys are charged though nobody has spent them. All is closed all the same.

@@ -200,6 +200,13 @@ func (h *health) next(now time.Duration) (action, time.Duration) {
 	return probePatiently, 0
 }
 
+// unattended has decisions find out by themselves, each in its own time, whether the server
+// answers: all who could probe it have closed.
+func (h *health) unattended(now time.Duration) {
+	h.told = false
+	h.enter(up, now)
+}
+
 // longestWait returns for how long to wait at most while no further probe may begin.
 func (h *health) longestWait(now time.Duration) time.Duration {
 	if h.state == doubted {

@@ -393,8 +393,37 @@ func TestStoresClose(t *testing.T) {
 		if _, err := late.decide(t.Context()); err != nil {
 			t.Errorf("a store that comes later: %v", err)
 		}
-		late.wantChanges(t, "down", "back")
+		late.wantChanges(t)
 		s.wantChanges(t, "down", "back")
+	})
+}
+
+// A store that is closed finds out by itself whether the server answers: what it decides is not
+// left to the policy for ever, and nothing goes on in the background.
+func TestClosedStoreDecides(t *testing.T) {
+	t.Parallel()
+	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
+		s.warm(t)
+		s.Close()
+		for _, fault := range []error{errMemory, errDial, io.EOF} {
+			f.set(fails(fault))
+			for range 3 {
+				if _, err := s.decide(t.Context()); err == nil {
+					t.Errorf("%v: a decision", fault)
+				}
+			}
+			synctest.Wait()
+			f.sent()
+			time.Sleep(time.Minute)
+			if n := f.sent(); n != 0 {
+				t.Errorf("%v: %d probes of a closed store", fault, n)
+			}
+			f.set(nil)
+			if _, err := s.decide(t.Context()); err != nil {
+				t.Errorf("%v is over: %v", fault, err)
+			}
+		}
+		s.wantChanges(t)
 	})
 }
 

@@ -49,6 +49,9 @@ func (sv *Server) next() (do action, pause time.Duration, st *Store, k string) {
 		do = sayDown
 	case st == nil:
 		do = rest
+		if sv.servers.allClosed() {
+			h.unattended(sinceStarted(time.Now()))
+		}
 	default:
 		do, pause = h.next(sinceStarted(time.Now()))
 	}

@@ -140,6 +140,13 @@ func (s *Servers) subscribers(by *Store) []*Hooks {
 	return all
 }
 
+// allClosed reports whether no Store is open.
+func (s *Servers) allClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open == 0
+}
+
 // anotherStore returns a Store to probe a server with, if any is open that any server may be probed
 // with.
 func (s *Servers) anotherStore() *Store {
