@@ -225,7 +225,7 @@ func (v variant) open(w *setup, options ...core.Option) (*core.Limiter, error) {
 		return nil, err
 	}
 	options = append(append(options, core.FailClosed(), core.Timeout(10*time.Second)), v.options...)
-	if w.batch > 0 {
+	if w.batch > 0 && v.options == nil { // others go alone always
 		options = append(options, core.MaxBatch(w.batch))
 	}
 	return core.New(client, w.name(), options...)
