@@ -86,7 +86,7 @@ func newObserver(i *instruments) *observer {
 // observe records an event. Limiter is always set, and of some kinds: Err, what failed; Result, the
 // decision, the denial that bans, or the names of slots; Took, how long it took, or for how long a
 // ban or a wait is; Cost, how many units, slots or calls more (fewer, if negative), and Spent, of a
-// lease, how many units were used; Server and Detail, of a breaker. Other kinds have no metric.
+// lease, how many units were used; Server and Detail, of a breaker.
 func (o *observer) observe(ctx context.Context, e core.Event) {
 	switch e.Kind {
 	case core.EventDecision:

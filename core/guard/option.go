@@ -211,7 +211,7 @@ func ResetDelta() Option {
 // RetryJitter spreads clients that are denied together: each is told to come back later by a random
 // part of its wait, up to this share of it, which is above 0 and at most 1. With 0.2 the
 // Retry-After of a minute is one of 60 to 72 seconds, and never earlier than without. Below 5 s no
-// whole second is within a fifth: there [RetryAfterMs] alone spreads, and so it does a 503, whose
+// whole second is within a fifth: there [RetryAfterMs] alone spreads, as for a 503, whose
 // Retry-After is 1. Denials of any source have it.
 //
 // Within an answer, Retry-After, Retry-After-Ms, the t of IETF's limits that deny and the
