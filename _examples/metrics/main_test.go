@@ -103,7 +103,7 @@ func TestDocument(t *testing.T) {
 
 	names := regexp.MustCompile(`\bredislimit_\w+`).FindAllString(string(document), -1)
 	dotted := regexp.MustCompile("`(redislimit(?:\\.[a-z_]+)+)`").FindAllStringSubmatch(string(document), -1)
-	if len(names) < 5 || len(dotted) < 10 {
+	if len(names) < 10 || len(dotted) < 10 {
 		t.Fatalf("too few names found: %v, %v", names, dotted)
 	}
 	for _, name := range names {
