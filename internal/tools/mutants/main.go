@@ -1,12 +1,12 @@
 // Mutants breaks the library on purpose, one rule at a time, and says which test notices. A mutant that
 // no test catches is a rule that nobody holds: write the test, or say in the list why nothing changes.
 //
-//	go run ./internal/tools/mutants            # all of them; takes an hour and more
+//	go run ./internal/tools/mutants            # all of them; takes two hours and more
 //	go run ./internal/tools/mutants hold/ key  # those whose names contain one of the words
 //	go run ./internal/tools/mutants -from NAME # goes on, where one was stopped
 //
-// Nothing in the checkout changes: each mutant is compiled from an overlay. The mutants stand in the .txt files
-// of this folder:
+// Nothing in the checkout changes: each mutant is compiled from an overlay, three at once. The mutants stand in the
+// .txt files of this folder:
 //
 //	in internal/algorithm/lua                    the file that is changed, or a folder of it: until the next such line
 //	dir otel                                     the module whose tests run, if it is another: until the next such line
@@ -32,11 +32,18 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
 // A mutant is one change of the library that breaks a rule.
 type mutant struct{ name, in, old, new, dir, test, same string }
+
+// An outcome is the test that noticed a mutant, if one did, or why the mutant could not be tried.
+type outcome struct {
+	result string
+	err    error
+}
 
 //go:embed *.txt
 var lists embed.FS
@@ -109,6 +116,7 @@ func main() {
 	timeout := flag.Duration("timeout", 4*time.Minute, "of the tests of one mutant")
 	from := flag.String("from", "", "the `name` of the mutant to begin with")
 	list := flag.Bool("list", false, "only check that each mutant's text is there, once")
+	jobs := flag.Int("jobs", 3, "how many mutants are tried at once")
 	flag.Parse()
 	all, err := read()
 	begin := slices.IndexFunc(all, func(m mutant) bool { return *from == "" || m.name == *from })
@@ -119,13 +127,25 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	all = slices.DeleteFunc(all[begin:], func(m mutant) bool { return !wanted(m.name, flag.Args()) })
+	results := make([]chan outcome, len(all))
+	for i := range results {
+		results[i] = make(chan outcome, 1)
+	}
+	var next atomic.Int64
+	for range *jobs {
+		go func() {
+			for i := next.Add(1) - 1; i < int64(len(all)); i = next.Add(1) - 1 {
+				result, err := all[i].result(*list, *timeout)
+				results[i] <- outcome{result, err}
+			}
+		}()
+	}
 	failed := false
 	caught, survived, equivalent := 0, 0, 0
-	for _, m := range all[begin:] {
-		if !wanted(m.name, flag.Args()) {
-			continue
-		}
-		result, err := m.result(*list, *timeout)
+	for i, m := range all {
+		got := <-results[i]
+		result, err := got.result, got.err
 		switch {
 		case err != nil:
 			result, failed = "CANNOT BE TRIED: "+err.Error(), true
@@ -233,7 +253,9 @@ func (m mutant) run(timeout time.Duration) (string, error) {
 func test(timeout time.Duration, args ...string) (out []byte, caught string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	out, err = exec.CommandContext(ctx, "go", args...).CombinedOutput()
+	command := exec.CommandContext(ctx, "go", append(args, "-exec", "env GOGC=100")...)
+	command.Env = append(os.Environ(), "GOGC=off") // a quarter of the compiler's work is its garbage collector's
+	out, err = command.CombinedOutput()
 	switch found := failure.FindAllSubmatch(out, -1); {
 	case err == nil:
 		return out, "", nil
