@@ -22,6 +22,9 @@ var timeouts = []time.Duration{
 	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second,
 }
 
+// tooBusy is by how much a machine is late on which nothing can be said about a process that is not busy.
+const tooBusy = 20 * time.Millisecond
+
 // env is one server with a proxy before it. The client goes through the proxy; admin goes past it, as a user that no
 // fault locks out.
 type env struct {

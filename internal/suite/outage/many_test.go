@@ -14,7 +14,7 @@ import (
 
 // An outage takes hardly more of the CPU where many limiters share the client, and they return as soon.
 func TestOutageOfManyLimiters(t *testing.T) {
-	check.IdleRounds(t, func(t *check.Round) {
+	check.IdleRounds(t, tooBusy, func(t *check.Round) {
 		one, many := outageCPU(t, 1), outageCPU(t, 3000)
 		t.Logf("CPU of an outage with one limiter: %v, with 3,000: %v", one, many)
 		if many > 3*one+200*time.Millisecond {

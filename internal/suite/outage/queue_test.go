@@ -21,7 +21,7 @@ func TestBurst(t *testing.T) {
 	if testing.Short() {
 		t.Skip("tens of thousands of goroutines")
 	}
-	check.IdleRounds(t, func(t *check.Round) {
+	check.IdleRounds(t, tooBusy, func(t *check.Round) {
 		const burst = 70_000 // more than may wait
 		e := newEnv(t, setup{})
 		l, watch := watched(e.server.Client(t), "burst", core.FixedWindow(core.PerHour(1e9)), core.FailClosed(), core.DenyCache(0))
@@ -68,7 +68,7 @@ func TestFarRedis(t *testing.T) {
 	if testing.Short() {
 		t.Skip("5 s under load")
 	}
-	check.IdleRounds(t, func(t *check.Round) {
+	check.IdleRounds(t, tooBusy, func(t *check.Round) {
 		less, more := far(t, 2000), far(t, 5000)
 		if more < 0.95*less {
 			t.Errorf("offered 2,000/s Redis decided %.0f/s, offered 5,000/s %.0f/s", less, more)

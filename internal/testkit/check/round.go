@@ -44,12 +44,11 @@ func Rounds(tb testing.TB, timeouts []time.Duration, f func(r *Round, timeout ti
 }
 
 // IdleRounds runs f, which holds the library to what it does where its process is not busy, until it passes: a round that
-// fails is repeated if the machine was late by half a millisecond. Where it was late by more than can be judged in each of
-// four rounds the test is skipped.
-func IdleRounds(tb testing.TB, f func(r *Round)) {
+// fails is repeated if the machine was late by half a millisecond. Where it was late by more than tooLate, with which f cannot
+// judge, in each of four rounds the test is skipped.
+func IdleRounds(tb testing.TB, tooLate time.Duration, f func(r *Round)) {
 	tb.Helper()
-	const busy = 20 * time.Millisecond
-	rounds(tb, slices.Repeat([]time.Duration{10 * time.Millisecond}, 4), busy, func(r *Round, _ time.Duration) { f(r) })
+	rounds(tb, slices.Repeat([]time.Duration{10 * time.Millisecond}, 4), tooLate, func(r *Round, _ time.Duration) { f(r) })
 }
 
 // rounds is Rounds, and skips the test if it fails while the machine is never late by less than tooLate.
