@@ -130,22 +130,34 @@ func TestPartFailsOnce(t *testing.T) {
 
 // TestRefusedTogether has a server refuse whatever has a key that its user may not touch. Each of
 // those that shared a script with it is decided after one round trip more, however many they are.
+// A server that refuses all scripts with keys of several slots is sent no more of them.
 func TestRefusedTogether(t *testing.T) {
 	t.Parallel()
-	withFake(t, func(t *testing.T, f *fake) {
-		const callers, roundTrip = 100, 10 * time.Millisecond
-		s := f.store(time.Second)
-		s.MaxBatch = 128
-		s.single = s.newBatcher(s.servers.whole)
-		s.servers.whole.sharding.state.Store(keysTogether)
-		f.refusesBatches = true
-		f.set(func(context.Context) error { time.Sleep(roundTrip); return nil })
-		check.Together(callers, func(int) {
-			if took, err := s.decide(t.Context()); err != nil || took > 4*roundTrip {
-				t.Errorf("decided after %v: %v", took, err)
+	for refused, always := range map[error]bool{
+		redisError("NOPERM no permission for this key"):                     false,
+		redisError("CROSSSLOT Keys in request don't hash to the same slot"): true,
+	} {
+		withFake(t, func(t *testing.T, f *fake) {
+			const callers, roundTrip = 100, 10 * time.Millisecond
+			s := f.store(time.Second)
+			s.MaxBatch = 128
+			s.single = s.newBatcher(s.servers.whole)
+			s.servers.whole.sharding.state.Store(keysTogether)
+			f.refusesBatches = refused
+			f.set(func(context.Context) error { time.Sleep(roundTrip); return nil })
+			for round := range 2 {
+				f.sent()
+				check.Together(callers, func(int) {
+					if took, err := s.decide(t.Context()); err != nil || took > 4*roundTrip {
+						t.Errorf("%v: decided after %v: %v", refused, took, err)
+					}
+				})
+				if n, again := f.sent(), round == 0 || !always; n > callers != again {
+					t.Errorf("%v: %d scripts for %d callers, round %d", refused, n, callers, round)
+				}
 			}
 		})
-	})
+	}
 }
 
 // TestBatchAllocates bounds what a plain decision allocates in a batch: itself, and for each limit

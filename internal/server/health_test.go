@@ -25,7 +25,7 @@ type fake struct {
 	stores []*tested
 
 	pipeline       func(cmds []redis.Cmder) error // answers pipelines, if it is not nil
-	refusesBatches bool                           // it runs no script with the keys of several decisions
+	refusesBatches error                          // of a script with the keys of several decisions; nil if it runs them
 
 	mu     sync.Mutex
 	answer func(ctx context.Context) error // nil: it decides
@@ -128,8 +128,7 @@ func (f *fake) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 		if !decision {
 			return nil
 		}
-		if f.refusesBatches && cmd.Args()[2] != 1 {
-			err := redisError("NOPERM no permission for this key")
+		if err := f.refusesBatches; err != nil && cmd.Args()[2] != 1 {
 			cmd.SetErr(err)
 			return err
 		}
@@ -785,6 +784,19 @@ func TestCallIsNotItsCaller(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A check ends in time, though the client does not look at contexts.
+func TestCheckEnds(t *testing.T) {
+	t.Parallel()
+	withFake(t, func(t *testing.T, f *fake) {
+		s := f.store(time.Second)
+		f.set(deaf)
+		begun := time.Now()
+		if _, err := s.Check(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != connectTime {
+			t.Errorf("%v after %v, want a timeout after %v", err, time.Since(begun), connectTime)
+		}
+	})
 }
 
 // errTooLarge is what Redis replies to a script that is none.
