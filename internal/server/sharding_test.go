@@ -120,11 +120,13 @@ func (p *shardingProxy) ask(t *testing.T, s *Store, together bool, want error, t
 	}
 }
 
+// errCrossSlot is what a node of a Cluster replies to a script with keys of several slots.
+const errCrossSlot = redisError("CROSSSLOT Keys in request don't hash to the same slot")
+
 // Once for each client it is found out whether a script sees all its keys, however many ask at the
 // same time. Nothing is left behind.
 func TestSharding(t *testing.T) {
 	t.Parallel()
-	crossSlot := redisError("CROSSSLOT Keys in request don't hash to the same slot")
 	for name, c := range map[string]struct {
 		shards   int
 		eval     error
@@ -132,7 +134,7 @@ func TestSharding(t *testing.T) {
 	}{
 		"one server":               {1, nil, true},
 		"two servers":              {2, nil, false},
-		"a proxy before a Cluster": {1, crossSlot, false},
+		"a proxy before a Cluster": {1, errCrossSlot, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
