@@ -15,7 +15,8 @@ import (
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	const timeout, callers = 500 * time.Millisecond, 1000
-	slow := func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil }
+	// The third answer comes after 390 ms, and the fourth too late: none at the very instant of the timeout.
+	slow := func(context.Context) error { time.Sleep(130 * time.Millisecond); return nil }
 	for name, c := range map[string]struct {
 		answer func(context.Context) error
 		want   []error // of those that are not answered
