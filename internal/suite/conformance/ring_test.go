@@ -3,6 +3,7 @@ package conformance
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -16,7 +17,7 @@ func TestRing(t *testing.T) {
 	servers := []*redistest.Instance{redistest.Server(t), redistest.Server(t)}
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": servers[0].Addr, "two": servers[1].Addr}})
 	defer func() { _ = ring.Close() }()
-	lim := core.MustNew(ring, "ring", core.GCRA(slow), core.FixedWindow(slow), core.SlidingWindowLog(slow), core.FailClosed())
+	lim := core.MustNew(ring, "ring", core.GCRA(slow), core.FixedWindow(slow), core.SlidingWindowLog(slow), core.FailClosed(), core.Timeout(time.Minute))
 	const keys = 40
 	for i := range keys {
 		key := fmt.Sprint("k", i)

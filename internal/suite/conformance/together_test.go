@@ -69,8 +69,8 @@ func TestTogetherOneKey(t *testing.T) {
 	defer func() { _ = ring.Close() }()
 	for name, client := range map[string]redis.UniversalClient{"Cluster": redistest.ClusterClient(t, redistest.Cluster(t)), "Ring": ring} {
 		sent := gate.Count(client)
-		day := core.MustNew(client, "day", core.FixedWindow(core.PerDay(10)), core.FailClosed())
-		hour := core.MustNew(client, "hour", core.SlidingWindowLog(core.PerHour(100)), core.FailClosed())
+		day := core.MustNew(client, "day", append(onlyRedis, core.FixedWindow(core.PerDay(10)))...)
+		hour := core.MustNew(client, "hour", append(onlyRedis, core.SlidingWindowLog(core.PerHour(100)))...)
 		ask := func(cost int64, other string) (core.Result, int64) {
 			before := sent()
 			res, err := core.All(t.Context(), 1, day.On("k").Cost(cost), hour.On(other))

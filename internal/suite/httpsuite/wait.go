@@ -67,7 +67,7 @@ func cutOff(b *testbed) {
 
 func cutOffHTTP2(b *testbed) { cutOffAfter(b, queued(b), true) }
 
-// A request waits for cutOffWait, and its server gives it a fifth of that.
+// A request waits for cutOffWait, and its server gives it four fifths of that, in which Redis has to decide.
 const cutOffWait = 250 * time.Millisecond
 
 // queued is a limit whose next request waits for cutOffWait.
@@ -82,7 +82,7 @@ func queued(b *testbed) Limit {
 
 func cutOffAfter(b *testbed, limit Limit, http2 bool) {
 	b.Helper()
-	s := b.serve(App{Use: []Mount{limit}, Routes: []Route{{Path: "/a"}, {Path: "/b"}}, HTTP2: http2, WriteTimeout: cutOffWait / 5})
+	s := b.serve(App{Use: []Mount{limit}, Routes: []Route{{Path: "/a"}, {Path: "/b"}}, HTTP2: http2, WriteTimeout: cutOffWait * 4 / 5})
 	s.server.Transport.DisableKeepAlives = true // over a connection that was used it would send the request again
 	want := 1
 	if b.adapter.Lacks[ResponseWriter] != "" { // fasthttp counts from when the response is ready
