@@ -18,8 +18,8 @@ test: ## all tests of the main module; those that need a Redis start redis-serve
 race: ## the same with the race detector
 	go test -race ./...
 
-lint: ## gofmt, go mod tidy, go vet and golangci-lint, of all modules; builds the linter the first time
-	bash .ci/run gofmt 'go mod tidy' 'go vet' golangci-lint
+lint: ## gofmt, go mod tidy and golangci-lint, of all modules; builds the linter the first time
+	bash .ci/run gofmt 'go mod tidy' golangci-lint
 
 bench: ## what needs no Redis, and then a quick look at the library beside its peers: see _benchmarks/README.md
 	go test -C _benchmarks -run '^$$' -bench . -benchmem
