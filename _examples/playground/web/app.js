@@ -69,9 +69,12 @@ function follow() {
     page.turned = at
     document.body.dataset.outage = "seen"
     showRedis()
-    if (state !== "noticed" || !page.pressed) return // by then what is on the page has its size
+    if (state !== "noticed" || !page.pressed) return
     page.pressed = false
-    byId("outage").scrollIntoView({ block: "nearest", behavior: still.matches ? "auto" : "smooth" })
+    // What stands above it grows until all lanes have said who decides now.
+    const grows = new ResizeObserver(() => byId("outage").scrollIntoView({ block: "nearest", behavior: still.matches ? "auto" : "smooth" }))
+    grows.observe(document.body)
+    setTimeout(() => grows.disconnect(), 5000)
   })
   on("decision", (e) => {
     heard(e.at)
