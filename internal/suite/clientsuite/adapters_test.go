@@ -1,9 +1,11 @@
 package clientsuite_test
 
 import (
+	"bufio"
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/gin-gonic/gin"
@@ -25,9 +27,13 @@ func TestAdapters(t *testing.T) {
 	clientsuite.Exercise(t, apps)
 }
 
+func TestAdaptersOnFasthttp(t *testing.T) {
+	clientsuite.Exercise(t, fiberApps)
+}
+
 func FuzzLeftOfProxy(f *testing.F) {
 	gin.SetMode(gin.ReleaseMode)
-	clientsuite.LeftOfProxy(f, apps)
+	clientsuite.LeftOfProxy(f, apps, fiberApps)
 }
 
 var apps = clientsuite.Apps{
@@ -47,14 +53,8 @@ var apps = clientsuite.Apps{
 			e.Any("/a", func(c echo.Context) error { return c.NoContent(http.StatusOK) }, echolimit.Middleware(lim, key))
 			return clientsuite.HTTPApp(e)
 		},
-		"fiber": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
-			return newFiberApp(lim, key, fiber.Config{})
-		},
 	},
 	Configured: map[string]clientsuite.NewApp{
-		"fiber, headers as they came": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
-			return newFiberApp(lim, key, fiber.Config{DisableHeaderNormalizing: true})
-		},
 		"nethttp, body read before": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
 			limited := httplimit.Middleware(lim, key)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 			return clientsuite.HTTPApp(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -79,19 +79,6 @@ var apps = clientsuite.Apps{
 			e.Any("/a", func(c echo.Context) error { return c.NoContent(http.StatusOK) }, echolimit.Middleware(lim, key))
 			return clientsuite.HTTPApp(e)
 		},
-		"fiber, streamed bodies": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
-			readsBody := func(c *fiber.Ctx) error {
-				_ = c.Body()
-				return c.Next()
-			}
-			return newFiberApp(lim, key, fiber.Config{StreamRequestBody: true}, readsBody)
-		},
-		"fiber, cookies used before": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
-			return newFiberApp(lim, key, fiber.Config{}, func(c *fiber.Ctx) error {
-				_ = c.Cookies("session")
-				return c.Next()
-			})
-		},
 	},
 	Impatient: map[string]clientsuite.NewApp{
 		"nethttp": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
@@ -111,6 +98,35 @@ var apps = clientsuite.Apps{
 			e.Any("/a", func(c echo.Context) error { return c.NoContent(http.StatusOK) })
 			return clientsuite.ImpatientHTTPApp(e)
 		},
+	},
+}
+
+var fiberApps = clientsuite.Apps{
+	Lacks: refusedTrailers(),
+	Default: map[string]clientsuite.NewApp{
+		"fiber": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
+			return newFiberApp(lim, key, fiber.Config{})
+		},
+	},
+	Configured: map[string]clientsuite.NewApp{
+		"fiber, headers as they came": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
+			return newFiberApp(lim, key, fiber.Config{DisableHeaderNormalizing: true})
+		},
+		"fiber, streamed bodies": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
+			readsBody := func(c *fiber.Ctx) error {
+				_ = c.Body()
+				return c.Next()
+			}
+			return newFiberApp(lim, key, fiber.Config{StreamRequestBody: true}, readsBody)
+		},
+		"fiber, cookies used before": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
+			return newFiberApp(lim, key, fiber.Config{}, func(c *fiber.Ctx) error {
+				_ = c.Cookies("session")
+				return c.Next()
+			})
+		},
+	},
+	Impatient: map[string]clientsuite.NewApp{
 		"fiber": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
 			f := fiber.New(fiber.Config{DisableStartupMessage: true, ReadTimeout: clientsuite.ReadTimeout})
 			f.Use(fiberlimit.Middleware(lim, key))
@@ -118,6 +134,18 @@ var apps = clientsuite.Apps{
 			return fiberApp{f}
 		},
 	},
+}
+
+// refusedTrailers are those that fasthttp refuses, in newer versions than Fiber asks for.
+func refusedTrailers() map[clientsuite.Ability]string {
+	lacks := map[clientsuite.Ability]string{}
+	for _, name := range []string{"cookie", "x-forwarded-for", "x-real-ip"} {
+		raw := "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + name + ": a\r\n\r\n"
+		if err := new(fasthttp.Request).Read(bufio.NewReader(strings.NewReader(raw))); err != nil {
+			lacks[clientsuite.Trailer(name)] = err.Error()
+		}
+	}
+	return lacks
 }
 
 type fiberApp struct{ *fiber.App }

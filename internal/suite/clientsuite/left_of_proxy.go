@@ -25,7 +25,7 @@ var ways = []way{
 // LeftOfProxy is a fuzz test. A client sends garbage in the header to which a proxy then
 // adds the client's address: the address is the key, in every configuration of every
 // framework, over a connection of its own. A server may refuse what is no header.
-func LeftOfProxy(f *testing.F, apps Apps) {
+func LeftOfProxy(f *testing.F, apps ...Apps) {
 	for _, garbage := range []string{
 		"", ",", ",,,", `"`, `\"`, `"\`, `for="`, `for="6.6.6.6`, `for=6.6.6.6;x="\\\"`, "6.6.6.6", "10.0.0.9", "10.0.0.9,", "unknown", "_hidden",
 		`"6.6.6.6", "10.0.0.1`, "for=6.6.6.6;for=10.0.0.1", "\x00", "\xff\xfe", "6.6.6.6\r\nX-Forwarded-For: 6.6.6.7", " \t ", ":", "[::1]:80",
@@ -40,8 +40,10 @@ func LeftOfProxy(f *testing.F, apps Apps) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for name, newApp := range apps.all() {
-		servers[name] = Serve(f, newApp, lim)
+	for _, apps := range apps {
+		for name, newApp := range apps.all() {
+			servers[name] = Serve(f, newApp, lim)
+		}
 	}
 	options := []struct {
 		key                 keyfunc.Func
