@@ -23,8 +23,9 @@ func TestBoundaryAttack(t *testing.T) {
 	server := start(t)
 	p := live(t, server, "", desktop, height)
 	p.until("a report", laneOf("fixed_window", "admitted")+" >= 0")
-	if !await[bool](p, `import("./app.js").then(({ lanes }) => lanes.some(({ history }) => history.marks.some((m) => m.at < performance.timeOrigin)))`) {
-		t.Error("the charts have no traffic of before the page was opened")
+	early := `import("./app.js").then(({ lanes }) => lanes.some(({ history }) => history.marks.some((m) => m.at < performance.timeOrigin)))`
+	if took := eval[float64](p, "performance.now()"); took < 10_000 && !await[bool](p, early) { // the charts begin 15 s ago
+		t.Errorf("the charts have no traffic of before the page was opened, %.0f ms ago", took)
 	}
 	p.until("a chart that moves", "(window.first ??= "+chart("fixed_window")+") !== "+chart("fixed_window"))
 	p.until("more than the limit through the fixed window", laneOf("fixed_window", "peak")+" > 10")
