@@ -58,11 +58,11 @@ start() {
 stop() {
 	local left=() p tries
 	kill -TERM "$1" 2>/dev/null || true # it may have ended; its status tells
-	for ((tries = 0; tries < 50; tries++)); do
+	for ((tries = 0; tries < 100; tries++)); do
 		kill -0 "$1" 2>/dev/null || break
 		sleep 0.1
 	done
-	! kill -0 "$1" 2>/dev/null || fail "process $1 still runs 5 s after SIGTERM"
+	! kill -0 "$1" 2>/dev/null || fail "process $1 still runs 10 s after SIGTERM"
 	code=0
 	wait "$1" || code=$?
 	for p in "${pids[@]}"; do
