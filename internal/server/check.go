@@ -72,7 +72,7 @@ func (s *Store) missingRights(ctx context.Context) string {
 		}
 	}
 	cmd := redis.NewStringSliceCmd(ctx, args...)
-	_ = s.call(ctx, s.Timeout, func(ctx context.Context) error { return s.servers.client.Process(ctx, cmd) })
+	_ = s.call(ctx, max(s.Timeout, connectTime), func(ctx context.Context) error { return s.servers.client.Process(ctx, cmd) })
 	if len(cmd.Val()) == 0 {
 		return ""
 	}

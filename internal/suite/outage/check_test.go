@@ -66,6 +66,21 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestCheckOfSlowServer has a server that answers later than a decision may take: which rights are missing is found all the same.
+func TestCheckOfSlowServer(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, setup{options: func(o *redis.Options) { o.ContextTimeoutEnabled = true }})
+	e.do(t, "ACL SETUSER default -zcard")
+	const timeout = 50 * time.Millisecond
+	e.rdb.AddHook(gate.Around(func(cmds []redis.Cmder, send func() error) error {
+		if cmds[0].Name() == "eval" {
+			time.Sleep(2 * timeout)
+		}
+		return send()
+	}))
+	wantCheck(t, core.MustNew(e.rdb, "check", core.SlidingWindowLog(core.PerMinute(10)), core.Timeout(timeout)), "may not run zcard, which")
+}
+
 func wantCheck(tb testing.TB, lim *core.Limiter, want string) {
 	tb.Helper()
 	err := lim.Check(tb.Context())
