@@ -316,21 +316,28 @@ func (s *backend) occupy(t testing.TB, lim *core.Limiter) []*answer {
 // keys returns n keys of each node.
 func (s *backend) keys(t testing.TB, n int) []string {
 	t.Helper()
-	cluster, ok := s.client.(*redis.ClusterClient)
 	byNode := map[string]int{}
 	var keys []string
 	for i := 0; len(keys) < n*s.nodes; i++ {
-		key, node := fmt.Sprint("busy", i), ""
-		if ok {
-			master, err := cluster.MasterForKey(t.Context(), key)
-			check.Need(t, err)
-			node = master.Options().Addr
-		}
+		key := fmt.Sprint("busy", i)
+		node := s.node(t, key)
 		if byNode[node]++; byNode[node] <= n {
 			keys = append(keys, key)
 		}
 	}
 	return keys
+}
+
+// node returns the address of a key's node, or "" if this is no Cluster.
+func (s *backend) node(t testing.TB, key string) string {
+	t.Helper()
+	cluster, ok := s.client.(*redis.ClusterClient)
+	if !ok {
+		return ""
+	}
+	master, err := cluster.MasterForKey(t.Context(), key)
+	check.Need(t, err)
+	return master.Options().Addr
 }
 
 // batch makes all requests in this order, in one batch to each server.
