@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Check asks Redis once whether it can decide, for up to five seconds: call it when a service
-// starts, and log the error. It changes no count.
+// Check asks Redis once whether it can decide, and then for rights and settings, for up to five
+// seconds each: call it when a service starts, and log the error. It changes no count.
 //
 // An error that is [ErrUnavailable] says why Redis cannot decide, and what to do: the address, TLS,
 // the password, the database, a node of a Cluster, a replica, the version, or a command that the
