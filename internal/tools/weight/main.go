@@ -1,16 +1,12 @@
-// Weight counts how large the library is, and how much of it four operations run. It fails where that has grown
-// beyond budget.txt, whose history says why.
+// Weight counts how large the library is, and how much of it four operations run. It is a report: nothing fails by it.
 //
-//	go run ./internal/tools/weight         # compares
-//	go run ./internal/tools/weight -write  # writes budget.txt as it is now
+//	go run ./internal/tools/weight
 //
-// A line of budget.txt is a room with its lines of Go and Lua, without comments and tests; or a path, with the
+// A line is a room with its lines of Go and Lua, without comments and tests; or a path, with the
 // functions, files and statements of core and internal that it runs.
 package main
 
 import (
-	"errors"
-	"flag"
 	"fmt"
 	"go/scanner"
 	"go/token"
@@ -27,27 +23,23 @@ import (
 
 const (
 	module = "github.com/redislimit/redislimit"
-	file   = "internal/tools/weight/budget.txt"
 	runs   = 5 // of each path; what all of them ran counts: what goes on beside the operation is not the same in each
 )
 
-// paths are the operations, and by how many percent each may be above its budget: who waits for whom is not the same in
-// every run. Five runs of an outage have had 691 to 746 statements in common, of the same code.
-var paths = map[string]int64{"path:allow": 0, "path:reserve": 0, "path:lease": 2, "path:outage": 10}
+// paths are the operations.
+var paths = []string{"path:allow", "path:reserve", "path:lease", "path:outage"}
 
-// A budget is what each room and path may have. The last of several numbers counts.
-type budget map[string][]int64
+// A report has the numbers of each room and path.
+type report map[string][]int64
 
 func main() {
-	write := flag.Bool("write", false, "write "+file)
-	flag.Parse()
-	if err := run(*write); err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "weight:", err)
 		os.Exit(1)
 	}
 }
 
-func run(write bool) error {
+func run() error {
 	now, err := rooms(os.DirFS("."))
 	if err != nil {
 		return err
@@ -55,40 +47,11 @@ func run(write bool) error {
 	if err := measure(now); err != nil {
 		return err
 	}
-	if write {
-		return os.WriteFile(file, []byte(now.String()), 0o644)
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	allowed, err := parse(string(text))
-	if err != nil {
-		return err
-	}
 	fmt.Print(now)
-	return now.within(allowed)
+	return nil
 }
 
-// within returns an error that names what is above allowed.
-func (b budget) within(allowed budget) error {
-	var all []error
-	for _, name := range slices.Sorted(maps.Keys(b)) {
-		if has, may := last(b[name]), last(allowed[name]); has > may+may*paths[name]/100 {
-			all = append(all, fmt.Errorf("%s has grown from %d to %d: make it smaller, or say in the commit of %s what for", name, may, has, file))
-		}
-	}
-	return errors.Join(all...)
-}
-
-func last(numbers []int64) int64 {
-	if len(numbers) == 0 {
-		return 0
-	}
-	return numbers[len(numbers)-1]
-}
-
-func (b budget) String() string {
+func (b report) String() string {
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(b)) {
 		fmt.Fprintln(&text, name, strings.Trim(fmt.Sprint(b[name]), "[]"))
@@ -96,24 +59,9 @@ func (b budget) String() string {
 	return text.String()
 }
 
-func parse(text string) (budget, error) {
-	b := make(budget)
-	for line := range strings.Lines(text) {
-		fields := strings.Fields(line)
-		for _, field := range fields[1:] {
-			number, err := strconv.ParseInt(field, 10, 64)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", line, err)
-			}
-			b[fields[0]] = append(b[fields[0]], number)
-		}
-	}
-	return b, nil
-}
-
 // rooms returns the lines of each room below root: a folder of the module, or of internal.
-func rooms(root fs.FS) (budget, error) {
-	b := make(budget)
+func rooms(root fs.FS) (report, error) {
+	b := make(report)
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -181,7 +129,7 @@ func luaLines(text string) (n int64) {
 }
 
 // measure runs each path, and adds what it took.
-func measure(b budget) error {
+func measure(b report) error {
 	work, err := os.MkdirTemp("", "weight")
 	if err != nil {
 		return err
@@ -192,7 +140,7 @@ func measure(b budget) error {
 	if _, err := command("", "go", "build", "-cover", "-covermode=atomic", "-coverpkg="+engine, "-o", binary, "./internal/tools/weight/path"); err != nil {
 		return err
 	}
-	for name := range paths {
+	for _, name := range paths {
 		var all parts
 		for i := range runs {
 			ran, err := runPath(binary, name, filepath.Join(work, fmt.Sprint(name, i)))

@@ -3,7 +3,6 @@ package main
 import (
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"testing/fstest"
 )
@@ -23,46 +22,9 @@ func TestRooms(t *testing.T) {
 		"_examples/e.go":               code("package e\n"),
 		".ci/tools/f.go":               code("package f\n"),
 	})
-	want := budget{"core": {8}, "core/guard": {1}, "internal/algorithm": {4}, "grpc": {1}}
+	want := report{"core": {8}, "core/guard": {1}, "internal/algorithm": {4}, "grpc": {1}}
 	if err != nil || !maps.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("%v, %v, want %v", got, err, want)
-	}
-}
-
-func TestWithin(t *testing.T) {
-	t.Parallel()
-	allowed, err := parse("core 100\npath:allow 10 5 200\npath:lease 20 9 500\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, err := parse(allowed.String()); err != nil || !maps.EqualFunc(again, allowed, slices.Equal) {
-		t.Errorf("%v is read back as %v, %v", allowed, again, err)
-	}
-	for name, c := range map[string]struct {
-		now   budget
-		grown []string
-	}{
-		"as it was":        {allowed, nil},
-		"smaller":          {budget{"core": {99}, "path:allow": {9, 9, 199}}, nil},
-		"a room":           {budget{"core": {101}}, []string{"core has grown from 100 to 101"}},
-		"a new room":       {budget{"core/guard": {1}}, []string{"core/guard has grown from 0 to 1"}},
-		"more functions":   {budget{"path:allow": {11, 6, 200}}, nil},
-		"paths":            {budget{"path:allow": {10, 5, 201}, "path:lease": {20, 9, 511}}, []string{"path:allow", "path:lease has grown from 500 to 511"}},
-		"what may differ":  {budget{"path:lease": {20, 9, 510}}, nil},
-		"more than a room": {budget{"core": {101}, "internal/server": {1}}, []string{"core has", "internal/server has"}},
-	} {
-		text := ""
-		if err := c.now.within(allowed); err != nil {
-			text = err.Error()
-		}
-		if lines := strings.Count(text, " has grown"); lines != len(c.grown) {
-			t.Errorf("%s: %d have grown, want %d: %s", name, lines, len(c.grown), text)
-		}
-		for _, want := range c.grown {
-			if !strings.Contains(text, want) {
-				t.Errorf("%s: %q is not in %q", name, want, text)
-			}
-		}
 	}
 }
 
