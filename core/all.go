@@ -19,17 +19,17 @@ import (
 //
 //	res, err := core.All(ctx, 1, perUser.On("user:alice"), perOrg.On("org:acme"))
 //
-// The Result is the tightest, as [Result.Tighter] says, and [Result.All] has those of all limits
-// that were asked. Of one key twice the costs add up.
+// The Result is the tightest, as [Result.Tighter] says. [Result.All] returns the Results of all
+// limits that decided, in the order of the arguments. If a key is given twice, its costs add up.
 //
 // Limiters over one client of a single server, and with one [Timeout], are asked by one script,
 // which takes Redis as long as one Limiter of so many limits. So are those of a Cluster or a Ring
 // about one and the same key. As with [Limiter.AllowN], a caller who leaves may be charged.
 //
 // Others are asked one after the other: the smallest [Limit.Capacity] first, then by name and key,
-// whatever the order of the arguments. So who is over his own limit takes nothing of a larger one
-// that he shares. Units are held as by [Limiter.Reserve] until all have admitted, and given back if
-// one does not. A denial is then that of the first Limiter that denies. Such a hold may deny
+// whatever the order of the arguments. So a caller over their own limit takes nothing of a larger
+// limit that they share. Units are held as by [Limiter.Reserve] until all have admitted. If one does
+// not, they are given back in the background, and may still be held when All returns. A denial is then that of the first Limiter that denies. Such a hold may deny
 // another call for a moment, with a RetryAfter of a second at most. So a denial that may be over
 // within a second is asked for once more. A process that dies meanwhile leaves what it held, which
 // is charged when it expires. With a [Lease], a cost of 0, or more than 12 limits and bans in all,
@@ -72,8 +72,9 @@ func AcquireAll(ctx context.Context, n int64, keys ...Keyed) (*Reservation, erro
 }
 
 // ReserveAll is [All] for work whose true cost is known later, as [Limiter.Reserve] has it. What is
-// done to the Reservation is done for each key. A key with a cost of its own is charged that cost
-// by Settle, whatever the work really cost.
+// done to the Reservation is done for each key. Settle charges a key with a cost of its own that
+// cost, whatever the work really cost, so Settle(ctx, 0) charges it, too; Cancel charges nothing to
+// any key.
 func ReserveAll(ctx context.Context, n int64, keys ...Keyed) (*Reservation, error) {
 	t, err := newMultiCall(ctx, n, keys)
 	if err != nil {
@@ -96,7 +97,7 @@ func newMultiCall(ctx context.Context, n int64, keys []Keyed) (*multiCall, error
 		return nil, errNoKeys
 	}
 	t := &multiCall{n: n, members: make([]member, 0, len(keys))}
-	for _, k := range keys {
+	for position, k := range keys {
 		if k.limiter == nil {
 			return nil, errNoLimiter
 		}
@@ -112,13 +113,23 @@ func newMultiCall(ctx context.Context, n int64, keys []Keyed) (*multiCall, error
 			t.members[i].own = add(t.members[i].own, k.own)
 			continue
 		}
-		t.members = append(t.members, member{Keyed: k})
+		t.members = append(t.members, member{Keyed: k, position: position})
 	}
 	slices.SortStableFunc(t.members, func(a, b member) int {
 		capacity := cmp.Compare(slices.Min(a.limiter.by.Capacities), slices.Min(b.limiter.by.Capacities))
 		return cmp.Or(capacity, cmp.Compare(a.limiter.family.name, b.limiter.family.name), cmp.Compare(a.key, b.key))
 	})
 	return t, nil
+}
+
+// asGiven returns the indexes of the members in the order of the arguments.
+func (t *multiCall) asGiven() []int {
+	order := make([]int, len(t.members))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(t.members[a].position, t.members[b].position) })
+	return order
 }
 
 // isOf reports whether m is of the same key and limits as k.
@@ -195,8 +206,8 @@ func (m *member) reserve(ctx context.Context, t *multiCall, began time.Time) (*R
 // result returns the tightest Result of all that admitted.
 func (t *multiCall) result() Result {
 	all := make([]Result, 0, len(t.members))
-	for _, m := range t.members {
-		for each := range m.held.All() {
+	for _, i := range t.asGiven() {
+		for each := range t.members[i].held.All() {
 			if each.Source != SourceNone { // of FailOpen
 				all = append(all, each)
 			}
@@ -253,7 +264,7 @@ func (j *joint) decide(ctx context.Context, res *Result) error {
 		barred = barred || ban.Until > 0 && !ban.Began
 	}
 	all := make([]Result, 0, limits)
-	for i := range j.members {
+	for _, i := range j.asGiven() {
 		if barred && j.parts[i].Ban().Until == 0 {
 			continue // it was not asked
 		}

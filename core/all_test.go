@@ -13,9 +13,36 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 var tenADay = core.FixedWindow(core.PerDay(10))
+
+// TestAllOrder gets the Results of all limits in the order of the arguments, though the smallest limit is asked first.
+func TestAllOrder(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	var keys []core.Keyed
+	for _, count := range []int64{50, 20, 30, 40} {
+		keys = append(keys, core.MustNewMemory("x", core.FixedWindow(core.PerDay(count))).On("k"))
+	}
+	want := []int64{50, 20, 30, 40}
+	order := func(res core.Result) (counts []int64) {
+		for each := range res.All() {
+			counts = append(counts, each.Limit)
+		}
+		return counts
+	}
+	res, err := core.All(ctx, 1, keys...)
+	if got := order(res); err != nil || !slices.Equal(got, want) {
+		t.Errorf("All: %v, %v, want %v", got, err, want)
+	}
+	acquired, err := core.AcquireAll(ctx, 1, keys...)
+	if got := order(acquired.Result); err != nil || !slices.Equal(got, want) {
+		t.Errorf("AcquireAll: %v, %v, want %v", got, err, want)
+	}
+	check.OK(t, acquired.Cancel(ctx))
+}
 
 // TestAll decides by two Limiters at once: what one of them denies is charged in none.
 func TestAll(t *testing.T) {

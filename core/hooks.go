@@ -30,6 +30,8 @@ func (inside) NewLimit(k *algorithm.Kind, count int64, period time.Duration, s h
 	return l
 }
 
+func (inside) LimitKey(l Limit) string { return l.key() }
+
 func (inside) Wall(now func() time.Time) Option { return wall(now) }
 
 // A wall is the clock of a test, and may be given again.

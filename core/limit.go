@@ -169,12 +169,14 @@ func (d slotTTLOption) set(l *Limit) {
 type nameOption string
 
 // Name sets the Limit's name in results and in its Redis keys: letters, digits and "_.-", at most
-// 64. A named Limit keeps what is used when its period changes, but [Aligned] windows and a
-// [SlidingWindowCounter] start a new count. Windows of a calendar start one, too, unless the old
-// count began within the new window: what was used today stays when a day becomes a month, and
-// hardly when a month becomes a day. Another algorithm starts a new count, too. The default is the
-// algorithm and the period, such as "token-1m", "month-Europe.Berlin" of windows of a calendar, and
-// "inflight" of an [InFlight].
+// 64. The default is the algorithm and the period, such as "token-1m", "month-Europe.Berlin" for
+// windows of a calendar, and "inflight" for an [InFlight].
+//
+// A change of the count or burst keeps what is used, with a name or without. A change of the
+// algorithm starts a fresh count. So does a change of the period, or of the form of the windows
+// (first request, aligned, or a calendar and its time zone), except for a bucket with a name. A
+// fresh count stands beside the old one: in all, as much is admitted as both admit. [TokenBucket] and
+// [GCRA] with one name share their count.
 func Name(name string) LimitOption { return nameOption(name) }
 
 func (nameOption) bucket() {}
@@ -220,17 +222,37 @@ func (l Limit) Name() string {
 	if l.name != "" || l.kind == nil {
 		return l.name
 	}
+	return l.formName()
+}
+
+// key returns what the Redis key of the Limit ends with. No name has a "~".
+func (l Limit) key() string {
+	switch {
+	case l.name == "":
+		return l.formName()
+	case l.kind.Debt && !l.kind.Delays:
+		return l.name + "~bucket" // TokenBucket and GCRA, at any rate: a bucket stores at which rate it drains
+	case l.kind.Delays:
+		return l.name + "~" + l.kind.Tag
+	}
+	return l.name + "~" + l.formName()
+}
+
+// formName returns the Limit's name without [Name]: its algorithm, and the form and period of its
+// windows.
+func (l Limit) formName() string {
 	tag := l.kind.Tag
 	if l.kind.Slots {
 		return tag
 	}
-	if unit := l.calendar(); unit > 0 && l.zone != even {
-		if l.zone == "" || l.zone == "UTC" {
-			return unit.String()
-		}
+	switch unit := l.calendar(); {
+	case l.zone == even:
+		tag = even
+	case unit > 0 && (l.zone == "" || l.zone == "UTC"):
+		return unit.String()
+	case unit > 0:
 		return unit.String() + "-" + strings.NewReplacer("/", ".", "+", "_").Replace(l.zone)
-	}
-	if l.aligned {
+	case l.aligned:
 		tag = "aligned"
 	}
 	return tag + "-" + formatPeriod(l.rate.period)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +25,8 @@ import (
 // names share nothing.
 //
 // Keys are stored in Redis as prefix:name:{key}:limit; a key that is longer than 64 bytes or not
-// plain ASCII is stored as a digest. Every Redis key has a TTL.
+// plain ASCII is stored as a digest. [Name] says which changes of a limit keep its count, and which
+// start a fresh one. Every Redis key has a TTL.
 //
 // A cost of 0 is always allowed, but during a [Ban], and charges nothing. A denied request changes
 // nothing, but with that option. A Limiter is safe for concurrent use.
@@ -43,7 +45,6 @@ type family struct {
 	config
 
 	name     string
-	states   string        // the States of the limits given to New: only their keys in memory have no prefix
 	memory   *memory.Store // of NewMemory, or nil
 	now      func() time.Time
 	stub     hook.Stub     // of package limittest, or nil
@@ -131,11 +132,11 @@ func (l *Limiter) catchUp() {
 }
 
 // countsAs reports whether other is l, or comes from another New with the same client, Timeout,
-// prefix and name, and has limits of the same names and algorithms. Two that With has derived from
-// one New are meant to differ.
+// prefix and name, and has limits with the same Redis keys. Two that With has derived from one New
+// are meant to differ.
 func (l *Limiter) countsAs(other *Limiter) bool {
 	return l == other || l.family != other.family && l.store != nil && other.store != nil &&
-		l.store.SharesKeys(other.store) && l.by.States == other.by.States
+		l.store.SharesKeys(other.store) && slices.Equal(l.by.Keys, other.by.Keys)
 }
 
 // failure counts an overload, and returns an error of the store as users see it: ErrUnavailable, or

@@ -101,9 +101,8 @@ func (l *Limiter) warnOfMistakes(c *config) {
 	ctx := context.Background()
 	others, open := l.store.Others()
 	if others {
-		l.family.events.logAt(ctx, slog.LevelWarn, "redislimit: another Limiter of this name over this client has other numbers on the same keys: "+
-			"they count together, or, if the algorithm is another, too, each discards what the other has counted; "+
-			"so give one another name, or change numbers by With")
+		l.family.events.logAt(ctx, slog.LevelWarn, "redislimit: another Limiter with this name over this client has other numbers on the same keys, "+
+			"so they count together: give one of them another name, or change numbers by With")
 	}
 	if open == manyOpen {
 		l.family.events.logAt(ctx, slog.LevelWarn, "redislimit: many Limiters over this client were made and not closed: "+
@@ -173,10 +172,11 @@ func must(l *Limiter, err error) *Limiter {
 //	// ...
 //	res, err := limits.Allow(ctx, "customer:"+customer.ID)
 //
-// A key whose numbers change keeps the units that it has used, as with any live change of a limit.
-// That is only so for a limit of the same name: an unnamed one of another period has another name,
-// so give limits whose period may change a [Name]. What was used of a bucket comes back at the rate
-// of the limit that charged last.
+// A key whose count or burst changes keeps the units that it has used, as with any live change of a
+// limit. A change of the algorithm starts a fresh count. So does a change of the period, or of the
+// form of the windows (first request, aligned, or a calendar and its time zone), except for a bucket
+// with a name; see [Name]. What was used of a bucket comes back at the rate of the limit that charged
+// last.
 //
 // Close of any closes all. A wrong limit is an error that names it, as in [New].
 func (l *Limiter) With(asked ...Limit) (*Limiter, error) {
@@ -199,7 +199,6 @@ func newFamily(name string, c *config) *family {
 		f.now = time.Now
 	}
 	f.renewer = hold.NewRenewer(f.holdEvents(), f.now, c.clock != nil)
-	f.states = newSet(name, c.limits, c.hold).States
 	return f
 }
 
@@ -210,17 +209,17 @@ func (f *family) limiter(asked []Limit) *Limiter {
 	case f.stub != nil:
 		l.keeper = stubKeeper{f.stub}
 	case f.memory != nil:
-		l.by.Memory = memory.NewLimits(l.by.Members, f.groupOf(l.by), f.bans)
+		l.by.Memory = memory.NewLimits(l.by.Members, l.by.Keys, f.bans)
 		l.keeper = memoryKeeper{f.memory}
 	default:
-		l.by.Server = server.NewLimits(l.by.Members, l.by.Names, f.bans)
+		l.by.Server = server.NewLimits(l.by.Members, l.by.Keys, f.bans)
 		l.store = f.stores.of(l.by)
 		l.keeper = redisKeeper{l.store}
 	}
 	if f.fallback != nil {
 		l.by.Fallback = newSet(f.name, f.share(asked), f.hold)
 		l.by.Fallback.Names = l.by.Names
-		l.by.Fallback.Memory = memory.NewLimits(l.by.Fallback.Members, f.groupOf(l.by), f.bans)
+		l.by.Fallback.Memory = memory.NewLimits(l.by.Fallback.Members, l.by.Keys, f.bans)
 	}
 	return l
 }
@@ -229,19 +228,10 @@ func (f *family) limiter(asked []Limit) *Limiter {
 func newSet(limiter string, asked []Limit, hold time.Duration) *limits.Set {
 	all := make([]limits.Limit, len(asked))
 	for i, l := range asked {
-		all[i] = limits.Limit{Kind: l.decidedBy(), Numbers: l.numbers(), Name: l.Name(), Hold: hold}
+		all[i] = limits.Limit{Kind: l.decidedBy(), Numbers: l.numbers(), Name: l.Name(), Key: l.key(), Hold: hold}
 		if l.kind.Slots {
 			all[i].Hold = cmp.Or(l.slotTTL, defaultSlotTTL)
 		}
 	}
 	return limits.New(limiter, all)
-}
-
-// groupOf returns what the keys of a set begin with in memory: limits of other names or algorithms
-// have other keys, as they have in Redis.
-func (f *family) groupOf(by *limits.Set) string {
-	if by.States == f.states {
-		return ""
-	}
-	return by.States
 }

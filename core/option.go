@@ -328,7 +328,7 @@ func checkLimits(limits []Limit, lease time.Duration) error {
 			return fmt.Errorf("limit %v: %w", l, err)
 		}
 		if other, taken := first[l.Name()]; taken {
-			return fmt.Errorf("limits %v and %v are both called %q and would share one state: give one of them another Name",
+			return fmt.Errorf("limits %v and %v are both called %q, and Results could not tell them apart: give one of them another Name",
 				other, l, l.Name())
 		}
 		if lease > 0 && l.kind.Unleasable != "" {

@@ -47,6 +47,8 @@ type multiCall struct {
 type member struct {
 	Keyed
 
+	position int // of the key among the arguments of the call, or of the first of several equal ones
+
 	held  *Reservation  // nil until it is admitted
 	stamp denials.Stamp // of a decision on all by one script
 }
@@ -135,8 +137,8 @@ func (l *Limiter) gaveBack(h *hold.Hold) {
 	}
 }
 
-// Cancel is Settle with a cost of 0, for each key: the work was not done. What Reserve held is free
-// again, exactly. What Acquire charged is taken back as far as it can be told apart from later
+// Cancel ends r because the work was not done. It charges nothing to any key. What Reserve held is
+// free again, exactly. What Acquire charged is taken back as far as it can be told apart from later
 // charges:
 //
 //   - of a bucket only while nobody has charged on top of it, and then what has not drained;

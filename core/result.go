@@ -56,8 +56,9 @@ type Result struct {
 	all *[]Result // of several limits
 }
 
-// All returns the Result of each limit, in the order given to [New]. There Allowed is whether that
-// limit admits; only what all of them admit is charged.
+// All returns the Result of each limit, in the order given to [New], and for several keys in the
+// order of the keys. There Allowed is whether that limit admits; only what all of them admit is
+// charged.
 func (r Result) All() iter.Seq[Result] {
 	return func(yield func(Result) bool) {
 		if r.all == nil {

@@ -19,7 +19,9 @@ func (l *Limiter) Wait(ctx context.Context, key string) (Result, error) { return
 // WaitN blocks until n units are admitted for key and their Delay is over, and returns the Result
 // that admitted them. After a denial it sleeps for RetryAfter. Of the callers in this process that
 // wait for the same key only the first asks, and those behind it for which enough remains, so they
-// are admitted in the order in which they came. Other processes have lines of their own.
+// are admitted in the order in which they came. Other processes have lines of their own. With a
+// [LeakyBucket] an admission is a place in its queue, and the place that a canceled caller gives
+// back goes to the next caller who asks: so a later caller may return before an earlier one.
 //
 // It returns at once with [ErrNeverAdmitted] if n is above the capacity, and with
 // [context.DeadlineExceeded] if the deadline of ctx comes before n units can be admitted, to this

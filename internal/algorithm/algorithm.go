@@ -11,7 +11,7 @@ type Numbers struct {
 	Count, Period int64 // Count units, from 1 to 1e9, per Period, from a millisecond to 400 days
 	Burst         int64 // the capacity of a bucket
 	Aligned       bool  // fixed windows start at multiples of the period since the Unix epoch
-	Named         bool  // the limit has a name of its own, so that its Redis key does not contain the period
+	Named         bool  // the limit has a name of its own, so that a bucket's Redis key does not tell the period
 
 	Calendar *calendar.Calendar // of which a calendar window is one; nil: its windows are multiples of the period
 }
@@ -96,9 +96,9 @@ type Evaluator interface {
 	// DeniedFor returns for how long after o, at least, n units are denied, even if all held units
 	// are given back. o was observed by a decision on n and held together.
 	DeniedFor(o Observation, n, held int64) int64
-	// Adopt takes over s from the Evaluator before, which has other numbers. What is used stays
-	// used. It reports false if this Evaluator cannot tell how much that is.
-	Adopt(s *State, before Evaluator, now int64) bool
+	// Adopt takes over s from before, an Evaluator with the same Redis key and other numbers. Used
+	// units stay used.
+	Adopt(s *State, before Evaluator, now int64)
 	// MaxCharge returns how many of n units a State can take when the limit is not asked.
 	MaxCharge(o Observation, n int64) int64
 }

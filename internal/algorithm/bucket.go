@@ -60,8 +60,9 @@ func drainedInOneSecond(count, period int64) int64 {
 // shrinks as time passes.
 //
 //	Observation  the debt: A whole microseconds and B parts of 1/q. It is above the
-//	             capacity if more was charged than fits. Of what is stored at another
-//	             rate, C is how long it still takes there; else C is 0
+//	             capacity if more was charged than fits, and huge if it is that or more.
+//	             Of what is stored at another rate, C is how long it still takes there;
+//	             else C is 0
 //	State        the instant at which the debt ends: A and B likewise. C is the rate at
 //	             which it is stored, as in bucket
 type bucket struct {
@@ -69,7 +70,7 @@ type bucket struct {
 	unit     ratio  // the time of one unit
 	unitCost span   // the same as a span
 	maxDebt  span   // the debt when nothing remains
-	form     string // a version and the rate, with which a value in Redis begins
+	form     string // a version and the rate, with which a value in Redis begins; see lua/bucket.lua
 	period   int64
 	rate     int64 // units in a microsecond: the bits of a float64
 }
@@ -109,7 +110,7 @@ func (b *bucket) Evaluate(s *State, now, n int64) (Observation, bool) {
 	debt, left := b.debt(s, now), int64(0)
 	if s.C != b.rate {
 		left = debt.micros()
-		debt = span{w: up(float64(left) * (rate(s.C) / rate(b.rate)))}
+		debt = span{w: restated(left, s.C, b.rate)}
 	}
 	o, admits := b.observe(debt, now, n)
 	o.C = left
@@ -124,10 +125,13 @@ func (b *bucket) observe(debt span, now, n int64) (Observation, bool) {
 
 func rate(bits int64) float64 { return math.Float64frombits(uint64(bits)) }
 
-// up rounds a time up, by more than its own factors were rounded. So does Lua.
+// up rounds a time up, by more than its own factors were rounded. So does Lua. It is at most huge.
 func up(micros float64) int64 {
-	return int64(math.Ceil(min(micros*(1+1.0/(1<<50)), maxInstant-1)))
+	return int64(math.Ceil(min(micros*(1+1.0/(1<<50)), huge)))
 }
+
+// restated returns the time that units take at the rate to, if they take d at the rate from.
+func restated(d, from, to int64) int64 { return up(float64(d) * (rate(from) / rate(to))) }
 
 // Charge takes over what another rate has left, but for a faster one of which more is used than
 // this limit could have admitted: others were promised how that drains.
@@ -142,6 +146,29 @@ func (b *bucket) Charge(s *State, o Observation, n int64) {
 }
 
 func (b *bucket) keeps(o Observation) bool { return o.C > 0 && o.C < o.A && o.A > b.maxDebt.w }
+
+// chargeExpired charges n units whose hold expired at now. They drain, with what is stored, at the
+// fastest rate at which they were reserved, or at that of what is stored if it is faster. So it does
+// not matter whose decision it is that finds them.
+func (b *bucket) chargeExpired(s *State, now, n int64) {
+	if n == 0 {
+		return
+	}
+	stored := b.debt(s, now)
+	drains := s.holds.rate
+	if stored != (span{}) && rate(s.C) > rate(drains) {
+		drains = s.C
+	}
+	if drains == b.rate {
+		force(b, s, now, n) // without rounding
+		return
+	}
+	left := stored.micros()
+	if s.C != drains {
+		left = restated(left, s.C, drains)
+	}
+	s.A, s.B, s.C = min(now+left+up(float64(n)/rate(drains)), maxInstant-1), 0, drains
+}
 
 // Refund reduces the debt only if the charge is the last: what drained since, and what others were
 // charged on top, cannot be told apart otherwise.
@@ -169,7 +196,7 @@ func (b *bucket) Cost(args []any, n int64) []any {
 }
 
 func (b *bucket) Valid(o Observation) bool {
-	return o.A >= 0 && o.A < maxInstant && o.B >= 0 && o.B < b.unit.q && o.C >= 0 && o.C < maxInstant
+	return o.A >= 0 && o.A <= huge && o.B >= 0 && o.B < b.unit.q && o.C >= 0 && o.C < maxInstant
 }
 
 // ChargeHandle is the instant at which the debt ends with the charge.
@@ -184,13 +211,17 @@ func (b *bucket) WithHeld(o Observation, _, held int64) Observation {
 	if b.keeps(o) {
 		left = o.drains(debt.w)
 	}
-	return Observation{o.At, min(debt.w, maxInstant), debt.f, left}
+	return Observation{o.At, min(debt.w, huge), debt.f, left}
 }
 
-// drains returns in which time a part of the debt of o drains at the rate that is stored.
+// drains returns in which time a part of the debt of o drains at the rate that is stored. Of a debt
+// that is huge it is not known what part that is: it returns the time of all.
 func (o Observation) drains(debt int64) int64 {
-	if o.C == 0 {
+	switch {
+	case o.C == 0:
 		return debt
+	case o.A >= huge:
+		return o.C
 	}
 	return up(float64(debt) * (float64(o.C) / float64(o.A)))
 }
@@ -203,11 +234,8 @@ func (b *bucket) DeniedFor(o Observation, n, _ int64) int64 {
 	return b.Outcome(o, n, false, false).RetryAfter
 }
 
-// Adopt has nothing to restate: s says at which rate it is stored.
-func (b *bucket) Adopt(_ *State, before Evaluator, _ int64) bool {
-	_, ok := before.(*bucket)
-	return ok
-}
+// Adopt has nothing to do: s says at which rate its debt drains.
+func (b *bucket) Adopt(*State, Evaluator, int64) {}
 
 // MaxCharge is all: Charge bounds when a debt ends.
 func (b *bucket) MaxCharge(_ Observation, n int64) int64 { return n }

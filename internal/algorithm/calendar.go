@@ -50,7 +50,7 @@ func (w *calendarWindow) Evaluate(s *State, now, n int64) (Observation, bool) {
 }
 
 func (w *calendarWindow) Valid(o Observation) bool {
-	used, opened, end := o.A, o.B, w.end(o)
+	used, opened, end := o.A, o.B, end(o)
 	return used >= 0 && used < maxInstant && opened >= 0 && opened < maxInstant && end > o.At && end <= o.At+w.period
 }
 
@@ -66,17 +66,10 @@ func (w *calendarWindow) constantsAt(now int64) (args []any, from, until int64) 
 	return w.constants(c), c.Start, c.Next
 }
 
-// Adopt keeps what was charged in the window of this calendar.
-func (w *calendarWindow) Adopt(s *State, before Evaluator, now int64) bool {
-	_, ok := before.(*calendarWindow)
-	s.C = w.calendar.Around(max(now, s.B)).Next
-	return ok
-}
-
 func windowLength(e Evaluator, o Observation) int64 {
 	w, ok := e.(*calendarWindow)
 	if !ok {
 		return 0
 	}
-	return w.calendar.Length(w.end(o) - 1)
+	return w.calendar.Length(end(o) - 1)
 }

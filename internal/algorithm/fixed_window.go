@@ -14,44 +14,44 @@ var FixedWindow = &Kind{
 
 // A fixedWindow decides for [FixedWindow].
 //
-//	Observation  A the used units, B when the window was opened, C its length, which
-//	             after a change of the limit may not be the period
-//	State        A the used units, B when the window was opened, C its end
+//	Observation  A the used units, B when the window was charged first, C how long after that the window ends
+//	State        A the used units, B when the window was charged first, C when the window ends
 type fixedWindow struct {
-	limit, period  int64
-	aligned, named bool
+	limit, period int64
+	aligned       bool
 }
 
 func newFixedWindow(l Numbers) Evaluator {
-	return &fixedWindow{limit: l.Count, period: l.Period, aligned: l.Aligned, named: l.Named}
+	return &fixedWindow{limit: l.Count, period: l.Period, aligned: l.Aligned}
 }
 
 func (w *fixedWindow) Evaluate(s *State, now, n int64) (Observation, bool) {
-	used, start, length := s.A, s.B, w.period
-	switch {
-	case now >= s.C || used == 0:
-		used, start = 0, now
-	case !w.aligned:
-		length = s.C - s.B // that of the limit which opened the window
+	used, opened, end := s.A, s.B, s.C
+	if now >= end || used == 0 {
+		used, opened, end = 0, now, now+w.length(now)
 	}
 	fits := used+min(n, w.limit+1) <= w.limit // min: the sum must not overflow
-	return Observation{At: now, A: used, B: start, C: length}, fits
+	return Observation{At: now, A: used, B: opened, C: end - opened}, fits
+}
+
+// length returns how long a window lasts that is charged first at opened. An aligned window began
+// at the last multiple of the period.
+func (w *fixedWindow) length(opened int64) int64 {
+	if w.aligned {
+		return w.period - opened%w.period
+	}
+	return w.period
 }
 
 func (w *fixedWindow) Charge(s *State, o Observation, n int64) {
-	s.A, s.B, s.C = o.A+n, o.B, w.end(o)
+	s.A, s.B, s.C = o.A+n, o.B, end(o)
 }
 
-// end returns the end of the window. An aligned one begins at a multiple of its length.
-func (w *fixedWindow) end(o Observation) int64 {
-	if w.aligned {
-		return o.B - o.B%o.C + o.C
-	}
-	return o.B + o.C
-}
+// end returns the end of the window that was observed.
+func end(o Observation) int64 { return o.B + o.C }
 
 func (w *fixedWindow) Refund(s *State, _, n int64, window Handle) {
-	if s.B == window.A && s.A > 0 {
+	if s.B == window.A {
 		s.A = max(0, s.A-n)
 	}
 }
@@ -71,26 +71,21 @@ func (w *fixedWindow) Usage(s *State, now int64) float64 {
 }
 
 func (w *fixedWindow) Constants() []any {
-	kind := ""
-	switch {
-	case w.aligned && w.named:
-		kind = "aligned named"
-	case w.aligned:
-		kind = "aligned"
-	case w.named:
-		kind = "named"
+	form := "first"
+	if w.aligned {
+		form = "aligned"
 	}
-	return []any{w.limit, w.period, kind}
+	return []any{w.limit, w.period, form}
 }
 
 func (w *fixedWindow) Cost(args []any, n int64) []any { return append(args, min(n, w.limit+1)) }
 
 func (w *fixedWindow) Valid(o Observation) bool {
-	used, start, length := o.A, o.B, o.C
-	return used >= 0 && used < maxInstant && start >= 0 && length > 0 && length < maxInstant && w.end(o) > o.At && start+length < maxInstant
+	used, opened, length := o.A, o.B, o.C
+	return used >= 0 && used < maxInstant && opened >= 0 && opened < maxInstant && length > 0 && length <= w.period && end(o) > o.At
 }
 
-// ChargeHandle is the instant at which the window was opened: after a reset it is another.
+// ChargeHandle is the instant at which the window was charged first: after a reset it is another.
 func (w *fixedWindow) ChargeHandle(o Observation, _ int64) Handle { return Handle{A: o.B} }
 
 func (w *fixedWindow) WithHeld(o Observation, _, held int64) Observation {
@@ -105,18 +100,15 @@ func (w *fixedWindow) DeniedFor(o Observation, n, _ int64) int64 {
 	return w.Outcome(o, n, false, false).RetryAfter
 }
 
-// Adopt keeps the window that is open, unless it is aligned to another period.
-func (w *fixedWindow) Adopt(_ *State, before Evaluator, _ int64) bool {
-	old, ok := before.(*fixedWindow)
-	return ok && old.aligned == w.aligned && (!w.aligned || old.period == w.period)
-}
+// Adopt has nothing to do: windows under one key are alike, and only their limits differ.
+func (w *fixedWindow) Adopt(*State, Evaluator, int64) {}
 
 func (w *fixedWindow) MaxCharge(o Observation, n int64) int64 { return min(n, max(0, maxUnits-o.A)) }
 
 func (w *fixedWindow) Capacity() (units, window int64) { return w.limit, w.period }
 
 func (w *fixedWindow) Outcome(o Observation, n int64, admits, charged bool) Outcome {
-	used, remains := o.A, w.end(o)-o.At
+	used, remains := o.A, end(o)-o.At
 	var out Outcome
 	switch {
 	case n > w.limit:

@@ -23,6 +23,7 @@ import (
 type holds struct {
 	id   int64  // of these holds: after a loss of the state other holds have another
 	list []hold // by expiry; those that were not charged
+	rate int64  // of a bucket: the fastest rate at which they were reserved; see State.C of bucket
 }
 
 // A hold is all units that expire at the same instant, of any number of calls.
@@ -72,11 +73,6 @@ func MarkExpired(members []Member, handles []Handle, passed, duration int64) []H
 		return handles
 	}
 	return marked
-}
-
-// HasExpired reports whether a hold in s has expired, and is to be charged.
-func (s *State) HasExpired(now int64) bool {
-	return s.holds != nil && len(s.holds.list) > 0 && s.holds.list[0].expiry <= now
 }
 
 // held returns the units of all holds in s.
@@ -131,7 +127,11 @@ func expire(l Evaluator, s *State, now int64) {
 	for len(h.list) > 0 && h.list[0].expiry <= now {
 		first := h.list[0]
 		h.list = h.list[1:]
-		force(l, s, first.expiry, first.n)
+		if b, ok := l.(*bucket); ok {
+			b.chargeExpired(s, first.expiry, first.n)
+		} else {
+			force(l, s, first.expiry, first.n)
+		}
 	}
 	if len(h.list) == 0 {
 		s.holds = nil
@@ -157,6 +157,9 @@ func (m Member) Reserve(s *State, now, n int64) Handle {
 	end := now + m.Hold
 	if !m.Slots {
 		end = expiry(now, m.Hold)
+	}
+	if b, ok := m.Evaluator.(*bucket); ok && (len(s.holds.list) == 0 || rate(b.rate) > rate(s.holds.rate)) {
+		s.holds.rate = b.rate
 	}
 	s.add(end, n)
 	return Handle{s.holds.id, end}
@@ -230,24 +233,19 @@ func (m Member) Reset(s *State, now int64) bool {
 	return s.holds != nil
 }
 
-// Adopt has l take over s from the limit before, which has other numbers. Where l cannot tell how
-// much is used, nothing is. What is held stays held.
-func (m Member) Adopt(s *State, before Evaluator, now int64) {
-	if !m.Evaluator.Adopt(s, before, now) {
-		*s = State{holds: s.holds}
-	}
-}
-
 // ResetAt returns the instant at which the full limit is available again, if what is held in s is
 // charged when it expires.
 func (m Member) ResetAt(s *State) int64 {
 	at := m.Evaluator.ResetAt(s)
-	if s.holds != nil && len(s.holds.list) > 0 {
-		_, window := m.Capacity()
-		last := s.holds.list[len(s.holds.list)-1].expiry
-		at = max(at, last) + 2*window // at the latest
+	if s.holds == nil || len(s.holds.list) == 0 {
+		return at
 	}
-	return at
+	at = max(at, s.holds.list[len(s.holds.list)-1].expiry)
+	if _, ok := m.Evaluator.(*bucket); ok {
+		return at + up(float64(s.held())/rate(s.holds.rate))
+	}
+	_, window := m.Capacity()
+	return at + 2*window // at the latest
 }
 
 // Usage returns how much of the limit is used at now, from 0 to 1 or a little above.

@@ -58,8 +58,8 @@ func (f *inFlight) ChargeHandle(Observation, int64) Handle { return Handle{} }
 func (f *inFlight) Charge(*State, Observation, int64)      {}
 func (f *inFlight) Refund(*State, int64, int64, Handle)    {}
 
-// Adopt has nothing to restate.
-func (f *inFlight) Adopt(*State, Evaluator, int64) bool { return true }
+// Adopt has nothing to do: what is held does not depend on the limit.
+func (f *inFlight) Adopt(*State, Evaluator, int64) {}
 
 // DeniedFor is 0: a slot may be released at any time.
 func (f *inFlight) DeniedFor(Observation, int64, int64) int64 { return 0 }

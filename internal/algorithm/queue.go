@@ -22,7 +22,7 @@ func queueText() luaText {
 	q := parseLua(queueLua)
 	own := strings.Replace(q.functions[0], "-- length\n", bucketText.parts["length"], 1) // inside a function: most decisions do not need it
 	q.functions = []string{bucketText.parts["rare"], own}
-	return q.with(bucketText, "length", "force", "needed", "tail", "retry") // and not "less": nothing is held
+	return q.with(bucketText, "length", "force", "needed", "retry") // what is for holds is not: nothing is held
 }
 
 // maxFree is how many free places a queue keeps. Beyond that the latest stay gaps.
@@ -198,14 +198,9 @@ func (q *queue) DeniedFor(o Observation, n, _ int64) int64 {
 
 // Adopt begins an epoch where the rate is another. Delays were promised: the places that are taken
 // stay where they are.
-func (q *queue) Adopt(s *State, before Evaluator, now int64) bool {
-	old, ok := before.(*queue)
-	if !ok {
-		return false
-	}
-	if old.unit != q.unit {
+func (q *queue) Adopt(s *State, before Evaluator, now int64) {
+	if old, ok := before.(*queue); ok && old.unit != q.unit {
 		s.A, s.B = span{s.A, s.B}.micros(), 0
 		s.C, s.log = max(now, s.C+1), nil
 	}
-	return true
 }

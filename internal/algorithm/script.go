@@ -1,6 +1,7 @@
 package algorithm
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"math"
@@ -117,7 +118,7 @@ func Script(limits []Member, f Form) string {
 		isPlain = "false"
 	}
 	if c.charges {
-		c.holds.WriteString("local parse, unfold, fold\n")
+		c.holds.WriteString("local parse, unfold, fold, speed, fastest\n")
 		made = recordLua + made
 	}
 	return c.begin(plain) + fill(decideLua,
@@ -367,6 +368,7 @@ func (m Member) chargedTexts() (look, act string, keeps []string) {
 		"-- FORCE\n", l.parts["force"], "-- LESS\n", l.parts["less"], "-- REFUND\n", l.parts["refund"], "-- NEEDED\n", l.parts["needed"],
 		"-- REPLACE\n", storage.parts["replace"], "-- CLOSE\n", holdLimit.parts["close"],
 		"-- CLEAR\n", storage.parts["clear"], "-- WRITE\n", storage.parts["write"], "TAIL", l.parts["tail"],
+		"PACE", cmp.Or(l.parts["pace"], "''"),
 	}
 	look, act = l.parts["check"]+holdLimit.parts["look"], holdLimit.parts["act"]
 	for range 2 { // a part may contain others
@@ -425,7 +427,7 @@ func parseLua(text string) luaText {
 			l.keeps = strings.Split(list, ", ")
 		case "functions":
 			l.functions = []string{body}
-		case "tail":
+		case "tail", "pace":
 			l.parts[name] = list
 		default:
 			l.parts[name] = body

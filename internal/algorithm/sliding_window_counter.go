@@ -2,7 +2,6 @@ package algorithm
 
 import (
 	_ "embed"
-	"fmt"
 	"math/bits"
 )
 
@@ -20,18 +19,9 @@ var SlidingWindowCounter = &Kind{
 //
 //	Observation, State  A the units in the current window, B those in the window
 //	                    before, C when the current window was charged first
-type counter struct {
-	limit, period int64
-	form          string // what is stored begins with it
-}
+type counter struct{ limit, period int64 }
 
-func newCounter(l Numbers) Evaluator {
-	c := &counter{limit: l.Count, period: l.Period, form: "C1 "}
-	if l.Named {
-		c.form = fmt.Sprintf("C1 %d ", c.period)
-	}
-	return c
-}
+func newCounter(l Numbers) Evaluator { return &counter{limit: l.Count, period: l.Period} }
 
 // start returns the start of the window in which an instant is.
 func (c *counter) start(at int64) int64 { return at - at%c.period }
@@ -81,7 +71,7 @@ func (c *counter) Usage(s *State, now int64) float64 {
 	return (float64(current) + float64(before)*covered) / float64(c.limit)
 }
 
-func (c *counter) Constants() []any { return []any{c.limit, c.period, c.form} }
+func (c *counter) Constants() []any { return []any{c.limit, c.period} }
 
 func (c *counter) Cost(args []any, n int64) []any { return append(args, min(n, c.limit+1)) }
 
@@ -102,11 +92,8 @@ func (c *counter) DeniedFor(o Observation, n, _ int64) int64 {
 	return c.Outcome(o, n, false, false).RetryAfter
 }
 
-// Adopt keeps the counts of windows of the same period.
-func (c *counter) Adopt(_ *State, before Evaluator, _ int64) bool {
-	old, ok := before.(*counter)
-	return ok && old.period == c.period
-}
+// Adopt has nothing to do: windows under one key are alike, and only their limits differ.
+func (c *counter) Adopt(*State, Evaluator, int64) {}
 
 func (c *counter) MaxCharge(o Observation, n int64) int64 { return min(n, max(0, maxUnits-o.A)) }
 

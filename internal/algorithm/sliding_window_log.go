@@ -160,11 +160,8 @@ func (l *log) DeniedFor(o Observation, n, held int64) int64 {
 	return l.Outcome(o, n, false, false).RetryAfter
 }
 
-// Adopt keeps the charges that are still there.
-func (l *log) Adopt(_ *State, before Evaluator, _ int64) bool {
-	_, ok := before.(*log)
-	return ok
-}
+// Adopt has nothing to do: logs under one key have the same period, and only their limits differ.
+func (l *log) Adopt(*State, Evaluator, int64) {}
 
 // MaxCharge does not depend on l: what is charged may have been held under a larger limit.
 func (l *log) MaxCharge(_ Observation, n int64) int64 { return min(n, maxLog) }

@@ -16,6 +16,8 @@ type Core[Limiter, Reservation, Result, Option, Limit any] interface {
 	// NewLimit returns the limit of a registered algorithm, whether it has a constructor in core or
 	// not.
 	NewLimit(k *algorithm.Kind, count int64, period time.Duration, s LimitSettings) Limit
+	// LimitKey returns what the Redis key of a limit ends with.
+	LimitKey(l Limit) string
 	// Wall has a limiter of core.New find the windows of a calendar by a clock of the module's own
 	// suites, which also drive that of Redis.
 	Wall(now func() time.Time) Option

@@ -14,7 +14,8 @@ import (
 type Limit struct {
 	Kind    *algorithm.Kind
 	Numbers algorithm.Numbers
-	Name    string
+	Name    string        // in results
+	Key     string        // what its Redis key ends with
 	Hold    time.Duration // for how long its units are held; 0 for the default
 }
 
@@ -23,11 +24,11 @@ type Set struct {
 	Limiter    string // its name
 	Members    []algorithm.Member
 	Names      []string
+	Keys       []string
 	Capacities []int64
 	Windows    []time.Duration
 
 	Scripts string // the names of the algorithms: sets of the same ones share scripts and batches
-	States  string // with the names of the limits: in memory, sets of the same ones share state
 
 	Slots        bool          // a limit is InFlight
 	Queues       bool          // a limit is a LeakyBucket
@@ -59,9 +60,8 @@ func New(limiter string, limits []Limit) *Set {
 		s.Queues = s.Queues || l.Kind.Delays
 		s.Units = s.Units || !l.Kind.Delays && !l.Kind.Slots
 		s.Scripts += l.Kind.Name + " "
-		s.States += l.Kind.Name + " " + l.Name + "\x00"
 		capacity, window := e.Capacity()
-		s.Members, s.Names = append(s.Members, m), append(s.Names, l.Name)
+		s.Members, s.Names, s.Keys = append(s.Members, m), append(s.Names, l.Name), append(s.Keys, l.Key)
 		s.Capacities, s.Windows = append(s.Capacities, capacity), append(s.Windows, micros(window))
 	}
 	return s

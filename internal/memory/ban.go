@@ -6,9 +6,9 @@ import (
 )
 
 // banLimits are those of the entry that has the ban of a key: for all limits of a limiter the same.
-var banLimits = NewLimits([]algorithm.Member{algorithm.BanMember}, "", nil)
+var banLimits = NewLimits([]algorithm.Member{algorithm.BanMember}, []string{""}, nil)
 
-// banKey returns the key of that entry. It is that of no other: a head has a digit there.
+// banKey returns the key of that entry. No other entry has it: see stateKey.
 func banKey(k string) string { return "\x00b" + key.Local(k) }
 
 // ban returns the ban of the user's key k that lasts at now.
@@ -34,7 +34,7 @@ func (s *shard) banState(k string, now int64) *algorithm.State {
 // if they are not nil. For limits with bans it returns that of k too, and evaluates nothing where
 // that was there before.
 func (m *Store) Hold(l *Limits, k string, c algorithm.HoldCall, answers []algorithm.Answer) (ban algorithm.Ban, admitted bool) {
-	s, stored, now := m.lock(l, k)
+	s, stored, now := m.lock(k)
 	defer s.Unlock()
 	if l.bans != nil {
 		if ban = s.ban(k, now); ban.Until > 0 {
@@ -51,9 +51,9 @@ func (m *Store) Hold(l *Limits, k string, c algorithm.HoldCall, answers []algori
 		return ban, admitted
 	}
 	from, bans := int64(0), false
-	states := l.states(s.find(stored, l, now), now)
+	e := s.find(stored, l, now)
 	for i := range l.members {
-		if until, denies := l.members[i].Bars(&states[i], now, c.N); denies {
+		if until, denies := l.members[i].Bars(l.state(e, i, now), now, c.N); denies {
 			from, bans = max(from, until), true
 		}
 	}
@@ -66,7 +66,7 @@ func (m *Store) Hold(l *Limits, k string, c algorithm.HoldCall, answers []algori
 // Block bans k by hand, for so many microseconds, or with atLeast until its ban ends if that is
 // later; 0 ends its ban, and the levels.
 func (m *Store) Block(l *Limits, k string, lasts int64, atLeast bool) {
-	s, _, now := m.lock(l, k)
+	s, _, now := m.lock(k)
 	defer s.Unlock()
 	if lasts > 0 {
 		s.banState(k, now).Block(now, lasts, atLeast)

@@ -2,7 +2,7 @@
 // outage policy FailLocal. It is bounded: when it is full, another key is evicted for a new one.
 //
 //	memory.go  Store: decides, holds, refunds, resets
-//	limits.go  Limits: by which a Store decides; how the state of a key passes from one to another
+//	limits.go  Limits: by which a Store decides; how it finds their states in the entry of a key
 //	ban.go     the bans of keys
 //	shard.go   a part of the keys, under one lock: which are removed, which evicted
 package memory
@@ -63,20 +63,29 @@ func (m *Store) shard(k string) *shard {
 	return &m.shards[i]
 }
 
-// lock locks the shard of the user's key k. It returns that, the key as it is stored, and the
-// instant.
-func (m *Store) lock(l *Limits, k string) (s *shard, stored string, now int64) {
+// lock locks the shard of the user's key k, where its ban is, too. It returns the shard, the key as
+// it is stored, and the instant.
+func (m *Store) lock(k string) (s *shard, stored string, now int64) {
 	k = key.Local(k)
-	s, stored = m.shard(k), l.stored(k) // what a key has with other limits, and its ban, are in the same shard
-	now = m.now()                       // before the lock is taken, which is then held for less time
+	s, stored = m.shard(k), stateKey(k)
+	now = m.now() // before the lock is taken, which is then held for less time
 	s.Lock()
 	return s, stored, s.clamp(now)
+}
+
+// stateKey returns the key of the entry that has the states of a key of key.Local. No banKey is
+// equal to it.
+func stateKey(k string) string {
+	if k[0] == 0 {
+		return "\x00k" + k
+	}
+	return k
 }
 
 // Decide evaluates each of l for n units of the user's key k, and writes its answer to answers. If
 // all limits admit n and charge is set, it charges n.
 func (m *Store) Decide(l *Limits, k string, n int64, charge bool, answers []algorithm.Answer) {
-	s, k, now := m.lock(l, k)
+	s, k, now := m.lock(k)
 	defer s.Unlock()
 	e := s.find(k, l, now)
 	if !l.evaluate(e, now, n, answers) || !charge {
@@ -113,7 +122,7 @@ func (s *shard) hold(l *Limits, k string, now int64, c algorithm.HoldCall, answe
 
 // End does what an OpSettle, OpRefund or OpRelease says.
 func (m *Store) End(l *Limits, k string, c algorithm.HoldCall) {
-	s, k, now := m.lock(l, k)
+	s, k, now := m.lock(k)
 	defer s.Unlock()
 	e := s.find(k, l, now)
 	if e == nil {
@@ -131,9 +140,6 @@ func (m *Store) End(l *Limits, k string, c algorithm.HoldCall) {
 			l.adopt(e, now)
 			member.Refund(state, now, c.N, handle)
 		case c.Op == algorithm.OpSettle && !member.Delays:
-			if c.M > 0 {
-				l.adopt(e, now)
-			}
 			member.Settle(state, now, c.N, c.M, handle)
 		}
 	}
@@ -145,7 +151,7 @@ func (m *Store) End(l *Limits, k string, c algorithm.HoldCall) {
 // expired here, for others are renewed after this one.
 func (m *Store) Renew(l *Limits, k string, n int64, handles []algorithm.Handle) []algorithm.Handle {
 	renewed := slices.Clone(handles)
-	s, k, now := m.lock(l, k)
+	s, k, now := m.lock(k)
 	defer s.Unlock()
 	e := s.find(k, l, now)
 	for i, member := range l.members {
@@ -167,7 +173,7 @@ func (m *Store) Renew(l *Limits, k string, n int64, handles []algorithm.Handle) 
 
 // Reset forgets what was charged to k, and keeps what is held.
 func (m *Store) Reset(l *Limits, k string) {
-	s, k, now := m.lock(l, k)
+	s, k, now := m.lock(k)
 	defer s.Unlock()
 	e := s.find(k, l, now)
 	if e == nil {
@@ -178,6 +184,9 @@ func (m *Store) Reset(l *Limits, k string) {
 		held = member.Reset(&e.states[i], now) || held
 	}
 	if !held {
-		s.remove(e)
+		e.states = make([]algorithm.State, len(e.states))
+		if len(e.kept) == 0 {
+			s.remove(e)
+		}
 	}
 }

@@ -21,7 +21,7 @@ func TestPanicHoldsNoLock(t *testing.T) {
 	}
 	ill := well
 	ill.Evaluator = faulty{well.Evaluator}
-	m, by, answers := New(1, nil), NewLimits([]algorithm.Member{ill}, "", nil), make([]algorithm.Answer, 1)
+	m, by, answers := New(1, nil), NewLimits([]algorithm.Member{ill}, []string{"a"}, nil), make([]algorithm.Answer, 1)
 	call := algorithm.HoldCall{Op: algorithm.OpReserve, N: 1, Handles: make([]algorithm.Handle, 1)}
 	for name, panics := range map[string]func(){
 		"Decide": func() { m.Decide(by, "k", 1, true, answers) },
@@ -40,7 +40,7 @@ func TestPanicHoldsNoLock(t *testing.T) {
 			t.Fatalf("after a panic of %s the lock is held", name)
 		}
 		m.shards[0].Unlock()
-		m.Decide(NewLimits([]algorithm.Member{well}, "", nil), name, 1, true, answers)
+		m.Decide(NewLimits([]algorithm.Member{well}, []string{"a"}, nil), name, 1, true, answers)
 		if !answers[0].Admits {
 			t.Errorf("after a panic of %s: %+v", name, answers)
 		}

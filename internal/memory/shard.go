@@ -34,7 +34,8 @@ type shard struct {
 // An entry is the state of one key.
 type entry struct {
 	limits *Limits           // by which it was charged last
-	states []algorithm.State // one for each limit
+	states []algorithm.State // one for each of limits
+	kept   []kept            // of other limits
 	inline [1]algorithm.State
 	key    string
 	index  int // in the shard's list
@@ -52,23 +53,13 @@ func (s *shard) clamp(now int64) int64 {
 	return s.latest
 }
 
-// find returns the entry of key, or nil if there is none. If holds have expired, l is to charge
-// them.
+// find returns the entry of key, with the states in the order of l, or nil if there is none.
 func (s *shard) find(key string, l *Limits, now int64) *entry {
 	e := s.entries[key]
-	if e != nil && e.limits != l && e.hasExpired(now) {
-		l.adopt(e, now)
+	if e != nil && e.limits != l && e.limits.joined != l.joined {
+		e.rearrange(l, now)
 	}
 	return e
-}
-
-func (e *entry) hasExpired(now int64) bool {
-	for i := range e.states {
-		if e.states[i].HasExpired(now) {
-			return true
-		}
-	}
-	return false
 }
 
 // add returns a new entry for key. If the shard is full, it evicts another.
@@ -134,6 +125,9 @@ func (e *entry) resetAt() int64 {
 	for i, l := range e.limits.members {
 		at = max(at, l.ResetAt(&e.states[i]))
 	}
+	for i := range e.kept {
+		at = max(at, e.kept[i].member.ResetAt(&e.kept[i].state))
+	}
 	return at
 }
 
@@ -142,6 +136,9 @@ func (e *entry) usage(now int64) float64 {
 	used := 0.0
 	for i, l := range e.limits.members {
 		used = max(used, l.Usage(&e.states[i], now))
+	}
+	for i := range e.kept {
+		used = max(used, e.kept[i].member.Usage(&e.kept[i].state, now))
 	}
 	return used
 }

@@ -28,6 +28,7 @@
         if type(full) == 'table' and string.find(full.err, 'OOM', 1, true) then spent = most + 1 end
       end
       local work = 10 -- about how many microseconds it takes to charge a hold that has expired, or to look at slots
+      local expired = false -- whether a hold is charged that has expired
       local units, given, decides = 0, 0, op <= '2'
       if not plain then units, given = ARGV[at + 1] + 0, ARGV[at + 2] + 0 end
       all = true

@@ -7,15 +7,18 @@
 --   REPLACE   drops a foreign value
 --   CLEAR     drops all that was charged
 --   CLOSE     writes what has changed. What is charged is needed until `till`, or not at all if that is nil
---- keeps record, id, charged, held, first, rest, list, expires, ask, taken
+-- PACE is the rate of a bucket, and '' for others. `pace` is the fastest rate at which units were reserved.
+--- keeps record, id, charged, held, first, rest, pace, list, expires, ask, taken
 --- look
-local record, id, charged, held, first, rest = '', 0, 0, 0, 0, ''
+local record, id, charged, held, first, rest, pace = '', 0, 0, 0, 0, '', PACE
 local list -- the holds, where they were looked at
 local expires -- until when what is charged is needed, where that was written
 -- LOAD
 if record ~= '' then
-  id, charged, held, first, rest = parse(record)
+  local rate
+  id, charged, held, first, rest, rate = parse(record)
   if id then
+    if rate ~= '' and pace ~= '' then pace = rate end
 -- LOADED
   else
     record, id, charged, held, first, rest = '', 0, 0, 0, 0, ''
@@ -25,7 +28,7 @@ if held == 0 and charged > 0 and charged + WINDOW <= now then charged, list = 0,
 if held > 0 and first <= now and not err then -- each hold that has expired is charged at the instant when it did
   list = unfold(held, first, rest)
   while list[1] and list[1] <= now and not err do
-    local now, ask, plain = table.remove(list, 1), table.remove(list, 1), false
+    local now, ask, plain, expired = table.remove(list, 1), table.remove(list, 1), false, true
 -- EVALUATE
 -- FORCE
 -- CHARGE
@@ -82,6 +85,7 @@ elseif op == '2' or op == '6' and taken then
   local expiry, i = now + duration, 1
   expiry = math.max(expiry + (step - expiry % step) % step, charged + 1)
   if held == 0 and charged == 0 then id = op == '2' and given or handle end
+  pace = held == 0 and PACE or fastest(pace, PACE)
   list = held == 0 and { expiry, 0 } or list or unfold(held, first, rest)
   held, changed = held + units, true
   while list[i] and list[i] < expiry do i = i + 2 end
@@ -119,7 +123,7 @@ end
 local last, before = first, record
 if list then
   last = list[#list - 1]
-  record = fold(id, charged, held, list)
+  record = fold(id, charged, held, list, pace)
 elseif rest ~= '' then
   last = math.min(tonumber(string.match(string.sub(rest, -32), ' (%d+):%d+$') or '') or latest, latest)
 end

@@ -133,6 +133,7 @@ if free then
   largest = take_place(free)
   if free[1] then text = text .. ' ' .. table.concat(free, ',') end
 end
+--- tail 0
 --- refund
 
 -- release frees the place of n units before `next`, unless it has begun. It returns the debt that

@@ -1,27 +1,20 @@
 -- sliding_window_counter.
--- Value: a string, FORM .. 'opened current before': the units used in the aligned window that was
--- charged first at `opened`, in microseconds, and in the one before it. FORM is a version, and the
--- period for a limit whose key does not contain it: 'C1 ' or 'C1 period '.
--- Constants: limit, period, FORM. Cost: the units.
+-- Value: a string, 'C1 opened current before': the units used in the aligned window that was charged
+-- first at `opened`, in microseconds, and in the one before it.
+-- Constants: limit, period. Cost: the units.
 -- Observes: current, before, opened, of the window in which t is. For charge u is the digits of
 -- `opened`, if it is stored, and v the start of the window.
---- constants limit, period, form
+--- constants limit, period
 --- cost n
 --- evaluate
 t = now
 if value then
-  local length = period
-  if #value <= longest and string.sub(value, 1, #form) == form then
-    u, a, b = string.match(value, '^([1-9]%d*) (%d+) (%d+)$', #form + 1)
-    c, a, b = tonumber(u or ''), tonumber(a), tonumber(b)
-  else -- of another period: nothing is used, but t is no earlier than the window
-    length, c = string.match(#value <= longest and value or '', '^C1 (%d+) (%d+) %d+ %d+$')
-    length, c, a, b = tonumber(length or 0), tonumber(c or ''), 0, 0
-  end
-  if not (c and c <= latest and length >= 1000 and length <= ahead and a <= 2 ^ 30 and b <= 2 ^ 30) then
+  u, a, b = string.match(#value <= longest and value or '', '^C1 ([1-9]%d*) (%d+) (%d+)$')
+  c, a, b = tonumber(u or ''), tonumber(a), tonumber(b)
+  if not (c and c <= latest and a <= 2 ^ 30 and b <= 2 ^ 30) then
     u, foreign = nil, value
   elseif c > now then
-    t = math.max(now, c - c % length)
+    t = math.max(now, c - c % period) -- the clock has stepped back
   end
 end
 v = t - t % period
@@ -50,7 +43,7 @@ local high = room * math.floor(period / 2 ^ 22)
 local low = high % weighs * 2 ^ 22 + room * (period % 2 ^ 22)
 retry = retry - math.floor(high / weighs) * 2 ^ 22 - math.floor(low / weighs)
 --- charge
-text = form .. string.format('%s %d %d', u or string.format(whole, c), a + n, b) -- the digits as they were read
+text = string.format('C1 %s %d %d', u or string.format(whole, c), a + n, b) -- the digits as they were read
 lasts = v + period * (a + n > 0 and 2 or 1) - now
 --- force
 n = math.min(n, 2 ^ 30 - a) -- more than any limit

@@ -155,7 +155,7 @@ func useAll(t *testing.T, admin redis.UniversalClient, user func() redis.Univers
 	defer func() { _ = client.Close() }()
 	for _, v := range append(limits.All(), limits.Slots()...) {
 		lim := core.MustNew(client, "plain", v.Limit(slow), patient)
-		admin.HSet(t.Context(), "rl:plain:{k}:"+lim.Limits()[0].Name(), "a", "b") // which is in the way
+		admin.HSet(t.Context(), "rl:plain:{k}:"+limits.Key(lim.Limits()[0]), "a", "b") // which is in the way
 		admit(t, lim, "k", 3)
 		kept := reserve(t, lim, "k", 1)
 		kept.Keep()

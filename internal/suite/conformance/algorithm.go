@@ -99,7 +99,7 @@ func ends(t *testing.T, s Store, limit maker) {
 				t.Errorf("%s: %+v, want %d used", c.name, got, c.used)
 			}
 		}
-		if c.used == 0 && s.Redis != nil && slices.Contains(s.keys(t), "rl:ends:{"+key+"}:"+lim.Limits()[0].Name()) {
+		if c.used == 0 && s.Redis != nil && slices.Contains(s.keys(t), "rl:ends:{"+key+"}:"+limits.Key(lim.Limits()[0])) {
 			t.Errorf("%s: all was given back, and stored is %v", c.name, s.dump(t))
 		}
 	}

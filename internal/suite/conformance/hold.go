@@ -91,7 +91,7 @@ func settleByOwnClock(t *testing.T, s Store, limit maker) {
 	inside.Core.Driver(lim).Clock(func() time.Time { return now })
 	over, lasts, known := reserve(t, lim, "over", 60), reserve(t, lim, "lasts", 60), reserve(t, lim, "known", 60)
 	for _, key := range []string{"over", "lasts"} {
-		s.Redis.Del(t.Context(), "rl:own:{"+key+"}:"+lim.Limits()[0].Name())
+		s.Redis.Del(t.Context(), "rl:own:{"+key+"}:"+limits.Key(lim.Limits()[0]))
 	}
 	now = now.Add(70 * time.Second) // its expiry was rounded up by so much at most
 	settle(t, lasts, 63)

@@ -11,8 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
 // inputCases have wrong arguments, and keys as clients may send them.
@@ -26,23 +28,27 @@ func inputCases() []testCase {
 	}
 }
 
-// collisions has keys that contain what the memory puts before those of derived limiters: none is the key of another.
+// collisions has keys that contain what the memory puts before some keys, and what follows keys in Redis: none is the key of
+// another, or of a ban.
 func collisions(t *testing.T, s Store) {
 	if s.Redis != nil {
 		t.Skip("each limit has a key of its own")
 	}
-	a, b := core.TokenBucket(tenPerTen, core.Name("a")), core.FixedWindow(tenPerTen, core.Name("b"))
-	lim := s.limiter(t, "collisions", core.FixedWindow(tenPerTen))
-	both := with(t, lim, a, b)
-	all := map[*core.Limiter][]string{with(t, lim, a): nil, with(t, lim, b): nil, both: nil, lim: nil}
+	token := func(name string) core.Limit { return core.TokenBucket(tenPerTen, core.Name(name)) }
+	window := func(name string) core.Limit { return core.FixedWindow(tenPerTen, core.Name(name)) }
+	lim := s.limiter(t, "collisions", core.FixedWindow(tenPerTen), core.Ban())
+	all := map[*core.Limiter][]string{
+		with(t, lim, token("a")): nil, with(t, lim, window("a")): nil, with(t, lim, token("b"), window("c")): nil, lim: nil,
+	}
 	for l := range all {
 		for i := range 100 { // of so many keys some stand beside each other in memory
 			k := strconv.Itoa(i)
-			for _, group := range []string{"token_bucket a\x00", "fixed_window b\x00", "token_bucket a\x00fixed_window b\x00", "\x00"} {
-				all[l] = append(all[l], group+k, fmt.Sprintf("\x00%d:%s%s", len(group), group, k), "\x000:"+group+k)
-			}
-			all[l] = append(all[l], k, "\x000:"+k, "\x000:\x000:"+k)
+			all[l] = append(all[l], k, "\x00"+k, "\x00k"+k, "\x00b"+k, "\x00k\x00b"+k, "\x00b\x00k"+k, "a~bucket"+k, "a~bucket\x00"+k)
 		}
+	}
+	for i := range 100 {
+		check.OK(t, lim.Block(t.Context(), "banned"+strconv.Itoa(i), time.Hour))
+		check.OK(t, lim.Block(t.Context(), "\x00banned"+strconv.Itoa(i), time.Hour))
 	}
 	for l, keys := range all {
 		for _, key := range keys {

@@ -27,14 +27,17 @@ import (
 // many runs: see [Runs].
 func Properties(t *testing.T, open Opener, runs int) {
 	t.Helper()
-	families := []string{"several", queueFamily}
+	families := []string{"several", queueFamily, nameFamily}
 	for _, v := range limits.All() {
 		families = append(families, v.Name)
 	}
 	for _, family := range families {
 		runs := runs
-		if family == queueFamily {
+		switch family {
+		case queueFamily:
 			runs = (runs + 1) / 2 // they are longer
+		case nameFamily:
+			runs *= 4 // there are many pairs of limits
 		}
 		t.Run(family, func(t *testing.T) {
 			for seed := range uint64(runs) {
@@ -82,13 +85,16 @@ type trial struct {
 	held      []charge           // what can be settled, too
 	changed   bool               // a bucket's rate was changed
 	most      int64              // the largest capacity that there has been
+	earlier   map[int][]int64    // the periods that a limit had
 	slowest   *big.Rat           // the longest time of a unit of a bucket that there has been: who ends a hold of then charges at that
 	excess    int64              // what was settled beyond what was reserved, in all
 	judges    []*spends.Recorder // one for each limit; none when limits have changed, or state was lost
+	names     *names             // of a limit that becomes any other of its name; else nil
 	rewritten bool               // something was reserved, settled, taken back or reset
 	busy      bool               // a queue from which many leave; see queue.go
 	served    []turn             // of the calls that have not left, if the limits are one queue
 	back      bool               // the clock has stepped back
+	forward   bool               // the clock may not step back: a key that has another name now expires unseen
 	refunded  bool               // a charge was refunded
 	bans      []int64            // as given to Ban, or nil
 	trace     []string
@@ -99,10 +105,15 @@ type charge struct {
 	grant
 
 	want      model.Outcome
-	spend     int  // its number in the judges
+	spend     int // its number in the judges
+	judges    []*spends.Recorder
+	limits    []model.Limit
 	forgotten bool // Redis need not know any more that what was held has expired
 	turn      turn
 }
+
+// holds reports whether what was reserved of limit i is held, and not charged.
+func (c *charge) holds(i int) bool { return c.limits[i].Algorithm != model.LeakyBucket }
 
 // A spec is one limit, in a form that can be changed.
 type spec struct {
@@ -125,13 +136,15 @@ func sequence(t *testing.T, s Store, seed uint64, family string) {
 		}
 	}
 	steps := 60
-	if family == queueFamily {
+	switch {
+	case family == queueFamily:
 		tr.busy, algorithms, steps = true, []string{"leaky_bucket"}, 120
-	}
-	if seed%4 == 3 && family != queueFamily {
+	case family == nameFamily:
+		tr.names, algorithms, steps = newNames(tr), []string{"token_bucket"}, 90 // in memory all have the Hold of the first
+	case seed%4 == 3:
 		tr.bans, steps = tr.levels(), 150
 	}
-	tr.begin(t, algorithms, seed%2 == 1)
+	tr.begin(t, algorithms, seed%2 == 1 && family != nameFamily)
 	end := tr.now + (50 * 365 * 24 * time.Hour).Microseconds()
 	for range steps {
 		if tr.now > end || !tr.step(t) || t.Failed() {
@@ -148,7 +161,9 @@ func sequence(t *testing.T, s Store, seed uint64, family string) {
 		s.Advance(3*time.Hour + micros(max(tr.latest, tr.now)-tr.now))
 		tr.reset(t)
 		tr.unblock(t)
-		s.unstored(t)
+		if !tr.forward { // else what is stored of an earlier form stays until it expires
+			s.unstored(t)
+		}
 	}
 	if t.Failed() {
 		t.Logf("seed %d:", seed)
@@ -162,6 +177,7 @@ func sequence(t *testing.T, s Store, seed uint64, family string) {
 func (tr *trial) begin(t *testing.T, algorithms []string, unnamed bool) {
 	t.Helper()
 	hold := tr.hold()
+	tr.earlier = map[int][]int64{}
 	for _, kind := range algorithms {
 		next := tr.spec(kind)
 		next.hold, next.shortest = hold, next.window()
@@ -250,7 +266,7 @@ func (tr *trial) allow(t *testing.T) bool {
 func (tr *trial) acquire(t *testing.T) bool {
 	n := tr.cost()
 	tr.notef("acquire %d", n)
-	c := charge{grant: acquire(t, tr.lim, "k", n), want: tr.model.Decide(tr.now, n)}
+	c := charge{grant: acquire(t, tr.lim, "k", n), want: tr.model.Decide(tr.now, n), judges: tr.judges, limits: tr.limits()}
 	tr.last = c.Result
 	if c.Allowed && n > 0 {
 		tr.judge(c.Result, func(j *spends.Recorder, _ int, at int64) { c.spend = j.Allow(at, n) })
@@ -267,7 +283,7 @@ func (tr *trial) glance(t *testing.T) {
 	var others []core.Limit
 	for i, s := range tr.specs {
 		next := tr.spec(s.kind)
-		if next.unnamed = s.unnamed; s.unnamed || s.zone != next.zone {
+		if next.unnamed = s.unnamed; s.unnamed || s.model().Burst == 0 { // limits of another key would find nothing
 			next.period = s.period
 		}
 		next.zone, next.unit = s.zone, s.unit
@@ -289,7 +305,7 @@ func (tr *trial) reserve(t *testing.T) bool {
 	n := tr.cost()
 	tr.rewritten = true
 	tr.notef("reserve %d as #%d", n, len(tr.held))
-	c := charge{grant: reserve(t, tr.lim, "k", n), want: tr.model.Reserve(tr.now, n)}
+	c := charge{grant: reserve(t, tr.lim, "k", n), want: tr.model.Reserve(tr.now, n), judges: tr.judges, limits: tr.limits()}
 	tr.last = c.Result
 	if c.Allowed {
 		tr.judge(c.Result, func(j *spends.Recorder, i int, at int64) {
@@ -337,10 +353,10 @@ func (tr *trial) settle(t *testing.T) {
 
 // settled tells the judges what something has cost.
 func (tr *trial) settled(c charge, actual int64) {
-	for i, j := range tr.judges {
+	for i, j := range c.judges {
 		switch {
-		case c.reserved && !tr.specs[i].queues():
-			j.Settle(c.spend, actual, tr.model.Clock(i, tr.now))
+		case c.reserved && c.holds(i):
+			j.Settle(c.spend, actual, tr.model.ClockOf(i, c.limits[i], tr.now))
 		case actual == 0:
 			j.Refund(c.spend)
 		}
@@ -401,7 +417,7 @@ func (tr *trial) lose(t *testing.T) {
 			tr.model.Unblock()
 			continue
 		}
-		if len(tr.specs) > 1 && !strings.HasSuffix(key, ":limit"+strconv.Itoa(i)) {
+		if len(tr.specs) > 1 && !strings.Contains(key, ":limit"+strconv.Itoa(i)+"~") {
 			continue
 		}
 		tr.notef("%s is lost", key)
@@ -424,14 +440,14 @@ func (tr *trial) forget() {
 	for k := range tr.held {
 		c := &tr.held[k]
 		for i, s := range tr.specs {
-			if c.n > 0 && !s.queues() && c.want.Expiry(i) <= tr.latest {
-				c.forgotten = c.forgotten || tr.model.Whole(i, tr.now) || c.want.Expiry(i)+s.shortest-1 <= tr.latest
+			if c.n > 0 && c.holds(i) && c.want.Expiry(i) <= tr.latest {
+				c.forgotten = c.forgotten || c.want.WholeOf(i, tr.now) || c.want.Expiry(i)+s.shortest-1 <= tr.latest
 			}
 		}
 	}
 	tr.held = slices.DeleteFunc(tr.held, func(c charge) bool {
-		for i, s := range tr.specs {
-			if c.forgotten && !s.queues() && c.want.Expiry(i) > tr.now {
+		for i := range tr.specs {
+			if c.forgotten && c.holds(i) && c.want.Expiry(i) > tr.now {
 				return true
 			}
 		}
@@ -504,7 +520,7 @@ func (tr *trial) stride() int64 {
 	case 12: // to an expiry, or just before it
 		if len(tr.held) > 0 {
 			c := tr.held[tr.IntN(len(tr.held))]
-			if i := tr.IntN(len(tr.specs)); c.n > 0 && !tr.specs[i].queues() {
+			if i := tr.IntN(len(tr.specs)); c.n > 0 && c.holds(i) {
 				d = max(0, c.want.Expiry(i)-tr.now-tr.Int64N(2))
 			}
 		}
@@ -529,6 +545,9 @@ func (tr *trial) move(d int64) {
 	for i, j := range tr.judges {
 		j.Next(d, func(t int64) int64 { return tr.model.Clock(i, t) })
 	}
+	if tr.names != nil {
+		tr.names.move(d)
+	}
 	tr.now += d
 	if d != 0 {
 		tr.notef("clock %+d", d)
@@ -539,7 +558,7 @@ func (tr *trial) move(d int64) {
 // whole again is gone once something has been reserved, settled or taken back, so that a
 // step back past that would find more left than the model has.
 func (tr *trial) goesBack() int64 {
-	if tr.store.Redis == nil || tr.store.ForgetsByClock {
+	if tr.store.Redis == nil || tr.store.ForgetsByClock || tr.forward {
 		return 0
 	}
 	until, _ := tr.model.BanEnds()
@@ -614,39 +633,37 @@ func (tr *trial) verdict(t *testing.T, i int, got core.Result, want model.Verdic
 	}
 }
 
-// change gives one limit another count, period or burst.
+// change gives one limit another count, period or burst. A window of another period has another key.
 func (tr *trial) change(t *testing.T) {
+	if tr.names != nil {
+		tr.names.change(t)
+		return
+	}
 	i := tr.IntN(len(tr.specs))
 	old := tr.specs[i]
 	next := tr.spec(old.kind)
 	next.unnamed, next.hold, next.zone, next.unit = old.unnamed, old.hold, old.zone, old.unit
-	keeps := old.unnamed || tr.store.ForgetsByClock && old.kind == "sliding_window_log" || old.kind == "fixed_window_calendar"
-	if keeps || tr.IntN(3) == 0 {
-		next.period = old.period // of a longer period may be needed what has expired
+	if old.unnamed || old.zone != "" || tr.IntN(3) == 0 {
+		next.period = old.period
 	} else if tr.IntN(2) == 0 {
 		next.count, next.burst = old.count, old.burst
 	}
+	if earlier := tr.earlier[i]; len(earlier) > 0 && tr.IntN(2) == 0 {
+		next.period = earlier[tr.IntN(len(earlier))]
+	}
 	next.shortest = min(next.window(), old.shortest)
 	tr.specs[i] = next
-	// A key with holds is kept until they are charged and whole again by the limit that they
-	// were reserved under.
-	slower := big.NewRat(next.count, next.period).Cmp(big.NewRat(old.count, old.period)) < 0
-	if next.burst == 0 {
-		slower = next.period > old.period
-	}
-	expires := tr.store.ForgetsByClock && tr.model.Held(i) > 0 && slower
-	// A window of another period keeps the clock from going back only until a hold is written.
-	gridded := old.kind == "fixed_window_aligned" || old.kind == "sliding_window_counter"
-	stays := gridded && next.period != old.period && tr.rewritten && tr.now < tr.latest
-	if _, ok := next.limit(i); !ok || !tr.fits(tr.excess) || expires || stays {
+	if _, ok := next.limit(i); !ok || !tr.fits(tr.excess) {
 		tr.specs[i] = old
 		return
 	}
 	tr.judges, tr.served = nil, nil
-	if tr.store.ForgetsByClock || gridded && next.period != old.period {
-		// A window that starts afresh with a new period would do so once more by what began
-		// before that, and what an old Limiter charges may be needed for longer.
+	if tr.store.ForgetsByClock { // what an old Limiter charges may be needed for longer
 		tr.charged, tr.held = nil, nil
+	}
+	if old.burst == 0 && next.period != old.period {
+		tr.earlier[i] = append(tr.earlier[i], old.period)
+		tr.forward = true
 	}
 	if tr.store.Redis != nil && tr.IntN(4) == 0 {
 		hold := tr.hold()
@@ -740,6 +757,15 @@ func (s spec) limit(i int) (core.Limit, bool) {
 		}
 	}
 	return limit, limits.Accepts(limit)
+}
+
+// limits returns the present limits as the model knows them.
+func (tr *trial) limits() []model.Limit {
+	all := make([]model.Limit, len(tr.specs))
+	for i, s := range tr.specs {
+		all[i] = s.model()
+	}
+	return all
 }
 
 func (s spec) model() model.Limit {

@@ -127,7 +127,7 @@ func sizes(t *testing.T, client *redis.Client, limit core.Limit) (bytes [3]int64
 			}
 		}
 		var err error
-		if bytes[i], err = client.MemoryUsage(ctx, "rl:api:{"+sizedKey+"}:"+limit.Name(), 0).Result(); err != nil {
+		if bytes[i], err = client.MemoryUsage(ctx, "rl:api:{"+sizedKey+"}:"+limits.Key(limit), 0).Result(); err != nil {
 			t.Fatal(err)
 		}
 	}

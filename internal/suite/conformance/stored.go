@@ -51,7 +51,6 @@ func examples() []example {
 	return append(registered(ones), []example{
 		{"FixedWindow, named", core.FixedWindow(perMinute, core.Name("calls")), nil, nil, 7, time.Minute, time.Minute},
 		{"FixedWindow of a calendar", core.FixedWindow(core.PerDay(10), core.In("UTC")), nil, nil, 7, 25600 * time.Second, 25600 * time.Second},
-		{"SlidingWindowCounter, named", core.SlidingWindowCounter(perMinute, core.Name("calls")), nil, nil, 7, 100 * time.Second, time.Minute},
 		{"TokenBucket, named", core.TokenBucket(perMinute, core.Name("calls")), nil, nil, 7, 18 * time.Second, 6 * time.Second},
 		{"TokenBucket of 7 a second", core.TokenBucket(core.PerSecond(7)), nil, one, 6, 142858 * time.Microsecond, 142858 * time.Microsecond},
 		{"LeakyBucket, a place given back", core.LeakyBucket(perMinute, core.Burst(10)), nil, func(t *testing.T, lim *core.Limiter) {
@@ -65,6 +64,7 @@ func examples() []example {
 		{"InFlight, 1 unit", core.InFlight(10), nil, one, 9, 0, time.Second},
 		{"InFlight, 3 units", core.InFlight(10), nil, nil, 7, 0, time.Second},
 		{"FixedWindow, 2 of 3 held", core.FixedWindow(perMinute), hold, held, 7, time.Minute, time.Second},
+		{"TokenBucket, 2 of 3 held", core.TokenBucket(perMinute), hold, held, 7, 18 * time.Second, time.Second},
 		{"SlidingWindowLog, 2 of 3 held", core.SlidingWindowLog(perMinute), hold, held, 7, time.Minute, time.Second},
 		{"Ban", core.FixedWindow(perMinute), []core.Option{core.Ban(time.Minute)}, func(t *testing.T, lim *core.Limiter) {
 			t.Helper()

@@ -20,6 +20,8 @@ func withCases() []testCase {
 		eachWithSlots("With/Reserve", withReserve),
 		each("With/Forced", withForced),
 		each("With/Drains", withDrains),
+		each("With/Expired", withExpired),
+		[]testCase{{"With/Fresh", withFresh}},
 	)
 }
 
@@ -109,6 +111,8 @@ func withDrains(t *testing.T, s Store, limit maker) {
 	named := limits.Settings{Name: "plan"}
 	hour := s.limiter(t, "drains", kind.With(core.PerHour(10_000), named))
 	minute := with(t, hour, kind.With(core.PerMinute(100), named))
+	million := with(t, hour, kind.With(core.PerHour(1_000_000), named))
+	daily := with(t, hour, kind.With(core.PerDay(1), limits.Settings{Name: "plan", Burst: 1000}))
 	about := func(what string, got, want time.Duration) {
 		t.Helper()
 		if got < want || got > want+4*time.Microsecond {
@@ -123,6 +127,7 @@ func withDrains(t *testing.T, s Store, limit maker) {
 	}{
 		{"lowered", hour, minute, 10_000, 1, 9901 * time.Hour / 10_000, time.Hour},
 		{"raised", minute, hour, 100, 10_000, time.Minute, time.Minute},
+		{"lowered by far", million, daily, 1_000_000, 1, 999_001 * time.Hour / 1_000_000, time.Hour}, // in 2,700 years at that rate
 	} {
 		allowN(t, c.before, c.key, c.all)
 		res := allowN(t, c.after, c.key, c.n)
@@ -169,5 +174,73 @@ func withBatches(t *testing.T, s Store, limit maker) {
 			left -= 30
 		}
 		remains(t, with(t, lim, limit(core.PerHour(100+i))), fmt.Sprint("k", i), left)
+	}
+}
+
+// withExpired has a hold that a fast limit took expire, and a slow one of the same name ask next. What the hold
+// charges drains at the rate at which it was reserved, whoever asks.
+func withExpired(t *testing.T, s Store, limit maker) {
+	kind := limits.Named(limit(tenPerTen).Algorithm())
+	if !kind.Kind.Debt || kind.Kind.Delays {
+		t.Skip("no other algorithm has a rate that may change under its name")
+	}
+	named := func(r core.Rate) core.Limit { return kind.With(r, limits.Settings{Name: "plan", Burst: r.Count()}) }
+	fast := s.limiter(t, "expired", named(core.PerSecond(1000)), core.Hold(time.Second))
+	slow := with(t, fast, named(core.Per(10, 10*time.Minute)))
+	for key, after := range map[string]time.Duration{"soon": 1250 * time.Millisecond, "late": 3 * time.Second} {
+		reserve(t, fast, key, 1000)
+		s.Advance(after)
+		allowN(t, slow, key, 1)
+		if res := allowN(t, fast, key, 500); !res.Allowed && res.RetryAfter > time.Second {
+			t.Errorf("%s: 1000 units a second drain in a second: %+v", key, res)
+		}
+		s.Advance(time.Second)
+		if res := allowN(t, fast, key, 500); !res.Allowed {
+			t.Errorf("%s, a second later: %+v", key, res)
+		}
+	}
+	// What both have reserved drains at the faster rate, for one instant tells when all of it has.
+	reserve(t, fast, "both", 5)
+	reserve(t, slow, "both", 5)
+	s.Advance(1250 * time.Millisecond)
+	if res := peek(t, slow, "both"); res.ResetAfter > time.Second {
+		t.Errorf("of both: %+v", res)
+	}
+}
+
+// withFresh changes the algorithm, the form, the time zone and the period of a named limit, again and again: each of
+// them has a count of its own, which is found again, and is never shortened by another.
+func withFresh(t *testing.T, s Store) {
+	name := core.Name("plan")
+	all := []core.Limit{
+		core.FixedWindow(core.Per(3, 6*time.Hour), name), core.FixedWindow(core.PerDay(5), name),
+		core.FixedWindow(core.Per(3, 6*time.Hour), core.Aligned(), name), core.FixedWindow(core.PerDay(5), core.Aligned(), name),
+		core.FixedWindow(core.PerDay(5), core.In("Europe/Berlin"), name), core.FixedWindow(core.PerDay(5), core.In("Asia/Tokyo"), name),
+		core.FixedWindow(core.PerWeek(5), name), core.FixedWindow(core.PerMonth(5), name),
+		core.SlidingWindowLog(core.Per(3, 6*time.Hour), name), core.SlidingWindowLog(core.PerDay(5), name),
+		core.SlidingWindowCounter(core.Per(3, 6*time.Hour), name), core.SlidingWindowCounter(core.PerDay(5), name),
+		core.TokenBucket(core.PerDay(5), name), core.LeakyBucket(core.PerDay(5), core.Burst(5), name),
+	}
+	lim := s.limiter(t, "fresh", all[0])
+	for range 4 { // the first one uses all of each
+		for i, each := range all {
+			l := with(t, lim, each)
+			for n := each.Capacity(); n > 0; n-- {
+				allowN(t, l, "k", 1)
+			}
+			if res := allowN(t, l, "k", 1); res.Allowed {
+				t.Errorf("%v admits more than it may, beside the others: %+v", all[i], res)
+			}
+			s.Advance(time.Second)
+		}
+	}
+	for i, each := range all {
+		if res := peek(t, with(t, lim, each), "k"); res.Remaining > 0 {
+			t.Errorf("%v has forgotten what is used: %+v", all[i], res)
+		}
+	}
+	// Token bucket and GCRA are one.
+	if res := peek(t, with(t, lim, core.GCRA(core.PerDay(5), name)), "k"); res.Remaining > 0 {
+		t.Errorf("as GCRA: %+v", res)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
@@ -177,7 +178,7 @@ func admitted(cmd redis.Cmder, limits int) bool {
 
 // noteWindow notes the window of l that was opened last.
 func (h *history) noteWindow(i int, l *limit) {
-	get := redis.NewStringCmd(context.Background(), "get", fmt.Sprintf("rl:lease:{k}:x%d", i))
+	get := redis.NewStringCmd(context.Background(), "get", "rl:lease:{k}:"+limits.Key(h.with(historyCount, 1)[i]))
 	_ = h.driven.Process(context.Background(), get)
 	if f := storedWindow.FindStringSubmatch(get.Val()); f != nil {
 		start, _ := strconv.ParseInt(f[2], 10, 64)

@@ -77,7 +77,7 @@ func knownValues() []known {
 		{"a period of 400 digits", "gcra", text("B1 7/%s %d+3", nines, begin+1000)},
 		{"an instant that is padded", "fixed_window", text("F1 0 %s%d", strings.Repeat("0", 79), begin)},
 		{"an instant that is padded", counter, text("C1 %s%d 0 0", strings.Repeat("0", 77), begin)},
-		{"a window of 9e15 us", "fixed_window", text("F1 1 %d %d", begin, int64(6e15))},
+		{"a window with a third number", "fixed_window", text("F1 1 %d %d", begin, int64(6e15))},
 		{"a window in 400 days", "fixed_window", text("F1 0 %d", begin+ahead)},
 		{"a window in 400 days", calendar, text("W1 1 %d", begin+ahead)},
 		{"a window in a thousand years", calendar, text("W1 1 %s", nines[:30])},
@@ -86,7 +86,7 @@ func knownValues() []known {
 		{"a window of the epoch", calendar, text("W1 1 1")},
 		{"another's window", calendar, text("F1 1 %d", begin)},
 		{"a window in a thousand years", counter, text("C1 %s 0 0", nines[:30])},
-		{"a window of another period, in a thousand years", counter, text("C1 5000 %s 0 0", nines[:30])},
+		{"a window with a fourth number", counter, text("C1 5000 %d 0 0", begin)},
 		{"a window of 2^31 units and more", counter, text("C1 %d %d 0", begin, int64(math.MaxInt32)+2)},
 		{"a window before of 2^31 units and more", counter, text("C1 %d 0 %d", begin, int64(math.MaxInt32)+2)},
 		{"the last number", log, set(at(0, "%d", 7<<50-1))},
@@ -121,6 +121,10 @@ func knownValues() []known {
 			"holds of more than their sum":  fmt.Sprintf("|H1 5 0 3 %d %d:7", begin+1000, begin+2000),
 			"a hold of 30 digits":           fmt.Sprintf("|H1 5 0 7 %d %d:%s", begin+1000, begin+1001, nines[:30]),
 			"as many holds as there can be": holdsOf(64, 1, begin+1000), "a hold in 400 days": fmt.Sprintf("|H1 5 0 1 %d", begin+ahead),
+			"holds at a rate of 20 digits":   fmt.Sprintf("|H1 5 0 1 %d@%s/1", begin+1000, nines[:20]),
+			"holds at a rate of 400 digits":  fmt.Sprintf("|H1 5 0 1 %d@%s/1", begin+1000, nines),
+			"holds at a rate of 0":           fmt.Sprintf("|H1 5 0 1 %d@1/0", begin+1000),
+			"expired at a rate of 20 digits": fmt.Sprintf("|H1 5 %d 1 %d@1/%s", begin-1, begin-1, nines[:20]),
 		} {
 			switch {
 			case v.Kind.Slots:
@@ -224,7 +228,7 @@ func TestPaddedCounter(t *testing.T) {
 func TestHoldInFullRecord(t *testing.T) {
 	t.Parallel()
 	w := oneLimit(t, "token_bucket", 1000)
-	w.plant = holdsOf(64, 1, begin+1000)
+	w.plant = holdsOf(64, 1, begin+1000) + "@1000/10000000"
 	check.Need(t, text("%s", w.plant)(w).Err())
 	handles := make([]algorithm.Handle, 1)
 	w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpReserve, N: 3, M: w.id(), Handles: handles})

@@ -34,7 +34,7 @@ func (w *world) record() string {
 		expiry += 1 + w.Int64N(1000)
 		fmt.Fprintf(&b, " %d:%s", expiry, pick(w, "1", "1", "1", w.number()))
 	}
-	return b.String()
+	return b.String() + pick(w, "", "", "@7/10000000", "@"+w.number()+"/"+w.number(), "@"+w.number())
 }
 
 // likely returns a text that some algorithm may have written, or nearly so.

@@ -22,15 +22,16 @@ type world struct {
 	t       testing.TB
 	client  *redis.Client
 	now     int64
+	numbers algorithm.Numbers // of the limit that was made last
+	named   bool
 	members []algorithm.Member // the second, of a key that nobody plants, is beside it in some worlds
 	keys    []string
 	before  algorithm.Member // the same key under another rate, or the first member
-	named   bool
-	plant   string  // what was planted
-	charged int64   // since then, or since the clock moved
-	grants  []grant // what is held since then
-	older   []grant // and before
-	loose   bool    // what is admitted is not counted: planted sums, and the ends of what was held before, change it
+	plant   string           // what was planted
+	charged int64            // since then, or since the clock moved
+	grants  []grant          // what is held since then
+	older   []grant          // and before
+	loose   bool             // what is admitted is not counted: planted sums, and the ends of what was held before, change it
 }
 
 // A grant is what a decision charged or held.
@@ -58,26 +59,35 @@ func newWorldBeside(t testing.TB, client *redis.Client, seed uint64, of ...limit
 	w := &world{Rand: rand.New(rand.NewPCG(seed, 24)), t: t, client: client, now: begin}
 	v := pick(w, of...)
 	w.named = w.IntN(2) == 0
-	w.members = []algorithm.Member{w.member(v)}
+	w.members = []algorithm.Member{w.member(v, 0)}
 	w.before, w.keys = w.members[0], []string{key}
-	if w.named && w.IntN(2) == 0 {
-		w.before = w.member(v)
+	if w.IntN(4) == 0 {
+		period := w.numbers.Period
+		if v.Kind.Debt && w.named {
+			period = 0
+		}
+		w.before = w.member(v, period)
 	}
 	if w.IntN(4) == 0 {
-		w.members, w.keys = append(w.members, w.member(limits.Named("gcra"))), append(w.keys, key+"2")
+		w.members, w.keys = append(w.members, w.member(limits.Named("gcra"), 0)), append(w.keys, key+"2")
 	}
 	return w
 }
 
-func (w *world) member(v limits.Variant) algorithm.Member {
+// member returns a limit of any numbers, or of a period if that is not 0.
+func (w *world) member(v limits.Variant, period int64) algorithm.Member {
 	for {
 		n := algorithm.Numbers{
 			Count: pick[int64](w, 1, 3, 10, 1000, 99_991, 1_000_000_000), Period: pick[int64](w, 1000, 10_000_000, 86_400_000_000, 34_560_000_000_000),
 			Aligned: v.Aligned, Named: w.named,
 		}
+		if period > 0 {
+			n.Period = period
+		}
 		if n.Burst = n.Count; v.Kind.Validate == nil || v.Kind.Validate(n) == nil {
 			m := algorithm.Member{Kind: v.Kind, Evaluator: v.Kind.New(n)}
 			m.Hold = algorithm.DefaultHold(m.Evaluator)
+			w.numbers = n
 			return m
 		}
 	}

@@ -121,6 +121,9 @@ func Hold(d time.Duration, all ...core.Limit) core.Option {
 	return core.Options()
 }
 
+// Key returns what the Redis key of l ends with: "rl:limiter:{user's key}:" comes before it.
+func Key(l core.Limit) string { return inside.Core.LimitKey(l) }
+
 // Accepts reports whether a Limiter can be made of l: an algorithm may refuse some
 // rates that others accept.
 func Accepts(l core.Limit) bool {

@@ -21,7 +21,7 @@ func All(now int64, keys ...Asked) (all []Outcome, allowed bool) {
 		return all, false
 	}
 	for i, k := range keys {
-		k.expire(now, k.limits)
+		expire(now, k.limits, k.states)
 		all[i] = k.evaluate(now, k.N)
 		allowed = allowed && all[i].Allowed
 	}

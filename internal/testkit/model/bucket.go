@@ -67,7 +67,7 @@ func (b *bucket) debt(l Limit, t int64) *big.Rat {
 func (l Limit) float() float64 { return float64(l.Count) / float64(l.Period) }
 
 // up rounds up a time in doubles.
-func up(micros float64) int64 { return int64(min(math.Ceil(micros*(1+1.0/(1<<50))), 1<<53-1)) }
+func up(micros float64) int64 { return int64(min(math.Ceil(micros*(1+1.0/(1<<50))), 1<<60)) }
 
 // retry goes by the rate that is stored: a change applies to what is used after it.
 func (b *bucket) retry(l Limit, t, n int64) *big.Rat {
@@ -95,6 +95,24 @@ func (b *bucket) charge(l Limit, t, n int64) ticket {
 		b.write(l, debt.Add(debt, whole(t)))
 	}
 	return ticket{units: n, ends: b.ends}
+}
+
+// chargeExpired charges n units whose hold has expired at t, by a decision of l. They drain, with what is stored, at the
+// highest rate by which they were reserved, or at that of what is stored if it is higher.
+func (b *bucket) chargeExpired(l, by Limit, t, n int64) {
+	left := b.left(t)
+	if left.Sign() > 0 && b.by.rate().Cmp(by.rate()) > 0 {
+		by = b.by
+	}
+	if by.rate().Cmp(l.rate()) == 0 {
+		b.charge(l, t, n)
+		return
+	}
+	stored := ceil(left)
+	if stored > 0 && b.by.rate().Cmp(by.rate()) != 0 {
+		stored = up(float64(stored) * (b.by.float() / by.float()))
+	}
+	b.write(by, whole(t+stored+up(float64(n)/by.float())))
 }
 
 // refund gives back what has not drained of a charge on top of which nothing was

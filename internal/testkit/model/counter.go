@@ -11,9 +11,9 @@ var SlidingWindowCounter = register("sliding_window_counter", algorithm{new: fun
 
 // slidingCounter is two neighbouring aligned windows as they were when last written.
 type slidingCounter struct {
-	stored        bool
-	start, period int64 // of the later window
-	cur, prev     int64 // units in it, and in the one before it
+	stored    bool
+	start     int64 // of the later window
+	cur, prev int64 // units in it, and in the one before it
 }
 
 func (s *slidingCounter) clone() store {
@@ -21,8 +21,8 @@ func (s *slidingCounter) clone() store {
 	return &c
 }
 
-// clock is never before the later window, whatever its period was: what is used in
-// which of the windows before it is not stored.
+// clock is never before the later window: what is used in which of the windows before it
+// is not stored.
 func (s *slidingCounter) clock(_ Limit, now int64) int64 {
 	if s.stored {
 		return max(now, s.start)
@@ -32,14 +32,12 @@ func (s *slidingCounter) clock(_ Limit, now int64) int64 {
 
 // at is the state at t, when other windows may be the current one and the one before.
 func (s *slidingCounter) at(l Limit, t int64) slidingCounter {
-	v := slidingCounter{stored: true, start: windowStart(t, l.Period), period: l.Period}
-	if !s.stored || s.period != l.Period {
-		return v // counts of windows of another period do not count
-	}
-	switch v.start {
-	case s.start:
+	v := slidingCounter{stored: true, start: windowStart(t, l.Period)}
+	switch {
+	case !s.stored:
+	case v.start == s.start:
 		v.cur, v.prev = s.cur, s.prev
-	case s.start + s.period:
+	case v.start == s.start+l.Period:
 		v.prev = s.cur
 	}
 	return v
@@ -48,7 +46,7 @@ func (s *slidingCounter) at(l Limit, t int64) slidingCounter {
 // used is p*(1-e/T) + c.
 func (s *slidingCounter) used(l Limit, t int64) *big.Rat {
 	v := s.at(l, t)
-	weight := big.NewRat(v.start+v.period-t, v.period)
+	weight := big.NewRat(v.start+l.Period-t, l.Period)
 	return weight.Add(weight.Mul(weight, whole(v.prev)), whole(v.cur))
 }
 
@@ -59,12 +57,12 @@ func (s *slidingCounter) retry(l Limit, t, n int64) *big.Rat {
 	v := s.at(l, t)
 	start, fading, room := v.start, v.prev, l.Count-n-v.cur
 	if room < 0 {
-		start, fading, room = v.start+v.period, v.cur, l.Count-n
+		start, fading, room = v.start+l.Period, v.cur, l.Count-n
 	}
 	// fading*(1-e/T) <= room, so e >= T*(1-room/fading)
 	e := big.NewRat(room, fading)
 	e.Sub(whole(1), e)
-	e.Mul(e, whole(v.period))
+	e.Mul(e, whole(l.Period))
 	return whole(start + ceil(e) - t)
 }
 
@@ -72,9 +70,9 @@ func (s *slidingCounter) reset(l Limit, t int64) *big.Rat {
 	v := s.at(l, t)
 	switch {
 	case v.cur > 0: // fades through the whole of the next window
-		return whole(v.start + 2*v.period - t)
+		return whole(v.start + 2*l.Period - t)
 	case v.prev > 0:
-		return whole(v.start + v.period - t)
+		return whole(v.start + l.Period - t)
 	}
 	return new(big.Rat)
 }
@@ -82,17 +80,14 @@ func (s *slidingCounter) reset(l Limit, t int64) *big.Rat {
 func (s *slidingCounter) charge(l Limit, t, n int64) ticket {
 	*s = s.at(l, t)
 	s.cur += n
-	return ticket{units: n, start: s.start, length: s.period}
+	return ticket{units: n, start: s.start}
 }
 
 // refund writes the windows as they are at t, as a charge would. If there is nothing to
 // refund, it writes nothing. A charge to the window before stays: after a reset nobody
 // knows whether it is the same window.
 func (s *slidingCounter) refund(l Limit, t int64, back ticket) {
-	if back.length != l.Period {
-		return
-	}
-	v := s.at(l, t) // no units in it if the state is of another period
+	v := s.at(l, t)
 	if back.start != v.start || v.cur == 0 {
 		return
 	}

@@ -9,12 +9,11 @@ import (
 // FixedWindow is modelled by its last window.
 var FixedWindow = register("fixed_window", algorithm{new: func() store { return &fixedWindow{} }, spends: spends.Windows})
 
-// fixedWindow is the window that was charged last, open or not. It has a length of its
-// own, because a change of the period must not move an end that a Result has shown.
+// fixedWindow is the window that was charged last, open or not.
 type fixedWindow struct {
-	stored        bool
-	start, length int64
-	units         int64
+	stored bool
+	start  int64
+	units  int64
 }
 
 func (w *fixedWindow) clone() store {
@@ -33,14 +32,7 @@ func (w *fixedWindow) clock(_ Limit, now int64) int64 {
 
 // open reports whether t is in the stored window.
 func (w *fixedWindow) open(l Limit, t int64) bool {
-	switch {
-	case !w.stored:
-		return false
-	case l.Aligned: // under another period the grid is another, even where starts coincide
-		return w.start == windowStart(t, l.Period) && w.length == l.Period
-	default:
-		return t < w.start+w.length
-	}
+	return w.stored && t < w.start+l.Period
 }
 
 func (w *fixedWindow) used(l Limit, t int64) *big.Rat {
@@ -55,7 +47,7 @@ func (w *fixedWindow) reset(l Limit, t int64) *big.Rat {
 	if !w.open(l, t) {
 		return new(big.Rat)
 	}
-	return whole(w.start + w.length - t)
+	return whole(w.start + l.Period - t)
 }
 
 // retry is the same: all units leave together.
@@ -67,16 +59,15 @@ func (w *fixedWindow) charge(l Limit, t, n int64) ticket {
 		if l.Aligned {
 			start = windowStart(t, l.Period)
 		}
-		*w = fixedWindow{stored: true, start: start, length: l.Period}
+		*w = fixedWindow{stored: true, start: start}
 	}
 	w.units += n
-	return ticket{units: n, start: w.start, length: w.length}
+	return ticket{units: n, start: w.start}
 }
 
-// refund compares the length as well as the start: a window of another period is
-// another window, though it may begin at the same instant.
+// refund takes units back from the window that was charged, if it is still open.
 func (w *fixedWindow) refund(l Limit, t int64, back ticket) {
-	if !w.open(l, t) || w.start != back.start || w.length != back.length {
+	if !w.open(l, t) || w.start != back.start {
 		return
 	}
 	w.units -= back.units

@@ -11,6 +11,7 @@ type holds struct {
 	id      int    // which holds these are: others than before, once they were lost
 	live    []hold // by expiry, one of each
 	expired *int64 // the newest expiry that was charged; nil: none was
+	fastest Limit  // the one with the highest rate by which any of live were reserved
 }
 
 type hold struct{ expiry, units int64 }

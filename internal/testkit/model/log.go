@@ -72,8 +72,7 @@ func (s *slidingLog) reset(l Limit, t int64) *big.Rat {
 	return whole(s.runs[len(s.runs)-1].instant + l.Period - t)
 }
 
-// charge removes what has left. Nothing else does: before that, after a change to a
-// longer period, it may count again. What is charged without being admitted is at most
+// charge removes what has left. What is charged without being admitted is at most
 // the largest limit that a log can have: more would not be denied for longer by any.
 func (s *slidingLog) charge(l Limit, t, n int64) ticket {
 	n = min(n, 100_000)

@@ -17,7 +17,8 @@ import (
 // Model is one key with one or more limits.
 type Model struct {
 	limits []Limit
-	states []state // one per limit, in the same order
+	states []*state          // one per limit, in the same order
+	stored []map[form]*state // of each limit, in all forms that it has had; see Change
 	bans   bans
 }
 
@@ -63,7 +64,8 @@ type Verdict struct {
 // share it, so that only one of them can be refunded or settled.
 type receipt struct {
 	model    *Model
-	limits   []Limit // those in force then: held units keep them
+	limits   []Limit  // those in force then: held units keep them
+	states   []*state // theirs
 	reserved bool
 	tickets  []ticket
 	spent    bool
@@ -72,13 +74,13 @@ type receipt struct {
 // ticket identifies one charge to one store, or one hold. Which fields count depends on
 // the store.
 type ticket struct {
-	units         int64
-	resets        int      // how often the state had been reset
-	start, length int64    // windows: the one that was charged
-	charge        int64    // log: the number of the charge
-	ends          *big.Rat // buckets: when the debt ends, after the charge
-	epoch         int      // queues: the time between two that it was empty
-	place         place    // queues: when it is served
+	units  int64
+	resets int      // how often the state had been reset
+	start  int64    // windows: the one that was charged
+	charge int64    // log: the number of the charge
+	ends   *big.Rat // buckets: when the debt ends, after the charge
+	epoch  int      // queues: the time between two that it was empty
+	place  place    // queues: when it is served
 
 	held   bool
 	id     int // of the holds
@@ -105,8 +107,9 @@ func New(limits ...Limit) *Model {
 	m := &Model{}
 	for _, l := range limits {
 		l.check()
-		m.limits = append(m.limits, l)
-		m.states = append(m.states, state{store: newStore(l)})
+		s := &state{store: newStore(l)}
+		m.limits, m.states = append(m.limits, l), append(m.states, s)
+		m.stored = append(m.stored, map[form]*state{l.form(): s})
 	}
 	return m
 }
@@ -128,7 +131,7 @@ func (m *Model) decide(now, n int64, reserve bool) Outcome {
 		m.banned(now, &out)
 		return out
 	}
-	m.expire(now, m.limits)
+	expire(now, m.limits, m.states)
 	out := m.evaluate(now, n)
 	if from, bans := m.counts(now, n); bans && !out.Allowed {
 		m.bans.begin(now, from)
@@ -137,9 +140,9 @@ func (m *Model) decide(now, n int64, reserve bool) Outcome {
 	if !out.Allowed || n == 0 && !reserve {
 		return out
 	}
-	out.receipt = &receipt{model: m, limits: m.limits, reserved: reserve}
+	out.receipt = &receipt{model: m, limits: m.limits, states: slices.Clone(m.states), reserved: reserve}
 	for i, l := range m.limits {
-		s, v, t := &m.states[i], &out.Each[i], ticket{}
+		s, v, t := m.states[i], &out.Each[i], ticket{}
 		switch {
 		case reserve && !l.queues():
 			t = s.hold(l, now, n)
@@ -160,7 +163,7 @@ func (m *Model) Peek(now int64) (out Outcome) {
 		m.banned(now, &out)
 		return out
 	}
-	m.expire(now, m.limits)
+	expire(now, m.limits, m.states)
 	return m.evaluate(now, 1)
 }
 
@@ -176,9 +179,9 @@ func (m *Model) Refund(now int64, o Outcome) {
 	if r == nil {
 		return
 	}
-	m.expire(now, r.limits)
+	expire(now, r.limits, r.states)
 	for i, l := range r.limits {
-		m.states[i].giveBack(l, now, r.tickets[i])
+		r.states[i].giveBack(l, now, r.tickets[i])
 	}
 }
 
@@ -196,9 +199,9 @@ func (m *Model) Settle(now int64, o Outcome, actual int64) {
 	if r == nil {
 		return
 	}
-	m.expire(now, r.limits)
+	expire(now, r.limits, r.states)
 	for i, l := range r.limits {
-		s, back := &m.states[i], r.tickets[i]
+		s, back := r.states[i], r.tickets[i]
 		switch {
 		case !l.queues():
 			s.settle(l, now, back, actual)
@@ -225,38 +228,59 @@ func (m *Model) take(o Outcome) *receipt {
 // Reset forgets what is charged, and keeps what is held. Where nothing is held it
 // forgets all.
 func (m *Model) Reset(now int64) {
-	m.expire(now, m.limits)
-	for i := range m.states {
-		if s := &m.states[i]; s.total() > 0 {
+	expire(now, m.limits, m.states)
+	for i, s := range m.states {
+		if s.total() > 0 {
 			s.store = newStore(m.limits[i])
 			s.resets++
 		} else {
-			m.Lose(i)
+			s.lose(m.limits[i])
 		}
 	}
 }
 
 // Whole reports whether nothing that is charged to limit i counts at now.
-func (m *Model) Whole(i int, now int64) bool {
-	l := m.limits[i]
-	s := state{store: m.states[i].clone(), holds: m.states[i].holds}
-	s.live = slices.Clone(s.live)
-	s.expire(l, now)
-	return s.reset(l, s.clock(l, now)).Sign() == 0
+func (m *Model) Whole(i int, now int64) bool { return m.states[i].whole(m.limits[i], now) }
+
+// WholeOf reports whether nothing counts at now that is charged to the limit i of which o holds
+// units, in the form that it had then.
+func (o Outcome) WholeOf(i int, now int64) bool {
+	return o.receipt.states[i].whole(o.receipt.limits[i], now)
+}
+
+func (s *state) whole(l Limit, now int64) bool {
+	later := state{store: s.clone(), holds: s.holds}
+	later.live = slices.Clone(s.live)
+	later.expire(l, now)
+	return later.reset(l, later.clock(l, now)).Sign() == 0
 }
 
 // Held returns how many units are held of limit i, and not charged yet.
 func (m *Model) Held(i int) int64 { return m.states[i].total() }
 
-// Lose is an eviction: limit i loses what is charged to it and what is held.
+// Lose is an eviction: limit i loses what is charged to it and what is held, in all forms that it
+// has had.
 func (m *Model) Lose(i int) {
-	s := &m.states[i]
-	*s = state{store: newStore(m.limits[i]), holds: holds{id: s.id + 1}, resets: s.resets + 1}
+	for f, s := range m.stored[i] {
+		s.lose(Limit{Algorithm: f.algorithm})
+	}
+}
+
+func (s *state) lose(l Limit) {
+	*s = state{store: newStore(l), holds: holds{id: s.id + 1}, resets: s.resets + 1}
 }
 
 // Clock returns the instant at which limit i would decide when the server's clock says
 // now: it is never before the newest one stored.
 func (m *Model) Clock(i int, now int64) int64 { return m.states[i].clock(m.limits[i], now) }
+
+// ClockOf is Clock for the form of l, which limit i has had, by what is stored of that.
+func (m *Model) ClockOf(i int, l Limit, now int64) int64 {
+	return m.stored[i][l.form()].clock(l, now)
+}
+
+// Key identifies what is stored of l among all limits of its name.
+func (l Limit) Key() any { return l.form() }
 
 // Window returns the window of a FixedWindow that was opened last, and has not been
 // forgotten since.
@@ -265,35 +289,58 @@ func (m *Model) Window(i int) (start, end int64, ok bool) {
 	if !ok || !w.stored {
 		return 0, 0, false
 	}
-	return w.start, w.start + w.length, true
+	return w.start, w.start + m.limits[i].Period, true
 }
 
-// Change replaces the limits and keeps the state. It panics if more than count, period,
-// burst and hold differ.
+// A form is what the Redis key of a named limit tells: limits of one form share what is stored.
+type form struct {
+	algorithm  Algorithm
+	aligned    bool
+	zone, unit string
+	period     int64
+}
+
+func (l Limit) form() form {
+	switch {
+	case l.queues():
+		return form{algorithm: l.Algorithm}
+	case l.bucket():
+		return form{algorithm: TokenBucket} // and GCRA
+	}
+	return form{l.Algorithm, l.Aligned, l.Zone, l.Unit, l.Period}
+}
+
+// Change replaces each limit by another one of the same name. It finds what is stored of its own
+// form, and nothing else.
 func (m *Model) Change(limits ...Limit) {
 	if len(limits) != len(m.limits) {
 		panic("model: Change with another number of limits")
 	}
 	for i, l := range limits {
 		l.check()
-		if old := m.limits[i]; l.Algorithm != old.Algorithm || l.Aligned != old.Aligned {
-			panic(fmt.Sprintf("model: Change of limit %d to another algorithm", i))
+		if m.stored[i][l.form()] == nil {
+			m.stored[i][l.form()] = &state{store: newStore(l)}
 		}
+		m.states[i] = m.stored[i][l.form()]
 	}
-	m.limits = append([]Limit(nil), limits...)
+	m.limits = slices.Clone(limits)
 }
 
 // expire charges what has expired. It comes before anything else is read, charged or
 // refunded.
-func (m *Model) expire(now int64, limits []Limit) {
+func expire(now int64, limits []Limit, states []*state) {
 	for i, l := range limits {
-		m.states[i].expire(l, now)
+		states[i].expire(l, now)
 	}
 }
 
 func (s *state) expire(l Limit, now int64) {
 	for _, due := range s.due(now) {
-		s.charge(l, s.clock(l, due.expiry), due.units)
+		if b, ok := s.store.(*bucket); ok {
+			b.chargeExpired(l, s.fastest, due.expiry, due.units)
+		} else {
+			s.charge(l, s.clock(l, due.expiry), due.units)
+		}
 	}
 }
 
@@ -304,6 +351,9 @@ func (s *state) hold(l Limit, now, n int64) ticket {
 		t.expiry = *s.expired + 1
 	}
 	if n > 0 {
+		if s.total() == 0 || s.fastest.rate().Cmp(l.rate()) < 0 {
+			s.fastest = l
+		}
 		s.add(t.expiry, n)
 	}
 	return t
@@ -347,7 +397,7 @@ func (s *state) asCharged(l Limit, t int64) store {
 func (m *Model) evaluate(now, n int64) Outcome {
 	out := Outcome{Allowed: true}
 	for i, l := range m.limits {
-		v := judge(l, &m.states[i], now, n)
+		v := judge(l, m.states[i], now, n)
 		out.Allowed = out.Allowed && v.Admits
 		out.Each = append(out.Each, v)
 	}
