@@ -111,17 +111,23 @@ func Prefix(prefix string) Option {
 	}
 }
 
-// Timeout sets how long Redis may take for one decision, from 1 millisecond to 1 minute, whatever
-// the options of the client. After that the outage policy decides. A decision that waits for
-// another request's lease first may take two. The default is 500 ms. A timeout much shorter would
-// mistake a busy machine for an outage, and each process would then count separately. An outage
-// costs one timeout. If the process has never reached the server, each decision of its first 3 s
-// may wait for one timeout. After that the server is asked in the background, and a decision waits
-// only if none came for a second before it, for 100 ms at most.
+// Timeout sets how long Redis may take for one decision, from 1 millisecond to 1 minute; the default
+// is 500 ms. After that the outage policy decides. A decision that waits for another request's lease
+// first may take two timeouts. A timeout much shorter than the default would mistake a busy machine
+// for an outage, and each process would then count separately.
 //
-// A call to Redis always has its whole Timeout. A caller with less time gets the error of its
-// context: it is answered 503, or nothing if it has left, and never by the outage policy. So give
-// requests more time than the Timeout. With ContextTimeoutEnabled a caller that is canceled may
+// No option of the client makes a decision wait for longer. A shorter ReadTimeout or WriteTimeout of
+// the client ends decisions sooner: the error then names that option, and [Limiter.Check] advises to
+// raise it. go-redis has 5 seconds by default, so a longer Timeout needs a longer ReadTimeout.
+//
+// When Redis fails, the first decisions wait for one timeout at most, also where connections are
+// refused, because go-redis tries a few times to make one. If the process has never reached the
+// server, each decision of its first 3 s may wait for one timeout. After that the server is asked in
+// the background, and a decision waits only if none came for a second before it, for 100 ms at most.
+//
+// A caller with less time than the Timeout gets the error of its context: it is answered 503, or
+// nothing if it has left, and never by the outage policy. So give requests more time than the
+// Timeout. With ContextTimeoutEnabled a caller that is canceled may
 // wait until its call ends, and gets the Result if that succeeds, unless its deadline comes before
 // that.
 func Timeout(d time.Duration) Option {

@@ -136,7 +136,7 @@ func (s *Store) run(ctx context.Context, d *Call, until *sharedTimer) error {
 		case sv.await(ctx, s, d.Key, until.done):
 			sv = s.servers.of(ctx, s, d.Key)
 		case isClosed(until.done):
-			return cmp.Or(ctx.Err(), s.timeoutError(context.DeadlineExceeded, s.Timeout))
+			return cmp.Or(ctx.Err(), s.timeoutError(context.DeadlineExceeded, s.Timeout, s.Timeout))
 		default:
 			return cmp.Or(ctx.Err(), err)
 		}
@@ -195,7 +195,7 @@ func (s *Store) tooLate(a batch.Abandoned, since time.Time) error {
 	case answers && a.Started.Sub(since) > s.Timeout/2:
 		return ErrSentLate
 	}
-	return s.timeoutError(context.DeadlineExceeded, s.Timeout)
+	return s.timeoutError(context.DeadlineExceeded, s.Timeout, s.Timeout)
 }
 
 // wrote reports whether d, which is answered, has charged or held units.

@@ -18,6 +18,7 @@ import (
 // Check has the server decide once, on keys that nothing else uses. It returns why it cannot, or
 // what a person should change though it can.
 func (s *Store) Check(ctx context.Context) (advice []string, cannot error) {
+	begun := time.Now()
 	err := batch.Contain(batch.Catch(func() error {
 		return s.call(ctx, max(s.Timeout, connectTime), func(ctx context.Context) error { return s.probe(ctx, s.servers.client, "~check") })
 	}))
@@ -25,12 +26,12 @@ func (s *Store) Check(ctx context.Context) (advice []string, cannot error) {
 	case err == nil:
 		return s.advice(ctx), nil
 	case isTimeout(err):
-		err = s.timeoutError(err, max(s.Timeout, connectTime))
+		err = s.timeoutError(err, time.Since(begun), max(s.Timeout, connectTime))
 		if c, ok := s.servers.client.(*redis.Client); ok && c.Options().TLSConfig != nil {
 			err = fmt.Errorf("%w (%s)", err, noTLS)
 		}
 	case isBroken(err):
-		err = fmt.Errorf("%w (the server ended the connection: if it wants TLS, set Options.TLSConfig)", err)
+		err = fmt.Errorf("%w (the server ended the connection: if it wants TLS, set Options.TLSConfig; it may also have reached its maxclients)", err)
 	}
 	if replies(err, rightReplies) {
 		if missing := s.missingRights(ctx); missing != "" {
@@ -81,37 +82,51 @@ func (s *Store) missingRights(ctx context.Context) string {
 
 // advice returns what is wrong with a server that decides. What the user may not ask is left out.
 func (s *Store) advice(ctx context.Context) (all []string) {
-	idle, known := s.idleTime()
-	if known && !s.servers.ctxDeadlines {
-		all = append(all, "ContextTimeoutEnabled of the client's options is off, and each call takes a second goroutine: set it")
-	}
+	options := s.servers.options
+	all = append(all, s.adviceOnOptions()...)
 	if missing := s.missingRights(ctx); missing != "" { // what was tried needs only some of them
 		all = append(all, missing+", which other decisions need: docs/operating.md lists what it must be allowed")
 	}
-	if s.servers.cluster == nil && known {
+	if s.servers.cluster == nil && options != nil {
 		if together, err := s.servers.whole.awaitSharding(ctx, s); err == nil && !together && s.servers.ring == nil {
 			all = append(all, "a proxy before several servers: each decision is sent alone, so connect to the servers themselves, by a Ring or a Cluster")
 		}
 	}
-	var mu sync.Mutex
-	s.eachServer(ctx, func(ctx context.Context, node *redis.Client) error {
-		found := adviceOf(ctx, node, idle)
-		mu.Lock()
-		defer mu.Unlock()
-		for _, line := range found {
-			if !slices.Contains(all, line) {
-				all = append(all, line)
-			}
+	for _, line := range s.adviceOnServers(ctx) {
+		if !slices.Contains(all, line) {
+			all = append(all, line)
 		}
-		return nil
-	})
+	}
 	return all
 }
 
-// adviceOf looks at the settings of one server.
+// adviceOnServers looks at the settings of all servers at once, for the connectTime at most.
+func (s *Store) adviceOnServers(ctx context.Context) []string {
+	var mu sync.Mutex
+	var all []string
+	_ = s.call(ctx, connectTime, func(ctx context.Context) error {
+		s.eachServer(ctx, func(ctx context.Context, node *redis.Client) error {
+			found := adviceOf(ctx, node, s.servers.options.ConnMaxIdleTime)
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, found...)
+			return nil
+		})
+		return nil
+	})
+	mu.Lock() // a server that did not answer in time may still do
+	defer mu.Unlock()
+	return slices.Sorted(slices.Values(all))
+}
+
+// adviceOf looks at the settings and the clock of one server.
 func adviceOf(ctx context.Context, node *redis.Client, idle time.Duration) (all []string) {
-	ctx, cancel := context.WithTimeout(ctx, connectTime)
-	defer cancel()
+	if line := adviceOnClock(ctx, node); line != "" {
+		all = append(all, line)
+	}
+	if info := infoFields(node.Info(ctx, "replication").Val()); info["role"] == "slave" && info["slave_read_only"] == "0" {
+		all = append(all, "a replica that accepts writes: each synchronization with its master replaces what it has counted: connect to the master")
+	}
 	memory := infoFields(node.Info(ctx, "memory").Val())
 	if policy := memory["maxmemory_policy"]; policy != "" && policy != "noeviction" && memory["maxmemory"] != "0" {
 		all = append(all, fmt.Sprintf("maxmemory-policy %s: a full server forgets limits: set noeviction", policy))
@@ -126,17 +141,49 @@ func adviceOf(ctx context.Context, node *redis.Client, idle time.Duration) (all 
 	return all
 }
 
-// idleTime returns for how long the client keeps idle connections, if it is one of go-redis's own.
-func (s *Store) idleTime() (time.Duration, bool) {
-	switch c := s.servers.client.(type) {
-	case *redis.Client:
-		return c.Options().ConnMaxIdleTime, true
-	case *redis.ClusterClient:
-		return c.Options().ConnMaxIdleTime, true
-	case *redis.Ring:
-		return c.Options().ConnMaxIdleTime, true
+// tolerableSkew is how far the clocks of Redis and of this process may be apart.
+const tolerableSkew = 2 * time.Second
+
+// adviceOnClock compares the server's clock with that of this process, which Date headers have.
+func adviceOnClock(ctx context.Context, node *redis.Client) string {
+	begun := time.Now()
+	theirs, err := node.Time(ctx).Result()
+	if err != nil {
+		return ""
 	}
-	return 0, false
+	ended := time.Now()
+	ahead, direction := theirs.Sub(ended), "ahead of"
+	if behind := begun.Sub(theirs); behind > 0 {
+		ahead, direction = behind, "behind"
+	}
+	if ahead < tolerableSkew { // at least so much, whenever the server has read its clock
+		return ""
+	}
+	return fmt.Sprintf("the server's clock is %v %s that of this process: clients compare X-RateLimit-Reset, which goes by the server's clock, with theirs: "+
+		"set both right, or use guard.ResetDelta()", ahead.Round(time.Second), direction)
+}
+
+// adviceOnOptions says which options of the client make decisions slower, or end them too soon.
+func (s *Store) adviceOnOptions() (all []string) {
+	o := s.servers.options
+	switch {
+	case o == nil:
+		return nil
+	case !o.ContextTimeoutEnabled:
+		all = append(all, "ContextTimeoutEnabled of the client's options is off, and each call takes a second goroutine: set it")
+	case !s.servers.ctxDeadlines:
+		all = append(all, "ReadTimeout or WriteTimeout of the client's options is negative, and not -1: go-redis then sets no deadline, "+
+			"each call takes a second goroutine, and one that is not answered keeps its connection: set them to 0, the default, or to -1")
+	}
+	option, value := "ReadTimeout", o.ReadTimeout // WriteTimeout follows it by default
+	if value <= 0 || value >= s.Timeout {
+		option, value = "WriteTimeout", o.WriteTimeout
+	}
+	if value > 0 && value < s.Timeout {
+		all = append(all, fmt.Sprintf("%s of the client's options is %v, and ends decisions before core.Timeout of %v does: raise it, or lower core.Timeout",
+			option, value, s.Timeout))
+	}
+	return all
 }
 
 // eachServer calls f for each server that has keys.

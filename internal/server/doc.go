@@ -9,6 +9,7 @@
 //	batches.go    calls that share a round trip: one script on a server, and on each node of a Cluster
 //	command.go    a script as a command, EVAL after NOSCRIPT, and deadlines
 //	sha1.go       the digest of a script, which programs in FIPS mode may not have; sha1_go125.go before Go 1.26
+//	options.go    the client's options, by which a call may end sooner than its timeout
 //	fault.go      whose fault an error is: the server's, the process's, the call's
 //	hint.go       what a person can do about an error; servers that cannot run the scripts
 //	cleanup.go    frees what is held for callers that have left

@@ -35,8 +35,9 @@ func (s *Store) outcome(sv *Server, err error, given time.Duration, begun time.T
 	var reply redis.Error
 	switch {
 	case isTimeout(err):
-		late := time.Since(begun) > given+max(given/4, 50*time.Millisecond) || processBusy()
-		if err = s.timeoutError(err, given); late || sv.far.Load() {
+		took := time.Since(begun)
+		late := took > given+max(given/4, 50*time.Millisecond) || processBusy()
+		if err = s.timeoutError(err, took, given); late || sv.far.Load() {
 			return unsure, err
 		}
 		return silent, err
@@ -118,9 +119,14 @@ func hasCode(err error, codes ...string) bool {
 	return false
 }
 
-// timeoutError says for how long the server was waited for, and whether it was the client's pool
-// that was waited for instead.
-func (s *Store) timeoutError(err error, given time.Duration) error {
+// timeoutError returns the error of a call that was given so long and took so long without an answer.
+// It names the option of the client that ended the call sooner, and says if it was the client's pool
+// that was waited for.
+func (s *Store) timeoutError(err error, took, given time.Duration) error {
+	if option, value := s.servers.endedBy(err, took, given); option != "" {
+		return fmt.Errorf("no answer from redis within %v: the client's %s of %v ended the call, which may take %v: raise it, or lower core.Timeout: %w",
+			took.Round(time.Millisecond), option, value, given.Round(time.Microsecond), context.DeadlineExceeded)
+	}
 	pool := ""
 	if c, ok := s.servers.client.(*redis.Client); ok {
 		stats, size := c.PoolStats(), c.Options().PoolSize

@@ -52,6 +52,7 @@ var refusals = []refusal{
 	{"WRONGPASS", wrongPassword},
 	{"invalid password", wrongPassword},
 	{"invalid username-password pair", wrongPassword},
+	{"max number of clients reached", noRoom},
 	{"DB index is out of range", "the server has fewer databases: see Options.DB"},
 	{"This instance has cluster support disabled", "one server, no Cluster: use redis.NewClient"},
 	{"SELECT is not allowed in cluster mode", "a node of a Cluster has database 0 only: see Options.DB"},
@@ -68,6 +69,8 @@ const (
 	noAddress     = "Options.Addr is host:port: redis.ParseURL takes a URL"
 	noRedis       = "no Redis, but another service, answers at this address: see Options.Addr"
 	noSlot        = "a hash slot is on no node, or its move has stopped: redis-cli --cluster check says which"
+	noRoom        = "the server takes no more connections: see its maxclients, and Options.PoolSize of all processes"
+	endedAtOnce   = "the server ended the connection as soon as it was made: it may have reached its maxclients, or want TLS"
 	nobody        = "nothing listens at this address: see Options.Addr, and whether Redis runs"
 )
 
@@ -97,6 +100,8 @@ func (s *Store) hint(err error) string {
 		return ofCluster
 	case errors.As(err, new(tls.RecordHeaderError)):
 		return noTLS
+	case errors.Is(err, syscall.EPIPE) && !isBroken(err): // while go-redis set up a new connection
+		return endedAtOnce
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return nobody
 	case errors.As(err, new(*net.AddrError)), strings.Contains(err.Error(), "unknown port"):

@@ -85,13 +85,13 @@ func (sv *Server) probe(ctx context.Context, begun time.Time, st *Store, k strin
 // ask has the server decide on keys that nothing else uses. dial is whether it may take a
 // connection beside the pool first.
 func (sv *Server) ask(ctx context.Context, st *Store, k string, patience time.Duration, dial bool) (outcome, error) {
-	client, moved := sv.servers.node(ctx, sv, st, k)
-	if moved {
-		return answered, nil
-	}
 	begun := time.Now()
 	err := batch.Contain(batch.Catch(func() error {
 		return st.call(ctx, patience, func(ctx context.Context) error {
+			client, moved := sv.servers.node(ctx, sv, st, k)
+			if moved {
+				return nil
+			}
 			if dial {
 				if err := sv.dial(ctx); err != nil {
 					return err

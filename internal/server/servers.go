@@ -23,6 +23,7 @@ type Servers struct {
 	client       Client
 	cluster      *redis.ClusterClient // or nil
 	ring         *redis.Ring          // or nil
+	options      *redis.Options       // see optionsOf; or nil
 	ctxDeadlines bool                 // the client itself ends a call with its context
 
 	whole         *Server // a single server, a Cluster before its topology is known, or what go-redis does not tell nodes of
@@ -91,12 +92,14 @@ func newServers(client Client) *Servers {
 	addr, single := "", (*redis.Client)(nil)
 	switch c := client.(type) {
 	case *redis.Client:
-		single, addr, s.ctxDeadlines = c, c.Options().Addr, c.Options().ContextTimeoutEnabled
+		single, addr = c, c.Options().Addr
 	case *redis.ClusterClient:
-		s.cluster, s.ctxDeadlines = c, c.Options().ContextTimeoutEnabled
+		s.cluster = c
 	case *redis.Ring:
-		s.ring, s.ctxDeadlines = c, c.Options().ContextTimeoutEnabled
+		s.ring = c
 	}
+	s.options = optionsOf(client)
+	s.ctxDeadlines = endsWithContext(s.options)
 	s.whole = newServer(s, addr, single)
 	s.byAddr.Store(&map[string]*Server{})
 	return s

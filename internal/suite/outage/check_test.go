@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
@@ -45,6 +46,10 @@ func TestCheck(t *testing.T) {
 		"no keys":        {setup{options: well}, "ACL SETUSER default resetkeys ~other:*", "!lacks a right"},
 		"no info":        {setup{options: well}, "ACL SETUSER default -info -config", ""},
 		"evicts":         {setup{options: well}, "CONFIG SET maxmemory 100mb maxmemory-policy allkeys-lru", "set noeviction"},
+		"reads early":    {options(func(o *redis.Options) { o.ReadTimeout = 100 * time.Millisecond }), "PING", "ReadTimeout of the client's options is 100ms"},
+		"writes early":   {options(func(o *redis.Options) { o.WriteTimeout = 100 * time.Millisecond }), "PING", "WriteTimeout of the client's options is 100ms"},
+		"reads for ever": {options(func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = -2, time.Minute }), "PING", "go-redis then sets no deadline"},
+		"as its context": {options(func(o *redis.Options) { o.ReadTimeout = -1 }), "PING", ""},
 		"ends idle":      {setup{options: well}, "CONFIG SET timeout 60", "set Options.ConnMaxIdleTime below"},
 		"ends idle late": {options(func(o *redis.Options) { o.ConnMaxIdleTime = 30 * time.Second }), "CONFIG SET timeout 60", ""},
 		"no TLS":         {options(func(o *redis.Options) { o.TLSConfig = newTerminator(t, "").client }), "PING", "!does not speak TLS"},
@@ -63,6 +68,43 @@ func TestCheck(t *testing.T) {
 			wantCheck(t, lim, c.want)
 			expiring(t, e.admin)
 		})
+	}
+}
+
+// TestMaxClients has a server that takes no more connections. go-redis loses what the server says of that.
+func TestMaxClients(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	admin := server.Client(t)
+	check.Need(t, admin.ConfigSet(t.Context(), "maxclients", "1").Err())
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = rdb.Close() })
+	lim, watch := watched(rdb, "check", core.TokenBucket(core.PerMinute(10)), core.FailClosed())
+	if _, err := lim.Allow(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "maxclients") {
+		t.Errorf("Allow: %v", err)
+	}
+	wantCheck(t, lim, "!maxclients")
+	check.Eventually(t, "the log names maxclients", func() bool { return strings.Contains(strings.Join(watch.warnings(), "\n"), "maxclients") })
+}
+
+// TestCheckClock has Redis's clock be wrong by what clients notice, and by less than that.
+func TestCheckClock(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	for by, want := range map[time.Duration]string{
+		-5 * time.Minute: "5m0s behind that of this process", 5 * time.Minute: "5m0s ahead of that of this process",
+		-time.Second: "", time.Second: "",
+	} {
+		rdb := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+		t.Cleanup(func() { _ = rdb.Close() })
+		rdb.AddHook(gate.Around(func(cmds []redis.Cmder, send func() error) error {
+			err := send()
+			if at, ok := cmds[0].(*redis.TimeCmd); ok {
+				at.SetVal(at.Val().Add(by))
+			}
+			return err
+		}))
+		wantCheck(t, core.MustNew(rdb, "check", core.TokenBucket(core.PerMinute(10))), want)
 	}
 }
 
@@ -124,6 +166,11 @@ func TestCheckServers(t *testing.T) {
 		return send()
 	}))
 	wantCheck(t, core.MustNew(tair, "check", limit), "!set its script_check_enable to 0")
+
+	replica := redistest.Server(t, "--replicaof", "127.0.0.1", "1", "--replica-read-only", "no").Client(t)
+	writable := redis.NewClient(&redis.Options{Addr: replica.Options().Addr, ContextTimeoutEnabled: true})
+	defer func() { _ = writable.Close() }()
+	wantCheck(t, core.MustNew(writable, "check", limit), "a replica that accepts writes")
 
 	memory, _ := core.NewMemory("check", limit)
 	wantCheck(t, memory, "")

@@ -1,0 +1,47 @@
+package server
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// TestEndsWithContext has a client end calls with their contexts only where go-redis sets deadlines for reads and writes.
+func TestEndsWithContext(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		read, write time.Duration
+		want        bool
+	}{
+		{0, 0, true},
+		{-1, -1, true},
+		{-1, 0, true},
+		{time.Second, time.Minute, true},
+		{-2, 0, false}, // write follows read
+		{-2, time.Second, false},
+		{time.Second, -2, false},
+		{0, -2, false},
+		{-time.Second, 0, false},
+		{0, -time.Second, false},
+	} {
+		for name, client := range map[string]Client{
+			"Client":        redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, ReadTimeout: c.read, WriteTimeout: c.write}),
+			"ClusterClient": redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: true, ReadTimeout: c.read, WriteTimeout: c.write}),
+			"Ring": redis.NewRing(&redis.RingOptions{
+				Addrs: map[string]string{"a": "127.0.0.1:1"}, ContextTimeoutEnabled: true, ReadTimeout: c.read, WriteTimeout: c.write,
+			}),
+			"Failover": redis.NewFailoverClient(&redis.FailoverOptions{ContextTimeoutEnabled: true, ReadTimeout: c.read, WriteTimeout: c.write}),
+		} {
+			if got := newServers(client).ctxDeadlines; got != c.want {
+				t.Errorf("%s with %v and %v: %v, want %v", name, c.read, c.write, got, c.want)
+			}
+			_ = client.(interface{ Close() error }).Close()
+		}
+	}
+	off := redis.NewClient(&redis.Options{})
+	if newServers(off).ctxDeadlines {
+		t.Error("without ContextTimeoutEnabled go-redis goes by no context")
+	}
+	_ = off.Close()
+}
