@@ -60,11 +60,11 @@ func serveWithStatus(h echo.HandlerFunc, c echo.Context, status int) error {
 
 // OnDenied answers denied requests instead of an error; the headers are set before. If h sets no
 // status it is 429. [Result] has the decision.
-func OnDenied(h echo.HandlerFunc) guard.Option { return framework.OnDenied(h) }
+func OnDenied(h echo.HandlerFunc) guard.AnswerOption { return framework.OnDenied(h) }
 
 // OnError answers requests without a decision. If h sets no status it is 503, or 500 when the key
 // function failed.
-func OnError(h echo.HandlerFunc) guard.Option { return framework.OnError(h) }
+func OnError(h echo.HandlerFunc) guard.AnswerOption { return framework.OnError(h) }
 
 // Key returns a key function that calls f with the request's echo.Context. Add a prefix to the key,
 // as in "tenant:"+id, so that it never equals a key of another kind. If f returns

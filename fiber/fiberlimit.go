@@ -57,11 +57,11 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber
 
 // OnDenied answers denied requests instead of an error; the headers are set before. If h sets no
 // status it is 429. [Result] has the decision.
-func OnDenied(h fiber.Handler) guard.Option { return framework.OnDenied(h) }
+func OnDenied(h fiber.Handler) guard.AnswerOption { return framework.OnDenied(h) }
 
 // OnError answers requests without a decision. If h sets no status it is 503, or 500 when the key
 // function failed.
-func OnError(h fiber.Handler) guard.Option { return framework.OnError(h) }
+func OnError(h fiber.Handler) guard.AnswerOption { return framework.OnError(h) }
 
 // Key returns a key function that calls f with the request's *fiber.Ctx. Add a prefix to the key,
 // as in "tenant:"+id, so that it never equals a key of another kind. The key is copied, because

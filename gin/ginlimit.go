@@ -49,11 +49,11 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) gin.H
 
 // OnDenied answers denied requests instead of the problem+json body; the headers are set before,
 // and the request is aborted. If h sets no status it is 429. [Result] has the decision.
-func OnDenied(h gin.HandlerFunc) guard.Option { return framework.OnDenied(h) }
+func OnDenied(h gin.HandlerFunc) guard.AnswerOption { return framework.OnDenied(h) }
 
 // OnError answers requests without a decision, which are aborted. If h sets no status it is 503, or
 // 500 when the key function failed.
-func OnError(h gin.HandlerFunc) guard.Option { return framework.OnError(h) }
+func OnError(h gin.HandlerFunc) guard.AnswerOption { return framework.OnError(h) }
 
 // Key returns a key function that calls f with the request's *gin.Context. Add a prefix to the key,
 // as in "tenant:"+id, so that it never equals a key of another kind. If f returns

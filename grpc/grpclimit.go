@@ -78,12 +78,12 @@ func Stream(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) grpc.Stre
 // OnDenied has h make the error of denied calls. It is given the one that they have without it:
 // status.Convert has its code and details, and errors.As finds a *guard.DeniedError in it. [Result]
 // has the decision. If h returns nil, the error stays as it is.
-func OnDenied(h func(ctx context.Context, err error) error) guard.Option {
+func OnDenied(h func(ctx context.Context, err error) error) guard.AnswerOption {
 	return framework.OnDenied(h)
 }
 
 // OnError is OnDenied for calls without a decision.
-func OnError(h func(ctx context.Context, err error) error) guard.Option {
+func OnError(h func(ctx context.Context, err error) error) guard.AnswerOption {
 	return framework.OnError(h)
 }
 

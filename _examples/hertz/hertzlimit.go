@@ -48,10 +48,10 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) app.H
 }
 
 // OnDenied answers denied requests, with 429 unless h sets a status.
-func OnDenied(h app.HandlerFunc) guard.Option { return framework.OnDenied(h) }
+func OnDenied(h app.HandlerFunc) guard.AnswerOption { return framework.OnDenied(h) }
 
 // OnError answers requests without a decision.
-func OnError(h app.HandlerFunc) guard.Option { return framework.OnError(h) }
+func OnError(h app.HandlerFunc) guard.AnswerOption { return framework.OnError(h) }
 
 // Key calls f with what Hertz's handlers get.
 func Key(f func(context.Context, *app.RequestContext) (string, error)) keyfunc.Func {

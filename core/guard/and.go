@@ -26,5 +26,5 @@ func And(lim *core.Limiter, key keyfunc.Func, opts ...Option) Option {
 	settings.MustLimit(lim, key)
 	m := settings.Member{Limiter: lim, Key: key}
 	settings.Apply(&m.Settings, opts)
-	return func(s *settings.Settings) { s.And(m) }
+	return settings.NewRepeatable(func(s *settings.Settings) { s.And(m) })
 }

@@ -16,17 +16,20 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// An Option adjusts a middleware. Besides those here each adapter has OnDenied and OnError, which
-// take handlers of its framework. A wrong option panics when the middleware is made, as does one
-// that is given twice, or that has no effect because of another.
-type Option func(*settings.Settings)
+// An Option adjusts a middleware. The functions of this package make Options, and so do those of
+// the adapters. A wrong option panics when the middleware is made, as does one that is given twice,
+// or that has no effect because of another.
+type Option interface {
+	settings.Option
+}
 
-// option returns the Option called name.
-func option(name string, set func(s *settings.Settings)) Option {
-	return func(s *settings.Settings) {
-		s.Give(name)
-		set(s)
-	}
+// An AnswerOption is an [Option] about how requests are answered: [Headers] and the other options
+// about headers, [RetryJitter] and the other options about Retry-After, and OnDenied and OnError of
+// the adapters, which take handlers of their framework. A middleware takes AnswerOptions among its
+// options. An adapter's Answerer, by which a handler answers what it has asked a limiter itself,
+// takes AnswerOptions alone.
+type AnswerOption interface {
+	settings.AnswerOption
 }
 
 // Skip lets the requests for which skip returns true pass without a decision: they are not counted,
@@ -35,7 +38,7 @@ func option(name string, set func(s *settings.Settings)) Option {
 // that need no limit, never all but some.
 func Skip(skip func(keyfunc.Request) bool) Option {
 	settings.MustFunc(skip == nil, "Skip", "reports which requests to let pass")
-	return option("Skip", func(s *settings.Settings) { s.Skip = skip })
+	return settings.NewOption("Skip", func(s *settings.Settings) { s.Skip = skip })
 }
 
 // Cost sets how many units a request costs; the default is 1. A cost of 0 is allowed, but during a
@@ -47,7 +50,7 @@ func Skip(skip func(keyfunc.Request) bool) Option {
 // cost by it needs a value of its own for these, or a client avoids the cost.
 func Cost(cost func(keyfunc.Request) int64) Option {
 	settings.MustFunc(cost == nil, "Cost", "returns what a request costs")
-	return option("Cost", func(s *settings.Settings) { s.Cost = cost })
+	return settings.NewOption("Cost", func(s *settings.Settings) { s.Cost = cost })
 }
 
 // Fallback sets the key of requests that do not have the middleware's own. The default, and the key
@@ -60,7 +63,7 @@ func Cost(cost func(keyfunc.Request) int64) Option {
 // With [keyfunc.FirstOf] as the middleware's key, no fallback is needed.
 func Fallback(key keyfunc.Func) Option {
 	settings.MustFunc(key == nil, "Fallback", "takes the key of requests without the middleware's own")
-	return option("Fallback", func(s *settings.Settings) { s.Fallback = key })
+	return settings.NewOption("Fallback", func(s *settings.Settings) { s.Fallback = key })
 }
 
 // LimiterFor chooses the limiter of a request, such as that of a customer's tier. If it returns
@@ -83,7 +86,7 @@ func Fallback(key keyfunc.Func) Option {
 // or mount a middleware on the route.
 func LimiterFor(limiter func(keyfunc.Request) (*core.Limiter, error)) Option {
 	settings.MustFunc(limiter == nil, "LimiterFor", "chooses the limiter of a request")
-	return option("LimiterFor", func(s *settings.Settings) { s.LimiterFor = limiter })
+	return settings.NewOption("LimiterFor", func(s *settings.Settings) { s.LimiterFor = limiter })
 }
 
 // CountIf counts only the requests whose response has a status for which count returns true, such
@@ -102,7 +105,7 @@ func LimiterFor(limiter func(keyfunc.Request) (*core.Limiter, error)) Option {
 // that are to decide together are given by [And].
 func CountIf(count func(status int) bool) Option {
 	settings.MustFunc(count == nil, "CountIf", "reports which status counts")
-	return option("CountIf", func(s *settings.Settings) { s.CountIf = func(status, _ int) bool { return count(status) } })
+	return settings.NewOption("CountIf", func(s *settings.Settings) { s.CountIf = func(status, _ int) bool { return count(status) } })
 }
 
 // CostAfter charges what a request really cost, which its handler says with the adapter's SetCost
@@ -123,13 +126,15 @@ func CountIf(count func(status int) bool) Option {
 // The limiter uses [core.Limiter.Reserve], so what is said there of holds applies. A LeakyBucket
 // keeps its charge: a limiter of these and InFlight alone is refused.
 func CostAfter() Option {
-	return option("CostAfter", func(s *settings.Settings) { s.CostAfter = true })
+	return settings.NewOption("CostAfter", func(s *settings.Settings) { s.CostAfter = true })
 }
 
 // DryRun decides and charges, but never denies or delays a request, and sets no headers, whatever
 // the other options are: they are for when it is taken away. It serves to try out a limit on live
 // traffic. Handlers see the decision.
-func DryRun() Option { return option("DryRun", func(s *settings.Settings) { s.DryRun = true }) }
+func DryRun() Option {
+	return settings.NewOption("DryRun", func(s *settings.Settings) { s.DryRun = true })
+}
 
 // WaitUpTo has a request that would be denied, but admitted within d, wait for that: from a
 // millisecond to a minute. It is admitted then as any other, or leaves with its client, and nothing
@@ -152,7 +157,7 @@ func WaitUpTo(d time.Duration) Option {
 	if d < time.Millisecond || d > time.Minute {
 		panic(fmt.Sprintf("guard: WaitUpTo(%v): allowed is 1ms to 1m0s", d))
 	}
-	return option("WaitUpTo", func(s *settings.Settings) { s.WaitUpTo = d })
+	return settings.NewOption("WaitUpTo", func(s *settings.Settings) { s.WaitUpTo = d })
 }
 
 // MaxWaiting bounds how many requests wait by [WaitUpTo] in the limiter of this process at a time,
@@ -162,7 +167,7 @@ func MaxWaiting(n int) Option {
 	if n < 1 || n > 1_000_000 {
 		panic(fmt.Sprintf("guard: MaxWaiting(%d): allowed is 1 to 1000000", n))
 	}
-	return option("MaxWaiting", func(s *settings.Settings) { s.MaxWaiting = n })
+	return settings.NewOption("MaxWaiting", func(s *settings.Settings) { s.MaxWaiting = n })
 }
 
 // A HeaderSet is a choice of headers.
@@ -184,28 +189,28 @@ const (
 
 // Headers chooses the headers of limited responses: XRateLimit (the default), IETF, or both as
 // XRateLimit|IETF.
-func Headers(sets HeaderSet) Option {
+func Headers(sets HeaderSet) AnswerOption {
 	if sets == 0 || sets&^(XRateLimit|IETF) != 0 {
 		panic(fmt.Sprintf("guard: Headers(%d): allowed are XRateLimit, IETF and XRateLimit|IETF; for none there is NoHeaders", sets))
 	}
-	return option("Headers", func(s *settings.Settings) { s.Headers.Sets = uint8(sets) })
+	return settings.NewAnswerOption("Headers", func(s *settings.Settings) { s.Headers.Sets = uint8(sets) })
 }
 
 // NoHeaders leaves out all headers about the limit, Retry-After included. There is no other option
 // about headers beside it.
-func NoHeaders() Option {
-	return option("NoHeaders", func(s *settings.Settings) { s.Headers.Sets = 0 })
+func NoHeaders() AnswerOption {
+	return settings.NewAnswerOption("NoHeaders", func(s *settings.Settings) { s.Headers.Sets = 0 })
 }
 
 // HeadersOnDenial leaves out the headers about the limit where the request is admitted. It suits a
 // limit against abuse around one that clients are meant to see.
-func HeadersOnDenial() Option {
-	return option("HeadersOnDenial", func(s *settings.Settings) { s.Headers.OnDenial = true })
+func HeadersOnDenial() AnswerOption {
+	return settings.NewAnswerOption("HeadersOnDenial", func(s *settings.Settings) { s.Headers.OnDenial = true })
 }
 
 // ResetDelta writes X-RateLimit-Reset, of [XRateLimit], in seconds from now instead of Unix time.
-func ResetDelta() Option {
-	return option("ResetDelta", func(s *settings.Settings) { s.Headers.Delta = true })
+func ResetDelta() AnswerOption {
+	return settings.NewAnswerOption("ResetDelta", func(s *settings.Settings) { s.Headers.Delta = true })
 }
 
 // RetryJitter spreads clients that are denied together: each is told to come back later by a random
@@ -217,11 +222,11 @@ func ResetDelta() Option {
 // Within an answer, Retry-After, Retry-After-Ms, the t of IETF's limits that deny and the
 // "retry-after" of a [Problem] have one draw. X-RateLimit-Reset, which says when the whole limit is
 // back, and the [core.Result] stay exact.
-func RetryJitter(share float64) Option {
+func RetryJitter(share float64) AnswerOption {
 	if !(share > 0 && share <= 1) { // NaN, too
 		panic(fmt.Sprintf("guard: RetryJitter(%v): allowed is above 0 to 1, such as 0.2 for up to a fifth later", share))
 	}
-	return option("RetryJitter", func(s *settings.Settings) { s.Headers.Jitter = share })
+	return settings.NewAnswerOption("RetryJitter", func(s *settings.Settings) { s.Headers.Jitter = share })
 }
 
 // MaxRetryAfter bounds what clients are told to wait: what is longer is sent as d, or with
@@ -231,21 +236,21 @@ func RetryJitter(share float64) Option {
 // It bounds all that RetryJitter changes, the RetryAfter of a [DeniedError] and "retry-after" of
 // its [Problem] among them; the Result has the whole wait. What can never be admitted still has no
 // Retry-After. d is in whole seconds, from one on.
-func MaxRetryAfter(d time.Duration) Option {
+func MaxRetryAfter(d time.Duration) AnswerOption {
 	if d < time.Second || d%time.Second != 0 {
 		panic(fmt.Sprintf("guard: MaxRetryAfter(%v): allowed are whole seconds from 1s", d))
 	}
-	return option("MaxRetryAfter", func(s *settings.Settings) { s.Headers.MaxRetry = d })
+	return settings.NewAnswerOption("MaxRetryAfter", func(s *settings.Settings) { s.Headers.MaxRetry = d })
 }
 
 // RetryAfterMs adds Retry-After-Ms, in milliseconds, wherever Retry-After is sent. Clients of
 // OpenAI's and Azure's interfaces read it first.
-func RetryAfterMs() Option {
-	return option("RetryAfterMs", func(s *settings.Settings) { s.Headers.Millis = true })
+func RetryAfterMs() AnswerOption {
+	return settings.NewAnswerOption("RetryAfterMs", func(s *settings.Settings) { s.Headers.Millis = true })
 }
 
 // ExposeHeaders lists the headers in Access-Control-Expose-Headers, so that scripts of other
 // origins can read them.
-func ExposeHeaders() Option {
-	return option("ExposeHeaders", func(s *settings.Settings) { s.Headers.Expose = true })
+func ExposeHeaders() AnswerOption {
+	return settings.NewAnswerOption("ExposeHeaders", func(s *settings.Settings) { s.Headers.Expose = true })
 }

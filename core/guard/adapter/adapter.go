@@ -76,31 +76,24 @@ func (a Adapter[N, H]) mustBeOwn(option string, handler any) {
 }
 
 // OnDenied returns the option OnDenied of the adapter.
-func (a Adapter[N, H]) OnDenied(h H) guard.Option {
+func (a Adapter[N, H]) OnDenied(h H) guard.AnswerOption {
 	settings.MustFunc(isNil(h), "OnDenied", "answers denied requests")
-	return func(s *settings.Settings) {
-		s.Give("OnDenied")
-		s.OnDenied = h
-	}
+	return settings.NewAnswerOption("OnDenied", func(s *settings.Settings) { s.OnDenied = h })
 }
 
 // OnError returns the option OnError of the adapter.
-func (a Adapter[N, H]) OnError(h H) guard.Option {
+func (a Adapter[N, H]) OnError(h H) guard.AnswerOption {
 	settings.MustFunc(isNil(h), "OnError", "answers requests without a decision")
-	return func(s *settings.Settings) {
-		s.Give("OnError")
-		s.OnError = h
-	}
+	return settings.NewAnswerOption("OnError", func(s *settings.Settings) { s.OnError = h })
 }
 
 // CountIf returns the option CountIf of an adapter whose requests end with codes of their own, as
 // those of gRPC do. count gets [Verdict.Code]. [guard.CountIf] gets the status as ever.
 func (a Adapter[N, H]) CountIf(count func(code int) bool) guard.Option {
 	settings.MustFunc(count == nil, "CountIf", "reports which code counts")
-	return func(s *settings.Settings) {
-		s.Give("CountIf")
+	return settings.NewOption("CountIf", func(s *settings.Settings) {
 		s.CountIf, s.Codes = func(_, code int) bool { return count(code) }, string(a)
-	}
+	})
 }
 
 // Key returns the key function Key of the adapter. Under the middleware of another adapter it

@@ -53,7 +53,7 @@ func (c callHeaders) Del(name string)        { delete(c.reply, name) }
 const framework = adapter.Adapter[*call, handler]("calllimit")
 
 // OnDenied is the adapter's option, over the framework's own handlers.
-func OnDenied(h handler) guard.Option { return framework.OnDenied(h) }
+func OnDenied(h handler) guard.AnswerOption { return framework.OnDenied(h) }
 
 // Key is the adapter's key function. Where handlers are given no context, it is framework.Key.
 func Key(f func(context.Context, *call) (string, error)) keyfunc.Func { return framework.ContextKey(f) }

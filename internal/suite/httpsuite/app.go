@@ -170,7 +170,7 @@ func nativeKeyOf(header string) (string, error) {
 }
 
 // Options returns the options of m in full, with the framework's handlers in.
-func Options[H any](m Limit, native func(Handler) H, onDenied, onError func(H) guard.Option) []guard.Option {
+func Options[H any](m Limit, native func(Handler) H, onDenied, onError func(H) guard.AnswerOption) []guard.Option {
 	options := append([]guard.Option(nil), m.Options...)
 	if m.OnDenied != nil {
 		options = append(options, onDenied(native(*m.OnDenied)))

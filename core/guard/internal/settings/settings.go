@@ -1,4 +1,4 @@
-// Package settings has what the options of package guard set. Package adapter goes by it.
+// Package settings has the options of package guard, and what they set. Package adapter goes by it.
 package settings
 
 import (
@@ -49,8 +49,8 @@ type Headers struct {
 	Millis   bool          // Retry-After-Ms, too
 }
 
-// Give notes that an option is given. It panics if it was given before.
-func (s *Settings) Give(option string) {
+// give notes that an option is given. It panics if it was given before.
+func (s *Settings) give(option string) {
 	if s.given[option] {
 		panic(fmt.Sprintf("guard: %s and %s: give it once", option, option))
 	}
@@ -85,12 +85,12 @@ func MustLimit(lim *core.Limiter, key keyfunc.Func) {
 }
 
 // Apply applies options.
-func Apply[O ~func(*Settings)](s *Settings, opts []O) {
+func Apply[O Option](s *Settings, opts []O) {
 	for _, opt := range opts {
-		if opt == nil {
+		if any(opt) == nil {
 			panic("guard: a nil Option: leave it out")
 		}
-		opt(s)
+		opt.applyTo(s)
 	}
 }
 
