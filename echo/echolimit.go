@@ -5,8 +5,6 @@
 package echolimit
 
 import (
-	"net/http"
-
 	"github.com/labstack/echo/v4"
 
 	"github.com/redislimit/redislimit/core"
@@ -36,26 +34,15 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) echo.
 		return func(c echo.Context) error {
 			r := newRequest(c)
 			verdict := g.Check(r, c.Response().Header(), r.state)
-			switch handler, ok := handlers.For(verdict); {
-			case verdict.Status == 0 && g.NeedsFinish(verdict):
+			switch {
+			case verdict.Status != 0:
+				return refuse(c, verdict, handlers)
+			case g.NeedsFinish(verdict):
 				return serveAndFinish(g, verdict, next, c)
-			case verdict.Status == 0:
-				return next(c)
-			case ok:
-				return serveWithStatus(handler, c, verdict.Status)
 			}
-			return &echo.HTTPError{Code: verdict.Status, Message: http.StatusText(verdict.Status), Internal: verdict.Err}
+			return next(c)
 		}
 	}
-}
-
-// serveWithStatus calls h, and sends status if h sends none.
-func serveWithStatus(h echo.HandlerFunc, c echo.Context, status int) error {
-	c.Response().Status = status
-	if err := h(c); err != nil || c.Response().Committed {
-		return err
-	}
-	return c.NoContent(status)
 }
 
 // OnDenied answers denied requests instead of an error; the headers are set before. If h sets no

@@ -11,6 +11,24 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
+// refuse answers a request that is not served, as the Verdict says: it returns the error that the
+// application renders, or what a handler of the application returned.
+func refuse(c echo.Context, v adapter.Verdict, handlers adapter.Handlers[echo.HandlerFunc]) error {
+	if handler, ok := handlers.For(v); ok {
+		return serveWithStatus(handler, c, v.Status)
+	}
+	return &echo.HTTPError{Code: v.Status, Message: http.StatusText(v.Status), Internal: v.Err}
+}
+
+// serveWithStatus calls h, and sends status if h sends none.
+func serveWithStatus(h echo.HandlerFunc, c echo.Context, status int) error {
+	c.Response().Status = status
+	if err := h(c); err != nil || c.Response().Committed {
+		return err
+	}
+	return c.NoContent(status)
+}
+
 // serveAndFinish serves the request and gives g the final status. An error is answered after this
 // middleware has returned: the status is then known only when the response is sent, or at the end
 // of the request if nothing is. A panic before that is 500.

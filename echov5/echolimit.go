@@ -5,8 +5,6 @@
 package echolimit
 
 import (
-	"net/http"
-
 	"github.com/labstack/echo/v5"
 
 	"github.com/redislimit/redislimit/core"
@@ -36,15 +34,13 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) echo.
 		return func(c *echo.Context) error {
 			r := newRequest(c)
 			verdict := g.Check(r, c.Response().Header(), r.state)
-			switch handler, ok := handlers.For(verdict); {
-			case verdict.Status == 0 && g.NeedsFinish(verdict):
+			switch {
+			case verdict.Status != 0:
+				return refuse(c, verdict, handlers)
+			case g.NeedsFinish(verdict):
 				return serveAndFinish(g, verdict, next, c)
-			case verdict.Status == 0:
-				return next(c)
-			case ok:
-				return serveWithStatus(handler, c, verdict.Status)
 			}
-			return echo.NewHTTPError(verdict.Status, http.StatusText(verdict.Status)).Wrap(verdict.Err)
+			return next(c)
 		}
 	}
 }

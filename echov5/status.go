@@ -11,6 +11,15 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
+// refuse answers a request that is not served, as the Verdict says: it returns the error that the
+// application renders, or what a handler of the application returned.
+func refuse(c *echo.Context, v adapter.Verdict, handlers adapter.Handlers[echo.HandlerFunc]) error {
+	if handler, ok := handlers.For(v); ok {
+		return serveWithStatus(handler, c, v.Status)
+	}
+	return echo.NewHTTPError(v.Status, http.StatusText(v.Status)).Wrap(v.Err)
+}
+
 // serveWithStatus calls h, and sends status if h sends none.
 func serveWithStatus(h echo.HandlerFunc, c *echo.Context, status int) error {
 	w := newWriter(c, status)

@@ -43,15 +43,13 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber
 	g, handlers := framework.New(lim, key, opts...)
 	return func(c *fiber.Ctx) error {
 		verdict := g.Check(request{c}, header{c}, withState(c))
-		switch handler, ok := handlers.For(verdict); {
-		case verdict.Status == 0 && g.NeedsFinish(verdict):
+		switch {
+		case verdict.Status != 0:
+			return refuse(c, verdict, handlers)
+		case g.NeedsFinish(verdict):
 			return serveAndFinish(g, verdict, c)
-		case verdict.Status == 0:
-			return c.Next()
-		case ok:
-			return handler(c.Status(verdict.Status))
 		}
-		return &answerError{fiber.NewError(verdict.Status), verdict.Err}
+		return c.Next()
 	}
 }
 

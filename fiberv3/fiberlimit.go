@@ -54,15 +54,13 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber
 		}
 		q := &request{c}
 		verdict := g.Check(q, (*header)(q), withState(c))
-		switch handler, ok := handlers.For(verdict); {
-		case verdict.Status == 0 && g.NeedsFinish(verdict):
+		switch {
+		case verdict.Status != 0:
+			return refuse(c, verdict, handlers)
+		case g.NeedsFinish(verdict):
 			return serveAndFinish(g, verdict, c)
-		case verdict.Status == 0:
-			return c.Next()
-		case ok:
-			return handler(c.Status(verdict.Status))
 		}
-		return &answerError{fiber.NewError(verdict.Status), verdict.Err}
+		return c.Next()
 	}
 }
 

@@ -10,6 +10,15 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
+// refuse answers a request that is not served, as the Verdict says: it returns the error that the
+// application renders, or what a handler of the application returned.
+func refuse(c fiber.Ctx, v adapter.Verdict, handlers adapter.Handlers[fiber.Handler]) error {
+	if handler, ok := handlers.For(v); ok {
+		return handler(c.Status(v.Status))
+	}
+	return &answerError{fiber.NewError(v.Status), v.Err}
+}
+
 // serveAndFinish serves the request and gives g the final status. An error is rendered at once,
 // because only the application's ErrorHandler knows its status. A panic is 500: that is what
 // recovering middleware further out answers.

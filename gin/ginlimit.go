@@ -32,17 +32,12 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) gin.H
 	g, handlers := framework.New(lim, key, opts...)
 	return func(c *gin.Context) {
 		verdict := g.Check(request{c}, c.Writer.Header(), withState(c))
-		switch handler, ok := handlers.For(verdict); {
-		case verdict.Status == 0 && g.NeedsFinish(verdict):
+		switch {
+		case verdict.Status != 0:
+			refuse(c, verdict, handlers)
+		case g.NeedsFinish(verdict):
 			serveAndFinish(g, verdict, c)
-		case verdict.Status == 0: // Gin goes on by itself
-		case ok:
-			c.Abort()
-			c.Status(verdict.Status)
-			handler(c)
-		default:
-			c.Abort()
-			c.Data(verdict.Status, guard.ProblemType, guard.Problem(verdict.Status, verdict.Err))
+		default: // Gin goes on by itself
 		}
 	}
 }

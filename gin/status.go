@@ -10,8 +10,20 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
+
+// refuse aborts a request that is not served, and answers it as the Verdict says.
+func refuse(c *gin.Context, v adapter.Verdict, handlers adapter.Handlers[gin.HandlerFunc]) {
+	c.Abort()
+	if handler, ok := handlers.For(v); ok {
+		c.Status(v.Status)
+		handler(c)
+		return
+	}
+	c.Data(v.Status, guard.ProblemType, guard.Problem(v.Status, v.Err))
+}
 
 // serveAndFinish runs the handlers and gives g the final status. A panic is 500: that is what
 // recovering middleware further out answers. If the handlers wrote nothing and left an error in

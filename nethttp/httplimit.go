@@ -41,20 +41,16 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(
 			// This is deferred because a panic may be recovered further out.
 			defer func() { outer.MultipartForm = r.MultipartForm }()
 			verdict := g.Check(request{r}, w.Header(), state)
-			switch handler, ok := handlers.For(verdict); {
-			case verdict.Status == 0 && g.NeedsFinish(verdict):
+			switch {
+			case verdict.Status != 0:
+				refuse(w, r, verdict, handlers)
+			case g.NeedsFinish(verdict):
 				if verdict.Context != nil {
 					r = r.WithContext(verdict.Context)
 				}
 				serveAndFinish(g, verdict, next, w, r)
-			case verdict.Status == 0:
-				next.ServeHTTP(w, r)
-			case ok:
-				serveWithStatus(handler, w, r, verdict.Status)
 			default:
-				w.Header().Set("Content-Type", guard.ProblemType)
-				w.WriteHeader(verdict.Status)
-				_, _ = w.Write(guard.Problem(verdict.Status, verdict.Err)) // fails only if the client has left
+				next.ServeHTTP(w, r)
 			}
 		})
 	}

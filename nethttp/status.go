@@ -8,6 +8,7 @@ import (
 
 	"github.com/felixge/httpsnoop"
 
+	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
@@ -29,6 +30,17 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next http.Handler, w ht
 	}()
 	next.ServeHTTP(watch(w, 0, &status), r)
 	panicked = false
+}
+
+// refuse answers a request that is not served, as the Verdict says.
+func refuse(w http.ResponseWriter, r *http.Request, v adapter.Verdict, handlers adapter.Handlers[http.Handler]) {
+	if handler, ok := handlers.For(v); ok {
+		serveWithStatus(handler, w, r, v.Status)
+		return
+	}
+	w.Header().Set("Content-Type", guard.ProblemType)
+	w.WriteHeader(v.Status)
+	_, _ = w.Write(guard.Problem(v.Status, v.Err)) // fails only if the client has left
 }
 
 // serveWithStatus calls h, and sends status if h sends none.
