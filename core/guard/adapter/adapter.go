@@ -3,10 +3,12 @@
 // An [Adapter] makes the [Guard] of a middleware, which shows each request to [Guard.Check] and
 // does what the [Verdict] says. Check takes the key from the request, asks the limiter, sets the
 // headers and waits for a leaky bucket's Delay. What must be ended with the response is ended by
-// [Guard.Finish].
+// [Guard.Finish]. A handler that asks a limiter itself shows the decision to an [Answerer], whose
+// Verdict the adapter follows in the same way.
 //
 //	adapter.go        Adapter: the options, key functions and Guards of one framework
 //	guard.go          Check: the decision
+//	answer.go         how a decision is answered; Answerer: for handlers that ask a limiter themselves
 //	and.go            limiters that decide together
 //	finish.go         Finish: limits that charge when the response ends, and slots
 //	state.go          RequestState: what the middlewares of one request know of each other
@@ -46,7 +48,7 @@ func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Op
 	settings.MustLimit(lim, key)
 	s := settings.Settings{Headers: settings.Headers{Sets: xRateLimit}, MaxWaiting: maxWaiting}
 	settings.Apply(&s, opts)
-	s.Check(xRateLimit)
+	handlers := a.check(&s)
 	_, queue, units := inside.Core.NeedsEnd(lim)
 	alone := s.LimiterFor == nil && s.Members == nil
 	switch {
@@ -59,14 +61,29 @@ func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Op
 		panic(fmt.Sprintf("guard: CountIf: limiter %q has InFlight alone, whose slots are freed however a request ends: "+
 			"give it a limit to count by", lim.Name()))
 	}
-	a.mustBeOwn("OnDenied", s.OnDenied)
-	a.mustBeOwn("OnError", s.OnError)
 	if s.Codes != "" && s.Codes != string(a) {
 		panic(fmt.Sprintf("%s: CountIf is that of %s: use guard.CountIf", a, s.Codes))
 	}
 	g := &Guard{limiter: lim, key: key, peer: keyfunc.Peer(), settings: s}
 	g.addMembers()
-	return g, Handlers[H]{s.OnDenied, s.OnError}
+	return g, handlers
+}
+
+// NewAnswerer returns the Answerer of a handler, and the handlers that are among opts. It panics if
+// an option is nil or wrong, or of another adapter.
+func (a Adapter[N, H]) NewAnswerer(opts ...guard.AnswerOption) (*Answerer, Handlers[H]) {
+	s := settings.Settings{Headers: settings.Headers{Sets: xRateLimit}}
+	settings.Apply(&s, opts)
+	return &Answerer{headers: headers(s.Headers)}, a.check(&s)
+}
+
+// check panics if an option has no effect because of another, or is of another adapter. It returns
+// the handlers among the options.
+func (a Adapter[N, H]) check(s *settings.Settings) Handlers[H] {
+	s.Check(xRateLimit)
+	a.mustBeOwn("OnDenied", s.OnDenied)
+	a.mustBeOwn("OnError", s.OnError)
+	return Handlers[H]{s.OnDenied, s.OnError}
 }
 
 func (a Adapter[N, H]) mustBeOwn(option string, handler any) {

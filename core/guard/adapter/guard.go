@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/core/guard/internal/settings"
 	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/inside"
@@ -70,13 +68,8 @@ func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdi
 	if g.settings.Skip != nil && g.settings.Skip(r) {
 		return v
 	}
-	key := g.decide(r, &v)
-	if g.settings.Headers.Jitter > 0 {
-		v.draw = rand.Float64()
-	}
-	if v.Status == http.StatusTooManyRequests {
-		v.Err = g.denied(&v.Result, v.draw)
-	}
+	key, o := g.decide(r, &v), headers(g.settings.Headers)
+	o.complete(&v)
 	if v.Result.Source != core.SourceNone {
 		if g.record(h, &v, key) {
 			inside.Core.WarnOnce(r.Context(), v.limiter, "a request is counted twice: two middlewares that it passes have this limiter and the same key: "+
@@ -94,9 +87,7 @@ func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdi
 	case v.Status == http.StatusServiceUnavailable || v.Status == StatusClientGone:
 		state.refused.Store(int32(v.Status))
 	}
-	if v.Status == http.StatusServiceUnavailable && g.settings.Headers.Sets != 0 {
-		headers(g.settings.Headers).setRetry(h, unavailableRetry, v.draw) // soon: when the server answers again is not known
-	}
+	o.finish(h, &v)
 	return v
 }
 
@@ -115,11 +106,11 @@ func (g *Guard) decide(r keyfunc.Request, v *Verdict) (key string) {
 	} else if !g.askAll(r, key, v) {
 		return key
 	}
-	switch ended := r.Context().Err(); {
-	case v.Err != nil && ended != nil:
-		v.Status = statusOf(ended)
+	switch {
 	case v.Err != nil:
-		v.Status = http.StatusServiceUnavailable // the limiter logs an outage, once
+		if v.Status = statusOfError(r.Context(), v.Err); v.Status == http.StatusInternalServerError {
+			inside.Core.ErrorMinutely(r.Context(), v.limiter, "the limiter was asked wrongly", v.Err) // it logs an outage itself
+		}
 	case !v.Result.Allowed:
 		v.Status = http.StatusTooManyRequests
 		if v.Result.RetryAfter == core.Never {
@@ -127,16 +118,6 @@ func (g *Guard) decide(r keyfunc.Request, v *Verdict) (key string) {
 		}
 	}
 	return key
-}
-
-// denied returns the error of a denied request.
-func (g *Guard) denied(res *core.Result, draw float64) error {
-	o := headers(g.settings.Headers)
-	err := &guard.DeniedError{Result: *res, Hidden: o.Sets == 0}
-	if !err.Hidden && res.RetryAfter != core.Never {
-		err.RetryAfter = time.Duration(o.retryIn(res.RetryAfter, time.Second, draw)) * time.Second
-	}
-	return err
 }
 
 // choose returns the key of r, and has v be decided by its limiter. It reports false if there was
@@ -153,20 +134,10 @@ func (g *Guard) choose(r keyfunc.Request, v *Verdict) (string, bool) {
 	return key, err == nil
 }
 
-// unavailableRetry is when to come back after a 503.
-const unavailableRetry = time.Second
-
 // RetryIn returns for how long a client that is not served with the Verdict v is to wait, as
 // Retry-After-Ms says it where it is sent. It is 0 where there is no Retry-After.
 func (g *Guard) RetryIn(v Verdict) time.Duration {
-	wait := v.Result.RetryAfter
-	if v.Status == http.StatusServiceUnavailable {
-		wait = unavailableRetry
-	}
-	if o := headers(g.settings.Headers); o.Sets != 0 && wait > 0 && wait != core.Never {
-		return time.Duration(o.retryIn(wait, time.Millisecond, v.draw)) * time.Millisecond
-	}
-	return 0
+	return headers(g.settings.Headers).retryMillis(&v)
 }
 
 // chooseLimiter has the limiter of LimiterFor decide. It reports false if there was an error.
@@ -272,29 +243,17 @@ func (v *Verdict) warnIfCutOff(ctx context.Context, wait time.Duration) {
 		"unless a handler moves that deadline by http.ResponseController. Raise it, or have requests wait for less", server.WriteTimeout))
 }
 
-// statusOf returns the status of a request whose context ended before it was served: with
-// context.Canceled the client has left, and else a deadline has passed: the server's own, or the
-// one of a call of gRPC.
-func statusOf(ended error) int {
-	if errors.Is(ended, context.DeadlineExceeded) {
-		return http.StatusServiceUnavailable
-	}
-	return StatusClientGone
-}
-
-// record keeps the Result for handlers, and writes it into the headers. Both have the tightest
-// decision so far. It reports whether the request was counted by this limiter and key before.
+// record keeps the Result for handlers, and writes it into the headers. It reports whether the
+// request was counted by this limiter and key before.
 func (g *Guard) record(h Header, v *Verdict, key string) (again bool) {
-	state, res := v.state, &v.Result
-	state.mu.Lock()
-	defer state.mu.Unlock()
-	if state.result.Source == core.SourceNone || res.Tighter(state.result) {
-		state.result = *res
+	v.state.mu.Lock()
+	defer v.state.mu.Unlock()
+	o := headers(g.settings.Headers)
+	if g.settings.DryRun {
+		o.Sets = 0
 	}
-	if !g.settings.DryRun && g.settings.Headers.Sets != 0 {
-		headers(g.settings.Headers).set(h, res, v.draw, state)
-	}
-	return res.Allowed && (v.cost > 0 || g.settings.CostAfter) && state.countsAgain(h, v.limiter, key)
+	o.recordLocked(h, v)
+	return v.Result.Allowed && (v.cost > 0 || g.settings.CostAfter) && v.state.countsAgain(h, v.limiter, key)
 }
 
 // keyOf returns the key of r. A request without one is counted by the fallback, so that leaving out

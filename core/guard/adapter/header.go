@@ -38,7 +38,7 @@ type headers settings.Headers
 // set writes res, except where the headers have a tighter Result of a middleware further out. draw
 // is that of the answer: see retryIn.
 func (o headers) set(h Header, res *core.Result, draw float64, state *RequestState) {
-	if o.OnDenial && res.Allowed {
+	if o.Sets == 0 || o.OnDenial && res.Allowed {
 		return
 	}
 	if o.Sets&xRateLimit != 0 && state.xRateLimit.replace(res) {

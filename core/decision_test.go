@@ -1,0 +1,42 @@
+package core_test
+
+import (
+	"testing"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+// TestDecided passes on all that a call may return. The call that failed returned a nil pointer, which is no nil interface.
+func TestDecided(t *testing.T) {
+	t.Parallel()
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(1)))
+	res, err := lim.Allow(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	denied, err := lim.Reserve(t.Context(), "k", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed, err := core.ReserveAll(t.Context(), 1, lim.On(""))
+	if err == nil {
+		t.Fatal("an empty key is no error")
+	}
+	for name, c := range map[string]struct {
+		decision core.Decision
+		want     core.Result
+	}{
+		"Result":                {res, res},
+		"Reservation":           {denied, denied.Result},
+		"no Reservation":        {failed, core.Result{}},
+		"no Result":             {core.Result{}, core.Result{}},
+		"an empty *Reservation": {new(core.Reservation), core.Result{}},
+	} {
+		if got := c.decision.Decided(); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+	if !res.Decided().Allowed || denied.Decided().Allowed {
+		t.Error("the first request was to be admitted, and the second denied")
+	}
+}

@@ -1,0 +1,171 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/internal/hook"
+)
+
+// complete adds to v, whose Status is known, what its answer says: when the client is told to come
+// back, and the error of a denial.
+func (o headers) complete(v *Verdict) {
+	if o.Jitter > 0 {
+		v.draw = rand.Float64()
+	}
+	if v.Status != http.StatusTooManyRequests || v.Err != nil {
+		return
+	}
+	denied := &guard.DeniedError{Result: v.Result, Hidden: o.Sets == 0}
+	if !denied.Hidden && v.Result.RetryAfter != core.Never {
+		denied.RetryAfter = time.Duration(o.retryIn(v.Result.RetryAfter, time.Second, v.draw)) * time.Second
+	}
+	v.Err = denied
+}
+
+// recordLocked keeps the Result of v for handlers, and writes it into the headers. Both have the
+// tightest decision so far. The state of the request must be locked.
+func (o headers) recordLocked(h Header, v *Verdict) {
+	if state := v.state; state.result.Source == core.SourceNone || v.Result.Tighter(state.result) {
+		state.result = v.Result
+	}
+	o.set(h, &v.Result, v.draw, v.state)
+}
+
+// unavailableRetry is when a client is to come back after a 503: soon, because nobody knows when
+// Redis answers again.
+const unavailableRetry = time.Second
+
+// finish sets the headers that an answer has because of its status.
+func (o headers) finish(h Header, v *Verdict) {
+	if v.Status == http.StatusServiceUnavailable && o.Sets != 0 {
+		o.setRetry(h, unavailableRetry, v.draw)
+	}
+}
+
+// retryMillis returns for how long the client of a request that is not served is to wait, to the
+// millisecond, or 0 where there is no Retry-After.
+func (o headers) retryMillis(v *Verdict) time.Duration {
+	wait := v.Result.RetryAfter
+	if v.Status == http.StatusServiceUnavailable {
+		wait = unavailableRetry
+	}
+	if o.Sets == 0 || wait <= 0 || wait == core.Never {
+		return 0
+	}
+	return time.Duration(o.retryIn(wait, time.Millisecond, v.draw)) * time.Millisecond
+}
+
+// statusOfError returns the status of a request about which a limiter returned err. The context is
+// that of the request.
+func statusOfError(ctx context.Context, err error) int {
+	switch ended := ctx.Err(); {
+	case errors.Is(err, core.ErrNeverAdmitted):
+		return http.StatusTooManyRequests // as a denial without a Retry-After
+	case errors.Is(err, core.ErrInvalidKey), errors.Is(err, core.ErrInvalidCost), errors.As(err, new(*hook.WrongLimitError)):
+		return http.StatusInternalServerError
+	case ended != nil:
+		return statusOf(ended)
+	case errors.Is(err, core.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+// statusOf returns the status of a request whose context ended before it was served: with
+// context.Canceled the client has left, and else a deadline has passed: the server's own, or the
+// one of a call of gRPC.
+func statusOf(ended error) int {
+	if errors.Is(ended, context.DeadlineExceeded) {
+		return http.StatusServiceUnavailable
+	}
+	return StatusClientGone
+}
+
+// An Answerer answers requests about which a handler has asked a limiter itself, as a middleware
+// answers those about which it has asked one. [Adapter.NewAnswerer] makes it. It is safe for
+// concurrent use.
+type Answerer struct {
+	headers headers
+
+	mistakeLogged atomic.Int64 // when one was logged last, in Unix seconds
+	lateLogged    sync.Once
+}
+
+// Answer returns what to do with a request, and sets the headers of its response. The decision and
+// err are what a call of package core returned; where err is nil, the decision must be one. Answer
+// does not wait: the Delay of a LeakyBucket is left to the handler. ctx is the context of the
+// request.
+func (a *Answerer) Answer(ctx context.Context, h Header, state *RequestState, decision core.Decision, err error) Verdict {
+	v := a.verdict(ctx, state, decision, err)
+	a.headers.complete(&v)
+	if v.Result.Source != core.SourceNone {
+		state.mu.Lock()
+		a.headers.recordLocked(h, &v)
+		state.mu.Unlock()
+	}
+	a.headers.finish(h, &v)
+	return v
+}
+
+// AnswerLate is Answer for a request whose response has begun: nothing of it can be changed any
+// more. It reports whether the request must not be served. That it was called is logged once.
+func (a *Answerer) AnswerLate(ctx context.Context, state *RequestState, decision core.Decision, err error) (refused bool) {
+	v := a.verdict(ctx, state, decision, err)
+	a.lateLogged.Do(func() {
+		state.logger().WarnContext(ctx, "redislimit: an Answerer was called when the response had begun, so that its client cannot be told: "+
+			"ask the limiter before anything is written; this is logged once", "status", v.Status)
+	})
+	return v.Status != 0
+}
+
+// RetryIn is [Guard.RetryIn] for a Verdict of Answer.
+func (a *Answerer) RetryIn(v Verdict) time.Duration { return a.headers.retryMillis(&v) }
+
+var errNoDecision = errors.New("neither a decision nor an error was passed to the Answerer: pass both values that the limiter's method returned")
+
+// verdict returns the Verdict of a decision, or of the error in its place.
+func (a *Answerer) verdict(ctx context.Context, state *RequestState, decision core.Decision, err error) Verdict {
+	v := Verdict{state: state, Err: err}
+	if err == nil && decision != nil {
+		v.Result = decision.Decided()
+	}
+	switch undecided := !v.Result.Allowed && v.Result.Source == core.SourceNone; {
+	case err != nil:
+		v.Status = statusOfError(ctx, err)
+	case undecided:
+		v.Status, v.Err = http.StatusInternalServerError, errNoDecision
+	case !v.Result.Allowed:
+		v.Status = http.StatusTooManyRequests
+	}
+	if v.Status == http.StatusInternalServerError {
+		a.logMistake(ctx, state, v.Err)
+	}
+	return v
+}
+
+// logMistake logs a mistake of the application, at most once a minute: every request may make it.
+func (a *Answerer) logMistake(ctx context.Context, state *RequestState, err error) {
+	now, last := time.Now().Unix(), a.mistakeLogged.Load()
+	if now >= last && now-last < 60 || !a.mistakeLogged.CompareAndSwap(last, now) {
+		return
+	}
+	state.logger().ErrorContext(ctx, "redislimit: a handler asked a limiter wrongly; its request is answered with 500, "+
+		"and this is logged at most once a minute", "error", err)
+}
+
+// logger returns the logger of the limiter that decided last in a middleware, or the default one.
+func (s *RequestState) logger() *slog.Logger {
+	if lim := s.limiter.Load(); lim != nil {
+		return lim.Logger()
+	}
+	return slog.Default()
+}
