@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
@@ -79,13 +80,16 @@ func first(values []string) string {
 	return values[0]
 }
 
-// A state is what the interceptors of one call know of each other.
+// A state is what the interceptors of one call know of each other, and of the calls of
+// [Answerer.Answer] by its handler.
 type state struct {
 	adapter.RequestState
 
-	header  metadata.MD // about the limits
-	sent    atomic.Bool // whether the header is: a stream may have a goroutine that sends
-	refused *refusal    // with which the innermost interceptor answered
+	refused atomic.Pointer[refusal] // with which the innermost interceptor, or an Answerer, answered
+
+	headerMu sync.Mutex  // a stream may have several goroutines
+	header   metadata.MD // about the limits; guarded by headerMu
+	sent     bool        // whether the header was sent; guarded by headerMu
 }
 
 // stateKey is the key of a call's context under which it has its state.
@@ -116,20 +120,40 @@ func newRequest(ctx context.Context, call Call) *request {
 	return q
 }
 
-// Get, Set and Del make state an adapter.Header.
+// isOutermost reports whether no interceptor is further out than the one that made q.
+func (q *request) isOutermost() bool { return q.state == &q.made }
 
-func (s *state) Get(name string) string { return first(s.header.Get(name)) }
-func (s *state) Set(name, value string) { s.header.Set(name, value) }
-func (s *state) Del(name string)        { s.header.Delete(name) }
+// Get, Set and Del make state an adapter.Header. What is set after the header was sent goes nowhere.
+
+func (s *state) Get(name string) string {
+	s.headerMu.Lock()
+	defer s.headerMu.Unlock()
+	return first(s.header.Get(name))
+}
+
+func (s *state) Set(name, value string) {
+	s.headerMu.Lock()
+	defer s.headerMu.Unlock()
+	s.header.Set(name, value)
+}
+
+func (s *state) Del(name string) {
+	s.headerMu.Lock()
+	defer s.headerMu.Unlock()
+	s.header.Delete(name)
+}
 
 // send sends the headers, once: before the first message, or with the status err. Those of a call
 // that is not served go into the trailer. There clients find them with the error, and a header
 // would end their retries (gRPC's A6).
 func (s *state) send(ctx context.Context, err error) {
-	if len(s.header) == 0 || !s.sent.CompareAndSwap(false, true) {
+	s.headerMu.Lock()
+	defer s.headerMu.Unlock()
+	if len(s.header) == 0 || s.sent {
 		return
 	}
-	if s.refused != nil && err != nil || grpc.SetHeader(ctx, s.header) != nil { // the handler may have sent a header
+	s.sent = true
+	if s.refused.Load() != nil && err != nil || grpc.SetHeader(ctx, s.header) != nil { // the handler may have sent a header
 		_ = grpc.SetTrailer(ctx, s.header) // fails only without a transport, as in a test of the handler
 	}
 }

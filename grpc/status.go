@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -31,13 +32,13 @@ func newLimit(lim *core.Limiter, key keyfunc.Func, opts []guard.Option) *limit {
 
 // serve decides about a call, and has next serve it.
 func (l *limit) serve(q *request, next func(context.Context) error) (err error) {
-	if q.state == &q.made { // no interceptor is further out: all have decided when next returns
+	if q.isOutermost() { // all have decided when next returns
 		defer func() { q.state.send(q.ctx, err) }()
 	}
 	v := l.guard.Check(q, q.state, q.state.guards())
 	switch {
 	case v.Status != 0:
-		return l.refuse(q, v)
+		return refuse(q.ctx, q.state, v, l.guard.RetryIn(v), l.handlers)
 	case !l.guard.NeedsFinish(v):
 		return next(q.ctx)
 	}
@@ -71,24 +72,24 @@ func (r *refusal) Error() string              { return r.status.String() }
 func (r *refusal) Unwrap() error              { return r.err }
 func (r *refusal) GRPCStatus() *status.Status { return r.status }
 
-// refuse returns the error of a call with the Verdict v.
-func (l *limit) refuse(q *request, v adapter.Verdict) error {
+// refuse returns the error of a call with the Verdict v, whose client is to come back after retryIn.
+func refuse(ctx context.Context, s *state, v adapter.Verdict, retryIn time.Duration, handlers adapter.Handlers[func(context.Context, error) error]) error {
 	r := &refusal{err: v.Err, http: v.Status}
-	r.status = l.status(q.ctx, v)
+	r.status = refusedStatus(ctx, v, retryIn)
 	var err error = r
-	if handler, ok := l.handlers.For(v); ok {
-		if own := handler(q.ctx, err); own != nil {
+	if handler, ok := handlers.For(v); ok {
+		if own := handler(ctx, err); own != nil {
 			err = own
 		}
 	}
 	r.code = codeOf(err)
-	q.state.refused = r
+	s.refused.Store(r)
 	return err
 }
 
-// status returns what the client is told. It is never the text of an error, which may name what
-// clients must not know.
-func (l *limit) status(ctx context.Context, v adapter.Verdict) *status.Status {
+// refusedStatus returns what the client is told. It is never the text of an error, which may name
+// what clients must not know.
+func refusedStatus(ctx context.Context, v adapter.Verdict, retryIn time.Duration) *status.Status {
 	s := status.New(codes.Internal, "the rate limiter failed")
 	var details []protoadapt.MessageV1
 	switch denied := (*guard.DeniedError)(nil); {
@@ -104,8 +105,8 @@ func (l *limit) status(ctx context.Context, v adapter.Verdict) *status.Status {
 	case v.Status == http.StatusServiceUnavailable:
 		s = status.New(codes.Unavailable, "the rate limiter is unavailable")
 	}
-	if wait := l.guard.RetryIn(v); wait > 0 {
-		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
+	if retryIn > 0 {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(retryIn)})
 	}
 	if detailed, err := s.WithDetails(details...); err == nil {
 		return detailed
@@ -141,8 +142,8 @@ func codeOf(err error) codes.Code {
 // of an interceptor further in, which called no handler, the Guard is told so by the status of that
 // one's Verdict.
 func (s *state) statusOf(code codes.Code) int {
-	if s.refused != nil && s.refused.code == code {
-		return s.refused.http
+	if refused := s.refused.Load(); refused != nil && refused.code == code {
+		return refused.http
 	}
 	if status, ok := statuses[code]; ok {
 		return status

@@ -1,11 +1,13 @@
 package httplimit_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -122,4 +124,36 @@ func ExampleSetCost() {
 	// Output:
 	// 200 500
 	// 429 0
+}
+
+// A handler counts by an account that stands in the body, which it has parsed, and charges the rows that the query reads.
+func ExampleAnswerer() {
+	rows := core.MustNewMemory("rows", core.FixedWindow(core.PerHour(1000)))
+	limit := httplimit.NewAnswerer()
+
+	export := func(w http.ResponseWriter, r *http.Request) {
+		var query struct {
+			Account string
+			Rows    int64
+		}
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<10)).Decode(&query); err != nil || query.Account == "" || query.Rows < 1 {
+			http.Error(w, "want an account, and how many rows", http.StatusBadRequest)
+			return
+		}
+		res, err := rows.AllowN(r.Context(), "account:"+query.Account, query.Rows)
+		if limit.Answer(w, r, res, err) {
+			return
+		}
+		_, _ = fmt.Fprintf(w, "%d rows", query.Rows)
+	}
+
+	for _, query := range []string{`{"account": "acme", "rows": 600}`, `{"account": "acme", "rows": 500}`, `{"account": "acme", "rows": 400}`} {
+		w := httptest.NewRecorder()
+		export(w, httptest.NewRequest(http.MethodPost, "/export", strings.NewReader(query)))
+		fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// 200 400
+	// 429 400
+	// 200 0
 }

@@ -37,9 +37,7 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, outer *http.Request) {
 			r, state := withState(outer)
-			// The server removes the temporary files that it finds in outer, and r may be a copy.
-			// This is deferred because a panic may be recovered further out.
-			defer func() { outer.MultipartForm = r.MultipartForm }()
+			defer func() { keepForm(outer, r) }() // deferred, because a panic may be recovered further out
 			verdict := g.Check(request{r}, w.Header(), state)
 			switch {
 			case verdict.Status != 0:

@@ -75,3 +75,7 @@ func withState(r *http.Request) (*http.Request, *adapter.RequestState) {
 	ctx.request = *r.WithContext(ctx)
 	return &ctx.request, &ctx.state
 }
+
+// keepForm gives outer the form that was parsed of r, which may be a copy of outer: the server
+// removes the temporary files that it finds in outer.
+func keepForm(outer, r *http.Request) { outer.MultipartForm = r.MultipartForm }

@@ -90,12 +90,19 @@ func TestPanics(t *testing.T) {
 		`guard: CountIf: limiter "slots" has InFlight alone`: func() {
 			framework.New(slots, keyfunc.IP(), guard.CountIf(func(int) bool { return true }))
 		},
-		"WaitUpTo(0s): allowed is 1ms to 1m0s":                   func() { guard.WaitUpTo(0) },
-		"WaitUpTo(1m1s)":                                         func() { guard.WaitUpTo(61 * time.Second) },
-		"MaxWaiting(0): allowed is 1 to 1000000":                 func() { guard.MaxWaiting(0) },
-		"MaxWaiting(1000001)":                                    func() { guard.MaxWaiting(1_000_001) },
-		"MaxWaiting: it is for WaitUpTo, which is missing":       func() { mount(guard.MaxWaiting(1)) },
-		`WaitUpTo: limiter "queue" has a LeakyBucket`:            func() { framework.New(queue, keyfunc.IP(), guard.WaitUpTo(1e9)) },
+		"WaitUpTo(0s): allowed is 1ms to 1m0s":             func() { guard.WaitUpTo(0) },
+		"WaitUpTo(1m1s)":                                   func() { guard.WaitUpTo(61 * time.Second) },
+		"MaxWaiting(0): allowed is 1 to 1000000":           func() { guard.MaxWaiting(0) },
+		"MaxWaiting(1000001)":                              func() { guard.MaxWaiting(1_000_001) },
+		"MaxWaiting: it is for WaitUpTo, which is missing": func() { mount(guard.MaxWaiting(1)) },
+		`WaitUpTo: limiter "queue" has a LeakyBucket`:      func() { framework.New(queue, keyfunc.IP(), guard.WaitUpTo(1e9)) },
+		"guard: a nil Option: leave it out":                func() { framework.NewAnswerer(nil) },
+		"httplimit: OnDenied has a func(), want a http.Handler: use httplimit.OnDenied": func() {
+			framework.NewAnswerer(other.OnDenied(func() {}))
+		},
+		"guard: Headers and Headers: give it once":               func() { framework.NewAnswerer(guard.Headers(guard.IETF), guard.Headers(guard.IETF)) },
+		"NoHeaders and RetryJitter: choose one":                  func() { framework.NewAnswerer(guard.RetryJitter(0.2), guard.NoHeaders()) },
+		"ResetDelta: it is for XRateLimit, which":                func() { framework.NewAnswerer(guard.ResetDelta(), guard.Headers(guard.IETF)) },
 		"guard: ResetDelta: it is for XRateLimit, which Headers": func() { mount(guard.ResetDelta(), guard.Headers(guard.IETF)) },
 	} {
 		func() {
@@ -106,6 +113,35 @@ func TestPanics(t *testing.T) {
 			}()
 			f()
 		}()
+	}
+}
+
+// TestAnswerOptions checks which options an Answerer takes. The compiler refuses the others.
+func TestAnswerOptions(t *testing.T) {
+	t.Parallel()
+	const framework = adapter.Adapter[*http.Request, http.Handler]("httplimit")
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(1)))
+	is := func(option guard.Option) bool { _, ok := option.(guard.AnswerOption); return ok }
+	for name, option := range map[string]guard.Option{
+		"Headers": guard.Headers(guard.IETF), "NoHeaders": guard.NoHeaders(), "HeadersOnDenial": guard.HeadersOnDenial(), "ResetDelta": guard.ResetDelta(),
+		"RetryJitter": guard.RetryJitter(1), "MaxRetryAfter": guard.MaxRetryAfter(time.Second), "RetryAfterMs": guard.RetryAfterMs(),
+		"ExposeHeaders": guard.ExposeHeaders(),
+		"OnDenied":      framework.OnDenied(http.NotFoundHandler()), "OnError": framework.OnError(http.NotFoundHandler()),
+	} {
+		if !is(option) {
+			t.Errorf("an Answerer does not take %s", name)
+		}
+	}
+	for name, option := range map[string]guard.Option{
+		"Skip": guard.Skip(func(keyfunc.Request) bool { return true }), "Cost": guard.Cost(func(keyfunc.Request) int64 { return 0 }),
+		"Fallback": guard.Fallback(keyfunc.IP()), "LimiterFor": guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) { return lim, nil }),
+		"CountIf": guard.CountIf(func(int) bool { return true }), "CountIf of an adapter": framework.CountIf(func(int) bool { return true }),
+		"CostAfter": guard.CostAfter(), "DryRun": guard.DryRun(), "WaitUpTo": guard.WaitUpTo(time.Second), "MaxWaiting": guard.MaxWaiting(1),
+		"And": guard.And(lim, keyfunc.IP()),
+	} {
+		if is(option) {
+			t.Errorf("an Answerer takes %s, which does nothing there", name)
+		}
 	}
 }
 

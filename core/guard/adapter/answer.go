@@ -58,10 +58,10 @@ func (o headers) retryMillis(v *Verdict) time.Duration {
 	if v.Status == http.StatusServiceUnavailable {
 		wait = unavailableRetry
 	}
-	if o.Sets == 0 || wait <= 0 || wait == core.Never {
-		return 0
+	if o.Sets != 0 && wait > 0 && wait != core.Never {
+		return time.Duration(o.retryIn(wait, time.Millisecond, v.draw)) * time.Millisecond
 	}
-	return time.Duration(o.retryIn(wait, time.Millisecond, v.draw)) * time.Millisecond
+	return 0
 }
 
 // statusOfError returns the status of a request about which a limiter returned err. The context is
@@ -155,7 +155,7 @@ func (a *Answerer) verdict(ctx context.Context, state *RequestState, decision co
 // logMistake logs a mistake of the application, at most once a minute: every request may make it.
 func (a *Answerer) logMistake(ctx context.Context, state *RequestState, err error) {
 	now, last := time.Now().Unix(), a.mistakeLogged.Load()
-	if now >= last && now-last < 60 || !a.mistakeLogged.CompareAndSwap(last, now) {
+	if since := now - last; since >= 0 && since < 60 || !a.mistakeLogged.CompareAndSwap(last, now) {
 		return
 	}
 	state.logger().ErrorContext(ctx, "redislimit: a handler asked a limiter wrongly; its request is answered with 500, "+

@@ -142,12 +142,14 @@ func beforeEcho(first func(*echo.Context)) echo.MiddlewareFunc {
 }
 
 func handlerEcho(h httpsuite.Handler) echo.HandlerFunc {
+	limit := echolimit.NewAnswerer(httpsuite.AnswerOptions(h.Answers, handlerEcho, echolimit.OnDenied, echolimit.OnError)...)
 	return func(c *echo.Context) error {
 		return h.Serve(httpsuite.HTTPContext{
 			W: c.Response(), R: c.Request(),
 			Refuse: func(status int) error { return echo.NewHTTPError(status, "") },
 			Show:   func() (core.Result, bool) { return echolimit.Result(c) },
 			Charge: func(n int64) { echolimit.SetCost(c, n) },
+			Reply:  func(decision core.Decision, err error) (bool, error) { return limit.Answer(c, decision, err) },
 		})
 	}
 }

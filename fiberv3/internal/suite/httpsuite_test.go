@@ -127,8 +127,9 @@ func middlewareFiber(mount httpsuite.Mount) any {
 }
 
 func handlerFiber(h httpsuite.Handler) fiber.Handler {
+	limit := fiberlimit.NewAnswerer(httpsuite.AnswerOptions(h.Answers, handlerFiber, fiberlimit.OnDenied, fiberlimit.OnError)...)
 	return func(c fiber.Ctx) error {
-		return h.Serve(fiberContext{fasthttpsuite.FiberContext{Ctx: c, Native: c.RequestCtx()}, c})
+		return h.Serve(fiberContext{fasthttpsuite.FiberContext{Ctx: c, Native: c.RequestCtx()}, c, limit})
 	}
 }
 
@@ -136,11 +137,15 @@ func handlerFiber(h httpsuite.Handler) fiber.Handler {
 type fiberContext struct {
 	fasthttpsuite.FiberContext
 
-	c fiber.Ctx
+	c     fiber.Ctx
+	limit *fiberlimit.Answerer
 }
 
 func (f fiberContext) Context() context.Context    { return f.c.Context() }
 func (f fiberContext) Fail(status int) error       { return fiber.NewError(status) }
 func (f fiberContext) Result() (core.Result, bool) { return fiberlimit.Result(f.c) }
 func (f fiberContext) SetCost(n int64)             { fiberlimit.SetCost(f.c, n) }
-func (f fiberContext) CostSetter() func(n int64)   { return fiberlimit.CostSetter(f.c) }
+func (f fiberContext) Answer(decision core.Decision, err error) (answered bool, answer error) {
+	return f.limit.Answer(f.c, decision, err)
+}
+func (f fiberContext) CostSetter() func(n int64) { return fiberlimit.CostSetter(f.c) }

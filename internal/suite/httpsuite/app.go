@@ -38,6 +38,7 @@ const (
 	Gone           Ability = "noticing that the client left"
 	ResponseWriter Ability = "an http.ResponseWriter"
 	Interim        Ability = "interim responses (1xx)"
+	Begins         Ability = "a response that begins before its handler has returned"
 )
 
 // A MountPoint is where in an [App] a middleware is mounted.

@@ -106,9 +106,10 @@ func Each[M any](mounts []Mount, middleware func(Mount) M) []M {
 type HTTPContext struct {
 	W      http.ResponseWriter
 	R      *http.Request
-	Refuse func(status int) error     // as the framework fails
-	Show   func() (core.Result, bool) // the adapter's Result
-	Charge func(n int64)              // the adapter's SetCost
+	Refuse func(status int) error                                   // as the framework fails
+	Show   func() (core.Result, bool)                               // the adapter's Result
+	Charge func(n int64)                                            // the adapter's SetCost
+	Reply  func(core.Decision, error) (answered bool, answer error) // the adapter's Answerer
 }
 
 // Write sends no status by itself.
@@ -179,6 +180,11 @@ func (c HTTPContext) Result() (core.Result, bool) { return c.Show() }
 
 // SetCost calls Charge.
 func (c HTTPContext) SetCost(n int64) { c.Charge(n) }
+
+// Answer calls Reply.
+func (c HTTPContext) Answer(decision core.Decision, err error) (answered bool, answer error) {
+	return c.Reply(decision, err)
+}
 
 // CostSetter returns Charge.
 func (c HTTPContext) CostSetter() func(n int64) { return c.Charge }

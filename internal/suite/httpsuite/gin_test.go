@@ -116,6 +116,7 @@ func (g ginZipper) Write(b []byte) (int, error)       { return g.z.Write(b) }
 func (g ginZipper) WriteString(s string) (int, error) { return g.z.Write([]byte(s)) }
 
 func handlerGin(h httpsuite.Handler) gin.HandlerFunc {
+	limit := ginlimit.NewAnswerer(httpsuite.AnswerOptions(h.Answers, handlerGin, ginlimit.OnDenied, ginlimit.OnError)...)
 	return func(c *gin.Context) {
 		if err := h.Serve(httpsuite.HTTPContext{
 			W: c.Writer, R: c.Request,
@@ -125,6 +126,7 @@ func handlerGin(h httpsuite.Handler) gin.HandlerFunc {
 			},
 			Show:   func() (core.Result, bool) { return ginlimit.Result(c) },
 			Charge: func(n int64) { ginlimit.SetCost(c, n) },
+			Reply:  func(decision core.Decision, err error) (bool, error) { return limit.Answer(c, decision, err), nil },
 		}); err != nil {
 			_ = c.Error(err) // the same error again
 		}

@@ -33,6 +33,31 @@ type Handler struct {
 	Probe func(http.ResponseWriter) string
 	// Uploaded is called once Upload has parsed.
 	Uploaded func()
+	// Asks are the limiters that it asks itself before it does anything, one after the other. It returns once
+	// the adapter's Answerer, which Answers makes, has answered.
+	Asks    []Ask
+	Answers Answers
+}
+
+// An Ask asks a limiter about a request, which has the context ctx.
+type Ask func(ctx context.Context) (core.Decision, error)
+
+// Answers says what the adapter's Answerer is made with: its options, and native handlers if not nil.
+type Answers struct {
+	Options           []guard.AnswerOption
+	OnDenied, OnError *Handler
+}
+
+// AnswerOptions returns the options of a in full, with the framework's handlers in.
+func AnswerOptions[H any](a Answers, native func(Handler) H, onDenied, onError func(H) guard.AnswerOption) []guard.AnswerOption {
+	options := append([]guard.AnswerOption(nil), a.Options...)
+	if a.OnDenied != nil {
+		options = append(options, onDenied(native(*a.OnDenied)))
+	}
+	if a.OnError != nil {
+		options = append(options, onError(native(*a.OnError)))
+	}
+	return options
 }
 
 // An Action is something that handlers do.
@@ -55,6 +80,7 @@ const (
 	ShowResult               // write what the adapter's Result returns
 	Inspect                  // write what Probe returns for the http.ResponseWriter
 	Upload                   // parse a form with files, of which one byte may be in memory
+	AskLate                  // write Body, then ask Asks, and write it again if they all admit
 )
 
 // A Context is what a [Handler] wants of the framework's request.
@@ -81,6 +107,8 @@ type Context interface { //nolint:interfacebloat // a framework has many more
 	Result() (core.Result, bool)
 	// SetCost is the adapter's SetCost.
 	SetCost(n int64)
+	// Answer is the method of the adapter's Answerer.
+	Answer(decision core.Decision, err error) (answered bool, answer error)
 	// CostSetter returns what sets the cost where a handler of the framework may have
 	// returned.
 	CostSetter() func(n int64)
@@ -103,6 +131,17 @@ func (h Handler) Serve(c Context) error {
 		c.SetCost(n)
 	}
 	time.Sleep(h.Takes)
+	if h.Do == AskLate {
+		if err := c.Write(h.Status, h.body()); err != nil {
+			return err
+		}
+	}
+	for _, ask := range h.Asks {
+		decision, err := ask(c.Context())
+		if answered, err := c.Answer(decision, err); answered {
+			return err
+		}
+	}
 	later := c.CostSetter()
 	setLater := func() {
 		for _, n := range h.Later {
@@ -146,6 +185,8 @@ func (h Handler) Serve(c Context) error {
 	case AwaitCause:
 		<-c.Context().Done()
 		return c.Write(h.Status, context.Cause(c.Context()).Error())
+	case AskLate:
+		return c.Write(0, h.body())
 	case Write:
 	}
 	return c.Write(h.Status, h.body())

@@ -112,7 +112,8 @@ func recoverNetHTTP(next http.Handler) http.Handler {
 
 // handlerNetHTTP has handlers return errors, which are rendered around them.
 func handlerNetHTTP(h httpsuite.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	limit := httplimit.NewAnswerer(httpsuite.AnswerOptions(h.Answers, handlerNetHTTP, httplimit.OnDenied, httplimit.OnError)...)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := h.Serve(httpsuite.HTTPContext{
 			W: w, R: r,
 			Refuse: func(status int) error {
@@ -121,10 +122,17 @@ func handlerNetHTTP(h httpsuite.Handler) http.Handler {
 			},
 			Show:   func() (core.Result, bool) { return httplimit.Result(r.Context()) },
 			Charge: func(n int64) { httplimit.SetCost(r.Context(), n) },
+			Reply: func(decision core.Decision, err error) (bool, error) {
+				return limit.Answer(w, r, decision, err), nil
+			},
 		}); err != nil {
 			status, body := httpsuite.Render(err, http.StatusInternalServerError)
 			w.WriteHeader(status)
 			_, _ = io.WriteString(w, body)
 		}
 	})
+	if len(h.Asks) > 1 || len(h.Asks) > 0 && h.Do == httpsuite.ShowResult {
+		return limit.Handler(handler)
+	}
+	return handler
 }

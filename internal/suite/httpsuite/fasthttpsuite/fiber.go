@@ -27,6 +27,7 @@ func Fiber(name string, start func(*testing.T, httpsuite.App) *httpsuite.Server)
 			httpsuite.Gone:                             "fasthttp does not notice that a client left",
 			httpsuite.ResponseWriter:                   "fasthttp has no http.ResponseWriter",
 			httpsuite.Interim:                          "fasthttp sends one response",
+			httpsuite.Begins:                           "fasthttp sends what the handler wrote when it has returned",
 			httpsuite.Ability(httpsuite.BeforeRouting): "Fiber routes as it goes: nothing can be mounted before",
 		},
 		Patterns: map[httpsuite.MountPoint]string{httpsuite.OnRoute: "/g/users/:id"}, // Use and Group have their own prefix only
