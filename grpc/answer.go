@@ -28,7 +28,7 @@ import (
 // An Answerer is safe for concurrent use; one is enough for all handlers.
 type Answerer struct {
 	answerer *adapter.Answerer
-	handlers adapter.Handlers[func(context.Context, error) error]
+	handlers errorHandlers
 }
 
 // NewAnswerer returns an Answerer with options such as [guard.Headers], [guard.RetryJitter] and

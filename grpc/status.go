@@ -22,8 +22,11 @@ import (
 // A limit is one interceptor.
 type limit struct {
 	guard    *adapter.Guard
-	handlers adapter.Handlers[func(context.Context, error) error]
+	handlers errorHandlers
 }
+
+// errorHandlers make the errors of calls that are not served.
+type errorHandlers = adapter.Handlers[func(context.Context, error) error]
 
 func newLimit(lim *core.Limiter, key keyfunc.Func, opts []guard.Option) *limit {
 	g, handlers := framework.New(lim, key, opts...)
@@ -73,7 +76,7 @@ func (r *refusal) Unwrap() error              { return r.err }
 func (r *refusal) GRPCStatus() *status.Status { return r.status }
 
 // refuse returns the error of a call with the Verdict v, whose client is to come back after retryIn.
-func refuse(ctx context.Context, s *state, v adapter.Verdict, retryIn time.Duration, handlers adapter.Handlers[func(context.Context, error) error]) error {
+func refuse(ctx context.Context, s *state, v adapter.Verdict, retryIn time.Duration, handlers errorHandlers) error {
 	r := &refusal{err: v.Err, http: v.Status}
 	r.status = refusedStatus(ctx, v, retryIn)
 	var err error = r

@@ -133,8 +133,8 @@ func ExampleAnswerer() {
 
 	export := func(w http.ResponseWriter, r *http.Request) {
 		var query struct {
-			Account string
-			Rows    int64
+			Account string `json:"account"`
+			Rows    int64  `json:"rows"`
 		}
 		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<10)).Decode(&query); err != nil || query.Account == "" || query.Rows < 1 {
 			http.Error(w, "want an account, and how many rows", http.StatusBadRequest)
