@@ -1,0 +1,5 @@
+// Package recipes has a package for each recipe of docs/recipes.md that is too long to be shown there. They are meant to be copied: copy
+// the files of a folder, except its tests, and change what differs in your service.
+//
+//	login       logins that lock out who guesses passwords, and not the owner of the account
+package recipes

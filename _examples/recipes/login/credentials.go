@@ -1,0 +1,70 @@
+package login
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	maxBody    = 4 << 10 // bytes
+	maxAccount = 254     // bytes: the longest mail address
+)
+
+// Credentials are what a client sends. They are in no log: people type their password into the wrong field.
+type credentials struct{ account, password string }
+
+// readCredentials reads the body of a login, which is JSON or a form. If it cannot, it returns the status to answer with. What is
+// repeated or spelled in another way ("USER") does no harm, because what is found here is both counted and checked.
+func readCredentials(w http.ResponseWriter, r *http.Request) (given credentials, status int) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	var name string
+	var err error
+	switch media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media {
+	case "application/json":
+		name, given.password, err = readJSON(r.Body)
+	case "application/x-www-form-urlencoded":
+		err = r.ParseForm()
+		name, given.password = r.PostForm.Get("user"), r.PostForm.Get("password") // r.Form also has the query of the URL
+	default:
+		return credentials{}, http.StatusUnsupportedMediaType
+	}
+	account, ok := accountOf(name)
+	switch tooLarge := (*http.MaxBytesError)(nil); {
+	case errors.As(err, &tooLarge):
+		return credentials{}, http.StatusRequestEntityTooLarge
+	case err != nil || !ok:
+		return credentials{}, http.StatusBadRequest
+	}
+	given.account = account
+	return given, 0
+}
+
+// readJSON reads a body that is one JSON object, and nothing else.
+func readJSON(body io.Reader) (name, password string, err error) {
+	var login struct {
+		User     string `json:"user"`
+		Password string `json:"password"`
+	}
+	decoder := json.NewDecoder(body)
+	if err := decoder.Decode(&login); err != nil {
+		return "", "", err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return "", "", errors.Join(errors.New("there is something behind the object"), err)
+	}
+	return login.User, login.Password, nil
+}
+
+// accountOf returns the name by which an account is counted and looked up, for what a user typed. It does what your user store does when it
+// looks for an account, so that no account has several names. It reports false for what cannot be a name.
+func accountOf(name string) (account string, ok bool) {
+	account = strings.ToLower(strings.TrimSpace(name))
+	valid := account != "" && len(account) <= maxAccount && utf8.ValidString(name) && !strings.ContainsFunc(account, unicode.IsControl)
+	return account, valid
+}

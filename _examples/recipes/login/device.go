@@ -1,0 +1,56 @@
+package login
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	cookieName = "__Host-known-device" // browsers take cookies of this prefix from this host alone, and over TLS
+	knownFor   = 180 * 24 * time.Hour
+)
+
+// knownDevices makes and reads the cookie that a device gets with a login. It is bound to the account that logged in, and expires. It
+// replaces no password: a device that has one only gets a limit of its own.
+type knownDevices struct {
+	secret []byte
+	now    func() time.Time
+}
+
+// cookie returns a new cookie for a device on which account has logged in.
+func (k knownDevices) cookie(account string) *http.Cookie {
+	device, expires := rand.Text(), strconv.FormatInt(k.now().Add(knownFor).Unix(), 10)
+	return &http.Cookie{
+		Name: cookieName, Value: device + "." + expires + "." + k.sign(account, device, expires), Path: "/",
+		MaxAge: int(knownFor / time.Second), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	}
+}
+
+// device returns the identity of the device that sent a request, if it has a valid cookie for account.
+func (k knownDevices) device(r *http.Request, account string) (device string, ok bool) {
+	cookie, err := r.Cookie(cookieName)
+	if err != nil {
+		return "", false
+	}
+	parts := strings.Split(cookie.Value, ".")
+	if len(parts) != 3 || !hmac.Equal([]byte(parts[2]), []byte(k.sign(account, parts[0], parts[1]))) {
+		return "", false
+	}
+	expires, err := strconv.ParseInt(parts[1], 10, 64)
+	return parts[0], err == nil && k.now().Before(time.Unix(expires, 0))
+}
+
+// sign returns the signature of a cookie. The parts are quoted, so that no other parts sign the same text: a user may choose an account name
+// with blanks and digits in it.
+func (k knownDevices) sign(account, device, expires string) string {
+	mac := hmac.New(sha256.New, k.secret)
+	_, _ = fmt.Fprintf(mac, "known device %q %q %q", device, expires, account) // a hash takes everything
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}

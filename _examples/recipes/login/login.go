@@ -1,0 +1,165 @@
+// Package login is a handler for logins that limits how often a password can be guessed. Copy it, and change what differs in your
+// service: the names of the fields, how account names are normalized, and the numbers.
+//
+// A failed attempt counts against two limits at once: one for the account, over all addresses, and one for the address, over all
+// accounts. The handler reserves a unit of both before it looks at the password, and charges it unless the password proves right. So
+// attempts that run at the same time cannot exceed the limits, and an attempt counts even if its client leaves or the user store fails.
+//
+// A limit for an account has a cost: whoever knows the name of an account can use the limit up, and lock its owner out. Therefore a
+// device on which the owner has logged in before gets a signed cookie, and with it a limit of its own, which nobody else can use up. For
+// the same reason there is no [core.Ban] by account.
+//
+// Attempts with the right password are not counted, however many there are. To bound the work of checking passwords, put an ordinary
+// limit by address in front of the handler.
+package login
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/keyfunc"
+	httplimit "github.com/redislimit/redislimit/nethttp"
+)
+
+// These are the failed attempts that are allowed.
+var (
+	// For an account, from all devices that are not known.
+	perAccount = []core.Option{core.SlidingWindowLog(core.Per(10, 15*time.Minute)), core.SlidingWindowLog(core.PerDay(100))}
+	// For a known device of an account.
+	perDevice = []core.Option{core.SlidingWindowLog(core.Per(10, 15*time.Minute))}
+	// For an address, from devices that are not known. Many users may share an address, and an attempt holds a unit while its password
+	// is checked: so the burst has room for 256 logins at the same moment besides 44 failures. In the long run, 60 failures are
+	// allowed in 15 minutes.
+	perAddress = []core.Option{core.TokenBucket(core.Per(60, 15*time.Minute), core.Burst(300))}
+)
+
+// Users is your user store.
+type Users interface {
+	// Check reports whether password is that of the account. It is called with the account as it was counted, and must find an
+	// account by exactly this name: if it took "álice" for "alice", as some databases do, an attacker would have a limit for each
+	// spelling. For an account that does not exist it takes as long as for others. Its errors are logged: they do not contain the
+	// password.
+	Check(ctx context.Context, account, password string) (bool, error)
+}
+
+// Config is what a Handler needs. All fields are required.
+type Config struct {
+	// NewLimiter makes the limiters: core.New with your client, or core.NewMemory.
+	NewLimiter func(name string, opts ...core.Option) (*core.Limiter, error)
+	// Address returns the key of a client's address, such as keyfunc.IP(). Behind a proxy it is
+	// keyfunc.IP(keyfunc.TrustedProxies(...)), or all users share one limit.
+	Address keyfunc.Func
+	// Secret signs the cookies of known devices. It is at least 32 random bytes, the same in all processes. Those who have it can make
+	// cookies, and so have limits of their own.
+	Secret []byte
+	Users  Users
+	// LoggedIn answers a request whose password was right: it starts the session.
+	LoggedIn func(w http.ResponseWriter, r *http.Request, account string)
+}
+
+// A Handler answers logins. Mount it on POST alone:
+//
+//	mux.Handle("POST /login", handler)
+type Handler struct {
+	accounts, devices, addresses *core.Limiter
+
+	address  keyfunc.Func
+	users    Users
+	loggedIn func(w http.ResponseWriter, r *http.Request, account string)
+	known    knownDevices
+	limit    *httplimit.Answerer
+}
+
+// New returns a Handler.
+func New(c Config) (*Handler, error) {
+	switch {
+	case c.NewLimiter == nil || c.Address == nil || c.Users == nil || c.LoggedIn == nil:
+		return nil, errors.New("login: a field of Config is missing")
+	case len(c.Secret) < 32:
+		return nil, errors.New("login: Config.Secret is shorter than 32 bytes")
+	}
+	h := &Handler{
+		address: c.Address, users: c.Users, loggedIn: c.LoggedIn,
+		known: knownDevices{secret: c.Secret, now: time.Now},
+		limit: httplimit.NewAnswerer(guard.HeadersOnDenial()), // others need not see how many failures an account has left
+	}
+	var errs [3]error
+	// While Redis does not answer, nobody logs in: otherwise an outage would be the time to guess.
+	h.accounts, errs[0] = c.NewLimiter("login-account", append(perAccount, core.FailClosed())...)
+	h.devices, errs[1] = c.NewLimiter("login-device", append(perDevice, core.FailClosed())...)
+	h.addresses, errs[2] = c.NewLimiter("login-address", append(perAddress, core.FailClosed())...)
+	return h, errors.Join(errs[:]...)
+}
+
+// ServeHTTP reads the body once. What it finds is what is counted and what is checked.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	given, status := readCredentials(w, r)
+	if status != 0 {
+		http.Error(w, http.StatusText(status), status)
+		return
+	}
+	attempt, err := h.reserve(r, given.account)
+	if h.limit.Answer(w, r, attempt, err) {
+		return
+	}
+	right, err := h.check(r, attempt, given)
+	switch {
+	case r.Context().Err() != nil: // the client has left, and gets no answer
+	case err != nil:
+		slog.ErrorContext(r.Context(), "a login could not be checked", "error", err)
+		http.Error(w, "try again later", http.StatusInternalServerError)
+	case !right: // also where there is no such account: the answer does not tell
+		http.Error(w, "wrong name or password", http.StatusUnauthorized)
+	default:
+		http.SetCookie(w, h.known.cookie(given.account))
+		h.loggedIn(w, r, given.account)
+	}
+}
+
+// reserve reserves one failure. A known device has a limit of its own; all others share that of the account, and that of their address.
+func (h *Handler) reserve(r *http.Request, account string) (*core.Reservation, error) {
+	if device, ok := h.known.device(r, account); ok {
+		return h.devices.Reserve(r.Context(), keyfunc.ForJoin(keyfunc.ForUser(account), device), 1)
+	}
+	address, err := h.address(httplimit.Request(r))
+	if err != nil {
+		return nil, err
+	}
+	return core.ReserveAll(r.Context(), 1, h.accounts.On(keyfunc.ForUser(account)), h.addresses.On(address))
+}
+
+// check reports whether the password is right, and settles the attempt: as no failure if that is proven, and in all other cases as one.
+// These are a wrong password, an error or a panic of the user store, and a client that has left, who could otherwise guess for free.
+func (h *Handler) check(r *http.Request, attempt *core.Reservation, given credentials) (right bool, err error) {
+	failures := int64(1)
+	defer func() {
+		_ = attempt.Settle(r.Context(), failures) // if it fails, the reserved unit is charged when it expires
+	}()
+	right, err = h.users.Check(r.Context(), given.account, given.password)
+	if err == nil {
+		err = r.Context().Err()
+	}
+	if right = right && err == nil; right {
+		failures = 0
+	}
+	return right, err
+}
+
+// Unlock gives an account its full limit back, for your support.
+func (h *Handler) Unlock(ctx context.Context, name string) error {
+	account, ok := accountOf(name)
+	if !ok {
+		return errors.New("login: no account has this name")
+	}
+	return h.accounts.Reset(ctx, keyfunc.ForUser(account))
+}
+
+// Close ends what the limiters run in the background.
+func (h *Handler) Close() error {
+	return errors.Join(h.accounts.Close(), h.devices.Close(), h.addresses.Close())
+}

@@ -1,0 +1,645 @@
+package login
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+	"github.com/redislimit/redislimit/keyfunc"
+)
+
+const (
+	patience   = time.Minute // for busy machines
+	guesses    = 10          // at an account that are allowed at once
+	attackers  = 256         // connections
+	rightWord  = "correct horse battery staple"
+	formType   = "application/x-www-form-urlencoded"
+	jsonType   = "application/json"
+	theAccount = "alice@example.com"
+)
+
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // outages and errors are meant
+	os.Exit(m.Run())
+}
+
+// fakeUsers is a user store in which all accounts have the same password.
+type fakeUsers struct {
+	checks sync.Map                                        // account -> *atomic.Int64: how often a password of it was looked at
+	takes  time.Duration                                   // for how long it looks
+	before func(ctx context.Context, account string) error // if not nil, is called first
+}
+
+func (u *fakeUsers) Check(ctx context.Context, account, password string) (bool, error) {
+	u.of(account).Add(1)
+	if u.before != nil {
+		if err := u.before(ctx, account); err != nil {
+			return false, err
+		}
+	}
+	if u.takes > 0 {
+		select {
+		case <-time.After(u.takes):
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+	return password == rightWord, nil
+}
+
+func (u *fakeUsers) of(account string) *atomic.Int64 {
+	n, _ := u.checks.LoadOrStore(account, new(atomic.Int64))
+	return n.(*atomic.Int64)
+}
+
+// A service is a Handler that is served, behind a proxy that says who its clients are.
+type service struct {
+	*testing.T
+
+	handler *Handler
+	users   *fakeUsers
+	client  *http.Client
+	url     string
+}
+
+// stores are where the limits are, by name.
+func stores(t *testing.T) map[string]func(name string, opts ...core.Option) (*core.Limiter, error) {
+	t.Helper()
+	client := clientOf(t, redistest.Server(t).Addr)
+	return map[string]func(name string, opts ...core.Option) (*core.Limiter, error){
+		"Memory": core.NewMemory,
+		"Redis": func(name string, opts ...core.Option) (*core.Limiter, error) {
+			return core.New(client, name, append(opts, core.Timeout(patience))...)
+		},
+	}
+}
+
+func clientOf(t *testing.T, addr string) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{
+		Addr: addr, ContextTimeoutEnabled: true, ReadTimeout: patience, WriteTimeout: patience, DialTimeout: patience, PoolTimeout: patience,
+	})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// onEach runs a test with the limits in each store, emptied before.
+func onEach(t *testing.T, run func(s *service)) {
+	t.Helper()
+	for name, newLimiter := range stores(t) {
+		t.Run(name, func(t *testing.T) { run(serve(t, newLimiter)) })
+	}
+}
+
+func serve(t *testing.T, newLimiter func(name string, opts ...core.Option) (*core.Limiter, error)) *service {
+	t.Helper()
+	s := &service{T: t, users: &fakeUsers{}}
+	var err error
+	s.handler, err = New(Config{
+		NewLimiter: newLimiter, Address: keyfunc.IP(keyfunc.TrustedProxies("127.0.0.1")), Secret: bytes.Repeat([]byte{7}, 32), Users: s.users,
+		LoggedIn: func(w http.ResponseWriter, _ *http.Request, account string) {
+			_, _ = io.WriteString(w, "hello "+account)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.handler.Close() })
+	mux := http.NewServeMux()
+	mux.Handle("POST /login", s.handler)
+	server := httptest.NewUnstartedServer(mux)
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // panics are meant
+	server.Start()
+	t.Cleanup(server.Close)
+	s.client, s.url = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}, server.URL+"/login"
+	return s
+}
+
+// An attempt is a request to log in.
+type attempt struct {
+	user, password string
+	from           string // the address; the default is 203.0.113.1
+	cookie         *http.Cookie
+	body, media    string // in place of a form with user and password
+}
+
+// try sends an attempt, and returns the status, the body and the cookie.
+func (s *service) try(a attempt) (status int, body string, cookie *http.Cookie) {
+	s.Helper()
+	status, body, cookie, err := s.send(s.Context(), a)
+	if err != nil {
+		s.Error(err)
+	}
+	return status, body, cookie
+}
+
+func (s *service) send(ctx context.Context, a attempt) (status int, body string, cookie *http.Cookie, err error) {
+	if a.media == "" {
+		a.body, a.media = url.Values{"user": {a.user}, "password": {a.password}}.Encode(), formType
+	}
+	if a.from == "" {
+		a.from = "203.0.113.1"
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, strings.NewReader(a.body))
+	if err != nil {
+		return 0, "", nil, err
+	}
+	r.Header.Set("Content-Type", a.media)
+	r.Header.Set("X-Forwarded-For", a.from)
+	if a.cookie != nil {
+		r.AddCookie(a.cookie)
+	}
+	response, err := s.client.Do(r)
+	if err != nil {
+		return 0, "", nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	for _, c := range response.Cookies() {
+		if c.Name == cookieName {
+			cookie = c
+		}
+	}
+	return response.StatusCode, string(text), cookie, err
+}
+
+func (s *service) want(status int, a attempt) (cookie *http.Cookie) {
+	s.Helper()
+	got, body, cookie := s.try(a)
+	if got != status {
+		s.Errorf("user %q, password %q: %d %q, want %d", a.user, a.password, got, body, status)
+	}
+	if (cookie != nil) != (got == http.StatusOK) {
+		s.Errorf("status %d, cookie %v", got, cookie)
+	}
+	return cookie
+}
+
+// attack has 256 attempts at once, each from an address of its own.
+func (s *service) attack(each func(i int) (ctx context.Context, a attempt)) (statuses map[int]int) {
+	s.Helper()
+	var mu sync.Mutex
+	statuses = map[int]int{}
+	var all sync.WaitGroup
+	for i := range attackers {
+		all.Go(func() {
+			ctx, a := each(i)
+			if a.from == "" {
+				a.from = fmt.Sprintf("198.51.100.%d", i)
+			}
+			status, _, _, _ := s.send(ctx, a) // who leaves has no answer
+			mu.Lock()
+			defer mu.Unlock()
+			statuses[status]++
+		})
+	}
+	all.Wait()
+	return statuses
+}
+
+// spellings are those of one account.
+func spelling(i int) string {
+	return []string{theAccount, "Alice@Example.com", "  alice@example.com\n", "ALICE@EXAMPLE.COM", "alice@example.\u212aom"}[i%4]
+}
+
+// TestGuesses has 256 connections guess at one account, from as many addresses, in all spellings, as JSON and as forms. No more passwords
+// are looked at than are allowed. Then even the right one is denied.
+func TestGuesses(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(s *service) {
+		s.users.takes = 20 * time.Millisecond
+		statuses := s.attack(func(i int) (context.Context, attempt) {
+			a := attempt{user: spelling(i), password: fmt.Sprint("guess ", i)}
+			if i%2 == 0 {
+				a.body, a.media = fmt.Sprintf(`{"user": %q, "password": %q}`, a.user, a.password), jsonType
+			}
+			return s.Context(), a
+		})
+		if n := s.users.of(theAccount).Load(); n != guesses || statuses[http.StatusUnauthorized] != guesses || statuses[http.StatusTooManyRequests] != attackers-guesses {
+			s.Errorf("%d passwords were looked at, want %d; statuses %v", n, guesses, statuses)
+		}
+		s.want(http.StatusTooManyRequests, attempt{user: theAccount, password: rightWord})
+		s.want(http.StatusOK, attempt{user: "bob", password: rightWord})
+		if err := s.handler.Unlock(s.Context(), " Alice@example.com"); err != nil {
+			s.Error(err)
+		}
+		s.want(http.StatusOK, attempt{user: theAccount, password: rightWord})
+	})
+}
+
+// TestLeavers has clients leave while their password is looked at, at the latest. They have guessed all the same.
+func TestLeavers(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(s *service) {
+		s.users.takes = 30 * time.Millisecond
+		for range 4 {
+			s.attack(func(i int) (context.Context, attempt) {
+				ctx, leave := context.WithTimeout(s.Context(), time.Duration(i)*time.Millisecond/4) // within 64 ms
+				s.Cleanup(leave)
+				return ctx, attempt{user: theAccount, password: fmt.Sprint("guess ", i)}
+			})
+		}
+		s.client.CloseIdleConnections()
+		if n := s.users.of(theAccount).Load(); n > guesses || n == 0 {
+			s.Errorf("%d passwords were looked at, want %d at most", n, guesses)
+		}
+	})
+}
+
+// TestOutage takes Redis away during an attack: without it nobody guesses, and not more when it is back.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	proxy := faultproxy.New(t, redistest.Server(t).Addr)
+	client := clientOf(t, proxy.Addr())
+	s := serve(t, func(name string, opts ...core.Option) (*core.Limiter, error) {
+		return core.New(client, name, append(opts, core.Timeout(200*time.Millisecond))...)
+	})
+	s.users.takes = 5 * time.Millisecond
+	guess := func(i int) (context.Context, attempt) {
+		return s.Context(), attempt{user: theAccount, password: fmt.Sprint("guess ", i)}
+	}
+	for range 3 {
+		s.want(http.StatusUnauthorized, attempt{user: theAccount, password: "guess"})
+	}
+	for _, fault := range []func(){proxy.Refuse, proxy.Silence, proxy.Reset, func() { proxy.DropReply() }} {
+		fault()
+		before := s.users.of(theAccount).Load()
+		statuses := s.attack(guess)
+		if n := s.users.of(theAccount).Load(); n != before {
+			s.Errorf("%d passwords were looked at in an outage", n-before)
+		}
+		if statuses[http.StatusServiceUnavailable]+statuses[http.StatusTooManyRequests] != attackers {
+			s.Errorf("statuses %v", statuses)
+		}
+		proxy.Pass()
+		status := 0
+		for began := time.Now(); status != http.StatusUnauthorized && status != http.StatusTooManyRequests && time.Since(began) < patience; {
+			status, _, _ = s.try(attempt{user: theAccount, password: "guess"})
+		}
+	}
+	s.attack(guess)
+	if n := s.users.of(theAccount).Load(); n > guesses {
+		s.Errorf("%d passwords were looked at, want %d at most", n, guesses)
+	}
+}
+
+// TestKnownDevice has the owner log in while others guess at the account, also from the owner's address: on a device with the cookie of an
+// earlier login that works, and on no other. Nor can the device guess for ever.
+func TestKnownDevice(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(s *service) {
+		cookie := s.want(http.StatusOK, attempt{user: theAccount, password: rightWord})
+		others := s.want(http.StatusOK, attempt{user: "mallory", password: rightWord})
+		s.attack(func(i int) (context.Context, attempt) {
+			a := attempt{user: theAccount, password: "guess", cookie: others}
+			if i%2 == 0 {
+				a.from = "203.0.113.1"
+			}
+			return s.Context(), a
+		})
+		for i := range 40 { // the address's limit is used up, too
+			s.attackOnce(attempt{user: fmt.Sprint("victim", i), password: "guess"}, 10)
+		}
+		s.want(http.StatusTooManyRequests, attempt{user: "honest", password: rightWord})
+		s.want(http.StatusTooManyRequests, attempt{user: theAccount, password: rightWord})
+		s.want(http.StatusTooManyRequests, attempt{user: theAccount, password: rightWord, cookie: others})
+		for range 3 {
+			s.want(http.StatusOK, attempt{user: "ALICE@example.com", password: rightWord, cookie: cookie})
+		}
+		for range guesses {
+			s.want(http.StatusUnauthorized, attempt{user: theAccount, password: "guess", cookie: cookie})
+		}
+		s.want(http.StatusTooManyRequests, attempt{user: theAccount, password: rightWord, cookie: cookie})
+	})
+}
+
+// attackOnce guesses n times, one after the other.
+func (s *service) attackOnce(a attempt, n int) {
+	s.Helper()
+	for range n {
+		s.try(a)
+	}
+}
+
+// TestCookie has cookies that were not made for this account, or not here, or long ago.
+func TestCookie(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0)
+	k := knownDevices{secret: bytes.Repeat([]byte{7}, 32), now: func() time.Time { return now }}
+	known := func(cookie *http.Cookie, account string) bool {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/login", http.NoBody)
+		r.Header.Set("Cookie", cookie.Name+"="+cookie.Value) // as it is
+		_, ok := k.device(r, account)
+		return ok
+	}
+	cookie := k.cookie("alice")
+	if !known(cookie, "alice") || known(cookie, "alicia") || known(cookie, "") {
+		t.Error("a cookie is for its account alone")
+	}
+	if cookie.Value == k.cookie("alice").Value {
+		t.Error("two devices have the same cookie")
+	}
+	if !cookie.Secure || !cookie.HttpOnly || cookie.Path != "/" || cookie.Domain != "" {
+		t.Errorf("browsers refuse the cookie, or show it to scripts: %v", cookie)
+	}
+	parts := strings.Split(cookie.Value, ".")
+	for name, value := range map[string]string{
+		"another device":     "A" + cookie.Value,
+		"a longer life":      parts[0] + ".9" + parts[1] + "." + parts[2],
+		"another signature":  cookie.Value[:len(cookie.Value)-2] + "AA",
+		"no signature":       parts[0] + "." + parts[1] + ".",
+		"two parts":          parts[0] + "." + parts[1],
+		"four parts":         cookie.Value + ".",
+		"nothing":            "",
+		"parts in one":       parts[0] + parts[1] + ".." + parts[2],
+		"another secret":     knownDevices{secret: bytes.Repeat([]byte{8}, 32), now: k.now}.cookie("alice").Value,
+		"no number":          parts[0] + ".soon." + k.sign("alice", parts[0], "soon"),
+		"a number too large": parts[0] + ".9999999999999999999999." + k.sign("alice", parts[0], "9999999999999999999999"),
+	} {
+		if known(&http.Cookie{Name: cookieName, Value: value}, "alice") {
+			t.Errorf("%s: %q is valid", name, value)
+		}
+	}
+	// Whoever may choose an account's name must not get a cookie for another account that way.
+	chosen := k.cookie("4102444800 alice")
+	parts = strings.Split(chosen.Value, ".")
+	for _, value := range []string{
+		parts[0] + " " + parts[1] + ".4102444800." + parts[2],
+		parts[0] + `" "` + parts[1] + ".4102444800." + parts[2],
+	} {
+		if known(&http.Cookie{Name: cookieName, Value: value}, "alice") {
+			t.Errorf("%q is valid for another account", value)
+		}
+	}
+	now = now.Add(knownFor - time.Second)
+	if !known(cookie, "alice") {
+		t.Error("the cookie is not valid for long enough")
+	}
+	if now = now.Add(time.Second); known(cookie, "alice") {
+		t.Error("the cookie does not expire")
+	}
+}
+
+// TestSharedAddress has 256 honest users log in behind one address at the same moment, while 44 failures of others there count. All are served,
+// and nothing of them is counted.
+func TestSharedAddress(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(s *service) {
+		for i := range 44 {
+			s.want(http.StatusUnauthorized, attempt{user: fmt.Sprint("victim", i), password: "guess"})
+		}
+		var waiting sync.WaitGroup
+		waiting.Add(attackers)
+		s.users.before = func(ctx context.Context, _ string) error { // until all passwords are looked at
+			waiting.Done()
+			all := make(chan struct{})
+			go func() { waiting.Wait(); close(all) }()
+			select {
+			case <-all:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(patience / 2):
+				return errors.New("some were denied")
+			}
+		}
+		statuses := s.attack(func(i int) (context.Context, attempt) {
+			return s.Context(), attempt{user: fmt.Sprint("user", i), password: rightWord, from: "203.0.113.1"}
+		})
+		if statuses[http.StatusOK] != attackers {
+			s.Errorf("statuses %v, want 200 of all", statuses)
+		}
+		s.users.before = nil
+		res, err := s.handler.addresses.Peek(s.Context(), "ip:203.0.113.1")
+		if err != nil || res.Remaining < 300-44 {
+			s.Errorf("%d are left, %v; want %d", res.Remaining, err, 300-44)
+		}
+	})
+}
+
+// TestSettled has everything but a proven success count as a failure, in both limits.
+func TestSettled(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(s *service) {
+		tries := 0
+		for name, c := range map[string]struct {
+			before   func(ctx context.Context, account string) error
+			password string
+			leaves   bool
+			failed   int64
+		}{
+			"right":                     {nil, rightWord, false, 0},
+			"wrong":                     {nil, "wrong", false, 1},
+			"error":                     {func(context.Context, string) error { return errors.New("the database is away") }, rightWord, false, 1},
+			"panic":                     {func(context.Context, string) error { panic("nil map") }, rightWord, false, 1},
+			"exit":                      {func(context.Context, string) error { panic(http.ErrAbortHandler) }, rightWord, false, 1},
+			"left, and right":           {func(ctx context.Context, _ string) error { <-ctx.Done(); return nil }, rightWord, true, 1},
+			"left, and wrong":           {func(ctx context.Context, _ string) error { <-ctx.Done(); return nil }, "wrong", true, 1},
+			"left, and the store ended": {func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }, rightWord, true, 1},
+		} {
+			s.Run(name, func(t *testing.T) {
+				own := *s
+				own.T = t
+				checked := make(chan struct{})
+				s.users.before = func(ctx context.Context, account string) error {
+					defer close(checked)
+					if c.before == nil {
+						return nil
+					}
+					return c.before(ctx, account)
+				}
+				tries++
+				user, from := "user "+name, fmt.Sprintf("2001:db8:%x::", tries)
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				if c.leaves {
+					time.AfterFunc(100*time.Millisecond, leave)
+				}
+				_, _, _, _ = own.send(ctx, attempt{user: user, password: c.password, from: from})
+				<-checked
+				own.wantFailed(s.handler.accounts, keyfunc.ForUser(user), c.failed)
+				own.wantFailed(s.handler.addresses, "ip:"+from+"/64", c.failed)
+			})
+		}
+	})
+}
+
+// wantFailed waits until so many failures are charged, and nothing is held.
+func (s *service) wantFailed(lim *core.Limiter, key string, want int64) {
+	s.Helper()
+	var res core.Result
+	var err error
+	for began := time.Now(); time.Since(began) < patience/6; time.Sleep(time.Millisecond) {
+		if res, err = lim.Peek(s.Context(), key); err == nil && res.Limit-res.Remaining == want {
+			return
+		}
+	}
+	s.Errorf("%s: %d of %d are left, %v; want %d failures", key, res.Remaining, res.Limit, err, want)
+}
+
+// TestBodies has bodies that other parsers read in other ways. Each is counted by the account whose password is checked, or refused.
+func TestBodies(t *testing.T) {
+	t.Parallel()
+	blanks := strings.Repeat(" ", 1<<20)
+	s, tries := serve(t, core.NewMemory), 0
+	for name, c := range map[string]struct {
+		media, body string
+		status      int
+		account     string // that is counted and checked
+	}{
+		"plain":                  {jsonType, `{"user":"alice","password":"x"}`, 401, "alice"},
+		"with a charset":         {jsonType + "; charset=utf-8", `{"user":"alice","password":"x"}`, 401, "alice"},
+		"a byte behind":          {jsonType, `{"user":"alice","password":"x"} .`, 400, ""},
+		"a word behind":          {jsonType, `{"user":"alice","password":"x"} x`, 400, ""},
+		"a value behind":         {jsonType, `{"user":"alice","password":"x"}{"user":"bob"}`, 400, ""},
+		"a bracket behind":       {jsonType, `{"user":"alice","password":"x"}]`, 400, ""},
+		"NUL behind":             {jsonType, "{\"user\":\"alice\",\"password\":\"x\"}\x00", 400, ""},
+		"blanks behind":          {jsonType, `{"user":"alice","password":"x"}` + " \n\t\r", 401, "alice"},
+		"1 MiB of blanks behind": {jsonType, `{"user":"alice","password":"x"}` + blanks, 413, ""},
+		"1 MiB of blanks before": {jsonType, blanks + `{"user":"alice","password":"x"}`, 413, ""},
+		"1 MiB of blanks inside": {jsonType, `{"user":` + blanks + `"alice","password":"x"}`, 413, ""},
+		"the name twice":         {jsonType, `{"user":"bob","user":"alice","password":"x"}`, 401, "alice"},
+		"the name, and null":     {jsonType, `{"user":"alice","user":null,"password":"x"}`, 401, "alice"},
+		"another case":           {jsonType, `{"USER":"alice","password":"x"}`, 401, "alice"},
+		"both cases":             {jsonType, `{"user":"bob","USER":"alice","password":"x"}`, 401, "alice"},
+		"a folded letter":        {jsonType, `{"u\u017fer":"alice","password":"x"}`, 401, "alice"},
+		"an escaped name":        {jsonType, `{"user":"\u0061lice","password":"x"}`, 401, "alice"},
+		"a batch":                {jsonType, `[{"user":"alice","password":"x"},{"user":"alice","password":"y"}]`, 400, ""},
+		"no name":                {jsonType, `{"password":"x"}`, 400, ""},
+		"a blank name":           {jsonType, `{"user":"  ","password":"x"}`, 400, ""},
+		"a number":               {jsonType, `{"user":7,"password":"x"}`, 400, ""},
+		"null":                   {jsonType, `null`, 400, ""},
+		"nothing":                {jsonType, ``, 400, ""},
+		"a byte order mark":      {jsonType, "\ufeff" + `{"user":"alice","password":"x"}`, 400, ""},
+		"a control character":    {jsonType, `{"user":"al\u0000ice","password":"x"}`, 400, ""},
+		"a long name":            {jsonType, `{"user":"` + strings.Repeat("a", 255) + `","password":"x"}`, 400, ""},
+		"the longest name":       {jsonType, `{"user":"` + strings.Repeat("a", 254) + `","password":"x"}`, 401, strings.Repeat("a", 254)},
+		"a form":                 {formType, "user=alice&password=x", 401, "alice"},
+		"a form, the name twice": {formType, "user=alice&user=bob&password=x", 401, "alice"},
+		"a form, another case":   {formType, "User=bob&user=alice&password=x", 401, "alice"},
+		"a form, ill escaped":    {formType, "user=alice&password=x&%zz", 400, ""},
+		"a form with semicolons": {formType, "user=alice;user=bob&password=x", 400, ""},
+		"a form, too large":      {formType, "user=alice&password=x&" + strings.Repeat("a", 1<<20), 413, ""},
+		"a form, not UTF-8":      {formType, "user=al%ffice&password=x", 400, ""},
+		"another media type":     {"text/plain", `{"user":"alice","password":"x"}`, 415, ""},
+		"JSON as a form":         {formType, `{"user":"alice","password":"x"}`, 400, ""},
+		"a form as JSON":         {jsonType, "user=alice&password=x", 400, ""},
+		"multipart":              {"multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=user\r\n\r\nalice\r\n--x--\r\n", 415, ""},
+		"no media type":          {" ", "user=alice&password=x", 415, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.users.checks.Clear()
+			before := map[string]int64{}
+			for _, account := range []string{"alice", "bob", c.account} {
+				before[account] = s.left(account)
+			}
+			tries++
+			status, _, _ := s.try(attempt{body: c.body, media: c.media, from: fmt.Sprintf("2001:db8:%x::", tries)})
+			if status != c.status {
+				t.Errorf("status %d, want %d", status, c.status)
+			}
+			for account, left := range before {
+				want := int64(0)
+				if account != "" && account == c.account {
+					want = 1
+				}
+				if n := left - s.left(account); n != want {
+					t.Errorf("%q is counted %d times, want %d", account, n, want)
+				}
+				if n := s.users.of(account).Load(); n != want {
+					t.Errorf("%q is checked %d times, want %d", account, n, want)
+				}
+			}
+			if err := s.handler.Unlock(t.Context(), "alice"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func (s *service) left(account string) int64 {
+	s.Helper()
+	if account == "" {
+		return 0
+	}
+	res, err := s.handler.accounts.Peek(s.Context(), keyfunc.ForUser(account))
+	if err != nil {
+		s.Fatal(err)
+	}
+	return res.Remaining
+}
+
+// TestQuery has a name in the URL, which is not the one in the body.
+func TestQuery(t *testing.T) {
+	t.Parallel()
+	s := serve(t, core.NewMemory)
+	s.url += "?user=bob&password=" + url.QueryEscape(rightWord)
+	s.want(http.StatusUnauthorized, attempt{user: "alice", password: "x"})
+	s.want(http.StatusBadRequest, attempt{body: "password=x", media: formType})
+	if n := s.users.of("alice").Load(); n != 1 {
+		t.Errorf("alice is checked %d times", n)
+	}
+}
+
+// TestLogs has the user store fail: the log has the error, and neither the name nor the password, which users take for each other.
+func TestLogs(t *testing.T) {
+	var logs strings.Builder
+	slog.SetDefault(slog.New(slog.NewTextHandler(&logs, nil)))
+	defer slog.SetDefault(slog.New(slog.DiscardHandler))
+	s := serve(t, core.NewMemory)
+	s.users.before = func(context.Context, string) error { return errors.New("the database is away") }
+	s.want(http.StatusInternalServerError, attempt{user: "somebody", password: rightWord})
+	for _, word := range []string{"somebody", rightWord} {
+		if strings.Contains(logs.String(), word) {
+			t.Errorf("the log has %q: %s", word, logs.String())
+		}
+	}
+	if !strings.Contains(logs.String(), "the database is away") {
+		t.Errorf("the log has no reason: %s", logs.String())
+	}
+}
+
+// TestConfig has what New refuses.
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	whole := Config{
+		NewLimiter: core.NewMemory, Address: keyfunc.IP(), Secret: make([]byte, 32), Users: &fakeUsers{},
+		LoggedIn: func(http.ResponseWriter, *http.Request, string) {},
+	}
+	if _, err := New(whole); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(c *Config){
+		"NewLimiter": func(c *Config) { c.NewLimiter = nil },
+		"Address":    func(c *Config) { c.Address = nil },
+		"Users":      func(c *Config) { c.Users = nil },
+		"LoggedIn":   func(c *Config) { c.LoggedIn = nil },
+		"Secret":     func(c *Config) { c.Secret = make([]byte, 31) },
+		"the limiter": func(c *Config) {
+			c.NewLimiter = func(string, ...core.Option) (*core.Limiter, error) { return nil, errors.New("no") }
+		},
+	} {
+		c := whole
+		change(&c)
+		if _, err := New(c); err == nil {
+			t.Errorf("%s is missing, and New takes it", name)
+		}
+	}
+}
