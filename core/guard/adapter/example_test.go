@@ -63,18 +63,55 @@ func middleware(lim *core.Limiter, key keyfunc.Func, serve handler, options ...g
 	g, handlers := framework.New(lim, key, options...)
 	return func(ctx context.Context, c *call) {
 		verdict := g.Check(callRequest{c, ctx}, callHeaders{c}, &c.state)
-		switch handler, ok := handlers.For(verdict); {
-		case verdict.Status == 0:
-			if g.NeedsFinish(verdict) {
-				defer func() { g.Finish(ctx, verdict, c.status) }() // after a panic this is to be 500
-			}
-			serve(cmp.Or(verdict.Context, ctx), c) // it ends if slots are lost
-		case ok:
-			handler(ctx, c)
-		default:
-			c.status = verdict.Status
+		if verdict.Status != 0 {
+			refuse(ctx, c, verdict, handlers)
+			return
 		}
+		if g.NeedsFinish(verdict) {
+			defer func() { g.Finish(ctx, verdict, c.status) }() // after a panic this is to be 500
+		}
+		serve(cmp.Or(verdict.Context, ctx), c) // it ends if slots are lost
 	}
+}
+
+// refuse answers a call that is not served, as the Verdict says.
+func refuse(ctx context.Context, c *call, verdict adapter.Verdict, handlers adapter.Handlers[handler]) {
+	if handler, ok := handlers.For(verdict); ok {
+		handler(ctx, c)
+		return
+	}
+	c.status = verdict.Status
+}
+
+// NewAnswerer takes options about answers, as those of a middleware.
+var answerer, answerHandlers = framework.NewAnswerer()
+
+// answer is the adapter's Answerer: it answers a call about which its handler has asked a limiter, and reports whether it did.
+func answer(ctx context.Context, c *call, decision core.Decision, err error) (answered bool) {
+	verdict := answerer.Answer(ctx, callHeaders{c}, &c.state, decision, err)
+	if verdict.Status != 0 {
+		refuse(ctx, c, verdict, answerHandlers)
+	}
+	return verdict.Status != 0
+}
+
+// A handler asks a limiter itself, because only it knows what the call costs, and answers by the adapter's Answerer.
+func ExampleAnswerer() {
+	lim, _ := core.NewMemory("rows", core.FixedWindow(core.PerHour(10)))
+	for _, rows := range []int64{6, 5, 4} {
+		ctx, c := context.Background(), &call{sender: "192.0.2.1:4711", status: 200, reply: map[string]string{}}
+		res, err := lim.AllowN(ctx, "tenant:acme", rows)
+		if !answer(ctx, c, res, err) {
+			fmt.Println("serve", rows, "rows")
+		}
+		fmt.Println(c.status, c.reply["X-Ratelimit-Remaining"])
+	}
+	// Output:
+	// serve 6 rows
+	// 200 4
+	// 429 4
+	// serve 4 rows
+	// 200 0
 }
 
 // An adapter for another framework shows its requests and headers to a Guard, and

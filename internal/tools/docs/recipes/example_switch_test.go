@@ -1,9 +1,7 @@
 package recipes_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -126,50 +124,6 @@ func Example_costBySize() {
 	// 200 19999
 	// 200 18974
 	// 200 8733
-}
-
-// toolOf returns the tool that a request to an MCP server calls. It reads a body of at most 1 MiB, and puts it back. Names are
-// compared exactly, as maps do: of a struct a client could hide the tool behind another spelling, such as "NAME".
-func toolOf(r *http.Request) (tool string) {
-	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, 1<<20))
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	var call, params map[string]json.RawMessage
-	if err == nil && json.Unmarshal(body, &call) == nil && json.Unmarshal(call["params"], &params) == nil {
-		_ = json.Unmarshal(params["name"], &tool) // "" if it is no text
-	}
-	return tool
-}
-
-func Example_tools() {
-	mcp := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		_, _ = fmt.Fprint(w, len(body))
-	})
-
-	all := core.MustNew(rdb, "mcp", core.TokenBucket(core.PerMinute(300)))
-	tools := map[string]*core.Limiter{
-		"search": core.MustNew(rdb, "mcp-search", core.TokenBucket(core.PerMinute(60))),
-		"export": core.MustNew(rdb, "mcp-export", core.TokenBucket(core.PerHour(2))),
-	}
-	byTool := guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
-		if lim := tools[toolOf(r.Unwrap().(*http.Request))]; lim != nil {
-			return lim, nil
-		}
-		return all, nil
-	})
-	handler := authenticate(httplimit.Middleware(all, keyfunc.User(userKey{}), byTool)(mcp))
-
-	for _, name := range []string{"search", "export", `export","NAME":"other`, "export", "other"} {
-		call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `"}}`
-		w := send(handler, http.MethodPost, "/mcp", call, "User: dave")
-		fmt.Println(name, w.Code, w.Header().Get("X-RateLimit-Limit"), w.Body.String() == fmt.Sprint(len(call)))
-	}
-	// Output:
-	// search 200 60 true
-	// export 200 2 true
-	// export","NAME":"other 200 2 true
-	// export 429 2 false
-	// other 200 300 true
 }
 
 func Example_tokensAndRequests() {
