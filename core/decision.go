@@ -1,8 +1,8 @@
 package core
 
-// A Decision is what a call of a [Limiter] decided, in the form in which the call returns it: a
-// [Result], or a [*Reservation], which is nil after an error. A handler that asks a Limiter itself
-// passes it on to the Answerer of its adapter. Only types of this package are Decisions.
+// A Decision is a [Result] or a [*Reservation], which may be nil after an error: the decision of a
+// [Limiter] in whatever form the call returned it. A handler that asks a Limiter itself passes the
+// Decision to the Answerer of its adapter. Only types of this package are Decisions.
 type Decision interface {
 	// Decided returns the Result, or the zero Result if nothing was decided.
 	Decided() Result

@@ -6,7 +6,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// TestDecided passes on all that a call may return. The call that failed returned a nil pointer, which is no nil interface.
+// TestDecided takes the Result of everything that a call may return. A call that failed returns a nil pointer, which as a Decision is not nil.
 func TestDecided(t *testing.T) {
 	t.Parallel()
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(1)))

@@ -8,10 +8,10 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// An Answerer answers requests for a handler that asks a limiter itself. That is the right place for
-// a limit by what only the handler knows, such as the name in a login or the rows that a query will
-// read: middleware would have to parse the body as well, and what it reads differently from the
-// handler escapes the limit.
+// An Answerer answers requests for handlers that ask a limiter themselves. A handler does so when
+// only the handler knows whom or what to count, such as the account in a login or the number of
+// rows that a query reads. Middleware would have to parse the body a second time, and a client
+// could escape the limit with a body that the two read differently.
 //
 //	var limit = echolimit.NewAnswerer()
 //
@@ -25,38 +25,40 @@ import (
 //		// ... serve it
 //	}
 //
-// An Answerer is safe for concurrent use; one is enough for all handlers.
+// An Answerer is safe for concurrent use. One is enough for all handlers.
 type Answerer struct {
 	answerer *adapter.Answerer
 	handlers adapter.Handlers[echo.HandlerFunc]
 }
 
-// NewAnswerer returns an Answerer with options such as [guard.Headers], [guard.RetryJitter] and
-// [OnDenied]. Like [Middleware], it panics at once if an option is wrong.
+// NewAnswerer returns an Answerer. Its options are about headers and answers, such as
+// [guard.Headers], [guard.RetryJitter] and [OnDenied]. Like [Middleware], NewAnswerer panics at
+// once if an option is wrong.
 func NewAnswerer(opts ...guard.AnswerOption) *Answerer {
 	answerer, handlers := framework.NewAnswerer(opts...)
 	return &Answerer{answerer, handlers}
 }
 
-// Answer reports whether a request must not be served, and in that case answers it, just as
-// [Middleware] does: mostly by the error that it returns, which the handler returns. It may be nil
-// though, where a handler of the application has answered. The handler passes on what a function or
-// method of package core returned, both values: a [core.Result], or a [*core.Reservation], which may
-// be nil, and the error.
+// Answer answers a request that must not be served, exactly as [Middleware] does, and reports
+// whether it did: then the handler must return the error, which is nil if [OnDenied] or [OnError]
+// has answered. The handler passes both values that a function or method of package core returned:
+// a [core.Result] or a [*core.Reservation], which may be nil, and the error.
 //
-//   - The request is denied: an *echo.HTTPError with status 429, in which [errors.As] finds a
-//     *guard.DeniedError, or what [OnDenied] returns.
-//   - The limiter could not decide, because Redis did not answer or a deadline passed: one with 503.
-//     The client has left: 499. Another error, such as an empty key, is a mistake: 500, and it is
-//     logged, at most once a minute. [OnError] answers the three of them.
-//   - The request is admitted: Answer only sets the headers about the limit, and returns false.
+//   - If the request is denied, the error is an *echo.HTTPError with status 429, in which
+//     [errors.As] finds a *guard.DeniedError, or what the handler of [OnDenied] returns.
+//   - If the limiter could not decide, because Redis did not answer or a deadline passed, the
+//     status is 503. If the client has left, it is 499. Any other error, such as an empty key, is a
+//     mistake in the application: the status is 500, and the error is logged at most once a minute.
+//     In these cases the error is what the handler of [OnError] returns, if there is one.
+//   - If the request is admitted, Answer only sets the headers about the limit, and returns false.
 //
-// Headers and [Result] have the tightest of all decisions about a request: those of middlewares and
-// those of several calls of Answer. Answer does not wait: for the Delay of a [core.LeakyBucket], use
-// [core.Limiter.Wait].
+// The headers and [Result] describe the tightest of all decisions about the request: the decisions
+// of middlewares, and of earlier calls of Answer.
 //
-// Call Answer before anything is written. Once the response has begun, Answer writes nothing and
-// sets no headers, but still reports whether the request must not be served. It logs that once.
+// Answer does not wait. To wait for the Delay of a [core.LeakyBucket], use [core.Limiter.Wait].
+//
+// Call Answer before anything is written. Once the response has begun, Answer neither writes nor
+// sets headers, and logs this once. It still reports whether the handler must return.
 func (a *Answerer) Answer(c echo.Context, decision core.Decision, err error) (answered bool, answer error) {
 	ctx, state := c.Request().Context(), newRequest(c).state
 	if c.Response().Committed {

@@ -8,10 +8,10 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// An Answerer answers requests for a handler that asks a limiter itself. That is the right place for
-// a limit by what only the handler knows, such as the name in a login or the rows that a query will
-// read: middleware would have to parse the body as well, and what it reads differently from the
-// handler escapes the limit.
+// An Answerer answers requests for handlers that ask a limiter themselves. A handler does so when
+// only the handler knows whom or what to count, such as the account in a login or the number of
+// rows that a query reads. Middleware would have to parse the body a second time, and a client
+// could escape the limit with a body that the two read differently.
 //
 //	var limit = fiberlimit.NewAnswerer()
 //
@@ -25,37 +25,39 @@ import (
 //		// ... serve it
 //	}
 //
-// An Answerer is safe for concurrent use; one is enough for all handlers.
+// An Answerer is safe for concurrent use. One is enough for all handlers.
 type Answerer struct {
 	answerer *adapter.Answerer
 	handlers adapter.Handlers[fiber.Handler]
 }
 
-// NewAnswerer returns an Answerer with options such as [guard.Headers], [guard.RetryJitter] and
-// [OnDenied]. Like [Middleware], it panics at once if an option is wrong.
+// NewAnswerer returns an Answerer. Its options are about headers and answers, such as
+// [guard.Headers], [guard.RetryJitter] and [OnDenied]. Like [Middleware], NewAnswerer panics at
+// once if an option is wrong.
 func NewAnswerer(opts ...guard.AnswerOption) *Answerer {
 	answerer, handlers := framework.NewAnswerer(opts...)
 	return &Answerer{answerer, handlers}
 }
 
-// Answer reports whether a request must not be served, and in that case answers it, just as
-// [Middleware] does: mostly by the error that it returns, which the handler returns. It may be nil
-// though, where a handler of the application has answered. The handler passes on what a function or
-// method of package core returned, both values: a [core.Result], or a [*core.Reservation], which may
-// be nil, and the error.
+// Answer answers a request that must not be served, exactly as [Middleware] does, and reports
+// whether it did: then the handler must return the error, which is nil if [OnDenied] or [OnError]
+// has answered. The handler passes both values that a function or method of package core returned:
+// a [core.Result] or a [*core.Reservation], which may be nil, and the error.
 //
-//   - The request is denied: an error in which [errors.As] finds a *fiber.Error with status 429 and
-//     a *guard.DeniedError, or what [OnDenied] returns.
-//   - The limiter could not decide, because Redis did not answer or a deadline passed: one with 503.
-//     c.Context() was canceled: 499. Another error, such as an empty key, is a mistake: 500,
-//     and it is logged, at most once a minute. [OnError] answers the three of them.
-//   - The request is admitted: Answer only sets the headers about the limit, and returns false.
+//   - If the request is denied, [errors.As] finds a *fiber.Error with status 429 and a
+//     *guard.DeniedError in the error, or the error is what the handler of [OnDenied] returns.
+//   - If the limiter could not decide, because Redis did not answer or a deadline passed, the
+//     status is 503. If c.Context() was canceled, it is 499. Any other error, such as an empty key,
+//     is a mistake in the application: the status is 500, and the error is logged at most once a
+//     minute. In these cases the error is what the handler of [OnError] returns, if there is one.
+//   - If the request is admitted, Answer only sets the headers about the limit, and returns false.
 //
-// Headers and [Result] have the tightest of all decisions about a request: those of middlewares and
-// those of several calls of Answer. Answer does not wait: for the Delay of a [core.LeakyBucket], use
-// [core.Limiter.Wait].
+// The headers and [Result] describe the tightest of all decisions about the request: the decisions
+// of middlewares, and of earlier calls of Answer.
 //
-// Call Answer while c is valid: not in the writer of a streamed body, which is called when the
+// Answer does not wait. To wait for the Delay of a [core.LeakyBucket], use [core.Limiter.Wait].
+//
+// Call Answer while c is valid: not in the writer of a streamed body, which Fiber calls after the
 // handler has returned.
 func (a *Answerer) Answer(c fiber.Ctx, decision core.Decision, err error) (answered bool, answer error) {
 	verdict := a.answerer.Answer(c.Context(), (*header)(&request{c}), withState(c), decision, err)

@@ -8,10 +8,10 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// An Answerer answers requests for a handler that asks a limiter itself. That is the right place for
-// a limit by what only the handler knows, such as the name in a login or the rows that a query will
-// read: middleware would have to parse the body as well, and what it reads differently from the
-// handler escapes the limit.
+// An Answerer answers requests for handlers that ask a limiter themselves. A handler does so when
+// only the handler knows whom or what to count, such as the account in a login or the number of
+// rows that a query reads. Middleware would have to parse the body a second time, and a client
+// could escape the limit with a body that the two read differently.
 //
 //	var limit = ginlimit.NewAnswerer()
 //
@@ -25,37 +25,40 @@ import (
 //		// ... serve it
 //	}
 //
-// An Answerer is safe for concurrent use; one is enough for all handlers.
+// An Answerer is safe for concurrent use. One is enough for all handlers.
 type Answerer struct {
 	answerer *adapter.Answerer
 	handlers adapter.Handlers[gin.HandlerFunc]
 }
 
-// NewAnswerer returns an Answerer with options such as [guard.Headers], [guard.RetryJitter] and
-// [OnDenied]. Like [Middleware], it panics at once if an option is wrong.
+// NewAnswerer returns an Answerer. Its options are about headers and answers, such as
+// [guard.Headers], [guard.RetryJitter] and [OnDenied]. Like [Middleware], NewAnswerer panics at
+// once if an option is wrong.
 func NewAnswerer(opts ...guard.AnswerOption) *Answerer {
 	answerer, handlers := framework.NewAnswerer(opts...)
 	return &Answerer{answerer, handlers}
 }
 
-// Answer reports whether a request must not be served, and in that case aborts and answers it, just
-// as [Middleware] does. The handler returns then. It passes on what a function or method of package
-// core returned, both values: a [core.Result], or a [*core.Reservation], which may be nil, and the
-// error.
+// Answer aborts and answers a request that must not be served, exactly as [Middleware] does, and
+// reports whether it did: then the handler must return. The handler passes both values that a
+// function or method of package core returned: a [core.Result] or a [*core.Reservation], which may
+// be nil, and the error.
 //
-//   - The request is denied: 429 with Retry-After and a problem+json body, or what [OnDenied]
-//     answers.
-//   - The limiter could not decide, because Redis did not answer or a deadline passed: 503. The
-//     client has left: 499. Another error, such as an empty key, is a mistake: 500, and it is logged,
-//     at most once a minute. [OnError] answers the three of them.
-//   - The request is admitted: Answer only sets the headers about the limit, and returns false.
+//   - If the request is denied, the status is 429, with Retry-After and a problem+json body, or the
+//     handler of [OnDenied] answers.
+//   - If the limiter could not decide, because Redis did not answer or a deadline passed, the
+//     status is 503. If the client has left, it is 499. Any other error, such as an empty key, is a
+//     mistake in the application: the status is 500, and the error is logged at most once a minute.
+//     In these cases the handler of [OnError] answers, if there is one.
+//   - If the request is admitted, Answer only sets the headers about the limit, and returns false.
 //
-// Headers and [Result] have the tightest of all decisions about a request: those of middlewares and
-// those of several calls of Answer. Answer does not wait: for the Delay of a [core.LeakyBucket], use
-// [core.Limiter.Wait].
+// The headers and [Result] describe the tightest of all decisions about the request: the decisions
+// of middlewares, and of earlier calls of Answer.
 //
-// Call Answer before anything is written. Once the response has begun, Answer writes nothing and
-// sets no headers, but still reports whether the request must not be served. It logs that once.
+// Answer does not wait. To wait for the Delay of a [core.LeakyBucket], use [core.Limiter.Wait].
+//
+// Call Answer before anything is written. Once the response has begun, Answer neither writes nor
+// sets headers, and logs this once. It still reports whether the handler must return.
 func (a *Answerer) Answer(c *gin.Context, decision core.Decision, err error) (answered bool) {
 	ctx, state := c.Request.Context(), withState(c)
 	if c.Writer.Written() {

@@ -11,9 +11,9 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// An Answerer answers calls for a handler that asks a limiter itself. That is the right place for a
-// limit by what only the handler knows, such as the rows that a query will read, or the messages of
-// a stream.
+// An Answerer answers calls for handlers that ask a limiter themselves. A handler does so when only
+// the handler knows whom or what to count, such as the number of rows that a query reads, or the
+// messages of a stream.
 //
 //	var limit = grpclimit.NewAnswerer()
 //
@@ -25,38 +25,40 @@ import (
 //		// ... serve it
 //	}
 //
-// An Answerer is safe for concurrent use; one is enough for all handlers.
+// An Answerer is safe for concurrent use. One is enough for all handlers.
 type Answerer struct {
 	answerer *adapter.Answerer
 	handlers errorHandlers
 }
 
-// NewAnswerer returns an Answerer with options such as [guard.Headers], [guard.RetryJitter] and
-// [OnDenied]. Like [Unary], it panics at once if an option is wrong.
+// NewAnswerer returns an Answerer. Its options are about headers and answers, such as
+// [guard.Headers], [guard.RetryJitter] and [OnDenied]. Like [Unary], NewAnswerer panics at once if
+// an option is wrong.
 func NewAnswerer(opts ...guard.AnswerOption) *Answerer {
 	answerer, handlers := framework.NewAnswerer(opts...)
 	return &Answerer{answerer, handlers}
 }
 
-// Answer returns the error with which the handler must end the call, just as [Unary] ends it, or nil
-// if the call is to be served. The handler passes on what a function or method of package core
-// returned, both values: a [core.Result], or a [*core.Reservation], which may be nil, and the error.
+// Answer returns the error with which the handler must end a call that must not be served, exactly
+// as [Unary] does. It returns nil if the call is admitted. The handler passes both values that a
+// function or method of package core returned: a [core.Result] or a [*core.Reservation], which may
+// be nil, and the error.
 //
-//   - The call is denied: RESOURCE_EXHAUSTED with QuotaFailure and RetryInfo, or what [OnDenied]
-//     makes of it.
-//   - The limiter could not decide, because Redis did not answer: UNAVAILABLE. The deadline of the
-//     call passed: DEADLINE_EXCEEDED. The client has left: CANCELED. Another error, such as an empty
-//     key, is a mistake: INTERNAL, and it is logged, at most once a minute. [OnError] is for all of
-//     them.
-//   - The call is admitted: Answer only sets the headers about the limit, which are metadata.
+//   - If the call is denied, the code is RESOURCE_EXHAUSTED, with QuotaFailure and RetryInfo, or
+//     the error is what the handler of [OnDenied] makes of it.
+//   - If the limiter could not decide, because Redis did not answer, the code is UNAVAILABLE. If
+//     the deadline of the call has passed, it is DEADLINE_EXCEEDED; if the client has left,
+//     CANCELED. Any other error, such as an empty key, is a mistake in the application: the code is
+//     INTERNAL, and the error is logged at most once a minute. In these cases the handler of
+//     [OnError] makes the error, if there is one.
+//   - If the call is admitted, Answer only sets the headers about the limit, which are metadata.
 //
-// Headers and [Result] have the tightest of all decisions about a call: those of interceptors and
-// those of several calls of Answer. For that the call must pass an interceptor of this package:
-// [Unary], [Stream], [Answerer.Unary] or [Answerer.Stream]. Without one only a call that is refused
-// has headers, in its trailer. In a stream, headers are those of the decisions before its first
-// message.
+// The headers and [Result] describe the tightest of all decisions about the call, if it passed an
+// interceptor of this package: [Unary], [Stream], [Answerer.Unary] or [Answerer.Stream]. Without an
+// interceptor, only a call that is not served has headers, in its trailer. A stream has the headers
+// that were set before its first message.
 //
-// Answer does not wait: for the Delay of a [core.LeakyBucket], use [core.Limiter.Wait].
+// Answer does not wait. To wait for the Delay of a [core.LeakyBucket], use [core.Limiter.Wait].
 func (a *Answerer) Answer(ctx context.Context, decision core.Decision, err error) error {
 	s := stateIn(ctx)
 	if s == nil {

@@ -123,7 +123,7 @@ func newRequest(ctx context.Context, call Call) *request {
 // isOutermost reports whether no interceptor is further out than the one that made q.
 func (q *request) isOutermost() bool { return q.state == &q.made }
 
-// Get, Set and Del make state an adapter.Header. What is set after the header was sent goes nowhere.
+// Get, Set and Del make state an adapter.Header. They have no effect after the header was sent.
 
 func (s *state) Get(name string) string {
 	s.headerMu.Lock()

@@ -75,7 +75,8 @@ func (r *refusal) Error() string              { return r.status.String() }
 func (r *refusal) Unwrap() error              { return r.err }
 func (r *refusal) GRPCStatus() *status.Status { return r.status }
 
-// refuse returns the error of a call with the Verdict v, whose client is to come back after retryIn.
+// refuse returns the error of a call that is not served, with the Verdict v. The client may come back
+// after retryIn.
 func refuse(ctx context.Context, s *state, v adapter.Verdict, retryIn time.Duration, handlers errorHandlers) error {
 	r := &refusal{err: v.Err, http: v.Status}
 	r.status = refusedStatus(ctx, v, retryIn)
@@ -90,8 +91,8 @@ func refuse(ctx context.Context, s *state, v adapter.Verdict, retryIn time.Durat
 	return err
 }
 
-// refusedStatus returns what the client is told. It is never the text of an error, which may name
-// what clients must not know.
+// refusedStatus returns the status of a call that is not served. Its message is never the text of an
+// error, which may contain secrets.
 func refusedStatus(ctx context.Context, v adapter.Verdict, retryIn time.Duration) *status.Status {
 	s := status.New(codes.Internal, "the rate limiter failed")
 	var details []protoadapt.MessageV1

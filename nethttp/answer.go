@@ -9,10 +9,10 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// An Answerer answers requests for a handler that asks a limiter itself. That is the right place for
-// a limit by what only the handler knows, such as the name in a login or the rows that a query will
-// read: middleware would have to parse the body as well, and what it reads differently from the
-// handler escapes the limit.
+// An Answerer answers requests for handlers that ask a limiter themselves. A handler does so when
+// only the handler knows whom or what to count, such as the account in a login or the number of
+// rows that a query reads. Middleware would have to parse the body a second time, and a client
+// could escape the limit with a body that the two read differently.
 //
 //	var limit = httplimit.NewAnswerer()
 //
@@ -26,40 +26,43 @@ import (
 //		// ... serve it
 //	}
 //
-// An Answerer is safe for concurrent use; one is enough for all handlers.
+// An Answerer is safe for concurrent use. One is enough for all handlers.
 type Answerer struct {
 	answerer *adapter.Answerer
 	handlers adapter.Handlers[http.Handler]
 }
 
-// NewAnswerer returns an Answerer with options such as [guard.Headers], [guard.RetryJitter] and
-// [OnDenied]. Like [Middleware], it panics at once if an option is wrong.
+// NewAnswerer returns an Answerer. Its options are about headers and answers, such as
+// [guard.Headers], [guard.RetryJitter] and [OnDenied]. Like [Middleware], NewAnswerer panics at
+// once if an option is wrong.
 func NewAnswerer(opts ...guard.AnswerOption) *Answerer {
 	answerer, handlers := framework.NewAnswerer(opts...)
 	return &Answerer{answerer, handlers}
 }
 
-// Answer reports whether a request must not be served, and answers it in that case, just as
-// [Middleware] does. The handler returns then. It passes on what a function or method of package
-// core returned, both values: a [core.Result], or a [*core.Reservation], which may be nil, and the
-// error.
+// Answer answers a request that must not be served, exactly as [Middleware] does, and reports
+// whether it did: then the handler must return. The handler passes both values that a function or
+// method of package core returned: a [core.Result] or a [*core.Reservation], which may be nil, and
+// the error.
 //
-//   - The request is denied: 429 with Retry-After and a problem+json body, or what [OnDenied]
-//     answers.
-//   - The limiter could not decide, because Redis did not answer or a deadline passed: 503. The
-//     client has left: 499. Another error, such as an empty key, is a mistake: 500, and it is logged,
-//     at most once a minute. [OnError] answers the three of them.
-//   - The request is admitted: Answer only sets the headers about the limit, and returns false.
+//   - If the request is denied, the status is 429, with Retry-After and a problem+json body, or the
+//     handler of [OnDenied] answers.
+//   - If the limiter could not decide, because Redis did not answer or a deadline passed, the
+//     status is 503. If the client has left, it is 499. Any other error, such as an empty key, is a
+//     mistake in the application: the status is 500, and the error is logged at most once a minute.
+//     In these cases the handler of [OnError] answers, if there is one.
+//   - If the request is admitted, Answer only sets the headers about the limit, and returns false.
 //
-// Headers and [Result] have the tightest of all decisions about a request that passed a Middleware or
-// [Answerer.Handler]. Otherwise the headers are those of the last call of Answer, and Result has none.
+// The headers and [Result] describe the tightest of all decisions about the request, if it passed a
+// Middleware or [Answerer.Handler]. Otherwise the headers describe the last decision, and Result
+// has none.
 //
-// Answer does not wait: for the Delay of a [core.LeakyBucket], use [core.Limiter.Wait].
+// Answer does not wait. To wait for the Delay of a [core.LeakyBucket], use [core.Limiter.Wait].
 //
-// Call Answer before anything is written. Once the response has begun, Answer writes nothing and
-// sets no headers, but still reports whether the request must not be served. It logs that once.
-// Whether the response has begun is known of net/http's own writers, also within others that have a
-// method Unwrap or embed an http.ResponseWriter.
+// Call Answer before anything is written. Once the response has begun, Answer neither writes nor
+// sets headers, and logs this once. It still reports whether the handler must return. Answer
+// recognizes a response that has begun by net/http's own writers, also inside of writers that have
+// a method Unwrap or embed an http.ResponseWriter.
 func (a *Answerer) Answer(w http.ResponseWriter, outer *http.Request, decision core.Decision, err error) (answered bool) {
 	r, state := withState(outer)
 	if hasBegun(w) {
@@ -74,9 +77,10 @@ func (a *Answerer) Answer(w http.ResponseWriter, outer *http.Request, decision c
 	return true
 }
 
-// Handler returns a handler that calls next, and remembers for each request what [Answerer.Answer]
-// was told: for several calls of Answer, so that the headers are those of the tightest decision, and
-// for [Result]. Behind a [Middleware], which remembers it as well, Handler is not needed.
+// Handler returns a handler that calls next and keeps the decisions about each request. Use it if a
+// handler calls [Answerer.Answer] several times for one request, so that the headers describe the
+// tightest decision, or if it calls [Result]. Behind a [Middleware], which also keeps the decisions,
+// Handler is not needed.
 func (*Answerer) Handler(next http.Handler) http.Handler {
 	if next == nil {
 		panic("httplimit: Answerer.Handler(nil): want the handler that calls Answer")
@@ -88,9 +92,10 @@ func (*Answerer) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// hasBegun reports whether the header of a response was written. net/http does not tell, but its
-// writers have a field for it. hasBegun looks at w and at the writers inside of it; if none has the
-// field, as perhaps in a later net/http, it reports false.
+// hasBegun reports whether the header of a response was written. net/http does not export this, but
+// all of its writers keep it in a field of the same name. hasBegun looks for that field in w and in
+// the writers that w wraps. If no writer has it, perhaps in a later version of net/http, hasBegun
+// reports false.
 func hasBegun(w http.ResponseWriter) bool {
 	for depth := 0; w != nil && depth < maxWriters; depth++ {
 		fields := structOf(reflect.ValueOf(w))

@@ -26,7 +26,7 @@ type loop struct{ http.ResponseWriter }
 
 func (l loop) Unwrap() http.ResponseWriter { return l }
 
-// A nilWriter has an embedded pointer to what it does not have.
+// A nilWriter embeds a nil pointer.
 type nilWriter struct {
 	*httptest.ResponseRecorder
 
@@ -37,8 +37,7 @@ func (w nilWriter) Header() http.Header       { return w.header }
 func (nilWriter) Write(b []byte) (int, error) { return len(b), nil }
 func (nilWriter) WriteHeader(int)             {}
 
-// TestHasBegun looks at a response before and after something of it was written, through the writers that a handler may get: of each
-// kind of net/http's own, and within those of middlewares.
+// TestHasBegun looks at responses before and after a handler writes, with each kind of net/http's writers, also wrapped by middlewares.
 func TestHasBegun(t *testing.T) {
 	t.Parallel()
 	for name, wrap := range map[string]func(http.ResponseWriter) http.ResponseWriter{
@@ -113,7 +112,7 @@ func getFrom(t *testing.T, server *httptest.Server, http2 bool) *http.Response {
 	return response
 }
 
-// TestHasBegunStrange has writers of which nothing is known.
+// TestHasBegunStrange looks at writers that have no such field, or lead nowhere.
 func TestHasBegunStrange(t *testing.T) {
 	t.Parallel()
 	recorder := httptest.NewRecorder()
@@ -127,7 +126,7 @@ func TestHasBegunStrange(t *testing.T) {
 	}
 }
 
-// TestAnswererLogger has a mistake logged by the logger of the limiter further out, or by the default one.
+// TestAnswererLogger expects a mistake in the log of the limiter whose middleware is further out, or else in the default log.
 func TestAnswererLogger(t *testing.T) {
 	var own, standard strings.Builder
 	old := slog.Default()
@@ -158,7 +157,7 @@ func TestAnswererLogger(t *testing.T) {
 	}
 }
 
-// TestAnswererUploads has the application's own answer parse an upload: no temporary file stays.
+// TestAnswererUploads parses an upload in the application's own answer: no temporary file stays.
 func TestAnswererUploads(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	var body bytes.Buffer

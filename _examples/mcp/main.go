@@ -68,9 +68,9 @@ func limited(rdb core.Client, server *mcp.Server, options *mcp.StreamableHTTPOpt
 	return mux
 }
 
-// limitTools limits how often each user calls each tool. What is not a call of one of the tools, or calls another one, is counted by
-// others. It is middleware of the MCP SDK, which hands it what it has parsed and is about to do: no client can name one tool to the
-// limiter and another one to the server, and each call of a batch counts.
+// limitTools limits how often each user calls each of the tools. Calls of other tools, and all other requests, are counted by others. It
+// is middleware of the MCP SDK, which passes it each request as parsed, just before the server handles the request. So no client can name
+// one tool to the limiter and another tool to the server, and each call of a batch counts.
 func limitTools(tools map[string]*core.Limiter, others *core.Limiter) mcp.Middleware {
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
@@ -120,14 +120,14 @@ func userOf(r mcp.Request) string {
 	return ""
 }
 
-// denied is the result of a call that is denied. As the result of a tool, and not as an error of the protocol, it is shown to the model,
-// which can wait, or do without.
+// denied returns the result of a call that is denied. It is a result and not an error of the protocol, so that the model sees it, and can
+// wait or do without the tool.
 func denied(tool string, retryAfter time.Duration) *mcp.CallToolResult {
 	text := fmt.Sprintf("too many calls of %s: try again in %d s", tool, seconds(retryAfter))
 	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: text}}}
 }
 
-// tooMany is the error of another request that is denied.
+// tooMany returns the error of any other request that is denied.
 func tooMany(retryAfter time.Duration) error {
 	data := json.RawMessage(fmt.Sprintf(`{"retryAfter":%d}`, seconds(retryAfter)))
 	return &jsonrpc.Error{Code: -32000, Message: "too many requests", Data: data} // the first code that is left to servers

@@ -111,8 +111,8 @@ func (s *service) runs(tool string) int {
 	return s.ran[tool]
 }
 
-// TestBodies has bodies that other parsers read in other ways, each sent 50 times where 2 exports a minute are allowed. Each is counted as
-// what the server does, or refused.
+// TestBodies sends bodies that other parsers read in other ways, each 50 times, with 2 exports allowed in a minute. Each body is refused, or
+// counted as the tool that the server runs.
 func TestBodies(t *testing.T) {
 	blanks := strings.Repeat(" ", 1<<20)
 	named := func(name string) string {
@@ -184,7 +184,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// TestTools has users call tools of all kinds.
+// TestTools calls tools until they are denied. The model learns when to try again.
 func TestTools(t *testing.T) {
 	for mode, options := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// TestOthers has requests without a limit of their own, tools that nobody knows among them: together they are 300.
+// TestOthers sends requests that have no limit of their own, also calls of unknown tools: they share a limit of 300.
 func TestOthers(t *testing.T) {
 	s := serveApp(t, modes["stateless"])
 	for i := range 310 {
@@ -231,7 +231,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// TestUnknown has nobody's token, and no token.
+// TestUnknown sends requests with a wrong token, which the limit of the address counts.
 func TestUnknown(t *testing.T) {
 	s := serveApp(t, modes["stateless"])
 	for range 600 {
@@ -248,7 +248,7 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestOutage takes Redis away: exports fail, and what is limited by this process alone goes on.
+// TestOutage takes Redis away: exports fail, and this process limits searches alone.
 func TestOutage(t *testing.T) {
 	s := serveApp(t, modes["stateless"])
 	s.redis.SetError("LOADING")
@@ -265,7 +265,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestSDKClient has the SDK's own client call tools, in memory, where no token comes with a request: nobody is served without a limit.
+// TestSDKClient connects the SDK's own client in memory, where requests have no token: it is not served without a limit.
 func TestSDKClient(t *testing.T) {
 	server := newServer(func(string) { t.Error("a tool ran") })
 	server.AddReceivingMiddleware(limitTools(nil, nil))

@@ -16,18 +16,17 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// An Option adjusts a middleware. The functions of this package make Options, and so do those of
-// the adapters. A wrong option panics when the middleware is made, as does one that is given twice,
-// or that has no effect because of another.
+// An Option adjusts a middleware. This package and the adapters have functions that return Options.
+// A middleware panics when it is made if an option is wrong, is given twice, or has no effect
+// because of another option.
 type Option interface {
 	settings.Option
 }
 
-// An AnswerOption is an [Option] about how requests are answered: [Headers] and the other options
-// about headers, [RetryJitter] and the other options about Retry-After, and OnDenied and OnError of
-// the adapters, which take handlers of their framework. A middleware takes AnswerOptions among its
-// options. An adapter's Answerer, by which a handler answers what it has asked a limiter itself,
-// takes AnswerOptions alone.
+// An AnswerOption is an [Option] about how requests are answered: the options about headers and
+// Retry-After, and the adapters' OnDenied and OnError, which take handlers of their framework. A
+// middleware takes AnswerOptions like any other Option. The NewAnswerer of an adapter, for handlers
+// that ask a limiter themselves, takes AnswerOptions only.
 type AnswerOption interface {
 	settings.AnswerOption
 }

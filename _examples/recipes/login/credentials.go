@@ -16,11 +16,11 @@ const (
 	maxAccount = 254     // bytes: the longest mail address
 )
 
-// Credentials are what a client sends. They are in no log: people type their password into the wrong field.
+// credentials are never logged, not even the account: people type their password into the wrong field.
 type credentials struct{ account, password string }
 
-// readCredentials reads the body of a login, which is JSON or a form. If it cannot, it returns the status to answer with. What is
-// repeated or spelled in another way ("USER") does no harm, because what is found here is both counted and checked.
+// readCredentials reads the body of a login, which is JSON or a form. If it cannot, it returns the status of the answer. A field that is
+// repeated, or spelled in another way ("USER"), does no harm: the account that is found here is both counted and checked.
 func readCredentials(w http.ResponseWriter, r *http.Request) (given credentials, status int) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	var name string
@@ -61,8 +61,8 @@ func readJSON(body io.Reader) (name, password string, err error) {
 	return login.User, login.Password, nil
 }
 
-// accountOf returns the name by which an account is counted and looked up, for what a user typed. It does what your user store does when it
-// looks for an account, so that no account has several names. It reports false for what cannot be a name.
+// accountOf returns the name by which an account is counted and looked up. It normalizes names as your user store does, so that an account
+// has one name only. It reports false if the name cannot be an account's.
 func accountOf(name string) (account string, ok bool) {
 	account = strings.ToLower(strings.TrimSpace(name))
 	valid := account != "" && len(account) <= maxAccount && utf8.ValidString(name) && !strings.ContainsFunc(account, unicode.IsControl)

@@ -40,10 +40,9 @@ var (
 
 // Users is your user store.
 type Users interface {
-	// Check reports whether password is that of the account. It is called with the account as it was counted, and must find an
-	// account by exactly this name: if it took "álice" for "alice", as some databases do, an attacker would have a limit for each
-	// spelling. For an account that does not exist it takes as long as for others. Its errors are logged: they do not contain the
-	// password.
+	// Check reports whether the password of an account is right. It gets the name by which the account was counted, and must look for
+	// exactly this name: if it took "álice" for "alice", as some databases do, an attacker would have a limit for each spelling. It
+	// takes as long for an account that does not exist. Its errors are logged, so they must not contain the password.
 	Check(ctx context.Context, account, password string) (bool, error)
 }
 
@@ -54,8 +53,8 @@ type Config struct {
 	// Address returns the key of a client's address, such as keyfunc.IP(). Behind a proxy it is
 	// keyfunc.IP(keyfunc.TrustedProxies(...)), or all users share one limit.
 	Address keyfunc.Func
-	// Secret signs the cookies of known devices. It is at least 32 random bytes, the same in all processes. Those who have it can make
-	// cookies, and so have limits of their own.
+	// Secret signs the cookies of known devices: at least 32 random bytes, the same in all processes. Anyone who knows it can make
+	// cookies, and so guess without a limit.
 	Secret []byte
 	Users  Users
 	// LoggedIn answers a request whose password was right: it starts the session.
@@ -96,7 +95,7 @@ func New(c Config) (*Handler, error) {
 	return h, errors.Join(errs[:]...)
 }
 
-// ServeHTTP reads the body once. What it finds is what is counted and what is checked.
+// ServeHTTP reads the body once, so that the account that is counted is always the account that is checked.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	given, status := readCredentials(w, r)
 	if status != 0 {
@@ -113,7 +112,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		slog.ErrorContext(r.Context(), "a login could not be checked", "error", err)
 		http.Error(w, "try again later", http.StatusInternalServerError)
-	case !right: // also where there is no such account: the answer does not tell
+	case !right: // or there is no account of this name, which the answer must not reveal
 		http.Error(w, "wrong name or password", http.StatusUnauthorized)
 	default:
 		http.SetCookie(w, h.known.cookie(given.account))
@@ -121,7 +120,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// reserve reserves one failure. A known device has a limit of its own; all others share that of the account, and that of their address.
+// reserve reserves one failure. A known device has a limit of its own. All other devices share the limit of the account and the limit of
+// their address.
 func (h *Handler) reserve(r *http.Request, account string) (*core.Reservation, error) {
 	if device, ok := h.known.device(r, account); ok {
 		return h.devices.Reserve(r.Context(), keyfunc.ForJoin(keyfunc.ForUser(account), device), 1)
@@ -133,8 +133,8 @@ func (h *Handler) reserve(r *http.Request, account string) (*core.Reservation, e
 	return core.ReserveAll(r.Context(), 1, h.accounts.On(keyfunc.ForUser(account)), h.addresses.On(address))
 }
 
-// check reports whether the password is right, and settles the attempt: as no failure if that is proven, and in all other cases as one.
-// These are a wrong password, an error or a panic of the user store, and a client that has left, who could otherwise guess for free.
+// check reports whether the password is right, and settles the attempt. Everything except a proven success is settled as a failure: a wrong
+// password, an error or a panic of the user store, and a client that has left. Otherwise clients that leave could guess for free.
 func (h *Handler) check(r *http.Request, attempt *core.Reservation, given credentials) (right bool, err error) {
 	failures := int64(1)
 	defer func() {

@@ -192,7 +192,7 @@ func (s *service) want(status int, a attempt) (cookie *http.Cookie) {
 	return cookie
 }
 
-// attack has 256 attempts at once, each from an address of its own.
+// attack makes 256 attempts at once, each from an address of its own unless the attempt has another.
 func (s *service) attack(each func(i int) (ctx context.Context, a attempt)) (statuses map[int]int) {
 	s.Helper()
 	var mu sync.Mutex
@@ -204,7 +204,7 @@ func (s *service) attack(each func(i int) (ctx context.Context, a attempt)) (sta
 			if a.from == "" {
 				a.from = fmt.Sprintf("198.51.100.%d", i)
 			}
-			status, _, _, _ := s.send(ctx, a) // who leaves has no answer
+			status, _, _, _ := s.send(ctx, a) // a client that leaves gets no answer
 			mu.Lock()
 			defer mu.Unlock()
 			statuses[status]++
@@ -214,7 +214,7 @@ func (s *service) attack(each func(i int) (ctx context.Context, a attempt)) (sta
 	return statuses
 }
 
-// spellings are those of one account.
+// spelling returns one of the spellings of an account's name.
 func spelling(i int) string {
 	return []string{theAccount, "Alice@Example.com", "  alice@example.com\n", "ALICE@EXAMPLE.COM", "alice@example.\u212aom"}[i%4]
 }
@@ -244,7 +244,7 @@ func TestGuesses(t *testing.T) {
 	})
 }
 
-// TestLeavers has clients leave while their password is looked at, at the latest. They have guessed all the same.
+// TestLeavers attacks with clients that leave before or while their password is checked. Their guesses count all the same.
 func TestLeavers(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(s *service) {
@@ -300,8 +300,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestKnownDevice has the owner log in while others guess at the account, also from the owner's address: on a device with the cookie of an
-// earlier login that works, and on no other. Nor can the device guess for ever.
+// TestKnownDevice lets the owner log in while others guess at the account, also from the owner's address. It works on a device with the
+// cookie of an earlier login, and on no other device. The known device cannot guess for ever either.
 func TestKnownDevice(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(s *service) {
@@ -338,7 +338,7 @@ func (s *service) attackOnce(a attempt, n int) {
 	}
 }
 
-// TestCookie has cookies that were not made for this account, or not here, or long ago.
+// TestCookie reads cookies that were made for another account, with another secret, or long ago.
 func TestCookie(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
@@ -397,8 +397,8 @@ func TestCookie(t *testing.T) {
 	}
 }
 
-// TestSharedAddress has 256 honest users log in behind one address at the same moment, while 44 failures of others there count. All are served,
-// and nothing of them is counted.
+// TestSharedAddress lets 256 honest users log in behind one address at the same moment, after 44 failures there. All are served, and none
+// is counted.
 func TestSharedAddress(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(s *service) {
@@ -434,7 +434,7 @@ func TestSharedAddress(t *testing.T) {
 	})
 }
 
-// TestSettled has everything but a proven success count as a failure, in both limits.
+// TestSettled expects everything except a proven success to count as a failure, in both limits.
 func TestSettled(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(s *service) {
@@ -481,7 +481,7 @@ func TestSettled(t *testing.T) {
 	})
 }
 
-// wantFailed waits until so many failures are charged, and nothing is held.
+// wantFailed waits until exactly this number of failures is charged, and nothing is held.
 func (s *service) wantFailed(lim *core.Limiter, key string, want int64) {
 	s.Helper()
 	var res core.Result
@@ -494,7 +494,7 @@ func (s *service) wantFailed(lim *core.Limiter, key string, want int64) {
 	s.Errorf("%s: %d of %d are left, %v; want %d failures", key, res.Remaining, res.Limit, err, want)
 }
 
-// TestBodies has bodies that other parsers read in other ways. Each is counted by the account whose password is checked, or refused.
+// TestBodies sends bodies that other parsers read in other ways. Each is refused, or counts for the account whose password is checked.
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	blanks := strings.Repeat(" ", 1<<20)
@@ -586,7 +586,7 @@ func (s *service) left(account string) int64 {
 	return res.Remaining
 }
 
-// TestQuery has a name in the URL, which is not the one in the body.
+// TestQuery sends another name in the URL than in the body. The name in the URL is never used.
 func TestQuery(t *testing.T) {
 	t.Parallel()
 	s := serve(t, core.NewMemory)
@@ -598,7 +598,7 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// TestLogs has the user store fail: the log has the error, and neither the name nor the password, which users take for each other.
+// TestLogs lets the user store fail: the error is logged, and neither the name nor the password, which users may mix up.
 func TestLogs(t *testing.T) {
 	var logs strings.Builder
 	slog.SetDefault(slog.New(slog.NewTextHandler(&logs, nil)))
@@ -616,7 +616,7 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// TestConfig has what New refuses.
+// TestConfig lists the mistakes that New refuses.
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	whole := Config{

@@ -15,8 +15,8 @@ import (
 	"github.com/redislimit/redislimit/internal/hook"
 )
 
-// complete adds to v, whose Status is known, what its answer says: when the client is told to come
-// back, and the error of a denial.
+// complete adds to v, whose Status is known, the random delay of its Retry-After and the error of a
+// denial.
 func (o headers) complete(v *Verdict) {
 	if o.Jitter > 0 {
 		v.draw = rand.Float64()
@@ -31,8 +31,8 @@ func (o headers) complete(v *Verdict) {
 	v.Err = denied
 }
 
-// recordLocked keeps the Result of v for handlers, and writes it into the headers. Both have the
-// tightest decision so far. The state of the request must be locked.
+// recordLocked keeps the Result of v for handlers, and writes it into the headers, if it is tighter
+// than all decisions so far. The caller holds the lock of the request's state.
 func (o headers) recordLocked(h Header, v *Verdict) {
 	if state := v.state; state.result.Source == core.SourceNone || v.Result.Tighter(state.result) {
 		state.result = v.Result
@@ -40,19 +40,19 @@ func (o headers) recordLocked(h Header, v *Verdict) {
 	o.set(h, &v.Result, v.draw, v.state)
 }
 
-// unavailableRetry is when a client is to come back after a 503: soon, because nobody knows when
-// Redis answers again.
+// unavailableRetry is the Retry-After of a 503. It is short, because nobody knows when Redis answers
+// again.
 const unavailableRetry = time.Second
 
-// finish sets the headers that an answer has because of its status.
+// finish sets the headers that depend on the status alone.
 func (o headers) finish(h Header, v *Verdict) {
 	if v.Status == http.StatusServiceUnavailable && o.Sets != 0 {
 		o.setRetry(h, unavailableRetry, v.draw)
 	}
 }
 
-// retryMillis returns for how long the client of a request that is not served is to wait, to the
-// millisecond, or 0 where there is no Retry-After.
+// retryMillis returns the Retry-After of a request that is not served, to the millisecond. It is 0
+// if there is no Retry-After.
 func (o headers) retryMillis(v *Verdict) time.Duration {
 	wait := v.Result.RetryAfter
 	if v.Status == http.StatusServiceUnavailable {
@@ -64,12 +64,12 @@ func (o headers) retryMillis(v *Verdict) time.Duration {
 	return 0
 }
 
-// statusOfError returns the status of a request about which a limiter returned err. The context is
-// that of the request.
+// statusOfError returns the status of a request for which a limiter returned err. ctx is the context
+// of the request.
 func statusOfError(ctx context.Context, err error) int {
 	switch ended := ctx.Err(); {
 	case errors.Is(err, core.ErrNeverAdmitted):
-		return http.StatusTooManyRequests // as a denial without a Retry-After
+		return http.StatusTooManyRequests // like a denial that has no Retry-After
 	case errors.Is(err, core.ErrInvalidKey), errors.Is(err, core.ErrInvalidCost), errors.As(err, new(*hook.WrongLimitError)):
 		return http.StatusInternalServerError
 	case ended != nil:
@@ -90,20 +90,18 @@ func statusOf(ended error) int {
 	return StatusClientGone
 }
 
-// An Answerer answers requests about which a handler has asked a limiter itself, as a middleware
-// answers those about which it has asked one. [Adapter.NewAnswerer] makes it. It is safe for
-// concurrent use.
+// An Answerer decides how to answer a request for which the handler has asked a limiter itself, just
+// as a Guard does for a middleware. [Adapter.NewAnswerer] makes it. It is safe for concurrent use.
 type Answerer struct {
 	headers headers
 
-	mistakeLogged atomic.Int64 // when one was logged last, in Unix seconds
+	mistakeLogged atomic.Int64 // when a mistake was last logged, in Unix seconds
 	lateLogged    sync.Once
 }
 
 // Answer returns what to do with a request, and sets the headers of its response. The decision and
-// err are what a call of package core returned; where err is nil, the decision must be one. Answer
-// does not wait: the Delay of a LeakyBucket is left to the handler. ctx is the context of the
-// request.
+// err are the values that a call of package core returned; if err is nil, there must be a decision.
+// Answer never waits, not even for the Delay of a LeakyBucket. ctx is the context of the request.
 func (a *Answerer) Answer(ctx context.Context, h Header, state *RequestState, decision core.Decision, err error) Verdict {
 	v := a.verdict(ctx, state, decision, err)
 	a.headers.complete(&v)
@@ -116,12 +114,12 @@ func (a *Answerer) Answer(ctx context.Context, h Header, state *RequestState, de
 	return v
 }
 
-// AnswerLate is Answer for a request whose response has begun: nothing of it can be changed any
-// more. It reports whether the request must not be served. That it was called is logged once.
+// AnswerLate is Answer for a request whose response has begun and cannot be changed any more. It
+// reports whether the request must not be served. The first call of AnswerLate is logged.
 func (a *Answerer) AnswerLate(ctx context.Context, state *RequestState, decision core.Decision, err error) (refused bool) {
 	v := a.verdict(ctx, state, decision, err)
 	a.lateLogged.Do(func() {
-		state.logger().WarnContext(ctx, "redislimit: an Answerer was called when the response had begun, so that its client cannot be told: "+
+		state.logger().WarnContext(ctx, "redislimit: an Answerer was called when the response had begun, so that it cannot answer: "+
 			"ask the limiter before anything is written; this is logged once", "status", v.Status)
 	})
 	return v.Status != 0
@@ -132,7 +130,7 @@ func (a *Answerer) RetryIn(v Verdict) time.Duration { return a.headers.retryMill
 
 var errNoDecision = errors.New("neither a decision nor an error was passed to the Answerer: pass both values that the limiter's method returned")
 
-// verdict returns the Verdict of a decision, or of the error in its place.
+// verdict returns the Verdict for a decision, or for the error if there is no decision.
 func (a *Answerer) verdict(ctx context.Context, state *RequestState, decision core.Decision, err error) Verdict {
 	v := Verdict{state: state, Err: err}
 	if err == nil && decision != nil {
@@ -152,7 +150,8 @@ func (a *Answerer) verdict(ctx context.Context, state *RequestState, decision co
 	return v
 }
 
-// logMistake logs a mistake of the application, at most once a minute: every request may make it.
+// logMistake logs a mistake of the application, at most once a minute, because every request may
+// make the same mistake.
 func (a *Answerer) logMistake(ctx context.Context, state *RequestState, err error) {
 	now, last := time.Now().Unix(), a.mistakeLogged.Load()
 	if since := now - last; since >= 0 && since < 60 || !a.mistakeLogged.CompareAndSwap(last, now) {
@@ -162,7 +161,8 @@ func (a *Answerer) logMistake(ctx context.Context, state *RequestState, err erro
 		"and this is logged at most once a minute", "error", err)
 }
 
-// logger returns the logger of the limiter that decided last in a middleware, or the default one.
+// logger returns the logger of the limiter that last decided in a middleware, or else the default
+// logger.
 func (s *RequestState) logger() *slog.Logger {
 	if lim := s.limiter.Load(); lim != nil {
 		return lim.Logger()

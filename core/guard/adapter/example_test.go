@@ -83,7 +83,7 @@ func refuse(ctx context.Context, c *call, verdict adapter.Verdict, handlers adap
 	c.status = verdict.Status
 }
 
-// NewAnswerer takes options about answers, as those of a middleware.
+// An Answerer takes those options of a middleware that are about answers.
 var answerer, answerHandlers = framework.NewAnswerer()
 
 // answer is the adapter's Answerer: it answers a call about which its handler has asked a limiter, and reports whether it did.

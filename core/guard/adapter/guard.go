@@ -244,7 +244,7 @@ func (v *Verdict) warnIfCutOff(ctx context.Context, wait time.Duration) {
 }
 
 // record keeps the Result for handlers, and writes it into the headers. It reports whether the
-// request was counted by this limiter and key before.
+// request was counted before by this limiter and key.
 func (g *Guard) record(h Header, v *Verdict, key string) (again bool) {
 	v.state.mu.Lock()
 	defer v.state.mu.Unlock()

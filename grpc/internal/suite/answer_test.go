@@ -40,7 +40,7 @@ func sending(limit *grpclimit.Answerer) []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(limit.Unary()), grpc.ChainStreamInterceptor(limit.Stream())}
 }
 
-// TestAnswererAsInterceptor compares all that a client gets where an interceptor decides with what it gets where the handler asks.
+// TestAnswererAsInterceptor compares what a client gets from an interceptor and from a handler that asks the same limiter itself.
 func TestAnswererAsInterceptor(t *testing.T) {
 	option := guard.Headers(guard.XRateLimit | guard.IETF)
 	limits := []core.Option{core.FixedWindow(core.PerMinute(2)), core.TokenBucket(core.PerHour(3))}
@@ -61,7 +61,7 @@ func TestAnswererAsInterceptor(t *testing.T) {
 	}
 }
 
-// untilOutage has calls admitted, denied, and made in an outage, and returns all that their client gets.
+// untilOutage makes calls that are admitted, denied, and made in an outage. It returns what their client gets.
 func (b *testbed) untilOutage() (all []string) {
 	b.Helper()
 	for call, code := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted, codes.Unavailable} {
@@ -78,8 +78,8 @@ func (b *testbed) untilOutage() (all []string) {
 	return all
 }
 
-// TestAnswererHeaders has a handler ask two limiters: the tighter one is shown, once, and a denial in the trailer. Without an interceptor
-// only the denial is.
+// TestAnswererHeaders asks two limiters in one handler: the headers describe the tighter one, once, and a denial is in the trailer. Without
+// an interceptor only the denial is there.
 func TestAnswererHeaders(t *testing.T) {
 	each(t, func(b *testbed) {
 		limit := grpclimit.NewAnswerer()
@@ -117,7 +117,7 @@ func TestAnswererHeaders(t *testing.T) {
 	})
 }
 
-// TestAnswererErrors has all that a call of package core may return.
+// TestAnswererErrors passes the errors that a call of package core may return.
 func TestAnswererErrors(t *testing.T) {
 	each(t, func(b *testbed) {
 		lim := b.limiter("api", core.FixedWindow(core.PerMinute(1)))
@@ -162,7 +162,7 @@ func TestAnswererErrors(t *testing.T) {
 	})
 }
 
-// TestAnswererOnDenied has the application make the error of a denial, and see the decision.
+// TestAnswererOnDenied lets the application make the error of a denial. It sees the decision.
 func TestAnswererOnDenied(t *testing.T) {
 	each(t, func(b *testbed) {
 		var seen core.Result
@@ -181,8 +181,8 @@ func TestAnswererOnDenied(t *testing.T) {
 	})
 }
 
-// TestAnswererInStream asks about each message of a stream. What is denied after the header was sent ends the stream with RetryInfo, and
-// the header stays as it was.
+// TestAnswererInStream asks about each message of a stream. A denial after the header was sent ends the stream with RetryInfo, and the
+// header stays as it was.
 func TestAnswererInStream(t *testing.T) {
 	each(t, func(b *testbed) {
 		if !b.stream {

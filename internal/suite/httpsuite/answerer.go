@@ -37,19 +37,19 @@ func answerer(b *testbed) {
 	b.each("Charged", answersAreCharged)
 }
 
-// asked has a handler count by a key of its own.
+// asked returns an Ask that charges n units to a key which is not the middleware's.
 func asked(lim *core.Limiter, n int64) Ask {
 	return func(ctx context.Context) (core.Decision, error) { return lim.AllowN(ctx, "asked", n) }
 }
 
-// ask has a handler ask a limiter at /a.
+// ask serves a handler at /a that asks limiters itself.
 func (b *testbed) ask(answers Answers, asks ...Ask) *servedApp {
 	b.Helper()
 	return b.serve(App{Renders: true, Routes: []Route{{Path: "/a", Handler: Handler{Asks: asks, Answers: answers}}}})
 }
 
-// answersAsMiddleware compares all that a client gets where a middleware decides with what it gets where a handler asks the same
-// limiter: admitted and denied, and in an outage.
+// answersAsMiddleware compares two complete responses: of a middleware, and of a handler that asks the same limiter itself. Requests are
+// admitted, denied, and sent in an outage.
 func answersAsMiddleware(b *testbed) {
 	minute := core.FixedWindow(core.PerMinute(2))
 	for name, c := range map[string]struct {
@@ -136,8 +136,8 @@ func answersByHandlers(b *testbed) {
 	}
 }
 
-// answersErrors has all errors that a call of package core may return, also wrapped by the application. The client learns the
-// status alone, and what the application does wrong is logged, whatever the client sends.
+// answersErrors passes all errors that a call of package core may return, also wrapped by the application. The client learns only the
+// status. Mistakes of the application are logged once, however often a client causes them.
 func answersErrors(b *testbed) {
 	lim, slots := b.limiter(core.FixedWindow(core.PerMinute(9))), b.named("slots", core.InFlight(1))
 	queue := b.named("queue", core.LeakyBucket(core.PerMinute(9)))
@@ -209,7 +209,7 @@ func answersErrors(b *testbed) {
 	b.wantLeft(lim, "asked", 9)
 }
 
-// answersHandles has handles in place of Results: of one key and of several, admitted, denied, or not there after an error.
+// answersHandles passes Reservations instead of Results: of one key and of several, admitted, denied, and nil after an error.
 func answersHandles(b *testbed) {
 	for name, ask := range map[string]func(ctx context.Context, lim, other *core.Limiter) (*core.Reservation, error){
 		"Acquire": func(ctx context.Context, lim, _ *core.Limiter) (*core.Reservation, error) {
@@ -251,7 +251,7 @@ func answersHandles(b *testbed) {
 	}
 }
 
-// answersNoDecision has a handler that passes on nothing: its request is not served, and the mistake is logged.
+// answersNoDecision passes neither a decision nor an error: the request is not served, and the mistake is logged.
 func answersNoDecision(b *testbed) {
 	for name, nothing := range map[string]core.Decision{
 		"nil": nil, "Result": core.Result{}, "Reservation": (*core.Reservation)(nil), "a new Reservation": new(core.Reservation),
@@ -272,7 +272,7 @@ func answersNoDecision(b *testbed) {
 	}
 }
 
-// answersTightest has one handler ask two limiters, in both orders: clients and the application see the tighter one, once.
+// answersTightest asks two limiters in one handler, in both orders: clients and the application see the tighter decision, once.
 func answersTightest(b *testbed) {
 	tight, loose := b.named("tight", core.FixedWindow(core.PerMinute(2))), b.named("loose", core.FixedWindow(core.PerMinute(9)))
 	for _, asks := range [][]Ask{{asked(tight, 1), asked(loose, 1)}, {asked(loose, 1), asked(tight, 1)}} {
@@ -293,7 +293,7 @@ func answersTightest(b *testbed) {
 	}
 }
 
-// answersStacked has a handler ask behind a middleware that is tighter, or less tight. A denial is shown in any case.
+// answersStacked asks behind a middleware with a tighter limit, and behind one with a looser limit. A denial is shown in any case.
 func answersStacked(b *testbed) {
 	for _, step := range []struct {
 		outer, inner     int64
@@ -313,7 +313,7 @@ func answersStacked(b *testbed) {
 	ans.wantHeaders("3", "3", "1800000013", "") // and never to come back
 }
 
-// answersAtOnce has the place in a queue begin in an hour: the handler runs now, and knows the Delay.
+// answersAtOnce asks a queue that admits with a Delay of an hour: the handler goes on at once, and knows the Delay.
 func answersAtOnce(b *testbed) {
 	queue := b.limiter(core.LeakyBucket(core.PerHour(1), core.Burst(3)))
 	s := b.serve(App{Routes: []Route{{Path: "/a", Handler: Handler{Do: ShowResult, Asks: []Ask{asked(queue, 1)}}}}})
@@ -321,7 +321,7 @@ func answersAtOnce(b *testbed) {
 	s.get("/a").want(http.StatusOK, "leaky-1h allowed=true limit=3 remaining=1 delay=1h0m0s")
 }
 
-// answersWithJitter has a crowd denied in the same instant.
+// answersWithJitter denies a crowd at the same instant: its clients come back at different times.
 func answersWithJitter(b *testbed) {
 	lim := b.limiter(core.FixedWindow(core.PerMinute(1)))
 	s := b.ask(Answers{Options: []guard.AnswerOption{guard.RetryJitter(0.2)}}, asked(lim, 1))
@@ -344,7 +344,7 @@ func answersWithJitter(b *testbed) {
 	}
 }
 
-// answersFailOpen admits what nobody decided, because the application has chosen that, and shows nothing.
+// answersFailOpen asks limiters with FailOpen in an outage: requests are served, without headers.
 func answersFailOpen(b *testbed) {
 	lim := core.MustNew(b.client, "api", core.FixedWindow(core.PerMinute(1)), core.FailOpen())
 	b.redis.SetError("LOADING secret detail")
@@ -358,8 +358,8 @@ func answersFailOpen(b *testbed) {
 	}
 }
 
-// answersAreCharged has a handler work, and then ask a limiter that cannot decide. The middleware further out charges what the handler
-// has done, because a client that leaves can bring this about.
+// answersAreCharged works first, and then asks a limiter that cannot decide. The middleware further out charges the work of the handler,
+// because a client can cause such an error by leaving.
 func answersAreCharged(b *testbed) {
 	for name, c := range map[string]struct {
 		outer guard.Option
@@ -384,7 +384,7 @@ func answersAreCharged(b *testbed) {
 	}
 }
 
-// answererGone has the client leave before the handler asks. That it is 499 is seen in logs of requests alone.
+// answererGone asks after the client has left. The status is 499, which only logs of requests show.
 func answererGone(b *testbed) {
 	lim := b.limiter(core.FixedWindow(core.PerMinute(9)))
 	asking, statuses := make(chan struct{}), make(chan int, 1)
@@ -415,8 +415,8 @@ func answererGone(b *testbed) {
 	}
 }
 
-// answererLate has handlers ask when they have written already: whatever is decided, nothing is added to the response, and it is
-// logged once. The handler is told not to go on all the same.
+// answererLate asks after the handler has written. Whatever the decision is, the response does not change, and this is logged once. The
+// handler still learns whether it must return.
 func answererLate(b *testbed) {
 	for name, http2 := range map[string]bool{"HTTP/1": false, "HTTP/2": true} {
 		b.each(name, func(b *testbed) {

@@ -1,4 +1,5 @@
-// Package settings has the options of package guard, and what they set. Package adapter goes by it.
+// Package settings has the type of the options of package guard, and the Settings that they change.
+// Package adapter reads the Settings.
 package settings
 
 import (
