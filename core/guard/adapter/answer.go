@@ -44,8 +44,11 @@ func (o headers) recordLocked(h Header, v *Verdict) {
 // again.
 const unavailableRetry = time.Second
 
-// finish sets the headers that depend on the status alone.
+// finish sets the headers that depend on the status alone, and removes the length of another body.
 func (o headers) finish(h Header, v *Verdict) {
+	if v.Status != 0 {
+		h.Del("Content-Length")
+	}
 	if v.Status == http.StatusServiceUnavailable && o.Sets != 0 {
 		o.setRetry(h, unavailableRetry, v.draw)
 	}
@@ -136,10 +139,10 @@ func (a *Answerer) verdict(ctx context.Context, state *RequestState, decision co
 	if err == nil && decision != nil {
 		v.Result = decision.Decided()
 	}
-	switch undecided := !v.Result.Allowed && v.Result.Source == core.SourceNone; {
+	switch {
 	case err != nil:
 		v.Status = statusOfError(ctx, err)
-	case undecided:
+	case v.Result == core.Result{}:
 		v.Status, v.Err = http.StatusInternalServerError, errNoDecision
 	case !v.Result.Allowed:
 		v.Status = http.StatusTooManyRequests

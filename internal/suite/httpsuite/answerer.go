@@ -35,6 +35,7 @@ func answerer(b *testbed) {
 	b.each("RetryJitter", answersWithJitter)
 	b.each("FailOpen", answersFailOpen)
 	b.each("Charged", answersAreCharged)
+	b.each("Length", answersHaveTheirLength)
 }
 
 // asked returns an Ask that charges n units to a key which is not the middleware's.
@@ -381,6 +382,21 @@ func answersAreCharged(b *testbed) {
 			s.close()
 			b.untilLeft(outer, ipKey, c.left)
 		})
+	}
+}
+
+// answersHaveTheirLength sets the length of the body that would have been sent: another body is not cut to that length.
+func answersHaveTheirLength(b *testbed) {
+	lim := b.limiter(core.FixedWindow(core.PerMinute(1)))
+	s := b.serve(App{Renders: true, Use: []Mount{SetHeader{"Content-Length", "6"}}, Routes: []Route{
+		{Path: "/middleware", Use: []Mount{Limit{Limiter: lim, Key: keyfunc.IP(), Options: []guard.Option{estimate(2)}}}},
+		{Path: "/handler", Handler: Handler{Asks: []Ask{asked(lim, 2)}}},
+	}})
+	for _, path := range []string{"/middleware", "/handler"} {
+		ans := s.get(path)
+		if ans.status != http.StatusTooManyRequests || len(ans.body) <= 6 {
+			b.Errorf("%s: status %d, body %q", path, ans.status, ans.body)
+		}
 	}
 }
 
