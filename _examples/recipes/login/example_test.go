@@ -40,7 +40,7 @@ func Example() {
 	}
 	mux.Handle("POST /login", handler)
 
-	try := func(password string, cookies ...*http.Cookie) *http.Response {
+	try := func(password string, cookies ...*http.Cookie) []*http.Cookie {
 		form := url.Values{"user": {"alice"}, "password": {password}}
 		r := httptest.NewRequest(http.MethodPost, "/login", strings.NewReader(form.Encode()))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -50,9 +50,9 @@ func Example() {
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, r)
 		fmt.Println(password, w.Code)
-		return w.Result()
+		return w.Result().Cookies()
 	}
-	cookies := try("right").Cookies()
+	cookies := try("right")
 	for i := range 11 {
 		try(fmt.Sprint("guess ", i+1))
 	}

@@ -33,8 +33,8 @@ var (
 	// For a known device of an account.
 	perDevice = []core.Option{core.SlidingWindowLog(core.Per(10, 15*time.Minute))}
 	// For an address, from devices that are not known. Many users may share an address, and an attempt holds a unit while its password
-	// is checked: so the burst has room for 256 logins at the same moment besides 44 failures. In the long run, 60 failures are
-	// allowed in 15 minutes.
+	// is checked: so the burst has room for 256 logins at the same moment besides 44 failures. An attacker can fail 300 times at once, over
+	// all accounts, and then 60 times in 15 minutes.
 	perAddress = []core.Option{core.TokenBucket(core.Per(60, 15*time.Minute), core.Burst(300))}
 )
 
