@@ -97,13 +97,13 @@ func TestScriptTold(t *testing.T) {
 		sent    int64
 		told    []string
 	}{
-		{2, true, 1, []string{"org true 1 redis", "user true 2 redis"}},
+		{2, true, 1, []string{"user true 2 redis", "org true 1 redis"}},
 		{perUser, false, 1, []string{"user false 5 redis"}},
 		{perUser, false, 0, []string{"user false 5 deny_cache"}},
-		{1, true, 1, []string{"org true 1 redis", "user true 1 redis"}},
-		{1, true, 1, []string{"org true 1 redis", "user true 1 redis"}},
-		{1, true, 1, []string{"org true 1 redis", "user true 1 redis"}},
-		{1, false, 1, []string{"org false 1 redis", "user false 1 redis"}},
+		{1, true, 1, []string{"user true 1 redis", "org true 1 redis"}},
+		{1, true, 1, []string{"user true 1 redis", "org true 1 redis"}},
+		{1, true, 1, []string{"user true 1 redis", "org true 1 redis"}},
+		{1, false, 1, []string{"user false 1 redis", "org false 1 redis"}},
 		{1, false, 0, []string{"org false 1 deny_cache"}},
 	} {
 		res, sent := ask("k", c.cost)
