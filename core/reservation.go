@@ -55,7 +55,8 @@ type member struct {
 
 // Settle ends r: it charges what the work really cost, from 0 to 1e9 units, in place of what
 // [Limiter.Reserve] held. More than was held is charged, too, whether it fits or not: the key is
-// denied until that is paid. If the hold has expired, however long ago, only what exceeds it is
+// denied until that is paid. What a key owes is bounded: to 2^30 units in a window, and to 100,000
+// in a [SlidingWindowLog]. If the hold has expired, however long ago, only what exceeds it is
 // charged: what was held has been charged then, unless Redis lost it before.
 //
 // After [Limiter.Acquire], and of a [LeakyBucket], what was charged is kept or taken back: 0 takes
