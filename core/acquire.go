@@ -17,7 +17,9 @@ import (
 // A denial is a Reservation that is not Allowed. Errors are those of AllowN, and there is no
 // Reservation then.
 func (l *Limiter) Acquire(ctx context.Context, key string, n int64) (*Reservation, error) {
-	return l.acquire(ctx, call{key: key, n: n, op: algorithm.OpCharge})
+	req := l.newRequest(key, n, algorithm.OpCharge)
+	defer req.recycle()
+	return l.acquire(ctx, req)
 }
 
 // Reserve decides as [Limiter.AllowN] does on n units, whose true cost is known only later: n is an
@@ -39,46 +41,35 @@ func (l *Limiter) Acquire(ctx context.Context, key string, n int64) (*Reservatio
 // Errors are those of AllowN. After [ErrUnavailable] n units may be held, and are charged when the
 // hold expires.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservation, error) {
-	return l.acquire(ctx, call{key: key, n: n, op: algorithm.OpReserve})
+	req := l.newRequest(key, n, algorithm.OpReserve)
+	defer req.recycle()
+	return l.acquire(ctx, req)
 }
 
-// acquire decides on c, and returns what it admits.
-func (l *Limiter) acquire(ctx context.Context, c call) (*Reservation, error) {
-	if err := c.check(ctx); err != nil {
+// acquire decides req, and returns a Reservation with the Result. The Reservation holds what was
+// admitted, until it is ended.
+func (l *Limiter) acquire(ctx context.Context, req *request) (*Reservation, error) {
+	if err := req.check(ctx); err != nil {
 		return nil, err
 	}
+	req.call.Ends = true
 	r := &Reservation{limiter: l}
-	return l.acquired(c, r, l.decide(ctx, c, target{&r.Result, r}))
-}
-
-// acquired returns r, which has been decided on, unless that failed.
-func (l *Limiter) acquired(c call, r *Reservation, err error) (*Reservation, error) {
-	if err != nil {
+	if err := l.decide(ctx, req, &r.Result); err != nil {
 		return nil, err
 	}
-	if r.Allowed && c.n == 0 && c.op == algorithm.OpReserve { // nothing is held, and what it cost is charged
-		l.holdNone(c, target{&r.Result, r})
-	}
-	if r.hold != nil {
-		l.family.renewer.Add(r.hold)
-		switch {
-		case r.hold.HasSlots():
-			l.watch(r, drop)
-		case r.hold.HasUnits() && !l.family.sampling.Load() && !l.family.sampling.Swap(true): // to watch each takes too long
-			l.watch(r, sample)
-		}
+	if r.hold = req.reply.Hold; r.hold != nil {
+		l.keep(r)
 	}
 	return r, nil
 }
 
-// holdNone gives the Reservation a Hold of no units, so that after an estimate of 0 Settle charges
-// the true cost where the decision was made.
-func (l *Limiter) holdNone(c call, to target) {
-	switch to.Source {
-	case SourceNone:
-	case SourceFallback:
-		to.attach(to.newHold(l, c, l.by.Fallback), memoryKeeper{l.family.fallback})
-	default:
-		to.attach(to.newHold(l, c, l.by), l.keeper)
+// keep renews what r holds from now on, and warns if r is dropped before it is ended.
+func (l *Limiter) keep(r *Reservation) {
+	l.family.renewer.Add(r.hold)
+	switch {
+	case r.hold.HasSlots():
+		l.watch(r, drop)
+	case r.hold.HasUnits() && !l.family.sampling.Load() && !l.family.sampling.Swap(true): // to watch each takes too long
+		l.watch(r, sample)
 	}
 }

@@ -44,7 +44,7 @@ func All(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if slices.ContainsFunc(t.members, func(m member) bool { return m.limiter.by.Slots }) {
+	if slices.ContainsFunc(t.members, func(m member) bool { return m.limiter.set.Slots }) {
 		return Result{}, errAllNeedsEnd
 	}
 	var res Result
@@ -101,11 +101,11 @@ func newMultiCall(ctx context.Context, n int64, keys []Keyed) (*multiCall, error
 		if k.limiter == nil {
 			return nil, errNoLimiter
 		}
-		if k.limiter.by.Queues {
+		if k.limiter.set.Queues {
 			return nil, &hook.WrongLimitError{Err: fmt.Errorf("redislimit: limiter %q: a LeakyBucket cannot decide together with others: "+
 				"a place in its queue cannot be given back exactly", k.limiter.family.name)}
 		}
-		if err := (call{key: k.key, n: min(n, k.own)}).check(ctx); err != nil { // one of them is negative
+		if err := checkCall(ctx, k.key, min(n, k.own)); err != nil { // one of them is negative
 			return nil, err
 		}
 		if i := slices.IndexFunc(t.members, k.isOf); i >= 0 {
@@ -116,7 +116,7 @@ func newMultiCall(ctx context.Context, n int64, keys []Keyed) (*multiCall, error
 		t.members = append(t.members, member{Keyed: k, position: position})
 	}
 	slices.SortStableFunc(t.members, func(a, b member) int {
-		capacity := cmp.Compare(slices.Min(a.limiter.by.Capacities), slices.Min(b.limiter.by.Capacities))
+		capacity := cmp.Compare(slices.Min(a.limiter.set.Capacities), slices.Min(b.limiter.set.Capacities))
 		return cmp.Or(capacity, cmp.Compare(a.limiter.family.name, b.limiter.family.name), cmp.Compare(a.key, b.key))
 	})
 	return t, nil
@@ -133,7 +133,7 @@ func (t *multiCall) asGiven() []int {
 }
 
 // isOf reports whether m is of the same key and limits as k.
-func (k Keyed) isOf(m member) bool { return k.limiter.by == m.limiter.by && k.key == m.key }
+func (k Keyed) isOf(m member) bool { return k.limiter.set == m.limiter.set && k.key == m.key }
 
 // reserve reserves all, or nothing.
 func (t *multiCall) reserve(ctx context.Context) (*Reservation, error) {
@@ -167,21 +167,34 @@ func (t *multiCall) reserve(ctx context.Context) (*Reservation, error) {
 	return r, nil
 }
 
-// remembersDenial reports whether this process remembers that one of them denies. Without this, a
-// client that repeats what is denied would have units of the others held again and again.
+// remembersDenial repeats a remembered denial of one of the keys. It reports false if there is none.
+// Without this, a client that repeats a denied request would make All hold units of the other keys
+// again and again.
 func (t *multiCall) remembersDenial(ctx context.Context, res *Result) bool {
 	for _, m := range t.members {
-		l, c := m.limiter, m.call(t.n)
-		if l.family.leases == nil && l.repeatDenial(c, target{Result: res}) {
-			l.family.events.emit(ctx, c.key, Event{Kind: EventDecision, Result: *res, Cost: c.n})
+		if m.remembersDenial(ctx, t.n, res) {
 			return true
 		}
 	}
 	return false
 }
 
-// call returns the call that reserves the units of m.
-func (m *member) call(n int64) call { return call{key: m.key, n: m.cost(n), op: algorithm.OpReserve} }
+// remembersDenial repeats a remembered denial of m's key. It reports false if there is none.
+func (m *member) remembersDenial(ctx context.Context, n int64, res *Result) bool {
+	l, req := m.limiter, m.newRequest(n, algorithm.OpReserve)
+	defer req.recycle()
+	if l.family.leases != nil || !l.family.denials.Repeat(&req.call, &req.reply) {
+		return false
+	}
+	res.fill(&req.call, &req.reply)
+	l.family.events.emit(ctx, m.key, Event{Kind: EventDecision, Result: *res, Cost: req.call.N})
+	return true
+}
+
+// newRequest returns a request about m's key. n is the cost of keys without a cost of their own.
+func (m *member) newRequest(n int64, op algorithm.Op) *request {
+	return m.limiter.newRequest(m.key, m.cost(n), op)
+}
 
 // maxPause bounds for how long what others hold for a moment is waited for.
 const maxPause = 20 * time.Millisecond
@@ -190,17 +203,21 @@ const maxPause = 20 * time.Millisecond
 // of its keys: so after such a denial it waits twice as long as this call has taken so far, at most
 // maxPause, and asks once more. If ctx ends before that, the denial stands.
 func (m *member) reserve(ctx context.Context, t *multiCall, began time.Time) (*Reservation, error) {
-	if t.redisErr != nil {
-		return m.limiter.acquireWithout(ctx, m.call(t.n), t.redisErr)
-	}
-	r, err := m.limiter.acquire(ctx, m.call(t.n))
-	if err != nil || r.Allowed || r.Banned || r.Source == SourceDenyCache || r.RetryAfter > micros(algorithm.HeldRetry) {
+	r, err := m.reserveOnce(ctx, t)
+	if t.redisErr != nil || err != nil || r.Allowed || r.Banned || r.Source == SourceDenyCache || r.RetryAfter > micros(algorithm.HeldRetry) {
 		return r, err
 	}
 	if sleep(ctx, min(2*time.Since(began), maxPause)) != nil {
 		return r, ctx.Err()
 	}
-	return m.limiter.acquire(ctx, m.call(t.n))
+	return m.reserveOnce(ctx, t)
+}
+
+func (m *member) reserveOnce(ctx context.Context, t *multiCall) (*Reservation, error) {
+	req := m.newRequest(t.n, algorithm.OpReserve)
+	defer req.recycle()
+	req.redisErr = t.redisErr
+	return m.limiter.acquire(ctx, req)
 }
 
 // result returns the tightest Result of all that admitted.
@@ -235,14 +252,14 @@ func (t *multiCall) joint(ctx context.Context) (*joint, error) {
 	j := &joint{multiCall: t, parts: make([]server.Part, len(t.members))}
 	for i := range t.members {
 		m := &t.members[i]
-		l, c := m.limiter, m.call(t.n)
-		if l.store == nil || l.family.leases != nil || c.n == 0 {
+		l := m.limiter
+		if l.set.Store == nil || l.family.leases != nil || m.cost(t.n) == 0 {
 			return nil, server.ErrApart
 		}
-		c.op = algorithm.OpCharge
-		asked := algorithm.HoldCall{Op: c.op, N: c.n, Bans: l.bansOn(c, l.by)}
-		j.parts[i] = server.Part{Store: l.store, Call: server.NewCall(l.by.Server, c.key, asked)}
-		m.stamp = l.family.denials.Stamp(m.key, time.Time{})
+		req := m.newRequest(t.n, algorithm.OpCharge)
+		j.parts[i] = server.Part{Store: l.set.Store, Call: server.NewCall(l.set.Server, m.key, req.call.Request(l.set, nil))}
+		req.recycle()
+		m.stamp = l.family.denials.Stamp(m.key)
 	}
 	var err error
 	j.store, err = server.Together(ctx, j.parts)
@@ -283,15 +300,16 @@ func (j *joint) decide(ctx context.Context, res *Result) error {
 
 // answer returns the Result of the i-th key, and remembers its denial.
 func (j *joint) answer(ctx context.Context, i int, admitted bool) (res Result) {
-	m, d := &j.members[i], j.parts[i].Call
-	l, c := m.limiter, m.call(j.n)
+	m := &j.members[i]
+	req := m.newRequest(j.n, algorithm.OpReserve)
+	defer req.recycle()
+	takeReply(&req.reply, m.limiter.set, j.parts[i].Call)
+	m.limiter.family.denials.Learn(&req.call, &req.reply, m.stamp)
 	if !admitted {
-		c.op = algorithm.OpEvaluate // another denies
+		req.call.Op = algorithm.OpEvaluate // another key is denied, so this one is not charged
 	}
-	c.fillOrBan(&res, l.by, d.Answers, d.Ban(), SourceRedis)
-	if !res.Allowed {
-		l.remember(ctx, c, d, &res, m.stamp)
-	}
+	res.fill(&req.call, &req.reply)
+	m.limiter.tellBan(ctx, req, &res)
 	return res
 }
 
@@ -300,9 +318,9 @@ func (j *joint) answer(ctx context.Context, i int, admitted bool) (res Result) {
 // its own outage policy.
 func (t *multiCall) decideJointly(ctx context.Context, res *Result) (done bool, err error) {
 	if len(t.members) == 1 {
-		c := t.members[0].call(t.n)
-		c.op = algorithm.OpCharge
-		return true, t.members[0].limiter.allow(ctx, c, res)
+		req := t.members[0].newRequest(t.n, algorithm.OpCharge)
+		defer req.recycle()
+		return true, t.members[0].limiter.allow(ctx, req, res)
 	}
 	j, redisErr := t.joint(ctx)
 	if redisErr == nil {
@@ -315,12 +333,4 @@ func (t *multiCall) decideJointly(ctx context.Context, res *Result) (done bool, 
 		t.redisErr = redisErr
 	}
 	return redisErr == nil, nil
-}
-
-// acquireWithout is acquire after Redis has failed to decide: the outage policy does.
-func (l *Limiter) acquireWithout(ctx context.Context, c call, redisErr error) (*Reservation, error) {
-	r, start := &Reservation{limiter: l}, time.Now()
-	err := l.withoutRedis(ctx, c, target{&r.Result, r}, redisErr)
-	l.family.events.emit(ctx, c.key, Event{Kind: EventDecision, Result: r.Result, Cost: c.n, Took: time.Since(start), Err: err})
-	return l.acquired(c, r, err)
 }

@@ -90,10 +90,10 @@ func (l *Limiter) setBan(ctx context.Context, key string, d time.Duration, atLea
 	if l.family.bans == nil {
 		return fmt.Errorf("redislimit: limiter %q: %w", l.family.name, errNoBan)
 	}
-	if err := (call{key: key}).check(ctx); err != nil {
+	if err := checkCall(ctx, key, 0); err != nil {
 		return err // nothing has happened
 	}
-	err := l.change(ctx, key, func(k keeper, by *limits.Set) error { return k.Block(ctx, by, key, d.Microseconds(), atLeast) })
+	err := l.change(ctx, key, func(b backend, set *limits.Set) error { return b.Block(ctx, set, key, d.Microseconds(), atLeast) })
 	l.family.events.emitContained(ctx, key, Event{Kind: EventBan, Took: d, Err: err})
 	return err
 }

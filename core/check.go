@@ -16,12 +16,12 @@ import (
 // user may not ask (INFO, CONFIG GET) is not looked at. A Limiter of [NewMemory] has nothing to
 // check.
 func (l *Limiter) Check(ctx context.Context) error {
-	if l.store == nil {
+	if l.set.Store == nil {
 		return ctx.Err()
 	}
-	advice, cannot := l.store.Check(ctx)
+	advice, cannot := l.set.Store.Check(ctx)
 	if cannot != nil {
-		return l.failure(ctx, cannot)
+		return l.family.failure(ctx, cannot)
 	}
 	lines := make([]error, len(advice))
 	for i, line := range advice {

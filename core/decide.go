@@ -10,7 +10,9 @@ import (
 
 // Allow is [Limiter.AllowN] with a cost of 1.
 func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error) {
-	err = l.allow(ctx, call{key: key, n: 1, op: algorithm.OpCharge}, &res)
+	req := l.newRequest(key, 1, algorithm.OpCharge)
+	defer req.recycle()
+	err = l.allow(ctx, req, &res)
 	return res, err
 }
 
@@ -26,7 +28,9 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error)
 // Redis has the whole [Timeout] for a call, which says who may wait longer than ctx. Who leaves gets
 // the context's error, while the call goes on: the outage policy never decides for him.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, err error) {
-	err = l.allow(ctx, call{key: key, n: n, op: algorithm.OpCharge}, &res)
+	req := l.newRequest(key, n, algorithm.OpCharge)
+	defer req.recycle()
+	err = l.allow(ctx, req, &res)
 	return res, err
 }
 
@@ -34,7 +38,9 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, 
 // [Limiter.Allow] would return now, all else is as it is before that call. Errors are those of
 // [Limiter.AllowN].
 func (l *Limiter) Peek(ctx context.Context, key string) (res Result, err error) {
-	err = l.allow(ctx, call{key: key, n: 1, op: algorithm.OpEvaluate}, &res)
+	req := l.newRequest(key, 1, algorithm.OpEvaluate)
+	defer req.recycle()
+	err = l.allow(ctx, req, &res)
 	return res, err
 }
 
@@ -44,67 +50,93 @@ func (l *Limiter) Peek(ctx context.Context, key string) (res Result, err error) 
 // and functions such as keyfunc.ForUser make it. Errors are those of [Limiter.AllowN]; while Redis
 // does not answer, only what this process knows is forgotten.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	return l.change(ctx, key, func(k keeper, by *limits.Set) error { return k.Reset(ctx, by, key) })
+	return l.change(ctx, key, func(b backend, set *limits.Set) error { return b.Reset(ctx, set, key) })
 }
 
 // allow makes a plain decision.
-func (l *Limiter) allow(ctx context.Context, c call, res *Result) error {
-	if err := c.check(ctx); err != nil {
+func (l *Limiter) allow(ctx context.Context, req *request, res *Result) error {
+	if err := req.check(ctx); err != nil {
 		return err
 	}
-	if l.by.Slots && c.op == algorithm.OpCharge {
+	if l.set.Slots && req.call.Op == algorithm.OpCharge {
 		return errNeedsEnd
 	}
-	return l.decide(ctx, c, target{Result: res})
+	req.call.Ends = false
+	return l.decide(ctx, req, res)
 }
 
-// decide decides on c, charges or holds its units if they are admitted, and emits the event.
-func (l *Limiter) decide(ctx context.Context, c call, to target) error {
-	if len(l.family.events.observers) == 0 || c.op == algorithm.OpEvaluate {
-		return l.decideUnobserved(ctx, c, to)
+// decide makes a decision, sets res to its Result, and notifies the observers.
+func (l *Limiter) decide(ctx context.Context, req *request, res *Result) error {
+	l.catchUp()
+	observed := len(l.family.events.observers) > 0 && req.call.Op != algorithm.OpEvaluate
+	var start time.Time
+	if observed {
+		start = time.Now()
 	}
-	start := time.Now()
-	err := l.decideUnobserved(ctx, c, to)
-	if c.waits && err == nil && !to.Allowed {
-		return nil // it is asked again
+	err := l.family.answer(ctx, req)
+	if err == nil {
+		res.fill(&req.call, &req.reply)
 	}
-	l.family.events.emit(ctx, c.key, Event{Kind: EventDecision, Result: *to.Result, Cost: c.n, Took: time.Since(start), Err: err})
+	if !observed {
+		return err
+	}
+	if err == nil {
+		l.tellBan(ctx, req, res)
+	}
+	if req.call.Waits && err == nil && !res.Allowed {
+		return nil // the caller tries again
+	}
+	l.family.events.emit(ctx, req.call.Key, Event{Kind: EventDecision, Result: *res, Cost: req.call.N, Took: time.Since(start), Err: err})
 	return err
 }
 
-// decideUnobserved decides in memory, from a lease or the deny cache, in Redis or by the outage
-// policy.
-func (l *Limiter) decideUnobserved(ctx context.Context, c call, to target) error {
-	if l.family.stub != nil {
-		return l.decideByStub(c, to)
-	}
-	if c.n == 0 {
-		c.op = algorithm.OpEvaluate
-	}
+// answer fills the reply of req. It lists all the ways to decide, in the order in which they are
+// tried.
+func (f *family) answer(ctx context.Context, req *request) error {
+	c, r := &req.call, &req.reply
 	switch {
-	case l.family.memory != nil:
-		l.catchUp()
-		l.decideInMemory(ctx, l.family.memory, c, to)
+	case !f.overRedis: // in memory, or a test's stub
+		return f.backend.Decide(ctx, c, r)
+	case req.redisErr != nil: // Redis has failed already, in a decision on several keys at once
+		return f.withoutRedis(ctx, req.redisErr, c, r)
+	case f.leasing.spend(c, r):
 		return nil
-	case l.family.leases != nil && c.op != algorithm.OpEvaluate:
-		return l.decideLeased(ctx, c, to)
-	case l.repeatDenial(c, to):
+	case f.denials.Repeat(c, r):
 		return nil
 	}
-	return l.ask(ctx, c, to, l.family.denials.Stamp(c.key, time.Time{}))
+	stamp := f.denials.Stamp(c.Key)
+	err := error(nil)
+	if f.leasing != nil {
+		err = f.leasing.decide(ctx, c, r) // takes another lease, or asks Redis
+	} else {
+		err = f.backend.Decide(ctx, c, r)
+	}
+	if err != nil {
+		return f.withoutRedis(ctx, err, c, r)
+	}
+	f.denials.Learn(c, r, stamp)
+	return nil
 }
 
-// change has a keeper change what is stored of key, and forgets what this process knows of that.
-func (l *Limiter) change(ctx context.Context, key string, do func(k keeper, by *limits.Set) error) error {
-	if err := (call{key: key}).check(ctx); err != nil {
+// tellBan notifies the observers if this denial began a ban of the key.
+func (l *Limiter) tellBan(ctx context.Context, req *request, res *Result) {
+	if req.reply.Ban.Began {
+		l.family.events.emitContained(ctx, req.call.Key, Event{Kind: EventBan, Result: *res, Took: res.RetryAfter})
+	}
+}
+
+// change makes the backend change what it has stored about key. It also forgets what this process
+// knows of the key: denials, leases, and what FailLocal has counted.
+func (l *Limiter) change(ctx context.Context, key string, do func(b backend, set *limits.Set) error) error {
+	if err := checkCall(ctx, key, 0); err != nil {
 		return err
 	}
 	l.catchUp()
-	defer l.family.denials.Forget(key, l.by)
+	defer l.family.denials.Forget(key, l.set)
 	defer l.family.lines.Forget(key)
 	l.family.leases.Drop(key)
 	if l.family.fallback != nil {
-		_ = do(memoryKeeper{l.family.fallback}, l.by.Fallback) // memory never fails
+		_ = do(l.family.fallback, l.set.Fallback) // memory never fails
 	}
-	return l.failure(ctx, do(l.keeper, l.by))
+	return l.family.failure(ctx, do(l.family.backend, l.set))
 }

@@ -7,7 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/redislimit/redislimit/internal/denials"
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/decision"
 )
 
 // TestDenyCacheAllocates repeats a remembered denial: that takes no allocation, and
@@ -19,8 +20,10 @@ func TestDenyCacheAllocates(t *testing.T) {
 	})
 	lim := MustNew(client, "api", TokenBucket(PerHour(1)))
 	for _, key := range []string{"ip:192.0.2.1", "a key of other characters: ü"} {
-		denied := Result{Limit: 1, RetryAfter: time.Hour, Source: SourceRedis}
-		lim.family.denials.Put(denials.Request{Key: key, N: 1, Limits: lim.by}, denied, time.Hour, lim.family.denials.Stamp(key, time.Time{}))
+		c := lim.newRequest(key, 1, algorithm.OpCharge).call
+		denied := decision.Reply{Set: lim.set, N: 1, Answers: make([]algorithm.Answer, 1), Source: decision.Redis}
+		denied.Answers[0].A = time.Now().Add(time.Hour).UnixMicro() // when the bucket is full again
+		lim.family.denials.Learn(&c, &denied, lim.family.denials.Stamp(key))
 		got := testing.AllocsPerRun(100, func() {
 			if res, err := lim.Allow(t.Context(), key); err != nil || res.Allowed || res.Source != SourceDenyCache {
 				t.Error(res, err)

@@ -32,7 +32,7 @@ func (d *derived) get(hash uint64, limits []Limit) *Limiter {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	for _, l := range d.byHash[hash] {
-		if slices.Equal(l.asked, limits) {
+		if slices.Equal(l.configured, limits) {
 			return l
 		}
 	}
@@ -44,7 +44,7 @@ func (d *derived) put(hash uint64, l *Limiter) *Limiter {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, other := range d.byHash[hash] {
-		if slices.Equal(other.asked, l.asked) {
+		if slices.Equal(other.configured, l.configured) {
 			return other
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/lease"
-	"github.com/redislimit/redislimit/internal/server"
 )
 
 // An inside is what this module alone can have of the package, by package inside. Each method
@@ -46,15 +45,15 @@ func (inside) Driver(l *Limiter) hook.Driver {
 		Drive: func(wall, mono func() time.Duration) {
 			l.family.leases.Drive(func() lease.Instant { return lease.Instant{Wall: wall(), Mono: mono(), Read: time.Now()} })
 			l.family.renewer.Drive()
-			if l.store != nil {
-				l.store.Drive()
+			if l.set.Store != nil {
+				l.set.Store.Drive()
 			}
 		},
 		Heat:     l.family.leases.Heat,
 		CloseOld: l.family.leases.CloseOld,
 		Abandon:  l.family.leases.Abandon,
 		Open:     l.family.leases.Open,
-		Latest:   func(key string) any { return l.family.leases.Look(key, l.by).Hot.Lease() },
+		Latest:   func(key string) any { return l.family.leases.Look(key, l.set).Hot.Lease() },
 	}
 }
 
@@ -65,7 +64,7 @@ func (inside) NewStub(name string, opts []Option, s hook.Stub) (*Limiter, error)
 		return nil, err
 	}
 	f := newFamily(name, c)
-	f.stub = s
+	f.backend = &stubbed{s, name, f.now}
 	f.renewer.Close() // nothing expires
 	return f.limiter(c.limits), nil
 }
@@ -79,10 +78,15 @@ func (anyLimit) apply(c *config) {
 	}
 }
 
-func (inside) Stub(l *Limiter) hook.Stub { return l.family.stub }
+func (inside) Stub(l *Limiter) hook.Stub {
+	if s, ok := l.family.backend.(*stubbed); ok {
+		return s.stub
+	}
+	return nil
+}
 
 func (inside) NeedsEnd(l *Limiter) (slots, queue, units bool) {
-	return l.by.Slots, l.by.Queues, l.by.Units
+	return l.set.Slots, l.set.Queues, l.set.Units
 }
 
 // Looking returns the Limiter of a middleware that only looks, as DryRun has it, and bans nobody.
@@ -114,29 +118,26 @@ func (inside) CountsAs(l, other *Limiter) bool { return l.countsAs(other) }
 
 func (inside) Inspect(l *Limiter) hook.Inspection {
 	seen := hook.Inspection{Bans: l.family.bans != nil}
-	if l.store != nil {
-		seen.Policy, seen.Servers = l.family.policy.String(), l.store.Servers()
+	if l.set.Store != nil {
+		seen.Policy, seen.Servers = l.family.policy.String(), l.set.Store.Servers()
 	}
 	return seen
 }
 
-func (inside) Scripts(l *Limiter) (call, batch, mixed string) { return l.store.Scripts() }
+func (inside) Scripts(l *Limiter) (call, batch, mixed string) { return l.set.Store.Scripts() }
 
 func (inside) HeldOf(ctx context.Context, l *Limiter, key string) ([]int64, error) {
-	answers := make([]algorithm.Answer, len(l.by.Members))
-	switch {
-	case l.family.memory != nil:
-		l.family.memory.Decide(l.by.Memory, key, 1, false, answers)
-	case l.store != nil:
-		d := server.NewCall(l.by.Server, key, algorithm.HoldCall{Op: algorithm.OpEvaluate, N: 1})
-		if err := l.store.Decide(ctx, d); err != nil {
-			return nil, l.failure(ctx, err)
-		}
-		answers = d.Answers
+	held := make([]int64, len(l.set.Members))
+	if _, ok := l.family.backend.(*stubbed); ok {
+		return held, nil
 	}
-	held := make([]int64, len(answers))
-	for i := range answers {
-		held[i] = answers[i].Held
+	req := l.newRequest(key, 1, algorithm.OpEvaluate)
+	defer req.recycle()
+	if err := l.family.backend.Decide(ctx, &req.call, &req.reply); err != nil {
+		return nil, l.family.failure(ctx, err)
+	}
+	for i := range held {
+		held[i] = req.reply.Answers[i].Held
 	}
 	return held, nil
 }

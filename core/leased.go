@@ -7,121 +7,131 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/decision"
 	"github.com/redislimit/redislimit/internal/lease"
 	"github.com/redislimit/redislimit/internal/limits"
 	"github.com/redislimit/redislimit/internal/server"
 )
 
-// decideLeased decides from a lease, or else by Redis. The first request for a hot key that finds
-// no usable lease has another taken.
-func (l *Limiter) decideLeased(ctx context.Context, c call, to target) error {
-	now := l.family.leases.Now()
-	found := l.family.leases.Look(c.key, l.by)
-	hot := found.Hot
-	var seen *lease.Lease
-	if hot != nil {
-		if seen = hot.Lease(); l.spend(c, to, seen, now) {
-			return nil
-		}
+// leasing decides by units that this process has leased from Redis. It is nil without the option
+// Lease.
+type leasing struct {
+	redis   *inRedis
+	all     *lease.Leases
+	timeout time.Duration
+}
+
+// spend decides c from a lease that is there. It reports false if it cannot.
+func (s *leasing) spend(c *decision.Call, r *decision.Reply) bool {
+	if s == nil || !c.Writes() {
+		return false
 	}
-	if l.repeatDenial(c, to) {
+	hot := s.all.Look(c.Key, c.Set).Hot
+	return hot != nil && s.spendFrom(hot.Lease(), c, r, s.all.Now())
+}
+
+// decide asks Redis, or has it lease units of a key that is asked for often, and spends those.
+func (s *leasing) decide(ctx context.Context, c *decision.Call, r *decision.Reply) error {
+	if !c.Writes() {
+		return s.redis.Decide(ctx, c, r)
+	}
+	now := s.all.Now()
+	found := s.all.Look(c.Key, c.Set)
+	hot, seen := found.Hot, found.Hot.Lease()
+	if s.spendFrom(seen, c, r, now) {
 		return nil
 	}
 	if hot == nil {
-		if hot = l.family.leases.Count(found, now); hot == nil {
-			return l.ask(ctx, c, to, l.family.denials.Stamp(c.key, now.Read))
+		if hot = s.all.Count(found, now); hot == nil {
+			return s.redis.Decide(ctx, c, r)
 		}
 	}
-	l.family.leases.Exchange(ctx, hot, c.n, seen, now)
-	if granted := l.family.leases.Awaited(hot, c.n); granted != nil {
-		over := time.NewTimer(l.family.timeout)
-		defer over.Stop()
-		select {
-		case <-granted:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-over.C:
-			return l.withoutRedis(ctx, c, to, fmt.Errorf("no lease was granted within %v: %w", l.family.timeout, context.DeadlineExceeded))
-		}
+	s.all.Exchange(ctx, hot, c.N, seen, now)
+	if err := s.await(ctx, hot, c.N); err != nil {
+		return err
 	}
-	if latest := hot.Lease(); latest != seen && l.spend(c, to, latest, l.family.leases.Now()) {
+	if latest := hot.Lease(); latest != seen && s.spendFrom(latest, c, r, s.all.Now()) {
 		return nil
 	}
-	err := l.ask(ctx, c, to, l.family.denials.Stamp(c.key, time.Time{}))
-	if err == nil && to.Source == SourceRedis {
-		l.family.leases.Heard(hot, to.admitted(c), to.remaining())
+	if err := s.redis.Decide(ctx, c, r); err != nil {
+		return err
 	}
-	return err
+	admitted := int64(0)
+	if r.Allowed {
+		admitted = c.N
+	}
+	s.all.Heard(hot, admitted, r.Remaining(r.Allowed))
+	return nil
 }
 
-// takeLease has Redis hold units of a key for the duration of a lease.
-func (f *family) takeLease(ctx context.Context, by *limits.Set, key string, units int64) (g lease.Grant) {
-	handles := make([]algorithm.Handle, len(by.Members))
-	for i := range handles {
-		handles[i].A = f.lease.Microseconds()
+// await waits for a lease that is being taken, if it has n units to spare.
+func (s *leasing) await(ctx context.Context, hot *lease.HotKey, n int64) error {
+	granted := s.all.Awaited(hot, n)
+	if granted == nil {
+		return nil
 	}
-	d := server.NewCall(by.Server, key, algorithm.HoldCall{Op: algorithm.OpReserve, N: units, Handles: handles})
-	if err := f.stores.of(by).Decide(ctx, d); err != nil || d.Ban().Until > 0 {
-		return g
+	over := time.NewTimer(s.timeout)
+	defer over.Stop()
+	select {
+	case <-granted:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-over.C:
+		return fmt.Errorf("no lease was granted within %v: %w", s.timeout, context.DeadlineExceeded)
 	}
-	if d.Admitted() {
-		g.Answers, g.Handles = d.Answers, handles
-	}
-	var res Result
-	call{op: algorithm.OpEvaluate}.fill(&res, by, d.Answers, SourceRedis)
-	g.Remaining = res.remaining()
-	return g
 }
 
-// admitted returns how many units of c were admitted.
-func (to target) admitted(c call) int64 {
-	if !to.Allowed {
-		return 0
-	}
-	return c.n
-}
-
-// spend decides on c from a lease. It reports false if that cannot be.
-func (l *Limiter) spend(c call, to target, le *lease.Lease, now lease.Instant) bool {
-	before, ok := le.Spend(c.n, c.op == algorithm.OpReserve, now)
+// spendFrom decides c from le, which may be nil. It reports false if it cannot.
+func (s *leasing) spendFrom(le *lease.Lease, c *decision.Call, r *decision.Reply, now lease.Instant) bool {
+	before, ok := le.Spend(c.N, c.Op == algorithm.OpReserve, now)
 	if !ok {
 		return false
 	}
-	var inline [1]algorithm.Answer // it stays on the stack
-	c.fill(to.Result, l.by, le.Answers(inline[:0], before), SourceLease)
-	to.age(le.Age(now), SourceLease)
-	if h := to.newHold(l, c, l.by); h != nil {
+	r.Set, r.N, r.Source, r.Age = c.Set, c.N, decision.Lease, le.Age(now)
+	le.Answers(r.Room()[:0], before)
+	r.Conclude()
+	if h := c.NewHold(c.Set, s.redis.now); h != nil {
 		h.FromLease(le, le.Handles, time.Now().Add(-now.Since(le.Sent())))
-		to.attach(h, l.keeper)
+		h.Keeper, r.Hold = s.redis, h
 	}
 	return true
 }
 
-// leaseEvents are what the observers are told of leases.
-func (f *family) leaseEvents() lease.Events {
-	return lease.Events{
-		Opened: func(units int64) { f.events.tell(Event{Kind: EventLease, Cost: units}) },
-		Closed: func(units, spent int64) { f.events.tell(Event{Kind: EventLease, Cost: -units, Spent: spent}) },
+// take asks Redis to hold units of a key for the duration of a lease.
+func (s *leasing) take(ctx context.Context, set *limits.Set, key string, units int64, lasts time.Duration) (g lease.Grant) {
+	handles := make([]algorithm.Handle, len(set.Members))
+	for i := range handles {
+		handles[i].A = lasts.Microseconds()
 	}
+	call := server.NewCall(set.Server, key, algorithm.HoldCall{Op: algorithm.OpReserve, N: units, Handles: handles})
+	if err := set.Store.Decide(ctx, call); err != nil || call.Ban().Until > 0 {
+		return g
+	}
+	if call.Admitted() {
+		g.Answers, g.Handles = call.Answers, handles
+	}
+	r := decision.Reply{Set: set, Answers: call.Answers}
+	r.Conclude()
+	g.Remaining = r.Remaining(false)
+	return g
 }
 
-// settleLeases settles leases that were closed, within the Timeout. It returns those that it could
-// not, or does not know of.
-func (f *family) settleLeases(all []*lease.Closed) (failed []*lease.Closed) {
+// settle settles closed leases within the Timeout. It returns those that may not be settled.
+func (s *leasing) settle(all []*lease.Closed) (failed []*lease.Closed) {
 	byStore := make(map[*server.Store][]server.Background)
 	settled := make([]bool, len(all))
 	for i, c := range all {
-		store := f.stores.of(c.Limits)
 		call := algorithm.HoldCall{Op: algorithm.OpSettle, N: c.Held, M: c.Spent}
-		byStore[store] = append(byStore[store], server.Background{
+		byStore[c.Limits.Store] = append(byStore[c.Limits.Store], server.Background{
 			Limits: c.Limits.Server, Key: c.Key, Begin: func() (algorithm.HoldCall, bool) {
-				call.Handles = c.SettleHandles(f.leases.Now())
+				call.Handles = c.SettleHandles(s.all.Now())
 				return call, true
 			},
 			End: func(handles []algorithm.Handle, err error) { settled[i] = handles != nil && err == nil },
 		})
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
 	var stores sync.WaitGroup
 	for store, calls := range byStore {
@@ -134,4 +144,17 @@ func (f *family) settleLeases(all []*lease.Closed) (failed []*lease.Closed) {
 		}
 	}
 	return failed
+}
+
+// newLeasing returns that of a limiter.
+func newLeasing(f *family, redis *inRedis) *leasing {
+	s := &leasing{redis: redis, timeout: f.timeout}
+	take := func(ctx context.Context, set *limits.Set, key string, units int64) lease.Grant {
+		return s.take(ctx, set, key, units, f.lease)
+	}
+	s.all = lease.New(f.lease, take, s.settle, lease.Events{
+		Opened: func(units int64) { f.events.tell(Event{Kind: EventLease, Cost: units}) },
+		Closed: func(units, spent int64) { f.events.tell(Event{Kind: EventLease, Cost: -units, Spent: spent}) },
+	})
+	return s
 }

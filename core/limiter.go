@@ -12,11 +12,9 @@ import (
 
 	"github.com/redislimit/redislimit/internal/denials"
 	"github.com/redislimit/redislimit/internal/hold"
-	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/lease"
 	"github.com/redislimit/redislimit/internal/limits"
 	"github.com/redislimit/redislimit/internal/line"
-	"github.com/redislimit/redislimit/internal/memory"
 	"github.com/redislimit/redislimit/internal/server"
 )
 
@@ -33,27 +31,28 @@ import (
 type Limiter struct {
 	family *family
 
-	asked      []Limit       // as given
-	by         *limits.Set   // the same, ready to decide
-	store      *server.Store // of New, or nil
-	keeper     keeper
-	bansNobody bool // its denials ban nobody
+	configured []Limit     // as given
+	set        *limits.Set // the same, ready to decide
+	bansNobody bool        // its denials ban nobody
 }
 
 // A family is what a Limiter shares with those that With derives from it.
 type family struct {
 	config
 
-	name     string
-	memory   *memory.Store // of NewMemory, or nil
-	now      func() time.Time
-	stub     hook.Stub     // of package limittest, or nil
-	stores   stores        // of New
-	fallback *memory.Store // of New with FailLocal, or nil
-	denials  *denials.Cache[Result]
+	name string
+	now  func() time.Time
+
+	backend   backend
+	overRedis bool           // it is of New, and has what follows
+	denials   *denials.Cache // or nil
+	leases    *lease.Leases  // with Lease, or nil
+	leasing   *leasing       // decides by them
+	fallback  *inMemory      // with FailLocal, or nil
+	stores    stores
+
 	events   *emitter
-	lines    line.Lines[denied]
-	leases   *lease.Leases // of New with Lease, or nil
+	lines    line.Lines
 	renewer  *hold.Renewer
 	derived  derived
 	overload overload
@@ -95,7 +94,7 @@ func add(a, b int64) int64 {
 func (l *Limiter) Name() string { return l.family.name }
 
 // Limits returns the limits, in the order given to [New] or [Limiter.With].
-func (l *Limiter) Limits() []Limit { return append([]Limit(nil), l.asked...) }
+func (l *Limiter) Limits() []Limit { return append([]Limit(nil), l.configured...) }
 
 // Logger returns the logger given to the option [Logger], or else [slog.Default] as it is at the
 // time. The middleware and key functions log there, too.
@@ -135,20 +134,20 @@ func (l *Limiter) catchUp() {
 // prefix and name, and has limits with the same Redis keys. Two that With has derived from one New
 // are meant to differ.
 func (l *Limiter) countsAs(other *Limiter) bool {
-	return l == other || l.family != other.family && l.store != nil && other.store != nil &&
-		l.store.SharesKeys(other.store) && slices.Equal(l.by.Keys, other.by.Keys)
+	return l == other || l.family != other.family && l.set.Store != nil && other.set.Store != nil &&
+		l.set.Store.SharesKeys(other.set.Store) && slices.Equal(l.set.Keys, other.set.Keys)
 }
 
 // failure counts an overload, and returns an error of the store as users see it: ErrUnavailable, or
 // that of the caller's own context if it has ended, whatever else was wrong.
-func (l *Limiter) failure(ctx context.Context, err error) error {
+func (f *family) failure(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, server.ErrQueue), errors.Is(err, server.ErrSentLate):
-		l.family.overload.count(l.family.events, l.family.policy.String())
+		f.overload.count(f.events, f.policy.String())
 	}
-	return fmt.Errorf("%w: limiter %q: %w", ErrUnavailable, l.family.name, err)
+	return fmt.Errorf("%w: limiter %q: %w", ErrUnavailable, f.name, err)
 }

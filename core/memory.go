@@ -2,36 +2,72 @@ package core
 
 import (
 	"context"
+	"time"
 
-	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/decision"
+	"github.com/redislimit/redislimit/internal/hold"
+	"github.com/redislimit/redislimit/internal/limits"
 	"github.com/redislimit/redislimit/internal/memory"
 )
 
-// decideInMemory decides by the state in s: that of NewMemory, or of FailLocal.
-func (l *Limiter) decideInMemory(ctx context.Context, s *memory.Store, c call, to target) {
-	by, source := l.by, SourceMemory
-	if s != l.family.memory {
-		by, source = l.by.Fallback, SourceFallback
+// inMemory is the backend in the memory of this process: that of NewMemory, and of FailLocal. It
+// never fails.
+type inMemory struct {
+	store  *memory.Store
+	source decision.Source
+	now    func() time.Time
+	bans   bool // keys may be banned
+}
+
+// Decide decides by the limits of c, or in an outage by this process's share of them.
+func (s *inMemory) Decide(_ context.Context, c *decision.Call, r *decision.Reply) error {
+	set := c.Set
+	if s.source == decision.Fallback {
+		set = set.Fallback
 	}
-	var inline [1]algorithm.Answer // it needs no allocation: it stays on the stack
-	answers := inline[:]
-	if len(by.Members) > len(inline) {
-		answers = make([]algorithm.Answer, len(by.Members))
+	r.Set, r.N, r.Source = set, c.N, s.source
+	h := c.NewHold(set, s.now)
+	if h == nil && !s.bans {
+		s.store.Decide(set.Memory, c.Key, c.N, c.Writes(), r.Room())
+		r.Conclude()
+		return nil
 	}
-	h := to.newHold(l, c, by)
-	if h == nil && l.family.bans == nil {
-		s.Decide(by.Memory, c.key, c.n, c.op == algorithm.OpCharge, answers)
-		c.fill(to.Result, by, answers, source)
-		return
-	}
-	asked := algorithm.HoldCall{Op: c.op, N: c.n, Bans: l.bansOn(c, by)}
 	if h != nil {
-		h.SlotsMove, asked.Handles = true, h.Handles()
+		h.Keeper, h.SlotsMove = s, true
 	}
-	ban, admitted := s.Hold(by.Memory, c.key, asked, answers)
-	c.fillOrBan(to.Result, by, answers, ban, source)
-	l.tellBan(ctx, c.key, ban, to.Result)
-	if admitted {
-		to.attach(h, memoryKeeper{s})
+	r.Ban, _ = s.store.Hold(set.Memory, c.Key, c.Request(set, h), r.Room())
+	if r.Conclude(); r.Allowed {
+		r.Hold = h
 	}
+	return nil
+}
+
+// End ends a hold.
+func (s *inMemory) End(_ context.Context, e hold.Ending) error {
+	s.store.End(e.Set.Memory, e.Key, holdCall(e))
+	if e.Freed != nil {
+		e.Freed()
+	}
+	return nil
+}
+
+// Renew renews holds.
+func (s *inMemory) Renew(all []*hold.Renewal) {
+	for _, r := range all {
+		if handles := r.Begin(); handles != nil {
+			r.End(s.store.Renew(r.Set.Memory, r.Key, r.N, handles), nil)
+		}
+	}
+}
+
+// Reset forgets what was charged to key.
+func (s *inMemory) Reset(_ context.Context, set *limits.Set, key string) error {
+	s.store.Reset(set.Memory, key)
+	return nil
+}
+
+// Block bans key.
+func (s *inMemory) Block(_ context.Context, set *limits.Set, key string, lasts int64, atLeast bool) error {
+	s.store.Block(set.Memory, key, lasts, atLeast)
+	return nil
 }

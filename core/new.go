@@ -13,10 +13,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redislimit/redislimit/internal/decision"
 	"github.com/redislimit/redislimit/internal/denials"
 	"github.com/redislimit/redislimit/internal/hold"
 	"github.com/redislimit/redislimit/internal/hook"
-	"github.com/redislimit/redislimit/internal/lease"
 	"github.com/redislimit/redislimit/internal/limits"
 	"github.com/redislimit/redislimit/internal/memory"
 	"github.com/redislimit/redislimit/internal/server"
@@ -57,13 +57,16 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 			"and redis.ParseURL makes Options of a URL", name)
 	}
 	f := newFamily(name, c)
-	if c.policy == failLocal {
-		f.fallback = memory.New(c.entries, nil)
-	}
-	f.denials = denials.New[Result](c.denyCache)
 	f.stores.byScripts = make(map[string]*server.Store)
+	redis := &inRedis{now: f.now}
+	f.backend, f.overRedis = redis, true
+	f.denials = denials.New(c.denyCache, len(c.bans) > 0)
+	if c.policy == failLocal {
+		f.fallback = &inMemory{memory.New(c.entries, nil), decision.Fallback, f.now, c.bans != nil}
+	}
 	if c.lease > 0 {
-		f.leases = lease.New(c.lease, f.takeLease, f.settleLeases, f.leaseEvents())
+		f.leasing = newLeasing(f, redis)
+		f.leases = f.leasing.all
 	}
 	hooks := f.hooks()
 	f.stores.open = func(limits *server.Limits) *server.Store {
@@ -99,7 +102,7 @@ const manyOpen = 1000
 // warnOfMistakes logs what may be meant, but hardly is.
 func (l *Limiter) warnOfMistakes(c *config) {
 	ctx := context.Background()
-	others, open := l.store.Others()
+	others, open := l.set.Store.Others()
 	if others {
 		l.family.events.logAt(ctx, slog.LevelWarn, "redislimit: another Limiter with this name over this client has other numbers on the same keys, "+
 			"so they count together: give one of them another name, or change numbers by With")
@@ -146,7 +149,7 @@ func NewMemory(name string, opts ...Option) (*Limiter, error) {
 		return nil, err
 	}
 	f := newFamily(name, c)
-	f.memory = memory.New(c.entries, c.clock)
+	f.backend = &inMemory{memory.New(c.entries, c.clock), decision.Memory, f.now, c.bans != nil}
 	return f.limiter(c.limits), nil
 }
 
@@ -203,23 +206,19 @@ func newFamily(name string, c *config) *family {
 }
 
 // limiter returns the Limiter of the family that decides by limits.
-func (f *family) limiter(asked []Limit) *Limiter {
-	l := &Limiter{family: f, asked: asked, by: newSet(f.name, asked, f.hold)}
-	switch {
-	case f.stub != nil:
-		l.keeper = stubKeeper{f.stub}
-	case f.memory != nil:
-		l.by.Memory = memory.NewLimits(l.by.Members, l.by.Keys, f.bans)
-		l.keeper = memoryKeeper{f.memory}
-	default:
-		l.by.Server = server.NewLimits(l.by.Members, l.by.Keys, f.bans)
-		l.store = f.stores.of(l.by)
-		l.keeper = redisKeeper{l.store}
+func (f *family) limiter(configured []Limit) *Limiter {
+	l := &Limiter{family: f, configured: configured, set: newSet(f.name, configured, f.hold)}
+	switch f.backend.(type) {
+	case *inMemory:
+		l.set.Memory = memory.NewLimits(l.set.Members, l.set.Keys, f.bans)
+	case *inRedis:
+		l.set.Server = server.NewLimits(l.set.Members, l.set.Keys, f.bans)
+		l.set.Store = f.stores.of(l.set)
 	}
 	if f.fallback != nil {
-		l.by.Fallback = newSet(f.name, f.share(asked), f.hold)
-		l.by.Fallback.Names = l.by.Names
-		l.by.Fallback.Memory = memory.NewLimits(l.by.Fallback.Members, l.by.Keys, f.bans)
+		l.set.Fallback = newSet(f.name, f.share(configured), f.hold)
+		l.set.Fallback.Names = l.set.Names
+		l.set.Fallback.Memory = memory.NewLimits(l.set.Fallback.Members, l.set.Keys, f.bans)
 	}
 	return l
 }

@@ -330,7 +330,7 @@ func checkLimits(limits []Limit, lease time.Duration) error {
 	}
 	first := make(map[string]Limit, len(limits))
 	for _, l := range limits {
-		if err := l.validate(); err != nil {
+		if err := l.checkCall(); err != nil {
 			return fmt.Errorf("limit %v: %w", l, err)
 		}
 		if other, taken := first[l.Name()]; taken {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/redislimit/redislimit/internal/decision"
 	"github.com/redislimit/redislimit/internal/server"
 )
 
@@ -27,21 +28,21 @@ func policy(p outagePolicy) Option {
 	return setting{"outage policy", p.String(), true, "", func(c *config) { c.policy = p }}
 }
 
-// withoutRedis decides by the outage policy after an error of the store, unless that is of the
-// caller's own context.
-func (l *Limiter) withoutRedis(ctx context.Context, c call, to target, err error) error {
-	if err = l.failure(ctx, err); !errors.Is(err, ErrUnavailable) {
+// withoutRedis decides c by the outage policy, after Redis has failed with err. A caller whose own
+// context has ended gets that error: the policy is not for it.
+func (f *family) withoutRedis(ctx context.Context, err error, c *decision.Call, r *decision.Reply) error {
+	if err = f.failure(ctx, err); !errors.Is(err, ErrUnavailable) {
 		return err
 	}
-	switch l.family.policy {
+	switch f.policy {
 	case failClosed:
 		return err
 	case failOpen:
-		*to.Result = Result{Allowed: true, Limiter: l.family.name, Name: l.by.Names[0], At: time.Now()}
+		r.Allowed, r.Set = true, c.Set // and Source is Nobody
+		return nil
 	default:
-		l.decideInMemory(ctx, l.family.fallback, c, to)
+		return f.fallback.Decide(ctx, c, r)
 	}
-	return nil
 }
 
 // hooks returns what tells the observers and the log about Redis.

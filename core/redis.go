@@ -2,55 +2,117 @@ package core
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/denials"
+	"github.com/redislimit/redislimit/internal/decision"
+	"github.com/redislimit/redislimit/internal/hold"
+	"github.com/redislimit/redislimit/internal/limits"
 	"github.com/redislimit/redislimit/internal/server"
 )
 
-// repeatDenial fills to with a denial of c that is remembered, if there is one.
-func (l *Limiter) repeatDenial(c call, to target) bool {
-	if c.op == algorithm.OpEvaluate {
-		return false
-	}
-	d := l.family.denials.Get(denials.Request{Key: c.key, N: c.n, Limits: l.by})
-	if d == nil {
-		return false
-	}
-	*to.Result = d.Result
-	to.age(d.Age(), SourceDenyCache)
-	return true
+// A backend decides, and stores the state of keys: in Redis, in memory, or, for the stub of a test,
+// nowhere.
+type backend interface {
+	// Decide fills r, which is empty, with the reply to c. After an error r is still empty.
+	Decide(ctx context.Context, c *decision.Call, r *decision.Reply) error
+	hold.Keeper
+	// Reset forgets what was charged to key.
+	Reset(ctx context.Context, set *limits.Set, key string) error
+	// Block bans key for the given number of microseconds. If atLeast is set, a ban that ends later
+	// stays as it is. A duration of 0 ends the ban.
+	Block(ctx context.Context, set *limits.Set, key string, lasts int64, atLeast bool) error
 }
 
-// ask decides in Redis, or by the outage policy.
-func (l *Limiter) ask(ctx context.Context, c call, to target, stamp denials.Stamp) error {
-	d := server.NewCall(l.by.Server, c.key, algorithm.HoldCall{Op: c.op, N: c.n, Bans: l.bansOn(c, l.by)})
-	h := to.newHold(l, c, l.by)
-	if h != nil {
-		d.Handles = h.Handles()
+// inRedis is the backend in Redis.
+type inRedis struct{ now func() time.Time }
+
+// Decide asks Redis.
+func (s *inRedis) Decide(ctx context.Context, c *decision.Call, r *decision.Reply) error {
+	h := c.NewHold(c.Set, s.now)
+	call := server.NewCall(c.Set.Server, c.Key, c.Request(c.Set, h))
+	if err := c.Set.Store.Decide(ctx, call); err != nil {
+		return err
 	}
-	if err := l.store.Decide(ctx, d); err != nil {
-		return l.withoutRedis(ctx, c, to, err)
-	}
-	c.fillOrBan(to.Result, l.by, d.Answers, d.Ban(), SourceRedis)
-	switch {
-	case c.op == algorithm.OpEvaluate:
-	case to.Allowed:
-		to.attach(h, l.keeper)
-	default:
-		l.remember(ctx, c, d, to.Result, stamp)
+	if takeReply(r, c.Set, call); h != nil && r.Allowed {
+		h.Keeper, r.Hold = s, h
 	}
 	return nil
 }
 
-// remember takes a denial of c by Redis: it may be repeated, and may have begun a ban.
-func (l *Limiter) remember(ctx context.Context, c call, d *server.Call, res *Result, stamp denials.Stamp) {
-	ban := d.Ban()
-	switch {
-	case ban.Until > 0:
-		l.family.denials.Put(denials.Request{Key: c.key, N: 1, Limits: l.by}, *res, res.RetryAfter, stamp)
-		l.tellBan(ctx, c.key, ban, res)
-	case len(l.family.bans) == 0 || l.by.Exceeded(c.n) > 0: // else the next denial may ban: it is for Redis to make
-		l.family.denials.Put(denials.Request{Key: c.key, N: c.n, Limits: l.by}, *res, l.by.DeniedFor(d.Answers, c.n), stamp)
+// takeReply fills r with the reply of Redis to a call.
+func takeReply(r *decision.Reply, set *limits.Set, call *server.Call) {
+	r.Set, r.N, r.Answers, r.Ban, r.Source = set, call.N, call.Answers, call.Ban(), decision.Redis
+	r.Conclude()
+}
+
+// End ends a hold.
+func (s *inRedis) End(ctx context.Context, e hold.Ending) error {
+	if e.Op == algorithm.OpSettle {
+		e.Handles = algorithm.MarkExpired(e.Set.Members, e.Handles, e.Passed.Microseconds(), 0)
+	}
+	return e.Set.Store.End(ctx, server.NewCall(e.Set.Server, e.Key, holdCall(e)), e.Freed)
+}
+
+// Renew renews holds, in as few round trips as there are stores.
+func (s *inRedis) Renew(all []*hold.Renewal) {
+	byStore := make(map[*server.Store][]server.Background, 1)
+	for _, r := range all {
+		byStore[r.Set.Store] = append(byStore[r.Set.Store], server.Background{
+			Limits: r.Set.Server, Key: r.Key, End: r.End, Begin: func() (algorithm.HoldCall, bool) {
+				handles := r.Begin()
+				return algorithm.HoldCall{Op: algorithm.OpRenew, N: r.N, Handles: handles}, handles != nil
+			},
+		})
+	}
+	for store, calls := range byStore {
+		store.RunAll(context.Background(), calls)
+	}
+}
+
+// Reset forgets what was charged to key.
+func (s *inRedis) Reset(ctx context.Context, set *limits.Set, key string) error {
+	return set.Store.Reset(ctx, set.Server, key)
+}
+
+// Block bans key.
+func (s *inRedis) Block(ctx context.Context, set *limits.Set, key string, lasts int64, atLeast bool) error {
+	return set.Store.Block(ctx, set.Server, key, lasts, atLeast)
+}
+
+func holdCall(e hold.Ending) algorithm.HoldCall {
+	return algorithm.HoldCall{Op: e.Op, N: e.N, M: e.Actual, Handles: e.Handles}
+}
+
+// stores are the Stores of a Limiter and of those that With derives from it.
+type stores struct {
+	open func(*server.Limits) *server.Store
+
+	mu        sync.Mutex
+	byScripts map[string]*server.Store
+}
+
+// of returns the Store for the algorithms of a set. Sets of the same algorithms share it, and so
+// their scripts and round trips.
+func (s *stores) of(set *limits.Set) *server.Store {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	store := s.byScripts[set.Scripts]
+	if store == nil {
+		store = s.open(set.Server)
+		s.byScripts[set.Scripts] = store
+	}
+	return store
+}
+
+func (s *stores) close() {
+	s.mu.Lock()
+	all := slices.Collect(maps.Values(s.byScripts))
+	s.mu.Unlock()
+	for _, store := range all {
+		store.Close()
 	}
 }

@@ -84,7 +84,7 @@ func (r *Reservation) settle(ctx context.Context, actual int64, later hold.Backg
 	l := r.limiter
 	l.catchUp()
 	defer func() { l.gaveBack(r.hold) }() // r is in use until then, and not dropped
-	return l.failure(ctx, l.family.renewer.End(ctx, r.hold, actual, later))
+	return l.family.failure(ctx, l.family.renewer.End(ctx, r.hold, actual, later))
 }
 
 // roomFor is how many such requests must fit beside one that is settled in the background. A client
@@ -102,12 +102,12 @@ func (r *Reservation) settleLater(ctx context.Context, actual int64) error {
 	if r == nil || r.hold == nil {
 		return nil
 	}
-	redis, ok := r.hold.Keeper.(redisKeeper)
-	if !ok || r.hold.HasSlots() || r.remaining()/roomFor < max(r.hold.N, actual) {
+	_, remote := r.hold.Keeper.(*inRedis)
+	if !remote || r.hold.HasSlots() || r.remaining()/roomFor < max(r.hold.N, actual) {
 		return r.Settle(ctx, actual)
 	}
 	return r.settle(ctx, actual, func(send func() error) bool {
-		return redis.store.Later(send, r.settled)
+		return r.hold.Set.Store.Later(send, r.settled)
 	})
 }
 
@@ -126,7 +126,7 @@ func (r *Reservation) settled(err error) {
 	if batch.Panicked(err) { // there is nobody to recover
 		l.family.events.logAt(ctx, slog.LevelError, "redislimit: a hook of the client panicked", "panic", err)
 	}
-	_ = l.failure(ctx, err) // it counts what was too much for this process
+	_ = l.family.failure(ctx, err) // it counts what was too much for this process
 }
 
 // gaveBack forgets the denials of h's key, and wakes who waits for its units. Who waits for slots

@@ -5,10 +5,9 @@ import (
 	"iter"
 	"math"
 	"math/bits"
-	"slices"
 	"time"
 
-	"github.com/redislimit/redislimit/internal/limits"
+	"github.com/redislimit/redislimit/internal/decision"
 )
 
 // Never is the RetryAfter of a request that can never be admitted, because it costs more than the
@@ -80,17 +79,17 @@ type Source uint8
 const (
 	// SourceNone is no decision: the zero Result, and that of [FailOpen] while Redis does not
 	// answer.
-	SourceNone Source = iota
+	SourceNone = Source(decision.Nobody)
 	// SourceRedis is Redis, where the count is shared by all processes.
-	SourceRedis
+	SourceRedis = Source(decision.Redis)
 	// SourceMemory is this process, for a Limiter of [NewMemory].
-	SourceMemory
+	SourceMemory = Source(decision.Memory)
 	// SourceDenyCache is this process, which repeats a denial by Redis; see [DenyCache].
-	SourceDenyCache
+	SourceDenyCache = Source(decision.DenyCache)
 	// SourceFallback is this process while Redis does not answer; see [FailLocal].
-	SourceFallback
+	SourceFallback = Source(decision.Fallback)
 	// SourceLease is this process, which spends units that it has leased; see [Lease].
-	SourceLease
+	SourceLease = Source(decision.Lease)
 )
 
 // String returns the name of the source, such as "redis".
@@ -134,30 +133,6 @@ func compareShares(a, b Result) int {
 	return cmp.Compare(alo, blo)
 }
 
-// age turns r, a decision by Redis, into what Redis would reply d later, but for Remaining, and
-// says who does.
-func (r *Result) age(d time.Duration, source Source) {
-	r.ageOne(d, source)
-	if r.all == nil {
-		return
-	}
-	all := slices.Clone(*r.all)
-	for i := range all {
-		all[i].ageOne(d, source)
-	}
-	r.all = &all
-}
-
-func (r *Result) ageOne(d time.Duration, source Source) {
-	d = d.Truncate(time.Microsecond)
-	if r.RetryAfter != Never {
-		r.RetryAfter = max(0, r.RetryAfter-d)
-	}
-	r.ResetAfter = max(0, r.ResetAfter-d)
-	r.At = r.At.Add(d)
-	r.Source = source
-}
-
 // remaining returns how many units remain of the limit that has the fewest.
 func (r *Result) remaining() int64 {
 	least := r.Remaining
@@ -185,10 +160,3 @@ func combine(all []Result, allowed bool) Result {
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
-
-// A denied is the denial that a refused caller of a line is told, and the limits that denied it.
-type denied struct {
-	Result
-
-	by *limits.Set
-}

@@ -1,63 +1,86 @@
 package core
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/decision"
+	"github.com/redislimit/redislimit/internal/hold"
+	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/limits"
 )
 
-// decideByStub answers what the stub admits as if nothing had been charged to the key before, and
-// what it denies as if all were used.
-func (l *Limiter) decideByStub(c call, to target) error {
-	method := "AllowN"
-	switch {
-	case c.op == algorithm.OpEvaluate:
-		method = "Peek"
-	case c.op == algorithm.OpReserve:
-		method = "Reserve"
-	case to.reservation != nil:
-		method = "Acquire"
-	}
-	retryAfter, err := l.family.stub.Call(method, c.key, c.n)
-	if err != nil {
-		return fmt.Errorf("%w: limiter %q: %w", ErrUnavailable, l.family.name, err)
-	}
-	if c.n == 0 {
-		c.op = algorithm.OpEvaluate
-	}
-	answers := make([]algorithm.Answer, len(l.by.Members))
-	for i, m := range l.by.Members {
-		answers[i].Evaluate(m.Evaluator, &algorithm.State{}, stubAt, c.n)
-		answers[i].Admits = answers[i].Admits && retryAfter <= 0
-	}
-	c.fill(to.Result, l.by, answers, SourceMemory)
-	if retryAfter > 0 {
-		useUp(to.Result, retryAfter)
-	}
-	if to.Allowed {
-		to.attach(to.newHold(l, c, l.by), l.keeper)
-	}
-	return nil
+// stubbed is the backend of package limittest: a test says what it answers.
+type stubbed struct {
+	stub hook.Stub
+	name string // of the limiter
+	now  func() time.Time
 }
 
 // stubAt is the instant of all decisions of stubs, in microseconds since the epoch: the beginning
 // of 2000, as in testing/synctest.
 const stubAt = 946_684_800_000_000
 
-// useUp turns r, of a key to which nothing was charged, into that of a key of which all is used,
-// and will be for so long.
-func useUp(r *Result, d time.Duration) {
-	r.Remaining, r.Delay = 0, 0
-	if r.Window > 0 { // when slots are free is not known
-		r.ResetAfter = d
+// Decide answers what the stub admits as if nothing had been charged to the key before, and what it
+// denies as if all units were used.
+func (s *stubbed) Decide(_ context.Context, c *decision.Call, r *decision.Reply) error {
+	retryAfter, err := s.stub.Call(methodOf(c), c.Key, c.N)
+	if err != nil {
+		return fmt.Errorf("%w: limiter %q: %w", ErrUnavailable, s.name, err)
 	}
-	if !r.Allowed && r.RetryAfter != Never {
-		r.RetryAfter = d
+	*r = decision.Reply{Set: c.Set, N: c.N, Source: decision.Memory, UsedUp: retryAfter}
+	answers := r.Room()
+	for i, m := range c.Set.Members {
+		answers[i].Evaluate(m.Evaluator, &algorithm.State{}, stubAt, c.N)
+		answers[i].Admits = answers[i].Admits && retryAfter <= 0
 	}
-	if r.all != nil {
-		for i := range *r.all {
-			useUp(&(*r.all)[i], d)
-		}
+	r.Conclude()
+	if h := c.NewHold(c.Set, s.now); h != nil && r.Allowed {
+		h.Keeper, r.Hold = s, h
 	}
+	return nil
+}
+
+// methodOf returns the method of the Limiter that has made a call.
+func methodOf(c *decision.Call) string {
+	switch {
+	case c.Op == algorithm.OpEvaluate:
+		return "Peek"
+	case c.Op == algorithm.OpReserve:
+		return "Reserve"
+	case c.Ends:
+		return "Acquire"
+	}
+	return "AllowN"
+}
+
+// End ends a hold.
+func (s *stubbed) End(_ context.Context, e hold.Ending) error {
+	actual := e.Actual
+	if e.Op == algorithm.OpRelease {
+		actual = e.N
+	}
+	err := s.call("Settle", e.Key, actual)
+	if e.Freed != nil {
+		e.Freed()
+	}
+	return err
+}
+
+// Reset tells the stub.
+func (s *stubbed) Reset(_ context.Context, _ *limits.Set, key string) error {
+	return s.call("Reset", key, 0)
+}
+
+// Block does nothing: the test says what is denied.
+func (s *stubbed) Block(context.Context, *limits.Set, string, int64, bool) error { return nil }
+
+// Renew does nothing: nothing expires.
+func (s *stubbed) Renew([]*hold.Renewal) {}
+
+func (s *stubbed) call(method, key string, cost int64) error {
+	_, err := s.stub.Call(method, key, cost)
+	return err
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/decision"
 	"github.com/redislimit/redislimit/internal/hook"
-	"github.com/redislimit/redislimit/internal/limits"
 	"github.com/redislimit/redislimit/internal/line"
 )
 
@@ -29,27 +29,28 @@ func (l *Limiter) Wait(ctx context.Context, key string) (Result, error) { return
 // Delay does, the place in the queue is given back. It waits for the end of a [Ban], and bans
 // nobody. A Limiter with [InFlight] refuses: use [Limiter.AcquireWait].
 func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, err error) {
-	c := call{key, n, algorithm.OpCharge, true}
+	req := l.newWaiting(key, n, algorithm.OpCharge)
+	defer req.recycle()
 	switch {
-	case l.by.Slots:
+	case l.set.Slots:
 		return Result{}, errNeedsEnd
-	case l.by.Queues:
-		r, err := l.acquireWait(ctx, c)
+	case l.set.Queues:
+		r, err := l.acquireWait(ctx, req)
 		if err != nil {
 			return Result{}, err
 		}
 		return r.Result, nil
 	}
-	begun, err := l.beginWait(ctx, c)
+	begun, err := l.beginWait(ctx, req)
 	if err != nil {
 		return Result{}, err
 	}
-	err = l.waitForTurn(ctx, c, line.Caller{}, func() (*Result, error) {
+	err = l.waitForTurn(ctx, req, line.Caller{}, func() (*Result, error) {
 		res = Result{} // if this fails, nobody is to hear of the denial before it
-		err := l.allow(ctx, c, &res)
+		err := l.allow(ctx, req, &res)
 		return &res, err
 	})
-	l.endWait(ctx, c, begun, &res, err)
+	l.endWait(ctx, req, begun, &res, err)
 	if err != nil {
 		return Result{}, err
 	}
@@ -63,35 +64,46 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, e
 // most. A process whose callers pass on slots to each other leaves them to other processes for some
 // 25 ms each half a second.
 func (l *Limiter) AcquireWait(ctx context.Context, key string, n int64) (*Reservation, error) {
-	return l.acquireWait(ctx, call{key, n, algorithm.OpCharge, true})
+	req := l.newWaiting(key, n, algorithm.OpCharge)
+	defer req.recycle()
+	return l.acquireWait(ctx, req)
 }
 
 // ReserveWait is [Limiter.Reserve] when it is the caller's turn: it waits as [Limiter.AcquireWait]
 // does.
 func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64) (*Reservation, error) {
-	return l.acquireWait(ctx, call{key, n, algorithm.OpReserve, true})
+	req := l.newWaiting(key, n, algorithm.OpReserve)
+	defer req.recycle()
+	return l.acquireWait(ctx, req)
 }
 
-// acquireWait acquires c when it is its turn, and tells the observers of the wait.
-func (l *Limiter) acquireWait(ctx context.Context, c call) (*Reservation, error) {
-	begun, err := l.beginWait(ctx, c)
+// newWaiting returns the request of a caller who waits until it is admitted.
+func (l *Limiter) newWaiting(key string, n int64, op algorithm.Op) *request {
+	req := l.newRequest(key, n, op)
+	req.call.Waits = true
+	return req
+}
+
+// acquireWait acquires what req is about when it is its turn, and notifies the observers of the wait.
+func (l *Limiter) acquireWait(ctx context.Context, req *request) (*Reservation, error) {
+	begun, err := l.beginWait(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	r, err := l.acquireUnbanned(ctx, c)
+	r, err := l.acquireUnbanned(ctx, req)
 	if err != nil {
-		l.endWait(ctx, c, begun, nil, err)
+		l.endWait(ctx, req, begun, nil, err)
 		return nil, err
 	}
-	l.endWait(ctx, c, begun, &r.Result, nil)
+	l.endWait(ctx, req, begun, &r.Result, nil)
 	return r, nil
 }
 
-// acquireUnbanned acquires c when it is its turn, and waits for its Delay. Whose key is banned
-// meanwhile gives its place back, and waits again.
-func (l *Limiter) acquireUnbanned(ctx context.Context, c call) (*Reservation, error) {
+// acquireUnbanned acquires what req is about when it is its turn, and waits for its Delay. If the key
+// is banned meanwhile, it gives its place back and waits again.
+func (l *Limiter) acquireUnbanned(ctx context.Context, req *request) (*Reservation, error) {
 	for {
-		r, err := l.acquireInTurn(ctx, ctx, c, line.Caller{})
+		r, err := l.acquireInTurn(ctx, ctx, req, line.Caller{})
 		if err == nil {
 			l.warnIfLong(ctx, r.Delay)
 			err = sleep(ctx, r.Delay)
@@ -103,7 +115,7 @@ func (l *Limiter) acquireUnbanned(ctx context.Context, c call) (*Reservation, er
 		if r.Delay == 0 || l.family.bans == nil {
 			return r, nil
 		}
-		if res, err := l.Peek(ctx, c.key); err != nil || !res.Banned {
+		if res, err := l.Peek(ctx, req.call.Key); err != nil || !res.Banned {
 			return r, nil //nolint:nilerr // it was admitted, and nothing is known of a ban
 		}
 		_ = r.Cancel(ctx)
@@ -112,13 +124,13 @@ func (l *Limiter) acquireUnbanned(ctx context.Context, c call) (*Reservation, er
 
 // beginWait refuses a call that can never be admitted, and returns when the wait begins, for the
 // observers.
-func (l *Limiter) beginWait(ctx context.Context, c call) (begun time.Time, err error) {
-	if err := c.check(ctx); err != nil {
+func (l *Limiter) beginWait(ctx context.Context, req *request) (begun time.Time, err error) {
+	if err := req.check(ctx); err != nil {
 		return begun, err
 	}
-	for _, capacity := range l.by.Capacities {
-		if c.n > capacity {
-			return begun, fmt.Errorf("%w: %d units of at most %d", ErrNeverAdmitted, c.n, capacity)
+	for _, capacity := range l.set.Capacities {
+		if req.call.N > capacity {
+			return begun, fmt.Errorf("%w: %d units of at most %d", ErrNeverAdmitted, req.call.N, capacity)
 		}
 	}
 	if len(l.family.events.observers) > 0 {
@@ -128,23 +140,23 @@ func (l *Limiter) beginWait(ctx context.Context, c call) (begun time.Time, err e
 }
 
 // endWait tells the observers of a wait, which res has admitted if there is no error.
-func (l *Limiter) endWait(ctx context.Context, c call, begun time.Time, res *Result, err error) {
+func (l *Limiter) endWait(ctx context.Context, req *request, begun time.Time, res *Result, err error) {
 	if len(l.family.events.observers) == 0 {
 		return
 	}
-	e := Event{Kind: EventWait, Cost: c.n, Took: time.Since(begun), Err: err}
+	e := Event{Kind: EventWait, Cost: req.call.N, Took: time.Since(begun), Err: err}
 	if err == nil {
 		e.Result = *res
 	}
-	l.family.events.emit(ctx, c.key, e)
+	l.family.events.emit(ctx, req.call.Key, e)
 }
 
-// acquireInTurn acquires c when it is its turn. The waiting is within ctx, and each decision within
-// asking.
-func (l *Limiter) acquireInTurn(ctx, asking context.Context, c call, p line.Caller) (r *Reservation, err error) {
-	err = l.waitForTurn(ctx, c, p, func() (*Result, error) {
+// acquireInTurn acquires what req is about when it is its turn. It waits until ctx ends; each
+// decision is made within deciding.
+func (l *Limiter) acquireInTurn(ctx, deciding context.Context, req *request, p line.Caller) (r *Reservation, err error) {
+	err = l.waitForTurn(ctx, req, p, func() (*Result, error) {
 		var err error
-		if r, err = l.acquire(asking, c); err != nil {
+		if r, err = l.acquire(deciding, req); err != nil {
 			return nil, err
 		}
 		return &r.Result, nil
@@ -156,31 +168,33 @@ func (l *Limiter) acquireInTurn(ctx, asking context.Context, c call, p line.Call
 }
 
 // A refusal is the error of who would wait for too long, or of one too many.
-type refusal = line.RefusalError[denied]
+type refusal = line.RefusalError
 
-// denialOf returns why a line has to wait. Of a bucket, which Drains, units become free one by one,
-// and of a window all at once.
-func denialOf(res *Result, by *limits.Set) *line.Denial[denied] {
-	d := &line.Denial[denied]{What: denied{*res, by}, At: time.Now(), RetryAfter: res.RetryAfter, Held: res.held}
+// denialOf returns why the callers in a line have to wait. The units of a bucket, which Drains,
+// become free one by one, those of a window all at once.
+func denialOf(req *request, res *Result) *line.Denial {
+	set, d := req.call.Set, &line.Denial{At: time.Now(), RetryAfter: res.RetryAfter, Held: res.held}
+	req.reply.CopyTo(&d.Reply)
 	if !res.Banned {
-		d.Limit, d.Window, d.Drains = res.Limit, res.Window, by.Members[max(0, slices.Index(by.Names, res.Name))].Debt
+		d.Limit, d.Window, d.Drains = res.Limit, res.Window, set.Members[max(0, slices.Index(set.Names, res.Name))].Debt
 	}
 	return d
 }
 
-// waitForTurn waits until it is the caller's turn in the line of its key, and then asks until it is
-// admitted.
-func (l *Limiter) waitForTurn(ctx context.Context, c call, p line.Caller, ask func() (*Result, error)) error {
-	p.Key, p.Units = c.key, c.n
-	return l.family.lines.Wait(ctx, p, l.warnIfLong, func() (*line.Denial[denied], int64, error) {
-		res, err := ask()
+// waitForTurn waits until it is the caller's turn in the line of its key, and then calls decide until
+// that admits it.
+func (l *Limiter) waitForTurn(ctx context.Context, req *request, p line.Caller, decide func() (*Result, error)) error {
+	p.Key, p.Units = req.call.Key, req.call.N
+	return l.family.lines.Wait(ctx, p, l.warnIfLong, func() (*line.Denial, int64, error) {
+		req.reply = decision.Reply{}
+		res, err := decide()
 		switch {
 		case err != nil:
 			return nil, 0, err
 		case res.Allowed:
 			return nil, res.remaining(), nil
 		}
-		return denialOf(res, l.by), 0, nil
+		return denialOf(req, res), 0, nil
 	})
 }
 
@@ -198,77 +212,80 @@ func (l *Limiter) warnIfLong(ctx context.Context, d time.Duration) {
 // WaitUpTo decides for a request that waits if it is to be admitted within w.UpTo, and fills res.
 // It waits behind those that wait already.
 func (inside) WaitUpTo(ctx context.Context, l *Limiter, w hook.Waiting, res *Result) (*Reservation, error) {
-	c := call{w.Key, w.N, algorithm.OpCharge, true}
+	req := l.newWaiting(w.Key, w.N, algorithm.OpCharge)
+	defer req.recycle()
 	if w.Reserve {
-		c.op = algorithm.OpReserve
+		req.call.Op = algorithm.OpReserve
 	}
 	began := time.Now()
 	p := line.Caller{Until: began.Add(w.UpTo), Most: w.Most}
-	if c.n == 0 || l.by.Exceeded(c.n) > 0 {
-		c.waits = false // waiting would change nothing
-		return l.askOnce(ctx, c, res)
+	if req.call.N == 0 || l.set.Exceeded(req.call.N) > 0 {
+		req.call.Waits = false // waiting would change nothing
+		return l.decideOnce(ctx, req, res)
 	}
-	if !l.family.lines.Anyone(c.key) {
-		r, err := l.askOnce(ctx, c, res)
+	if !l.family.lines.Anyone(req.call.Key) {
+		r, err := l.decideOnce(ctx, req, res)
 		if err != nil || res.Allowed {
 			return r, err
 		}
 		if !res.held && res.RetryAfter > w.UpTo {
-			return l.turnAway(ctx, c, &refusal{Last: denialOf(res, l.by)}, time.Since(began), res)
+			return l.turnAway(ctx, req, &refusal{Last: denialOf(req, res)}, time.Since(began), res)
 		}
 	}
-	if err := c.check(ctx); err != nil {
+	if err := req.check(ctx); err != nil {
 		return nil, err
 	}
 	// Its decisions are not given up: what they charge is taken back if the client has left.
-	r, err := l.acquireInTurn(ctx, context.WithoutCancel(ctx), c, p)
+	r, err := l.acquireInTurn(ctx, context.WithoutCancel(ctx), req, p)
 	refused := (*refusal)(nil)
 	if *res = (Result{}); err == nil {
 		*res = r.Result
 	} else if errors.As(err, &refused) && !refused.Waited {
-		return l.turnAway(ctx, c, refused, 0, res)
+		return l.turnAway(ctx, req, refused, 0, res)
 	}
-	l.endWait(ctx, c, began, res, err)
+	l.endWait(ctx, req, began, res, err)
 	if refused != nil {
-		return l.turnAway(ctx, c, refused, 0, res)
+		return l.turnAway(ctx, req, refused, 0, res)
 	}
 	return r, err
 }
 
-// askOnce decides on c, and fills res. What is charged for good has no Reservation.
-func (l *Limiter) askOnce(ctx context.Context, c call, res *Result) (*Reservation, error) {
-	if c.op == algorithm.OpCharge && !l.by.Slots {
-		return nil, l.allow(ctx, c, res)
+// decideOnce decides req without waiting, and sets res. There is a Reservation only if what is
+// admitted must be ended.
+func (l *Limiter) decideOnce(ctx context.Context, req *request, res *Result) (*Reservation, error) {
+	if req.call.Op == algorithm.OpCharge && !l.set.Slots {
+		return nil, l.allow(ctx, req, res)
 	}
-	r, err := l.acquire(ctx, c)
+	r, err := l.acquire(ctx, req)
 	if err == nil {
 		*res = r.Result
 	}
 	return r, err
 }
 
-// turnAway fills res for c, which was refused: with the last denial of the line, if that was by the
-// same limits. With bans, one that has not waited is decided on again, so that a denial may ban; it
-// may be admitted.
-func (l *Limiter) turnAway(ctx context.Context, c call, refused *refusal, took time.Duration, res *Result) (r *Reservation, err error) {
+// turnAway sets res for a caller that the line has refused: to the last denial of the line, if that
+// was by the same limits. With bans, a caller that has not waited is decided on once more, so that a
+// denial may begin a ban; that decision may also admit it.
+func (l *Limiter) turnAway(ctx context.Context, req *request, refused *refusal, took time.Duration, res *Result) (r *Reservation, err error) {
 	last := refused.Last
-	*res = Result{}
+	*res, req.reply = Result{}, decision.Reply{}
 	switch {
 	case len(l.family.bans) > 0 && !refused.Waited:
-		c.waits = false
-		return l.askOnce(ctx, c, res)
-	case last != nil && last.What.by == l.by:
-		*res = last.What.Result
-		res.age(time.Since(last.At), last.What.Source)
+		req.call.Waits = false
+		return l.decideOnce(ctx, req, res)
+	case last != nil && (last.Reply.Set == l.set || last.Reply.Set == l.set.Fallback):
+		last.Reply.CopyTo(&req.reply) // other callers may get the same denial
+		req.reply.Age += time.Since(last.At)
+		res.fill(&req.call, &req.reply)
 	default:
-		c.op = algorithm.OpEvaluate
-		if err = l.decideUnobserved(ctx, c, target{Result: res}); err != nil || res.Source == SourceNone {
+		req.call.Op = algorithm.OpEvaluate
+		if err = l.decide(ctx, req, res); err != nil || res.Source == SourceNone {
 			return nil, err
 		}
 		res.Allowed = false
 	}
 	res.RetryAfter = max(res.RetryAfter, refused.Wait)
-	l.family.events.emit(ctx, c.key, Event{Kind: EventDecision, Result: *res, Cost: c.n, Took: took})
+	l.family.events.emit(ctx, req.call.Key, Event{Kind: EventDecision, Result: *res, Cost: req.call.N, Took: took})
 	return r, nil
 }
 

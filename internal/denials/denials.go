@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redislimit/redislimit/internal/decision"
 	"github.com/redislimit/redislimit/internal/key"
 	"github.com/redislimit/redislimit/internal/limits"
 )
@@ -19,120 +20,129 @@ const MaxStale = time.Second
 // most.
 const maxSurvives = 16
 
-// A Cache remembers denials with a result of type R, each in the one slot that the hash of its key
-// chooses. A flood of keys that are denied once does not evict one that is denied again and again.
-// Denials of a cost above a capacity are remembered beside those of smaller costs. It is read
-// without a lock. A nil Cache remembers nothing.
-type Cache[R any] struct {
+// A Cache remembers denials, each in the slot that the hash of its key chooses. A flood of keys that
+// are denied once does not evict a key that is denied again and again. Denials of a cost above a
+// capacity are remembered beside those of smaller costs. Reading takes no lock. A nil Cache remembers
+// nothing.
+type Cache struct {
 	size  int
+	bans  bool // a denial may ban its key
 	seed  maphash.Seed
-	slots atomic.Pointer[[]atomic.Pointer[Denial[R]]] // made with the first denial
+	slots atomic.Pointer[[]atomic.Pointer[Denial]] // made with the first denial
 
 	mu          sync.Mutex // held while a slot is changed
 	generations [generations]atomic.Uint64
 }
 
-// A generation is how often Forget was called for keys of some hashes: Put drops a denial from
+// A generation is how often Forget was called for keys of some hashes: put drops a denial from
 // before the last call.
 const generations = 64
 
-// A Denial is what Redis replied, and when the call was sent and answered. Redis decided in
-// between. For how long it is repeated counts from before, so that it is never repeated for too
-// long; what is left of its times counts from after, so that no client is told to come back too
-// early.
-type Denial[R any] struct {
-	Result R
-
+// A Denial is a reply of Redis, with the instants at which its call was sent and answered. Redis
+// decided between the two. The time for which the denial is repeated starts when the call was sent,
+// so that it is never repeated for too long. Its RetryAfter and ResetAfter start when the answer came,
+// so that no client comes back too early.
+type Denial struct {
+	reply    decision.Reply // for the limits of its Set alone: other numbers may admit
 	key      string
-	limits   *limits.Set // of these numbers; others may admit
-	cost     int64       // the smallest that it denies
-	exceeded int         // how many capacities that exceeds
+	cost     int64 // the smallest cost that is denied
+	exceeded int   // how many capacities that cost exceeds
 	sent     time.Time
 	received time.Time
-	lasts    time.Duration // for how long it is repeated
+	lasts    time.Duration // it is repeated until sent + lasts
 	survives atomic.Int32  // how many collisions in its slot, up to maxSurvives
 }
 
-// Age returns how long ago the reply came.
-func (d *Denial[R]) Age() time.Duration { return time.Since(d.received) }
-
-// A Request is what is asked of a limiter.
-type Request struct {
-	Key    string
-	N      int64
-	Limits *limits.Set
-}
-
-// A Stamp is from before a call to Redis.
+// A Stamp is taken before a call to Redis, so that its denial can be remembered afterwards.
 type Stamp struct {
 	generation uint64
 	sent       time.Time
 }
 
-// New returns a Cache of so many slots, or nil for none.
-func New[R any](size int) *Cache[R] {
+// New returns a Cache with size slots, or nil if size is 0. bans says that a denial may ban its key.
+func New(size int, bans bool) *Cache {
 	if size == 0 {
 		return nil
 	}
-	return &Cache[R]{size: size, seed: maphash.MakeSeed()}
+	return &Cache{size: size, bans: bans, seed: maphash.MakeSeed()}
 }
 
-// Get returns the denial that is remembered of a request, or nil.
-func (c *Cache[R]) Get(r Request) *Denial[R] {
-	if c == nil || r.N == 0 {
-		return nil
+// Repeat fills r with the remembered denial of call. It reports false if there is none.
+func (c *Cache) Repeat(call *decision.Call, r *decision.Reply) bool {
+	if c == nil || !call.Writes() {
+		return false
 	}
 	slots := c.slots.Load()
 	if slots == nil {
-		return nil
+		return false
 	}
-	k := key.Local(r.Key)
-	exceeded := r.Limits.Exceeded(r.N)
+	k := key.Local(call.Key)
+	exceeded := call.Set.Exceeded(call.N)
 	d := c.slot(slots, k, exceeded).Load()
-	if d == nil || d.key != k || d.limits != r.Limits || d.exceeded != exceeded || r.N < d.cost {
-		return nil
+	if d == nil || d.key != k || d.reply.Set != call.Set || d.exceeded != exceeded || call.N < d.cost {
+		return false
 	}
-	if age := time.Since(d.sent); age < 0 || age >= d.lasts {
-		return nil
+	now := time.Now()
+	if age := now.Sub(d.sent); age < 0 || age >= d.lasts {
+		return false
 	}
 	if d.survives.Load() < maxSurvives {
 		d.survives.Add(1)
 	}
-	return d
+	r.Set, r.N, r.Answers, r.Ban, r.Source = d.reply.Set, d.reply.N, d.reply.Answers, d.reply.Ban, d.reply.Source
+	r.Age = now.Sub(d.received)
+	return true
 }
 
 // slot returns the slot of k, in the form of key.Local, for costs that exceed so many capacities.
-func (c *Cache[R]) slot(slots *[]atomic.Pointer[Denial[R]], k string, exceeded int) *atomic.Pointer[Denial[R]] {
+func (c *Cache) slot(slots *[]atomic.Pointer[Denial], k string, exceeded int) *atomic.Pointer[Denial] {
 	return &(*slots)[(maphash.String(c.seed, k)+uint64(exceeded))%uint64(len(*slots))]
 }
 
 // generation returns that of a key.
-func (c *Cache[R]) generation(k string) *atomic.Uint64 {
+func (c *Cache) generation(k string) *atomic.Uint64 {
 	return &c.generations[maphash.String(c.seed, k)%generations]
 }
 
-// Put remembers that a request was denied with a result, for lasts at most. stamp is what Stamp
-// returned before the call. Where a key was forgotten since, which may have been this one, nothing
-// is remembered.
-func (c *Cache[R]) Put(r Request, result R, lasts time.Duration, stamp Stamp) {
-	if c == nil || lasts <= 0 {
+// Learn remembers r, the reply of Redis to call, if it is a denial that may be repeated. stamp is what
+// Stamp returned before the call.
+func (c *Cache) Learn(call *decision.Call, r *decision.Reply, stamp Stamp) {
+	switch {
+	case c == nil || !call.Writes() || r.Allowed:
+	case r.Ban.Until > 0:
+		c.put(call, r, 1, time.Duration(r.Ban.Until-r.Ban.At)*time.Microsecond, stamp)
+	case c.bans && call.Set.Exceeded(call.N) == 0:
+		// The next denial may ban the key for longer, and only Redis can do that.
+	default:
+		c.put(call, r, call.N, call.Set.DeniedFor(r.Answers, call.N), stamp)
+	}
+}
+
+// put remembers r, a denial of call by Redis, for lasts at most. It will be repeated for any cost that
+// is not below the given one and exceeds as many capacities. If a key was forgotten since the stamp
+// was taken, which may have been this one, put remembers nothing.
+func (c *Cache) put(call *decision.Call, r *decision.Reply, cost int64, lasts time.Duration, stamp Stamp) {
+	if lasts <= 0 {
 		return
 	}
-	d := &Denial[R]{
-		Result: result, key: key.Local(r.Key), limits: r.Limits, cost: r.N, exceeded: r.Limits.Exceeded(r.N),
+	by := call.Set
+	d := &Denial{
+		key: key.Local(call.Key), cost: cost, exceeded: by.Exceeded(cost),
 		sent: stamp.sent, received: time.Now(), lasts: min(lasts, MaxStale),
 	}
-	if d.exceeded == len(r.Limits.Capacities) {
-		d.cost = slices.Max(r.Limits.Capacities) + 1 // no limit has more to say about a higher cost
+	r.CopyTo(&d.reply)
+	d.reply.Source, d.reply.Ban.Began = decision.DenyCache, false // a ban begins once
+	if d.exceeded == len(by.Capacities) {
+		d.cost = slices.Max(by.Capacities) + 1 // no limit has more to say about a higher cost
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.generation(r.Key).Load() != stamp.generation {
+	if c.generation(call.Key).Load() != stamp.generation {
 		return
 	}
 	slots := c.slots.Load()
 	if slots == nil {
-		made := make([]atomic.Pointer[Denial[R]], c.size)
+		made := make([]atomic.Pointer[Denial], c.size)
 		slots = &made
 		c.slots.Store(slots)
 	}
@@ -149,8 +159,8 @@ func (c *Cache[R]) Put(r Request, result R, lasts time.Duration, stamp Stamp) {
 	slot.Store(d)
 }
 
-// Forget drops the denials of k by limits, and those that calls in flight bring.
-func (c *Cache[R]) Forget(k string, by *limits.Set) {
+// Forget drops the denials of k by limits, and those that calls in flight will bring.
+func (c *Cache) Forget(k string, by *limits.Set) {
 	if c == nil {
 		return
 	}
@@ -169,14 +179,10 @@ func (c *Cache[R]) Forget(k string, by *limits.Set) {
 	}
 }
 
-// Stamp returns what Put needs to know of a call about k that is about to be sent, at now if that
-// is not zero.
-func (c *Cache[R]) Stamp(k string, now time.Time) Stamp {
+// Stamp returns what Learn needs to know of a call about k that is about to be sent.
+func (c *Cache) Stamp(k string) Stamp {
 	if c == nil {
 		return Stamp{}
 	}
-	if now.IsZero() {
-		now = time.Now()
-	}
-	return Stamp{c.generation(k).Load(), now}
+	return Stamp{c.generation(k).Load(), time.Now()}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/decision"
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
@@ -14,18 +15,19 @@ import (
 func TestForget(t *testing.T) {
 	t.Parallel()
 	by := limits.New("x", []limits.Limit{{Kind: algorithm.FixedWindow, Numbers: algorithm.Numbers{Count: 9, Period: 1e6}}})
-	c := New[int](1000)
+	c := New(1000, false)
 	other := "other"
 	for i := 0; i < 1000 && c.generation(other) == c.generation("k"); i++ { // some keys share a generation
 		other = fmt.Sprint(i)
 	}
-	before := map[string]Stamp{"k": c.Stamp("k", time.Time{}), other: c.Stamp(other, time.Time{})}
+	before := map[string]Stamp{"k": c.Stamp("k"), other: c.Stamp(other)}
 	c.Forget("k", by)
 	for key, stamp := range before {
-		r := Request{Key: key, N: 1, Limits: by}
-		c.Put(r, 1, time.Minute, stamp)
-		if d := c.Get(r); (d != nil) != (key == other) {
-			t.Errorf("%q: remembered %v", key, d != nil)
+		call := &decision.Call{Set: by, Key: key, N: 1, Op: algorithm.OpCharge}
+		denied := &decision.Reply{Set: by, N: 1, Answers: make([]algorithm.Answer, 1)}
+		c.put(call, denied, 1, time.Minute, stamp)
+		if repeated := c.Repeat(call, denied); repeated != (key == other) {
+			t.Errorf("%q: remembered %v", key, repeated)
 		}
 	}
 }

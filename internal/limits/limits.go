@@ -37,6 +37,7 @@ type Set struct {
 	ShortestHold time.Duration // the shortest of all limits
 
 	Server   *server.Limits // for a decision in Redis, or nil
+	Store    *server.Store  // which makes it, or nil
 	Memory   *memory.Limits // for one in memory, or nil
 	Fallback *Set           // what FailLocal decides by, or nil
 }

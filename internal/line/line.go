@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redislimit/redislimit/internal/decision"
 )
 
 const (
@@ -37,11 +39,11 @@ type Caller struct {
 }
 
 // A Denial is why a caller has to wait.
-type Denial[D any] struct {
-	What       D             // for who asks: it is not looked at
-	At         time.Time     // when it was
-	RetryAfter time.Duration // of the longest Duration: never
-	Held       bool          // it may be over at any time, when something is given back
+type Denial struct {
+	Reply      decision.Reply // whose it is: it is not looked at here
+	At         time.Time      // when it was
+	RetryAfter time.Duration  // of the longest Duration: never
+	Held       bool           // it may be over at any time, when something is given back
 
 	// How many units are admitted after that: Limit in each Window, at once or, if they drain, one
 	// by one. A Window of 0: that is not known.
@@ -54,10 +56,10 @@ type Denial[D any] struct {
 }
 
 // soon reports whether it may be over at any time.
-func (d *Denial[D]) soon() bool { return d.Held || d.RetryAfter == never }
+func (d *Denial) soon() bool { return d.Held || d.RetryAfter == never }
 
 // over returns when the line is admitted that wants so many units, at the soonest.
-func (d *Denial[D]) over(units int64) time.Time {
+func (d *Denial) over(units int64) time.Time {
 	over := d.At.Add(d.RetryAfter)
 	if d.Window == 0 || d.Limit == 0 {
 		return over
@@ -71,13 +73,13 @@ func (d *Denial[D]) over(units int64) time.Time {
 
 // A RefusalError is the error of who would wait for too long, or of one too many. It is a
 // [context.DeadlineExceeded].
-type RefusalError[D any] struct {
+type RefusalError struct {
 	Wait   time.Duration // that it would, as far as it is known
-	Last   *Denial[D]    // by which that is known, or nil
+	Last   *Denial       // by which that is known, or nil
 	Waited bool          // already
 }
 
-func (r *RefusalError[D]) Error() string {
+func (r *RefusalError) Error() string {
 	if r.Last != nil && r.Last.Held {
 		return fmt.Sprintf("redislimit: what others hold was not given back in time (each Reservation is to be ended, "+
 			"and the body of each response to be closed): %v", context.DeadlineExceeded)
@@ -86,39 +88,39 @@ func (r *RefusalError[D]) Error() string {
 }
 
 // Unwrap returns context.DeadlineExceeded.
-func (r *RefusalError[D]) Unwrap() error { return context.DeadlineExceeded }
+func (r *RefusalError) Unwrap() error { return context.DeadlineExceeded }
 
 // Lines are the callers that wait, in a line for each key. The zero Lines are ready.
-type Lines[D any] struct {
+type Lines struct {
 	count   atomic.Int64 // of lines, to be read without the lock
 	mu      sync.Mutex
-	byKey   map[string]*line[D]
+	byKey   map[string]*line
 	bounded int // waiters whose number is bounded
 }
 
 // A line is the callers that wait for one key, in the order in which they came. The first has its
 // turn, and others that may be admitted with it.
-type line[D any] struct {
-	waiters []*waiter[D]
+type line struct {
+	waiters []*waiter
 	units   int64 // that they want, all together
-	last    *Denial[D]
+	last    *Denial
 	freed   chan struct{} // closed when units are free in this process; nil if nobody awaits that
 	poll    time.Duration // the last pause between two polls
 	kept    time.Time     // since when this process passes on its slots; zero if it does not
 }
 
 // A waiter is a caller in a line.
-type waiter[D any] struct {
+type waiter struct {
 	Caller
 
-	line   *line[D]
+	line   *line
 	asks   bool          // it has its turn
 	turn   chan struct{} // has an element when it gets it
 	waited bool          // for its turn, or to ask again
 }
 
 // timeLeft returns for how long w may wait on.
-func (w *waiter[D]) timeLeft() time.Duration {
+func (w *waiter) timeLeft() time.Duration {
 	if w.Until.IsZero() {
 		return never
 	}
@@ -126,7 +128,7 @@ func (w *waiter[D]) timeLeft() time.Duration {
 }
 
 // Anyone reports whether somebody waits for key.
-func (ls *Lines[D]) Anyone(key string) bool {
+func (ls *Lines) Anyone(key string) bool {
 	if ls.count.Load() == 0 {
 		return false
 	}
@@ -138,13 +140,13 @@ func (ls *Lines[D]) Anyone(key string) bool {
 // Wait has c wait for its turn, and then calls ask until it denies no more: that returns the
 // denial, or nil and how many units remain. long is told of each pause. Errors are those of ask and
 // of ctx, and a [RefusalError].
-func (ls *Lines[D]) Wait(ctx context.Context, c Caller, long func(context.Context, time.Duration),
-	ask func() (denial *Denial[D], remaining int64, err error),
+func (ls *Lines) Wait(ctx context.Context, c Caller, long func(context.Context, time.Duration),
+	ask func() (denial *Denial, remaining int64, err error),
 ) error {
 	if deadline, ok := ctx.Deadline(); ok && (c.Until.IsZero() || deadline.Before(c.Until)) {
 		c.Until = deadline
 	}
-	w := &waiter[D]{Caller: c}
+	w := &waiter{Caller: c}
 	if refused := ls.join(w); refused != nil {
 		return refused
 	}
@@ -171,7 +173,7 @@ func (ls *Lines[D]) Wait(ctx context.Context, c Caller, long func(context.Contex
 			continue // another asks, who came before
 		}
 		if !denial.soon() && denial.RetryAfter > w.timeLeft() {
-			return &RefusalError[D]{Wait: denial.RetryAfter, Last: denial, Waited: w.waited}
+			return &RefusalError{Wait: denial.RetryAfter, Last: denial, Waited: w.waited}
 		}
 		long(ctx, denial.pause)
 		if err := ls.rest(ctx, w, denial, freed); err != nil {
@@ -181,7 +183,7 @@ func (ls *Lines[D]) Wait(ctx context.Context, c Caller, long func(context.Contex
 }
 
 // rest waits until the first of a line is to ask again, after it was denied.
-func (ls *Lines[D]) rest(ctx context.Context, w *waiter[D], denial *Denial[D], freed <-chan struct{}) error {
+func (ls *Lines) rest(ctx context.Context, w *waiter, denial *Denial, freed <-chan struct{}) error {
 	w.waited = true
 	late := denial.pause > w.timeLeft()
 	woken, err := Rest(ctx, min(denial.pause, w.timeLeft()), freed)
@@ -199,25 +201,25 @@ func (ls *Lines[D]) rest(ctx context.Context, w *waiter[D], denial *Denial[D], f
 
 // join has w wait in the line of its key, at its end; w must leave. It does not if that is of no
 // use, or if there are too many: a key takes no more places than are left for all others.
-func (ls *Lines[D]) join(w *waiter[D]) *RefusalError[D] {
+func (ls *Lines) join(w *waiter) *RefusalError {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	q := ls.byKey[w.Key]
 	if q == nil {
-		q = &line[D]{}
+		q = &line{}
 	}
 	now := time.Now()
 	if q.last != nil && !q.last.soon() && !w.Until.IsZero() {
 		if over := q.last.over(q.units + w.Units); over.After(w.Until) {
-			return &RefusalError[D]{Wait: over.Sub(now), Last: q.last}
+			return &RefusalError{Wait: over.Sub(now), Last: q.last}
 		}
 	}
 	if w.Most > 0 && len(q.waiters) >= w.Most-ls.bounded {
-		return &RefusalError[D]{Last: q.last}
+		return &RefusalError{Last: q.last}
 	}
 	if len(q.waiters) == 0 {
 		if ls.byKey == nil {
-			ls.byKey = make(map[string]*line[D])
+			ls.byKey = make(map[string]*line)
 		}
 		ls.byKey[w.Key] = q
 		ls.count.Add(1)
@@ -233,7 +235,7 @@ func (ls *Lines[D]) join(w *waiter[D]) *RefusalError[D] {
 }
 
 // turnsLocked gives the first its turn, and those after it that what remains admits as well.
-func (q *line[D]) turnsLocked(remaining int64) {
+func (q *line) turnsLocked(remaining int64) {
 	for i, w := range q.waiters[:min(len(q.waiters), maxAsking)] {
 		if i > 0 && w.Units > remaining {
 			return
@@ -247,7 +249,7 @@ func (q *line[D]) turnsLocked(remaining int64) {
 }
 
 // leave takes w out of its line. If it was admitted, so much remains.
-func (ls *Lines[D]) leave(w *waiter[D], admitted bool, remaining int64) {
+func (ls *Lines) leave(w *waiter, admitted bool, remaining int64) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if w.Most > 0 {
@@ -274,7 +276,7 @@ func (ls *Lines[D]) leave(w *waiter[D], admitted bool, remaining int64) {
 }
 
 // asking returns what is closed when units of the key are freed in this process from now on.
-func (ls *Lines[D]) asking(w *waiter[D]) <-chan struct{} {
+func (ls *Lines) asking(w *waiter) <-chan struct{} {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if w.line.freed == nil {
@@ -284,7 +286,7 @@ func (ls *Lines[D]) asking(w *waiter[D]) <-chan struct{} {
 }
 
 // denied notes that w was. It reports whether w is the first, which asks again after a pause.
-func (ls *Lines[D]) denied(w *waiter[D], d *Denial[D]) (first bool) {
+func (ls *Lines) denied(w *waiter, d *Denial) (first bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	q := w.line
@@ -305,10 +307,10 @@ func (ls *Lines[D]) denied(w *waiter[D], d *Denial[D]) (first bool) {
 }
 
 // late returns the refusal of w, whose time is over.
-func (ls *Lines[D]) late(w *waiter[D]) *RefusalError[D] {
+func (ls *Lines) late(w *waiter) *RefusalError {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	r := &RefusalError[D]{Last: w.line.last, Waited: true}
+	r := &RefusalError{Last: w.line.last, Waited: true}
 	if r.Last != nil && !r.Last.soon() {
 		r.Wait = time.Until(r.Last.over(w.line.units))
 	}
@@ -317,7 +319,7 @@ func (ls *Lines[D]) late(w *waiter[D]) *RefusalError[D] {
 
 // woken returns for how long the first of a line that was woken leaves what is free to other
 // processes. Else these would get nothing for as long as somebody waits in this one.
-func (ls *Lines[D]) woken(w *waiter[D]) time.Duration {
+func (ls *Lines) woken(w *waiter) time.Duration {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	switch q, now := w.line, time.Now(); {
@@ -334,12 +336,12 @@ func (ls *Lines[D]) woken(w *waiter[D]) time.Duration {
 func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
 // Free wakes the first that waits for key, whose denial may be over.
-func (ls *Lines[D]) Free(key string) { ls.wake(key, false) }
+func (ls *Lines) Free(key string) { ls.wake(key, false) }
 
 // Forget does so whatever the denial says.
-func (ls *Lines[D]) Forget(key string) { ls.wake(key, true) }
+func (ls *Lines) Forget(key string) { ls.wake(key, true) }
 
-func (ls *Lines[D]) wake(key string, whatever bool) {
+func (ls *Lines) wake(key string, whatever bool) {
 	if ls.count.Load() == 0 {
 		return
 	}

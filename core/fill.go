@@ -1,0 +1,120 @@
+package core
+
+import (
+	"time"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/decision"
+)
+
+// fill sets res to the Result of the Reply r to c. Every Result of a decision is made here.
+func (res *Result) fill(c *decision.Call, r *decision.Reply) {
+	switch {
+	case r.Source == decision.Nobody:
+		*res = Result{Allowed: true, Limiter: c.Set.Limiter, Name: c.Set.Names[0], At: time.Now()}
+		return
+	case r.Ban.Until > 0:
+		res.fillBanned(r)
+	default:
+		res.fillAnswers(c, r)
+	}
+	if r.Age > 0 {
+		res.age(r.Age)
+	}
+	if r.UsedUp > 0 {
+		res.useUp(r.UsedUp)
+	}
+}
+
+// fillAnswers sets res from the answer of each limit.
+func (res *Result) fillAnswers(c *decision.Call, r *decision.Reply) {
+	charged := c.Writes() && r.Allowed
+	if len(r.Answers) == 1 {
+		res.fillOne(r, 0, charged)
+		return
+	}
+	all := make([]Result, len(r.Answers))
+	for i := range all {
+		all[i].fillOne(r, i, charged)
+		if !r.Allowed {
+			all[i].Delay = 0 // a denied request has no place in a queue
+		}
+	}
+	*res = combine(all, r.Allowed)
+}
+
+// fillOne sets res from the answer of limit i.
+func (res *Result) fillOne(r *decision.Reply, i int, charged bool) {
+	set, a := r.Set, &r.Answers[i]
+	out, held := r.Outcome(i, charged)
+	res.Allowed, res.Banned, res.held = a.Admits, false, held
+	res.Limit, res.Remaining = set.Capacities[i], out.Remaining
+	res.RetryAfter = Never
+	if out.RetryAfter != algorithm.Never {
+		res.RetryAfter = micros(out.RetryAfter)
+	}
+	res.ResetAfter, res.Delay, res.Window = micros(out.ResetAfter), micros(out.Delay), set.Windows[i]
+	if length := set.Members[i].Length; length != nil {
+		res.Window = micros(length(set.Members[i].Evaluator, a.Observation))
+	}
+	res.At = time.UnixMicro(a.At)
+	res.Limiter, res.Name, res.Source = set.Limiter, set.Names[i], Source(r.Source)
+	res.all = nil
+}
+
+// fillBanned sets res for a key that is banned. The Result reveals only when the ban ends. Its name
+// is that of the limit whose denial began the ban, or else of the first limit.
+func (res *Result) fillBanned(r *decision.Reply) {
+	set, all, chosen := r.Set, make([]Result, len(r.Set.Members)), -1
+	left := micros(r.Ban.Until - r.Ban.At)
+	for i := range all {
+		all[i] = Result{
+			Banned: true, Limit: set.Capacities[i], RetryAfter: left, ResetAfter: left, Window: set.Windows[i],
+			At: time.UnixMicro(r.Ban.At), Limiter: set.Limiter, Name: set.Names[i], Source: Source(r.Source),
+		}
+		if chosen < 0 && !r.Answers[i].Admits {
+			chosen = i
+		}
+	}
+	*res = all[max(chosen, 0)]
+	if len(all) > 1 {
+		res.all = &all
+	}
+}
+
+// age turns res, a decision by Redis, into what Redis would have replied d later, except that
+// Remaining stays.
+func (res *Result) age(d time.Duration) {
+	res.ageOne(d)
+	if res.all != nil {
+		for i := range *res.all {
+			(*res.all)[i].ageOne(d)
+		}
+	}
+}
+
+func (res *Result) ageOne(d time.Duration) {
+	d = d.Truncate(time.Microsecond)
+	if res.RetryAfter != Never {
+		res.RetryAfter = max(0, res.RetryAfter-d)
+	}
+	res.ResetAfter = max(0, res.ResetAfter-d)
+	res.At = res.At.Add(d)
+}
+
+// useUp turns res, of a key without charges, into that of a key all of whose units are used, and
+// will be for d.
+func (res *Result) useUp(d time.Duration) {
+	res.Remaining, res.Delay = 0, 0
+	if res.Window > 0 { // it is not known when slots are free
+		res.ResetAfter = d
+	}
+	if !res.Allowed && res.RetryAfter != Never {
+		res.RetryAfter = d
+	}
+	if res.all != nil {
+		for i := range *res.all {
+			(*res.all)[i].useUp(d)
+		}
+	}
+}
