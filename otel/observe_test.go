@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 	otellimit "github.com/redislimit/redislimit/otel"
 )
@@ -375,7 +376,7 @@ func TestRefusedInstruments(t *testing.T) { // not parallel: it sets what is glo
 // noRedis returns a client of an address at which no Redis answers.
 func noRedis(tb testing.TB) *redis.Client {
 	tb.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	rdb := redisclient.New(tb, &redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	tb.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }

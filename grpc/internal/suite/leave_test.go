@@ -16,6 +16,7 @@ import (
 	"github.com/redislimit/redislimit/core/guard"
 	grpclimit "github.com/redislimit/redislimit/grpc"
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 	"github.com/redislimit/redislimit/keyfunc"
 )
@@ -30,7 +31,7 @@ func TestDeadline(t *testing.T) {
 				t.Parallel()
 				proxy := faultproxy.New(t, redistest.Server(t).Addr)
 				proxy.Latency(far / 2) // each way
-				rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: patience})
+				rdb := redisclient.New(t, &redis.Options{Addr: proxy.Addr(), ReadTimeout: patience})
 				t.Cleanup(func() { _ = rdb.Close() })
 				lim := core.MustNew(rdb, "grpc", core.FixedWindow(core.PerHour(limit)), core.FailOpen(), core.Timeout(patience))
 				t.Cleanup(func() { _ = lim.Close() })
@@ -66,7 +67,7 @@ func TestLeavers(t *testing.T) {
 	const leavers, atOnce, units, slots, cost = 300, 50, 1_000_000, 50, 3
 	proxy := faultproxy.New(t, redistest.Server(t).Addr)
 	proxy.Latency(2 * time.Millisecond)
-	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: patience})
+	rdb := redisclient.New(t, &redis.Options{Addr: proxy.Addr(), ReadTimeout: patience})
 	t.Cleanup(func() { _ = rdb.Close() })
 	window, flight := core.FixedWindow(core.PerDay(units)), core.InFlight(slots, core.SlotTTL(time.Hour))
 	slow := core.LeakyBucket(core.Per(10, time.Millisecond), core.Burst(units))

@@ -26,6 +26,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
@@ -72,7 +73,7 @@ func each(t *testing.T, run func(b *testbed)) {
 		t.Run(name, func(t *testing.T) {
 			server := mini.Redis(t)
 			server.SetTime(start)
-			client := redis.NewClient(&redis.Options{
+			client := redisclient.New(t, &redis.Options{
 				Addr: server.Addr(), DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
 			})
 			t.Cleanup(func() { _ = client.Close() })

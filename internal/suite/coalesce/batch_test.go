@@ -11,6 +11,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -42,7 +43,7 @@ func TestRetriedAloneWithinTheTimeout(t *testing.T) {
 			t.Parallel()
 			server := redistest.Server(t)
 			check.Rounds(t, []time.Duration{time.Second, 4 * time.Second, 16 * time.Second}, func(t *check.Round, timeout time.Duration) {
-				client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: contextTimeout})
+				client := redisclient.New(t, &redis.Options{Addr: server.Addr, ContextTimeoutEnabled: contextTimeout})
 				t.Cleanup(func() { _ = client.Close() })
 				s := newBackend(client, 1)
 				s.findOut(t)

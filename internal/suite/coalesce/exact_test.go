@@ -17,6 +17,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 )
 
 // driven is a backend whose scripts go by a clock that a test moves.
@@ -38,7 +39,7 @@ func TestExact(t *testing.T) {
 	t.Run("Miniredis", func(t *testing.T) {
 		t.Parallel()
 		addr, now, advance := mini.Driven(t)
-		client := redis.NewClient(&redis.Options{Addr: addr})
+		client := redisclient.New(t, &redis.Options{Addr: addr})
 		defer func() { _ = client.Close() }()
 		s := newBackend(client, 1)
 		s.now, s.advance = now, advance

@@ -14,6 +14,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/gate"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -42,7 +43,7 @@ func shards(servers [2]*redis.Client) redis.Hook {
 var proxies = map[string]func(t *testing.T, servers [2]*redistest.Instance) *backend{
 	"hook": func(t *testing.T, servers [2]*redistest.Instance) *backend {
 		t.Helper()
-		client := redis.NewClient(&redis.Options{})
+		client := redisclient.New(t, &redis.Options{})
 		t.Cleanup(func() { _ = client.Close() })
 		s := newBackend(client, 1)
 		client.AddHook(shards([2]*redis.Client{servers[0].Client(t), servers[1].Client(t)})) // behind the gate
@@ -59,7 +60,7 @@ var proxies = map[string]func(t *testing.T, servers [2]*redistest.Instance) *bac
 // INFO. EVAL and EVALSHA need at least one key.
 func twemproxyClient(t *testing.T, addr string) *redis.Client {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true})
+	client := redisclient.New(t, &redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true})
 	t.Cleanup(func() { _ = client.Close() })
 	client.AddHook(gate.Around(func(cmds []redis.Cmder, send func() error) error {
 		if cmds[0].Name() == "hello" { // with which go-redis begins each connection, also with Protocol 2

@@ -19,6 +19,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -288,12 +289,12 @@ func TestHookPanics(t *testing.T) {
 			for when, name := range map[int32]string{beforeSent: "before", afterReply: "after"} {
 				name += fmt.Sprint("-", how, "-", contextTimeout)
 				t.Run(name, func(t *testing.T) {
-					client := redis.NewClient(&redis.Options{Addr: server, ContextTimeoutEnabled: contextTimeout})
+					client := redisclient.New(t, &redis.Options{Addr: server, ContextTimeoutEnabled: contextTimeout})
 					defer func() { _ = client.Close() }()
 					hookPanics(t, newBackend(client, 1), name, when, end)
 				})
 				t.Run(name+", Cluster", func(t *testing.T) {
-					client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster, ContextTimeoutEnabled: contextTimeout})
+					client := redisclient.NewCluster(t, &redis.ClusterOptions{Addrs: cluster, ContextTimeoutEnabled: contextTimeout})
 					defer func() { _ = client.Close() }()
 					hookPanics(t, onCluster(client), name, when, end)
 				})
@@ -374,7 +375,7 @@ func TestLoneCallerCancels(t *testing.T) {
 		for _, far := range []bool{false, true} {
 			name := fmt.Sprint("contextTimeout-", contextTimeout, "-far-", far)
 			t.Run(name, func(t *testing.T) {
-				client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: contextTimeout})
+				client := redisclient.New(t, &redis.Options{Addr: addr, ContextTimeoutEnabled: contextTimeout})
 				defer func() { _ = client.Close() }()
 				s := newBackend(client, 1)
 				s.known = far // a server that was not asked yet may be far

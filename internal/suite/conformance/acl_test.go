@@ -16,6 +16,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -49,7 +50,7 @@ func TestACL(t *testing.T) {
 	admin := redistest.Server(t).Client(t)
 	allow(t, admin, "~rl:*", aclCommands)
 	user := func() *redis.Client {
-		return redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: "limits", Password: "secret", ReadTimeout: time.Minute})
+		return redisclient.New(t, &redis.Options{Addr: admin.Options().Addr, Username: "limits", Password: "secret", ReadTimeout: time.Minute})
 	}
 	useAll(t, admin, func() redis.UniversalClient { return user() })
 	if commands := denied(t, admin); len(commands) > 0 {
@@ -83,13 +84,13 @@ func TestACLCluster(t *testing.T) {
 	addrs := redistest.Cluster(t)
 	nodes := make([]*redis.Client, len(addrs))
 	for i, addr := range addrs {
-		nodes[i] = redis.NewClient(&redis.Options{Addr: addr})
+		nodes[i] = redisclient.New(t, &redis.Options{Addr: addr})
 		defer func() { _ = nodes[i].Close() }()
 		allow(t, nodes[i], "~rl:*", slices.Concat(aclCommands, aclCluster))
 	}
 	var scripts gate.Gate
 	useAll(t, redistest.ClusterClient(t, addrs), func() redis.UniversalClient {
-		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, Username: "limits", Password: "secret", ReadTimeout: time.Minute})
+		client := redisclient.NewCluster(t, &redis.ClusterOptions{Addrs: addrs, Username: "limits", Password: "secret", ReadTimeout: time.Minute})
 		client.AddHook(&scripts)
 		return client
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -53,7 +54,7 @@ func TestContention(t *testing.T) {
 		for how, alone := range map[string]string{"together": "", "alone": "1"} {
 			t.Run(store+"/"+how, func(t *testing.T) {
 				for _, addr := range addrs {
-					node := redis.NewClient(&redis.Options{Addr: addr})
+					node := redisclient.New(t, &redis.Options{Addr: addr})
 					err := node.FlushAll(t.Context()).Err()
 					_ = node.Close()
 					check.Need(t, err)
@@ -100,7 +101,7 @@ func contention(t *testing.T, env ...string) {
 
 // contend is one process: it prints how many calls each limit admitted.
 func contend(addrs []string, alone bool) {
-	client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs}) // of a Cluster, if there are several
+	client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs, ReadTimeout: time.Minute}) // of a Cluster, if there are several
 	defer func() { _ = client.Close() }()
 	options := []core.Option{core.FailClosed(), core.Timeout(time.Minute)}
 	if alone {

@@ -14,6 +14,7 @@ import (
 	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -27,7 +28,7 @@ func exercise(t *testing.T, runs int, open conformance.Opener) {
 func TestMiniredis(t *testing.T) {
 	exercise(t, conformance.Runs(t)/4+1, func(t *testing.T, run func(*testing.T, conformance.Store)) {
 		addr, now, advance := mini.Driven(t)
-		client := redis.NewClient(&redis.Options{Addr: addr})
+		client := redisclient.New(t, &redis.Options{Addr: addr})
 		defer func() { _ = client.Close() }()
 		run(t, conformance.Store{
 			New: func(name string, opts ...core.Option) (*core.Limiter, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -25,7 +26,7 @@ func TestMost(t *testing.T) {
 	t.Parallel()
 	clients := map[string]redis.UniversalClient{
 		"Redis": redistest.Server(t).Client(t), "Cluster": redistest.ClusterClient(t, redistest.Cluster(t)),
-		"Miniredis": redis.NewClient(&redis.Options{Addr: mini.Redis(t).Addr(), ReadTimeout: time.Minute}),
+		"Miniredis": redisclient.New(t, &redis.Options{Addr: mini.Redis(t).Addr(), ReadTimeout: time.Minute}),
 	}
 	t.Cleanup(func() { _ = clients["Miniredis"].Close() })
 	every := append(limits.All(), limits.Slots()...)

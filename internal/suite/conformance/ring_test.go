@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -15,7 +16,7 @@ import (
 // are on the same server, and each key is counted once.
 func TestRing(t *testing.T) {
 	servers := []*redistest.Instance{redistest.Server(t), redistest.Server(t)}
-	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": servers[0].Addr, "two": servers[1].Addr}})
+	ring := redisclient.NewRing(t, &redis.RingOptions{Addrs: map[string]string{"one": servers[0].Addr, "two": servers[1].Addr}})
 	defer func() { _ = ring.Close() }()
 	lim := core.MustNew(ring, "ring", core.GCRA(slow), core.FixedWindow(slow), core.SlidingWindowLog(slow), core.FailClosed(), core.Timeout(time.Minute))
 	const keys = 40

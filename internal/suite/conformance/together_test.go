@@ -14,6 +14,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -33,7 +34,7 @@ func TestTogether(t *testing.T) {
 	t.Run("Miniredis", func(t *testing.T) {
 		together(t, conformance.Runs(t)/4+1, func(t *testing.T, run func(*testing.T, conformance.Store)) {
 			addr, now, advance := mini.Driven(t)
-			direct, client := redis.NewClient(&redis.Options{Addr: addr}), redis.NewClient(&redis.Options{Addr: addr})
+			direct, client := redisclient.New(t, &redis.Options{Addr: addr}), redisclient.New(t, &redis.Options{Addr: addr})
 			defer func() { _, _ = direct.Close(), client.Close() }()
 			run(t, counted(client, conformance.Store{Advance: advance, Clock: now, ForgetsByClock: true, Redis: direct}))
 		})
@@ -65,7 +66,7 @@ func counted(client *redis.Client, s conformance.Store, hooks ...redis.Hook) con
 // TestTogetherOneKey has limiters of a Cluster and a Ring decide about one key together: it is of one server, and one script
 // decides. Two keys may be of two servers.
 func TestTogetherOneKey(t *testing.T) {
-	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": redistest.Server(t).Addr, "two": redistest.Server(t).Addr}})
+	ring := redisclient.NewRing(t, &redis.RingOptions{Addrs: map[string]string{"one": redistest.Server(t).Addr, "two": redistest.Server(t).Addr}})
 	defer func() { _ = ring.Close() }()
 	for name, client := range map[string]redis.UniversalClient{"Cluster": redistest.ClusterClient(t, redistest.Cluster(t)), "Ring": ring} {
 		sent := gate.Count(client)

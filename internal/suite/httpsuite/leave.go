@@ -20,6 +20,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 	"github.com/redislimit/redislimit/keyfunc"
 )
@@ -44,7 +45,7 @@ func Leavers(t *testing.T, a Adapter) {
 		"Hasty":   {ContextTimeoutEnabled: true}, // the client of Redis goes by contexts, too
 	} {
 		options.Addr = proxy.Addr()
-		client := redis.NewClient(options)
+		client := redisclient.New(t, options)
 		t.Cleanup(func() { _ = client.Close() })
 		t.Run(name, func(t *testing.T) { leaversOver(t, a, client) })
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 	"github.com/redislimit/redislimit/keyfunc"
 	httplimit "github.com/redislimit/redislimit/nethttp"
@@ -32,7 +33,7 @@ type settling struct {
 
 func newSettling(t *testing.T, addr string, options ...core.Option) settling {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	client := redisclient.New(t, &redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 	lim := core.MustNew(client, "api", append(options, core.FailClosed(), core.DenyCache(0), core.Timeout(time.Minute))...)
 	t.Cleanup(func() {
 		_ = lim.Close()

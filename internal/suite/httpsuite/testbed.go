@@ -13,6 +13,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
@@ -40,7 +41,7 @@ func newTestbed(t *testing.T, a Adapter) *testbed {
 	t.Helper()
 	server := mini.Redis(t)
 	server.SetTime(start)
-	client := redis.NewClient(&redis.Options{
+	client := redisclient.New(t, &redis.Options{
 		Addr: server.Addr(), DialTimeout: testTimeout, ReadTimeout: testTimeout, WriteTimeout: testTimeout, PoolTimeout: testTimeout,
 	})
 	t.Cleanup(func() { _ = client.Close() })

@@ -21,6 +21,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
 	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 	"github.com/redislimit/redislimit/keyfunc"
 	httplimit "github.com/redislimit/redislimit/nethttp"
@@ -53,7 +54,7 @@ func TestDeadlineOfServer(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			proxy := faultproxy.New(t, redistest.Server(t).Addr)
-			client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+			client := redisclient.New(t, &redis.Options{Addr: proxy.Addr()})
 			t.Cleanup(func() { _ = client.Close() })
 			open := make(chan struct{}, 1)
 			lim := core.MustNew(client, "api", append(c.limits, core.Observe(func(_ context.Context, e core.Event) {
@@ -159,7 +160,7 @@ func TestWaitUpToIsNoTimeout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			proxy := faultproxy.New(t, redistest.Server(t).Addr)
-			client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true})
+			client := redisclient.New(t, &redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true})
 			t.Cleanup(func() { _ = client.Close() })
 			var failed atomic.Int64
 			lim := core.MustNew(client, "api", core.InFlight(slots), policy, core.Timeout(time.Minute), core.Observe(func(_ context.Context, e core.Event) {

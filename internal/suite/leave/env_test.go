@@ -13,6 +13,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 )
 
 func TestMain(m *testing.M) { check.RunParallel(m, 8) }
@@ -39,9 +40,9 @@ func open(t testing.TB, p place, contextTimeout bool) *env {
 		return e
 	}
 	o := redis.UniversalOptions{Addrs: p, IsClusterMode: len(p) > 1, ContextTimeoutEnabled: contextTimeout, PoolSize: 40, PoolTimeout: patient, ReadTimeout: patient}
-	e.direct = redis.NewUniversalClient(&o)
+	e.direct = redisclient.NewUniversal(t, &o)
 	e.proxies, o.Dialer = faultproxy.Before(t, p...)
-	e.client = redis.NewUniversalClient(&o)
+	e.client = redisclient.NewUniversal(t, &o)
 	t.Cleanup(func() { _, _ = e.client.Close(), e.direct.Close() })
 	return e
 }

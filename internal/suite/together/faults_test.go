@@ -89,7 +89,9 @@ func (c *crowd) wantExpired(t *testing.T) {
 const doomedEnv = "REDISLIMIT_TOGETHER"
 
 func doomedCrowd(addrs []string) *crowd {
-	c := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs, IsClusterMode: len(addrs) > 1, PoolSize: callers})
+	c := redis.NewUniversalClient(&redis.UniversalOptions{
+		Addrs: addrs, IsClusterMode: len(addrs) > 1, PoolSize: callers, PoolTimeout: patient, ReadTimeout: patient,
+	})
 	newLimiter := func(name string, n int64) *core.Limiter {
 		return core.MustNew(c, name, core.GCRA(core.Per(n, long)), core.Hold(held), core.FailClosed(), core.Timeout(patient))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
 	"github.com/redislimit/redislimit/internal/testkit/gate"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -35,7 +36,7 @@ func TestScriptLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			proxy := faultproxy.New(t, redistest.Server(t).Addr)
-			client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
+			client := redisclient.New(t, &redis.Options{Addr: proxy.Addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
 			t.Cleanup(func() { _ = client.Close() })
 			user := core.MustNew(client, "user", core.FixedWindow(core.Per(perUser, long)), core.Timeout(patient), c.user)
 			org := core.MustNew(client, "org", core.GCRA(core.Per(perOrg, long)), core.Timeout(patient), c.org)
@@ -67,7 +68,7 @@ func TestScriptLost(t *testing.T) {
 // this process, for as long as a denial of that limiter alone.
 func TestScriptTold(t *testing.T) {
 	proxy := faultproxy.New(t, redistest.Server(t).Addr)
-	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+	client := redisclient.New(t, &redis.Options{Addr: proxy.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	var told []string
 	var limiters []*core.Limiter

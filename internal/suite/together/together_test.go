@@ -20,6 +20,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -60,7 +61,7 @@ func over(t *testing.T, name string, users, org []string) *place {
 			proxy.Latency(tripTime / 2)
 		}
 		p.proxies = append(p.proxies, proxies...)
-		c := redis.NewUniversalClient(&redis.UniversalOptions{
+		c := redisclient.NewUniversal(t, &redis.UniversalOptions{
 			Addrs: addrs, IsClusterMode: len(addrs) > 1, PoolSize: callers, PoolTimeout: patient, ReadTimeout: patient, MaxRetries: -1, Dialer: dial,
 		})
 		t.Cleanup(func() { _ = c.Close() })

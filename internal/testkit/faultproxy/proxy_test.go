@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -24,7 +25,7 @@ const timeout = 500 * time.Millisecond
 func setup(t *testing.T) (p *Proxy, through, direct *redis.Client) {
 	s := redistest.Server(t)
 	p = New(t, s.Addr)
-	through = redis.NewClient(&redis.Options{Addr: p.Addr(), MaxRetries: -1, DialTimeout: time.Second, ReadTimeout: timeout, DialerRetries: 1})
+	through = redisclient.New(t, &redis.Options{Addr: p.Addr(), MaxRetries: -1, DialTimeout: time.Second, ReadTimeout: timeout, DialerRetries: 1})
 	t.Cleanup(func() { _ = through.Close() })
 	if err := through.Ping(t.Context()).Err(); err != nil {
 		t.Fatal(err)

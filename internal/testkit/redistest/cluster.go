@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 )
 
 const (
@@ -26,12 +27,10 @@ func Cluster(tb testing.TB) []string {
 	return addresses(cluster(tb, 0))
 }
 
-// ClusterClient returns a client of the cluster at addrs with go-redis's default options, closed when the test of tb ends.
+// ClusterClient returns a client of the cluster at addrs, as package redisclient makes it.
 func ClusterClient(tb testing.TB, addrs []string) *redis.ClusterClient {
 	tb.Helper()
-	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
-	tb.Cleanup(func() { _ = c.Close() }) // before the servers stop: the last cleanup registered is the first to run
-	return c
+	return redisclient.NewCluster(tb, &redis.ClusterOptions{Addrs: addrs})
 }
 
 // cluster starts servers and makes a cluster of them, of which the first three are the masters.

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 )
 
 const addrEnv = "REDISLIMIT_REDIS_ADDR"
@@ -14,8 +16,7 @@ const addrEnv = "REDISLIMIT_REDIS_ADDR"
 // somebody's, or those of a test that runs at the same time.
 func running(tb testing.TB, addr string) *Instance {
 	tb.Helper()
-	client := redis.NewClient(&redis.Options{Addr: addr})
-	tb.Cleanup(func() { _ = client.Close() })
+	client := redisclient.New(tb, &redis.Options{Addr: addr})
 	switch n, err := client.DBSize(tb.Context()).Result(); {
 	case err != nil:
 		tb.Fatalf("redistest: %s=%s: %v", addrEnv, addr, err)

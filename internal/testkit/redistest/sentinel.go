@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 )
 
 const (
@@ -80,12 +82,10 @@ func pace(s *Instance, publish, info int) {
 	ask(s.Addr, fmt.Sprintf("SENTINEL DEBUG PING-PERIOD 100 PUBLISH-PERIOD %d INFO-PERIOD %d", publish, info))
 }
 
-// Client returns a client of the master, whichever that is, with go-redis's default options, closed when the test of tb ends.
+// Client returns a client of the master, whichever that is, as package redisclient makes it.
 func (g *SentinelGroup) Client(tb testing.TB) *redis.Client {
 	tb.Helper()
-	c := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: g.Addrs})
-	tb.Cleanup(func() { _ = c.Close() })
-	return c
+	return redisclient.NewFailover(tb, &redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: g.Addrs})
 }
 
 // Master returns the server that is the master in the eyes of most Sentinels, running or not: until they have agreed on

@@ -27,6 +27,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/testkit/process"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 )
 
 const (
@@ -60,13 +61,10 @@ func Server(tb testing.TB, config ...string) *Instance {
 	return serve(tb, serverBinary(tb), freePort, config...)
 }
 
-// Client returns a client with go-redis's default options, closed when the test of tb ends.
+// Client returns a client as package redisclient makes it.
 func (i *Instance) Client(tb testing.TB) *redis.Client {
 	tb.Helper()
-	c := redis.NewClient(&redis.Options{Addr: i.Addr})
-	// Cleanups run last in, first out: the client closes while the server still runs.
-	tb.Cleanup(func() { _ = c.Close() })
-	return c
+	return redisclient.New(tb, &redis.Options{Addr: i.Addr})
 }
 
 // Stop kills the server, also a paused one, and waits until it is gone. Stopping a stopped server does nothing.

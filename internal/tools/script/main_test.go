@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 )
 
 // TestScript checks that what is printed is what a client is sent, but for the white space before lines.
@@ -64,7 +65,7 @@ func flat(text string) string {
 // sent returns the script that a client is sent for a limiter with options.
 func sent(t *testing.T, options []core.Option) string {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{})
+	client := redisclient.New(t, &redis.Options{})
 	t.Cleanup(func() { _ = client.Close() })
 	seen := &seen{}
 	client.AddHook(seen)
