@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sort"
 	"strings"
@@ -101,7 +102,37 @@ func (a *analysis) coarse() bool {
 func (t *traffic) leftOut() string {
 	says := []string{count(t.lines, "line") + " read"}
 	for _, s := range t.skipped {
-		says = append(says, fmt.Sprintf("%s %s, the first is line %s", plural(s.lines, "is", "are"), s.why, grouped(int64(s.first))))
+		says = append(says, fmt.Sprintf("%s %s, the first is line %s%s", plural(s.lines, "is", "are"), s.why, grouped(int64(s.first)), s.has()))
 	}
 	return strings.Join(append(says, t.broken...), "; ")
+}
+
+// has names the fields of the first line that is left out, if they can tell why.
+func (s skipped) has() string {
+	const most = 12
+	switch {
+	case !strings.HasPrefix(s.why, "without ") || len(s.fields) == 0:
+		return ""
+	case len(s.fields) > most:
+		return fmt.Sprintf(", which has the fields %q and others", s.fields[:most])
+	}
+	return fmt.Sprintf(", which has the fields %q", s.fields)
+}
+
+// strangers returns how many keys are no addresses, and one of them, if the keys were read from fields in which addresses
+// are expected.
+func (t *traffic) strangers() (n int, example string) {
+	for _, field := range t.fields {
+		if field == "user" || field == "key" || field != "http_x_forwarded_for" && !slices.Contains(keyNames[:], field) {
+			return 0, ""
+		}
+	}
+	for _, key := range t.keys {
+		_, isAddress := address([]byte(key))
+		if _, err := netip.ParsePrefix(key); !isAddress && err != nil {
+			n++
+			example = key
+		}
+	}
+	return n, example
 }

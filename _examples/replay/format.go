@@ -3,8 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
+	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // A format is how a line has its fields.
@@ -12,47 +16,58 @@ type format interface {
 	name() string
 	parse(line []byte) bool   // until the next line
 	field(name string) []byte // nil if there is none
+	names() []string          // of the fields of the line, or nil if each line has the same
 }
 
 var formats = map[string]func() format{
 	"nginx": func() format { return &combined{} },
 	"json":  func() format { return &object{} },
+	"w3c":   func() format { return &extended{} },
+	"aws":   func() format { return &balancer{} },
 	"csv":   func() format { return &commas{} },
 }
 
-// guess returns the format of a line.
+const formatNames = "nginx, json, w3c, aws or csv"
+
+// guess returns the format of a line, or "" if it may be CSV, or of no format that is known here.
 func guess(line []byte) string {
 	switch {
-	case line[0] == '{':
+	case line[0] == '{' && (&object{}).parse(line):
 		return "json"
+	case line[0] == '#':
+		return "w3c"
 	case (&combined{}).parse(line):
 		return "nginx"
+	case (&balancer{}).parse(line):
+		return "aws"
 	}
-	return "csv"
+	return ""
 }
 
-// combined is the combined format of nginx and Apache. What follows the bytes may be missing.
-type combined struct{ fields [9][]byte }
+// combined is the combined format of nginx and Apache. Anything may stand in front of it, such as what syslog, Docker and
+// Kubernetes add. What follows the bytes may be missing.
+type combined struct{ fields [len(nginxFields)][]byte }
 
-// nginxFields are its fields, by nginx's names.
-var nginxFields = []string{
+// nginxFields are its fields, by nginx's names. The last is that of the format "main" in nginx's packages.
+var nginxFields = [...]string{
 	"remote_addr", "remote_user", "time_local", "request", "status", "body_bytes_sent", "http_referer", "http_user_agent", "path",
+	"http_x_forwarded_for",
 }
 
 func (c *combined) name() string { return "of the combined format" }
 
 func (c *combined) parse(line []byte) bool {
-	c.fields = [9][]byte{}
-	var user, request, rest []byte
-	var ok [5]bool
-	c.fields[0], rest, ok[0] = bytes.Cut(line, []byte(" "))
-	user, rest, ok[1] = bytes.Cut(rest, []byte(" ["))
-	c.fields[2], rest, ok[2] = bytes.Cut(rest, []byte(`] "`))
-	if _, c.fields[1], ok[3] = bytes.Cut(user, []byte(" ")); !ok[3] {
+	c.fields = [len(nginxFields)][]byte{}
+	before, at, rest, found := cutTime(line)
+	if !found {
 		return false
 	}
-	request, rest, ok[4] = quoted(rest)
-	if !ok[0] || !ok[1] || !ok[2] || !ok[4] || len(c.fields[2]) < len("02/Jan/2006:15:04:05") {
+	c.fields[2] = at
+	if c.fields[0], c.fields[1], found = who(before); !found {
+		return false
+	}
+	request, rest, found := quoted(rest)
+	if !found {
 		return false
 	}
 	c.fields[3] = request
@@ -65,12 +80,67 @@ func (c *combined) parse(line []byte) bool {
 	if string(c.fields[5]) == "-" {
 		c.fields[5] = []byte("0") // Apache's
 	}
-	for i := 6; i < 8; i++ {
+	for _, i := range []int{6, 7, 9} {
 		if rest = bytes.TrimPrefix(rest, []byte(" ")); len(rest) > 0 && rest[0] == '"' {
 			c.fields[i], rest, _ = quoted(rest[1:])
 		}
 	}
+	// Each proxy appends the address that it sees, so the last is the client of the nearest proxy.
+	c.fields[9] = bytes.TrimSpace(c.fields[9][bytes.LastIndexByte(c.fields[9], ',')+1:])
 	return true
+}
+
+// cutTime finds the time of a combined line: ` [16/Nov/2026:10:00:00 +0100] "`. A quote cannot stand in a user's name, so
+// nobody can make up a time there.
+func cutTime(line []byte) (before, at, after []byte, found bool) {
+	const shortest = len("02/Jan/2006:15:04:05")
+	for from := 0; ; {
+		i := bytes.Index(line[from:], []byte(" ["))
+		if i < 0 {
+			return nil, nil, nil, false
+		}
+		before, rest := line[:from+i], line[from+i+2:]
+		if end := bytes.IndexByte(rest, ']'); end >= shortest && rest[2] == '/' && bytes.HasPrefix(rest[end:], []byte(`] "`)) {
+			return before, rest[:end], rest[end+3:], true
+		}
+		from += i + 2
+	}
+}
+
+// who returns the client's address and the user of a combined line. The last three words before the time are the address,
+// an identity and the user. If the name of a user has blanks, the address is the nearest word further to the left that is
+// an address and is followed by the identity "-".
+func who(before []byte) (addr, user []byte, found bool) {
+	if bytes.Count(before, []byte(" ")) == 2 { // as in most logs
+		addr, rest, _ := bytes.Cut(before, []byte(" "))
+		return addr, rest[bytes.IndexByte(rest, ' ')+1:], len(addr) > 0
+	}
+	words := bytes.Fields(before)
+	at := len(words) - 3
+	if at < 0 {
+		return nil, nil, false
+	}
+	if _, ok := address(words[at]); !ok {
+		for i := at - 1; i >= 0; i-- {
+			if _, ok := address(words[i]); ok && string(words[i+1]) == "-" {
+				at = i
+				break
+			}
+		}
+	}
+	if user = words[at+2]; at+3 < len(words) {
+		user = bytes.Join(words[at+2:], []byte(" "))
+	}
+	return words[at], user, true
+}
+
+// address reads an address, with or without a port.
+func address(text []byte) (netip.Addr, bool) {
+	if addr, err := netip.ParseAddr(string(bytes.Trim(text, "[]"))); err == nil {
+		return addr, true
+	}
+	both, err := netip.ParseAddrPort(string(text))
+	return both.Addr(), err == nil
 }
 
 // quoted returns what is before the next quote that no backslash escapes, and what is after it.
@@ -95,17 +165,55 @@ func (c *combined) field(name string) []byte {
 	return nil
 }
 
-// object is a line of JSON.
-type object struct{ fields map[string]json.RawMessage }
+func (c *combined) names() []string { return nil }
+
+// object is a line of JSON. Docker keeps the line that a program has written in "log": its fields are then those of that
+// line, and what it lacks is looked up in Docker's own fields.
+type object struct {
+	fields map[string]json.RawMessage
+	within format // of Docker's "log", or nil
+}
 
 func (o *object) name() string { return "a JSON object" }
 
 func (o *object) parse(line []byte) bool {
-	o.fields = nil
-	return json.Unmarshal(line, &o.fields) == nil && o.fields != nil
+	o.fields, o.within = nil, nil
+	if json.Unmarshal(line, &o.fields) != nil || o.fields == nil {
+		return false
+	}
+	if _, ofDocker := o.fields["stream"]; ofDocker {
+		o.parseLog(bytes.TrimSpace(value(o.fields, "log")))
+	}
+	return true
 }
 
-func (o *object) field(name string) []byte { return value(o.fields, name) }
+func (o *object) parseLog(line []byte) {
+	if len(line) == 0 {
+		return
+	}
+	var within format = &combined{}
+	if line[0] == '{' {
+		var fields map[string]json.RawMessage
+		if json.Unmarshal(line, &fields) == nil {
+			o.within = &object{fields: fields}
+		}
+		return
+	}
+	if within.parse(line) {
+		o.within = within
+	}
+}
+
+func (o *object) field(name string) []byte {
+	if o.within != nil {
+		if found := o.within.field(name); len(found) > 0 {
+			return found
+		}
+	}
+	return value(o.fields, name)
+}
+
+func (o *object) names() []string { return slices.Sorted(maps.Keys(o.fields)) }
 
 // value returns a string without its quotes, a number, true or false. Dots lead into an object.
 func value(fields map[string]json.RawMessage, name string) []byte {
@@ -131,24 +239,121 @@ func value(fields map[string]json.RawMessage, name string) []byte {
 	return raw
 }
 
+// extended is a line of the W3C's extended log format, as IIS and CloudFront write it: a line "#Fields:" names the fields
+// of the lines that follow, with blanks or tabs between them. Source: https://www.w3.org/TR/WD-logfile.html
+type extended struct {
+	header []string
+	fields [][]byte
+}
+
+func (e *extended) name() string { return "of the W3C's extended format" }
+
+// directive reads a line that begins with "#", and reports whether this is one.
+func (e *extended) directive(line []byte) bool {
+	if fields, ok := bytes.CutPrefix(line, []byte("#Fields:")); ok {
+		e.header = strings.Fields(strings.ToLower(string(fields)))
+	}
+	return line[0] == '#'
+}
+
+func (e *extended) parse(line []byte) bool {
+	if bytes.IndexByte(line, '\t') >= 0 {
+		e.fields = bytes.Split(line, []byte("\t"))
+	} else {
+		e.fields = bytes.Fields(line)
+	}
+	return len(e.fields) == len(e.header)
+}
+
+func (e *extended) field(name string) []byte {
+	if i := slices.Index(e.header, strings.ToLower(name)); i >= 0 && i < len(e.fields) && string(e.fields[i]) != "-" {
+		return e.fields[i]
+	}
+	return nil
+}
+
+func (e *extended) names() []string { return e.header }
+
+// balancer is a line of AWS's load balancers: of an application load balancer, or of a classic one. Sources:
+// https://docs.aws.amazon.com/elasticloadbalancing/latest/application/load-balancer-access-logs.html and
+// https://docs.aws.amazon.com/elasticloadbalancing/latest/classic/access-log-collection.html
+type balancer struct {
+	header []string
+	fields [][]byte
+}
+
+// applicationFields and classicFields are the names of the fields up to the request, which all versions have.
+var (
+	applicationFields = strings.Fields("type time elb client target request_processing_time target_processing_time response_processing_time " +
+		"elb_status_code target_status_code received_bytes sent_bytes request user_agent")
+	classicFields = strings.Fields("time elb client backend request_processing_time backend_processing_time response_processing_time " +
+		"elb_status_code backend_status_code received_bytes sent_bytes request user_agent")
+)
+
+func (b *balancer) name() string { return "of an AWS load balancer" }
+
+func (b *balancer) parse(line []byte) bool {
+	if b.header, b.fields = classicFields, words(line, b.fields[:0]); len(b.fields) > 3 && bytes.HasPrefix(b.fields[2], []byte("app/")) {
+		b.header = applicationFields
+	}
+	if len(b.fields) < len(b.header)-1 { // an old classic balancer writes no user agent
+		return false
+	}
+	_, err := time.Parse(time.RFC3339, string(b.field("time")))
+	_, ok := address(b.field("client"))
+	return err == nil && ok
+}
+
+func (b *balancer) field(name string) []byte {
+	if i := slices.Index(b.header, name); i >= 0 && i < len(b.fields) {
+		return b.fields[i]
+	}
+	return nil
+}
+
+func (b *balancer) names() []string { return nil }
+
+// words appends the words of a line to found. Blanks in quotes separate nothing.
+func words(line []byte, found [][]byte) [][]byte {
+	for {
+		line = bytes.TrimLeft(line, " ")
+		switch {
+		case len(line) == 0:
+			return found
+		case line[0] == '"':
+			value, rest, ok := quoted(line[1:])
+			if !ok {
+				return found
+			}
+			found, line = append(found, value), rest
+		default:
+			value, rest, _ := bytes.Cut(line, []byte(" "))
+			found, line = append(found, value), rest
+		}
+	}
+}
+
 // commas is a line of CSV, with commas, semicolons or tabs, whichever is first. A value may be in quotes, but no line
 // break may be in it.
 type commas struct {
-	names  []string
+	header []string
 	comma  byte
 	fields [][]byte
 }
 
 func (c *commas) name() string { return "CSV" }
 
-func (c *commas) header(line []byte) {
+// begin reads the first line, which has the names.
+func (c *commas) begin(line []byte) {
 	if !c.parse(line) {
 		return
 	}
 	for _, name := range c.fields {
-		c.names = append(c.names, strings.ToLower(string(bytes.TrimSpace(name))))
+		c.header = append(c.header, strings.ToLower(string(bytes.TrimSpace(name))))
 	}
 }
+
+func (c *commas) names() []string { return c.header }
 
 func (c *commas) parse(line []byte) bool {
 	if c.comma == 0 {
@@ -201,7 +406,7 @@ func (c *commas) field(name string) []byte {
 	if n, err := strconv.Atoi(name); err == nil && n >= 1 && n <= len(c.fields) {
 		return bytes.TrimSpace(c.fields[n-1])
 	}
-	for i, each := range c.names {
+	for i, each := range c.header {
 		if each == strings.ToLower(name) && i < len(c.fields) {
 			return bytes.TrimSpace(c.fields[i])
 		}

@@ -3,8 +3,9 @@
 //
 //	go run ./_examples/replay -limit "token_bucket 100/1m" access.log
 //
-// It reads nginx's combined format, JSON lines and CSV, from files or the standard input, also
-// compressed by gzip. It prints tables, and with -o writes a page with pictures. Both have the keys
+// It reads the combined format of nginx and Apache, JSON lines, the W3C's extended format of IIS and
+// CloudFront, the logs of AWS's load balancers, and CSV, from files or the standard input, also
+// compressed by gzip or bzip2. It prints tables, and with -o writes a page with pictures. Both have the keys
 // of the log, which may be personal data. Without a log of your own, -generate makes one.
 package main
 
@@ -88,9 +89,9 @@ func parseFlags(args []string) (c config, files []string, err error) {
 	flags := flag.NewFlagSet("replay", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // an error is shown once, without all flags
 	flags.Var(&c.limits, "limit", "a `limit`, as in \"token_bucket 100/1m burst=200\"; may be given several times (default \"token_bucket 100/1m\")")
-	flags.StringVar(&c.from.format, "format", "", "nginx, json or csv; by default the first line tells")
+	flags.StringVar(&c.from.format, "format", "", formatNames+"; by default the first lines tell")
 	flags.StringVar(&c.from.key, "key", "", "`field` of who is counted, or several with commas between them; by default the client's address, as keyfunc.IP counts it.\n"+
-		"Of nginx: "+strings.Join(nginxFields, ", ")+".\nOf JSON a name, or names with dots between them; of CSV a name in the first line, or a number")
+		"Of nginx: "+strings.Join(nginxFields[:], ", ")+".\nOf JSON a name, or names with dots between them; of CSV a name in the first line, or a number;\nof W3C a name in the line #Fields; of AWS: "+strings.Join(applicationFields, ", "))
 	flags.StringVar(&c.from.time, "time", "", "`field` of the time, in JSON and CSV; by default one of the usual names")
 	flags.StringVar(&c.from.cost, "cost", "", "`field` of the cost, such as body_bytes_sent; by default a request costs 1")
 	flags.Float64Var(&c.deny, "deny", 0.1, "the smallest limits are to deny less than this `percentage`")
@@ -113,7 +114,7 @@ func parseFlags(args []string) (c config, files []string, err error) {
 	case c.deny <= 0 || c.deny > 100:
 		return c, nil, fmt.Errorf("-deny %v: want a percentage above 0, as in -deny 0.1", c.deny)
 	case c.from.format != "" && formats[c.from.format] == nil:
-		return c, nil, fmt.Errorf("-format %q: want nginx, json or csv", c.from.format)
+		return c, nil, fmt.Errorf("-format %q: want "+formatNames, c.from.format)
 	}
 	for _, file := range flags.Args() {
 		if strings.HasPrefix(file, "-") {

@@ -3,12 +3,13 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"compress/bzip2"
 	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,15 +55,15 @@ func (s source) readFile(name string, t *traffic, p *progress) error {
 
 // readOne reads a log. What is damaged is read as far as possible.
 func (s source) readOne(name string, from io.Reader, t *traffic) error {
-	in := bufio.NewReaderSize(from, maxLine)
-	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		unzipped, err := gzip.NewReader(in)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		in = bufio.NewReaderSize(unzipped, maxLine)
+	in, err := plain(from)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	l := &lines{from: s, to: t}
+	l := &lines{from: s, to: t, timeField: s.time, keyField: s.key}
+	sample, _ := in.Peek(maxLine)
+	if err := l.begin(bytes.Split(bytes.TrimPrefix(sample, []byte("\ufeff")), []byte("\n"))); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
 	for {
 		line, err := in.ReadSlice('\n')
 		if len(line) > 0 {
@@ -73,7 +74,7 @@ func (s source) readOne(name string, from io.Reader, t *traffic) error {
 			for errors.Is(err, bufio.ErrBufferFull) {
 				_, err = in.ReadSlice('\n')
 			}
-		} else if line = bytes.TrimSpace(bytes.TrimPrefix(line, []byte("\ufeff"))); len(line) > 0 {
+		} else if line = bytes.TrimRight(bytes.TrimPrefix(line, []byte("\ufeff")), "\r\n"); len(bytes.TrimSpace(line)) > 0 {
 			l.add(line)
 		}
 		switch {
@@ -86,41 +87,132 @@ func (s source) readOne(name string, from io.Reader, t *traffic) error {
 	}
 }
 
+// unreadable are files that are no lines of text, by how they begin.
+var unreadable = []struct{ magic, why string }{
+	{"\x28\xb5\x2f\xfd", "it is compressed by zstd: give replay what \"zstd -dc\" prints"},
+	{"\xfd7zXZ\x00", "it is compressed by xz: give replay what \"xz -dc\" prints"},
+	{"PK\x03\x04", "it is a zip archive: give replay what \"unzip -p\" prints"},
+	{"\xff\xfe", "it is UTF-16: give replay what \"iconv -f UTF-16 -t UTF-8\" prints"},
+	{"\xfe\xff", "it is UTF-16: give replay what \"iconv -f UTF-16 -t UTF-8\" prints"},
+}
+
+// plain returns a log without its compression. The error says why a file cannot be read.
+func plain(from io.Reader) (*bufio.Reader, error) {
+	in := bufio.NewReaderSize(from, maxLine)
+	if begin, _ := in.Peek(3); bytes.HasPrefix(begin, []byte{0x1f, 0x8b}) {
+		unzipped, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, err
+		}
+		in = bufio.NewReaderSize(unzipped, maxLine)
+	} else if string(begin) == "BZh" {
+		in = bufio.NewReaderSize(bzip2.NewReader(in), maxLine)
+	}
+	begin, _ := in.Peek(512)
+	for _, each := range unreadable {
+		if bytes.HasPrefix(begin, []byte(each.magic)) {
+			return nil, errors.New(each.why)
+		}
+	}
+	if len(begin) == 512 && bytes.Equal(begin[257:262], []byte("ustar")) {
+		return nil, errors.New("it is a tar archive: give replay what \"tar -xOf\" prints")
+	}
+	return in, nil
+}
+
 // lines adds the lines of one log to the traffic.
 type lines struct {
 	from source
 	to   *traffic
 
-	format   format
-	keys     []string // the fields that make the key
-	key      []byte
-	timeText []byte // the last one, and what it says: many are the same
-	at       time.Time
+	format    format
+	timeField string   // where the time is; "" until a line has one
+	keyField  string   // where the key is, or several with commas between them; "" until a line has one
+	keys      []string // these fields
+	key       []byte
+	timeText  []byte // the last one, and what it says: many are the same
+	at        time.Time
 }
 
 // add adds a line, or counts why not.
 func (l *lines) add(line []byte) {
-	if l.format == nil && !l.begin(line) {
-		return
+	switch f := l.format.(type) {
+	case *commas:
+		if f.header == nil && !isNumber(l.from.key, l.from.time) {
+			f.begin(line)
+			return
+		}
+	case *extended:
+		if f.directive(line) {
+			return
+		}
 	}
 	if why := l.request(line); why != "" {
-		l.to.skip(why)
+		l.to.skip(why, l.format.names()...)
 	}
 }
 
-// begin chooses the format by the first line. It reports whether that is a request, and no header.
-func (l *lines) begin(line []byte) bool {
+// begin chooses the format, and the fields that are not given, by the first lines of a log.
+func (l *lines) begin(sample [][]byte) error {
 	name := l.from.format
+	for _, line := range sample {
+		if line = bytes.TrimSpace(line); name == "" && len(line) > 0 {
+			name = guess(line)
+		}
+	}
+	first := bytes.TrimSpace(bytes.Join(sample[:1], nil))
+	if name == "" && bytes.ContainsAny(first, ",;\t") {
+		name = "csv"
+	}
+	if name == "" && len(first) > 0 {
+		return fmt.Errorf("replay does not know this format (-format has %s): its first line is %s", formatNames, excerpt(first))
+	}
 	if name == "" {
-		name = guess(line)
+		name = "csv" // it is empty
 	}
 	l.format = formats[name]()
-	if c, ok := l.format.(*commas); ok && !isNumber(l.from.key, l.from.time) {
-		c.header(line)
-		return false
+	probe := &lines{from: l.from, to: newTraffic(), format: formats[name]()}
+	var with [len(keyNames)]bool
+	for _, line := range sample {
+		if line = bytes.TrimRight(line, "\r"); len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		if probe.add(line); probe.timeField != "" && l.timeField == "" {
+			l.timeField = probe.timeField
+		}
+		for i, each := range keyNames {
+			with[i] = with[i] || present(probe.format.field(each))
+		}
 	}
-	return true
+	if i := slices.Index(with[:], true); i >= 0 && l.keyField == "" {
+		l.keyField = keyNames[i]
+	}
+	if c, ok := probe.format.(*commas); ok && len(first) > 0 && (l.timeField == "" || l.keyField == "") && c.header != nil {
+		return fmt.Errorf("it is taken for CSV, and no column of it has one of the usual names of %s (%s): its first line, which has the names, is %s",
+			missing(l.timeField, "a time that can be read", "a client"), missing(l.timeField, "-time names it", "-key names it"), excerpt(first))
+	}
+	return nil
 }
+
+// missing returns ofTime if there is no field of a time, and else ofKey.
+func missing(timeField, ofTime, ofKey string) string {
+	if timeField == "" {
+		return ofTime
+	}
+	return ofKey
+}
+
+// excerpt returns the beginning of a line for an error.
+func excerpt(line []byte) string {
+	const most = 100
+	if len(line) > most {
+		return strconv.Quote(string(line[:most])) + " …"
+	}
+	return strconv.Quote(string(line))
+}
+
+// present reports whether a field has a value. Logs write "-" where there is nothing.
+func present(value []byte) bool { return len(value) > 0 && string(value) != "-" }
 
 // isNumber reports whether fields are all given by their numbers.
 func isNumber(fields ...string) bool {
@@ -137,16 +229,8 @@ func (l *lines) request(line []byte) (why string) {
 	if !l.format.parse(line) {
 		return "not " + l.format.name()
 	}
-	text, _ := l.find(l.from.time, timeNames)
-	if len(text) == 0 {
-		return "without a time" + hint(l.from.time, "-time")
-	}
-	if !bytes.Equal(text, l.timeText) {
-		at, ok := parseTime(string(text))
-		if !ok {
-			return "with a time that cannot be read" + hint(l.from.time, "-time")
-		}
-		l.at, l.timeText = at, append(l.timeText[:0], text...)
+	if why := l.findTime(); why != "" {
+		return why
 	}
 	if !l.findKey() {
 		return "without a key" + hint(l.from.key, "-key")
@@ -165,24 +249,62 @@ func (l *lines) request(line []byte) (why string) {
 	return ""
 }
 
-// findKey sets the key of the line. Logs write "-" where there is nothing.
-func (l *lines) findKey() bool {
-	if l.from.key == "" {
-		value, name := l.find("", keyNames)
-		l.key = append(l.key[:0], client(value)...)
-		if len(l.key) == 0 || string(l.key) == "-" {
-			return false
-		}
-		l.to.counted(name)
-		return true
+// dateAndTime stands for two fields, "date" and "time".
+const dateAndTime = "date and time"
+
+// findTime sets the time of the line, or returns why it cannot.
+func (l *lines) findTime() (why string) {
+	names, found := timeNames[:], false
+	if l.timeField != "" {
+		names = []string{l.timeField}
 	}
-	if l.keys == nil {
-		l.keys = strings.Split(l.from.key, ",")
+	for _, name := range names {
+		text := l.format.field(name)
+		if name == dateAndTime {
+			date, clock := l.format.field("date"), l.format.field("time")
+			text = append(append(append(make([]byte, 0, 32), date...), ' '), clock...)
+			if !present(date) || !present(clock) {
+				text = nil
+			}
+		}
+		if !present(text) {
+			continue
+		}
+		found = true
+		if bytes.Equal(text, l.timeText) {
+			return ""
+		}
+		if at, ok := parseTime(string(text)); ok {
+			l.at, l.timeText, l.timeField = at, append(l.timeText[:0], text...), name
+			return ""
+		}
+	}
+	if !found {
+		return "without a time" + hint(l.from.time, "-time")
+	}
+	return "with a time that cannot be read" + hint(l.from.time, "-time")
+}
+
+// findKey sets the key of the line.
+func (l *lines) findKey() bool {
+	if l.keyField == "" {
+		for _, name := range keyNames {
+			if present(l.format.field(name)) {
+				l.keyField = name
+				break
+			}
+		}
+	}
+	if l.keys == nil && l.keyField != "" {
+		l.keys = strings.Split(l.keyField, ",")
+		for i := range l.keys {
+			l.keys[i] = strings.TrimSpace(l.keys[i])
+		}
 	}
 	l.key = l.key[:0]
 	for i, name := range l.keys {
-		value := l.format.field(strings.TrimSpace(name))
-		if len(value) == 0 || string(value) == "-" {
+		value := l.format.field(name)
+		if !present(value) {
 			return false
 		}
 		if i > 0 {
@@ -190,8 +312,10 @@ func (l *lines) findKey() bool {
 		}
 		l.key = append(l.key, client(value)...)
 	}
-	l.to.counted(l.from.key)
-	return true
+	if len(l.keys) > 0 {
+		l.to.counted(l.keyField)
+	}
+	return len(l.key) > 0
 }
 
 // client returns an address as keyfunc.IP counts it: without a port, and of IPv6 the network. Other values stay.
@@ -199,48 +323,36 @@ func client(value []byte) []byte {
 	if bytes.IndexByte(value, ':') < 0 {
 		return value
 	}
-	addr, err := netip.ParseAddr(string(value))
-	if err != nil {
-		both, err := netip.ParseAddrPort(string(value))
-		if err != nil {
-			return value
-		}
-		addr = both.Addr()
+	addr, ok := address(value)
+	if !ok {
+		return value
 	}
 	return []byte(strings.TrimPrefix(keyfunc.ForIP(addr), "ip:"))
 }
 
-// find returns the field of a name, or if that is empty the first of the usual ones that there is, and its name.
-func (l *lines) find(name string, usual []string) (value []byte, found string) {
-	if name != "" {
-		return l.format.field(name), name
+// hint says how to name the field that a line lacks.
+func hint(given, flag string) string {
+	if given != "" {
+		return " in " + strconv.Quote(given)
 	}
-	for _, name := range usual {
-		if value := l.format.field(name); len(value) > 0 {
-			return value, name
-		}
-	}
-	return nil, ""
+	return " (" + flag + " says which field it is)"
 }
 
-func hint(given, name string) string {
-	if given == "" {
-		return " (" + name + " says which field it is)"
-	}
-	return " in " + strconv.Quote(given)
-}
-
-// The usual names of fields.
+// The usual names of fields, in the order in which they are tried.
 var (
-	timeNames = []string{"time_local", "time", "ts", "timestamp", "@timestamp", "time_iso8601", "msec", "datetime", "date"}
-	keyNames  = []string{
-		"remote_addr", "client_ip", "remote_ip", "ip", "client", "request.client_ip", "request.remote_ip", "c-ip", "user", "key",
+	timeNames = [...]string{
+		"time_local", "StartUTC", "time", "ts", "timestamp", "@timestamp", "EdgeStartTimestamp", "time_iso8601", "msec", "datetime", "date",
+		dateAndTime,
+	}
+	keyNames = [...]string{
+		"remote_addr", "client_ip", "remote_ip", "ip", "client", "request.client_ip", "request.remote_ip", "httpRequest.remoteIp", "ClientIP",
+		"ClientHost", "c-ip", "user", "key",
 	}
 )
 
 var layouts = []string{
 	"02/Jan/2006:15:04:05 -0700", time.RFC3339, "2006-01-02T15:04:05Z0700", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05 -0700",
-	"2006-01-02T15:04:05", time.DateTime,
+	"2006-01-02 15:04:05 UTC", "2006-01-02T15:04:05", time.DateTime,
 }
 
 // parseTime reads a time: as nginx writes it, of ISO 8601, or since 1970 in seconds, milliseconds,
@@ -277,5 +389,6 @@ func parseTime(text string) (at time.Time, ok bool) {
 	return at, false
 }
 
-// valid reports whether Replay takes a time.
-func valid(at time.Time) bool { return at.Unix() >= 0 && at.UTC().Year() < 2200 }
+// valid reports whether a time can be that of a request. What reads as a time before 2000 is another number, such as how
+// long a request took.
+func valid(at time.Time) bool { return at.UTC().Year() >= 2000 && at.UTC().Year() < 2200 }

@@ -196,8 +196,10 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%s: %q", key, got)
 		}
 	}
-	addresses := `{"ts": 1, "ip": "192.0.2.1:99"}` + "\n" + `{"ts": 1, "ip": "192.0.2.1"}` + "\n" + `{"ts": 1, "ip": "::ffff:192.0.2.1"}` + "\n" +
-		`{"ts": 1, "ip": "[2001:db8::1]:99"}` + "\n" + `{"ts": 1, "ip": "2001:db8::ffff:2"}` + "\n"
+	var addresses string
+	for _, ip := range []string{"192.0.2.1:99", "192.0.2.1", "::ffff:192.0.2.1", "[2001:db8::1]:99", "2001:db8::ffff:2"} {
+		addresses += fmt.Sprintf("{\"ts\": 1763280000, \"ip\": %q}\n", ip)
+	}
 	if got := replayed(t, addresses, "-limit", "fixed_window 1/1h"); !strings.HasPrefix(got, "5 requests of 2 keys") || !strings.Contains(got, "2001:db8::/64 ") {
 		t.Errorf("one client and one network are\n%s", got)
 	}

@@ -45,6 +45,10 @@ func (a *analysis) summary() []string {
 			a.first().Format(time.DateTime), a.last().Format(time.DateTime)),
 		a.leftOut(),
 	}
+	if n, example := a.strangers(); 2*n > len(a.keys) {
+		lines = append(lines, fmt.Sprintf("WARNING: %s of %s are no addresses, such as %q: is this the client? -key names another field",
+			grouped(int64(n)), count(len(a.keys), "key"), example))
+	}
 	if a.late > 0 {
 		lines = append(lines, fmt.Sprintf("%s out of order, by %v at most; they are sorted", plural(a.late, "request was", "requests were"), a.lateBy))
 	}

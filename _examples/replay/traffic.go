@@ -36,15 +36,17 @@ type traffic struct {
 type skipped struct {
 	why          string
 	first, lines int
+	fields       []string // of the first line
 }
 
 func newTraffic() *traffic { return &traffic{ids: make(map[string]uint32)} }
 
-func (t *traffic) skip(why string) {
+// skip notes that the latest line is left out. fields are the names of its fields, if they help.
+func (t *traffic) skip(why string, fields ...string) {
 	i := slices.IndexFunc(t.skipped, func(s skipped) bool { return s.why == why })
 	if i < 0 {
 		i = len(t.skipped)
-		t.skipped = append(t.skipped, skipped{why: why, first: t.lines})
+		t.skipped = append(t.skipped, skipped{why: why, first: t.lines, fields: fields})
 	}
 	t.skipped[i].lines++
 }
