@@ -60,11 +60,17 @@ func stateIn(c *gin.Context) *adapter.RequestState {
 	return state
 }
 
+// stateKeyOf is the key of the state in the context of a request that holds slots: HandleContext
+// forgets what is in the Context of Gin, and the routing that it restarts must not take another slot.
+type stateKeyOf struct{}
+
 // withState returns the adapter.RequestState of c. If c has none, it gets one.
 func withState(c *gin.Context) *adapter.RequestState {
 	state := stateIn(c)
 	if state == nil {
-		state = &adapter.RequestState{}
+		if state, _ = c.Request.Context().Value(stateKeyOf{}).(*adapter.RequestState); state == nil {
+			state = &adapter.RequestState{}
+		}
 		c.Set(stateKey, state)
 	}
 	return state

@@ -34,7 +34,7 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c *gin.Context) {
 	c.Writer = writer
 	if v.Context != nil {
 		request := c.Request
-		c.Request = request.WithContext(v.Context)
+		c.Request = request.WithContext(context.WithValue(v.Context, stateKeyOf{}, stateIn(c)))
 		defer func() {
 			request.MultipartForm = c.Request.MultipartForm // the server removes its temporary files
 			c.Request = c.Request.WithContext(ctx)          // middleware further out goes on

@@ -132,6 +132,9 @@ func (s *state) Get(name string) string {
 }
 
 func (s *state) Set(name, value string) {
+	if name == "Cache-Control" {
+		return // no cache stores what gRPC answers
+	}
 	s.headerMu.Lock()
 	defer s.headerMu.Unlock()
 	s.header.Set(name, value)

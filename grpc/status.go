@@ -102,7 +102,7 @@ func refusedStatus(ctx context.Context, v adapter.Verdict, retryIn time.Duration
 		if errors.As(v.Err, &denied) && !denied.Hidden {
 			details = append(details, quotaFailure(&denied.Result))
 		}
-	case v.Status == adapter.StatusClientGone:
+	case v.Status == adapter.StatusClientGone, v.Status == http.StatusServiceUnavailable && errors.Is(ctx.Err(), context.Canceled):
 		return status.New(codes.Canceled, "the client has left")
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return status.New(codes.DeadlineExceeded, "the deadline came before the rate limiter's decision")

@@ -2,6 +2,7 @@ package keyfunc
 
 import (
 	"net/netip"
+	"strconv"
 	"strings"
 )
 
@@ -22,7 +23,30 @@ func parseNode(node string) netip.Addr {
 			return netip.Addr{}
 		}
 	}
-	addr, _ := netip.ParseAddr(node) // the zero Addr if it is not an address
+	addr, err := netip.ParseAddr(node)
+	if err != nil && strings.Contains(node, ".") {
+		return parseWithPort(node) // as in ::ffff:192.0.2.1:80
+	}
+	return clean(addr)
+}
+
+// parseWithPort reads an address with a port, of which IPv6 needs no brackets. Without a port it
+// returns the zero Addr.
+func parseWithPort(node string) netip.Addr {
+	if len(node) > maxNode {
+		return netip.Addr{}
+	}
+	if ap, err := netip.ParseAddrPort(node); err == nil {
+		return clean(ap.Addr())
+	}
+	i := strings.LastIndexByte(node, ':')
+	if i < 0 {
+		return netip.Addr{}
+	}
+	if _, err := strconv.ParseUint(node[i+1:], 10, 16); err != nil {
+		return netip.Addr{}
+	}
+	addr, _ := netip.ParseAddr(node[:i]) // the zero Addr if it is not an address
 	return clean(addr)
 }
 
@@ -74,9 +98,19 @@ func forNode(element string) string {
 		if seen {
 			return ""
 		}
-		node, seen = unquote(strings.TrimSpace(value)), true
+		node, seen = withoutObfuscatedPort(unquote(strings.TrimSpace(value))), true
 	}
 	return node
+}
+
+// withoutObfuscatedPort removes a port such as ":_gazonk" (RFC 7239, section 6), which stands behind
+// an address of IPv4, or of IPv6 in brackets.
+func withoutObfuscatedPort(node string) string {
+	i := strings.Index(node, ":_")
+	if i < 0 || strings.Contains(node[:i], ":") && !strings.HasSuffix(node[:i], "]") {
+		return node
+	}
+	return node[:i]
 }
 
 // cutUnquoted cuts s at the first sep outside quotes.
@@ -95,13 +129,25 @@ func cutUnquoted(s string, sep byte) (before, after string, found bool) {
 	return s, "", false
 }
 
-// unquote returns a token as it is and a quoted string without its quotes. It does not unescape: no
-// address contains an escape, so parseNode refuses a value with one.
+// unquote returns a token as it is, and a quoted string without its quotes and the backslashes of its
+// quoted pairs (RFC 9110, section 5.6.4).
 func unquote(value string) string {
-	if inner, ok := strings.CutPrefix(value, `"`); ok {
-		if inner, ok = strings.CutSuffix(inner, `"`); ok {
-			return inner
-		}
+	inner, quoted := strings.CutPrefix(value, `"`)
+	if quoted {
+		inner, quoted = strings.CutSuffix(inner, `"`)
 	}
-	return value
+	switch {
+	case !quoted:
+		return value
+	case len(inner) > 2*maxNode || !strings.Contains(inner, `\`):
+		return inner
+	}
+	text := make([]byte, 0, len(inner))
+	for i := 0; i < len(inner); i++ {
+		if inner[i] == '\\' && i+1 < len(inner) {
+			i++
+		}
+		text = append(text, inner[i])
+	}
+	return string(text)
 }

@@ -23,8 +23,11 @@ import (
 // If a header entry is not an address, reading stops and the last trusted address is the client's.
 // One warning is logged if requests seem to come through a proxy that no option names: a private
 // peer, or with [TrustedProxies] any other one, sends X-Forwarded-For or Forwarded; or these come,
-// and the header that the options read does not; or it has fewer addresses than TrustedHops, or
-// takes for the client a private one that stands behind another. See [LoggingRequest].
+// and the header that the options read does not; or that header has fewer addresses than TrustedHops,
+// or what a trusted proxy wrote is not an address, or a private address that stands behind another
+// one is taken for the client. Another warning is logged if the peer's address has no port: then a
+// middleware such as chi's RealIP has overwritten it by a header that clients can choose. Remove that
+// middleware, and give IP the options. See [LoggingRequest].
 func IP(opts ...IPOption) Func {
 	c := newIPConfig(opts)
 	return func(r Request) (string, error) { return c.key("ip:", c.clientOf(r)), nil }
@@ -120,9 +123,12 @@ func newIPConfig(opts []IPOption) *ipConfig {
 
 // clientOf returns the client's address; the zero Addr is a unix socket.
 func (c *ipConfig) clientOf(r Request) netip.Addr {
-	remote := parsePeer(r.RemoteAddr())
+	remote, hasPort := parsePeer(r.RemoteAddr())
 	client, doubt := c.trust.clientOf(r, remote)
-	if doubt != noDoubt {
+	switch {
+	case remote.IsValid() && !hasPort && c.trust.usesPeer():
+		c.warning.overwritten(r)
+	case doubt != noDoubt:
 		c.warning.check(r, remote, doubt, &c.trust)
 	}
 	return client
@@ -146,13 +152,14 @@ func (c *ipConfig) key(kind string, addr netip.Addr) string {
 	return string(network.AppendTo(key))
 }
 
-// parsePeer reads the address of a connection's other end.
-func parsePeer(remote string) netip.Addr {
+// parsePeer reads the address of a connection's other end. A server writes it with a port: without
+// one, something has overwritten it.
+func parsePeer(remote string) (addr netip.Addr, hasPort bool) {
 	if ap, err := netip.ParseAddrPort(remote); err == nil {
-		return clean(ap.Addr())
+		return clean(ap.Addr()), true
 	}
-	addr, _ := netip.ParseAddr(remote) // the zero Addr if there is none
-	return clean(addr)
+	addr, _ = netip.ParseAddr(remote) // the zero Addr if there is none
+	return clean(addr), false
 }
 
 // nat64 is the prefix of IPv4 addresses behind NAT64 and SIIT-DC (RFC 6052).

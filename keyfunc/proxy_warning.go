@@ -8,8 +8,26 @@ import (
 // A proxyWarning is logged once if requests seem to come through a proxy that no option of IP
 // names. express-rate-limit has the same check, ERR_ERL_UNEXPECTED_X_FORWARDED_FOR.
 type proxyWarning struct {
-	forPeer bool // of Peer, which has no options
-	logged  atomic.Bool
+	forPeer           bool // of Peer, which has no options
+	logged            atomic.Bool
+	overwrittenLogged atomic.Bool
+}
+
+// overwritten warns that a middleware has overwritten the peer's address. Some do so rightly, such as
+// those that make a request of an event of AWS Lambda, so it is only a warning.
+func (w *proxyWarning) overwritten(r Request) {
+	if w.overwrittenLogged.Load() {
+		return
+	}
+	lr, ok := r.(LoggingRequest)
+	if !ok {
+		return
+	}
+	if logger := lr.Logger(); logger != nil && !w.overwrittenLogged.Swap(true) {
+		logger.WarnContext(r.Context(), "redislimit: the peer's address, RemoteAddr, has no port, so a middleware in front of the limiter overwrites it, "+
+			"such as chi's middleware.RealIP or gorilla's handlers.ProxyHeaders: a client can then choose the address by which it is counted. "+
+			"Remove that middleware, and tell keyfunc.IP which proxies you have. On AWS Lambda, where no client can do so, ignore this.", "peer", r.RemoteAddr())
+	}
 }
 
 // check looks at a request whose client trust could not name, or not surely.
@@ -44,6 +62,12 @@ func (w *proxyWarning) text(sent string, remote netip.Addr, why doubt, trust *tr
 	case why == privateProxy:
 		return "a peer sent " + sent + " in which a private address is taken for the client, and stands behind another: if it is a proxy of yours, " +
 			"all its clients are counted as one. Then add it to TrustedProxies, or to TrustedHops."
+	case why == notAddress && trust.header != "":
+		return "a peer sent " + trust.header + ", which is not one address, so the peer is taken for the client: all clients of a proxy that " +
+			"writes such values are counted as one. Have it write the client's address."
+	case why == notAddress:
+		return "a peer sent " + trust.reads() + " with an entry that is not an address where a trusted proxy writes the address of its client: " +
+			"all clients of that proxy are counted as one. Have it write addresses."
 	case w.forPeer:
 		return "a private peer sent " + sent + ", and requests without a key are counted by their peer's address: " +
 			"behind a proxy all of them are counted as one. Consider guard.Fallback(keyfunc.IP(keyfunc.TrustedProxies(...))) " +

@@ -8,8 +8,13 @@ import "fmt"
 //
 // Where the framework does not know the route yet, the error is [ErrNoKey]. With net/http and
 // Fiber, mount the middleware on the route itself. Gin and Echo know the route in Use; Echo does
-// not in Pre. If a net/http mux is mounted in another one, middleware around the inner mux sees the
-// pattern of the outer one, which is the same for all routes of the inner one.
+// not in Pre.
+//
+// If a net/http mux is mounted in another one, middleware around the inner mux sees the pattern of
+// the outer one, which is the same for all routes of the inner one. Middleware on a route of the
+// inner mux sees only the pattern of that mux: with http.StripPrefix, "GET /items" below /v1 and
+// below /v2 then are one route, with one count. Join Route with a key that tells them apart, or give
+// each a limiter of its own.
 func Route() Func {
 	missing := fmt.Errorf("%w: the route is not known here: mount the middleware on the route itself", ErrNoKey)
 	return func(r Request) (string, error) {

@@ -105,8 +105,8 @@ func TrustedHops(n int) IPOption {
 }
 
 // TrustedHeader says that your own edge sets the header called name, whatever the client sent, to
-// the client's address: "CF-Connecting-IP" behind Cloudflare, "X-Real-IP" behind an nginx that sets
-// it. With [TrustedProxies] it is trusted from those peers only; without, only the edge may be able
+// the client's address: "CF-Connecting-IP" behind Cloudflare, "CloudFront-Viewer-Address" behind
+// CloudFront, "X-Real-IP" behind an nginx that sets it. With [TrustedProxies] it is trusted from those peers only; without, only the edge may be able
 // to reach the service. If the header is missing, comes twice or is not an address, the request is
 // counted by its peer's address. X-Forwarded-For and Forwarded are refused: use [TrustedProxies] or
 // [TrustedHops], which read them.
@@ -139,6 +139,9 @@ type trust struct {
 }
 
 func (t *trust) none() bool { return !t.hasProxies() && t.hops == 0 && t.header == "" }
+
+// usesPeer reports whether the peer's address can decide who the client is.
+func (t *trust) usesPeer() bool { return t.none() || t.hasProxies() }
 
 func (t *trust) hasProxies() bool { return len(t.ranges) > 0 || t.unix }
 
@@ -186,6 +189,7 @@ const (
 	notNamed           // it is the peer's: there is no header to trust
 	tooFew             // the header has fewer addresses than TrustedHops
 	privateProxy       // it is private, and another one stands before it
+	notAddress         // what a trusted proxy wrote is not an address
 )
 
 // clientOf returns the client's address of r, whose peer is remote.
@@ -200,11 +204,20 @@ func (t *trust) clientOf(r Request, remote netip.Addr) (netip.Addr, doubt) {
 	case t.header == "":
 		return t.walk(lines, remote)
 	case len(lines) == 1:
-		if addr := parseNode(strings.TrimSpace(lines[0])); addr.IsValid() {
+		if addr := t.parseHeader(strings.TrimSpace(lines[0])); addr.IsValid() {
 			return addr, noDoubt
 		}
 	}
-	return remote, noDoubt
+	return remote, notAddress
+}
+
+// parseHeader reads the value of a TrustedHeader. CloudFront's always has a port, and an IPv6 address
+// stands in it without brackets.
+func (t *trust) parseHeader(value string) netip.Addr {
+	if strings.EqualFold(t.header, "CloudFront-Viewer-Address") {
+		return parseWithPort(value)
+	}
+	return parseNode(value)
 }
 
 // walk follows the addresses in the lines of the header from the nearest proxy on, as far as they
@@ -228,7 +241,7 @@ func (t *trust) walk(lines []string, remote netip.Addr) (netip.Addr, doubt) {
 			addr := parseNode(node)
 			switch {
 			case !addr.IsValid():
-				return client, noDoubt
+				return client, notAddress
 			case hop == limit:
 				return client, doubtOf(client, t.hops > 0)
 			case t.hops == 0 && !t.trusts(addr):

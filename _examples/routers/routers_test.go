@@ -1,13 +1,18 @@
 package routers
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/redislimit/redislimit/core"
@@ -58,6 +63,27 @@ func TestPatterns(t *testing.T) {
 	}
 	if n, m := left(t, users, route), left(t, ofMux, route); n != 0 || m != 0 {
 		t.Errorf("%d and %d of the routes left, want none", n, m)
+	}
+}
+
+// TestRealIP has chi's RealIP overwrite the peer's address by what clients send: they are warned of, once.
+func TestRealIP(t *testing.T) {
+	var logs bytes.Buffer
+	lim, err := core.NewMemory("api", core.FixedWindow(core.PerHour(3)), core.Logger(slog.New(slog.NewTextHandler(&logs, nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := chi.NewRouter()
+	r.Use(middleware.RealIP)
+	r.Use(httplimit.Middleware(lim, keyfunc.IP()))
+	r.Get("/", func(http.ResponseWriter, *http.Request) {})
+	for i := range 9 {
+		request := httptest.NewRequest(http.MethodGet, "/", nil)
+		request.Header.Set("X-Forwarded-For", fmt.Sprint("198.51.100.", i))
+		r.ServeHTTP(httptest.NewRecorder(), request)
+	}
+	if n := strings.Count(logs.String(), "RemoteAddr, has no port"); n != 1 {
+		t.Errorf("%d warnings, want 1: %s", n, logs.String())
 	}
 }
 

@@ -12,6 +12,10 @@ import (
 // ProblemType is the media type of a [Problem].
 const ProblemType = "application/problem+json"
 
+// statusClientGone is that of requests whose client has left, as nginx logs them. net/http has no text
+// for it.
+const statusClientGone = 499
+
 // A problem is problem details (RFC 9457), with the members that extend those of a denied request.
 type problem struct {
 	Type   string `json:"type"`
@@ -33,6 +37,9 @@ type problem struct {
 // pass the error that they are given; nil is none.
 func Problem(status int, err error) []byte {
 	details := problem{Type: "about:blank", Title: http.StatusText(status), Status: status}
+	if status == statusClientGone {
+		details.Title = "Client Closed Request"
+	}
 	if status == http.StatusTooManyRequests {
 		details.Type = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 		details.Title = "Request cannot be satisfied as assigned quota has been exceeded"

@@ -44,14 +44,33 @@ func (o headers) recordLocked(h Header, v *Verdict) {
 // again.
 const unavailableRetry = time.Second
 
-// finish sets the headers that depend on the status alone, and removes the length of another body.
+// finish sets the headers that depend on the status alone. If the request is not served, it removes
+// the headers that a middleware further out has set for the response of the handler.
 func (o headers) finish(h Header, v *Verdict) {
 	if v.Status != 0 {
 		h.Del("Content-Length")
+		forbidCaching(h)
 	}
 	if v.Status == http.StatusServiceUnavailable && o.Sets != 0 {
 		o.setRetry(h, unavailableRetry, v.draw)
 	}
+}
+
+// cachingHeaders are those that let a cache store a response, or validate what it has stored. A
+// download's Content-Disposition would save the answer as that file.
+var cachingHeaders = []string{
+	"Age", "Cdn-Cache-Control", "Cloudflare-Cdn-Cache-Control", "Content-Disposition", "Etag", "Expires", "Last-Modified",
+	"Surrogate-Control", "X-Accel-Expires",
+}
+
+// forbidCaching keeps caches from storing the answer to one client, with its Retry-After, and sending
+// it to others. RFC 6585 forbids to store a 429 (section 4). Vary stays: it says nothing about the
+// body.
+func forbidCaching(h Header) {
+	for _, name := range cachingHeaders {
+		h.Del(name)
+	}
+	h.Set("Cache-Control", "no-store")
 }
 
 // retryMillis returns the Retry-After of a request that is not served, to the millisecond. It is 0

@@ -31,6 +31,7 @@ func (g *Guard) reserves() bool { return g.settings.CountIf != nil || g.settings
 func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
 	if v.Context != nil {
 		defer v.cancel()
+		v.state.forgetSlot(v.slot)
 	}
 	switch {
 	case !v.Result.Allowed:

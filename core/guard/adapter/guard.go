@@ -53,6 +53,8 @@ type Verdict struct {
 	reservation *core.Reservation  // that Finish ends; nil of a plain decision
 	cost        int64              // what was asked for
 	slots       bool               // it takes slots
+	slot        slot               // that it holds
+	endedBefore bool               // the request's context had ended when it came
 	others      *cost              // what SetCost was given for another request, where a handler serves several in one
 	state       *RequestState      // of the request
 	cancel      context.CancelFunc // of Context
@@ -60,7 +62,7 @@ type Verdict struct {
 
 // Check decides about r, sets the headers of its response and waits for its Delay.
 func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdict) {
-	v.limiter, v.state = g.limiter, state
+	v.limiter, v.state, v.endedBefore = g.limiter, state, r.Context().Err() != nil
 	state.limiter.Store(v.limiter)
 	if g.settings.CostAfter {
 		state.charges.Store(chargesLater)
@@ -68,12 +70,11 @@ func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdi
 	if g.settings.Skip != nil && g.settings.Skip(r) {
 		return v
 	}
-	key, o := g.decide(r, &v), headers(g.settings.Headers)
+	key, o := g.decide(r, h, &v), headers(g.settings.Headers)
 	o.complete(&v)
 	if v.Result.Source != core.SourceNone {
-		if g.record(h, &v, key) {
-			inside.Core.WarnOnce(r.Context(), v.limiter, "a request is counted twice: two middlewares that it passes have this limiter and the same key: "+
-				"remove one, or give it a limiter of another name")
+		if warning := g.record(h, &v, key); warning != "" {
+			inside.Core.WarnOnce(r.Context(), v.limiter, warning)
 		}
 	}
 	if g.settings.DryRun {
@@ -84,6 +85,8 @@ func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdi
 	switch {
 	case v.Status == 0 && v.reservation != nil && v.slots:
 		v.Context, v.cancel = v.reservation.Context(r.Context())
+		v.slot = slot{counted{v.limiter, key}, identity(h)}
+		state.noteSlot(v.slot)
 	case v.Status == http.StatusServiceUnavailable || v.Status == StatusClientGone:
 		state.refused.Store(int32(v.Status))
 	}
@@ -91,11 +94,23 @@ func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdi
 	return v
 }
 
+const (
+	countedTwice = "a request is counted twice: two middlewares that it passes have this limiter and the same key, or a handler restarts its " +
+		"routing (Gin's HandleContext, Fiber's RestartRouting): remove one, give it a limiter of another name, or mount it on routes"
+	hadHeaders = "a response had X-RateLimit-Limit before this limiter decided: either a handler restarts the routing of the request " +
+		"(Gin's HandleContext), which is then counted twice, so mount the limiter on routes; or a middleware of another library or adapter " +
+		"sets the same headers, of which clients see the last"
+)
+
 // decide asks the limiter about r, and returns its key.
-func (g *Guard) decide(r keyfunc.Request, v *Verdict) (key string) {
+func (g *Guard) decide(r keyfunc.Request, h Header, v *Verdict) (key string) {
 	key, ok := g.choose(r, v)
 	if !ok {
 		return ""
+	}
+	if slots, _, _ := inside.Core.NeedsEnd(v.limiter); slots && g.members == nil && v.state.holdsSlot(h, v.limiter, key) {
+		inside.Core.WarnOnce(r.Context(), v.limiter, countedTwice)
+		return key // it is in flight once, and would wait for itself
 	}
 	v.cost = g.costOf(r)
 	if g.reserves() {
@@ -108,7 +123,13 @@ func (g *Guard) decide(r keyfunc.Request, v *Verdict) (key string) {
 	}
 	switch {
 	case v.Err != nil:
-		if v.Status = statusOfError(r.Context(), v.Err); v.Status == http.StatusInternalServerError {
+		v.Status = statusOfError(r.Context(), v.Err)
+		if v.Status == StatusClientGone && v.endedBefore {
+			// A client rarely leaves before the limiter is asked, so the server is shutting down: its
+			// BaseContext is canceled, and the client still waits for an answer.
+			v.Status = http.StatusServiceUnavailable
+		}
+		if v.Status == http.StatusInternalServerError {
 			inside.Core.ErrorMinutely(r.Context(), v.limiter, "the limiter was asked wrongly", v.Err) // it logs an outage itself
 		}
 	case !v.Result.Allowed:
@@ -243,17 +264,23 @@ func (v *Verdict) warnIfCutOff(ctx context.Context, wait time.Duration) {
 		"unless a handler moves that deadline by http.ResponseController. Raise it, or have requests wait for less", server.WriteTimeout))
 }
 
-// record keeps the Result for handlers, and writes it into the headers. It reports whether the
-// request was counted before by this limiter and key.
-func (g *Guard) record(h Header, v *Verdict, key string) (again bool) {
+// record keeps the Result for handlers, and writes it into the headers. It returns what to warn of, or
+// "": that the request may have been counted before.
+func (g *Guard) record(h Header, v *Verdict, key string) (warning string) {
 	v.state.mu.Lock()
 	defer v.state.mu.Unlock()
+	if v.state.result.Source == core.SourceNone && h.Get(headerLimit) != "" {
+		warning = hadHeaders
+	}
 	o := headers(g.settings.Headers)
 	if g.settings.DryRun {
 		o.Sets = 0
 	}
 	o.recordLocked(h, v)
-	return v.Result.Allowed && (v.cost > 0 || g.settings.CostAfter) && v.state.countsAgain(h, v.limiter, key)
+	if v.Result.Allowed && (v.cost > 0 || g.settings.CostAfter) && v.state.countsAgain(h, v.limiter, key) {
+		return countedTwice
+	}
+	return warning
 }
 
 // keyOf returns the key of r. A request without one is counted by the fallback, so that leaving out

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,14 @@ type RequestState struct {
 	text       [64]byte    // in which they are formatted
 	header     uintptr     // of the response, as the first middleware saw it
 	counted    [2]counted  // by those that came first
+	slots      []slot      // that the request holds now
+}
+
+// A slot is one that a request holds while it is served.
+type slot struct {
+	counted
+
+	header uintptr // of the response
 }
 
 // With CostAfter, charges says whether the middleware has charged already.
@@ -49,10 +58,7 @@ type counted struct {
 // notes that they have. A handler that serves several requests in one has another header for each
 // of them: those do not count.
 func (s *RequestState) countsAgain(h Header, lim *core.Limiter, key string) bool {
-	header := uintptr(1)
-	if h, ok := h.(http.Header); ok {
-		header = reflect.ValueOf(h).Pointer()
-	}
+	header := identity(h)
 	if s.header == 0 {
 		s.header = header
 	}
@@ -69,6 +75,39 @@ func (s *RequestState) countsAgain(h Header, lim *core.Limiter, key string) bool
 		}
 	}
 	return false
+}
+
+// identity tells the headers of two responses apart.
+func identity(h Header) uintptr {
+	if h, ok := h.(http.Header); ok {
+		return reflect.ValueOf(h).Pointer()
+	}
+	return 1
+}
+
+// holdsSlot reports whether the request with the response header h holds a slot of lim and key
+// already: a middleware further out has taken it.
+func (s *RequestState) holdsSlot(h Header, lim *core.Limiter, key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.slots, func(held slot) bool {
+		return held.header == identity(h) && held.key == key && inside.Core.CountsAs(held.limiter, lim)
+	})
+}
+
+// noteSlot notes that the request holds a slot until forgetSlot is called with the same.
+func (s *RequestState) noteSlot(taken slot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slots = append(s.slots, taken)
+}
+
+func (s *RequestState) forgetSlot(freed slot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.slots, freed); i >= 0 {
+		s.slots = slices.Delete(s.slots, i, i+1)
+	}
 }
 
 // A cost is what SetCost was given.

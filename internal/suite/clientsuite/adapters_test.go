@@ -31,6 +31,8 @@ func TestAdaptersOnFasthttp(t *testing.T) {
 	clientsuite.Exercise(t, fiberApps)
 }
 
+func TestOverwrittenPeer(t *testing.T) { clientsuite.OverwrittenPeer(t, apps) }
+
 func FuzzLeftOfProxy(f *testing.F) {
 	gin.SetMode(gin.ReleaseMode)
 	clientsuite.LeftOfProxy(f, apps, fiberApps)

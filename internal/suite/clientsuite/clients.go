@@ -154,6 +154,35 @@ func proxyWarning(t *testing.T, apps Apps) {
 	}
 }
 
+// OverwrittenPeer looks for the one warning where a middleware further out has overwritten the peer's address by what a
+// client sent: it never tells to trust that address. Servers of fasthttp have no such middlewares.
+func OverwrittenPeer(t *testing.T, apps Apps) {
+	t.Helper()
+	var out strings.Builder
+	old := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
+	defer slog.SetDefault(old)
+	here, edge := keyfunc.TrustedProxies("10.0.0.1"), keyfunc.TrustedHeader("X-Real-IP")
+	for name, newApp := range apps.Default {
+		for i, c := range []struct {
+			f    keyfunc.Func
+			warn bool
+		}{
+			{ip(), true}, {ip(here), true}, {ip(here, edge), true}, {keyed, true}, // which counts by the peer
+			{ip(edge), false}, {ip(keyfunc.TrustedHops(1)), false}, // which do not use the peer's address
+		} {
+			out.Reset()
+			send := newApp.send(limiter(t, 100), c.f)
+			for _, forged := range []string{"6.6.6.6", "2001:db8::6", "10.0.0.9", "10.0.0.1"} {
+				send(Request{Peer: forged, Header: []string{xff + "6.6.6.6", "X-Real-IP: 6.6.6.6"}})
+			}
+			if n := strings.Count(out.String(), "RemoteAddr, has no port"); n != map[bool]int{true: 1}[c.warn] || strings.Count(out.String(), "\n") != n {
+				t.Errorf("%s %d: %d warnings, want %v: %s", name, i, n, c.warn, out.String())
+			}
+		}
+	}
+}
+
 // doubtfulClient looks for the one warning where the options count too many proxies, or too few: where a private address
 // is taken for the client that stands behind another one.
 func doubtfulClient(t *testing.T, apps Apps) {
@@ -162,7 +191,8 @@ func doubtfulClient(t *testing.T, apps Apps) {
 	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
 	defer slog.SetDefault(old)
 	const tooFew, private = "X-Forwarded-For with fewer addresses than TrustedHops", "X-Forwarded-For in which a private address is taken"
-	here, hops, forwarded := keyfunc.TrustedProxies("10.0.0.1"), keyfunc.TrustedHops, keyfunc.Forwarded()
+	const notAddress, notOne = "X-Forwarded-For with an entry that is not an address", "X-Real-IP, which is not one address"
+	here, hops, forwarded, edge := keyfunc.TrustedProxies("10.0.0.1"), keyfunc.TrustedHops, keyfunc.Forwarded(), keyfunc.TrustedHeader("X-Real-IP")
 	for name, newApp := range apps.Default {
 		for i, c := range []struct {
 			f       keyfunc.Func
@@ -181,7 +211,14 @@ func doubtfulClient(t *testing.T, apps Apps) {
 			{ip(hops(2)), []string{xff + "198.51.100.7, 10.244.0.9"}, ""},
 			{ip(hops(1)), []string{xff + "10.244.0.9, 198.51.100.7"}, ""}, // what a client writes
 			{ip(here), []string{xff + "10.244.0.9, 198.51.100.7"}, ""},
-			{ip(hops(2)), []string{xff + "unknown"}, ""},
+			{ip(hops(2)), []string{xff + "unknown"}, notAddress},
+			{ip(here), []string{xff + "198.51.100.7, unknown"}, notAddress},
+			{ip(here), []string{xff + "unknown, 10.0.0.1"}, notAddress},
+			{ip(here, forwarded), []string{fwd + "for=_hidden"}, strings.Replace(notAddress, "X-Forwarded-For", "Forwarded", 1)},
+			{ip(here), []string{xff + "unknown, 198.51.100.7"}, ""}, // what a client writes
+			{ip(here, edge), []string{"X-Real-IP: unknown"}, notOne},
+			{ip(edge), []string{"X-Real-IP: 198.51.100.7", "X-Real-IP: 198.51.100.8"}, notOne},
+			{ip(edge), []string{"X-Real-IP: 198.51.100.7"}, ""},
 		} {
 			out.Reset()
 			send := newApp.send(limiter(t, 100), c.f)

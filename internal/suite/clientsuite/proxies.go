@@ -65,6 +65,13 @@ var proxies = []row{
 	{ingress, "127.0.0.1:80", []string{xff + "198.51.100.7, unix:"}, "ip:127.0.0.1"},
 	{ingress, "127.0.0.1:80", []string{"X-Original-Forwarded-For: 6.6.6.6", xff + "198.51.100.7"}, "ip:198.51.100.7"},
 
+	// Google's balancer appends two addresses, and so do CloudFront and the ALB behind it.
+	{ip(keyfunc.TrustedProxies("35.191.0.0/16", "34.120.0.1")), "35.191.0.1:5", []string{xff + "6.6.6.6, 198.51.100.7, 34.120.0.1"}, "ip:198.51.100.7"},
+	{twoHops, proxy, []string{xff + "6.6.6.6, 198.51.100.7, 203.0.113.200"}, "ip:198.51.100.7"},
+
+	// An address of IPv4 that is written as IPv6, with a port.
+	{ours, proxy, []string{xff + "6.6.6.6, ::ffff:203.0.113.9:12345"}, "ip:203.0.113.9"},
+
 	// What stands in the header where no address ought to.
 	{ours, proxy, []string{xff + "203.0.113.9 "}, "ip:203.0.113.9"},
 	{ours, proxy, []string{xff + "203.0.113.9;10.9.9.9"}, "ip:10.0.0.1"},
@@ -93,6 +100,12 @@ var proxies = []row{
 	{header("X-Envoy-External-Address"), proxy, []string{"X-Envoy-External-Address: 203.0.113.9"}, "ip:203.0.113.9"},
 	{header("X-Nf-Client-Connection-Ip"), proxy, []string{"X-NF-Client-Connection-IP: 203.0.113.9"}, "ip:203.0.113.9"},
 	{header("CloudFront-Viewer-Address"), proxy, []string{"CloudFront-Viewer-Address: 203.0.113.9:46532"}, "ip:203.0.113.9"},
+	{header("CloudFront-Viewer-Address"), proxy, []string{"CloudFront-Viewer-Address: 2001:db8:85a3:8d3:1319:8a2e:370:7348:46532"}, "ip:2001:db8:85a3:8d3::/64"},
+	{header("CloudFront-Viewer-Address"), proxy, []string{"CloudFront-Viewer-Address: 2001:db8:f:abcd::9:49985"}, "ip:2001:db8:f:abcd::/64"},
+	{ip(keyfunc.TrustedHeader("cloudfront-viewer-address"), keyfunc.IPv6Prefix(128)), proxy, []string{"CloudFront-Viewer-Address: 2001:db8:f:abcd::9:4998"}, "ip:2001:db8:f:abcd::9"},
+	{header("CloudFront-Viewer-Address"), proxy, []string{"CloudFront-Viewer-Address: 2001:db8::9"}, "ip:10.0.0.1"},
+	{header("CloudFront-Viewer-Address"), proxy, []string{"CloudFront-Viewer-Address: 2001:db8::9:"}, "ip:10.0.0.1"},
+	{header("CloudFront-Viewer-Address"), proxy, []string{"CloudFront-Viewer-Address: 2001:db8::9:123456"}, "ip:10.0.0.1"},
 	{header("DO-Connecting-IP"), proxy, []string{"X-Client-IP: 6.6.6.6"}, "ip:10.0.0.1"},
 	{header("CF-Connecting-IP"), proxy, []string{"CF-Connecting-IP: 2001:db8:0:0:1:2:3:4", "CF-Connecting-IPv6: 2001:db8:6::1"}, "ip:2001:db8::/64"},
 	{edgeHeader("X-Real-IP"), proxy, []string{"X-Real-IP: 203.0.113.9", xff + "6.6.6.6"}, "ip:203.0.113.9"},
@@ -106,7 +119,12 @@ var proxies = []row{
 	{standard, proxy, []string{fwd + `for=192.0.2.43, for="[2001:db8:cafe::17]"`}, "ip:2001:db8:cafe::/64"},
 	{standard, proxy, []string{fwd + `for=_hidden, for=_SEVKISEK`}, "ip:10.0.0.1"},
 	{standard, proxy, []string{fwd + "for=192.0.2.43,for=198.51.100.17;by=203.0.113.60;proto=http;host=example.com"}, "ip:198.51.100.17"},
-	{standard, proxy, []string{fwd + `for="192.0.2.43:_port"`}, "ip:10.0.0.1"},
+	{standard, proxy, []string{fwd + `for="192.0.2.43:_port"`}, "ip:192.0.2.43"},
+	{standard, proxy, []string{fwd + `for="[2001:db8::9]:_p.1-x"`}, "ip:2001:db8::/64"},
+	{standard, proxy, []string{fwd + `for="2001:db8::9:_p"`}, "ip:10.0.0.1"},
+	{standard, proxy, []string{fwd + `for="unknown:_p"`}, "ip:10.0.0.1"},
+	{standard, proxy, []string{fwd + `for=6.6.6.6, for="192.0.2.43\:4711"`}, "ip:192.0.2.43"},
+	{standard, proxy, []string{fwd + `for="\1\9\2.0.2.43"`}, "ip:192.0.2.43"},
 	{standard, proxy, []string{fwd + "for=2001:db8::9"}, "ip:2001:db8::/64"},
 	{standard, proxy, []string{fwd + "for =6.6.6.6, for=203.0.113.9"}, "ip:203.0.113.9"},
 	{standard, proxy, []string{fwd + `for=6.6.6.6, for=203.0.113.9, for="10.9.9.9:80";host="a,b"`}, "ip:203.0.113.9"},

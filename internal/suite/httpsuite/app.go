@@ -1,6 +1,7 @@
 package httpsuite
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"testing"
@@ -69,6 +70,8 @@ type App struct {
 	HTTP2 bool
 	// WriteTimeout is that of the server.
 	WriteTimeout time.Duration
+	// Base is the server's BaseContext, if not nil, where the framework has one.
+	Base context.Context //nolint:containedctx // it is that of a server
 }
 
 // A Group is routes with a common prefix and common mounts.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -20,6 +21,9 @@ func ServeHTTP(h http.Handler, app App) *Server {
 	s := httptest.NewUnstartedServer(h)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // a panic after the header is meant
 	s.Config.WriteTimeout = app.WriteTimeout
+	if app.Base != nil {
+		s.Config.BaseContext = func(net.Listener) context.Context { return app.Base }
+	}
 	s.EnableHTTP2 = app.HTTP2
 	if app.HTTP2 {
 		s.StartTLS()

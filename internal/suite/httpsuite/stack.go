@@ -19,6 +19,7 @@ func stackCases() []testCase {
 		{"StackedGivesBack", stackedGivesBack, nil},
 		{"StackedInOutage", stackedInOutage, nil},
 		{"StackedTwice", stackedTwice, nil},
+		{"StackedSlots", stackedSlots, nil},
 	}
 }
 
@@ -182,6 +183,20 @@ func stackedTwice(b *testbed) {
 			}
 		})
 	}
+}
+
+// stackedSlots has two middlewares take the same slot for one request: it takes one, which is free again when it ends.
+func stackedSlots(b *testbed) {
+	limit := Limit{Limiter: b.limiter(core.InFlight(1)), Key: keyfunc.IP()}
+	s := b.serve(App{Use: []Mount{limit}, Routes: []Route{{Path: "/a", Use: []Mount{limit}}}})
+	for range 3 {
+		s.get("/a").wantServed()
+	}
+	s.close()
+	if n := b.logs.Count("a request is counted twice"); n != 1 {
+		b.Errorf("%d warnings, want 1: %s", n, b.logs.String())
+	}
+	b.untilLeft(limit.Limiter, ipKey, 1)
 }
 
 // A twice is mounts of which one has the limiter "api", by address, and perhaps another one too.
