@@ -97,9 +97,24 @@ func (l *line) take() []string {
 func (l *line) want(want ...string) {
 	l.Helper()
 	l.all.Wait()
-	if got := l.take(); !slices.Equal(got, want) {
+	got := l.take()
+	slices.SortStableFunc(got, together)
+	slices.SortStableFunc(want, together)
+	if !slices.Equal(got, want) {
 		l.Errorf("answers\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+}
+
+// together puts answers of one instant into the order of their requests: which goroutine notes its answer first is chance.
+func together(a, b string) int {
+	_, timeOfA, _ := strings.Cut(a, "after ")
+	_, timeOfB, _ := strings.Cut(b, "after ")
+	timeOfA, _, _ = strings.Cut(timeOfA, ",")
+	timeOfB, _, _ = strings.Cut(timeOfB, ",")
+	if timeOfA != timeOfB {
+		return 0
+	}
+	return strings.Compare(a, b)
 }
 
 // TestWaitUpTo has six requests of one second's rate at once: those wait that are admitted within two, in order, and the
