@@ -3,73 +3,141 @@ package httplimit
 import (
 	"math"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
 // retryAfter returns for how long the other side, which answered with h, wants no more requests, at
-// most bound; 0 if it does not say. Of several lines the longest counts. now is for dates of an
-// answer without a Date of its own.
+// most bound; 0 if it does not say. Of several lines the longest counts, also where a proxy has joined
+// them. now is for dates of an answer without a Date of its own.
 func retryAfter(h http.Header, now time.Time, bound time.Duration) time.Duration {
 	var longest time.Duration
-	for _, value := range h.Values("Retry-After-Ms") {
+	for value := range elements(h.Values("Retry-After-Ms")) {
 		longest = max(longest, duration(value, time.Millisecond, bound))
 	}
 	if longest > 0 { // it says the same, and is not rounded to seconds
 		return longest
 	}
-	sent := sentAt(h, now)
-	for _, value := range h.Values("Retry-After") {
-		longest = max(longest, duration(value, time.Second, bound))
+	lines, sent := h.Values("Retry-After"), sentAt(h, now)
+	for _, value := range lines {
 		if at, err := httpDate(value); err == nil {
 			longest = max(longest, min(at.Sub(sent), bound))
 		}
 	}
+	for value := range elements(lines) {
+		longest = max(longest, untilNumber(value, sent, bound))
+	}
 	return longest
 }
+
+// prefixes are those of Limit, Remaining and Reset: the usual one, the one of the IETF's first drafts,
+// and that of Okta and X.
+var prefixes = []string{"X-RateLimit-", "RateLimit-", "X-Rate-Limit-"}
 
 // untilReset returns when a limit comes back that is used up by h, in at most bound; 0 if h does
 // not say so. Where denied is set, a Reset without a Remaining counts, too.
 func untilReset(h http.Header, denied bool, now time.Time, bound time.Duration) time.Duration {
 	var longest time.Duration
 	sent := sentAt(h, now)
-	for _, prefix := range []string{"X-RateLimit-", "RateLimit-"} {
+	for _, prefix := range prefixes {
 		remaining := h.Values(prefix + "Remaining")
-		if !slices.Contains(remaining, "0") && (!denied || len(remaining) > 0) {
+		if !usedUp(remaining...) && (!denied || len(remaining) > 0) {
 			continue
 		}
-		for _, value := range h.Values(prefix + "Reset") {
-			d := duration(value, time.Second, math.MaxInt64)
-			if d >= firstUnix {
-				d = time.Unix(0, int64(d)).Sub(sent)
-			}
-			longest = max(longest, min(d, bound))
+		for value := range elements(h.Values(prefix + "Reset")) {
+			longest = max(longest, untilInstant(value, sent, bound))
 		}
 	}
 	for _, line := range h.Values("RateLimit") {
-		for limit := range strings.SplitSeq(line, ",") { // "name";r=0;t=30
-			var remaining, reset string
-			for parameter := range strings.SplitSeq(limit, ";") {
-				switch name, value, _ := strings.Cut(strings.TrimSpace(parameter), "="); name {
-				case "r":
-					remaining = value
-				case "t":
-					reset = value
-				}
-			}
-			if remaining == "0" {
-				longest = max(longest, duration(reset, time.Second, bound))
+		longest = max(longest, untilDraft7(line, sent, bound))
+		for limit := range strings.SplitSeq(line, ",") { // the present draft: "name";r=0;t=30
+			values := parameters(limit, ";")
+			if usedUp(values["r"]) {
+				longest = max(longest, duration(values["t"], time.Second, bound))
 			}
 		}
 	}
 	return longest
 }
 
-// firstUnix is the least Reset that is taken for Unix time, of the year 2001. A smaller one is from
-// now.
-const firstUnix = 1e9 * time.Second
+// untilDraft7 reads RateLimit as the seventh of the IETF's drafts had it: limit=100, remaining=0,
+// reset=30.
+func untilDraft7(line string, sent time.Time, bound time.Duration) time.Duration {
+	values := parameters(line, ",")
+	if !usedUp(values["remaining"]) {
+		return 0
+	}
+	return untilNumber(values["reset"], sent, bound)
+}
+
+// parameters returns the values of "name=value" parts.
+func parameters(text, separator string) map[string]string {
+	values := make(map[string]string)
+	for part := range strings.SplitSeq(text, separator) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(part), "="); ok {
+			values[name] = value
+		}
+	}
+	return values
+}
+
+// elements returns the values of lines of a header, of which each may have several with commas
+// between them.
+func elements(lines []string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for _, line := range lines {
+			for value := range strings.SplitSeq(line, ",") {
+				if !yield(strings.TrimSpace(value)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// usedUp reports whether one of the values of Remaining is a number that is not above 0, such as 0,
+// 0.0 or -1.
+func usedUp(remaining ...string) bool {
+	for value := range elements(remaining) {
+		n, err := strconv.ParseFloat(value, 64)
+		if err == nil && n <= 0 && strings.Trim(value, "0123456789.-") == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// untilInstant returns in how much time a Reset comes, at most bound: it is a number, an instant of
+// ISO 8601, or a duration such as "1m30s".
+func untilInstant(value string, sent time.Time, bound time.Duration) time.Duration {
+	if at, err := time.Parse(time.RFC3339, value); err == nil {
+		return max(0, min(at.Sub(sent), bound))
+	}
+	if d, err := time.ParseDuration(value); err == nil && value != "0" {
+		return max(0, min(d, bound))
+	}
+	return untilNumber(value, sent, bound)
+}
+
+// Numbers below firstUnix are seconds from now. From there on they are Unix time in seconds, of the
+// year 2001 and later, and from firstUnixMilli on in milliseconds, of the year 1973 and later.
+const firstUnix, firstUnixMilli = 1e9, 1e11
+
+// untilNumber returns in how much time that is which a number says, at most bound; 0 if value is not
+// a plain number.
+func untilNumber(value string, sent time.Time, bound time.Duration) time.Duration {
+	n := number(value)
+	switch {
+	case n >= firstUnixMilli:
+		n = n/1000 - unixSeconds(sent)
+	case n >= firstUnix:
+		n -= unixSeconds(sent)
+	}
+	return within(n, time.Second, bound)
+}
+
+func unixSeconds(t time.Time) float64 { return float64(t.Unix()) + float64(t.Nanosecond())/1e9 }
 
 // sentAt returns when an answer was sent, by the other side's clock, which its dates are of; now if
 // it does not say.
@@ -82,23 +150,36 @@ func sentAt(h http.Header, now time.Time) time.Time {
 }
 
 // duration returns so many units of time, rounded up, at most bound; 0 if value is not a plain
-// number. Some write seconds with a fraction.
+// number.
 func duration(value string, unit, bound time.Duration) time.Duration {
+	return within(number(value), unit, bound)
+}
+
+// number returns the value of a plain number, which some write with a fraction, and 0 of all else.
+func number(value string) float64 {
 	if strings.Trim(value, "0123456789.") != "" { // no sign, no exponent, no NaN
 		return 0
 	}
 	n, _ := strconv.ParseFloat(value, 64) // 0 of what is no number, and infinite of one that is too great
+	return n
+}
+
+// within returns n units of time, rounded up, from 0 to bound.
+func within(n float64, unit, bound time.Duration) time.Duration {
 	if n >= float64(bound)/float64(unit) {
 		return bound
 	}
-	return time.Duration(math.Ceil(n * float64(unit)))
+	return max(0, time.Duration(math.Ceil(n*float64(unit))))
 }
 
 // httpDate parses a date in the three forms of RFC 9110. It says GMT, because time.Parse takes any
-// other zone for it; the form of asctime alone has no zone, and means GMT.
+// other zone for it; some write the same as UTC or +0000. The form of asctime alone has no zone, and
+// means GMT.
 func httpDate(value string) (time.Time, error) {
-	if strings.HasSuffix(value, " GMT") {
-		return http.ParseTime(value)
+	for _, zone := range []string{" GMT", " UTC", " +0000"} {
+		if date, ok := strings.CutSuffix(value, zone); ok {
+			return http.ParseTime(date + " GMT")
+		}
 	}
 	return time.Parse(time.ANSIC, value)
 }

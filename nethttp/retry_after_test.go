@@ -46,6 +46,16 @@ func TestRetryAfter(t *testing.T) {
 		{"Retry-After: Sunday, 22-Nov-26 23:00:08 EST|Date: " + date, 0}, // time.Parse takes any zone for GMT
 		{"Retry-After: 2026-11-22T23:00:08Z|Date: " + date, 0},
 		{"Retry-After: later|Retry-After: 4", 4 * time.Second},
+		{"Retry-After: 30, 30", 30 * time.Second}, // lines that a proxy has joined
+		{"Retry-After: 3,soon, 9", 9 * time.Second},
+		{"Retry-After-Ms: 350, 350|Retry-After: 1, 1", 350 * time.Millisecond},
+		{"Retry-After: Sun, 22 Nov 2026 23:00:08 UTC|Date: " + date, 8 * time.Second},
+		{"Retry-After: Sun, 22 Nov 2026 23:00:08 +0000|Date: " + date, 8 * time.Second},
+		{"Retry-After: Sun, 22 Nov 2026 23:00:08 +0100|Date: " + date, 0},
+		{"Retry-After: 1795388408|Date: " + date, 8 * time.Second}, // Unix time
+		{"Retry-After: 1795388408500|Date: " + date, 8500 * time.Millisecond},
+		{"Retry-After: 1795388399|Date: " + date, 0},
+		{"Retry-After: 1795388300000|Date: " + date, 0},
 	} {
 		h := headersOf(strings.Split(c.headers, "|")...)
 		if got := retryAfter(h, here, time.Minute); got != c.want {
@@ -85,6 +95,25 @@ func TestTransportSaysStop(t *testing.T) {
 		{"IETF draft, no time", 403, `RateLimit: "default";r=0`, 0},
 		{"drafts before the seventh", 403, "RateLimit-Remaining: 0|RateLimit-Reset: 12", 12 * time.Second},
 		{"seconds from now", 403, "X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1.5", 1500 * time.Millisecond},
+		{"OpenRouter", 429, "X-RateLimit-Limit: 20|X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1800000002000", 2 * time.Second},
+		{"OpenRouter", 429, "X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1799999999000", time.Second},
+		{"Okta", 429, "X-Rate-Limit-Limit: 600|X-Rate-Limit-Remaining: 0|X-Rate-Limit-Reset: 1800000045", 45 * time.Second},
+		{"X", 429, "X-Rate-Limit-Limit: 15|X-Rate-Limit-Remaining: 0|X-Rate-Limit-Reset: 1800000900", time.Minute},
+		{"Reddit", 429, "X-RateLimit-Used: 100|X-RateLimit-Remaining: 0.0|X-RateLimit-Reset: 45", 45 * time.Second},
+		{"Reddit", 403, "X-RateLimit-Remaining: 0.0|X-RateLimit-Reset: 45", 45 * time.Second},
+		{"Reddit, not used up", 403, "X-RateLimit-Remaining: 0.5|X-RateLimit-Reset: 45", 0},
+		{"below 0", 403, "X-RateLimit-Remaining: -1|X-RateLimit-Reset: 45", 45 * time.Second},
+		{"lines that a proxy has joined", 403, "X-RateLimit-Remaining: 0, 0|X-RateLimit-Reset: 45, 45", 45 * time.Second},
+		{"no number", 403, "X-RateLimit-Remaining: -|X-RateLimit-Reset: 45", 0},
+		{"IETF, draft 7", 429, "RateLimit: limit=100, remaining=0, reset=33|RateLimit-Policy: 100;w=60", 33 * time.Second},
+		{"IETF, draft 7, not used up", 403, "RateLimit: limit=100, remaining=2, reset=33", 0},
+		{"Atlassian", 429, "X-RateLimit-Remaining: 0|X-RateLimit-Reset: 2027-01-15T08:00:21Z", 21 * time.Second},
+		{"Atlassian", 429, "X-RateLimit-Remaining: 0|X-RateLimit-Reset: 2027-01-15T09:00:21.5+01:00", 21500 * time.Millisecond},
+		{"a duration", 429, "X-RateLimit-Remaining: 0|X-RateLimit-Reset: 20s", 20 * time.Second},
+		{"a duration", 429, "X-RateLimit-Remaining: 0|X-RateLimit-Reset: -20s", time.Second},
+		{"a duration", 429, "X-RateLimit-Remaining: 0|X-RateLimit-Reset: 2540400h", time.Minute},
+		{"Anthropic, overloaded", 529, "Retry-After: 7", 7 * time.Second},
+		{"Anthropic, overloaded", 529, "", 0},
 		{"a Reset alone", 429, "X-RateLimit-Reset: 12", 12 * time.Second},
 		{"a Reset alone", 403, "X-RateLimit-Reset: 12", 0},
 		{"no Reset", 403, "X-RateLimit-Remaining: 0", 0},

@@ -18,7 +18,14 @@ const (
 	defaultMaxRetryAfter = time.Minute
 	longestMaxRetryAfter = 24 * time.Hour
 	maxRetries           = 10
-	maxDrained           = 64 << 10 // bytes of the body of a response that is not returned, so that its connection is used again
+
+	// Of the body of a response that is not returned so many bytes are read, for so long, so that its
+	// connection can be used again.
+	maxDrained = 64 << 10
+	drainTime  = 100 * time.Millisecond
+
+	// statusOverloaded is the status of APIs that are overloaded, such as Anthropic's.
+	statusOverloaded = 529
 )
 
 // Transport returns an [http.RoundTripper] that sends requests no faster than lim allows, counted
@@ -34,16 +41,18 @@ const (
 // Timeout sets, too. Each redirect is a request of its own. Slots of [core.InFlight] are held until
 // the response's body is closed or read to its end.
 //
-// If the other side answers 429, or 503 or 403 with Retry-After or Retry-After-Ms, nothing is sent
+// If the other side answers 429, or 503, 529 or 403 with Retry-After or Retry-After-Ms, nothing is sent
 // for that key until then, and up to a tenth longer, so that not all come back together. A 403 or
-// 429 without these may have X-RateLimit-Remaining or RateLimit-Remaining of 0 and the Reset, in
-// seconds from now or in Unix time, or RateLimit with r=0 and t, as in the IETF draft. A 429 that
+// 429 without these may have a Remaining that is not above 0 and a Reset, with the prefix
+// X-RateLimit-, RateLimit- or X-Rate-Limit-, or the header RateLimit as in the IETF's drafts. A Reset
+// is in seconds from now, in Unix time (seconds, or milliseconds from 1e11 on), an instant of ISO 8601
+// or a duration such as "1m30s". A 429 that
 // does not say for how long is for a second; any other 403 is the caller's. Times are compared with
 // the Date of the response. No more than [MaxRetryAfter] is believed. If lim has the option
 // [core.Ban], with levels or none, all processes wait, by [core.Limiter.BlockAtLeast] (those with a
 // [core.Lease] may spend that first); else, and while Redis does not answer, this process, which
-// remembers 10,000 keys. Requests that are under way go on. Of an answer that is dropped 64 kB are
-// read.
+// remembers 10,000 keys. Requests that are under way go on. Of an answer that is dropped, because the
+// request is sent again, 64 kB are read, for 100 ms at most.
 //
 // So the key decides whose 429 stops whom: if the API counts by user, it has the user. A key of ""
 // is an error.
@@ -172,12 +181,23 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// drop ends a response that nobody gets.
-func drop(body io.ReadCloser) {
-	if body != nil {
-		_, _ = io.CopyN(io.Discard, body, maxDrained)
-		_ = body.Close()
+// drop ends a response that nobody gets. What it holds of the limiter is given back at once. Its body
+// is read in the background, so that the connection can be used again, but not for longer than
+// drainTime: the other side may send it as slowly as it likes.
+func drop(dropped io.ReadCloser) {
+	if dropped == nil {
+		return
 	}
+	if b, ok := dropped.(*body); ok {
+		b.pending.finish()
+	}
+	go func() {
+		late := time.AfterFunc(drainTime, func() { _ = dropped.Close() })
+		_, _ = io.CopyN(io.Discard, dropped, maxDrained)
+		if late.Stop() {
+			_ = dropped.Close()
+		}
+	}()
 }
 
 // A call is a request until there is a response to return.
@@ -274,7 +294,8 @@ func (c *call) copyOf(ctx context.Context, again bool) (*http.Request, error) {
 func (t *transport) asked(response *http.Response) time.Duration {
 	denied := response.StatusCode == http.StatusTooManyRequests
 	refused := response.StatusCode == http.StatusForbidden
-	if !denied && !refused && response.StatusCode != http.StatusServiceUnavailable {
+	busy := response.StatusCode == http.StatusServiceUnavailable || response.StatusCode == statusOverloaded
+	if !denied && !refused && !busy {
 		return 0
 	}
 	d := retryAfter(response.Header, time.Now(), t.bound)
@@ -353,10 +374,15 @@ func (p *pending) watch(response *http.Response) {
 	}
 }
 
-// end frees the slots, and charges what the request has cost.
+// end frees the slots, charges what the request has cost, and ends its context.
 func (p *pending) end() {
+	defer p.cancel()
+	p.finish()
+}
+
+// finish frees the slots, and charges what the request has cost.
+func (p *pending) finish() {
 	p.once.Do(func() {
-		defer p.cancel()
 		actual := p.n
 		defer func() { p.settle(actual) }() // also if a function of the user panics
 		switch {
