@@ -1,12 +1,24 @@
-// Weight counts how large the library is, and how much of it four operations run. It is a report: nothing fails by it.
+// Weight reports how large the library is and how far a reader goes to follow four of its operations. Nothing fails by it.
 //
 //	go run ./internal/tools/weight
 //
-// A line is a room with its lines of Go and Lua, without comments and tests; or a path, with the
-// functions, files and statements of core and internal that it runs.
+// It first prints the lines of code of each package: Go and Lua, without comments and tests. Then it runs each path
+// against an in-process Redis, in a copy of the library that records each function it enters (functions without a name
+// count as part of the one that contains them), and prints
+//
+//	functions  how many different functions the path enters
+//	files      how many different files have them
+//	switches   how often the next function is in another file than the one before; the first counts, too
+//	returns    how many of the switches go to a file that has been seen before
+//
+// for the whole library, and for each package as if the others were not there. Goroutines are read one after the other,
+// in the order in which they first enter a function, because how they take turns differs from run to run. What happens
+// in the background still differs, so each number is the median of several runs, and where runs differ the least and the
+// greatest follow it.
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"go/scanner"
 	"go/token"
@@ -17,20 +29,22 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
+	"text/tabwriter"
 )
 
 const (
 	module = "github.com/redislimit/redislimit"
-	runs   = 5 // of each path; what all of them ran counts: what goes on beside the operation is not the same in each
+	runs   = 9 // of each path
 )
 
-// paths are the operations.
-var paths = []string{"path:allow", "path:reserve", "path:lease", "path:outage"}
-
-// A report has the numbers of each room and path.
-type report map[string][]int64
+// paths are the operations, by the names that the program in path knows them by.
+var paths = []struct{ name, title string }{
+	{"allow", "Allow"},
+	{"reserve", "Reserve and Settle"},
+	{"lease", "a decision from a lease"},
+	{"outage", "an outage and its end: Redis stops, two Allows, it returns, Allow"},
+}
 
 func main() {
 	if err := run(); err != nil {
@@ -40,65 +54,78 @@ func main() {
 }
 
 func run() error {
-	now, err := rooms(os.DirFS("."))
+	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	lines, err := rooms(os.DirFS("."))
 	if err != nil {
 		return err
 	}
-	if err := measure(now); err != nil {
+	fmt.Fprintln(out, "lines of code\t")
+	for _, name := range slices.Sorted(maps.Keys(lines)) {
+		fmt.Fprintf(out, "%d\t  %s\n", lines[name], name)
+	}
+	work, err := os.MkdirTemp("", "weight")
+	if err != nil {
 		return err
 	}
-	fmt.Print(now)
-	return nil
-}
-
-func (b report) String() string {
-	var text strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(b)) {
-		fmt.Fprintln(&text, name, strings.Trim(fmt.Sprint(b[name]), "[]"))
+	defer func() { _ = os.RemoveAll(work) }()
+	functions, overlay, err := instrument(work)
+	if err != nil {
+		return err
 	}
-	return text.String()
+	binary := filepath.Join(work, "path")
+	if _, err := command("go", "build", "-overlay", overlay, "-o", binary, "./internal/tools/weight/path"); err != nil {
+		return err
+	}
+	for _, p := range paths {
+		var all []map[string]walk
+		for range runs {
+			text, err := command(binary, p.name)
+			if err != nil {
+				return err
+			}
+			entered, err := read(text, functions)
+			if err != nil {
+				return err
+			}
+			all = append(all, walks(entered))
+		}
+		fmt.Fprintf(out, "\n%s\nfunctions\tfiles\tswitches\treturns\t\n", p.title)
+		for _, name := range common(all) {
+			for _, figure := range summary(all, name) {
+				fmt.Fprint(out, figure, "\t")
+			}
+			fmt.Fprintln(out, " ", cmp.Or(name, "all"))
+		}
+	}
+	return out.Flush()
 }
 
-// rooms returns the lines of each room below root: a folder of the module, or of internal.
-func rooms(root fs.FS) (report, error) {
-	b := make(report)
-	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir():
-			if base := path.Base(name); base != "." && strings.ContainsAny(base[:1], "._") ||
-				path.Base(path.Dir(name)) == "internal" && slices.Contains([]string{"demo", "suite", "testkit", "tools"}, base) {
-				return fs.SkipDir
-			}
-			return nil
-		case strings.HasSuffix(name, "_test.go"), path.Ext(name) != ".go" && path.Ext(name) != ".lua":
+// rooms returns the lines of code of each package of the library, with those of the files in folders without Go, such as
+// Lua, counted for the package above.
+func rooms(root fs.FS) (map[string]int, error) {
+	lines := make(map[string]int)
+	err := library(root, func(name string, text []byte) error {
+		room := path.Dir(name)
+		if path.Ext(name) == ".go" {
+			lines[room] += goLines(text)
 			return nil
 		}
-		text, err := fs.ReadFile(root, name)
-		if err != nil {
-			return err
+		for room != "." && !hasGo(root, room) {
+			room = path.Dir(room)
 		}
-		parts, depth := strings.Split(path.Dir(name), "/"), 1
-		if parts[0] == "internal" || strings.HasPrefix(name, "core/guard/") {
-			depth = 2
-		}
-		room := strings.Join(parts[:depth], "/")
-		if b[room] == nil {
-			b[room] = []int64{0}
-		}
-		if path.Ext(name) == ".lua" {
-			b[room][0] += luaLines(string(text))
-		} else {
-			b[room][0] += goLines(text)
-		}
+		lines[room] += luaLines(string(text))
 		return nil
 	})
-	return b, err
+	return lines, err
+}
+
+func hasGo(root fs.FS, dir string) bool {
+	found, _ := fs.Glob(root, dir+"/*.go")
+	return len(found) > 0
 }
 
 // goLines returns how many lines of Go have more than a comment.
-func goLines(text []byte) int64 {
+func goLines(text []byte) int {
 	files := token.NewFileSet()
 	f := files.AddFile("", -1, len(text))
 	var s scanner.Scanner
@@ -108,7 +135,7 @@ func goLines(text []byte) int64 {
 		at, tok, literal := s.Scan()
 		switch {
 		case tok == token.EOF:
-			return int64(len(lines))
+			return len(lines)
 		case tok == token.SEMICOLON && literal == "\n": // not written
 			continue
 		}
@@ -119,7 +146,7 @@ func goLines(text []byte) int64 {
 }
 
 // luaLines does the same for the library's Lua. It has no comments of several lines, and "---" declares something.
-func luaLines(text string) (n int64) {
+func luaLines(text string) (n int) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" && (!strings.HasPrefix(line, "--") || strings.HasPrefix(line, "---")) {
 			n++
@@ -128,108 +155,9 @@ func luaLines(text string) (n int64) {
 	return n
 }
 
-// measure runs each path, and adds what it took.
-func measure(b report) error {
-	work, err := os.MkdirTemp("", "weight")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(work) }()
-	binary := filepath.Join(work, "path")
-	engine := module + "/core," + module + "/internal/..."
-	if _, err := command("", "go", "build", "-cover", "-covermode=atomic", "-coverpkg="+engine, "-o", binary, "./internal/tools/weight/path"); err != nil {
-		return err
-	}
-	for _, name := range paths {
-		var all parts
-		for i := range runs {
-			ran, err := runPath(binary, name, filepath.Join(work, fmt.Sprint(name, i)))
-			if err != nil {
-				return err
-			}
-			all = all.and(ran)
-		}
-		b[name] = all.count()
-	}
-	return nil
-}
-
-// parts are what a path runs: functions with 0, and blocks with their statements, both as the profiles name them.
-type parts map[string]int64
-
-// and returns what both ran. No parts are those of no run.
-func (p parts) and(other parts) parts {
-	if p == nil {
-		return other
-	}
-	maps.DeleteFunc(p, func(name string, _ int64) bool { _, both := other[name]; return !both })
-	return p
-}
-
-// count returns how many functions, files and statements there are.
-func (p parts) count() []int64 {
-	functions, files, statements := int64(0), map[string]bool{}, int64(0)
-	for name, n := range p {
-		if statements += n; n == 0 {
-			functions++
-		}
-		file, _, _ := strings.Cut(name, ":")
-		files[file] = true
-	}
-	return []int64{functions, int64(len(files)), statements}
-}
-
-// runPath runs a path once.
-func runPath(binary, name, dir string) (parts, error) {
-	exit := filepath.Join(dir, "exit") // where the program writes what it took all in all
-	if err := os.MkdirAll(exit, 0o700); err != nil {
-		return nil, err
-	}
-	if _, err := command(exit, binary, strings.TrimPrefix(name, "path:"), dir); err != nil {
-		return nil, err
-	}
-	functions, err := command("", "go", "tool", "covdata", "func", "-i="+dir)
-	if err != nil {
-		return nil, err
-	}
-	profile := filepath.Join(dir, "profile.txt")
-	if _, err := command("", "go", "tool", "covdata", "textfmt", "-i="+dir, "-o="+profile); err != nil {
-		return nil, err
-	}
-	blocks, err := os.ReadFile(profile)
-	if err != nil {
-		return nil, err
-	}
-	return read(functions, string(blocks)), nil
-}
-
-// read returns what ran by the profiles of functions and blocks.
-func read(functions, blocks string) parts {
-	ran := make(parts)
-	for line := range strings.Lines(functions) { // file:line: name percent
-		if f := strings.Fields(line); strings.HasPrefix(line, module) && ours(line) && f[len(f)-1] != "0.0%" {
-			ran[f[0]] = 0
-		}
-	}
-	for line := range strings.Lines(blocks) { // file:range statements count
-		f := strings.Fields(line)
-		if len(f) != 3 || f[1] == "0" || f[2] == "0" || !ours(line) {
-			continue
-		}
-		ran[f[0]], _ = strconv.ParseInt(f[1], 10, 64)
-	}
-	return ran
-}
-
-// ours reports whether a line of a profile is of the library, and not of the program that measures it.
-func ours(line string) bool {
-	return !strings.HasPrefix(line, module+"/internal/tools/") && !strings.HasPrefix(line, module+"/internal/demo/")
-}
-
-// command returns the output of a program, which writes its own coverage to dir.
-func command(dir, name string, args ...string) (string, error) {
+// command returns what a program prints.
+func command(name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
-	cmd.Env = append(os.Environ(), "GOCOVERDIR="+dir)
 	var problem strings.Builder
 	cmd.Stderr = &problem
 	out, err := cmd.Output()

@@ -22,24 +22,53 @@ func TestRooms(t *testing.T) {
 		"_examples/e.go":               code("package e\n"),
 		".ci/tools/f.go":               code("package f\n"),
 	})
-	want := report{"core": {8}, "core/guard": {1}, "internal/algorithm": {4}, "grpc": {1}}
-	if err != nil || !maps.EqualFunc(got, want, slices.Equal) {
+	want := map[string]int{"core": 8, "core/guard/adapter": 1, "internal/algorithm": 4, "grpc": 1}
+	if err != nil || !maps.Equal(got, want) {
 		t.Errorf("%v, %v, want %v", got, err, want)
 	}
 }
 
-func TestRead(t *testing.T) {
+func TestAddCalls(t *testing.T) {
 	t.Parallel()
-	const functions = module + "/core/a.go:10:\tAllow\t\t50.0%\n" + module + "/core/a.go:20:\tPeek\t0.0%\n" +
-		module + "/internal/tools/weight/path/main.go:3:\tmain\t100.0%\ntotal\t(statements)\t50.0%\n"
-	const blocks = "mode: atomic\n" + module + "/core/a.go:10.1,12.2 3 1\n" + module + "/core/a.go:12.2,13.2 4 0\n" +
-		module + "/core/a.go:20.1,22.2 5 0\n" + module + "/core/b.go:1.1,2.2 1 1\n" + module + "/internal/tools/weight/path/main.go:3.1,4.1 9 1\n"
-	first := read(functions, blocks)
-	if got, want := first.count(), []int64{1, 2, 4}; !slices.Equal(got, want) {
-		t.Errorf("functions, files, statements: %v, want %v", got, want)
+	const before = "// Package a is one.\npackage a // here\n\nimport \"fmt\"\n\n" +
+		"func (m *m[K, V]) f() { go func() { fmt.Print() }() }\n\nfunc g() {\n}\n"
+	const after = "// Package a is one.\npackage a; import weighttrace \"" + module + "/internal/tools/weight/trace\" // here\n\nimport \"fmt\"\n\n" +
+		"func (m *m[K, V]) f() {weighttrace.Enter(1); go func() { fmt.Print() }() }\n\nfunc g() {weighttrace.Enter(2);\n}\n"
+	all := []function{{"other.go", "f"}}
+	got, err := addCalls("a.go", []byte(before), &all)
+	if err != nil || string(got) != after {
+		t.Errorf("%s\n%v, want\n%s", got, err, after)
 	}
-	second := read(functions, "mode: atomic\n"+module+"/core/b.go:1.1,2.2 1 1\n"+module+"/core/c.go:1.1,2.2 1 1\n")
-	if got, want := parts(nil).and(first).and(second).count(), []int64{1, 2, 1}; !slices.Equal(got, want) {
-		t.Errorf("functions, files, statements of both: %v, want %v", got, want)
+	if want := []function{{"other.go", "f"}, {"a.go", "m.f"}, {"a.go", "g"}}; !slices.Equal(all, want) {
+		t.Errorf("functions: %v, want %v", all, want)
+	}
+}
+
+// TestWalks has a path of two goroutines that take turns: the first goes a/a.go, b/b.go, a/a.go, and the second
+// b/b.go, b/c.go.
+func TestWalks(t *testing.T) {
+	t.Parallel()
+	functions := []function{{"a/a.go", "f"}, {"b/b.go", "g"}, {"b/c.go", "h"}, {"a/a.go", "i"}}
+	entered, err := read("7 0\n9 1\n7 1\n7 1\n9 2\n7 3\n", functions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]walk{"": {4, 3, 5, 2}, "a": {2, 1, 1, 0}, "b": {2, 2, 3, 1}}
+	if got := walks(entered); !maps.Equal(got, want) {
+		t.Errorf("functions, files, switches, returns: %v, want %v", got, want)
+	}
+	if _, err := read("7\n", functions); err == nil {
+		t.Error("no error for a line with one number")
+	}
+}
+
+func TestSummary(t *testing.T) {
+	t.Parallel()
+	runs := []map[string]walk{{"": {3, 1}}, {"": {1, 1}, "rare": {1}}, {"": {2, 1}}}
+	if got, want := common(runs), []string{""}; !slices.Equal(got, want) {
+		t.Errorf("walks that most runs have: %q, want %q", got, want)
+	}
+	if got, want := summary(runs, ""), []string{"2 (1-3)", "1", "0", "0"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

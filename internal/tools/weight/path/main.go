@@ -1,32 +1,36 @@
-// Path runs one operation of the library, and writes which of its statements that took: built with -cover
-// -covermode=atomic, started by weight with the operation's name and a folder.
+// Path runs one operation of the library and prints which functions it entered: a line for each entry, with the numbers
+// of the goroutine and of the function. Weight builds it from an instrumented copy of the library and starts it with the
+// name of the operation.
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/coverage"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/demo/embedded"
+	"github.com/redislimit/redislimit/internal/tools/weight/trace"
 )
 
 func main() {
-	if err := run(os.Args[1], os.Args[2]); err != nil {
+	if err := run(os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-const leases = 100 * time.Millisecond
+// patience bounds each wait for something that happens beside the operation.
+const patience = 20 * time.Second
 
-func run(name, dir string) error {
+func run(name string) error {
 	server, err := embedded.Start()
 	if err != nil {
 		return err
@@ -35,25 +39,34 @@ func run(name, dir string) error {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
 	opts := []core.Option{
 		core.TokenBucket(core.PerHour(1_000_000)), core.Logger(slog.New(slog.DiscardHandler)),
-		core.Timeout(time.Minute), // calls share a timer, which is not to be made anew meanwhile
+		core.Timeout(time.Minute), // calls share a timer, which shall not be renewed during the operation
 	}
-	if name == "lease" {
-		opts = append(opts, core.Lease(leases))
+	ended := make(chan struct{}, 1)
+	switch name {
+	case "lease":
+		opts = append(opts, core.Lease(time.Second)) // which does not end during the operation
+	case "outage":
+		opts = append(opts, core.Observe(func(_ context.Context, e core.Event) {
+			if e.Kind == core.EventFallbackOff {
+				ended <- struct{}{}
+			}
+		}))
 	}
 	limiter, err := core.New(client, "path", opts...)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.Background()) // as that of a request
+	ctx, cancel := context.WithCancel(context.Background()) // like the context of a request
 	defer cancel()
 
-	from := func(want core.Source) error {
-		for begun := time.Now(); time.Since(begun) < 10*time.Second; {
-			if res, err := limiter.Allow(ctx, "k"); err == nil && res.Source == want {
-				return nil
+	allow := func(want core.Source) func() error {
+		return func() error {
+			res, err := limiter.Allow(ctx, "k")
+			if err == nil && res.Source != want {
+				err = fmt.Errorf("%s: decided by %v, want %v", name, res.Source, want)
 			}
+			return err
 		}
-		return fmt.Errorf("%s: no decision from %v within 10 s", name, want)
 	}
 	reserve := func() error {
 		r, err := limiter.Reserve(ctx, "k", 2)
@@ -62,26 +75,46 @@ func run(name, dir string) error {
 		}
 		return r.Settle(ctx, 1)
 	}
-	before := func() error { return from(core.SourceRedis) }
-	var operation func() error
+	warm, operation := allow(core.SourceRedis), allow(core.SourceRedis)
 	switch name {
 	case "allow":
-		operation = func() error { _, err := limiter.Allow(ctx, "k"); return err }
 	case "reserve":
-		before, operation = reserve, reserve
-	case "lease": // the lease before has ended: it is settled, and the next is taken
-		before = func() error { err := from(core.SourceLease); time.Sleep(leases); return err }
-		operation = func() error { return from(core.SourceLease) }
-	case "outage":
+		warm, operation = reserve, reserve
+	case "lease": // a lease is taken for a key that is used often enough
+		operation = allow(core.SourceLease)
+		warm = func() error {
+			for begun := time.Now(); operation() != nil; {
+				if time.Since(begun) > patience {
+					return fmt.Errorf("lease: no lease within %v", patience)
+				}
+			}
+			return nil
+		}
+	case "outage": // the server stops, two decisions are made without it, it returns, and decides again
 		operation = func() error {
 			server.Close()
-			return cmp.Or(from(core.SourceFallback), server.Restart(), from(core.SourceRedis))
+			if err := cmp.Or(allow(core.SourceFallback)(), allow(core.SourceFallback)(), server.Restart()); err != nil {
+				return err
+			}
+			select {
+			case <-ended:
+				return allow(core.SourceRedis)()
+			case <-time.After(patience):
+				return fmt.Errorf("outage: it did not end within %v", patience)
+			}
 		}
 	default:
 		return fmt.Errorf("no path %q", name)
 	}
-	if err := cmp.Or(before(), before(), coverage.ClearCounters(), operation()); err != nil {
+	if err := errors.Join(warm(), warm()); err != nil {
 		return err
 	}
-	return cmp.Or(coverage.WriteCountersDir(dir), coverage.WriteMetaDir(dir))
+	time.Sleep(100 * time.Millisecond) // what the warm-up began in the background ends
+	trace.Start()
+	err = operation()
+	out := bufio.NewWriter(os.Stdout)
+	for _, e := range trace.Stop() {
+		_, _ = fmt.Fprintln(out, e.Goroutine, e.Function)
+	}
+	return errors.Join(err, out.Flush())
 }
