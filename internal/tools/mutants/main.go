@@ -25,7 +25,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -174,10 +173,6 @@ func main() {
 	}
 }
 
-// errStale is the error of a mutant whose text is not in the code exactly once. While the code is being
-// restructured, such a mutant is listed and the run does not fail by it.
-var errStale = errors.New("the code has changed")
-
 func wanted(name string, words []string) bool {
 	for _, w := range words {
 		if strings.Contains(name, w) {
@@ -187,33 +182,30 @@ func wanted(name string, words []string) bool {
 	return len(words) == 0
 }
 
-// apply returns the file that m changes, and its text then.
-func (m mutant) apply() (path string, text []byte, err error) {
-	count := 0
-	err = filepath.WalkDir(m.in, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || strings.HasSuffix(p, "_test.go") || !strings.HasSuffix(p, ".go") && !strings.HasSuffix(p, ".lua") {
-			return err
-		}
-		data, err := os.ReadFile(p)
-		if n := bytes.Count(data, []byte(m.old)); n > 0 {
-			count += n
-			path, text = p, bytes.Replace(data, []byte(m.old), []byte(m.new), 1)
-		}
-		return err
-	})
-	if err == nil && count != 1 {
-		err = fmt.Errorf("%w: its text occurs %d times in %s", errStale, count, m.in)
+// result returns the test that notices m, or "". With list it only looks for m's place and tests.
+func (m mutant) result(list bool, timeout time.Duration) (string, error) {
+	if !list {
+		return m.run(timeout)
 	}
-	return path, text, err
+	c, err := m.apply()
+	if err == nil {
+		err = m.testable()
+	}
+	if c.old != m.old {
+		return "there, with other names in " + c.path + ": " + strings.Join(strings.Fields(c.old), " "), err
+	}
+	return "there", err
 }
 
-// result returns the test that notices m, or "". With list it only looks for m's text.
-func (m mutant) result(list bool, timeout time.Duration) (string, error) {
-	if list {
-		_, _, err := m.apply()
-		return "there", err
+// testable returns an error if a package of m's tests is not there.
+func (m mutant) testable() error {
+	packages, _, _ := strings.Cut(m.test, " -run ")
+	for pkg := range strings.FieldsSeq(packages) {
+		if _, err := os.Stat(filepath.Join(m.dir, strings.TrimSuffix(pkg, "..."))); err != nil {
+			return fmt.Errorf("%w: its tests: %w", errStale, err)
+		}
 	}
-	return m.run(timeout)
+	return nil
 }
 
 // ran matches what go test says of a package of which tests ran.
@@ -223,7 +215,10 @@ var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
 // run returns the test that notices m, or "".
 func (m mutant) run(timeout time.Duration) (string, error) {
-	path, text, err := m.apply()
+	c, err := m.apply()
+	if err == nil {
+		err = m.testable()
+	}
 	if err != nil {
 		return "", err
 	}
@@ -232,13 +227,13 @@ func (m mutant) run(timeout time.Duration) (string, error) {
 		return "", err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	absolute, err := filepath.Abs(path)
+	absolute, err := filepath.Abs(c.path)
 	if err != nil {
 		return "", err
 	}
-	changed, overlay := filepath.Join(dir, filepath.Base(path)), filepath.Join(dir, "overlay.json")
+	changed, overlay := filepath.Join(dir, filepath.Base(c.path)), filepath.Join(dir, "overlay.json")
 	replace, _ := json.Marshal(map[string]map[string]string{"Replace": {absolute: changed}})
-	if err := errors.Join(os.WriteFile(changed, text, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(changed, c.text, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
 		return "", err
 	}
 	packages, run, _ := strings.Cut(m.test, " -run ")
@@ -268,7 +263,7 @@ func test(timeout time.Duration, args ...string) (out []byte, caught string, err
 	case err == nil:
 		return out, "", nil
 	case bytes.Contains(out, []byte("[build failed]")), bytes.Contains(out, []byte("[setup failed]")):
-		return out, "", fmt.Errorf("it does not compile: %s", out)
+		return out, "", fmt.Errorf("%w: it does not compile: %s", errStale, out)
 	case len(found) > 0:
 		return out, "caught by " + string(found[len(found)-1][1]), nil
 	case ctx.Err() != nil, bytes.Contains(out, []byte("panic: test timed out")):

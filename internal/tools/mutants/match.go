@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"unicode"
+)
+
+// A change is a mutant that has been found in the code: the text of the file after it, and the two texts of the mutant
+// with the names that the code has now.
+type change struct {
+	path     string
+	text     []byte
+	old, new string
+}
+
+// errStale is the error of a mutant whose place in the code is not found. Such a mutant is listed, and fails nothing.
+var errStale = errors.New("the code has changed")
+
+// apply finds the place in the code that m changes. It first looks for m's text as it is, and then for the same text with
+// other names; each time in the file or folder that the list says, and then in the folders above it, because code moves.
+// A text as it is must be there once, and one with other names must be more like m's than each other.
+func (m mutant) apply() (change, error) {
+	var problem error
+	for _, find := range []func(code map[string][]byte) (change, error){m.exact, m.renamed} {
+		for place := m.in; ; place = filepath.Dir(place) {
+			code, err := readCode(place)
+			if err == nil {
+				var c change
+				if c, err = find(code); err == nil {
+					return c, nil
+				}
+			}
+			if problem == nil {
+				problem = fmt.Errorf("%w: %w in %s", errStale, err, place)
+			}
+			if place == "." || filepath.Dir(place) == "." {
+				break
+			}
+		}
+	}
+	return change{}, problem
+}
+
+// readCode returns the files of Go and Lua at or below a path, without those of tests.
+func readCode(place string) (map[string][]byte, error) {
+	code := make(map[string][]byte)
+	err := filepath.WalkDir(place, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasSuffix(p, "_test.go") || !strings.HasSuffix(p, ".go") && !strings.HasSuffix(p, ".lua") {
+			return err
+		}
+		code[p], err = os.ReadFile(p)
+		return err
+	})
+	return code, err
+}
+
+func (m mutant) exact(code map[string][]byte) (c change, err error) {
+	count := 0
+	for path, text := range code {
+		if n := bytes.Count(text, []byte(m.old)); n > 0 {
+			count += n
+			c = change{path, bytes.Replace(text, []byte(m.old), []byte(m.new), 1), m.old, m.new}
+		}
+	}
+	if count != 1 {
+		return c, fmt.Errorf("its text occurs %d times", count)
+	}
+	return c, nil
+}
+
+// renamed looks for m's text with other names. Operators, numbers and keywords must be the same, and so must at least half
+// of the names; white space does not count. A name of m's text stands for one name of the code wherever it occurs, but a
+// name after a dot, as of a field, is another one than the same name without a dot.
+func (m mutant) renamed(code map[string][]byte) (best change, err error) {
+	most, count := 0, 0
+	for path, text := range code {
+		keywords := isKeyword(path)
+		for _, at := range pattern(m.old, keywords).FindAllSubmatchIndex(text, -1) {
+			names, same, total := match(m.old, text, at, keywords)
+			if names == nil || 2*same < total || same < most {
+				continue
+			}
+			if same > most {
+				most, count = same, 0
+			}
+			count++
+			mutated := rename(m.new, names, keywords)
+			best = change{
+				path: path, old: string(text[at[0]:at[1]]), new: mutated,
+				text: bytes.Join([][]byte{text[:at[0]], []byte(mutated), text[at[1]:]}, nil),
+			}
+		}
+	}
+	if count != 1 {
+		return best, fmt.Errorf("its text with other names occurs %d times", count)
+	}
+	return best, nil
+}
+
+// part matches a word with the dot before it, white space, or another character.
+var part = regexp.MustCompile(`(\.\s*)?[\pL_][\pL\pN_]*|\s+|.`)
+
+// word returns the name in a part, and how it is known to match: with a dot if one is before it. A part without a name, or
+// with a keyword, has none.
+func word(part string, keywords func(string) bool) (name, key string) {
+	name = strings.TrimLeft(part, ". \t\n")
+	if name == "" || !unicode.IsLetter([]rune(name)[0]) && name[0] != '_' || keywords(name) {
+		return "", ""
+	}
+	if part[0] == '.' {
+		return name, "." + name
+	}
+	return name, name
+}
+
+// pattern returns an expression that has a group for each name of text, in order.
+func pattern(text string, keywords func(string) bool) *regexp.Regexp {
+	var b strings.Builder
+	for _, p := range part.FindAllString(text, -1) {
+		name, _ := word(p, keywords)
+		switch {
+		case strings.TrimSpace(p) == "":
+			b.WriteString(`\s*`)
+		case name != "":
+			b.WriteString(regexp.QuoteMeta(p[:len(p)-len(name)]) + `([\pL_][\pL\pN_]*)`)
+		default:
+			b.WriteString(regexp.QuoteMeta(p))
+		}
+	}
+	return regexp.MustCompile(b.String())
+}
+
+// match returns which names the code has for those of old, or nil if a name would stand for two; and how many of
+// all the names are the same.
+func match(old string, code []byte, at []int, keywords func(string) bool) (names map[string]string, same, total int) {
+	names = make(map[string]string)
+	for _, p := range part.FindAllString(old, -1) {
+		name, key := word(p, keywords)
+		if name == "" {
+			continue
+		}
+		total++
+		now := string(code[at[2*total]:at[2*total+1]])
+		if before, known := names[key]; keywords(now) || known && before != now {
+			return nil, 0, 0
+		}
+		if names[key] = now; now == name {
+			same++
+		}
+	}
+	return names, same, total
+}
+
+// rename returns text with the names that the code has.
+func rename(text string, names map[string]string, keywords func(string) bool) string {
+	return part.ReplaceAllStringFunc(text, func(p string) string {
+		name, key := word(p, keywords)
+		now, known := names[key]
+		if !known { // it is only used in the other way
+			now, known = names[strings.TrimPrefix("."+key, "..")]
+		}
+		if name == "" || !known {
+			return p
+		}
+		return p[:len(p)-len(name)] + now
+	})
+}
+
+var luaKeywords = regexp.MustCompile(`^(and|break|do|else|elseif|end|false|for|function|if|in|local|nil|not|or|repeat|return|then|true|until|while)$`)
+
+// isKeyword returns which words are not names in a file.
+func isKeyword(path string) func(string) bool {
+	if filepath.Ext(path) == ".lua" {
+		return luaKeywords.MatchString
+	}
+	return func(name string) bool { return token.IsKeyword(name) || name == "nil" || name == "true" || name == "false" }
+}
