@@ -4,6 +4,8 @@
 //	go run ./internal/tools/mutants            # all of them; takes 100 minutes on two cores
 //	go run ./internal/tools/mutants hold/ key  # those whose names contain one of the words
 //	go run ./internal/tools/mutants -from NAME # goes on, where one was stopped
+//	go run ./internal/tools/mutants -list      # only says which of them still apply
+//	go run ./internal/tools/mutants -update    # writes today's names into the lists, after names in the code have changed
 //
 // Nothing in the checkout changes: each mutant is compiled from an overlay. The mutants stand in the .txt files
 // of this folder:
@@ -15,6 +17,11 @@
 //	-if expired then                             the text, which stands there exactly once, in files that are no tests,
 //	+if false then                               and what it becomes; either may be several lines, or part of one
 //	same It is never expired here.               why no test can notice it, if none can
+//
+// A mutant outlives a change of names. If its text is not there as it is, it is found by its operators, numbers, keywords
+// and the order of its names, in the same file or folder or in one above it; the names in its new text then change
+// likewise. -list shows such mutants, and -update brings the lists up to date; look at the difference afterwards. A mutant
+// that is not found, or does not compile, is listed and fails nothing: write it anew for the rule that it broke.
 package main
 
 import (
@@ -115,8 +122,14 @@ func main() {
 	timeout := flag.Duration("timeout", 4*time.Minute, "of the tests of one mutant")
 	from := flag.String("from", "", "the `name` of the mutant to begin with")
 	list := flag.Bool("list", false, "only say which mutants still apply to the code")
+	update := flag.Bool("update", false, "write the names that the code has now into the lists")
 	flag.Parse()
 	all, err := read()
+	if err == nil && *update {
+		if err = updateLists(all); err == nil {
+			return
+		}
+	}
 	begin := slices.IndexFunc(all, func(m mutant) bool { return *from == "" || m.name == *from })
 	if err == nil && begin < 0 {
 		err = fmt.Errorf("-from %q: no mutant has this name", *from)

@@ -53,7 +53,8 @@ func (m mutant) apply() (change, error) {
 func readCode(place string) (map[string][]byte, error) {
 	code := make(map[string][]byte)
 	err := filepath.WalkDir(place, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || strings.HasSuffix(p, "_test.go") || !strings.HasSuffix(p, ".go") && !strings.HasSuffix(p, ".lua") {
+		isCode := filepath.Ext(p) == ".go" && !strings.HasSuffix(p, "_test.go") || filepath.Ext(p) == ".lua"
+		if err != nil || d.IsDir() || !isCode {
 			return err
 		}
 		code[p], err = os.ReadFile(p)
@@ -76,22 +77,26 @@ func (m mutant) exact(code map[string][]byte) (c change, err error) {
 	return c, nil
 }
 
-// renamed looks for m's text with other names. Operators, numbers and keywords must be the same, and so must at least half
-// of the names; white space does not count. A name of m's text stands for one name of the code wherever it occurs, but a
-// name after a dot, as of a field, is another one than the same name without a dot.
+// renamed looks for m's text with other names. Operators, numbers and keywords must be the same; white space in a line
+// does not count. A name of m's text stands for one name of the code wherever it occurs, but a name after a dot, as of a
+// field, is another one than the same name without a dot. Of several places the one with the most names of m's text is
+// taken. It must have at least half of them, unless it is the only place and has several names.
 func (m mutant) renamed(code map[string][]byte) (best change, err error) {
-	most, count := 0, 0
+	places, most, all, equal := 0, -1, 0, 0 // all: the names of m's text; most: how many of them the best place has
 	for path, text := range code {
 		keywords := isKeyword(path)
 		for _, at := range pattern(m.old, keywords).FindAllSubmatchIndex(text, -1) {
 			names, same, total := match(m.old, text, at, keywords)
-			if names == nil || 2*same < total || same < most {
+			if names == nil {
+				continue
+			}
+			if places++; same < most {
 				continue
 			}
 			if same > most {
-				most, count = same, 0
+				most, all, equal = same, total, 0
 			}
-			count++
+			equal++
 			mutated := rename(m.new, names, keywords)
 			best = change{
 				path: path, old: string(text[at[0]:at[1]]), new: mutated,
@@ -99,19 +104,22 @@ func (m mutant) renamed(code map[string][]byte) (best change, err error) {
 			}
 		}
 	}
-	if count != 1 {
-		return best, fmt.Errorf("its text with other names occurs %d times", count)
+	if equal != 1 || 2*most < all && (places > 1 || all < several) {
+		return best, errors.New("no place is like its text")
 	}
 	return best, nil
 }
 
+// several names in the right places are enough to know a text by that occurs once, even if all of them are others.
+const several = 6
+
 // part matches a word with the dot before it, white space, or another character.
-var part = regexp.MustCompile(`(\.\s*)?[\pL_][\pL\pN_]*|\s+|.`)
+var part = regexp.MustCompile(`\.?[\pL_][\pL\pN_]*|\s+|.`)
 
 // word returns the name in a part, and how it is known to match: with a dot if one is before it. A part without a name, or
 // with a keyword, has none.
 func word(part string, keywords func(string) bool) (name, key string) {
-	name = strings.TrimLeft(part, ". \t\n")
+	name = strings.TrimPrefix(part, ".")
 	if name == "" || !unicode.IsLetter([]rune(name)[0]) && name[0] != '_' || keywords(name) {
 		return "", ""
 	}
@@ -127,8 +135,10 @@ func pattern(text string, keywords func(string) bool) *regexp.Regexp {
 	for _, p := range part.FindAllString(text, -1) {
 		name, _ := word(p, keywords)
 		switch {
+		case strings.Contains(p, "\n"):
+			b.WriteString(`\s*\n\s*`)
 		case strings.TrimSpace(p) == "":
-			b.WriteString(`\s*`)
+			b.WriteString(`[ \t]*`)
 		case name != "":
 			b.WriteString(regexp.QuoteMeta(p[:len(p)-len(name)]) + `([\pL_][\pL\pN_]*)`)
 		default:
@@ -174,12 +184,15 @@ func rename(text string, names map[string]string, keywords func(string) bool) st
 	})
 }
 
-var luaKeywords = regexp.MustCompile(`^(and|break|do|else|elseif|end|false|for|function|if|in|local|nil|not|or|repeat|return|then|true|until|while)$`)
+var luaKeywords = regexp.MustCompile(
+	`^(and|break|do|else|elseif|end|false|for|function|if|in|local|nil|not|or|repeat|return|then|true|until|while)$`)
 
 // isKeyword returns which words are not names in a file.
 func isKeyword(path string) func(string) bool {
 	if filepath.Ext(path) == ".lua" {
 		return luaKeywords.MatchString
 	}
-	return func(name string) bool { return token.IsKeyword(name) || name == "nil" || name == "true" || name == "false" }
+	return func(name string) bool {
+		return token.IsKeyword(name) || name == "nil" || name == "true" || name == "false"
+	}
 }

@@ -32,7 +32,8 @@ func TestAddCalls(t *testing.T) {
 	t.Parallel()
 	const before = "// Package a is one.\npackage a // here\n\nimport \"fmt\"\n\n" +
 		"func (m *m[K, V]) f() { go func() { fmt.Print() }() }\n\nfunc g() {\n}\n"
-	const after = "// Package a is one.\npackage a; import weighttrace \"" + module + "/internal/tools/weight/trace\" // here\n\nimport \"fmt\"\n\n" +
+	const after = "// Package a is one.\npackage a; import weighttrace \"" + module +
+		"/internal/tools/weight/trace\" // here\n\nimport \"fmt\"\n\n" +
 		"func (m *m[K, V]) f() {weighttrace.Enter(1); go func() { fmt.Print() }() }\n\nfunc g() {weighttrace.Enter(2);\n}\n"
 	all := []function{{"other.go", "f"}}
 	got, err := addCalls("a.go", []byte(before), &all)
