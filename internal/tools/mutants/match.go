@@ -87,7 +87,8 @@ func (m mutant) renamed(code map[string][]byte) (best change, err error) {
 		keywords := isKeyword(path)
 		for _, at := range pattern(m.old, keywords).FindAllSubmatchIndex(text, -1) {
 			names, same, total := match(m.old, text, at, keywords)
-			if names == nil {
+			mutated := rename(m.new, names, keywords)
+			if names == nil || mutated == string(text[at[0]:at[1]]) {
 				continue
 			}
 			if places++; same < most {
@@ -97,7 +98,6 @@ func (m mutant) renamed(code map[string][]byte) (best change, err error) {
 				most, all, equal = same, total, 0
 			}
 			equal++
-			mutated := rename(m.new, names, keywords)
 			best = change{
 				path: path, old: string(text[at[0]:at[1]]), new: mutated,
 				text: bytes.Join([][]byte{text[:at[0]], []byte(mutated), text[at[1]:]}, nil),
@@ -184,15 +184,16 @@ func rename(text string, names map[string]string, keywords func(string) bool) st
 	})
 }
 
-var luaKeywords = regexp.MustCompile(
-	`^(and|break|do|else|elseif|end|false|for|function|if|in|local|nil|not|or|repeat|return|then|true|until|while)$`)
+var (
+	luaKeywords = regexp.MustCompile(
+		`^(and|break|do|else|elseif|end|false|for|function|if|in|local|nil|not|or|repeat|return|then|true|until|while)$`)
+	builtins = regexp.MustCompile(`^(ceil|false|floor|len|max|min|nil|true)$`) // min for max is another rule, and not a new name
+)
 
 // isKeyword returns which words are not names in a file.
 func isKeyword(path string) func(string) bool {
-	if filepath.Ext(path) == ".lua" {
-		return luaKeywords.MatchString
-	}
-	return func(name string) bool {
-		return token.IsKeyword(name) || name == "nil" || name == "true" || name == "false"
+	return func(word string) bool {
+		isLua := filepath.Ext(path) == ".lua"
+		return builtins.MatchString(word) || isLua && luaKeywords.MatchString(word) || !isLua && token.IsKeyword(word)
 	}
 }

@@ -23,7 +23,7 @@ func TestApply(t *testing.T) { // not parallel: it changes the working directory
 			"	if bucket.reserved > limit {\n		bucket.reserved += 1\n",
 		},
 		{
-			"all names, in another file", "a/b/d.go", "	if x.y >  z {\n		x.y = lesser(z, x.w)\n",
+			"all names, in another file", "a/b/d.go", "	if x.y >  z {\n		x.y = min(z, x.w)\n",
 			"	if x.y > z {\n		x.y += 1\n",
 		},
 		{
@@ -32,11 +32,12 @@ func TestApply(t *testing.T) { // not parallel: it changes the working directory
 		},
 		{
 			"the place with more of the names", "a/b/c.go",
-			"	if b.held > most {\n		b.held = min(most, b.most)\n	if x.y > z {\n		x.y = lesser(z, x.w)\n",
-			"	if b.held > most {\n		b.held += 1\n	if x.y > z {\n		x.y = lesser(z, x.w)\n",
+			"	if b.held > most {\n		b.held = min(most, b.most)\n	if x.y > z {\n		x.y = min(z, x.w)\n",
+			"	if b.held > most {\n		b.held += 1\n	if x.y > z {\n		x.y = min(z, x.w)\n",
 		},
 		{"two places", "a/b/c.go", strings.Repeat("	if bucket.held > limit {\n		bucket.held = min(limit, bucket.most)\n", 2), ""},
 		{"another operator", "a/b/c.go", "	if b.held >= limit {\n		b.held = min(limit, b.most)\n", ""},
+		{"another function", "a/b/c.go", "	if b.held > limit {\n		b.held = max(limit, b.most)\n", ""},
 		{"one name has become two", "a/b/c.go", "	if b.held > limit {\n		b.held = min(other, b.most)\n", ""},
 		{"a test", "a/b/c_test.go", "	if b.held > limit {\n		b.held = min(limit, b.most)\n", ""},
 	} {
