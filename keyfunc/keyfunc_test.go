@@ -80,7 +80,7 @@ func TestUser(t *testing.T) {
 		{&stringer{""}, "", ""},
 		{none, "", ""},
 		{nil, "", ""},
-		{4.2, "", "float64"},
+		{4.2, "", "the value is a float64, want a string, an integer or a fmt.Stringer: encoding/json makes a float64 of a number"},
 		{[]byte("alice"), "", "[]uint8"},
 		{struct{}{}, "", "struct {}"},
 	} {

@@ -9,9 +9,13 @@ import (
 
 // User returns a Func that counts by the identity which your authentication stored under key in the
 // request's context: a string, an integer or a [fmt.Stringer]. If nothing or an empty string is
-// stored, the error is [ErrNoKey]; a value of another type is an error, too. Mount the middleware
-// after the authentication: as long as nothing was stored for any request, the middleware logs
-// that, once.
+// stored, the error is [ErrNoKey]; a value of another type, such as the float64 that encoding/json
+// makes of a number, is an error, too. Mount the middleware after the authentication: as long as
+// nothing was stored for any request, the middleware logs that, once.
+//
+// All requests with the same identity share one count. If your authentication stores something for
+// anonymous users as well, such as the number 0, they are all one user: store nothing for them, so
+// that each is counted by its own address.
 func User(key any) Func {
 	if key == nil {
 		panic("keyfunc: User(nil): want the key under which authentication stores the user")
@@ -62,6 +66,10 @@ func identity(value any) (string, error) {
 		return strconv.FormatInt(v.Int(), 10), nil
 	case v.CanUint():
 		return strconv.FormatUint(v.Uint(), 10), nil
+	}
+	if v.CanFloat() {
+		return "", fmt.Errorf("the value is a %T, want a string, an integer or a fmt.Stringer: encoding/json makes a float64 of a number, "+
+			"as in the claims of a token: store its text instead, or decode it with UseNumber", value)
 	}
 	return "", fmt.Errorf("the value is a %T, want a string, an integer or a fmt.Stringer", value)
 }

@@ -100,6 +100,9 @@ func LimiterFor(limiter func(keyfunc.Request) (*core.Limiter, error)) Option {
 // waits for Redis only where that could decide about the next request. With a LeakyBucket, requests
 // that do not count have had their place, and leave a gap in the queue.
 //
+// The status is the one that this middleware sees: a middleware further out may change it later, as
+// one that answers 304 by the ETag of the response does.
+//
 // A denial by an inner limiter is a response as any other: count is asked about its 429. Limits
 // that are to decide together are given by [And].
 func CountIf(count func(status int) bool) Option {

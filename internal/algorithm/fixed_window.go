@@ -78,6 +78,7 @@ func (w *fixedWindow) Constants() []any {
 	return []any{w.limit, w.period, form}
 }
 
+// Cost adds what a cost of n asks for. A cost above the limit is sent as limit + 1: the answer is the same, and no sum overflows.
 func (w *fixedWindow) Cost(args []any, n int64) []any { return append(args, min(n, w.limit+1)) }
 
 func (w *fixedWindow) Valid(o Observation) bool {

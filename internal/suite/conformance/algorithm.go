@@ -32,7 +32,7 @@ func costs(t *testing.T, s Store, limit maker) {
 		allowed      bool
 	}{{7, 3, true}, {4, 3, false}, {3, 0, true}, {0, 0, true}, {1, 0, false}} {
 		if res := admit(t, lim, "k", c.n); res.Allowed != c.allowed || res.Remaining != c.remaining || c.allowed != (res.RetryAfter == 0) {
-			t.Errorf("a cost of %d: %+v", c.n, res)
+			t.Errorf("a cost of %d: %+v, want allowed=%v, remaining %d, and a RetryAfter if and only if it is denied", c.n, res, c.allowed, c.remaining)
 		}
 	}
 }
