@@ -58,7 +58,7 @@ func counted(client *redis.Client, s conformance.Store, hooks ...redis.Hook) con
 		client.AddHook(h)
 	}
 	s.New = func(name string, opts ...core.Option) (*core.Limiter, error) {
-		return core.New(client, name, append(append(onlyRedis, inside.Core.Wall(s.Clock)), opts...)...)
+		return core.New(client, name, append(append(conformance.OnlyRedis, inside.Core.Wall(s.Clock)), opts...)...)
 	}
 	return s
 }
@@ -70,8 +70,8 @@ func TestTogetherOneKey(t *testing.T) {
 	defer func() { _ = ring.Close() }()
 	for name, client := range map[string]redis.UniversalClient{"Cluster": redistest.ClusterClient(t, redistest.Cluster(t)), "Ring": ring} {
 		sent := gate.Count(client)
-		day := core.MustNew(client, "day", append(onlyRedis, core.FixedWindow(core.PerDay(10)))...)
-		hour := core.MustNew(client, "hour", append(onlyRedis, core.SlidingWindowLog(core.PerHour(100)))...)
+		day := core.MustNew(client, "day", append(conformance.OnlyRedis, core.FixedWindow(core.PerDay(10)))...)
+		hour := core.MustNew(client, "hour", append(conformance.OnlyRedis, core.SlidingWindowLog(core.PerHour(100)))...)
 		ask := func(cost int64, other string) (core.Result, int64) {
 			before := sent()
 			res, err := core.All(t.Context(), 1, day.On("k").Cost(cost), hour.On(other))
