@@ -108,7 +108,7 @@ type storedRow struct {
 // storedRows returns the rows of the table of docs/stored.md.
 func storedRows(t *testing.T) map[string]storedRow {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/stored.md")
+	text, err := os.ReadFile(fromRoot(t, "docs/stored.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func storedByOlder(t *testing.T, s Store) {
 	if s.Redis == nil {
 		t.Skip("nothing is stored")
 	}
-	files, err := filepath.Glob("testdata/stored-*.txt")
+	files, err := filepath.Glob(fromRoot(t, "internal/suite/conformance/testdata/stored-*.txt"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%q, %v", files, err)
 	}
@@ -347,5 +347,21 @@ func newerBeside(t *testing.T, s Store) {
 	callers.Wait()
 	if stored := len(s.keys(t)); stored != 39 {
 		t.Errorf("%d keys, want 39: nothing was charged beside what is of a later version", stored)
+	}
+}
+
+// fromRoot returns the path of a file of this repository, in whichever of its folders the test runs.
+func fromRoot(t *testing.T, file string) string {
+	t.Helper()
+	root, err := filepath.Abs(".")
+	check.Need(t, err)
+	for {
+		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
+			return filepath.Join(root, filepath.FromSlash(file))
+		}
+		if root == filepath.Dir(root) {
+			t.Fatal("no go.mod in the folders above")
+		}
+		root = filepath.Dir(root)
 	}
 }
