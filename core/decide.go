@@ -101,7 +101,7 @@ func (f *family) answer(ctx context.Context, req *request) error {
 		return f.withoutRedis(ctx, req.redisErr, c, r)
 	case f.leasing.spend(c, r):
 		return nil
-	case f.denials.Repeat(c, r):
+	case !c.Fresh && f.denials.Repeat(c, r):
 		return nil
 	}
 	stamp := f.denials.Stamp(c.Key)

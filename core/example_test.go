@@ -262,6 +262,24 @@ func ExampleLimiter_Wait() {
 	// fetch page 3
 }
 
+// A worker takes a batch of jobs from a queue: as many as are admitted.
+func ExampleLimiter_AllowUpTo() {
+	lim := core.MustNewMemory("imports", core.FixedWindow(core.PerHour(10)))
+	queue := 12
+
+	for range 2 {
+		granted, res, err := lim.AllowUpTo(ctx, "partner", 7)
+		if err != nil {
+			log.Fatal(err)
+		}
+		queue -= int(granted)
+		fmt.Println(granted, "jobs are done,", queue, "wait; the rest of the batch can wait for", res.RetryAfter.Round(time.Second))
+	}
+	// Output:
+	// 7 jobs are done, 5 wait; the rest of the batch can wait for 0s
+	// 3 jobs are done, 2 wait; the rest of the batch can wait for 1h0m0s
+}
+
 // Work waits for a slot, and ends when it has lost it.
 func ExampleLimiter_AcquireWait() {
 	lim := core.MustNewMemory("reports", core.InFlight(1))

@@ -15,12 +15,13 @@ import (
 
 // A Call asks for units of one key.
 type Call struct {
-	Set  *limits.Set // the limits to decide by
-	Key  string
-	N    int64        // units
-	Op   algorithm.Op // OpEvaluate, OpCharge or OpReserve
-	Ends bool         // the caller ends what is admitted, so it needs a Hold in the Reply
-	Bans bool         // a denial may ban the key
+	Set   *limits.Set // the limits to decide by
+	Key   string
+	N     int64        // units
+	Op    algorithm.Op // OpEvaluate, OpCharge or OpReserve
+	Ends  bool         // the caller ends what is admitted, so it needs a Hold in the Reply
+	Bans  bool         // a denial may ban the key
+	Fresh bool         // a denial from before must not answer it
 
 	// Waits says that the caller tries again until it is admitted. Its denials begin no ban, and
 	// observers are not notified of them.

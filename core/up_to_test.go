@@ -1,0 +1,68 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+// TestAllowUpTo has observers see one decision, with the units that were granted, and a denial that is remembered not answer in
+// place of what there is now.
+func TestAllowUpTo(t *testing.T) {
+	t.Parallel()
+	type seen struct {
+		allowed bool
+		cost    int64
+	}
+	var told []seen
+	lim := MustNew(redistest.Server(t).Client(t), "upto", FixedWindow(PerDay(10)), FailClosed(), Ban(time.Minute),
+		Observe(func(_ context.Context, e Event) {
+			if e.Kind == EventDecision {
+				told = append(told, seen{e.Result.Allowed, e.Cost})
+			}
+		}))
+	defer func() { _ = lim.Close() }()
+	for _, c := range []struct{ n, granted int64 }{{8, 8}, {8, 2}, {8, 0}, {8, 0}} {
+		granted, res, err := lim.AllowUpTo(t.Context(), "k", c.n)
+		if err != nil || granted != c.granted || res.Banned {
+			t.Errorf("%d of %d granted, want %d: %+v, %v", granted, c.n, c.granted, res, err)
+		}
+	}
+	if want := []seen{{true, 8}, {true, 2}, {false, 8}, {false, 8}}; len(told) != len(want) || told[0] != want[0] || told[1] != want[1] || told[2] != want[2] {
+		t.Errorf("observers saw %v, want %v", told, want)
+	}
+}
+
+// TestAllowUpToWithoutRedis goes by the outage policy, and refuses what it cannot decide.
+func TestAllowUpToWithoutRedis(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	defer func() { _ = client.Close() }()
+	for _, c := range []struct {
+		policy  Option
+		granted int64
+	}{{FailOpen(), 10}, {FailLocal(), 10}, {FailClosed(), 0}} {
+		lim := MustNew(client, "upto", FixedWindow(PerDay(10)), c.policy)
+		granted, _, err := lim.AllowUpTo(t.Context(), "k", 12)
+		if granted != c.granted || (c.granted == 0) != errors.Is(err, ErrUnavailable) {
+			t.Errorf("%d granted, want %d: %v", granted, c.granted, err)
+		}
+		_ = lim.Close()
+	}
+	lim := MustNewMemory("upto", FixedWindow(PerDay(10)))
+	if _, _, err := lim.AllowUpTo(t.Context(), "k", -1); !errors.Is(err, ErrInvalidCost) {
+		t.Error(err)
+	}
+	if _, _, err := lim.AllowUpTo(t.Context(), "", 1); !errors.Is(err, ErrInvalidKey) {
+		t.Error(err)
+	}
+	if _, _, err := MustNewMemory("upto", InFlight(3)).AllowUpTo(t.Context(), "k", 1); err == nil || !strings.Contains(err.Error(), "use AllowN or Acquire") {
+		t.Error(err)
+	}
+}
