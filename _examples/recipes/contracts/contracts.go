@@ -1,0 +1,107 @@
+// Package contracts limits each customer by numbers of their own, which change while the service runs. Copy it, and change what differs
+// in your service: where the contracts are read, and how often.
+//
+// The contracts are a Redis hash, with the customer's identifier as the field and a limit as the value:
+//
+//	HSET contracts acme "token_bucket 250/1m name=requests" initech "token_bucket 1000/1m burst=2000 name=requests"
+//
+// The whole hash is read once a minute, beside the requests. So no request waits for it, and nothing that a client sends causes a look-up,
+// a log line or an entry in memory. While Redis does not answer, customers keep the numbers that this process has read last; and a
+// customer whose text is wrong keeps the last one that was right.
+//
+// Give all limits one name: see [core.Name]. What a customer has used then stays used when the numbers change.
+package contracts
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+const (
+	// Key is the key of the hash.
+	Key = "contracts"
+	// every is how often the contracts are read: a change is seen after a minute at most.
+	every = time.Minute
+	// timeout bounds how long reading takes.
+	timeout = 10 * time.Second
+	// most is how many contracts are used. A limiter remembers 100,000 different numbers; see [core.Limiter.With].
+	most = 100_000
+)
+
+// Contracts are the limits of all customers. They are safe for concurrent use.
+type Contracts struct {
+	rdb    redis.UniversalClient
+	logger *slog.Logger
+	limits atomic.Pointer[map[string]core.Limit] // by customer; a map is never changed
+}
+
+// New reads the contracts, and again each minute until ctx ends. If they cannot be read now, there are none until they can, and all
+// customers have the numbers of the limiter.
+func New(ctx context.Context, rdb redis.UniversalClient, logger *slog.Logger) *Contracts {
+	c := &Contracts{rdb: rdb, logger: logger}
+	c.limits.Store(&map[string]core.Limit{})
+	c.read(ctx)
+	go func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				c.read(ctx)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return c
+}
+
+// Limiter returns lim with the numbers of a customer, or lim itself for a customer without a contract. The customer must be one whom you
+// have authenticated, or to whom an API key was issued: never what a client wrote.
+func (c *Contracts) Limiter(lim *core.Limiter, customer string) (*core.Limiter, error) {
+	limit, ok := (*c.limits.Load())[customer]
+	if !ok {
+		return lim, nil
+	}
+	return lim.With(limit)
+}
+
+// read replaces the contracts. What went wrong is logged in one line, which has no customer and no credential.
+func (c *Contracts) read(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	texts, err := c.rdb.HGetAll(ctx, Key).Result()
+	if err == nil && len(texts) > most {
+		err = fmt.Errorf("there are %d contracts: allowed are %d", len(texts), most)
+	}
+	if err != nil {
+		c.logger.ErrorContext(ctx, "the contracts stay as they were", "error", err)
+		return
+	}
+	before, now := *c.limits.Load(), make(map[string]core.Limit, len(texts))
+	wrong, firstError := 0, error(nil)
+	for customer, text := range texts {
+		limit, err := core.ParseLimit(text)
+		if err != nil {
+			if wrong++; firstError == nil {
+				firstError = err
+			}
+			known := false
+			if limit, known = before[customer]; !known {
+				continue
+			}
+		}
+		now[customer] = limit
+	}
+	c.limits.Store(&now)
+	if wrong > 0 {
+		c.logger.ErrorContext(ctx, "some contracts are wrong, and stay as they were", "contracts", wrong, "first error", firstError)
+	}
+}
