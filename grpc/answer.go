@@ -44,8 +44,8 @@ func NewAnswerer(opts ...guard.AnswerOption) *Answerer {
 // function or method of package core returned: a [core.Result] or a [*core.Reservation], which may
 // be nil, and the error.
 //
-//   - If the call is denied, the code is RESOURCE_EXHAUSTED, with QuotaFailure and RetryInfo, or
-//     the error is what the handler of [OnDenied] makes of it.
+//   - If the call is denied, the code is RESOURCE_EXHAUSTED, with QuotaFailure, RetryInfo and the
+//     trailer grpc-retry-pushback-ms, or the error is what the handler of [OnDenied] makes of it.
 //   - If the limiter could not decide, because Redis did not answer, the code is UNAVAILABLE. If
 //     the deadline of the call has passed, it is DEADLINE_EXCEEDED; if the client has left,
 //     CANCELED. Any other error, such as an empty key, is a mistake in the application: the code is
@@ -65,7 +65,10 @@ func (a *Answerer) Answer(ctx context.Context, decision core.Decision, err error
 		s = &state{header: metadata.MD{}}
 		ctx = context.WithValue(ctx, stateKey{}, s) // for OnDenied
 		defer func() {
-			if s.refused.Load() != nil {
+			if refused := s.refused.Load(); refused != nil {
+				if refused.pushback != "" {
+					s.header.Set(pushbackKey, refused.pushback)
+				}
 				_ = grpc.SetTrailer(ctx, s.header) // fails only without a transport
 			}
 		}()

@@ -20,6 +20,12 @@
 //
 // The headers about the limit are metadata, in lower case: in the header of a call that is served,
 // and in the trailer of one that is not, where clients have them with the error.
+//
+// Where RetryInfo is sent, the trailer also has grpc-retry-pushback-ms, which gRPC's own clients
+// read: a client with a retry policy for the code waits that long before its next attempt,
+// unless its deadline comes first. [guard.MaxRetryAfter] bounds that wait, too. The trailer is
+// -1, and such a client does not try again, if the call can never be admitted (its cost is above
+// the limit) or ends with INTERNAL. Clients without a retry policy ignore it.
 package grpclimit
 
 import (

@@ -152,11 +152,15 @@ func (s *state) Del(name string) {
 func (s *state) send(ctx context.Context, err error) {
 	s.headerMu.Lock()
 	defer s.headerMu.Unlock()
+	refused := s.refused.Load()
+	if refused != nil && refused.pushback != "" && err != nil && codeOf(err) == refused.code {
+		s.header.Set(pushbackKey, refused.pushback)
+	}
 	if len(s.header) == 0 || s.sent {
 		return
 	}
 	s.sent = true
-	if s.refused.Load() != nil && err != nil || grpc.SetHeader(ctx, s.header) != nil { // the handler may have sent a header
+	if refused != nil && err != nil || grpc.SetHeader(ctx, s.header) != nil { // the handler may have sent a header
 		_ = grpc.SetTrailer(ctx, s.header) // fails only without a transport, as in a test of the handler
 	}
 }

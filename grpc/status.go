@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -67,6 +68,8 @@ type refusal struct {
 	err    error // why
 	code   codes.Code
 	http   int // the status of the Verdict
+
+	pushback string // the value of pushbackKey, or "" for none
 }
 
 // Error has no more than the status has: gRPC sends it to the client if an interceptor wraps the
@@ -78,7 +81,7 @@ func (r *refusal) GRPCStatus() *status.Status { return r.status }
 // refuse returns the error of a call that is not served, with the Verdict v. The client may come back
 // after retryIn.
 func refuse(ctx context.Context, s *state, v adapter.Verdict, retryIn time.Duration, handlers errorHandlers) error {
-	r := &refusal{err: v.Err, http: v.Status}
+	r := &refusal{err: v.Err, http: v.Status, pushback: pushbackOf(ctx, v, retryIn)}
 	r.status = refusedStatus(ctx, v, retryIn)
 	var err error = r
 	if handler, ok := handlers.For(v); ok {
@@ -89,6 +92,28 @@ func refuse(ctx context.Context, s *state, v adapter.Verdict, retryIn time.Durat
 	r.code = codeOf(err)
 	s.refused.Store(r)
 	return err
+}
+
+// pushbackKey is the key of the trailer that says in how many milliseconds a client with a retry
+// policy may try again, and with less than 0 that it must not (gRFC A6). Without it such a client
+// tries again after times of its own: it does not read RetryInfo.
+const pushbackKey = "grpc-retry-pushback-ms"
+
+// pushbackOf returns the value of pushbackKey for a call that is not served with the Verdict v; "" if
+// there is none, as with NoHeaders. No wait helps if the call can never be admitted, or the
+// application has made a mistake.
+func pushbackOf(ctx context.Context, v adapter.Verdict, retryIn time.Duration) string {
+	denied := (*guard.DeniedError)(nil)
+	isNever := errors.As(v.Err, &denied) && !denied.Hidden && denied.Result.RetryAfter == core.Never
+	switch {
+	case ctx.Err() != nil:
+		return "" // the call is over for its client
+	case retryIn > 0:
+		return strconv.FormatInt((retryIn + time.Millisecond - 1).Milliseconds(), 10)
+	case isNever || v.Status == http.StatusInternalServerError:
+		return "-1"
+	}
+	return ""
 }
 
 // refusedStatus returns the status of a call that is not served. Its message is never the text of an

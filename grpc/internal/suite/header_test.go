@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
 	grpclimit "github.com/redislimit/redislimit/grpc"
 	"github.com/redislimit/redislimit/keyfunc"
 )
@@ -108,7 +110,8 @@ func TestCompressor(t *testing.T) {
 	})
 }
 
-// TestRetries has a client that repeats denied calls by gRPC's own retry policy, which ends with the first header.
+// TestRetries has a client that repeats denied calls by gRPC's own retry policy, which ends with the first header. It waits as
+// MaxRetryAfter says instead of a day.
 func TestRetries(t *testing.T) {
 	const policy = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 3, "initialBackoff": "0.001s",
 		"maxBackoff": "0.001s", "backoffMultiplier": 1, "retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]}`
@@ -117,7 +120,7 @@ func TestRetries(t *testing.T) {
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(func(ctx context.Context, message any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		attempts.Add(1)
 		return next(ctx, message)
-	}, grpclimit.Unary(lim, keyfunc.IP())))
+	}, grpclimit.Unary(lim, keyfunc.IP(), guard.MaxRetryAfter(time.Second))))
 	grpc_testing.RegisterTestServiceServer(server, &service{})
 	app := grpc_testing.NewTestServiceClient(dial(t, serveOn(t, server), grpc.WithDefaultServiceConfig(policy)))
 	for i, want := range []int64{1, 3} {
