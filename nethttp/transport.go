@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -48,7 +49,7 @@ const (
 // is in seconds from now, in Unix time (seconds, or milliseconds from 1e11 on), an instant of ISO 8601
 // or a duration such as "1m30s". A 429 that
 // does not say for how long is for a second; any other 403 is the caller's. Times are compared with
-// the Date of the response. No more than [MaxRetryAfter] is believed. If lim has the option
+// the Date of the response. No response holds back a key for longer than [MaxRetryAfter]. If lim has the option
 // [core.Ban], with levels or none, all processes wait, by [core.Limiter.BlockAtLeast] (those with a
 // [core.Lease] may spend that first); else, and while Redis does not answer, this process, which
 // remembers 10,000 keys. Requests that are under way go on. Of an answer that is dropped, because the
@@ -105,9 +106,10 @@ func Base(next http.RoundTripper) TransportOption {
 	return transportOption("Base", next != nil, "what is not nil", func(t *transport) { t.base = next })
 }
 
-// MaxRetryAfter bounds for how long one answer holds back a key, from a millisecond to a day. The
-// default is a minute: what the other side says is not trusted beyond that. GitHub's limits may
-// come back only after an hour.
+// MaxRetryAfter bounds for how long one response holds back a key, from a millisecond to a day. The
+// default is a minute: what the other side says is not trusted beyond that. A response that says
+// more holds back its key for this time or up to a tenth less. GitHub's limits may come back only
+// after an hour.
 func MaxRetryAfter(d time.Duration) TransportOption {
 	allowed := fmt.Sprintf("%v to %v", time.Millisecond, longestMaxRetryAfter)
 	return transportOption("MaxRetryAfter", d >= time.Millisecond && d <= longestMaxRetryAfter, allowed, func(t *transport) { t.bound = d })
@@ -120,7 +122,7 @@ func MaxRetryAfter(d time.Duration) TransportOption {
 //
 //   - a body is sent again only with GetBody, which [http.NewRequest] sets for a body in memory;
 //   - after a 429 that, or an idempotent method or a header Idempotency-Key is enough;
-//   - after a 503 or 403 the method must be idempotent, or have that header: a proxy may answer so when the work was done.
+//   - after a 503, 529 or 403 the method must be idempotent, or have that header: a proxy may answer so when the work was done.
 func Retries(n int) TransportOption {
 	return transportOption("Retries", n >= 0 && n <= maxRetries, fmt.Sprintf("0 to %d", maxRetries), func(t *transport) { t.retries = n })
 }
@@ -131,14 +133,16 @@ func Cost(f func(*http.Request) int64) TransportOption {
 }
 
 // CountIf counts only some responses. Until a response has ended, as for [CostAfter], its cost is
-// reserved. A request without a response is counted.
+// reserved. A request without a response is counted. f is called for each response, also for one
+// after which the request is sent again: the body of that one has not been read.
 func CountIf(f func(*http.Response) bool) TransportOption {
 	return transportOption("CountIf", f != nil, "a function", func(t *transport) { t.countIf = f })
 }
 
 // CostAfter charges what f says that a request has cost, from 0 to 1e9, when its response's body
 // has been closed or read to its end, so that the trailer is there. Until then [Cost] is reserved,
-// and that is charged if there is no response. A [core.LeakyBucket] charges Cost at once.
+// and that is charged if there is no response. If the request is sent again, as [Retries] says, f
+// is called before the body of the response is read. A [core.LeakyBucket] charges Cost at once.
 func CostAfter(f func(*http.Response) int64) TransportOption {
 	return transportOption("CostAfter", f != nil, "a function", func(t *transport) { t.costAfter = f })
 }
@@ -289,8 +293,8 @@ func (c *call) copyOf(ctx context.Context, again bool) (*http.Request, error) {
 	return r, nil
 }
 
-// asked returns for how long response holds back its key: never less than it says, if that is not
-// beyond the bound.
+// asked returns for how long response holds back its key, at most the bound: never less than it says,
+// unless it says more than the bound.
 func (t *transport) asked(response *http.Response) time.Duration {
 	denied := response.StatusCode == http.StatusTooManyRequests
 	refused := response.StatusCode == http.StatusForbidden
@@ -298,19 +302,28 @@ func (t *transport) asked(response *http.Response) time.Duration {
 	if !denied && !refused && !busy {
 		return 0
 	}
-	d := retryAfter(response.Header, time.Now(), t.bound)
+	d := retryAfter(response.Header, time.Now(), math.MaxInt64)
 	if d == 0 && (denied || refused) {
-		d = untilReset(response.Header, denied, time.Now(), t.bound)
+		d = untilReset(response.Header, denied, time.Now(), math.MaxInt64)
 	}
 	switch {
 	case d > 0:
 		d = max(d, time.Millisecond)
 	case denied:
-		d = min(time.Second, t.bound)
+		d = time.Second
 	default:
 		return 0
 	}
-	return d + rand.N(d/10+1)
+	return spread(d, t.bound)
+}
+
+// spread adds up to a tenth to d within the bound, so that not all processes and keys come back
+// together. If d is longer than the bound, it returns the bound or up to a tenth less.
+func spread(d, bound time.Duration) time.Duration {
+	if d > bound {
+		return bound - rand.N(bound/10+1)
+	}
+	return d + rand.N(min(d/10, bound-d)+1)
 }
 
 // holdBack has no process send anything for the key, if the limiter has bans and Redis answers;
