@@ -54,6 +54,6 @@ func TestTransportDrip(t *testing.T) {
 	client.CloseIdleConnections()
 	check.Within(t, time.Minute, "no goroutine is left", func() bool {
 		stacks := make([]byte, 1<<20)
-		return !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "httplimit.drop")
+		return !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "httplimit.drain")
 	})
 }

@@ -192,16 +192,18 @@ func drop(dropped io.ReadCloser) {
 	if dropped == nil {
 		return
 	}
+	defer func() { go drain(dropped) }() // also if a function of the user panics
 	if b, ok := dropped.(*body); ok {
 		b.pending.finish()
 	}
-	go func() {
-		late := time.AfterFunc(drainTime, func() { _ = dropped.Close() })
-		_, _ = io.CopyN(io.Discard, dropped, maxDrained)
-		if late.Stop() {
-			_ = dropped.Close()
-		}
-	}()
+}
+
+func drain(dropped io.ReadCloser) {
+	late := time.AfterFunc(drainTime, func() { _ = dropped.Close() })
+	_, _ = io.CopyN(io.Discard, dropped, maxDrained)
+	if late.Stop() {
+		_ = dropped.Close()
+	}
 }
 
 // A call is a request until there is a response to return.
