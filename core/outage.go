@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/decision"
+	"github.com/redislimit/redislimit/internal/health"
 	"github.com/redislimit/redislimit/internal/server"
 )
 
@@ -64,32 +65,32 @@ func (f *family) hooks() *server.Hooks {
 
 // serverChanged emits what happened to a server, and logs it if no other limiter over the same
 // client does.
-func (f *family) serverChanged(ctx context.Context, c server.Change) {
+func (f *family) serverChanged(ctx context.Context, c health.Change) {
 	log := func(level slog.Level, message string, more ...any) {
 		if c.Log {
-			f.events.logAt(ctx, level, "redislimit: "+message, append([]any{"server", c.Server}, more...)...)
+			f.events.logAt(ctx, level, "redislimit: "+message, append([]any{"server", c.Address}, more...)...)
 		}
 	}
 	message := "redis does not answer: " + f.policy.String() + " decides"
 	if errors.Is(c.Cause, ErrUnsupported) {
 		message = "redis cannot be used: " + f.policy.String() + " decides"
 	}
-	switch c.Kind {
-	case server.WentDown:
+	switch c.Event {
+	case health.WentDown:
 		log(slog.LevelWarn, message, "error", c.Cause)
-		f.events.emitContained(ctx, "", Event{Kind: EventBreaker, Server: c.Server, Err: c.Cause, Detail: "open"})
-		f.events.emitContained(ctx, "", Event{Kind: EventFallbackOn, Server: c.Server, Err: c.Cause, Detail: f.policy.String()})
+		f.events.emitContained(ctx, "", Event{Kind: EventBreaker, Server: c.Address, Err: c.Cause, Detail: "open"})
+		f.events.emitContained(ctx, "", Event{Kind: EventFallbackOn, Server: c.Address, Err: c.Cause, Detail: f.policy.String()})
 		return
-	case server.StillDown:
+	case health.StillDown:
 		log(slog.LevelWarn, message, "error", c.Cause, "for", c.Lasted.Round(time.Millisecond))
 		return
-	case server.CameBack:
+	case health.CameBack:
 		log(slog.LevelInfo, "redis answers again", "after", c.Lasted.Round(time.Millisecond))
-	case server.Replaced:
+	case health.TakenOver:
 		log(slog.LevelInfo, "another server has its keys now", "after", c.Lasted.Round(time.Millisecond))
 	}
-	f.events.emitContained(ctx, "", Event{Kind: EventBreaker, Server: c.Server, Detail: "closed"})
-	f.events.emitContained(ctx, "", Event{Kind: EventFallbackOff, Server: c.Server})
+	f.events.emitContained(ctx, "", Event{Kind: EventBreaker, Server: c.Address, Detail: "closed"})
+	f.events.emitContained(ctx, "", Event{Kind: EventFallbackOff, Server: c.Address})
 }
 
 // share returns this process's share of limits, by which the fallback decides.

@@ -86,7 +86,7 @@ func (s *Store) runBatches(ctx context.Context, sv *Server, calls []Background) 
 
 // awaits waits until the server is up, for the timeout at most, and reports whether it is.
 func (s *Store) awaits(ctx context.Context, sv *Server, calls []Background) bool {
-	return sv.await(ctx, s, calls[0].Key, s.deadlines.timer().done)
+	return sv.await(ctx, calls[0].Key, s.deadlines.timer().done)
 }
 
 // runChunk makes calls that go together.

@@ -51,7 +51,7 @@ func (d *Call) Ban() algorithm.Ban {
 }
 
 // Decide evaluates each limit for the units of the call. If all admit them, it charges or holds
-// them as the operation says. While the server is down the error is [ErrBreakerOpen].
+// them as the operation says. While the server is down the error is [health.ErrDown].
 //
 // A caller waits for the timeout at most, and of a server that cannot run the script once more, for
 // its version. A caller with less time leaves it, with the error of ctx: what was held for the
@@ -133,7 +133,7 @@ func (s *Store) run(ctx context.Context, d *Call, until *sharedTimer) error {
 			}
 		case !isUnsent(err):
 			return err
-		case sv.await(ctx, s, d.Key, until.done):
+		case sv.await(ctx, d.Key, until.done):
 			sv = s.servers.of(ctx, s, d.Key)
 		case isClosed(until.done):
 			return cmp.Or(ctx.Err(), s.timeoutError(context.DeadlineExceeded, s.Timeout, s.Timeout))

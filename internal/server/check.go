@@ -15,18 +15,21 @@ import (
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
+// checkTime is what a check may take to make a connection to a distant server.
+const checkTime = 5 * time.Second
+
 // Check has the server decide once, on keys that nothing else uses. It returns why it cannot, or
 // what a person should change though it can.
 func (s *Store) Check(ctx context.Context) (advice []string, cannot error) {
 	begun := time.Now()
 	err := batch.Contain(batch.Catch(func() error {
-		return s.call(ctx, max(s.Timeout, connectTime), func(ctx context.Context) error { return s.probe(ctx, s.servers.client, "~check") })
+		return s.call(ctx, max(s.Timeout, checkTime), func(ctx context.Context) error { return s.probe(ctx, s.servers.client, "~check") })
 	}))
 	switch {
 	case err == nil:
 		return s.advice(ctx), nil
 	case isTimeout(err):
-		err = s.timeoutError(err, time.Since(begun), max(s.Timeout, connectTime))
+		err = s.timeoutError(err, time.Since(begun), max(s.Timeout, checkTime))
 		if c, ok := s.servers.client.(*redis.Client); ok && c.Options().TLSConfig != nil {
 			err = fmt.Errorf("%w (%s)", err, noTLS)
 		}
@@ -73,7 +76,7 @@ func (s *Store) missingRights(ctx context.Context) string {
 		}
 	}
 	cmd := redis.NewStringSliceCmd(ctx, args...)
-	_ = s.call(ctx, max(s.Timeout, connectTime), func(ctx context.Context) error { return s.servers.client.Process(ctx, cmd) })
+	_ = s.call(ctx, max(s.Timeout, checkTime), func(ctx context.Context) error { return s.servers.client.Process(ctx, cmd) })
 	if len(cmd.Val()) == 0 {
 		return ""
 	}
@@ -100,11 +103,11 @@ func (s *Store) advice(ctx context.Context) (all []string) {
 	return all
 }
 
-// adviceOnServers looks at the settings of all servers at once, for the connectTime at most.
+// adviceOnServers looks at the settings of all servers at once, for the checkTime at most.
 func (s *Store) adviceOnServers(ctx context.Context) []string {
 	var mu sync.Mutex
 	var all []string
-	_ = s.call(ctx, connectTime, func(ctx context.Context) error {
+	_ = s.call(ctx, checkTime, func(ctx context.Context) error {
 		s.eachServer(ctx, func(ctx context.Context, node *redis.Client) error {
 			found := adviceOf(ctx, node, s.servers.options.ConnMaxIdleTime)
 			mu.Lock()

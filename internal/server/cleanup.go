@@ -12,6 +12,7 @@ import (
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/batch"
+	"github.com/redislimit/redislimit/internal/health"
 )
 
 const (
@@ -104,7 +105,7 @@ func (d *Call) undo(err error) (call algorithm.HoldCall, holds bool) {
 func replyLost(err error) bool {
 	var reply redis.Error
 	switch {
-	case errors.Is(err, ErrBreakerOpen), errors.Is(err, ErrQueue), errors.Is(err, errHeldUp), errors.Is(err, batch.ErrRetryAlone),
+	case errors.Is(err, health.ErrDown), errors.Is(err, ErrQueue), errors.Is(err, errHeldUp), errors.Is(err, batch.ErrRetryAlone),
 		isDial(err), isUnsent(err):
 		return false
 	case errors.Is(err, algorithm.ErrPartly):
@@ -195,7 +196,7 @@ func (cs *cleanups) free(s *Store) {
 		}
 		s.RunAll(context.Background(), calls)
 
-		now, later, closed := time.Now(), []cleanup(nil), s.closed.Load()
+		now, later, closed := time.Now(), []cleanup(nil), s.closed()
 		for i, l := range all {
 			if !sent[i] && now.Before(l.until) && !closed {
 				later = append(later, l)

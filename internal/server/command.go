@@ -150,16 +150,22 @@ func (d *deadlines) next(now time.Time) *sharedTimer {
 func (s *Store) call(ctx context.Context, d time.Duration, f func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	if s.servers.ctxDeadlines {
-		return f(bounded)
-	}
-	return batch.Beside(bounded, func() error { return f(bounded) }, nil)
+	return s.callWithin(bounded, f)
 }
 
-// callTime returns how long a call to sv may take.
-func (s *Store) callTime(sv *Server) time.Duration {
-	if sv.far.Load() {
-		return s.farDeadlines.timeout
+// callWithin makes a call, until ctx ends at most.
+func (s *Store) callWithin(ctx context.Context, f func(context.Context) error) error {
+	if s.servers.ctxDeadlines {
+		return f(ctx)
 	}
-	return s.Timeout
+	return batch.Beside(ctx, func() error { return f(ctx) }, nil)
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }

@@ -14,11 +14,9 @@
 //	hint.go       what a person can do about an error; servers that cannot run the scripts
 //	cleanup.go    frees what is held for callers that have left
 //	background.go calls that nobody waits for, many in one script: renewals, leases that are settled
-//	servers.go    Servers: what all limiters over one client know of its servers, and the nodes of a Cluster
+//	servers.go    Servers: what all limiters over one client know of its servers; Server: one of them, or a node of a Cluster
 //	sharding.go   finds out whether one script may have the keys of several calls
-//	breaker.go    Server: whether one of them is asked, and who is told of an outage
-//	probe.go      asks a server that is not up
-//	health.go     the rules of that, without clock and network: searched exhaustively
+//	prober.go     how package health finds out whether a server can decide
 //	check.go      what Limiter.Check says
 //
 // Scripts and replies are those of package algorithm; who waits for whom is package batch's.

@@ -6,51 +6,44 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"runtime"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/health"
 )
 
 // The errors of calls that were not made.
 var (
-	// ErrBreakerOpen says that the server is down, and was not asked.
-	ErrBreakerOpen = errors.New("circuit breaker open")
 	// ErrQueue says that too many decisions wait in this process. That is not the server's fault.
 	ErrQueue = errors.New("too many decisions are waiting in this process")
 )
 
 // errNotUp is that of a decision that was not sent: run has it wait until its server is up, or
 // known to be down.
-var errNotUp error = unsentError{ErrBreakerOpen}
+var errNotUp error = unsentError{health.ErrDown}
 
 // errPanicked is that of a call whose caller is to recover.
 var errPanicked = errors.New("a hook of the client panicked")
 
-// outcome returns what the error of a call says about sv, which was given so long, and the error to
-// show.
-func (s *Store) outcome(sv *Server, err error, given time.Duration, begun time.Time) (outcome, error) {
+// outcome returns what the error of a call says about its server, and the error to show. The call was
+// given so long and began at an instant.
+func (s *Store) outcome(err error, given time.Duration, began time.Time) (health.Outcome, error) {
 	var reply redis.Error
 	switch {
 	case isTimeout(err):
-		took := time.Since(begun)
-		late := took > given+max(given/4, 50*time.Millisecond) || processBusy()
-		if err = s.timeoutError(err, took, given); late || sv.far.Load() {
-			return unsure, err
-		}
-		return silent, err
+		return health.TimedOut, s.timeoutError(err, time.Since(began), given)
 	case errors.Is(err, ErrUnsupported), decidesNothing(err):
-		return unable, err
+		return health.Unavailable, err
 	case errors.As(err, &reply), errors.Is(err, algorithm.ErrPartly), errors.Is(err, algorithm.ErrReply):
-		return replied, err
+		return health.Rejected, err // a reply that cannot be read is the fault of one key
 	case errors.Is(err, redis.ErrPoolExhausted):
-		return unclear, err
+		return health.Inconclusive, err
 	case isBroken(err):
-		return broken, err
+		return health.ConnectionLost, err
 	}
-	return unable, err
+	return health.Unavailable, err
 }
 
 // isBroken reports whether err is that of a connection that had been made, and then failed.
@@ -77,25 +70,6 @@ func unsent(err error) error {
 		return unsentError{err}
 	}
 	return err
-}
-
-// processBusy reports whether goroutines wait long for a processor: the reply of a server may then
-// be there, and nobody has seen it.
-func processBusy() bool { return schedulingDelay() > busyDelay }
-
-const busyDelay = time.Millisecond
-
-// schedulingDelay returns how long a goroutine that can run waits for a processor.
-func schedulingDelay() time.Duration {
-	longest := time.Duration(0)
-	for range 4 {
-		begun := time.Now()
-		runtime.Gosched() // goes behind all goroutines that can run
-		if longest = max(longest, time.Since(begun)); longest > busyDelay {
-			break // a caller may be waiting
-		}
-	}
-	return longest
 }
 
 // isTimeout reports whether err is of a deadline: of a context, a connection or the client's pool.
@@ -141,13 +115,14 @@ func (s *Store) timeoutError(err error, took, given time.Duration) error {
 // the caller. ctx gives the hooks its values.
 func (s *Store) failed(ctx context.Context, sv *Server, d *Call, err error, begun time.Time) error {
 	err = s.explain(ctx, err)
-	o, err := s.outcome(sv, err, s.Timeout, begun)
+	o, err := s.outcome(err, s.Timeout, begun)
 	if reply := redis.Error(nil); d.Op > algorithm.OpReserve && errors.As(err, &reply) {
-		o = replied // a server that decides may refuse what ends a hold
+		o = health.Rejected // a server that decides may refuse what ends a hold
 	}
-	sv.record(s, d.Key, o, begun, err)
+	sv.noteKey(d.Key)
+	sv.health.Failed(o, begun, s.Timeout, err)
 	if s.Hooks.CallFailed != nil && (!moving(err) || s.servers.stuck(time.Now())) {
-		s.Hooks.CallFailed(context.WithoutCancel(ctx), err, o == replied || o == unclear)
+		s.Hooks.CallFailed(context.WithoutCancel(ctx), err, o == health.Rejected || o == health.Inconclusive)
 	}
 	return err
 }
@@ -160,9 +135,16 @@ func moving(err error) bool { return hasCode(err, "TRYAGAIN", "CLUSTERDOWN Hash 
 func (s *Servers) stuck(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now.Sub(s.movingLast) > logPause {
+	if now.Sub(s.movingLast) > movingPause {
 		s.movingSince = now
 	}
 	s.movingLast = now
-	return now.Sub(s.movingSince) >= doubtLasts
+	return now.Sub(s.movingSince) >= slotsStuckAfter
 }
+
+const (
+	// slotsStuckAfter is how long errors of moving hash slots go on before they are reported.
+	slotsStuckAfter = 3 * time.Second
+	// movingPause is the time without such an error after which the next one begins a new move.
+	movingPause = time.Minute
+)

@@ -33,14 +33,14 @@ func TestEndsWithContext(t *testing.T) {
 			}),
 			"Failover": redis.NewFailoverClient(&redis.FailoverOptions{ContextTimeoutEnabled: true, ReadTimeout: c.read, WriteTimeout: c.write}),
 		} {
-			if got := newServers(client).ctxDeadlines; got != c.want {
+			if got := newServers(client, time.Second).ctxDeadlines; got != c.want {
 				t.Errorf("%s with %v and %v: %v, want %v", name, c.read, c.write, got, c.want)
 			}
 			_ = client.(interface{ Close() error }).Close()
 		}
 	}
 	off := redis.NewClient(&redis.Options{})
-	if newServers(off).ctxDeadlines {
+	if newServers(off, time.Second).ctxDeadlines {
 		t.Error("without ContextTimeoutEnabled go-redis goes by no context")
 	}
 	_ = off.Close()

@@ -23,7 +23,7 @@ func (s *Store) send(ctx context.Context, sv *Server, members []*Call, place bat
 	c := calls{sv, members, place, time.Now()}
 	callEnd := s.deadlines.at(c.begun)
 	hasWaited := callerEnd != nil && callerEnd != callEnd
-	if !s.servers.ctxDeadlines || sv.far.Load() || hasWaited || s.hasLessTime(ctx) {
+	if !s.servers.ctxDeadlines || sv.health.SlowToConnect() || hasWaited || s.hasLessTime(ctx) {
 		return s.sendBeside(ctx, c, callEnd, cmp.Or(callerEnd, callEnd))
 	}
 	return s.finish(ctx, c, func() error { return s.carry(deadlineContext{ctx, callEnd}, sv, members) })
@@ -42,13 +42,13 @@ type calls struct {
 // as the pool has connections.
 func (s *Store) sendBeside(ctx context.Context, c calls, callEnd, callerEnd *sharedTimer) error {
 	connEnd := callEnd
-	if c.sv.far.Load() { // a new connection may take longer
+	if c.sv.health.SlowToConnect() { // a new connection may take longer
 		connEnd = s.farDeadlines.at(c.begun)
 	}
 	call := deadlineContext{ctx, connEnd}
 	asked := batch.Go(func() error { return s.carry(call, c.sv, c.members) }, func(err error) {
 		if err == nil {
-			c.sv.recordReply(s, c.begun, c.members[0])
+			c.sv.health.Answered(c.begun, c.members[0].wrote())
 		}
 		s.freeAll(c.members, err)
 	})
@@ -89,7 +89,7 @@ func (s *Store) finish(ctx context.Context, c calls, wait func() error) error {
 		if s.servers.cluster != nil {
 			s.servers.topologyKnown.Store(true)
 		}
-		c.sv.recordReply(s, c.begun, c.members[0])
+		c.sv.health.Answered(c.begun, c.members[0].wrote())
 		if len(c.members) > 1 {
 			s.failEach(ctx, c)
 		}

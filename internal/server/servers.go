@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/batch"
+	"github.com/redislimit/redislimit/internal/health"
 	"github.com/redislimit/redislimit/internal/hook"
 )
 
@@ -28,15 +29,79 @@ type Servers struct {
 
 	whole         *Server // a single server, a Cluster before its topology is known, or what go-redis does not tell nodes of
 	topologyKnown atomic.Bool
-	reloadedAt    atomic.Int64                       // the topology, because a node was down; since started
+	created       time.Time
+	reloadedAt    atomic.Int64                       // when the topology was last reloaded because a node was down; since created
 	byAddr        atomic.Pointer[map[string]*Server] // the nodes of a Cluster, the shards of a Ring; copied when it changes
 
-	mu      sync.Mutex
-	stores  []weak.Pointer[Store] // those to notify, unless they are closed
-	open    int                   // of the stores, those not closed
-	changes atomic.Uint64         // how often a Store was made or closed
+	timeout   time.Duration // of all Stores
+	listeners health.Listeners
+
+	mu     sync.Mutex
+	stores []weak.Pointer[Store] // of which some may be closed
 
 	movingSince, movingLast time.Time // the first and the last error of hash slots that are being moved, of those with no logPause between
+}
+
+// A Server is what this process knows of one server: its health, and whether a script may have the keys
+// of several decisions.
+type Server struct {
+	addr    string
+	node    weak.Pointer[redis.Client] // or nil, where the client itself is asked
+	servers *Servers
+	health  *health.Monitor
+	gone    atomic.Bool // it is no longer part of the Cluster
+
+	sharding sharding
+
+	mu  sync.Mutex
+	key string // see noteKey
+}
+
+const (
+	// poolOfOthers is how many connections a client is assumed to have that does not say so: a Cluster or
+	// Ring as a whole, and a client that is not go-redis's own.
+	poolOfOthers = 10
+	// anyKey is the key that a probe uses while no key of the server is known.
+	anyKey = "~probe"
+)
+
+func newServer(s *Servers, addr string, node *redis.Client) *Server {
+	sv := &Server{addr: addr, servers: s, key: anyKey}
+	pool := poolOfOthers
+	if node != nil {
+		sv.node, pool = weak.Make(node), node.Options().PoolSize
+	}
+	sv.health = health.NewMonitor(health.Config{Timeout: s.timeout, PoolSize: pool, Prober: prober{sv}, Listeners: &s.listeners})
+	return sv
+}
+
+// up reports whether decisions are sent to the server.
+func (sv *Server) up() bool { return sv.health.Up() }
+
+// await waits for the server on behalf of a decision on k: see [health.Monitor.Await].
+func (sv *Server) await(ctx context.Context, k string, until <-chan struct{}) bool {
+	if !sv.up() {
+		sv.noteKey(k)
+	}
+	return sv.health.Await(ctx, until)
+}
+
+// noteKey remembers the user's key of the last decision that needed the server, so that a probe uses a
+// key of the same hash slot. A single server has all hash slots.
+func (sv *Server) noteKey(k string) {
+	if sv.servers.cluster == nil && sv.servers.ring == nil {
+		return
+	}
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	sv.key = k
+}
+
+// probeKey returns the key that noteKey remembered last.
+func (sv *Server) probeKey() string {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	return sv.key
 }
 
 // shared has the Servers of each client and Timeout. It keeps neither alive.
@@ -65,14 +130,14 @@ func serversOf(client Client, timeout time.Duration) *Servers {
 	case *redis.Ring:
 		key.client = weak.Make(c)
 	default:
-		return newServers(client)
+		return newServers(client, timeout)
 	}
 	shared.Lock()
 	defer shared.Unlock()
 	if s := shared.byClient[key].Value(); s != nil {
 		return s
 	}
-	s := newServers(client)
+	s := newServers(client, timeout)
 	shared.byClient[key] = weak.Make(s)
 	runtime.AddCleanup(s, forgetServers, key)
 	return s
@@ -87,8 +152,8 @@ func forgetServers(key sharedKey) {
 	}
 }
 
-func newServers(client Client) *Servers {
-	s := &Servers{client: client}
+func newServers(client Client, timeout time.Duration) *Servers {
+	s := &Servers{client: client, timeout: timeout, created: time.Now()}
 	addr, single := "", (*redis.Client)(nil)
 	switch c := client.(type) {
 	case *redis.Client:
@@ -105,63 +170,43 @@ func newServers(client Client) *Servers {
 	return s
 }
 
-// add has s notify a Store.
+// add notes a new Store, whose Hooks are notified of outages until it closes.
 func (s *Servers) add(st *Store) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if len(s.stores) == cap(s.stores) {
 		s.stores = slices.DeleteFunc(s.stores, func(w weak.Pointer[Store]) bool { return w.Value() == nil })
 	}
 	s.stores = append(s.stores, weak.Make(st))
-	s.open++
-	s.changes.Add(1)
-}
-
-// remove notes that a Store is closed.
-func (s *Servers) remove() {
-	s.mu.Lock()
-	s.open--
 	s.mu.Unlock()
-	s.changes.Add(1)
-	s.whole.storeClosed()
+	st.subscription = s.listeners.Subscribe(&st.Hooks.ServerChanged)
+}
+
+// storeClosed makes each server notify a Store that has closed, and stop probing once none is open.
+func (s *Servers) storeClosed() {
+	s.whole.health.Refresh()
 	for _, sv := range *s.byAddr.Load() {
-		sv.storeClosed()
+		sv.health.Refresh()
 	}
 }
 
-// subscribers returns whom to notify, each once: by first, if it is not nil.
-func (s *Servers) subscribers(by *Store) []*Hooks {
-	var all []*Hooks
-	known := make(map[*Hooks]bool)
+// openStores returns the Stores that are not closed.
+func (s *Servers) openStores() []*Store {
+	var open []*Store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, w := range append([]weak.Pointer[Store]{weak.Make(by)}, s.stores...) {
-		if st := w.Value(); st != nil && !st.closed.Load() && !known[st.Hooks] {
-			all, known[st.Hooks] = append(all, st.Hooks), true
-		}
-	}
-	return all
-}
-
-// allClosed reports whether no Store is open.
-func (s *Servers) allClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.open == 0
-}
-
-// anotherStore returns a Store to probe a server with, if any is open that any server may be probed
-// with.
-func (s *Servers) anotherStore() *Store {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cluster != nil || s.ring != nil {
-		return nil // its keys may be of other servers
-	}
 	for _, w := range s.stores {
-		if st := w.Value(); st != nil && !st.closed.Load() {
-			return st
+		if st := w.Value(); st != nil && !st.closed() {
+			open = append(open, st)
 		}
+	}
+	return open
+}
+
+// anOpenStore returns a Store with which a server can be probed, or nil. Any Store will do: which server
+// has the Redis keys of a user's key does not depend on the Store.
+func (s *Servers) anOpenStore() *Store {
+	if open := s.openStores(); len(open) > 0 {
+		return open[0]
 	}
 	return nil
 }
@@ -215,7 +260,7 @@ func (s *Servers) node(ctx context.Context, sv *Server, st *Store, k string) (cl
 // a minute. Not by ReloadState: that reads once at a time, so that a node that hangs blocks it
 // until go-redis's ReadTimeout, while each ForEachMaster reads by itself.
 func (s *Servers) reloadTopology(ctx context.Context) {
-	now := int64(time.Since(started))
+	now := int64(time.Since(s.created))
 	last := s.reloadedAt.Load()
 	if s.topologyKnown.Load() && now-last >= int64(reloadPause) && s.reloadedAt.CompareAndSwap(last, now) {
 		ctx = context.WithoutCancel(ctx)
@@ -271,18 +316,8 @@ func (s *Store) Servers() []hook.ServerState {
 	}
 	states := make([]hook.ServerState, len(servers))
 	for i, sv := range servers {
-		states[i] = sv.asSeen()
+		seen := sv.health.Snapshot()
+		states[i] = hook.ServerState{Addr: sv.addr, State: seen.State.String(), Since: seen.Since, Cause: seen.Cause}
 	}
 	return states
-}
-
-func (sv *Server) asSeen() hook.ServerState {
-	sv.mu.Lock()
-	defer sv.mu.Unlock()
-	name := [...]string{up: "up", doubted: "doubted", down: "down", back: "down"}[sv.health.state]
-	seen := hook.ServerState{Addr: sv.addr, State: name}
-	if sv.health.state != up {
-		seen.Since, seen.Cause = started.Add(sv.health.since), sv.health.cause
-	}
-	return seen
 }

@@ -115,7 +115,7 @@ func (sv *Server) checkSharding(ctx context.Context, st *Store) *shardingCheck {
 	go func() {
 		defer close(check.done)
 		check.err = batch.Catch(func() error { // a hook of the client may panic: here nobody else would recover
-			return st.call(ctx, st.callTime(sv), func(ctx context.Context) error {
+			return st.call(ctx, sv.health.CallTimeout(), func(ctx context.Context) error {
 				state, err := sv.seenTogether(ctx, client, st.head)
 				sv.sharding.state.CompareAndSwap(shardingUnknown, state)
 				return err

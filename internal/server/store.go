@@ -10,12 +10,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"weak"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/batch"
+	"github.com/redislimit/redislimit/internal/health"
 )
 
 // A Config says what a [Store] decides, and how.
@@ -32,30 +32,10 @@ type Config struct {
 type Hooks struct {
 	ScriptLoaded func(ctx context.Context) // Redis did not have a script
 	// CallFailed is for each call that failed, and once for a batch that failed as a whole; for
-	// keys of hash slots that are moving only after doubtLasts. callAlone says that the error tells
+	// keys of hash slots that are moving only after slotsStuckAfter. callAlone says that the error tells
 	// nothing of the server.
 	CallFailed    func(ctx context.Context, err error, callAlone bool)
-	ServerChanged func(ctx context.Context, c Change)
-}
-
-// A ChangeKind is what has happened to a server.
-type ChangeKind uint8
-
-// What happens to a server.
-const (
-	WentDown  ChangeKind = iota
-	StillDown            // for another cause; or it went down when nothing could be logged
-	CameBack
-	Replaced // another server of the Cluster has its keys now
-)
-
-// A Change is that of one server. Each WentDown is followed by a CameBack or Replaced.
-type Change struct {
-	Kind   ChangeKind
-	Server string        // its address; empty for what is not known yet, or never
-	Cause  error         // why it is down
-	Lasted time.Duration // for how long it has been
-	Log    bool          // it is to be logged: by one of the stores over a client, about once a minute
+	ServerChanged health.Listener
 }
 
 // A Store decides for the keys of one limiter. What it does is atomic for each key, and the
@@ -67,7 +47,7 @@ type Store struct {
 	members []algorithm.Member // by which it decides: of one limiter, or of several
 	form    algorithm.Form
 	bans    int      // how many limiters with bans it decides for
-	stores  []*Store // those of which it is Together, or itself alone; the first of them probes the server
+	stores  []*Store // those of which it is Together, or itself alone
 
 	script      script // for one call
 	batchScript script // for several
@@ -83,8 +63,8 @@ type Store struct {
 	withOthers   atomic.Pointer[map[string]*Store]    // see Together; copied when it changes
 	number       uint64                               // identifies the Store in the keys of withOthers
 	timed        bool                                 // a constant depends on the time
-	closed       atomic.Bool
-	driven       bool // by a test: nothing goes on beside its calls
+	subscription *health.Subscription                 // nil for a Store of Together
+	driven       bool                                 // by a test: nothing goes on beside its calls
 
 	head string // a Redis key up to the user's key: "rl:api:{"
 }
@@ -132,7 +112,7 @@ func (s *Store) init() {
 	}
 	s.perScript = max(1, min(s.MaxBatch, int(maxWork/work)))
 	s.deadlines.timeout = s.Timeout
-	s.farDeadlines.timeout = max(farFactor*s.Timeout, connectTime)
+	s.farDeadlines.timeout = health.ConnectTimeout(s.Timeout)
 	s.byServer.Store(&map[*Server]*batcher{})
 	if _, ok := s.servers.client.(*redis.Client); ok {
 		s.single = s.newBatcher(s.servers.whole)
@@ -142,12 +122,9 @@ func (s *Store) init() {
 // Others reports whether another limiter over the client uses the same Redis keys with other
 // numbers, and how many stores over the client are open.
 func (s *Store) Others() (numbers bool, open int) {
-	s.servers.mu.Lock()
-	defer s.servers.mu.Unlock()
-	return slices.ContainsFunc(s.servers.stores, func(w weak.Pointer[Store]) bool {
-		other := w.Value()
-		return other != nil && !other.closed.Load() && other.head == s.head && other.Hooks != s.Hooks && other.Limits.differ(s.Limits)
-	}), s.servers.open
+	return slices.ContainsFunc(s.servers.openStores(), func(other *Store) bool {
+		return other.head == s.head && other.Hooks != s.Hooks && other.Limits.differ(s.Limits)
+	}), s.servers.listeners.Open()
 }
 
 // SharesKeys reports whether other is of a limiter of the same name over the same client.
@@ -159,20 +136,16 @@ func (s *Store) SharesKeys(other *Store) bool {
 // waits until what was left behind is freed, for the timeout at most.
 func (s *Store) Close() {
 	s.cleanups.wait(s.Timeout)
-	if !s.closed.Swap(true) {
-		s.servers.remove()
+	if s.subscription.Close() {
+		s.servers.storeClosed()
 	}
 }
+
+func (s *Store) closed() bool { return s.subscription != nil && s.subscription.Closed() }
 
 // Drive has all that runs in the background be done one after the other, before the call returns
 // that needs it: for a test that plays the network.
 func (s *Store) Drive() { s.driven = true }
-
-func (h *Hooks) notify(ctx context.Context, c Change) {
-	if h != nil && h.ServerChanged != nil { // nil: nobody has it any more
-		h.ServerChanged(ctx, c)
-	}
-}
 
 // probe charges one unit to keys that nothing else uses, in the hash slot of k: it takes all that a
 // decision takes, in one round trip. It returns nil if the server is well. The limits are so short

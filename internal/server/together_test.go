@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/health"
 )
 
 // A strangeClient is of no type that go-redis has.
@@ -62,7 +63,7 @@ func TestTogether(t *testing.T) {
 		server := c.parts[0].Store.servers.whole
 		for state, want := range map[int32]bool{shardingUnknown: c.unknown, keysApart: c.unknown, keysTogether: c.together} {
 			server.sharding.state.Store(state)
-			server.state.Store(uint32(down)) // nothing is found out
+			server.health.Failed(health.Unavailable, time.Now(), time.Second, errDial) // nothing is found out
 			got, err := Together(t.Context(), c.parts)
 			if again, _ := Together(t.Context(), c.parts); errors.Is(err, ErrApart) == want || (got != nil) != want || got != again {
 				t.Errorf("%s, %d: %v, %v, want %v, and the same again", name, state, got != nil, err, want)

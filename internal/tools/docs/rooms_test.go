@@ -56,20 +56,6 @@ func ofAlgorithm(doc, file string) bool {
 		slices.ContainsFunc(algorithm.Kinds, func(k *algorithm.Kind) bool { return file == k.Name+".go" })
 }
 
-// TestServerFiles checks that no file of the largest room is longer than a reader takes in at once.
-func TestServerFiles(t *testing.T) {
-	t.Parallel()
-	for _, file := range glob(t, "internal/server/*.go") {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := strings.Count(string(text), "\n"); n > 300 && !strings.HasSuffix(file, "_test.go") {
-			t.Errorf("%s has %d lines, want 300 at most", file, n)
-		}
-	}
-}
-
 // TestRulesOfImports checks that each path in the linter's rules matches files: a rule of none says nothing.
 func TestRulesOfImports(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,151 @@
+package health
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"weak"
+)
+
+// An Event is what happened to a server.
+type Event uint8
+
+const (
+	// WentDown means that requests fail at once from now on. A CameBack or TakenOver always follows.
+	WentDown Event = iota
+	// StillDown is an Event for the log alone, at most once a minute: the server has been down since the
+	// last line, or its WentDown was not logged.
+	StillDown
+	// CameBack means that the server answers again.
+	CameBack
+	// TakenOver means that another server took its place.
+	TakenOver
+)
+
+// A Change is what a listener is notified of.
+type Change struct {
+	Event   Event
+	Address string        // of the server; empty while it is not known
+	Cause   error         // why it is down
+	Lasted  time.Duration // the outage, so far
+	Log     bool          // whether this listener should log the Change; never true for two of them
+}
+
+// A Listener is called with each Change, by the goroutine that noticed it.
+type Listener func(ctx context.Context, c Change)
+
+
+// Listeners are notified of the outages of a group of servers. They are held weakly: a Subscription that
+// nobody closes ends when it is garbage-collected. The zero value has no listeners.
+type Listeners struct {
+	mu      sync.Mutex
+	all     []weak.Pointer[Subscription]
+	open    atomic.Int64
+	version atomic.Uint64 // changes with each subscription
+}
+
+// A Subscription makes a group of servers notify a Listener until it is closed. Several Subscriptions of
+// the same Listener count as one.
+type Subscription struct {
+	listener *Listener
+	of       *Listeners
+	closed   atomic.Bool
+}
+
+// Subscribe adds a listener. The caller keeps the Subscription alive.
+func (l *Listeners) Subscribe(listener *Listener) *Subscription {
+	s := &Subscription{listener: listener, of: l}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.all) == cap(l.all) {
+		l.all = slices.DeleteFunc(l.all, func(w weak.Pointer[Subscription]) bool { return w.Value() == nil })
+	}
+	l.all = append(l.all, weak.Make(s))
+	l.open.Add(1)
+	l.version.Add(1)
+	return s
+}
+
+// Close ends the subscription. It reports false if the subscription was closed already. Call
+// [Monitor.Refresh] of each server afterwards: a listener that was notified of an outage is then notified
+// that it is over, as far as this listener is concerned.
+func (s *Subscription) Close() bool {
+	if s.closed.Swap(true) {
+		return false
+	}
+	s.of.open.Add(-1)
+	s.of.version.Add(1)
+	return true
+}
+
+// Closed reports whether the subscription was closed.
+func (s *Subscription) Closed() bool { return s.closed.Load() }
+
+// Open returns how many subscriptions are not closed.
+func (l *Listeners) Open() int { return int(l.open.Load()) }
+
+// current returns each listener once. A nil Listener is left out: it could not log.
+func (l *Listeners) current() []*Listener {
+	var listeners []*Listener
+	known := make(map[*Listener]bool)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.all {
+		if s := w.Value(); s != nil && !s.Closed() && *s.listener != nil && !known[s.listener] {
+			listeners, known[s.listener] = append(listeners, s.listener), true
+		}
+	}
+	return listeners
+}
+
+// An audience is the listeners that were notified that a server is down, and must be notified of the end.
+type audience struct {
+	told    []weak.Pointer[Listener]
+	version uint64 // of the Listeners when they were notified
+}
+
+// tellAll notifies all. The first that has not been garbage-collected logs.
+func (a *audience) tellAll(ctx context.Context, c Change) {
+	for _, w := range a.told {
+		if listener := w.Value(); listener != nil {
+			(*listener)(ctx, c)
+			c.Log = false
+		}
+	}
+}
+
+// tellOne notifies the one that logs.
+func (a *audience) tellOne(ctx context.Context, c Change) {
+	for _, w := range a.told {
+		if listener := w.Value(); listener != nil {
+			(*listener)(ctx, c)
+			return
+		}
+	}
+}
+
+// update notifies listeners that do not know yet that the server is down. Listeners that knew and have
+// unsubscribed since are notified that it is over.
+func (a *audience) update(ctx context.Context, listeners []*Listener, down, over Change) {
+	knew := make(map[*Listener]bool, len(a.told))
+	for _, w := range a.told {
+		if listener := w.Value(); listener != nil {
+			knew[listener] = true
+		}
+	}
+	down.Log = down.Log && len(a.told) == 0
+	a.told = a.told[:0]
+	for _, listener := range listeners {
+		if !knew[listener] {
+			(*listener)(ctx, down)
+			down.Log = false
+		}
+		delete(knew, listener)
+		a.told = append(a.told, weak.Make(listener))
+	}
+	for listener := range knew {
+		(*listener)(ctx, over)
+	}
+}

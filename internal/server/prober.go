@@ -1,0 +1,110 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/batch"
+	"github.com/redislimit/redislimit/internal/health"
+)
+
+// A prober lets package health find out whether a server can decide.
+type prober struct{ sv *Server }
+
+// Probe makes the server decide once, on keys that nothing else uses, by the limits of any open Store.
+// The time that it takes to find the server of a key counts as part of the probe.
+func (p prober) Probe(ctx context.Context, lastError error) (health.Outcome, error) {
+	st := p.sv.servers.anOpenStore()
+	if st == nil {
+		return health.NotProbed, nil
+	}
+	k, began := p.sv.probeKey(), time.Now()
+	err := batch.Contain(batch.Catch(func() error { // hooks of the client may panic
+		return st.callWithin(ctx, func(ctx context.Context) error {
+			client, moved := p.sv.servers.node(ctx, p.sv, st, k)
+			if moved {
+				return errMoved
+			}
+			if err := p.dial(ctx, lastError); err != nil {
+				return err
+			}
+			return st.probe(ctx, client, k)
+		})
+	}))
+	switch {
+	case err == nil, errors.Is(err, errMoved) && p.sv == p.sv.servers.whole: // a Cluster as a whole is never replaced: it has got its topology
+		return health.Answered, nil
+	case errors.Is(err, errMoved):
+		return health.Replaced, nil
+	case errors.Is(err, redis.ErrClosed):
+		return health.NotProbed, err
+	}
+	deadline, _ := ctx.Deadline()
+	return st.outcome(st.explain(context.WithoutCancel(ctx), err), deadline.Sub(began), began)
+}
+
+// errMoved is the error of a probe that finds the keys of its server on another one.
+var errMoved = errors.New("another server has the keys")
+
+// dial makes a connection of its own and closes it if the client's pool has failed to make one: after a
+// few failures the pool tries only once a second, and a name that does not resolve occupies a place in
+// the pool for seconds. If the server did not answer, and the client does not end calls in time, dial
+// also sends a PING: otherwise each probe would keep a connection of the pool for seconds, until none
+// is left.
+func (p prober) dial(ctx context.Context, lastError error) error {
+	node := p.sv.node.Value()
+	timedOut := isTimeout(lastError)
+	if node == nil || !isDial(lastError) && (!timedOut || node.PoolStats().IdleConns > 0) {
+		return nil
+	}
+	conn, err := node.Options().Dialer(ctx, node.Options().Network, node.Options().Addr)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	if !timedOut || p.sv.servers.ctxDeadlines {
+		return nil
+	}
+	deadline, _ := ctx.Deadline()
+	_ = conn.SetDeadline(deadline)
+	_, _ = io.WriteString(conn, "PING\r\n")
+	if _, err = conn.Read(make([]byte, 1)); isTimeout(err) { // anything else is an answer
+		return err
+	}
+	return nil
+}
+
+const (
+	// failoverAddr is the address that go-redis gives for the master behind Sentinel.
+	failoverAddr = "FailoverClient"
+	// addressTime is how long finding the address of that master may take.
+	addressTime = 100 * time.Millisecond
+)
+
+// Address returns the server's address. For the master behind Sentinel it is the address in the last
+// error, or that of a new connection.
+func (p prober) Address(ctx context.Context, lastError error) string {
+	node := p.sv.node.Value()
+	if p.sv.addr != failoverAddr || node == nil {
+		return p.sv.addr
+	}
+	var op *net.OpError
+	if !errors.As(lastError, &op) || op.Addr == nil {
+		ctx, cancel := context.WithTimeout(ctx, addressTime)
+		defer cancel()
+		conn, err := node.Options().Dialer(ctx, node.Options().Network, p.sv.addr)
+		if err == nil {
+			defer func() { _ = conn.Close() }()
+			return conn.RemoteAddr().String()
+		}
+		if !errors.As(err, &op) || op.Addr == nil {
+			return p.sv.addr
+		}
+	}
+	return op.Addr.String()
+}
