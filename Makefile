@@ -9,7 +9,7 @@ help: ## lists the targets
 
 quick: ## the tests that most mistakes fail, in under 2 minutes on 2 cores
 	REDISLIMIT_PROPERTY_RUNS=2 go test ./core/... ./keyfunc ./admin ./nethttp ./limittest ./internal/algorithm ./internal/batch \
-		./internal/calendar ./internal/denials ./internal/health ./internal/hold ./internal/key ./internal/lease ./internal/memory \
+		./internal/calendar ./internal/denials ./internal/diagnose ./internal/health ./internal/hold ./internal/key ./internal/lease ./internal/memory \
 		./internal/server ./internal/suite/conformance/... ./internal/tools/...
 
 test: ## all tests of the main module; those that need a Redis start redis-server, or are skipped without it

@@ -3,7 +3,7 @@ package core
 import (
 	"errors"
 
-	"github.com/redislimit/redislimit/internal/server"
+	"github.com/redislimit/redislimit/internal/diagnose"
 )
 
 // The errors of a [Limiter], matched with [errors.Is]. A denial is a [Result] and never an error; a
@@ -22,7 +22,7 @@ var (
 	ErrUnavailable = errors.New("redislimit: redis is unavailable")
 	// ErrUnsupported says that the server answers, but is too old or lacks what the scripts need:
 	// waiting does not help. It comes with ErrUnavailable.
-	ErrUnsupported = server.ErrUnsupported
+	ErrUnsupported = diagnose.ErrUnsupported
 )
 
 // errNoParts is that of AllowUpTo.

@@ -36,7 +36,6 @@ type Change struct {
 // A Listener is called with each Change, by the goroutine that noticed it.
 type Listener func(ctx context.Context, c Change)
 
-
 // Listeners are notified of the outages of a group of servers. They are held weakly: a Subscription that
 // nobody closes ends when it is garbage-collected. The zero value has no listeners.
 type Listeners struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/batch"
+	"github.com/redislimit/redislimit/internal/diagnose"
 )
 
 // maxWork is how many microseconds of Redis the decisions of one batch take together, about: Redis
@@ -180,7 +181,7 @@ func (s *Store) runEach(ctx context.Context, sv *Server, size int, members []*Ca
 		if failed == nil && cmds[i].Val() == nil { // a hook of the client gave an error to nobody but Exec
 			failed = err
 		}
-		if size == 1 && hasCode(failed, "NOSCRIPT") { // to send scripts one after the other would take many round trips
+		if size == 1 && diagnose.HasCode(failed, "NOSCRIPT") { // to send scripts one after the other would take many round trips
 			retryAlone(chunk)
 			replied = true
 			continue
@@ -240,4 +241,4 @@ func retryAlone(members []*Call) {
 
 // refused reports whether the server has run nothing, because of one of the keys. What it refuses
 // to a script that runs has another code.
-func refused(err error) bool { return hasCode(err, "CROSSSLOT", "NOPERM", "TRYAGAIN") }
+func refused(err error) bool { return diagnose.HasCode(err, "CROSSSLOT", "NOPERM", "TRYAGAIN") }

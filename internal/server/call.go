@@ -9,6 +9,7 @@ import (
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/batch"
+	"github.com/redislimit/redislimit/internal/diagnose"
 )
 
 // A Call is about one key: what is asked, and where the reply is written. It outlives its caller,
@@ -136,7 +137,7 @@ func (s *Store) run(ctx context.Context, d *Call, until *sharedTimer) error {
 		case sv.await(ctx, d.Key, until.done):
 			sv = s.servers.of(ctx, s, d.Key)
 		case isClosed(until.done):
-			return cmp.Or(ctx.Err(), s.timeoutError(context.DeadlineExceeded, s.Timeout, s.Timeout))
+			return cmp.Or(ctx.Err(), s.timeoutError())
 		default:
 			return cmp.Or(ctx.Err(), err)
 		}
@@ -147,7 +148,9 @@ func (s *Store) run(ctx context.Context, d *Call, until *sharedTimer) error {
 
 // again reports whether the call of an error is to be sent again, alone: it was not carried out, or
 // a hash slot that is moving has only some of its keys.
-func again(err error) bool { return errors.Is(err, batch.ErrRetryAlone) || hasCode(err, "TRYAGAIN") }
+func again(err error) bool {
+	return errors.Is(err, batch.ErrRetryAlone) || diagnose.HasCode(err, "TRYAGAIN")
+}
 
 // ask has sv decide: alone, or with others if it may wait for them. The caller waits until its
 // timer.
@@ -195,7 +198,7 @@ func (s *Store) tooLate(a batch.Abandoned, since time.Time) error {
 	case answers && a.Started.Sub(since) > s.Timeout/2:
 		return ErrSentLate
 	}
-	return s.timeoutError(context.DeadlineExceeded, s.Timeout, s.Timeout)
+	return s.timeoutError()
 }
 
 // wrote reports whether d, which is answered, has charged or held units.

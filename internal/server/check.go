@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/batch"
+	"github.com/redislimit/redislimit/internal/diagnose"
 )
 
 // checkTime is what a check may take to make a connection to a distant server.
@@ -28,15 +29,15 @@ func (s *Store) Check(ctx context.Context) (advice []string, cannot error) {
 	switch {
 	case err == nil:
 		return s.advice(ctx), nil
-	case isTimeout(err):
-		err = s.timeoutError(err, time.Since(begun), max(s.Timeout, checkTime))
+	case diagnose.IsTimeout(err):
+		err = diagnose.Timeout(s.servers.client, s.servers.options, err, time.Since(begun), max(s.Timeout, checkTime))
 		if c, ok := s.servers.client.(*redis.Client); ok && c.Options().TLSConfig != nil {
-			err = fmt.Errorf("%w (%s)", err, noTLS)
+			err = fmt.Errorf("%w (%s)", err, diagnose.NoTLS)
 		}
-	case isBroken(err):
+	case diagnose.IsBroken(err):
 		err = fmt.Errorf("%w (the server ended the connection: if it wants TLS, set Options.TLSConfig; it may also have reached its maxclients)", err)
 	}
-	if replies(err, rightReplies) {
+	if diagnose.LacksRight(err) {
 		if missing := s.missingRights(ctx); missing != "" {
 			return nil, fmt.Errorf("%w (%s)", err, missing)
 		}
@@ -127,14 +128,14 @@ func adviceOf(ctx context.Context, node *redis.Client, idle time.Duration) (all 
 	if line := adviceOnClock(ctx, node); line != "" {
 		all = append(all, line)
 	}
-	if info := infoFields(node.Info(ctx, "replication").Val()); info["role"] == "slave" && info["slave_read_only"] == "0" {
+	if info := diagnose.InfoFields(node.Info(ctx, "replication").Val()); info["role"] == "slave" && info["slave_read_only"] == "0" {
 		all = append(all, "a replica that accepts writes: each synchronization with its master replaces what it has counted: connect to the master")
 	}
-	memory := infoFields(node.Info(ctx, "memory").Val())
+	memory := diagnose.InfoFields(node.Info(ctx, "memory").Val())
 	if policy := memory["maxmemory_policy"]; policy != "" && policy != "noeviction" && memory["maxmemory"] != "0" {
 		all = append(all, fmt.Sprintf("maxmemory-policy %s: a full server forgets limits: set noeviction", policy))
 	}
-	if ok, _ := strconv.Atoi(infoFields(node.ClusterInfo(ctx).Val())["cluster_slots_ok"]); ok > 0 && ok < 16384 {
+	if ok, _ := strconv.Atoi(diagnose.InfoFields(node.ClusterInfo(ctx).Val())["cluster_slots_ok"]); ok > 0 && ok < 16384 {
 		all = append(all, fmt.Sprintf("%d of the Cluster's 16384 hash slots are on no node that answers: redis-cli --cluster check says which", 16384-ok))
 	}
 	seconds, _ := strconv.Atoi(node.ConfigGet(ctx, "timeout").Val()["timeout"])

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/batch"
+	"github.com/redislimit/redislimit/internal/diagnose"
 	"github.com/redislimit/redislimit/internal/health"
 )
 
@@ -106,7 +107,7 @@ func replyLost(err error) bool {
 	var reply redis.Error
 	switch {
 	case errors.Is(err, health.ErrDown), errors.Is(err, ErrQueue), errors.Is(err, errHeldUp), errors.Is(err, batch.ErrRetryAlone),
-		isDial(err), isUnsent(err):
+		diagnose.IsDial(err), isUnsent(err):
 		return false
 	case errors.Is(err, algorithm.ErrPartly):
 		return true

@@ -10,8 +10,7 @@
 //	command.go    a script as a command, EVAL after NOSCRIPT, and deadlines
 //	sha1.go       the digest of a script, which programs in FIPS mode may not have; sha1_go125.go before Go 1.26
 //	options.go    the client's options, by which a call may end sooner than its timeout
-//	fault.go      whose fault an error is: the server's, the process's, the call's
-//	hint.go       what a person can do about an error; servers that cannot run the scripts
+//	fault.go      how the failure of a call is recorded
 //	cleanup.go    frees what is held for callers that have left
 //	background.go calls that nobody waits for, many in one script: renewals, leases that are settled
 //	servers.go    Servers: what all limiters over one client know of its servers; Server: one of them, or a node of a Cluster

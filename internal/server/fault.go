@@ -3,14 +3,13 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/diagnose"
 	"github.com/redislimit/redislimit/internal/health"
 )
 
@@ -28,29 +27,30 @@ var errNotUp error = unsentError{health.ErrDown}
 var errPanicked = errors.New("a hook of the client panicked")
 
 // outcome returns what the error of a call says about its server, and the error to show. The call was
-// given so long and began at an instant.
+// given so long and began at an instant. A reply that cannot be read is the fault of one key.
 func (s *Store) outcome(err error, given time.Duration, began time.Time) (health.Outcome, error) {
-	var reply redis.Error
-	switch {
-	case isTimeout(err):
-		return health.TimedOut, s.timeoutError(err, time.Since(began), given)
-	case errors.Is(err, ErrUnsupported), decidesNothing(err):
-		return health.Unavailable, err
-	case errors.As(err, &reply), errors.Is(err, algorithm.ErrPartly), errors.Is(err, algorithm.ErrReply):
-		return health.Rejected, err // a reply that cannot be read is the fault of one key
-	case errors.Is(err, redis.ErrPoolExhausted):
-		return health.Inconclusive, err
-	case isBroken(err):
-		return health.ConnectionLost, err
+	if errors.Is(err, algorithm.ErrPartly) || errors.Is(err, algorithm.ErrReply) {
+		return health.Rejected, err
 	}
-	return health.Unavailable, err
+	o := diagnose.Outcome(err)
+	if o == health.TimedOut {
+		err = diagnose.Timeout(s.servers.client, s.servers.options, err, time.Since(began), given)
+	}
+	return o, err
 }
 
-// isBroken reports whether err is that of a connection that had been made, and then failed.
-func isBroken(err error) bool {
-	var op *net.OpError
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
-		errors.As(err, &op) && (op.Op == "read" || op.Op == "write")
+// explain adds to an error what a person can do about it. It may ask the server for its version.
+func (s *Store) explain(ctx context.Context, err error) error {
+	return diagnose.Explain(err, s.servers.cluster != nil, func() string {
+		info := redis.NewStringCmd(ctx, "info", "server")
+		_ = s.call(ctx, s.Timeout, func(ctx context.Context) error { return s.servers.client.Process(ctx, info) })
+		return info.Val()
+	})
+}
+
+// timeoutError returns the error of a caller who has waited for the whole timeout.
+func (s *Store) timeoutError() error {
+	return diagnose.Timeout(s.servers.client, s.servers.options, context.DeadlineExceeded, s.Timeout, s.Timeout)
 }
 
 // An unsentError is that of a command that the server did not get.
@@ -72,45 +72,6 @@ func unsent(err error) error {
 	return err
 }
 
-// isTimeout reports whether err is of a deadline: of a context, a connection or the client's pool.
-func isTimeout(err error) bool {
-	var timeout interface{ Timeout() bool }
-	return errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, redis.ErrPoolTimeout)
-}
-
-// isDial reports whether no connection could be made.
-func isDial(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
-}
-
-func hasCode(err error, codes ...string) bool {
-	for _, code := range codes {
-		if redis.HasErrorPrefix(err, code) {
-			return true
-		}
-	}
-	return false
-}
-
-// timeoutError returns the error of a call that was given so long and took so long without an answer.
-// It names the option of the client that ended the call sooner, and says if it was the client's pool
-// that was waited for.
-func (s *Store) timeoutError(err error, took, given time.Duration) error {
-	if option, value := s.servers.endedBy(err, took, given); option != "" {
-		return fmt.Errorf("no answer from redis within %v: the client's %s of %v ended the call, which may take %v: raise it, or lower core.Timeout: %w",
-			took.Round(time.Millisecond), option, value, given.Round(time.Microsecond), context.DeadlineExceeded)
-	}
-	pool := ""
-	if c, ok := s.servers.client.(*redis.Client); ok {
-		stats, size := c.PoolStats(), c.Options().PoolSize
-		if errors.Is(err, redis.ErrPoolTimeout) || stats.IdleConns == 0 && int(stats.TotalConns) >= size {
-			pool = fmt.Sprintf(" (all %d connections of the client's pool are in use)", size)
-		}
-	}
-	return fmt.Errorf("no answer from redis within %v%s: %w", given.Round(time.Microsecond), pool, context.DeadlineExceeded)
-}
-
 // failed records that a call for d failed that was begun at an instant, and returns its error for
 // the caller. ctx gives the hooks its values.
 func (s *Store) failed(ctx context.Context, sv *Server, d *Call, err error, begun time.Time) error {
@@ -121,14 +82,11 @@ func (s *Store) failed(ctx context.Context, sv *Server, d *Call, err error, begu
 	}
 	sv.noteKey(d.Key)
 	sv.health.Failed(o, begun, s.Timeout, err)
-	if s.Hooks.CallFailed != nil && (!moving(err) || s.servers.stuck(time.Now())) {
+	if s.Hooks.CallFailed != nil && (!diagnose.SlotMoving(err) || s.servers.stuck(time.Now())) {
 		s.Hooks.CallFailed(context.WithoutCancel(ctx), err, o == health.Rejected || o == health.Inconclusive)
 	}
 	return err
 }
-
-// moving reports whether err is of a hash slot that is being moved, or that no node has.
-func moving(err error) bool { return hasCode(err, "TRYAGAIN", "CLUSTERDOWN Hash slot not served") }
 
 // stuck takes an error of a hash slot that is being moved. It reports whether there have been such
 // errors for too long.

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/diagnose"
 	"github.com/redislimit/redislimit/internal/health"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
@@ -96,7 +97,7 @@ func (f *fake) pong(conn net.Conn) {
 	if answer != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), checkTime)
 		defer cancel()
-		if isTimeout(answer(ctx)) {
+		if diagnose.IsTimeout(answer(ctx)) {
 			_, _ = conn.Read(ping) // until it is closed
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/batch"
+	"github.com/redislimit/redislimit/internal/diagnose"
 	"github.com/redislimit/redislimit/internal/health"
 )
 
@@ -58,8 +59,8 @@ var errMoved = errors.New("another server has the keys")
 // is left.
 func (p prober) dial(ctx context.Context, lastError error) error {
 	node := p.sv.node.Value()
-	timedOut := isTimeout(lastError)
-	if node == nil || !isDial(lastError) && (!timedOut || node.PoolStats().IdleConns > 0) {
+	timedOut := diagnose.IsTimeout(lastError)
+	if node == nil || !diagnose.IsDial(lastError) && (!timedOut || node.PoolStats().IdleConns > 0) {
 		return nil
 	}
 	conn, err := node.Options().Dialer(ctx, node.Options().Network, node.Options().Addr)
@@ -73,7 +74,7 @@ func (p prober) dial(ctx context.Context, lastError error) error {
 	deadline, _ := ctx.Deadline()
 	_ = conn.SetDeadline(deadline)
 	_, _ = io.WriteString(conn, "PING\r\n")
-	if _, err = conn.Read(make([]byte, 1)); isTimeout(err) { // anything else is an answer
+	if _, err = conn.Read(make([]byte, 1)); diagnose.IsTimeout(err) { // anything else is an answer
 		return err
 	}
 	return nil

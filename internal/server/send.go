@@ -70,7 +70,7 @@ func (s *Store) sendBeside(ctx context.Context, c calls, callEnd, callerEnd *sha
 		}
 		s.abandoned(c.members[0], batch.Catch(end))
 	}()
-	return cmp.Or(ctx.Err(), s.timeoutError(context.DeadlineExceeded, s.Timeout, s.Timeout))
+	return cmp.Or(ctx.Err(), s.timeoutError())
 }
 
 // finish waits until the calls have ended, records how, and has another begin. Those that do not

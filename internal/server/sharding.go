@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/batch"
+	"github.com/redislimit/redislimit/internal/diagnose"
 )
 
 // What looks like one server may be a proxy before several, which routes a script by its first key
@@ -174,7 +175,7 @@ func (sv *Server) seenTogether(ctx context.Context, client pipeliner, head strin
 	})
 	seen, evalErr := eval.Int()
 	switch {
-	case hasCode(evalErr, "CROSSSLOT"), sv.servers.cluster != nil && refusesUndeclared(evalErr):
+	case diagnose.HasCode(evalErr, "CROSSSLOT"), sv.servers.cluster != nil && refusesUndeclared(evalErr):
 		return keysApart, nil
 	case evalErr == nil && seen == len(keys) && (sv.servers.cluster == nil || allChanged(gets)):
 		return keysTogether, nil

@@ -1,7 +1,6 @@
-package server
+package diagnose
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -13,29 +12,24 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrUnsupported is the error of a server that answers, and cannot run the scripts: waiting does
-// not help.
+// ErrUnsupported is the error of a server that answers but cannot run the scripts. Waiting does not help.
 var ErrUnsupported = errors.New("the server cannot run the scripts of redislimit, which need Redis 6.0 or newer, or Valkey")
 
-// explain returns an ErrUnsupported with the server's version for an error that no retry will make
-// go away, and any other with a hint, if there is one for it.
-func (s *Store) explain(ctx context.Context, err error) error {
-	if !permanent(err) {
-		if hint := s.hint(err); hint != "" {
-			return fmt.Errorf("%w (%s)", err, hint)
-		}
-		return err
+// Explain adds to an error what a person can do about it. If no retry can make the error go away, Explain
+// returns an ErrUnsupported with the server's version, which it reads from the reply to INFO that info
+// returns. cluster says whether the client is one for a Cluster.
+func Explain(err error, cluster bool, info func() string) error {
+	if isPermanent(err) {
+		return fmt.Errorf("%w; this server is %s: %w", ErrUnsupported, serverVersion(info()), err)
 	}
-	version := "of unknown version"
-	info := redis.NewStringCmd(ctx, "info", "server")
-	if s.call(ctx, s.Timeout, func(ctx context.Context) error { return s.servers.client.Process(ctx, info) }) == nil {
-		version = serverVersion(info.Val())
+	if hint := hintFor(err, cluster); hint != "" {
+		return fmt.Errorf("%w (%s)", err, hint)
 	}
-	return fmt.Errorf("%w; this server is %s: %w", ErrUnsupported, version, err)
+	return err
 }
 
-// A refusal is the reply of a server that decides nothing now: how it begins, and what a person can
-// do about it, if it does not say so.
+// A refusal is the reply of a server that serves nobody at present: how it begins, and what a person can
+// do about it, unless the reply says so itself.
 type refusal struct{ begins, hint string }
 
 var refusals = []refusal{
@@ -57,15 +51,20 @@ var refusals = []refusal{
 	{"This instance has cluster support disabled", "one server, no Cluster: use redis.NewClient"},
 	{"SELECT is not allowed in cluster mode", "a node of a Cluster has database 0 only: see Options.DB"},
 	{"DENIED", ""},
-	{"bad lua script for redis cluster", "the proxy of a Tair: set its script_check_enable to 0, or connect to the nodes by redis.NewClusterClient"},
+	{
+		"bad lua script for redis cluster",
+		"the proxy of a Tair: set its script_check_enable to 0, or connect to the nodes by redis.NewClusterClient",
+	},
 }
+
+// NoTLS is the hint for a server that may not speak TLS.
+const NoTLS = "perhaps the server does not speak TLS at this port: take its TLS port, or leave out Options.TLSConfig"
 
 const (
 	needsPassword = "the server wants a password: set Options.Password"
 	wrongPassword = "the server does not take this Options.Username and Options.Password"
 	rightHint     = "the Redis user lacks a right: docs/operating.md lists what it must be allowed"
 	ofCluster     = "a node of a Cluster: use redis.NewClusterClient"
-	noTLS         = "perhaps the server does not speak TLS at this port: take its TLS port, or leave out Options.TLSConfig"
 	noAddress     = "Options.Addr is host:port: redis.ParseURL takes a URL"
 	noRedis       = "no Redis, but another service, answers at this address: see Options.Addr"
 	noSlot        = "a hash slot is on no node, or its move has stopped: redis-cli --cluster check says which"
@@ -74,33 +73,36 @@ const (
 	nobody        = "nothing listens at this address: see Options.Addr, and whether Redis runs"
 )
 
-// rightReplies are what servers reply who do not allow a command, also where a script wanted it:
-// those do not say which.
+// rightReplies are phrases in the replies of servers that do not allow a command. If a script ran the
+// command, the reply does not name it.
 var rightReplies = []string{"noperm", "the user executing the script can't", "no permission"}
 
-// decidesNothing reports whether err is of a server that decides nothing, whatever it is asked.
-func decidesNothing(err error) bool {
+// LacksRight reports whether the server does not allow a command to the Redis user.
+func LacksRight(err error) bool { return replies(err, rightReplies) }
+
+// servesNobody reports whether err comes from a server that serves nobody, whatever the call.
+func servesNobody(err error) bool {
 	return slices.ContainsFunc(refusals, func(r refusal) bool { return redis.HasErrorPrefix(err, r.begins) }) ||
-		hasCode(err, "NOPERM") && strings.Contains(err.Error(), "'eval")
+		HasCode(err, "NOPERM") && strings.Contains(err.Error(), "'eval")
 }
 
-// hint returns what a person can do about err, or "".
-func (s *Store) hint(err error) string {
+// hintFor returns what a person can do about err, or "".
+func hintFor(err error, cluster bool) string {
 	for _, r := range refusals {
 		if redis.HasErrorPrefix(err, r.begins) {
 			return r.hint
 		}
 	}
 	switch {
-	case replies(err, rightReplies):
+	case LacksRight(err):
 		return rightHint
-	case moving(err):
+	case SlotMoving(err):
 		return noSlot
-	case s.servers.cluster == nil && hasCode(err, "MOVED"):
+	case !cluster && HasCode(err, "MOVED"):
 		return ofCluster
 	case errors.As(err, new(tls.RecordHeaderError)):
-		return noTLS
-	case errors.Is(err, syscall.EPIPE) && !isBroken(err): // while go-redis set up a new connection
+		return NoTLS
+	case errors.Is(err, syscall.EPIPE) && !IsBroken(err): // while go-redis set up a new connection
 		return endedAtOnce
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return nobody
@@ -112,22 +114,21 @@ func (s *Store) hint(err error) string {
 	return ""
 }
 
-// unsupported is what servers reply to a script or an option that they do not know.
+// unsupported are phrases in the replies of servers that do not know a script or an option.
 var unsupported = []string{
 	"syntax error", "unknown command", "unknown redis command", "wrong number of arg", "non deterministic", "not allowed from script",
 }
 
-// faults is what servers reply where a script met a value that it does not understand, or is wrong
-// itself. The scripts allow for any value, and all compile: such a reply is of one limiter's calls,
-// and says nothing about the server.
+// faults are phrases in the replies of servers whose script met a value that it does not understand, or
+// is itself wrong. Such a reply concerns the calls of one limiter and says nothing about the server.
 var faults = []string{"wrongtype", "attempt to ", "not an integer", "not a valid float", "invalid expire", "compiling script"}
 
-// permanent reports whether err is of a server that lacks what the scripts need. What it replies
-// while it is loading, read-only, busy or out of memory is none of unsupported. The syntax error of
-// a script that does not compile is none of the server.
-func permanent(err error) bool { return replies(err, unsupported) && !replies(err, faults) }
+// isPermanent reports whether err comes from a server that lacks what the scripts need. A server that is
+// loading, read-only, busy or out of memory replies with other phrases. The syntax error of a script that
+// does not compile is not the fault of the server.
+func isPermanent(err error) bool { return replies(err, unsupported) && !replies(err, faults) }
 
-// replies reports whether err is a server's, and has one of the phrases.
+// replies reports whether err is the reply of a server and contains one of the phrases.
 func replies(err error, phrases []string) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
@@ -139,7 +140,7 @@ func replies(err error, phrases []string) bool {
 
 // serverVersion returns "valkey 8.1.1" or "redis 6.0.16" from the reply to INFO.
 func serverVersion(info string) string {
-	fields := infoFields(info)
+	fields := InfoFields(info)
 	switch {
 	case fields["valkey_version"] != "":
 		return "valkey " + fields["valkey_version"]
@@ -149,8 +150,8 @@ func serverVersion(info string) string {
 	return "of unknown version"
 }
 
-// infoFields returns the fields of the reply to INFO.
-func infoFields(info string) map[string]string {
+// InfoFields returns the fields of the reply to INFO.
+func InfoFields(info string) map[string]string {
 	fields := map[string]string{}
 	for line := range strings.Lines(info) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
