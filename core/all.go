@@ -10,7 +10,7 @@ import (
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/hook"
-	"github.com/redislimit/redislimit/internal/server"
+	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
 // All decides whether something that costs n units may happen now, by keys of several Limiters: it
@@ -241,28 +241,28 @@ func (t *multiCall) result() Result {
 type joint struct {
 	*multiCall
 
-	store *server.Store
-	parts []server.Part
+	store *redisstore.Store
+	parts []redisstore.Part
 }
 
-// joint returns the decision by which all are charged or none. The error is server.ErrApart if
+// joint returns the decision by which all are charged or none. The error is redisstore.ErrApart if
 // there is none: for keys of several servers, in memory, of leases (their units are in this
 // process), and for what costs nothing, which an overdrawn limit admits, too.
 func (t *multiCall) joint(ctx context.Context) (*joint, error) {
-	j := &joint{multiCall: t, parts: make([]server.Part, len(t.members))}
+	j := &joint{multiCall: t, parts: make([]redisstore.Part, len(t.members))}
 	for i := range t.members {
 		m := &t.members[i]
 		l := m.limiter
 		if l.set.Store == nil || l.family.leases != nil || m.cost(t.n) == 0 {
-			return nil, server.ErrApart
+			return nil, redisstore.ErrApart
 		}
 		req := m.newRequest(t.n, algorithm.OpCharge)
-		j.parts[i] = server.Part{Store: l.set.Store, Call: server.NewCall(l.set.Server, m.key, req.call.Request(l.set, nil))}
+		j.parts[i] = redisstore.Part{Store: l.set.Store, Call: redisstore.NewCall(l.set.Server, m.key, req.call.Request(l.set, nil))}
 		req.recycle()
 		m.stamp = l.family.denials.Stamp(m.key)
 	}
 	var err error
-	j.store, err = server.Together(ctx, j.parts)
+	j.store, err = redisstore.Together(ctx, j.parts)
 	return j, err
 }
 
@@ -329,7 +329,7 @@ func (t *multiCall) decideJointly(ctx context.Context, res *Result) (done bool, 
 		}
 		redisErr = j.decide(ctx, res)
 	}
-	if !errors.Is(redisErr, server.ErrApart) {
+	if !errors.Is(redisErr, redisstore.ErrApart) {
 		t.redisErr = redisErr
 	}
 	return redisErr == nil, nil

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redislimit/redislimit/internal/server"
+	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
 // An EventKind says what an [Event] is about.
@@ -197,9 +197,9 @@ func (o *overload) count(m *emitter, policy string) {
 
 func (o *overload) tell(m *emitter, policy string) {
 	ctx, calls := context.Background(), o.calls.Swap(0)
-	m.emitContained(ctx, "", Event{Kind: EventOverload, Cost: calls, Err: server.ErrQueue})
+	m.emitContained(ctx, "", Event{Kind: EventOverload, Cost: calls, Err: redisstore.ErrQueue})
 	if o.logged.due() > 0 {
 		m.logAt(ctx, slog.LevelWarn, "redislimit: this process is overloaded: "+policy+" decides",
-			"error", server.ErrQueue, "calls in a second", calls)
+			"error", redisstore.ErrQueue, "calls in a second", calls)
 	}
 }

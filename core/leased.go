@@ -10,7 +10,7 @@ import (
 	"github.com/redislimit/redislimit/internal/decision"
 	"github.com/redislimit/redislimit/internal/lease"
 	"github.com/redislimit/redislimit/internal/limits"
-	"github.com/redislimit/redislimit/internal/server"
+	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
 // leasing decides by units that this process has leased from Redis. It is nil without the option
@@ -104,7 +104,7 @@ func (s *leasing) take(ctx context.Context, set *limits.Set, key string, units i
 	for i := range handles {
 		handles[i].A = lasts.Microseconds()
 	}
-	call := server.NewCall(set.Server, key, algorithm.HoldCall{Op: algorithm.OpReserve, N: units, Handles: handles})
+	call := redisstore.NewCall(set.Server, key, algorithm.HoldCall{Op: algorithm.OpReserve, N: units, Handles: handles})
 	if err := set.Store.Decide(ctx, call); err != nil || call.Ban().Until > 0 {
 		return g
 	}
@@ -119,11 +119,11 @@ func (s *leasing) take(ctx context.Context, set *limits.Set, key string, units i
 
 // settle settles closed leases within the Timeout. It returns those that may not be settled.
 func (s *leasing) settle(all []*lease.Closed) (failed []*lease.Closed) {
-	byStore := make(map[*server.Store][]server.Background)
+	byStore := make(map[*redisstore.Store][]redisstore.Background)
 	settled := make([]bool, len(all))
 	for i, c := range all {
 		call := algorithm.HoldCall{Op: algorithm.OpSettle, N: c.Held, M: c.Spent}
-		byStore[c.Limits.Store] = append(byStore[c.Limits.Store], server.Background{
+		byStore[c.Limits.Store] = append(byStore[c.Limits.Store], redisstore.Background{
 			Limits: c.Limits.Server, Key: c.Key, Begin: func() (algorithm.HoldCall, bool) {
 				call.Handles = c.SettleHandles(s.all.Now())
 				return call, true

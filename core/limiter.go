@@ -15,7 +15,7 @@ import (
 	"github.com/redislimit/redislimit/internal/lease"
 	"github.com/redislimit/redislimit/internal/limits"
 	"github.com/redislimit/redislimit/internal/line"
-	"github.com/redislimit/redislimit/internal/server"
+	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
 // A Limiter controls how often things may happen, for each key on its own. Its limits hold across
@@ -146,7 +146,7 @@ func (f *family) failure(ctx context.Context, err error) error {
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, server.ErrQueue), errors.Is(err, server.ErrSentLate):
+	case errors.Is(err, redisstore.ErrQueue), errors.Is(err, redisstore.ErrSentLate):
 		f.overload.count(f.events, f.policy.String())
 	}
 	return fmt.Errorf("%w: limiter %q: %w", ErrUnavailable, f.name, err)

@@ -19,7 +19,7 @@ import (
 	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/limits"
 	"github.com/redislimit/redislimit/internal/memory"
-	"github.com/redislimit/redislimit/internal/server"
+	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
 // A Client is what a [Limiter] needs of a Redis client. *redis.Client, *redis.ClusterClient,
@@ -57,7 +57,7 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 			"and redis.ParseURL makes Options of a URL", name)
 	}
 	f := newFamily(name, c)
-	f.stores.byScripts = make(map[string]*server.Store)
+	f.stores.byScripts = make(map[string]*redisstore.Store)
 	redis := &inRedis{now: f.now}
 	f.backend, f.overRedis = redis, true
 	f.denials = denials.New(c.denyCache, len(c.bans) > 0)
@@ -69,8 +69,8 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 		f.leases = f.leasing.all
 	}
 	hooks := f.hooks()
-	f.stores.open = func(limits *server.Limits) *server.Store {
-		return server.NewStore(client, server.Config{
+	f.stores.open = func(limits *redisstore.Limits) *redisstore.Store {
+		return redisstore.NewStore(client, redisstore.Config{
 			Prefix: c.prefix, Limiter: name, Limits: limits, Timeout: c.timeout, MaxBatch: c.maxBatch,
 			Clock: c.wall, Hooks: hooks,
 		})
@@ -212,7 +212,7 @@ func (f *family) limiter(configured []Limit) *Limiter {
 	case *inMemory:
 		l.set.Memory = memory.NewLimits(l.set.Members, l.set.Keys, f.bans)
 	case *inRedis:
-		l.set.Server = server.NewLimits(l.set.Members, l.set.Keys, f.bans)
+		l.set.Server = redisstore.NewLimits(l.set.Members, l.set.Keys, f.bans)
 		l.set.Store = f.stores.of(l.set)
 	}
 	if f.fallback != nil {

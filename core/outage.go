@@ -8,7 +8,7 @@ import (
 
 	"github.com/redislimit/redislimit/internal/decision"
 	"github.com/redislimit/redislimit/internal/health"
-	"github.com/redislimit/redislimit/internal/server"
+	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
 // FailLocal has each process enforce the limits by itself, in bounded memory (see [Entries]), while
@@ -47,9 +47,9 @@ func (f *family) withoutRedis(ctx context.Context, err error, c *decision.Call, 
 }
 
 // hooks returns what tells the observers and the log about Redis.
-func (f *family) hooks() *server.Hooks {
+func (f *family) hooks() *redisstore.Hooks {
 	var refused minutely
-	return &server.Hooks{
+	return &redisstore.Hooks{
 		ScriptLoaded: func(ctx context.Context) { f.events.emitContained(ctx, "", Event{Kind: EventScriptLoad}) },
 		CallFailed: func(ctx context.Context, err error, callAlone bool) {
 			level, message := slog.LevelDebug, "redislimit: a call to redis failed"

@@ -11,7 +11,7 @@ import (
 	"github.com/redislimit/redislimit/internal/decision"
 	"github.com/redislimit/redislimit/internal/hold"
 	"github.com/redislimit/redislimit/internal/limits"
-	"github.com/redislimit/redislimit/internal/server"
+	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
 // A backend decides, and stores the state of keys: in Redis, in memory, or, for the stub of a test,
@@ -33,7 +33,7 @@ type inRedis struct{ now func() time.Time }
 // Decide asks Redis.
 func (s *inRedis) Decide(ctx context.Context, c *decision.Call, r *decision.Reply) error {
 	h := c.NewHold(c.Set, s.now)
-	call := server.NewCall(c.Set.Server, c.Key, c.Request(c.Set, h))
+	call := redisstore.NewCall(c.Set.Server, c.Key, c.Request(c.Set, h))
 	if err := c.Set.Store.Decide(ctx, call); err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (s *inRedis) Decide(ctx context.Context, c *decision.Call, r *decision.Repl
 }
 
 // takeReply fills r with the reply of Redis to a call.
-func takeReply(r *decision.Reply, set *limits.Set, call *server.Call) {
+func takeReply(r *decision.Reply, set *limits.Set, call *redisstore.Call) {
 	r.Set, r.N, r.Answers, r.Ban, r.Source = set, call.N, call.Answers, call.Ban(), decision.Redis
 	r.Conclude()
 }
@@ -54,14 +54,14 @@ func (s *inRedis) End(ctx context.Context, e hold.Ending) error {
 	if e.Op == algorithm.OpSettle {
 		e.Handles = algorithm.MarkExpired(e.Set.Members, e.Handles, e.Passed.Microseconds(), 0)
 	}
-	return e.Set.Store.End(ctx, server.NewCall(e.Set.Server, e.Key, holdCall(e)), e.Freed)
+	return e.Set.Store.End(ctx, redisstore.NewCall(e.Set.Server, e.Key, holdCall(e)), e.Freed)
 }
 
 // Renew renews holds, in as few round trips as there are stores.
 func (s *inRedis) Renew(all []*hold.Renewal) {
-	byStore := make(map[*server.Store][]server.Background, 1)
+	byStore := make(map[*redisstore.Store][]redisstore.Background, 1)
 	for _, r := range all {
-		byStore[r.Set.Store] = append(byStore[r.Set.Store], server.Background{
+		byStore[r.Set.Store] = append(byStore[r.Set.Store], redisstore.Background{
 			Limits: r.Set.Server, Key: r.Key, End: r.End, Begin: func() (algorithm.HoldCall, bool) {
 				handles := r.Begin()
 				return algorithm.HoldCall{Op: algorithm.OpRenew, N: r.N, Handles: handles}, handles != nil
@@ -89,15 +89,15 @@ func holdCall(e hold.Ending) algorithm.HoldCall {
 
 // stores are the Stores of a Limiter and of those that With derives from it.
 type stores struct {
-	open func(*server.Limits) *server.Store
+	open func(*redisstore.Limits) *redisstore.Store
 
 	mu        sync.Mutex
-	byScripts map[string]*server.Store
+	byScripts map[string]*redisstore.Store
 }
 
 // of returns the Store for the algorithms of a set. Sets of the same algorithms share it, and so
 // their scripts and round trips.
-func (s *stores) of(set *limits.Set) *server.Store {
+func (s *stores) of(set *limits.Set) *redisstore.Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	store := s.byScripts[set.Scripts]

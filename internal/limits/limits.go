@@ -7,7 +7,7 @@ import (
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/memory"
-	"github.com/redislimit/redislimit/internal/server"
+	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
 // A Limit is one of them, as it was asked for.
@@ -36,10 +36,10 @@ type Set struct {
 	SlotTTL      time.Duration // the shortest of those that have slots
 	ShortestHold time.Duration // the shortest of all limits
 
-	Server   *server.Limits // for a decision in Redis, or nil
-	Store    *server.Store  // which makes it, or nil
-	Memory   *memory.Limits // for one in memory, or nil
-	Fallback *Set           // what FailLocal decides by, or nil
+	Server   *redisstore.Limits // for a decision in Redis, or nil
+	Store    *redisstore.Store  // which makes it, or nil
+	Memory   *memory.Limits     // for one in memory, or nil
+	Fallback *Set               // what FailLocal decides by, or nil
 }
 
 // New returns the Set of the limits of a limiter.

@@ -12,7 +12,7 @@ import (
 )
 
 // TestAllowAllocates bounds what an Allow that goes to Redis alone allocates, including what go-redis
-// allocates for it. TestBatchAllocates (internal/server) bounds a decision in a batch.
+// allocates for it. TestBatchAllocates (internal/redisstore) bounds a decision in a batch.
 func TestAllowAllocates(t *testing.T) {
 	client := redisclient.New(t, &redis.Options{Addr: redistest.Server(t).Addr, ContextTimeoutEnabled: true})
 	lim := core.MustNew(client, "allocations", core.TokenBucket(core.PerMinute(1_000_000)), core.Timeout(10*time.Second))

@@ -13,7 +13,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/inside"
-	"github.com/redislimit/redislimit/internal/server"
+	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
 // A Driven client gives scripts on a real Redis a driven clock: one that the test
@@ -132,7 +132,7 @@ func (d *Driven) driven(ctx context.Context, cmd redis.Cmder) redis.Cmder {
 		source, _ = known.(string)
 	case "eval":
 		source, _ = args[1].(string)
-		d.sources.Store(server.Digest(source), source)
+		d.sources.Store(redisstore.Digest(source), source)
 	default:
 		return cmd
 	}

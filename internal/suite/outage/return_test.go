@@ -32,7 +32,7 @@ func byRedis(tb testing.TB, l *core.Limiter) bool {
 
 // While requests want it Redis decides within 200 ms of its return, whichever way it was away.
 func TestServerReturns(t *testing.T) {
-	const timeout, lasts = 500 * time.Millisecond, 4 * time.Second // and by a driven clock for longer: TestServerIsBack (internal/server)
+	const timeout, lasts = 500 * time.Millisecond, 4 * time.Second // and by a driven clock for longer: TestServerIsBack (internal/redisstore)
 	ways := []fault{
 		killed(),
 		{name: "paused", on: func(_ testing.TB, e *env) { e.server.Pause() }, off: func(_ testing.TB, e *env) { e.server.Resume() }},

@@ -1,6 +1,6 @@
 //go:build !go1.26
 
-package server
+package redisstore
 
 import (
 	"crypto/sha1"

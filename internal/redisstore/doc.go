@@ -1,4 +1,4 @@
-// Package server decides in Redis. It knows the client, the keys and the scripts. Of a limiter it
+// Package redisstore decides in Redis. It knows the client, the keys and the scripts. Of a limiter it
 // knows the name and the numbers, and nothing of results and outage policies.
 //
 //	store.go      Store: what decides for one limiter
@@ -7,7 +7,7 @@
 //	arguments.go  what scripts are given: Redis keys, numbers and costs
 //	send.go       the one way to Redis: who waits for a call, and for how long, and how its end is recorded
 //	batches.go    calls that share a round trip: one script on a server, and on each node of a Cluster
-//	command.go    a script as a command, EVAL after NOSCRIPT, and deadlines
+//	script.go     a script as a command, and EVAL after NOSCRIPT
 //	sha1.go       the digest of a script, which programs in FIPS mode may not have; sha1_go125.go before Go 1.26
 //	options.go    the client's options, by which a call may end sooner than its timeout
 //	fault.go      how the failure of a call is recorded
@@ -19,4 +19,4 @@
 //	check.go      what Limiter.Check says
 //
 // Scripts and replies are those of package algorithm; who waits for whom is package batch's.
-package server
+package redisstore
