@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/batch"
 	"github.com/redislimit/redislimit/internal/key"
 )
 
@@ -200,3 +201,43 @@ func (s *Store) appendKeys(dst []any, d *Call) []any {
 
 // slotKey returns a text with the hash slot of k's Redis keys.
 func (s *Store) slotKey(k string) string { return s.head + key.Encode(k) + "}" }
+
+// decode reads the reply to d: its numbers, so many for each limit, and those of bans. The error is
+// batch.ErrRetryAlone if nothing was done. To a single call no script replies so.
+func (d *Call) decode(numbers, bans []int64, each int, alone bool) error {
+	if algorithm.Undone(numbers) && !alone {
+		return batch.ErrRetryAlone
+	}
+	if len(bans) > 0 {
+		if banned, err := d.decodeBans(bans); banned || err != nil {
+			return err // no limit was asked
+		}
+	}
+	for o := d; o != nil; o = o.next { // those of each limiter after the other's
+		size := each * len(o.Limits.members)
+		if err := algorithm.DecodeReply(numbers[:size], o.HoldCall, o.Limits.members, o.Answers); err != nil {
+			return err
+		}
+		numbers = numbers[size:]
+	}
+	return nil
+}
+
+// decodeBans sets the Ban of d, and of those that are made together with it. It reports whether one
+// was there before.
+func (d *Call) decodeBans(reply []int64) (before bool, err error) {
+	for o := d; o != nil; o = o.next {
+		if o.Limits.bans == nil {
+			continue
+		}
+		var ban algorithm.Ban
+		if ban, reply, err = algorithm.DecodeBan(reply); err != nil {
+			return false, err
+		}
+		if o.Answers != nil {
+			o.inline[0].Observation = ban.Observation()
+		}
+		before = before || ban.Until > 0 && !ban.Began
+	}
+	return before, nil
+}
