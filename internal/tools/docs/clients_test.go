@@ -15,7 +15,7 @@ var ownClients = map[string]string{
 	"_examples/*":                                   "a user's code, a module of its own",
 	"core/*_test.go":                                "no server answers",
 	"core/guard/*_test.go":                          "no server answers",
-	"internal/redisstore/*_test.go":                     "no server answers, or the options are what is tested",
+	"internal/redisstore/*_test.go":                 "no server answers, or the options are what is tested",
 	"internal/suite/outage/*_test.go":               "in a fault, the options that users have count",
 	"internal/suite/conformance/contention_test.go": "runs in a process without a test",
 	"internal/suite/together/faults_test.go":        "runs in a process without a test",
