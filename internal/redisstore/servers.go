@@ -170,15 +170,16 @@ func newServers(client Client, timeout time.Duration) *Servers {
 	return s
 }
 
-// add notes a new Store, whose Hooks are notified of outages until it closes.
+// add notes a new Store, whose Hooks are notified of outages until it closes. It is subscribed before
+// another goroutine can find it.
 func (s *Servers) add(st *Store) {
+	st.subscription = s.listeners.Subscribe(&st.Hooks.ServerChanged)
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if len(s.stores) == cap(s.stores) {
 		s.stores = slices.DeleteFunc(s.stores, func(w weak.Pointer[Store]) bool { return w.Value() == nil })
 	}
 	s.stores = append(s.stores, weak.Make(st))
-	s.mu.Unlock()
-	st.subscription = s.listeners.Subscribe(&st.Hooks.ServerChanged)
 }
 
 // storeClosed makes each server notify a Store that has closed, and stop probing once none is open.
