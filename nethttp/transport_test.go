@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,8 +67,8 @@ func headersOf(lines ...string) http.Header {
 func (p *partner) wantClosed(t *testing.T) {
 	t.Helper()
 	for i, b := range p.sent {
-		if b.closed != 1 {
-			t.Errorf("the body of response %d was closed %d times", i+1, b.closed)
+		if n := b.closed.Load(); n != 1 {
+			t.Errorf("the body of response %d was closed %d times", i+1, n)
 		}
 	}
 }
@@ -76,10 +77,10 @@ func (p *partner) wantClosed(t *testing.T) {
 type watchedBody struct {
 	io.Reader
 
-	closed int
+	closed atomic.Int64
 }
 
-func (b *watchedBody) Close() error { b.closed++; return nil }
+func (b *watchedBody) Close() error { b.closed.Add(1); return nil }
 
 func byHost(r *http.Request) string { return r.URL.Host }
 
@@ -405,8 +406,8 @@ func TestTransportRetries(t *testing.T) {
 				_ = response.Body.Close()
 				p.wantClosed(t)
 				for i, b := range bodies {
-					if b.closed != 1 || p.bodies[i] != c.body {
-						t.Errorf("body %d was %q and closed %d times", i+1, p.bodies[i], b.closed)
+					if b.closed.Load() != 1 || p.bodies[i] != c.body {
+						t.Errorf("body %d was %q and closed %d times", i+1, p.bodies[i], b.closed.Load())
 					}
 				}
 				for i, came := range p.came {
@@ -419,11 +420,11 @@ func TestTransportRetries(t *testing.T) {
 	}
 }
 
-// An endless body counts what is read of it.
-type endless struct{ read, closed int }
+// An endless body counts what is read of it. It is read in the background.
+type endless struct{ read, closed atomic.Int64 }
 
-func (e *endless) Read(p []byte) (int, error) { e.read += len(p); return len(p), nil }
-func (e *endless) Close() error               { e.closed++; return nil }
+func (e *endless) Read(p []byte) (int, error) { e.read.Add(int64(len(p))); return len(p), nil }
+func (e *endless) Close() error               { e.closed.Add(1); return nil }
 
 // TestTransportDrains has an answer that is dropped have a body without an end.
 func TestTransportDrains(t *testing.T) {
@@ -431,7 +432,7 @@ func TestTransportDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var body endless
 		rt := Transport(core.MustNewMemory("partner", plenty()), byHost, Retries(1), Base(roundTripper(func(*http.Request) (*http.Response, error) {
-			if body.closed == 0 {
+			if body.closed.Load() == 0 {
 				return &http.Response{StatusCode: http.StatusTooManyRequests, Body: &body}, nil
 			}
 			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
@@ -439,8 +440,9 @@ func TestTransportDrains(t *testing.T) {
 		if status, err := get(t, t.Context(), rt, "http://partner/"); status != http.StatusOK || err != nil {
 			t.Error(status, err)
 		}
-		if body.read > maxDrained || body.closed != 1 {
-			t.Errorf("%d bytes were read, and it was closed %d times", body.read, body.closed)
+		synctest.Wait()
+		if body.read.Load() > maxDrained || body.closed.Load() != 1 {
+			t.Errorf("%d bytes were read, and it was closed %d times", body.read.Load(), body.closed.Load())
 		}
 	})
 }
@@ -499,8 +501,8 @@ func TestTransportClosesBody(t *testing.T) {
 			_, err = rt.RoundTrip(r) //nolint:bodyclose // there is no response
 			return err
 		}()
-		if !errors.Is(err, c.want) || body.closed != 1 {
-			t.Errorf("%s: %v, and the body was closed %d times", name, err, body.closed)
+		if !errors.Is(err, c.want) || body.closed.Load() != 1 {
+			t.Errorf("%s: %v, and the body was closed %d times", name, err, body.closed.Load())
 		}
 		wantLeft(t, name, lim, 1)
 	}
@@ -593,8 +595,8 @@ func TestTransportUpgrade(t *testing.T) {
 	}
 	wantLeft(t, "while it is open", lim, 0)
 	_ = response.Body.Close()
-	if wantLeft(t, "then", lim, 1); connection.closed != 1 {
-		t.Errorf("it was closed %d times", connection.closed)
+	if wantLeft(t, "then", lim, 1); connection.closed.Load() != 1 {
+		t.Errorf("it was closed %d times", connection.closed.Load())
 	}
 }
 

@@ -7,9 +7,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 )
 
 func TestMain(m *testing.M) {
+	redisclient.UseDefaults()
 	redis.SetLogger(quiet{})
 	check.RunParallel(m, 6)
 }

@@ -11,8 +11,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// patience is the timeout of whatever a test does not bound itself.
-const patience = time.Minute
+// patience is the timeout of whatever a test does not bound itself, or 0 for go-redis's own.
+var patience = time.Minute
+
+// UseDefaults leaves all timeouts as go-redis has them, for a package whose tests are about faults: there
+// the options that users have decide how long an outage lasts. Its TestMain calls it.
+func UseDefaults() { patience = 0 }
 
 // New returns a client with these options, closed when the test of tb ends. It changes the zero timeouts of o.
 func New(tb testing.TB, o *redis.Options) *redis.Client {
