@@ -26,7 +26,8 @@ var (
 )
 
 // errNoParts is that of AllowUpTo.
-var errNoParts = errors.New("redislimit: AllowUpTo cannot grant a part of a place in a LeakyBucket's queue, or of a slot of InFlight: use AllowN or Acquire")
+var errNoParts = errors.New("redislimit: AllowUpTo cannot grant a part of a place in a LeakyBucket's queue, or of a slot of InFlight: " +
+	"use AllowN or Acquire")
 
 // errNeedsEnd is that of the methods that return no Reservation.
 var errNeedsEnd = errors.New("redislimit: slots of InFlight are taken until the work ends: use Acquire or AcquireWait")

@@ -26,7 +26,8 @@ func (w *proxyWarning) overwritten(r Request) {
 	if logger := lr.Logger(); logger != nil && !w.overwrittenLogged.Swap(true) {
 		logger.WarnContext(r.Context(), "redislimit: the peer's address, RemoteAddr, has no port, so a middleware in front of the limiter overwrites it, "+
 			"such as chi's middleware.RealIP or gorilla's handlers.ProxyHeaders: a client can then choose the address by which it is counted. "+
-			"Remove that middleware, and tell keyfunc.IP which proxies you have. On AWS Lambda, where no client can do so, ignore this.", "peer", r.RemoteAddr())
+			"Remove that middleware, and tell keyfunc.IP which proxies you have. On AWS Lambda, where no client can do so, ignore this.",
+			"peer", r.RemoteAddr())
 	}
 }
 

@@ -163,8 +163,8 @@ func adviceOnClock(ctx context.Context, node *redis.Client) string {
 	if ahead < tolerableSkew { // at least so much, whenever the server has read its clock
 		return ""
 	}
-	return fmt.Sprintf("the server's clock is %v %s that of this process: clients compare X-RateLimit-Reset, which goes by the server's clock, with theirs: "+
-		"set both right, or use guard.ResetDelta()", ahead.Round(time.Second), direction)
+	return fmt.Sprintf("the server's clock is %v %s that of this process: clients compare X-RateLimit-Reset, which goes by the server's clock, "+
+		"with theirs: set both right, or use guard.ResetDelta()", ahead.Round(time.Second), direction)
 }
 
 // adviceOnOptions says which options of the client make decisions slower, or end them too soon.
@@ -184,8 +184,8 @@ func (s *Store) adviceOnOptions() (all []string) {
 		option, value = "WriteTimeout", o.WriteTimeout
 	}
 	if value > 0 && value < s.Timeout {
-		all = append(all, fmt.Sprintf("%s of the client's options is %v, and ends decisions before core.Timeout of %v does: raise it, or lower core.Timeout",
-			option, value, s.Timeout))
+		all = append(all, fmt.Sprintf("%s of the client's options is %v, and ends decisions before core.Timeout of %v does: raise it, "+
+			"or lower core.Timeout", option, value, s.Timeout))
 	}
 	return all
 }
