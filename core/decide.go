@@ -105,7 +105,7 @@ func (f *family) answer(ctx context.Context, req *request) error {
 		return nil
 	}
 	stamp := f.denials.Stamp(c.Key)
-	err := error(nil)
+	var err error
 	if f.leasing != nil {
 		err = f.leasing.decide(ctx, c, r) // takes another lease, or asks Redis
 	} else {

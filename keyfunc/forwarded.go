@@ -106,11 +106,11 @@ func forNode(element string) string {
 // withoutObfuscatedPort removes a port such as ":_gazonk" (RFC 7239, section 6), which stands behind
 // an address of IPv4, or of IPv6 in brackets.
 func withoutObfuscatedPort(node string) string {
-	i := strings.Index(node, ":_")
-	if i < 0 || strings.Contains(node[:i], ":") && !strings.HasSuffix(node[:i], "]") {
+	addr, _, found := strings.Cut(node, ":_")
+	if !found || strings.Contains(addr, ":") && !strings.HasSuffix(addr, "]") {
 		return node
 	}
-	return node[:i]
+	return addr
 }
 
 // cutUnquoted cuts s at the first sep outside quotes.

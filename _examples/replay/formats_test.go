@@ -115,7 +115,7 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	var tar strings.Builder
 	z := gzip.NewWriter(&tar)
-	fmt.Fprintf(z, "access.log%s0000644%sustar  %s", strings.Repeat("\x00", 90), strings.Repeat("\x00", 150), strings.Repeat("\x00", 300))
+	_, _ = fmt.Fprintf(z, "access.log%s0000644%sustar  %s", strings.Repeat("\x00", 90), strings.Repeat("\x00", 150), strings.Repeat("\x00", 300))
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -196,11 +196,11 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%s: %q", key, got)
 		}
 	}
-	var addresses string
+	var addresses strings.Builder
 	for _, ip := range []string{"192.0.2.1:99", "192.0.2.1", "::ffff:192.0.2.1", "[2001:db8::1]:99", "2001:db8::ffff:2"} {
-		addresses += fmt.Sprintf("{\"ts\": 1763280000, \"ip\": %q}\n", ip)
+		fmt.Fprintf(&addresses, "{\"ts\": 1763280000, \"ip\": %q}\n", ip)
 	}
-	if got := replayed(t, addresses, "-limit", "fixed_window 1/1h"); !strings.HasPrefix(got, "5 requests of 2 keys") || !strings.Contains(got, "2001:db8::/64 ") {
+	if got := replayed(t, addresses.String(), "-limit", "fixed_window 1/1h"); !strings.HasPrefix(got, "5 requests of 2 keys") || !strings.Contains(got, "2001:db8::/64 ") {
 		t.Errorf("one client and one network are\n%s", got)
 	}
 	hostile := replayed(t, strings.Repeat(`{"ts": 1763280000, "ip": "\u001b[2J<script>"}`+"\n", 3), "-limit", "fixed_window 1/1h")

@@ -74,7 +74,7 @@ func TestRealIP(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := chi.NewRouter()
-	r.Use(middleware.RealIP)
+	r.Use(middleware.RealIP) //nolint:staticcheck // it is deprecated for what is tested here
 	r.Use(httplimit.Middleware(lim, keyfunc.IP()))
 	r.Get("/", func(http.ResponseWriter, *http.Request) {})
 	for i := range 9 {

@@ -31,7 +31,7 @@ func TestAdopt(t *testing.T) {
 	const now = 1_800_000_000_000_000
 	for _, m := range members() {
 		numbers := func(count int64) algorithm.Evaluator {
-			return m.Kind.New(algorithm.Numbers{Count: count, Period: 60_000_000, Burst: count})
+			return m.New(algorithm.Numbers{Count: count, Period: 60_000_000, Burst: count})
 		}
 		before, same, faster := numbers(6), numbers(6), numbers(60)
 		var s algorithm.State

@@ -119,10 +119,10 @@ func (r *Reply) Outcome(i int, charged bool) (out algorithm.Outcome, held bool) 
 	m, a, admits := &r.Set.Members[i], &r.Answers[i], r.Answers[i].Admits
 	held = !admits && m.Slots
 	if a.Held == 0 {
-		return m.Evaluator.Outcome(a.Observation, r.N, admits, charged), held
+		return m.Outcome(a.Observation, r.N, admits, charged), held
 	}
-	out = m.Evaluator.Outcome(m.Evaluator.WithHeld(a.Observation, r.N, a.Held), r.N, admits, charged)
-	if !admits && m.Evaluator.Outcome(a.Observation, 0, false, false).Remaining >= r.N {
+	out = m.Outcome(m.WithHeld(a.Observation, r.N, a.Held), r.N, admits, charged)
+	if !admits && m.Outcome(a.Observation, 0, false, false).Remaining >= r.N {
 		out.RetryAfter = min(out.RetryAfter, algorithm.HeldRetry) // everything held may be given back
 		held = true
 	}

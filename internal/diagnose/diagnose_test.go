@@ -78,7 +78,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%v: %v, want %q; asked for the version: %v", c.err, got, c.want, asked)
 		}
 	}
-	if moved := reply("MOVED 1 127.0.0.1:7000"); diagnose.Explain(moved, true, nil) != error(moved) {
+	if moved := reply("MOVED 1 127.0.0.1:7000"); !errors.Is(diagnose.Explain(moved, true, nil), moved) {
 		t.Error("a hint for a Cluster's client to use a Cluster's client")
 	}
 }

@@ -65,7 +65,7 @@ func (m *Store) Hold(l *Limits, k string, c algorithm.HoldCall, answers []algori
 
 // Block bans k by hand, for so many microseconds, or with atLeast until its ban ends if that is
 // later; 0 ends its ban, and the levels.
-func (m *Store) Block(l *Limits, k string, lasts int64, atLeast bool) {
+func (m *Store) Block(_ *Limits, k string, lasts int64, atLeast bool) {
 	s, _, now := m.lock(k)
 	defer s.Unlock()
 	if lasts > 0 {

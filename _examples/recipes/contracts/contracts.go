@@ -93,10 +93,11 @@ func (c *Contracts) read(ctx context.Context) {
 			if wrong++; firstError == nil {
 				firstError = err
 			}
-			known := false
-			if limit, known = before[customer]; !known {
+			last, known := before[customer]
+			if !known {
 				continue
 			}
+			limit = last
 		}
 		now[customer] = limit
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -40,11 +41,7 @@ func (t *table) HGetAll(ctx context.Context, key string) *redis.MapStringStringC
 	defer t.mu.Unlock()
 	t.asked++
 	cmd := redis.NewMapStringStringCmd(ctx, "hgetall", key)
-	copied := make(map[string]string, len(t.texts))
-	for customer, text := range t.texts {
-		copied[customer] = text
-	}
-	cmd.SetVal(copied)
+	cmd.SetVal(maps.Clone(t.texts))
 	cmd.SetErr(t.err)
 	return cmd
 }

@@ -71,7 +71,7 @@ type App struct {
 	// WriteTimeout is that of the server.
 	WriteTimeout time.Duration
 	// Base is the server's BaseContext, if not nil, where the framework has one.
-	Base context.Context //nolint:containedctx // it is that of a server
+	Base context.Context
 }
 
 // A Group is routes with a common prefix and common mounts.

@@ -36,7 +36,7 @@ func caching(b *testbed) {
 		served := s.get(path)
 		served.wantServed()
 		for _, mount := range cacheable {
-			set := mount.(SetHeader) //nolint:forcetypeassert // there are no others
+			set := mount.(SetHeader)
 			served.wantHeader(set.Name, set.Value)
 		}
 		s.get(path).wantUncached(http.StatusTooManyRequests)
@@ -74,7 +74,7 @@ func (a answer) wantUncached(status int) {
 	a.wantHeader("Cache-Control", "no-store")
 	a.wantHeader("Vary", "Accept")
 	for _, mount := range cacheable[1:] {
-		set := mount.(SetHeader) //nolint:forcetypeassert // there are no others
+		set := mount.(SetHeader)
 		a.wantHeader(set.Name, "")
 	}
 }

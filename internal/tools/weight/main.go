@@ -59,9 +59,9 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "lines of code\t")
+	_, _ = fmt.Fprintln(out, "lines of code\t")
 	for _, name := range slices.Sorted(maps.Keys(lines)) {
-		fmt.Fprintf(out, "%d\t  %s\n", lines[name], name)
+		_, _ = fmt.Fprintf(out, "%d\t  %s\n", lines[name], name)
 	}
 	work, err := os.MkdirTemp("", "weight")
 	if err != nil {
@@ -89,12 +89,12 @@ func run() error {
 			}
 			all = append(all, walks(entered))
 		}
-		fmt.Fprintf(out, "\n%s\nfunctions\tfiles\tswitches\treturns\t\n", p.title)
+		_, _ = fmt.Fprintf(out, "\n%s\nfunctions\tfiles\tswitches\treturns\t\n", p.title)
 		for _, name := range common(all) {
 			for _, figure := range summary(all, name) {
-				fmt.Fprint(out, figure, "\t")
+				_, _ = fmt.Fprint(out, figure, "\t")
 			}
-			fmt.Fprintln(out, " ", cmp.Or(name, "all"))
+			_, _ = fmt.Fprintln(out, " ", cmp.Or(name, "all"))
 		}
 	}
 	return out.Flush()
