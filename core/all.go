@@ -31,9 +31,9 @@ import (
 // limit that they share. Units are held as by [Limiter.Reserve] until all have admitted. If one does
 // not, they are given back in the background, and may still be held when All returns. A denial is
 // then that of the first Limiter that denies. Such a hold may deny another call for a moment, with a
-// RetryAfter of a second at most. So a denial that may be over within a second is asked for once more. A process that dies meanwhile leaves what it held, which
-// is charged when it expires. With a [Lease], a cost of 0, or more than 12 limits and bans in all,
-// keys are also asked one after the other.
+// RetryAfter of a second at most. So a denial that may be over within a second is asked for once more.
+// A process that dies meanwhile leaves what it held, which is charged when it expires. With a [Lease],
+// a cost of 0, or more than 12 limits and bans in all, keys are also asked one after the other.
 //
 // While Redis does not answer each goes by its own outage policy: with a [FailClosed] that cannot
 // decide the error is [ErrUnavailable], and nothing is kept. Other errors are those of

@@ -16,9 +16,14 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/gate"
 )
 
+// patient is a client for tests in which Redis always answers, however late a busy machine is.
+var patient = setup{options: func(o *redis.Options) {
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = time.Minute, time.Minute, time.Minute, time.Minute
+}}
+
 // denied returns a Limiter of so many per period over the proxy.
 func denied(e *env, name string, rate core.Rate, options ...core.Option) *core.Limiter {
-	return core.MustNew(e.rdb, name, append(options, core.FixedWindow(rate), core.Timeout(slack))...)
+	return core.MustNew(e.rdb, name, append(options, core.FixedWindow(rate), core.Timeout(time.Minute))...)
 }
 
 // want makes a call and checks the answer and its source.
@@ -41,7 +46,7 @@ func promptly(t *testing.T, f func(t *check.Round)) {
 func TestDenialIsRemembered(t *testing.T) {
 	t.Parallel()
 	const period, clocks = 2500 * time.Millisecond, 5 * time.Millisecond // how far apart the process's clock and Redis's may be
-	e := newEnv(t, setup{})
+	e := newEnv(t, patient)
 	l := denied(e, "denied", core.Per(1, period))
 	first := want(t, l, "k", 1, true, core.SourceRedis)
 	e.proxy.Latency(4 * clocks) // what is remembered counts from when it was asked for, and not from when it was received
@@ -90,7 +95,7 @@ func TestDenialIsRemembered(t *testing.T) {
 func TestDenialIsNotStretched(t *testing.T) {
 	t.Parallel()
 	promptly(t, func(t *check.Round) {
-		e := newEnv(t, setup{})
+		e := newEnv(t, patient)
 		l := denied(e, "stretched", core.PerHour(10))
 		want(t, l, "k", 8, true, core.SourceRedis)
 		want(t, l, "k", 5, false, core.SourceRedis)
@@ -132,12 +137,12 @@ func TestDenialIsNotStretched(t *testing.T) {
 // It would notice a client that has Redis asked for each of its requests by asking for too much.
 func TestCostsAboveTheCapacityAreRemembered(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, setup{})
+	e := newEnv(t, patient)
 	for name, limits := range map[string][]core.Option{
 		"one":   {core.FixedWindow(core.PerHour(10))},
 		"three": {core.FixedWindow(core.PerHour(10)), core.TokenBucket(core.PerDay(50)), core.SlidingWindowLog(core.PerHour(1000))},
 	} {
-		l := core.MustNew(e.rdb, "above-"+name, append(limits, core.Timeout(slack))...)
+		l := core.MustNew(e.rdb, "above-"+name, append(limits, core.Timeout(time.Minute))...)
 		want(t, l, "k", 10, true, core.SourceRedis)
 		start, requests, calls := time.Now(), e.proxy.Requests(), 0
 		for range 300 {
@@ -160,7 +165,7 @@ func TestCostsAboveTheCapacityAreRemembered(t *testing.T) {
 // what was charged since then it does not know. It would notice an answer of costs that are judged otherwise.
 func TestCostsAboveTheCapacityAreAsInRedis(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, setup{})
+	e := newEnv(t, patient)
 	random := rand.New(rand.NewPCG(15, 15))
 	for name, limits := range map[string][]core.Option{
 		"one":   {core.SlidingWindowLog(core.PerHour(10))},
@@ -171,7 +176,7 @@ func TestCostsAboveTheCapacityAreAsInRedis(t *testing.T) {
 		if name == "tiny" {
 			size = 1
 		}
-		limits = append(limits, core.Timeout(slack))
+		limits = append(limits, core.Timeout(time.Minute))
 		cached := core.MustNew(e.rdb, "as-redis-"+name, append(limits, core.DenyCache(size))...)
 		asked := core.MustNew(e.rdb, "as-redis-"+name, append(limits, core.DenyCache(0))...)
 		repeated := 0
@@ -252,7 +257,7 @@ func giveBack(t testing.TB, l *core.Limiter, key string, charged ...*core.Reserv
 func TestDenialOfSeveralLimits(t *testing.T) {
 	t.Parallel()
 	promptly(t, func(t *check.Round) {
-		e := newEnv(t, setup{})
+		e := newEnv(t, patient)
 		l := denied(e, "several", core.PerHour(1), core.TokenBucket(core.PerDay(1)), core.SlidingWindowLog(core.PerHour(100)))
 		want(t, l, "k", 1, true, core.SourceRedis)
 		first := want(t, l, "k", 1, false, core.SourceRedis)
@@ -285,7 +290,7 @@ func TestDenialOnItsWayIsForgotten(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"Reset", "Cancel"} {
 		t.Run(how, func(t *testing.T) {
-			e := newEnv(t, setup{})
+			e := newEnv(t, patient)
 			var g gate.Gate
 			e.rdb.AddHook(&g)
 			l := denied(e, "late", core.PerHour(1))
@@ -321,7 +326,7 @@ func TestDenialIsNotFloodedAway(t *testing.T) {
 	t.Parallel()
 	const flood, between = 50_000, 250
 	// Each of 50,000 calls is decided by Redis, so a busy machine has long for each.
-	e := newEnv(t, setup{options: func(o *redis.Options) { o.ReadTimeout = time.Minute }})
+	e := newEnv(t, patient)
 	l := core.MustNew(e.rdb, "flood", core.FixedWindow(core.PerHour(1)), core.DenyCache(1000), core.Timeout(time.Minute))
 	want(t, l, "victim", 1, true, core.SourceRedis)
 	// The attacker's keys, used up before: copies of one that is.
@@ -372,7 +377,7 @@ func TestDenialIsNotFloodedAway(t *testing.T) {
 // it remembers says that it is a ban, and never keeps a denial from Redis that would ban.
 func TestBansAreSeen(t *testing.T) {
 	t.Parallel()
-	ctx, e := t.Context(), newEnv(t, setup{})
+	ctx, e := t.Context(), newEnv(t, patient)
 	options := []core.Option{core.Ban(time.Hour), core.Lease(300 * time.Millisecond)}
 	one, two := denied(e, "bans", core.PerHour(1000), options...), denied(e, "bans", core.PerHour(1000), options...)
 	t.Cleanup(func() { _, _ = one.Close(), two.Close() })
