@@ -143,7 +143,7 @@ func (t *multiCall) reserve(ctx context.Context) (*Reservation, error) {
 	}
 	r.multi = t
 	defer func() {
-		if !kept { // also after a panic of a client's hook
+		if !kept { // also where a hook of the client ends the goroutine
 			_ = r.cancelLater(ctx)
 		}
 	}()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -169,12 +170,14 @@ type leaving func(ctx context.Context, cmd redis.Cmder) error
 
 func (l leaving) Process(ctx context.Context, cmd redis.Cmder) error { return l(ctx, cmd) }
 
-// TestAllThatLeave ends in the middle of a decision: by a caller that leaves, or a hook that panics. Nothing is kept.
+// TestAllThatLeave ends in the middle of a decision: by a caller that leaves, or a hook that panics or ends its goroutine.
+// Nothing is kept.
 func TestAllThatLeave(t *testing.T) {
 	t.Parallel()
 	for name, then := range map[string]func(cancel context.CancelFunc){
 		"left":     func(cancel context.CancelFunc) { cancel() },
 		"panicked": func(context.CancelFunc) { panic("a hook") },
+		"exited":   func(context.CancelFunc) { runtime.Goexit() },
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		var first sync.Once
@@ -189,12 +192,10 @@ func TestAllThatLeave(t *testing.T) {
 			cmd.SetErr(errors.New("away"))
 			return cmd.Err()
 		}), "z", core.FixedWindow(core.PerDay(50)), core.FailOpen())
-		func() {
-			defer func() { _ = recover() }()
-			if res, err := core.All(ctx, 3, z.On("k"), a.On("k")); !errors.Is(err, context.Canceled) {
-				t.Errorf("%s: %+v, %v", name, res, err)
-			}
-		}()
+		want := map[string]string{"left": context.Canceled.Error(), "panicked": "a hook of the client panicked", "exited": "ended its goroutine"}[name]
+		if res, err := core.All(ctx, 3, z.On("k"), a.On("k")); err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, core.ErrUnavailable) {
+			t.Errorf("%s: %+v, %v", name, res, err)
+		}
 		if a := left(t, a)[0]; a != 10 {
 			t.Errorf("%s: %d remain", name, a)
 		}

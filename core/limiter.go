@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redislimit/redislimit/internal/batch"
 	"github.com/redislimit/redislimit/internal/denials"
 	"github.com/redislimit/redislimit/internal/hold"
 	"github.com/redislimit/redislimit/internal/lease"
@@ -139,7 +140,8 @@ func (l *Limiter) countsAs(other *Limiter) bool {
 }
 
 // failure counts an overload, and returns an error of the store as users see it: ErrUnavailable, or
-// that of the caller's own context if it has ended, whatever else was wrong.
+// that of the caller's own context if it has ended, whatever else was wrong. A hook of the client that
+// panicked is a mistake in the program, and not an outage.
 func (f *family) failure(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -148,6 +150,8 @@ func (f *family) failure(ctx context.Context, err error) error {
 		return ctx.Err()
 	case errors.Is(err, redisstore.ErrQueue), errors.Is(err, redisstore.ErrSentLate):
 		f.overload.count(f.events, f.policy.String())
+	case errors.As(err, new(*batch.HookError)):
+		return fmt.Errorf("redislimit: limiter %q: %w", f.name, err)
 	}
 	return fmt.Errorf("%w: limiter %q: %w", ErrUnavailable, f.name, err)
 }

@@ -151,8 +151,8 @@ func Timeout(d time.Duration) Option {
 // *redis.ClusterClient nothing is shared.
 //
 // Hooks of the client, such as those for tracing, see a batch once, with the context of its first
-// caller, which does not end with that caller. A hook that panics does so for that caller; the
-// others get [ErrUnavailable], or what the outage policy decides.
+// caller, which does not end with that caller. If a hook panics, or ends its goroutine, the callers of
+// the batch get one error, which is not [ErrUnavailable]: no outage policy decides.
 func MaxBatch(n int) Option {
 	return within("MaxBatch", n, 1, 1000, func(c *config) { c.maxBatch = n })
 }

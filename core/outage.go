@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/redislimit/redislimit/internal/batch"
 	"github.com/redislimit/redislimit/internal/decision"
 	"github.com/redislimit/redislimit/internal/health"
 	"github.com/redislimit/redislimit/internal/redisstore"
@@ -48,7 +49,7 @@ func (f *family) withoutRedis(ctx context.Context, err error, c *decision.Call, 
 
 // hooks returns what tells the observers and the log about Redis.
 func (f *family) hooks() *redisstore.Hooks {
-	var refused minutely
+	var refused, panicked minutely
 	return &redisstore.Hooks{
 		ScriptLoaded: func(ctx context.Context) { f.events.emitContained(ctx, "", Event{Kind: EventScriptLoad}) },
 		CallFailed: func(ctx context.Context, err error, callAlone bool) {
@@ -58,6 +59,11 @@ func (f *family) hooks() *redisstore.Hooks {
 			}
 			f.events.logAt(ctx, level, message, "error", err)
 			f.events.emitContained(ctx, "", Event{Kind: EventOutage, Err: err})
+		},
+		HookPanicked: func(ctx context.Context, err *batch.HookError) {
+			if panicked.due() > 0 {
+				f.events.logAt(ctx, slog.LevelError, "redislimit: a hook of the client panicked", "error", err, "stack", string(err.Stack))
+			}
 		},
 		ServerChanged: f.serverChanged,
 	}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime"
 
-	"github.com/redislimit/redislimit/internal/batch"
 	"github.com/redislimit/redislimit/internal/denials"
 	"github.com/redislimit/redislimit/internal/hold"
 )
@@ -123,9 +121,6 @@ func (r *Reservation) cancelLater(ctx context.Context) error {
 func (r *Reservation) settled(err error) {
 	ctx, l := context.Background(), r.limiter
 	l.gaveBack(r.hold)
-	if batch.Panicked(err) { // there is nobody to recover
-		l.family.events.logAt(ctx, slog.LevelError, "redislimit: a hook of the client panicked", "panic", err)
-	}
 	_ = l.family.failure(ctx, err) // it counts what was too much for this process
 }
 
@@ -272,13 +267,13 @@ func (t *multiCall) settle(ctx context.Context, actual int64, end func(r *Reserv
 	return each(t.members, func(m member) error { return end(m.held, ctx, min(m.cost(actual), maxActual)) })
 }
 
-// each calls f with each of the members, also after one has failed or panicked.
-func each(members []member, f func(member) error) (err error) {
-	if len(members) == 0 {
-		return nil
+// each calls f with each of the members, also after one has failed.
+func each(members []member, f func(member) error) error {
+	var failed error
+	for _, m := range members {
+		failed = errors.Join(failed, f(m))
 	}
-	defer func() { err = errors.Join(err, each(members[1:], f)) }()
-	return f(members[0])
+	return failed
 }
 
 // contextOf is [Reservation.Context] of several.

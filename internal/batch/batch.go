@@ -246,7 +246,7 @@ func (b *Batcher[T]) takeLocked() *batch[T] {
 func (b *Batcher[T]) runBatches(next *batch[T]) {
 	defer func() {
 		if next != nil { // a hook of the client has ended this goroutine
-			next.err = errExited
+			next.err = &HookError{}
 			b.deliver(next)
 			go b.runBatches(b.after(next))
 		}
@@ -290,7 +290,7 @@ func (b *Batcher[T]) deliver(done *batch[T]) {
 	}
 	b.mu.Unlock()
 	for _, call := range abandoned {
-		b.abandoned(call, Contain(done.err))
+		b.abandoned(call, done.err)
 	}
 }
 
@@ -301,9 +301,7 @@ type Abandoned struct {
 }
 
 // Wait waits until the batch returns, and returns its error. A caller leaves it when ctx ends, or
-// until is closed: a call that waits is then not sent, and one that was sent goes on. If the batch
-// panicked, it panics for the caller whose context the batch has, and is an error for the others:
-// what was sent may have been carried out, and is not sent again.
+// until is closed: a call that waits is then not sent, and one that was sent goes on.
 func (p Place[T]) Wait(ctx context.Context, until <-chan struct{}) (Abandoned, error) {
 	var err error
 	select {
@@ -319,10 +317,7 @@ func (p Place[T]) Wait(ctx context.Context, until <-chan struct{}) (Abandoned, e
 		}
 	}
 	<-p.batch.done
-	if p.index == 0 {
-		return Abandoned{}, Rethrow(p.batch.err)
-	}
-	return Abandoned{}, Contain(p.batch.err)
+	return Abandoned{}, p.batch.err
 }
 
 // abandon has the outcome of the call be nobody's. It reports false if it is the caller's already.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -81,11 +82,17 @@ func (p *server) run(ctx context.Context, calls []call) error {
 	for _, c := range calls {
 		*c.err, *c.answer = p.fails[c.key], c.key
 	}
-	if err != nil && strings.HasPrefix(err.Error(), "panic") {
+	switch {
+	case errors.Is(err, errPanics):
 		panic(err)
+	case errors.Is(err, errExits):
+		runtime.Goexit()
 	}
 	return err
 }
+
+// How a test has a hook of the client end a batch.
+var errPanics, errExits = errors.New("a panic of a hook"), errors.New("the end of its goroutine")
 
 // fill puts as many calls in flight as go alone.
 func (p *server) fill() {
@@ -103,7 +110,6 @@ type caller struct {
 	own    error
 	err    error
 	ended  bool
-	panic  any
 }
 
 // call has a caller wait, and returns once it does.
@@ -115,7 +121,7 @@ func (p *server) call(ctx context.Context, key string) *caller {
 		p.t.Fatalf("%s need not wait", key)
 	}
 	p.callers.Go(func() {
-		defer func() { c.panic, c.ended = recover(), true }()
+		defer func() { c.ended = true }()
 		if _, c.err = place.Wait(ctx, nil); c.err == nil {
 			c.err = c.own
 		}
@@ -358,28 +364,31 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// A hook of the client that panics does so for the caller whose context the batch has: one that
-// recovers goes on, and so does the Batcher. The others have an error.
-func TestPanics(t *testing.T) {
+// TestHookError has a hook of the client panic, or end its goroutine: all callers of the batch get one
+// error, and the next batch is sent.
+func TestHookError(t *testing.T) {
 	t.Parallel()
-	withServer(t, 2, func(t *testing.T, p *server) {
-		p.fill()
-		a, b, c := p.call(t.Context(), "a"), p.call(t.Context(), "b"), p.call(t.Context(), "c")
-		p.start()
-		cause := errors.New("panic of a hook")
-		p.end(0, cause)
-		if err, ok := a.panic.(error); !ok || !errors.Is(err, cause) || !strings.Contains(err.Error(), "batch_test.go") {
-			t.Errorf("panicked with %v; want the cause, and where it was", a.panic)
-		}
-		if b.panic != nil || b.err == nil || !strings.Contains(b.err.Error(), cause.Error()) {
-			t.Errorf("the second caller: %v, panicked with %v; want an error with the cause", b.err, b.panic)
-		}
-		p.end(1, nil)
-		if !c.ended || c.err != nil || c.panic != nil {
-			t.Errorf("the next batch: ended %v, %v, %v", c.ended, c.err, c.panic)
-		}
-		p.idle(maxInFlight - 1)
-	})
+	for end, want := range map[error]string{errPanics: "panicked: " + errPanics.Error(), errExits: "ended its goroutine"} {
+		withServer(t, 2, func(t *testing.T, p *server) {
+			p.fill()
+			a, b, c := p.call(t.Context(), "a"), p.call(t.Context(), "b"), p.call(t.Context(), "c")
+			p.start()
+			p.end(0, end)
+			for name, caller := range map[string]*caller{"a": a, "b": b} {
+				var hook *HookError
+				if !errors.As(caller.err, &hook) || !strings.Contains(hook.Error(), want) {
+					t.Errorf("%s: %v, want a HookError: %s", name, caller.err, want)
+				} else if inTest := strings.Contains(string(hook.Stack), "batch_test.go"); inTest != errors.Is(end, errPanics) {
+					t.Errorf("%s: the stack is %q", name, hook.Stack)
+				}
+			}
+			p.end(1, nil)
+			if !c.ended || c.err != nil {
+				t.Errorf("the next batch: ended %v, %v", c.ended, c.err)
+			}
+			p.idle(maxInFlight - 1)
+		})
+	}
 }
 
 // Many callers come and cancel at random: each that stays has its own answer, no batch is larger
@@ -462,11 +471,10 @@ func TestBeside(t *testing.T) {
 			}
 			cancel()
 		}
-		defer func() {
-			if recover() == nil {
-				t.Error("a panic of the call is not its caller's")
+		for _, end := range []func(){func() { panic("a hook") }, runtime.Goexit} {
+			if err := Beside(t.Context(), func() error { end(); return nil }, nil); !errors.As(err, new(*HookError)) {
+				t.Errorf("%v, want a HookError", err)
 			}
-		}()
-		_ = Beside(t.Context(), func() error { panic("a hook") }, nil)
+		}
 	})
 }

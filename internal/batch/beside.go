@@ -2,10 +2,6 @@ package batch
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"runtime"
-	"runtime/debug"
 	"sync/atomic"
 )
 
@@ -18,22 +14,18 @@ type Pending struct {
 }
 
 // Go calls f in a goroutine. late, if it is not nil, gets its error if nobody waits for it any
-// more.
+// more. If f panics, or ends its goroutine, the error is a [HookError].
 func Go(f func() error, late func(error)) *Pending {
 	p := &Pending{done: make(chan struct{})}
-	go func() {
-		err := errExited
-		defer func() {
-			switch {
-			case p.decided.CompareAndSwap(false, true):
-				p.err = err
-				close(p.done)
-			case late != nil:
-				late(Contain(err))
-			}
-		}()
-		err = Catch(f)
-	}()
+	go CatchAll(f, func(err error) {
+		switch {
+		case p.decided.CompareAndSwap(false, true):
+			p.err = err
+			close(p.done)
+		case late != nil:
+			late(err)
+		}
+	})
 	return p
 }
 
@@ -47,13 +39,7 @@ func (p *Pending) Take(orElse error) error {
 		return orElse
 	}
 	<-p.done
-	if p.err == nil {
-		return nil
-	}
-	if own := (*panicError)(nil); errors.As(p.err, &own) && own.Unwrap() != nil && !errors.As(own.Unwrap(), new(runtime.Error)) {
-		panic(own.value) // the caller may compare it, as net/http does with ErrAbortHandler
-	}
-	return Rethrow(p.err)
+	return p.err
 }
 
 // Beside calls f in a goroutine, and waits for it until ctx ends. Who leaves gets the context's
@@ -65,61 +51,4 @@ func Beside(ctx context.Context, f func() error, late func(error)) error {
 	case <-ctx.Done():
 	}
 	return p.Take(ctx.Err())
-}
-
-// errExited is that of a call that ended its goroutine by [runtime.Goexit].
-var errExited = errors.New("a hook of the client ended the goroutine")
-
-// A panicError carries a panic from a goroutine of ours to the caller, who can recover it: in ours
-// nobody could, and the process would end.
-type panicError struct {
-	value any
-	stack []byte
-}
-
-func (p *panicError) Error() string { return fmt.Sprintf("%v\n\n%s", p.value, p.stack) }
-
-// Unwrap returns the value of the panic, if it is an error.
-func (p *panicError) Unwrap() error {
-	err, _ := p.value.(error)
-	return err
-}
-
-// Catch calls f. If f panics, it returns an error with which Rethrow panics again.
-func Catch(f func() error) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = &panicError{value, debug.Stack()}
-		}
-	}()
-	return f()
-}
-
-// Panicked reports whether err is of a panic that Catch caught.
-func Panicked(err error) bool { return errors.As(err, new(*panicError)) }
-
-// Contain returns err, or if it is of a panic that Catch caught, an error that only tells of it.
-func Contain(err error) error {
-	if err == nil {
-		return nil // and nothing escapes
-	}
-	if p := (*panicError)(nil); errors.As(err, &p) {
-		return fmt.Errorf("the call was shared with one that panicked: %v", p.value)
-	}
-	return err
-}
-
-// Rethrow returns err, or panics if err is of a panic that Catch caught. It ends its goroutine if
-// the call did so.
-func Rethrow(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, errExited):
-		runtime.Goexit()
-	}
-	if p := (*panicError)(nil); errors.As(err, &p) {
-		panic(p)
-	}
-	return err
 }

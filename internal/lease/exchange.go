@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/batch"
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
@@ -154,7 +153,7 @@ func (ls *Leases) Exchange(ctx context.Context, h *HotKey, n int64, seen *Lease,
 		units = 0
 	}
 	x.room.Store(units)
-	end := func() { // also where a hook of the client panics, or ends the goroutine
+	end := func() { // also where a hook of the client ends the goroutine
 		h.exchange.Store(nil)
 		close(x.done)
 	}
@@ -162,7 +161,7 @@ func (ls *Leases) Exchange(ctx context.Context, h *HotKey, n int64, seen *Lease,
 	case units > 0:
 		ls.beside(func() {
 			defer end()
-			_ = batch.Catch(func() error { ls.takeLease(context.WithoutCancel(ctx), h, units); return nil })
+			ls.takeLease(context.WithoutCancel(ctx), h, units)
 		})
 		if old != nil { // as the next is for an eighth of what remains, it need not wait for that
 			ls.beside(func() { ls.settleClosed(old) })

@@ -116,7 +116,7 @@ func (s *Store) runMembers(ctx context.Context, sv *Server, members []*Call) []e
 	together := len(members) > 1
 	if together {
 		sv.checkSharding(ctx, s)
-		if err := batch.Contain(s.sendBatch(ctx, sv, members)); err != nil {
+		if err := s.send(ctx, sv, members, batch.Place[*Call]{}, nil); err != nil {
 			for i := range errs {
 				errs[i] = err // the call was abandoned, and may still write to the members
 			}
@@ -125,7 +125,7 @@ func (s *Store) runMembers(ctx context.Context, sv *Server, members []*Call) []e
 	}
 	for i, d := range members {
 		if errs[i] = d.err; !together || errors.Is(d.err, batch.ErrRetryAlone) {
-			errs[i] = batch.Contain(batch.Catch(func() error { return s.run(ctx, d, s.deadlines.timer()) }))
+			errs[i] = s.run(ctx, d, s.deadlines.timer())
 		}
 	}
 	return errs

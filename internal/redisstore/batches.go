@@ -83,7 +83,7 @@ func (s *Store) newBatcher(sv *Server) *batcher {
 		if !sv.up() { // each member waits by itself, as long as it may
 			return errNotUp
 		}
-		return s.sendBatch(ctx, sv, members)
+		return s.send(ctx, sv, members, batch.Place[*Call]{}, nil)
 	}, s.abandoned)
 }
 

@@ -114,7 +114,7 @@ func TestPartFailsOnce(t *testing.T) {
 		for i := range members {
 			members[i] = NewCall(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpRenew, N: 1, Handles: make([]algorithm.Handle, 1)})
 		}
-		if err := s.sendBatch(t.Context(), s.servers.whole, members); err != nil {
+		if err := s.send(t.Context(), s.servers.whole, members, batch.Place[*Call]{}, nil); err != nil {
 			t.Fatal(err)
 		}
 		for i, m := range members {
@@ -173,7 +173,7 @@ func TestBatchAllocates(t *testing.T) {
 				for i := range members {
 					members[i] = NewCall(s.Limits, "alice@example.com@192.0.2.17:8080", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
 				}
-				if err := s.sendBatch(t.Context(), s.servers.whole, members); err != nil {
+				if err := s.send(t.Context(), s.servers.whole, members, batch.Place[*Call]{}, nil); err != nil {
 					t.Fatal(err)
 				}
 			})

@@ -23,9 +23,9 @@ const checkTime = 5 * time.Second
 // what a person should change though it can.
 func (s *Store) Check(ctx context.Context) (advice []string, cannot error) {
 	begun := time.Now()
-	err := batch.Contain(batch.Catch(func() error {
+	err := batch.Catch(func() error {
 		return s.call(ctx, max(s.Timeout, checkTime), func(ctx context.Context) error { return s.probe(ctx, s.servers.client, "~check") })
-	}))
+	})
 	switch {
 	case err == nil:
 		return s.advice(ctx), nil

@@ -162,7 +162,7 @@ func (s *Store) Later(f func() error, ended func(error)) bool {
 	}
 	go func() {
 		defer s.cleanups.end()
-		ended(batch.Catch(f))
+		batch.CatchAll(f, ended)
 	}()
 	return true
 }

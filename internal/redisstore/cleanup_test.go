@@ -62,7 +62,7 @@ func (c *freeing) leave(goroutines, each int) *Store {
 	check.Together(goroutines, func(int) {
 		for range each {
 			d := NewCall(limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1, M: 7, Handles: make([]algorithm.Handle, 1)})
-			s.freeAbandoned(d, errPanicked)
+			s.freeAbandoned(d, &batch.HookError{})
 		}
 	})
 	return s
@@ -100,7 +100,7 @@ func TestLeftBehindClosed(t *testing.T) {
 	s := client.leave(0, 0)
 	s.Close()
 	d := NewCall(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1, M: 7, Handles: make([]algorithm.Handle, 1)})
-	s.freeAbandoned(d, errPanicked)
+	s.freeAbandoned(d, &batch.HookError{})
 	s.Close()
 	if n := client.sent.Load(); n != 1 {
 		t.Errorf("%d were freed, want 1", n)
@@ -115,7 +115,7 @@ func TestLaterPanics(t *testing.T) {
 	var ended atomic.Bool
 	s.Later(func() error { panic("of a hook") }, func(err error) {
 		time.Sleep(10 * time.Millisecond)
-		ended.Store(batch.Panicked(err))
+		ended.Store(errors.As(err, new(*batch.HookError)))
 	})
 	if s.Close(); !ended.Load() {
 		t.Error("no error of a panic when Close has returned")

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/batch"
 	"github.com/redislimit/redislimit/internal/diagnose"
 	"github.com/redislimit/redislimit/internal/health"
 )
@@ -22,9 +23,6 @@ var (
 // errNotUp is that of a decision that was not sent: run has it wait until its server is up, or
 // known to be down.
 var errNotUp error = unsentError{health.ErrDown}
-
-// errPanicked is that of a call whose caller is to recover.
-var errPanicked = errors.New("a hook of the client panicked")
 
 // outcome returns what the error of a call says about its server, and the error to show. The call was
 // given so long and began at an instant. A reply that cannot be read is the fault of one key.
@@ -73,8 +71,15 @@ func unsent(err error) error {
 }
 
 // failed records that a call for d failed that was begun at an instant, and returns its error for
-// the caller. ctx gives the hooks its values.
+// the caller. ctx gives the hooks its values. A hook of the client that panicked says nothing about
+// the server.
 func (s *Store) failed(ctx context.Context, sv *Server, d *Call, err error, begun time.Time) error {
+	if hook := (*batch.HookError)(nil); errors.As(err, &hook) {
+		if s.Hooks.HookPanicked != nil {
+			s.Hooks.HookPanicked(context.WithoutCancel(ctx), hook)
+		}
+		return err
+	}
 	err = s.explain(ctx, err)
 	o, err := s.outcome(err, s.Timeout, begun)
 	if reply := redis.Error(nil); d.Op > algorithm.OpReserve && errors.As(err, &reply) {

@@ -25,7 +25,7 @@ func (p prober) Probe(ctx context.Context, lastError error) (health.Outcome, err
 		return health.NotProbed, nil
 	}
 	k, began := p.sv.probeKey(), time.Now()
-	err := batch.Contain(batch.Catch(func() error { // hooks of the client may panic
+	err := batch.Catch(func() error { // hooks of the client may panic
 		return st.callWithin(ctx, func(ctx context.Context) error {
 			client, moved := p.sv.servers.node(ctx, p.sv, st, k)
 			if moved {
@@ -36,7 +36,7 @@ func (p prober) Probe(ctx context.Context, lastError error) (health.Outcome, err
 			}
 			return st.probe(ctx, client, k)
 		})
-	}))
+	})
 	switch {
 	case err == nil, errors.Is(err, errMoved) && p.sv == p.sv.servers.whole: // a Cluster as a whole is never replaced: it has got its topology
 		return health.Answered, nil

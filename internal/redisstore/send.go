@@ -26,7 +26,9 @@ func (s *Store) send(ctx context.Context, sv *Server, members []*Call, place bat
 	if !s.servers.ctxDeadlines || sv.health.SlowToConnect() || hasWaited || s.hasLessTime(ctx) {
 		return s.sendBeside(ctx, c, callEnd, cmp.Or(callerEnd, callEnd))
 	}
-	return s.finish(ctx, c, func() error { return s.carry(deadlineContext{ctx, callEnd}, sv, members) })
+	return s.finish(ctx, c, func() error {
+		return batch.Catch(func() error { return s.carry(deadlineContext{ctx, callEnd}, sv, members) })
+	})
 }
 
 // calls are those of one round trip.
@@ -68,19 +70,19 @@ func (s *Store) sendBeside(ctx context.Context, c calls, callEnd, callerEnd *sha
 		case <-asked.Done():
 		case <-callEnd.done:
 		}
-		s.abandoned(c.members[0], batch.Catch(end))
+		s.abandoned(c.members[0], end())
 	}()
 	return cmp.Or(ctx.Err(), s.timeoutError())
 }
 
-// finish waits until the calls have ended, records how, and has another begin. Those that do not
-// return have panicked, in a hook of the client: the replies are lost.
+// finish waits until the calls have ended, records how, and has another begin. If wait does not return,
+// a hook of the client has ended this goroutine, and the replies are lost.
 func (s *Store) finish(ctx context.Context, c calls, wait func() error) error {
 	returned := false
 	defer func() {
 		c.place.Release()
 		if !returned {
-			s.freeAll(c.members, errPanicked)
+			s.freeAll(c.members, &batch.HookError{})
 		}
 	}()
 	err := wait()
@@ -98,16 +100,6 @@ func (s *Store) finish(ctx context.Context, c calls, wait func() error) error {
 		s.freeAll(c.members, err) // and an abandoned call may still write to them
 	}
 	returned = true
-	return err
-}
-
-// sendBatch is send for members of several callers: where a hook panics, the one that is to recover
-// may have left.
-func (s *Store) sendBatch(ctx context.Context, sv *Server, members []*Call) error {
-	err := batch.Catch(func() error { return s.send(ctx, sv, members, batch.Place[*Call]{}, nil) })
-	if batch.Panicked(err) && s.Hooks.CallFailed != nil {
-		s.Hooks.CallFailed(ctx, batch.Contain(err), false)
-	}
 	return err
 }
 

@@ -34,7 +34,9 @@ type Hooks struct {
 	// CallFailed is for each call that failed, and once for a batch that failed as a whole; for
 	// keys of hash slots that are moving only after slotsStuckAfter. callAlone says that the error tells
 	// nothing of the server.
-	CallFailed    func(ctx context.Context, err error, callAlone bool)
+	CallFailed func(ctx context.Context, err error, callAlone bool)
+	// HookPanicked is for each call that a hook of the client ended by a panic.
+	HookPanicked  func(ctx context.Context, err *batch.HookError)
 	ServerChanged health.Listener
 }
 

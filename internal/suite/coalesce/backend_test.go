@@ -139,10 +139,9 @@ func (q request) acquire(lim *core.Limiter) call {
 type answer struct {
 	core.Result
 
-	held     *core.Reservation // of Reserve
-	err      error
-	panicked any           // what the call panicked with
-	done     chan struct{} // closed then
+	held *core.Reservation // of Reserve
+	err  error
+	done chan struct{} // closed then
 }
 
 func (a *answer) await(t testing.TB) *answer {
@@ -151,8 +150,13 @@ func (a *answer) await(t testing.TB) *answer {
 	return a
 }
 
-// ended reports whether a hook ended the call: it panicked, or its goroutine is gone.
-func (a *answer) ended() bool { return a.panicked != nil || a.held == nil && a.err == nil }
+// goneWithout reports whether the call has ended its goroutine, and returned nothing.
+func (a *answer) goneWithout() bool { return a.held == nil && a.err == nil }
+
+// ofHook reports whether the error says that a hook of the client ended the call. It is not ErrUnavailable.
+func (a *answer) ofHook() bool {
+	return a.err != nil && strings.Contains(a.err.Error(), "a hook of the client") && !errors.Is(a.err, core.ErrUnavailable)
+}
 
 // A call is of a Limiter. What returns no Result has nil.
 type call func(ctx context.Context) (*core.Reservation, error)
@@ -167,11 +171,6 @@ func start(ctx context.Context, f call) *answer {
 	a := &answer{done: make(chan struct{})}
 	go func() {
 		defer close(a.done)
-		defer func() {
-			if a.panicked = recover(); a.panicked != nil {
-				a.err = fmt.Errorf("it panicked: %v", a.panicked)
-			}
-		}()
 		a.held, a.err = f(ctx)
 		if a.held != nil {
 			a.Result = a.held.Result
