@@ -13,11 +13,11 @@ import (
 	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
-// All decides whether something that costs n units may happen now, by keys of several Limiters: it
+// AllowAll decides whether something that costs n units may happen now, by keys of several Limiters: it
 // is admitted if all of them admit it, and then charged in each. If one denies it, it is charged in
 // none.
 //
-//	res, err := core.All(ctx, 1, perUser.On("user:alice"), perOrg.On("org:acme"))
+//	res, err := core.AllowAll(ctx, 1, perUser.On("user:alice"), perOrg.On("org:acme"))
 //
 // The Result is the tightest, as [Result.Tighter] says. [Result.All] returns the Results of all
 // limits that decided, in the order of the arguments. If a key is given twice, its costs add up.
@@ -29,17 +29,18 @@ import (
 // Others are asked one after the other: the smallest [Limit.Capacity] first, then by name and key,
 // whatever the order of the arguments. So a caller over their own limit takes nothing of a larger
 // limit that they share. Units are held as by [Limiter.Reserve] until all have admitted. If one does
-// not, they are given back in the background, and may still be held when All returns. A denial is
+// not, they are given back in the background, and may still be held when AllowAll returns. A denial is
 // then that of the first Limiter that denies. Such a hold may deny another call for a moment, with a
 // RetryAfter of a second at most. So a denial that may be over within a second is asked for once more.
 // A process that dies meanwhile leaves what it held, which is charged when it expires. With a [Lease],
-// a cost of 0, or more than 12 limits and bans in all, keys are also asked one after the other.
+// a cost of 0, or more than 12 limits and bans in all, keys are also asked one after the other. Each
+// may then take a [Timeout], until Redis is known not to answer.
 //
 // While Redis does not answer each goes by its own outage policy: with a [FailClosed] that cannot
 // decide the error is [ErrUnavailable], and nothing is kept. Other errors are those of
 // [Limiter.AllowN]. A Limiter with a [LeakyBucket] is refused, because a place in a queue cannot be
 // given back exactly; for one with [InFlight] there is [AcquireAll].
-func All(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
+func AllowAll(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
 	t, err := newMultiCall(ctx, n, keys)
 	if err != nil {
 		return Result{}, err
@@ -59,7 +60,7 @@ func All(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
 	return r.Result, nil
 }
 
-// AcquireAll is [All] with an end, as [Limiter.Acquire] has it: slots of [InFlight] are taken until
+// AcquireAll is [AllowAll] with an end, as [Limiter.Acquire] has it: slots of [InFlight] are taken until
 // then. The units of other limits are held until then, or until their [Hold] is over, and charged:
 // Cancel takes them back exactly.
 func AcquireAll(ctx context.Context, n int64, keys ...Keyed) (*Reservation, error) {
@@ -71,7 +72,7 @@ func AcquireAll(ctx context.Context, n int64, keys ...Keyed) (*Reservation, erro
 	return t.reserve(ctx)
 }
 
-// ReserveAll is [All] for work whose true cost is known later, as [Limiter.Reserve] has it. What is
+// ReserveAll is [AllowAll] for work whose true cost is known later, as [Limiter.Reserve] has it. What is
 // done to the Reservation is done for each key. Settle charges a key with a cost of its own that
 // cost, whatever the work really cost, so Settle(ctx, 0) charges it, too; Cancel charges nothing to
 // any key.
@@ -168,7 +169,7 @@ func (t *multiCall) reserve(ctx context.Context) (*Reservation, error) {
 }
 
 // remembersDenial repeats a remembered denial of one of the keys. It reports false if there is none.
-// Without this, a client that repeats a denied request would make All hold units of the other keys
+// Without this, a client that repeats a denied request would make AllowAll hold units of the other keys
 // again and again.
 func (t *multiCall) remembersDenial(ctx context.Context, res *Result) bool {
 	for _, m := range t.members {
@@ -199,7 +200,7 @@ func (m *member) newRequest(n int64, op algorithm.Op) *request {
 // maxPause bounds for how long what others hold for a moment is waited for.
 const maxPause = 20 * time.Millisecond
 
-// reserve reserves the units of m. Another All may hold them for a moment, until it has asked all
+// reserve reserves the units of m. Another AllowAll may hold them for a moment, until it has asked all
 // of its keys: so after such a denial it waits twice as long as this call has taken so far, at most
 // maxPause, and asks once more. If ctx ends before that, the denial stands.
 func (m *member) reserve(ctx context.Context, t *multiCall, began time.Time) (*Reservation, error) {

@@ -116,7 +116,8 @@ func Prefix(prefix string) Option {
 // first may take two timeouts. A timeout much shorter than the default would mistake a busy machine
 // for an outage, and each process would then count separately.
 //
-// No option of the client makes a decision wait for longer. A shorter ReadTimeout or WriteTimeout of
+// No option of the client makes a decision wait for longer. A hook of the client can, if it does not
+// return when its context ends and the client has ContextTimeoutEnabled. A shorter ReadTimeout or WriteTimeout of
 // the client ends decisions sooner: the error then names that option, and [Limiter.Check] advises to
 // raise it. go-redis has 5 seconds by default, so a longer Timeout needs a longer ReadTimeout.
 //
@@ -124,6 +125,7 @@ func Prefix(prefix string) Option {
 // refused, because go-redis tries a few times to make one. If the process has never reached the
 // server, each decision of its first 3 s may wait for one timeout. After that the server is asked in
 // the background, and a decision waits only if none came for a second before it, for 100 ms at most.
+// Keys that are asked one after the other, as [AllowAll] says, may each wait so long.
 //
 // A caller with less time than the Timeout gets the error of its context: it is answered 503, or
 // nothing if it has left, and never by the outage policy. So give requests more time than the
@@ -169,11 +171,11 @@ func DenyCache(entries int) Option {
 	return within("DenyCache", entries, 0, 1e7, func(c *config) { c.denyCache = entries })
 }
 
-// Entries sets how many keys are held in this process at most, from 1 to 1e8: by a Limiter of
+// MaxKeys sets how many keys are held in this process at most, from 1 to 1e8: by a Limiter of
 // [NewMemory], and by [FailLocal] while Redis does not answer. The default is 100,000, at about 200
 // bytes each.
-func Entries(n int) Option {
-	return within("Entries", n, 1, 1e8, func(c *config) { c.entries = n })
+func MaxKeys(n int) Option {
+	return within("MaxKeys", n, 1, 1e8, func(c *config) { c.entries = n })
 }
 
 // Processes sets how many processes share the limits, from 1 to 1e6, in the whole fleet. With
@@ -312,8 +314,8 @@ func (c *config) forRedis(name string) error {
 	switch {
 	case c.clock != nil:
 		c.failf("Clock: an option of NewMemory: here the clock of Redis decides")
-	case c.given["Entries"] != "" && c.policy != failLocal:
-		c.failf("%s: an option of NewMemory and FailLocal, not of %v", c.given["Entries"], c.policy)
+	case c.given["MaxKeys"] != "" && c.policy != failLocal:
+		c.failf("%s: an option of NewMemory and FailLocal, not of %v", c.given["MaxKeys"], c.policy)
 	default:
 		return nil
 	}

@@ -47,10 +47,10 @@ type Result struct {
 	Window time.Duration
 	// At is the instant of the decision by the clock that decided, Redis's own.
 	At time.Time
-	// Limiter is the name of the Limiter that decided.
-	Limiter string
-	// Name is the name of the limit that this describes; see [Limit.Name].
-	Name string
+	// LimiterName is the name of the Limiter that decided.
+	LimiterName string
+	// LimitName is the name of the limit that this describes; see [Limit.Name].
+	LimitName string
 
 	all *[]Result // of several limits
 }

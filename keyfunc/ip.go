@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"strings"
 )
 
 // IP returns a Func that counts by the client's address: by default that of the connection's peer.
@@ -16,7 +17,8 @@ import (
 //   - [Forwarded]: with the first two, RFC 7239 instead of X-Forwarded-For
 //
 // IPv6 addresses of one /64 network are counted together, see [IPv6Prefix]. An IPv4 address written
-// as IPv6 (::ffff:192.0.2.1, or 64:ff9b::192.0.2.1 of NAT64) is counted as the IPv4 address. Zones
+// as IPv6 (::ffff:192.0.2.1, or 64:ff9b::192.0.2.1 of NAT64) is counted as the IPv4 address. With
+// another prefix of NAT64 all IPv4 clients are in one /64 network: give IPv6Prefix(128) then. Zones
 // are dropped. Peers without an address, such as those on a unix socket, are all counted as
 // "ip:unix".
 //
@@ -25,8 +27,8 @@ import (
 // peer, or with [TrustedProxies] any other one, sends X-Forwarded-For or Forwarded; or these come,
 // and the header that the options read does not; or that header has fewer addresses than TrustedHops,
 // or what a trusted proxy wrote is not an address, or a private address that stands behind another
-// one is taken for the client. Another warning is logged if the peer's address has no port: then a
-// middleware such as chi's RealIP has overwritten it by a header that clients can choose. Remove that
+// one is taken for the client. Another warning is logged if the peer's address has no port, or is no
+// address: then a middleware such as chi's RealIP has overwritten it by a header that clients can choose. Remove that
 // middleware, and give IP the options. See [LoggingRequest].
 func IP(opts ...IPOption) Func {
 	c := newIPConfig(opts)
@@ -121,13 +123,19 @@ func newIPConfig(opts []IPOption) *ipConfig {
 	return c
 }
 
-// clientOf returns the client's address; the zero Addr is a unix socket.
+// clientOf returns the client's address. The zero Addr is that of a unix socket, or of a peer whose
+// address was overwritten by what is no address: such a peer is no proxy that "unix" names.
 func (c *ipConfig) clientOf(r Request) netip.Addr {
-	remote, hasPort := parsePeer(r.RemoteAddr())
+	remote, overwritten := parsePeer(r.RemoteAddr())
+	if overwritten && c.trust.usesPeer() {
+		c.warning.overwritten(r)
+		if !remote.IsValid() {
+			return remote
+		}
+	}
 	client, doubt := c.trust.clientOf(r, remote)
 	switch {
-	case remote.IsValid() && !hasPort && c.trust.usesPeer():
-		c.warning.overwritten(r)
+	case overwritten && c.trust.usesPeer():
 	case doubt != noDoubt:
 		c.warning.check(r, remote, doubt, &c.trust)
 	}
@@ -152,14 +160,18 @@ func (c *ipConfig) key(kind string, addr netip.Addr) string {
 	return string(network.AppendTo(key))
 }
 
-// parsePeer reads the address of a connection's other end. A server writes it with a port: without
-// one, something has overwritten it.
-func parsePeer(remote string) (addr netip.Addr, hasPort bool) {
+// parsePeer reads the address of a connection's other end. A server writes an address with its port.
+// The peer on a unix socket has a path, "@" and a name, or nothing, and one in this process a word such
+// as "pipe". Anything else has overwritten what the server wrote.
+func parsePeer(remote string) (addr netip.Addr, overwritten bool) {
 	if ap, err := netip.ParseAddrPort(remote); err == nil {
-		return clean(ap.Addr()), true
+		return clean(ap.Addr()), false
+	}
+	if strings.HasPrefix(remote, "/") || strings.HasPrefix(remote, "@") || !strings.ContainsAny(remote, ".:,") {
+		return netip.Addr{}, false
 	}
 	addr, _ = netip.ParseAddr(remote) // the zero Addr if there is none
-	return clean(addr), false
+	return clean(addr), true
 }
 
 // nat64 is the prefix of IPv4 addresses behind NAT64 and SIIT-DC (RFC 6052).

@@ -24,7 +24,7 @@ func (w *proxyWarning) overwritten(r Request) {
 		return
 	}
 	if logger := lr.Logger(); logger != nil && !w.overwrittenLogged.Swap(true) {
-		logger.WarnContext(r.Context(), "redislimit: the peer's address, RemoteAddr, has no port, so a middleware in front of the limiter overwrites it, "+
+		logger.WarnContext(r.Context(), "redislimit: the peer's address, RemoteAddr, is not an address with a port, so a middleware in front of the limiter overwrites it, "+
 			"such as chi's middleware.RealIP or gorilla's handlers.ProxyHeaders: a client can then choose the address by which it is counted. "+
 			"Remove that middleware, and tell keyfunc.IP which proxies you have. On AWS Lambda, where no client can do so, ignore this.",
 			"peer", r.RemoteAddr())

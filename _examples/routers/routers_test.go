@@ -82,7 +82,7 @@ func TestRealIP(t *testing.T) {
 		request.Header.Set("X-Forwarded-For", fmt.Sprint("198.51.100.", i))
 		r.ServeHTTP(httptest.NewRecorder(), request)
 	}
-	if n := strings.Count(logs.String(), "RemoteAddr, has no port"); n != 1 {
+	if n := strings.Count(logs.String(), "RemoteAddr, is not an address with a port"); n != 1 {
 		t.Errorf("%d warnings, want 1: %s", n, logs.String())
 	}
 }

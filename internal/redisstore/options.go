@@ -17,13 +17,17 @@ func optionsOf(client Client) *redis.Options {
 		o := c.Options()
 		given = &redis.Options{
 			ContextTimeoutEnabled: o.ContextTimeoutEnabled, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout,
-			DialTimeout: o.DialTimeout, PoolTimeout: o.PoolTimeout, ConnMaxIdleTime: o.ConnMaxIdleTime,
+			DialTimeout: o.DialTimeout, PoolTimeout: o.PoolTimeout, ConnMaxIdleTime: o.ConnMaxIdleTime, OnConnect: o.OnConnect,
+			CredentialsProvider: o.CredentialsProvider, CredentialsProviderContext: o.CredentialsProviderContext,
+			StreamingCredentialsProvider: o.StreamingCredentialsProvider,
 		}
 	case *redis.Ring:
 		o := c.Options()
 		given = &redis.Options{
 			ContextTimeoutEnabled: o.ContextTimeoutEnabled, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout,
-			DialTimeout: o.DialTimeout, PoolTimeout: o.PoolTimeout, ConnMaxIdleTime: o.ConnMaxIdleTime,
+			DialTimeout: o.DialTimeout, PoolTimeout: o.PoolTimeout, ConnMaxIdleTime: o.ConnMaxIdleTime, OnConnect: o.OnConnect,
+			CredentialsProvider: o.CredentialsProvider, CredentialsProviderContext: o.CredentialsProviderContext,
+			StreamingCredentialsProvider: o.StreamingCredentialsProvider,
 		}
 	default:
 		return nil
@@ -33,7 +37,12 @@ func optionsOf(client Client) *redis.Options {
 	return node.Options()
 }
 
-// endsWithContext reports whether a client of these options ends a call when its context does.
+// endsWithContext reports whether a client of these options ends a call when its context does. While
+// it makes a connection it calls functions of the user, which may take as long as they like: one that
+// gets a password from elsewhere does not even get a context.
 func endsWithContext(o *redis.Options) bool {
-	return o != nil && o.ContextTimeoutEnabled && o.ReadTimeout >= 0 && o.WriteTimeout >= 0
+	if o == nil || !o.ContextTimeoutEnabled || o.ReadTimeout < 0 || o.WriteTimeout < 0 {
+		return false
+	}
+	return o.OnConnect == nil && o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil
 }

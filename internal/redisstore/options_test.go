@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -38,6 +39,23 @@ func TestEndsWithContext(t *testing.T) {
 			}
 			_ = client.(interface{ Close() error }).Close()
 		}
+	}
+	connected := func(context.Context, *redis.Conn) error { return nil }
+	password := func() (name, password string) { return "", "" }
+	passwordWithin := func(context.Context) (name, password string, err error) { return "", "", nil }
+	for name, client := range map[string]Client{
+		"OnConnect":                  redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, OnConnect: connected}),
+		"OnConnect, Cluster":         redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: true, OnConnect: connected}),
+		"CredentialsProvider":        redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, CredentialsProvider: password}),
+		"CredentialsProviderContext": redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, CredentialsProviderContext: passwordWithin}),
+		"CredentialsProvider, Ring": redis.NewRing(&redis.RingOptions{
+			Addrs: map[string]string{"a": "127.0.0.1:1"}, ContextTimeoutEnabled: true, CredentialsProvider: password,
+		}),
+	} {
+		if newServers(client, time.Second).ctxDeadlines {
+			t.Errorf("%s: the user's function may take as long as it likes", name)
+		}
+		_ = client.(interface{ Close() error }).Close()
 	}
 	off := redis.NewClient(&redis.Options{})
 	if newServers(off, time.Second).ctxDeadlines {

@@ -13,12 +13,14 @@ import (
 )
 
 const (
-	cookieName = "__Host-known-device" // browsers take cookies of this prefix from this host alone, and over TLS
-	knownFor   = 180 * 24 * time.Hour
+	// cookiePrefix begins the names of the cookies. Browsers take cookies with __Host- from this host alone, and over TLS.
+	cookiePrefix = "__Host-known-device-"
+	knownFor     = 180 * 24 * time.Hour
 )
 
-// knownDevices makes and reads the cookie that a device gets with a login. It is bound to the account that logged in, and expires. It
-// replaces no password: a device that has one only gets a limit of its own.
+// knownDevices makes and reads the cookie that a device gets with a login. The cookie is bound to the account that logged in, and
+// expires. It replaces no password: a device that has one only gets a limit of its own. A device that two people use has a cookie for
+// each of their accounts.
 type knownDevices struct {
 	secret []byte
 	now    func() time.Time
@@ -28,14 +30,14 @@ type knownDevices struct {
 func (k knownDevices) cookie(account string) *http.Cookie {
 	device, expires := rand.Text(), strconv.FormatInt(k.now().Add(knownFor).Unix(), 10)
 	return &http.Cookie{
-		Name: cookieName, Value: device + "." + expires + "." + k.sign(account, device, expires), Path: "/",
+		Name: k.cookieName(account), Value: device + "." + expires + "." + k.sign(account, device, expires), Path: "/",
 		MaxAge: int(knownFor / time.Second), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
 	}
 }
 
 // device returns the identity of the device that sent a request, if it has a valid cookie for account.
 func (k knownDevices) device(r *http.Request, account string) (device string, ok bool) {
-	cookie, err := r.Cookie(cookieName)
+	cookie, err := r.Cookie(k.cookieName(account))
 	if err != nil {
 		return "", false
 	}
@@ -45,6 +47,13 @@ func (k knownDevices) device(r *http.Request, account string) (device string, ok
 	}
 	expires, err := strconv.ParseInt(parts[1], 10, 64)
 	return parts[0], err == nil && k.now().Before(time.Unix(expires, 0))
+}
+
+// cookieName returns the name of the cookie for account. It tells nobody without the secret which account that is.
+func (k knownDevices) cookieName(account string) string {
+	mac := hmac.New(sha256.New, k.secret)
+	_, _ = fmt.Fprintf(mac, "name of the cookie for %q", account) // a hash takes everything
+	return cookiePrefix + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:12])
 }
 
 // sign returns the signature of a cookie. The parts are quoted, so that no other parts sign the same text: a user may choose an account name

@@ -150,7 +150,8 @@ func (h *Handler) check(r *http.Request, attempt *core.Reservation, given creden
 	return right, err
 }
 
-// Unlock gives an account its full limit back, for your support.
+// Unlock gives an account its full limit back, for your support. A device on which the owner has logged in before keeps its own
+// limit: if that is used up, the owner logs in without the cookie, as in a private window.
 func (h *Handler) Unlock(ctx context.Context, name string) error {
 	account, ok := accountOf(name)
 	if !ok {

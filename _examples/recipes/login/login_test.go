@@ -173,7 +173,7 @@ func (s *service) send(ctx context.Context, a attempt) (status int, body string,
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	for _, c := range response.Cookies() {
-		if c.Name == cookieName {
+		if strings.HasPrefix(c.Name, cookiePrefix) {
 			cookie = c
 		}
 	}
@@ -356,6 +356,13 @@ func TestCookie(t *testing.T) {
 	if cookie.Value == k.cookie("alice").Value {
 		t.Error("two devices have the same cookie")
 	}
+	bob := k.cookie("bob")
+	if known(&http.Cookie{Name: k.cookieName("bob"), Value: cookie.Value}, "bob") || !known(bob, "bob") {
+		t.Error("a cookie of another account is valid under the right name, or that of the account is not")
+	}
+	if bob.Name == cookie.Name || strings.Contains(bob.Name, "bob") {
+		t.Errorf("the names of the cookies are %s and %s: two people on one device need one each, which does not tell the account", cookie.Name, bob.Name)
+	}
 	if !cookie.Secure || !cookie.HttpOnly || cookie.Path != "/" || cookie.Domain != "" {
 		t.Errorf("browsers refuse the cookie, or show it to scripts: %v", cookie)
 	}
@@ -373,7 +380,7 @@ func TestCookie(t *testing.T) {
 		"no number":          parts[0] + ".soon." + k.sign("alice", parts[0], "soon"),
 		"a number too large": parts[0] + ".9999999999999999999999." + k.sign("alice", parts[0], "9999999999999999999999"),
 	} {
-		if known(&http.Cookie{Name: cookieName, Value: value}, "alice") {
+		if known(&http.Cookie{Name: cookie.Name, Value: value}, "alice") {
 			t.Errorf("%s: %q is valid", name, value)
 		}
 	}
@@ -384,7 +391,7 @@ func TestCookie(t *testing.T) {
 		parts[0] + " " + parts[1] + ".4102444800." + parts[2],
 		parts[0] + `" "` + parts[1] + ".4102444800." + parts[2],
 	} {
-		if known(&http.Cookie{Name: cookieName, Value: value}, "alice") {
+		if known(&http.Cookie{Name: cookie.Name, Value: value}, "alice") {
 			t.Errorf("%q is valid for another account", value)
 		}
 	}

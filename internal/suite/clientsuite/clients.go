@@ -165,18 +165,20 @@ func OverwrittenPeer(t *testing.T, apps Apps) {
 	here, edge := keyfunc.TrustedProxies("10.0.0.1"), keyfunc.TrustedHeader("X-Real-IP")
 	for name, newApp := range apps.Default {
 		for i, c := range []struct {
-			f    keyfunc.Func
-			warn bool
+			f     keyfunc.Func
+			first string // what the first client writes in place of its address
+			warn  bool
 		}{
-			{ip(), true}, {ip(here), true}, {ip(here, edge), true}, {keyed, true}, // which counts by the peer
-			{ip(edge), false}, {ip(keyfunc.TrustedHops(1)), false}, // which do not use the peer's address
+			{ip(), "6.6.6.6, 203.0.113.8", true}, {ip(here), "client.example:80", true}, {ip(here, edge), "6.6.6.6:", true},
+			{keyed, "6.6.6.6", true}, // which counts by the peer
+			{ip(edge), "6.6.6.6", false}, {ip(keyfunc.TrustedHops(1)), "6.6.6.6", false}, // which do not use the peer's address
 		} {
 			out.Reset()
 			send := newApp.send(limiter(t, 100), c.f)
-			for _, forged := range []string{"6.6.6.6", "2001:db8::6", "10.0.0.9", "10.0.0.1"} {
+			for _, forged := range []string{c.first, "6.6.6.6", "2001:db8::6", "10.0.0.9", "10.0.0.1"} {
 				send(Request{Peer: forged, Header: []string{xff + "6.6.6.6", "X-Real-IP: 6.6.6.6"}})
 			}
-			if n := strings.Count(out.String(), "RemoteAddr, has no port"); n != map[bool]int{true: 1}[c.warn] || strings.Count(out.String(), "\n") != n {
+			if n := strings.Count(out.String(), "RemoteAddr, is not an address with a port"); n != map[bool]int{true: 1}[c.warn] || strings.Count(out.String(), "\n") != n {
 				t.Errorf("%s %d: %d warnings, want %v: %s", name, i, n, c.warn, out.String())
 			}
 		}

@@ -132,6 +132,7 @@ var proxied = []row{
 	{onSocket, socket, []string{xff + "203.0.113.9"}, "ip:203.0.113.9"},
 	{onSocket, "/run/app.sock", []string{xff + "6.6.6.6, 203.0.113.9"}, "ip:203.0.113.9"},
 	{onSocket, socket, nil, "ip:unix"},
+	{onSocket, "client.example:80", []string{xff + "6.6.6.6"}, "ip:unix"}, // overwritten: this is no unix socket
 	{onSocket, direct, []string{xff + "6.6.6.6"}, "ip:203.0.113.9"},
 	{ip(keyfunc.TrustedProxies("10.0.0.1")), proxy, []string{xff + "203.0.113.9"}, "ip:203.0.113.9"},
 	{ip(keyfunc.TrustedProxies("10.0.0.1")), "10.0.0.2:1", []string{xff + "6.6.6.6"}, "ip:10.0.0.2"},

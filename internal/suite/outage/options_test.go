@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,6 +96,40 @@ func TestClientOptions(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestSlowCallbacks has a function of the user take long while the client makes a connection: no decision waits for it.
+func TestSlowCallbacks(t *testing.T) {
+	t.Parallel()
+	for name, set := range map[string]func(o *redis.Options, wait func()){
+		"CredentialsProvider": func(o *redis.Options, wait func()) {
+			o.CredentialsProvider = func() (name, password string) { wait(); return "default", "" }
+		},
+		"CredentialsProviderContext": func(o *redis.Options, wait func()) {
+			o.CredentialsProviderContext = func(context.Context) (name, password string, err error) { wait(); return "default", "", nil }
+		},
+		"OnConnect": func(o *redis.Options, wait func()) {
+			o.OnConnect = func(context.Context, *redis.Conn) error { wait(); return nil }
+		},
+	} {
+		check.Rounds(t, timeouts[1:], func(r *check.Round, timeout time.Duration) {
+			var slow atomic.Bool
+			released := make(chan struct{})
+			defer close(released)
+			e := newEnv(r, setup{options: func(o *redis.Options) {
+				o.ContextTimeoutEnabled, o.ConnMaxLifetime = true, 50*time.Millisecond
+				set(o, func() {
+					if slow.Load() {
+						<-released
+					}
+				})
+			}})
+			l := newHasty(r, timing{name: name}, e.rdb, timeout)
+			slow.Store(true)
+			time.Sleep(100 * time.Millisecond) // the next call needs a new connection
+			l.during()
+		})
 	}
 }
 

@@ -65,14 +65,14 @@ func (s *Settings) give(option string) {
 func (s *Settings) And(m Member) {
 	for option := range m.Settings.given {
 		if option != "Cost" && option != "Fallback" && option != "LimiterFor" {
-			panic(fmt.Sprintf("guard: And with %s: give it to the middleware: And takes Cost, Fallback and LimiterFor", option))
+			panic(fmt.Sprintf("guard: AlsoLimit with %s: give it to the middleware: And takes Cost, Fallback and LimiterFor", option))
 		}
 	}
 	s.Members = append(s.Members, m)
 	if s.given == nil {
 		s.given = make(map[string]bool)
 	}
-	s.given["And"] = true
+	s.given["AlsoLimit"] = true
 }
 
 // MustLimit panics if a limiter or the function of its keys is missing.
@@ -98,7 +98,7 @@ func Apply[O Option](s *Settings, opts []O) {
 // Check panics if an option has no effect because of another.
 func (s *Settings) Check(xRateLimit uint8) {
 	if s.given["NoHeaders"] {
-		for _, option := range []string{"Headers", "HeadersOnDenial", "ResetDelta", "ExposeHeaders", "RetryJitter", "MaxRetryAfter", "RetryAfterMs"} {
+		for _, option := range []string{"Headers", "HeadersOnDenial", "ResetInSeconds", "ExposeHeaders", "RetryJitter", "MaxRetryAfter", "RetryAfterMs"} {
 			if s.given[option] {
 				panic(fmt.Sprintf("guard: NoHeaders and %s: choose one", option))
 			}
@@ -107,11 +107,11 @@ func (s *Settings) Check(xRateLimit uint8) {
 	if s.given["MaxWaiting"] && !s.given["WaitUpTo"] {
 		panic("guard: MaxWaiting: it is for WaitUpTo, which is missing")
 	}
-	if s.given["WaitUpTo"] && s.given["And"] {
-		panic("guard: And and WaitUpTo: choose one: what one limiter has would be held while another is waited for")
+	if s.given["WaitUpTo"] && s.given["AlsoLimit"] {
+		panic("guard: AlsoLimit and WaitUpTo: choose one: what one limiter has would be held while another is waited for")
 	}
-	if s.given["ResetDelta"] && s.Headers.Sets&xRateLimit == 0 {
-		panic("guard: ResetDelta: it is for XRateLimit, which Headers leaves out")
+	if s.given["ResetInSeconds"] && s.Headers.Sets&xRateLimit == 0 {
+		panic("guard: ResetInSeconds: it is for XRateLimit, which Headers leaves out")
 	}
 }
 
