@@ -22,7 +22,8 @@ const (
 	// denied after all.
 	EventDecision EventKind = iota + 1
 	// EventOutage is a call that Redis did not answer, with the cause in Err. While the circuit
-	// breaker is open no calls are made, and there are no such events.
+	// breaker is open no decision calls Redis: the last such events are of calls that were in flight
+	// when it opened.
 	EventOutage
 	// EventFallbackOn is when the outage policy begins to decide, with the cause in Err.
 	EventFallbackOn

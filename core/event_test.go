@@ -36,7 +36,7 @@ func TestObserveKeys(t *testing.T) {
 	_, first := lim.Allow(t.Context(), "user:alice")
 	_, second := lim.Allow(t.Context(), "user:alice")
 	blocked := lim.Block(t.Context(), "user:bob", time.Hour)
-	lim.Emit(t.Context(), Event{Kind: EventKeyFallback})
+	inside{}.Emit(t.Context(), lim, Event{Kind: EventKeyFallback})
 	if err := errors.Join(first, second, blocked); err != nil {
 		t.Fatal(err)
 	}

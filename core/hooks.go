@@ -14,7 +14,7 @@ import (
 type inside struct{}
 
 func init() { //nolint:gochecknoinits // a variable of what refers to core would be an import cycle
-	hook.Registered = hook.Core[Limiter, Reservation, Result, Option, Limit](inside{})
+	hook.Registered = hook.Core[Limiter, Reservation, Result, Option, Limit, Event](inside{})
 }
 
 func (inside) NewLimit(k *algorithm.Kind, count int64, period time.Duration, s hook.LimitSettings) Limit {
@@ -113,6 +113,8 @@ func (inside) WarnOnce(ctx context.Context, l *Limiter, message string) {
 func (inside) ErrorMinutely(ctx context.Context, l *Limiter, message string, err error) {
 	l.family.events.errorMinutely(ctx, message, err)
 }
+
+func (inside) Emit(ctx context.Context, l *Limiter, e Event) { l.family.events.emit(ctx, "", e) }
 
 func (inside) CountsAs(l, other *Limiter) bool { return l.countsAs(other) }
 

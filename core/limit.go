@@ -323,7 +323,7 @@ func (l Limit) tooSmallFor(n int64) bool {
 // holds reports whether [Limiter.Reserve] holds units of l, rather than slots or places in a queue.
 func (l Limit) holds() bool { return !l.kind.Slots && !l.kind.Delays }
 
-func (l Limit) checkCall() error {
+func (l Limit) check() error {
 	switch {
 	case l.kind == nil:
 		return errors.New("make it with FixedWindow, TokenBucket or another algorithm")
@@ -335,7 +335,7 @@ func (l Limit) checkCall() error {
 	if l.kind.Slots {
 		return nil // it has no rate
 	}
-	if err := l.rate.checkCall(); err != nil {
+	if err := l.rate.check(); err != nil {
 		return err
 	}
 	if l.rate.unit > 0 && l.kind != algorithm.FixedWindow {

@@ -86,7 +86,7 @@ func parseLimit(words []string) (Limit, error) {
 		}
 	}
 	l = l.canonical()
-	return l, l.checkCall()
+	return l, l.check()
 }
 
 // parseAmount returns the Limit of an algorithm without options: words begin with its rate, or with
@@ -172,7 +172,7 @@ func (l Limit) String() string {
 // MarshalText writes what [Limit.String] returns. It is an error for a Limit that New refuses, and
 // so for Limit{}.
 func (l Limit) MarshalText() ([]byte, error) {
-	if err := l.checkCall(); err != nil {
+	if err := l.check(); err != nil {
 		return nil, fmt.Errorf("redislimit: limit %v: %w", l, err)
 	}
 	return []byte(l.String()), nil

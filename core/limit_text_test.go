@@ -157,7 +157,7 @@ func FuzzParseLimit(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, count, period, n int64, name string) {
 		if l, err := ParseLimit(text); err == nil {
 			checkText(t, l)
-			if err := l.checkCall(); err != nil {
+			if err := l.check(); err != nil {
 				t.Fatalf("ParseLimit(%q) = %v: %v", text, l, err)
 			}
 		}
@@ -175,7 +175,7 @@ func FuzzParseLimit(f *testing.F) {
 func checkText(t *testing.T, l Limit) {
 	t.Helper()
 	text, err := l.MarshalText()
-	if wrong := l.checkCall(); wrong != nil {
+	if wrong := l.check(); wrong != nil {
 		if err == nil || !strings.HasSuffix(err.Error(), wrong.Error()) {
 			t.Fatalf("%v is marshaled: %q, %v", l, text, err)
 		}

@@ -101,10 +101,6 @@ func (l *Limiter) Limits() []Limit { return append([]Limit(nil), l.configured...
 // time. The middleware and key functions log there, too.
 func (l *Limiter) Logger() *slog.Logger { return l.family.events.log() }
 
-// Emit passes an Event of an adapter on to the observers of the Limiter, with the Limiter's name.
-// With no observer it does nothing.
-func (l *Limiter) Emit(ctx context.Context, e Event) { l.family.events.emit(ctx, "", e) }
-
 // Close ends the background work of the Limiter: probes, unless another open Limiter uses the
 // client; renewals, so that held slots and units expire (call it when the work has ended); and
 // leases, which are given back first. It waits a [Timeout] at most for these, and one for what

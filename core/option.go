@@ -225,7 +225,8 @@ func Clock(clock func() time.Time) Option {
 }
 
 // Logger sets where the Limiter and its middleware log: one line when Redis fails and one when it
-// answers again, and only at [slog.LevelDebug] one for each failed call. The default is
+// answers again, and only at [slog.LevelDebug] one for each failed call. An outage that begins within
+// a minute of another's line is logged only if it lasts. The default is
 // [slog.Default], as it is at the time. go-redis logs its failed connections itself, unless
 // redis.SetLogger says otherwise.
 func Logger(logger *slog.Logger) Option {
@@ -332,7 +333,7 @@ func checkLimits(limits []Limit, lease time.Duration) error {
 	}
 	first := make(map[string]Limit, len(limits))
 	for _, l := range limits {
-		if err := l.checkCall(); err != nil {
+		if err := l.check(); err != nil {
 			return fmt.Errorf("limit %v: %w", l, err)
 		}
 		if other, taken := first[l.Name()]; taken {

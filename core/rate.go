@@ -77,7 +77,7 @@ func parseRate(s string) (Rate, error) {
 			"or a duration, as in \"10s\" or \"1h30m\"", s)
 	}
 	r := Rate{n, d, calendarUnits[period]}
-	if err := r.checkCall(); err != nil {
+	if err := r.check(); err != nil {
 		return Rate{}, fmt.Errorf("rate %.40q: %w", s, err)
 	}
 	return r, nil
@@ -107,7 +107,7 @@ func (r Rate) String() string {
 	return strconv.FormatInt(r.count, 10) + "/" + period
 }
 
-func (r Rate) checkCall() error {
+func (r Rate) check() error {
 	switch {
 	case r.count < 1 || r.count > maxCount:
 		return fmt.Errorf("the count is %d, allowed is 1 to %d", r.count, maxCount)

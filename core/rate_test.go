@@ -49,7 +49,7 @@ func FuzzParseRate(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := r.checkCall(); err != nil {
+		if err := r.check(); err != nil {
 			t.Fatalf("ParseRate(%q) = %v: %v", s, r, err)
 		}
 		if again, err := ParseRate(r.String()); err != nil || again != r {

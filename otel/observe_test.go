@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 	otellimit "github.com/redislimit/redislimit/otel"
@@ -39,8 +40,8 @@ func TestInstruments(t *testing.T) {
 	m := newMeter(t)
 	lim := core.MustNew(noRedis(t), "api", core.TokenBucket(core.PerHour(1)), m.observe())
 	for kind := range core.EventKind(20) {
-		lim.Emit(t.Context(), core.Event{Kind: kind, Cost: 1, Took: time.Second})
-		lim.Emit(t.Context(), core.Event{Kind: kind, Cost: -1})
+		inside.Core.Emit(t.Context(), lim, core.Event{Kind: kind, Cost: 1, Took: time.Second})
+		inside.Core.Emit(t.Context(), lim, core.Event{Kind: kind, Cost: -1})
 	}
 	want := map[string]string{
 		"redislimit.decisions":             "{decision}, counter",
@@ -173,7 +174,7 @@ func TestEvents(t *testing.T) {
 				if e.Kind == 0 {
 					e.Kind = test.kind
 				}
-				lim.Emit(t.Context(), e)
+				inside.Core.Emit(t.Context(), lim, e)
 			}
 			m.want(test.want)
 		})
@@ -240,7 +241,7 @@ func TestDuration(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
 	lim := core.MustNewMemory("api", core.TokenBucket(core.PerHour(1)), m.observe())
-	lim.Emit(t.Context(), core.Event{Kind: core.EventDecision, Took: 250 * time.Microsecond})
+	inside.Core.Emit(t.Context(), lim, core.Event{Kind: core.EventDecision, Took: 250 * time.Microsecond})
 	histogram, ok := m.collected()["redislimit.decision.duration"].Data.(metricdata.Histogram[float64])
 	if !ok || len(histogram.DataPoints) != 1 {
 		t.Fatalf("got %v", histogram)

@@ -11,6 +11,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -36,7 +37,7 @@ func TestNoKeyIsReported(t *testing.T) {
 			server.Stop()
 		}
 		for kind := range core.EventKind(20) {
-			memory.Emit(ctx, core.Event{Kind: kind, Err: errors.New(key), Detail: key})
+			inside.Core.Emit(ctx, memory, core.Event{Kind: kind, Err: errors.New(key), Detail: key})
 		}
 	})
 	values := m.values()

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/testkit/process"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
@@ -193,7 +194,7 @@ func startLoad(t *testing.T, server *redistest.Instance) *load {
 				l.request(ctx, n)
 				_, _ = failClosed.Allow(ctx, "anything")
 				if l.misused.Load() { // an overload takes more than this machine has
-					failClosed.Emit(ctx, core.Event{Kind: core.EventOverload, Cost: 1})
+					inside.Core.Emit(ctx, failClosed, core.Event{Kind: core.EventOverload, Cost: 1})
 				}
 				_, _ = leased.Allow(ctx, "anything")
 				l.banAndWait(ctx, bans, waits, fmt.Sprint(n))

@@ -12,7 +12,7 @@ import (
 
 // A Core is package core as this module sees it. The types are core's own of these names, which
 // this package cannot name: core imports it.
-type Core[Limiter, Reservation, Result, Option, Limit any] interface {
+type Core[Limiter, Reservation, Result, Option, Limit, Event any] interface {
 	// NewLimit returns the limit of a registered algorithm, whether it has a constructor in core or
 	// not.
 	NewLimit(k *algorithm.Kind, count int64, period time.Duration, s LimitSettings) Limit
@@ -38,6 +38,8 @@ type Core[Limiter, Reservation, Result, Option, Limit any] interface {
 	WaitUpTo(ctx context.Context, l *Limiter, w Waiting, res *Result) (*Reservation, error)
 	// SettleLater is Settle, but need not wait for the reply.
 	SettleLater(ctx context.Context, r *Reservation, actual int64) error
+	// Emit passes an Event of an adapter on to the observers of a limiter, with the limiter's name.
+	Emit(ctx context.Context, l *Limiter, e Event)
 	// CountsAs reports whether two limiters have the same counts.
 	CountsAs(l, other *Limiter) bool
 	// WarnOnce logs a message, and those of its name not again.

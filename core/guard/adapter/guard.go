@@ -245,7 +245,7 @@ func (v *Verdict) await(ctx context.Context) {
 			e.Result = v.Result
 		}
 		e.Took, e.Err = time.Since(begun), err
-		v.limiter.Emit(ctx, e)
+		inside.Core.Emit(ctx, v.limiter, e)
 	}
 	if err != nil {
 		v.Status, v.Err = statusOf(err), err
@@ -292,7 +292,7 @@ func (g *Guard) keyOf(r keyfunc.Request) (string, error) {
 	if !errors.Is(err, keyfunc.ErrNoKey) {
 		return key, err
 	}
-	g.limiter.Emit(r.Context(), core.Event{Kind: core.EventKeyFallback, Err: err})
+	inside.Core.Emit(r.Context(), g.limiter, core.Event{Kind: core.EventKeyFallback, Err: err})
 	if err != keyfunc.ErrNoKey { //nolint:errorlint,err113 // it asks whether the error is wrapped
 		g.noKeyLogged.Do(func() {
 			by := "their peer's address"
