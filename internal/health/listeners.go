@@ -41,8 +41,7 @@ type Listener func(ctx context.Context, c Change)
 type Listeners struct {
 	mu      sync.Mutex
 	all     []weak.Pointer[Subscription]
-	open    atomic.Int64
-	version atomic.Uint64 // changes with each subscription
+	version atomic.Uint64 // changes with each Subscribe and Close
 }
 
 // A Subscription makes a group of servers notify a Listener until it is closed. Several Subscriptions of
@@ -59,10 +58,9 @@ func (l *Listeners) Subscribe(listener *Listener) *Subscription {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.all) == cap(l.all) {
-		l.all = slices.DeleteFunc(l.all, func(w weak.Pointer[Subscription]) bool { return w.Value() == nil })
+		l.all = slices.DeleteFunc(l.all, func(w weak.Pointer[Subscription]) bool { return !isOpen(w) })
 	}
 	l.all = append(l.all, weak.Make(s))
-	l.open.Add(1)
 	l.version.Add(1)
 	return s
 }
@@ -74,7 +72,6 @@ func (s *Subscription) Close() bool {
 	if s.closed.Swap(true) {
 		return false
 	}
-	s.of.open.Add(-1)
 	s.of.version.Add(1)
 	return true
 }
@@ -82,8 +79,31 @@ func (s *Subscription) Close() bool {
 // Closed reports whether the subscription was closed.
 func (s *Subscription) Closed() bool { return s.closed.Load() }
 
-// Open returns how many subscriptions are not closed.
-func (l *Listeners) Open() int { return int(l.open.Load()) }
+// isOpen reports whether a Subscription is neither closed nor garbage-collected.
+func isOpen(w weak.Pointer[Subscription]) bool {
+	s := w.Value()
+	return s != nil && !s.Closed()
+}
+
+// Open returns how many subscriptions are neither closed nor garbage-collected.
+func (l *Listeners) Open() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	open := 0
+	for _, w := range l.all {
+		if isOpen(w) {
+			open++
+		}
+	}
+	return open
+}
+
+// anyOpen reports whether Open is not 0, and is faster.
+func (l *Listeners) anyOpen() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.all, isOpen)
+}
 
 // current returns each listener once. A nil Listener is left out: it could not log.
 func (l *Listeners) current() []*Listener {

@@ -3,6 +3,7 @@ package health_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -92,6 +93,25 @@ func TestListenersComeAndLeave(t *testing.T) {
 		f.wantState(health.Down)
 		f.wantNotified(f.recorder, "down logged")
 		f.wantNotified(late, "")
+	})
+}
+
+// TestForgottenSubscription checks that a Subscription that is garbage-collected in an outage ends like one that is
+// closed: nothing is watched without a Subscription.
+func TestForgottenSubscription(t *testing.T) {
+	t.Parallel()
+	runNear(t, func(f *fixture) {
+		f.fail(health.Unavailable)
+		f.wantNotified(f.recorder, "down logged")
+		f.subscription = nil
+		runtime.GC()
+		if open := f.listeners.Open(); open != 0 {
+			t.Errorf("%d subscriptions are open", open)
+		}
+		f.refresh()
+		f.wantState(health.Up)
+		f.wantNotified(f.recorder, "back")
+		f.subscription = f.listeners.Subscribe(&f.recorder.Listener)
 	})
 }
 

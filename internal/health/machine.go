@@ -37,7 +37,7 @@ type machine struct {
 	probedBefore bool // one of them was started in the current state
 	patientProbe bool // one of them is allowed the time that a new connection can take
 	hurry        bool // a connection broke: a probe gets no more time than a request, since requests wait for it
-	stopped      bool // there is nothing to probe with
+	cannotProbe  bool // there is nothing to probe with: no probe begins until a request needs the server
 	replaced     bool // another server took over
 
 	nextProbe time.Time
@@ -54,7 +54,7 @@ type machine struct {
 
 // enter switches to another state and resets what was counted in the old one.
 func (m *machine) enter(s State, now time.Time) {
-	m.state, m.since, m.broken, m.nextProbe, m.probedBefore = s, now, 0, now, false
+	m.state, m.since, m.broken, m.nextProbe, m.probedBefore, m.cannotProbe = s, now, 0, now, false, false
 	if s == Down {
 		m.wentDown, m.wantedAt = now, now
 	}
@@ -107,7 +107,7 @@ func (m *machine) recordDoubted(o Outcome, now time.Time, cause error) {
 // state to change; 0 means not at all.
 func (m *machine) want(now time.Time) time.Duration {
 	idle := now.Sub(m.wantedAt) > idleAfter
-	m.wantedAt = now
+	m.wantedAt, m.cannotProbe = now, false
 	switch m.state {
 	case Up:
 		return 0
@@ -145,8 +145,7 @@ func (m *machine) next(now time.Time) (action, time.Duration) {
 		return a, 0
 	}
 	switch {
-	case m.state == Up, m.stopped:
-		m.stopped = false
+	case m.state == Up, m.cannotProbe:
 		return stop, 0
 	case m.state == Recovered:
 		return wait, 0
@@ -182,8 +181,8 @@ func (m *machine) probeEnded(patient bool, o Outcome, began, now time.Time, caus
 	m.probes--
 	m.patientProbe = m.patientProbe && !patient
 	m.probedBefore = m.probedBefore && began.Before(m.since)
-	m.stopped = o == NotProbed
 	m.record(o, began, now, cause)
+	m.cannotProbe = m.cannotProbe || o == NotProbed
 }
 
 // announcement returns what to announce now, or wait if there is nothing to announce. Whoever is

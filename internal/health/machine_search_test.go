@@ -168,7 +168,7 @@ func (w *world) key() string {
 		ages = append(ages, fmt.Sprint(w.now.Sub(p.begun), p.far, p.begun.Before(h.since)))
 	}
 	ago := func(t time.Time) time.Duration { return min(w.now.Sub(t), 2*logPause) }
-	return fmt.Sprint(h.state, ago(h.since), h.untested, h.broken, h.probedBefore, h.patientProbe, h.hurry,
+	return fmt.Sprint(h.state, ago(h.since), h.untested, h.broken, h.probedBefore, h.patientProbe, h.hurry, h.cannotProbe,
 		ago(h.nextProbe), ago(h.wantedAt), ago(h.wokenAt),
 		h.announced, h.logged, ago(h.loggedAt), ago(h.longLoggedAt), w.line, h.cause, last, ages)
 }

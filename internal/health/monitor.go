@@ -76,7 +76,7 @@ func (m *Monitor) Answered(began time.Time, changed bool) {
 	now := time.Now()
 	m.noteSpeed(now.Sub(began))
 	switch {
-	case !changed:
+	case !changed && !m.Up(): // while the server is up, any answer shows that there is a connection
 	case now.Sub(began) > m.Timeout:
 		m.record(AnsweredLate, began, nil)
 	default:
@@ -245,8 +245,9 @@ func (m *Monitor) next() (do action, pause time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before, version := m.machine.state, m.Listeners.version.Load()
-	switch nobody := m.Listeners.open.Load() == 0; {
-	case m.machine.announced && version != m.audience.version && (nobody || m.machine.state == Down):
+	came := m.machine.announced && m.machine.state == Down && version != m.audience.version
+	switch nobody := !m.Listeners.anyOpen(); {
+	case came, nobody && len(m.audience.told) > 0:
 		do = announceDown // to listeners that came later; for those that left it is over
 	case nobody:
 		do = stop

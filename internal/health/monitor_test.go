@@ -52,6 +52,19 @@ func TestFirstAnswer(t *testing.T) {
 	})
 }
 
+// TestFirstAnswerThatChangedNothing checks that an answer is the first one even if the request changed nothing.
+func TestFirstAnswerThatChangedNothing(t *testing.T) {
+	t.Parallel()
+	run(t, func(f *fixture) {
+		f.monitor.Answered(time.Now(), false)
+		began := time.Now()
+		time.Sleep(time.Millisecond)
+		f.fail(health.ConnectionLost)
+		f.monitor.Answered(began, true)
+		f.wantState(health.Doubted)
+	})
+}
+
 // TestAnswersInAnOutage checks that a request ends an outage only if it made the server change something:
 // a server that is full or read-only answers the others.
 func TestAnswersInAnOutage(t *testing.T) {
@@ -195,9 +208,12 @@ func TestCannotProbe(t *testing.T) {
 		f.follow(reply{after: never}, reply{after: never}, reply{outcome: health.NotProbed})
 		f.fail(health.Unavailable)
 		time.Sleep(3 * time.Second)
+		f.wantCalls("0s:5s 100ms:500ms 200ms:500ms")
 		if cause := f.monitor.Snapshot().Cause; !errors.Is(cause, errorOf(health.Unavailable)) {
 			t.Errorf("the cause is %v", cause)
 		}
+		f.refresh()
+		f.wantCalls("")
 		f.follow(reply{outcome: health.Answered})
 		f.wantAwait("0s: true")
 	})
