@@ -201,7 +201,7 @@ func TestProbeOfAnEarlierDoubt(t *testing.T) {
 }
 
 // TestCannotProbe checks that probing stops if there is nothing to probe with, until a request needs the server,
-// and that the probes that are canceled thereby are no reason why the server is down.
+// and that the probes that are canceled thereby neither are a reason why the server is down nor begin another probe.
 func TestCannotProbe(t *testing.T) {
 	t.Parallel()
 	runNear(t, func(f *fixture) {
@@ -216,6 +216,16 @@ func TestCannotProbe(t *testing.T) {
 		f.wantCalls("")
 		f.follow(reply{outcome: health.Answered})
 		f.wantAwait("0s: true")
+
+		f.restart()
+		f.follow(reply{outcome: health.NotProbed}, reply{outcome: health.Answered})
+		f.fail(health.ConnectionLost)
+		f.wantState(health.Down)
+		f.monitor.Answered(time.Now(), true)
+		f.wantState(health.Up)
+		f.fail(health.ConnectionLost)
+		f.wantCalls("0s:500ms 0s:500ms")
+		f.wantState(health.Up)
 	})
 }
 
@@ -248,7 +258,7 @@ func TestAwait(t *testing.T) {
 }
 
 // TestAwaitAfterAQuietTime checks that the first request after a quiet second waits for the answer to a probe that
-// begins at once, and that requests go on while others have failed at once shortly before.
+// begins at once.
 func TestAwaitAfterAQuietTime(t *testing.T) {
 	t.Parallel()
 	runNear(t, func(f *fixture) {
