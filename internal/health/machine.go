@@ -192,6 +192,9 @@ func (mc *machine) probeEnded(patient bool, o Outcome, began, now time.Time, cau
 	mc.probes--
 	mc.patientProbe = mc.patientProbe && !patient
 	mc.probedHere = mc.probedHere && began.Before(mc.since)
+	if mc.state == Doubted && o == Inconclusive {
+		mc.nextProbe = now.Add(minProbePause) // the next one may say nothing either, and as fast
+	}
 	mc.record(o, began, now, cause)
 	mc.cannotProbe = mc.cannotProbe || o == NotProbed
 }

@@ -102,6 +102,13 @@ func TestProbeTimes(t *testing.T) {
 			runNear, []reply{{outcome: health.ConnectionLost}, {outcome: health.ConnectionLost}, {outcome: health.Rejected}},
 			func(f *fixture) { f.fail(health.ConnectionLost) }, "0s:500ms 0s:500ms 0s:500ms",
 		},
+		"every 100 ms in a doubt while they say nothing, for example because the pool is exhausted": {
+			runNear, []reply{{outcome: health.Inconclusive}, {outcome: health.Inconclusive}, {outcome: health.Answered}},
+			func(f *fixture) {
+				f.fail(health.ConnectionLost)
+				time.Sleep(250 * time.Millisecond)
+			}, "0s:500ms 100ms:500ms 200ms:500ms",
+		},
 		"a probe that this process was too busy to end in time is repeated with more time": {
 			runNear, []reply{{health.TimedOut, 2 * timeout, true}, {outcome: health.Answered}}, func(f *fixture) {
 				f.fail(health.ConnectionLost)
