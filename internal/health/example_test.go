@@ -33,8 +33,8 @@ func (m *mailer) Probe(ctx context.Context, _ error) (health.Outcome, error) {
 // Address returns the name of the mailer's server.
 func (*mailer) Address(context.Context, error) string { return "mail:25" }
 
-// The Monitor of a mail server. Before each request, Await says whether to make it. After each request, Failed or
-// Answered records how it ended.
+// The Monitor of a mail server. Before each request, Await says whether to make it. After each
+// request, Failed or Answered records how it ended.
 func Example() {
 	const timeout = time.Second
 	mail, changes := &mailer{}, make(chan string, 1)
@@ -44,8 +44,9 @@ func Example() {
 		switch c.Event {
 		case health.WentDown:
 			changes <- fmt.Sprintf("%s is down: %v", c.Address, c.Cause)
-		case health.CameBack:
-			changes <- fmt.Sprintf("%s is back", c.Address)
+		case health.CameBack, health.TakenOver:
+			changes <- c.Address + " is back"
+		case health.StillDown: // is for the log alone
 		}
 	})
 	subscription := listeners.Subscribe(&listener)

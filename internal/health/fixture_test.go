@@ -120,10 +120,10 @@ type fixture struct {
 
 	*scriptedServer
 
-	monitor      *health.Monitor
-	listeners    *health.Listeners
-	recorder     *recorder
-	subscription *health.Subscription
+	monitor       *health.Monitor
+	listeners     *health.Listeners
+	recorder      *recorder // is subscribed
+	subscriptions []*health.Subscription
 }
 
 // run calls test with a fixture whose server has never been called and would not answer.
@@ -133,9 +133,11 @@ func run(t *testing.T, test func(f *fixture)) {
 		f := &fixture{T: t, scriptedServer: &scriptedServer{script: []reply{{after: never}}, start: time.Now()}}
 		f.listeners, f.recorder = &health.Listeners{}, newRecorder()
 		f.monitor = health.NewMonitor(health.Config{Timeout: timeout, PoolSize: poolSize, Prober: f, Listeners: f.listeners})
-		f.subscription = f.listeners.Subscribe(&f.recorder.Listener)
+		f.subscribe(&f.recorder.Listener)
 		defer func() {
-			f.subscription.Close()
+			for _, s := range f.subscriptions {
+				s.Close()
+			}
 			f.monitor.Refresh()   // the supervisor ends, because nobody is subscribed
 			time.Sleep(2 * never) // all goroutines end
 		}()
@@ -151,6 +153,13 @@ func runNear(t *testing.T, test func(f *fixture)) {
 		f.monitor.Answered(time.Now(), true)
 		test(f)
 	})
+}
+
+// subscribe subscribes a listener until the test ends.
+func (f *fixture) subscribe(listener *health.Listener) *health.Subscription {
+	s := f.listeners.Subscribe(listener)
+	f.subscriptions = append(f.subscriptions, s)
+	return s
 }
 
 // fail records a request that fails at once, and waits until the supervisor has reacted.

@@ -56,8 +56,9 @@ const (
 	// serve anyone. It begins an outage.
 	Unavailable
 
-	// Replaced is the outcome of a probe that found another server in the place of this one. It ends an
-	// outage, with the event TakenOver. It also ends a doubt, but without an event: a doubt is not announced.
+	// Replaced is the outcome of a probe that found another server in the place of this one. It ends
+	// an outage, with the event TakenOver. It also ends a doubt, but without an event: a doubt is not
+	// announced.
 	Replaced
 	// NotProbed is the outcome of a probe that could not be made, for example because the client is
 	// closed. It turns a doubt into an outage. Probing stops until a request needs the server again.

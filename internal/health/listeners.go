@@ -17,8 +17,8 @@ const (
 	// listener that was notified of it is also notified of a CameBack or TakenOver, unless the listener is
 	// garbage-collected before.
 	WentDown Event = iota
-	// StillDown is an Event for the log alone, and one listener is notified of it, at most once a minute: the
-	// server has been down since the last line, or its WentDown was not logged.
+	// StillDown is an Event for the log alone, and one listener is notified of it, at most once a
+	// minute: the server has been down since the last line, or its WentDown was not logged.
 	StillDown
 	// CameBack means that the server answers again. A listener that unsubscribes in an outage is also
 	// notified of a CameBack.
@@ -64,8 +64,8 @@ type Subscription struct {
 // Subscribe adds a listener. The caller keeps the Subscription alive. listener must not be nil, but may
 // point to a nil Listener: then nobody is notified, but the servers are watched.
 //
-// A server that is down now notifies the new listener when a request needs the server, or after five seconds
-// at most. [Monitor.Refresh] makes it do so at once.
+// The Monitor of a server that is down now notifies the new listener at its next probe or when a
+// request needs the server, whichever is sooner. [Monitor.Refresh] makes it do so at once.
 func (l *Listeners) Subscribe(listener *Listener) *Subscription {
 	s := &Subscription{listener: listener, of: l}
 	l.mu.Lock()

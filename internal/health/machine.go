@@ -203,9 +203,10 @@ func (mc *machine) probeEnded(patient bool, o Outcome, began, now time.Time, cau
 // notified that the server is down are also notified of the end, even if the server has recovered
 // meanwhile.
 //
-// announcement also holds the rule of the log. A server that fails again and again has at most one line a
-// minute (logPause) that says that it is down. The line of a blip, which is an outage of less than a second,
-// does not delay the line of a longer outage. The end is logged if the outage has a line.
+// announcement also holds the rule of the log. A server that fails again and again has at most one
+// line a minute (logPause) that says that it is down. The line of a blip, which is an outage of less
+// than a second, does not delay the line of a longer outage. The end is logged if the outage has a
+// line.
 //
 //	lines in the minute before     the outage is logged
 //	none                           when it begins, then once a minute

@@ -163,9 +163,10 @@ func inputs() []input {
 	return all
 }
 
-// key returns a text that is the same for two worlds in which the same can happen from now on. Instants count
-// from now. A new field of the machine belongs into the text, unless there is a reason as for these: poolSize
-// never changes, replaced only names an event, and wentDown is the same as since while the server is down.
+// key returns a text that is the same for two worlds in which the same can happen from now on.
+// Instants count from now. A new field of the machine belongs into the text, unless there is a reason
+// as for these: poolSize never changes, replaced only names an event, and wentDown is the same as
+// since while the server is down.
 func (w *world) key() string {
 	mc := w.machine
 	last := stop
@@ -182,8 +183,9 @@ func (w *world) key() string {
 		mc.announced, mc.logged, ago(mc.loggedAt), ago(mc.longLoggedAt), w.logged, mc.cause, last, ages)
 }
 
-// TestMachineSearched tries everything that can happen to a server in a few steps. Whatever happened, a server that
-// answers again is up within a fifth of a second, or a little more than 1% of a long outage.
+// TestMachineSearched tries everything that can happen to a server in a few steps. Whatever happened,
+// a server that answers again is up within a fifth of a second, or a little more than 1% of a long
+// outage.
 func TestMachineSearched(t *testing.T) {
 	t.Parallel()
 	type node struct {
@@ -281,8 +283,8 @@ func justified(name string, before *machine, w *world) error {
 	return nil
 }
 
-// recovers returns how long it takes until the server is up, if requests need it and it answers every probe that
-// begins from now on. Probes in flight get no answer.
+// recovers returns how long it takes until the server is up, if requests need it and it answers every
+// probe that begins from now on. Probes in flight get no answer.
 func (w world) recovers() (time.Duration, error) {
 	w = w.clone()
 	for i := range w.probes {

@@ -123,8 +123,8 @@ func (m *Monitor) recordCall(o Outcome, began time.Time, cause error) {
 //   - while the server is down, for 100 ms, if no request has needed it for a second;
 //   - without limit while the listeners are being notified that the server has recovered.
 //
-// It returns false early when ctx ends or until is closed. until may be nil; a client closes it, for example,
-// when the client itself is closed.
+// It returns false early when ctx ends or until is closed. until may be nil; a client closes it, for
+// example, when the client itself is closed.
 func (m *Monitor) Await(ctx context.Context, until <-chan struct{}) bool {
 	for !m.Up() {
 		left, changed := m.noteRequest()
@@ -146,8 +146,8 @@ func (m *Monitor) Await(ctx context.Context, until <-chan struct{}) bool {
 	return true
 }
 
-// noteRequest notes that a request needs the server. It returns how long the request may wait, and the channel
-// that is closed when the state changes.
+// noteRequest notes that a request needs the server. It returns how long the request may wait, and the
+// channel that is closed when the state changes.
 func (m *Monitor) noteRequest() (left time.Duration, changed <-chan struct{}) {
 	if State(m.state.Load()) == Down && int64(time.Since(m.created)) < m.notedUntil.Load() {
 		return 0, nil
@@ -212,10 +212,10 @@ func (m *Monitor) superviseLocked() {
 	}
 }
 
-// Refresh makes the supervisor look at the Listeners again, if the server is not up: it notifies listeners that
-// have subscribed or unsubscribed in an outage, and ends the outage if nobody is subscribed any more. Refresh
-// does not wait for that. The Listeners do not know their Monitors, so whoever closes a Subscription calls
-// Refresh: package redisstore does when a Store closes.
+// Refresh makes the supervisor look at the Listeners again, if the server is not up: it notifies
+// listeners that have subscribed or unsubscribed in an outage, and ends the outage if nobody is
+// subscribed any more. Refresh does not wait for that. The Listeners do not know their Monitors, so
+// whoever closes a Subscription calls Refresh: package redisstore does when a Store closes.
 func (m *Monitor) Refresh() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -251,8 +251,8 @@ func (m *Monitor) supervise() {
 	}
 }
 
-// nextAction returns what to do now. If that is to wait, it also returns for how long at most. It asks the machine,
-// unless listeners have come or left.
+// nextAction returns what to do now. If that is to wait, it also returns for how long at most. It asks
+// the machine, unless listeners have come or left.
 func (m *Monitor) nextAction() (do action, pause time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -276,11 +276,13 @@ func (m *Monitor) nextAction() (do action, pause time.Duration) {
 	return do, pause
 }
 
-// probe makes one call, or two if the first one was answered but took longer than a request may wait: the first
-// one may have taken so long because it had to connect, and the second one finds the connection.
+// probe makes one call, or two if the first one was answered but took longer than a request may wait:
+// the first one may have taken so long because it had to connect, and the second one finds the
+// connection.
 func (m *Monitor) probe(ctx context.Context, began time.Time, patient bool) {
 	timeout := m.Timeout
-	// If connecting is slow, a probe that ends a doubt has to have the time for it, even if the machine is in a hurry.
+	// If connecting is slow, a probe that ends a doubt has to have the time for it, even if the
+	// machine is in a hurry.
 	if patient || m.SlowToConnect() && State(m.state.Load()) == Doubted {
 		timeout = ConnectTimeout(m.Timeout)
 	}

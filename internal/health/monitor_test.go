@@ -9,8 +9,8 @@ import (
 	"github.com/redislimit/redislimit/internal/health"
 )
 
-// TestTimeouts checks which timeouts of a request mean that the server is down. The others may be the fault of
-// a new connection or of this process, and are only a reason to probe.
+// TestTimeouts checks which timeouts of a request mean that the server is down. The others may be the
+// fault of a new connection or of this process, and are only a reason to probe.
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -35,8 +35,8 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// TestFirstAnswer checks that the first answer of all ends a doubt although its request began before, because it
-// was late for the connection alone. Later such answers say nothing of how things are now.
+// TestFirstAnswer checks that the first answer of all ends a doubt although its request began before,
+// because it was late for the connection alone. Later such answers say nothing of how things are now.
 func TestFirstAnswer(t *testing.T) {
 	t.Parallel()
 	run(t, func(f *fixture) {
@@ -52,7 +52,8 @@ func TestFirstAnswer(t *testing.T) {
 	})
 }
 
-// TestFirstAnswerThatChangedNothing checks that an answer is the first one even if the request changed nothing.
+// TestFirstAnswerThatChangedNothing checks that an answer is the first one even if the request changed
+// nothing.
 func TestFirstAnswerThatChangedNothing(t *testing.T) {
 	t.Parallel()
 	run(t, func(f *fixture) {
@@ -82,8 +83,8 @@ func TestAnswersInAnOutage(t *testing.T) {
 	})
 }
 
-// TestProbeTimes checks when a server is probed, and how long each probe may take: the timeout of a request, or
-// 5 seconds if it may have to connect.
+// TestProbeTimes checks when a server is probed, and how long each probe may take: the timeout of a
+// request, or 5 seconds if it may have to connect.
 func TestProbeTimes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -156,8 +157,8 @@ func TestProbeTimes(t *testing.T) {
 	}
 }
 
-// TestProbeThatConnects checks that a probe that was answered too late for a request makes a second call over the
-// connection that it has made, and that the second call decides.
+// TestProbeThatConnects checks that a probe that was answered too late for a request makes a second
+// call over the connection that it has made, and that the second call decides.
 func TestProbeThatConnects(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -190,8 +191,8 @@ func TestProbeThatConnects(t *testing.T) {
 	}
 }
 
-// TestProbeOfAnEarlierDoubt checks that a server that is doubted anew is probed once, whatever comes of a probe
-// that began when it was doubted before.
+// TestProbeOfAnEarlierDoubt checks that a server that is doubted anew is probed once, whatever comes
+// of a probe that began when it was doubted before.
 func TestProbeOfAnEarlierDoubt(t *testing.T) {
 	t.Parallel()
 	run(t, func(f *fixture) {
@@ -207,8 +208,9 @@ func TestProbeOfAnEarlierDoubt(t *testing.T) {
 	})
 }
 
-// TestCannotProbe checks that probing stops if there is nothing to probe with, until a request needs the server,
-// and that the probes that are canceled thereby neither are a reason why the server is down nor begin another probe.
+// TestCannotProbe checks that probing stops if there is nothing to probe with, until a request needs
+// the server, and that the probes that are canceled thereby neither are a reason why the server is
+// down nor begin another probe.
 func TestCannotProbe(t *testing.T) {
 	t.Parallel()
 	runNear(t, func(f *fixture) {
@@ -264,8 +266,8 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestAwaitAfterAQuietTime checks that the first request after a quiet second waits for the answer to a probe that
-// begins at once.
+// TestAwaitAfterAQuietTime checks that the first request after a quiet second waits for the answer to
+// a probe that begins at once.
 func TestAwaitAfterAQuietTime(t *testing.T) {
 	t.Parallel()
 	runNear(t, func(f *fixture) {
@@ -276,8 +278,8 @@ func TestAwaitAfterAQuietTime(t *testing.T) {
 	})
 }
 
-// TestAwaitEndsEarly checks that a request stops waiting when its context ends or its other channel is closed,
-// even if the server is then up.
+// TestAwaitEndsEarly checks that a request stops waiting when its context ends or its other channel is
+// closed, even if the server is then up.
 func TestAwaitEndsEarly(t *testing.T) {
 	t.Parallel()
 	hung := time.AfterFunc(20*time.Second, func() { panic("Await does not end") }) // of the real clock: time stands still in the bubble
@@ -298,8 +300,8 @@ func TestAwaitEndsEarly(t *testing.T) {
 	})
 }
 
-// TestNotedRequests checks that a request is not noted if another one was noted less than 20 ms before while the
-// server is down, but that a request is when the server is doubted meanwhile.
+// TestNotedRequests checks that a request is not noted if another one was noted less than 20 ms before
+// while the server is down, but that a request is when the server is doubted meanwhile.
 func TestNotedRequests(t *testing.T) {
 	t.Parallel()
 	runNear(t, func(f *fixture) {
