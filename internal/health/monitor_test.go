@@ -196,15 +196,15 @@ func TestProbeThatConnects(t *testing.T) {
 func TestProbeOfAnEarlierDoubt(t *testing.T) {
 	t.Parallel()
 	run(t, func(f *fixture) {
+		f.follow(reply{health.TimedOut, 2200 * time.Millisecond, true}, reply{after: never})
 		f.fail(health.TimedOut)
 		f.monitor.Answered(time.Now(), true)
 		f.wantState(health.Up)
 		time.Sleep(2 * time.Second)
 		f.fail(health.ConnectionLost)
-		f.wantCalls("0s:5s 2s:500ms")
-		f.follow(reply{after: never})
 		time.Sleep(timeout - time.Millisecond)
 		f.wantState(health.Doubted)
+		f.wantCalls("0s:5s 2s:500ms")
 	})
 }
 
