@@ -30,8 +30,8 @@ func (s State) String() string {
 	return [...]string{Up: "up", Doubted: "doubted", Down: "down", Recovered: "down"}[s]
 }
 
-// An Outcome is what the end of a call says about the server. An outcome that is not mentioned to begin or
-// to end a doubt or an outage does neither.
+// An Outcome is what the end of a call says about the server. The comments say which outcomes begin or end
+// a doubt or an outage.
 type Outcome uint8
 
 const (

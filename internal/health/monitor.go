@@ -257,10 +257,10 @@ func (m *Monitor) nextAction() (do action, pause time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before, version := m.machine.state, m.Listeners.version.Load()
-	others := m.machine.announced && m.machine.state == Down && version != m.audience.version
+	listenersChanged := m.machine.announced && m.machine.state == Down && version != m.audience.version
 	nobody := !m.Listeners.anyOpen()
 	switch {
-	case others, nobody && len(m.audience.notified) > 0:
+	case listenersChanged, nobody && len(m.audience.notified) > 0:
 		do = announceDown // to listeners that came later; for those that left the outage is over
 	case nobody:
 		do = stop
