@@ -1,16 +1,22 @@
 // Package health decides whether requests should be sent to a server, and finds out in the background
-// when a failed server can be used again. It is a circuit breaker whose trial calls are probes instead
-// of requests.
+// when a failed server can be used again. It is a circuit breaker whose trial calls are mostly probes: a
+// request is not risked to find out whether the server answers.
+//
+// A [Monitor] watches one server. Its user supplies three things:
+//
+//   - a [Prober], which makes one trial call;
+//   - the outcome of each request, by [Monitor.Answered] or [Monitor.Failed];
+//   - [Listeners], which are notified when an outage begins and ends. Without an open [Subscription] nothing
+//     is watched: every request is sent.
+//
+// In return, [Monitor.Await] says before each request whether to send it, and waits while an answer can be
+// expected soon. The example shows the sequence of calls.
+//
+// The package does not know what kind of server it watches. It imports no other package of this module
+// and no client.
 //
 //	health.go     the vocabulary: State, Outcome, Prober, Config
 //	machine.go    the rules, without a clock, a network or a goroutine; a test searches them exhaustively
 //	monitor.go    Monitor: puts the rules behind a lock, and runs the goroutine that probes and announces
 //	listeners.go  Listeners: who is notified of outages
-//
-// What it is given: the outcome of each request, a [Prober] that makes one trial call, and Listeners.
-// What it gives: [Monitor.Up] says whether to send a request, [Monitor.Await] waits for the server while
-// an answer can be expected soon, and each listener is notified when an outage begins and ends.
-//
-// The package does not know what kind of server it watches. It imports no other package of this module
-// and no client.
 package health

@@ -6,64 +6,78 @@ import (
 	"time"
 )
 
-// A State says what requests do about a server.
+// A State says whether requests are sent to a server.
 type State uint8
 
 const (
 	// Up means that requests are sent to the server.
 	Up State = iota
 	// Doubted means that a request failed in a way that may be the fault of the connection or of this
-	// process. Requests wait, for three seconds at most, until a probe finds out.
+	// process. Requests wait until a probe has found out. A doubt lasts three seconds at most; a caller
+	// that has less time ends its wait by its context.
 	Doubted
-	// Down means that requests fail at once. Probes continue until the server answers one.
+	// Down means that requests fail at once, or after 100 ms if none came for a second. Probes continue
+	// until the server answers one.
 	Down
-	// Recovered means that the server has answered a probe. Requests wait until the listeners have been
-	// notified.
+	// Recovered means that the server has answered a probe. Requests wait until all listeners have been
+	// notified, however long that takes.
 	Recovered
 )
 
 // String returns the name of the state for people. A server that has just recovered counts as down
 // until its recovery has been announced.
-func (s State) String() string { return [...]string{"up", "doubted", "down", "down"}[s] }
+func (s State) String() string {
+	return [...]string{Up: "up", Doubted: "doubted", Down: "down", Recovered: "down"}[s]
+}
 
-// An Outcome is what the end of a call says about the server.
+// An Outcome is what the end of a call says about the server. The comments say which outcomes begin or end
+// a doubt or an outage.
 type Outcome uint8
 
 const (
-	// Answered means that the call succeeded in time.
-	Answered Outcome = iota
-	// AnsweredLate means that the call succeeded after the caller's timeout.
+	// Inconclusive means that the call says nothing about the server. It is the zero value, so that an
+	// Outcome that a Prober forgot to set does not end an outage.
+	Inconclusive Outcome = iota
+	// Answered means that the call succeeded in time. It ends a doubt or an outage.
+	Answered
+	// AnsweredLate means that the call succeeded after the caller's timeout. It turns a doubt into an
+	// outage: requests would time out.
 	AnsweredLate
-	// Rejected means that the server replied with an error that concerns this call alone. The server is
-	// reachable and may accept other calls.
+	// Rejected means that the server replied with an error that concerns this call alone. It ends a doubt,
+	// because the server is reachable, but not an outage: the server may reject every call.
 	Rejected
-	// Inconclusive means that the call says nothing about the server.
-	Inconclusive
-	// ConnectionLost means that an existing connection broke. It may have been idle for too long.
+	// ConnectionLost means that an existing connection broke. It may have been idle for too long, so this
+	// begins a doubt. The doubt becomes an outage when more connections have broken than the pool has.
 	ConnectionLost
-	// TimedOut means that the server did not answer in time.
+	// TimedOut means that the server did not answer in time. It begins an outage, or only a doubt if the
+	// timeout may be the fault of this process or of a new connection.
 	TimedOut
 	// Unavailable means that no connection could be made, or that the server replied that it cannot
-	// serve anyone.
+	// serve anyone. It begins an outage.
 	Unavailable
 
-	// Replaced is the outcome of a probe that found another server in the place of this one.
+	// Replaced is the outcome of a probe that found another server in the place of this one. It ends
+	// an outage, with the event TakenOver. It also ends a doubt, but without an event: a doubt is not
+	// announced.
 	Replaced
 	// NotProbed is the outcome of a probe that could not be made, for example because the client is
-	// closed. Probing stops until a request needs the server again.
+	// closed. It turns a doubt into an outage. Probing stops until a request needs the server again.
 	NotProbed
 
-	// maybeTimedOut is a TimedOut that may not be the server's fault: see Monitor.weigh.
+	// maybeTimedOut is a TimedOut that may not be the server's fault: see Monitor.weigh. It begins a doubt.
 	maybeTimedOut
 )
 
 // A Prober makes trial calls to one server.
 type Prober interface {
-	// Probe makes one call. ctx ends when the probe's time is up. lastError is the reason why the server
-	// is not up, or nil if the previous call was answered, so that a connection exists.
+	// Probe makes one call, and must return when ctx ends: up to 8 probes are in flight at a time, and
+	// none begins while 8 hang. lastError is the reason why the server is not up. It is nil in the second
+	// call of a probe, which is made right after a slow answer to time the connection that the first call
+	// has made.
 	Probe(ctx context.Context, lastError error) (Outcome, error)
-	// Address returns the name of the server in announcements. lastError is nil once the server answers
-	// again.
+	// Address returns the name of the server in announcements, or "" if the name is not known. lastError
+	// is nil once the server answers again. The announcement, and requests after an outage, wait for
+	// Address, and ctx has no deadline: Address must bound its own time.
 	Address(ctx context.Context, lastError error) string
 }
 
@@ -72,11 +86,14 @@ type Config struct {
 	// Timeout is how long a request waits for an answer.
 	Timeout time.Duration
 	// PoolSize is how many broken connections the client's pool may hand out one after the other
-	// although the server is well.
-	PoolSize  int
-	Prober    Prober
+	// although the server is well. Only probes count: the request whose broken connection began the doubt
+	// does not.
+	PoolSize int
+	Prober   Prober
+	// Listeners are notified of outages, and must not be nil. While they have no open Subscription, the
+	// server is not watched: it counts as up, whatever fails, and is not probed.
 	Listeners *Listeners
 }
 
-// ErrDown is the error of a request that is not sent because its server is down.
+// ErrDown is the error for callers to return if [Monitor.Await] reports false because the server is down.
 var ErrDown = errors.New("circuit breaker open")

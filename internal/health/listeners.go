@@ -13,12 +13,15 @@ import (
 type Event uint8
 
 const (
-	// WentDown means that requests fail at once from now on. A CameBack or TakenOver always follows.
+	// WentDown means that from now on requests fail at once, or after 100 ms if none came for a second. A
+	// listener that was notified of it is also notified of a CameBack or TakenOver, unless the listener is
+	// garbage-collected before.
 	WentDown Event = iota
-	// StillDown is an Event for the log alone, at most once a minute: the server has been down since the
-	// last line, or its WentDown was not logged.
+	// StillDown is an Event for the log alone, and one listener is notified of it, at most once a
+	// minute: the server has been down since the last line, or its WentDown was not logged.
 	StillDown
-	// CameBack means that the server answers again.
+	// CameBack means that the server answers again. A listener that unsubscribes in an outage is also
+	// notified of a CameBack.
 	CameBack
 	// TakenOver means that another server took its place.
 	TakenOver
@@ -30,10 +33,16 @@ type Change struct {
 	Address string        // of the server; empty while it is not known
 	Cause   error         // why it is down
 	Lasted  time.Duration // the outage, so far
-	Log     bool          // whether this listener should log the Change; never true for two of them
+	// Log says whether this listener should log the Change. It is true for one listener, or for none if
+	// this outage, or its beginning, is not to be logged.
+	Log bool
 }
 
-// A Listener is called with each Change, by the goroutine that noticed it.
+// A Listener is called with each Change by the supervisor of a Monitor, which is a goroutine of its own.
+// Requests after an outage wait until all listeners have returned, and no probe begins meanwhile. So a
+// Listener must bound its own time, because ctx has no deadline, and must not call [Monitor.Await] on the
+// Monitor that calls it. A Monitor calls its listeners one at a time; several Monitors may call the same
+// one concurrently.
 type Listener func(ctx context.Context, c Change)
 
 // Listeners are notified of the outages of a group of servers. They are held weakly: a Subscription that
@@ -41,8 +50,7 @@ type Listener func(ctx context.Context, c Change)
 type Listeners struct {
 	mu      sync.Mutex
 	all     []weak.Pointer[Subscription]
-	open    atomic.Int64
-	version atomic.Uint64 // changes with each subscription
+	version atomic.Uint64 // changes with each Subscribe and Close
 }
 
 // A Subscription makes a group of servers notify a Listener until it is closed. Several Subscriptions of
@@ -53,16 +61,19 @@ type Subscription struct {
 	closed   atomic.Bool
 }
 
-// Subscribe adds a listener. The caller keeps the Subscription alive.
+// Subscribe adds a listener. The caller keeps the Subscription alive. listener must not be nil, but may
+// point to a nil Listener: then nobody is notified, but the servers are watched.
+//
+// The Monitor of a server that is down now notifies the new listener at its next probe or when a
+// request needs the server, whichever is sooner. [Monitor.Refresh] makes it do so at once.
 func (l *Listeners) Subscribe(listener *Listener) *Subscription {
 	s := &Subscription{listener: listener, of: l}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.all) == cap(l.all) {
-		l.all = slices.DeleteFunc(l.all, func(w weak.Pointer[Subscription]) bool { return w.Value() == nil })
+		l.all = slices.DeleteFunc(l.all, func(w weak.Pointer[Subscription]) bool { return !isOpen(w) })
 	}
 	l.all = append(l.all, weak.Make(s))
-	l.open.Add(1)
 	l.version.Add(1)
 	return s
 }
@@ -74,7 +85,6 @@ func (s *Subscription) Close() bool {
 	if s.closed.Swap(true) {
 		return false
 	}
-	s.of.open.Add(-1)
 	s.of.version.Add(1)
 	return true
 }
@@ -82,10 +92,33 @@ func (s *Subscription) Close() bool {
 // Closed reports whether the subscription was closed.
 func (s *Subscription) Closed() bool { return s.closed.Load() }
 
-// Open returns how many subscriptions are not closed.
-func (l *Listeners) Open() int { return int(l.open.Load()) }
+// isOpen reports whether a Subscription is neither closed nor garbage-collected.
+func isOpen(w weak.Pointer[Subscription]) bool {
+	s := w.Value()
+	return s != nil && !s.Closed()
+}
 
-// current returns each listener once. A nil Listener is left out: it could not log.
+// Open returns how many subscriptions are neither closed nor garbage-collected.
+func (l *Listeners) Open() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	open := 0
+	for _, w := range l.all {
+		if isOpen(w) {
+			open++
+		}
+	}
+	return open
+}
+
+// anyOpen reports whether Open is not 0. It usually looks at one subscription only.
+func (l *Listeners) anyOpen() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.all, isOpen)
+}
+
+// current returns each listener once. A nil Listener is left out, because there is nothing to call.
 func (l *Listeners) current() []*Listener {
 	var listeners []*Listener
 	known := make(map[*Listener]bool)
@@ -101,13 +134,13 @@ func (l *Listeners) current() []*Listener {
 
 // An audience is the listeners that were notified that a server is down, and must be notified of the end.
 type audience struct {
-	told    []weak.Pointer[Listener]
-	version uint64 // of the Listeners when they were notified
+	notified []weak.Pointer[Listener]
+	version  uint64 // of the Listeners when they were notified
 }
 
-// tellAll notifies all. The first that has not been garbage-collected logs.
-func (a *audience) tellAll(ctx context.Context, c Change) {
-	for _, w := range a.told {
+// notifyAll notifies all. The first that has not been garbage-collected logs.
+func (a *audience) notifyAll(ctx context.Context, c Change) {
+	for _, w := range a.notified {
 		if listener := w.Value(); listener != nil {
 			(*listener)(ctx, c)
 			c.Log = false
@@ -115,9 +148,9 @@ func (a *audience) tellAll(ctx context.Context, c Change) {
 	}
 }
 
-// tellOne notifies the one that logs.
-func (a *audience) tellOne(ctx context.Context, c Change) {
-	for _, w := range a.told {
+// notifyLogger notifies the one that logs.
+func (a *audience) notifyLogger(ctx context.Context, c Change) {
+	for _, w := range a.notified {
 		if listener := w.Value(); listener != nil {
 			(*listener)(ctx, c)
 			return
@@ -125,24 +158,24 @@ func (a *audience) tellOne(ctx context.Context, c Change) {
 	}
 }
 
-// update notifies listeners that do not know yet that the server is down. Listeners that knew and have
-// unsubscribed since are notified that it is over.
-func (a *audience) update(ctx context.Context, listeners []*Listener, down, over Change) {
-	knew := make(map[*Listener]bool, len(a.told))
-	for _, w := range a.told {
+// replace makes the listeners the audience. Those that do not know yet that the server is down are notified
+// of it. Those that knew and have unsubscribed since are notified that it is over.
+func (a *audience) replace(ctx context.Context, listeners []*Listener, down, over Change) {
+	knew := make(map[*Listener]bool, len(a.notified))
+	for _, w := range a.notified {
 		if listener := w.Value(); listener != nil {
 			knew[listener] = true
 		}
 	}
-	down.Log = down.Log && len(a.told) == 0
-	a.told = a.told[:0]
+	down.Log = down.Log && len(a.notified) == 0 // otherwise a listener that knows has logged it
+	a.notified = a.notified[:0]
 	for _, listener := range listeners {
 		if !knew[listener] {
 			(*listener)(ctx, down)
 			down.Log = false
 		}
 		delete(knew, listener)
-		a.told = append(a.told, weak.Make(listener))
+		a.notified = append(a.notified, weak.Make(listener))
 	}
 	for listener := range knew {
 		(*listener)(ctx, over)

@@ -10,28 +10,30 @@ import (
 	"time"
 )
 
-// A world is a machine with what goes on around it, and what must hold of both.
+// A world is a machine together with a clock, its probes and its listeners.
 type world struct {
-	machine machine
-	now     time.Time
-	probes  []flight  // in flight
-	said    []action  // what was announced
-	line    bool      // the present outage has been logged
-	linesAt time.Time // when a line was last logged that the server is down
-	longAt  time.Time // the same, of the last outage that was no blip
+	machine   machine
+	now       time.Time
+	probes    []flight  // in flight
+	announced []action  // so patient
+	logged    bool      // the present outage has been logged
+	loggedAt  time.Time // when a line was last logged that says that the server is down
+	longAt    time.Time // the same, for the last outage that was no blip
 }
 
 // A flight is a probe in flight.
 type flight struct {
-	begun     time.Time
-	far, lost bool
+	began   time.Time
+	patient bool
+	lost    bool // it will not be answered
 }
 
-// recoverStep is how exactly the time is known in which a server is back.
-const recoverStep = 5 * time.Millisecond
-
-// testTimeout is how long a probe takes that is not answered, unless it is far.
-const testTimeout = 500 * time.Millisecond
+const (
+	// recoverStep is the precision with which the time of a recovery is measured.
+	recoverStep = 5 * time.Millisecond
+	// testTimeout is how long a probe takes that is not answered, unless it is patient.
+	testTimeout = 500 * time.Millisecond
+)
 
 var (
 	errReply = errors.New("an error of some kind")
@@ -48,78 +50,78 @@ func newWorld() world {
 }
 
 func (w world) clone() world {
-	w.probes, w.said = slices.Clone(w.probes), slices.Clone(w.said)
+	w.probes, w.announced = slices.Clone(w.probes), slices.Clone(w.announced)
 	return w
 }
 
-// settle does what the machine says, until that is to wait.
+// settle does everything that the machine says, until it says to wait or to stop.
 func (w *world) settle() error {
 	for range 20 {
 		do, pause := w.machine.next(w.now)
 		switch do {
 		case probe, probePatiently:
-			w.probes = append(w.probes, flight{begun: w.now, far: do == probePatiently})
+			w.probes = append(w.probes, flight{began: w.now, patient: do == probePatiently})
 			if len(w.probes) > maxProbes {
 				return errors.New("too many probes")
 			}
 		case wait:
 			if pause < 0 || pause > idlePause {
-				return fmt.Errorf("it waits for %v", pause)
+				return fmt.Errorf("the machine waits for %v", pause)
 			}
 			return w.holds()
 		case stop:
 			return w.holds()
 		case announceDown, announceStillDown, announceUp:
-			if err := w.say(do); err != nil {
+			if err := w.announce(do); err != nil {
 				return err
 			}
 		}
 	}
-	return errors.New("it never waits")
+	return errors.New("the machine never waits")
 }
 
-func (w *world) say(do action) error {
+func (w *world) announce(do action) error {
 	before := stop
-	if len(w.said) > 0 {
-		before = w.said[len(w.said)-1]
+	if len(w.announced) > 0 {
+		before = w.announced[len(w.announced)-1]
 	}
 	if isDown := before != stop && before != announceUp; isDown == (do == announceDown) {
-		return fmt.Errorf("%d is said after %d", do, before)
+		return fmt.Errorf("action %d is announced after %d", do, before)
 	}
-	w.said = append(w.said, do)
+	w.announced = append(w.announced, do)
 	switch {
 	case do == announceDown && w.machine.logged, do == announceStillDown:
-		before := w.linesAt
-		if do == announceStillDown && !w.line { // a blip may have had the last line
+		before := w.loggedAt
+		if do == announceStillDown && !w.logged { // a blip may have had the last line
 			before = w.longAt
 		}
 		if !before.IsZero() && w.now.Sub(before) < logPause {
 			return errors.New("two lines are logged in a minute")
 		}
-		w.linesAt, w.line = w.now, true
+		w.loggedAt, w.logged = w.now, true
 	case do == announceUp:
 		if w.machine.logged && w.now.Sub(w.machine.wentDown) >= blip {
-			w.longAt = w.linesAt
+			w.longAt = w.loggedAt
 		}
 		if w.machine.state == Up {
-			return errors.New("decisions ask the server before it is said that it answers")
+			return errors.New("requests are sent before the listeners know that the server answers")
 		}
-		w.line = false
+		w.logged = false
 		w.machine.announcedUp(w.now)
 	}
 	return nil
 }
 
-// holds checks what holds whenever health waits.
+// holds checks the rules that hold whenever the machine waits.
 func (w *world) holds() error {
-	isDown := len(w.said) > 0 && w.said[len(w.said)-1] != announceUp
+	isDown := len(w.announced) > 0 && w.announced[len(w.announced)-1] != announceUp
 	switch {
 	case isDown != (w.machine.state == Down):
-		return fmt.Errorf("state %d, and last was said %v", w.machine.state, w.said)
+		return fmt.Errorf("in state %d these were announced: %v", w.machine.state, w.announced)
 	case w.machine.state == Recovered:
-		return errors.New("it answers, and nothing is said")
+		return errors.New("the server answers, and nothing is announced")
 	case w.machine.state == Doubted && w.now.Sub(w.machine.since) >= maxDoubt:
-		return errors.New("it is doubted for ever")
+		return errors.New("the server is doubted for ever")
 	}
 	return nil
 }
@@ -130,18 +132,23 @@ type input struct {
 	do   func(w *world)
 }
 
+var outcomeNames = map[Outcome]string{
+	Inconclusive: "Inconclusive", Answered: "Answered", AnsweredLate: "AnsweredLate", Rejected: "Rejected", ConnectionLost: "ConnectionLost",
+	TimedOut: "TimedOut", Unavailable: "Unavailable", Replaced: "Replaced", NotProbed: "NotProbed", maybeTimedOut: "maybeTimedOut",
+}
+
+// inputs returns everything that can happen in one step of the search.
 func inputs() []input {
-	outcomes := []string{"answered", "slow", "replied", "unclear", "broken", "silent", "unable", "replaced", "notprobed", "unsure"}
 	cause := map[Outcome]error{
 		AnsweredLate: io.ErrNoProgress, Rejected: errReply, ConnectionLost: io.EOF, maybeTimedOut: errReply, TimedOut: errReply,
 		Unavailable: errDial,
 	}
-	all := []input{{"wanted", func(w *world) { w.machine.want(w.now) }}}
+	all := []input{{"request", func(w *world) { w.machine.want(w.now) }}}
 	for _, pause := range []time.Duration{time.Millisecond, minProbePause, idleAfter + 1, maxDoubt, logPause} {
 		all = append(all, input{pause.String(), func(w *world) { w.now = w.now.Add(pause) }})
 	}
-	for i, name := range outcomes {
-		o := Outcome(i)
+	for o := range maybeTimedOut + 1 {
+		name := outcomeNames[o]
 		all = append(all,
 			input{"call " + name, func(w *world) { w.machine.record(o, w.now, w.now, cause[o]) }},
 			input{"old call " + name, func(w *world) { w.machine.record(o, time.Time{}, w.now, cause[o]) }},
@@ -149,32 +156,35 @@ func inputs() []input {
 				if len(w.probes) > 0 {
 					p := w.probes[0]
 					w.probes = w.probes[1:]
-					w.machine.probeEnded(p.far, o, p.begun, w.now, cause[o])
+					w.machine.probeEnded(p.patient, o, p.began, w.now, cause[o])
 				}
 			}})
 	}
 	return all
 }
 
-// key is what distinguishes worlds: instants count from now.
+// key returns a text that is the same for two worlds in which the same can happen from now on.
+// Instants count from now. A new field of the machine belongs into the text, unless there is a reason
+// as for these: poolSize never changes, replaced only names an event, and wentDown is the same as
+// since while the server is down.
 func (w *world) key() string {
-	h := w.machine
+	mc := w.machine
 	last := stop
-	if len(w.said) > 0 {
-		last = w.said[len(w.said)-1]
+	if len(w.announced) > 0 {
+		last = w.announced[len(w.announced)-1]
 	}
 	var ages []string
 	for _, p := range w.probes {
-		ages = append(ages, fmt.Sprint(w.now.Sub(p.begun), p.far, p.begun.Before(h.since)))
+		ages = append(ages, fmt.Sprint(w.now.Sub(p.began), p.patient, p.began.Before(mc.since)))
 	}
 	ago := func(t time.Time) time.Duration { return min(w.now.Sub(t), 2*logPause) }
-	return fmt.Sprint(h.state, ago(h.since), h.untested, h.broken, h.probedBefore, h.patientProbe, h.hurry,
-		ago(h.nextProbe), ago(h.wantedAt), ago(h.wokenAt),
-		h.announced, h.logged, ago(h.loggedAt), ago(h.longLoggedAt), w.line, h.cause, last, ages)
+	return fmt.Sprint(mc.state, ago(mc.since), mc.untested, mc.broken, mc.probedHere, mc.patientProbe, mc.hurry, mc.cannotProbe,
+		ago(mc.nextProbe), ago(mc.wantedAt), ago(mc.wokenAt),
+		mc.announced, mc.logged, ago(mc.loggedAt), ago(mc.longLoggedAt), w.logged, mc.cause, last, ages)
 }
 
-// All that can happen to a server in some steps is tried. Whatever happened, decisions are back at
-// a server that answers within a fifth of a second, or a little more than a hundredth of a long
+// TestMachineSearched tries everything that can happen to a server in a few steps. Whatever happened,
+// a server that answers again is up within a fifth of a second, or a little more than 1% of a long
 // outage.
 func TestMachineSearched(t *testing.T) {
 	t.Parallel()
@@ -208,11 +218,11 @@ func TestMachineSearched(t *testing.T) {
 				}
 				seen[k] = true
 				within := minProbePause + max(minProbePause, min(w.now.Sub(w.machine.wentDown)/100, maxProbePause))
-				if w.machine.state == Doubted { // decisions wait meanwhile
+				if w.machine.state == Doubted { // requests wait meanwhile
 					within += maxDoubt
 				}
 				if took, err := w.recovers(); err != nil || took > within+2*recoverStep {
-					t.Fatalf("%s: back after %v, %v", path, took, err)
+					t.Fatalf("%s: up after %v, %v", path, took, err)
 				}
 				next = append(next, node{w, path})
 			}
@@ -222,72 +232,74 @@ func TestMachineSearched(t *testing.T) {
 	t.Logf("%d states", len(seen))
 }
 
-// While nothing answers a few probes are in flight, one of which has much time.
+// TestFewProbes checks that while no probe is answered, maxProbes are in flight, one of which is patient.
 func TestFewProbes(t *testing.T) {
 	t.Parallel()
-	h, far, all := newMachine(), 0, 0
-	h.record(Unavailable, start, start, errDial)
+	mc, patient, all := newMachine(), 0, 0
+	mc.record(Unavailable, start, start, errDial)
 	for now := start; now.Sub(start) < time.Minute; now = now.Add(minProbePause) {
-		h.want(now)
-		for do, _ := h.next(now); do != wait; do, _ = h.next(now) {
+		mc.want(now)
+		for do, _ := mc.next(now); do != wait; do, _ = mc.next(now) {
 			if do == probePatiently {
-				far++
+				patient++
 			}
 			if do == probe || do == probePatiently {
 				all++
 			}
 		}
 	}
-	if far != 1 || all != maxProbes {
-		t.Errorf("%d probes, %d with much time, want %d and 1", all, far, maxProbes)
+	if patient != 1 || all != maxProbes {
+		t.Errorf("%d probes, %d of them patient, want %d and 1", all, patient, maxProbes)
 	}
 }
 
-// justified checks a change of state that an input made by itself.
+// justified checks that an input that has changed the state was a reason to change it.
 func justified(name string, before *machine, w *world) error {
-	h := &w.machine
-	if h.state == before.state {
+	mc := &w.machine
+	if mc.state == before.state {
 		return nil
 	}
-	is := func(outcome string) bool { return strings.HasSuffix(name, outcome) }
+	is := func(outcomes ...Outcome) bool {
+		return slices.ContainsFunc(outcomes, func(o Outcome) bool { return strings.HasSuffix(name, " "+outcomeNames[o]) })
+	}
 	fresh := !strings.HasPrefix(name, "old")
 	ok := false
-	switch h.state {
+	switch mc.state {
 	case Up:
-		ok = before.state == Doubted && (fresh && (is("answered") || is("replied") || is("replaced")) ||
-			before.untested && (is("answered") || is("slow")))
+		ok = before.state == Doubted && (fresh && is(Answered, Rejected, Replaced) ||
+			before.untested && is(Answered, AnsweredLate))
 	case Doubted:
-		ok = before.state == Up && (is("broken") || is("unsure"))
+		ok = before.state == Up && is(ConnectionLost, maybeTimedOut)
 	case Down:
-		ok = before.state == Up && (is("silent") || is("unable")) ||
-			before.state == Doubted && fresh && (is("silent") || is("unable") || is("slow") || is("notprobed") ||
-				is("broken") && before.broken == before.poolSize)
+		ok = before.state == Up && is(TimedOut, Unavailable) ||
+			before.state == Doubted && fresh && (is(TimedOut, Unavailable, AnsweredLate, NotProbed) ||
+				is(ConnectionLost) && before.broken == before.poolSize)
 	case Recovered:
-		ok = before.state == Down && fresh && (is("answered") || is("replaced"))
+		ok = before.state == Down && fresh && is(Answered, Replaced)
 	}
 	if !ok {
-		return fmt.Errorf("from state %d to %d", before.state, h.state)
+		return fmt.Errorf("from state %d to %d", before.state, mc.state)
 	}
 	return nil
 }
 
-// recovers returns how long it takes until the server is up, if that answers from now on and
-// decisions want it. Probes in flight are answered no more.
+// recovers returns how long it takes until the server is up, if requests need it and it answers every
+// probe that begins from now on. Probes in flight get no answer.
 func (w world) recovers() (time.Duration, error) {
 	w = w.clone()
 	for i := range w.probes {
 		w.probes[i].lost = true
 	}
-	for begun := w.now; w.now.Sub(begun) < time.Minute; w.now = w.now.Add(recoverStep) {
+	for began := w.now; w.now.Sub(began) < time.Minute; w.now = w.now.Add(recoverStep) {
 		if w.machine.state != Up {
 			w.machine.want(w.now)
 		}
 		w.probes = slices.DeleteFunc(w.probes, func(p flight) bool {
-			switch lasts := map[bool]time.Duration{false: testTimeout, true: minConnectTime}[p.far]; {
+			switch timeout := map[bool]time.Duration{false: testTimeout, true: minConnectTime}[p.patient]; {
 			case !p.lost:
-				w.machine.probeEnded(p.far, Answered, p.begun, w.now, nil)
-			case w.now.Sub(p.begun) >= lasts:
-				w.machine.probeEnded(p.far, TimedOut, p.begun, w.now, errReply)
+				w.machine.probeEnded(p.patient, Answered, p.began, w.now, nil)
+			case w.now.Sub(p.began) >= timeout:
+				w.machine.probeEnded(p.patient, TimedOut, p.began, w.now, errReply)
 			default:
 				return false
 			}
@@ -297,8 +309,8 @@ func (w world) recovers() (time.Duration, error) {
 			return 0, err
 		}
 		if w.machine.state == Up {
-			return w.now.Sub(begun), nil
+			return w.now.Sub(began), nil
 		}
 	}
-	return 0, errors.New("never")
+	return 0, errors.New("the server is not up after a minute")
 }

@@ -10,12 +10,13 @@ import (
 
 const (
 	// connectFactor is how many round trips a first call may take: TCP, TLS, a greeting, the call.
-	// So a server that answers within that fraction of the timeout can be connected to in time.
+	// A server that answers within a tenth of the timeout can therefore be connected to in time.
 	connectFactor = 10
-	// minConnectTime is what a call gets at least where a connection may have to be made first.
+	// minConnectTime is the least time that a call gets if it may have to connect first.
 	minConnectTime = 5 * time.Second
-	// notePause is how often a request that needs a server that is down is noted. Requests in between
-	// do not take the lock.
+	// notePause is how often it is noted that a request needs a server that is down. Requests in between
+	// do not take the lock. This is for Down alone, because many requests fail at once then: in the other
+	// states a request waits, and needs the channel that the lock guards.
 	notePause = 20 * time.Millisecond
 )
 
@@ -23,24 +24,24 @@ const (
 type Monitor struct {
 	Config
 
-	state atomic.Uint32 // of the machine
+	state atomic.Uint32 // a copy of the machine's, to read without the lock
 	// slowToConnect is whether a new connection may take longer than the timeout. It is assumed
-	// until the server has answered within a tenth of it.
+	// until the server has answered within a tenth of the timeout.
 	slowToConnect atomic.Bool
 	created       time.Time
-	notedUntil    atomic.Int64 // since created: until then, no other request needs to be noted
+	notedUntil    atomic.Int64 // a duration since created; until then, no other request is noted
 
 	mu         sync.Mutex
 	machine    machine
 	changed    chan struct{} // closed when the state changes
-	supervised bool          // by a goroutine: see supervise
-	wake       chan struct{} // wakes that goroutine
+	supervised bool          // a goroutine runs supervise
+	poke       chan struct{} // makes that goroutine look at the machine again
 	audience   audience      // used by that goroutine alone
 }
 
-// NewMonitor returns the Monitor of a server that is up, as far as anybody knows.
+// NewMonitor returns the Monitor of a server that is assumed to be up.
 func NewMonitor(c Config) *Monitor {
-	m := &Monitor{Config: c, created: time.Now(), changed: make(chan struct{}), wake: make(chan struct{}, 1)}
+	m := &Monitor{Config: c, created: time.Now(), changed: make(chan struct{}), poke: make(chan struct{}, 1)}
 	m.machine = machine{untested: true, poolSize: c.PoolSize}
 	m.slowToConnect.Store(true)
 	return m
@@ -50,7 +51,7 @@ func NewMonitor(c Config) *Monitor {
 func (m *Monitor) Up() bool { return State(m.state.Load()) == Up }
 
 // SlowToConnect reports whether a call may take longer than the timeout if it has to connect first. Such a
-// call should continue after its caller has left, so that the next one finds a connection.
+// call should continue after its caller has stopped waiting, so that the next call finds a connection.
 func (m *Monitor) SlowToConnect() bool { return m.slowToConnect.Load() }
 
 // ConnectTimeout is how long a call gets that may have to connect first.
@@ -58,7 +59,7 @@ func ConnectTimeout(timeout time.Duration) time.Duration {
 	return max(connectFactor*timeout, minConnectTime)
 }
 
-// CallTimeout returns how long a call may take that no request waits for.
+// CallTimeout returns how long a call may take if no request waits for it.
 func (m *Monitor) CallTimeout() time.Duration {
 	if m.SlowToConnect() {
 		return ConnectTimeout(m.Timeout)
@@ -66,34 +67,35 @@ func (m *Monitor) CallTimeout() time.Duration {
 	return m.Timeout
 }
 
-// Answered records that a request was answered without an error. changed says whether the request made
-// the server change something: only such a request ends an outage, because a server that is read-only or
-// full still answers other requests.
-func (m *Monitor) Answered(began time.Time, changed bool) {
+// Answered records that a request was answered without an error. wrote says whether the request made
+// the server change something: only such a request ends a doubt or an outage, because a server that is
+// read-only or full still answers other requests.
+func (m *Monitor) Answered(began time.Time, wrote bool) {
 	if m.Up() && !m.SlowToConnect() {
 		return
 	}
 	now := time.Now()
 	m.noteSpeed(now.Sub(began))
 	switch {
-	case !changed:
+	case !wrote && !m.Up(): // while the server is up, any first answer counts: it shows that there is a connection
 	case now.Sub(began) > m.Timeout:
-		m.record(AnsweredLate, began, nil)
+		m.recordCall(AnsweredLate, began, nil)
 	default:
-		m.record(Answered, began, nil)
+		m.recordCall(Answered, began, nil)
 	}
 }
 
-// noteSpeed notes that the server is near if a call took a tenth of the timeout at most.
+// noteSpeed notes that connecting is not slow if a call took a tenth of the timeout at most.
 func (m *Monitor) noteSpeed(took time.Duration) {
 	if took*connectFactor <= m.Timeout {
 		m.slowToConnect.Store(false)
 	}
 }
 
-// Failed records that a request ended with an error. The request was allowed to take so long.
+// Failed records that a request ended with an error. allowed is how long the request was allowed to take.
+// cause is the error and must not be nil: probes and listeners are given it.
 func (m *Monitor) Failed(o Outcome, began time.Time, allowed time.Duration, cause error) {
-	m.record(m.weigh(o, began, allowed), began, cause)
+	m.recordCall(m.weigh(o, began, allowed), began, cause)
 }
 
 // weigh turns TimedOut into maybeTimedOut if the timeout may be the fault of this process or of a new
@@ -110,16 +112,22 @@ func (m *Monitor) weigh(o Outcome, began time.Time, allowed time.Duration) Outco
 	return TimedOut
 }
 
-func (m *Monitor) record(o Outcome, began time.Time, cause error) {
-	m.update(func(h *machine, now time.Time) { h.record(o, began, now, cause) })
+func (m *Monitor) recordCall(o Outcome, began time.Time, cause error) {
+	m.update(func(mc *machine, now time.Time) { mc.record(o, began, now, cause) })
 }
 
-// Await waits until the server is up, and reports whether it is. It waits only while an answer can
-// be expected soon: while the server is doubted, and for a moment if no request has wanted it for a
-// while. It returns early when ctx ends or until is closed.
+// Await waits until the server is up, and reports whether it is. Call it before each request. It waits only
+// while an answer can be expected soon:
+//
+//   - while the server is doubted, for three seconds at most;
+//   - while the server is down, for 100 ms, if no request has needed it for a second;
+//   - without limit while the listeners are being notified that the server has recovered.
+//
+// It returns false early when ctx ends or until is closed. until may be nil; a client closes it, for
+// example, when the client itself is closed.
 func (m *Monitor) Await(ctx context.Context, until <-chan struct{}) bool {
 	for !m.Up() {
-		left, changed := m.want()
+		left, changed := m.noteRequest()
 		if left <= 0 {
 			return m.Up()
 		}
@@ -138,14 +146,14 @@ func (m *Monitor) Await(ctx context.Context, until <-chan struct{}) bool {
 	return true
 }
 
-// want notes that a request needs the server. It returns how long the request may wait, and the channel
-// that is closed when the state changes.
-func (m *Monitor) want() (left time.Duration, changed <-chan struct{}) {
+// noteRequest notes that a request needs the server. It returns how long the request may wait, and the
+// channel that is closed when the state changes.
+func (m *Monitor) noteRequest() (left time.Duration, changed <-chan struct{}) {
 	if State(m.state.Load()) == Down && int64(time.Since(m.created)) < m.notedUntil.Load() {
 		return 0, nil
 	}
-	m.update(func(h *machine, now time.Time) {
-		left, changed = h.want(now), m.changed
+	m.update(func(mc *machine, now time.Time) {
+		left, changed = mc.want(now), m.changed
 		if left == 0 {
 			m.notedUntil.Store(int64(now.Sub(m.created) + notePause))
 		}
@@ -156,8 +164,8 @@ func (m *Monitor) want() (left time.Duration, changed <-chan struct{}) {
 // A Snapshot is the state of a server at an instant.
 type Snapshot struct {
 	State State
-	Since time.Time // zero if it has always been up
-	Cause error     // why it is not up
+	Since time.Time // when it entered the state; zero while it is up
+	Cause error     // why it is not up; nil while it is up
 }
 
 // Snapshot returns the present state.
@@ -171,16 +179,16 @@ func (m *Monitor) Snapshot() Snapshot {
 }
 
 // update changes the machine and makes the supervisor act on the change.
-func (m *Monitor) update(change func(h *machine, now time.Time)) {
+func (m *Monitor) update(act func(mc *machine, now time.Time)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := m.machine.state
-	change(&m.machine, time.Now())
+	act(&m.machine, time.Now())
 	m.publishLocked(before)
 	m.superviseLocked()
 }
 
-// publishLocked wakes the requests that wait for a change if the state is not the one before.
+// publishLocked wakes the requests that wait for a change of state if the state is not the one before.
 func (m *Monitor) publishLocked(before State) {
 	if m.machine.state != before {
 		m.state.Store(uint32(m.machine.state))
@@ -189,7 +197,7 @@ func (m *Monitor) publishLocked(before State) {
 	}
 }
 
-// superviseLocked starts the supervisor if the server needs one and has none, and wakes it.
+// superviseLocked starts the supervisor if the server needs one and has none, and pokes it.
 func (m *Monitor) superviseLocked() {
 	if m.machine.state == Up {
 		return
@@ -199,40 +207,43 @@ func (m *Monitor) superviseLocked() {
 		go m.supervise()
 	}
 	select {
-	case m.wake <- struct{}{}:
+	case m.poke <- struct{}{}:
 	default:
 	}
 }
 
-// Refresh makes the supervisor look at the listeners again. Call it after a Subscription was closed.
+// Refresh makes the supervisor look at the Listeners again, if the server is not up: it notifies
+// listeners that have subscribed or unsubscribed in an outage, and ends the outage if nobody is
+// subscribed any more. Refresh does not wait for that. The Listeners do not know their Monitors, so
+// whoever closes a Subscription calls Refresh: package redisstore does when a Store closes.
 func (m *Monitor) Refresh() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.superviseLocked()
 }
 
-// supervise does what the machine says until the server is up or nothing more can be done. Its probes end
-// when it ends.
+// supervise is the supervisor: it does what the machine says until the server is up or nothing more can be
+// done. Its probes are canceled when it ends.
 func (m *Monitor) supervise() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	for {
-		do, pause := m.next()
+		do, pause := m.nextAction()
 		switch do {
-		case stop: // from here on another goroutine may supervise
+		case stop: // another supervisor may be running by now
 			return
 		case probe, probePatiently:
 			go m.probe(ctx, time.Now(), do == probePatiently)
 		case announceDown:
 			m.announceDown(ctx)
 		case announceStillDown:
-			m.audience.tellOne(ctx, m.change(ctx, StillDown))
+			m.audience.notifyLogger(ctx, m.newChange(ctx, StillDown))
 		case announceUp:
 			m.announceUp(ctx)
 		case wait:
 			timer := time.NewTimer(pause)
 			select {
-			case <-m.wake:
+			case <-m.poke:
 			case <-timer.C:
 			}
 			timer.Stop()
@@ -240,14 +251,17 @@ func (m *Monitor) supervise() {
 	}
 }
 
-// next returns what to do now. If that is to wait, it also returns for how long at most.
-func (m *Monitor) next() (do action, pause time.Duration) {
+// nextAction returns what to do now. If that is to wait, it also returns for how long at most. It asks
+// the machine, unless listeners have come or left.
+func (m *Monitor) nextAction() (do action, pause time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before, version := m.machine.state, m.Listeners.version.Load()
-	switch nobody := m.Listeners.open.Load() == 0; {
-	case m.machine.announced && version != m.audience.version && (nobody || m.machine.state == Down):
-		do = announceDown // to listeners that came later; for those that left it is over
+	listenersChanged := m.machine.announced && m.machine.state == Down && version != m.audience.version
+	nobody := !m.Listeners.anyOpen()
+	switch {
+	case listenersChanged, nobody && len(m.audience.notified) > 0:
+		do = announceDown // to listeners that came later; for those that left the outage is over
 	case nobody:
 		do = stop
 		m.machine.abandon(time.Now())
@@ -262,10 +276,13 @@ func (m *Monitor) next() (do action, pause time.Duration) {
 	return do, pause
 }
 
-// probe makes one call, or two if the first one was answered but took longer than a request may wait: it
-// may have taken so long because it had to connect, and the second one finds the connection.
+// probe makes one call, or two if the first one was answered but took longer than a request may wait:
+// the first one may have taken so long because it had to connect, and the second one finds the
+// connection.
 func (m *Monitor) probe(ctx context.Context, began time.Time, patient bool) {
 	timeout := m.Timeout
+	// If connecting is slow, a probe that ends a doubt has to have the time for it, even if the
+	// machine is in a hurry.
 	if patient || m.SlowToConnect() && State(m.state.Load()) == Doubted {
 		timeout = ConnectTimeout(m.Timeout)
 	}
@@ -280,10 +297,10 @@ func (m *Monitor) probe(ctx context.Context, began time.Time, patient bool) {
 	default:
 		began = time.Now()
 		if o, err = m.callProber(ctx, m.Timeout, nil); o == Answered {
-			m.slowToConnect.Store(true)
+			m.slowToConnect.Store(true) // the first call was slow only because it connected
 		}
 	}
-	m.update(func(h *machine, now time.Time) { h.probeEnded(patient, o, began, now, err) })
+	m.update(func(mc *machine, now time.Time) { mc.probeEnded(patient, o, began, now, err) })
 }
 
 // callProber makes one call of a probe.
@@ -292,29 +309,30 @@ func (m *Monitor) callProber(ctx context.Context, timeout time.Duration, cause e
 	defer cancel()
 	began := time.Now()
 	o, err := m.Prober.Probe(bounded, cause)
-	if err != nil && ctx.Err() != nil { // the supervisor has ended
+	if err != nil && ctx.Err() != nil { // canceled, because the supervisor has ended
 		return Inconclusive, err
 	}
 	return m.weigh(o, began, timeout), err
 }
 
-// change returns a Change about the current outage.
-func (m *Monitor) change(ctx context.Context, e Event) Change {
+// newChange returns a Change about the current outage.
+func (m *Monitor) newChange(ctx context.Context, e Event) Change {
 	m.mu.Lock()
 	c := Change{Event: e, Cause: m.machine.cause, Lasted: time.Since(m.machine.wentDown), Log: m.machine.logged}
 	m.mu.Unlock()
 	if e == CameBack || e == TakenOver {
 		c.Cause = nil
 	}
-	c.Address = m.Prober.Address(ctx, c.Cause) // it may have to ask
+	c.Address = m.Prober.Address(ctx, c.Cause)
 	return c
 }
 
-// announceDown notifies the listeners that do not know yet that the server is down.
+// announceDown notifies the listeners that do not know yet that the server is down, and those that have
+// unsubscribed since they were notified.
 func (m *Monitor) announceDown(ctx context.Context) {
-	down := m.change(ctx, WentDown)
+	down := m.newChange(ctx, WentDown)
 	over := Change{Event: CameBack, Address: down.Address, Lasted: down.Lasted}
-	m.audience.update(ctx, m.Listeners.current(), down, over)
+	m.audience.replace(ctx, m.Listeners.current(), down, over)
 }
 
 // announceUp notifies the listeners that were notified that the server is down. Afterwards requests go to
@@ -326,8 +344,8 @@ func (m *Monitor) announceUp(ctx context.Context) {
 		event = TakenOver
 	}
 	m.mu.Unlock()
-	m.audience.tellAll(ctx, m.change(ctx, event))
-	m.audience.told = nil
+	m.audience.notifyAll(ctx, m.newChange(ctx, event))
+	m.audience.notified = nil
 	m.update((*machine).announcedUp)
 }
 
@@ -345,7 +363,7 @@ func isClosed(c <-chan struct{}) bool {
 func processBusy() bool {
 	for range 4 {
 		began := time.Now()
-		runtime.Gosched() // goes behind all goroutines that can run
+		runtime.Gosched() // lets all goroutines that can run go first
 		if time.Since(began) > time.Millisecond {
 			return true
 		}

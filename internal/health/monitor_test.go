@@ -3,135 +3,322 @@ package health_test
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/health"
 )
 
-// A database is a store that has nothing to do with Redis. It fails with cause, unless that is nil.
-type database struct{ cause atomic.Pointer[error] }
-
-var (
-	errAway = errors.New("no route to host")
-	errFull = errors.New("disk full")
-)
-
-func (d *database) fail(err error) { d.cause.Store(&err) }
-
-func (d *database) query() error {
-	if err := d.cause.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-// Probe makes a query.
-func (d *database) Probe(context.Context, error) (health.Outcome, error) {
-	if err := d.query(); err != nil {
-		return health.Unavailable, err
-	}
-	return health.Answered, nil
-}
-
-// Address returns the name of the database.
-func (*database) Address(context.Context, error) string { return "db:5432" }
-
-// A watched is a database with a Monitor and one listener.
-type watched struct {
-	database
-
-	monitor      *health.Monitor
-	subscription *health.Subscription
-	events       []health.Change
-}
-
-func watch() *watched {
-	w := &watched{}
-	listener := health.Listener(func(_ context.Context, c health.Change) { w.events = append(w.events, c) })
-	listeners := &health.Listeners{}
-	w.subscription = listeners.Subscribe(&listener)
-	w.monitor = health.NewMonitor(health.Config{Timeout: time.Second, PoolSize: 4, Prober: &w.database, Listeners: listeners})
-	return w
-}
-
-// request makes a query, if the database is up.
-func (w *watched) request(ctx context.Context) error {
-	if !w.monitor.Await(ctx, nil) {
-		return health.ErrDown
-	}
-	began := time.Now()
-	err := w.query()
-	if err != nil {
-		w.monitor.Failed(health.Unavailable, began, time.Second, err)
-	} else {
-		w.monitor.Answered(began, true)
-	}
-	return err
-}
-
-// TestOtherStore runs the outage of a store that is not Redis: requests fail at once meanwhile, and the
-// listener is notified when it begins and when it ends.
-func TestOtherStore(t *testing.T) {
+// TestTimeouts checks which timeouts of a request mean that the server is down. The others may be the
+// fault of a new connection or of this process, and are only a reason to probe.
+func TestTimeouts(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := watch()
-		defer w.subscription.Close()
-		check := func(want error) {
-			t.Helper()
-			if err := w.request(t.Context()); !errors.Is(err, want) {
-				t.Errorf("%v, want %v", err, want)
-			}
-		}
-		check(nil)
-		w.fail(errAway)
-		check(errAway)
-		check(health.ErrDown)
-		time.Sleep(3 * time.Second)
-		w.cause.Store(nil)
-		check(nil) // the first request after a while waits for a probe
-		if len(w.events) != 2 || w.events[0].Event != health.WentDown || !errors.Is(w.events[0].Cause, errAway) ||
-			w.events[1].Event != health.CameBack || w.events[1].Address != "db:5432" {
-			t.Errorf("notified of %+v", w.events)
+	for name, c := range map[string]struct {
+		run  func(*testing.T, func(*fixture))
+		took time.Duration
+		want health.State
+	}{
+		"of a server that answers fast":        {runNear, timeout, health.Down},
+		"noticed only a little late":           {runNear, timeout + timeout/4, health.Down},
+		"noticed late":                         {runNear, timeout + timeout/4 + 1, health.Doubted},
+		"of a server that has never been fast": {run, timeout, health.Doubted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.run(t, func(f *fixture) {
+				began := time.Now()
+				time.Sleep(c.took)
+				f.monitor.Failed(health.TimedOut, began, timeout, errorOf(health.TimedOut))
+				f.wantState(c.want)
+			})
+		})
+	}
+}
+
+// TestFirstAnswer checks that the first answer of all ends a doubt although its request began before,
+// because it was late for the connection alone. Later such answers say nothing of how things are now.
+func TestFirstAnswer(t *testing.T) {
+	t.Parallel()
+	run(t, func(f *fixture) {
+		for _, want := range []health.State{health.Up, health.Doubted} {
+			began := time.Now()
+			time.Sleep(timeout)
+			f.fail(health.TimedOut)
+			f.wantState(health.Doubted)
+			time.Sleep(timeout)
+			f.monitor.Answered(began, true)
+			f.wantState(want)
 		}
 	})
 }
 
-// TestLogLines checks that a long outage has a line in the log when it begins, one a minute that names
-// the present cause, and one when it ends. A change of the cause alone adds none.
-func TestLogLines(t *testing.T) {
+// TestFirstAnswerThatChangedNothing checks that an answer is the first one even if the request changed
+// nothing.
+func TestFirstAnswerThatChangedNothing(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := watch()
-		defer w.subscription.Close()
-		for second := range 150 {
-			w.fail([]error{errAway, errFull}[second/50%2])
-			_ = w.request(t.Context())
-			time.Sleep(time.Second)
+	run(t, func(f *fixture) {
+		f.monitor.Answered(time.Now(), false)
+		began := time.Now()
+		time.Sleep(time.Millisecond)
+		f.fail(health.ConnectionLost)
+		f.monitor.Answered(began, true)
+		f.wantState(health.Doubted)
+	})
+}
+
+// TestAnswersInAnOutage checks that a request ends an outage only if it made the server change something:
+// a server that is full or read-only answers the others.
+func TestAnswersInAnOutage(t *testing.T) {
+	t.Parallel()
+	runNear(t, func(f *fixture) {
+		began := time.Now()
+		time.Sleep(time.Millisecond)
+		f.fail(health.Unavailable)
+		f.monitor.Answered(began, true)
+		f.wantState(health.Down)
+		f.monitor.Answered(time.Now(), false)
+		f.wantState(health.Down)
+		f.monitor.Answered(time.Now(), true)
+		f.wantState(health.Up)
+	})
+}
+
+// TestProbeTimes checks when a server is probed, and how long each probe may take: the timeout of a
+// request, or 5 seconds if it may have to connect.
+func TestProbeTimes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		run    func(*testing.T, func(*fixture))
+		script []reply
+		test   func(f *fixture)
+		want   string
+	}{
+		"a broken connection": {
+			runNear, []reply{{outcome: health.Answered}}, func(f *fixture) { f.fail(health.ConnectionLost) }, "0s:500ms",
+		},
+		"a broken connection to a server that is slow to connect to": {
+			run, []reply{{outcome: health.Answered}}, func(f *fixture) { f.fail(health.ConnectionLost) }, "0s:5s",
+		},
+		"one after the other for each connection of the pool, the last one is new": {
+			runNear, []reply{{outcome: health.ConnectionLost}, {outcome: health.ConnectionLost}, {outcome: health.Rejected}},
+			func(f *fixture) { f.fail(health.ConnectionLost) }, "0s:500ms 0s:500ms 0s:500ms",
+		},
+		"every 100 ms in a doubt while they say nothing, for example because the pool is exhausted": {
+			runNear, []reply{{outcome: health.Inconclusive}, {outcome: health.Inconclusive}, {outcome: health.Answered}},
+			func(f *fixture) {
+				f.fail(health.ConnectionLost)
+				time.Sleep(250 * time.Millisecond)
+			}, "0s:500ms 100ms:500ms 200ms:500ms",
+		},
+		"a probe that this process was too busy to end in time is repeated with more time": {
+			runNear, []reply{{health.TimedOut, 2 * timeout, true}, {outcome: health.Answered}}, func(f *fixture) {
+				f.fail(health.ConnectionLost)
+				time.Sleep(3 * timeout)
+			}, "0s:500ms 1s:5s",
+		},
+		"one at a time while the server is doubted": {
+			runNear, []reply{{after: never}}, func(f *fixture) {
+				f.fail(health.ConnectionLost)
+				go f.await()
+				time.Sleep(timeout - time.Millisecond)
+			}, "0s:500ms",
+		},
+		"for a second after the last request, then every 5 seconds": {
+			runNear, []reply{{outcome: health.Rejected}}, func(f *fixture) {
+				f.fail(health.Unavailable)
+				time.Sleep(15 * time.Second)
+			}, "0s:5s 100ms:5s 200ms:5s 300ms:5s 400ms:5s 500ms:5s 600ms:5s 700ms:5s 800ms:5s 900ms:5s 1s:5s 1.1s:5s 6.1s:5s 11.1s:5s",
+		},
+		"at once when a request comes after a quiet second": {
+			runNear, []reply{{outcome: health.Rejected}}, func(f *fixture) {
+				f.fail(health.Unavailable)
+				time.Sleep(3333 * time.Millisecond)
+				f.restart()
+				_ = f.await()
+			}, "0s:5s 100ms:5s",
+		},
+		"only one of those in flight has the time to connect": {
+			runNear, []reply{{outcome: health.Rejected, after: 4950 * time.Millisecond}, {after: never}}, func(f *fixture) {
+				f.fail(health.Unavailable)
+				f.requests(4750 * time.Millisecond)
+				f.restart()
+				f.requests(400 * time.Millisecond)
+			}, "50ms:500ms 150ms:500ms 250ms:5s 350ms:500ms",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.run(t, func(f *fixture) {
+				f.follow(c.script...)
+				c.test(f)
+				f.wantCalls(c.want)
+			})
+		})
+	}
+}
+
+// TestProbeThatConnects checks that a probe that was answered too late for a request makes a second
+// call over the connection that it has made, and that the second call decides.
+func TestProbeThatConnects(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		second health.Outcome
+		want   health.State
+		slow   bool
+	}{
+		"the connection is fast": {health.Answered, health.Up, true},
+		"the server is full":     {health.Unavailable, health.Down, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			runNear(t, func(f *fixture) {
+				f.follow(reply{outcome: health.Answered, after: 2 * timeout}, reply{outcome: c.second}, reply{after: never})
+				f.monitor.Failed(health.TimedOut, time.Now().Add(-2*timeout), timeout, errorOf(health.TimedOut))
+				time.Sleep(2 * timeout)
+				f.wantState(c.want)
+				f.mu.Lock()
+				if f.causes[0] == nil || f.causes[1] != nil {
+					t.Errorf("causes %v, want one for the first call alone", f.causes)
+				}
+				f.calls = f.calls[:2]
+				f.mu.Unlock()
+				f.wantCalls("0s:5s 1s:500ms")
+				if slow := f.monitor.SlowToConnect(); slow != c.slow {
+					t.Errorf("SlowToConnect is %v", slow)
+				}
+			})
+		})
+	}
+}
+
+// TestProbeOfAnEarlierDoubt checks that a server that is doubted anew is probed once, whatever comes
+// of a probe that began when it was doubted before.
+func TestProbeOfAnEarlierDoubt(t *testing.T) {
+	t.Parallel()
+	run(t, func(f *fixture) {
+		f.follow(reply{health.TimedOut, 2200 * time.Millisecond, true}, reply{after: never})
+		f.fail(health.TimedOut)
+		f.monitor.Answered(time.Now(), true)
+		f.wantState(health.Up)
+		time.Sleep(2 * time.Second)
+		f.fail(health.ConnectionLost)
+		time.Sleep(timeout - time.Millisecond)
+		f.wantState(health.Doubted)
+		f.wantCalls("0s:5s 2s:500ms")
+	})
+}
+
+// TestCannotProbe checks that probing stops if there is nothing to probe with, until a request needs
+// the server, and that the probes that are canceled thereby neither are a reason why the server is
+// down nor begin another probe.
+func TestCannotProbe(t *testing.T) {
+	t.Parallel()
+	runNear(t, func(f *fixture) {
+		f.follow(reply{after: never}, reply{after: never}, reply{outcome: health.NotProbed})
+		f.fail(health.Unavailable)
+		time.Sleep(3 * time.Second)
+		f.wantCalls("0s:5s 100ms:500ms 200ms:500ms")
+		if cause := f.monitor.Snapshot().Cause; !errors.Is(cause, errorOf(health.Unavailable)) {
+			t.Errorf("the cause is %v", cause)
 		}
-		w.cause.Store(nil)
-		time.Sleep(10 * time.Second)
-		_ = w.request(t.Context())
-		type line struct {
-			event health.Event
-			after time.Duration
-			cause error
+		f.refresh()
+		f.wantCalls("")
+		f.follow(reply{outcome: health.Answered})
+		f.wantAwait("0s: true")
+
+		f.restart()
+		f.follow(reply{outcome: health.NotProbed}, reply{outcome: health.Answered})
+		f.fail(health.ConnectionLost)
+		f.wantState(health.Down)
+		f.monitor.Answered(time.Now(), true)
+		f.wantState(health.Up)
+		f.fail(health.ConnectionLost)
+		f.wantCalls("0s:500ms 0s:500ms")
+		f.wantState(health.Up)
+	})
+}
+
+// TestAwait checks how long a request waits.
+func TestAwait(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		outcome health.Outcome // of a request before
+		quiet   time.Duration  // then no request came for so long
+		reply   reply
+		want    string
+	}{
+		"until a doubt has ended":                {health.ConnectionLost, 0, reply{health.Answered, 200 * time.Millisecond, false}, "200ms: true"},
+		"until the server is down":               {health.ConnectionLost, 0, reply{health.Unavailable, 200 * time.Millisecond, false}, "200ms: false"},
+		"in doubt for 3 seconds at most":         {health.ConnectionLost, 0, reply{health.Answered, never, true}, "3s: false"},
+		"not while it is down":                   {health.Unavailable, 0, reply{after: never}, "0s: false"},
+		"not if requests have come all the time": {health.Unavailable, time.Second, reply{after: never}, "0s: false"},
+		"for 100 ms after a quiet second":        {health.Unavailable, time.Second + 1, reply{after: never}, "100ms: false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			runNear(t, func(f *fixture) {
+				f.follow(c.reply)
+				f.fail(c.outcome)
+				time.Sleep(c.quiet)
+				f.wantAwait(c.want)
+			})
+		})
+	}
+}
+
+// TestAwaitAfterAQuietTime checks that the first request after a quiet second waits for the answer to
+// a probe that begins at once.
+func TestAwaitAfterAQuietTime(t *testing.T) {
+	t.Parallel()
+	runNear(t, func(f *fixture) {
+		f.fail(health.Unavailable)
+		time.Sleep(3333 * time.Millisecond)
+		f.follow(reply{outcome: health.Answered, after: 20 * time.Millisecond})
+		f.wantAwait("20ms: true")
+	})
+}
+
+// TestAwaitEndsEarly checks that a request stops waiting when its context ends or its other channel is
+// closed, even if the server is then up.
+func TestAwaitEndsEarly(t *testing.T) {
+	t.Parallel()
+	hung := time.AfterFunc(20*time.Second, func() { panic("Await does not end") }) // of the real clock: time stands still in the bubble
+	defer hung.Stop()
+	runNear(t, func(f *fixture) {
+		f.fail(health.ConnectionLost)
+		ctx, cancel := context.WithTimeout(f.Context(), 100*time.Millisecond)
+		defer cancel()
+		until := make(chan struct{})
+		time.AfterFunc(50*time.Millisecond, func() { close(until) })
+		began := time.Now()
+		if f.monitor.Await(ctx, until) || time.Since(began) != 50*time.Millisecond {
+			t.Errorf("with a channel that is closed after 50 ms: ends after %v", time.Since(began))
 		}
-		var lines []line
-		for _, c := range w.events {
-			if c.Log {
-				lines = append(lines, line{c.Event, c.Lasted.Round(10 * time.Second), c.Cause})
-			}
+		if f.monitor.Await(ctx, nil) || time.Since(began) != 100*time.Millisecond {
+			t.Errorf("with a context that ends after 100 ms: ends after %v", time.Since(began))
 		}
-		want := []line{
-			{health.WentDown, 0, errAway}, {health.StillDown, time.Minute, errFull},
-			{health.StillDown, 2 * time.Minute, errAway}, {health.CameBack, 150 * time.Second, nil},
-		}
-		if !slices.Equal(lines, want) {
-			t.Errorf("logged %v, want %v", lines, want)
-		}
+	})
+}
+
+// TestNotedRequests checks that a request is not noted if another one was noted less than 20 ms before
+// while the server is down, but that a request is when the server is doubted meanwhile.
+func TestNotedRequests(t *testing.T) {
+	t.Parallel()
+	runNear(t, func(f *fixture) {
+		f.fail(health.Unavailable)
+		f.wantAwait("0s: false")
+		time.Sleep(19 * time.Millisecond)
+		f.wantAwait("0s: false") // not noted
+		time.Sleep(982 * time.Millisecond)
+		f.wantAwait("100ms: false") // 1.001 s after the one that was noted
+	})
+	runNear(t, func(f *fixture) {
+		f.fail(health.Unavailable)
+		f.wantAwait("0s: false")
+		f.monitor.Answered(time.Now(), true)
+		f.wantState(health.Up)
+		f.follow(reply{outcome: health.Answered, after: 5 * time.Millisecond})
+		f.fail(health.ConnectionLost)
+		f.wantAwait("5ms: true")
 	})
 }
