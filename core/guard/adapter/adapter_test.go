@@ -79,7 +79,7 @@ func TestPanics(t *testing.T) {
 		"guard: AlsoLimit with CountIf: give it to the middleware": func() {
 			mount(guard.AlsoLimit(lim, keyfunc.IP(), guard.CountIf(func(int) bool { return true })))
 		},
-		"guard: AlsoLimit with And: give it to the middleware":         func() { mount(guard.AlsoLimit(lim, keyfunc.IP(), guard.AlsoLimit(lim, keyfunc.IP()))) },
+		"guard: AlsoLimit with AlsoLimit: give it to the middleware":         func() { mount(guard.AlsoLimit(lim, keyfunc.IP(), guard.AlsoLimit(lim, keyfunc.IP()))) },
 		`guard: AlsoLimit: limiter "queue" has a LeakyBucket`:          func() { mount(guard.AlsoLimit(queue, keyfunc.IP())) },
 		`AlsoLimit: limiter "queue" has a LeakyBucket: a place in its`: func() { framework.New(queue, keyfunc.IP(), guard.AlsoLimit(lim, keyfunc.IP())) },
 		"guard: the limiter is nil":                              func() { guard.AlsoLimit(nil, keyfunc.IP()) },

@@ -65,7 +65,7 @@ func (s *Settings) give(option string) {
 func (s *Settings) And(m Member) {
 	for option := range m.Settings.given {
 		if option != "Cost" && option != "Fallback" && option != "LimiterFor" {
-			panic(fmt.Sprintf("guard: AlsoLimit with %s: give it to the middleware: And takes Cost, Fallback and LimiterFor", option))
+			panic(fmt.Sprintf("guard: AlsoLimit with %s: give it to the middleware: AlsoLimit takes Cost, Fallback and LimiterFor", option))
 		}
 	}
 	s.Members = append(s.Members, m)
