@@ -145,15 +145,23 @@ func TestAllRefuses(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for want, ask := range map[string]func(context.Context) (core.Result, error){
-		"there is no key":       func(ctx context.Context) (core.Result, error) { return core.AllowAll(ctx, 1) },
-		"has no Limiter":        func(ctx context.Context) (core.Result, error) { return core.AllowAll(ctx, 1, lim.On("k"), core.Keyed{}) },
+		"there is no key": func(ctx context.Context) (core.Result, error) { return core.AllowAll(ctx, 1) },
+		"has no Limiter": func(ctx context.Context) (core.Result, error) {
+			return core.AllowAll(ctx, 1, lim.On("k"), core.Keyed{})
+		},
 		"key must not be empty": func(ctx context.Context) (core.Result, error) { return core.AllowAll(ctx, 1, lim.On("k"), lim.On("")) },
-		"it is -1":              func(ctx context.Context) (core.Result, error) { return core.AllowAll(ctx, -1, lim.On("k"), lim.On("k2")) },
+		"it is -1": func(ctx context.Context) (core.Result, error) {
+			return core.AllowAll(ctx, -1, lim.On("k"), lim.On("k2"))
+		},
 		"it is -2": func(ctx context.Context) (core.Result, error) {
 			return core.AllowAll(ctx, 1, lim.On("k"), lim.On("j").Cost(-2))
 		},
-		"cannot be given back":   func(ctx context.Context) (core.Result, error) { return core.AllowAll(ctx, 1, lim.On("k"), queue.On("k")) },
-		"use AcquireAll":         func(ctx context.Context) (core.Result, error) { return core.AllowAll(ctx, 1, lim.On("k"), slots.On("k")) },
+		"cannot be given back": func(ctx context.Context) (core.Result, error) {
+			return core.AllowAll(ctx, 1, lim.On("k"), queue.On("k"))
+		},
+		"use AcquireAll": func(ctx context.Context) (core.Result, error) {
+			return core.AllowAll(ctx, 1, lim.On("k"), slots.On("k"))
+		},
 		context.Canceled.Error(): func(context.Context) (core.Result, error) { return core.AllowAll(ended, 1, lim.On("k"), lim.On("j")) },
 	} {
 		if res, err := ask(t.Context()); err == nil || !strings.Contains(err.Error(), want) {

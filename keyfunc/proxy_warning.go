@@ -16,18 +16,21 @@ type proxyWarning struct {
 // overwritten warns that a middleware has overwritten the peer's address. Some do so rightly, such as
 // those that make a request of an event of AWS Lambda, so it is only a warning.
 func (w *proxyWarning) overwritten(r Request) {
-	if w.overwrittenLogged.Load() {
-		return
+	if !w.overwrittenLogged.Load() {
+		warnOnce(r, &w.overwrittenLogged, "the peer's address, RemoteAddr, is not an address with a port, so a middleware in front of the limiter overwrites it, "+
+			"such as chi's middleware.RealIP or gorilla's handlers.ProxyHeaders: a client can then choose the address by which it is counted. "+
+			"Remove that middleware, and tell keyfunc.IP which proxies you have. On AWS Lambda, where no client can do so, ignore this.")
 	}
+}
+
+// warnOnce logs a warning about the peer of a request that has a logger, unless it was logged before.
+func warnOnce(r Request, logged *atomic.Bool, message string) {
 	lr, ok := r.(LoggingRequest)
 	if !ok {
 		return
 	}
-	if logger := lr.Logger(); logger != nil && !w.overwrittenLogged.Swap(true) {
-		logger.WarnContext(r.Context(), "redislimit: the peer's address, RemoteAddr, is not an address with a port, so a middleware in front of the limiter overwrites it, "+
-			"such as chi's middleware.RealIP or gorilla's handlers.ProxyHeaders: a client can then choose the address by which it is counted. "+
-			"Remove that middleware, and tell keyfunc.IP which proxies you have. On AWS Lambda, where no client can do so, ignore this.",
-			"peer", r.RemoteAddr())
+	if logger := lr.Logger(); logger != nil && !logged.Swap(true) {
+		logger.WarnContext(r.Context(), "redislimit: "+message, "peer", r.RemoteAddr())
 	}
 }
 
@@ -43,15 +46,8 @@ func (w *proxyWarning) check(r Request, remote netip.Addr, why doubt, trust *tru
 			break
 		}
 	}
-	if sent == "" {
-		return
-	}
-	lr, ok := r.(LoggingRequest)
-	if !ok {
-		return
-	}
-	if logger := lr.Logger(); logger != nil && !w.logged.Swap(true) {
-		logger.WarnContext(r.Context(), "redislimit: "+w.text(sent, remote, why, trust), "peer", r.RemoteAddr())
+	if sent != "" {
+		warnOnce(r, &w.logged, w.text(sent, remote, why, trust))
 	}
 }
 

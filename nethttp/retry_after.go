@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"iter"
 	"math"
 	"net/http"
 	"strconv"
@@ -84,7 +85,7 @@ func parameters(text, separator string) map[string]string {
 
 // elements returns the values of lines of a header, of which each may have several with commas
 // between them.
-func elements(lines []string) func(yield func(string) bool) {
+func elements(lines []string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, line := range lines {
 			for value := range strings.SplitSeq(line, ",") {

@@ -378,7 +378,6 @@ func TestRefusedInstruments(t *testing.T) { // not parallel: it sets what is glo
 func noRedis(tb testing.TB) *redis.Client {
 	tb.Helper()
 	rdb := redisclient.New(tb, &redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
-	tb.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
 

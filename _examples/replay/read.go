@@ -187,19 +187,18 @@ func (l *lines) begin(sample [][]byte) error {
 	if i := slices.Index(with[:], true); i >= 0 && l.keyField == "" {
 		l.keyField = keyNames[i]
 	}
-	if c, ok := probe.format.(*commas); ok && len(first) > 0 && (l.timeField == "" || l.keyField == "") && c.header != nil {
-		return fmt.Errorf("it is taken for CSV, and no column of it has one of the usual names of %s (%s): its first line, which has the names, is %s",
-			missing(l.timeField, "a time that can be read", "a client"), missing(l.timeField, "-time names it", "-key names it"), excerpt(first))
+	missing, flag := "", ""
+	switch {
+	case l.timeField == "":
+		missing, flag = "a time that can be read", "-time"
+	case l.keyField == "":
+		missing, flag = "a client", "-key"
+	}
+	if c, ok := probe.format.(*commas); ok && len(first) > 0 && missing != "" && c.header != nil {
+		return fmt.Errorf("it is taken for CSV, and no column of it has one of the usual names of %s (%s names it): its first line, which has the names, is %s",
+			missing, flag, excerpt(first))
 	}
 	return nil
-}
-
-// missing returns ofTime if there is no field of a time, and else ofKey.
-func missing(timeField, ofTime, ofKey string) string {
-	if timeField == "" {
-		return ofTime
-	}
-	return ofKey
 }
 
 // excerpt returns the beginning of a line for an error.

@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -98,23 +99,25 @@ func (l *line) want(want ...string) {
 	l.Helper()
 	l.all.Wait()
 	got := l.take()
-	slices.SortStableFunc(got, together)
-	slices.SortStableFunc(want, together)
+	slices.SortFunc(got, byTime)
+	slices.SortFunc(want, byTime)
 	if !slices.Equal(got, want) {
 		l.Errorf("answers\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// together puts answers of one instant into the order of their requests: which goroutine notes its answer first is chance.
-func together(a, b string) int {
-	_, timeOfA, _ := strings.Cut(a, "after ")
-	_, timeOfB, _ := strings.Cut(b, "after ")
-	timeOfA, _, _ = strings.Cut(timeOfA, ",")
-	timeOfB, _, _ = strings.Cut(timeOfB, ",")
-	if timeOfA != timeOfB {
-		return 0
-	}
-	return strings.Compare(a, b)
+// byTime orders answers by when they were given, and those of one instant by their requests: which goroutine notes its answer first
+// is chance.
+func byTime(a, b string) int {
+	return cmp.Or(cmp.Compare(answeredAfter(a), answeredAfter(b)), strings.Compare(a, b))
+}
+
+// answeredAfter returns how long an answer took, which its text says.
+func answeredAfter(answer string) time.Duration {
+	_, rest, _ := strings.Cut(answer, "after ")
+	text, _, _ := strings.Cut(rest, ",")
+	took, _ := time.ParseDuration(text)
+	return took
 }
 
 // TestWaitUpTo has six requests of one second's rate at once: those wait that are admitted within two, in order, and the

@@ -69,24 +69,24 @@ func TestPanics(t *testing.T) {
 		"guard: OnError and OnError: give it once":             func() { mount(framework.OnError(handler), framework.OnError(handler)) },
 		"guard: MaxRetryAfter and MaxRetryAfter: give it once": func() { mount(guard.MaxRetryAfter(1e9), guard.MaxRetryAfter(2e9)) },
 		"guard: NoHeaders and RetryJitter: choose one":         func() { mount(guard.NoHeaders(), guard.RetryJitter(0.2)) },
-		"guard: AlsoLimit and WaitUpTo: choose one":                  func() { mount(guard.AlsoLimit(lim, keyfunc.Global()), guard.WaitUpTo(time.Second)) },
+		"guard: AlsoLimit and WaitUpTo: choose one":            func() { mount(guard.AlsoLimit(lim, keyfunc.Global()), guard.WaitUpTo(time.Second)) },
 		"guard: NoHeaders and MaxRetryAfter: choose one":       func() { mount(guard.MaxRetryAfter(1e9), guard.NoHeaders()) },
 		"guard: NoHeaders and RetryAfterMs: choose one":        func() { mount(guard.NoHeaders(), guard.RetryAfterMs()) },
 		"guard: NoHeaders and Headers: choose one":             func() { mount(guard.NoHeaders(), guard.Headers(guard.IETF)) },
 		"guard: NoHeaders and HeadersOnDenial: choose one":     func() { mount(guard.HeadersOnDenial(), guard.NoHeaders()) },
-		"guard: NoHeaders and ResetInSeconds: choose one":          func() { mount(guard.ResetInSeconds(), guard.NoHeaders()) },
+		"guard: NoHeaders and ResetInSeconds: choose one":      func() { mount(guard.ResetInSeconds(), guard.NoHeaders()) },
 		"guard: NoHeaders and ExposeHeaders: choose one":       func() { mount(guard.NoHeaders(), guard.ExposeHeaders()) },
 		"guard: AlsoLimit with CountIf: give it to the middleware": func() {
 			mount(guard.AlsoLimit(lim, keyfunc.IP(), guard.CountIf(func(int) bool { return true })))
 		},
-		"guard: AlsoLimit with AlsoLimit: give it to the middleware":         func() { mount(guard.AlsoLimit(lim, keyfunc.IP(), guard.AlsoLimit(lim, keyfunc.IP()))) },
+		"guard: AlsoLimit with AlsoLimit: give it to the middleware":   func() { mount(guard.AlsoLimit(lim, keyfunc.IP(), guard.AlsoLimit(lim, keyfunc.IP()))) },
 		`guard: AlsoLimit: limiter "queue" has a LeakyBucket`:          func() { mount(guard.AlsoLimit(queue, keyfunc.IP())) },
 		`AlsoLimit: limiter "queue" has a LeakyBucket: a place in its`: func() { framework.New(queue, keyfunc.IP(), guard.AlsoLimit(lim, keyfunc.IP())) },
-		"guard: the limiter is nil":                              func() { guard.AlsoLimit(nil, keyfunc.IP()) },
-		"guard: the key function is nil":                         func() { guard.AlsoLimit(lim, nil) },
-		"guard: a nil Option":                                    func() { guard.AlsoLimit(lim, keyfunc.IP(), nil) },
-		`guard: CostAfter: no limit of limiter "queue"`:          func() { framework.New(queue, keyfunc.IP(), guard.CostAfter()) },
-		`guard: CostAfter: no limit of limiter "slots"`:          func() { framework.New(slots, keyfunc.IP(), guard.CostAfter()) },
+		"guard: the limiter is nil":                                    func() { guard.AlsoLimit(nil, keyfunc.IP()) },
+		"guard: the key function is nil":                               func() { guard.AlsoLimit(lim, nil) },
+		"guard: a nil Option":                                          func() { guard.AlsoLimit(lim, keyfunc.IP(), nil) },
+		`guard: CostAfter: no limit of limiter "queue"`:                func() { framework.New(queue, keyfunc.IP(), guard.CostAfter()) },
+		`guard: CostAfter: no limit of limiter "slots"`:                func() { framework.New(slots, keyfunc.IP(), guard.CostAfter()) },
 		`guard: CountIf: limiter "slots" has InFlight alone`: func() {
 			framework.New(slots, keyfunc.IP(), guard.CountIf(func(int) bool { return true }))
 		},
@@ -100,8 +100,8 @@ func TestPanics(t *testing.T) {
 		"httplimit: OnDenied has a func(), want a http.Handler: use httplimit.OnDenied": func() {
 			framework.NewAnswerer(other.OnDenied(func() {}))
 		},
-		"guard: Headers and Headers: give it once":               func() { framework.NewAnswerer(guard.Headers(guard.IETF), guard.Headers(guard.IETF)) },
-		"NoHeaders and RetryJitter: choose one":                  func() { framework.NewAnswerer(guard.RetryJitter(0.2), guard.NoHeaders()) },
+		"guard: Headers and Headers: give it once":                   func() { framework.NewAnswerer(guard.Headers(guard.IETF), guard.Headers(guard.IETF)) },
+		"NoHeaders and RetryJitter: choose one":                      func() { framework.NewAnswerer(guard.RetryJitter(0.2), guard.NoHeaders()) },
 		"ResetInSeconds: it is for XRateLimit, which":                func() { framework.NewAnswerer(guard.ResetInSeconds(), guard.Headers(guard.IETF)) },
 		"guard: ResetInSeconds: it is for XRateLimit, which Headers": func() { mount(guard.ResetInSeconds(), guard.Headers(guard.IETF)) },
 	} {

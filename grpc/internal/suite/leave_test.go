@@ -32,7 +32,6 @@ func TestDeadline(t *testing.T) {
 				proxy := faultproxy.New(t, redistest.Server(t).Addr)
 				proxy.Latency(far / 2) // each way
 				rdb := redisclient.New(t, &redis.Options{Addr: proxy.Addr(), ReadTimeout: patience})
-				t.Cleanup(func() { _ = rdb.Close() })
 				lim := core.MustNew(rdb, "grpc", core.FixedWindow(core.PerHour(limit)), core.FailOpen(), core.Timeout(patience))
 				t.Cleanup(func() { _ = lim.Close() })
 				var admitted, late atomic.Int64
@@ -68,7 +67,6 @@ func TestLeavers(t *testing.T) {
 	proxy := faultproxy.New(t, redistest.Server(t).Addr)
 	proxy.Latency(2 * time.Millisecond)
 	rdb := redisclient.New(t, &redis.Options{Addr: proxy.Addr(), ReadTimeout: patience})
-	t.Cleanup(func() { _ = rdb.Close() })
 	window, flight := core.FixedWindow(core.PerDay(units)), core.InFlight(slots, core.SlotTTL(time.Hour))
 	slow := core.LeakyBucket(core.Per(10, time.Millisecond), core.Burst(units))
 	for name, c := range map[string]struct {

@@ -76,7 +76,6 @@ func each(t *testing.T, run func(b *testbed)) {
 			client := redisclient.New(t, &redis.Options{
 				Addr: server.Addr(), DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
 			})
-			t.Cleanup(func() { _ = client.Close() })
 			b := &testbed{T: t, redis: server, client: client, stream: stream, logs: &check.Log{}}
 			b.serve = func(context.Context, func()) error { return nil }
 			run(b)

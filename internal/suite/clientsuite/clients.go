@@ -170,7 +170,7 @@ func OverwrittenPeer(t *testing.T, apps Apps) {
 			warn  bool
 		}{
 			{ip(), "6.6.6.6, 203.0.113.8", true}, {ip(here), "client.example:80", true}, {ip(here, edge), "6.6.6.6:", true},
-			{keyed, "6.6.6.6", true}, // which counts by the peer
+			{keyed, "6.6.6.6", true},                                                     // which counts by the peer
 			{ip(edge), "6.6.6.6", false}, {ip(keyfunc.TrustedHops(1)), "6.6.6.6", false}, // which do not use the peer's address
 		} {
 			out.Reset()

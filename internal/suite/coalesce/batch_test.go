@@ -44,7 +44,6 @@ func TestRetriedAloneWithinTheTimeout(t *testing.T) {
 			server := redistest.Server(t)
 			check.Rounds(t, []time.Duration{time.Second, 4 * time.Second, 16 * time.Second}, func(t *check.Round, timeout time.Duration) {
 				client := redisclient.New(t, &redis.Options{Addr: server.Addr, ContextTimeoutEnabled: contextTimeout})
-				t.Cleanup(func() { _ = client.Close() })
 				s := newBackend(client, 1)
 				s.findOut(t)
 				t.Cleanup(func() { s.do(t, "acl", "setuser", "default", "allkeys") })

@@ -44,7 +44,6 @@ var proxies = map[string]func(t *testing.T, servers [2]*redistest.Instance) *bac
 	"hook": func(t *testing.T, servers [2]*redistest.Instance) *backend {
 		t.Helper()
 		client := redisclient.New(t, &redis.Options{})
-		t.Cleanup(func() { _ = client.Close() })
 		s := newBackend(client, 1)
 		client.AddHook(shards([2]*redis.Client{servers[0].Client(t), servers[1].Client(t)})) // behind the gate
 		return s
@@ -61,7 +60,6 @@ var proxies = map[string]func(t *testing.T, servers [2]*redistest.Instance) *bac
 func twemproxyClient(t *testing.T, addr string) *redis.Client {
 	t.Helper()
 	client := redisclient.New(t, &redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true})
-	t.Cleanup(func() { _ = client.Close() })
 	client.AddHook(gate.Around(func(cmds []redis.Cmder, send func() error) error {
 		if cmds[0].Name() == "hello" { // with which go-redis begins each connection, also with Protocol 2
 			return nil

@@ -46,7 +46,6 @@ func Leavers(t *testing.T, a Adapter) {
 	} {
 		options.Addr = proxy.Addr()
 		client := redisclient.New(t, options)
-		t.Cleanup(func() { _ = client.Close() })
 		t.Run(name, func(t *testing.T) { leaversOver(t, a, client) })
 	}
 }

@@ -44,7 +44,6 @@ func newTestbed(t *testing.T, a Adapter) *testbed {
 	client := redisclient.New(t, &redis.Options{
 		Addr: server.Addr(), DialTimeout: testTimeout, ReadTimeout: testTimeout, WriteTimeout: testTimeout, PoolTimeout: testTimeout,
 	})
-	t.Cleanup(func() { _ = client.Close() })
 	return &testbed{t, a, server, client, start, captureLogs(t)}
 }
 

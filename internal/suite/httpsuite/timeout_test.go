@@ -55,7 +55,6 @@ func TestDeadlineOfServer(t *testing.T) {
 			t.Parallel()
 			proxy := faultproxy.New(t, redistest.Server(t).Addr)
 			client := redisclient.New(t, &redis.Options{Addr: proxy.Addr()})
-			t.Cleanup(func() { _ = client.Close() })
 			open := make(chan struct{}, 1)
 			lim := core.MustNew(client, "api", append(c.limits, core.Observe(func(_ context.Context, e core.Event) {
 				if e.Kind == core.EventBreaker && e.Detail == "open" {
@@ -161,7 +160,6 @@ func TestWaitUpToIsNoTimeout(t *testing.T) {
 			t.Parallel()
 			proxy := faultproxy.New(t, redistest.Server(t).Addr)
 			client := redisclient.New(t, &redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true})
-			t.Cleanup(func() { _ = client.Close() })
 			var failed atomic.Int64
 			lim := core.MustNew(client, "api", core.InFlight(slots), policy, core.Timeout(time.Minute), core.Observe(func(_ context.Context, e core.Event) {
 				if e.Kind == core.EventOutage || e.Kind == core.EventDecision && e.Result.Source != core.SourceRedis {

@@ -37,7 +37,6 @@ func TestScriptLost(t *testing.T) {
 			t.Parallel()
 			proxy := faultproxy.New(t, redistest.Server(t).Addr)
 			client := redisclient.New(t, &redis.Options{Addr: proxy.Addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
-			t.Cleanup(func() { _ = client.Close() })
 			user := core.MustNew(client, "user", core.FixedWindow(core.Per(perUser, long)), core.Timeout(patient), c.user)
 			org := core.MustNew(client, "org", core.GCRA(core.Per(perOrg, long)), core.Timeout(patient), c.org)
 			check.Within(t, patient, "two keys go by one script", func() bool {
@@ -69,7 +68,6 @@ func TestScriptLost(t *testing.T) {
 func TestScriptTold(t *testing.T) {
 	proxy := faultproxy.New(t, redistest.Server(t).Addr)
 	client := redisclient.New(t, &redis.Options{Addr: proxy.Addr()})
-	t.Cleanup(func() { _ = client.Close() })
 	var told []string
 	var limiters []*core.Limiter
 	for i, name := range []string{"user", "org"} {

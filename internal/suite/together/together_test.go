@@ -64,7 +64,6 @@ func over(t *testing.T, name string, users, org []string) *place {
 		c := redisclient.NewUniversal(t, &redis.UniversalOptions{
 			Addrs: addrs, IsClusterMode: len(addrs) > 1, PoolSize: callers, PoolTimeout: patient, ReadTimeout: patient, MaxRetries: -1, Dialer: dial,
 		})
-		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}
 	limiters := func(c redis.UniversalClient) func(string, ...core.Option) *core.Limiter {

@@ -26,7 +26,6 @@ func setup(t *testing.T) (p *Proxy, through, direct *redis.Client) {
 	s := redistest.Server(t)
 	p = New(t, s.Addr)
 	through = redisclient.New(t, &redis.Options{Addr: p.Addr(), MaxRetries: -1, DialTimeout: time.Second, ReadTimeout: timeout, DialerRetries: 1})
-	t.Cleanup(func() { _ = through.Close() })
 	if err := through.Ping(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}

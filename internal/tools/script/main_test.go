@@ -66,7 +66,6 @@ func flat(text string) string {
 func sent(t *testing.T, options []core.Option) string {
 	t.Helper()
 	client := redisclient.New(t, &redis.Options{})
-	t.Cleanup(func() { _ = client.Close() })
 	seen := &seen{}
 	client.AddHook(seen)
 	_, _ = core.MustNew(client, "any", append(options, core.FailClosed())...).Peek(t.Context(), "k")
