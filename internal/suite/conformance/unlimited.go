@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
@@ -296,6 +297,11 @@ func unlimitedWaits(t *testing.T, s Store) {
 	defer cancel()
 	if _, err := free.Wait(brief, "k"); err != nil {
 		t.Errorf("behind who waits for units: %v", err)
+	}
+	res := core.Result{}
+	waiting := hook.Waiting{Key: "k", N: 1, UpTo: time.Minute, Most: 10}
+	if _, err := inside.Core.WaitUpTo(brief, free, waiting, &res); err != nil || !res.Allowed {
+		t.Errorf("a request behind who waits: %+v, %v", res, err)
 	}
 	leave()
 	if err := check.Receive(t, "who waits", left); !errors.Is(err, context.Canceled) {

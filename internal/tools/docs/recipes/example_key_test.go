@@ -80,7 +80,9 @@ func Example_tiers() {
 }
 
 func Example_plans() {
-	plans := map[string][]core.Limit{"alice": {core.Unlimited(), core.InFlight(20)}, "bob": {core.Unlimited()}, "carol": {core.TokenBucket(core.PerMinute(0))}}
+	plans := map[string][]core.Limit{
+		"alice": {core.Unlimited(), core.InFlight(20)}, "bob": {core.Unlimited()}, "carol": {core.TokenBucket(core.PerMinute(0))},
+	}
 	planOf := func(r keyfunc.Request) []core.Limit { u, _ := r.Value(userKey{}).(user); return plans[u.name] }
 
 	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(60)))
@@ -90,12 +92,12 @@ func Example_plans() {
 
 	handler := authenticate(httplimit.Middleware(lim, keyfunc.User(userKey{}), byPlan)(newMux()))
 	for _, name := range []string{"alice", "bob", "carol"} {
-		show(get(handler, "/", "X-User", name), "X-RateLimit-Limit", "Retry-After")
+		show(get(handler, "/", "User: "+name), "X-RateLimit-Limit", "Retry-After")
 	}
 	// Output:
-	// 200 X-RateLimit-Limit: 20
+	// 200 20
 	// 200
-	// 429 X-RateLimit-Limit: 0
+	// 429 0
 }
 
 func Example_severalLimits() {
