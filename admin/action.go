@@ -182,7 +182,7 @@ func stateOf(ctx context.Context, l *core.Limiter, key string) (state, error) {
 	}
 	byName := make(map[string]core.Result)
 	for each := range res.All() {
-		byName[each.Name] = each
+		byName[each.LimitName] = each
 	}
 	for _, limit := range l.Limits() {
 		each, decides := byName[limit.Name()]
@@ -191,7 +191,7 @@ func stateOf(ctx context.Context, l *core.Limiter, key string) (state, error) {
 			s.Limits = append(s.Limits, limitState{Limit: limit.String(), Allowed: !res.Banned, Unlimited: true})
 		case decides: // else it is beside a limit of 0
 			s.Limits = append(s.Limits, limitState{
-				limit.String(), each.Allowed, false, each.Limit, each.Remaining, held[each.Name], seconds(each.RetryAfter), seconds(each.ResetAfter),
+				limit.String(), each.Allowed, false, each.Limit, each.Remaining, held[each.LimitName], seconds(each.RetryAfter), seconds(each.ResetAfter),
 			})
 		}
 	}

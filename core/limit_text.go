@@ -44,7 +44,7 @@ var limitWords = []limitWord{
 	},
 	{
 		"name=", func(*algorithm.Kind) bool { return true },
-		func(l *Limit, value string) { Name(value).set(l) },
+		func(l *Limit, value string) { LimitName(value).set(l) },
 		func(l Limit) (string, bool) { return l.name, l.name != "" },
 	},
 }
@@ -59,7 +59,7 @@ var limitWords = []limitWord{
 //	unlimited
 //
 // The options are burst= ([Burst]), aligned ([Aligned]), in= ([In]), slot_ttl= ([SlotTTL]) and
-// name= ([Name]); [Unlimited] has none. The Limit is one that [Limiter.With] accepts, and equal to
+// name= ([LimitName]); [Unlimited] has none. The Limit is one that [Limiter.With] accepts, and equal to
 // that of the constructor. [New] accepts it, too, unless its count is 0, as in "token_bucket 0/1m".
 // The error for anything else names the word that is wrong, and says what is allowed.
 func ParseLimit(text string) (Limit, error) {

@@ -31,7 +31,7 @@ func TestNewRefusesZero(t *testing.T) {
 		"in_flight 0: InFlight(0): allowed is 1 to 1000000000: a limit of 0":          core.InFlight(0),
 	} {
 		for _, err := range []error{
-			second(core.New(client, "api", core.InFlight(1, core.Name("x")), limit)), second(core.NewMemory("api", core.Unlimited(), limit)),
+			second(core.New(client, "api", core.InFlight(1, core.LimitName("x")), limit)), second(core.NewMemory("api", core.Unlimited(), limit)),
 		} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v: %v, want %q", limit, err, want)
@@ -85,7 +85,7 @@ func TestUnlimitedOutage(t *testing.T) {
 				t.Errorf("%s, bans %v: unlimited: %+v, %v", name, bans, res, err)
 			}
 			r, err := zero.Reserve(t.Context(), "k", 1)
-			if res := r.Decided(); err != nil || res.Allowed || res.Source != none || res.RetryAfter != core.Never || res.Name != "fixed-1h" {
+			if res := r.Decided(); err != nil || res.Allowed || res.Source != none || res.RetryAfter != core.Never || res.LimitName != "fixed-1h" {
 				t.Errorf("%s, bans %v: of 0: %+v, %v", name, bans, res, err)
 			}
 			if name == "FailLocal" && bans {

@@ -75,7 +75,7 @@ func Fallback(key keyfunc.Func) Option {
 //		if !ok {
 //			return nil, nil // the limiter that the middleware was mounted with
 //		}
-//		return lim.With(core.TokenBucket(core.PerMinute(perMinute), core.Name("requests")))
+//		return lim.With(core.TokenBucket(core.PerMinute(perMinute), core.LimitName("requests")))
 //	})
 //
 // With 0 per minute the requests are denied with 429 and no Retry-After; see [core.Limit]. For a
@@ -108,7 +108,7 @@ func LimiterFor(limiter func(keyfunc.Request) (*core.Limiter, error)) Option {
 // one that answers 304 by the ETag of the response does.
 //
 // A denial by an inner limiter is a response as any other: count is asked about its 429. Limits
-// that are to decide together are given by [And].
+// that are to decide together are given by [AlsoLimit].
 func CountIf(count func(status int) bool) Option {
 	settings.MustFunc(count == nil, "CountIf", "reports which status counts")
 	return settings.NewOption("CountIf", func(s *settings.Settings) { s.CountIf = func(status, _ int) bool { return count(status) } })
@@ -214,9 +214,9 @@ func HeadersOnDenial() AnswerOption {
 	return settings.NewAnswerOption("HeadersOnDenial", func(s *settings.Settings) { s.Headers.OnDenial = true })
 }
 
-// ResetDelta writes X-RateLimit-Reset, of [XRateLimit], in seconds from now instead of Unix time.
-func ResetDelta() AnswerOption {
-	return settings.NewAnswerOption("ResetDelta", func(s *settings.Settings) { s.Headers.Delta = true })
+// ResetInSeconds writes X-RateLimit-Reset, of [XRateLimit], in seconds from now instead of Unix time.
+func ResetInSeconds() AnswerOption {
+	return settings.NewAnswerOption("ResetInSeconds", func(s *settings.Settings) { s.Headers.Delta = true })
 }
 
 // RetryJitter spreads clients that are denied together: each is told to come back later by a random

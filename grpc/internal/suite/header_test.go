@@ -63,7 +63,7 @@ func with(t *testing.T, lim *core.Limiter, limits ...core.Limit) *core.Limiter {
 // TestUnlimited has a client without a limit, one that is banned, and one with a limit of 0.
 func TestUnlimited(t *testing.T) {
 	each(t, func(b *testbed) {
-		lim, option := b.limiter("api", core.FixedWindow(core.PerMinute(1)), core.Ban()), guard.ResetDelta()
+		lim, option := b.limiter("api", core.FixedWindow(core.PerMinute(1)), core.Ban()), guard.ResetInSeconds()
 		b.behind(by(with(t, lim, core.Unlimited()), option))
 		for range 3 {
 			a := b.call()

@@ -23,7 +23,7 @@ func calendarCases() []testCase {
 // beyond two nothing is decided, and nothing changes.
 func wrongClock(t *testing.T, s Store) {
 	s.needsRedis(t, "no other clock than the process's")
-	limit := core.FixedWindow(core.PerDay(10), core.In("Asia/Kathmandu"), core.Name("day"))
+	limit := core.FixedWindow(core.PerDay(10), core.In("Asia/Kathmandu"), core.LimitName("day"))
 	now := s.limiter(t, "clocks", limit)
 	at := allowN(t, now, "k", 1).At
 	for i, wrong := range []time.Duration{-23 * time.Hour, -time.Hour, time.Hour, 23 * time.Hour} {

@@ -43,7 +43,7 @@ func (s Store) uncounted() core.Source {
 func isUnlimited(t *testing.T, what string, res core.Result, source core.Source) {
 	t.Helper()
 	want := core.Result{
-		Allowed: true, Source: source, Limit: math.MaxInt64, Remaining: math.MaxInt64, At: res.At, Limiter: res.Limiter, Name: "unlimited",
+		Allowed: true, Source: source, Limit: math.MaxInt64, Remaining: math.MaxInt64, At: res.At, LimiterName: res.LimiterName, LimitName: "unlimited",
 	}
 	if res != want || !res.Unlimited() || res.At.IsZero() || len(slices.Collect(res.All())) != 1 {
 		t.Errorf("%s: %+v, want %+v", what, res, want)
@@ -54,7 +54,7 @@ func isUnlimited(t *testing.T, what string, res core.Result, source core.Source)
 func isZero(t *testing.T, what string, res core.Result, limit core.Limit, source core.Source) {
 	t.Helper()
 	want := core.Result{
-		Source: source, RetryAfter: core.Never, Window: res.Window, At: res.At, Limiter: res.Limiter, Name: limit.Name(),
+		Source: source, RetryAfter: core.Never, Window: res.Window, At: res.At, LimiterName: res.LimiterName, LimitName: limit.Name(),
 	}
 	slots := limits.Named(limit.Algorithm()).Kind.Slots
 	if res != want || res.Unlimited() || res.At.IsZero() || (res.Window == 0) != slots || len(slices.Collect(res.All())) != 1 {
@@ -117,11 +117,11 @@ func besideOthers(t *testing.T, s Store, limit maker) {
 		}
 		remains(t, lim, "k", before-2)
 		isDenied := admit(t, l, "k", 11)
-		if isDenied.Allowed || isDenied.Name != res.Name {
+		if isDenied.Allowed || isDenied.LimitName != res.LimitName {
 			t.Errorf("%v: %+v", l.Limits(), isDenied)
 		}
 	}
-	none := core.FixedWindow(core.PerDay(0), core.Name("none"))
+	none := core.FixedWindow(core.PerDay(0), core.LimitName("none"))
 	before := peek(t, lim, "k").Remaining
 	for _, asked := range [][]core.Limit{{limit(tenPerTen), none}, {limit(tenPerTen), core.Unlimited(), none}} {
 		isZero(t, "beside", admit(t, with(t, lim, asked...), "k", 1), none, s.uncounted())
@@ -178,7 +178,7 @@ func unlimitedBans(t *testing.T, s Store) {
 	banned(t, allowN(t, lim, "k", 1), time.Minute)
 	s.Advance(time.Second)
 	res := allowN(t, free, "k", 1)
-	if banned(t, res, 59*time.Second); !res.Unlimited() || res.Name != "unlimited" {
+	if banned(t, res, 59*time.Second); !res.Unlimited() || res.LimitName != "unlimited" {
 		t.Errorf("%+v, want banned", res)
 	}
 	for what, res := range map[string]core.Result{
@@ -236,7 +236,7 @@ func unlimitedTogether(t *testing.T, s Store) {
 	rest := s.limiter(t, "rest", core.Unlimited())
 	check.Need(t, user.Block(ctx, "banned", time.Hour))
 	ways := map[string]func(keys ...core.Keyed) (core.Result, error){
-		"All": func(keys ...core.Keyed) (core.Result, error) { return core.All(ctx, 2, keys...) },
+		"All": func(keys ...core.Keyed) (core.Result, error) { return core.AllowAll(ctx, 2, keys...) },
 		"AcquireAll": func(keys ...core.Keyed) (core.Result, error) {
 			r, err := core.AcquireAll(ctx, 2, keys...)
 			check.OK(t, r.Release(ctx))
@@ -252,18 +252,18 @@ func unlimitedTogether(t *testing.T, s Store) {
 		res, err := ways[name](free.On("k"), org.On("o"), rest.On("r"))
 		check.Need(t, err)
 		left -= 2
-		if !res.Allowed || res.Limiter != "org" || res.Unlimited() || len(slices.Collect(res.All())) != 1 {
+		if !res.Allowed || res.LimiterName != "org" || res.Unlimited() || len(slices.Collect(res.All())) != 1 {
 			t.Errorf("%s: %+v", name, res)
 		}
 		remains(t, org, "o", left)
 		res, err = ways[name](org.On("o"), zero.On("k"), rest.On("r"))
 		check.Need(t, err)
-		if res.Allowed || res.Limiter != "user" || res.Limit != 0 || res.RetryAfter != core.Never {
+		if res.Allowed || res.LimiterName != "user" || res.Limit != 0 || res.RetryAfter != core.Never {
 			t.Errorf("%s, with a limit of 0: %+v", name, res)
 		}
 		res, err = ways[name](org.On("o"), free.On("banned"))
 		check.Need(t, err)
-		if res.Allowed || !res.Banned || res.Limiter != "user" {
+		if res.Allowed || !res.Banned || res.LimiterName != "user" {
 			t.Errorf("%s, banned: %+v", name, res)
 		}
 		res, err = ways[name](rest.On("a"), rest.On("b"))
@@ -273,10 +273,10 @@ func unlimitedTogether(t *testing.T, s Store) {
 		}
 		check.Eventually(t, "what was held is given back", func() bool { return peek(t, org, "o").Remaining == left })
 	}
-	if res, err := core.All(ctx, 0, org.On("o"), zero.On("k"), rest.On("r")); err != nil || !res.Allowed {
+	if res, err := core.AllowAll(ctx, 0, org.On("o"), zero.On("k"), rest.On("r")); err != nil || !res.Allowed {
 		t.Errorf("a cost of 0: %+v, %v", res, err)
 	}
-	if res, err := core.All(ctx, 5, org.On("o"), free.On("k")); err != nil || res.Allowed || res.Limiter != "org" {
+	if res, err := core.AllowAll(ctx, 5, org.On("o"), free.On("k")); err != nil || res.Allowed || res.LimiterName != "org" {
 		t.Errorf("the organization denies: %+v, %v", res, err)
 	}
 }

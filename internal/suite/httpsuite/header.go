@@ -18,7 +18,7 @@ func headerCases() []testCase {
 		{"HeadersAlone", headersAlone, nil},
 		{"NoHeaders", noHeaders, nil},
 		{"HeadersOnDenial", headersOnDenial, nil},
-		{"ResetDelta", resetDelta, nil},
+		{"ResetInSeconds", resetDelta, nil},
 		{"ExposeHeaders", exposeHeaders, nil},
 	}
 }
@@ -85,7 +85,7 @@ func headersOnDenial(b *testbed) {
 // resetDelta counts the seconds from the clock that decided, rounded up.
 func resetDelta(b *testbed) {
 	limit := b.fixed(2)
-	limit.Options = []guard.Option{guard.ResetDelta()}
+	limit.Options = []guard.Option{guard.ResetInSeconds()}
 	s := b.behind(limit)
 	for _, step := range []struct {
 		later                        time.Duration

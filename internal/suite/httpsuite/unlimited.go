@@ -29,7 +29,7 @@ func unlimited(b *testbed) {
 // planned limits by address, by limits in place of those of the limiter.
 func (b *testbed) planned(lim *core.Limiter, limits []core.Limit, options ...guard.Option) Limit {
 	plan := guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) { return lim.With(limits...) })
-	options = append(options, plan, guard.Headers(guard.XRateLimit|guard.IETF), guard.ResetDelta(), guard.RetryAfterMs())
+	options = append(options, plan, guard.Headers(guard.XRateLimit|guard.IETF), guard.ResetInSeconds(), guard.RetryAfterMs())
 	return Limit{Limiter: lim, Key: keyfunc.IP(), Options: options}
 }
 
@@ -72,7 +72,7 @@ func unlimitedStacked(b *testbed) {
 // unlimitedAnd has a user without a limit share that of the organization.
 func unlimitedAnd(b *testbed) {
 	org := b.named("org", core.FixedWindow(core.PerMinute(1)))
-	s := b.behind(b.planned(b.limiter(core.FixedWindow(core.PerMinute(1))), []core.Limit{core.Unlimited()}, guard.And(org, keyfunc.Global())))
+	s := b.behind(b.planned(b.limiter(core.FixedWindow(core.PerMinute(1))), []core.Limit{core.Unlimited()}, guard.AlsoLimit(org, keyfunc.Global())))
 	for _, status := range []int{http.StatusOK, http.StatusTooManyRequests} {
 		ans := s.get("/a")
 		ans.wantStatus(status)

@@ -65,7 +65,7 @@ func (s *Settings) give(option string) {
 func (s *Settings) And(m Member) {
 	for option := range m.Settings.given {
 		if option != "Cost" && option != "Fallback" && option != "LimiterFor" {
-			panic(fmt.Sprintf("guard: And with %s: give it to the middleware: And takes Cost, Fallback and LimiterFor", option))
+			panic(fmt.Sprintf("guard: AlsoLimit with %s: give it to the middleware: And takes Cost, Fallback and LimiterFor", option))
 		}
 	}
 	s.Members = append(s.Members, m)
@@ -98,7 +98,7 @@ func Apply[O Option](s *Settings, opts []O) {
 // Check panics if an option has no effect because of another.
 func (s *Settings) Check(xRateLimit uint8) {
 	if s.given["NoHeaders"] {
-		for _, option := range []string{"Headers", "HeadersOnDenial", "ResetDelta", "ExposeHeaders", "RetryJitter", "MaxRetryAfter", "RetryAfterMs"} {
+		for _, option := range []string{"Headers", "HeadersOnDenial", "ResetInSeconds", "ExposeHeaders", "RetryJitter", "MaxRetryAfter", "RetryAfterMs"} {
 			if s.given[option] {
 				panic(fmt.Sprintf("guard: NoHeaders and %s: choose one", option))
 			}
@@ -108,10 +108,10 @@ func (s *Settings) Check(xRateLimit uint8) {
 		panic("guard: MaxWaiting: it is for WaitUpTo, which is missing")
 	}
 	if s.given["WaitUpTo"] && s.given["And"] {
-		panic("guard: And and WaitUpTo: choose one: what one limiter has would be held while another is waited for")
+		panic("guard: AlsoLimit and WaitUpTo: choose one: what one limiter has would be held while another is waited for")
 	}
-	if s.given["ResetDelta"] && s.Headers.Sets&xRateLimit == 0 {
-		panic("guard: ResetDelta: it is for XRateLimit, which Headers leaves out")
+	if s.given["ResetInSeconds"] && s.Headers.Sets&xRateLimit == 0 {
+		panic("guard: ResetInSeconds: it is for XRateLimit, which Headers leaves out")
 	}
 }
 

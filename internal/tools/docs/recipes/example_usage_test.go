@@ -8,7 +8,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-var month = core.FixedWindow(core.PerMonth(10_000), core.In("Europe/Berlin"), core.Name("contract"))
+var month = core.FixedWindow(core.PerMonth(10_000), core.In("Europe/Berlin"), core.LimitName("contract"))
 
 // usage says how much of a customer's month is used, and until when that counts.
 func usage(ctx context.Context, lim *core.Limiter, customer string, zone *time.Location) (string, error) {
