@@ -149,6 +149,7 @@ type state struct {
 type limitState struct {
 	Limit      string  `json:"limit"`
 	Allowed    bool    `json:"allowed"`
+	Unlimited  bool    `json:"unlimited,omitempty"` // it has none of the following
 	Capacity   int64   `json:"capacity"`
 	Remaining  int64   `json:"remaining"`
 	Held       int64   `json:"held"` // of what is used: reserved, or slots
@@ -173,22 +174,26 @@ func stateOf(ctx context.Context, l *core.Limiter, key string) (state, error) {
 	if res.Source == core.SourceNone {
 		return s, nil
 	}
-	var held []int64
+	var held map[string]int64
 	if res.Source != core.SourceFallback {
 		if held, err = inside.Core.HeldOf(ctx, l, key); err != nil {
 			return state{}, err
 		}
 	}
-	limits := l.Limits() // in the order of the results, and of what is held
+	byName := make(map[string]core.Result)
 	for each := range res.All() {
-		i := len(s.Limits)
-		one := limitState{
-			limits[i].String(), each.Allowed, each.Limit, each.Remaining, 0, seconds(each.RetryAfter), seconds(each.ResetAfter),
+		byName[each.LimitName] = each
+	}
+	for _, limit := range l.Limits() {
+		each, decides := byName[limit.Name()]
+		switch {
+		case limit == core.Unlimited():
+			s.Limits = append(s.Limits, limitState{Limit: limit.String(), Allowed: !res.Banned, Unlimited: true})
+		case decides: // else it is beside a limit of 0
+			s.Limits = append(s.Limits, limitState{
+				limit.String(), each.Allowed, false, each.Limit, each.Remaining, held[each.LimitName], seconds(each.RetryAfter), seconds(each.ResetAfter),
+			})
 		}
-		if held != nil {
-			one.Held = held[i]
-		}
-		s.Limits = append(s.Limits, one)
 	}
 	return s, nil
 }

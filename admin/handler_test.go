@@ -3,6 +3,7 @@ package admin_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -52,6 +53,8 @@ type state struct {
 	BannedUntil time.Time `json:"bannedUntil"`
 	Limits      []struct {
 		Limit     string `json:"limit"`
+		Allowed   bool   `json:"allowed"`
+		Unlimited bool   `json:"unlimited"`
 		Capacity  int64  `json:"capacity"`
 		Remaining int64  `json:"remaining"`
 		Held      int64  `json:"held"`
@@ -286,6 +289,51 @@ func TestActions(t *testing.T) {
 			return core.MustNew(client, name, append(opts, core.FailClosed(), core.Timeout(time.Minute))...)
 		}, "redis")
 	})
+}
+
+// TestUnlimited looks at keys whose limits count nothing, alone and beside others, and blocks one.
+func TestUnlimited(t *testing.T) {
+	t.Parallel()
+	fixed := core.FixedWindow(core.PerHour(10))
+	for name, c := range map[string]struct {
+		limits  []core.Limit
+		allowed bool
+		retry   float64
+		want    string
+		blocked string
+	}{
+		"alone":  {[]core.Limit{core.Unlimited()}, true, 0, "[unlimited: admits]", "[unlimited: denies]"},
+		"beside": {[]core.Limit{core.Unlimited(), fixed}, true, 0, "[unlimited: admits, fixed_window 10/1h: admits 10 of 10]", "[unlimited: denies, fixed_window 10/1h: denies 0 of 10]"},
+		"of 0": {
+			[]core.Limit{fixed, core.Unlimited(), core.TokenBucket(core.PerDay(0))}, false, -1, "[unlimited: admits, token_bucket 0/1d: denies 0 of 0]",
+			"[fixed_window 10/1h: denies 0 of 10, unlimited: denies, token_bucket 0/1d: denies 0 of 0]",
+		},
+	} {
+		lim, err := core.MustNewMemory("api", fixed, core.Ban()).With(c.limits...)
+		must(t, err)
+		h, _ := page(lim)
+		shown := func(what string) string {
+			var all []string
+			s := do(t, h, what, alice)
+			for _, l := range s.Limits {
+				words := l.Limit + ": " + map[bool]string{true: "admits", false: "denies"}[l.Allowed]
+				if !l.Unlimited {
+					words += fmt.Sprintf(" %d of %d", l.Remaining, l.Capacity)
+				}
+				all = append(all, words)
+			}
+			if what == "lookup" && (s.Allowed != c.allowed || s.RetryAfter != c.retry || s.Source != "memory") {
+				t.Errorf("%s: %+v", name, s)
+			}
+			return "[" + strings.Join(all, ", ") + "]"
+		}
+		if got := shown("lookup"); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+		if got := shown("block"); got != c.blocked {
+			t.Errorf("%s, blocked: %s, want %s", name, got, c.blocked)
+		}
+	}
 }
 
 func changes(t *testing.T, limiter func(name string, opts ...core.Option) *core.Limiter, source string) {

@@ -69,10 +69,10 @@ const (
 	latencies    = shownSeconds / 10
 )
 
-// The counts of a second: decisions by each core.Source, of which SourceLease is the last, and then
-// these.
+// The counts of a second: decisions by each core.Source, of which SourceUncounted is the last, and
+// then these.
 const (
-	countFailed = int(core.SourceLease) + 1 + iota // decisions that were none: an error
+	countFailed = int(core.SourceUncounted) + 1 + iota // decisions that were none: an error
 	countDenied
 	counts
 )

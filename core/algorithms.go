@@ -86,14 +86,14 @@ func GCRA(r Rate, o ...BucketOption) Limit { return with(newLimit(algorithm.GCRA
 // 1986.
 func LeakyBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorithm.LeakyBucket, r), o) }
 
-// InFlight returns a [Limit] of how many may be under way at a time: n units, from 1 to 1e9, are
+// InFlight returns a [Limit] of how many may be under way at a time: n units, from 0 to 1e9, are
 // slots. An admitted request takes as many as it costs, and gives them back when its work has
 // ended. It is asked by [Limiter.Acquire] or [Limiter.Reserve], and the middleware does so by
 // itself, and gives them back when the response ends, however it ends. It suits endpoints that are
 // slow, or work that must not be done twice at once, and stands well beside a limit with a rate: of
 // several limits all admit, or none is charged. There a cost of 60 takes 60 slots, too. Where a
 // request is to take one slot, whatever it costs, give InFlight a Limiter of its own, and ask both
-// by [AcquireAll]: slots.On(key).Cost(1).
+// by [AcquireAll]: slots.On(key).Cost(1). With n = 0 it denies everything: see [Limit].
 //
 //	r, err := lim.Acquire(ctx, key, 1)
 //	// ... if r.Allowed:
@@ -119,8 +119,27 @@ func LeakyBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorit
 // decision takes logarithmic time.
 func InFlight(n int64, o ...InFlightOption) Limit {
 	l := Limit{kind: algorithm.InFlight, burst: n}
-	if n < 1 || n > maxCount {
-		l.fail(fmt.Sprintf("InFlight(%d): allowed is 1 to %d", n, maxCount))
+	if n < 0 || n > maxCount {
+		l.fail(fmt.Sprintf("InFlight(%d): allowed is 0 to %d", n, maxCount))
 	}
 	return with(l, o)
 }
+
+// unlimited is the Kind of [Unlimited]. It decides nothing, so it is no algorithm of
+// [algorithm.Kinds].
+var unlimited = &algorithm.Kind{Name: "unlimited"}
+
+// Unlimited returns a [Limit] that admits everything. It stands in place of another Limit for keys
+// that have no limit there, such as those of a customer without a quota, so that a plan from a
+// database is always a list of Limits:
+//
+//	limits, err := lim.With(core.Unlimited(), core.InFlight(customer.AtATime))
+//
+// Redis is not asked about an Unlimited. It has no count, is part of no [Lease], and appears in no
+// header; beside other Limits it also has no [Result]. The other Limits decide as if it were not
+// there, and a [Ban] or a [Limiter.Block] denies as ever: only to look for one is Redis asked about a
+// key whose Limits are all Unlimited. Without the option Ban such a key is admitted in an outage,
+// too, whatever the outage policy is. The Result is then one for which [Result.Unlimited] is true.
+//
+// Several Limits of a [Limiter] may be Unlimited. As text it is "unlimited"; see [ParseLimit].
+func Unlimited() Limit { return Limit{kind: unlimited} }

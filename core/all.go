@@ -36,6 +36,9 @@ import (
 // a cost of 0, or more than 12 limits and bans in all, keys are also asked one after the other. Each
 // may then take a [Timeout], until Redis is known not to answer.
 //
+// Limiters whose limits are all [Unlimited], or that have one of 0, charge nothing, and decide first. The
+// Result is that of the others, unless one of them denies or there are no others.
+//
 // While Redis does not answer each goes by its own outage policy: with a [FailClosed] that cannot
 // decide the error is [ErrUnavailable], and nothing is kept. Other errors are those of
 // [Limiter.AllowN]. A Limiter with a [LeakyBucket] is refused, because a place in a queue cannot be
@@ -49,6 +52,9 @@ func AllowAll(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
 		return Result{}, errAllNeedsEnd
 	}
 	var res Result
+	if done, err := t.decideUncounted(ctx, &res); done || err != nil {
+		return res, err
+	}
 	if done, err := t.decideJointly(ctx, &res); done || err != nil {
 		return res, err
 	}
@@ -226,7 +232,7 @@ func (t *multiCall) result() Result {
 	all := make([]Result, 0, len(t.members))
 	for _, i := range t.asGiven() {
 		for each := range t.members[i].held.All() {
-			if each.Source != SourceNone { // of FailOpen
+			if each.Source != SourceNone && !each.Unlimited() { // SourceNone is of FailOpen
 				all = append(all, each)
 			}
 		}
@@ -312,6 +318,30 @@ func (j *joint) answer(ctx context.Context, i int, admitted bool) (res Result) {
 	res.fill(&req.call, &req.reply)
 	m.limiter.tellBan(ctx, req, &res)
 	return res
+}
+
+// decideUncounted decides by the Limiters whose limits count nothing, and leaves the others in t. They
+// come first because nothing has to be given back when another one denies. Done is true if one of
+// them denies, or if there are no others. A cost of 0 is left to be decided with the others.
+func (t *multiCall) decideUncounted(ctx context.Context, res *Result) (done bool, err error) {
+	counted := t.members[:0]
+	for i := range t.members {
+		m := t.members[i]
+		if !m.limiter.set.Uncounted || m.cost(t.n) == 0 {
+			counted = append(counted, m)
+			continue
+		}
+		req := m.newRequest(t.n, algorithm.OpCharge)
+		*res = Result{}
+		err := m.limiter.allow(ctx, req, res)
+		if req.recycle(); err != nil || !res.Allowed {
+			return true, err
+		}
+	}
+	if t.members = counted; len(counted) > 0 {
+		*res = Result{} // the others decide
+	}
+	return len(counted) == 0, nil
 }
 
 // decideJointly makes the plain decision on an only key, or decides on all keys by one script. Done

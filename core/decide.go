@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/decision"
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
@@ -95,6 +96,9 @@ func (l *Limiter) decide(ctx context.Context, req *request, res *Result) error {
 func (f *family) answer(ctx context.Context, req *request) error {
 	c, r := &req.call, &req.reply
 	switch {
+	case c.Set.Uncounted && !f.mustAsk:
+		f.decideUncounted(c, r)
+		return nil
 	case !f.overRedis: // in memory, or a test's stub
 		return f.backend.Decide(ctx, c, r)
 	case req.redisErr != nil: // Redis has failed already, in a decision on several keys at once
@@ -116,6 +120,16 @@ func (f *family) answer(ctx context.Context, req *request) error {
 	}
 	f.denials.Learn(c, r, stamp)
 	return nil
+}
+
+// decideUncounted decides by limits that count nothing, as if the key was not banned.
+func (f *family) decideUncounted(c *decision.Call, r *decision.Reply) {
+	r.Set, r.N, r.Source = c.Set, c.N, decision.Memory
+	if f.overRedis {
+		r.Source = decision.Uncounted
+	}
+	r.Room()[0].At = f.now().UnixMicro()
+	r.Conclude()
 }
 
 // tellBan notifies the observers if this denial began a ban of the key.

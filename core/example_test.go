@@ -158,11 +158,11 @@ func ExampleParseRate() {
 	rate, err := core.ParseRate("5/10s")
 	fmt.Println(rate.Count(), rate.Period(), err)
 
-	_, err = core.ParseRate("0/m")
+	_, err = core.ParseRate("-1/m")
 	fmt.Println(err)
 	// Output:
 	// 5 10s <nil>
-	// redislimit: rate "0/m": the count is 0, allowed is 1 to 1000000000
+	// redislimit: rate "-1/m": the count is -1, allowed is 0 to 1000000000
 }
 
 // Limits may come from a configuration: a Limit is its text in JSON, YAML, TOML and flags, too.
@@ -177,6 +177,21 @@ func ExampleParseLimit() {
 	// token_bucket 100/1m burst=200 name=api <nil>
 	// true
 	// redislimit: limit "token_bucket 100/m burst=0": burst=0: allowed is 1 to 1000000000
+}
+
+// The plans of customers are texts, and one has no limit, and one is suspended.
+func ExampleUnlimited() {
+	lim := core.MustNewMemory("api", core.TokenBucket(core.PerMinute(60)))
+	for _, plan := range []string{"token_bucket 600/1m", "unlimited", "token_bucket 0/1m"} {
+		limit, _ := core.ParseLimit(plan)
+		limits, _ := lim.With(limit)
+		res, err := limits.AllowN(context.Background(), "customer:acme", 100)
+		fmt.Println(plan, res.Allowed, res.Unlimited(), res.RetryAfter == core.Never, err)
+	}
+	// Output:
+	// token_bucket 600/1m true false false <nil>
+	// unlimited true true false <nil>
+	// token_bucket 0/1m false false true <nil>
 }
 
 // Burst is what may come at once; the rate is what comes in the long run.

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -15,6 +16,8 @@ func (res *Result) fill(c *decision.Call, r *decision.Reply) {
 		return
 	case r.Ban.Until > 0:
 		res.fillBanned(r)
+	case r.Set.Uncounted:
+		res.fillUncounted(r)
 	default:
 		res.fillAnswers(c, r)
 	}
@@ -60,6 +63,21 @@ func (res *Result) fillOne(r *decision.Reply, i int, charged bool) {
 	res.At = time.UnixMicro(a.At)
 	res.LimiterName, res.LimitName, res.Source = set.Limiter, set.Names[i], Source(r.Source)
 	res.all = nil
+}
+
+// fillUncounted sets res for limits that count nothing. It describes one limit: of 0 if there is
+// such a limit, or else the Unlimited.
+func (res *Result) fillUncounted(r *decision.Reply) {
+	set := r.Set
+	i := max(0, slices.Index(set.Capacities, 0))
+	capacity := set.Capacities[i]
+	*res = Result{
+		Allowed: r.Allowed, Limit: capacity, Remaining: capacity, Window: set.Windows[i],
+		At: time.UnixMicro(r.Answers[0].At), LimiterName: set.Limiter, LimitName: set.Names[i], Source: Source(r.Source),
+	}
+	if r.N > capacity {
+		res.RetryAfter = Never
+	}
 }
 
 // fillBanned sets res for a key that is banned. The Result reveals only when the ban ends. Its name

@@ -64,7 +64,7 @@ func (inside) NewStub(name string, opts []Option, s hook.Stub) (*Limiter, error)
 		return nil, err
 	}
 	f := newFamily(name, c)
-	f.backend = &stubbed{s, name, f.now}
+	f.backend, f.mustAsk = &stubbed{s, name, f.now}, true
 	f.renewer.Close() // nothing expires
 	return f.limiter(c.limits), nil
 }
@@ -128,9 +128,9 @@ func (inside) Inspect(l *Limiter) hook.Inspection {
 
 func (inside) Scripts(l *Limiter) (call, batch, mixed string) { return l.set.Store.Scripts() }
 
-func (inside) HeldOf(ctx context.Context, l *Limiter, key string) ([]int64, error) {
-	held := make([]int64, len(l.set.Members))
-	if _, ok := l.family.backend.(*stubbed); ok {
+func (inside) HeldOf(ctx context.Context, l *Limiter, key string) (map[string]int64, error) {
+	held := make(map[string]int64, len(l.set.Members))
+	if _, ok := l.family.backend.(*stubbed); ok || l.set.Uncounted {
 		return held, nil
 	}
 	req := l.newRequest(key, 1, algorithm.OpEvaluate)
@@ -138,8 +138,8 @@ func (inside) HeldOf(ctx context.Context, l *Limiter, key string) ([]int64, erro
 	if err := l.family.backend.Decide(ctx, &req.call, &req.reply); err != nil {
 		return nil, l.family.failure(ctx, err)
 	}
-	for i := range held {
-		held[i] = req.reply.Answers[i].Held
+	for i, name := range l.set.Names {
+		held[name] = req.reply.Answers[i].Held
 	}
 	return held, nil
 }

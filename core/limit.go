@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +16,14 @@ import (
 
 // A Limit is an algorithm with its rate, which a [Limiter] applies to each key. It is made by
 // [TokenBucket], [FixedWindow] and the other constructors, and is itself an [Option] of [New]. New
-// reports a wrong rate or option.
+// reports a wrong rate or option. [Unlimited] stands in place of a Limit for keys that have none.
+//
+// A Limit with a count of 0 denies every request, except those that cost 0. It is meant for numbers
+// that come from data, such as the plan of a suspended customer: [Limiter.With] and [ParseLimit] take
+// it, and New reports it as a mistake. Its denials have a RetryAfter of [Never] and begin no [Ban].
+// Redis is asked only whether the key is banned, by a Limiter with the option Ban. If Redis does not
+// answer, the Limit denies all the same, whatever the outage policy is. Beside such a Limit no other
+// Limit decides, and nothing is charged; the [Result] describes this Limit alone.
 type Limit struct {
 	kind    *algorithm.Kind
 	rate    Rate
@@ -58,13 +66,15 @@ type burstOption int64
 
 // Burst sets the capacity of a bucket: how many units may be used at once when none were for a
 // while, from 1 to 1e9. The default is the rate's count, for a [LeakyBucket] what drains in a
-// second. The capacity must drain within 100 years.
+// second. The capacity must drain within 100 years. With a count of 0 any burst is allowed, also 0,
+// and the capacity is 0.
 func Burst(n int64) BucketOption { return burstOption(n) }
 
 func (burstOption) bucket() {}
 
 func (n burstOption) set(l *Limit) {
 	switch {
+	case n == 0 && l.isZero(): // the data that has a count of 0 may have a burst of 0
 	case n < 1 || n > maxCount:
 		l.fail(fmt.Sprintf("Burst(%d): allowed is 1 to %d", n, maxCount))
 	case l.burst != 0:
@@ -217,10 +227,13 @@ func (l *Limit) fail(mistake string) {
 }
 
 // Name returns the Limit's name: the one given to it, or else its algorithm and period, such as
-// "token-1m".
+// "token-1m". That of [Unlimited] is "unlimited".
 func (l Limit) Name() string {
-	if l.name != "" || l.kind == nil {
+	switch {
+	case l.name != "" || l.kind == nil:
 		return l.name
+	case l.kind == unlimited:
+		return l.kind.Name
 	}
 	return l.formName()
 }
@@ -258,7 +271,7 @@ func (l Limit) formName() string {
 	return tag + "-" + formatPeriod(l.rate.period)
 }
 
-// Algorithm returns the algorithm's name, such as "token_bucket".
+// Algorithm returns the algorithm's name, such as "token_bucket"; for [Unlimited] it is "unlimited".
 func (l Limit) Algorithm() string {
 	if l.kind == nil {
 		return ""
@@ -266,14 +279,19 @@ func (l Limit) Algorithm() string {
 	return l.kind.Name
 }
 
-// Rate returns the rate that the Limit was made with: of an [InFlight], which has none, the zero
-// Rate.
+// Rate returns the rate that the Limit was made with. [InFlight] and [Unlimited] have none: theirs is
+// the zero Rate.
 func (l Limit) Rate() Rate { return l.rate }
 
 // Capacity returns the most units that can be used at once: of a bucket its [Burst], of a window
-// the rate's count, of an [InFlight] how many there may be at a time.
+// the rate's count, of an [InFlight] how many there may be at a time. It is 0 if the count is 0, and
+// [math.MaxInt64] for [Unlimited].
 func (l Limit) Capacity() int64 {
 	switch {
+	case l.kind == unlimited:
+		return math.MaxInt64
+	case l.isZero():
+		return 0
 	case l.burst > 0:
 		return l.burst
 	case l.kind != nil && l.kind.DefaultBurst != nil:
@@ -282,10 +300,14 @@ func (l Limit) Capacity() int64 {
 	return l.rate.count
 }
 
-// numbers returns what the algorithm needs to know of l.
+// numbers returns what the algorithm needs to know of l. No algorithm can compute with a count of 0,
+// and none is asked to decide by one: the numbers are then those of a count of 1.
 func (l Limit) numbers() algorithm.Numbers {
 	n := algorithm.Numbers{
 		Count: l.rate.count, Period: l.rate.micros(), Burst: l.Capacity(), Aligned: l.aligned, Named: l.name != "",
+	}
+	if l.isZero() {
+		n.Count, n.Burst = 1, 1
 	}
 	if unit := l.calendar(); unit > 0 && l.zone != even {
 		n.Calendar, _ = calendar.In(cmp.Or(l.zone, "UTC"), unit) // In has looked for it
@@ -304,9 +326,23 @@ func (l Limit) decidedBy() *algorithm.Kind {
 	return l.kind
 }
 
+// isZero reports whether l has a count of 0, so that it denies everything.
+func (l Limit) isZero() bool {
+	switch {
+	case l.kind == nil || l.kind == unlimited:
+		return false
+	case l.kind.Slots:
+		return l.burst == 0
+	}
+	return l.rate.count == 0
+}
+
 // shared returns l for one of n processes that share it: 1/n of its numbers, at least one unit of
-// each.
+// each. A limit that counts nothing is the same in each process.
 func (l Limit) shared(n int64) Limit {
+	if l.kind == unlimited || l.isZero() {
+		return l
+	}
 	capacity := l.Capacity()
 	l.rate.count = max(1, l.rate.count/n)
 	if l.kind.Bursts || l.kind.Slots {
@@ -317,16 +353,21 @@ func (l Limit) shared(n int64) Limit {
 
 // tooSmallFor reports whether l has not one unit for each of n processes.
 func (l Limit) tooSmallFor(n int64) bool {
-	return l.Capacity() < n || !l.kind.Slots && l.rate.count < n
+	return l.kind != unlimited && (l.Capacity() < n || !l.kind.Slots && l.rate.count < n)
 }
 
 // holds reports whether [Limiter.Reserve] holds units of l, rather than slots or places in a queue.
+// It is true of Unlimited, in whose place [Limiter.With] may put a limit that does.
 func (l Limit) holds() bool { return !l.kind.Slots && !l.kind.Delays }
 
+// check returns what is wrong with l wherever it is given. A count of 0 is wrong only in New: see
+// checkCount.
 func (l Limit) check() error {
 	switch {
 	case l.kind == nil:
 		return errors.New("make it with FixedWindow, TokenBucket or another algorithm")
+	case l.kind == unlimited:
+		return nil // it has no options
 	case !slices.Contains(algorithm.Kinds, l.kind):
 		return fmt.Errorf("the algorithm %q is not registered: add it to algorithm.Kinds", l.kind.Name)
 	case l.mistake != "":
@@ -345,4 +386,17 @@ func (l Limit) check() error {
 		return l.kind.Validate(l.numbers())
 	}
 	return nil
+}
+
+// checkCount refuses a count of 0 in New, where a program has it and no data: a limiter that denies
+// everything is hardly meant.
+func (l Limit) checkCount() error {
+	const meant = "a limit of 0, which denies everything, is for numbers that come from data: give it to With"
+	switch {
+	case !l.isZero():
+		return nil
+	case l.kind.Slots:
+		return fmt.Errorf("InFlight(0): allowed is 1 to %d: %s", maxCount, meant)
+	}
+	return fmt.Errorf("the count is 0, allowed is 1 to %d: %s", maxCount, meant)
 }

@@ -19,12 +19,12 @@ type limitWord struct {
 	value func(l Limit) (text string, is bool) // of the option, and whether l has it
 }
 
-// limitWords are all of them, in the order in which they are written. A value that is no number or
-// duration is read as 0, which each of these options refuses.
+// limitWords are all of them, in the order in which they are written. A value that is no duration is
+// read as 0, which each of these options refuses.
 var limitWords = []limitWord{
 	{
 		"burst=", func(k *algorithm.Kind) bool { return k.Bursts },
-		func(l *Limit, value string) { n, _ := strconv.ParseInt(value, 10, 64); Burst(n).set(l) },
+		func(l *Limit, value string) { Burst(countIn(value)).set(l) },
 		func(l Limit) (string, bool) { return strconv.FormatInt(l.burst, 10), l.burst != 0 },
 	},
 	{
@@ -56,10 +56,12 @@ var limitWords = []limitWord{
 //	fixed_window 5000/1d aligned
 //	fixed_window 10000/month in=Europe/Berlin
 //	in_flight 10 slot_ttl=30s
+//	unlimited
 //
 // The options are burst= ([Burst]), aligned ([Aligned]), in= ([In]), slot_ttl= ([SlotTTL]) and
-// name= ([LimitName]). The Limit is one that [New] accepts, and equal to that of the constructor. The
-// error for anything else names the word that is wrong, and says what is allowed.
+// name= ([LimitName]); [Unlimited] has none. The Limit is one that [Limiter.With] accepts, and equal to
+// that of the constructor. [New] accepts it, too, unless its count is 0, as in "token_bucket 0/1m".
+// The error for anything else names the word that is wrong, and says what is allowed.
 func ParseLimit(text string) (Limit, error) {
 	l, err := parseLimit(strings.Fields(text))
 	if err != nil {
@@ -72,9 +74,16 @@ func parseLimit(words []string) (Limit, error) {
 	if len(words) == 0 {
 		return Limit{}, errors.New("want an algorithm and a rate, as in \"token_bucket 100/1m\"")
 	}
+	if words[0] == unlimited.Name {
+		if len(words) > 1 {
+			return Limit{}, fmt.Errorf("%s: %s has no rate and no options", plain(words[1]), unlimited.Name)
+		}
+		return Unlimited(), nil
+	}
 	i := slices.IndexFunc(algorithm.Kinds, func(k *algorithm.Kind) bool { return k.Name == words[0] })
 	if i < 0 {
-		return Limit{}, fmt.Errorf("%s: allowed are %s", plain(words[0]), listed(algorithm.Kinds, func(k *algorithm.Kind) string { return k.Name }))
+		known := append(slices.Clone(algorithm.Kinds), unlimited)
+		return Limit{}, fmt.Errorf("%s: allowed are %s", plain(words[0]), listed(known, func(k *algorithm.Kind) string { return k.Name }))
 	}
 	l, err := parseAmount(algorithm.Kinds[i], words[1:])
 	if err != nil {
@@ -98,12 +107,21 @@ func parseAmount(k *algorithm.Kind, words []string) (Limit, error) {
 	case len(words) == 0:
 		return Limit{}, fmt.Errorf("%s: want a rate, as in \"%s 100/1m\"", k.Name, k.Name)
 	case k.Slots:
-		n, _ := strconv.ParseInt(words[0], 10, 64)
-		l := InFlight(n)
+		l := InFlight(countIn(words[0]))
 		return l, l.mistakeIn(k.Name + " " + words[0])
 	}
 	r, err := parseRate(words[0])
 	return newLimit(k, r), err
+}
+
+// countIn reads a number of units. A text that is no number is read as -1, which InFlight and Burst
+// refuse.
+func countIn(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
 }
 
 // read gives the option of a word to l.
@@ -151,11 +169,14 @@ func listed[T any](all []T, name func(T) string) string {
 }
 
 // String returns the Limit in the form that [ParseLimit] reads, with the options that were given,
-// as in "token_bucket 100/1m burst=200 name=api". What New refuses cannot be read back: of a Limit
+// as in "token_bucket 100/1m burst=200 name=api". What With refuses cannot be read back: of a Limit
 // with a wrong option it has no options, and Limit{} is "Limit{}".
 func (l Limit) String() string {
-	if l.kind == nil {
+	switch l.kind {
+	case nil:
 		return "Limit{}"
+	case unlimited:
+		return unlimited.Name
 	}
 	words := []string{l.kind.Name, l.rate.String()}
 	if l.kind.Slots {
@@ -169,8 +190,8 @@ func (l Limit) String() string {
 	return strings.Join(words, " ")
 }
 
-// MarshalText writes what [Limit.String] returns. It is an error for a Limit that New refuses, and
-// so for Limit{}.
+// MarshalText writes what [Limit.String] returns. It is an error for a Limit that [Limiter.With]
+// refuses, and so for Limit{}.
 func (l Limit) MarshalText() ([]byte, error) {
 	if err := l.check(); err != nil {
 		return nil, fmt.Errorf("redislimit: limit %v: %w", l, err)

@@ -27,6 +27,12 @@ var limitTexts = map[string]Limit{
 	"in_flight 10 slot_ttl=30s":                    InFlight(10, SlotTTL(30*time.Second)),
 	"in_flight 1 slot_ttl=10000001ns name=one":     InFlight(1, LimitName("one"), SlotTTL(10*time.Millisecond+1)),
 	"in_flight 1000000000 slot_ttl=1h":             InFlight(1e9, SlotTTL(time.Hour)),
+	"unlimited":                                    Unlimited(),
+	"token_bucket 0/1m":                            TokenBucket(PerMinute(0), Burst(0)),
+	"gcra 0/1d burst=40000 name=api":               GCRA(PerDay(0), Burst(40_000), LimitName("api")),
+	"fixed_window 0/month in=Europe/Berlin":        FixedWindow(PerMonth(0), In("Europe/Berlin")),
+	"sliding_window_log 0/1h":                      SlidingWindowLog(PerHour(0)),
+	"in_flight 0 slot_ttl=30s":                     InFlight(0, SlotTTL(30*time.Second)),
 }
 
 func TestParseLimit(t *testing.T) {
@@ -42,6 +48,8 @@ func TestParseLimit(t *testing.T) {
 		"fixed_window 5000/day in=Europe/Berlin aligned": FixedWindow(PerDay(5000), In("Europe/Berlin")),
 		"fixed_window 5000/week in=UTC":                  FixedWindow(PerWeek(5000)),
 		"in_flight 10 slot_ttl=0.5m":                     InFlight(10, SlotTTL(30*time.Second)),
+		" unlimited ":                                    Unlimited(),
+		"leaky_bucket 0/s burst=0":                       LeakyBucket(PerSecond(0)),
 	} {
 		readAs(t, text, want)
 	}
@@ -54,7 +62,7 @@ func readAs(t *testing.T, text string, want Limit) {
 	}
 }
 
-// TestParseLimitRefuses has texts that cannot be read, and some of what New refuses, too: the error must name the word, and what is
+// TestParseLimitRefuses has texts that cannot be read, and some of what With refuses, too: the error must name the word, and what is
 // allowed.
 func TestParseLimitRefuses(t *testing.T) {
 	t.Parallel()
@@ -63,7 +71,12 @@ func TestParseLimitRefuses(t *testing.T) {
 		"":                                     `want an algorithm and a rate, as in "token_bucket 100/1m"`,
 		"token_bucket":                         `token_bucket: want a rate, as in "token_bucket 100/1m"`,
 		"in_flight":                            `in_flight: want how many at a time, as in "in_flight 10"`,
-		"in_flight 10/1m":                      "in_flight 10/1m: allowed is 1 to 1000000000",
+		"in_flight 10/1m":                      "in_flight 10/1m: allowed is 0 to 1000000000",
+		"in_flight ":                           "in_flight: want how many",
+		"in_flight -1":                         "in_flight -1: allowed is 0 to 1000000000",
+		"unlimited 100/1m":                     "100/1m: unlimited has no rate and no options",
+		"unlimited name=api":                   "name=api: unlimited has no rate and no options",
+		"Unlimited":                            "Unlimited: allowed are fixed_window, sliding_window_log, sliding_window_counter, token_bucket, gcra, leaky_bucket, in_flight, unlimited",
 		"in_flight 1 slot_ttl=30":              "slot_ttl=30: allowed is 10ms to 1h0m0s",
 		"in_flight 1 burst=2":                  "burst=2: in_flight takes slot_ttl=, name=",
 		"Token_Bucket 100/1m":                  "Token_Bucket: allowed are fixed_window, ",
@@ -71,7 +84,12 @@ func TestParseLimitRefuses(t *testing.T) {
 		"\x1b[2J 100/1m":                       `\x1b[2J: allowed are fixed_window, `,
 		strings.Repeat("x", 1<<16):             "allowed are fixed_window, ",
 		"gcra burst=5 100/1m":                  `rate "burst=5": want COUNT/PERIOD`,
-		"gcra 0/1m":                            `rate "0/1m": the count is 0, allowed is 1 to 1000000000`,
+		"gcra -1/1m":                           `rate "-1/1m": the count is -1, allowed is 0 to 1000000000`,
+		"gcra /1m":                             `rate "/1m": the count must be a whole number from 0 to 1000000000`,
+		"gcra 0/0s":                            `rate "0/0s": the period is 0s, allowed is 1ms to 400 days`,
+		"gcra 0/m burst=-1":                    "burst=-1: allowed is 1 to 1000000000",
+		"gcra 0/m burst=x":                     "burst=x: allowed is 1 to 1000000000",
+		"gcra 1/m burst=0":                     "burst=0: allowed is 1 to 1000000000",
 		"gcra 1/month":                         "only FixedWindow takes PerWeek and PerMonth: a month of the calendar is not of a fixed length",
 		"gcra 1/m burst=99999999999999999999":  "burst=99999999999999999999: allowed is 1 to 1000000000",
 		"gcra 1/m burst=":                      "burst=: allowed is 1 to 1000000000",
@@ -101,14 +119,14 @@ func TestParseLimitRefuses(t *testing.T) {
 	}
 }
 
-// TestWrongLimitText has what New refuses: it prints without its options, and is never marshaled.
+// TestWrongLimitText has what With refuses: it prints without its options, and is never marshaled.
 func TestWrongLimitText(t *testing.T) {
 	t.Parallel()
 	for text, l := range map[string]Limit{
 		"Limit{}":               {},
 		"token_bucket 1/1m":     TokenBucket(PerMinute(1), LimitName(strings.Repeat("x", 1<<16)), Burst(5)),
-		"token_bucket 0/1m":     TokenBucket(PerMinute(0)),
-		"in_flight 0":           InFlight(0),
+		"token_bucket -1/1m":    TokenBucket(PerMinute(-1)),
+		"in_flight -1":          InFlight(-1),
 		"fixed_window 0/0d":     FixedWindow(Rate{}),
 		"gcra 1/1d burst=40000": GCRA(PerDay(1), Burst(40_000)),
 	} {
@@ -171,7 +189,7 @@ func FuzzParseLimit(f *testing.F) {
 	})
 }
 
-// checkText checks that New accepts l if and only if it is marshaled, and that it then reads back.
+// checkText checks that With accepts l if and only if it is marshaled, and that it then reads back.
 func checkText(t *testing.T, l Limit) {
 	t.Helper()
 	text, err := l.MarshalText()

@@ -45,6 +45,7 @@ type family struct {
 	now  func() time.Time
 
 	backend   backend
+	mustAsk   bool           // the backend is also asked about limits that count nothing: it knows of bans, or is a test's stub
 	overRedis bool           // it is of New, and has what follows
 	denials   *denials.Cache // or nil
 	leases    *lease.Leases  // with Lease, or nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/decision"
 	"github.com/redislimit/redislimit/internal/denials"
 	"github.com/redislimit/redislimit/internal/hold"
@@ -181,6 +182,8 @@ func must(l *Limiter, err error) *Limiter {
 // with a name; see [LimitName]. What was used of a bucket comes back at the rate of the limit that charged
 // last.
 //
+// A customer without a limit has [Unlimited], and one who may do nothing a count of 0; see [Limit].
+//
 // Close of any closes all. A wrong limit is an error that names it, as in [New].
 func (l *Limiter) With(asked ...Limit) (*Limiter, error) {
 	hash := hashOf(asked)
@@ -196,7 +199,8 @@ func (l *Limiter) With(asked ...Limit) (*Limiter, error) {
 func newFamily(name string, c *config) *family {
 	f := &family{
 		config: *c, name: name,
-		events: &emitter{limiter: name, observers: c.observers, logger: c.logger},
+		events:  &emitter{limiter: name, observers: c.observers, logger: c.logger},
+		mustAsk: c.bans != nil,
 	}
 	if f.now = c.clock; f.now == nil {
 		f.now = time.Now
@@ -223,14 +227,24 @@ func (f *family) limiter(configured []Limit) *Limiter {
 	return l
 }
 
-// newSet returns limits ready to decide. hold is as given to Hold, or 0.
+// newSet returns limits ready to decide. hold is as given to Hold, or 0. The Set has no Unlimited
+// unless all limits are: then it has one, in the form of a fixed window that is never charged, so
+// that a store can be asked for the ban of a key as it is with any other limit.
 func newSet(limiter string, asked []Limit, hold time.Duration) *limits.Set {
-	all := make([]limits.Limit, len(asked))
-	for i, l := range asked {
-		all[i] = limits.Limit{Kind: l.decidedBy(), Numbers: l.numbers(), Name: l.Name(), Key: l.key(), Hold: hold}
-		if l.kind.Slots {
-			all[i].Hold = cmp.Or(l.slotTTL, defaultSlotTTL)
+	all := make([]limits.Limit, 0, len(asked))
+	for _, l := range asked {
+		if l.kind == unlimited {
+			continue
 		}
+		one := limits.Limit{Kind: l.decidedBy(), Numbers: l.numbers(), Name: l.Name(), Key: l.key(), Hold: hold, Zero: l.isZero()}
+		if l.kind.Slots {
+			one.Hold = cmp.Or(l.slotTTL, defaultSlotTTL)
+		}
+		all = append(all, one)
+	}
+	if len(all) == 0 {
+		name := unlimited.Name // no limit has it as its key: these end with a period, or with the name of an algorithm
+		all = append(all, limits.Limit{Kind: algorithm.FixedWindow, Numbers: FixedWindow(PerMinute(1)).numbers(), Name: name, Key: name, Unlimited: true})
 	}
 	return limits.New(limiter, all)
 }

@@ -288,6 +288,11 @@ func configure(name string, opts []Option) (*config, error) {
 	if c.mistake == nil {
 		c.mistake = checkLimits(c.limits, c.lease)
 	}
+	for _, l := range c.limits {
+		if err := l.checkCount(); c.mistake == nil && err != nil {
+			c.mistake = fmt.Errorf("limit %v: %w", l, err)
+		}
+	}
 	if c.mistake == nil {
 		c.checkEffects()
 	}
@@ -335,6 +340,9 @@ func checkLimits(limits []Limit, lease time.Duration) error {
 	for _, l := range limits {
 		if err := l.check(); err != nil {
 			return fmt.Errorf("limit %v: %w", l, err)
+		}
+		if l.kind == unlimited {
+			continue // it needs no name of its own: beside others it has no Result
 		}
 		if other, taken := first[l.Name()]; taken {
 			return fmt.Errorf("limits %v and %v are both called %q, and Results could not tell them apart: give one of them another Name",

@@ -19,7 +19,7 @@ import (
 func FailLocal() Option { return policy(failLocal) }
 
 // FailOpen admits everything while Redis does not answer; such Results have SourceNone. It suits
-// limits that only smooth traffic.
+// limits that only smooth traffic. Only a limit of 0 still denies.
 func FailOpen() Option { return policy(failOpen) }
 
 // FailClosed admits nothing while Redis does not answer: the error is [ErrUnavailable], and the
@@ -36,14 +36,17 @@ func (f *family) withoutRedis(ctx context.Context, err error, c *decision.Call, 
 	if err = f.failure(ctx, err); !errors.Is(err, ErrUnavailable) {
 		return err
 	}
-	switch f.policy {
-	case failClosed:
+	switch {
+	case f.policy == failLocal:
+		return f.fallback.Decide(ctx, c, r)
+	case c.Set.Uncounted && c.Set.Exceeded(c.N) > 0: // whether the key is banned or not
+		f.decideUncounted(c, r)
+		return nil
+	case f.policy == failClosed:
 		return err
-	case failOpen:
+	default:
 		r.Allowed, r.Set = true, c.Set // and Source is Nobody
 		return nil
-	default:
-		return f.fallback.Decide(ctx, c, r)
 	}
 }
 

@@ -17,9 +17,10 @@ const (
 	day       = 24 * time.Hour
 )
 
-// A Rate is how many units are allowed per period, such as 100 per minute. The count is from 1 to
-// 1e9, the period from 1 millisecond to 400 days in whole microseconds; [New] and [ParseRate]
-// refuse anything else. Rates are comparable with ==.
+// A Rate is how many units are allowed per period, such as 100 per minute. The count is from 0 to
+// 1e9, the period from 1 millisecond to 400 days in whole microseconds; [ParseRate] and
+// [Limiter.With] refuse anything else. [New] also refuses a count of 0, which denies everything: see
+// [Limit]. Rates are comparable with ==.
 type Rate struct {
 	count  int64
 	period time.Duration
@@ -69,7 +70,7 @@ func parseRate(s string) (Rate, error) {
 	}
 	n, err := strconv.ParseInt(count, 10, 64)
 	if err != nil {
-		return Rate{}, fmt.Errorf("rate %.40q: the count must be a whole number from 1 to %d", s, maxCount)
+		return Rate{}, fmt.Errorf("rate %.40q: the count must be a whole number from 0 to %d", s, maxCount)
 	}
 	d, err := parsePeriod(period)
 	if err != nil {
@@ -109,8 +110,8 @@ func (r Rate) String() string {
 
 func (r Rate) check() error {
 	switch {
-	case r.count < 1 || r.count > maxCount:
-		return fmt.Errorf("the count is %d, allowed is 1 to %d", r.count, maxCount)
+	case r.count < 0 || r.count > maxCount:
+		return fmt.Errorf("the count is %d, allowed is 0 to %d", r.count, maxCount)
 	case r.period < minPeriod || r.period > maxPeriod:
 		return fmt.Errorf("the period is %v, allowed is %v to %d days%s", r.period, minPeriod, maxPeriod/day, forgottenUnit(r.period))
 	case r.period%time.Microsecond != 0:

@@ -21,6 +21,8 @@ func TestParseRate(t *testing.T) {
 		"10000/month":     PerMonth(10_000),
 		"1/1500us":        Per(1, 1500*time.Microsecond),
 		"1000000000/400d": Per(1e9, 400*24*time.Hour),
+		"0/m":             PerMinute(0),
+		"0/month":         PerMonth(0),
 	} {
 		got, err := ParseRate(s)
 		if err != nil || got != want {
@@ -28,7 +30,7 @@ func TestParseRate(t *testing.T) {
 		}
 	}
 	for _, s := range []string{
-		"", "/", "100", "100/", "/m", "m/100", "100 / m", "100/fortnight", "100/1month", "0/month", "0/m", "-1/m", "1.5/m", "1e3/m", "1000000001/m",
+		"", "/", "100", "100/", "/m", "m/100", "100 / m", "100/fortnight", "100/1month", "-1/m", "1.5/m", "1e3/m", "1000000001/m",
 		"9223372036854775808/m", "1/0s", "1/-1s", "1/999us", "1/1ns", "1/401d", "1/99999999d", "1/-1d", "1/m/m", "1/1.0000001s",
 		"0x10/m", "1/d7", "１/m", strings.Repeat("9", 1<<16) + "/m",
 	} {

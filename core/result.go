@@ -20,7 +20,8 @@ const Never time.Duration = math.MaxInt64
 // The Result of a Limiter with several limits describes one of them: of those that deny, the one
 // with the longest RetryAfter; if none denies, the one with the smallest Remaining/Limit, and of
 // equal ones the longest ResetAfter. An [InFlight] that does not deny is described only if there is
-// no other limit. [Result.All] has them all.
+// no other limit. [Result.All] has them all, except Unlimited ones. If all limits are [Unlimited],
+// the Result says so by [Result.Unlimited].
 type Result struct {
 	// Allowed reports whether the request was admitted.
 	Allowed bool
@@ -30,12 +31,14 @@ type Result struct {
 	// Source says who decided.
 	Source Source
 	held   bool // it is denied by slots, or by units that are only held, which may be free at any time
-	// Limit is the capacity of the limit that this describes, in units.
+	// Limit is the capacity of the limit that this describes, in units: [math.MaxInt64] if all limits
+	// are [Unlimited].
 	Limit int64
 	// Remaining is how many whole units are left now: never negative, never above Limit.
 	Remaining int64
 	// RetryAfter is how long to wait until the same request would be admitted if nothing else came.
-	// It is 0 if Allowed, and Never if it costs more than the capacity.
+	// It is 0 if Allowed, and Never if it costs more than the capacity, as everything does that costs
+	// anything where that is 0.
 	RetryAfter time.Duration
 	// ResetAfter is the time until the full limit is available again; 0 if it is.
 	ResetAfter time.Duration
@@ -43,7 +46,8 @@ type Result struct {
 	// LeakyBucket asks for it; of several limits it is the largest.
 	Delay time.Duration
 	// Window is the time in which the whole Limit comes back at the limit's rate: the length of the
-	// present window, the time in which a full bucket drains; 0 of InFlight, which has no rate.
+	// present window, the time in which a full bucket drains; 0 of InFlight and Unlimited, which have
+	// no rate.
 	Window time.Duration
 	// At is the instant of the decision by the clock that decided, Redis's own.
 	At time.Time
@@ -55,9 +59,14 @@ type Result struct {
 	all *[]Result // of several limits
 }
 
+// Unlimited reports whether r is of limits that are all [Unlimited]: Limit and Remaining are then
+// [math.MaxInt64], and only a [Ban] denies. Clients are not to see such numbers: no header has them.
+func (r Result) Unlimited() bool { return r.Limit == math.MaxInt64 }
+
 // All returns the Result of each limit, in the order given to [New], and for several keys in the
 // order of the keys. There Allowed is whether that limit admits; only what all of them admit is
-// charged.
+// charged. An [Unlimited] has no Result, unless all limits are Unlimited: then there is r alone. Beside
+// a limit of 0 the others have none.
 func (r Result) All() iter.Seq[Result] {
 	return func(yield func(Result) bool) {
 		if r.all == nil {
@@ -90,11 +99,14 @@ const (
 	SourceFallback = Source(decision.Fallback)
 	// SourceLease is this process, which spends units that it has leased; see [Lease].
 	SourceLease = Source(decision.Lease)
+	// SourceUncounted is this process, for a Limiter of [New] whose limits count nothing, so that
+	// nobody is asked: all are [Unlimited], or one is a limit of 0.
+	SourceUncounted = Source(decision.Uncounted)
 )
 
 // String returns the name of the source, such as "redis".
 func (s Source) String() string {
-	names := [...]string{"none", "redis", "memory", "deny_cache", "fallback", "lease"}
+	names := [...]string{"none", "redis", "memory", "deny_cache", "fallback", "lease", "uncounted"}
 	if int(s) < len(names) {
 		return names[s]
 	}

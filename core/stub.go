@@ -36,7 +36,9 @@ func (s *stubbed) Decide(_ context.Context, c *decision.Call, r *decision.Reply)
 		answers[i].Evaluate(m.Evaluator, &algorithm.State{}, stubAt, c.N)
 		answers[i].Admits = answers[i].Admits && retryAfter <= 0
 	}
-	r.Conclude()
+	if r.Conclude(); retryAfter > 0 && c.N > 0 {
+		r.Allowed = false // of Unlimited, too
+	}
 	if h := c.NewHold(c.Set, s.now); h != nil && r.Allowed {
 		h.Keeper, r.Hold = s, h
 	}

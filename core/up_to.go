@@ -49,7 +49,7 @@ func (l *Limiter) AllowUpTo(ctx context.Context, key string, n int64) (granted i
 // grant charges up to n units, and sets res.
 func (l *Limiter) grant(ctx context.Context, key string, n int64, res *Result) (granted int64, err error) {
 	capacity := slices.Min(l.set.Capacities)
-	units := min(n, capacity)
+	units := min(n, max(1, capacity)) // a limit of 0 denies the first one
 	for part := 0; ; part++ {
 		if err := l.decidePart(ctx, key, units, algorithm.OpCharge, res); err != nil {
 			*res = Result{}

@@ -184,6 +184,11 @@ func denialOf(req *request, res *Result) *line.Denial {
 // waitForTurn waits until it is the caller's turn in the line of its key, and then calls decide until
 // that admits it.
 func (l *Limiter) waitForTurn(ctx context.Context, req *request, p line.Caller, decide func() (*Result, error)) error {
+	if l.set.Uncounted { // only a ban makes it wait, and no others do, who wait for units
+		if res, err := decide(); err != nil || res.Allowed {
+			return err
+		}
+	}
 	p.Key, p.Units = req.call.Key, req.call.N
 	return l.family.lines.Wait(ctx, p, l.warnIfLong, func() (*line.Denial, int64, error) {
 		req.reply = decision.Reply{}
@@ -223,7 +228,7 @@ func (inside) WaitUpTo(ctx context.Context, l *Limiter, w hook.Waiting, res *Res
 		req.call.Waits = false // waiting would change nothing
 		return l.decideOnce(ctx, req, res)
 	}
-	if !l.family.lines.Anyone(req.call.Key) {
+	if l.set.Uncounted || !l.family.lines.Anyone(req.call.Key) {
 		r, err := l.decideOnce(ctx, req, res)
 		if err != nil || res.Allowed {
 			return r, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +19,9 @@ func TestWithRefusesWrongLimits(t *testing.T) {
 	lim := core.MustNewMemory("api", core.TokenBucket(core.PerMinute(10)))
 	for want, limits := range map[string][]core.Limit{
 		"no limit given": nil,
-		"0/1m":           {core.TokenBucket(core.PerMinute(0))},
+		"-1/1m":          {core.TokenBucket(core.PerMinute(-1))},
+		"0/0d":           {core.Unlimited(), core.TokenBucket(core.Rate{})},
+		"13 limits":      slices.Repeat([]core.Limit{core.Unlimited()}, 13),
 		"both called":    {core.GCRA(core.PerMinute(10)), core.GCRA(core.PerMinute(20))},
 	} {
 		got, err := lim.With(limits...)

@@ -143,7 +143,8 @@ func refusedStatus(ctx context.Context, v adapter.Verdict, retryIn time.Duration
 	return s
 }
 
-// quotaFailure names the limits that denied, as RateLimit-Policy names limiters.
+// quotaFailure names the limits that denied, as RateLimit-Policy names limiters. A limiter that bans
+// is named even if all its limits are Unlimited.
 func quotaFailure(res *core.Result) *errdetails.QuotaFailure {
 	failure := &errdetails.QuotaFailure{}
 	for each := range res.All() {

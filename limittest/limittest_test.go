@@ -257,8 +257,54 @@ func TestWith(t *testing.T) {
 		if len(calls) < 2 || !slices.Equal(limittest.Calls(derived), calls) {
 			t.Errorf("%v, of the derived one %v", calls, limittest.Calls(derived))
 		}
-		if _, err := lim.With(core.TokenBucket(core.PerMinute(0))); err == nil {
+		if _, err := lim.With(core.TokenBucket(core.PerMinute(-1))); err == nil {
 			t.Error("a wrong limit was accepted")
+		}
+	}
+}
+
+// TestUnlimited derives limiters without a limit, and with one of 0: what Deny and Unavailable say is true of these, too, and
+// each call is noted.
+func TestUnlimited(t *testing.T) {
+	t.Parallel()
+	for name, lim := range map[string]*core.Limiter{
+		"Allow": limittest.Allow(core.Unlimited()), "Deny": limittest.Deny(time.Minute), "Unavailable": limittest.Unavailable(),
+	} {
+		free, err := lim.With(core.Unlimited())
+		if err != nil {
+			t.Fatal(err)
+		}
+		zero, err := lim.With(core.FixedWindow(core.PerDay(0)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, c := range map[string]struct {
+			lim     *core.Limiter
+			n       int64
+			allowed bool
+			retry   time.Duration // of what Deny denies, and for ever
+		}{
+			"unlimited":     {free, 1e12, name == "Allow", time.Minute},
+			"of 0":          {zero, 1, false, core.Never},
+			"of 0, nothing": {zero, 0, true, 0},
+		} {
+			r, err := c.lim.Reserve(t.Context(), "k", c.n)
+			if name == "Unavailable" {
+				if !errors.Is(err, core.ErrUnavailable) {
+					t.Errorf("%s, %s: %+v, %v", name, what, r, err)
+				}
+				continue
+			}
+			res := r.Decided()
+			if err != nil || res.Allowed != c.allowed || res.Unlimited() != (c.lim == free) || !c.allowed && res.RetryAfter != c.retry {
+				t.Errorf("%s, %s: %+v, %v", name, what, res, err)
+			}
+			if err := r.Settle(t.Context(), 5); err != nil {
+				t.Error(err)
+			}
+		}
+		if calls := limittest.Calls(lim); len(calls) != 3 || !slices.Contains(calls, limittest.Call{Method: "Reserve", Key: "k", Cost: 1e12}) {
+			t.Errorf("%s: %v", name, calls)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/inside"
@@ -302,6 +304,33 @@ func TestSeveralLimiters(t *testing.T) {
 	if n := decisions.Load(); n != 800 {
 		t.Errorf("the other observer got %d decisions, want 800", n)
 	}
+}
+
+// TestUncounted has decisions by limits that count nothing: they are told apart from those of an outage policy.
+func TestUncounted(t *testing.T) {
+	t.Parallel()
+	m := newMeter(t)
+	lim := core.MustNew(noRedis(t), "api", core.TokenBucket(core.PerHour(9)), m.observe())
+	inMemory := core.MustNewMemory("memory", core.Unlimited(), m.observe())
+	attributes := spanned(t, sdktrace.AlwaysSample(), func(ctx context.Context) {
+		for _, limit := range []core.Limit{core.FixedWindow(core.PerDay(0)), core.Unlimited()} {
+			if l, err := lim.With(limit); err != nil {
+				t.Error(err)
+			} else if _, err := l.Allow(ctx, "user:alice"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	want := decision{"api", "unlimited", "allowed", "uncounted", math.MaxInt64, math.MaxInt64}.attributes()
+	if !maps.Equal(attributes, want) {
+		t.Errorf("attributes %v, want %v", attributes, want)
+	}
+	_, _ = allow(t, inMemory, 1)
+	m.want(map[string]int64{
+		"decisions{decision.outcome=denied decision.source=uncounted limit.name=fixed-1d limiter.name=api}":   1,
+		"decisions{decision.outcome=allowed decision.source=uncounted limit.name=unlimited limiter.name=api}": 1,
+		"decisions{decision.outcome=allowed decision.source=memory limit.name=unlimited limiter.name=memory}": 1,
+	}, "decisions")
 }
 
 // An observed decision allocates no more than one without an observer.

@@ -91,7 +91,7 @@ function fill(card, l) {
     make("span", "", make("strong", "", l.p50 ? duration(l.p50) : "–"), " median, ", make("strong", "", l.p99 ? duration(l.p99) : "–"), " p99"),
   )
   chart(part("svg"), part(".most"), l)
-  const names = { redis: "Redis", lease: "leases", deny_cache: "deny cache", memory: "memory", fallback: "this process (outage)", none: "nobody (FailOpen)", error: "failed" }
+  const names = { redis: "Redis", lease: "leases", deny_cache: "deny cache", memory: "memory", fallback: "this process (outage)", none: "nobody (FailOpen)", uncounted: "not counted", error: "failed" }
   const shares = Object.entries(l.sources).sort(([, a], [, b]) => b - a).map(([name, n]) => `${names[name] ?? name} ${number(100 * n / all)} %`)
   part(".sources").textContent = shares.join(", ") || "nothing yet"
   const servers = l.servers.map((s) => {
@@ -228,15 +228,17 @@ function showKey(s) {
   $("verdict").textContent = verdict
   $("verdict").className = s.allowed ? "" : "no"
   $("found-limits").replaceChildren(...s.limits.map((l) => {
+    if (l.unlimited) return make("div", l.allowed ? "limit" : "limit no", make("code", "", l.limit))
     const meter = make("meter")
-    Object.assign(meter, { max: l.capacity, value: l.capacity - l.remaining, ariaLabel: `used of ${l.limit}` })
+    const used = l.capacity ? { max: l.capacity, value: l.capacity - l.remaining } : { max: 1, value: 1 } // a limit of 0 is used up
+    Object.assign(meter, { ...used, ariaLabel: `used of ${l.limit}` })
     const words = [`${number(l.remaining)} of ${number(l.capacity)} left`]
     if (l.held) words.push(`${number(l.held)} held`)
     if (!s.bannedUntil && !l.allowed && l.retryAfter > 0) words.push(`denies for ${duration(l.retryAfter)}`)
     if (!s.bannedUntil && l.resetAfter > 0) words.push(`whole again in ${duration(l.resetAfter)}`)
     return make("div", l.allowed ? "limit" : "limit no", make("code", "", l.limit), meter, make("span", "", words.join(", ")))
   }))
-  const who = { redis: "Redis says so", memory: "The memory of this process says so", fallback: "This process says so: Redis does not answer" }[s.source] ?? ""
+  const who = { redis: "Redis says so", memory: "The memory of this process says so", fallback: "This process says so: Redis does not answer", uncounted: "This process says so: no count is needed" }[s.source] ?? ""
   $("found-source").textContent = who && `${who}, of limiter ${s.limiter}, at ${new Date(s.at).toLocaleTimeString()}.`
   $("block").disabled = !limiter?.bans
   $("no-bans").hidden = Boolean(limiter?.bans)

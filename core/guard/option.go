@@ -78,8 +78,12 @@ func Fallback(key keyfunc.Func) Option {
 //		return lim.With(core.TokenBucket(core.PerMinute(perMinute), core.LimitName("requests")))
 //	})
 //
+// With 0 per minute the requests are denied with 429 and no Retry-After; see [core.Limit]. For a
+// customer without a limit return lim.With(core.Unlimited()): the responses then have no headers about
+// a limit.
+//
 // It is called for each request, so the numbers are to be in memory. An error is logged, and
-// answered with 500. Those of With, such as for 0 per minute, are logged once for each message.
+// answered with 500. Those of With, such as for -1 per minute, are logged once for each message.
 //
 // What is true of the path in [Skip] is true here: to choose by route, use [keyfunc.Request.Route],
 // or mount a middleware on the route.

@@ -23,7 +23,7 @@ type problem struct {
 	Status int    `json:"status"`
 
 	ViolatedPolicies []string `json:"violated-policies,omitempty"` //nolint:tagliatelle // the draft's name
-	Limit            int64    `json:"limit,omitempty"`
+	Limit            *int64   `json:"limit,omitempty"`
 	RetryAfter       int64    `json:"retry-after,omitempty"` //nolint:tagliatelle // as the draft writes names
 }
 
@@ -33,8 +33,9 @@ type problem struct {
 //
 // If err is or wraps a [DeniedError], there are also the names of the limits that denied, as they
 // are in RateLimit-Policy ("violated-policies", of the draft), the capacity ("limit") and the
-// seconds of Retry-After ("retry-after"), unless the middleware has [NoHeaders]. Error handlers
-// pass the error that they are given; nil is none.
+// seconds of Retry-After ("retry-after"), unless the middleware has [NoHeaders]. Where a key without
+// a limit is banned (see [core.Unlimited]), there is only "retry-after". Error handlers pass the error
+// that they are given; nil is none.
 func Problem(status int, err error) []byte {
 	details := problem{Type: "about:blank", Title: http.StatusText(status), Status: status}
 	if status == statusClientGone {
@@ -60,12 +61,14 @@ func Problem(status int, err error) []byte {
 
 // extend adds the members about a denial.
 func (p *problem) extend(res *core.Result) {
-	for each := range res.All() {
-		if !each.Allowed {
-			p.ViolatedPolicies = append(p.ViolatedPolicies, format.PolicyName(res, &each))
+	if !res.Unlimited() {
+		for each := range res.All() {
+			if !each.Allowed {
+				p.ViolatedPolicies = append(p.ViolatedPolicies, format.PolicyName(res, &each))
+			}
 		}
+		p.Limit = &res.Limit
 	}
-	p.Limit = res.Limit
 	if res.RetryAfter != core.Never {
 		p.RetryAfter = format.RetrySeconds(res)
 	}

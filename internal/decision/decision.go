@@ -28,8 +28,11 @@ type Call struct {
 	Waits bool
 }
 
-// Writes reports whether an admission charges or holds something. Peek and a cost of 0 do not.
-func (c *Call) Writes() bool { return c.Op != algorithm.OpEvaluate && c.N > 0 }
+// Spends reports whether the caller means to use units. Peek and a cost of 0 do not.
+func (c *Call) Spends() bool { return c.Op != algorithm.OpEvaluate && c.N > 0 }
+
+// Writes reports whether an admission charges or holds something.
+func (c *Call) Writes() bool { return c.Spends() && !c.Set.Uncounted }
 
 // Request returns the form of the Call that the stores take, to be decided by set. If h is not nil,
 // the store writes to it what it needs to end the hold later.
@@ -49,7 +52,7 @@ func (c *Call) Request(set *limits.Set, h *hold.Hold) algorithm.HoldCall {
 // NewHold returns the Hold of a Call that is about to be decided, or nil if the caller ends nothing.
 // A reservation of 0 units has a Hold, too, because settling it may charge more.
 func (c *Call) NewHold(set *limits.Set, now func() time.Time) *hold.Hold {
-	if !c.Ends || !c.Writes() && c.Op != algorithm.OpReserve {
+	if !c.Ends || set.Uncounted || !c.Writes() && c.Op != algorithm.OpReserve {
 		return nil
 	}
 	return hold.New(set, c.Key, c.N, c.Op == algorithm.OpReserve, now())
@@ -66,6 +69,7 @@ const (
 	DenyCache
 	Fallback
 	Lease
+	Uncounted // this process, of limits that count nothing
 )
 
 // A Reply is the answer to a Call.
@@ -103,9 +107,13 @@ func (r *Reply) CopyTo(kept *Reply) {
 }
 
 // Conclude sets Allowed from the Answers and the Ban. A cost of 0 is admitted even by a limit that is
-// overdrawn because its numbers were lowered.
+// overdrawn because its numbers were lowered. Limits that count nothing need no Answers.
 func (r *Reply) Conclude() {
 	r.Allowed = r.Ban.Until == 0
+	if r.Set.Uncounted {
+		r.Allowed = r.Allowed && r.Set.Exceeded(r.N) == 0
+		return
+	}
 	for i := range r.Answers {
 		a := &r.Answers[i]
 		a.Admits = a.Admits || r.N == 0

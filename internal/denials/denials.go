@@ -69,7 +69,7 @@ func New(size int, bans bool) *Cache {
 
 // Repeat fills r with the remembered denial of call. It reports false if there is none.
 func (c *Cache) Repeat(call *decision.Call, r *decision.Reply) bool {
-	if c == nil || !call.Writes() {
+	if c == nil || !call.Spends() {
 		return false
 	}
 	slots := c.slots.Load()
@@ -108,7 +108,7 @@ func (c *Cache) generation(k string) *atomic.Uint64 {
 // Stamp returned before the call.
 func (c *Cache) Learn(call *decision.Call, r *decision.Reply, stamp Stamp) {
 	switch {
-	case c == nil || !call.Writes() || r.Allowed:
+	case c == nil || !call.Spends() || r.Allowed:
 	case r.Ban.Until > 0:
 		c.put(call, r, 1, time.Duration(r.Ban.Until-r.Ban.At)*time.Microsecond, stamp)
 	case c.bans && call.Set.Exceeded(call.N) == 0:

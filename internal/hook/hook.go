@@ -50,8 +50,9 @@ type Core[Limiter, Reservation, Result, Option, Limit, Event any] interface {
 
 	// Inspect returns what package admin shows of a limiter.
 	Inspect(l *Limiter) Inspection
-	// HeldOf returns how many units of each limit are held for a key. It may ask Redis.
-	HeldOf(ctx context.Context, l *Limiter, key string) ([]int64, error)
+	// HeldOf returns how many units are held for a key, of each limit that counts any, by the limit's
+	// name. It may ask Redis.
+	HeldOf(ctx context.Context, l *Limiter, key string) (map[string]int64, error)
 	// Held returns until when units are held for a reservation, of each limit (nothing if none
 	// are), and how many were charged or reserved.
 	Held(r *Reservation) (expiries []int64, n int64)

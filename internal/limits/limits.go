@@ -3,6 +3,7 @@
 package limits
 
 import (
+	"math"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -17,6 +18,11 @@ type Limit struct {
 	Name    string        // in results
 	Key     string        // what its Redis key ends with
 	Hold    time.Duration // for how long its units are held; 0 for the default
+
+	// Unlimited makes the limit admit everything, and Zero makes it deny everything but a cost of 0.
+	// Neither counts: Kind and Numbers are then only a form in which a store can be asked about the
+	// key.
+	Unlimited, Zero bool
 }
 
 // A Set is the limits of one limiter, in their order. The slices have one element for each.
@@ -29,6 +35,11 @@ type Set struct {
 	Windows    []time.Duration
 
 	Scripts string // the names of the algorithms: sets of the same ones share scripts and batches
+
+	// Uncounted says that what is admitted follows from the Capacities alone: one limit admits
+	// everything, or one or more admit nothing. Nothing is charged then, and a store is asked only
+	// whether the key is banned.
+	Uncounted bool
 
 	Slots        bool          // a limit is InFlight
 	Queues       bool          // a limit is a LeakyBucket
@@ -62,6 +73,12 @@ func New(limiter string, limits []Limit) *Set {
 		s.Units = s.Units || !l.Kind.Delays && !l.Kind.Slots
 		s.Scripts += l.Kind.Name + " "
 		capacity, window := e.Capacity()
+		switch {
+		case l.Unlimited:
+			capacity, window, s.Uncounted = math.MaxInt64, 0, true
+		case l.Zero:
+			capacity, s.Uncounted = 0, true
+		}
 		s.Members, s.Names, s.Keys = append(s.Members, m), append(s.Names, l.Name), append(s.Keys, l.Key)
 		s.Capacities, s.Windows = append(s.Capacities, capacity), append(s.Windows, micros(window))
 	}
@@ -79,9 +96,15 @@ func (s *Set) Exceeded(n int64) int {
 	return count
 }
 
+// maxDenied bounds what DeniedFor returns.
+const maxDenied = time.Hour
+
 // DeniedFor returns for how long a denial of n units may be repeated: they are denied until then,
 // whatever becomes of what is held. It is 0 if slots deny them, for one may be free at any time.
 func (s *Set) DeniedFor(answers []algorithm.Answer, n int64) time.Duration {
+	if s.Uncounted {
+		return maxDenied
+	}
 	longest := int64(0)
 	for i, a := range answers {
 		if !a.Admits && s.Members[i].Slots {
@@ -91,7 +114,7 @@ func (s *Set) DeniedFor(answers []algorithm.Answer, n int64) time.Duration {
 			longest = max(longest, s.Members[i].DeniedFor(a.Observation, n, a.Held))
 		}
 	}
-	return micros(min(longest, int64(time.Hour/time.Microsecond)))
+	return micros(min(longest, maxDenied.Microseconds()))
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

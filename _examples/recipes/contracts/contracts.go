@@ -5,6 +5,8 @@
 //
 //	HSET contracts acme "token_bucket 250/1m name=requests" initech "token_bucket 1000/1m burst=2000 name=requests"
 //
+// A customer without a limit has the text "unlimited", and one who may do nothing for now "token_bucket 0/1m name=requests".
+//
 // The whole hash is read once a minute, beside the requests. So no request waits for it, and nothing that a client sends causes a look-up,
 // a log line or an entry in memory. While Redis does not answer, customers keep the numbers that this process has read last; and a
 // customer whose text is wrong keeps the last one that was right.

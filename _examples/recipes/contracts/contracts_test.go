@@ -92,9 +92,10 @@ func TestContracts(t *testing.T) {
 			logged        string
 		}{
 			{nil, "token_bucket 500/1m name=requests", "token_bucket 1000/1m burst=2000 name=requests", [2]string{"500", "2000"}, ""},
-			{nil, "token_bucket 0/1m name=requests", "token_bucket 900/1m name=requests", [2]string{"500", "900"}, "contracts=1"},
+			{nil, "token_bucket -1/1m name=requests", "token_bucket 900/1m name=requests", [2]string{"500", "900"}, "contracts=1"},
 			{context.DeadlineExceeded, "", "", [2]string{"500", "900"}, "the contracts stay as they were"},
 			{nil, "", "token_bucket 900/1m name=requests", [2]string{"60", "900"}, ""},
+			{nil, "unlimited", "token_bucket 0/1m name=requests", [2]string{"", "0"}, ""},
 		} {
 			logs.Reset()
 			var pairs []string

@@ -336,9 +336,9 @@ func (g *Guard) costOf(r keyfunc.Request) int64 {
 
 // logNever logs once that requests are denied which can never be admitted: a cost above the
 // capacity may be meant, or a mistake that makes a route useless. The capacity of the outage policy
-// is not the configured one, and is not logged.
+// is not the configured one, and is not logged. A capacity of 0 is always meant.
 func (g *Guard) logNever(ctx context.Context, res *core.Result, cost int64) {
-	if res.Source == core.SourceFallback {
+	if res.Source == core.SourceFallback || res.Limit == 0 {
 		return
 	}
 	g.neverLogged.Do(func() {

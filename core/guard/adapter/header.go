@@ -36,15 +36,17 @@ const (
 type headers settings.Headers
 
 // set writes res, except where the headers have a tighter Result of a middleware further out. draw
-// is that of the answer: see retryIn.
+// is that of the answer: see retryIn. Where nothing is limited there are no numbers to write; a ban
+// has a Retry-After there, too.
 func (o headers) set(h Header, res *core.Result, draw float64, state *RequestState) {
-	if o.Sets == 0 || o.OnDenial && res.Allowed {
+	unlimited := res.Unlimited()
+	if o.Sets == 0 || (o.OnDenial || unlimited) && res.Allowed {
 		return
 	}
-	if o.Sets&xRateLimit != 0 && state.xRateLimit.replace(res) {
+	if o.Sets&xRateLimit != 0 && !unlimited && state.xRateLimit.replace(res) {
 		o.setXRateLimit(h, res, state)
 	}
-	if o.Sets&ietf != 0 && state.ietf.replace(res) {
+	if o.Sets&ietf != 0 && !unlimited && state.ietf.replace(res) {
 		o.setIETF(h, res, draw)
 	}
 	if !res.Allowed && res.RetryAfter != core.Never {

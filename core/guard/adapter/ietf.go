@@ -43,8 +43,12 @@ func (o headers) setIETF(h Header, res *core.Result, draw float64) {
 
 // atPace returns in how many seconds what remains of a limit comes back at its rate. A smaller t
 // would show a faster pace than q and w do: section 6 of the draft asks for a cap. The product is
-// below 2^63: a window is of 100 years at most, and a limit of 1e9.
+// below 2^63: a window is of 100 years at most, and a limit of 1e9. Of a limit of 0, which admits what
+// costs nothing, nothing comes back.
 func atPace(each *core.Result) int64 {
+	if each.Limit == 0 {
+		return 0
+	}
 	return (format.SecondsCeil(each.Window)*each.Remaining + each.Limit - 1) / each.Limit
 }
 

@@ -51,6 +51,43 @@ func TestStacked(t *testing.T) {
 	}
 }
 
+func with(t *testing.T, lim *core.Limiter, limits ...core.Limit) *core.Limiter {
+	t.Helper()
+	l, err := lim.With(limits...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestUnlimited has a client without a limit, one that is banned, and one with a limit of 0.
+func TestUnlimited(t *testing.T) {
+	each(t, func(b *testbed) {
+		lim, option := b.limiter("api", core.FixedWindow(core.PerMinute(1)), core.Ban()), guard.ResetInSeconds()
+		b.behind(by(with(t, lim, core.Unlimited()), option))
+		for range 3 {
+			a := b.call()
+			a.want(codes.OK)
+			a.wantHeaders("", "", "", "")
+		}
+		if err := lim.Block(t.Context(), ipKey, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		a := b.call()
+		a.want(codes.ResourceExhausted)
+		a.wantHeaders("", "", "", "60")
+		a.wantDetails("api: banned; retry in 1m0s")
+		if err := lim.Unblock(t.Context(), ipKey); err != nil {
+			t.Fatal(err)
+		}
+		b.behind(by(with(t, lim, core.FixedWindow(core.PerDay(0))), option))
+		a = b.call()
+		a.want(codes.ResourceExhausted)
+		a.wantHeaders("0", "0", "0", "")
+		a.wantDetails(`api: limit "fixed-1d" of 0 exceeded`)
+	})
+}
+
 // TestHandlersHeader has handlers send metadata of their own, in each way.
 func TestHandlersHeader(t *testing.T) {
 	own := metadata.Pairs("own", "1")

@@ -27,6 +27,7 @@ const retryPolicy = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttemp
 // A pushbackCase is a server and what becomes of a call.
 type pushbackCase struct {
 	limiter  []core.Option
+	plan     []core.Limit   // in place of its limits; none: its own
 	before   int            // calls that are served before
 	options  []guard.Option // of the middleware
 	code     codes.Code
@@ -45,6 +46,8 @@ func TestPushback(t *testing.T) {
 		"admitted":      {limiter: one, code: codes.OK, arrivals: 1, pushback: "none"},
 		"denied":        {limiter: one, before: 1, code: codes.OK, took: wait, arrivals: 2, pushback: "none"},
 		"never":         {limiter: one, options: []guard.Option{cost}, code: codes.ResourceExhausted, arrivals: 1, pushback: "-1"},
+		"of 0":          {limiter: one, plan: []core.Limit{core.FixedWindow(core.PerDay(0))}, code: codes.ResourceExhausted, arrivals: 1, pushback: "-1"},
+		"unlimited":     {limiter: one, plan: []core.Limit{core.Unlimited()}, before: 3, code: codes.OK, arrivals: 1, pushback: "none"},
 		"Redis is away": {limiter: nil, code: codes.Unavailable, took: 3 * time.Second, arrivals: 4},
 		"nothing is told": {
 			limiter: []core.Option{core.FixedWindow(core.PerDay(1))}, before: 1, options: []guard.Option{guard.NoHeaders()},
@@ -68,6 +71,9 @@ func TestPushback(t *testing.T) {
 func testPushback(t *testing.T, c *pushbackCase, how string, stream bool) {
 	t.Helper()
 	lim := pushbackLimiter(t, c.limiter)
+	if c.plan != nil {
+		lim = with(t, lim, c.plan...)
+	}
 	var arrivals atomic.Int64
 	b := &testbed{T: t, stream: stream, serve: func(context.Context, func()) error { return nil }}
 	options := around(func(ctx context.Context, next func(context.Context) error) error { arrivals.Add(1); return next(ctx) })

@@ -46,7 +46,10 @@ type testCase struct {
 func Exercise(t *testing.T, open Opener) {
 	t.Helper()
 	var cases []testCase
-	for _, more := range [][]testCase{algorithmCases(), inputCases(), stateCases(), holdCases(), inFlightCases(), withCases(), upToCases(), logCases(), queueCases(), calendarCases(), banCases(), storedCases()} {
+	for _, more := range [][]testCase{
+		algorithmCases(), inputCases(), stateCases(), holdCases(), inFlightCases(), withCases(), upToCases(), unlimitedCases(), logCases(),
+		queueCases(), calendarCases(), banCases(), storedCases(),
+	} {
 		cases = append(cases, more...)
 	}
 	for _, c := range cases {

@@ -20,7 +20,8 @@ func Exercise(t *testing.T, a Adapter) {
 	for _, c := range slices.Concat(
 		verdictCases(), keyCases(), failureCases(), headerCases(), ietfCases(), retryCases(), dryRunCases(), answerCases(),
 		endingCases(), settleCases(), writerCases(), stackCases(), andCases(), orderCases(), routeCases(),
-		connectionCases(), delayCases(), waitCases(), reuseCases(), loggerCases(), answererCases(), cachingCases(), []testCase{{"Drain", drain, []Ability{Gone}}},
+		connectionCases(), delayCases(), waitCases(), reuseCases(), loggerCases(), answererCases(), cachingCases(), unlimitedCases(),
+		[]testCase{{"Drain", drain, []Ability{Gone}}},
 	) {
 		t.Run(c.name, func(t *testing.T) {
 			b := newTestbed(t, a)

@@ -79,6 +79,27 @@ func Example_tiers() {
 	// bob 6000
 }
 
+func Example_plans() {
+	plans := map[string][]core.Limit{
+		"alice": {core.Unlimited(), core.InFlight(20)}, "bob": {core.Unlimited()}, "carol": {core.TokenBucket(core.PerMinute(0))},
+	}
+	planOf := func(r keyfunc.Request) []core.Limit { u, _ := r.Value(userKey{}).(user); return plans[u.name] }
+
+	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(60)))
+	byPlan := guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
+		return lim.With(planOf(r)...) // such as core.Unlimited(), core.InFlight(20)
+	})
+
+	handler := authenticate(httplimit.Middleware(lim, keyfunc.User(userKey{}), byPlan)(newMux()))
+	for _, name := range []string{"alice", "bob", "carol"} {
+		show(get(handler, "/", "User: "+name), "X-RateLimit-Limit", "Retry-After")
+	}
+	// Output:
+	// 200 20
+	// 200
+	// 429 0
+}
+
 func Example_severalLimits() {
 	mux := newMux()
 

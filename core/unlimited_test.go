@@ -1,0 +1,167 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
+)
+
+// TestNewRefusesZero gives New and NewMemory a limit of 0, by each constructor. An Unlimited is no mistake there, beside options
+// that are for the limits that With puts in its place.
+func TestNewRefusesZero(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer func() { _ = client.Close() }()
+	for want, limit := range map[string]core.Limit{
+		"token_bucket 0/1m: the count is 0, allowed is 1 to 1000000000: a limit of 0": core.TokenBucket(core.PerMinute(0), core.Burst(0)),
+		"gcra 0/1m burst=5: the count is 0":                                           core.GCRA(core.PerMinute(0), core.Burst(5)),
+		"leaky_bucket 0/1m: the count is 0":                                           core.LeakyBucket(core.PerMinute(0)),
+		"fixed_window 0/month: the count is 0":                                        core.FixedWindow(core.PerMonth(0)),
+		"sliding_window_log 0/1m: the count is 0":                                     core.SlidingWindowLog(core.PerMinute(0)),
+		"sliding_window_counter 0/1m: the count is 0":                                 core.SlidingWindowCounter(core.PerMinute(0)),
+		"in_flight 0: InFlight(0): allowed is 1 to 1000000000: a limit of 0":          core.InFlight(0),
+	} {
+		for _, err := range []error{
+			second(core.New(client, "api", core.InFlight(1, core.LimitName("x")), limit)), second(core.NewMemory("api", core.Unlimited(), limit)),
+		} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v: %v, want %q", limit, err, want)
+			}
+		}
+	}
+	lim, err := core.New(client, "api", core.Unlimited(), core.Unlimited(), core.Hold(time.Second), core.Ban(time.Hour), core.Processes(5),
+		core.Lease(time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lim.Close() }()
+	unlimited := core.Unlimited()
+	if limits := lim.Limits(); !slices.Equal(limits, []core.Limit{unlimited, unlimited}) || unlimited.Name() != "unlimited" ||
+		unlimited.Algorithm() != "unlimited" || unlimited.Capacity() != math.MaxInt64 || unlimited.Rate() != (core.Rate{}) {
+		t.Errorf("%v", limits)
+	}
+	if got := core.TokenBucket(core.PerMinute(0), core.Burst(7)).Capacity(); got != 0 {
+		t.Errorf("the capacity of a count of 0 is %d", got)
+	}
+}
+
+func second(_ *core.Limiter, err error) error { return err }
+
+// TestUnlimitedOutage has Redis be away. Without bans nobody is asked, and no outage policy decides. With bans it does, except
+// that a limit of 0 denies all the same.
+func TestUnlimitedOutage(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	defer func() { _ = client.Close() }()
+	for name, c := range map[string]struct {
+		policy          core.Option
+		unlimited, zero core.Source // who decides where there are bans; SourceNone: nobody
+		fails           bool
+	}{
+		"FailLocal":  {core.FailLocal(), core.SourceFallback, core.SourceFallback, false},
+		"FailOpen":   {core.FailOpen(), core.SourceNone, core.SourceUncounted, false},
+		"FailClosed": {core.FailClosed(), core.SourceNone, core.SourceUncounted, true},
+	} {
+		for _, bans := range []bool{false, true} {
+			opts := []core.Option{core.FixedWindow(core.PerHour(5)), c.policy, core.Timeout(50 * time.Millisecond)}
+			free, none := core.SourceUncounted, core.SourceUncounted
+			if bans {
+				opts, free, none = append(opts, core.Ban(time.Hour)), c.unlimited, c.zero
+			}
+			lim := core.MustNew(client, "api", opts...)
+			defer func() { _ = lim.Close() }()
+			unlimited, zero := derive(t, lim, core.Unlimited()), derive(t, lim, core.FixedWindow(core.PerHour(0)))
+			res, err := unlimited.Allow(t.Context(), "k")
+			if fails := bans && c.fails; errors.Is(err, core.ErrUnavailable) != fails || res.Allowed == fails || res.Source != free {
+				t.Errorf("%s, bans %v: unlimited: %+v, %v", name, bans, res, err)
+			}
+			r, err := zero.Reserve(t.Context(), "k", 1)
+			if res := r.Decided(); err != nil || res.Allowed || res.Source != none || res.RetryAfter != core.Never || res.LimitName != "fixed-1h" {
+				t.Errorf("%s, bans %v: of 0: %+v, %v", name, bans, res, err)
+			}
+			if name == "FailLocal" && bans {
+				_ = unlimited.Block(t.Context(), "k", time.Hour) // in this process alone
+				for _, l := range []*core.Limiter{unlimited, zero} {
+					if res, err := l.Allow(t.Context(), "k"); err != nil || !res.Banned || res.Source != core.SourceFallback {
+						t.Errorf("blocked by hand: %+v, %v", res, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestUnlimitedIsRemembered has the deny cache answer for who is banned, and for who has a limit of 0, in place of Redis. Where
+// there are no bans, nothing is sent at all.
+func TestUnlimitedIsRemembered(t *testing.T) {
+	t.Parallel()
+	client := redistest.Server(t).Client(t)
+	sent := 0
+	client.AddHook(counting{&sent})
+	lim := core.MustNew(client, "plain", core.FixedWindow(core.PerHour(5)))
+	defer func() { _ = lim.Close() }()
+	for range 3 {
+		_, err := derive(t, lim, core.Unlimited()).Allow(t.Context(), "k")
+		_, err2 := derive(t, lim, core.FixedWindow(core.PerHour(0))).Allow(t.Context(), "k")
+		if err != nil || err2 != nil || sent != 0 {
+			t.Errorf("%d commands, %v, %v", sent, err, err2)
+		}
+	}
+	lim = core.MustNew(client, "bans", core.FixedWindow(core.PerHour(5)), core.Ban(time.Hour), core.Timeout(time.Minute))
+	defer func() { _ = lim.Close() }()
+	if err := lim.Block(t.Context(), "blocked", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	for key, limit := range map[string]core.Limit{"blocked": core.Unlimited(), "suspended": core.FixedWindow(core.PerHour(0))} {
+		l, cached := derive(t, lim, limit), 0
+		for range 20 { // a second may pass between two of them
+			res, err := l.AllowN(t.Context(), key, 3)
+			if err != nil || res.Allowed || res.Banned != (key == "blocked") || (res.RetryAfter == core.Never) == res.Banned {
+				t.Errorf("%s: %+v, %v", key, res, err)
+			}
+			if res.Source == core.SourceDenyCache {
+				cached++
+			}
+		}
+		if cached < 10 {
+			t.Errorf("%s: %d of 20 denials are repeated", key, cached)
+		}
+	}
+}
+
+// A counting hook counts the commands that are sent.
+type counting struct{ sent *int }
+
+func (counting) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c counting) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		*c.sent++
+		return next(ctx, cmd)
+	}
+}
+
+func (c counting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		*c.sent += len(cmds)
+		return next(ctx, cmds)
+	}
+}
+
+func derive(t *testing.T, lim *core.Limiter, limits ...core.Limit) *core.Limiter {
+	t.Helper()
+	l, err := lim.With(limits...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
