@@ -17,8 +17,8 @@ import (
 type Call struct {
 	Limits *Limits
 	Key    string
-	// HoldCall is what is asked. A call that decides writes the reply's handles to Handles, unless
-	// that is nil.
+	// HoldCall is what the call asks for. If Handles is not nil, the reply to a call that decides or
+	// renews overwrites it.
 	algorithm.HoldCall
 
 	Answers []algorithm.Answer // of what decides; where the key was banned before, they say nothing
@@ -64,9 +64,13 @@ func (s *Store) Decide(ctx context.Context, d *Call) error {
 	return s.run(ctx, d, s.deadlines.timer())
 }
 
-// End does what an OpSettle, OpRefund or OpRelease says, and then calls ended, unless that is nil.
-// It is sent once at most, even if ctx has ended. A deadline of ctx before the timeout bounds the
-// waiting. With ErrQueue nothing is sent, and ended not called.
+// End carries out an OpSettle, OpRefund or OpRelease, at most once, and then calls ended, unless ended
+// is nil. It does so even if ctx has ended: a ctx that ends before the timeout only bounds how long the
+// caller waits.
+//
+// If such a caller comes while too many others have left calls behind, End returns ErrQueue at once. It
+// then sends nothing and does not call ended. After any other error, including an ErrQueue of a call
+// that waited for a batch, ended has been called or will be.
 func (s *Store) End(ctx context.Context, d *Call, ended func()) error {
 	sent := ctx
 	if ctx.Done() != nil {

@@ -1,5 +1,12 @@
-// Package redisstore decides in Redis. It knows the client, the keys and the scripts. Of a limiter it
-// knows the name and the numbers, and nothing of results and outage policies.
+// Package redisstore sends the decisions of limiters to Redis, and everything else that changes a key
+// there: settling, releasing and renewing what is held, resetting and banning.
+//
+// A [Store] belongs to one limiter. NewStore gets a client of go-redis, the limits and name of the limiter,
+// and the [Hooks] that notify the limiter of failures. A Store knows keys, scripts and replies. The package
+// that imports it, core, turns replies into results and decides by the outage policy when a call fails. Package
+// core/guard, above core, is the middleware for requests.
+//
+// The files:
 //
 //	store.go      Store: what decides for one limiter
 //	together.go   Stores of several limiters that decide together
@@ -19,9 +26,8 @@
 //	prober.go     how package health finds out whether a server can decide
 //	check.go      what Limiter.Check says
 //
-// What it is given: a client of go-redis, the limits of a limiter, and Hooks. What it gives: a [Store],
-// which decides, settles, resets and blocks, and which says by Check what is wrong with a server. Package
-// health decides when a server is asked again; package diagnose says what an error means.
-//
-// Scripts and replies are those of package algorithm; who waits for whom is package batch's.
+// The packages below this one: algorithm writes the scripts and reads their replies; batch lets calls
+// share round trips; health decides when a server is down and when to try it again; diagnose says what an
+// error means; key encodes a user's key for a Redis key; hook has the type in which Store.Servers
+// reports the state of each server to administrators.
 package redisstore

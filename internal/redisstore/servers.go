@@ -39,7 +39,9 @@ type Servers struct {
 	mu     sync.Mutex
 	stores []weak.Pointer[Store] // of which some may be closed
 
-	movingSince, movingLast time.Time // the first and the last error of hash slots that are being moved, of those with no logPause between
+	// movingSince and movingLast are the times of the first and the last error of the current move of
+	// hash slots: errors that are no more than movingPause apart belong to one move.
+	movingSince, movingLast time.Time
 }
 
 // A Server is what this process knows of one server: its health, and whether a script may have the keys

@@ -21,14 +21,16 @@ import (
 // A Config says what a [Store] decides, and how.
 type Config struct {
 	Prefix, Limiter string           // what the Redis keys begin with
-	Limits          *Limits          // the kinds that the Store decides by; their numbers are for probes and Others
+	Limits          *Limits          // each Call brings its own, of the same kinds; these are for scripts, batch sizes, probes and Others
 	Timeout         time.Duration    // for which a caller waits at most, and each call is given
 	MaxBatch        int              // decisions in one round trip; 1: none share
 	Clock           func() time.Time // for limits that need this process's; nil: its own
 	Hooks           *Hooks           // or nil. They tell limiters apart: Stores with the same are of one, and told once of a server
 }
 
-// Hooks are called when something happens, in the goroutine that noticed it. Any may be nil.
+// Hooks notify a limiter of what happens to its calls and servers. Any of them may be nil. The goroutine
+// that notices an event calls the hook. For ServerChanged this is the goroutine of package health that
+// watches the server.
 type Hooks struct {
 	ScriptLoaded func(ctx context.Context) // Redis did not have a script
 	// CallFailed is for each call that failed, and once for a batch that failed as a whole; for
@@ -66,7 +68,7 @@ type Store struct {
 	number       uint64                               // identifies the Store in the keys of withOthers
 	timed        bool                                 // a constant depends on the time
 	subscription *health.Subscription                 // nil for a Store of Together
-	driven       bool                                 // by a test: nothing goes on beside its calls
+	driven       bool                                 // see Drive; false for a Store of Together, which holds nothing
 
 	head string // a Redis key up to the user's key: "rl:api:{"
 }
@@ -145,8 +147,10 @@ func (s *Store) Close() {
 
 func (s *Store) closed() bool { return s.subscription != nil && s.subscription.Closed() }
 
-// Drive has all that runs in the background be done one after the other, before the call returns
-// that needs it: for a test that plays the network.
+// Drive is for a test that plays the network and wants calls in a fixed order. From then on the call that
+// leaves something to be freed frees it before it returns, Later runs nothing, and Background calls that
+// cannot share a script are made one after the other. Calls that outlive their callers, sharding checks and
+// probes still have goroutines of their own.
 func (s *Store) Drive() { s.driven = true }
 
 // probe charges one unit to keys that nothing else uses, in the hash slot of k: it takes all that a
