@@ -24,6 +24,11 @@ type sharedTimer struct {
 	done            chan struct{}
 }
 
+// endsBefore reports whether t ends before other. A nil timer never ends.
+func (t *sharedTimer) endsBefore(other *sharedTimer) bool {
+	return t != nil && t.deadline.Before(other.deadline)
+}
+
 // Deadline returns when the call has to end.
 func (c deadlineContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
