@@ -125,7 +125,7 @@ func (s *Store) runMembers(ctx context.Context, sv *Server, members []*Call) []e
 	}
 	for i, d := range members {
 		if errs[i] = d.err; !together || errors.Is(d.err, batch.ErrRetryAlone) {
-			errs[i] = s.run(ctx, d, s.deadlines.timer())
+			errs[i] = s.doWhenUp(ctx, d, s.deadlines.timer())
 		}
 	}
 	return errs

@@ -14,15 +14,20 @@ import (
 	"github.com/redislimit/redislimit/internal/health"
 )
 
-// The errors of calls that were not made.
 var (
-	// ErrQueue says that too many decisions wait in this process. That is not the server's fault.
+	// ErrQueue says that too many decisions wait in this process. The decision was not sent, and the server
+	// is not at fault.
 	ErrQueue = errors.New("too many decisions are waiting in this process")
+	// ErrSentLate says that a decision waited in this process for most of its time before it was sent. The
+	// server is not at fault.
+	ErrSentLate = errors.New("too many decisions are waiting in this process: this one was sent late")
+	// errHeldUp says that a decision was not sent because the server has not answered those before. That is
+	// the server's fault.
+	errHeldUp = errors.New("not sent: redis does not answer what was sent before")
+	// errNotUp is the error of a decision that was not sent because its server is not up. doWhenUp makes the
+	// decision wait until the server is up, or known to be down.
+	errNotUp error = unsentError{health.ErrDown}
 )
-
-// errNotUp is that of a decision that was not sent: run has it wait until its server is up, or
-// known to be down.
-var errNotUp error = unsentError{health.ErrDown}
 
 // outcome returns what the error of a call says about its server, and the error to show. The call was
 // given so long and began at an instant. A reply that cannot be read is the fault of one key.

@@ -125,7 +125,7 @@ func (s *Store) finish(ctx context.Context, trip roundTrip, wait func() error) e
 		if len(trip.calls) > 1 {
 			s.failEach(ctx, trip)
 		}
-	case !again(err):
+	case !notDone(err):
 		err = s.failed(ctx, trip.sv, trip.calls[0], err, trip.began)
 		s.freeAll(trip.calls, err)
 	}
