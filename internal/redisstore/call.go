@@ -13,7 +13,7 @@ import (
 )
 
 // A Call is one call about one key: what it asks for, and where the reply is written. It may outlive its
-// caller, who may leave before the reply comes.
+// caller, which may leave before the reply comes.
 type Call struct {
 	Limits *Limits
 	Key    string
@@ -39,8 +39,8 @@ func NewCall(l *Limits, k string, c algorithm.HoldCall) *Call {
 	if c.Op > algorithm.OpReserve {
 		return d
 	}
-	if d.Answers = d.inline[:]; len(l.members) > len(d.inline) || l.bans != nil {
-		d.Answers = make([]algorithm.Answer, len(l.members))
+	if d.Answers = d.inline[:]; len(l.limits) > len(d.inline) || l.bans != nil {
+		d.Answers = make([]algorithm.Answer, len(l.limits))
 	}
 	return d
 }
@@ -123,23 +123,23 @@ func (s *Store) hasLessTime(ctx context.Context) bool {
 }
 
 // doWhenUp sends d: at once if its server is up, or else as soon as the server is up. What the server did not
-// get, or did not carry out, is sent again, so d is carried out at most once. The caller waits until its
+// get, or did not execute out, is sent again, so d is carried out at most once. The caller waits until its
 // timer.
 func (s *Store) doWhenUp(ctx context.Context, d *Call, until *sharedTimer) error {
-	sv := s.servers.of(ctx, s, d.Key)
+	n := s.servers.of(ctx, s, d.Key)
 	err := errNotUp
-	if sv.up() {
-		err = s.attempt(ctx, sv, d, until, false)
+	if n.up() {
+		err = s.attempt(ctx, n, d, until, false)
 	}
 	for pause := minRetryPause; err != nil; pause = min(2*pause, maxRetryPause) {
 		unbatched := notDone(err)
-		if err = s.beforeRetry(ctx, sv, d, err, pause, until); err != nil {
+		if err = s.beforeRetry(ctx, n, d, err, pause, until); err != nil {
 			return err
 		}
 		if !unbatched {
-			sv = s.servers.of(ctx, s, d.Key) // another node may have the key now
+			n = s.servers.of(ctx, s, d.Key) // another node may have the key now
 		}
-		err = s.attempt(ctx, sv, d, until, unbatched)
+		err = s.attempt(ctx, n, d, until, unbatched)
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ const (
 
 // beforeRetry returns nil when d, which ended with failed, is to be sent again. Otherwise it returns the
 // error for the caller.
-func (s *Store) beforeRetry(ctx context.Context, sv *Server, d *Call, failed error, pause time.Duration, until *sharedTimer) error {
+func (s *Store) beforeRetry(ctx context.Context, n *node, d *Call, failed error, pause time.Duration, until *sharedTimer) error {
 	switch {
 	case errors.Is(failed, batch.ErrRetryAlone):
 		return nil // at once: d need not share a script
@@ -164,11 +164,11 @@ func (s *Store) beforeRetry(ctx context.Context, sv *Server, d *Call, failed err
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-until.done:
-			return s.failed(ctx, sv, d, failed, until.since)
+			return s.failed(ctx, n, d, failed, until.began)
 		}
 	case !isUnsent(failed):
 		return failed
-	case sv.await(ctx, d.Key, until.done):
+	case n.awaitUp(ctx, d.Key, until.done):
 		return nil
 	case isClosed(until.done):
 		return cmp.Or(ctx.Err(), s.timeoutError())
@@ -185,23 +185,23 @@ func notDone(err error) bool {
 
 // attempt sends d once: in a batch if enough calls are in flight, and by itself otherwise, or if unbatched
 // is set. The caller waits until its timer.
-func (s *Store) attempt(ctx context.Context, sv *Server, d *Call, until *sharedTimer, unbatched bool) error {
-	b := s.batcher(sv)
+func (s *Store) attempt(ctx context.Context, n *node, d *Call, until *sharedTimer, unbatched bool) error {
+	b := s.batcher(n)
 	if b == nil || unbatched {
-		return s.send(ctx, sv, d.self[:], batch.Place[*Call]{}, until)
+		return s.send(ctx, n, d.self[:], batch.Place[*Call]{}, until)
 	}
 	place, way := b.Enter(ctx, d)
 	switch way {
 	case batch.Full:
 		return ErrQueue
 	case batch.Alone:
-		return s.send(ctx, sv, d.self[:], place, until)
+		return s.send(ctx, n, d.self[:], place, until)
 	case batch.Batched: // below
 	}
-	sv.checkSharding(ctx, s)
+	n.checkSharding(ctx, s)
 	switch left, err := place.Wait(ctx, until.done); {
 	case errors.Is(err, batch.ErrTimeout):
-		return s.tooLate(left, until.since)
+		return s.tooLate(left, until.began)
 	case err != nil:
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 
 // A roundTrip is calls that are sent together.
 type roundTrip struct {
-	sv    *Server
+	node  *node
 	calls []*Call
 	place batch.Place[*Call] // among the calls in flight, of a call that does not wait for a batch
 	began time.Time
@@ -20,7 +20,7 @@ type roundTrip struct {
 
 // send sends calls to a server in one round trip and records how that ended. It returns the error of the
 // round trip; after nil, each call has its own error. Decisions and all other calls that change a user's
-// key are sent by this method. Probes and checks are not: they use Store.call.
+// key are sent by this method. Probes and checks are not: they use Store.bounded.
 //
 // The server has the timeout, from now on, to answer. The caller waits until callerEnd, which is earlier if
 // the caller has waited in this process before. A nil callerEnd is the end of the round trip: so it is for
@@ -39,15 +39,15 @@ type roundTrip struct {
 //
 // The first row is the usual one: in another goroutine a lone call took 39 % longer. Its caller waits for
 // the reply even if ctx is canceled meanwhile; if the call then fails, package core returns the error of ctx.
-func (s *Store) send(ctx context.Context, sv *Server, calls []*Call, place batch.Place[*Call], callerEnd *sharedTimer) error {
+func (s *Store) send(ctx context.Context, n *node, calls []*Call, place batch.Place[*Call], callerEnd *sharedTimer) error {
 	now := time.Now()
-	trip := roundTrip{sv, calls, place, now, s.deadlines.at(now)}
+	trip := roundTrip{n, calls, place, now, s.deadlines.at(now)}
 	leavesEarly := callerEnd.endsBefore(trip.end) || s.hasLessTime(ctx)
-	if !s.servers.ctxDeadlines || sv.health.SlowToConnect() || leavesEarly {
+	if !s.servers.ctxDeadlines || n.health.SlowToConnect() || leavesEarly {
 		return s.sendBeside(ctx, trip, callerEnd)
 	}
 	return s.finish(ctx, trip, func() error {
-		return batch.Catch(func() error { return s.carry(deadlineContext{ctx, trip.end}, sv, calls) })
+		return batch.Catch(func() error { return s.execute(deadlineContext{ctx, trip.end}, n, calls) })
 	})
 }
 
@@ -67,11 +67,11 @@ func (s *Store) send(ctx context.Context, sv *Server, calls []*Call, place batch
 // which no other hold has, and does not know of anything else that is held.
 func (s *Store) sendBeside(ctx context.Context, trip roundTrip, callerEnd *sharedTimer) error {
 	connectEnd := trip.end
-	if trip.sv.health.SlowToConnect() {
-		connectEnd = s.farDeadlines.at(trip.began)
+	if trip.node.health.SlowToConnect() {
+		connectEnd = s.connectDeadlines.at(trip.began)
 	}
 	sending := batch.Go(func() error {
-		return s.carry(deadlineContext{ctx, connectEnd}, trip.sv, trip.calls)
+		return s.execute(deadlineContext{ctx, connectEnd}, trip.node, trip.calls)
 	}, func(err error) { s.endedLate(trip, err) })
 	finish := func() error {
 		return s.finish(ctx, trip, func() error { return sending.Take(context.DeadlineExceeded) })
@@ -91,7 +91,7 @@ func (s *Store) sendBeside(ctx context.Context, trip roundTrip, callerEnd *share
 		}
 		// Only a lone call holds anything here: the ctx of a batch never ends, and calls in the
 		// background begin no hold.
-		s.abandoned(trip.calls[0], finish())
+		s.callerLeft(trip.calls[0], finish())
 	}()
 	return cmp.Or(ctx.Err(), s.timeoutError())
 }
@@ -99,9 +99,9 @@ func (s *Store) sendBeside(ctx context.Context, trip roundTrip, callerEnd *share
 // endedLate gets the outcome of a round trip that finish has recorded as a timeout.
 func (s *Store) endedLate(trip roundTrip, err error) {
 	if err == nil {
-		trip.sv.health.Answered(trip.began, trip.calls[0].wrote())
+		trip.node.health.Answered(trip.began, trip.calls[0].wrote())
 	}
-	s.freeAll(trip.calls, err)
+	s.freeAllUnclaimed(trip.calls, err)
 }
 
 // finish waits for a round trip, records how it ended, and lets the next batch start. If wait does not
@@ -111,7 +111,7 @@ func (s *Store) finish(ctx context.Context, trip roundTrip, wait func() error) e
 	defer func() {
 		trip.place.Release()
 		if !returned {
-			s.freeAll(trip.calls, &batch.HookError{})
+			s.freeAllUnclaimed(trip.calls, &batch.HookError{})
 		}
 	}()
 	err := wait()
@@ -121,13 +121,13 @@ func (s *Store) finish(ctx context.Context, trip roundTrip, wait func() error) e
 			s.servers.topologyKnown.Store(true) // go-redis needed it to find the server
 		}
 		// One call stands for all: it need not be known of each whether the server accepts its writes.
-		trip.sv.health.Answered(trip.began, trip.calls[0].wrote())
+		trip.node.health.Answered(trip.began, trip.calls[0].wrote())
 		if len(trip.calls) > 1 {
 			s.failEach(ctx, trip)
 		}
 	case !notDone(err):
-		err = s.failed(ctx, trip.sv, trip.calls[0], err, trip.began)
-		s.freeAll(trip.calls, err)
+		err = s.failed(ctx, trip.node, trip.calls[0], err, trip.began)
+		s.freeAllUnclaimed(trip.calls, err)
 	}
 	returned = true
 	return err
@@ -144,29 +144,29 @@ func (s *Store) failEach(ctx context.Context, trip roundTrip) {
 		var part *partError // declared here because it escapes: a call without an error allocates nothing
 		switch {
 		case !errors.As(d.err, &part):
-			d.err = s.failed(ctx, trip.sv, d, d.err, trip.began)
+			d.err = s.failed(ctx, trip.node, d, d.err, trip.began)
 		case known[part] != nil:
 			d.err = known[part]
 		default:
-			d.err = s.failed(ctx, trip.sv, d, part.error, trip.began)
+			d.err = s.failed(ctx, trip.node, d, part.error, trip.began)
 			if known == nil {
 				known = make(map[*partError]error)
 			}
 			known[part] = d.err
 		}
-		s.freeAbandoned(d, d.err)
+		s.freeUnclaimed(d, d.err)
 	}
 }
 
-// freeAll frees what the calls of a round trip hold that ended with err, and whose replies nobody takes.
+// freeAllUnclaimed frees what the calls of a round trip hold that ended with err, and whose replies nobody takes.
 // The error of a call itself may be read only if err is nil: after an error an abandoned goroutine may still
 // write to the call.
-func (s *Store) freeAll(calls []*Call, err error) {
+func (s *Store) freeAllUnclaimed(calls []*Call, err error) {
 	for _, d := range calls {
 		if err == nil {
-			s.freeAbandoned(d, d.err)
+			s.freeUnclaimed(d, d.err)
 		} else {
-			s.freeAbandoned(d, err)
+			s.freeUnclaimed(d, err)
 		}
 	}
 }
